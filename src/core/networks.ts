@@ -1,0 +1,115 @@
+/**
+ * Which addresses are not the public Internet: loopback, private, link-local, reserved, and the IPv6 forms that
+ * embed such an IPv4 address. One list for two users: members that the service names, targets that clients name.
+ *
+ * Sources: IANA special-purpose registries; NAT64 (RFC 6052), 6to4 (RFC 3056) and IPv4-compatible addresses are
+ * judged by the IPv4 address inside them, which `net.BlockList` does only for v4-mapped ones.
+ */
+import { BlockList, isIP, isIPv6 } from 'node:net';
+
+export const PRIVATE_NETWORKS = [
+  '0.0.0.0/8',
+  '10.0.0.0/8',
+  '100.64.0.0/10',
+  '127.0.0.0/8',
+  '169.254.0.0/16',
+  '172.16.0.0/12',
+  '192.0.0.0/24',
+  '192.168.0.0/16',
+  '198.18.0.0/15',
+  '224.0.0.0/4',
+  '240.0.0.0/4',
+  '::/128',
+  '::1/128',
+  'fc00::/7',
+  'fe80::/10',
+  'fec0::/10',
+  'ff00::/8',
+] as const;
+
+/** A set of networks, asked whether an address is inside. Built once; each question costs no allocation worth naming. */
+export class Networks {
+  readonly #list = new BlockList();
+
+  /** @param cidrs - checked before by `isCidr`; anything else throws `TypeError`. */
+  constructor(cidrs: readonly string[]) {
+    for (const cidr of cidrs) {
+      const parsed = parseCidr(cidr);
+      if (parsed === undefined) throw new TypeError(`not a network: ${cidr}`);
+      this.#list.addSubnet(parsed.address, parsed.bits, parsed.family);
+    }
+  }
+
+  /** @param address - an IP literal without brackets or zone; anything else is never inside. */
+  has(address: string): boolean {
+    const version = isIP(address);
+    if (version === 0) return false;
+    if (version === 4) return this.#list.check(address, 'ipv4');
+    if (this.#list.check(address, 'ipv6')) return true;
+    const embedded = embeddedIpv4(address);
+    return embedded !== undefined && this.#list.check(embedded, 'ipv4');
+  }
+}
+
+const PRIVATE = new Networks(PRIVATE_NETWORKS);
+
+/** Whether an IP literal is loopback, private, link-local or otherwise not a public unicast address. */
+export function isPrivateAddress(address: string): boolean {
+  return PRIVATE.has(address);
+}
+
+/** Whether an IP literal is a loopback address, v4-mapped ones included. */
+export function isLoopbackAddress(address: string): boolean {
+  return LOOPBACK.has(address);
+}
+
+const LOOPBACK = new Networks(['127.0.0.0/8', '::1/128']);
+
+/** `192.0.2.0/24`, `2001:db8::/32`, or a single address. */
+export function isCidr(text: string): boolean {
+  return parseCidr(text) !== undefined;
+}
+
+function parseCidr(text: string): { address: string; bits: number; family: 'ipv4' | 'ipv6' } | undefined {
+  const [address = '', bitsText, ...rest] = text.split('/');
+  const version = isIP(address);
+  if (version === 0 || rest.length > 0 || address.includes('%')) return undefined;
+  const most = version === 4 ? 32 : 128;
+  if (bitsText !== undefined && !/^\d{1,3}$/.test(bitsText)) return undefined;
+  const bits = bitsText === undefined ? most : Number(bitsText);
+  if (bits > most) return undefined;
+  return { address, bits, family: version === 4 ? 'ipv4' : 'ipv6' };
+}
+
+/** The IPv4 address inside a v4-mapped, v4-compatible, NAT64 or 6to4 address, if it is one. */
+export function embeddedIpv4(address: string): string | undefined {
+  const groups = ipv6Groups(address);
+  if (groups === undefined) return undefined;
+  const at = (index: number) => groups[index] ?? 0;
+  const quad = (high: number, low: number) => `${high >> 8}.${high & 255}.${low >> 8}.${low & 255}`;
+  const zeros = (count: number) => groups.slice(0, count).every((group) => group === 0);
+  if (zeros(5) && at(5) === 0xffff) return quad(at(6), at(7)); // ::ffff:0:0/96
+  if (zeros(4) && at(4) === 0xffff && at(5) === 0) return quad(at(6), at(7)); // ::ffff:0:0:0/96 (RFC 2765)
+  if (zeros(6)) return quad(at(6), at(7)); // ::/96
+  if (at(0) === 0x64 && at(1) === 0xff9b) return quad(at(6), at(7)); // 64:ff9b::/96 and 64:ff9b:1::/48
+  if (at(0) === 0x2002) return quad(at(1), at(2)); // 2002::/16
+  return undefined;
+}
+
+/** The eight 16-bit groups of an IPv6 literal. */
+function ipv6Groups(address: string): number[] | undefined {
+  if (!isIPv6(address)) return undefined;
+  const bare = address.replace(/%.*$/, '');
+  const dotted = /^(.*:)(\d+)\.(\d+)\.(\d+)\.(\d+)$/.exec(bare);
+  const hex =
+    dotted === null
+      ? bare
+      : `${dotted[1]}${((Number(dotted[2]) << 8) | Number(dotted[3])).toString(16)}:${((Number(dotted[4]) << 8) | Number(dotted[5])).toString(16)}`;
+  const [head = '', tail] = hex.split('::');
+  const read = (part: string) =>
+    part === '' ? [] : part.split(':').map((group) => Number.parseInt(group, 16));
+  const left = read(head);
+  if (tail === undefined) return left;
+  const right = read(tail);
+  return [...left, ...new Array<number>(8 - left.length - right.length).fill(0), ...right];
+}

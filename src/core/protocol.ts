@@ -1,0 +1,4 @@
+/** What a member speaks to us. `https` is TLS to an HTTP proxy; a free proxy labelled https is plain `http`. */
+export const MEMBER_PROTOCOLS = ['http', 'https', 'socks4', 'socks5'] as const;
+
+export type MemberProtocol = (typeof MEMBER_PROTOCOLS)[number];

@@ -1,0 +1,61 @@
+import type { Clock } from '../../src/core/clock.ts';
+
+/** A Clock that moves only when told to. Due timers run in order of due time, then of arming. */
+export class ManualClock implements Clock {
+  #monotonicMs = 0;
+  #wallMs: number;
+  #armed: { readonly dueAt: number; readonly fn: () => void }[] = [];
+
+  constructor(startAt = Date.UTC(2030, 0, 1)) {
+    this.#wallMs = startAt;
+  }
+
+  now(): number {
+    return this.#wallMs;
+  }
+
+  monotonic(): number {
+    return this.#monotonicMs;
+  }
+
+  after(ms: number, fn: () => void): Disposable {
+    const timer = { dueAt: this.#monotonicMs + Math.max(0, ms), fn };
+    this.#armed.push(timer);
+    return { [Symbol.dispose]: () => this.#disarm(timer) };
+  }
+
+  /** Timers still armed. A test of something closed ends by asserting that this is 0. */
+  get armedCount(): number {
+    return this.#armed.length;
+  }
+
+  /** Sets the wall clock without moving monotonic time, as an operator or NTP would. */
+  stepWall(ms: number): void {
+    this.#wallMs += ms;
+  }
+
+  advance(ms: number): void {
+    const untilMs = this.#monotonicMs + ms;
+    for (;;) {
+      let next: { readonly dueAt: number; readonly fn: () => void } | undefined;
+      for (const timer of this.#armed) {
+        if (timer.dueAt <= untilMs && (next === undefined || timer.dueAt < next.dueAt)) next = timer;
+      }
+      if (next === undefined) break;
+      this.#disarm(next);
+      this.#moveTo(next.dueAt);
+      next.fn();
+    }
+    this.#moveTo(untilMs);
+  }
+
+  #moveTo(monotonicMs: number): void {
+    const step = Math.max(0, monotonicMs - this.#monotonicMs);
+    this.#monotonicMs += step;
+    this.#wallMs += step;
+  }
+
+  #disarm(timer: object): void {
+    this.#armed = this.#armed.filter((armed) => armed !== timer);
+  }
+}
