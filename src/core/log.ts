@@ -1,0 +1,125 @@
+/**
+ * The log: one line an event, on standard error, as JSON or pretty for a terminal.
+ *
+ * The parts never import it: they tell the bus, and the table below says which line each event is worth. Levels:
+ * `error` an operator must act; `warn` noria worked around it; `info` a change of state; `debug` each connection.
+ */
+import { type DestinationStream, pino } from 'pino';
+import pretty from 'pino-pretty';
+import type { EventBus, EventName, NoriaEvents } from './events.ts';
+
+export const LOG_LEVELS = ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'] as const;
+export type LogLevel = (typeof LOG_LEVELS)[number];
+
+type Fields = object;
+
+/** What the daemon and the commands may say beside the events. */
+export interface Log {
+  level: string;
+  debug(fields: Fields, message: string): void;
+  info(fields: Fields, message: string): void;
+  warn(fields: Fields, message: string): void;
+  error(fields: Fields, message: string): void;
+}
+
+export interface LogOptions {
+  readonly level: LogLevel;
+  /** `auto`: pretty when standard error is a terminal, else JSON. */
+  readonly format: 'auto' | 'json' | 'pretty';
+  /** Where lines go; standard error when absent. */
+  readonly destination?: DestinationStream;
+}
+
+/** Names under which a secret would stand if one ever got into the fields of a line. The type Secret is the first net, this the second. */
+const REDACTED = ['password', 'akey', 'key', 'token', 'authorization', 'proxyAuthorization'];
+
+export function createLog(options: LogOptions): Log {
+  const asPretty =
+    options.format === 'pretty' || (options.format === 'auto' && process.stderr.isTTY === true);
+  const plain = options.destination ?? pino.destination({ fd: 2, sync: true });
+  const destination = asPretty ? prettyStream(options.destination) : plain;
+  return pino(
+    {
+      level: options.level,
+      base: null,
+      redact: { paths: REDACTED.flatMap((name) => [name, `*.${name}`]), censor: '[secret]' },
+      ...(asPretty ? {} : { timestamp: pino.stdTimeFunctions.isoTime }),
+    },
+    destination,
+  );
+}
+
+function prettyStream(destination: DestinationStream | undefined): DestinationStream {
+  const colorize = process.stderr.isTTY === true && process.env['NO_COLOR'] === undefined;
+  return pretty({
+    colorize,
+    singleLine: true,
+    translateTime: 'SYS:HH:MM:ss',
+    sync: true,
+    destination: destination ?? 2,
+  });
+}
+
+type Level = 'debug' | 'info' | 'warn' | 'error';
+type Line<Name extends EventName> = (event: NoriaEvents[Name]) => readonly [Level, string];
+
+/** Phases that come and go all day; the others are worth a line. */
+const ROUTINE_STATES = new Set(['ready', 'drawing', 'waiting']);
+
+/** The line that each event is worth. */
+const LINES: { readonly [Name in EventName]: Line<Name> } = {
+  'member.joined': () => ['debug', 'member joined'],
+  'member.quarantined': () => ['warn', 'member quarantined'],
+  'member.restored': () => ['info', 'member restored'],
+  'member.drained': () => ['debug', 'member drained'],
+  'member.left': ({ reason }) => [reason === 'failed' ? 'warn' : 'debug', 'member left'],
+  'member.banned': () => ['info', 'member banned for a host'],
+  'demand.rose': () => ['debug', 'demand rose'],
+  'client.waited': () => ['debug', 'client waited for a member'],
+  'session.bound': () => ['debug', 'session bound'],
+  'session.moved': () => ['info', 'session moved'],
+  'session.ended': () => ['debug', 'session ended'],
+  'draw.started': () => ['debug', 'draw started'],
+  'draw.done': ({ code }) => [code === '10001' ? 'info' : 'warn', 'draw done'],
+  'source.moved': ({ from, to }) => [sourceLevel(from, to), 'source moved'],
+  'source.warned': () => ['warn', 'source warned'],
+  'dial.attempted': () => ['debug', 'dial attempted'],
+  'dial.ended': ({ outcome }) => [
+    outcome === 'accepted' || outcome === 'client-gone' ? 'debug' : 'info',
+    'dial ended',
+  ],
+  'hedge.ended': () => ['debug', 'hedge ended'],
+  'network.judged': ({ down }) => [
+    down ? 'error' : 'info',
+    down ? 'own network judged down: members are not evicted meanwhile' : 'own network is back',
+  ],
+  'connection.opened': () => ['debug', 'connection opened'],
+  'connection.closed': () => ['debug', 'connection closed'],
+  'tunnel.closed': () => ['debug', 'tunnel closed'],
+  'client.refused': () => ['info', 'client refused'],
+};
+
+function sourceLevel(from: string, to: string): Level {
+  if (to === 'halted') return 'error';
+  if (to === 'paused' || to === 'backoff') return 'warn';
+  return ROUTINE_STATES.has(from) && ROUTINE_STATES.has(to) ? 'debug' : 'info';
+}
+
+/** Writes a line for every event until it is disposed of. An event nobody would see the line of is not built. */
+export function logEvents(bus: EventBus, log: Log): Disposable {
+  const names = Object.keys(LINES) as EventName[]; // the table's own keys
+  const subscriptions = names.map((name) => logEvent(bus, log, name));
+  return {
+    [Symbol.dispose]: () => {
+      for (const subscription of subscriptions) subscription[Symbol.dispose]();
+    },
+  };
+}
+
+function logEvent<Name extends EventName>(bus: EventBus, log: Log, name: Name): Disposable {
+  const line: Line<Name> = LINES[name];
+  return bus.on(name, (event) => {
+    const [level, message] = line(event);
+    log[level](event, message);
+  });
+}
