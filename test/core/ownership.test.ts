@@ -1,0 +1,41 @@
+import { expect, test } from 'vitest';
+import { Ownership, openAll } from '../../src/core/ownership.ts';
+
+test('ownership: closes the last opened first, each after the one before', async () => {
+  const told: string[] = [];
+  const owner = new Ownership();
+  for (const name of ['a', 'b', 'c']) {
+    owner.own(name, async () => {
+      told.push(`${name} closing`);
+      await new Promise((next) => setImmediate(next));
+      told.push(`${name} closed`);
+    });
+  }
+  await Promise.all([owner.close(), owner.close()]);
+  expect(told).toEqual(['c closing', 'c closed', 'b closing', 'b closed', 'a closing', 'a closed']);
+});
+
+test('ownership: one that fails to close is named, and the others are closed', async () => {
+  const told: string[] = [];
+  const owner = new Ownership();
+  owner.own('first', () => void told.push('first'));
+  owner.own('second', () => Promise.reject(new Error('stuck')));
+  await expect(owner.close()).rejects.toThrow('second did not close: Error: stuck');
+  expect(told).toEqual(['first']);
+});
+
+test('ownership: when opening fails half way, what was opened is closed and the reason is told', async () => {
+  const told: string[] = [];
+  const opening = openAll(async (owner) => {
+    await owner.open('first', { close: () => void told.push('first closed') });
+    throw new Error('port in use');
+  });
+  await expect(opening).rejects.toThrow('port in use');
+  expect(told).toEqual(['first closed']);
+});
+
+test('ownership: a thing opened by an owner that is closing is a mistake of the programmer', async () => {
+  const owner = new Ownership();
+  await owner.close();
+  expect(() => owner.own('late', () => {})).toThrow(TypeError);
+});
