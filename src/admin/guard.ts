@@ -1,0 +1,81 @@
+/**
+ * Who may talk to the admin API: each guard answers one attack.
+ *
+ * - Host: a page on the web that points its own name at our address (DNS rebinding).
+ * - Origin and Sec-Fetch-Site: a page on the web that sends requests to us from the operator's browser (CSRF).
+ * - Content type: the same by a plain form, which cannot say application/json.
+ * - Token: anyone else who can reach the address; compared in constant time.
+ */
+import { createHash, timingSafeEqual } from 'node:crypto';
+import type { MiddlewareHandler } from 'hono';
+import { parseHostPort } from '../core/host-port.ts';
+import { isLoopbackAddress } from '../core/networks.ts';
+import type { Secret } from '../core/secret.ts';
+
+export interface GuardOptions {
+  /** Host and port the server listens on. */
+  readonly address: () => { readonly host: string; readonly port: number };
+  readonly token?: Secret;
+  /** Paths that need no token: the page's shell, and what an orchestrator asks. */
+  readonly open: ReadonlySet<string>;
+}
+
+const SAFE_METHODS = new Set(['GET', 'HEAD']);
+
+export function guard(options: GuardOptions): MiddlewareHandler {
+  return async (context, next) => {
+    const { req } = context;
+    const refuse = (status: 401 | 403 | 415 | 421, code: string, message: string) =>
+      context.json({ error: { code, message } }, status);
+
+    if (!namesUs(req.header('host'), options.address())) {
+      return refuse(
+        421,
+        'wrong-host',
+        'this name is not one of the admin address: use the address or localhost',
+      );
+    }
+    if (!isOwnOrigin(req.header('origin'), req.header('host'))) {
+      return refuse(403, 'wrong-origin', 'requests from other web pages are refused');
+    }
+    const site = req.header('sec-fetch-site');
+    if (site !== undefined && site !== 'same-origin' && site !== 'none') {
+      return refuse(403, 'wrong-origin', 'requests from other web pages are refused');
+    }
+    if (!SAFE_METHODS.has(req.method) && !/^application\/json\b/i.test(req.header('content-type') ?? '')) {
+      return refuse(415, 'wrong-content-type', 'send Content-Type: application/json');
+    }
+    if (
+      options.token !== undefined &&
+      !options.open.has(req.path) &&
+      !bears(req.header('authorization'), options.token)
+    ) {
+      context.header('WWW-Authenticate', 'Bearer realm="noria"');
+      return refuse(401, 'token-required', 'send Authorization: Bearer with the token of the configuration');
+    }
+    return next();
+  };
+}
+
+/** Whether the Host header names the admin address: itself, localhost, or for a wildcard address any IP literal. */
+function namesUs(
+  host: string | undefined,
+  address: { readonly host: string; readonly port: number },
+): boolean {
+  const named = host === undefined ? undefined : parseHostPort(host, 80);
+  if (named === undefined || named.port !== address.port) return false;
+  if (named.host === 'localhost' || named.host === address.host) return true;
+  if (isLoopbackAddress(named.host)) return true;
+  // Rebinding needs a name: an IP literal in Host cannot be an attacker's.
+  return named.kind !== 'name' && (address.host === '0.0.0.0' || address.host === '::');
+}
+
+function isOwnOrigin(origin: string | undefined, host: string | undefined): boolean {
+  return origin === undefined || origin === `http://${host}` || origin === `https://${host}`;
+}
+
+function bears(authorization: string | undefined, token: Secret): boolean {
+  const given = /^Bearer +(\S+)$/i.exec(authorization ?? '')?.[1] ?? '';
+  const digest = (text: string) => createHash('sha256').update(text).digest();
+  return timingSafeEqual(digest(given), digest(token.reveal()));
+}

@@ -1,0 +1,20 @@
+/** What the admin server shows and steers: snapshots to read, verbs to call, nothing deeper. The daemon provides it. */
+import type { LogLevel } from '../core/log.ts';
+import type { MemberView, Report, SessionView, Status } from './schemas.ts';
+
+export interface Watched {
+  status(): Status;
+  members(): readonly MemberView[];
+  sessions(): readonly SessionView[];
+  /** Each verb says whether there was such a thing. */
+  evict(member: string): boolean;
+  refill(source: string): boolean;
+  pause(source: string): boolean;
+  resume(source: string): boolean;
+  rotateSession(session: string, closeTunnels: boolean): boolean;
+  forgetSession(session: string): boolean;
+  report(report: Report): boolean;
+  setLogLevel(level: LogLevel): void;
+  /** `host:port` of the first listener that speaks HTTP, as clients on this machine reach it. */
+  proxyAddress(): string | undefined;
+}

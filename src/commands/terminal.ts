@@ -1,0 +1,92 @@
+/** Where a command reads and writes: results on standard output, diagnostics on standard error, nothing else. */
+import { type FaultCode, NoriaError } from '../core/faults.ts';
+
+export interface Terminal {
+  /** A result. Adds the line end. */
+  print(line: string): void;
+  /** A diagnostic. Adds the line end. */
+  tell(line: string): void;
+  /** Whether standard output is a terminal: tables may be drawn and redrawn. */
+  readonly interactive: boolean;
+  /** Whether colours may be used on standard output. */
+  readonly colour: boolean;
+  readonly columns: number;
+  readonly env: Readonly<Record<string, string | undefined>>;
+  /** All of standard input, as text. */
+  readInput(): Promise<string>;
+  /** One line typed on a terminal, not shown; the whole input when it is not a terminal. */
+  readHidden(prompt: string): Promise<string>;
+}
+
+/** What the exit code of a command says. */
+export const EXIT = { fine: 0, failed: 1, usage: 2, unreachable: 3 } as const;
+
+const EXIT_OF: { readonly [Code in FaultCode]?: number } = {
+  'bad-usage': EXIT.usage,
+  'bad-config': EXIT.usage,
+  'bad-params': EXIT.usage,
+  'daemon-unreachable': EXIT.unreachable,
+  'service-transport': EXIT.unreachable,
+};
+
+/** The exit code that a failure stands for. */
+export function exitCodeOf(error: unknown): number {
+  return error instanceof NoriaError ? (EXIT_OF[error.code] ?? EXIT.failed) : EXIT.failed;
+}
+
+/** What a person is told of a failure: what happened, then what to do. A programmer's error shows its stack. */
+export function tellFailure(terminal: Terminal, error: unknown): void {
+  if (!(error instanceof NoriaError)) {
+    terminal.tell(error instanceof Error ? (error.stack ?? error.message) : String(error));
+    return;
+  }
+  terminal.tell(error.code === 'bad-config' ? error.message : `noria: ${error.message}`);
+  if (error.code !== 'bad-config') terminal.tell(`  ${error.fault.advice}`);
+}
+
+export const processTerminal: Terminal = {
+  print: (line) => void process.stdout.write(`${line}\n`),
+  tell: (line) => void process.stderr.write(`${line}\n`),
+  interactive: process.stdout.isTTY === true,
+  colour: process.stdout.isTTY === true && process.env['NO_COLOR'] === undefined,
+  get columns() {
+    return process.stdout.columns ?? 80;
+  },
+  env: process.env,
+  readInput,
+  readHidden,
+};
+
+async function readInput(): Promise<string> {
+  const chunks: Buffer[] = [];
+  for await (const chunk of process.stdin) chunks.push(chunk);
+  return Buffer.concat(chunks).toString('utf8');
+}
+
+async function readHidden(prompt: string): Promise<string> {
+  const { stdin, stderr } = process;
+  if (stdin.isTTY !== true) return readInput();
+  stderr.write(prompt);
+  stdin.setRawMode(true);
+  try {
+    return await readTyped(stdin);
+  } finally {
+    stdin.setRawMode(false);
+    stdin.pause();
+    stderr.write('\n');
+  }
+}
+
+/** Keys until Enter; Backspace takes one back, Ctrl-C gives up. */
+async function readTyped(input: NodeJS.ReadStream): Promise<string> {
+  let typed = '';
+  input.setEncoding('utf8');
+  for await (const keys of input.iterator({ destroyOnReturn: false })) {
+    for (const key of String(keys)) {
+      if (key === '\r' || key === '\n' || key === '\u0004') return typed;
+      if (key === '\u0003') throw new NoriaError('bad-usage', 'given up at the prompt');
+      typed = key === '\u007f' || key === '\b' ? typed.slice(0, -1) : typed + key;
+    }
+  }
+  return typed;
+}

@@ -1,0 +1,9 @@
+/** noria's version, from the package.json that stands one level above the source or the build. */
+import { readFileSync } from 'node:fs';
+
+export function readVersion(): string {
+  const text = readFileSync(new URL('../../package.json', import.meta.url), 'utf8');
+  const { version }: { version?: unknown } = JSON.parse(text);
+  if (typeof version !== 'string') throw new TypeError('package.json has no version');
+  return version;
+}
