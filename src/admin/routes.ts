@@ -156,13 +156,12 @@ function addSessionVerbs(app: OpenAPIHono, watched: Watched): void {
       method: 'post',
       path: '/api/sessions/{id}/rotate',
       summary: 'Move a session to another member',
-      request: { params: idParam, body: { content: json(rotateSchema), required: false } },
+      request: { params: idParam, body: { content: json(rotateSchema) } },
       responses: { 202: { description: 'it moves with its next connection' }, 404: NOT_FOUND },
     }),
-    async (context) => {
+    (context) => {
       const { id } = context.req.valid('param');
-      const text = await context.req.text();
-      const { close } = text.trim() === '' ? {} : rotateSchema.parse(JSON.parse(text));
+      const { close } = context.req.valid('json');
       must(watched.rotateSession(id, close === true), `there is no session ${id}`);
       return context.body(null, 202);
     },

@@ -4,6 +4,8 @@
 import { createServer, type Server } from 'node:http';
 import { getRequestListener } from '@hono/node-server';
 import { OpenAPIHono } from '@hono/zod-openapi';
+import type { HonoRequest } from 'hono';
+import { HTTPException } from 'hono/http-exception';
 import { NoriaError } from '../core/faults.ts';
 import { formatHostPort } from '../core/host-port.ts';
 import type { Secret } from '../core/secret.ts';
@@ -51,6 +53,10 @@ export async function openAdmin(options: AdminOptions): Promise<AdminServer> {
       ...(options.token === undefined ? {} : { token: options.token }),
     }),
   );
+  app.use(async (context, next) => {
+    await fillEmptyBody(context.req);
+    return next();
+  });
   addRoutes(app, options.watched);
   app.doc31('/openapi.json', {
     openapi: '3.1.0',
@@ -63,11 +69,8 @@ export async function openAdmin(options: AdminOptions): Promise<AdminServer> {
     if (error instanceof NoriaError && error.code === 'not-found') {
       return context.json({ error: { code: error.code, message: error.message } }, 404);
     }
-    if (error instanceof SyntaxError || error.name === 'ZodError') {
-      return context.json(
-        { error: { code: 'bad-request', message: 'the body is not what this route takes' } },
-        400,
-      );
+    if (error instanceof HTTPException && error.status === 400) {
+      return context.json({ error: { code: 'bad-request', message: 'the body is not JSON' } }, 400);
     }
     options.onError(error);
     return context.json({ error: { code: 'internal', message: 'noria made a mistake: see its log' } }, 500);
@@ -78,6 +81,15 @@ export async function openAdmin(options: AdminOptions): Promise<AdminServer> {
   const bound = server.address();
   if (bound !== null && typeof bound === 'object') address.port = bound.port;
   return { host: options.host, port: address.port, close: () => closeServer(server) };
+}
+
+/** Bodies may be empty: that stands for an object without members. */
+async function fillEmptyBody(request: HonoRequest): Promise<void> {
+  if (request.method === 'GET' || request.method === 'HEAD') return;
+  const text = await request.raw.clone().text();
+  if (text.trim() !== '') return;
+  const { url, method, headers } = request.raw;
+  request.raw = new Request(url, { method, headers, body: '{}' });
 }
 
 function listen(server: Server, host: string, port: number): Promise<void> {

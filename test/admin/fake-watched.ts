@@ -1,0 +1,90 @@
+import type { MemberView, SessionView, SourceView, Status } from '../../src/admin/schemas.ts';
+import type { Watched } from '../../src/admin/watched.ts';
+
+export const SOURCE: SourceView = {
+  name: 'city',
+  product: 'short-classic',
+  state: 'ready',
+  reason: 'all 20 members are there',
+  advice: null,
+  code: '10001',
+  message: null,
+  nextCallAt: null,
+  quota: {},
+  budget: null,
+  size: 20,
+  ready: 20,
+  drawn: 25,
+  used: 11,
+  unused: 3,
+};
+
+export const MEMBER: MemberView = {
+  id: 'm1',
+  source: 'city',
+  protocol: 'http',
+  host: '203.0.113.7',
+  port: 8000,
+  location: 'Shanghai',
+  exitIp: null,
+  state: 'ready',
+  remainingSeconds: 90,
+  openTunnels: 1,
+  uses: 4,
+  faults: 0,
+  latencyMs: 31,
+  facts: {},
+};
+
+export const SESSION: SessionView = {
+  id: 'abc',
+  member: 'm1',
+  idleSeconds: 3,
+  expiresInSeconds: 597,
+  uses: 2,
+};
+
+export const STATUS: Status = {
+  version: '1.2.3',
+  uptimeSeconds: 12,
+  ready: true,
+  reason: 'ready: 20 members are usable',
+  listeners: [{ address: '127.0.0.1:8888', protocols: ['http', 'socks5', 'socks4'], connections: 1 }],
+  pool: {
+    joining: 0,
+    ready: 20,
+    quarantined: 0,
+    draining: 0,
+    openTunnels: 1,
+    waitingClients: 0,
+    sessions: 1,
+  },
+  sources: [SOURCE],
+};
+
+/** A Watched that records the verbs called on it and knows one source, one member and one session. */
+export function fakeWatched(status: Partial<Status> = {}): Watched & { readonly told: string[] } {
+  const told: string[] = [];
+  const verb = (name: string, known: string) => (thing: string, more?: boolean) => {
+    told.push(more === undefined ? `${name} ${thing}` : `${name} ${thing} ${more}`);
+    return thing === known;
+  };
+  return {
+    told,
+    status: () => ({ ...STATUS, ...status }),
+    members: () => [MEMBER],
+    sessions: () => [SESSION],
+    evict: verb('evict', 'm1'),
+    refill: verb('refill', 'city'),
+    pause: verb('pause', 'city'),
+    resume: verb('resume', 'city'),
+    rotateSession: verb('rotate', 'abc'),
+    forgetSession: verb('forget', 'abc'),
+    report: ({ session, member, host, verdict }) => {
+      told.push(`report ${session ?? member} ${host} ${verdict}`);
+      return session === 'abc' || member === 'm1';
+    },
+    setLogLevel: (level) => void told.push(`level ${level}`),
+    proxyAddress: () => '127.0.0.1:8888',
+  };
+}
