@@ -96,6 +96,20 @@ export function embeddedIpv4(address: string): string | undefined {
   return undefined;
 }
 
+/**
+ * Who counts as one client when attempts or connections are counted: an IPv4 address (also where it came v4-mapped),
+ * or the /64 of an IPv6 one, since a single customer has all of that.
+ */
+export function clientNetwork(address: string): string {
+  const groups = ipv6Groups(address);
+  if (groups === undefined) return address;
+  if (groups.slice(0, 5).every((group) => group === 0) && groups[5] === 0xffff) {
+    return embeddedIpv4(address) ?? address;
+  }
+  const prefix = groups.slice(0, 4).map((group) => group.toString(16));
+  return `${prefix.join(':')}::/64`;
+}
+
 /** The eight 16-bit groups of an IPv6 literal. */
 function ipv6Groups(address: string): number[] | undefined {
   if (!isIPv6(address)) return undefined;

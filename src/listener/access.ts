@@ -1,0 +1,182 @@
+/**
+ * Who may use a listener, as whom, and for which targets.
+ *
+ * Owns the count of failed attempts per client address, bounded in memory and in time. Credentials are HTTP Basic
+ * (RFC 7617) or SOCKS5 username/password (RFC 1929); both arrive here as text. Passwords are compared as digests in
+ * constant time, and an unknown user costs the same work as a known one.
+ */
+import { createHash, timingSafeEqual } from 'node:crypto';
+import type { Clock } from '../core/clock.ts';
+import { NoriaError } from '../core/faults.ts';
+import type { HostPort } from '../core/host-port.ts';
+import { clientNetwork, Networks } from '../core/networks.ts';
+import type { Secret } from '../core/secret.ts';
+import { DenyTargets, isOwnAddress, type OwnAddress } from './deny-targets.ts';
+import { wishTextWithoutUsers } from './wish.ts';
+
+export interface AccessOptions {
+  /** Empty: anyone, under any name. */
+  readonly users: readonly { readonly username: string; readonly password: Secret }[];
+  /** Client networks in CIDR form; empty: all. */
+  readonly allow: readonly string[];
+  /** Rules of deny-targets.ts. */
+  readonly denyTargets: readonly string[];
+  /** Where noria listens at this moment: refused as targets whatever the rules say. */
+  readonly ownAddresses?: () => readonly OwnAddress[];
+  readonly clock: Clock;
+}
+
+/** One per listener. */
+export interface Access {
+  /** Whether a client from this address may connect at all. */
+  admits(remoteAddress: string | undefined): boolean;
+  /** Whether users are configured, so that a client without credentials is refused. */
+  readonly asksForCredentials: boolean;
+  /**
+   * The user that these credentials prove, and the wish that follows its name. With no users configured everyone is
+   * user '', and credentials carry the wish alone.
+   *
+   * @returns `auth-required`, or `too-many-requests` with `retryAfterMs` in its context after too many wrong ones from
+   *   this address: then right ones too, or the answer would tell a guesser when it has found them.
+   */
+  identify(
+    credentials: { readonly username: string; readonly password: string } | undefined,
+    remoteAddress: string | undefined,
+  ): Identity | NoriaError;
+  readonly targets: {
+    /** Why this target is refused, in a few words for the log; undefined when it is not. */
+    denies(target: HostPort): string | undefined;
+  };
+}
+
+export interface Identity {
+  /** The configured user; '' when none is configured. */
+  readonly user: string;
+  /** What follows BASE in the user name, for `readWish`. */
+  readonly wishText: string;
+}
+
+/** Wrong credentials an address may give within one window. A browser's own retries stay far below it. */
+const MAX_FAILURES = 20;
+const FAILURE_WINDOW_MS = 60_000;
+/** Addresses remembered at once; beyond it the one that failed longest ago is forgotten. */
+const MAX_FAILING_ADDRESSES = 10_000;
+
+export function createAccess(options: AccessOptions): Access {
+  const networks = new Networks(options.allow);
+  const denied = new DenyTargets(options.denyTargets);
+  const failures = new Failures(options.clock);
+  const digests = new Map(options.users.map((user) => [user.username, digest(user.password.reveal())]));
+  const noDigest = digest('');
+
+  return {
+    admits: (remoteAddress) =>
+      options.allow.length === 0 || (remoteAddress !== undefined && networks.has(remoteAddress)),
+    asksForCredentials: digests.size > 0,
+    identify(credentials, remoteAddress) {
+      if (digests.size === 0) {
+        return { user: '', wishText: wishTextWithoutUsers(credentials?.username ?? '') };
+      }
+      if (credentials === undefined) return new NoriaError('auth-required', 'no credentials given');
+      const retryAfterMs = failures.blockedForMs(remoteAddress);
+      if (retryAfterMs > 0) {
+        const message = `${MAX_FAILURES} wrong credentials from this address within a minute`;
+        return new NoriaError('too-many-requests', message, { context: { retryAfterMs } });
+      }
+      const user = longestUser(credentials.username, digests);
+      // The digest of an unknown user is one too, so that the time taken does not tell which names exist.
+      const expected = (user === undefined ? undefined : digests.get(user)) ?? noDigest;
+      const fits = timingSafeEqual(expected, digest(credentials.password));
+      if (user !== undefined && fits) {
+        return { user, wishText: credentials.username.slice(user.length + 1) };
+      }
+      failures.count(remoteAddress);
+      return new NoriaError('auth-required', 'wrong credentials');
+    },
+    targets: {
+      denies(target) {
+        const own = options.ownAddresses?.();
+        if (own !== undefined && isOwnAddress(target, own)) return "noria's own address";
+        return denied.denies(target);
+      },
+    },
+  };
+}
+
+/**
+ * Credentials from the value of Proxy-Authorization: the Basic scheme alone, in UTF-8 or else Latin-1.
+ *
+ * @returns undefined where there is no header, another scheme, or nothing that is base64. Without a colon all of it is
+ *   the user name.
+ */
+export function parseBasic(header: string | undefined): { username: string; password: string } | undefined {
+  const encoded = /^basic +([A-Za-z0-9+/_-]+=*) *$/i.exec(header ?? '')?.[1];
+  if (encoded === undefined) return undefined;
+  const bytes = Buffer.from(encoded, 'base64');
+  const text = decodeText(bytes);
+  const colon = text.indexOf(':');
+  if (colon < 0) return { username: text, password: '' };
+  return { username: text.slice(0, colon), password: text.slice(colon + 1) };
+}
+
+function decodeText(bytes: Buffer): string {
+  try {
+    return new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(bytes);
+  } catch {
+    return bytes.toString('latin1'); // handled: older clients encode credentials in Latin-1
+  }
+}
+
+/** The longest configured name that is the whole user name or is followed by a separator. */
+function longestUser(username: string, users: ReadonlyMap<string, unknown>): string | undefined {
+  if (users.has(username)) return username;
+  for (let end = username.length - 1; end > 0; end -= 1) {
+    const separator = username[end];
+    if (separator !== '-' && separator !== ',') continue;
+    const name = username.slice(0, end);
+    if (users.has(name)) return name;
+  }
+  return undefined;
+}
+
+function digest(text: string): Buffer {
+  return createHash('sha256').update(text, 'utf8').digest();
+}
+
+/** How often each client address gave wrong credentials within its window. */
+class Failures {
+  readonly #clock: Clock;
+  /** In the order of the windows' beginnings, so that the first is the oldest. */
+  readonly #windows = new Map<string, { readonly endsAt: number; count: number }>();
+
+  constructor(clock: Clock) {
+    this.#clock = clock;
+  }
+
+  /** Ms until this address may try again; 0 when it may now. */
+  blockedForMs(address: string | undefined): number {
+    const window = this.#windows.get(clientNetwork(address ?? ''));
+    if (window === undefined || window.count < MAX_FAILURES) return 0;
+    return Math.max(0, window.endsAt - this.#clock.monotonic());
+  }
+
+  count(address: string | undefined): void {
+    const key = clientNetwork(address ?? '');
+    const nowMs = this.#clock.monotonic();
+    const window = this.#windows.get(key);
+    if (window !== undefined && window.endsAt > nowMs) {
+      window.count += 1;
+      return;
+    }
+    this.#windows.delete(key);
+    this.#forgetOld(nowMs);
+    this.#windows.set(key, { endsAt: nowMs + FAILURE_WINDOW_MS, count: 1 });
+  }
+
+  #forgetOld(nowMs: number): void {
+    for (const [key, window] of this.#windows) {
+      if (window.endsAt > nowMs && this.#windows.size < MAX_FAILING_ADDRESSES) return;
+      this.#windows.delete(key);
+    }
+  }
+}

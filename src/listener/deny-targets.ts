@@ -1,0 +1,122 @@
+/**
+ * Which targets a listener refuses: the rules of `denyTargets`, read once, asked for every request.
+ *
+ * A rule is `private`, `smtp`, a host (`example.com`), a host pattern (`*.example.com`: every name below it), an
+ * address or network in CIDR form, or a port (`:25`, `:6000-6010`). Targets come in canonical form
+ * (core/host-port.ts), so that `2130706433` and `[::ffff:127.0.0.1]` are the addresses they stand for. Names are not
+ * resolved: a name that points to a private address resolves at the member, and so never reaches our network.
+ */
+import { networkInterfaces } from 'node:os';
+import { type HostPort, hostPort, parsePort } from '../core/host-port.ts';
+import { isCidr, isLoopbackAddress, isPrivateAddress, Networks } from '../core/networks.ts';
+
+/** Ports that mail is handed in on. */
+const SMTP_PORTS: readonly number[] = [25, 465, 587];
+/** Names that mean this machine or this network: RFC 6761 §6.3, RFC 6762 §3, ICANN's .internal, and what hosts files say. */
+const LOCALHOST_NAMES = ['localhost', 'localhost.localdomain', 'ip6-localhost', 'ip6-loopback'];
+const PRIVATE_SUFFIXES = ['.localhost', '.local', '.internal'];
+
+type Rule =
+  | { readonly kind: 'private' | 'smtp' }
+  | { readonly kind: 'host' | 'below' | 'network'; readonly text: string }
+  | { readonly kind: 'ports'; readonly from: number; readonly to: number };
+
+export class DenyTargets {
+  readonly #private: boolean;
+  readonly #hosts: ReadonlySet<string>;
+  readonly #suffixes: readonly string[];
+  readonly #networks: Networks;
+  readonly #ports: readonly { readonly from: number; readonly to: number }[];
+
+  /** @param rules - checked before by `isDenyTarget`; anything else throws `TypeError`. */
+  constructor(rules: readonly string[]) {
+    const parsed = rules.map((text) => {
+      const rule = parseRule(text);
+      if (rule === undefined) throw new TypeError(`not a rule of denyTargets: ${text}`);
+      return rule;
+    });
+    const texts = (kind: Rule['kind']) =>
+      parsed.flatMap((rule) => ('text' in rule && rule.kind === kind ? [rule.text] : []));
+    this.#private = parsed.some((rule) => rule.kind === 'private');
+    this.#hosts = new Set(texts('host'));
+    this.#suffixes = texts('below').map((name) => `.${name}`);
+    this.#networks = new Networks(texts('network'));
+    this.#ports = [
+      ...parsed.flatMap((rule) => (rule.kind === 'ports' ? [rule] : [])),
+      ...(parsed.some((rule) => rule.kind === 'smtp')
+        ? SMTP_PORTS.map((port) => ({ from: port, to: port }))
+        : []),
+    ];
+  }
+
+  /** Which rule refuses this target, in a few words for the log; undefined when none does. */
+  denies(target: HostPort): string | undefined {
+    if (this.#ports.some(({ from, to }) => target.port >= from && target.port <= to)) {
+      return `port ${target.port} is denied`;
+    }
+    if (target.kind !== 'name') {
+      if (this.#networks.has(target.host)) return 'its network is denied';
+      return this.#private && isPrivateAddress(target.host) ? 'a private address' : undefined;
+    }
+    if (this.#hosts.has(target.host)) return 'this host is denied';
+    if (this.#suffixes.some((suffix) => target.host.endsWith(suffix))) return 'a host pattern denies it';
+    return this.#private && isPrivateName(target.host) ? 'a name of this machine or network' : undefined;
+  }
+}
+
+/** Whether `text` is a rule that `denyTargets` takes. */
+export function isDenyTarget(text: string): boolean {
+  return parseRule(text) !== undefined;
+}
+
+/** An address that noria itself listens on. */
+export interface OwnAddress {
+  /** As bound: an IP literal, or `0.0.0.0` or `::` for every one of this machine. */
+  readonly address: string;
+  readonly port: number;
+}
+
+/**
+ * Whether a target is one of noria's own listeners or its admin address: no rule of an operator opens these, since a
+ * client could reach the admin API through the proxy, or send noria in circles.
+ */
+export function isOwnAddress(target: HostPort, own: readonly OwnAddress[]): boolean {
+  return own.some(({ address, port }) => {
+    if (port !== target.port) return false;
+    if (target.kind === 'name') return isLocalhostName(target.host);
+    if (target.host === address) return true;
+    const wildcard = address === '0.0.0.0' || address === '::';
+    // The whole of 127/8 and the wildcards as targets end on this machine, wherever exactly noria is bound.
+    const here = isLoopbackAddress(target.host) || target.host === '0.0.0.0' || target.host === '::';
+    return here ? wildcard || isLoopbackAddress(address) : wildcard && isInterfaceAddress(target.host);
+  });
+}
+
+function parseRule(text: string): Rule | undefined {
+  if (text === 'private' || text === 'smtp') return { kind: text };
+  if (isCidr(text)) return { kind: 'network', text };
+  const ports = /^:(\d+)(?:-(\d+))?$/.exec(text);
+  if (ports !== null) {
+    const from = parsePort(ports[1] ?? '');
+    const to = parsePort(ports[2] ?? ports[1] ?? '');
+    return from === undefined || to === undefined || to < from ? undefined : { kind: 'ports', from, to };
+  }
+  const below = text.startsWith('*.');
+  const host = hostPort(below ? text.slice(2) : text, 1);
+  if (host === undefined) return undefined;
+  if (host.kind !== 'name') return below ? undefined : { kind: 'network', text: host.host };
+  return { kind: below ? 'below' : 'host', text: host.host };
+}
+
+function isLocalhostName(name: string): boolean {
+  return LOCALHOST_NAMES.includes(name) || name.endsWith('.localhost');
+}
+
+function isPrivateName(name: string): boolean {
+  return isLocalhostName(name) || PRIVATE_SUFFIXES.some((suffix) => name.endsWith(suffix));
+}
+
+/** Asked only when the port is ours, so that reading the interfaces each time costs nobody anything. */
+function isInterfaceAddress(address: string): boolean {
+  return Object.values(networkInterfaces()).some((list) => list?.some((each) => each.address === address));
+}

@@ -1,0 +1,301 @@
+/**
+ * What a client asks for: `BASE-key-value-key-value…` in its proxy user name, or the same keys as X-Noria headers.
+ *
+ * WISH_KEYS is the grammar; docs/routing.md prints it, held by test/held/routing.test.ts. Liberal about BASE, strict
+ * about keys: a wish that cannot be read is refused, never ignored, since a client that believes itself on one
+ * member while it rotates is worse off than one that is told. Access decides where BASE ends; this file reads the rest.
+ */
+import { NoriaError } from '../core/faults.ts';
+import { MEMBER_PROTOCOLS } from '../core/protocol.ts';
+import type { Wish } from '../pool/lease.ts';
+
+export type WishKind = 'session' | 'ttl' | 'source' | 'adr' | 'life' | 'protocol' | 'rotate';
+
+export interface WishKey {
+  readonly key: WishKind;
+  /** Other names of it, as other gateways use them. */
+  readonly aliases: readonly string[];
+  /** What its value looks like; completes "the value is …". Absent: it has none. */
+  readonly value?: string;
+  readonly effect: string;
+  /** For durations: ms of a bare number, by the name under which it was given. */
+  readonly bareUnitMs?: Readonly<Record<string, number>>;
+}
+
+const SECOND_MS = 1000;
+const MINUTE_MS = 60 * SECOND_MS;
+const HOUR_MS = 60 * MINUTE_MS;
+/** A longer one is a slip of the unit, and would keep sessions in memory for no client. */
+const MAX_DURATION_MS = 7 * 24 * HOUR_MS;
+const MAX_LOCATION_LENGTH = 64;
+const SESSION_NAME = /^[A-Za-z0-9_.~]{1,64}$/;
+const HEADER_PREFIX = 'x-noria-';
+
+export const WISH_KEYS: readonly WishKey[] = [
+  {
+    key: 'session',
+    aliases: ['sessid', 'sid', 'sessionid'],
+    value: '1 to 64 of letters, digits, `_`, `.` and `~`',
+    effect: 'the same session keeps the same member while it lives; it moves before the member expires',
+  },
+  {
+    key: 'ttl',
+    aliases: ['sesstime', 'sessionduration', 'sessionttl', 'sessionlength', 'lifetime'],
+    value: 'a duration',
+    effect: 'idle life of that session',
+    bareUnitMs: {
+      ttl: SECOND_MS,
+      sesstime: MINUTE_MS,
+      sessionduration: MINUTE_MS,
+      sessionttl: MINUTE_MS,
+      sessionlength: SECOND_MS,
+      lifetime: MINUTE_MS,
+    },
+  },
+  {
+    key: 'source',
+    aliases: ['pool', 'zone'],
+    value: "a source's name",
+    effect: "only that source's members",
+  },
+  {
+    key: 'adr',
+    aliases: ['country', 'cc', 'state', 'city', 'region', 'area'],
+    value: 'a keyword of at most 64 characters, URL-encoded where needed, `_` for a space',
+    effect: 'only members whose location contains it',
+  },
+  {
+    key: 'life',
+    aliases: ['minlife'],
+    value: 'a duration',
+    effect: 'only members with at least this much lifetime left',
+    bareUnitMs: { life: SECOND_MS, minlife: SECOND_MS },
+  },
+  {
+    key: 'protocol',
+    aliases: [],
+    value: MEMBER_PROTOCOLS.map((protocol) => `\`${protocol}\``).join(', '),
+    effect: 'only members speaking it',
+  },
+  {
+    key: 'rotate',
+    aliases: [],
+    effect: "ignores the listener's session: a new choice",
+  },
+];
+
+const KEYS_BY_NAME: ReadonlyMap<string, WishKey> = new Map(
+  WISH_KEYS.flatMap((entry) => [entry.key, ...entry.aliases].map((name) => [name, entry] as const)),
+);
+
+/** What a listener knows about a connection, to complete and to judge a wish. */
+export interface WishContext {
+  /** The configured user that the client proved to be; '' where none is configured. */
+  readonly user: string;
+  readonly sessionMode: 'none' | 'client-ip' | 'port' | 'target-host';
+  readonly clientAddress: string;
+  /** The listener's port that the client came to. */
+  readonly localPort: number;
+  /** Canonical host of the target. */
+  readonly targetHost: string;
+  /** The one source this listener draws from. */
+  readonly listenerSource?: string;
+  /** Names of all configured sources. */
+  readonly sources: readonly string[];
+}
+
+/** A wish as it was written, before the listener's own choices. */
+interface Draft {
+  session?: string;
+  sessionTtlMs?: number;
+  source?: string;
+  location?: string;
+  minLifeMs?: number;
+  protocol?: (typeof MEMBER_PROTOCOLS)[number];
+  rotate?: boolean;
+}
+
+/**
+ * Reads a wish and fills in what the listener decides: its source, its session mode, the user a session belongs to.
+ *
+ * @param wishText - what follows BASE in the user name, without the separator; both `key-value-key-value` and
+ *   `key-value,key-value`.
+ * @param headers - raw pairs in any letter case; those named X-Noria-KEY are read and win over `wishText`.
+ * @returns `bad-routing` for an unknown key, a bad or missing value, a key given twice, or a source that is not there. Its
+ *   message names the key, and is for the log alone, since it quotes the client.
+ */
+export function readWish(
+  wishText: string,
+  headers: readonly (readonly [string, string])[],
+  context: WishContext,
+): Wish | NoriaError {
+  const draft: Draft = {};
+  const problem = readText(wishText, draft) ?? readHeaders(headers, draft) ?? judgeSource(draft, context);
+  if (problem !== undefined) return new NoriaError('bad-routing', problem);
+  return complete(draft, context);
+}
+
+/**
+ * What follows BASE in a user name where no users are configured, so that BASE may be anything.
+ *
+ * BASE is what stands before the first word that is a key: `my-app-session-1` is `my-app` and `session-1`,
+ * `session-abc,adr-Shanghai` has none. It has at most two words (three after Bright Data's `brd-customer`): more than
+ * that looks like a key noria does not know, and is given back to be refused as one.
+ */
+export function wishTextWithoutUsers(username: string): string {
+  const words = username.split(/[-,]/);
+  if (words.length === 1 && words[0] !== 'rotate') return '';
+  const firstKey = words.findIndex((word) => KEYS_BY_NAME.has(word.toLowerCase()));
+  const before = firstKey < 0 ? words.length : firstKey;
+  const most = /^(?:brd|lum)-customer-/.test(username) ? 3 : 2;
+  const baseWords = before <= most ? before : 1;
+  return words.slice(0, baseWords).reduce((rest, word) => rest.slice(word.length + 1), username);
+}
+
+function readText(wishText: string, draft: Draft): string | undefined {
+  if (wishText === '') return undefined;
+  const given = new Set<WishKind>();
+  for (const item of wishText.split(',')) {
+    const words = item.split('-');
+    for (let index = 0; index < words.length; ) {
+      const name = words[index] ?? '';
+      const entry = KEYS_BY_NAME.get(name.toLowerCase());
+      if (entry === undefined) return `unknown key ${quote(name)} in the user name`;
+      if (given.has(entry.key)) return `key ${entry.key} given twice in the user name`;
+      given.add(entry.key);
+      const value = entry.value === undefined ? '' : words[index + 1];
+      if (value === undefined) return `key ${name} without a value in the user name`;
+      const problem = setWish(draft, entry, name.toLowerCase(), value);
+      if (problem !== undefined) return `${problem} in the user name`;
+      index += entry.value === undefined ? 1 : 2;
+    }
+  }
+  return undefined;
+}
+
+function readHeaders(headers: readonly (readonly [string, string])[], draft: Draft): string | undefined {
+  const given = new Set<WishKind>();
+  for (const [header, value] of headers) {
+    if (header.length <= HEADER_PREFIX.length) continue;
+    if (header.slice(0, HEADER_PREFIX.length).toLowerCase() !== HEADER_PREFIX) continue;
+    const name = header.slice(HEADER_PREFIX.length).toLowerCase();
+    const entry = KEYS_BY_NAME.get(name);
+    if (entry === undefined) return `unknown header ${quote(header)}`;
+    if (given.has(entry.key)) return `key ${entry.key} given twice in headers`;
+    given.add(entry.key);
+    const problem = setWish(draft, entry, name, value.trim());
+    if (problem !== undefined) return `${problem} in a header`;
+  }
+  return undefined;
+}
+
+/** Puts one value into the draft; says what is wrong with it otherwise. */
+function setWish(draft: Draft, entry: WishKey, name: string, value: string): string | undefined {
+  const bad = `bad value ${quote(value)} of key ${name}: wanted ${entry.value ?? 'none'}`;
+  switch (entry.key) {
+    case 'session':
+      if (!SESSION_NAME.test(value)) return bad;
+      draft.session = value;
+      return undefined;
+    case 'ttl':
+    case 'life': {
+      const ms = parseDuration(value, entry.bareUnitMs?.[name] ?? SECOND_MS);
+      if (ms === undefined) return bad;
+      if (entry.key === 'ttl') draft.sessionTtlMs = ms;
+      else draft.minLifeMs = ms;
+      return undefined;
+    }
+    case 'source':
+      if (value === '') return bad;
+      draft.source = value;
+      return undefined;
+    case 'adr': {
+      const location = decodeLocation(value);
+      if (location === undefined) return bad;
+      draft.location = location;
+      return undefined;
+    }
+    case 'protocol': {
+      const protocol = MEMBER_PROTOCOLS.find((known) => known === value.toLowerCase());
+      if (protocol === undefined) return bad;
+      draft.protocol = protocol;
+      return undefined;
+    }
+    case 'rotate': {
+      // A header cannot be without a value, so the usual words for yes and no are read there.
+      const yes = /^(?:|1|true|yes|on)$/i.test(value);
+      if (!yes && !/^(?:0|false|no|off)$/i.test(value)) return bad;
+      draft.rotate = yes;
+      return undefined;
+    }
+  }
+}
+
+/** `500ms`, `10s`, `5m`, `2h`, or a bare whole number in `bareUnitMs`; more than 0 and at most 7 days. */
+function parseDuration(text: string, bareUnitMs: number): number | undefined {
+  const parts = /^(\d{1,9})(ms|s|m|h)?$/i.exec(text);
+  if (parts === null) return undefined;
+  const units: Readonly<Record<string, number>> = { ms: 1, s: SECOND_MS, m: MINUTE_MS, h: HOUR_MS };
+  const unitMs = parts[2] === undefined ? bareUnitMs : (units[parts[2].toLowerCase()] ?? 0);
+  const ms = Number(parts[1]) * unitMs;
+  return ms > 0 && ms <= MAX_DURATION_MS ? ms : undefined;
+}
+
+function decodeLocation(value: string): string | undefined {
+  let location: string;
+  try {
+    location = decodeURIComponent(value.replaceAll('_', ' ')).trim();
+  } catch {
+    return undefined; // handled: a stray percent sign is a bad value
+  }
+  const good = location !== '' && location.length <= MAX_LOCATION_LENGTH && !/\p{Cc}/u.test(location);
+  return good ? location : undefined;
+}
+
+function judgeSource(draft: Draft, context: WishContext): string | undefined {
+  if (draft.source === undefined) return undefined;
+  if (!context.sources.includes(draft.source)) return `no source ${quote(draft.source)}, named by key source`;
+  if (context.listenerSource !== undefined && draft.source !== context.listenerSource) {
+    return `key source names ${draft.source}, and this listener draws from ${context.listenerSource} alone`;
+  }
+  return undefined;
+}
+
+function complete(draft: Draft, context: WishContext): Wish {
+  const session = draft.session ?? (draft.rotate ? undefined : automaticSession(context));
+  const source = draft.source ?? context.listenerSource;
+  return {
+    ...(session === undefined ? {} : { session: ofUser(session, context.user) }),
+    ...(session === undefined || draft.sessionTtlMs === undefined
+      ? {}
+      : { sessionTtlMs: draft.sessionTtlMs }),
+    ...(source === undefined ? {} : { source }),
+    ...(draft.location === undefined ? {} : { location: draft.location }),
+    ...(draft.minLifeMs === undefined ? {} : { minLifeMs: draft.minLifeMs }),
+    ...(draft.protocol === undefined ? {} : { protocol: draft.protocol }),
+  };
+}
+
+/** The session that the listener's mode gives to everyone. Its `=` keeps it apart from any name a client can choose. */
+function automaticSession(context: WishContext): string | undefined {
+  switch (context.sessionMode) {
+    case 'none':
+      return undefined;
+    case 'client-ip':
+      return `client-ip=${context.clientAddress.replace(/^::ffff:(?=\d+\.)/i, '')}`;
+    case 'port':
+      return `port=${context.localPort}`;
+    case 'target-host':
+      return `target-host=${context.targetHost}`;
+  }
+}
+
+/** A session belongs to its user: two users with the same name for one have two. */
+function ofUser(session: string, user: string): string {
+  return user === '' ? session : `${user}:${session}`;
+}
+
+/** A client's text for a log line: short, and with its control characters escaped. */
+function quote(text: string): string {
+  return JSON.stringify(text.length > 40 ? `${text.slice(0, 40)}…` : text);
+}
