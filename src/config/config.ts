@@ -1,0 +1,241 @@
+/**
+ * What a configuration comes to once it is read: complete, checked, frozen.
+ *
+ * Every default is filled in, every duration is in ms, every size in bytes, every path absolute, every address
+ * parsed. Keys that have no default and were not given are `undefined`. The commands and the daemon map it to each
+ * part's own options; no part reads these types. The keys, their ranges and their defaults stand in schema.ts.
+ */
+import type { LogLevel } from '../core/log.ts';
+import type { MemberProtocol } from '../core/protocol.ts';
+import type { Secret } from '../core/secret.ts';
+import type { Format, Method, Product } from '../service/operations.ts';
+
+export const STRATEGIES = [
+  'round-robin',
+  'random',
+  'shuffle',
+  'least-connections',
+  'longest-lived',
+  'fastest',
+] as const;
+/** How the pool picks among the members that a wish allows. */
+export type Strategy = (typeof STRATEGIES)[number];
+
+export const LISTENER_PROTOCOLS = ['http', 'socks5', 'socks4'] as const;
+export type ListenerProtocol = (typeof LISTENER_PROTOCOLS)[number];
+
+export const SESSION_MODES = ['none', 'client-ip', 'port', 'target-host'] as const;
+/** What names the session of a client that names none. */
+export type SessionMode = (typeof SESSION_MODES)[number];
+
+export const LOG_FORMATS = ['auto', 'json', 'pretty'] as const;
+export type LogFormat = (typeof LOG_FORMATS)[number];
+
+/** The configuration of one noria. */
+export interface Config {
+  /** The file it was read from, as it was named; stands before every problem. */
+  readonly file: string;
+  readonly service: ServiceConfig;
+  /** For `noria instances` alone. */
+  readonly account: AccountConfig | undefined;
+  /** In the order of the file. Empty only where an account is given. */
+  readonly sources: readonly SourceConfig[];
+  readonly pool: PoolConfig;
+  readonly rotation: RotationConfig;
+  readonly dial: DialConfig;
+  readonly health: HealthConfig;
+  /** At least one. */
+  readonly listeners: readonly ListenerConfig[];
+  /** `undefined`: off. */
+  readonly admin: AdminConfig | undefined;
+  readonly log: LogConfig;
+  /** `undefined`: nothing is kept. */
+  readonly state: StateConfig | undefined;
+  readonly shutdown: ShutdownConfig;
+  /** Processes that share the listeners. */
+  readonly workers: number | 'auto';
+}
+
+export interface ServiceConfig {
+  /** http or https, without a trailing slash, user info, query or fragment. */
+  readonly baseUrl: string | undefined;
+  readonly method: Method;
+  /** For one call, from its start to the last byte of the answer. */
+  readonly timeoutMs: number;
+}
+
+export interface AccountConfig {
+  readonly username: string;
+  /** The 16-character form of the password. */
+  readonly key: Secret;
+}
+
+export interface SourceConfig {
+  readonly name: string;
+  readonly product: Product;
+  readonly instance: string;
+  /** The 16-character key, given or derived from the password. */
+  readonly key: Secret;
+  /** The plain password, where it was given: what members ask for in the mode of user name and password. */
+  readonly password: Secret | undefined;
+  /** As `checkParams` gives them: defaults filled in, `count` taken out. */
+  readonly params: Readonly<Record<string, string | number>>;
+  /** The most to ask for in one call. */
+  readonly count: number | undefined;
+  readonly format: Format;
+  /** Only with the format `text`. */
+  readonly textLayout: string | undefined;
+  /** Where calls go; `undefined` only for `short-pure` with `extractHost`. */
+  readonly baseUrl: string | undefined;
+  /** {extract_host} of `short-pure`, `host` or `host:port`; `undefined` for the other products. */
+  readonly extractHost: string | undefined;
+  readonly upstream: UpstreamConfig;
+  /** The pace, start to start. */
+  readonly intervalMs: number;
+  readonly dailyBudget: number | undefined;
+  /** How long members live whose lifetime the service does not tell; `undefined`: as the product has it. */
+  readonly lifetimeMs: number | undefined;
+  /** Usable members to hold: its own size or `pool.size`. */
+  readonly size: number;
+  /** 1 comes first. */
+  readonly priority: number;
+}
+
+export interface UpstreamConfig {
+  /** What members speak; `undefined` where each entry of an answer says so itself (free). */
+  readonly protocol: MemberProtocol | undefined;
+  readonly auth: UpstreamAuth;
+}
+
+/** What members are given when they ask who we are. */
+export type UpstreamAuth =
+  /** Nothing, until a member asks; then the instance and its password, where they are known. */
+  | { readonly kind: 'auto'; readonly credentials: Credentials | undefined }
+  /** Nothing, ever. */
+  | { readonly kind: 'none' }
+  /** These, from the start: the instance and its password, or what the configuration names. */
+  | { readonly kind: 'always'; readonly credentials: Credentials };
+
+/** A user name and a password of 1 to 255 bytes each (RFC 1929). */
+export interface Credentials {
+  readonly username: string;
+  readonly password: Secret;
+}
+
+export interface PoolConfig {
+  readonly size: number;
+  /** 0: never stop drawing. */
+  readonly idleAfterMs: number;
+  readonly safetyMarginMs: number;
+  readonly minRemainingMs: number;
+  readonly allowPrivateAddresses: boolean;
+}
+
+export interface RotationConfig {
+  readonly strategy: Strategy;
+  /** 0: no limit. */
+  readonly maxTunnelsPerMember: number;
+  /** 0: never retired. */
+  readonly maxUsesPerMember: number;
+  readonly perHostSpacingMs: number;
+  readonly sessionTtlMs: number;
+}
+
+export interface DialConfig {
+  readonly attempts: number;
+  readonly attemptTimeoutMs: number;
+  /** Ms after which a second attempt starts beside the first; `auto`: by what was measured; `off`: never. */
+  readonly hedgeAfter: number | 'auto' | 'off';
+  readonly deadlineMs: number;
+  readonly waitForMemberMs: number;
+}
+
+export interface HealthConfig {
+  readonly maxFailures: number;
+  readonly quarantineMs: number;
+  /** `undefined`: off. */
+  readonly check: HealthCheckConfig | undefined;
+}
+
+export interface HealthCheckConfig {
+  readonly url: string;
+  readonly everyMs: number;
+  readonly timeoutMs: number;
+  readonly expectStatus: number;
+}
+
+export interface ListenerConfig {
+  readonly address: Address;
+  readonly protocols: readonly ListenerProtocol[];
+  readonly tls: TlsConfig | undefined;
+  readonly users: readonly Credentials[];
+  /** Networks in CIDR form; empty: everyone who can reach it. */
+  readonly allow: readonly string[];
+  /** Rules as listener/deny-targets.ts reads them. */
+  readonly denyTargets: readonly string[];
+  readonly idleTimeoutMs: number;
+  readonly maxConnections: number;
+  /** The one source this listener draws from. */
+  readonly source: string | undefined;
+  readonly session: SessionMode;
+}
+
+/** Where a server listens: a host with one or several ports, or a socket that was handed over (systemd). */
+export type Address = TcpAddress | FdAddress;
+
+export interface TcpAddress {
+  readonly kind: 'tcp';
+  /** Canonical, without brackets. */
+  readonly host: string;
+  /** 0: any free one. */
+  readonly port: number;
+  /** The last port of a range, else the same as `port`. */
+  readonly lastPort: number;
+}
+
+export interface FdAddress {
+  readonly kind: 'fd';
+  /** 3 or more. */
+  readonly fd: number;
+}
+
+export interface TlsConfig {
+  readonly certFile: string;
+  readonly keyFile: string;
+  /** PEM, read with the configuration; checked to belong together. */
+  readonly cert: string;
+  readonly key: Secret;
+}
+
+export interface AdminConfig {
+  /** One port. */
+  readonly address: Address;
+  readonly token: Secret | undefined;
+}
+
+export interface LogConfig {
+  readonly level: LogLevel;
+  readonly format: LogFormat;
+}
+
+export interface StateConfig {
+  readonly dir: string;
+}
+
+export interface ShutdownConfig {
+  readonly drainTimeoutMs: number;
+}
+
+/** One thing to say about a configuration: an error, or a warning. */
+export interface Problem {
+  /** As in `sources[0].interval`; empty where it is about the whole file. */
+  readonly path: string;
+  /** 1-based; 0 where there is no place in the file. */
+  readonly line: number;
+  /** 1-based, in characters. */
+  readonly column: number;
+  /** What is wrong, what is wanted, and where possible what a good value looks like. Never a secret. */
+  readonly message: string;
+  /** The line of the file, secrets masked, and below it a pointer to the place. */
+  readonly excerpt: string | undefined;
+}
