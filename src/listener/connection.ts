@@ -2,19 +2,21 @@
  * One client connection as the fronts see it: what the listener was opened with, who the client is, and whom to
  * tell how it went.
  *
- * The listener makes one for each accepted connection, owns its handshake deadline and tells `connection.closed` when
- * its socket closes, whatever closed it. A front (HTTP, SOCKS) owns the socket from the moment it is given it.
+ * The listener makes one for each accepted socket. It owns the limit on the time until a whole request, tells
+ * `connection.closed` when the socket closes, whatever closed it, and knows whether a request is under way. A front
+ * (HTTP, SOCKS) owns the socket from the moment it is given it.
  */
 import type { Socket } from 'node:net';
 import type { Clock } from '../core/clock.ts';
-import type { Deadlines } from '../core/deadlines.ts';
+import type { Deadline, Deadlines } from '../core/deadlines.ts';
 import type { ClientProtocol, EventBus } from '../core/events.ts';
-import type { FaultCode, NoriaError } from '../core/faults.ts';
+import { describeError, type FaultCode, type NoriaError } from '../core/faults.ts';
 import type { Dialed, Dialer } from '../dialer/dial.ts';
 import type { Access, Identity } from './access.ts';
+import { relay } from './relay.ts';
 import type { WishContext } from './wish.ts';
 
-/** What a front needs beyond the connection itself. Durations in ms. */
+/** What the fronts are given. Durations in ms. */
 export interface FrontOptions {
   /** The listener's name in events and metrics: its address as configured. */
   readonly name: string;
@@ -24,40 +26,206 @@ export interface FrontOptions {
   readonly clock: Clock;
   /** For what is armed for each connection and almost never comes due. */
   readonly deadlines: Deadlines;
+  readonly sessionMode: WishContext['sessionMode'];
+  /** The one source this listener draws from. */
+  readonly source?: string;
+  /** Names of all configured sources. */
+  readonly sources: readonly string[];
   /** A tunnel or an exchange without a byte in either direction for this long is ended. */
   readonly idleTimeoutMs: number;
   /** The same for a tunnel of which one direction has ended. */
   readonly lingerMs: number;
   /** For a whole HTTP request head, from its first byte. */
   readonly headerTimeoutMs: number;
-  /** From the accepted connection to a whole request: TLS, first byte, SOCKS sub-negotiation. */
+  /** From the accepted connection to the first byte of HTTP or the whole of a SOCKS request, TLS included. */
   readonly handshakeTimeoutMs: number;
 }
 
 export interface ConnectionContext {
   readonly options: FrontOptions;
   readonly remoteAddress: string;
-  /** The port the client connected to: one of a range tells it from the others. */
+  /** The port the client connected to: it tells the listeners of a port range apart. */
   readonly localPort: number;
   /**
    * Set when nothing of this connection is to be served (client not allowed, too many connections, protocol not
    * enabled): the front answers its first request with it, in its own protocol, and closes. It reads no credentials.
    */
   readonly refusal: NoriaError | undefined;
+  /** The listener is closing: answer what is under way, promise nothing further. */
+  readonly draining: boolean;
 
   /** Names what the client turned out to speak; the last one said is told in `connection.closed`. */
   speaks(protocol: ClientProtocol): void;
-  /** The client's request is whole: takes the handshake deadline off. Safe to call twice. */
+  /** A whole request is there: takes the handshake's time limit off. Safe to call twice. */
   handshakeDone(): void;
+  /** The request is answered and another one may come, within so many ms where a limit is given. While draining: closes. */
+  awaitsRequest(withinMs?: number): void;
+  /** How the last request came out, where that was not `ok`; for `connection.closed`. */
+  endedWith(code: FaultCode): void;
   /** Tells `client.refused`; the code becomes the connection's outcome. `detail` is for the log, without secrets. */
   refused(code: FaultCode, detail: string): void;
+  /** Something that noria did not foresee: tells it as `internal` and destroys the socket. */
+  broke(error: unknown): void;
+  /**
+   * Writes the last bytes and closes so that the client can read them: what it still sends is discarded, for a short
+   * while, since closing with unread data would reset the connection under the answer.
+   */
+  farewell(bytes: string | Uint8Array): void;
   /** What `readWish` needs to know of this connection. `targetHost` is canonical; '' while it is not known yet. */
   wishContext(identity: Identity, targetHost: string): WishContext;
   /**
    * Joins the client and the way until both have ended, ends the way's lease and tells `tunnel.closed`. The front has
-   * answered the client already and has taken its own listeners off; the client is paused.
+   * answered the client already and has taken its own listeners off, in this same tick.
    *
    * @param early - what the client sent behind its request: goes to the target first.
    */
   tunnel(client: Socket, way: Dialed, early: Buffer | undefined): void;
+}
+
+/** How long a refused client may go on sending before it is cut off. */
+const FAREWELL_MS = 2_000;
+
+export class ClientConnection implements ConnectionContext {
+  readonly options: FrontOptions;
+  readonly remoteAddress: string;
+  readonly localPort: number;
+  readonly #openedAt: number;
+  /** Plain, or TLS on top of the accepted one. */
+  #socket: Socket;
+  #refusal: NoriaError | undefined;
+  #protocol: ClientProtocol = 'unknown';
+  #outcome: 'ok' | FaultCode = 'ok';
+  #limit: Deadline | undefined;
+  #busy = false;
+  #draining = false;
+
+  /** @param accepted - tells `connection.opened` at once and `connection.closed` when it closes. */
+  constructor(accepted: Socket, remoteAddress: string, options: FrontOptions) {
+    this.options = options;
+    this.#socket = accepted;
+    this.remoteAddress = remoteAddress;
+    this.localPort = accepted.localPort ?? 0;
+    this.#openedAt = options.clock.monotonic();
+    options.bus.emit('connection.opened', { listener: options.name });
+    accepted.on('close', this.#onClose);
+    this.#limitTo(options.handshakeTimeoutMs);
+  }
+
+  get refusal(): NoriaError | undefined {
+    return this.#refusal;
+  }
+
+  get draining(): boolean {
+    return this.#draining;
+  }
+
+  /** From here on the client is spoken to through `socket`, which closes the accepted one when it closes. */
+  speaksThrough(socket: Socket): void {
+    this.#socket = socket;
+  }
+
+  /** Nothing of this connection will be served, for this reason. */
+  refuseAll(reason: NoriaError): void {
+    this.#refusal ??= reason;
+  }
+
+  speaks(protocol: ClientProtocol): void {
+    this.#protocol = protocol;
+  }
+
+  handshakeDone(): void {
+    this.#busy = true;
+    this.#clearLimit();
+  }
+
+  awaitsRequest(withinMs?: number): void {
+    this.#busy = false;
+    this.#clearLimit();
+    if (this.#draining) this.#socket.destroy();
+    else if (withinMs !== undefined) this.#limitTo(withinMs);
+  }
+
+  endedWith(code: FaultCode): void {
+    this.#outcome = code;
+  }
+
+  refused(code: FaultCode, detail: string): void {
+    this.#outcome = code;
+    const { name, bus } = this.options;
+    bus.emit('client.refused', { listener: name, protocol: this.#protocol, code, detail });
+  }
+
+  broke(error: unknown): void {
+    this.refused('internal', describeError(error));
+    this.#socket.destroy();
+  }
+
+  farewell(bytes: string | Uint8Array): void {
+    const socket = this.#socket;
+    this.#limitTo(FAREWELL_MS);
+    socket.on('end', () => socket.destroySoon());
+    socket.end(bytes);
+    socket.resume();
+    if (socket.readableEnded) socket.destroySoon();
+  }
+
+  wishContext(identity: Identity, targetHost: string): WishContext {
+    const { sessionMode, source, sources } = this.options;
+    return {
+      user: identity.user,
+      sessionMode,
+      clientAddress: this.remoteAddress,
+      localPort: this.localPort,
+      targetHost,
+      sources,
+      ...(source === undefined ? {} : { listenerSource: source }),
+    };
+  }
+
+  tunnel(client: Socket, way: Dialed, early: Buffer | undefined): void {
+    const { deadlines, idleTimeoutMs, lingerMs, clock, bus } = this.options;
+    const startedAt = clock.monotonic();
+    const { source, member } = way;
+    relay(client, way, early, {
+      deadlines,
+      idleTimeoutMs,
+      lingerMs,
+      onEnd: ({ bytesUp, bytesDown, cut }) => {
+        way.end({ cut });
+        const ms = clock.monotonic() - startedAt;
+        bus.emit('tunnel.closed', { source, member, kind: 'tunnel', bytesUp, bytesDown, ms });
+      },
+    });
+  }
+
+  /** Closes at once when no request is under way, else as soon as the one under way has ended. */
+  drain(): void {
+    this.#draining = true;
+    if (!this.#busy) this.#socket.destroy();
+  }
+
+  destroy(): void {
+    this.#socket.destroy();
+  }
+
+  #limitTo(ms: number): void {
+    this.#clearLimit();
+    this.#limit = this.options.deadlines.set(ms, this.#onLimit);
+  }
+
+  #clearLimit(): void {
+    if (this.#limit !== undefined) this.options.deadlines.clear(this.#limit);
+  }
+
+  readonly #onLimit = (): void => {
+    if (this.#outcome === 'ok') this.#outcome = 'request-timeout';
+    this.#socket.destroy();
+  };
+
+  readonly #onClose = (): void => {
+    this.#clearLimit();
+    const { name, bus, clock } = this.options;
+    const ms = clock.monotonic() - this.#openedAt;
+    bus.emit('connection.closed', { listener: name, protocol: this.#protocol, outcome: this.#outcome, ms });
+  };
 }

@@ -1,0 +1,153 @@
+/**
+ * The hot path: joins a client and a way until both directions have ended.
+ *
+ * Owns both sockets from the call on: half-close is carried both ways, a slow reader slows the writer, bytes are
+ * counted, silence ends it. It adds no error handlers: the listener's and the dialer's stay on their sockets, and
+ * 'close' follows every error. Both sockets must allow half-open.
+ */
+import type { Socket } from 'node:net';
+import type { Deadline, Deadlines } from '../core/deadlines.ts';
+import type { Dialed } from '../dialer/dial.ts';
+
+export interface RelayOptions {
+  readonly deadlines: Deadlines;
+  /** Both directions silent for so long: both sockets are destroyed. */
+  readonly idleTimeoutMs: number;
+  /** The same once one direction has ended. */
+  readonly lingerMs: number;
+  /** Called once, when both sockets are closed. The way's lease is still the caller's to end. */
+  readonly onEnd: (end: RelayEnd) => void;
+}
+
+export interface RelayEnd {
+  /** From the client to the target, handed to the member's socket. */
+  readonly bytesUp: number;
+  /** From the target to the client. */
+  readonly bytesDown: number;
+  /** The member ended it, or it failed, before its first byte, though the client had sent something and was still there. */
+  readonly cut: boolean;
+}
+
+/**
+ * Joins `client` and `way.socket`. Either may be paused or flowing, with no data listener of anyone else's on it.
+ *
+ * @param early - what the client has sent already: goes to the target first, as `way.head` goes to the client first.
+ */
+export function relay(client: Socket, way: Dialed, early: Buffer | undefined, options: RelayOptions): void {
+  new Relay(client, way.socket, options).start(early, way.head);
+}
+
+class Relay {
+  readonly #client: Socket;
+  readonly #member: Socket;
+  readonly #options: RelayOptions;
+  readonly #deadlines: Deadlines;
+  #silence: Deadline;
+  #bytesUp = 0;
+  #bytesDown = 0;
+  #clientEnded = false;
+  #memberEnded = false;
+  #cut = false;
+  #openSockets = 2;
+
+  constructor(client: Socket, member: Socket, options: RelayOptions) {
+    this.#client = client;
+    this.#member = member;
+    this.#options = options;
+    this.#deadlines = options.deadlines;
+    this.#silence = this.#deadlines.set(options.idleTimeoutMs, this.#destroy);
+  }
+
+  start(early: Buffer | undefined, head: Buffer): void {
+    const [client, member] = [this.#client, this.#member];
+    client.on('data', this.#up).on('end', this.#onClientEnd).on('close', this.#onClientClose);
+    member.on('data', this.#down).on('end', this.#onMemberEnd).on('close', this.#onMemberClose);
+    client.on('drain', () => member.resume());
+    member.on('drain', () => client.resume());
+    client.resume();
+    member.resume();
+    if (early !== undefined && early.length > 0) this.#up(early);
+    if (head.length > 0) this.#down(head);
+    // What happened before the listeners were on will not be told again.
+    if (client.readableEnded) this.#onClientEnd();
+    if (member.readableEnded) this.#onMemberEnd();
+    if (client.closed) this.#onClientClose();
+    if (member.closed) this.#onMemberClose();
+  }
+
+  readonly #up = (chunk: Buffer): void => {
+    this.#bytesUp += chunk.length;
+    this.#deadlines.refresh(this.#silence);
+    if (!this.#member.write(chunk)) this.#client.pause();
+  };
+
+  readonly #down = (chunk: Buffer): void => {
+    this.#bytesDown += chunk.length;
+    this.#deadlines.refresh(this.#silence);
+    if (!this.#client.write(chunk)) this.#member.pause();
+  };
+
+  readonly #onClientEnd = (): void => {
+    this.#clientEnded = true;
+    this.#member.end();
+    this.#linger();
+  };
+
+  readonly #onMemberEnd = (): void => {
+    this.#noteCut();
+    this.#memberEnded = true;
+    this.#client.end();
+    this.#linger();
+  };
+
+  readonly #onClientClose = (): void => {
+    // After two clean ends the member's socket is flushing what it was given, and closes by itself.
+    if (!this.#clientEnded || !this.#memberEnded) this.#member.destroy();
+    this.#onClose();
+  };
+
+  readonly #onMemberClose = (): void => {
+    if (!this.#memberEnded) {
+      this.#noteCut();
+      this.#memberEnded = true;
+      this.#letClientRead();
+    }
+    this.#onClose();
+  };
+
+  /**
+   * The member's side is broken: the client still gets every byte that came before. Closing at once would reset the
+   * connection if the client has sent something unread, and could cost it what it has not read yet.
+   */
+  #letClientRead(): void {
+    const client = this.#client;
+    client.off('data', this.#up);
+    client.end();
+    client.resume();
+    this.#linger();
+  }
+
+  #noteCut(): void {
+    if (this.#bytesDown === 0 && this.#bytesUp > 0 && !this.#clientEnded && !this.#client.destroyed)
+      this.#cut = true;
+  }
+
+  #linger(): void {
+    this.#deadlines.clear(this.#silence);
+    if (this.#openSockets === 0) return;
+    const ms = Math.min(this.#options.lingerMs, this.#options.idleTimeoutMs);
+    this.#silence = this.#deadlines.set(ms, this.#destroy);
+  }
+
+  readonly #destroy = (): void => {
+    this.#client.destroy();
+    this.#member.destroy();
+  };
+
+  #onClose(): void {
+    this.#openSockets -= 1;
+    if (this.#openSockets > 0) return;
+    this.#deadlines.clear(this.#silence);
+    this.#options.onEnd({ bytesUp: this.#bytesUp, bytesDown: this.#bytesDown, cut: this.#cut });
+  }
+}
