@@ -1,6 +1,7 @@
 /** Every route of the admin API: its description and its answer in one place. Reads are snapshots, writes are verbs. */
 import { createRoute, type OpenAPIHono, z } from '@hono/zod-openapi';
 import { NoriaError } from '../core/faults.ts';
+import type { Metrics } from './metrics.ts';
 import {
   errorSchema,
   logLevelSchema,
@@ -80,6 +81,47 @@ function addReads(app: OpenAPIHono, watched: Watched): void {
     }),
     (context) => context.json([...watched.sessions()], 200),
   );
+}
+
+/** What is read by machines other than people's scripts. */
+export function addTextRoutes(app: OpenAPIHono, metrics: Metrics, watched: Watched): void {
+  app.openapi(
+    createRoute({
+      method: 'get',
+      path: '/metrics',
+      summary: 'Prometheus metrics',
+      responses: { 200: { description: 'the metrics', content: { 'text/plain': { schema: z.string() } } } },
+    }),
+    async (context) => context.text(await metrics.render(), 200, { 'Content-Type': metrics.contentType }),
+  );
+  app.openapi(
+    createRoute({
+      method: 'get',
+      path: '/proxy.pac',
+      summary: 'A PAC file that sends everything but this machine through the first listener',
+      responses: {
+        200: {
+          description: 'the file',
+          content: { 'application/x-ns-proxy-autoconfig': { schema: z.string() } },
+        },
+        404: NOT_FOUND,
+      },
+    }),
+    (context) => {
+      const address = watched.proxyAddress();
+      if (address === undefined) throw new NoriaError('not-found', 'no listener speaks HTTP');
+      return context.body(pacFile(address), 200, { 'Content-Type': 'application/x-ns-proxy-autoconfig' });
+    },
+  );
+}
+
+/** No DIRECT behind PROXY: a browser must not go around noria when it is down. */
+function pacFile(address: string): string {
+  return `function FindProxyForURL(url, host) {
+  if (host === "localhost" || host === "127.0.0.1" || host === "[::1]" || host === "::1") return "DIRECT";
+  return "PROXY ${address}";
+}
+`;
 }
 
 function addMemberVerbs(app: OpenAPIHono, watched: Watched): void {

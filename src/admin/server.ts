@@ -6,11 +6,15 @@ import { getRequestListener } from '@hono/node-server';
 import { OpenAPIHono } from '@hono/zod-openapi';
 import type { HonoRequest } from 'hono';
 import { HTTPException } from 'hono/http-exception';
+import type { Clock } from '../core/clock.ts';
+import type { EventBus } from '../core/events.ts';
 import { NoriaError } from '../core/faults.ts';
 import { formatHostPort } from '../core/host-port.ts';
 import type { Secret } from '../core/secret.ts';
+import { addEventStream } from './event-stream.ts';
 import { guard } from './guard.ts';
-import { addRoutes } from './routes.ts';
+import { openMetrics } from './metrics.ts';
+import { addRoutes, addTextRoutes } from './routes.ts';
 import type { Watched } from './watched.ts';
 
 export interface AdminOptions {
@@ -20,6 +24,8 @@ export interface AdminOptions {
   readonly token?: Secret;
   readonly version: string;
   readonly watched: Watched;
+  readonly bus: EventBus;
+  readonly clock: Clock;
   /** Told of a failure that no route foresaw. */
   readonly onError: (error: unknown) => void;
 }
@@ -57,7 +63,10 @@ export async function openAdmin(options: AdminOptions): Promise<AdminServer> {
     await fillEmptyBody(context.req);
     return next();
   });
+  const metrics = openMetrics(options.bus, options.watched);
   addRoutes(app, options.watched);
+  addTextRoutes(app, metrics, options.watched);
+  addEventStream(app, options.bus, options.clock);
   app.doc31('/openapi.json', {
     openapi: '3.1.0',
     info: { title: 'noria admin API', version: options.version },
@@ -80,7 +89,11 @@ export async function openAdmin(options: AdminOptions): Promise<AdminServer> {
   await listen(server, options.host, options.port);
   const bound = server.address();
   if (bound !== null && typeof bound === 'object') address.port = bound.port;
-  return { host: options.host, port: address.port, close: () => closeServer(server) };
+  return {
+    host: options.host,
+    port: address.port,
+    close: () => closeServer(server).finally(() => metrics.close()),
+  };
 }
 
 /** Bodies may be empty: that stands for an object without members. */

@@ -3,23 +3,37 @@ import { createServer, request as httpRequest } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { expect, onTestFinished, test } from 'vitest';
 import { openAdmin } from '../../src/admin/server.ts';
+import { systemClock } from '../../src/core/clock.ts';
+import { EventBus } from '../../src/core/events.ts';
 import { Secret } from '../../src/core/secret.ts';
+import { until } from '../support/until.ts';
 import { fakeWatched, MEMBER, SESSION, STATUS } from './fake-watched.ts';
 
 async function openTestAdmin(options: { token?: string; status?: Partial<typeof STATUS> } = {}) {
   const watched = fakeWatched(options.status);
   const errors: unknown[] = [];
+  const bus = makeBus();
   const admin = await openAdmin({
     host: '127.0.0.1',
     port: 0,
     version: '1.2.3',
     watched,
     onError: (error) => errors.push(error),
+    bus,
+    clock: systemClock,
     ...(options.token === undefined ? {} : { token: new Secret(options.token) }),
   });
   onTestFinished(() => admin.close());
-  return { watched, errors, url: `http://127.0.0.1:${admin.port}`, port: admin.port };
+  return { watched, errors, bus, url: `http://127.0.0.1:${admin.port}`, port: admin.port };
 }
+
+function makeBus(): EventBus {
+  return new EventBus((_name, error) => {
+    throw error;
+  });
+}
+
+const QUIET = { watched: fakeWatched(), onError: () => {}, bus: makeBus(), clock: systemClock };
 
 const JSON_TYPE = { 'content-type': 'application/json' };
 
@@ -173,6 +187,35 @@ test('admin: the description names every route', async () => {
   );
 });
 
+test('admin: a PAC file never lets a browser go around noria', async () => {
+  const { url } = await openTestAdmin();
+  const answer = await fetch(`${url}/proxy.pac`);
+  expect(answer.headers.get('content-type')).toBe('application/x-ns-proxy-autoconfig');
+  const find = new Function(`${await answer.text()}; return FindProxyForURL;`)();
+  expect(find('http://a.example/', 'a.example')).toBe('PROXY 127.0.0.1:8888');
+  expect(find('http://localhost/', 'localhost')).toBe('DIRECT');
+});
+
+test('admin: events reach a reader as they happen, and closing ends its stream', async () => {
+  const { url, bus } = await openTestAdmin();
+  const answer = await fetch(`${url}/api/events`);
+  expect(answer.headers.get('content-type')).toContain('text/event-stream');
+  const reader = (answer.body ?? new ReadableStream()).pipeThrough(new TextDecoderStream()).getReader();
+  let text = '';
+  const readUntil = async (wanted: string) => {
+    while (!text.includes(wanted)) {
+      const { value, done } = await reader.read();
+      if (done) throw new Error(`the stream ended before ${wanted}: ${text}`);
+      text += value;
+    }
+  };
+  await readUntil('event: hello');
+  bus.emit('source.warned', { source: 'city', message: 'slow down' });
+  await readUntil('event: source.warned\ndata: {"source":"city","message":"slow down"}\n\n');
+  await reader.cancel();
+  await until('the reader is forgotten', () => !bus.hears('source.warned'));
+});
+
 test('admin: an address in use is told in one line, with the address', async () => {
   const taken = createServer().listen(0, '127.0.0.1');
   await once(taken, 'listening');
@@ -182,8 +225,7 @@ test('admin: an address in use is told in one line, with the address', async () 
     host: '127.0.0.1',
     port,
     version: '1',
-    watched: fakeWatched(),
-    onError: () => {},
+    ...QUIET,
   });
   await expect(opening).rejects.toMatchObject({
     code: 'listen-failed',
@@ -196,8 +238,7 @@ test('admin: closing ends open connections', async () => {
     host: '127.0.0.1',
     port: 0,
     version: '1',
-    watched: fakeWatched(),
-    onError: () => {},
+    ...QUIET,
   });
   await fetch(`http://127.0.0.1:${admin.port}/healthz`);
   await Promise.all([admin.close(), admin.close()]);

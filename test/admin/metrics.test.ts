@@ -1,0 +1,97 @@
+import { expect, onTestFinished, test } from 'vitest';
+import { openMetrics } from '../../src/admin/metrics.ts';
+import { EventBus } from '../../src/core/events.ts';
+import { fakeWatched } from './fake-watched.ts';
+
+function openTestMetrics() {
+  const bus = new EventBus((_name, error) => {
+    throw error;
+  });
+  const metrics = openMetrics(bus, fakeWatched(), false);
+  onTestFinished(() => metrics.close());
+  const lines = async () =>
+    (await metrics.render()).split('\n').filter((line) => line !== '' && !line.startsWith('#'));
+  return { bus, metrics, lines };
+}
+
+test('metrics: counters follow the events, by their labels', async () => {
+  const { bus, lines } = openTestMetrics();
+  const draw = { source: 'city', asked: 5, received: 5, renewed: 1, rejected: 0, ms: 20 };
+  bus.emit('draw.done', { ...draw, code: '10001', joined: 4 });
+  bus.emit('draw.done', { ...draw, code: '10001', joined: 2 });
+  bus.emit('draw.done', { ...draw, code: 'transport', joined: 0 });
+  const gone = { source: 'city', member: 'm1', protocol: 'http' as const };
+  bus.emit('member.left', { ...gone, reason: 'expired', uses: 0 });
+  bus.emit('member.left', { ...gone, reason: 'failed', uses: 3 });
+  bus.emit('connection.closed', { listener: '127.0.0.1:8888', protocol: 'connect', outcome: 'ok', ms: 3 });
+  bus.emit('tunnel.closed', {
+    source: 'city',
+    member: 'm1',
+    kind: 'tunnel',
+    bytesUp: 10,
+    bytesDown: 2_000,
+    ms: 3,
+  });
+  bus.emit('hedge.ended', { outcome: 'won' });
+  expect(await lines()).toEqual(
+    expect.arrayContaining([
+      'noria_extractions_total{source="city",code="10001"} 2',
+      'noria_extractions_total{source="city",code="transport"} 1',
+      'noria_members_drawn_total{source="city"} 6',
+      'noria_members_gone_total{source="city",reason="expired"} 1',
+      'noria_members_gone_total{source="city",reason="failed"} 1',
+      'noria_members_unused_total{source="city"} 1',
+      'noria_connections_total{listener="127.0.0.1:8888",protocol="connect",outcome="ok"} 1',
+      'noria_bytes_total{source="city",direction="up"} 10',
+      'noria_bytes_total{source="city",direction="down"} 2000',
+      'noria_hedges_total{outcome="won"} 1',
+    ]),
+  );
+});
+
+test('metrics: a second scrape does not count again', async () => {
+  const { bus, lines } = openTestMetrics();
+  bus.emit('hedge.ended', { outcome: 'lost' });
+  await lines();
+  expect(await lines()).toContain('noria_hedges_total{outcome="lost"} 1');
+});
+
+test('metrics: gauges are what the daemon says at the scrape', async () => {
+  const { lines } = openTestMetrics();
+  expect(await lines()).toEqual(
+    expect.arrayContaining([
+      'noria_members{source="city",state="ready"} 1',
+      'noria_members{source="city",state="quarantined"} 0',
+      'noria_source_state{source="city",state="ready"} 1',
+      'noria_source_state{source="city",state="halted"} 0',
+      'noria_connections_open{listener="127.0.0.1:8888"} 1',
+      'noria_sessions 1',
+    ]),
+  );
+});
+
+test('metrics: a dial is timed in seconds, with its wait and what was left of the member', async () => {
+  const { bus, lines } = openTestMetrics();
+  bus.emit('dial.ended', {
+    outcome: 'accepted',
+    attempts: 1,
+    ms: 1_500,
+    waitedMs: 250,
+    target: 'a:1',
+    remainingMs: 90_000,
+  });
+  expect(await lines()).toEqual(
+    expect.arrayContaining([
+      'noria_dial_seconds_sum 1.5',
+      'noria_member_wait_seconds_sum 0.25',
+      'noria_member_remaining_seconds_sum 90',
+    ]),
+  );
+});
+
+test('metrics: closing stops following the events', () => {
+  const { bus, metrics } = openTestMetrics();
+  expect(bus.hears('dial.ended')).toBe(true);
+  metrics.close();
+  expect(bus.hears('dial.ended')).toBe(false);
+});
