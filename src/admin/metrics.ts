@@ -15,8 +15,16 @@ export interface Metrics {
   readonly contentType: string;
   /** The page of a scrape. */
   render(): Promise<string>;
+  /** What there is, for the page that lists it. */
+  describe(): readonly MetricDescription[];
   /** Stops following the events. */
   close(): void;
+}
+
+export interface MetricDescription {
+  readonly name: string;
+  readonly type: 'counter' | 'gauge' | 'histogram';
+  readonly labels: readonly string[];
 }
 
 const MS_PER_SECOND = 1_000;
@@ -37,11 +45,18 @@ export function openMetrics(bus: EventBus, watched: Watched, machine = true): Me
   return {
     contentType: registry.contentType,
     render: () => registry.metrics(),
+    describe: () => registry.getMetricsAsArray().map(describeMetric),
     close: () => {
       for (const subscription of subscriptions) subscription[Symbol.dispose]();
       registry.clear();
     },
   };
+}
+
+function describeMetric(metric: object): MetricDescription {
+  const { name, labelNames } = metric as { name: string; labelNames: string[] }; // prom-client has both, its types neither
+  const type = metric instanceof Gauge ? 'gauge' : metric instanceof Histogram ? 'histogram' : 'counter';
+  return { name, type, labels: labelNames };
 }
 
 function addGauges(registry: Registry, watched: Watched): void {

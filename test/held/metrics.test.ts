@@ -1,0 +1,23 @@
+import { readFileSync } from 'node:fs';
+import { expect, onTestFinished, test } from 'vitest';
+import { openMetrics } from '../../src/admin/metrics.ts';
+import { EventBus } from '../../src/core/events.ts';
+import { fakeWatched } from '../admin/fake-watched.ts';
+
+test('docs/metrics.md: the page lists every metric with its type and labels, and no other', async () => {
+  const bus = new EventBus((_name, error) => {
+    throw error;
+  });
+  const metrics = openMetrics(bus, fakeWatched(), false);
+  onTestFinished(() => metrics.close());
+  const coded = metrics
+    .describe()
+    .map(({ name, type, labels }) => `${name} ${type} ${labels.join(' ')}`.trim());
+  const page = readFileSync('docs/metrics.md', 'utf8');
+  const listed = [...page.matchAll(/^\| `(noria_\w+)` \| (\w+) \| ([^|]*)\|/gm)].map(
+    ([, name, type, labels = '']) =>
+      `${name} ${type} ${[...labels.matchAll(/`(\w+)`/g)].map(([, label]) => label).join(' ')}`.trim(),
+  );
+  expect(coded.length, 'nothing to compare').toBeGreaterThan(0);
+  expect(listed.sort()).toEqual(coded.sort());
+});
