@@ -5,6 +5,7 @@
  * (RFC 7617) or SOCKS5 username/password (RFC 1929); both arrive here as text. Passwords are compared as digests in
  * constant time, and an unknown user costs the same work as a known one.
  */
+import { isUtf8 } from 'node:buffer';
 import { createHash, timingSafeEqual } from 'node:crypto';
 import type { Clock } from '../core/clock.ts';
 import { NoriaError } from '../core/faults.ts';
@@ -67,6 +68,7 @@ export function createAccess(options: AccessOptions): Access {
   const denied = new DenyTargets(options.denyTargets);
   const failures = new Failures(options.clock);
   const digests = new Map(options.users.map((user) => [user.username, digest(user.password.reveal())]));
+  const longestName = Math.max(0, ...options.users.map((user) => user.username.length));
   const noDigest = digest('');
 
   return {
@@ -83,7 +85,7 @@ export function createAccess(options: AccessOptions): Access {
         const message = `${MAX_FAILURES} wrong credentials from this address within a minute`;
         return new NoriaError('too-many-requests', message, { context: { retryAfterMs } });
       }
-      const user = longestUser(credentials.username, digests);
+      const user = longestUser(credentials.username, digests, longestName);
       // The digest of an unknown user is one too, so that the time taken does not tell which names exist.
       const expected = (user === undefined ? undefined : digests.get(user)) ?? noDigest;
       const fits = timingSafeEqual(expected, digest(credentials.password));
@@ -113,28 +115,23 @@ export function parseBasic(header: string | undefined): { username: string; pass
   const encoded = /^basic +([A-Za-z0-9+/_-]+=*) *$/i.exec(header ?? '')?.[1];
   if (encoded === undefined) return undefined;
   const bytes = Buffer.from(encoded, 'base64');
-  const text = decodeText(bytes);
+  const text = bytes.toString(isUtf8(bytes) ? 'utf8' : 'latin1');
   const colon = text.indexOf(':');
   if (colon < 0) return { username: text, password: '' };
   return { username: text.slice(0, colon), password: text.slice(colon + 1) };
 }
 
-function decodeText(bytes: Buffer): string {
-  try {
-    return new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(bytes);
-  } catch {
-    return bytes.toString('latin1'); // handled: older clients encode credentials in Latin-1
-  }
-}
-
-/** The longest configured name that is the whole user name or is followed by a separator. */
-function longestUser(username: string, users: ReadonlyMap<string, unknown>): string | undefined {
-  if (users.has(username)) return username;
-  for (let end = username.length - 1; end > 0; end -= 1) {
-    const separator = username[end];
-    if (separator !== '-' && separator !== ',') continue;
+/**
+ * The longest of the names that is the whole user name or is followed by a separator.
+ *
+ * @param longest - length of the longest of them: a user name of thousands of hyphens costs no more than one of these.
+ */
+function longestUser(username: string, names: ReadonlyMap<string, unknown>, longest: number) {
+  for (let end = Math.min(username.length, longest); end > 0; end -= 1) {
+    const next = username[end];
+    if (next !== undefined && next !== '-' && next !== ',') continue;
     const name = username.slice(0, end);
-    if (users.has(name)) return name;
+    if (names.has(name)) return name;
   }
   return undefined;
 }

@@ -8,7 +8,7 @@
  */
 import { networkInterfaces } from 'node:os';
 import { type HostPort, hostPort, parsePort } from '../core/host-port.ts';
-import { isCidr, isLoopbackAddress, isPrivateAddress, Networks } from '../core/networks.ts';
+import { embeddedIpv4, isCidr, isLoopbackAddress, isPrivateAddress, Networks } from '../core/networks.ts';
 
 /** Ports that mail is handed in on. */
 const SMTP_PORTS: readonly number[] = [25, 465, 587];
@@ -84,11 +84,12 @@ export function isOwnAddress(target: HostPort, own: readonly OwnAddress[]): bool
   return own.some(({ address, port }) => {
     if (port !== target.port) return false;
     if (target.kind === 'name') return isLocalhostName(target.host);
-    if (target.host === address) return true;
+    const host = embeddedIpv4(target.host) ?? target.host; // [::ffff:192.0.2.1] is 192.0.2.1
+    if (host === address) return true;
     const wildcard = address === '0.0.0.0' || address === '::';
     // The whole of 127/8 and the wildcards as targets end on this machine, wherever exactly noria is bound.
-    const here = isLoopbackAddress(target.host) || target.host === '0.0.0.0' || target.host === '::';
-    return here ? wildcard || isLoopbackAddress(address) : wildcard && isInterfaceAddress(target.host);
+    const here = isLoopbackAddress(target.host) || host === '0.0.0.0' || target.host === '::';
+    return here ? wildcard || isLoopbackAddress(address) : wildcard && isInterfaceAddress(host);
   });
 }
 

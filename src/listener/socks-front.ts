@@ -1,18 +1,17 @@
 /**
  * Serves one SOCKS client: its handshake, its wish, a way to its target, the reply; then the tunnel has it.
  *
- * Owns the socket from the call on, and every way dialed for it until the tunnel takes both. The bytes are
- * socks-wire.ts's; the handshake's deadline is the listener's. After a failure the reply is written, the connection is
- * ended in order, and what the client still sends is read away for a moment, since closing over unread bytes would
- * reset the connection and take the reply with it.
+ * Owns the socket from the call on. The bytes are socks-wire.ts's, waiting for a member dial-for-client.ts's; the
+ * handshake's time limit and the last moments of a refused connection are the connection's own.
  */
 import type { Socket } from 'node:net';
-import type { Deadline } from '../core/deadlines.ts';
-import { describeError, NoriaError } from '../core/faults.ts';
+import { NoriaError } from '../core/faults.ts';
 import { formatHostPort, type HostPort } from '../core/host-port.ts';
-import type { Dialed, Dialing, DialResult } from '../dialer/dial.ts';
+import type { DialResult } from '../dialer/dial.ts';
+import type { Wish } from '../pool/lease.ts';
 import type { Identity } from './access.ts';
 import type { ConnectionContext } from './connection.ts';
+import { dialForClient } from './dial-for-client.ts';
 import { refusedBy, socks5Reply } from './replies.ts';
 import {
   credentialsReply,
@@ -27,10 +26,6 @@ import {
 } from './socks-wire.ts';
 import { readWish } from './wish.ts';
 
-/** How long a refused client may take to read its reply and close. */
-const FAREWELL_MS = 2000;
-/** What a client may send ahead while a member is dialed; then it is not read from until the way stands. */
-const MAX_EARLY_BYTES = 64 * 1024;
 /** Stands in for an identity where none is asked: the request will be refused, whoever it is. */
 const NOBODY: Identity = { user: '', wishText: '' };
 
@@ -39,13 +34,12 @@ interface Credentials {
   readonly password: string;
 }
 
-/** Where the handshake is, and what is known there alone. */
+/** Which message comes next, and what is known by then. */
 type Phase =
   | { readonly name: 'greeting' }
   | { readonly name: 'credentials' }
   | { readonly name: 'request'; readonly identity: Identity | undefined }
-  | { readonly name: 'dialing'; readonly dialing: Dialing; readonly early: Buffer[] }
-  /** Handed to the tunnel, refused, or left by the client. */
+  /** The handshake is over: a member is dialed, or the client was refused or has left. */
   | { readonly name: 'over' };
 
 /**
@@ -67,64 +61,55 @@ class SocksFront {
   readonly #context: ConnectionContext;
   readonly #wire: SocksWire;
   #phase: Phase;
-  #farewell: Deadline | undefined;
 
   constructor(socket: Socket, version: SocksVersion, context: ConnectionContext) {
     this.#socket = socket;
     this.#version = version;
     this.#context = context;
     this.#wire = new SocksWire(version);
+    // SOCKS4 has no greeting: its one message is the request.
     this.#phase = version === 5 ? { name: 'greeting' } : { name: 'request', identity: undefined };
   }
 
   start(first: Buffer): void {
     this.#context.speaks(this.#version === 5 ? 'socks5' : 'socks4');
-    this.#socket.on('error', this.#onError);
-    this.#socket.on('close', this.#onClose);
-    this.#socket.on('end', this.#onEnd);
-    this.#socket.on('data', this.#onData);
+    this.#socket.on('data', this.#onData).on('end', this.#onEnd);
     this.#onData(first);
-    if (this.#phase.name !== 'over') this.#socket.resume();
+    this.#socket.resume();
   }
 
   readonly #onData = (bytes: Buffer): void => {
-    if (this.#phase.name === 'dialing') {
-      this.#keepEarly(this.#phase.early, bytes);
-      return;
-    }
     this.#wire.push(bytes);
     try {
       this.#advance();
     } catch (error) {
-      this.#failInside(error);
+      this.#leaveHandshake();
+      this.#context.broke(error);
     }
   };
 
   /** Takes messages for as long as they are whole: a client may send its whole handshake at once. */
   #advance(): void {
-    for (;;) {
-      const phase = this.#phase;
-      if (phase.name === 'dialing' || phase.name === 'over') return;
-      const message = this.#wire.next(phase.name);
+    while (this.#phase.name !== 'over') {
+      const message = this.#wire.next(this.#phase.name);
       if (message === undefined) return;
       if (message.kind === 'fault') {
         this.#refuse(new NoriaError(message.code, message.detail), message.reply);
         return;
       }
-      const known = phase.name === 'request' ? phase.identity : undefined;
-      const problem = this.#take(message, known);
+      const problem = this.#take(message);
       if (problem !== undefined) this.#refuse(problem);
     }
   }
 
-  #take(message: SocksMessage, known: Identity | undefined): NoriaError | undefined {
+  #take(message: SocksMessage): NoriaError | undefined {
     switch (message.kind) {
       case 'greeting':
         return this.#chooseMethod(message.methods);
       case 'credentials':
         return this.#checkCredentials(message);
       case 'request':
-        return this.#serve(message.target, known ?? this.#identifySocks4(message.userId));
+        return this.#serve(message);
     }
   }
 
@@ -137,12 +122,12 @@ class SocksFront {
       this.#phase = { name: 'credentials' };
       return undefined;
     }
-    const offered = `offered ${methods.map((method) => `method ${method}`).join(', ') || 'no method'}`;
-    if (!withoutPassword) return new NoriaError('bad-request', `no acceptable method: ${offered}`);
+    const offered = methods.length === 0 ? 'no method' : `methods ${methods.join(', ')}`;
+    if (!withoutPassword) return new NoriaError('bad-request', `client offers ${offered}`);
     if (refusal === undefined && options.access.asksForCredentials) {
-      return new NoriaError('auth-required', `no credentials: ${offered}`);
+      return new NoriaError('auth-required', `no credentials: client offers ${offered}`);
     }
-    const identity = refusal === undefined ? this.#identify(undefined) : NOBODY;
+    const identity = this.#identify(undefined);
     if (identity instanceof NoriaError) return identity;
     this.#socket.write(methodReply(METHOD.none));
     this.#phase = { name: 'request', identity };
@@ -150,10 +135,10 @@ class SocksFront {
   }
 
   #checkCredentials(credentials: Credentials): NoriaError | undefined {
-    const identity = this.#context.refusal === undefined ? this.#identify(credentials) : NOBODY;
+    const identity = this.#identify(credentials);
     if (identity instanceof NoriaError) return identity;
     // Read here to fail here; read again when the target is known, which a session may be named for.
-    const wish = readWish(identity.wishText, [], this.#context.wishContext(identity, ''));
+    const wish = this.#readWish(identity, '');
     if (wish instanceof NoriaError) return wish;
     this.#socket.write(credentialsReply(true));
     this.#phase = { name: 'request', identity };
@@ -161,67 +146,71 @@ class SocksFront {
   }
 
   #identify(credentials: Credentials | undefined): Identity | NoriaError {
+    if (this.#context.refusal !== undefined) return NOBODY;
     return this.#context.options.access.identify(credentials, this.#context.remoteAddress);
   }
 
   /** A user id is a wish where anyone may come, and proves nothing where users are set. */
   #identifySocks4(userId: string): Identity | NoriaError {
-    if (this.#context.refusal !== undefined) return NOBODY;
-    if (!this.#context.options.access.asksForCredentials) {
-      return this.#identify({ username: userId, password: '' });
+    if (this.#context.refusal === undefined && this.#context.options.access.asksForCredentials) {
+      return new NoriaError('auth-required', 'SOCKS4 carries no password, and this listener has users');
     }
-    return new NoriaError('auth-required', 'SOCKS4 carries no password, and this listener has users');
+    return this.#identify({ username: userId, password: '' });
   }
 
-  #serve(target: HostPort, identity: Identity | NoriaError): NoriaError | undefined {
+  #serve(request: { readonly target: HostPort; readonly userId: string }): NoriaError | undefined {
     const { refusal, options } = this.#context;
     if (refusal !== undefined) return refusal;
+    const known = this.#phase.name === 'request' ? this.#phase.identity : undefined;
+    const identity = known ?? this.#identifySocks4(request.userId);
     if (identity instanceof NoriaError) return identity;
+    const { target } = request;
     const denied = options.access.targets.denies(target);
     if (denied !== undefined) {
       const where = formatHostPort(target.host, target.port);
-      return new NoriaError('forbidden', `target ${where} denied: ${denied}`);
+      return new NoriaError('forbidden', `target ${where}: ${denied}`);
     }
-    const wish = readWish(identity.wishText, [], this.#context.wishContext(identity, target.host));
+    const wish = this.#readWish(identity, target.host);
     if (wish instanceof NoriaError) return wish;
-
-    this.#context.handshakeDone();
-    const dialing = options.dialer.dial({ target, wish, use: 'tunnel' });
-    const early = this.#wire.rest();
-    this.#phase = { name: 'dialing', dialing, early: early.length > 0 ? [early] : [] };
-    dialing.result.then((result) => this.#finish(result)).catch((error) => this.#failInside(error));
+    this.#dial(target, wish);
     return undefined;
   }
 
-  #keepEarly(early: Buffer[], bytes: Buffer): void {
-    early.push(bytes);
-    const heldBytes = early.reduce((sum, piece) => sum + piece.length, 0);
-    if (heldBytes >= MAX_EARLY_BYTES) this.#socket.pause();
+  #readWish(identity: Identity, targetHost: string): Wish | NoriaError {
+    return readWish(identity.wishText, [], this.#context.wishContext(identity, targetHost));
   }
 
-  #finish(result: DialResult): void {
-    // Looked at again after the wait: the client may have left, and then nobody else owns the way.
-    if (this.#phase.name !== 'dialing') {
-      if (result.ok) abandon(result.way);
+  #dial(target: HostPort, wish: Wish): void {
+    this.#leaveHandshake();
+    this.#context.handshakeDone();
+    const request = { target, wish, use: 'tunnel' } as const;
+    const { dialer } = this.#context.options;
+    dialForClient(this.#socket, this.#wire.rest(), dialer, request, (result, early) => {
+      this.#finish(result, early);
+    });
+  }
+
+  #finish(result: DialResult, early: Buffer | undefined): void {
+    if (result.ok) {
+      this.#socket.write(finalReply(this.#version, REPLY.succeeded));
+      this.#context.tunnel(this.#socket, result.way, early);
       return;
     }
-    if (!result.ok) {
-      const { failure } = result;
-      this.#context.refused(failure.code, failure.reason);
-      this.#sayFarewell(finalReply(this.#version, socks5Reply(failure)));
+    const { failure } = result;
+    if (failure.code === 'client-gone') {
+      this.#context.endedWith(failure.code);
+      this.#socket.destroy();
       return;
     }
-    const { early } = this.#phase;
-    this.#phase = { name: 'over' };
-    this.#letGo();
-    this.#socket.pause();
-    this.#socket.write(finalReply(this.#version, REPLY.succeeded));
-    this.#context.tunnel(this.#socket, result.way, early.length > 0 ? Buffer.concat(early) : undefined);
+    this.#context.refused(failure.code, failure.reason);
+    this.#context.farewell(finalReply(this.#version, socks5Reply(failure)));
   }
 
   #refuse(problem: NoriaError, reply = socks5Reply(refusedBy(problem))): void {
+    const lastWord = this.#lastWord(problem, reply);
+    this.#leaveHandshake();
     this.#context.refused(problem.code, problem.message);
-    this.#sayFarewell(this.#lastWord(problem, reply));
+    this.#context.farewell(lastWord);
   }
 
   /** How a refusal is told, which depends on how far the handshake has come. */
@@ -232,49 +221,14 @@ class SocksFront {
     return finalReply(this.#version, reply);
   }
 
-  #sayFarewell(lastWord: Buffer): void {
+  #leaveHandshake(): void {
     this.#phase = { name: 'over' };
-    this.#context.handshakeDone();
-    this.#farewell = this.#context.options.deadlines.set(FAREWELL_MS, () => this.#socket.destroy());
-    this.#socket.off('data', this.#onData);
-    this.#socket.end(lastWord);
-    this.#socket.resume();
+    this.#socket.off('data', this.#onData).off('end', this.#onEnd);
   }
 
-  /** A mistake of ours ends this connection and no other. */
-  #failInside(error: unknown): void {
-    this.#context.refused('internal', describeError(error));
-    this.#socket.destroy();
-  }
-
-  /** Half-closed before anything was accepted: who still wants the answer has sent something to be answered. */
+  /** In the middle of its handshake nobody half-closes to wait for an answer: the client has left. */
   readonly #onEnd = (): void => {
-    if (this.#phase.name === 'over') return;
-    if (this.#phase.name === 'dialing' && this.#phase.early.length > 0) return;
+    this.#context.endedWith('client-gone');
     this.#socket.destroy();
   };
-
-  readonly #onError = (): void => {
-    // ignored: 'close' follows, and whose fault it was is told there
-  };
-
-  readonly #onClose = (): void => {
-    const phase = this.#phase;
-    this.#phase = { name: 'over' };
-    if (phase.name === 'dialing') phase.dialing.cancel();
-    if (this.#farewell !== undefined) this.#context.options.deadlines.clear(this.#farewell);
-  };
-
-  #letGo(): void {
-    this.#socket.off('data', this.#onData);
-    this.#socket.off('end', this.#onEnd);
-    this.#socket.off('close', this.#onClose);
-    this.#socket.off('error', this.#onError);
-  }
-}
-
-/** A way that stands and that nobody wants any more. */
-function abandon(way: Dialed): void {
-  way.socket.destroy();
-  way.end({ cut: false });
 }

@@ -42,10 +42,18 @@ const MAX_USER_ID_BYTES = 512;
 const MAX_NAME_BYTES = 255;
 const COMMANDS: Readonly<Record<number, string>> = { 1: 'CONNECT', 2: 'BIND', 3: 'UDP ASSOCIATE' };
 
+/**
+ * Reads one message: yields how many bytes it wants next, and is given exactly these. So no message is longer than its
+ * grammar lets it be, and what has come is never read twice.
+ */
+type Reading<Result> = Generator<number, Result, Buffer>;
+
 /** One client's side of the handshake. */
 export class SocksWire {
   readonly #version: SocksVersion;
   #bytes: Buffer = Buffer.alloc(0);
+  /** The message under way, and the bytes it wants. */
+  #reading: { readonly message: Reading<SocksMessage | SocksFault>; wants: number } | undefined;
 
   constructor(version: SocksVersion) {
     this.#version = version;
@@ -56,19 +64,22 @@ export class SocksWire {
   }
 
   /**
-   * Takes the expected message off what has come; undefined while it is not whole. No more than its longest form is
-   * ever waited for: 257 bytes of greeting, 513 of credentials, 262 of a SOCKS5 request, 777 of a SOCKS4 one.
+   * Takes the expected message off what has come; undefined while it is not whole, and then the same one has to be
+   * expected again. After a fault there is nothing more to be read.
    */
   next(expected: Expected): SocksMessage | SocksFault | undefined {
-    const reader = new Reader(this.#bytes);
-    try {
-      const message = this.#read(expected, reader);
-      if (message.kind !== 'fault') this.#bytes = this.#bytes.subarray(reader.used);
-      return message;
-    } catch (error) {
-      if (error === INCOMPLETE) return undefined; // handled: the rest has yet to come
-      throw error;
+    this.#reading ??= { message: this.#read(expected), wants: 0 };
+    while (this.#bytes.length >= this.#reading.wants) {
+      const taken = this.#bytes.subarray(0, this.#reading.wants);
+      this.#bytes = this.#bytes.subarray(this.#reading.wants);
+      const step = this.#reading.message.next(taken);
+      if (step.done) {
+        this.#reading = undefined;
+        return step.value;
+      }
+      this.#reading.wants = step.value;
     }
+    return undefined;
   }
 
   /** Everything that came after the messages taken so far: the first bytes for the target. */
@@ -76,10 +87,16 @@ export class SocksWire {
     return this.#bytes;
   }
 
-  #read(expected: Expected, reader: Reader): SocksMessage | SocksFault {
-    if (this.#version === 4) return readSocks4(reader);
-    if (expected === 'greeting') return readGreeting(reader);
-    return expected === 'credentials' ? readCredentials(reader) : readSocks5(reader);
+  #read(expected: Expected): Reading<SocksMessage | SocksFault> {
+    if (this.#version === 4) return readSocks4();
+    switch (expected) {
+      case 'greeting':
+        return readGreeting();
+      case 'credentials':
+        return readCredentials();
+      case 'request':
+        return readSocks5();
+    }
   }
 }
 
@@ -107,66 +124,84 @@ export function socks4AuthReply(): Buffer {
   return Buffer.from([0x00, userIdMismatch, 0, 0, 0, 0, 0, 0]);
 }
 
-function readGreeting(reader: Reader): SocksMessage | SocksFault {
-  const version = reader.byte();
+function* readGreeting(): Reading<SocksMessage | SocksFault> {
+  const version = yield* byte();
   if (version !== VERSION_5) return malformed(`SOCKS version ${version}`);
-  return { kind: 'greeting', methods: [...reader.bytes(reader.byte())] };
+  return { kind: 'greeting', methods: [...(yield yield* byte())] };
 }
 
-function readCredentials(reader: Reader): SocksMessage | SocksFault {
-  const version = reader.byte();
+function* readCredentials(): Reading<SocksMessage | SocksFault> {
+  const version = yield* byte();
   if (version !== AUTH_VERSION) return malformed(`version ${version} of username/password`);
   // Empty ones are taken, though RFC 1929 says 1 to 255: clients send them where a password is not needed.
-  const username = reader.text(reader.byte());
-  const password = reader.text(reader.byte());
+  const username = yield* countedText();
+  const password = yield* countedText();
   return { kind: 'credentials', username, password };
 }
 
-function readSocks5(reader: Reader): SocksMessage | SocksFault {
-  const version = reader.byte();
+function* readSocks5(): Reading<SocksMessage | SocksFault> {
+  const version = yield* byte();
   if (version !== VERSION_5) return malformed(`SOCKS version ${version} in the request`);
-  const command = reader.byte();
+  const command = yield* byte();
   if (command !== CONNECT) return unknownCommand(command);
-  reader.byte(); // reserved; clients exist that do not send 0 here
-  const host = readAddress(reader);
-  if (typeof host !== 'string') return host;
-  return request(host, reader.uint16(), '');
+  yield* byte(); // reserved; clients exist that do not send 0 here
+  const host = yield* readAddress();
+  return typeof host === 'string' ? request(host, yield* uint16(), '') : host;
 }
 
-function readAddress(reader: Reader): string | SocksFault {
-  const type = reader.byte();
+function* readAddress(): Reading<string | SocksFault> {
+  const type = yield* byte();
   switch (type) {
     case IPV4:
-      return reader.bytes(4).join('.');
+      return (yield 4).join('.');
     case NAME:
       // Some clients send an IPv6 literal as a name, with its brackets; it is that address all the same.
-      return reader.text(reader.byte()).replace(/^\[(.*)\]$/, '$1');
+      return (yield* countedText()).replace(/^\[(.*)\]$/, '$1');
     case IPV6:
-      return ipv6Text(reader.bytes(16));
+      return ipv6Text(yield 16);
     default:
-      return {
-        kind: 'fault',
-        code: 'not-implemented',
-        reply: REPLY.addressUnknown,
-        detail: `address type ${type}`,
-      };
+      return unknownAddressType(type);
   }
 }
 
 /** SOCKS4 (`0x04 CMD PORT IP USERID NUL`), and 4a, where 0.0.0.x as the address says that a name follows. */
-function readSocks4(reader: Reader): SocksMessage | SocksFault {
-  const version = reader.byte();
+function* readSocks4(): Reading<SocksMessage | SocksFault> {
+  const version = yield* byte();
   if (version !== VERSION_4) return malformed(`SOCKS version ${version}`);
-  const command = reader.byte();
+  const command = yield* byte();
   if (command !== CONNECT) return unknownCommand(command);
-  const port = reader.uint16();
-  const address = reader.bytes(4);
-  const userId = reader.textToNul(MAX_USER_ID_BYTES);
+  const port = yield* uint16();
+  const address = yield 4;
+  const userId = yield* textToNul(MAX_USER_ID_BYTES);
   if (userId === undefined) return malformed(`a user id of more than ${MAX_USER_ID_BYTES} bytes`);
   const named = address.readUInt32BE() > 0 && address.readUInt32BE() <= 0xff;
-  const host = named ? reader.textToNul(MAX_NAME_BYTES) : address.join('.');
+  const host = named ? yield* textToNul(MAX_NAME_BYTES) : address.join('.');
   if (host === undefined) return malformed(`a host name of more than ${MAX_NAME_BYTES} bytes`);
   return request(host, port, userId);
+}
+
+function* byte(): Reading<number> {
+  return (yield 1).readUInt8();
+}
+
+function* uint16(): Reading<number> {
+  return (yield 2).readUInt16BE();
+}
+
+/** A byte that counts, and so many bytes of text. */
+function* countedText(): Reading<string> {
+  return (yield yield* byte()).toString('utf8');
+}
+
+/** Text up to a NUL; undefined when more than `most` bytes come before it. */
+function* textToNul(most: number): Reading<string | undefined> {
+  const bytes: number[] = [];
+  for (;;) {
+    const next = yield* byte();
+    if (next === 0) return Buffer.from(bytes).toString('utf8');
+    if (bytes.length === most) return undefined;
+    bytes.push(next);
+  }
 }
 
 function request(host: string, port: number, userId: string): SocksMessage | SocksFault {
@@ -185,49 +220,15 @@ function unknownCommand(command: number): SocksFault {
   return { kind: 'fault', code: 'not-implemented', reply: REPLY.commandUnknown, detail };
 }
 
-function ipv6Text(bytes: Buffer): string {
-  return [0, 2, 4, 6, 8, 10, 12, 14].map((at) => bytes.readUInt16BE(at).toString(16)).join(':');
+function unknownAddressType(type: number): SocksFault {
+  return {
+    kind: 'fault',
+    code: 'not-implemented',
+    reply: REPLY.addressUnknown,
+    detail: `address type ${type}`,
+  };
 }
 
-const INCOMPLETE = Symbol('more bytes needed');
-
-/** Reads from the front of the bytes that have come, and throws INCOMPLETE at their end. */
-class Reader {
-  readonly #bytes: Buffer;
-  used = 0;
-
-  constructor(bytes: Buffer) {
-    this.#bytes = bytes;
-  }
-
-  byte(): number {
-    return this.bytes(1).readUInt8();
-  }
-
-  uint16(): number {
-    return this.bytes(2).readUInt16BE();
-  }
-
-  bytes(count: number): Buffer {
-    const end = this.used + count;
-    if (end > this.#bytes.length) throw INCOMPLETE;
-    const taken = this.#bytes.subarray(this.used, end);
-    this.used = end;
-    return taken;
-  }
-
-  text(count: number): string {
-    return this.bytes(count).toString('utf8');
-  }
-
-  /** Undefined when more than `most` bytes come before the NUL. */
-  textToNul(most: number): string | undefined {
-    const end = this.#bytes.indexOf(0, this.used);
-    const length = (end < 0 ? this.#bytes.length : end) - this.used;
-    if (length > most) return undefined;
-    if (end < 0) throw INCOMPLETE;
-    const text = this.text(length);
-    this.used += 1;
-    return text;
-  }
+function ipv6Text(bytes: Buffer): string {
+  return [0, 2, 4, 6, 8, 10, 12, 14].map((at) => bytes.readUInt16BE(at).toString(16)).join(':');
 }
