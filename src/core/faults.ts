@@ -202,6 +202,12 @@ export const FAULTS = {
     says: 'The member refused the request.',
     advice: 'If all members of a source do this, they may not allow this port.',
   },
+  'member-incapable': {
+    side: 'member',
+    retry: 'other-member',
+    says: "The member's protocol has no way to name this target.",
+    advice: 'SOCKS4 knows no IPv6 addresses: ask for the target by its name, or for members of another protocol.',
+  },
   'member-auth': {
     side: 'member',
     retry: 'other-member',
