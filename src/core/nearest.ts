@@ -1,0 +1,42 @@
+/** What somebody may have meant by a name that is not known: the nearest one that is. */
+
+/**
+ * The known name nearest to `text`, letter case aside.
+ *
+ * @returns undefined when none is near: more than a third of the longer name would have to change.
+ */
+export function nearest(text: string, known: Iterable<string>): string | undefined {
+  let best: string | undefined;
+  let bestShare = 1 / 3;
+  for (const name of known) {
+    const share = distance(text.toLowerCase(), name.toLowerCase()) / Math.max(text.length, name.length);
+    if (share < bestShare || (share === bestShare && best === undefined)) {
+      best = name;
+      bestShare = share;
+    }
+  }
+  return best;
+}
+
+/** How many insertions, deletions, replacements and swaps of neighbours lead from one to the other (optimal string alignment). */
+function distance(from: string, to: string): number {
+  let before: number[] = [];
+  let last = Array.from({ length: to.length + 1 }, (_, index) => index);
+  for (let row = 1; row <= from.length; row += 1) {
+    const line = [row];
+    for (let column = 1; column <= to.length; column += 1) {
+      const same = from[row - 1] === to[column - 1];
+      const swapped = from[row - 1] === to[column - 2] && from[row - 2] === to[column - 1];
+      const at = (list: readonly number[], index: number) => list[index] ?? Number.POSITIVE_INFINITY;
+      line[column] = Math.min(
+        at(last, column) + 1,
+        at(line, column - 1) + 1,
+        at(last, column - 1) + (same ? 0 : 1),
+        swapped ? at(before, column - 2) + 1 : Number.POSITIVE_INFINITY,
+      );
+    }
+    before = last;
+    last = line;
+  }
+  return last[to.length] ?? 0;
+}

@@ -1,0 +1,82 @@
+/**
+ * An answer in Text: one proxy a line, in the default layout, the free product's line, or a custom one. Pure.
+ *
+ * The text has no envelope, so success is inferred from lines that fit. Where none does, the text may be an error:
+ * the specification shows no layout for that, so a code of this operation is looked for in it.
+ */
+import { CODES, SUCCESS } from './codes.ts';
+import type { Envelope, RawFields } from './envelope.ts';
+import { OPERATIONS, type OperationNumber, type Product } from './operations.ts';
+import { compileLayout, type RecordReader } from './text-layout.ts';
+
+/** `ip:port`, the default of the paid products. */
+const PLAIN_LINE =
+  /[ \t]*(?<ip>\d{1,3}(?:\.\d{1,3}){3}|\[[0-9a-fA-F:.]{2,45}\]):(?<port>\d{1,6})[ \t]*(?=\n|$)/y;
+/** `[level]ip:port@protocol#location`, the line of the free product. */
+const FREE_LINE =
+  /[ \t]*\[(?<level>[^\]\n]{0,100})\](?<ip>[^\s:]{1,45}|\[[0-9a-fA-F:.]{2,45}\]):(?<port>\d{1,6})@(?<protocol>\w{1,16})#(?<adr>[^\n]*)(?=\n|$)/y;
+/** Longest text in which a code is looked for: an error is short. */
+const MAX_ERROR_LENGTH = 2_000;
+
+/**
+ * Reads a Text answer.
+ *
+ * @param layout - the custom extraction format, checked before by `compileLayout`; a wrong one throws `TypeError`.
+ * @returns undefined when most lines do not fit and no code is found.
+ */
+export function readTextLines(text: string, product: Product, layout?: string): Envelope | undefined {
+  const lines = text.replace(/\r\n?/g, '\n');
+  const { entries, strangers } = readRecords(lines, recordReader(product, layout));
+  // One bad line among good ones is a bad entry; mostly bad lines are some other text that happens to hold an address.
+  if (entries.length > strangers) {
+    const bad = new Array<RawFields>(strangers).fill({});
+    return { code: SUCCESS, message: '', counters: [], entries: [...entries, ...bad] };
+  }
+  const code = errorCodeIn(text, OPERATIONS[product].number);
+  return code === undefined ? undefined : { code, message: text, counters: [], entries: [] };
+}
+
+function recordReader(product: Product, layout: string | undefined): RecordReader {
+  if (layout === undefined) return lineReader(product === 'free' ? FREE_LINE : PLAIN_LINE);
+  const { read, problem } = compileLayout(product, layout);
+  if (read === undefined) throw new TypeError(`textLayout was not checked: ${problem}`);
+  return read;
+}
+
+function lineReader(pattern: RegExp): RecordReader {
+  return (text, from) => {
+    pattern.lastIndex = from;
+    const match = pattern.exec(text);
+    return match === null ? undefined : { fields: { ...match.groups }, end: pattern.lastIndex };
+  };
+}
+
+/** All records, and how many lines (or ends of lines) are none. */
+function readRecords(text: string, read: RecordReader): { entries: RawFields[]; strangers: number } {
+  const entries: RawFields[] = [];
+  let strangers = 0;
+  let at = 0;
+  while (at < text.length) {
+    const record = read(text, at);
+    if (record !== undefined && record.end > at) {
+      entries.push(record.fields);
+      at = record.end;
+    } else {
+      const lineEnd = text.indexOf('\n', at);
+      const end = lineEnd < 0 ? text.length : lineEnd + 1;
+      if (text.slice(at, end).trim() !== '') strangers += 1;
+      at = end;
+    }
+  }
+  return { entries, strangers };
+}
+
+/** A code that this operation can answer with, standing alone in a short text. An address with its port is never one. */
+function errorCodeIn(text: string, operation: OperationNumber): string | undefined {
+  if (text.length > MAX_ERROR_LENGTH) return undefined;
+  const labelled = /\bcode\b\W{1,4}(\d{5})\b/i.exec(text)?.[1];
+  if (labelled !== undefined && labelled !== SUCCESS) return labelled;
+  const bare = text.replace(/\d{1,3}(?:\.\d{1,3}){3}\W{1,3}\d{1,5}\b/g, ' ');
+  const known = CODES[operation];
+  return bare.match(/\b\d{5}\b/g)?.find((code) => code !== SUCCESS && Object.hasOwn(known, code));
+}

@@ -1,0 +1,147 @@
+/**
+ * The check of a source's `params` against the operation's table, before anything is sent. Pure.
+ *
+ * Everything wrong is told at once; the caller adds the place in the file.
+ */
+import { nearest } from '../core/nearest.ts';
+import { type DrawOperation, OPERATIONS, type Param, type Product } from './operations.ts';
+
+export interface ParamProblem {
+  /** The parameter's name, as it was given. */
+  readonly key: string;
+  /** What is wrong, and what is wanted: completes "params.KEY …". */
+  readonly message: string;
+  /** The name that was probably meant. */
+  readonly suggestion?: string;
+}
+
+export interface CheckedParams {
+  /** Ready to be sent: numbers, lists joined, defaults filled in. `count`, where given, is the most for one call. */
+  readonly params: Readonly<Record<string, string | number>>;
+  readonly problems: readonly ParamProblem[];
+}
+
+/** Where the parameters come from that a source does not give in `params`. */
+const SET_ELSEWHERE: Readonly<Record<string, string>> = {
+  api: 'comes from instance',
+  inst_id: 'comes from instance',
+  app_id: 'comes from instance',
+  akey: 'comes from password or akey of the source',
+  type: 'comes from format',
+  return_type: 'comes from format',
+};
+
+/** The longest text of one parameter: a query longer than a few KiB is refused by many servers. */
+const MAX_LENGTH = 500;
+/** No plan is known to give more than this in one call; it is what noria keeps of an answer. */
+const MAX_COUNT = 1_000;
+
+/**
+ * Checks and completes the parameters of a source.
+ *
+ * A number may be given as text, keywords as a list or as a text with half-width commas.
+ */
+export function checkParams(product: Product, params: Readonly<Record<string, unknown>>): CheckedParams {
+  const operation = OPERATIONS[product];
+  const checked: Record<string, string | number> = {};
+  const problems: ParamProblem[] = [];
+  const take = (key: string, read: Read) => {
+    if ('value' in read) checked[key] = read.value;
+    else problems.push({ key, message: read.wrong });
+  };
+
+  for (const key of Object.keys(params)) {
+    if (Object.hasOwn(operation.params, key) || key === 'count') continue;
+    problems.push(unknownParam(key, operation));
+  }
+  const count = params['count'];
+  if (count !== undefined && count !== null)
+    take('count', readWhole(count, 1, operation.count.most ?? MAX_COUNT));
+  for (const [key, param] of Object.entries(operation.params)) {
+    const raw = params[key];
+    if (raw !== undefined && raw !== null) take(key, readParam(param, raw));
+    else if (param.default !== undefined) checked[key] = param.default;
+    else if (param.required) problems.push({ key, message: `is required: ${param.about}` });
+  }
+  problems.push(...contradictions(checked));
+  return { params: checked, problems };
+}
+
+type Read = { readonly value: string | number } | { readonly wrong: string };
+
+function unknownParam(key: string, operation: DrawOperation): ParamProblem {
+  const elsewhere = Object.hasOwn(SET_ELSEWHERE, key) ? SET_ELSEWHERE[key] : undefined;
+  if (elsewhere !== undefined) return { key, message: `is not given here: it ${elsewhere}` };
+  const known = [...Object.keys(operation.params), 'count'];
+  const suggestion = nearest(key, known);
+  const message = `is no parameter of ${operation.path}, which takes ${known.join(', ')}`;
+  return suggestion === undefined ? { key, message } : { key, message, suggestion };
+}
+
+function readParam(param: Param, raw: unknown): Read {
+  switch (param.kind) {
+    case 'whole':
+      return readWhole(raw, param.from, param.to);
+    case 'choice':
+      return readChoice(raw, param.values);
+    case 'keywords':
+      return readKeywords(raw);
+    case 'label':
+      return readLabel(raw);
+  }
+}
+
+function readWhole(raw: unknown, from: number, to: number): Read {
+  const value = wholeNumber(raw);
+  if (value !== undefined && value >= from && value <= to) return { value };
+  return { wrong: `wants a whole number from ${from} to ${to}, not ${shown(raw)}` };
+}
+
+function readChoice(raw: unknown, values: Readonly<Record<number, string>>): Read {
+  const value = wholeNumber(raw);
+  if (value !== undefined && Object.hasOwn(values, value)) return { value };
+  const list = Object.entries(values).map(([number, meaning]) => `${number} (${meaning})`);
+  return { wrong: `wants ${list.join(', ')}; not ${shown(raw)}` };
+}
+
+function readKeywords(raw: unknown): Read {
+  const list = Array.isArray(raw) ? raw : typeof raw === 'string' ? raw.split(',') : [];
+  const keywords = list.map((item) => (typeof item === 'string' ? item.trim() : ''));
+  if (keywords.length === 0 || keywords.includes(''))
+    return { wrong: `wants keywords, as a list or separated by commas, not ${shown(raw)}` };
+  if (keywords.some((keyword) => /[，、,;；]/.test(keyword)))
+    return { wrong: `wants half-width commas between its keywords, not ${shown(raw)}` };
+  return readText(keywords.join(','), raw);
+}
+
+function readLabel(raw: unknown): Read {
+  const label = typeof raw === 'string' ? raw.trim() : '';
+  return label === '' ? { wrong: `wants a label, not ${shown(raw)}` } : readText(label, raw);
+}
+
+function readText(text: string, raw: unknown): Read {
+  if (!text.isWellFormed() || /\p{Cc}/u.test(text))
+    return { wrong: `wants printable text, not ${shown(raw)}` };
+  if (text.length > MAX_LENGTH) return { wrong: `is longer than ${MAX_LENGTH} characters` };
+  return { value: text };
+}
+
+/** Combinations that can never bring a proxy. */
+function contradictions(params: Readonly<Record<string, string | number>>): ParamProblem[] {
+  const wanted = String(params['adr'] ?? '').split(',');
+  const both = String(params['nadr'] ?? '')
+    .split(',')
+    .filter((keyword) => keyword !== '' && wanted.includes(keyword));
+  if (both.length === 0) return [];
+  return [{ key: 'nadr', message: `leaves out what adr asks for: ${both.join(', ')}` }];
+}
+
+function wholeNumber(raw: unknown): number | undefined {
+  const value = typeof raw === 'string' && /^\d{1,9}$/.test(raw.trim()) ? Number(raw) : raw;
+  return typeof value === 'number' && Number.isInteger(value) ? value : undefined;
+}
+
+function shown(raw: unknown): string {
+  const text = typeof raw === 'string' ? JSON.stringify(raw) : Array.isArray(raw) ? 'a list' : String(raw);
+  return text.length > 60 ? `${text.slice(0, 60)}…` : text;
+}
