@@ -21,6 +21,8 @@ export const PRIVATE_NETWORKS = [
   '240.0.0.0/4',
   '::/128',
   '::1/128',
+  '64:ff9b:1::/48',
+  '100::/64',
   'fc00::/7',
   'fe80::/10',
   'fec0::/10',
@@ -40,7 +42,7 @@ export class Networks {
     }
   }
 
-  /** @param address - an IP literal without brackets or zone; anything else is never inside. */
+  /** @param address - an IP literal without brackets, a zone is looked past; anything else is never inside. */
   has(address: string): boolean {
     const version = isIP(address);
     if (version === 0) return false;
@@ -91,7 +93,7 @@ export function embeddedIpv4(address: string): string | undefined {
   if (zeros(5) && at(5) === 0xffff) return quad(at(6), at(7)); // ::ffff:0:0/96
   if (zeros(4) && at(4) === 0xffff && at(5) === 0) return quad(at(6), at(7)); // ::ffff:0:0:0/96 (RFC 2765)
   if (zeros(6)) return quad(at(6), at(7)); // ::/96
-  if (at(0) === 0x64 && at(1) === 0xff9b) return quad(at(6), at(7)); // 64:ff9b::/96 and 64:ff9b:1::/48
+  if (at(0) === 0x64 && at(1) === 0xff9b) return quad(at(6), at(7)); // 64:ff9b::/96 (RFC 6052)
   if (at(0) === 0x2002) return quad(at(1), at(2)); // 2002::/16
   return undefined;
 }

@@ -1,25 +1,20 @@
 /**
- * Which targets a listener refuses: the rules of `denyTargets`, read once, asked for every request.
+ * Which targets a listener refuses: the rules of `denyTargets`, made ready once, asked for every request.
  *
- * A rule is `private`, `smtp`, a host (`example.com`), a host pattern (`*.example.com`: every name below it), an
- * address or network in CIDR form, or a port (`:25`, `:6000-6010`). Targets come in canonical form
- * (core/host-port.ts), so that `2130706433` and `[::ffff:127.0.0.1]` are the addresses they stand for. Names are not
- * resolved: a name that points to a private address resolves at the member, and so never reaches our network.
+ * Targets come in canonical form (core/host-port.ts), so that `2130706433` and `[::ffff:127.0.0.1]` are the addresses
+ * they stand for. Names are not resolved: a name of a private address resolves at the member, and so never reaches our
+ * network.
  */
 import { networkInterfaces } from 'node:os';
-import { type HostPort, hostPort, parsePort } from '../core/host-port.ts';
-import { embeddedIpv4, isCidr, isLoopbackAddress, isPrivateAddress, Networks } from '../core/networks.ts';
+import type { HostPort } from '../core/host-port.ts';
+import { embeddedIpv4, isLoopbackAddress, isPrivateAddress, Networks } from '../core/networks.ts';
+import { parseTargetRule, type TargetRule } from '../core/target-rule.ts';
 
 /** Ports that mail is handed in on. */
 const SMTP_PORTS: readonly number[] = [25, 465, 587];
 /** Names that mean this machine or this network: RFC 6761 §6.3, RFC 6762 §3, ICANN's .internal, and what hosts files say. */
 const LOCALHOST_NAMES = ['localhost', 'localhost.localdomain', 'ip6-localhost', 'ip6-loopback'];
 const PRIVATE_SUFFIXES = ['.localhost', '.local', '.internal'];
-
-type Rule =
-  | { readonly kind: 'private' | 'smtp' }
-  | { readonly kind: 'host' | 'below' | 'network'; readonly text: string }
-  | { readonly kind: 'ports'; readonly from: number; readonly to: number };
 
 export class DenyTargets {
   readonly #private: boolean;
@@ -28,14 +23,14 @@ export class DenyTargets {
   readonly #networks: Networks;
   readonly #ports: readonly { readonly from: number; readonly to: number }[];
 
-  /** @param rules - checked before by `isDenyTarget`; anything else throws `TypeError`. */
+  /** @param rules - each as core/target-rule.ts reads it; anything else throws `TypeError`. */
   constructor(rules: readonly string[]) {
     const parsed = rules.map((text) => {
-      const rule = parseRule(text);
+      const rule = parseTargetRule(text);
       if (rule === undefined) throw new TypeError(`not a rule of denyTargets: ${text}`);
       return rule;
     });
-    const texts = (kind: Rule['kind']) =>
+    const texts = (kind: TargetRule['kind']) =>
       parsed.flatMap((rule) => ('text' in rule && rule.kind === kind ? [rule.text] : []));
     this.#private = parsed.some((rule) => rule.kind === 'private');
     this.#hosts = new Set(texts('host'));
@@ -64,11 +59,6 @@ export class DenyTargets {
   }
 }
 
-/** Whether `text` is a rule that `denyTargets` takes. */
-export function isDenyTarget(text: string): boolean {
-  return parseRule(text) !== undefined;
-}
-
 /** An address that noria itself listens on. */
 export interface OwnAddress {
   /** As bound: an IP literal, or `0.0.0.0` or `::` for every one of this machine. */
@@ -88,25 +78,9 @@ export function isOwnAddress(target: HostPort, own: readonly OwnAddress[]): bool
     if (host === address) return true;
     const wildcard = address === '0.0.0.0' || address === '::';
     // The whole of 127/8 and the wildcards as targets end on this machine, wherever exactly noria is bound.
-    const here = isLoopbackAddress(target.host) || host === '0.0.0.0' || target.host === '::';
+    const here = isLoopbackAddress(target.host) || host === '0.0.0.0'; // of :: too
     return here ? wildcard || isLoopbackAddress(address) : wildcard && isInterfaceAddress(host);
   });
-}
-
-function parseRule(text: string): Rule | undefined {
-  if (text === 'private' || text === 'smtp') return { kind: text };
-  if (isCidr(text)) return { kind: 'network', text };
-  const ports = /^:(\d+)(?:-(\d+))?$/.exec(text);
-  if (ports !== null) {
-    const from = parsePort(ports[1] ?? '');
-    const to = parsePort(ports[2] ?? ports[1] ?? '');
-    return from === undefined || to === undefined || to < from ? undefined : { kind: 'ports', from, to };
-  }
-  const below = text.startsWith('*.');
-  const host = hostPort(below ? text.slice(2) : text, 1);
-  if (host === undefined) return undefined;
-  if (host.kind !== 'name') return below ? undefined : { kind: 'network', text: host.host };
-  return { kind: below ? 'below' : 'host', text: host.host };
 }
 
 function isLocalhostName(name: string): boolean {
