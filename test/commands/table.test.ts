@@ -1,0 +1,31 @@
+import { expect, test } from 'vitest';
+import { displayWidth, formatTable } from '../../src/commands/table.ts';
+
+test('table: columns are as wide as their widest cell, numbers stand to the right, no line ends in spaces', () => {
+  const lines = formatTable(
+    [{ title: 'NAME' }, { title: 'N', align: 'right' }, { title: 'WHY' }],
+    [
+      ['city', '7', 'fine'],
+      ['harbour', '120', ''],
+    ],
+  );
+  expect(lines).toEqual(['NAME       N  WHY', 'city       7  fine', 'harbour  120']);
+});
+
+test('table: East Asian text takes two columns a character, colours take none', () => {
+  expect(displayWidth('广东 电信')).toBe(9);
+  expect(displayWidth('\u001b[31mred\u001b[0m')).toBe(3);
+  expect(
+    formatTable(
+      [{ title: 'A' }, { title: 'B' }],
+      [
+        ['广东', 'x'],
+        ['ab', 'y'],
+      ],
+    ),
+  ).toEqual(['A     B', '广东  x', 'ab    y']);
+});
+
+test('table: without rows only the titles stand', () => {
+  expect(formatTable([{ title: 'NAME' }], [])).toEqual(['NAME']);
+});
