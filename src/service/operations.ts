@@ -35,8 +35,7 @@ export type InstanceStatus = keyof typeof INSTANCE_STATUSES;
 
 /** One parameter of an operation. `about` completes the sentence "NAME is …". */
 export type Param = {
-  readonly required: boolean;
-  /** Sent when a source does not give it; a required one without it must be given. */
+  /** Sent when a source does not give it. Whatever the service requires has one, so nothing must be given. */
   readonly default?: number;
   readonly about: string;
 } & (
@@ -102,34 +101,29 @@ const MINUTE_MS = 60_000;
 
 const ADR: Param = {
   kind: 'keywords',
-  required: false,
   about: 'where: keywords of province, city or carrier',
 };
 const FITTER: Param = {
   kind: 'choice',
   values: { 1: 'leave out exit IPs drawn already today', 2: 'no filter' },
-  required: true,
   default: 2,
   about: 'the filter of exit IPs',
 };
 const TUNNEL: Param = {
   kind: 'choice',
   values: { 1: 'public and reverse-proxy IPs', 2: 'public IPs only', 3: 'reverse-proxy IPs only' },
-  required: true,
   default: 1,
   about: 'the kind of IP',
 };
 const PRO: Param = {
   kind: 'choice',
   values: { 1: 'HTTP(S)', 2: 'SOCKS5' },
-  required: true,
   default: 1,
   about: 'what the members speak',
 };
 const ORDER: Param = {
   kind: 'choice',
   values: { 1: 'longest remaining lifetime first', 2: 'random' },
-  required: true,
   default: 2,
   about: 'the order',
 };
@@ -140,7 +134,6 @@ function timespan(from: number, to: number, until: string): Param {
     kind: 'whole',
     from,
     to,
-    required: true,
     default: from,
     about: `the least remaining lifetime in minutes; IPs with that to ${until} minutes are drawn`,
   };
@@ -188,14 +181,13 @@ export const OPERATIONS: Readonly<Record<Product, DrawOperation> & Record<ListNa
     identity: BY_API,
     params: {
       adr: ADR,
-      nadr: { kind: 'keywords', required: false, about: 'where not: keywords of locations to leave out' },
+      nadr: { kind: 'keywords', about: 'where not: keywords of locations to leave out' },
       pro: PRO,
       // "timespan-10 minutes", listed without a range, and the sample request leaves it out.
       timespan: {
         kind: 'whole',
         from: 0,
         to: 10,
-        required: false,
         about: 'the least remaining lifetime in minutes; IPs with that to 10 minutes are drawn',
       },
       order: ORDER,
@@ -227,7 +219,6 @@ export const OPERATIONS: Readonly<Record<Product, DrawOperation> & Record<ListNa
       dedup: {
         kind: 'choice',
         values: { 0: 'no filter', 1: 'leave out IPs drawn already today' },
-        required: true,
         default: 0,
         about: 'the filter of IPs',
       },
@@ -251,14 +242,12 @@ export const OPERATIONS: Readonly<Record<Product, DrawOperation> & Record<ListNa
       dalu: {
         kind: 'choice',
         values: { 0: 'overseas', 1: 'mainland' },
-        required: true,
         default: 1,
         about: 'the part of the world',
       },
       protocol_type: {
         kind: 'choice',
         values: { 1: 'http', 2: 'socks4', 3: 'socks5', 4: 'https' },
-        required: false,
         about: 'what the proxies speak',
       },
       level_type: {
@@ -270,20 +259,17 @@ export const OPERATIONS: Readonly<Record<Product, DrawOperation> & Record<ListNa
           4: 'transparent',
           5: 'unknown',
         },
-        required: false,
         about: 'the anonymity',
       },
-      isp: { kind: 'label', required: false, about: "the carrier, by the service's label for it" },
+      isp: { kind: 'label', about: "the carrier, by the service's label for it" },
       lastcheck_type: {
         kind: 'choice',
         values: { 1: '1 minute', 2: '10 minutes', 3: '30 minutes', 4: '1 hour', 5: '1.5 hours' },
-        required: false,
         about: 'how long ago the service verified it, at most',
       },
       sleep_type: {
         kind: 'choice',
         values: { 1: '1 s', 2: '3 s', 3: '5 s', 4: '10 s', 5: '15 s' },
-        required: false,
         about: 'the response time, at most',
       },
       alive_type: {
@@ -297,7 +283,6 @@ export const OPERATIONS: Readonly<Record<Product, DrawOperation> & Record<ListNa
           6: '24 hours',
           7: '48 hours',
         },
-        required: false,
         about: 'how long it has been alive, at least',
       },
     },
@@ -328,7 +313,7 @@ export const OPERATIONS: Readonly<Record<Product, DrawOperation> & Record<ListNa
     path: '/ExclusiveProxy/GetAddibleServerList/',
     at: 'base',
     identity: BY_API,
-    params: { areaKeyword: { kind: 'keywords', required: false, about: 'which area lines: keywords' } },
+    params: { areaKeyword: { kind: 'keywords', about: 'which area lines: keywords' } },
     list: 'serverList',
     fields: { area: 'string', count: 'integer', score: 'integer' },
   },
@@ -341,7 +326,6 @@ export const OPERATIONS: Readonly<Record<Product, DrawOperation> & Record<ListNa
       status: {
         kind: 'choice',
         values: { 1: 'near expiry', 2: 'not expired', 3: 'expired' },
-        required: false,
         about: 'which instances',
       },
     },

@@ -61,7 +61,6 @@ export function checkParams(product: Product, params: Readonly<Record<string, un
     const raw = params[key];
     if (raw !== undefined && raw !== null) take(key, readParam(param, raw));
     else if (param.default !== undefined) checked[key] = param.default;
-    else if (param.required) problems.push({ key, message: `is required: ${param.about}` });
   }
   problems.push(...contradictions(checked));
   return { params: checked, problems };

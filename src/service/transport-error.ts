@@ -3,6 +3,7 @@
  * happened and what to do. Pure. Nothing of the request is quoted, so no key can be.
  */
 import { describeError, type FaultCode, NoriaError } from '../core/faults.ts';
+import { oneLine } from './fields.ts';
 
 /** How far an exchange has come. */
 export interface Progress {
@@ -89,11 +90,14 @@ function kindOf(errno: string | undefined, error: unknown): Kind {
   const known = errno !== undefined && Object.hasOwn(KINDS, errno) ? KINDS[errno] : undefined;
   if (known !== undefined) return known;
   if (errno?.startsWith('HPE_')) return NOT_HTTP;
+  const reason = errno ?? oneLine(describeError(error));
   const tls = errno !== undefined && TLS_CODE.test(errno);
-  const what = tls ? 'no TLS connection came about with' : 'the call failed at';
   return {
     code: 'service-transport',
-    says: (host, ms) => `${what} ${host} after ${ms} ms: ${describeError(error)}`,
+    says: (host, ms) =>
+      tls
+        ? `no TLS connection came about with ${host} (${reason}) after ${ms} ms; check its certificate, and whether the address should begin with http://`
+        : `the call to ${host} failed after ${ms} ms: ${reason}`,
   };
 }
 
