@@ -145,13 +145,14 @@ export class EventBus {
   on<Name extends EventName>(name: Name, observer: Observer<Name>): Disposable {
     const before: Observer<Name>[] = this.#observers[name] ?? [];
     this.#set(name, [...before, observer]);
+    let observes = true;
     return {
       [Symbol.dispose]: () => {
+        if (!observes) return;
+        observes = false;
         const now: Observer<Name>[] = this.#observers[name] ?? [];
-        this.#set(
-          name,
-          now.filter((other) => other !== observer),
-        );
+        const at = now.indexOf(observer); // one of them, where the same observer was added twice
+        this.#set(name, now.toSpliced(at, 1));
       },
     };
   }

@@ -32,13 +32,21 @@ export class Secret {
   }
 }
 
-/** `text` with every occurrence of the given secrets masked. Values shorter than 4 characters are left: masking them would garble all. */
+/** Masking a shorter one would garble every text that is masked. */
+const MIN_MASKED_LENGTH = 4;
+
+/** `text` with every occurrence of the given secrets masked, plain and URL-encoded. Values of less than 4 characters are left. */
 export function maskSecrets(text: string, secrets: readonly Secret[]): string {
-  let masked = text;
-  for (const secret of secrets) {
-    const value = secret.reveal();
-    if (value.length < 4) continue;
-    for (const form of new Set([value, encodeURIComponent(value)])) masked = masked.replaceAll(form, MASK);
-  }
-  return masked;
+  const values = secrets
+    .map((secret) => secret.reveal())
+    .filter((value) => value.length >= MIN_MASKED_LENGTH);
+  if (values.length === 0) return text;
+  // In one pass and the longest first: of two secrets that begin alike, the longer one's end must not be left standing.
+  const forms = values.flatMap((value) => [value, encodeURIComponent(value)]);
+  const longestFirst = forms.sort((a, b) => b.length - a.length).map(escapeRegExp);
+  return text.replace(new RegExp(longestFirst.join('|'), 'g'), MASK);
+}
+
+function escapeRegExp(text: string): string {
+  return text.replace(/[\\^$.*+?()[\]{}|]/g, '\\$&');
 }

@@ -1,0 +1,86 @@
+import { getEventListeners } from 'node:events';
+import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
+import { pause, systemClock } from '../../src/core/clock.ts';
+import { ManualClock } from '../support/manual-clock.ts';
+
+describe('clock: the system one', () => {
+  beforeEach(() => void vi.useFakeTimers());
+  afterEach(() => void vi.useRealTimers());
+
+  test('clock: runs once, not before its time', () => {
+    let runs = 0;
+    systemClock.after(1_000, () => {
+      runs += 1;
+    });
+    vi.advanceTimersByTime(999);
+    expect(runs).toBe(0);
+    vi.advanceTimersByTime(5_000);
+    expect(runs).toBe(1);
+    expect(vi.getTimerCount()).toBe(0);
+  });
+
+  test('clock: part of a millisecond is waited for whole', () => {
+    let ran = false;
+    systemClock.after(0.2, () => {
+      ran = true;
+    });
+    vi.advanceTimersByTime(0);
+    expect(ran).toBe(false);
+    vi.advanceTimersByTime(1);
+    expect(ran).toBe(true);
+  });
+
+  test('clock: a delay longer than a timer takes is waited for whole, and can be called off', () => {
+    const day = 86_400_000;
+    let runs = 0;
+    const run = () => {
+      runs += 1;
+    };
+    systemClock.after(60 * day, run);
+    const calledOff = systemClock.after(60 * day, run);
+    vi.advanceTimersByTime(40 * day); // beyond the first timer's 24.8 days
+    calledOff[Symbol.dispose]();
+    expect(runs).toBe(0);
+    vi.advanceTimersByTime(20 * day);
+    expect(runs).toBe(1);
+    expect(vi.getTimerCount()).toBe(0);
+  });
+
+  test('clock: wall and monotonic time go on together', () => {
+    const [wall, monotonic] = [systemClock.now(), systemClock.monotonic()];
+    vi.advanceTimersByTime(250);
+    expect(systemClock.now() - wall).toBe(250);
+    expect(systemClock.monotonic() - monotonic).toBeCloseTo(250);
+  });
+});
+
+describe('clock: pause', () => {
+  test('clock: a pause ends by itself', async () => {
+    const clock = new ManualClock();
+    const paused = pause(clock, 500);
+    clock.advance(500);
+    await paused;
+    expect(clock.armedCount).toBe(0);
+  });
+
+  test('clock: an abort ends a pause, and nothing of it is left', async () => {
+    const clock = new ManualClock();
+    const abort = new AbortController();
+    const paused = pause(clock, 500, abort.signal);
+    abort.abort();
+    await paused;
+    expect(clock.armedCount).toBe(0);
+    await pause(clock, 500, abort.signal); // aborted before: no wait at all
+    expect(clock.armedCount).toBe(0);
+  });
+
+  test('clock: a pause that ended leaves no listener on its signal', async () => {
+    const clock = new ManualClock();
+    const { signal } = new AbortController();
+    const paused = pause(clock, 500, signal);
+    expect(getEventListeners(signal, 'abort')).toHaveLength(1);
+    clock.advance(500);
+    await paused;
+    expect(getEventListeners(signal, 'abort')).toHaveLength(0);
+  });
+});

@@ -1,0 +1,91 @@
+import { expect, test } from 'vitest';
+import {
+  describeError,
+  FAULTS,
+  type Fault,
+  type FaultCode,
+  hasCode,
+  NoriaError,
+} from '../../src/core/faults.ts';
+
+/** RFC 9209 §2.3. */
+const PROXY_STATUS_TOKENS = new Set(
+  `dns_timeout dns_error destination_not_found destination_unavailable destination_ip_prohibited
+  destination_ip_unroutable connection_refused connection_terminated connection_timeout connection_read_timeout
+  connection_write_timeout connection_limit_reached tls_protocol_error tls_certificate_error tls_alert_received
+  http_request_error http_request_denied http_response_incomplete http_response_header_section_size
+  http_response_header_size http_response_body_size http_response_trailer_section_size http_response_trailer_size
+  http_response_transfer_coding http_response_content_coding http_response_timeout http_upgrade_failed
+  http_protocol_error proxy_internal_response proxy_internal_error proxy_configuration_error proxy_loop_detected`.split(
+    /\s+/,
+  ),
+);
+
+const faults: readonly [FaultCode, Fault][] = Object.entries(FAULTS) as [FaultCode, Fault][];
+
+test('faults: the contract with clients, status and SOCKS5 reply', () => {
+  const contract: Partial<Record<FaultCode, readonly [http: number, socks5: number | 'auth']>> = {
+    'auth-required': [407, 'auth'],
+    'bad-routing': [400, 'auth'],
+    forbidden: [403, 0x02],
+    'bad-request': [400, 0x01],
+    'pool-empty': [503, 0x01],
+    'target-unreachable': [502, 0x04],
+    'members-failed': [502, 0x01],
+    deadline: [504, 0x06],
+  };
+  for (const [code, fault] of faults) {
+    const promised = contract[code];
+    if (promised !== undefined) expect([fault.http, fault.socks5], code).toEqual(promised);
+  }
+});
+
+test('faults: what a client is told over HTTP has a registered Proxy-Status token', () => {
+  const told = faults.filter(([, fault]) => fault.proxyStatus !== undefined);
+  expect(told.length).toBeGreaterThan(10);
+  for (const [code, fault] of told) {
+    expect(PROXY_STATUS_TOKENS, code).toContain(fault.proxyStatus);
+    expect(fault.http, code).toBeGreaterThanOrEqual(400);
+  }
+  for (const [code, fault] of faults) {
+    if (fault.socks5 !== undefined) expect(fault.proxyStatus, `${code} is told to clients`).toBeDefined();
+  }
+});
+
+test('faults: SOCKS5 replies are those of RFC 1928', () => {
+  const replies = faults.flatMap(([, fault]) => (typeof fault.socks5 === 'number' ? [fault.socks5] : []));
+  expect(replies.length).toBeGreaterThan(5);
+  for (const reply of replies) {
+    expect(reply).toBeGreaterThanOrEqual(0x01);
+    expect(reply).toBeLessThanOrEqual(0x08);
+  }
+});
+
+test('faults: each says what happened and what to do, in sentences', () => {
+  for (const [code, fault] of faults) {
+    expect(fault.says, code).toMatch(/^(?:[A-Z]|noria).{8,}\.$/);
+    expect(fault.advice, code).toMatch(/^(?:[A-Z]|noria).{8,}\.$/);
+    expect(code).toMatch(/^[a-z]+(?:-[a-z]+)*$/);
+  }
+});
+
+test('faults: an error carries its code, its row of the table, its cause and its facts', () => {
+  const cause = new Error('below');
+  const error = new NoriaError('deadline', 'too late', { cause, context: { ms: 3 } });
+  expect(error.fault).toBe(FAULTS.deadline);
+  expect(error.cause).toBe(cause);
+  expect(error.context).toEqual({ ms: 3 });
+  expect(new NoriaError('deadline', 'too late')).not.toHaveProperty('cause');
+  expect(hasCode(error, 'deadline')).toBe(true);
+  expect(hasCode(error, 'internal')).toBe(false);
+  expect(hasCode(Object.assign(new Error('x'), { code: 'deadline' }), 'deadline')).toBe(false);
+});
+
+test('faults: any thrown thing becomes one line', () => {
+  expect(describeError(new Error('broken'))).toBe('broken');
+  expect(describeError(new TypeError(''))).toBe('TypeError');
+  expect(describeError(new AggregateError([new Error('a'), new Error('b')], 'both'))).toBe('a; b');
+  expect(describeError(new AggregateError([], 'none'))).toBe('none');
+  expect(describeError('text')).toBe('text');
+  expect(describeError(undefined)).toBe('undefined');
+});
