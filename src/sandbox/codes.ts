@@ -1,0 +1,63 @@
+/**
+ * Why the stand-in refuses a call, the code each operation has for it, and the text that goes with it.
+ *
+ * The texts are the service's own tongue, as it answers in the field; nobody may decide on them.
+ * Source: service-spec, Errors.
+ */
+
+/** What is wrong with a call, whichever code its operation has for it. */
+export type Reason =
+  | 'key'
+  | 'pace'
+  | 'parameters'
+  | 'unknown'
+  | 'expired'
+  | 'frozen'
+  | 'unbound'
+  | 'quota'
+  | 'none'
+  | 'distinct'
+  | 'device'
+  | 'other-client';
+
+/** The code for each reason that an operation knows. */
+export type Refusals = Readonly<Partial<Record<Reason, string>>>;
+
+export const SUCCESS = '10001';
+
+/** What every extraction operation (1 to 8) can answer. */
+export const EXTRACTION_REFUSALS = {
+  key: '12001',
+  pace: '12002',
+  parameters: '12003',
+  unknown: '12004',
+  frozen: '12006',
+  none: '12009',
+} as const satisfies Refusals;
+
+const TEXTS: Readonly<Record<Reason, string>> = {
+  key: 'akey错误',
+  pace: '调用频率过快，请降低调用频率',
+  parameters: '参数不完整或有错误',
+  unknown: '该实例不存在或已过期',
+  expired: '该实例已过期',
+  frozen: '该实例已被冻结或禁用',
+  unbound: '当前授权模式为"终端IP授权"，但尚未绑定终端IP',
+  quota: '使用额度已经超限',
+  none: '该参数条件下当前没有任何代理IP',
+  distinct: '去重IP总量已经超限',
+  device: '当前设备尚未获得调用此接口的授权',
+  'other-client': '上一个客户端IP仍在提取，请等待其停止调用2分钟后再切换',
+};
+
+/** The text for a reason. */
+export function textFor(reason: Reason): string {
+  return TEXTS[reason];
+}
+
+/** The text that goes with a code in an operation; a general one for a code that the operation does not know. */
+export function textForCode(refusals: Refusals, code: string): string {
+  if (code === SUCCESS) return '获取成功';
+  for (const reason of Object.keys(TEXTS) as Reason[]) if (refusals[reason] === code) return TEXTS[reason];
+  return '未知错误';
+}

@@ -1,0 +1,205 @@
+/**
+ * What a client asks of a member, read from its first bytes: SOCKS5 (RFC 1928, 1929), SOCKS4 and 4a, HTTP.
+ *
+ * Good HTTP members are proxy-chain; the HTTP reader here serves members that misbehave on purpose.
+ */
+import type { Socket } from 'node:net';
+import type { ProxyProtocol } from './operations.ts';
+import { HandshakeEnded, SocketReader } from './socket-reader.ts';
+
+export interface Login {
+  readonly username: string;
+  readonly password: string;
+}
+
+/** Why a member does not serve a request; each protocol has its own word for it. */
+export type Refusal =
+  | 'general'
+  | 'ruleset'
+  | 'net-unreachable'
+  | 'host-unreachable'
+  | 'refused'
+  | 'ttl'
+  | 'command';
+
+/** A target asked for, and the words of the protocol in which to answer. */
+export interface Ask {
+  readonly host: string;
+  readonly port: number;
+  /** Says that the target is connected; empty where the target's own answer says it. */
+  readonly accepted: Buffer;
+  /** Goes to the target before everything else the client sends. */
+  readonly first: Buffer;
+  readonly refusal: (why: Refusal) => Buffer;
+}
+
+/** Writes to the client; a member that dribbles writes slowly. */
+export type Say = (bytes: Buffer) => Promise<void>;
+
+const MAX_HEAD_BYTES = 65_536;
+
+const SOCKS5_REPLIES: Readonly<Record<Refusal, number>> = {
+  general: 0x01,
+  ruleset: 0x02,
+  'net-unreachable': 0x03,
+  'host-unreachable': 0x04,
+  refused: 0x05,
+  ttl: 0x06,
+  command: 0x07,
+};
+
+const HTTP_STATUSES: Readonly<Record<Refusal, string>> = {
+  general: '500 Internal Server Error',
+  ruleset: '403 Forbidden',
+  'net-unreachable': '502 Bad Gateway',
+  'host-unreachable': '502 Bad Gateway',
+  refused: '502 Bad Gateway',
+  ttl: '504 Gateway Timeout',
+  command: '405 Method Not Allowed',
+};
+
+/**
+ * Reads one request in the member's protocol, answering on the way as far as the protocol asks for it.
+ *
+ * @returns undefined when it was refused: the answer is written, and the connection is to be ended.
+ * @throws HandshakeEnded when the client leaves or speaks something else.
+ */
+export function readAsk(
+  socket: Socket,
+  protocol: ProxyProtocol,
+  login: Login | undefined,
+  say: Say,
+): Promise<Ask | undefined> {
+  const reader = new SocketReader(socket);
+  switch (protocol) {
+    case 'socks5':
+      return readSocks5(reader, login, say);
+    case 'socks4':
+      return readSocks4(reader);
+    case 'http':
+      return readHttp(reader, login, say);
+  }
+}
+
+/** The refusal that fits a failed connection to the target. */
+export function refusalOf(error: unknown): Refusal {
+  const code = error instanceof Error && 'code' in error ? error.code : undefined;
+  switch (code) {
+    case 'ECONNREFUSED':
+      return 'refused';
+    case 'ENETUNREACH':
+      return 'net-unreachable';
+    case 'ENOTFOUND':
+    case 'EHOSTUNREACH':
+      return 'host-unreachable';
+    case 'ETIMEDOUT':
+      return 'ttl';
+    default:
+      return 'general';
+  }
+}
+
+async function readSocks5(
+  reader: SocketReader,
+  login: Login | undefined,
+  say: Say,
+): Promise<Ask | undefined> {
+  await expectVersion(reader, 5);
+  const methods = await reader.take(await reader.byte());
+  const wanted = login === undefined ? 0x00 : 0x02;
+  if (!methods.includes(wanted)) {
+    await say(Buffer.from([0x05, 0xff])); // no acceptable method
+    return undefined;
+  }
+  await say(Buffer.from([0x05, wanted]));
+  if (login !== undefined && !(await readLogin(reader, login, say))) return undefined;
+
+  await expectVersion(reader, 5);
+  const [command, , kind] = await reader.take(3);
+  const host = await readSocks5Host(reader, kind);
+  const port = (await reader.take(2)).readUInt16BE(0);
+  const reply = (code: number) => Buffer.from([0x05, code, 0x00, 0x01, 0, 0, 0, 0, 0, 0]);
+  if (host === undefined || command !== 0x01) {
+    await say(reply(host === undefined ? 0x08 : SOCKS5_REPLIES.command));
+    return undefined;
+  }
+  const refusal = (why: Refusal) => reply(SOCKS5_REPLIES[why]);
+  return { host, port, accepted: reply(0x00), first: Buffer.alloc(0), refusal };
+}
+
+/** RFC 1929: version 1, user name, password, each with its length. */
+async function readLogin(reader: SocketReader, login: Login, say: Say): Promise<boolean> {
+  await expectVersion(reader, 1);
+  const username = (await reader.take(await reader.byte())).toString('utf8');
+  const password = (await reader.take(await reader.byte())).toString('utf8');
+  const good = username === login.username && password === login.password;
+  await say(Buffer.from([0x01, good ? 0x00 : 0x01]));
+  return good;
+}
+
+/** The address of a SOCKS5 request as text; undefined for a type that does not exist. */
+async function readSocks5Host(reader: SocketReader, kind: number | undefined): Promise<string | undefined> {
+  if (kind === 0x01) return [...(await reader.take(4))].join('.');
+  if (kind === 0x03) return (await reader.take(await reader.byte())).toString('utf8');
+  if (kind !== 0x04) return undefined;
+  const bytes = await reader.take(16);
+  const groups = Array.from({ length: 8 }, (_, at) => bytes.readUInt16BE(at * 2).toString(16)).join(':');
+  return new URL(`http://[${groups}]`).hostname.slice(1, -1);
+}
+
+/** SOCKS4; 4a when the address is 0.0.0.x, the name then following the user id. */
+async function readSocks4(reader: SocketReader): Promise<Ask | undefined> {
+  await expectVersion(reader, 4);
+  const command = await reader.byte();
+  const port = (await reader.take(2)).readUInt16BE(0);
+  const address = await reader.take(4);
+  await reader.takeThrough('\0', MAX_HEAD_BYTES);
+  const named = address[0] === 0 && address[1] === 0 && address[2] === 0 && address[3] !== 0;
+  const host = named
+    ? (await reader.takeThrough('\0', MAX_HEAD_BYTES)).subarray(0, -1).toString('utf8')
+    : [...address].join('.');
+  const reply = (code: number) => Buffer.from([0x00, code, 0, 0, 0, 0, 0, 0]);
+  const ask = { host, port, accepted: reply(0x5a), first: Buffer.alloc(0), refusal: () => reply(0x5b) };
+  if (command !== 0x01) throw new HandshakeEnded(`SOCKS4 command ${command}`);
+  return ask;
+}
+
+/** CONNECT, or a request in absolute form that goes to the target in origin form with `Connection: close`. */
+async function readHttp(reader: SocketReader, login: Login | undefined, say: Say): Promise<Ask | undefined> {
+  const head = (await reader.takeThrough('\r\n\r\n', MAX_HEAD_BYTES)).toString('latin1');
+  const [requestLine = '', ...lines] = head.slice(0, -4).split('\r\n');
+  const [method = '', target = ''] = requestLine.split(' ');
+  const token = Buffer.from(`${login?.username}:${login?.password}`).toString('base64');
+  const authorised = lines.some((line) => /^proxy-authorization:/i.test(line) && line.endsWith(` ${token}`));
+  if (login !== undefined && !authorised) {
+    await say(
+      httpAnswer('407 Proxy Authentication Required', 'Proxy-Authenticate: Basic realm="sandbox"\r\n'),
+    );
+    return undefined;
+  }
+  const tunnel = method === 'CONNECT';
+  const url = URL.parse(tunnel ? `http://${target}` : target);
+  if (url === null || url.protocol !== 'http:')
+    throw new HandshakeEnded(`not a proxy request: ${requestLine}`);
+  const kept = lines.filter((line) => !/^(?:proxy-|connection:)/i.test(line));
+  const origin = [`${method} ${url.pathname}${url.search} HTTP/1.1`, ...kept, 'Connection: close', '', ''];
+  return {
+    host: url.hostname.replace(/^\[|\]$/g, ''),
+    port: url.port === '' ? 80 : Number(url.port),
+    accepted: tunnel ? Buffer.from('HTTP/1.1 200 Connection established\r\n\r\n') : Buffer.alloc(0),
+    first: tunnel ? Buffer.alloc(0) : Buffer.from(origin.join('\r\n'), 'latin1'),
+    refusal: (why) => httpAnswer(HTTP_STATUSES[why]),
+  };
+}
+
+/** A whole HTTP answer with an HTML page, as the proxies of the field send it. */
+export function httpAnswer(status: string, headers = ''): Buffer {
+  const page = `<html><head><title>${status}</title></head><body><h1>${status}</h1></body></html>\r\n`;
+  const head = `HTTP/1.1 ${status}\r\nContent-Type: text/html\r\nContent-Length: ${page.length}\r\n${headers}Connection: close\r\n\r\n`;
+  return Buffer.from(head + page, 'latin1');
+}
+
+async function expectVersion(reader: SocketReader, version: number): Promise<void> {
+  const got = await reader.byte();
+  if (got !== version) throw new HandshakeEnded(`version ${got} where ${version} was expected`);
+}

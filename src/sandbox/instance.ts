@@ -1,0 +1,168 @@
+/**
+ * One instance (or free application) that the stand-in knows: its settings, its condition, its books and its members.
+ */
+import type { Clock } from '../core/clock.ts';
+import { sixteenOf } from './akey.ts';
+import type { Fleet } from './fleet.ts';
+import type { Login } from './handshakes.ts';
+import { ClientWatch, Ledger, PaceKeeper } from './ledger.ts';
+import { type Operation, operationOf, PRODUCTS, type Product } from './operations.ts';
+import type { Temper } from './temper.ts';
+
+/** What can be set for each instance, and for all of them at once. */
+export interface CommonSettings {
+  /** Distinct proxies that exist at one time (for each protocol). Default 20. */
+  readonly members?: number | undefined;
+  /** How long a proxy lives, ms: a range or one value. It then wins over `timespan`. Default: what the product says. */
+  readonly lifetimeMs?: number | readonly [least: number, most: number] | undefined;
+  /** Tunnels of a proxy whose life is over are cut this much later. Default 0. */
+  readonly graceMs?: number | undefined;
+  /** The share of new proxies whose port is closed, from 0 to 1. Default 0. */
+  readonly dead?: number | undefined;
+  /** The share of new proxies that let each connection wait `slowMs`. Default 0. */
+  readonly slow?: number | undefined;
+  /** Default 2000. */
+  readonly slowMs?: number | undefined;
+  /** Least time between two calls, instead of the operation's own limit; 0 enforces none. */
+  readonly paceMs?: number | undefined;
+  /** `ip`: proxies ask for nothing; `password`: for the instance's id and password. Default `ip`. */
+  readonly auth?: 'ip' | 'password' | undefined;
+  /** Decides how the nth proxy (from 0) of an instance behaves; undefined leaves it to `dead` and `slow`. */
+  readonly temper?: ((n: number) => Temper | undefined) | undefined;
+}
+
+/** The state of an instance at the service; each may be changed while the sandbox runs. */
+export interface Condition {
+  /** Most proxies for one call. Default 20; free 100. */
+  singlePullLimit: number;
+  expired: boolean;
+  frozen: boolean;
+  /** Pure edition: 12008. */
+  restricted: boolean;
+  /** False: 12010, 12019 or 17008, by operation. */
+  deviceAuthorised: boolean;
+  /** False, in mode `ip`: 12007. Pure edition: whether a whitelist is set. */
+  terminalIpBound: boolean;
+  /** How distinct IPs are counted: a daily total, a total for good, or not at all (then `surplus_count` is not told). */
+  accounting: 'centralized' | 'pay-per-use' | 'even';
+  /** The total that `accounting` counts against; pure edition: a day. Default 10,000. */
+  distinctLimit: number;
+  /** Proxies handed out in all; then 12008. Default none. */
+  usageLimit: number;
+  /** Connections open through the instance's proxies at a time (operation 1); then 12008. Default none. */
+  connectionLimit: number;
+  /** Bytes through the instance's proxies (operation 5); then 12008. Default none. */
+  trafficLimitBytes: number;
+}
+
+export interface InstanceOptions extends CommonSettings, Partial<Condition> {
+  readonly product: Product;
+  /** Default: eighteen digits. */
+  readonly id?: string;
+  /** In clear: the sandbox's passwords protect nothing. Default: eight characters. */
+  readonly password?: string;
+  /** The entry fields that JSON and XML answers carry; default all of the operation. */
+  readonly fields?: readonly string[];
+  /** Custom extraction format of the Text type, with the operation's brace tags: `{ip}:{port},{adr}`. */
+  readonly textLayout?: string;
+  /** Pure edition: whether `out_ip` is told. Default true. */
+  readonly showOutIp?: boolean;
+}
+
+/** Calls that came for an instance, by what they were answered. */
+export interface CallCounts {
+  calls: number;
+  /** Calls that came too early, whatever they were answered. */
+  paceBreaks: number;
+  /** By code, or `fault:NAME` where a rule gave none. */
+  readonly codes: Record<string, number>;
+}
+
+export class Instance {
+  readonly id: string;
+  readonly product: Product;
+  readonly password: string;
+  /** The key that calls carry: derived from the password. */
+  readonly akey: string;
+  readonly operation: Operation;
+  readonly options: InstanceOptions;
+  readonly condition: Condition;
+  readonly ledger: Ledger;
+  readonly clients: ClientWatch;
+  readonly fleet: Fleet;
+  readonly counts: CallCounts = { calls: 0, paceBreaks: 0, codes: {} };
+  readonly #pace: PaceKeeper;
+
+  constructor(options: SettledOptions, clock: Clock, fleet: Fleet) {
+    this.id = options.id;
+    this.product = options.product;
+    this.password = options.password;
+    this.akey = sixteenOf(options.password);
+    this.operation = operationOf(options.product);
+    this.options = options;
+    this.condition = conditionOf(options);
+    const { paceMs } = options;
+    this.#pace = new PaceKeeper(
+      paceMs === undefined ? this.operation.pace : { calls: 1, withinMs: paceMs },
+      clock,
+    );
+    this.ledger = new Ledger(clock);
+    this.clients = new ClientWatch(clock);
+    this.fleet = fleet;
+  }
+
+  /** Notes the arrival of a call. @returns whether it came in time. */
+  takePace(): boolean {
+    const inTime = this.#pace.take();
+    this.counts.calls += 1;
+    if (!inTime) this.counts.paceBreaks += 1;
+    return inTime;
+  }
+}
+
+/** An instance's settings with its identity settled. */
+export type SettledOptions = InstanceOptions & { readonly id: string; readonly password: string };
+
+/**
+ * Fills in ids and passwords where they are not given: eighteen digits by product and place among its like, and
+ * `sandbox` with a digit.
+ *
+ * @throws TypeError when two instances have one id.
+ */
+export function settleIdentities(given: readonly InstanceOptions[]): readonly SettledOptions[] {
+  const settled = given.map((options, at) => {
+    const number = PRODUCTS.indexOf(options.product) + 1;
+    const alike = given.slice(0, at).filter(({ product }) => product === options.product).length;
+    const id = options.id ?? `2026010100000${number}000${alike + 1}`;
+    return { ...options, id, password: options.password ?? `sandbox${number}` };
+  });
+  const ids = new Set(settled.map(({ id }) => id));
+  if (ids.size < settled.length) throw new TypeError('two instances of the sandbox have the same id');
+  return settled;
+}
+
+/** What proxies of an instance ask for: nothing in terminal-IP mode, and nothing ever of free ones. */
+export function loginOf({ auth, product, id, password }: SettledOptions): Login | undefined {
+  return auth === 'password' && product !== 'free' ? { username: id, password } : undefined;
+}
+
+const DEFAULT_SINGLE_PULL_LIMIT = 20;
+const FREE_PULL_LIMIT = 100;
+const DEFAULT_DISTINCT_LIMIT = 10_000;
+
+function conditionOf(options: InstanceOptions): Condition {
+  return {
+    singlePullLimit:
+      options.singlePullLimit ?? (options.product === 'free' ? FREE_PULL_LIMIT : DEFAULT_SINGLE_PULL_LIMIT),
+    expired: options.expired ?? false,
+    frozen: options.frozen ?? false,
+    restricted: options.restricted ?? false,
+    deviceAuthorised: options.deviceAuthorised ?? true,
+    terminalIpBound: options.terminalIpBound ?? true,
+    accounting: options.accounting ?? 'centralized',
+    distinctLimit: options.distinctLimit ?? DEFAULT_DISTINCT_LIMIT,
+    usageLimit: options.usageLimit ?? Number.POSITIVE_INFINITY,
+    connectionLimit: options.connectionLimit ?? Number.POSITIVE_INFINITY,
+    trafficLimitBytes: options.trafficLimitBytes ?? Number.POSITIVE_INFINITY,
+  };
+}

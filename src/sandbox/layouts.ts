@@ -1,0 +1,106 @@
+/**
+ * Answers on the wire: JSON, XML and Text, in the layouts that the specification and clients of the field show.
+ *
+ * An answer is written once as fields and printed in the format that was asked for. Errors of the Text type are the
+ * JSON envelope, as clients that look for `msg` in it expect. Source: service-spec, Resources and their fields.
+ */
+import { SUCCESS } from './codes.ts';
+import type { Format } from './operations.ts';
+
+export type Value = string | number | boolean;
+export type Entry = Readonly<Record<string, Value>>;
+
+/** What an answer says, before it has a format. */
+export interface Answer {
+  readonly code: string;
+  readonly msg: string;
+  /** Of extraction operations that succeeded: counters in order, then the proxies. */
+  readonly data?: { readonly counters: Readonly<Record<string, number>>; readonly entries: readonly Entry[] };
+  /** Of operations 9 and 10, under the operation's own name. */
+  readonly list?: { readonly name: 'serverList' | 'instance_list'; readonly items: readonly Entry[] };
+}
+
+export interface Layout {
+  readonly format: Format;
+  /** One line of the Text type. */
+  readonly line: (entry: Entry) => string;
+  /** The entry fields of JSON and XML; absent: all. */
+  readonly fields?: readonly string[] | undefined;
+}
+
+export interface Printed {
+  readonly body: string;
+  readonly contentType: string;
+}
+
+const CONTENT_TYPES: Readonly<Record<Format, string>> = {
+  json: 'application/json; charset=utf-8',
+  xml: 'text/xml; charset=utf-8',
+  text: 'text/plain; charset=utf-8',
+};
+
+export function print(answer: Answer, { format, line, fields }: Layout): Printed {
+  if (format === 'xml')
+    return { body: printXml(chosenFields(answer, fields)), contentType: CONTENT_TYPES.xml };
+  if (format === 'text' && answer.code === SUCCESS && answer.data !== undefined) {
+    return { body: answer.data.entries.map(line).join('\r\n'), contentType: CONTENT_TYPES.text };
+  }
+  return { body: printJson(chosenFields(answer, fields)), contentType: CONTENT_TYPES[format] };
+}
+
+function chosenFields(answer: Answer, fields: readonly string[] | undefined): Answer {
+  if (answer.data === undefined || fields === undefined) return answer;
+  const entries = answer.data.entries.map((entry) =>
+    Object.fromEntries(Object.entries(entry).filter(([name]) => fields.includes(name))),
+  );
+  return { ...answer, data: { ...answer.data, entries } };
+}
+
+/** `ip:port`, the Text line of a paid product without an extraction format of its own. */
+export function plainLine({ ip, port }: Entry): string {
+  return `${ip}:${port}`;
+}
+
+/** `[level]ip:port@protocol#location`, the Text line of the free product. */
+export function freeLine({ level, ip, port, protocol, adr }: Entry): string {
+  return `[${level}]${ip}:${port}@${protocol}#${adr}`;
+}
+
+/** A custom extraction format: each `{tag}` is replaced by that field, an unknown one left as it is. */
+export function customLine(layout: string): (entry: Entry) => string {
+  return (entry) => layout.replace(/\{(\w+)\}/g, (tag, name: string) => String(entry[name] ?? tag));
+}
+
+function printJson({ code, msg, data, list }: Answer): string {
+  return JSON.stringify({
+    code,
+    msg,
+    ...(data && { data: { count: data.entries.length, ...data.counters, proxy_list: data.entries } }),
+    ...(list && { [list.name]: list.items }),
+  });
+}
+
+function printXml({ code, msg, data }: Answer): string {
+  const counters = data && { count: data.entries.length, ...data.counters };
+  const proxies = data?.entries.map((entry) => element('proxy', elements(entry))).join('') ?? '';
+  const body = counters && element('data', elements(counters) + element('proxy_list', proxies));
+  return `<?xml version="1.0" encoding="utf-8"?>\n${element('result', elements({ code, msg }) + (body ?? ''))}\n`;
+}
+
+function elements(fields: Readonly<Record<string, Value>>): string {
+  return Object.entries(fields)
+    .map(([name, value]) => element(name, escapeXml(String(value))))
+    .join('');
+}
+
+function element(name: string, content: string): string {
+  return `<${name}>${content}</${name}>`;
+}
+
+function escapeXml(text: string): string {
+  return text
+    .replaceAll('&', '&amp;')
+    .replaceAll('<', '&lt;')
+    .replaceAll('>', '&gt;')
+    .replaceAll('"', '&quot;');
+}

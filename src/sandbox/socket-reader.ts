@@ -1,0 +1,74 @@
+/**
+ * Reads the first bytes of a connection in the order in which they are wanted; what is not taken stays in the socket.
+ */
+import { once } from 'node:events';
+import type { Socket } from 'node:net';
+
+/** The other side ended before it had sent what was waited for, or sent too much. */
+export class HandshakeEnded extends Error {
+  override readonly name = 'HandshakeEnded';
+}
+
+export class SocketReader {
+  readonly #socket: Socket;
+
+  constructor(socket: Socket) {
+    this.#socket = socket;
+  }
+
+  /** The next `count` bytes. @throws HandshakeEnded */
+  async take(count: number): Promise<Buffer> {
+    if (count === 0) return Buffer.alloc(0);
+    for (;;) {
+      const bytes: Buffer | null = this.#socket.read(count);
+      if (bytes !== null && bytes.length === count) return bytes;
+      if (bytes !== null) throw new HandshakeEnded(`ended after ${bytes.length} of ${count} bytes`);
+      await this.#more();
+    }
+  }
+
+  async byte(): Promise<number> {
+    return (await this.take(1)).readUInt8(0);
+  }
+
+  /** Everything up to and with `mark`. @throws HandshakeEnded also when it is not among the first `limit` bytes. */
+  async takeThrough(mark: string, limit: number): Promise<Buffer> {
+    let seen = Buffer.alloc(0);
+    for (;;) {
+      const chunk: Buffer | null = this.#socket.read();
+      if (chunk !== null) {
+        seen = Buffer.concat([seen, chunk]);
+        const at = seen.indexOf(mark);
+        if (at >= 0) {
+          const end = at + mark.length;
+          if (end < seen.length) this.#socket.unshift(seen.subarray(end));
+          return seen.subarray(0, end);
+        }
+        if (seen.length > limit) throw new HandshakeEnded(`no end within ${limit} bytes`);
+      } else {
+        await this.#more();
+      }
+    }
+  }
+
+  /** Returns once something can be read, without taking it. */
+  async some(): Promise<void> {
+    if (this.#socket.readableLength === 0) await this.#more();
+  }
+
+  async #more(): Promise<void> {
+    const socket = this.#socket;
+    if (socket.destroyed || socket.readableEnded) throw new HandshakeEnded('the client left');
+    const over = new AbortController();
+    const { signal } = over;
+    try {
+      await Promise.race([
+        once(socket, 'readable', { signal }),
+        once(socket, 'end', { signal }),
+        once(socket, 'close', { signal }),
+      ]);
+    } finally {
+      over.abort();
+    }
+  }
+}

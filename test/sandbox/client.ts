@@ -1,0 +1,220 @@
+/** A client of the sandbox for its tests: opens one, calls its service by hand, goes through its members. */
+import { once } from 'node:events';
+import { request } from 'node:http';
+import { connect, type Socket } from 'node:net';
+import { SocksClient } from 'socks';
+import { onTestFinished } from 'vitest';
+import type { Product } from '../../src/sandbox/operations.ts';
+import { openSandbox, type Sandbox, type SandboxOptions } from '../../src/sandbox/sandbox.ts';
+
+export async function open(options: SandboxOptions = {}): Promise<Sandbox> {
+  const sandbox = await openSandbox(options);
+  onTestFinished(() => sandbox.close());
+  return sandbox;
+}
+
+/** Path, instance parameter and the least parameters that make a good call, by hand from the specification. */
+export const GOOD_CALLS: Readonly<
+  Record<
+    Product,
+    { readonly path: string; readonly id: string; readonly params: Readonly<Record<string, string>> }
+  >
+> = {
+  'long-residential': {
+    path: '/PrivateProxy/GetIP/',
+    id: 'api',
+    params: { count: '3', fitter: '2', timespan: '6', tunnel: '2', type: '3' },
+  },
+  shared: {
+    path: '/CotenancyProxy/GetIP/',
+    id: 'api',
+    params: { count: '3', pro: '1', order: '2', type: '3' },
+  },
+  'short-socks5': {
+    path: '/ShortS5Proxy/GetIP/',
+    id: 'api',
+    params: { count: '3', timespan: '0', type: '3' },
+  },
+  'short-classic': {
+    path: '/ShortProxy/GetIP/',
+    id: 'api',
+    params: { count: '3', timespan: '0', type: '3' },
+  },
+  'residential-socks5': {
+    path: '/PrivateS5Proxy/GetIP/',
+    id: 'api',
+    params: { count: '3', fitter: '2', timespan: '6', tunnel: '2', type: '3' },
+  },
+  'short-pure': {
+    path: '/GetIP/',
+    id: 'inst_id',
+    params: { count: '3', dedup: '0', timespan: '1', type: '2' },
+  },
+  free: { path: '/FreeProxy/Get/', id: 'app_id', params: { count: '3', dalu: '1', return_type: '3' } },
+  exclusive: {
+    path: '/ExclusiveProxy/GetIP/',
+    id: 'api',
+    params: { count: '3', pro: '1', order: '2', type: '3' },
+  },
+};
+
+export interface Told {
+  readonly status: number;
+  readonly contentType: string;
+  readonly body: string;
+}
+
+export interface CallOptions {
+  readonly method?: 'GET' | 'POST' | 'PUT';
+  /** The address the call comes from. */
+  readonly from?: string;
+}
+
+/** Calls a product's operation. `params` go over the good ones; undefined leaves one out. */
+export function call(
+  sandbox: Sandbox,
+  product: Product,
+  params: Readonly<Record<string, string | undefined>> = {},
+  options: CallOptions = {},
+): Promise<Told> {
+  const { id, akey, baseUrl } = sandbox.instance(product);
+  const good = GOOD_CALLS[product];
+  const all = { [good.id]: id, akey, ...good.params, ...params };
+  return send(`${baseUrl}${good.path}`, all, options);
+}
+
+/** Sends parameters to an address in the way of the method. */
+export async function send(
+  address: string,
+  params: Readonly<Record<string, string | undefined>>,
+  { method = 'GET', from }: CallOptions = {},
+): Promise<Told> {
+  const pairs = Object.entries(params).flatMap(([name, value]) =>
+    value === undefined ? [] : [[name, value]],
+  );
+  const form = new URLSearchParams(pairs).toString();
+  const isGet = method === 'GET';
+  const asked = request(isGet ? `${address}?${form}` : address, {
+    method,
+    agent: false,
+    ...(from === undefined ? {} : { localAddress: from }),
+    headers: isGet ? {} : { 'Content-Type': 'application/x-www-form-urlencoded' },
+  });
+  asked.end(isGet ? undefined : form);
+  const [response] = await once(asked, 'response');
+  let body = '';
+  for await (const chunk of response.setEncoding('utf8')) body += chunk;
+  return { status: response.statusCode, contentType: response.headers['content-type'] ?? '', body };
+}
+
+/** The envelope of a JSON answer. */
+export interface Envelope {
+  readonly code: string;
+  readonly msg: string;
+  readonly data?: Record<string, unknown> & { readonly proxy_list: readonly Record<string, unknown>[] };
+}
+
+/** Calls and reads JSON. */
+export async function ask(...args: Parameters<typeof call>): Promise<Envelope> {
+  return JSON.parse((await call(...args)).body);
+}
+
+export interface Entry extends Record<string, unknown> {
+  readonly ip: string;
+  readonly port: number;
+}
+
+/** Calls, expects success, and gives the entries. */
+export async function draw(...args: Parameters<typeof call>): Promise<readonly Entry[]> {
+  const { code, msg, data } = await ask(...args);
+  if (code !== '10001') throw new Error(`the draw was refused: ${code} ${msg}`);
+  return (data?.proxy_list ?? []) as Entry[];
+}
+
+export interface Credentials {
+  readonly username: string;
+  readonly password: string;
+}
+
+/** GET in absolute form through an HTTP member. */
+export async function getThrough(
+  { ip, port }: Entry,
+  url: string,
+  credentials?: Credentials,
+): Promise<{ readonly status: number; readonly body: string }> {
+  const asked = request({
+    host: ip,
+    port,
+    path: url,
+    agent: false,
+    headers: { Host: new URL(url).host, ...proxyAuthorization(credentials) },
+  });
+  asked.end();
+  const [response] = await once(asked, 'response');
+  let body = '';
+  for await (const chunk of response.setEncoding('utf8')) body += chunk;
+  return { status: response.statusCode, body };
+}
+
+/** CONNECT through an HTTP member. */
+export async function connectThrough(
+  { ip, port }: Entry,
+  target: string,
+  credentials?: Credentials,
+): Promise<{ readonly status: number; readonly socket: Socket }> {
+  const headers = proxyAuthorization(credentials);
+  const asked = request({ host: ip, port, method: 'CONNECT', path: target, agent: false, headers });
+  asked.end();
+  const [response, socket] = await once(asked, 'connect');
+  onTestFinished(() => socket.destroy());
+  return { status: response.statusCode, socket };
+}
+
+/** A tunnel through a SOCKS member. */
+export async function socksThrough(
+  { ip, port }: Entry,
+  target: string,
+  type: 4 | 5,
+  credentials?: Credentials,
+): Promise<Socket> {
+  const [host = '', targetPort] = target.split(':');
+  const login =
+    credentials === undefined ? {} : { userId: credentials.username, password: credentials.password };
+  const { socket } = await SocksClient.createConnection({
+    proxy: { host: ip, port, type, ...login },
+    command: 'connect',
+    destination: { host, port: Number(targetPort) },
+    timeout: 3_000,
+  });
+  onTestFinished(() => void socket.destroy());
+  return socket;
+}
+
+/** What a target says on a tunnel that stands: the body of a GET. */
+export async function getOver(socket: Socket, path: string): Promise<string> {
+  socket.write(`GET ${path} HTTP/1.1\r\nHost: target.example\r\nConnection: close\r\n\r\n`);
+  const told = await readAll(socket);
+  return told.slice(told.indexOf('\r\n\r\n') + 4);
+}
+
+/** Sends bytes and gives all that comes back until the other side ends. */
+export async function exchange({ ip, port }: Entry, bytes: Buffer | string): Promise<Buffer> {
+  const socket = connect({ host: ip, port });
+  onTestFinished(() => void socket.destroy());
+  socket.write(bytes);
+  const chunks: Buffer[] = [];
+  for await (const chunk of socket) chunks.push(chunk);
+  return Buffer.concat(chunks);
+}
+
+export async function readAll(socket: Socket): Promise<string> {
+  let told = '';
+  for await (const chunk of socket.setEncoding('latin1')) told += chunk;
+  return told;
+}
+
+function proxyAuthorization(credentials: Credentials | undefined): Record<string, string> {
+  if (credentials === undefined) return {};
+  const pair = Buffer.from(`${credentials.username}:${credentials.password}`).toString('base64');
+  return { 'Proxy-Authorization': `Basic ${pair}` };
+}

@@ -1,0 +1,58 @@
+import { expect, test } from 'vitest';
+import { until } from '../support/until.ts';
+import { ask, connectThrough, draw, getOver, getThrough, open, socksThrough } from './client.ts';
+
+test('sandbox: every member leaves by an exit of its own, whatever it speaks', async () => {
+  const sandbox = await open({ members: 3 });
+  const target = `target.example:${sandbox.target.port}`;
+  const exits: string[] = [];
+  for (const entry of await draw(sandbox, 'short-classic')) {
+    exits.push((await getThrough(entry, `${sandbox.targetUrl}/ip`)).body);
+    const { socket } = await connectThrough(entry, target);
+    expect(await getOver(socket, '/ip')).toBe(exits.at(-1));
+  }
+  for (const entry of await draw(sandbox, 'short-socks5')) {
+    exits.push(await getOver(await socksThrough(entry, target, 5), '/ip'));
+  }
+  for (const entry of await draw(sandbox, 'long-residential')) {
+    exits.push((await getThrough(entry, `${sandbox.targetUrl}/ip`)).body);
+    expect(exits.at(-1)).toBe(`${entry['outip']}\n`);
+  }
+  expect(new Set(exits).size).toBe(9);
+  expect(sandbox.strangers()).toEqual([]);
+});
+
+test('sandbox: a call before the pace allows it is refused, counted, and does not put off the next one', async () => {
+  const sandbox = await open({ paceMs: 200 });
+  const codes = [(await ask(sandbox, 'short-classic')).code, (await ask(sandbox, 'short-classic')).code];
+  expect(codes).toEqual(['10001', '12002']);
+  await until('a call is in time again', async () => (await ask(sandbox, 'short-classic')).code === '10001');
+  expect(sandbox.stats().paceBreaks).toBe(sandbox.stats().codes['12002']);
+});
+
+test('sandbox: at the end of its life a member closes its port and cuts its tunnels', async () => {
+  const sandbox = await open({ lifetimeMs: 300 });
+  const [entry] = await draw(sandbox, 'short-socks5', { count: '1' });
+  if (entry === undefined) throw new Error('nothing was drawn');
+  const tunnel = await socksThrough(entry, `127.0.0.1:${sandbox.target.port}`, 5);
+  await until('the tunnel is cut', () => tunnel.destroyed || tunnel.readableEnded);
+  expect(sandbox.members()).toEqual([]);
+  await expect(socksThrough(entry, `127.0.0.1:${sandbox.target.port}`, 5)).rejects.toThrow(/ECONNREFUSED/);
+});
+
+test('sandbox: dead members have a closed port, slow ones answer late', async () => {
+  const sandbox = await open({
+    members: 2,
+    temper: (n) => (n === 0 ? { how: 'refuse' } : undefined),
+    slow: 1,
+    slowMs: 150,
+  });
+  await draw(sandbox, 'short-classic', { count: '2' });
+  const [dead, slow] = sandbox.members();
+  if (dead === undefined || slow === undefined) throw new Error('two members were drawn');
+  const url = `${sandbox.targetUrl}/ip`;
+  await expect(getThrough({ ip: dead.host, port: dead.port }, url)).rejects.toThrow(/ECONNREFUSED/);
+  const started = performance.now();
+  expect((await getThrough({ ip: slow.host, port: slow.port }, url)).body).toBe(`${slow.exit}\n`);
+  expect(performance.now() - started).toBeGreaterThanOrEqual(149);
+});
