@@ -7,7 +7,7 @@
 import type { Socket } from 'node:net';
 import { NoriaError } from '../core/faults.ts';
 import { formatHostPort, type HostPort } from '../core/host-port.ts';
-import type { DialResult } from '../dialer/dial.ts';
+import type { DialRequest, DialResult } from '../dialer/dial.ts';
 import type { Wish } from '../pool/lease.ts';
 import type { Identity } from './access.ts';
 import type { ConnectionContext } from './connection.ts';
@@ -183,14 +183,11 @@ class SocksFront {
   #dial(target: HostPort, wish: Wish): void {
     this.#leaveHandshake();
     this.#context.handshakeDone();
-    const request = { target, wish, use: 'tunnel' } as const;
-    const { dialer } = this.#context.options;
-    dialForClient(this.#socket, this.#wire.rest(), dialer, request, (result, early) => {
-      this.#finish(result, early);
-    });
+    const request: DialRequest = { target, wish, use: 'tunnel' };
+    dialForClient(this.#socket, this.#wire.rest(), this.#context, request, this.#finish);
   }
 
-  #finish(result: DialResult, early: Buffer | undefined): void {
+  readonly #finish = (result: DialResult, early: Buffer | undefined): void => {
     if (result.ok) {
       this.#socket.write(finalReply(this.#version, REPLY.succeeded));
       this.#context.tunnel(this.#socket, result.way, early);
@@ -204,7 +201,7 @@ class SocksFront {
     }
     this.#context.refused(failure.code, failure.reason);
     this.#context.farewell(finalReply(this.#version, socks5Reply(failure)));
-  }
+  };
 
   #refuse(problem: NoriaError, reply = socks5Reply(refusedBy(problem))): void {
     const lastWord = this.#lastWord(problem, reply);
