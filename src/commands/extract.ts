@@ -1,0 +1,74 @@
+/** `noria extract SOURCE`: one draw, printed; a running daemon's pool is not touched, its pace is kept. */
+import type { Command } from 'commander';
+import { systemClock } from '../core/clock.ts';
+import { NoriaError } from '../core/faults.ts';
+import { systemRandom } from '../core/random.ts';
+import { callOf, secretsOf } from '../daemon-options.ts';
+import { outcomeOfAnswer, reactTo } from '../refill/reaction.ts';
+import { printEntry } from '../service/fields.ts';
+import { OPERATIONS } from '../service/operations.ts';
+import { configOption, readConfig } from './config-file.ts';
+import type { CommandContext } from './program.ts';
+import { printRecords } from './records.ts';
+import { callWithinPace, pacedAs, requireSuccess, sourceNamed } from './service-call.ts';
+import { EXIT, type Terminal } from './terminal.ts';
+
+interface ExtractFlags {
+  readonly config?: string;
+  readonly json?: boolean;
+  readonly count?: string;
+}
+
+export function addExtractCommand(program: Command, { action, terminal }: CommandContext): void {
+  program
+    .command('extract')
+    .description('one extraction call for a source, within the pace, printed')
+    .argument('<source>', 'a source of the configuration')
+    .option('-n, --count <count>', 'how many proxies to ask for (default: 1)')
+    .option('--json', "print an array in the service's own field names")
+    .addOption(configOption())
+    .addHelpText(
+      'after',
+      '\nExamples:\n  noria extract city\n  noria extract city -n 5 --json | jq -r \'.[] | "\\(.ip):\\(.port)"\'',
+    )
+    .action(action((name: string, flags: ExtractFlags) => extract(name, flags, terminal)));
+}
+
+async function extract(name: string, flags: ExtractFlags, terminal: Terminal): Promise<number> {
+  const config = await readConfig(flags.config, terminal);
+  const source = sourceNamed(config, name);
+  const { number, fields, count: limits } = OPERATIONS[source.product];
+  const count = readCount(flags.count, limits.most);
+  const answer = await callWithinPace(
+    config,
+    pacedAs(source),
+    terminal,
+    (client) => client.extract({ ...callOf(config, source), count }, { secrets: secretsOf(source) }),
+    (answer) =>
+      reactTo(outcomeOfAnswer(source.product, answer), 1, systemClock.now(), systemRandom).settlement,
+  );
+  requireSuccess(number, answer);
+  const rows = answer.entries.map((entry) => printEntry(entry, fields));
+  printRecords(rows, fields, flags.json === true, terminal);
+  for (const [reason, dropped] of Object.entries(answer.dropped)) {
+    terminal.tell(`${dropped} left out: ${DROPPED[reason] ?? reason}`);
+  }
+  return EXIT.fine;
+}
+
+/** Why an entry is no member, in words. */
+const DROPPED: Readonly<Record<string, string>> = {
+  address: 'without a usable address',
+  port: 'without a usable port',
+  private: 'private addresses; pool.allowPrivateAddresses would take them',
+  own: "noria's own address",
+  protocol: 'an unknown protocol',
+  excess: 'more than 1,000 in one answer',
+};
+
+function readCount(text: string | undefined, most = 1_000): number {
+  if (text === undefined) return 1;
+  const count = /^\d{1,4}$/.test(text) ? Number(text) : 0;
+  if (count >= 1 && count <= most) return count;
+  throw new NoriaError('bad-usage', `--count ${text} is not a whole number from 1 to ${most}`);
+}
