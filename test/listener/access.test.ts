@@ -1,0 +1,224 @@
+import { describe, expect, test } from 'vitest';
+import { hasCode, NoriaError } from '../../src/core/faults.ts';
+import { hostPort } from '../../src/core/host-port.ts';
+import { Secret } from '../../src/core/secret.ts';
+import { type Access, type AccessOptions, createAccess, parseBasic } from '../../src/listener/access.ts';
+import { ManualClock } from '../support/manual-clock.ts';
+
+const CLIENT = '192.0.2.1';
+
+function access(options: Partial<AccessOptions> = {}): Access {
+  return createAccess({ users: [], allow: [], denyTargets: [], clock: new ManualClock(), ...options });
+}
+
+function users(...pairs: readonly [username: string, password: string][]) {
+  return pairs.map(([username, password]) => ({ username, password: new Secret(password) }));
+}
+
+function basic(text: string | Buffer): string {
+  return `Basic ${Buffer.from(text).toString('base64')}`;
+}
+
+describe('access: who may connect', () => {
+  test('access: without an allow list everyone may', () => {
+    expect(access().admits(CLIENT)).toBe(true);
+    expect(access().admits(undefined)).toBe(true);
+  });
+
+  test('access: with one, its networks may, also where they come v4-mapped', () => {
+    const listed = access({ allow: ['192.0.2.0/24', '2001:db8::/32'] });
+    for (const address of [CLIENT, `::ffff:${CLIENT}`, '2001:db8::1']) {
+      expect(listed.admits(address), address).toBe(true);
+    }
+    for (const address of ['192.0.3.1', '2001:db9::1', '::1', undefined]) {
+      expect(listed.admits(address), address).toBe(false);
+    }
+  });
+});
+
+describe('access: who it is', () => {
+  test('access: without users anyone is nobody, and only the wish is read', () => {
+    const open = access();
+    expect(open.asksForCredentials).toBe(false);
+    expect(open.identify(undefined, CLIENT)).toEqual({ user: '', wishText: '' });
+    const credentials = { username: 'my-app-session-1', password: 'ignored' };
+    expect(open.identify(credentials, CLIENT)).toEqual({ user: '', wishText: 'session-1' });
+  });
+
+  const GOOD: readonly [username: string, password: string, user: string, wishText: string][] = [
+    ['ann', 'a', 'ann', ''],
+    ['ann-', 'a', 'ann', ''],
+    ['ann-session-x', 'a', 'ann', 'session-x'],
+    ['ann,session-x,adr-y', 'a', 'ann', 'session-x,adr-y'],
+    ['ann-lee', 'b', 'ann-lee', ''],
+    ['ann-lee-session-x', 'b', 'ann-lee', 'session-x'],
+    ['ann-leeward', 'a', 'ann', 'leeward'],
+    ['session', 'c', 'session', ''],
+    ['session-session-x', 'c', 'session', 'session-x'],
+    ['müller-session-x', 'pässword', 'müller', 'session-x'],
+  ];
+  const known = users(['ann', 'a'], ['ann-lee', 'b'], ['session', 'c'], ['müller', 'pässword']);
+
+  test.each(GOOD)(
+    'access: %s is the longest user that fits, and the rest a wish',
+    (username, password, user, wishText) => {
+      expect(access({ users: known }).identify({ username, password }, CLIENT)).toEqual({ user, wishText });
+    },
+  );
+
+  const WRONG: readonly [username: string, password: string][] = [
+    ['ann', 'b'],
+    ['ann', ''],
+    ['ann', 'a '],
+    ['ann', 'A'],
+    ['Ann', 'a'],
+    ['ann-lee', 'a'], // the longer name fits, whatever the shorter one's password
+    ['ann-lee-session-x', 'a'],
+    ['anna', 'a'],
+    ['ann_lee', 'a'],
+    ['', ''],
+    ['-ann', 'a'],
+    ['bob', 'a'],
+    ['constructor', ''],
+    ['bob', ''],
+  ];
+
+  test.each(WRONG)('access: %j with %j is nobody', (username, password) => {
+    const outcome = access({ users: known }).identify({ username, password }, CLIENT);
+    expect(hasCode(outcome, 'auth-required')).toBe(true);
+  });
+
+  test('access: no credentials are asked for, not counted', () => {
+    const closed = access({ users: known });
+    expect(closed.asksForCredentials).toBe(true);
+    for (let index = 0; index < 100; index += 1) {
+      expect(hasCode(closed.identify(undefined, CLIENT), 'auth-required')).toBe(true);
+    }
+    expect(closed.identify({ username: 'ann', password: 'a' }, CLIENT)).toEqual({
+      user: 'ann',
+      wishText: '',
+    });
+  });
+
+  test('access: what is refused never tells the password or the user name', () => {
+    const outcome = access({ users: known }).identify({ username: 'intruder', password: 'guess' }, CLIENT);
+    expect(outcome).toBeInstanceOf(NoriaError);
+    expect(String(outcome)).not.toMatch(/intruder|guess/);
+  });
+});
+
+describe('access: failed attempts', () => {
+  const right = { username: 'ann', password: 'a' };
+  const wrong = { username: 'ann', password: 'guess' };
+
+  function limited() {
+    const clock = new ManualClock();
+    const closed = access({ users: users(['ann', 'a']), clock });
+    const fail = (times: number, address: string) => {
+      for (let index = 0; index < times; index += 1) closed.identify(wrong, address);
+    };
+    return { clock, closed, fail };
+  }
+
+  test('access: after 20 within a minute an address has to wait, with right credentials too', () => {
+    const { clock, closed, fail } = limited();
+    fail(19, CLIENT);
+    expect(closed.identify(right, CLIENT)).toEqual({ user: 'ann', wishText: '' });
+    clock.advance(10_000);
+    fail(1, CLIENT);
+    const refused = closed.identify(right, CLIENT);
+    expect(hasCode(refused, 'too-many-requests')).toBe(true);
+    expect(refused).toHaveProperty('context', { retryAfterMs: 50_000 });
+    expect(closed.identify(right, '192.0.2.2'), 'another address').toEqual({ user: 'ann', wishText: '' });
+    clock.advance(49_999);
+    expect(hasCode(closed.identify(right, CLIENT), 'too-many-requests')).toBe(true);
+    clock.advance(1);
+    expect(closed.identify(right, CLIENT)).toEqual({ user: 'ann', wishText: '' });
+  });
+
+  test('access: attempts that are refused unseen do not lengthen the wait', () => {
+    const { clock, closed, fail } = limited();
+    fail(500, CLIENT);
+    clock.advance(60_000);
+    expect(closed.identify(right, CLIENT)).toEqual({ user: 'ann', wishText: '' });
+  });
+
+  test('access: failures of a minute ago count no more', () => {
+    const { clock, closed, fail } = limited();
+    fail(19, CLIENT);
+    clock.advance(60_000);
+    fail(19, CLIENT);
+    expect(closed.identify(right, CLIENT)).toEqual({ user: 'ann', wishText: '' });
+  });
+
+  test('access: a v4-mapped address is that address, and a /64 is one client', () => {
+    const { closed, fail } = limited();
+    fail(20, `::ffff:${CLIENT}`);
+    expect(hasCode(closed.identify(right, CLIENT), 'too-many-requests')).toBe(true);
+    for (let host = 1; host <= 20; host += 1) fail(1, `2001:db8::${host}`);
+    expect(hasCode(closed.identify(right, '2001:db8::ffff'), 'too-many-requests')).toBe(true);
+    expect(closed.identify(right, '2001:db8:0:1::1')).toEqual({ user: 'ann', wishText: '' });
+  });
+
+  test('access: beyond ten thousand addresses the one that failed longest ago is forgotten', () => {
+    const { closed, fail } = limited();
+    fail(20, 'first');
+    fail(20, 'second');
+    for (let index = 0; index < 9_999; index += 1) fail(1, `address ${index}`);
+    expect(closed.identify(right, 'first')).toEqual({ user: 'ann', wishText: '' });
+    expect(hasCode(closed.identify(right, 'second'), 'too-many-requests')).toBe(true);
+  });
+});
+
+describe('access: which targets', () => {
+  test('access: by the rules, and never where noria itself listens', () => {
+    const own: { address: string; port: number }[] = [];
+    const some = access({ denyTargets: ['smtp'], ownAddresses: () => own });
+    const denies = (host: string, port: number) => {
+      const target = hostPort(host, port);
+      if (target === undefined) throw new Error(`the test names no target: ${host}`);
+      return some.targets.denies(target);
+    };
+    expect(denies('example.com', 25)).toBe('port 25 is denied');
+    expect(denies('127.0.0.1', 8889)).toBeUndefined();
+    own.push({ address: '127.0.0.1', port: 8889 }); // the admin server has started meanwhile
+    expect(denies('127.0.0.1', 8889)).toBe("noria's own address");
+    expect(denies('example.com', 443)).toBeUndefined();
+  });
+});
+
+describe('access: Basic credentials', () => {
+  const READ: readonly [header: string, username: string, password: string][] = [
+    [basic('ann:a'), 'ann', 'a'],
+    [basic('ann:a:b:'), 'ann', 'a:b:'],
+    [basic('ann'), 'ann', ''],
+    [basic(':'), '', ''],
+    [basic(':a'), '', 'a'],
+    [basic('müller:pä'), 'müller', 'pä'],
+    [basic(Buffer.from('müller:pä', 'latin1')), 'müller', 'pä'],
+    [basic('ann:a').replace('Basic', 'bAsIc'), 'ann', 'a'],
+    [basic('ann:a').replace(' ', '   '), 'ann', 'a'],
+    [`${basic('ann:a')}  `, 'ann', 'a'],
+    [basic('ann:ab').replaceAll('=', ''), 'ann', 'ab'],
+  ];
+
+  test.each(READ)('access: %j is %j with %j', (header, username, password) => {
+    expect(parseBasic(header)).toEqual({ username, password });
+  });
+
+  test('access: another scheme, or what is no base64, is no credentials', () => {
+    const headers = [
+      undefined,
+      '',
+      'Basic',
+      'Basic ',
+      'Basic a b',
+      'Basic !',
+      'Bearer YTpi',
+      'Digest username="a"',
+    ];
+    for (const header of [...headers, 'YTpi', 'BasicYTpi', 'Basic YTpi, Basic YTpi']) {
+      expect(parseBasic(header), String(header)).toBeUndefined();
+    }
+  });
+});

@@ -1,0 +1,143 @@
+import { networkInterfaces } from 'node:os';
+import { describe, expect, test } from 'vitest';
+import { type HostPort, parseHostPort } from '../../src/core/host-port.ts';
+import { DenyTargets, isOwnAddress } from '../../src/listener/deny-targets.ts';
+
+function target(text: string): HostPort {
+  const parsed = parseHostPort(text, 443);
+  if (parsed === undefined) throw new Error(`the test names no target: ${text}`);
+  return parsed;
+}
+
+/** Which of `texts` the rules deny. */
+function denied(rules: readonly string[], texts: readonly string[]): string[] {
+  const targets = new DenyTargets(rules);
+  return texts.filter((text) => targets.denies(target(text)) !== undefined);
+}
+
+const PUBLIC = [
+  'example.com',
+  'example.com:80',
+  '192.0.2.1',
+  '8.8.8.8:8080',
+  '[2606:4700::1]',
+  'localhost.example',
+];
+
+describe('deny-targets: the default rules', () => {
+  const inside = [
+    '127.0.0.1',
+    'localhost',
+    'LOCALHOST.',
+    'api.localhost',
+    'localhost.localdomain',
+    'ip6-localhost',
+    '[::ffff:127.0.0.1]',
+    '[::1]',
+    '[::]',
+    '2130706433',
+    '0x7f.1',
+    '0',
+    '169.254.169.254',
+    '10.1.2.3:8080',
+    '192.168.0.1',
+    '[fd00:ec2::254]',
+    '[64:ff9b::10.0.0.1]',
+    'printer.local',
+    'metadata.google.internal',
+    'example.com:25',
+    'example.com:465',
+    '8.8.8.8:587',
+  ];
+
+  test.each(inside)('deny-targets: %s is denied', (text) => {
+    expect(denied(['private', 'smtp'], [text])).toEqual([text]);
+  });
+
+  test('deny-targets: public targets are not, nor names that only look like a denied one', () => {
+    const alike = ['notlocalhost', 'local', 'internal', 'mylocal', 'xlocal.example', 'example.com:26'];
+    expect(denied(['private', 'smtp'], [...PUBLIC, ...alike])).toEqual([]);
+  });
+});
+
+test('deny-targets: no rule denies nothing', () => {
+  expect(denied([], ['127.0.0.1', 'localhost', 'example.com:25', ...PUBLIC])).toEqual([]);
+});
+
+test('deny-targets: each set and each kind of rule denies its own and no more', () => {
+  const some = ['127.0.0.1', 'localhost', 'example.com:25', 'example.com', 'a.example.com', '192.0.2.1'];
+  expect(denied(['private'], some)).toEqual(['127.0.0.1', 'localhost']);
+  expect(denied(['smtp'], some)).toEqual(['example.com:25']);
+  expect(denied(['example.com'], some)).toEqual(['example.com:25', 'example.com']);
+  expect(denied(['*.example.com'], some)).toEqual(['a.example.com']);
+  expect(denied(['192.0.2.0/24'], some)).toEqual(['192.0.2.1']);
+  expect(denied([':25'], some)).toEqual(['example.com:25']);
+  expect(denied([':400-500'], some)).toEqual(some.filter((text) => text !== 'example.com:25'));
+});
+
+test('deny-targets: a rule holds for every spelling of what it names', () => {
+  expect(denied(['bücher.example'], ['xn--bcher-kva.example', 'BÜCHER.example.'])).toHaveLength(2);
+  expect(denied(['*.EXAMPLE.com'], ['deep.down.example.com', 'badexample.com'])).toEqual([
+    'deep.down.example.com',
+  ]);
+  expect(denied(['192.0.2.1'], ['[::ffff:192.0.2.1]', '0xc0000201', '192.0.2.2'])).toHaveLength(2);
+  expect(denied(['2001:db8::/32'], ['[2001:DB8:0::1]', '[2001:db9::1]'])).toEqual(['[2001:DB8:0::1]']);
+});
+
+test('deny-targets: the reason says which kind of rule it was, and not what the rule says', () => {
+  const targets = new DenyTargets(['private', 'smtp', 'a.example', '*.b.example', '192.0.2.0/24']);
+  const reasons = ['a.example', 'x.b.example', '192.0.2.1', '10.0.0.1', 'localhost', 'c.example:25'].map(
+    (text) => targets.denies(target(text)),
+  );
+  expect(reasons).toEqual([
+    'this host is denied',
+    'a host pattern denies it',
+    'its network is denied',
+    'a private address',
+    'a name of this machine or network',
+    'port 25 is denied',
+  ]);
+});
+
+test('deny-targets: what is no rule is a mistake of the programmer', () => {
+  expect(() => new DenyTargets(['10.0.0.0/99'])).toThrow(/not a rule of denyTargets: 10\.0\.0\.0\/99/);
+});
+
+describe("deny-targets: noria's own addresses", () => {
+  const own = (text: string, address: string) => isOwnAddress(target(text), [{ address, port: 8888 }]);
+
+  test('deny-targets: bound to loopback, every way to loopback on that port is its own', () => {
+    const ways = [
+      '127.0.0.1',
+      '127.1.2.3',
+      '[::1]',
+      '[::ffff:127.0.0.1]',
+      '0.0.0.0',
+      '[::]',
+      'localhost',
+      'a.localhost',
+    ];
+    for (const way of ways) expect(own(`${way}:8888`, '127.0.0.1'), way).toBe(true);
+    for (const way of ways) expect(own(`${way}:8887`, '127.0.0.1'), `${way} on another port`).toBe(false);
+    for (const way of ['192.0.2.1', 'example.com']) expect(own(`${way}:8888`, '127.0.0.1'), way).toBe(false);
+  });
+
+  test('deny-targets: bound to one address, that address is its own and loopback is not', () => {
+    expect(own('192.0.2.1:8888', '192.0.2.1')).toBe(true);
+    expect(own('[::ffff:192.0.2.1]:8888', '192.0.2.1')).toBe(true);
+    expect(own('[2001:DB8::1]:8888', '2001:db8::1')).toBe(true);
+    expect(own('192.0.2.2:8888', '192.0.2.1')).toBe(false);
+    expect(own('127.0.0.1:8888', '192.0.2.1')).toBe(false);
+  });
+
+  test('deny-targets: bound to all, every address of this machine is its own and no other', () => {
+    const interfaces = Object.values(networkInterfaces()).flatMap((list) => list ?? []);
+    const here = interfaces.filter((each) => each.scopeid === undefined || each.scopeid === 0);
+    expect(here.length).toBeGreaterThan(0);
+    for (const each of here) {
+      const text = each.family === 'IPv6' ? `[${each.address}]:8888` : `${each.address}:8888`;
+      for (const wildcard of ['0.0.0.0', '::']) expect(own(text, wildcard), text).toBe(true);
+    }
+    expect(own('192.0.2.1:8888', '0.0.0.0')).toBe(false);
+  });
+});
