@@ -1,0 +1,23 @@
+import { expect, test } from 'vitest';
+import { nearest } from '../../src/core/nearest.ts';
+
+const KNOWN = ['timespan', 'fitter', 'tunnel', 'adr', 'count'];
+
+test.each([
+  ['timespam', 'timespan'],
+  ['TimeSpan', 'timespan'],
+  ['timesapn', 'timespan'],
+  ['filter', 'fitter'],
+  ['cuont', 'count'],
+  ['tunnels', 'tunnel'],
+  ['ard', 'adr'],
+  ['password', undefined],
+  ['x', undefined],
+  ['', undefined],
+])('nearest: %j was probably meant to be %j', (text, meant) => {
+  expect(nearest(text, KNOWN)).toBe(meant);
+});
+
+test('nearest: of equally near names the first is taken', () => {
+  expect(nearest('bet', ['beta', 'bets'])).toBe('beta');
+});

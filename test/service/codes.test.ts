@@ -1,0 +1,134 @@
+import { expect, test } from 'vitest';
+import type { DrawnEntry } from '../../src/service/answer.ts';
+import { CODES, intervalNamedMs, judgeDraw, meaningOf, SUCCESS } from '../../src/service/codes.ts';
+import type { OperationNumber } from '../../src/service/operations.ts';
+
+/** The specification's tables of errors, row by row: code, operations, what it must lead to. */
+const SPECIFIED: [code: string, operations: OperationNumber[], kind: string][] = [
+  ['10001', [1, 2, 3, 4, 5, 6, 7, 8, 9, 10], 'ok'],
+  ['12001', [1, 2, 3, 4, 5, 6, 7, 8], 'halt'],
+  ['12002', [1, 2, 3, 4, 5, 6, 7, 8], 'slow-down'],
+  ['12003', [1, 2, 3, 4, 5, 6, 7, 8], 'halt'],
+  ['12004', [1, 2, 3, 4, 5, 6, 7, 8], 'halt again 1800000'],
+  ['12005', [1, 2, 3, 4, 5, 6, 8], 'halt again 1800000'],
+  ['12006', [1, 2, 3, 4, 5, 6, 7, 8], 'halt again 1800000'],
+  ['12007', [1, 2, 3, 4, 5, 6, 8], 'pause 60000'],
+  ['12008', [1, 2, 4, 5, 6, 8], 'quota 300000 to 1800000'],
+  ['12009', [1, 2, 3, 4, 5, 6, 7, 8], 'empty'],
+  ['12010', [1, 5], 'quota 1800000 to 1800000, midnight'],
+  ['12010', [2, 3, 4], 'pause 60000'],
+  ['12012', [7], 'silence 120000'],
+  ['12019', [6], 'pause 60000'],
+  ['17008', [8], 'pause 60000'],
+  ['14001', [9], 'halt'],
+  ['14002', [9], 'halt'],
+  ['14003', [9], 'halt again 1800000'],
+  ['14004', [9], 'halt again 1800000'],
+  ['14005', [9], 'halt again 1800000'],
+  ['14006', [9], 'empty'],
+  ['18001', [10], 'halt'],
+  ['18002', [10], 'halt'],
+  ['18003', [10], 'empty'],
+];
+
+const PAIRS = SPECIFIED.flatMap(([code, operations, kind]) =>
+  operations.map((operation) => ({ code, operation, kind })),
+);
+
+function shown(operation: OperationNumber, code: string): string {
+  const { verdict } = meaningOf(operation, code);
+  switch (verdict.kind) {
+    case 'ok':
+    case 'empty':
+    case 'slow-down':
+      return verdict.kind;
+    case 'silence':
+      return `silence ${verdict.ms}`;
+    case 'pause':
+      return `pause ${verdict.retryEveryMs}`;
+    case 'halt':
+      return verdict.retryEveryMs === undefined ? 'halt' : `halt again ${verdict.retryEveryMs}`;
+    case 'quota':
+      return `quota ${verdict.retryFromMs} to ${verdict.retryToMs}${verdict.atMidnight ? ', midnight' : ''}`;
+    case 'back-off':
+      return `back-off ${verdict.retryFromMs} to ${verdict.retryToMs}`;
+  }
+}
+
+test.each(PAIRS)('codes: $code of operation $operation leads to $kind', ({ code, operation, kind }) => {
+  expect(shown(operation, code)).toBe(kind);
+  expect(meaningOf(operation, code).listed).toBe(true);
+});
+
+test('codes: the table holds exactly the codes of the specification', () => {
+  const coded = Object.entries(CODES).flatMap(([operation, entries]) =>
+    Object.keys(entries).map((code) => `${operation} ${code}`),
+  );
+  const specified = PAIRS.map(({ code, operation }) => `${operation} ${code}`);
+  expect(coded.toSorted()).toEqual(specified.toSorted());
+});
+
+test('codes: each says what happened, and what to do unless nothing needs doing', () => {
+  for (const { code, operation } of PAIRS) {
+    const { says, advice } = meaningOf(operation, code);
+    expect(says).toMatch(/^[A-Z].*\.$/);
+    if (code !== SUCCESS) expect(advice).toMatch(/^[A-Z].*\.$/);
+  }
+});
+
+test.each(['12013', '0', '', '10002', 'toString', '__proto__', '12010'])(
+  'codes: %j, not listed for operation 8, is tried again from 30 s up to 10 minutes',
+  (code) => {
+    expect(meaningOf(8, code).listed).toBe(false);
+    expect(shown(8, code)).toBe('back-off 30000 to 600000');
+    expect(meaningOf(8, code).says).toContain(`code ${code}`);
+  },
+);
+
+test('codes: only the connection quota of operation 1 limits the connections', () => {
+  const limiting = PAIRS.filter(({ code, operation }) => meaningOf(operation, code).limitsConnections);
+  expect(limiting.map(({ code, operation }) => `${operation} ${code}`)).toEqual(['1 12008']);
+});
+
+test('codes: the same number means different things where the specification says so', () => {
+  expect(meaningOf(1, '12010').says).toMatch(/distinct IPs/);
+  expect(meaningOf(2, '12010').says).toMatch(/not authorised/);
+  expect(meaningOf(6, '12007').says).toMatch(/whitelist/);
+  expect(meaningOf(4, '12007').says).toMatch(/terminal IP/);
+  expect(meaningOf(6, '12008').says).toMatch(/restricted/);
+  expect(meaningOf(5, '12008').says).toMatch(/traffic/);
+});
+
+const ENTRY: DrawnEntry = { host: '192.0.2.1', port: 80 };
+
+test('codes: a success with an entry is fine, also when others were dropped', () => {
+  const meaning = judgeDraw('short-classic', { code: SUCCESS, entries: [ENTRY], dropped: { port: 1 } });
+  expect(meaning.verdict).toEqual({ kind: 'ok' });
+});
+
+test('codes: a success with an empty list counts as "nothing there"', () => {
+  const meaning = judgeDraw('short-classic', { code: SUCCESS, entries: [], dropped: {} });
+  expect(meaning.verdict).toEqual({ kind: 'empty' });
+  expect(meaning.says).toBe(meaningOf(4, '12009').says);
+});
+
+test('codes: a success of which everything was dropped says what was wrong with it', () => {
+  const meaning = judgeDraw('free', { code: SUCCESS, entries: [], dropped: { private: 3, port: 1 } });
+  expect(meaning.verdict).toEqual({ kind: 'empty' });
+  expect(meaning.says).toBe('Every proxy of the answer was dropped: private 3, port 1.');
+  expect(meaning.advice).toContain('allowPrivateAddresses');
+});
+
+test('codes: an error is judged by its code alone', () => {
+  const meaning = judgeDraw('free', { code: '12012', entries: [ENTRY], dropped: {} });
+  expect(meaning).toEqual(meaningOf(7, '12012'));
+});
+
+test.each([
+  ['调用频率过快，请至少10秒调用一次', 10_000],
+  ['调用频率过快，请至少 1 秒调用一次', 1_000],
+  ['too fast', undefined],
+  ['', undefined],
+])('codes: the text %j names the interval %s', (message, ms) => {
+  expect(intervalNamedMs(message)).toBe(ms);
+});
