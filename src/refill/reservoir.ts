@@ -50,4 +50,9 @@ export interface Reservoir {
   demand(source: string): Demand;
   /** Takes what a draw brought, in shuffled order; clients that wait are served at once. */
   pour(source: string, offers: readonly Offer[]): Poured;
+  /**
+   * The service says that the instance holds too many connections (12008 of the long-term residential product): `halve`
+   * the tunnels that members of the source may hold open; `lift` the limit, after a call has succeeded.
+   */
+  limitTunnels(source: string, change: 'halve' | 'lift'): void;
 }

@@ -1,0 +1,78 @@
+/** One draw from its call to the pool: made, judged, poured, counted and told. When, and what follows, is the source's. */
+import type { Clock } from '../core/clock.ts';
+import type { EventBus } from '../core/events.ts';
+import type { DrawAnswer } from '../service/answer.ts';
+import { drawDone, exitName, NOTHING_POURED, offersOf } from './landing.ts';
+import type { Ledger } from './ledger.ts';
+import type { Extractor, SourceOptions } from './options.ts';
+import { type Outcome, outcomeOfAnswer, outcomeOfError } from './reaction.ts';
+import type { Poured, Reservoir } from './reservoir.ts';
+
+export interface DrawContext {
+  readonly clock: Clock;
+  readonly bus: EventBus;
+  readonly extractor: Extractor;
+  readonly reservoir: Reservoir;
+}
+
+export interface Draw {
+  readonly options: SourceOptions;
+  readonly ledger: Ledger;
+  readonly count: number;
+  /** How far ahead what it is worth is looked at. */
+  readonly aheadMs: number;
+  readonly signal: AbortSignal;
+}
+
+/** How it ended, and how many more members will be usable `aheadMs` from now because of it. */
+export interface Drawn {
+  readonly outcome: Outcome;
+  readonly gained: number;
+}
+
+/** Makes one draw. Undefined when `signal` aborted it. @throws what is a mistake in the program, nothing else. */
+export async function makeDraw(context: DrawContext, draw: Draw): Promise<Drawn | undefined> {
+  const { clock, bus, reservoir } = context;
+  const { options, ledger, count, signal } = draw;
+  bus.emit('draw.started', { source: options.name, asked: count });
+  const startedAt = clock.monotonic();
+  const call = await callService(context, draw);
+  if (call === undefined) return undefined;
+
+  const { outcome, answer } = call;
+  const ms = clock.monotonic() - startedAt;
+  const usable = () => reservoir.usableAt(options.name, clock.monotonic() + draw.aheadMs);
+  const usableBefore = usable();
+  const poured = answer === undefined ? NOTHING_POURED : pourAnswer(context, draw, answer);
+  const gained = usable() - usableBefore;
+  ledger.noteCall(outcome.code, answer === undefined ? undefined : ms);
+  bus.emit('draw.done', drawDone(options.name, outcome, { asked: count, answer, poured, ms }));
+  return signal.aborted ? undefined : { outcome, gained };
+}
+
+async function callService(
+  { extractor }: DrawContext,
+  { options, count, signal }: Draw,
+): Promise<{ readonly outcome: Outcome; readonly answer?: DrawAnswer } | undefined> {
+  try {
+    const call = { ...options.call, count };
+    const answer = await extractor.extract(call, { signal, secrets: options.secrets });
+    return { outcome: outcomeOfAnswer(options.call.product, answer), answer };
+  } catch (error) {
+    if (signal.aborted) return undefined; // given up: whatever it was, nobody waits for it
+    return { outcome: outcomeOfError(error) };
+  }
+}
+
+function pourAnswer(
+  { reservoir, clock }: DrawContext,
+  { options, ledger }: Draw,
+  answer: DrawAnswer,
+): Poured {
+  ledger.quota = { ...ledger.quota, ...answer.quota };
+  if (answer.entries.length === 0) return NOTHING_POURED;
+  if (options.dailyBudget !== undefined) ledger.budget.note(answer.entries.map(exitName), clock.now());
+  const poured = reservoir.pour(options.name, offersOf(answer, options));
+  ledger.counts.drawn += poured.joined;
+  return poured;
+}

@@ -1,0 +1,153 @@
+/**
+ * One call in flight for each instance of the service, and never two starts closer than its pace.
+ *
+ * p-queue serialises those who ask within this process; the moment comes from the pace store (pace-rule.ts), which other
+ * processes share, and is waited for on the Clock. Not p-queue's own interval: it counts on the wall clock and knows
+ * nothing of the call that an earlier run, or another process, made.
+ */
+import PQueue from 'p-queue';
+import { type Clock, pause } from '../core/clock.ts';
+import type { Random } from '../core/random.ts';
+import type { ServiceAddress } from '../service/request.ts';
+import type { Moment } from '../state/moment.ts';
+import type { PaceStore } from '../state/pace-file.ts';
+import {
+  claimCall,
+  PACE_SLACK_MS,
+  type PaceRule,
+  type Settlement,
+  settleCall,
+  waitBefore,
+} from './pace-rule.ts';
+
+export interface PaceOptions {
+  readonly store: PaceStore;
+  readonly clock: Clock;
+  readonly random: Random;
+}
+
+/** One call that waits for its turn. */
+export interface Turn<T> {
+  readonly rule: PaceRule;
+  /** Asked before each attempt at a permit: false gives the turn up, and no permit is used. */
+  wanted(): boolean;
+  /** Makes the call; the permit is written down. Runs to its end also when the turn's signal aborts meanwhile. */
+  call(): Promise<{ readonly result: T; readonly settlement: Settlement }>;
+  /** Told, when a wait begins, how long until the next attempt. */
+  waits?(ms: number): void;
+}
+
+/** How a call that threw is written down: it went out, and brought nothing that concerns the pace. */
+const DONE: Settlement = { kind: 'done' };
+
+/** The pace of one instance at one service address, for everyone in this process. */
+export class Pace {
+  readonly #key: string;
+  readonly #options: PaceOptions;
+  readonly #queue = new PQueue({ concurrency: 1 });
+  /** Monotonic; what is known here of the store, which another process may have moved on. */
+  #freeAt = 0;
+
+  constructor(key: string, options: PaceOptions) {
+    this.#key = key;
+    this.#options = options;
+  }
+
+  /** Ms until the next call may start, as far as is known without looking at the disk. */
+  get nextInMs(): number {
+    return Math.max(0, this.#freeAt - this.#options.clock.monotonic());
+  }
+
+  /**
+   * Waits for the turn and the moment, then makes the call. Resolves with its result, or with undefined when it was not
+   * wanted any more or `signal` aborted before it started.
+   *
+   * @throws what the call throws, and NoriaError state-unwritable: a start that cannot be written down is not made.
+   */
+  async take<T>(turn: Turn<T>, signal: AbortSignal): Promise<T | undefined> {
+    // Only the wait in line is cut short by p-queue: it would forget a running call that it aborts, and start the next.
+    const inLine = new AbortController();
+    const leave = () => inLine.abort();
+    signal.addEventListener('abort', leave, { once: true });
+    if (signal.aborted) leave();
+    const run = () => {
+      signal.removeEventListener('abort', leave);
+      return this.#run(turn, signal);
+    };
+    try {
+      return await this.#queue.add(run, { signal: inLine.signal });
+    } catch (error) {
+      if (inLine.signal.aborted) return undefined; // left the line; the run itself cannot have begun
+      throw error;
+    } finally {
+      signal.removeEventListener('abort', leave);
+    }
+  }
+
+  async #run<T>(turn: Turn<T>, signal: AbortSignal): Promise<T | undefined> {
+    const startedAt = await this.#claim(turn, signal);
+    if (startedAt === undefined) return undefined;
+    let settlement = DONE;
+    try {
+      const called = await turn.call();
+      settlement = called.settlement;
+      return called.result;
+    } finally {
+      await this.#settle(startedAt, turn.rule, settlement);
+    }
+  }
+
+  async #claim(turn: Turn<unknown>, signal: AbortSignal): Promise<Moment | undefined> {
+    const { store, clock } = this.#options;
+    while (!signal.aborted && turn.wanted()) {
+      const claim = await store.change(this.#key, (entry, now) => claimCall(entry, now, turn.rule));
+      if (claim.granted) {
+        this.#freeAt = clock.monotonic() + turn.rule.intervalMs + PACE_SLACK_MS;
+        return claim.startedAt;
+      }
+      this.#freeAt = clock.monotonic() + claim.waitMs;
+      turn.waits?.(claim.waitMs);
+      await pause(clock, claim.waitMs, signal);
+    }
+    return undefined;
+  }
+
+  async #settle(startedAt: Moment, rule: PaceRule, settlement: Settlement): Promise<void> {
+    const { store, clock, random } = this.#options;
+    const call = { startedAt, rule, settlement };
+    const waitMs = await store.change(this.#key, (entry, now) => {
+      const { next, result } = settleCall(entry, now, call, random);
+      const waitMs = result === undefined ? 0 : waitBefore(result, now, rule);
+      return next === undefined ? { result: waitMs } : { next, result: waitMs };
+    });
+    this.#freeAt = clock.monotonic() + waitMs;
+  }
+}
+
+/** The paces of all instances; sources of the same one share theirs. */
+export class Paces {
+  readonly #options: PaceOptions;
+  readonly #paces = new Map<string, Pace>();
+
+  constructor(options: PaceOptions) {
+    this.#options = options;
+  }
+
+  /** @param key - service address and instance, see `paceKey`. Kept for as long as noria runs, also across a reload. */
+  of(key: string): Pace {
+    const known = this.#paces.get(key);
+    if (known !== undefined) return known;
+    const pace = new Pace(key, this.#options);
+    this.#paces.set(key, pace);
+    return pace;
+  }
+}
+
+/**
+ * Names the pace of an instance: whoever uses the same instance at the same address shares it, under whatever source
+ * name, and for whichever operation.
+ */
+export function paceKey(call: ServiceAddress & { readonly instance: string }): string {
+  const address = call.baseUrl ?? call.extractHost ?? '';
+  return `${address.replace(/\/+$/, '').toLowerCase()} ${call.instance}`;
+}

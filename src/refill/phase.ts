@@ -1,0 +1,54 @@
+/** Where a source is in its life, and which moves there are. The picture in docs/architecture.md is the same table. */
+
+interface Trouble {
+  /** Why, in noria's words; without text of the service. */
+  readonly reason: string;
+  /** What a person can do; empty where nothing needs doing. */
+  readonly advice: string;
+  /** The service's code, or `transport`; absent where neither is the reason. */
+  readonly code?: string;
+  /** Monotonic moment from which it is tried again; Infinity: not by itself. */
+  readonly untilAt: number;
+  /** The same while a client waits for a member. */
+  readonly urgentAt: number;
+}
+
+/** What is true in each phase, and only there. */
+export type Phase =
+  /** Nobody wants its members. */
+  | { readonly name: 'idle'; readonly reason: string }
+  /** It holds as many members as wanted. */
+  | { readonly name: 'ready'; readonly reason: string }
+  /** It wants to draw, and the pace does not let it yet, or the last answers make it slower. */
+  | { readonly name: 'waiting'; readonly reason: string; readonly advice?: string; readonly code?: string }
+  | { readonly name: 'drawing'; readonly reason: string }
+  /** The service cannot be reached or understood. */
+  | ({ readonly name: 'backoff' } & Trouble)
+  /** A condition that passes, or a person who said so. */
+  | ({ readonly name: 'paused' } & Trouble)
+  /** It needs a person. */
+  | ({ readonly name: 'halted' } & Trouble);
+
+export type PhaseName = Phase['name'];
+export type TroublePhase = Extract<Phase, Trouble>;
+
+/** The moves there are. A phase may also follow itself, with another reason. */
+export const MOVES = {
+  idle: ['ready', 'waiting', 'paused'],
+  ready: ['idle', 'waiting', 'paused'],
+  waiting: ['idle', 'ready', 'drawing', 'paused', 'backoff'],
+  drawing: ['idle', 'ready', 'waiting', 'backoff', 'paused', 'halted'],
+  backoff: ['idle', 'ready', 'waiting', 'paused'],
+  paused: ['idle', 'ready', 'waiting'],
+  halted: ['idle', 'ready', 'waiting', 'paused'],
+} as const satisfies Record<PhaseName, readonly PhaseName[]>;
+
+export function isTrouble(phase: Phase): phase is TroublePhase {
+  return phase.name === 'backoff' || phase.name === 'paused' || phase.name === 'halted';
+}
+
+/** Whether the table lets `from` be followed by `to`. */
+export function mayMove(from: PhaseName, to: PhaseName): boolean {
+  const allowed: readonly PhaseName[] = MOVES[from];
+  return from === to || allowed.includes(to);
+}

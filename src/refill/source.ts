@@ -1,0 +1,407 @@
+/**
+ * One configured source of members: a state machine that draws when its pool will lack some, at the pace of its
+ * instance, and rests when the service says so.
+ *
+ * Only `#move` writes the phase. Whatever may matter calls `wake`; one look then decides, and at most one turn at the
+ * pace is under way. Owns that turn and one timer. How much to draw: demand.ts; which answer leads to what: reaction.ts.
+ */
+import { NoriaError } from '../core/faults.ts';
+import type { Random } from '../core/random.ts';
+import { SUCCESS } from '../service/codes.ts';
+import { OPERATIONS } from '../service/operations.ts';
+import { untilServiceMidnight } from './budget.ts';
+import { type Plan, planDraw } from './demand.ts';
+import { type DrawContext, makeDraw } from './draw.ts';
+import { Ledger, type LedgerRecord } from './ledger.ts';
+import type { SourceOptions } from './options.ts';
+import { type Pace, type Paces, paceKey } from './pace.ts';
+import { PACE_SLACK_MS, type Settlement } from './pace-rule.ts';
+import { isTrouble, mayMove, type Phase, type PhaseName } from './phase.ts';
+import { type Outcome, outcomeOfError, PARAMS_WRONG, type Rest, reactTo } from './reaction.ts';
+import { counted, inWords, roughly, type SourceStatus, sourceStatus } from './status.ts';
+import { Yield } from './yield.ts';
+
+/** What the sources of one refiller share. */
+export interface SourceContext extends DrawContext {
+  readonly random: Random;
+  readonly paces: Paces;
+  /** A reload may change them. */
+  readonly settings: { readonly idleAfterMs: number; readonly callTimeoutMs: number };
+  /** Whether a source of an earlier priority serves what this one could. */
+  readonly stepsBack: (source: Source) => boolean;
+}
+
+const DONE: Settlement = { kind: 'done' };
+/** After so many empty answers in a row the operator is told what may help. */
+const EMPTY_WORTH_TELLING = 3;
+const PAUSED_BY_PERSON: Phase = {
+  name: 'paused',
+  reason: 'a person paused it',
+  advice: 'Resume it when it may draw again.',
+  untilAt: Infinity,
+  urgentAt: Infinity,
+};
+
+export class Source {
+  readonly #context: SourceContext;
+  #options: SourceOptions;
+  readonly #ledger: Ledger;
+  readonly #yield: Yield;
+  #phase: Phase = { name: 'idle', reason: 'no client has come yet' };
+  /** A person said so, until a person says otherwise. */
+  #held = false;
+  /** A person wants a draw now: also without a client, and out of a rest. */
+  #asked = false;
+  /** How the last call ended. */
+  #last: Outcome | undefined;
+  /** How many calls in a row ended with the same verdict. */
+  #row = { kind: '', length: 0 };
+  #turn: AbortController | undefined;
+  /** The turn under way, to its very end. */
+  #running: Promise<void> = Promise.resolve();
+  #lookQueued = false;
+  #timer: { readonly dueAt: number; readonly armed: Disposable } | undefined;
+  readonly #closing = new AbortController();
+
+  constructor(context: SourceContext, options: SourceOptions, record: LedgerRecord | undefined) {
+    this.#context = context;
+    this.#options = options;
+    this.#ledger = new Ledger(context.clock.now(), record);
+    this.#yield = new Yield(options.unproven);
+  }
+
+  get options(): SourceOptions {
+    return this.#options;
+  }
+
+  get state(): PhaseName {
+    return this.#phase.name;
+  }
+
+  /** Whether it has members, or may be expected to have some soon: one of a later priority then steps back. */
+  get canServe(): boolean {
+    if (this.#usableIn(0) > 0) return true;
+    return !isTrouble(this.#phase) && this.#yield.promising;
+  }
+
+  /** Something changed that may matter: looks once, soon, however often it is called. */
+  wake(): void {
+    if (this.#lookQueued) return;
+    this.#lookQueued = true;
+    queueMicrotask(() => {
+      this.#lookQueued = false;
+      this.#look();
+    });
+  }
+
+  /** A person wants it topped up: draws what is missing at the pace, also without a client. Nothing while it is paused by a person. */
+  refill(): void {
+    this.#asked = !this.#held;
+    this.wake();
+  }
+
+  /** Draws nothing more until `resume`; a call under way still lands. */
+  pause(): void {
+    this.#held = true;
+    this.#asked = false;
+    this.#turn?.abort();
+    this.wake();
+  }
+
+  /** Ends a person's pause, or tries once again out of a rest. */
+  resume(): void {
+    this.#asked = isTrouble(this.#phase) && !this.#held;
+    if (this.#held && this.#phase.name === 'paused') this.#move({ name: 'idle', reason: 'it was resumed' });
+    this.#held = false;
+    this.wake();
+  }
+
+  /** Takes over changed options. What the old ones led to, a halt or a rest, is tried once again. */
+  change(options: SourceOptions): void {
+    const before = this.#options;
+    this.#options = options;
+    if (paceKey(before.call) !== paceKey(options.call)) this.#ledger.forgetInstance();
+    this.#turn?.abort(); // a wait at the old pace; a call under way lands
+    this.#yield.reset();
+    this.#row = { kind: '', length: 0 };
+    if (isTrouble(this.#phase) && !this.#held) {
+      this.#move({ name: 'idle', reason: 'its configuration changed' });
+      this.#asked = true;
+    }
+    this.wake();
+  }
+
+  /** A tunnel through one of its members was accepted. On the hot path. */
+  proved(): void {
+    this.#yield.proved();
+  }
+
+  /** One of its members is gone for good, after so many accepted tunnels. */
+  memberLeft(uses: number, failed: boolean): void {
+    this.#ledger.noteGone(uses);
+    if (failed && uses === 0 && this.#yield.died()) {
+      this.#warn(
+        `${this.#yield.diedInARow} members in a row failed before anyone could use them, so it draws one at a time and more slowly: check that this machine's address is bound in the console, and upstream.protocol and upstream.auth`,
+      );
+    }
+    this.wake();
+  }
+
+  status(): SourceStatus {
+    const { clock } = this.#context;
+    return sourceStatus({
+      options: this.#options,
+      phase: this.#phase,
+      ledger: this.#ledger,
+      last: this.#last,
+      nextCallMs: this.#nextCallMs(),
+      planned: this.#turn !== undefined || this.#timer !== undefined,
+      wallAt: clock.now(),
+    });
+  }
+
+  record(): LedgerRecord {
+    return this.#ledger.record();
+  }
+
+  /** Aborts the turn and the call under way, and waits for their end. Safe to call twice. */
+  async close(): Promise<void> {
+    this.#closing.abort();
+    this.#turn?.abort();
+    this.#disarm();
+    await this.#running;
+  }
+
+  get #pace(): Pace {
+    return this.#context.paces.of(paceKey(this.#options.call));
+  }
+
+  get #gapMs(): number {
+    return this.#options.intervalMs + PACE_SLACK_MS;
+  }
+
+  #look(): void {
+    if (this.#closing.signal.aborted || this.#turn !== undefined) return;
+    this.#disarm();
+    const restsUntilAt = this.#restsUntil();
+    if (this.#held) this.#move(PAUSED_BY_PERSON);
+    else if (restsUntilAt > this.#context.clock.monotonic()) this.#arm(restsUntilAt);
+    else this.#follow(this.#plan());
+  }
+
+  /** Monotonic moment until which nothing is done, whatever is wanted; 0: none. */
+  #restsUntil(): number {
+    if (!isTrouble(this.#phase) || this.#asked) return 0;
+    const { waiting } = this.#context.reservoir.demand(this.#options.name);
+    return waiting > 0 ? this.#phase.urgentAt : this.#phase.untilAt;
+  }
+
+  #follow(plan: Plan): void {
+    if (plan.kind !== 'draw') this.#asked = false;
+    switch (plan.kind) {
+      case 'draw':
+        this.#beginWhenWorthIt(plan.urgent);
+        break;
+      case 'spent':
+        this.#restUntilMidnight();
+        break;
+      case 'idle':
+        // What halted it has not gone away because nobody wants anything just now. So too below.
+        if (this.#phase.name !== 'halted') this.#move({ name: 'idle', reason: plan.reason });
+        break;
+      case 'served':
+        if (this.#phase.name === 'halted') break;
+        this.#move({ name: 'ready', reason: 'as many members as wanted are usable' });
+        this.#arm(plan.lookAt);
+        break;
+    }
+  }
+
+  #beginWhenWorthIt(urgent: boolean): void {
+    const startAt = this.#asked ? 0 : this.#yield.notBeforeAt(urgent);
+    this.#move({ name: 'waiting', ...this.#whyWaiting() });
+    if (startAt > this.#context.clock.monotonic()) {
+      this.#arm(startAt);
+      return;
+    }
+    this.#turn = new AbortController();
+    this.#running = this.#take(this.#turn.signal);
+  }
+
+  #plan(): Plan {
+    const { clock, reservoir, settings, stepsBack } = this.#context;
+    const { name, size } = this.#options;
+    if (!this.#asked && stepsBack(this))
+      return { kind: 'idle', reason: 'a source of an earlier priority serves' };
+    return planDraw({
+      now: clock.monotonic(),
+      stock: {
+        usableAt: (at) => reservoir.usableAt(name, at),
+        nextLossAt: (after) => reservoir.nextLossAt(name, after),
+      },
+      demand: reservoir.demand(name),
+      size,
+      idleAfterMs: settings.idleAfterMs,
+      startInMs: this.#pace.nextInMs,
+      gapMs: this.#gapMs,
+      latencyMs: this.#ledger.latencyMs,
+      mostPerCall: this.#mostPerCall(),
+      allowance: this.#ledger.allowance(this.#options.dailyBudget, clock.now()),
+      asked: this.#asked,
+    });
+  }
+
+  #mostPerCall(): number {
+    const { askAtMost, most = Infinity } = OPERATIONS[this.#options.call.product].count;
+    const configured = this.#options.count ?? askAtMost;
+    return Math.min(configured, most, this.#ledger.learnedMost, this.#yield.mostPerCall);
+  }
+
+  async #take(signal: AbortSignal): Promise<void> {
+    const { intervalMs } = this.#options;
+    const rule = { intervalMs, callTimeoutMs: this.#context.settings.callTimeoutMs };
+    const wanted = () => !this.#held && this.#plan().kind === 'draw';
+    const call = async () => ({ result: undefined, settlement: await this.#draw() });
+    try {
+      await this.#pace.take({ rule, wanted, call }, signal);
+    } catch (error) {
+      // How a call ended was dealt with; what comes here is a pace that could not be written down.
+      if (!(error instanceof NoriaError)) throw error;
+      if (!this.#closing.signal.aborted) this.#conclude(outcomeOfError(error), 0, 0);
+    }
+    this.#turn = undefined;
+    this.#look();
+  }
+
+  async #draw(): Promise<Settlement> {
+    const plan = this.#plan(); // writing the pace took a while
+    const { signal } = this.#closing;
+    if (plan.kind !== 'draw' || this.#held || signal.aborted) return DONE;
+    this.#asked = false;
+    this.#move({ name: 'drawing', reason: `the service was asked for ${counted(plan.count, 'member')}` });
+    // A reload may change the options before the answer is here: it is poured by those it was asked with.
+    const drawn = await makeDraw(this.#context, {
+      options: this.#options,
+      ledger: this.#ledger,
+      count: plan.count,
+      aheadMs: this.#gapMs + this.#ledger.latencyMs,
+      signal,
+    });
+    return drawn === undefined ? DONE : this.#conclude(drawn.outcome, plan.count, drawn.gained);
+  }
+
+  /** What a call leads to: learns from it, rests if it must, and says how the pace goes on. */
+  #conclude(outcome: Outcome, asked: number, gained: number): Settlement {
+    const { clock, random, reservoir } = this.#context;
+    this.#last = outcome;
+    if (outcome.limitsConnections) reservoir.limitTunnels(this.#options.name, 'halve');
+    else if (outcome.code === SUCCESS) reservoir.limitTunnels(this.#options.name, 'lift');
+    if (outcome.code === PARAMS_WRONG && asked > 1) return this.#askForLess(asked);
+
+    const { kind } = outcome.verdict;
+    this.#row = { kind, length: this.#row.kind === kind ? this.#row.length + 1 : 1 };
+    if (kind === 'ok' || kind === 'empty') this.#yield.drew(gained, clock.monotonic(), this.#gapMs);
+    if (kind === 'empty' && this.#row.length === EMPTY_WORTH_TELLING) {
+      this.#warn(`${EMPTY_WORTH_TELLING} empty answers in a row: ${inWords(outcome)} ${outcome.advice}`);
+    }
+    if (kind === 'slow-down') {
+      this.#warn(
+        `${inWords(outcome)} noria kept its pace, so something else may be using this instance: ${outcome.advice}`,
+      );
+    }
+    const { settlement, rest } = reactTo(outcome, this.#row.length, clock.now(), random);
+    if (rest !== undefined) this.#rest(outcome, rest);
+    return settlement;
+  }
+
+  #askForLess(asked: number): Settlement {
+    this.#ledger.learnedMost = Math.floor(asked / 2);
+    this.#warn(
+      `the service refused a count of ${asked} (${PARAMS_WRONG}): from now on at most ${this.#ledger.learnedMost} are asked for at once`,
+    );
+    return DONE;
+  }
+
+  #rest(outcome: Outcome, { phase, ms, urgentMs }: Rest): void {
+    const now = this.#context.clock.monotonic();
+    const { code, advice } = outcome;
+    const until = { untilAt: now + ms, urgentAt: now + urgentMs };
+    this.#move({ name: phase, reason: inWords(outcome), advice, code, ...until });
+  }
+
+  #restUntilMidnight(): void {
+    const { clock } = this.#context;
+    const { dailyBudget = 0 } = this.#options;
+    const untilAt = clock.monotonic() + untilServiceMidnight(clock.now());
+    this.#move({
+      name: 'paused',
+      reason: `the daily budget of ${counted(dailyBudget, 'distinct IP')} is used up`,
+      advice: "It goes on at the service's midnight (UTC+8); raise dailyBudget to go on now.",
+      untilAt,
+      urgentAt: untilAt,
+    });
+    this.#arm(untilAt);
+  }
+
+  #whyWaiting(): { readonly reason: string; readonly advice?: string; readonly code?: string } {
+    const last = this.#last;
+    if (last === undefined || last.verdict.kind === 'ok') {
+      return { reason: `the pace is one call every ${roughly(this.#options.intervalMs)}` };
+    }
+    return { reason: inWords(last), advice: last.advice, code: last.code };
+  }
+
+  /** Ms until the next call may go out; undefined: not without a person. */
+  #nextCallMs(): number | undefined {
+    const now = this.#context.clock.monotonic();
+    const phase = this.#phase;
+    if (phase.name === 'drawing') return 0;
+    const restMs = isTrouble(phase) ? phase.untilAt - now : (this.#timer?.dueAt ?? now) - now;
+    const nextMs = Math.max(0, this.#pace.nextInMs, phase.name === 'ready' ? 0 : restMs);
+    return nextMs === Infinity ? undefined : nextMs;
+  }
+
+  #usableIn(ms: number): number {
+    const { reservoir, clock } = this.#context;
+    return reservoir.usableAt(this.#options.name, clock.monotonic() + ms);
+  }
+
+  #warn(message: string): void {
+    this.#context.bus.emit('source.warned', { source: this.#options.name, message });
+  }
+
+  #arm(dueAt: number): void {
+    if (dueAt === Infinity) return; // not by itself
+    const { clock } = this.#context;
+    const armed = clock.after(dueAt - clock.monotonic(), () => {
+      this.#timer = undefined;
+      this.#look();
+    });
+    this.#timer = { dueAt, armed };
+  }
+
+  #disarm(): void {
+    this.#timer?.armed[Symbol.dispose]();
+    this.#timer = undefined;
+  }
+
+  #move(next: Phase): void {
+    const from = this.#phase;
+    if (!mayMove(from.name, next.name)) {
+      throw new TypeError(`source ${this.#options.name}: ${from.name} -> ${next.name} is not a move`);
+    }
+    this.#phase = next;
+    if (from.name === next.name && from.reason === next.reason) return;
+    const { reason } = next;
+    const code = 'code' in next && next.code !== undefined ? { code: next.code } : {};
+    const advice = 'advice' in next && next.advice ? { advice: next.advice } : {};
+    this.#context.bus.emit('source.moved', {
+      source: this.#options.name,
+      from: from.name,
+      to: next.name,
+      reason,
+      ...code,
+      ...advice,
+    });
+  }
+}

@@ -1,0 +1,98 @@
+/** What a source shows of itself, and the words for it. Texts of the service stand in `message` alone. */
+import type { Quota } from '../service/answer.ts';
+import type { Ledger } from './ledger.ts';
+import type { SourceOptions } from './options.ts';
+import { isTrouble, type Phase, type PhaseName } from './phase.ts';
+import type { Outcome } from './reaction.ts';
+
+/** A source as `/api/status` and the outlook show it. */
+export interface SourceStatus {
+  readonly name: string;
+  readonly product: string;
+  readonly state: PhaseName;
+  /** Why it is in this state, in noria's words, with the service's code where that is the reason. */
+  readonly reason: string;
+  /** What a person can do about it; absent where nothing needs doing. */
+  readonly advice?: string;
+  /** The code of the last call, or `transport`; absent before the first. */
+  readonly code?: string;
+  /** The service's own text of the last call, or how it failed: not for clients. */
+  readonly message?: string;
+  /** Ms until the next call may go out; absent when none does without a person. */
+  readonly nextCallMs?: number;
+  /** The same as epoch ms, where one is planned: a source that is idle, or holds what it should, plans none. */
+  readonly nextCallAt?: number;
+  readonly quota: Quota;
+  /** Distinct IPs of the service's day. */
+  readonly budget?: { readonly limit: number; readonly used: number };
+  readonly size: number;
+  readonly priority: number;
+  /** Members drawn; of those that are gone, used and never used; and the tunnels the used ones carried. */
+  readonly drawn: number;
+  readonly used: number;
+  readonly unused: number;
+  readonly tunnels: number;
+  /** Calls by code. */
+  readonly codes: Readonly<Record<string, number>>;
+}
+
+export interface Shown {
+  readonly options: SourceOptions;
+  readonly phase: Phase;
+  readonly ledger: Ledger;
+  readonly last: Outcome | undefined;
+  /** Ms until the next call may go out; undefined: not without a person. */
+  readonly nextCallMs: number | undefined;
+  /** Whether it will go out by itself. */
+  readonly planned: boolean;
+  /** Epoch ms. */
+  readonly wallAt: number;
+}
+
+export function sourceStatus({
+  options,
+  phase,
+  ledger,
+  last,
+  nextCallMs,
+  planned,
+  wallAt,
+}: Shown): SourceStatus {
+  const advice = isTrouble(phase) || phase.name === 'waiting' ? phase.advice : undefined;
+  const { dailyBudget } = options;
+  return Object.freeze({
+    name: options.name,
+    product: options.call.product,
+    state: phase.name,
+    reason: phase.reason,
+    ...(advice === undefined || advice === '' ? {} : { advice }),
+    ...(last === undefined ? {} : { code: last.code }),
+    ...(last?.message === undefined ? {} : { message: last.message }),
+    ...(nextCallMs === undefined ? {} : { nextCallMs }),
+    ...(nextCallMs === undefined || !planned ? {} : { nextCallAt: wallAt + nextCallMs }),
+    quota: ledger.quota,
+    ...(dailyBudget === undefined
+      ? {}
+      : { budget: { limit: dailyBudget, used: ledger.budget.used(wallAt) } }),
+    size: options.size,
+    priority: options.priority,
+    ...ledger.counts,
+    codes: Object.fromEntries(ledger.codes),
+  });
+}
+
+/** `12009: No proxy exists at present under these conditions.` */
+export function inWords({ code, says }: Pick<Outcome, 'code' | 'says'>): string {
+  return /^\d+$/.test(code) ? `${code}: ${says}` : says;
+}
+
+/** `1 member`, `5 members`. */
+export function counted(count: number, noun: string): string {
+  return `${count} ${noun}${count === 1 ? '' : 's'}`;
+}
+
+/** `10 s`, `0.5 s`, `5 min`: for sentences, not exact. */
+export function roughly(ms: number): string {
+  if (ms >= 120_000) return `${Math.round(ms / 60_000)} min`;
+  return `${Math.round(ms / 100) / 10} s`;
+}

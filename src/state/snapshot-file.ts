@@ -1,0 +1,157 @@
+/**
+ * What the parts want to find again after a restart, in one JSON file, written whole or not at all.
+ *
+ * Owns the file and one timer. What a part keeps, and how it reads it back, is the part's own: here it is plain data
+ * under the part's name.
+ */
+import { readFile, rename } from 'node:fs/promises';
+import writeFileAtomic from 'write-file-atomic';
+import type { Clock } from '../core/clock.ts';
+import { describeError } from '../core/faults.ts';
+
+export interface SnapshotFile {
+  /** What was kept under that name when the file was opened, by this or an earlier run; undefined: nothing. To be decoded. */
+  read(part: string): unknown;
+  /** From now on the file holds what `collect` gives, as plain data, under that name. */
+  keep(part: string, collect: () => unknown): void;
+  /** Something changed: it is written within a few seconds, together with whatever else changes by then. */
+  changed(): void;
+  /** Writes at once, for what was paid for. Resolves when it is on disk, or could not be written (which was warned of). */
+  save(): Promise<void>;
+  /** Writes what has changed, and nothing after that. Safe to call twice. */
+  close(): Promise<void>;
+}
+
+export interface SnapshotFileOptions {
+  readonly path: string;
+  readonly clock: Clock;
+  /** A file that cannot be read, or not be written: noria goes on, and a restart would know less. */
+  readonly warn: (message: string) => void;
+}
+
+/** Time for several changes to gather in one write. */
+const GATHER_MS = 3_000;
+const FORMAT = 1;
+
+/** Opens the snapshot and reads it. A file that cannot be understood is renamed, never overwritten. */
+export async function openSnapshotFile(options: SnapshotFileOptions): Promise<SnapshotFile> {
+  return new AtomicSnapshot(options, await readParts(options));
+}
+
+/** Keeps nothing: for `state: off`. */
+export function noSnapshot(): SnapshotFile {
+  return {
+    read: () => undefined,
+    keep: () => {},
+    changed: () => {},
+    save: async () => {},
+    close: async () => {},
+  };
+}
+
+class AtomicSnapshot implements SnapshotFile {
+  readonly #options: SnapshotFileOptions;
+  readonly #found: Readonly<Record<string, unknown>>;
+  readonly #collectors = new Map<string, () => unknown>();
+  #timer: Disposable | undefined;
+  #writing: Promise<void> | undefined;
+  /** Changed since the last write began. */
+  #dirty = false;
+  #closed = false;
+
+  constructor(options: SnapshotFileOptions, found: Readonly<Record<string, unknown>>) {
+    this.#options = options;
+    this.#found = found;
+  }
+
+  read(part: string): unknown {
+    return Object.hasOwn(this.#found, part) ? this.#found[part] : undefined;
+  }
+
+  keep(part: string, collect: () => unknown): void {
+    this.#collectors.set(part, collect);
+  }
+
+  changed(): void {
+    if (this.#closed) return;
+    this.#dirty = true;
+    this.#timer ??= this.#options.clock.after(GATHER_MS, () => {
+      this.#timer = undefined;
+      void this.#write();
+    });
+  }
+
+  save(): Promise<void> {
+    if (this.#closed) return Promise.resolve();
+    this.#dirty = true;
+    return this.#write();
+  }
+
+  async close(): Promise<void> {
+    this.#closed = true;
+    await this.#write();
+  }
+
+  /** One write at a time; what changes meanwhile goes into the next one, which starts at once. */
+  #write(): Promise<void> {
+    this.#timer?.[Symbol.dispose]();
+    this.#timer = undefined;
+    this.#writing ??= this.#writeAll().finally(() => {
+      this.#writing = undefined;
+    });
+    return this.#writing;
+  }
+
+  async #writeAll(): Promise<void> {
+    while (this.#dirty) {
+      this.#dirty = false;
+      const text = JSON.stringify({
+        format: FORMAT,
+        savedAt: this.#options.clock.now(),
+        parts: this.#collect(),
+      });
+      try {
+        await writeFileAtomic(this.#options.path, text, { mode: 0o600 });
+      } catch (error) {
+        // The next change tries again; a full disk is no reason to stop serving.
+        this.#options.warn(`the snapshot ${this.#options.path} was not written: ${describeError(error)}`);
+      }
+    }
+  }
+
+  #collect(): Record<string, unknown> {
+    // A part that has not come up (yet) keeps what was found of it.
+    const collected = [...this.#collectors].map(([part, collect]) => [part, collect()] as const);
+    return { ...this.#found, ...Object.fromEntries(collected) };
+  }
+}
+
+async function readParts({ path, clock, warn }: SnapshotFileOptions): Promise<Record<string, unknown>> {
+  let text: string;
+  try {
+    text = await readFile(path, 'utf8');
+  } catch (error) {
+    if (error instanceof Error && 'code' in error && error.code === 'ENOENT') return {};
+    warn(`the snapshot ${path} was not read: ${describeError(error)}`);
+    return {};
+  }
+  try {
+    return partsOf(JSON.parse(text));
+  } catch (error) {
+    const aside = `${path}.broken-${clock.now()}`;
+    const moved = await rename(path, aside).then(
+      () => `it stands aside as ${aside}`,
+      (failed: unknown) => `it could not be set aside either: ${describeError(failed)}`,
+    );
+    warn(`the snapshot ${path} cannot be understood (${describeError(error)}); ${moved}`);
+    return {};
+  }
+}
+
+function partsOf(value: unknown): Record<string, unknown> {
+  if (typeof value !== 'object' || value === null) throw new Error('it is not an object');
+  const { format, parts } = value as { format?: unknown; parts?: unknown };
+  if (format !== FORMAT) throw new Error(`its format is ${JSON.stringify(format)}, not ${FORMAT}`);
+  if (typeof parts !== 'object' || parts === null) throw new Error('it has no parts');
+  return parts as Record<string, unknown>;
+}

@@ -1,0 +1,228 @@
+/** A refiller on a manual clock, a pool that only counts, and a service that answers what it is told to. */
+import { onTestFinished } from 'vitest';
+import { EventBus, type EventName, type NoriaEvents } from '../../src/core/events.ts';
+import { Secret } from '../../src/core/secret.ts';
+import type { Extractor, RefillerOptions, SourceOptions } from '../../src/refill/options.ts';
+import { openRefiller, type Refiller } from '../../src/refill/refiller.ts';
+import type { Demand, Offer, Poured, Reservoir } from '../../src/refill/reservoir.ts';
+import type { SourceStatus } from '../../src/refill/status.ts';
+import type { DrawAnswer } from '../../src/service/answer.ts';
+import type { ExtractCall } from '../../src/service/request.ts';
+import { createTimekeeper } from '../../src/state/moment.ts';
+import { createPaceMemory, type PaceStore } from '../../src/state/pace-file.ts';
+import { ManualClock } from '../support/manual-clock.ts';
+
+/** Lets every promise that can go on do so. */
+export async function settle(): Promise<void> {
+  for (let turn = 0; turn < 3; turn += 1) await new Promise((next) => setImmediate(next));
+}
+
+/** Moves the clock in steps, letting promises go on after each. */
+export async function pass(clock: ManualClock, ms: number, stepMs = 1_000): Promise<void> {
+  for (let left = ms; left > 0; left -= stepMs) {
+    clock.advance(Math.min(stepMs, left));
+    await settle();
+  }
+}
+
+export function manualTimekeeper(clock: ManualClock, boot = 'boot 1') {
+  return createTimekeeper(clock, { id: boot, elapsedMs: () => clock.monotonic() });
+}
+
+/** Members as a heap of ends of life, and nothing else of a pool. */
+export class CountingReservoir implements Reservoir {
+  readonly #clock: ManualClock;
+  readonly members = new Map<string, Map<string, number>>();
+  readonly demands = new Map<string, Demand>();
+  readonly limits: string[] = [];
+
+  constructor(clock: ManualClock) {
+    this.#clock = clock;
+  }
+
+  want(source: string, demand: Partial<Demand>): void {
+    this.demands.set(source, { ...this.demand(source), ...demand });
+  }
+
+  demand(source: string): Demand {
+    return this.demands.get(source) ?? { waiting: 0, lastWantedAt: 0, usedUpPerSecond: 0 };
+  }
+
+  usableAt(source: string, atMs: number): number {
+    return this.#ends(source).filter((endsAt) => endsAt > atMs).length;
+  }
+
+  nextLossAt(source: string, afterMs: number): number | undefined {
+    const later = this.#ends(source).filter((endsAt) => endsAt > afterMs && endsAt !== Infinity);
+    return later.length === 0 ? undefined : Math.min(...later);
+  }
+
+  pour(source: string, offers: readonly Offer[]): Poured {
+    const members = this.members.get(source) ?? new Map<string, number>();
+    this.members.set(source, members);
+    let joined = 0;
+    let renewed = 0;
+    for (const { host, port, endsAt = Infinity } of offers) {
+      const key = `${host}:${port}`;
+      const before = members.get(key);
+      if (before !== undefined && before > this.#clock.monotonic()) renewed += 1;
+      else joined += 1;
+      members.set(key, Math.max(before ?? 0, endsAt));
+    }
+    return { joined, renewed, rejected: 0 };
+  }
+
+  limitTunnels(_source: string, change: 'halve' | 'lift'): void {
+    this.limits.push(change);
+  }
+
+  #ends(source: string): number[] {
+    return [...(this.members.get(source)?.values() ?? [])];
+  }
+}
+
+export interface Call {
+  readonly at: number;
+  readonly instance: string;
+  readonly count: number;
+}
+
+export type Reply = Partial<DrawAnswer> | Error;
+
+/** Answers after 200 ms what `reply` says; by default as many fresh members as asked for, living 3 minutes. */
+export class ScriptedService implements Extractor {
+  readonly #clock: ManualClock;
+  readonly calls: Call[] = [];
+  inFlight = 0;
+  mostInFlight = 0;
+  tookMs = 200;
+  lifetimeMs = 180_000;
+  reply: (call: ExtractCall, index: number) => Reply = () => ({ code: '10001' });
+  #made = 0;
+
+  constructor(clock: ManualClock) {
+    this.#clock = clock;
+  }
+
+  async extract(call: ExtractCall, { signal }: { readonly signal: AbortSignal }): Promise<DrawAnswer> {
+    const count = call.count ?? 0;
+    const sentAt = this.#clock.monotonic();
+    this.calls.push({ at: sentAt, instance: call.instance, count });
+    this.inFlight += 1;
+    this.mostInFlight = Math.max(this.mostInFlight, this.inFlight);
+    await new Promise<void>((resolve) => {
+      this.#clock.after(this.tookMs, resolve);
+      signal.addEventListener('abort', () => resolve());
+    });
+    this.inFlight -= 1;
+    if (signal.aborted) throw new Error('given up');
+    const reply = this.reply(call, this.calls.length - 1);
+    if (reply instanceof Error) throw reply;
+    const entries = reply.code === undefined || reply.code === '10001' ? this.fresh(count) : [];
+    const base = { code: '10001', message: '', entries, dropped: {}, quota: {} };
+    return { ...base, sentAt, tookMs: this.tookMs, ...reply };
+  }
+
+  fresh(count: number): DrawAnswer['entries'] {
+    return Array.from({ length: count }, () => {
+      this.#made += 1;
+      const host = `203.0.${Math.floor(this.#made / 250) % 250}.${this.#made % 250}`;
+      return { host, port: 8_000 + (this.#made % 50_000), lifetimeMs: this.lifetimeMs };
+    });
+  }
+
+  /** Ms between the starts of neighbouring calls. */
+  get gaps(): number[] {
+    return this.calls.slice(1).map((call, index) => call.at - (this.calls[index]?.at ?? 0));
+  }
+}
+
+export function sourceOptions(
+  changes: Partial<SourceOptions> & { readonly instance?: string } = {},
+): SourceOptions {
+  const { instance = '1001', ...rest } = changes;
+  const call = {
+    product: 'short-classic',
+    method: 'GET',
+    format: 'json',
+    baseUrl: 'http://service.test',
+    instance,
+    key: new Secret('0123456789abcdef'),
+    params: { timespan: 3 },
+  } as const;
+  return {
+    name: 'city',
+    call,
+    secrets: [],
+    intervalMs: 10_000,
+    count: 5,
+    size: 5,
+    priority: 1,
+    dailyBudget: undefined,
+    protocol: 'http',
+    unproven: false,
+    untoldLifetimeMs: 60_000,
+    ...rest,
+  };
+}
+
+export interface Rig {
+  readonly clock: ManualClock;
+  readonly bus: EventBus;
+  readonly reservoir: CountingReservoir;
+  readonly service: ScriptedService;
+  readonly refiller: Refiller;
+  /** The one source, or the named one. */
+  status(name?: string): SourceStatus;
+  heard<Name extends EventName>(name: Name): NoriaEvents[Name][];
+}
+
+export interface RigOptions extends Partial<RefillerOptions> {
+  readonly clock?: ManualClock;
+  readonly store?: PaceStore;
+  readonly service?: ScriptedService;
+  readonly reservoir?: CountingReservoir;
+  readonly prepare?: (rig: Pick<Rig, 'clock' | 'reservoir' | 'service'>) => void;
+}
+
+export function openRig(options: RigOptions = {}): Rig {
+  const clock = options.clock ?? new ManualClock();
+  const reservoir = options.reservoir ?? new CountingReservoir(clock);
+  const service = options.service ?? new ScriptedService(clock);
+  const bus = new EventBus((name, error) => {
+    throw new Error(`an observer of ${name} threw: ${String(error)}`);
+  });
+  const heard: Record<string, unknown[]> = {};
+  for (const name of ['source.moved', 'source.warned', 'draw.started', 'draw.done'] as const) {
+    const events: unknown[] = [];
+    heard[name] = events;
+    bus.on(name, (event) => events.push(event));
+  }
+  options.prepare?.({ clock, reservoir, service });
+  const refiller = openRefiller({
+    clock,
+    bus,
+    reservoir,
+    extractor: service,
+    random: () => 0.5,
+    pace: options.store ?? createPaceMemory(manualTimekeeper(clock)),
+    sources: [sourceOptions()],
+    idleAfterMs: 300_000,
+    callTimeoutMs: 10_000,
+    ...options,
+  });
+  onTestFinished(() => refiller.close());
+  return {
+    clock,
+    bus,
+    reservoir,
+    service,
+    refiller,
+    status: (name) => {
+      const status = refiller.sources().find((source) => name === undefined || source.name === name);
+      if (status === undefined) throw new Error(`no source ${name}`);
+      return status;
+    },
+    heard: <Name extends EventName>(name: Name) => (heard[name] ?? []) as NoriaEvents[Name][],
+  };
+}
