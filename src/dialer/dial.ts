@@ -34,15 +34,15 @@ export interface Dialed {
   /** `direct`: speak to the target. `absolute`: speak HTTP to the member, in absolute form. */
   readonly form: 'direct' | 'absolute';
   /** Value of Proxy-Authorization to send with an absolute-form request; never to be logged. */
-  readonly proxyAuthorization?: string;
+  readonly proxyAuthorization?: string | undefined;
   /** It was idle and is used again: it may turn out dead, which is nobody's fault. */
   readonly reused: boolean;
   readonly member: string;
   readonly source: string;
-  readonly exitIp?: string;
+  readonly exitIp?: string | undefined;
   /** Ms of life the member had left at the pick; absent when unknown. */
-  readonly remainingMs?: number;
-  readonly session?: string;
+  readonly remainingMs?: number | undefined;
+  readonly session?: string | undefined;
   readonly attempts: number;
   /** Ends the lease. Call it once, whatever happened; the socket is the caller's to close, unless `keep` gives it back for reuse. */
   end(outcome: DialOutcome): void;
@@ -53,6 +53,8 @@ export interface DialOutcome {
   readonly cut: boolean;
   /** The exchange ended cleanly and the socket may serve another request (`forward` only); the dialer owns it again. */
   readonly keep?: boolean;
+  /** `absolute` only: the member answered 407. A new dial carries what credentials there are left to try, if any. */
+  readonly askedCredentials?: boolean;
 }
 
 /** Why no way came about; told to the client as X-Noria-Error, Retry-After and a SOCKS reply. */

@@ -1,0 +1,144 @@
+/**
+ * The dialer: one way to one target through whichever member accepts first, and what that teaches about members,
+ * targets, credentials and our own network.
+ *
+ * Owns every connection to a member until the listener takes it over, the idle ones, and all deadlines of dialling.
+ * Never connects to anything but a member, and resolves no name.
+ */
+import type { Clock } from '../core/clock.ts';
+import { Deadlines } from '../core/deadlines.ts';
+import type { EventBus } from '../core/events.ts';
+import type { Lending } from '../pool/lease.ts';
+import type { SourceFault } from './credentials.ts';
+import type { Dialer, Dialing, DialRequest } from './dial.ts';
+import { HedgeBudget } from './hedging.ts';
+import { IdleConnections } from './idle.ts';
+import { type OpenSocket, openMemberSocket } from './member-socket.ts';
+import { NetworkWatch } from './network-watch.ts';
+import { type DialParts, type DialSettings, Race } from './race.ts';
+import { SourceMemory, type SourceSettings } from './source-memory.ts';
+import { Witnesses } from './witnesses.ts';
+
+/** What may change while the dialer runs. */
+export interface DialerSettings extends DialSettings {
+  /** By name. Members of a source that is not here are spoken to without credentials. */
+  readonly sources: ReadonlyMap<string, SourceSettings>;
+}
+
+export interface DialerOptions extends DialerSettings {
+  readonly clock: Clock;
+  readonly bus: EventBus;
+  readonly pool: Lending;
+  /** The credentials of a source are refused by several of its members, or accepted again. Told once each. */
+  readonly onSourceFault: (fault: SourceFault) => void;
+  /** Our own network was judged to be down, or is up again: nobody is evicted meanwhile. */
+  readonly onNetwork: (down: boolean) => void;
+  /** How connections to members are opened; the real way when absent. */
+  readonly openSocket?: OpenSocket;
+}
+
+export interface OpenDialer extends Dialer, AsyncDisposable {
+  /** New settings for dials from now on. What was learned about sources that stay as they are is kept. */
+  configure(settings: DialerSettings): void;
+  /** Attempts and idle connections that are open just now. */
+  readonly openCount: number;
+  /** Ends all dials with `shutting-down`, all attempts and idle connections; ways that were handed over stay. Safe to call twice. */
+  close(): Promise<void>;
+}
+
+/** Fine enough for the shortest hedge, coarse enough to cost nothing. */
+const TICK_MS = 10;
+const UNKNOWN_SOURCE: SourceSettings = {
+  auth: 'none',
+  instance: '',
+  neverInstance: true,
+  forwardForm: 'direct',
+};
+
+export function openDialer(options: DialerOptions): OpenDialer {
+  return new RunningDialer(options);
+}
+
+class RunningDialer implements OpenDialer {
+  readonly #options: DialerOptions;
+  readonly #parts: DialParts;
+  readonly #deadlines: Deadlines;
+  readonly #idle: IdleConnections;
+  readonly #races = new Set<Race>();
+  #settings: DialerSettings;
+  #memories = new Map<string, SourceMemory>();
+  #lastRequestId = 0;
+  #closed = false;
+
+  constructor(options: DialerOptions) {
+    const { clock, bus, pool } = options;
+    this.#options = options;
+    this.#settings = options;
+    this.#deadlines = new Deadlines(clock, TICK_MS);
+    this.#idle = new IdleConnections(clock, this.#deadlines);
+    this.#parts = {
+      clock,
+      bus,
+      pool,
+      deadlines: this.#deadlines,
+      idle: this.#idle,
+      budget: new HedgeBudget(),
+      witnesses: new Witnesses(clock),
+      network: new NetworkWatch(clock, (down) => {
+        options.onNetwork(down);
+        bus.emit('network.judged', { down });
+      }),
+      memoryOf: (source) => this.#memoryOf(source),
+      nextRequestId: () => ++this.#lastRequestId,
+      raceOver: (race) => this.#races.delete(race),
+    };
+  }
+
+  get openCount(): number {
+    return this.#races.size + this.#idle.size;
+  }
+
+  dial(request: DialRequest): Dialing {
+    const race = new Race(this.#parts, this.#settings, request);
+    if (this.#closed) {
+      race.close();
+    } else {
+      this.#races.add(race);
+      race.start();
+    }
+    return race;
+  }
+
+  configure(settings: DialerSettings): void {
+    this.#settings = settings;
+    const before = this.#memories;
+    this.#memories = new Map();
+    for (const [source, memory] of before) {
+      const now = settings.sources.get(source);
+      if (now !== undefined && memory.isFor(now)) this.#memories.set(source, memory);
+    }
+  }
+
+  async close(): Promise<void> {
+    this.#closed = true;
+    for (const race of [...this.#races]) race.close();
+    this.#races.clear();
+    this.#idle.close();
+    this.#deadlines.clearAll();
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.close();
+  }
+
+  #memoryOf(source: string): SourceMemory {
+    const known = this.#memories.get(source);
+    if (known !== undefined) return known;
+    const { clock, onSourceFault, openSocket = openMemberSocket } = this.#options;
+    const settings = this.#settings.sources.get(source) ?? UNKNOWN_SOURCE;
+    const parts = { clock, deadlines: this.#deadlines, openSocket, onSourceFault };
+    const memory = new SourceMemory(source, settings, parts);
+    this.#memories.set(source, memory);
+    return memory;
+  }
+}

@@ -1,0 +1,72 @@
+/**
+ * How long the members of one source usually take to open a way, so that a slow one can be told.
+ *
+ * The 95th percentile of the latest successes, counting only the faster half of the members: else slow members would
+ * teach patience with slow members. Old samples fall out as new ones come, and all of them after a while.
+ */
+
+/** Fewer say nothing. */
+export const MIN_SAMPLES = 20;
+/** The latest successes that are looked at: some for each member of a usual pool. */
+const SAMPLE_COUNT = 256;
+/** The figure is worked out again after so many new samples; sorting them all for each dial would cost more than the dial. */
+const RECKON_EVERY = 32;
+const MAX_AGE_MS = 10 * 60_000;
+const PERCENTILE = 0.95;
+
+export interface Sample {
+  readonly member: string;
+  /** From the start of the attempt to the member's yes. */
+  readonly ms: number;
+  /** Monotonic. */
+  readonly at: number;
+}
+
+export class LatencyEstimator {
+  readonly #samples: Sample[] = [];
+  #nextIndex = 0;
+  #sinceReckoned = 0;
+  #reckoned: number | undefined;
+
+  add(sample: Sample): void {
+    this.#samples[this.#nextIndex] = sample;
+    this.#nextIndex = (this.#nextIndex + 1) % SAMPLE_COUNT;
+    this.#sinceReckoned += 1;
+    if (this.#reckoned !== undefined && this.#sinceReckoned < RECKON_EVERY) return;
+    if (this.#samples.length < MIN_SAMPLES) return;
+    this.#sinceReckoned = 0;
+    this.#reckoned = usualMs(this.#samples, sample.at - MAX_AGE_MS);
+  }
+
+  /** Ms within which a good member answers nearly always; undefined until enough is known. */
+  get usualMs(): number | undefined {
+    return this.#reckoned;
+  }
+}
+
+/** The 95th percentile of the samples since `sinceAt`, of the faster half of the members; undefined when they are too few. */
+export function usualMs(samples: readonly Sample[], sinceAt: number): number | undefined {
+  const byMember = new Map<string, number[]>();
+  let count = 0;
+  for (const { member, ms, at } of samples) {
+    if (at < sinceAt) continue;
+    count += 1;
+    const own = byMember.get(member);
+    if (own === undefined) byMember.set(member, [ms]);
+    else own.push(ms);
+  }
+  if (count < MIN_SAMPLES) return undefined;
+  const members = [...byMember.values()].map((own) => own.sort(ascending));
+  members.sort((a, b) => quantile(a, 0.5) - quantile(b, 0.5));
+  const faster = members.slice(0, Math.ceil(members.length / 2)).flat();
+  return quantile(faster.sort(ascending), PERCENTILE);
+}
+
+/** By nearest rank, of a sorted list that is not empty. */
+function quantile(sorted: readonly number[], share: number): number {
+  return sorted[Math.max(0, Math.ceil(sorted.length * share) - 1)] ?? 0;
+}
+
+function ascending(a: number, b: number): number {
+  return a - b;
+}

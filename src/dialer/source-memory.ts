@@ -1,0 +1,57 @@
+/** What the dialer has learned about the members of one source, all of it from their own answers. */
+import type { Clock } from '../core/clock.ts';
+import type { Deadlines } from '../core/deadlines.ts';
+import type { AttemptContext } from './attempt.ts';
+import { CredentialBook, type SourceAccess, type SourceFault } from './credentials.ts';
+import { type Form, FormBook } from './forms.ts';
+import { LatencyEstimator } from './latency.ts';
+import type { OpenSocket } from './member-socket.ts';
+
+/** How the dialer is to speak to the members of one source. */
+export interface SourceSettings extends SourceAccess {
+  /** How plain HTTP requests begin: `absolute` where most members do not CONNECT (free product, label `http`). */
+  readonly forwardForm: Form;
+}
+
+export interface SourceMemoryParts {
+  readonly clock: Clock;
+  readonly deadlines: Deadlines;
+  readonly openSocket: OpenSocket;
+  readonly onSourceFault: (fault: SourceFault) => void;
+}
+
+export class SourceMemory implements AttemptContext {
+  readonly #settings: SourceSettings;
+  readonly clock: Clock;
+  readonly deadlines: Deadlines;
+  readonly openSocket: OpenSocket;
+  readonly credentials: CredentialBook;
+  readonly forms: FormBook;
+  readonly latency = new LatencyEstimator();
+
+  constructor(source: string, settings: SourceSettings, parts: SourceMemoryParts) {
+    this.#settings = settings;
+    this.clock = parts.clock;
+    this.deadlines = parts.deadlines;
+    this.openSocket = parts.openSocket;
+    this.credentials = new CredentialBook(source, settings, parts.onSourceFault);
+    this.forms = new FormBook(parts.clock, settings.forwardForm);
+  }
+
+  /** Whether these settings would have led to the same memory. */
+  isFor(settings: SourceSettings): boolean {
+    const mine = this.#settings;
+    return (
+      isSameAuth(mine.auth, settings.auth) &&
+      mine.instance === settings.instance &&
+      mine.password?.reveal() === settings.password?.reveal() &&
+      mine.neverInstance === settings.neverInstance &&
+      mine.forwardForm === settings.forwardForm
+    );
+  }
+}
+
+function isSameAuth(a: SourceSettings['auth'], b: SourceSettings['auth']): boolean {
+  if (typeof a === 'string' || typeof b === 'string') return a === b;
+  return a.username === b.username && a.password.reveal() === b.password.reveal();
+}

@@ -1,0 +1,89 @@
+/** A dialer over a fake pool, closed with its test; the ending asserts that nothing stays behind. */
+import { expect, onTestFinished } from 'vitest';
+import { systemClock } from '../../src/core/clock.ts';
+import { EventBus, type EventName, type NoriaEvents } from '../../src/core/events.ts';
+import { type HostPort, parseHostPort } from '../../src/core/host-port.ts';
+import type { SourceFault } from '../../src/dialer/credentials.ts';
+import type { Dialed, DialFailure, DialResult } from '../../src/dialer/dial.ts';
+import { type DialerOptions, openDialer } from '../../src/dialer/dialer.ts';
+import { FakeLending, type LendingMember } from './fake-lending.ts';
+
+export function makeDialer(members: readonly LendingMember[], settings: Partial<DialerOptions> = {}) {
+  const pool = new FakeLending(members);
+  const bus = new EventBus((name, error) => {
+    throw new Error(`an observer of ${name} failed`, { cause: error });
+  });
+  const sourceFaults: SourceFault[] = [];
+  const networkDown: boolean[] = [];
+  const dialer = openDialer({
+    clock: systemClock,
+    bus,
+    pool,
+    attempts: 3,
+    attemptTimeoutMs: 2_000,
+    hedgeAfter: 'off',
+    deadlineMs: 5_000,
+    waitForMemberMs: 2_000,
+    sources: new Map(),
+    onSourceFault: (fault) => sourceFaults.push(fault),
+    onNetwork: (down) => networkDown.push(down),
+    ...settings,
+  });
+  const ways: Dialed[] = [];
+  onTestFinished(async () => {
+    await dialer.close();
+    for (const { socket } of ways) socket.destroy();
+    expect(dialer.openCount, 'attempts and idle connections after close').toBe(0);
+    for (const way of ways) way.end({ cut: false });
+    expect(pool.openLeases, 'leases without a report').toBe(0);
+  });
+  const dial = async (target: string, request: Partial<Parameters<typeof dialer.dial>[0]> = {}) => {
+    const result = await dialer.dial({ target: targetOf(target), wish: {}, use: 'tunnel', ...request })
+      .result;
+    if (result.ok) ways.push(result.way);
+    return result;
+  };
+  return { dialer, dial, pool, bus, sourceFaults, networkDown, ways };
+}
+
+export function targetOf(text: string): HostPort {
+  const target = parseHostPort(text);
+  if (target === undefined) throw new TypeError(`not a target: ${text}`);
+  return target;
+}
+
+/** All events of one kind from now on. */
+export function collect<Name extends EventName>(bus: EventBus, name: Name): NoriaEvents[Name][] {
+  const events: NoriaEvents[Name][] = [];
+  bus.on(name, (event) => events.push(event));
+  return events;
+}
+
+export function wayOf(result: DialResult): Dialed {
+  if (!result.ok) throw new Error(`no way: ${result.failure.code}: ${result.failure.reason}`);
+  return result.way;
+}
+
+export function failureOf(result: DialResult): DialFailure {
+  if (result.ok) throw new Error('a way where none was expected');
+  return result.failure;
+}
+
+/** Sends a word into the way and reads it back: proof that it carries bytes both ways, from the first one on. */
+export async function echo({ socket, head }: Dialed, word: string, expected = word): Promise<void> {
+  let got = head.toString('latin1');
+  const done = new Promise<void>((resolve, reject) => {
+    const look = () => got.length >= expected.length && resolve();
+    socket.on('data', (bytes) => {
+      got += bytes.toString('latin1');
+      look();
+    });
+    socket.on('close', () => reject(new Error(`closed after ${JSON.stringify(got)}`)));
+    look();
+  });
+  socket.write(word);
+  socket.resume();
+  await done;
+  socket.pause();
+  expect(got).toBe(expected);
+}
