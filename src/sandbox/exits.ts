@@ -14,20 +14,15 @@ export interface Exit {
   readonly address: string;
 }
 
-export interface ExitsOptions {
-  /** Whether 127.x.y.z addresses can be bound; absent: tried. */
-  readonly aliases?: boolean;
-}
-
 /** The first address that a series of exits uses has this second octet; each instance has the next one. */
 const FIRST_SERIES = 16;
 const LAST_OCTETS = 253;
 /** Names that a member resolves, all of them to the loopback address (RFC 2606: never real ones). */
 const LOCAL_NAME = /^(?:localhost|.+\.localhost|.+\.example)$/i;
 
-export async function openExits(options: ExitsOptions = {}): Promise<Exits> {
-  const aliases = options.aliases ?? (await canBind(`127.${FIRST_SERIES}.0.1`));
-  return new Exits(aliases);
+/** @param aliases - whether 127.x.y.z addresses can be bound; undefined: tried. */
+export async function openExits(aliases?: boolean): Promise<Exits> {
+  return new Exits(aliases ?? (await canBind(`127.${FIRST_SERIES}.0.1`)));
 }
 
 export class Exits {

@@ -18,6 +18,8 @@ export interface Call {
   readonly params: URLSearchParams;
   /** The caller's address. */
   readonly client: string;
+  /** It came before the instance's pace allowed it. */
+  readonly early: boolean;
 }
 
 const MINUTE_MS = 60_000;
@@ -44,22 +46,24 @@ const RESPONSE_SECONDS = [1, 3, 5, 10, 15] as const;
 const ALIVE_HOURS = [1 / 6, 1 / 2, 1, 3, 10, 24, 48] as const;
 
 /** The format that a call selects; JSON where it selects none, so that its refusal can be read. */
-export function layoutOf({ operation, params }: Call, instance: Instance | undefined): Layout {
+export function layoutOf(
+  { operation, params }: Pick<Call, 'operation' | 'params'>,
+  instance: Instance | undefined,
+): Layout {
   const format: Format = operation.formats[params.get(operation.formatName) ?? ''] ?? 'json';
   const { textLayout, fields } = instance?.options ?? {};
   const usual = operation.product === 'free' ? freeLine : plainLine;
   return { format, line: textLayout === undefined ? usual : customLine(textLayout), fields };
 }
 
-/** Answers a call of operations 1 to 8. */
+/** Answers a call of operations 1 to 8. `instance` is undefined when it names none of the operation's. */
 export async function extract(call: Call, instance: Instance | undefined): Promise<Answer> {
   const { operation, params } = call;
-  const inTime = instance?.takePace() ?? true;
   const count = countOf(call, instance);
   if (count === undefined || !hasGoodParameters(call)) return refuse(operation, 'parameters');
   if (instance === undefined) return refuse(operation, 'unknown');
   if (params.get('akey') !== instance.akey) return refuse(operation, 'key');
-  if (!inTime) return refuse(operation, 'pace');
+  if (call.early) return refuse(operation, 'pace');
   const reason = conditionReason(instance);
   if (reason !== undefined) return refuse(operation, reason);
   const otherClient = operation.product === 'free' ? instance.clients.note(call.client) : undefined;
@@ -92,9 +96,10 @@ function countOf({ operation, params }: Call, instance: Instance | undefined): n
 function conditionReason({ operation, condition, options, fleet, ledger }: Instance): Reason | undefined {
   const { product, refusals } = operation;
   const unbound = !condition.terminalIpBound && options.auth !== 'password';
-  const connectionsUsedUp = product === 'long-residential' && fleet.connections >= condition.connectionLimit;
-  const trafficUsedUp = product === 'residential-socks5' && fleet.bytes >= condition.trafficLimitBytes;
-  const usedUp = ledger.handedOut >= condition.usageLimit;
+  const connectionsUsedUp =
+    product === 'long-residential' && reaches(fleet.connections, condition.connectionLimit);
+  const trafficUsedUp = product === 'residential-socks5' && reaches(fleet.bytes, condition.trafficLimitBytes);
+  const usedUp = reaches(ledger.handedOut, condition.usageLimit);
   const standing: readonly (readonly [Reason, boolean])[] = [
     ['expired', condition.expired],
     ['unknown', condition.expired], // where an operation has no code for expired alone
@@ -105,6 +110,10 @@ function conditionReason({ operation, condition, options, fleet, ledger }: Insta
     ['distinct', distinctLeft(ledger, condition) === 0],
   ];
   return standing.find(([reason, stands]) => stands && refusals[reason] !== undefined)?.[0];
+}
+
+function reaches(used: number, limit: number | null): boolean {
+  return limit !== null && used >= limit;
 }
 
 /** How many more distinct exits the instance may draw. */

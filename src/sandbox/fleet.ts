@@ -48,6 +48,8 @@ export interface FleetOptions {
   readonly clock: Clock;
   readonly random: Random;
   readonly serve: (socket: Socket, member: Member) => void;
+  /** How the nth member (from 0) behaves by a scenario; undefined leaves it to the instance. */
+  readonly temper: (n: number) => Temper | undefined;
 }
 
 const DEFAULT_MEMBERS = 20;
@@ -71,6 +73,11 @@ export class Fleet {
   /** Those alive now, in the order in which they were made. */
   get members(): readonly Member[] {
     return [...this.#living.values()];
+  }
+
+  /** How many may be alive at a time. */
+  get most(): number {
+    return this.#options.instance.members ?? DEFAULT_MEMBERS;
   }
 
   /** Connections open through them now. */
@@ -103,12 +110,11 @@ export class Fleet {
   }
 
   #make(demand: Demand): Member[] {
-    const { members: most = DEFAULT_MEMBERS } = this.#options.instance;
     const wanted = Math.min(demand.count, demand.newAllowed);
     if (demand.places.length === 0 || demand.kinds.length === 0) return [];
     const protocols = new Set(demand.kinds.map(({ protocol }) => protocol));
     const alike = this.members.filter(({ traits }) => protocols.has(traits.protocol)).length;
-    const room = Math.max(0, Math.min(wanted, most - alike));
+    const room = Math.max(0, Math.min(wanted, this.most - alike));
     return Array.from({ length: room }, () => this.#add(demand));
   }
 
@@ -143,9 +149,9 @@ export class Fleet {
   }
 
   #temper(n: number): Temper {
-    const { instance, random } = this.#options;
+    const { instance, random, temper } = this.#options;
     const { dead = 0, slow = 0, slowMs = DEFAULT_SLOW_MS } = instance;
-    const chosen = instance.temper?.(n);
+    const chosen = temper(n) ?? instance.temper?.(n);
     if (chosen !== undefined) return chosen;
     const thrown = random();
     if (thrown < dead) return { how: 'refuse' };

@@ -36,6 +36,8 @@ export interface Condition {
   /** Most proxies for one call. Default 20; free 100. */
   singlePullLimit: number;
   expired: boolean;
+  /** Exclusive: days until it expires, as the list of instances tells it. */
+  daysLeft: number;
   frozen: boolean;
   /** Pure edition: 12008. */
   restricted: boolean;
@@ -47,13 +49,16 @@ export interface Condition {
   accounting: 'centralized' | 'pay-per-use' | 'even';
   /** The total that `accounting` counts against; pure edition: a day. Default 10,000. */
   distinctLimit: number;
-  /** Proxies handed out in all; then 12008. Default none. */
-  usageLimit: number;
-  /** Connections open through the instance's proxies at a time (operation 1); then 12008. Default none. */
-  connectionLimit: number;
-  /** Bytes through the instance's proxies (operation 5); then 12008. Default none. */
-  trafficLimitBytes: number;
+  /** Proxies handed out in all; then 12008. Default null: none. */
+  usageLimit: number | null;
+  /** Connections open through the instance's proxies at a time (operation 1); then 12008. Default null: none. */
+  connectionLimit: number | null;
+  /** Bytes through the instance's proxies (operation 5); then 12008. Default null: none. */
+  trafficLimitBytes: number | null;
 }
+
+/** What is left out stays. */
+export type ConditionChange = { readonly [K in keyof Condition]?: Condition[K] | undefined };
 
 export interface InstanceOptions extends CommonSettings, Partial<Condition> {
   readonly product: Product;
@@ -69,15 +74,6 @@ export interface InstanceOptions extends CommonSettings, Partial<Condition> {
   readonly showOutIp?: boolean;
 }
 
-/** Calls that came for an instance, by what they were answered. */
-export interface CallCounts {
-  calls: number;
-  /** Calls that came too early, whatever they were answered. */
-  paceBreaks: number;
-  /** By code, or `fault:NAME` where a rule gave none. */
-  readonly codes: Record<string, number>;
-}
-
 export class Instance {
   readonly id: string;
   readonly product: Product;
@@ -90,7 +86,6 @@ export class Instance {
   readonly ledger: Ledger;
   readonly clients: ClientWatch;
   readonly fleet: Fleet;
-  readonly counts: CallCounts = { calls: 0, paceBreaks: 0, codes: {} };
   readonly #pace: PaceKeeper;
 
   constructor(options: SettledOptions, clock: Clock, fleet: Fleet) {
@@ -113,10 +108,7 @@ export class Instance {
 
   /** Notes the arrival of a call. @returns whether it came in time. */
   takePace(): boolean {
-    const inTime = this.#pace.take();
-    this.counts.calls += 1;
-    if (!inTime) this.counts.paceBreaks += 1;
-    return inTime;
+    return this.#pace.take();
   }
 }
 
@@ -149,20 +141,22 @@ export function loginOf({ auth, product, id, password }: SettledOptions): Login 
 const DEFAULT_SINGLE_PULL_LIMIT = 20;
 const FREE_PULL_LIMIT = 100;
 const DEFAULT_DISTINCT_LIMIT = 10_000;
+const DEFAULT_DAYS_LEFT = 30;
 
 function conditionOf(options: InstanceOptions): Condition {
   return {
     singlePullLimit:
       options.singlePullLimit ?? (options.product === 'free' ? FREE_PULL_LIMIT : DEFAULT_SINGLE_PULL_LIMIT),
     expired: options.expired ?? false,
+    daysLeft: options.daysLeft ?? DEFAULT_DAYS_LEFT,
     frozen: options.frozen ?? false,
     restricted: options.restricted ?? false,
     deviceAuthorised: options.deviceAuthorised ?? true,
     terminalIpBound: options.terminalIpBound ?? true,
     accounting: options.accounting ?? 'centralized',
     distinctLimit: options.distinctLimit ?? DEFAULT_DISTINCT_LIMIT,
-    usageLimit: options.usageLimit ?? Number.POSITIVE_INFINITY,
-    connectionLimit: options.connectionLimit ?? Number.POSITIVE_INFINITY,
-    trafficLimitBytes: options.trafficLimitBytes ?? Number.POSITIVE_INFINITY,
+    usageLimit: options.usageLimit ?? null,
+    connectionLimit: options.connectionLimit ?? null,
+    trafficLimitBytes: options.trafficLimitBytes ?? null,
   };
 }

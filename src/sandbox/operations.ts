@@ -20,6 +20,11 @@ export const PRODUCTS = [
 /** A product family, by the name noria's configuration has for it. */
 export type Product = (typeof PRODUCTS)[number];
 
+/** Every operation by a name: those that extract by their product, operations 9 and 10 by what they list. */
+export const OPERATION_NAMES = [...PRODUCTS, 'areas', 'instances'] as const;
+
+export type OperationName = (typeof OPERATION_NAMES)[number];
+
 export type Format = 'text' | 'xml' | 'json';
 
 /** What a proxy speaks; the free product labels each entry with one of these or `https`. */

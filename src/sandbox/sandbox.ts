@@ -4,209 +4,177 @@
  *
  * Written from the specification, not from noria's client, so that one misreading cannot hide in both.
  */
-import type { Clock } from '../core/clock.ts';
-import { systemClock } from '../core/clock.ts';
+import { type Clock, systemClock } from '../core/clock.ts';
 import { openAll } from '../core/ownership.ts';
 import { type Random, systemRandom } from '../core/random.ts';
+import { sixteenOf } from './akey.ts';
+import { CallLog, type CallRecord, type SandboxStats } from './call-log.ts';
+import { control } from './control.ts';
 import { Crew } from './crew.ts';
+import type { Account } from './exclusive.ts';
 import { openExits } from './exits.ts';
 import { Fleet } from './fleet.ts';
 import {
-  type CallCounts,
   type CommonSettings,
-  type Condition,
+  type ConditionChange,
   Instance,
   type InstanceOptions,
   settleIdentities,
 } from './instance.ts';
-import type { Member } from './member.ts';
 import { PRODUCTS, type Product } from './operations.ts';
-import { openService } from './service.ts';
+import { Rules } from './rules.ts';
+import { loadScenario, type Scenario, temperFrom } from './scenario.ts';
+import { openService, type Service } from './service.ts';
+import { type SandboxInstance, type SandboxMember, Steering } from './steering.ts';
 import { openTarget, type Target } from './target.ts';
 import type { Temper } from './temper.ts';
 
 export interface SandboxOptions extends CommonSettings {
   /** Where service and target listen. Default 127.0.0.1. */
-  readonly host?: string;
+  readonly host?: string | undefined;
   /** The service's port. Default 0: a free one. */
-  readonly port?: number;
+  readonly port?: number | undefined;
   /** The port of the pure edition's extraction server (8080 at the real service). Default 0. */
-  readonly extractPort?: number;
+  readonly extractPort?: number | undefined;
   /** The target site's port. Default 0. */
-  readonly targetPort?: number;
+  readonly targetPort?: number | undefined;
   /** Default: one of each product. What an instance leaves out it takes from here. */
-  readonly instances?: readonly InstanceOptions[];
+  readonly instances?: readonly InstanceOptions[] | undefined;
+  /** Who owns the exclusive instances (operation 10). Default `sandbox` with the password `sandbox0`. */
+  readonly account?: Account | undefined;
+  /** What goes wrong: a scenario, or the path of a YAML or JSON file with one. */
+  readonly scenario?: Scenario | string | undefined;
   /** Whether members get a loopback address each; absent: tried. */
-  readonly aliases?: boolean;
-  readonly clock?: Clock;
-  readonly random?: Random;
-}
-
-/** An instance as its owner knows it from the console. */
-export interface SandboxInstance {
-  readonly product: Product;
-  readonly id: string;
-  readonly password: string;
-  /** What clients derive from the password and send. */
-  readonly akey: string;
-  /** What to configure as the base address of this instance's calls: the pure edition has one of its own. */
-  readonly baseUrl: string;
-  /** May be changed at any time; counts from the next call on. */
-  readonly condition: Condition;
-}
-
-/** A member as the sandbox sees it. */
-export interface SandboxMember {
-  readonly id: string;
-  readonly instance: string;
-  readonly protocol: string;
-  readonly host: string;
-  readonly port: number;
-  /** The address that targets see. */
-  readonly exit: string;
-  readonly location: string;
-  readonly temper: Temper;
-  readonly remainingMs: number;
-  /** Connections that it has, and that it ever accepted. */
-  readonly connections: number;
-  readonly accepted: number;
-}
-
-/** Calls so far: in all, and for each instance by its id. */
-export interface SandboxStats extends Readonly<CallCounts> {
-  readonly instances: Readonly<Record<string, Readonly<CallCounts>>>;
+  readonly aliases?: boolean | undefined;
+  readonly clock?: Clock | undefined;
+  /** A seeded one makes lives, places and tempers repeatable. */
+  readonly random?: Random | undefined;
 }
 
 export interface Sandbox {
-  /** Base address of the service, without a slash at its end. */
+  /** Base address of the service, without a slash at its end; the control API is below `/_control/`. */
   readonly url: string;
-  /** `host:port` of the pure edition's extraction server, and the same as an address. */
+  /** The pure edition's extraction server as `host:port`, and the same as an address. */
   readonly extractHost: string;
   readonly extractUrl: string;
   readonly target: Target;
   /** `http://host:port` of the target site. */
   readonly targetUrl: string;
+  /** The account of operation 10, with the 16-character form of its password. */
+  readonly account: Account & { readonly key: string };
   readonly instances: readonly SandboxInstance[];
   /** The first instance of a product. @throws TypeError when there is none. */
   instance(product: Product): SandboxInstance;
+  /** Changes an instance's condition from the next call on. @throws NoriaError `not-found` */
+  setCondition(instance: string, change: ConditionChange): void;
+  /** Answers on demand. */
+  readonly rules: Rules;
   /** Members alive now: of all instances, or of the one with this id. */
   members(instance?: string): readonly SandboxMember[];
-  /** Makes a living member behave so from its next connection on. @throws TypeError for one that is gone. */
+  /** Makes a living member behave so from its next connection on. @throws NoriaError `not-found` */
   misbehave(member: string, temper: Temper): Promise<void>;
-  /** Ends a member's life now: its port closes, its tunnels are cut. @throws TypeError for one that is gone. */
+  /** Ends a member's life now: its port closes, its tunnels are cut. @throws NoriaError `not-found` */
   kill(member: string): Promise<void>;
   stats(): SandboxStats;
+  /** The latest 1,000 calls, oldest first. */
+  calls(): readonly CallRecord[];
   /** Addresses that reached the target without being a member's exit. Empty as long as nobody went there directly. */
   strangers(): readonly string[];
   /** Leaves no socket, timer or server. Safe to call twice. */
   close(): Promise<void>;
 }
 
+const DEFAULT_ACCOUNT: Account = { username: 'sandbox', password: 'sandbox0' };
+
 /**
  * Opens it all. Members are made when they are first drawn, so this takes a few milliseconds.
  *
- * @throws the system's error when a port cannot be listened on.
+ * @throws NoriaError `listen-failed` when a port cannot be listened on, `bad-config` for a scenario file that is wrong.
  */
 export async function openSandbox(options: SandboxOptions = {}): Promise<Sandbox> {
-  const { host = '127.0.0.1', clock = systemClock, random = systemRandom } = options;
+  const {
+    host = '127.0.0.1',
+    clock = systemClock,
+    random = systemRandom,
+    account = DEFAULT_ACCOUNT,
+  } = options;
+  const scenario =
+    typeof options.scenario === 'string' ? await loadScenario(options.scenario) : (options.scenario ?? {});
+  const rules = new Rules(scenario.rules);
+  const log = new CallLog();
+
   const { built, owner } = await openAll(async (parts) => {
-    const exits = await parts.open(
-      'exits',
-      openExits(options.aliases === undefined ? {} : { aliases: options.aliases }),
-    );
+    const exits = await parts.open('exits', openExits(options.aliases));
+    const exitOf = exits.seenAs.bind(exits);
     const target = await parts.open(
       'target',
-      openTarget({ host, port: options.targetPort ?? 0, clock, exitOf: (...from) => exits.seenAs(...from) }),
+      openTarget({ host, port: options.targetPort ?? 0, clock, exitOf }),
     );
     const crew = new Crew(exits, clock);
+    const serve = crew.serve.bind(crew);
     const given = options.instances ?? PRODUCTS.map((product) => ({ product }));
-    const settled = settleIdentities(given.map((own) => ({ ...settingsOf(options), ...own })));
+    const settled = settleIdentities(given.map((own) => ({ ...commonOf(options), ...own })));
     const instances = settled.map((instance, series) => {
-      const serve = crew.serve.bind(crew);
-      const fleet = new Fleet({ instance, series, exits, clock, random, serve });
-      parts.own(`members of ${instance.product}`, () => fleet.close());
+      const { product } = instance;
+      const ruled = (n: number) => temperFrom(scenario.members ?? [], { product, n, random });
+      const fleet = new Fleet({ instance, series, exits, clock, random, serve, temper: ruled });
+      parts.own(`members of ${instance.id}`, () => fleet.close());
       return new Instance(instance, clock, fleet);
     });
-    const byId = new Map(instances.map((instance) => [instance.id, instance]));
-    const service = await parts.open(
+    const steering = new Steering({
+      instances,
+      log,
+      baseUrlOf: (product) => (product === 'short-pure' ? service.extraction.url : service.base.url),
+    });
+    const service: Service = await parts.open(
       'service',
-      openService({ host, port: options.port ?? 0, extractPort: options.extractPort ?? 0, instances: byId }),
+      openService({
+        host,
+        port: options.port ?? 0,
+        extractPort: options.extractPort ?? 0,
+        instances,
+        account,
+        rules,
+        log,
+        clock,
+        control: (request, response, path) =>
+          control(request, response, { path, parts: { steering, rules, log, target } }),
+      }),
     );
-    return { exits, target, instances, service };
+    return { exits, target, service, steering };
   });
-  const { exits, target, instances, service } = built;
-  const extractUrl = `http://${service.extractHost}`;
-  const known = instances.map((instance) => describeInstance(instance, service.url, extractUrl));
-  const living = () => instances.flatMap(({ fleet }) => fleet.members);
-  const find = (id: string): Member => {
-    const member = living().find((candidate) => candidate.id === id);
-    if (member === undefined) throw new TypeError(`no living member ${id}`);
-    return member;
-  };
 
+  const { exits, target, service, steering } = built;
+  const { base, extraction } = service;
   return {
-    url: service.url,
-    extractHost: service.extractHost,
-    extractUrl,
+    url: base.url,
+    extractHost: `${extraction.host}:${extraction.port}`,
+    extractUrl: extraction.url,
     target,
     targetUrl: target.url,
-    instances: known,
+    account: { ...account, key: sixteenOf(account.password) },
+    rules,
+    get instances() {
+      return steering.instances();
+    },
     instance(product) {
-      const instance = known.find((candidate) => candidate.product === product);
+      const instance = steering.instances().find((known) => known.product === product);
       if (instance === undefined) throw new TypeError(`the sandbox has no instance of ${product}`);
       return instance;
     },
-    members: (id) =>
-      living()
-        .filter(({ instance }) => id === undefined || id === instance)
-        .map(describeMember),
-    misbehave: (id, temper) => find(id).behave(temper),
-    kill: (id) => find(id).close(),
-    stats: () => countCalls(instances),
+    setCondition: (id, change) => void steering.setCondition(id, change),
+    members: (id) => steering.members(id),
+    misbehave: (id, temper) => steering.misbehave(id, temper),
+    kill: (id) => steering.kill(id),
+    stats: () => steering.stats(),
+    calls: () => log.latest,
     strangers: () => [...target.connections.keys()].filter((address) => !exits.has(address)),
     close: () => owner.close(),
   };
 }
 
-function settingsOf(options: SandboxOptions): CommonSettings {
+/** What instances take from the sandbox's own options unless they say it themselves. */
+function commonOf(options: SandboxOptions): CommonSettings {
   const { members, lifetimeMs, graceMs, dead, slow, slowMs, paceMs, auth, temper } = options;
   return { members, lifetimeMs, graceMs, dead, slow, slowMs, paceMs, auth, temper };
-}
-
-function describeInstance(instance: Instance, url: string, extractUrl: string): SandboxInstance {
-  const { product, id, password, akey, condition } = instance;
-  return { product, id, password, akey, condition, baseUrl: product === 'short-pure' ? extractUrl : url };
-}
-
-function describeMember(member: Member): SandboxMember {
-  const { id, instance, host, port, temper, remainingMs, connections, accepted, traits } = member;
-  const { protocol, place } = traits;
-  const exit = member.exit.address;
-  return {
-    id,
-    instance,
-    protocol,
-    host,
-    port,
-    exit,
-    location: place.adr,
-    temper,
-    remainingMs,
-    connections,
-    accepted,
-  };
-}
-
-function countCalls(instances: readonly Instance[]): SandboxStats {
-  const all: CallCounts = { calls: 0, paceBreaks: 0, codes: {} };
-  for (const { counts } of instances) {
-    all.calls += counts.calls;
-    all.paceBreaks += counts.paceBreaks;
-    for (const [code, count] of Object.entries(counts.codes))
-      all.codes[code] = (all.codes[code] ?? 0) + count;
-  }
-  return {
-    ...all,
-    instances: Object.fromEntries(instances.map(({ id, counts }) => [id, structuredClone(counts)])),
-  };
 }

@@ -15,13 +15,13 @@ export type Temper =
   /** Answers bytes of another protocol. */
   | { readonly how: 'garbage' }
   /** Well, but says each byte of its own answers alone, `ms` apart (default: the next turn of the loop). */
-  | { readonly how: 'dribble'; readonly ms?: number }
+  | { readonly how: 'dribble'; readonly ms?: number | undefined }
   /** Half of its answer, then the end. */
   | { readonly how: 'partial' }
   /** Ends the connection without an answer, on accept or after the request (default). */
-  | { readonly how: 'close'; readonly when?: 'accept' | 'request' }
+  | { readonly how: 'close'; readonly when?: 'accept' | 'request' | undefined }
   /** The same with a TCP reset. */
-  | { readonly how: 'reset'; readonly when?: 'accept' | 'request' }
+  | { readonly how: 'reset'; readonly when?: 'accept' | 'request' | undefined }
   /** Answers in a version that does not exist. */
   | { readonly how: 'wrong-version' }
   /** An answer whose head never ends. */

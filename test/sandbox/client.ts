@@ -89,10 +89,9 @@ export async function send(
   params: Readonly<Record<string, string | undefined>>,
   { method = 'GET', from }: CallOptions = {},
 ): Promise<Told> {
-  const pairs = Object.entries(params).flatMap(([name, value]) =>
-    value === undefined ? [] : [[name, value]],
-  );
-  const form = new URLSearchParams(pairs).toString();
+  const fields = new URLSearchParams();
+  for (const [name, value] of Object.entries(params)) if (value !== undefined) fields.set(name, value);
+  const form = fields.toString();
   const isGet = method === 'GET';
   const asked = request(isGet ? `${address}?${form}` : address, {
     method,

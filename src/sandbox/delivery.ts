@@ -1,0 +1,121 @@
+/** Brings an answer to the caller: well, or spoiled on the way as a rule says. */
+import type { ServerResponse } from 'node:http';
+import { type Clock, pause } from '../core/clock.ts';
+import { type Answer, type Layout, type Printed, print } from './layouts.ts';
+import type { ServiceFault } from './rules.ts';
+import { pageOf, send, type WebServer } from './web-server.ts';
+
+export interface Delivery {
+  readonly response: ServerResponse;
+  /** The path that was called, with its query. */
+  readonly path: string;
+  readonly server: WebServer;
+  readonly clock: Clock;
+}
+
+const DEFAULT_REFUSAL_MS = 1000;
+const DEFAULT_HUGE_BYTES = 8 * 1024 * 1024;
+const SLICES = 20;
+/** No UTF-8, no JSON, no XML. */
+const GARBAGE = Buffer.from(Array.from({ length: 512 }, (_, at) => (at * 197 + 131) % 256));
+const FILLER = 'x'.repeat(65_536);
+
+/** The faults that stand in for an answer; the service does not even decide the call. */
+export type LostAnswer = Extract<
+  ServiceFault,
+  { fault: 'refuse' | 'reset' | 'close' | 'hang' | 'status' | 'garbage' | 'redirect' | 'huge' }
+>;
+export type SpoiledAnswer = Exclude<ServiceFault, LostAnswer>;
+
+export function isLost(fault: ServiceFault): fault is LostAnswer {
+  return !['delay', 'slow', 'wrong-format', 'bom', 'truncated'].includes(fault.fault);
+}
+
+export async function lose({ response, path, server }: Delivery, fault: LostAnswer): Promise<void> {
+  switch (fault.fault) {
+    case 'refuse':
+      server.refuseFor(fault.forMs ?? DEFAULT_REFUSAL_MS);
+      return;
+    case 'reset':
+      response.socket?.resetAndDestroy();
+      return;
+    case 'close':
+      response.socket?.end();
+      return;
+    case 'hang': // the caller's own deadline, or the server's end
+      return;
+    case 'status':
+      return send(response, fault.status, 'text/html', pageOf(fault.status, 'Refused'));
+    case 'garbage':
+      return send(response, 200, 'application/octet-stream', GARBAGE);
+    case 'redirect':
+      response.writeHead(302, { Location: fault.to ?? `/moved${path}`, 'Content-Length': 0 });
+      response.end();
+      return;
+    case 'huge':
+      return sendHuge(response, fault.bytes ?? DEFAULT_HUGE_BYTES);
+  }
+}
+
+/** @param fault - undefined brings it whole. */
+export async function bring(
+  { response, server, clock }: Delivery,
+  {
+    answer,
+    layout,
+    fault,
+  }: { readonly answer: Answer; readonly layout: Layout; readonly fault?: SpoiledAnswer | undefined },
+): Promise<void> {
+  const { body, contentType } = print(
+    answer,
+    fault?.fault === 'wrong-format' ? anotherFormat(layout) : layout,
+  );
+  switch (fault?.fault) {
+    case undefined:
+    case 'wrong-format':
+      return send(response, 200, contentType, body);
+    case 'bom':
+      return send(response, 200, contentType, `\uFEFF${body}`);
+    case 'delay':
+      await pause(clock, fault.ms, server.signal);
+      return send(response, 200, contentType, body);
+    case 'slow':
+      return sendSlowly({ body, contentType }, response, (share) =>
+        pause(clock, fault.ms * share, server.signal),
+      );
+    case 'truncated': {
+      const bytes = Buffer.from(body);
+      response.writeHead(200, { 'Content-Type': contentType, 'Content-Length': bytes.length });
+      response.write(bytes.subarray(0, Math.floor(bytes.length / 2)), () => response.destroy());
+      return;
+    }
+  }
+}
+
+function anotherFormat(layout: Layout): Layout {
+  return { ...layout, format: layout.format === 'xml' ? 'json' : 'xml' };
+}
+
+async function sendSlowly(
+  { body, contentType }: Printed,
+  response: ServerResponse,
+  wait: (share: number) => Promise<void>,
+): Promise<void> {
+  const bytes = Buffer.from(body);
+  const step = Math.ceil(bytes.length / SLICES);
+  response.writeHead(200, { 'Content-Type': contentType, 'Content-Length': bytes.length });
+  for (let at = 0; at < bytes.length && !response.destroyed; at += step) {
+    response.write(bytes.subarray(at, at + step));
+    await wait(1 / SLICES);
+  }
+  response.end();
+}
+
+async function sendHuge(response: ServerResponse, bytes: number): Promise<void> {
+  response.writeHead(200, { 'Content-Type': 'application/json; charset=utf-8' });
+  response.write('{"code":"10001","msg":"');
+  for (let sent = 0; sent < bytes && !response.destroyed; sent += FILLER.length) {
+    await new Promise<void>((next) => response.write(FILLER, () => next()));
+  }
+  response.end('"}');
+}

@@ -1,0 +1,136 @@
+/** One HTTP server of the sandbox: it owns its sockets, can refuse connections for a while, and closes at once. */
+import { once } from 'node:events';
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
+import type { Socket } from 'node:net';
+import type { Duplex } from 'node:stream';
+import type { Clock } from '../core/clock.ts';
+import { NoriaError } from '../core/faults.ts';
+
+export interface WebServerOptions {
+  readonly host: string;
+  /** 0 takes a free one. */
+  readonly port: number;
+  readonly clock: Clock;
+  /** A rejection with a system error ends that exchange; any other is a mistake of ours and ends the process. */
+  readonly take: (request: IncomingMessage, response: ServerResponse) => Promise<void>;
+  readonly onConnection?: (socket: Socket) => void;
+  readonly onUpgrade?: (request: IncomingMessage, socket: Duplex, head: Buffer) => void;
+}
+
+/** @throws NoriaError `listen-failed` */
+export async function openWebServer(options: WebServerOptions): Promise<WebServer> {
+  const server = new WebServer(options);
+  await server.open();
+  return server;
+}
+
+export class WebServer {
+  readonly host: string;
+  readonly #options: WebServerOptions;
+  readonly #server: Server;
+  readonly #sockets = new Set<Socket>();
+  readonly #closing = new AbortController();
+  #port: number;
+  #comeback: Disposable | undefined;
+
+  constructor(options: WebServerOptions) {
+    this.#options = options;
+    this.host = options.host;
+    this.#port = options.port;
+    this.#server = createServer((request, response) => this.#take(request, response));
+    this.#server.on('connection', (socket) => this.#accept(socket));
+    const { onUpgrade } = options;
+    if (onUpgrade !== undefined) this.#server.on('upgrade', onUpgrade);
+  }
+
+  get port(): number {
+    return this.#port;
+  }
+
+  get url(): string {
+    return `http://${this.host}:${this.#port}`;
+  }
+
+  /** Aborts when it closes: whoever still owes an answer stops. */
+  get signal(): AbortSignal {
+    return this.#closing.signal;
+  }
+
+  async open(): Promise<void> {
+    this.#server.listen(this.#port, this.host);
+    try {
+      await once(this.#server, 'listening');
+    } catch (cause) {
+      throw new NoriaError('listen-failed', `the sandbox cannot listen on ${this.host}:${this.#port}`, {
+        cause,
+      });
+    }
+    const address = this.#server.address();
+    if (typeof address === 'object' && address !== null) this.#port = address.port;
+  }
+
+  /** Closes the port and every connection, and comes back on the same port after `ms`. */
+  refuseFor(ms: number): void {
+    this.#comeback?.[Symbol.dispose]();
+    this.#server.close();
+    this.#cut();
+    this.#comeback = this.#options.clock.after(ms, () => this.#server.listen(this.#port, this.host));
+  }
+
+  async close(): Promise<void> {
+    if (this.signal.aborted) return;
+    this.#closing.abort();
+    this.#comeback?.[Symbol.dispose]();
+    const closed = this.#server.listening ? once(this.#server, 'close') : undefined;
+    this.#server.close();
+    this.#cut();
+    await closed;
+  }
+
+  #cut(): void {
+    for (const socket of this.#sockets) socket.destroy();
+  }
+
+  #accept(socket: Socket): void {
+    this.#sockets.add(socket);
+    socket.once('close', () => this.#sockets.delete(socket));
+    this.#options.onConnection?.(socket);
+  }
+
+  #take(request: IncomingMessage, response: ServerResponse): void {
+    this.#options.take(request, response).catch((error: unknown) => {
+      response.destroy();
+      const clientLeft = error instanceof Error && 'code' in error;
+      if (!clientLeft) throw error;
+    });
+  }
+}
+
+/** Answers with a whole body. */
+export function send(
+  response: ServerResponse,
+  status: number,
+  contentType: string,
+  body: string | Buffer,
+): void {
+  response.writeHead(status, { 'Content-Type': contentType, 'Content-Length': Buffer.byteLength(body) });
+  response.end(body);
+}
+
+/** The page that web servers send with a status. */
+export function pageOf(status: number, title: string): string {
+  return `<html><head><title>${status} ${title}</title></head><body><h1>${status} ${title}</h1></body></html>\r\n`;
+}
+
+/** The whole body as text. @throws an error with `code: 'EMSGSIZE'` when it is larger than `limitBytes`. */
+export async function readBody(request: IncomingMessage, limitBytes: number): Promise<string> {
+  const chunks: Buffer[] = [];
+  let size = 0;
+  for await (const chunk of request) {
+    size += chunk.length;
+    if (size > limitBytes)
+      throw Object.assign(new Error(`body above ${limitBytes} bytes`), { code: 'EMSGSIZE' });
+    chunks.push(chunk);
+  }
+  return Buffer.concat(chunks).toString('utf8');
+}

@@ -1,0 +1,92 @@
+/**
+ * The least of a WebSocket server (RFC 6455) that gives every message back: text, binary, fragments, ping and close.
+ */
+import { createHash } from 'node:crypto';
+import type { IncomingMessage } from 'node:http';
+import type { Duplex } from 'node:stream';
+
+/** RFC 6455 §1.3. */
+const ACCEPT_SALT = '258EAFA5-E914-47DA-95CA-C5AB0DC85B11';
+const OPCODE_CLOSE = 0x8;
+const OPCODE_PING = 0x9;
+const OPCODE_PONG = 0xa;
+const MAX_FRAME_BYTES = 2 ** 24;
+
+/** Takes over an upgrade request: `/ws` is answered and echoed, anything else ended. */
+export function echoMessages(request: IncomingMessage, socket: Duplex, head: Buffer): void {
+  socket.on('error', () => {}); // ignored: a client that leaves hard ends its own connection only
+  const key = request.headers['sec-websocket-key'];
+  if (key === undefined || request.url !== '/ws') {
+    socket.end('HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n');
+    return;
+  }
+  const accept = createHash('sha1')
+    .update(key + ACCEPT_SALT)
+    .digest('base64');
+  socket.write(
+    `HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: ${accept}\r\n\r\n`,
+  );
+  let buffered = head;
+  const work = () => {
+    for (let frame = readFrame(buffered); frame !== undefined; frame = readFrame(buffered)) {
+      buffered = buffered.subarray(frame.size);
+      if (frame.opcode === OPCODE_PONG) continue;
+      // Fragments go back as they came, so that a message keeps its shape.
+      const opcode = frame.opcode === OPCODE_PING ? OPCODE_PONG : frame.opcode;
+      socket.write(printFrame((frame.first & 0xf0) | opcode, frame.payload));
+      if (frame.opcode === OPCODE_CLOSE) socket.end();
+    }
+    if (buffered.length > MAX_FRAME_BYTES) socket.destroy();
+  };
+  socket.on('data', (chunk: Buffer) => {
+    buffered = Buffer.concat([buffered, chunk]);
+    work();
+  });
+  socket.on('end', () => socket.end());
+  work();
+}
+
+interface Frame {
+  /** The first byte: FIN, reserved bits and opcode. */
+  readonly first: number;
+  readonly opcode: number;
+  readonly payload: Buffer;
+  /** Bytes of the whole frame. */
+  readonly size: number;
+}
+
+/** RFC 6455 §5.2; undefined until it is whole. */
+function readFrame(bytes: Buffer): Frame | undefined {
+  if (bytes.length < 2) return undefined;
+  const first = bytes.readUInt8(0);
+  const second = bytes.readUInt8(1);
+  const short = second & 0x7f;
+  const lengthBytes = short === 126 ? 2 : short === 127 ? 8 : 0;
+  const maskAt = 2 + lengthBytes;
+  const dataAt = maskAt + ((second & 0x80) === 0 ? 0 : 4);
+  if (bytes.length < dataAt) return undefined;
+  const length =
+    lengthBytes === 2 ? bytes.readUInt16BE(2) : lengthBytes === 8 ? Number(bytes.readBigUInt64BE(2)) : short;
+  if (bytes.length < dataAt + length) return undefined;
+  const mask = bytes.subarray(maskAt, dataAt);
+  const payload = Buffer.from(bytes.subarray(dataAt, dataAt + length));
+  if (mask.length === 4)
+    for (let at = 0; at < length; at += 1) payload[at] = (payload[at] ?? 0) ^ (mask[at % 4] ?? 0);
+  return { first, opcode: first & 0x0f, payload, size: dataAt + length };
+}
+
+/** Servers do not mask. */
+function printFrame(first: number, payload: Buffer): Buffer {
+  const { length } = payload;
+  if (length < 126) return Buffer.concat([Buffer.from([first, length]), payload]);
+  const head = Buffer.alloc(length < 65_536 ? 4 : 10);
+  head.writeUInt8(first, 0);
+  if (length < 65_536) {
+    head.writeUInt8(126, 1);
+    head.writeUInt16BE(length, 2);
+  } else {
+    head.writeUInt8(127, 1);
+    head.writeBigUInt64BE(BigInt(length), 2);
+  }
+  return Buffer.concat([head, payload]);
+}
