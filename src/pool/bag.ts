@@ -1,0 +1,80 @@
+/** Random and fastest: a dense array in no order. Random takes any; fastest takes the faster of two. */
+import { type Random, randomBelow } from '../core/random.ts';
+import type { Member } from './member.ts';
+import { FITS, MAX_PASSED_OVER, type Query, SAME_EXIT } from './query.ts';
+import type { Rotation, Seat } from './seat.ts';
+
+/** How often a random place is tried before all are walked through from one. */
+const RANDOM_TRIES = 4;
+
+export class Bag implements Rotation {
+  readonly #seats: Seat[] = [];
+  readonly #random: Random;
+  readonly #prefersFast: boolean;
+
+  /** @param prefersFast - whether the faster of two random members is taken, or simply one. */
+  constructor(random: Random, prefersFast: boolean) {
+    this.#random = random;
+    this.#prefersFast = prefersFast;
+  }
+
+  get size(): number {
+    return this.#seats.length;
+  }
+
+  add(seat: Seat): void {
+    seat.place = this.#seats.length;
+    this.#seats.push(seat);
+  }
+
+  remove(seat: Seat): void {
+    const last = this.#seats.pop();
+    if (last === undefined || last === seat) return;
+    this.#seats[seat.place] = last;
+    last.place = seat.place;
+  }
+
+  picked(): void {} // no turn to keep
+
+  changed(): void {} // compared afresh at every pick
+
+  pick(query: Query): Member | undefined {
+    const count = this.#seats.length;
+    const one = anyFit(this.#seats, 0, count, query, this.#random);
+    if (one === undefined || count < 2 || !this.#prefersFast) return one;
+    const other = anyFit(this.#seats, 0, count, query, this.#random);
+    if (other === undefined || other === one) return one;
+    return expectedMs(other, query.now) < expectedMs(one, query.now) ? other : one;
+  }
+}
+
+/** Any member among the seats from `from` up to but not including `to`; one with the exit of the pick before only if no other is found. */
+export function anyFit(
+  seats: readonly Seat[],
+  from: number,
+  to: number,
+  query: Query,
+  random: Random,
+): Member | undefined {
+  const count = to - from;
+  if (count <= 0) return undefined;
+  let second: Member | undefined;
+  let passedOver = 0;
+  const start = randomBelow(random, count);
+  for (let step = 0; step < RANDOM_TRIES + count; step += 1) {
+    const place = step < RANDOM_TRIES && step > 0 ? randomBelow(random, count) : (start + step) % count;
+    const member = seats[from + place]?.member;
+    if (member === undefined) break;
+    const fit = query.fit(member);
+    if (fit === FITS) return member;
+    if (fit !== SAME_EXIT) continue;
+    second ??= member;
+    passedOver += 1;
+    if (passedOver > MAX_PASSED_OVER) break;
+  }
+  return second;
+}
+
+function expectedMs(member: Member, now: number): number {
+  return member.expectedLatencyMs(now, member.source.typicalMs);
+}

@@ -1,0 +1,273 @@
+/**
+ * The pool: the members noria may pick from, for whom, and which of them are not to be trusted.
+ *
+ * It lends members to the data plane (`Lending`), tells refill how much is there and wanted, and takes what is
+ * drawn. It owns its parts and their timers: the roster of members, the sessions, the clients that wait.
+ */
+import type { Clock } from '../core/clock.ts';
+import type { EventBus } from '../core/events.ts';
+import { type Random, shuffled } from '../core/random.ts';
+import { demandOf, nextLossAt, usableAt } from './demand.ts';
+import { Desk, type Rotated } from './desk.ts';
+import type { Lease, LeaseReport, LeaseRequest, Lending, Refusal } from './lease.ts';
+import type { Demand, Offer, Poured } from './offer.ts';
+import { DEFAULT_LIMITS, type PoolOptions, type PoolSettings, type SourceOptions } from './options.ts';
+import { Roster } from './roster.ts';
+import { Sessions } from './sessions.ts';
+import { type PoolSnapshot, type Restored, restoreSnapshot, takeSnapshot } from './snapshot.ts';
+import {
+  countsOf,
+  type MemberView,
+  memberView,
+  type SessionView,
+  type SourceCounts,
+  sessionView,
+} from './views.ts';
+import { Waiting } from './waiting.ts';
+
+/** A client's own verdict on what it got from a target. */
+export interface ClientVerdict {
+  readonly of: { readonly session: string } | { readonly member: string };
+  /** Canonical host of the target. */
+  readonly host: string;
+  /** `ok` takes a ban back. */
+  readonly verdict: 'banned' | 'ok';
+}
+
+/** Opens an empty pool that lends, waits and watches lifetimes from now on. */
+export function openPool(options: PoolOptions): Pool {
+  return new Pool(options);
+}
+
+export class Pool implements Lending {
+  readonly #clock: Clock;
+  readonly #random: Random;
+  readonly #bus: EventBus;
+  readonly #roster: Roster;
+  readonly #sessions: Sessions;
+  readonly #waiting: Waiting;
+  readonly #desk: Desk;
+  #closed = false;
+
+  constructor(options: PoolOptions) {
+    const { clock, random, bus, outlook } = options;
+    const limits = { ...DEFAULT_LIMITS, ...options.limits };
+    this.#clock = clock;
+    this.#random = random;
+    this.#bus = bus;
+    this.#roster = new Roster(options, () => this.#desk.serve(clock.monotonic()));
+    this.#sessions = new Sessions(clock, bus, limits.sessions);
+    this.#waiting = new Waiting(clock, () => this.#desk.wake());
+    this.#desk = new Desk({
+      clock,
+      bus,
+      roster: this.#roster,
+      sessions: this.#sessions,
+      waiting: this.#waiting,
+      limits,
+      outlook,
+    });
+    const now = clock.monotonic();
+    this.#roster.configure(options, now);
+    const first = Math.min(...options.sources.map(({ priority }) => priority));
+    for (const source of this.#roster.sources.values()) {
+      if (source.options.priority === first) source.wantedAt = now; // start-up counts as a client
+    }
+  }
+
+  take(request: LeaseRequest): Lease | Refusal | Promise<Lease | Refusal> {
+    return this.#desk.take(request);
+  }
+
+  cancel(requestId: number): void {
+    this.#desk.cancel(requestId);
+  }
+
+  report(report: LeaseReport): void {
+    this.#desk.report(report);
+  }
+
+  /**
+   * Leases on members that need a probe, at most `limit`: unproven ones, then those whose quarantine is over, then,
+   * where `staleMs` is given, those through which nobody got for so long. To be reported on like any other lease.
+   */
+  takeForProbe(limit: number, staleMs?: number): Lease[] {
+    return this.#desk.takeForProbe(limit, staleMs);
+  }
+
+  /** Members of the source that a client could have at that moment if nothing more were drawn; see `Demand`. */
+  usableAt(source: string, atMs: number): number {
+    return usableAt(this.#roster, source, atMs);
+  }
+
+  /** The next moment after `afterMs` at which a member of the source stops being usable; undefined when none will. */
+  nextLossAt(source: string, afterMs: number): number | undefined {
+    return nextLossAt(this.#roster, source, afterMs);
+  }
+
+  demand(source: string): Demand {
+    return demandOf(this.#roster, source, this.#clock.monotonic());
+  }
+
+  /** Takes what a draw brought, in shuffled order; clients that wait are served at once. */
+  pour(sourceName: string, offers: readonly Offer[]): Poured {
+    const source = this.#roster.sources.get(sourceName);
+    const poured = { joined: 0, renewed: 0, rejected: 0 };
+    // Without a source: a reload removed it while a draw was on its way.
+    if (source === undefined || this.#closed) return { ...poured, rejected: offers.length };
+    const now = this.#clock.monotonic();
+    this.#roster.turn(now);
+    for (const offer of shuffled(this.#random, offers)) poured[this.#roster.offer(source, offer, now)] += 1;
+    this.#desk.serve(now);
+    return poured;
+  }
+
+  members(): readonly MemberView[] {
+    const now = this.#clock.monotonic();
+    const views: MemberView[] = [];
+    for (const member of this.#roster.members()) {
+      const view = memberView(member, now);
+      if (view !== undefined) views.push(view);
+    }
+    return views;
+  }
+
+  /** Members by state, for each source. Cheap. */
+  counts(): readonly SourceCounts[] {
+    return [...this.#roster.sources.values()].map(countsOf);
+  }
+
+  /** Clients that wait for a member. */
+  get waitingCount(): number {
+    return this.#waiting.size;
+  }
+
+  get sessionCount(): number {
+    return this.#sessions.size;
+  }
+
+  sessions(): readonly SessionView[] {
+    const now = this.#clock.monotonic();
+    const held = (member: string | undefined) =>
+      member !== undefined && this.#roster.find(member) !== undefined;
+    return [...this.#sessions.all()].map((session) => sessionView(session, held(session.member), now));
+  }
+
+  /** Removes a member for good, by hand; its open tunnels go on. @returns whether there was such a member. */
+  evict(id: string): boolean {
+    const member = this.#roster.find(id);
+    if (member === undefined) return false;
+    if (member.phase.name !== 'draining') {
+      this.#roster.leave(member, { reason: 'evicted' }, this.#clock.monotonic());
+    }
+    return true;
+  }
+
+  /** Lets all members of a source go; what is drawn later joins as ever. */
+  drainSource(name: string): void {
+    const source = this.#roster.sources.get(name);
+    if (source !== undefined) this.#roster.drainSource(source, this.#clock.monotonic());
+  }
+
+  /** Takes over new settings. Members of sources that are still there stay; sessions and waiting clients do, too. */
+  reconfigure(settings: PoolSettings): void {
+    const now = this.#clock.monotonic();
+    this.#roster.configure(settings, now);
+    this.#desk.regroup(now);
+  }
+
+  /** As `reconfigure`, for the sources alone. */
+  updateSources(sources: readonly SourceOptions[]): void {
+    this.reconfigure({ ...this.#roster.settings, sources });
+  }
+
+  /**
+   * What a client says about what it got. A member banned for a host is not used for it again, nor does a session
+   * keep it for that host. @returns whether there was such a member or session.
+   */
+  ban({ of, host, verdict }: ClientVerdict): boolean {
+    const id = 'member' in of ? of.member : this.#sessions.find(of.session)?.member;
+    const member = id === undefined ? undefined : this.#roster.find(id);
+    if (member === undefined) return 'session' in of && this.#sessions.find(of.session) !== undefined;
+    if (verdict === 'ok') {
+      member.bans?.delete(host);
+      this.#roster.seatsFreed = true;
+      this.#desk.serve(this.#clock.monotonic());
+    } else if (member.bans?.has(host) !== true) {
+      member.ban(host);
+      const { source, protocol } = member;
+      this.#bus.emit('member.banned', { source: source.name, member: member.id, protocol, host });
+    }
+    return true;
+  }
+
+  /** Moves a session to another member. @returns undefined when there is no such session. */
+  rotateSession(name: string): Rotated | undefined {
+    return this.#desk.rotateSession(name);
+  }
+
+  /** Forgets a session; its open tunnels go on. @returns whether there was one. */
+  forgetSession(name: string): boolean {
+    return this.#sessions.forget(name);
+  }
+
+  /** Ids of the open leases of a session or a member. */
+  leasesOf(of: { readonly session: string } | { readonly member: string }): readonly number[] {
+    return this.#desk.leasesOf(of);
+  }
+
+  /** Lets the source hold only `factor` of the tunnels it holds now (or may hold already), at least one. */
+  limitTunnels(sourceName: string, factor: number): void {
+    const source = this.#roster.sources.get(sourceName);
+    if (source === undefined) return;
+    const held = Math.min(source.tunnelLimit, Math.max(source.open, 1));
+    source.tunnelLimit = Math.max(1, Math.floor(held * factor));
+  }
+
+  unlimitTunnels(sourceName: string): void {
+    const source = this.#roster.sources.get(sourceName);
+    if (source === undefined || source.tunnelLimit === Number.POSITIVE_INFINITY) return;
+    source.tunnelLimit = Number.POSITIVE_INFINITY;
+    this.#roster.seatsFreed = true;
+    this.#desk.serve(this.#clock.monotonic());
+  }
+
+  /** None of the source's members is picked, for this reason, until it is called with none. They keep their lives. */
+  blockSource(sourceName: string, reason: string | undefined): void {
+    const source = this.#roster.sources.get(sourceName);
+    if (source === undefined || source.blocked === reason) return;
+    source.blocked = reason;
+    const now = this.#clock.monotonic();
+    for (const member of source.members) this.#roster.settle(member, now);
+    this.#desk.serve(now);
+  }
+
+  /** While on, faults cost no member anything: our own network is down. Afterwards resting members are tried at once. */
+  freezeEvictions(on: boolean): void {
+    const now = this.#clock.monotonic();
+    this.#roster.freeze(on, now);
+    this.#desk.serve(now);
+  }
+
+  snapshot(): PoolSnapshot {
+    return takeSnapshot({ clock: this.#clock, roster: this.#roster, sessions: this.#sessions });
+  }
+
+  /** Brings back what a snapshot holds and has not expired meanwhile. For a pool that has just been opened. */
+  restore(snapshot: PoolSnapshot): Restored {
+    const kept = { clock: this.#clock, roster: this.#roster, sessions: this.#sessions };
+    const restored = restoreSnapshot(kept, snapshot);
+    this.#desk.serve(this.#clock.monotonic());
+    return restored;
+  }
+
+  /** Refuses everyone who waits and stops every timer. Members stay, for a last snapshot. Safe to call twice. */
+  close(): void {
+    if (this.#closed) return;
+    this.#closed = true;
+    this.#desk.close();
+    this.#roster.close();
+    this.#sessions.close();
+    this.#waiting.close();
+  }
+}

@@ -1,0 +1,66 @@
+/**
+ * What one request needs of a member, beyond the lane it is looked for in.
+ *
+ * There is one query in a pool, filled anew for every pick: picking allocates nothing.
+ */
+import type { Member } from './member.ts';
+
+export const UNFIT = 0;
+/** Would do, but shows the target the same exit as the pick before: taken when no other is near. */
+export const SAME_EXIT = 1;
+export const FITS = 2;
+export type Fit = typeof UNFIT | typeof SAME_EXIT | typeof FITS;
+
+/** How many members are passed over, at most, for having the exit of the pick before. */
+export const MAX_PASSED_OVER = 8;
+
+const NEVER = Number.POSITIVE_INFINITY;
+
+export class Query {
+  now = 0;
+  host = '';
+  avoid: readonly string[] = [];
+  /** The member must live at least until then. */
+  leastEndsAt = Number.NEGATIVE_INFINITY;
+  /** Exit of the pick before. */
+  lastExit = '';
+
+  /** After a pick: the first moment at which a member that is only spaced from this host would fit. */
+  freeAt = NEVER;
+  /** After a pick: some member was refused for what only this request asks. Another request may get it. */
+  choosy = false;
+  /** After a pick: a lane was looked into that no client had wanted for a while. */
+  brokeQuiet = false;
+
+  /** Begins another pick with the same wishes. */
+  restart(): void {
+    this.freeAt = NEVER;
+    this.choosy = false;
+    this.brokeQuiet = false;
+  }
+
+  fit(member: Member): Fit {
+    if (!this.allows(member)) return UNFIT;
+    const freeAt = member.freeAt(this.host);
+    if (freeAt > this.now) {
+      this.choosy = true;
+      if (freeAt < this.freeAt) this.freeAt = freeAt;
+      return UNFIT;
+    }
+    return member.exit === this.lastExit ? SAME_EXIT : FITS;
+  }
+
+  /** Whether a request may have the member, spacing and exits aside: what also holds for a session's own member. */
+  allows(member: Member): boolean {
+    if (member.source.full) return false;
+    if (
+      member.endsAt < this.leastEndsAt ||
+      member.bans?.has(this.host) === true ||
+      (this.avoid.length > 0 && this.avoid.includes(member.id))
+    ) {
+      this.choosy = true;
+      return false;
+    }
+    return true;
+  }
+}

@@ -1,0 +1,56 @@
+/**
+ * What is remembered of members that left: whether the same proxy may come back, and what was known about it.
+ *
+ * The service may draw the same address again. While the life it announced lasts it is the same machine: one that
+ * failed, was used up or evicted does not come back before that. Afterwards it may be another, and nothing holds.
+ */
+import type { MemberProtocol } from '../core/protocol.ts';
+import type { HealthRecord } from './health.ts';
+
+/** Where a member listens, and what it speaks there. */
+export interface Address {
+  readonly protocol: MemberProtocol;
+  readonly host: string;
+  readonly port: number;
+}
+
+export interface Memory {
+  /** Monotonic moment at which it is forgotten. */
+  readonly untilAt: number;
+  /** It may not come back before that. */
+  readonly barred: boolean;
+  readonly bans: readonly string[];
+  readonly health: HealthRecord;
+}
+
+/** More than any pool loses within the life of its members. */
+const MAX_MEMORIES = 50_000;
+
+/** What makes two members the same. */
+export function keyOf(source: string, { protocol, host, port }: Address): string {
+  return `${source} ${protocol} ${host} ${port}`;
+}
+
+export class Remembered {
+  readonly #memories = new Map<string, Memory>();
+
+  keep(key: string, memory: Memory, now: number): void {
+    this.#memories.delete(key); // so that the map stays in order of keeping
+    this.#memories.set(key, memory);
+    for (const [oldest, { untilAt }] of this.#memories) {
+      if (untilAt > now && this.#memories.size <= MAX_MEMORIES) break;
+      this.#memories.delete(oldest);
+    }
+  }
+
+  /** What is still remembered; it stays so. */
+  recall(key: string, now: number): Memory | undefined {
+    const memory = this.#memories.get(key);
+    return memory === undefined || memory.untilAt <= now ? undefined : memory;
+  }
+
+  /** All that is remembered at `now`, the oldest first. */
+  *entries(now: number): Generator<[string, Memory]> {
+    for (const entry of this.#memories) if (entry[1].untilAt > now) yield entry;
+  }
+}

@@ -1,0 +1,50 @@
+/** What the pool keeps of one source: its members, what they hold, and whether they may be used at all. */
+import { Heap } from './heap.ts';
+import type { Mark, Member, PhaseName } from './member.ts';
+import { Meter } from './meter.ts';
+import type { SourceOptions } from './options.ts';
+
+/** How much a new reading weighs in a source's typical latency. */
+const LATENCY_WEIGHT = 0.05;
+
+export class Source {
+  /** Replaced by a reload; the name stays. */
+  options: SourceOptions;
+  readonly members = new Set<Member>();
+  /** Members by phase; `gone` counts all that ever left. */
+  readonly counts: Record<PhaseName, number> = { joining: 0, ready: 0, quarantined: 0, draining: 0, gone: 0 };
+  /** Members that are not draining, by the moment at which they stop being usable. */
+  readonly ends = new Heap<Mark>();
+  /** Members in quarantine. */
+  readonly quarantined = new Set<Member>();
+  /** Leases that are open through its members. */
+  open = 0;
+  /** Most leases that may be open through its members. */
+  tunnelLimit = Number.POSITIVE_INFINITY;
+  /** Why none of its members may be used now, in noria's words. */
+  blocked: string | undefined;
+  /** Monotonic moment at which a client last wanted it, outside the lanes: start-up and sessions. */
+  wantedAt = Number.NEGATIVE_INFINITY;
+  /** Members used up, by uses or by spacing. */
+  readonly usedUp = new Meter();
+  /** Ms an accepted attempt through one of its members takes, decaying; 0 before the first. */
+  typicalMs = 0;
+
+  constructor(options: SourceOptions) {
+    this.options = options;
+  }
+
+  get name(): string {
+    return this.options.name;
+  }
+
+  /** Whether one more lease would break its limit. */
+  get full(): boolean {
+    return this.open >= this.tunnelLimit;
+  }
+
+  learnLatency(latencyMs: number): void {
+    if (this.typicalMs === 0) this.typicalMs = latencyMs;
+    else this.typicalMs += (latencyMs - this.typicalMs) * LATENCY_WEIGHT;
+  }
+}

@@ -1,0 +1,167 @@
+/** A pool under a manual clock, and the few things its tests say over and over. */
+import { onTestFinished } from 'vitest';
+import { EventBus, type EventName, type NoriaEvents } from '../../src/core/events.ts';
+import type { Random } from '../../src/core/random.ts';
+import { isLease, type Lease, type LeaseRequest, type Refusal, type Wish } from '../../src/pool/lease.ts';
+import type { Offer } from '../../src/pool/offer.ts';
+import type { PoolOptions, RotationOptions, SourceOptions } from '../../src/pool/options.ts';
+import { openPool, type Pool } from '../../src/pool/pool.ts';
+import { ManualClock } from '../support/manual-clock.ts';
+
+export interface PoolKit {
+  readonly pool: Pool;
+  readonly clock: ManualClock;
+  readonly told: { readonly name: EventName; readonly event: object }[];
+  /** The events of one name so far. */
+  events<Name extends EventName>(name: Name): NoriaEvents[Name][];
+}
+
+type Changes = Omit<Partial<PoolOptions>, 'rotation'> & { readonly rotation?: Partial<RotationOptions> };
+
+export const CITY: SourceOptions = { name: 'city', priority: 1, size: 5, unknownLifetimeMs: 600_000 };
+
+const WATCHED = [
+  'member.joined',
+  'member.quarantined',
+  'member.restored',
+  'member.drained',
+  'member.left',
+  'member.banned',
+  'demand.rose',
+  'client.waited',
+  'session.bound',
+  'session.moved',
+  'session.ended',
+] as const satisfies readonly EventName[];
+
+/** A repeatable sequence (mulberry32). */
+export function seededRandom(seed: number): Random {
+  let state = seed >>> 0;
+  return () => {
+    state = (state + 0x6d2b79f5) >>> 0;
+    let mixed = Math.imul(state ^ (state >>> 15), state | 1);
+    mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61);
+    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
+  };
+}
+
+export function poolSettings(changes: Changes = {}) {
+  const { rotation, ...others } = changes;
+  return {
+    sources: [CITY],
+    safetyMarginMs: 3_000,
+    minRemainingMs: 10_000,
+    health: { maxFailures: 2, quarantineMs: 10_000 },
+    ...others,
+    rotation: {
+      strategy: 'round-robin',
+      maxTunnelsPerMember: 0,
+      maxUsesPerMember: 0,
+      perHostSpacingMs: 0,
+      sessionTtlMs: 600_000,
+      ...rotation,
+    },
+  } as const;
+}
+
+/** Opens a pool that is closed when the test ends; then no timer may be armed. */
+export function openKit(changes: Changes = {}): PoolKit {
+  const clock = new ManualClock();
+  const bus = new EventBus((name, error) => {
+    throw new Error(`an observer of ${name} failed`, { cause: error });
+  });
+  const told: PoolKit['told'] = [];
+  for (const name of WATCHED) bus.on(name, (event) => told.push({ name, event }));
+  const pool = openPool({
+    clock,
+    bus,
+    random: seededRandom(7),
+    outlook: () => ({ sources: [] }),
+    ...poolSettings(changes),
+  });
+  onTestFinished(() => {
+    pool.close();
+    if (clock.armedCount !== 0) throw new Error(`${clock.armedCount} timers are armed after close`);
+  });
+  return {
+    pool,
+    clock,
+    told,
+    events: (name) => told.filter((one) => one.name === name).map((one) => one.event as never),
+  };
+}
+
+/** An offer that lives `lifeMs` from now; `number` makes its address. */
+export function offer(kit: PoolKit, number: number, lifeMs = 180_000, changes: Partial<Offer> = {}): Offer {
+  return {
+    protocol: 'http',
+    host: `203.0.${Math.floor(number / 250)}.${(number % 250) + 1}`,
+    port: 8000,
+    endsAt: kit.clock.monotonic() + lifeMs,
+    unproven: false,
+    ...changes,
+  };
+}
+
+/** Pours `count` members, one after the other so that they stand in order. */
+export function pourMembers(
+  kit: PoolKit,
+  count: number,
+  lifeMs = 180_000,
+  changes: Partial<Offer> = {},
+): void {
+  for (let number = 0; number < count; number += 1) {
+    kit.pool.pour('city', [offer(kit, number, lifeMs, changes)]);
+  }
+}
+
+let lastRequest = 0;
+
+export function request(wish: Wish = {}, changes: Partial<LeaseRequest> = {}): LeaseRequest {
+  lastRequest += 1;
+  return { id: lastRequest, wish, targetHost: 'example.com', avoid: [], waitMs: 0, ...changes };
+}
+
+/** A lease that must be there at once. */
+export function lend(kit: PoolKit, wish: Wish = {}, changes: Partial<LeaseRequest> = {}): Lease {
+  const answer = kit.pool.take(request(wish, changes));
+  if (answer instanceof Promise) throw new Error('the client has to wait');
+  if (!isLease(answer)) throw new Error(`refused: ${answer.refused}: ${answer.reason}`);
+  return answer;
+}
+
+/** The refusal that must come at once. */
+export function refusal(kit: PoolKit, wish: Wish = {}, changes: Partial<LeaseRequest> = {}): Refusal {
+  const answer = kit.pool.take(request(wish, changes));
+  if (answer instanceof Promise) throw new Error('the client has to wait');
+  if (isLease(answer)) throw new Error(`lent ${answer.member}`);
+  return answer;
+}
+
+export function accept(kit: PoolKit, lease: Lease, latencyMs = 20): void {
+  kit.pool.report({ lease: lease.id, kind: 'accepted', latencyMs });
+}
+
+export function close(kit: PoolKit, lease: Lease, cut = false): void {
+  kit.pool.report({ lease: lease.id, kind: 'closed', cut });
+}
+
+export function fail(
+  kit: PoolKit,
+  lease: Lease,
+  blame: 'member' | 'half-member' | 'target' = 'member',
+): void {
+  kit.pool.report({ lease: lease.id, kind: 'failed', blame, fault: 'member-unreachable' });
+}
+
+/** Uses a member whole: accepted and closed well. */
+export function use(kit: PoolKit, wish: Wish = {}, changes: Partial<LeaseRequest> = {}): Lease {
+  const lease = lend(kit, wish, changes);
+  accept(kit, lease);
+  close(kit, lease);
+  return lease;
+}
+
+export function stateOf(kit: PoolKit, member: string): string {
+  return kit.pool.members().find(({ id }) => id === member)?.state ?? 'gone';
+}
