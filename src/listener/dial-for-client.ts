@@ -4,7 +4,8 @@
  * Between the client's request and the answer it is read from all the same: only reading shows that it has left.
  */
 import type { Socket } from 'node:net';
-import type { Dialer, DialRequest, DialResult } from '../dialer/dial.ts';
+import type { DialRequest, DialResult } from '../dialer/dial.ts';
+import type { ConnectionContext } from './connection.ts';
 
 /** What a client may send ahead of the answer; beyond it the client is paused. */
 const MAX_EARLY_BYTES = 64 * 1024;
@@ -19,7 +20,7 @@ const MAX_EARLY_BYTES = 64 * 1024;
 export function dialForClient(
   client: Socket,
   first: Buffer | undefined,
-  dialer: Dialer,
+  context: ConnectionContext,
   request: DialRequest,
   done: (result: DialResult, early: Buffer | undefined) => void,
 ): void {
@@ -40,15 +41,17 @@ export function dialForClient(
     if (earlyBytes === 0) leave();
   };
 
-  const dialing = dialer.dial(request);
+  const dialing = context.options.dialer.dial(request);
   client.on('data', onData).on('end', onEnd).on('close', leave);
   client.resume();
   if (client.destroyed || (client.readableEnded && earlyBytes === 0)) leave();
 
-  void dialing.result.then((result) => {
-    client.off('data', onData).off('end', onEnd).off('close', leave);
-    done(gone ? abandon(result) : result, chunks.length > 1 ? Buffer.concat(chunks) : chunks[0]);
-  });
+  dialing.result
+    .then((result) => {
+      client.off('data', onData).off('end', onEnd).off('close', leave);
+      done(gone ? abandon(result) : result, chunks.length > 1 ? Buffer.concat(chunks) : chunks[0]);
+    })
+    .catch((error: unknown) => context.broke(error));
 }
 
 function abandon(result: DialResult): DialResult {

@@ -1,0 +1,98 @@
+/** Binds one address of a listener, or says in words why it cannot be had. */
+import { createServer, type Server, type Socket } from 'node:net';
+import { describeError, NoriaError } from '../core/faults.ts';
+import { formatHostPort } from '../core/host-port.ts';
+import { isLoopbackAddress } from '../core/networks.ts';
+
+export type ListenAddress =
+  /** `lastPort`: one listening socket for each port from `port` to it. Port 0 takes a free one. */
+  | { readonly kind: 'tcp'; readonly host: string; readonly port: number; readonly lastPort?: number }
+  /** A listening socket inherited from whoever started the process (socket activation). */
+  | { readonly kind: 'fd'; readonly fd: number };
+
+export interface BoundAddress {
+  readonly host: string;
+  readonly port: number;
+}
+
+export interface BindOptions {
+  readonly onConnection: (socket: Socket) => void;
+  /** A connection could not be accepted (no descriptor left, for one); the server goes on. */
+  readonly onAcceptError: (error: Error) => void;
+  /** Whether an address that other machines can reach may be bound. */
+  readonly mayFaceNetwork: boolean;
+}
+
+/** Shorter than what NATs on the way forget a silent connection after. */
+const TCP_KEEP_ALIVE_MS = 30_000;
+
+const WHY: Readonly<Record<string, string>> = {
+  EADDRINUSE: 'another program listens there',
+  EADDRNOTAVAIL: 'this machine has no such address',
+  EACCES: 'the user that runs noria may not listen there; ports below 1024 need a permission',
+  ENOTFOUND: 'no such host name',
+  EBADF: 'no such descriptor was inherited',
+  EINVAL: 'that descriptor is no listening socket',
+  ENOTSOCK: 'that descriptor is no listening socket',
+};
+
+/**
+ * One server for each port, all listening.
+ *
+ * @throws NoriaError `listen-failed`, or `bad-config` for an address that must not be open to others; servers bound by
+ *   then are closed.
+ */
+export async function bind(address: ListenAddress, options: BindOptions): Promise<Server[]> {
+  if (address.kind === 'fd') return [await bindOne({ fd: address.fd }, `fd:${address.fd}`, options)];
+  const { host, port, lastPort = port } = address;
+  const servers: Server[] = [];
+  try {
+    for (let each = port; each <= lastPort; each += 1) {
+      servers.push(await bindOne({ host, port: each }, formatHostPort(host, each), options));
+    }
+  } catch (error) {
+    for (const server of servers) server.close();
+    throw error;
+  }
+  return servers;
+}
+
+/** Where a listening server really listens. */
+export function boundAddress(server: Server): BoundAddress {
+  const address = server.address();
+  return address === null || typeof address === 'string'
+    ? { host: address ?? '', port: 0 } // a Unix socket, handed in by descriptor
+    : { host: address.address, port: address.port };
+}
+
+function bindOne(
+  where: { readonly host: string; readonly port: number } | { readonly fd: number },
+  name: string,
+  options: BindOptions,
+): Promise<Server> {
+  const server = createServer({
+    allowHalfOpen: true,
+    noDelay: true,
+    keepAlive: true,
+    keepAliveInitialDelay: TCP_KEEP_ALIVE_MS,
+  });
+  return new Promise((resolve, reject) => {
+    const onError = (error: NodeJS.ErrnoException): void => {
+      const why = WHY[error.code ?? ''] ?? describeError(error);
+      reject(new NoriaError('listen-failed', `cannot listen on ${name}: ${why}`, { cause: error }));
+    };
+    server.once('error', onError);
+    server.listen({ ...where, exclusive: false }, () => {
+      server.off('error', onError);
+      const { host } = boundAddress(server);
+      if (!options.mayFaceNetwork && host !== '' && !isLoopbackAddress(host)) {
+        server.close();
+        reject(new NoriaError('bad-config', `${name} can be reached from other machines, so it needs users`));
+        return;
+      }
+      server.on('error', options.onAcceptError);
+      server.on('connection', options.onConnection);
+      resolve(server);
+    });
+  });
+}

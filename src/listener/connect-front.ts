@@ -1,0 +1,78 @@
+/**
+ * Serves one CONNECT request, whether its head was read by hand or by node:http: a way to its target, the answer;
+ * then the tunnel has the socket.
+ */
+import type { Socket } from 'node:net';
+import { NoriaError } from '../core/faults.ts';
+import { parseHostPort } from '../core/host-port.ts';
+import type { ConnectHead } from './connect-head.ts';
+import type { ConnectionContext } from './connection.ts';
+import { dialForClient } from './dial-for-client.ts';
+import { fieldLines, requestFraming } from './http-fields.ts';
+import { refusalText } from './http-refusal.ts';
+import { type Refused, successHeaders } from './replies.ts';
+import { routeRequest, toldToClient } from './route.ts';
+
+/**
+ * @param socket - without listeners of a reader's on it; `early` is what has been read behind the head.
+ * @param again - takes the socket back when the request was refused with 407 and another one may follow.
+ */
+export function serveConnect(
+  socket: Socket,
+  head: ConnectHead,
+  early: Buffer,
+  context: ConnectionContext,
+  again: () => void,
+): void {
+  context.speaks('connect');
+  context.handshakeDone();
+  const refuse = (failure: Refused, detail: string): void => {
+    context.refused(failure.code, detail);
+    // What follows a refused CONNECT may have been meant for the target: it must not be read as a request.
+    const stays =
+      failure.code === 'auth-required' && head.keepAlive && early.length === 0 && !context.draining;
+    const answer = refusalText(failure, stays);
+    if (!stays) {
+      context.farewell(answer);
+      return;
+    }
+    socket.write(answer);
+    again();
+  };
+
+  const route =
+    bodyProblem(head) ??
+    routeRequest(
+      context,
+      head.fields,
+      () => parseHostPort(head.authority) ?? new NoriaError('bad-request', 'CONNECT names no host and port'),
+      (target) => target,
+    );
+  if (route instanceof NoriaError) {
+    refuse(toldToClient(route), route.message);
+    return;
+  }
+
+  dialForClient(socket, early, context, { ...route, use: 'tunnel' }, (result, sent) => {
+    if (result.ok) {
+      socket.write(
+        `HTTP/1.1 200 Connection established\r\n${fieldLines(successHeaders(result.way))}\r\n`,
+        'latin1',
+      );
+      context.tunnel(socket, result.way, sent);
+    } else if (result.failure.code === 'client-gone') {
+      context.endedWith('client-gone');
+      socket.destroy();
+    } else {
+      refuse(result.failure, result.failure.reason);
+    }
+  });
+}
+
+/** CONNECT has no body (RFC 9110 §9.3.6): one that announces it could mean its bytes for us or for the target. */
+function bodyProblem(head: ConnectHead): NoriaError | undefined {
+  const framing = requestFraming(head.fields, 1);
+  if (framing instanceof NoriaError) return framing;
+  const announced = framing.kind === 'chunked' || (framing.kind === 'length' && framing.bytes > 0);
+  return announced ? new NoriaError('bad-request', 'CONNECT with a body') : undefined;
+}

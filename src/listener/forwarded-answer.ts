@@ -1,0 +1,100 @@
+/**
+ * Writes a member's answer to the client, through node:http's response: fields as they came, framing decided anew.
+ *
+ * A chunk is held until it is known whether another follows, so that a small answer leaves in one piece.
+ */
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import type { Dialed } from '../dialer/dial.ts';
+import { endToEnd, type Field, type Framing, fieldLines, trailingEndToEnd } from './http-fields.ts';
+import { successHeaders } from './replies.ts';
+import type { ResponseHead } from './response-reader.ts';
+
+const CONTINUE = 100;
+
+export class ForwardedAnswer {
+  readonly #request: IncomingMessage;
+  readonly #response: ServerResponse;
+  #held: Buffer | undefined;
+  #flushed = false;
+  #continued = false;
+
+  constructor(request: IncomingMessage, response: ServerResponse) {
+    this.#request = request;
+    this.#response = response;
+    response.sendDate = false;
+    // node:http would add Connection and Keep-Alive; the client is told when it differs from its version's default.
+    response.removeHeader('connection');
+  }
+
+  /** An interim answer; HTTP/1.0 knows none (RFC 9110 §15.2). */
+  inform(head: ResponseHead): void {
+    if (this.#request.httpVersionMinor === 0) return;
+    if (head.status === CONTINUE) {
+      if (this.#request.headers.expect === undefined) return;
+      this.#continued = true;
+      this.#response.writeContinue();
+      return;
+    }
+    this.#response.socket?.write(headText(head, endToEnd(head.fields, { kind: 'none' })), 'latin1');
+  }
+
+  /**
+   * The final answer.
+   *
+   * @param added - noria's own fields; they go behind the target's.
+   * @param closing - the connection takes no further request.
+   */
+  start(head: ResponseHead, body: Framing, added: readonly Field[], closing: boolean): void {
+    const old = this.#request.httpVersionMinor === 0;
+    const framing: Framing = old && body.kind === 'chunked' ? { kind: 'until-close' } : body;
+    const fields = [...endToEnd(head.fields, framing), ...added];
+    // A body that was announced, and not asked for by a 100, may come all the same: what follows cannot be told apart.
+    const unclear = this.#request.headers.expect !== undefined && !this.#continued;
+    const stays = this.#response.shouldKeepAlive && !closing && !unclear;
+    if (!stays && !old) fields.push(['Connection', 'close']);
+    if (stays && old && framing.kind !== 'until-close') fields.push(['Connection', 'keep-alive']);
+    if (!stays) this.#response.shouldKeepAlive = false;
+    this.#response.writeHead(head.status, head.reason, fields.flat());
+  }
+
+  data(chunk: Buffer): void {
+    this.#writeHeld();
+    this.#held = chunk;
+  }
+
+  /** Nothing more has arrived for now: what has goes out. @returns false when the client reads too slowly: wait for 'drain'. */
+  flush(): boolean {
+    if (!this.#response.headersSent) return true;
+    if (this.#held === undefined && !this.#flushed) this.#response.flushHeaders();
+    this.#writeHeld();
+    this.#flushed = true;
+    return !this.#response.writableNeedDrain;
+  }
+
+  complete(trailers: readonly Field[]): void {
+    const kept = trailingEndToEnd(trailers);
+    if (kept.length > 0)
+      this.#response.addTrailers(kept.map(([name, value]): [string, string] => [name, value]));
+    if (this.#held === undefined) this.#response.end();
+    else this.#response.end(this.#held);
+    this.#held = undefined;
+  }
+
+  #writeHeld(): void {
+    if (this.#held === undefined) return;
+    this.#response.write(this.#held);
+    this.#held = undefined;
+  }
+}
+
+/** An answer's head as it stands on the wire. */
+export function headText(head: ResponseHead, fields: readonly Field[]): string {
+  return `HTTP/1.1 ${head.status} ${head.reason}\r\n${fieldLines(fields)}\r\n`;
+}
+
+/** `successHeaders`, with the tries of the whole request counted. */
+export function wayFields(way: Dialed, attempts: number): Field[] {
+  return successHeaders(way).map(
+    ([name, value]): Field => [name, name === 'X-Noria-Attempts' ? `${attempts}` : value],
+  );
+}

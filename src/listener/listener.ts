@@ -1,0 +1,251 @@
+/**
+ * One listener of the configuration: its addresses, its limits, and every client connection it has accepted.
+ *
+ * The first byte decides the protocol: 5 and 4 are SOCKS, all else is HTTP; with TLS it is the first byte inside. Owns
+ * the servers, the accepted sockets and the HTTP front; what a front or a tunnel holds of a connection ends with it.
+ */
+import { isIPv4, type Server, type Socket } from 'node:net';
+import { createSecureContext, type SecureContext, TLSSocket } from 'node:tls';
+import { NoriaError } from '../core/faults.ts';
+import { type BoundAddress, bind, boundAddress, type ListenAddress } from './bind.ts';
+import { ClientConnection, type FrontOptions } from './connection.ts';
+import { awaitFirst } from './first-bytes.ts';
+import { createHttpFront, type HttpFront } from './http-front.ts';
+import { serveSocks } from './socks-front.ts';
+
+export type ListenerProtocol = 'http' | 'socks5' | 'socks4';
+
+export interface TlsMaterial {
+  /** PEM, the chain included. */
+  readonly cert: string | Buffer;
+  /** PEM. */
+  readonly key: string | Buffer;
+}
+
+export interface ListenerOptions extends FrontOptions {
+  readonly addresses: readonly ListenAddress[];
+  readonly protocols: readonly ListenerProtocol[];
+  /** Clients speak TLS to the proxy. */
+  readonly tls?: TlsMaterial;
+  readonly maxConnections: number;
+  /** From one client address; 0: no limit of its own. */
+  readonly maxConnectionsPerClient: number;
+  /** Whether an address that other machines can reach may be bound: false where no users are configured. */
+  readonly mayFaceNetwork: boolean;
+}
+
+export interface Listener {
+  readonly name: string;
+  /** What is really bound, in the order of the addresses. */
+  readonly addresses: readonly BoundAddress[];
+  /** Client connections open at this moment. */
+  readonly connectionCount: number;
+  /**
+   * Uses another certificate for connections from now on.
+   *
+   * @throws NoriaError `bad-config` when it cannot be used; the one before stays.
+   */
+  reloadTls(material: TlsMaterial): void;
+  /** Takes no new connections, closes idle ones, and resolves when those with a request under way have ended. */
+  drain(): Promise<void>;
+  /** Ends everything now. Resolves when it has ended; calling it again joins the first call. */
+  close(): Promise<void>;
+}
+
+/**
+ * Opens a listener that already listens.
+ *
+ * @throws NoriaError `listen-failed` for an address that cannot be had, `bad-config` for TLS material that cannot be
+ *   used or an address that must not be open to others. Whatever was opened by then is closed.
+ */
+export async function openListener(options: ListenerOptions): Promise<Listener> {
+  const listener = new OpenListener(options);
+  try {
+    for (const address of options.addresses) await listener.listen(address);
+  } catch (error) {
+    await listener.close();
+    throw error;
+  }
+  return listener;
+}
+
+/** Connections over a limit that are being told so; more than that are closed without a word. */
+const MAX_TOLD = 64;
+const SOCKS_VERSIONS = new Map<number | undefined, 4 | 5>([
+  [4, 4],
+  [5, 5],
+]);
+
+class OpenListener implements Listener {
+  readonly #options: ListenerOptions;
+  readonly #http: HttpFront;
+  readonly addresses: BoundAddress[] = [];
+  readonly #servers: Server[] = [];
+  readonly #connections = new Set<ClientConnection>();
+  readonly #perClient = new Map<string, number>();
+  #toldCount = 0;
+  #secureContext: SecureContext | undefined;
+  #closing: Promise<void> | undefined;
+
+  constructor(options: ListenerOptions) {
+    this.#options = options;
+    if (options.tls !== undefined) this.#secureContext = secureContext(options.name, options.tls);
+    this.#http = createHttpFront(options);
+  }
+
+  get name(): string {
+    return this.#options.name;
+  }
+
+  get connectionCount(): number {
+    return this.#connections.size;
+  }
+
+  async listen(address: ListenAddress): Promise<void> {
+    const servers = await bind(address, {
+      mayFaceNetwork: this.#options.mayFaceNetwork,
+      onConnection: (socket) => this.#accept(socket),
+      onAcceptError: ({ message: detail }) => {
+        const { name, bus } = this.#options;
+        bus.emit('client.refused', {
+          listener: name,
+          protocol: 'unknown',
+          code: 'too-many-connections',
+          detail,
+        });
+      },
+    });
+    this.#servers.push(...servers);
+    this.addresses.push(...servers.map(boundAddress));
+  }
+
+  reloadTls(material: TlsMaterial): void {
+    this.#secureContext = secureContext(this.name, material);
+  }
+
+  async drain(): Promise<void> {
+    const stopped = this.#stopAccepting();
+    for (const connection of this.#connections) connection.drain();
+    await stopped;
+  }
+
+  close(): Promise<void> {
+    this.#closing ??= this.#close();
+    return this.#closing;
+  }
+
+  async #close(): Promise<void> {
+    const stopped = this.#stopAccepting();
+    this.#http.close();
+    for (const connection of this.#connections) connection.destroy();
+    await stopped;
+  }
+
+  /** Resolves when every server and every connection that it had accepted has closed. */
+  async #stopAccepting(): Promise<void> {
+    await Promise.all(this.#servers.map((server) => new Promise((resolve) => server.close(resolve))));
+  }
+
+  #accept(accepted: Socket): void {
+    accepted.on('error', ignored);
+    const { remoteAddress } = accepted;
+    // It may have left before it was accepted.
+    if (remoteAddress === undefined) {
+      accepted.destroy();
+      return;
+    }
+    const client = plainAddress(remoteAddress);
+    const refusal = this.#refusalFor(client);
+    if (refusal?.code === 'too-many-connections' && this.#toldCount >= MAX_TOLD) {
+      accepted.destroy();
+      return;
+    }
+    const connection = new ClientConnection(accepted, client, this.#options);
+    this.#count(connection, accepted, refusal);
+    if (refusal !== undefined) connection.refuseAll(refusal);
+    this.#read(connection, accepted);
+  }
+
+  #refusalFor(client: string): NoriaError | undefined {
+    const { access, maxConnections, maxConnectionsPerClient } = this.#options;
+    if (!access.admits(client)) return new NoriaError('forbidden', 'this client address is not allowed');
+    if (this.#connections.size - this.#toldCount >= maxConnections) {
+      return new NoriaError('too-many-connections', `${maxConnections} connections are open`);
+    }
+    if (maxConnectionsPerClient > 0 && (this.#perClient.get(client) ?? 0) >= maxConnectionsPerClient) {
+      return new NoriaError(
+        'too-many-connections',
+        `${maxConnectionsPerClient} connections from this client are open`,
+      );
+    }
+    return undefined;
+  }
+
+  #count(connection: ClientConnection, accepted: Socket, refusal: NoriaError | undefined): void {
+    const { remoteAddress: client } = connection;
+    this.#connections.add(connection);
+    if (refusal !== undefined) this.#toldCount += 1;
+    else this.#perClient.set(client, (this.#perClient.get(client) ?? 0) + 1);
+    accepted.on('close', () => {
+      this.#connections.delete(connection);
+      if (refusal !== undefined) {
+        this.#toldCount -= 1;
+        return;
+      }
+      const left = (this.#perClient.get(client) ?? 1) - 1;
+      if (left > 0) this.#perClient.set(client, left);
+      else this.#perClient.delete(client);
+    });
+  }
+
+  #read(connection: ClientConnection, accepted: Socket): void {
+    const socket = this.#secureContext === undefined ? accepted : openTls(accepted, this.#secureContext);
+    connection.speaksThrough(socket);
+    awaitFirst(socket, (first) => {
+      try {
+        this.#serve(socket, first, connection);
+      } catch (error) {
+        connection.broke(error);
+      }
+    });
+  }
+
+  #serve(socket: Socket, first: Buffer, connection: ClientConnection): void {
+    const version = SOCKS_VERSIONS.get(first[0]);
+    const protocol: ListenerProtocol = version === undefined ? 'http' : `socks${version}`;
+    if (!this.#options.protocols.includes(protocol)) {
+      const context = { reason: `This listener does not speak ${protocol}.` };
+      connection.refuseAll(
+        new NoriaError('not-implemented', `${protocol} is not among the protocols`, { context }),
+      );
+    }
+    if (version === undefined) this.#http.serve(socket, first, connection);
+    else serveSocks(socket, first, version, connection);
+  }
+}
+
+/** A TLS server's side on top of an accepted connection. Closing it closes that one too. */
+function openTls(accepted: Socket, context: SecureContext): TLSSocket {
+  const socket = new TLSSocket(accepted, { isServer: true, secureContext: context });
+  socket.on('error', ignored);
+  return socket;
+}
+
+function secureContext(listener: string, { cert, key }: TlsMaterial): SecureContext {
+  try {
+    return createSecureContext({ cert, key });
+  } catch (cause) {
+    throw new NoriaError('bad-config', `listener ${listener}: its certificate or key cannot be used`, {
+      cause,
+    });
+  }
+}
+
+/** An IPv4 client of a socket that takes both versions is still an IPv4 client. */
+function plainAddress(address: string): string {
+  const plain = address.startsWith('::ffff:') ? address.slice('::ffff:'.length) : address;
+  return isIPv4(plain) ? plain : address;
+}
+
+/** ignored: 'close' follows every error, and ends what hangs on the socket. */
+function ignored(): void {}

@@ -1,0 +1,55 @@
+/**
+ * Everything that is decided about an HTTP request before a member is asked for, in the order that tells a stranger
+ * the least: may this client come, who is it, what is the target, may it be reached, what is wished for.
+ */
+import { NoriaError } from '../core/faults.ts';
+import { formatHostPort, type HostPort } from '../core/host-port.ts';
+import type { Wish } from '../pool/lease.ts';
+import { parseBasic } from './access.ts';
+import type { ConnectionContext } from './connection.ts';
+import { type Field, fieldValues } from './http-fields.ts';
+import { type Refused, refusedBy } from './replies.ts';
+import { readWish } from './wish.ts';
+
+export interface Route<Target> {
+  readonly target: Target;
+  readonly wish: Wish;
+}
+
+/**
+ * @param readTarget - asked only once the client is known; gives what `hostOf` finds the host and port in.
+ * @returns the first thing that stands against it; its message is for the log.
+ */
+export function routeRequest<Target>(
+  context: ConnectionContext,
+  fields: readonly Field[],
+  readTarget: () => Target | NoriaError,
+  hostOf: (target: Target) => HostPort,
+): Route<Target> | NoriaError {
+  if (context.refusal !== undefined) return context.refusal;
+  const { access } = context.options;
+  const credentials = fieldValues(fields, 'proxy-authorization');
+  if (credentials.length > 1) return new NoriaError('bad-request', 'two Proxy-Authorization fields');
+  if (fieldValues(fields, 'host').length > 1) return new NoriaError('bad-request', 'two Host fields');
+  const identity = access.identify(parseBasic(credentials[0]), context.remoteAddress);
+  if (identity instanceof NoriaError) return identity;
+
+  const target = readTarget();
+  if (target instanceof NoriaError) return target;
+  const hostPort = hostOf(target);
+  const denied = access.targets.denies(hostPort);
+  if (denied !== undefined) {
+    return new NoriaError(
+      'forbidden',
+      `target ${formatHostPort(hostPort.host, hostPort.port)} denied: ${denied}`,
+    );
+  }
+  const wish = readWish(identity.wishText, fields, context.wishContext(identity, hostPort.host));
+  return wish instanceof NoriaError ? wish : { target, wish };
+}
+
+/** What the client is told of it: the code, and a reason where one was written for clients. */
+export function toldToClient(error: NoriaError): Refused {
+  const { reason } = error.context;
+  return typeof reason === 'string' ? { ...refusedBy(error), reason } : refusedBy(error);
+}

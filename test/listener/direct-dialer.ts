@@ -1,0 +1,117 @@
+/** A Dialer whose members are no proxies at all: each way is a plain connection to the target. */
+import { connect, type Socket } from 'node:net';
+import { onTestFinished } from 'vitest';
+import type {
+  Dialed,
+  Dialer,
+  DialFailure,
+  Dialing,
+  DialOutcome,
+  DialRequest,
+} from '../../src/dialer/dial.ts';
+
+export interface DirectDialer extends Dialer {
+  /** What was asked for, in order. */
+  readonly requests: DialRequest[];
+  /** How each lease ended, in order of ending. */
+  readonly ended: (DialOutcome & { readonly member: string })[];
+  /** Dials cancelled by the listener. */
+  cancelled: number;
+  /** Sockets of ways, in order of dialing. */
+  readonly sockets: Socket[];
+  /** What the next dials come to, before real ones are made again. */
+  readonly failures: DialFailure[];
+  /** Holds every dial until it is called; then they go on. */
+  hold(): () => void;
+}
+
+export interface DirectDialerOptions {
+  /** Ways say `absolute`, with these credentials. */
+  readonly absolute?: { readonly proxyAuthorization?: string };
+  /** Where every way leads instead of to its target. */
+  readonly to?: { readonly port: number };
+  /** Keeps connections that are given back, and hands each out once more. */
+  readonly reuse?: boolean;
+  /** Parts of a way that differ from the usual. */
+  readonly way?: Partial<Dialed>;
+}
+
+const CLIENT_GONE: DialFailure = { code: 'client-gone', reason: 'The client left.', attempts: 0 };
+
+export function directDialer(options: DirectDialerOptions = {}): DirectDialer {
+  let memberCount = 0;
+  let gate: Promise<void> = Promise.resolve();
+  const idle: Socket[] = [];
+  const dialer: DirectDialer = {
+    requests: [],
+    ended: [],
+    cancelled: 0,
+    sockets: [],
+    failures: [],
+    hold() {
+      const { promise, resolve } = Promise.withResolvers<void>();
+      gate = promise;
+      return resolve;
+    },
+    dial(request): Dialing {
+      dialer.requests.push(request);
+      memberCount += 1;
+      const member = `m${memberCount}`;
+      let cancelled = false;
+      const open = async (): ReturnType<Dialer['dial']>['result'] extends Promise<infer R>
+        ? Promise<R>
+        : never => {
+        await gate;
+        if (cancelled) return { ok: false, failure: CLIENT_GONE };
+        const failure = dialer.failures.shift();
+        if (failure !== undefined) return { ok: false, failure };
+        const kept = request.use === 'forward' && request.fresh !== true ? idle.shift() : undefined;
+        const socket =
+          kept ?? (await openSocket(options.to?.port ?? request.target.port, request.target.host));
+        if (socket === undefined) {
+          return { ok: false, failure: { code: 'members-failed', reason: 'Nobody was there.', attempts: 1 } };
+        }
+        dialer.sockets.push(socket);
+        const way: Dialed = {
+          socket,
+          head: Buffer.alloc(0),
+          form: options.absolute === undefined ? 'direct' : 'absolute',
+          ...options.absolute,
+          reused: kept !== undefined,
+          member,
+          source: 'city',
+          attempts: 1,
+          end(outcome) {
+            dialer.ended.push({ ...outcome, member });
+            if (outcome.keep === true && options.reuse === true) idle.push(socket);
+            else socket.destroy();
+          },
+          ...options.way,
+        };
+        return { ok: true, way };
+      };
+      return {
+        result: open(),
+        cancel() {
+          if (!cancelled) dialer.cancelled += 1;
+          cancelled = true;
+        },
+      };
+    },
+  };
+  onTestFinished(() => {
+    for (const socket of dialer.sockets) socket.destroy();
+  });
+  return dialer;
+}
+
+function openSocket(port: number, host: string): Promise<Socket | undefined> {
+  return new Promise((resolve) => {
+    const socket = connect({ port, host, allowHalfOpen: true });
+    socket.once('connect', () => {
+      socket.pause();
+      resolve(socket);
+    });
+    socket.on('error', () => resolve(undefined));
+  });
+}

@@ -1,0 +1,142 @@
+/** A listener on a free loopback port over a fake dialer, and raw clients for it. */
+import { connect, type Socket } from 'node:net';
+import { onTestFinished } from 'vitest';
+import { systemClock } from '../../src/core/clock.ts';
+import { Deadlines } from '../../src/core/deadlines.ts';
+import { EventBus, type EventName, type NoriaEvents } from '../../src/core/events.ts';
+import type { Dialer } from '../../src/dialer/dial.ts';
+import { type AccessOptions, createAccess } from '../../src/listener/access.ts';
+import { type Listener, type ListenerOptions, openListener } from '../../src/listener/listener.ts';
+
+export interface Told {
+  readonly name: EventName;
+  readonly event: NoriaEvents[EventName];
+}
+
+export interface Harness {
+  readonly listener: Listener;
+  readonly port: number;
+  readonly deadlines: Deadlines;
+  /** Events of the listener, in order. */
+  readonly told: Told[];
+  /** Those of one name. */
+  events<Name extends EventName>(name: Name): NoriaEvents[Name][];
+}
+
+const NAMES: readonly EventName[] = [
+  'connection.opened',
+  'connection.closed',
+  'client.refused',
+  'tunnel.closed',
+];
+
+/** Opens a listener; it is closed when the test ends. */
+export async function listen(
+  dialer: Dialer,
+  options: Partial<ListenerOptions> = {},
+  access: Partial<AccessOptions> = {},
+): Promise<Harness> {
+  const bus = new EventBus((name, error) => {
+    throw new Error(`an observer of ${name} failed`, { cause: error });
+  });
+  const told: Told[] = [];
+  for (const name of NAMES) bus.on(name, (event) => told.push({ name, event }));
+  const deadlines = new Deadlines(systemClock, 5);
+  const listener = await openListener({
+    name: 'here',
+    addresses: [{ kind: 'tcp', host: '127.0.0.1', port: 0 }],
+    protocols: ['http', 'socks5', 'socks4'],
+    access: createAccess({ users: [], allow: [], denyTargets: [], clock: systemClock, ...access }),
+    dialer,
+    bus,
+    clock: systemClock,
+    deadlines,
+    sessionMode: 'none',
+    sources: ['city', 'other'],
+    idleTimeoutMs: 10_000,
+    lingerMs: 10_000,
+    headerTimeoutMs: 10_000,
+    handshakeTimeoutMs: 10_000,
+    maxConnections: 1_000,
+    maxConnectionsPerClient: 0,
+    mayFaceNetwork: false,
+    ...options,
+  });
+  onTestFinished(() => listener.close());
+  return {
+    listener,
+    port: listener.addresses[0]?.port ?? 0,
+    deadlines,
+    told,
+    events: <Name extends EventName>(name: Name) =>
+      told.filter((entry) => entry.name === name).map((entry) => entry.event as NoriaEvents[Name]),
+  };
+}
+
+/** A raw client: everything it receives is kept, in Latin-1. */
+export class RawClient {
+  readonly socket: Socket;
+  received = '';
+  ended = false;
+  closed = false;
+
+  private constructor(socket: Socket) {
+    this.socket = socket;
+    socket.on('data', (chunk: Buffer) => {
+      this.received += chunk.toString('latin1');
+    });
+    socket.on('end', () => {
+      this.ended = true;
+    });
+    socket.on('close', () => {
+      this.closed = true;
+    });
+    socket.on('error', () => {}); // ignored: a test looks at what was received and whether it closed
+  }
+
+  static async open(port: number, host = '127.0.0.1'): Promise<RawClient> {
+    const socket = connect({ port, host, allowHalfOpen: true });
+    onTestFinished(() => {
+      socket.destroy();
+    });
+    await new Promise((resolve, reject) => {
+      socket.once('connect', resolve);
+      socket.once('error', reject);
+    });
+    return new RawClient(socket);
+  }
+
+  send(text: string): this {
+    this.socket.write(text, 'latin1');
+    return this;
+  }
+
+  end(): this {
+    this.socket.end();
+    return this;
+  }
+
+  /** Everything received once `holds`. */
+  async until(what: string, holds: (received: string) => boolean): Promise<string> {
+    await new Promise<void>((resolve, reject) => {
+      const limit = setTimeout(
+        () => reject(new Error(`never came: ${what}; received: ${this.received}`)),
+        5_000,
+      );
+      const look = (): void => {
+        if (!holds(this.received)) return;
+        clearTimeout(limit);
+        this.socket.off('data', look).off('end', look).off('close', look);
+        resolve();
+      };
+      this.socket.on('data', look).on('end', look).on('close', look);
+      look();
+    });
+    return this.received;
+  }
+
+  /** Everything received until the other side ended. */
+  whole(): Promise<string> {
+    return this.until('the end', () => this.ended || this.closed);
+  }
+}

@@ -1,0 +1,57 @@
+/** Targets for tests: a raw one that says what it saw, and scripts for it. */
+import { createServer, type Server, type Socket } from 'node:net';
+import { onTestFinished } from 'vitest';
+
+export interface RawOrigin {
+  readonly port: number;
+  /** What each connection received so far, in Latin-1. */
+  readonly seen: string[];
+  readonly sockets: Socket[];
+}
+
+/** Calls `onConnection` for each connection; keeps what each receives. Closed when the test ends. */
+export async function rawOrigin(
+  onConnection: (socket: Socket, index: number) => void = () => {},
+): Promise<RawOrigin> {
+  const seen: string[] = [];
+  const sockets: Socket[] = [];
+  const server = createServer({ allowHalfOpen: true }, (socket) => {
+    const index = sockets.push(socket) - 1;
+    seen.push('');
+    socket.on('data', (chunk: Buffer) => {
+      seen[index] += chunk.toString('latin1');
+    });
+    socket.on('error', () => {}); // ignored: tests reset connections on purpose
+    onConnection(socket, index);
+  });
+  await listening(server);
+  onTestFinished(() => {
+    for (const socket of sockets) socket.destroy();
+    server.close();
+  });
+  return { port: portOf(server), seen, sockets };
+}
+
+/** Answers the first request head on each connection with these bytes, and ends unless told otherwise. */
+export function answering(answer: string, end = false): (socket: Socket) => void {
+  return (socket) => {
+    let head = '';
+    socket.on('data', (chunk: Buffer) => {
+      head += chunk.toString('latin1');
+      const at = head.indexOf('\r\n\r\n');
+      if (at < 0) return;
+      head = head.slice(at + 4);
+      socket.write(answer, 'latin1');
+      if (end) socket.end();
+    });
+  };
+}
+
+async function listening(server: Server): Promise<void> {
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+}
+
+function portOf(server: Server): number {
+  const address = server.address();
+  return address !== null && typeof address === 'object' ? address.port : 0;
+}
