@@ -73,7 +73,7 @@ class SocksFront {
 
   start(first: Buffer): void {
     this.#context.speaks(this.#version === 5 ? 'socks5' : 'socks4');
-    this.#socket.on('data', this.#onData).on('end', this.#onEnd);
+    this.#socket.on('error', this.#onError).on('data', this.#onData).on('end', this.#onEnd);
     this.#onData(first);
     this.#socket.resume();
   }
@@ -188,6 +188,7 @@ class SocksFront {
   }
 
   readonly #finish = (result: DialResult, early: Buffer | undefined): void => {
+    this.#socket.off('error', this.#onError);
     if (result.ok) {
       this.#socket.write(finalReply(this.#version, REPLY.succeeded));
       this.#context.tunnel(this.#socket, result.way, early);
@@ -206,6 +207,7 @@ class SocksFront {
   #refuse(problem: NoriaError, reply = socks5Reply(refusedBy(problem))): void {
     const lastWord = this.#lastWord(problem, reply);
     this.#leaveHandshake();
+    this.#socket.off('error', this.#onError);
     this.#context.refused(problem.code, problem.message);
     this.#context.farewell(lastWord);
   }
@@ -222,6 +224,11 @@ class SocksFront {
     this.#phase = { name: 'over' };
     this.#socket.off('data', this.#onData).off('end', this.#onEnd);
   }
+
+  /** Until a member has accepted. An error is told before 'close', and so before the connection tells how it ended. */
+  readonly #onError = (): void => {
+    this.#context.endedWith('client-gone');
+  };
 
   /** In the middle of its handshake nobody half-closes to wait for an answer: the client has left. */
   readonly #onEnd = (): void => {
