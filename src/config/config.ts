@@ -54,6 +54,8 @@ export interface Config {
   readonly shutdown: ShutdownConfig;
   /** Processes that share the listeners. */
   readonly workers: number | 'auto';
+  /** What is worth saying about it although it is valid. */
+  readonly warnings: readonly Problem[];
 }
 
 export interface ServiceConfig {
@@ -195,7 +197,7 @@ export interface TcpAddress {
 
 export interface FdAddress {
   readonly kind: 'fd';
-  /** 3 or more. */
+  /** 3 or more: what comes before are the standard streams. */
   readonly fd: number;
 }
 

@@ -1,0 +1,96 @@
+/**
+ * One line of a configuration with a pointer to a place in it, and nothing secret.
+ *
+ * Whatever is not known to be harmless is masked, so that a misspelt `pasword:` shows nothing either; comments are left
+ * out, since an old password may stand in one. Pure.
+ */
+import { MASK } from '../core/secret.ts';
+import type { ParsedDocument } from './document.ts';
+import { isShown } from './fields.ts';
+
+const MAX_BEFORE = 80;
+const MAX_AFTER = 60;
+const NUMBER_WIDTH = 5;
+/** In a text that is no YAML, and so has no known keys: a line with a key, and where a secret begins in it. */
+const KEY_LINE = /^\s*(?:- +)*["']?[\w.]+["']?\s*:(?:\s|$)/;
+const SECRET_KEY = /(?:pass|key|token|secret|auth|user)\w*["']?\s*:/i;
+/** Characters two columns wide in a terminal, so that the pointer stands below its place. */
+const WIDE =
+  /[\u1100-\u115f\u2e80-\u303e\u3041-\ua4cf\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe6f\uff00-\uff60\uffe0-\uffe6]/g;
+const IDEOGRAPHIC_SPACE = '\u3000';
+
+/** A stretch of a line, as it stands there and as it is shown. Offsets into the line. */
+interface Stretch {
+  readonly start: number;
+  readonly end: number;
+  readonly shown: string;
+}
+
+/** Two lines: the line of the offset behind its number, and a `^` below the place. Undefined where nothing can be shown. */
+export function excerptAt(document: ParsedDocument, offset: number): string | undefined {
+  const { text, lines } = document;
+  const { line } = lines.linePos(offset);
+  const start = lines.lineStarts[line - 1] ?? 0;
+  const end = lines.lineStarts[line] ?? text.length;
+  const whole = text.slice(start, end).trimEnd();
+  const stretches = document.tree === undefined ? unparsed(whole) : parsed(document, start, whole);
+  const shown = stretches.map((stretch) => stretch.shown).join('');
+  if (shown.trim() === '') return undefined;
+  return draw(line, shown, columnOf(stretches, offset - start));
+}
+
+function draw(line: number, shown: string, column: number): string {
+  const from = Math.max(0, column - MAX_BEFORE);
+  const before = (from === 0 ? '' : '…') + shown.slice(from, column);
+  const after = shown.slice(column);
+  const cut = after.length > MAX_AFTER ? `${after.slice(0, MAX_AFTER)}…` : after;
+  const gap = before.replace(WIDE, IDEOGRAPHIC_SPACE).replace(/[^\t\u3000]/g, ' ');
+  const number = String(line).padStart(NUMBER_WIDTH);
+  return `${number} | ${before}${cut}\n${' '.repeat(number.length)} | ${gap}^`;
+}
+
+/** Where an offset into the line stands in what is shown of it. */
+function columnOf(stretches: readonly Stretch[], offset: number): number {
+  let column = 0;
+  for (const { start, end, shown } of stretches) {
+    if (offset >= end) column += shown.length;
+    else if (offset > start && shown.length === end - start) column += offset - start;
+  }
+  return column;
+}
+
+function parsed({ scalars }: ParsedDocument, lineStart: number, whole: string): Stretch[] {
+  const here = scalars
+    .map(({ start, end, path }) => ({ start: Math.max(0, start - lineStart), end: end - lineStart, path }))
+    .filter(({ start, end }) => start < whole.length && end > start);
+  const hidden = here.filter(({ path }) => !isShown(path)).toSorted((one, other) => one.start - other.start);
+  const stretches: Stretch[] = [];
+  let at = 0;
+  for (const { start, end } of hidden) {
+    if (start < at) continue; // the same scalar, reached through an alias
+    stretches.push({ start: at, end: start, shown: whole.slice(at, start) });
+    at = Math.min(end, whole.length);
+    stretches.push({ start, end: at, shown: MASK });
+  }
+  const lastEnd = Math.max(0, ...here.map(({ end }) => Math.min(end, whole.length)));
+  stretches.push({ start: at, end: whole.length, shown: withoutComment(whole, at, lastEnd) });
+  return stretches;
+}
+
+/** The rest of a line, without the comment that begins behind the last scalar in it. */
+function withoutComment(whole: string, from: number, lastEnd: number): string {
+  const comment = /(?:^|\s)#/.exec(whole.slice(lastEnd));
+  return whole.slice(from, comment === null ? whole.length : lastEnd + comment.index);
+}
+
+/** Nothing but a line that begins with a key, and of that only what comes before a key that may hold a secret. */
+function unparsed(whole: string): Stretch[] {
+  if (!KEY_LINE.test(whole)) return [];
+  const secret = SECRET_KEY.exec(whole);
+  if (secret === null) return [{ start: 0, end: whole.length, shown: withoutComment(whole, 0, 0) }];
+  const end = secret.index + secret[0].length;
+  return [
+    { start: 0, end, shown: whole.slice(0, end) },
+    { start: end, end: whole.length, shown: ` ${MASK}` },
+  ];
+}
