@@ -26,7 +26,7 @@ export type Settlement =
 
 /** The answer to "may I call?": a permit, or ms to wait before asking again. */
 export type Claim =
-  | { readonly granted: true; readonly startedAt: Moment }
+  | { readonly granted: true; readonly claimedAt: Moment }
   | { readonly granted: false; readonly waitMs: number };
 
 /** Added to every interval: the service measures arrival, and exactly 10 s would fail on a jittery path. */
@@ -49,19 +49,27 @@ export function claimCall(entry: PaceEntry | undefined, now: Moment, rule: PaceR
     return anchored === undefined || anchored === entry ? { result } : { next: anchored, result };
   }
   const next = { startedAt: now, holdMs: rule.callTimeoutMs, refusals: anchored?.refusals };
-  return { next, result: { granted: true, startedAt: now } };
+  return { next, result: { granted: true, claimedAt: now } };
 }
 
-/** Writes down what the call that started at `startedAt` came to. Leaves a later call of someone else alone. */
+/** A call that was made by a claim. */
+export interface SettledCall {
+  readonly claimedAt: Moment;
+  /** When it really went out: writing the claim down may have taken a while. */
+  readonly startedAt: Moment;
+  readonly rule: PaceRule;
+  readonly settlement: Settlement;
+}
+
+/** Writes down what a call came to. Leaves a later claim, of someone who took this one for dead, alone. */
 export function settleCall(
   entry: PaceEntry | undefined,
   now: Moment,
-  call: { readonly startedAt: Moment; readonly rule: PaceRule; readonly settlement: Settlement },
+  call: SettledCall,
   random: Random,
 ): PaceDecision<PaceEntry | undefined> {
-  if (entry === undefined || !isSame(entry.startedAt, call.startedAt)) return { result: entry };
-  const tookMs = Math.max(0, elapsedBetween(entry.startedAt, now));
-  const next = settled(entry, now, tookMs, call.rule, call.settlement, random);
+  if (entry === undefined || !isSame(entry.startedAt, call.claimedAt)) return { result: entry };
+  const next = settled(entry.refusals, now, call, random);
   return { next, result: next };
 }
 
@@ -78,25 +86,24 @@ function anchor(entry: PaceEntry, now: Moment): PaceEntry {
 }
 
 function settled(
-  entry: PaceEntry,
+  refusals: Refusals | undefined,
   now: Moment,
-  tookMs: number,
-  rule: PaceRule,
-  settlement: Settlement,
+  { startedAt, rule, settlement }: SettledCall,
   random: Random,
 ): PaceEntry {
-  const { startedAt } = entry;
-  const calm = calmed(entry.refusals, now);
+  const calm = calmed(refusals, now);
   switch (settlement.kind) {
     case 'done':
       return { startedAt, holdMs: 0, refusals: calm };
-    case 'silence':
+    case 'silence': {
+      const tookMs = Math.max(0, elapsedBetween(startedAt, now));
       return { startedAt, holdMs: tookMs + settlement.ms, refusals: calm };
+    }
     case 'refused': {
-      const refusals = refusedOnceMore(entry.refusals, now);
-      const baseMs = Math.max(rule.intervalMs * refusals.widening, settlement.leastMs ?? 0);
-      const doubled = baseMs * 2 ** Math.min(refusals.inARow, MAX_DOUBLINGS);
-      return { startedAt, holdMs: doubled * (1 + JITTER * random()), refusals };
+      const once = refusedOnceMore(refusals, now);
+      const baseMs = Math.max(rule.intervalMs * once.widening, settlement.leastMs ?? 0);
+      const doubledMs = baseMs * 2 ** Math.min(once.inARow, MAX_DOUBLINGS);
+      return { startedAt, holdMs: doubledMs * (1 + JITTER * random()), refusals: once };
     }
   }
 }

@@ -15,6 +15,7 @@ import {
   claimCall,
   PACE_SLACK_MS,
   type PaceRule,
+  type SettledCall,
   type Settlement,
   settleCall,
   waitBefore,
@@ -85,15 +86,18 @@ export class Pace {
   }
 
   async #run<T>(turn: Turn<T>, signal: AbortSignal): Promise<T | undefined> {
-    const startedAt = await this.#claim(turn, signal);
-    if (startedAt === undefined) return undefined;
+    const { store } = this.#options;
+    const claimedAt = await this.#claim(turn, signal);
+    if (claimedAt === undefined) return undefined;
+    const startedAt = store.now();
     let settlement = DONE;
     try {
+      if (signal.aborted) return undefined; // while the claim was written: perhaps for another instance now
       const called = await turn.call();
       settlement = called.settlement;
       return called.result;
     } finally {
-      await this.#settle(startedAt, turn.rule, settlement);
+      await this.#settle({ claimedAt, startedAt, rule: turn.rule, settlement });
     }
   }
 
@@ -103,7 +107,7 @@ export class Pace {
       const claim = await store.change(this.#key, (entry, now) => claimCall(entry, now, turn.rule));
       if (claim.granted) {
         this.#freeAt = clock.monotonic() + turn.rule.intervalMs + PACE_SLACK_MS;
-        return claim.startedAt;
+        return claim.claimedAt;
       }
       this.#freeAt = clock.monotonic() + claim.waitMs;
       turn.waits?.(claim.waitMs);
@@ -112,12 +116,11 @@ export class Pace {
     return undefined;
   }
 
-  async #settle(startedAt: Moment, rule: PaceRule, settlement: Settlement): Promise<void> {
+  async #settle(call: SettledCall): Promise<void> {
     const { store, clock, random } = this.#options;
-    const call = { startedAt, rule, settlement };
     const waitMs = await store.change(this.#key, (entry, now) => {
       const { next, result } = settleCall(entry, now, call, random);
-      const waitMs = result === undefined ? 0 : waitBefore(result, now, rule);
+      const waitMs = result === undefined ? 0 : waitBefore(result, now, call.rule);
       return next === undefined ? { result: waitMs } : { next, result: waitMs };
     });
     this.#freeAt = clock.monotonic() + waitMs;

@@ -265,9 +265,9 @@ export class Source {
     try {
       await this.#pace.take({ rule, wanted, call }, signal);
     } catch (error) {
-      // How a call ended was dealt with; what comes here is a pace that could not be written down.
+      // How a call ended was dealt with; what comes here is a pace that could not be written down, before it or after.
       if (!(error instanceof NoriaError)) throw error;
-      if (!this.#closing.signal.aborted) this.#conclude(outcomeOfError(error), 0, 0);
+      if (!isTrouble(this.#phase)) this.#conclude(outcomeOfError(error), 0, 0);
     }
     this.#turn = undefined;
     this.#look();

@@ -31,6 +31,8 @@ export interface PaceDecision<T> {
 }
 
 export interface PaceStore {
+  /** The moment now, as entries have it. */
+  now(): Moment;
   /**
    * Decides on the entry of `key` as one step against everyone who shares the store. `decide` may be called more than once
    * and must have no effect of its own. `now` is read inside the step.
@@ -61,6 +63,7 @@ export interface PaceFileOptions {
 export function createPaceFile({ folder, timekeeper, warn }: PaceFileOptions): PaceStore {
   const file = new VersionedFile(folder, 'pace');
   return {
+    now: timekeeper.now,
     async change(key, decide) {
       let broken = false;
       const result = await file.change((value) => {
@@ -81,6 +84,7 @@ export function createPaceFile({ folder, timekeeper, warn }: PaceFileOptions): P
 export function createPaceMemory(timekeeper: Timekeeper): PaceStore {
   const entries = new Map<string, PaceEntry>();
   return {
+    now: timekeeper.now,
     async change(key, decide) {
       const { next, result } = decide(entries.get(key), timekeeper.now());
       if (next !== undefined) entries.set(key, next);

@@ -18,7 +18,7 @@ export interface SnapshotFile {
   changed(): void;
   /** Writes at once, for what was paid for. Resolves when it is on disk, or could not be written (which was warned of). */
   save(): Promise<void>;
-  /** Writes what has changed, and nothing after that. Safe to call twice. */
+  /** Writes a last time, changed or not, and nothing after that. Safe to call twice. */
   close(): Promise<void>;
 }
 
@@ -88,6 +88,7 @@ class AtomicSnapshot implements SnapshotFile {
   }
 
   async close(): Promise<void> {
+    if (!this.#closed) this.#dirty = this.#collectors.size > 0;
     this.#closed = true;
     await this.#write();
   }

@@ -1,0 +1,98 @@
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { readdirSync, statSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { expect, onTestFinished, test } from 'vitest';
+import { systemClock } from '../../src/core/clock.ts';
+import { openState, type StateOptions } from '../../src/state/folder.ts';
+import { temporaryFolder } from './temporary-folder.ts';
+
+const OWNER = join(import.meta.dirname, 'owning-process.ts');
+
+async function open(dir: string | undefined, changes: Partial<StateOptions> = {}) {
+  const warnings: string[] = [];
+  const warn = (message: string) => warnings.push(message);
+  const state = await openState({ dir, daemon: true, clock: systemClock, warn, ...changes });
+  onTestFinished(() => state.close());
+  return { state, warnings };
+}
+
+test('state folder: it is made for its owner alone', async () => {
+  const dir = join(temporaryFolder(), 'deep', 'state');
+  await open(dir);
+  expect(statSync(dir).mode & 0o777).toBe(0o700);
+  for (const name of readdirSync(dir)) expect(statSync(join(dir, name)).mode & 0o077, name).toBe(0);
+});
+
+test('state folder: a second daemon refuses, naming the pid of the first; when that has closed it may', async () => {
+  const dir = temporaryFolder();
+  const { state } = await open(dir);
+  await expect(open(dir)).rejects.toMatchObject({ code: 'state-locked', context: { pid: process.pid } });
+  await expect(open(dir)).rejects.toThrow(`in use by the noria with pid ${process.pid}`);
+  await state.close();
+  await state.close();
+  await open(dir);
+});
+
+test('state folder: a daemon that was killed leaves it free, a living one of another process does not', async () => {
+  const dir = temporaryFolder();
+  const owner = spawn(process.execPath, [OWNER, dir], { stdio: ['ignore', 'pipe', 'inherit'] });
+  onTestFinished(() => void owner.kill('SIGKILL'));
+  await once(owner.stdout, 'data');
+  await expect(open(dir)).rejects.toMatchObject({ code: 'state-locked', context: { pid: owner.pid } });
+  owner.kill('SIGKILL');
+  await once(owner, 'exit');
+  await open(dir);
+});
+
+test('state folder: of five daemons that start at once exactly one gets it', async () => {
+  const dir = temporaryFolder();
+  const starts = await Promise.allSettled(Array.from({ length: 5 }, () => open(dir)));
+  const codes = starts.map((start) => (start.status === 'fulfilled' ? 'open' : start.reason.code));
+  expect(codes.sort()).toEqual(['open', 'state-locked', 'state-locked', 'state-locked', 'state-locked']);
+});
+
+test('state folder: a pid that now belongs to another process is no owner', async () => {
+  const dir = temporaryFolder();
+  const { state } = await open(dir);
+  await state.close();
+  // The first process of the machine lives, but it did not start when this owner did.
+  const owner = { pid: 1, boot: 'another boot', startTicks: 1 };
+  writeFileSync(join(dir, 'daemon.99.json'), JSON.stringify({ id: 'x', value: { owner } }));
+  await open(dir);
+});
+
+test('state folder: a command shares the pace beside a daemon, and leaves the snapshot alone', async () => {
+  const dir = temporaryFolder();
+  const { state: daemon } = await open(dir);
+  const { state: command } = await open(dir, { daemon: false });
+  await daemon.pace.change('k', (_entry, now) => ({
+    next: { startedAt: now, holdMs: 7, refusals: undefined },
+    result: undefined,
+  }));
+  expect(await command.pace.change('k', (entry) => ({ result: entry?.holdMs }))).toBe(7);
+  command.snapshot.keep('pool', () => 'mine');
+  await command.snapshot.save();
+  expect(readdirSync(dir)).not.toContain('snapshot.json');
+});
+
+test('state folder: where none can be made, it says so', async () => {
+  const file = join(temporaryFolder(), 'file');
+  writeFileSync(file, '');
+  await expect(open(join(file, 'state'))).rejects.toMatchObject({ code: 'state-unwritable' });
+});
+
+test('state folder: without one the pace holds in memory and nothing is kept', async () => {
+  const { state } = await open(undefined);
+  const claim = { holdMs: 1, refusals: undefined };
+  await state.pace.change('k', (_entry, now) => ({ next: { startedAt: now, ...claim }, result: undefined }));
+  expect(await state.pace.change('k', (entry) => ({ result: entry?.holdMs }))).toBe(1);
+  expect(state.snapshot.read('pool')).toBeUndefined();
+});
+
+test('state folder: a crash in the middle of writing leaves nothing behind for long', async () => {
+  const dir = temporaryFolder();
+  writeFileSync(join(dir, 'pace.dead.tmp'), '{');
+  await open(dir);
+  expect(readdirSync(dir)).not.toContain('pace.dead.tmp');
+});

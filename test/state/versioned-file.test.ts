@@ -1,0 +1,89 @@
+import { execFileSync, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { expect, test } from 'vitest';
+import { BROKEN, sweepDrafts, VersionedFile } from '../../src/state/versioned-file.ts';
+import { until } from '../support/until.ts';
+import { temporaryFolder } from './temporary-folder.ts';
+
+const COUNTER = join(import.meta.dirname, 'counting-process.ts');
+const plusOne = (value: unknown) => {
+  const next = (typeof value === 'number' ? value : 0) + 1;
+  return { next, result: next };
+};
+const read = (value: unknown) => ({ result: value });
+
+test('versioned file: changes at one time follow each other, none is lost', async () => {
+  const file = new VersionedFile(temporaryFolder(), 'count');
+  const results = await Promise.all(Array.from({ length: 40 }, () => file.change(plusOne)));
+  expect([...results].sort((a, b) => a - b)).toEqual(Array.from({ length: 40 }, (_, index) => index + 1));
+  expect(await file.change(read)).toBe(40);
+});
+
+test('versioned file: five processes count together, and one killed in the middle holds nobody up', async () => {
+  const folder = temporaryFolder();
+  const file = new VersionedFile(folder, 'count');
+  const victims = [1, 2].map(() => spawn(process.execPath, [COUNTER, folder, '1000000']));
+  const counters = [1, 2, 3].map(() => spawn(process.execPath, [COUNTER, folder, '60']));
+  await until(
+    'the victims have counted too',
+    async () => Number((await file.change(read)) ?? 0) > 20,
+    15_000,
+  );
+  for (const victim of victims) victim.kill('SIGKILL');
+  const codes = await Promise.all(counters.map(async (counter) => (await once(counter, 'exit'))[0]));
+  expect(codes).toEqual([0, 0, 0]);
+  expect(Number(await file.change(read))).toBeGreaterThanOrEqual(180);
+});
+
+test('versioned file: who slept while the version it read was swept away decides again on the newest', async () => {
+  const folder = temporaryFolder();
+  const file = new VersionedFile(folder, 'count');
+  await file.change(plusOne);
+  const seen: unknown[] = [];
+  await file.change((value) => {
+    seen.push(value);
+    // Others make twenty versions meanwhile: the one that would be next for us is long gone, so its name is free.
+    if (seen.length === 1) execFileSync(process.execPath, [COUNTER, folder, '20']);
+    return { next: 'mine', result: undefined };
+  });
+  expect(seen).toEqual([1, 21]);
+  expect(await file.change(read)).toBe('mine');
+  expect(readdirSync(folder).length).toBeLessThanOrEqual(9);
+});
+
+test('versioned file: a newest version that is not JSON is told as broken, and can be replaced', async () => {
+  const folder = temporaryFolder();
+  const file = new VersionedFile(folder, 'count');
+  await file.change(plusOne);
+  writeFileSync(join(folder, 'count.7.json'), '{"value":');
+  expect(await file.change(read)).toBe(BROKEN);
+  await file.change(() => ({ next: 'whole', result: undefined }));
+  expect(await file.change(read)).toBe('whole');
+  expect(readFileSync(join(folder, 'count.8.json'), 'utf8')).toContain('"whole"');
+});
+
+test('versioned file: what decide throws goes through, and nothing is written', async () => {
+  const file = new VersionedFile(temporaryFolder(), 'count');
+  await file.change(plusOne);
+  const refuse = () => {
+    throw new RangeError('not this time');
+  };
+  await expect(file.change(refuse)).rejects.toThrow('not this time');
+  expect(await file.change(read)).toBe(1);
+});
+
+test('versioned file: a folder that is not there is state-unwritable', async () => {
+  const file = new VersionedFile(join(temporaryFolder(), 'missing'), 'count');
+  await expect(file.change(plusOne)).rejects.toMatchObject({ code: 'state-unwritable' });
+});
+
+test('versioned file: sweeping removes what killed processes left, and no version', async () => {
+  const folder = temporaryFolder();
+  const file = new VersionedFile(folder, 'count');
+  await file.change(plusOne);
+  writeFileSync(join(folder, 'count.0f0f.tmp'), 'half a vers');
+  await sweepDrafts(folder);
+  expect(readdirSync(folder).sort()).toEqual(['count.0.json', 'count.1.json']);
+});
