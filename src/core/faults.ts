@@ -123,7 +123,8 @@ export const FAULTS = {
     socks5: 0x01,
     proxyStatus: 'destination_unavailable',
     says: 'No member became available in time.',
-    advice: 'Try again after the time in Retry-After; noria status says what each source is waiting for.',
+    advice:
+      'Try again after the time in Retry-After, where there is one; noria status says what each source waits for.',
   },
   'target-unreachable': {
     side: 'target',
@@ -206,7 +207,8 @@ export const FAULTS = {
     side: 'member',
     retry: 'other-member',
     says: "The member's protocol has no way to name this target.",
-    advice: 'SOCKS4 knows no IPv6 addresses: ask for the target by its name, or for members of another protocol.',
+    advice:
+      'SOCKS4 knows no IPv6 addresses: ask for the target by its name, or for members of another protocol.',
   },
   'member-auth': {
     side: 'member',

@@ -99,12 +99,9 @@ function paragraph(failure: Refused, fault: Fault): string {
 }
 
 function outlook(source: SourceOutlook): string {
-  const next =
-    source.nextDrawMs === undefined
-      ? 'no draw is planned'
-      : `next draw in ${wholeSeconds(source.nextDrawMs)} s`;
-  const reason = source.reason === '' ? '' : `, ${source.reason}`;
-  return `Source ${source.name} is ${source.state}${reason}; ${next}.`;
+  const reason = source.reason === '' ? '' : ` (${source.reason})`;
+  const next = source.nextDrawMs === undefined ? '' : `, next draw in ${wholeSeconds(source.nextDrawMs)} s`;
+  return `Source ${source.name}: ${source.state}${reason}${next}.`;
 }
 
 function sentence(text: string): string {

@@ -99,10 +99,10 @@ describe('replies: what stands beside the code', () => {
     });
     expect(body).toBe(
       'No member became available in time. Waited 15 s for a member of any source. ' +
-        'Source city is waiting, the pace allows one draw in 10 s; next draw in 4 s. ' +
-        'Source other is halted, the key is wrong (12001); no draw is planned. ' +
-        'Source third is drawing; no draw is planned. ' +
-        'Try again after the time in Retry-After; noria status says what each source is waiting for.\n',
+        'Source city: waiting (the pace allows one draw in 10 s), next draw in 4 s. ' +
+        'Source other: halted (the key is wrong (12001)). ' +
+        'Source third: drawing. ' +
+        'Try again after the time in Retry-After, where there is one; noria status says what each source waits for.\n',
     );
   });
 
