@@ -1,8 +1,8 @@
 /**
  * An answer in Text: one proxy a line, in the default layout, the free product's line, or a custom one. Pure.
  *
- * The text has no envelope, so success is inferred from lines that fit. Where none does, the text may be an error:
- * the specification shows no layout for that, so a code of this operation is looked for in it.
+ * The text has no envelope, so success is inferred from lines that fit. The specification shows no layout for errors in it,
+ * so a code of the operation is looked for in what is nothing else.
  */
 import { CODES, SUCCESS } from './codes.ts';
 import type { Envelope, RawFields } from './envelope.ts';
@@ -19,20 +19,25 @@ const FREE_LINE =
 const MAX_ERROR_LENGTH = 2_000;
 
 /**
- * Reads a Text answer.
+ * Reads the lines of a Text answer.
  *
  * @param layout - the custom extraction format, checked before by `compileLayout`; a wrong one throws `TypeError`.
- * @returns undefined when most lines do not fit and no code is found.
+ * @returns undefined when at least half of the lines do not fit.
  */
 export function readTextLines(text: string, product: Product, layout?: string): Envelope | undefined {
   const lines = text.replace(/\r\n?/g, '\n');
   const { entries, strangers } = readRecords(lines, recordReader(product, layout));
   // One bad line among good ones is a bad entry; mostly bad lines are some other text that happens to hold an address.
-  if (entries.length > strangers) {
-    const bad = new Array<RawFields>(strangers).fill({});
-    return { code: SUCCESS, message: '', counters: [], entries: [...entries, ...bad] };
-  }
-  const code = errorCodeIn(text, OPERATIONS[product].number);
+  if (entries.length <= strangers) return undefined;
+  const bad = new Array<RawFields>(strangers).fill({});
+  return { code: SUCCESS, message: '', counters: [], entries: [...entries, ...bad] };
+}
+
+/** Reads an error out of a short text: a labelled code, or one that this operation can answer with, standing alone. */
+export function readTextError(text: string, product: Product): Envelope | undefined {
+  if (text.length > MAX_ERROR_LENGTH) return undefined;
+  const labelled = /\bcode\b\W{1,4}(\d{5})\b/i.exec(text)?.[1];
+  const code = labelled ?? listedCode(text, OPERATIONS[product].number);
   return code === undefined ? undefined : { code, message: text, counters: [], entries: [] };
 }
 
@@ -71,12 +76,9 @@ function readRecords(text: string, read: RecordReader): { entries: RawFields[]; 
   return { entries, strangers };
 }
 
-/** A code that this operation can answer with, standing alone in a short text. An address with its port is never one. */
-function errorCodeIn(text: string, operation: OperationNumber): string | undefined {
-  if (text.length > MAX_ERROR_LENGTH) return undefined;
-  const labelled = /\bcode\b\W{1,4}(\d{5})\b/i.exec(text)?.[1];
-  if (labelled !== undefined && labelled !== SUCCESS) return labelled;
+function listedCode(text: string, operation: OperationNumber): string | undefined {
+  // A port after an address is no code, whatever its number.
   const bare = text.replace(/\d{1,3}(?:\.\d{1,3}){3}\W{1,3}\d{1,5}\b/g, ' ');
-  const known = CODES[operation];
-  return bare.match(/\b\d{5}\b/g)?.find((code) => code !== SUCCESS && Object.hasOwn(known, code));
+  const codes = bare.match(/\b\d{5}\b/g) ?? [];
+  return codes.find((code) => code !== SUCCESS && Object.hasOwn(CODES[operation], code));
 }

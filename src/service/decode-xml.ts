@@ -30,6 +30,7 @@ const parser = new XMLParser({
   cdataPropName: CDATA,
   removeNSPrefix: true,
   parseTagValue: false,
+  trimValues: false, // done here: space before a CDATA section belongs to the text
   ignoreDeclaration: true,
   ignorePiTags: true,
   processEntities: false, // done here: the parser leaves out numeric references
@@ -53,8 +54,8 @@ function parse(text: string): Element | undefined {
   if (!text.startsWith('<') || /<!doctype/i.test(text)) return undefined;
   try {
     if (XMLValidator.validate(text, { allowBooleanAttributes: true }) !== true) return undefined;
-    const nodes: unknown = parser.parse(text);
-    return elementsIn(nodes)[0];
+    const [root, ...more] = elementsIn(parser.parse(text));
+    return more.length === 0 ? root : undefined; // the validator lets a second, empty root pass
   } catch {
     return undefined; // handled: nested too deep or a reserved name; the caller says that it cannot be understood
   }

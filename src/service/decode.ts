@@ -9,7 +9,7 @@ import type { DrawAnswer, DrawnEntry } from './answer.ts';
 import { bodyText, isWebPage, notUnderstood, type Origin, showText, webPage } from './body.ts';
 import { SUCCESS } from './codes.ts';
 import { readJson } from './decode-json.ts';
-import { readTextLines } from './decode-text.ts';
+import { readTextError, readTextLines } from './decode-text.ts';
 import { readXml } from './decode-xml.ts';
 import { type Envelope, type RawFields, readQuota } from './envelope.ts';
 import { readDetails, readIp, readPort } from './fields.ts';
@@ -70,7 +70,10 @@ function readEnvelope(text: string, reading: Reading): Envelope {
   if (isWebPage(text)) throw webPage(text, reading);
   const asked = READERS[reading.format](text, reading);
   if (asked !== undefined) return asked;
-  const other = readJson(text) ?? readXml(text);
+  const other =
+    readJson(text) ??
+    readXml(text) ??
+    (reading.format === 'text' ? readTextError(text, reading.product) : undefined);
   if (other !== undefined && other.code !== SUCCESS) return other;
   throw notUnderstood(`is not the ${reading.format} asked for`, text, reading);
 }

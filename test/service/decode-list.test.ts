@@ -1,0 +1,50 @@
+import { expect, test } from 'vitest';
+import { NoriaError } from '../../src/core/faults.ts';
+import { decodeList } from '../../src/service/decode-list.ts';
+import { reading } from './reading.ts';
+
+const areas = (body: unknown) =>
+  decodeList('areas', Buffer.from(typeof body === 'string' ? body : JSON.stringify(body)), reading());
+
+test('lists: numbers come as numbers or text, unknown fields are left out, records without their name too', () => {
+  const serverList = [
+    { area: '福建', count: '12', score: -1, more: 'x' },
+    { area: 7, count: 'many' },
+    { count: 3 },
+    null,
+    'x',
+  ];
+  expect(areas({ code: 10001, msg: 'ok', serverList })).toEqual({
+    code: '10001',
+    message: 'ok',
+    records: [{ area: '福建', count: 12, score: -1 }, { area: '7' }],
+  });
+});
+
+test('lists: a success without a list is an empty one, and an error has none', () => {
+  expect(areas({ code: '10001' }).records).toEqual([]);
+  expect(areas({ code: '10001', serverList: null }).records).toEqual([]);
+  expect(areas({ code: '14001', serverList: [{ area: 'x' }] })).toEqual({
+    code: '14001',
+    message: '',
+    records: [],
+  });
+});
+
+test('lists: at most 1,000 records are kept', () => {
+  const serverList = Array.from({ length: 1_200 }, (_, index) => ({ area: `a${index}` }));
+  expect(areas({ code: '10001', serverList }).records).toHaveLength(1_000);
+});
+
+test.each([
+  ['192.0.2.1:80', 'service-protocol', /is not the JSON expected: 192\.0\.2\.1:80$/],
+  ['', 'service-protocol', /is not the JSON expected$/],
+  ['{"serverList":[]}', 'service-protocol', /is not the JSON expected/],
+  ['{"code":"10001","serverList":{}}', 'service-protocol', /has no list in serverList/],
+  ['<html>0123456789abcdef</html>', 'service-blocked', /web page.*: <html>\[secret\]<\/html>$/],
+])('lists: %j is an error', (body, code, message) => {
+  const attempt = () => areas(body);
+  expect(attempt).toThrow(NoriaError);
+  expect(attempt).toThrow(message);
+  expect(attempt).toThrow(expect.objectContaining({ code }));
+});

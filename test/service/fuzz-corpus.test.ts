@@ -1,0 +1,34 @@
+import { readdirSync, readFileSync } from 'node:fs';
+import { expect, test } from 'vitest';
+import { GOLDEN, goldenBody } from './golden.ts';
+import { readEveryWay } from './validity.ts';
+
+const FOLDER = new URL('../fixtures/service/fuzz/', import.meta.url);
+const CORPUS = readdirSync(FOLDER);
+
+test('fuzz corpus: there is one, and part of it is understood', () => {
+  expect(CORPUS.length).toBeGreaterThan(30);
+  const understood = CORPUS.filter((file) => readEveryWay(readFileSync(new URL(file, FOLDER))) > 0);
+  expect(understood.length).toBeGreaterThan(10);
+  expect(understood.length).toBeLessThan(CORPUS.length);
+});
+
+test.each(CORPUS)(
+  'fuzz corpus: %s gives a valid answer or a fault of the service, however it is read',
+  (file) => {
+    readEveryWay(readFileSync(new URL(file, FOLDER)));
+  },
+);
+
+test('fuzz corpus: no beginning of a golden answer, and none with a byte changed, does harm', () => {
+  expect(GOLDEN.draws.length).toBeGreaterThan(24);
+  for (const [index, { file }] of GOLDEN.draws.entries()) {
+    const body = goldenBody(file);
+    for (let cut = index % 7; cut < body.length; cut += 29) readEveryWay(body.subarray(0, cut));
+    for (let at = index % 11; at < body.length; at += 37) {
+      const changed = Buffer.from(body);
+      changed.writeUInt8((body.readUInt8(at) + 1 + index) % 256, at);
+      readEveryWay(changed);
+    }
+  }
+});
