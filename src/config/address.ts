@@ -18,7 +18,7 @@ export function address(ports: 'one' | 'range'): Kind<Address> {
     wants: `host:port, [v6]:port${range} or fd:3 (a socket handed over)`,
     good: '127.0.0.1:8888',
     json: { type: 'string' },
-    shown: 'value',
+    shown: 'always',
     read(given) {
       const reading = readAddress(given);
       if ('wrong' in reading || ports === 'range') return reading;

@@ -38,11 +38,13 @@ export interface Place {
   readonly variables: readonly string[];
 }
 
-/** The extent of a scalar in the text, and the paths that it serves as (several through aliases). */
+/** The extent of a scalar in the text, and the path that it stands at; it occurs again for each alias of it. */
 export interface ScalarExtent {
   readonly start: number;
   readonly end: number;
   readonly path: string;
+  /** As it is written, before references are replaced. */
+  readonly text: string;
 }
 
 /** A problem found before any key is looked at. */
@@ -215,7 +217,7 @@ class Composer {
     if (!isScalar(node) || typeof node.value !== 'string') return null;
     this.#refuseTag(node.tag, node, path);
     const start = offsetOf(node, keyOffset);
-    this.#scalars.push({ start, end: node.range?.[1] ?? start, path: pathText(path) });
+    this.#scalars.push({ start, end: node.range?.[1] ?? start, path: pathText(path), text: node.value });
     if (node.type === 'PLAIN' && /^(?:~|null|)$/.test(node.value)) return null;
     const { text, variables, problems } = substitute(node.value, this.#environment);
     for (const problem of problems) this.#problem(start, path, problem);

@@ -6,7 +6,7 @@
  */
 import { MASK } from '../core/secret.ts';
 import type { ParsedDocument } from './document.ts';
-import { isShown } from './fields.ts';
+import { shownAs } from './fields.ts';
 
 const MAX_BEFORE = 80;
 const MAX_AFTER = 60;
@@ -61,18 +61,25 @@ function columnOf(stretches: readonly Stretch[], offset: number): number {
 
 function parsed({ scalars }: ParsedDocument, lineStart: number, whole: string): Stretch[] {
   const here = scalars
-    .map(({ start, end, path }) => ({ start: Math.max(0, start - lineStart), end: end - lineStart, path }))
-    .filter(({ start, end }) => start < whole.length && end > start);
-  const hidden = here.filter(({ path }) => !isShown(path)).toSorted((one, other) => one.start - other.start);
+    .map(({ start, end, path, text }) => ({
+      start: Math.max(0, start - lineStart),
+      end: Math.min(end - lineStart, whole.length),
+      as: text === '' ? 'itself' : shownAs(path, text),
+    }))
+    .filter(({ start, end }) => start < end);
+  // A scalar that is a secret at one of its aliases is one everywhere.
+  const hidden = here
+    .filter(({ as }) => as !== 'itself')
+    .toSorted((one, other) => one.start - other.start || (one.as === 'secret' ? -1 : 1));
   const stretches: Stretch[] = [];
   let at = 0;
-  for (const { start, end } of hidden) {
-    if (start < at) continue; // the same scalar, reached through an alias
+  for (const { start, end, as } of hidden) {
+    if (start < at) continue;
     stretches.push({ start: at, end: start, shown: whole.slice(at, start) });
-    at = Math.min(end, whole.length);
-    stretches.push({ start, end: at, shown: MASK });
+    stretches.push({ start, end, shown: as === 'secret' ? MASK : '…' });
+    at = end;
   }
-  const lastEnd = Math.max(0, ...here.map(({ end }) => Math.min(end, whole.length)));
+  const lastEnd = Math.max(0, ...here.map(({ end }) => end));
   stretches.push({ start: at, end: whole.length, shown: withoutComment(whole, at, lastEnd) });
   return stretches;
 }

@@ -28,6 +28,9 @@ export interface Field {
 /** Every key, in the order of the table. */
 export const FIELDS: readonly Field[] = keysOf(SCHEMA, '');
 
+/** Parameters that no operation has, and that hold a secret if somebody gives them. */
+const SECRET_NAME = /key|pass|token|secret/i;
+
 const BY_PATH: ReadonlyMap<string, Field> = new Map(FIELDS.map((field) => [field.path, field]));
 
 /** The names of the sections and other keys at the top. */
@@ -39,12 +42,17 @@ export function fieldAt(path: string): Field | undefined {
   return BY_PATH.get(general) ?? BY_PATH.get(general.replace(/\[\]$/, ''));
 }
 
-/** Whether a key's text may be shown: a known scalar that is no secret and cannot hold one by mistake. */
-export function isShown(path: string): boolean {
-  const params = /^sources\[\d+\]\.params\.(\w+)(\[\d+\])?$/.exec(path)?.[1];
-  if (params !== undefined) return !/key|pass|token|secret/i.test(params);
-  const field = fieldAt(path);
-  return field !== undefined && ['scalar', 'list'].includes(field.shape) && field.kind?.shown === 'value';
+/**
+ * How the text of a scalar at a path may be shown: as it is, as a secret, or, where nobody can know what it is (an unknown key, a
+ * text in place of a map), not at all.
+ */
+export function shownAs(path: string, text: string): 'itself' | 'secret' | 'nothing' {
+  const param = /^sources\[\d+\]\.params\.(\w+)(\[\d+\])?$/.exec(path)?.[1];
+  if (param !== undefined) return SECRET_NAME.test(param) ? 'nothing' : 'itself';
+  const kind = fieldAt(path)?.kind;
+  if (kind === undefined) return 'nothing';
+  if (kind.shown === 'never') return 'secret';
+  return kind.shown === 'always' || 'value' in kind.read(text) ? 'itself' : 'nothing';
 }
 
 function keysOf(schema: z.ZodObject, prefix: string): Field[] {

@@ -24,6 +24,7 @@ export function tellIssue(issue: Issue, base: Path, tree: Tree | undefined, prob
       tellIssue({ ...nested, path: [...inner, ...nested.path] }, base, tree, problems);
     return;
   }
+  if (problems.hasAt(path)) return; // a reference in it could not be replaced
   problems.error(path, problemWith(issue, path, value, problems), value === undefined ? 'key' : 'value');
 }
 
@@ -36,12 +37,12 @@ export function tellUnknownKey(
 ): void {
   const full = path === '' ? key : `${path}.${key}`;
   const meant = nearest(key, known);
-  const elsewhere = FIELDS.find((field) => field.path.endsWith(`.${key}`))?.path;
+  const elsewhere = FIELDS.map((field) => field.path).filter((each) => each.endsWith(`.${key}`));
   const advice =
     meant !== undefined
       ? `did you mean ${meant}?`
-      : elsewhere !== undefined
-        ? `its place is ${elsewhere}`
+      : elsewhere.length > 0
+        ? `its place is ${elsewhere.join(' or ')}`
         : `known here: ${known.join(', ')}`;
   problems.error(full, `unknown key; ${advice}`, 'key');
 }
@@ -53,12 +54,9 @@ export function describeTree(tree: Tree | undefined): string {
   return isTreeList(tree) ? 'a list' : 'a map';
 }
 
-/** What a key wants, and an example where the wish is not one itself. */
-export function wishOf(kind: KindNote): string {
-  const { wants, good, json } = kind;
-  const plain =
-    json.enum !== undefined || json.type === 'integer' || json.type === 'boolean' || wants.includes(good);
-  return plain ? `wants ${wants}` : `wants ${wants}, for example ${good}`;
+/** What a kind of value wants, with an example where it has one. */
+export function wishOf({ wants, good }: KindNote): string {
+  return good === undefined ? `wants ${wants}` : `wants ${wants}, for example ${good}`;
 }
 
 function problemWith(issue: Issue, path: string, value: Tree | undefined, problems: Problems): string {

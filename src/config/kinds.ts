@@ -29,11 +29,15 @@ export type Reading<T> = { readonly value: T } | { readonly wrong: string };
 export interface KindNote {
   /** Completes "wants …". */
   readonly wants: string;
-  /** A good value, as it stands in YAML. */
-  readonly good: string;
+  /** A good value, as it stands in YAML; absent where `wants` says it all. */
+  readonly good?: string;
   readonly json: KindSchema;
-  /** `value`: may be quoted in messages. `secret`: never. `private`: may hold one by mistake, so it is not quoted either. */
-  readonly shown: 'value' | 'secret' | 'private';
+  /**
+   * Whether a value may stand in messages. `private`: only one that is valid, since a password may have been written into it
+   * by mistake.
+   */
+  readonly shown: 'always' | 'private' | 'never';
+  read(text: string): Reading<unknown>;
 }
 
 export interface Kind<T> extends KindNote {
@@ -49,9 +53,8 @@ const MAX_TEXT_BYTES = 255;
 export function whole(from: number, to: number): Kind<number> {
   return {
     wants: `a whole number from ${from} to ${to}`,
-    good: String(Math.max(from, Math.min(10, to))),
     json: { type: 'integer', minimum: from, maximum: to },
-    shown: 'value',
+    shown: 'always',
     read(text) {
       if (!/^[+-]?\d{1,15}$/.test(text)) return { wrong: 'is not a whole number' };
       return inRange(Number(text), from, to, String);
@@ -66,7 +69,7 @@ export function duration(fromMs: number, toMs = DAY_MS): Kind<number> {
     wants: `a duration from ${formatDuration(fromMs)} to ${formatDuration(toMs)}`,
     good: '500ms, 10s, 5m or 2h',
     json: { type: 'string', pattern: DURATION_PATTERN },
-    shown: 'value',
+    shown: 'always',
     read(text) {
       const ms = parseDuration(text);
       if (ms !== undefined) return inRange(ms, fromMs, toMs, formatDuration);
@@ -86,9 +89,8 @@ function inRange(value: number, from: number, to: number, write: (value: number)
 export function flag(): Kind<boolean> {
   return {
     wants: 'true or false',
-    good: 'true',
     json: { type: 'boolean' },
-    shown: 'value',
+    shown: 'always',
     read: (text) =>
       text === 'true' || text === 'false'
         ? { value: text === 'true' }
@@ -101,9 +103,8 @@ export function flag(): Kind<boolean> {
 export function oneOf<const Word extends string>(words: readonly Word[]): Kind<Word> {
   return {
     wants: words.length === 1 ? `${words[0]}` : `one of ${words.join(', ')}`,
-    good: words[0] ?? '',
     json: { enum: words },
-    shown: 'value',
+    shown: 'always',
     read(text) {
       const value = words.find((word) => word === text);
       if (value !== undefined) return { value };
@@ -121,7 +122,7 @@ export function wordOr<const Word extends string, T>(words: readonly Word[], kin
   const isWord = (value: Word | T): value is Word => words.some((word) => word === value);
   return {
     wants: `${words.join(', ')} or ${kind.wants}`,
-    good: kind.good,
+    ...(kind.good === undefined ? {} : { good: kind.good }),
     json: { anyOf: [{ enum: words }, kind.json] },
     shown: kind.shown,
     read(text) {
@@ -154,7 +155,7 @@ export function text(rules: TextRules): Kind<string> {
       type: ['string', 'integer'],
       ...(rules.pattern === undefined ? {} : { pattern: rules.pattern.source }),
     },
-    shown: rules.private === true ? 'private' : 'value',
+    shown: rules.private === true ? 'private' : 'always',
     read: (given) => {
       const wrong = wrongText(given, rules);
       return wrong === undefined ? { value: given } : { wrong };
@@ -182,7 +183,7 @@ function secret(rules: TextRules): Kind<Secret> {
   const plain = text(rules);
   return {
     ...plain,
-    shown: 'secret',
+    shown: 'never',
     read: (given) => {
       const reading = plain.read(given);
       return 'value' in reading ? { value: new Secret(reading.value) } : reading;

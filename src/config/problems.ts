@@ -3,7 +3,7 @@ import { NoriaError } from '../core/faults.ts';
 import type { Problem } from './config.ts';
 import type { ParsedDocument, Place } from './document.ts';
 import { excerptAt } from './excerpt.ts';
-import { isShown } from './fields.ts';
+import { shownAs } from './fields.ts';
 
 /** All that is wrong with one configuration. Code `bad-config`; the message is the whole list, one problem after the other. */
 export class ConfigError extends NoriaError {
@@ -58,6 +58,11 @@ export class Problems {
     this.#warnings.push(this.#at(this.#offset(path, side), path, message));
   }
 
+  /** Whether an error stands at exactly this path. */
+  hasAt(path: string): boolean {
+    return this.#errors.some((problem) => problem.path === path);
+  }
+
   /** Whether something at this path, above or below it is wrong, so that what follows from it is not told as well. */
   has(path: string): boolean {
     return this.#errors.some((problem) => isWithin(problem.path, path) || isWithin(path, problem.path));
@@ -77,7 +82,7 @@ export class Problems {
   quote(path: string, value: string): string {
     const variables = this.#document.places.get(path)?.variables ?? [];
     if (variables.length > 0) return `the value of ${variables.map((name) => `\${${name}}`).join(' and ')}`;
-    if (!isShown(path)) return '';
+    if (shownAs(path, value) !== 'itself') return '';
     return JSON.stringify(value.length > MAX_QUOTED ? `${value.slice(0, MAX_QUOTED)}…` : value);
   }
 

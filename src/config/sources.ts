@@ -156,9 +156,9 @@ function resolveAuth(
     if (own !== undefined) return { kind: 'always', credentials: own };
     const advice =
       product === 'free'
-        ? 'the free product has no credentials; use none'
-        : 'needs the plain password of the instance: give password or passwordFile; the key alone is not enough';
-    problems.error(path, `instance: ${advice}`);
+        ? 'is for products with an instance; free proxies have no credentials'
+        : 'needs the plain password: give password or passwordFile; the key alone is not enough';
+    problems.error(path, `instance ${advice}`);
     return undefined;
   }
   const given = secrets.read(

@@ -15,7 +15,7 @@ export function network(): Kind<string> {
     wants: 'a network in CIDR form, or an address',
     good: '192.0.2.0/24',
     json: { type: 'string' },
-    shown: 'value',
+    shown: 'always',
     read: (text) => (isCidr(text) ? { value: text } : { wrong: 'is neither a network nor an address' }),
     write: (value) => value,
   };
@@ -26,9 +26,8 @@ export function denyTarget(): Kind<string> {
   return {
     wants:
       'private, smtp, a host, a pattern such as *.example.com, a network in CIDR form, or a port such as :25',
-    good: '[private, smtp, "*.example.com", "198.51.100.0/24", ":6000-6010"]',
     json: { type: 'string' },
-    shown: 'value',
+    shown: 'always',
     read(text) {
       const wrong = NAMED_SETS.includes(text) || isCidr(text) ? undefined : wrongRule(text);
       return wrong === undefined ? { value: text } : { wrong };
