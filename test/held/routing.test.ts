@@ -1,0 +1,59 @@
+import { readFileSync } from 'node:fs';
+import { expect, test } from 'vitest';
+import { WISH_KEYS, wishTextWithoutUsers } from '../../src/listener/wish.ts';
+
+const page = readFileSync('docs/routing.md', 'utf8');
+
+/** The cells of the table whose header row begins with `head`, without the backquotes around them. */
+function table(head: string): string[][] {
+  const lines = page.split('\n');
+  const start = lines.findIndex((line) => line.startsWith(`| ${head} |`));
+  if (start < 0) throw new Error(`docs/routing.md has no table that begins with ${head}`);
+  const rows = lines.slice(start + 2);
+  const end = rows.findIndex((line) => !line.startsWith('|'));
+  return rows.slice(0, end).map((row) =>
+    row
+      .slice(1, -1)
+      .split('|')
+      .map((cell) => cell.trim()),
+  );
+}
+
+const code = (text: string): string => `\`${text}\``;
+
+test('docs/routing.md: the keys, their aliases, values and effects are those of the code', () => {
+  const coded = WISH_KEYS.map((entry) => [
+    code(entry.key),
+    entry.aliases.map(code).join(', '),
+    entry.value ?? 'none',
+    entry.effect,
+  ]);
+  expect(coded.length).toBeGreaterThan(0);
+  expect(table('key')).toEqual(coded);
+});
+
+test('docs/routing.md: the units of bare numbers are those of the code', () => {
+  const msOf: Record<string, number> = { seconds: 1_000, minutes: 60_000 };
+  const listed = table('bare number of').flatMap(([names = '', unit = '']) =>
+    names.split(', ').map((name) => [name, msOf[unit]]),
+  );
+  const coded = WISH_KEYS.flatMap((entry) =>
+    Object.entries(entry.bareUnitMs ?? {}).map(([name, ms]) => [code(name), ms]),
+  );
+  expect(coded.length).toBeGreaterThan(0);
+  expect(listed.sort()).toEqual(coded.sort());
+});
+
+test('docs/routing.md: without users, each user name shown is divided as the page says', () => {
+  const rows = table('user name');
+  expect(rows.length).toBeGreaterThan(0);
+  const plain = (cell = '') => /^`(.*?)`/.exec(cell)?.[1] ?? '';
+  for (const [username, base, wish] of rows) {
+    const text = wishTextWithoutUsers(plain(username));
+    expect(text, plain(username)).toBe(plain(wish));
+    const before = plain(username)
+      .slice(0, plain(username).length - text.length)
+      .replace(/[-,]$/, '');
+    expect(before, plain(username)).toBe(plain(base));
+  }
+});
