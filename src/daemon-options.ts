@@ -1,8 +1,18 @@
 /** From the configuration to each part's own options: the one place that knows both. */
-import type { Config, SourceConfig } from './config/config.ts';
+import type { Config, ListenerConfig, SourceConfig } from './config/config.ts';
+import { formatHostPort } from './core/host-port.ts';
 import { isPrivateAddress } from './core/networks.ts';
+import type { DialerSettings } from './dialer/dialer.ts';
+import type { SourceSettings } from './dialer/source-memory.ts';
+import type { ListenAddress } from './listener/bind.ts';
+import type { PoolSettings } from './pool/options.ts';
+import type { RefillSettings, SourceOptions } from './refill/options.ts';
 import type { Refuses } from './service/decode.ts';
+import { lifetimeNotTold } from './service/operations.ts';
 import type { ExtractCall } from './service/request.ts';
+
+/** A member whose lifetime nobody knows lives so long, renewed by success, where the source does not say. */
+const UNKNOWN_LIFETIME_MS = 600_000;
 
 /** What a call of a source is made with, but for the count. */
 export function callOf(config: Config, source: SourceConfig): Omit<ExtractCall, 'count'> {
@@ -19,11 +29,6 @@ export function callOf(config: Config, source: SourceConfig): Omit<ExtractCall, 
   };
 }
 
-/** Where a source's calls go, as the pace is kept for: the instance at that address. */
-export function addressOf(source: SourceConfig): string {
-  return source.baseUrl ?? source.extractHost ?? '';
-}
-
 /** Every secret a source knows: masked in whatever text of an answer is kept. */
 export function secretsOf(source: SourceConfig) {
   const { auth } = source.upstream;
@@ -38,4 +43,80 @@ export function refusesOf(config: Config, isOwn: (host: string, port: number) =>
     if (isOwn(host, port)) return 'own';
     return !allowPrivateAddresses && isPrivateAddress(host) ? 'private' : undefined;
   };
+}
+
+export function poolSettings(config: Config): PoolSettings {
+  const { pool, rotation, health } = config;
+  return {
+    sources: config.sources.map(({ name, priority, size, lifetimeMs }) => ({
+      name,
+      priority,
+      size,
+      unknownLifetimeMs: lifetimeMs ?? UNKNOWN_LIFETIME_MS,
+    })),
+    rotation,
+    safetyMarginMs: pool.safetyMarginMs,
+    minRemainingMs: pool.minRemainingMs,
+    health,
+  };
+}
+
+export function refillSettings(config: Config): RefillSettings {
+  return {
+    sources: config.sources.map((source) => refillSource(config, source)),
+    idleAfterMs: config.pool.idleAfterMs,
+    callTimeoutMs: config.service.timeoutMs,
+  };
+}
+
+function refillSource(config: Config, source: SourceConfig): SourceOptions {
+  const { name, intervalMs, count, size, priority, dailyBudget, product, params, upstream } = source;
+  return {
+    name,
+    call: callOf(config, source),
+    secrets: secretsOf(source),
+    intervalMs,
+    count,
+    size,
+    priority,
+    dailyBudget,
+    protocol: upstream.protocol,
+    unproven: product === 'free', // most are dead on arrival
+    untoldLifetimeMs: source.lifetimeMs === undefined ? lifetimeNotTold(product, params) : undefined,
+  };
+}
+
+export function dialerSettings(config: Config): DialerSettings {
+  const { attempts, attemptTimeoutMs, hedgeAfter, deadlineMs, waitForMemberMs } = config.dial;
+  return {
+    attempts,
+    attemptTimeoutMs,
+    hedgeAfter,
+    deadlineMs,
+    waitForMemberMs,
+    sources: new Map(config.sources.map((source) => [source.name, accessOf(source)])),
+  };
+}
+
+function accessOf({ instance, product, upstream, password }: SourceConfig): SourceSettings {
+  const { auth } = upstream;
+  const free = product === 'free';
+  return {
+    auth: auth.kind === 'always' ? auth.credentials : auth.kind,
+    instance,
+    ...(password === undefined ? {} : { password }),
+    neverInstance: free,
+    forwardForm: free ? 'absolute' : 'direct',
+  };
+}
+
+/** A listener's name in events and metrics: its address as it is configured. */
+export function listenerName({ address }: Pick<ListenerConfig, 'address'>): string {
+  if (address.kind === 'fd') return `fd:${address.fd}`;
+  const first = formatHostPort(address.host, address.port);
+  return address.lastPort === address.port ? first : `${first}-${address.lastPort}`;
+}
+
+export function listenAddress({ address }: ListenerConfig): ListenAddress {
+  return address;
 }

@@ -44,7 +44,7 @@ async function listAreas(name: string, flags: AreasFlags, terminal: Terminal): P
   const { baseUrl, instance, key } = source;
   const answer = await callWithinPace(
     config,
-    pacedAs(source),
+    pacedAs(config, source),
     terminal,
     (client) =>
       client.areas({

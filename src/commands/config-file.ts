@@ -2,11 +2,9 @@
 import { existsSync } from 'node:fs';
 import { Option } from 'commander';
 import type { Config } from '../config/config.ts';
-import { loadConfig } from '../config/load.ts';
+import { DEFAULT_FILES, loadConfig } from '../config/load.ts';
 import { NoriaError } from '../core/faults.ts';
 import type { Terminal } from './terminal.ts';
-
-const DEFAULT_FILES = ['./noria.yaml', '/etc/noria/noria.yaml'];
 
 /** `-c FILE`, as every command that reads a configuration takes it. */
 export function configOption(): Option {

@@ -41,7 +41,7 @@ async function extract(name: string, flags: ExtractFlags, terminal: Terminal): P
   const count = readCount(flags.count, limits.most);
   const answer = await callWithinPace(
     config,
-    pacedAs(source),
+    pacedAs(config, source),
     terminal,
     (client) => client.extract({ ...callOf(config, source), count }, { secrets: secretsOf(source) }),
     (answer) =>

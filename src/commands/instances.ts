@@ -44,7 +44,7 @@ async function listInstances(flags: InstancesFlags, terminal: Terminal): Promise
     throw new NoriaError('bad-config', `${config.file}: service.baseUrl: noria instances needs it`);
   const answer = await callWithinPace(
     config,
-    { address: baseUrl, instance: `account ${account.username}`, intervalMs: INTERVAL_MS },
+    { baseUrl, instance: `account ${account.username}`, intervalMs: INTERVAL_MS },
     terminal,
     (client) =>
       client.instances({

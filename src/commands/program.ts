@@ -11,7 +11,6 @@ import { addInstancesCommand } from './instances.ts';
 import { addKeyCommand } from './key.ts';
 import { addRunCommand } from './run.ts';
 import { addSandboxCommand } from './sandbox.ts';
-import { addSimulateCommand } from './simulate.ts';
 import { addStatusCommand } from './status.ts';
 import { EXIT, exitCodeOf, type Terminal, tellFailure } from './terminal.ts';
 
@@ -83,7 +82,6 @@ const COMMANDS: readonly ((program: Command, context: CommandContext) => void)[]
   addExtractCommand,
   addAreasCommand,
   addInstancesCommand,
-  addSimulateCommand,
   addSandboxCommand,
   addKeyCommand,
   addCompletionCommand,

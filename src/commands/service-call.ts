@@ -3,20 +3,20 @@ import type { Config, SourceConfig } from '../config/config.ts';
 import { systemClock } from '../core/clock.ts';
 import { NoriaError } from '../core/faults.ts';
 import { systemRandom } from '../core/random.ts';
-import { addressOf, refusesOf } from '../daemon-options.ts';
+import { callOf, refusesOf } from '../daemon-options.ts';
 import { Pace, paceKey } from '../refill/pace.ts';
 import type { Settlement } from '../refill/pace-rule.ts';
 import { openServiceClient, type ServiceClient } from '../service/client.ts';
 import { meaningOf, SUCCESS } from '../service/codes.ts';
 import type { OperationNumber } from '../service/operations.ts';
+import type { ServiceAddress } from '../service/request.ts';
 import { openState } from '../state/folder.ts';
 import type { Terminal } from './terminal.ts';
 
 const MS_PER_SECOND = 1_000;
 
-export interface PacedCall {
-  /** The service address and the instance (or account) that the pace is kept for. */
-  readonly address: string;
+/** What the pace of a call is kept for: an instance (or an account) at a service address. */
+export interface PacedCall extends ServiceAddress {
   readonly instance: string;
   readonly intervalMs: number;
 }
@@ -24,7 +24,7 @@ export interface PacedCall {
 /** Makes one call when the pace allows it, telling how long that takes; written down where a daemon on the same state folder sees it. */
 export async function callWithinPace<Answer extends { readonly code: string }>(
   config: Config,
-  { address, instance, intervalMs }: PacedCall,
+  paced: PacedCall,
   terminal: Terminal,
   call: (client: ServiceClient) => Promise<Answer>,
   settle: (answer: Answer) => Settlement,
@@ -41,14 +41,14 @@ export async function callWithinPace<Answer extends { readonly code: string }>(
     clock: systemClock,
     refuses: refusesOf(config, () => false),
   });
-  const pace = new Pace(paceKey(address, instance), {
+  const pace = new Pace(paceKey(paced), {
     store: state.pace,
     clock: systemClock,
     random: systemRandom,
   });
   try {
     const turn = {
-      rule: { intervalMs, callTimeoutMs: timeoutMs },
+      rule: { intervalMs: paced.intervalMs, callTimeoutMs: timeoutMs },
       wanted: () => true,
       waits: (ms: number) =>
         terminal.tell(`the pace allows the next call in ${Math.ceil(ms / MS_PER_SECOND)} s: waiting`),
@@ -89,6 +89,6 @@ export function sourceNamed(config: Config, name: string): SourceConfig {
 }
 
 /** What the pace of a source's calls is kept for. */
-export function pacedAs(source: SourceConfig): PacedCall {
-  return { address: addressOf(source), instance: source.instance, intervalMs: source.intervalMs };
+export function pacedAs(config: Config, source: SourceConfig): PacedCall {
+  return { ...callOf(config, source), intervalMs: source.intervalMs };
 }

@@ -1,0 +1,38 @@
+/** `noria check`: is the configuration right, and what does it mean. */
+import type { Command } from 'commander';
+import { printConfig } from '../config/print.ts';
+import { schemaJson } from '../config/schema-json.ts';
+import { configOption, readConfig } from './config-file.ts';
+import type { CommandContext } from './program.ts';
+import { EXIT, type Terminal } from './terminal.ts';
+
+interface CheckFlags {
+  readonly config?: string;
+  readonly schema?: boolean;
+}
+
+export function addCheckCommand(program: Command, { action, terminal }: CommandContext): void {
+  program
+    .command('check')
+    .description('validate a configuration and print it as understood, secrets masked')
+    .addOption(configOption())
+    .option('--schema', 'print the JSON Schema of the configuration instead, for editors')
+    .addHelpText(
+      'after',
+      '\nExamples:\n  noria check\n  noria check -c /etc/noria/noria.yaml\n  noria check --schema > noria.schema.json\n\nExit code 2 and every error with file:line:column when it is invalid.',
+    )
+    .action(action((flags: CheckFlags) => check(flags, terminal)));
+}
+
+async function check(flags: CheckFlags, terminal: Terminal): Promise<number> {
+  if (flags.schema === true) {
+    terminal.print(JSON.stringify(schemaJson(), undefined, 2));
+    return EXIT.fine;
+  }
+  const config = await readConfig(flags.config, terminal);
+  terminal.print(printConfig(config).trimEnd());
+  for (const { line, column, path, message } of config.warnings) {
+    terminal.tell(`${config.file}:${line}:${column}: warning: ${path}: ${message}`);
+  }
+  return EXIT.fine;
+}

@@ -1,0 +1,169 @@
+/** The running daemon as the admin server shows and steers it: snapshots of the parts, put together; verbs passed on. */
+import type { SourceView, Status } from './admin/schemas.ts';
+import type { Watched } from './admin/watched.ts';
+import type { Clock } from './core/clock.ts';
+import { formatHostPort, hostPort } from './core/host-port.ts';
+import type { Log } from './core/log.ts';
+import { isLoopbackAddress } from './core/networks.ts';
+import type { Listener, ListenerProtocol } from './listener/listener.ts';
+import type { Pool } from './pool/pool.ts';
+import type { SourceCounts } from './pool/views.ts';
+import type { Refiller } from './refill/refiller.ts';
+import type { SourceStatus } from './refill/status.ts';
+
+export interface Viewed {
+  readonly version: string;
+  readonly clock: Clock;
+  readonly log: Log;
+  readonly pool: Pool;
+  readonly refiller: Refiller;
+  /** In the order of the configuration. */
+  readonly listeners: () => readonly {
+    readonly listener: Listener;
+    readonly protocols: readonly ListenerProtocol[];
+  }[];
+  readonly draining: () => boolean;
+  /** Ends the tunnels of these leases. */
+  readonly cutLeases: (leases: readonly number[]) => void;
+}
+
+const MS_PER_SECOND = 1_000;
+/** States out of which a source draws again by itself. */
+const DRAWS_AGAIN: ReadonlySet<string> = new Set(['idle', 'ready', 'drawing', 'waiting', 'backoff']);
+
+export function viewDaemon(viewed: Viewed): Watched {
+  const { pool, refiller, clock, log } = viewed;
+  const startedAt = clock.monotonic();
+  return {
+    status: () => statusOf(viewed, startedAt),
+    members: () => pool.members(),
+    sessions: () => pool.sessions(),
+    evict: (member) => pool.evict(member),
+    refill: (source) => refiller.refill(source),
+    pause: (source) => refiller.pause(source),
+    resume: (source) => refiller.resume(source),
+    rotateSession(session, closeTunnels) {
+      const leases = closeTunnels ? pool.leasesOf({ session }) : [];
+      if (pool.rotateSession(session) === undefined) return false;
+      viewed.cutLeases(leases);
+      return true;
+    },
+    forgetSession: (session) => pool.forgetSession(session),
+    report({ session, member, host, verdict }) {
+      const canonical = hostPort(host, ANY_PORT)?.host ?? host;
+      if (session !== undefined) return pool.ban({ of: { session }, host: canonical, verdict });
+      return member !== undefined && pool.ban({ of: { member }, host: canonical, verdict });
+    },
+    setLogLevel: (level) => {
+      log.level = level;
+    },
+    proxyAddress: () => proxyAddress(viewed),
+  };
+}
+
+/** Only to have a host made canonical that stands without a port. */
+const ANY_PORT = 1;
+
+function statusOf(viewed: Viewed, startedAt: number): Status {
+  const { pool, refiller, clock, version } = viewed;
+  const counts = pool.counts();
+  const statuses = refiller.sources();
+  const sum = (of: (count: SourceCounts) => number) => counts.reduce((total, count) => total + of(count), 0);
+  const ready = sum((count) => (count.blocked === null ? count.ready : 0));
+  return {
+    version,
+    uptimeSeconds: Math.round((clock.monotonic() - startedAt) / MS_PER_SECOND),
+    ...readiness(viewed, ready, statuses, counts),
+    listeners: viewed.listeners().map(({ listener, protocols }) => ({
+      address: listener.addresses.map(({ host, port }) => formatHostPort(host, port)).join(', '),
+      protocols: [...protocols],
+      connections: listener.connectionCount,
+    })),
+    pool: {
+      joining: sum((count) => count.joining),
+      ready: sum((count) => count.ready),
+      quarantined: sum((count) => count.quarantined),
+      draining: sum((count) => count.draining),
+      openTunnels: sum((count) => count.openTunnels),
+      waitingClients: pool.waitingCount,
+      sessions: pool.sessionCount,
+    },
+    sources: statuses.map((status) =>
+      sourceView(
+        status,
+        counts.find(({ source }) => source === status.name),
+      ),
+    ),
+  };
+}
+
+/** Does it work, in one sentence: the reason when not, what is missing when it does only partly. */
+function readiness(
+  { draining, listeners }: Viewed,
+  usable: number,
+  sources: readonly SourceStatus[],
+  counts: readonly SourceCounts[],
+): { ready: boolean; reason: string } {
+  if (draining())
+    return { ready: false, reason: 'shutting down: open tunnels finish, new clients are refused' };
+  if (listeners().length === 0) return { ready: false, reason: 'not ready: nothing listens' };
+  const troubles = sources
+    .map((source) =>
+      troubleOf(
+        source,
+        counts.find((count) => count.source === source.name),
+      ),
+    )
+    .filter((trouble) => trouble !== undefined);
+  const but = troubles.length === 0 ? '' : `; ${troubles.join('; ')}`;
+  if (usable > 0)
+    return {
+      ready: true,
+      reason: `ready: ${usable} ${usable === 1 ? 'member is' : 'members are'} usable${but}`,
+    };
+  if (sources.some(({ state }) => DRAWS_AGAIN.has(state))) {
+    return { ready: true, reason: `ready: the pool is empty and a source can still draw${but}` };
+  }
+  return { ready: false, reason: `not ready: the pool is empty and no source can draw${but}` };
+}
+
+function troubleOf(
+  { name, state, reason }: SourceStatus,
+  counts: SourceCounts | undefined,
+): string | undefined {
+  if (counts !== undefined && counts.blocked !== null) return `${name}: ${counts.blocked}`;
+  return state === 'halted' || state === 'paused' || state === 'backoff'
+    ? `${name} is in ${state}: ${reason}`
+    : undefined;
+}
+
+function sourceView(status: SourceStatus, counts: SourceCounts | undefined): SourceView {
+  const { name, product, state, reason, advice, code, message, nextCallAt, quota, budget, size } = status;
+  const blocked = counts?.blocked ?? null;
+  return {
+    name,
+    product,
+    state,
+    reason: blocked === null ? reason : `${blocked}; ${reason}`,
+    advice: advice ?? null,
+    code: code ?? null,
+    message: message ?? null,
+    nextCallAt: nextCallAt === undefined ? null : new Date(nextCallAt).toISOString(),
+    quota,
+    budget: budget ?? null,
+    size,
+    ready: blocked === null ? (counts?.ready ?? 0) : 0,
+    drawn: status.drawn,
+    used: status.used,
+    unused: status.unused,
+  };
+}
+
+/** The first listener that speaks HTTP, as a browser on this machine reaches it. */
+function proxyAddress({ listeners }: Viewed): string | undefined {
+  const first = listeners().find(({ protocols }) => protocols.includes('http'))?.listener.addresses[0];
+  if (first === undefined) return undefined;
+  const anywhere = first.host === '0.0.0.0' || first.host === '::';
+  const host = anywhere || isLoopbackAddress(first.host) ? '127.0.0.1' : first.host;
+  return formatHostPort(first.host === '::1' ? '::1' : host, first.port);
+}
