@@ -5,6 +5,7 @@
  * Owns every connection to a member until the listener takes it over, the idle ones, and all deadlines of dialling.
  * Never connects to anything but a member, and resolves no name.
  */
+import type { Socket } from 'node:net';
 import type { Clock } from '../core/clock.ts';
 import { Deadlines } from '../core/deadlines.ts';
 import type { EventBus } from '../core/events.ts';
@@ -40,6 +41,8 @@ export interface DialerOptions extends DialerSettings {
 export interface OpenDialer extends Dialer, AsyncDisposable {
   /** New settings for dials from now on. What was learned about sources that stay as they are is kept. */
   configure(settings: DialerSettings): void;
+  /** Ends the tunnels of these leases now; ids of leases that have ended are ignored. */
+  cut(leases: readonly number[]): void;
   /** Attempts and idle connections that are open just now. */
   readonly openCount: number;
   /** Ends all dials with `shutting-down`, all attempts and idle connections; ways that were handed over stay. Safe to call twice. */
@@ -65,6 +68,7 @@ class RunningDialer implements OpenDialer {
   readonly #deadlines: Deadlines;
   readonly #idle: IdleConnections;
   readonly #races = new Set<Race>();
+  readonly #standing = new Map<number, Socket>();
   #settings: DialerSettings;
   #memories = new Map<string, SourceMemory>();
   #lastRequestId = 0;
@@ -82,6 +86,7 @@ class RunningDialer implements OpenDialer {
       pool,
       deadlines: this.#deadlines,
       idle: this.#idle,
+      standing: this.#standing,
       budget: new HedgeBudget(),
       witnesses: new Witnesses(clock),
       network: new NetworkWatch(clock, (down) => {
@@ -117,6 +122,10 @@ class RunningDialer implements OpenDialer {
       const now = settings.sources.get(source);
       if (now !== undefined && memory.isFor(now)) this.#memories.set(source, memory);
     }
+  }
+
+  cut(leases: readonly number[]): void {
+    for (const lease of leases) this.#standing.get(lease)?.destroy();
   }
 
   async close(): Promise<void> {

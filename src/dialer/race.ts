@@ -5,36 +5,33 @@
  * Owns its attempts, its deadlines and its place in the pool's queue. After it is won, an attempt that lost goes on until
  * its own timeout, to learn whether its member is slow or silent; the dialer holds the race until then.
  */
-import type { Clock } from '../core/clock.ts';
-import type { Deadline, Deadlines } from '../core/deadlines.ts';
+import type { Socket } from 'node:net';
+import type { Deadline } from '../core/deadlines.ts';
 import type { NoriaEvents } from '../core/events.ts';
 import { formatHostPort } from '../core/host-port.ts';
 import { isLease, type Lease, type Refusal } from '../pool/lease.ts';
 import { Attempt, type AttemptFailure, type AttemptOwner, type RawWay } from './attempt.ts';
 import type { DialFailure, Dialing, DialRequest, DialResult } from './dial.ts';
-import { explainFailures, failureCode } from './explain.ts';
-import { type HedgeAfter, type HedgeBudget, hedgeDelayMs } from './hedging.ts';
+import { explainFailures, membersFailed, noMember } from './explain.ts';
+import { Hedge, type HedgeParts, type HedgeSettings } from './hedge.ts';
 import { NO_BYTES } from './hop.ts';
 import type { IdleConnections } from './idle.ts';
 import { type DialEnd, type VerdictParts, Verdicts } from './verdicts.ts';
 import { Way } from './way.ts';
 
-export interface DialSettings {
+export interface DialSettings extends HedgeSettings {
   /** Members tried for one client request; those that fail at once do not count. */
   readonly attempts: number;
-  readonly attemptTimeoutMs: number;
-  readonly hedgeAfter: HedgeAfter;
   /** Everything, waiting for a member included. */
   readonly deadlineMs: number;
   readonly waitForMemberMs: number;
 }
 
 /** What all dials of one dialer share. */
-export interface DialParts extends VerdictParts {
-  readonly clock: Clock;
-  readonly deadlines: Deadlines;
+export interface DialParts extends VerdictParts, HedgeParts {
   readonly idle: IdleConnections;
-  readonly budget: HedgeBudget;
+  /** The sockets of ways that have not ended, by lease. */
+  readonly standing: Map<number, Socket>;
   nextRequestId(): number;
   /** The race has nothing open any more. */
   raceOver(race: Race): void;
@@ -60,6 +57,7 @@ export class Race implements Dialing, AttemptOwner {
   /** `host:port` in canonical form. */
   readonly #target: string;
   readonly #verdicts: Verdicts;
+  readonly #hedge: Hedge;
   readonly #avoid: string[];
   readonly #startedAt: number;
   #phase: 'open' | 'won' | 'lost' = 'open';
@@ -70,9 +68,8 @@ export class Race implements Dialing, AttemptOwner {
   #waitedMs = 0;
   /** The request that waits at the pool. */
   #takeId: number | undefined;
+  #waitSince = 0;
   #deadline: Deadline | undefined;
-  #hedgeTimer: Deadline | undefined;
-  #hedgeCharged = false;
 
   constructor(parts: DialParts, settings: DialSettings, request: DialRequest) {
     const { promise, resolve } = Promise.withResolvers<DialResult>();
@@ -83,8 +80,13 @@ export class Race implements Dialing, AttemptOwner {
     this.#request = request;
     this.#target = formatHostPort(request.target.host, request.target.port);
     this.#verdicts = new Verdicts(parts, this.#target);
+    this.#hedge = new Hedge(parts, settings, () => this.#seekHedge());
     this.#avoid = request.avoid === undefined ? [] : [...request.avoid];
     this.#startedAt = parts.clock.monotonic();
+  }
+
+  get #elapsedMs(): number {
+    return this.#parts.clock.monotonic() - this.#startedAt;
   }
 
   start(): void {
@@ -104,35 +106,31 @@ export class Race implements Dialing, AttemptOwner {
   }
 
   attemptAccepted(attempt: Attempt): void {
-    const { lease, hedge, elapsedMs: ms } = attempt;
-    const { pool, network, witnesses, clock, memoryOf } = this.#parts;
+    const { lease, hedge } = attempt;
     this.#leave(attempt);
-    network.answered();
-    witnesses.reached(lease.member, this.#target);
-    memoryOf(lease.source).latency.add({ member: lease.member, ms, at: clock.monotonic() });
-    pool.report({ lease: lease.id, kind: 'accepted', latencyMs: ms });
-    this.#tellAttempt(attempt, 'accepted', ms);
+    this.#verdicts.accepted(attempt);
     const way = attempt.takeWay();
     if (way === undefined) return;
     if (this.#phase === 'open') {
-      this.#tellHedge(hedge ? 'won' : 'lost');
+      if (hedge) this.#hedge.ended('won');
+      else if (this.#running.length > 0) this.#hedge.ended('lost');
       this.#win(lease, way, false);
     } else {
       way.socket.destroy(); // slow, but it answered: that is all there was to learn
-      pool.report({ lease: lease.id, kind: 'closed', cut: false });
+      this.#parts.pool.report({ lease: lease.id, kind: 'closed', cut: false });
       this.#overIfIdle();
     }
   }
 
   attemptFailed(attempt: Attempt, failure: AttemptFailure): void {
     this.#leave(attempt);
-    this.#verdicts.add(attempt, failure);
+    this.#verdicts.failed(attempt, failure);
     if (this.#phase !== 'open') {
       this.#overIfIdle();
       return;
     }
     if (failure.ms >= FAST_FAILURE_MS) this.#countedCount += 1;
-    if (attempt.hedge) this.#tellHedge('failed');
+    if (attempt.hedge) this.#hedge.ended('failed');
     this.#goOn();
   }
 
@@ -164,16 +162,16 @@ export class Race implements Dialing, AttemptOwner {
       return;
     }
     this.#takeId = id;
+    this.#waitSince = this.#parts.clock.monotonic();
     void answer.then((later) => {
-      this.#takeId = undefined;
+      this.#stopWaiting();
       this.#takeAnswer(later, hedge);
     });
   }
 
   #mayWaitMs(): number {
-    const elapsedMs = this.#parts.clock.monotonic() - this.#startedAt;
     const { waitForMemberMs, deadlineMs } = this.#settings;
-    const mayMs = Math.max(0, Math.min(waitForMemberMs - this.#waitedMs, deadlineMs - elapsedMs));
+    const mayMs = Math.max(0, Math.min(waitForMemberMs - this.#waitedMs, deadlineMs - this.#elapsedMs));
     return this.#verdicts.doubts > 0 ? Math.min(mayMs, SECOND_OPINION_WAIT_MS) : mayMs;
   }
 
@@ -183,47 +181,36 @@ export class Race implements Dialing, AttemptOwner {
       if (this.#phase === 'open') this.#use(answer, hedge);
       else pool.report({ lease: answer.id, kind: 'failed', blame: 'nobody', fault: 'client-gone' });
     } else if (this.#phase === 'open' && this.#running.length === 0) {
-      if (hedge)
-        this.#goOn(); // the attempt it was for has failed meanwhile
+      // A hedge that is refused after the attempt it was for has failed: that is an attempt like any other now.
+      if (hedge) this.#goOn();
       else this.#refuse(answer);
     }
-    if (hedge && (!isLease(answer) || this.#phase !== 'open')) this.#refundHedge();
+    if (hedge && (!isLease(answer) || this.#phase !== 'open')) this.#hedge.refund();
   }
 
   #use(lease: Lease, hedge: boolean): void {
-    this.#waitedMs += lease.waitedMs;
     this.#avoid.push(lease.member);
     this.#triedCount += 1;
-    if (this.#reuse(lease)) return;
+    if (this.#reuse(lease, hedge)) return;
     const { target, use } = this.#request;
     const timeoutMs = this.#settings.attemptTimeoutMs;
     const memory = this.#parts.memoryOf(lease.source);
     const attempt = new Attempt(memory, this, { lease, target, use, hedge, timeoutMs });
     this.#running.push(attempt);
-    if (!hedge) this.#armHedge(lease, memory.latency.usualMs);
+    if (!hedge) this.#hedge.arm(lease, memory.latency.usualMs);
     attempt.start();
   }
 
   /** An idle connection of the leased member to this target serves a plain HTTP request, if there is one. */
-  #reuse(lease: Lease): boolean {
+  #reuse(lease: Lease, hedge: boolean): boolean {
     const { use, fresh } = this.#request;
     if (use === 'tunnel' || fresh === true) return false;
     const idle = this.#parts.idle.take(lease.member, this.#target);
     if (idle === undefined) return false;
     this.#parts.pool.report({ lease: lease.id, kind: 'accepted' });
+    if (hedge) this.#hedge.ended('won');
     this.#win(lease, { ...idle, head: NO_BYTES }, true);
     return true;
-  }
-
-  /** A session keeps its member while that lives: slowness is no reason to leave it, so it is not hedged. */
-  #armHedge(lease: Lease, usualMs: number | undefined): void {
-    if (this.#hedgeTimer !== undefined) this.#parts.deadlines.clear(this.#hedgeTimer);
-    this.#hedgeTimer = undefined;
-    if (lease.session !== undefined) return;
-    const { hedgeAfter, attemptTimeoutMs } = this.#settings;
-    const delayMs = hedgeDelayMs(hedgeAfter, attemptTimeoutMs, usualMs, lease.doubtful);
-    if (delayMs === undefined) return;
-    this.#hedgeTimer = this.#parts.deadlines.set(delayMs, () => this.#seekHedge());
   }
 
   /** Starts another attempt beside one that is overdue; a hedge that failed itself is replaced. */
@@ -231,25 +218,17 @@ export class Race implements Dialing, AttemptOwner {
     const [first] = this.#running;
     const alone = this.#running.length === 1 && this.#takeId === undefined;
     if (first === undefined || !alone || !this.#mayTryAnother()) return;
-    // Beside a member that has yet to prove itself a hedge is no waste.
-    this.#hedgeCharged = !first.lease.doubtful && this.#settings.hedgeAfter === 'auto';
-    if (this.#hedgeCharged && !this.#parts.budget.spend()) return;
-    this.#seek(true);
-  }
-
-  #refundHedge(): void {
-    if (this.#hedgeCharged) this.#parts.budget.refund();
-    this.#hedgeCharged = false;
+    if (this.#hedge.spend(first.lease)) this.#seek(true);
   }
 
   #win(lease: Lease, way: RawWay, reused: boolean): void {
     this.#conclude('won', { kind: 'reached', by: lease.member });
-    const { clock, pool, idle, memoryOf } = this.#parts;
+    const { clock, pool, idle, memoryOf, standing } = this.#parts;
     const { credentials } = memoryOf(lease.source);
     this.#settle({
       ok: true,
       way: new Way(
-        { pool, idle, credentials },
+        { pool, idle, credentials, standing },
         {
           ...way,
           lease,
@@ -269,34 +248,21 @@ export class Race implements Dialing, AttemptOwner {
   }
 
   /** There is no further member to be had. */
-  #refuse({ refused, reason, retryAfterMs, sources }: Refusal): void {
-    if (refused === 'pool-empty' && this.#verdicts.failures.length > 0) {
-      this.#fail();
-      return;
-    }
-    const retry = retryAfterMs === undefined ? {} : { retryAfterMs };
-    this.#lose({ code: refused, reason, attempts: this.#triedCount, sources, ...retry });
+  #refuse(refusal: Refusal): void {
+    const failed = refusal.refused === 'pool-empty' && this.#verdicts.failures.length > 0;
+    if (failed) this.#fail();
+    else this.#lose(noMember(refusal, this.#triedCount));
   }
 
   /** Members were tried, and none of them accepted. */
   #fail(): void {
-    const { failures } = this.#verdicts;
-    const doubts = failures.filter(({ fault }) => fault === 'target-doubted');
-    const targetRefused = doubts.length > 0 && doubts.every((doubt) => doubt.targetRefused);
-    this.#lose({
-      code: failureCode(failures),
-      reason: this.#story(),
-      attempts: this.#triedCount,
-      targetRefused,
-    });
+    this.#lose(membersFailed(this.#verdicts.failures, this.#triedCount, this.#elapsedMs));
   }
 
   #abandon(code: 'deadline' | 'client-gone' | 'shutting-down'): void {
-    if (this.#phase === 'open') this.#lose({ code, reason: this.#story(), attempts: this.#triedCount });
-  }
-
-  #story(): string {
-    return explainFailures(this.#verdicts.failures, this.#parts.clock.monotonic() - this.#startedAt);
+    if (this.#phase !== 'open') return;
+    const reason = explainFailures(this.#verdicts.failures, this.#elapsedMs);
+    this.#lose({ code, reason, attempts: this.#triedCount });
   }
 
   #lose(failure: DialFailure): void {
@@ -313,21 +279,22 @@ export class Race implements Dialing, AttemptOwner {
     const { deadlines, pool } = this.#parts;
     this.#phase = phase;
     if (this.#deadline !== undefined) deadlines.clear(this.#deadline);
-    if (this.#hedgeTimer !== undefined) deadlines.clear(this.#hedgeTimer);
+    this.#hedge.disarm();
     if (this.#takeId !== undefined) pool.cancel(this.#takeId);
+    this.#stopWaiting();
     this.#verdicts.close(end);
+  }
+
+  #stopWaiting(): void {
+    if (this.#takeId !== undefined) this.#waitedMs += this.#parts.clock.monotonic() - this.#waitSince;
+    this.#takeId = undefined;
   }
 
   #cancelRunning(): void {
     for (const attempt of this.#running.splice(0)) {
+      const { phase } = attempt;
       attempt.cancel();
-      this.#parts.pool.report({
-        lease: attempt.lease.id,
-        kind: 'failed',
-        blame: 'nobody',
-        fault: 'client-gone',
-      });
-      this.#tellAttempt(attempt, 'cancelled', attempt.elapsedMs);
+      this.#verdicts.cancelled(attempt, phase);
     }
   }
 
@@ -339,28 +306,14 @@ export class Race implements Dialing, AttemptOwner {
     if (this.#running.length === 0) this.#parts.raceOver(this);
   }
 
-  #tellAttempt({ lease, hedge, phase }: Attempt, outcome: 'accepted' | 'cancelled', ms: number): void {
-    const { bus } = this.#parts;
-    if (!bus.hears('dial.attempted')) return;
-    const { source, member } = lease;
-    bus.emit('dial.attempted', { source, member, outcome, phase, blame: 'nobody', ms, hedge });
-  }
-
-  /** Won and failed hedges were no waste; of a lost one it cannot be said. */
-  #tellHedge(outcome: NoriaEvents['hedge.ended']['outcome']): void {
-    if (outcome === 'lost' && !this.#running.some(({ hedge }) => hedge)) return;
-    if (outcome !== 'lost') this.#refundHedge();
-    this.#parts.bus.emit('hedge.ended', { outcome });
-  }
-
   #tellEnd(outcome: NoriaEvents['dial.ended']['outcome'], lease?: Lease): void {
-    const { bus, clock } = this.#parts;
+    const { bus } = this.#parts;
     if (!bus.hears('dial.ended')) return;
     const remainingMs = lease?.remainingMs;
     bus.emit('dial.ended', {
       outcome,
       attempts: this.#triedCount,
-      ms: clock.monotonic() - this.#startedAt,
+      ms: this.#elapsedMs,
       waitedMs: this.#waitedMs,
       target: this.#target,
       ...(lease === undefined ? {} : { source: lease.source, member: lease.member }),

@@ -12,6 +12,8 @@ export interface WayParts {
   readonly pool: Lending;
   readonly idle: IdleConnections;
   readonly credentials: CredentialBook;
+  /** The sockets of ways that have not ended, by lease: for whoever must end one from outside. */
+  readonly standing: Map<number, Socket>;
 }
 
 export interface WayFacts {
@@ -38,6 +40,7 @@ export class Way implements Dialed {
   constructor(parts: WayParts, facts: WayFacts) {
     this.#parts = parts;
     this.#facts = facts;
+    parts.standing.set(facts.lease.id, facts.socket);
   }
 
   get socket(): Socket {
@@ -87,8 +90,9 @@ export class Way implements Dialed {
   end(outcome: DialOutcome): void {
     if (this.#ended) return;
     this.#ended = true;
-    const { pool, idle, credentials } = this.#parts;
+    const { pool, idle, credentials, standing } = this.#parts;
     const { lease, socket, form, login, reusable, target, endsAt } = this.#facts;
+    standing.delete(lease.id);
     pool.report({ lease: lease.id, kind: 'closed', cut: outcome.cut });
     if (outcome.askedCredentials === true && form === 'absolute') credentials.asked(lease.member, login);
     if (outcome.keep !== true) return;
