@@ -2,6 +2,7 @@
  * What a failed exchange is called: from the errors of sockets, names, TLS and HTTP to one sentence that names the host, what
  * happened and what to do. Pure. Nothing of the request is quoted, so no key can be.
  */
+import { errors } from 'undici';
 import { describeError, type FaultCode, NoriaError } from '../core/faults.ts';
 import { oneLine } from './fields.ts';
 
@@ -83,13 +84,15 @@ export function transportError(
   const errno = codeOf(error);
   const { code, says } = kindOf(errno, error);
   const context = { host, phase, ms, ...(errno === undefined ? {} : { errno }) };
-  return new NoriaError(code, says(host, ms), { cause: error, context });
+  // The parser's own error holds what was received, in which a request may be quoted: it is not passed on.
+  const cause = error instanceof errors.HTTPParserError ? {} : { cause: error };
+  return new NoriaError(code, says(host, ms), { ...cause, context });
 }
 
 function kindOf(errno: string | undefined, error: unknown): Kind {
   const known = errno !== undefined && Object.hasOwn(KINDS, errno) ? KINDS[errno] : undefined;
   if (known !== undefined) return known;
-  if (errno?.startsWith('HPE_')) return NOT_HTTP;
+  if (error instanceof errors.HTTPParserError) return NOT_HTTP;
   const reason = errno ?? oneLine(describeError(error));
   const tls = errno !== undefined && TLS_CODE.test(errno);
   return {

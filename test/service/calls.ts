@@ -1,0 +1,57 @@
+import { inspect } from 'node:util';
+import { onTestFinished } from 'vitest';
+import { systemClock } from '../../src/core/clock.ts';
+import { NoriaError } from '../../src/core/faults.ts';
+import { Secret } from '../../src/core/secret.ts';
+import {
+  openServiceClient,
+  type ServiceClient,
+  type ServiceClientOptions,
+} from '../../src/service/client.ts';
+import type { ExtractCall } from '../../src/service/request.ts';
+
+export const KEY = '83aa400af464c76d';
+
+/** A client that is closed when the test is finished. */
+export function openClient(more: Partial<ServiceClientOptions> = {}): ServiceClient {
+  const client = openServiceClient({
+    timeoutMs: 5_000,
+    clock: systemClock,
+    refuses: () => undefined,
+    ...more,
+  });
+  onTestFinished(() => client.close());
+  return client;
+}
+
+/** A draw of short-classic by GET in JSON, unless told otherwise. */
+export function drawFrom(baseUrl: string, more: Partial<ExtractCall> = {}): ExtractCall {
+  return {
+    baseUrl,
+    product: 'short-classic',
+    method: 'GET',
+    format: 'json',
+    instance: '203001011200000001',
+    key: new Secret(KEY),
+    params: { timespan: 3 },
+    count: 2,
+    ...more,
+  };
+}
+
+/** The NoriaError that a call fails with, after a check that no key is in it. */
+export async function faultOf(call: Promise<unknown>): Promise<NoriaError> {
+  const error: unknown = await call.then(
+    () => new Error('the call succeeded'),
+    (reason: unknown) => reason,
+  );
+  if (!(error instanceof NoriaError)) throw error;
+  const shown = [
+    error.message,
+    error.stack,
+    inspect(error.cause, { depth: 9 }),
+    JSON.stringify(error.context),
+  ].join('\n');
+  if (shown.includes(KEY)) throw new Error(`the key is in ${shown}`);
+  return error;
+}

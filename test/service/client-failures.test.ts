@@ -1,0 +1,217 @@
+import type { LookupFunction } from 'node:net';
+import { expect, test } from 'vitest';
+import { systemClock } from '../../src/core/clock.ts';
+import { until } from '../support/until.ts';
+import { drawFrom, faultOf, KEY, openClient } from './calls.ts';
+import { closedPort, stubService, stubSocket } from './stub-service.ts';
+
+test('client failures: a refused connection', async () => {
+  const port = await closedPort();
+  const fault = await faultOf(openClient().extract(drawFrom(`http://127.0.0.1:${port}`)));
+  expect(fault.code).toBe('service-transport');
+  expect(fault.message).toMatch(
+    new RegExp(`^127\\.0\\.0\\.1:${port} refused the connection after \\d+ ms; check service\\.baseUrl`),
+  );
+  expect(fault.context).toMatchObject({ errno: 'ECONNREFUSED', phase: 'connection' });
+});
+
+test.each([
+  ['at once', ''],
+  ['in the head', 'HTTP/1.1 200 OK\r\nContent-Le'],
+  ['in a body of known length', 'HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{"code":"10001"'],
+  ['in a chunked body', 'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n{"cod\r\n'],
+])('client failures: a connection that is reset or ended %s', async (_, sent) => {
+  for (const end of ['resetAndDestroy', 'end'] as const) {
+    const service = await stubSocket((socket) => {
+      socket.once('data', () => socket.write(sent, () => socket[end]()));
+    });
+    const fault = await faultOf(openClient().extract(drawFrom(service.baseUrl)));
+    expect(fault.code).toBe('service-transport');
+    expect(fault.message).toMatch(
+      /^127\.0\.0\.1:\d+ ended the connection after \d+ ms, before the whole answer had come$/,
+    );
+  }
+});
+
+test('client failures: a body without a length that ends early is told by what is missing in it', async () => {
+  const service = await stubSocket((socket) => {
+    socket.once('data', () => socket.end('HTTP/1.1 200 OK\r\n\r\n{"code":"10001","data":{"proxy_li'));
+  });
+  const fault = await faultOf(openClient().extract(drawFrom(service.baseUrl)));
+  expect(fault.code).toBe('service-protocol');
+});
+
+test.each([
+  ['the beginning of an answer', ''],
+  ['the beginning of an answer', 'HTTP/1.1 200 OK\r\nContent-Le'],
+  ['the end of the answer', 'HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{"code":"10001"'],
+])('client failures: a service that falls silent, waiting for %s after %j', async (what, sent) => {
+  const service = await stubSocket((socket) => {
+    socket.once('data', () => socket.write(sent));
+  });
+  const begunAt = performance.now();
+  const fault = await faultOf(openClient({ timeoutMs: 120 }).extract(drawFrom(service.baseUrl)));
+  const tookMs = performance.now() - begunAt;
+  expect(fault.code).toBe('service-transport');
+  expect(fault.message).toBe(
+    `${service.host} gave no answer within 120 ms, waiting for ${what}; check the network, or raise service.timeout`,
+  );
+  expect(tookMs).toBeGreaterThan(110);
+  expect(tookMs).toBeLessThan(1_500);
+  await until('the connection has ended', () => service.open.size === 0);
+});
+
+test('client failures: a body that trickles without end is cut by the same deadline', async () => {
+  const service = await stubService((response) => {
+    const drip = setInterval(() => response.write('x'), 10);
+    response.on('close', () => clearInterval(drip));
+  });
+  const fault = await faultOf(openClient({ timeoutMs: 150 }).extract(drawFrom(service.baseUrl)));
+  expect(fault.message).toMatch(/waiting for the end of the answer/);
+});
+
+test('client failures: a name that takes too long to resolve, and a connection that never comes about', async () => {
+  const never: LookupFunction = () => {};
+  const client = openClient({ timeoutMs: 80, lookup: never });
+  const fault = await faultOf(client.extract(drawFrom('http://extract.test')));
+  expect(fault.message).toMatch(/^extract\.test gave no answer within 80 ms, waiting for the connection/);
+});
+
+test('client failures: a name without an address', async () => {
+  const nowhere: LookupFunction = (hostname, _, done) => {
+    const error = Object.assign(new Error(`getaddrinfo ENOTFOUND ${hostname}`), { code: 'ENOTFOUND' });
+    process.nextTick(done, error, []);
+  };
+  const client = openClient({ lookup: nowhere });
+  const fault = await faultOf(client.extract(drawFrom('http://extract.test')));
+  expect(fault.code).toBe('service-transport');
+  expect(fault.message).toMatch(/^no address was found for extract\.test in \d+ ms; check the host name/);
+});
+
+test('client failures: TLS spoken to a service that speaks none', async () => {
+  const service = await stubService((response) => response.end('{"code":"12009"}'));
+  const fault = await faultOf(openClient().extract(drawFrom(`https://127.0.0.1:${service.port}`)));
+  expect(fault.code).toBe('service-transport');
+  expect(fault.message).toMatch(
+    /^no TLS connection came about with 127\.0\.0\.1:\d+ \(\w+\) after \d+ ms; check its certificate, and whether/,
+  );
+});
+
+test.each([
+  'SSH-2.0-server\r\n',
+  `no such request: akey=${KEY}\r\n`,
+  `HTTP/1.1 200 OK\r\nX: ${'x'.repeat(70_000)}\r\n\r\n`,
+])('client failures: bytes that are no HTTP (%#)', async (sent) => {
+  const service = await stubSocket((socket) => {
+    socket.once('data', () => socket.end(sent));
+  });
+  const fault = await faultOf(openClient().extract(drawFrom(service.baseUrl)));
+  expect(fault.code).toBe('service-blocked');
+  expect(fault.message).toBe(
+    `what ${service.host} sent is not HTTP; check host, port and http:// or https:// in the address`,
+  );
+});
+
+test('client failures: a body over 1 MiB, announced or not', async () => {
+  for (const announced of [true, false]) {
+    const service = await stubService((response) => {
+      if (announced) response.setHeader('content-length', 2 * 1024 * 1024);
+      response.end(Buffer.alloc(2 * 1024 * 1024, 0x20));
+    });
+    const fault = await faultOf(openClient().extract(drawFrom(service.baseUrl)));
+    expect(fault.code).toBe('service-protocol');
+    expect(fault.message).toBe(
+      `${service.host} sent more than an answer can be: over 1 MiB; check service.baseUrl`,
+    );
+  }
+});
+
+test('client failures: just under 1 MiB is read', async () => {
+  const answer = '{"code":"12009"}';
+  const service = await stubService((response) => response.end(answer.padEnd(1024 * 1024)));
+  expect((await openClient().extract(drawFrom(service.baseUrl))).code).toBe('12009');
+});
+
+test.each([
+  [403, '<html>blocked</html>'],
+  [404, 'not found'],
+  [500, ''],
+  [502, 'bad gateway'],
+  [201, '{"code":"10001","data":[{"ip":"192.0.2.1","port":80}]}'],
+  [204, ''],
+])('client failures: status %i without a code of the service', async (status, body) => {
+  const service = await stubService((response) => response.writeHead(status).end(body));
+  const fault = await faultOf(openClient().extract(drawFrom(service.baseUrl)));
+  expect(fault.code).toBe('service-blocked');
+  const quote = body === '' ? '' : `: ${body}`;
+  expect(fault.message).toBe(
+    `${service.host} answered with status ${status} instead of 200, as a firewall does that blocks this address${quote}`,
+  );
+  expect(fault.context).toEqual({ host: service.host, status });
+});
+
+test.each([400, 403, 500])(
+  'client failures: a code of the service counts, also with status %i',
+  async (status) => {
+    const service = await stubService((response) =>
+      response.writeHead(status).end('{"code":"12001","msg":"x"}'),
+    );
+    expect(await openClient().extract(drawFrom(service.baseUrl))).toMatchObject({
+      code: '12001',
+      entries: [],
+    });
+  },
+);
+
+test.each([301, 302, 303, 307, 308])(
+  'client failures: a redirect with status %i is not followed',
+  async (status) => {
+    const elsewhere = await stubService((response) => response.end('{"code":"12009"}'));
+    const service = await stubService((response, { url }) => {
+      response.writeHead(status, { location: `${elsewhere.baseUrl}${url}` }).end();
+    });
+    for (const method of ['GET', 'POST'] as const) {
+      const fault = await faultOf(openClient().extract(drawFrom(service.baseUrl, { method })));
+      expect(fault.code).toBe('service-blocked');
+      expect(fault.message).toBe(
+        `${service.host} redirects to ${elsewhere.host} (status ${status}), which is not followed, since the key would go there; correct service.baseUrl`,
+      );
+    }
+    expect(elsewhere.received).toEqual([]);
+    expect(service.received).toHaveLength(2);
+  },
+);
+
+test('client failures: what is quoted of an answer has no key in it', async () => {
+  const service = await stubService((response, { url }) =>
+    response.writeHead(404).end(`no such page: ${url}`),
+  );
+  const fault = await faultOf(openClient().extract(drawFrom(service.baseUrl)));
+  expect(fault.message).toContain('akey=[secret]&count=2');
+  expect(fault.message).not.toContain(KEY);
+});
+
+test('client failures: a name with addresses of both families is called over IPv4', async () => {
+  const service = await stubService((response) => response.end('{"code":"12009"}'));
+  const both: LookupFunction = (_, __, done) => {
+    process.nextTick(done, null, [
+      { address: '2001:db8::1', family: 6 },
+      { address: '127.0.0.1', family: 4 },
+    ]);
+  };
+  const client = openClient({ lookup: both, timeoutMs: 1_000 });
+  expect((await client.extract(drawFrom(`http://extract.test:${service.port}`))).code).toBe('12009');
+  expect(service.received[0]?.headers.host).toBe(`extract.test:${service.port}`);
+});
+
+test('client failures: of several addresses the next is tried when one refuses', async () => {
+  const service = await stubService((response) => response.end('{"code":"12009"}'));
+  const several: LookupFunction = (_, __, done) => {
+    process.nextTick(done, null, [
+      { address: '127.0.0.9', family: 4 },
+      { address: '127.0.0.1', family: 4 },
+    ]);
+  };
+  const client = openClient({ lookup: several, clock: systemClock });
+  expect((await client.extract(drawFrom(`http://extract.test:${service.port}`))).code).toBe('12009');
+});

@@ -1,0 +1,177 @@
+import { expect, test } from 'vitest';
+import { hasCode } from '../../src/core/faults.ts';
+import { Secret } from '../../src/core/secret.ts';
+import { METHODS } from '../../src/service/operations.ts';
+import { until } from '../support/until.ts';
+import { drawFrom, faultOf, KEY, openClient } from './calls.ts';
+import { GOLDEN, goldenBody } from './golden.ts';
+import { stubService } from './stub-service.ts';
+
+test('client: every golden answer arrives whole, by GET and by POST', async () => {
+  let body: Buffer | undefined;
+  const service = await stubService((response) => response.end(body));
+  const client = openClient();
+  expect(GOLDEN.draws.length).toBeGreaterThan(24);
+  for (const { file, product, format, textLayout, expected } of GOLDEN.draws) {
+    body = goldenBody(file);
+    for (const method of METHODS) {
+      const layout = textLayout === undefined ? {} : { textLayout };
+      const call = drawFrom(service.baseUrl, { product, format, method, params: {}, ...layout });
+      expect(await client.extract(call)).toMatchObject(expected);
+      expect(service.received.at(-1)?.method).toBe(method);
+    }
+  }
+});
+
+test('client: a GET has its parameters in the query and no body, a POST in a form and no query', async () => {
+  const service = await stubService((response) => response.end('{"code":"12009"}'));
+  const client = openClient();
+  const form = `api=203001011200000001&akey=${KEY}&count=2&timespan=3&type=3`;
+
+  await client.extract(drawFrom(service.baseUrl));
+  expect(service.received[0]).toMatchObject({ method: 'GET', url: `/ShortProxy/GetIP/?${form}`, body: '' });
+
+  await client.extract(drawFrom(service.baseUrl, { method: 'POST' }));
+  expect(service.received[1]).toMatchObject({ method: 'POST', url: '/ShortProxy/GetIP/', body: form });
+  expect(service.received[1]?.headers).toMatchObject({
+    'content-type': 'application/x-www-form-urlencoded',
+    'content-length': String(form.length),
+  });
+});
+
+test('client: nothing but the parameters says who calls', async () => {
+  const service = await stubService((response) => response.end('{"code":"12009"}'));
+  await openClient().extract(drawFrom(service.baseUrl));
+  const { headers } = service.received[0] ?? {};
+  expect(Object.keys(headers ?? {}).toSorted()).toEqual(['accept', 'connection', 'host', 'user-agent']);
+});
+
+test('client: lifetimes count from before the request, and the time it took is told', async () => {
+  const service = await stubService((response) => setTimeout(() => response.end('{"code":"12009"}'), 60));
+  const beforeAt = performance.now();
+  const { sentAt, tookMs } = await openClient().extract(drawFrom(service.baseUrl));
+  const afterAt = performance.now();
+  expect(sentAt).toBeGreaterThanOrEqual(beforeAt);
+  expect(tookMs).toBeGreaterThanOrEqual(55);
+  expect(sentAt + tookMs).toBeLessThanOrEqual(afterAt);
+});
+
+test('client: an address that is refused as a member is dropped', async () => {
+  const body = '{"code":"10001","data":[{"ip":"127.0.0.1","port":80},{"ip":"192.0.2.1","port":80}]}';
+  const service = await stubService((response) => response.end(body));
+  const client = openClient({ refuses: (host) => (host === '127.0.0.1' ? 'private' : undefined) });
+  expect(await client.extract(drawFrom(service.baseUrl))).toMatchObject({
+    entries: [{ host: '192.0.2.1', port: 80 }],
+    dropped: { private: 1 },
+  });
+});
+
+test('client: key and password are masked in what the service says', async () => {
+  const body = `{"code":"12001","msg":"akey=${KEY} of hunter22 is wrong"}`;
+  const service = await stubService((response) => response.end(body));
+  const { message } = await openClient().extract(drawFrom(service.baseUrl), {
+    secrets: [new Secret('hunter22')],
+  });
+  expect(message).toBe('akey=[secret] of [secret] is wrong');
+});
+
+test('client: operations 9 and 10 list what the service lists', async () => {
+  const service = await stubService((response, { url }) => {
+    response.end(goldenBody(url.includes('GetAddible') ? '09-areas.json' : '10-instances.json'));
+  });
+  const client = openClient();
+  const basis = { baseUrl: service.baseUrl, method: 'GET', key: new Secret(KEY) } as const;
+  const areas = await client.areas({ ...basis, instance: '7', areaKeyword: '福建' });
+  expect(areas).toMatchObject({
+    code: '10001',
+    records: [{ area: '福建福州电信' }, { area: '陕西西安移动' }],
+  });
+  const instances = await client.instances({ ...basis, username: 'someone', status: 3 });
+  expect(instances.records.map(({ instanceId }) => instanceId)).toEqual([
+    '203001011200000001',
+    '202911011200000002',
+  ]);
+  expect(service.received.map(({ url }) => url)).toEqual([
+    `/ExclusiveProxy/GetAddibleServerList/?api=7&akey=${KEY}&areaKeyword=%E7%A6%8F%E5%BB%BA`,
+    `/ExclusiveProxy/GetInstanceList/?username=someone&password=${KEY}&status=3`,
+  ]);
+});
+
+test('client: calls may run side by side, each over a connection that ends with it', async () => {
+  const service = await stubService((response) => response.end('{"code":"12009"}'));
+  const client = openClient();
+  const calls = Array.from({ length: 20 }, () => client.extract(drawFrom(service.baseUrl)));
+  const codes = (await Promise.all(calls)).map(({ code }) => code);
+  expect(codes).toEqual(Array.from({ length: 20 }, () => '12009'));
+  await until('all connections have ended', () => service.open.size === 0);
+});
+
+test("client: a caller's signal gives its call up at once, and no other", async () => {
+  const service = await stubService((response, { url }) => {
+    if (!url.includes('count=1&')) response.end('{"code":"12009"}');
+  });
+  const client = openClient();
+  const controller = new AbortController();
+  const silent = client.extract(drawFrom(service.baseUrl, { count: 1 }), { signal: controller.signal });
+  await until('the request arrived', () => service.received.length === 1);
+  controller.abort();
+  const fault = await faultOf(silent);
+  expect(hasCode(fault, 'shutting-down')).toBe(true);
+  expect(fault.message).toBe(`the call to ${service.host} was given up`);
+  await until('its connection has ended', () => service.open.size === 0);
+  expect((await client.extract(drawFrom(service.baseUrl))).code).toBe('12009');
+});
+
+test('client: a signal that has fired already lets no request go out', async () => {
+  const service = await stubService((response) => response.end('{"code":"12009"}'));
+  const fault = await faultOf(
+    openClient().extract(drawFrom(service.baseUrl), { signal: AbortSignal.abort() }),
+  );
+  expect(fault.code).toBe('shutting-down');
+  expect(service.received).toEqual([]);
+});
+
+test('client: closing it gives up what is under way, and it takes no more', async () => {
+  const service = await stubService(() => {});
+  const client = openClient();
+  const calls = [1, 2, 3].map((count) => faultOf(client.extract(drawFrom(service.baseUrl, { count }))));
+  await until('the requests arrived', () => service.received.length === 3);
+  client.close();
+  client.close();
+  expect((await Promise.all(calls)).map(({ code }) => code)).toEqual(Array(3).fill('shutting-down'));
+  expect((await faultOf(client.extract(drawFrom(service.baseUrl)))).code).toBe('shutting-down');
+  expect(service.received).toHaveLength(3);
+  await until('all connections have ended', () => service.open.size === 0);
+});
+
+test('client: no timer and no listener of a call outlives it', async () => {
+  const service = await stubService((response) => response.end('{"code":"12009"}'));
+  let armed = 0;
+  const clock = {
+    now: () => Date.now(),
+    monotonic: () => performance.now(),
+    after(): Disposable {
+      armed += 1;
+      return { [Symbol.dispose]: () => (armed -= 1) };
+    },
+  };
+  const signal = new AbortController().signal;
+  let listeners = 0;
+  const add = signal.addEventListener.bind(signal);
+  const remove = signal.removeEventListener.bind(signal);
+  signal.addEventListener = (...args: Parameters<typeof add>) => {
+    listeners += 1;
+    add(...args);
+  };
+  signal.removeEventListener = (...args: Parameters<typeof remove>) => {
+    listeners -= 1;
+    remove(...args);
+  };
+  await openClient({ clock }).extract(drawFrom(service.baseUrl), { signal });
+  expect({ armed, listeners }).toEqual({ armed: 0, listeners: 0 });
+});
+
+test('client: an address that cannot be used is told as one of the configuration', async () => {
+  const fault = await faultOf(openClient().extract(drawFrom('ftp://extract.test')));
+  expect(fault.code).toBe('bad-config');
+});

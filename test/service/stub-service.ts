@@ -1,0 +1,68 @@
+import http, { type IncomingMessage, type ServerResponse } from 'node:http';
+import net, { type AddressInfo, type Socket } from 'node:net';
+import { onTestFinished } from 'vitest';
+
+export interface Received {
+  readonly method: string;
+  readonly url: string;
+  readonly headers: Readonly<IncomingMessage['headers']>;
+  readonly body: string;
+}
+
+export interface StubService {
+  readonly baseUrl: string;
+  readonly host: string;
+  readonly port: number;
+  /** Every request that came, in order. */
+  readonly received: Received[];
+  /** Connections that are open now. */
+  readonly open: ReadonlySet<Socket>;
+}
+
+/** An HTTP server on a free port of loopback that answers as told; gone when the test is finished. */
+export async function stubService(
+  answer: (response: ServerResponse, received: Received) => void,
+): Promise<StubService> {
+  const received: Received[] = [];
+  const server = http.createServer(async (request, response) => {
+    const chunks: Buffer[] = [];
+    for await (const chunk of request) chunks.push(chunk);
+    const { method = '', url = '', headers } = request;
+    const one = { method, url, headers, body: Buffer.concat(chunks).toString() };
+    received.push(one);
+    answer(response, one);
+  });
+  return { ...(await listening(server)), received };
+}
+
+/** A bare TCP server that does to each connection what it is told. */
+export async function stubSocket(onConnection: (socket: Socket) => void): Promise<StubService> {
+  return { ...(await listening(net.createServer(onConnection))), received: [] };
+}
+
+/** A port of loopback on which nothing listens. */
+export async function closedPort(): Promise<number> {
+  const server = net.createServer().listen(0, '127.0.0.1');
+  await new Promise((resolve) => server.once('listening', resolve));
+  const { port } = server.address() as AddressInfo;
+  await new Promise((resolve) => server.close(resolve));
+  return port;
+}
+
+async function listening(server: net.Server): Promise<Omit<StubService, 'received'>> {
+  const open = new Set<Socket>();
+  server.on('connection', (socket) => {
+    open.add(socket);
+    socket.on('error', () => {}); // ignored: the client may end it as it likes
+    socket.on('close', () => open.delete(socket));
+  });
+  server.listen(0, '127.0.0.1');
+  await new Promise((resolve) => server.once('listening', resolve));
+  onTestFinished(async () => {
+    const closed = new Promise((resolve) => server.close(resolve));
+    for (const socket of open) socket.destroy();
+    await closed;
+  });
+  const { port } = server.address() as AddressInfo;
+  return { baseUrl: `http://127.0.0.1:${port}`, host: `127.0.0.1:${port}`, port, open };
+}
