@@ -1,6 +1,8 @@
 /** Why no member accepted, in a code and a sentence for the client: counts and times, no address and no foreign text. */
 import type { FaultCode } from '../core/faults.ts';
+import type { Refusal } from '../pool/lease.ts';
 import type { AttemptFailure } from './attempt.ts';
+import type { DialFailure } from './dial.ts';
 
 const WORDS: Partial<Record<FaultCode, string>> = {
   'member-unreachable': 'could not be connected to',
@@ -13,11 +15,33 @@ const WORDS: Partial<Record<FaultCode, string>> = {
   'target-doubted': 'could not reach the target',
 };
 
-/** `target-unreachable` when all members that took the request said so; else they failed themselves. */
-export function failureCode(failures: readonly AttemptFailure[]): 'target-unreachable' | 'members-failed' {
+/** What the client is told when every member tried failed. */
+export function membersFailed(
+  failures: readonly AttemptFailure[],
+  attempts: number,
+  ms: number,
+): DialFailure {
   const took = failures.filter(({ phase }) => phase === 'answer');
-  const doubting = took.every(({ fault }) => fault === 'target-doubted');
-  return doubting && took.length > 0 ? 'target-unreachable' : 'members-failed';
+  const doubts = took.filter(({ fault }) => fault === 'target-doubted');
+  // The target's fault only when all members that took the request said so; else they failed themselves.
+  const unreachable = took.length > 0 && doubts.length === took.length;
+  return {
+    code: unreachable ? 'target-unreachable' : 'members-failed',
+    reason: explainFailures(failures, ms),
+    attempts,
+    ...(unreachable ? { targetRefused: doubts.every(({ targetRefused }) => targetRefused) } : {}),
+  };
+}
+
+/** What the client is told when the pool had no member for it. */
+export function noMember({ refused, reason, retryAfterMs, sources }: Refusal, attempts: number): DialFailure {
+  return {
+    code: refused,
+    reason,
+    attempts,
+    sources,
+    ...(retryAfterMs === undefined ? {} : { retryAfterMs }),
+  };
 }
 
 /** For example `2 members tried in 812 ms: 1 gave no answer in time, 1 refused the request`. */

@@ -1,16 +1,19 @@
 /**
- * The failures of one dial on their way to a verdict: at once where it is clear, else when the dial is over and shows
- * whether another member reached the target. Each verdict ends the lease and is told on the bus.
+ * The attempts of one dial on their way to a verdict: at once where it is clear, else when the dial is over and shows
+ * whether another member reached the target. Each verdict goes to the pool, to the memories that learn from it, and
+ * to the bus.
  */
-import type { EventBus } from '../core/events.ts';
+import type { Clock } from '../core/clock.ts';
+import type { Blame, EventBus, NoriaEvents } from '../core/events.ts';
 import type { Lending } from '../pool/lease.ts';
 import type { Attempt, AttemptFailure } from './attempt.ts';
-import { blameFor, isOpenQuestion } from './blame.ts';
+import { type AttemptPhase, blameFor, isOpenQuestion } from './blame.ts';
 import type { NetworkWatch } from './network-watch.ts';
 import type { SourceMemory } from './source-memory.ts';
 import type { Witnesses } from './witnesses.ts';
 
 export interface VerdictParts {
+  readonly clock: Clock;
   readonly bus: EventBus;
   readonly pool: Lending;
   readonly witnesses: Witnesses;
@@ -51,8 +54,19 @@ export class Verdicts {
     return this.#failures.filter(({ fault }) => fault === 'target-doubted').length;
   }
 
+  /** An attempt was accepted, before or after the dial was over. Its lease stays open. */
+  accepted(attempt: Attempt): void {
+    const { lease, elapsedMs: ms } = attempt;
+    const { clock, pool, network, witnesses, memoryOf } = this.#parts;
+    network.answered();
+    witnesses.reached(lease.member, this.#target);
+    memoryOf(lease.source).latency.add({ member: lease.member, ms, at: clock.monotonic() });
+    pool.report({ lease: lease.id, kind: 'accepted', latencyMs: ms });
+    this.#tell(attempt, 'accepted', 'done', 'nobody', ms);
+  }
+
   /** An attempt failed, before or after the dial was over. */
-  add(attempt: Attempt, failure: AttemptFailure): void {
+  failed(attempt: Attempt, failure: AttemptFailure): void {
     const { network } = this.#parts;
     if (failure.lost) network.lost(attempt.lease.member);
     else if (failure.heard) network.answered();
@@ -63,6 +77,17 @@ export class Verdicts {
     else this.#judge(failed, { kind: 'nobody-reached' });
   }
 
+  /** An attempt was cancelled in `phase`: nothing can be said of its member. */
+  cancelled(attempt: Attempt, phase: AttemptPhase): void {
+    this.#parts.pool.report({
+      lease: attempt.lease.id,
+      kind: 'failed',
+      blame: 'nobody',
+      fault: 'client-gone',
+    });
+    this.#tell(attempt, 'cancelled', phase, 'nobody', attempt.elapsedMs);
+  }
+
   /** The dial is over: what is open is judged now, what fails later at once. */
   close(end: DialEnd): void {
     this.#end = end;
@@ -70,13 +95,12 @@ export class Verdicts {
   }
 
   #judge({ attempt, failure }: Failed, end: DialEnd): void {
-    const { bus, pool, witnesses, network, memoryOf } = this.#parts;
-    const { lease, hedge } = attempt;
+    const { pool, witnesses, network, memoryOf } = this.#parts;
+    const { lease } = attempt;
     const { fault, phase, ms } = failure;
-    const reached = end.kind === 'reached' && end.by !== lease.member;
     const doubted = fault === 'target-doubted' && end.kind === 'nobody-reached';
     const blame = blameFor(failure, {
-      reached,
+      reached: end.kind === 'reached' && end.by !== lease.member,
       clientGone: end.kind === 'client-gone',
       alike: this.#failures.filter(leavesDoubt).length,
       proven: witnesses.isProven(lease.member),
@@ -86,9 +110,20 @@ export class Verdicts {
     });
     if (doubted && blame === 'member') witnesses.judged(lease.member);
     pool.report({ lease: lease.id, kind: 'failed', blame, fault });
-    if (!bus.hears('dial.attempted')) return;
-    const { source, member } = lease;
-    bus.emit('dial.attempted', { source, member, outcome: fault, phase, blame, ms, hedge });
+    this.#tell(attempt, fault, phase, blame, ms);
+  }
+
+  #tell(
+    { lease: { source, member }, hedge }: Attempt,
+    outcome: NoriaEvents['dial.attempted']['outcome'],
+    phase: AttemptPhase,
+    blame: Blame,
+    ms: number,
+  ): void {
+    const { bus } = this.#parts;
+    if (bus.hears('dial.attempted')) {
+      bus.emit('dial.attempted', { source, member, outcome, phase, blame, ms, hedge });
+    }
   }
 }
 

@@ -1,0 +1,30 @@
+/** Gives a hop its bytes piece by piece, and says what came of it in one line. */
+import type { Hop, HopStep } from '../../src/dialer/hop.ts';
+
+/** The last step, and the bytes of the pieces that came after it. */
+export function feed(hop: Hop, pieces: readonly Buffer[]): [HopStep, Buffer] {
+  let step: HopStep = { kind: 'more' };
+  for (const [index, piece] of pieces.entries()) {
+    step = hop.take(piece);
+    if (step.kind !== 'more') return [step, Buffer.concat(pieces.slice(index + 1))];
+  }
+  return [step, Buffer.alloc(0)];
+}
+
+export function summary(step: HopStep): string {
+  switch (step.kind) {
+    case 'more':
+      return 'more';
+    case 'send':
+      return `send ${step.bytes.toString('hex')}`;
+    case 'accepted':
+      return `accepted ${JSON.stringify(step.rest.toString('latin1'))}`;
+    case 'failed': {
+      const notes = [
+        step.targetRefused === true ? ', target refused' : '',
+        step.noConnect === true ? ', no CONNECT' : '',
+      ];
+      return `${step.fault}: ${step.detail}${notes.join('')}`;
+    }
+  }
+}
