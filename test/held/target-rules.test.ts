@@ -1,0 +1,56 @@
+import fc from 'fast-check';
+import { expect, test } from 'vitest';
+import { denyTarget } from '../../src/config/target-rules.ts';
+import { parseTargetRule } from '../../src/core/target-rule.ts';
+
+const pieces = [
+  'private',
+  'smtp',
+  '*.',
+  '*',
+  ':',
+  '-',
+  '/',
+  '.',
+  '25',
+  '0',
+  '70000',
+  '10.0.0.0',
+  '::1',
+  '/8',
+  'a.example',
+];
+const ruleLike = fc
+  .array(fc.oneof(fc.constantFrom(...pieces), fc.string({ maxLength: 3 })), { maxLength: 4 })
+  .map((parts) => parts.join(''));
+
+test('config: a rule of denyTargets that the configuration takes is one that the listener can hold', () => {
+  let taken = 0;
+  fc.assert(
+    fc.property(fc.oneof(ruleLike, fc.domain(), fc.ipV4(), fc.ipV6()), (text) => {
+      if (!('value' in denyTarget().read(text))) return;
+      taken += 1;
+      expect(parseTargetRule(text), text).toBeDefined();
+    }),
+    { numRuns: 2_000, examples: [...pieces, ':25-30', '10.0.0.0/8', '*.a.example'].map((text) => [text]) },
+  );
+  expect(taken, 'nothing was taken: the property said nothing').toBeGreaterThan(100);
+});
+
+test('config: a rule that the listener knows is refused by the configuration only as a slip of another', () => {
+  for (const text of [
+    'private',
+    'smtp',
+    'a.example',
+    '*.a.example',
+    '10.0.0.0/8',
+    '::1',
+    ':25',
+    ':25-30',
+    'BÜCHER.example',
+  ]) {
+    expect(parseTargetRule(text), text).toBeDefined();
+    expect(denyTarget().read(text), text).toHaveProperty('value');
+  }
+  expect(denyTarget().read('privat')).toHaveProperty('wrong');
+});
