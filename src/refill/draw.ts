@@ -2,6 +2,7 @@
 import type { Clock } from '../core/clock.ts';
 import type { EventBus } from '../core/events.ts';
 import type { DrawAnswer } from '../service/answer.ts';
+import { SUCCESS } from '../service/codes.ts';
 import { drawDone, exitName, NOTHING_POURED, offersOf } from './landing.ts';
 import type { Ledger } from './ledger.ts';
 import type { Extractor, SourceOptions } from './options.ts';
@@ -30,6 +31,9 @@ export interface Drawn {
   readonly gained: number;
 }
 
+/** What is left of the tunnels of an instance that holds too many connections. */
+const HALF = 0.5;
+
 /** Makes one draw. Undefined when `signal` aborted it. @throws what is a mistake in the program, nothing else. */
 export async function makeDraw(context: DrawContext, draw: Draw): Promise<Drawn | undefined> {
   const { clock, bus, reservoir } = context;
@@ -43,6 +47,8 @@ export async function makeDraw(context: DrawContext, draw: Draw): Promise<Drawn 
   const ms = clock.monotonic() - startedAt;
   const usable = () => reservoir.usableAt(options.name, clock.monotonic() + draw.aheadMs);
   const usableBefore = usable();
+  if (outcome.limitsConnections) reservoir.limitTunnels(options.name, HALF);
+  else if (outcome.code === SUCCESS) reservoir.unlimitTunnels(options.name);
   const poured = answer === undefined ? NOTHING_POURED : pourAnswer(context, draw, answer);
   const gained = usable() - usableBefore;
   ledger.noteCall(outcome.code, answer === undefined ? undefined : ms);

@@ -1,4 +1,6 @@
 /** Where a source is in its life, and which moves there are. The picture in docs/architecture.md is the same table. */
+import type { Outcome, Rest } from './reaction.ts';
+import { inWords } from './words.ts';
 
 interface Trouble {
   /** Why, in noria's words; without text of the service. */
@@ -51,4 +53,29 @@ export function isTrouble(phase: Phase): phase is TroublePhase {
 export function mayMove(from: PhaseName, to: PhaseName): boolean {
   const allowed: readonly PhaseName[] = MOVES[from];
   return from === to || allowed.includes(to);
+}
+
+export const PAUSED_BY_PERSON: Phase = {
+  name: 'paused',
+  reason: 'a person paused it',
+  advice: 'Resume it when it may draw again.',
+  untilAt: Infinity,
+  urgentAt: Infinity,
+};
+
+/** The phase that a call leads to, from monotonic `now` on. */
+export function restingPhase(outcome: Outcome, { phase, ms, urgentMs }: Rest, now: number): Phase {
+  const { code, advice } = outcome;
+  return { name: phase, reason: inWords(outcome), advice, code, untilAt: now + ms, urgentAt: now + urgentMs };
+}
+
+/** What `source.moved` tells of a phase. */
+export function toldOf(phase: Phase): {
+  readonly reason: string;
+  readonly advice?: string;
+  readonly code?: string;
+} {
+  const { reason } = phase;
+  const { advice = '', code } = 'advice' in phase || 'code' in phase ? phase : {};
+  return { reason, ...(advice === '' ? {} : { advice }), ...(code === undefined ? {} : { code }) };
 }

@@ -51,8 +51,10 @@ export interface Reservoir {
   /** Takes what a draw brought, in shuffled order; clients that wait are served at once. */
   pour(source: string, offers: readonly Offer[]): Poured;
   /**
-   * The service says that the instance holds too many connections (12008 of the long-term residential product): `halve`
-   * the tunnels that members of the source may hold open; `lift` the limit, after a call has succeeded.
+   * Lets the source hold only `factor` of the tunnels it holds now, or may hold already: the service says that the instance
+   * holds too many connections (12008 of the long-term residential product).
    */
-  limitTunnels(source: string, change: 'halve' | 'lift'): void;
+  limitTunnels(source: string, factor: number): void;
+  /** Takes that back, after a call has succeeded. */
+  unlimitTunnels(source: string): void;
 }

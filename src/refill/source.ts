@@ -7,19 +7,19 @@
  */
 import { NoriaError } from '../core/faults.ts';
 import type { Random } from '../core/random.ts';
-import { SUCCESS } from '../service/codes.ts';
 import { OPERATIONS } from '../service/operations.ts';
 import { untilServiceMidnight } from './budget.ts';
 import { type Plan, planDraw } from './demand.ts';
-import { type DrawContext, makeDraw } from './draw.ts';
+import { type DrawContext, type Drawn, makeDraw } from './draw.ts';
+import { Experience } from './experience.ts';
 import { Ledger, type LedgerRecord } from './ledger.ts';
 import type { SourceOptions } from './options.ts';
 import { type Pace, type Paces, paceKey } from './pace.ts';
 import { PACE_SLACK_MS, type Settlement } from './pace-rule.ts';
-import { isTrouble, mayMove, type Phase, type PhaseName } from './phase.ts';
-import { type Outcome, outcomeOfError, PARAMS_WRONG, type Rest, reactTo } from './reaction.ts';
-import { counted, inWords, roughly, type SourceStatus, sourceStatus } from './status.ts';
-import { Yield } from './yield.ts';
+import { isTrouble, mayMove, PAUSED_BY_PERSON, type Phase, restingPhase, toldOf } from './phase.ts';
+import { outcomeOfError } from './reaction.ts';
+import { type SourceStatus, sourceStatus } from './status.ts';
+import { counted, whyWaiting } from './words.ts';
 
 /** What the sources of one refiller share. */
 export interface SourceContext extends DrawContext {
@@ -32,30 +32,17 @@ export interface SourceContext extends DrawContext {
 }
 
 const DONE: Settlement = { kind: 'done' };
-/** After so many empty answers in a row the operator is told what may help. */
-const EMPTY_WORTH_TELLING = 3;
-const PAUSED_BY_PERSON: Phase = {
-  name: 'paused',
-  reason: 'a person paused it',
-  advice: 'Resume it when it may draw again.',
-  untilAt: Infinity,
-  urgentAt: Infinity,
-};
 
 export class Source {
   readonly #context: SourceContext;
   #options: SourceOptions;
   readonly #ledger: Ledger;
-  readonly #yield: Yield;
+  readonly #experience: Experience;
   #phase: Phase = { name: 'idle', reason: 'no client has come yet' };
   /** A person said so, until a person says otherwise. */
   #held = false;
   /** A person wants a draw now: also without a client, and out of a rest. */
   #asked = false;
-  /** How the last call ended. */
-  #last: Outcome | undefined;
-  /** How many calls in a row ended with the same verdict. */
-  #row = { kind: '', length: 0 };
   #turn: AbortController | undefined;
   /** The turn under way, to its very end. */
   #running: Promise<void> = Promise.resolve();
@@ -64,24 +51,24 @@ export class Source {
   readonly #closing = new AbortController();
 
   constructor(context: SourceContext, options: SourceOptions, record: LedgerRecord | undefined) {
+    const { clock, random, bus } = context;
+    const { name, unproven } = options;
     this.#context = context;
     this.#options = options;
-    this.#ledger = new Ledger(context.clock.now(), record);
-    this.#yield = new Yield(options.unproven);
+    this.#ledger = new Ledger(clock.now(), record);
+    const warn = (message: string) => bus.emit('source.warned', { source: name, message });
+    this.#experience = new Experience({ clock, random, ledger: this.#ledger, unproven, warn });
   }
 
   get options(): SourceOptions {
     return this.#options;
   }
 
-  get state(): PhaseName {
-    return this.#phase.name;
-  }
-
   /** Whether it has members, or may be expected to have some soon: one of a later priority then steps back. */
   get canServe(): boolean {
-    if (this.#usableIn(0) > 0) return true;
-    return !isTrouble(this.#phase) && this.#yield.promising;
+    const { reservoir, clock } = this.#context;
+    if (reservoir.usableAt(this.#options.name, clock.monotonic()) > 0) return true;
+    return !isTrouble(this.#phase) && this.#experience.promising;
   }
 
   /** Something changed that may matter: looks once, soon, however often it is called. */
@@ -94,7 +81,7 @@ export class Source {
     });
   }
 
-  /** A person wants it topped up: draws what is missing at the pace, also without a client. Nothing while it is paused by a person. */
+  /** A person wants it topped up: draws what is missing at the pace, also without a client. Nothing while a person's pause lasts. */
   refill(): void {
     this.#asked = !this.#held;
     this.wake();
@@ -121,9 +108,8 @@ export class Source {
     const before = this.#options;
     this.#options = options;
     if (paceKey(before.call) !== paceKey(options.call)) this.#ledger.forgetInstance();
+    this.#experience.forget();
     this.#turn?.abort(); // a wait at the old pace; a call under way lands
-    this.#yield.reset();
-    this.#row = { kind: '', length: 0 };
     if (isTrouble(this.#phase) && !this.#held) {
       this.#move({ name: 'idle', reason: 'its configuration changed' });
       this.#asked = true;
@@ -133,30 +119,25 @@ export class Source {
 
   /** A tunnel through one of its members was accepted. On the hot path. */
   proved(): void {
-    this.#yield.proved();
+    this.#experience.proved();
   }
 
   /** One of its members is gone for good, after so many accepted tunnels. */
   memberLeft(uses: number, failed: boolean): void {
     this.#ledger.noteGone(uses);
-    if (failed && uses === 0 && this.#yield.died()) {
-      this.#warn(
-        `${this.#yield.diedInARow} members in a row failed before anyone could use them, so it draws one at a time and more slowly: check that this machine's address is bound in the console, and upstream.protocol and upstream.auth`,
-      );
-    }
+    if (failed && uses === 0) this.#experience.died();
     this.wake();
   }
 
   status(): SourceStatus {
-    const { clock } = this.#context;
     return sourceStatus({
       options: this.#options,
       phase: this.#phase,
       ledger: this.#ledger,
-      last: this.#last,
+      last: this.#experience.last,
       nextCallMs: this.#nextCallMs(),
       planned: this.#turn !== undefined || this.#timer !== undefined,
-      wallAt: clock.now(),
+      wallAt: this.#context.clock.now(),
     });
   }
 
@@ -196,6 +177,35 @@ export class Source {
     return waiting > 0 ? this.#phase.urgentAt : this.#phase.untilAt;
   }
 
+  #plan(): Plan {
+    const { clock, reservoir, settings, stepsBack } = this.#context;
+    const { name, size, dailyBudget } = this.#options;
+    if (!this.#asked && stepsBack(this)) {
+      return { kind: 'idle', reason: 'a source of an earlier priority serves' };
+    }
+    return planDraw({
+      now: clock.monotonic(),
+      stock: {
+        usableAt: (at) => reservoir.usableAt(name, at),
+        nextLossAt: (after) => reservoir.nextLossAt(name, after),
+      },
+      demand: reservoir.demand(name),
+      size,
+      idleAfterMs: settings.idleAfterMs,
+      startInMs: this.#pace.nextInMs,
+      gapMs: this.#gapMs,
+      latencyMs: this.#ledger.latencyMs,
+      mostPerCall: this.#mostPerCall(),
+      allowance: this.#ledger.allowance(dailyBudget, clock.now()),
+      asked: this.#asked,
+    });
+  }
+
+  #mostPerCall(): number {
+    const { askAtMost, most = Infinity } = OPERATIONS[this.#options.call.product].count;
+    return Math.min(this.#options.count ?? askAtMost, most, this.#experience.mostPerCall);
+  }
+
   #follow(plan: Plan): void {
     if (plan.kind !== 'draw') this.#asked = false;
     switch (plan.kind) {
@@ -218,43 +228,14 @@ export class Source {
   }
 
   #beginWhenWorthIt(urgent: boolean): void {
-    const startAt = this.#asked ? 0 : this.#yield.notBeforeAt(urgent);
-    this.#move({ name: 'waiting', ...this.#whyWaiting() });
+    const startAt = this.#asked ? 0 : this.#experience.notBeforeAt(urgent);
+    this.#move({ name: 'waiting', ...whyWaiting(this.#experience.last, this.#options.intervalMs) });
     if (startAt > this.#context.clock.monotonic()) {
       this.#arm(startAt);
       return;
     }
     this.#turn = new AbortController();
     this.#running = this.#take(this.#turn.signal);
-  }
-
-  #plan(): Plan {
-    const { clock, reservoir, settings, stepsBack } = this.#context;
-    const { name, size } = this.#options;
-    if (!this.#asked && stepsBack(this))
-      return { kind: 'idle', reason: 'a source of an earlier priority serves' };
-    return planDraw({
-      now: clock.monotonic(),
-      stock: {
-        usableAt: (at) => reservoir.usableAt(name, at),
-        nextLossAt: (after) => reservoir.nextLossAt(name, after),
-      },
-      demand: reservoir.demand(name),
-      size,
-      idleAfterMs: settings.idleAfterMs,
-      startInMs: this.#pace.nextInMs,
-      gapMs: this.#gapMs,
-      latencyMs: this.#ledger.latencyMs,
-      mostPerCall: this.#mostPerCall(),
-      allowance: this.#ledger.allowance(this.#options.dailyBudget, clock.now()),
-      asked: this.#asked,
-    });
-  }
-
-  #mostPerCall(): number {
-    const { askAtMost, most = Infinity } = OPERATIONS[this.#options.call.product].count;
-    const configured = this.#options.count ?? askAtMost;
-    return Math.min(configured, most, this.#ledger.learnedMost, this.#yield.mostPerCall);
   }
 
   async #take(signal: AbortSignal): Promise<void> {
@@ -267,7 +248,8 @@ export class Source {
     } catch (error) {
       // How a call ended was dealt with; what comes here is a pace that could not be written down, before it or after.
       if (!(error instanceof NoriaError)) throw error;
-      if (!isTrouble(this.#phase)) this.#conclude(outcomeOfError(error), 0, 0);
+      const ended = { outcome: outcomeOfError(error), asked: 0, gained: 0 };
+      if (!isTrouble(this.#phase)) this.#conclude(ended);
     }
     this.#turn = undefined;
     this.#look();
@@ -287,68 +269,22 @@ export class Source {
       aheadMs: this.#gapMs + this.#ledger.latencyMs,
       signal,
     });
-    return drawn === undefined ? DONE : this.#conclude(drawn.outcome, plan.count, drawn.gained);
+    return drawn === undefined ? DONE : this.#conclude({ ...drawn, asked: plan.count });
   }
 
-  /** What a call leads to: learns from it, rests if it must, and says how the pace goes on. */
-  #conclude(outcome: Outcome, asked: number, gained: number): Settlement {
-    const { clock, random, reservoir } = this.#context;
-    this.#last = outcome;
-    if (outcome.limitsConnections) reservoir.limitTunnels(this.#options.name, 'halve');
-    else if (outcome.code === SUCCESS) reservoir.limitTunnels(this.#options.name, 'lift');
-    if (outcome.code === PARAMS_WRONG && asked > 1) return this.#askForLess(asked);
-
-    const { kind } = outcome.verdict;
-    this.#row = { kind, length: this.#row.kind === kind ? this.#row.length + 1 : 1 };
-    if (kind === 'ok' || kind === 'empty') this.#yield.drew(gained, clock.monotonic(), this.#gapMs);
-    if (kind === 'empty' && this.#row.length === EMPTY_WORTH_TELLING) {
-      this.#warn(`${EMPTY_WORTH_TELLING} empty answers in a row: ${inWords(outcome)} ${outcome.advice}`);
-    }
-    if (kind === 'slow-down') {
-      this.#warn(
-        `${inWords(outcome)} noria kept its pace, so something else may be using this instance: ${outcome.advice}`,
-      );
-    }
-    const { settlement, rest } = reactTo(outcome, this.#row.length, clock.now(), random);
-    if (rest !== undefined) this.#rest(outcome, rest);
+  #conclude(ended: Drawn & { readonly asked: number }): Settlement {
+    const { settlement, rest } = this.#experience.learn({ ...ended, gapMs: this.#gapMs });
+    if (rest !== undefined) this.#move(restingPhase(ended.outcome, rest, this.#context.clock.monotonic()));
     return settlement;
-  }
-
-  #askForLess(asked: number): Settlement {
-    this.#ledger.learnedMost = Math.floor(asked / 2);
-    this.#warn(
-      `the service refused a count of ${asked} (${PARAMS_WRONG}): from now on at most ${this.#ledger.learnedMost} are asked for at once`,
-    );
-    return DONE;
-  }
-
-  #rest(outcome: Outcome, { phase, ms, urgentMs }: Rest): void {
-    const now = this.#context.clock.monotonic();
-    const { code, advice } = outcome;
-    const until = { untilAt: now + ms, urgentAt: now + urgentMs };
-    this.#move({ name: phase, reason: inWords(outcome), advice, code, ...until });
   }
 
   #restUntilMidnight(): void {
     const { clock } = this.#context;
-    const { dailyBudget = 0 } = this.#options;
     const untilAt = clock.monotonic() + untilServiceMidnight(clock.now());
-    this.#move({
-      name: 'paused',
-      reason: `the daily budget of ${counted(dailyBudget, 'distinct IP')} is used up`,
-      advice: "It goes on at the service's midnight (UTC+8); raise dailyBudget to go on now.",
-      untilAt,
-      urgentAt: untilAt,
-    });
+    const reason = `the daily budget of ${counted(this.#options.dailyBudget ?? 0, 'distinct IP')} is used up`;
+    const advice = "It goes on at the service's midnight (UTC+8); raise dailyBudget to go on now.";
+    this.#move({ name: 'paused', reason, advice, untilAt, urgentAt: untilAt });
     this.#arm(untilAt);
-  }
-
-  #whyWaiting(): { readonly reason: string; readonly advice?: string; readonly code?: string } {
-    const last = this.#last;
-    if (last === undefined || last.verdict.kind === 'ok') {
-      return { reason: `the pace is one call every ${roughly(this.#options.intervalMs)}` };
-    }
-    return { reason: inWords(last), advice: last.advice, code: last.code };
   }
 
   /** Ms until the next call may go out; undefined: not without a person. */
@@ -356,18 +292,10 @@ export class Source {
     const now = this.#context.clock.monotonic();
     const phase = this.#phase;
     if (phase.name === 'drawing') return 0;
-    const restMs = isTrouble(phase) ? phase.untilAt - now : (this.#timer?.dueAt ?? now) - now;
-    const nextMs = Math.max(0, this.#pace.nextInMs, phase.name === 'ready' ? 0 : restMs);
+    const plannedAt = isTrouble(phase) ? phase.untilAt : (this.#timer?.dueAt ?? now);
+    // One that holds what it should may draw as soon as someone wants more.
+    const nextMs = Math.max(this.#pace.nextInMs, phase.name === 'ready' ? 0 : plannedAt - now);
     return nextMs === Infinity ? undefined : nextMs;
-  }
-
-  #usableIn(ms: number): number {
-    const { reservoir, clock } = this.#context;
-    return reservoir.usableAt(this.#options.name, clock.monotonic() + ms);
-  }
-
-  #warn(message: string): void {
-    this.#context.bus.emit('source.warned', { source: this.#options.name, message });
   }
 
   #arm(dueAt: number): void {
@@ -387,21 +315,12 @@ export class Source {
 
   #move(next: Phase): void {
     const from = this.#phase;
+    const source = this.#options.name;
     if (!mayMove(from.name, next.name)) {
-      throw new TypeError(`source ${this.#options.name}: ${from.name} -> ${next.name} is not a move`);
+      throw new TypeError(`source ${source}: ${from.name} -> ${next.name} is not a move`);
     }
     this.#phase = next;
     if (from.name === next.name && from.reason === next.reason) return;
-    const { reason } = next;
-    const code = 'code' in next && next.code !== undefined ? { code: next.code } : {};
-    const advice = 'advice' in next && next.advice ? { advice: next.advice } : {};
-    this.#context.bus.emit('source.moved', {
-      source: this.#options.name,
-      from: from.name,
-      to: next.name,
-      reason,
-      ...code,
-      ...advice,
-    });
+    this.#context.bus.emit('source.moved', { source, from: from.name, to: next.name, ...toldOf(next) });
   }
 }

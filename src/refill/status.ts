@@ -1,4 +1,4 @@
-/** What a source shows of itself, and the words for it. Texts of the service stand in `message` alone. */
+/** What a source shows of itself; texts of the service stand in `message` alone. */
 import type { Quota } from '../service/answer.ts';
 import type { Ledger } from './ledger.ts';
 import type { SourceOptions } from './options.ts';
@@ -79,20 +79,4 @@ export function sourceStatus({
     ...ledger.counts,
     codes: Object.fromEntries(ledger.codes),
   });
-}
-
-/** `12009: No proxy exists at present under these conditions.` */
-export function inWords({ code, says }: Pick<Outcome, 'code' | 'says'>): string {
-  return /^\d+$/.test(code) ? `${code}: ${says}` : says;
-}
-
-/** `1 member`, `5 members`. */
-export function counted(count: number, noun: string): string {
-  return `${count} ${noun}${count === 1 ? '' : 's'}`;
-}
-
-/** `10 s`, `0.5 s`, `5 min`: for sentences, not exact. */
-export function roughly(ms: number): string {
-  if (ms >= 120_000) return `${Math.round(ms / 60_000)} min`;
-  return `${Math.round(ms / 100) / 10} s`;
 }

@@ -34,7 +34,7 @@ export class CountingReservoir implements Reservoir {
   readonly #clock: ManualClock;
   readonly members = new Map<string, Map<string, number>>();
   readonly demands = new Map<string, Demand>();
-  readonly limits: string[] = [];
+  readonly limits = new Map<string, number>();
 
   constructor(clock: ManualClock) {
     this.#clock = clock;
@@ -72,8 +72,12 @@ export class CountingReservoir implements Reservoir {
     return { joined, renewed, rejected: 0 };
   }
 
-  limitTunnels(_source: string, change: 'halve' | 'lift'): void {
-    this.limits.push(change);
+  limitTunnels(source: string, factor: number): void {
+    this.limits.set(source, factor);
+  }
+
+  unlimitTunnels(source: string): void {
+    this.limits.delete(source);
   }
 
   #ends(source: string): number[] {

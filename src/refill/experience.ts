@@ -1,0 +1,117 @@
+/**
+ * What a source has learned from how its calls ended and what became of its members: how much to ask for, how long to
+ * wait, what to tell the operator.
+ */
+import type { Clock } from '../core/clock.ts';
+import type { Random } from '../core/random.ts';
+import type { Ledger } from './ledger.ts';
+import { type Outcome, PARAMS_WRONG, type Reaction, reactTo } from './reaction.ts';
+import { inWords } from './words.ts';
+import { Yield } from './yield.ts';
+
+export interface ExperienceOptions {
+  readonly clock: Clock;
+  readonly random: Random;
+  readonly ledger: Ledger;
+  /** Members have to be proven first: many of them being dead is normal. */
+  readonly unproven: boolean;
+  readonly warn: (message: string) => void;
+}
+
+/** A call that ended. */
+export interface Ended {
+  readonly outcome: Outcome;
+  readonly asked: number;
+  /** How many more members will be usable because of it. */
+  readonly gained: number;
+  readonly gapMs: number;
+}
+
+/** After so many empty answers in a row the operator is told what may help. */
+const EMPTY_WORTH_TELLING = 3;
+
+export class Experience {
+  readonly #options: ExperienceOptions;
+  readonly #yield: Yield;
+  #last: Outcome | undefined;
+  /** How many calls in a row ended with the same verdict. */
+  #row = { kind: '', length: 0 };
+
+  constructor(options: ExperienceOptions) {
+    this.#options = options;
+    this.#yield = new Yield(options.unproven);
+  }
+
+  /** How the last call ended. */
+  get last(): Outcome | undefined {
+    return this.#last;
+  }
+
+  /** Whether the next draw may be expected to bring members that serve. */
+  get promising(): boolean {
+    return this.#yield.promising;
+  }
+
+  get mostPerCall(): number {
+    return Math.min(this.#options.ledger.learnedMost, this.#yield.mostPerCall);
+  }
+
+  /** Monotonic moment before which a further draw is not worth it; see Yield. */
+  notBeforeAt(urgent: boolean): number {
+    return this.#yield.notBeforeAt(urgent);
+  }
+
+  /** Takes in how a call ended, and says what follows for the pace and for the source. */
+  learn({ outcome, asked, gained, gapMs }: Ended): Reaction {
+    const { clock, random } = this.#options;
+    this.#last = outcome;
+    if (outcome.code === PARAMS_WRONG && asked > 1) return this.#askForLess(asked);
+    const { kind } = outcome.verdict;
+    this.#row = { kind, length: this.#row.kind === kind ? this.#row.length + 1 : 1 };
+    if (kind === 'ok' || kind === 'empty') this.#yield.drew(gained, clock.monotonic(), gapMs);
+    this.#tell(outcome);
+    return reactTo(outcome, this.#row.length, clock.now(), random);
+  }
+
+  /** A member is gone that failed before anyone could use it. */
+  died(): void {
+    if (!this.#yield.died()) return;
+    this.#options.warn(
+      `${this.#yield.diedInARow} members in a row failed before anyone could use them, so it draws one at a time and more slowly: check that this machine's address is bound in the console, and upstream.protocol and upstream.auth`,
+    );
+  }
+
+  /** A tunnel through one of its members was accepted. On the hot path. */
+  proved(): void {
+    this.#yield.proved();
+  }
+
+  /** The configuration changed: what the old one led to counts no more. */
+  forget(): void {
+    this.#yield.reset();
+    this.#row = { kind: '', length: 0 };
+  }
+
+  /** The refusal may mean the count alone, which noria chose; only one at 1 is the configuration's fault. */
+  #askForLess(asked: number): Reaction {
+    const most = Math.floor(asked / 2);
+    this.#options.ledger.learnedMost = most;
+    this.#options.warn(
+      `the service refused a count of ${asked} (${PARAMS_WRONG}): from now on at most ${most} are asked for at once`,
+    );
+    return { settlement: { kind: 'done' } };
+  }
+
+  #tell(outcome: Outcome): void {
+    const { warn } = this.#options;
+    const { kind } = outcome.verdict;
+    if (kind === 'empty' && this.#row.length === EMPTY_WORTH_TELLING) {
+      warn(`${EMPTY_WORTH_TELLING} empty answers in a row: ${inWords(outcome)} ${outcome.advice}`);
+    }
+    if (kind === 'slow-down') {
+      warn(
+        `${inWords(outcome)} noria kept its pace, so something else may be using this instance: stop it, or raise interval`,
+      );
+    }
+  }
+}

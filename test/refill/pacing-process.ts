@@ -1,0 +1,33 @@
+/**
+ * Calls an instance as often as its pace lets it, until it is killed: `node pacing-process.ts FOLDER INTERVAL_MS`.
+ * Prints the machine's monotonic ms at the start and at the end of each call.
+ */
+import { writeSync } from 'node:fs';
+import { systemBoot } from '../../src/core/boot.ts';
+import { pause, systemClock } from '../../src/core/clock.ts';
+import { Pace } from '../../src/refill/pace.ts';
+import { openState } from '../../src/state/folder.ts';
+
+const [dir, interval] = process.argv.slice(2);
+const boot = systemBoot();
+const state = await openState({ dir, daemon: false, clock: systemClock, warn: console.error });
+const pace = new Pace('service instance', { store: state.pace, clock: systemClock, random: Math.random });
+const tell = (what: string) =>
+  writeSync(1, `${JSON.stringify({ what, at: boot.elapsedMs(), pid: process.pid })}\n`);
+setInterval(() => {}, 1_000); // the clock's own timers keep no process alive
+
+for (;;) {
+  await pace.take(
+    {
+      rule: { intervalMs: Number(interval), callTimeoutMs: 400 },
+      wanted: () => true,
+      call: async () => {
+        tell('start');
+        await pause(systemClock, Math.random() * 40);
+        tell('end');
+        return { result: undefined, settlement: { kind: 'done' } };
+      },
+    },
+    new AbortController().signal,
+  );
+}
