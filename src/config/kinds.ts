@@ -66,8 +66,7 @@ export function whole(from: number, to: number): Kind<number> {
 /** A duration, inside as ms. */
 export function duration(fromMs: number, toMs = DAY_MS): Kind<number> {
   return {
-    wants: `a duration from ${formatDuration(fromMs)} to ${formatDuration(toMs)}`,
-    good: '500ms, 10s, 5m or 2h',
+    wants: `a duration such as 500ms, 10s, 5m or 2h, from ${formatDuration(fromMs)} to ${formatDuration(toMs)}`,
     json: { type: 'string', pattern: DURATION_PATTERN },
     shown: 'always',
     read(text) {

@@ -43,15 +43,15 @@ const USERNAME = {
   private: true,
 };
 const OFF = leaf(oneOf(['off']));
-const passwordFile = (good: string) =>
-  leaf(text({ ...PATH, wants: 'the path of a file that holds it', good }));
+const secretFile = (good: string) =>
+  leaf(text({ ...PATH, wants: 'the path of a file that holds the secret alone', good }));
 
 const UPSTREAM_AUTH = z.union([
   leaf({ ...oneOf(['auto', 'none', 'instance']), shown: 'private' }),
   z.strictObject({
-    username: required(leaf(text(USERNAME)), 'user name that members ask for'),
+    username: required(leaf(text(USERNAME)), 'user name for the members'),
     password: optional(leaf(password()), 'its password'),
-    passwordFile: optional(passwordFile('/run/secrets/members'), 'a file that holds it'),
+    passwordFile: optional(secretFile('/run/secrets/members'), 'file that holds the password'),
   }),
 ]);
 
@@ -83,9 +83,9 @@ export const SOURCE = z.strictObject({
     'id of the instance (of the application for `free`), sent as api, inst_id or app_id',
   ),
   password: optional(leaf(password()), 'password of the instance; the key is derived from it'),
-  passwordFile: optional(passwordFile('/run/secrets/city'), 'a file that holds it'),
+  passwordFile: optional(secretFile('/run/secrets/city'), 'file that holds the password'),
   akey: optional(leaf(key()), 'the 16-character key itself, where the password shall not be known here'),
-  akeyFile: optional(passwordFile('/run/secrets/city-key'), 'a file that holds it'),
+  akeyFile: optional(secretFile('/run/secrets/city-key'), 'file that holds the key'),
   params: given(
     z.record(z.string(), z.union([z.string(), z.array(z.string())])),
     {},
@@ -126,7 +126,7 @@ export const SOURCE = z.strictObject({
       auth: given(
         UPSTREAM_AUTH,
         'auto',
-        'what members are given: `auto` the instance and its password when one asks, `none` nothing, `instance` these always, or `{ username, password }`',
+        '`auto`: the instance and its password once a member asks; `instance`: these from the start; `none`; or others',
       ),
     }),
     {},
@@ -153,11 +153,7 @@ export const SOURCE = z.strictObject({
 
 /** One entry of `listeners`. */
 export const LISTENER = z.strictObject({
-  address: given(
-    leaf(address('range')),
-    '127.0.0.1:8888',
-    'where clients connect; a range of ports opens each of them',
-  ),
+  address: given(leaf(address('range')), '127.0.0.1:8888', 'address and port, or a range of ports'),
   protocols: given(
     z.array(leaf(oneOf(LISTENER_PROTOCOLS))).min(1),
     [...LISTENER_PROTOCOLS],
@@ -169,7 +165,7 @@ export const LISTENER = z.strictObject({
         leaf(text({ ...PATH, good: '/etc/noria/cert.pem' })),
         'certificate, with its chain, in PEM',
       ),
-      key: required(leaf(text({ ...PATH, good: '/etc/noria/key.pem' })), 'its key, in PEM'),
+      key: required(leaf(text({ ...PATH, good: '/etc/noria/key.pem' })), 'its private key, in PEM'),
     }),
     'clients speak TLS to the proxy (an https:// proxy)',
     'no TLS',
@@ -179,17 +175,17 @@ export const LISTENER = z.strictObject({
       z.strictObject({
         username: required(leaf(text(USERNAME)), 'user name: the BASE of a wish'),
         password: optional(leaf(password()), 'its password'),
-        passwordFile: optional(passwordFile('/run/secrets/alice'), 'a file that holds it'),
+        passwordFile: optional(secretFile('/run/secrets/alice'), 'file that holds the password'),
       }),
     ),
     [],
-    'who may use it; needed for an address that is not loopback',
+    'who may use it; none: everyone; needed for an address that is not loopback',
   ),
   allow: given(z.array(leaf(network())), [], 'client networks in CIDR form; none: all that can reach it'),
   denyTargets: given(
     z.array(leaf(denyTarget())),
     ['private', 'smtp'],
-    'targets refused: hosts, patterns, networks, ports, `private` (this machine and its networks), `smtp` (mail ports)',
+    'targets refused: hosts, networks, ports, `private` (this machine, private networks), `smtp` (mail ports)',
   ),
   idleTimeout: given(
     leaf(duration(SECOND_MS)),
@@ -199,23 +195,23 @@ export const LISTENER = z.strictObject({
   maxConnections: given(leaf(whole(1, MOST.tunnels)), '10000', 'client connections at once'),
   source: optional(
     leaf(text({ wants: 'the name of a source', good: 'city' })),
-    'the one source it draws from',
+    'the one source that it gives members of',
     'all',
   ),
   session: given(
     leaf(oneOf(SESSION_MODES)),
     'none',
-    'what keeps a client on one member where it names no session: nothing, its address, the port it came to, its target',
+    'what keeps a client that names no session on one member: its address, the port it came to, its target, or none',
   ),
 });
 
 const CHECK = z.union([
   OFF,
   z.strictObject({
-    url: required(leaf(pageAddress()), 'page that is fetched through each member'),
-    every: given(leaf(duration(SECOND_MS)), '30s', 'how often'),
-    timeout: given(leaf(duration(100)), '5s', 'for the answer'),
-    expectStatus: given(leaf(whole(100, 599)), '200', 'status that counts as healthy'),
+    url: required(leaf(pageAddress()), 'what is fetched through each member'),
+    every: given(leaf(duration(SECOND_MS)), '30s', 'how often each member is checked'),
+    timeout: given(leaf(duration(100)), '5s', 'longest time for the answer'),
+    expectStatus: given(leaf(whole(100, 599)), '200', 'status of a healthy answer'),
   }),
 ]);
 
@@ -229,7 +225,7 @@ export const SCHEMA = z.strictObject({
         'each source has its own',
       ),
       method: given(leaf(oneOf(METHODS)), 'GET', 'how parameters are sent: in the query, or as a form'),
-      timeout: given(leaf(duration(100, 600 * SECOND_MS)), '10s', 'for one call'),
+      timeout: given(leaf(duration(100, 600 * SECOND_MS)), '10s', 'longest time for one call'),
     }),
     {},
     'the extraction service',
@@ -240,10 +236,10 @@ export const SCHEMA = z.strictObject({
         leaf(text({ wants: 'the login name', good: 'someone' })),
         'login name of the account',
       ),
-      password: optional(leaf(password()), 'its password; the 16-character form is derived from it'),
-      passwordFile: optional(passwordFile('/run/secrets/account'), 'a file that holds it'),
-      key: optional(leaf(key()), 'the 16-character form of the password itself'),
-      keyFile: optional(passwordFile('/run/secrets/account-key'), 'a file that holds it'),
+      password: optional(leaf(password()), 'its password; the key is derived from it'),
+      passwordFile: optional(secretFile('/run/secrets/account'), 'file that holds the password'),
+      key: optional(leaf(key()), 'the 16-character key itself'),
+      keyFile: optional(secretFile('/run/secrets/account-key'), 'file that holds the key'),
     }),
     'the account, for `noria instances` alone',
     'none',
@@ -314,13 +310,13 @@ export const SCHEMA = z.strictObject({
       hedgeAfter: given(
         leaf(wordOr(['auto', 'off'], duration(10))),
         'auto',
-        'start a second attempt beside a first one that is slow: by what was measured, never, or after so long',
+        'when a second attempt starts beside a slow first one; `auto` goes by what was measured',
       ),
       deadline: given(leaf(duration(100)), '30s', 'everything, waiting for a member included'),
       waitForMember: given(leaf(duration(0)), '15s', 'how long a client may wait while the pool is empty'),
     }),
     {},
-    'the way to a target',
+    'how a target is reached',
   ),
   health: given(
     z.strictObject({
@@ -330,7 +326,7 @@ export const SCHEMA = z.strictObject({
         '10s',
         'how long a faulty member rests before it may be tried again',
       ),
-      check: given(CHECK, 'off', 'an active check of every member: `off`, or what is fetched and how often'),
+      check: given(CHECK, 'off', 'an active check of every member, or `off`'),
     }),
     {},
     'which members are trusted',
@@ -343,18 +339,18 @@ export const SCHEMA = z.strictObject({
         address: given(
           leaf(wordOr(['off'], address('one'))),
           '127.0.0.1:8889',
-          'of the dashboard, the API and metrics',
+          'where the dashboard, the API and the metrics are; `off` disables them',
         ),
         token: optional(
           leaf(token()),
-          'what its clients must show; needed for an address that is not loopback',
+          'token that its clients must show; needed for an address that is not loopback',
           'none is asked for',
         ),
-        tokenFile: optional(passwordFile('/run/secrets/admin-token'), 'a file that holds it'),
+        tokenFile: optional(secretFile('/run/secrets/admin-token'), 'file that holds the token'),
       }),
     ]),
     {},
-    'dashboard, API and metrics; `off` disables them',
+    'watching and steering a running noria',
   ),
   log: given(
     z.strictObject({
@@ -375,19 +371,19 @@ export const SCHEMA = z.strictObject({
         dir: given(
           leaf(wordOr(['off'], text({ ...PATH, wants: 'the path of a folder', good: '/var/lib/noria' }))),
           './.noria',
-          'folder of the pace and of the snapshot of the pool; only one noria at a time',
+          'folder for the pace and the snapshot of the pool, for one noria at a time; `off` keeps nothing',
         ),
       }),
     ]),
     {},
-    'what outlives a restart; `off` keeps nothing',
+    'what outlives a restart',
   ),
   shutdown: given(
     z.strictObject({
       drainTimeout: given(leaf(duration(0)), '30s', 'how long open tunnels may go on after a signal to stop'),
     }),
     {},
-    'the end',
+    'how noria stops',
   ),
   workers: given(
     leaf(wordOr(['auto'], whole(1, MOST.processes))),

@@ -1,10 +1,11 @@
 /** Networks and rules about targets, as `allow` and `denyTargets` of a listener take them. Pure. */
-import { hostPort, parsePort } from '../core/host-port.ts';
+import { hostPort } from '../core/host-port.ts';
 import { nearest } from '../core/nearest.ts';
 import { isCidr } from '../core/networks.ts';
+import { parseTargetRule } from '../core/target-rule.ts';
 import type { Kind } from './kinds.ts';
 
-/** Sets of targets that have a name: what each holds stands in listener/deny-targets.ts. */
+/** Sets of targets that have a name. */
 const NAMED_SETS = ['private', 'smtp'];
 /** Only to have a host judged that stands without a port. */
 const ANY_PORT = 1;
@@ -21,39 +22,34 @@ export function network(): Kind<string> {
   };
 }
 
-/** A target that a listener refuses. */
+/** A target that a listener refuses; its grammar is that of core/target-rule.ts. */
 export function denyTarget(): Kind<string> {
   return {
     wants:
-      'private, smtp, a host, a pattern such as *.example.com, a network in CIDR form, or a port such as :25',
+      'private, smtp, a host, a pattern such as *.example.com, a network in CIDR form, or ports such as :25 or :6000-6010',
     json: { type: 'string' },
     shown: 'always',
     read(text) {
-      const wrong = NAMED_SETS.includes(text) || isCidr(text) ? undefined : wrongRule(text);
-      return wrong === undefined ? { value: text } : { wrong };
+      const rule = parseTargetRule(text);
+      if (rule === undefined) return { wrong: wrongRule(text) };
+      // A lone word is a host as well, so what is nearly the name of a set is taken for a slip.
+      const meant = rule.kind === 'host' && !text.includes('.') ? nearest(text, NAMED_SETS) : undefined;
+      return meant === undefined
+        ? { value: text }
+        : { wrong: `is not a set of targets; did you mean ${meant}?` };
     },
     write: (value) => value,
   };
 }
 
-function wrongRule(text: string): string | undefined {
-  if (text.startsWith(':')) return wrongPorts(text.slice(1));
-  if (/:\d+$/.test(text) && hostPort(text.replace(/:\d+$/, ''), ANY_PORT)?.kind === 'name') {
-    return 'has a host and a port; give the one or the other';
+function wrongRule(text: string): string {
+  if (text.startsWith(':')) return 'is not a port, or a range of ports, from 1 to 65535';
+  if (text.includes('/')) return 'is not a network';
+  if (hostPort(text.replace(/^\*\./, ''), ANY_PORT)?.kind === 'ipv4') {
+    return 'is a pattern of an address; give a network in CIDR form';
   }
-  const below = text.startsWith('*.');
-  const host = hostPort(below ? text.slice(2) : text, ANY_PORT);
-  if (host === undefined) return text.includes('/') ? 'is not a network' : 'is not a rule about targets';
-  if (below && host.kind !== 'name') return 'is a pattern of an address; give a network in CIDR form';
-  // A lone word is a host as well, so only what is nearly the name of a set is taken for a slip.
-  const meant = text.includes('.') ? undefined : nearest(text, NAMED_SETS);
-  return meant === undefined ? undefined : `is not a set of targets; did you mean ${meant}?`;
-}
-
-function wrongPorts(text: string): string | undefined {
-  const [first = '', last = first, ...rest] = text.split('-');
-  const from = parsePort(first);
-  const to = parsePort(last);
-  if (from === undefined || to === undefined || rest.length > 0) return 'is not a port from 1 to 65535';
-  return to < from ? 'is a range that ends before it begins' : undefined;
+  const host = text.replace(/:\d+$/, '');
+  return host !== text && hostPort(host, ANY_PORT) !== undefined
+    ? 'has a host and a port; give the one or the other'
+    : 'is not a rule about targets';
 }

@@ -1,11 +1,24 @@
 /** The table as JSON Schema, from which editors complete and check a noria.yaml: `noria check --schema`. */
+import { parse } from 'yaml';
 import { z } from 'zod';
+import { OPERATIONS, PRODUCTS } from '../service/operations.ts';
 import { KEY_NOTES, KINDS } from './keys.ts';
 import type { KindNote, KindSchema } from './kinds.ts';
 import { SCHEMA } from './schema.ts';
 
 /** A value that comes from the environment can stand wherever a scalar can. */
 const REFERENCE: KindSchema = { type: 'string', pattern: '\\$\\{' };
+
+/** The parameters of all products: which of them a source takes depends on its product. */
+const PARAMS = {
+  type: 'object',
+  properties: Object.fromEntries(
+    PRODUCTS.flatMap((product) => Object.entries(OPERATIONS[product].params)).map(([name, { about }]) => [
+      name,
+      { description: about, type: ['string', 'integer', 'array'] },
+    ]),
+  ),
+};
 
 /** JSON Schema, draft 2020-12, of a configuration file. A new object each time. */
 export function schemaJson(): Readonly<Record<string, unknown>> {
@@ -15,6 +28,7 @@ export function schemaJson(): Readonly<Record<string, unknown>> {
       if (!(zodSchema instanceof z.ZodType)) return;
       const kind = KINDS.get(zodSchema);
       if (kind !== undefined) replace(jsonSchema, scalarSchema(kind));
+      if (zodSchema instanceof z.ZodRecord) replace(jsonSchema, PARAMS);
       const { default: fallback } = jsonSchema;
       if (typeof fallback === 'string') jsonSchema.default = typed(fallback);
       const note = KEY_NOTES.get(zodSchema);
@@ -28,7 +42,8 @@ function scalarSchema({ json, good }: KindNote): object {
   const isFree =
     json.pattern === undefined && json.enum === undefined && [json.type].flat().includes('string');
   const schema = isFree ? json : { anyOf: [json, REFERENCE] };
-  return good === undefined ? schema : { ...schema, examples: [good] };
+  const example: unknown = good === undefined ? undefined : parse(good, { schema: 'failsafe' });
+  return example === undefined ? schema : { ...schema, examples: [example] };
 }
 
 function replace(target: object, by: object): void {
