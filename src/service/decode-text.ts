@@ -22,13 +22,13 @@ const MAX_ERROR_LENGTH = 2_000;
  * Reads the lines of a Text answer.
  *
  * @param layout - the custom extraction format, checked before by `compileLayout`; a wrong one throws `TypeError`.
- * @returns undefined when at least half of the lines do not fit.
+ * @returns undefined when at least half of the lines do not fit. No lines are a success without proxies.
  */
 export function readTextLines(text: string, product: Product, layout?: string): Envelope | undefined {
   const lines = text.replace(/\r\n?/g, '\n');
   const { entries, strangers } = readRecords(lines, recordReader(product, layout));
   // One bad line among good ones is a bad entry; mostly bad lines are some other text that happens to hold an address.
-  if (entries.length <= strangers) return undefined;
+  if (entries.length <= strangers && strangers > 0) return undefined;
   const bad = new Array<RawFields>(strangers).fill({});
   return { code: SUCCESS, message: '', counters: [], entries: [...entries, ...bad] };
 }

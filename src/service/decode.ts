@@ -66,7 +66,8 @@ export function decodeDraw(body: Uint8Array, reading: Reading): Decoded {
 
 /** The envelope in the format asked for; that of another format only where it tells an error. */
 function readEnvelope(text: string, reading: Reading): Envelope {
-  if (text === '') throw notUnderstood('is empty', text, reading);
+  // No lines are no proxies; in the other formats there is always something.
+  if (text === '' && reading.format !== 'text') throw notUnderstood('is empty', text, reading);
   if (isWebPage(text)) throw webPage(text, reading);
   const asked = READERS[reading.format](text, reading);
   if (asked !== undefined) return asked;

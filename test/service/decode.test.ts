@@ -210,9 +210,11 @@ test.each([
   expect(error.context).toEqual({ host: 'service.test' });
 });
 
-test('decode: an empty answer is an error that says so', () => {
+test('decode: an empty answer is an error in JSON and XML, and a text of no proxies', () => {
   for (const body of ['', ' \r\n', '\ufeff']) {
-    expect(failure(body, { format: 'text' }).message).toBe('the answer of service.test is empty');
+    expect(failure(body, { format: 'json' }).message).toBe('the answer of service.test is empty');
+    expect(failure(body, { format: 'xml' }).message).toBe('the answer of service.test is empty');
+    expect(decoded(body, { format: 'text' })).toMatchObject({ code: '10001', entries: [], dropped: {} });
   }
 });
 
