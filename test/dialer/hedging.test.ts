@@ -1,0 +1,89 @@
+import fc from 'fast-check';
+import { expect, test } from 'vitest';
+import { HEDGE_FLOOR_MS, HedgeBudget, hedgeDelayMs } from '../../src/dialer/hedging.ts';
+import { LatencyEstimator, MIN_SAMPLES, type Sample, usualMs } from '../../src/dialer/latency.ts';
+
+function samples(spec: readonly (readonly [member: string, ms: number, count: number])[], at = 0): Sample[] {
+  return spec.flatMap(([member, ms, count]) => Array.from({ length: count }, () => ({ member, ms, at })));
+}
+
+test('latency: nothing is known before there are enough samples', () => {
+  const latency = new LatencyEstimator();
+  for (const sample of samples([['m1', 100, MIN_SAMPLES - 1]])) latency.add(sample);
+  expect(latency.usualMs).toBeUndefined();
+  latency.add({ member: 'm1', ms: 100, at: 0 });
+  expect(latency.usualMs).toBe(100);
+});
+
+test('latency: slow members do not teach patience, as long as they are not the faster half', () => {
+  const mixed = samples([
+    ['fast', 10, 30],
+    ['quick', 20, 30],
+    ['slow', 2_000, 30],
+    ['slower', 3_000, 30],
+  ]);
+  expect(usualMs(mixed, 0)).toBe(20);
+});
+
+test('latency: the 95th percentile of the good ones, not their average', () => {
+  const spread = Array.from({ length: 100 }, (_, index) => ({ member: 'm1', ms: index + 1, at: 0 }));
+  expect(usualMs(spread, 0)).toBe(95);
+});
+
+test('latency: old samples are forgotten, by age and by newer ones', () => {
+  expect(usualMs([...samples([['m1', 500, 50]], 0), ...samples([['m1', 10, 25]], 1_000)], 1_000)).toBe(10);
+  const latency = new LatencyEstimator();
+  for (const sample of samples([['m1', 500, 300]])) latency.add(sample);
+  for (const sample of samples([['m1', 10, 300]])) latency.add(sample);
+  expect(latency.usualMs).toBe(10);
+});
+
+test('latency: after a long silence the past says nothing any more', () => {
+  const latency = new LatencyEstimator();
+  for (const sample of samples([['m1', 500, 40]])) latency.add(sample);
+  for (const sample of samples([['m1', 10, 32]], 3_600_000)) latency.add(sample);
+  expect(latency.usualMs).toBe(10);
+});
+
+test('latency: the figure is always one that was measured', () => {
+  const some = fc.array(
+    fc.record({ member: fc.constantFrom('a', 'b', 'c'), ms: fc.nat(5_000), at: fc.constant(0) }),
+    { minLength: MIN_SAMPLES, maxLength: 60 },
+  );
+  fc.assert(
+    fc.property(some, (list) => {
+      expect(list.map(({ ms }) => ms)).toContain(usualMs(list, 0));
+    }),
+  );
+});
+
+test.each<[string, Parameters<typeof hedgeDelayMs>, number | undefined]>([
+  ['off is never', ['off', 5_000, 100, true], undefined],
+  ['a duration is that duration', [300, 5_000, 100, true], 300],
+  ['auto without experience is a quarter of the attempt', ['auto', 5_000, undefined, false], 1_250],
+  ['auto is what good members need', ['auto', 5_000, 220, false], 220],
+  ['auto is never sooner than the floor', ['auto', 5_000, 3, false], HEDGE_FLOOR_MS],
+  ['a doubtful member gets no patience', ['auto', 5_000, 220, true], HEDGE_FLOOR_MS],
+])('hedging: %s', (_, given, expected) => {
+  expect(hedgeDelayMs(...given)).toBe(expected);
+});
+
+test('hedging: hedges that lose are at most a tenth of the dials over time', () => {
+  const budget = new HedgeBudget();
+  let hedges = 0;
+  for (let dial = 0; dial < 10_000; dial += 1) {
+    budget.earn();
+    if (budget.spend()) hedges += 1;
+  }
+  expect(hedges).toBeGreaterThan(990);
+  expect(hedges).toBeLessThanOrEqual(1_000 + 10);
+});
+
+test('hedging: hedges that help are as many as are needed', () => {
+  const budget = new HedgeBudget();
+  for (let dial = 0; dial < 1_000; dial += 1) {
+    budget.earn();
+    expect(budget.spend()).toBe(true);
+    budget.refund();
+  }
+});

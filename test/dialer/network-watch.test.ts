@@ -1,0 +1,70 @@
+import { expect, test } from 'vitest';
+import { LOST_MEMBERS_OF_A_DOWN_NETWORK, NetworkWatch } from '../../src/dialer/network-watch.ts';
+import { ManualClock } from '../support/manual-clock.ts';
+
+function makeWatch() {
+  const clock = new ManualClock();
+  const judged: boolean[] = [];
+  const watch = new NetworkWatch(clock, (down) => judged.push(down));
+  const lose = (count: number, from = 0) => {
+    for (let index = from; index < from + count; index += 1) watch.lost(`m${index}`);
+  };
+  return { clock, watch, judged, lose };
+}
+
+const ENOUGH = LOST_MEMBERS_OF_A_DOWN_NETWORK;
+
+test('network watch: several members lost without an answer between are the network, told once', () => {
+  const { watch, judged, lose } = makeWatch();
+  lose(ENOUGH - 1);
+  expect(watch.down).toBe(false);
+  lose(5, ENOUGH - 1);
+  expect([watch.down, judged]).toEqual([true, [true]]);
+});
+
+test('network watch: one member lost again and again is that member', () => {
+  const { watch, lose } = makeWatch();
+  for (let time = 0; time < 20; time += 1) lose(1);
+  expect(watch.down).toBe(false);
+});
+
+test('network watch: any answer in between shows that it is the members', () => {
+  const { watch, lose } = makeWatch();
+  lose(ENOUGH - 1);
+  watch.answered();
+  lose(ENOUGH - 1, 10);
+  expect(watch.down).toBe(false);
+});
+
+test('network watch: losses far apart have nothing to do with each other', () => {
+  const { clock, watch } = makeWatch();
+  for (let index = 0; index < 10; index += 1) {
+    watch.lost(`m${index}`);
+    clock.advance(30_000);
+  }
+  expect(watch.down).toBe(false);
+});
+
+test('network watch: the first answer ends it, told once', () => {
+  const { watch, judged, lose } = makeWatch();
+  lose(ENOUGH);
+  watch.answered();
+  watch.answered();
+  expect([watch.down, judged]).toEqual([false, [true, false]]);
+  lose(ENOUGH);
+  expect(judged).toEqual([true, false, true]);
+});
+
+test('network watch: after two minutes without an answer members are blamed again, until one answers', () => {
+  const { clock, watch, judged, lose } = makeWatch();
+  lose(ENOUGH);
+  clock.advance(120_000);
+  expect(watch.down).toBe(true);
+  clock.advance(1);
+  expect([watch.down, judged]).toEqual([false, [true, false]]);
+  lose(ENOUGH, 20);
+  expect(watch.down).toBe(false);
+  watch.answered();
+  lose(ENOUGH, 20);
+  expect(watch.down).toBe(true);
+});
