@@ -20,6 +20,7 @@ export interface HostPort {
 
 const MAX_NAME_LENGTH = 253;
 const MAX_LABEL_LENGTH = 63;
+/** Before it is normalised: IDNA drops some characters altogether, and no reader should have to go through many. */
 const MAX_TEXT_LENGTH = 512;
 /** What may stand in a host text before it is normalised. Non-ASCII letters are left to IDNA. */
 const HOST_TEXT = /^[^\s\p{Cc}%@/\\?#[\]:<>^|"'`{}!$&()*+,;=~]+$/u;
@@ -34,7 +35,6 @@ const PLAIN_NAME = /^(?:[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z]{2,63}$/;
  * @returns undefined when it is anything else.
  */
 export function parseHostPort(text: string, defaultPort?: number): HostPort | undefined {
-  if (text.length > MAX_TEXT_LENGTH) return undefined;
   const bracketed = text.startsWith('[');
   const hostEnd = bracketed ? text.indexOf(']') + 1 : text.indexOf(':');
   if (bracketed && hostEnd === 0) return undefined;
@@ -86,7 +86,7 @@ function makeHostPort(host: string, port: number, wantsIpv6: boolean): HostPort 
 
 /** Lower case, IDNA to A-labels, numbers to dotted decimal; undefined for what is no host name. */
 function canonicalName(text: string): string | undefined {
-  if (text === '' || !HOST_TEXT.test(text)) return undefined;
+  if (text === '' || text.length > MAX_TEXT_LENGTH || !HOST_TEXT.test(text)) return undefined;
   let host: string;
   try {
     host = new URL(`http://${text}`).hostname;

@@ -143,7 +143,7 @@ function digest(text: string): Buffer {
 /** How often each client address gave wrong credentials within its window. */
 class Failures {
   readonly #clock: Clock;
-  /** In the order of the windows' beginnings, so that the first is the oldest. */
+  /** In the order of their beginnings. */
   readonly #windows = new Map<string, { readonly endsAt: number; count: number }>();
 
   constructor(clock: Clock) {
@@ -165,11 +165,11 @@ class Failures {
       window.count += 1;
       return;
     }
-    this.#windows.delete(key);
     this.#forgetOld(nowMs);
     this.#windows.set(key, { endsAt: nowMs + FAILURE_WINDOW_MS, count: 1 });
   }
 
+  /** Removes the windows that have ended, and the oldest beyond the most there may be: the first ones, all being of one length. */
   #forgetOld(nowMs: number): void {
     for (const [key, window] of this.#windows) {
       if (window.endsAt > nowMs && this.#windows.size < MAX_FAILING_ADDRESSES) return;

@@ -103,6 +103,7 @@ const NO_HOSTS: readonly string[] = [
   `${'a'.repeat(64)}.example`,
   `${'a.'.repeat(127)}example`,
   'a'.repeat(600),
+  `${'\u00ad'.repeat(600)}a.example`,
   '\ufffd.example',
   '\u00ad',
   '*.example.com',

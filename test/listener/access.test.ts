@@ -151,6 +151,16 @@ describe('access: failed attempts', () => {
     expect(closed.identify(right, CLIENT)).toEqual({ user: 'ann', wishText: '' });
   });
 
+  test('access: a window that has ended makes way for the next one of its address', () => {
+    const { clock, closed, fail } = limited();
+    fail(20, 'first');
+    clock.advance(60_000);
+    fail(1, 'second');
+    fail(20, 'first');
+    for (let index = 0; index < 9_999; index += 1) fail(1, `address ${index}`);
+    expect(hasCode(closed.identify(right, 'first'), 'too-many-requests'), 'second is the oldest').toBe(true);
+  });
+
   test('access: a v4-mapped address is that address, and a /64 is one client', () => {
     const { closed, fail } = limited();
     fail(20, `::ffff:${CLIENT}`);

@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest';
 import { NoriaError } from '../../src/core/faults.ts';
 import type { DialFailure } from '../../src/dialer/dial.ts';
 import { until } from '../support/until.ts';
-import { Stage } from './socks-stage.ts';
+import { HANDSHAKE_TIMEOUT_MS, Stage } from './socks-stage.ts';
 
 const hex = (text: string): Buffer => Buffer.from(text.replaceAll(' ', ''), 'hex');
 const counted = (text: string): Buffer =>
@@ -345,6 +345,28 @@ describe('socks-front: a client that the listener refuses', () => {
     const answer = await stage.exchange(GREETING_PASSWORD, credentials('ann-colour-red', 'wrong'), request());
     expect(answer).toBe(METHOD_PASSWORD + AUTH_OK + reply5('02'));
     expect(stage.events('client.refused')).toMatchObject([{ code: 'forbidden', detail: refusal.message }]);
+  });
+});
+
+describe('socks-front: a client that takes its time', () => {
+  test('socks-front: with its handshake: the connection is ended', async () => {
+    const stage = await Stage.open();
+    const client = await stage.connect();
+    client.send(GREETING_NONE);
+    await client.receive(2);
+    client.send(hex('05 01 00'));
+    stage.clock.advance(HANDSHAKE_TIMEOUT_MS + 1_000);
+    expect(await stage.outcome()).toBe('request-timeout');
+  });
+
+  test('socks-front: once its request is whole, the time for the handshake counts no more', async () => {
+    const stage = await Stage.open();
+    const client = await stage.connect();
+    client.send(Buffer.concat([GREETING_NONE, request()]));
+    const dial = await stage.dialed();
+    stage.clock.advance(HANDSHAKE_TIMEOUT_MS + 1_000);
+    await dial.succeed();
+    expect((await client.receive(12)).toString('hex')).toBe(METHOD_NONE + reply5('00'));
   });
 });
 

@@ -5,7 +5,6 @@
 import { once } from 'node:events';
 import { type AddressInfo, connect, createServer, type Server, type Socket } from 'node:net';
 import { expect, onTestFinished } from 'vitest';
-import { systemClock } from '../../src/core/clock.ts';
 import { Deadlines } from '../../src/core/deadlines.ts';
 import { EventBus, type EventName, type NoriaEvents } from '../../src/core/events.ts';
 import type { NoriaError } from '../../src/core/faults.ts';
@@ -15,7 +14,10 @@ import { createAccess } from '../../src/listener/access.ts';
 import { ClientConnection } from '../../src/listener/connection.ts';
 import { serveSocks } from '../../src/listener/socks-front.ts';
 import type { WishContext } from '../../src/listener/wish.ts';
+import { ManualClock } from '../support/manual-clock.ts';
 import { until } from '../support/until.ts';
+
+export const HANDSHAKE_TIMEOUT_MS = 3_000;
 
 export interface StageOptions {
   readonly users?: Readonly<Record<string, string>>;
@@ -39,7 +41,8 @@ export interface AskedDial {
 export class Stage {
   readonly dials: AskedDial[] = [];
   readonly told: { readonly name: EventName; readonly event: unknown }[] = [];
-  readonly deadlines = new Deadlines(systemClock, 20);
+  readonly clock = new ManualClock();
+  readonly deadlines = new Deadlines(this.clock, 20);
   /** The front's side of each client's connection. */
   readonly accepted: Socket[] = [];
   readonly #server: Server;
@@ -64,18 +67,18 @@ export class Stage {
         users: users.map(([username, password]) => ({ username, password: new Secret(password) })),
         allow: [],
         denyTargets: options.denyTargets ?? [],
-        clock: systemClock,
+        clock: this.clock,
       }),
       dialer: { dial: (request: DialRequest) => this.#dial(request) },
       bus,
-      clock: systemClock,
+      clock: this.clock,
       deadlines: this.deadlines,
       sessionMode: options.sessionMode ?? 'none',
       sources: ['city'],
       idleTimeoutMs: 5_000,
       lingerMs: 1_000,
       headerTimeoutMs: 5_000,
-      handshakeTimeoutMs: 5_000,
+      handshakeTimeoutMs: HANDSHAKE_TIMEOUT_MS,
     };
     this.#server = createServer({ allowHalfOpen: true, pauseOnConnect: true }, (socket) => {
       this.#own(socket);

@@ -115,7 +115,7 @@ describe('wish: the user name', () => {
   });
 
   test('wish: a refusal quotes at most a little of the client, on one line', () => {
-    const message = read(`${'x'.repeat(5_000)}\r\nSet-Cookie: a`);
+    const message = read(`${'x'.repeat(41)}\r\nSet-Cookie: a`);
     expect(message).toMatch(/^unknown key "x+…" in the user name$/);
     expect(message).toHaveLength(40 + 1 + 'unknown key "" in the user name'.length);
     expect(read('a\r\nb-1')).toBe('unknown key "a\\r\\nb" in the user name');
