@@ -1,0 +1,94 @@
+import type { Socket } from 'node:net';
+import { expect, onTestFinished, test } from 'vitest';
+import { Deadlines } from '../../src/core/deadlines.ts';
+import { type IdleConnection, IdleConnections } from '../../src/dialer/idle.ts';
+import { httpManner, openMember } from '../support/bad-members.ts';
+import { ManualClock } from '../support/manual-clock.ts';
+import { makeDialer, wayOf } from './make-dialer.ts';
+
+function makeIdle() {
+  const clock = new ManualClock();
+  const deadlines = new Deadlines(clock, 10);
+  const idle = new IdleConnections(clock, deadlines);
+  onTestFinished(() => {
+    idle.close();
+    expect([idle.size, deadlines.size, clock.armedCount]).toEqual([0, 0, 0]);
+  });
+  return { clock, idle };
+}
+
+/** Sockets that stand: idle.ts looks at whether they can be read from and written to. */
+async function makeSockets(count: number): Promise<Socket[]> {
+  const { dial } = makeDialer([{ id: 'm1', at: await openMember('http', httpManner()) }]);
+  const ways = await Promise.all(Array.from({ length: count }, () => dial('target.example:80')));
+  return ways.map((way) => wayOf(way).socket);
+}
+
+function connection(socket: Socket, over: Partial<IdleConnection> = {}): IdleConnection {
+  return {
+    socket,
+    member: 'm1',
+    target: 'target.example:80',
+    form: 'direct',
+    login: undefined,
+    endsAt: Number.POSITIVE_INFINITY,
+    ...over,
+  };
+}
+
+test('idle: a connection is kept for five seconds', async () => {
+  const { clock, idle } = makeIdle();
+  const [a, b] = await makeSockets(2);
+  if (a === undefined || b === undefined) throw new Error('no sockets');
+  idle.keep(connection(a));
+  clock.advance(4_990);
+  expect(idle.size).toBe(1);
+  clock.advance(20);
+  expect([idle.size, a.destroyed]).toEqual([0, true]);
+  idle.keep(connection(b, { endsAt: clock.monotonic() }));
+  expect([idle.size, b.destroyed]).toEqual([0, true]);
+});
+
+test('idle: the youngest is taken first, and each once', async () => {
+  const { idle } = makeIdle();
+  const [a, b] = await makeSockets(2);
+  if (a === undefined || b === undefined) throw new Error('no sockets');
+  idle.keep(connection(a));
+  idle.keep(connection(b));
+  expect(idle.take('m1', 'target.example:80')?.socket).toBe(b);
+  expect(idle.take('m1', 'target.example:80')?.socket).toBe(a);
+  expect(idle.take('m1', 'target.example:80')).toBeUndefined();
+  expect(
+    [a, b].map((socket) => [socket.isPaused(), socket.listenerCount('data'), socket.listenerCount('end')]),
+  ).toEqual([
+    [true, 0, 1], // the one of node:net
+    [true, 0, 1],
+  ]);
+});
+
+test('idle: in absolute form a connection serves any target of its member, and no other member', async () => {
+  const { idle } = makeIdle();
+  const [a] = await makeSockets(1);
+  if (a === undefined) throw new Error('no socket');
+  idle.keep(connection(a, { form: 'absolute' }));
+  expect(idle.take('m2', 'target.example:80')).toBeUndefined();
+  expect(idle.take('m1', 'other.example:80')).toMatchObject({ form: 'absolute', socket: a });
+});
+
+test('idle: few are kept for one target', async () => {
+  const { idle } = makeIdle();
+  const sockets = await makeSockets(6);
+  for (const socket of sockets) idle.keep(connection(socket));
+  expect([idle.size, sockets.filter((socket) => socket.destroyed).length]).toEqual([4, 2]);
+});
+
+test('idle: a connection with something unread, unsent or ended is not kept', async () => {
+  const { idle } = makeIdle();
+  const [unread, ended, gone] = await makeSockets(3);
+  if (unread === undefined || ended === undefined || gone === undefined) throw new Error('no sockets');
+  unread.unshift(Buffer.from('left over'));
+  ended.end();
+  gone.destroy();
+  for (const socket of [unread, ended, gone]) idle.keep(connection(socket));
+  expect([idle.size, unread.destroyed, ended.destroyed]).toEqual([0, true, true]);
+});
