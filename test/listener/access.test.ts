@@ -141,6 +141,8 @@ describe('access: failed attempts', () => {
     fail(500, CLIENT);
     clock.advance(60_000);
     expect(closed.identify(right, CLIENT)).toEqual({ user: 'ann', wishText: '' });
+    fail(20, CLIENT);
+    expect(hasCode(closed.identify(right, CLIENT), 'too-many-requests'), 'and so on').toBe(true);
   });
 
   test('access: failures of a minute ago count no more', () => {
