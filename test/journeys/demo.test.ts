@@ -1,0 +1,58 @@
+/**
+ * A newcomer starts the demo, copies what it prints, and ends it with Ctrl-C. Seen by a real process and real curl.
+ */
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { expect, onTestFinished, test } from 'vitest';
+import { curl, HAS_CURL } from '../support/curl.ts';
+import { until } from '../support/until.ts';
+
+function startDemo(...args: string[]) {
+  const child = spawn(
+    process.execPath,
+    ['src/main.ts', 'demo', '--port', '0', '--admin-port', '0', ...args],
+    {
+      stdio: ['ignore', 'pipe', 'pipe'],
+    },
+  );
+  onTestFinished(() => void child.kill('SIGKILL'));
+  let out = '';
+  child.stdout.on('data', (chunk) => {
+    out += chunk;
+  });
+  child.stderr.resume();
+  const ended = once(child, 'exit');
+  return { child, ended, out: () => out };
+}
+
+test.skipIf(!HAS_CURL)(
+  'demo: the printed lines work as pasted, and show another exit at each call',
+  async () => {
+    const startedAt = performance.now();
+    const { out } = startDemo('--members', '6');
+    await until('the demo tells what to try', () => out().includes('Ctrl-C'), 10_000);
+    const lines = [...out().matchAll(/^ {2}curl (.*)$/gm)].map(([, args = '']) => args.split(' '));
+    expect(lines.length).toBe(3);
+    const [http = [], socks = [], session = []] = lines;
+    const first = await curl(...http);
+    const tookMs = performance.now() - startedAt;
+    expect(first).toMatchObject({ exitCode: 0, out: expect.stringMatching(/^127\./) });
+    expect(tookMs, 'from the start to the first answer').toBeLessThan(10_000);
+
+    const exits = new Set<string>();
+    for (let n = 0; n < 6; n += 1) exits.add((await curl(...(n % 2 === 0 ? http : socks))).out);
+    expect(exits.size).toBe(6);
+    const pinned = new Set<string>();
+    for (let n = 0; n < 4; n += 1) pinned.add((await curl(...session)).out);
+    expect(pinned.size).toBe(1);
+    const page = /dashboard {2}(\S+)/.exec(out())?.[1] ?? '';
+    expect((await curl(`${page}readyz`)).out).toMatch(/^ready: 6 members/);
+  },
+);
+
+test('demo: Ctrl-C ends it with exit code 0', async () => {
+  const { child, ended, out } = startDemo('--members', '2');
+  await until('the demo tells what to try', () => out().includes('Ctrl-C'), 10_000);
+  child.kill('SIGINT');
+  expect(await ended).toEqual([0, null]);
+});

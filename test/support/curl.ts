@@ -1,0 +1,25 @@
+import { execFile, spawnSync } from 'node:child_process';
+
+/** Whether this machine has curl: journeys that want it are skipped where not. */
+export const HAS_CURL = spawnSync('curl', ['--version']).status === 0;
+
+export interface CurlAnswer {
+  readonly exitCode: number;
+  readonly out: string;
+  readonly err: string;
+}
+
+/** Runs curl, quiet but for errors, without anyone's curlrc or proxy variables, ended after 20 s at the latest. */
+export function curl(...args: string[]): Promise<CurlAnswer> {
+  return new Promise((resolve) => {
+    execFile(
+      'curl',
+      ['-q', '-sS', '-m', '20', ...args],
+      { env: { PATH: process.env['PATH'] ?? '' }, maxBuffer: 64 * 1024 * 1024 },
+      (error, out, err) => {
+        const exitCode = error === null ? 0 : typeof error.code === 'number' ? error.code : -1;
+        resolve({ exitCode, out, err });
+      },
+    );
+  });
+}

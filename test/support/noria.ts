@@ -1,0 +1,79 @@
+import { onTestFinished } from 'vitest';
+import { parseConfig } from '../../src/config/load.ts';
+import { createLog } from '../../src/core/log.ts';
+import { type Daemon, startDaemon } from '../../src/daemon.ts';
+import { openSandbox, type Sandbox, type SandboxOptions } from '../../src/sandbox/sandbox.ts';
+import { until } from './until.ts';
+
+export interface Noria extends Daemon {
+  /** `127.0.0.1:PORT` of the first listener. */
+  readonly proxy: string;
+  /** Base address of the admin API. */
+  readonly admin: string;
+  /** Every log line so far. */
+  readonly lines: readonly string[];
+}
+
+/** A sandbox that closes with the test. */
+export async function openTestSandbox(options: SandboxOptions = {}): Promise<Sandbox> {
+  const sandbox = await openSandbox(options);
+  onTestFinished(() => sandbox.close());
+  return sandbox;
+}
+
+/** One line of YAML for a source of the sandbox; `more` is further keys of it. */
+export function sourceLine(
+  sandbox: Sandbox,
+  name: string,
+  product: Parameters<Sandbox['instance']>[0],
+  more = '',
+): string {
+  const { id, password, baseUrl } = sandbox.instance(product);
+  return `  - { name: ${name}, product: ${product}, baseUrl: "${baseUrl}", instance: "${id}", password: "${password}"${more === '' ? '' : `, ${more}`} }`;
+}
+
+export interface NoriaOptions {
+  /** Lines of `sources:`. */
+  readonly sources: readonly string[];
+  /** Further YAML, at the top level. `pool` and `listeners` have defaults fit for loopback. */
+  readonly more?: string;
+  readonly pool?: string;
+  readonly listeners?: string;
+  /** Keys inside the one default listener. */
+  readonly listener?: string;
+  readonly logLevel?: 'debug' | 'info';
+}
+
+/** A whole noria on free ports, closed with the test; its log is kept, not printed. */
+export async function startNoria(options: NoriaOptions): Promise<Noria> {
+  const text = [
+    'sources:',
+    ...options.sources,
+    `pool: { allowPrivateAddresses: true, ${options.pool ?? 'safetyMargin: 200ms, minRemaining: 0s'} }`,
+    options.listeners ??
+      `listeners: [{ address: "127.0.0.1:0", denyTargets: [] ${options.listener === undefined ? '' : `, ${options.listener}`} }]`,
+    'admin: { address: "127.0.0.1:0" }',
+    'shutdown: { drainTimeout: 1s }',
+    /^state:/m.test(options.more ?? '') ? '' : 'state: off',
+    options.more ?? '',
+  ].join('\n');
+  const lines: string[] = [];
+  const log = createLog({
+    level: options.logLevel ?? 'debug',
+    format: 'json',
+    destination: { write: (line) => void lines.push(line) },
+  });
+  const daemon = await startDaemon({ config: parseConfig(text, 'test.yaml', { env: {} }), log });
+  onTestFinished(() => daemon.close());
+  return {
+    ...daemon,
+    lines,
+    proxy: daemon.addresses.listeners[0] ?? '',
+    admin: `http://${daemon.addresses.admin}`,
+  };
+}
+
+/** Waits until so many members are usable. */
+export function untilReady(noria: Pick<Daemon, 'watched'>, count: number): Promise<void> {
+  return until(`${count} members are ready`, () => noria.watched.status().pool.ready >= count);
+}
