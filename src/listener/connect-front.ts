@@ -61,7 +61,6 @@ export function serveConnect(
       );
       context.tunnel(socket, result.way, sent);
     } else if (result.failure.code === 'client-gone') {
-      context.endedWith('client-gone');
       socket.destroy();
     } else {
       refuse(result.failure, result.failure.reason);

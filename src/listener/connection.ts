@@ -60,7 +60,10 @@ export interface ConnectionContext {
   handshakeDone(): void;
   /** The request is answered and another one may come, within so many ms where a limit is given. While draining: closes. */
   awaitsRequest(withinMs?: number): void;
-  /** How the last request came out, where that was not `ok`; for `connection.closed`. */
+  /**
+   * How the request came out, where that is neither `ok` nor a refusal; for `connection.closed`. A connection that closes
+   * with a request unanswered is `client-gone` by itself.
+   */
   endedWith(code: FaultCode): void;
   /** Tells `client.refused`; the code becomes the connection's outcome. `detail` is for the log, without secrets. */
   refused(code: FaultCode, detail: string): void;
@@ -96,7 +99,8 @@ export class ClientConnection implements ConnectionContext {
   #protocol: ClientProtocol = 'unknown';
   #outcome: 'ok' | FaultCode = 'ok';
   #limit: Deadline | undefined;
-  #busy = false;
+  #phase: 'waiting' | 'serving' | 'tunnelling' = 'waiting';
+  #answered = false;
   #draining = false;
 
   /** @param accepted - tells `connection.opened` at once and `connection.closed` when it closes. */
@@ -134,12 +138,15 @@ export class ClientConnection implements ConnectionContext {
   }
 
   handshakeDone(): void {
-    this.#busy = true;
+    if (this.#answered) this.#outcome = 'ok'; // how the request before came out is no longer the last word
+    this.#answered = false;
+    this.#phase = 'serving';
     this.#clearLimit();
   }
 
   awaitsRequest(withinMs?: number): void {
-    this.#busy = false;
+    this.#phase = 'waiting';
+    this.#answered = true;
     this.#clearLimit();
     if (this.#draining) this.#socket.destroy();
     else if (withinMs !== undefined) this.#limitTo(withinMs);
@@ -186,6 +193,7 @@ export class ClientConnection implements ConnectionContext {
     const { deadlines, idleTimeoutMs, lingerMs, clock, bus } = this.options;
     const startedAt = clock.monotonic();
     const { source, member } = way;
+    this.#phase = 'tunnelling';
     relay(client, way, early, {
       deadlines,
       idleTimeoutMs,
@@ -201,7 +209,7 @@ export class ClientConnection implements ConnectionContext {
   /** Closes at once when no request is under way, else as soon as the one under way has ended. */
   drain(): void {
     this.#draining = true;
-    if (!this.#busy) this.#socket.destroy();
+    if (this.#phase === 'waiting') this.#socket.destroy();
   }
 
   destroy(): void {
@@ -226,6 +234,8 @@ export class ClientConnection implements ConnectionContext {
     this.#clearLimit();
     const { name, bus, clock } = this.options;
     const ms = clock.monotonic() - this.#openedAt;
-    bus.emit('connection.closed', { listener: name, protocol: this.#protocol, outcome: this.#outcome, ms });
+    // A request that was neither answered nor refused: nobody is left to answer it to.
+    const outcome = this.#phase === 'serving' && this.#outcome === 'ok' ? 'client-gone' : this.#outcome;
+    bus.emit('connection.closed', { listener: name, protocol: this.#protocol, outcome, ms });
   };
 }

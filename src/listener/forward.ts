@@ -301,7 +301,6 @@ class Forwarding {
     const phase = this.#phase;
     this.#phase = { name: 'over' };
     if (phase.name === 'over') return;
-    this.#context.endedWith('client-gone');
     if (phase.name === 'dialing') {
       phase.dialing?.cancel();
       return;
@@ -314,7 +313,6 @@ class Forwarding {
     this.#phase = { name: 'over' };
     this.#body.letGo();
     if (failure.code === 'client-gone') {
-      this.#context.endedWith('client-gone');
       this.#response.destroy();
       return;
     }

@@ -125,7 +125,10 @@ export function createHttpFront(options: { readonly headerTimeoutMs: number }): 
       const response = new ServerResponse(request);
       response.shouldKeepAlive = false;
       response.assignSocket(socket);
-      response.on('finish', () => socket.destroySoon());
+      response.on('finish', () => {
+        context.awaitsRequest();
+        socket.destroySoon();
+      });
       response.on('error', ignored);
       forward(request, response, context, { socket, head });
     });

@@ -67,7 +67,10 @@ export function directDialer(options: DirectDialerOptions = {}): DirectDialer {
         if (failure !== undefined) return { ok: false, failure };
         const kept = request.use === 'forward' && request.fresh !== true ? idle.shift() : undefined;
         const socket =
-          kept ?? (await openSocket(options.to?.port ?? request.target.port, request.target.host));
+          kept ??
+          (await openSocket(
+            options.to === undefined ? request.target : { ...options.to, host: '127.0.0.1' },
+          ));
         if (socket === undefined) {
           return { ok: false, failure: { code: 'members-failed', reason: 'Nobody was there.', attempts: 1 } };
         }
@@ -105,7 +108,13 @@ export function directDialer(options: DirectDialerOptions = {}): DirectDialer {
   return dialer;
 }
 
-function openSocket(port: number, host: string): Promise<Socket | undefined> {
+function openSocket({
+  port,
+  host,
+}: {
+  readonly port: number;
+  readonly host: string;
+}): Promise<Socket | undefined> {
   return new Promise((resolve) => {
     const socket = connect({ port, host, allowHalfOpen: true });
     socket.once('connect', () => {

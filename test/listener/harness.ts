@@ -8,6 +8,8 @@ import type { Dialer } from '../../src/dialer/dial.ts';
 import { type AccessOptions, createAccess } from '../../src/listener/access.ts';
 import { type Listener, type ListenerOptions, openListener } from '../../src/listener/listener.ts';
 
+import { until } from '../support/until.ts';
+
 export interface Told {
   readonly name: EventName;
   readonly event: NoriaEvents[EventName];
@@ -71,6 +73,17 @@ export async function listen(
     events: <Name extends EventName>(name: Name) =>
       told.filter((entry) => entry.name === name).map((entry) => entry.event as NoriaEvents[Name]),
   };
+}
+
+/** Resolves once a count has not changed for a while: nothing moves any more. */
+export async function untilStill(what: string, count: () => number): Promise<void> {
+  let last = Number.NaN;
+  let sameCount = 0;
+  await until(what, () => {
+    sameCount = count() === last ? sameCount + 1 : 0;
+    last = count();
+    return sameCount >= 10;
+  });
 }
 
 /** A raw client: everything it receives is kept, in Latin-1. */

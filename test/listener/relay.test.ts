@@ -1,0 +1,232 @@
+import type { Socket } from 'node:net';
+import { expect, test } from 'vitest';
+import { systemClock } from '../../src/core/clock.ts';
+import { Deadlines } from '../../src/core/deadlines.ts';
+import type { Dialed } from '../../src/dialer/dial.ts';
+import { type RelayEnd, relay } from '../../src/listener/relay.ts';
+import { ManualClock } from '../support/manual-clock.ts';
+import { until } from '../support/until.ts';
+import { untilStill } from './harness.ts';
+import { record, type SocketPair, socketPair } from './socket-pair.ts';
+
+interface Joined {
+  readonly client: SocketPair;
+  readonly member: SocketPair;
+  readonly deadlines: Deadlines;
+  readonly clock: ManualClock;
+  readonly ends: RelayEnd[];
+}
+
+const IDLE_MS = 60_000;
+const LINGER_MS = 5_000;
+
+async function join(
+  given: { early?: string; head?: string; before?: (pairs: Pick<Joined, 'client' | 'member'>) => void } = {},
+): Promise<Joined> {
+  const client = await socketPair();
+  const member = await socketPair();
+  given.before?.({ client, member });
+  const clock = new ManualClock();
+  const deadlines = new Deadlines(clock, 10);
+  const ends: RelayEnd[] = [];
+  const early = given.early === undefined ? undefined : Buffer.from(given.early);
+  relay(client.near, way(member.near, given.head), early, {
+    deadlines,
+    idleTimeoutMs: IDLE_MS,
+    lingerMs: LINGER_MS,
+    onEnd: (end) => ends.push(end),
+  });
+  return { client, member, deadlines, clock, ends };
+}
+
+function way(socket: Socket, head = ''): Dialed {
+  return {
+    socket,
+    head: Buffer.from(head),
+    form: 'direct',
+    reused: false,
+    member: 'm1',
+    source: 'city',
+    attempts: 1,
+    end: () => {},
+  };
+}
+
+const ended = (joined: Joined) => until('the relay ended', () => joined.ends.length > 0);
+
+test('relay: bytes go both ways, what came early goes first, and all are counted', async () => {
+  const joined = await join({ early: 'early ', head: 'head ' });
+  const [atClient, atMember] = [record(joined.client.far), record(joined.member.far)];
+  joined.client.far.write('up');
+  joined.member.far.write('down');
+  await until('both arrived', () => atClient.text === 'head down' && atMember.text === 'early up');
+  joined.client.far.end();
+  joined.member.far.end();
+  await ended(joined);
+  expect(joined.ends).toEqual([{ bytesUp: 8, bytesDown: 9, cut: false }]);
+  expect(joined.deadlines.size).toBe(0);
+});
+
+test.each(['client', 'member'] as const)(
+  'relay: a half-close by the %s goes on, and the other direction still carries',
+  async (side) => {
+    const joined = await join();
+    const other = side === 'client' ? 'member' : 'client';
+    const [here, there] = [record(joined[side].far), record(joined[other].far)];
+    joined[side].far.end('last words');
+    await until('the end arrived', () => there.ended);
+    expect(there.text).toBe('last words');
+    joined[other].far.write('still ');
+    await until('an answer after the end', () => here.text === 'still ');
+    joined[other].far.end('here');
+    await ended(joined);
+    await until('the other end arrived', () => here.ended);
+    expect(here.text).toBe('still here');
+    expect(joined.client.near.destroyed && joined.member.near.destroyed).toBe(true);
+  },
+);
+
+test('relay: a client that had ended before it began is passed on as ended', async () => {
+  const client = await socketPair();
+  const member = await socketPair();
+  const atMember = record(member.far);
+  client.far.end('all of it');
+  const chunks: Buffer[] = [];
+  client.near.on('data', (chunk: Buffer) => chunks.push(chunk)).resume();
+  await until('the client had ended', () => client.near.readableEnded);
+  client.near.removeAllListeners('data');
+  relay(client.near, way(member.near), Buffer.concat(chunks), {
+    deadlines: new Deadlines(systemClock, 10),
+    idleTimeoutMs: IDLE_MS,
+    lingerMs: LINGER_MS,
+    onEnd: () => {},
+  });
+  await until('the end arrived', () => atMember.ended);
+  expect(atMember.text).toBe('all of it');
+});
+
+test('relay: a client that had left before it began ends the member', async () => {
+  const client = await socketPair();
+  const member = await socketPair();
+  client.near.destroy();
+  await until('it has closed', () => client.near.closed);
+  const ends: RelayEnd[] = [];
+  const deadlines = new Deadlines(systemClock, 10);
+  const options = {
+    deadlines,
+    idleTimeoutMs: IDLE_MS,
+    lingerMs: LINGER_MS,
+    onEnd: (end: RelayEnd) => ends.push(end),
+  };
+  relay(client.near, way(member.near), undefined, options);
+  await until('the relay ended', () => ends.length > 0);
+  expect(member.near.destroyed).toBe(true);
+  expect(deadlines.size).toBe(0);
+});
+
+test.each(['client', 'member'] as const)('relay: a reset by the %s closes the other side', async (side) => {
+  const joined = await join();
+  const other = record(joined[side === 'client' ? 'member' : 'client'].far);
+  joined[side].far.resetAndDestroy();
+  if (side === 'member') {
+    await until('the client was told', () => other.ended);
+    joined.client.far.end();
+  }
+  await ended(joined);
+  await until('the other side closed', () => other.ended || other.closed);
+  expect(joined.deadlines.size).toBe(0);
+});
+
+test('relay: what a member sent before it broke still reaches a client that reads slowly', async () => {
+  const size = 300_000;
+  const joined = await join();
+  joined.client.far.pause();
+  joined.member.far.write('x'.repeat(size));
+  await until(
+    'noria has read it',
+    () => joined.member.near.bytesRead === size || joined.member.near.isPaused(),
+  );
+  joined.member.near.destroy(new Error('broken'));
+  const held = joined.client.near.bytesWritten;
+  const atClient = record(joined.client.far);
+  joined.client.far.resume();
+  await until('the client saw the end', () => atClient.ended);
+  expect(held).toBeGreaterThan(0);
+  expect(atClient.bytes).toBe(held);
+  joined.client.far.end();
+  await ended(joined);
+});
+
+test('relay: a client that does not read holds at most a few hundred KiB, and loses nothing', async () => {
+  const size = 64 * 1024 * 1024;
+  const joined = await join();
+  joined.client.far.pause();
+  joined.member.far.end(Buffer.alloc(size, 'x'));
+  await untilStill('noria reads no more', () => joined.member.near.bytesRead);
+  expect(joined.client.near.writableLength + joined.member.near.readableLength).toBeLessThan(300 * 1024);
+  expect(joined.member.near.bytesRead).toBeLessThan(size);
+  const atClient = record(joined.client.far);
+  joined.client.far.resume();
+  await until('all of it arrived', () => atClient.ended);
+  expect(atClient.bytes).toBe(size);
+});
+
+test('relay: a member that does not read slows the client down, and loses nothing', async () => {
+  const size = 64 * 1024 * 1024;
+  const joined = await join();
+  joined.member.far.pause();
+  joined.client.far.end(Buffer.alloc(size, 'x'));
+  await until('the client is paused', () => joined.client.near.isPaused());
+  expect(joined.member.near.writableLength).toBeLessThan(300 * 1024);
+  const atMember = record(joined.member.far);
+  joined.member.far.resume();
+  await until('all of it arrived', () => atMember.ended);
+  expect(atMember.bytes).toBe(size);
+});
+
+test('relay: silence in both directions ends it, any byte keeps it', async () => {
+  const joined = await join();
+  const atClient = record(joined.client.far);
+  joined.clock.advance(IDLE_MS - 20);
+  joined.member.far.write('.');
+  await until('the byte arrived', () => atClient.text === '.');
+  joined.clock.advance(IDLE_MS - 20);
+  expect(joined.client.near.destroyed).toBe(false);
+  joined.clock.advance(40);
+  await ended(joined);
+  expect(joined.ends).toEqual([{ bytesUp: 0, bytesDown: 1, cut: false }]);
+  expect(joined.clock.armedCount).toBe(0);
+});
+
+test('relay: once one direction has ended, a shorter silence ends it', async () => {
+  const joined = await join();
+  const atMember = record(joined.member.far);
+  joined.client.far.end();
+  await until('the end arrived', () => atMember.ended);
+  joined.clock.advance(LINGER_MS - 20);
+  expect(joined.ends).toEqual([]);
+  joined.clock.advance(40);
+  await ended(joined);
+});
+
+test('relay: a member that ends before its first byte, though the client sent something, has cut it', async () => {
+  const joined = await join({ early: 'hello' });
+  joined.member.far.resume();
+  joined.member.far.end();
+  joined.client.far.on('end', () => joined.client.far.end()).resume();
+  await ended(joined);
+  expect(joined.ends[0]?.cut).toBe(true);
+});
+
+test.each([
+  ['it had answered', { early: 'hello', head: 'x' }, (joined: Joined) => joined.member.far.end()],
+  ['the client had sent nothing', {}, (joined: Joined) => joined.member.far.end()],
+  ['the client had left first', { early: 'hello' }, (joined: Joined) => joined.client.far.resetAndDestroy()],
+])('relay: a member has not cut it when %s', async (_when, given, end) => {
+  const joined = await join(given);
+  joined.member.far.resume();
+  joined.client.far.on('end', () => joined.client.far.end()).resume();
+  end(joined);
+  await ended(joined);
+  expect(joined.ends[0]?.cut).toBe(false);
+});
