@@ -41,7 +41,7 @@ export const FAULTS = {
     http: 400,
     socks5: 'auth',
     proxyStatus: 'http_request_error',
-    says: 'The wish in the proxy user name or in an X-Noria header cannot be read.',
+    says: 'The wish in the proxy user name or in an X-Noria header cannot be read, or never be met.',
     advice:
       'Write it as BASE-key-value, for example user-session-abc-life-30s; the documentation lists the keys.',
   },

@@ -16,7 +16,7 @@ export interface Refused {
   readonly reason?: string;
   /** When trying again makes sense; told in whole seconds, rounded up. */
   readonly retryAfterMs?: number;
-  /** With `pool-empty`: what each source is waiting for. */
+  /** What each source is waiting for; told where waiting helps. */
   readonly sources?: readonly SourceOutlook[];
   /** With `target-unreachable`: it refused, rather than being out of reach. */
   readonly targetRefused?: boolean;
@@ -59,7 +59,8 @@ export function httpRefusal(failure: Refused): HttpRefusal {
   if (failure.attempts !== undefined && failure.attempts > 0) {
     headers.push(['X-Noria-Attempts', String(failure.attempts)]);
   }
-  if (failure.retryAfterMs !== undefined) {
+  // The pool computes a time and an outlook for each of its refusals; to some of them no waiting helps.
+  if (failure.retryAfterMs !== undefined && fault.retry === 'later') {
     headers.push(['Retry-After', String(wholeSeconds(failure.retryAfterMs))]);
   }
   if (status === 407) headers.push(['Proxy-Authenticate', 'Basic realm="noria", charset="UTF-8"']);
@@ -93,7 +94,7 @@ export function successHeaders(way: Dialed): [string, string][] {
 /** What happened, why, and what to do, as one paragraph. */
 function paragraph(failure: Refused, fault: Fault): string {
   const why = failure.reason === undefined || failure.reason === '' ? [] : [sentence(failure.reason)];
-  const sources = (failure.sources ?? []).map(outlook);
+  const sources = fault.retry === 'later' ? (failure.sources ?? []).map(outlook) : [];
   const parts = [fault.says, ...why, ...sources, fault.advice];
   return parts.join(' ').replaceAll(/\s+/g, ' ');
 }

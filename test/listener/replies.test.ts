@@ -69,6 +69,15 @@ describe('replies: what stands beside the code', () => {
     expect(header(httpRefusal({ code: 'pool-empty' }).headers, 'Retry-After')).toBeUndefined();
   });
 
+  test('replies: where no waiting helps, none is advised', () => {
+    const sources = [{ name: 'city', state: 'ready', reason: '', nextDrawMs: 3_000 }];
+    const reason = 'no source has members there';
+    const { headers, body } = httpRefusal({ code: 'bad-routing', reason, retryAfterMs: 3_000, sources });
+    expect(header(headers, 'Retry-After')).toBeUndefined();
+    expect(body).toContain('No source has members there.');
+    expect(body).not.toContain('city');
+  });
+
   test('replies: 407 challenges with Basic in UTF-8, and nothing else does', () => {
     for (const code of CODES) {
       const { status, headers } = httpRefusal({ code });
