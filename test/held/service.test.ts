@@ -1,0 +1,202 @@
+import { readFileSync } from 'node:fs';
+import { expect, test } from 'vitest';
+import { parseConfig } from '../../src/config/load.ts';
+import { CODES, meaningOf, type Verdict } from '../../src/service/codes.ts';
+import { FIELDS } from '../../src/service/fields.ts';
+import {
+  type DrawOperation,
+  FORMATS,
+  OPERATIONS,
+  type OperationNumber,
+  type Param,
+  PRODUCTS,
+  type Product,
+} from '../../src/service/operations.ts';
+
+const page = readFileSync('docs/service.md', 'utf8');
+
+/** The rows of the first table after a heading, without its head. */
+function tableAfter(heading: string): string[] {
+  const start = page.indexOf(`\n${heading}\n`);
+  expect(start, `no heading "${heading}"`).toBeGreaterThan(-1);
+  const lines = page.slice(start + 1).split('\n');
+  const first = lines.findIndex((line) => line.startsWith('|'));
+  const rest = lines.slice(first);
+  const end = rest.findIndex((line) => !line.startsWith('|'));
+  return rest.slice(2, end < 0 ? undefined : end);
+}
+
+const row = (...cells: readonly (string | number)[]) => `| ${cells.join(' | ')} |`;
+const seconds = (ms: number) => `${ms / 1_000} s`;
+const minutes = (ms: number) => `${ms / 60_000} min`;
+
+function protocolCell({ speaks }: DrawOperation): string {
+  if (speaks === 'by-pro') return '`pro`: 1 http, 2 socks5';
+  return speaks === 'by-entry' ? 'what each entry says' : speaks;
+}
+
+function lifetimeCell({ notTold: { byTimespan, atLeastMs } }: DrawOperation): string {
+  if (!byTimespan) return seconds(atLeastMs);
+  return atLeastMs === 0 ? '`timespan` minutes' : `\`timespan\` minutes, at least ${seconds(atLeastMs)}`;
+}
+
+function operationRow(product: Product): string {
+  const operation = OPERATIONS[product];
+  const { number, path, identity, selector, minIntervalMs, defaultIntervalMs } = operation;
+  const host = operation.at === 'base' ? '' : 'http://{extract_host}:8080';
+  const types = FORMATS.map((format) => `${selector[format]} ${format}`).join(', ');
+  return row(
+    number,
+    `\`${product}\``,
+    `\`${host}${path}\``,
+    `\`${identity.name}\``,
+    `\`${selector.name}\`: ${types}`,
+    `${seconds(defaultIntervalMs)}, at least ${seconds(minIntervalMs)}`,
+    protocolCell(operation),
+    lifetimeCell(operation),
+  );
+}
+
+function valuesCell(param: Param): string {
+  switch (param.kind) {
+    case 'whole':
+      return `${param.from} to ${param.to}`;
+    case 'choice':
+      return Object.entries(param.values)
+        .map(([value, meaning]) => `${value}: ${meaning}`)
+        .join('; ');
+    case 'keywords':
+      return 'a list, or a text with commas';
+    case 'label':
+      return 'a text';
+  }
+}
+
+function paramRows(params: Readonly<Record<string, Param>>): string[] {
+  return Object.entries(params).map(([name, param]) =>
+    row(`\`${name}\``, valuesCell(param), param.default ?? '', param.about),
+  );
+}
+
+function countRow({ count }: DrawOperation): string {
+  const most = count.most === undefined ? "the instance's single-pull limit" : String(count.most);
+  return row(
+    '`count`',
+    `1 to ${most}`,
+    `what is missing, at most ${count.askAtMost}`,
+    'the most for one call',
+  );
+}
+
+function verdictCell(verdict: Verdict): string {
+  switch (verdict.kind) {
+    case 'ok':
+      return 'carries on';
+    case 'empty':
+      return 'carries on at the pace';
+    case 'slow-down':
+      return 'widens the pace';
+    case 'silence':
+      return `\`paused\`: not one call for ${seconds(verdict.ms)}`;
+    case 'pause':
+      return `\`paused\`: looks again every ${seconds(verdict.retryEveryMs)}`;
+    case 'quota': {
+      const { retryFromMs, retryToMs, atMidnight } = verdict;
+      const doubling = retryFromMs === retryToMs ? '' : `, doubling to ${minutes(retryToMs)}`;
+      const midnight = atMidnight ? ", and when the service's day begins" : '';
+      return `\`paused\`: looks again after ${minutes(retryFromMs)}${doubling}${midnight}`;
+    }
+    case 'halt':
+      return verdict.retryEveryMs === undefined
+        ? '`halted`'
+        : `\`halted\`: looks again every ${minutes(verdict.retryEveryMs)}`;
+    case 'back-off':
+      return `\`backoff\`: looks again after ${seconds(verdict.retryFromMs)}, doubling to ${minutes(verdict.retryToMs)}`;
+  }
+}
+
+const NUMBERS: readonly OperationNumber[] = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10];
+
+/** What a command does, which asks once. */
+function commandCell({ kind }: Verdict): string {
+  if (kind === 'ok') return 'prints the list';
+  return kind === 'empty' ? 'prints an empty list' : 'says so, exit code 1';
+}
+
+/** One row for each code and meaning, with the operations that give it this meaning. */
+function codeRows(
+  operations: readonly OperationNumber[],
+  doneCell: (verdict: Verdict) => string = verdictCell,
+): string[] {
+  const codes = new Set(operations.flatMap((operation) => Object.keys(CODES[operation])));
+  return [...codes].sort().flatMap((code) => {
+    const listing = operations.filter((operation) => Object.hasOwn(CODES[operation], code));
+    const meanings = new Map<string, OperationNumber[]>();
+    for (const operation of listing) {
+      const { says, verdict, advice, limitsConnections } = meaningOf(operation, code);
+      const halves = limitsConnections ? '; halves the tunnels the source may hold' : '';
+      const rest = `${says} | ${doneCell(verdict)}${halves} | ${advice === '' ? '–' : advice}`;
+      meanings.set(rest, [...(meanings.get(rest) ?? []), operation]);
+    }
+    return [...meanings].map(([rest, numbers]) => row(code, numbers.join(', '), rest));
+  });
+}
+
+test('docs/service.md: the table of operations is the one in the code', () => {
+  expect(tableAfter('## The operations')).toEqual([
+    ...PRODUCTS.map(operationRow),
+    ...(['areas', 'instances'] as const).map((name) => {
+      const { number, path, identity } = OPERATIONS[name];
+      return row(number, `\`noria ${name}\``, `\`${path}\``, `\`${identity.name}\``, 'JSON only', '', '', '');
+    }),
+  ]);
+});
+
+test.each(PRODUCTS)('docs/service.md: the parameters and fields of %s are those in the code', (product) => {
+  const operation = OPERATIONS[product];
+  const heading = `### ${operation.number}. ${product}`;
+  expect(tableAfter(heading)).toEqual([...paramRows(operation.params), countRow(operation)]);
+  const section = page.slice(page.indexOf(`\n${heading}\n`)).split('\n###')[1] ?? '';
+  const tags = operation.fields.map((field) => `\`{${field}}\``).join(' ');
+  expect(section).toContain(`\nFields: ${tags}`);
+});
+
+test.each(PRODUCTS)('docs/service.md: the example of %s can be configured as it stands', (product) => {
+  const { number } = OPERATIONS[product];
+  const section = page.slice(page.indexOf(`\n### ${number}. ${product}\n`));
+  const example = /```yaml\n([\s\S]*?)```/.exec(section)?.[1] ?? '';
+  const text = `service: { baseUrl: 'http://extract.example.com' }\nsources:\n${example}`;
+  const env = Object.fromEntries([...example.matchAll(/\$\{(\w+)\}/g)].map(([, name]) => [name, '12345678']));
+  const [source] = parseConfig(text, 'example.yaml', { env }).sources;
+  expect(source?.product).toBe(product);
+  expect(source?.key.reveal()).toBe('83aa400af464c76d');
+});
+
+test('docs/service.md: the lists of operations 9 and 10 have the parameters and fields in the code', () => {
+  for (const name of ['areas', 'instances'] as const) {
+    const { number, params, fields, list } = OPERATIONS[name];
+    const heading = `### ${number}. noria ${name}`;
+    expect(tableAfter(heading)).toEqual(paramRows(params));
+    const section = page.slice(page.indexOf(`\n${heading}\n`));
+    const names = Object.keys(fields).map((field) => `\`${field}\``);
+    expect(section).toContain(`\nRecords of \`${list}\`: ${names.join(' ')}`);
+  }
+});
+
+test('docs/service.md: every field of an entry stands there with its meaning', () => {
+  const rows = Object.entries(FIELDS).map(([name, { about }]) => row(`\`${name}\``, about));
+  expect(rows.length).toBeGreaterThan(10);
+  expect(tableAfter('### Fields of an entry')).toEqual(rows);
+});
+
+test('docs/service.md: every code of the extraction operations stands there with what noria does', () => {
+  expect(tableAfter('### Codes of the extraction operations')).toEqual(codeRows(NUMBERS.slice(0, 8)));
+});
+
+test('docs/service.md: every code of operations 9 and 10 stands there', () => {
+  expect(tableAfter('### Codes of operations 9 and 10')).toEqual(codeRows(NUMBERS.slice(8), commandCell));
+});
+
+test('docs/service.md: a code that is not listed has the way that the page says', () => {
+  expect(page).toContain(`is tried again: ${verdictCell(meaningOf(1, '99999').verdict)}.`);
+});
