@@ -1,5 +1,9 @@
 import { readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
+import { hostPort } from '../../src/core/host-port.ts';
+import { PRIVATE_NETWORKS } from '../../src/core/networks.ts';
+import { parseTargetRule } from '../../src/core/target-rule.ts';
+import { DenyTargets } from '../../src/listener/deny-targets.ts';
 import { WISH_KEYS, wishTextWithoutUsers } from '../../src/listener/wish.ts';
 
 const page = readFileSync('docs/routing.md', 'utf8');
@@ -55,5 +59,31 @@ test('docs/routing.md: without users, each user name shown is divided as the pag
       .slice(0, plain(username).length - text.length)
       .replace(/[-,]$/, '');
     expect(before, plain(username)).toBe(plain(base));
+  }
+});
+
+test('docs/routing.md: every rule about targets that is shown is one', () => {
+  const shown = table('rule').flatMap(([rules = '']) =>
+    [...rules.matchAll(/`([^`]+)`/g)].map(([, rule = '']) => rule),
+  );
+  expect(shown.length).toBeGreaterThan(0);
+  for (const rule of shown) expect(parseTargetRule(rule), rule).toBeDefined();
+});
+
+test('docs/routing.md: the networks of private are those of the code', () => {
+  const listed = /these networks:\n\n```text\n([\s\S]*?)```/.exec(page)?.[1]?.trim().split(/\s+/);
+  expect(listed).toEqual([...PRIVATE_NETWORKS]);
+});
+
+test('docs/routing.md: the names of private are those of the code', () => {
+  const [, exact = '', below = ''] =
+    /these names: ([\s\S]*?), and every name below ([\s\S]*?)\.\n/.exec(page) ?? [];
+  const names = (text: string) => [...text.matchAll(/`([^`]+)`/g)].map(([, name = '']) => name);
+  const denied = [...names(exact), ...names(below).map((name) => `some.${name}`)];
+  expect(denied.length).toBeGreaterThan(3);
+  const rules = new DenyTargets(['private']);
+  for (const name of denied) {
+    const target = hostPort(name, 443);
+    expect(target && rules.denies(target), name).toBeDefined();
   }
 });

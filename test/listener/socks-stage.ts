@@ -100,8 +100,12 @@ export class Stage {
     return stage;
   }
 
+  get port(): number {
+    return portOf(this.#server);
+  }
+
   async connect(): Promise<Client> {
-    const socket = connect({ port: portOf(this.#server), host: '127.0.0.1', allowHalfOpen: true });
+    const socket = connect({ port: this.port, host: '127.0.0.1', allowHalfOpen: true });
     this.#own(socket);
     await once(socket, 'connect');
     return new Client(socket);
