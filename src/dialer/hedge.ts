@@ -51,10 +51,9 @@ export class Hedge {
     this.#deadline = undefined;
   }
 
-  /** Whether there is a hedge to spend beside the attempt through the member of `first`; if so it is spent. */
-  spend(first: Lease): boolean {
-    // A member that has yet to prove itself, and a delay that the operator has chosen, are reason enough.
-    if (first.doubtful || this.#settings.hedgeAfter !== 'auto') return true;
+  /** Whether there is a hedge to spend; if so it is spent. A delay that the operator has chosen needs no budget. */
+  spend(): boolean {
+    if (this.#settings.hedgeAfter !== 'auto') return true;
     this.#charged = this.#parts.budget.spend();
     return this.#charged;
   }

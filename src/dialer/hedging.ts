@@ -19,7 +19,7 @@ const MOST_SAVED = 10;
  * How long to wait for a first attempt before a second starts beside it; undefined: for ever.
  *
  * @param usualMs - what the source's good members need nearly always; undefined until that is known.
- * @param doubtful - the first one's member has yet to prove itself: no reason for patience.
+ * @param doubtful - the first one's member has yet to prove itself: reason for half the patience.
  */
 export function hedgeDelayMs(
   hedgeAfter: HedgeAfter,
@@ -29,8 +29,8 @@ export function hedgeDelayMs(
 ): number | undefined {
   if (hedgeAfter === 'off') return undefined;
   if (hedgeAfter !== 'auto') return hedgeAfter;
-  if (doubtful) return HEDGE_FLOOR_MS;
-  return Math.max(HEDGE_FLOOR_MS, usualMs ?? attemptTimeoutMs / 4);
+  const patienceMs = usualMs ?? attemptTimeoutMs / 4;
+  return Math.max(HEDGE_FLOOR_MS, doubtful ? patienceMs / 2 : patienceMs);
 }
 
 export class HedgeBudget {

@@ -215,10 +215,8 @@ export class Race implements Dialing, AttemptOwner {
 
   /** Starts another attempt beside one that is overdue; a hedge that failed itself is replaced. */
   #seekHedge(): void {
-    const [first] = this.#running;
     const alone = this.#running.length === 1 && this.#takeId === undefined;
-    if (first === undefined || !alone || !this.#mayTryAnother()) return;
-    if (this.#hedge.spend(first.lease)) this.#seek(true);
+    if (alone && this.#mayTryAnother() && this.#hedge.spend()) this.#seek(true);
   }
 
   #win(lease: Lease, way: RawWay, reused: boolean): void {

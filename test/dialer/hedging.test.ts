@@ -63,7 +63,8 @@ test.each<[string, Parameters<typeof hedgeDelayMs>, number | undefined]>([
   ['auto without experience is a quarter of the attempt', ['auto', 5_000, undefined, false], 1_250],
   ['auto is what good members need', ['auto', 5_000, 220, false], 220],
   ['auto is never sooner than the floor', ['auto', 5_000, 3, false], HEDGE_FLOOR_MS],
-  ['a doubtful member gets no patience', ['auto', 5_000, 220, true], HEDGE_FLOOR_MS],
+  ['a doubtful member gets half the patience', ['auto', 5_000, 220, true], 110],
+  ['a doubtful member gets it without experience, too', ['auto', 5_000, undefined, true], 625],
 ])('hedging: %s', (_, given, expected) => {
   expect(hedgeDelayMs(...given)).toBe(expected);
 });
