@@ -3,10 +3,13 @@ import type { Ladder } from './lanes.ts';
 import type { Demand } from './offer.ts';
 import type { Roster } from './roster.ts';
 import type { Source } from './source.ts';
+import { mightDraw } from './wishes.ts';
 
 /**
- * Members of the source that are usable at that moment if nothing more is drawn. Members that are full or whose
- * source is blocked count, since drawing more would not help; unproven ones count until a probe has failed.
+ * Members of the source that a client could have at that moment if nothing more is drawn. Unproven ones count until
+ * a probe has failed, and those of a blocked source, since more of them would not help. A client that waits now
+ * could have none of those that are there (they are full, or do not fit): one is taken off for each, up to the
+ * source's size.
  */
 export function usableAt(roster: Roster, sourceName: string, atMs: number): number {
   const source = roster.sources.get(sourceName);
@@ -15,7 +18,7 @@ export function usableAt(roster: Roster, sourceName: string, atMs: number): numb
   for (const { phase, end } of source.quarantined) {
     if (phase.name === 'quarantined' && phase.untilAt > atMs && end.key > atMs) usable -= 1;
   }
-  return usable;
+  return Math.max(0, usable - Math.min(waitingFor(roster, source), source.options.size));
 }
 
 export function nextLossAt(roster: Roster, sourceName: string, afterMs: number): number | undefined {
@@ -27,20 +30,20 @@ export function nextLossAt(roster: Roster, sourceName: string, afterMs: number):
 export function demandOf(roster: Roster, sourceName: string, now: number): Demand {
   const source = roster.sources.get(sourceName);
   if (source === undefined) return { waiting: 0, lastWantedAt: Number.NEGATIVE_INFINITY, usedUpPerSecond: 0 };
-  let waiting = 0;
   let lastWantedAt = source.wantedAt;
-  for (const ladder of roster.lanes.all()) {
-    if (!couldServe(source, ladder)) continue;
-    waiting += ladder.waitingCount;
-    lastWantedAt = Math.max(lastWantedAt, wantedIn(ladder, source));
+  for (const ladder of roster.seating.lanes.all()) {
+    if (mightDraw(source, ladder.kind)) lastWantedAt = Math.max(lastWantedAt, wantedIn(ladder, source));
   }
-  return { waiting, lastWantedAt, usedUpPerSecond: source.usedUp.perSecond(now) };
+  return { waiting: waitingFor(roster, source), lastWantedAt, usedUpPerSecond: source.usedUp.perSecond(now) };
 }
 
-/** Whether a member that the source draws could be of the ladder's kind. */
-function couldServe(source: Source, { kind }: Ladder): boolean {
-  if (kind.source !== undefined && kind.source !== source.name) return false;
-  return kind.location === undefined || source.options.couldHaveLocation?.(kind.location) !== false;
+/** Clients that wait and that a member drawn from the source could serve. */
+function waitingFor(roster: Roster, source: Source): number {
+  let waiting = 0;
+  for (const ladder of roster.seating.lanes.all()) {
+    if (ladder.wantingCount > 0 && mightDraw(source, ladder.kind)) waiting += ladder.wantingCount;
+  }
+  return waiting;
 }
 
 function wantedIn(ladder: Ladder, source: Source): number {

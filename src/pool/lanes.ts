@@ -64,6 +64,8 @@ export class Ladder {
   askedAt = 0;
   /** Clients that wait for this kind: while there are any, the ladder is kept. */
   waitingCount = 0;
+  /** Those of them whom a new member could serve. */
+  wantingCount = 0;
 
   constructor(kind: Kind, lanes: readonly Lane[]) {
     this.kind = kind;

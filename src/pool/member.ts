@@ -160,9 +160,12 @@ export class Member {
     this.#move({ name: this.open > 0 ? 'draining' : 'gone', why });
   }
 
-  /** The last lease of a draining member has ended. */
-  finish(): void {
-    if (this.#phase.name === 'draining') this.#move({ name: 'gone', why: this.#phase.why });
+  /** The last lease of a draining member has ended. @returns why it left. */
+  finish(): Leaving {
+    if (this.#phase.name !== 'draining') throw new TypeError(`member ${this.id} is not draining`);
+    const { why } = this.#phase;
+    this.#move({ name: 'gone', why });
+    return why;
   }
 
   /** Ends the rest of a quarantined member now. */

@@ -8,10 +8,12 @@ import type { Clock } from '../core/clock.ts';
 import type { EventBus } from '../core/events.ts';
 import { type Random, shuffled } from '../core/random.ts';
 import { demandOf, nextLossAt, usableAt } from './demand.ts';
-import { Desk, type Rotated } from './desk.ts';
+import { Desk } from './desk.ts';
 import type { Lease, LeaseReport, LeaseRequest, Lending, Refusal } from './lease.ts';
+import type { Holder } from './loans.ts';
 import type { Demand, Offer, Poured } from './offer.ts';
 import { DEFAULT_LIMITS, type PoolOptions, type PoolSettings, type SourceOptions } from './options.ts';
+import type { Rotated } from './picker.ts';
 import { Roster } from './roster.ts';
 import { Sessions } from './sessions.ts';
 import { type PoolSnapshot, type Restored, restoreSnapshot, takeSnapshot } from './snapshot.ts';
@@ -27,7 +29,7 @@ import { Waiting } from './waiting.ts';
 
 /** A client's own verdict on what it got from a target. */
 export interface ClientVerdict {
-  readonly of: { readonly session: string } | { readonly member: string };
+  readonly of: Holder;
   /** Canonical host of the target. */
   readonly host: string;
   /** `ok` takes a ban back. */
@@ -55,16 +57,17 @@ export class Pool implements Lending {
     this.#clock = clock;
     this.#random = random;
     this.#bus = bus;
-    this.#roster = new Roster(options, () => this.#desk.serve(clock.monotonic()));
+    this.#roster = new Roster({ clock, random, bus, settings: options }, () =>
+      this.#desk.serve(clock.monotonic()),
+    );
     this.#sessions = new Sessions(clock, bus, limits.sessions);
-    this.#waiting = new Waiting(clock, () => this.#desk.wake());
+    this.#waiting = new Waiting(clock, limits.waiting, () => this.#desk.wake());
     this.#desk = new Desk({
       clock,
       bus,
       roster: this.#roster,
       sessions: this.#sessions,
       waiting: this.#waiting,
-      limits,
       outlook,
     });
     const now = clock.monotonic();
@@ -191,7 +194,7 @@ export class Pool implements Lending {
     if (member === undefined) return 'session' in of && this.#sessions.find(of.session) !== undefined;
     if (verdict === 'ok') {
       member.bans?.delete(host);
-      this.#roster.seatsFreed = true;
+      this.#roster.seating.freed = true;
       this.#desk.serve(this.#clock.monotonic());
     } else if (member.bans?.has(host) !== true) {
       member.ban(host);
@@ -202,8 +205,8 @@ export class Pool implements Lending {
   }
 
   /** Moves a session to another member. @returns undefined when there is no such session. */
-  rotateSession(name: string): Rotated | undefined {
-    return this.#desk.rotateSession(name);
+  rotateSession(name: string): (Rotated & { readonly leases: readonly number[] }) | undefined {
+    return this.#desk.rotate(name);
   }
 
   /** Forgets a session; its open tunnels go on. @returns whether there was one. */
@@ -212,7 +215,7 @@ export class Pool implements Lending {
   }
 
   /** Ids of the open leases of a session or a member. */
-  leasesOf(of: { readonly session: string } | { readonly member: string }): readonly number[] {
+  leasesOf(of: Holder): readonly number[] {
     return this.#desk.leasesOf(of);
   }
 
@@ -228,7 +231,7 @@ export class Pool implements Lending {
     const source = this.#roster.sources.get(sourceName);
     if (source === undefined || source.tunnelLimit === Number.POSITIVE_INFINITY) return;
     source.tunnelLimit = Number.POSITIVE_INFINITY;
-    this.#roster.seatsFreed = true;
+    this.#roster.seating.freed = true;
     this.#desk.serve(this.#clock.monotonic());
   }
 
@@ -238,7 +241,7 @@ export class Pool implements Lending {
     if (source === undefined || source.blocked === reason) return;
     source.blocked = reason;
     const now = this.#clock.monotonic();
-    for (const member of source.members) this.#roster.settle(member, now);
+    for (const member of source.members) this.#roster.seating.settle(member, now);
     this.#desk.serve(now);
   }
 
@@ -266,7 +269,7 @@ export class Pool implements Lending {
     if (this.#closed) return;
     this.#closed = true;
     this.#desk.close();
-    this.#roster.close();
+    this.#roster.seating.close();
     this.#sessions.close();
     this.#waiting.close();
   }

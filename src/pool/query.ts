@@ -14,6 +14,12 @@ export type Fit = typeof UNFIT | typeof SAME_EXIT | typeof FITS;
 /** How many members are passed over, at most, for having the exit of the pick before. */
 export const MAX_PASSED_OVER = 8;
 
+/**
+ * How many members in a row a pick looks at that do not fit before they lose their turn. Else a wish that half of the
+ * pool cannot meet would find that half in front of it, again and again.
+ */
+export const PATIENCE = 32;
+
 const NEVER = Number.POSITIVE_INFINITY;
 
 export class Query {

@@ -1,7 +1,7 @@
 /** Least-connections and longest-lived: a heap by rank, its first is next. */
 import { Heap } from './heap.ts';
 import type { Member } from './member.ts';
-import { FITS, MAX_PASSED_OVER, type Query, SAME_EXIT } from './query.ts';
+import { FITS, MAX_PASSED_OVER, PATIENCE, type Query, SAME_EXIT } from './query.ts';
 import type { Rotation, Seat } from './seat.ts';
 
 /** A member's rank; the least is next. `turn` grows with every pick. */
@@ -48,13 +48,19 @@ export class Ranking implements Rotation {
   #search(query: Query): Seat | undefined {
     let second: Seat | undefined;
     let passedOver = 0;
+    const unfit: Seat[] = [];
     const found = this.#heap.leastThat((seat) => {
       const fit = query.fit(seat.member);
-      if (fit !== SAME_EXIT) return fit === FITS;
+      if (fit === FITS) return true;
+      if (fit !== SAME_EXIT) {
+        unfit.push(seat);
+        return false;
+      }
       if (second === undefined || seat.key < second.key) second = seat;
       passedOver += 1;
       return passedOver > MAX_PASSED_OVER; // ends the search here
     });
+    if (found !== undefined && unfit.length > PATIENCE) for (const seat of unfit) this.picked(seat);
     return passedOver > MAX_PASSED_OVER ? second : (found ?? second);
   }
 }

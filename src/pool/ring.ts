@@ -1,6 +1,6 @@
 /** Round-robin: a linked list in order of last use. The head is next; whoever was picked goes to the end. */
 import type { Member } from './member.ts';
-import { FITS, MAX_PASSED_OVER, type Query, SAME_EXIT } from './query.ts';
+import { FITS, MAX_PASSED_OVER, PATIENCE, type Query, SAME_EXIT } from './query.ts';
 import type { Rotation, Seat } from './seat.ts';
 
 export class Ring implements Rotation {
@@ -33,15 +33,32 @@ export class Ring implements Rotation {
   pick(query: Query): Member | undefined {
     let second: Member | undefined;
     let passedOver = 0;
+    let steps = 0;
     for (let seat = this.#head; seat !== undefined; seat = seat.next) {
       const fit = query.fit(seat.member);
-      if (fit === FITS) return seat.member;
+      if (fit === FITS) {
+        if (steps > PATIENCE) this.#turnTo(seat);
+        return seat.member;
+      }
+      steps += 1;
       if (fit !== SAME_EXIT) continue;
       second ??= seat.member;
       passedOver += 1;
       if (passedOver > MAX_PASSED_OVER) break;
     }
     return second;
+  }
+
+  /** Makes it the head: all before it, in their order, come after the tail. */
+  #turnTo(seat: Seat): void {
+    const { previous } = seat;
+    if (previous === undefined || this.#head === undefined || this.#tail === undefined) return;
+    this.#tail.next = this.#head;
+    this.#head.previous = this.#tail;
+    this.#tail = previous;
+    previous.next = undefined;
+    this.#head = seat;
+    seat.previous = undefined;
   }
 
   #append(seat: Seat): void {

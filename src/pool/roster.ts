@@ -1,26 +1,24 @@
 /**
- * The roster: who is in the pool, and what becomes of each member as time and evidence go on.
+ * The roster: who is in the pool, who joins and who leaves, and what becomes of a member by evidence.
  *
- * It owns the members, their keys, their lanes and the one timer for whatever changes next: an end of life, a life
- * grown short, a rest that is over. Whoever lends members tells it what came of them; it decides by the rules of
- * `health`, moves the member and tells the bus.
+ * It owns the members, their keys and their seating. Whoever lends members tells it what came of them; it decides
+ * by the rules of `health`, moves the member and tells the bus.
  */
 import type { Clock } from '../core/clock.ts';
 import type { EventBus } from '../core/events.ts';
 import type { FaultCode } from '../core/faults.ts';
 import { type Random, randomBelow } from '../core/random.ts';
-import { Alarm } from './alarm.ts';
-import { Heap } from './heap.ts';
-import { Lanes } from './lanes.ts';
-import { type Leaving, type Mark, Member } from './member.ts';
+import type { Kind, Ladder } from './lanes.ts';
+import { type Leaving, Member } from './member.ts';
 import type { Offer } from './offer.ts';
-import type { PoolOptions, PoolSettings } from './options.ts';
+import type { PoolSettings } from './options.ts';
 import { Places } from './places.ts';
 import { keyOf, type Memory, Remembered } from './remembered.ts';
-import { type Berth, ENDING, LASTING, NOWHERE, RESTING } from './seat.ts';
+import { Seating } from './seating.ts';
 import { Source } from './source.ts';
+import { isAny } from './wishes.ts';
 
-/** Eight digits to the base 36: too many to guess, few enough to read out. */
+/** Ids have eight digits to the base 36: too many to guess, few enough to read out. */
 const ID_BASE = 36;
 const ID_LENGTH = 8;
 /** An assumed end of life is moved when that gains at least this part of it: not at every success. */
@@ -36,37 +34,39 @@ export interface Past extends Pick<Memory, 'bans' | 'health'> {
   readonly rest: { readonly untilAt: number; readonly fault: FaultCode } | undefined;
 }
 
+export interface RosterParts {
+  readonly clock: Clock;
+  readonly random: Random;
+  readonly bus: EventBus;
+  readonly settings: PoolSettings;
+}
+
 export class Roster {
   readonly sources = new Map<string, Source>();
   readonly places = new Places();
   readonly remembered = new Remembered();
-  readonly lanes: Lanes;
-  settings: PoolSettings;
-  /** Members may be picked that could not before: whoever waits should look again, and clear it. */
-  seatsFreed = false;
+  readonly seating: Seating;
 
-  readonly #clock: Clock;
   readonly #random: Random;
   readonly #bus: EventBus;
   readonly #byId = new Map<string, Member>();
   /** Members that are not draining. */
   readonly #byKey = new Map<string, Member>();
-  readonly #changes = new Heap<Mark>();
-  readonly #alarm: Alarm;
   #frozen = false;
 
   /** @param onTurn - called when the timer has moved members on. */
-  constructor(options: PoolOptions, onTurn: () => void) {
-    this.#clock = options.clock;
-    this.#random = options.random;
-    this.#bus = options.bus;
-    this.lanes = new Lanes(options.random);
-    this.settings = options;
-    this.#alarm = new Alarm(options.clock, () => {
-      this.turn(this.#clock.monotonic());
-      this.#alarm.setBy(this.#changes.firstKey);
+  constructor({ clock, random, bus, settings }: RosterParts, onTurn: () => void) {
+    this.#random = random;
+    this.#bus = bus;
+    this.seating = new Seating({ clock, random, settings }, () => {
+      this.turn(clock.monotonic());
       onTurn();
     });
+  }
+
+  /** What the pool was told last. */
+  get settings(): PoolSettings {
+    return this.seating.settings;
   }
 
   get size(): number {
@@ -81,9 +81,15 @@ export class Roster {
     return this.#byId.get(id);
   }
 
+  /** Where to look for a kind of wish. */
+  ladder(kind: Kind, now: number): Ladder {
+    const { lanes } = this.seating;
+    return isAny(kind) ? lanes.plain : lanes.ladder(kind, this.#byKey.values(), now);
+  }
+
   /** Takes over new settings: sources that are not in them any more lose their members, the others keep them. */
   configure(settings: PoolSettings, now: number): void {
-    this.settings = settings;
+    this.seating.settings = settings;
     const names = new Set(settings.sources.map(({ name }) => name));
     for (const source of [...this.sources.values()]) {
       if (names.has(source.name)) continue;
@@ -95,21 +101,20 @@ export class Roster {
       if (known === undefined) this.sources.set(options.name, new Source(options));
       else known.options = options;
     }
-    this.lanes.rebuild([...this.sources.values()], settings.rotation.strategy, this.#byId.values());
-    for (const member of [...this.#byKey.values()]) {
-      this.#setEnd(member, member.endsAt);
-      this.settle(member, now);
+    this.seating.lanes.rebuild([...this.sources.values()], settings.rotation.strategy, this.#byKey.values());
+    for (const member of this.#byKey.values()) {
+      this.seating.setEnd(member, member.endsAt);
+      this.seating.settle(member, now);
     }
-    this.seatsFreed = true;
+    this.turn(now);
+    this.seating.freed = true;
   }
 
   /** Moves on every member whose time has come. Cheap when there is none, so it is asked before every pick. */
   turn(now: number): void {
-    while (this.#changes.firstKey <= now) {
-      const member = this.#changes.first?.member;
-      if (member === undefined) return;
-      if (member.end.key <= now) this.leave(member, { reason: 'expired' }, now);
-      else this.settle(member, now);
+    for (let due = this.seating.due(now); due !== undefined; due = this.seating.due(now)) {
+      if (due.end.key <= now) this.leave(due, { reason: 'expired' }, now);
+      else this.seating.settle(due, now);
     }
   }
 
@@ -117,6 +122,7 @@ export class Roster {
   offer(source: Source, offer: Offer, now: number): 'joined' | 'renewed' | 'rejected' {
     const endsAt = offer.endsAt ?? now + source.options.unknownLifetimeMs;
     if (endsAt - this.settings.safetyMarginMs <= now) return 'rejected';
+    source.learn(offer, endsAt - now);
     const key = keyOf(source.name, offer);
     const known = this.#byKey.get(key);
     if (known !== undefined) {
@@ -136,6 +142,7 @@ export class Roster {
     const { endsAt = now } = offer;
     if (endsAt - this.settings.safetyMarginMs <= now) return;
     if (this.#byKey.has(keyOf(source.name, offer)) || this.#byId.has(past.id)) return;
+    source.learn(offer, endsAt - now);
     const member = this.#make(source, offer, { endsAt, id: past.id, joinedAt: past.joinedAt });
     member.assumed = past.assumed;
     member.uses = past.uses;
@@ -146,7 +153,7 @@ export class Roster {
     if (rest === undefined || member.phase.name !== 'ready') return;
     member.quarantine(now, rest.untilAt, rest.fault);
     source.quarantined.add(member);
-    this.settle(member, now);
+    this.seating.settle(member, now);
   }
 
   /** An attempt through it was accepted. */
@@ -155,7 +162,7 @@ export class Roster {
     member.proved(now, latencyMs);
     if (latencyMs !== undefined) member.source.learnLatency(latencyMs);
     if (name === 'draining') return;
-    if (name === 'joining' || name === 'quarantined') this.#admit(member, now);
+    if (name !== 'ready') this.#admit(member, now);
     if (member.assumed) this.#prolong(member, now);
     const { maxUsesPerMember } = this.settings.rotation;
     if (maxUsesPerMember > 0 && member.uses >= maxUsesPerMember)
@@ -166,8 +173,9 @@ export class Roster {
    * A fault was laid at it by a lease taken at `takenAt`. Leases that were open when it went into quarantine tell
    * nothing new: what they met with is what it rests for.
    */
-  faulted(member: Member, half: boolean, fault: FaultCode, takenAt: number, now: number): void {
+  faulted(member: Member, evidence: { half: boolean; fault: FaultCode; takenAt: number }, now: number): void {
     const { phase } = member;
+    const { half, fault, takenAt } = evidence;
     if (this.#frozen || phase.name === 'draining') return;
     if (phase.name === 'quarantined' && takenAt < phase.sinceAt) return;
     const halfLifeMs = member.endsAt - member.joinedAt;
@@ -175,30 +183,13 @@ export class Roster {
     // Unproven members are many and mostly dead: one fault is enough.
     if (verdict === 'evict' || (phase.name === 'joining' && !half)) {
       this.leave(member, { reason: 'failed', fault }, now);
-    } else if (verdict === 'rest' && phase.name !== 'joining') {
-      this.#rest(member, fault, now);
-    }
+    } else if (verdict === 'rest' && phase.name !== 'joining') this.#rest(member, fault, now);
   }
 
-  /** A lease of it was given to a client: `open` and `pending` have been counted up. */
-  lent(member: Member, now: number): void {
-    for (const seat of member.seats) seat.rotation?.picked(seat);
-    this.settle(member, now);
-  }
-
-  /** A lease of it ended: `open` and `pending` have been counted down. */
+  /** A lease of it has ended: its counters are down already. */
   released(member: Member, now: number): void {
-    const { name } = member.phase;
-    if (name === 'gone') return;
-    if (name === 'draining') {
-      if (member.open > 0) return;
-      member.finish();
-      this.#remove(member);
-      return;
-    }
-    for (const seat of member.seats) seat.rotation?.changed(seat);
-    if (member.source.tunnelLimit !== Number.POSITIVE_INFINITY) this.seatsFreed = true;
-    this.settle(member, now);
+    if (member.phase.name !== 'draining') this.seating.eased(member, now);
+    else if (member.open === 0) this.#remove(member, member.finish());
   }
 
   /** It takes nothing new any more; when no lease is open it is gone. */
@@ -206,13 +197,12 @@ export class Roster {
     const { source } = member;
     const key = keyOf(source.name, member);
     this.#byKey.delete(key);
-    this.#changes.remove(member.next);
     source.ends.remove(member.end);
     source.quarantined.delete(member);
-    this.lanes.leave(member);
+    this.seating.leave(member);
     this.#remember(key, member, why, now);
     member.leave(why);
-    if (member.phase.name === 'gone') this.#remove(member);
+    if (member.phase.name === 'gone') this.#remove(member, why);
     else this.#bus.emit('member.drained', { ...told(member), openTunnels: member.open });
   }
 
@@ -229,17 +219,18 @@ export class Roster {
     for (const source of this.sources.values()) {
       for (const member of source.quarantined) {
         member.endRest(now);
-        this.settle(member, now);
+        this.seating.settle(member, now);
       }
     }
   }
 
-  /** Members that need a probe now, the most urgent first; see `takeForProbe`. */
+  /** Members that need a probe now, the most urgent first; see `Pool.takeForProbe`. */
   *toProbe(now: number, staleMs: number): Generator<Member> {
     for (const { counts, members } of this.sources.values()) {
       if (counts.joining === 0) continue;
-      for (const member of members)
+      for (const member of members) {
         if (member.phase.name === 'joining' && member.trial === undefined) yield member;
+      }
     }
     for (const { quarantined } of this.sources.values()) {
       for (const member of quarantined) {
@@ -252,52 +243,6 @@ export class Roster {
       if (member.phase.name === 'ready' && (member.provenAt ?? member.joinedAt) <= now - staleMs)
         yield member;
     }
-  }
-
-  /** Puts the member where it now belongs: its berth, and the moment of its next change. */
-  settle(member: Member, now: number): void {
-    const { name } = member.phase;
-    if (name === 'draining' || name === 'gone') return; // out of the lanes, and nothing left to wait for
-    const berth = this.#berthOf(member, now);
-    if (berth !== member.berth) {
-      this.lanes.move(member, berth);
-      if (berth !== NOWHERE) this.seatsFreed = true;
-    }
-    const changesAt = this.#nextChangeAt(member, now);
-    if (changesAt === member.next.key) return;
-    this.#changes.update(member.next, changesAt);
-    this.#alarm.setBy(changesAt);
-  }
-
-  /** Stops the timer. Members stay as they are. */
-  close(): void {
-    this.#alarm.close();
-  }
-
-  #berthOf(member: Member, now: number): Berth {
-    const { phase, source } = member;
-    if (phase.name !== 'ready' && phase.name !== 'quarantined') return NOWHERE;
-    if (source.blocked !== undefined || this.#isFull(member)) return NOWHERE;
-    if (phase.name === 'quarantined') {
-      if (member.trial !== undefined) return NOWHERE; // never a crowd
-      if (phase.untilAt > now) return RESTING;
-    }
-    return member.endsAt - this.settings.minRemainingMs > now ? LASTING : ENDING;
-  }
-
-  #isFull(member: Member): boolean {
-    const { maxTunnelsPerMember, maxUsesPerMember } = this.settings.rotation;
-    return (
-      (maxTunnelsPerMember > 0 && member.open >= maxTunnelsPerMember) ||
-      (maxUsesPerMember > 0 && member.uses + member.pending >= maxUsesPerMember)
-    );
-  }
-
-  #nextChangeAt(member: Member, now: number): number {
-    const { phase } = member;
-    if (phase.name === 'quarantined' && phase.untilAt > now) return Math.min(phase.untilAt, member.end.key);
-    const endingAt = member.endsAt - this.settings.minRemainingMs;
-    return endingAt > now ? Math.min(endingAt, member.end.key) : member.end.key;
   }
 
   #make(source: Source, offer: Offer, life: { endsAt: number; id: string; joinedAt: number }): Member {
@@ -318,9 +263,8 @@ export class Roster {
     this.#byKey.set(keyOf(source.name, member), member);
     source.members.add(member);
     source.counts[member.phase.name] += 1;
-    this.lanes.enter(member);
-    this.#setEnd(member, member.endsAt);
-    this.settle(member, now);
+    this.seating.setEnd(member, member.endsAt);
+    this.seating.enter(member, now);
     this.#tellJoined(member, false, now);
   }
 
@@ -329,8 +273,8 @@ export class Roster {
     member.facts = offer.facts ?? member.facts;
     if (endsAt > member.endsAt) {
       member.assumed = offer.endsAt === undefined;
-      this.#setEnd(member, endsAt);
-      this.settle(member, now);
+      this.seating.setEnd(member, endsAt);
+      this.seating.settle(member, now);
     }
     this.#tellJoined(member, true, now);
   }
@@ -340,20 +284,14 @@ export class Roster {
     const { unknownLifetimeMs } = member.source.options;
     const endsAt = now + unknownLifetimeMs;
     if (endsAt - member.endsAt < unknownLifetimeMs * RENEWAL_STEP) return;
-    this.#setEnd(member, endsAt);
-    this.settle(member, now);
-  }
-
-  #setEnd(member: Member, endsAt: number): void {
-    member.endsAt = endsAt;
-    member.source.ends.update(member.end, endsAt - this.settings.safetyMarginMs);
-    for (const seat of member.seats) seat.rotation?.changed(seat);
+    this.seating.setEnd(member, endsAt);
+    this.seating.settle(member, now);
   }
 
   #admit(member: Member, now: number): void {
     const restored = member.source.quarantined.delete(member);
     member.admit();
-    this.settle(member, now);
+    this.seating.settle(member, now);
     if (restored) this.#bus.emit('member.restored', told(member));
   }
 
@@ -361,7 +299,7 @@ export class Roster {
     const forMs = Math.min(member.health.nextRestMs(this.settings.health), member.endsAt - now);
     member.quarantine(now, now + forMs, fault);
     member.source.quarantined.add(member);
-    this.settle(member, now);
+    this.seating.settle(member, now);
     this.#bus.emit('member.quarantined', { ...told(member), forMs, fault, faults: member.health.score });
   }
 
@@ -375,10 +313,9 @@ export class Roster {
     this.remembered.keep(key, { untilAt, barred, bans, health: member.health.record() }, now);
   }
 
-  #remove(member: Member): void {
+  #remove(member: Member, why: Leaving): void {
     this.#byId.delete(member.id);
     member.source.members.delete(member);
-    const why: Leaving = member.phase.name === 'gone' ? member.phase.why : { reason: 'expired' };
     this.#bus.emit('member.left', { ...told(member), ...why, uses: member.uses });
   }
 

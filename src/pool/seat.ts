@@ -1,8 +1,8 @@
 /**
  * How members wait to be picked: a rotation is a structure of seats that gives the next one in O(1) or O(log n).
  *
- * A pick changes nothing; `picked` does, once the member is really given away. A member that does not fit the query
- * costs one step, no more.
+ * A pick gives nobody a turn; `picked` does, once the member is really given away. A member that does not fit the
+ * query costs one step; many of them in a row lose their turn, so that the next pick does not meet them again.
  */
 import type { HeapNode } from './heap.ts';
 import type { Member } from './member.ts';

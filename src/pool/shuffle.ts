@@ -7,7 +7,7 @@
 import type { Random } from '../core/random.ts';
 import { anyFit } from './bag.ts';
 import type { Member } from './member.ts';
-import type { Query } from './query.ts';
+import { PATIENCE, type Query } from './query.ts';
 import type { Rotation, Seat } from './seat.ts';
 
 export class Shuffle implements Rotation {
@@ -53,11 +53,12 @@ export class Shuffle implements Rotation {
 
   pick(query: Query): Member | undefined {
     if (this.#waiting === 0) this.#startRound();
-    const seats = this.#seats;
-    return (
-      anyFit(seats, 0, this.#waiting, query, this.#random) ??
-      anyFit(seats, this.#waiting, seats.length, query, this.#random)
-    );
+    const waiting = this.#waiting;
+    const next = anyFit(this.#seats, 0, waiting, query, this.#random);
+    if (next !== undefined) return next;
+    const second = anyFit(this.#seats, waiting, this.#seats.length, query, this.#random);
+    if (second !== undefined && waiting > PATIENCE) this.#waiting = 0; // none of those in front fits: the round is over
+    return second;
   }
 
   #startRound(): void {

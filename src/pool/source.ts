@@ -1,7 +1,9 @@
 /** What the pool keeps of one source: its members, what they hold, and whether they may be used at all. */
+import type { MemberProtocol } from '../core/protocol.ts';
 import { Heap } from './heap.ts';
 import type { Mark, Member, PhaseName } from './member.ts';
 import { Meter } from './meter.ts';
+import type { Offer } from './offer.ts';
 import type { SourceOptions } from './options.ts';
 
 /** How much a new reading weighs in a source's typical latency. */
@@ -30,6 +32,11 @@ export class Source {
   /** Ms an accepted attempt through one of its members takes, decaying; 0 before the first. */
   typicalMs = 0;
 
+  /** What its members were seen to speak. */
+  readonly protocols = new Set<MemberProtocol>();
+  /** The longest life a member of it had when it came; 0 before the first. */
+  longestLifeMs = 0;
+
   constructor(options: SourceOptions) {
     this.options = options;
   }
@@ -41,6 +48,12 @@ export class Source {
   /** Whether one more lease would break its limit. */
   get full(): boolean {
     return this.open >= this.tunnelLimit;
+  }
+
+  /** Notes what its members are like, from one that lives `lifeMs` from now. */
+  learn(offer: Offer, lifeMs: number): void {
+    this.protocols.add(offer.protocol);
+    this.longestLifeMs = Math.max(this.longestLifeMs, lifeMs);
   }
 
   learnLatency(latencyMs: number): void {

@@ -9,30 +9,45 @@ import { Heap, type HeapNode } from './heap.ts';
 import type { Ladder } from './lanes.ts';
 import type { Lease, LeaseRequest, Refusal } from './lease.ts';
 
-/** One client that waits. Its key is its deadline. */
+type Answer = Lease | Refusal;
+
+/** How a client comes to wait. */
+export interface Arrival {
+  readonly ladder: Ladder;
+  readonly now: number;
+  /** Whether another member that is drawn could serve it. */
+  readonly drawHelps: boolean;
+}
+
+/** One client that waits. */
 export class Waiter implements HeapNode {
   readonly request: LeaseRequest;
-  readonly resolve: (answer: Lease | Refusal) => void;
+  readonly resolve: (answer: Answer) => void;
   readonly sinceAt: number;
+  readonly drawHelps: boolean;
   /** Its number in the order of coming. */
   readonly ticket: number;
   ladder: Ladder;
+  /** Its deadline. */
   key: number;
   place = -1;
 
-  constructor(
-    request: LeaseRequest,
-    ladder: Ladder,
-    arrival: { readonly now: number; readonly ticket: number },
-    resolve: (answer: Lease | Refusal) => void,
-  ) {
+  constructor(request: LeaseRequest, arrival: Arrival, ticket: number, resolve: (answer: Answer) => void) {
     this.request = request;
-    this.ladder = ladder;
-    this.sinceAt = arrival.now;
-    this.ticket = arrival.ticket;
-    this.key = arrival.now + request.waitMs;
     this.resolve = resolve;
+    this.sinceAt = arrival.now;
+    this.drawHelps = arrival.drawHelps;
+    this.ticket = ticket;
+    this.ladder = arrival.ladder;
+    this.key = arrival.now + request.waitMs;
   }
+}
+
+/** One client's turn to be served. */
+export interface Turn {
+  readonly waiter: Waiter;
+  /** Nobody behind it in its line needs a turn. */
+  endLine(): void;
 }
 
 export class Waiting {
@@ -40,13 +55,16 @@ export class Waiting {
   readonly #lines = new Map<Ladder, Set<Waiter>>();
   readonly #deadlines = new Heap<Waiter>();
   readonly #alarm: Alarm;
+  readonly #limit: number;
   #tickets = 0;
+  #retryAt = Number.POSITIVE_INFINITY;
 
-  /** @param onDue - called when a deadline, or a moment given to `wakeBy`, has come. */
-  constructor(clock: Clock, onDue: () => void) {
+  /** @param onDue - called when a deadline, or a moment given to `retryAt`, has come. */
+  constructor(clock: Clock, limit: number, onDue: () => void) {
+    this.#limit = limit;
     this.#alarm = new Alarm(clock, () => {
       onDue();
-      this.#alarm.setBy(this.#deadlines.firstKey);
+      this.#alarm.setBy(Math.min(this.#deadlines.firstKey, this.#retryAt));
     });
   }
 
@@ -54,17 +72,21 @@ export class Waiting {
     return this.#byId.size;
   }
 
-  /** The answer to a request that waits from `now` on. */
-  join(request: LeaseRequest, ladder: Ladder, now: number): Promise<Lease | Refusal> {
+  get full(): boolean {
+    return this.#byId.size >= this.#limit;
+  }
+
+  /** The answer to a request that waits from now on. @throws TypeError when one of the same id waits already. */
+  join(request: LeaseRequest, arrival: Arrival): Promise<Answer> {
+    if (this.#byId.has(request.id)) throw new TypeError(`lease request ${request.id} is under way already`);
     this.#tickets += 1;
-    const arrival = { now, ticket: this.#tickets };
-    return new Promise((resolve) => {
-      const waiter = new Waiter(request, ladder, arrival, resolve);
-      this.#byId.set(request.id, waiter);
-      this.#deadlines.add(waiter);
-      this.#stand(waiter);
-      this.#alarm.setBy(waiter.key);
-    });
+    const { promise, resolve } = Promise.withResolvers<Answer>();
+    const waiter = new Waiter(request, arrival, this.#tickets, resolve);
+    this.#byId.set(request.id, waiter);
+    this.#deadlines.add(waiter);
+    this.#stand(waiter);
+    this.#alarm.setBy(waiter.key);
+    return promise;
   }
 
   find(requestId: number): Waiter | undefined {
@@ -82,29 +104,48 @@ export class Waiting {
     this.#unstand(waiter);
   }
 
-  /** Moves it to the line of another ladder, when its own is dead. */
+  /** Moves it to the end of another ladder's line, when its own is dead. */
   change(waiter: Waiter, ladder: Ladder): void {
     this.#unstand(waiter);
     waiter.ladder = ladder;
     this.#stand(waiter);
   }
 
-  /** The lines in which members may be given out now. */
-  lines(): Set<Waiter>[] {
-    const lines: Set<Waiter>[] = [];
-    for (const [ladder, line] of this.#lines) if (ladder.hasSeats) lines.push(line);
-    return lines;
+  /** Those who might be served now, in the order of their coming. Each may leave in its turn. */
+  *inOrder(): Generator<Turn> {
+    const lines = [...this.#lines].filter(([ladder]) => ladder.hasSeats).map(([, line]) => new Line(line));
+    for (let line = earliest(lines); line !== undefined; line = earliest(lines)) {
+      const { head } = line;
+      if (head === undefined) return;
+      const served = line;
+      let ended = false;
+      yield {
+        waiter: head,
+        endLine: () => {
+          ended = true;
+        },
+      };
+      if (ended) served.end();
+      else served.advance();
+    }
   }
 
   /** The one whose deadline has passed longest ago, if there is one. */
   due(now: number): Waiter | undefined {
-    const first = this.#deadlines.first;
-    return first !== undefined && first.key <= now ? first : undefined;
+    return this.#deadlines.firstKey <= now ? this.#deadlines.first : undefined;
   }
 
-  /** Calls `onDue` not later than at this moment, though no deadline is due. */
-  wakeBy(at: number): void {
+  /** At this moment somebody may be served for whom no member is free now. */
+  retryAt(at: number): void {
+    this.#retryAt = Math.min(this.#retryAt, at);
     this.#alarm.setBy(at);
+  }
+
+  /** Whether such a moment has come; it is over with this. */
+  mayRetry(now: number): boolean {
+    if (this.#retryAt > now) return false;
+    this.#retryAt = Number.POSITIVE_INFINITY;
+    return true;
   }
 
   /** Stops the timer. */
@@ -120,15 +161,48 @@ export class Waiting {
       this.#lines.set(ladder, line);
     }
     line.add(waiter);
-    ladder.waitingCount = line.size;
+    ladder.waitingCount += 1;
+    if (waiter.drawHelps) ladder.wantingCount += 1;
   }
 
   #unstand(waiter: Waiter): void {
     const { ladder } = waiter;
     const line = this.#lines.get(ladder);
-    if (line === undefined) return;
-    line.delete(waiter);
-    ladder.waitingCount = line.size;
+    if (line?.delete(waiter) !== true) return;
+    ladder.waitingCount -= 1;
+    if (waiter.drawHelps) ladder.wantingCount -= 1;
     if (line.size === 0) this.#lines.delete(ladder);
   }
+}
+
+/** A line while it is served: its first, and those behind. Waiters may leave it meanwhile. */
+class Line {
+  head: Waiter | undefined;
+  readonly #rest: Iterator<Waiter>;
+
+  constructor(waiters: Set<Waiter>) {
+    this.#rest = waiters.values();
+    this.advance();
+  }
+
+  advance(): void {
+    const step = this.#rest.next();
+    this.head = step.done === true ? undefined : step.value;
+  }
+
+  end(): void {
+    this.head = undefined;
+  }
+}
+
+/** The line whose first came before those of the others. */
+function earliest(lines: readonly Line[]): Line | undefined {
+  let found: Line | undefined;
+  let ticket = Number.POSITIVE_INFINITY;
+  for (const line of lines) {
+    if (line.head === undefined || line.head.ticket >= ticket) continue;
+    found = line;
+    ticket = line.head.ticket;
+  }
+  return found;
 }

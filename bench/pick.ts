@@ -1,0 +1,123 @@
+/**
+ * What a pick costs, for each strategy and size of pool: a lease taken, accepted and closed, on the system clock.
+ *
+ * Prints ns for one such cycle. The claim of the pool is that it grows with the logarithm of the number of members at
+ * most (what more it grows by is memory that no cache holds); a plain walk over as many numbers, in the last line,
+ * shows what that is worth.
+ */
+import { systemClock } from '../src/core/clock.ts';
+import { EventBus } from '../src/core/events.ts';
+import { systemRandom } from '../src/core/random.ts';
+import { isLease, type Wish } from '../src/pool/lease.ts';
+import type { Offer } from '../src/pool/offer.ts';
+import { type PoolSettings, STRATEGIES, type Strategy } from '../src/pool/options.ts';
+import { openPool, type Pool } from '../src/pool/pool.ts';
+
+const SIZES = [10, 40, 1_000, 100_000];
+/** Long enough to be past the compiler and the first touch of every member, short enough to be run often. */
+const WARM_MS = 40;
+const MEASURE_MS = 80;
+const BATCH = 500;
+const LIFE_MS = 3_600_000;
+
+function main(): void {
+  const pools = SIZES.map(filledPool);
+  console.log('ns for taken + accepted + closed'.padEnd(40) + SIZES.map(column).join(''));
+  for (const strategy of STRATEGIES) {
+    for (const pool of pools) pool.reconfigure(settingsOf(strategy));
+    report(strategy, pools, {});
+  }
+  for (const pool of pools) pool.reconfigure(settingsOf('round-robin'));
+  report('round-robin, a location wished for', pools, { location: 'Place 3' });
+  report('round-robin, a life half of them have', pools, { minLifeMs: 1.5 * LIFE_MS });
+  report('one session', pools, { session: 'bench' });
+  console.log('a walk over as many numbers'.padEnd(40) + SIZES.map((size) => column(walk(size))).join(''));
+  for (const pool of pools) pool.close();
+}
+
+function report(name: string, pools: readonly Pool[], wish: Wish): void {
+  console.log(name.padEnd(40) + pools.map((pool) => column(measure(pool, wish))).join(''));
+}
+
+function measure(pool: Pool, wish: Wish): number {
+  run(pool, wish, WARM_MS);
+  return run(pool, wish, MEASURE_MS);
+}
+
+/** Ns for one cycle, over so many ms. */
+function run(pool: Pool, wish: Wish, ms: number): number {
+  let count = 0;
+  const startAt = systemClock.monotonic();
+  let endAt = startAt;
+  while (endAt - startAt < ms) {
+    for (let step = 0; step < BATCH; step += 1) {
+      const lease = pool.take({ id: 0, wish, targetHost: 'example.com', avoid: [], waitMs: 0 });
+      if (lease instanceof Promise || !isLease(lease)) throw new Error('a full pool lent nothing');
+      pool.report({ lease: lease.id, kind: 'accepted', latencyMs: 10 });
+      pool.report({ lease: lease.id, kind: 'closed', cut: false });
+    }
+    count += BATCH;
+    endAt = systemClock.monotonic();
+  }
+  return ((endAt - startAt) * 1e6) / count;
+}
+
+function filledPool(size: number): Pool {
+  const pool = openPool({
+    ...settingsOf('round-robin'),
+    clock: systemClock,
+    random: systemRandom,
+    bus: new EventBus((_name, error) => {
+      throw error;
+    }),
+    outlook: () => ({ sources: [] }),
+  });
+  const now = systemClock.monotonic();
+  pool.pour(
+    'city',
+    Array.from({ length: size }, (_, number): Offer => {
+      return {
+        protocol: 'http',
+        host: `10.${number >> 16}.${(number >> 8) & 255}.${number & 255}`,
+        port: 8000,
+        endsAt: now + LIFE_MS * (1 + (number % 2)) + number,
+        unproven: false,
+        location: `Place ${number % 10}`,
+      };
+    }),
+  );
+  return pool;
+}
+
+function settingsOf(strategy: Strategy): PoolSettings {
+  return {
+    sources: [{ name: 'city', priority: 1, size: 20, unknownLifetimeMs: 600_000 }],
+    rotation: {
+      strategy,
+      maxTunnelsPerMember: 0,
+      maxUsesPerMember: 0,
+      perHostSpacingMs: 0,
+      sessionTtlMs: 600_000,
+    },
+    safetyMarginMs: 3_000,
+    minRemainingMs: 10_000,
+    health: { maxFailures: 2, quarantineMs: 10_000 },
+  };
+}
+
+function walk(size: number): number {
+  const numbers = Float64Array.from({ length: size }, (_, index) => index);
+  const rounds = Math.ceil(2_000_000 / size);
+  let least = 0;
+  const startAt = systemClock.monotonic();
+  for (let round = 0; round < rounds; round += 1) {
+    for (const number of numbers) if (number < least) least = number;
+  }
+  return ((systemClock.monotonic() - startAt) * 1e6) / rounds;
+}
+
+function column(value: number): string {
+  return Math.round(value).toLocaleString('en').padStart(12);
+}
+
+main();

@@ -1,0 +1,96 @@
+import { MessageChannel } from 'node:worker_threads';
+import { expect, onTestFinished, test } from 'vitest';
+import { isLease, type Lease } from '../../src/pool/lease.ts';
+import { connectLending, type RemoteLending, serveLending } from '../../src/pool/remote.ts';
+import { until } from '../support/until.ts';
+import { offer, openKit, type PoolKit, pourMembers, request } from './pool-kit.ts';
+
+/** Askers behind ports, at a pool that lends to all of them. */
+function connect(kit: PoolKit, count = 1): RemoteLending[] {
+  return Array.from({ length: count }, (_, index) => {
+    const { port1, port2 } = new MessageChannel();
+    const served = serveLending(port1, kit.pool, index + 1);
+    const remote = connectLending(port2);
+    onTestFinished(() => {
+      remote.close();
+      served.close();
+    });
+    return remote;
+  });
+}
+
+function openTunnels(kit: PoolKit): number {
+  return kit.pool.counts()[0]?.openTunnels ?? Number.NaN;
+}
+
+async function leaseFrom(remote: RemoteLending, id: number): Promise<Lease> {
+  const answer = await remote.take({ ...request({ session: 'abc' }), id });
+  if (!isLease(answer)) throw new Error(`refused: ${answer.refused}`);
+  return answer;
+}
+
+test('lending over a port: a lease and its reports are the same as at the pool itself', async () => {
+  const kit = openKit();
+  pourMembers(kit, 1, 180_000, { exitIp: '198.51.100.7' });
+  const [remote] = connect(kit);
+  if (remote === undefined) throw new Error('no port');
+  const lease = await leaseFrom(remote, 1);
+  const [member] = kit.pool.members();
+  expect(lease).toEqual({
+    id: lease.id,
+    member: member?.id,
+    source: 'city',
+    protocol: 'http',
+    host: member?.host,
+    port: 8000,
+    exitIp: '198.51.100.7',
+    remainingMs: 180_000,
+    session: 'abc',
+    waitedMs: 0,
+    doubtful: true,
+  });
+  remote.report({ lease: lease.id, kind: 'accepted', latencyMs: 12 });
+  await until('the use is counted', () => kit.pool.members()[0]?.uses === 1);
+  remote.report({ lease: lease.id, kind: 'closed', cut: false });
+  await until('the tunnel is closed', () => openTunnels(kit) === 0);
+});
+
+test('lending over a port: requests of two askers with one id do not get in each other’s way', async () => {
+  const kit = openKit();
+  const [left, right] = connect(kit, 2);
+  if (left === undefined || right === undefined) throw new Error('no ports');
+  const leftAnswer = left.take(request({}, { id: 1, waitMs: 60_000 }));
+  const rightAnswer = right.take(request({}, { id: 1, waitMs: 60_000 }));
+  const ownAnswer = kit.pool.take(request({}, { id: 1, waitMs: 60_000 }));
+  await until('three wait', () => kit.pool.waitingCount === 3);
+  left.cancel(1);
+  await expect(leftAnswer).resolves.toMatchObject({ refused: 'client-gone' });
+  kit.pool.pour('city', [offer(kit, 1)]);
+  const answers = await Promise.all([rightAnswer, ownAnswer]);
+  expect(answers.every(isLease)).toBe(true);
+});
+
+test('lending over a port: when the asker goes, its leases end and nobody waits for it any more', async () => {
+  const kit = openKit({ rotation: { maxTunnelsPerMember: 1 } });
+  pourMembers(kit, 1);
+  const [remote] = connect(kit);
+  if (remote === undefined) throw new Error('no port');
+  await leaseFrom(remote, 1);
+  const late = remote.take(request({}, { id: 2, waitMs: 60_000 }));
+  await until('one waits', () => kit.pool.waitingCount === 1);
+  expect(openTunnels(kit)).toBe(1);
+  remote.close();
+  await expect(late).resolves.toMatchObject({ refused: 'shutting-down' });
+  await until('nothing is left', () => kit.pool.waitingCount === 0 && openTunnels(kit) === 0);
+  expect(await remote.take(request())).toMatchObject({ refused: 'shutting-down' });
+});
+
+test('lending over a port: when the pool closes, who waits is told so', async () => {
+  const kit = openKit();
+  const [remote] = connect(kit);
+  if (remote === undefined) throw new Error('no port');
+  const waiting = remote.take(request({}, { waitMs: 60_000 }));
+  await until('one waits', () => kit.pool.waitingCount === 1);
+  kit.pool.close();
+  await expect(waiting).resolves.toMatchObject({ refused: 'shutting-down' });
+});
