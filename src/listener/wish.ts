@@ -1,88 +1,21 @@
 /**
  * What a client asks for: `BASE-key-value-key-value…` in its proxy user name, or the same keys as X-Noria headers.
  *
- * WISH_KEYS is the grammar; docs/routing.md prints it, held by test/held/routing.test.ts. Liberal about BASE, strict
- * about keys: a wish that cannot be read is refused, never ignored, since a client that believes itself on one
- * member while it rotates is worse off than one that is told. Access decides where BASE ends; this file reads the rest.
+ * The keys stand in wish-keys.ts; who a BASE is, access.ts decides. Liberal about BASE, strict about keys: a wish that
+ * cannot be read is refused, never ignored, since a client that believes itself on one member while it rotates is worse
+ * off than one that is told.
  */
 import { NoriaError } from '../core/faults.ts';
-import { MEMBER_PROTOCOLS } from '../core/protocol.ts';
+import { MEMBER_PROTOCOLS, type MemberProtocol } from '../core/protocol.ts';
 import type { Wish } from '../pool/lease.ts';
+import { MINUTE_MS, SECOND_MS, WISH_KEYS, type WishKey, type WishKind } from './wish-keys.ts';
 
-export type WishKind = 'session' | 'ttl' | 'source' | 'adr' | 'life' | 'protocol' | 'rotate';
-
-export interface WishKey {
-  readonly key: WishKind;
-  /** Other names of it, as other gateways use them. */
-  readonly aliases: readonly string[];
-  /** What its value looks like; completes "the value is …". Absent: it has none. */
-  readonly value?: string;
-  readonly effect: string;
-  /** For durations: ms of a bare number, by the name under which it was given. */
-  readonly bareUnitMs?: Readonly<Record<string, number>>;
-}
-
-const SECOND_MS = 1000;
-const MINUTE_MS = 60 * SECOND_MS;
 const HOUR_MS = 60 * MINUTE_MS;
 /** A longer one is a slip of the unit, and would keep sessions in memory for no client. */
 const MAX_DURATION_MS = 7 * 24 * HOUR_MS;
 const MAX_LOCATION_LENGTH = 64;
 const SESSION_NAME = /^[A-Za-z0-9_.~]{1,64}$/;
 const HEADER_PREFIX = 'x-noria-';
-
-export const WISH_KEYS: readonly WishKey[] = [
-  {
-    key: 'session',
-    aliases: ['sessid', 'sid', 'sessionid'],
-    value: '1 to 64 of letters, digits, `_`, `.` and `~`',
-    effect: 'the same session keeps the same member while it lives; it moves before the member expires',
-  },
-  {
-    key: 'ttl',
-    aliases: ['sesstime', 'sessionduration', 'sessionttl', 'sessionlength', 'lifetime'],
-    value: 'a duration',
-    effect: 'idle life of that session',
-    bareUnitMs: {
-      ttl: SECOND_MS,
-      sesstime: MINUTE_MS,
-      sessionduration: MINUTE_MS,
-      sessionttl: MINUTE_MS,
-      sessionlength: SECOND_MS,
-      lifetime: MINUTE_MS,
-    },
-  },
-  {
-    key: 'source',
-    aliases: ['pool', 'zone'],
-    value: "a source's name",
-    effect: "only that source's members",
-  },
-  {
-    key: 'adr',
-    aliases: ['country', 'cc', 'state', 'city', 'region', 'area'],
-    value: 'a keyword of at most 64 characters, URL-encoded where needed, `_` for a space',
-    effect: 'only members whose location contains it',
-  },
-  {
-    key: 'life',
-    aliases: ['minlife'],
-    value: 'a duration',
-    effect: 'only members with at least this much lifetime left',
-    bareUnitMs: { life: SECOND_MS, minlife: SECOND_MS },
-  },
-  {
-    key: 'protocol',
-    aliases: [],
-    value: MEMBER_PROTOCOLS.map((protocol) => `\`${protocol}\``).join(', '),
-    effect: 'only members speaking it',
-  },
-  {
-    key: 'rotate',
-    aliases: [],
-    effect: "ignores the listener's session: a new choice",
-  },
-];
 
 const KEYS_BY_NAME: ReadonlyMap<string, WishKey> = new Map(
   WISH_KEYS.flatMap((entry) => [entry.key, ...entry.aliases].map((name) => [name, entry] as const)),
@@ -111,7 +44,7 @@ interface Draft {
   source?: string;
   location?: string;
   minLifeMs?: number;
-  protocol?: (typeof MEMBER_PROTOCOLS)[number];
+  protocol?: MemberProtocol;
   rotate?: boolean;
 }
 

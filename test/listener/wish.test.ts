@@ -2,13 +2,8 @@ import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { NoriaError } from '../../src/core/faults.ts';
 import { MEMBER_PROTOCOLS } from '../../src/core/protocol.ts';
-import {
-  readWish,
-  WISH_KEYS,
-  type WishContext,
-  type WishKind,
-  wishTextWithoutUsers,
-} from '../../src/listener/wish.ts';
+import { readWish, type WishContext, wishTextWithoutUsers } from '../../src/listener/wish.ts';
+import { WISH_KEYS, type WishKind } from '../../src/listener/wish-keys.ts';
 import type { Wish } from '../../src/pool/lease.ts';
 
 const context: WishContext = {

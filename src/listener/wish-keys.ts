@@ -1,0 +1,75 @@
+/**
+ * The grammar of a wish as a table: what a client can ask for, under which names, and what a value looks like.
+ *
+ * wish.ts reads by it, and docs/routing.md prints it, held by test/held/routing.test.ts.
+ */
+import { MEMBER_PROTOCOLS } from '../core/protocol.ts';
+
+export type WishKind = 'session' | 'ttl' | 'source' | 'adr' | 'life' | 'protocol' | 'rotate';
+
+export interface WishKey {
+  readonly key: WishKind;
+  /** Other names of it, as other gateways use them. */
+  readonly aliases: readonly string[];
+  /** What its value looks like; completes "the value is …". Absent: it has none. */
+  readonly value?: string;
+  readonly effect: string;
+  /** For durations: ms of a bare number, by the name under which it was given. */
+  readonly bareUnitMs?: Readonly<Record<string, number>>;
+}
+
+export const SECOND_MS = 1000;
+export const MINUTE_MS = 60 * SECOND_MS;
+
+export const WISH_KEYS: readonly WishKey[] = [
+  {
+    key: 'session',
+    aliases: ['sessid', 'sid', 'sessionid'],
+    value: '1 to 64 of letters, digits, `_`, `.` and `~`',
+    effect: 'the same session keeps the same member while it lives; it moves before the member expires',
+  },
+  {
+    key: 'ttl',
+    aliases: ['sesstime', 'sessionduration', 'sessionttl', 'sessionlength', 'lifetime'],
+    value: 'a duration',
+    effect: 'idle life of that session',
+    bareUnitMs: {
+      ttl: SECOND_MS,
+      sesstime: MINUTE_MS,
+      sessionduration: MINUTE_MS,
+      sessionttl: MINUTE_MS,
+      sessionlength: SECOND_MS,
+      lifetime: MINUTE_MS,
+    },
+  },
+  {
+    key: 'source',
+    aliases: ['pool', 'zone'],
+    value: "a source's name",
+    effect: "only that source's members",
+  },
+  {
+    key: 'adr',
+    aliases: ['country', 'cc', 'state', 'city', 'region', 'area'],
+    value: 'a keyword of at most 64 characters, URL-encoded where needed, `_` for a space',
+    effect: 'only members whose location contains it',
+  },
+  {
+    key: 'life',
+    aliases: ['minlife'],
+    value: 'a duration',
+    effect: 'only members with at least this much lifetime left',
+    bareUnitMs: { life: SECOND_MS, minlife: SECOND_MS },
+  },
+  {
+    key: 'protocol',
+    aliases: [],
+    value: MEMBER_PROTOCOLS.map((protocol) => `\`${protocol}\``).join(', '),
+    effect: 'only members speaking it',
+  },
+  {
+    key: 'rotate',
+    aliases: [],
+    effect: "ignores the listener's session: a new choice",
+  },
+];
