@@ -98,7 +98,7 @@ function settle(tree: Tree, path: Path, problems: Problems): Tree | undefined {
   const text = pathText(path);
   const { shape, kind } = fieldAt(text) ?? {};
   if (shape === undefined && !text.includes('.params.')) return ''; // an unknown key, and told as one
-  if (shape === 'scalar' || shape === undefined) {
+  if ((shape === 'scalar' || shape === undefined) && !problems.hasAt(text)) {
     problems.error(
       text,
       `has no value; ${kind === undefined ? '' : `wants ${kind.wants}, or `}leave the key out`,

@@ -14,6 +14,7 @@ import {
   LineCounter,
   type Pair,
   parseDocument,
+  visit,
   type YAMLMap,
   type YAMLSeq,
 } from 'yaml';
@@ -38,13 +39,14 @@ export interface Place {
   readonly variables: readonly string[];
 }
 
-/** The extent of a scalar in the text, and the path that it stands at; it occurs again for each alias of it. */
-export interface ScalarExtent {
+/** The extent of a value in the text, and the path that it stands at; it occurs again for each alias of it. */
+export interface Extent {
   readonly start: number;
   readonly end: number;
+  /** Empty for a value that stands nowhere in the tree, such as the second of a key that is given twice. */
   readonly path: string;
-  /** As it is written, before references are replaced. */
-  readonly text: string;
+  /** Of a scalar, before references are replaced; undefined for a list or a map. */
+  readonly text: string | undefined;
 }
 
 /** A problem found before any key is looked at. */
@@ -62,7 +64,8 @@ export interface ParsedDocument {
   readonly tree: Tree | undefined;
   /** By the path as text. */
   readonly places: ReadonlyMap<string, Place>;
-  readonly scalars: readonly ScalarExtent[];
+  /** Of every value in the text. */
+  readonly extents: readonly Extent[];
 }
 
 /** Deeper than any configuration, shallow enough for every stack. */
@@ -109,7 +112,7 @@ export function readDocument(text: string, environment: Environment): ParsedDocu
     message: wordsForYaml(error.code),
   }));
   if (problems.length > 0) {
-    return { text, lines, problems, tree: undefined, places: new Map(), scalars: [] };
+    return { text, lines, problems, tree: undefined, places: new Map(), extents: [] };
   }
   return new Composer(document, lines, environment).compose(text);
 }
@@ -120,7 +123,10 @@ class Composer {
   readonly #environment: Environment;
   readonly #problems: SyntaxProblem[] = [];
   readonly #places = new Map<string, Place>();
-  readonly #scalars: ScalarExtent[] = [];
+  readonly #extents: Extent[] = [];
+  readonly #seen = new Set<unknown>();
+  /** Nodes whose tag was refused: through an alias they come again. */
+  readonly #told = new Set<unknown>();
   #nodeCount = 0;
   #tooLarge = false;
 
@@ -132,13 +138,14 @@ class Composer {
 
   compose(text: string): ParsedDocument {
     const tree = this.#value(this.#document.contents, [], 0);
+    this.#addUnseen();
     return {
       text,
       lines: this.#lines,
       problems: this.#problems,
       tree,
       places: this.#places,
-      scalars: this.#scalars,
+      extents: this.#extents,
     };
   }
 
@@ -156,6 +163,7 @@ class Composer {
       return null;
     }
     this.#places.set(pathText(path), { keyOffset, valueOffset: offsetOf(node, keyOffset), variables: [] });
+    this.#addExtent(node, path);
     if (isMap(node)) return this.#map(node, path);
     if (isSeq(node)) return this.#list(node, path);
     return this.#scalar(node, path, keyOffset);
@@ -217,7 +225,7 @@ class Composer {
     if (!isScalar(node) || typeof node.value !== 'string') return null;
     this.#refuseTag(node.tag, node, path);
     const start = offsetOf(node, keyOffset);
-    this.#scalars.push({ start, end: node.range?.[1] ?? start, path: pathText(path), text: node.value });
+
     if (node.type === 'PLAIN' && /^(?:~|null|)$/.test(node.value)) return null;
     const { text, variables, problems } = substitute(node.value, this.#environment);
     for (const problem of problems) this.#problem(start, path, problem);
@@ -225,8 +233,26 @@ class Composer {
     return text;
   }
 
+  #addExtent(node: unknown, path: Path): void {
+    if (!(isScalar(node) || isMap(node) || isSeq(node)) || !node.range) return;
+    this.#seen.add(node);
+    const [start, end] = node.range;
+    const text = isScalar(node) ? String(node.value) : undefined;
+    this.#extents.push({ start, end, path: pathText(path), text });
+  }
+
+  /** The scalars that did not make it into the tree, which nobody knows anything about. */
+  #addUnseen(): void {
+    visit(this.#document, {
+      Scalar: (key, node) => {
+        if (key !== 'key' && !this.#seen.has(node)) this.#addExtent(node, []);
+      },
+    });
+  }
+
   #refuseTag(tag: string | undefined, node: unknown, path: Path): void {
-    if (tag === undefined || tag.startsWith('tag:yaml.org,2002:')) return;
+    if (tag === undefined || tag.startsWith('tag:yaml.org,2002:') || this.#told.has(node)) return;
+    this.#told.add(node);
     this.#problem(offsetOf(node), path, `has the tag ${tag}; tags are not used here`);
   }
 

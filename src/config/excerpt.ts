@@ -24,6 +24,8 @@ interface Stretch {
   readonly start: number;
   readonly end: number;
   readonly shown: string;
+  /** Shown instead of what stands there, so that there is no place inside it. */
+  readonly masked?: boolean;
 }
 
 /** Two lines: the line of the offset behind its number, and a `^` below the place. Undefined where nothing can be shown. */
@@ -52,22 +54,23 @@ function draw(line: number, shown: string, column: number): string {
 /** Where an offset into the line stands in what is shown of it. */
 function columnOf(stretches: readonly Stretch[], offset: number): number {
   let column = 0;
-  for (const { start, end, shown } of stretches) {
+  for (const { start, end, shown, masked } of stretches) {
     if (offset >= end) column += shown.length;
-    else if (offset > start && shown.length === end - start) column += offset - start;
+    else if (offset > start && masked !== true) column += Math.min(offset - start, shown.length);
   }
   return column;
 }
 
-function parsed({ scalars }: ParsedDocument, lineStart: number, whole: string): Stretch[] {
-  const here = scalars
+function parsed({ extents }: ParsedDocument, lineStart: number, whole: string): Stretch[] {
+  const here = extents
     .map(({ start, end, path, text }) => ({
       start: Math.max(0, start - lineStart),
       end: Math.min(end - lineStart, whole.length),
-      as: text === '' ? 'itself' : shownAs(path, text),
+      isScalar: text !== undefined,
+      as: shownAs(path, text),
     }))
     .filter(({ start, end }) => start < end);
-  // A scalar that is a secret at one of its aliases is one everywhere.
+  // What is a secret at one of its aliases is one everywhere.
   const hidden = here
     .filter(({ as }) => as !== 'itself')
     .toSorted((one, other) => one.start - other.start || (one.as === 'secret' ? -1 : 1));
@@ -76,10 +79,10 @@ function parsed({ scalars }: ParsedDocument, lineStart: number, whole: string): 
   for (const { start, end, as } of hidden) {
     if (start < at) continue;
     stretches.push({ start: at, end: start, shown: whole.slice(at, start) });
-    stretches.push({ start, end, shown: as === 'secret' ? MASK : '…' });
+    stretches.push({ start, end, shown: as === 'secret' ? MASK : '…', masked: true });
     at = end;
   }
-  const lastEnd = Math.max(0, ...here.map(({ end }) => end));
+  const lastEnd = Math.max(0, ...here.filter(({ isScalar }) => isScalar).map(({ end }) => end));
   stretches.push({ start: at, end: whole.length, shown: withoutComment(whole, at, lastEnd) });
   return stretches;
 }
@@ -98,6 +101,6 @@ function unparsed(whole: string): Stretch[] {
   const end = secret.index + secret[0].length;
   return [
     { start: 0, end, shown: whole.slice(0, end) },
-    { start: end, end: whole.length, shown: ` ${MASK}` },
+    { start: end, end: whole.length, shown: ` ${MASK}`, masked: true },
   ];
 }

@@ -28,6 +28,8 @@ export interface Field {
 /** Every key, in the order of the table. */
 export const FIELDS: readonly Field[] = keysOf(SCHEMA, '');
 
+/** `user:password@host`, in whatever value. */
+const USER_INFO = /@/;
 /** Parameters that no operation has, and that hold a secret if somebody gives them. */
 const SECRET_NAME = /key|pass|token|secret/i;
 
@@ -43,15 +45,18 @@ export function fieldAt(path: string): Field | undefined {
 }
 
 /**
- * How the text of a scalar at a path may be shown: as it is, as a secret, or, where nobody can know what it is (an unknown key, a
- * text in place of a map), not at all.
+ * How a value at a path may be shown: as it is, as a secret, or, where nobody can know what it is (an unknown key, a text in
+ * place of a map), not at all.
+ *
+ * @param text - of a scalar; undefined for a list or a map.
  */
-export function shownAs(path: string, text: string): 'itself' | 'secret' | 'nothing' {
+export function shownAs(path: string, text: string | undefined): 'itself' | 'secret' | 'nothing' {
   const param = /^sources\[\d+\]\.params\.(\w+)(\[\d+\])?$/.exec(path)?.[1];
   if (param !== undefined) return SECRET_NAME.test(param) ? 'nothing' : 'itself';
   const kind = fieldAt(path)?.kind;
-  if (kind === undefined) return 'nothing';
-  if (kind.shown === 'never') return 'secret';
+  if (kind?.shown === 'never') return 'secret';
+  if (text === undefined || text === '') return 'itself';
+  if (kind === undefined || USER_INFO.test(text)) return 'nothing';
   return kind.shown === 'always' || 'value' in kind.read(text) ? 'itself' : 'nothing';
 }
 

@@ -91,9 +91,7 @@ export function flag(): Kind<boolean> {
     json: { type: 'boolean' },
     shown: 'always',
     read: (text) =>
-      text === 'true' || text === 'false'
-        ? { value: text === 'true' }
-        : { wrong: 'is neither true nor false' },
+      text === 'true' || text === 'false' ? { value: text === 'true' } : { wrong: 'is no switch' },
     write: String,
   };
 }
@@ -109,7 +107,7 @@ export function oneOf<const Word extends string>(words: readonly Word[]): Kind<W
       if (value !== undefined) return { value };
       const meant = nearest(text, words);
       return {
-        wrong: meant === undefined ? 'is not known here' : `is not known here; did you mean ${meant}?`,
+        wrong: meant === undefined ? 'is not known here' : `is not known here (did you mean ${meant}?)`,
       };
     },
     write: (word) => word,

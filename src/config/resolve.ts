@@ -1,4 +1,6 @@
 /** The checked file as a Config: everything derived, and the rules that hold between its parts. */
+
+import { OPERATIONS } from '../service/operations.ts';
 import { formatAddress, isLocalAddress, overlap } from './address.ts';
 import type { CheckedConfig } from './check.ts';
 import type { AccountConfig, Address, AdminConfig, Config, HealthCheckConfig } from './config.ts';
@@ -134,11 +136,17 @@ function tellAcross(
   { sources, listeners, account, service, admin }: CheckedConfig,
   problems: Problems,
 ): void {
+  if (problems.hasAt('')) return; // the file is nothing at all
   if (sources.length === 0 && account === undefined && !problems.has('sources')) {
     problems.error('sources', 'is missing: there is nothing to draw from; wants at least one source', 'key');
   }
-  if (account !== undefined && service.baseUrl === undefined && !problems.has('service.baseUrl')) {
-    problems.error('account', 'is asked about at service.baseUrl, which is missing', 'key');
+  const homeless = sources.filter(
+    (source) =>
+      source !== undefined && OPERATIONS[source.product].at === 'base' && source.baseUrl === undefined,
+  );
+  const needy = [...homeless.map((source) => source?.name), ...(account === undefined ? [] : ['account'])];
+  if (needy.length > 0 && service.baseUrl === undefined && !problems.has('service.baseUrl')) {
+    problems.error('service.baseUrl', `is missing, and needed by ${needy.join(', ')}`, 'key');
   }
   const names = sources.map((source) => source?.name);
   tellTwins(names, (index) => `sources[${index}].name`, problems);
@@ -148,7 +156,7 @@ function tellAcross(
     const path = `listeners[${index}].source`;
     problems.error(
       path,
-      `${problems.quote(path, listener.source)} is no source; there is ${names.join(', ')}`,
+      `${problems.quote(path, listener.source)} is no source; there ${names.length === 0 ? 'is none' : `is ${names.join(', ')}`}`,
     );
   });
   const open: (readonly [path: string, address: Address | undefined])[] = listeners.map((listener, index) => [
@@ -167,9 +175,6 @@ function tellOverlaps(
   open.forEach(([path, address], index) => {
     const taken = open.slice(0, index).find(([, other]) => address && other && overlap(address, other));
     if (address === undefined || taken === undefined || problems.has(path) || problems.has(taken[0])) return;
-    problems.error(
-      path,
-      `${formatAddress(address)} is taken by ${taken[0]} already; give it a port of its own`,
-    );
+    problems.error(path, `${formatAddress(address)} is taken by ${taken[0]} already; give it another one`);
   });
 }

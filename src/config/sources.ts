@@ -102,7 +102,7 @@ function readParams(
     const isUnknown = suggestion !== undefined || !Object.hasOwn(OPERATIONS[raw.product].params, name);
     problems.error(
       at,
-      suggestion === undefined ? message : `${message}; did you mean ${suggestion}?`,
+      suggestion === undefined ? message : `${message} (did you mean ${suggestion}?)`,
       isUnknown && name !== 'count' ? 'key' : 'value',
     );
   }
@@ -182,11 +182,7 @@ function resolvePlace(
   if (OPERATIONS[raw.product].at === 'base') {
     if (raw.host !== undefined)
       problems.error(hostPath, `is for short-pure alone; give baseUrl for ${raw.product}`, 'key');
-    const own = raw.baseUrl ?? baseUrl;
-    if (own === undefined && !problems.has('service.baseUrl') && !problems.has(`${path}.baseUrl`)) {
-      problems.error(path, 'has no address of the service; wants service.baseUrl, or baseUrl here', 'key');
-    }
-    return { baseUrl: own, extractHost: undefined };
+    return { baseUrl: raw.baseUrl ?? baseUrl, extractHost: undefined };
   }
   if (
     raw.host === undefined &&

@@ -36,7 +36,7 @@ export function denyTarget(): Kind<string> {
       const meant = rule.kind === 'host' && !text.includes('.') ? nearest(text, NAMED_SETS) : undefined;
       return meant === undefined
         ? { value: text }
-        : { wrong: `is not a set of targets; did you mean ${meant}?` };
+        : { wrong: `is not a set of targets (did you mean ${meant}?)` };
     },
     write: (value) => value,
   };

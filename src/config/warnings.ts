@@ -21,6 +21,9 @@ export function tellWarnings(config: Resolved, problems: Problems): void {
     warnOfListener(listener, `listeners[${index}]`, problems);
   });
   warnOfAdmin(config, problems);
+  if (config.sources.length === 0) {
+    problems.warn('account', 'is all there is: without sources nothing is drawn, and no client is served');
+  }
   warnOfNoEffect(config, problems);
 }
 

@@ -1,0 +1,125 @@
+/**
+ * The table of keys, docs/configuration.md and config.example.yaml say the same: every key, default, range and meaning.
+ */
+import { readFileSync } from 'node:fs';
+import { expect, test } from 'vitest';
+import { isMap, isScalar, isSeq, parseDocument } from 'yaml';
+import { FIELDS, type Field } from '../../src/config/fields.ts';
+import { parseConfig } from '../../src/config/load.ts';
+import { formatDuration } from '../../src/config/units.ts';
+import { OPERATIONS, PRODUCTS } from '../../src/service/operations.ts';
+
+const page = readFileSync('docs/configuration.md', 'utf8');
+const example = readFileSync('config.example.yaml', 'utf8');
+const env = { CITY_PASSWORD: 'hunter2hunter2' };
+
+/** A default as the page and the example write it. */
+function written(fallback: unknown): string {
+  return Array.isArray(fallback) ? `[${fallback.join(', ')}]` : String(fallback);
+}
+
+/** The row of a key in the table of its section. */
+function rowOf(field: Field): string {
+  const { path, required, fallback, otherwise, kind, shape, about } = field;
+  const isPlain = fallback !== undefined && (typeof fallback === 'string' || Array.isArray(fallback));
+  const byDefault = required ? 'required' : isPlain ? `\`${written(fallback)}\`` : (otherwise ?? '–');
+  const each = shape === 'list' ? `a list, each entry ${kind?.wants}` : (kind?.wants ?? '–');
+  const value = { map: 'a map', maps: 'a list of maps', names: 'a map', choice: `${each}, or a map` };
+  return `| \`${path}\` | ${byDefault} | ${shape === 'scalar' || shape === 'list' ? each : value[shape]} | ${about} |`;
+}
+
+test('docs/configuration.md: every key has its row: default, value, meaning', () => {
+  const lines = page.slice(page.indexOf('\n## `service`'), page.indexOf('\n## Warnings')).split('\n');
+  const firstCells = lines.map((line) => /^\| `([^`]+)` \|/.exec(line)?.[1] ?? '');
+  const products: readonly string[] = PRODUCTS;
+  const rows = lines.filter(
+    (_, index) => firstCells[index] !== '' && !products.includes(firstCells[index] ?? ''),
+  );
+  const inTables = FIELDS.filter(({ path, shape }) => path.includes('.') || shape === 'scalar');
+  expect(inTables.length, 'found no keys to compare').toBeGreaterThan(50);
+  expect(rows).toEqual(inTables.map(rowOf));
+});
+
+test('docs/configuration.md: every section has its heading and says what it is for', () => {
+  const sections = FIELDS.filter(({ path, shape }) => !path.includes('.') && shape !== 'scalar');
+  expect(sections.length).toBeGreaterThan(10);
+  for (const { path, about } of sections) {
+    const text = page.split(`\n## \`${path}\`\n`)[1];
+    expect(text, path).toBeDefined();
+    expect(text?.toLowerCase(), path).toContain(about.toLowerCase());
+  }
+});
+
+test('docs/configuration.md: every product has its row: path, instance, protocol, pace', () => {
+  const speaks = { 'by-pro': 'by `pro`: 1 http, 2 socks5', 'by-entry': "by each entry's `protocol`" };
+  for (const product of PRODUCTS) {
+    const { path, identity, speaks: how, minIntervalMs, defaultIntervalMs } = OPERATIONS[product];
+    const protocol = how === 'by-pro' || how === 'by-entry' ? speaks[how] : how;
+    const row = [
+      `\`${product}\``,
+      `\`${path}\``,
+      `\`${identity.name}\``,
+      protocol,
+      `${formatDuration(defaultIntervalMs)}, at least ${formatDuration(minIntervalMs)}`,
+    ];
+    expect(page).toContain(`| ${row.join(' | ')} |`);
+  }
+});
+
+test('config.example.yaml: loads as it is, and says what an almost empty file says', () => {
+  const shown = parseConfig(example, 'noria.yaml', { env });
+  const short = parseConfig(
+    `service: { baseUrl: https://extract.example.com }
+sources: [{ name: city, product: short-classic, instance: "202611210001", password: ${env.CITY_PASSWORD} }]`,
+    'noria.yaml',
+    { env },
+  );
+  expect(JSON.parse(JSON.stringify({ ...shown, warnings: [] }))).toEqual(
+    JSON.parse(JSON.stringify({ ...short, warnings: [] })),
+  );
+});
+
+test('config.example.yaml: shows every key of the table, and no other, below its line of meaning', () => {
+  const keys = keysOf(example);
+  expect([...new Set(keys.map(({ path }) => path))]).toEqual(FIELDS.map(({ path }) => path));
+  const lines = example.split('\n');
+  for (const { path, about } of FIELDS) {
+    const first = keys.find((key) => key.path === path);
+    expect(lines[(first?.line ?? 0) - 2]?.trim(), path).toBe(`# ${about}`);
+  }
+});
+
+test('config.example.yaml: a key that has a default stands there with it', () => {
+  const keys = keysOf(example);
+  const withDefault = FIELDS.filter(({ fallback }) => typeof fallback === 'string');
+  expect(withDefault.length).toBeGreaterThan(30);
+  for (const { path, fallback } of withDefault) {
+    expect(keys.find((key) => key.path === path)?.text, path).toBe(written(fallback));
+  }
+});
+
+interface ExampleKey {
+  readonly path: string;
+  readonly line: number;
+  readonly text: string | undefined;
+}
+
+/** Every key of the example, those behind a `#` included: the character is taken away, and what it hid stays in its column. */
+function keysOf(text: string): ExampleKey[] {
+  const bared = text.replace(/^( *)#(?=(?:- )?\w+:)/gm, '$1');
+  const document = parseDocument(bared, { schema: 'failsafe', uniqueKeys: false });
+  expect(document.errors).toEqual([]);
+  return collect(document.contents, '');
+
+  function collect(node: unknown, path: string): ExampleKey[] {
+    if (isSeq(node)) return node.items.flatMap((item) => (isMap(item) ? collect(item, `${path}[]`) : []));
+    if (!isMap(node)) return [];
+    return node.items.flatMap(({ key, value }) => {
+      if (!isScalar(key)) return [];
+      const full = path === '' ? String(key.value) : `${path}.${key.value}`;
+      const line = bared.slice(0, key.range?.[0]).split('\n').length;
+      const own = { path: full, line, text: isScalar(value) ? String(value.value) : undefined };
+      return full.endsWith('.params') ? [own] : [own, ...collect(value, full)];
+    });
+  }
+}
