@@ -1,4 +1,5 @@
 import { execFile } from 'node:child_process';
+import { readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { expect, test } from 'vitest';
@@ -36,4 +37,35 @@ test('client environment: no proxy variable is obeyed, in either case, also wher
   expect(stdout).toBe('12009');
   expect(service.received).toHaveLength(1);
   expect(seenByProxy).toBe(0);
+});
+
+/** A certificate of our own for localhost and 127.0.0.1, good for a century; its key protects nothing. */
+const CERTIFICATE = fileURLToPath(new URL('../fixtures/service/tls/localhost.cert.pem', import.meta.url));
+const tls = {
+  cert: readFileSync(CERTIFICATE),
+  key: readFileSync(new URL('../fixtures/service/tls/localhost.key.pem', import.meta.url)),
+};
+
+/** What a process of its own says about a call over HTTPS. */
+async function callOverTls(address: string, more: NodeJS.ProcessEnv): Promise<string> {
+  const env = { ...process.env, NODE_NO_WARNINGS: '1', ...more };
+  const { stdout } = await promisify(execFile)(process.execPath, [SCRIPT, `https://${address}`], { env });
+  return stdout;
+}
+
+test('client environment: a service over HTTPS is called when its certificate is trusted, by name or by address', async () => {
+  const service = await stubService((response) => response.end('{"code":"12009"}'), tls);
+  const trust = { NODE_EXTRA_CA_CERTS: CERTIFICATE };
+  expect(await callOverTls(`localhost:${service.port}`, trust)).toBe('12009');
+  expect(await callOverTls(`127.0.0.1:${service.port}`, trust)).toBe('12009');
+  expect(service.received).toHaveLength(2);
+});
+
+test('client environment: a service over HTTPS whose certificate is not trusted is told nothing', async () => {
+  const service = await stubService((response) => response.end('{"code":"12009"}'), tls);
+  const said = await callOverTls(`localhost:${service.port}`, {});
+  expect(said).toMatch(
+    /^no TLS connection came about with localhost:\d+ \(DEPTH_ZERO_SELF_SIGNED_CERT\) after/,
+  );
+  expect(service.received).toEqual([]);
 });

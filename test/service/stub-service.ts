@@ -1,4 +1,5 @@
 import http, { type IncomingMessage, type ServerResponse } from 'node:http';
+import https from 'node:https';
 import net, { type AddressInfo, type Socket } from 'node:net';
 import { onTestFinished } from 'vitest';
 
@@ -19,19 +20,21 @@ export interface StubService {
   readonly open: ReadonlySet<Socket>;
 }
 
-/** An HTTP server on a free port of loopback that answers as told; gone when the test is finished. */
+/** An HTTP server on a free port of loopback that answers as told; gone when the test is finished. With `tls`, HTTPS. */
 export async function stubService(
   answer: (response: ServerResponse, received: Received) => void,
+  tls?: { readonly key: Buffer; readonly cert: Buffer },
 ): Promise<StubService> {
   const received: Received[] = [];
-  const server = http.createServer(async (request, response) => {
+  const take = async (request: IncomingMessage, response: ServerResponse) => {
     const chunks: Buffer[] = [];
     for await (const chunk of request) chunks.push(chunk);
     const { method = '', url = '', headers } = request;
     const one = { method, url, headers, body: Buffer.concat(chunks).toString() };
     received.push(one);
     answer(response, one);
-  });
+  };
+  const server = tls === undefined ? http.createServer(take) : https.createServer(tls, take);
   return { ...(await listening(server)), received };
 }
 
