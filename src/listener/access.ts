@@ -15,6 +15,7 @@ import type { Secret } from '../core/secret.ts';
 import { DenyTargets, isOwnAddress, type OwnAddress } from './deny-targets.ts';
 import { wishTextWithoutUsers } from './wish.ts';
 
+/** What the configuration says of one listener, and what noria knows of itself. */
 export interface AccessOptions {
   /** Empty: anyone, under any name. */
   readonly users: readonly { readonly username: string; readonly password: Secret }[];
@@ -63,6 +64,7 @@ const FAILURE_WINDOW_MS = 60_000;
 /** Addresses remembered at once; beyond it the one that failed longest ago is forgotten. */
 const MAX_FAILING_ADDRESSES = 10_000;
 
+/** @throws TypeError for a network or a rule that is none: the configuration has checked them. */
 export function createAccess(options: AccessOptions): Access {
   const networks = new Networks(options.allow);
   const denied = new DenyTargets(options.denyTargets);

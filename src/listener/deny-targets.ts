@@ -16,6 +16,7 @@ const SMTP_PORTS: readonly number[] = [25, 465, 587];
 const LOCALHOST_NAMES = ['localhost', 'localhost.localdomain', 'ip6-localhost', 'ip6-loopback'];
 const PRIVATE_SUFFIXES = ['.localhost', '.local', '.internal'];
 
+/** The rules of one listener. */
 export class DenyTargets {
   readonly #private: boolean;
   readonly #hosts: ReadonlySet<string>;

@@ -7,6 +7,7 @@
 import type { FaultCode } from '../core/faults.ts';
 import { type HostPort, hostPort } from '../core/host-port.ts';
 
+/** As the first byte of a connection says. */
 export type SocksVersion = 4 | 5;
 
 /** RFC 1928 §3: the ways a client can prove itself. */
@@ -14,6 +15,7 @@ export const METHOD = { none: 0x00, password: 0x02, unacceptable: 0xff } as cons
 /** RFC 1928 §6 replies that the wire itself knows. */
 export const REPLY = { succeeded: 0x00, failed: 0x01, commandUnknown: 0x07, addressUnknown: 0x08 } as const;
 
+/** What a client said, decoded; its target is canonical. */
 export type SocksMessage =
   | { readonly kind: 'greeting'; readonly methods: readonly number[] }
   | { readonly kind: 'credentials'; readonly username: string; readonly password: string }
@@ -28,6 +30,7 @@ export interface SocksFault {
   readonly detail: string;
 }
 
+/** Which message comes next. With SOCKS4 it is always the request. */
 export type Expected = 'greeting' | 'credentials' | 'request';
 
 const VERSION_5 = 0x05;
@@ -59,6 +62,7 @@ export class SocksWire {
     this.#version = version;
   }
 
+  /** Adds what has come. The bytes are kept, not copied: they must not change any more. */
   push(bytes: Buffer): void {
     this.#bytes = this.#bytes.length === 0 ? bytes : Buffer.concat([this.#bytes, bytes]);
   }

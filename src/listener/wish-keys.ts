@@ -5,8 +5,10 @@
  */
 import { MEMBER_PROTOCOLS } from '../core/protocol.ts';
 
+/** The keys by their own names. */
 export type WishKind = 'session' | 'ttl' | 'source' | 'adr' | 'life' | 'protocol' | 'rotate';
 
+/** One row of the grammar. */
 export interface WishKey {
   readonly key: WishKind;
   /** Other names of it, as other gateways use them. */
@@ -21,6 +23,7 @@ export interface WishKey {
 export const SECOND_MS = 1000;
 export const MINUTE_MS = 60 * SECOND_MS;
 
+/** All there is to ask for. Names are in lower case, and each stands for one key. */
 export const WISH_KEYS: readonly WishKey[] = [
   {
     key: 'session',
