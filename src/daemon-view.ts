@@ -16,7 +16,7 @@ export interface Viewed {
   readonly clock: Clock;
   readonly log: Log;
   readonly pool: Pool;
-  readonly refiller: Refiller;
+  readonly refiller: () => Refiller;
   /** In the order of the configuration. */
   readonly listeners: () => readonly {
     readonly listener: Listener;
@@ -39,9 +39,9 @@ export function viewDaemon(viewed: Viewed): Watched {
     members: () => pool.members(),
     sessions: () => pool.sessions(),
     evict: (member) => pool.evict(member),
-    refill: (source) => refiller.refill(source),
-    pause: (source) => refiller.pause(source),
-    resume: (source) => refiller.resume(source),
+    refill: (source) => refiller().refill(source),
+    pause: (source) => refiller().pause(source),
+    resume: (source) => refiller().resume(source),
     rotateSession(session, closeTunnels) {
       const leases = closeTunnels ? pool.leasesOf({ session }) : [];
       if (pool.rotateSession(session) === undefined) return false;
@@ -67,7 +67,7 @@ const ANY_PORT = 1;
 function statusOf(viewed: Viewed, startedAt: number): Status {
   const { pool, refiller, clock, version } = viewed;
   const counts = pool.counts();
-  const statuses = refiller.sources();
+  const statuses = refiller().sources();
   const sum = (of: (count: SourceCounts) => number) => counts.reduce((total, count) => total + of(count), 0);
   const ready = sum((count) => (count.blocked === null ? count.ready : 0));
   return {

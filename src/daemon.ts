@@ -1,14 +1,14 @@
 /**
  * Builds the parts, in order, and closes them in the reverse order. Nothing else builds parts.
  *
- * The order is that of the arrows: state, pool, service, refill, dialer, listeners, admin. So the listeners drain while the
- * pool lives and the admin page still shows it, and the last snapshot is written when nothing can change any more.
+ * The order: log, state, pool, dialer, listeners, admin, service client, refill. Closing begins with the draining of the
+ * listeners, while refill still draws and the admin page still shows it; the last snapshot is written when nothing can
+ * change any more.
  */
-import { type AdminServer, openAdmin } from './admin/server.ts';
 import type { Watched } from './admin/watched.ts';
-import type { Config, ListenerConfig } from './config/config.ts';
+import type { Config } from './config/config.ts';
+import { isSame } from './config/same.ts';
 import { type Clock, pause, systemClock } from './core/clock.ts';
-import { Deadlines } from './core/deadlines.ts';
 import { EventBus } from './core/events.ts';
 import { describeError } from './core/faults.ts';
 import { formatHostPort } from './core/host-port.ts';
@@ -16,23 +16,15 @@ import { type Log, logEvents } from './core/log.ts';
 import { type Ownership, openAll } from './core/ownership.ts';
 import { type Random, systemRandom } from './core/random.ts';
 import { readVersion } from './core/version.ts';
-import {
-  dialerSettings,
-  listenAddress,
-  listenerName,
-  poolSettings,
-  refillSettings,
-  refusesOf,
-} from './daemon-options.ts';
+import { ListenerSet } from './daemon-listeners.ts';
+import { dialerSettings, poolSettings, refillSettings } from './daemon-options.ts';
+import { AdminSlot, ReplaceableClient, type ReplaceableGround } from './daemon-replaceable.ts';
 import { viewDaemon } from './daemon-view.ts';
 import { type OpenDialer, openDialer } from './dialer/dialer.ts';
-import { createAccess } from './listener/access.ts';
-import { isOwnAddress, type OwnAddress } from './listener/deny-targets.ts';
-import { type Listener, openListener } from './listener/listener.ts';
+import type { OwnAddress } from './listener/deny-targets.ts';
 import { openPool, type Pool } from './pool/pool.ts';
 import { decodeSnapshot } from './pool/snapshot.ts';
 import { openRefiller, type Refiller } from './refill/refiller.ts';
-import { openServiceClient } from './service/client.ts';
 import { openState, type State } from './state/folder.ts';
 
 export interface DaemonOptions {
@@ -50,18 +42,20 @@ export interface Daemon {
   /** What the admin API shows and steers. */
   readonly watched: Watched;
   /**
+   * Takes over another configuration without a loss: members, sessions and connections of what did not change stay. When
+   * something cannot be opened everything stays as it was.
+   *
+   * @returns what changed only in the file, and waits for a restart.
+   * @throws NoriaError listen-failed, bad-config
+   */
+  reload(config: Config): Promise<readonly string[]>;
+  /**
    * Stops taking clients, lets tunnels finish for at most `shutdown.drainTimeout`, then closes everything. Calling it again
    * joins the first call.
    */
   close(): Promise<void>;
 }
 
-/** How long a first head, a handshake and a half-closed tunnel may take: not worth a key of the configuration. */
-const HEADER_TIMEOUT_MS = 15_000;
-const HANDSHAKE_TIMEOUT_MS = 15_000;
-const LINGER_MS = 60_000;
-/** Coarse: what it ends has been silent for many times as long. */
-const DEADLINE_TICK_MS = 250;
 /** What a changed pool is worth writing down for; a draw is written at once. */
 const CHANGES = [
   'member.left',
@@ -72,13 +66,21 @@ const CHANGES = [
   'session.ended',
 ] as const;
 
-interface Parts {
-  readonly config: Config;
-  readonly clock: Clock;
+/** What every part of one daemon is opened with. */
+interface Ground extends ReplaceableGround {
   readonly random: Random;
-  readonly bus: EventBus;
-  readonly log: Log;
   readonly owner: Ownership;
+}
+
+/** The parts that a reload touches. */
+interface Parts {
+  readonly client: ReplaceableClient;
+  readonly pool: Pool;
+  readonly refiller: Refiller;
+  readonly dialer: OpenDialer;
+  readonly listeners: ListenerSet;
+  readonly admin: AdminSlot;
+  readonly watched: Watched;
 }
 
 /**
@@ -87,88 +89,105 @@ interface Parts {
  * @throws NoriaError listen-failed, state-locked, state-unwritable, bad-config
  */
 export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
-  const { config, log, clock = systemClock, random = systemRandom } = options;
+  const { log, clock = systemClock, random = systemRandom } = options;
   const bus = new EventBus((name, error) =>
     log.error({ event: name, error: describeError(error) }, 'observer failed'),
   );
+  let config = options.config;
   let draining = false;
-  const { built, owner } = await openAll(async (owner) => {
-    const parts: Parts = { config, clock, random, bus, log, owner };
-    const following = logEvents(bus, log);
-    owner.own('log', () => following[Symbol.dispose]());
-    const own: OwnAddress[] = [];
-    const state = await owner.open(
-      'state',
-      openState({ dir: config.state?.dir, daemon: true, clock, warn: (message) => log.warn({}, message) }),
-    );
-    const { pool, refiller } = await openWheel(parts, state, own);
-    const dialer = await openDialling(parts, pool);
-    const listeners = await openListeners(parts, dialer, own);
-    const watched = viewDaemon({
-      version: readVersion(),
-      clock,
-      log,
-      pool,
-      refiller,
-      listeners: () => listeners,
-      draining: () => draining,
-      cutLeases: (leases) => dialer.cut(leases),
-    });
-    const admin = await openWatching(parts, watched);
-    if (admin !== undefined) own.push({ address: admin.host, port: admin.port });
-    const bound = listeners.flatMap(({ listener }) => listener.addresses);
-    return {
-      watched,
-      listeners,
-      addresses: {
-        listeners: bound.map(({ host, port }) => formatHostPort(host, port)),
-        admin: admin === undefined ? undefined : formatHostPort(admin.host, admin.port),
-      },
-    };
-  });
+  const { built: parts, owner } = await openAll((owner) =>
+    openParts({ clock, random, bus, log, owner, config: () => config }, () => draining),
+  );
 
-  const close = async () => {
+  const reload = async (next: Config): Promise<readonly string[]> => {
+    const before = config;
+    config = next;
+    try {
+      await takeOver(parts, before, next);
+    } catch (error) {
+      config = before;
+      throw error;
+    }
+    log.level = next.log.level;
+    return waitsForRestart(before, next);
+  };
+  const close = async (): Promise<void> => {
     draining = true;
-    const drained = Promise.all(built.listeners.map(({ listener }) => listener.drain()));
     const patience = new AbortController();
-    await Promise.race([drained, pause(clock, config.shutdown.drainTimeoutMs, patience.signal)]);
+    await Promise.race([
+      parts.listeners.drain(),
+      pause(clock, config.shutdown.drainTimeoutMs, patience.signal),
+    ]);
     patience.abort();
     await owner.close();
   };
+  let reloading: Promise<unknown> = Promise.resolve();
   let closing: Promise<void> | undefined;
   return {
-    addresses: built.addresses,
+    get addresses() {
+      const { listeners, admin } = parts;
+      return {
+        listeners: listeners.addresses.map(({ host, port }) => formatHostPort(host, port)),
+        admin:
+          admin.address === undefined ? undefined : formatHostPort(admin.address.host, admin.address.port),
+      };
+    },
     bus,
-    watched: built.watched,
-    close: () => (closing ??= close()),
+    watched: parts.watched,
+    reload(next) {
+      const reloaded = reloading.then(() => reload(next)); // one after the other
+      reloading = reloaded.catch(() => {}); // ignored here: the caller is told
+      return reloaded;
+    },
+    close: () => (closing ??= reloading.then(close)),
   };
 }
 
-/** The pool and what keeps it full. */
-async function openWheel(
-  { config, clock, random, bus, owner }: Parts,
-  state: State,
-  own: readonly OwnAddress[],
-): Promise<{ pool: Pool; refiller: Refiller }> {
-  let outlook: Refiller['outlook'] = () => ({ sources: [] });
-  const pool = await owner.open(
-    'pool',
-    openPool({ ...poolSettings(config), clock, random, bus, outlook: () => outlook() }),
+/**
+ * Refill comes last: what fails to open before it has cost no call. Until then the others see a refill without sources.
+ */
+async function openParts(ground: Ground, draining: () => boolean): Promise<Parts> {
+  const { clock, random, bus, log, owner, config } = ground;
+  const following = logEvents(bus, log);
+  owner.own('log', () => following[Symbol.dispose]());
+  const state = await owner.open(
+    'state',
+    openState({ dir: config().state?.dir, daemon: true, clock, warn: (message) => log.warn({}, message) }),
   );
+  let refiller = NO_REFILL;
+  const outlook = () => refiller.outlook();
+  const pool = await owner.open('pool', openPool({ ...poolSettings(config()), clock, random, bus, outlook }));
   const kept = decodeSnapshot(state.snapshot.read('pool'));
   if (kept !== undefined) pool.restore(kept);
-  const client = await owner.open(
-    'service client',
-    openServiceClient({
-      timeoutMs: config.service.timeoutMs,
-      clock,
-      refuses: refusesOf(config, (host, port) => isOwnAddress({ host, port, kind: 'ipv4' }, own)),
-    }),
+  const dialer = await openDialling(ground, pool);
+  const admin = new AdminSlot(ground);
+  const sources = () => config().sources.map(({ name }) => name);
+  const ownAddresses = (): OwnAddress[] =>
+    [...listeners.addresses, ...(admin.address === undefined ? [] : [admin.address])].map(asOwn);
+  const listeners: ListenerSet = await owner.open(
+    'listeners',
+    new ListenerSet({ clock, bus, dialer, sources, ownAddresses }),
   );
-  const refiller = await owner.open(
+  await listeners.update(config().listeners, 0);
+  const watched = viewDaemon({
+    version: readVersion(),
+    clock,
+    log,
+    pool,
+    refiller: () => refiller,
+    listeners: () =>
+      listeners.opened.map(({ listener, config }) => ({ listener, protocols: config.protocols })),
+    draining,
+    cutLeases: (leases) => dialer.cut(leases),
+  });
+  owner.own('admin', () => admin.close());
+  await admin.open(config(), watched);
+
+  const client = await owner.open('service client', new ReplaceableClient(ground, ownAddresses));
+  refiller = await owner.open(
     'refill',
     openRefiller({
-      ...refillSettings(config),
+      ...refillSettings(config()),
       clock,
       random,
       bus,
@@ -178,18 +197,28 @@ async function openWheel(
       restored: state.snapshot.read('refill'),
     }),
   );
-  outlook = () => refiller.outlook();
-  keepSnapshot(state, pool, refiller, bus, owner);
-  return { pool, refiller };
+  keepSnapshot(state, pool, refiller, ground);
+  return { client, pool, refiller, dialer, listeners, admin, watched };
 }
 
-function keepSnapshot(
-  { snapshot }: State,
-  pool: Pool,
-  refiller: Refiller,
-  bus: EventBus,
-  owner: Ownership,
-): void {
+/** What stands in for refill until it opens. */
+const NO_REFILL: Refiller = {
+  sources: () => [],
+  outlook: () => ({ sources: [] }),
+  refill: () => false,
+  pause: () => false,
+  resume: () => false,
+  update: async () => {},
+  record: () => ({}),
+  close: async () => {},
+};
+
+const asOwn = ({ host, port }: { readonly host: string; readonly port: number }): OwnAddress => ({
+  address: host,
+  port,
+});
+
+function keepSnapshot({ snapshot }: State, pool: Pool, refiller: Refiller, { bus, owner }: Ground): void {
   snapshot.keep('pool', () => pool.snapshot());
   snapshot.keep('refill', () => refiller.record());
   const subscriptions = [
@@ -201,11 +230,11 @@ function keepSnapshot(
   });
 }
 
-function openDialling({ config, clock, bus, log, owner }: Parts, pool: Pool): Promise<OpenDialer> {
+function openDialling({ clock, bus, log, owner, config }: Ground, pool: Pool): Promise<OpenDialer> {
   return owner.open(
     'dialer',
     openDialer({
-      ...dialerSettings(config),
+      ...dialerSettings(config()),
       clock,
       bus,
       pool,
@@ -219,68 +248,31 @@ function openDialling({ config, clock, bus, log, owner }: Parts, pool: Pool): Pr
   );
 }
 
-async function openListeners(parts: Parts, dialer: OpenDialer, own: OwnAddress[]) {
-  const { config, clock, owner } = parts;
-  const deadlines = new Deadlines(clock, DEADLINE_TICK_MS);
-  owner.own('deadlines', () => deadlines.clearAll());
-  const opened: { readonly listener: Listener; readonly protocols: ListenerConfig['protocols'] }[] = [];
-  for (const listenerConfig of config.listeners) {
-    const listener = await owner.open(
-      `listener ${listenerName(listenerConfig)}`,
-      openOneListener(parts, listenerConfig, { dialer, deadlines, own }),
-    );
-    own.push(...listener.addresses.map(({ host, port }) => ({ address: host, port })));
-    opened.push({ listener, protocols: listenerConfig.protocols });
+/**
+ * What may fail comes first and is undone by whoever does it; the rest cannot fail. Sources change before listeners let go of
+ * what they had, so that no client meets a listener whose source is not there yet.
+ */
+async function takeOver(parts: Parts, before: Config, next: Config): Promise<void> {
+  await parts.listeners.update(next.listeners, next.shutdown.drainTimeoutMs);
+  try {
+    if (!isSame(before.admin, next.admin)) await parts.admin.open(next, parts.watched);
+  } catch (error) {
+    await parts.admin.open(before, parts.watched);
+    await parts.listeners.update(before.listeners, before.shutdown.drainTimeoutMs);
+    throw error;
   }
-  return opened;
+  parts.client.renew();
+  parts.pool.reconfigure(poolSettings(next));
+  parts.dialer.configure(dialerSettings(next));
+  await parts.refiller.update(refillSettings(next));
 }
 
-function openOneListener(
-  { config, clock, bus }: Parts,
-  listener: ListenerConfig,
-  shared: { readonly dialer: OpenDialer; readonly deadlines: Deadlines; readonly own: readonly OwnAddress[] },
-): Promise<Listener> {
-  const { users, allow, denyTargets, tls } = listener;
-  return openListener({
-    name: listenerName(listener),
-    access: createAccess({ users, allow, denyTargets, ownAddresses: () => shared.own, clock }),
-    dialer: shared.dialer,
-    bus,
-    clock,
-    deadlines: shared.deadlines,
-    sessionMode: listener.session,
-    ...(listener.source === undefined ? {} : { source: listener.source }),
-    sources: config.sources.map(({ name }) => name),
-    idleTimeoutMs: listener.idleTimeoutMs,
-    lingerMs: LINGER_MS,
-    headerTimeoutMs: HEADER_TIMEOUT_MS,
-    handshakeTimeoutMs: HANDSHAKE_TIMEOUT_MS,
-    addresses: [listenAddress(listener)],
-    protocols: listener.protocols,
-    ...(tls === undefined ? {} : { tls: { cert: tls.cert, key: tls.key.reveal() } }),
-    maxConnections: listener.maxConnections,
-    maxConnectionsPerClient: 0,
-    mayFaceNetwork: users.length > 0,
-  });
-}
-
-async function openWatching(
-  { config, clock, bus, log, owner }: Parts,
-  watched: Watched,
-): Promise<AdminServer | undefined> {
-  const { admin } = config;
-  if (admin === undefined || admin.address.kind !== 'tcp') return undefined;
-  return owner.open(
-    'admin',
-    openAdmin({
-      host: admin.address.host,
-      port: admin.address.port,
-      ...(admin.token === undefined ? {} : { token: admin.token }),
-      version: readVersion(),
-      watched,
-      bus,
-      clock,
-      onError: (error) => log.error({ error: describeError(error) }, 'admin request failed'),
-    }),
-  );
+/** Sections that are read once, at the start. */
+function waitsForRestart(before: Config, next: Config): string[] {
+  const sections = {
+    'state.dir': [before.state, next.state],
+    workers: [before.workers, next.workers],
+    'log.format': [before.log.format, next.log.format],
+  } as const;
+  return Object.entries(sections).flatMap(([name, [one, other]]) => (isSame(one, other) ? [] : [name]));
 }

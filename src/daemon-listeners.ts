@@ -1,0 +1,176 @@
+/**
+ * The daemon's listeners, through reloads: those that did not change keep their connections, changed ones give their address
+ * to their successors and let their tunnels finish.
+ */
+import type { ListenerConfig } from './config/config.ts';
+import { isSame } from './config/same.ts';
+import { type Clock, pause } from './core/clock.ts';
+import { Deadlines } from './core/deadlines.ts';
+import type { EventBus } from './core/events.ts';
+import { listenerName } from './daemon-options.ts';
+import type { Dialer } from './dialer/dial.ts';
+import { createAccess } from './listener/access.ts';
+import type { BoundAddress } from './listener/bind.ts';
+import type { OwnAddress } from './listener/deny-targets.ts';
+import { type Listener, openListener } from './listener/listener.ts';
+
+export interface ListenerSetOptions {
+  readonly clock: Clock;
+  readonly bus: EventBus;
+  readonly dialer: Dialer;
+  /** Names of all sources, at this moment. */
+  readonly sources: () => readonly string[];
+  /** Where noria listens, at this moment: never a target. */
+  readonly ownAddresses: () => readonly OwnAddress[];
+}
+
+export interface OpenedListener {
+  readonly config: ListenerConfig;
+  readonly listener: Listener;
+}
+
+/** How long a first head, a handshake and a half-closed tunnel may take: not worth a key of the configuration. */
+const HEADER_TIMEOUT_MS = 15_000;
+const HANDSHAKE_TIMEOUT_MS = 15_000;
+const LINGER_MS = 60_000;
+/** Coarse: what it ends has been silent for many times as long. */
+const DEADLINE_TICK_MS = 250;
+
+export class ListenerSet {
+  readonly #options: ListenerSetOptions;
+  readonly #deadlines: Deadlines;
+  #opened: readonly OpenedListener[] = [];
+  /** Listeners of an earlier configuration whose tunnels finish. */
+  readonly #leaving = new Map<Listener, Promise<void>>();
+
+  constructor(options: ListenerSetOptions) {
+    this.#options = options;
+    this.#deadlines = new Deadlines(options.clock, DEADLINE_TICK_MS);
+  }
+
+  /** In the order of the configuration. */
+  get opened(): readonly OpenedListener[] {
+    return this.#opened;
+  }
+
+  /** What is really bound. */
+  get addresses(): readonly BoundAddress[] {
+    return this.#opened.flatMap(({ listener }) => listener.addresses);
+  }
+
+  /**
+   * Makes the set what `configs` says. When one cannot be opened, those before stand again and the reason is thrown.
+   *
+   * @param drainTimeoutMs - how long tunnels of listeners that go may take to finish.
+   * @throws NoriaError listen-failed, bad-config
+   */
+  async update(configs: readonly ListenerConfig[], drainTimeoutMs: number): Promise<void> {
+    const before = this.#opened;
+    const next: OpenedListener[] = [];
+    const freed: OpenedListener[] = [];
+    try {
+      for (const config of configs) {
+        const kept = before.find((opened) => isSameButTls(opened.config, config));
+        if (kept !== undefined) {
+          if (config.tls !== undefined && !isSame(kept.config.tls, config.tls)) {
+            kept.listener.reloadTls({ cert: config.tls.cert, key: config.tls.key.reveal() });
+          }
+          next.push({ config, listener: kept.listener });
+          continue;
+        }
+        const inTheWay = before.filter(
+          (opened) => !freed.includes(opened) && listenerName(opened.config) === listenerName(config),
+        );
+        for (const opened of inTheWay) {
+          freed.push(opened);
+          this.#leave(opened.listener, drainTimeoutMs);
+        }
+        next.push({ config, listener: await this.#open(config) });
+      }
+    } catch (error) {
+      await this.#rollBack(before, next, freed);
+      throw error;
+    }
+    this.#opened = next;
+    for (const { listener } of before) {
+      if (!next.some((opened) => opened.listener === listener)) this.#leave(listener, drainTimeoutMs);
+    }
+  }
+
+  /** Takes no new clients; resolves when all connections with something under way have ended. */
+  async drain(): Promise<void> {
+    await Promise.all([...this.#opened.map(({ listener }) => listener.drain()), ...this.#leaving.values()]);
+  }
+
+  /** Ends everything now. */
+  async close(): Promise<void> {
+    const listeners = [...this.#opened.map(({ listener }) => listener), ...this.#leaving.keys()];
+    await Promise.all(listeners.map((listener) => listener.close()));
+    this.#deadlines.clearAll();
+  }
+
+  /** Lets a listener finish what it has, then closes it. Its address is free at once. */
+  #leave(listener: Listener, drainTimeoutMs: number): void {
+    if (this.#leaving.has(listener)) return;
+    const patience = new AbortController();
+    const leaving = Promise.race([
+      listener.drain(),
+      pause(this.#options.clock, drainTimeoutMs, patience.signal),
+    ])
+      .then(() => listener.close())
+      .finally(() => {
+        patience.abort();
+        this.#leaving.delete(listener);
+      });
+    this.#leaving.set(listener, leaving);
+  }
+
+  async #rollBack(
+    before: readonly OpenedListener[],
+    next: readonly OpenedListener[],
+    freed: readonly OpenedListener[],
+  ): Promise<void> {
+    const fresh = next.filter(({ listener }) => !before.some((opened) => opened.listener === listener));
+    await Promise.all(fresh.map(({ listener }) => listener.close()));
+    const stands: OpenedListener[] = [];
+    for (const opened of before) {
+      stands.push(freed.includes(opened) ? { ...opened, listener: await this.#open(opened.config) } : opened);
+    }
+    this.#opened = stands;
+  }
+
+  #open(config: ListenerConfig): Promise<Listener> {
+    const { clock, bus, dialer, sources, ownAddresses } = this.#options;
+    const { users, allow, denyTargets, tls, source } = config;
+    return openListener({
+      name: listenerName(config),
+      access: createAccess({ users, allow, denyTargets, ownAddresses, clock }),
+      dialer,
+      bus,
+      clock,
+      deadlines: this.#deadlines,
+      sessionMode: config.session,
+      ...(source === undefined ? {} : { source }),
+      get sources() {
+        return sources(); // a reload may change them while the listener stays
+      },
+      idleTimeoutMs: config.idleTimeoutMs,
+      lingerMs: LINGER_MS,
+      headerTimeoutMs: HEADER_TIMEOUT_MS,
+      handshakeTimeoutMs: HANDSHAKE_TIMEOUT_MS,
+      addresses: [config.address],
+      protocols: config.protocols,
+      ...(tls === undefined ? {} : { tls: { cert: tls.cert, key: tls.key.reveal() } }),
+      maxConnections: config.maxConnections,
+      maxConnectionsPerClient: 0,
+      mayFaceNetwork: users.length > 0,
+    });
+  }
+}
+
+/** A certificate can be exchanged under an open listener; going from TLS to none, or back, cannot. */
+function isSameButTls(one: ListenerConfig, other: ListenerConfig): boolean {
+  const { tls: oneTls, ...oneRest } = one;
+  const { tls: otherTls, ...otherRest } = other;
+  return (oneTls === undefined) === (otherTls === undefined) && isSame(oneRest, otherRest);
+}
