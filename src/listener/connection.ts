@@ -92,6 +92,8 @@ export class ClientConnection implements ConnectionContext {
   readonly options: FrontOptions;
   readonly remoteAddress: string;
   readonly localPort: number;
+  /** Resolves when the accepted socket has closed. */
+  readonly closed: Promise<void>;
   readonly #openedAt: number;
   /** Plain, or TLS on top of the accepted one. */
   #socket: Socket;
@@ -111,7 +113,12 @@ export class ClientConnection implements ConnectionContext {
     this.localPort = accepted.localPort ?? 0;
     this.#openedAt = options.clock.monotonic();
     options.bus.emit('connection.opened', { listener: options.name });
-    accepted.on('close', this.#onClose);
+    this.closed = new Promise((resolve) => {
+      accepted.on('close', () => {
+        this.#onClose();
+        resolve();
+      });
+    });
     this.#limitTo(options.handshakeTimeoutMs);
   }
 
@@ -230,12 +237,12 @@ export class ClientConnection implements ConnectionContext {
     this.#socket.destroy();
   };
 
-  readonly #onClose = (): void => {
+  #onClose(): void {
     this.#clearLimit();
     const { name, bus, clock } = this.options;
     const ms = clock.monotonic() - this.#openedAt;
     // A request that was neither answered nor refused: nobody is left to answer it to.
     const outcome = this.#phase === 'serving' && this.#outcome === 'ok' ? 'client-gone' : this.#outcome;
     bus.emit('connection.closed', { listener: name, protocol: this.#protocol, outcome, ms });
-  };
+  }
 }

@@ -30,16 +30,18 @@ const SLOW_HEAD_CHECK_MS = 5_000;
 const MAX_PIPELINED = 64;
 const SWITCHABLE = /^(?!.*\bh2c\b)./i;
 
-/** What node:http's errors about a request are to the client. Others are `bad-request`. */
-const PARSER_FAULTS: Readonly<Record<string, FaultCode>> = {
-  ERR_HTTP_REQUEST_TIMEOUT: 'request-timeout',
-  HPE_HEADER_OVERFLOW: 'head-too-large',
-  HPE_INVALID_METHOD: 'not-implemented',
-};
+/** A first word that could be a method, known to us or not. */
+const METHOD_LIKE = /^[A-Z-]+ /;
+
+/** As node:http reports what it could not read. */
+interface ParserError extends NodeJS.ErrnoException {
+  readonly rawPacket?: Buffer;
+}
 
 /** One client connection while node:http reads it. */
 interface Session {
   readonly context: ConnectionContext;
+  readonly socket: Socket;
   /** A request is being served. */
   serving: boolean;
   readonly waiting: (() => void)[];
@@ -79,14 +81,14 @@ export function createHttpFront(options: { readonly headerTimeoutMs: number }): 
     }
     context.speaks('http');
     context.awaitsRequest();
-    sessions.set(socket, { context, serving: false, waiting: [], failed: false });
+    sessions.set(socket, { context, socket, serving: false, waiting: [], failed: false });
     socket.unshift(first);
     server.emit('connection', socket);
   };
 
   const onRequest = (request: IncomingMessage, response: ServerResponse): void => {
     const session = sessionOf(request.socket);
-    inTurn(session, request.socket, () => {
+    inTurn(session, () => {
       answerTo(session, response);
       forward(request, response, session.context);
     });
@@ -95,7 +97,7 @@ export function createHttpFront(options: { readonly headerTimeoutMs: number }): 
   server.on('checkContinue', onRequest); // the target says whether to continue
   server.on('checkExpectation', (request, response) => {
     const session = sessionOf(request.socket);
-    inTurn(session, request.socket, () => {
+    inTurn(session, () => {
       answerTo(session, response);
       session.context.refused('expectation-failed', 'it expects something other than 100-continue');
       refuseRequest(request, response, { code: 'expectation-failed' }, session.context);
@@ -104,7 +106,7 @@ export function createHttpFront(options: { readonly headerTimeoutMs: number }): 
 
   server.on('connect', (request, socket: Socket, early) => {
     const session = sessionOf(socket);
-    inTurn(session, socket, () => {
+    inTurn(session, () => {
       const head = {
         authority: request.url ?? '',
         fields: pairFields(request.rawHeaders),
@@ -117,7 +119,7 @@ export function createHttpFront(options: { readonly headerTimeoutMs: number }): 
 
   server.on('upgrade', (request, socket: Socket, head) => {
     const session = sessionOf(socket);
-    inTurn(session, socket, () => {
+    inTurn(session, () => {
       const { context } = session;
       context.speaks('upgrade');
       context.handshakeDone();
@@ -134,7 +136,7 @@ export function createHttpFront(options: { readonly headerTimeoutMs: number }): 
     });
   });
 
-  server.on('clientError', (error: NodeJS.ErrnoException, socket: Socket) => {
+  server.on('clientError', (error: ParserError, socket: Socket) => {
     const session = sessions.get(socket);
     if (session === undefined || session.failed) return;
     session.failed = true;
@@ -142,7 +144,7 @@ export function createHttpFront(options: { readonly headerTimeoutMs: number }): 
       socket.destroy();
       return;
     }
-    const code = PARSER_FAULTS[error.code ?? ''] ?? 'bad-request';
+    const code = faultOf(error);
     session.context.refused(code, `node:http: ${error.code ?? error.message}`);
     // In the middle of an answer there is no place for another one.
     if (session.serving) socket.destroy();
@@ -152,8 +154,23 @@ export function createHttpFront(options: { readonly headerTimeoutMs: number }): 
   return { serve, close: () => void server.close() };
 }
 
+/** What an error about a request's bytes is to the client. */
+function faultOf({ code, rawPacket }: ParserError): FaultCode {
+  switch (code) {
+    case 'ERR_HTTP_REQUEST_TIMEOUT':
+      return 'request-timeout';
+    case 'HPE_HEADER_OVERFLOW':
+      return 'head-too-large';
+    case 'HPE_INVALID_METHOD':
+      return METHOD_LIKE.test(rawPacket?.toString('latin1', 0, 32) ?? '') ? 'not-implemented' : 'bad-request';
+    default:
+      return 'bad-request';
+  }
+}
+
 /** Runs `serveOne` when the requests before it have been answered. */
-function inTurn(session: Session, socket: Socket, serveOne: () => void): void {
+function inTurn(session: Session, serveOne: () => void): void {
+  const { socket } = session;
   if (session.failed || socket.destroyed) return;
   if (session.waiting.length >= MAX_PIPELINED) {
     session.context.refused('bad-request', `more than ${MAX_PIPELINED} requests sent ahead`);
@@ -165,6 +182,7 @@ function inTurn(session: Session, socket: Socket, serveOne: () => void): void {
 }
 
 function serveNext(session: Session): void {
+  if (session.socket.destroyed) return; // who sent the others is gone
   const next = session.waiting.shift();
   session.serving = next !== undefined;
   if (next === undefined) {

@@ -141,9 +141,11 @@ class OpenListener implements Listener {
     await stopped;
   }
 
-  /** Resolves when every server and every connection that it had accepted has closed. */
+  /** Resolves when every server and every connection has closed. */
   async #stopAccepting(): Promise<void> {
     await Promise.all(this.#servers.map((server) => new Promise((resolve) => server.close(resolve))));
+    // A server counts a connection as closed as soon as it is destroyed, before what hangs on it has been told.
+    await Promise.all([...this.#connections].map((connection) => connection.closed));
   }
 
   #accept(accepted: Socket): void {

@@ -32,27 +32,23 @@ const NAMES: readonly EventName[] = [
   'tunnel.closed',
 ];
 
-/** Opens a listener; it is closed when the test ends. */
-export async function listen(
+/** What a test's listener is opened with, where the test does not say otherwise. */
+export function listenerOptions(
   dialer: Dialer,
   options: Partial<ListenerOptions> = {},
   access: Partial<AccessOptions> = {},
-): Promise<Harness> {
-  const bus = new EventBus((name, error) => {
-    throw new Error(`an observer of ${name} failed`, { cause: error });
-  });
-  const told: Told[] = [];
-  for (const name of NAMES) bus.on(name, (event) => told.push({ name, event }));
-  const deadlines = new Deadlines(systemClock, 5);
-  const listener = await openListener({
+): ListenerOptions {
+  return {
     name: 'here',
     addresses: [{ kind: 'tcp', host: '127.0.0.1', port: 0 }],
     protocols: ['http', 'socks5', 'socks4'],
     access: createAccess({ users: [], allow: [], denyTargets: [], clock: systemClock, ...access }),
     dialer,
-    bus,
+    bus: new EventBus((name, error) => {
+      throw new Error(`an observer of ${name} failed`, { cause: error });
+    }),
     clock: systemClock,
-    deadlines,
+    deadlines: new Deadlines(systemClock, 5),
     sessionMode: 'none',
     sources: ['city', 'other'],
     idleTimeoutMs: 10_000,
@@ -63,12 +59,24 @@ export async function listen(
     maxConnectionsPerClient: 0,
     mayFaceNetwork: false,
     ...options,
-  });
+  };
+}
+
+/** Opens a listener; it is closed when the test ends. */
+export async function listen(
+  dialer: Dialer,
+  differing: Partial<ListenerOptions> = {},
+  access: Partial<AccessOptions> = {},
+): Promise<Harness> {
+  const options = listenerOptions(dialer, differing, access);
+  const told: Told[] = [];
+  for (const name of NAMES) options.bus.on(name, (event) => told.push({ name, event }));
+  const listener = await openListener(options);
   onTestFinished(() => listener.close());
   return {
     listener,
     port: listener.addresses[0]?.port ?? 0,
-    deadlines,
+    deadlines: options.deadlines,
     told,
     events: <Name extends EventName>(name: Name) =>
       told.filter((entry) => entry.name === name).map((entry) => entry.event as NoriaEvents[Name]),

@@ -1,0 +1,35 @@
+/** A process of its own with a listener on the socket it inherited as descriptor 3. Ends when its input does. */
+import { systemClock } from '../../src/core/clock.ts';
+import { Deadlines } from '../../src/core/deadlines.ts';
+import { EventBus } from '../../src/core/events.ts';
+import { createAccess } from '../../src/listener/access.ts';
+import { openListener } from '../../src/listener/listener.ts';
+
+const listener = await openListener({
+  name: 'fd:3',
+  addresses: [{ kind: 'fd', fd: 3 }],
+  protocols: ['http'],
+  access: createAccess({ users: [], allow: [], denyTargets: [], clock: systemClock }),
+  dialer: {
+    dial: () => ({
+      result: Promise.resolve({ ok: false, failure: { code: 'pool-empty', reason: '', attempts: 0 } }),
+      cancel: () => {},
+    }),
+  },
+  bus: new EventBus(() => {}),
+  clock: systemClock,
+  deadlines: new Deadlines(systemClock, 10),
+  sessionMode: 'none',
+  sources: [],
+  idleTimeoutMs: 1_000,
+  lingerMs: 1_000,
+  headerTimeoutMs: 1_000,
+  handshakeTimeoutMs: 1_000,
+  maxConnections: 10,
+  maxConnectionsPerClient: 0,
+  mayFaceNetwork: false,
+});
+process.stdout.write('ready\n');
+process.stdin.resume().on('end', () => {
+  void listener.close();
+});
