@@ -9,7 +9,8 @@ import type { Socket } from 'node:net';
 import type { Clock } from '../core/clock.ts';
 import { Deadlines } from '../core/deadlines.ts';
 import type { EventBus } from '../core/events.ts';
-import type { Lending } from '../pool/lease.ts';
+import type { HostPort } from '../core/host-port.ts';
+import type { Lease, Lending } from '../pool/lease.ts';
 import type { SourceFault } from './credentials.ts';
 import type { Dialer, Dialing, DialRequest } from './dial.ts';
 import { HedgeBudget } from './hedging.ts';
@@ -17,7 +18,9 @@ import { IdleConnections } from './idle.ts';
 import { type OpenSocket, openMemberSocket } from './member-socket.ts';
 import { NetworkWatch } from './network-watch.ts';
 import { type DialParts, type DialSettings, Race } from './race.ts';
+import { SoloAttempt, type SoloResult } from './solo-attempt.ts';
 import { SourceMemory, type SourceSettings } from './source-memory.ts';
+import type { Way } from './way.ts';
 import { Witnesses } from './witnesses.ts';
 
 /** What may change while the dialer runs. */
@@ -43,8 +46,16 @@ export interface OpenDialer extends Dialer, AsyncDisposable {
   configure(settings: DialerSettings): void;
   /** Ends the tunnels of these leases now; ids of leases that have ended are ignored. */
   cut(leases: readonly number[]): void;
-  /** Attempts and idle connections that are open just now. */
+  /** Dials and probes under way, attempts that go on in the background, and idle connections. */
   readonly openCount: number;
+  /** Closes the connections behind these leases, as far as they stand; their holders see it as the member's end. */
+  cut(leases: readonly number[]): void;
+  /**
+   * One attempt through a member that is leased already: for probes. What comes of the lease is for the caller to report.
+   *
+   * @returns `cancelled` when the dialer closes first.
+   */
+  attempt(lease: Lease, target: HostPort, use: 'tunnel' | 'forward', timeoutMs: number): Promise<SoloResult>;
   /** Ends all dials with `shutting-down`, all attempts and idle connections; ways that were handed over stay. Safe to call twice. */
   close(): Promise<void>;
 }
@@ -68,6 +79,9 @@ class RunningDialer implements OpenDialer {
   readonly #deadlines: Deadlines;
   readonly #idle: IdleConnections;
   readonly #races = new Set<Race>();
+  readonly #solos = new Set<SoloAttempt>();
+  /** Ways that were handed over and have not ended, by their lease. */
+  readonly #ways = new Map<number, Way>();
   readonly #standing = new Map<number, Socket>();
   #settings: DialerSettings;
   #memories = new Map<string, SourceMemory>();
@@ -95,12 +109,13 @@ class RunningDialer implements OpenDialer {
       }),
       memoryOf: (source) => this.#memoryOf(source),
       nextRequestId: () => ++this.#lastRequestId,
+      ways: this.#ways,
       raceOver: (race) => this.#races.delete(race),
     };
   }
 
   get openCount(): number {
-    return this.#races.size + this.#idle.size;
+    return this.#races.size + this.#solos.size + this.#idle.size;
   }
 
   dial(request: DialRequest): Dialing {
@@ -112,6 +127,28 @@ class RunningDialer implements OpenDialer {
       race.start();
     }
     return race;
+  }
+
+  cut(leases: readonly number[]): void {
+    for (const lease of leases) this.#ways.get(lease)?.socket.destroy();
+  }
+
+  async attempt(
+    lease: Lease,
+    target: HostPort,
+    use: 'tunnel' | 'forward',
+    timeoutMs: number,
+  ): Promise<SoloResult> {
+    if (this.#closed) return { kind: 'cancelled' };
+    const memory = this.#memoryOf(lease.source);
+    const solo = new SoloAttempt(memory, this.#parts.network, { lease, target, use, timeoutMs });
+    this.#solos.add(solo);
+    solo.start();
+    try {
+      return await solo.result;
+    } finally {
+      this.#solos.delete(solo);
+    }
   }
 
   configure(settings: DialerSettings): void {
@@ -131,7 +168,9 @@ class RunningDialer implements OpenDialer {
   async close(): Promise<void> {
     this.#closed = true;
     for (const race of [...this.#races]) race.close();
+    for (const solo of [...this.#solos]) solo.cancel();
     this.#races.clear();
+    this.#solos.clear();
     this.#idle.close();
     this.#deadlines.clearAll();
   }

@@ -219,28 +219,24 @@ export class Race implements Dialing, AttemptOwner {
     if (alone && this.#mayTryAnother() && this.#hedge.spend()) this.#seek(true);
   }
 
-  #win(lease: Lease, way: RawWay, reused: boolean): void {
+  #win(lease: Lease, raw: RawWay, reused: boolean): void {
     this.#conclude('won', { kind: 'reached', by: lease.member });
-    const { clock, pool, idle, memoryOf, standing } = this.#parts;
+    const { clock, pool, idle, ways, memoryOf } = this.#parts;
     const { credentials } = memoryOf(lease.source);
-    this.#settle({
-      ok: true,
-      way: new Way(
-        { pool, idle, credentials, standing },
-        {
-          ...way,
-          lease,
-          reused,
-          reusable: this.#request.use === 'forward',
-          attempts: this.#triedCount,
-          target: this.#target,
-          endsAt:
-            lease.remainingMs === undefined
-              ? Number.POSITIVE_INFINITY
-              : clock.monotonic() + lease.remainingMs,
-        },
-      ),
-    });
+    const leftMs = lease.remainingMs ?? Number.POSITIVE_INFINITY;
+    const way = new Way(
+      { pool, idle, credentials, ways },
+      {
+        ...raw,
+        lease,
+        reused,
+        reusable: this.#request.use === 'forward',
+        attempts: this.#triedCount,
+        target: this.#target,
+        endsAt: clock.monotonic() + leftMs,
+      },
+    );
+    this.#settle({ ok: true, way });
     this.#tellEnd('accepted', lease);
     this.#overIfIdle();
   }

@@ -301,3 +301,15 @@ test('dialer: a member whose protocol cannot name the target is passed over with
   expect(socks4.taken).toBe(0);
   expect(http.heard.toString()).toBe('CONNECT [2001:db8::1]:443 HTTP/1.1\r\nHost: [2001:db8::1]:443\r\n\r\n');
 });
+
+test('dialer: cutting a lease closes the connection behind it, and no other', async () => {
+  const at = await openMember('http', httpManner());
+  const { dial, dialer } = makeDialer([{ id: 'm1', at }]);
+  const first = wayOf(await dial('target.example:443'));
+  const second = wayOf(await dial('target.example:443'));
+  dialer.cut([1, 77]);
+  expect([first.socket.destroyed, second.socket.destroyed]).toEqual([true, false]);
+  second.end({ cut: false });
+  dialer.cut([2]);
+  expect(second.socket.destroyed, 'an ended way is its holder’s').toBe(false);
+});
