@@ -20,7 +20,6 @@ import { NetworkWatch } from './network-watch.ts';
 import { type DialParts, type DialSettings, Race } from './race.ts';
 import { SoloAttempt, type SoloResult } from './solo-attempt.ts';
 import { SourceMemory, type SourceSettings } from './source-memory.ts';
-import type { Way } from './way.ts';
 import { Witnesses } from './witnesses.ts';
 
 /** What may change while the dialer runs. */
@@ -48,8 +47,6 @@ export interface OpenDialer extends Dialer, AsyncDisposable {
   cut(leases: readonly number[]): void;
   /** Dials and probes under way, attempts that go on in the background, and idle connections. */
   readonly openCount: number;
-  /** Closes the connections behind these leases, as far as they stand; their holders see it as the member's end. */
-  cut(leases: readonly number[]): void;
   /**
    * One attempt through a member that is leased already: for probes. What comes of the lease is for the caller to report.
    *
@@ -80,8 +77,6 @@ class RunningDialer implements OpenDialer {
   readonly #idle: IdleConnections;
   readonly #races = new Set<Race>();
   readonly #solos = new Set<SoloAttempt>();
-  /** Ways that were handed over and have not ended, by their lease. */
-  readonly #ways = new Map<number, Way>();
   readonly #standing = new Map<number, Socket>();
   #settings: DialerSettings;
   #memories = new Map<string, SourceMemory>();
@@ -109,7 +104,6 @@ class RunningDialer implements OpenDialer {
       }),
       memoryOf: (source) => this.#memoryOf(source),
       nextRequestId: () => ++this.#lastRequestId,
-      ways: this.#ways,
       raceOver: (race) => this.#races.delete(race),
     };
   }
@@ -127,10 +121,6 @@ class RunningDialer implements OpenDialer {
       race.start();
     }
     return race;
-  }
-
-  cut(leases: readonly number[]): void {
-    for (const lease of leases) this.#ways.get(lease)?.socket.destroy();
   }
 
   async attempt(

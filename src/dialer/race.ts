@@ -221,11 +221,11 @@ export class Race implements Dialing, AttemptOwner {
 
   #win(lease: Lease, raw: RawWay, reused: boolean): void {
     this.#conclude('won', { kind: 'reached', by: lease.member });
-    const { clock, pool, idle, ways, memoryOf } = this.#parts;
+    const { clock, pool, idle, standing, memoryOf } = this.#parts;
     const { credentials } = memoryOf(lease.source);
     const leftMs = lease.remainingMs ?? Number.POSITIVE_INFINITY;
     const way = new Way(
-      { pool, idle, credentials, ways },
+      { pool, idle, credentials, standing },
       {
         ...raw,
         lease,

@@ -40,7 +40,6 @@ export class Way implements Dialed {
   constructor(parts: WayParts, facts: WayFacts) {
     this.#parts = parts;
     this.#facts = facts;
-    parts.ways.set(facts.lease.id, this);
     parts.standing.set(facts.lease.id, facts.socket);
   }
 
@@ -94,7 +93,6 @@ export class Way implements Dialed {
     const { pool, idle, credentials, standing } = this.#parts;
     const { lease, socket, form, login, reusable, target, endsAt } = this.#facts;
     standing.delete(lease.id);
-    ways.delete(lease.id);
     pool.report({ lease: lease.id, kind: 'closed', cut: outcome.cut });
     if (outcome.askedCredentials === true && form === 'absolute') credentials.asked(lease.member, login);
     if (outcome.keep !== true) return;
