@@ -53,6 +53,6 @@ function withLevel(config: Config, level: LogLevel | undefined): Config {
 
 function tellWarnings(config: Config, log: Log): void {
   for (const { line, column, path, message } of config.warnings) {
-    log.warn({ place: `${config.file}:${line}:${column}`, path }, message);
+    log.warn({ place: `${config.file}:${line}:${column}`, path, warning: message }, 'configuration warning');
   }
 }

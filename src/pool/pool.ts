@@ -70,12 +70,7 @@ export class Pool implements Lending {
       waiting: this.#waiting,
       outlook,
     });
-    const now = clock.monotonic();
-    this.#roster.configure(options, now);
-    const first = Math.min(...options.sources.map(({ priority }) => priority));
-    for (const source of this.#roster.sources.values()) {
-      if (source.options.priority === first) source.wantedAt = now; // start-up counts as a client
-    }
+    this.#configure(options, clock.monotonic());
   }
 
   take(request: LeaseRequest): Lease | Refusal | Promise<Lease | Refusal> {
@@ -175,7 +170,7 @@ export class Pool implements Lending {
   /** Takes over new settings. Members of sources that are still there stay; sessions and waiting clients do, too. */
   reconfigure(settings: PoolSettings): void {
     const now = this.#clock.monotonic();
-    this.#roster.configure(settings, now);
+    this.#configure(settings, now);
     this.#desk.regroup(now);
   }
 
@@ -272,5 +267,15 @@ export class Pool implements Lending {
     this.#roster.seating.close();
     this.#sessions.close();
     this.#waiting.close();
+  }
+
+  /** The start of a source counts as a client, at the pool's own start and at a reload that brings it. */
+  #configure(settings: PoolSettings, now: number): void {
+    const known = new Set(this.#roster.sources.keys());
+    this.#roster.configure(settings, now);
+    const first = Math.min(...settings.sources.map(({ priority }) => priority));
+    for (const [name, source] of this.#roster.sources) {
+      if (!known.has(name) && source.options.priority === first) source.wantedAt = now;
+    }
   }
 }

@@ -1,4 +1,5 @@
 import { onTestFinished } from 'vitest';
+import type { Config } from '../../src/config/config.ts';
 import { parseConfig } from '../../src/config/load.ts';
 import { createLog } from '../../src/core/log.ts';
 import { type Daemon, startDaemon } from '../../src/daemon.ts';
@@ -44,8 +45,8 @@ export interface NoriaOptions {
   readonly logLevel?: 'debug' | 'info';
 }
 
-/** A whole noria on free ports, closed with the test; its log is kept, not printed. */
-export async function startNoria(options: NoriaOptions): Promise<Noria> {
+/** The configuration that `startNoria` starts with. */
+export function testConfig(options: NoriaOptions): Config {
   const text = [
     'sources:',
     ...options.sources,
@@ -57,13 +58,18 @@ export async function startNoria(options: NoriaOptions): Promise<Noria> {
     /^state:/m.test(options.more ?? '') ? '' : 'state: off',
     options.more ?? '',
   ].join('\n');
+  return parseConfig(text, 'test.yaml', { env: {} });
+}
+
+/** A whole noria on free ports, closed with the test; its log is kept, not printed. */
+export async function startNoria(options: NoriaOptions): Promise<Noria> {
   const lines: string[] = [];
   const log = createLog({
     level: options.logLevel ?? 'debug',
     format: 'json',
     destination: { write: (line) => void lines.push(line) },
   });
-  const daemon = await startDaemon({ config: parseConfig(text, 'test.yaml', { env: {} }), log });
+  const daemon = await startDaemon({ config: testConfig(options), log });
   onTestFinished(() => daemon.close());
   return {
     ...daemon,
