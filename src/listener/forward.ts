@@ -55,21 +55,27 @@ const IDEMPOTENT = new Set([
 ]);
 const PROXY_AUTHENTICATION_REQUIRED = 407;
 
-/** Serves one request; owns its response, and the socket where it is an upgrade, until both are done with. */
+/**
+ * Serves one request; owns its response, and the socket where it is an upgrade, until both are done with.
+ *
+ * @returns gives it up, telling the client nothing; without effect once it is over.
+ */
 export function forward(
   request: IncomingMessage,
   response: ServerResponse,
   context: ConnectionContext,
   upgrade?: Upgrade,
-): void {
+): () => void {
   const fields = pairFields(request.rawHeaders);
   const order = readOrder(request, fields, context);
   if (order instanceof NoriaError) {
     context.refused(order.code, order.message);
     refuseRequest(request, response, toldToClient(order), context);
-    return;
+    return () => {};
   }
-  new Forwarding(request, response, context, order, upgrade).start();
+  const forwarding = new Forwarding(request, response, context, order, upgrade);
+  forwarding.start();
+  return forwarding.giveUp;
 }
 
 /** What is to be sent, and to whom. */
@@ -140,7 +146,7 @@ class Forwarding {
   }
 
   start(): void {
-    this.#response.on('close', this.#onClientGone).on('drain', this.#onClientDrain);
+    this.#response.on('close', this.giveUp).on('drain', this.#onClientDrain);
     this.#dial(!IDEMPOTENT.has(this.#order.method));
   }
 
@@ -297,7 +303,8 @@ class Forwarding {
     else this.#refuse({ code: 'deadline', attempts: this.#attempts }, 'neither side sent anything');
   }
 
-  readonly #onClientGone = (): void => {
+  /** The client has left, or what it sends cannot be read on. */
+  readonly giveUp = (): void => {
     const phase = this.#phase;
     this.#phase = { name: 'over' };
     if (phase.name === 'over') return;

@@ -6,14 +6,14 @@
  */
 import { createServer, type IncomingMessage, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
-import type { FaultCode } from '../core/faults.ts';
 import { serveConnect } from './connect-front.ts';
-import { MAX_HEAD_BYTES, readConnectHead } from './connect-head.ts';
+import { type ConnectHead, MAX_HEAD_BYTES, readConnectHead } from './connect-head.ts';
 import type { ConnectionContext } from './connection.ts';
 import { awaitFirst } from './first-bytes.ts';
-import { forward } from './forward.ts';
+import { forward, type Upgrade } from './forward.ts';
 import { fieldValues, pairFields, requestFraming } from './http-fields.ts';
-import { refusalText, refuseRequest } from './http-refusal.ts';
+import { refuseRequest } from './http-refusal.ts';
+import { HttpSession, ignored, type ParserError } from './http-session.ts';
 
 export interface HttpFront {
   /** @param first - what has been read from the socket already. */
@@ -26,32 +26,12 @@ export interface HttpFront {
 const KEEP_ALIVE_MS = 60_000;
 /** How often slow heads are looked for. */
 const SLOW_HEAD_CHECK_MS = 5_000;
-/** Requests a client may send ahead; more is no client but a flood. */
-const MAX_PIPELINED = 64;
 const SWITCHABLE = /^(?!.*\bh2c\b)./i;
-
-/** A first word that could be a method, known to us or not. */
-const METHOD_LIKE = /^[A-Z-]+ /;
-
-/** As node:http reports what it could not read. */
-interface ParserError extends NodeJS.ErrnoException {
-  readonly rawPacket?: Buffer;
-}
-
-/** One client connection while node:http reads it. */
-interface Session {
-  readonly context: ConnectionContext;
-  readonly socket: Socket;
-  /** A request is being served. */
-  serving: boolean;
-  readonly waiting: (() => void)[];
-  failed: boolean;
-}
 
 /** @param options - `headerTimeoutMs`: for a whole request head. */
 export function createHttpFront(options: { readonly headerTimeoutMs: number }): HttpFront {
   const { headerTimeoutMs } = options;
-  const sessions = new WeakMap<object, Session>();
+  const sessions = new WeakMap<object, HttpSession>();
   const server = createServer({
     insecureHTTPParser: false,
     maxHeaderSize: MAX_HEAD_BYTES,
@@ -66,7 +46,7 @@ export function createHttpFront(options: { readonly headerTimeoutMs: number }): 
   server.maxHeadersCount = 0; // no field is dropped unread; their size is limited
   server.emit('listening'); // it never listens itself, and this starts its check for slow heads
 
-  const sessionOf = (socket: object): Session => {
+  const sessionOf = (socket: object): HttpSession => {
     const session = sessions.get(socket);
     if (session === undefined) throw new TypeError('a request on a socket that was never handed over');
     return session;
@@ -81,131 +61,63 @@ export function createHttpFront(options: { readonly headerTimeoutMs: number }): 
     }
     context.speaks('http');
     context.awaitsRequest();
-    sessions.set(socket, { context, socket, serving: false, waiting: [], failed: false });
+    sessions.set(socket, new HttpSession(socket, context));
     socket.unshift(first);
     server.emit('connection', socket);
   };
 
   const onRequest = (request: IncomingMessage, response: ServerResponse): void => {
     const session = sessionOf(request.socket);
-    inTurn(session, () => {
-      answerTo(session, response);
-      forward(request, response, session.context);
-    });
+    session.answer(request, response, () => forward(request, response, session.context));
   };
   server.on('request', onRequest);
   server.on('checkContinue', onRequest); // the target says whether to continue
   server.on('checkExpectation', (request, response) => {
     const session = sessionOf(request.socket);
-    inTurn(session, () => {
-      answerTo(session, response);
+    session.answer(request, response, () => {
       session.context.refused('expectation-failed', 'it expects something other than 100-continue');
       refuseRequest(request, response, { code: 'expectation-failed' }, session.context);
+      return () => {};
     });
   });
-
   server.on('connect', (request, socket: Socket, early) => {
     const session = sessionOf(socket);
-    inTurn(session, () => {
-      const head = {
-        authority: request.url ?? '',
-        fields: pairFields(request.rawHeaders),
-        keepAlive: request.httpVersionMinor === 1 && !/\bclose\b/i.test(request.headers.connection ?? ''),
-      };
-      const { context } = session;
-      serveConnect(socket, head, early, context, () => awaitNext(socket, context, serve));
+    session.takeOver(() => {
+      const again = (): void => awaitNext(socket, session.context, serve);
+      serveConnect(socket, connectHead(request), early, session.context, again);
     });
   });
-
   server.on('upgrade', (request, socket: Socket, head) => {
     const session = sessionOf(socket);
-    inTurn(session, () => {
-      const { context } = session;
-      context.speaks('upgrade');
-      context.handshakeDone();
-      // Its parser is gone: if the protocol is not changed, the connection ends with the answer.
-      const response = new ServerResponse(request);
-      response.shouldKeepAlive = false;
-      response.assignSocket(socket);
-      response.on('finish', () => {
-        context.awaitsRequest();
-        socket.destroySoon();
-      });
-      response.on('error', ignored);
-      forward(request, response, context, { socket, head });
-    });
+    session.takeOver(() => serveUpgrade(request, { socket, head }, session.context));
   });
-
-  server.on('clientError', (error: ParserError, socket: Socket) => {
-    const session = sessions.get(socket);
-    if (session === undefined || session.failed) return;
-    session.failed = true;
-    if (!socket.writable || error.code === 'ECONNRESET' || error.code === 'EPIPE') {
-      socket.destroy();
-      return;
-    }
-    const code = faultOf(error);
-    session.context.refused(code, `node:http: ${error.code ?? error.message}`);
-    // In the middle of an answer there is no place for another one.
-    if (session.serving) socket.destroy();
-    else session.context.farewell(refusalText({ code }, false));
-  });
+  server.on('clientError', (error: ParserError, socket: Socket) => sessions.get(socket)?.fail(error));
 
   return { serve, close: () => void server.close() };
 }
 
-/** What an error about a request's bytes is to the client. */
-function faultOf({ code, rawPacket }: ParserError): FaultCode {
-  switch (code) {
-    case 'ERR_HTTP_REQUEST_TIMEOUT':
-      return 'request-timeout';
-    case 'HPE_HEADER_OVERFLOW':
-      return 'head-too-large';
-    case 'HPE_INVALID_METHOD':
-      return METHOD_LIKE.test(rawPacket?.toString('latin1', 0, 32) ?? '') ? 'not-implemented' : 'bad-request';
-    default:
-      return 'bad-request';
-  }
+function connectHead(request: IncomingMessage): ConnectHead {
+  return {
+    authority: request.url ?? '',
+    fields: pairFields(request.rawHeaders),
+    keepAlive: request.httpVersionMinor === 1 && !/\bclose\b/i.test(request.headers.connection ?? ''),
+  };
 }
 
-/** Runs `serveOne` when the requests before it have been answered. */
-function inTurn(session: Session, serveOne: () => void): void {
-  const { socket } = session;
-  if (session.failed || socket.destroyed) return;
-  if (session.waiting.length >= MAX_PIPELINED) {
-    session.context.refused('bad-request', `more than ${MAX_PIPELINED} requests sent ahead`);
-    socket.destroy();
-    return;
-  }
-  session.waiting.push(serveOne);
-  if (!session.serving) serveNext(session);
-}
-
-function serveNext(session: Session): void {
-  if (session.socket.destroyed) return; // who sent the others is gone
-  const next = session.waiting.shift();
-  session.serving = next !== undefined;
-  if (next === undefined) {
-    session.context.awaitsRequest();
-    return;
-  }
-  session.context.handshakeDone();
-  try {
-    next();
-  } catch (error) {
-    session.context.broke(error);
-  }
-}
-
-/** The next request's turn comes when this response is done with, whichever way. */
-function answerTo(session: Session, response: ServerResponse): void {
-  session.context.speaks('http');
+/** Its parser is gone: if the protocol is not changed, the connection ends with the answer. */
+function serveUpgrade(request: IncomingMessage, upgrade: Upgrade, context: ConnectionContext): void {
+  const { socket } = upgrade;
+  context.speaks('upgrade');
+  const response = new ServerResponse(request);
+  response.shouldKeepAlive = false;
+  response.assignSocket(socket);
   response.on('error', ignored);
-  response.on('close', () => serveNext(session));
+  response.on('finish', () => {
+    context.awaitsRequest();
+    socket.destroySoon();
+  });
+  forward(request, response, context, upgrade);
 }
-
-/** ignored: a response fails when its client has left, which its 'close' tells too. */
-function ignored(): void {}
 
 /** After a refused CONNECT: the connection waits for another request. */
 function awaitNext(socket: Socket, context: ConnectionContext, serve: HttpFront['serve']): void {

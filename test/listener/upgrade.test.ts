@@ -1,0 +1,107 @@
+import { expect, test } from 'vitest';
+import { until } from '../support/until.ts';
+import { directDialer } from './direct-dialer.ts';
+import { listen, RawClient } from './harness.ts';
+import { answering, rawOrigin } from './origin.ts';
+
+const ask = (port: number, behind = '') =>
+  `GET http://127.0.0.1:${port}/chat HTTP/1.1\r\nHost: x\r\nProxy-Connection: keep-alive\r\nconnection: Upgrade\r\n` +
+  `Upgrade: websocket\r\nSec-WebSocket-Key: k\r\n\r\n${behind}`;
+const GRANTED =
+  'HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: a\r\n\r\n';
+const WAY = 'X-Noria-Member: m1\r\nX-Noria-Attempts: 1\r\n';
+
+test('upgrade: granted, the two are joined, with what each had sent ahead', async () => {
+  const origin = await rawOrigin((socket) => {
+    socket.once('data', () => {
+      socket.write(`${GRANTED}server first `);
+      socket.on('data', (chunk: Buffer) => socket.write(`<${chunk.toString()}>`));
+    });
+  });
+  const { port, events, listener } = await listen(directDialer());
+  const client = (await RawClient.open(port)).send(ask(origin.port, 'client first'));
+  const expected = `${GRANTED.slice(0, -2)}${WAY}\r\nserver first <client first>`;
+  await client.until('both first words', (text) => text.length >= expected.length);
+  expect(client.received).toBe(expected);
+  expect(origin.seen[0]).toBe(
+    `GET /chat HTTP/1.1\r\nHost: 127.0.0.1:${origin.port}\r\nconnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Key: k\r\n\r\nclient first`,
+  );
+  client.send('frame');
+  await client.until('the echo', (text) => text.endsWith('<frame>'));
+  origin.sockets[0]?.end();
+  await client.whole();
+  client.end();
+  await until('it is over', () => listener.connectionCount === 0);
+  expect(events('tunnel.closed')).toMatchObject([{ kind: 'tunnel', member: 'm1' }]);
+  expect(events('connection.closed')).toMatchObject([{ protocol: 'upgrade', outcome: 'ok' }]);
+});
+
+test('upgrade: refused by the target, its answer comes back and the connection ends', async () => {
+  const origin = await rawOrigin(
+    answering('HTTP/1.1 426 No\r\nUpgrade: h2c\r\nConnection: Upgrade\r\nContent-Length: 2\r\n\r\nno'),
+  );
+  const { port, events, listener } = await listen(directDialer());
+  const client = (await RawClient.open(port)).send(ask(origin.port));
+  expect(await client.whole()).toBe(
+    `HTTP/1.1 426 No\r\nContent-Length: 2\r\n${WAY}Connection: close\r\n\r\nno`,
+  );
+  client.end();
+  await until('it is over', () => listener.connectionCount === 0);
+  expect(events('connection.closed')).toMatchObject([{ outcome: 'ok' }]);
+});
+
+test('upgrade: a member that fails before it answered is replaced', async () => {
+  const origin = await rawOrigin((socket, index) =>
+    socket.once('data', () => (index === 0 ? socket.resetAndDestroy() : socket.write(GRANTED))),
+  );
+  const { port } = await listen(directDialer());
+  const client = (await RawClient.open(port)).send(ask(origin.port, 'ahead'));
+  await client.until('the grant', (text) => text.includes('\r\n\r\n'));
+  expect(client.received).toContain('X-Noria-Member: m2\r\nX-Noria-Attempts: 2\r\n');
+  await until('what was sent ahead arrived', () => origin.seen[1]?.endsWith('\r\n\r\nahead') === true);
+});
+
+test('upgrade: a dial that fails is answered', async () => {
+  const dialer = directDialer();
+  dialer.failures.push({ code: 'pool-empty', reason: 'Nobody.', attempts: 0, retryAfterMs: 1_000 });
+  const { port, listener } = await listen(dialer);
+  const client = (await RawClient.open(port)).send(ask(9));
+  const received = await client.whole();
+  expect(received).toMatch(/^HTTP\/1\.1 503 /);
+  expect(received).toContain('Connection: close\r\n');
+  client.end();
+  await until('it is over', () => listener.connectionCount === 0);
+});
+
+test('upgrade: a 101 that nobody asked for is not believed', async () => {
+  const origin = await rawOrigin(answering(GRANTED));
+  const { port, events } = await listen(directDialer());
+  const client = (await RawClient.open(port)).send(
+    `GET http://127.0.0.1:${origin.port}/ HTTP/1.1\r\nHost: x\r\n\r\n`,
+  );
+  const received = await client.until('the answer', (text) => text.includes('\r\n\r\n'));
+  expect(received).toMatch(/^HTTP\/1\.1 502 /);
+  expect(events('client.refused')).toMatchObject([{ code: 'members-failed' }]);
+});
+
+test('upgrade: a client that leaves while it waits ends the exchange', async () => {
+  const origin = await rawOrigin();
+  const dialer = directDialer();
+  const { port, listener } = await listen(dialer);
+  const client = (await RawClient.open(port)).send(ask(origin.port));
+  await until('the target was asked', () => origin.seen[0]?.includes('websocket') === true);
+  client.socket.resetAndDestroy();
+  await until('it is over', () => listener.connectionCount === 0 && dialer.ended.length === 1);
+});
+
+test('upgrade: one that comes with a body is an ordinary request', async () => {
+  const origin = await rawOrigin(answering('HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n'));
+  const { port } = await listen(directDialer());
+  const client = (await RawClient.open(port)).send(
+    `POST http://127.0.0.1:${origin.port}/ HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nContent-Length: 1\r\n\r\nx`,
+  );
+  await client.until('the answer', (text) => text.includes('\r\n\r\n'));
+  expect(origin.seen[0]).toBe(
+    `POST / HTTP/1.1\r\nHost: 127.0.0.1:${origin.port}\r\nContent-Length: 1\r\n\r\nx`,
+  );
+});
