@@ -6,6 +6,7 @@
  * environment can never add to the structure. Aliases and merge keys (`<<`) are followed. Pure.
  */
 import {
+  type Alias,
   type Document,
   isAlias,
   isMap,
@@ -16,6 +17,7 @@ import {
   parseDocument,
   visit,
   type YAMLMap,
+  type YAMLParseError,
   type YAMLSeq,
 } from 'yaml';
 import { type Environment, substitute } from './environment.ts';
@@ -71,7 +73,10 @@ export interface ParsedDocument {
 /** Deeper than any configuration, shallow enough for every stack. */
 const MAX_DEPTH = 20;
 /** What aliases may unfold to. */
-const MAX_NODES = 100_000;
+const MAX_NODES = 20_000;
+
+/** A `${` without quotes inside a map or a list in one line, where YAML takes its brace for a map; what comes before it. */
+const BARE_REFERENCE = /^([^#]*[{[,][^#]*[\s:,{[])\$\{/;
 
 /** `sources[0].params.adr`. */
 export function pathText(path: Path): string {
@@ -106,15 +111,36 @@ export function readDocument(text: string, environment: Environment): ParsedDocu
     prettyErrors: false, // they would quote the text, secrets and all
     uniqueKeys: false,
   });
-  const problems = document.errors.map((error) => ({
-    offset: error.pos[0],
-    path: '',
-    message: wordsForYaml(error.code),
-  }));
+  const problems = syntaxProblems(text, lines, document.errors);
   if (problems.length > 0) {
     return { text, lines, problems, tree: undefined, places: new Map(), extents: [] };
   }
   return new Composer(document, lines, environment).compose(text);
+}
+
+/**
+ * One problem for each line that has any: what follows the first in a line mostly follows from it. Where a reference has
+ * upset the braces, the rest follows from that.
+ */
+function syntaxProblems(
+  text: string,
+  lines: LineCounter,
+  errors: readonly YAMLParseError[],
+): SyntaxProblem[] {
+  const byLine = new Map<number, SyntaxProblem>();
+  const references = new Map<number, SyntaxProblem>();
+  for (const { code, pos } of errors) {
+    const [offset] = pos;
+    const { line } = lines.linePos(offset);
+    if (byLine.has(line)) continue;
+    byLine.set(line, { offset, path: '', message: wordsForYaml(code) });
+    const start = lines.lineStarts[line - 1] ?? 0;
+    const before = BARE_REFERENCE.exec(text.slice(start, lines.lineStarts[line]))?.[1];
+    if (before === undefined) continue;
+    const message = 'inside { } or [ ] a reference needs quotes: write "${NAME}"';
+    references.set(line, { offset: start + before.length, path: '', message });
+  }
+  return [...(references.size > 0 ? references : byLine).values()];
 }
 
 class Composer {
@@ -124,6 +150,7 @@ class Composer {
   readonly #problems: SyntaxProblem[] = [];
   readonly #places = new Map<string, Place>();
   readonly #extents: Extent[] = [];
+  readonly #resolved = new Map<Alias, unknown>();
   readonly #seen = new Set<unknown>();
   /** Nodes whose tag was refused: through an alias they come again. */
   readonly #told = new Set<unknown>();
@@ -157,7 +184,7 @@ class Composer {
       return null;
     }
     if (isAlias(node)) {
-      const target = node.resolve(this.#document);
+      const target = this.#resolve(node);
       if (target !== undefined) return this.#value(target, path, keyOffset);
       this.#problem(offsetOf(node), path, `the anchor of *${node.source} is not there`);
       return null;
@@ -203,21 +230,35 @@ class Composer {
 
   /** What `<<` brings: one map or a list of maps, of which the earlier ones win. */
   #merged(pair: Pair, path: Path): readonly (readonly [string, Tree])[] {
-    const from = isAlias(pair.value) ? pair.value.resolve(this.#document) : pair.value;
+    const from = isAlias(pair.value) ? this.#resolve(pair.value) : pair.value;
     const sources = isSeq(from) ? from.items.toReversed() : [from];
     return sources.flatMap((each) => {
-      const map = isAlias(each) ? each.resolve(this.#document) : each;
+      const map = isAlias(each) ? this.#resolve(each) : each;
       if (isMap(map)) return Object.entries(this.#map(map, path));
       this.#problem(offsetOf(pair.key), [...path, '<<'], 'wants an alias of a map, such as *name');
       return [];
     });
   }
 
+  /** The library walks the whole document for each alias. */
+  #resolve(alias: Alias): unknown {
+    if (!this.#resolved.has(alias)) this.#resolved.set(alias, alias.resolve(this.#document));
+    return this.#resolved.get(alias);
+  }
+
   #key(pair: Pair, path: Path): { readonly text: string; readonly offset: number } | undefined {
-    if (isScalar(pair.key) && typeof pair.key.value === 'string') {
-      return { text: pair.key.value, offset: offsetOf(pair.key) };
+    const { key, value } = pair;
+    const offset = offsetOf(key);
+    if (isScalar(key) && typeof key.value === 'string' && /^\S+$/.test(key.value) && value !== null) {
+      return { text: key.value, offset };
     }
-    this.#problem(offsetOf(pair.key), path, 'has a key that is not a word');
+    // It is not quoted: in `{ name: city, password hunter2 }` it is a secret.
+    this.#addExtent(key, []);
+    this.#problem(
+      offset,
+      path,
+      value === null ? 'has a text without a key; write key: value' : 'has a key that is not a word',
+    );
     return undefined;
   }
 

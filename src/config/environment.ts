@@ -31,7 +31,7 @@ export function substitute(text: string, environment: Environment): Substituted 
       return whole;
     }
     variables.push(name);
-    const value = environment[name];
+    const value = Object.hasOwn(environment, name) ? environment[name] : undefined;
     if (fallback !== undefined) return value === undefined || value === '' ? fallback : value;
     if (value === undefined)
       problems.push(`the environment variable ${name} is not set, and \${${name}} has no default`);

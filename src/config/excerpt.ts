@@ -11,9 +11,8 @@ import { shownAs } from './fields.ts';
 const MAX_BEFORE = 80;
 const MAX_AFTER = 60;
 const NUMBER_WIDTH = 5;
-/** In a text that is no YAML, and so has no known keys: a line with a key, and where a secret begins in it. */
-const KEY_LINE = /^\s*(?:- +)*["']?[\w.]+["']?\s*:(?:\s|$)/;
-const SECRET_KEY = /(?:pass|key|token|secret|auth|user)\w*["']?\s*:/i;
+/** The key that a line begins with: all that is shown of a text that is no YAML, where nobody knows what the rest is. */
+const FIRST_KEY = /^\s*(?:- +)*["']?[\w.]+["']?\s*:(?=\s|$)/;
 /** Characters two columns wide in a terminal, so that the pointer stands below its place. */
 const WIDE =
   /[\u1100-\u115f\u2e80-\u303e\u3041-\ua4cf\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe6f\uff00-\uff60\uffe0-\uffe6]/g;
@@ -63,13 +62,13 @@ function columnOf(stretches: readonly Stretch[], offset: number): number {
 
 function parsed({ extents }: ParsedDocument, lineStart: number, whole: string): Stretch[] {
   const here = extents
+    .filter(({ start, end }) => start < lineStart + whole.length && end > lineStart && end > start)
     .map(({ start, end, path, text }) => ({
       start: Math.max(0, start - lineStart),
       end: Math.min(end - lineStart, whole.length),
       isScalar: text !== undefined,
       as: shownAs(path, text),
-    }))
-    .filter(({ start, end }) => start < end);
+    }));
   // What is a secret at one of its aliases is one everywhere.
   const hidden = here
     .filter(({ as }) => as !== 'itself')
@@ -93,14 +92,11 @@ function withoutComment(whole: string, from: number, lastEnd: number): string {
   return whole.slice(from, comment === null ? whole.length : lastEnd + comment.index);
 }
 
-/** Nothing but a line that begins with a key, and of that only what comes before a key that may hold a secret. */
 function unparsed(whole: string): Stretch[] {
-  if (!KEY_LINE.test(whole)) return [];
-  const secret = SECRET_KEY.exec(whole);
-  if (secret === null) return [{ start: 0, end: whole.length, shown: withoutComment(whole, 0, 0) }];
-  const end = secret.index + secret[0].length;
+  const end = FIRST_KEY.exec(whole)?.[0].length;
+  if (end === undefined) return [];
   return [
     { start: 0, end, shown: whole.slice(0, end) },
-    { start: end, end: whole.length, shown: ` ${MASK}`, masked: true },
+    { start: end, end: whole.length, shown: end < whole.length ? ' …' : '', masked: true },
   ];
 }

@@ -4,6 +4,7 @@
  * Messages, masks, docs and the JSON Schema for editors are made from it.
  */
 import { z } from 'zod';
+import { OPERATIONS, PRODUCTS } from '../service/operations.ts';
 import { KEY_NOTES, KINDS } from './keys.ts';
 import type { KindNote } from './kinds.ts';
 import { SCHEMA } from './schema.ts';
@@ -30,18 +31,23 @@ export const FIELDS: readonly Field[] = keysOf(SCHEMA, '');
 
 /** `user:password@host`, in whatever value. */
 const USER_INFO = /@/;
-/** Parameters that no operation has, and that hold a secret if somebody gives them. */
-const SECRET_NAME = /key|pass|token|secret/i;
+/** The parameters of all operations: none of them is a secret. */
+const PARAMS: ReadonlySet<string> = new Set([
+  'count',
+  ...PRODUCTS.flatMap((product) => Object.keys(OPERATIONS[product].params)),
+]);
 
 const BY_PATH: ReadonlyMap<string, Field> = new Map(FIELDS.map((field) => [field.path, field]));
 
 /** The names of the sections and other keys at the top. */
 export const TOP_KEYS: readonly string[] = Object.keys(SCHEMA.shape);
 
-/** The key at a path of a document, whose entries of lists have their number; an entry stands for its list. */
+/** The key at a path of a document, where the entries of lists have their number; an entry stands for its list. */
 export function fieldAt(path: string): Field | undefined {
   const general = path.replace(/\[\d+\]/g, '[]');
-  return BY_PATH.get(general) ?? BY_PATH.get(general.replace(/\[\]$/, ''));
+  if (!general.endsWith('[]')) return BY_PATH.get(general);
+  const list = BY_PATH.get(general.slice(0, -2));
+  return list?.shape === 'list' || list?.shape === 'maps' ? list : undefined;
 }
 
 /**
@@ -52,12 +58,14 @@ export function fieldAt(path: string): Field | undefined {
  */
 export function shownAs(path: string, text: string | undefined): 'itself' | 'secret' | 'nothing' {
   const param = /^sources\[\d+\]\.params\.(\w+)(\[\d+\])?$/.exec(path)?.[1];
-  if (param !== undefined) return SECRET_NAME.test(param) ? 'nothing' : 'itself';
-  const kind = fieldAt(path)?.kind;
+  if (param !== undefined) return PARAMS.has(param) ? 'itself' : 'nothing';
+  const { kind, shape } = fieldAt(path) ?? {};
   if (kind?.shown === 'never') return 'secret';
   if (text === undefined || text === '') return 'itself';
   if (kind === undefined || USER_INFO.test(text)) return 'nothing';
-  return kind.shown === 'always' || 'value' in kind.read(text) ? 'itself' : 'nothing';
+  // A text in place of the map of a choice may be anything.
+  const isHarmless = kind.shown === 'always' && shape !== 'choice';
+  return isHarmless || 'value' in kind.read(text) ? 'itself' : 'nothing';
 }
 
 function keysOf(schema: z.ZodObject, prefix: string): Field[] {

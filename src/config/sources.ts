@@ -97,8 +97,12 @@ function readParams(
   { problems }: SourceContext,
 ): Readonly<Record<string, string | number>> {
   const checked = checkParams(raw.product, raw.params);
-  for (const { key: name, message, suggestion } of checked.problems) {
+  for (const { key: name, message: told, suggestion } of checked.problems) {
     const at = `${path}.params.${name}`;
+    const given = raw.params[name];
+    // Of a value from the environment, which may be a secret by mistake, only the variable is told.
+    const message =
+      typeof given === 'string' ? told.replace(JSON.stringify(given), () => problems.quote(at, given)) : told;
     const isUnknown = suggestion !== undefined || !Object.hasOwn(OPERATIONS[raw.product].params, name);
     problems.error(
       at,

@@ -7,7 +7,7 @@ const UNITS: readonly (readonly [name: string, ms: number])[] = [
   ['s', 1000],
   ['ms', 1],
 ];
-const DURATION = /^(\d{1,15})(ms|s|m|h)$/;
+const DURATION = /^(\d{1,16})(ms|s|m|h)$/;
 
 /** Ms of `500ms`, `10s`, `5m` or `2h`, a whole number with its unit; `0` needs none. Undefined for anything else. */
 export function parseDuration(text: string): number | undefined {

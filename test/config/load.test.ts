@@ -1,0 +1,266 @@
+import { chmodSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { inspect } from 'node:util';
+import { expect, onTestFinished, test } from 'vitest';
+import { loadConfig, parseConfig } from '../../src/config/load.ts';
+import { configOf, FILE, filesOf, problemsOf } from './files.ts';
+
+const SMALL = `service: { baseUrl: https://extract.example.com }
+sources: [{ name: city, product: short-classic, instance: 202611210001000012, password: 0123456789 }]
+`;
+
+function folder(): string {
+  const path = mkdtempSync(join(tmpdir(), 'noria-config-'));
+  onTestFinished(() => rmSync(path, { recursive: true }));
+  return path;
+}
+
+test('load: digits without quotes keep every digit', () => {
+  const [source] = parseConfig(SMALL, FILE, { env: {} }).sources;
+  expect(source?.instance).toBe('202611210001000012');
+  expect(source?.password?.reveal()).toBe('0123456789');
+});
+
+test('load: everything left out has its default', () => {
+  const { sources, ...rest } = configOf();
+  expect({ ...rest, warnings: [] }).toEqual({
+    file: FILE,
+    service: { baseUrl: 'https://extract.example.com', method: 'GET', timeoutMs: 10_000 },
+    account: undefined,
+    pool: {
+      size: 20,
+      idleAfterMs: 300_000,
+      safetyMarginMs: 3000,
+      minRemainingMs: 10_000,
+      allowPrivateAddresses: false,
+    },
+    rotation: {
+      strategy: 'round-robin',
+      maxTunnelsPerMember: 0,
+      maxUsesPerMember: 0,
+      perHostSpacingMs: 0,
+      sessionTtlMs: 600_000,
+    },
+    dial: {
+      attempts: 3,
+      attemptTimeoutMs: 5000,
+      hedgeAfter: 'auto',
+      deadlineMs: 30_000,
+      waitForMemberMs: 15_000,
+    },
+    health: { maxFailures: 2, quarantineMs: 10_000, check: undefined },
+    listeners: [
+      {
+        address: { kind: 'tcp', host: '127.0.0.1', port: 8888, lastPort: 8888 },
+        protocols: ['http', 'socks5', 'socks4'],
+        tls: undefined,
+        users: [],
+        allow: [],
+        denyTargets: ['private', 'smtp'],
+        idleTimeoutMs: 600_000,
+        maxConnections: 10_000,
+        source: undefined,
+        session: 'none',
+      },
+    ],
+    admin: { address: { kind: 'tcp', host: '127.0.0.1', port: 8889, lastPort: 8889 }, token: undefined },
+    log: { level: 'info', format: 'auto' },
+    state: { dir: '/etc/noria/.noria' },
+    shutdown: { drainTimeoutMs: 30_000 },
+    workers: 1,
+    warnings: [],
+  });
+  expect(sources).toHaveLength(1);
+});
+
+test('load: sections without keys, comments in their place, are as good as none', () => {
+  const config = configOf(
+    'params:\nupstream: ~',
+    'pool: # nothing\nlisteners:\nadmin: null\nlog:\n  # level: debug\n',
+  );
+  expect(config.listeners).toHaveLength(1);
+  expect(config.admin).toBeDefined();
+  expect(config.pool.size).toBe(20);
+});
+
+test.each(['admin: off', 'admin: { address: off }'])('load: %s disables the admin address', (text) => {
+  expect(configOf('', text).admin).toBeUndefined();
+});
+
+test.each(['state: off', 'state: { dir: off }'])('load: %s keeps nothing', (text) => {
+  expect(configOf('', text).state).toBeUndefined();
+});
+
+test('load: aliases and merge keys are followed, own keys win wherever they stand', () => {
+  const { sources } = parseConfig(
+    `service: { baseUrl: https://extract.example.com }
+sources:
+  - &city { name: city, product: short-classic, instance: 1, password: one, size: 5 }
+  - { name: town, <<: *city, instance: 2 }
+  - <<: [{ size: 7 }, *city]
+    name: village
+    instance: 3`,
+    FILE,
+    { env: {} },
+  );
+  const said = sources.map(({ name, instance, size, password }) => [
+    name,
+    instance,
+    size,
+    password?.reveal(),
+  ]);
+  expect(said).toEqual([
+    ['city', '1', 5, 'one'],
+    ['town', '2', 5, 'one'],
+    ['village', '3', 7, 'one'],
+  ]);
+});
+
+test('load: aliases that unfold without end are refused at once', () => {
+  const lines = Array.from(
+    { length: 30 },
+    (_, index) => `a${index + 1}: &a${index + 1} [*a${index}, *a${index}]`,
+  );
+  const problems = problemsOf(() => parseConfig(['a0: &a0 [x]', ...lines].join('\n'), FILE, { env: {} }));
+  expect(problems.some((problem) => problem.includes('is nested too deeply, or unfolds to too much'))).toBe(
+    true,
+  );
+  const circle = problemsOf(() => parseConfig('service: &a { baseUrl: *a }', FILE, { env: {} }));
+  expect(circle).not.toEqual([]);
+});
+
+test('load: references fill numbers, durations, words and secrets, and cannot add keys', () => {
+  const { sources, pool, rotation } = parseConfig(
+    `service: { baseUrl: "https://\${HOST}/" }
+sources: [{ name: city, product: "\${PRODUCT:-short-classic}", instance: "\${ID}", password: "\${PASSWORD}" }]
+pool:
+  size: \${SIZE}
+  idleAfter: \${IDLE:-1m}
+  allowPrivateAddresses: "\${PRIVATE}"
+rotation: { strategy: "\${STRATEGY}" }`,
+    FILE,
+    {
+      env: {
+        HOST: 'extract.example.com',
+        ID: '42',
+        PASSWORD: 'a: b\n# c'.replace('\n', ' '),
+        SIZE: '7',
+        PRIVATE: 'true',
+        STRATEGY: 'random',
+      },
+    },
+  );
+  expect(sources[0]?.password?.reveal()).toBe('a: b # c');
+  expect([sources[0]?.baseUrl, sources[0]?.instance]).toEqual(['https://extract.example.com', '42']);
+  expect([pool.size, pool.idleAfterMs, pool.allowPrivateAddresses]).toEqual([7, 60_000, true]);
+  expect(rotation.strategy).toBe('random');
+});
+
+test('load: the file may have a byte order mark and CRLF', () => {
+  const path = join(folder(), 'noria.yaml');
+  writeFileSync(path, `\ufeff${SMALL.replaceAll('\n', '\r\n')}`, { mode: 0o600 });
+  const config = loadConfig(path, { env: {} });
+  expect(config.sources[0]?.name).toBe('city');
+  expect(config.warnings).toEqual([]);
+});
+
+test('load: a file that everyone can read and that holds secrets earns a warning, with the place of the first', () => {
+  const path = join(folder(), 'noria.yaml');
+  writeFileSync(path, SMALL);
+  chmodSync(path, 0o644);
+  const [warning, ...others] = loadConfig(path, { env: {} }).warnings;
+  expect(warning).toMatchObject({ path: 'sources[0].password', line: 2 });
+  expect(warning?.message).toContain('everyone on this machine can read');
+  expect(others).toEqual([]);
+  writeFileSync(path, SMALL.replace('0123456789', '"${PASSWORD}"'));
+  expect(loadConfig(path, { env: { PASSWORD: 'x' } }).warnings).toEqual([]);
+});
+
+test.each([
+  ['that is not there', undefined, 'the file cannot be read: ENOENT'],
+  ['that is a folder', '', 'the file cannot be read: EISDIR'],
+  ['that is no UTF-8', Buffer.from([0x61, 0x3a, 0x20, 0xff]), 'the file is not text in UTF-8'],
+  ['that is far too large', Buffer.alloc(1024 * 1024 + 1, '#'), 'the file is larger than 1024 KiB'],
+])('load: a file %s is one clear problem', (_, content, message) => {
+  const path = content === '' ? folder() : join(folder(), 'noria.yaml');
+  if (typeof content === 'object') writeFileSync(path, content);
+  expect(() => loadConfig(path)).toThrow(new RegExp(`^${path}: ${message}`));
+  expect(problemsOf(() => loadConfig(path))).toHaveLength(1);
+});
+
+test('load: paths begin at the folder of the file', () => {
+  const files = filesOf({ '/etc/noria/secrets/city': 'from the file\r\n' }, []);
+  const config = parseConfig(
+    `service: { baseUrl: https://extract.example.com }
+sources: [{ name: city, product: free, instance: 1, passwordFile: secrets/city }]
+state: { dir: ../../var/lib/noria }`,
+    FILE,
+    { env: {}, files },
+  );
+  expect(config.sources[0]?.password?.reveal()).toBe('from the file');
+  expect(config.state?.dir).toBe('/var/lib/noria');
+});
+
+test('load: one line end behind a secret in a file is left away, the rest of it is kept', () => {
+  const read = (text: string) =>
+    parseConfig(SMALL.replace('password: 0123456789', 'passwordFile: p'), FILE, {
+      env: {},
+      files: filesOf({ '/etc/noria/p': text }),
+    }).sources[0]?.password?.reveal();
+  expect(read('secret')).toBe('secret');
+  expect(read('secret\n')).toBe('secret');
+  expect(read(' secret \r\n')).toBe(' secret ');
+  expect(problemsOf(() => read('secret\n\n'))).toEqual([
+    'sources[0].passwordFile: the text of /etc/noria/p holds a line break or another control character; wants a password of 1 to 255 bytes without line breaks',
+  ]);
+  expect(problemsOf(() => read('\n'))[0]).toContain('the text of /etc/noria/p is empty');
+});
+
+test('load: a secret file that everyone can read earns a warning', () => {
+  const files = filesOf({ '/run/p': 'x' }, ['/run/p']);
+  const { warnings } = parseConfig(SMALL.replace('password: 0123456789', 'passwordFile: /run/p'), FILE, {
+    env: {},
+    files,
+  });
+  expect(warnings.map(({ path, message }) => [path, message])).toEqual([
+    ['sources[0].passwordFile', 'everyone on this machine can read /run/p; chmod 600 it'],
+  ]);
+});
+
+test('load: the account gives a password or its key, from a file too', () => {
+  const read = (account: string) =>
+    parseConfig(
+      `service: { baseUrl: https://extract.example.com }\naccount: { username: someone, ${account} }`,
+      FILE,
+      {
+        env: {},
+        files: filesOf({ '/k': '83AA400AF464C76D\n', '/p': '12345678\n' }),
+      },
+    ).account?.key.reveal();
+  const ways = ['password: 12345678', 'key: 83aa400af464c76d', 'keyFile: /k', 'passwordFile: /p'];
+  expect(ways.map(read)).toEqual(ways.map(() => '83aa400af464c76d'));
+});
+
+test('load: what comes out is frozen through and through', () => {
+  const config = configOf('params: { count: 3 }', 'listeners: [{ users: [{ username: a, password: b }] }]');
+  const thawed: string[] = [];
+  const walk = (value: unknown, path: string): void => {
+    if (typeof value !== 'object' || value === null) return;
+    if (!Object.isFrozen(value)) thawed.push(path);
+    for (const [key, inner] of Object.entries(value)) walk(inner, `${path}.${key}`);
+  };
+  walk(config, 'config');
+  expect(thawed).toEqual([]);
+});
+
+test('load: no way of printing a configuration shows a secret', () => {
+  const config = configOf(
+    'upstream: { auth: { username: u, password: hunter2 } }',
+    'admin: { token: hunter2 }',
+  );
+  for (const text of [inspect(config, { depth: 20 }), JSON.stringify(config)]) {
+    expect(text).not.toContain('hunter2');
+    expect(text).not.toContain('correct horse');
+  }
+});

@@ -1,0 +1,129 @@
+/** Properties of everything a wrong configuration is answered with: it comes, and it holds no secret of the file. */
+import fc from 'fast-check';
+import { expect, test } from 'vitest';
+import { stringify } from 'yaml';
+import { parseConfig } from '../../src/config/load.ts';
+import { ConfigError } from '../../src/config/problems.ts';
+import { FILE, filesOf } from './files.ts';
+
+const SECRET = 'hunter2';
+const ENV = { S: SECRET };
+
+/** What a text is answered with; undefined where it is valid. Any other error than ours fails the test. */
+function answerTo(text: string): ConfigError | undefined {
+  try {
+    parseConfig(text, FILE, { env: ENV, files: filesOf({}) });
+    return undefined;
+  } catch (error) {
+    if (error instanceof ConfigError) return error;
+    throw error;
+  }
+}
+
+test('configuration: any text is one, or a list of problems with places in it', () => {
+  const piece = fc.constantFrom(
+    ...['service', 'sources', 'password', 'users', 'admin', 'pool', 'size', '<<', 'word', '5s', 'off', '1'],
+    ...[
+      ': ',
+      ':',
+      '- ',
+      '\n',
+      '\n  ',
+      '{ ',
+      ' }',
+      '[',
+      ']',
+      ', ',
+      '"',
+      "'",
+      ' # ',
+      '|',
+      '&a ',
+      '*a',
+      '!t ',
+      '\t',
+    ],
+    ...['${S}', '${S:-x}', '${', '---', '? ', '%', '\0', '\ufeff', '\u2028'],
+  );
+  const text = fc.array(piece, { maxLength: 40 }).map((pieces) => pieces.join(''));
+  fc.assert(
+    fc.property(fc.oneof(text, fc.string({ maxLength: 60 })), (given) => {
+      const error = answerTo(given);
+      expect(error?.code).toBe('bad-config'); // nothing as short as this is valid
+      for (const { line, column, message } of error?.problems ?? []) {
+        expect(line).toBeLessThanOrEqual(given.split('\n').length);
+        expect(column).toBeGreaterThan(0);
+        expect(message).not.toBe('');
+      }
+    }),
+    { numRuns: 500 },
+  );
+});
+
+/** Keys whose value is shown: what stands there by mistake is told, as the mistake that it is. */
+const openKey = fc.constantFrom('name', 'product', 'adr', 'address', 'size', 'key', 'username');
+const openValue = fc.constantFrom('5', 'auto', 'nowhere');
+const closedKey = fc.constantFrom(
+  ...[
+    'service',
+    'baseUrl',
+    'sources',
+    'password',
+    'pasword',
+    'akey',
+    'params',
+    'upstream',
+    'auth',
+    'listeners',
+  ],
+  ...['users', 'tls', 'admin', 'token', 'account', 'pool', 'log', 'check', 'state', 'other'],
+);
+const closedValue = fc.constantFrom(
+  SECRET,
+  `u:${SECRET}@h`,
+  `http://u:${SECRET}@h`,
+  `${SECRET} ${SECRET}`,
+  '${S}',
+  'auto',
+);
+const { map, tree } = fc.letrec((tie) => ({
+  map: fc
+    .tuple(
+      fc.dictionary(openKey, openValue, { maxKeys: 3 }),
+      fc.dictionary(closedKey, tie('tree'), { maxKeys: 4 }),
+    )
+    .map(([open, closed]) => ({ ...open, ...closed })),
+  tree: fc.oneof({ maxDepth: 4 }, closedValue, tie('map'), fc.array(tie('tree'), { maxLength: 3 })),
+}));
+const file = fc.record(
+  {
+    service: tree,
+    account: tree,
+    sources: fc.array(map, { maxLength: 3 }),
+    pool: tree,
+    listeners: fc.array(map, { maxLength: 3 }),
+    admin: tree,
+  },
+  { requiredKeys: [] },
+);
+
+test('configuration: a secret in the place of any value is never told, whatever else is wrong', () => {
+  let excerpts = 0;
+  fc.assert(
+    fc.property(file, fc.boolean(), fc.option(fc.nat(), { nil: undefined }), (content, flow, cut) => {
+      const text = stringify(content, { collectionStyle: flow ? 'flow' : 'block', lineWidth: 0 });
+      // Taking a character away makes the slips that people make: a colon, a quote, a brace, a line end is missing.
+      const at = cut === undefined ? text.length : cut % text.length;
+      const given = text.slice(0, at) + text.slice(at + 1);
+      // A slip within the secret makes another text of it, and a missing character before it another key.
+      fc.pre(!new RegExp(`${SECRET}[^\\n]{0,2}:`).test(given));
+      for (const { path, message, excerpt = '' } of answerTo(given)?.problems ?? []) {
+        excerpts += excerpt === '' ? 0 : 1;
+        expect(`${path} ${message}`, given).not.toContain(SECRET);
+        expect(excerpt, given).not.toContain(SECRET);
+      }
+    }),
+    { numRuns: 400 },
+  );
+  expect(excerpts, 'nothing was shown: the property said nothing').toBeGreaterThan(500);
+});
