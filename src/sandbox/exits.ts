@@ -5,6 +5,7 @@
  * has 127.0.0.1 alone (macOS), members share it and differ by port; the target is then told the exit by `seenAs`.
  * Members reach this machine alone: loopback addresses, `localhost`, and every name under `.example` and `.localhost`.
  */
+import { once } from 'node:events';
 import { connect, createServer, isIP, type Socket } from 'node:net';
 
 /** Where a member listens, and the address that targets see. */
@@ -70,19 +71,17 @@ export class Exits {
    * @throws the system's error; `ENOTFOUND` for a name that members do not know, `EHOSTUNREACH` for an address elsewhere.
    */
   dial(exit: Exit, host: string, port: number): Promise<Socket> {
-    const address = addressOf(host);
+    const address = this.#closed ? failure('ECONNABORTED', host) : addressOf(host);
     if (typeof address !== 'string') return Promise.reject(address);
     const from = this.aliases && isIP(address) === 4 ? { localAddress: exit.address } : {};
     const socket = connect({ host: address, port, allowHalfOpen: true, noDelay: true, ...from });
     this.#dialed.add(socket);
     socket.once('close', () => this.#dialed.delete(socket));
+    // The next tick binds the port, the one after that still comes before the target can have accepted.
+    if (!this.aliases) process.nextTick(() => this.#nameConnection(socket, exit.address));
     return new Promise((resolve, reject) => {
       socket.on('error', reject); // stays: a later error ends the socket, and `close` tells whoever uses it
-      socket.once('connect', () => {
-        if (!this.aliases) this.#nameConnection(socket, exit.address);
-        if (this.#closed) socket.destroy();
-        resolve(socket);
-      });
+      socket.once('connect', () => resolve(socket));
     });
   }
 
@@ -94,9 +93,12 @@ export class Exits {
     socket.once('close', () => this.#byPort.delete(port));
   }
 
-  close(): void {
+  /** Ends every connection that was dialed; nobody dials any more. */
+  async close(): Promise<void> {
     this.#closed = true;
+    const closed = [...this.#dialed].map((socket) => once(socket, 'close'));
     for (const socket of this.#dialed) socket.destroy();
+    await Promise.all(closed);
   }
 }
 

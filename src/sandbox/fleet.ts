@@ -61,9 +61,10 @@ const LONGEST_ALIVE_HOURS = 96;
 
 export class Fleet {
   readonly #options: FleetOptions;
-  readonly #living = new Map<string, Member>();
+  /** All that are not gone yet, in the order in which they were made. */
+  readonly #members = new Set<Member>();
   #made = 0;
-  #endedBytes = 0;
+  #goneBytes = 0;
   #closed = false;
 
   constructor(options: FleetOptions) {
@@ -72,7 +73,7 @@ export class Fleet {
 
   /** Those alive now, in the order in which they were made. */
   get members(): readonly Member[] {
-    return [...this.#living.values()];
+    return [...this.#members].filter((member) => member.isOpen);
   }
 
   /** How many may be alive at a time. */
@@ -82,12 +83,12 @@ export class Fleet {
 
   /** Connections open through them now. */
   get connections(): number {
-    return this.members.reduce((sum, member) => sum + member.connections, 0);
+    return [...this.#members].reduce((sum, member) => sum + member.connections, 0);
   }
 
   /** Bytes that went through them and those before them, both ways. */
   get bytes(): number {
-    return this.members.reduce((sum, member) => sum + member.bytes, this.#endedBytes);
+    return [...this.#members].reduce((sum, member) => sum + member.bytes, this.#goneBytes);
   }
 
   /** Draws up to `count` members: new ones as far as there are any, then some that were drawn before. */
@@ -98,7 +99,7 @@ export class Fleet {
     const fresh = this.#make(demand);
     await Promise.all(fresh.map((member) => member.open()));
     const drawn = [...fresh, ...shuffled(random, repeats)]
-      .filter((member) => member.alive) // one may have ended while others opened
+      .filter((member) => member.isOpen) // one may have ended while others opened
       .slice(0, demand.count);
     if (demand.order === 'random') return shuffled(random, drawn);
     return drawn.sort((a, b) => b.remainingMs - a.remainingMs);
@@ -106,14 +107,15 @@ export class Fleet {
 
   async close(): Promise<void> {
     this.#closed = true;
-    await Promise.all(this.members.map((member) => member.close()));
+    await Promise.all([...this.#members].map((member) => member.close()));
   }
 
   #make(demand: Demand): Member[] {
     const wanted = Math.min(demand.count, demand.newAllowed);
     if (demand.places.length === 0 || demand.kinds.length === 0) return [];
     const protocols = new Set(demand.kinds.map(({ protocol }) => protocol));
-    const alike = this.members.filter(({ traits }) => protocols.has(traits.protocol)).length;
+    const places = [...this.#members].filter(({ holdsPlace }) => holdsPlace);
+    const alike = places.filter(({ traits }) => protocols.has(traits.protocol)).length;
     const room = Math.max(0, Math.min(wanted, this.most - alike));
     return Array.from({ length: room }, () => this.#add(demand));
   }
@@ -139,12 +141,12 @@ export class Fleet {
       login: loginOf(instance),
       clock,
       serve,
-      onEnd: (ended) => {
-        this.#living.delete(ended.id);
-        this.#endedBytes += ended.bytes;
+      onGone: (gone) => {
+        this.#members.delete(gone);
+        this.#goneBytes += gone.bytes;
       },
     });
-    this.#living.set(member.id, member);
+    this.#members.add(member);
     return member;
   }
 

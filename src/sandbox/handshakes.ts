@@ -36,6 +36,17 @@ export interface Ask {
 /** Writes to the client; a member that dribbles writes slowly. */
 export type Say = (bytes: Buffer) => Promise<void>;
 
+/** Writes each answer at once, and waits until the other side takes more. */
+export function sayTo(socket: Socket): Say {
+  return (bytes) => {
+    if (bytes.length === 0) return Promise.resolve();
+    if (socket.destroyed) return Promise.reject(new HandshakeEnded('the client left'));
+    return new Promise((resolve, reject) => {
+      socket.write(bytes, (error) => (error ? reject(error) : resolve()));
+    });
+  };
+}
+
 const MAX_HEAD_BYTES = 65_536;
 
 const SOCKS5_REPLIES: Readonly<Record<Refusal, number>> = {

@@ -4,6 +4,7 @@
  * Owns its listening socket, the connections it accepted and the timer of its end. What it does with a connection is
  * its crew's business.
  */
+import { once } from 'node:events';
 import { createServer, type Server, type Socket } from 'node:net';
 import type { Clock } from '../core/clock.ts';
 import type { Exit } from './exits.ts';
@@ -48,7 +49,8 @@ export interface MemberOptions {
   readonly login?: Login | undefined;
   readonly clock: Clock;
   readonly serve: (socket: Socket, member: Member) => void;
-  readonly onEnd: (member: Member) => void;
+  /** Its life is over, and its connections are cut. */
+  readonly onGone: (member: Member) => void;
 }
 
 export class Member {
@@ -66,7 +68,7 @@ export class Member {
   #temper: Temper;
   #endsAt: number;
   #timer: Disposable | undefined;
-  #phase: 'opening' | 'alive' | 'ended' = 'opening';
+  #phase: 'opening' | 'alive' | 'draining' | 'gone' = 'opening';
   #accepted = 0;
   #closedBytes = 0;
 
@@ -92,8 +94,14 @@ export class Member {
     return this.#temper;
   }
 
-  get alive(): boolean {
-    return this.#phase !== 'ended';
+  /** It counts among the proxies that exist: it opens, or lives. */
+  get holdsPlace(): boolean {
+    return this.#phase === 'opening' || this.#phase === 'alive';
+  }
+
+  /** It has begun its life and not ended it. */
+  get isOpen(): boolean {
+    return this.#phase === 'alive';
   }
 
   /** Connections that it has now. */
@@ -122,46 +130,60 @@ export class Member {
     return this.traits.onlineMs + this.#options.clock.monotonic() - this.#madeAt;
   }
 
-  /** Starts listening, and its life. A member that refuses has a port too: one that is closed. */
+  /**
+   * Starts listening, and its life. A member that refuses has a port too: one that is closed.
+   *
+   * @throws the system's error when it cannot listen; it is ended then.
+   */
   async open(): Promise<void> {
-    await this.#listen(0);
-    if (!this.alive) return this.#stopListening();
+    const { clock, lifeMs } = this.#options;
+    try {
+      await this.#listen(0);
+    } catch (error) {
+      this.#end(0);
+      throw error;
+    }
+    if (!this.holdsPlace) return this.#stopListening(); // closed while it opened
     this.#phase = 'alive';
-    if (this.#temper.how === 'refuse') await this.#stopListening();
-    this.#endsAt = this.#options.clock.monotonic() + this.#options.lifeMs;
-    this.#timer = this.#options.clock.after(this.#options.lifeMs, () => void this.end());
+    if (this.#temper.how === 'refuse') this.#stopListening();
+    this.#endsAt = clock.monotonic() + lifeMs;
+    this.#timer = clock.after(lifeMs, () => this.#end(this.#options.graceMs));
   }
 
   /** Behaves so from the next connection on. Connections that it has stay. */
   async behave(temper: Temper): Promise<void> {
     const refused = this.#temper.how === 'refuse';
     this.#temper = temper;
-    if (!this.alive || refused === (temper.how === 'refuse')) return;
-    await (refused ? this.#listen(this.#port) : this.#stopListening());
+    if (!this.isOpen || refused === (temper.how === 'refuse')) return;
+    if (refused) await this.#listen(this.#port);
+    else this.#stopListening();
   }
 
-  /** The end of its life, now: no new connection, and those it has are cut after the grace. Safe to call twice. */
-  async end(graceMs = this.#options.graceMs): Promise<void> {
-    if (!this.alive) return;
-    this.#phase = 'ended';
-    this.#timer?.[Symbol.dispose]();
-    this.#options.onEnd(this);
-    const stopped = this.#stopListening();
-    if (graceMs === 0) this.cut();
-    else this.#timer = this.#options.clock.after(graceMs, () => this.cut());
-    await stopped;
-  }
-
-  /** Cuts every connection that it has. */
-  cut(): void {
-    for (const socket of this.#sockets) socket.destroy();
-  }
-
-  /** Ends it and cuts everything. */
+  /** Ends its life now and cuts its connections, whatever grace it had. Resolves when they are closed; safe to call twice. */
   async close(): Promise<void> {
-    await this.end(0);
+    const server = this.#server;
+    const closing = [...this.#sockets].map((socket) => once(socket, 'close'));
+    if (server?.listening) closing.push(once(server, 'close'));
+    this.#end(0);
+    this.#leave();
+    await Promise.all(closing);
+  }
+
+  #end(graceMs: number): void {
+    if (!this.holdsPlace) return;
+    this.#phase = 'draining';
     this.#timer?.[Symbol.dispose]();
-    this.cut();
+    this.#stopListening();
+    if (graceMs === 0) this.#leave();
+    else this.#timer = this.#options.clock.after(graceMs, () => this.#leave());
+  }
+
+  #leave(): void {
+    if (this.#phase === 'gone') return;
+    this.#phase = 'gone';
+    this.#timer?.[Symbol.dispose]();
+    for (const socket of this.#sockets) socket.destroy();
+    this.#options.onGone(this);
   }
 
   #listen(port: number): Promise<void> {
@@ -177,17 +199,16 @@ export class Member {
     });
   }
 
-  #stopListening(): Promise<void> {
-    const server = this.#server;
+  /** Takes effect at once; what it accepted is ended by `#cut`. */
+  #stopListening(): void {
+    this.#server?.close();
     this.#server = undefined;
-    server?.close(); // stops accepting at once; what it accepted is ended by `cut`
-    return Promise.resolve();
   }
 
   #accept(socket: Socket): void {
     socket.on('error', () => {}); // ignored: a client that leaves hard ends its own connection only
-    if (!this.alive || this.#temper.how === 'refuse') {
-      socket.destroy(); // it was in the backlog
+    if (!this.isOpen) {
+      socket.destroy(); // it was still in the backlog
       return;
     }
     this.#accepted += 1;

@@ -17,14 +17,8 @@ export class SocketReader {
   }
 
   /** The next `count` bytes. @throws HandshakeEnded */
-  async take(count: number): Promise<Buffer> {
-    if (count === 0) return Buffer.alloc(0);
-    for (;;) {
-      const bytes: Buffer | null = this.#socket.read(count);
-      if (bytes !== null && bytes.length === count) return bytes;
-      if (bytes !== null) throw new HandshakeEnded(`ended after ${bytes.length} of ${count} bytes`);
-      await this.#more();
-    }
+  take(count: number): Promise<Buffer> {
+    return this.#collect((seen) => (seen.length >= count ? count : undefined));
   }
 
   async byte(): Promise<number> {
@@ -32,22 +26,27 @@ export class SocketReader {
   }
 
   /** Everything up to and with `mark`. @throws HandshakeEnded also when it is not among the first `limit` bytes. */
-  async takeThrough(mark: string, limit: number): Promise<Buffer> {
+  takeThrough(mark: string, limit: number): Promise<Buffer> {
+    return this.#collect((seen) => {
+      const at = seen.indexOf(mark);
+      if (at < 0 && seen.length > limit) throw new HandshakeEnded(`no end within ${limit} bytes`);
+      return at < 0 ? undefined : at + mark.length;
+    });
+  }
+
+  /** Takes bytes until `endOf` tells how many of them are wanted; gives the others back to the socket. */
+  async #collect(endOf: (seen: Buffer) => number | undefined): Promise<Buffer> {
     let seen = Buffer.alloc(0);
     for (;;) {
-      const chunk: Buffer | null = this.#socket.read();
-      if (chunk !== null) {
-        seen = Buffer.concat([seen, chunk]);
-        const at = seen.indexOf(mark);
-        if (at >= 0) {
-          const end = at + mark.length;
-          if (end < seen.length) this.#socket.unshift(seen.subarray(end));
-          return seen.subarray(0, end);
-        }
-        if (seen.length > limit) throw new HandshakeEnded(`no end within ${limit} bytes`);
-      } else {
-        await this.#more();
+      const end = endOf(seen);
+      if (end !== undefined) {
+        if (end < seen.length) this.#socket.unshift(seen.subarray(end));
+        return seen.subarray(0, end);
       }
+      // All that there is: a socket that holds less than what is asked for says `readable` again and again.
+      const chunk: Buffer | null = this.#socket.read();
+      if (chunk === null) await this.#more();
+      else seen = Buffer.concat([seen, chunk]);
     }
   }
 

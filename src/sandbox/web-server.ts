@@ -4,14 +4,14 @@ import { createServer, type IncomingMessage, type Server, type ServerResponse } 
 import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import type { Clock } from '../core/clock.ts';
-import { NoriaError } from '../core/faults.ts';
+import { describeError, hasCode, NoriaError } from '../core/faults.ts';
 
 export interface WebServerOptions {
   readonly host: string;
   /** 0 takes a free one. */
   readonly port: number;
   readonly clock: Clock;
-  /** A rejection with a system error ends that exchange; any other is a mistake of ours and ends the process. */
+  /** A rejection is told to the client, unless it left: 400 for `bad-request`, else 500. */
   readonly take: (request: IncomingMessage, response: ServerResponse) => Promise<void>;
   readonly onConnection?: (socket: Socket) => void;
   readonly onUpgrade?: (request: IncomingMessage, socket: Duplex, head: Buffer) => void;
@@ -99,9 +99,9 @@ export class WebServer {
 
   #take(request: IncomingMessage, response: ServerResponse): void {
     this.#options.take(request, response).catch((error: unknown) => {
-      response.destroy();
-      const clientLeft = error instanceof Error && 'code' in error;
-      if (!clientLeft) throw error;
+      if (response.destroyed || response.headersSent) return response.destroy();
+      const status = hasCode(error, 'bad-request') ? 400 : 500;
+      send(response, status, 'text/plain; charset=utf-8', `${describeError(error)}\n`);
     });
   }
 }
@@ -122,14 +122,13 @@ export function pageOf(status: number, title: string): string {
   return `<html><head><title>${status} ${title}</title></head><body><h1>${status} ${title}</h1></body></html>\r\n`;
 }
 
-/** The whole body as text. @throws an error with `code: 'EMSGSIZE'` when it is larger than `limitBytes`. */
+/** The whole body as text. @throws NoriaError `bad-request` when it is larger than `limitBytes`. */
 export async function readBody(request: IncomingMessage, limitBytes: number): Promise<string> {
   const chunks: Buffer[] = [];
   let size = 0;
   for await (const chunk of request) {
     size += chunk.length;
-    if (size > limitBytes)
-      throw Object.assign(new Error(`body above ${limitBytes} bytes`), { code: 'EMSGSIZE' });
+    if (size > limitBytes) throw new NoriaError('bad-request', `a body above ${limitBytes} bytes`);
     chunks.push(chunk);
   }
   return Buffer.concat(chunks).toString('utf8');

@@ -13,6 +13,17 @@ export async function open(options: SandboxOptions = {}): Promise<Sandbox> {
   return sandbox;
 }
 
+/** A repeatable sequence (mulberry32). */
+export function seeded(seed: number): () => number {
+  let state = seed;
+  return () => {
+    state = (state + 0x6d2b79f5) | 0;
+    let mixed = Math.imul(state ^ (state >>> 15), state | 1);
+    mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61);
+    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
+  };
+}
+
 /** Path, instance parameter and the least parameters that make a good call, by hand from the specification. */
 export const GOOD_CALLS: Readonly<
   Record<

@@ -1,0 +1,219 @@
+/**
+ * The contract: each operation answers in the layout that the specification shows, in all its formats, by both methods.
+ * The layouts below are written by hand from the specification (Endpoints 1 to 10, Resources and their fields).
+ */
+import { describe, expect, test } from 'vitest';
+import { PRODUCTS, type Product } from '../../src/sandbox/operations.ts';
+import type { Sandbox } from '../../src/sandbox/sandbox.ts';
+import { ask, call, GOOD_CALLS, open, send } from './client.ts';
+
+const IP = /^127\.\d+\.\d+\.\d+$/;
+const BASIC = { ip: IP, port: 'number', adr: 'string', timeout: 'number', cometime: 'number' };
+const RESIDENTIAL = {
+  ip: IP,
+  port: 'number',
+  adr: 'string',
+  outip: IP,
+  timeout: 'number',
+  cometime: 'number',
+};
+const RESIDENTIAL_COUNTERS = ['update_count', 'active_count', 'today_count', 'surplus_count'];
+
+const LAYOUTS: Readonly<
+  Record<
+    Product,
+    { readonly counters: readonly string[]; readonly entry: Readonly<Record<string, RegExp | string>> }
+  >
+> = {
+  'long-residential': { counters: RESIDENTIAL_COUNTERS, entry: RESIDENTIAL },
+  shared: { counters: [], entry: BASIC },
+  'short-socks5': { counters: [], entry: BASIC },
+  'short-classic': { counters: [], entry: BASIC },
+  'residential-socks5': { counters: RESIDENTIAL_COUNTERS, entry: RESIDENTIAL },
+  'short-pure': {
+    counters: ['dedup_count', 'today_left_count'],
+    entry: {
+      ip: IP,
+      port: 'number',
+      adr: 'string',
+      out_ip: IP,
+      expired_seconds: 'number',
+      is_new_dedup: 'boolean',
+    },
+  },
+  free: {
+    counters: [],
+    entry: {
+      ip: IP,
+      port: 'number',
+      adr: 'string',
+      protocol: /^(http|https|socks4|socks5)$/,
+      level: /^(高匿|普匿|匿名|透明|未知)$/,
+    },
+  },
+  exclusive: {
+    counters: [],
+    entry: { ...BASIC, area: 'string', id: 'string', lastscore: 'number', yestodayscore: 'number' },
+  },
+};
+
+/** The parameter that selects the format, and its values for text, XML and JSON, by the specification. */
+function selector(product: Product, format: 'text' | 'xml' | 'json'): Record<string, string> {
+  if (product === 'short-pure') return { type: { text: '1', json: '2', xml: '3' }[format] };
+  const value = { text: '1', xml: '2', json: '3' }[format];
+  return product === 'free' ? { return_type: value } : { type: value };
+}
+
+function expectEntry(
+  entry: Readonly<Record<string, unknown>>,
+  layout: Readonly<Record<string, RegExp | string>>,
+) {
+  expect(Object.keys(entry)).toEqual(Object.keys(layout));
+  for (const [name, shape] of Object.entries(layout)) {
+    if (typeof shape === 'string') expect(typeof entry[name], name).toBe(shape);
+    else expect(entry[name], name).toMatch(shape);
+  }
+}
+
+/** What stands between an element's tags. */
+function inside(xml: string, name: string): readonly string[] {
+  return [...xml.matchAll(new RegExp(`<${name}>(.*?)</${name}>`, 'gs'))].map(([, content = '']) => content);
+}
+
+describe.each(['GET', 'POST'] as const)('sandbox by %s', (method) => {
+  test.each(PRODUCTS)(
+    '%s: JSON carries code as a string, count, counters and the entries',
+    async (product) => {
+      const sandbox = await open();
+      const told = await call(sandbox, product, selector(product, 'json'), { method });
+      expect([told.status, told.contentType]).toEqual([200, 'application/json; charset=utf-8']);
+      const { code, msg, data } = JSON.parse(told.body);
+      expect([code, msg.startsWith('获取成功')]).toEqual(['10001', true]);
+      const { counters, entry } = LAYOUTS[product];
+      expect(Object.keys(data)).toEqual(['count', ...counters, 'proxy_list']);
+      for (const name of ['count', ...counters]) expect(data[name], name).toBeTypeOf('number');
+      expect([data.count, data.proxy_list.length]).toEqual([3, 3]);
+      for (const one of data.proxy_list) expectEntry(one, entry);
+    },
+  );
+
+  test.each(PRODUCTS)('%s: XML carries the same envelope and fields', async (product) => {
+    const sandbox = await open();
+    const told = await call(sandbox, product, selector(product, 'xml'), { method });
+    expect([told.status, told.contentType]).toEqual([200, 'text/xml; charset=utf-8']);
+    expect(told.body).toMatch(/^<\?xml version="1.0" encoding="utf-8"\?>\n<result><code>10001<\/code><msg>/);
+    const [data = ''] = inside(told.body, 'data');
+    const { counters, entry } = LAYOUTS[product];
+    for (const name of ['count', ...counters])
+      expect(inside(data, name), name).toEqual([expect.stringMatching(/^\d+$/)]);
+    const proxies = inside(inside(data, 'proxy_list')[0] ?? '', 'proxy');
+    expect(proxies).toHaveLength(3);
+    for (const proxy of proxies) {
+      expect([...proxy.matchAll(/<(\w+)>/g)].map(([, name]) => name)).toEqual(Object.keys(entry));
+    }
+  });
+
+  test.each(PRODUCTS)('%s: Text is a line for each proxy, CRLF between them', async (product) => {
+    const sandbox = await open();
+    const told = await call(sandbox, product, selector(product, 'text'), { method });
+    expect([told.status, told.contentType]).toEqual([200, 'text/plain; charset=utf-8']);
+    const lines = told.body.split('\r\n');
+    expect(lines).toHaveLength(3);
+    const shape =
+      product === 'free'
+        ? /^\[(高匿|普匿|匿名|透明|未知)\]127\.\d+\.\d+\.\d+:\d+@(http|https|socks4|socks5)#.+ .+$/
+        : /^127\.\d+\.\d+\.\d+:\d+$/;
+    for (const line of lines) expect(line).toMatch(shape);
+  });
+
+  test('areas: code, msg and a serverList of area, count and score', async () => {
+    const sandbox = await open();
+    const { id, akey } = sandbox.instance('exclusive');
+    const told = await send(
+      `${sandbox.url}/ExclusiveProxy/GetAddibleServerList/`,
+      { api: id, akey, i: '1' },
+      { method },
+    );
+    expect([told.status, told.contentType]).toEqual([200, 'application/json; charset=utf-8']);
+    const body = JSON.parse(told.body);
+    expect(Object.keys(body)).toEqual(['code', 'msg', 'serverList']);
+    expect(body.code).toBe('10001');
+    expect(body.serverList.length).toBeGreaterThan(5);
+    for (const line of body.serverList)
+      expectEntry(line, { area: 'string', count: 'number', score: 'number' });
+  });
+
+  test('instances: code, msg and an instance_list of records', async () => {
+    const sandbox = await open();
+    const { username, key } = sandbox.account;
+    const told = await send(
+      `${sandbox.url}/ExclusiveProxy/GetInstanceList/`,
+      { username, password: key },
+      { method },
+    );
+    expect([told.status, told.contentType]).toEqual([200, 'application/json; charset=utf-8']);
+    const body = JSON.parse(told.body);
+    expect(Object.keys(body)).toEqual(['code', 'msg', 'instance_list']);
+    const time = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d$/;
+    expect(body.instance_list).toHaveLength(1);
+    expectEntry(body.instance_list[0], {
+      instanceId: /^\d{18}$/,
+      status: /^正常$/,
+      createTime: time,
+      expirationTime: time,
+      serverMaxCount: 'number',
+      serverCount: 'number',
+      resetPeriod: 'number',
+      authorizationMode: 'number',
+    });
+  });
+});
+
+test('sandbox: a refusal has code and msg alone, in the format that was asked for', async () => {
+  const sandbox = await open();
+  const json = await call(sandbox, 'short-classic', { akey: 'wrong' });
+  expect(JSON.parse(json.body)).toEqual({ code: '12001', msg: 'akey错误' });
+  const xml = await call(sandbox, 'short-classic', { akey: 'wrong', type: '2' });
+  expect(xml.body).toMatch(/<result><code>12001<\/code><msg>akey错误<\/msg><\/result>\n$/);
+  const text = await call(sandbox, 'short-classic', { akey: 'wrong', type: '1' });
+  expect([text.contentType, JSON.parse(text.body).code]).toEqual(['text/plain; charset=utf-8', '12001']);
+});
+
+test('sandbox: an extraction format chooses the fields of JSON and XML, and the line of Text', async () => {
+  const sandbox = await open({
+    paceMs: 0,
+    instances: [
+      { product: 'short-classic', fields: ['ip', 'port'], textLayout: '{ip}:{port},{adr},{timeout}' },
+    ],
+  });
+  const { data } = await ask(sandbox, 'short-classic');
+  expect(Object.keys(data?.proxy_list[0] ?? {})).toEqual(['ip', 'port']);
+  expect((await call(sandbox, 'short-classic', { type: '2' })).body).not.toContain('<adr>');
+  const { body } = await call(sandbox, 'short-classic', { type: '1', count: '1' });
+  expect(body).toMatch(/^127\.\d+\.\d+\.\d+:\d+,.+ .+,\d+$/);
+});
+
+test('pure edition: its proxies stand behind one address, and out_ip is told only where it is switched on', async () => {
+  const sandbox = await open({ instances: [{ product: 'short-pure', showOutIp: false }] });
+  const { data } = await ask(sandbox, 'short-pure');
+  const list = data?.proxy_list ?? [];
+  expect(new Set(list.map(({ ip }) => ip)).size).toBe(1);
+  expect(new Set(list.map(({ port }) => port)).size).toBe(3);
+  for (const entry of list) expect(entry).not.toHaveProperty('out_ip');
+});
+
+test('pure edition: it lives on its extraction server alone, the others on the base address alone', async () => {
+  const sandbox: Sandbox = await open();
+  const { path } = GOOD_CALLS['short-pure'];
+  expect((await send(`${sandbox.url}${path}`, {})).status).toBe(404);
+  expect((await send(`${sandbox.extractUrl}/ShortProxy/GetIP/`, {})).status).toBe(404);
+  expect(sandbox.extractUrl).toBe(`http://${sandbox.extractHost}`);
+});
+
+test('sandbox: other methods and unknown paths are answered by the web server, not by the service', async () => {
+  const sandbox = await open();
+  const put = await call(sandbox, 'short-classic', {}, { method: 'PUT' });
+  expect([put.status, put.contentType]).toEqual([405, 'text/html']);
+  expect((await send(`${sandbox.url}/ShortProxy/GetIP`, {})).status).toBe(404);
+  expect(sandbox.stats().calls).toBe(0);
+});
