@@ -115,11 +115,18 @@ export class RawClient {
     socket.on('error', () => {}); // ignored: a test looks at what was received and whether it closed
   }
 
+  /** Destroyed when the test ends. */
   static async open(port: number, host = '127.0.0.1'): Promise<RawClient> {
-    const socket = connect({ port, host, allowHalfOpen: true });
+    const client = await RawClient.openUntracked(port, host);
     onTestFinished(() => {
-      socket.destroy();
+      client.socket.destroy();
     });
+    return client;
+  }
+
+  /** For a test that opens too many to remember each: it closes them itself. */
+  static async openUntracked(port: number, host = '127.0.0.1'): Promise<RawClient> {
+    const socket = connect({ port, host, allowHalfOpen: true });
     await new Promise((resolve, reject) => {
       socket.once('connect', resolve);
       socket.once('error', reject);
