@@ -166,7 +166,7 @@ export class Desk implements Lending {
   #wanted(source: Source, now: number): void {
     const quiet = now - source.wantedAt > QUIET_MS;
     source.wantedAt = now;
-    if (quiet) this.#bus.emit('demand.rose', { sources: [source.name] });
+    if (quiet && !this.#picker.found.brokeQuiet) this.#bus.emit('demand.rose', { sources: [source.name] });
   }
 
   #accept(loan: Loan, latencyMs: number | undefined, now: number): void {

@@ -41,7 +41,7 @@ export class Loans {
     member.source.open += 1;
     if (!probe) member.pending += 1;
     const certain = member.phase.name === 'ready';
-    if (!certain) member.trial = id;
+    if (!certain || probe) member.trial = id;
     if (session !== undefined) {
       session.open += 1;
       session.uses += 1;

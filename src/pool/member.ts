@@ -101,7 +101,7 @@ export class Member {
   pending = 0;
   /** Leases that were accepted. */
   uses = 0;
-  /** The lease that tries it out while it is joining or quarantined: there is never more than one. */
+  /** The lease that tries it out: a probe, or whoever has it while it is quarantined. There is never more than one. */
   trial: number | undefined;
   /** Monotonic moment of the last accepted attempt; undefined before the first. */
   provenAt: number | undefined;

@@ -234,14 +234,14 @@ export class Roster {
     }
     for (const { quarantined } of this.sources.values()) {
       for (const member of quarantined) {
-        const { phase } = member;
-        if (phase.name === 'quarantined' && phase.untilAt <= now && member.trial === undefined) yield member;
+        if (member.phase.name !== 'quarantined' || member.trial !== undefined) continue;
+        if (member.phase.untilAt <= now) yield member;
       }
     }
     if (staleMs === Number.POSITIVE_INFINITY) return;
     for (const member of this.#byKey.values()) {
-      if (member.phase.name === 'ready' && (member.provenAt ?? member.joinedAt) <= now - staleMs)
-        yield member;
+      if (member.phase.name !== 'ready' || member.trial !== undefined) continue;
+      if ((member.provenAt ?? member.joinedAt) <= now - staleMs) yield member;
     }
   }
 

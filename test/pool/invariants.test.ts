@@ -1,0 +1,83 @@
+/** What holds of a pool whatever happens to it, in whatever order: see `Play`, which checks it. */
+import fc from 'fast-check';
+import { expect, test } from 'vitest';
+import { STRATEGIES } from '../../src/pool/options.ts';
+import { decodeSnapshot } from '../../src/pool/snapshot.ts';
+import { Play, type Step } from './play.ts';
+
+const few = fc.nat({ max: 7 });
+const source = fc.constantFrom('city' as const, 'backup' as const);
+
+const wish = fc.record(
+  {
+    session: fc.constantFrom('s1', 's2', 's3'),
+    source,
+    protocol: fc.constantFrom('http' as const, 'socks5' as const),
+    location: fc.constantFrom('east', 'west'),
+    minLifeMs: fc.constantFrom(10_000, 60_000),
+  },
+  { requiredKeys: [] },
+);
+
+/** How often each step comes beside the others. */
+const step: fc.Arbitrary<Step> = fc.oneof(
+  often(6, {
+    do: is('take'),
+    wish,
+    host: few,
+    avoid: fc.option(few, { nil: undefined, freq: 3 }),
+    waits: fc.boolean(),
+  }),
+  often(3, { do: is('accept'), which: few }),
+  often(3, { do: is('close'), which: few, cut: fc.boolean() }),
+  often(3, {
+    do: is('fail'),
+    which: few,
+    blame: fc.constantFrom('member', 'half-member', 'target', 'nobody'),
+  }),
+  often(4, {
+    do: is('pour'),
+    source,
+    numbers: fc.array(few, { maxLength: 4 }),
+    lifeMs: fc.constantFrom(2_000, 8_000, 30_000, 120_000, undefined),
+    unproven: fc.boolean(),
+  }),
+  often(4, { do: is('pass'), ms: fc.constantFrom(1, 900, 7_000, 61_000) }),
+  often(1, { do: is('cancel'), which: few }),
+  often(1, { do: is('evict'), which: few }),
+  often(1, { do: is('probe'), limit: few }),
+  often(1, { do: is('ban'), which: few, host: few }),
+  often(1, { do: is('rotate'), session: fc.constantFrom('s1', 's2') }),
+  often(1, { do: is('block'), source, on: fc.boolean() }),
+  often(1, { do: is('limit'), source, on: fc.boolean() }),
+  often(1, { do: is('freeze'), on: fc.boolean() }),
+  often(1, { do: is('reload'), both: fc.boolean() }),
+);
+
+const rotation = fc.record({
+  strategy: fc.constantFrom(...STRATEGIES),
+  maxTunnelsPerMember: fc.constantFrom(0, 0, 1, 2),
+  maxUsesPerMember: fc.constantFrom(0, 0, 3),
+  perHostSpacingMs: fc.constantFrom(0, 0, 5_000),
+});
+
+test('pool: whatever happens to it, leases add up, waits end, and nobody gets a member that may not be had', async () => {
+  await fc.assert(
+    fc.asyncProperty(rotation, fc.array(step, { minLength: 20, maxLength: 120 }), async (options, all) => {
+      const play = new Play(options);
+      for (const one of all) await play.run(one);
+      const text = JSON.stringify(play.kit.pool.snapshot());
+      expect(decodeSnapshot(JSON.parse(text)), 'the snapshot can be read').toBeDefined();
+      await play.end();
+    }),
+    { numRuns: 300 },
+  );
+});
+
+function often<One extends Step>(weight: number, model: { [Key in keyof One]: fc.Arbitrary<One[Key]> }) {
+  return { weight, arbitrary: fc.record(model) };
+}
+
+function is<Name extends Step['do']>(name: Name): fc.Arbitrary<Name> {
+  return fc.constant(name);
+}

@@ -1,0 +1,102 @@
+import { expect, test } from 'vitest';
+import { Member, MOVES, type PhaseName } from '../../src/pool/member.ts';
+import { Source } from '../../src/pool/source.ts';
+import { CITY } from './pool-kit.ts';
+
+/** What brings a fresh member into a phase, or moves it there from another. */
+const MOVERS: Record<PhaseName, (member: Member) => void> = {
+  joining: () => {
+    throw new TypeError('joining -> joining is not a move');
+  },
+  ready: (member) => member.admit(),
+  quarantined: (member) => member.quarantine(0, 10, 'member-silent'),
+  draining: (member) => {
+    member.open = 1;
+    member.leave({ reason: 'evicted' });
+  },
+  gone: (member) => {
+    member.open = 0;
+    if (member.phase.name === 'draining') member.finish();
+    else member.leave({ reason: 'evicted' });
+  },
+};
+
+const WAYS: Record<PhaseName, readonly PhaseName[]> = {
+  joining: [],
+  ready: ['ready'],
+  quarantined: ['ready', 'quarantined'],
+  draining: ['draining'],
+  gone: ['gone'],
+};
+
+function newMember(unproven = true): Member {
+  const place = { text: '', folded: '' };
+  const source = new Source(CITY);
+  return new Member(
+    { id: 'm1', source, protocol: 'http', host: '203.0.113.7', port: 8000, place },
+    unproven,
+    0,
+  );
+}
+
+function inPhase(phase: PhaseName): Member {
+  const member = newMember();
+  for (const step of WAYS[phase]) MOVERS[step](member);
+  return member;
+}
+
+test('member: it makes the moves of the table and no other', () => {
+  const phases = Object.keys(MOVES).filter((name): name is PhaseName => name in MOVES);
+  expect(phases).toHaveLength(5);
+  for (const from of phases) {
+    for (const to of phases) {
+      const allowed: readonly PhaseName[] = MOVES[from];
+      const member = inPhase(from);
+      expect(member.phase.name).toBe(from);
+      if (allowed.includes(to)) {
+        MOVERS[to](member);
+        expect(member.phase.name, `${from} -> ${to}`).toBe(to);
+      } else expect(() => MOVERS[to](member), `${from} -> ${to}`).toThrow(TypeError);
+    }
+  }
+});
+
+test('member: each move is counted at its source', () => {
+  const member = newMember(false);
+  member.source.counts.ready += 1;
+  member.quarantine(0, 10, 'member-silent');
+  expect(member.source.counts).toMatchObject({ ready: 0, quarantined: 1 });
+  member.leave({ reason: 'failed', fault: 'member-silent' });
+  expect(member.source.counts).toMatchObject({ ready: 0, quarantined: 0, gone: 1 });
+});
+
+test('member: a new reading of latency weighs more the longer the last one is ago', () => {
+  const [soon, late] = [100, 60_000].map((gapMs) => {
+    const member = newMember();
+    member.proved(0, 100);
+    member.proved(gapMs, 200);
+    return member.latencyMs ?? 0;
+  });
+  expect(soon).toBeCloseTo(120);
+  expect(late).toBeGreaterThan(199);
+});
+
+test('member: a latency that was not confirmed for long is expected to be like everyone else’s', () => {
+  const member = newMember();
+  expect(member.expectedLatencyMs(0, 80)).toBe(80);
+  member.proved(0, 2_000);
+  expect(member.expectedLatencyMs(0, 80)).toBe(2_000);
+  expect(member.expectedLatencyMs(600_000, 80)).toBeCloseTo(80, 0);
+});
+
+test('member: it remembers a bounded number of hosts', () => {
+  const member = newMember();
+  for (let number = 0; number < 3_000; number += 1) {
+    member.ban(`host-${number}.example`);
+    member.space(`host-${number}.example`, 1_000_000, 0);
+  }
+  expect(member.bans?.size).toBe(1_000);
+  expect(member.bans?.has('host-2999.example')).toBe(true);
+  expect(member.freeAt('host-0.example')).toBe(0);
+  expect(member.freeAt('host-2999.example')).toBe(1_000_000);
+});
