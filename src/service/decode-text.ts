@@ -33,8 +33,8 @@ export function readTextLines(text: string, product: Product, layout?: string): 
   return { code: SUCCESS, message: '', counters: [], entries: [...entries, ...bad] };
 }
 
-/** Reads an error out of a short text: a labelled code, or one that this operation can answer with, standing alone. */
-export function readTextError(text: string, product: Product): Envelope | undefined {
+/** Reads the code out of a short text: a labelled one, or one that this operation can answer with, standing alone. */
+export function readTextCode(text: string, product: Product): Envelope | undefined {
   if (text.length > MAX_ERROR_LENGTH) return undefined;
   const labelled = /\bcode\b\W{1,4}(\d{5})\b/i.exec(text)?.[1];
   const code = labelled ?? listedCode(text, OPERATIONS[product].number);
@@ -63,7 +63,7 @@ function readRecords(text: string, read: RecordReader): { entries: RawFields[]; 
   let at = 0;
   while (at < text.length) {
     const record = read(text, at);
-    if (record !== undefined && record.end > at) {
+    if (record !== undefined) {
       entries.push(record.fields);
       at = record.end;
     } else {
@@ -80,5 +80,5 @@ function listedCode(text: string, operation: OperationNumber): string | undefine
   // A port after an address is no code, whatever its number.
   const bare = text.replace(/\d{1,3}(?:\.\d{1,3}){3}\W{1,3}\d{1,5}\b/g, ' ');
   const codes = bare.match(/\b\d{5}\b/g) ?? [];
-  return codes.find((code) => code !== SUCCESS && Object.hasOwn(CODES[operation], code));
+  return codes.find((code) => Object.hasOwn(CODES[operation], code));
 }

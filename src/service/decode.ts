@@ -9,7 +9,7 @@ import type { DrawAnswer, DrawnEntry } from './answer.ts';
 import { bodyText, isWebPage, notUnderstood, type Origin, showText, webPage } from './body.ts';
 import { SUCCESS } from './codes.ts';
 import { readJson } from './decode-json.ts';
-import { readTextError, readTextLines } from './decode-text.ts';
+import { readTextCode, readTextLines } from './decode-text.ts';
 import { readXml } from './decode-xml.ts';
 import { type Envelope, type RawFields, readQuota } from './envelope.ts';
 import { readDetails, readIp, readPort } from './fields.ts';
@@ -74,7 +74,7 @@ function readEnvelope(text: string, reading: Reading): Envelope {
   const other =
     readJson(text) ??
     readXml(text) ??
-    (reading.format === 'text' ? readTextError(text, reading.product) : undefined);
+    (reading.format === 'text' ? readTextCode(text, reading.product) : undefined);
   if (other !== undefined && other.code !== SUCCESS) return other;
   throw notUnderstood(`is not the ${reading.format} asked for`, text, reading);
 }

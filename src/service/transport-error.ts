@@ -104,9 +104,8 @@ function kindOf(errno: string | undefined, error: unknown): Kind {
   };
 }
 
-/** The system's or the library's code; of an error made of several, that of the first. */
+/** The system's or the library's code; an error of several addresses has that of the first. */
 function codeOf(error: unknown): string | undefined {
-  if (error instanceof AggregateError) return codeOf(error.errors[0]);
   if (!(error instanceof Error) || !('code' in error)) return undefined;
   return typeof error.code === 'string' ? error.code : undefined;
 }

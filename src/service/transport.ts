@@ -66,13 +66,9 @@ export async function exchange(request: ServiceRequest, options: ExchangeOptions
     bodyTimeout: 0,
     maxResponseSize: MAX_BODY_BYTES,
   });
-  // The socket too: undici would leave one that is still connecting to itself.
-  const end = (reason: NoriaError) => {
-    void client.destroy(reason);
-    socket?.destroy();
-  };
-  const timer = clock.after(timeoutMs, () => end(timedOut(progress, timeoutMs)));
-  const giveUp = () => end(givenUp(progress));
+  // The request fails with the reason for which its client is destroyed, whatever it was waiting for.
+  const timer = clock.after(timeoutMs, () => void client.destroy(timedOut(progress, timeoutMs)));
+  const giveUp = () => void client.destroy(givenUp(progress));
   signal.addEventListener('abort', giveUp);
   try {
     const answer = await client.request({
@@ -96,8 +92,8 @@ export async function exchange(request: ServiceRequest, options: ExchangeOptions
   } finally {
     timer[Symbol.dispose]();
     signal.removeEventListener('abort', giveUp);
+    socket?.destroy(); // undici would leave one that is still connecting to itself
     await client.destroy();
-    socket?.destroy();
   }
 }
 

@@ -40,7 +40,7 @@ describe('against the sandbox: each operation brings three proxies', () => {
     for (const format of FORMATS) {
       for (const method of METHODS) {
         const answer = await client.extract(drawOf(sandbox, product, { format, method }));
-        expect(answer).toMatchObject({ code: SUCCESS, dropped: {} });
+        expect(answer).toEqual(expect.objectContaining({ code: SUCCESS, dropped: {} }));
         expect(answer.entries).toHaveLength(3);
         const ports = new Set(sandbox.members().map(({ host, port }) => `${host}:${port}`));
         expect(answer.entries.filter(({ host, port }) => !ports.has(`${host}:${port}`))).toEqual([]);
@@ -86,7 +86,7 @@ describe('against the sandbox: every code arrives in every format', () => {
       for (const format of FORMATS) {
         const rule = sandbox.rules.add({ answer: { code, msg: 'as the rule says' } });
         const answer = await client.extract(drawOf(sandbox, product, { format }));
-        expect(answer).toMatchObject({ code, entries: [], dropped: {} });
+        expect(answer).toEqual(expect.objectContaining({ code, entries: [], dropped: {} }));
         if (code !== SUCCESS) expect(answer.message).toBe('as the rule says');
         sandbox.rules.remove(rule);
       }

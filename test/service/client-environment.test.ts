@@ -1,5 +1,6 @@
 import { execFile } from 'node:child_process';
 import { readFileSync } from 'node:fs';
+import { TLSSocket } from 'node:tls';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { expect, test } from 'vitest';
@@ -54,11 +55,15 @@ async function callOverTls(address: string, more: NodeJS.ProcessEnv): Promise<st
 }
 
 test('client environment: a service over HTTPS is called when its certificate is trusted, by name or by address', async () => {
-  const service = await stubService((response) => response.end('{"code":"12009"}'), tls);
+  const namesAskedFor: unknown[] = [];
+  const service = await stubService((response) => {
+    if (response.socket instanceof TLSSocket) namesAskedFor.push(response.socket.servername);
+    response.end('{"code":"12009"}');
+  }, tls);
   const trust = { NODE_EXTRA_CA_CERTS: CERTIFICATE };
   expect(await callOverTls(`localhost:${service.port}`, trust)).toBe('12009');
   expect(await callOverTls(`127.0.0.1:${service.port}`, trust)).toBe('12009');
-  expect(service.received).toHaveLength(2);
+  expect(namesAskedFor).toEqual(['localhost', false]); // an address is no server name (RFC 6066 §3)
 });
 
 test('client environment: a service over HTTPS whose certificate is not trusted is told nothing', async () => {

@@ -77,6 +77,34 @@ test('client failures: a name that takes too long to resolve, and a connection t
   expect(fault.message).toMatch(/^extract\.test gave no answer within 80 ms, waiting for the connection/);
 });
 
+test('client failures: a name that resolves after the deadline is not called any more', async () => {
+  const service = await stubService((response) => response.end('{"code":"12009"}'));
+  let resolve = () => {};
+  const late: LookupFunction = (_, __, done) => {
+    resolve = () => done(null, [{ address: '127.0.0.1', family: 4 }]);
+  };
+  const client = openClient({ timeoutMs: 50, lookup: late });
+  await faultOf(client.extract(drawFrom(`http://extract.test:${service.port}`)));
+  resolve();
+  // A connection made after this one would be seen by the time this one has been answered.
+  expect((await openClient().extract(drawFrom(service.baseUrl))).code).toBe('12009');
+  await until('only the second call connected', () => service.open.size === 0);
+  expect(service.received).toHaveLength(1);
+  expect(service.accepted()).toBe(1);
+});
+
+test('client failures: several addresses that all refuse', async () => {
+  const port = await closedPort();
+  const several: LookupFunction = (_, __, done) => {
+    process.nextTick(done, null, [
+      { address: '127.0.0.9', family: 4 },
+      { address: '127.0.0.1', family: 4 },
+    ]);
+  };
+  const call = openClient({ lookup: several }).extract(drawFrom(`http://extract.test:${port}`));
+  expect((await faultOf(call)).message).toMatch(/^extract\.test:\d+ refused the connection after/);
+});
+
 test('client failures: a name without an address', async () => {
   const nowhere: LookupFunction = (hostname, _, done) => {
     const error = Object.assign(new Error(`getaddrinfo ENOTFOUND ${hostname}`), { code: 'ENOTFOUND' });

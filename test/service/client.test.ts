@@ -43,7 +43,7 @@ test('client: nothing but the parameters says who calls', async () => {
   const service = await stubService((response) => response.end('{"code":"12009"}'));
   await openClient().extract(drawFrom(service.baseUrl));
   const { headers } = service.received[0] ?? {};
-  expect(Object.keys(headers ?? {}).toSorted()).toEqual(['accept', 'connection', 'host', 'user-agent']);
+  expect(headers).toEqual({ accept: '*/*', connection: 'close', host: service.host, 'user-agent': 'noria' });
 });
 
 test('client: lifetimes count from before the request, and the time it took is told', async () => {

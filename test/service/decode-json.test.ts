@@ -24,7 +24,7 @@ test.each([
   { code: '10001', data: { count: '0', proxy_list: null } },
   { code: '10001', data: { proxy_list: [] } },
 ])('json: %o is a success without entries', (body) => {
-  expect(decoded(body)).toMatchObject({ code: '10001', entries: [], dropped: {} });
+  expect(decoded(body)).toEqual(expect.objectContaining({ code: '10001', entries: [], dropped: {} }));
 });
 
 test.each([
@@ -39,12 +39,14 @@ test.each([
 test.each([undefined, null, '', [], {}, 'text', 7, { proxy_list: 'x' }, [ENTRY]])(
   'json: an error is told by its code, whatever data is: %o',
   (data) => {
-    expect(decoded({ code: '12009', msg: 'none', data })).toMatchObject({
-      code: '12009',
-      message: 'none',
-      entries: [],
-      dropped: {},
-    });
+    expect(decoded({ code: '12009', msg: 'none', data })).toEqual(
+      expect.objectContaining({
+        code: '12009',
+        message: 'none',
+        entries: [],
+        dropped: {},
+      }),
+    );
   },
 );
 

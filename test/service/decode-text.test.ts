@@ -16,12 +16,14 @@ test.each([
   ['a byte order mark', '\ufeff192.0.2.1:8000\n192.0.2.2:8001'],
 ])('text: lines of address and port, with %s', (_, body) => {
   for (const product of PRODUCTS.filter((name) => name !== 'free')) {
-    expect(decoded(body, { format: 'text', product })).toMatchObject({
-      code: '10001',
-      entries: TWO,
-      dropped: {},
-      quota: {},
-    });
+    expect(decoded(body, { format: 'text', product })).toEqual(
+      expect.objectContaining({
+        code: '10001',
+        entries: TWO,
+        dropped: {},
+        quota: {},
+      }),
+    );
   }
 });
 

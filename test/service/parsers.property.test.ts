@@ -144,7 +144,7 @@ test('parsers: what is printed as JSON reads as what was printed', () => {
         asText ? Object.fromEntries(Object.entries(one).map(([name, value]) => [name, String(value)])) : one,
       );
       const answer = decoded({ code: '10001', msg: '', data: { count: entries.length, proxy_list } });
-      expect(answer).toMatchObject({ entries: entries.map(told), dropped: {} });
+      expect(answer).toEqual(expect.objectContaining({ entries: entries.map(told), dropped: {} }));
     }),
     RUNS,
   );
@@ -160,7 +160,9 @@ test('parsers: what is printed as XML reads as what was printed, as elements or 
           : `<proxy>${values.map(([name, value]) => `<${name}>${value}</${name}>`).join('')}</proxy>`;
       });
       const body = `<answer><code>10001</code><data><list>${proxies.join('\n')}</list></data></answer>`;
-      expect(decoded(body, { format: 'xml' })).toMatchObject({ entries: entries.map(told), dropped: {} });
+      expect(decoded(body, { format: 'xml' })).toEqual(
+        expect.objectContaining({ entries: entries.map(told), dropped: {} }),
+      );
     }),
     RUNS,
   );
@@ -181,7 +183,7 @@ test('parsers: what is printed by a text layout reads as what was printed, in an
         .map((one) => textLayout.replace(/\{(\w+)\}/g, (_, tag: keyof Printed) => String(one[tag])))
         .join('\r\n');
       const answer = decoded(body, { format: 'text', textLayout });
-      expect(answer).toMatchObject({ entries: entries.map(told), dropped: {} });
+      expect(answer).toEqual(expect.objectContaining({ entries: entries.map(told), dropped: {} }));
     }),
     RUNS,
   );

@@ -18,6 +18,8 @@ export interface StubService {
   readonly received: Received[];
   /** Connections that are open now. */
   readonly open: ReadonlySet<Socket>;
+  /** How many connections there have been. */
+  accepted(): number;
 }
 
 /** An HTTP server on a free port of loopback that answers as told; gone when the test is finished. With `tls`, HTTPS. */
@@ -54,7 +56,9 @@ export async function closedPort(): Promise<number> {
 
 async function listening(server: net.Server): Promise<Omit<StubService, 'received'>> {
   const open = new Set<Socket>();
+  let accepted = 0;
   server.on('connection', (socket) => {
+    accepted += 1;
     open.add(socket);
     socket.on('error', () => {}); // ignored: the client may end it as it likes
     socket.on('close', () => open.delete(socket));
@@ -67,5 +71,11 @@ async function listening(server: net.Server): Promise<Omit<StubService, 'receive
     await closed;
   });
   const { port } = server.address() as AddressInfo;
-  return { baseUrl: `http://127.0.0.1:${port}`, host: `127.0.0.1:${port}`, port, open };
+  return {
+    baseUrl: `http://127.0.0.1:${port}`,
+    host: `127.0.0.1:${port}`,
+    port,
+    open,
+    accepted: () => accepted,
+  };
 }

@@ -25,7 +25,9 @@ test.each([
     '192.0.2.1.*+?^$()[]\\8000/上海市 电信-213\n192.0.2.2.*+?^$()[]\\8001/北京市 联通-60',
   ],
 ])('text layout: %j reads %j', (textLayout, body) => {
-  expect(decoded(body, { format: 'text', textLayout })).toMatchObject({ entries: TWO, dropped: {} });
+  expect(decoded(body, { format: 'text', textLayout })).toEqual(
+    expect.objectContaining({ entries: TWO, dropped: {} }),
+  );
 });
 
 test('text layout: fields may be empty, and are then not told', () => {
