@@ -50,6 +50,14 @@ test('docs/configuration.md: every section has its heading and says what it is f
   }
 });
 
+test('docs/configuration.md: its small configuration loads, and its slips are told as it says', () => {
+  const [, small = ''] = /```yaml\n([\s\S]*?)```/.exec(page) ?? [];
+  const [, told = ''] = /```text\n([\s\S]*?)\n```/.exec(page) ?? [];
+  expect(parseConfig(small, 'noria.yaml', { env }).sources).toHaveLength(1);
+  const slips = `${small.replace('short-classic', 'short-clasic')}pool:\n  szie: 30\n`;
+  expect(() => parseConfig(slips, 'noria.yaml', { env })).toThrow(expect.objectContaining({ message: told }));
+});
+
 test('docs/configuration.md: every product has its row: path, instance, protocol, pace', () => {
   const speaks = { 'by-pro': 'by `pro`: 1 http, 2 socks5', 'by-entry': "by each entry's `protocol`" };
   for (const product of PRODUCTS) {

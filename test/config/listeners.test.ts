@@ -1,0 +1,83 @@
+import { chmodSync, copyFileSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { expect, onTestFinished, test } from 'vitest';
+import { parseConfig } from '../../src/config/load.ts';
+import { configOf, problemsOf } from './files.ts';
+
+const TLS = 'test/fixtures/tls';
+
+/** A listener with a certificate and a key of these names, in a folder of its own. */
+function tlsOf(cert: string, key: string) {
+  const folder = mkdtempSync(join(tmpdir(), 'noria-config-'));
+  onTestFinished(() => rmSync(folder, { recursive: true }));
+  copyFileSync(`${TLS}/${cert}`, join(folder, 'cert.pem'));
+  copyFileSync(`${TLS}/${key}`, join(folder, 'key.pem'));
+  chmodSync(join(folder, 'key.pem'), 0o600);
+  const text = `service: { baseUrl: https://extract.example.com }
+sources: [{ name: city, product: free, instance: 1, akey: 83aa400af464c76d }]
+listeners: [{ tls: { cert: cert.pem, key: ./key.pem } }]`;
+  return { folder, read: () => parseConfig(text, join(folder, 'noria.yaml'), { env: {} }) };
+}
+
+test('listener: certificate and key are read with the configuration, from beside it', () => {
+  const { folder, read } = tlsOf('first.cert.pem', 'first.key.pem');
+  const { listeners, warnings } = read();
+  expect(listeners[0]?.tls).toMatchObject({
+    certFile: join(folder, 'cert.pem'),
+    keyFile: join(folder, 'key.pem'),
+    cert: readFileSync(`${TLS}/first.cert.pem`, 'utf8'),
+  });
+  expect(listeners[0]?.tls?.key.reveal()).toBe(readFileSync(`${TLS}/first.key.pem`, 'utf8'));
+  expect(warnings).toEqual([]);
+});
+
+test('listener: a key that everyone can read earns a warning', () => {
+  const { folder, read } = tlsOf('first.cert.pem', 'first.key.pem');
+  chmodSync(join(folder, 'key.pem'), 0o644);
+  expect(read().warnings.map(({ path }) => path)).toEqual(['listeners[0].tls.key']);
+});
+
+test('listener: a certificate with the key of another one is refused', () => {
+  const problems = problemsOf(tlsOf('first.cert.pem', 'second.key.pem').read);
+  expect(problems).toHaveLength(1);
+  expect(problems[0]).toMatch(/^listeners\[0\]\.tls: the certificate and the key cannot be used together: /);
+});
+
+test('listener: several of them, with users, lists and a source', () => {
+  const { listeners } = configOf(
+    '',
+    `listeners:
+  - address: "[::]:8888"
+    users: [{ username: alice-b, password: one }, { username: bob, password: two }]
+    allow: [10.0.0.0/8, "2001:db8::/32", 192.0.2.1]
+    denyTargets: [smtp, "*.example.com", ":6000-6010"]
+    protocols: [socks5]
+    source: city
+    session: client-ip
+  - { address: "127.0.0.1:24000-24019", session: port, denyTargets: [] }
+  - { address: "fd:3" }`,
+  );
+  expect(listeners.map(({ address, users, source }) => [address.kind, users.length, source])).toEqual([
+    ['tcp', 2, 'city'],
+    ['tcp', 0, undefined],
+    ['fd', 0, undefined],
+  ]);
+  expect(listeners[0]?.users.map(({ username, password }) => [username, password.reveal()])).toEqual([
+    ['alice-b', 'one'],
+    ['bob', 'two'],
+  ]);
+  expect(listeners[0]?.allow).toEqual(['10.0.0.0/8', '2001:db8::/32', '192.0.2.1']);
+  expect(listeners[1]?.denyTargets).toEqual([]);
+});
+
+test('listener: what is wrong with one hides nothing that is wrong with the others', () => {
+  const problems = problemsOf(() =>
+    configOf('', 'listeners: [{ address: nowhere }, { session: nix }, { address: "0.0.0.0:1" }]'),
+  );
+  expect(problems.map((problem) => problem.split(':')[0])).toEqual([
+    'listeners[0].address',
+    'listeners[1].session',
+    'listeners[2].address',
+  ]);
+});

@@ -1,0 +1,114 @@
+import { expect, test } from 'vitest';
+import { parseConfig } from '../../src/config/load.ts';
+import { configOf } from './files.ts';
+
+/** What a configuration is warned of: `path: message`. */
+function warned(source: string, rest = ''): string[] {
+  return configOf(source, rest).warnings.map(({ path, message }) => `${path}: ${message}`);
+}
+
+/** Sources alone, with a service at this address. */
+function warnedAt(baseUrl: string, ...sources: string[]): string[] {
+  const text = `service: { baseUrl: "${baseUrl}" }\nsources:\n${sources.map((source) => `  - { akey: 83aa400af464c76d, ${source} }`).join('\n')}`;
+  return parseConfig(text, 'noria.yaml', { env: {} }).warnings.map(
+    ({ path, message }) => `${path}: ${message}`,
+  );
+}
+
+test('warnings: a plain configuration earns none', () => {
+  expect(warned('params: { count: 5, timespan: 3 }')).toEqual([]);
+});
+
+test('warnings: a key in clear text, unless it stays on this machine or in a private network', () => {
+  const city = 'name: a, product: short-classic, instance: 1';
+  expect(warnedAt('http://extract.example.com', city)).toEqual([
+    'service.baseUrl: the key goes over the network in clear text; use https:// if the service offers it',
+  ]);
+  expect(warnedAt('https://extract.example.com', `${city}, baseUrl: "http://192.0.2.1/"`)[0]).toContain(
+    'sources[0].baseUrl',
+  );
+  for (const here of ['http://127.0.0.1:1', 'http://localhost:1', 'http://[::1]:1', 'http://10.0.0.1']) {
+    expect(warnedAt(here, city), here).toEqual([]);
+  }
+});
+
+test('warnings: a count that no call will ask for', () => {
+  expect(warned('size: 3\nparams: { count: 5 }')).toEqual([
+    'sources[0].params.count: count 5 is more than size 3: no call will ask for more than 3',
+  ]);
+});
+
+test('warnings: a size that pace and lifetimes cannot fill', () => {
+  expect(warned('size: 31\nparams: { count: 5 }')).toEqual([
+    'sources[0].size: size 31 may not be reached: 5 members every 10s that live 1m make 30',
+  ]);
+  expect(warned('size: 30\nparams: { count: 5 }')).toEqual([]);
+});
+
+test('warnings: a timespan whose members are hardly used, or live longer than they are', () => {
+  expect(warned('params: { timespan: 0 }')[0]).toMatch(
+    /^sources\[0\]\.params\.timespan: draws members, too, .* less than 10s .* 1 leaves them out$/,
+  );
+  expect(warned('params: { timespan: 1 }')).toEqual([]);
+  expect(warned('params: { timespan: 5 }', 'rotation: { maxUsesPerMember: 1 }')[0]).toContain(
+    'asks for 5 minutes of life',
+  );
+  expect(warned('params: { timespan: 5 }', 'rotation: { maxUsesPerMember: 2 }')).toEqual([]);
+});
+
+test('warnings: a lifetime inside the safety margin', () => {
+  expect(warned('lifetime: 3s\nsize: 1').map((warning) => warning.split(':')[0])).toEqual([
+    'sources[0].lifetime',
+    'sources[0].size',
+  ]);
+});
+
+test('warnings: two sources on one instance', () => {
+  const at = (name: string, more = '') => `name: ${name}, product: short-classic, instance: 1${more}`;
+  expect(
+    warnedAt('https://a.example', at('one'), at('two'), at('three', ', baseUrl: "https://b.example"')),
+  ).toEqual([
+    'sources[1].instance: is drawn from by one as well: both share one pace and one quota, so neither gets more',
+  ]);
+});
+
+test('warnings: a listener open to the network, and what it lets through', () => {
+  const users = 'users: [{ username: a, password: b }]';
+  const open = (more: string) => warned('', `listeners: [{ address: "0.0.0.0:1", ${users}${more} }]`);
+  expect(open('')[0]).toMatch(
+    /^listeners\[0\]\.address: 0\.0\.0\.0:1 is open to the network: allow narrows it .* clear text unless tls is set$/,
+  );
+  expect(open(', allow: [10.0.0.0/8]')).toEqual([]);
+  expect(open(', allow: [10.0.0.0/8], denyTargets: []')).toHaveLength(1);
+  expect(warned('', 'listeners: [{ denyTargets: [] }]')).toEqual([]);
+});
+
+test('warnings: an admin address open to the network', () => {
+  expect(warned('', 'admin: { address: "0.0.0.0:1", token: t }')[0]).toContain(
+    'admin.address: 0.0.0.0:1 is open to the network',
+  );
+});
+
+test('warnings: values that another one makes pointless', () => {
+  const dial = 'dial: { attemptTimeout: 40s, deadline: 20s, waitForMember: 30s, hedgeAfter: 50s }';
+  expect(warned('', `pool: { minRemaining: 3s }\n${dial}`).map((warning) => warning.split(':')[0])).toEqual([
+    'pool.minRemaining',
+    'dial.attemptTimeout',
+    'dial.waitForMember',
+    'dial.hedgeAfter',
+  ]);
+  expect(warned('', 'pool: { minRemaining: 0s }')).toEqual([]);
+});
+
+test('warnings: an account without any source', () => {
+  const text = 'service: { baseUrl: "https://a.example" }\naccount: { username: someone, password: x }';
+  expect(parseConfig(text, 'noria.yaml', { env: {} }).warnings).toMatchObject([
+    { path: 'account', line: 2, column: 1 },
+  ]);
+});
+
+test('warnings: each has its place in the file', () => {
+  const [warning] = configOf('size: 3\nparams:\n  count: 5').warnings;
+  expect(warning).toMatchObject({ line: 9, column: 7 });
+  expect(warning?.excerpt).toBe('    9 |       count: 5\n      |       ^');
+});
