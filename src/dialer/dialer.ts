@@ -9,8 +9,8 @@ import type { Socket } from 'node:net';
 import type { Clock } from '../core/clock.ts';
 import { Deadlines } from '../core/deadlines.ts';
 import type { EventBus } from '../core/events.ts';
-import type { HostPort } from '../core/host-port.ts';
-import type { Lease, Lending } from '../pool/lease.ts';
+import type { Lending } from '../pool/lease.ts';
+import type { AttemptTask } from './attempt.ts';
 import type { SourceFault } from './credentials.ts';
 import type { Dialer, Dialing, DialRequest } from './dial.ts';
 import { HedgeBudget } from './hedging.ts';
@@ -18,7 +18,7 @@ import { IdleConnections } from './idle.ts';
 import { type OpenSocket, openMemberSocket } from './member-socket.ts';
 import { NetworkWatch } from './network-watch.ts';
 import { type DialParts, type DialSettings, Race } from './race.ts';
-import { SoloAttempt, type SoloResult } from './solo-attempt.ts';
+import { type Solo, SoloAttempt } from './solo-attempt.ts';
 import { SourceMemory, type SourceSettings } from './source-memory.ts';
 import { Witnesses } from './witnesses.ts';
 
@@ -47,12 +47,8 @@ export interface OpenDialer extends Dialer, AsyncDisposable {
   cut(leases: readonly number[]): void;
   /** Dials and probes under way, attempts that go on in the background, and idle connections. */
   readonly openCount: number;
-  /**
-   * One attempt through a member that is leased already: for probes. What comes of the lease is for the caller to report.
-   *
-   * @returns `cancelled` when the dialer closes first.
-   */
-  attempt(lease: Lease, target: HostPort, use: 'tunnel' | 'forward', timeoutMs: number): Promise<SoloResult>;
+  /** One attempt through a member that is leased already: for probes. What comes of the lease is for the caller to report. */
+  attempt(task: Omit<AttemptTask, 'hedge'>): Solo;
   /** Ends all dials with `shutting-down`, all attempts and idle connections; ways that were handed over stay. Safe to call twice. */
   close(): Promise<void>;
 }
@@ -123,22 +119,16 @@ class RunningDialer implements OpenDialer {
     return race;
   }
 
-  async attempt(
-    lease: Lease,
-    target: HostPort,
-    use: 'tunnel' | 'forward',
-    timeoutMs: number,
-  ): Promise<SoloResult> {
-    if (this.#closed) return { kind: 'cancelled' };
-    const memory = this.#memoryOf(lease.source);
-    const solo = new SoloAttempt(memory, this.#parts.network, { lease, target, use, timeoutMs });
-    this.#solos.add(solo);
-    solo.start();
-    try {
-      return await solo.result;
-    } finally {
-      this.#solos.delete(solo);
+  attempt(task: Omit<AttemptTask, 'hedge'>): Solo {
+    const memory = this.#memoryOf(task.lease.source);
+    const solo = new SoloAttempt(memory, this.#parts.network, task, () => this.#solos.delete(solo));
+    if (this.#closed) {
+      solo.cancel();
+    } else {
+      this.#solos.add(solo);
+      solo.start();
     }
+    return solo;
   }
 
   configure(settings: DialerSettings): void {
@@ -160,7 +150,6 @@ class RunningDialer implements OpenDialer {
     for (const race of [...this.#races]) race.close();
     for (const solo of [...this.#solos]) solo.cancel();
     this.#races.clear();
-    this.#solos.clear();
     this.#idle.close();
     this.#deadlines.clearAll();
   }

@@ -3,27 +3,48 @@
  *
  * The network watch learns from it as from any other; the lease is the caller's to report on.
  */
+import type { Blame } from '../core/events.ts';
 import { Attempt, type AttemptFailure, type AttemptOwner, type AttemptTask, type RawWay } from './attempt.ts';
+import { blameFor, isOpenQuestion } from './blame.ts';
 import type { NetworkWatch } from './network-watch.ts';
 import type { SourceMemory } from './source-memory.ts';
 
 export type SoloResult =
   /** The socket is the caller's. */
   | { readonly kind: 'accepted'; readonly way: RawWay; readonly ms: number }
-  | { readonly kind: 'failed'; readonly failure: AttemptFailure }
+  /** `blame` is undefined where only the success of another member could tell whose fault it was. */
+  | { readonly kind: 'failed'; readonly failure: AttemptFailure; readonly blame: Blame | undefined }
   | { readonly kind: 'cancelled' };
 
-export class SoloAttempt implements AttemptOwner {
+/** An attempt under way. */
+export interface Solo {
   /** Never rejects. */
+  readonly result: Promise<SoloResult>;
+  /** Ends it at once with `cancelled`. Safe to call twice; a way that stands already is not touched. */
+  cancel(): void;
+}
+
+export class SoloAttempt implements Solo, AttemptOwner {
   readonly result: Promise<SoloResult>;
   readonly #settle: (result: SoloResult) => void;
   readonly #attempt: Attempt;
+  readonly #memory: SourceMemory;
   readonly #network: NetworkWatch;
 
-  constructor(memory: SourceMemory, network: NetworkWatch, task: Omit<AttemptTask, 'hedge'>) {
+  /** @param onOver - called once, when nothing of it is open any more. */
+  constructor(
+    memory: SourceMemory,
+    network: NetworkWatch,
+    task: Omit<AttemptTask, 'hedge'>,
+    onOver: () => void,
+  ) {
     const { promise, resolve } = Promise.withResolvers<SoloResult>();
     this.result = promise;
-    this.#settle = resolve;
+    this.#settle = (result) => {
+      onOver();
+      resolve(result);
+    };
+    this.#memory = memory;
     this.#network = network;
     this.#attempt = new Attempt(memory, this, { ...task, hedge: false });
   }
@@ -46,6 +67,19 @@ export class SoloAttempt implements AttemptOwner {
   attemptFailed(attempt: Attempt, failure: AttemptFailure): void {
     if (failure.lost) this.#network.lost(attempt.lease.member);
     else if (failure.heard) this.#network.answered();
-    this.#settle({ kind: 'failed', failure });
+    this.#settle({ kind: 'failed', failure, blame: this.#judge(failure) });
+  }
+
+  #judge(failure: AttemptFailure): Blame | undefined {
+    if (isOpenQuestion(failure) && failure.fault !== 'member-auth') return undefined;
+    return blameFor(failure, {
+      reached: false,
+      clientGone: false,
+      alike: 1,
+      proven: false,
+      targetsDoubted: 1,
+      sourceFaulty: this.#memory.credentials.faulty,
+      networkDown: this.#network.down,
+    });
   }
 }

@@ -46,6 +46,7 @@ const GOOD: readonly [string, () => Promise<TestMember>][] = [
     () => openMember('http', httpManner('HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\n\r\n')),
   ],
   ['http byte by byte', () => openMember('http', tricklingManner('HTTP/1.1 200 OK\r\nVia: x\r\n\r\n'))],
+  ['http inside TLS', () => openMember('https', httpManner())],
   ['socks5', () => openMember('socks5', socks5Manner())],
   [
     'socks5 byte by byte, bound to a name',
@@ -92,6 +93,10 @@ const BAD: readonly [string, () => Promise<TestMember>, fault: string][] = [
     () => openMember('http', sayingManner(Buffer.from([5, 0]))),
     'member-protocol',
   ],
+  ['speaks no TLS', () => openMember('https', sayingManner('SSH-2.0-x\r\n'), false), 'member-protocol'],
+  ['closes before TLS stands', () => openMember('https', closingManner, false), 'member-closed'],
+  ['is silent before TLS stands', () => openMember('https', silentManner, false), 'member-silent'],
+  ['is silent inside TLS', () => openMember('https', silentManner), 'member-silent'],
   ['answers 403', () => openMember('http', httpManner('HTTP/1.1 403 No\r\n\r\n')), 'member-refused'],
   ['answers 407', () => openMember('http', httpManner('HTTP/1.1 407 Who\r\n\r\n')), 'member-auth'],
   ['answers 502', () => openMember('http', httpManner('HTTP/1.1 502 Bad\r\n\r\n<html>')), 'target-doubted'],
@@ -134,7 +139,7 @@ test.each(BAD)(
         { id: 'bad', at: bad },
         { id: 'good', at: good },
       ],
-      { attemptTimeoutMs: 150 },
+      { attemptTimeoutMs: 400 },
     );
     const attempts = collect(bus, 'dial.attempted');
     const ended = collect(bus, 'dial.ended');

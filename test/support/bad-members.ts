@@ -5,7 +5,9 @@
  * target that must not be reached directly, or one that does not exist.
  */
 import { once } from 'node:events';
+import { readFileSync } from 'node:fs';
 import { type AddressInfo, createServer, type Server, type Socket } from 'node:net';
+import { createServer as createTlsServer } from 'node:tls';
 import { onTestFinished } from 'vitest';
 import type { MemberProtocol } from '../../src/core/protocol.ts';
 
@@ -21,33 +23,43 @@ export interface TestMember {
   readonly heard: readonly Buffer[];
 }
 
+const LOOPBACK = '127.0.0.1';
+
+/** A certificate for `localhost` that nobody trusts, and its key. */
+export const LOCALHOST_TLS = {
+  cert: readFileSync('test/fixtures/service/tls/localhost.cert.pem'),
+  key: readFileSync('test/fixtures/service/tls/localhost.key.pem'),
+};
+
 /** What a member does with one connection. */
 export type Manner = (socket: Socket, hear: (message: Buffer) => void) => void | Promise<void>;
 
+/** @param tls - whether it really speaks TLS; as its protocol says when absent. */
 export async function openMember(
   protocol: MemberProtocol,
   manner: Manner,
-  host = '127.0.0.1',
+  tls = protocol === 'https',
 ): Promise<TestMember> {
   const sockets = new Set<Socket>();
   const heard: Buffer[] = [];
   let taken = 0;
-  const server = createServer((socket) => {
+  const serve = (socket: Socket) => {
     taken += 1;
     sockets.add(socket);
     socket.on('close', () => sockets.delete(socket));
     socket.on('error', () => {}); // ignored: the other side may leave as it likes
     // ignored: a connection that ended in the middle of a conversation ends the conversation
     Promise.resolve(manner(socket, (message) => heard.push(message))).catch(() => {});
-  });
-  const port = await listen(server, host);
+  };
+  const server = tls ? createTlsServer(LOCALHOST_TLS, serve) : createServer(serve);
+  const port = await listen(server);
   onTestFinished(async () => {
     for (const socket of sockets) socket.destroy();
     await closed(server);
   });
   return {
     protocol,
-    host,
+    host: LOOPBACK,
     port,
     heard,
     get taken() {
@@ -62,9 +74,9 @@ export async function openMember(
 /** An address at which nobody listens. */
 export async function refusingMember(protocol: MemberProtocol = 'http'): Promise<TestMember> {
   const server = createServer();
-  const port = await listen(server, '127.0.0.1');
+  const port = await listen(server);
   await closed(server);
-  return { protocol, host: '127.0.0.1', port, taken: 0, open: 0, heard: [] };
+  return { protocol, host: LOOPBACK, port, taken: 0, open: 0, heard: [] };
 }
 
 /** A server that a test must never see reached; its count is asserted by whoever opens it. */
@@ -74,7 +86,7 @@ export async function openCanary(): Promise<{ readonly port: number; readonly re
     reached += 1;
     socket.destroy();
   });
-  const port = await listen(server, '127.0.0.1');
+  const port = await listen(server);
   onTestFinished(() => closed(server));
   return {
     port,
@@ -272,8 +284,8 @@ function delay(ms: number): Promise<void> {
   return new Promise((next) => setTimeout(next, ms));
 }
 
-async function listen(server: Server, host: string): Promise<number> {
-  server.listen(0, host);
+async function listen(server: Server): Promise<number> {
+  server.listen(0, LOOPBACK);
   await once(server, 'listening');
   return (server.address() as AddressInfo).port;
 }
