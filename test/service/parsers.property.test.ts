@@ -6,7 +6,7 @@ import { compileLayout } from '../../src/service/text-layout.ts';
 import { decoded } from './reading.ts';
 import { readEveryWay } from './validity.ts';
 
-const RUNS = { numRuns: 150 };
+const RUNS = { numRuns: 100 };
 
 const ipv4 = fc.ipV4();
 const port = fc.integer({ min: 1, max: 65_535 });
