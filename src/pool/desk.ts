@@ -11,6 +11,7 @@ import type { Lease, LeaseReport, LeaseRequest, Lending, Refusal } from './lease
 import { type Holder, type Loan, Loans } from './loans.ts';
 import type { Outlook } from './options.ts';
 import { Picker, type Rotated } from './picker.ts';
+import { toProbe } from './probing.ts';
 import type { Roster } from './roster.ts';
 import type { Session, Sessions } from './sessions.ts';
 import type { Source } from './source.ts';
@@ -83,7 +84,7 @@ export class Desk implements Lending {
     if (this.#closed) return leases;
     const now = this.#clock.monotonic();
     this.#roster.turn(now);
-    for (const member of this.#roster.toProbe(now, staleMs)) {
+    for (const member of toProbe(this.#roster, now, staleMs)) {
       if (leases.length >= limit) break;
       leases.push(this.#loans.grant(member, { now, waitedMs: 0, session: undefined, probe: true }));
       this.#roster.seating.settle(member, now);

@@ -5,7 +5,6 @@
  * drawn. It owns its parts and their timers: the roster of members, the sessions, the clients that wait.
  */
 import type { Clock } from '../core/clock.ts';
-import type { EventBus } from '../core/events.ts';
 import { type Random, shuffled } from '../core/random.ts';
 import { demandOf, nextLossAt, usableAt } from './demand.ts';
 import { Desk } from './desk.ts';
@@ -28,13 +27,12 @@ import {
 import { Waiting } from './waiting.ts';
 
 /** A client's own verdict on what it got from a target. */
-export interface ClientVerdict {
-  readonly of: Holder;
+export type ClientVerdict = Holder & {
   /** Canonical host of the target. */
   readonly host: string;
   /** `ok` takes a ban back. */
   readonly verdict: 'banned' | 'ok';
-}
+};
 
 /** Opens an empty pool that lends, waits and watches lifetimes from now on. */
 export function openPool(options: PoolOptions): Pool {
@@ -44,7 +42,6 @@ export function openPool(options: PoolOptions): Pool {
 export class Pool implements Lending {
   readonly #clock: Clock;
   readonly #random: Random;
-  readonly #bus: EventBus;
   readonly #roster: Roster;
   readonly #sessions: Sessions;
   readonly #waiting: Waiting;
@@ -56,7 +53,6 @@ export class Pool implements Lending {
     const limits = { ...DEFAULT_LIMITS, ...options.limits };
     this.#clock = clock;
     this.#random = random;
-    this.#bus = bus;
     this.#roster = new Roster({ clock, random, bus, settings: options }, () =>
       this.#desk.serve(clock.monotonic()),
     );
@@ -183,19 +179,14 @@ export class Pool implements Lending {
    * What a client says about what it got. A member banned for a host is not used for it again, nor does a session
    * keep it for that host. @returns whether there was such a member or session.
    */
-  ban({ of, host, verdict }: ClientVerdict): boolean {
-    const id = 'member' in of ? of.member : this.#sessions.find(of.session)?.member;
+  ban(report: ClientVerdict): boolean {
+    const session = 'session' in report ? this.#sessions.find(report.session) : undefined;
+    const id = 'member' in report ? report.member : session?.member;
     const member = id === undefined ? undefined : this.#roster.find(id);
-    if (member === undefined) return 'session' in of && this.#sessions.find(of.session) !== undefined;
-    if (verdict === 'ok') {
-      member.bans?.delete(host);
-      this.#roster.seating.freed = true;
-      this.#desk.serve(this.#clock.monotonic());
-    } else if (member.bans?.has(host) !== true) {
-      member.ban(host);
-      const { source, protocol } = member;
-      this.#bus.emit('member.banned', { source: source.name, member: member.id, protocol, host });
-    }
+    if (member === undefined) return session !== undefined; // its member has left, and the trouble with it
+    if (report.verdict === 'banned') this.#roster.ban(member, report.host);
+    else this.#roster.unban(member, report.host);
+    this.#desk.serve(this.#clock.monotonic());
     return true;
   }
 
@@ -230,14 +221,13 @@ export class Pool implements Lending {
     this.#desk.serve(this.#clock.monotonic());
   }
 
-  /** None of the source's members is picked, for this reason, until it is called with none. They keep their lives. */
-  blockSource(sourceName: string, reason: string | undefined): void {
-    const source = this.#roster.sources.get(sourceName);
-    if (source === undefined || source.blocked === reason) return;
-    source.blocked = reason;
-    const now = this.#clock.monotonic();
-    for (const member of source.members) this.#roster.seating.settle(member, now);
-    this.#desk.serve(now);
+  /** None of the source's members is picked, for this reason (told to clients), until `unblockSource`. */
+  blockSource(sourceName: string, reason: string): void {
+    this.#setBlocked(sourceName, reason);
+  }
+
+  unblockSource(sourceName: string): void {
+    this.#setBlocked(sourceName, undefined);
   }
 
   /** While on, faults cost no member anything: our own network is down. Afterwards resting members are tried at once. */
@@ -277,5 +267,14 @@ export class Pool implements Lending {
     for (const [name, source] of this.#roster.sources) {
       if (!known.has(name) && source.options.priority === first) source.wantedAt = now;
     }
+  }
+
+  #setBlocked(sourceName: string, reason: string | undefined): void {
+    const source = this.#roster.sources.get(sourceName);
+    if (source === undefined) return;
+    source.blocked = reason;
+    const now = this.#clock.monotonic();
+    for (const member of source.members) this.#roster.seating.settle(member, now);
+    this.#desk.serve(now);
   }
 }

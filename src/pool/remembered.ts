@@ -6,6 +6,7 @@
  */
 import type { MemberProtocol } from '../core/protocol.ts';
 import type { HealthRecord } from './health.ts';
+import type { Leaving, Member } from './member.ts';
 
 /** Where a member listens, and what it speaks there. */
 export interface Address {
@@ -53,4 +54,19 @@ export class Remembered {
   *entries(now: number): Generator<[string, Memory]> {
     for (const entry of this.#memories) if (entry[1].untilAt > now) yield entry;
   }
+}
+
+/** What to remember of a member that leaves now; undefined when there is nothing worth it. */
+export function memoryOf(
+  member: Member,
+  { reason }: Leaving,
+  now: number,
+  leastMs: number,
+): Memory | undefined {
+  const barred = reason !== 'expired' && reason !== 'removed';
+  const bans = [...(member.bans ?? [])];
+  if (!barred && bans.length === 0 && member.health.score === 0) return undefined;
+  const { endsAt, joinedAt, health } = member;
+  const untilAt = barred ? Math.max(endsAt, now + leastMs) : now + (endsAt - joinedAt);
+  return { untilAt, barred, bans, health: health.record() };
 }

@@ -7,20 +7,18 @@
 import type { Clock } from '../core/clock.ts';
 import type { EventBus } from '../core/events.ts';
 import type { FaultCode } from '../core/faults.ts';
-import { type Random, randomBelow } from '../core/random.ts';
+import type { Random } from '../core/random.ts';
+import { freshId } from './ids.ts';
 import type { Kind, Ladder } from './lanes.ts';
 import { type Leaving, Member } from './member.ts';
 import type { Offer } from './offer.ts';
 import type { PoolSettings } from './options.ts';
 import { Places } from './places.ts';
-import { keyOf, type Memory, Remembered } from './remembered.ts';
+import { keyOf, type Memory, memoryOf, Remembered } from './remembered.ts';
 import { Seating } from './seating.ts';
 import { Source } from './source.ts';
 import { isAny } from './wishes.ts';
 
-/** Ids have eight digits to the base 36: too many to guess, few enough to read out. */
-const ID_BASE = 36;
-const ID_LENGTH = 8;
 /** An assumed end of life is moved when that gains at least this part of it: not at every success. */
 const RENEWAL_STEP = 1 / 64;
 
@@ -131,7 +129,11 @@ export class Roster {
     }
     const memory = this.remembered.recall(key, now);
     if (memory?.barred === true) return 'rejected';
-    const member = this.#make(source, offer, { endsAt, id: this.#freshId(), joinedAt: now });
+    const member = this.#make(source, offer, {
+      endsAt,
+      id: freshId(this.#random, (id) => this.#byId.has(id)),
+      joinedAt: now,
+    });
     if (memory !== undefined) inherit(member, memory, now);
     this.#enter(member, now);
     return 'joined';
@@ -200,7 +202,8 @@ export class Roster {
     source.ends.remove(member.end);
     source.quarantined.delete(member);
     this.seating.leave(member);
-    this.#remember(key, member, why, now);
+    const memory = memoryOf(member, why, now, this.settings.health.quarantineMs);
+    if (memory !== undefined) this.remembered.keep(key, memory, now);
     member.leave(why);
     if (member.phase.name === 'gone') this.#remove(member, why);
     else this.#bus.emit('member.drained', { ...told(member), openTunnels: member.open });
@@ -224,25 +227,15 @@ export class Roster {
     }
   }
 
-  /** Members that need a probe now, the most urgent first; see `Pool.takeForProbe`. */
-  *toProbe(now: number, staleMs: number): Generator<Member> {
-    for (const { counts, members } of this.sources.values()) {
-      if (counts.joining === 0) continue;
-      for (const member of members) {
-        if (member.phase.name === 'joining' && member.trial === undefined) yield member;
-      }
-    }
-    for (const { quarantined } of this.sources.values()) {
-      for (const member of quarantined) {
-        if (member.phase.name !== 'quarantined' || member.trial !== undefined) continue;
-        if (member.phase.untilAt <= now) yield member;
-      }
-    }
-    if (staleMs === Number.POSITIVE_INFINITY) return;
-    for (const member of this.#byKey.values()) {
-      if (member.phase.name !== 'ready' || member.trial !== undefined) continue;
-      if ((member.provenAt ?? member.joinedAt) <= now - staleMs) yield member;
-    }
+  /** It is not used for that host any more. */
+  ban(member: Member, host: string): void {
+    if (member.bans?.has(host) === true) return;
+    member.ban(host);
+    this.#bus.emit('member.banned', { ...told(member), host });
+  }
+
+  unban(member: Member, host: string): void {
+    if (member.bans?.delete(host) === true) this.seating.freed = true;
   }
 
   #make(source: Source, offer: Offer, life: { endsAt: number; id: string; joinedAt: number }): Member {
@@ -303,16 +296,6 @@ export class Roster {
     this.#bus.emit('member.quarantined', { ...told(member), forMs, fault, faults: member.health.score });
   }
 
-  #remember(key: string, member: Member, { reason }: Leaving, now: number): void {
-    const barred = reason !== 'expired' && reason !== 'removed';
-    const bans = [...(member.bans ?? [])];
-    if (!barred && bans.length === 0 && member.health.score === 0) return;
-    const untilAt = barred
-      ? Math.max(member.endsAt, now + this.settings.health.quarantineMs)
-      : now + (member.endsAt - member.joinedAt);
-    this.remembered.keep(key, { untilAt, barred, bans, health: member.health.record() }, now);
-  }
-
   #remove(member: Member, why: Leaving): void {
     this.#byId.delete(member.id);
     member.source.members.delete(member);
@@ -322,16 +305,6 @@ export class Roster {
   #tellJoined(member: Member, renewed: boolean, now: number): void {
     const remainingMs = member.assumed ? undefined : member.endsAt - now;
     this.#bus.emit('member.joined', { ...told(member), remainingMs, renewed });
-  }
-
-  #freshId(): string {
-    const below = ID_BASE ** ID_LENGTH;
-    let number = randomBelow(this.#random, below);
-    for (;;) {
-      const id = number.toString(ID_BASE).padStart(ID_LENGTH, '0');
-      if (!this.#byId.has(id)) return id;
-      number = (number + 1) % below;
-    }
   }
 }
 

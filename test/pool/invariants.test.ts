@@ -70,7 +70,7 @@ test('pool: whatever happens to it, leases add up, waits end, and nobody gets a 
       expect(decodeSnapshot(JSON.parse(text)), 'the snapshot can be read').toBeDefined();
       await play.end();
     }),
-    { numRuns: 300 },
+    { numRuns: 150 },
   );
 });
 

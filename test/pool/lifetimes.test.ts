@@ -119,6 +119,34 @@ test('lifetimes: one removed by hand takes nothing new, lets its tunnels end, an
   expect(kit.pool.pour('city', [offer(kit, 0)]).rejected).toBe(1);
 });
 
+test('lifetimes: one that drains is there until the last of its tunnels has ended', () => {
+  const kit = openKit();
+  pourMembers(kit, 1);
+  const tunnels = [lend(kit), lend(kit)];
+  const [first, second] = tunnels;
+  if (first === undefined || second === undefined) throw new Error('no leases');
+  kit.pool.evict(first.member);
+  close(kit, first);
+  expect(stateOf(kit, first.member)).toBe('draining');
+  expect(kit.events('member.left')).toEqual([]);
+  close(kit, second);
+  expect(stateOf(kit, first.member)).toBe('gone');
+});
+
+test('lifetimes: one that ended and is drawn again has its history for another life, and no longer', () => {
+  const kit = openKit();
+  pourMembers(kit, 1, 60_000);
+  const { member } = lend(kit);
+  kit.pool.ban({ member, host: 'banned.example', verdict: 'banned' });
+  kit.clock.advance(60_000);
+  pourMembers(kit, 1, 30_000);
+  expect(refusal(kit, {}, { targetHost: 'banned.example' }).refused).toBe('pool-empty');
+  kit.pool.evict(kit.pool.members()[0]?.id ?? '');
+  kit.clock.advance(120_000);
+  pourMembers(kit, 1, 60_000);
+  expect(use(kit, {}, { targetHost: 'banned.example' }).source).toBe('city');
+});
+
 test('lifetimes: what a draw brought joins in shuffled order', () => {
   const kit = openKit();
   kit.pool.pour(
