@@ -5,11 +5,11 @@
  * problems are told at once. Nothing of it is used as long as there is a problem.
  */
 import type { z } from 'zod';
-import { isTreeList, isTreeMap, type Path, pathText, type Tree, type TreeMap, valueAt } from './document.ts';
 import { fieldAt } from './fields.ts';
 import { describeTree, tellIssue, tellUnknownKey } from './issues.ts';
 import type { Problems } from './problems.ts';
 import { LISTENER, type RawConfig, type RawListener, type RawSource, SCHEMA, SOURCE } from './schema.ts';
+import { isTreeList, isTreeMap, type Path, pathText, type Tree, type TreeMap, valueAt } from './tree.ts';
 
 /** The file with what is wrong taken out; an entry that is nothing without it is `undefined`. */
 export interface CheckedConfig extends Omit<RawConfig, 'sources' | 'listeners'> {

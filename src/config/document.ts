@@ -17,20 +17,11 @@ import {
   parseDocument,
   visit,
   type YAMLMap,
-  type YAMLParseError,
   type YAMLSeq,
 } from 'yaml';
 import { type Environment, substitute } from './environment.ts';
-import { wordsForYaml } from './yaml-words.ts';
-
-/** A text, `null` where a key has no value, a list, or a map. */
-export type Tree = string | null | readonly Tree[] | TreeMap;
-
-export interface TreeMap {
-  readonly [key: string]: Tree;
-}
-
-export type Path = readonly (string | number)[];
+import { type SyntaxProblem, syntaxProblems } from './syntax.ts';
+import { type Path, pathText, type Tree, type TreeMap } from './tree.ts';
 
 /** Where a value stands; offsets into the text. */
 export interface Place {
@@ -51,13 +42,7 @@ export interface Extent {
   readonly text: string | undefined;
 }
 
-/** A problem found before any key is looked at. */
-export interface SyntaxProblem {
-  readonly offset: number;
-  readonly path: string;
-  readonly message: string;
-}
-
+/** A text, read. */
 export interface ParsedDocument {
   readonly text: string;
   readonly lines: LineCounter;
@@ -70,36 +55,12 @@ export interface ParsedDocument {
   readonly extents: readonly Extent[];
 }
 
+/** What a key looks like; `<<` merges. */
+const WORD = /^(?:[\w-]+|<<)$/;
 /** Deeper than any configuration, shallow enough for every stack. */
 const MAX_DEPTH = 20;
 /** What aliases may unfold to. */
 const MAX_NODES = 20_000;
-
-/** A `${` without quotes inside a map or a list in one line, where YAML takes its brace for a map; what comes before it. */
-const BARE_REFERENCE = /^([^#]*[{[,][^#]*[\s:,{[])\$\{/;
-
-/** `sources[0].params.adr`. */
-export function pathText(path: Path): string {
-  return path
-    .map((part, index) => (typeof part === 'number' ? `[${part}]` : index === 0 ? part : `.${part}`))
-    .join('');
-}
-
-export function isTreeList(tree: Tree | undefined): tree is readonly Tree[] {
-  return Array.isArray(tree);
-}
-
-export function isTreeMap(tree: Tree | undefined): tree is TreeMap {
-  return typeof tree === 'object' && tree !== null && !isTreeList(tree);
-}
-
-/** What stands at a path of a tree, if anything. */
-export function valueAt(tree: Tree | undefined, path: readonly PropertyKey[]): Tree | undefined {
-  return path.reduce<Tree | undefined>((at, key) => {
-    if (isTreeList(at)) return at[Number(key)];
-    return isTreeMap(at) && Object.hasOwn(at, key) ? at[String(key)] : undefined;
-  }, tree);
-}
 
 /** Reads a text. Never throws. */
 export function readDocument(text: string, environment: Environment): ParsedDocument {
@@ -116,31 +77,6 @@ export function readDocument(text: string, environment: Environment): ParsedDocu
     return { text, lines, problems, tree: undefined, places: new Map(), extents: [] };
   }
   return new Composer(document, lines, environment).compose(text);
-}
-
-/**
- * One problem for each line that has any: what follows the first in a line mostly follows from it. Where a reference has
- * upset the braces, the rest follows from that.
- */
-function syntaxProblems(
-  text: string,
-  lines: LineCounter,
-  errors: readonly YAMLParseError[],
-): SyntaxProblem[] {
-  const byLine = new Map<number, SyntaxProblem>();
-  const references = new Map<number, SyntaxProblem>();
-  for (const { code, pos } of errors) {
-    const [offset] = pos;
-    const { line } = lines.linePos(offset);
-    if (byLine.has(line)) continue;
-    byLine.set(line, { offset, path: '', message: wordsForYaml(code) });
-    const start = lines.lineStarts[line - 1] ?? 0;
-    const before = BARE_REFERENCE.exec(text.slice(start, lines.lineStarts[line]))?.[1];
-    if (before === undefined) continue;
-    const message = 'inside { } or [ ] a reference needs quotes: write "${NAME}"';
-    references.set(line, { offset: start + before.length, path: '', message });
-  }
-  return [...(references.size > 0 ? references : byLine).values()];
 }
 
 class Composer {
@@ -249,16 +185,14 @@ class Composer {
   #key(pair: Pair, path: Path): { readonly text: string; readonly offset: number } | undefined {
     const { key, value } = pair;
     const offset = offsetOf(key);
-    if (isScalar(key) && typeof key.value === 'string' && /^\S+$/.test(key.value) && value !== null) {
-      return { text: key.value, offset };
-    }
+    const text = isScalar(key) && typeof key.value === 'string' ? key.value : '';
+    if (WORD.test(text) && value !== null) return { text, offset };
     // It is not quoted: in `{ name: city, password hunter2 }` it is a secret.
     this.#addExtent(key, []);
-    this.#problem(
-      offset,
-      path,
-      value === null ? 'has a text without a key; write key: value' : 'has a key that is not a word',
-    );
+    const wrong = text.includes('.')
+      ? 'a key with a dot in it; write a map in a map'
+      : 'a key that is not a word';
+    this.#problem(offset, path, `has ${value === null ? 'a text without a key; write key: value' : wrong}`);
     return undefined;
   }
 
@@ -266,7 +200,6 @@ class Composer {
     if (!isScalar(node) || typeof node.value !== 'string') return null;
     this.#refuseTag(node.tag, node, path);
     const start = offsetOf(node, keyOffset);
-
     if (node.type === 'PLAIN' && /^(?:~|null|)$/.test(node.value)) return null;
     const { text, variables, problems } = substitute(node.value, this.#environment);
     for (const problem of problems) this.#problem(start, path, problem);

@@ -9,6 +9,7 @@ import { KEY_NOTES, KINDS } from './keys.ts';
 import type { KindNote } from './kinds.ts';
 import { SCHEMA } from './schema.ts';
 
+/** One key of the table. */
 export interface Field {
   /** With `[]` for the entries of a list: `sources[].upstream.auth`. */
   readonly path: string;
@@ -38,9 +39,6 @@ const PARAMS: ReadonlySet<string> = new Set([
 ]);
 
 const BY_PATH: ReadonlyMap<string, Field> = new Map(FIELDS.map((field) => [field.path, field]));
-
-/** The names of the sections and other keys at the top. */
-export const TOP_KEYS: readonly string[] = Object.keys(SCHEMA.shape);
 
 /** The key at a path of a document, where the entries of lists have their number; an entry stands for its list. */
 export function fieldAt(path: string): Field | undefined {

@@ -1,10 +1,10 @@
 /** What zod finds wrong with a tree, in words: what it is, what is wanted, and what was probably meant. */
 import type { z } from 'zod';
 import { nearest } from '../core/nearest.ts';
-import { isTreeList, type Path, pathText, type Tree, valueAt } from './document.ts';
 import { FIELDS, fieldAt } from './fields.ts';
 import type { KindNote } from './kinds.ts';
 import type { Problems } from './problems.ts';
+import { isTreeList, type Path, pathText, type Tree, valueAt } from './tree.ts';
 
 type Issue = z.core.$ZodIssue;
 
@@ -35,16 +35,14 @@ export function tellUnknownKey(
   known: readonly string[],
   problems: Problems,
 ): void {
-  const full = path === '' ? key : `${path}.${key}`;
+  problems.error(path === '' ? key : `${path}.${key}`, `unknown key; ${adviceFor(key, known)}`, 'key');
+}
+
+function adviceFor(key: string, known: readonly string[]): string {
   const meant = nearest(key, known);
-  const elsewhere = FIELDS.map((field) => field.path).filter((each) => each.endsWith(`.${key}`));
-  const advice =
-    meant !== undefined
-      ? `did you mean ${meant}?`
-      : elsewhere.length > 0
-        ? `its place is ${elsewhere.join(' or ')}`
-        : `known here: ${known.join(', ')}`;
-  problems.error(full, `unknown key; ${advice}`, 'key');
+  if (meant !== undefined) return `did you mean ${meant}?`;
+  const elsewhere = FIELDS.map((field) => field.path).filter((path) => path.endsWith(`.${key}`));
+  return elsewhere.length > 0 ? `its place is ${elsewhere.join(' or ')}` : `known here: ${known.join(', ')}`;
 }
 
 /** What a tree is, for messages. */
@@ -55,7 +53,7 @@ export function describeTree(tree: Tree | undefined): string {
 }
 
 /** What a kind of value wants, with an example where it has one. */
-export function wishOf({ wants, good }: KindNote): string {
+function wishOf({ wants, good }: KindNote): string {
   return good === undefined ? `wants ${wants}` : `wants ${wants}, for example ${good}`;
 }
 

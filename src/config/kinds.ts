@@ -40,6 +40,7 @@ export interface KindNote {
   read(text: string): Reading<unknown>;
 }
 
+/** A kind of value `T`. */
 export interface Kind<T> extends KindNote {
   read(text: string): Reading<T>;
   write(value: T): string;
@@ -130,6 +131,7 @@ export function wordOr<const Word extends string, T>(words: readonly Word[], kin
   };
 }
 
+/** What a text has to be. */
 export interface TextRules {
   readonly wants: string;
   readonly good: string;
@@ -140,6 +142,8 @@ export interface TextRules {
   readonly maxBytes?: number;
   /** A password may have been written into it by mistake. */
   readonly private?: boolean;
+  /** Line breaks and tabs may stand in it. */
+  readonly controls?: boolean;
 }
 
 /** A text that is not empty and holds no control character. */
@@ -250,10 +254,10 @@ function readUrl(given: string): Reading<URL> {
 
 function wrongText(
   given: string,
-  { pattern, wrong, maxBytes = MAX_TEXT_BYTES }: TextRules,
+  { pattern, wrong, controls, maxBytes = MAX_TEXT_BYTES }: TextRules,
 ): string | undefined {
   if (given === '') return 'is empty';
-  if (/\p{Cc}/u.test(given)) return 'holds a line break or another control character';
+  if (controls !== true && /\p{Cc}/u.test(given)) return 'holds a line break or another control character';
   if (Buffer.byteLength(given) > maxBytes) return `has more than ${maxBytes} bytes`;
   return pattern === undefined || pattern.test(given)
     ? undefined

@@ -89,15 +89,13 @@ function readTls(
   path: string,
   context: ListenerContext,
 ): TlsConfig | undefined {
-  const { problems, file, files } = context;
+  const { problems, file } = context;
   const certFile = besideConfig(file, raw.cert);
   const keyFile = besideConfig(file, raw.key);
-  const cert = readPem(certFile, `${path}.cert`, context);
-  const key = readPem(keyFile, `${path}.key`, context);
+  const cert = readCertificate(certFile, `${path}.cert`, context);
+  const key = context.secrets.readText(`${path}.key`, keyFile);
   if (cert === undefined || key === undefined) return undefined;
-  if (files.isWorldReadable(keyFile)) {
-    problems.warn(`${path}.key`, `everyone on this machine can read ${keyFile}; chmod 600 it`);
-  }
+
   try {
     createSecureContext({ cert, key });
   } catch (error) {
@@ -111,7 +109,11 @@ function readTls(
   return { certFile, keyFile, cert, key: new Secret(key) };
 }
 
-function readPem(file: string, path: string, { problems, files }: ListenerContext): string | undefined {
+function readCertificate(
+  file: string,
+  path: string,
+  { problems, files }: ListenerContext,
+): string | undefined {
   try {
     return files.read(file).toString('utf8');
   } catch (error) {

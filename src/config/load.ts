@@ -12,6 +12,7 @@ import { ConfigError, Problems } from './problems.ts';
 import { resolveConfig } from './resolve.ts';
 import { tellWarnings } from './warnings.ts';
 
+/** What loading takes from outside. */
 export interface LoadOptions {
   /** For `${NAME}`; default: the environment of the process. */
   readonly env?: Environment;
@@ -19,7 +20,7 @@ export interface LoadOptions {
   readonly files?: ConfigFiles;
 }
 
-/** Where `noria run` looks when no file is named; the first that is there. */
+/** Where a configuration is looked for when no file is named; the first that is there. */
 export const DEFAULT_FILES = ['./noria.yaml', '/etc/noria/noria.yaml'] as const;
 
 const MAX_BYTES = 1024 * 1024;

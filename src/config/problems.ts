@@ -28,6 +28,7 @@ export function formatProblem(file: string, { line, column, path, message, excer
 type Side = 'key' | 'value';
 
 const MAX_QUOTED = 60;
+
 /** Collects problems about one document. */
 export class Problems {
   readonly #document: ParsedDocument;
@@ -54,6 +55,7 @@ export class Problems {
     this.#errors.push(this.#at(this.#offset(path, side), path, message));
   }
 
+  /** Adds a warning at a path. */
   warn(path: string, message: string, side: Side = 'key'): void {
     this.#warnings.push(this.#at(this.#offset(path, side), path, message));
   }

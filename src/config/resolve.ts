@@ -11,6 +11,7 @@ import type { Problems } from './problems.ts';
 import { SecretReader } from './secrets.ts';
 import { deriveKey, resolveSource } from './sources.ts';
 
+/** What a file is resolved with. */
 export interface ResolveContext {
   /** As it was named. */
   readonly file: string;
@@ -18,6 +19,7 @@ export interface ResolveContext {
   readonly problems: Problems;
 }
 
+/** A configuration but for its warnings, and what they are made from. */
 export interface Resolved {
   readonly config: Omit<Config, 'warnings'>;
   /** The first key whose secret stands in the file itself. */
@@ -138,7 +140,7 @@ function tellAcross(
 ): void {
   if (problems.hasAt('')) return; // the file is nothing at all
   if (sources.length === 0 && account === undefined && !problems.has('sources')) {
-    problems.error('sources', 'is missing: there is nothing to draw from; wants at least one source', 'key');
+    problems.error('sources', 'there is nothing to draw from; wants at least one source', 'key');
   }
   const homeless = sources.filter(
     (source) =>

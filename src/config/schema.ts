@@ -97,6 +97,7 @@ export const SOURCE = z.strictObject({
       text({
         wants: "the instance's own extraction format",
         good: '"{ip}:{port},{adr},{timeout}"',
+        controls: true,
         maxBytes: 1000,
       }),
     ),

@@ -47,19 +47,25 @@ export class SecretReader {
   }
 
   #readFile(path: string, file: string, kind: Kind<Secret>): Secret | undefined {
-    let text: string;
-    try {
-      text = this.#files.read(file).toString('utf8');
-      if (this.#files.isWorldReadable(file)) {
-        this.#problems.warn(path, `everyone on this machine can read ${file}; chmod 600 it`);
-      }
-    } catch (error) {
-      this.#problems.error(path, `the file cannot be read: ${describeError(error)}`);
-      return undefined;
-    }
+    const text = this.readText(path, file);
+    if (text === undefined) return undefined;
     const reading = kind.read(text.replace(/\r?\n$/, ''));
     if ('value' in reading) return reading.value;
     this.#problems.error(path, `the text of ${file} ${reading.wrong}; wants ${kind.wants}`);
     return undefined;
+  }
+
+  /** The text of a secret file; a problem at `path` where it cannot be read, a warning where everyone can. */
+  readText(path: string, file: string): string | undefined {
+    try {
+      const text = this.#files.read(file).toString('utf8');
+      if (this.#files.isWorldReadable(file)) {
+        this.#problems.warn(path, `everyone on this machine can read ${file}; chmod 600 it`);
+      }
+      return text;
+    } catch (error) {
+      this.#problems.error(path, `the file cannot be read: ${describeError(error)}`);
+      return undefined;
+    }
   }
 }

@@ -109,7 +109,13 @@ function warnOfTwin(sources: readonly SourceConfig[], index: number, problems: P
 }
 
 function warnOfListener(listener: ListenerConfig, path: string, problems: Problems): void {
-  const { address } = listener;
+  const { address, protocols, users } = listener;
+  if (users.length > 0 && protocols.includes('socks4') && problems.isGiven(`${path}.protocols`)) {
+    problems.warn(
+      `${path}.protocols`,
+      'SOCKS4 clients are refused where there are users: SOCKS4 carries no password',
+    );
+  }
   if (isLocalAddress(address)) return;
   const clear = listener.tls === undefined ? ', and passwords reach it in clear text unless tls is set' : '';
   if (listener.allow.length === 0) {
