@@ -5,8 +5,8 @@
  * has 127.0.0.1 alone (macOS), members share it and differ by port; the target is then told the exit by `seenAs`.
  * Members reach this machine alone: loopback addresses, `localhost`, and every name under `.example` and `.localhost`.
  */
-import { once } from 'node:events';
 import { connect, createServer, isIP, type Socket } from 'node:net';
+import { closed } from './closed.ts';
 
 /** Where a member listens, and the address that targets see. */
 export interface Exit {
@@ -96,9 +96,9 @@ export class Exits {
   /** Ends every connection that was dialed; nobody dials any more. */
   async close(): Promise<void> {
     this.#closed = true;
-    const closed = [...this.#dialed].map((socket) => once(socket, 'close'));
+    const ends = [...this.#dialed].map(closed);
     for (const socket of this.#dialed) socket.destroy();
-    await Promise.all(closed);
+    await Promise.all(ends);
   }
 }
 

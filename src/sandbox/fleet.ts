@@ -5,40 +5,11 @@
 import type { Socket } from 'node:net';
 import type { Clock } from '../core/clock.ts';
 import { type Random, randomBelow, shuffled } from '../core/random.ts';
+import type { Demand } from './demand.ts';
 import type { Exits } from './exits.ts';
-import { loginOf, type SettledOptions } from './instance.ts';
 import { Member, type Traits } from './member.ts';
-import type { ProxyProtocol } from './operations.ts';
-import type { Place } from './places.ts';
+import { loginOf, type SettledOptions } from './settings.ts';
 import { GOOD, type Temper } from './temper.ts';
-
-/** What a proxy speaks, and what the free product calls it. */
-export interface Kind {
-  readonly protocol: ProxyProtocol;
-  readonly label: string;
-}
-
-/** Which proxies a call asks for; a list names what is allowed. */
-export interface Demand {
-  readonly count: number;
-  /** How many of them may be new ones. */
-  readonly newAllowed: number;
-  /** Whether one that was handed out before, known by its exit, may be handed out again. */
-  readonly mayRepeat: (exit: string) => boolean;
-  readonly kinds: readonly Kind[];
-  readonly places: readonly Place[];
-  /** Reverse proxies: only, never, or as it comes. */
-  readonly reverse: boolean | 'either';
-  /** The least life left of those that exist; reverse ones are not bound by it. */
-  readonly leastRemainingMs: number;
-  /** How long new ones live. */
-  readonly lifeMs: readonly [least: number, most: number];
-  readonly order: 'longest' | 'random';
-  readonly levels: readonly number[];
-  readonly checkedMinutes: readonly number[];
-  readonly responseSeconds: readonly number[];
-  readonly leastAliveHours: number;
-}
 
 export interface FleetOptions {
   readonly instance: SettledOptions;

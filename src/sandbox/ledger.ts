@@ -1,6 +1,7 @@
 /** What the service remembers of an instance: when it was called, by whom, and which distinct exits it handed out. */
 import type { Clock } from '../core/clock.ts';
 import type { PaceLimit } from './operations.ts';
+import type { Condition } from './settings.ts';
 
 const DAY_MS = 86_400_000;
 /** The service's day begins at midnight in its own zone, UTC+8. */
@@ -56,6 +57,12 @@ export class Ledger {
   /** Proxies handed out in all, repeated ones too. */
   get handedOut(): number {
     return this.#handedOut;
+  }
+
+  /** How many more distinct exits may be drawn: today, in all, or without end, by the instance's accounting. */
+  distinctLeft({ accounting, distinctLimit }: Pick<Condition, 'accounting' | 'distinctLimit'>): number {
+    if (accounting === 'even') return Number.POSITIVE_INFINITY;
+    return Math.max(0, distinctLimit - (accounting === 'pay-per-use' ? this.ever : this.today));
   }
 
   drawnToday(exit: string): boolean {

@@ -4,9 +4,9 @@
  * Owns its listening socket, the connections it accepted and the timer of its end. What it does with a connection is
  * its crew's business.
  */
-import { once } from 'node:events';
 import { createServer, type Server, type Socket } from 'node:net';
 import type { Clock } from '../core/clock.ts';
+import { closed } from './closed.ts';
 import type { Exit } from './exits.ts';
 import type { Login } from './handshakes.ts';
 import type { ProxyProtocol } from './operations.ts';
@@ -162,8 +162,8 @@ export class Member {
   /** Ends its life now and cuts its connections, whatever grace it had. Resolves when they are closed; safe to call twice. */
   async close(): Promise<void> {
     const server = this.#server;
-    const closing = [...this.#sockets].map((socket) => once(socket, 'close'));
-    if (server?.listening) closing.push(once(server, 'close'));
+    const closing = [...this.#sockets].map(closed);
+    if (server?.listening) closing.push(closed(server));
     this.#end(0);
     this.#leave();
     await Promise.all(closing);
@@ -191,6 +191,7 @@ export class Member {
     this.#server = server;
     return new Promise((resolve, reject) => {
       server.once('error', reject);
+      server.once('close', () => resolve()); // closed before it listened
       server.listen(port, this.host, () => {
         const address = server.address();
         if (typeof address === 'object' && address !== null) this.#port = address.port;
@@ -199,7 +200,7 @@ export class Member {
     });
   }
 
-  /** Takes effect at once; what it accepted is ended by `#cut`. */
+  /** Takes effect at once; what it accepted is ended by `#leave`. */
   #stopListening(): void {
     this.#server?.close();
     this.#server = undefined;

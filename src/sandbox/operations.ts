@@ -67,6 +67,8 @@ export interface Operation {
   readonly longestMinutes: number;
   /** Fields of an entry, in order; also the brace tags of the custom Text layout. */
   readonly fields: readonly string[];
+  /** The counters of distinct exits that its answers carry; such a product's draws count against a total. */
+  readonly counters?: 'residential' | 'pure';
   readonly refusals: Refusals;
 }
 
@@ -110,6 +112,7 @@ export const OPERATIONS: readonly Operation[] = [
     timespan: { topMinutes: 30 },
     longestMinutes: 30,
     fields: RESIDENTIAL_FIELDS,
+    counters: 'residential',
     refusals: {
       ...EXTRACTION_REFUSALS,
       expired: '12005',
@@ -178,6 +181,7 @@ export const OPERATIONS: readonly Operation[] = [
     timespan: { topMinutes: 30 },
     longestMinutes: 30,
     fields: RESIDENTIAL_FIELDS,
+    counters: 'residential',
     refusals: {
       ...EXTRACTION_REFUSALS,
       expired: '12005',
@@ -200,6 +204,7 @@ export const OPERATIONS: readonly Operation[] = [
     timespan: { topMinutes: 6 },
     longestMinutes: 6,
     fields: ['ip', 'port', 'adr', 'out_ip', 'expired_seconds', 'is_new_dedup'],
+    counters: 'pure',
     refusals: { ...EXTRACTION_REFUSALS, expired: '12005', unbound: '12007', quota: '12008', device: '12019' },
   },
   {

@@ -14,17 +14,17 @@ import { Crew } from './crew.ts';
 import type { Account } from './exclusive.ts';
 import { openExits } from './exits.ts';
 import { Fleet } from './fleet.ts';
-import {
-  type CommonSettings,
-  type ConditionChange,
-  Instance,
-  type InstanceOptions,
-  settleIdentities,
-} from './instance.ts';
+import { Instance } from './instance.ts';
 import { PRODUCTS, type Product } from './operations.ts';
 import { Rules } from './rules.ts';
 import { loadScenario, type Scenario, temperFrom } from './scenario.ts';
 import { openService, type Service } from './service.ts';
+import {
+  type CommonSettings,
+  type ConditionChange,
+  type InstanceOptions,
+  settleIdentities,
+} from './settings.ts';
 import { type SandboxInstance, type SandboxMember, Steering } from './steering.ts';
 import { openTarget, type Target } from './target.ts';
 import type { Temper } from './temper.ts';

@@ -1,9 +1,10 @@
 /** The verbs by which a test, a user or the control API steers a sandbox that runs, and what they may see of it. */
 import { NoriaError } from '../core/faults.ts';
 import type { CallLog, SandboxStats } from './call-log.ts';
-import type { Condition, ConditionChange, Instance } from './instance.ts';
+import type { Instance } from './instance.ts';
 import type { Member } from './member.ts';
 import type { Product, ProxyProtocol } from './operations.ts';
+import type { Condition, ConditionChange } from './settings.ts';
 import type { Temper } from './temper.ts';
 
 /** An instance as its owner knows it from the console. */

@@ -4,9 +4,9 @@
  * `/ip` the exit and a newline · `/bytes/N` N bytes · `/echo` method, URL, headers and body as JSON · `/delay/MS`
  * answers late · `/status/N` answers that status · `/ws` a WebSocket that echoes. Owns its server.
  */
-import { once } from 'node:events';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
+import { pipeline } from 'node:stream/promises';
 import { type Clock, pause } from '../core/clock.ts';
 import { openWebServer, readBody, send } from './web-server.ts';
 import { echoMessages } from './websocket-echo.ts';
@@ -113,9 +113,10 @@ async function echo(request: IncomingMessage, response: ServerResponse): Promise
 
 async function sendBytes(response: ServerResponse, count: number): Promise<void> {
   response.writeHead(200, { 'Content-Type': 'application/octet-stream', 'Content-Length': count });
-  for (let left = count; left > 0 && !response.destroyed; left -= CHUNK.length) {
-    const room = response.write(left < CHUNK.length ? CHUNK.subarray(0, left) : CHUNK);
-    if (!room) await Promise.race([once(response, 'drain'), once(response, 'close')]);
-  }
-  response.end();
+  await pipeline(chunksOf(count), response);
+}
+
+function* chunksOf(count: number): Generator<Buffer> {
+  for (let left = count; left > 0; left -= CHUNK.length)
+    yield CHUNK.subarray(0, Math.min(left, CHUNK.length));
 }

@@ -5,6 +5,7 @@ import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import type { Clock } from '../core/clock.ts';
 import { describeError, hasCode, NoriaError } from '../core/faults.ts';
+import { closed } from './closed.ts';
 
 export interface WebServerOptions {
   readonly host: string;
@@ -81,10 +82,10 @@ export class WebServer {
     if (this.signal.aborted) return;
     this.#closing.abort();
     this.#comeback?.[Symbol.dispose]();
-    const closed = this.#server.listening ? once(this.#server, 'close') : undefined;
+    const end = this.#server.listening ? closed(this.#server) : undefined;
     this.#server.close();
     this.#cut();
-    await closed;
+    await end;
   }
 
   #cut(): void {

@@ -3,9 +3,9 @@
  * for the reason it is listed for. The table is written by hand from the specification (Errors).
  */
 import { expect, test } from 'vitest';
-import type { ConditionChange } from '../../src/sandbox/instance.ts';
 import { PRODUCTS, type Product } from '../../src/sandbox/operations.ts';
 import { openSandbox } from '../../src/sandbox/sandbox.ts';
+import type { ConditionChange } from '../../src/sandbox/settings.ts';
 import { ManualClock } from '../support/manual-clock.ts';
 import { ask, connectThrough, draw, open, send, socksThrough } from './client.ts';
 

@@ -1,0 +1,103 @@
+/** Ends: closing leaves no socket, server or timer, whatever was under way, and can be called again. */
+import { connect } from 'node:net';
+import { expect, test } from 'vitest';
+import type { Clock } from '../../src/core/clock.ts';
+import { systemClock } from '../../src/core/clock.ts';
+import { openSandbox } from '../../src/sandbox/sandbox.ts';
+import { until } from '../support/until.ts';
+import { call, connectThrough, draw, type Entry, getThrough, socksThrough } from './client.ts';
+
+/** The system's clock, counting the timers that are armed. */
+function countingClock(): { readonly clock: Clock; readonly armed: () => number } {
+  const armed = new Set<object>();
+  const clock: Clock = {
+    ...systemClock,
+    after(ms, fn) {
+      const key = {};
+      armed.add(key);
+      const timer = systemClock.after(ms, () => {
+        armed.delete(key);
+        fn();
+      });
+      return {
+        [Symbol.dispose]: () => {
+          armed.delete(key);
+          timer[Symbol.dispose]();
+        },
+      };
+    },
+  };
+  return { clock, armed: () => armed.size };
+}
+
+const openHandles = () =>
+  process
+    .getActiveResourcesInfo()
+    .filter((name) => name.startsWith('TCP'))
+    .toSorted();
+const ignore = () => {}; // what the end of the sandbox does to a client is the client's own business
+
+test('close: a sandbox in the middle of everything leaves nothing behind', async () => {
+  const before = openHandles();
+  const { clock, armed } = countingClock();
+  const sandbox = await openSandbox({ clock, paceMs: 0, graceMs: 60_000 });
+  const target = `127.0.0.1:${sandbox.target.port}`;
+  const [http, slow, draining] = await draw(sandbox, 'short-classic');
+  const [socks] = await draw(sandbox, 'short-socks5', { count: '1' });
+  if (!http || !slow || !draining || !socks) throw new Error('too few were drawn');
+  const idOf = (entry: Entry) => sandbox.members().find(({ host }) => host === entry.ip)?.id ?? '';
+
+  const pending: Promise<unknown>[] = [];
+  await connectThrough(http, target);
+  await socksThrough(socks, target, 5);
+  pending.push(getThrough(http, `${sandbox.targetUrl}/delay/60000`).catch(ignore));
+  await sandbox.misbehave(idOf(slow), { how: 'slow', ms: 60_000 });
+  pending.push(getThrough(slow, `${sandbox.targetUrl}/ip`).catch(ignore));
+  sandbox.rules.add({ times: 1, answer: { fault: 'hang' } });
+  pending.push(call(sandbox, 'shared').catch(ignore));
+  sandbox.rules.add({ operation: 'free', answer: { fault: 'delay', ms: 60_000 } });
+  pending.push(call(sandbox, 'free').catch(ignore));
+  sandbox.rules.add({ operation: 'short-pure', answer: { fault: 'refuse', forMs: 60_000 } });
+  pending.push(call(sandbox, 'short-pure').catch(ignore));
+  await until('all of it is under way', () => sandbox.stats().calls === 5 && sandbox.target.requests === 1);
+  expect(armed(), 'timers to be disposed of').toBeGreaterThan(5);
+
+  await Promise.all([sandbox.close(), sandbox.close()]);
+  expect(armed()).toBe(0);
+  await Promise.all(pending);
+  await until('no handle is left', () => openHandles().join() === before.join());
+  await sandbox.close();
+  expect(sandbox.members()).toEqual([]);
+});
+
+test('close: a member in its grace is closed too', async () => {
+  const before = openHandles();
+  const { clock, armed } = countingClock();
+  const sandbox = await openSandbox({ clock, lifetimeMs: 30, graceMs: 60_000 });
+  const [entry] = await draw(sandbox, 'short-socks5', { count: '1' });
+  if (entry === undefined) throw new Error('nothing was drawn');
+  const tunnel = connect({ host: entry.ip, port: entry.port });
+  await until('its life is over', () => sandbox.members().length === 0);
+  expect([tunnel.destroyed, armed()]).toEqual([false, 1]);
+  await sandbox.close();
+  expect(armed()).toBe(0);
+  await until('no handle is left', () => openHandles().join() === before.join());
+});
+
+test('close: a port that cannot be listened on is told, and what was opened is closed', async () => {
+  const before = openHandles();
+  const first = await openSandbox();
+  const port = Number(new URL(first.url).port);
+  await expect(openSandbox({ port })).rejects.toMatchObject({ code: 'listen-failed' });
+  await expect(openSandbox({ extractPort: port })).rejects.toMatchObject({ code: 'listen-failed' });
+  await expect(openSandbox({ targetPort: port })).rejects.toMatchObject({ code: 'listen-failed' });
+  await first.close();
+  await until('no handle is left', () => openHandles().join() === before.join());
+});
+
+test('open: it takes no longer than a moment, since members are made when they are drawn', async () => {
+  const startedAt = performance.now();
+  const sandbox = await openSandbox({ members: 1_000 });
+  expect(performance.now() - startedAt).toBeLessThan(300);
+  await sandbox.close();
+});

@@ -1,0 +1,72 @@
+/** Scenarios: read from a file or handed over, applied to answers and members, and refused when they are wrong. */
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { expect, onTestFinished, test } from 'vitest';
+import { openSandbox } from '../../src/sandbox/sandbox.ts';
+import { loadScenario, temperFrom } from '../../src/sandbox/scenario.ts';
+import { ask, draw, open } from './client.ts';
+
+async function fileWith(content: string): Promise<string> {
+  const folder = await mkdtemp(join(tmpdir(), 'noria-scenario-'));
+  onTestFinished(() => rm(folder, { recursive: true }));
+  const path = join(folder, 'scenario.yaml');
+  await writeFile(path, content);
+  return path;
+}
+
+test('scenario: rules and members from a YAML file', async () => {
+  const path = await fileWith(`
+rules:
+  - { operation: short-classic, times: 1, answer: { code: 12009 } } # a number is as good as a text
+  - operation: shared
+    answer: { fault: bom }
+members:
+  - { product: short-classic, first: 2, temper: { how: refuse } }
+  - { product: short-classic, first: 3, temper: { how: slow, ms: 800 } }
+`);
+  const sandbox = await open({ paceMs: 0, scenario: path });
+  expect((await ask(sandbox, 'short-classic')).code).toBe('12009');
+  await draw(sandbox, 'short-classic', { count: '4' });
+  const tempers = sandbox.members().map(({ temper }) => temper);
+  expect(tempers).toEqual([{ how: 'refuse' }, { how: 'refuse' }, { how: 'slow', ms: 800 }, { how: 'good' }]);
+  expect(sandbox.rules.list()).toMatchObject([{ operation: 'shared', answer: { fault: 'bom' } }]);
+});
+
+test('scenario: JSON is YAML, and an empty file is no scenario', async () => {
+  const json = await fileWith(JSON.stringify({ rules: [{ answer: { code: '12006' } }] }));
+  expect(await loadScenario(json)).toEqual({ rules: [{ answer: { code: '12006' } }] });
+  expect(await loadScenario(await fileWith(''))).toEqual({});
+});
+
+test.each([
+  ['rules: [{ answer: { fault: nothing } }]', /rules\.0\.answer/],
+  ['rules: [{ operation: shorts, answer: { code: "1" } }]', /rules\.0\.operation/],
+  ['members: [{ temper: { how: slow } }]', /members\.0\.temper\.ms/],
+  ['members: [{ share: 2, temper: { how: good } }]', /members\.0\.share/],
+  ['colour: red', /colour/],
+  ['rules: {', /cannot be read/],
+])('scenario: %s is refused with its place', async (content, place) => {
+  const path = await fileWith(content);
+  const opening = openSandbox({ scenario: path });
+  await expect(opening).rejects.toMatchObject({ code: 'bad-config', message: expect.stringMatching(place) });
+  await expect(opening).rejects.toThrow(path);
+});
+
+test('scenario: a file that is not there is told', async () => {
+  await expect(openSandbox({ scenario: '/nowhere/scenario.yaml' })).rejects.toMatchObject({
+    code: 'bad-config',
+  });
+});
+
+test('scenario: a share is a probability, and the first rule that fits decides', () => {
+  const rules = [
+    { share: 0.3, temper: { how: 'refuse' } },
+    { product: 'shared', temper: { how: 'silent' } },
+  ] as const;
+  const temper = (product: 'shared' | 'free', thrown: number) =>
+    temperFrom(rules, { product, n: 0, random: () => thrown });
+  expect(temper('shared', 0.29)).toEqual({ how: 'refuse' });
+  expect(temper('shared', 0.3)).toEqual({ how: 'silent' });
+  expect(temper('free', 0.3)).toBeUndefined();
+});
