@@ -16,7 +16,8 @@ export interface BoundAddress {
 }
 
 export interface BindOptions {
-  readonly onConnection: (socket: Socket) => void;
+  /** @param localPort - the bound port, so that no system call is needed to know it. */
+  readonly onConnection: (socket: Socket, localPort: number) => void;
   /** A connection could not be accepted (no descriptor left, for one); the server goes on. */
   readonly onAcceptError: (error: Error) => void;
   /** Whether an address that other machines can reach may be bound. */
@@ -84,14 +85,14 @@ function bindOne(
     server.once('error', onError);
     server.listen({ ...where, exclusive: false }, () => {
       server.off('error', onError);
-      const { host } = boundAddress(server);
+      const { host, port } = boundAddress(server);
       if (!options.mayFaceNetwork && host !== '' && !isLoopbackAddress(host)) {
         server.close();
         reject(new NoriaError('bad-config', `${name} can be reached from other machines, so it needs users`));
         return;
       }
       server.on('error', options.onAcceptError);
-      server.on('connection', options.onConnection);
+      server.on('connection', (socket) => options.onConnection(socket, port));
       resolve(server);
     });
   });

@@ -39,7 +39,7 @@ export function readConnectHead(chunk: Buffer): { head: ConnectHead; bytes: numb
   for (const line of lines) {
     const [, name, text] = FIELD_LINE.exec(line) ?? [];
     if (name === undefined || text === undefined || ODD_FIELD.test(name)) return undefined;
-    const value = text.replace(/[ \t]+$/, '');
+    const value = text.endsWith(' ') || text.endsWith('\t') ? text.replace(/[ \t]+$/, '') : text;
     if (name.toLowerCase() === 'connection') {
       const option = value.toLowerCase();
       if (option !== 'keep-alive' && option !== 'close') return undefined;

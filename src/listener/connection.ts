@@ -92,8 +92,6 @@ export class ClientConnection implements ConnectionContext {
   readonly options: FrontOptions;
   readonly remoteAddress: string;
   readonly localPort: number;
-  /** Resolves when the accepted socket has closed. */
-  readonly closed: Promise<void>;
   readonly #openedAt: number;
   /** Plain, or TLS on top of the accepted one. */
   #socket: Socket;
@@ -105,20 +103,19 @@ export class ClientConnection implements ConnectionContext {
   #answered = false;
   #draining = false;
 
-  /** @param accepted - tells `connection.opened` at once and `connection.closed` when it closes. */
-  constructor(accepted: Socket, remoteAddress: string, options: FrontOptions) {
+  /** Tells `connection.opened` at once, and `connection.closed` when the accepted socket closes. */
+  constructor(
+    accepted: Socket,
+    from: { readonly remoteAddress: string; readonly localPort: number },
+    options: FrontOptions,
+  ) {
     this.options = options;
     this.#socket = accepted;
-    this.remoteAddress = remoteAddress;
-    this.localPort = accepted.localPort ?? 0;
+    this.remoteAddress = from.remoteAddress;
+    this.localPort = from.localPort;
     this.#openedAt = options.clock.monotonic();
     options.bus.emit('connection.opened', { listener: options.name });
-    this.closed = new Promise((resolve) => {
-      accepted.on('close', () => {
-        this.#onClose();
-        resolve();
-      });
-    });
+    accepted.on('close', () => this.#onClose());
     this.#limitTo(options.handshakeTimeoutMs);
   }
 

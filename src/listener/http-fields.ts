@@ -66,7 +66,12 @@ export function pairFields(raw: readonly string[]): Field[] {
 
 /** Every value of the field, in order. `name` in lower case. */
 export function fieldValues(fields: readonly Field[], name: string): string[] {
-  return fields.filter(([other]) => other.toLowerCase() === name).map(([, value]) => value);
+  const values: string[] = [];
+  for (const [other, value] of fields) {
+    // The lengths first: this runs several times for each request.
+    if (other.length === name.length && other.toLowerCase() === name) values.push(value);
+  }
+  return values;
 }
 
 /**

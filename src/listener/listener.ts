@@ -83,6 +83,8 @@ class OpenListener implements Listener {
   readonly #servers: Server[] = [];
   readonly #connections = new Set<ClientConnection>();
   readonly #perClient = new Map<string, number>();
+  /** Who waits for the last connection to close. */
+  readonly #whenEmpty: (() => void)[] = [];
   #toldCount = 0;
   #secureContext: SecureContext | undefined;
   #closing: Promise<void> | undefined;
@@ -104,7 +106,7 @@ class OpenListener implements Listener {
   async listen(address: ListenAddress): Promise<void> {
     const servers = await bind(address, {
       mayFaceNetwork: this.#options.mayFaceNetwork,
-      onConnection: (socket) => this.#accept(socket),
+      onConnection: (socket, localPort) => this.#accept(socket, localPort),
       onAcceptError: ({ message: detail }) => {
         const { name, bus } = this.#options;
         bus.emit('client.refused', {
@@ -145,10 +147,10 @@ class OpenListener implements Listener {
   async #stopAccepting(): Promise<void> {
     await Promise.all(this.#servers.map((server) => new Promise((resolve) => server.close(resolve))));
     // A server counts a connection as closed as soon as it is destroyed, before what hangs on it has been told.
-    await Promise.all([...this.#connections].map((connection) => connection.closed));
+    if (this.#connections.size > 0) await new Promise<void>((resolve) => this.#whenEmpty.push(resolve));
   }
 
-  #accept(accepted: Socket): void {
+  #accept(accepted: Socket, localPort: number): void {
     accepted.on('error', ignored);
     const { remoteAddress } = accepted;
     // It may have left before it was accepted.
@@ -162,7 +164,7 @@ class OpenListener implements Listener {
       accepted.destroy();
       return;
     }
-    const connection = new ClientConnection(accepted, client, this.#options);
+    const connection = new ClientConnection(accepted, { remoteAddress: client, localPort }, this.#options);
     this.#count(connection, accepted, refusal);
     if (refusal !== undefined) connection.refuseAll(refusal);
     this.#read(connection, accepted);
@@ -190,14 +192,16 @@ class OpenListener implements Listener {
     else this.#perClient.set(client, (this.#perClient.get(client) ?? 0) + 1);
     accepted.on('close', () => {
       this.#connections.delete(connection);
-      if (refusal !== undefined) {
-        this.#toldCount -= 1;
-        return;
-      }
-      const left = (this.#perClient.get(client) ?? 1) - 1;
-      if (left > 0) this.#perClient.set(client, left);
-      else this.#perClient.delete(client);
+      if (refusal === undefined) this.#leave(client);
+      else this.#toldCount -= 1;
+      if (this.#connections.size === 0) for (const resolve of this.#whenEmpty.splice(0)) resolve();
     });
+  }
+
+  #leave(client: string): void {
+    const left = (this.#perClient.get(client) ?? 1) - 1;
+    if (left > 0) this.#perClient.set(client, left);
+    else this.#perClient.delete(client);
   }
 
   #read(connection: ClientConnection, accepted: Socket): void {
