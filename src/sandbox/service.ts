@@ -5,28 +5,21 @@
  * host of the pure edition.
  */
 import type { IncomingMessage, ServerResponse } from 'node:http';
-import type { Clock } from '../core/clock.ts';
 import type { CallLog } from './call-log.ts';
-import { EXTRACTION_REFUSALS, type Refusals, SUCCESS, textForCode } from './codes.ts';
+import { SUCCESS, textForCode } from './codes.ts';
 import { bring, type Delivery, isLost, lose, type SpoiledAnswer } from './delivery.ts';
-import { type Account, AREAS_REFUSALS, INSTANCES_REFUSALS, listAreas, listInstances } from './exclusive.ts';
-import { extract, layoutOf } from './extraction.ts';
-import type { Instance } from './instance.ts';
-import { type Answer, type Layout, plainLine } from './layouts.ts';
-import { OPERATIONS, type OperationName } from './operations.ts';
+import { ENDPOINTS, type Endpoint, type EndpointCall, type Known } from './endpoints.ts';
+import type { Answer } from './layouts.ts';
 import type { RuleAnswer, Rules } from './rules.ts';
 import { openWebServer, pageOf, readBody, send, type WebServer } from './web-server.ts';
 
-export interface ServiceOptions {
+export interface ServiceOptions extends Known {
   readonly host: string;
   readonly port: number;
   readonly extractPort: number;
-  readonly instances: readonly Instance[];
-  readonly account: Account;
   readonly rules: Rules;
   readonly log: CallLog;
-  readonly clock: Clock;
-  /** Takes what is asked below `/_control`. */
+  /** Takes what is asked below `/_control/` of the base address; `path` is what follows. */
   readonly control: (request: IncomingMessage, response: ServerResponse, path: string) => Promise<void>;
 }
 
@@ -37,72 +30,14 @@ export interface Service {
   close(): Promise<void>;
 }
 
-/** One operation as the HTTP side sees it. */
-interface Endpoint {
-  readonly name: OperationName;
-  readonly path: string;
-  /** The parameter that names the instance, if one does. */
-  readonly idName: string | undefined;
-  /** The product that the instance must be of. */
-  readonly product: string;
-  readonly hasPace: boolean;
-  readonly refusals: Refusals;
-  readonly decide: (call: EndpointCall, options: ServiceOptions) => Answer | Promise<Answer>;
-  readonly layout: (call: EndpointCall) => Layout;
-}
-
-interface EndpointCall {
-  readonly params: URLSearchParams;
-  readonly client: string;
-  readonly instance: Instance | undefined;
-  readonly early: boolean;
-}
-
 const MAX_BODY_BYTES = 65_536;
-const CONTROL_PATH = '/_control';
-const JSON_LAYOUT: Layout = { format: 'json', line: plainLine };
-
-const ENDPOINTS: readonly Endpoint[] = [
-  ...OPERATIONS.map(
-    (operation): Endpoint => ({
-      name: operation.product,
-      path: operation.path,
-      idName: operation.idName,
-      product: operation.product,
-      hasPace: true,
-      refusals: operation.refusals,
-      decide: (call) => extract({ operation, ...call }, call.instance),
-      layout: ({ params, instance }) => layoutOf({ operation, params }, instance),
-    }),
-  ),
-  {
-    name: 'areas',
-    path: '/ExclusiveProxy/GetAddibleServerList/',
-    idName: 'api',
-    product: 'exclusive',
-    hasPace: false,
-    refusals: AREAS_REFUSALS,
-    decide: ({ params, instance }) => listAreas(params, instance),
-    layout: () => JSON_LAYOUT,
-  },
-  {
-    name: 'instances',
-    path: '/ExclusiveProxy/GetInstanceList/',
-    idName: undefined,
-    product: 'exclusive',
-    hasPace: false,
-    refusals: INSTANCES_REFUSALS,
-    decide: ({ params }, { account, instances, clock }) =>
-      listInstances(params, { account, instances, clock }),
-    layout: () => JSON_LAYOUT,
-  },
-];
+const CONTROL_PATH = '/_control/';
+const ON_EXTRACTION = ENDPOINTS.filter(({ name }) => name === 'short-pure');
+const ON_BASE = ENDPOINTS.filter(({ name }) => name !== 'short-pure');
 
 /** @throws NoriaError `listen-failed` */
 export async function openService(options: ServiceOptions): Promise<Service> {
   const { host, clock } = options;
-  const onExtraction = ENDPOINTS.filter(({ name }) => name === 'short-pure');
-  const onBase = ENDPOINTS.filter(({ name }) => name !== 'short-pure');
   const serve = async (port: number, endpoints: readonly Endpoint[]): Promise<WebServer> => {
     const server: WebServer = await openWebServer({
       host,
@@ -112,9 +47,9 @@ export async function openService(options: ServiceOptions): Promise<Service> {
     });
     return server;
   };
-  const base = await serve(options.port, onBase);
+  const base = await serve(options.port, ON_BASE);
   try {
-    const extraction = await serve(options.extractPort, onExtraction);
+    const extraction = await serve(options.extractPort, ON_EXTRACTION);
     const close = async () => {
       await Promise.all([base.close(), extraction.close()]);
     };
@@ -136,41 +71,36 @@ async function take(
   endpoints: readonly Endpoint[],
   { request, response, server }: Exchange,
 ): Promise<void> {
-  const { instances, rules, log, clock } = options;
+  const { rules, log, clock } = options;
   const arrivedAt = clock.monotonic();
-  const path = request.url ?? '';
+  const { method = '', url: path = '' } = request;
   const url = URL.parse(path, 'http://service.example');
-  if (url?.pathname.startsWith(`${CONTROL_PATH}/`) && endpoints.length > 1) {
-    return options.control(request, response, url.pathname.slice(CONTROL_PATH.length + 1));
+  if (endpoints !== ON_EXTRACTION && url?.pathname.startsWith(CONTROL_PATH)) {
+    return options.control(request, response, url.pathname.slice(CONTROL_PATH.length));
   }
   const endpoint = endpoints.find((candidate) => candidate.path === url?.pathname);
-  if (url === null || endpoint === undefined)
-    return send(response, 404, 'text/html', pageOf(404, 'Not Found'));
-  const { method = '' } = request;
-  if (method !== 'GET' && method !== 'POST') {
-    return send(response, 405, 'text/html', pageOf(405, 'Method Not Allowed'));
-  }
+  if (url === null || endpoint === undefined) return sendPage(response, 404, 'Not Found');
+  if (method !== 'GET' && method !== 'POST') return sendPage(response, 405, 'Method Not Allowed');
+
+  const { id, call } = await readCall(request, url, { endpoint, options });
+  const { params, client, early } = call;
+  const seen = { operation: endpoint.name, instance: id, method, client, arrivedAt, early };
+  const note = (outcome: string) => log.note({ ...seen, params: Object.fromEntries(params), outcome });
+  const delivery: Delivery = { response, path, server, clock };
+  await answer(rules.take(endpoint.name, id), { endpoint, call, options, delivery, note });
+}
+
+/** Who calls for what; notes the arrival where the operation has a pace. */
+async function readCall(
+  request: IncomingMessage,
+  url: URL,
+  { endpoint, options }: { readonly endpoint: Endpoint; readonly options: ServiceOptions },
+): Promise<{ readonly id: string; readonly call: EndpointCall }> {
   const params = await readParams(request, url);
   const id = endpoint.idName === undefined ? '' : (params.get(endpoint.idName) ?? '');
-  const instance = instances.find((known) => known.id === id && known.product === endpoint.product);
+  const instance = options.instances.find((known) => known.id === id && known.product === endpoint.product);
   const early = endpoint.hasPace && instance !== undefined && !instance.takePace();
-  const client = request.socket.remoteAddress ?? '';
-  const call: EndpointCall = { params, client, instance, early };
-
-  const rule = rules.take(endpoint.name, id);
-  const delivery: Delivery = { response, path, server, clock };
-  const note = (outcome: string) =>
-    log.note({
-      operation: endpoint.name,
-      instance: id,
-      method,
-      params: Object.fromEntries(params),
-      client,
-      arrivedAt,
-      early,
-      outcome,
-    });
-  await answer(rule, { endpoint, call, options, delivery, note });
+  return { id, call: { params, client: request.socket.remoteAddress ?? '', instance, early } };
 }
 
 interface Turn {
@@ -208,11 +138,15 @@ function ruledAnswer(
   { code, msg }: Extract<RuleAnswer, { code: string }>,
   { refusals, name }: Endpoint,
 ): Answer {
-  const said = { code, msg: msg ?? textForCode({ ...EXTRACTION_REFUSALS, ...refusals }, code) };
+  const said = { code, msg: msg ?? textForCode(refusals, code) };
   if (code !== SUCCESS) return said;
   if (name === 'areas') return { ...said, list: { name: 'serverList', items: [] } };
   if (name === 'instances') return { ...said, list: { name: 'instance_list', items: [] } };
   return { ...said, data: { counters: {}, entries: [] } };
+}
+
+function sendPage(response: ServerResponse, status: number, title: string): void {
+  send(response, status, 'text/html', pageOf(status, title));
 }
 
 /** The parameters of the query and, with POST, of the form in the body; the body's win. */

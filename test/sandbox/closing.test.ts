@@ -1,34 +1,10 @@
 /** Ends: closing leaves no socket, server or timer, whatever was under way, and can be called again. */
 import { connect } from 'node:net';
 import { expect, test } from 'vitest';
-import type { Clock } from '../../src/core/clock.ts';
-import { systemClock } from '../../src/core/clock.ts';
 import { openSandbox } from '../../src/sandbox/sandbox.ts';
+import { ManualClock } from '../support/manual-clock.ts';
 import { until } from '../support/until.ts';
 import { call, connectThrough, draw, type Entry, getThrough, socksThrough } from './client.ts';
-
-/** The system's clock, counting the timers that are armed. */
-function countingClock(): { readonly clock: Clock; readonly armed: () => number } {
-  const armed = new Set<object>();
-  const clock: Clock = {
-    ...systemClock,
-    after(ms, fn) {
-      const key = {};
-      armed.add(key);
-      const timer = systemClock.after(ms, () => {
-        armed.delete(key);
-        fn();
-      });
-      return {
-        [Symbol.dispose]: () => {
-          armed.delete(key);
-          timer[Symbol.dispose]();
-        },
-      };
-    },
-  };
-  return { clock, armed: () => armed.size };
-}
 
 const openHandles = () =>
   process
@@ -39,7 +15,7 @@ const ignore = () => {}; // what the end of the sandbox does to a client is the 
 
 test('close: a sandbox in the middle of everything leaves nothing behind', async () => {
   const before = openHandles();
-  const { clock, armed } = countingClock();
+  const clock = new ManualClock();
   const sandbox = await openSandbox({ clock, paceMs: 0, graceMs: 60_000 });
   const target = `127.0.0.1:${sandbox.target.port}`;
   const [http, slow, draining] = await draw(sandbox, 'short-classic');
@@ -60,10 +36,10 @@ test('close: a sandbox in the middle of everything leaves nothing behind', async
   sandbox.rules.add({ operation: 'short-pure', answer: { fault: 'refuse', forMs: 60_000 } });
   pending.push(call(sandbox, 'short-pure').catch(ignore));
   await until('all of it is under way', () => sandbox.stats().calls === 5 && sandbox.target.requests === 1);
-  expect(armed(), 'timers to be disposed of').toBeGreaterThan(5);
+  expect(clock.armedCount, 'timers to be disposed of').toBeGreaterThan(5);
 
   await Promise.all([sandbox.close(), sandbox.close()]);
-  expect(armed()).toBe(0);
+  expect(clock.armedCount).toBe(0);
   await Promise.all(pending);
   await until('no handle is left', () => openHandles().join() === before.join());
   await sandbox.close();
@@ -72,15 +48,17 @@ test('close: a sandbox in the middle of everything leaves nothing behind', async
 
 test('close: a member in its grace is closed too', async () => {
   const before = openHandles();
-  const { clock, armed } = countingClock();
-  const sandbox = await openSandbox({ clock, lifetimeMs: 30, graceMs: 60_000 });
+  const clock = new ManualClock();
+  const sandbox = await openSandbox({ clock, lifetimeMs: 5_000, graceMs: 60_000 });
   const [entry] = await draw(sandbox, 'short-socks5', { count: '1' });
   if (entry === undefined) throw new Error('nothing was drawn');
   const tunnel = connect({ host: entry.ip, port: entry.port });
-  await until('its life is over', () => sandbox.members().length === 0);
-  expect([tunnel.destroyed, armed()]).toEqual([false, 1]);
+  await until('it is connected', () => sandbox.members()[0]?.connections === 1);
+  clock.advance(5_000);
+  expect(sandbox.members()).toEqual([]);
+  expect([tunnel.destroyed, clock.armedCount]).toEqual([false, 1]);
   await sandbox.close();
-  expect(armed()).toBe(0);
+  expect(clock.armedCount).toBe(0);
   await until('no handle is left', () => openHandles().join() === before.join());
 });
 

@@ -1,0 +1,75 @@
+/** The ten operations as the HTTP side sees them: where each is, whom it names, and what decides and prints it. */
+import type { Clock } from '../core/clock.ts';
+import type { Refusals } from './codes.ts';
+import { type Account, AREAS_REFUSALS, INSTANCES_REFUSALS, listAreas, listInstances } from './exclusive.ts';
+import { extract, layoutOf } from './extraction.ts';
+import type { Instance } from './instance.ts';
+import { type Answer, type Layout, plainLine } from './layouts.ts';
+import { OPERATIONS, type OperationName } from './operations.ts';
+
+export interface Endpoint {
+  readonly name: OperationName;
+  readonly path: string;
+  /** The parameter that names the instance, if one does. */
+  readonly idName: string | undefined;
+  /** The product that the instance must be of. */
+  readonly product: string;
+  readonly hasPace: boolean;
+  readonly refusals: Refusals;
+  readonly decide: (call: EndpointCall, known: Known) => Answer | Promise<Answer>;
+  readonly layout: (call: EndpointCall) => Layout;
+}
+
+/** What operations know beside the call. */
+export interface Known {
+  readonly instances: readonly Instance[];
+  readonly account: Account;
+  readonly clock: Clock;
+}
+
+export interface EndpointCall {
+  readonly params: URLSearchParams;
+  readonly client: string;
+  /** The instance that it names, if there is such a one of the operation's product. */
+  readonly instance: Instance | undefined;
+  /** It came before the instance's pace allowed it. */
+  readonly early: boolean;
+}
+
+const JSON_LAYOUT: Layout = { format: 'json', line: plainLine };
+
+export const ENDPOINTS: readonly Endpoint[] = [
+  ...OPERATIONS.map(
+    (operation): Endpoint => ({
+      name: operation.product,
+      path: operation.path,
+      idName: operation.idName,
+      product: operation.product,
+      hasPace: true,
+      refusals: operation.refusals,
+      decide: (call) => extract({ operation, ...call }, call.instance),
+      layout: ({ params, instance }) => layoutOf({ operation, params }, instance),
+    }),
+  ),
+  {
+    name: 'areas',
+    path: '/ExclusiveProxy/GetAddibleServerList/',
+    idName: 'api',
+    product: 'exclusive',
+    hasPace: false,
+    refusals: AREAS_REFUSALS,
+    decide: ({ params, instance }) => listAreas(params, instance),
+    layout: () => JSON_LAYOUT,
+  },
+  {
+    name: 'instances',
+    path: '/ExclusiveProxy/GetInstanceList/',
+    idName: undefined,
+    product: 'exclusive',
+    hasPace: false,
+    refusals: INSTANCES_REFUSALS,
+    decide: ({ params }, { account, instances, clock }) =>
+      listInstances(params, { account, instances, clock }),
+    layout: () => JSON_LAYOUT,
+  },
+];
