@@ -212,9 +212,10 @@ export class Desk implements Lending {
   }
 
   /** Whether another member could serve it: not so for a session that waits for its own, or a life that none has. */
-  #drawHelps({ wish }: LeaseRequest, ladder: Ladder): boolean {
+  #drawHelps({ wish, avoid }: LeaseRequest, ladder: Ladder): boolean {
     const own = wish.session === undefined ? undefined : this.#sessions.find(wish.session)?.member;
-    if (own !== undefined && this.#roster.find(own)?.phase.name === 'ready') return false;
+    if (own !== undefined && !avoid.includes(own) && this.#roster.find(own)?.phase.name === 'ready')
+      return false;
     return ladder.lanes.some(({ sources }) =>
       sources.some((source) => mightDraw(source, ladder.kind, wish.minLifeMs)),
     );

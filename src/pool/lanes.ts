@@ -180,9 +180,8 @@ export class Lanes {
   }
 
   #enrol(member: Member, ladder: Ladder): void {
-    if (!ladder.fits(member)) return;
     const lane = ladder.lanes.find(({ sources }) => sources.includes(member.source));
-    if (lane === undefined) return; // its source was removed: it only drains
+    if (lane === undefined || !ladder.fits(member)) return;
     const seat = new Seat(member, lane.berths);
     member.seats.push(seat);
     seat.move(member.berth);

@@ -27,12 +27,13 @@ import {
 import { Waiting } from './waiting.ts';
 
 /** A client's own verdict on what it got from a target. */
-export type ClientVerdict = Holder & {
+export interface ClientVerdict {
+  readonly of: Holder;
   /** Canonical host of the target. */
   readonly host: string;
   /** `ok` takes a ban back. */
   readonly verdict: 'banned' | 'ok';
-};
+}
 
 /** Opens an empty pool that lends, waits and watches lifetimes from now on. */
 export function openPool(options: PoolOptions): Pool {
@@ -49,13 +50,11 @@ export class Pool implements Lending {
   #closed = false;
 
   constructor(options: PoolOptions) {
-    const { clock, random, bus, outlook } = options;
-    const limits = { ...DEFAULT_LIMITS, ...options.limits };
+    const { clock, random, bus, outlook, limits: given, ...settings } = options;
+    const limits = { ...DEFAULT_LIMITS, ...given };
     this.#clock = clock;
     this.#random = random;
-    this.#roster = new Roster({ clock, random, bus, settings: options }, () =>
-      this.#desk.serve(clock.monotonic()),
-    );
+    this.#roster = new Roster({ clock, random, bus, settings }, () => this.#desk.serve(clock.monotonic()));
     this.#sessions = new Sessions(clock, bus, limits.sessions);
     this.#waiting = new Waiting(clock, limits.waiting, () => this.#desk.wake());
     this.#desk = new Desk({
@@ -66,7 +65,7 @@ export class Pool implements Lending {
       waiting: this.#waiting,
       outlook,
     });
-    this.#configure(options, clock.monotonic());
+    this.#configure(settings, clock.monotonic());
   }
 
   take(request: LeaseRequest): Lease | Refusal | Promise<Lease | Refusal> {
@@ -126,7 +125,7 @@ export class Pool implements Lending {
     return views;
   }
 
-  /** Members by state, for each source. Cheap. */
+  /** Members by state, for each source. Cheap: nothing is copied. */
   counts(): readonly SourceCounts[] {
     return [...this.#roster.sources.values()].map(countsOf);
   }
@@ -179,13 +178,13 @@ export class Pool implements Lending {
    * What a client says about what it got. A member banned for a host is not used for it again, nor does a session
    * keep it for that host. @returns whether there was such a member or session.
    */
-  ban(report: ClientVerdict): boolean {
-    const session = 'session' in report ? this.#sessions.find(report.session) : undefined;
-    const id = 'member' in report ? report.member : session?.member;
+  ban({ of, host, verdict }: ClientVerdict): boolean {
+    const session = 'session' in of ? this.#sessions.find(of.session) : undefined;
+    const id = 'member' in of ? of.member : session?.member;
     const member = id === undefined ? undefined : this.#roster.find(id);
     if (member === undefined) return session !== undefined; // its member has left, and the trouble with it
-    if (report.verdict === 'banned') this.#roster.ban(member, report.host);
-    else this.#roster.unban(member, report.host);
+    if (verdict === 'banned') this.#roster.ban(member, host);
+    else this.#roster.unban(member, host);
     this.#desk.serve(this.#clock.monotonic());
     return true;
   }
@@ -221,13 +220,14 @@ export class Pool implements Lending {
     this.#desk.serve(this.#clock.monotonic());
   }
 
-  /** None of the source's members is picked, for this reason (told to clients), until `unblockSource`. */
-  blockSource(sourceName: string, reason: string): void {
-    this.#setBlocked(sourceName, reason);
-  }
-
-  unblockSource(sourceName: string): void {
-    this.#setBlocked(sourceName, undefined);
+  /** None of the source's members is picked, for this reason (told to clients), until it is called with none. */
+  blockSource(sourceName: string, reason: string | undefined): void {
+    const source = this.#roster.sources.get(sourceName);
+    if (source === undefined) return;
+    source.blocked = reason;
+    const now = this.#clock.monotonic();
+    for (const member of source.members) this.#roster.seating.settle(member, now);
+    this.#desk.serve(now);
   }
 
   /** While on, faults cost no member anything: our own network is down. Afterwards resting members are tried at once. */
@@ -267,14 +267,5 @@ export class Pool implements Lending {
     for (const [name, source] of this.#roster.sources) {
       if (!known.has(name) && source.options.priority === first) source.wantedAt = now;
     }
-  }
-
-  #setBlocked(sourceName: string, reason: string | undefined): void {
-    const source = this.#roster.sources.get(sourceName);
-    if (source === undefined) return;
-    source.blocked = reason;
-    const now = this.#clock.monotonic();
-    for (const member of source.members) this.#roster.seating.settle(member, now);
-    this.#desk.serve(now);
   }
 }

@@ -41,6 +41,8 @@ export interface SourceCounts extends Record<MemberState, number> {
   /** Members wanted. */
   readonly size: number;
   readonly openTunnels: number;
+  /** Of all these, members that have carried something. */
+  readonly used: number;
   /** Why none of them may be used now; null when they may. */
   readonly blocked: string | null;
 }
@@ -78,9 +80,11 @@ export function sessionView(session: Session, held: boolean, now: number): Sessi
   });
 }
 
-export function countsOf({ name, options, counts, open, blocked }: Source): SourceCounts {
+export function countsOf({ name, options, counts, members, open, blocked }: Source): SourceCounts {
   const { joining, ready, quarantined, draining } = counts;
   const size = options.size;
+  let used = 0;
+  for (const member of members) if (member.uses > 0) used += 1;
   return {
     source: name,
     size,
@@ -89,6 +93,7 @@ export function countsOf({ name, options, counts, open, blocked }: Source): Sour
     quarantined,
     draining,
     openTunnels: open,
+    used,
     blocked: blocked ?? null,
   };
 }

@@ -137,7 +137,7 @@ test('lifetimes: one that ended and is drawn again has its history for another l
   const kit = openKit();
   pourMembers(kit, 1, 60_000);
   const { member } = lend(kit);
-  kit.pool.ban({ member, host: 'banned.example', verdict: 'banned' });
+  kit.pool.ban({ of: { member }, host: 'banned.example', verdict: 'banned' });
   kit.clock.advance(60_000);
   pourMembers(kit, 1, 30_000);
   expect(refusal(kit, {}, { targetHost: 'banned.example' }).refused).toBe('pool-empty');

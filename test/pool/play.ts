@@ -108,8 +108,7 @@ export class Play {
     else if (step.do === 'rotate') pool.rotateSession(step.session);
     else if (step.do === 'block') {
       note(this.#blocked, step.source, step.on);
-      if (step.on) pool.blockSource(step.source, 'credentials refused');
-      else pool.unblockSource(step.source);
+      pool.blockSource(step.source, step.on ? 'credentials refused' : undefined);
     } else if (step.do === 'limit') {
       note(this.#limited, step.source, step.on);
       if (step.on) pool.limitTunnels(step.source, 0.5);
@@ -191,7 +190,7 @@ export class Play {
   }
 
   #ban(member: string, host: string): void {
-    const known = this.kit.pool.ban({ member, host, verdict: 'banned' });
+    const known = this.kit.pool.ban({ of: { member }, host, verdict: 'banned' });
     if (known) this.#bans.add(`${member} ${host}`);
   }
 

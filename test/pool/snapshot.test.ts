@@ -24,7 +24,7 @@ test('snapshot: members come back with their ids, lives and histories', () => {
     offer(before, 1, 120_000, { exitIp: '198.51.100.7', location: '广东', facts: { level: 'elite' } }),
   ]);
   const { member } = use(before);
-  before.pool.ban({ member, host: 'banned.example', verdict: 'banned' });
+  before.pool.ban({ of: { member }, host: 'banned.example', verdict: 'banned' });
   fail(before, lend(before));
   const after = restarted(before, 20_000);
   expect(after.pool.members()).toEqual([

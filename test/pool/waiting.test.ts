@@ -227,7 +227,7 @@ test('waiting: when a source is unblocked those who wait are served', async () =
   ]);
   expect(kit.pool.counts()).toMatchObject([{ ready: 2, blocked: 'its members refuse the credentials' }]);
   const asked = wait(kit);
-  kit.pool.unblockSource('city');
+  kit.pool.blockSource('city', undefined);
   await settle();
   expect(served([asked])).toEqual([true]);
   expect(kit.pool.counts()).toMatchObject([{ ready: 2, blocked: null }]);
