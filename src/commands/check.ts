@@ -3,7 +3,7 @@ import type { Command } from 'commander';
 import { printConfig } from '../config/print.ts';
 import { schemaJson } from '../config/schema-json.ts';
 import { configOption, readConfig } from './config-file.ts';
-import type { CommandContext } from './program.ts';
+import type { CommandContext } from './context.ts';
 import { EXIT, type Terminal } from './terminal.ts';
 
 interface CheckFlags {

@@ -1,6 +1,6 @@
 /** `noria completion SHELL`: a completion script made from the tree of commands itself. */
 import { Argument, type Command } from 'commander';
-import type { CommandContext } from './program.ts';
+import type { CommandContext } from './context.ts';
 import { EXIT } from './terminal.ts';
 
 const SHELLS = ['bash', 'zsh', 'fish'] as const;

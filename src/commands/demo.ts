@@ -8,8 +8,8 @@ import { Ownership } from '../core/ownership.ts';
 import { startDaemon } from '../daemon.ts';
 import { openSandbox, type Sandbox } from '../sandbox/sandbox.ts';
 import { readFraction, readPort, readWhole } from './arguments.ts';
+import type { CommandContext } from './context.ts';
 import { untilSignalled } from './lifecycle.ts';
-import type { CommandContext } from './program.ts';
 import { EXIT, type Terminal } from './terminal.ts';
 
 const HOST = '127.0.0.1';

@@ -8,7 +8,7 @@ import { outcomeOfAnswer, reactTo } from '../refill/reaction.ts';
 import { printEntry } from '../service/fields.ts';
 import { OPERATIONS } from '../service/operations.ts';
 import { configOption, readConfig } from './config-file.ts';
-import type { CommandContext } from './program.ts';
+import type { CommandContext } from './context.ts';
 import { printRecords } from './records.ts';
 import { callWithinPace, pacedAs, requireSuccess, sourceNamed } from './service-call.ts';
 import { EXIT, type Terminal } from './terminal.ts';

@@ -3,7 +3,7 @@ import { type Command, Option } from 'commander';
 import { NoriaError } from '../core/faults.ts';
 import { INSTANCE_STATUSES, type InstanceStatus, OPERATIONS } from '../service/operations.ts';
 import { configOption, readConfig } from './config-file.ts';
-import type { CommandContext } from './program.ts';
+import type { CommandContext } from './context.ts';
 import { printRecords } from './records.ts';
 import { callWithinPace, requireSuccess } from './service-call.ts';
 import { EXIT, type Terminal } from './terminal.ts';

@@ -3,7 +3,7 @@ import type { Command } from 'commander';
 import { NoriaError } from '../core/faults.ts';
 import { Secret } from '../core/secret.ts';
 import { keyFromPassword } from '../service/key.ts';
-import type { CommandContext } from './program.ts';
+import type { CommandContext } from './context.ts';
 import { EXIT } from './terminal.ts';
 
 export function addKeyCommand(program: Command, { action, terminal }: CommandContext): void {

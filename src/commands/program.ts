@@ -1,10 +1,11 @@
 /** The command line: which commands there are, what all of them share, and how they end. */
 import { Command, CommanderError, Option } from 'commander';
-import { LOG_LEVELS, type LogLevel } from '../core/log.ts';
+import { LOG_LEVELS } from '../core/log.ts';
 import { readVersion } from '../core/version.ts';
 import { addAreasCommand } from './areas.ts';
 import { addCheckCommand } from './check.ts';
 import { addCompletionCommand } from './completion.ts';
+import type { CommandContext } from './context.ts';
 import { addDemoCommand } from './demo.ts';
 import { addExtractCommand } from './extract.ts';
 import { addInstancesCommand } from './instances.ts';
@@ -13,17 +14,6 @@ import { addRunCommand } from './run.ts';
 import { addSandboxCommand } from './sandbox.ts';
 import { addStatusCommand } from './status.ts';
 import { EXIT, exitCodeOf, type Terminal, tellFailure } from './terminal.ts';
-
-/** What a command is given beside its own arguments. */
-export interface CommandContext {
-  readonly terminal: Terminal;
-  /** The value of --log-level, when it was given. */
-  logLevel(): LogLevel | undefined;
-  /** Makes a commander action of a function that returns its exit code. */
-  action<Args extends readonly unknown[]>(
-    run: (...args: Args) => Promise<number>,
-  ): (...args: Args) => Promise<void>;
-}
 
 /** Runs one command line (without `node` and the file) to its end. Returns the exit code; never throws. */
 export async function runProgram(argv: readonly string[], terminal: Terminal): Promise<number> {

@@ -5,8 +5,8 @@ import { loadConfig } from '../config/load.ts';
 import { createLog, type Log, type LogLevel } from '../core/log.ts';
 import { startDaemon } from '../daemon.ts';
 import { configOption, findConfigFile } from './config-file.ts';
+import type { CommandContext } from './context.ts';
 import { untilSignalled } from './lifecycle.ts';
-import type { CommandContext } from './program.ts';
 import { reloadOnDemand } from './reload.ts';
 import { EXIT, type Terminal } from './terminal.ts';
 

@@ -2,8 +2,8 @@
 import type { Command } from 'commander';
 import { openSandbox, type Sandbox } from '../sandbox/sandbox.ts';
 import { readFraction, readPort, readWhole } from './arguments.ts';
+import type { CommandContext } from './context.ts';
 import { untilSignalled } from './lifecycle.ts';
-import type { CommandContext } from './program.ts';
 import { formatTable } from './table.ts';
 import { EXIT } from './terminal.ts';
 

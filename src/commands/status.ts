@@ -5,7 +5,7 @@ import { pause, systemClock } from '../core/clock.ts';
 import { NoriaError } from '../core/faults.ts';
 import { Secret } from '../core/secret.ts';
 import { type AdminClient, connectAdmin } from './admin-client.ts';
-import type { CommandContext } from './program.ts';
+import type { CommandContext } from './context.ts';
 import { formatTable } from './table.ts';
 import { EXIT, type Terminal } from './terminal.ts';
 
