@@ -1,5 +1,5 @@
 /** The checked file as a Config: everything derived, and the rules that hold between its parts. */
-
+import { nearest } from '../core/nearest.ts';
 import { OPERATIONS } from '../service/operations.ts';
 import { formatAddress, isLocalAddress, overlap } from './address.ts';
 import type { CheckedConfig } from './check.ts';
@@ -156,10 +156,11 @@ function tellAcross(
     if (listener?.source === undefined || names.includes(listener.source) || names.includes(undefined))
       return;
     const path = `listeners[${index}].source`;
-    problems.error(
-      path,
-      `${problems.quote(path, listener.source)} is no source; there ${names.length === 0 ? 'is none' : `is ${names.join(', ')}`}`,
-    );
+    const known = names.filter((name) => name !== undefined);
+    const meant = nearest(listener.source, known);
+    const advice = meant === undefined ? '' : ` (did you mean ${meant}?)`;
+    const quoted = problems.quote(path, listener.source);
+    problems.error(path, `${quoted} is no source${advice}; there is ${known.join(', ') || 'none'}`.trim());
   });
   const open: (readonly [path: string, address: Address | undefined])[] = listeners.map((listener, index) => [
     `listeners[${index}].address`,

@@ -25,6 +25,7 @@ export interface SourceContext {
 
 /** Port of an extraction server that names none; only to have the host judged. */
 const EXTRACT_PORT = 8080;
+const QUOTED_START = 20;
 
 /** @param path - where the source stands: `sources[0]`. @returns undefined when there is a problem that leaves nothing to build. */
 export function resolveSource(
@@ -97,20 +98,26 @@ function readParams(
   { problems }: SourceContext,
 ): Readonly<Record<string, string | number>> {
   const checked = checkParams(raw.product, raw.params);
-  for (const { key: name, message: told, suggestion } of checked.problems) {
+  for (const { key: name, message, suggestion } of checked.problems) {
     const at = `${path}.params.${name}`;
-    const given = raw.params[name];
-    // Of a value from the environment, which may be a secret by mistake, only the variable is told.
-    const message =
-      typeof given === 'string' ? told.replace(JSON.stringify(given), () => problems.quote(at, given)) : told;
-    const isUnknown = suggestion !== undefined || !Object.hasOwn(OPERATIONS[raw.product].params, name);
-    problems.error(
-      at,
-      suggestion === undefined ? message : `${message} (did you mean ${suggestion}?)`,
-      isUnknown && name !== 'count' ? 'key' : 'value',
-    );
+    const isKnown = name === 'count' || Object.hasOwn(OPERATIONS[raw.product].params, name);
+    const told = quotingSafely(message, raw.params[name], (value) => problems.quote(at, value));
+    const advice = suggestion === undefined ? '' : ` (did you mean ${suggestion}?)`;
+    problems.error(at, told + advice, isKnown ? 'value' : 'key');
   }
   return checked.params;
+}
+
+/** A message that ends by quoting the value, quoting it as a configuration may: one from the environment by its variable. */
+function quotingSafely(
+  message: string,
+  value: RawSource['params'][string] | undefined,
+  quote: (value: string) => string,
+): string {
+  if (typeof value !== 'string') return message;
+  // Long values are cut in the message, so that their beginning is what they are found by.
+  const at = message.indexOf(JSON.stringify(value).slice(0, QUOTED_START));
+  return at < 0 ? message : message.slice(0, at) + (quote(value) || 'this');
 }
 
 function checkLayout(

@@ -140,9 +140,11 @@ test('source: credentials have 1 to 255 bytes each, as RFC 1929 can carry them',
 test('source: a value from the environment is told by its name, also where the service judges it', () => {
   const text = `service: { baseUrl: https://extract.example.com }
 sources: [{ name: city, product: short-classic, instance: 1, akey: ${KEY}, params: { timespan: "\${S}" } }]`;
-  expect(problemsOf(() => parseConfig(text, FILE, { env: { S: 'hunter2' } }))).toEqual([
-    'sources[0].params.timespan: wants a whole number from 0 to 5, not the value of ${S}',
-  ]);
+  for (const value of ['hunter2', 'hunter2'.repeat(20)]) {
+    expect(problemsOf(() => parseConfig(text, FILE, { env: { S: value } }))).toEqual([
+      'sources[0].params.timespan: wants a whole number from 0 to 5, not the value of ${S}',
+    ]);
+  }
 });
 
 test('source: its own size wins over the size of the pool', () => {
