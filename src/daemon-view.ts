@@ -37,6 +37,7 @@ export function viewDaemon(viewed: Viewed): Watched {
   return {
     status: () => statusOf(viewed, startedAt),
     members: () => pool.members(),
+    memberCounts: () => pool.counts(),
     sessions: () => pool.sessions(),
     evict: (member) => pool.evict(member),
     refill: (source) => refiller().refill(source),
@@ -154,7 +155,7 @@ function sourceView(status: SourceStatus, counts: SourceCounts | undefined): Sou
     size,
     ready: blocked === null ? (counts?.ready ?? 0) : 0,
     drawn: status.drawn,
-    used: status.used,
+    used: status.used + (counts?.used ?? 0), // those that are gone, and those alive
     unused: status.unused,
   };
 }

@@ -8,6 +8,7 @@
 import { collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client';
 import type { EventBus } from '../core/events.ts';
 import { MEMBER_STATES, SOURCE_STATES } from './schemas.ts';
+import { Spread } from './spread.ts';
 import { Tally } from './tally.ts';
 import type { Watched } from './watched.ts';
 
@@ -67,10 +68,9 @@ function addGauges(registry: Registry, watched: Watched): void {
     registers: [registry],
     collect() {
       this.reset();
-      for (const { name } of watched.status().sources) {
-        for (const state of MEMBER_STATES) this.set({ source: name, state }, 0);
+      for (const { source, ...counts } of watched.memberCounts()) {
+        for (const state of MEMBER_STATES) this.set({ source, state }, counts[state]);
       }
-      for (const { source, state } of watched.members()) this.inc({ source, state });
     },
   });
   new Gauge({
@@ -171,15 +171,15 @@ function followTraffic(registry: Registry, bus: EventBus): Disposable[] {
 }
 
 function followDials(registry: Registry, bus: EventBus): Disposable[] {
-  const histogram = (name: string, help: string, buckets: number[]) =>
-    new Histogram({ name, help, buckets, registers: [registry] });
-  const dials = histogram(
+  const spread = (name: string, help: string, buckets: readonly number[]) =>
+    new Spread({ name, help, buckets, registry });
+  const dials = spread(
     'noria_dial_seconds',
     'From the request to a way to the target, or none.',
     DIAL_BUCKETS_S,
   );
-  const waits = histogram('noria_member_wait_seconds', 'What a request waited for a member.', WAIT_BUCKETS_S);
-  const remaining = histogram(
+  const waits = spread('noria_member_wait_seconds', 'What a request waited for a member.', WAIT_BUCKETS_S);
+  const remaining = spread(
     'noria_member_remaining_seconds',
     'Life left of the member at its assignment.',
     REMAINING_BUCKETS_S,
@@ -198,9 +198,9 @@ function followDials(registry: Registry, bus: EventBus): Disposable[] {
   });
   return [
     bus.on('dial.ended', ({ ms, waitedMs, remainingMs }) => {
-      dials.observe(ms / MS_PER_SECOND);
-      waits.observe(waitedMs / MS_PER_SECOND);
-      if (remainingMs !== undefined) remaining.observe(remainingMs / MS_PER_SECOND);
+      dials.add(ms / MS_PER_SECOND);
+      waits.add(waitedMs / MS_PER_SECOND);
+      if (remainingMs !== undefined) remaining.add(remainingMs / MS_PER_SECOND);
     }),
     bus.on('dial.attempted', ({ source, outcome }) => attempts.add(1, source, outcome)),
     bus.on('hedge.ended', ({ outcome }) => hedges.add(1, outcome)),

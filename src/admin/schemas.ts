@@ -3,11 +3,22 @@
  * the description at /openapi.json. Durations are seconds, moments ISO 8601, sizes bytes.
  */
 import { z } from '@hono/zod-openapi';
+import type { Side } from '../core/faults.ts';
 import { LOG_LEVELS } from '../core/log.ts';
 import { MEMBER_PROTOCOLS } from '../core/protocol.ts';
 
 export const SOURCE_STATES = ['idle', 'ready', 'drawing', 'waiting', 'backoff', 'paused', 'halted'] as const;
 export const MEMBER_STATES = ['joining', 'ready', 'quarantined', 'draining'] as const;
+
+const SIDES = [
+  'client',
+  'member',
+  'target',
+  'source',
+  'service',
+  'operator',
+  'noria',
+] as const satisfies readonly Side[];
 
 export const errorSchema = z
   .object({ error: z.object({ code: z.string(), message: z.string() }) })
@@ -43,9 +54,16 @@ export const sourceSchema = z
     budget: z.object({ limit: z.number().int(), used: z.number().int() }).nullable(),
     size: z.number().int().openapi({ description: 'usable members wanted' }),
     ready: z.number().int().openapi({ description: 'members that could be picked now' }),
-    drawn: z.number().int(),
-    used: z.number().int(),
-    unused: z.number().int().openapi({ description: 'members that left without ever having been used' }),
+    drawn: z
+      .number()
+      .int()
+      .openapi({ description: 'members that draws have brought since the state folder was new' }),
+    used: z.number().int().openapi({
+      description: 'of those, members that carried at least one tunnel or request; living ones included',
+    }),
+    unused: z.number().int().openapi({
+      description: 'of those, members that are gone and never carried anything: paid for nothing',
+    }),
   })
   .openapi('Source');
 
@@ -102,6 +120,53 @@ export const sessionSchema = z
   })
   .openapi('Session');
 
+const perStep = (description: string) => z.array(z.number().nullable()).openapi({ description });
+
+export const historySchema = z
+  .object({
+    span: z.enum(['15m', '24h']),
+    stepSeconds: z.number().openapi({ description: 'seconds between two values' }),
+    endsAt: z.string().openapi({ description: 'end of the last step; values are the oldest first' }),
+    tunnelsPerSecond: perStep('requests that got a way to their target; null where nobody watched yet'),
+    bytesUpPerSecond: perStep('from clients to targets, spread over the time each tunnel was open'),
+    bytesDownPerSecond: perStep('from targets to clients'),
+    dialP50Ms: perStep('half of the dials took no longer, to about a tenth; null where nothing was dialled'),
+    dialP95Ms: perStep('95 of 100 dials took no longer'),
+    failures: z
+      .object({
+        member: perStep('attempts laid at members'),
+        target: perStep('attempts laid at targets'),
+        source: perStep('attempts laid at sources'),
+        network: perStep("attempts laid at this machine's network"),
+        client: perStep('requests refused for what the client sent'),
+        noria: perStep('requests that noria could not serve: an empty pool, a deadline'),
+      })
+      .openapi({ description: 'failures in each step, by who is to blame' }),
+  })
+  .openapi('History');
+
+export const failureSchema = z
+  .object({
+    kind: z.enum(['request', 'refusal', 'attempt', 'source']).openapi({
+      description:
+        'request: found no way; refusal: turned away by a listener; attempt: failed through one member, unnoticed where another one served; source: cannot draw',
+    }),
+    code: z.string().openapi({ description: "one of noria's codes, or the service's for a source" }),
+    side: z.enum(SIDES).openapi({ description: 'whose fault it is' }),
+    says: z.string().openapi({ description: 'what happened, in words' }),
+    advice: z.string().openapi({ description: 'what to do about it, in words' }),
+    times: z.number().int().openapi({ description: 'how often, from firstAt to lastAt' }),
+    firstAt: z.string(),
+    lastAt: z.string(),
+    target: z.string().optional(),
+    source: z.string().optional(),
+    member: z.string().optional(),
+    listener: z.string().optional(),
+    protocol: z.string().optional(),
+    detail: z.string().optional().openapi({ description: 'what exactly, the last time' }),
+  })
+  .openapi('Failure');
+
 export const rotateSchema = z
   .object({ close: z.boolean().optional().openapi({ description: 'end its open tunnels too' }) })
   .openapi('Rotate');
@@ -124,5 +189,7 @@ export type Status = z.infer<typeof statusSchema>;
 export type SourceView = z.infer<typeof sourceSchema>;
 export type MemberView = z.infer<typeof memberSchema>;
 export type SessionView = z.infer<typeof sessionSchema>;
+export type HistoryView = z.infer<typeof historySchema>;
+export type FailureView = z.infer<typeof failureSchema>;
 export type Report = z.infer<typeof reportSchema>;
 export type LogLevelChange = z.infer<typeof logLevelSchema>;

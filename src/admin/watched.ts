@@ -2,9 +2,15 @@
 import type { LogLevel } from '../core/log.ts';
 import type { MemberView, Report, SessionView, Status } from './schemas.ts';
 
+export interface MemberCounts extends Readonly<Record<MemberView['state'], number>> {
+  readonly source: string;
+}
+
 export interface Watched {
   status(): Status;
   members(): readonly MemberView[];
+  /** How many members of each source are in which state. Cheap, however many there are. */
+  memberCounts(): readonly MemberCounts[];
   sessions(): readonly SessionView[];
   /** Each verb says whether there was such a thing. */
   evict(member: string): boolean;

@@ -73,6 +73,7 @@ export function fakeWatched(status: Partial<Status> = {}): Watched & { readonly 
     told,
     status: () => ({ ...STATUS, ...status }),
     members: () => [MEMBER],
+    memberCounts: () => [{ source: 'city', joining: 0, ready: 1, quarantined: 0, draining: 0 }],
     sessions: () => [SESSION],
     evict: verb('evict', 'm1'),
     refill: verb('refill', 'city'),
