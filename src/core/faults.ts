@@ -124,7 +124,7 @@ export const FAULTS = {
     proxyStatus: 'destination_unavailable',
     says: 'No member became available in time.',
     advice:
-      'Try again after the time in Retry-After, where there is one; noria status says what each source waits for.',
+      'Try again after the time in Retry-After; noria status says what each source waits for.',
   },
   'target-unreachable': {
     side: 'target',

@@ -32,6 +32,8 @@ export interface HttpRefusal {
   readonly body: string;
 }
 
+/** When to come back to an empty pool for which no draw is planned: a person has to act first. */
+const NO_DRAW_IN_SIGHT_MS = 60_000;
 const SOCKS5_GENERAL_FAILURE = 0x01;
 const SOCKS5_NOT_ALLOWED = 0x02;
 const SOCKS5_CONNECTION_REFUSED = 0x05;
@@ -60,8 +62,9 @@ export function httpRefusal(failure: Refused): HttpRefusal {
     headers.push(['X-Noria-Attempts', String(failure.attempts)]);
   }
   // The pool computes a time and an outlook for each of its refusals; to some of them no waiting helps.
-  if (failure.retryAfterMs !== undefined && fault.retry === 'later') {
-    headers.push(['Retry-After', String(wholeSeconds(failure.retryAfterMs))]);
+  const retryAfterMs = failure.retryAfterMs ?? (code === 'pool-empty' ? NO_DRAW_IN_SIGHT_MS : undefined);
+  if (retryAfterMs !== undefined && fault.retry === 'later') {
+    headers.push(['Retry-After', String(wholeSeconds(retryAfterMs))]);
   }
   if (status === 407) headers.push(['Proxy-Authenticate', 'Basic realm="noria", charset="UTF-8"']);
   return { status, reasonPhrase: STATUS_CODES[status] ?? '', headers, body };

@@ -62,11 +62,12 @@ describe('replies: one table for every failure', () => {
 });
 
 describe('replies: what stands beside the code', () => {
-  test('replies: Retry-After is told only where a time was computed, in whole seconds, rounded up', () => {
+  test('replies: Retry-After is told where a time was computed, in whole seconds, rounded up, and always with an empty pool', () => {
     const after = (retryAfterMs: number) =>
       header(httpRefusal({ code: 'pool-empty', retryAfterMs }).headers, 'Retry-After');
     expect([0, 1, 1_000, 1_001, 9_500].map(after)).toEqual(['1', '1', '1', '2', '10']);
-    expect(header(httpRefusal({ code: 'pool-empty' }).headers, 'Retry-After')).toBeUndefined();
+    expect(header(httpRefusal({ code: 'pool-empty' }).headers, 'Retry-After')).toBe('60');
+    expect(header(httpRefusal({ code: 'members-failed' }).headers, 'Retry-After')).toBeUndefined();
   });
 
   test('replies: where no waiting helps, none is advised', () => {
@@ -111,7 +112,7 @@ describe('replies: what stands beside the code', () => {
         'Source city: waiting (the pace allows one draw in 10 s), next draw in 4 s. ' +
         'Source other: halted (the key is wrong (12001)). ' +
         'Source third: drawing. ' +
-        'Try again after the time in Retry-After, where there is one; noria status says what each source waits for.\n',
+        'Try again after the time in Retry-After; noria status says what each source waits for.\n',
     );
   });
 
