@@ -74,6 +74,7 @@ class RunningDialer implements OpenDialer {
   readonly #races = new Set<Race>();
   readonly #solos = new Set<SoloAttempt>();
   readonly #standing = new Map<number, Socket>();
+  readonly #drawing: Disposable;
   #settings: DialerSettings;
   #memories = new Map<string, SourceMemory>();
   #lastRequestId = 0;
@@ -102,6 +103,10 @@ class RunningDialer implements OpenDialer {
       nextRequestId: () => ++this.#lastRequestId,
       raceOver: (race) => this.#races.delete(race),
     };
+    // The service answers: whoever does not, it is not our network.
+    this.#drawing = bus.on('draw.done', ({ code }) => {
+      if (code !== 'transport') this.#parts.network.answered();
+    });
   }
 
   get openCount(): number {
@@ -147,6 +152,7 @@ class RunningDialer implements OpenDialer {
 
   async close(): Promise<void> {
     this.#closed = true;
+    this.#drawing[Symbol.dispose]();
     for (const race of [...this.#races]) race.close();
     for (const solo of [...this.#solos]) solo.cancel();
     this.#races.clear();

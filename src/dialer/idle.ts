@@ -40,6 +40,7 @@ export class IdleConnections {
   /** The youngest last: it is the likeliest to be alive. */
   readonly #kept = new Map<string, Kept[]>();
   #count = 0;
+  #closed = false;
 
   constructor(clock: Clock, deadlines: Deadlines) {
     this.#clock = clock;
@@ -57,7 +58,7 @@ export class IdleConnections {
     const siblings = this.#kept.get(key) ?? [];
     const leftMs = Math.min(KEPT_MS, connection.endsAt - this.#clock.monotonic());
     const crowded = siblings.length >= MOST_FOR_ONE_TARGET || this.#count >= MOST;
-    if (crowded || leftMs <= 0 || !isQuiet(socket)) {
+    if (this.#closed || crowded || leftMs <= 0 || !isQuiet(socket)) {
       socket.destroy();
       return;
     }
@@ -87,7 +88,9 @@ export class IdleConnections {
     return undefined;
   }
 
+  /** Closes them all; what is given back later is closed at once. */
   close(): void {
+    this.#closed = true;
     for (const siblings of [...this.#kept.values()]) for (const { drop } of siblings) drop();
   }
 

@@ -9,8 +9,8 @@
 export const MIN_SAMPLES = 20;
 /** The latest successes that are looked at: some for each member of a usual pool. */
 const SAMPLE_COUNT = 256;
-/** The figure is worked out again after so many new samples; sorting them all for each dial would cost more than the dial. */
-const RECKON_EVERY = 32;
+/** The figure is worked out again no sooner: sorting all samples for each dial would cost more than the dial. */
+const RECKON_EVERY_MS = 1_000;
 const MAX_AGE_MS = 10 * 60_000;
 const PERCENTILE = 0.95;
 
@@ -25,16 +25,14 @@ export interface Sample {
 export class LatencyEstimator {
   readonly #samples: Sample[] = [];
   #nextIndex = 0;
-  #sinceReckoned = 0;
+  #reckonedAt = Number.NEGATIVE_INFINITY;
   #reckoned: number | undefined;
 
   add(sample: Sample): void {
     this.#samples[this.#nextIndex] = sample;
     this.#nextIndex = (this.#nextIndex + 1) % SAMPLE_COUNT;
-    this.#sinceReckoned += 1;
-    if (this.#reckoned !== undefined && this.#sinceReckoned < RECKON_EVERY) return;
-    if (this.#samples.length < MIN_SAMPLES) return;
-    this.#sinceReckoned = 0;
+    if (this.#samples.length < MIN_SAMPLES || sample.at - this.#reckonedAt < RECKON_EVERY_MS) return;
+    this.#reckonedAt = sample.at;
     this.#reckoned = usualMs(this.#samples, sample.at - MAX_AGE_MS);
   }
 

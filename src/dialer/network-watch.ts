@@ -1,8 +1,8 @@
 /**
  * Tells a broken network of our own from broken members: many members at once that nobody answers at.
  *
- * A refused connection is an answer: somebody's machine sent it. Only silence and a missing route count, from several
- * members in a row without any answer between. While the network is judged to be down, members are not blamed.
+ * A refused connection is an answer: somebody's machine sent it. Only silence and a missing route count, of several
+ * members in a row, while nobody at all answers. While the network is judged to be down, members are not blamed.
  */
 import type { Clock } from '../core/clock.ts';
 
@@ -19,6 +19,7 @@ export class NetworkWatch {
   readonly #lostAt = new Map<string, number>();
   #phase: 'up' | 'down' | 'given-up' = 'up';
   #downAt = 0;
+  #answeredAt = Number.NEGATIVE_INFINITY;
 
   constructor(clock: Clock, onJudged: (down: boolean) => void) {
     this.#clock = clock;
@@ -34,13 +35,15 @@ export class NetworkWatch {
 
   /** Somebody out there answered, whatever the answer. */
   answered(): void {
+    this.#answeredAt = this.#clock.monotonic();
     if (this.#lostAt.size > 0) this.#lostAt.clear();
     if (this.#phase !== 'up') this.#move('up');
   }
 
-  /** A connection to `member` came about in no way: no answer, or no route. */
-  lost(member: string): void {
+  /** For `ms` it was tried to connect to `member`, and there was no answer, or no route. */
+  lost(member: string, ms: number): void {
     const now = this.#clock.monotonic();
+    if (this.#answeredAt >= now - ms) return; // the network was up meanwhile
     for (const [other, at] of this.#lostAt) if (now - at > LOST_WITHIN_MS) this.#lostAt.delete(other);
     this.#lostAt.set(member, now);
     if (this.#phase !== 'up' || this.#lostAt.size < LOST_MEMBERS_OF_A_DOWN_NETWORK) return;

@@ -1,7 +1,7 @@
 /**
  * One attempt through a member that is leased already, outside of any race: how a probe uses the dial path.
  *
- * The network watch learns from it as from any other; the lease is the caller's to report on.
+ * The lease is the caller's to report on.
  */
 import type { Blame } from '../core/events.ts';
 import { Attempt, type AttemptFailure, type AttemptOwner, type AttemptTask, type RawWay } from './attempt.ts';
@@ -64,9 +64,9 @@ export class SoloAttempt implements Solo, AttemptOwner {
     if (way !== undefined) this.#settle({ kind: 'accepted', way, ms: attempt.elapsedMs });
   }
 
-  attemptFailed(attempt: Attempt, failure: AttemptFailure): void {
-    if (failure.lost) this.#network.lost(attempt.lease.member);
-    else if (failure.heard) this.#network.answered();
+  /** A lost member says nothing of our network here: most members that are probed are dead. */
+  attemptFailed(_: Attempt, failure: AttemptFailure): void {
+    if (failure.heard) this.#network.answered();
     this.#settle({ kind: 'failed', failure, blame: this.#judge(failure) });
   }
 

@@ -68,7 +68,7 @@ export class Verdicts {
   /** An attempt failed, before or after the dial was over. */
   failed(attempt: Attempt, failure: AttemptFailure): void {
     const { network } = this.#parts;
-    if (failure.lost) network.lost(attempt.lease.member);
+    if (failure.lost) network.lost(attempt.lease.member, failure.ms);
     else if (failure.heard) network.answered();
     this.#failures.push(failure);
     const failed = { attempt, failure };

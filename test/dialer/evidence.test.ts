@@ -144,6 +144,28 @@ test('evidence: connections to many members that nobody answers are the network,
   ]);
 });
 
+test('evidence: while the service answers, members that nobody answers at are at fault', async () => {
+  const at = { protocol: 'http', host: '192.0.2.1', port: 1 } as const;
+  const { dial, pool, bus, networkDown } = makeDialer(
+    Array.from({ length: 8 }, (_, index) => ({ id: `m${index + 1}`, at })),
+    {
+      attempts: 4,
+      waitForMemberMs: 0,
+      openSocket: () => {
+        const socket = new Socket().on('error', () => {});
+        return socket.destroy(Object.assign(new Error('no route'), { code: 'EHOSTUNREACH' }));
+      },
+    },
+  );
+  const drawn = { source: 'city', asked: 1, received: 1, joined: 1, renewed: 0, rejected: 0, ms: 1 };
+  bus.on('dial.attempted', () => bus.emit('draw.done', { ...drawn, code: '10001' }));
+  await dial('target.example:443');
+  expect([networkDown, new Set(pool.verdicts().map((verdict) => verdict.split(' ').at(-1)))]).toEqual([
+    [],
+    new Set(['member']),
+  ]);
+});
+
 test('evidence: running out of sockets here is nobody else’s fault', async () => {
   const at = { protocol: 'http', host: '192.0.2.1', port: 1 } as const;
   const { dial, pool, networkDown } = makeDialer([{ id: 'm1', at }], {

@@ -167,6 +167,15 @@ test('forward: a connection is not kept past the end of its member, nor a tunnel
   await until('all are closed', () => at.open === 0);
 });
 
+test('forward: what is given back to a closed dialer is closed', async () => {
+  const at = await openMember('http', httpManner());
+  const { dial, dialer } = makeDialer([{ id: 'm1', at }]);
+  const way = wayOf(await dial('target.example:80', FORWARD));
+  await dialer.close();
+  way.end({ cut: false, keep: true });
+  expect([way.socket.destroyed, dialer.openCount]).toEqual([true, 0]);
+});
+
 test('forward: a way ends once', async () => {
   const at = await openMember('http', httpManner());
   const { dial, dialer, pool } = makeDialer([{ id: 'm1', at }]);

@@ -34,7 +34,9 @@ test('latency: old samples are forgotten, by age and by newer ones', () => {
   expect(usualMs([...samples([['m1', 500, 50]], 0), ...samples([['m1', 10, 25]], 1_000)], 1_000)).toBe(10);
   const latency = new LatencyEstimator();
   for (const sample of samples([['m1', 500, 300]])) latency.add(sample);
-  for (const sample of samples([['m1', 10, 300]])) latency.add(sample);
+  for (const sample of samples([['m1', 10, 300]], 999)) latency.add(sample);
+  expect(latency.usualMs, 'worked out once a second at most').toBe(500);
+  latency.add({ member: 'm1', ms: 10, at: 1_000 });
   expect(latency.usualMs).toBe(10);
 });
 
@@ -42,6 +44,8 @@ test('latency: after a long silence the past says nothing any more', () => {
   const latency = new LatencyEstimator();
   for (const sample of samples([['m1', 500, 40]])) latency.add(sample);
   for (const sample of samples([['m1', 10, 32]], 3_600_000)) latency.add(sample);
+  expect(latency.usualMs, 'too few again').toBeUndefined();
+  latency.add({ member: 'm1', ms: 10, at: 3_601_000 });
   expect(latency.usualMs).toBe(10);
 });
 

@@ -6,8 +6,10 @@ function makeWatch() {
   const clock = new ManualClock();
   const judged: boolean[] = [];
   const watch = new NetworkWatch(clock, (down) => judged.push(down));
+  /** Each after 100 ms of trying. */
   const lose = (count: number, from = 0) => {
-    for (let index = from; index < from + count; index += 1) watch.lost(`m${index}`);
+    clock.advance(101);
+    for (let index = from; index < from + count; index += 1) watch.lost(`m${index}`, 100);
   };
   return { clock, watch, judged, lose };
 }
@@ -36,10 +38,21 @@ test('network watch: any answer in between shows that it is the members', () => 
   expect(watch.down).toBe(false);
 });
 
+test('network watch: members lost while somebody answered are lost, not the network', () => {
+  const { clock, watch, judged } = makeWatch();
+  clock.advance(200);
+  watch.answered();
+  clock.advance(100);
+  for (let index = 0; index < 32; index += 1) watch.lost(`m${index}`, 150);
+  expect(judged).toEqual([]);
+  for (let index = 0; index < 32; index += 1) watch.lost(`m${index}`, 99);
+  expect(judged).toEqual([true]);
+});
+
 test('network watch: losses far apart have nothing to do with each other', () => {
   const { clock, watch } = makeWatch();
   for (let index = 0; index < 10; index += 1) {
-    watch.lost(`m${index}`);
+    watch.lost(`m${index}`, 100);
     clock.advance(30_000);
   }
   expect(watch.down).toBe(false);
