@@ -10,6 +10,7 @@ import type { MemberProtocol } from '../core/protocol.ts';
 import type { Secret } from '../core/secret.ts';
 import type { Format, Method, Product } from '../service/operations.ts';
 
+/** Ways to pick a member: `rotation.strategy`. */
 export const STRATEGIES = [
   'round-robin',
   'random',
@@ -21,14 +22,19 @@ export const STRATEGIES = [
 /** How the pool picks among the members that a wish allows. */
 export type Strategy = (typeof STRATEGIES)[number];
 
+/** What a listener can speak. */
 export const LISTENER_PROTOCOLS = ['http', 'socks5', 'socks4'] as const;
+/** One of them. */
 export type ListenerProtocol = (typeof LISTENER_PROTOCOLS)[number];
 
+/** What can name a session: `session` of a listener. */
 export const SESSION_MODES = ['none', 'client-ip', 'port', 'target-host'] as const;
 /** What names the session of a client that names none. */
 export type SessionMode = (typeof SESSION_MODES)[number];
 
+/** `auto` is pretty on a terminal, else JSON lines. */
 export const LOG_FORMATS = ['auto', 'json', 'pretty'] as const;
+/** One of them. */
 export type LogFormat = (typeof LOG_FORMATS)[number];
 
 /** The configuration of one noria. */
@@ -58,6 +64,7 @@ export interface Config {
   readonly warnings: readonly Problem[];
 }
 
+/** The extraction service. */
 export interface ServiceConfig {
   /** http or https, without a trailing slash, user info, query or fragment. */
   readonly baseUrl: string | undefined;
@@ -66,12 +73,14 @@ export interface ServiceConfig {
   readonly timeoutMs: number;
 }
 
+/** The account that operation 10 is asked for. */
 export interface AccountConfig {
   readonly username: string;
   /** The 16-character form of the password. */
   readonly key: Secret;
 }
 
+/** One instance to draw from. */
 export interface SourceConfig {
   readonly name: string;
   readonly product: Product;
@@ -103,6 +112,7 @@ export interface SourceConfig {
   readonly priority: number;
 }
 
+/** How the members of a source are spoken to. */
 export interface UpstreamConfig {
   /** What members speak; `undefined` where each entry of an answer says so itself (free). */
   readonly protocol: MemberProtocol | undefined;
@@ -124,6 +134,7 @@ export interface Credentials {
   readonly password: Secret;
 }
 
+/** The members held ready. */
 export interface PoolConfig {
   readonly size: number;
   /** 0: never stop drawing. */
@@ -133,6 +144,7 @@ export interface PoolConfig {
   readonly allowPrivateAddresses: boolean;
 }
 
+/** Who gets which member. */
 export interface RotationConfig {
   readonly strategy: Strategy;
   /** 0: no limit. */
@@ -143,6 +155,7 @@ export interface RotationConfig {
   readonly sessionTtlMs: number;
 }
 
+/** How a target is reached. */
 export interface DialConfig {
   readonly attempts: number;
   readonly attemptTimeoutMs: number;
@@ -152,6 +165,7 @@ export interface DialConfig {
   readonly waitForMemberMs: number;
 }
 
+/** Which members are trusted. */
 export interface HealthConfig {
   readonly maxFailures: number;
   readonly quarantineMs: number;
@@ -159,6 +173,7 @@ export interface HealthConfig {
   readonly check: HealthCheckConfig | undefined;
 }
 
+/** What is fetched through every member, and how often. */
 export interface HealthCheckConfig {
   readonly url: string;
   readonly everyMs: number;
@@ -166,6 +181,7 @@ export interface HealthCheckConfig {
   readonly expectStatus: number;
 }
 
+/** Where clients connect, and what they may do there. */
 export interface ListenerConfig {
   readonly address: Address;
   readonly protocols: readonly ListenerProtocol[];
@@ -185,6 +201,7 @@ export interface ListenerConfig {
 /** Where a server listens: a host with one or several ports, or a socket that was handed over (systemd). */
 export type Address = TcpAddress | FdAddress;
 
+/** A host with one port or a range of them. */
 export interface TcpAddress {
   readonly kind: 'tcp';
   /** Canonical, without brackets. */
@@ -195,12 +212,14 @@ export interface TcpAddress {
   readonly lastPort: number;
 }
 
+/** A socket that was handed over. */
 export interface FdAddress {
   readonly kind: 'fd';
   /** 3 or more: what comes before are the standard streams. */
   readonly fd: number;
 }
 
+/** What a listener needs to speak TLS. */
 export interface TlsConfig {
   readonly certFile: string;
   readonly keyFile: string;
@@ -209,21 +228,25 @@ export interface TlsConfig {
   readonly key: Secret;
 }
 
+/** Where noria is watched and steered. */
 export interface AdminConfig {
   /** One port. */
   readonly address: Address;
   readonly token: Secret | undefined;
 }
 
+/** What is logged, and how. */
 export interface LogConfig {
   readonly level: LogLevel;
   readonly format: LogFormat;
 }
 
+/** Where is kept what outlives a restart. */
 export interface StateConfig {
   readonly dir: string;
 }
 
+/** How noria stops. */
 export interface ShutdownConfig {
   readonly drainTimeoutMs: number;
 }

@@ -3,6 +3,7 @@
 /** The variables of the process, or of a test. */
 export type Environment = Readonly<Record<string, string | undefined>>;
 
+/** A text with its references replaced. */
 export interface Substituted {
   readonly text: string;
   /** The names that were looked up. */

@@ -12,6 +12,7 @@ export interface ConfigFiles {
 
 const READABLE_BY_OTHERS = 0o004;
 
+/** The file system of this machine. */
 export const systemFiles: ConfigFiles = {
   read: (path) => readFileSync(path),
   isWorldReadable: (path) => (statSync(path).mode & READABLE_BY_OTHERS) !== 0,

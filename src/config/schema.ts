@@ -395,5 +395,7 @@ export const SCHEMA = z.strictObject({
 
 /** What the file says, with the defaults of the table filled in. */
 export type RawConfig = z.output<typeof SCHEMA>;
+/** One of its sources. */
 export type RawSource = z.output<typeof SOURCE>;
+/** One of its listeners. */
 export type RawListener = z.output<typeof LISTENER>;

@@ -36,6 +36,7 @@ test('warnings: a count that no call will ask for', () => {
   expect(warned('size: 3\nparams: { count: 5 }')).toEqual([
     'sources[0].params.count: count 5 is more than size 3: no call will ask for more than 3',
   ]);
+  expect(warned('size: 5\nparams: { count: 5 }')).toEqual([]);
 });
 
 test('warnings: a size that pace and lifetimes cannot fill', () => {
