@@ -7,7 +7,7 @@ import { z } from 'zod';
 import { describeError, NoriaError } from '../core/faults.ts';
 import type { Random } from '../core/random.ts';
 import { OPERATION_NAMES, PRODUCTS, type Product } from './operations.ts';
-import type { Rule, RuleAnswer } from './rules.ts';
+import type { Rule, RuleAnswer, ServiceFault } from './rules.ts';
 import type { Condition } from './settings.ts';
 import type { Temper } from './temper.ts';
 
@@ -32,7 +32,7 @@ const ms = z.number().min(0).max(3_600_000);
 const status = z.int().min(200).max(599);
 const when = z.enum(['accept', 'request']).optional();
 
-export const temperSchema: z.ZodType<Temper> = z.discriminatedUnion('how', [
+export const temperSchema = z.discriminatedUnion('how', [
   z.strictObject({ how: z.literal('good') }),
   z.strictObject({ how: z.literal('refuse') }),
   z.strictObject({ how: z.literal('silent') }),
@@ -47,9 +47,9 @@ export const temperSchema: z.ZodType<Temper> = z.discriminatedUnion('how', [
   z.strictObject({ how: z.literal('wrong-version') }),
   z.strictObject({ how: z.literal('endless-head') }),
   z.strictObject({ how: z.literal('cut'), afterBytes: count }),
-]);
+]) satisfies z.ZodType<Temper>;
 
-const faultSchema = z.discriminatedUnion('fault', [
+export const faultSchema = z.discriminatedUnion('fault', [
   z.strictObject({ fault: z.literal('refuse'), forMs: ms.optional() }),
   z.strictObject({ fault: z.literal('reset') }),
   z.strictObject({ fault: z.literal('close') }),
@@ -63,7 +63,7 @@ const faultSchema = z.discriminatedUnion('fault', [
   z.strictObject({ fault: z.literal('wrong-format') }),
   z.strictObject({ fault: z.literal('bom') }),
   z.strictObject({ fault: z.literal('truncated') }),
-]);
+]) satisfies z.ZodType<ServiceFault>;
 
 /** YAML reads an unquoted code as a number. */
 const code = z.union([z.string(), z.int()]).transform(String);
