@@ -7,7 +7,7 @@
  * - Token: anyone else who can reach the address; compared in constant time.
  */
 import { createHash, timingSafeEqual } from 'node:crypto';
-import type { MiddlewareHandler } from 'hono';
+import type { HonoRequest, MiddlewareHandler } from 'hono';
 import { parseHostPort } from '../core/host-port.ts';
 import { isLoopbackAddress } from '../core/networks.ts';
 import type { Secret } from '../core/secret.ts';
@@ -20,11 +20,27 @@ export interface GuardOptions {
   readonly open: ReadonlySet<string>;
 }
 
-const SAFE_METHODS = new Set(['GET', 'HEAD']);
+/** On every answer, the page's own policy aside: nothing of it is to be run, framed, kept or guessed at. */
+const HEADERS = {
+  'Content-Security-Policy': "default-src 'none'; frame-ancestors 'none'",
+  'Cross-Origin-Resource-Policy': 'same-origin',
+  'Cache-Control': 'no-store',
+  'Referrer-Policy': 'no-referrer',
+  'X-Content-Type-Options': 'nosniff',
+} as const;
 
+const SAFE_METHODS: ReadonlySet<string> = new Set(['GET', 'HEAD']);
+
+/** Whether requests of this method change nothing. */
+export function isSafe(method: string): boolean {
+  return SAFE_METHODS.has(method);
+}
+
+/** Lets pass what none of the attacks could have sent; the rest is told why not. Sets the headers that every answer has. */
 export function guard(options: GuardOptions): MiddlewareHandler {
   return async (context, next) => {
     const { req } = context;
+    for (const [name, value] of Object.entries(HEADERS)) context.header(name, value);
     const refuse = (status: 401 | 403 | 415 | 421, code: string, message: string) =>
       context.json({ error: { code, message } }, status);
 
@@ -39,10 +55,12 @@ export function guard(options: GuardOptions): MiddlewareHandler {
       return refuse(403, 'wrong-origin', 'requests from other web pages are refused');
     }
     const site = req.header('sec-fetch-site');
-    if (site !== undefined && site !== 'same-origin' && site !== 'none') {
+    const ownSite = site === undefined || site === 'same-origin' || site === 'none';
+    // A link to the page may stand anywhere: what it opens is a page of its own, and cannot be framed.
+    if (!ownSite && !(req.path === '/' && isNavigation(req))) {
       return refuse(403, 'wrong-origin', 'requests from other web pages are refused');
     }
-    if (!SAFE_METHODS.has(req.method) && !/^application\/json\b/i.test(req.header('content-type') ?? '')) {
+    if (!isSafe(req.method) && !/^application\/json\b/i.test(req.header('content-type') ?? '')) {
       return refuse(415, 'wrong-content-type', 'send Content-Type: application/json');
     }
     if (
@@ -55,6 +73,15 @@ export function guard(options: GuardOptions): MiddlewareHandler {
     }
     return next();
   };
+}
+
+/** Someone follows a link, and what comes is shown as a page of its own. */
+function isNavigation(req: HonoRequest): boolean {
+  return (
+    isSafe(req.method) &&
+    req.header('sec-fetch-mode') === 'navigate' &&
+    req.header('sec-fetch-dest') === 'document'
+  );
 }
 
 /** Whether the Host header names the admin address: itself, localhost, or for a wildcard address any IP literal. */

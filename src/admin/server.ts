@@ -1,20 +1,29 @@
 /**
- * The admin server: guards first, then the routes, errors in one shape. Owns its HTTP server; nothing depends on it.
+ * The admin server: guards first, then the routes, errors in one shape. Owns its HTTP server, and what follows the events
+ * for it; nothing depends on it.
  */
 import { createServer, type Server } from 'node:http';
 import { getRequestListener } from '@hono/node-server';
 import { OpenAPIHono } from '@hono/zod-openapi';
-import type { HonoRequest } from 'hono';
+import type { Context } from 'hono';
+import { bodyLimit } from 'hono/body-limit';
 import { HTTPException } from 'hono/http-exception';
 import type { Clock } from '../core/clock.ts';
 import type { EventBus } from '../core/events.ts';
 import { NoriaError } from '../core/faults.ts';
 import { formatHostPort } from '../core/host-port.ts';
 import type { Secret } from '../core/secret.ts';
+import { describeIssues, tellError } from './answers.ts';
+import { addDescription } from './description.ts';
 import { addEventStream } from './event-stream.ts';
-import { guard } from './guard.ts';
+import { openFailures } from './failures.ts';
+import { guard, isSafe } from './guard.ts';
+import { openHistory } from './history.ts';
+import { addMachineReads } from './machine-reads.ts';
 import { openMetrics } from './metrics.ts';
-import { addRoutes, addTextRoutes } from './routes.ts';
+import { addPage, readPageFiles } from './page-files.ts';
+import { addReads } from './reads.ts';
+import { addVerbs } from './verbs.ts';
 import type { Watched } from './watched.ts';
 
 export interface AdminOptions {
@@ -37,72 +46,105 @@ export interface AdminServer {
   close(): Promise<void>;
 }
 
-/** The page's shell and what an orchestrator asks: nothing in them is worth a token. */
-const OPEN_PATHS: ReadonlySet<string> = new Set(['/', '/healthz', '/readyz']);
+/** What an orchestrator asks. Beside it the page's own files are open: nothing in them is worth a token. */
+const HEALTH_PATHS = ['/healthz', '/readyz'] as const;
+/** More than any verb needs. */
+const MAX_BODY_BYTES = 16_384;
+const MAX_CONNECTIONS = 512;
+/** For a whole request to arrive. */
+const REQUEST_TIMEOUT_MS = 10_000;
 
-/** @throws NoriaError listen-failed */
+/** Opens a server that already listens. @throws NoriaError listen-failed */
 export async function openAdmin(options: AdminOptions): Promise<AdminServer> {
+  const { bus, clock, watched } = options;
   const address = { host: options.host, port: options.port };
-  const app = new OpenAPIHono({
-    defaultHook: (result, context) => {
-      if (result.success) return undefined;
-      const message = result.error.issues
-        .map(({ path, message }) => `${path.join('.')}: ${message}`)
-        .join('; ');
-      return context.json({ error: { code: 'bad-request', message } }, 400);
-    },
-  });
-  app.use(
-    guard({
-      address: () => address,
-      open: OPEN_PATHS,
-      ...(options.token === undefined ? {} : { token: options.token }),
-    }),
+  const followers = {
+    metrics: openMetrics(bus, watched),
+    history: openHistory(bus, clock),
+    failures: openFailures(bus, clock),
+  };
+  const app = buildApp(options, () => address, followers);
+  const server = createServer(
+    { requestTimeout: REQUEST_TIMEOUT_MS, headersTimeout: REQUEST_TIMEOUT_MS },
+    getRequestListener(app.fetch),
   );
-  app.use(async (context, next) => {
-    await fillEmptyBody(context.req);
-    return next();
-  });
-  const metrics = openMetrics(options.bus, options.watched);
-  addRoutes(app, options.watched);
-  addTextRoutes(app, metrics, options.watched);
-  addEventStream(app, options.bus, options.clock);
-  app.doc31('/openapi.json', {
-    openapi: '3.1.0',
-    info: { title: 'noria admin API', version: options.version },
-  });
-  app.notFound((context) =>
-    context.json({ error: { code: 'not-found', message: 'no such route: /openapi.json lists them' } }, 404),
-  );
-  app.onError((error, context) => {
-    if (error instanceof NoriaError && error.code === 'not-found') {
-      return context.json({ error: { code: error.code, message: error.message } }, 404);
-    }
-    if (error instanceof HTTPException && error.status === 400) {
-      return context.json({ error: { code: 'bad-request', message: 'the body is not JSON' } }, 400);
-    }
-    options.onError(error);
-    return context.json({ error: { code: 'internal', message: 'noria made a mistake: see its log' } }, 500);
-  });
-
-  const server = createServer(getRequestListener(app.fetch));
-  await listen(server, options.host, options.port);
+  server.maxConnections = MAX_CONNECTIONS;
+  const closeFollowers = () => {
+    for (const follower of Object.values(followers)) follower.close();
+  };
+  try {
+    await listen(server, options.host, options.port);
+  } catch (error) {
+    closeFollowers();
+    throw error;
+  }
   const bound = server.address();
   if (bound !== null && typeof bound === 'object') address.port = bound.port;
   return {
     host: options.host,
     port: address.port,
-    close: () => closeServer(server).finally(() => metrics.close()),
+    close: () => closeServer(server).finally(closeFollowers),
   };
 }
 
+type Address = Pick<AdminOptions, 'host' | 'port'>;
+
+interface Followers {
+  readonly metrics: ReturnType<typeof openMetrics>;
+  readonly history: ReturnType<typeof openHistory>;
+  readonly failures: ReturnType<typeof openFailures>;
+}
+
+function buildApp(options: AdminOptions, address: () => Address, followers: Followers): OpenAPIHono {
+  const { watched, bus, clock, token, version } = options;
+  const files = readPageFiles();
+  const open = new Set([...HEALTH_PATHS, ...files.map(({ path }) => path)]);
+  const app = new OpenAPIHono({
+    defaultHook: (result, context) => {
+      if (result.success) return undefined;
+      return tellError(context, 400, 'bad-request', describeIssues(result.error));
+    },
+  });
+  app.use(guard({ address, open, ...(token === undefined ? {} : { token }) }));
+  app.use(
+    bodyLimit({
+      maxSize: MAX_BODY_BYTES,
+      onError: (context) =>
+        tellError(context, 413, 'too-large', `a body may have ${MAX_BODY_BYTES} bytes at most`),
+    }),
+  );
+  app.use(async (context, next) => {
+    await fillEmptyBody(context);
+    await next();
+    if (!isSafe(context.req.method)) snapshots.forget();
+  });
+  const snapshots = addReads(app, { watched, clock, ...followers });
+  addVerbs(app, watched);
+  addMachineReads(app, followers.metrics, watched);
+  addEventStream(app, bus, clock);
+  addPage(app, files);
+  addDescription(app, version, open);
+  app.notFound((context) => tellError(context, 404, 'not-found', 'no such route: /openapi.json lists them'));
+  app.onError((error, context) => {
+    if (error instanceof NoriaError && error.code === 'not-found') {
+      return tellError(context, 404, error.code, error.message);
+    }
+    if (error instanceof HTTPException && error.status === 400) {
+      return tellError(context, 400, 'bad-request', 'the body is not JSON');
+    }
+    options.onError(error);
+    return tellError(context, 500, 'internal', 'noria made a mistake: see its log');
+  });
+  return app;
+}
+
 /** Bodies may be empty: that stands for an object without members. */
-async function fillEmptyBody(request: HonoRequest): Promise<void> {
-  if (request.method === 'GET' || request.method === 'HEAD') return;
-  const text = await request.raw.clone().text();
+async function fillEmptyBody({ req }: Context): Promise<void> {
+  if (isSafe(req.method)) return;
+  const text = await req.raw.clone().text();
   if (text.trim() !== '') return;
-  const { url, method, headers } = request.raw;
-  request.raw = new Request(url, { method, headers, body: '{}' });
+  const { url, method, headers } = req.raw;
+  req.raw = new Request(url, { method, headers, body: '{}' });
 }
 
 function listen(server: Server, host: string, port: number): Promise<void> {

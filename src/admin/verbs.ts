@@ -1,127 +1,18 @@
-/** Every route of the admin API: its description and its answer in one place. Reads are snapshots, writes are verbs. */
+/** What the admin API lets do: each verb is passed on to the daemon; the description of each route beside its answer. */
 import { createRoute, type OpenAPIHono, z } from '@hono/zod-openapi';
 import { NoriaError } from '../core/faults.ts';
-import type { Metrics } from './metrics.ts';
-import {
-  errorSchema,
-  logLevelSchema,
-  memberSchema,
-  reportSchema,
-  rotateSchema,
-  sessionSchema,
-  statusSchema,
-} from './schemas.ts';
+import { answer, json, NOT_FOUND } from './answers.ts';
+import { errorSchema, logLevelSchema, reportSchema, rotateSchema } from './schemas.ts';
 import type { Watched } from './watched.ts';
 
-const json = <Schema extends z.ZodType>(schema: Schema) => ({ 'application/json': { schema } });
-const answer = <Schema extends z.ZodType>(description: string, schema: Schema) => ({
-  description,
-  content: json(schema),
-});
-const NOT_FOUND = answer('there is no such thing', errorSchema);
 const idParam = z.object({ id: z.string().min(1) });
 const nameParam = z.object({ name: z.string().min(1) });
 
-export function addRoutes(app: OpenAPIHono, watched: Watched): void {
-  addReads(app, watched);
+/** Adds every route that changes something. */
+export function addVerbs(app: OpenAPIHono, watched: Watched): void {
   addMemberVerbs(app, watched);
   addSourceVerbs(app, watched);
   addSessionVerbs(app, watched);
-}
-
-function addReads(app: OpenAPIHono, watched: Watched): void {
-  app.openapi(
-    createRoute({
-      method: 'get',
-      path: '/healthz',
-      summary: 'Whether the process works',
-      responses: { 200: { description: 'it does', content: { 'text/plain': { schema: z.string() } } } },
-    }),
-    (context) => context.text('ok\n', 200),
-  );
-  app.openapi(
-    createRoute({
-      method: 'get',
-      path: '/readyz',
-      summary: 'Whether clients can be served',
-      responses: {
-        200: { description: 'they can', content: { 'text/plain': { schema: z.string() } } },
-        503: { description: 'the reason why not', content: { 'text/plain': { schema: z.string() } } },
-      },
-    }),
-    (context) => {
-      const { ready, reason } = watched.status();
-      return context.text(`${reason}\n`, ready ? 200 : 503);
-    },
-  );
-  app.openapi(
-    createRoute({
-      method: 'get',
-      path: '/api/status',
-      summary: 'The state of the daemon and of each source',
-      responses: { 200: answer('the state', statusSchema) },
-    }),
-    (context) => context.json(watched.status(), 200),
-  );
-  app.openapi(
-    createRoute({
-      method: 'get',
-      path: '/api/members',
-      summary: 'Every member of the pool',
-      responses: { 200: answer('the members', z.array(memberSchema)) },
-    }),
-    (context) => context.json([...watched.members()], 200),
-  );
-  app.openapi(
-    createRoute({
-      method: 'get',
-      path: '/api/sessions',
-      summary: 'Every session',
-      responses: { 200: answer('the sessions', z.array(sessionSchema)) },
-    }),
-    (context) => context.json([...watched.sessions()], 200),
-  );
-}
-
-/** What is read by machines other than people's scripts. */
-export function addTextRoutes(app: OpenAPIHono, metrics: Metrics, watched: Watched): void {
-  app.openapi(
-    createRoute({
-      method: 'get',
-      path: '/metrics',
-      summary: 'Prometheus metrics',
-      responses: { 200: { description: 'the metrics', content: { 'text/plain': { schema: z.string() } } } },
-    }),
-    async (context) => context.text(await metrics.render(), 200, { 'Content-Type': metrics.contentType }),
-  );
-  app.openapi(
-    createRoute({
-      method: 'get',
-      path: '/proxy.pac',
-      summary: 'A PAC file that sends everything but this machine through the first listener',
-      responses: {
-        200: {
-          description: 'the file',
-          content: { 'application/x-ns-proxy-autoconfig': { schema: z.string() } },
-        },
-        404: NOT_FOUND,
-      },
-    }),
-    (context) => {
-      const address = watched.proxyAddress();
-      if (address === undefined) throw new NoriaError('not-found', 'no listener speaks HTTP');
-      return context.body(pacFile(address), 200, { 'Content-Type': 'application/x-ns-proxy-autoconfig' });
-    },
-  );
-}
-
-/** No DIRECT behind PROXY: a browser must not go around noria when it is down. */
-function pacFile(address: string): string {
-  return `function FindProxyForURL(url, host) {
-  if (host === "localhost" || host === "127.0.0.1" || host === "[::1]" || host === "::1") return "DIRECT";
-  return "PROXY ${address}";
-}
-`;
 }
 
 function addMemberVerbs(app: OpenAPIHono, watched: Watched): void {

@@ -1,0 +1,37 @@
+/** How answers are described and errors told: what many routes share. */
+import { z } from '@hono/zod-openapi';
+import type { Context } from 'hono';
+import { errorSchema } from './schemas.ts';
+
+/** A body of JSON, described. */
+export const json = <Schema extends z.ZodType>(schema: Schema) => ({ 'application/json': { schema } });
+
+/** An answer of JSON, described. */
+export const answer = <Schema extends z.ZodType>(description: string, schema: Schema) => ({
+  description,
+  content: json(schema),
+});
+
+/** An answer that is text of some kind, described. */
+export const text = <Type extends string>(description: string, type: Type) => ({
+  description,
+  content: { [type]: { schema: z.string() } } as Record<Type, { schema: z.ZodString }>,
+});
+
+/** What a verb answers for a thing that is not there. */
+export const NOT_FOUND = answer('there is no such thing', errorSchema);
+
+/** An error in the one shape that all of them have. */
+export function tellError(
+  context: Context,
+  status: 400 | 404 | 413 | 500,
+  code: string,
+  message: string,
+): Response {
+  return context.json({ error: { code, message } }, status);
+}
+
+/** What was wrong with a request, in one line: each place with its problem. */
+export function describeIssues(error: z.ZodError): string {
+  return error.issues.map(({ path, message }) => `${path.join('.')}: ${message}`).join('; ');
+}

@@ -1,0 +1,101 @@
+/**
+ * The dashboard's files, read once at the start and served from memory: the page, its style and modules, and uPlot's own
+ * two. Nothing else of the disk can be asked for.
+ */
+import { createHash } from 'node:crypto';
+import { readdirSync, readFileSync } from 'node:fs';
+import { fileURLToPath } from 'node:url';
+import { createRoute, type OpenAPIHono, z } from '@hono/zod-openapi';
+import type { Context } from 'hono';
+import { NOT_FOUND, text } from './answers.ts';
+
+export interface PageFile {
+  /** Path on the admin address. */
+  readonly path: string;
+  readonly type: string;
+  readonly bytes: Uint8Array<ArrayBuffer>;
+  /** Changes with the bytes. */
+  readonly etag: string;
+}
+
+const TYPES: Readonly<Record<string, string>> = {
+  html: 'text/html; charset=utf-8',
+  css: 'text/css; charset=utf-8',
+  js: 'text/javascript; charset=utf-8',
+  svg: 'image/svg+xml',
+};
+
+/** Files of uPlot's package under the names that the page knows. */
+const CHARTS = { 'uplot.js': 'uplot/dist/uPlot.esm.js', 'uplot.css': 'uplot/dist/uPlot.min.css' } as const;
+
+/** The page may use its own files and this address, and nothing else in the world; nor may it be framed. */
+const PAGE_POLICY = [
+  "default-src 'none'",
+  "script-src 'self'",
+  "style-src 'self'",
+  "img-src 'self'",
+  "connect-src 'self'",
+  "base-uri 'none'",
+  "form-action 'none'",
+  "frame-ancestors 'none'",
+].join('; ');
+
+/** Every file of the page; the page itself is `/`. */
+export function readPageFiles(): readonly PageFile[] {
+  const folder = new URL('./page/', import.meta.url);
+  const own = readdirSync(folder).filter((name) => TYPES[extensionOf(name)] !== undefined);
+  return [
+    ...own.map((name) => readPageFile(name, new URL(name, folder))),
+    ...Object.entries(CHARTS).map(([name, specifier]) =>
+      readPageFile(name, new URL(import.meta.resolve(specifier))),
+    ),
+  ];
+}
+
+function readPageFile(name: string, url: URL): PageFile {
+  const bytes = new Uint8Array(readFileSync(fileURLToPath(url)));
+  const etag = `"${createHash('sha256').update(bytes).digest('base64url').slice(0, 22)}"`;
+  const path = name === 'index.html' ? '/' : `/page/${name}`;
+  return { path, type: TYPES[extensionOf(name)] ?? '', bytes, etag };
+}
+
+function extensionOf(name: string): string {
+  return name.slice(name.lastIndexOf('.') + 1);
+}
+
+/** Adds the page and its files. */
+export function addPage(app: OpenAPIHono, files: readonly PageFile[]): void {
+  const byPath = new Map(files.map((file) => [file.path, file]));
+  const serve = (context: Context, path: string) => {
+    const file = byPath.get(path);
+    if (file === undefined) return context.notFound();
+    const { etag, type, bytes } = file;
+    const headers = {
+      'Content-Type': type,
+      'Content-Security-Policy': PAGE_POLICY,
+      'Cache-Control': 'no-cache', // asked for each time, sent only when it has changed
+      ETag: etag,
+    };
+    if (context.req.header('if-none-match') === etag) return context.body(null, 304, headers);
+    return context.body(bytes, 200, headers);
+  };
+  app.openapi(
+    createRoute({
+      method: 'get',
+      path: '/',
+      summary: 'The dashboard',
+      responses: { 200: text('the page', 'text/html'), 304: { description: 'unchanged' } },
+    }),
+    (context) => serve(context, '/'),
+  );
+  app.openapi(
+    createRoute({
+      method: 'get',
+      path: '/page/{file}',
+      summary: 'A file of the dashboard',
+      request: { params: z.object({ file: z.string() }) },
+      responses: { 200: text('the file', 'text/css'), 304: { description: 'unchanged' }, 404: NOT_FOUND },
+    }),
+    (context) => serve(context, `/page/${context.req.valid('param').file}`),
+  );
+}
