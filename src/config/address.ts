@@ -40,7 +40,7 @@ function readAddress(text: string): Reading<Address> {
   }
   const [, hostText, firstText, lastText] = /^(.*):(\d{1,5})(?:-(\d{1,5}))?$/.exec(text) ?? [];
   if (hostText === undefined) return { wrong: withoutPort(text) };
-  if (hostText === '') return { wrong: `has no host; write 127.0.0.1${text}` };
+  if (hostText === '') return { wrong: 'has no host before its port' };
   const host = readHost(hostText);
   if (host === undefined) return { wrong: 'has a host that cannot be read' };
   const port = Number(firstText);
@@ -89,7 +89,7 @@ function readHost(text: string): string | undefined {
 }
 
 function withoutPort(text: string): string {
-  if (/^\d{1,5}$/.test(text)) return `has no host; write 127.0.0.1:${text}`;
+  if (/^\d{1,5}$/.test(text)) return 'has no host before its port';
   return text.includes(':') ? 'has no port that is a number' : 'has no port';
 }
 

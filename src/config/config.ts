@@ -1,8 +1,7 @@
 /**
  * What a configuration comes to once it is read: complete, checked, frozen.
  *
- * Every default is filled in, every duration is in ms, every size in bytes, every path absolute, every address
- * parsed. Keys that have no default and were not given are `undefined`. The commands and the daemon map it to each
+ * Every default is filled in, every duration is in ms, every path absolute, every address parsed. Keys that have no default and were not given are `undefined`. The commands and the daemon map it to each
  * part's own options; no part reads these types. The keys, their ranges and their defaults stand in schema.ts.
  */
 import type { LogLevel } from '../core/log.ts';

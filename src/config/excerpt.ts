@@ -47,7 +47,8 @@ function draw(line: number, shown: string, column: number): string {
   const cut = after.length > MAX_AFTER ? `${after.slice(0, MAX_AFTER)}…` : after;
   const gap = before.replace(WIDE, IDEOGRAPHIC_SPACE).replace(/[^\t\u3000]/g, ' ');
   const number = String(line).padStart(NUMBER_WIDTH);
-  return `${number} | ${before}${cut}\n${' '.repeat(number.length)} | ${gap}^`;
+  const content = `${number} | ${before}${cut}`.trimEnd();
+  return `${content}\n${' '.repeat(number.length)} | ${gap}^`;
 }
 
 /** Where an offset into the line stands in what is shown of it. */

@@ -2,10 +2,9 @@
  * The kinds of value a key can have: how each is read from its text, written back, and described.
  *
  * Every scalar of the file arrives as text (see document.ts), so that an instance of 18 digits keeps them all, and a
- * value from the environment is read as one from the file. A kind says what is wrong with a text; problems.ts adds what is
+ * value from the environment is read as one from the file. A kind says what is wrong with a text; issues.ts adds what is
  * wanted. zod (schema.ts) holds the kinds together.
  */
-
 import { nearest } from '../core/nearest.ts';
 import { Secret } from '../core/secret.ts';
 import { isKey } from '../service/key.ts';
@@ -18,11 +17,10 @@ export interface KindSchema {
   readonly minimum?: number;
   readonly maximum?: number;
   readonly pattern?: string;
-  readonly minLength?: number;
   readonly anyOf?: readonly KindSchema[];
 }
 
-/** What a text comes to; `wrong` completes "VALUE …", e.g. `is not a duration`. */
+/** What a text comes to; `wrong` completes "VALUE …", e.g. `is not a duration`, and never quotes it: it may be a secret. */
 export type Reading<T> = { readonly value: T } | { readonly wrong: string };
 
 /** A kind in words, for messages, docs and editors. */
@@ -73,7 +71,7 @@ export function duration(fromMs: number, toMs = DAY_MS): Kind<number> {
     read(text) {
       const ms = parseDuration(text);
       if (ms !== undefined) return inRange(ms, fromMs, toMs, formatDuration);
-      return { wrong: /^\d+$/.test(text) ? `has no unit; write ${text}s or ${text}ms` : 'is not a duration' };
+      return { wrong: /^\d+$/.test(text) ? 'has no unit' : 'is not a duration' };
     },
     write: formatDuration,
   };

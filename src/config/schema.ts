@@ -47,7 +47,7 @@ const secretFile = (good: string) =>
   leaf(text({ ...PATH, wants: 'the path of a file that holds the secret alone', good }));
 
 const UPSTREAM_AUTH = z.union([
-  leaf({ ...oneOf(['auto', 'none', 'instance']), shown: 'private' }),
+  leaf(oneOf(['auto', 'none', 'instance'])),
   z.strictObject({
     username: required(leaf(text(USERNAME)), 'user name for the members'),
     password: optional(leaf(password()), 'its password'),

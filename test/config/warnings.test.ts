@@ -84,6 +84,15 @@ test('warnings: a listener open to the network, and what it lets through', () =>
   expect(warned('', 'listeners: [{ denyTargets: [] }]')).toEqual([]);
 });
 
+test('warnings: SOCKS4 that was asked for, where users make it useless', () => {
+  const users = 'users: [{ username: a, password: b }]';
+  expect(warned('', `listeners: [{ ${users}, protocols: [http, socks4] }]`)[0]).toContain(
+    'listeners[0].protocols: SOCKS4',
+  );
+  expect(warned('', `listeners: [{ ${users} }]`)).toEqual([]);
+  expect(warned('', 'listeners: [{ protocols: [socks4] }]')).toEqual([]);
+});
+
 test('warnings: an admin address open to the network', () => {
   expect(warned('', 'admin: { address: "0.0.0.0:1", token: t }')[0]).toContain(
     'admin.address: 0.0.0.0:1 is open to the network',
