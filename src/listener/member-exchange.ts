@@ -75,7 +75,7 @@ export class MemberExchange {
     this.#write(head);
     if (this.way.head.length > 0)
       this.#fail(new NoriaError('member-protocol', 'an answer came before the request'));
-    else if (socket.closed) this.#onClose();
+    else if (socket.destroyed) this.#onClose();
     else if (socket.readableEnded) this.#onEnd();
   }
 

@@ -37,6 +37,10 @@ export function relay(client: Socket, way: Dialed, early: Buffer | undefined, op
   new Relay(client, way.socket, options).start(early, way.head);
 }
 
+/** Sides of a relay whose socket is open, as bits. */
+const CLIENT = 1;
+const MEMBER = 2;
+
 class Relay {
   readonly #client: Socket;
   readonly #member: Socket;
@@ -48,7 +52,7 @@ class Relay {
   #clientEnded = false;
   #memberEnded = false;
   #cut = false;
-  #openSockets = 2;
+  #open = CLIENT | MEMBER;
 
   constructor(client: Socket, member: Socket, options: RelayOptions) {
     this.#client = client;
@@ -68,11 +72,11 @@ class Relay {
     member.resume();
     if (early !== undefined && early.length > 0) this.#up(early);
     if (head.length > 0) this.#down(head);
-    // What happened before the listeners were on will not be told again.
+    // What happened before the listeners were on may not be told again.
     if (client.readableEnded) this.#onClientEnd();
     if (member.readableEnded) this.#onMemberEnd();
-    if (client.closed) this.#onClientClose();
-    if (member.closed) this.#onMemberClose();
+    if (client.destroyed) this.#onClientClose();
+    if (member.destroyed) this.#onMemberClose();
   }
 
   readonly #up = (chunk: Buffer): void => {
@@ -101,18 +105,20 @@ class Relay {
   };
 
   readonly #onClientClose = (): void => {
+    if ((this.#open & CLIENT) === 0) return;
     // After two clean ends the member's socket is flushing what it was given, and closes by itself.
     if (!this.#clientEnded || !this.#memberEnded) this.#member.destroy();
-    this.#onClose();
+    this.#onClose(CLIENT);
   };
 
   readonly #onMemberClose = (): void => {
+    if ((this.#open & MEMBER) === 0) return;
     if (!this.#memberEnded) {
       this.#noteCut();
       this.#memberEnded = true;
       this.#letClientRead();
     }
-    this.#onClose();
+    this.#onClose(MEMBER);
   };
 
   /**
@@ -134,7 +140,7 @@ class Relay {
 
   #linger(): void {
     this.#deadlines.clear(this.#silence);
-    if (this.#openSockets === 0) return;
+    if (this.#open === 0) return;
     const ms = Math.min(this.#options.lingerMs, this.#options.idleTimeoutMs);
     this.#silence = this.#deadlines.set(ms, this.#destroy);
   }
@@ -144,9 +150,9 @@ class Relay {
     this.#member.destroy();
   };
 
-  #onClose(): void {
-    this.#openSockets -= 1;
-    if (this.#openSockets > 0) return;
+  #onClose(side: number): void {
+    this.#open &= ~side;
+    if (this.#open !== 0) return;
     this.#deadlines.clear(this.#silence);
     this.#options.onEnd({ bytesUp: this.#bytesUp, bytesDown: this.#bytesDown, cut: this.#cut });
   }

@@ -1,6 +1,8 @@
 import { expect, test } from 'vitest';
 import { systemClock } from '../../src/core/clock.ts';
+import { Deadlines } from '../../src/core/deadlines.ts';
 import { Secret } from '../../src/core/secret.ts';
+import { ManualClock } from '../support/manual-clock.ts';
 import { until } from '../support/until.ts';
 import { directDialer } from './direct-dialer.ts';
 import { listen, RawClient, untilStill } from './harness.ts';
@@ -226,9 +228,26 @@ test('CONNECT: what a client sends while a member is sought is held up to a limi
   const { port } = await listen(dialer);
   const client = await RawClient.open(port);
   client.send(`CONNECT 127.0.0.1:${origin.port} HTTP/1.1\r\n\r\n`);
-  client.socket.write(Buffer.alloc(size, 'x'));
-  await untilStill('bytes leave the client no more', () => client.socket.writableLength);
-  expect(client.socket.writableLength).toBeGreaterThan(0);
+  const sent = client.pour(size);
+  await untilStill('the client is not read from', () => sent.bytes);
+  expect(sent.bytes).toBeLessThan(size);
   release();
   await until('all of it arrived', () => bytes === size);
+});
+
+test('CONNECT: a client that was not read from any more still gets its refusal, and can end in order', async () => {
+  const dialer = directDialer();
+  dialer.failures.push({ code: 'members-failed', reason: 'All failed.', attempts: 3 });
+  const release = dialer.hold();
+  // No deadline comes due: the connection has to end by itself.
+  const { port, listener } = await listen(dialer, { deadlines: new Deadlines(new ManualClock(), 5) });
+  const client = await RawClient.open(port);
+  const size = 256 * 1024;
+  client.send(`CONNECT 127.0.0.1:9 HTTP/1.1\r\n\r\n`);
+  client.pour(size);
+  await until('it was dialed', () => dialer.requests.length === 1);
+  release();
+  expect(await client.whole()).toMatch(/^HTTP\/1\.1 502 /);
+  client.end();
+  await until('the connection is gone', () => listener.connectionCount === 0);
 });

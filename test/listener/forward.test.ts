@@ -1,8 +1,10 @@
 import type { Socket } from 'node:net';
 import { expect, test } from 'vitest';
+import { Deadlines } from '../../src/core/deadlines.ts';
+import { ManualClock } from '../support/manual-clock.ts';
 import { until } from '../support/until.ts';
 import { directDialer } from './direct-dialer.ts';
-import { listen, RawClient } from './harness.ts';
+import { listen, RawClient, untilStill } from './harness.ts';
 import { answering, rawOrigin } from './origin.ts';
 
 const WAY = 'X-Noria-Member: m1\r\nX-Noria-Attempts: 1\r\n';
@@ -49,6 +51,11 @@ test.each<[string, string, string]>([
     'a body of length 0',
     'PUT http://127.0.0.1:PORT/a HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n',
     'PUT /a HTTP/1.1\r\nHost: 127.0.0.1:PORT\r\nContent-Length: 0\r\n\r\n',
+  ],
+  [
+    'Host from the URL where the client sent none',
+    'GET http://127.0.0.1:PORT/ HTTP/1.1\r\nA: b\r\n\r\n',
+    'GET / HTTP/1.1\r\nHost: 127.0.0.1:PORT\r\nA: b\r\n\r\n',
   ],
   [
     'an h2c offer is not passed on',
@@ -217,15 +224,58 @@ test('forward: an unknown expectation is refused with 417', async () => {
   expect(received).toContain('X-Noria-Error: expectation-failed\r\n');
 });
 
-test('forward: an early answer reaches a client that is still sending, and the connection goes on', async () => {
-  const { received, client } = await exchange(
-    'POST http://127.0.0.1:PORT/ HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\nabc',
-    'HTTP/1.1 413 Too Large\r\nContent-Length: 0\r\n\r\n',
+test('forward: a refusal instead of a 100 closes the connection for the same reason', async () => {
+  const { port } = await listen(directDialer(), {}, { denyTargets: ['private'] });
+  const client = await RawClient.open(port);
+  client.send(
+    'POST http://127.0.0.1/ HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 4\r\n\r\n',
   );
-  expect(received).toMatch(/^HTTP\/1\.1 413 /);
+  expect(await client.whole()).toMatch(/^HTTP\/1\.1 403 .*Connection: close\r\n/s);
+});
+
+test('forward: an early answer reaches a client that is still sending, and the connection goes on', async () => {
+  const origin = await rawOrigin(answering('HTTP/1.1 413 Too Large\r\nContent-Length: 0\r\n\r\n'));
+  const dialer = directDialer();
+  const { port, deadlines } = await listen(dialer);
+  const client = await RawClient.open(port);
+  client.send(`PUT http://127.0.0.1:${origin.port}/ HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\nabc`);
+  await client.until('the answer', (text) => text.startsWith('HTTP/1.1 413 '));
+  expect(dialer.ended, 'half a request was sent: the member cannot take another').toEqual([
+    { cut: false, member: 'm1' },
+  ]);
   client.send('defghij');
   client.send('GET / HTTP/1.1\r\nHost: x\r\n\r\n');
   await client.until('the next answer', (text) => text.includes('HTTP/1.1 400 '));
+  await until('its time runs no more', () => deadlines.size === 0, 1_000);
+});
+
+test('forward: a client that never ends a request that has its answer is cut off', async () => {
+  const origin = await rawOrigin(answering('HTTP/1.1 413 Too Large\r\nContent-Length: 0\r\n\r\n'));
+  const clock = new ManualClock();
+  const { port, deadlines } = await listen(directDialer(), { deadlines: new Deadlines(clock, 5) });
+  const client = await RawClient.open(port);
+  client.send(`PUT http://127.0.0.1:${origin.port}/ HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\nabc`);
+  await client.until('the answer', (text) => text.startsWith('HTTP/1.1 413 '));
+  await until('its time runs', () => deadlines.size === 1);
+  clock.advance(1_900);
+  expect(deadlines.size).toBe(1);
+  clock.advance(200);
+  await client.whole();
+});
+
+test('forward: a target that does not read slows the client down', async () => {
+  const origin = await rawOrigin((socket) => {
+    socket.once('data', () => socket.pause());
+  });
+  const dialer = directDialer();
+  const { port } = await listen(dialer);
+  const client = await RawClient.open(port);
+  const size = 64 * 1024 * 1024;
+  client.send(`PUT http://127.0.0.1:${origin.port}/ HTTP/1.1\r\nHost: x\r\nContent-Length: ${size}\r\n\r\n`);
+  const sent = client.pour(size);
+  await untilStill('the client is not read from', () => sent.bytes);
+  expect(sent.bytes).toBeLessThan(size);
+  expect(dialer.sockets[0]?.writableLength).toBeLessThan(300 * 1024);
 });
 
 test('forward: a large upload and a large download pass whole, and a slow client slows the target down', async () => {

@@ -139,6 +139,22 @@ export class RawClient {
     return this;
   }
 
+  /** Sends so many bytes, as fast as they are taken; `bytes` is how many were. */
+  pour(total: number): { bytes: number } {
+    const sent = { bytes: 0 };
+    const chunk = Buffer.alloc(64 * 1024, 'x');
+    const next = (): void => {
+      if (sent.bytes >= total) return;
+      this.socket.write(chunk.subarray(0, total - sent.bytes), (error) => {
+        if (error) return;
+        sent.bytes += Math.min(chunk.length, total - sent.bytes);
+        next();
+      });
+    };
+    next();
+    return sent;
+  }
+
   end(): this {
     this.socket.end();
     return this;

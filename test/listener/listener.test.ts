@@ -148,6 +148,20 @@ test('listener: a port in use is told in words, and nothing stays open', async (
   expect(error.message).toBe(`cannot listen on 127.0.0.1:${port}: another program listens there`);
 });
 
+test('listener: a range of which one port is taken gives the others back', async () => {
+  const port = await freePair();
+  const taken = createServer();
+  await new Promise<void>((resolve) => taken.listen(port + 1, '127.0.0.1', resolve));
+  onTestFinished(() => {
+    taken.close();
+  });
+  const range = [{ kind: 'tcp', host: '127.0.0.1', port, lastPort: port + 1 }] as const;
+  expect((await failure(openListener(listenerOptions(directDialer(), { addresses: range })))).code).toBe(
+    'listen-failed',
+  );
+  await listen(directDialer(), { addresses: [{ kind: 'tcp', host: '127.0.0.1', port }] });
+});
+
 test('listener: an address that others can reach is refused without users', async () => {
   const addresses = [{ kind: 'tcp', host: '0.0.0.0', port: 0 }] as const;
   const error = await failure(openListener(listenerOptions(directDialer(), { addresses })));
@@ -185,6 +199,11 @@ test('listener: a flood of clients above the limit is closed without a word, and
     () => clients.filter((client) => client.ended || client.closed).length === 80 - 65,
   );
   expect(listener.connectionCount).toBe(65);
+  for (const client of clients) client.socket.destroy();
+  await until('all are gone', () => listener.connectionCount === 0);
+  await RawClient.open(port);
+  const told = (await RawClient.open(port)).send(connectTo(1));
+  expect(await told.whole()).toMatch(/^HTTP\/1\.1 503 /);
 });
 
 test('listener: one client address has a limit of its own', async () => {
@@ -290,6 +309,19 @@ test('listener: a request under way while draining is answered, with the end of 
   const draining = listener.drain();
   release();
   expect(await client.whole()).toMatch(/Connection: close\r\n\r\nhi$/);
+  await draining;
+});
+
+test('listener: a connection whose answer had begun before the draining ends with that answer', async () => {
+  const origin = await rawOrigin(answering('HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nhi'));
+  const { port, listener } = await listen(directDialer());
+  const client = (await RawClient.open(port)).send(
+    `GET http://127.0.0.1:${origin.port}/ HTTP/1.1\r\nHost: x\r\n\r\n`,
+  );
+  await client.until('the beginning', (text) => text.endsWith('hi'));
+  const draining = listener.drain();
+  origin.sockets[0]?.write('ho');
+  expect(await client.whole()).toMatch(/hiho$/);
   await draining;
 });
 

@@ -197,7 +197,7 @@ function nodeReads(
     const [near, far] = duplexPair();
     const sent = request({
       createConnection: () => near as unknown as Socket,
-     
+
       host: 'a',
       maxHeaderSize: 64 * 1024,
     });

@@ -85,6 +85,17 @@ test.each([
 
 const INNER = 'GET http://a.example/ HTTP/1.1\r\nHost: a\r\n\r\n';
 
+test('smuggling: a body that cannot be read on gives up what was begun for it', async () => {
+  const dialer = directDialer();
+  dialer.hold();
+  const { port } = await listen(dialer);
+  const client = (await RawClient.open(port)).send(
+    'POST http://127.0.0.1:9/ HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nnonsense\r\n',
+  );
+  await client.until('the refusal', (text) => text.startsWith('HTTP/1.1 400 '));
+  expect(dialer.cancelled).toBe(1);
+});
+
 /** Understood in one way, and told to the member in that way alone. */
 test.each([
   [
