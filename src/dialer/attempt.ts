@@ -12,12 +12,12 @@ import type { FaultCode } from '../core/faults.ts';
 import type { HostPort } from '../core/host-port.ts';
 import type { Lease } from '../pool/lease.ts';
 import type { AttemptPhase, FailedAttempt } from './blame.ts';
-import { ConnectHop } from './connect-hop.ts';
 import type { CredentialBook, PreparedLogin } from './credentials.ts';
 import type { Form, FormBook } from './forms.ts';
 import { type Hop, type HopFailure, NO_BYTES } from './hop.ts';
+import { canName, makeHop } from './member-hop.ts';
 import { type OpenSocket, readyEvent } from './member-socket.ts';
-import { Socks4Hop, Socks5Hop, socks4CanReach } from './socks-hop.ts';
+import { endCode, isAnswer, isLocal } from './socket-errors.ts';
 
 /** What attempts through members of one source are given by their dialer. */
 export interface AttemptContext {
@@ -67,10 +67,6 @@ export interface RawWay {
 
 /** Of the whole attempt, what TCP (and TLS) may take: a SYN that was lost is sent again after 1 and after 3 s. */
 const CONNECT_SHARE = 0.8;
-/** This machine has run out of something. */
-const LOCAL_ERRORS = new Set(['EMFILE', 'ENFILE', 'ENOBUFS', 'EADDRNOTAVAIL', 'ENOMEM']);
-/** Somebody's machine answered, if only to refuse. */
-const ANSWERS = new Set(['ECONNREFUSED', 'ECONNRESET', 'EPIPE', 'ECONNABORTED']);
 
 export class Attempt {
   readonly lease: Lease;
@@ -108,9 +104,8 @@ export class Attempt {
 
   /** Begins; may fail before it returns, when the member's protocol cannot name the target. */
   start(): void {
-    const { protocol } = this.lease;
-    if (protocol === 'socks4' && !socks4CanReach(this.#task.target)) {
-      this.#fail('member-incapable', 'no IPv6 in SOCKS4');
+    if (!canName(this.lease.protocol, this.#task.target)) {
+      this.#fail('member-incapable', 'its protocol cannot name the target');
       return;
     }
     const form = this.#mayBeAbsolute() ? this.#context.forms.current : 'direct';
@@ -137,26 +132,14 @@ export class Attempt {
     this.#form = form;
     this.#phase = 'connect';
     this.#tcpStands = false;
-    this.#hop = form === 'absolute' ? undefined : this.#makeHop(login);
     const { protocol } = this.lease;
+    this.#hop = form === 'absolute' ? undefined : makeHop(protocol, this.#task.target, login);
     const socket = this.#context.openSocket(this.lease);
     this.#socket = socket;
     this.#watchClock();
     socket.on('close', this.#onClose);
     socket.once(readyEvent(protocol), this.#onReady);
     if (protocol === 'https') socket.once('connect', this.#onTcp);
-  }
-
-  #makeHop(login: PreparedLogin | undefined): Hop {
-    switch (this.lease.protocol) {
-      case 'http':
-      case 'https':
-        return new ConnectHop(this.#task.target, login?.authorization);
-      case 'socks5':
-        return new Socks5Hop(this.#task.target, login);
-      case 'socks4':
-        return new Socks4Hop(this.#task.target, login);
-    }
   }
 
   /** One deadline at a time: the connection's first, what is left of the attempt after it. */
@@ -220,10 +203,10 @@ export class Attempt {
   };
 
   readonly #onClose = (): void => {
-    const code = errorCode(this.#socket?.errored);
+    const code = endCode(this.#socket);
     if (this.#phase === 'answer') this.#fail('member-closed', code);
     else if (!this.#tcpStands) this.#fail('member-unreachable', code);
-    else this.#fail(ANSWERS.has(code) ? 'member-closed' : 'member-protocol', code);
+    else this.#fail(isAnswer(code) ? 'member-closed' : 'member-protocol', code);
   };
 
   /** The member said no. It may mean: with credentials, or not by CONNECT; then it is asked once more. */
@@ -266,9 +249,9 @@ export class Attempt {
     if (phase === 'done') return;
     this.#end();
     this.#drop();
-    const local = LOCAL_ERRORS.has(detail);
+    const local = isLocal(detail);
     const unreachable = fault === 'member-unreachable';
-    const heard = unreachable ? ANSWERS.has(detail) : fault !== 'member-incapable';
+    const heard = unreachable ? isAnswer(detail) : fault !== 'member-incapable';
     const lost = unreachable && !heard && !local;
     this.#owner.attemptFailed(this, { fault, phase, local, detail, targetRefused, lost, heard, ms });
   }
@@ -305,10 +288,4 @@ export class Attempt {
     const { protocol } = this.lease;
     return this.#task.use === 'forward' && (protocol === 'http' || protocol === 'https');
   }
-}
-
-/** The code of a system error; `closed` where there was none. */
-function errorCode(error: Error | null | undefined): string {
-  if (error === null || error === undefined) return 'closed';
-  return 'code' in error && typeof error.code === 'string' ? error.code : error.name;
 }

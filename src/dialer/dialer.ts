@@ -15,6 +15,7 @@ import type { SourceFault } from './credentials.ts';
 import type { Dialer, Dialing, DialRequest } from './dial.ts';
 import { HedgeBudget } from './hedging.ts';
 import { IdleConnections } from './idle.ts';
+import { Laggards } from './laggards.ts';
 import { type OpenSocket, openMemberSocket } from './member-socket.ts';
 import { NetworkWatch } from './network-watch.ts';
 import { type DialParts, type DialSettings, Race } from './race.ts';
@@ -93,6 +94,7 @@ class RunningDialer implements OpenDialer {
       deadlines: this.#deadlines,
       idle: this.#idle,
       standing: this.#standing,
+      laggards: new Laggards(),
       budget: new HedgeBudget(),
       witnesses: new Witnesses(clock),
       network: new NetworkWatch(clock, (down) => {

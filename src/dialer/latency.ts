@@ -1,5 +1,5 @@
 /**
- * How long the members of one source usually take to open a way, so that a slow one can be told.
+ * How long the members of one source usually take to open a way, and which of them are slow.
  *
  * The 95th percentile of the latest successes, counting only the faster half of the members: else slow members would
  * teach patience with slow members. Old samples fall out as new ones come, and all of them after a while.
@@ -14,6 +14,18 @@ const RECKON_EVERY_MS = 1_000;
 const MAX_AGE_MS = 10 * 60_000;
 const PERCENTILE = 0.95;
 
+/** What the samples say. */
+export interface Habits {
+  /** Ms within which a good member answers nearly always. */
+  readonly usualMs: number;
+  /** Members whose usual answer comes later than that, by far: no help beside a slow one. */
+  readonly slow: readonly string[];
+}
+
+/** By how much a member's median must pass the good ones' 95th percentile, and by how many ms at least. */
+const SLOW_TIMES = 2;
+const SLOW_MS = 100;
+
 export interface Sample {
   readonly member: string;
   /** From the start of the attempt to the member's yes. */
@@ -26,24 +38,24 @@ export class LatencyEstimator {
   readonly #samples: Sample[] = [];
   #nextIndex = 0;
   #reckonedAt = Number.NEGATIVE_INFINITY;
-  #reckoned: number | undefined;
+  #habits: Habits | undefined;
 
   add(sample: Sample): void {
     this.#samples[this.#nextIndex] = sample;
     this.#nextIndex = (this.#nextIndex + 1) % SAMPLE_COUNT;
     if (this.#samples.length < MIN_SAMPLES || sample.at - this.#reckonedAt < RECKON_EVERY_MS) return;
     this.#reckonedAt = sample.at;
-    this.#reckoned = usualMs(this.#samples, sample.at - MAX_AGE_MS);
+    this.#habits = habitsOf(this.#samples, sample.at - MAX_AGE_MS);
   }
 
-  /** Ms within which a good member answers nearly always; undefined until enough is known. */
-  get usualMs(): number | undefined {
-    return this.#reckoned;
+  /** undefined until enough is known. */
+  get habits(): Habits | undefined {
+    return this.#habits;
   }
 }
 
-/** The 95th percentile of the samples since `sinceAt`, of the faster half of the members; undefined when they are too few. */
-export function usualMs(samples: readonly Sample[], sinceAt: number): number | undefined {
+/** From the samples since `sinceAt`; undefined when they are too few. */
+export function habitsOf(samples: readonly Sample[], sinceAt: number): Habits | undefined {
   const byMember = new Map<string, number[]>();
   let count = 0;
   for (const { member, ms, at } of samples) {
@@ -54,10 +66,16 @@ export function usualMs(samples: readonly Sample[], sinceAt: number): number | u
     else own.push(ms);
   }
   if (count < MIN_SAMPLES) return undefined;
-  const members = [...byMember.values()].map((own) => own.sort(ascending));
-  members.sort((a, b) => quantile(a, 0.5) - quantile(b, 0.5));
-  const faster = members.slice(0, Math.ceil(members.length / 2)).flat();
-  return quantile(faster.sort(ascending), PERCENTILE);
+  const members = [...byMember].map(([member, own]) => {
+    const sorted = own.sort(ascending);
+    return { member, sorted, median: quantile(sorted, 0.5) };
+  });
+  members.sort((a, b) => a.median - b.median);
+  const faster = members.slice(0, Math.ceil(members.length / 2)).flatMap(({ sorted }) => sorted);
+  const usualMs = quantile(faster.sort(ascending), PERCENTILE);
+  const slowMs = Math.max(SLOW_MS, usualMs * SLOW_TIMES);
+  const slow = members.filter(({ median }) => median > slowMs).map(({ member }) => member);
+  return { usualMs, slow };
 }
 
 /** By nearest rank, of a sorted list that is not empty. */

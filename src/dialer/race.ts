@@ -10,41 +10,29 @@ import type { Deadline } from '../core/deadlines.ts';
 import type { NoriaEvents } from '../core/events.ts';
 import { formatHostPort } from '../core/host-port.ts';
 import { isLease, type Lease, type Refusal } from '../pool/lease.ts';
+import { Allowance, type AllowanceSettings, type Standing } from './allowance.ts';
 import { Attempt, type AttemptFailure, type AttemptOwner, type RawWay } from './attempt.ts';
 import type { DialFailure, Dialing, DialRequest, DialResult } from './dial.ts';
 import { explainFailures, membersFailed, noMember } from './explain.ts';
 import { Hedge, type HedgeParts, type HedgeSettings } from './hedge.ts';
 import { NO_BYTES } from './hop.ts';
 import type { IdleConnections } from './idle.ts';
+import type { Laggards } from './laggards.ts';
 import { type DialEnd, type VerdictParts, Verdicts } from './verdicts.ts';
 import { Way } from './way.ts';
 
-export interface DialSettings extends HedgeSettings {
-  /** Members tried for one client request; those that fail at once do not count. */
-  readonly attempts: number;
-  /** Everything, waiting for a member included. */
-  readonly deadlineMs: number;
-  readonly waitForMemberMs: number;
-}
+export interface DialSettings extends AllowanceSettings, HedgeSettings {}
 
 /** What all dials of one dialer share. */
 export interface DialParts extends VerdictParts, HedgeParts {
   readonly idle: IdleConnections;
+  readonly laggards: Laggards;
   /** The sockets of ways that have not ended, by lease. */
   readonly standing: Map<number, Socket>;
   nextRequestId(): number;
   /** The race has nothing open any more. */
   raceOver(race: Race): void;
 }
-
-/** An attempt that fails sooner cost the client next to nothing: it does not count. */
-const FAST_FAILURE_MS = 100;
-/** ...but there are no more than so many in all. */
-const MOST_TRIES = 10;
-/** How long a client whose first member said "unreachable" waits for another one's opinion, when none is ready. */
-const SECOND_OPINION_WAIT_MS = 2_000;
-/** How many members must say that a target is unreachable; one more where another member reached it a moment ago. */
-const OPINIONS = 2;
 
 const NOBODY: readonly string[] = [];
 
@@ -57,15 +45,12 @@ export class Race implements Dialing, AttemptOwner {
   /** `host:port` in canonical form. */
   readonly #target: string;
   readonly #verdicts: Verdicts;
+  readonly #allowance: Allowance;
   readonly #hedge: Hedge;
   readonly #avoid: string[];
   readonly #startedAt: number;
   #phase: 'open' | 'won' | 'lost' = 'open';
   readonly #running: Attempt[] = [];
-  #triedCount = 0;
-  /** Tries that failed slowly: those that `attempts` limits. */
-  #countedCount = 0;
-  #waitedMs = 0;
   /** The request that waits at the pool. */
   #takeId: number | undefined;
   #waitSince = 0;
@@ -80,7 +65,8 @@ export class Race implements Dialing, AttemptOwner {
     this.#request = request;
     this.#target = formatHostPort(request.target.host, request.target.port);
     this.#verdicts = new Verdicts(parts, this.#target);
-    this.#hedge = new Hedge(parts, settings, () => this.#seekHedge());
+    this.#allowance = new Allowance(settings);
+    this.#hedge = new Hedge(parts, settings, () => this.#overdue());
     this.#avoid = request.avoid === undefined ? [] : [...request.avoid];
     this.#startedAt = parts.clock.monotonic();
   }
@@ -129,7 +115,7 @@ export class Race implements Dialing, AttemptOwner {
       this.#overIfIdle();
       return;
     }
-    if (failure.ms >= FAST_FAILURE_MS) this.#countedCount += 1;
+    this.#allowance.failed(failure.ms);
     if (attempt.hedge) this.#hedge.ended('failed');
     this.#goOn();
   }
@@ -142,62 +128,65 @@ export class Race implements Dialing, AttemptOwner {
     else this.#fail();
   }
 
-  #mayTryAnother(): boolean {
-    const opinions = this.#parts.witnesses.isReachable(this.#target) ? OPINIONS + 1 : OPINIONS;
-    const triesLeft = this.#settings.attempts - this.#countedCount - this.#running.length;
-    return triesLeft > 0 && this.#triedCount < MOST_TRIES && this.#verdicts.doubts < opinions;
+  get #standing(): Standing {
+    return { running: this.#running.length, doubts: this.#verdicts.doubts };
   }
 
-  #seek(hedge: boolean): void {
+  #mayTryAnother(): boolean {
+    const reachable = this.#parts.witnesses.isReachable(this.#target);
+    return this.#allowance.mayTryAnother(this.#standing, reachable);
+  }
+
+  /** @param spurned - members not wanted beside those tried already. */
+  #seek(hedge: boolean, spurned = NOBODY): void {
     const id = this.#parts.nextRequestId();
     const answer = this.#parts.pool.take({
       id,
       wish: this.#request.wish,
       targetHost: this.#request.target.host,
-      avoid: this.#avoid.length === 0 ? NOBODY : [...this.#avoid],
-      waitMs: hedge ? 0 : this.#mayWaitMs(),
+      avoid: this.#avoid.length + spurned.length === 0 ? NOBODY : [...this.#avoid, ...spurned],
+      waitMs: hedge ? 0 : this.#allowance.mayWaitMs(this.#elapsedMs, this.#standing),
     });
     if (!(answer instanceof Promise)) {
-      this.#takeAnswer(answer, hedge);
+      this.#takeAnswer(answer, hedge, spurned);
       return;
     }
     this.#takeId = id;
     this.#waitSince = this.#parts.clock.monotonic();
     void answer.then((later) => {
       this.#stopWaiting();
-      this.#takeAnswer(later, hedge);
+      this.#takeAnswer(later, hedge, spurned);
     });
   }
 
-  #mayWaitMs(): number {
-    const { waitForMemberMs, deadlineMs } = this.#settings;
-    const mayMs = Math.max(0, Math.min(waitForMemberMs - this.#waitedMs, deadlineMs - this.#elapsedMs));
-    return this.#verdicts.doubts > 0 ? Math.min(mayMs, SECOND_OPINION_WAIT_MS) : mayMs;
-  }
-
-  #takeAnswer(answer: Lease | Refusal, hedge: boolean): void {
+  #takeAnswer(answer: Lease | Refusal, hedge: boolean, spurned: readonly string[]): void {
     const { pool } = this.#parts;
+    const open = this.#phase === 'open';
     if (isLease(answer)) {
-      if (this.#phase === 'open') this.#use(answer, hedge);
+      if (open) this.#use(answer, hedge);
       else pool.report({ lease: answer.id, kind: 'failed', blame: 'nobody', fault: 'client-gone' });
-    } else if (this.#phase === 'open' && this.#running.length === 0) {
-      // A hedge that is refused after the attempt it was for has failed: that is an attempt like any other now.
-      if (hedge) this.#goOn();
-      else this.#refuse(answer);
+      if (hedge && !open) this.#hedge.refund();
+    } else if (!hedge) {
+      if (open) this.#refuse(answer);
+    } else if (open && spurned.length > 0) {
+      this.#seek(true); // rather a slow one than none
+    } else {
+      this.#hedge.refund();
+      // When the attempt it was for has failed meanwhile, the next one is an attempt like any other.
+      if (open && this.#running.length === 0) this.#goOn();
     }
-    if (hedge && (!isLease(answer) || this.#phase !== 'open')) this.#hedge.refund();
   }
 
   #use(lease: Lease, hedge: boolean): void {
     this.#avoid.push(lease.member);
-    this.#triedCount += 1;
+    this.#allowance.tried();
     if (this.#reuse(lease, hedge)) return;
     const { target, use } = this.#request;
     const timeoutMs = this.#settings.attemptTimeoutMs;
     const memory = this.#parts.memoryOf(lease.source);
     const attempt = new Attempt(memory, this, { lease, target, use, hedge, timeoutMs });
     this.#running.push(attempt);
-    if (!hedge) this.#hedge.arm(lease, memory.latency.usualMs);
+    if (!hedge) this.#hedge.arm(lease, memory.latency.habits?.usualMs);
     attempt.start();
   }
 
@@ -213,15 +202,25 @@ export class Race implements Dialing, AttemptOwner {
     return true;
   }
 
+  #overdue(): void {
+    for (const attempt of this.#running) this.#parts.laggards.add(attempt);
+    this.#seekHedge();
+  }
+
   /** Starts another attempt beside one that is overdue; a hedge that failed itself is replaced. */
   #seekHedge(): void {
+    const [first] = this.#running;
     const alone = this.#running.length === 1 && this.#takeId === undefined;
-    if (alone && this.#mayTryAnother() && this.#hedge.spend()) this.#seek(true);
+    if (first === undefined || !alone || !this.#mayTryAnother() || !this.#hedge.spend()) return;
+    const { laggards, memoryOf } = this.#parts;
+    const slow = memoryOf(first.lease.source).latency.habits?.slow ?? NOBODY;
+    this.#seek(true, laggards.avoidable(slow, this.#avoid));
   }
 
   #win(lease: Lease, raw: RawWay, reused: boolean): void {
     this.#conclude('won', { kind: 'reached', by: lease.member });
-    const { clock, pool, idle, standing, memoryOf } = this.#parts;
+    const { clock, pool, idle, standing, laggards, memoryOf } = this.#parts;
+    for (const loser of this.#running) laggards.add(loser); // slower than the other, at least
     const { credentials } = memoryOf(lease.source);
     const leftMs = lease.remainingMs ?? Number.POSITIVE_INFINITY;
     const way = new Way(
@@ -231,7 +230,7 @@ export class Race implements Dialing, AttemptOwner {
         lease,
         reused,
         reusable: this.#request.use === 'forward',
-        attempts: this.#triedCount,
+        attempts: this.#allowance.triedCount,
         target: this.#target,
         endsAt: clock.monotonic() + leftMs,
       },
@@ -245,18 +244,18 @@ export class Race implements Dialing, AttemptOwner {
   #refuse(refusal: Refusal): void {
     const failed = refusal.refused === 'pool-empty' && this.#verdicts.failures.length > 0;
     if (failed) this.#fail();
-    else this.#lose(noMember(refusal, this.#triedCount));
+    else this.#lose(noMember(refusal, this.#allowance.triedCount));
   }
 
   /** Members were tried, and none of them accepted. */
   #fail(): void {
-    this.#lose(membersFailed(this.#verdicts.failures, this.#triedCount, this.#elapsedMs));
+    this.#lose(membersFailed(this.#verdicts.failures, this.#allowance.triedCount, this.#elapsedMs));
   }
 
   #abandon(code: 'deadline' | 'client-gone' | 'shutting-down'): void {
     if (this.#phase !== 'open') return;
     const reason = explainFailures(this.#verdicts.failures, this.#elapsedMs);
-    this.#lose({ code, reason, attempts: this.#triedCount });
+    this.#lose({ code, reason, attempts: this.#allowance.triedCount });
   }
 
   #lose(failure: DialFailure): void {
@@ -280,20 +279,22 @@ export class Race implements Dialing, AttemptOwner {
   }
 
   #stopWaiting(): void {
-    if (this.#takeId !== undefined) this.#waitedMs += this.#parts.clock.monotonic() - this.#waitSince;
+    if (this.#takeId !== undefined) this.#allowance.waited(this.#parts.clock.monotonic() - this.#waitSince);
     this.#takeId = undefined;
   }
 
   #cancelRunning(): void {
-    for (const attempt of this.#running.splice(0)) {
+    for (const attempt of [...this.#running]) {
       const { phase } = attempt;
       attempt.cancel();
+      this.#leave(attempt);
       this.#verdicts.cancelled(attempt, phase);
     }
   }
 
   #leave(attempt: Attempt): void {
     this.#running.splice(this.#running.indexOf(attempt), 1);
+    this.#parts.laggards.ended(attempt);
   }
 
   #overIfIdle(): void {
@@ -306,9 +307,9 @@ export class Race implements Dialing, AttemptOwner {
     const remainingMs = lease?.remainingMs;
     bus.emit('dial.ended', {
       outcome,
-      attempts: this.#triedCount,
+      attempts: this.#allowance.triedCount,
       ms: this.#elapsedMs,
-      waitedMs: this.#waitedMs,
+      waitedMs: this.#allowance.waitedMs,
       target: this.#target,
       ...(lease === undefined ? {} : { source: lease.source, member: lease.member }),
       ...(remainingMs === undefined ? {} : { remainingMs }),

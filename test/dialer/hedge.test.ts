@@ -153,6 +153,20 @@ test('hedge: the delay is learned from what good members need', async () => {
   expect(performance.now() - startedAt).toBeLessThan(900); // without experience it would be a quarter of 4 s
 });
 
+test('hedge: it does not go through a member that keeps another client waiting, unless there is nobody else', async () => {
+  const silent = { id: 'silent', at: await openMember('http', silentManner) };
+  const late = { id: 'late', at: await slow(300) };
+  const good = { id: 'good', at: await slow(0) };
+  const { dial, pool } = makeDialer([silent, good], FAST);
+  expect(wayOf(await dial('target.example:443')).member).toBe('good');
+  pool.members = [late, silent, good];
+  expect(wayOf(await dial('target.example:443'))).toMatchObject({ member: 'good', attempts: 2 });
+  expect(pool.requests.at(-1)?.avoid).toEqual(['late', 'silent']);
+  pool.members = [late, silent];
+  expect(wayOf(await dial('target.example:443'))).toMatchObject({ member: 'late', attempts: 2 });
+  expect(pool.requests.slice(-2).map(({ avoid }) => avoid)).toEqual([['late', 'silent'], ['late']]);
+});
+
 test('hedge: closing the dialer ends attempts that go on in the background', async () => {
   const silent = await openMember('http', silentManner);
   const { dial, dialer, pool } = makeDialer(

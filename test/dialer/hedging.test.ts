@@ -1,7 +1,8 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { HEDGE_FLOOR_MS, HedgeBudget, hedgeDelayMs } from '../../src/dialer/hedging.ts';
-import { LatencyEstimator, MIN_SAMPLES, type Sample, usualMs } from '../../src/dialer/latency.ts';
+import { Laggards } from '../../src/dialer/laggards.ts';
+import { habitsOf, LatencyEstimator, MIN_SAMPLES, type Sample } from '../../src/dialer/latency.ts';
 
 function samples(spec: readonly (readonly [member: string, ms: number, count: number])[], at = 0): Sample[] {
   return spec.flatMap(([member, ms, count]) => Array.from({ length: count }, () => ({ member, ms, at })));
@@ -10,9 +11,9 @@ function samples(spec: readonly (readonly [member: string, ms: number, count: nu
 test('latency: nothing is known before there are enough samples', () => {
   const latency = new LatencyEstimator();
   for (const sample of samples([['m1', 100, MIN_SAMPLES - 1]])) latency.add(sample);
-  expect(latency.usualMs).toBeUndefined();
+  expect(latency.habits?.usualMs).toBeUndefined();
   latency.add({ member: 'm1', ms: 100, at: 0 });
-  expect(latency.usualMs).toBe(100);
+  expect(latency.habits?.usualMs).toBe(100);
 });
 
 test('latency: slow members do not teach patience, as long as they are not the faster half', () => {
@@ -22,31 +23,58 @@ test('latency: slow members do not teach patience, as long as they are not the f
     ['slow', 2_000, 30],
     ['slower', 3_000, 30],
   ]);
-  expect(usualMs(mixed, 0)).toBe(20);
+  expect(habitsOf(mixed, 0)?.usualMs).toBe(20);
+});
+
+test('latency: members are slow that take far longer than good ones', () => {
+  const mixed = samples([
+    ['fast', 10, 30],
+    ['quick', 20, 30],
+    ['fair', 99, 30],
+    ['slow', 2_000, 3],
+    ['slower', 3_000, 1],
+  ]);
+  expect(habitsOf(mixed, 0)?.slow).toEqual(['slow', 'slower']);
+});
+
+test('laggards: members are told as long as an attempt through them is overdue, and the slow ones with them', () => {
+  const laggards = new Laggards();
+  const through = (member: string) => ({ lease: { member } });
+  const [one, another, two] = [through('m1'), through('m1'), through('m2')];
+  expect(laggards.avoidable([], [])).toEqual([]);
+  for (const attempt of [one, one, another, two]) laggards.add(attempt);
+  expect(laggards.avoidable(['m2', 'm3', 'm4'], ['m4']).toSorted()).toEqual(['m1', 'm2', 'm3']);
+  for (const attempt of [one, two, two, through('m9')]) laggards.ended(attempt);
+  expect(laggards.avoidable([], [])).toEqual(['m1']);
+  laggards.ended(another);
+  expect(laggards.size).toBe(0);
+  for (let index = 0; index < 500; index += 1) laggards.add(through(`m${index}`));
+  expect(laggards.avoidable(['slow'], [])).toHaveLength(64);
 });
 
 test('latency: the 95th percentile of the good ones, not their average', () => {
   const spread = Array.from({ length: 100 }, (_, index) => ({ member: 'm1', ms: index + 1, at: 0 }));
-  expect(usualMs(spread, 0)).toBe(95);
+  expect(habitsOf(spread, 0)?.usualMs).toBe(95);
 });
 
 test('latency: old samples are forgotten, by age and by newer ones', () => {
-  expect(usualMs([...samples([['m1', 500, 50]], 0), ...samples([['m1', 10, 25]], 1_000)], 1_000)).toBe(10);
+  const old = [...samples([['m1', 500, 50]], 0), ...samples([['m1', 10, 25]], 1_000)];
+  expect(habitsOf(old, 1_000)?.usualMs).toBe(10);
   const latency = new LatencyEstimator();
   for (const sample of samples([['m1', 500, 300]])) latency.add(sample);
   for (const sample of samples([['m1', 10, 300]], 999)) latency.add(sample);
-  expect(latency.usualMs, 'worked out once a second at most').toBe(500);
+  expect(latency.habits?.usualMs, 'worked out once a second at most').toBe(500);
   latency.add({ member: 'm1', ms: 10, at: 1_000 });
-  expect(latency.usualMs).toBe(10);
+  expect(latency.habits?.usualMs).toBe(10);
 });
 
 test('latency: after a long silence the past says nothing any more', () => {
   const latency = new LatencyEstimator();
   for (const sample of samples([['m1', 500, 40]])) latency.add(sample);
   for (const sample of samples([['m1', 10, 32]], 3_600_000)) latency.add(sample);
-  expect(latency.usualMs, 'too few again').toBeUndefined();
+  expect(latency.habits?.usualMs, 'too few again').toBeUndefined();
   latency.add({ member: 'm1', ms: 10, at: 3_601_000 });
-  expect(latency.usualMs).toBe(10);
+  expect(latency.habits?.usualMs).toBe(10);
 });
 
 test('latency: the figure is always one that was measured', () => {
@@ -56,7 +84,7 @@ test('latency: the figure is always one that was measured', () => {
   );
   fc.assert(
     fc.property(some, (list) => {
-      expect(list.map(({ ms }) => ms)).toContain(usualMs(list, 0));
+      expect(list.map(({ ms }) => ms)).toContain(habitsOf(list, 0)?.usualMs);
     }),
   );
 });
