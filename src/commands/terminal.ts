@@ -44,7 +44,19 @@ export function tellFailure(terminal: Terminal, error: unknown): void {
   if (error.code !== 'bad-config') terminal.tell(`  ${error.fault.advice}`);
 }
 
-export const processTerminal: Terminal = {
+/** The terminal of this process. A reader that leaves early (`| head`) ends the process quietly, as SIGPIPE would. */
+export function openTerminal(): Terminal {
+  process.stdout.on('error', (error: NodeJS.ErrnoException) => {
+    if (error.code === 'EPIPE') process.exit(READER_LEFT);
+    throw error;
+  });
+  return processTerminal;
+}
+
+/** 128 + SIGPIPE: what a shell reports for a writer whose reader has left. */
+const READER_LEFT = 141;
+
+const processTerminal: Terminal = {
   print: (line) => void process.stdout.write(`${line}\n`),
   tell: (line) => void process.stderr.write(`${line}\n`),
   interactive: process.stdout.isTTY === true,
