@@ -1,6 +1,7 @@
 /** One timer for the nearest of many moments. Its owner sets it whenever a nearer one appears, and closes it. */
 import type { Clock } from '../core/clock.ts';
 
+/** A timer that is set anew as nearer moments appear. */
 export class Alarm {
   readonly #clock: Clock;
   readonly #ring: () => void;

@@ -21,6 +21,7 @@ export function usableAt(roster: Roster, sourceName: string, atMs: number): numb
   return Math.max(0, usable - Math.min(waitingFor(roster, source), source.options.size));
 }
 
+/** The first end of a usable life after that moment; undefined when there is none. */
 export function nextLossAt(roster: Roster, sourceName: string, afterMs: number): number | undefined {
   const at = roster.sources.get(sourceName)?.ends.nextAfter(afterMs);
   return at === undefined || at === Number.POSITIVE_INFINITY ? undefined : at;

@@ -28,6 +28,7 @@ export interface DeskParts {
   readonly outlook: () => Outlook;
 }
 
+/** The pool's side of `Lending`, for one pool. */
 export class Desk implements Lending {
   readonly #clock: Clock;
   readonly #bus: EventBus;
@@ -52,8 +53,7 @@ export class Desk implements Lending {
   take(request: LeaseRequest): Lease | Refusal | Promise<Lease | Refusal> {
     if (this.#closed) return shuttingDown();
     const now = this.#clock.monotonic();
-    this.#roster.turn(now);
-    this.serve(now); // a member whose rest has just ended belongs to those who came before
+    this.#catchUp(now); // what has just become free belongs to those who came before
     const impossible = whyImpossible(request.wish, this.#roster);
     if (impossible !== undefined) return this.#refuse('bad-routing', impossible);
     const ladder = this.#roster.ladder(kindOf(request.wish), now);
@@ -103,9 +103,7 @@ export class Desk implements Lending {
   /** A deadline has passed, or a member may be used for some host again. */
   wake(): void {
     const now = this.#clock.monotonic();
-    this.#roster.turn(now);
-    if (this.#waiting.mayRetry(now)) this.#roster.seating.freed = true;
-    this.serve(now);
+    this.#catchUp(now);
     for (let due = this.#waiting.due(now); due !== undefined; due = this.#waiting.due(now)) {
       const late = this.#refuse('pool-empty', 'No member that fits the wish became available in time.');
       this.#dismiss(due, late, 'refused', now);
@@ -141,6 +139,13 @@ export class Desk implements Lending {
     this.#closed = true;
     const now = this.#clock.monotonic();
     for (const waiter of [...this.#waiting.all()]) this.#dismiss(waiter, shuttingDown(), 'refused', now);
+  }
+
+  /** Does what time has brought: timers may be late, `now` is not. */
+  #catchUp(now: number): void {
+    this.#roster.turn(now);
+    if (this.#waiting.mayRetry(now)) this.#roster.seating.freed = true;
+    this.serve(now);
   }
 
   #lend(request: LeaseRequest, ladder: Ladder, sinceAt: number, now: number): Lease | undefined {

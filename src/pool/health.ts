@@ -17,6 +17,7 @@ export interface HealthRecord {
   readonly rests: number;
 }
 
+/** The history of one member's faults. */
 export class Health {
   #inRow = 0;
   #halves = 0;

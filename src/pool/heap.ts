@@ -13,6 +13,7 @@ export interface HeapNode {
   place: number;
 }
 
+/** Nodes by key, the least first; equal keys in no order. */
 export class Heap<Node extends HeapNode> {
   readonly #nodes: Node[] = [];
 

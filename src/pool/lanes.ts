@@ -103,6 +103,7 @@ export class Ladder {
   }
 }
 
+/** The ladders of all kinds that clients wished for lately. */
 export class Lanes {
   readonly #random: Random;
   readonly #ladders = new Map<string, Ladder>();
@@ -158,6 +159,7 @@ export class Lanes {
   rebuild(sources: readonly Source[], strategy: Strategy, members: Iterable<Member>): void {
     this.#sources = sources;
     this.#strategy = strategy;
+    for (const ladder of this.#ladders.values()) keepWanted(ladder);
     this.#ladders.clear();
     this.#plain = this.#make({});
     this.#ladders.set(kindText({}), this.#plain);
@@ -199,17 +201,22 @@ export class Lanes {
     if (stalest === undefined) return;
     const [key, ladder] = stalest;
     this.#ladders.delete(key);
-    for (const [rank, lane] of ladder.lanes.entries()) {
-      for (const source of lane.sources) {
-        if (rank === 0) source.wantedAt = Math.max(source.wantedAt, lane.wantedAt);
-        for (const member of source.members) dismiss(member, lane);
-      }
+    keepWanted(ladder);
+    for (const lane of ladder.lanes) {
+      for (const source of lane.sources) for (const member of source.members) dismiss(member, lane);
     }
   }
 }
 
 function kindText({ source, protocol, location }: Kind): string {
   return `${source ?? ''}|${protocol ?? ''}|${location ?? ''}`;
+}
+
+/** The ladder goes: that clients wanted its first sources is noted with those. */
+function keepWanted({ lanes }: Ladder): void {
+  const [first] = lanes;
+  if (first === undefined) return;
+  for (const source of first.sources) source.wantedAt = Math.max(source.wantedAt, first.wantedAt);
 }
 
 function dismiss(member: Member, lane: Lane): void {

@@ -25,6 +25,7 @@ export interface Grant {
 /** Names one session or one member. */
 export type Holder = { readonly session: string } | { readonly member: string };
 
+/** All leases that have been given and not ended. */
 export class Loans {
   readonly #loans = new Map<number, Loan>();
   #lastId = 0;

@@ -38,6 +38,7 @@ export interface Leaving {
   readonly fault?: FaultCode;
 }
 
+/** The phases by name. */
 export type PhaseName = Phase['name'];
 
 /** The moves there are. A quarantined member that fails its trial begins a longer rest. */
@@ -77,6 +78,7 @@ export interface Identity {
   readonly place: Place;
 }
 
+/** A proxy while the pool holds it; whatever else it counts is counted by whoever lends it. */
 export class Member {
   readonly id: string;
   readonly source: Source;

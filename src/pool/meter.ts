@@ -3,6 +3,7 @@
 /** What happened so long ago weighs about a third. */
 const MEMORY_MS = 30_000;
 
+/** What happens a second, with an exponential memory. */
 export class Meter {
   #amount = 0;
   #at = 0;

@@ -20,6 +20,7 @@ export interface Offer {
   readonly facts?: Facts;
 }
 
+/** What else a draw said of a member. */
 export type Facts = Readonly<Record<string, string | number | boolean>>;
 
 /** What became of the offers of one draw; the three add up to their number. */

@@ -14,8 +14,10 @@ export const STRATEGIES = [
   'fastest',
 ] as const;
 
+/** One of them. */
 export type Strategy = (typeof STRATEGIES)[number];
 
+/** What the pool has to know of one source. */
 export interface SourceOptions {
   readonly name: string;
   /** 1 is first: a later priority serves only while no earlier one can. */
@@ -28,6 +30,7 @@ export interface SourceOptions {
   readonly couldHaveLocation?: (keyword: string) => boolean;
 }
 
+/** How members are picked, how much each may carry, how long sessions last. */
 export interface RotationOptions {
   readonly strategy: Strategy;
   /** 0: no limit. */
@@ -40,6 +43,7 @@ export interface RotationOptions {
   readonly sessionTtlMs: number;
 }
 
+/** What faults cost a member. */
 export interface HealthOptions {
   /** Faults in a row before a member is evicted; at least 1. */
   readonly maxFailures: number;
@@ -58,6 +62,7 @@ export interface PoolSettings {
   readonly health: HealthOptions;
 }
 
+/** What bounds the memory of a pool. */
 export interface PoolLimits {
   /** Clients that may wait at one time; further ones are refused at once. */
   readonly waiting: number;
@@ -71,6 +76,7 @@ export interface Outlook {
   readonly sources: readonly SourceOutlook[];
 }
 
+/** Settings, and what the pool is handed to work with. */
 export interface PoolOptions extends PoolSettings {
   readonly clock: Clock;
   readonly random: Random;
@@ -80,4 +86,5 @@ export interface PoolOptions extends PoolSettings {
   readonly limits?: Partial<PoolLimits>;
 }
 
+/** Where nothing else is said. */
 export const DEFAULT_LIMITS: PoolLimits = { waiting: 20_000, sessions: 100_000 };

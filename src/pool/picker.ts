@@ -23,6 +23,7 @@ export interface Rotated {
 const NOBODY: readonly string[] = [];
 const ANY_LIFE = Number.NEGATIVE_INFINITY;
 
+/** Chooses members; gives none away, but binds sessions to those it chose for them. */
 export class Picker {
   readonly #roster: Roster;
   readonly #sessions: Sessions;

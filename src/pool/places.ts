@@ -11,6 +11,7 @@ export interface Place {
 /** More than a country has provinces, cities and carriers; the oldest is forgotten beyond it. */
 const MAX_PLACES = 20_000;
 
+/** Every location seen lately. */
 export class Places {
   readonly #places = new Map<string, Place>();
 

@@ -40,6 +40,7 @@ export function openPool(options: PoolOptions): Pool {
   return new Pool(options);
 }
 
+/** See `openPool`. */
 export class Pool implements Lending {
   readonly #clock: Clock;
   readonly #random: Random;
@@ -125,7 +126,7 @@ export class Pool implements Lending {
     return views;
   }
 
-  /** Members by state, for each source. Cheap: nothing is copied. */
+  /** Members by state, for each source. */
   counts(): readonly SourceCounts[] {
     return [...this.#roster.sources.values()].map(countsOf);
   }
@@ -204,11 +205,11 @@ export class Pool implements Lending {
     return this.#desk.leasesOf(of);
   }
 
-  /** Lets the source hold only `factor` of the tunnels it holds now (or may hold already), at least one. */
+  /** Lets the source hold only `factor` of the tunnels it may hold, or holds where nothing limits it yet; at least one. */
   limitTunnels(sourceName: string, factor: number): void {
     const source = this.#roster.sources.get(sourceName);
     if (source === undefined) return;
-    const held = Math.min(source.tunnelLimit, Math.max(source.open, 1));
+    const held = source.tunnelLimit === Number.POSITIVE_INFINITY ? source.open : source.tunnelLimit;
     source.tunnelLimit = Math.max(1, Math.floor(held * factor));
   }
 

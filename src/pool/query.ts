@@ -5,10 +5,13 @@
  */
 import type { Member } from './member.ts';
 
+/** Not for this request. */
 export const UNFIT = 0;
 /** Would do, but shows the target the same exit as the pick before: taken when no other is near. */
 export const SAME_EXIT = 1;
+/** May be taken. */
 export const FITS = 2;
+/** How a member meets a query. */
 export type Fit = typeof UNFIT | typeof SAME_EXIT | typeof FITS;
 
 /** How many members are passed over, at most, for having the exit of the pick before. */
@@ -22,6 +25,7 @@ export const PATIENCE = 32;
 
 const NEVER = Number.POSITIVE_INFINITY;
 
+/** The question of one pick, and what the pick found out beside its answer. */
 export class Query {
   now = 0;
   host = '';
@@ -45,8 +49,17 @@ export class Query {
     this.brokeQuiet = false;
   }
 
+  /** Whether this request may have the member. */
   fit(member: Member): Fit {
-    if (!this.allows(member)) return UNFIT;
+    if (member.source.full) return UNFIT;
+    if (
+      member.endsAt < this.leastEndsAt ||
+      member.bans?.has(this.host) === true ||
+      (this.avoid.length > 0 && this.avoid.includes(member.id))
+    ) {
+      this.choosy = true;
+      return UNFIT;
+    }
     const freeAt = member.freeAt(this.host);
     if (freeAt > this.now) {
       this.choosy = true;
@@ -54,19 +67,5 @@ export class Query {
       return UNFIT;
     }
     return member.exit === this.lastExit ? SAME_EXIT : FITS;
-  }
-
-  /** Whether a request may have the member, spacing and exits aside: what also holds for a session's own member. */
-  allows(member: Member): boolean {
-    if (member.source.full) return false;
-    if (
-      member.endsAt < this.leastEndsAt ||
-      member.bans?.has(this.host) === true ||
-      (this.avoid.length > 0 && this.avoid.includes(member.id))
-    ) {
-      this.choosy = true;
-      return false;
-    }
-    return true;
   }
 }

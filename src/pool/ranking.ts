@@ -7,6 +7,7 @@ import type { Rotation, Seat } from './seat.ts';
 /** A member's rank; the least is next. `turn` grows with every pick. */
 export type Rank = (member: Member, turn: number) => number;
 
+/** The member of the least rank is next. */
 export class Ranking implements Rotation {
   readonly #heap = new Heap<Seat>();
   readonly #rank: Rank;

@@ -15,6 +15,7 @@ export interface Address {
   readonly port: number;
 }
 
+/** What is known of one that left. */
 export interface Memory {
   /** Monotonic moment at which it is forgotten. */
   readonly untilAt: number;
@@ -32,6 +33,7 @@ export function keyOf(source: string, { protocol, host, port }: Address): string
   return `${source} ${protocol} ${host} ${port}`;
 }
 
+/** Memories by member key. */
 export class Remembered {
   readonly #memories = new Map<string, Memory>();
 

@@ -3,6 +3,7 @@ import type { Member } from './member.ts';
 import { FITS, MAX_PASSED_OVER, PATIENCE, type Query, SAME_EXIT } from './query.ts';
 import type { Rotation, Seat } from './seat.ts';
 
+/** Whoever was picked longest ago is next. */
 export class Ring implements Rotation {
   #head: Seat | undefined;
   #tail: Seat | undefined;

@@ -32,6 +32,7 @@ export interface Past extends Pick<Memory, 'bans' | 'health'> {
   readonly rest: { readonly untilAt: number; readonly fault: FaultCode } | undefined;
 }
 
+/** What the roster is handed. */
 export interface RosterParts {
   readonly clock: Clock;
   readonly random: Random;
@@ -39,6 +40,7 @@ export interface RosterParts {
   readonly settings: PoolSettings;
 }
 
+/** All members of a pool. */
 export class Roster {
   readonly sources = new Map<string, Source>();
   readonly places = new Places();

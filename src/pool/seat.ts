@@ -8,6 +8,7 @@ import type { HeapNode } from './heap.ts';
 import type { Member } from './member.ts';
 import type { Query } from './query.ts';
 
+/** Members in the order in which they are to be picked. */
 export interface Rotation {
   readonly size: number;
   add(seat: Seat): void;
@@ -28,6 +29,7 @@ export const LASTING = 0;
 export const ENDING = 1;
 /** In quarantine: better than none. */
 export const RESTING = 2;
+/** Where a member stands in all its lanes. */
 export type Berth = typeof NOWHERE | typeof LASTING | typeof ENDING | typeof RESTING;
 
 /** The three rotations of a lane, in the order in which they are picked from. */

@@ -13,6 +13,7 @@ import type { Mark, Member } from './member.ts';
 import type { PoolSettings } from './options.ts';
 import { type Berth, ENDING, LASTING, NOWHERE, RESTING } from './seat.ts';
 
+/** Who may be picked now, and who next changes. */
 export class Seating {
   readonly lanes: Lanes;
   settings: PoolSettings;

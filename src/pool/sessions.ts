@@ -10,6 +10,7 @@ import { Alarm } from './alarm.ts';
 import { Heap, type HeapNode } from './heap.ts';
 import type { Kind } from './lanes.ts';
 
+/** One session. Its key is the moment at which it is looked at again. */
 export class Session implements HeapNode {
   readonly name: string;
   ttlMs: number;
@@ -41,6 +42,7 @@ export class Session implements HeapNode {
   }
 }
 
+/** All sessions, up to a limit. */
 export class Sessions {
   readonly #clock: Clock;
   readonly #bus: EventBus;

@@ -10,6 +10,7 @@ import type { Member } from './member.ts';
 import { PATIENCE, type Query } from './query.ts';
 import type { Rotation, Seat } from './seat.ts';
 
+/** Everyone has one turn a round, in random order. */
 export class Shuffle implements Rotation {
   readonly #seats: Seat[] = [];
   readonly #random: Random;

@@ -63,6 +63,7 @@ const snapshotSchema = z.object({
   remembered: z.array(memorySchema),
 });
 
+/** What a restart keeps of a pool. */
 export type PoolSnapshot = z.infer<typeof snapshotSchema>;
 type MemberSnapshot = z.infer<typeof memberSchema>;
 

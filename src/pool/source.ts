@@ -9,6 +9,7 @@ import type { SourceOptions } from './options.ts';
 /** How much a new reading weighs in a source's typical latency. */
 const LATENCY_WEIGHT = 0.05;
 
+/** One source's part of the pool. */
 export class Source {
   /** Replaced by a reload; the name stays. */
   options: SourceOptions;

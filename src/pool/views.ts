@@ -5,8 +5,10 @@ import type { Facts } from './offer.ts';
 import type { Session } from './sessions.ts';
 import type { Source } from './source.ts';
 
+/** The phases of members that are there. */
 export type MemberState = 'joining' | 'ready' | 'quarantined' | 'draining';
 
+/** One member, as `/api/members` shows it. */
 export interface MemberView {
   readonly id: string;
   readonly source: string;
@@ -26,6 +28,7 @@ export interface MemberView {
   readonly facts: Facts;
 }
 
+/** One session, as `/api/sessions` shows it. */
 export interface SessionView {
   readonly id: string;
   /** null when it had to be left and no client has come since. */
@@ -47,6 +50,7 @@ export interface SourceCounts extends Record<MemberState, number> {
   readonly blocked: string | null;
 }
 
+/** The member at monotonic `now`; undefined when it is gone. */
 export function memberView(member: Member, now: number): MemberView | undefined {
   const state = member.phase.name;
   if (state === 'gone') return undefined;
@@ -80,6 +84,7 @@ export function sessionView(session: Session, held: boolean, now: number): Sessi
   });
 }
 
+/** One walk over the members of the source. */
 export function countsOf({ name, options, counts, members, open, blocked }: Source): SourceCounts {
   const { joining, ready, quarantined, draining } = counts;
   const size = options.size;

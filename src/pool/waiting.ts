@@ -50,6 +50,7 @@ export interface Turn {
   endLine(): void;
 }
 
+/** All that wait, up to a limit. */
 export class Waiting {
   readonly #byId = new Map<number, Waiter>();
   readonly #lines = new Map<Ladder, Set<Waiter>>();

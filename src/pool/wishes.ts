@@ -18,6 +18,7 @@ export function kindOf({ source, protocol, location }: Wish): Kind {
   };
 }
 
+/** Whether it is the kind of a wish that asks for nothing in particular. */
 export function isAny(kind: Kind): boolean {
   return kind === ANY;
 }

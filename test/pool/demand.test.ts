@@ -56,6 +56,14 @@ test('demand: members in quarantine count from when they will be back, draining 
   expect(kit.pool.usableAt('city', 10_000)).toBe(2);
 });
 
+test('demand: a member that rests until its end is missed once', () => {
+  const kit = openKit({ health: { maxFailures: 9, quarantineMs: 60_000 } });
+  pourMembers(kit, 1, 30_000);
+  fail(kit, lend(kit));
+  kit.pool.pour('city', [offer(kit, 9, 120_000)]);
+  expect(kit.pool.usableAt('city', 28_000)).toBe(1);
+});
+
 test('demand: unproven members count, and those of a blocked source, since more of them would not help', () => {
   const kit = openKit();
   pourMembers(kit, 2);

@@ -4,6 +4,7 @@ import {
   CITY,
   close,
   fail,
+  LateClock,
   lend,
   offer,
   openKit,
@@ -29,6 +30,14 @@ test('lifetimes: one timer serves every member', () => {
   const kit = openKit();
   pourMembers(kit, 200);
   expect(kit.clock.armedCount).toBe(1);
+});
+
+test('lifetimes: a member that has ended is not given away though its timer is late', () => {
+  const clock = new LateClock();
+  const kit = openKit({ clock });
+  pourMembers(kit, 1, 60_000);
+  clock.lateMs = 57_000;
+  expect(refusal(kit).refused).toBe('pool-empty');
 });
 
 test('lifetimes: each member leaves at its own moment', () => {

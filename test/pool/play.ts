@@ -60,6 +60,8 @@ export class Play {
   readonly #limited = new Set<string>();
   /** Latest end of life that was ever poured for an address. */
   readonly #endsAt = new Map<string, number>();
+  /** A check that failed for a client that had waited: fails the step. */
+  #trouble: unknown;
   #requests = 0;
 
   constructor(rotation: Partial<RotationOptions>) {
@@ -107,10 +109,10 @@ export class Play {
     else if (step.do === 'ban') this.#ban(this.#memberAt(step.which), hostOf(step.host));
     else if (step.do === 'rotate') pool.rotateSession(step.session);
     else if (step.do === 'block') {
-      note(this.#blocked, step.source, step.on);
+      note(this.#blocked, step.source, step.on && this.#isConfigured(step.source));
       pool.blockSource(step.source, step.on ? 'credentials refused' : undefined);
     } else if (step.do === 'limit') {
-      note(this.#limited, step.source, step.on);
+      note(this.#limited, step.source, step.on && this.#isConfigured(step.source));
       if (step.on) pool.limitTunnels(step.source, 0.5);
       else pool.unlimitTunnels(step.source);
     } else if (step.do === 'freeze') pool.freezeEvictions(step.on);
@@ -132,7 +134,7 @@ export class Play {
     const asked: Asked = { request, answers: 0 };
     this.#asked.push(asked);
     const answer = this.kit.pool.take(request);
-    if (answer instanceof Promise) void answer.then((late) => this.#answered(asked, late));
+    if (answer instanceof Promise) void this.#answeredLate(asked, answer);
     else this.#answered(asked, answer);
   }
 
@@ -147,6 +149,14 @@ export class Play {
     expect(answer.protocol).toBe(wish.protocol ?? answer.protocol);
     expect(answer.session).toBe(wish.session);
     this.#hold(answer, false);
+  }
+
+  async #answeredLate(asked: Asked, answer: Promise<Lease | Refusal>): Promise<void> {
+    try {
+      this.#answered(asked, await answer);
+    } catch (error) {
+      this.#trouble ??= error;
+    }
   }
 
   #hold(lease: Lease, probe: boolean): void {
@@ -194,6 +204,10 @@ export class Play {
     if (known) this.#bans.add(`${member} ${host}`);
   }
 
+  #isConfigured(name: string): boolean {
+    return this.kit.pool.counts().some(({ source }) => source === name);
+  }
+
   #memberAt(which: number): string {
     return this.kit.pool.members()[which]?.id ?? 'nobody';
   }
@@ -203,6 +217,7 @@ export class Play {
   }
 
   #check(): void {
+    if (this.#trouble !== undefined) throw this.#trouble;
     const { pool, clock } = this.kit;
     const members = pool.members();
     for (const member of members) this.#checkMember(member);

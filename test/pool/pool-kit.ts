@@ -16,9 +16,21 @@ export interface PoolKit {
   events<Name extends EventName>(name: Name): NoriaEvents[Name][];
 }
 
-type Changes = Omit<Partial<PoolOptions>, 'rotation'> & { readonly rotation?: Partial<RotationOptions> };
+type Changes = Omit<Partial<PoolOptions>, 'rotation' | 'clock'> & {
+  readonly rotation?: Partial<RotationOptions>;
+  readonly clock?: ManualClock;
+};
 
 export const CITY: SourceOptions = { name: 'city', priority: 1, size: 5, unknownLifetimeMs: 600_000 };
+
+/** A clock whose timers are late: time has passed, and none has fired. */
+export class LateClock extends ManualClock {
+  lateMs = 0;
+
+  override monotonic(): number {
+    return super.monotonic() + this.lateMs;
+  }
+}
 
 const WATCHED = [
   'member.joined',
@@ -66,7 +78,7 @@ export function poolSettings(changes: Changes = {}) {
 
 /** Opens a pool that is closed when the test ends; then no timer may be armed. */
 export function openKit(changes: Changes = {}): PoolKit {
-  const clock = new ManualClock();
+  const clock = changes.clock ?? new ManualClock();
   const bus = new EventBus((name, error) => {
     throw new Error(`an observer of ${name} failed`, { cause: error });
   });

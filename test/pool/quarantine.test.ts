@@ -52,7 +52,7 @@ const REPLAYS: readonly { says: string; steps: readonly Step[]; state: string }[
     steps: ['cut', 'cut', 10_000, 'cut', 'cut', 10_000, 'cut', 'cut'],
     state: 'gone',
   },
-  { says: 'a tunnel that ran well clears cuts', steps: ['cut', 'use', 'cut', 'use', 'cut'], state: 'ready' },
+  { says: 'a tunnel that ran well clears cuts', steps: ['cut', 'use', 'cut'], state: 'ready' },
   { says: 'half faults count half', steps: ['half-member', 'half-member'], state: 'quarantined' },
 ];
 

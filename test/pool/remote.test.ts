@@ -76,7 +76,7 @@ test('lending over a port: when the asker goes, its leases end and nobody waits 
   const [remote] = connect(kit);
   if (remote === undefined) throw new Error('no port');
   await leaseFrom(remote, 1);
-  const late = remote.take(request({}, { id: 2, waitMs: 60_000 }));
+  const late = remote.take(request({ protocol: 'socks5' }, { id: 2, waitMs: 60_000 }));
   await until('one waits', () => kit.pool.waitingCount === 1);
   expect(openTunnels(kit)).toBe(1);
   remote.close();

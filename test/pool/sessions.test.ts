@@ -5,6 +5,7 @@ import {
   CITY,
   close,
   fail,
+  LateClock,
   lend,
   offer,
   openKit,
@@ -134,6 +135,19 @@ test('sessions: one waits for its own member when that is only full', async () =
   await expect(asked).resolves.toMatchObject({ member: own.member });
 });
 
+test('sessions: one that waits for its own member holds up nobody behind it', async () => {
+  const kit = openKit({ rotation: { maxTunnelsPerMember: 1 } });
+  pourMembers(kit, 1);
+  accept(kit, lend(kit, ABC));
+  const own = kit.pool.take(request(ABC, { waitMs: 5_000 }));
+  const behind = kit.pool.take(request({}, { waitMs: 5_000 }));
+  kit.pool.pour('city', [offer(kit, 9)]);
+  await expect(behind).resolves.toMatchObject({ waitedMs: 0 });
+  expect(kit.pool.waitingCount).toBe(1);
+  kit.clock.advance(5_000);
+  await expect(own).resolves.toMatchObject({ refused: 'pool-empty' });
+});
+
 test('sessions: an idle one ends after its time, an open tunnel keeps it', () => {
   const kit = openKit();
   pourMembers(kit, 1, 3_600_000);
@@ -146,13 +160,26 @@ test('sessions: an idle one ends after its time, an open tunnel keeps it', () =>
   kit.clock.advance(540_000);
   expect(kit.pool.sessions().map(({ id }) => id)).toEqual(['long']);
   close(kit, tunnel);
-  kit.clock.advance(120_000);
+  kit.clock.advance(59_999);
+  expect(kit.pool.sessions().map(({ id }) => id)).toEqual(['long']);
+  kit.clock.advance(1);
   expect(kit.pool.sessions()).toEqual([]);
   expect(kit.events('session.ended').map(({ session, reason }) => [session, reason])).toEqual([
     ['idle', 'idle'],
     ['default', 'idle'],
     ['long', 'idle'],
   ]);
+});
+
+test('sessions: one whose time is over is not taken up again though its timer is late', () => {
+  const clock = new LateClock();
+  const kit = openKit({ clock });
+  pourMembers(kit, 1, 3_600_000);
+  use(kit, { ...ABC, sessionTtlMs: 60_000 });
+  clock.lateMs = 60_000;
+  use(kit, { ...ABC, sessionTtlMs: 60_000 });
+  expect(kit.pool.sessions()).toMatchObject([{ uses: 1 }]);
+  expect(kit.events('session.ended')).toEqual([{ session: 'abc', reason: 'idle' }]);
 });
 
 test('sessions: a use starts the idle time again, with the ttl that came with it', () => {
@@ -194,7 +221,7 @@ test('sessions: an attempt through the old member does not undo a rotation', () 
 test('sessions: a rotation keeps to the kind of member that was wished for', () => {
   const kit = openKit();
   for (let number = 0; number < 6; number += 1) {
-    kit.pool.pour('city', [offer(kit, number, 180_000, { protocol: number < 2 ? 'socks5' : 'http' })]);
+    kit.pool.pour('city', [offer(kit, number, 180_000, { protocol: number < 4 ? 'http' : 'socks5' })]);
   }
   const own = use(kit, { ...ABC, protocol: 'socks5' });
   const to = kit.pool.rotateSession('abc')?.to;
@@ -238,10 +265,14 @@ test('sessions: a member banned for a host is left by its session there, and use
 
 test('sessions: spacing does not part one from its member', () => {
   const kit = openKit({ rotation: { perHostSpacingMs: 60_000 } });
-  pourMembers(kit, 2);
+  pourMembers(kit, 1);
   const own = use(kit, ABC);
+  kit.clock.advance(30_000);
   expect(use(kit, ABC).member).toBe(own.member);
-  expect(use(kit).member, 'others count its uses').not.toBe(own.member);
+  kit.clock.advance(30_000);
+  expect(refusal(kit).refused, 'others count its uses').toBe('pool-empty');
+  kit.clock.advance(30_000);
+  expect(use(kit).member).toBe(own.member);
 });
 
 test('sessions: there is a most of them, and the one that would end first goes', () => {

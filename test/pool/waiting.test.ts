@@ -1,9 +1,8 @@
 import { expect, test } from 'vitest';
 import { isLease, type Lease, type LeaseRequest, type Refusal, type Wish } from '../../src/pool/lease.ts';
 import {
-  accept,
-  CITY,
   close,
+  LateClock,
   lend,
   offer,
   openKit,
@@ -187,31 +186,83 @@ test('waiting: with spacing a client is served when the first member may be used
   expect(asked.answer).toMatchObject({ member: first.member, waitedMs: 4_000 });
 });
 
-test('waiting: a tunnel that ends at a source that may hold no more lets the next one in', async () => {
+test('waiting: with spacing those behind are served as further moments come', async () => {
+  const kit = openKit({ rotation: { perHostSpacingMs: 5_000 } });
+  pourMembers(kit, 1);
+  lend(kit);
+  const queue = [wait(kit), wait(kit)];
+  kit.clock.advance(5_000);
+  await settle();
+  expect(served(queue)).toEqual([true, false]);
+  kit.clock.advance(5_000);
+  await settle();
+  expect(served(queue)).toEqual([true, true]);
+});
+
+test('waiting: when timers are late nobody who comes meanwhile is served before those who wait', async () => {
+  const clock = new LateClock();
+  const kit = openKit({ clock, rotation: { perHostSpacingMs: 5_000 } });
+  pourMembers(kit, 1);
+  lend(kit);
+  const asked = wait(kit);
+  clock.lateMs = 6_000;
+  expect(refusal(kit).refused).toBe('pool-empty');
+  await settle();
+  expect(served([asked])).toEqual([true]);
+});
+
+test('waiting: a source that may hold no more lets one in when enough of its tunnels have ended', async () => {
   const kit = openKit();
   pourMembers(kit, 4);
   const tunnels = Array.from({ length: 4 }, () => lend(kit));
   kit.pool.limitTunnels('city', 0.5);
   const asked = wait(kit);
-  for (const [index, tunnel] of tunnels.entries()) {
-    expect(asked.answer, `${4 - index} are open`).toBeUndefined();
-    if (index === 3) break;
-    accept(kit, tunnel);
+  const seen: boolean[] = [];
+  for (const tunnel of tunnels.slice(0, 3)) {
     close(kit, tunnel);
     await settle();
-    if (index === 2) expect(served([asked])).toEqual([true]);
-    if (index === 2) return;
+    seen.push(...served([asked]));
   }
+  expect(seen, 'with 3, 2 and 1 open, and 2 allowed').toEqual([false, false, true]);
 });
 
 test('waiting: a limit halves again while it holds, and is gone when it is lifted', async () => {
-  const kit = openKit({ sources: [CITY] });
+  const kit = openKit();
   pourMembers(kit, 8);
-  for (let tunnel = 0; tunnel < 8; tunnel += 1) lend(kit);
+  const tunnels = Array.from({ length: 8 }, () => lend(kit));
   kit.pool.limitTunnels('city', 0.5);
+  for (const tunnel of tunnels.splice(0, 5)) close(kit, tunnel);
+  lend(kit);
+  expect(refusal(kit).refused, 'four are open').toBe('pool-empty');
+  for (const tunnel of tunnels) close(kit, tunnel);
   kit.pool.limitTunnels('city', 0.5);
+  lend(kit);
   const asked = wait(kit);
+  expect(kit.pool.counts(), 'two are open').toMatchObject([{ openTunnels: 2 }]);
   kit.pool.unlimitTunnels('city');
+  await settle();
+  expect(served([asked])).toEqual([true]);
+});
+
+test('waiting: a limit is never less than one tunnel, nor more than it was', () => {
+  const kit = openKit();
+  pourMembers(kit, 1);
+  kit.pool.limitTunnels('city', 0.5);
+  const only = lend(kit);
+  expect(refusal(kit).refused).toBe('pool-empty');
+  kit.pool.limitTunnels('city', 0.5);
+  close(kit, only);
+  lend(kit);
+  expect(refusal(kit).refused).toBe('pool-empty');
+});
+
+test('waiting: a ban that is taken back lets in who waited because of it', async () => {
+  const kit = openKit();
+  pourMembers(kit, 1);
+  const { member } = lend(kit);
+  kit.pool.ban({ of: { member }, host: 'example.com', verdict: 'banned' });
+  const asked = wait(kit);
+  kit.pool.ban({ of: { member }, host: 'example.com', verdict: 'ok' });
   await settle();
   expect(served([asked])).toEqual([true]);
 });

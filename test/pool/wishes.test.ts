@@ -142,6 +142,16 @@ test('reload: sources that stay keep their members, sessions and waiting clients
   expect(kit.pool.pour('backup', [offer(kit, 9)])).toEqual({ joined: 0, renewed: 0, rejected: 1 });
 });
 
+test('reload: that clients came before it is not forgotten', () => {
+  const kit = openKit();
+  pourMembers(kit, 1);
+  kit.clock.advance(7_000);
+  use(kit);
+  kit.clock.advance(1_000);
+  kit.pool.reconfigure(poolSettings());
+  expect(kit.pool.demand('city').lastWantedAt).toBe(7_000);
+});
+
 test('reload: a client that waits for a source that goes is told so', async () => {
   const kit = openKit({ sources: [CITY, BACKUP] });
   const asked = kit.pool.take(request({ source: 'backup' }, { waitMs: 15_000 }));
