@@ -7,10 +7,14 @@ const root = fileURLToPath(new URL('..', import.meta.url));
 process.chdir(root);
 rmSync('dist', { recursive: true, force: true });
 
-const compiler = fileURLToPath(import.meta.resolve('typescript/package.json')).replace(/package\.json$/, 'bin/tsc');
+const compiler = fileURLToPath(import.meta.resolve('typescript/package.json')).replace(
+  /package\.json$/,
+  'bin/tsc',
+);
 const { status } = spawnSync(process.execPath, [compiler, '-p', 'tsconfig.build.json'], { stdio: 'inherit' });
 if (status !== 0) process.exit(status ?? 1);
 
 const page = 'src/admin/page';
-if (existsSync(page)) cpSync(page, 'dist/admin/page', { recursive: true, filter: (path) => !path.endsWith('.ts') });
+if (existsSync(page))
+  cpSync(page, 'dist/admin/page', { recursive: true, filter: (path) => !path.endsWith('.ts') });
 chmodSync('dist/main.js', 0o755);

@@ -1,0 +1,205 @@
+/** The clients, in a process of their own: each message is one load, answered with what came of it. Raw sockets, so that the client costs little. */
+import { once } from 'node:events';
+import { connect, type Socket } from 'node:net';
+
+const HOST = '127.0.0.1';
+
+export type Load =
+  /** Connect, ask for the target, send a byte, read it back, close. `rate`: so many a second instead of as fast as it goes. */
+  | {
+      readonly kind: 'tunnels';
+      readonly via: 'http' | 'socks5';
+      readonly port: number;
+      readonly target: number;
+      readonly count: number;
+      readonly beside: number;
+      readonly rate?: number;
+    }
+  | { readonly kind: 'bulk'; readonly port: number; readonly target: number; readonly bytes: number }
+  /** Absolute-form GETs on kept connections. */
+  | {
+      readonly kind: 'gets';
+      readonly port: number;
+      readonly target: number;
+      readonly count: number;
+      readonly beside: number;
+    }
+  /** One-byte round trips inside kept tunnels. */
+  | {
+      readonly kind: 'pings';
+      readonly port: number;
+      readonly target: number;
+      readonly count: number;
+      readonly beside: number;
+    }
+  /** Opens tunnels and holds them until `release`. */
+  | { readonly kind: 'hold'; readonly port: number; readonly target: number; readonly count: number }
+  | { readonly kind: 'release' };
+
+export interface LoadResult {
+  readonly done: number;
+  readonly failed: number;
+  /** Of each tunnel, sorted; empty where none was timed. */
+  readonly latenciesMs: readonly number[];
+}
+
+/** A client gives up on a proxy that stays silent for so long. */
+const PATIENCE_MS = 10_000;
+
+const held: Socket[] = [];
+
+function openSocket(port: number): Socket {
+  return connect({ port, host: HOST, noDelay: true });
+}
+
+/** The next chunk; rejects when the socket ends or fails first. */
+function nextChunk(socket: Socket): Promise<Buffer> {
+  return new Promise((resolve, reject) => {
+    const settle = () => {
+      socket.off('data', onData).off('error', onError).off('close', onError);
+    };
+    const onData = (chunk: Buffer) => {
+      settle();
+      resolve(chunk);
+    };
+    const onError = () => {
+      settle();
+      reject(new Error('ended'));
+    };
+    socket.on('data', onData).on('error', onError).on('close', onError);
+  });
+}
+
+async function askHttp(socket: Socket, target: number): Promise<void> {
+  socket.write(`CONNECT ${HOST}:${target} HTTP/1.1\r\nHost: ${HOST}:${target}\r\n\r\n`);
+  const head = await nextChunk(socket);
+  if (!head.subarray(0, 12).toString('latin1').includes(' 200')) throw new Error('refused');
+}
+
+async function askSocks5(socket: Socket, target: number): Promise<void> {
+  socket.write(Buffer.from([5, 1, 0]));
+  await nextChunk(socket);
+  socket.write(Buffer.from([5, 1, 0, 1, 127, 0, 0, 1, target >> 8, target & 255]));
+  const reply = await nextChunk(socket);
+  if (reply[1] !== 0) throw new Error('refused');
+}
+
+async function openTunnel(via: 'http' | 'socks5', port: number, target: number): Promise<Socket> {
+  const socket = openSocket(port);
+  socket.on('error', () => socket.destroy());
+  socket.setTimeout(PATIENCE_MS, () => socket.destroy());
+  await (via === 'http' ? askHttp(socket, target) : askSocks5(socket, target));
+  return socket;
+}
+
+async function inParallel(
+  count: number,
+  beside: number,
+  one: (n: number) => Promise<void>,
+): Promise<{ done: number; failed: number }> {
+  let next = 0;
+  let done = 0;
+  let failed = 0;
+  const worker = async () => {
+    while (next < count) {
+      const n = next++;
+      await one(n).then(
+        () => done++,
+        () => failed++,
+      );
+    }
+  };
+  await Promise.all(Array.from({ length: beside }, worker));
+  return { done, failed };
+}
+
+const BYTE = Buffer.from('x');
+
+async function run(load: Load): Promise<LoadResult> {
+  const latenciesMs: number[] = [];
+  const result = async (): Promise<{ done: number; failed: number }> => {
+    switch (load.kind) {
+      case 'tunnels': {
+        const startedAt = performance.now();
+        return inParallel(load.count, load.beside, async (n) => {
+          if (load.rate !== undefined) {
+            const waitMs = startedAt + (n * 1_000) / load.rate - performance.now();
+            if (waitMs > 0) await new Promise((next) => setTimeout(next, waitMs));
+          }
+          const began = performance.now();
+          const socket = await openTunnel(load.via, load.port, load.target);
+          socket.write(BYTE);
+          await nextChunk(socket);
+          latenciesMs.push(performance.now() - began);
+          socket.destroy();
+        });
+      }
+      case 'bulk': {
+        const socket = await openTunnel('http', load.port, load.target);
+        socket.write(String(load.bytes));
+        let received = 0;
+        socket.on('data', (chunk) => {
+          received += chunk.length;
+        });
+        await once(socket, 'end');
+        return { done: received, failed: load.bytes - received };
+      }
+      case 'gets': {
+        const request = `GET http://${HOST}:${load.target}/ HTTP/1.1\r\nHost: ${HOST}:${load.target}\r\n\r\n`;
+        const sockets = Array.from({ length: load.beside }, () => openSocket(load.port));
+        for (const socket of sockets) socket.on('error', () => socket.destroy());
+        const free = [...sockets];
+        const counts = await inParallel(load.count, load.beside, async () => {
+          const socket = free.pop();
+          if (socket === undefined) throw new Error('no socket');
+          socket.write(request);
+          let text = '';
+          while (!isWhole(text)) text += (await nextChunk(socket)).toString('latin1');
+          if (!text.startsWith('HTTP/1.1 200')) throw new Error(text.slice(0, 40));
+          free.push(socket);
+        });
+        for (const socket of sockets) socket.destroy();
+        return counts;
+      }
+      case 'pings': {
+        const free = await Promise.all(
+          Array.from({ length: load.beside }, () => openTunnel('http', load.port, load.target)),
+        );
+        const sockets = [...free];
+        const counts = await inParallel(load.count, load.beside, async () => {
+          const socket = free.pop();
+          if (socket === undefined) throw new Error('no socket');
+          socket.write(BYTE);
+          await nextChunk(socket);
+          free.push(socket);
+        });
+        for (const socket of sockets) socket.destroy();
+        return counts;
+      }
+      case 'hold':
+        return inParallel(load.count, 64, async () => {
+          held.push((await openTunnel('http', load.port, load.target)).setTimeout(0));
+        });
+      case 'release':
+        for (const socket of held.splice(0)) socket.destroy();
+        return { done: 0, failed: 0 };
+    }
+  };
+  const counts = await result();
+  return { ...counts, latenciesMs: latenciesMs.sort((a, b) => a - b) };
+}
+
+function isWhole(text: string): boolean {
+  const end = text.indexOf('\r\n\r\n');
+  if (end < 0) return false;
+  const length = Number(/\r\ncontent-length: (\d+)/i.exec(text.slice(0, end + 2))?.[1] ?? 0);
+  return text.length >= end + 4 + length;
+}
+
+process.on('message', (load: Load) => {
+  void run(load).then(
+    (result) => process.send?.(result),
+    (error: unknown) => process.send?.({ done: 0, failed: 1, latenciesMs: [], error: String(error) }),
+  );
+});
+process.on('disconnect', () => process.exit(0));

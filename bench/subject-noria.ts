@@ -1,0 +1,30 @@
+/** noria as it runs by default, on the members of the bench's world: metrics, sessions and health on, log at info. */
+import { parseConfig } from '../src/config/load.ts';
+import { createLog } from '../src/core/log.ts';
+import { startDaemon } from '../src/daemon.ts';
+import { until } from '../test/support/until.ts';
+import type { SubjectOptions } from './subject.ts';
+
+process.once('message', (options: SubjectOptions) => void start(options));
+process.on('disconnect', () => process.exit(0));
+
+async function start({ world, protocol, members, usable }: SubjectOptions): Promise<void> {
+  const product = protocol === 'socks5' ? 'short-socks5' : 'short-classic';
+  const config = parseConfig(
+    `
+service: { baseUrl: "http://127.0.0.1:${world.servicePort}" }
+sources: [{ name: bench, product: ${product}, instance: "202611210001", akey: "0123456789abcdef", params: { count: ${members} }, size: ${members} }]
+pool: { allowPrivateAddresses: true }
+listeners: [{ address: "127.0.0.1:0", denyTargets: [], maxConnections: 20000 }]
+admin: { address: "127.0.0.1:0" }
+state: off
+log: { level: info, format: json }
+`,
+    'bench.yaml',
+    { env: {} },
+  );
+  const log = createLog({ ...config.log, destination: { write: () => {} } });
+  const daemon = await startDaemon({ config, log });
+  await until('the members are ready', () => daemon.watched.status().pool.ready >= usable, 20_000);
+  process.send?.({ port: Number(daemon.addresses.listeners[0]?.split(':')[1]) });
+}

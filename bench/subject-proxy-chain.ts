@@ -1,0 +1,17 @@
+/** A bare proxy-chain of twenty lines: a random member for each request, nothing else. What most people would write. */
+import { Server } from 'proxy-chain';
+import type { SubjectOptions } from './subject.ts';
+
+process.once('message', ({ world, protocol }: SubjectOptions) => {
+  const ports = protocol === 'socks5' ? world.socksMembers : world.httpMembers;
+  const scheme = protocol === 'socks5' ? 'socks5' : 'http';
+  const server = new Server({
+    host: '127.0.0.1',
+    port: 0,
+    prepareRequestFunction: () => ({
+      upstreamProxyUrl: `${scheme}://127.0.0.1:${ports[Math.floor(Math.random() * ports.length)]}`,
+    }),
+  });
+  void server.listen().then(() => process.send?.({ port: server.port }));
+});
+process.on('disconnect', () => process.exit(0));
