@@ -7,6 +7,7 @@ import { isSame } from './config/same.ts';
 import { type Clock, pause } from './core/clock.ts';
 import { Deadlines } from './core/deadlines.ts';
 import type { EventBus } from './core/events.ts';
+import { NoriaError } from './core/faults.ts';
 import { listenerName } from './daemon-options.ts';
 import type { Dialer } from './dialer/dial.ts';
 import { createAccess } from './listener/access.ts';
@@ -22,6 +23,8 @@ export interface ListenerSetOptions {
   readonly sources: () => readonly string[];
   /** Where noria listens, at this moment: never a target. */
   readonly ownAddresses: () => readonly OwnAddress[];
+  /** Descriptors of listening sockets that were handed over. Each can be opened once. */
+  readonly handedOver: ReadonlySet<number>;
 }
 
 export interface OpenedListener {
@@ -42,6 +45,8 @@ export class ListenerSet {
   #opened: readonly OpenedListener[] = [];
   /** Listeners of an earlier configuration whose tunnels finish. */
   readonly #leaving = new Map<Listener, Promise<void>>();
+  /** Of those handed over: their numbers may stand for something else once they have been closed. */
+  readonly #usedFds = new Set<number>();
 
   constructor(options: ListenerSetOptions) {
     this.#options = options;
@@ -78,6 +83,7 @@ export class ListenerSet {
           next.push({ config, listener: kept.listener });
           continue;
         }
+        this.#claim(config);
         const inTheWay = before.filter(
           (opened) => !freed.includes(opened) && listenerName(opened.config) === listenerName(config),
         );
@@ -123,6 +129,27 @@ export class ListenerSet {
         this.#leaving.delete(listener);
       });
     this.#leaving.set(listener, leaving);
+  }
+
+  /**
+   * Takes the descriptor of a listener that names one.
+   *
+   * @throws NoriaError listen-failed when it was not handed over, or was opened before: it cannot be opened anew, so what a
+   *   reload changes on such a listener waits for a restart, in which the service manager keeps the socket.
+   */
+  #claim({ address }: ListenerConfig): void {
+    if (address.kind !== 'fd') return;
+    const { fd } = address;
+    if (!this.#options.handedOver.has(fd)) {
+      const why =
+        'no such socket was handed over; start noria by a systemd socket unit, or listen on host:port';
+      throw new NoriaError('listen-failed', `cannot listen on fd:${fd}: ${why}`);
+    }
+    if (this.#usedFds.has(fd)) {
+      const why = 'a socket that was handed over can be opened once; restart noria to change this listener';
+      throw new NoriaError('listen-failed', `cannot listen on fd:${fd}: ${why}`);
+    }
+    this.#usedFds.add(fd);
   }
 
   async #rollBack(

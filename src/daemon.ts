@@ -33,9 +33,13 @@ export interface DaemonOptions {
   /** The system's own when absent. */
   readonly clock?: Clock;
   readonly random?: Random;
+  /** Descriptors of listening sockets that were handed over (`fd:3`); none when absent. */
+  readonly handedOver?: ReadonlySet<number>;
 }
 
 export interface Daemon {
+  /** The configuration in force. */
+  readonly config: Config;
   /** What is really bound, as `host:port`. */
   readonly addresses: { readonly listeners: readonly string[]; readonly admin: string | undefined };
   readonly bus: EventBus;
@@ -70,6 +74,7 @@ const CHANGES = [
 interface Ground extends ReplaceableGround {
   readonly random: Random;
   readonly owner: Ownership;
+  readonly handedOver: ReadonlySet<number>;
 }
 
 /** The parts that a reload touches. */
@@ -89,14 +94,14 @@ interface Parts {
  * @throws NoriaError listen-failed, state-locked, state-unwritable, bad-config
  */
 export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
-  const { log, clock = systemClock, random = systemRandom } = options;
+  const { log, clock = systemClock, random = systemRandom, handedOver = new Set() } = options;
   const bus = new EventBus((name, error) =>
     log.error({ event: name, error: describeError(error) }, 'observer failed'),
   );
   let config = options.config;
   let draining = false;
   const { built: parts, owner } = await openAll((owner) =>
-    openParts({ clock, random, bus, log, owner, config: () => config }, () => draining),
+    openParts({ clock, random, bus, log, owner, handedOver, config: () => config }, () => draining),
   );
 
   const reload = async (next: Config): Promise<readonly string[]> => {
@@ -112,7 +117,6 @@ export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
     return waitsForRestart(before, next);
   };
   const close = async (): Promise<void> => {
-    draining = true;
     const patience = new AbortController();
     await Promise.race([
       parts.listeners.drain(),
@@ -124,6 +128,9 @@ export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
   let reloading: Promise<unknown> = Promise.resolve();
   let closing: Promise<void> | undefined;
   return {
+    get config() {
+      return config;
+    },
     get addresses() {
       const { listeners, admin } = parts;
       return {
@@ -139,7 +146,11 @@ export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
       reloading = reloaded.catch(() => {}); // ignored here: the caller is told
       return reloaded;
     },
-    close: () => (closing ??= reloading.then(close)),
+    close() {
+      draining = true; // before a reload under way has finished: readiness says it at once
+      closing ??= reloading.then(close);
+      return closing;
+    },
   };
 }
 
@@ -166,7 +177,7 @@ async function openParts(ground: Ground, draining: () => boolean): Promise<Parts
     [...listeners.addresses, ...(admin.address === undefined ? [] : [admin.address])].map(asOwn);
   const listeners: ListenerSet = await owner.open(
     'listeners',
-    new ListenerSet({ clock, bus, dialer, sources, ownAddresses }),
+    new ListenerSet({ clock, bus, dialer, sources, ownAddresses, handedOver: ground.handedOver }),
   );
   await listeners.update(config().listeners, 0);
   const watched = viewDaemon({

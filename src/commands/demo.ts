@@ -3,25 +3,35 @@ import { createServer } from 'node:net';
 import type { Command } from 'commander';
 import type { Config } from '../config/config.ts';
 import { parseConfig } from '../config/load.ts';
-import { createLog } from '../core/log.ts';
+import { pause, systemClock } from '../core/clock.ts';
+import { NoriaError } from '../core/faults.ts';
+import { createLog, type LogLevel } from '../core/log.ts';
 import { Ownership } from '../core/ownership.ts';
-import { startDaemon } from '../daemon.ts';
+import { type Daemon, startDaemon } from '../daemon.ts';
 import { openSandbox, type Sandbox } from '../sandbox/sandbox.ts';
 import { readFraction, readPort, readWhole } from './arguments.ts';
 import type { CommandContext } from './context.ts';
 import { untilSignalled } from './lifecycle.ts';
+import { STORY_MEMBERS, tellStory } from './story.ts';
 import { EXIT, type Terminal } from './terminal.ts';
 
 const HOST = '127.0.0.1';
 const DEFAULT_PORT = 8888;
 const DEFAULT_ADMIN_PORT = 8889;
+const DEFAULT_TARGET_PORT = 8080;
 const DEFAULT_MEMBERS = 20;
+/** Members alone resolve this name: what reaches it went through one. */
+const TARGET_NAME = 'target.example';
+/** Time to look at the dashboard between two chapters of the story, for a person. */
+const STORY_PAUSE_MS = 4_000;
 /** The demo's members live as long as short-lived ones do, at the short end: there is something to see. */
 const LIFETIME_MS = [60_000, 180_000] as const;
 
 interface DemoFlags {
   readonly port?: number;
   readonly adminPort?: number;
+  readonly targetPort?: number;
+  readonly story?: boolean;
   readonly members: number;
   readonly dead: number;
   readonly slow: number;
@@ -43,31 +53,74 @@ export function addDemoCommand(program: Command, { action, terminal, logLevel }:
       `the dashboard's port (default: ${DEFAULT_ADMIN_PORT}, or a free one)`,
       readPort,
     )
+    .option(
+      '--target-port <port>',
+      `the target site's port (default: ${DEFAULT_TARGET_PORT}, or a free one)`,
+      readPort,
+    )
+    .option('--story', 'show what noria does, step by step, with what to watch on the dashboard')
     .option('--members <count>', 'members to hold', readWhole(1, 1_000), DEFAULT_MEMBERS)
     .option('--dead <share>', 'share of members that are dead on arrival, from 0 to 1', readFraction, 0)
     .option('--slow <share>', 'share of members that are slow by 2 s, from 0 to 1', readFraction, 0)
     .addHelpText(
       'after',
-      '\nExamples:\n  noria demo\n  noria demo --members 40 --dead 0.2 --slow 0.1\n  noria demo --port 9000 --admin-port 9001',
+      '\nExamples:\n  noria demo\n  noria demo --story\n  noria demo --members 40 --dead 0.2 --slow 0.1\n  noria demo --port 9000 --admin-port 9001',
     )
-    .action(
-      action(async (flags: DemoFlags) => {
-        const owner = new Ownership();
-        try {
-          const sandbox = await owner.open('sandbox', openDemoSandbox(flags));
-          const config = await demoConfig(flags, sandbox);
-          const log = createLog({ level: logLevel() ?? config.log.level, format: 'pretty' });
-          const daemon = await owner.open('daemon', startDaemon({ config, log }));
-          for (const line of whatToTry(daemon.addresses, sandbox.targetUrl, flags.members))
-            terminal.print(line);
-          await untilSignalled();
-          farewell(terminal);
-          return EXIT.fine;
-        } finally {
-          await owner.close();
-        }
-      }),
-    );
+    .action(action((flags: DemoFlags) => demo(flags, terminal, logLevel())));
+}
+
+async function demo(flags: DemoFlags, terminal: Terminal, level: LogLevel | undefined): Promise<number> {
+  if (flags.story && flags.members < STORY_MEMBERS)
+    throw new NoriaError('bad-usage', `--story needs --members ${STORY_MEMBERS} or more`);
+  const owner = new Ownership();
+  try {
+    const sandbox = await owner.open('sandbox', openDemoSandbox(flags));
+    const config = await demoConfig(flags, sandbox);
+    const log = createLog({ level: level ?? (flags.story ? 'error' : config.log.level), format: 'pretty' });
+    const daemon = await owner.open('daemon', startDaemon({ config, log }));
+    if (flags.story) return await story(daemon, sandbox, terminal);
+    for (const line of whatToTry(daemon.addresses, targetOf(sandbox), flags.members)) terminal.print(line);
+    await untilSignalled();
+    farewell(terminal);
+    return EXIT.fine;
+  } finally {
+    await owner.close();
+  }
+}
+
+/** Ends by itself where nobody watches; on a terminal the demo goes on until Ctrl-C. */
+async function story(daemon: Daemon, sandbox: Sandbox, terminal: Terminal): Promise<number> {
+  const { listeners, admin } = daemon.addresses;
+  const [proxy = ''] = listeners;
+  const page = `http://${admin ?? ''}/`;
+  const left = new AbortController();
+  const { signal } = left;
+  const leaving = untilSignalled().then(() => left.abort());
+  const told = await tellStory({
+    proxy,
+    page,
+    target: targetOf(sandbox),
+    sandbox,
+    watched: daemon.watched,
+    print: (line) => terminal.print(line),
+    pause: () => (terminal.interactive ? pause(systemClock, STORY_PAUSE_MS, signal) : Promise.resolve()),
+    signal,
+  }).catch((error: unknown) => {
+    if (signal.aborted) return true; // a request that the signal cut short
+    throw error;
+  });
+  if (terminal.interactive && !signal.aborted) {
+    terminal.print('');
+    terminal.print(`That was the story. The proxy ${proxy} and ${page} stay until Ctrl-C.`);
+    await leaving;
+  }
+  farewell(terminal);
+  return told || signal.aborted ? EXIT.fine : EXIT.failed;
+}
+
+/** The target's address with a name that only members resolve. */
+function targetOf(sandbox: Sandbox): string {
+  return `http://${TARGET_NAME}:${sandbox.target.port}`;
 }
 
 function farewell(terminal: Terminal): void {
@@ -77,11 +130,12 @@ function farewell(terminal: Terminal): void {
   );
 }
 
-function openDemoSandbox({ members, dead, slow }: DemoFlags): Promise<Sandbox> {
+async function openDemoSandbox({ members, dead, slow, targetPort }: DemoFlags): Promise<Sandbox> {
   const [http, socks] = split(members);
   const shared = { lifetimeMs: LIFETIME_MS, dead, slow, singlePullLimit: Math.max(1, members) };
   // Twice as many exist as are held, so that replaced ones are other ones.
   return openSandbox({
+    targetPort: targetPort ?? (await freePort(DEFAULT_TARGET_PORT)),
     instances: [
       { product: 'short-classic', members: http * 2, ...shared },
       { product: 'short-socks5', members: Math.max(1, socks) * 2, ...shared },
@@ -140,7 +194,7 @@ function whatToTry(
   return [
     '',
     `noria demo: a rotating proxy on ${proxy} (HTTP, SOCKS5, SOCKS4), ${members} members behind it`,
-    `  target     ${targetUrl}/ip  tells which exit it saw`,
+    `  target     ${targetUrl}/ip  tells which exit it saw; members alone know its name`,
     `  dashboard  http://${admin ?? ''}/`,
     '',
     'Try in another terminal; each call shows another exit:',

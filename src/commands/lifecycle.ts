@@ -1,9 +1,10 @@
 /** Signals, as every long-running command takes them. */
+import { constants } from 'node:os';
 
 /** Signals that ask for an orderly end. */
 const ENDINGS = ['SIGINT', 'SIGTERM'] as const;
-/** What a shell reports for a process that a second signal cut short. */
-const CUT_SHORT = 130;
+/** 128 and the signal: what a shell reports for a process that a signal cut short. */
+const CUT_SHORT = 128;
 
 /**
  * Resolves with the first signal that asks to end. From then on a second one ends the process at once, whatever it is
@@ -14,7 +15,7 @@ export function untilSignalled(): Promise<NodeJS.Signals> {
     const first = (signal: NodeJS.Signals) => {
       for (const name of ENDINGS) {
         process.off(name, first);
-        process.once(name, () => process.exit(CUT_SHORT));
+        process.once(name, () => process.exit(CUT_SHORT + constants.signals[name]));
       }
       resolve(signal);
     };

@@ -9,9 +9,10 @@ import { type Clock, systemClock } from '../core/clock.ts';
 import { describeError, NoriaError } from '../core/faults.ts';
 import type { Log } from '../core/log.ts';
 import type { Daemon } from '../daemon.ts';
+import { changedKeys } from './changed-keys.ts';
 
 export interface ReloadOptions {
-  readonly daemon: Pick<Daemon, 'reload'>;
+  readonly daemon: Pick<Daemon, 'config' | 'reload'>;
   readonly log: Log;
   readonly file: string;
   /** Reads the file anew. @throws NoriaError bad-config */
@@ -39,11 +40,20 @@ export function reloadOnDemand(options: ReloadOptions): Disposable {
   };
 }
 
+/** Logs what is not wrong and yet worth a word. */
+export function tellWarnings({ file, warnings }: Config, log: Log): void {
+  for (const { line, column, path, message } of warnings) {
+    log.warn({ place: `${file}:${line}:${column}`, path, warning: message }, 'configuration warning');
+  }
+}
+
 async function reload({ daemon, log, file, read, around }: ReloadOptions, cause: string): Promise<void> {
   around?.('reloading');
   try {
-    const waiting = await daemon.reload(read());
-    log.info({ file, cause }, 'configuration reloaded');
+    const [before, next] = [daemon.config, read()];
+    const waiting = await daemon.reload(next);
+    log.info({ file, cause, changed: changedKeys(before, next) }, 'configuration reloaded');
+    tellWarnings(next, log);
     if (waiting.length > 0) log.warn({ sections: waiting }, 'these sections take effect at the next start');
   } catch (error) {
     const message = error instanceof NoriaError ? error.message : describeError(error);

@@ -2,12 +2,16 @@
 import type { Command } from 'commander';
 import type { Config } from '../config/config.ts';
 import { loadConfig } from '../config/load.ts';
-import { createLog, type Log, type LogLevel } from '../core/log.ts';
+import { systemBoot } from '../core/boot.ts';
+import { systemClock } from '../core/clock.ts';
+import { createLog, type LogLevel } from '../core/log.ts';
 import { startDaemon } from '../daemon.ts';
 import { configOption, findConfigFile } from './config-file.ts';
 import type { CommandContext } from './context.ts';
+import { handedOverSockets } from './handed-over.ts';
 import { untilSignalled } from './lifecycle.ts';
-import { reloadOnDemand } from './reload.ts';
+import { reloadOnDemand, tellWarnings } from './reload.ts';
+import { openServiceManager } from './service-manager.ts';
 import { EXIT, type Terminal } from './terminal.ts';
 
 interface RunFlags {
@@ -34,14 +38,27 @@ async function run(flags: RunFlags, terminal: Terminal, level: LogLevel | undefi
   const config = read();
   const log = createLog(config.log);
   tellWarnings(config, log);
-  const daemon = await startDaemon({ config, log });
-  const reloading = reloadOnDemand({ daemon, log, file, read, watch: flags.watch === true });
+  const ended = untilSignalled(); // before anything is opened: as PID 1 a signal nobody waits for is lost
+  const daemon = await startDaemon({ config, log, handedOver: handedOverSockets(terminal.env, process.pid) });
+  const manager = openServiceManager({
+    env: terminal.env,
+    clock: systemClock,
+    boot: systemBoot(),
+    log,
+    status: () => daemon.watched.status().reason,
+  });
+  const around = (phase: 'reloading' | 'ready') => manager[phase]();
+  const reloading = reloadOnDemand({ daemon, log, file, read, watch: flags.watch === true, around });
   const { listeners, admin } = daemon.addresses;
   log.info({ listeners, admin: admin ?? 'off' }, 'noria is running');
-  const signal = await untilSignalled();
+  manager.ready();
+  const signal = await ended;
   log.info({ signal }, 'noria is shutting down');
   reloading[Symbol.dispose]();
-  await daemon.close();
+  const closing = daemon.close();
+  manager.stopping(daemon.config.shutdown.drainTimeoutMs);
+  await closing;
+  await manager.close();
   log.info({}, 'noria has ended');
   return EXIT.fine;
 }
@@ -49,10 +66,4 @@ async function run(flags: RunFlags, terminal: Terminal, level: LogLevel | undefi
 /** --log-level wins over the file, also over a reloaded one. */
 function withLevel(config: Config, level: LogLevel | undefined): Config {
   return level === undefined ? config : { ...config, log: { ...config.log, level } };
-}
-
-function tellWarnings(config: Config, log: Log): void {
-  for (const { line, column, path, message } of config.warnings) {
-    log.warn({ place: `${config.file}:${line}:${column}`, path, warning: message }, 'configuration warning');
-  }
 }

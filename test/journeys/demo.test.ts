@@ -10,7 +10,7 @@ import { until } from '../support/until.ts';
 function startDemo(...args: string[]) {
   const child = spawn(
     process.execPath,
-    ['src/main.ts', 'demo', '--port', '0', '--admin-port', '0', ...args],
+    ['src/main.ts', 'demo', '--port', '0', '--admin-port', '0', '--target-port', '0', ...args],
     {
       stdio: ['ignore', 'pipe', 'pipe'],
     },

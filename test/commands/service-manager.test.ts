@@ -1,0 +1,134 @@
+import { expect, test } from 'vitest';
+import { openServiceManager } from '../../src/commands/service-manager.ts';
+import { createLog } from '../../src/core/log.ts';
+import { ManualClock } from '../support/manual-clock.ts';
+
+const ENV = { NOTIFY_SOCKET: '/run/systemd/notify', WATCHDOG_USEC: '30000000' };
+
+/** Fires its timers 3 s late, as a loop does that something holds up. */
+class HeldUpClock extends ManualClock {
+  override after(ms: number, fn: () => void): Disposable {
+    return super.after(ms + 3_000, fn);
+  }
+}
+
+function open(
+  env: Record<string, string>,
+  sending: (fields: readonly string[]) => Promise<void> = async () => {},
+  clock = new ManualClock(),
+) {
+  const told: string[] = [];
+  const lines: string[] = [];
+  let status = 'ready: 1 member is usable';
+  const manager = openServiceManager({
+    env,
+    clock,
+    boot: { id: 'b', elapsedMs: () => 1_234.5 },
+    log: createLog({
+      level: 'warn',
+      format: 'json',
+      destination: { write: (line) => void lines.push(line) },
+    }),
+    status: () => status,
+    send: (fields) => {
+      told.push(fields.join(' '));
+      return sending(fields);
+    },
+  });
+  const settle = () => new Promise((resolve) => setImmediate(resolve));
+  const pass = async (ms: number) => {
+    clock.advance(ms);
+    await settle();
+  };
+  return { manager, clock, told, lines, pass, settle, say: (text: string) => (status = text) };
+}
+
+test('service manager: the watchdog is fed three times in each of its intervals, the status told when it changes', async () => {
+  const { manager, told, pass, say, clock } = open(ENV);
+  manager.ready();
+  await pass(10_000);
+  say('ready: 2 members\nare usable');
+  await pass(10_000);
+  await pass(10_000);
+  await manager.close();
+  expect(clock.armedCount).toBe(0);
+  expect(told).toEqual([
+    'READY=1 STATUS=ready: 1 member is usable',
+    'WATCHDOG=1',
+    'WATCHDOG=1 STATUS=ready: 2 members are usable',
+    'WATCHDOG=1',
+  ]);
+});
+
+test('service manager: without a watchdog only a changed status is told', async () => {
+  const { manager, told, pass, say } = open({ NOTIFY_SOCKET: '/run/systemd/notify' });
+  manager.ready();
+  await pass(10_000);
+  say('not ready: nothing listens');
+  await pass(10_000);
+  await manager.close();
+  expect(told).toEqual(['READY=1 STATUS=ready: 1 member is usable', 'STATUS=not ready: nothing listens']);
+});
+
+test('service manager: a watchdog that is meant for another process is not fed', async () => {
+  const { manager, told, pass } = open({ ...ENV, WATCHDOG_PID: '1' });
+  manager.ready();
+  await pass(60_000);
+  await manager.close();
+  expect(told).toEqual(['READY=1 STATUS=ready: 1 member is usable']);
+});
+
+test('service manager: a reload carries the moment on the monotonic clock, the end how long it may take', async () => {
+  const { manager, told, settle } = open(ENV);
+  manager.reloading();
+  manager.stopping(30_000);
+  await settle();
+  expect(told).toEqual([
+    'RELOADING=1 MONOTONIC_USEC=1234500',
+    'STOPPING=1 STATUS=ready: 1 member is usable EXTEND_TIMEOUT_USEC=35000000',
+  ]);
+});
+
+test('service manager: messages go one after the other, and beats do not pile up behind a slow one', async () => {
+  const ends: (() => void)[] = [];
+  const { manager, told, pass } = open(ENV, () => new Promise((resolve) => void ends.push(resolve)));
+  manager.ready();
+  for (let beat = 0; beat < 5; beat += 1) await pass(10_000);
+  expect(told.length).toBe(1);
+  ends.shift()?.();
+  await pass(10_000);
+  ends.shift()?.();
+  await manager.close();
+  expect(told).toEqual(['READY=1 STATUS=ready: 1 member is usable', 'WATCHDOG=1']);
+});
+
+test('service manager: an event loop that was held up is told of', async () => {
+  const { manager, lines, pass } = open(ENV, undefined, new HeldUpClock());
+  manager.ready();
+  await pass(13_000);
+  await manager.close();
+  expect(lines.map((line) => JSON.parse(line))).toMatchObject([
+    { msg: 'event loop was held up', lateMs: 3_000 },
+  ]);
+});
+
+test('service manager: a failure to tell is logged once', async () => {
+  const { manager, lines, pass } = open(ENV, () => Promise.reject(new Error('spawn ENOENT')));
+  manager.ready();
+  await pass(10_000);
+  await pass(10_000);
+  await manager.close();
+  expect(lines.map((line) => JSON.parse(line))).toMatchObject([
+    { msg: 'systemd cannot be told', error: 'spawn ENOENT' },
+  ]);
+});
+
+test('service manager: started by nobody, it says nothing and arms nothing', async () => {
+  const { manager, told, clock } = open({});
+  manager.ready();
+  manager.reloading();
+  manager.stopping(1);
+  await manager.close();
+  expect(told).toEqual([]);
+  expect(clock.armedCount).toBe(0);
+});

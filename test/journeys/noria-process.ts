@@ -1,0 +1,91 @@
+/** A noria of its own process, as an operator runs it: started, spoken to by signals, read by its log. */
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { createServer } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { onTestFinished } from 'vitest';
+import { until } from '../support/until.ts';
+
+export interface NoriaProcess {
+  readonly child: ChildProcess;
+  /** Exit code and signal, once it has ended. */
+  readonly ended: Promise<readonly [number | null, NodeJS.Signals | null]>;
+  /** Everything on standard error so far. */
+  err(): string;
+  /** The log lines so far that say this. */
+  lines(message: string): readonly Readonly<Record<string, unknown>>[];
+  /** Waits for a log line, and returns the last one. */
+  line(message: string, count?: number): Promise<Readonly<Record<string, unknown>>>;
+}
+
+/** A folder that goes with the test. */
+export function testFolder(): string {
+  const folder = mkdtempSync(join(tmpdir(), 'noria-'));
+  onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
+  return folder;
+}
+
+/** A port that was free a moment ago. */
+export async function freePort(): Promise<number> {
+  const server = createServer().listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const address = server.address();
+  server.close();
+  await once(server, 'close');
+  if (address === null || typeof address === 'string') throw new TypeError('a TCP server has a port');
+  return address.port;
+}
+
+/** Writes a file into the folder, readable by its owner alone, and returns its path. */
+export function writeIn(folder: string, name: string, text: string): string {
+  const path = join(folder, name);
+  writeFileSync(path, text, { mode: 0o600 });
+  return path;
+}
+
+/** Runs `command`, by default this checkout's noria, until it ends or the test does. */
+export function runNoria(
+  args: readonly string[],
+  options: {
+    readonly env?: Readonly<Record<string, string>>;
+    readonly command?: readonly [string, ...string[]];
+    readonly cwd?: string;
+  } = {},
+): NoriaProcess {
+  const [program, ...before] = options.command ?? [process.execPath, join(process.cwd(), 'src/main.ts')];
+  const child = spawn(program, [...before, ...args], {
+    stdio: ['ignore', 'ignore', 'pipe'],
+    env: { PATH: process.env['PATH'] ?? '', ...options.env },
+    ...(options.cwd === undefined ? {} : { cwd: options.cwd }),
+  });
+  onTestFinished(() => void child.kill('SIGKILL'));
+  let text = '';
+  child.stderr?.setEncoding('utf8').on('data', (chunk: string) => {
+    text += chunk;
+  });
+  const ended = once(child, 'close').then(([code, signal]) => [code, signal] as const);
+  const lines = (message: string) => linesOf(text).filter(({ msg }) => msg === message);
+  return {
+    child,
+    ended,
+    err: () => text,
+    lines,
+    async line(message, count = 1) {
+      const told = () => `the log says "${message}"; it says:\n${text}`;
+      await until(told(), () => lines(message).length >= count || child.exitCode !== null, 10_000);
+      const line = lines(message).at(-1);
+      if (line === undefined) throw new Error(`noria ended with ${child.exitCode} before ${told()}`);
+      return line;
+    },
+  };
+}
+
+function linesOf(text: string): Record<string, unknown>[] {
+  return text
+    .split('\n')
+    .slice(0, -1) // the last one may not be whole yet
+    .filter((line) => line.startsWith('{'))
+    .map((line) => JSON.parse(line));
+}

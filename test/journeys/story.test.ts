@@ -1,0 +1,49 @@
+/** The story that `noria demo --story` tells comes true, and ends by itself where nobody watches. */
+import { execFile } from 'node:child_process';
+import { expect, test } from 'vitest';
+
+interface Told {
+  readonly exitCode: number;
+  readonly out: string;
+  readonly err: string;
+}
+
+function tell(...args: string[]): Promise<Told> {
+  return new Promise((resolve) => {
+    execFile(
+      process.execPath,
+      ['src/main.ts', 'demo', '--story', '--port', '0', '--admin-port', '0', '--target-port', '0', ...args],
+      { timeout: 15_000 },
+      (error, out, err) => {
+        const exitCode = error === null ? 0 : typeof error.code === 'number' ? error.code : -1;
+        resolve({ exitCode, out, err });
+      },
+    );
+  });
+}
+
+/** The exits that one chapter shows, each on a line of its own. */
+function exitsOf(chapter: string): string[] {
+  return [...chapter.matchAll(/^ {3}(127[.\d:]+)$/gm)].map(([, exit = '']) => exit);
+}
+
+test('story: each chapter shows what its title says', async () => {
+  const { exitCode, out } = await tell('--members', '8');
+  const [, rotation = '', session = '', death = '', target = ''] = out.split(/^\d\. /m);
+  expect(new Set(exitsOf(rotation)).size).toBeGreaterThanOrEqual(4);
+  expect(exitsOf(session).length).toBe(4);
+  expect(new Set(exitsOf(session)).size).toBe(1);
+  expect(death).toMatch(/next request: status 200 from 127\S+, after 2 attempts/);
+  expect(target.match(/status 502 target-unreachable/g)?.length).toBe(3);
+  const [, before, after] = /Faults of members: (\d+), then (\d+)/.exec(target) ?? [];
+  expect(after).toBe(before);
+  expect(out.match(/Watch http/g)?.length).toBe(4);
+  expect(out).not.toContain('did not go as told');
+  expect(exitCode).toBe(0);
+});
+
+test('story: with too few members for it, it says how many it needs', async () => {
+  const { exitCode, err } = await tell('--members', '2');
+  expect(err).toContain('--story needs --members 4 or more');
+  expect(exitCode).toBe(2);
+});

@@ -1,0 +1,138 @@
+/**
+ * systemd starts noria, is told how it is, reloads and stops it, and hands it a socket; the units are what systemd takes.
+ * Seen by a real datagram socket, by systemd-socket-activate and by systemd-analyze, each where this machine has it.
+ */
+import { spawn, spawnSync } from 'node:child_process';
+import { join } from 'node:path';
+import { expect, onTestFinished, test } from 'vitest';
+import { curl, HAS_CURL } from '../support/curl.ts';
+import { openTestSandbox, sourceLine } from '../support/noria.ts';
+import { until } from '../support/until.ts';
+import { freePort, runNoria, testFolder, writeIn } from './noria-process.ts';
+
+const has = (program: string, ...args: string[]) => spawnSync(program, args).status === 0;
+const HAS_NOTIFY = has('systemd-notify', '--version') && has('python3', '--version');
+const HAS_ACTIVATE = has('systemd-socket-activate', '--version');
+const HAS_ANALYZE = has('systemd-analyze', '--version');
+
+/** A datagram socket, which Node has none of: prints each message as a line of JSON. */
+const RECEIVER = `
+import json, socket, sys
+s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+s.bind(sys.argv[1])
+print('[]', flush=True)
+while True: print(json.dumps(s.recv(4096).decode().splitlines()), flush=True)
+`;
+
+/** Everything that was told to the socket, without the barrier by which systemd-notify waits. */
+async function listenAsSystemd(path: string): Promise<() => readonly string[]> {
+  const child = spawn('python3', ['-c', RECEIVER, path], { stdio: ['ignore', 'pipe', 'inherit'] });
+  onTestFinished(() => void child.kill());
+  let text = '';
+  child.stdout.on('data', (chunk) => {
+    text += chunk;
+  });
+  await until('the socket is bound', () => text !== '', 10_000);
+  const lines = () => text.split('\n').slice(1, -1);
+  return () =>
+    lines()
+      .flatMap((line) => JSON.parse(line))
+      .filter((field) => field !== 'BARRIER=1');
+}
+
+async function configFor(listener: string): Promise<{ file: string; folder: string; targetUrl: string }> {
+  const sandbox = await openTestSandbox({ members: 4, lifetimeMs: 60_000 });
+  const folder = testFolder();
+  const text = `
+sources:
+${sourceLine(sandbox, 'city', 'short-classic', 'size: 2, params: { count: 2 }')}
+pool: { allowPrivateAddresses: true }
+listeners: [{ address: "${listener}", denyTargets: [] }]
+admin: off
+state: off
+`;
+  return { file: writeIn(folder, 'noria.yaml', text), folder, targetUrl: sandbox.targetUrl };
+}
+
+test.skipIf(!HAS_NOTIFY)(
+  'systemd: is told of readiness, its beat, a reload and the end, in that order',
+  async () => {
+    const { file, folder } = await configFor('127.0.0.1:0');
+    const socket = join(folder, 'notify');
+    const told = await listenAsSystemd(socket);
+    const noria = runNoria(['run', '-c', file], { env: { NOTIFY_SOCKET: socket, WATCHDOG_USEC: '900000' } });
+    const has = (field: string, times = 1) => told().filter((each) => each === field).length >= times;
+    await until('READY=1', () => has('READY=1'), 10_000);
+    await until('two beats', () => has('WATCHDOG=1', 2));
+    await until('a status', () => told().some((field) => /^STATUS=ready: 2 members are usable/.test(field)));
+    noria.child.kill('SIGHUP');
+    await until('RELOADING=1, then ready again', () => has('RELOADING=1') && has('READY=1', 2));
+    noria.child.kill('SIGTERM');
+    expect(await noria.ended).toEqual([0, null]);
+    await until('STOPPING=1', () => has('STOPPING=1'));
+
+    const order = told().filter((field) => /^(READY|RELOADING|STOPPING)=/.test(field));
+    expect(order).toEqual(['READY=1', 'RELOADING=1', 'READY=1', 'STOPPING=1']);
+    const reloadedUs = Number(
+      told()
+        .find((field) => field.startsWith('MONOTONIC_USEC='))
+        ?.split('=')[1],
+    );
+    expect(reloadedUs).toBeLessThan(Number(process.hrtime.bigint() / 1_000n));
+    expect(told()).toContain('STATUS=shutting down: open tunnels finish, new clients are refused');
+    expect(told()).toContain('EXTEND_TIMEOUT_USEC=35000000');
+  },
+);
+
+test.skipIf(!HAS_NOTIFY)('systemd: a noria that cannot tell it says so once, and works on', async () => {
+  const { file } = await configFor('127.0.0.1:0');
+  const noria = runNoria(['run', '-c', file], {
+    env: { NOTIFY_SOCKET: '/nowhere', WATCHDOG_USEC: '300000' },
+  });
+  await noria.line('systemd cannot be told');
+  noria.child.kill('SIGTERM');
+  expect(await noria.ended).toEqual([0, null]);
+  expect(noria.lines('systemd cannot be told').length).toBe(1);
+});
+
+test.skipIf(!HAS_ACTIVATE || !HAS_CURL)('systemd: a socket it hands over is listened on', async () => {
+  const { file, targetUrl } = await configFor('fd:3');
+  const port = await freePort();
+  const noria = runNoria([process.execPath, 'src/main.ts', 'run', '-c', file], {
+    command: ['systemd-socket-activate', '-l', `127.0.0.1:${port}`],
+  });
+  await until('the socket stands', () => /Listening on/.test(noria.err()), 10_000);
+  // This connection is what starts noria; it waits in the backlog until it is taken.
+  const first = await curl('-x', `http://127.0.0.1:${port}`, `${targetUrl}/ip`);
+  expect(first).toMatchObject({ exitCode: 0, out: expect.stringMatching(/^127\./) });
+  expect((await noria.line('noria is running')).listeners).toEqual([`127.0.0.1:${port}`]);
+});
+
+test('systemd: fd:3 without a socket handed over is refused in words', async () => {
+  const { file } = await configFor('fd:3');
+  const noria = runNoria(['run', '-c', file], { env: { LISTEN_FDS: '1', LISTEN_PID: '1' } });
+  expect(await noria.ended).toEqual([1, null]);
+  expect(noria.err()).toMatch(
+    /cannot listen on fd:3: no such socket was handed over; start noria by a systemd/,
+  );
+});
+
+const UNITS = ['systemd/noria.service', 'systemd/noria.socket'];
+
+test.skipIf(!HAS_ANALYZE)('systemd: both units are verified without a word', () => {
+  // What the service runs is installed elsewhere; here it is enough that the units can be read.
+  const { status, stderr } = spawnSync('systemd-analyze', ['verify', '--man=no', ...UNITS], {
+    encoding: 'utf8',
+  });
+  const words = stderr.split('\n').filter((line) => line !== '' && !/is not executable/.test(line));
+  expect(words).toEqual([]);
+  if (stderr === '') expect(status).toBe(0);
+});
+
+test.skipIf(!HAS_ANALYZE)('systemd: the exposure of the service is below 2.0', () => {
+  const { stdout } = spawnSync('systemd-analyze', ['security', '--offline=true', UNITS[0] ?? ''], {
+    encoding: 'utf8',
+  });
+  const exposure = Number(/Overall exposure level for noria\.service: ([\d.]+)/.exec(stdout)?.[1]);
+  expect(exposure).toBeLessThan(2);
+});
