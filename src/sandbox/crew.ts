@@ -6,7 +6,7 @@ import type { Socket } from 'node:net';
 import type { Transform } from 'node:stream';
 import { type Clock, pause } from '../core/clock.ts';
 import { answerBadly, cutAfter, endWith } from './bad-answers.ts';
-import type { Exits } from './exits.ts';
+import type { Outlet } from './exits.ts';
 import { type Ask, type Refusal, readAsk, refusalOf, type Say, sayTo } from './handshakes.ts';
 import { HttpProxy } from './http-proxy.ts';
 import { joinStreams } from './join.ts';
@@ -15,14 +15,14 @@ import { HandshakeEnded } from './socket-reader.ts';
 import type { Temper } from './temper.ts';
 
 export class Crew {
-  readonly #exits: Exits;
+  readonly #outlet: Outlet;
   readonly #clock: Clock;
   readonly #proxy: HttpProxy;
 
-  constructor(exits: Exits, clock: Clock) {
-    this.#exits = exits;
+  constructor(outlet: Outlet, clock: Clock) {
+    this.#outlet = outlet;
     this.#clock = clock;
-    this.#proxy = new HttpProxy(exits);
+    this.#proxy = new HttpProxy(outlet);
   }
 
   /** Takes over a connection that `member` accepted. */
@@ -75,7 +75,7 @@ export class Crew {
 
   async #dial(member: Member, ask: Ask): Promise<Socket | { readonly why: Refusal }> {
     try {
-      return await this.#exits.dial(member.exit, ask.host, ask.port);
+      return await this.#outlet.dial(member.exit, ask.host, ask.port);
     } catch (error) {
       return { why: refusalOf(error) };
     }

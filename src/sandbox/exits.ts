@@ -6,7 +6,6 @@
  * Members reach this machine alone: loopback addresses, `localhost`, and every name under `.example` and `.localhost`.
  */
 import { connect, createServer, isIP, type Socket } from 'node:net';
-import { closed } from './closed.ts';
 
 /** Where a member listens, and the address that targets see. */
 export interface Exit {
@@ -26,14 +25,23 @@ export async function openExits(aliases?: boolean): Promise<Exits> {
   return new Exits(aliases ?? (await canBind(`127.${FIRST_SERIES}.0.1`)));
 }
 
-export class Exits {
+/** What members need of it. */
+export interface Outlet {
+  /**
+   * Connects to a target from a member's exit. Half-open; the taker closes it.
+   *
+   * @param host - a literal without brackets, or a name.
+   * @throws the system's error; `EHOSTUNREACH` for a name or an address that is not this machine.
+   */
+  dial(exit: Exit, host: string, port: number): Promise<Socket>;
+}
+
+export class Exits implements Outlet {
   /** Whether every member has an address of its own. */
   readonly aliases: boolean;
-  readonly #dialed = new Set<Socket>();
   readonly #byPort = new Map<number, string>();
   readonly #given = new Map<number, number>();
   readonly #exits = new Set<string>();
-  #closed = false;
 
   constructor(aliases: boolean) {
     this.aliases = aliases;
@@ -64,19 +72,11 @@ export class Exits {
     return this.#exits.has(address);
   }
 
-  /**
-   * Connects to a target from a member's exit. Half-open; the taker closes it.
-   *
-   * @param host - a literal without brackets, or a name.
-   * @throws the system's error; `ENOTFOUND` for a name that members do not know, `EHOSTUNREACH` for an address elsewhere.
-   */
   dial(exit: Exit, host: string, port: number): Promise<Socket> {
-    const address = this.#closed ? failure('ECONNABORTED', host) : addressOf(host);
-    if (typeof address !== 'string') return Promise.reject(address);
+    const address = addressOf(host);
+    if (address === undefined) return Promise.reject(unreachable(host));
     const from = this.aliases && isIP(address) === 4 ? { localAddress: exit.address } : {};
     const socket = connect({ host: address, port, allowHalfOpen: true, noDelay: true, ...from });
-    this.#dialed.add(socket);
-    socket.once('close', () => this.#dialed.delete(socket));
     // The next tick binds the port, the one after that still comes before the target can have accepted.
     if (!this.aliases) process.nextTick(() => this.#nameConnection(socket, exit.address));
     return new Promise((resolve, reject) => {
@@ -92,28 +92,17 @@ export class Exits {
     this.#byPort.set(port, address);
     socket.once('close', () => this.#byPort.delete(port));
   }
-
-  /** Ends every connection that was dialed; nobody dials any more. */
-  async close(): Promise<void> {
-    this.#closed = true;
-    const ends = [...this.#dialed].map(closed);
-    for (const socket of this.#dialed) socket.destroy();
-    await Promise.all(ends);
-  }
 }
 
-/** The address behind a target's host, or the error of one that cannot be reached. */
-function addressOf(host: string): string | NodeJS.ErrnoException {
+/** The address behind a target's host, as far as members reach it. */
+function addressOf(host: string): string | undefined {
   if (LOCAL_NAME.test(host)) return '127.0.0.1';
-  if (isIP(host) === 0) return failure('ENOTFOUND', host);
-  if (host.startsWith('127.') || host === '::1' || host === '0.0.0.0') return host;
-  return failure('EHOSTUNREACH', host);
+  const isHere = isIP(host) !== 0 && (host.startsWith('127.') || host === '::1');
+  return isHere ? host : undefined;
 }
 
-function failure(code: string, host: string): NodeJS.ErrnoException {
-  return Object.assign(new Error(`${code}: the sandbox's members reach this machine alone, not ${host}`), {
-    code,
-  });
+function unreachable(host: string): NodeJS.ErrnoException {
+  return Object.assign(new Error(`members do not reach ${host}`), { code: 'EHOSTUNREACH' });
 }
 
 function canBind(host: string): Promise<boolean> {

@@ -100,7 +100,6 @@ export function refusalOf(error: unknown): Refusal {
       return 'refused';
     case 'ENETUNREACH':
       return 'net-unreachable';
-    case 'ENOTFOUND':
     case 'EHOSTUNREACH':
       return 'host-unreachable';
     case 'ETIMEDOUT':

@@ -8,7 +8,7 @@
 import { Agent, createServer, type Server as HttpServer } from 'node:http';
 import type { Socket } from 'node:net';
 import { type PrepareRequestFunctionOpts, RequestError, Server } from 'proxy-chain';
-import type { Exits } from './exits.ts';
+import type { Outlet } from './exits.ts';
 import { refusalOf } from './handshakes.ts';
 import { joinStreams } from './join.ts';
 import type { Member } from './member.ts';
@@ -17,14 +17,14 @@ const STATUS_TIMEOUT = 504;
 const STATUS_BAD_GATEWAY = 502;
 
 export class HttpProxy {
-  readonly #exits: Exits;
+  readonly #outlet: Outlet;
   readonly #server: Server;
   readonly #members = new WeakMap<Socket, Member>();
   readonly #dialed = new WeakMap<Socket, Socket>();
   readonly #joiner: HttpServer;
 
-  constructor(exits: Exits) {
-    this.#exits = exits;
+  constructor(outlet: Outlet) {
+    this.#outlet = outlet;
     this.#server = new Server({ prepareRequestFunction: (asked) => this.#prepare(asked) });
     // proxy-chain hands an accepted tunnel to this "server" by emitting `connection`; nothing listens.
     this.#joiner = createServer().removeAllListeners('connection');
@@ -57,7 +57,7 @@ export class HttpProxy {
 
   async #dial(member: Member, host: string, port: number): Promise<Socket> {
     try {
-      return await this.#exits.dial(member.exit, host, port);
+      return await this.#outlet.dial(member.exit, host, port);
     } catch (error) {
       const why = refusalOf(error);
       const status = why === 'ttl' ? STATUS_TIMEOUT : STATUS_BAD_GATEWAY;

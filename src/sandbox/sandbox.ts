@@ -104,7 +104,7 @@ export async function openSandbox(options: SandboxOptions = {}): Promise<Sandbox
   const log = new CallLog();
 
   const { built, owner } = await openAll(async (parts) => {
-    const exits = await parts.open('exits', openExits(options.aliases));
+    const exits = await openExits(options.aliases);
     const exitOf = exits.seenAs.bind(exits);
     const target = await parts.open(
       'target',

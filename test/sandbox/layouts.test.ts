@@ -3,6 +3,7 @@
  * The layouts below are written by hand from the specification (Endpoints 1 to 10, Resources and their fields).
  */
 import { describe, expect, test } from 'vitest';
+import { print } from '../../src/sandbox/layouts.ts';
 import { PRODUCTS, type Product } from '../../src/sandbox/operations.ts';
 import type { Sandbox } from '../../src/sandbox/sandbox.ts';
 import { ask, call, GOOD_CALLS, open, send } from './client.ts';
@@ -216,4 +217,12 @@ test('sandbox: other methods and unknown paths are answered by the web server, n
   expect([put.status, put.contentType]).toEqual([405, 'text/html']);
   expect((await send(`${sandbox.url}/ShortProxy/GetIP`, {})).status).toBe(404);
   expect(sandbox.stats().calls).toBe(0);
+});
+
+test('sandbox: what would be markup is escaped in XML', () => {
+  const entries = [{ adr: '<a> & "b"' }];
+  const layout = { format: 'xml', line: String } as const;
+  const { body } = print({ code: '10001', msg: '<&>', data: { counters: {}, entries } }, layout);
+  expect(body).toContain('<msg>&lt;&amp;&gt;</msg>');
+  expect(body).toContain('<adr>&lt;a&gt; &amp; &quot;b&quot;</adr>');
 });

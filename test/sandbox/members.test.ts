@@ -181,6 +181,55 @@ test.each(['short-classic', 'short-socks5'] as const)(
   },
 );
 
+test.each(['short-classic', 'short-socks5'] as const)(
+  '%s: what the target has sent reaches a slow client whole, though both sides have ended',
+  async (product) => {
+    const { entry } = await openOne(product);
+    const size = 8_000_000;
+    const port = await openServer((socket) => {
+      socket.resume();
+      socket.once('end', () => socket.end(Buffer.alloc(size)));
+    });
+    const socket = connect({ host: entry.ip, port: entry.port, allowHalfOpen: true });
+    onTestFinished(() => void socket.destroy());
+    socket.write(product === 'short-classic' ? connectRequest(`127.0.0.1:${port}`) : socks5Request(port));
+    let heard = 0;
+    socket.on('data', (chunk: Buffer) => {
+      if (heard === 0) socket.end(); // the answer of the member
+      heard += chunk.length;
+      socket.pause();
+      setImmediate(() => socket.resume()); // never in a hurry
+    });
+    await once(socket, 'end');
+    expect(heard).toBeGreaterThan(size);
+  },
+);
+
+test.each(['short-classic', 'short-socks5'] as const)(
+  '%s: a side that breaks off takes the other with it',
+  async (product) => {
+    const { entry } = await openOne(product);
+    const accepted: Socket[] = [];
+    const port = await openServer((socket) => accepted.push(socket.resume()));
+    const openTunnel = async () => {
+      const count = accepted.length;
+      const target = `127.0.0.1:${port}`;
+      const socket =
+        product === 'short-classic'
+          ? (await connectThrough(entry, target)).socket
+          : await socksThrough(entry, target, 5);
+      await until('the target has it', () => accepted.length > count);
+      return socket.resume();
+    };
+    const broken = await openTunnel();
+    accepted[0]?.resetAndDestroy();
+    await until('the client is cut off', () => broken.destroyed || broken.readableEnded);
+    const breaking = await openTunnel();
+    breaking.resetAndDestroy();
+    await until('the target is cut off', () => accepted[1]?.readableEnded === true);
+  },
+);
+
 test('lives: at the end a new tunnel is refused, and one that runs goes on within the grace', async () => {
   const clock = new ManualClock();
   const { entry, target, sandbox } = await openOne('short-classic', {

@@ -7,7 +7,7 @@ import { PRODUCTS, type Product } from '../../src/sandbox/operations.ts';
 import { openSandbox } from '../../src/sandbox/sandbox.ts';
 import type { ConditionChange } from '../../src/sandbox/settings.ts';
 import { ManualClock } from '../support/manual-clock.ts';
-import { ask, connectThrough, draw, open, send, socksThrough } from './client.ts';
+import { ask, call, connectThrough, draw, open, send, socksThrough } from './client.ts';
 
 /** Conditions of an instance, the code they lead to, and the operations (by number) that the code is listed for. */
 const CONDITIONS: readonly {
@@ -124,6 +124,21 @@ test.each(PRODUCTS)('%s: 12003 for parameters that are missing or out of range',
 test('sandbox: parameters that an operation does not know are ignored', async () => {
   const sandbox = await open();
   expect((await ask(sandbox, 'short-classic', { fitter: '9', i: '1', adr: '' })).code).toBe('10001');
+});
+
+test('sandbox: a body beyond any reason is refused by the web server', async () => {
+  const sandbox = await open();
+  const told = await call(sandbox, 'short-classic', { adr: 'x'.repeat(70_000) }, { method: 'POST' });
+  expect([told.status, told.body]).toEqual([400, 'a body above 65536 bytes\n']);
+});
+
+test('sandbox: two instances with one id are a mistake of whoever opens it', async () => {
+  const product = 'shared';
+  const instances = [
+    { product, id: 'same' },
+    { product, id: 'same' },
+  ] as const;
+  await expect(openSandbox({ instances })).rejects.toThrow(/same id/);
 });
 
 test('12008 of operation 1: too many connections open through its proxies, and fine once they are fewer', async () => {

@@ -141,6 +141,21 @@ test('free: every filter is kept', async () => {
   for (const { adr } of await draw(sandbox, 'free', { isp: '电信' })) expect(adr).toMatch(/电信$/);
 });
 
+test('free: one that exists is handed out again only to a call whose filters it fits', async () => {
+  const worst = await open({ paceMs: 0, members: 1, random: () => 0.99 });
+  await draw(worst, 'free', { protocol_type: '1' });
+  const code = async (params: Record<string, string>) =>
+    (await ask(worst, 'free', { protocol_type: '1', ...params })).code;
+  for (const name of ['lastcheck_type', 'sleep_type', 'level_type']) {
+    expect(await code({ [name]: '5' }), name).toBe('10001');
+    expect(await code({ [name]: '4' }), name).toBe('12009');
+  }
+  expect(await code({ protocol_type: '4' }), 'the same protocol under another label').toBe('12009');
+  const young = await open({ paceMs: 0, members: 1, random: () => 0 });
+  await draw(young, 'free');
+  expect((await ask(young, 'free', { alive_type: '1' })).code).toBe('12009');
+});
+
 test('residential counters: what this call added, what is alive, what was drawn today, what is left', async () => {
   const sandbox = await open({
     paceMs: 0,

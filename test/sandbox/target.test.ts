@@ -11,11 +11,12 @@ test('target: /ip says the exit that it saw, and a direct visitor is a stranger'
   const [entry] = await draw(sandbox, 'short-classic', { count: '1' });
   if (entry === undefined) throw new Error('nothing was drawn');
   expect((await getThrough(entry, `${sandbox.targetUrl}/ip`)).body).toBe(`${entry.ip}\n`);
+  expect((await getThrough(entry, `${sandbox.targetUrl}/ip`)).status).toBe(200);
   expect(sandbox.strangers()).toEqual([]);
   expect(await (await fetch(`${sandbox.targetUrl}/ip`)).text()).toBe('127.0.0.1\n');
   expect(sandbox.strangers()).toEqual(['127.0.0.1']);
-  expect(Object.fromEntries(sandbox.target.connections)).toEqual({ [entry.ip]: 1, '127.0.0.1': 1 });
-  expect(sandbox.target.requests).toBe(2);
+  expect(Object.fromEntries(sandbox.target.connections)).toEqual({ [entry.ip]: 2, '127.0.0.1': 1 });
+  expect(sandbox.target.requests).toBe(3);
 });
 
 test('target: without addresses of their own members still have an exit each', async () => {
