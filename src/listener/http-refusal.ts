@@ -38,9 +38,14 @@ export function refuseRequest(
 
 /** Reads away what is left of a request that has its answer, for a short while: where it ends the next one begins. */
 export function discardRest(request: IncomingMessage, context: ConnectionContext): void {
-  if (request.complete) return;
+  // One without a body is not complete either while its head is being told, and never says that it closed.
+  if (request.complete || !announcesBody(request)) return;
   const { deadlines } = context.options;
   const limit = deadlines.set(MAX_DISCARD_MS, () => request.socket.destroy());
   request.on('close', () => deadlines.clear(limit));
   request.resume();
+}
+
+function announcesBody({ headers }: IncomingMessage): boolean {
+  return headers['transfer-encoding'] !== undefined || (headers['content-length'] ?? '0') !== '0';
 }

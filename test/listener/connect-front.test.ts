@@ -206,12 +206,13 @@ test('CONNECT: a way that stands just as the client leaves is closed, and its le
     result: leave.promise.then(() => dial(request).result),
     cancel: () => leave.resolve(), // too late: the way comes all the same
   });
-  const { port } = await listen(dialer);
+  const { port, events } = await listen(dialer);
   const client = await RawClient.open(port);
   client.send(`CONNECT 127.0.0.1:${origin.port} HTTP/1.1\r\n\r\n`);
   await until('it arrived', () => client.socket.bytesWritten > 0);
   client.socket.resetAndDestroy();
   await until('the lease ended', () => dialer.ended.length === 1);
+  expect(events('tunnel.closed'), 'there never was a tunnel').toEqual([]);
   expect(dialer.sockets[0]?.destroyed).toBe(true);
 });
 

@@ -249,6 +249,23 @@ test('forward: an early answer reaches a client that is still sending, and the c
   await until('its time runs no more', () => deadlines.size === 0, 1_000);
 });
 
+test.each([
+  ['without a body', ''],
+  ['with one', 'Content-Length: 3\r\n'],
+])(
+  'forward: after the refusal of a request %s nothing is armed, and the connection goes on',
+  async (_what, fields) => {
+    const { port, deadlines } = await listen(directDialer(), {}, { denyTargets: ['private'] });
+    const client = await RawClient.open(port);
+    for (const nth of [1, 2]) {
+      client.send(`PUT http://127.0.0.1/ HTTP/1.1\r\nHost: x\r\n${fields}\r\n${fields === '' ? '' : 'abc'}`);
+      await client.until('the refusal', (text) => text.split('HTTP/1.1 403 ').length === nth + 1);
+      await until('nothing is armed', () => deadlines.size === 0, 1_000);
+    }
+    expect(client.received).not.toContain('Connection: close');
+  },
+);
+
 test('forward: a client that never ends a request that has its answer is cut off', async () => {
   const origin = await rawOrigin(answering('HTTP/1.1 413 Too Large\r\nContent-Length: 0\r\n\r\n'));
   const clock = new ManualClock();

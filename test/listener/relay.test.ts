@@ -124,9 +124,10 @@ test.each([
 ])(
   'relay: when one side %s before it began the other is closed, and the end told once',
   async (_how, leave) => {
-    for (const leaving of ['client', 'member'] as const) {
+    for (const leaving of [['client'], ['member'], ['client', 'member']] as const) {
       const pairs = { client: await socketPair(), member: await socketPair() };
-      await leave(pairs[leaving]);
+      const bothClosed = Promise.all([once(pairs.client.near, 'close'), once(pairs.member.near, 'close')]);
+      for (const side of leaving) await leave(pairs[side]);
       const ends: RelayEnd[] = [];
       const deadlines = new Deadlines(systemClock, 10);
       const options = {
@@ -137,11 +138,7 @@ test.each([
       };
       relay(pairs.client.near, way(pairs.member.near), undefined, options);
       pairs.client.far.on('end', () => pairs.client.far.end()).resume();
-      await until(
-        'the relay ended',
-        () => ends.length > 0 && pairs.client.near.destroyed && pairs.member.near.destroyed,
-      );
-      await new Promise((resolve) => setImmediate(resolve));
+      await bothClosed;
       expect(ends.length).toBe(1);
       expect(deadlines.size).toBe(0);
     }
