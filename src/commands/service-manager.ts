@@ -103,10 +103,14 @@ class Systemd implements ServiceManager {
     this.#beat = clock.after(this.#intervalMs, () => {
       const lateMs = Math.round(clock.monotonic() - dueAt);
       if (lateMs >= LATE_MS) log.warn({ lateMs }, 'event loop was held up');
-      const fields = [...(this.#watched ? ['WATCHDOG=1'] : []), ...this.#freshStatus()];
-      if (fields.length > 0 && this.#pending === 0) this.#tell(fields);
+      if (this.#pending === 0) this.#tellBeat(); // else systemd is slow, and more would only queue up behind
       this.#arm();
     });
+  }
+
+  #tellBeat(): void {
+    const fields = [...(this.#watched ? ['WATCHDOG=1'] : []), ...this.#freshStatus()];
+    if (fields.length > 0) this.#tell(fields);
   }
 
   /** The status line, where it differs from the last one told. */
