@@ -15,3 +15,15 @@ export function shuffled<T>(random: Random, items: readonly T[]): T[] {
     .sort((a, b) => a.place - b.place)
     .map(({ item }) => item);
 }
+
+/** The same numbers for the same seed: for simulations and for tests that must be repeatable (mulberry32). */
+export function seededRandom(seed: number): Random {
+  let state = seed >>> 0;
+  return () => {
+    state = (state + 0x6d2b79f5) >>> 0;
+    let mixed = state;
+    mixed = Math.imul(mixed ^ (mixed >>> 15), mixed | 1);
+    mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61);
+    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
+  };
+}

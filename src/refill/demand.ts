@@ -68,12 +68,14 @@ function horizonMs({ startInMs, gapMs, latencyMs }: Need): number {
 }
 
 function shortfall(need: Need): { readonly missing: number; readonly urgent: boolean } {
-  const { now, stock, demand } = need;
+  const { now, stock, demand, startInMs } = need;
   const wanted = need.size + usedUpMeanwhile(need);
-  const missing = wanted - stock.usableAt(now + horizonMs(need));
+  const lacking = wanted - stock.usableAt(now + horizonMs(need));
+  // Those that will be lost are still there when their successors come: never by more than one draw.
+  const room = wanted + need.mostPerCall - stock.usableAt(now + startInMs);
   // Members that rest may be back at the horizon; who waits now cannot wait for that. One draw helps all who wait.
-  const landingAt = now + need.startInMs + need.latencyMs;
-  const urgent = demand.waiting > 0 && stock.usableAt(landingAt) === 0;
+  const urgent = demand.waiting > 0 && stock.usableAt(now + startInMs + need.latencyMs) === 0;
+  const missing = Math.min(lacking, room);
   return { missing: urgent ? Math.max(missing, Math.min(demand.waiting, need.size)) : missing, urgent };
 }
 
@@ -83,9 +85,14 @@ function usedUpMeanwhile(need: Need): number {
 }
 
 function nextLook(need: Need): number {
+  const { now, stock } = need;
   const leadMs = horizonMs(need);
-  const lossAt = need.stock.nextLossAt(need.now + leadMs);
+  const lossAt = stock.nextLossAt(now + leadMs);
   const byLoss = lossAt === undefined ? Infinity : lossAt - leadMs + 1; // just after it, not just before
+  // With no room yet for successors there is some as soon as anyone is lost.
+  const isFull = stock.usableAt(now + leadMs) < need.size;
+  const byRoom = isFull ? (stock.nextLossAt(now) ?? Infinity) : Infinity;
   // Using up follows the clients, so there is no moment to wait for: look again before the lead has passed.
-  return need.demand.usedUpPerSecond > 0 ? Math.min(byLoss, need.now + leadMs) : byLoss;
+  const byUse = need.demand.usedUpPerSecond > 0 ? now + leadMs : Infinity;
+  return Math.min(byLoss, byRoom, byUse);
 }

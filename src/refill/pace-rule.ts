@@ -45,7 +45,8 @@ export function claimCall(entry: PaceEntry | undefined, now: Moment, rule: PaceR
   const anchored = entry === undefined ? undefined : anchor(entry, now);
   const waitMs = anchored === undefined ? 0 : waitBefore(anchored, now, rule);
   if (waitMs > 0) {
-    const result: Claim = { granted: false, waitMs };
+    // Whole ms: the rest of a rounding would be waited for again and again.
+    const result: Claim = { granted: false, waitMs: Math.ceil(waitMs) };
     return anchored === undefined || anchored === entry ? { result } : { next: anchored, result };
   }
   const next = { startedAt: now, holdMs: rule.callTimeoutMs, refusals: anchored?.refusals };

@@ -177,7 +177,8 @@ export class Source {
     return waiting > 0 ? this.#phase.urgentAt : this.#phase.untilAt;
   }
 
-  #plan(): Plan {
+  /** @param startInMs - until a call may go out: what the pace says, or 0 for one that has its permit. */
+  #plan(startInMs = this.#pace.nextInMs): Plan {
     const { clock, reservoir, settings, stepsBack } = this.#context;
     const { name, size, dailyBudget } = this.#options;
     if (!this.#asked && stepsBack(this)) {
@@ -192,7 +193,7 @@ export class Source {
       demand: reservoir.demand(name),
       size,
       idleAfterMs: settings.idleAfterMs,
-      startInMs: this.#pace.nextInMs,
+      startInMs,
       gapMs: this.#gapMs,
       latencyMs: this.#ledger.latencyMs,
       mostPerCall: this.#mostPerCall(),
@@ -256,7 +257,7 @@ export class Source {
   }
 
   async #draw(): Promise<Settlement> {
-    const plan = this.#plan(); // writing the pace took a while
+    const plan = this.#plan(0); // again: writing the pace took a while
     const { signal } = this.#closing;
     if (plan.kind !== 'draw' || this.#held || signal.aborted) return DONE;
     this.#asked = false;

@@ -1,0 +1,118 @@
+/**
+ * A Clock on which days pass in seconds: time jumps from one armed timer to the next.
+ *
+ * For simulations. Timers that are due at one moment fire in the order of their arming, and whatever promises each one
+ * lets go on have done so before the next fires.
+ */
+import { setImmediate } from 'node:timers/promises';
+import type { Clock } from './clock.ts';
+
+interface Timer {
+  readonly dueAt: number;
+  readonly order: number;
+  readonly fn: () => void;
+  armed: boolean;
+}
+
+export class VirtualClock implements Clock {
+  #monotonicMs = 0;
+  #wallMs: number;
+  #made = 0;
+  #armedCount = 0;
+  /** A binary heap, the next timer first; disposed ones stay until they come up. */
+  readonly #heap: Timer[] = [];
+
+  /** @param startAt - epoch ms. */
+  constructor(startAt: number) {
+    this.#wallMs = startAt;
+  }
+
+  now(): number {
+    return this.#wallMs;
+  }
+
+  monotonic(): number {
+    return this.#monotonicMs;
+  }
+
+  after(ms: number, fn: () => void): Disposable {
+    this.#made += 1;
+    // Whole ms, as a timer of the runtime: a fraction lost in a sum would else be waited for without end.
+    const dueAt = this.#monotonicMs + Math.max(0, Math.ceil(ms));
+    const timer = { dueAt, order: this.#made, fn, armed: true };
+    this.#armedCount += 1;
+    this.#push(timer);
+    return { [Symbol.dispose]: () => this.#disarm(timer) };
+  }
+
+  /** Timers that are still armed: who ends a simulation asserts that none is. */
+  get armedCount(): number {
+    return this.#armedCount;
+  }
+
+  /** Sets the wall clock, as an operator or NTP would; monotonic time goes on as before. */
+  stepWall(ms: number): void {
+    this.#wallMs += ms;
+  }
+
+  /** Lets time pass until monotonic `untilMs`, firing what comes due. */
+  async runUntil(untilMs: number): Promise<void> {
+    await setImmediate();
+    for (let next = this.#heap[0]; next !== undefined && next.dueAt <= untilMs; next = this.#heap[0]) {
+      this.#pop();
+      if (!next.armed) continue;
+      this.#disarm(next);
+      this.#moveTo(next.dueAt);
+      next.fn();
+      await setImmediate(); // everything that was waiting for this moment goes on, however many promises deep
+    }
+    this.#moveTo(untilMs);
+  }
+
+  #moveTo(monotonicMs: number): void {
+    const step = Math.max(0, monotonicMs - this.#monotonicMs);
+    this.#monotonicMs += step;
+    this.#wallMs += step;
+  }
+
+  #disarm(timer: Timer): void {
+    if (timer.armed) this.#armedCount -= 1;
+    timer.armed = false;
+  }
+
+  #push(timer: Timer): void {
+    const heap = this.#heap;
+    let place = heap.length;
+    heap.push(timer);
+    for (;;) {
+      const above = (place - 1) >> 1;
+      const parent = heap[above];
+      if (place === 0 || parent === undefined || isBefore(parent, timer)) break;
+      heap[place] = parent;
+      place = above;
+    }
+    heap[place] = timer;
+  }
+
+  #pop(): void {
+    const heap = this.#heap;
+    const last = heap.pop();
+    if (last === undefined || heap.length === 0) return;
+    let place = 0;
+    for (;;) {
+      const left = heap[2 * place + 1];
+      const right = heap[2 * place + 2];
+      if (left === undefined) break;
+      const isRight = right !== undefined && isBefore(right, left);
+      const below = isRight ? right : left;
+      if (isBefore(last, below)) break;
+      heap[place] = below;
+      place = 2 * place + (isRight ? 2 : 1);
+    }
+    heap[place] = last;
+  }
+}
+
+function isBefore(a: Timer, b: Timer): boolean {
+  return a.dueAt < b.dueAt || (a.dueAt === b.dueAt && a.order < b.order);
+}
