@@ -7,7 +7,7 @@ import { SocketReader } from './socket-reader.ts';
 import type { Temper } from './temper.ts';
 
 /** Those that never serve anybody. */
-export type BadTemper = Exclude<Temper, { how: 'good' | 'slow' | 'dribble' | 'cut' }>;
+export type BadTemper = Exclude<Temper, { how: 'good' | 'slow' | 'no-connect' | 'dribble' | 'cut' }>;
 
 /** The greeting of another protocol, then bytes that are no text. */
 const GARBAGE = Buffer.from(

@@ -37,6 +37,7 @@ export class Crew {
     const say = sayTo(socket);
     switch (temper.how) {
       case 'good':
+      case 'no-connect': // a matter of the HTTP proxy
         return this.#serveWell(socket, member);
       case 'slow':
         await this.#pause(temper.ms, socket);

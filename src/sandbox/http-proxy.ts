@@ -13,6 +13,7 @@ import { refusalOf } from './handshakes.ts';
 import { joinStreams } from './join.ts';
 import type { Member } from './member.ts';
 
+const STATUS_NOT_ALLOWED = 405;
 const STATUS_TIMEOUT = 504;
 const STATUS_BAD_GATEWAY = 502;
 
@@ -44,6 +45,10 @@ export class HttpProxy {
     const { login } = member;
     if (login !== undefined && (username !== login.username || password !== login.password)) {
       return { requestAuthentication: true };
+    }
+    const { temper } = member;
+    if (!isHttp && temper.how === 'no-connect' && temper.ports?.includes(port) !== true) {
+      throw new RequestError('CONNECT is not allowed here', temper.status ?? STATUS_NOT_ALLOWED);
     }
     const target = await this.#dial(member, hostname.replace(/^\[|\]$/g, ''), port);
     const leave = () => target.destroy();

@@ -148,7 +148,7 @@ export async function openSandbox(options: SandboxOptions = {}): Promise<Sandbox
   const { base, extraction } = service;
   return {
     url: base.url,
-    extractHost: `${extraction.host}:${extraction.port}`,
+    extractHost: extraction.address,
     extractUrl: extraction.url,
     target,
     targetUrl: target.url,

@@ -39,6 +39,11 @@ export const temperSchema = z.discriminatedUnion('how', [
   z.strictObject({ how: z.literal('silent-after') }),
   z.strictObject({ how: z.literal('slow'), ms }),
   z.strictObject({ how: z.literal('status'), status }),
+  z.strictObject({
+    how: z.literal('no-connect'),
+    status: status.optional(),
+    ports: z.array(z.int().min(1).max(65_535)).optional(),
+  }),
   z.strictObject({ how: z.literal('garbage') }),
   z.strictObject({ how: z.literal('dribble'), ms: ms.optional() }),
   z.strictObject({ how: z.literal('partial') }),

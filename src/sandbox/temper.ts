@@ -12,6 +12,12 @@ export type Temper =
   | { readonly how: 'slow'; readonly ms: number }
   /** Answers this status, 502, 503, 504 or 407 say, with an HTML page; SOCKS members the reply nearest to it. */
   | { readonly how: 'status'; readonly status: number }
+  /** HTTP members: well, but CONNECT is answered `status` (default 405), to all ports but `ports`. */
+  | {
+      readonly how: 'no-connect';
+      readonly status?: number | undefined;
+      readonly ports?: readonly number[] | undefined;
+    }
   /** Answers bytes of another protocol. */
   | { readonly how: 'garbage' }
   /** Well, but says each byte of its own answers alone, `ms` apart (default: the next turn of the loop). */

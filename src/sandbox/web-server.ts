@@ -5,6 +5,7 @@ import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import type { Clock } from '../core/clock.ts';
 import { describeError, hasCode, NoriaError } from '../core/faults.ts';
+import { formatHostPort } from '../core/host-port.ts';
 import { closed } from './closed.ts';
 
 export interface WebServerOptions {
@@ -48,8 +49,13 @@ export class WebServer {
     return this.#port;
   }
 
+  /** `host:port`. */
+  get address(): string {
+    return formatHostPort(this.host, this.#port);
+  }
+
   get url(): string {
-    return `http://${this.host}:${this.#port}`;
+    return `http://${this.address}`;
   }
 
   /** Aborts when it closes: whoever still owes an answer stops. */
@@ -62,7 +68,7 @@ export class WebServer {
     try {
       await once(this.#server, 'listening');
     } catch (cause) {
-      throw new NoriaError('listen-failed', `the sandbox cannot listen on ${this.host}:${this.#port}`, {
+      throw new NoriaError('listen-failed', `the sandbox cannot listen on ${this.address}`, {
         cause,
       });
     }

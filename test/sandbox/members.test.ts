@@ -350,6 +350,16 @@ test('misbehave status 407: SOCKS5 members accept no method', async () => {
   expect(await exchange(entry, Buffer.from([5, 2, 0, 2]))).toEqual(Buffer.from([0x05, 0xff]));
 });
 
+test('misbehave no-connect: CONNECT is refused, except to some ports; absolute form is served', async () => {
+  const { entry, target, sandbox } = await misbehaving('short-classic', { how: 'no-connect' });
+  expect((await connectThrough(entry, target)).status).toBe(405);
+  expect((await getThrough(entry, `${sandbox.targetUrl}/ip`)).body).toBe(`${entry.ip}\n`);
+  const [member] = sandbox.members();
+  await sandbox.misbehave(member?.id ?? '', { how: 'no-connect', status: 403, ports: [sandbox.target.port] });
+  expect((await connectThrough(entry, target)).status).toBe(200);
+  expect((await connectThrough(entry, '127.0.0.1:1')).status).toBe(403);
+});
+
 test('misbehave garbage: bytes of another protocol, then the end', async () => {
   for (const product of ['short-classic', 'short-socks5'] as const) {
     const { entry, target } = await misbehaving(product, { how: 'garbage' });
