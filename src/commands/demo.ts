@@ -18,6 +18,8 @@ import { EXIT, type Terminal } from './terminal.ts';
 const HOST = '127.0.0.1';
 const DEFAULT_PORT = 8888;
 const DEFAULT_ADMIN_PORT = 8889;
+/** A second listener with a user, for clients that send credentials only when they are asked for them. */
+const DEFAULT_ASKING_PORT = 8890;
 const DEFAULT_TARGET_PORT = 8080;
 const DEFAULT_MEMBERS = 20;
 /** Members alone resolve this name: what reaches it went through one. */
@@ -145,6 +147,7 @@ async function openDemoSandbox({ members, dead, slow, targetPort }: DemoFlags): 
 
 async function demoConfig(flags: DemoFlags, sandbox: Sandbox): Promise<Config> {
   const port = flags.port ?? (await freePort(DEFAULT_PORT));
+  const askingPort = port === 0 ? 0 : await freePort(DEFAULT_ASKING_PORT);
   const adminPort = flags.adminPort ?? (await freePort(DEFAULT_ADMIN_PORT));
   const [http, socks] = split(flags.members);
   const sources = [
@@ -160,6 +163,9 @@ pool: { allowPrivateAddresses: true }   # the members are on loopback
 listeners:
   - address: ${HOST}:${port}
     denyTargets: [smtp]                 # the target is on loopback too
+  - address: ${HOST}:${askingPort}
+    users: [{ username: me, password: x }]
+    denyTargets: [smtp]
 admin: { address: "${HOST}:${adminPort}" }
 state: off
 `,
@@ -207,6 +213,7 @@ function whatToTry(
     '',
     `  curl -x http://me-session-one:x@${proxy} ${targetUrl}/ip`,
     '',
+    `Browsers send a user name only when asked: ${listeners[1] ?? ''} asks for user me, password x (docs/clients.md).`,
     'Ctrl-C ends it. What happens meanwhile:',
     '',
   ];
