@@ -1,0 +1,165 @@
+/**
+ * noria is killed without a warning, at random moments, while clients use it: it comes back with the members it had, and the
+ * pace holds across all its lives. Seen by the service that it calls, by its files, and by its own log.
+ *
+ * NORIA_KILLS says how many times; the 200 of a release take some minutes.
+ */
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
+import { request } from 'node:http';
+import { join } from 'node:path';
+import { expect, onTestFinished, test } from 'vitest';
+import { randomBelow, seededRandom } from '../../src/core/random.ts';
+import { decodeSnapshot } from '../../src/pool/snapshot.ts';
+import type { Sandbox } from '../../src/sandbox/sandbox.ts';
+import { openTestSandbox, sourceLine } from '../support/noria.ts';
+import { until } from '../support/until.ts';
+import { freePort, type NoriaProcess, runNoria, testFolder, writeIn } from './noria-process.ts';
+
+const KILLS = Number(process.env['NORIA_KILLS'] ?? 6);
+/** From the start of the process: half of the kills hit it while it opens. */
+const LONGEST_LIFE_MS = 2_000;
+const MS_PER_CYCLE_AT_MOST = 15_000;
+const INTERVAL_MS = 500;
+/** Loopback and timers take a little of the interval away. */
+const SERVICE_PACE_MS = INTERVAL_MS - 20;
+
+interface Stage {
+  readonly proxyPort: number;
+  readonly adminPort: number;
+  readonly stateDir: string;
+  start(): NoriaProcess;
+}
+
+async function setUp(sandbox: Sandbox, source: string): Promise<Stage> {
+  const folder = testFolder();
+  const [proxyPort, adminPort] = [await freePort(), await freePort()];
+  const stateDir = join(folder, 'state');
+  const file = writeIn(
+    folder,
+    'noria.yaml',
+    `
+sources:
+${sourceLine(sandbox, 'pure', 'short-pure', source)}
+pool: { allowPrivateAddresses: true, safetyMargin: 100ms, minRemaining: 0s }
+listeners: [{ address: "127.0.0.1:${proxyPort}", denyTargets: [] }]
+admin: { address: "127.0.0.1:${adminPort}" }
+state: { dir: "${stateDir}" }
+`,
+  );
+  return { proxyPort, adminPort, stateDir, start: () => runNoria(['run', '-c', file]) };
+}
+
+/** Members of the snapshot that live for at least so much longer, as `host:port`. */
+function keptMembers(stateDir: string, forMs: number): string[] {
+  const path = join(stateDir, 'snapshot.json');
+  if (!existsSync(path)) return [];
+  const { parts, savedAt } = JSON.parse(readFileSync(path, 'utf8'));
+  expect(savedAt).toBeTypeOf('number');
+  const pool = decodeSnapshot(parts.pool);
+  const aliveAt = Date.now() + forMs;
+  return (pool?.members ?? [])
+    .filter(({ endsAt }) => endsAt > aliveAt)
+    .map(({ host, port }) => `${host}:${port}`);
+}
+
+interface Shown {
+  readonly id: string;
+  readonly host: string;
+  readonly port: number;
+}
+
+async function members(adminPort: number): Promise<readonly Shown[]> {
+  const answer = await fetch(`http://127.0.0.1:${adminPort}/api/members`);
+  return (await answer.json()) as Shown[];
+}
+
+function get(proxyPort: number, url: string): Promise<number> {
+  return new Promise((resolve) => {
+    const asked = request({ host: '127.0.0.1', port: proxyPort, path: url, agent: false }, (answer) => {
+      answer.resume();
+      answer.on('close', () => resolve(answer.complete ? (answer.statusCode ?? 0) : 0));
+    });
+    asked.on('error', () => resolve(0)); // nobody there, or killed in the middle: what this journey is about
+    asked.end();
+  });
+}
+
+/** Clients that come all the time; returns how many were served so far. */
+function keepAsking(proxyPort: number, url: string): () => number {
+  let served = 0;
+  let over = false;
+  onTestFinished(() => {
+    over = true;
+  });
+  const ask = async () => {
+    while (!over) {
+      if ((await get(proxyPort, url)) === 200) served += 1;
+      await new Promise((next) => setTimeout(next, 10));
+    }
+  };
+  void ask();
+  void ask();
+  return () => served;
+}
+
+test(`crash: killed ${KILLS} times under traffic, it never calls too early, and always reads what it wrote`, {
+  timeout: 30_000 + KILLS * MS_PER_CYCLE_AT_MOST,
+}, async () => {
+  const sandbox = await openTestSandbox({
+    instances: [{ product: 'short-pure', members: 40, lifetimeMs: [1_500, 4_000], paceMs: SERVICE_PACE_MS }],
+  });
+  const stage = await setUp(sandbox, `interval: ${INTERVAL_MS}ms, size: 4, params: { count: 2 }`);
+  const served = keepAsking(stage.proxyPort, `${sandbox.targetUrl}/ip`);
+  const seed = Number(process.env['NORIA_SEED'] ?? process.pid);
+  const random = seededRandom(seed);
+  for (let kill = 0; kill < KILLS; kill += 1) {
+    const noria = stage.start();
+    await new Promise((resolve) => setTimeout(resolve, randomBelow(random, LONGEST_LIFE_MS)));
+    noria.child.kill('SIGKILL');
+    expect(await noria.ended, `seed ${seed}: ${noria.err()}`).toEqual([null, 'SIGKILL']);
+    expect(troubles(noria), `seed ${seed}, kill ${kill}`).toEqual([]);
+    keptMembers(stage.stateDir, 0); // throws when it cannot be read
+  }
+
+  const kept = keptMembers(stage.stateDir, 1_500);
+  const last = stage.start();
+  await last.line('noria is running');
+  const shown = (await members(stage.adminPort)).map(({ host, port }) => `${host}:${port}`);
+  expect(shown).toEqual(expect.arrayContaining(kept));
+  const before = served();
+  await until('clients are served again', () => served() > before + 5);
+  expect(troubles(last)).toEqual([]);
+  expect(readdirSync(stage.stateDir).filter((name) => name.includes('broken'))).toEqual([]);
+  expect(sandbox.stats().calls).toBeGreaterThan(1);
+  expect(sandbox.stats().paceBreaks, `seed ${seed}`).toBe(0);
+  expect(sandbox.strangers()).toEqual([]);
+});
+
+/** Log lines about the state folder: there is nothing to say of it. */
+function troubles(noria: NoriaProcess): string[] {
+  return noria
+    .err()
+    .split('\n')
+    .filter((line) => /snapshot|state folder|pace file|cannot be understood/.test(line));
+}
+
+test('crash: after a kill the same members serve, and not one call is made for them', async () => {
+  const sandbox = await openTestSandbox({
+    instances: [{ product: 'short-pure', members: 3, lifetimeMs: 60_000, paceMs: 100 }],
+  });
+  const stage = await setUp(sandbox, 'interval: 200ms, size: 3, params: { count: 3 }');
+  const first = stage.start();
+  await first.line('noria is running');
+  await until('three members', async () => (await members(stage.adminPort)).length === 3);
+  await until('they are written down', () => keptMembers(stage.stateDir, 0).length === 3);
+  const before = (await members(stage.adminPort)).map(({ id }) => id);
+  const { calls } = sandbox.stats();
+  first.child.kill('SIGKILL');
+  await first.ended;
+
+  const second = stage.start();
+  await second.line('noria is running');
+  expect((await members(stage.adminPort)).map(({ id }) => id)).toEqual(before);
+  expect(await get(stage.proxyPort, `${sandbox.targetUrl}/ip`)).toBe(200);
+  expect(sandbox.stats().calls).toBe(calls);
+});
