@@ -242,10 +242,14 @@ export class Pool implements Lending {
     return takeSnapshot({ clock: this.#clock, roster: this.#roster, sessions: this.#sessions });
   }
 
-  /** Brings back what a snapshot holds and has not expired meanwhile. For a pool that has just been opened. */
-  restore(snapshot: PoolSnapshot): Restored {
+  /**
+   * Brings back what a snapshot holds and has not expired meanwhile. For a pool that has just been opened.
+   *
+   * @param passedMs - since it was taken; by the wall clock when left out.
+   */
+  restore(snapshot: PoolSnapshot, passedMs?: number): Restored {
     const kept = { clock: this.#clock, roster: this.#roster, sessions: this.#sessions };
-    const restored = restoreSnapshot(kept, snapshot);
+    const restored = restoreSnapshot(kept, snapshot, passedMs);
     this.#desk.serve(this.#clock.monotonic());
     return restored;
   }

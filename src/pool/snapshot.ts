@@ -113,12 +113,17 @@ export function takeSnapshot({ clock, roster, sessions }: Kept): PoolSnapshot {
 }
 
 /**
- * Brings back what has not expired meanwhile, of sources that still exist. The time that passed is the wall clock's,
- * and never less than none: a clock that was set back gives nobody a longer life than it had.
+ * Brings back what has not expired meanwhile, of sources that still exist.
+ *
+ * @param passedMs - since it was taken; left out, what the wall clock says, and never less than none: a clock that was set
+ * back gives nobody a longer life than it had.
  */
-export function restoreSnapshot({ clock, roster, sessions }: Kept, snapshot: PoolSnapshot): Restored {
+export function restoreSnapshot(
+  { clock, roster, sessions }: Kept,
+  snapshot: PoolSnapshot,
+  passedMs = Math.max(0, clock.now() - snapshot.at),
+): Restored {
   const now = clock.monotonic();
-  const passedMs = Math.max(0, clock.now() - snapshot.at);
   const monotonic = (wallAt: number) => now + Math.min(wallAt - snapshot.at, MAX_LIFE_MS) - passedMs;
   for (const { key, ...memory } of snapshot.remembered) {
     roster.remembered.keep(key, { ...memory, untilAt: monotonic(memory.untilAt) }, now);

@@ -31,11 +31,14 @@ function openLanes() {
 test('lanes: the kinds that are kept are bounded, those asked for lately stay, and no seat is left behind', () => {
   const { lanes, member, pick } = openLanes();
   const kinds: Kind[] = [{ location: 'e' }, { location: 'ea' }, { protocol: 'http' }];
+  const ladders = kinds.map((kind) => lanes.ladder(kind, [member], 0));
   for (let round = 0; round < 1_000; round += 1) {
     for (const kind of kinds) expect(pick(kind, round)).toBe(member);
     expect(pick({ location: `west ${round}` }, round)).toBeUndefined();
   }
   expect([...lanes.all()]).toHaveLength(MOST);
+  expect(kinds.map((kind) => lanes.ladder(kind, [member], 1_000))).toEqual(ladders);
+  for (const ladder of ladders) expect([...lanes.all()].includes(ladder)).toBe(true);
   expect(member.seats).toHaveLength(1 + kinds.length);
   for (let round = 0; round < MOST; round += 1) pick({ location: `north ${round}` }, 2_000 + round);
   expect(member.seats, 'only the plain one is left').toHaveLength(1);

@@ -1,6 +1,6 @@
 import { MessageChannel } from 'node:worker_threads';
 import { expect, onTestFinished, test } from 'vitest';
-import { isLease, type Lease } from '../../src/pool/lease.ts';
+import { isLease, type Lease, type LeaseReport, type Lending, type Refusal } from '../../src/pool/lease.ts';
 import { connectLending, type RemoteLending, serveLending } from '../../src/pool/remote.ts';
 import { until } from '../support/until.ts';
 import { offer, openKit, type PoolKit, pourMembers, request } from './pool-kit.ts';
@@ -93,4 +93,67 @@ test('lending over a port: when the pool closes, who waits is told so', async ()
   await until('one waits', () => kit.pool.waitingCount === 1);
   kit.pool.close();
   await expect(waiting).resolves.toMatchObject({ refused: 'shutting-down' });
+});
+
+/** A pool that answers when it is told to, and notes what it is told. */
+class SlowLending implements Lending {
+  readonly told: (LeaseReport | { cancelled: number })[] = [];
+  answer: ((answer: Lease | Refusal) => void) | undefined;
+
+  take(): Promise<Lease | Refusal> {
+    const { promise, resolve } = Promise.withResolvers<Lease | Refusal>();
+    this.answer = resolve;
+    return promise;
+  }
+
+  cancel(cancelled: number): void {
+    this.told.push({ cancelled });
+  }
+
+  report(report: LeaseReport): void {
+    this.told.push(report);
+  }
+}
+
+const LEASE: Lease = {
+  id: 77,
+  member: 'm1',
+  source: 'city',
+  protocol: 'http',
+  host: '203.0.113.7',
+  port: 8000,
+  waitedMs: 0,
+  doubtful: false,
+};
+
+test('lending over a port: a lease that comes when the asker has gone ends at once', async () => {
+  const lending = new SlowLending();
+  const { port1, port2 } = new MessageChannel();
+  serveLending(port1, lending, 1);
+  const remote = connectLending(port2);
+  void remote.take(request({}, { waitMs: 60_000 }));
+  await until('it is asked', () => lending.answer !== undefined);
+  remote.close();
+  await until('it is cancelled', () => lending.told.length === 1);
+  lending.answer?.(LEASE);
+  await until('the lease ends', () => lending.told.length === 2);
+  expect(lending.told[1]).toEqual({ lease: 77, kind: 'failed', blame: 'nobody', fault: 'client-gone' });
+});
+
+test('lending over a port: what has ended is not ended again when the asker goes', async () => {
+  const lending = new SlowLending();
+  const { port1, port2 } = new MessageChannel();
+  serveLending(port1, lending, 1);
+  const remote = connectLending(port2);
+  const answer = remote.take(request({}, { waitMs: 60_000 }));
+  await until('it is asked', () => lending.answer !== undefined);
+  lending.answer?.(LEASE);
+  await answer;
+  const closed: LeaseReport = { lease: 77, kind: 'closed', cut: false };
+  remote.report(closed);
+  await until('it is reported', () => lending.told.length === 1);
+  const gone = new Promise((resolve) => port1.once('close', resolve));
+  remote.close();
+  await gone;
+  expect(lending.told).toEqual([closed]);
 });

@@ -1,4 +1,5 @@
-/** What a pick costs: counted in members looked at, so that it holds on any machine. */
+/** The strategies' structures: whom they give, and at what cost, counted in members looked at so that it holds on any machine. */
+import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { Member } from '../../src/pool/member.ts';
 import { STRATEGIES, type Strategy } from '../../src/pool/options.ts';
@@ -20,11 +21,20 @@ class CountingQuery extends Query {
   }
 }
 
-function fill(strategy: Strategy, endsAt: (number: number) => number): { rotation: Rotation; seats: Seat[] } {
-  const rotation = makeRotation(strategy, seededRandom(3));
+interface Filled {
+  readonly rotation: Rotation;
+  readonly seats: readonly Seat[];
+}
+
+function fill(
+  strategy: Strategy,
+  endsAt: (number: number) => number,
+  { count = MEMBERS, seed = 3 } = {},
+): Filled {
+  const rotation = makeRotation(strategy, seededRandom(seed));
   const source = new Source(CITY);
   const place = { text: '', folded: '' };
-  const seats = Array.from({ length: MEMBERS }, (_, number) => {
+  const seats = Array.from({ length: count }, (_, number) => {
     const host = `10.0.${number >> 8}.${number & 255}`;
     const member = new Member({ id: `m${number}`, source, protocol: 'http', host, port: 1, place }, false, 0);
     member.endsAt = endsAt(number);
@@ -35,7 +45,7 @@ function fill(strategy: Strategy, endsAt: (number: number) => number): { rotatio
 }
 
 /** Members looked at for each of so many picks, on average. */
-function looksPerPick(filled: ReturnType<typeof fill>, query: CountingQuery, picks: number): number {
+function looksPerPick(filled: Filled, query: CountingQuery, picks: number): number {
   const bySeat = new Map(filled.seats.map((seat) => [seat.member, seat]));
   for (let pick = 0; pick < picks; pick += 1) {
     query.restart();
@@ -60,7 +70,7 @@ test.each(STRATEGIES)('%s: does not meet the half that is unfit again and again'
   expect(looksPerPick(filled, query, 2 * MEMBERS)).toBeLessThan(20);
 });
 
-test.each(STRATEGIES)('%s: with one exit alone it looks at few, and keeps its order', (strategy) => {
+test.each(STRATEGIES)('%s: with one exit alone it looks at few', (strategy) => {
   const filled = fill(strategy, () => 1_000);
   for (const { member } of filled.seats) member.exitIp = '198.51.100.1';
   const query = new CountingQuery();
@@ -69,21 +79,64 @@ test.each(STRATEGIES)('%s: with one exit alone it looks at few, and keeps its or
 });
 
 test.each(['round-robin', 'least-connections'] as const)(
-  '%s: one exit alone is no reason to pass over the next',
+  '%s: with one exit alone it keeps its order',
   (strategy) => {
-    const { rotation, seats } = fill(strategy, () => 1_000);
-    for (const { member } of seats) member.exitIp = '198.51.100.1';
+    const { rotation, seats } = fill(strategy, () => 1_000, { count: 500 });
+    for (const [number, seat] of seats.entries()) {
+      seat.member.exitIp = '198.51.100.1';
+      seat.member.open = (number * 37) % 500;
+      rotation.changed(seat);
+    }
     const query = new Query();
     query.lastExit = '198.51.100.1';
-    const picked = new Set<Member>();
-    for (let pick = 0; pick < MEMBERS; pick += 1) {
+    const order = Array.from({ length: 500 }, () => {
       const member = rotation.pick(query);
-      const seat = seats.find((one) => one.member === member && !picked.has(one.member));
-      if (member === undefined || seat === undefined) throw new Error(`pick ${pick} came twice`);
-      picked.add(member);
-      rotation.picked(seat);
-      if (pick === 500) break;
-    }
-    expect(picked.size).toBe(501);
+      seats.find((seat) => seat.member === member)?.move(-1);
+      return member;
+    });
+    const inTurn = seats.map(({ member }) => member);
+    const byLoad = inTurn.toSorted((one, other) => one.open - other.open);
+    expect(order).toEqual(strategy === 'round-robin' ? inTurn : byLoad);
+  },
+);
+
+test.each(STRATEGIES)(
+  '%s: whoever joins and leaves, it gives those that are in it, and each of them',
+  (strategy) => {
+    const moves = fc.array(
+      fc.record({ which: fc.nat({ max: 12 }), do: fc.constantFrom('move', 'pick', 'change') }),
+      {
+        minLength: 10,
+        maxLength: 80,
+      },
+    );
+    fc.assert(
+      fc.property(moves, fc.integer(), (all, seed) => {
+        const { rotation, seats } = fill(strategy, (number) => number, { count: 13, seed });
+        const inside = new Set(seats);
+        for (const { which, do: what } of all) {
+          const seat = seats[which];
+          if (seat === undefined) continue;
+          if (what === 'move') {
+            seat.move(inside.has(seat) ? -1 : 0);
+            if (!inside.delete(seat)) inside.add(seat);
+          } else if (what === 'change') {
+            seat.member.open = which;
+            if (inside.has(seat)) rotation.changed(seat);
+          } else if (inside.has(seat)) rotation.picked(seat);
+          expect(rotation.size).toBe(inside.size);
+          const member = rotation.pick(new Query());
+          if (inside.size === 0) expect(member).toBeUndefined();
+          else expect([...inside].map((one) => one.member)).toContain(member);
+        }
+        // Each one that is inside can be had, when it is the only one that is not to be avoided.
+        for (const seat of inside) {
+          const query = new Query();
+          query.avoid = seats.filter((other) => other !== seat).map(({ member }) => member.id);
+          expect(rotation.pick(query)).toBe(seat.member);
+        }
+      }),
+      { numRuns: 60 },
+    );
   },
 );

@@ -135,6 +135,16 @@ test('sessions: one waits for its own member when that is only full', async () =
   await expect(asked).resolves.toMatchObject({ member: own.member });
 });
 
+test('sessions: one whose member has just failed it waits for another, which a draw may bring', async () => {
+  const kit = openKit();
+  pourMembers(kit, 1);
+  const own = use(kit, ABC);
+  const asked = kit.pool.take(request(ABC, { waitMs: 5_000, avoid: [own.member] }));
+  expect(kit.pool.demand('city').waiting).toBe(1);
+  kit.pool.pour('city', [offer(kit, 9)]);
+  await expect(asked).resolves.toMatchObject({ session: 'abc', waitedMs: 0 });
+});
+
 test('sessions: one that waits for its own member holds up nobody behind it', async () => {
   const kit = openKit({ rotation: { maxTunnelsPerMember: 1 } });
   pourMembers(kit, 1);
@@ -159,6 +169,7 @@ test('sessions: an idle one ends after its time, an open tunnel keeps it', () =>
   expect(kit.pool.sessions().map(({ id }) => id)).toEqual(['long', 'default']);
   kit.clock.advance(540_000);
   expect(kit.pool.sessions().map(({ id }) => id)).toEqual(['long']);
+  kit.clock.advance(30_000);
   close(kit, tunnel);
   kit.clock.advance(59_999);
   expect(kit.pool.sessions().map(({ id }) => id)).toEqual(['long']);

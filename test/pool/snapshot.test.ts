@@ -107,6 +107,15 @@ test('snapshot: members of sources that are not configured any more are left out
   expect(kit.pool.restore(saved(before))).toEqual({ members: 0, sessions: 0 });
 });
 
+test('snapshot: whoever knows how much time has really passed is believed rather than the wall clock', () => {
+  const before = openKit();
+  pourMembers(before, 1, 60_000);
+  const after = openKit();
+  after.clock.stepWall(-3_600_000);
+  after.pool.restore(saved(before), 20_000);
+  expect(after.pool.members()[0]?.remainingSeconds).toBe(40);
+});
+
 test('snapshot: restoring twice adds nothing', () => {
   const before = openKit();
   pourMembers(before, 3);
