@@ -6,11 +6,13 @@
  */
 import { createServer, type IncomingMessage, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
+import { NoriaError } from '../core/faults.ts';
 import { serveConnect } from './connect-front.ts';
 import { type ConnectHead, MAX_HEAD_BYTES, readConnectHead } from './connect-head.ts';
 import type { ConnectionContext } from './connection.ts';
 import { awaitFirst } from './first-bytes.ts';
-import { forward, type Upgrade } from './forward.ts';
+import { forward } from './forward.ts';
+import type { Upgrade } from './forwarding.ts';
 import { fieldValues, pairFields, requestFraming } from './http-fields.ts';
 import { refuseRequest } from './http-refusal.ts';
 import { HttpSession, ignored, type ParserError } from './http-session.ts';
@@ -26,7 +28,7 @@ export interface HttpFront {
 const KEEP_ALIVE_MS = 60_000;
 /** How often slow heads are looked for. */
 const SLOW_HEAD_CHECK_MS = 5_000;
-const SWITCHABLE = /^(?!.*\bh2c\b)./i;
+const H2C = /\bh2c\b/i;
 
 /** @param options - `headerTimeoutMs`: for a whole request head. */
 export function createHttpFront(options: { readonly headerTimeoutMs: number }): HttpFront {
@@ -122,7 +124,7 @@ function serveUpgrade(request: IncomingMessage, upgrade: Upgrade, context: Conne
 /** After a refused CONNECT: the connection waits for another request. */
 function awaitNext(socket: Socket, context: ConnectionContext, serve: HttpFront['serve']): void {
   context.awaitsRequest(KEEP_ALIVE_MS);
-  awaitFirst(socket, (first) => serve(socket, first, context));
+  awaitFirst(socket, context, (first) => serve(socket, first, context));
 }
 
 /**
@@ -130,7 +132,8 @@ function awaitNext(socket: Socket, context: ConnectionContext, serve: HttpFront[
  * parser finds; and not for h2c, which curl offers with every request and nobody misses.
  */
 function asksForAnotherProtocol(request: IncomingMessage): boolean {
-  const framing = requestFraming(pairFields(request.rawHeaders), request.httpVersionMinor);
-  const [protocol] = fieldValues(pairFields(request.rawHeaders), 'upgrade');
-  return 'kind' in framing && framing.kind === 'none' && protocol !== undefined && SWITCHABLE.test(protocol);
+  const fields = pairFields(request.rawHeaders);
+  const framing = requestFraming(fields, request.httpVersionMinor);
+  const bodiless = !(framing instanceof NoriaError) && framing.kind === 'none';
+  return bodiless && !fieldValues(fields, 'upgrade').some((protocols) => H2C.test(protocols));
 }

@@ -207,13 +207,7 @@ class OpenListener implements Listener {
   #read(connection: ClientConnection, accepted: Socket): void {
     const socket = this.#secureContext === undefined ? accepted : openTls(accepted, this.#secureContext);
     connection.speaksThrough(socket);
-    awaitFirst(socket, (first) => {
-      try {
-        this.#serve(socket, first, connection);
-      } catch (error) {
-        connection.broke(error);
-      }
-    });
+    awaitFirst(socket, connection, (first) => this.#serve(socket, first, connection));
   }
 
   #serve(socket: Socket, first: Buffer, connection: ClientConnection): void {

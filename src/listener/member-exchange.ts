@@ -5,7 +5,7 @@
  * for the next request or destroys it. What becomes of the answer, and whether another way is tried, is forward.ts's.
  */
 import { NoriaError } from '../core/faults.ts';
-import type { Dialed } from '../dialer/dial.ts';
+import type { Dialed, DialOutcome } from '../dialer/dial.ts';
 import { connectionHas, type Field, type Framing, fieldLines } from './http-fields.ts';
 import { type ResponseHead, type ResponsePart, ResponseReader } from './response-reader.ts';
 
@@ -18,7 +18,7 @@ export interface ExchangeRequest {
   readonly upgrade: boolean;
 }
 
-/** What is told of the answer. After `onSwitched`, `onFailed` and the `complete` part nothing more is. */
+/** What is told of the answer. Nothing more is after the `complete` part, `onSwitched` and `onFailed`. */
 export interface ExchangeSink {
   onPart(part: ResponsePart): void;
   /** All that has arrived so far has been told. */
@@ -110,14 +110,13 @@ export class MemberExchange {
 
   /** Nobody wants the answer any more. Safe to call twice. */
   abort(): void {
-    this.#end(false, false);
+    this.#end({ cut: false });
   }
 
-  /** The answer is not taken, and that is the member's fault: ends as failed, for this reason. */
-  reject(reason: NoriaError): void {
-    if (this.#over) return;
-    this.#end(true, false);
-    this.#sink.onFailed(reason, false);
+  /** The member's 407 is its own question and no answer: ends as failed, and the dialer is told. */
+  rejectChallenge(): void {
+    this.#end({ cut: false, askedCredentials: true });
+    this.#sink.onFailed(new NoriaError('member-auth', 'the member asked for credentials'), false);
   }
 
   #write(data: string | Buffer): boolean {
@@ -130,18 +129,29 @@ export class MemberExchange {
   readonly #onData = (chunk: Buffer): void => {
     this.#bytesDown += chunk.length;
     this.#reader.push(chunk);
-    try {
+    this.#guard(() => {
       for (let part = this.#reader.next(); part !== undefined; part = this.#reader.next()) {
         this.#take(part);
         if (this.#over) return;
       }
+      this.#sink.onRead();
+    });
+  };
+
+  readonly #onEnd = (): void => this.#guard(() => this.#take(this.#reader.finish()));
+
+  readonly #onClose = (): void =>
+    this.#fail(new NoriaError('member-closed', 'the connection to the member broke'));
+
+  /** An answer that cannot be read fails the exchange. */
+  #guard(read: () => void): void {
+    try {
+      read();
     } catch (error) {
       if (!(error instanceof NoriaError)) throw error;
       this.#fail(error);
-      return;
     }
-    this.#sink.onRead();
-  };
+  }
 
   #take(part: ResponsePart): void {
     if (part.kind === 'head') {
@@ -155,8 +165,10 @@ export class MemberExchange {
         minorVersion === 1 && part.body.kind !== 'until-close' && !connectionHas(fields, 'close');
     }
     // Ended first: the sink may start the client's next request at once, and that may want this connection.
-    if (part.kind === 'complete')
-      this.#end(false, this.#keepable && this.#requestSent && this.#reader.rest.length === 0);
+    if (part.kind === 'complete') {
+      const clean = this.#keepable && this.#requestSent && this.#reader.rest.length === 0;
+      this.#end(clean ? { cut: false, keep: true } : { cut: false });
+    }
     this.#sink.onPart(part);
   }
 
@@ -169,33 +181,21 @@ export class MemberExchange {
     this.#sink.onSwitched(head);
   }
 
-  readonly #onEnd = (): void => {
-    try {
-      this.#take(this.#reader.finish());
-    } catch (error) {
-      if (!(error instanceof NoriaError)) throw error;
-      this.#fail(error);
-    }
-  };
-
-  readonly #onClose = (): void =>
-    this.#fail(new NoriaError('member-closed', 'the connection to the member broke'));
-
   #fail(error: NoriaError): void {
     if (this.#over) return;
     const silent = this.#bytesDown === 0;
     // A connection that was used before may have died of age, which is nobody's fault.
-    this.#end(silent && !this.way.reused, false);
+    this.#end({ cut: silent && !this.way.reused });
     this.#sink.onFailed(error, silent);
   }
 
-  #end(cut: boolean, keep: boolean): void {
+  #end(outcome: DialOutcome): void {
     if (this.#over) return;
     this.#over = true;
     this.#letGo();
-    if (keep) this.way.socket.pause();
+    if (outcome.keep === true) this.way.socket.pause();
     else this.way.socket.destroy();
-    this.way.end(keep ? { cut, keep } : { cut });
+    this.way.end(outcome);
   }
 
   #letGo(): void {

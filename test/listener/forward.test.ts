@@ -499,7 +499,8 @@ test("forward: a member's own question for credentials never reaches the client,
   client.send('POST http://t.example/ HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\n\r\nx');
   const received = await client.until('the answer', (text) => text.endsWith('hi'));
   expect(received).toMatch(/^HTTP\/1\.1 200 /);
-  expect(dialer.ended[0]).toEqual({ cut: true, member: 'm1' });
+  expect(dialer.ended[0]).toEqual({ cut: false, askedCredentials: true, member: 'm1' });
+  expect(dialer.requests[1], 'the same member may have credentials left to try').toMatchObject({ avoid: [] });
 });
 
 test('forward: a client that leaves while a member is sought cancels the dial', async () => {
@@ -541,4 +542,46 @@ test('forward: silence ends an exchange: 504 before an answer, a cut within one'
   other.send(`GET http://127.0.0.1:${halting.port}/ HTTP/1.1\r\nHost: x\r\n\r\n`);
   expect(await other.whole()).toMatch(/hi$/);
   await until('no deadline is left', () => deadlines.size === 0);
+});
+
+test('forward: a client that does not take the last of its answer is cut off in the end', async () => {
+  const size = 32 * 1024 * 1024;
+  const origin = await rawOrigin((socket) =>
+    socket.once('data', () => {
+      socket.write(`HTTP/1.1 200 OK\r\nContent-Length: ${size}\r\n\r\n`);
+      socket.write(Buffer.alloc(size, 'x'));
+    }),
+  );
+  const clock = new ManualClock();
+  const { port, deadlines, listener } = await listen(directDialer(), {
+    clock,
+    deadlines: new Deadlines(clock, 5),
+  });
+  const client = await RawClient.open(port);
+  client.socket.pause();
+  client.send(`GET http://127.0.0.1:${origin.port}/ HTTP/1.1\r\nHost: x\r\n\r\n`);
+  await untilStill('nothing moves', () => origin.sockets[0]?.writableLength ?? -1);
+  expect(deadlines.size).toBe(1);
+  clock.advance(10_100);
+  await until('it is cut off', () => listener.connectionCount === 0);
+  expect(deadlines.size).toBe(0);
+});
+
+test('forward: a mistake of ours in one connection ends that one alone', async () => {
+  const origin = await rawOrigin((socket, index) =>
+    socket.on('data', () => (index === 0 ? socket.resetAndDestroy() : socket.write(OK))),
+  );
+  const dialer = directDialer();
+  const dial = dialer.dial.bind(dialer);
+  dialer.dial = (request) => {
+    if ((request.avoid ?? []).length > 0) throw new TypeError('a mistake');
+    return dial(request);
+  };
+  const { port, events } = await listen(dialer);
+  const request = `GET http://127.0.0.1:${origin.port}/ HTTP/1.1\r\nHost: x\r\n\r\n`;
+  const unlucky = (await RawClient.open(port)).send(request);
+  await unlucky.whole();
+  expect(events('client.refused')).toMatchObject([{ code: 'internal', detail: 'a mistake' }]);
+  const other = (await RawClient.open(port)).send(request);
+  await other.until('its answer', (text) => text.endsWith('hi'));
 });
