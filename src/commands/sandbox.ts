@@ -9,11 +9,13 @@ import { EXIT } from './terminal.ts';
 
 interface SandboxFlags {
   readonly port: number;
+  readonly extractPort: number;
   readonly targetPort: number;
   readonly members: number;
   readonly dead: number;
   readonly slow: number;
   readonly pace?: number;
+  readonly scenario?: string;
 }
 
 export function addSandboxCommand(program: Command, { action, terminal }: CommandContext): void {
@@ -23,6 +25,7 @@ export function addSandboxCommand(program: Command, { action, terminal }: Comman
       'the sandbox of the extraction service alone: all ten operations, real loopback members, a target',
     )
     .option('--port <port>', "the service's port, 0 for a free one", readPort, 0)
+    .option('--extract-port <port>', "the pure edition's extraction server, 0 for a free one", readPort, 0)
     .option('--target-port <port>', "the target site's port, 0 for a free one", readPort, 0)
     .option('--members <count>', 'proxies that exist at a time, for each instance', readWhole(1, 1_000), 20)
     .option('--dead <share>', 'share of proxies that are dead on arrival, from 0 to 1', readFraction, 0)
@@ -32,9 +35,10 @@ export function addSandboxCommand(program: Command, { action, terminal }: Comman
       "least time between two calls, ms, instead of each operation's own",
       readWhole(0, 600_000),
     )
+    .option('--scenario <file>', 'what goes wrong, and when: YAML or JSON')
     .addHelpText(
       'after',
-      '\nExamples:\n  noria sandbox --port 9090\n  noria sandbox --dead 0.2 --pace 1000\n\ndocs/sandbox.md tells how to make it answer any code.',
+      '\nExamples:\n  noria sandbox --port 9090\n  noria sandbox --dead 0.2 --pace 1000\n  noria sandbox --scenario scenario.yaml\n\ndocs/sandbox.md tells how to make it answer any code.',
     )
     .action(
       action(async ({ pace, ...flags }: SandboxFlags) => {
@@ -60,7 +64,9 @@ function describeSandbox(sandbox: Sandbox): string[] {
   ]);
   return [
     `sandbox of the extraction service: ${sandbox.url}`,
-    `  target  ${sandbox.targetUrl}/ip  tells which exit it saw`,
+    `  target   ${sandbox.targetUrl}/ip  tells which exit it saw`,
+    `  control  ${sandbox.url}/_control/  what was called, and what goes wrong from now on`,
+    `  account  ${sandbox.account.username}, password ${sandbox.account.password}  for noria instances`,
     '',
     ...formatTable(
       [
