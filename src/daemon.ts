@@ -169,7 +169,7 @@ async function openParts(ground: Ground, draining: () => boolean): Promise<Parts
   const outlook = () => refiller.outlook();
   const pool = await owner.open('pool', openPool({ ...poolSettings(config()), clock, random, bus, outlook }));
   const kept = decodeSnapshot(state.snapshot.read('pool'));
-  if (kept !== undefined) pool.restore(kept);
+  if (kept !== undefined) pool.restore(kept, state.snapshot.ageMs('pool'));
   const dialer = await openDialling(ground, pool);
   const admin = new AdminSlot(ground);
   const sources = () => config().sources.map(({ name }) => name);

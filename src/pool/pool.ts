@@ -6,7 +6,7 @@
  */
 import type { Clock } from '../core/clock.ts';
 import { type Random, shuffled } from '../core/random.ts';
-import { demandOf, nextLossAt, usableAt } from './demand.ts';
+import { demandOf, heldAt, nextLossAt, usableAt } from './demand.ts';
 import { Desk } from './desk.ts';
 import type { Lease, LeaseReport, LeaseRequest, Lending, Refusal } from './lease.ts';
 import type { Holder } from './loans.ts';
@@ -92,6 +92,11 @@ export class Pool implements Lending {
   /** Members of the source that a client could have at that moment if nothing more were drawn; see `Demand`. */
   usableAt(source: string, atMs: number): number {
     return usableAt(this.#roster, source, atMs);
+  }
+
+  /** Members of the source that are alive at that moment, those that rest included. */
+  heldAt(source: string, atMs: number): number {
+    return heldAt(this.#roster, source, atMs);
   }
 
   /** The next moment after `afterMs` at which a member of the source stops being usable; undefined when none will. */

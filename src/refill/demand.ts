@@ -9,6 +9,8 @@ import type { Demand } from './reservoir.ts';
 /** What a source holds, as its pool tells. Moments are monotonic ms. */
 export interface Stock {
   usableAt(atMs: number): number;
+  /** Those that rest included. */
+  heldAt(atMs: number): number;
   /** The next moment after `afterMs` at which one is lost; undefined when none will be. */
   nextLossAt(afterMs: number): number | undefined;
 }
@@ -69,14 +71,20 @@ function horizonMs({ startInMs, gapMs, latencyMs }: Need): number {
 
 function shortfall(need: Need): { readonly missing: number; readonly urgent: boolean } {
   const { now, stock, demand, startInMs } = need;
-  const wanted = need.size + usedUpMeanwhile(need);
-  const lacking = wanted - stock.usableAt(now + horizonMs(need));
-  // Those that will be lost are still there when their successors come: never by more than one draw.
-  const room = wanted + need.mostPerCall - stock.usableAt(now + startInMs);
+  const lacking = wanted(need) - stock.usableAt(now + horizonMs(need));
   // Members that rest may be back at the horizon; who waits now cannot wait for that. One draw helps all who wait.
   const urgent = demand.waiting > 0 && stock.usableAt(now + startInMs + need.latencyMs) === 0;
-  const missing = Math.min(lacking, room);
-  return { missing: urgent ? Math.max(missing, Math.min(demand.waiting, need.size)) : missing, urgent };
+  const missing = urgent ? Math.max(lacking, Math.min(demand.waiting, need.size)) : lacking;
+  return { missing: Math.min(missing, room(need)), urgent };
+}
+
+/** Those that will be lost are still there when their successors come, and those that rest may come back: never more than one draw too many. */
+function room(need: Need): number {
+  return wanted(need) + need.mostPerCall - need.stock.heldAt(need.now + need.startInMs);
+}
+
+function wanted(need: Need): number {
+  return need.size + usedUpMeanwhile(need);
 }
 
 /** Members that clients will have used up before the draw after the next one lands. */
@@ -89,9 +97,8 @@ function nextLook(need: Need): number {
   const leadMs = horizonMs(need);
   const lossAt = stock.nextLossAt(now + leadMs);
   const byLoss = lossAt === undefined ? Infinity : lossAt - leadMs + 1; // just after it, not just before
-  // With no room yet for successors there is some as soon as anyone is lost.
-  const isFull = stock.usableAt(now + leadMs) < need.size;
-  const byRoom = isFull ? (stock.nextLossAt(now) ?? Infinity) : Infinity;
+  // Where there is no room for successors yet, there is some as soon as anyone is lost.
+  const byRoom = room(need) > 0 ? Infinity : (stock.nextLossAt(now) ?? Infinity);
   // Using up follows the clients, so there is no moment to wait for: look again before the lead has passed.
   const byUse = need.demand.usedUpPerSecond > 0 ? now + leadMs : Infinity;
   return Math.min(byLoss, byRoom, byUse);

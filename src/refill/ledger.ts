@@ -23,7 +23,7 @@ export interface LedgerRecord extends Counts {
 }
 
 /** A first guess at how long a call takes, until one was measured. */
-const GUESSED_LATENCY_MS = 1_000;
+export const GUESSED_LATENCY_MS = 1_000;
 /** How much a new measurement counts. */
 const LATENCY_WEIGHT = 0.3;
 

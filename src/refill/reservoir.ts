@@ -45,6 +45,8 @@ export interface Demand {
 export interface Reservoir {
   /** Members of the source that a client could have at that moment if nothing more were drawn; quarantined ones that will be back count. */
   usableAt(source: string, atMs: number): number;
+  /** Members of the source that are alive at that moment, those that rest included: what drawing adds to. */
+  heldAt(source: string, atMs: number): number;
   /** The next moment after `afterMs` at which a member of the source stops being usable; undefined when none will. */
   nextLossAt(source: string, afterMs: number): number | undefined;
   demand(source: string): Demand;

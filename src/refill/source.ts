@@ -31,6 +31,9 @@ export interface SourceContext extends DrawContext {
   readonly stepsBack: (source: Source) => boolean;
 }
 
+/** A draw that lands so soon is worth waiting for: the usual pace and call, and less than clients wait. */
+const SOON_MS = 12_000;
+
 const DONE: Settlement = { kind: 'done' };
 
 export class Source {
@@ -68,7 +71,8 @@ export class Source {
   get canServe(): boolean {
     const { reservoir, clock } = this.#context;
     if (reservoir.usableAt(this.#options.name, clock.monotonic()) > 0) return true;
-    return !isTrouble(this.#phase) && this.#experience.promising;
+    if (isTrouble(this.#phase) || !this.#experience.promising) return false;
+    return (this.#nextCallMs() ?? Infinity) + this.#ledger.latencyMs <= SOON_MS;
   }
 
   /** Something changed that may matter: looks once, soon, however often it is called. */
@@ -188,6 +192,7 @@ export class Source {
       now: clock.monotonic(),
       stock: {
         usableAt: (at) => reservoir.usableAt(name, at),
+        heldAt: (at) => reservoir.heldAt(name, at),
         nextLossAt: (after) => reservoir.nextLossAt(name, after),
       },
       demand: reservoir.demand(name),

@@ -50,7 +50,7 @@ export async function openState(options: StateOptions): Promise<State> {
   const release = await lockFolder(folder, boot);
   try {
     await sweepDrafts(folder);
-    const snapshot = await openSnapshotFile({ path: join(folder, 'snapshot.json'), clock, warn });
+    const snapshot = await openSnapshotFile({ path: join(folder, 'snapshot.json'), clock, timekeeper, warn });
     let closing: Promise<void> | undefined;
     const close = () => (closing ??= snapshot.close().finally(release));
     return { pace, snapshot, close };

@@ -8,10 +8,13 @@ import { readFile, rename } from 'node:fs/promises';
 import writeFileAtomic from 'write-file-atomic';
 import type { Clock } from '../core/clock.ts';
 import { describeError } from '../core/faults.ts';
+import { elapsedBetween, type Moment, readMoment, type Timekeeper } from './moment.ts';
 
 export interface SnapshotFile {
   /** What was kept under that name when the file was opened, by this or an earlier run; undefined: nothing. To be decoded. */
   read(part: string): unknown;
+  /** Ms since that was collected, also where the wall clock was set meanwhile; 0 where there is nothing. */
+  ageMs(part: string): number;
   /** From now on the file holds what `collect` gives, as plain data, under that name. */
   keep(part: string, collect: () => unknown): void;
   /** Something changed: it is written within a few seconds, together with whatever else changes by then. */
@@ -25,6 +28,7 @@ export interface SnapshotFile {
 export interface SnapshotFileOptions {
   readonly path: string;
   readonly clock: Clock;
+  readonly timekeeper: Timekeeper;
   /** A file that cannot be read, or not be written: noria goes on, and a restart would know less. */
   readonly warn: (message: string) => void;
 }
@@ -32,6 +36,14 @@ export interface SnapshotFileOptions {
 /** Time for several changes to gather in one write. */
 const GATHER_MS = 3_000;
 const FORMAT = 1;
+
+/** What was kept of one part, and when it was collected. */
+interface Kept {
+  readonly at: Moment;
+  readonly value: unknown;
+}
+
+type Parts = Readonly<Record<string, Kept>>;
 
 /** Opens the snapshot and reads it. A file that cannot be understood is renamed, never overwritten. */
 export async function openSnapshotFile(options: SnapshotFileOptions): Promise<SnapshotFile> {
@@ -42,6 +54,7 @@ export async function openSnapshotFile(options: SnapshotFileOptions): Promise<Sn
 export function noSnapshot(): SnapshotFile {
   return {
     read: () => undefined,
+    ageMs: () => 0,
     keep: () => {},
     changed: () => {},
     save: async () => {},
@@ -51,7 +64,7 @@ export function noSnapshot(): SnapshotFile {
 
 class AtomicSnapshot implements SnapshotFile {
   readonly #options: SnapshotFileOptions;
-  readonly #found: Readonly<Record<string, unknown>>;
+  readonly #found: Parts;
   readonly #collectors = new Map<string, () => unknown>();
   #timer: Disposable | undefined;
   #writing: Promise<void> | undefined;
@@ -59,13 +72,18 @@ class AtomicSnapshot implements SnapshotFile {
   #dirty = false;
   #closed = false;
 
-  constructor(options: SnapshotFileOptions, found: Readonly<Record<string, unknown>>) {
+  constructor(options: SnapshotFileOptions, found: Parts) {
     this.#options = options;
     this.#found = found;
   }
 
   read(part: string): unknown {
-    return Object.hasOwn(this.#found, part) ? this.#found[part] : undefined;
+    return this.#foundOf(part)?.value;
+  }
+
+  ageMs(part: string): number {
+    const kept = this.#foundOf(part);
+    return kept === undefined ? 0 : Math.max(0, elapsedBetween(kept.at, this.#options.timekeeper.now()));
   }
 
   keep(part: string, collect: () => unknown): void {
@@ -93,6 +111,10 @@ class AtomicSnapshot implements SnapshotFile {
     await this.#write();
   }
 
+  #foundOf(part: string): Kept | undefined {
+    return Object.hasOwn(this.#found, part) ? this.#found[part] : undefined;
+  }
+
   /** One write at a time; what changes meanwhile goes into the next one, which starts at once. */
   #write(): Promise<void> {
     this.#timer?.[Symbol.dispose]();
@@ -106,11 +128,7 @@ class AtomicSnapshot implements SnapshotFile {
   async #writeAll(): Promise<void> {
     while (this.#dirty) {
       this.#dirty = false;
-      const text = JSON.stringify({
-        format: FORMAT,
-        savedAt: this.#options.clock.now(),
-        parts: this.#collect(),
-      });
+      const text = JSON.stringify({ format: FORMAT, parts: this.#collect() });
       try {
         await writeFileAtomic(this.#options.path, text, { mode: 0o600 });
       } catch (error) {
@@ -120,14 +138,17 @@ class AtomicSnapshot implements SnapshotFile {
     }
   }
 
-  #collect(): Record<string, unknown> {
-    // A part that has not come up (yet) keeps what was found of it.
-    const collected = [...this.#collectors].map(([part, collect]) => [part, collect()] as const);
+  #collect(): Parts {
+    const at = this.#options.timekeeper.now();
+    const collected = [...this.#collectors].map(
+      ([part, collect]) => [part, { at, value: collect() }] as const,
+    );
+    // A part that has not come up (yet) keeps what was found of it, and its age.
     return { ...this.#found, ...Object.fromEntries(collected) };
   }
 }
 
-async function readParts({ path, clock, warn }: SnapshotFileOptions): Promise<Record<string, unknown>> {
+async function readParts({ path, clock, warn }: SnapshotFileOptions): Promise<Parts> {
   let text: string;
   try {
     text = await readFile(path, 'utf8');
@@ -149,10 +170,17 @@ async function readParts({ path, clock, warn }: SnapshotFileOptions): Promise<Re
   }
 }
 
-function partsOf(value: unknown): Record<string, unknown> {
+function partsOf(value: unknown): Parts {
   if (typeof value !== 'object' || value === null) throw new Error('it is not an object');
   const { format, parts } = value as { format?: unknown; parts?: unknown };
   if (format !== FORMAT) throw new Error(`its format is ${JSON.stringify(format)}, not ${FORMAT}`);
   if (typeof parts !== 'object' || parts === null) throw new Error('it has no parts');
-  return parts as Record<string, unknown>;
+  return Object.fromEntries(Object.entries(parts).map(([name, kept]) => [name, readKept(name, kept)]));
+}
+
+function readKept(name: string, kept: unknown): Kept {
+  const { at, value } = (typeof kept === 'object' && kept !== null ? kept : {}) as Record<string, unknown>;
+  const moment = readMoment(at);
+  if (moment === undefined) throw new Error(`its part ${name} does not say when it was written`);
+  return { at: moment, value };
 }

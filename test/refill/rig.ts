@@ -52,6 +52,10 @@ export class CountingReservoir implements Reservoir {
     return this.#ends(source).filter((endsAt) => endsAt > atMs).length;
   }
 
+  heldAt(source: string, atMs: number): number {
+    return this.usableAt(source, atMs);
+  }
+
   nextLossAt(source: string, afterMs: number): number | undefined {
     const later = this.#ends(source).filter((endsAt) => endsAt > afterMs && endsAt !== Infinity);
     return later.length === 0 ? undefined : Math.min(...later);

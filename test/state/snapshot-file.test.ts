@@ -1,6 +1,7 @@
 import { mkdirSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
+import { createTimekeeper } from '../../src/state/moment.ts';
 import { openSnapshotFile } from '../../src/state/snapshot-file.ts';
 import { ManualClock } from '../support/manual-clock.ts';
 import { until } from '../support/until.ts';
@@ -8,12 +9,17 @@ import { temporaryFolder } from './temporary-folder.ts';
 
 async function open(path: string, clock = new ManualClock()) {
   const warnings: string[] = [];
-  const snapshot = await openSnapshotFile({ path, clock, warn: (message) => warnings.push(message) });
+  const warn = (message: string) => warnings.push(message);
+  const timekeeper = createTimekeeper(clock, { id: 'boot 1', elapsedMs: () => clock.monotonic() });
+  const snapshot = await openSnapshotFile({ path, clock, timekeeper, warn });
   onTestFinished(() => snapshot.close());
   return { snapshot, clock, warnings };
 }
 
-const partsIn = (path: string) => JSON.parse(readFileSync(path, 'utf8')).parts;
+function partsIn(path: string) {
+  const { parts } = JSON.parse(readFileSync(path, 'utf8')) as { parts: Record<string, { value: unknown }> };
+  return Object.fromEntries(Object.entries(parts).map(([name, { value }]) => [name, value]));
+}
 
 test('snapshot: what is saved is found again by part, and readable by its owner alone', async () => {
   const path = join(temporaryFolder(), 'snapshot.json');
@@ -53,6 +59,18 @@ test('snapshot: what changes while it is being written is written after it', asy
   expect(partsIn(path)).toEqual({ pool: 2 });
 });
 
+test('snapshot: the age of a part is what has really passed, however the wall clock was set meanwhile', async () => {
+  const path = join(temporaryFolder(), 'snapshot.json');
+  const { snapshot, clock } = await open(path);
+  snapshot.keep('pool', () => 'members');
+  await snapshot.save();
+  clock.advance(5_000);
+  clock.stepWall(-3_600_000);
+  const { snapshot: next } = await open(path, clock);
+  expect(next.ageMs('pool')).toBe(5_000);
+  expect(next.ageMs('sessions')).toBe(0);
+});
+
 test('snapshot: a part that has not come up keeps what was found of it', async () => {
   const path = join(temporaryFolder(), 'snapshot.json');
   const { snapshot } = await open(path);
@@ -70,6 +88,11 @@ test.each([
   ['another format', '{"format":2,"parts":{}}', /its format is 2, not 1/],
   ['no object', '7', /it is not an object/],
   ['no parts', '{"format":1}', /it has no parts/],
+  [
+    'a part without its moment',
+    '{"format":1,"parts":{"pool":{"value":1}}}',
+    /its part pool does not say when/,
+  ],
 ])('snapshot: %s is set aside with a warning, never overwritten', async (_what, text, reason) => {
   const folder = temporaryFolder();
   const path = join(folder, 'snapshot.json');

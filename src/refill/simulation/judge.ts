@@ -9,6 +9,7 @@ import type { Lease } from '../../pool/lease.ts';
 import type { Pool } from '../../pool/pool.ts';
 import { OPERATIONS } from '../../service/operations.ts';
 import type { ExtractCall } from '../../service/request.ts';
+import { GUESSED_LATENCY_MS } from '../ledger.ts';
 import type { RefillSettings, SourceOptions } from '../options.ts';
 import { paceKey } from '../pace.ts';
 import { PACE_SLACK_MS } from '../pace-rule.ts';
@@ -36,7 +37,7 @@ export interface JudgeOptions {
 const AFTERMATH_MS: Readonly<Record<Trouble['kind'], number>> = {
   outage: 75_000,
   blocked: 31 * 60_000,
-  12002: 31 * 60_000,
+  12002: 16 * 3_600_000, // the interval stays wider, a step less for each quiet hour
   12009: 30_000,
   12010: 31 * 60_000,
   12012: 3 * 60_000,
@@ -46,6 +47,7 @@ const AFTER_START_MS = 15_000;
 /** How often it is looked whether a client waits for nothing, and how long that may last: longer than writing a pace takes. */
 const LOOK_EVERY_MS = 250;
 const MOST_IDLE_MS = 1_000;
+const SAMPLE_MS = 100;
 /** Kept in words; the others are counted. */
 const MAX_WORDS = 20;
 
@@ -55,6 +57,7 @@ export class Judge {
   #open: { readonly pool: Pool; readonly life: Life; readonly at: number } | undefined;
   readonly #underWay = new Set<string>();
   #wantedAt = 0;
+  readonly #mostWanted = new Map<string, number>();
   #waiting = 0;
   #neglectedSinceAt: number | undefined;
   #timer: Disposable | undefined;
@@ -144,7 +147,7 @@ export class Judge {
 
   /** From a call to the landing of the one after it, at the latest. */
   #horizonMs({ intervalMs }: SourceOptions): number {
-    return intervalMs + PACE_SLACK_MS + this.#options.world.callMs[1];
+    return intervalMs + PACE_SLACK_MS + Math.max(GUESSED_LATENCY_MS, this.#options.world.callMs[1]);
   }
 
   #wanted({ usedUpPerSecond }: Demand, source: SourceOptions): number {
@@ -157,7 +160,7 @@ export class Judge {
     const now = life.clock.monotonic();
     const demand = pool.demand(name);
     const { waiting } = demand;
-    const missing = this.#wanted(demand, source) - pool.usableAt(name, now + this.#horizonMs(source));
+    const missing = this.#wanted(demand, source) - this.#fewestUsable(source, pool, now);
     const urgent = waiting > 0 && pool.usableAt(name, now) === 0 ? Math.min(waiting, size) : 0;
     const most = Math.max(missing, urgent);
     if (asked > most) this.broke(`${name} asked for ${asked} and lacked ${most}`);
@@ -167,10 +170,25 @@ export class Judge {
     }
   }
 
+  /** Before the draw after this one lands, however long that takes; members that rest come back meanwhile. */
+  #fewestUsable(source: SourceOptions, pool: Pool, now: number): number {
+    const soonestAt = now + source.intervalMs + PACE_SLACK_MS;
+    let fewest = Infinity;
+    for (let at = soonestAt; at <= now + this.#horizonMs(source) + SAMPLE_MS; at += SAMPLE_MS) {
+      fewest = Math.min(fewest, pool.usableAt(source.name, at));
+    }
+    return fewest;
+  }
+
   #checkPool({ pool, life }: Opened): void {
     for (const { name, count, call } of this.#options.refill.sources) {
       const oneDraw = count ?? OPERATIONS[call.product].count.askAtMost;
-      const most = this.#wanted(pool.demand(name), this.#source(name)) + oneDraw;
+      const wanted = Math.max(
+        this.#wanted(pool.demand(name), this.#source(name)),
+        this.#mostWanted.get(name) ?? 0,
+      );
+      this.#mostWanted.set(name, wanted); // whom clients stopped using up stay for their life
+      const most = wanted + oneDraw;
       const usable = pool.usableAt(name, life.clock.monotonic());
       if (usable > most) this.broke(`${name} holds ${usable} usable members, more than ${most}`);
     }

@@ -51,7 +51,7 @@ class Simulation {
   readonly #pace = createPaceMemory(
     createTimekeeper(this.#clock, { id: 'simulated', elapsedMs: () => this.#clock.monotonic() }),
   );
-  #snapshot = '{}';
+  #snapshot = { text: '{}', takenAt: 0 };
   #noria: Noria | undefined;
   #crashes = 0;
 
@@ -101,11 +101,11 @@ class Simulation {
     const bus = new EventBus((name, error) =>
       this.#judge.broke(`an observer of ${name} threw: ${describeError(error)}`),
     );
-    const kept: unknown = JSON.parse(this.#snapshot);
+    const kept: unknown = JSON.parse(this.#snapshot.text);
     const { pool: members, refill: restored } = kept as { pool?: unknown; refill?: unknown };
     const pool = openPool({ ...settings, clock, random, bus, outlook: () => refiller.outlook() });
     const snapshot = decodeSnapshot(members);
-    if (snapshot !== undefined) pool.restore(snapshot);
+    if (snapshot !== undefined) pool.restore(snapshot, this.#clock.monotonic() - this.#snapshot.takenAt);
     this.#judge.opened(pool, life);
     const refiller = openRefiller({
       ...refill,
@@ -123,7 +123,8 @@ class Simulation {
     bus.on('draw.started', ({ source, asked }) => this.#judge.asked(source, asked));
     bus.on('draw.done', ({ source }) => {
       this.#judge.answered(source);
-      this.#snapshot = JSON.stringify({ pool: pool.snapshot(), refill: refiller.record() });
+      const text = JSON.stringify({ pool: pool.snapshot(), refill: refiller.record() });
+      this.#snapshot = { text, takenAt: this.#clock.monotonic() };
     });
     this.#noria = { life, pool, bus, refiller };
   }

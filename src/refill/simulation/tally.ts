@@ -42,6 +42,7 @@ export class Tally {
   /** A wait has ended: with a member after `ms`, or, where `ms` is undefined, without one. */
   waited(ms: number | undefined): void {
     this.#judge.waiting(-1);
+    this.#judge.wanted(); // its wish lasted until now
     this.#waiting -= 1;
     if (ms !== undefined) this.waits.push(ms);
     const emptyMs = this.#clock.monotonic() - this.#waitingSinceAt;
