@@ -50,8 +50,7 @@ export function askSite(
     const end = (outcome: SiteAnswer) => {
       deadlines.clear(deadline);
       socket.off('data', onData).off('end', onEnd).off('close', onEnd);
-      socket.destroy();
-      way.socket.destroy();
+      socket.destroy(); // TLS takes the connection below with it
       resolve(outcome);
     };
     const deadline = deadlines.set(timeoutMs, () => end('silent'));

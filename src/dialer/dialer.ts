@@ -159,7 +159,6 @@ class RunningDialer implements OpenDialer {
     for (const solo of [...this.#solos]) solo.cancel();
     this.#races.clear();
     this.#idle.close();
-    this.#deadlines.clearAll();
   }
 
   [Symbol.asyncDispose](): Promise<void> {

@@ -115,7 +115,6 @@ class RunningProber implements Prober {
     await Promise.all(this.#probes.values());
     for (const { lease } of this.#suspects) this.#giveBack(lease);
     this.#suspects = [];
-    this.#deadlines.clearAll();
   }
 
   [Symbol.asyncDispose](): Promise<void> {

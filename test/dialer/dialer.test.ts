@@ -11,6 +11,7 @@ import {
   httpManner,
   openCanary,
   openMember,
+  readUntil,
   refusingMember,
   resettingManner,
   sayingManner,
@@ -20,6 +21,7 @@ import {
   type TestMember,
   tricklingManner,
 } from '../support/bad-members.ts';
+import { ManualClock } from '../support/manual-clock.ts';
 import { until } from '../support/until.ts';
 import { collect, echo, failureOf, makeDialer, wayOf } from './make-dialer.ts';
 
@@ -273,6 +275,130 @@ test('dialer: what comes with the answer is kept for the client', async () => {
   const socks = await openMember('socks5', socks5Manner({ early: '220 welcome\r\n' }));
   const socks5 = makeDialer([{ id: 'm1', at: socks }]);
   await echo(wayOf(await socks5.dial('target.example:25')), 'EHLO', '220 welcome\r\nEHLO');
+});
+
+test('dialer: what comes before anybody reads is not lost', async () => {
+  const at = await openMember('http', async (socket, hear) => {
+    hear(await readUntil(socket, '\r\n\r\n'));
+    socket.write('HTTP/1.1 200 OK\r\n\r\n');
+    setImmediate(() => socket.write('220 late welcome\r\n'));
+    socket.pipe(socket);
+  });
+  const { dial } = makeDialer([{ id: 'm1', at }]);
+  const way = wayOf(await dial('target.example:25'));
+  await until('the welcome is there', () => way.socket.bytesRead > 'HTTP/1.1 200 OK\r\n\r\n'.length);
+  await echo(way, 'EHLO', '220 late welcome\r\nEHLO');
+});
+
+test('dialer: the way can be half-closed by the member, and still carries what the client sends', async () => {
+  let heard = '';
+  const at = await openMember('http', async (socket, hear) => {
+    hear(await readUntil(socket, '\r\n\r\n'));
+    socket.end('HTTP/1.1 200 OK\r\n\r\n');
+    socket.on('data', (bytes) => {
+      heard += bytes.toString();
+    });
+  });
+  const { dial } = makeDialer([{ id: 'm1', at }]);
+  const { socket } = wayOf(await dial('target.example:443'));
+  let ended = false;
+  socket.once('end', () => {
+    ended = true;
+  });
+  socket.resume();
+  await until('the member has ended', () => ended);
+  socket.write('still here');
+  await until('the member hears it', () => heard === 'still here');
+});
+
+test('dialer: nothing is left armed once it is closed, whatever was under way', async () => {
+  const clock = new ManualClock();
+  const silent = await openMember('http', silentManner);
+  const { dialer, dial, pool } = makeDialer([{ id: 'good', at: await openMember('http', httpManner()) }], {
+    clock,
+  });
+  wayOf(await dial('target.example:80', { use: 'forward' })).end({ cut: false, keep: true });
+  pool.members = [{ id: 'silent', at: silent }];
+  const request = {
+    target: { host: 'target.example', port: 443, kind: 'name' },
+    wish: {},
+    use: 'tunnel',
+  } as const;
+  const dialing = dialer.dial(request);
+  await until('the member was asked', () => silent.open === 1);
+  expect(clock.armedCount).toBe(1);
+  await dialer.close();
+  expect([clock.armedCount, failureOf(await dialing.result).code]).toEqual([0, 'shutting-down']);
+});
+
+test('dialer: nothing is left armed once a way stands', async () => {
+  const clock = new ManualClock();
+  const { dial } = makeDialer([{ id: 'm1', at: await openMember('http', httpManner()) }], {
+    clock,
+    hedgeAfter: 500,
+  });
+  wayOf(await dial('target.example:443'));
+  expect(clock.armedCount).toBe(0);
+});
+
+test('dialer: how long a client waited for a member is told, whatever came of it', async () => {
+  const clock = new ManualClock();
+  const { dial, pool, bus } = makeDialer([], { clock });
+  const ended = collect(bus, 'dial.ended');
+  const served = dial('target.example:443');
+  clock.advance(700);
+  pool.add({ id: 'late', at: await openMember('http', httpManner()), remainingMs: 9_000 });
+  wayOf(await served);
+  pool.members = [];
+  const refused = dial('target.example:443');
+  clock.advance(400);
+  pool.giveUp();
+  failureOf(await refused);
+  const tooLate = dial('target.example:443');
+  clock.advance(6_000);
+  expect(failureOf(await tooLate).code).toBe('deadline');
+  expect(ended).toMatchObject([
+    { outcome: 'accepted', waitedMs: 700, ms: 700, remainingMs: 9_000, source: 'city', member: 'late' },
+    { outcome: 'pool-empty', waitedMs: 400, ms: 400, attempts: 0 },
+    { outcome: 'deadline', waitedMs: 5_000, ms: 5_000 },
+  ]);
+});
+
+test('dialer: a pool in another process, whose answers come later, does as well', async () => {
+  const silent = await openMember('http', silentManner);
+  const { dial, dialer, pool } = makeDialer(
+    [
+      { id: 'dead', at: await refusingMember() },
+      { id: 'silent', at: silent },
+      { id: 'good', at: await openMember('http', httpManner()) },
+    ],
+    { hedgeAfter: 40 },
+  );
+  pool.remote = true;
+  expect(wayOf(await dial('target.example:443'))).toMatchObject({ member: 'good', attempts: 3 });
+  const request = {
+    target: { host: 'target.example', port: 443, kind: 'name' },
+    wish: {},
+    use: 'tunnel',
+  } as const;
+  const dialing = dialer.dial(request);
+  dialing.cancel();
+  expect(failureOf(await dialing.result).code).toBe('client-gone');
+  await until('the lease that came too late is given back', () =>
+    pool.verdicts().includes('dead client-gone nobody'),
+  );
+});
+
+test('dialer: a member that is given out again and works has only itself to blame for nothing', async () => {
+  let asked = 0;
+  const at = await openMember('http', async (socket, hear) => {
+    asked += 1;
+    await httpManner(asked === 1 ? 'HTTP/1.1 502 Bad\r\n\r\n' : undefined)(socket, hear);
+  });
+  const { dial, pool } = makeDialer([{ id: 'm1', at }]);
+  pool.desperate = true;
+  expect(wayOf(await dial('target.example:443'))).toMatchObject({ member: 'm1', attempts: 2 });
+  expect(pool.verdicts()).toEqual(['m1 target-doubted nobody']);
 });
 
 test('dialer: closing ends what is under way and refuses what comes after', async () => {

@@ -11,10 +11,12 @@ import {
   type Manner,
   openMember,
   readUntil,
+  refusingMember,
   silentManner,
   socks5Manner,
+  type TestMember,
 } from '../support/bad-members.ts';
-import { collect, failureOf, makeDialer, wayOf } from './make-dialer.ts';
+import { collect, failureOf, makeDialer, targetOf, wayOf } from './make-dialer.ts';
 
 const BAD_GATEWAY = 'HTTP/1.1 502 Bad Gateway\r\n\r\n';
 
@@ -142,6 +144,64 @@ test('evidence: connections to many members that nobody answers are the network,
     [true, false],
     [{ down: true }, { down: false }],
   ]);
+});
+
+test('evidence: a refused connection is an answer: the network is up', async () => {
+  const gone = { protocol: 'http', host: '192.0.2.1', port: 1 } as const;
+  const lost = Array.from({ length: 6 }, (_, index) => ({ id: `m${index + 1}`, at: gone }));
+  const refusing = { id: 'refusing', at: await refusingMember() };
+  const { dial, pool, networkDown } = makeDialer([...lost.slice(0, 3), refusing, ...lost.slice(3)], {
+    attempts: 7,
+    waitForMemberMs: 0,
+    openSocket: (member) => {
+      if (member.port !== 1) return openMemberSocket(member);
+      const socket = new Socket().on('error', () => {});
+      return socket.destroy(Object.assign(new Error('no route'), { code: 'EHOSTUNREACH' }));
+    },
+  });
+  expect(failureOf(await dial('target.example:443')).attempts).toBe(7);
+  expect([networkDown, pool.verdicts().filter((verdict) => verdict.endsWith('network'))]).toEqual([[], []]);
+});
+
+test('evidence: a probe that is answered shows that the network is up, one that is not shows nothing', async () => {
+  const gone = { protocol: 'http', host: '192.0.2.1', port: 1 } as const;
+  const lost = Array.from({ length: 6 }, (_, index) => ({ id: `m${index + 1}`, at: gone }));
+  const { dial, dialer, pool, networkDown } = makeDialer(lost, {
+    attempts: 3,
+    waitForMemberMs: 0,
+    openSocket: (member) => {
+      if (member.port !== 1) return openMemberSocket(member);
+      const socket = new Socket().on('error', () => {});
+      return socket.destroy(Object.assign(new Error('no route'), { code: 'EHOSTUNREACH' }));
+    },
+  });
+  pool.members = lost.slice(0, 3);
+  await dial('target.example:443');
+  const probe = (at: Pick<TestMember, 'protocol' | 'host' | 'port'>, member: string) => {
+    const lease = { id: 99, member, source: 'city', ...at, waitedMs: 0, doubtful: true };
+    return dialer.attempt({ lease, target: targetOf('probe.invalid:443'), use: 'tunnel', timeoutMs: 1_000 })
+      .result;
+  };
+  for (const { id, at } of lost) await probe(at, `probed-${id}`);
+  expect(networkDown).toEqual([]);
+  await probe(await refusingMember(), 'refusing');
+  pool.members = lost.slice(3);
+  await dial('target.example:443');
+  expect(networkDown).toEqual([]);
+  await dial('target.example:443', { avoid: ['m4', 'm5'] });
+  pool.members = lost.slice(0, 1);
+  await dial('target.example:443');
+  expect(networkDown).toEqual([true]);
+});
+
+test('evidence: members that refuse and one that doubts are not the target’s fault towards the client', async () => {
+  const members = [
+    { id: 'm1', at: await openMember('http', httpManner(BAD_GATEWAY)) },
+    { id: 'm2', at: await openMember('http', httpManner('HTTP/1.1 403 No\r\n\r\n')) },
+  ];
+  const { dial } = makeDialer(members, { waitForMemberMs: 0 });
+  const failure = failureOf(await dial('dead.example:443'));
+  expect([failure.code, failure.targetRefused]).toEqual(['members-failed', undefined]);
 });
 
 test('evidence: while the service answers, members that nobody answers at are at fault', async () => {

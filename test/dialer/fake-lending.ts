@@ -10,6 +10,9 @@ export interface LendingMember {
   readonly remainingMs?: number;
 }
 
+/** Whoever waits less has no member. */
+const SHORTEST_WAIT_MS = 50;
+
 interface Waiting {
   readonly request: LeaseRequest;
   readonly resolve: (answer: Lease | Refusal) => void;
@@ -21,6 +24,10 @@ export class FakeLending implements Lending {
   readonly requests: LeaseRequest[] = [];
   readonly reports: LeaseReport[] = [];
   readonly cancelled: number[] = [];
+  /** Every answer comes a turn later, as from a pool in another process. */
+  remote = false;
+  /** Gives members out again that were tried already, as a pool does that has nobody else. */
+  desperate = false;
   readonly #lent = new Map<number, string>();
   readonly #waiting: Waiting[] = [];
   #lastLease = 0;
@@ -31,9 +38,14 @@ export class FakeLending implements Lending {
 
   take(request: LeaseRequest): Lease | Refusal | Promise<Lease | Refusal> {
     this.requests.push(request);
+    const answer = this.#answer(request);
+    return this.remote ? new Promise((resolve) => setImmediate(() => resolve(answer))) : answer;
+  }
+
+  #answer(request: LeaseRequest): Lease | Refusal | Promise<Lease | Refusal> {
     const lease = this.#lend(request);
     if (lease !== undefined) return lease;
-    if (request.waitMs === 0 || request.waitMs < 50) return emptyPool();
+    if (request.waitMs < SHORTEST_WAIT_MS) return emptyPool();
     return new Promise((resolve) => this.#waiting.push({ request, resolve }));
   }
 
@@ -85,7 +97,7 @@ export class FakeLending implements Lending {
   readonly #members = new Map<number, string>();
 
   #lend(request: LeaseRequest): Lease | undefined {
-    const member = this.members.find(({ id }) => !request.avoid.includes(id));
+    const member = this.members.find(({ id }) => this.desperate || !request.avoid.includes(id));
     if (member === undefined) return undefined;
     this.members = [...this.members.filter((other) => other !== member), member];
     const id = ++this.#lastLease;

@@ -53,6 +53,22 @@ test('forward: a member that does not CONNECT there gets it in absolute form, an
   expect(pool.verdicts()).toEqual([]);
 });
 
+test('forward: in a source that takes CONNECT, one member that does not is replaced', async () => {
+  const good = await openMember('http', httpManner());
+  const odd = await openMember('http', absoluteManner);
+  const { dial, pool } = makeDialer([
+    { id: 'good', at: good },
+    { id: 'odd', at: odd },
+  ]);
+  wayOf(await dial('target.example:80', FORWARD));
+  expect(wayOf(await dial('target.example:80', FORWARD))).toMatchObject({
+    form: 'direct',
+    member: 'good',
+    attempts: 2,
+  });
+  expect(pool.verdicts()).toEqual(['odd member-refused member']);
+});
+
 test('forward: a tunnel is never made of a refused CONNECT', async () => {
   const at = await openMember('http', absoluteManner);
   const { dial, pool } = makeDialer([{ id: 'm1', at }], { waitForMemberMs: 0 });

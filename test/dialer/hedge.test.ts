@@ -167,6 +167,52 @@ test('hedge: it does not go through a member that keeps another client waiting, 
   expect(pool.requests.slice(-2).map(({ avoid }) => avoid)).toEqual([['late', 'silent'], ['late']]);
 });
 
+test('hedge: one that lost and goes on is avoided by others, until it has ended', async () => {
+  const late = { id: 'late', at: await slow(120) };
+  const silent = { id: 'silent', at: await openMember('http', silentManner) };
+  const { dial, pool } = makeDialer([late, silent], { hedgeAfter: 40, attemptTimeoutMs: 400 });
+  expect(wayOf(await dial('target.example:443'))).toMatchObject({ member: 'late', attempts: 2 });
+  pool.members = [late];
+  await dial('target.example:443');
+  expect(pool.requests.map(({ avoid }) => avoid)).toContainEqual(['late', 'silent']);
+  await until('it is judged', () => pool.verdicts().length > 0);
+  await dial('target.example:443');
+  expect(pool.requests.at(-1)?.avoid).toEqual(['late']);
+});
+
+test('hedge: when it is refused after the first attempt has failed, the dial goes on as ever', async () => {
+  const closing = await openMember('http', (socket) => {
+    socket.once('data', () => setTimeout(() => socket.end(), 60));
+  });
+  const { dial, pool } = makeDialer([{ id: 'closing', at: closing }], { hedgeAfter: 40 });
+  const answers: (() => void)[] = [];
+  const take = pool.take.bind(pool);
+  pool.take = (request) =>
+    request.waitMs > 0 ? take(request) : new Promise((resolve) => answers.push(() => resolve(take(request))));
+  const result = dial('target.example:443');
+  await until('the hedge waits for its answer', () => answers.length === 1);
+  await until('the first attempt has failed', () => closing.open === 0);
+  pool.members = [];
+  answers[0]?.();
+  await until('the next attempt waits for a member', () => pool.waiting === 1);
+  pool.add({ id: 'good', at: await slow(0) });
+  expect(wayOf(await result)).toMatchObject({ member: 'good', attempts: 2 });
+});
+
+test('hedge: a member lent too late is given back', async () => {
+  const { dial, pool } = makeDialer([{ id: 'late', at: await slow(100) }], { hedgeAfter: 40 });
+  const answers: (() => void)[] = [];
+  const take = pool.take.bind(pool);
+  pool.take = (request) =>
+    request.waitMs > 0 ? take(request) : new Promise((resolve) => answers.push(() => resolve(take(request))));
+  wayOf(await dial('target.example:443'));
+  expect([answers.length, pool.cancelled.length]).toEqual([1, 1]);
+  pool.members = [{ id: 'spare', at: await slow(0) }];
+  answers[0]?.();
+  await until('it is given back', () => pool.verdicts().length === 1);
+  expect(pool.verdicts()).toEqual(['spare client-gone nobody']);
+});
+
 test('hedge: closing the dialer ends attempts that go on in the background', async () => {
   const silent = await openMember('http', silentManner);
   const { dial, dialer, pool } = makeDialer(

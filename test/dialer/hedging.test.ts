@@ -1,8 +1,12 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { HEDGE_FLOOR_MS, HedgeBudget, hedgeDelayMs } from '../../src/dialer/hedging.ts';
+import { Deadlines } from '../../src/core/deadlines.ts';
+import { EventBus } from '../../src/core/events.ts';
+import { Hedge } from '../../src/dialer/hedge.ts';
+import { HEDGE_FLOOR_MS, type HedgeAfter, HedgeBudget, hedgeDelayMs } from '../../src/dialer/hedging.ts';
 import { Laggards } from '../../src/dialer/laggards.ts';
 import { habitsOf, LatencyEstimator, MIN_SAMPLES, type Sample } from '../../src/dialer/latency.ts';
+import { ManualClock } from '../support/manual-clock.ts';
 
 function samples(spec: readonly (readonly [member: string, ms: number, count: number])[], at = 0): Sample[] {
   return spec.flatMap(([member, ms, count]) => Array.from({ length: count }, () => ({ member, ms, at })));
@@ -118,5 +122,36 @@ test('hedging: hedges that help are as many as are needed', () => {
     budget.earn();
     expect(budget.spend()).toBe(true);
     budget.refund();
+  }
+});
+
+function makeHedge(hedgeAfter: HedgeAfter) {
+  const clock = new ManualClock();
+  const bus = new EventBus(() => {});
+  const parts = { bus, budget: new HedgeBudget(), deadlines: new Deadlines(clock, 10) };
+  return new Hedge(parts, { hedgeAfter, attemptTimeoutMs: 5_000 }, () => {});
+}
+
+test('hedge: one that lost is spent, all others are given back', () => {
+  const hedge = makeHedge('auto');
+  const spend = (count: number, end: () => void) =>
+    Array.from({ length: count }, () => {
+      const spent = hedge.spend();
+      end();
+      return spent;
+    });
+  expect(spend(50, () => hedge.ended('won'))).not.toContain(false);
+  expect(spend(50, () => hedge.ended('failed'))).not.toContain(false);
+  expect(spend(50, () => hedge.refund())).not.toContain(false);
+  expect(spend(12, () => hedge.ended('lost')).filter(Boolean)).toHaveLength(10);
+  hedge.refund();
+  expect(hedge.spend(), 'what is lost is not given back later').toBe(false);
+});
+
+test('hedge: a delay that the operator has chosen needs no budget', () => {
+  const hedge = makeHedge(300);
+  for (let time = 0; time < 100; time += 1) {
+    expect(hedge.spend()).toBe(true);
+    hedge.ended('lost');
   }
 });

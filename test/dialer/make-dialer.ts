@@ -34,6 +34,7 @@ export function makeDialer(members: readonly LendingMember[], settings: Partial<
     await dialer.close();
     for (const { socket } of ways) socket.destroy();
     expect(dialer.openCount, 'attempts and idle connections after close').toBe(0);
+    expect(bus.hears('draw.done'), 'observers after close').toBe(false);
     for (const way of ways) way.end({ cut: false });
     expect(pool.openLeases, 'leases without a report').toBe(0);
   });

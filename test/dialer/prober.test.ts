@@ -282,10 +282,15 @@ test('prober: a member in absolute form is asked in absolute form', async () => 
 test('prober: an https site is asked inside the tunnel, and somebody in between is noticed', async () => {
   const trusted = getCACertificates('default');
   onTestFinished(() => setDefaultCACertificates(trusted));
+  const named: string[] = [];
   const manner: Manner = async (socket) => {
     await readUntil(socket, '\r\n\r\n');
     socket.write('HTTP/1.1 200 OK\r\n\r\n');
-    const tls = new TLSSocket(socket, { ...LOCALHOST_TLS, isServer: true });
+    const SNICallback = (name: string, done: (error: null) => void) => {
+      named.push(name);
+      done(null);
+    };
+    const tls = new TLSSocket(socket, { ...LOCALHOST_TLS, isServer: true, SNICallback });
     tls.on('error', () => {}); // ignored: a client that does not trust us leaves
     tls.once('data', () => tls.end('HTTP/1.1 204 X\r\n\r\n'));
   };
@@ -298,6 +303,8 @@ test('prober: an https site is asked inside the tunnel, and somebody in between 
   joined(bus, 'free');
   await until('it is trusted', () => pool.reports.length === 3);
   expect(pool.verdicts()[1]).toBe('lease 2 accepted');
+  await until('its connections are closed', () => member.at.open === 0);
+  expect(new Set(named)).toEqual(new Set(['localhost']));
 });
 
 test('prober: only so many at a time, however many there are', async () => {
@@ -321,10 +328,21 @@ test('prober: closing ends the probes and gives their members back as they were'
     { check: CHECK },
   );
   await until('both are asked', () => silent.open === 1 && slowSite.heard.length === 2);
+  const before = performance.now();
   await prober.close();
   await prober.close();
+  expect(performance.now() - before, 'no timeout is waited for').toBeLessThan(700);
   expect(pool.verdicts()).toEqual(['lease 1 client-gone nobody', 'lease 2 client-gone nobody']);
   await until('the connections are closed', () => silent.open + slowSite.open === 0);
+});
+
+test('prober: a dialer that closes first ends the probes too', async () => {
+  const silent = await openMember('http', silentManner);
+  const { pool, dialer } = makeProber([{ id: 'm1', at: silent }], { check: CHECK });
+  await until('it is asked', () => silent.open === 1);
+  await dialer.close();
+  await until('it is given back', () => pool.open === 0);
+  expect(pool.verdicts()).toEqual(['lease 1 client-gone nobody']);
 });
 
 test('prober: what is no URL of a site is refused', () => {
