@@ -3,12 +3,13 @@ import type { Config, ListenerConfig, SourceConfig } from './config/config.ts';
 import { formatHostPort } from './core/host-port.ts';
 import { isPrivateAddress } from './core/networks.ts';
 import type { DialerSettings } from './dialer/dialer.ts';
+import type { ProberSettings } from './dialer/prober.ts';
 import type { SourceSettings } from './dialer/source-memory.ts';
 import type { ListenAddress } from './listener/bind.ts';
 import type { PoolSettings } from './pool/options.ts';
 import type { RefillSettings, SourceOptions } from './refill/options.ts';
 import type { Refuses } from './service/decode.ts';
-import { lifetimeNotTold } from './service/operations.ts';
+import { lifetimeNotTold, type Product } from './service/operations.ts';
 import type { ExtractCall } from './service/request.ts';
 
 /** A member whose lifetime nobody knows lives so long, renewed by success, where the source does not say. */
@@ -81,7 +82,7 @@ function refillSource(config: Config, source: SourceConfig): SourceOptions {
     priority,
     dailyBudget,
     protocol: upstream.protocol,
-    unproven: product === 'free', // most are dead on arrival
+    unproven: joinsUnproven(product),
     untoldLifetimeMs: source.lifetimeMs === undefined ? lifetimeNotTold(product, params) : undefined,
   };
 }
@@ -96,6 +97,16 @@ export function dialerSettings(config: Config): DialerSettings {
     waitForMemberMs,
     sources: new Map(config.sources.map((source) => [source.name, accessOf(source)])),
   };
+}
+
+export function proberSettings(config: Config): ProberSettings {
+  const unproven = config.sources.filter(({ product }) => joinsUnproven(product));
+  return { check: config.health.check, unprovenSources: new Set(unproven.map(({ name }) => name)) };
+}
+
+/** Most free proxies are dead on arrival: no client is the first to try one. */
+function joinsUnproven(product: Product): boolean {
+  return product === 'free';
 }
 
 function accessOf({ instance, product, upstream, password }: SourceConfig): SourceSettings {

@@ -1,7 +1,7 @@
 /**
  * Builds the parts, in order, and closes them in the reverse order. Nothing else builds parts.
  *
- * The order: log, state, pool, dialer, listeners, admin, service client, refill. Closing begins with the draining of the
+ * The order: log, state, pool, dialer, prober, listeners, admin, service client, refill. Closing begins with the draining of the
  * listeners, while refill still draws and the admin page still shows it; the last snapshot is written when nothing can
  * change any more.
  */
@@ -17,10 +17,11 @@ import { type Ownership, openAll } from './core/ownership.ts';
 import { type Random, systemRandom } from './core/random.ts';
 import { readVersion } from './core/version.ts';
 import { ListenerSet } from './daemon-listeners.ts';
-import { dialerSettings, poolSettings, refillSettings } from './daemon-options.ts';
+import { dialerSettings, poolSettings, proberSettings, refillSettings } from './daemon-options.ts';
 import { AdminSlot, ReplaceableClient, type ReplaceableGround } from './daemon-replaceable.ts';
 import { viewDaemon } from './daemon-view.ts';
 import { type OpenDialer, openDialer } from './dialer/dialer.ts';
+import { openProber, type Prober } from './dialer/prober.ts';
 import type { OwnAddress } from './listener/deny-targets.ts';
 import { openPool, type Pool } from './pool/pool.ts';
 import { decodeSnapshot } from './pool/snapshot.ts';
@@ -83,6 +84,7 @@ interface Parts {
   readonly pool: Pool;
   readonly refiller: Refiller;
   readonly dialer: OpenDialer;
+  readonly prober: Prober;
   readonly listeners: ListenerSet;
   readonly admin: AdminSlot;
   readonly watched: Watched;
@@ -171,6 +173,8 @@ async function openParts(ground: Ground, draining: () => boolean): Promise<Parts
   const kept = decodeSnapshot(state.snapshot.read('pool'));
   if (kept !== undefined) pool.restore(kept, state.snapshot.ageMs('pool'));
   const dialer = await openDialling(ground, pool);
+  const probing = { ...proberSettings(config()), clock, random, bus, pool, dialer };
+  const prober = await owner.open('prober', openProber(probing));
   const admin = new AdminSlot(ground);
   const sources = () => config().sources.map(({ name }) => name);
   const ownAddresses = (): OwnAddress[] =>
@@ -209,7 +213,7 @@ async function openParts(ground: Ground, draining: () => boolean): Promise<Parts
     }),
   );
   keepSnapshot(state, pool, refiller, ground);
-  return { client, pool, refiller, dialer, listeners, admin, watched };
+  return { client, pool, refiller, dialer, prober, listeners, admin, watched };
 }
 
 /** What stands in for refill until it opens. */
@@ -275,6 +279,7 @@ async function takeOver(parts: Parts, before: Config, next: Config): Promise<voi
   parts.client.renew();
   parts.pool.reconfigure(poolSettings(next));
   parts.dialer.configure(dialerSettings(next));
+  parts.prober.configure(proberSettings(next));
   await parts.refiller.update(refillSettings(next));
 }
 
