@@ -21,13 +21,13 @@ export function usableAt(roster: Roster, sourceName: string, atMs: number): numb
   return Math.max(0, usable - Math.min(waitingFor(roster, source), source.options.size));
 }
 
-/** The first end of a usable life after that moment; undefined when there is none. */
 /** Members of the source that are alive at that moment, those that rest included: what drawing adds to. */
 export function heldAt(roster: Roster, sourceName: string, atMs: number): number {
   const source = roster.sources.get(sourceName);
   return source === undefined ? 0 : source.ends.size - source.ends.countUpTo(atMs);
 }
 
+/** The first end of a usable life after that moment; undefined when there is none. */
 export function nextLossAt(roster: Roster, sourceName: string, afterMs: number): number | undefined {
   const at = roster.sources.get(sourceName)?.ends.nextAfter(afterMs);
   return at === undefined || at === Number.POSITIVE_INFINITY ? undefined : at;

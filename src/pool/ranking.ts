@@ -57,7 +57,7 @@ export class Ranking implements Rotation {
         unfit.push(seat);
         return false;
       }
-      if (second === undefined || seat.key < second.key) second = seat;
+      second ??= seat;
       passedOver += 1;
       return passedOver > MAX_PASSED_OVER; // ends the search here
     });

@@ -64,6 +64,16 @@ test('demand: a member that rests until its end is missed once', () => {
   expect(kit.pool.usableAt('city', 28_000)).toBe(1);
 });
 
+test('demand: what is held counts those that rest, however long, and not those that drain', () => {
+  const kit = openKit({ sources: [{ ...CITY, size: 3 }] });
+  pourMembers(kit, 3, 60_000);
+  fail(kit, lend(kit));
+  kit.pool.evict(lend(kit).member);
+  expect([kit.pool.usableAt('city', 0), kit.pool.heldAt('city', 0)]).toEqual([1, 2]);
+  expect(kit.pool.heldAt('city', 57_000)).toBe(0);
+  expect(kit.pool.heldAt('nowhere', 0)).toBe(0);
+});
+
 test('demand: unproven members count, and those of a blocked source, since more of them would not help', () => {
   const kit = openKit();
   pourMembers(kit, 2);

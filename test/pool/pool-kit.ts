@@ -1,7 +1,7 @@
 /** A pool under a manual clock, and the few things its tests say over and over. */
 import { onTestFinished } from 'vitest';
 import { EventBus, type EventName, type NoriaEvents } from '../../src/core/events.ts';
-import type { Random } from '../../src/core/random.ts';
+import { seededRandom } from '../../src/core/random.ts';
 import { isLease, type Lease, type LeaseRequest, type Refusal, type Wish } from '../../src/pool/lease.ts';
 import type { Offer } from '../../src/pool/offer.ts';
 import type { PoolOptions, RotationOptions, SourceOptions } from '../../src/pool/options.ts';
@@ -45,17 +45,6 @@ const WATCHED = [
   'session.moved',
   'session.ended',
 ] as const satisfies readonly EventName[];
-
-/** A repeatable sequence (mulberry32). */
-export function seededRandom(seed: number): Random {
-  let state = seed >>> 0;
-  return () => {
-    state = (state + 0x6d2b79f5) >>> 0;
-    let mixed = Math.imul(state ^ (state >>> 15), state | 1);
-    mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61);
-    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
-  };
-}
 
 export function poolSettings(changes: Changes = {}) {
   const { rotation, ...others } = changes;

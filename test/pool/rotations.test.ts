@@ -1,13 +1,14 @@
 /** The strategies' structures: whom they give, and at what cost, counted in members looked at so that it holds on any machine. */
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
+import { seededRandom } from '../../src/core/random.ts';
 import { Member } from '../../src/pool/member.ts';
 import { STRATEGIES, type Strategy } from '../../src/pool/options.ts';
 import { type Fit, Query } from '../../src/pool/query.ts';
 import { type Rotation, Seat } from '../../src/pool/seat.ts';
 import { Source } from '../../src/pool/source.ts';
 import { makeRotation } from '../../src/pool/strategies.ts';
-import { CITY, seededRandom } from './pool-kit.ts';
+import { CITY } from './pool-kit.ts';
 
 const MEMBERS = 10_000;
 
@@ -17,6 +18,7 @@ class CountingQuery extends Query {
 
   override fit(member: Member): Fit {
     this.looks += 1;
+    if (this.looks > MEMBERS * MEMBERS) throw new Error('the walk does not end');
     return super.fit(member);
   }
 }
@@ -99,6 +101,16 @@ test.each(['round-robin', 'least-connections'] as const)(
     expect(order).toEqual(strategy === 'round-robin' ? inTurn : byLoad);
   },
 );
+
+test.each(STRATEGIES)('%s: after a pick that nobody used, one that nobody fits still ends', (strategy) => {
+  const { rotation, seats } = fill(strategy, (number) => number, { count: 100 });
+  const query = new CountingQuery();
+  query.leastEndsAt = 50;
+  expect(rotation.pick(query)?.endsAt).toBeGreaterThanOrEqual(50);
+  query.leastEndsAt = 1_000;
+  expect(rotation.pick(query)).toBeUndefined();
+  expect(rotation.size).toBe(seats.length);
+});
 
 test.each(STRATEGIES)(
   '%s: whoever joins and leaves, it gives those that are in it, and each of them',

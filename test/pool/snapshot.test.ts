@@ -60,6 +60,15 @@ test('snapshot: a clock that was set back gives nobody a longer life', () => {
   expect(after.pool.members()).toMatchObject([{ remainingSeconds: 60 }]);
 });
 
+test('snapshot: how much time has passed may be told by whoever knows better than the clock', () => {
+  const before = openKit();
+  pourMembers(before, 1, 60_000);
+  const after = openKit();
+  after.clock.stepWall(86_400_000);
+  after.pool.restore(saved(before), 20_000);
+  expect(after.pool.members()).toMatchObject([{ remainingSeconds: 40 }]);
+});
+
 test('snapshot: a life of unknown length stays unknown, and goes on being renewed', () => {
   const before = openKit();
   before.pool.pour('city', [offer(before, 1, 0, { endsAt: undefined })]);
