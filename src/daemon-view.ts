@@ -122,8 +122,13 @@ function readiness(
       ready: true,
       reason: `ready: ${usable} ${usable === 1 ? 'member is' : 'members are'} usable${but}`,
     };
-  if (sources.some(({ state }) => DRAWS_AGAIN.has(state))) {
-    return { ready: true, reason: `ready: the pool is empty and a source can still draw${but}` };
+  const drawing = sources.filter(({ state }) => DRAWS_AGAIN.has(state));
+  if (drawing.length > 0) {
+    const atRest = drawing.every(({ state }) => state === 'idle');
+    const next = atRest
+      ? 'no client has come lately, and members are drawn when one does'
+      : 'the pool is empty, and members can still be drawn';
+    return { ready: true, reason: `ready: ${next}${but}` };
   }
   return { ready: false, reason: `not ready: the pool is empty and no source can draw${but}` };
 }

@@ -1,0 +1,2 @@
+/** The page's name for uPlot's module; src/admin/page-files.ts serves it. */
+export { default } from 'uplot';

@@ -1,0 +1,142 @@
+// @ts-check
+/**
+ * The geometry of the wheel, and nothing else: where each bucket stands, and what it looks like at a level. Pure.
+ *
+ * Angles are in radians, clockwise from the top; radii in units of the drawing, whose middle is 0, 0.
+ */
+
+export const OUTER = 262;
+export const INNER = 172;
+export const AXLE = 106;
+/** Between two sources. */
+const SECTOR_GAP = 0.05;
+/** More would be thinner than a finger is wide: they go on in another row. */
+const ROW_FULL = 96;
+const MAX_ROWS = 6;
+const ROW_GAP = 4;
+/** Buckets lean the way the wheel turns. */
+const LEAN = 0.34;
+const MAX_LEAN = 0.11;
+/** Of a bucket's width. */
+const BUCKET_GAP = 0.2;
+const MAX_BUCKET_GAP = 0.028;
+
+/**
+ * @typedef {{ from: number, to: number, inner: number, outer: number, lean: number }} Bucket
+ * @typedef {{ source: string, from: number, to: number, buckets: Bucket[] }} Sector
+ */
+
+/**
+ * Shares the circle out: each source gets a sector by its number of buckets, in rows where they are many.
+ *
+ * @param {readonly { source: string, count: number }[]} sources
+ * @returns {Sector[]}
+ */
+export function layOut(sources) {
+  const total = sources.reduce((sum, { count }) => sum + count, 0);
+  if (total === 0) return [];
+  const gap = sources.length > 1 ? SECTOR_GAP : 0;
+  const free = 2 * Math.PI - gap * sources.length;
+  const rows = Math.min(MAX_ROWS, Math.ceil(total / ROW_FULL));
+  let from = gap / 2;
+  return sources.map(({ source, count }) => {
+    const to = from + (free * count) / total;
+    const sector = { source, from, to, buckets: bucketsOf(from, to, count, rows) };
+    from = to + gap;
+    return sector;
+  });
+}
+
+/**
+ * @param {number} from
+ * @param {number} to
+ * @param {number} count
+ * @param {number} rows
+ * @returns {Bucket[]}
+ */
+function bucketsOf(from, to, count, rows) {
+  const depth = (OUTER - INNER - ROW_GAP * (rows - 1)) / rows;
+  const perRow = Math.ceil(count / rows);
+  const pitch = (to - from) / perRow;
+  const gap = Math.min(pitch * BUCKET_GAP, MAX_BUCKET_GAP);
+  // In columns, so that a row more or less does not send everyone elsewhere.
+  return Array.from({ length: count }, (_, at) => {
+    const column = Math.floor(at / rows);
+    const inner = INNER + (at % rows) * (depth + ROW_GAP);
+    return {
+      from: from + column * pitch + gap / 2,
+      to: from + (column + 1) * pitch - gap / 2,
+      inner,
+      outer: inner + depth,
+      lean: Math.min(pitch * LEAN, MAX_LEAN) / rows,
+    };
+  });
+}
+
+/**
+ * The outline of a bucket filled to `level`: from 0, nothing, to 1, the whole of it.
+ *
+ * @param {Bucket} bucket
+ * @param {number} level
+ */
+export function outline(bucket, level) {
+  const { from, to, inner, outer, lean } = bucket;
+  const top = inner + (outer - inner) * level;
+  const turn = lean * level;
+  return [
+    `M${point(inner, from)}`,
+    `L${point(top, from + turn)}`,
+    `A${round(top)} ${round(top)} 0 0 1 ${point(top, to + turn)}`,
+    `L${point(inner, to)}`,
+    `A${round(inner)} ${round(inner)} 0 0 0 ${point(inner, from)}Z`,
+  ].join('');
+}
+
+/**
+ * The surface of the water in a bucket.
+ *
+ * @param {Bucket} bucket
+ * @param {number} level
+ */
+export function surface({ from, to, inner, outer, lean }, level) {
+  const top = inner + (outer - inner) * level;
+  const turn = lean * level;
+  return `M${point(top, from + turn)}A${round(top)} ${round(top)} 0 0 1 ${point(top, to + turn)}`;
+}
+
+/**
+ * From a bucket towards the axle: the way its water takes.
+ *
+ * @param {Bucket} bucket
+ */
+export function spout({ from, to }) {
+  const middle = (from + to) / 2;
+  return `M${point(INNER - 7, middle)}L${point(AXLE + 10, middle - 0.05)}`;
+}
+
+/**
+ * The line on which a sector's name is written, upright also below.
+ *
+ * @param {Sector} sector
+ */
+export function nameLine({ from, to }) {
+  const middle = (from + to) / 2;
+  const below = middle > Math.PI / 2 && middle < (3 * Math.PI) / 2;
+  const radius = below ? OUTER + 27 : OUTER + 17;
+  const [start, end, sweep] = below ? [to, from, 0] : [from, to, 1];
+  const large = to - from > Math.PI ? 1 : 0;
+  return `M${point(radius, start)}A${radius} ${radius} 0 ${large} ${sweep} ${point(radius, end)}`;
+}
+
+/**
+ * @param {number} radius
+ * @param {number} angle
+ */
+export function point(radius, angle) {
+  return `${round(radius * Math.sin(angle))} ${round(-radius * Math.cos(angle))}`;
+}
+
+/** @param {number} value */
+function round(value) {
+  return Math.round(value * 100) / 100;
+}

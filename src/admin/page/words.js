@@ -1,0 +1,103 @@
+// @ts-check
+/** Numbers and times as people read them. */
+
+const COUNT = new Intl.NumberFormat('en');
+const ONE_DIGIT = new Intl.NumberFormat('en', { maximumFractionDigits: 1 });
+const TWO_DIGITS = new Intl.NumberFormat('en', { maximumSignificantDigits: 2 });
+const UNITS = ['B', 'KiB', 'MiB', 'GiB', 'TiB'];
+
+/** @param {number} value */
+export function count(value) {
+  return COUNT.format(value);
+}
+
+/**
+ * `1 member`, `5 members`.
+ *
+ * @param {number} value
+ * @param {string} noun
+ */
+export function counted(value, noun) {
+  return `${count(value)} ${noun}${value === 1 ? '' : 's'}`;
+}
+
+/**
+ * A rate: exact where it is small.
+ *
+ * @param {number} value
+ */
+export function rate(value) {
+  if (value >= 100) return COUNT.format(Math.round(value));
+  return value >= 10 ? ONE_DIGIT.format(value) : TWO_DIGITS.format(value);
+}
+
+/**
+ * `12 s`, `2 min 5 s`, `3 h 12 min`, `4 d 2 h`: two units at most.
+ *
+ * @param {number} seconds
+ */
+export function duration(seconds) {
+  const whole = Math.max(0, Math.round(seconds));
+  if (whole < 60) return `${whole} s`;
+  if (whole < 3_600) return pair(Math.floor(whole / 60), 'min', whole % 60, 's');
+  const minutes = Math.floor(whole / 60);
+  if (whole < 86_400) return pair(Math.floor(minutes / 60), 'h', minutes % 60, 'min');
+  const hours = Math.floor(minutes / 60);
+  return pair(Math.floor(hours / 24), 'd', hours % 24, 'h');
+}
+
+/**
+ * @param {number} big
+ * @param {string} bigUnit
+ * @param {number} small
+ * @param {string} smallUnit
+ */
+function pair(big, bigUnit, small, smallUnit) {
+  return small === 0 ? `${big} ${bigUnit}` : `${big} ${bigUnit} ${small} ${smallUnit}`;
+}
+
+/** @param {number} bytes */
+export function size(bytes) {
+  let value = Math.max(0, bytes);
+  let unit = 0;
+  while (value >= 1_000 && unit < UNITS.length - 1) {
+    value /= 1_024;
+    unit += 1;
+  }
+  return `${unit === 0 ? Math.round(value) : rate(value)} ${UNITS[unit]}`;
+}
+
+/**
+ * A duration in ms: `31 ms`, `1.2 s`.
+ *
+ * @param {number} ms
+ */
+export function milliseconds(ms) {
+  return ms < 1_000 ? `${Math.round(ms)} ms` : `${ONE_DIGIT.format(ms / 1_000)} s`;
+}
+
+/**
+ * How long ago an ISO moment was: `just now`, `12 s ago`, `5 min ago`; one unit.
+ *
+ * @param {string} moment
+ * @param {number} now - epoch ms
+ */
+export function ago(moment, now) {
+  const seconds = (now - Date.parse(moment)) / 1_000;
+  if (seconds < 2) return 'just now';
+  if (seconds < 60) return `${Math.floor(seconds)} s ago`;
+  if (seconds < 3_600) return `${Math.floor(seconds / 60)} min ago`;
+  return seconds < 86_400 ? `${Math.floor(seconds / 3_600)} h ago` : `${Math.floor(seconds / 86_400)} d ago`;
+}
+
+/**
+ * The text as a sentence: with a capital and a full stop.
+ *
+ * @param {string} text
+ */
+export function sentence(text) {
+  const trimmed = text.trim();
+  if (trimmed === '') return '';
+  const begun = trimmed.charAt(0).toUpperCase() + trimmed.slice(1);
+  return /[.!?]$/.test(begun) ? begun : `${begun}.`;
+}
