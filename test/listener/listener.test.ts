@@ -184,7 +184,7 @@ test('listener: one client too many is told so, and a place that comes free is g
     'too-many-connections',
   ]);
   first?.socket.destroy();
-  await until('it is gone', () => events('connection.closed').length >= 1 && listener.connectionCount < 3);
+  await until('it is gone', () => events('connection.closed').length === 1);
   for (const client of [http, socks]) client.socket.destroy();
   await until('one place is free', () => listener.connectionCount === 1);
   const next = (await RawClient.open(port)).send('GET / HTTP/1.1\r\n\r\n');
@@ -371,6 +371,18 @@ test.each([
   socket.write(Buffer.from(`${hello(origin.port)}ping`, 'latin1'));
   await until('the echo', () => received().endsWith('ping'));
   socket.end();
+  await until('the connection is gone', () => listener.connectionCount === 0);
+});
+
+test('listener: a half-close goes on inside TLS, and the answer to it comes back', async () => {
+  const origin = await rawOrigin((socket) => {
+    socket.on('end', () => socket.end('goodbye'));
+  });
+  const { port, listener } = await listen(directDialer(), { tls: material('first') });
+  const { socket, received } = await openTls(port);
+  socket.end(`${connectTo(origin.port)}hello`);
+  await until('the answer', () => received().endsWith('goodbye'));
+  expect(origin.seen[0]).toBe('hello');
   await until('the connection is gone', () => listener.connectionCount === 0);
 });
 
