@@ -14,12 +14,10 @@ import { type PoolSettings, STRATEGIES, type Strategy } from '../src/pool/option
 import { openPool, type Pool } from '../src/pool/pool.ts';
 
 const SIZES = [10, 40, 1_000, 100_000];
-/** Long enough to be past the compiler and the first touch of every member. */
-const WARM_MS = 40;
 /** The best of several runs: what disturbs one, on a machine that has other work, is not what is measured. */
-const RUNS = 4;
-const RUN_MS = 20;
-const BATCH = 500;
+const RUNS = 6;
+/** In one run: so many that every member of the largest pool is touched before the last run. */
+const CYCLES = 20_000;
 const LIFE_MS = 3_600_000;
 
 function main(): void {
@@ -42,26 +40,19 @@ function report(name: string, pools: readonly Pool[], wish: Wish): void {
 }
 
 function measure(pool: Pool, wish: Wish): number {
-  run(pool, wish, WARM_MS);
-  return Math.min(...Array.from({ length: RUNS }, () => run(pool, wish, RUN_MS)));
+  return Math.min(...Array.from({ length: RUNS }, () => run(pool, wish)));
 }
 
-/** Ns for one cycle, over so many ms. */
-function run(pool: Pool, wish: Wish, ms: number): number {
-  let count = 0;
+/** Ns for one cycle. */
+function run(pool: Pool, wish: Wish): number {
   const startAt = systemClock.monotonic();
-  let endAt = startAt;
-  while (endAt - startAt < ms) {
-    for (let step = 0; step < BATCH; step += 1) {
-      const lease = pool.take({ id: 0, wish, targetHost: 'example.com', avoid: [], waitMs: 0 });
-      if (lease instanceof Promise || !isLease(lease)) throw new Error('a full pool lent nothing');
-      pool.report({ lease: lease.id, kind: 'accepted', latencyMs: 10 });
-      pool.report({ lease: lease.id, kind: 'closed', cut: false });
-    }
-    count += BATCH;
-    endAt = systemClock.monotonic();
+  for (let cycle = 0; cycle < CYCLES; cycle += 1) {
+    const lease = pool.take({ id: 0, wish, targetHost: 'example.com', avoid: [], waitMs: 0 });
+    if (lease instanceof Promise || !isLease(lease)) throw new Error('a full pool lent nothing');
+    pool.report({ lease: lease.id, kind: 'accepted', latencyMs: 10 });
+    pool.report({ lease: lease.id, kind: 'closed', cut: false });
   }
-  return ((endAt - startAt) * 1e6) / count;
+  return ((systemClock.monotonic() - startAt) * 1e6) / CYCLES;
 }
 
 function filledPool(size: number): Pool {
