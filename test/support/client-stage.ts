@@ -1,0 +1,63 @@
+/** What real clients are tried on: a whole noria with members of both kinds, and targets over HTTP and TLS. */
+import { createLog } from '../../src/core/log.ts';
+import { type Daemon, startDaemon } from '../../src/daemon.ts';
+import { openSandbox, type Sandbox } from '../../src/sandbox/sandbox.ts';
+import { type ExitOrigin, openExitOrigin } from './exit-origin.ts';
+import { sourceLine, testConfig, untilReady } from './noria.ts';
+
+export const SCHEMES = ['http', 'https'] as const;
+export type Scheme = (typeof SCHEMES)[number];
+
+export interface ClientStage {
+  readonly sandbox: Sandbox;
+  readonly daemon: Daemon;
+  /** `127.0.0.1:PORT` of a listener without users, and of one with the user `me`, password `x`. */
+  readonly open: string;
+  readonly asking: string;
+  readonly origins: Readonly<Record<Scheme, ExitOrigin>>;
+  /** Base address of a target, by a name that only members resolve. */
+  target(scheme: Scheme): string;
+  /** Addresses that reached a target without being a member's. */
+  strangers(): string[];
+  close(): Promise<void>;
+}
+
+/** Members of each kind. */
+const MEMBERS = 8;
+/** Longer than any test file takes. */
+const LIFETIME_MS = 600_000;
+
+export async function openClientStage(): Promise<ClientStage> {
+  const sandbox = await openSandbox({ members: MEMBERS, lifetimeMs: LIFETIME_MS });
+  const daemon = await startDaemon({
+    config: testConfig({
+      sources: [
+        sourceLine(sandbox, 'pure', 'short-pure', `size: ${MEMBERS}, params: { count: ${MEMBERS} }`),
+        sourceLine(sandbox, 'shared', 'shared', `size: ${MEMBERS}, params: { count: ${MEMBERS}, pro: 2 }`),
+      ],
+      listeners: `listeners: [{ address: "127.0.0.1:0" }, { address: "127.0.0.1:0", users: [{ username: me, password: x }] }]`,
+    }),
+    log: createLog({ level: 'silent', format: 'json' }),
+  });
+  const origins = { http: await openExitOrigin(false), https: await openExitOrigin(true) };
+  await untilReady(daemon, MEMBERS * 2);
+  const [open = '', asking = ''] = daemon.addresses.listeners;
+  return {
+    sandbox,
+    daemon,
+    open,
+    asking,
+    origins,
+    target: (scheme) => `${scheme}://target.example:${origins[scheme].port}`,
+    strangers() {
+      const exits = new Set(sandbox.members().map(({ exit }) => exit));
+      const seen = SCHEMES.flatMap((scheme) => [...origins[scheme].seen]);
+      return seen.filter((address) => !exits.has(address));
+    },
+    async close() {
+      await daemon.close();
+      await Promise.all(SCHEMES.map((scheme) => origins[scheme].close()));
+      await sandbox.close();
+    },
+  };
+}
