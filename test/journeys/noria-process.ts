@@ -12,6 +12,8 @@ export interface NoriaProcess {
   readonly child: ChildProcess;
   /** Exit code and signal, once it has ended. */
   readonly ended: Promise<readonly [number | null, NodeJS.Signals | null]>;
+  /** Everything on standard output so far. */
+  out(): string;
   /** Everything on standard error so far. */
   err(): string;
   /** The log lines so far that say this. */
@@ -52,16 +54,23 @@ export function runNoria(
     readonly env?: Readonly<Record<string, string>>;
     readonly command?: readonly [string, ...string[]];
     readonly cwd?: string;
+    /** User and group of the process; the test's own when absent. */
+    readonly uid?: number;
   } = {},
 ): NoriaProcess {
   const [program, ...before] = options.command ?? [process.execPath, join(process.cwd(), 'src/main.ts')];
   const child = spawn(program, [...before, ...args], {
-    stdio: ['ignore', 'ignore', 'pipe'],
+    stdio: ['ignore', 'pipe', 'pipe'],
     env: { PATH: process.env['PATH'] ?? '', ...options.env },
     ...(options.cwd === undefined ? {} : { cwd: options.cwd }),
+    ...(options.uid === undefined ? {} : { uid: options.uid, gid: options.uid }),
   });
   onTestFinished(() => void child.kill('SIGKILL'));
+  let printed = '';
   let text = '';
+  child.stdout?.setEncoding('utf8').on('data', (chunk: string) => {
+    printed += chunk;
+  });
   child.stderr?.setEncoding('utf8').on('data', (chunk: string) => {
     text += chunk;
   });
@@ -70,6 +79,7 @@ export function runNoria(
   return {
     child,
     ended,
+    out: () => printed,
     err: () => text,
     lines,
     async line(message, count = 1) {

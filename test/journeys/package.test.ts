@@ -1,0 +1,176 @@
+/**
+ * What is published is what runs: the tarball, installed into an empty folder with production dependencies alone, started as a
+ * user without rights on a tree that it cannot write, on the oldest Node and the one at hand. Skipped, and said so, where no
+ * registry can be reached.
+ */
+import { spawnSync } from 'node:child_process';
+import { chmodSync, chownSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, expect, type TestContext, test } from 'vitest';
+import { curl, HAS_CURL } from '../support/curl.ts';
+import { openTestSandbox, sourceLine } from '../support/noria.ts';
+import { until } from '../support/until.ts';
+import { freePort, runNoria, testFolder, writeIn } from './noria-process.ts';
+
+/** The oldest that `engines` names, and the package that has its binary. */
+const OLDEST_NODE = '22.22.2';
+const NODE_PACKAGE = `node-${process.platform}-${process.arch}`;
+/** "nobody", where the tests run as root; else their own user, who is as powerless. */
+const UNPRIVILEGED = process.getuid?.() === 0 ? { uid: 65_534 } : {};
+const INSTALLING_MS = 120_000;
+
+let folder = '';
+let installed = '';
+let tarball = '';
+let whyNot = '';
+
+function run(program: string, args: readonly string[], cwd: string) {
+  const { status, stdout, stderr } = spawnSync(program, args, {
+    cwd,
+    encoding: 'utf8',
+    timeout: INSTALLING_MS,
+  });
+  return { status, out: stdout, err: stderr };
+}
+
+/** Empty when it worked; else why the registry could not be reached. @throws for any other failure. */
+function npmInstall(into: string, what: string): string {
+  mkdirSync(into, { recursive: true });
+  writeFileSync(join(into, 'package.json'), '{ "private": true, "type": "module" }');
+  const flags = ['--omit=dev', '--prefer-offline', '--no-audit', '--no-fund', '--ignore-scripts'];
+  const { status, err } = run('npm', ['install', ...flags, what], into);
+  if (status === 0) return '';
+  if (/ENOTFOUND|ECONNREFUSED|ECONNRESET|EAI_AGAIN|ETIMEDOUT|ENETUNREACH|ETARGET|E404/.test(err)) return err;
+  throw new Error(`npm install ${what} failed: ${err}`);
+}
+
+beforeAll(() => {
+  folder = mkdtempSync(join(tmpdir(), 'noria-package-'));
+  const packed = run('npm', ['pack', '--pack-destination', folder], process.cwd());
+  expect(packed.status, packed.err).toBe(0);
+  tarball = join(folder, packed.out.trim().split('\n').at(-1) ?? '');
+  const app = join(folder, 'app');
+  whyNot = npmInstall(app, tarball);
+  installed = join(app, 'node_modules/noria');
+  run('chmod', ['-R', 'a-w,a+rX', folder], folder);
+}, INSTALLING_MS);
+
+afterAll(() => {
+  run('chmod', ['-R', 'u+w', folder], tmpdir());
+  rmSync(folder, { recursive: true, force: true });
+});
+
+const needsRegistry = (context: TestContext) => context.skip(whyNot !== '', `no registry: ${whyNot}`);
+
+test('package: it holds what runs, an example, and what has to be read; nothing else', () => {
+  const files = run('tar', ['-tzf', tarball], folder).out.trim().split('\n');
+  const beside = files.filter((file) => !file.startsWith('package/dist/')).sort();
+  expect(beside).toEqual(
+    ['CHANGELOG.md', 'LICENSE', 'README.md', 'config.example.yaml', 'package.json'].map(
+      (name) => `package/${name}`,
+    ),
+  );
+  expect(files).toContain('package/dist/main.js');
+  const strange = files.filter((file) => !/\.(js|d\.ts|md|json|yaml|html|css|svg)$|LICENSE$/.test(file));
+  expect(strange).toEqual([]);
+});
+
+test('package: the daemon runs as the image runs it, is healthy, and ends in order', async (context) => {
+  needsRegistry(context);
+  const sandbox = await openTestSandbox({ members: 4, lifetimeMs: 60_000 });
+  const home = testFolder();
+  const [proxyPort, adminPort] = [await freePort(), await freePort()];
+  const file = writeIn(
+    home,
+    'noria.yaml',
+    `
+sources:
+${sourceLine(sandbox, 'city', 'short-classic', 'size: 2, params: { count: 2 }')}
+pool: { allowPrivateAddresses: true }
+listeners: [{ address: "127.0.0.1:${proxyPort}", denyTargets: [] }]
+admin: { address: "127.0.0.1:${adminPort}" }
+state: { dir: ${join(home, 'state')} }
+`,
+  );
+  const { uid } = UNPRIVILEGED;
+  if (uid !== undefined) for (const path of [home, file]) chownSync(path, uid, uid);
+  const command = [process.execPath, join(installed, 'dist/main.js')] as const;
+  const noria = runNoria(['run', '-c', file], { command, cwd: '/', ...UNPRIVILEGED });
+  await noria.line('draw done');
+  const health = runNoria(['status', '--admin', `http://127.0.0.1:${adminPort}`], {
+    command,
+    ...UNPRIVILEGED,
+  });
+  expect(await health.ended).toEqual([0, null]);
+  expect(health.out()).toMatch(/ready: 2 members are usable/);
+  noria.child.kill('SIGTERM');
+  expect(await noria.ended).toEqual([0, null]);
+});
+
+/** Starts the demo and asks for the page that its first line names. */
+async function tryDemo(command: readonly [string, ...string[]]): Promise<string> {
+  const demo = runNoria(['demo', '--port', '0', '--admin-port', '0', '--members', '2'], {
+    command,
+    cwd: '/',
+    ...UNPRIVILEGED,
+  });
+  await until('the demo tells what to try', () => demo.out().includes('Ctrl-C'), 15_000);
+  const words = / {2}curl (.*)$/m.exec(demo.out())?.[1]?.split(' ') ?? [];
+  const { out } = await curl(...words);
+  demo.child.kill('SIGINT');
+  expect(await demo.ended, demo.err()).toEqual([0, null]);
+  return out;
+}
+
+test.skipIf(!HAS_CURL)('package: the demo runs from it, by the name it installs', async (context) => {
+  needsRegistry(context);
+  expect(await tryDemo([join(folder, 'app/node_modules/.bin/noria')])).toMatch(/^127\./);
+});
+
+test.skipIf(!HAS_CURL)(
+  `package: build and source run on Node ${OLDEST_NODE}, the oldest that engines names`,
+  { timeout: INSTALLING_MS },
+  async (context) => {
+    needsRegistry(context);
+    const { engines } = JSON.parse(readFileSync('package.json', 'utf8'));
+    expect(engines.node).toMatch(new RegExp(`^\\^${OLDEST_NODE.replaceAll('.', '\\.')} `));
+    const place = testFolder();
+    chmodSync(place, 0o755);
+    const missing = npmInstall(place, `${NODE_PACKAGE}@${OLDEST_NODE}`);
+    context.skip(missing !== '', `no Node ${OLDEST_NODE}: ${missing}`);
+    const node = join(place, 'node_modules', NODE_PACKAGE, 'bin/node');
+    expect(run(node, ['--version'], place).out.trim()).toBe(`v${OLDEST_NODE}`);
+    expect(await tryDemo([node, join(installed, 'dist/main.js')])).toMatch(/^127\./);
+    expect(await tryDemo([node, join(process.cwd(), 'src/main.ts')])).toMatch(/^127\./);
+  },
+);
+
+const PROGRAM = `
+import { type Noria, startNoria } from 'noria';
+
+const yaml = (port: number) => \`
+service: { baseUrl: "http://127.0.0.1:1" }
+sources: [{ name: city, product: short-classic, instance: "1", password: "12345678" }]
+listeners: [{ address: "127.0.0.1:\${port}" }]
+admin: off
+state: off
+\`;
+const noria: Noria = await startNoria({ config: yaml(0) });
+const [address = ''] = noria.addresses.listeners;
+const waits: readonly string[] = await noria.reload(yaml(0));
+console.log(/^127\\.0\\.0\\.1:\\d+$/.test(address), noria.watched.status().ready, waits.length);
+await noria.close();
+`;
+
+test('package: another program starts a noria of its own by it, with types', (context) => {
+  needsRegistry(context);
+  const place = testFolder();
+  const program = writeIn(place, 'program.mts', PROGRAM);
+  run('ln', ['-s', join(folder, 'app/node_modules'), 'node_modules'], place);
+  const types = ['--typeRoots', join(process.cwd(), 'node_modules/@types'), '--types', 'node'];
+  const flags = ['--noEmit', '--strict', '--module', 'nodenext', '--target', 'es2024', ...types];
+  const compiler = join(process.cwd(), 'node_modules/.bin/tsc');
+  expect(run(compiler, [...flags, program], place)).toMatchObject({ status: 0, out: '' });
+  expect(run(process.execPath, [program], place)).toMatchObject({ status: 0, out: 'true true 0\n' });
+});
