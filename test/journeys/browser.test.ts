@@ -26,7 +26,7 @@ describe.skipIf(CHROMIUM === undefined)('browser', () => {
         const context = await browser.newContext({ proxy, ignoreHTTPSErrors: true });
         const page = await context.newPage();
         await page.goto(`${stage.target(scheme)}/page`);
-        await page.waitForFunction(() => document.title !== 'loading');
+        await page.waitForFunction("document.title !== 'loading'");
         expect(await page.title()).toBe(`${PAGE_RESOURCES} images, echo hello`);
         await context.close();
       }, 60_000);
@@ -40,7 +40,7 @@ describe.skipIf(CHROMIUM === undefined)('browser', () => {
     const exits = new Set<string>();
     for (const scheme of SCHEMES) {
       await page.goto(`${stage.target(scheme)}/ip`);
-      exits.add(await page.innerText('body'));
+      exits.add((await page.textContent('body')) ?? '');
     }
     expect(exits.size).toBe(1);
     await context.close();
