@@ -4,17 +4,21 @@ import { describeError, NoriaError } from '../core/faults.ts';
 import { formatHostPort } from '../core/host-port.ts';
 import { isLoopbackAddress } from '../core/networks.ts';
 
+/** Where to listen, as the configuration says it. */
 export type ListenAddress =
   /** `lastPort`: one listening socket for each port from `port` to it. Port 0 takes a free one. */
   | { readonly kind: 'tcp'; readonly host: string; readonly port: number; readonly lastPort?: number }
   /** A listening socket inherited from whoever started the process (socket activation). */
   | { readonly kind: 'fd'; readonly fd: number };
 
+/** Where a server really listens. */
 export interface BoundAddress {
+  /** An IP literal without brackets; '' for a Unix socket. */
   readonly host: string;
   readonly port: number;
 }
 
+/** What becomes of connections, and which addresses are taken at all. */
 export interface BindOptions {
   /** @param localPort - the bound port, so that no system call is needed to know it. */
   readonly onConnection: (socket: Socket, localPort: number) => void;

@@ -41,6 +41,7 @@ export interface FrontOptions {
   readonly handshakeTimeoutMs: number;
 }
 
+/** A client connection, as a front sees it. */
 export interface ConnectionContext {
   readonly options: FrontOptions;
   readonly remoteAddress: string;
@@ -88,6 +89,7 @@ export interface ConnectionContext {
 /** How long a refused client may go on sending before it is cut off. */
 const FAREWELL_MS = 2_000;
 
+/** A client connection, as the listener holds it: from the accepted socket to its close. */
 export class ClientConnection implements ConnectionContext {
   readonly options: FrontOptions;
   readonly remoteAddress: string;

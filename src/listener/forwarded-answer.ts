@@ -11,6 +11,7 @@ import type { ResponseHead } from './response-reader.ts';
 
 const CONTINUE = 100;
 
+/** The answer to one request; nothing is written before `inform` or `start`. */
 export class ForwardedAnswer {
   readonly #request: IncomingMessage;
   readonly #response: ServerResponse;
@@ -71,6 +72,7 @@ export class ForwardedAnswer {
     return !this.#response.writableNeedDrain;
   }
 
+  /** The answer is whole. Trailers go where the client gets it in chunks. */
   complete(trailers: readonly Field[]): void {
     const kept = trailingEndToEnd(trailers);
     if (kept.length > 0)

@@ -54,6 +54,7 @@ type Phase =
   | { readonly name: 'delivering' }
   | { readonly name: 'over' };
 
+/** Owns the request's response, and the upgrade's socket, until both are done with. */
 export class Forwarding {
   readonly #request: IncomingMessage;
   readonly #response: ServerResponse;

@@ -160,8 +160,9 @@ function hostValue({ host, port }: HostPort): string {
 
 /**
  * The fields of a message that go on: everything but what is for one connection, what Connection nominates, Proxy-…
- * and X-Noria-…. Transfer-Encoding stays, in its place, where the body is chunked, since ours is then too; Trailer
- * likewise; Content-Length stays as it was checked, but not beside `until-close`.
+ * and X-Noria-….
+ *
+ * @param body - how the message goes on. Where it is chunked, Transfer-Encoding stays in its place, and Trailer too.
  */
 export function endToEnd(fields: readonly Field[], body: Framing): Field[] {
   const nominated = nominatedNames(fields);

@@ -17,6 +17,7 @@ import { fieldValues, pairFields, requestFraming } from './http-fields.ts';
 import { refuseRequest } from './http-refusal.ts';
 import { HttpSession, ignored, type ParserError } from './http-session.ts';
 
+/** Serves HTTP clients of one listener. */
 export interface HttpFront {
   /** @param first - what has been read from the socket already. */
   serve(socket: Socket, first: Buffer, context: ConnectionContext): void;

@@ -25,6 +25,7 @@ interface Current {
   readonly giveUp: () => void;
 }
 
+/** The requests of one connection, in their order. */
 export class HttpSession {
   readonly context: ConnectionContext;
   readonly #socket: Socket;

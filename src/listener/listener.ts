@@ -13,8 +13,10 @@ import { awaitFirst } from './first-bytes.ts';
 import { createHttpFront, type HttpFront } from './http-front.ts';
 import { serveSocks } from './socks-front.ts';
 
+/** What clients may speak; the first byte tells them apart. */
 export type ListenerProtocol = 'http' | 'socks5' | 'socks4';
 
+/** What a TLS listener shows its clients. */
 export interface TlsMaterial {
   /** PEM, the chain included. */
   readonly cert: string | Buffer;
@@ -22,6 +24,7 @@ export interface TlsMaterial {
   readonly key: string | Buffer;
 }
 
+/** One listener of the configuration, its addresses parsed. */
 export interface ListenerOptions extends FrontOptions {
   readonly addresses: readonly ListenAddress[];
   readonly protocols: readonly ListenerProtocol[];
@@ -34,6 +37,7 @@ export interface ListenerOptions extends FrontOptions {
   readonly mayFaceNetwork: boolean;
 }
 
+/** A listener that listens. */
 export interface Listener {
   readonly name: string;
   /** What is really bound, in the order of the addresses. */
@@ -69,8 +73,10 @@ export async function openListener(options: ListenerOptions): Promise<Listener> 
   return listener;
 }
 
-/** Connections over a limit that are being told so; more than that are closed without a word. */
+/** Refused connections that are being told so, at one time; more than that are closed without a word. */
 const MAX_TOLD = 64;
+/** How an IPv4 address stands in IPv6 (RFC 4291 §2.5.5.2). */
+const MAPPED = '::ffff:';
 const SOCKS_VERSIONS = new Map<number | undefined, 4 | 5>([
   [4, 4],
   [5, 5],
@@ -160,7 +166,7 @@ class OpenListener implements Listener {
     }
     const client = plainAddress(remoteAddress);
     const refusal = this.#refusalFor(client);
-    if (refusal?.code === 'too-many-connections' && this.#toldCount >= MAX_TOLD) {
+    if (refusal !== undefined && this.#toldCount >= MAX_TOLD) {
       accepted.destroy();
       return;
     }
@@ -243,7 +249,8 @@ function secureContext(listener: string, { cert, key }: TlsMaterial): SecureCont
 
 /** An IPv4 client of a socket that takes both versions is still an IPv4 client. */
 function plainAddress(address: string): string {
-  const plain = address.startsWith('::ffff:') ? address.slice('::ffff:'.length) : address;
+  if (!address.startsWith(MAPPED)) return address;
+  const plain = address.slice(MAPPED.length);
   return isIPv4(plain) ? plain : address;
 }
 

@@ -2,7 +2,7 @@
  * One HTTP request and its answer over one way.
  *
  * Owns the way from `start` until it is over: every ending ends the lease once, and either gives a clean connection back
- * for the next request or destroys it. What becomes of the answer, and whether another way is tried, is forward.ts's.
+ * for the next request or destroys it. What becomes of the answer, and whether another way is tried, is forwarding.ts's.
  */
 import { NoriaError } from '../core/faults.ts';
 import type { Dialed, DialOutcome } from '../dialer/dial.ts';
@@ -34,6 +34,7 @@ export interface ExchangeSink {
 const SWITCHING_PROTOCOLS = 101;
 const LAST_CHUNK = '0\r\n';
 
+/** One request, one answer, one way. `start` begins it; it tells its sink how it goes. */
 export class MemberExchange {
   readonly way: Dialed;
   readonly #request: ExchangeRequest;

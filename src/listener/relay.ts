@@ -9,6 +9,7 @@ import type { Socket } from 'node:net';
 import type { Deadline, Deadlines } from '../core/deadlines.ts';
 import type { Dialed } from '../dialer/dial.ts';
 
+/** When a relay ends by itself, and whom it tells. Durations in ms. */
 export interface RelayOptions {
   readonly deadlines: Deadlines;
   /** Both directions silent for so long: both sockets are destroyed. */
@@ -19,6 +20,7 @@ export interface RelayOptions {
   readonly onEnd: (end: RelayEnd) => void;
 }
 
+/** What came of a relay. */
 export interface RelayEnd {
   /** From the client to the target, handed to the member's socket. */
   readonly bytesUp: number;

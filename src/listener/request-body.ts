@@ -10,6 +10,7 @@ import type { MemberExchange } from './member-exchange.ts';
 /** What is kept of a body; a longer one is sent once and cannot be sent again. */
 const MAX_KEPT_BYTES = 64 * 1024;
 
+/** One request's body, for as many exchanges as its beginning is kept for. */
 export class RequestBody {
   readonly #request: IncomingMessage;
   readonly #onProgress: () => void;

@@ -8,6 +8,7 @@
 import { NoriaError } from '../core/faults.ts';
 import { type Field, type Framing, responseFraming } from './http-fields.ts';
 
+/** An answer's first part, decoded. */
 export interface ResponseHead {
   /** 100 to 999. */
   readonly status: number;
@@ -53,6 +54,7 @@ type State =
 
 const NOTHING = Buffer.alloc(0);
 
+/** Reads one answer: `push` what comes, take parts with `next` until there is none, `finish` at the end of the connection. */
 export class ResponseReader {
   readonly #method: string;
   #state: State = { name: 'head' };
@@ -70,6 +72,7 @@ export class ResponseReader {
     return this.#bytes;
   }
 
+  /** Takes what has come. The chunk is kept, not copied, until its parts have been taken. */
   push(chunk: Buffer): void {
     this.#bytes = this.#bytes.length === 0 ? chunk : Buffer.concat([this.#bytes, chunk]);
   }

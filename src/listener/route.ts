@@ -11,6 +11,7 @@ import { type Field, fieldValues } from './http-fields.ts';
 import { type Refused, refusedBy } from './replies.ts';
 import { readWish } from './wish.ts';
 
+/** Where a request goes, and through what kind of member. */
 export interface Route<Target> {
   readonly target: Target;
   readonly wish: Wish;

@@ -206,6 +206,16 @@ test('listener: a flood of clients above the limit is closed without a word, and
   expect(await told.whole()).toMatch(/^HTTP\/1\.1 503 /);
 });
 
+test('listener: a flood of clients that are not allowed holds no more', async () => {
+  const { port, listener } = await listen(directDialer(), {}, { allow: ['192.0.2.0/24'] });
+  const clients = await Promise.all(Array.from({ length: 80 }, () => RawClient.open(port)));
+  await until(
+    'the rest was closed',
+    () => clients.filter((client) => client.ended || client.closed).length === 80 - 64,
+  );
+  expect(listener.connectionCount).toBe(64);
+});
+
 test('listener: one client address has a limit of its own', async () => {
   const { port, listener } = await listen(directDialer(), { maxConnectionsPerClient: 1 });
   await RawClient.open(port);
