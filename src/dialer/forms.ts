@@ -47,7 +47,6 @@ export class FormBook {
     if (this.#known === 'direct' && this.#refusedBy.size < REFUSERS_OF_A_CHANGED_SOURCE) return false;
     this.#known = 'absolute';
     this.#absoluteSince = this.#clock.monotonic();
-    this.#refusedBy.clear();
     return true;
   }
 }

@@ -96,6 +96,21 @@ test('forward: members that seldom CONNECT are asked in absolute form from the s
   expect(wayOf(await dial('target.example:80', FORWARD)).form).toBe('direct');
 });
 
+test('forward: a reload may change how a source begins', async () => {
+  const { dial, dialer } = makeDialer([{ id: 'm1', at: await openMember('http', httpManner()) }]);
+  expect(wayOf(await dial('target.example:80', FORWARD)).form).toBe('direct');
+  const city = { auth: 'none', instance: '', neverInstance: true, forwardForm: 'absolute' } as const;
+  dialer.configure({
+    attempts: 3,
+    attemptTimeoutMs: 2_000,
+    hedgeAfter: 'off',
+    deadlineMs: 5_000,
+    waitForMemberMs: 0,
+    sources: new Map([['city', city]]),
+  });
+  expect(wayOf(await dial('target.example:80', FORWARD)).form).toBe('absolute');
+});
+
 test('forward: in absolute form the listener is given the credentials, and tells when they were missing', async () => {
   const city: SourceSettings = {
     auth: 'auto',

@@ -176,8 +176,9 @@ test('hedge: one that lost and goes on is avoided by others, until it has ended'
   await dial('target.example:443');
   expect(pool.requests.map(({ avoid }) => avoid)).toContainEqual(['late', 'silent']);
   await until('it is judged', () => pool.verdicts().length > 0);
+  const before = pool.requests.length;
   await dial('target.example:443');
-  expect(pool.requests.at(-1)?.avoid).toEqual(['late']);
+  expect(pool.requests.slice(before).map(({ avoid }) => avoid)).toEqual([[], ['late']]);
 });
 
 test('hedge: when it is refused after the first attempt has failed, the dial goes on as ever', async () => {
@@ -211,6 +212,26 @@ test('hedge: a member lent too late is given back', async () => {
   answers[0]?.();
   await until('it is given back', () => pool.verdicts().length === 1);
   expect(pool.verdicts()).toEqual(['spare client-gone nobody']);
+});
+
+test('hedge: one that never began costs nothing of the budget', async () => {
+  const fast = { id: 'fast', at: await slow(0) };
+  const late = { id: 'late', at: await slow(400) };
+  const { dial, pool } = makeDialer([fast], { hedgeAfter: 'auto' });
+  await Promise.all(Array.from({ length: 30 }, () => dial('target.example:443')));
+  let answers: (() => void)[] = [];
+  const take = pool.take.bind(pool);
+  pool.take = (request) =>
+    request.waitMs > 0 ? take(request) : new Promise((resolve) => answers.push(() => resolve(take(request))));
+  for (let time = 0; time < 2; time += 1) {
+    pool.members = [late];
+    await Promise.all(Array.from({ length: 8 }, () => dial('target.example:443')));
+    expect(answers, 'hedges that were asked for').toHaveLength(8);
+    pool.members = [fast];
+    for (const answer of answers) answer();
+    answers = [];
+    await until('all are given back', () => pool.verdicts().length === 8 * (time + 1));
+  }
 });
 
 test('hedge: closing the dialer ends attempts that go on in the background', async () => {
