@@ -1,15 +1,32 @@
 /** `noria completion SHELL`: a completion script made from the tree of commands itself. */
-import { Argument, type Command } from 'commander';
+import { Argument, type Command, type Option } from 'commander';
 import type { CommandContext } from './context.ts';
 import { EXIT } from './terminal.ts';
 
 const SHELLS = ['bash', 'zsh', 'fish'] as const;
 type Shell = (typeof SHELLS)[number];
 
+/** What can stand behind a flag: nothing, a path, one of a few words, or something only the user knows. */
+type Value = 'none' | 'file' | 'free' | readonly string[];
+
+interface Flag {
+  readonly long: string;
+  readonly short: string | undefined;
+  readonly about: string;
+  readonly value: Value;
+}
+
 interface Words {
   readonly name: string;
   readonly about: string;
-  readonly flags: readonly { readonly flag: string; readonly about: string }[];
+  readonly flags: readonly Flag[];
+  /** Words that can stand as its argument. */
+  readonly choices: readonly string[];
+}
+
+interface Tree {
+  readonly commands: readonly Words[];
+  readonly top: Words;
 }
 
 export function addCompletionCommand(program: Command, { action, terminal }: CommandContext): void {
@@ -24,10 +41,10 @@ export function addCompletionCommand(program: Command, { action, terminal }: Com
     .action(
       action(async (shell: Shell) => {
         terminal.print(
-          SCRIPTS[shell](
-            program.commands.map((command) => wordsOf(command, program)),
-            wordsOf(program),
-          ),
+          SCRIPTS[shell]({
+            commands: [...program.commands.map((command) => wordsOf(command, program)), helpOf(program)],
+            top: wordsOf(program),
+          }),
         );
         return EXIT.fine;
       }),
@@ -35,66 +52,122 @@ export function addCompletionCommand(program: Command, { action, terminal }: Com
 }
 
 function wordsOf(command: Command, parent?: Command): Words {
-  const options = [...command.options, ...(parent?.options ?? [])];
-  const flags = options.flatMap(({ long, description }) =>
-    typeof long === 'string' ? [{ flag: long, about: description }] : [],
-  );
+  const flags = [...command.options, ...(parent?.options ?? [])].map(flagOf);
   return {
     name: command.name(),
     about: command.description(),
-    flags: [...flags, { flag: '--help', about: 'print help' }],
+    flags: [...flags, { long: '--help', short: undefined, about: 'print help', value: 'none' }],
+    choices: command.registeredArguments.flatMap(({ argChoices }) => argChoices ?? []),
   };
 }
 
-const SCRIPTS: { readonly [S in Shell]: (commands: readonly Words[], top: Words) => string } = {
-  bash: (commands, top) =>
+/** commander makes this command by itself and keeps it out of the list. */
+function helpOf(program: Command): Words {
+  const choices = program.commands.map((command) => command.name());
+  return { name: 'help', about: 'show how a command is used', flags: [], choices };
+}
+
+function flagOf({ long, short, flags, required, argChoices, description }: Option): Flag {
+  const value = !required ? 'none' : (argChoices ?? (flags.includes('<file>') ? 'file' : 'free'));
+  return { long: long ?? '', short, about: description, value };
+}
+
+/** Every flag of the tree that takes a value, once: no name means two things. */
+function valueFlags({ commands, top }: Tree): readonly Flag[] {
+  const all = [top, ...commands].flatMap(({ flags }) => flags).filter(({ value }) => value !== 'none');
+  return [...new Map(all.map((flag) => [flag.long, flag])).values()];
+}
+
+const spellings = ({ long, short }: Flag) => (short === undefined ? long : `${short}|${long}`);
+const wordsBehind = ({ flags, choices }: Words) => [...choices, ...flags.map(({ long }) => long)].join(' ');
+const quote = (text: string) => `'${text.replaceAll("'", "'\\''")}'`;
+
+/** Shell code that leaves the command in `$command`: the first word that is one. */
+const findCommand = ({ commands }: Tree, earlier: string) => [
+  `  for each in ${earlier}; do`,
+  `    case $each in ${commands.map(({ name }) => name).join('|')}) command=$each; break ;; esac`,
+  '  done',
+];
+
+const SCRIPTS: { readonly [S in Shell]: (tree: Tree) => string } = {
+  bash: (tree) =>
     [
       '_noria() {',
-      '  local word=${COMP_WORDS[COMP_CWORD]} command=${COMP_WORDS[1]}',
-      '  if [ "$COMP_CWORD" -eq 1 ]; then',
-      `    COMPREPLY=($(compgen -W "${[...commands.map(({ name }) => name), ...flagsOf(top)].join(' ')}" -- "$word"))`,
-      '    return',
-      '  fi',
-      '  case $command in',
-      ...commands.map(
-        ({ name, flags }) =>
-          `    ${name}) COMPREPLY=($(compgen -f -W "${flags.map(({ flag }) => flag).join(' ')}" -- "$word")) ;;`,
-      ),
+      '  local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]} command= each words',
+      ...findCommand(tree, '"${COMP_WORDS[@]:1:COMP_CWORD-1}"'),
+      '  case $before in',
+      ...valueFlags(tree).map((flag) => `    ${spellings(flag)}) ${bashValue(flag.value)}; return ;;`),
       '  esac',
+      '  case $command in',
+      `    '') words=${quote([...tree.commands.map(({ name }) => name), wordsBehind(tree.top)].join(' '))} ;;`,
+      ...tree.commands.map((command) => `    ${command.name}) words=${quote(wordsBehind(command))} ;;`),
+      '  esac',
+      '  mapfile -t COMPREPLY < <(compgen -W "$words" -- "$word")',
       '}',
-      'complete -o filenames -F _noria noria',
+      'complete -F _noria noria',
     ].join('\n'),
-  zsh: (commands, top) =>
+  zsh: (tree) =>
     [
       '#compdef noria',
       '_noria() {',
-      '  if (( CURRENT == 2 )); then',
-      '    local -a commands=(',
-      ...commands.map(({ name, about }) => `      ${quote(`${name}:${about}`)}`),
-      '    )',
-      "    _describe 'command' commands",
-      `    compadd -- ${flagsOf(top).join(' ')}`,
-      '    return',
-      '  fi',
-      '  case $words[2] in',
-      ...commands.map(
-        ({ name, flags }) => `    ${name}) compadd -- ${flags.map(({ flag }) => flag).join(' ')}; _files ;;`,
+      '  local before=$words[CURRENT-1] command= each',
+      '  local -a found',
+      ...findCommand(tree, '$words[2,CURRENT-1]'),
+      '  case $before in',
+      ...valueFlags(tree).map((flag) => `    ${spellings(flag)}) ${zshValue(flag.value)}; return ;;`),
+      '  esac',
+      '  case $command in',
+      `    '') found=(${described(tree.commands.map(({ name, about }) => [name, about]))}); _describe command found`,
+      `        found=(${describedFlags(tree.top)}); _describe -o option found ;;`,
+      ...tree.commands.map((command) =>
+        [
+          `    ${command.name})`,
+          ...(command.choices.length === 0 ? [] : [`compadd -- ${command.choices.join(' ')};`]),
+          `found=(${describedFlags(command)}); _describe -o option found ;;`,
+        ].join(' '),
       ),
       '  esac',
       '}',
-      '_noria "$@"',
+      'if [[ $funcstack[1] == _noria ]]; then _noria "$@"; else compdef _noria noria; fi',
     ].join('\n'),
-  fish: (commands) =>
-    commands
-      .flatMap(({ name, about, flags }) => [
-        `complete -c noria -n __fish_use_subcommand -a ${name} -d ${quote(about)}`,
-        ...flags.map(
-          (flag) =>
-            `complete -c noria -n '__fish_seen_subcommand_from ${name}' -l ${flag.flag.slice(2)} -d ${quote(flag.about)}`,
-        ),
-      ])
-      .join('\n'),
+  fish: ({ commands, top }) => {
+    const none = `not __fish_seen_subcommand_from ${commands.map(({ name }) => name).join(' ')}`;
+    return [
+      'complete -c noria -f',
+      ...top.flags.map((flag) => fishFlag(none, flag)),
+      ...commands.flatMap(({ name, about, flags, choices }) => [
+        `complete -c noria -n '${none}' -a ${name} -d ${quote(about)}`,
+        ...flags.map((flag) => fishFlag(`__fish_seen_subcommand_from ${name}`, flag)),
+        ...(choices.length === 0
+          ? []
+          : [`complete -c noria -n '__fish_seen_subcommand_from ${name}' -a ${quote(choices.join(' '))}`]),
+      ]),
+    ].join('\n');
+  },
 };
 
-const flagsOf = ({ flags }: Words) => flags.map(({ flag }) => flag);
-const quote = (text: string) => `'${text.replaceAll("'", '')}'`;
+function bashValue(value: Value): string {
+  if (typeof value === 'object')
+    return `mapfile -t COMPREPLY < <(compgen -W ${quote(value.join(' '))} -- "$word")`;
+  return value === 'file'
+    ? 'compopt -o filenames; mapfile -t COMPREPLY < <(compgen -f -- "$word")'
+    : 'COMPREPLY=()';
+}
+
+function zshValue(value: Value): string {
+  if (typeof value === 'object') return `compadd -- ${value.join(' ')}`;
+  return value === 'file' ? '_files' : "_message 'a value'";
+}
+
+function described(pairs: readonly (readonly [word: string, about: string])[]): string {
+  return pairs.map(([word, about]) => quote(`${word}:${about.replaceAll(':', '\\:')}`)).join(' ');
+}
+
+const describedFlags = ({ flags }: Words) => described(flags.map(({ long, about }) => [long, about]));
+
+function fishFlag(when: string, { long, short, about, value }: Flag): string {
+  const name = [...(short === undefined ? [] : [`-s ${short.slice(1)}`]), `-l ${long.slice(2)}`].join(' ');
+  const what = { none: '', file: ' -r -F', free: ' -x' };
+  const behind = typeof value === 'string' ? what[value] : ` -x -a ${quote(value.join(' '))}`;
+  return `complete -c noria -n '${when}' ${name}${behind} -d ${quote(about)}`;
+}

@@ -1,0 +1,85 @@
+import { spawnSync } from 'node:child_process';
+import { beforeAll, describe, expect, test } from 'vitest';
+import { runProgram } from '../../src/commands/program.ts';
+import { fakeTerminal } from './fake-terminal.ts';
+
+const SHELLS = ['bash', 'zsh', 'fish'] as const;
+const scripts = new Map<string, string>();
+
+beforeAll(async () => {
+  for (const shell of SHELLS) {
+    const terminal = fakeTerminal();
+    expect(await runProgram(['completion', shell], terminal)).toBe(0);
+    scripts.set(shell, terminal.printed());
+  }
+});
+
+/** What the real shell offers for a line, one a line. */
+type Ask = (script: string, line: string) => string[];
+
+const ask: { readonly [S in (typeof SHELLS)[number]]: Ask } = {
+  bash: (script, line) => {
+    const words = line.split(' ').map((word) => `'${word}'`);
+    const setUp = `COMP_WORDS=(${words.join(' ')}); COMP_CWORD=${words.length - 1}; compopt() { :; }`;
+    return run('bash', ['--norc', '-c', `${script}\n${setUp}; _noria; printf '%s\\n' "\${COMPREPLY[@]}"`]);
+  },
+  // Its completion system runs only in an interactive shell: what the script asks of it is printed instead.
+  zsh: (script, line) => {
+    const words = line.split(' ');
+    const setUp = [
+      'compdef() { : }; _message() { : }; compadd() { shift; print -l -- "$@" }; _files() { print -l -- *(N) }',
+      '_describe() { [[ $1 == -o ]] && shift; local each; for each in ${(P)2}; do print -r -- ${each%%:*}; done }',
+      `words=(${words.map((word) => `'${word}'`).join(' ')}); CURRENT=${words.length}`,
+    ];
+    return run('zsh', ['-f', '-c', [...setUp, script, '_noria'].join('\n')]).filter((offer) =>
+      offer.startsWith(words.at(-1) ?? ''),
+    );
+  },
+  fish: (script, line) =>
+    run('fish', ['--no-config', '-c', `${script}\ncomplete -C '${line}'`]).map(
+      (offer) => offer.split('\t')[0] ?? '',
+    ),
+};
+
+function run(shell: string, args: readonly string[]): string[] {
+  const { stdout, stderr } = spawnSync(shell, args, { encoding: 'utf8' });
+  expect(stderr).toBe('');
+  return stdout.split('\n').filter((offer) => offer !== '');
+}
+
+const has = (shell: string) => spawnSync(shell, ['-c', 'true']).status === 0;
+
+for (const shell of SHELLS) {
+  describe.skipIf(!has(shell))(`completion: ${shell}`, () => {
+    const offers = (line: string) => ask[shell](scripts.get(shell) ?? '', line);
+
+    test('offers commands where one is missing', () => {
+      expect(offers('noria s').sort()).toEqual(['sandbox', 'simulate', 'status']);
+      expect(offers('noria --log-level debug ru')).toEqual(['run']);
+    });
+
+    test('offers the flags of the command that stands there', () => {
+      expect(offers('noria run --w')).toEqual(['--watch']);
+      expect(offers('noria check --w')).toEqual([]);
+    });
+
+    test('offers the words that a flag or an argument takes', () => {
+      expect(offers('noria run --log-level de')).toEqual(['debug']);
+      expect(offers('noria completion fi')).toEqual(['fish']);
+      expect(offers('noria instances --status near')).toEqual(['near-expiry']);
+      expect(offers('noria help extr')).toEqual(['extract']);
+    });
+
+    test('offers files behind -c, and nothing behind a number', () => {
+      expect(offers('noria run -c vitest.conf')).toEqual(['vitest.config.ts']);
+      expect(offers('noria run --config vitest.conf')).toEqual(['vitest.config.ts']);
+      expect(offers('noria demo --port p')).toEqual([]);
+    });
+  });
+}
+
+test.skipIf(!has('zsh'))('completion: zsh takes the script, as a file of its path and by source', () => {
+  const script = scripts.get('zsh') ?? '';
+  expect(script.split('\n')[0]).toBe('#compdef noria');
+  run('zsh', ['-f', '-c', `autoload -U compinit; compinit -u -D; ${script}\n(( $+functions[_noria] ))`]);
+});
