@@ -1,0 +1,120 @@
+import { describe, expect, test } from 'vitest';
+import { buildProgram, runProgram } from '../../src/commands/program.ts';
+import { readVersion } from '../../src/core/version.ts';
+import { testFolder, writeIn } from '../journeys/noria-process.ts';
+import { fakeTerminal } from './fake-terminal.ts';
+
+const tree = await buildProgram([], fakeTerminal(), () => {});
+const names = tree.commands.map((command) => command.name());
+
+async function run(args: readonly string[], given: Parameters<typeof fakeTerminal>[0] = {}) {
+  const terminal = fakeTerminal(given);
+  const exitCode = await runProgram(args, terminal);
+  return { exitCode, out: terminal.printed(), err: terminal.told() };
+}
+
+test('program: it has the commands of the manual', () => {
+  expect([...names].sort()).toEqual([
+    'areas',
+    'check',
+    'completion',
+    'demo',
+    'extract',
+    'instances',
+    'key',
+    'run',
+    'sandbox',
+    'simulate',
+    'status',
+  ]);
+});
+
+describe('program: --help', () => {
+  test.each(names)('%s teaches by examples that its own options can read', async (name) => {
+    const { exitCode, out, err } = await run([name, '--help']);
+    expect({ exitCode, err }).toEqual({ exitCode: 0, err: '' });
+    const examples = [...out.matchAll(/^ {2}noria (.*)$/gm)].map(([, words = '']) => words.split(' '));
+    expect(examples.length, 'examples').toBeGreaterThan(0);
+    const command = tree.commands.find((candidate) => candidate.name() === name);
+    const flags = [...(command?.options ?? []), ...tree.options].flatMap(({ long, short }) => [long, short]);
+    for (const [first, ...words] of examples) {
+      expect(first).toBe(name);
+      const pipe = words.findIndex((word) => /^[|<>]/.test(word));
+      const used = words.slice(0, pipe < 0 ? undefined : pipe).filter((word) => word.startsWith('-'));
+      expect(flags).toEqual(expect.arrayContaining(used));
+    }
+    expect(out, 'colours are for terminals').not.toContain('\u001b');
+  });
+
+  test('of the whole shows every command and what exit codes say', async () => {
+    const { out } = await run(['--help']);
+    for (const name of names) expect(out).toMatch(new RegExp(`^ {2}${name} `, 'm'));
+    expect(out).toMatch(/0 fine, 1 the operation failed, 2 bad usage or configuration, 3 nothing reachable/);
+    expect(out.split('\n').filter((line) => line.length > 100)).toEqual([]);
+  });
+});
+
+test('program: --version prints the version alone', async () => {
+  expect(await run(['--version'])).toEqual({ exitCode: 0, out: `${readVersion()}\n`, err: '' });
+});
+
+describe('program: what it cannot understand is bad usage, told on standard error, with what to do', () => {
+  test.each([
+    [[], /^Usage: noria/],
+    [['statsu'], /^noria: unknown command 'statsu'\n\(Did you mean status\?\)\nnoria help COMMAND/],
+    [['constructor'], /unknown command 'constructor'/],
+    [['run', '--wach'], /unknown option '--wach'\n\(Did you mean --watch\?\)/],
+    [['run', 'fast'], /too many arguments/],
+    [['extract'], /missing required argument 'source'/],
+    [['demo', '--port', 'x'], /'x' is invalid\. wanted: a port from 1 to 65535, or 0 for a free one/],
+    [['demo', '--dead', '1.5'], /wanted: a share from 0 to 1, for example 0\.2/],
+    [['sandbox', '--members', '0'], /wanted: a whole number from 1 to 1000/],
+    [['simulate', '--hours', '20-8'], /wanted: two hours from 0 to 24, for example 8-20/],
+    [['completion', 'tcsh'], /Allowed choices are bash, zsh, fish/],
+    [['--log-level', 'loud', 'key'], /Allowed choices are trace, debug, info/],
+    [['status', '--admin', 'ftp://x'], /--admin ftp:\/\/x is not a URL/],
+    [['key'], /no password was given on standard input/],
+    [
+      ['check', '-c', '/nonexistent/noria.yaml'],
+      /^\/nonexistent\/noria\.yaml: the file cannot be read: ENOENT/,
+    ],
+  ] as const)('%j', async (args, told) => {
+    const { exitCode, out, err } = await run(args);
+    expect({ exitCode, out }).toEqual({ exitCode: 2, out: '' });
+    expect(err).toMatch(told);
+  });
+});
+
+test('program: a daemon that does not answer is exit code 3', async () => {
+  const { exitCode, out, err } = await run(['status', '--admin', '127.0.0.1:1']);
+  expect({ exitCode, out }).toEqual({ exitCode: 3, out: '' });
+  expect(err).toMatch(/^noria: nothing answers at http:\/\/127\.0\.0\.1:1: .*\n {2}Start it with noria run/);
+});
+
+test('program: every error of a configuration is told at once, with its place', async () => {
+  const file = writeIn(testFolder(), 'noria.yaml', 'sorces: []\npool: { size: -3 }\n');
+  const { exitCode, out, err } = await run(['check', '-c', file]);
+  expect({ exitCode, out }).toEqual({ exitCode: 2, out: '' });
+  expect(err).toContain(`${file}:1:1: sorces: unknown key; did you mean sources?`);
+  expect(err).toContain(`${file}:2:15: pool.size: `);
+});
+
+test('program: a key comes from standard input and goes to standard output', async () => {
+  const { exitCode, out, err } = await run(['key'], { input: '12345678\n' });
+  expect({ exitCode, out, err }).toEqual({ exitCode: 0, out: '83aa400af464c76d\n', err: '' });
+});
+
+test('program: simulate predicts a configuration and calls nobody', async () => {
+  const text = `
+service: { baseUrl: "http://127.0.0.1:1" }
+sources: [{ name: city, product: short-classic, instance: "1", password: "12345678", size: 2 }]
+`;
+  const file = writeIn(testFolder(), 'noria.yaml', text);
+  const args = ['simulate', '-c', file, '--requests', '1', '--hours', '8-9', '--json'];
+  const { exitCode, out } = await run(args);
+  expect(exitCode).toBe(0);
+  const report = JSON.parse(out);
+  expect(report).toMatchObject({ days: 1, seed: 1, violationCount: 0 });
+  expect(report.clients.served).toBeGreaterThan(20);
+  expect(report.drawn).toBe(report.used + report.wasted);
+});
