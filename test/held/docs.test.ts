@@ -1,0 +1,176 @@
+/** What the pages say of themselves and of each other: links lead somewhere, every page is found, commands exist. */
+import { existsSync, readdirSync, readFileSync, statSync } from 'node:fs';
+import { dirname, join, normalize } from 'node:path';
+import { expect, test } from 'vitest';
+import { parse } from 'yaml';
+import { buildProgram } from '../../src/commands/program.ts';
+import type { Terminal } from '../../src/commands/terminal.ts';
+import { parseConfig } from '../../src/config/load.ts';
+
+/** About two screens of a terminal, and of a browser. */
+const README_LINES = 120;
+
+const docs = readdirSync('docs', { recursive: true, encoding: 'utf8' })
+  .filter((file) => file.endsWith('.md'))
+  .map((file) => join('docs', file));
+const pages = [...readdirSync('.').filter((file) => file.endsWith('.md')), ...docs];
+
+const textOf = (page: string): string => readFileSync(page, 'utf8');
+
+/** The page without fenced code and code spans, in which brackets are not links. */
+const prose = (page: string): string =>
+  textOf(page)
+    .replace(/^```[\s\S]*?^```$/gm, '')
+    .replace(/`[^`\n]*`/g, 'code');
+
+interface Link {
+  readonly page: string;
+  readonly path: string;
+  readonly anchor: string;
+}
+
+/** The links of a page to files of the repository; `path` is from its root. */
+function linksOf(page: string): Link[] {
+  return [...prose(page).matchAll(/\]\(([^)\s]+)\)/g)]
+    .map(([, target = '']) => target)
+    .filter((target) => !/^[a-z]+:/.test(target))
+    .map((target) => {
+      const [path = '', anchor = ''] = target.split('#');
+      return { page, path: path === '' ? page : normalize(join(dirname(page), path)), anchor };
+    });
+}
+
+/** The anchors of a page's headings, as GitHub makes them. */
+function anchorsOf(page: string): string[] {
+  return [
+    ...textOf(page)
+      .replace(/^```[\s\S]*?^```$/gm, '')
+      .matchAll(/^#+ (.*)$/gm),
+  ].map(([, heading = '']) =>
+    heading
+      .toLowerCase()
+      .replace(/[^\p{L}\p{N}\s_-]/gu, '')
+      .replaceAll(/\s/g, '-'),
+  );
+}
+
+test('docs: every link to a file, and to a heading in it, leads somewhere', () => {
+  const links = pages.flatMap(linksOf);
+  expect(links.length).toBeGreaterThan(60);
+  const dead = links.filter(
+    ({ path, anchor }) => !existsSync(path) || (anchor !== '' && !anchorsOf(path).includes(anchor)),
+  );
+  expect(dead).toEqual([]);
+});
+
+test('docs: every page is found from the README by links', () => {
+  const found = new Set<string>();
+  const follow = (page: string): void => {
+    if (found.has(page)) return;
+    found.add(page);
+    for (const { path } of linksOf(page)) {
+      if (!existsSync(path)) continue;
+      const isFolder = statSync(path).isDirectory();
+      for (const next of isFolder
+        ? docs.filter((file) => dirname(file) === normalize(path).replace(/\/$/, ''))
+        : [path])
+        if (next.endsWith('.md')) follow(next);
+    }
+  };
+  follow('README.md');
+  expect(docs.length).toBeGreaterThan(8);
+  expect(pages.filter((page) => !found.has(page))).toEqual([]);
+});
+
+test('docs: every test and source that a page names exists', () => {
+  const named = pages.flatMap((page) =>
+    [...textOf(page).matchAll(/`((?:src|test|bench|scripts|docs)\/[\w./-]*\w\/?)`/g)].map(
+      ([, path = '']) => ({ page, path }),
+    ),
+  );
+  expect(named.length).toBeGreaterThan(20);
+  expect(named.filter(({ path }) => !path.includes('NAME') && !existsSync(path))).toEqual([]);
+});
+
+test('docs: every command and option of noria that a page shows exists', async () => {
+  const silent: Terminal = {
+    print: () => {},
+    tell: () => {},
+    interactive: false,
+    colour: false,
+    columns: 80,
+    env: {},
+    readInput: () => Promise.resolve(''),
+    readHidden: () => Promise.resolve(''),
+  };
+  const program = await buildProgram([], silent, () => {});
+  const optionsOf = new Map(
+    program.commands.map((command) => [
+      command.name(),
+      new Set([
+        '--help',
+        ...[program, command].flatMap(({ options }) => options.flatMap(({ long, short }) => [long, short])),
+      ]),
+    ]),
+  );
+  const shown = pages.flatMap((page) => commandsOf(textOf(page)).map((line) => ({ page, line })));
+  expect(shown.length).toBeGreaterThan(30);
+  const unknown = shown.filter(({ line }) => {
+    const [command = '', ...words] = line.split(/\s+/);
+    const options = optionsOf.get(command);
+    return (
+      command !== 'help' &&
+      words.some((word) => word.startsWith('-') && !options?.has(word.replace(/=.*/, '')))
+    );
+  });
+  expect(unknown).toEqual([]);
+  expect(
+    shown.filter(({ line }) => !optionsOf.has(line.split(/\s+/)[0] ?? '') && !line.startsWith('help')),
+  ).toEqual([]);
+});
+
+/** What follows `noria` in code spans, and at the beginning of lines of fenced code. */
+function commandsOf(text: string): string[] {
+  const call = /^(?:\$ )?(?:npx )?(?:npm run )?noria (?:-- )?([a-z][^#|;&)]*)/;
+  const spans = text.replace(/^```[\s\S]*?^```$/gm, '').match(/(?<=`)[^`\n]+(?=`)/g) ?? [];
+  const fenced = [...text.matchAll(/^```(?:sh|console|text|)\n([\s\S]*?)^```$/gm)].flatMap(([, code = '']) =>
+    code.split('\n'),
+  );
+  return [...spans, ...fenced].flatMap((line) => call.exec(line)?.[1]?.trim() ?? []);
+}
+
+test('README.md: is short, and its configuration is one', () => {
+  const text = textOf('README.md');
+  expect(text.split('\n').length).toBeLessThanOrEqual(README_LINES);
+  const yaml = /```yaml\n([\s\S]*?)```/.exec(text)?.[1] ?? '';
+  const { warnings, sources } = parseConfig(yaml, 'noria.yaml', { env: { CITY_PASSWORD: 'sandbox4' } });
+  expect(sources.map(({ name }) => name)).toEqual(['city']);
+  expect(warnings.map(({ path }) => path)).toEqual(['service.baseUrl']); // plain http, as the service's own examples
+});
+
+test('docs/clients.md: its configuration is one', () => {
+  const yaml = /```yaml\n([\s\S]*?)```/.exec(textOf('docs/clients.md'))?.[1] ?? '';
+  const source =
+    'sources: [{ name: a, product: shared, instance: "1", password: p, baseUrl: "https://s.example" }]\n';
+  const { listeners } = parseConfig(source + yaml, 'noria.yaml', { env: {} });
+  expect(listeners.length).toBe(3);
+});
+
+test('docs/migrating.md: every key of ours that it names exists', () => {
+  const configuration = textOf('docs/configuration.md');
+  const keys = [
+    ...textOf('docs/migrating.md').matchAll(
+      /`((?:sources|pool|rotation|dial|health|listeners|admin|log)(?:\[\])?\.[\w.]+)/g,
+    ),
+  ].map(([, key = '']) => key);
+  expect(keys.length).toBeGreaterThan(30);
+  expect(keys.filter((key) => !configuration.includes(`\`${key}\``))).toEqual([]);
+});
+
+test('.github: the forms and the workflow are YAML', () => {
+  const files = readdirSync('.github', { recursive: true, encoding: 'utf8' }).filter((file) =>
+    file.endsWith('.yml'),
+  );
+  expect(files.length).toBeGreaterThan(2);
+  for (const file of files) expect(parse(textOf(join('.github', file))), file).toHaveProperty('name');
+});
