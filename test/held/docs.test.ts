@@ -132,7 +132,9 @@ test('docs: every command and option of noria that a page shows exists', async (
 /** What follows `noria` in code spans, and at the beginning of lines of fenced code. */
 function commandsOf(text: string): string[] {
   const call = /^(?:\$ )?(?:npx )?(?:npm run )?noria (?:-- )?([a-z][^#|;&)]*)/;
-  const spans = text.replace(/^```[\s\S]*?^```$/gm, '').match(/(?<=`)[^`\n]+(?=`)/g) ?? [];
+  const spans = [...text.replace(/^```[\s\S]*?^```$/gm, '').matchAll(/`([^`\n]+)`/g)].map(
+    ([, span = '']) => span,
+  );
   const fenced = [...text.matchAll(/^```(?:sh|console|text|)\n([\s\S]*?)^```$/gm)].flatMap(([, code = '']) =>
     code.split('\n'),
   );

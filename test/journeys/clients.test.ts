@@ -6,7 +6,7 @@
  * NORIA_CLIENTS=all.
  */
 import { execFile } from 'node:child_process';
-import { existsSync } from 'node:fs';
+import { existsSync, readFileSync } from 'node:fs';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { homedir, tmpdir } from 'node:os';
 import { dirname, join, resolve } from 'node:path';
@@ -91,6 +91,22 @@ const snippets = readSnippets('docs/clients.md');
 test('docs/clients.md: has snippets to run', () => {
   expect(snippets.length).toBeGreaterThan(30);
 });
+
+test.skipIf(!hasCommand('curl'))(
+  "README.md: the calls that it shows print an exit, the session's the same again",
+  async () => {
+    const readme = readFileSync('README.md', 'utf8').replaceAll('127.0.0.1:8888', stage.open);
+    const calls = [...readme.matchAll(/^\$ (curl .*)$/gm)].map(([, call = '']) => call);
+    expect(calls.length).toBe(3);
+    const seen = calls.concat(calls.at(-1) ?? '').map(async (call) => {
+      const command = call.replace('http://target.example:8080', stage.target('http'));
+      return (await execute('bash', ['-c', command], { PATH: process.env['PATH'] })).out;
+    });
+    const exits = await Promise.all(seen);
+    for (const exit of exits) expect(exit).toMatch(/^127\.\d+\.\d+\.\d+\n$/);
+    expect(exits[3]).toBe(exits[2]);
+  },
+);
 
 describe.concurrent('clients', () => {
   for (const snippet of snippets) {
