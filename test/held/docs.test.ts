@@ -135,9 +135,9 @@ function commandsOf(text: string): string[] {
   const spans = [...text.replace(/^```[\s\S]*?^```$/gm, '').matchAll(/`([^`\n]+)`/g)].map(
     ([, span = '']) => span,
   );
-  const fenced = [...text.matchAll(/^```(?:sh|console|text|)\n([\s\S]*?)^```$/gm)].flatMap(([, code = '']) =>
-    code.split('\n'),
-  );
+  const fenced = [...text.matchAll(/^```(\w*).*\n([\s\S]*?)^```$/gm)]
+    .filter(([, language = '']) => ['sh', 'console', 'text', ''].includes(language))
+    .flatMap(([, , code = '']) => code.split('\n'));
   return [...spans, ...fenced].flatMap((line) => call.exec(line)?.[1]?.trim() ?? []);
 }
 
