@@ -1,53 +1,11 @@
 import { once } from 'node:events';
-import { createServer, request as httpRequest } from 'node:http';
+import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { expect, onTestFinished, test } from 'vitest';
 import { openAdmin } from '../../src/admin/server.ts';
-import { systemClock } from '../../src/core/clock.ts';
-import { EventBus } from '../../src/core/events.ts';
-import { Secret } from '../../src/core/secret.ts';
-import { until } from '../support/until.ts';
+import { ManualClock } from '../support/manual-clock.ts';
 import { fakeWatched, MEMBER, SESSION, STATUS } from './fake-watched.ts';
-
-async function openTestAdmin(options: { token?: string; status?: Partial<typeof STATUS> } = {}) {
-  const watched = fakeWatched(options.status);
-  const errors: unknown[] = [];
-  const bus = makeBus();
-  const admin = await openAdmin({
-    host: '127.0.0.1',
-    port: 0,
-    version: '1.2.3',
-    watched,
-    onError: (error) => errors.push(error),
-    bus,
-    clock: systemClock,
-    ...(options.token === undefined ? {} : { token: new Secret(options.token) }),
-  });
-  onTestFinished(() => admin.close());
-  return { watched, errors, bus, url: `http://127.0.0.1:${admin.port}`, port: admin.port };
-}
-
-function makeBus(): EventBus {
-  return new EventBus((_name, error) => {
-    throw error;
-  });
-}
-
-const QUIET = { watched: fakeWatched(), onError: () => {}, bus: makeBus(), clock: systemClock };
-
-const JSON_TYPE = { 'content-type': 'application/json' };
-
-/** fetch() refuses to set Host and Origin: attackers do not use it. */
-function rawRequest(url: string, headers: Record<string, string>, method = 'GET'): Promise<number> {
-  return new Promise((resolve, reject) => {
-    const request = httpRequest(url, { method, headers }, (response) => {
-      response.resume();
-      resolve(response.statusCode ?? 0);
-    });
-    request.on('error', reject);
-    request.end();
-  });
-}
+import { adminOptions, JSON_TYPE, openTestAdmin, rawRequest } from './open-test-admin.ts';
 
 test('admin: healthz answers while the process works, readyz says why clients cannot be served', async () => {
   const ready = await openTestAdmin();
@@ -123,68 +81,88 @@ test('admin: a body that is not JSON is refused in the one shape of errors', asy
   expect([watched.told, errors]).toEqual([[], []]);
 });
 
-test('admin: a name that an attacker pointed at us is refused (DNS rebinding)', async () => {
-  const { url, port } = await openTestAdmin();
-  expect(await rawRequest(`${url}/api/status`, { host: `evil.example:${port}` })).toBe(421);
-  expect(await rawRequest(`${url}/api/status`, { host: 'localhost:1' })).toBe(421);
-  expect(await rawRequest(`${url}/api/status`, { host: `localhost:${port}` })).toBe(200);
-  expect(await rawRequest(`${url}/api/status`, { host: `[::1]:${port}` })).toBe(200);
-});
-
-test("admin: another page's requests are refused, by origin and by fetch metadata (CSRF)", async () => {
-  const { url, port, watched } = await openTestAdmin();
-  const path = `${url}/api/sources/city/pause`;
-  expect(await rawRequest(path, { ...JSON_TYPE, origin: 'http://evil.example' }, 'POST')).toBe(403);
-  expect(await rawRequest(path, { ...JSON_TYPE, origin: 'null' }, 'POST')).toBe(403);
-  expect(await rawRequest(path, { ...JSON_TYPE, 'sec-fetch-site': 'cross-site' }, 'POST')).toBe(403);
-  expect(watched.told).toEqual([]);
-  expect(await rawRequest(path, { ...JSON_TYPE, origin: `http://127.0.0.1:${port}` }, 'POST')).toBe(202);
-});
-
-test('admin: what a plain form can send changes nothing', async () => {
-  const { url, watched } = await openTestAdmin();
-  for (const type of ['application/x-www-form-urlencoded', 'text/plain', 'multipart/form-data; boundary=x']) {
-    const headers = { 'content-type': type };
-    expect((await fetch(`${url}/api/sources/city/pause`, { method: 'POST', headers, body: '' })).status).toBe(
-      415,
-    );
+test('admin: a list can be cut short, and a limit that is none is refused', async () => {
+  const watched = { ...fakeWatched(), members: () => [MEMBER, { ...MEMBER, id: 'm2' }] };
+  const admin = await openAdmin(adminOptions({ watched }));
+  onTestFinished(() => admin.close());
+  const url = `http://127.0.0.1:${admin.port}/api/members`;
+  expect(await (await fetch(`${url}?limit=1`)).json()).toEqual([MEMBER]);
+  expect(await (await fetch(`${url}?limit=9`)).json()).toHaveLength(2);
+  for (const limit of ['0', '-1', 'all', '1.5']) {
+    const answer = await fetch(`${url}?limit=${limit}`);
+    expect([answer.status, await answer.json()], limit).toEqual([
+      400,
+      { error: { code: 'bad-request', message: expect.stringMatching(/^limit: /) } },
+    ]);
   }
-  expect((await fetch(`${url}/api/sources/city/pause`)).status).toBe(404);
-  expect(watched.told).toEqual([]);
 });
 
-test('admin: with a token, only what is open to all answers without it', async () => {
-  const { url } = await openTestAdmin({ token: 'correct horse'.replace(' ', '-') });
-  const status = async (authorization?: string) =>
-    (await fetch(`${url}/api/status`, authorization === undefined ? {} : { headers: { authorization } }))
-      .status;
-  expect(await status()).toBe(401);
-  expect(await status('Bearer wrong')).toBe(401);
-  expect(await status('Basic correct-horse')).toBe(401);
-  expect(await status('Bearer correct-horse')).toBe(200);
-  expect((await fetch(`${url}/healthz`)).status).toBe(200);
+test('admin: what a verb has changed is read at once, however much reading costs', async () => {
+  const members = [MEMBER, { ...MEMBER, id: 'm2' }];
+  const clock = new ManualClock();
+  const watched = {
+    ...fakeWatched(),
+    members() {
+      clock.advance(50);
+      return [...members];
+    },
+    evict: () => members.pop() !== undefined,
+  };
+  const admin = await openAdmin(adminOptions({ clock, watched }));
+  onTestFinished(() => admin.close());
+  const url = `http://127.0.0.1:${admin.port}`;
+  const read = async () => (await (await fetch(`${url}/api/members`)).json()) as unknown[];
+  expect(await read()).toHaveLength(2);
+  members.push(MEMBER);
+  expect(await read(), 'kept while it is dear').toHaveLength(2);
+  await fetch(`${url}/api/members/m1/evict`, { method: 'POST', headers: JSON_TYPE });
+  members.push(MEMBER);
+  expect(await read()).toHaveLength(3);
 });
 
-test('admin: the description names every route', async () => {
+test('admin: history and failures follow the events', async () => {
+  const { url, bus } = await openTestAdmin();
+  bus.emit('client.refused', {
+    listener: '127.0.0.1:8888',
+    protocol: 'http',
+    code: 'forbidden',
+    detail: 'target 10.0.0.1',
+  });
+  expect(await (await fetch(`${url}/api/failures`)).json()).toMatchObject([
+    { kind: 'refusal', code: 'forbidden', times: 1, detail: 'target 10.0.0.1' },
+  ]);
+  expect(await (await fetch(`${url}/api/history`)).json()).toMatchObject({ span: '15m', stepSeconds: 5 });
+  expect(await (await fetch(`${url}/api/history?span=24h`)).json()).toMatchObject({ stepSeconds: 120 });
+  expect((await fetch(`${url}/api/history?span=1h`)).status).toBe(400);
+});
+
+test('admin: the page and its files are served to anyone, and nothing else of the disk is', async () => {
+  const { url } = await openTestAdmin({ token: 'correct-horse' });
+  const page = await fetch(`${url}/`);
+  expect([page.status, page.headers.get('content-type')]).toEqual([200, 'text/html; charset=utf-8']);
+  const html = await page.text();
+  const named = [...html.matchAll(/(?:src|href)="(\/page\/[^"]+)"/g)].map(([, path]) => path);
+  expect(named.length).toBeGreaterThan(5);
+  for (const path of named) expect((await fetch(`${url}${path}`)).status, path).toBe(200);
+  expect(html, 'the policy forbids it').not.toMatch(/<style|style=|<script>|javascript:|https?:/);
+  for (const path of [
+    '/page/../server.ts',
+    '/page/%2e%2e%2fserver.ts',
+    '/page/uplot.d.ts',
+    '/page/nothing.js',
+  ]) {
+    expect(await rawRequest(`${url}${path}`, {}), path).toBeOneOf([401, 404]);
+  }
+});
+
+test('admin: a file of the page that has not changed is not sent again', async () => {
   const { url } = await openTestAdmin();
-  const description = (await (await fetch(`${url}/openapi.json`)).json()) as { paths: object };
-  expect(Object.keys(description.paths)).toEqual(
-    expect.arrayContaining([
-      '/healthz',
-      '/readyz',
-      '/api/status',
-      '/api/members',
-      '/api/members/{id}/evict',
-      '/api/reports',
-      '/api/sources/{name}/refill',
-      '/api/sources/{name}/pause',
-      '/api/sources/{name}/resume',
-      '/api/sessions',
-      '/api/sessions/{id}',
-      '/api/sessions/{id}/rotate',
-      '/api/log-level',
-    ]),
-  );
+  const first = await fetch(`${url}/page/main.js`);
+  const etag = first.headers.get('etag') ?? '';
+  const again = await fetch(`${url}/page/main.js`, { headers: { 'if-none-match': etag } });
+  expect([again.status, await again.text()]).toEqual([304, '']);
+  expect(first.headers.get('content-type')).toBe('text/javascript; charset=utf-8');
+  await first.text();
 });
 
 test('admin: a PAC file never lets a browser go around noria', async () => {
@@ -196,37 +174,12 @@ test('admin: a PAC file never lets a browser go around noria', async () => {
   expect(find('http://localhost/', 'localhost')).toBe('DIRECT');
 });
 
-test('admin: events reach a reader as they happen, and closing ends its stream', async () => {
-  const { url, bus } = await openTestAdmin();
-  const answer = await fetch(`${url}/api/events`);
-  expect(answer.headers.get('content-type')).toContain('text/event-stream');
-  const reader = (answer.body ?? new ReadableStream()).pipeThrough(new TextDecoderStream()).getReader();
-  let text = '';
-  const readUntil = async (wanted: string) => {
-    while (!text.includes(wanted)) {
-      const { value, done } = await reader.read();
-      if (done) throw new Error(`the stream ended before ${wanted}: ${text}`);
-      text += value;
-    }
-  };
-  await readUntil('event: hello');
-  bus.emit('source.warned', { source: 'city', message: 'slow down' });
-  await readUntil('event: source.warned\ndata: {"source":"city","message":"slow down"}\n\n');
-  await reader.cancel();
-  await until('the reader is forgotten', () => !bus.hears('source.warned'));
-});
-
 test('admin: an address in use is told in one line, with the address', async () => {
   const taken = createServer().listen(0, '127.0.0.1');
   await once(taken, 'listening');
   onTestFinished(() => void taken.close());
   const { port } = taken.address() as AddressInfo;
-  const opening = openAdmin({
-    host: '127.0.0.1',
-    port,
-    version: '1',
-    ...QUIET,
-  });
+  const opening = openAdmin(adminOptions({ port }));
   await expect(opening).rejects.toMatchObject({
     code: 'listen-failed',
     message: `admin address 127.0.0.1:${port} cannot be listened on: EADDRINUSE`,
@@ -234,12 +187,7 @@ test('admin: an address in use is told in one line, with the address', async () 
 });
 
 test('admin: closing ends open connections', async () => {
-  const admin = await openAdmin({
-    host: '127.0.0.1',
-    port: 0,
-    version: '1',
-    ...QUIET,
-  });
+  const admin = await openAdmin(adminOptions());
   await fetch(`http://127.0.0.1:${admin.port}/healthz`);
   await Promise.all([admin.close(), admin.close()]);
   await expect(fetch(`http://127.0.0.1:${admin.port}/healthz`)).rejects.toThrow();

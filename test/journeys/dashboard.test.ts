@@ -6,10 +6,9 @@ import type { AxeResults } from 'axe-core';
 import type { Browser, Page } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest';
 import { openAdmin } from '../../src/admin/server.ts';
-import { systemClock } from '../../src/core/clock.ts';
-import { EventBus } from '../../src/core/events.ts';
 import { Secret } from '../../src/core/secret.ts';
 import { fakeWatched, SOURCE } from '../admin/fake-watched.ts';
+import { adminOptions } from '../admin/open-test-admin.ts';
 import { CHROMIUM, launchBrowser, visit } from '../support/browser.ts';
 import { openTestSandbox, sourceLine, startNoria, untilReady } from '../support/noria.ts';
 
@@ -30,20 +29,14 @@ async function startBusyNoria() {
 }
 
 async function openShown(options: { port?: number; token?: string; sources?: (typeof SOURCE)[] } = {}) {
-  const admin = await openAdmin({
-    host: '127.0.0.1',
-    port: options.port ?? 0,
-    version: '1.2.3',
-    watched: fakeWatched(options.sources === undefined ? {} : { sources: options.sources }),
-    bus: new EventBus((_name, error) => {
-      throw error;
+  const { port = 0, token, sources } = options;
+  const admin = await openAdmin(
+    adminOptions({
+      port,
+      ...(sources === undefined ? {} : { watched: fakeWatched({ sources }) }),
+      ...(token === undefined ? {} : { token: new Secret(token) }),
     }),
-    clock: systemClock,
-    onError: (error) => {
-      throw error;
-    },
-    ...(options.token === undefined ? {} : { token: new Secret(options.token) }),
-  });
+  );
   onTestFinished(() => admin.close());
   return { ...admin, url: `http://127.0.0.1:${admin.port}/` };
 }

@@ -1,0 +1,143 @@
+import { expect, onTestFinished, test } from 'vitest';
+import { openFailures } from '../../src/admin/failures.ts';
+import { EventBus, type NoriaEvents } from '../../src/core/events.ts';
+import { FAULTS } from '../../src/core/faults.ts';
+import { ManualClock } from '../support/manual-clock.ts';
+
+const DIAL: NoriaEvents['dial.ended'] = {
+  outcome: 'target-unreachable',
+  attempts: 2,
+  ms: 41.6,
+  waitedMs: 0,
+  target: 'a.example:443',
+};
+const REFUSAL: NoriaEvents['client.refused'] = {
+  listener: '127.0.0.1:8888',
+  protocol: 'socks5',
+  code: 'auth-required',
+  detail: 'no user of this name',
+};
+const MOVED: NoriaEvents['source.moved'] = {
+  source: 'city',
+  from: 'drawing',
+  to: 'halted',
+  reason: '12001: the key is wrong.',
+  advice: 'Check the password.',
+  code: '12001',
+};
+
+function openTestFailures() {
+  const clock = new ManualClock();
+  const bus = new EventBus((_name, error) => {
+    throw error;
+  });
+  const failures = openFailures(bus, clock);
+  onTestFinished(() => failures.close());
+  return { clock, bus, list: () => failures.list() };
+}
+
+test('failures: a request that found no way is explained by its code, with what was tried', () => {
+  const { clock, bus, list } = openTestFailures();
+  bus.emit('dial.ended', DIAL);
+  const at = new Date(clock.now()).toISOString();
+  const { says, advice } = FAULTS['target-unreachable'];
+  expect(list()).toEqual([
+    {
+      kind: 'request',
+      code: 'target-unreachable',
+      side: 'target',
+      says,
+      advice,
+      target: 'a.example:443',
+      detail: '2 members tried in 42 ms',
+      times: 1,
+      firstAt: at,
+      lastAt: at,
+    },
+  ]);
+});
+
+test('failures: the same failure is one entry that counts, and the latest comes first', () => {
+  const { clock, bus, list } = openTestFailures();
+  const firstAt = clock.now();
+  bus.emit('dial.ended', DIAL);
+  clock.advance(1_000);
+  bus.emit('client.refused', REFUSAL);
+  clock.advance(1_000);
+  bus.emit('dial.ended', DIAL);
+  expect(list().map(({ code, times }) => [code, times])).toEqual([
+    ['target-unreachable', 2],
+    ['auth-required', 1],
+  ]);
+  expect(Date.parse(list()[0]?.firstAt ?? '')).toBe(firstAt);
+  expect(Date.parse(list()[0]?.lastAt ?? '')).toBe(firstAt + 2_000);
+});
+
+test('failures: what the listener repeats of a dial is not told twice; what it alone knows is', () => {
+  const { bus, list } = openTestFailures();
+  bus.emit('dial.ended', { ...DIAL, outcome: 'pool-empty' });
+  bus.emit('client.refused', { ...REFUSAL, code: 'pool-empty' });
+  expect(list().map(({ kind }) => kind)).toEqual(['request']);
+  bus.emit('client.refused', { ...REFUSAL, code: 'pool-empty' });
+  expect(list().map(({ kind }) => kind)).toEqual(['refusal', 'request']);
+});
+
+test('failures: a client that left, an accepted dial and a blameless attempt are no failures', () => {
+  const { bus, list } = openTestFailures();
+  bus.emit('dial.ended', { ...DIAL, outcome: 'client-gone' });
+  bus.emit('dial.ended', { ...DIAL, outcome: 'accepted' });
+  const attempt = { source: 'city', member: 'm1', phase: 'answer', ms: 1, hedge: false } as const;
+  bus.emit('dial.attempted', { ...attempt, outcome: 'member-closed', blame: 'nobody' });
+  bus.emit('dial.attempted', { ...attempt, outcome: 'cancelled', blame: 'nobody' });
+  bus.emit('source.moved', { ...MOVED, from: 'waiting', to: 'drawing' });
+  expect(list()).toEqual([]);
+});
+
+test('failures: attempts are one entry for each source and kind, not for each member', () => {
+  const { bus, list } = openTestFailures();
+  for (const member of ['m1', 'm2', 'm3']) {
+    const attempt = { source: 'city', phase: 'connect', ms: 1, hedge: false } as const;
+    bus.emit('dial.attempted', { ...attempt, member, outcome: 'member-unreachable', blame: 'member' });
+  }
+  expect(list()).toMatchObject([{ kind: 'attempt', code: 'member-unreachable', times: 3, source: 'city' }]);
+});
+
+test('failures: a source in trouble is told in its own words; one that a person paused is not', () => {
+  const { bus, list } = openTestFailures();
+  bus.emit('source.moved', MOVED);
+  bus.emit('source.moved', { source: 'town', from: 'ready', to: 'paused', reason: 'a person paused it' });
+  expect(list()).toMatchObject([
+    { kind: 'source', code: '12001', says: 'city: 12001: the key is wrong.', advice: 'Check the password.' },
+  ]);
+});
+
+test('failures: a flood of one kind leaves room for the others, and memory is bounded', () => {
+  const { bus, list } = openTestFailures();
+  bus.emit('client.refused', REFUSAL);
+  for (let at = 0; at < 500; at += 1) {
+    bus.emit('dial.ended', { ...DIAL, outcome: 'pool-empty', target: `t${at}.example:443` });
+    bus.emit('client.refused', { ...REFUSAL, code: 'bad-routing', detail: `unknown key ${at}` });
+  }
+  expect(list().map(({ code, times }) => [code, times])).toEqual([
+    ['bad-routing', 500],
+    ['pool-empty', 500],
+    ['auth-required', 1],
+  ]);
+  for (let at = 0; at < 500; at += 1) bus.emit('dial.ended', { ...DIAL, target: `t${at}.example:443` });
+  expect(list()).toHaveLength(60);
+});
+
+test('failures: closing stops following the events', () => {
+  const bus = new EventBus(() => {});
+  const failures = openFailures(bus, new ManualClock());
+  failures.close();
+  for (const name of [
+    'dial.ended',
+    'dial.attempted',
+    'client.refused',
+    'source.moved',
+    'network.judged',
+  ] as const) {
+    expect(bus.hears(name), name).toBe(false);
+  }
+});

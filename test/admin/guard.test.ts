@@ -1,0 +1,89 @@
+import { expect, test } from 'vitest';
+import { JSON_TYPE, openTestAdmin, rawRequest } from './open-test-admin.ts';
+
+test('admin: a name that an attacker pointed at us is refused (DNS rebinding)', async () => {
+  const { url, port } = await openTestAdmin();
+  expect(await rawRequest(`${url}/api/status`, { host: `evil.example:${port}` })).toBe(421);
+  expect(await rawRequest(`${url}/api/status`, { host: 'localhost:1' })).toBe(421);
+  expect(await rawRequest(`${url}/api/status`, { host: `localhost:${port}` })).toBe(200);
+  expect(await rawRequest(`${url}/api/status`, { host: `[::1]:${port}` })).toBe(200);
+});
+
+test("admin: another page's requests are refused, by origin and by fetch metadata (CSRF)", async () => {
+  const { url, port, watched } = await openTestAdmin();
+  const path = `${url}/api/sources/city/pause`;
+  expect(await rawRequest(path, { ...JSON_TYPE, origin: 'http://evil.example' }, 'POST')).toBe(403);
+  expect(await rawRequest(path, { ...JSON_TYPE, origin: 'null' }, 'POST')).toBe(403);
+  expect(await rawRequest(path, { ...JSON_TYPE, 'sec-fetch-site': 'cross-site' }, 'POST')).toBe(403);
+  expect(watched.told).toEqual([]);
+  expect(await rawRequest(path, { ...JSON_TYPE, origin: `http://127.0.0.1:${port}` }, 'POST')).toBe(202);
+});
+
+test('admin: what a plain form can send changes nothing', async () => {
+  const { url, watched } = await openTestAdmin();
+  for (const type of ['application/x-www-form-urlencoded', 'text/plain', 'multipart/form-data; boundary=x']) {
+    const headers = { 'content-type': type };
+    expect((await fetch(`${url}/api/sources/city/pause`, { method: 'POST', headers, body: '' })).status).toBe(
+      415,
+    );
+  }
+  expect((await fetch(`${url}/api/sources/city/pause`)).status).toBe(404);
+  expect(watched.told).toEqual([]);
+});
+
+test('admin: with a token, only what is open to all answers without it', async () => {
+  const { url } = await openTestAdmin({ token: 'correct horse'.replace(' ', '-') });
+  const status = async (authorization?: string) =>
+    (await fetch(`${url}/api/status`, authorization === undefined ? {} : { headers: { authorization } }))
+      .status;
+  expect(await status()).toBe(401);
+  expect(await status('Bearer wrong')).toBe(401);
+  expect(await status('Basic correct-horse')).toBe(401);
+  expect(await status('Bearer correct-horse')).toBe(200);
+  expect((await fetch(`${url}/healthz`)).status).toBe(200);
+});
+
+test('admin: a link to the page may stand anywhere, and leads to the page alone', async () => {
+  const { url } = await openTestAdmin();
+  const link = { 'sec-fetch-site': 'cross-site', 'sec-fetch-mode': 'navigate', 'sec-fetch-dest': 'document' };
+  expect(await rawRequest(`${url}/`, link)).toBe(200);
+  expect(await rawRequest(`${url}/`, { ...link, 'sec-fetch-dest': 'iframe' })).toBe(403);
+  expect(await rawRequest(`${url}/api/status`, link)).toBe(403);
+});
+
+test('admin: every answer forbids to run, frame, keep or guess at it', async () => {
+  const { url } = await openTestAdmin({ token: 'correct-horse' });
+  for (const [path, status] of [
+    ['/healthz', 200],
+    ['/api/status', 401],
+    ['/nowhere', 401],
+    ['/', 200],
+  ] as const) {
+    const answer = await fetch(`${url}${path}`);
+    expect(answer.status, path).toBe(status);
+    expect(answer.headers.get('content-security-policy'), path).toMatch(/^default-src 'none'/);
+    expect(answer.headers.get('content-security-policy'), path).toContain("frame-ancestors 'none'");
+    expect(answer.headers.get('x-content-type-options'), path).toBe('nosniff');
+    expect(answer.headers.get('referrer-policy'), path).toBe('no-referrer');
+    expect(answer.headers.get('access-control-allow-origin'), path).toBeNull();
+  }
+});
+
+test('admin: a body that is too large is refused, told or not', async () => {
+  const { url, watched } = await openTestAdmin();
+  const body = JSON.stringify({ session: 'abc', host: 'a'.repeat(20_000), verdict: 'banned' });
+  const chunked = new ReadableStream({
+    start(controller) {
+      controller.enqueue(new TextEncoder().encode(body));
+      controller.close();
+    },
+  });
+  for (const one of [{ body }, { body: chunked, duplex: 'half' as const }]) {
+    const answer = await fetch(`${url}/api/reports`, { method: 'POST', headers: JSON_TYPE, ...one });
+    expect([answer.status, await answer.json()]).toEqual([
+      413,
+      { error: { code: 'too-large', message: expect.any(String) } },
+    ]);
+  }
+  expect(watched.told).toEqual([]);
+});

@@ -1,0 +1,161 @@
+import { expect, onTestFinished, test } from 'vitest';
+import { openHistory } from '../../src/admin/history.ts';
+import { EventBus, type NoriaEvents } from '../../src/core/events.ts';
+import { ManualClock } from '../support/manual-clock.ts';
+
+const STEP_MS = 5_000;
+const DIAL: NoriaEvents['dial.ended'] = {
+  outcome: 'accepted',
+  attempts: 1,
+  ms: 40,
+  waitedMs: 0,
+  target: 'a.example:443',
+};
+const ATTEMPT: NoriaEvents['dial.attempted'] = {
+  source: 'city',
+  member: 'm1',
+  outcome: 'member-unreachable',
+  phase: 'connect',
+  blame: 'member',
+  ms: 3,
+  hedge: false,
+};
+const TUNNEL: NoriaEvents['tunnel.closed'] = {
+  source: 'city',
+  member: 'm1',
+  kind: 'tunnel',
+  bytesUp: 500,
+  bytesDown: 10_000,
+  ms: 100,
+};
+const REFUSAL: NoriaEvents['client.refused'] = {
+  listener: '127.0.0.1:8888',
+  protocol: 'http',
+  code: 'auth-required',
+  detail: 'no credentials',
+};
+
+/** A history that has watched for one whole step, at the beginning of the next. */
+function openTestHistory() {
+  const clock = new ManualClock();
+  const bus = new EventBus((_name, error) => {
+    throw error;
+  });
+  const history = openHistory(bus, clock);
+  onTestFinished(() => history.close());
+  clock.advance(STEP_MS - (clock.monotonic() % STEP_MS));
+  return { clock, bus, history };
+}
+
+test('history: what happened in a step is told when the step is over, as rates', () => {
+  const { clock, bus, history } = openTestHistory();
+  clock.advance(200);
+  for (let dial = 0; dial < 10; dial += 1) bus.emit('dial.ended', DIAL);
+  bus.emit('tunnel.closed', TUNNEL);
+  expect(history.read('15m').tunnelsPerSecond.at(-1)).toBeNull();
+  clock.advance(STEP_MS - 200);
+  const told = history.read('15m');
+  expect(told.tunnelsPerSecond.at(-1)).toBe(2);
+  expect(told.bytesUpPerSecond.at(-1)).toBe(100);
+  expect(told.bytesDownPerSecond.at(-1)).toBe(2_000);
+  expect(Date.parse(told.endsAt)).toBe(clock.now());
+});
+
+test('history: half of the dials, and 95 of 100, took no longer than it says, to about a tenth', () => {
+  const { clock, bus, history } = openTestHistory();
+  for (let ms = 1; ms <= 100; ms += 1) bus.emit('dial.ended', { ...DIAL, ms: ms * 10 });
+  clock.advance(STEP_MS);
+  const { dialP50Ms, dialP95Ms } = history.read('15m');
+  expect(dialP50Ms.at(-1)).toBeGreaterThan(500 * 0.88);
+  expect(dialP50Ms.at(-1)).toBeLessThan(500 * 1.12);
+  expect(dialP95Ms.at(-1)).toBeGreaterThan(950 * 0.88);
+  expect(dialP95Ms.at(-1)).toBeLessThan(950 * 1.12);
+  clock.advance(STEP_MS);
+  expect(history.read('15m').dialP50Ms.at(-1), 'nothing was dialled').toBeNull();
+});
+
+test('history: bytes of a long tunnel are spread over the time for which it was open', () => {
+  const { clock, bus, history } = openTestHistory();
+  clock.advance(3 * STEP_MS);
+  bus.emit('tunnel.closed', { ...TUNNEL, bytesUp: 0, bytesDown: 30_000, ms: 3 * STEP_MS });
+  clock.advance(STEP_MS);
+  expect(history.read('15m').bytesDownPerSecond.slice(-4)).toEqual([2_000, 2_000, 2_000, 0]);
+});
+
+test('history: a tunnel older than the history adds only what fell into it', () => {
+  const { clock, bus, history } = openTestHistory();
+  clock.advance(STEP_MS);
+  bus.emit('tunnel.closed', { ...TUNNEL, bytesUp: 0, bytesDown: 1e9, ms: 1e8 });
+  clock.advance(STEP_MS);
+  expect(history.read('15m').bytesDownPerSecond.at(-2)).toBe(10_000);
+});
+
+test('history: every failure is counted once, for whoever is to blame', () => {
+  const { clock, bus, history } = openTestHistory();
+  for (const blame of ['member', 'half-member', 'target', 'source', 'network', 'nobody'] as const) {
+    bus.emit('dial.attempted', { ...ATTEMPT, blame });
+  }
+  // Found no way: the attempts have been blamed; what follows is the listener's echo of it.
+  bus.emit('dial.ended', { ...DIAL, outcome: 'members-failed' });
+  bus.emit('client.refused', { ...REFUSAL, code: 'members-failed' });
+  // An empty pool has no attempts: it is noria's.
+  bus.emit('dial.ended', { ...DIAL, outcome: 'pool-empty' });
+  bus.emit('client.refused', { ...REFUSAL, code: 'pool-empty' });
+  // A wish that the pool cannot meet is the client's, also when the dialer is the first to say so.
+  bus.emit('dial.ended', { ...DIAL, outcome: 'bad-routing' });
+  bus.emit('client.refused', { ...REFUSAL, code: 'bad-routing' });
+  bus.emit('client.refused', REFUSAL);
+  // A forwarded exchange that failed behind an accepted dial is told by the listener alone.
+  bus.emit('client.refused', { ...REFUSAL, code: 'members-failed' });
+  // A client that left is nobody's failure.
+  bus.emit('dial.ended', { ...DIAL, outcome: 'client-gone' });
+  clock.advance(STEP_MS);
+  const { failures } = history.read('15m');
+  const last = Object.fromEntries(Object.entries(failures).map(([who, column]) => [who, column.at(-1)]));
+  expect(last).toEqual({ member: 3, target: 1, source: 1, network: 1, client: 2, noria: 1 });
+});
+
+test('history: it remembers 15 minutes by 5 seconds and a day by 2 minutes, and not a step more', () => {
+  const { clock, bus, history } = openTestHistory();
+  bus.emit('dial.ended', DIAL);
+  clock.advance(179 * STEP_MS);
+  expect(history.read('15m').tunnelsPerSecond).toHaveLength(179);
+  expect(history.read('15m').tunnelsPerSecond[0]).toBe(0.2);
+  clock.advance(STEP_MS);
+  expect(history.read('15m').tunnelsPerSecond[0]).toBe(0);
+  expect(history.read('24h').stepSeconds).toBe(120);
+  expect(history.read('24h').tunnelsPerSecond).toHaveLength(719);
+});
+
+test('history: a quiet time leaves nothing of what was there before', () => {
+  const { clock, bus, history } = openTestHistory();
+  for (let step = 0; step < 180; step += 1) {
+    bus.emit('dial.ended', DIAL);
+    bus.emit('client.refused', REFUSAL);
+    bus.emit('tunnel.closed', TUNNEL);
+    clock.advance(STEP_MS);
+  }
+  clock.advance(24 * 3_600_000);
+  const { tunnelsPerSecond, bytesDownPerSecond, dialP50Ms, failures } = history.read('15m');
+  expect(new Set(tunnelsPerSecond)).toEqual(new Set([0]));
+  expect(new Set(bytesDownPerSecond)).toEqual(new Set([0]));
+  expect(new Set(dialP50Ms)).toEqual(new Set([null]));
+  expect(new Set(failures.client)).toEqual(new Set([0]));
+});
+
+test('history: what nobody watched is not known, rather than nothing', () => {
+  const { clock, history } = openTestHistory();
+  clock.advance(STEP_MS);
+  const { tunnelsPerSecond } = history.read('15m');
+  expect(tunnelsPerSecond.at(-1)).toBe(0);
+  expect(new Set(tunnelsPerSecond.slice(0, -1))).toEqual(new Set([null]));
+});
+
+test('history: closing stops following the events', () => {
+  const bus = new EventBus(() => {});
+  const history = openHistory(bus, new ManualClock());
+  history.close();
+  for (const name of ['dial.ended', 'dial.attempted', 'client.refused', 'tunnel.closed'] as const) {
+    expect(bus.hears(name), name).toBe(false);
+  }
+});

@@ -1,0 +1,81 @@
+import { expect, test } from 'vitest';
+
+/** The page's modules are plain JavaScript with types of their own: tsconfig.page.json. Those without a document run here. */
+const load = (name: string) => import(new URL(`../../src/admin/page/${name}`, import.meta.url).href);
+const { ago, counted, duration, milliseconds, rate, sentence, size } = await load('words.js');
+const { INNER, layOut, OUTER, outline } = await load('wheel-shape.js');
+
+interface Bucket {
+  readonly from: number;
+  readonly to: number;
+  readonly inner: number;
+  readonly outer: number;
+}
+
+const WORDS: readonly (readonly [said: string, wanted: string])[] = [
+  [duration(0), '0 s'],
+  [duration(59.4), '59 s'],
+  [duration(59.6), '1 min'],
+  [duration(125), '2 min 5 s'],
+  [duration(3_600), '1 h'],
+  [duration(11_520), '3 h 12 min'],
+  [duration(90_000), '1 d 1 h'],
+  [duration(-3), '0 s'],
+  [size(0), '0 B'],
+  [size(999), '999 B'],
+  [size(1_024), '1 KiB'],
+  [size(1.5 * 1_048_576), '1.5 MiB'],
+  [rate(0.2), '0.2'],
+  [rate(9.64), '9.6'],
+  [rate(12.34), '12.3'],
+  [rate(1_234.5), '1,235'],
+  [milliseconds(31.4), '31 ms'],
+  [milliseconds(1_250), '1.3 s'],
+  [counted(1, 'member'), '1 member'],
+  [counted(2_000, 'member'), '2,000 members'],
+  [ago('2030-01-01T00:00:00Z', Date.UTC(2030, 0, 1, 0, 0, 1)), 'just now'],
+  [ago('2030-01-01T00:00:00Z', Date.UTC(2030, 0, 1, 0, 4, 59)), '4 min ago'],
+  [ago('2030-01-01T00:00:00Z', Date.UTC(2030, 0, 3)), '2 d ago'],
+  [sentence('no client has come for 5 min'), 'No client has come for 5 min.'],
+  [sentence('Check it.'), 'Check it.'],
+  [sentence(''), ''],
+];
+
+test('page: numbers and times are said as people say them', () => {
+  for (const [said, wanted] of WORDS) expect(said).toBe(wanted);
+});
+
+test('page: every bucket of a wheel stands between its rims, and none in another one', () => {
+  for (const counts of [[1], [20], [10, 10, 12], [97], [400, 200], [1_200], [5, 1_000, 0, 3]]) {
+    const sectors = layOut(counts.map((count, at) => ({ source: `s${at}`, count })));
+    const buckets: Bucket[] = sectors.flatMap((sector: { buckets: Bucket[] }) => sector.buckets);
+    expect(buckets).toHaveLength(counts.reduce((sum, count) => sum + count, 0));
+    for (const { inner, outer } of buckets) {
+      expect(inner).toBeGreaterThanOrEqual(INNER);
+      expect(outer).toBeLessThanOrEqual(OUTER + 1e-9);
+      expect(outer).toBeGreaterThan(inner);
+    }
+    const rows = Map.groupBy(buckets, ({ inner }) => inner);
+    for (const row of rows.values()) {
+      const round = row.toSorted((one, other) => one.from - other.from);
+      for (const [at, bucket] of round.entries()) {
+        expect(bucket.to).toBeGreaterThan(bucket.from);
+        expect(bucket.to).toBeLessThanOrEqual(round[at + 1]?.from ?? 2 * Math.PI);
+      }
+    }
+  }
+});
+
+test('page: water reaches as far out as life is left', () => {
+  const [{ buckets }] = layOut([{ source: 'city', count: 4 }]);
+  const radii = (level: number) =>
+    [...outline(buckets[0], level).matchAll(/A(\S+)/g)].map(([, radius]) => Number(radius));
+  expect(radii(1)).toEqual([OUTER, INNER]);
+  expect(radii(0.5)).toEqual([(OUTER + INNER) / 2, INNER]);
+  expect(radii(0)).toEqual([INNER, INNER]);
+});
+
+test('page: without sources there is no wheel, and no error', () => {
+  expect(layOut([])).toEqual([]);
+  expect(layOut([{ source: 'city', count: 0 }])).toEqual([]);
+});
