@@ -71,11 +71,10 @@ function horizonMs({ startInMs, gapMs, latencyMs }: Need): number {
 
 function shortfall(need: Need): { readonly missing: number; readonly urgent: boolean } {
   const { now, stock, demand, startInMs } = need;
-  const lacking = wanted(need) - stock.usableAt(now + horizonMs(need));
+  const lacking = Math.min(wanted(need) - stock.usableAt(now + horizonMs(need)), room(need));
   // Members that rest may be back at the horizon; who waits now cannot wait for that. One draw helps all who wait.
   const urgent = demand.waiting > 0 && stock.usableAt(now + startInMs + need.latencyMs) === 0;
-  const missing = urgent ? Math.max(lacking, Math.min(demand.waiting, need.size)) : lacking;
-  return { missing: Math.min(missing, room(need)), urgent };
+  return { missing: urgent ? Math.max(lacking, Math.min(demand.waiting, need.size)) : lacking, urgent };
 }
 
 /** Those that will be lost are still there when their successors come, and those that rest may come back: never more than one draw too many. */

@@ -1,7 +1,7 @@
 /**
  * One call in flight for each instance of the service, and never two starts closer than its pace.
  *
- * p-queue serialises those who ask within this process; the moment comes from the pace store (pace-rule.ts), which other
+ * p-queue serialises the calls of this process; the moment comes from the pace store (pace-rule.ts), which other
  * processes share, and is waited for on the Clock. Not p-queue's own interval: it counts on the wall clock and knows
  * nothing of the call that an earlier run, or another process, made.
  */
@@ -34,9 +34,10 @@ export interface Turn<T> {
   wanted(): boolean;
   /** Makes the call; the permit is written down. Runs to its end also when the turn's signal aborts meanwhile. */
   call(): Promise<{ readonly result: T; readonly settlement: Settlement }>;
-  /** Told, when a wait begins, how long until the next attempt. */
-  waits?(ms: number): void;
 }
+
+/** Either the call was made (or not wanted), or it has to wait. */
+type Tried<T> = { readonly result: T | undefined; readonly waitMs?: undefined } | { readonly waitMs: number };
 
 /** How a call that threw is written down: it went out, and brought nothing that concerns the pace. */
 const DONE: Settlement = { kind: 'done' };
@@ -60,60 +61,41 @@ export class Pace {
   }
 
   /**
-   * Waits for the turn and the moment, then makes the call. Resolves with its result, or with undefined when it was not
-   * wanted any more or `signal` aborted before it started.
+   * Waits for the moment, then makes the call. Resolves with its result, or with undefined when it was not wanted any more
+   * or `signal` aborted before it started.
    *
    * @throws what the call throws, and NoriaError state-unwritable: a start that cannot be written down is not made.
    */
   async take<T>(turn: Turn<T>, signal: AbortSignal): Promise<T | undefined> {
-    // Only the wait in line is cut short by p-queue: it would forget a running call that it aborts, and start the next.
-    const inLine = new AbortController();
-    const leave = () => inLine.abort();
-    signal.addEventListener('abort', leave, { once: true });
-    if (signal.aborted) leave();
-    const run = () => {
-      signal.removeEventListener('abort', leave);
-      return this.#run(turn, signal);
-    };
-    try {
-      return await this.#queue.add(run, { signal: inLine.signal });
-    } catch (error) {
-      if (inLine.signal.aborted) return undefined; // left the line; the run itself cannot have begun
-      throw error;
-    } finally {
-      signal.removeEventListener('abort', leave);
+    while (!signal.aborted && turn.wanted()) {
+      const tried = await this.#queue.add(() => this.#try(turn, signal));
+      if (tried.waitMs === undefined) return tried.result;
+      // Not in the queue: who may call sooner, by an interval of its own, is not held up.
+      await pause(this.#options.clock, tried.waitMs, signal);
     }
+    return undefined;
   }
 
-  async #run<T>(turn: Turn<T>, signal: AbortSignal): Promise<T | undefined> {
-    const { store } = this.#options;
-    const claimedAt = await this.#claim(turn, signal);
-    if (claimedAt === undefined) return undefined;
-    const startedAt = store.now();
+  async #try<T>(turn: Turn<T>, signal: AbortSignal): Promise<Tried<T>> {
+    const { store, clock } = this.#options;
+    if (signal.aborted || !turn.wanted()) return { result: undefined }; // another one's call took its time
+    const claim = await store.change(this.#key, (entry, now) => claimCall(entry, now, turn.rule));
+    const waitMs = claim.granted ? turn.rule.intervalMs + PACE_SLACK_MS : claim.waitMs;
+    this.#freeAt = clock.monotonic() + waitMs;
+    return claim.granted ? { result: await this.#call(turn, claim.claimedAt, signal) } : { waitMs };
+  }
+
+  async #call<T>(turn: Turn<T>, claimedAt: Moment, signal: AbortSignal): Promise<T | undefined> {
+    const startedAt = this.#options.store.now();
     let settlement = DONE;
     try {
-      if (signal.aborted) return undefined; // while the claim was written: perhaps for another instance now
+      if (signal.aborted) return undefined; // while the claim was written: perhaps it is for another instance now
       const called = await turn.call();
       settlement = called.settlement;
       return called.result;
     } finally {
       await this.#settle({ claimedAt, startedAt, rule: turn.rule, settlement });
     }
-  }
-
-  async #claim(turn: Turn<unknown>, signal: AbortSignal): Promise<Moment | undefined> {
-    const { store, clock } = this.#options;
-    while (!signal.aborted && turn.wanted()) {
-      const claim = await store.change(this.#key, (entry, now) => claimCall(entry, now, turn.rule));
-      if (claim.granted) {
-        this.#freeAt = clock.monotonic() + turn.rule.intervalMs + PACE_SLACK_MS;
-        return claim.claimedAt;
-      }
-      this.#freeAt = clock.monotonic() + claim.waitMs;
-      turn.waits?.(claim.waitMs);
-      await pause(clock, claim.waitMs, signal);
-    }
-    return undefined;
   }
 
   async #settle(call: SettledCall): Promise<void> {

@@ -9,7 +9,7 @@ import { NoriaError } from '../core/faults.ts';
 import type { Random } from '../core/random.ts';
 import { OPERATIONS } from '../service/operations.ts';
 import { untilServiceMidnight } from './budget.ts';
-import { type Plan, planDraw } from './demand.ts';
+import { type Need, type Plan, planDraw } from './demand.ts';
 import { type DrawContext, type Drawn, makeDraw } from './draw.ts';
 import { Experience } from './experience.ts';
 import { Ledger, type LedgerRecord } from './ledger.ts';
@@ -181,14 +181,17 @@ export class Source {
     return waiting > 0 ? this.#phase.urgentAt : this.#phase.untilAt;
   }
 
+  #plan(): Plan {
+    const plan = planDraw(this.#need(this.#pace.nextInMs));
+    if (plan.kind !== 'draw' || this.#asked || !this.#context.stepsBack(this)) return plan;
+    return { kind: 'idle', reason: 'a source of an earlier priority serves' };
+  }
+
   /** @param startInMs - until a call may go out: what the pace says, or 0 for one that has its permit. */
-  #plan(startInMs = this.#pace.nextInMs): Plan {
-    const { clock, reservoir, settings, stepsBack } = this.#context;
+  #need(startInMs: number): Need {
+    const { clock, reservoir, settings } = this.#context;
     const { name, size, dailyBudget } = this.#options;
-    if (!this.#asked && stepsBack(this)) {
-      return { kind: 'idle', reason: 'a source of an earlier priority serves' };
-    }
-    return planDraw({
+    return {
       now: clock.monotonic(),
       stock: {
         usableAt: (at) => reservoir.usableAt(name, at),
@@ -204,7 +207,7 @@ export class Source {
       mostPerCall: this.#mostPerCall(),
       allowance: this.#ledger.allowance(dailyBudget, clock.now()),
       asked: this.#asked,
-    });
+    };
   }
 
   #mostPerCall(): number {
@@ -262,7 +265,8 @@ export class Source {
   }
 
   async #draw(): Promise<Settlement> {
-    const plan = this.#plan(0); // again: writing the pace took a while
+    // Again, since writing the pace took a while; but who stepped back for whom was settled before the permit was used.
+    const plan = planDraw(this.#need(0));
     const { signal } = this.#closing;
     if (plan.kind !== 'draw' || this.#held || signal.aborted) return DONE;
     this.#asked = false;

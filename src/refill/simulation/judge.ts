@@ -47,7 +47,6 @@ const AFTER_START_MS = 15_000;
 /** How often it is looked whether a client waits for nothing, and how long that may last: longer than writing a pace takes. */
 const LOOK_EVERY_MS = 250;
 const MOST_IDLE_MS = 1_000;
-const SAMPLE_MS = 100;
 /** Kept in words; the others are counted. */
 const MAX_WORDS = 20;
 
@@ -57,6 +56,7 @@ export class Judge {
   #open: { readonly pool: Pool; readonly life: Life; readonly at: number } | undefined;
   readonly #underWay = new Set<string>();
   #wantedAt = 0;
+  readonly #rested = new Set<string>();
   readonly #mostWanted = new Map<string, number>();
   #waiting = 0;
   #neglectedSinceAt: number | undefined;
@@ -109,6 +109,11 @@ export class Judge {
   answered(source: string): void {
     this.#underWay.delete(paceKey(this.#source(source).call));
     if (this.#open !== undefined) this.#checkPool(this.#open);
+  }
+
+  /** A member rests. Whether it comes back nobody knows, so it is replaced and counts no more. */
+  rests(member: string): void {
+    this.#rested.add(member);
   }
 
   /** A client asks for a member. */
@@ -172,15 +177,17 @@ export class Judge {
 
   /** Before the draw after this one lands, however long that takes; members that rest come back meanwhile. */
   #fewestUsable(source: SourceOptions, pool: Pool, now: number): number {
-    const soonestAt = now + source.intervalMs + PACE_SLACK_MS;
     let fewest = Infinity;
-    for (let at = soonestAt; at <= now + this.#horizonMs(source) + SAMPLE_MS; at += SAMPLE_MS) {
+    let at: number | undefined = now + source.intervalMs + PACE_SLACK_MS;
+    while (at !== undefined && at <= now + this.#horizonMs(source)) {
       fewest = Math.min(fewest, pool.usableAt(source.name, at));
+      at = pool.nextLossAt(source.name, at);
     }
     return fewest;
   }
 
-  #checkPool({ pool, life }: Opened): void {
+  #checkPool({ pool }: Opened): void {
+    const members = pool.members();
     for (const { name, count, call } of this.#options.refill.sources) {
       const oneDraw = count ?? OPERATIONS[call.product].count.askAtMost;
       const wanted = Math.max(
@@ -188,11 +195,13 @@ export class Judge {
         this.#mostWanted.get(name) ?? 0,
       );
       this.#mostWanted.set(name, wanted); // whom clients stopped using up stay for their life
-      const most = wanted + oneDraw;
-      const usable = pool.usableAt(name, life.clock.monotonic());
-      if (usable > most) this.broke(`${name} holds ${usable} usable members, more than ${most}`);
+      const holds = members.filter(
+        ({ id, source, state }) => source === name && state === 'ready' && !this.#rested.has(id),
+      );
+      if (holds.length > wanted + oneDraw)
+        this.broke(`${name} holds ${holds.length} members, more than ${wanted} and a draw`);
     }
-    for (const { host, port, state } of pool.members()) {
+    for (const { host, port, state } of members) {
       const endsAt = this.#options.truthOf(host, port)?.endsAt ?? -Infinity;
       if (state === 'ready' && endsAt <= this.#now) this.broke(`${host}:${port} is ready and has ended`);
     }

@@ -121,6 +121,7 @@ class Simulation {
       reservoir: pool,
     });
     bus.on('draw.started', ({ source, asked }) => this.#judge.asked(source, asked));
+    bus.on('member.quarantined', ({ member }) => this.#judge.rests(member));
     bus.on('draw.done', ({ source }) => {
       this.#judge.answered(source);
       const text = JSON.stringify({ pool: pool.snapshot(), refill: refiller.record() });
