@@ -4,7 +4,7 @@
  * The first byte decides the protocol: 5 and 4 are SOCKS, all else is HTTP; with TLS it is the first byte inside. Owns
  * the servers, the accepted sockets and the HTTP front; what a front or a tunnel holds of a connection ends with it.
  */
-import { isIPv4, type Server, type Socket } from 'node:net';
+import type { Server, Socket } from 'node:net';
 import { createSecureContext, type SecureContext, TLSSocket } from 'node:tls';
 import { NoriaError } from '../core/faults.ts';
 import { type BoundAddress, bind, boundAddress, type ListenAddress } from './bind.ts';
@@ -75,8 +75,6 @@ export async function openListener(options: ListenerOptions): Promise<Listener> 
 
 /** Refused connections that are being told so, at one time; more than that are closed without a word. */
 const MAX_TOLD = 64;
-/** How an IPv4 address stands in IPv6 (RFC 4291 §2.5.5.2). */
-const MAPPED = '::ffff:';
 const SOCKS_VERSIONS = new Map<number | undefined, 4 | 5>([
   [4, 4],
   [5, 5],
@@ -164,13 +162,12 @@ class OpenListener implements Listener {
       accepted.destroy();
       return;
     }
-    const client = plainAddress(remoteAddress);
-    const refusal = this.#refusalFor(client);
+    const refusal = this.#refusalFor(remoteAddress);
     if (refusal !== undefined && this.#toldCount >= MAX_TOLD) {
       accepted.destroy();
       return;
     }
-    const connection = new ClientConnection(accepted, { remoteAddress: client, localPort }, this.#options);
+    const connection = new ClientConnection(accepted, { remoteAddress, localPort }, this.#options);
     this.#count(connection, accepted, refusal);
     if (refusal !== undefined) connection.refuseAll(refusal);
     this.#read(connection, accepted);
@@ -245,13 +242,6 @@ function secureContext(listener: string, { cert, key }: TlsMaterial): SecureCont
       cause,
     });
   }
-}
-
-/** An IPv4 client of a socket that takes both versions is still an IPv4 client. */
-function plainAddress(address: string): string {
-  if (!address.startsWith(MAPPED)) return address;
-  const plain = address.slice(MAPPED.length);
-  return isIPv4(plain) ? plain : address;
 }
 
 /** ignored: 'close' follows every error, and ends what hangs on the socket. */

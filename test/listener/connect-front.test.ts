@@ -252,3 +252,19 @@ test('CONNECT: a client that was not read from any more still gets its refusal, 
   client.end();
   await until('the connection is gone', () => listener.connectionCount === 0);
 });
+
+test('CONNECT: a mistake of ours in one connection ends that one alone', async () => {
+  const origin = await echo();
+  const dialer = directDialer();
+  const dial = dialer.dial.bind(dialer);
+  dialer.dial = (request) => {
+    if (request.target.host === 'a.example') throw new TypeError('a mistake');
+    return dial(request);
+  };
+  const { port, events } = await listen(dialer);
+  const unlucky = (await RawClient.open(port)).send(CONNECT());
+  await unlucky.whole();
+  expect(events('client.refused')).toMatchObject([{ code: 'internal', detail: 'a mistake' }]);
+  const other = (await RawClient.open(port)).send(CONNECT('', `127.0.0.1:${origin.port}`));
+  await other.until('its way', (text) => text.startsWith('HTTP/1.1 200 '));
+});

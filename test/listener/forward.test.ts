@@ -363,7 +363,7 @@ test('forward: a member that dies before a byte of the answer is replaced, body 
     });
   });
   const dialer = directDialer();
-  const { port, events } = await listen(dialer);
+  const { port, events, deadlines } = await listen(dialer);
   const client = await RawClient.open(port);
   client.send(`PUT http://127.0.0.1:${origin.port}/ HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n\r\nbody`);
   const received = await client.until('the answer', (text) => text.endsWith('hi'));
@@ -378,6 +378,7 @@ test('forward: a member that dies before a byte of the answer is replaced, body 
     'forward m1',
     'forward m2',
   ]);
+  await until('nothing is armed', () => deadlines.size === 0, 1_000);
 });
 
 test('forward: a reused connection that turns out dead is nobody’s fault, and a fresh one is dialed', async () => {
@@ -448,6 +449,22 @@ test('forward: members are tried three times, then the client is told', async ()
   expect(received).toContain('X-Noria-Attempts: 3\r\n');
   expect(dialer.requests.map(({ avoid }) => avoid)).toEqual([[], ['m1'], ['m1', 'm2']]);
   expect(events('client.refused').map(({ code }) => code)).toEqual(['members-failed']);
+});
+
+test('forward: a dial that fails behind a member that died is told with all attempts', async () => {
+  const dialer = directDialer();
+  const origin = await rawOrigin((socket) =>
+    socket.once('data', () => {
+      dialer.failures.push({ code: 'members-failed', reason: 'None left.', attempts: 2 });
+      socket.resetAndDestroy();
+    }),
+  );
+  const { port } = await listen(dialer);
+  const client = await RawClient.open(port);
+  client.send(`GET http://127.0.0.1:${origin.port}/ HTTP/1.1\r\nHost: x\r\n\r\n`);
+  const received = await client.until('the answer', (text) => text.includes('\r\n\r\n'));
+  expect(received).toMatch(/^HTTP\/1\.1 502 /);
+  expect(received).toContain('X-Noria-Attempts: 3\r\n');
 });
 
 test('forward: an answer that breaks off is seen to break off', async () => {
@@ -533,7 +550,8 @@ test('forward: a client that leaves in the middle of an answer closes the member
 test('forward: silence ends an exchange: 504 before an answer, a cut within one', async () => {
   const silent = await rawOrigin();
   const halting = await rawOrigin(answering('HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhi'));
-  const { port, deadlines } = await listen(directDialer(), { idleTimeoutMs: 60 });
+  const dialer = directDialer();
+  const { port, deadlines } = await listen(dialer, { idleTimeoutMs: 60 });
   const client = await RawClient.open(port);
   client.send(`GET http://127.0.0.1:${silent.port}/ HTTP/1.1\r\nHost: x\r\n\r\n`);
   const received = await client.until('the answer', (text) => text.includes('\r\n\r\n'));
@@ -542,6 +560,8 @@ test('forward: silence ends an exchange: 504 before an answer, a cut within one'
   other.send(`GET http://127.0.0.1:${halting.port}/ HTTP/1.1\r\nHost: x\r\n\r\n`);
   expect(await other.whole()).toMatch(/hi$/);
   await until('no deadline is left', () => deadlines.size === 0);
+  expect(dialer.ended.map(({ cut }) => cut)).toEqual([false, false]);
+  expect(dialer.sockets.every((socket) => socket.destroyed)).toBe(true);
 });
 
 test('forward: a client that does not take the last of its answer is cut off in the end', async () => {

@@ -110,6 +110,18 @@ test('listener: IPv6, and several addresses in one', async () => {
   }
 });
 
+test('listener: an IPv4 client of a socket for both versions is an IPv4 client', async () => {
+  const dialer = directDialer();
+  const { port } = await listen(dialer, {
+    addresses: [{ kind: 'tcp', host: '::', port: 0 }],
+    mayFaceNetwork: true,
+    sessionMode: 'client-ip',
+  });
+  (await RawClient.open(port)).send('CONNECT a.example:1 HTTP/1.1\r\n\r\n');
+  await until('it was dialed', () => dialer.requests.length === 1);
+  expect(dialer.requests[0]?.wish.session).toMatch(/(?<!:)127\.0\.0\.1/);
+});
+
 test('listener: a listening socket that was handed in by descriptor is used', async () => {
   const given = createServer();
   await new Promise<void>((resolve) => given.listen(0, '127.0.0.1', resolve));
