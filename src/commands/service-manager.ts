@@ -2,7 +2,7 @@
  * What systemd is told of this process (sd_notify(3)): ready, reloading, stopping, how it is, and that its event loop turns.
  *
  * Node cannot send to a Unix datagram socket, so each message goes through systemd's own `systemd-notify`, one after the
- * other; docs/decisions/0005-tell-systemd-by-its-own-command.md says why.
+ * other; docs/decisions/0003-tell-systemd-by-its-own-command.md says why.
  */
 import { execFile } from 'node:child_process';
 import type { BootClock } from '../core/boot.ts';
