@@ -42,7 +42,7 @@ export const MOVES = {
   drawing: ['idle', 'ready', 'waiting', 'backoff', 'paused', 'halted'],
   backoff: ['idle', 'ready', 'waiting', 'paused'],
   paused: ['idle', 'ready', 'waiting'],
-  halted: ['idle', 'ready', 'waiting', 'paused'],
+  halted: ['idle', 'waiting', 'paused'],
 } as const satisfies Record<PhaseName, readonly PhaseName[]>;
 
 export function isTrouble(phase: Phase): phase is TroublePhase {

@@ -13,7 +13,7 @@ import type { Settlement } from './pace-rule.ts';
 
 /** A call as it ended, in words. */
 export interface Outcome {
-  /** The service's code, or `transport` where none came. */
+  /** The service's code; `transport` where none came; a fault's own where the call never went out. */
   readonly code: string;
   /** One sentence in noria's words. */
   readonly says: string;
@@ -79,9 +79,9 @@ const NOTHING_LEFT = {
 /** @throws whatever is not a NoriaError: a mistake in the program, not a state of the world. */
 export function outcomeOfError(error: unknown): Outcome {
   if (!(error instanceof NoriaError)) throw error;
-  const { says, advice } = FAULTS[error.code];
+  const { side, says, advice } = FAULTS[error.code];
   return {
-    code: TRANSPORT,
+    code: side === 'service' ? TRANSPORT : error.code,
     says,
     advice,
     message: error.message,

@@ -73,14 +73,16 @@ class SourceKeeper implements Refiller {
   }
 
   outlook(): { readonly sources: readonly SourceOutlook[]; readonly retryAfterMs?: number } {
-    const sources = this.sources().map(({ name, state, reason, nextCallMs }) => ({
+    const statuses = this.sources();
+    const sources = statuses.map(({ name, state, reason, nextCallMs }) => ({
       name,
       state,
       reason,
       ...(nextCallMs === undefined ? {} : { nextDrawMs: nextCallMs }),
     }));
-    const soonestMs = Math.min(...sources.map(({ nextDrawMs = Infinity }) => nextDrawMs));
-    return soonestMs === Infinity ? { sources } : { sources, retryAfterMs: soonestMs };
+    const landings = statuses.map(({ nextCallMs = Infinity, latencyMs }) => nextCallMs + latencyMs);
+    const retryAfterMs = Math.min(...landings);
+    return retryAfterMs === Infinity ? { sources } : { sources, retryAfterMs };
   }
 
   refill(name: string): boolean {

@@ -252,8 +252,9 @@ export class Source {
     const rule = { intervalMs, callTimeoutMs: this.#context.settings.callTimeoutMs };
     const wanted = () => !this.#held && this.#plan().kind === 'draw';
     const call = async () => ({ result: undefined, settlement: await this.#draw() });
+    const waits = (ms: number) => this.#toldToWait(ms);
     try {
-      await this.#pace.take({ rule, wanted, call }, signal);
+      await this.#pace.take({ rule, wanted, call, waits }, signal);
     } catch (error) {
       // How a call ended was dealt with; what comes here is a pace that could not be written down, before it or after.
       if (!(error instanceof NoriaError)) throw error;
@@ -262,6 +263,14 @@ export class Source {
     }
     this.#turn = undefined;
     this.#look();
+  }
+
+  /** Longer than the pace: by an answer that another run of noria got, or while another process makes its call. */
+  #toldToWait(ms: number): void {
+    if (ms <= 2 * this.#gapMs) return;
+    const reason =
+      'an earlier answer of the service, or a call that is still under way, keeps the next one back';
+    this.#move({ name: 'waiting', reason });
   }
 
   async #draw(): Promise<Settlement> {

@@ -14,7 +14,7 @@ export interface SourceStatus {
   readonly reason: string;
   /** What a person can do about it; absent where nothing needs doing. */
   readonly advice?: string;
-  /** The code of the last call, or `transport`; absent before the first. */
+  /** The code of the last call, `transport` where none came, a fault's own where it could not go out; absent before the first. */
   readonly code?: string;
   /** The service's own text of the last call, or how it failed: not for clients. */
   readonly message?: string;
@@ -22,6 +22,8 @@ export interface SourceStatus {
   readonly nextCallMs?: number;
   /** The same as epoch ms, where one is planned: a source that is idle, or holds what it should, plans none. */
   readonly nextCallAt?: number;
+  /** How long a call usually takes, to its members being usable. */
+  readonly latencyMs: number;
   readonly quota: Quota;
   /** Distinct IPs of the service's day. */
   readonly budget?: { readonly limit: number; readonly used: number };
@@ -70,6 +72,7 @@ export function sourceStatus({
     ...(last?.message === undefined ? {} : { message: last.message }),
     ...(nextCallMs === undefined ? {} : { nextCallMs }),
     ...(nextCallMs === undefined || !planned ? {} : { nextCallAt: wallAt + nextCallMs }),
+    latencyMs: ledger.latencyMs,
     quota: ledger.quota,
     ...(dailyBudget === undefined
       ? {}
