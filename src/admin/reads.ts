@@ -122,23 +122,27 @@ function addLists(app: OpenAPIHono, members: Cached<Listing>, sessions: Cached<L
     app.get(path, (context) => {
       const query = limitQuery.safeParse(context.req.query());
       if (!query.success) return tellError(context, 400, 'bad-request', describeIssues(query.error));
-      return context.body(listing.get().json(query.data.limit), 200, { 'Content-Type': 'application/json' });
+      return context.body(listing.get().bytes(query.data.limit), 200, { 'Content-Type': 'application/json' });
     });
   }
 }
 
-/** A list as JSON; the whole of it is written once, however many ask. */
+/** A list as JSON, in bytes; the whole of it is written once, however many ask. */
 class Listing {
   readonly #items: readonly object[];
-  readonly #json: string;
+  readonly #whole: Uint8Array<ArrayBuffer>;
 
   constructor(items: readonly object[]) {
     this.#items = items;
-    this.#json = JSON.stringify(items);
+    this.#whole = encode(items);
   }
 
-  json(limit: number | undefined): string {
-    if (limit === undefined || limit >= this.#items.length) return this.#json;
-    return JSON.stringify(this.#items.slice(0, limit));
+  bytes(limit: number | undefined): Uint8Array<ArrayBuffer> {
+    if (limit === undefined || limit >= this.#items.length) return this.#whole;
+    return encode(this.#items.slice(0, limit));
   }
+}
+
+function encode(items: readonly object[]): Uint8Array<ArrayBuffer> {
+  return new TextEncoder().encode(JSON.stringify(items));
 }
