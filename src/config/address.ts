@@ -11,11 +11,13 @@ const MAX_PORT = 65_535;
 /** Only to have the host judged where the port is 0. */
 const ANY_PORT = 1;
 
-/** The kind of an address to listen on; `one`: a range of ports will not do. */
+/** The kind of an address to listen on; `one`: neither a range of ports nor a socket handed over will do. */
 export function address(ports: 'one' | 'range'): Kind<Address> {
-  const range = ports === 'range' ? ', host:24000-24019 (a port range)' : '';
   return {
-    wants: `host:port, [v6]:port${range} or fd:3 (a socket handed over)`,
+    wants:
+      ports === 'range'
+        ? 'host:port, [v6]:port, host:24000-24019 (a port range) or fd:3 (a socket handed over)'
+        : 'host:port or [v6]:port',
     good: '127.0.0.1:8888',
     json: { type: 'string' },
     shown: 'always',
@@ -23,9 +25,8 @@ export function address(ports: 'one' | 'range'): Kind<Address> {
       const reading = readAddress(given);
       if ('wrong' in reading || ports === 'range') return reading;
       const { value } = reading;
-      return value.kind === 'tcp' && value.lastPort !== value.port
-        ? { wrong: 'has more than one port' }
-        : reading;
+      if (value.kind === 'fd') return { wrong: 'is a socket handed over' };
+      return value.lastPort === value.port ? reading : { wrong: 'has more than one port' };
     },
     write: formatAddress,
   };

@@ -78,3 +78,8 @@ test.each([
   expect(overlap(read(one), read(other))).toBe(expected);
   expect(overlap(read(other), read(one))).toBe(expected);
 });
+
+test('address: where one port is wanted, a socket handed over is refused too', () => {
+  expect(address('one').read('fd:3')).toEqual({ wrong: 'is a socket handed over' });
+  expect(address('one').read('127.0.0.1:80')).toMatchObject({ value: { port: 80 } });
+});

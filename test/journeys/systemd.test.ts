@@ -3,6 +3,7 @@
  * Seen by a real datagram socket, by systemd-socket-activate and by systemd-analyze, each where this machine has it.
  */
 import { spawn, spawnSync } from 'node:child_process';
+import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
 import { curl, HAS_CURL } from '../support/curl.ts';
@@ -96,7 +97,7 @@ test.skipIf(!HAS_NOTIFY)('systemd: a noria that cannot tell it says so once, and
 });
 
 test.skipIf(!HAS_ACTIVATE || !HAS_CURL)('systemd: a socket it hands over is listened on', async () => {
-  const { file, targetUrl } = await configFor('fd:3');
+  const { file, folder, targetUrl } = await configFor('fd:3');
   const port = await freePort();
   const noria = runNoria([process.execPath, 'src/main.ts', 'run', '-c', file], {
     command: ['systemd-socket-activate', '-l', `127.0.0.1:${port}`],
@@ -105,7 +106,21 @@ test.skipIf(!HAS_ACTIVATE || !HAS_CURL)('systemd: a socket it hands over is list
   // This connection is what starts noria; it waits in the backlog until it is taken.
   const first = await curl('-x', `http://127.0.0.1:${port}`, `${targetUrl}/ip`);
   expect(first).toMatchObject({ exitCode: 0, out: expect.stringMatching(/^127\./) });
-  expect((await noria.line('noria is running')).listeners).toEqual([`127.0.0.1:${port}`]);
+  expect((await noria.line('noria is running'))['listeners']).toEqual([`127.0.0.1:${port}`]);
+
+  // It cannot be opened a second time: a reload that wants to is refused, and what listens goes on.
+  writeIn(
+    folder,
+    'noria.yaml',
+    readFileSync(file, 'utf8').replace('denyTargets: []', 'denyTargets: [":99"]'),
+  );
+  noria.child.kill('SIGHUP');
+  const refused = await noria.line('configuration refused: the one before goes on');
+  expect(String(refused['errors'])).toMatch(
+    /fd:3: a socket that was handed over can be opened once; restart noria/,
+  );
+  const again = await curl('-x', `http://127.0.0.1:${port}`, `${targetUrl}/ip`);
+  expect(again).toMatchObject({ exitCode: 0, out: expect.stringMatching(/^127\./) });
 });
 
 test('systemd: fd:3 without a socket handed over is refused in words', async () => {

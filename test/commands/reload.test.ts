@@ -1,0 +1,112 @@
+import { mkdirSync, renameSync, symlinkSync, unlinkSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { expect, onTestFinished, test } from 'vitest';
+import { changedKeys } from '../../src/commands/changed-keys.ts';
+import { reloadOnDemand } from '../../src/commands/reload.ts';
+import { loadConfig, parseConfig } from '../../src/config/load.ts';
+import { createLog } from '../../src/core/log.ts';
+import { testFolder, writeIn } from '../journeys/noria-process.ts';
+import { until } from '../support/until.ts';
+
+const yaml = (size: number, more = '') => `
+sources:
+  - { name: city, product: shared, instance: "1", password: hunter2, baseUrl: "https://s.example" }
+pool: { size: ${size} }
+${more}
+`;
+
+/** Watches a file, for a daemon that takes whatever it is given. */
+function follow(file: string) {
+  const read = () => loadConfig(file, { env: {} });
+  const sizes: number[] = [];
+  const lines: string[] = [];
+  const phases: string[] = [];
+  let config = read();
+  const reloading = reloadOnDemand({
+    daemon: {
+      get config() {
+        return config;
+      },
+      reload: async (next) => {
+        config = next;
+        sizes.push(next.pool.size);
+        return [];
+      },
+    },
+    log: createLog({
+      level: 'info',
+      format: 'json',
+      destination: { write: (line) => void lines.push(line) },
+    }),
+    file,
+    read,
+    watch: true,
+    around: (phase) => void phases.push(phase),
+  });
+  onTestFinished(() => reloading[Symbol.dispose]());
+  return { sizes, lines, phases };
+}
+
+test('reload: a file that an editor replaces by another one is read anew', async () => {
+  const folder = testFolder();
+  const file = writeIn(folder, 'noria.yaml', yaml(5));
+  const { sizes, phases } = follow(file);
+  renameSync(writeIn(folder, 'noria.yaml.new', yaml(6)), file);
+  await until('the first change', () => sizes.length === 1);
+  renameSync(writeIn(folder, 'noria.yaml.new', yaml(7)), file);
+  await until('the second change', () => sizes.length === 2);
+  expect(sizes).toEqual([6, 7]);
+  expect(phases).toEqual(['reloading', 'ready', 'reloading', 'ready']);
+});
+
+test('reload: a mounted ConfigMap that changes is read anew', async () => {
+  // Kubernetes: noria.yaml -> ..data/noria.yaml, ..data -> ..DATE; an update renames a new link over ..data.
+  const folder = testFolder();
+  for (const [version, size] of [
+    ['..one', 5],
+    ['..two', 6],
+  ] as const) {
+    mkdirSync(join(folder, version));
+    writeIn(join(folder, version), 'noria.yaml', yaml(size));
+  }
+  symlinkSync('..one', join(folder, '..data'));
+  symlinkSync('..data/noria.yaml', join(folder, 'noria.yaml'));
+  const { sizes } = follow(join(folder, 'noria.yaml'));
+  symlinkSync('..two', join(folder, '..data_tmp'));
+  renameSync(join(folder, '..data_tmp'), join(folder, '..data'));
+  await until('the change', () => sizes.length === 1);
+  expect(sizes).toEqual([6]);
+});
+
+test('reload: a file that is gone is refused, and taken when it is back', async () => {
+  const folder = testFolder();
+  const file = writeIn(folder, 'noria.yaml', yaml(5));
+  const { sizes, lines } = follow(file);
+  unlinkSync(file);
+  await until('the refusal', () => lines.some((line) => line.includes('configuration refused')));
+  writeFileSync(file, yaml(8));
+  await until('the change', () => sizes.length === 1);
+  expect(sizes).toEqual([8]);
+});
+
+const config = (text: string) => parseConfig(text, 'noria.yaml', { env: {} });
+
+test('reload: what changes is told by name, and no value of it', () => {
+  const before = config(yaml(5));
+  expect(changedKeys(before, config(yaml(5)))).toEqual([]);
+  const next = `
+sources:
+  - { name: city, product: shared, instance: "1", password: hunter3, baseUrl: "https://s.example" }
+  - { name: harbour, product: shared, instance: "2", password: hunter2, baseUrl: "https://s.example" }
+pool: { size: 5 }
+listeners: [{ address: "127.0.0.1:9000" }]
+state: off
+`;
+  expect(changedKeys(before, config(next))).toEqual([
+    'state',
+    'source city changed',
+    'source harbour added',
+    'listener 127.0.0.1:8888 removed',
+    'listener 127.0.0.1:9000 added',
+  ]);
+});
