@@ -265,9 +265,10 @@ export class Source {
     this.#look();
   }
 
-  /** Longer than the pace: by an answer that another run of noria got, or while another process makes its call. */
+  /** Longer than the pace, and not by an answer of this run: another run got it, or another process makes its call. */
   #toldToWait(ms: number): void {
-    if (ms <= 2 * this.#gapMs) return;
+    const kind = this.#experience.last?.verdict.kind ?? 'ok';
+    if (ms <= 2 * this.#gapMs || kind !== 'ok') return;
     const reason =
       'an earlier answer of the service, or a call that is still under way, keeps the next one back';
     this.#move({ name: 'waiting', reason });

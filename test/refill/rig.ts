@@ -17,8 +17,9 @@ export async function settle(): Promise<void> {
   for (let turn = 0; turn < 3; turn += 1) await new Promise((next) => setImmediate(next));
 }
 
-/** Moves the clock in steps, letting promises go on after each. */
+/** Moves the clock in steps, letting promises go on before and after each. */
 export async function pass(clock: ManualClock, ms: number, stepMs = 1_000): Promise<void> {
+  await settle();
   for (let left = ms; left > 0; left -= stepMs) {
     clock.advance(Math.min(stepMs, left));
     await settle();

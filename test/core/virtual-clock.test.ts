@@ -1,0 +1,86 @@
+import { expect, test } from 'vitest';
+import { pause } from '../../src/core/clock.ts';
+import { seededRandom } from '../../src/core/random.ts';
+import { VirtualClock } from '../../src/core/virtual-clock.ts';
+
+const START_AT = Date.UTC(2030, 0, 1);
+
+test('virtual clock: timers fire in order of due time, then of arming, at their moment', async () => {
+  const clock = new VirtualClock(START_AT);
+  const fired: string[] = [];
+  for (const [name, ms] of [
+    ['c', 30],
+    ['a', 10],
+    ['b', 10],
+    ['never', 1_000],
+  ] as const) {
+    clock.after(ms, () => fired.push(`${name} at ${clock.monotonic()}`));
+  }
+  await clock.runUntil(100);
+  expect(fired).toEqual(['a at 10', 'b at 10', 'c at 30']);
+  expect([clock.monotonic(), clock.now(), clock.armedCount]).toEqual([100, START_AT + 100, 1]);
+});
+
+test('virtual clock: a thousand timers in random order, some of them disposed of, fire in order', async () => {
+  const clock = new VirtualClock(START_AT);
+  const random = seededRandom(5);
+  const fired: number[] = [];
+  const timers = Array.from({ length: 1_000 }, () =>
+    clock.after(random() * 500, () => fired.push(clock.monotonic())),
+  );
+  for (const timer of timers.filter((_timer, index) => index % 3 === 0)) {
+    timer[Symbol.dispose]();
+    timer[Symbol.dispose]();
+  }
+  expect(clock.armedCount).toBe(666);
+  await clock.runUntil(500);
+  expect(fired).toHaveLength(666);
+  expect(fired).toEqual([...fired].sort((a, b) => a - b));
+  expect(clock.armedCount).toBe(0);
+});
+
+test('virtual clock: promises go on before the next timer fires, however many deep', async () => {
+  const clock = new VirtualClock(START_AT);
+  const told: string[] = [];
+  const sleeper = async () => {
+    await pause(clock, 10);
+    for (let hop = 0; hop < 50; hop += 1) await undefined;
+    told.push('woken');
+    await pause(clock, 5);
+    told.push(`again at ${clock.monotonic()}`);
+  };
+  const done = sleeper();
+  clock.after(11, () => told.push('timer'));
+  await clock.runUntil(20);
+  await done;
+  expect(told).toEqual(['woken', 'timer', 'again at 15']);
+});
+
+test('virtual clock: a fraction of a millisecond is waited for as a whole one, so no wait is without end', async () => {
+  const clock = new VirtualClock(START_AT);
+  let rounds = 0;
+  const again = () => {
+    rounds += 1;
+    if (rounds < 5) clock.after(1e-9, again);
+  };
+  clock.after(1e-9, again);
+  await clock.runUntil(10);
+  expect(rounds).toBe(5);
+});
+
+test('virtual clock: the wall clock can be set, monotonic time goes on', () => {
+  const clock = new VirtualClock(START_AT);
+  clock.stepWall(-5_000);
+  expect([clock.now(), clock.monotonic()]).toEqual([START_AT - 5_000, 0]);
+});
+
+test('random: the same seed gives the same numbers, spread over the whole range', () => {
+  const [a, b] = [seededRandom(3), seededRandom(3)];
+  const numbers = Array.from({ length: 1_000 }, a);
+  expect(numbers).toEqual(Array.from({ length: 1_000 }, b));
+  expect(Array.from({ length: 1_000 }, seededRandom(4))).not.toEqual(numbers);
+  const mean = numbers.reduce((sum, number) => sum + number, 0) / numbers.length;
+  expect(Math.min(...numbers)).toBeGreaterThanOrEqual(0);
+  expect(Math.max(...numbers)).toBeLessThan(1);
+  expect(Math.abs(mean - 0.5)).toBeLessThan(0.05);
+});
