@@ -75,6 +75,10 @@ export async function buildProgram(
     .configureOutput({
       writeOut: (text) => terminal.print(text.trimEnd()),
       writeErr: (text) => terminal.tell(text.trimEnd()),
+      getOutHelpWidth: () => terminal.columns,
+      getErrHelpWidth: () => terminal.columns,
+      getOutHasColors: () => terminal.colour,
+      getErrHasColors: () => terminal.colour,
       outputError: (text, write) => write(text.replace(/^error: /, 'noria: ')),
     });
   const named = argv[0] === 'completion' ? undefined : COMMANDS.get(argv[0] ?? '');

@@ -60,7 +60,7 @@ const processTerminal: Terminal = {
   print: (line) => void process.stdout.write(`${line}\n`),
   tell: (line) => void process.stderr.write(`${line}\n`),
   interactive: process.stdout.isTTY === true,
-  colour: process.stdout.isTTY === true && process.env['NO_COLOR'] === undefined,
+  colour: process.stdout.isTTY === true && (process.env['NO_COLOR'] ?? '') === '', // no-color.org: present and not empty
   get columns() {
     return process.stdout.columns ?? 80;
   },

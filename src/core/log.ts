@@ -50,7 +50,7 @@ export function createLog(options: LogOptions): Log {
 }
 
 function prettyStream(destination: DestinationStream | undefined): DestinationStream {
-  const colorize = process.stderr.isTTY === true && process.env['NO_COLOR'] === undefined;
+  const colorize = process.stderr.isTTY === true && (process.env['NO_COLOR'] ?? '') === ''; // no-color.org: present and not empty
   return pretty({
     colorize,
     singleLine: true,

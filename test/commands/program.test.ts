@@ -54,6 +54,13 @@ describe('program: --help', () => {
   });
 });
 
+test('program: help is as wide as the terminal', async () => {
+  const narrow = { ...fakeTerminal(), columns: 70 };
+  await runProgram(['run', '--help'], narrow);
+  const options = narrow.printed().split('\n').slice(4, 16);
+  expect(Math.max(...options.map((line) => line.length))).toBeLessThanOrEqual(70);
+});
+
 test('program: --version prints the version alone', async () => {
   expect(await run(['--version'])).toEqual({ exitCode: 0, out: `${readVersion()}\n`, err: '' });
 });
