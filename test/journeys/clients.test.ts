@@ -28,6 +28,7 @@ const NEEDS: Readonly<Record<string, () => boolean>> = {
   pip: () => PYTHON.modules.length > 0,
   fetch: () => true,
   undici: () => hasPackage('undici'),
+  'env-agent': () => hasPackage('undici'),
   socks: () => hasPackage('socks'),
   axios: () => hasPackage('axios') && hasPackage('https-proxy-agent'),
   got: () => hasPackage('got') && hasPackage('https-proxy-agent'),
