@@ -1,0 +1,126 @@
+import { execFileSync, spawnSync } from 'node:child_process';
+import { readFileSync } from 'node:fs';
+import { expect, onTestFinished, test } from 'vitest';
+import { parse } from 'yaml';
+import { openMetrics } from '../../src/admin/metrics.ts';
+import { SOURCE_STATES } from '../../src/admin/schemas.ts';
+import { EventBus } from '../../src/core/events.ts';
+import { fakeWatched } from '../admin/fake-watched.ts';
+
+const ALERTS = 'docs/operations/alerts.yaml';
+const DASHBOARD = 'docs/operations/grafana-dashboard.json';
+/** Labels that Prometheus adds to everything it scrapes. */
+const SCRAPED = ['instance', 'job'];
+const PROMTOOL = spawnSync('promtool', ['--version']).error === undefined;
+
+interface Rules {
+  readonly groups: readonly {
+    readonly rules: readonly { readonly alert: string; readonly expr: string }[];
+  }[];
+}
+interface Panel {
+  readonly title: string;
+  readonly targets?: readonly { readonly expr: string }[];
+}
+
+const alerts = (parse(readFileSync(ALERTS, 'utf8')) as Rules).groups.flatMap(({ rules }) => rules);
+const panels = (JSON.parse(readFileSync(DASHBOARD, 'utf8')) as { panels: readonly Panel[] }).panels;
+const expressions = [
+  ...alerts.map(({ alert, expr }) => ({ where: alert, expr })),
+  ...panels.flatMap(({ title, targets = [] }) => targets.map(({ expr }) => ({ where: title, expr }))),
+];
+
+/** Every series that noria can show, without what a histogram adds to its name, with its labels. */
+function knownSeries(): ReadonlyMap<string, readonly string[]> {
+  const bus = new EventBus((_name, error) => {
+    throw error;
+  });
+  const metrics = openMetrics(bus, fakeWatched());
+  onTestFinished(() => metrics.close());
+  return new Map(metrics.describe().map(({ name, labels }) => [name, labels]));
+}
+
+/** Each metric that an expression names, with the labels it is chosen by. */
+function namedIn(expr: string): { name: string; labels: string[] }[] {
+  return [...expr.matchAll(/\b((?:noria|process|nodejs)_\w+?)(?:_bucket)?(?:\{([^}]*)\}|(?![\w{]))/g)].map(
+    ([, name = '', chosen = '']) => ({
+      name,
+      labels: [...chosen.matchAll(/(\w+)\s*(?:=~|!~|!=|=)\s*"/g)].map(([, label = '']) => label),
+    }),
+  );
+}
+
+test('docs/operations: alerts and dashboard name metrics that there are, by labels that they have', () => {
+  const known = knownSeries();
+  expect(alerts.map(({ alert }) => alert)).toEqual([
+    'NoriaPoolEmpty',
+    'NoriaSourceHalted',
+    'NoriaPaceRefused',
+  ]);
+  expect(panels.length).toBeGreaterThan(15);
+  for (const { where, expr } of expressions) {
+    const named = namedIn(expr);
+    expect(named.length, `${where} names a metric`).toBeGreaterThan(0);
+    for (const { name, labels } of named) {
+      expect([...known.keys()], where).toContain(name);
+      for (const label of labels) expect([...SCRAPED, ...(known.get(name) ?? [])], where).toContain(label);
+    }
+  }
+});
+
+test('docs/operations: the dashboard shows every metric of noria', () => {
+  const shown = new Set(expressions.flatMap(({ expr }) => namedIn(expr).map(({ name }) => name)));
+  const own = [...knownSeries().keys()].filter((name) => name.startsWith('noria_'));
+  expect(own.length).toBeGreaterThan(10);
+  expect(own.filter((name) => !shown.has(name))).toEqual([]);
+});
+
+test('docs/operations: the states that alerts watch for are states of a source', () => {
+  const states = expressions.flatMap(({ expr }) =>
+    [...expr.matchAll(/noria_source_state\{[^}]*state="(\w+)"/g)].map(([, state = '']) => state),
+  );
+  expect(states.length).toBeGreaterThan(0);
+  for (const state of states) expect(SOURCE_STATES).toContain(state);
+});
+
+test.skipIf(!PROMTOOL)('docs/operations: promtool takes the rules (skipped where there is none)', () => {
+  expect(execFileSync('promtool', ['check', 'rules', ALERTS], { encoding: 'utf8' })).toContain(
+    '3 rules found',
+  );
+});
+
+test.skipIf(!PROMTOOL)(
+  'docs/operations: each alert fires when it should, and is silent when it should be (skipped without promtool)',
+  () => {
+    const run = spawnSync('promtool', ['test', 'rules', 'test/fixtures/monitoring/alerts.test.yaml'], {
+      encoding: 'utf8',
+    });
+    expect(run.stdout + run.stderr).toContain('SUCCESS');
+    expect(run.status).toBe(0);
+  },
+);
+
+test.skipIf(!PROMTOOL)(
+  'metrics: promtool finds nothing wrong with the page (skipped where there is none)',
+  async () => {
+    const bus = new EventBus((_name, error) => {
+      throw error;
+    });
+    const metrics = openMetrics(bus, fakeWatched(), false);
+    onTestFinished(() => metrics.close());
+    bus.emit('dial.ended', {
+      outcome: 'accepted',
+      attempts: 1,
+      ms: 3,
+      waitedMs: 0,
+      target: 'a:1',
+      remainingMs: 9,
+    });
+    bus.emit('hedge.ended', { outcome: 'won' });
+    const run = spawnSync('promtool', ['check', 'metrics'], {
+      input: await metrics.render(),
+      encoding: 'utf8',
+    });
+    expect([run.status, run.stdout + run.stderr]).toEqual([0, '']);
+  },
+);
