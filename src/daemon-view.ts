@@ -76,6 +76,7 @@ function statusOf(viewed: Viewed, startedAt: number): Status {
     uptimeSeconds: Math.round((clock.monotonic() - startedAt) / MS_PER_SECOND),
     ...readiness(viewed, ready, statuses, counts),
     listeners: viewed.listeners().map(({ listener, protocols }) => ({
+      name: listener.name,
       address: listener.addresses.map(({ host, port }) => formatHostPort(host, port)).join(', '),
       protocols: [...protocols],
       connections: listener.connectionCount,

@@ -113,8 +113,8 @@ function addGauges(registry: Registry, watched: Watched): void {
     registers: [registry],
     collect() {
       this.reset();
-      for (const { address, connections } of watched.status().listeners)
-        this.set({ listener: address }, connections);
+      for (const { name, connections } of watched.status().listeners)
+        this.set({ listener: name }, connections);
     },
   });
 }

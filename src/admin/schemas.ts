@@ -74,7 +74,12 @@ export const statusSchema = z
     ready: z.boolean(),
     reason: z.string().openapi({ description: 'one sentence: does it work, and why not' }),
     listeners: z.array(
-      z.object({ address: z.string(), protocols: z.array(z.string()), connections: z.number().int() }),
+      z.object({
+        name: z.string().openapi({ description: 'its address as configured, as in metrics and events' }),
+        address: z.string().openapi({ description: 'what is really bound' }),
+        protocols: z.array(z.string()),
+        connections: z.number().int().openapi({ description: 'client connections open' }),
+      }),
     ),
     pool: z.object({
       joining: z.number().int(),

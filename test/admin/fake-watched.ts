@@ -49,7 +49,14 @@ export const STATUS: Status = {
   uptimeSeconds: 12,
   ready: true,
   reason: 'ready: 20 members are usable',
-  listeners: [{ address: '127.0.0.1:8888', protocols: ['http', 'socks5', 'socks4'], connections: 1 }],
+  listeners: [
+    {
+      name: '127.0.0.1:8888',
+      address: '127.0.0.1:8888',
+      protocols: ['http', 'socks5', 'socks4'],
+      connections: 1,
+    },
+  ],
   pool: {
     joining: 0,
     ready: 20,
