@@ -168,6 +168,13 @@ test('process: a second daemon on one state folder refuses, and names the first'
   expect(first.child.exitCode).toBeNull();
 });
 
+test('process: a reader that leaves early ends it quietly', async () => {
+  const noria = runNoria(['check', '--schema']);
+  noria.child.stdout?.destroy();
+  expect(await noria.ended).toEqual([141, null]); // 128 + SIGPIPE
+  expect(noria.err()).toBe('');
+});
+
 /** A user who may write nowhere, where the tests run as root; else nobody can be asked. */
 const NOBODY = process.getuid?.() === 0 ? 65_534 : undefined;
 
