@@ -1,6 +1,10 @@
 import { expect, test } from 'vitest';
 import { NoriaError } from '../../src/core/faults.ts';
-import { openRig, pass, settle, sourceOptions } from './rig.ts';
+import { Secret } from '../../src/core/secret.ts';
+import type { SourceOptions } from '../../src/refill/options.ts';
+import type { Offer } from '../../src/refill/reservoir.ts';
+import { ManualClock } from '../support/manual-clock.ts';
+import { CountingReservoir, openRig, pass, type Rig, settle, sourceOptions } from './rig.ts';
 
 test('refill: start-up counts as a client, so every source of the first priority draws at once', async () => {
   const { service, status } = openRig();
@@ -59,4 +63,241 @@ test('refill: a service that cannot be reached is tried again more and more slow
   expect(service.gaps.at(-1)).toBeGreaterThan(500_000);
   expect(service.gaps.at(-1)).toBeLessThanOrEqual(605_200);
   expect(service.calls.length).toBeLessThan(20);
+});
+
+const first = sourceOptions({ name: 'first', instance: '1', priority: 1, size: 2 });
+const second = sourceOptions({ name: 'second', instance: '2', priority: 2, size: 2 });
+const callsTo = ({ service }: Rig, instance: string) =>
+  service.calls.filter((call) => call.instance === instance);
+/** What the pool would say: clients came that either source could serve. */
+const wanted = ({ reservoir, clock, bus }: Rig, waiting: number) => {
+  for (const name of ['first', 'second']) reservoir.want(name, { waiting, lastWantedAt: clock.monotonic() });
+  bus.emit('demand.rose', { sources: ['first', 'second'] });
+};
+
+test('refill: a later priority draws nothing while an earlier one serves', async () => {
+  const rig = openRig({ sources: [first, second], idleAfterMs: 0 });
+  await pass(rig.clock, 600_000, 5_000);
+  expect(callsTo(rig, '1').length).toBeGreaterThan(3);
+  expect(callsTo(rig, '2')).toEqual([]);
+  expect(rig.status('second')).toMatchObject({
+    state: 'idle',
+    reason: 'a source of an earlier priority serves',
+  });
+});
+
+test.each<[string, (rig: Rig) => void]>([
+  [
+    'is halted',
+    ({ service }) => (service.reply = ({ instance }) => ({ code: instance === '1' ? '12001' : '10001' })),
+  ],
+  [
+    'has nothing to give',
+    ({ service }) => (service.reply = ({ instance }) => ({ code: instance === '1' ? '12009' : '10001' })),
+  ],
+  [
+    'cannot be reached',
+    ({ service }) => {
+      const down = new NoriaError('service-transport', 'no answer');
+      service.reply = ({ instance }) => (instance === '1' ? down : {});
+    },
+  ],
+  ['is paused by a person', ({ refiller }) => void refiller.pause('first')],
+])('refill: a later priority takes over when an earlier one %s', async (_what, break_) => {
+  const rig = openRig({ sources: [first, second] });
+  break_(rig);
+  await pass(rig.clock, 5_000, 250);
+  expect(callsTo(rig, '2')).toHaveLength(1);
+  expect(rig.status('second').state).toBe('ready');
+});
+
+test('refill: a later priority takes over where the next draw of an earlier one comes too late for those who wait', async () => {
+  const slow = { ...first, intervalMs: 60_000, size: 10 };
+  const rig = openRig({ sources: [slow, second] });
+  await pass(rig.clock, 5_000, 250);
+  expect(callsTo(rig, '2')).toEqual([]);
+  rig.reservoir.members.clear();
+  wanted(rig, 1);
+  await pass(rig.clock, 1_000, 250);
+  expect(callsTo(rig, '2')).toHaveLength(1);
+});
+
+test('refill: a client that waits although an earlier priority has members waits for the later one', async () => {
+  const rig = openRig({ sources: [first, second] });
+  await pass(rig.clock, 5_000, 250);
+  rig.reservoir.want('second', { waiting: 1, lastWantedAt: rig.clock.monotonic() });
+  rig.bus.emit('demand.rose', { sources: ['second'] });
+  await pass(rig.clock, 1_000, 250);
+  expect(callsTo(rig, '2')).toHaveLength(1);
+});
+
+test('refill: sources of one instance share its pace, whatever their names, and other instances have their own', async () => {
+  const twin = { ...first, name: 'twin' };
+  const rig = openRig({ sources: [first, twin, { ...second, priority: 1 }] });
+  await pass(rig.clock, 30_000, 250);
+  const starts = callsTo(rig, '1').map(({ at }) => at);
+  expect(starts).toHaveLength(2);
+  expect((starts[1] ?? 0) - (starts[0] ?? 0)).toBeGreaterThanOrEqual(10_250);
+  expect(callsTo(rig, '2')[0]?.at).toBe(0);
+});
+
+test('refill: the outlook says what each source waits for, and when a draw can land, never in words of the service', async () => {
+  const rig = openRig({
+    sources: [first, { ...second, priority: 1 }],
+    prepare: ({ service }) => {
+      const codes: Record<string, string> = { 1: '12009', 2: '12001' };
+      service.reply = ({ instance }) => ({ code: codes[instance] ?? '', message: '没有任何代理IP' });
+    },
+  });
+  await pass(rig.clock, 2_000, 100);
+  const { sources, retryAfterMs } = rig.refiller.outlook();
+  expect(sources).toEqual([
+    {
+      name: 'first',
+      state: 'waiting',
+      reason: expect.stringMatching(/^12009: No proxy exists/),
+      nextDrawMs: 8_250,
+    },
+    { name: 'second', state: 'halted', reason: '12001: The key is wrong.' },
+  ]);
+  expect(retryAfterMs).toBe(8_250 + 200);
+  expect(JSON.stringify(sources)).not.toContain('没有');
+  expect(rig.status('first')).toMatchObject({
+    message: '没有任何代理IP',
+    nextCallAt: rig.clock.now() + 8_250,
+  });
+});
+
+const settings = (sources: readonly SourceOptions[]) => ({
+  sources,
+  idleAfterMs: 300_000,
+  callTimeoutMs: 10_000,
+});
+
+test('refill: a reload leaves a source that did not change alone, and keeps the pace of one that did', async () => {
+  const rig = openRig({ sources: [first, second] });
+  await pass(rig.clock, 2_000, 250);
+  const before = rig.heard('source.moved').length;
+  await rig.refiller.update(settings([first, { ...second, priority: 1 }]));
+  await settle();
+  expect(
+    rig
+      .heard('source.moved')
+      .slice(before)
+      .filter(({ source }) => source === 'first'),
+  ).toEqual([]);
+  expect(callsTo(rig, '2')).toHaveLength(1);
+  await rig.refiller.update(settings([{ ...first, size: 4 }]));
+  expect(rig.refiller.sources().map(({ name }) => name)).toEqual(['first']);
+  await pass(rig.clock, 20_000, 250);
+  expect(callsTo(rig, '1').map(({ count }) => count)).toEqual([2, 2]);
+  expect(callsTo(rig, '1')[1]?.at ?? 0).toBeGreaterThanOrEqual(10_250);
+  expect(rig.status('first').drawn).toBe(4);
+});
+
+test('refill: a reload that changes a halted source tries once within the pace, one that does not, not', async () => {
+  const rig = openRig({
+    sources: [first],
+    prepare: ({ service }) => {
+      service.reply = ({ key }) => ({ code: key.reveal() === 'fedcba9876543210' ? '10001' : '12001' });
+    },
+  });
+  await pass(rig.clock, 60_000);
+  await rig.refiller.update(settings([{ ...first }]));
+  await pass(rig.clock, 60_000);
+  expect(rig.service.calls).toHaveLength(1);
+  expect(rig.status().state).toBe('halted');
+  const call = { ...first.call, key: new Secret('fedcba9876543210') };
+  await rig.refiller.update(settings([{ ...first, call }]));
+  await pass(rig.clock, 2_000, 250);
+  expect(rig.service.calls).toHaveLength(2);
+  expect(rig.status().state).toBe('ready');
+});
+
+test('refill: a reload in the middle of a call lets it land; one in the middle of a wait starts the wait anew', async () => {
+  const rig = openRig({ sources: [first] });
+  await settle();
+  await rig.refiller.update(settings([{ ...first, size: 6 }]));
+  await pass(rig.clock, 1_000, 100);
+  expect(rig.status()).toMatchObject({ state: 'waiting', drawn: 2 });
+  const moved = { ...first, call: { ...first.call, instance: '9' }, size: 6 };
+  await rig.refiller.update(settings([moved]));
+  await settle();
+  expect(rig.service.calls.map(({ instance }) => instance)).toEqual(['1', '9']);
+});
+
+test('refill: counts and quotas come back after a restart', async () => {
+  const rig = openRig({
+    prepare: ({ service }) => {
+      service.reply = () => ({ quota: { remaining: 42 } });
+    },
+  });
+  await pass(rig.clock, 2_000, 250);
+  const { refiller } = openRig({
+    restored: JSON.parse(JSON.stringify(rig.refiller.record())),
+    idleAfterMs: 1,
+  });
+  expect(refiller.sources()[0]).toMatchObject({ drawn: 5, quota: { remaining: 42 }, codes: { 10001: 1 } });
+  const { refiller: confused } = openRig({ restored: [7] });
+  expect(confused.sources()[0]).toMatchObject({ drawn: 0 });
+});
+
+test('refill: what a draw brings is told once, with its code and its counts', async () => {
+  const rig = openRig({
+    prepare: ({ service }) => {
+      service.reply = () => ({ entries: service.fresh(2), dropped: { private: 1, port: 2 } });
+    },
+  });
+  await pass(rig.clock, 1_000, 100);
+  expect(rig.heard('draw.started')[0]).toEqual({ source: 'city', asked: 5 });
+  expect(rig.heard('draw.done')[0]).toEqual({
+    ...{ source: 'city', code: '10001', asked: 5, received: 5, joined: 2, renewed: 0, rejected: 3, ms: 200 },
+  });
+});
+
+test('refill: lifetimes count from the sending of the request; untold ones as the product has it, unknown ones as the pool does', async () => {
+  const poured: Offer[] = [];
+  const clock = new ManualClock();
+  const reservoir = new CountingReservoir(clock);
+  const pour = reservoir.pour.bind(reservoir);
+  reservoir.pour = (source, offers) => {
+    poured.push(...offers);
+    return pour(source, offers);
+  };
+  openRig({
+    clock,
+    reservoir,
+    prepare: ({ service }) => {
+      const host = '203.0.113.1';
+      service.reply = () => ({
+        entries: [
+          {
+            host,
+            port: 1,
+            lifetimeMs: 90_000,
+            location: 'city',
+            exitIp: '203.0.113.9',
+            area: 'north',
+            isNew: true,
+          },
+          { host, port: 2 },
+          { host, port: 3, lifetimeMs: 'unknown', protocol: 'socks5' },
+        ],
+      });
+    },
+  });
+  await pass(clock, 1_000, 100);
+  const common = { host: '203.0.113.1', unproven: false, protocol: 'http' };
+  expect(poured).toEqual([
+    {
+      ...common,
+      port: 1,
+      endsAt: 90_000,
+      location: 'city',
+      exitIp: '203.0.113.9',
+      facts: { area: 'north', isNew: true },
+    },
+    { ...common, port: 2, endsAt: 60_000 },
+    { ...common, port: 3, endsAt: undefined, protocol: 'socks5' },
+  ]);
 });
