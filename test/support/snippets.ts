@@ -22,8 +22,8 @@ export function readSnippets(page: string): Snippet[] {
   }));
 }
 
-/** Modules that the Python snippets import. */
-const PYTHON_MODULES = ['requests', 'httpx', 'aiohttp', 'scrapy', 'selenium'];
+/** Modules that the Python snippets import, and pip. */
+const PYTHON_MODULES = ['requests', 'httpx', 'aiohttp', 'scrapy', 'selenium', 'pip'];
 
 /** The Python of this machine that has the most of them, and which it has. */
 export const PYTHON = findPython();
