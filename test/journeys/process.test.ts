@@ -5,10 +5,11 @@
 import { spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import { copyFileSync, existsSync, writeFileSync } from 'node:fs';
-import { connect, createServer, type Socket } from 'node:net';
+import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
 import { join } from 'node:path';
 import { type TLSSocket, connect as tlsConnect } from 'node:tls';
 import { expect, onTestFinished, test } from 'vitest';
+import { startNoria } from '../../src/embed.ts';
 import type { Sandbox } from '../../src/sandbox/sandbox.ts';
 import { openTestSandbox, sourceLine } from '../support/noria.ts';
 import { freePort, type NoriaProcess, runNoria, testFolder, writeIn } from './noria-process.ts';
@@ -156,6 +157,20 @@ test('process: what fails to open leaves nothing: one line, exit code 1, and the
   taken.close();
   await once(taken, 'close');
   await startOn(stage);
+});
+
+test('process: a start that fails gives back what it had opened: port, state folder, and all', async () => {
+  const stage = await setUp();
+  const taken = createServer().listen(0, '127.0.0.1');
+  await once(taken, 'listening');
+  onTestFinished(() => void taken.close());
+  const { port } = taken.address() as AddressInfo;
+  const first = `listeners: [{ address: "127.0.0.1:${stage.port}" }, { address: "127.0.0.1:${port}" }]`;
+  const config = stage.config().replace(/^listeners: .*$/m, first);
+  await expect(startNoria({ config })).rejects.toMatchObject({ code: 'listen-failed' });
+  const noria = await startNoria({ config: stage.config() }); // in the same process: no dead owner helps
+  onTestFinished(() => noria.close());
+  expect(noria.addresses.listeners).toEqual([`127.0.0.1:${stage.port}`]);
 });
 
 test('process: a second daemon on one state folder refuses, and names the first', async () => {
