@@ -27,6 +27,21 @@ export function displayWidth(text: string): number {
   return width;
 }
 
+/** The text as far as it fits into so many columns; what styles it stays whole. */
+export function cutToWidth(text: string, columns: number): string {
+  if (displayWidth(text) <= columns) return text;
+  let width = 0;
+  let cut = '';
+  for (const [part] of text.matchAll(STYLE_OR_CHARACTER)) {
+    width += displayWidth(part); // a style has none
+    if (width <= columns || displayWidth(part) === 0) cut += part;
+  }
+  return cut;
+}
+
+/** What sets a style, whole, or one character. */
+const STYLE_OR_CHARACTER = /\p{Cc}\[[0-9;]*m|./gsu;
+
 const WIDE = /[\u1100-\u115f\u2e80-\ua4cf\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe4f\uff00-\uff60\uffe0-\uffe6]/;
 
 function pad(text: string, width: number, align: 'left' | 'right'): string {

@@ -4,6 +4,8 @@ import { type FaultCode, NoriaError } from '../core/faults.ts';
 export interface Terminal {
   /** A result. Adds the line end. */
   print(line: string): void;
+  /** Part of a result, as it is: to draw over what was drawn before. */
+  write(text: string): void;
   /** A diagnostic. Adds the line end. */
   tell(line: string): void;
   /** Whether standard output is a terminal: tables may be drawn and redrawn. */
@@ -11,6 +13,7 @@ export interface Terminal {
   /** Whether colours may be used on standard output. */
   readonly colour: boolean;
   readonly columns: number;
+  readonly rows: number;
   readonly env: Readonly<Record<string, string | undefined>>;
   /** All of standard input, as text. */
   readInput(): Promise<string>;
@@ -58,11 +61,15 @@ const READER_LEFT = 141;
 
 const processTerminal: Terminal = {
   print: (line) => void process.stdout.write(`${line}\n`),
+  write: (text) => void process.stdout.write(text),
   tell: (line) => void process.stderr.write(`${line}\n`),
   interactive: process.stdout.isTTY === true,
   colour: process.stdout.isTTY === true && (process.env['NO_COLOR'] ?? '') === '', // no-color.org: present and not empty
   get columns() {
     return process.stdout.columns ?? 80;
+  },
+  get rows() {
+    return process.stdout.rows ?? 24;
   },
   env: process.env,
   readInput,

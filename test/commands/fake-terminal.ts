@@ -15,10 +15,12 @@ export function fakeTerminal(
   const { env = {}, input = '' } = given;
   return {
     print: (line) => void printed.push(`${line}\n`),
+    write: (text) => void printed.push(text),
     tell: (line) => void told.push(`${line}\n`),
     interactive: false,
     colour: false,
     columns: 80,
+    rows: 24,
     env,
     readInput: async () => input,
     readHidden: async () => input,

@@ -1,27 +1,137 @@
-import { expect, test } from 'vitest';
-import { renderStatus } from '../../src/commands/status.ts';
-import { MEMBER, SOURCE, STATUS } from '../admin/fake-watched.ts';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { expect, onTestFinished, test } from 'vitest';
+import { runProgram } from '../../src/commands/program.ts';
+import { watchStatus } from '../../src/commands/status-watch.ts';
+import { NoriaError } from '../../src/core/faults.ts';
+import { MEMBER, STATUS } from '../admin/fake-watched.ts';
+import { openTestAdmin } from '../admin/open-test-admin.ts';
+import { ManualClock } from '../support/manual-clock.ts';
+import { until } from '../support/until.ts';
+import { fakeTerminal } from './fake-terminal.ts';
 
-test('status: one sentence, the sources with what to do, the members with a bar of their life', () => {
-  const halted = {
-    ...SOURCE,
-    name: 'harbour',
-    state: 'halted' as const,
-    reason: 'key wrong (12001)',
-    advice: 'check the password',
+async function run(argv: readonly string[], env: Record<string, string> = {}) {
+  const terminal = fakeTerminal({ env });
+  const code = await runProgram(['status', ...argv], terminal);
+  return { code, printed: terminal.printed(), told: terminal.told() };
+}
+
+test('status: exit code 0 and a picture when it is ready, 1 when it is not, 3 when nothing answers', async () => {
+  const ready = await openTestAdmin();
+  expect(await run(['--admin', ready.url])).toMatchObject({
+    code: 0,
+    printed: expect.stringMatching(/^noria 1\.2\.3: ready: 20 members are usable\n.*\nm1 {6}city/s),
+  });
+  const down = await openTestAdmin({ status: { ready: false, reason: 'not ready: the pool is empty' } });
+  expect(await run(['--admin', down.url])).toMatchObject({
+    code: 1,
+    printed: expect.stringContaining('noria 1.2.3: not ready: the pool is empty'),
+  });
+  expect(await run(['--admin', '127.0.0.1:1'])).toMatchObject({
+    code: 3,
+    told: expect.stringContaining('nothing answers at http://127.0.0.1:1'),
+  });
+});
+
+test('status: --json prints what the API says, and nothing else', async () => {
+  const { url } = await openTestAdmin();
+  const { printed } = await run(['--json', '--admin', url]);
+  expect(JSON.parse(printed)).toEqual(STATUS);
+  expect(await run(['--json', '--watch', '--admin', url])).toMatchObject({ code: 2 });
+});
+
+test('status: address and token come from the command line, the environment or the configuration', async () => {
+  const { url, port } = await openTestAdmin({ token: 'river-stone' });
+  expect(await run([], { NORIA_ADMIN: url })).toMatchObject({
+    code: 2,
+    told: expect.stringContaining('wants its token: set NORIA_ADMIN_TOKEN'),
+  });
+  expect(await run([], { NORIA_ADMIN: url, NORIA_ADMIN_TOKEN: 'river-stone' })).toMatchObject({ code: 0 });
+  const folder = mkdtempSync(join(tmpdir(), 'noria-'));
+  onTestFinished(() => rmSync(folder, { recursive: true }));
+  const file = join(folder, 'noria.yaml');
+  const source = 'sources: [{ name: a, product: free, instance: "1", akey: 0123456789abcdef }]';
+  const rest = 'service: { baseUrl: "http://extract.example" }';
+  writeFileSync(file, `${source}\n${rest}\nadmin: { address: "0.0.0.0:${port}", token: river-stone }\n`);
+  expect(await run(['-c', file])).toMatchObject({ code: 0 });
+  writeFileSync(file, `${source}\n${rest}\nadmin: { address: off }\n`);
+  expect(await run(['-c', file])).toMatchObject({ code: 2, told: expect.stringContaining('admin is off') });
+});
+
+interface Shown {
+  readonly interactive: boolean;
+  readonly rows?: number;
+}
+
+/** A watch on a screen, with a daemon that answers as told. */
+function openWatch({ interactive, rows = 24 }: Shown) {
+  const terminal = { ...fakeTerminal(), interactive, rows, columns: 60 };
+  const clock = new ManualClock();
+  const ending = new AbortController();
+  let answers = true;
+  let asked = 0;
+  const watching = watchStatus({
+    ask: async () => {
+      asked += 1;
+      if (!answers) throw new NoriaError('daemon-unreachable', 'gone');
+      return {
+        status: STATUS,
+        members: Array.from({ length: 40 }, (_, at) => ({ ...MEMBER, id: `m${at}` })),
+      };
+    },
+    where: 'http://127.0.0.1:8889',
+    terminal,
+    clock,
+    signal: ending.signal,
+  });
+  const nextPicture = async () => {
+    await until('it rests', () => clock.armedCount === 1);
+    const before = asked;
+    clock.advance(1_000);
+    await until('it rests again', () => asked > before && clock.armedCount === 1);
   };
-  const members = [MEMBER, { ...MEMBER, id: 'm2', remainingSeconds: null, latencyMs: null, location: null }];
-  const lines = renderStatus({ ...STATUS, sources: [SOURCE, halted] }, members);
-  expect(lines).toEqual([
-    'noria 1.2.3: ready: 20 members are usable',
-    '  listening on 127.0.0.1:8888; 1 open tunnels, 0 clients waiting, 1 sessions',
-    '',
-    'SOURCE   PRODUCT        STATE   READY  DRAWN  UNUSED  QUOTA  WHY',
-    'city     short-classic  ready   20/20     25       3         all 20 members are there',
-    'harbour  short-classic  halted  20/20     25       3         key wrong (12001): check the password',
-    '',
-    'MEMBER  SOURCE  SPEAKS  STATE  LIFE        LEFT  OPEN  USES  FAULTS  LATENCY  LOCATION',
-    'm1      city    http    ready  █████·····  90 s     1     4       0    31 ms  Shanghai',
-    'm2      city    http    ready  ?·········     ?     1     4       0',
-  ]);
+  return { terminal, nextPicture, watching, ending, silence: () => (answers = false) };
+}
+
+test('status: --watch draws over what was there, cut to the screen, and leaves the scrollback alone', async () => {
+  const { terminal, nextPicture, watching, ending } = openWatch({ interactive: true, rows: 12 });
+  await nextPicture();
+  ending.abort();
+  expect(await watching).toBe(true);
+  const [entered = '', screen = '', after = ''] = terminal
+    .printed()
+    .split(/(?<=\?25l)|(?=\p{Cc}\[\?25h)|(?<=\?1049l)/u)
+    .filter((part) => !part.endsWith('?1049l'));
+  expect(entered).toBe('\u001b[?1049h\u001b[?25l');
+  const pictures = screen.split('\u001b[H').slice(1);
+  expect(pictures).toHaveLength(2);
+  expect(screen, 'clearing a screen flickers').not.toContain('\u001b[2J');
+  for (const picture of pictures) {
+    const lines = picture.replace('\n\u001b[J', '').split('\n');
+    expect(lines).toHaveLength(11);
+    expect(lines.at(-1)).toBe('… 37 more lines\u001b[K');
+    for (const line of lines) expect(line.replace('\u001b[K', '').length).toBeLessThanOrEqual(60);
+  }
+  expect(after, 'what it was when it was left').toContain('noria 1.2.3: ready');
+});
+
+test('status: --watch into a pipe prints one picture after the other, whole', async () => {
+  const { terminal, nextPicture, watching, ending } = openWatch({ interactive: false });
+  await nextPicture();
+  ending.abort();
+  await watching;
+  expect(terminal.printed()).not.toContain('\u001b');
+  expect(terminal.printed().match(/^noria 1\.2\.3: ready/gm)).toHaveLength(2);
+  expect(terminal.printed().match(/^m39 /gm)).toHaveLength(2);
+});
+
+test('status: --watch says when nothing answers any more, and is not ready then', async () => {
+  const { terminal, nextPicture, watching, ending, silence } = openWatch({ interactive: false });
+  await nextPicture();
+  silence();
+  await nextPicture();
+  expect(terminal.printed()).toContain('nothing has answered at http://127.0.0.1:8889 for 1 s; trying again');
+  ending.abort();
+  expect(await watching).toBe(false);
 });

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { displayWidth, formatTable } from '../../src/commands/table.ts';
+import { cutToWidth, displayWidth, formatTable } from '../../src/commands/table.ts';
 
 test('table: columns are as wide as their widest cell, numbers stand to the right, no line ends in spaces', () => {
   const lines = formatTable(
@@ -28,4 +28,11 @@ test('table: East Asian text takes two columns a character, colours take none', 
 
 test('table: without rows only the titles stand', () => {
   expect(formatTable([{ title: 'NAME' }], [])).toEqual(['NAME']);
+});
+
+test('table: a line is cut to the columns it may take, wide characters and styles respected', () => {
+  expect(cutToWidth('abcdef', 6)).toBe('abcdef');
+  expect(cutToWidth('abcdef', 4)).toBe('abcd');
+  expect(cutToWidth('上海市', 5)).toBe('上海');
+  expect(cutToWidth('\u001b[31mabcdef\u001b[39m', 2)).toBe('\u001b[31mab\u001b[39m');
 });

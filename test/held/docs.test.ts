@@ -99,6 +99,8 @@ test('docs: every command and option of noria that a page shows exists', async (
     interactive: false,
     colour: false,
     columns: 80,
+    rows: 24,
+    write: () => {},
     env: {},
     readInput: () => Promise.resolve(''),
     readHidden: () => Promise.resolve(''),
