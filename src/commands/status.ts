@@ -1,6 +1,6 @@
 /** `noria status`: the state of a running daemon: one sentence, its sources, its members. */
 import type { Command } from 'commander';
-import { systemClock } from '../core/clock.ts';
+import { holdingClock, systemClock } from '../core/clock.ts';
 import { NoriaError } from '../core/faults.ts';
 import { formatHostPort } from '../core/host-port.ts';
 import { Secret } from '../core/secret.ts';
@@ -74,7 +74,7 @@ async function watch(client: AdminClient, where: string, terminal: Terminal): Pr
       ask: async () => ({ status: await client.status(), members: await client.members() }),
       where,
       terminal,
-      clock: systemClock,
+      clock: holdingClock,
       signal: ending.signal,
     });
   } finally {

@@ -17,21 +17,28 @@ export interface Clock {
 /** The longest delay a Node timer takes; a longer one would fire at once. */
 const MAX_TIMER_MS = 2 ** 31 - 1;
 
-export const systemClock: Clock = {
-  now: () => Date.now(),
-  monotonic: () => performance.now(),
-  after(ms, fn) {
-    let timer: NodeJS.Timeout;
-    const arm = (leftMs: number) => {
-      const longer = leftMs > MAX_TIMER_MS;
-      const fire = longer ? () => arm(leftMs - MAX_TIMER_MS) : fn;
-      timer = setTimeout(fire, longer ? MAX_TIMER_MS : Math.max(0, Math.ceil(leftMs)));
-      timer.unref(); // a pending timer is no reason to stay alive; open sockets are
-    };
-    arm(ms);
-    return { [Symbol.dispose]: () => clearTimeout(timer) };
-  },
-};
+/** The clock of this machine. A pending timer is no reason for the process to stay alive; open sockets are. */
+export const systemClock: Clock = clockWhoseTimers((timer) => timer.unref());
+
+/** The same for a command that has nothing else to stay alive for: its timers hold the process. */
+export const holdingClock: Clock = clockWhoseTimers((timer) => timer);
+
+function clockWhoseTimers(armed: (timer: NodeJS.Timeout) => NodeJS.Timeout): Clock {
+  return {
+    now: () => Date.now(),
+    monotonic: () => performance.now(),
+    after(ms, fn) {
+      let timer: NodeJS.Timeout;
+      const arm = (leftMs: number) => {
+        const longer = leftMs > MAX_TIMER_MS;
+        const fire = longer ? () => arm(leftMs - MAX_TIMER_MS) : fn;
+        timer = armed(setTimeout(fire, longer ? MAX_TIMER_MS : Math.max(0, Math.ceil(leftMs))));
+      };
+      arm(ms);
+      return { [Symbol.dispose]: () => clearTimeout(timer) };
+    },
+  };
+}
 
 /** Resolves after `ms`, or earlier when `signal` aborts. Never rejects: the caller looks at its signal. */
 export function pause(clock: Clock, ms: number, signal?: AbortSignal): Promise<void> {

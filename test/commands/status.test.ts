@@ -7,6 +7,7 @@ import { watchStatus } from '../../src/commands/status-watch.ts';
 import { NoriaError } from '../../src/core/faults.ts';
 import { MEMBER, STATUS } from '../admin/fake-watched.ts';
 import { openTestAdmin } from '../admin/open-test-admin.ts';
+import { runNoria } from '../journeys/noria-process.ts';
 import { ManualClock } from '../support/manual-clock.ts';
 import { until } from '../support/until.ts';
 import { fakeTerminal } from './fake-terminal.ts';
@@ -57,6 +58,19 @@ test('status: address and token come from the command line, the environment or t
   expect(await run(['-c', file])).toMatchObject({ code: 0 });
   writeFileSync(file, `${source}\n${rest}\nadmin: { address: off }\n`);
   expect(await run(['-c', file])).toMatchObject({ code: 2, told: expect.stringContaining('admin is off') });
+});
+
+test('status: --watch goes on until it is interrupted, in a process that has nothing else to do', async () => {
+  const { url } = await openTestAdmin();
+  const watch = runNoria(['status', '--watch', '--admin', url]);
+  await until(
+    'two pictures',
+    () => (watch.out().match(/^noria 1\.2\.3: ready/gm) ?? []).length === 2,
+    10_000,
+  );
+  watch.child.kill('SIGINT');
+  expect(await watch.ended).toEqual([0, null]);
+  expect(watch.err()).toBe('');
 });
 
 interface Shown {
