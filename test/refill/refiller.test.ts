@@ -301,3 +301,43 @@ test('refill: lifetimes count from the sending of the request; untold ones as th
     { ...common, port: 3, endsAt: undefined, protocol: 'socks5' },
   ]);
 });
+
+test('refill: a reload to another instance forgets what was learned of the one before, one of the size does not', async () => {
+  const learned = { ...first, size: 8, count: 8 };
+  const rig = openRig({
+    sources: [learned],
+    idleAfterMs: 0,
+    prepare: ({ service }) => {
+      service.reply = (call, index) =>
+        index === 0 ? { code: '12003' } : { entries: service.fresh(call.count ?? 0) };
+    },
+  });
+  await pass(rig.clock, 11_000, 250);
+  await rig.refiller.update(settings([{ ...learned, size: 12 }]));
+  await pass(rig.clock, 11_000, 250);
+  const call = { ...first.call, instance: '9' };
+  await rig.refiller.update(settings([{ ...learned, size: 20, call }]));
+  await pass(rig.clock, 1_000, 250);
+  expect(rig.service.calls.map(({ instance, count }) => [instance, count])).toEqual([
+    ['1', 8],
+    ['1', 4],
+    ['1', 4],
+    ['9', 8],
+  ]);
+});
+
+test('refill: a reload that changes a source ends the patience that fruitless draws had taught it', async () => {
+  const rig = openRig({
+    sources: [first],
+    idleAfterMs: 0,
+    prepare: ({ service }) => {
+      service.reply = () => ({ code: '12009' });
+    },
+  });
+  await pass(rig.clock, 900_000, 1_000);
+  const before = rig.service.calls.length;
+  const call = { ...first.call, params: { timespan: 0 } };
+  await rig.refiller.update({ ...settings([{ ...first, call }]), idleAfterMs: 0 });
+  await pass(rig.clock, 32_000, 250);
+  expect(rig.service.calls.length - before).toBeGreaterThanOrEqual(3);
+});
