@@ -123,8 +123,7 @@ export const FAULTS = {
     socks5: 0x01,
     proxyStatus: 'destination_unavailable',
     says: 'No member became available in time.',
-    advice:
-      'Try again after the time in Retry-After; noria status says what each source waits for.',
+    advice: 'Try again after the time in Retry-After; noria status says what each source waits for.',
   },
   'target-unreachable': {
     side: 'target',

@@ -64,6 +64,8 @@ export async function answerBadly(socket: Socket, member: Member, temper: BadTem
       return endWith(socket, protocol === 'http' ? WRONG_HTTP : WRONG_SOCKS);
     case 'endless-head':
       return answerEndlessly(socket, member);
+    default:
+      temper satisfies never;
   }
 }
 

@@ -54,6 +54,8 @@ export async function lose({ response, path, server }: Delivery, fault: LostAnsw
       return;
     case 'huge':
       return sendHuge(response, fault.bytes ?? DEFAULT_HUGE_BYTES);
+    default:
+      fault satisfies never;
   }
 }
 
@@ -89,6 +91,8 @@ export async function bring(
       response.write(bytes.subarray(0, Math.floor(bytes.length / 2)), () => response.destroy());
       return;
     }
+    default:
+      fault satisfies never;
   }
 }
 
