@@ -2,7 +2,8 @@
  * The log: one line an event, on standard error, as JSON or pretty for a terminal.
  *
  * The parts never import it: they tell the bus, and the table below says which line each event is worth. Levels:
- * `error` an operator must act; `warn` noria worked around it; `info` a change of state; `debug` each connection.
+ * `error` an operator must act; `warn` noria worked around it; `info` a change of state; `debug` one line for each connection
+ * or forwarded request; `trace` the steps in between.
  */
 import { type DestinationStream, pino } from 'pino';
 import pretty from 'pino-pretty';
@@ -16,6 +17,7 @@ type Fields = object;
 /** What the daemon and the commands may say beside the events. */
 export interface Log {
   level: string;
+  trace(fields: Fields, message: string): void;
   debug(fields: Fields, message: string): void;
   info(fields: Fields, message: string): void;
   warn(fields: Fields, message: string): void;
@@ -42,10 +44,21 @@ export function createLog(options: LogOptions): Log {
     {
       level: options.level,
       base: null,
+      formatters: { log: roundDurations },
       redact: { paths: REDACTED.flatMap((name) => [name, `*.${name}`]), censor: '[secret]' },
       ...(asPretty ? {} : { timestamp: pino.stdTimeFunctions.isoTime }),
     },
     destination,
+  );
+}
+
+/** Durations to a tenth of a ms: the rest is noise. */
+function roundDurations(fields: Record<string, unknown>): Record<string, unknown> {
+  return Object.fromEntries(
+    Object.entries(fields).map(([name, value]) => [
+      name,
+      typeof value === 'number' && /(^m|M)s$/.test(name) ? Math.round(value * 10) / 10 : value,
+    ]),
   );
 }
 
@@ -60,7 +73,7 @@ function prettyStream(destination: DestinationStream | undefined): DestinationSt
   });
 }
 
-type Level = 'debug' | 'info' | 'warn' | 'error';
+type Level = 'trace' | 'debug' | 'info' | 'warn' | 'error';
 type Line<Name extends EventName> = (event: NoriaEvents[Name]) => readonly [Level, string];
 
 /** Phases that come and go all day; the others are worth a line. */
@@ -74,8 +87,8 @@ const LINES: { readonly [Name in EventName]: Line<Name> } = {
   'member.drained': () => ['debug', 'member drained'],
   'member.left': ({ reason }) => [reason === 'failed' ? 'warn' : 'debug', 'member left'],
   'member.banned': () => ['info', 'member banned for a host'],
-  'demand.rose': () => ['debug', 'demand rose'],
-  'client.waited': () => ['debug', 'client waited for a member'],
+  'demand.rose': () => ['trace', 'demand rose'],
+  'client.waited': () => ['trace', 'client waited for a member'],
   'session.bound': () => ['debug', 'session bound'],
   'session.moved': () => ['info', 'session moved'],
   'session.ended': () => ['debug', 'session ended'],
@@ -83,19 +96,17 @@ const LINES: { readonly [Name in EventName]: Line<Name> } = {
   'draw.done': ({ code }) => [code === '10001' ? 'info' : 'warn', 'draw done'],
   'source.moved': ({ from, to }) => [sourceLevel(from, to), 'source moved'],
   'source.warned': () => ['warn', 'source warned'],
-  'dial.attempted': () => ['debug', 'dial attempted'],
-  'dial.ended': ({ outcome }) => [
-    outcome === 'accepted' || outcome === 'client-gone' ? 'debug' : 'info',
-    'dial ended',
-  ],
-  'hedge.ended': () => ['debug', 'hedge ended'],
+  'dial.attempted': ({ outcome }) => [outcome === 'accepted' ? 'trace' : 'debug', 'dial attempted'],
+  'dial.ended': () => ['debug', 'dial ended'], // one that failed is told as the refusal of its client
+  'hedge.ended': () => ['trace', 'hedge ended'],
   'network.judged': ({ down }) => [
     down ? 'error' : 'info',
     down ? 'own network judged down: members are not evicted meanwhile' : 'own network is back',
   ],
-  'connection.opened': () => ['debug', 'connection opened'],
-  'connection.closed': () => ['debug', 'connection closed'],
-  'tunnel.closed': () => ['debug', 'tunnel closed'],
+  'connection.opened': () => ['trace', 'connection opened'],
+  // What went well has had its line with its dial.
+  'connection.closed': ({ outcome }) => [outcome === 'ok' ? 'trace' : 'debug', 'connection closed'],
+  'tunnel.closed': () => ['trace', 'tunnel closed'],
   'client.refused': () => ['info', 'client refused'],
 };
 
