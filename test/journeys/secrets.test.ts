@@ -1,0 +1,305 @@
+// What noria says is searched for every secret it was given or sent: its whole output at the finest level, what clients are
+// answered, every answer of the admin API with the page, metrics and events, its state folder, and what commands print. A
+// process of its own, as an operator runs it; members that ask for credentials, a source whose key is wrong and one that
+// nobody answers; clients with right, wrong and unreadable credentials; a service that sends keys back.
+import { createHash } from 'node:crypto';
+import { readdirSync, readFileSync } from 'node:fs';
+import { connect } from 'node:net';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { expect, test } from 'vitest';
+import { openTestSandbox } from '../support/noria.ts';
+import { until } from '../support/until.ts';
+import { freePort, type NoriaProcess, runNoria, testFolder, writeIn } from './noria-process.ts';
+
+/** Characters that URLs, YAML, JSON and regular expressions each write in their own way. */
+const SECRETS = {
+  instancePassword: 'city+pass/word&1$',
+  keyedAkey: '0f1e2d3c4b5a6978',
+  upstreamPassword: 'up stream="2"',
+  wrongPassword: 'harbour(pass)[3]',
+  deadPassword: 'dead%pass#4',
+  accountPassword: 'account:pass@5',
+  userPassword: 'worker*pass?6',
+  adminToken: 'admin-token-7.~',
+  typedPassword: 'typed-wrong-8',
+  typedToken: 'guessed-token-9',
+  cookie: 'cookie-value-11',
+  query: 'query-value-12',
+} as const;
+
+/** No secret, but the client's own text: the log may quote it, an answer to the client may not. */
+const WISH_VALUE = 'wishvalue10';
+
+const sixteen = (password: string) => createHash('md5').update(password).digest('hex').slice(8, 24);
+
+/** A secret in every form in which it might be written; short parts of one are no evidence. */
+function formsOf(secret: string): string[] {
+  const hash = createHash('md5').update(secret).digest('hex');
+  const base64 = Buffer.from(secret).toString('base64').replace(/=+$/, '');
+  // As the tail of `user:secret` in base64, whatever the length of the user.
+  const tails = [1, 2].map((shift) => {
+    const shifted = Buffer.from('x'.repeat(shift) + secret)
+      .toString('base64')
+      .replace(/=+$/, '');
+    return shifted.slice(4, -1);
+  });
+  const written = [
+    secret,
+    encodeURIComponent(secret),
+    JSON.stringify(secret).slice(1, -1),
+    base64.slice(0, -1),
+    ...tails,
+  ];
+  return [...written, hash, hash.slice(8, 24)];
+}
+
+const FORMS = Object.entries(SECRETS).flatMap(([name, secret]) =>
+  formsOf(secret).map((form) => ({ name, form })),
+);
+
+/** Which secrets stand in a text, by name. */
+function secretsIn(text: string): string[] {
+  return FORMS.filter(({ form }) => text.includes(form)).map(({ name, form }) => `${name} as ${form}`);
+}
+
+/** Sends bytes one after the other and returns all that comes back until the other side ends, or is quiet. */
+function converse(port: number, ...messages: (string | Uint8Array)[]): Promise<string> {
+  return new Promise((resolve, reject) => {
+    const socket = connect(port, '127.0.0.1');
+    let told = '';
+    socket.setTimeout(1_500, () => socket.destroy());
+    socket.on('connect', async () => {
+      for (const message of messages) {
+        socket.write(message);
+        await sleep(50); // SOCKS: each answer before the next question
+      }
+    });
+    socket.on('data', (chunk) => {
+      told += chunk.toString('latin1');
+    });
+    socket.on('error', reject);
+    socket.on('close', () => resolve(told));
+  });
+}
+
+const basic = (user: string, password: string) =>
+  `Proxy-Authorization: Basic ${Buffer.from(`${user}:${password}`).toString('base64')}\r\n`;
+
+const socksLogin = (user: string, password: string) =>
+  Buffer.concat([
+    Buffer.from([1, user.length]),
+    Buffer.from(user),
+    Buffer.from([password.length]),
+    Buffer.from(password),
+  ]);
+
+async function startJourney() {
+  const { instancePassword, upstreamPassword, keyedAkey, wrongPassword, deadPassword } = SECRETS;
+  const account = { username: 'operator', password: SECRETS.accountPassword };
+  const sandbox = await openTestSandbox({
+    account,
+    instances: [
+      { product: 'short-classic', password: instancePassword, auth: 'password', paceMs: 0 },
+      { product: 'short-socks5', paceMs: 0 },
+      { product: 'long-residential', paceMs: 0 },
+      { product: 'exclusive', paceMs: 0 },
+    ],
+  });
+  const { url } = sandbox;
+  const idOf = (product: Parameters<typeof sandbox.instance>[0]) => sandbox.instance(product).id;
+  // A service that sends back what it was sent, in its text and as a page of something in between.
+  sandbox.rules.add({
+    operation: 'long-residential',
+    times: 1,
+    answer: { body: `<html>blocked: akey=${sixteen(wrongPassword)}</html>`, contentType: 'text/html' },
+  });
+  const port = await freePort();
+  const adminPort = await freePort();
+  const folder = testFolder();
+  const quoted = (text: string) => JSON.stringify(text);
+  const config = `
+service: { baseUrl: "${url}" }
+account: { username: operator, password: ${quoted(SECRETS.accountPassword)} }
+sources:
+  - { name: city, product: short-classic, instance: "${idOf('short-classic')}", password: ${quoted(instancePassword)}, size: 3 }
+  - name: keyed
+    product: short-socks5
+    instance: "${idOf('short-socks5')}"
+    akey: ${quoted(keyedAkey)}
+    upstream: { auth: { username: upstream-user, password: ${quoted(upstreamPassword)} } }
+  - { name: wrong, product: long-residential, instance: "${idOf('long-residential')}", password: ${quoted(wrongPassword)}, interval: 1s }
+  - { name: dead, product: exclusive, baseUrl: "http://127.0.0.1:1", instance: "${idOf('exclusive')}", password: ${quoted(deadPassword)} }
+pool: { allowPrivateAddresses: true, safetyMargin: 0s, minRemaining: 0s }
+dial: { waitForMember: 1s }
+listeners:
+  - { address: "127.0.0.1:${port}", denyTargets: [], users: [{ username: worker, password: ${quoted(SECRETS.userPassword)} }] }
+admin: { address: "127.0.0.1:${adminPort}", token: ${quoted(SECRETS.adminToken)} }
+state: { dir: ${quoted(join(folder, 'state'))} }
+shutdown: { drainTimeout: 1s }
+`;
+  const file = writeIn(folder, 'noria.yaml', config);
+  const noria = runNoria(['run', '-c', file, '--log-level', 'trace']);
+  await noria.line('noria is running');
+  return { sandbox, noria, port, folder, file, config, admin: `http://127.0.0.1:${adminPort}` };
+}
+
+/** What clients are told, on every way to be let in or turned away. */
+async function askAsClients(port: number, targetUrl: string): Promise<string[]> {
+  const { userPassword, typedPassword, cookie, query } = SECRETS;
+  const { host } = new URL(targetUrl);
+  const close = 'Connection: close\r\nProxy-Connection: close\r\n';
+  const get = (path: string, credentials: string, more = '') =>
+    `GET ${targetUrl}${path} HTTP/1.1\r\nHost: ${host}\r\n${credentials}${close}${more}\r\n`;
+  const tunnel = (target: string, credentials: string) =>
+    `CONNECT ${target} HTTP/1.1\r\nHost: ${target}\r\n${credentials}\r\n`;
+  const inner = `GET /ip HTTP/1.1\r\nHost: ${host}\r\nConnection: close\r\n\r\n`;
+  const right = basic('worker', userPassword);
+  const [name = '', targetPort = ''] = host.split(':');
+  const socksTarget = Buffer.concat([
+    Buffer.from([5, 1, 0, 3, name.length]),
+    Buffer.from(name),
+    Buffer.from([Number(targetPort) >> 8, Number(targetPort) & 255]),
+  ]);
+  const hello = Buffer.from([5, 1, 2]);
+  return Promise.all([
+    converse(port, get(`/ip?key=${query}`, right, `Cookie: a=${cookie}\r\n`)),
+    converse(port, tunnel(host, right), inner),
+    converse(port, get('/ip', basic('worker', typedPassword))),
+    converse(port, get('/ip', '')),
+    converse(port, get('/ip', basic(`worker-life-${WISH_VALUE}`, userPassword))),
+    converse(port, get('/ip', basic('worker-source-wrong', userPassword))),
+    converse(port, tunnel(`nowhere.invalid:443`, right)),
+    converse(port, `GET / HTTP/1.1\r\n${right}Cookie: a=${cookie}\r\nbroken\r\n\r\n`),
+    converse(port, hello, socksLogin('worker', userPassword), socksTarget, inner),
+    converse(port, hello, socksLogin('worker', typedPassword)),
+    converse(port, hello, socksLogin(`worker-life-${WISH_VALUE}`, userPassword)),
+  ]);
+}
+
+/** Every answer of the admin API to a read, with its headers; to wrong tokens and to bodies that cannot be read. */
+async function askAsOperator(admin: string): Promise<string[]> {
+  const { adminToken, typedToken, userPassword } = SECRETS;
+  const ask = async (path: string, token: string, init: RequestInit = {}) => {
+    const headers = { authorization: `Bearer ${token}`, 'content-type': 'application/json' };
+    const answer = await fetch(`${admin}${path}`, { ...init, headers });
+    return `${answer.status}\n${[...answer.headers].join('\n')}\n${await answer.text()}`;
+  };
+  const description = (await (
+    await fetch(`${admin}/openapi.json`, { headers: { authorization: `Bearer ${adminToken}` } })
+  ).json()) as { paths: Record<string, { get?: object }> };
+  const reads = Object.entries(description.paths)
+    .filter(([path, { get }]) => get !== undefined && !path.includes('{') && path !== '/api/events')
+    .map(([path]) => path);
+  expect(reads.length).toBeGreaterThan(10);
+  const files = ['main.js', 'uplot.js', 'wheel.css'].map((file) => `/page/${file}`);
+  return Promise.all([
+    ...[...reads, ...files].map((path) => ask(path, adminToken)),
+    ask('/api/status', typedToken),
+    ask(`/api/members/${encodeURIComponent(userPassword)}/evict`, typedToken, { method: 'POST' }),
+    ask('/api/reports', adminToken, { method: 'POST', body: `{"password": "${SECRETS.instancePassword}` }),
+    ask('/api/reports', adminToken, {
+      method: 'POST',
+      body: `{"verdict": "${SECRETS.upstreamPassword.replaceAll('"', '')}"}`,
+    }),
+  ]);
+}
+
+/** The stream of events, read until it is aborted. */
+async function followEvents(admin: string, signal: AbortSignal): Promise<string> {
+  const headers = { authorization: `Bearer ${SECRETS.adminToken}` };
+  const answer = await fetch(`${admin}/api/events`, { headers, signal });
+  const reader = (answer.body ?? new ReadableStream()).pipeThrough(new TextDecoderStream()).getReader();
+  let told = '';
+  try {
+    for (let part = await reader.read(); !part.done; part = await reader.read()) told += part.value;
+  } catch {
+    // ignored: aborted, which is how it ends
+  }
+  return told;
+}
+
+async function runToEnd(args: readonly string[]): Promise<string> {
+  const run = runNoria(args);
+  await run.ended;
+  return run.out() + run.err();
+}
+
+const sourceStates = (noria: NoriaProcess) =>
+  new Map(noria.lines('source moved').map(({ source, to }) => [source, to]));
+
+test('secrets: the search finds each of them in every form', () => {
+  for (const [name, secret] of Object.entries(SECRETS)) {
+    const credentials = ['u', 'us', 'use'].map((user) => Buffer.from(`${user}:${secret}`).toString('base64'));
+    for (const text of [secret, JSON.stringify({ secret }), `?akey=${sixteen(secret)}&`, ...credentials]) {
+      expect(
+        secretsIn(text).some((found) => found.startsWith(name)),
+        `${name} in ${text}`,
+      ).toBe(true);
+    }
+  }
+});
+
+test('secrets: nothing that noria says, to whomever, holds one of them', { timeout: 40_000 }, async () => {
+  const { sandbox, noria, port, folder, file, config, admin } = await startJourney();
+  expect(secretsIn(config).length, 'the search works on the file itself').toBeGreaterThan(5);
+  const ending = new AbortController();
+  const events = followEvents(admin, ending.signal);
+  await until('the sources have met their fates', () => {
+    const states = sourceStates(noria);
+    return (
+      states.get('keyed') === 'halted' &&
+      states.get('dead') === 'backoff' &&
+      states.get('wrong') === 'backoff'
+    );
+  });
+  sandbox.rules.add({
+    operation: 'long-residential',
+    times: 1,
+    answer: { code: '12003', msg: `akey=${sixteen(SECRETS.wrongPassword)} is wrong` },
+  });
+  await fetch(`${admin}/api/sources/wrong/resume`, {
+    method: 'POST',
+    headers: { authorization: `Bearer ${SECRETS.adminToken}`, 'content-type': 'application/json' },
+  });
+  const told = await askAsClients(port, sandbox.targetUrl);
+  expect(told.slice(0, 2).every((answer) => answer.startsWith('HTTP/1.1 200'))).toBe(true);
+  expect(told[2]).toMatch(/^HTTP\/1\.1 407/);
+  expect(told[4]).toMatch(/^HTTP\/1\.1 400/);
+  expect(told[8], 'SOCKS5 let in').toContain('HTTP/1.1 200');
+  expect(told[9], 'SOCKS5 turned away').toBe('\u0005\u0002\u0001\u0001');
+  expect(told.join('\n')).not.toContain(WISH_VALUE);
+  const answers = await askAsOperator(admin);
+
+  writeIn(folder, 'noria.yaml', config.replace('size: 3', 'siz: 3').replace('interval: 1s', 'interval: 1ms'));
+  noria.child.kill('SIGHUP');
+  await noria.line('configuration refused: the one before goes on');
+  writeIn(folder, 'noria.yaml', config);
+  const printed = await Promise.all([
+    runToEnd(['check', '-c', file]),
+    runToEnd(['status', '-c', file]),
+    runToEnd(['instances', '-c', file]),
+    runToEnd(['status', '--admin', `http://me:${encodeURIComponent(SECRETS.userPassword)}@127.0.0.1:1`]),
+  ]);
+  expect(printed[1]).toContain('keyed');
+  ending.abort();
+  noria.child.kill('SIGTERM');
+  expect(await noria.ended).toEqual([0, null]);
+  const kept = readdirSync(join(folder, 'state')).map((name) =>
+    readFileSync(join(folder, 'state', name), 'utf8'),
+  );
+  expect(kept.length).toBeGreaterThan(0);
+
+  const said: Record<string, string> = {
+    'log and output': noria.out() + noria.err(),
+    clients: told.join('\n'),
+    admin: answers.join('\n'),
+    events: await events,
+    state: kept.join('\n'),
+    commands: printed.join('\n'),
+  };
+  for (const [where, text] of Object.entries(said)) {
+    expect(text.length, where).toBeGreaterThan(100);
+    expect(secretsIn(text), where).toEqual([]);
+  }
+});
