@@ -89,6 +89,30 @@ test('metrics: a dial is timed in seconds, with its wait and what was left of th
   );
 });
 
+test('metrics: a bucket of a histogram counts all that took no longer, its bound included', async () => {
+  const { bus, lines } = openTestMetrics();
+  const dial = { outcome: 'accepted', attempts: 1, waitedMs: 0, target: 'a:1' } as const;
+  for (const ms of [3, 250, 251, 60_000]) bus.emit('dial.ended', { ...dial, ms });
+  const buckets = (await lines()).filter((line) => line.startsWith('noria_dial_seconds'));
+  expect(buckets).toEqual([
+    'noria_dial_seconds_bucket{le="0.005"} 1',
+    'noria_dial_seconds_bucket{le="0.01"} 1',
+    'noria_dial_seconds_bucket{le="0.025"} 1',
+    'noria_dial_seconds_bucket{le="0.05"} 1',
+    'noria_dial_seconds_bucket{le="0.1"} 1',
+    'noria_dial_seconds_bucket{le="0.25"} 2',
+    'noria_dial_seconds_bucket{le="0.5"} 3',
+    'noria_dial_seconds_bucket{le="1"} 3',
+    'noria_dial_seconds_bucket{le="2.5"} 3',
+    'noria_dial_seconds_bucket{le="5"} 3',
+    'noria_dial_seconds_bucket{le="10"} 3',
+    'noria_dial_seconds_bucket{le="30"} 3',
+    'noria_dial_seconds_bucket{le="+Inf"} 4',
+    'noria_dial_seconds_sum 60.504',
+    'noria_dial_seconds_count 4',
+  ]);
+});
+
 test('metrics: closing stops following the events', () => {
   const { bus, metrics } = openTestMetrics();
   expect(bus.hears('dial.ended')).toBe(true);
