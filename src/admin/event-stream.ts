@@ -5,7 +5,7 @@
 import { createRoute, type OpenAPIHono, z } from '@hono/zod-openapi';
 import type { Clock } from '../core/clock.ts';
 import type { EventBus, EventName } from '../core/events.ts';
-import { answer } from './answers.ts';
+import { answer, tellError } from './answers.ts';
 import { errorSchema } from './schemas.ts';
 
 /** Events worth showing to a person: what happens to each connection is told in figures, by /api/history. */
@@ -71,12 +71,10 @@ export function addEventStream(app: OpenAPIHono, bus: EventBus, clock: Clock): v
     const wanted = only === undefined ? [] : only.split(',');
     const stranger = wanted.find((name) => !TOLD.some((told) => told === name));
     if (stranger !== undefined) {
-      const message = `only: there is no event ${stranger}`;
-      return context.json({ error: { code: 'bad-request', message } }, 400);
+      return tellError(context, 'bad-request', `only: there is no event ${stranger}`);
     }
     if (readers >= MAX_READERS) {
-      const message = `${MAX_READERS} readers are there already`;
-      return context.json({ error: { code: 'too-many-readers', message } }, 503);
+      return tellError(context, 'too-many-readers', `${MAX_READERS} readers are there already`);
     }
     const names = only === undefined ? TOLD : TOLD.filter((name) => wanted.includes(name));
     const stream = streamOf(() => {

@@ -11,6 +11,7 @@ import type { HonoRequest, MiddlewareHandler } from 'hono';
 import { parseHostPort } from '../core/host-port.ts';
 import { isLoopbackAddress } from '../core/networks.ts';
 import type { Secret } from '../core/secret.ts';
+import { tellError } from './answers.ts';
 
 export interface GuardOptions {
   /** Host and port the server listens on. */
@@ -41,27 +42,24 @@ export function guard(options: GuardOptions): MiddlewareHandler {
   return async (context, next) => {
     const { req } = context;
     for (const [name, value] of Object.entries(HEADERS)) context.header(name, value);
-    const refuse = (status: 401 | 403 | 415 | 421, code: string, message: string) =>
-      context.json({ error: { code, message } }, status);
-
     if (!namesUs(req.header('host'), options.address())) {
-      return refuse(
-        421,
+      return tellError(
+        context,
         'wrong-host',
         'this name is not one of the admin address: use the address or localhost',
       );
     }
     if (!isOwnOrigin(req.header('origin'), req.header('host'))) {
-      return refuse(403, 'wrong-origin', 'requests from other web pages are refused');
+      return tellError(context, 'wrong-origin', 'requests from other web pages are refused');
     }
     const site = req.header('sec-fetch-site');
     const ownSite = site === undefined || site === 'same-origin' || site === 'none';
     // A link to the page may stand anywhere: what it opens is a page of its own, and cannot be framed.
     if (!ownSite && !(req.path === '/' && isNavigation(req))) {
-      return refuse(403, 'wrong-origin', 'requests from other web pages are refused');
+      return tellError(context, 'wrong-origin', 'requests from other web pages are refused');
     }
     if (!isSafe(req.method) && !/^application\/json\b/i.test(req.header('content-type') ?? '')) {
-      return refuse(415, 'wrong-content-type', 'send Content-Type: application/json');
+      return tellError(context, 'wrong-content-type', 'send Content-Type: application/json');
     }
     if (
       options.token !== undefined &&
@@ -69,7 +67,11 @@ export function guard(options: GuardOptions): MiddlewareHandler {
       !bears(req.header('authorization'), options.token)
     ) {
       context.header('WWW-Authenticate', 'Bearer realm="noria"');
-      return refuse(401, 'token-required', 'send Authorization: Bearer with the token of the configuration');
+      return tellError(
+        context,
+        'token-required',
+        'send Authorization: Bearer with the token of the configuration',
+      );
     }
     return next();
   };

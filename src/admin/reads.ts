@@ -121,7 +121,7 @@ function addLists(app: OpenAPIHono, members: Cached<Listing>, sessions: Cached<L
     });
     app.get(path, (context) => {
       const query = limitQuery.safeParse(context.req.query());
-      if (!query.success) return tellError(context, 400, 'bad-request', describeIssues(query.error));
+      if (!query.success) return tellError(context, 'bad-request', describeIssues(query.error));
       return context.body(listing.get().bytes(query.data.limit), 200, { 'Content-Type': 'application/json' });
     });
   }

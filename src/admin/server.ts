@@ -102,7 +102,7 @@ function buildApp(options: AdminOptions, address: () => Address, followers: Foll
   const app = new OpenAPIHono({
     defaultHook: (result, context) => {
       if (result.success) return undefined;
-      return tellError(context, 400, 'bad-request', describeIssues(result.error));
+      return tellError(context, 'bad-request', describeIssues(result.error));
     },
   });
   app.use(guard({ address, open, ...(token === undefined ? {} : { token }) }));
@@ -110,7 +110,7 @@ function buildApp(options: AdminOptions, address: () => Address, followers: Foll
     bodyLimit({
       maxSize: MAX_BODY_BYTES,
       onError: (context) =>
-        tellError(context, 413, 'too-large', `a body may have ${MAX_BODY_BYTES} bytes at most`),
+        tellError(context, 'too-large', `a body may have ${MAX_BODY_BYTES} bytes at most`),
     }),
   );
   app.use(async (context, next) => {
@@ -124,16 +124,16 @@ function buildApp(options: AdminOptions, address: () => Address, followers: Foll
   addEventStream(app, bus, clock);
   addPage(app, files);
   addDescription(app, version, open);
-  app.notFound((context) => tellError(context, 404, 'not-found', 'no such route: /openapi.json lists them'));
+  app.notFound((context) => tellError(context, 'not-found', 'no such route: /openapi.json lists them'));
   app.onError((error, context) => {
     if (error instanceof NoriaError && error.code === 'not-found') {
-      return tellError(context, 404, error.code, error.message);
+      return tellError(context, error.code, error.message);
     }
     if (error instanceof HTTPException && error.status === 400) {
-      return tellError(context, 400, 'bad-request', 'the body is not JSON');
+      return tellError(context, 'bad-request', 'the body is not JSON');
     }
     options.onError(error);
-    return tellError(context, 500, 'internal', 'noria made a mistake: see its log');
+    return tellError(context, 'internal', 'noria made a mistake: see its log');
   });
   return app;
 }
