@@ -35,6 +35,14 @@ test('docs/admin-api.md: the page lists every code of an error with its status',
   expect(listed).toEqual(Object.entries(ERRORS));
 });
 
+test('docs/admin-api.md: its example of a failure is what the API says', async () => {
+  const { url } = await openTestAdmin();
+  const headers = { 'content-type': 'application/json' };
+  const answer = await fetch(`${url}/api/sources/town/pause`, { method: 'POST', headers });
+  const shown = /```json\n(.*?)```/s.exec(page)?.[1] ?? '';
+  expect(await answer.json()).toEqual(JSON.parse(shown));
+});
+
 test('admin: every route is described by a summary, and by what it answers when it fails', async () => {
   const { paths } = await describeApi();
   for (const [path, operations] of Object.entries(paths)) {
