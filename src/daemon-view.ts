@@ -5,6 +5,7 @@ import type { Clock } from './core/clock.ts';
 import { formatHostPort, hostPort } from './core/host-port.ts';
 import type { Log } from './core/log.ts';
 import { isLoopbackAddress } from './core/networks.ts';
+import type { SourceFaults } from './daemon-source-faults.ts';
 import type { Listener, ListenerProtocol } from './listener/listener.ts';
 import type { Pool } from './pool/pool.ts';
 import type { SourceCounts } from './pool/views.ts';
@@ -25,6 +26,8 @@ export interface Viewed {
   readonly draining: () => boolean;
   /** Ends the tunnels of these leases. */
   readonly cutLeases: (leases: readonly number[]) => void;
+  /** Sources that their own members refuse. */
+  readonly faults: Pick<SourceFaults, 'of' | 'tryAgain'>;
 }
 
 const MS_PER_SECOND = 1_000;
@@ -42,7 +45,10 @@ export function viewDaemon(viewed: Viewed): Watched {
     evict: (member) => pool.evict(member),
     refill: (source) => refiller().refill(source),
     pause: (source) => refiller().pause(source),
-    resume: (source) => refiller().resume(source),
+    resume(source) {
+      viewed.faults.tryAgain(source);
+      return refiller().resume(source);
+    },
     rotateSession(session, closeTunnels) {
       const leases = closeTunnels ? pool.leasesOf({ session }) : [];
       if (pool.rotateSession(session) === undefined) return false;
@@ -94,6 +100,7 @@ function statusOf(viewed: Viewed, startedAt: number): Status {
       sourceView(
         status,
         counts.find(({ source }) => source === status.name),
+        viewed.faults.of(status.name)?.advice,
       ),
     ),
   };
@@ -123,7 +130,8 @@ function readiness(
       ready: true,
       reason: `ready: ${usable} ${usable === 1 ? 'member is' : 'members are'} usable${but}`,
     };
-  const drawing = sources.filter(({ state }) => DRAWS_AGAIN.has(state));
+  const blocked = new Set(counts.filter((count) => count.blocked !== null).map(({ source }) => source));
+  const drawing = sources.filter(({ name, state }) => DRAWS_AGAIN.has(state) && !blocked.has(name));
   if (drawing.length > 0) {
     const atRest = drawing.every(({ state }) => state === 'idle');
     const next = atRest
@@ -138,21 +146,26 @@ function troubleOf(
   { name, state, reason }: SourceStatus,
   counts: SourceCounts | undefined,
 ): string | undefined {
-  if (counts !== undefined && counts.blocked !== null) return `${name}: ${counts.blocked}`;
-  return state === 'halted' || state === 'paused' || state === 'backoff'
-    ? `${name} is in ${state}: ${reason}`
-    : undefined;
+  if (counts !== undefined && counts.blocked !== null) return `${name} is paused: ${counts.blocked}`;
+  if (state === 'backoff') return `${name} backs off: ${reason}`;
+  return state === 'halted' || state === 'paused' ? `${name} is ${state}: ${reason}` : undefined;
 }
 
-function sourceView(status: SourceStatus, counts: SourceCounts | undefined): SourceView {
+/** @param faultAdvice - what to do about a source whose members refuse it. */
+function sourceView(
+  status: SourceStatus,
+  counts: SourceCounts | undefined,
+  faultAdvice: string | undefined,
+): SourceView {
   const { name, product, state, reason, advice, code, message, nextCallAt, quota, budget, size } = status;
   const blocked = counts?.blocked ?? null;
   return {
     name,
     product,
-    state,
-    reason: blocked === null ? reason : `${blocked}; ${reason}`,
-    advice: advice ?? null,
+    // Set aside by its own members' refusals: that passes, when the credentials are put right.
+    state: blocked === null ? state : 'paused',
+    reason: blocked ?? reason,
+    advice: (blocked === null ? advice : faultAdvice) ?? null,
     code: code ?? null,
     message: message ?? null,
     nextCallAt: nextCallAt === undefined ? null : new Date(nextCallAt).toISOString(),

@@ -19,6 +19,7 @@ import { readVersion } from './core/version.ts';
 import { ListenerSet } from './daemon-listeners.ts';
 import { dialerSettings, poolSettings, proberSettings, refillSettings } from './daemon-options.ts';
 import { AdminSlot, ReplaceableClient, type ReplaceableGround } from './daemon-replaceable.ts';
+import { SourceFaults } from './daemon-source-faults.ts';
 import { viewDaemon } from './daemon-view.ts';
 import { type OpenDialer, openDialer } from './dialer/dialer.ts';
 import { openProber, type Prober } from './dialer/prober.ts';
@@ -84,6 +85,7 @@ interface Parts {
   readonly pool: Pool;
   readonly refiller: Refiller;
   readonly dialer: OpenDialer;
+  readonly faults: SourceFaults;
   readonly prober: Prober;
   readonly listeners: ListenerSet;
   readonly admin: AdminSlot;
@@ -119,6 +121,8 @@ export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
     return waitsForRestart(before, next);
   };
   const close = async (): Promise<void> => {
+    // A draw that nobody waits for would be paid for in vain.
+    if (parts.pool.waitingCount === 0) await parts.refiller.close();
     const patience = new AbortController();
     await Promise.race([
       parts.listeners.drain(),
@@ -172,7 +176,14 @@ async function openParts(ground: Ground, draining: () => boolean): Promise<Parts
   const pool = await owner.open('pool', openPool({ ...poolSettings(config()), clock, random, bus, outlook }));
   const kept = decodeSnapshot(state.snapshot.read('pool'));
   if (kept !== undefined) pool.restore(kept, state.snapshot.ageMs('pool'));
-  const dialer = await openDialling(ground, pool);
+  const faults: SourceFaults = new SourceFaults({
+    clock,
+    log,
+    block: (source, reason) => pool.blockSource(source, reason),
+    forgive: (source) => dialer.forgive(source),
+  });
+  owner.own('source faults', () => faults.close());
+  const dialer = await openDialling(ground, pool, faults);
   const probing = { ...proberSettings(config()), clock, random, bus, pool, dialer };
   const prober = await owner.open('prober', openProber(probing));
   const admin = new AdminSlot(ground);
@@ -194,6 +205,7 @@ async function openParts(ground: Ground, draining: () => boolean): Promise<Parts
       listeners.opened.map(({ listener, config }) => ({ listener, protocols: config.protocols })),
     draining,
     cutLeases: (leases) => dialer.cut(leases),
+    faults,
   });
   owner.own('admin', () => admin.close());
   await admin.open(config(), watched);
@@ -213,7 +225,7 @@ async function openParts(ground: Ground, draining: () => boolean): Promise<Parts
     }),
   );
   keepSnapshot(state, pool, refiller, ground);
-  return { client, pool, refiller, dialer, prober, listeners, admin, watched };
+  return { client, pool, refiller, dialer, faults, prober, listeners, admin, watched };
 }
 
 /** What stands in for refill until it opens. */
@@ -245,7 +257,11 @@ function keepSnapshot({ snapshot }: State, pool: Pool, refiller: Refiller, { bus
   });
 }
 
-function openDialling({ clock, bus, log, owner, config }: Ground, pool: Pool): Promise<OpenDialer> {
+function openDialling(
+  { clock, bus, owner, config }: Ground,
+  pool: Pool,
+  faults: SourceFaults,
+): Promise<OpenDialer> {
   return owner.open(
     'dialer',
     openDialer({
@@ -253,11 +269,7 @@ function openDialling({ clock, bus, log, owner, config }: Ground, pool: Pool): P
       clock,
       bus,
       pool,
-      onSourceFault({ source, lasting, reason, advice }) {
-        pool.blockSource(source, lasting ? reason : undefined);
-        if (lasting) log.error({ source, reason, advice }, 'source refused by its members');
-        else log.info({ source }, 'source accepted by its members again');
-      },
+      onSourceFault: (fault) => faults.tell(fault),
       onNetwork: (down) => pool.freezeEvictions(down),
     }),
   );
@@ -280,6 +292,7 @@ async function takeOver(parts: Parts, before: Config, next: Config): Promise<voi
   parts.pool.reconfigure(poolSettings(next));
   parts.dialer.configure(dialerSettings(next));
   parts.prober.configure(proberSettings(next));
+  parts.faults.forget();
   await parts.refiller.update(refillSettings(next));
 }
 

@@ -1,6 +1,6 @@
 /** One call of the service from the command line: with a client of its own, within the pace that a daemon shares. */
 import type { Config, SourceConfig } from '../config/config.ts';
-import { systemClock } from '../core/clock.ts';
+import { holdingClock } from '../core/clock.ts';
 import { NoriaError } from '../core/faults.ts';
 import { systemRandom } from '../core/random.ts';
 import { callOf, refusesOf } from '../daemon-options.ts';
@@ -33,17 +33,17 @@ export async function callWithinPace<Answer extends { readonly code: string }>(
   const state = await openState({
     dir: config.state?.dir,
     daemon: false,
-    clock: systemClock,
+    clock: holdingClock,
     warn: (message) => terminal.tell(`noria: ${message}`),
   });
   const client = openServiceClient({
     timeoutMs,
-    clock: systemClock,
+    clock: holdingClock,
     refuses: refusesOf(config, () => false),
   });
   const pace = new Pace(paceKey(paced), {
     store: state.pace,
-    clock: systemClock,
+    clock: holdingClock,
     random: systemRandom,
   });
   try {

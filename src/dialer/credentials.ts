@@ -45,6 +45,8 @@ export class CredentialBook {
   /** What a first connection to a member carries. */
   #current: PreparedLogin | undefined;
   readonly #refusedBy = new Set<string>();
+  /** It was told that the source is at fault, and not yet that it is no longer. */
+  #told = false;
 
   constructor(source: string, access: SourceAccess, onFault: (fault: SourceFault) => void) {
     this.#source = source;
@@ -74,24 +76,33 @@ export class CredentialBook {
   accepted(sent: PreparedLogin | undefined): void {
     // Never back to none: an attempt that began before this was learned may come in late.
     if (sent !== undefined) this.#current = sent;
-    if (this.#refusedBy.size === 0) return;
-    const told = this.faulty;
-    this.#refusedBy.clear();
-    if (told) this.#tell(false);
+    if (this.#refusedBy.size > 0) this.#refusedBy.clear();
+    if (!this.#told) return;
+    this.#told = false;
+    this.#tell(false);
   }
 
-  /** A member answered 407 to a request in absolute form that had carried `sent`: the next one carries what is left to try. */
-  asked(member: string, sent: PreparedLogin | undefined): void {
-    const next = this.afterRefusal(sent);
-    if (next === undefined) this.refused(member);
-    else this.#current = next;
+  /**
+   * A request in absolute form that had carried `sent` was answered 407: the next one carries what is left to try. It is no
+   * evidence against the source: the answer may be the target's own, and one page must not set a whole source aside.
+   */
+  asked(sent: PreparedLogin | undefined): void {
+    this.#current = this.afterRefusal(sent) ?? this.#current;
   }
 
-  /** A member refused all there is, or asked for what there is not. */
+  /** A member refused all there is, or asked for what there is not. Members that are never given any are each at fault alone. */
   refused(member: string): void {
+    if (this.#access.neverInstance && this.#current === undefined) return;
     if (this.faulty) return; // told already; the set stays small
     this.#refusedBy.add(member);
-    if (this.faulty) this.#tell(true);
+    if (!this.faulty) return;
+    this.#told = true;
+    this.#tell(true);
+  }
+
+  /** The source is to be tried again: refusals count from none, and what a member accepts will be told. */
+  forgive(): void {
+    this.#refusedBy.clear();
   }
 
   #tell(lasting: boolean): void {
@@ -101,12 +112,6 @@ export class CredentialBook {
   #explain(lasting: boolean): { reason: string; advice: string } {
     if (!lasting) return { reason: 'members accept the credentials again', advice: 'Nothing to do.' };
     const refusers = `${REFUSERS_OF_A_FAULTY_SOURCE} different members`;
-    if (this.#access.neverInstance) {
-      return {
-        reason: `${refusers} asked for credentials, and this product has none`,
-        advice: 'Nothing to do: such members are left aside as they come.',
-      };
-    }
     if (this.#current !== undefined || this.#instance !== undefined) {
       return {
         reason: `${refusers} refused the credentials`,

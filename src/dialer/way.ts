@@ -94,7 +94,7 @@ export class Way implements Dialed {
     const { lease, socket, form, login, reusable, target, endsAt } = this.#facts;
     standing.delete(lease.id);
     pool.report({ lease: lease.id, kind: 'closed', cut: outcome.cut });
-    if (outcome.askedCredentials === true && form === 'absolute') credentials.asked(lease.member, login);
+    if (outcome.askedCredentials === true && form === 'absolute') credentials.asked(login);
     if (outcome.keep !== true) return;
     if (reusable) idle.keep({ socket, member: lease.member, target, form, login, endsAt });
     else socket.destroy();

@@ -44,8 +44,9 @@ export function demandOf(roster: Roster, sourceName: string, now: number): Deman
   return { waiting: waitingFor(roster, source), lastWantedAt, usedUpPerSecond: source.usedUp.perSecond(now) };
 }
 
-/** Clients that wait and that a member drawn from the source could serve. */
+/** Clients that wait and that a member drawn from the source could serve: none while the source is blocked. */
 function waitingFor(roster: Roster, source: Source): number {
+  if (source.blocked !== undefined) return 0;
   let waiting = 0;
   for (const ladder of roster.seating.lanes.all()) {
     if (ladder.wantingCount > 0 && mightDraw(source, ladder.kind)) waiting += ladder.wantingCount;

@@ -36,7 +36,7 @@ test('credentials: what a member accepted goes to the whole source from then on,
 
 test('credentials: a request in absolute form that was asked for them teaches the same', () => {
   const { book } = makeBook();
-  book.asked('m1', undefined);
+  book.asked(undefined);
   expect(book.current?.username).toBe('202611210001');
 });
 
@@ -58,7 +58,7 @@ test.each<[string, Partial<SourceAccess>, first: string | undefined]>([
 test('credentials: the instance never reaches members of the free product', () => {
   for (const auth of ['auto', 'instance', 'none'] as const) {
     const { book } = makeBook({ auth, neverInstance: true });
-    book.asked('m1', undefined);
+    book.asked(undefined);
     expect([book.current, book.afterRefusal(undefined)]).toEqual([undefined, undefined]);
   }
 });
@@ -103,11 +103,35 @@ test('credentials: the advice fits what is configured', () => {
   book.refused('m2');
   expect(faults[0]?.reason).toBe('2 different members asked for credentials, and none are configured');
   expect(faults[0]?.advice).toContain('Bind this machine');
-  const free = makeBook({ neverInstance: true });
-  free.book.refused('m1');
-  free.book.refused('m2');
-  expect(free.faults[0]?.reason).toContain('this product has none');
   expect(withoutPassword.faults).toEqual([]);
+});
+
+test('credentials: an answer to a request in absolute form, which may come from the target, is no evidence', () => {
+  const { book, faults } = makeBook({ auth: 'instance' });
+  for (let n = 0; n < 5; n += 1) book.asked(book.current);
+  expect([book.faulty, faults]).toEqual([false, []]);
+});
+
+test('credentials: members that are never given any are each at fault alone', () => {
+  const { book, faults } = makeBook({ neverInstance: true });
+  book.refused('m1');
+  book.refused('m2');
+  expect([book.faulty, faults]).toEqual([false, []]);
+});
+
+test('credentials: a source that is tried again is told when a member accepts, or when two more refuse', () => {
+  const { book, faults } = makeBook({ auth: 'instance' });
+  const refuse = () => {
+    book.refused('m1');
+    book.refused('m2');
+  };
+  refuse();
+  book.forgive();
+  expect(book.faulty).toBe(false);
+  refuse();
+  book.forgive();
+  book.accepted(book.current);
+  expect(faults.map(({ lasting }) => lasting)).toEqual([true, true, false]);
 });
 
 test('credentials: nothing of a login shows when it is printed', () => {
