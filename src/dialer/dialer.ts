@@ -44,6 +44,8 @@ export interface DialerOptions extends DialerSettings {
 export interface OpenDialer extends Dialer, AsyncDisposable {
   /** New settings for dials from now on. What was learned about sources that stay as they are is kept. */
   configure(settings: DialerSettings): void;
+  /** The source was at fault and is to be tried again: refusals of its members count from none. */
+  forgive(source: string): void;
   /** Ends the tunnels of these leases now; ids of leases that have ended are ignored. */
   cut(leases: readonly number[]): void;
   /** Dials and probes under way, attempts that go on in the background, and idle connections. */
@@ -146,6 +148,10 @@ class RunningDialer implements OpenDialer {
       const now = settings.sources.get(source);
       if (now !== undefined && memory.isFor(now)) this.#memories.set(source, memory);
     }
+  }
+
+  forgive(source: string): void {
+    this.#memories.get(source)?.credentials.forgive();
   }
 
   cut(leases: readonly number[]): void {
