@@ -10,6 +10,12 @@ import { successHeaders } from './replies.ts';
 import type { ResponseHead } from './response-reader.ts';
 
 const CONTINUE = 100;
+const NO_CONTENT = 204;
+
+/** An answer that never has a body announces none (RFC 9110 §8.6): some clients would wait for it. */
+function withoutLength(fields: readonly Field[]): Field[] {
+  return fields.filter(([name]) => name.toLowerCase() !== 'content-length');
+}
 
 /** The answer to one request; nothing is written before `inform` or `start`. */
 export class ForwardedAnswer {
@@ -36,7 +42,10 @@ export class ForwardedAnswer {
       this.#response.writeContinue();
       return;
     }
-    this.#response.socket?.write(headText(head, endToEnd(head.fields, { kind: 'none' })), 'latin1');
+    this.#response.socket?.write(
+      headText(head, withoutLength(endToEnd(head.fields, { kind: 'none' }))),
+      'latin1',
+    );
   }
 
   /**
@@ -48,7 +57,8 @@ export class ForwardedAnswer {
   start(head: ResponseHead, body: Framing, added: readonly Field[], closing: boolean): void {
     const old = this.#request.httpVersionMinor === 0;
     const framing: Framing = old && body.kind === 'chunked' ? { kind: 'until-close' } : body;
-    const fields = [...endToEnd(head.fields, framing), ...added];
+    const kept = endToEnd(head.fields, framing);
+    const fields = [...(head.status === NO_CONTENT ? withoutLength(kept) : kept), ...added];
     // A body that was announced, and not asked for by a 100, may come all the same: what follows cannot be told apart.
     const unclear = this.#request.headers.expect !== undefined && !this.#continued;
     const stays = this.#response.shouldKeepAlive && !closing && !unclear;

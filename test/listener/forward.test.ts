@@ -119,7 +119,7 @@ test.each<
     `HTTP/1.1 200 OK\r\n${WAY}\r\n`,
     { method: 'HEAD' },
   ],
-  ['204', 'HTTP/1.1 204 No Content\r\n\r\n', `HTTP/1.1 204 No Content\r\n${WAY}\r\n`],
+  ['204', 'HTTP/1.1 204 No Content\r\nContent-Length: 5\r\n\r\n', `HTTP/1.1 204 No Content\r\n${WAY}\r\n`],
   [
     '304 with a length',
     'HTTP/1.1 304 Not Modified\r\nContent-Length: 9\r\n\r\n',
@@ -127,7 +127,7 @@ test.each<
   ],
   [
     'interim answers',
-    `HTTP/1.1 102 Processing\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </a>; x\r\nConnection: x\r\n\r\n${OK}`,
+    `HTTP/1.1 102 Processing\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </a>; x\r\nConnection: x\r\nContent-Length: 5\r\n\r\n${OK}`,
     `HTTP/1.1 102 Processing\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </a>; x\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n${WAY}\r\nhi`,
   ],
   [
