@@ -59,7 +59,7 @@ const OK: Entry = { says: 'The call succeeded.', advice: '', verdict: { kind: 'o
 const KEY_WRONG: Entry = {
   says: 'The key is wrong.',
   advice:
-    "Give the instance's own password, from which noria derives the key, or its 16-character key as akey; it is neither the account's password nor the whole MD5. noria key shows what a password gives.",
+    "Give the instance's own password, from which noria derives the key, or its 16-character key as akey; it is neither the account's password nor the whole MD5. noria key shows what a password gives. Then reload (SIGHUP).",
   verdict: { kind: 'halt' },
 };
 const TOO_OFTEN: Entry = {
