@@ -82,7 +82,7 @@ function drawSources(sources: readonly SourceView[], now: number, paint: Paint):
     source.product,
     paint(STATE_STYLES[source.state] ?? 'reset', source.state),
     `${source.ready}/${source.size}`,
-    nextDraw(source.nextCallAt, now),
+    nextDraw(source, now),
     String(source.drawn),
     String(source.used),
     String(source.unused),
@@ -145,10 +145,12 @@ function lifeBar(remainingSeconds: number | null, fullSeconds: number): string {
   return `${'█'.repeat(eighths >> 3)}${PART_CELLS[eighths & 7] ?? ''}`.padEnd(BAR_CELLS, '·');
 }
 
-function nextDraw(moment: string | null, now: number): string {
-  if (moment === null) return '-';
-  const seconds = (Date.parse(moment) - now) / 1_000;
-  return seconds <= 0 ? 'now' : `in ${inWords(Math.ceil(seconds))}`;
+/** A source that holds what is wanted draws when it lacks something, not when it may. */
+function nextDraw({ nextCallAt, state }: SourceView, now: number): string {
+  if (nextCallAt === null) return '-';
+  const seconds = (Date.parse(nextCallAt) - now) / 1_000;
+  if (seconds > 0) return `in ${inWords(Math.ceil(seconds))}`;
+  return state === 'ready' ? 'when needed' : 'now';
 }
 
 /** `45 s`, `12 min`, `3 h`: for a column, not exact. */

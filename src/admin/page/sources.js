@@ -40,19 +40,25 @@ export function openSources(verbs) {
      * @param {number} now - epoch ms by noria's clock
      */
     tick(now) {
-      for (const { name, nextCallAt } of shown) {
-        const element = document.getElementById(`next-${name}`);
-        if (element !== null) setText(element, nextDraw(nextCallAt, now));
+      for (const source of shown) {
+        const element = document.getElementById(`next-${source.name}`);
+        if (element !== null) setText(element, nextDraw(source, now));
       }
     },
   };
 }
 
-/** @param {string | null} moment @param {number} now */
-function nextDraw(moment, now) {
-  if (moment === null) return 'none planned';
-  const seconds = (Date.parse(moment) - now) / 1_000;
-  return seconds <= 0.5 ? 'now' : `in ${duration(Math.ceil(seconds))}`;
+/**
+ * A source that holds what is wanted draws when it lacks something, not when it may.
+ *
+ * @param {Source} source
+ * @param {number} now - epoch ms
+ */
+function nextDraw({ nextCallAt, state }, now) {
+  if (nextCallAt === null) return 'none planned';
+  const seconds = (Date.parse(nextCallAt) - now) / 1_000;
+  if (seconds > 0.5) return `in ${duration(Math.ceil(seconds))}`;
+  return state === 'ready' ? 'when needed' : 'now';
 }
 
 /**
