@@ -18,7 +18,7 @@ const WAYS = {
   socks4a: (proxy: string) => ['-x', `socks4a://${proxy}`],
 } as const;
 
-/** Members of both kinds that live three seconds, drawn as often as their products allow. */
+/** Members of both kinds that live three seconds, drawn more often than they end; not as often as their products allow, since a busy machine delays calls. */
 async function startShortLived() {
   const sandbox = await openTestSandbox({
     members: MEMBERS * 4,
@@ -32,13 +32,13 @@ async function startShortLived() {
         sandbox,
         'pure',
         'short-pure',
-        `interval: 200ms, size: ${MEMBERS}, params: { count: ${MEMBERS} }`,
+        `interval: 400ms, size: ${MEMBERS}, params: { count: ${MEMBERS} }`,
       ),
       sourceLine(
         sandbox,
         'shared',
         'shared',
-        `interval: 1s, size: ${MEMBERS}, params: { count: ${MEMBERS}, pro: 2 }`,
+        `interval: 1500ms, size: ${MEMBERS}, params: { count: ${MEMBERS}, pro: 2 }`,
       ),
     ],
   });
