@@ -3,6 +3,7 @@ import { expect, test } from 'vitest';
 /** The page's modules are plain JavaScript with types of their own: tsconfig.page.json. Those without a document run here. */
 const load = (name: string) => import(new URL(`../../src/admin/page/${name}`, import.meta.url).href);
 const { ago, counted, duration, milliseconds, rate, sentence, size } = await load('words.js');
+const { Seating } = await load('wheel-seats.js');
 const { INNER, layOut, OUTER, outline } = await load('wheel-shape.js');
 
 interface Bucket {
@@ -78,4 +79,28 @@ test('page: water reaches as far out as life is left', () => {
 test('page: without sources there is no wheel, and no error', () => {
   expect(layOut([])).toEqual([]);
   expect(layOut([{ source: 'city', count: 0 }])).toEqual([]);
+});
+
+test('page: a member keeps its bucket, a new one takes an empty one, and the wheel shrinks back to its size', () => {
+  const seating = new Seating();
+  const members = (...ids: string[]) => ids.map((id) => ({ id, remainingSeconds: 60 }));
+  expect(seating.seat('city', 3, members('a', 'b'))).toEqual(['a', 'b', '']);
+  expect(seating.seat('city', 3, members('b', 'c'))).toEqual(['c', 'b', '']);
+  expect(seating.seat('city', 3, members('b', 'c', 'd', 'e'))).toEqual(['c', 'b', 'd', 'e']);
+  expect(seating.seat('city', 3, members('b', 'e'))).toEqual(['', 'b', '', 'e']);
+  expect(seating.seat('city', 3, members('b'))).toEqual(['', 'b', '']);
+  expect(seating.seat('city', 0, members())).toEqual([]);
+});
+
+test('page: a bucket is full for the longest life of its source, and a pool near its end looks like one', () => {
+  const seating = new Seating();
+  seating.seat('city', 2, [
+    { id: 'a', remainingSeconds: 180 },
+    { id: 'b', remainingSeconds: null },
+  ]);
+  seating.seat('town', 1, [{ id: 'c', remainingSeconds: 3 }]);
+  expect(seating.levelOf('city', 180)).toBe(1);
+  expect(seating.levelOf('city', 90)).toBe(0.5);
+  expect(seating.levelOf('town', 3)).toBe(0.1);
+  expect(seating.levelOf('city', 0)).toBeGreaterThan(0);
 });

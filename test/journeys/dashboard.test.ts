@@ -11,6 +11,7 @@ import { fakeWatched, SOURCE } from '../admin/fake-watched.ts';
 import { adminOptions } from '../admin/open-test-admin.ts';
 import { CHROMIUM, launchBrowser, visit } from '../support/browser.ts';
 import { openTestSandbox, sourceLine, startNoria, untilReady } from '../support/noria.ts';
+import { until } from '../support/until.ts';
 
 const AXE = readFileSync(fileURLToPath(import.meta.resolve('axe-core/axe.min.js')), 'utf8');
 const SIZE = 6;
@@ -30,15 +31,16 @@ async function startBusyNoria() {
 
 async function openShown(options: { port?: number; token?: string; sources?: (typeof SOURCE)[] } = {}) {
   const { port = 0, token, sources } = options;
+  const watched = fakeWatched(sources === undefined ? {} : { sources });
   const admin = await openAdmin(
     adminOptions({
       port,
-      ...(sources === undefined ? {} : { watched: fakeWatched({ sources }) }),
+      watched,
       ...(token === undefined ? {} : { token: new Secret(token) }),
     }),
   );
   onTestFinished(() => admin.close());
-  return { ...admin, url: `http://127.0.0.1:${admin.port}/` };
+  return { ...admin, told: watched.told, url: `http://127.0.0.1:${admin.port}/` };
 }
 
 const contact = (page: Page) => page.locator('#contact');
@@ -141,6 +143,7 @@ describe.skipIf(CHROMIUM === undefined)('in a browser (skipped where there is no
     await untilLive(page);
     await before.close();
     await page.getByText(/no contact for .*, trying again/).waitFor();
+    await page.getByRole('status').filter({ hasText: 'Contact with noria is lost.' }).waitFor();
     await openShown({ port: before.port });
     await untilLive(page);
     await page.getByRole('heading', { name: 'noria works: 20 members are usable.' }).waitFor();
@@ -164,6 +167,31 @@ describe.skipIf(CHROMIUM === undefined)('in a browser (skipped where there is no
     expect(complaints.filter((complaint) => !complaint.includes('401'))).toEqual([]);
     await page.getByRole('button', { name: 'Forget the token' }).click();
     await dialog.waitFor();
+  });
+
+  test('dashboard: every verb reaches noria, those that hurt only when they are meant', async () => {
+    const { url, told } = await openShown();
+    const { page, asked } = await visit(browser, url);
+    const verbs = [
+      ['Draw now from city', undefined, 'refill city'],
+      ['Pause city', 'Pause it', 'pause city'],
+      ['Move session abc to another member', undefined, 'rotate abc false'],
+      ['Move session abc and end its open tunnels', 'Cut its tunnels', 'rotate abc true'],
+      ['Forget session abc', 'Forget it', 'forget abc'],
+    ] as const;
+    for (const [button, meant, verb] of verbs) {
+      await page.getByRole('button', { name: button }).click();
+      if (meant !== undefined) {
+        expect(told).not.toContain(verb);
+        await page.getByRole('dialog').getByRole('button', { name: meant }).click();
+      }
+      await until(verb, () => told.includes(verb));
+    }
+    await page.getByRole('button', { name: '24 hours' }).click();
+    await until('the day is asked for', () =>
+      asked.some((address) => address.endsWith('/api/history?span=24h')),
+    );
+    expect(await page.getByRole('button', { name: '24 hours' }).getAttribute('aria-pressed')).toBe('true');
   });
 
   test('dashboard: what a source says is text, whatever it looks like', async () => {

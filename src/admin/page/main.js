@@ -3,16 +3,18 @@
  * The dashboard: asks noria for its state, follows its events, and shows both. An event never changes what is shown by
  * itself; it only says that it is time to ask again. So what stands here is always what noria said last.
  */
-import { act, follow, hasToken, Refused, read, setToken } from './api.js';
-import { askToken, confirm, toast } from './dialogs.js';
-import { byId, h, setAttribute, setText } from './dom.js';
+import { openActions } from './actions.js';
+import { follow, hasToken, Refused, read, setToken } from './api.js';
+import { askToken } from './dialogs.js';
+import { byId, setAttribute, setText } from './dom.js';
 import { openFailures } from './failures.js';
 import { openMemberCard, openRoster } from './member.js';
 import { MOST_ASKED, openSessions } from './sessions.js';
 import { openSources } from './sources.js';
 import { openTraffic } from './traffic.js';
+import { announce, showVerdict } from './verdict.js';
 import { MOST_DRAWN, Wheel } from './wheel.js';
-import { count, counted, duration, sentence } from './words.js';
+import { duration } from './words.js';
 
 /**
  * @typedef {import('../schemas.ts').Status} Status
@@ -60,72 +62,21 @@ const wheel = new Wheel((member, pinned) => {
   looked.pointed = member?.id;
   showCard();
 });
-const card = openMemberCard((member) => void evict(member));
+const actions = openActions(refresh);
+const card = openMemberCard((member) => void actions.evict(member).then(keepFocus));
 const roster = openRoster();
-const sources = openSources({
-  refill: ({ name }) =>
-    void perform(`${name} draws as soon as its pace allows`, 'POST', path('sources', name, 'refill')),
-  resume: ({ name }) => void perform(`${name} was resumed`, 'POST', path('sources', name, 'resume')),
-  pause: ({ name, ready }) => void pause(name, ready),
-});
+const sources = openSources(actions);
 const traffic = openTraffic();
 const failures = openFailures();
-const sessions = openSessions({
-  rotate: ({ id }) =>
-    void perform(`${id} moves with its next connection`, 'POST', path('sessions', id, 'rotate')),
-  rotateNow: ({ id }) => void cut(id),
-  forget: ({ id }) => void forget(id),
-});
-
-/** @param {...string} parts */
-function path(...parts) {
-  return `/api/${parts.map(encodeURIComponent).join('/')}`;
-}
-
-/** @param {Member} member */
-async function evict({ id, openTunnels }) {
-  const tunnels =
-    openTunnels === 0 ? '' : ` Its ${counted(openTunnels, 'open tunnel')} will go on to the end.`;
-  const text = `It is paid for, takes nothing new from now on, and is not drawn again.${tunnels}`;
-  if (!(await confirm({ title: `Evict ${id}?`, text, verb: 'Evict it' }))) return;
-  await perform(`${id} was evicted`, 'POST', path('members', id, 'evict'));
-}
-
-/** @param {string} name @param {number} ready */
-async function pause(name, ready) {
-  const text = `It draws nothing until it is resumed. Its ${counted(ready, 'usable member')} serve until they expire.`;
-  if (!(await confirm({ title: `Pause ${name}?`, text, verb: 'Pause it' }))) return;
-  await perform(`${name} was paused`, 'POST', path('sources', name, 'pause'));
-}
-
-/** @param {string} id */
-async function cut(id) {
-  const text = 'The session moves to another member at once, and its open tunnels are ended in the middle.';
-  if (!(await confirm({ title: `Cut ${id}?`, text, verb: 'Cut its tunnels' }))) return;
-  await perform(`${id} was moved and cut`, 'POST', path('sessions', id, 'rotate'), { close: true });
-}
-
-/** @param {string} id */
-async function forget(id) {
-  const text =
-    'Its next connection begins a new session, with whichever member comes up. Open tunnels go on.';
-  if (!(await confirm({ title: `Forget ${id}?`, text, verb: 'Forget it' }))) return;
-  await perform(`${id} was forgotten`, 'DELETE', path('sessions', id));
-}
-
-/** @param {string} done @param {'POST' | 'DELETE'} method @param {string} where @param {object} [body] */
-async function perform(done, method, where, body) {
-  try {
-    await act(method, where, body);
-    toast(sentence(done), 'fine');
-  } catch (error) {
-    toast(sentence(error instanceof Error ? error.message : String(error)), 'failed');
-  }
-  refresh();
-}
+const sessions = openSessions(actions);
 
 let asking = false;
 let askAgain = false;
+
+/** The button that was pressed may have gone with its member: whoever uses the keyboard goes on at the wheel. */
+function keepFocus() {
+  if (document.activeElement === document.body) wheel.focus();
+}
 
 /** Asks for everything once more, soon; whatever happens meanwhile is one more question. */
 function refresh() {
@@ -187,38 +138,6 @@ async function askHistory() {
   }
 }
 
-/** @param {Status} now */
-function showVerdict({ ready, reason, version, uptimeSeconds, listeners, pool, sources: all }) {
-  const clauses = reason.replace(/^(not )?ready: /, '').split('; ');
-  const troubled = clauses.length > 1 || (pool.ready === 0 && pool.waitingClients > 0);
-  const mood = !ready ? 'bad' : troubled ? 'troubled' : 'good';
-  const verdict = { good: 'noria works', troubled: 'noria works, with trouble', bad: 'noria does not work' }[
-    mood
-  ];
-  setAttribute(byId('verdict'), 'data-mood', mood);
-  setText(byId('sentence'), `${verdict}: ${clauses[0]?.replace(/\.$/, '')}.`);
-  // Each begins with a source's name, which stays as it is written.
-  const notes = clauses.slice(1).map((clause) => (clause.endsWith('.') ? clause : `${clause}.`));
-  if (pool.waitingClients > 0)
-    notes.unshift(`${counted(pool.waitingClients, 'client')} waiting for a member.`);
-  const troubles = byId('troubles');
-  if (troubles.dataset['said'] !== notes.join()) {
-    troubles.dataset['said'] = notes.join();
-    troubles.replaceChildren(...notes.map((note) => h('li', {}, note)));
-  }
-  document.title = `${{ good: '', troubled: '! ', bad: '\u2715 ' }[mood]}noria: ${count(pool.ready)} usable`;
-  const open = listeners.reduce((sum, { connections }) => sum + connections, 0);
-  const facts = [
-    `${listeners.map(({ address }) => address).join(', ') || 'no listener'}`,
-    `${counted(open, 'client')} connected`,
-    `${counted(pool.openTunnels, 'tunnel')} open`,
-    `${counted(all.length, 'source')}`,
-    `up ${duration(uptimeSeconds)}`,
-    `version ${version}`,
-  ];
-  byId('facts').replaceChildren(...facts.map((fact) => h('li', {}, fact)));
-}
-
 /** The chosen member while it is there, else the one that is pointed at. */
 function showCard() {
   const find = (/** @type {string | undefined} */ id) => members.find((member) => member.id === id);
@@ -243,13 +162,15 @@ function tick() {
 
 function inContact() {
   contactAt = performance.now();
+  if (lost) announce('Contact with noria is back.');
   lost = false;
   document.body.dataset['contact'] = 'live';
   setText(byId('contact'), 'live');
 }
 
 function loseContact() {
-  if (!lost) document.body.dataset['contact'] = 'lost';
+  if (!lost) announce('Contact with noria is lost.');
+  document.body.dataset['contact'] = 'lost';
   lost = true;
   tick();
 }

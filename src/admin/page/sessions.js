@@ -5,7 +5,7 @@ import { count, counted, duration } from './words.js';
 
 /**
  * @typedef {import('../schemas.ts').SessionView} Session
- * @typedef {{ rotate(session: Session): void, rotateNow(session: Session): void, forget(session: Session): void }} SessionVerbs
+ * @typedef {{ rotate(session: Session): unknown, rotateNow(session: Session): unknown, forget(session: Session): unknown }} SessionVerbs
  */
 
 /** More rows are not for reading. */

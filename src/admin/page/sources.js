@@ -5,7 +5,7 @@ import { count, counted, duration, sentence } from './words.js';
 
 /**
  * @typedef {import('../schemas.ts').SourceView} Source
- * @typedef {{ refill(source: Source): void, pause(source: Source): void, resume(source: Source): void }} SourceVerbs
+ * @typedef {{ refill(source: Source): unknown, pause(source: Source): unknown, resume(source: Source): unknown }} SourceVerbs
  */
 
 /** What a state is, for someone who does not know the word. */

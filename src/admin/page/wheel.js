@@ -6,6 +6,7 @@
  * One bucket is in the tab order at a time; the arrow keys go round.
  */
 import { byId, h, s, setAttribute, setText } from './dom.js';
+import { Seating } from './wheel-seats.js';
 import { AXLE, INNER, layOut, nameLine, OUTER, outline, point, spout, surface } from './wheel-shape.js';
 import { count, counted, duration, rate } from './words.js';
 
@@ -18,8 +19,6 @@ import { count, counted, duration, rate } from './words.js';
 
 /** More are not drawn: nobody could tell them apart. */
 export const MOST_DRAWN = 1_200;
-/** A life shorter than this does not fill a bucket, so that a pool near its end looks like one. */
-const SHORTEST_FULL_SECONDS = 30;
 /** What a life of unknown length looks like. */
 const UNKNOWN_LEVEL = 0.62;
 /** Turns a second of the axle for each tunnel a second, and at most. */
@@ -28,22 +27,9 @@ const MAX_TURNS = 0.12;
 const PADDLES = 28;
 
 const STATES = /** @type {const} */ (['ready', 'quarantined', 'draining', 'joining']);
-const LEGEND = {
-  ready: 'ready',
-  quarantined: 'quarantined',
-  draining: 'draining',
-  joining: 'joining',
-  empty: 'empty',
-};
-
 export class Wheel {
   #onSelect;
-  /** Which member stands where, by source; '' is an empty bucket. @type {Map<string, string[]>} */
-  #seats = new Map();
-  /** The longest life lately seen, by source. @type {Map<string, number>} */
-  #longest = new Map();
-  /** @type {Map<string, Place>} */
-  #byMember = new Map();
+  #seating = new Seating();
   /** @type {Place[]} */
   #places = [];
   #layout = '';
@@ -99,13 +85,11 @@ export class Wheel {
     const bySource = Map.groupBy(drawn, ({ source }) => source);
     const sectors = sources.map(({ name, size }) => {
       const present = bySource.get(name) ?? [];
-      this.#noteLives(name, present);
-      return { source: name, seats: this.#seat(name, Math.min(size, MOST_DRAWN), present) };
+      return { source: name, seats: this.#seating.seat(name, Math.min(size, MOST_DRAWN), present) };
     });
     this.#build(sectors.map(({ source, seats }) => ({ source, count: seats.length })));
     const known = new Map(drawn.map((member) => [member.id, member]));
     const seats = sectors.flatMap((sector) => sector.seats);
-    this.#byMember = new Map();
     for (const [at, place] of this.#places.entries()) this.#fill(place, known.get(seats[at] ?? ''));
     this.#keepFocusable();
     this.drain(at);
@@ -131,41 +115,16 @@ export class Wheel {
     setText(this.flow, `${rate(perSecond)} tunnels/s`);
   }
 
-  /** @param {string | undefined} id */
+  /** Moves the focus to the bucket that Tab would reach. */
+  focus() {
+    this.#places.find(({ group }) => group.getAttribute('tabindex') === '0')?.group.focus();
+  }
+
+  /** @param {string | undefined} id - of the member that was chosen */
   mark(id) {
     for (const { group, member } of this.#places) {
       setAttribute(group, 'aria-pressed', member === undefined ? undefined : String(member.id === id));
     }
-  }
-
-  /** @param {string} name @param {readonly Member[]} members */
-  #noteLives(name, members) {
-    const lives = members.map(({ remainingSeconds }) => remainingSeconds ?? 0);
-    const before = (this.#longest.get(name) ?? SHORTEST_FULL_SECONDS) * 0.999; // forgets the old measure in some minutes
-    this.#longest.set(name, Math.max(before, SHORTEST_FULL_SECONDS, ...lives));
-  }
-
-  /**
-   * Who stays keeps its place, who is new takes an empty one; empty ones beyond the wanted size go.
-   *
-   * @param {string} name
-   * @param {number} size
-   * @param {readonly Member[]} members
-   */
-  #seat(name, size, members) {
-    const present = new Set(members.map(({ id }) => id));
-    const seats = (this.#seats.get(name) ?? []).map((id) => (present.has(id) ? id : ''));
-    const seated = new Set(seats);
-    for (const { id } of members) {
-      if (seated.has(id)) continue;
-      const empty = seats.indexOf('');
-      if (empty === -1) seats.push(id);
-      else seats[empty] = id;
-    }
-    while (seats.length < size) seats.push('');
-    while (seats.length > size && seats.at(-1) === '') seats.pop();
-    this.#seats.set(name, seats);
-    return seats;
   }
 
   /** @param {readonly { source: string, count: number }[]} sources */
@@ -229,7 +188,6 @@ export class Wheel {
       for (const name of ['tabindex', 'aria-label', 'aria-pressed']) group.removeAttribute(name);
       return;
     }
-    this.#byMember.set(member.id, place);
     if (came) {
       group.classList.remove('came');
       group.getBoundingClientRect(); // so that the animation begins anew
@@ -248,8 +206,7 @@ export class Wheel {
   /** @param {Place} place @param {Member} member @param {number} passed */
   #pour(place, member, passed) {
     const left = member.remainingSeconds === null ? undefined : Math.max(0, member.remainingSeconds - passed);
-    const full = this.#longest.get(member.source) ?? SHORTEST_FULL_SECONDS;
-    const level = left === undefined ? UNKNOWN_LEVEL : Math.min(1, Math.max(0.02, left / full));
+    const level = left === undefined ? UNKNOWN_LEVEL : this.#seating.levelOf(member.source, left);
     if (Math.abs(level - place.level) < 0.002) return;
     place.level = level;
     place.water.setAttribute('d', outline(place.bucket, level));
@@ -281,16 +238,7 @@ export class Wheel {
     const occupied = this.#occupied();
     const at = occupied.findIndex(({ group }) => group === document.activeElement);
     if (at === -1) return;
-    const steps = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 };
-    const step = steps[/** @type {keyof typeof steps} */ (event.key)];
-    const to =
-      event.key === 'Home'
-        ? 0
-        : event.key === 'End'
-          ? occupied.length - 1
-          : step === undefined
-            ? undefined
-            : (at + step + occupied.length) % occupied.length;
+    const to = keyTarget(event.key, at, occupied.length);
     if (to !== undefined) occupied[to]?.group.focus();
     else if (event.key === 'Enter' || event.key === ' ') this.#onSelect(occupied[at]?.member, true);
     else if (event.key === 'Escape') this.#onSelect(undefined, true);
@@ -313,11 +261,25 @@ export class Wheel {
     );
     const empty = this.#places.length - this.#occupied().length;
     const items = [...rows, /** @type {const} */ (['empty', empty])].map(([state, number]) =>
-      h('div', { 'data-state': state }, h('dt', {}, LEGEND[state]), h('dd', {}, count(number))),
+      h('div', { 'data-state': state }, h('dt', {}, state), h('dd', {}, count(number))),
     );
     if (undrawn > 0) items.push(h('div', {}, h('dt', {}, 'not drawn'), h('dd', {}, count(undrawn))));
     byId('legend').replaceChildren(...items);
   }
+}
+
+/**
+ * Where a key leads from one of `count` buckets; undefined where it leads nowhere.
+ *
+ * @param {string} key
+ * @param {number} at
+ * @param {number} count
+ */
+function keyTarget(key, at, count) {
+  if (key === 'Home') return 0;
+  if (key === 'End') return count - 1;
+  if (key === 'ArrowRight' || key === 'ArrowDown') return (at + 1) % count;
+  return key === 'ArrowLeft' || key === 'ArrowUp' ? (at - 1 + count) % count : undefined;
 }
 
 function paddles() {
