@@ -33,10 +33,14 @@ const DIAL_BUCKETS_S = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10,
 const WAIT_BUCKETS_S = [0.001, 0.01, 0.1, 0.5, 1, 2.5, 5, 10, 15, 30];
 const REMAINING_BUCKETS_S = [5, 10, 20, 30, 60, 120, 180, 300, 600, 1_800];
 
-/** @param machine - also the metrics of the process (CPU, memory, event loop); not wanted twice in one process. */
+/**
+ * Follows the bus from now on.
+ *
+ * @param machine - also the metrics of the process: CPU, memory, event loop.
+ */
 export function openMetrics(bus: EventBus, watched: Watched, machine = true): Metrics {
   const registry = new Registry();
-  if (machine) collectDefaultMetrics({ register: registry });
+  const registries = machine ? [registry, processMetrics()] : [registry];
   addGauges(registry, watched);
   const subscriptions = [
     ...followMembers(registry, bus),
@@ -45,13 +49,24 @@ export function openMetrics(bus: EventBus, watched: Watched, machine = true): Me
   ];
   return {
     contentType: registry.contentType,
-    render: () => registry.metrics(),
-    describe: () => registry.getMetricsAsArray().map(describeMetric),
+    render: async () => (await Promise.all(registries.map((one) => one.metrics()))).join('\n'),
+    describe: () => registries.flatMap((one) => one.getMetricsAsArray().map(describeMetric)),
     close: () => {
       for (const subscription of subscriptions) subscription[Symbol.dispose]();
       registry.clear();
     },
   };
+}
+
+let ofProcess: Registry | undefined;
+
+/** One for the whole process, since they are about it: what prom-client arms for them cannot be disarmed. */
+function processMetrics(): Registry {
+  if (ofProcess === undefined) {
+    ofProcess = new Registry();
+    collectDefaultMetrics({ register: ofProcess });
+  }
+  return ofProcess;
 }
 
 function describeMetric(metric: object): MetricDescription {

@@ -34,7 +34,10 @@ export function connectAdmin(base: string, token: Secret | undefined): AdminClie
     });
     const text = await answer.body.text();
     if (answer.statusCode === 401) {
-      throw new NoriaError('bad-usage', `the daemon at ${url.origin} wants its token: set NORIA_ADMIN_TOKEN`);
+      throw new NoriaError(
+        'bad-usage',
+        `the daemon at ${url.origin} wants its token: set NORIA_ADMIN_TOKEN, or name its configuration with -c`,
+      );
     }
     const parsed = answer.statusCode === 200 ? schema.safeParse(parseJson(text)) : undefined;
     if (parsed?.success === true) return parsed.data;

@@ -113,6 +113,18 @@ test('metrics: a bucket of a histogram counts all that took no longer, its bound
   ]);
 });
 
+test("metrics: those of the process stand beside noria's own, however often the server was opened", async () => {
+  const buses = [1, 2].map(() => new EventBus(() => {}));
+  const opened = buses.map((bus) => openMetrics(bus, fakeWatched()));
+  const [first, second] = opened;
+  first?.close();
+  const page = (await second?.render()) ?? '';
+  expect(page.match(/^# TYPE process_cpu_seconds_total counter$/gm)).toHaveLength(1);
+  expect(page.match(/^# TYPE noria_sessions gauge$/gm)).toHaveLength(1);
+  expect(page).toMatch(/^process_resident_memory_bytes \d+$/m);
+  second?.close();
+});
+
 test('metrics: closing stops following the events', () => {
   const { bus, metrics } = openTestMetrics();
   expect(bus.hears('dial.ended')).toBe(true);
