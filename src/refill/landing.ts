@@ -1,10 +1,10 @@
 /** From an answer of the service to what the pool is offered, and to the event that tells of it. Pure. */
 import type { NoriaEvents } from '../core/events.ts';
+import type { Offer, Poured } from '../pool/offer.ts';
 import type { DrawAnswer, DrawnEntry } from '../service/answer.ts';
 import { SUCCESS } from '../service/codes.ts';
 import type { SourceOptions } from './options.ts';
 import type { Outcome } from './reaction.ts';
-import type { Offer, Poured } from './reservoir.ts';
 
 export const NOTHING_POURED: Poured = { joined: 0, renewed: 0, rejected: 0 };
 

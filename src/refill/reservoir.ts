@@ -3,44 +3,7 @@
  *
  * Synchronous and cheap: a source asks whenever something changed. Moments are monotonic ms.
  */
-import type { MemberProtocol } from '../core/protocol.ts';
-
-/** A member as a source brings it: the pool decides whether it is new. */
-export interface Offer {
-  readonly protocol: MemberProtocol;
-  /** IP literal in canonical form. */
-  readonly host: string;
-  readonly port: number;
-  /** Monotonic moment at which its life ends; `undefined`: unknown, it lives `lifetime` of its source, renewed by success. */
-  readonly endsAt: number | undefined;
-  /** Must pass a probe before a client may have it (free product). */
-  readonly unproven: boolean;
-  readonly exitIp?: string;
-  readonly location?: string;
-  /** Further fields of the answer, for display: area, serverId, lastScore, yesterdayScore, level, isNew. */
-  readonly facts?: Readonly<Record<string, string | number | boolean>>;
-}
-
-export interface Poured {
-  readonly joined: number;
-  /** Known already: the later end of life was kept. */
-  readonly renewed: number;
-  /** Would have been expired on arrival, inside the safety margin, or evicted for failures a moment ago. */
-  readonly rejected: number;
-}
-
-/** How much a source is asked for. */
-export interface Demand {
-  /** Clients waiting that this source could serve. */
-  readonly waiting: number;
-  /** Monotonic moment of the last client request that this source could have served; start-up counts. */
-  readonly lastWantedAt: number;
-  /**
-   * Members used up a second by `maxUsesPerMember` or `perHostSpacing`, as seen lately; 0 where neither is set. Members
-   * needed beyond `size` are this times the lead.
-   */
-  readonly usedUpPerSecond: number;
-}
+import type { Demand, Offer, Poured } from '../pool/offer.ts';
 
 export interface Reservoir {
   /** Members of the source that a client could have at that moment if nothing more were drawn; quarantined ones that will be back count. */

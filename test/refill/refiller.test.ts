@@ -1,8 +1,8 @@
 import { expect, test } from 'vitest';
 import { NoriaError } from '../../src/core/faults.ts';
 import { Secret } from '../../src/core/secret.ts';
+import type { Offer } from '../../src/pool/offer.ts';
 import type { SourceOptions } from '../../src/refill/options.ts';
-import type { Offer } from '../../src/refill/reservoir.ts';
 import { ManualClock } from '../support/manual-clock.ts';
 import { CountingReservoir, openRig, pass, type Rig, settle, sourceOptions } from './rig.ts';
 

@@ -6,6 +6,7 @@
  */
 import type { Clock } from '../../core/clock.ts';
 import type { Lease } from '../../pool/lease.ts';
+import type { Demand } from '../../pool/offer.ts';
 import type { Pool } from '../../pool/pool.ts';
 import { OPERATIONS } from '../../service/operations.ts';
 import type { ExtractCall } from '../../service/request.ts';
@@ -13,7 +14,6 @@ import { GUESSED_LATENCY_MS } from '../ledger.ts';
 import type { RefillSettings, SourceOptions } from '../options.ts';
 import { paceKey } from '../pace.ts';
 import { PACE_SLACK_MS } from '../pace-rule.ts';
-import type { Demand } from '../reservoir.ts';
 import type { Life } from './life.ts';
 import type { TrueMember } from './service.ts';
 import type { Trouble, World } from './world.ts';
