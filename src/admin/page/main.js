@@ -110,6 +110,7 @@ async function askAll() {
     wheel.show(status.sources, members, at);
     showCard();
     roster.show(members);
+    document.body.dataset['members'] = members.length === 0 ? 'none' : 'some';
     sources.show(status.sources);
     sessions.show(held.value, status.pool.sessions);
     failures.show(failed.value);
