@@ -46,8 +46,8 @@ export interface AdminServer {
   close(): Promise<void>;
 }
 
-/** What an orchestrator asks. Beside it the page's own files are open: nothing in them is worth a token. */
-const HEALTH_PATHS = ['/healthz', '/readyz'] as const;
+/** What orchestrators, and browsers in search of a proxy, ask without being able to send a token. */
+const OPEN_PATHS = ['/healthz', '/readyz', '/proxy.pac'] as const;
 /** More than any verb needs. */
 const MAX_BODY_BYTES = 16_384;
 const MAX_CONNECTIONS = 512;
@@ -98,7 +98,8 @@ interface Followers {
 function buildApp(options: AdminOptions, address: () => Address, followers: Followers): OpenAPIHono {
   const { watched, bus, clock, token, version } = options;
   const files = readPageFiles();
-  const open = new Set([...HEALTH_PATHS, ...files.map(({ path }) => path)]);
+  // The page's own files, too: nothing in them is worth a token.
+  const open = new Set([...OPEN_PATHS, ...files.map(({ path }) => path)]);
   const app = new OpenAPIHono({
     defaultHook: (result, context) => {
       if (result.success) return undefined;

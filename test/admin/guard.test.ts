@@ -40,7 +40,19 @@ test('admin: with a token, only what is open to all answers without it', async (
   expect(await status('Bearer wrong')).toBe(401);
   expect(await status('Basic correct-horse')).toBe(401);
   expect(await status('Bearer correct-horse')).toBe(200);
-  expect((await fetch(`${url}/healthz`)).status).toBe(200);
+  for (const path of ['/healthz', '/readyz', '/proxy.pac', '/', '/page/main.js']) {
+    expect((await fetch(`${url}${path}`)).status, path).toBe(200);
+  }
+  for (const path of [
+    '/metrics',
+    '/openapi.json',
+    '/api/events',
+    '/api/members',
+    '/api/history',
+    '/nowhere',
+  ]) {
+    expect((await fetch(`${url}${path}`)).status, path).toBe(401);
+  }
 });
 
 test('admin: a link to the page may stand anywhere, and leads to the page alone', async () => {
