@@ -134,12 +134,12 @@ export class Attempt {
     this.#tcpStands = false;
     const { protocol } = this.lease;
     this.#hop = form === 'absolute' ? undefined : makeHop(protocol, this.#task.target, login);
-    const socket = this.#context.openSocket(this.lease);
+    const socket = this.#context.openSocket(this.lease, this.#task.use);
     this.#socket = socket;
     this.#watchClock();
     socket.on('close', this.#onClose);
-    socket.once(readyEvent(protocol), this.#onReady);
-    if (protocol === 'https') socket.once('connect', this.#onTcp);
+    socket.on(readyEvent(protocol), this.#onReady);
+    if (protocol === 'https') socket.on('connect', this.#onTcp);
   }
 
   /** One deadline at a time: the connection's first, what is left of the attempt after it. */
@@ -279,8 +279,9 @@ export class Attempt {
     socket.off('data', this.#onData);
     socket.off('end', this.#onEnd);
     socket.off('close', this.#onClose);
-    socket.off('connect', this.#onTcp);
-    socket.off(readyEvent(this.lease.protocol), this.#onReady);
+    const { protocol } = this.lease;
+    socket.off(readyEvent(protocol), this.#onReady);
+    if (protocol === 'https') socket.off('connect', this.#onTcp);
   }
 
   /** Whether there is a choice of form at all: for a plain HTTP request through an HTTP member. */

@@ -16,7 +16,7 @@ import type { Dialer, Dialing, DialRequest } from './dial.ts';
 import { HedgeBudget } from './hedging.ts';
 import { IdleConnections } from './idle.ts';
 import { Laggards } from './laggards.ts';
-import { type OpenSocket, openMemberSocket } from './member-socket.ts';
+import { memberSockets, type OpenSocket } from './member-socket.ts';
 import { NetworkWatch } from './network-watch.ts';
 import { type DialParts, type DialSettings, Race } from './race.ts';
 import { type Solo, SoloAttempt } from './solo-attempt.ts';
@@ -77,6 +77,7 @@ class RunningDialer implements OpenDialer {
   readonly #races = new Set<Race>();
   readonly #solos = new Set<SoloAttempt>();
   readonly #standing = new Map<number, Socket>();
+  readonly #openSocket: OpenSocket;
   readonly #drawing: Disposable;
   #settings: DialerSettings;
   #memories = new Map<string, SourceMemory>();
@@ -87,6 +88,7 @@ class RunningDialer implements OpenDialer {
     const { clock, bus, pool } = options;
     this.#options = options;
     this.#settings = options;
+    this.#openSocket = options.openSocket ?? memberSockets();
     this.#deadlines = new Deadlines(clock, TICK_MS);
     this.#idle = new IdleConnections(clock, this.#deadlines);
     this.#parts = {
@@ -174,9 +176,9 @@ class RunningDialer implements OpenDialer {
   #memoryOf(source: string): SourceMemory {
     const known = this.#memories.get(source);
     if (known !== undefined) return known;
-    const { clock, onSourceFault, openSocket = openMemberSocket } = this.#options;
+    const { clock, onSourceFault } = this.#options;
     const settings = this.#settings.sources.get(source) ?? UNKNOWN_SOURCE;
-    const parts = { clock, deadlines: this.#deadlines, openSocket, onSourceFault };
+    const parts = { clock, deadlines: this.#deadlines, openSocket: this.#openSocket, onSourceFault };
     const memory = new SourceMemory(source, settings, parts);
     this.#memories.set(source, memory);
     return memory;

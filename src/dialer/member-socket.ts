@@ -7,7 +7,10 @@
  */
 import { connect, type Socket } from 'node:net';
 import { connect as connectTls } from 'node:tls';
+import { TCP_KEEP_ALIVE_MS } from '../core/keep-alive.ts';
 import type { MemberProtocol } from '../core/protocol.ts';
+import type { DialRequest } from './dial.ts';
+import { ReadMemory, TunnelSocket } from './tunnel-socket.ts';
 
 export interface MemberAddress {
   readonly protocol: MemberProtocol;
@@ -17,27 +20,27 @@ export interface MemberAddress {
 }
 
 /**
- * Starts a connection. The socket is half-open capable, and an error of it is never uncaught: a handler that stays
- * for its whole life is on it from the same tick; whoever drives it learns of the end by `close` and `errored`.
+ * Starts a connection, for a tunnel or for a plain HTTP request. The socket is half-open capable, and an error of it is
+ * never uncaught: a handler that stays for its whole life is on it from the same tick; whoever drives it learns of the
+ * end by `close` and `errored`.
  */
-export type OpenSocket = (member: MemberAddress) => Socket;
+export type OpenSocket = (member: MemberAddress, use: DialRequest['use']) => Socket;
 
-const KEEP_ALIVE_PROBE_MS = 30_000;
+const OPTIONS = { allowHalfOpen: true, noDelay: true } as const;
+/** A tunnel is probed once it has lasted a while, which most do not (listener/relay.ts); these may be kept for long. */
+const LASTING = { ...OPTIONS, keepAlive: true, keepAliveInitialDelay: TCP_KEEP_ALIVE_MS } as const;
 
-export const openMemberSocket: OpenSocket = ({ protocol, host, port }) => {
-  const options = {
-    host,
-    port,
-    allowHalfOpen: true,
-    autoSelectFamily: false,
-    noDelay: true,
-    keepAlive: true,
-    keepAliveInitialDelay: KEEP_ALIVE_PROBE_MS,
+/** Opens the real connections of one dialer. */
+export function memberSockets(): OpenSocket {
+  const memory = new ReadMemory();
+  const open: OpenSocket = ({ protocol, host, port }, use) => {
+    const where = { host, port, autoSelectFamily: false };
+    if (protocol === 'https') return connectTls({ ...where, ...LASTING, rejectUnauthorized: false });
+    if (use === 'forward') return connect({ ...where, ...LASTING });
+    return new TunnelSocket(memory, OPTIONS).connect(where);
   };
-  const socket =
-    protocol === 'https' ? connectTls({ ...options, rejectUnauthorized: false }) : connect(options);
-  return socket.on('error', endsByClose);
-};
+  return (member, use) => open(member, use).on('error', endsByClose);
+}
 
 /** The event that tells that a member's connection can carry bytes: after TLS, where there is TLS. */
 export function readyEvent(protocol: MemberProtocol): 'connect' | 'secureConnect' {

@@ -226,7 +226,10 @@ export class Race implements Dialing, AttemptOwner {
     const way = new Way(
       { pool, idle, credentials, standing },
       {
-        ...raw,
+        socket: raw.socket,
+        head: raw.head,
+        form: raw.form,
+        login: raw.login,
         lease,
         reused,
         reusable: this.#request.use === 'forward',

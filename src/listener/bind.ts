@@ -28,9 +28,6 @@ export interface BindOptions {
   readonly mayFaceNetwork: boolean;
 }
 
-/** Shorter than what NATs on the way forget a silent connection after. */
-const TCP_KEEP_ALIVE_MS = 30_000;
-
 const WHY: Readonly<Record<string, string>> = {
   EADDRINUSE: 'another program listens there',
   EADDRNOTAVAIL: 'this machine has no such address',
@@ -75,12 +72,7 @@ function bindOne(
   name: string,
   options: BindOptions,
 ): Promise<Server> {
-  const server = createServer({
-    allowHalfOpen: true,
-    noDelay: true,
-    keepAlive: true,
-    keepAliveInitialDelay: TCP_KEEP_ALIVE_MS,
-  });
+  const server = createServer({ allowHalfOpen: true, noDelay: true });
   return new Promise((resolve, reject) => {
     const onError = (error: NodeJS.ErrnoException): void => {
       const why = WHY[error.code ?? ''] ?? describeError(error);

@@ -8,7 +8,7 @@ import { parseHostPort } from '../core/host-port.ts';
 import type { ConnectHead } from './connect-head.ts';
 import type { ConnectionContext } from './connection.ts';
 import { dialForClient } from './dial-for-client.ts';
-import { fieldLines, requestFraming } from './http-fields.ts';
+import { fieldLines } from './http-fields.ts';
 import { refusalText } from './http-refusal.ts';
 import { type Refused, successHeaders } from './replies.ts';
 import { routeRequest, toldToClient } from './route.ts';
@@ -41,7 +41,7 @@ export function serveConnect(
   };
 
   const route =
-    bodyProblem(head) ??
+    head.problem ??
     routeRequest(
       context,
       head.fields,
@@ -66,12 +66,4 @@ export function serveConnect(
       refuse(result.failure, result.failure.reason);
     }
   });
-}
-
-/** CONNECT has no body (RFC 9110 §9.3.6): one that announces it could mean its bytes for us or for the target. */
-function bodyProblem(head: ConnectHead): NoriaError | undefined {
-  const framing = requestFraming(head.fields, 1);
-  if (framing instanceof NoriaError) return framing;
-  const announced = framing.kind === 'chunked' || (framing.kind === 'length' && framing.bytes > 0);
-  return announced ? new NoriaError('bad-request', 'CONNECT with a body') : undefined;
 }

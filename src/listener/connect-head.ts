@@ -4,6 +4,7 @@
  * Pure, and stricter than node:http on purpose: whatever is not whole in the first chunk, or is odd in any way, is
  * not read here but left to node:http. So the two can never understand a head differently; a property test holds it.
  */
+import type { NoriaError } from '../core/faults.ts';
 import type { Field } from './http-fields.ts';
 
 /** A CONNECT request, whoever read it. */
@@ -13,6 +14,8 @@ export interface ConnectHead {
   readonly fields: readonly Field[];
   /** Whether another request may follow on the connection when this one is refused. */
   readonly keepAlive: boolean;
+  /** What forbids it, whatever it asks for. */
+  readonly problem?: NoriaError | undefined;
 }
 
 /** The same limit as node:http is given. */

@@ -191,7 +191,7 @@ export class ClientConnection implements ConnectionContext {
       localPort: this.localPort,
       targetHost,
       sources,
-      ...(source === undefined ? {} : { listenerSource: source }),
+      listenerSource: source,
     };
   }
 

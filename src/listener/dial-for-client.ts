@@ -46,12 +46,14 @@ export function dialForClient(
   client.resume();
   if (client.destroyed || (client.readableEnded && earlyBytes === 0)) leave();
 
-  dialing.result
-    .then((result) => {
-      client.off('data', onData).off('end', onEnd).off('close', leave);
+  void dialing.result.then((result) => {
+    client.off('data', onData).off('end', onEnd).off('close', leave);
+    try {
       done(gone ? abandon(result) : result, chunks.length > 1 ? Buffer.concat(chunks) : chunks[0]);
-    })
-    .catch((error: unknown) => context.broke(error));
+    } catch (error) {
+      context.broke(error);
+    }
+  });
 }
 
 function abandon(result: DialResult): DialResult {

@@ -7,13 +7,14 @@
 import { createServer, type IncomingMessage, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 import { NoriaError } from '../core/faults.ts';
+import { TCP_KEEP_ALIVE_MS } from '../core/keep-alive.ts';
 import { serveConnect } from './connect-front.ts';
 import { type ConnectHead, MAX_HEAD_BYTES, readConnectHead } from './connect-head.ts';
 import type { ConnectionContext } from './connection.ts';
 import { awaitFirst } from './first-bytes.ts';
 import { forward } from './forward.ts';
 import type { Upgrade } from './forwarding.ts';
-import { fieldValues, pairFields, requestFraming } from './http-fields.ts';
+import { type Field, fieldValues, pairFields, requestFraming } from './http-fields.ts';
 import { refuseRequest } from './http-refusal.ts';
 import { HttpSession, ignored, type ParserError } from './http-session.ts';
 
@@ -64,6 +65,7 @@ export function createHttpFront(options: { readonly headerTimeoutMs: number }): 
     }
     context.speaks('http');
     context.awaitsRequest();
+    socket.setKeepAlive(true, TCP_KEEP_ALIVE_MS);
     sessions.set(socket, new HttpSession(socket, context));
     socket.unshift(first);
     server.emit('connection', socket);
@@ -100,11 +102,21 @@ export function createHttpFront(options: { readonly headerTimeoutMs: number }): 
 }
 
 function connectHead(request: IncomingMessage): ConnectHead {
+  const fields = pairFields(request.rawHeaders);
   return {
     authority: request.url ?? '',
-    fields: pairFields(request.rawHeaders),
+    fields,
+    problem: bodyProblem(fields),
     keepAlive: request.httpVersionMinor === 1 && !/\bclose\b/i.test(request.headers.connection ?? ''),
   };
+}
+
+/** CONNECT has no body (RFC 9110 §9.3.6): one that announces it could mean its bytes for us or for the target. */
+function bodyProblem(fields: readonly Field[]): NoriaError | undefined {
+  const framing = requestFraming(fields, 1);
+  if (framing instanceof NoriaError) return framing;
+  const announced = framing.kind === 'chunked' || (framing.kind === 'length' && framing.bytes > 0);
+  return announced ? new NoriaError('bad-request', 'CONNECT with a body') : undefined;
 }
 
 /** Its parser is gone: if the protocol is not changed, the connection ends with the answer. */

@@ -6,8 +6,11 @@
  * 'close' follows every error. Both sockets must allow half-open.
  */
 import type { Socket } from 'node:net';
+import { TLSSocket } from 'node:tls';
 import type { Deadline, Deadlines } from '../core/deadlines.ts';
+import { TCP_KEEP_ALIVE_MS } from '../core/keep-alive.ts';
 import type { Dialed } from '../dialer/dial.ts';
+import { TunnelSocket } from '../dialer/tunnel-socket.ts';
 
 /** When a relay ends by itself, and whom it tells. Durations in ms. */
 export interface RelayOptions {
@@ -49,6 +52,7 @@ class Relay {
   readonly #options: RelayOptions;
   readonly #deadlines: Deadlines;
   #silence: Deadline;
+  readonly #lasting: Deadline;
   #bytesUp = 0;
   #bytesDown = 0;
   #clientEnded = false;
@@ -62,14 +66,17 @@ class Relay {
     this.#options = options;
     this.#deadlines = options.deadlines;
     this.#silence = this.#deadlines.set(options.idleTimeoutMs, this.#destroy);
+    this.#lasting = this.#deadlines.set(TCP_KEEP_ALIVE_MS, this.#onLasting);
   }
 
   start(early: Buffer | undefined, head: Buffer): void {
     const [client, member] = [this.#client, this.#member];
     client.on('data', this.#up).on('end', this.#onClientEnd).on('close', this.#onClientClose);
     member.on('data', this.#down).on('end', this.#onMemberEnd).on('close', this.#onMemberClose);
-    client.on('drain', () => member.resume());
-    member.on('drain', () => client.resume());
+    client.on('drain', this.#onClientDrain);
+    member.on('drain', this.#onMemberDrain);
+    // A chunk of that size that is not written at once stops the member until 'drain', and by then it is.
+    if (member instanceof TunnelSocket) member.lendFrom(client.writableHighWaterMark);
     client.resume();
     member.resume();
     if (early !== undefined && early.length > 0) this.#up(early);
@@ -84,27 +91,49 @@ class Relay {
   readonly #up = (chunk: Buffer): void => {
     this.#bytesUp += chunk.length;
     this.#deadlines.refresh(this.#silence);
-    if (!this.#member.write(chunk)) this.#client.pause();
+    this.#member.write(chunk);
+    if (this.#member.writableLength >= this.#member.writableHighWaterMark) this.#client.pause();
   };
 
   readonly #down = (chunk: Buffer): void => {
     this.#bytesDown += chunk.length;
     this.#deadlines.refresh(this.#silence);
-    if (!this.#client.write(chunk)) this.#member.pause();
+    this.#client.write(chunk);
+    if (this.#client.writableLength >= this.#client.writableHighWaterMark) this.#member.pause();
+  };
+
+  readonly #onClientDrain = (): void => {
+    this.#member.resume();
+  };
+
+  readonly #onMemberDrain = (): void => {
+    this.#client.resume();
+  };
+
+  /** Most tunnels are short: the system calls are for those that are not. */
+  readonly #onLasting = (): void => {
+    this.#client.setKeepAlive(true, TCP_KEEP_ALIVE_MS);
+    this.#member.setKeepAlive(true, TCP_KEEP_ALIVE_MS);
   };
 
   readonly #onClientEnd = (): void => {
     this.#clientEnded = true;
-    this.#member.end();
-    this.#linger();
+    this.#passEnd(this.#member);
   };
 
   readonly #onMemberEnd = (): void => {
     this.#noteCut();
     this.#memberEnded = true;
-    this.#client.end();
-    this.#linger();
+    this.#passEnd(this.#client);
   };
+
+  /** To a side that has ended too, with nothing left to be sent, closing says the same with fewer system calls. */
+  #passEnd(side: Socket): void {
+    const last = this.#clientEnded && this.#memberEnded;
+    if (last && side.writableLength === 0 && !(side instanceof TLSSocket)) side.destroy();
+    else side.end();
+    this.#linger();
+  }
 
   readonly #onClientClose = (): void => {
     if ((this.#open & CLIENT) === 0) return;
@@ -156,6 +185,7 @@ class Relay {
     this.#open &= ~side;
     if (this.#open !== 0) return;
     this.#deadlines.clear(this.#silence);
+    this.#deadlines.clear(this.#lasting);
     this.#options.onEnd({ bytesUp: this.#bytesUp, bytesDown: this.#bytesDown, cut: this.#cut });
   }
 }

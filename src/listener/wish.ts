@@ -32,7 +32,7 @@ export interface WishContext {
   /** Canonical host of the target. */
   readonly targetHost: string;
   /** The one source this listener draws from. */
-  readonly listenerSource?: string;
+  readonly listenerSource?: string | undefined;
   /** Names of all configured sources. */
   readonly sources: readonly string[];
 }
@@ -197,16 +197,15 @@ function judgeSource(draft: Draft, context: WishContext): string | undefined {
 function complete(draft: Draft, context: WishContext): Wish {
   const session = draft.session ?? (draft.rotate ? undefined : automaticSession(context));
   const source = draft.source ?? context.listenerSource;
-  return {
-    ...(session === undefined ? {} : { session: ofUser(session, context.user) }),
-    ...(session === undefined || draft.sessionTtlMs === undefined
-      ? {}
-      : { sessionTtlMs: draft.sessionTtlMs }),
-    ...(source === undefined ? {} : { source }),
-    ...(draft.location === undefined ? {} : { location: draft.location }),
-    ...(draft.minLifeMs === undefined ? {} : { minLifeMs: draft.minLifeMs }),
-    ...(draft.protocol === undefined ? {} : { protocol: draft.protocol }),
-  };
+  const { sessionTtlMs, location, minLifeMs, protocol } = draft;
+  const wish: { -readonly [Key in keyof Wish]: Wish[Key] } = {};
+  if (session !== undefined) wish.session = ofUser(session, context.user);
+  if (session !== undefined && sessionTtlMs !== undefined) wish.sessionTtlMs = sessionTtlMs;
+  if (source !== undefined) wish.source = source;
+  if (location !== undefined) wish.location = location;
+  if (minLifeMs !== undefined) wish.minLifeMs = minLifeMs;
+  if (protocol !== undefined) wish.protocol = protocol;
+  return wish;
 }
 
 /** The session that the listener's mode gives to everyone. Its `=` keeps it apart from any name a client can choose. */

@@ -4,7 +4,7 @@
 import dns from 'node:dns';
 import { isIP, Socket } from 'node:net';
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
-import { openMemberSocket } from '../../src/dialer/member-socket.ts';
+import { memberSockets } from '../../src/dialer/member-socket.ts';
 import {
   closingManner,
   endlessManner,
@@ -24,6 +24,8 @@ import {
 import { ManualClock } from '../support/manual-clock.ts';
 import { until } from '../support/until.ts';
 import { collect, echo, failureOf, makeDialer, wayOf } from './make-dialer.ts';
+
+const openMemberSocket = memberSockets();
 
 const lookups = vi.spyOn(dns, 'lookup');
 beforeEach(() => void lookups.mockClear());
@@ -168,7 +170,7 @@ test('dialer: a member that nobody answers at is given up within the time for co
     ],
     {
       attemptTimeoutMs: 200,
-      openSocket: (member) => (member.port === 1 ? new Socket() : openMemberSocket(member)),
+      openSocket: (member, use) => (member.port === 1 ? new Socket() : openMemberSocket(member, use)),
     },
   );
   expect(wayOf(await dial('target.example:443')).member).toBe('good');

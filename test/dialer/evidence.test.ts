@@ -4,7 +4,7 @@
  */
 import { Socket } from 'node:net';
 import { expect, test } from 'vitest';
-import { openMemberSocket } from '../../src/dialer/member-socket.ts';
+import { memberSockets } from '../../src/dialer/member-socket.ts';
 import {
   closingManner,
   httpManner,
@@ -17,6 +17,8 @@ import {
   type TestMember,
 } from '../support/bad-members.ts';
 import { collect, failureOf, makeDialer, targetOf, wayOf } from './make-dialer.ts';
+
+const openMemberSocket = memberSockets();
 
 const BAD_GATEWAY = 'HTTP/1.1 502 Bad Gateway\r\n\r\n';
 
@@ -122,8 +124,8 @@ test('evidence: connections to many members that nobody answers are the network,
   const { dial, pool, bus, networkDown } = makeDialer(lost, {
     attempts: 6,
     waitForMemberMs: 0,
-    openSocket: (member) => {
-      if (member.port !== 1) return openMemberSocket(member);
+    openSocket: (member, use) => {
+      if (member.port !== 1) return openMemberSocket(member, use);
       const socket = new Socket().on('error', () => {});
       return socket.destroy(Object.assign(new Error('no route'), { code: 'EHOSTUNREACH' }));
     },
@@ -153,8 +155,8 @@ test('evidence: a refused connection is an answer: the network is up', async () 
   const { dial, pool, networkDown } = makeDialer([...lost.slice(0, 3), refusing, ...lost.slice(3)], {
     attempts: 7,
     waitForMemberMs: 0,
-    openSocket: (member) => {
-      if (member.port !== 1) return openMemberSocket(member);
+    openSocket: (member, use) => {
+      if (member.port !== 1) return openMemberSocket(member, use);
       const socket = new Socket().on('error', () => {});
       return socket.destroy(Object.assign(new Error('no route'), { code: 'EHOSTUNREACH' }));
     },
@@ -169,8 +171,8 @@ test('evidence: a probe that is answered shows that the network is up, one that 
   const { dial, dialer, pool, networkDown } = makeDialer(lost, {
     attempts: 3,
     waitForMemberMs: 0,
-    openSocket: (member) => {
-      if (member.port !== 1) return openMemberSocket(member);
+    openSocket: (member, use) => {
+      if (member.port !== 1) return openMemberSocket(member, use);
       const socket = new Socket().on('error', () => {});
       return socket.destroy(Object.assign(new Error('no route'), { code: 'EHOSTUNREACH' }));
     },

@@ -1,7 +1,7 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
-import { type AddressInfo, createServer, type Server } from 'node:net';
+import { type AddressInfo, connect, createServer, type Server } from 'node:net';
 import { join } from 'node:path';
 import { connect as connectTls, type TLSSocket } from 'node:tls';
 import { expect, onTestFinished, test } from 'vitest';
@@ -406,6 +406,50 @@ test('listener: a half-close goes on inside TLS, and the answer to it comes back
   await until('the answer', () => received().endsWith('goodbye'));
   expect(origin.seen[0]).toBe('hello');
   await until('the connection is gone', () => listener.connectionCount === 0);
+});
+
+/** Passes everything on to `port`, and keeps what comes back. */
+async function wiretap(port: number): Promise<{ port: number; heard: Buffer[] }> {
+  const heard: Buffer[] = [];
+  const server = createServer({ allowHalfOpen: true }, (client) => {
+    const noria = connect({ port, host: '127.0.0.1', allowHalfOpen: true });
+    noria.on('data', (chunk: Buffer) => heard.push(chunk));
+    for (const [from, to] of [[client, noria] as const, [noria, client] as const]) {
+      from.on('error', () => to.destroy()).pipe(to);
+    }
+  });
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  onTestFinished(() => {
+    server.close();
+  });
+  return { port: (server.address() as AddressInfo).port, heard };
+}
+
+/** Types of the TLS records (RFC 5246 §6.2.1), in order. */
+function recordTypes(bytes: Buffer): number[] {
+  const types: number[] = [];
+  for (let at = 0; at + 5 <= bytes.length; at += 5 + bytes.readUInt16BE(at + 3))
+    types.push(bytes.readUInt8(at));
+  return types;
+}
+
+test('listener: a tunnel inside TLS ends with close_notify, so that no client takes it for cut off', async () => {
+  const origin = await rawOrigin((socket) => socket.on('end', () => socket.end('goodbye')));
+  const { port } = await listen(directDialer(), { tls: material('first') });
+  const tap = await wiretap(port);
+  const tls = {
+    port: tap.port,
+    host: '127.0.0.1',
+    rejectUnauthorized: false,
+    maxVersion: 'TLSv1.2',
+  } as const;
+  const socket = connectTls(tls).on('error', () => {}); // ignored: what was heard is looked at
+  socket.end(`${connectTo(origin.port)}hello`);
+  socket.resume();
+  await new Promise((resolve) => socket.on('close', resolve));
+  const [applicationData, alert] = [23, 21];
+  expect(recordTypes(Buffer.concat(tap.heard)).slice(-2)).toEqual([applicationData, alert]);
 });
 
 test('listener: absolute-form requests inside TLS keep their connection', async () => {

@@ -1,9 +1,10 @@
 import { once } from 'node:events';
-import type { Socket } from 'node:net';
+import { type AddressInfo, createServer, type Socket } from 'node:net';
 import { expect, test } from 'vitest';
 import { systemClock } from '../../src/core/clock.ts';
 import { Deadlines } from '../../src/core/deadlines.ts';
 import type { Dialed } from '../../src/dialer/dial.ts';
+import { ReadMemory, TunnelSocket } from '../../src/dialer/tunnel-socket.ts';
 import { type RelayEnd, relay } from '../../src/listener/relay.ts';
 import { ManualClock } from '../support/manual-clock.ts';
 import { until } from '../support/until.ts';
@@ -189,6 +190,18 @@ test('relay: a client that does not read holds at most a few hundred KiB, and lo
   expect(atClient.bytes).toBe(size);
 });
 
+test('relay: what waits to be written when both sides have ended is still written', async () => {
+  const joined = await join();
+  const atClient = record(joined.client.far);
+  joined.client.far.end();
+  await until('the client has ended', () => joined.client.near.readableEnded);
+  joined.client.near.cork();
+  joined.member.far.end('last words');
+  await ended(joined);
+  await until('the end arrived', () => atClient.ended);
+  expect(atClient.text).toBe('last words');
+});
+
 test('relay: a member that does not read slows the client down, and loses nothing', async () => {
   const size = 64 * 1024 * 1024;
   const joined = await join();
@@ -200,6 +213,69 @@ test('relay: a member that does not read slows the client down, and loses nothin
   joined.member.far.resume();
   await until('all of it arrived', () => atMember.ended);
   expect(atMember.bytes).toBe(size);
+});
+
+test('relay: floods through tunnels that share memory arrive unchanged, however slowly the clients read', async () => {
+  const size = 24 * 1024 * 1024;
+  const memory = new ReadMemory();
+  const floods = await Promise.all([3, 5, 7].map((seed) => flood(pattern(size, seed), memory)));
+  for (const { received, sent } of floods) {
+    await until('all of it arrived', () => received.length === size, 20_000);
+    expect(received.bytes.equals(sent)).toBe(true);
+  }
+});
+
+/** A member that sends all of `sent` through a relay to a client which stops again and again. */
+async function flood(sent: Buffer, memory: ReadMemory) {
+  const server = createServer((socket) => socket.end(sent)).listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const member = new TunnelSocket(memory, { allowHalfOpen: true });
+  member.connect({ host: '127.0.0.1', port: (server.address() as AddressInfo).port }).pause();
+  await once(member, 'connect');
+  server.close();
+  const client = await socketPair();
+  relay(client.near, way(member), undefined, {
+    deadlines: new Deadlines(systemClock, 10),
+    idleTimeoutMs: IDLE_MS,
+    lingerMs: LINGER_MS,
+    onEnd: () => {},
+  });
+  const received = { bytes: Buffer.alloc(sent.length), length: 0 };
+  let stopAt = 0;
+  client.far.on('data', (chunk: Buffer) => {
+    chunk.copy(received.bytes, received.length);
+    received.length += chunk.length;
+    if (received.length < stopAt) return;
+    stopAt = received.length + 4 * 1024 * 1024; // more than the kernel holds, so that writes stay pending
+    client.far.pause();
+    setImmediate(() => setImmediate(() => client.far.resume()));
+  });
+  return { sent, received };
+}
+
+/** Bytes of which each word depends on its place and on `seed`. */
+function pattern(bytes: number, seed: number): Buffer {
+  const words = new Uint32Array(bytes / Uint32Array.BYTES_PER_ELEMENT);
+  for (let at = 0; at < words.length; at += 1) words[at] = Math.imul(at + seed, 2_654_435_761);
+  return Buffer.from(words.buffer);
+}
+
+test('relay: a tunnel that lasts is probed, a short one costs no system calls for it', async () => {
+  const probed: string[] = [];
+  const joined = await join({
+    before: (pairs) => {
+      for (const [side, { near }] of Object.entries(pairs)) {
+        near.setKeepAlive = (on) => {
+          probed.push(`${side} ${on}`);
+          return near;
+        };
+      }
+    },
+  });
+  joined.clock.advance(29_000);
+  expect(probed).toEqual([]);
+  joined.clock.advance(2_000);
+  expect(probed).toEqual(['client true', 'member true']);
 });
 
 test('relay: silence in both directions ends it, any byte keeps it', async () => {

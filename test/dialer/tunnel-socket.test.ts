@@ -1,0 +1,144 @@
+import { once } from 'node:events';
+import { type AddressInfo, createServer, type Socket } from 'node:net';
+import { expect, onTestFinished, test } from 'vitest';
+import { ReadMemory, TunnelSocket } from '../../src/dialer/tunnel-socket.ts';
+import { until } from '../support/until.ts';
+
+const KIB = 1024;
+const SHARED_BYTES = 64 * KIB;
+
+/** A member that does what it is told with each connection. */
+async function openMember(serve: (socket: Socket) => void): Promise<number> {
+  const server = createServer({ allowHalfOpen: true, noDelay: true }, serve);
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  onTestFinished(() => {
+    server.close();
+  });
+  return (server.address() as AddressInfo).port;
+}
+
+/** Paused, as an attempt hands a connection over. */
+async function openTunnel(port: number, memory = new ReadMemory()): Promise<TunnelSocket> {
+  const socket = new TunnelSocket(memory, { allowHalfOpen: true, noDelay: true });
+  socket.on('error', () => {}); // ignored: 'close' follows
+  socket.connect({ port, host: '127.0.0.1' }).pause();
+  onTestFinished(() => {
+    socket.destroy();
+  });
+  await once(socket, 'connect');
+  return socket;
+}
+
+/** Bytes of which each depends on its place and on `seed`: whatever is lost, doubled or overwritten shows. */
+function pattern(bytes: number, seed: number): Buffer {
+  const words = new Uint32Array(bytes / Uint32Array.BYTES_PER_ELEMENT);
+  for (let at = 0; at < words.length; at += 1) words[at] = Math.imul(at + seed, 2_654_435_761);
+  return Buffer.from(words.buffer);
+}
+
+test('tunnel socket: chunks are the listener’s to keep, whatever other tunnels read meanwhile', async () => {
+  const memory = new ReadMemory();
+  const port = await openMember((socket) => socket.pipe(socket));
+  const kept: Buffer[] = [];
+  const tunnels = await Promise.all(Array.from({ length: 8 }, () => openTunnel(port, memory)));
+  for (const [index, tunnel] of tunnels.entries()) {
+    tunnel.on('data', (chunk: Buffer) => kept.push(chunk)).resume();
+    tunnel.write(`this is ${index}`);
+  }
+  await until('all of them answered', () => kept.length === tunnels.length);
+  expect(kept.map(String).sort()).toEqual(tunnels.map((_, index) => `this is ${index}`));
+});
+
+test.each([
+  ['owned', undefined],
+  ['lent', SHARED_BYTES],
+])(
+  'tunnel socket: nothing is lost or changed, chunks %s and the reader pausing at each',
+  async (_how, lend) => {
+    const sent = pattern(8 * KIB * KIB, 7);
+    const port = await openMember((socket) => socket.end(sent));
+    const tunnel = await openTunnel(port);
+    if (lend !== undefined) tunnel.lendFrom(lend);
+    const received: Buffer[] = [];
+    const sizes = new Set<number>();
+    tunnel.on('data', (chunk: Buffer) => {
+      tunnel.pause();
+      sizes.add(chunk.length);
+      // A lent chunk holds for as long as the socket is paused.
+      setImmediate(() => {
+        received.push(Buffer.from(chunk));
+        tunnel.resume();
+      });
+    });
+    const ended = once(tunnel, 'end');
+    tunnel.resume();
+    await ended;
+    await until('the last chunk was taken', () => Buffer.concat(received).length === sent.length);
+    expect(Buffer.concat(received).equals(sent)).toBe(true);
+    if (lend === undefined) expect(Math.max(...sizes)).toBeLessThanOrEqual(SHARED_BYTES);
+    else expect(Math.max(...sizes)).toBeGreaterThan(SHARED_BYTES);
+  },
+);
+
+test('tunnel socket: a paused one reads nothing', async () => {
+  const port = await openMember((socket) => socket.write('x'));
+  const tunnel = await openTunnel(port);
+  const chunks: Buffer[] = [];
+  tunnel.on('data', (chunk: Buffer) => chunks.push(chunk));
+  const other = await openTunnel(port);
+  await once(other.resume(), 'data');
+  expect(chunks).toEqual([]);
+  await Promise.all([once(tunnel, 'data'), tunnel.resume()]);
+  expect(chunks.map(String)).toEqual(['x']);
+});
+
+test('tunnel socket: the large buffer goes back after a small read, and serves the next tunnel', async () => {
+  const memory = new ReadMemory();
+  const large = memory.takeLarge();
+  memory.giveBack(large);
+  const port = await openMember((socket) => {
+    socket.write(Buffer.alloc(2 * KIB * KIB, 'x'));
+    socket.once('data', () => socket.write('.'));
+  });
+  const tunnel = await openTunnel(port, memory);
+  tunnel.lendFrom(SHARED_BYTES);
+  let lentFrom: ArrayBufferLike | undefined;
+  let last = '';
+  tunnel.on('data', (chunk: Buffer) => {
+    if (chunk.buffer === large.buffer) lentFrom = chunk.buffer;
+    last = chunk.toString('latin1', chunk.length - 1);
+  });
+  tunnel.resume();
+  await until('the flood is over', () => tunnel.bytesRead === 2 * KIB * KIB);
+  expect(lentFrom === large.buffer).toBe(true);
+  tunnel.write('enough');
+  await until('the small read came', () => last === '.');
+  expect(memory.takeLarge() === large).toBe(true); // a diff of two such buffers would be long
+});
+
+test('tunnel socket: half-close goes both ways, and a reset closes it', async () => {
+  const members: Socket[] = [];
+  const port = await openMember((socket) => {
+    members.push(socket);
+    socket
+      .on('error', () => {})
+      .on('end', () => socket.end('bye'))
+      .resume();
+  });
+  const tunnel = await openTunnel(port);
+  const said: string[] = [];
+  tunnel.on('data', (chunk: Buffer) => said.push(chunk.toString())).resume();
+  tunnel.end();
+  await once(tunnel, 'close');
+  expect(said.join('')).toBe('bye');
+  expect(tunnel.errored).toBeNull();
+
+  const broken = await openTunnel(port);
+  await until('the member has it', () => members.length === 2);
+  const closed = new Promise((resolve) => broken.on('close', resolve));
+  broken.resume();
+  members[1]?.resetAndDestroy();
+  await closed;
+  expect(broken.errored).toMatchObject({ code: 'ECONNRESET' });
+});
