@@ -97,7 +97,7 @@ test.each([
   ['refuse it', httpManner('HTTP/1.1 403 Forbidden\r\n\r\n')],
 ])('evidence: members that work otherwise and %s show that it is the target', async (_, manner) => {
   const { dial, pool } = makeDialer(await members(3, worksBut(manner)), {
-    attemptTimeoutMs: 100,
+    attemptTimeoutMs: 500,
     hedgeAfter: 'off', // on a busy machine a hedge would win what is to prove a member
     waitForMemberMs: 0,
   });
