@@ -121,13 +121,11 @@ export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
     return waitsForRestart(before, next);
   };
   const close = async (): Promise<void> => {
+    const drained = parts.listeners.drain();
     // A draw that nobody waits for would be paid for in vain.
     if (parts.pool.waitingCount === 0) await parts.refiller.close();
     const patience = new AbortController();
-    await Promise.race([
-      parts.listeners.drain(),
-      pause(clock, config.shutdown.drainTimeoutMs, patience.signal),
-    ]);
+    await Promise.race([drained, pause(clock, config.shutdown.drainTimeoutMs, patience.signal)]);
     patience.abort();
     await owner.close();
   };
