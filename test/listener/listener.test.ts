@@ -65,8 +65,11 @@ test.each([
 /** A free port with a free one behind it. */
 async function freePair(): Promise<number> {
   for (;;) {
-    const first = createServer();
-    const second = createServer();
+    // Whoever comes by was meant for somebody else, and must not keep them open.
+    const [first, second] = [
+      createServer((stray) => stray.destroy()),
+      createServer((stray) => stray.destroy()),
+    ];
     const listening = (server: Server, port: number) =>
       new Promise<boolean>((resolve) => {
         server.once('error', () => resolve(false));
