@@ -148,7 +148,7 @@ function rosterRow() {
       const { remainingSeconds, latencyMs } = member;
       setText(name, member.id);
       setAttribute(bar, 'data-state', level === undefined ? 'unknown' : 'known');
-      bar.style.backgroundSize = `${Math.round((level ?? 0) * 100)}% 100%`;
+      bar.style.backgroundSize = level === undefined ? '' : `${Math.round(level * 100)}% 100%`;
       setText(left, remainingSeconds === null ? 'unknown' : duration(remainingSeconds));
       setText(cells.source, member.source);
       setText(cells.state, member.state);
