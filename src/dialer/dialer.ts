@@ -5,10 +5,10 @@
  * Owns every connection to a member until the listener takes it over, the idle ones, and all deadlines of dialling.
  * Never connects to anything but a member, and resolves no name.
  */
-import type { Socket } from 'node:net';
 import type { Clock } from '../core/clock.ts';
 import { Deadlines } from '../core/deadlines.ts';
 import type { EventBus } from '../core/events.ts';
+import { LiveList } from '../core/live-list.ts';
 import type { Lending } from '../pool/lease.ts';
 import type { AttemptTask } from './attempt.ts';
 import type { SourceFault } from './credentials.ts';
@@ -21,6 +21,7 @@ import { NetworkWatch } from './network-watch.ts';
 import { type DialParts, type DialSettings, Race } from './race.ts';
 import { type Solo, SoloAttempt } from './solo-attempt.ts';
 import { SourceMemory, type SourceSettings } from './source-memory.ts';
+import type { Way } from './way.ts';
 import { Witnesses } from './witnesses.ts';
 
 /** What may change while the dialer runs. */
@@ -74,9 +75,9 @@ class RunningDialer implements OpenDialer {
   readonly #parts: DialParts;
   readonly #deadlines: Deadlines;
   readonly #idle: IdleConnections;
-  readonly #races = new Set<Race>();
+  readonly #races = new LiveList<Race>();
   readonly #solos = new Set<SoloAttempt>();
-  readonly #standing = new Map<number, Socket>();
+  readonly #standing = new LiveList<Way>();
   readonly #openSocket: OpenSocket;
   readonly #drawing: Disposable;
   #settings: DialerSettings;
@@ -157,15 +158,15 @@ class RunningDialer implements OpenDialer {
   }
 
   cut(leases: readonly number[]): void {
-    for (const lease of leases) this.#standing.get(lease)?.destroy();
+    const ended = new Set(leases);
+    for (const way of this.#standing.all()) if (ended.has(way.lease)) way.socket.destroy();
   }
 
   async close(): Promise<void> {
     this.#closed = true;
     this.#drawing[Symbol.dispose]();
-    for (const race of [...this.#races]) race.close();
+    for (const race of this.#races.all()) race.close();
     for (const solo of [...this.#solos]) solo.cancel();
-    this.#races.clear();
     this.#idle.close();
   }
 

@@ -5,10 +5,10 @@
  * Owns its attempts, its deadlines and its place in the pool's queue. After it is won, an attempt that lost goes on until
  * its own timeout, to learn whether its member is slow or silent; the dialer holds the race until then.
  */
-import type { Socket } from 'node:net';
 import type { Deadline } from '../core/deadlines.ts';
 import type { NoriaEvents } from '../core/events.ts';
 import { formatHostPort } from '../core/host-port.ts';
+import type { Listed, LiveList } from '../core/live-list.ts';
 import { isLease, type Lease, type Refusal } from '../pool/lease.ts';
 import { Allowance, type AllowanceSettings, type Standing } from './allowance.ts';
 import { Attempt, type AttemptFailure, type AttemptOwner, type RawWay } from './attempt.ts';
@@ -27,8 +27,8 @@ export interface DialSettings extends AllowanceSettings, HedgeSettings {}
 export interface DialParts extends VerdictParts, HedgeParts {
   readonly idle: IdleConnections;
   readonly laggards: Laggards;
-  /** The sockets of ways that have not ended, by lease. */
-  readonly standing: Map<number, Socket>;
+  /** Ways that have not ended. */
+  readonly standing: LiveList<Way>;
   nextRequestId(): number;
   /** The race has nothing open any more. */
   raceOver(race: Race): void;
@@ -36,7 +36,8 @@ export interface DialParts extends VerdictParts, HedgeParts {
 
 const NOBODY: readonly string[] = [];
 
-export class Race implements Dialing, AttemptOwner {
+export class Race implements Dialing, AttemptOwner, Listed {
+  listedAt = -1;
   readonly result: Promise<DialResult>;
   readonly #settle: (result: DialResult) => void;
   readonly #parts: DialParts;
@@ -89,6 +90,7 @@ export class Race implements Dialing, AttemptOwner {
   close(): void {
     this.#abandon('shutting-down');
     this.#cancelRunning();
+    this.#overIfIdle();
   }
 
   attemptAccepted(attempt: Attempt): void {

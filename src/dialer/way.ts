@@ -2,6 +2,7 @@
  * A way that stands, as the listener holds it: a connected socket, the lease behind it, and one ending.
  */
 import type { Socket } from 'node:net';
+import type { Listed, LiveList } from '../core/live-list.ts';
 import type { Lease, Lending } from '../pool/lease.ts';
 import type { CredentialBook, PreparedLogin } from './credentials.ts';
 import type { Dialed, DialOutcome } from './dial.ts';
@@ -12,8 +13,8 @@ export interface WayParts {
   readonly pool: Lending;
   readonly idle: IdleConnections;
   readonly credentials: CredentialBook;
-  /** The sockets of ways that have not ended, by lease: for whoever must end one from outside. */
-  readonly standing: Map<number, Socket>;
+  /** Ways that have not ended: for whoever must end one from outside. */
+  readonly standing: LiveList<Way>;
 }
 
 export interface WayFacts {
@@ -32,7 +33,8 @@ export interface WayFacts {
   readonly endsAt: number;
 }
 
-export class Way implements Dialed {
+export class Way implements Dialed, Listed {
+  listedAt = -1;
   readonly #parts: WayParts;
   readonly #facts: WayFacts;
   #ended = false;
@@ -40,7 +42,11 @@ export class Way implements Dialed {
   constructor(parts: WayParts, facts: WayFacts) {
     this.#parts = parts;
     this.#facts = facts;
-    parts.standing.set(facts.lease.id, facts.socket);
+    parts.standing.add(this);
+  }
+
+  get lease(): number {
+    return this.#facts.lease.id;
   }
 
   get socket(): Socket {
@@ -92,7 +98,7 @@ export class Way implements Dialed {
     this.#ended = true;
     const { pool, idle, credentials, standing } = this.#parts;
     const { lease, socket, form, login, reusable, target, endsAt } = this.#facts;
-    standing.delete(lease.id);
+    standing.delete(this);
     pool.report({ lease: lease.id, kind: 'closed', cut: outcome.cut });
     if (outcome.askedCredentials === true && form === 'absolute') credentials.asked(login);
     if (outcome.keep !== true) return;

@@ -11,6 +11,7 @@ import type { Clock } from '../core/clock.ts';
 import type { Deadline, Deadlines } from '../core/deadlines.ts';
 import type { ClientProtocol, EventBus } from '../core/events.ts';
 import { describeError, type FaultCode, type NoriaError } from '../core/faults.ts';
+import type { Listed } from '../core/live-list.ts';
 import type { Dialed, Dialer } from '../dialer/dial.ts';
 import type { Access, Identity } from './access.ts';
 import { relay } from './relay.ts';
@@ -90,7 +91,8 @@ export interface ConnectionContext {
 const FAREWELL_MS = 2_000;
 
 /** A client connection, as the listener holds it: from the accepted socket to its close. */
-export class ClientConnection implements ConnectionContext {
+export class ClientConnection implements ConnectionContext, Listed {
+  listedAt = -1;
   readonly options: FrontOptions;
   readonly remoteAddress: string;
   readonly localPort: number;

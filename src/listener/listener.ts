@@ -7,6 +7,7 @@
 import type { Server, Socket } from 'node:net';
 import { createSecureContext, type SecureContext, TLSSocket } from 'node:tls';
 import { NoriaError } from '../core/faults.ts';
+import { LiveList } from '../core/live-list.ts';
 import { type BoundAddress, bind, boundAddress, type ListenAddress } from './bind.ts';
 import { ClientConnection, type FrontOptions } from './connection.ts';
 import { awaitFirst } from './first-bytes.ts';
@@ -85,7 +86,7 @@ class OpenListener implements Listener {
   readonly #http: HttpFront;
   readonly addresses: BoundAddress[] = [];
   readonly #servers: Server[] = [];
-  readonly #connections = new Set<ClientConnection>();
+  readonly #connections = new LiveList<ClientConnection>();
   readonly #perClient = new Map<string, number>();
   /** Who waits for the last connection to close. */
   readonly #whenEmpty: (() => void)[] = [];
@@ -131,7 +132,7 @@ class OpenListener implements Listener {
 
   async drain(): Promise<void> {
     const stopped = this.#stopAccepting();
-    for (const connection of this.#connections) connection.drain();
+    for (const connection of this.#connections.all()) connection.drain();
     await stopped;
   }
 
@@ -143,7 +144,7 @@ class OpenListener implements Listener {
   async #close(): Promise<void> {
     const stopped = this.#stopAccepting();
     this.#http.close();
-    for (const connection of this.#connections) connection.destroy();
+    for (const connection of this.#connections.all()) connection.destroy();
     await stopped;
   }
 
