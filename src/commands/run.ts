@@ -4,6 +4,7 @@ import type { Config } from '../config/config.ts';
 import { loadConfig } from '../config/load.ts';
 import { systemBoot } from '../core/boot.ts';
 import { systemClock } from '../core/clock.ts';
+import { tuneForShortLives } from '../core/engine.ts';
 import { createLog, type LogLevel } from '../core/log.ts';
 import { startDaemon } from '../daemon.ts';
 import { configOption, findConfigFile } from './config-file.ts';
@@ -33,6 +34,7 @@ export function addRunCommand(program: Command, { action, terminal, logLevel }: 
 }
 
 async function run(flags: RunFlags, terminal: Terminal, level: LogLevel | undefined): Promise<number> {
+  tuneForShortLives();
   const file = findConfigFile(flags.config);
   const read = () => withLevel(loadConfig(file, { env: terminal.env }), level);
   const config = read();
