@@ -1,14 +1,14 @@
 /** noria as it runs by default, on the members of the bench's world: metrics, sessions and health on, log at info. */
 import { parseConfig } from '../src/config/load.ts';
+import { tuneForShortLives } from '../src/core/engine.ts';
 import { createLog } from '../src/core/log.ts';
 import { startDaemon } from '../src/daemon.ts';
 import { until } from '../test/support/until.ts';
-import type { SubjectOptions } from './subject.ts';
+import { serveSubject } from './subject.ts';
 
-process.once('message', (options: SubjectOptions) => void start(options));
-process.on('disconnect', () => process.exit(0));
+tuneForShortLives(); // as `noria run` does
 
-async function start({ world, protocol, members, usable }: SubjectOptions): Promise<void> {
+serveSubject(async ({ world, protocol, members, usable }) => {
   const product = protocol === 'socks5' ? 'short-socks5' : 'short-classic';
   const config = parseConfig(
     `
@@ -26,5 +26,5 @@ log: { level: info, format: json }
   const log = createLog({ ...config.log, destination: { write: () => {} } });
   const daemon = await startDaemon({ config, log });
   await until('the members are ready', () => daemon.watched.status().pool.ready >= usable, 20_000);
-  process.send?.({ port: Number(daemon.addresses.listeners[0]?.split(':')[1]) });
-}
+  return Number(daemon.addresses.listeners[0]?.split(':')[1]);
+});

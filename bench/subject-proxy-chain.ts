@@ -1,8 +1,8 @@
 /** A bare proxy-chain of twenty lines: a random member for each request, nothing else. What most people would write. */
 import { Server } from 'proxy-chain';
-import type { SubjectOptions } from './subject.ts';
+import { serveSubject } from './subject.ts';
 
-process.once('message', ({ world, protocol }: SubjectOptions) => {
+serveSubject(async ({ world, protocol }) => {
   const ports = protocol === 'socks5' ? world.socksMembers : world.httpMembers;
   const scheme = protocol === 'socks5' ? 'socks5' : 'http';
   const server = new Server({
@@ -12,6 +12,6 @@ process.once('message', ({ world, protocol }: SubjectOptions) => {
       upstreamProxyUrl: `${scheme}://127.0.0.1:${ports[Math.floor(Math.random() * ports.length)]}`,
     }),
   });
-  void server.listen().then(() => process.send?.({ port: server.port }));
+  await server.listen();
+  return server.port;
 });
-process.on('disconnect', () => process.exit(0));

@@ -1,0 +1,87 @@
+/** What the bench found: its rows, the table, the file, and whether any ratio is far worse than usual. */
+import { execFileSync } from 'node:child_process';
+import { mkdirSync, writeFileSync } from 'node:fs';
+import { arch, cpus, loadavg } from 'node:os';
+import { fileURLToPath } from 'node:url';
+
+/** One figure of each proxy for one scenario; a proxy that the scenario says nothing about is absent. */
+export interface Row {
+  readonly scenario: string;
+  readonly unit: string;
+  readonly noria: number;
+  readonly 'proxy-chain'?: number;
+  /** Two plain sockets and nothing else: the least that Node can do it for. */
+  readonly bare?: number;
+  /** noria to proxy-chain. */
+  readonly ratio?: number;
+  /** What the ratio is meant to stay below. */
+  readonly target?: number;
+  /** A ratio, or where there is none a figure of noria, beyond which something has broken: well away from the usual one. */
+  readonly limit?: { readonly most: number } | { readonly least: number };
+}
+
+export class Report {
+  readonly rows: Row[] = [];
+  readonly #startedAt = performance.now();
+
+  add(row: Row): void {
+    this.rows.push(row);
+    const seconds = Math.round((performance.now() - this.#startedAt) / 1_000);
+    console.error(`${String(seconds).padStart(4)} s  ${row.scenario}: ${format(row.ratio ?? row.noria)}`);
+  }
+
+  /** Rows beyond their limit. */
+  get broken(): readonly Row[] {
+    return this.rows.filter(({ noria, ratio = noria, limit }) => {
+      if (limit === undefined) return false;
+      return 'most' in limit ? !(ratio <= limit.most) : !(ratio >= limit.least);
+    });
+  }
+
+  print(): void {
+    const cells = this.rows.map((row) => [
+      row.scenario,
+      row.unit,
+      format(row.noria),
+      format(row['proxy-chain']),
+      format(row.bare),
+      format(row.ratio),
+      row.target === undefined ? '' : `≤ ${format(row.target)}`,
+    ]);
+    const table = [['', 'unit', 'noria', 'proxy-chain', 'bare', 'ratio', 'target'], ...cells];
+    const widths =
+      table[0]?.map((_, column) => Math.max(...table.map((row) => row[column]?.length ?? 0))) ?? [];
+    for (const row of table) {
+      const padded = row.map((cell, column) => {
+        const width = widths[column] ?? 0;
+        return column < 2 ? cell.padEnd(width) : cell.padStart(width);
+      });
+      console.log(padded.join('  ').trimEnd());
+    }
+  }
+
+  /** @returns where it was written. */
+  save(quick: boolean): string {
+    const date = new Date().toISOString();
+    const [cpu] = cpus();
+    const machine = { arch: arch(), cpus: cpus().length, model: cpu?.model, load: loadavg()[0] };
+    const result = { date, commit: commit(), node: process.version, quick, machine, rows: this.rows };
+    mkdirSync(new URL('results/', import.meta.url), { recursive: true });
+    const file = fileURLToPath(new URL(`results/${date.replaceAll(':', '-')}.json`, import.meta.url));
+    writeFileSync(file, `${JSON.stringify(result, undefined, 2)}\n`);
+    return file;
+  }
+}
+
+function format(value: number | undefined): string {
+  if (value === undefined) return '';
+  return value >= 100 ? value.toFixed(0) : value.toFixed(2);
+}
+
+function commit(): string {
+  try {
+    return execFileSync('git', ['rev-parse', '--short', 'HEAD'], { encoding: 'utf8' }).trim();
+  } catch {
+    return 'unknown'; // handled: not a checkout
+  }
+}

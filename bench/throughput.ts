@@ -1,0 +1,122 @@
+/** CPU time of the proxy's own process for what it does all day: tunnels opened, bytes and requests carried. */
+import { type Bench, closePair, compare, goodMembers, openPair, type Pair } from './bench.ts';
+import { cpuMs, type Running } from './children.ts';
+import type { Load } from './load.ts';
+import { inTurn } from './rounds.ts';
+
+const US_PER_MS = 1_000;
+const GIGABYTE = 1e9;
+const TUNNELS_BESIDE = 64;
+const REQUESTS_BESIDE = 32;
+
+export async function measureThroughput(bench: Bench): Promise<void> {
+  const { children, world } = bench;
+  const pair = await openPair(bench, goodMembers(world, 'http'));
+  const bare = await children.subject('bare', goodMembers(world, 'http'));
+  await measureSetUp(bench, pair, bare);
+  await measureBulk(bench, pair, bare);
+  await measureMessages(bench, pair);
+  bare.child.kill();
+  closePair(pair);
+
+  const socks = await openPair(bench, goodMembers(world, 'socks5'));
+  const about = {
+    scenario: 'tunnel, HTTP in, SOCKS5 member',
+    unit: 'CPU µs',
+    target: 0.55,
+    limit: { most: 1.1 },
+  };
+  await compare(bench, socks, about, rounds(bench), (subject) => tunnelUs(bench, subject, 'http'));
+  closePair(socks);
+}
+
+async function measureSetUp(bench: Bench, pair: Pair, bare: Running): Promise<void> {
+  const { medians, ratio } = await inTurn(
+    { ...pair, bare },
+    ['noria', 'proxy-chain'],
+    rounds(bench),
+    (subject) => tunnelUs(bench, subject, 'http'),
+  );
+  const unit = 'CPU µs';
+  const goal = { target: 0.55, limit: { most: 1.1 } };
+  bench.report.add({ scenario: 'tunnel, HTTP in, HTTP member', unit, ...medians, ratio, ...goal });
+  // proxy-chain takes no SOCKS5 clients: its HTTP tunnels stand beside.
+  await compare(
+    bench,
+    pair,
+    { scenario: 'tunnel, SOCKS5 in, HTTP member', unit, ...goal },
+    rounds(bench),
+    (subject, name) => tunnelUs(bench, subject, name === 'noria' ? 'socks5' : 'http'),
+  );
+}
+
+async function measureBulk(bench: Bench, pair: Pair, bare: Running): Promise<void> {
+  const bytes = bench.quick ? 100e6 : 250e6;
+  const { medians, ratio } = await inTurn(
+    { ...pair, bare },
+    ['noria', 'proxy-chain'],
+    rounds(bench),
+    async (subject) => {
+      const perByte = await cpuPer(bench, subject, {
+        kind: 'bulk',
+        port: subject.port,
+        target: bench.world.bulkPort,
+        bytes,
+      });
+      return (perByte * GIGABYTE) / US_PER_MS;
+    },
+  );
+  const goal = { target: 0.6, limit: { most: 0.95 } };
+  bench.report.add({ scenario: 'bulk download', unit: 'CPU s per GB', ...medians, ratio, ...goal });
+}
+
+async function measureMessages(bench: Bench, pair: Pair): Promise<void> {
+  const { world, quick } = bench;
+  const pings = {
+    kind: 'pings',
+    target: world.echoPort,
+    count: quick ? 6_000 : 15_000,
+    beside: REQUESTS_BESIDE,
+  } as const;
+  const about = { scenario: 'one byte there and back in a tunnel', unit: 'CPU µs', limit: { most: 1.4 } };
+  await compare(
+    bench,
+    pair,
+    about,
+    rounds(bench),
+    async (subject) => US_PER_MS * (await cpuPer(bench, subject, { ...pings, port: subject.port })),
+  );
+  const gets = {
+    kind: 'gets',
+    target: world.httpPort,
+    count: quick ? 2_000 : 5_000,
+    beside: REQUESTS_BESIDE,
+  } as const;
+  const goal = { target: 0.8, limit: { most: 0.95 } };
+  await compare(
+    bench,
+    pair,
+    { scenario: 'absolute-form GET, kept connections', unit: 'CPU µs', ...goal },
+    rounds(bench),
+    async (subject) => US_PER_MS * (await cpuPer(bench, subject, { ...gets, port: subject.port })),
+  );
+}
+
+function rounds({ quick }: Bench): number {
+  return quick ? 5 : 15;
+}
+
+async function tunnelUs(bench: Bench, subject: Running, via: 'http' | 'socks5'): Promise<number> {
+  const count = bench.quick ? 800 : 2_000;
+  const { port } = subject;
+  const target = bench.world.echoPort;
+  const load: Load = { kind: 'tunnels', via, port, target, count, beside: TUNNELS_BESIDE };
+  return US_PER_MS * (await cpuPer(bench, subject, load));
+}
+
+/** CPU ms of the subject for one load, divided by what was done. */
+async function cpuPer({ children }: Bench, subject: Running, load: Load): Promise<number> {
+  const before = cpuMs(subject);
+  const { done } = await children.flawless(load);
+  return (cpuMs(subject) - before) / done;
+}
