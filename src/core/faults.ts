@@ -143,6 +143,14 @@ export const FAULTS = {
     says: 'Every member tried failed.',
     advice: 'Try again; noria status shows the health of the members.',
   },
+  'bad-answer': {
+    side: 'target',
+    retry: 'never',
+    http: 502,
+    proxyStatus: 'http_protocol_error',
+    says: 'The answer to this request is not one that a proxy may pass on.',
+    advice: 'Ask the target without a proxy to see what it sends; CONNECT passes everything on unread.',
+  },
   deadline: {
     side: 'noria',
     retry: 'later',

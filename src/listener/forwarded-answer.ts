@@ -17,10 +17,19 @@ function withoutLength(fields: readonly Field[]): Field[] {
   return fields.filter(([name]) => name.toLowerCase() !== 'content-length');
 }
 
-/** The answer to one request; nothing is written before `inform` or `start`. */
+/** The head of an answer, ready to be written. */
+interface ForwardedHead {
+  readonly status: number;
+  readonly reason: string;
+  readonly fields: readonly Field[];
+}
+
+/** The answer to one request. Its head waits for `flush`, more than one chunk, or `complete`. */
 export class ForwardedAnswer {
   readonly #request: IncomingMessage;
   readonly #response: ServerResponse;
+  /** The head as it will be written, while nothing of the answer has been. */
+  #head: ForwardedHead | undefined;
   #held: Buffer | undefined;
   #flushed = false;
   #continued = false;
@@ -31,6 +40,11 @@ export class ForwardedAnswer {
     response.sendDate = false;
     // node:http would add Connection and Keep-Alive; the client is told when it differs from its version's default.
     response.removeHeader('connection');
+  }
+
+  /** Whether the client has been sent anything of the final answer: from then on it can only be finished or cut off. */
+  get begun(): boolean {
+    return this.#response.headersSent;
   }
 
   /** An interim answer; HTTP/1.0 knows none (RFC 9110 §15.2). */
@@ -49,7 +63,7 @@ export class ForwardedAnswer {
   }
 
   /**
-   * The final answer.
+   * The final answer's head. Not written yet: one that turns out broken in the same piece is still refused.
    *
    * @param added - noria's own fields; they go behind the target's.
    * @param closing - the connection takes no further request.
@@ -65,7 +79,7 @@ export class ForwardedAnswer {
     if (!stays && !old) fields.push(['Connection', 'close']);
     if (stays && old && framing.kind !== 'until-close') fields.push(['Connection', 'keep-alive']);
     if (!stays) this.#response.shouldKeepAlive = false;
-    this.#response.writeHead(head.status, head.reason, fields.flat());
+    this.#head = { status: head.status, reason: head.reason, fields };
   }
 
   data(chunk: Buffer): void {
@@ -75,7 +89,8 @@ export class ForwardedAnswer {
 
   /** Nothing more has arrived for now: what has goes out. @returns false when the client reads too slowly: wait for 'drain'. */
   flush(): boolean {
-    if (!this.#response.headersSent) return true;
+    this.#writeHead();
+    if (!this.begun) return true;
     if (this.#held === undefined && !this.#flushed) this.#response.flushHeaders();
     this.#writeHeld();
     this.#flushed = true;
@@ -84,6 +99,7 @@ export class ForwardedAnswer {
 
   /** The answer is whole. Trailers go where the client gets it in chunks. */
   complete(trailers: readonly Field[]): void {
+    this.#writeHead();
     const kept = trailingEndToEnd(trailers);
     if (kept.length > 0)
       this.#response.addTrailers(kept.map(([name, value]): [string, string] => [name, value]));
@@ -92,8 +108,16 @@ export class ForwardedAnswer {
     this.#held = undefined;
   }
 
+  #writeHead(): void {
+    if (this.#head === undefined) return;
+    const { status, reason, fields } = this.#head;
+    this.#head = undefined;
+    this.#response.writeHead(status, reason, fields.flat());
+  }
+
   #writeHeld(): void {
     if (this.#held === undefined) return;
+    this.#writeHead();
     this.#response.write(this.#held);
     this.#held = undefined;
   }

@@ -47,7 +47,7 @@ const PROXY_AUTHENTICATION_REQUIRED = 407;
 /** Where the request is, and what is known there alone. */
 type Phase =
   | { readonly name: 'dialing'; readonly dialing?: Dialing }
-  /** Sent, or being sent; no final answer has begun. */
+  /** Sent, or being sent; no final answer has come. */
   | { readonly name: 'waiting'; readonly exchange: MemberExchange }
   | { readonly name: 'answering'; readonly exchange: MemberExchange }
   /** Answered in full; the client has yet to take the last of it. */
@@ -178,9 +178,16 @@ export class Forwarding {
 
   #begin(exchange: MemberExchange, head: ResponseHead, body: Framing): void {
     const { way } = exchange;
-    if (way.form === 'absolute' && head.status === PROXY_AUTHENTICATION_REQUIRED) {
-      // The client has no answer to it, and must not be led to give one.
-      exchange.rejectChallenge();
+    // Neither is the client's to answer: a member's own question is the dialer's, and a target is no proxy.
+    if (head.status === PROXY_AUTHENTICATION_REQUIRED) {
+      if (way.form === 'absolute') {
+        exchange.rejectChallenge();
+        return;
+      }
+      exchange.abort();
+      this.#tellClosed(exchange);
+      const reason = 'the target answered 407, which is for a proxy to say';
+      this.#refuse({ code: 'bad-answer', attempts: this.#attempts, reason }, reason);
       return;
     }
     this.#phase = { name: 'answering', exchange };
@@ -209,7 +216,7 @@ export class Forwarding {
 
   #onFailed(exchange: MemberExchange, error: NoriaError, silent: boolean): void {
     this.#tellClosed(exchange);
-    if (this.#phase.name === 'answering') {
+    if (this.#answer.begun) {
       this.#cutOff('members-failed');
       return;
     }
@@ -217,7 +224,8 @@ export class Forwarding {
     const challenged = error.code === 'member-auth'; // refused unread, and a new dial knows what to offer
     const safe = challenged || (silent && IDEMPOTENT.has(this.#order.method));
     if (!safe || !this.#body.replayable || this.#tries >= MAX_TRIES) {
-      this.#refuse({ code: 'members-failed', attempts: this.#attempts }, error.message);
+      const code = error.code === 'member-protocol' ? 'bad-answer' : 'members-failed';
+      this.#refuse({ code, attempts: this.#attempts, reason: error.message }, error.message);
       return;
     }
     this.#body.hold();

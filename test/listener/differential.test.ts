@@ -83,7 +83,6 @@ const CASES: readonly Case[] = [
     send: {},
     answer: (response) => response.writeHead(302, 'Look There', { Location: '/b' }).end(),
   },
-  { name: 'a 407 of the target', send: {}, answer: (response) => response.writeHead(407).end('who?') },
   { name: 'a status of its own', send: {}, answer: (response) => response.writeHead(799, 'Odd').end() },
   {
     name: 'fields twice, in their order and letter case',

@@ -81,7 +81,7 @@ test('upgrade: a 101 that nobody asked for is not believed', async () => {
   );
   const received = await client.until('the answer', (text) => text.includes('\r\n\r\n'));
   expect(received).toMatch(/^HTTP\/1\.1 502 /);
-  expect(events('client.refused')).toMatchObject([{ code: 'members-failed' }]);
+  expect(events('client.refused')).toMatchObject([{ code: 'bad-answer' }]);
 });
 
 test('upgrade: a client that leaves while it waits ends the exchange', async () => {

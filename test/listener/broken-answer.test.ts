@@ -1,0 +1,62 @@
+/** Answers that cannot be passed on: the client gets one of noria's own wherever nothing of theirs has been sent. */
+import { expect, test } from 'vitest';
+import { directDialer } from './direct-dialer.ts';
+import { listen, RawClient } from './harness.ts';
+import { answering, rawOrigin } from './origin.ts';
+
+const isWhole = (text: string) => text.endsWith('\n') && text.includes('\r\n\r\n');
+
+test.each([
+  ['its first chunk', 'Transfer-Encoding: chunked\r\n\r\nnonsense\r\n', 'chunk has no readable size'],
+  ['a later chunk', 'Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\nzz\r\n', 'chunk has no readable size'],
+  ['the end of a chunk', 'Transfer-Encoding: chunked\r\n\r\n3\r\nabcdef\r\n0\r\n\r\n', 'line of its body'],
+  ['its trailers', 'Transfer-Encoding: chunked\r\n\r\n0\r\nno field\r\n\r\n', 'header lines cannot be read'],
+])(
+  'forward: an answer broken in %s, in one piece with its head, becomes a 502 that says so',
+  async (_where, answer, reason) => {
+    const origin = await rawOrigin(answering(`HTTP/1.1 200 OK\r\n${answer}`));
+    const dialer = directDialer();
+    const { port, events } = await listen(dialer);
+    const client = await RawClient.open(port);
+    client.send(`GET http://127.0.0.1:${origin.port}/ HTTP/1.1\r\nHost: x\r\n\r\n`);
+    const received = await client.until('an answer', (text) => isWhole(text) || client.ended);
+    expect(received).toMatch(/^HTTP\/1\.1 502 /);
+    expect(received).toContain('X-Noria-Error: bad-answer\r\n');
+    expect(received).toContain('error=http_protocol_error;');
+    expect(received).toContain(reason);
+    expect(events('client.refused')).toMatchObject([{ code: 'bad-answer' }]);
+    expect(dialer.requests.length, 'a member has answered: no other is asked').toBe(1);
+    expect(client.ended, 'the client may go on').toBe(false);
+  },
+);
+
+test('forward: an answer that breaks behind a part that the client has is cut off', async () => {
+  const origin = await rawOrigin((socket) => {
+    socket.once('data', () =>
+      socket.write('HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n'),
+    );
+  });
+  const { port, events } = await listen(directDialer());
+  const client = await RawClient.open(port);
+  client.send(`GET http://127.0.0.1:${origin.port}/ HTTP/1.1\r\nHost: x\r\n\r\n`);
+  await client.until('the first part', (text) => text.endsWith('2\r\nhi\r\n'));
+  origin.sockets[0]?.write('nonsense\r\n');
+  expect(await client.whole()).not.toContain('502');
+  expect(events('client.refused')).toEqual([]);
+});
+
+test("forward: a target's 407 is no question to noria's client: it becomes a 502 and costs no member anything", async () => {
+  const question = 'HTTP/1.1 407 Auth\r\nProxy-Authenticate: Basic realm="t"\r\nContent-Length: 0\r\n\r\n';
+  const origin = await rawOrigin(answering(question));
+  const dialer = directDialer();
+  const { port } = await listen(dialer);
+  const client = await RawClient.open(port);
+  client.send(`GET http://127.0.0.1:${origin.port}/ HTTP/1.1\r\nHost: x\r\n\r\n`);
+  const received = await client.until('an answer', isWhole);
+  expect(received).toMatch(/^HTTP\/1\.1 502 /);
+  expect(received).toContain('X-Noria-Error: bad-answer\r\n');
+  expect(received).toContain('407');
+  expect(received).not.toContain('Proxy-Authenticate');
+  expect(dialer.ended).toEqual([{ cut: false, member: 'm1' }]);
+  expect(dialer.requests.length).toBe(1);
+});
