@@ -36,6 +36,8 @@ export interface DialParts extends VerdictParts, HedgeParts {
 
 const NOBODY: readonly string[] = [];
 
+type DialEnded = NoriaEvents['dial.ended'];
+
 export class Race implements Dialing, AttemptOwner, Listed {
   listedAt = -1;
   readonly result: Promise<DialResult>;
@@ -221,25 +223,17 @@ export class Race implements Dialing, AttemptOwner, Listed {
 
   #win(lease: Lease, raw: RawWay, reused: boolean): void {
     this.#conclude('won', { kind: 'reached', by: lease.member });
-    const { clock, pool, idle, standing, laggards, memoryOf } = this.#parts;
+    const { laggards, memoryOf } = this.#parts;
     for (const loser of this.#running) laggards.add(loser); // slower than the other, at least
-    const { credentials } = memoryOf(lease.source);
-    const leftMs = lease.remainingMs ?? Number.POSITIVE_INFINITY;
-    const way = new Way(
-      { pool, idle, credentials, standing },
-      {
-        socket: raw.socket,
-        head: raw.head,
-        form: raw.form,
-        login: raw.login,
-        lease,
-        reused,
-        reusable: this.#request.use === 'forward',
-        attempts: this.#allowance.triedCount,
-        target: this.#target,
-        endsAt: clock.monotonic() + leftMs,
-      },
-    );
+    const way = new Way(this.#parts, {
+      raw,
+      lease,
+      credentials: memoryOf(lease.source).credentials,
+      reused,
+      reusable: this.#request.use === 'forward',
+      attempts: this.#allowance.triedCount,
+      target: this.#target,
+    });
     this.#settle({ ok: true, way });
     this.#tellEnd('accepted', lease);
     this.#overIfIdle();
@@ -306,18 +300,21 @@ export class Race implements Dialing, AttemptOwner, Listed {
     if (this.#running.length === 0) this.#parts.raceOver(this);
   }
 
-  #tellEnd(outcome: NoriaEvents['dial.ended']['outcome'], lease?: Lease): void {
+  #tellEnd(outcome: DialEnded['outcome'], lease?: Lease): void {
     const { bus } = this.#parts;
     if (!bus.hears('dial.ended')) return;
-    const remainingMs = lease?.remainingMs;
-    bus.emit('dial.ended', {
+    const event: { -readonly [Key in keyof DialEnded]: DialEnded[Key] } = {
       outcome,
       attempts: this.#allowance.triedCount,
       ms: this.#elapsedMs,
       waitedMs: this.#allowance.waitedMs,
       target: this.#target,
-      ...(lease === undefined ? {} : { source: lease.source, member: lease.member }),
-      ...(remainingMs === undefined ? {} : { remainingMs }),
-    });
+    };
+    if (lease !== undefined) {
+      event.source = lease.source;
+      event.member = lease.member;
+      if (lease.remainingMs !== undefined) event.remainingMs = lease.remainingMs;
+    }
+    bus.emit('dial.ended', event);
   }
 }

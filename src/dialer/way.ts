@@ -2,46 +2,47 @@
  * A way that stands, as the listener holds it: a connected socket, the lease behind it, and one ending.
  */
 import type { Socket } from 'node:net';
+import type { Clock } from '../core/clock.ts';
 import type { Listed, LiveList } from '../core/live-list.ts';
 import type { Lease, Lending } from '../pool/lease.ts';
-import type { CredentialBook, PreparedLogin } from './credentials.ts';
+import type { RawWay } from './attempt.ts';
+import type { CredentialBook } from './credentials.ts';
 import type { Dialed, DialOutcome } from './dial.ts';
 import type { Form } from './forms.ts';
 import type { IdleConnections } from './idle.ts';
 
 export interface WayParts {
+  readonly clock: Clock;
   readonly pool: Lending;
   readonly idle: IdleConnections;
-  readonly credentials: CredentialBook;
   /** Ways that have not ended: for whoever must end one from outside. */
   readonly standing: LiveList<Way>;
 }
 
 export interface WayFacts {
+  readonly raw: RawWay;
   readonly lease: Lease;
-  readonly socket: Socket;
-  readonly head: Buffer;
-  readonly form: Form;
-  readonly login: PreparedLogin | undefined;
+  /** Of the member's source. */
+  readonly credentials: CredentialBook;
   readonly reused: boolean;
   /** It may be given back for another plain HTTP request. */
   readonly reusable: boolean;
   readonly attempts: number;
   /** `host:port`. */
   readonly target: string;
-  /** Monotonic moment at which the member ends; `Infinity` when unknown. */
-  readonly endsAt: number;
 }
 
 export class Way implements Dialed, Listed {
   listedAt = -1;
   readonly #parts: WayParts;
   readonly #facts: WayFacts;
+  readonly #wonAt: number;
   #ended = false;
 
   constructor(parts: WayParts, facts: WayFacts) {
     this.#parts = parts;
     this.#facts = facts;
+    this.#wonAt = facts.reusable ? parts.clock.monotonic() : 0;
     parts.standing.add(this);
   }
 
@@ -50,19 +51,20 @@ export class Way implements Dialed, Listed {
   }
 
   get socket(): Socket {
-    return this.#facts.socket;
+    return this.#facts.raw.socket;
   }
 
   get head(): Buffer {
-    return this.#facts.head;
+    return this.#facts.raw.head;
   }
 
   get form(): Form {
-    return this.#facts.form;
+    return this.#facts.raw.form;
   }
 
   get proxyAuthorization(): string | undefined {
-    return this.#facts.form === 'absolute' ? this.#facts.login?.authorization.reveal() : undefined;
+    const { form, login } = this.#facts.raw;
+    return form === 'absolute' ? login?.authorization.reveal() : undefined;
   }
 
   get reused(): boolean {
@@ -96,13 +98,18 @@ export class Way implements Dialed, Listed {
   end(outcome: DialOutcome): void {
     if (this.#ended) return;
     this.#ended = true;
-    const { pool, idle, credentials, standing } = this.#parts;
-    const { lease, socket, form, login, reusable, target, endsAt } = this.#facts;
+    const { pool, idle, standing } = this.#parts;
+    const { lease, raw, credentials, reusable, target } = this.#facts;
+    const { socket, form, login } = raw;
     standing.delete(this);
     pool.report({ lease: lease.id, kind: 'closed', cut: outcome.cut });
     if (outcome.askedCredentials === true && form === 'absolute') credentials.asked(login);
     if (outcome.keep !== true) return;
-    if (reusable) idle.keep({ socket, member: lease.member, target, form, login, endsAt });
-    else socket.destroy();
+    if (!reusable) {
+      socket.destroy();
+      return;
+    }
+    const endsAt = this.#wonAt + (lease.remainingMs ?? Number.POSITIVE_INFINITY);
+    idle.keep({ socket, member: lease.member, target, form, login, endsAt });
   }
 }

@@ -57,6 +57,7 @@ class Relay {
   #bytesDown = 0;
   #clientEnded = false;
   #memberEnded = false;
+  #lingers = false;
   #cut = false;
   #open = CLIENT | MEMBER;
 
@@ -169,9 +170,11 @@ class Relay {
       this.#cut = true;
   }
 
+  /** One direction has ended: the other one has less time to be silent. */
   #linger(): void {
+    if (this.#lingers || this.#open === 0) return;
+    this.#lingers = true;
     this.#deadlines.clear(this.#silence);
-    if (this.#open === 0) return;
     const ms = Math.min(this.#options.lingerMs, this.#options.idleTimeoutMs);
     this.#silence = this.#deadlines.set(ms, this.#destroy);
   }
