@@ -1,5 +1,5 @@
 /**
- * Counts that are written on the hot path and read once a scrape: one map look-up each, labels are made once.
+ * Counts that are written on the hot path and read once a scrape: a map look-up for each label, and nothing is made.
  *
  * prom-client hashes and validates the labels of every increment, which is fine at a scrape and too much at a tunnel.
  */
@@ -17,11 +17,16 @@ interface Count<Label extends string> {
   pending: number;
 }
 
-const SEPARATOR = '\u0000';
+/** Where the values of some labels lead: a map for the next label, at the last one the count itself. */
+interface Branch<Label extends string> {
+  readonly next: Map<string, Branch<Label>>;
+  count: Count<Label> | undefined;
+}
 
 export class Tally<Label extends string> {
   readonly #names: readonly Label[];
-  readonly #counts = new Map<string, Count<Label>>();
+  readonly #root: Branch<Label> = makeBranch();
+  readonly #counts: Count<Label>[] = [];
 
   constructor({ name, help, labels, registry }: TallyOptions<Label>) {
     this.#names = labels;
@@ -39,27 +44,36 @@ export class Tally<Label extends string> {
 
   /** @param values - the labels' values, in the order of `labels`; from closed sets. */
   add(amount: number, first: string, second?: string, third?: string): void {
-    const key =
-      third === undefined
-        ? second === undefined
-          ? first
-          : first + SEPARATOR + second
-        : first + SEPARATOR + second + SEPARATOR + third;
-    const count = this.#counts.get(key);
-    if (count === undefined) this.#counts.set(key, this.#makeCount(amount, key));
-    else count.pending += amount;
+    let branch = follow(this.#root, first);
+    if (second !== undefined) branch = follow(branch, second);
+    if (third !== undefined) branch = follow(branch, third);
+    branch.count ??= this.#makeCount([first, second, third]);
+    branch.count.pending += amount;
   }
 
-  #makeCount(pending: number, key: string): Count<Label> {
-    const values = key.split(SEPARATOR);
+  #makeCount(values: readonly (string | undefined)[]): Count<Label> {
     const pairs = this.#names.map((name, at) => [name, values[at] ?? ''] as const);
-    return { labels: Object.fromEntries(pairs) as Record<Label, string>, pending };
+    const count = { labels: Object.fromEntries(pairs) as Record<Label, string>, pending: 0 };
+    this.#counts.push(count);
+    return count;
   }
 
   #pourInto(counter: Counter<Label>): void {
-    for (const count of this.#counts.values()) {
+    for (const count of this.#counts) {
       counter.inc(count.labels, count.pending);
       count.pending = 0;
     }
   }
+}
+
+function makeBranch<Label extends string>(): Branch<Label> {
+  return { next: new Map(), count: undefined };
+}
+
+function follow<Label extends string>(branch: Branch<Label>, value: string): Branch<Label> {
+  const known = branch.next.get(value);
+  if (known !== undefined) return known;
+  const made = makeBranch<Label>();
+  branch.next.set(value, made);
+  return made;
 }
