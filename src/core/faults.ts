@@ -311,7 +311,8 @@ export const FAULTS = {
     side: 'operator',
     retry: 'never',
     says: 'The state folder cannot be written.',
-    advice: 'Give the user that runs noria the right to write state.dir.',
+    advice:
+      'Give the user that runs noria the right to write state.dir, on a file system that has hard links.',
   },
   'pace-held': {
     side: 'operator',

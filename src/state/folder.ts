@@ -3,8 +3,8 @@
  *
  * A second daemon on the same folder refuses to start, naming the first; commands beside it share the pace.
  */
-import { mkdir } from 'node:fs/promises';
-import { join } from 'node:path';
+import { mkdir, stat } from 'node:fs/promises';
+import { dirname, join, resolve } from 'node:path';
 import { type BootClock, systemBoot } from '../core/boot.ts';
 import type { Clock } from '../core/clock.ts';
 import { describeError, NoriaError } from '../core/faults.ts';
@@ -62,11 +62,30 @@ export async function openState(options: StateOptions): Promise<State> {
 
 async function makeFolder(folder: string): Promise<void> {
   try {
-    await mkdir(folder, { recursive: true, mode: 0o700 });
+    await makeFolders(resolve(folder));
   } catch (cause) {
     const message = `the state folder ${folder} cannot be made: ${describeError(cause)}`;
     throw new NoriaError('state-unwritable', message, { cause, context: { folder } });
   }
+}
+
+/** By hand: Node's own recursion never ends where a folder is there and answers ENOENT all the same, as /proc does. */
+async function makeFolders(folder: string): Promise<void> {
+  if (await isFolder(folder)) return;
+  const parent = dirname(folder);
+  if (parent !== folder) await makeFolders(parent);
+  try {
+    await mkdir(folder, { mode: 0o700 });
+  } catch (error) {
+    if (!(await isFolder(folder))) throw error; // else another process made it just now
+  }
+}
+
+function isFolder(path: string): Promise<boolean> {
+  return stat(path).then(
+    (found) => found.isDirectory(),
+    () => false, // ignored: making it fails with the reason
+  );
 }
 
 /** Takes the folder for this process, also from a dead one. Returns what gives it free again. */

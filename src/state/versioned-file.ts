@@ -10,7 +10,7 @@
 import { randomUUID } from 'node:crypto';
 import { link, open, readdir, readFile, unlink } from 'node:fs/promises';
 import { join } from 'node:path';
-import { NoriaError } from '../core/faults.ts';
+import { describeError, NoriaError } from '../core/faults.ts';
 
 /** What `decide` makes of the value. Without `next` nothing is written. */
 export interface Decision<T> {
@@ -64,7 +64,7 @@ export class VersionedFile {
     try {
       return await step();
     } catch (cause) {
-      throw this.#unwritable(errnoOf(cause) ?? String(cause), cause);
+      throw this.#unwritable(describeError(cause), cause);
     }
   }
 
@@ -124,8 +124,10 @@ export class VersionedFile {
       return true;
     } catch (error) {
       const code = errnoOf(error);
-      // ENOENT: a daemon that started just now swept the draft away. The caller reads again either way.
-      if (code === 'EEXIST' || (code === 'ENOENT' && (await folderIsThere(this.#folder)))) return false;
+      if (code === 'EEXIST') return false;
+      // A daemon that started just now swept the draft away. Where not even a draft can be made (/proc), that is no race.
+      const swept = code === 'ENOENT' && isOfLink(error);
+      if (swept && (await folderIsThere(this.#folder))) return false; // the caller reads again either way
       throw error;
     } finally {
       await unlinkIfThere(draft);
@@ -191,6 +193,10 @@ async function syncFolder(folder: string): Promise<void> {
   } finally {
     await handle.close();
   }
+}
+
+function isOfLink(error: unknown): boolean {
+  return error instanceof Error && 'syscall' in error && error.syscall === 'link';
 }
 
 function errnoOf(error: unknown): string | undefined {

@@ -1,6 +1,6 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { readdirSync, statSync, writeFileSync } from 'node:fs';
+import { existsSync, readdirSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
 import { systemClock } from '../../src/core/clock.ts';
@@ -81,6 +81,15 @@ test('state folder: where none can be made, it says so', async () => {
   writeFileSync(file, '');
   await expect(open(join(file, 'state'))).rejects.toMatchObject({ code: 'state-unwritable' });
 });
+
+test.runIf(existsSync('/proc/self')).each(['/proc', '/proc/noria', '/proc/noria/deep'])(
+  'state folder: in %s, where files cannot be made, it says so at once',
+  async (dir) => {
+    await expect(open(dir)).rejects.toThrow(`the state folder ${dir} cannot be `);
+    await expect(open(dir)).rejects.toMatchObject({ code: 'state-unwritable' });
+  },
+  1_000,
+);
 
 test('state folder: without one the pace holds in memory and nothing is kept', async () => {
   const { state } = await open(undefined);
