@@ -4,7 +4,8 @@
  * Owns the file and one timer. What a part keeps, and how it reads it back, is the part's own: here it is plain data
  * under the part's name.
  */
-import { readFile, rename } from 'node:fs/promises';
+import { readdir, readFile, rename, rm } from 'node:fs/promises';
+import { basename, dirname, join } from 'node:path';
 import writeFileAtomic from 'write-file-atomic';
 import type { Clock } from '../core/clock.ts';
 import { describeError } from '../core/faults.ts';
@@ -36,6 +37,8 @@ export interface SnapshotFileOptions {
 /** Time for several changes to gather in one write. */
 const GATHER_MS = 3_000;
 const FORMAT = 1;
+/** Snapshots that could not be understood: enough to find out why, and no more of them with every restart. */
+const KEPT_ASIDE = 3;
 
 /** What was kept of one part, and when it was collected. */
 interface Kept {
@@ -45,7 +48,7 @@ interface Kept {
 
 type Parts = Readonly<Record<string, Kept>>;
 
-/** Opens the snapshot and reads it. A file that cannot be understood is renamed, never overwritten. */
+/** Opens the snapshot and reads it. A file that cannot be understood is set aside, with the last few such. */
 export async function openSnapshotFile(options: SnapshotFileOptions): Promise<SnapshotFile> {
   return new AtomicSnapshot(options, await readParts(options));
 }
@@ -161,13 +164,26 @@ async function readParts({ path, clock, warn }: SnapshotFileOptions): Promise<Pa
     return partsOf(JSON.parse(text));
   } catch (error) {
     const aside = `${path}.broken-${clock.now()}`;
-    const moved = await rename(path, aside).then(
+    const moved = await setAside(path, aside).then(
       () => `it stands aside as ${aside}`,
       (failed: unknown) => `it could not be set aside either: ${describeError(failed)}`,
     );
     warn(`the snapshot ${path} cannot be understood (${describeError(error)}); ${moved}`);
     return {};
   }
+}
+
+/** Renames it, and lets the oldest of those set aside before go. */
+async function setAside(path: string, aside: string): Promise<void> {
+  await rename(path, aside);
+  const folder = dirname(path);
+  const prefix = `${basename(path)}.broken-`;
+  const moments = (await readdir(folder)).flatMap((name) => {
+    const moment = name.startsWith(prefix) ? name.slice(prefix.length) : '';
+    return /^\d+$/.test(moment) ? [Number(moment)] : [];
+  });
+  const old = moments.sort((a, b) => b - a).slice(KEPT_ASIDE);
+  await Promise.all(old.map((moment) => rm(join(folder, `${prefix}${moment}`), { force: true })));
 }
 
 function partsOf(value: unknown): Parts {

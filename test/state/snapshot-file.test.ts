@@ -107,6 +107,19 @@ test.each([
   expect(warnings[0]).toContain(aside);
 });
 
+test('snapshot: of those set aside the newest three stay', async () => {
+  const folder = temporaryFolder();
+  const path = join(folder, 'snapshot.json');
+  const older = [9, 10, 200, 3_000].map((at) => `snapshot.json.broken-${at}`);
+  for (const name of older) writeFileSync(join(folder, name), name);
+  writeFileSync(join(folder, 'snapshot.json.broken-by-me'), 'a name of its own');
+  writeFileSync(path, 'newest');
+  await open(path);
+  const names = readdirSync(folder);
+  const newest = names.find((name) => readFileSync(join(folder, name), 'utf8') === 'newest');
+  expect(names.sort()).toEqual([...older.slice(-2), String(newest), 'snapshot.json.broken-by-me'].sort());
+});
+
 test('snapshot: one that cannot be written is warned of, and tried again with the next change', async () => {
   const folder = join(temporaryFolder(), 'state');
   const { snapshot, warnings } = await open(join(folder, 'snapshot.json'));
