@@ -1,8 +1,8 @@
 /**
  * The one interface between the data plane and the pool: a request, a lease, and what came of it.
  *
- * All of it is plain data without a socket or a callback in it, so that it can cross a MessagePort: a pool may live
- * in another thread or process than the listeners it serves. In one process `take` answers at once when a member is
+ * All of it is plain data without a socket or a callback in it, so that it can cross a pipe: a pool may live
+ * in another process than the listeners it serves. In one process `take` answers at once when a member is
  * ready, so that a busy proxy pays for no promise.
  */
 import type { FaultCode } from '../core/faults.ts';

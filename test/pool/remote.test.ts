@@ -1,22 +1,41 @@
-import { MessageChannel } from 'node:worker_threads';
 import { expect, onTestFinished, test } from 'vitest';
 import { isLease, type Lease, type LeaseReport, type Lending, type Refusal } from '../../src/pool/lease.ts';
-import { connectLending, type RemoteLending, serveLending } from '../../src/pool/remote.ts';
+import {
+  connectLending,
+  type RemoteLending,
+  type ServedLending,
+  serveLending,
+} from '../../src/pool/remote.ts';
 import { until } from '../support/until.ts';
 import { offer, openKit, type PoolKit, pourMembers, request } from './pool-kit.ts';
 
-/** Askers behind ports, at a pool that lends to all of them. */
-function connect(kit: PoolKit, count = 1): RemoteLending[] {
-  return Array.from({ length: count }, (_, index) => {
-    const { port1, port2 } = new MessageChannel();
-    const served = serveLending(port1, kit.pool, index + 1);
-    const remote = connectLending(port2);
-    onTestFinished(() => {
-      remote.close();
-      served.close();
-    });
-    return remote;
-  });
+/** Both halves, and a channel between them that carries plain data, later. */
+interface Joined {
+  readonly remote: RemoteLending;
+  /** The channel breaks: each half notices. */
+  breakOff(): void;
+}
+
+function join(lending: Lending, asker = 1): Joined {
+  let open = true;
+  const carry = <Message>(message: Message, hear: (message: Message) => void) =>
+    setImmediate((text: string) => open && hear(JSON.parse(text)), JSON.stringify(message));
+  const served: ServedLending = serveLending(lending, asker, (message) =>
+    carry(message, (heard) => remote.hear(heard)),
+  );
+  const remote = connectLending((message) => carry(message, (heard) => served.hear(heard)));
+  const breakOff = () => {
+    open = false;
+    remote.close();
+    served.close();
+  };
+  onTestFinished(breakOff);
+  return { remote, breakOff };
+}
+
+/** Askers at a pool that lends to all of them. */
+function connect(kit: PoolKit, count = 1): Joined[] {
+  return Array.from({ length: count }, (_, index) => join(kit.pool, index + 1));
 }
 
 function openTunnels(kit: PoolKit): number {
@@ -29,11 +48,10 @@ async function leaseFrom(remote: RemoteLending, id: number): Promise<Lease> {
   return answer;
 }
 
-test('lending over a port: a lease and its reports are the same as at the pool itself', async () => {
+test('lending across a channel: a lease and its reports are the same as at the pool itself', async () => {
   const kit = openKit();
   pourMembers(kit, 1, 180_000, { exitIp: '198.51.100.7' });
-  const [remote] = connect(kit);
-  if (remote === undefined) throw new Error('no port');
+  const { remote } = join(kit.pool);
   const lease = await leaseFrom(remote, 1);
   const [member] = kit.pool.members();
   expect(lease).toEqual({
@@ -55,40 +73,38 @@ test('lending over a port: a lease and its reports are the same as at the pool i
   await until('the tunnel is closed', () => openTunnels(kit) === 0);
 });
 
-test('lending over a port: requests of two askers with one id do not get in each other’s way', async () => {
+test('lending across a channel: requests of two askers with one id do not get in each other’s way', async () => {
   const kit = openKit();
   const [left, right] = connect(kit, 2);
-  if (left === undefined || right === undefined) throw new Error('no ports');
-  const leftAnswer = left.take(request({}, { id: 1, waitMs: 60_000 }));
-  const rightAnswer = right.take(request({}, { id: 1, waitMs: 60_000 }));
+  if (left === undefined || right === undefined) throw new Error('nobody asks');
+  const leftAnswer = left.remote.take(request({}, { id: 1, waitMs: 60_000 }));
+  const rightAnswer = right.remote.take(request({}, { id: 1, waitMs: 60_000 }));
   const ownAnswer = kit.pool.take(request({}, { id: 1, waitMs: 60_000 }));
   await until('three wait', () => kit.pool.waitingCount === 3);
-  left.cancel(1);
+  left.remote.cancel(1);
   await expect(leftAnswer).resolves.toMatchObject({ refused: 'client-gone' });
   kit.pool.pour('city', [offer(kit, 1)]);
   const answers = await Promise.all([rightAnswer, ownAnswer]);
   expect(answers.every(isLease)).toBe(true);
 });
 
-test('lending over a port: when the asker goes, its leases end and nobody waits for it any more', async () => {
+test('lending across a channel: when the asker goes, its leases end and nobody waits for it any more', async () => {
   const kit = openKit({ rotation: { maxTunnelsPerMember: 1 } });
   pourMembers(kit, 1);
-  const [remote] = connect(kit);
-  if (remote === undefined) throw new Error('no port');
+  const { remote, breakOff } = join(kit.pool);
   await leaseFrom(remote, 1);
   const late = remote.take(request({ protocol: 'socks5' }, { id: 2, waitMs: 60_000 }));
   await until('one waits', () => kit.pool.waitingCount === 1);
   expect(openTunnels(kit)).toBe(1);
-  remote.close();
+  breakOff();
   await expect(late).resolves.toMatchObject({ refused: 'shutting-down' });
   await until('nothing is left', () => kit.pool.waitingCount === 0 && openTunnels(kit) === 0);
   expect(await remote.take(request())).toMatchObject({ refused: 'shutting-down' });
 });
 
-test('lending over a port: when the pool closes, who waits is told so', async () => {
+test('lending across a channel: when the pool closes, who waits is told so', async () => {
   const kit = openKit();
-  const [remote] = connect(kit);
-  if (remote === undefined) throw new Error('no port');
+  const { remote } = join(kit.pool);
   const waiting = remote.take(request({}, { waitMs: 60_000 }));
   await until('one waits', () => kit.pool.waitingCount === 1);
   kit.pool.close();
@@ -126,25 +142,21 @@ const LEASE: Lease = {
   doubtful: false,
 };
 
-test('lending over a port: a lease that comes when the asker has gone ends at once', async () => {
+test('lending across a channel: a lease that comes when the asker has gone ends at once', async () => {
   const lending = new SlowLending();
-  const { port1, port2 } = new MessageChannel();
-  serveLending(port1, lending, 1);
-  const remote = connectLending(port2);
+  const { remote, breakOff } = join(lending);
   void remote.take(request({}, { waitMs: 60_000 }));
   await until('it is asked', () => lending.answer !== undefined);
-  remote.close();
+  breakOff();
   await until('it is cancelled', () => lending.told.length === 1);
   lending.answer?.(LEASE);
   await until('the lease ends', () => lending.told.length === 2);
   expect(lending.told[1]).toEqual({ lease: 77, kind: 'failed', blame: 'nobody', fault: 'client-gone' });
 });
 
-test('lending over a port: what has ended is not ended again when the asker goes', async () => {
+test('lending across a channel: what has ended is not ended again when the asker goes', async () => {
   const lending = new SlowLending();
-  const { port1, port2 } = new MessageChannel();
-  serveLending(port1, lending, 1);
-  const remote = connectLending(port2);
+  const { remote, breakOff } = join(lending);
   const answer = remote.take(request({}, { waitMs: 60_000 }));
   await until('it is asked', () => lending.answer !== undefined);
   lending.answer?.(LEASE);
@@ -152,8 +164,6 @@ test('lending over a port: what has ended is not ended again when the asker goes
   const closed: LeaseReport = { lease: 77, kind: 'closed', cut: false };
   remote.report(closed);
   await until('it is reported', () => lending.told.length === 1);
-  const gone = new Promise((resolve) => port1.once('close', resolve));
-  remote.close();
-  await gone;
+  breakOff();
   expect(lending.told).toEqual([closed]);
 });
