@@ -9,7 +9,7 @@ import { isUtf8 } from 'node:buffer';
 import { createHash, timingSafeEqual } from 'node:crypto';
 import type { Clock } from '../core/clock.ts';
 import { NoriaError } from '../core/faults.ts';
-import type { HostPort } from '../core/host-port.ts';
+import { formatHostPort, type HostPort } from '../core/host-port.ts';
 import { clientNetwork, Networks } from '../core/networks.ts';
 import type { Secret } from '../core/secret.ts';
 import { DenyTargets, isOwnAddress, type OwnAddress } from './deny-targets.ts';
@@ -46,8 +46,8 @@ export interface Access {
     remoteAddress: string | undefined,
   ): Identity | NoriaError;
   readonly targets: {
-    /** Why this target is refused, in a few words for the log; undefined when it is not. */
-    denies(target: HostPort): string | undefined;
+    /** `forbidden`, with a `reason` for the client in its context; undefined when the target is not refused. */
+    denies(target: HostPort): NoriaError | undefined;
   };
 }
 
@@ -100,11 +100,17 @@ export function createAccess(options: AccessOptions): Access {
     targets: {
       denies(target) {
         const own = options.ownAddresses?.();
-        if (own !== undefined && isOwnAddress(target, own)) return "noria's own address";
-        return denied.denies(target);
+        const isOwn = own !== undefined && isOwnAddress(target, own);
+        const why = isOwn ? "as noria's own address" : denied.denies(target);
+        return why === undefined ? undefined : deniedTarget(target, why);
       },
     },
   };
+}
+
+function deniedTarget({ host, port }: HostPort, why: string): NoriaError {
+  const context = { reason: `The target is denied ${why}.` };
+  return new NoriaError('forbidden', `target ${formatHostPort(host, port)} is denied ${why}`, { context });
 }
 
 /**

@@ -45,18 +45,18 @@ export class DenyTargets {
     ];
   }
 
-  /** Which rule refuses this target, in a few words for the log; undefined when none does. */
+  /** What refuses this target, in a few words that tell the kind of rule and not what it says; undefined: nothing. */
   denies(target: HostPort): string | undefined {
     if (this.#ports.some(({ from, to }) => target.port >= from && target.port <= to)) {
-      return `port ${target.port} is denied`;
+      return 'by its port';
     }
     if (target.kind !== 'name') {
-      if (this.#networks.has(target.host)) return 'its network is denied';
-      return this.#private && isPrivateAddress(target.host) ? 'a private address' : undefined;
+      if (this.#networks.has(target.host)) return 'by its network';
+      return this.#private && isPrivateAddress(target.host) ? 'as a private address' : undefined;
     }
-    if (this.#hosts.has(target.host)) return 'this host is denied';
-    if (this.#suffixes.some((suffix) => target.host.endsWith(suffix))) return 'a host pattern denies it';
-    return this.#private && isPrivateName(target.host) ? 'a name of this machine or network' : undefined;
+    if (this.#hosts.has(target.host)) return 'by its name';
+    if (this.#suffixes.some((suffix) => target.host.endsWith(suffix))) return 'by a pattern of names';
+    return this.#private && isPrivateName(target.host) ? 'as a name of this machine or network' : undefined;
   }
 }
 

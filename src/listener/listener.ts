@@ -176,7 +176,10 @@ class OpenListener implements Listener {
 
   #refusalFor(client: string): NoriaError | undefined {
     const { access, maxConnections, maxConnectionsPerClient } = this.#options;
-    if (!access.admits(client)) return new NoriaError('forbidden', 'this client address is not allowed');
+    if (!access.admits(client)) {
+      const context = { reason: 'The address of this client is not in allow.' };
+      return new NoriaError('forbidden', 'this client address is not allowed', { context });
+    }
     if (this.#connections.size - this.#toldCount >= maxConnections) {
       return new NoriaError('too-many-connections', `${maxConnections} connections are open`);
     }

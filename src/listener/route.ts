@@ -3,7 +3,7 @@
  * the least: may this client come, who is it, what is the target, may it be reached, what is wished for.
  */
 import { NoriaError } from '../core/faults.ts';
-import { formatHostPort, type HostPort } from '../core/host-port.ts';
+import type { HostPort } from '../core/host-port.ts';
 import type { Wish } from '../pool/lease.ts';
 import { parseBasic } from './access.ts';
 import type { ConnectionContext } from './connection.ts';
@@ -39,12 +39,7 @@ export function routeRequest<Target>(
   if (target instanceof NoriaError) return target;
   const hostPort = hostOf(target);
   const denied = access.targets.denies(hostPort);
-  if (denied !== undefined) {
-    return new NoriaError(
-      'forbidden',
-      `target ${formatHostPort(hostPort.host, hostPort.port)} denied: ${denied}`,
-    );
-  }
+  if (denied !== undefined) return denied;
   const wish = readWish(identity.wishText, fields, context.wishContext(identity, hostPort.host));
   return wish instanceof NoriaError ? wish : { target, wish };
 }

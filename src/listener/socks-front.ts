@@ -6,7 +6,7 @@
  */
 import type { Socket } from 'node:net';
 import { NoriaError } from '../core/faults.ts';
-import { formatHostPort, type HostPort } from '../core/host-port.ts';
+import type { HostPort } from '../core/host-port.ts';
 import type { DialRequest, DialResult } from '../dialer/dial.ts';
 import type { Wish } from '../pool/lease.ts';
 import type { Identity } from './access.ts';
@@ -166,10 +166,7 @@ class SocksFront {
     if (identity instanceof NoriaError) return identity;
     const { target } = request;
     const denied = options.access.targets.denies(target);
-    if (denied !== undefined) {
-      const where = formatHostPort(target.host, target.port);
-      return new NoriaError('forbidden', `target ${where}: ${denied}`);
-    }
+    if (denied !== undefined) return denied;
     const wish = this.#readWish(identity, target.host);
     if (wish instanceof NoriaError) return wish;
     this.#dial(target, wish);

@@ -16,6 +16,7 @@ const MAX_DURATION_MS = 7 * 24 * HOUR_MS;
 const MAX_LOCATION_LENGTH = 64;
 const SESSION_NAME = /^[A-Za-z0-9_.~]{1,64}$/;
 const HEADER_PREFIX = 'x-noria-';
+const ALL_KEYS = WISH_KEYS.map(({ key }) => key).join(', ');
 
 const KEYS_BY_NAME: ReadonlyMap<string, WishKey> = new Map(
   WISH_KEYS.flatMap((entry) => [entry.key, ...entry.aliases].map((name) => [name, entry] as const)),
@@ -48,6 +49,12 @@ interface Draft {
   rotate?: boolean;
 }
 
+/** What is wrong with a wish: for the log, and for the client in words that are none of its own. */
+interface Problem {
+  readonly message: string;
+  readonly reason: string;
+}
+
 /**
  * Reads a wish and fills in what the listener decides: its source, its session mode, the user a session belongs to.
  *
@@ -55,7 +62,7 @@ interface Draft {
  *   `key-value,key-value`.
  * @param headers - raw pairs in any letter case; those named X-Noria-KEY are read and win over `wishText`.
  * @returns `bad-routing` for an unknown key, a bad or missing value, a key given twice, or a source that is not there. Its
- *   message names the key, and is for the log alone, since it quotes the client.
+ *   message is for the log alone, since it quotes the client; `reason` in its context says the same in words of ours.
  */
 export function readWish(
   wishText: string,
@@ -63,8 +70,10 @@ export function readWish(
   context: WishContext,
 ): Wish | NoriaError {
   const draft: Draft = {};
-  const problem = readText(wishText, draft) ?? readHeaders(headers, draft) ?? judgeSource(draft, context);
-  if (problem !== undefined) return new NoriaError('bad-routing', problem);
+  const wrong = readText(wishText, draft) ?? readHeaders(headers, draft) ?? judgeSource(draft, context);
+  if (wrong !== undefined) {
+    return new NoriaError('bad-routing', wrong.message, { context: { reason: wrong.reason } });
+  }
   return complete(draft, context);
 }
 
@@ -85,7 +94,7 @@ export function wishTextWithoutUsers(username: string): string {
   return words.slice(0, baseWords).reduce((rest, word) => rest.slice(word.length + 1), username);
 }
 
-function readText(wishText: string, draft: Draft): string | undefined {
+function readText(wishText: string, draft: Draft): Problem | undefined {
   if (wishText === '') return undefined;
   const given = new Set<WishKind>();
   for (const item of wishText.split(',')) {
@@ -93,73 +102,85 @@ function readText(wishText: string, draft: Draft): string | undefined {
     for (let index = 0; index < words.length; ) {
       const name = words[index] ?? '';
       const entry = KEYS_BY_NAME.get(name.toLowerCase());
-      if (entry === undefined) return `unknown key ${quote(name)} in the user name`;
-      if (given.has(entry.key)) return `key ${entry.key} given twice in the user name`;
+      if (entry === undefined) {
+        const reason = `a key in the user name is none of ${ALL_KEYS}`;
+        return problem(`unknown key ${quote(name)} in the user name`, reason);
+      }
+      if (given.has(entry.key)) return problem(`key ${entry.key} given twice in the user name`);
       given.add(entry.key);
       const value = entry.value === undefined ? '' : words[index + 1];
-      if (value === undefined) return `key ${name} without a value in the user name`;
-      const problem = setWish(draft, entry, name.toLowerCase(), value);
-      if (problem !== undefined) return `${problem} in the user name`;
+      if (value === undefined) return problem(`key ${name} without a value in the user name`);
+      const key = name.toLowerCase();
+      if (!setWish(draft, entry, key, value)) return badValue(entry, key, value, 'in the user name');
       index += entry.value === undefined ? 1 : 2;
     }
   }
   return undefined;
 }
 
-function readHeaders(headers: readonly (readonly [string, string])[], draft: Draft): string | undefined {
+function readHeaders(headers: readonly (readonly [string, string])[], draft: Draft): Problem | undefined {
   const given = new Set<WishKind>();
   for (const [header, value] of headers) {
     if (header.length <= HEADER_PREFIX.length) continue;
     if (header.slice(0, HEADER_PREFIX.length).toLowerCase() !== HEADER_PREFIX) continue;
     const name = header.slice(HEADER_PREFIX.length).toLowerCase();
     const entry = KEYS_BY_NAME.get(name);
-    if (entry === undefined) return `unknown header ${quote(header)}`;
-    if (given.has(entry.key)) return `key ${entry.key} given twice in headers`;
+    if (entry === undefined) {
+      return problem(
+        `unknown header ${quote(header)}`,
+        `the key of an X-Noria header is none of ${ALL_KEYS}`,
+      );
+    }
+    if (given.has(entry.key)) return problem(`key ${entry.key} given twice in headers`);
     given.add(entry.key);
-    const problem = setWish(draft, entry, name, value.trim());
-    if (problem !== undefined) return `${problem} in a header`;
+    const text = value.trim();
+    if (!setWish(draft, entry, name, text)) return badValue(entry, name, text, 'in a header');
   }
   return undefined;
 }
 
-/** Puts one value into the draft; says what is wrong with it otherwise. */
-function setWish(draft: Draft, entry: WishKey, name: string, value: string): string | undefined {
-  const bad = `bad value ${quote(value)} of key ${name}: wanted ${entry.value ?? 'none'}`;
+function badValue(entry: WishKey, name: string, value: string, where: string): Problem {
+  const wanted = `of key ${name} ${where}: wanted ${entry.value ?? 'none'}`;
+  return problem(`bad value ${quote(value)} ${wanted}`, `bad value ${wanted}`);
+}
+
+/** @returns false when the value is none for this key. */
+function setWish(draft: Draft, entry: WishKey, name: string, value: string): boolean {
   switch (entry.key) {
     case 'session':
-      if (!SESSION_NAME.test(value)) return bad;
+      if (!SESSION_NAME.test(value)) return false;
       draft.session = value;
-      return undefined;
+      return true;
     case 'ttl':
     case 'life': {
       const ms = parseDuration(value, entry.bareUnitMs?.[name] ?? SECOND_MS);
-      if (ms === undefined) return bad;
+      if (ms === undefined) return false;
       if (entry.key === 'ttl') draft.sessionTtlMs = ms;
       else draft.minLifeMs = ms;
-      return undefined;
+      return true;
     }
     case 'source':
-      if (value === '') return bad;
+      if (value === '') return false;
       draft.source = value;
-      return undefined;
+      return true;
     case 'adr': {
       const location = decodeLocation(value);
-      if (location === undefined) return bad;
+      if (location === undefined) return false;
       draft.location = location;
-      return undefined;
+      return true;
     }
     case 'protocol': {
       const protocol = MEMBER_PROTOCOLS.find((known) => known === value.toLowerCase());
-      if (protocol === undefined) return bad;
+      if (protocol === undefined) return false;
       draft.protocol = protocol;
-      return undefined;
+      return true;
     }
     case 'rotate': {
       // A header cannot be without a value, so the usual words for yes and no are read there.
       const yes = /^(?:|1|true|yes|on)$/i.test(value);
-      if (!yes && !/^(?:0|false|no|off)$/i.test(value)) return bad;
+      if (!yes && !/^(?:0|false|no|off)$/i.test(value)) return false;
       draft.rotate = yes;
-      return undefined;
+      return true;
     }
   }
 }
@@ -185,11 +206,18 @@ function decodeLocation(value: string): string | undefined {
   return good ? location : undefined;
 }
 
-function judgeSource(draft: Draft, context: WishContext): string | undefined {
+function judgeSource(draft: Draft, context: WishContext): Problem | undefined {
   if (draft.source === undefined) return undefined;
-  if (!context.sources.includes(draft.source)) return `no source ${quote(draft.source)}, named by key source`;
+  if (!context.sources.includes(draft.source)) {
+    return problem(
+      `no source ${quote(draft.source)}, named by key source`,
+      'key source names none of the configured sources',
+    );
+  }
   if (context.listenerSource !== undefined && draft.source !== context.listenerSource) {
-    return `key source names ${draft.source}, and this listener draws from ${context.listenerSource} alone`;
+    return problem(
+      `key source names ${draft.source}, and this listener draws from ${context.listenerSource} alone`,
+    );
   }
   return undefined;
 }
@@ -225,6 +253,11 @@ function automaticSession(context: WishContext): string | undefined {
 /** A session belongs to its user: two users with the same name for one have two. */
 function ofUser(session: string, user: string): string {
   return user === '' ? session : `${user}:${session}`;
+}
+
+/** `reason` where `message` quotes the client. */
+function problem(message: string, reason = message): Problem {
+  return { message, reason };
 }
 
 /** A client's text for a log line: short, and with its control characters escaped. */

@@ -189,12 +189,12 @@ describe('access: which targets', () => {
     const denies = (host: string, port: number) => {
       const target = hostPort(host, port);
       if (target === undefined) throw new Error(`the test names no target: ${host}`);
-      return some.targets.denies(target);
+      return some.targets.denies(target)?.message;
     };
-    expect(denies('example.com', 25)).toBe('port 25 is denied');
+    expect(denies('example.com', 25)).toBe('target example.com:25 is denied by its port');
     expect(denies('127.0.0.1', 8889)).toBeUndefined();
     own.push({ address: '127.0.0.1', port: 8889 }); // the admin server has started meanwhile
-    expect(denies('127.0.0.1', 8889)).toBe("noria's own address");
+    expect(denies('127.0.0.1', 8889)).toBe("target 127.0.0.1:8889 is denied as noria's own address");
     expect(denies('example.com', 443)).toBeUndefined();
   });
 });

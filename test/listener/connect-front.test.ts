@@ -118,6 +118,45 @@ test.each<[string, string, number, string, object?]>([
   if (status !== 407) await client.whole();
 });
 
+test.each<[string, string, string, object?]>([
+  [
+    'an unknown key',
+    CONNECT('X-Noria-Secret-Word: hush\r\n'),
+    'The key of an X-Noria header is none of session, ttl, source, adr, life, protocol, rotate.',
+  ],
+  [
+    'a bad value',
+    CONNECT(basic('me-life-hush:')),
+    'Bad value of key life in the user name: wanted a duration.',
+  ],
+  [
+    'a source that is not there',
+    CONNECT(basic('me-source-hush:')),
+    'Key source names none of the configured sources.',
+  ],
+  [
+    'a denied target',
+    CONNECT('', 'hush.example:25'),
+    'The target is denied by its port.',
+    { denyTargets: ['smtp'] },
+  ],
+  [
+    'a client that is not allowed',
+    CONNECT(),
+    'The address of this client is not in allow.',
+    { allow: ['192.0.2.0/24'] },
+  ],
+])(
+  'CONNECT: the answer to %s says so, in no word of the client',
+  async (_what, request, reason, access = {}) => {
+    const { port } = await listen(directDialer(), {}, access);
+    const client = (await RawClient.open(port)).send(request);
+    const received = await client.whole();
+    expect(received.split('\r\n\r\n')[1]).toContain(` ${reason} `);
+    expect(received.toLowerCase()).not.toMatch(/hush|secret/);
+  },
+);
+
 test('CONNECT: the wish of the user name and of the headers reaches the dialer, and neither goes on', async () => {
   const origin = await echo();
   const dialer = directDialer();

@@ -90,12 +90,12 @@ test('deny-targets: the reason says which kind of rule it was, and not what the 
     (text) => targets.denies(target(text)),
   );
   expect(reasons).toEqual([
-    'this host is denied',
-    'a host pattern denies it',
-    'its network is denied',
-    'a private address',
-    'a name of this machine or network',
-    'port 25 is denied',
+    'by its name',
+    'by a pattern of names',
+    'by its network',
+    'as a private address',
+    'as a name of this machine or network',
+    'by its port',
   ]);
 });
 

@@ -291,7 +291,7 @@ describe('socks-front: a SOCKS5 client is refused', () => {
     const stage = await Stage.open({ denyTargets: ['private', 'smtp'] });
     const mail = Buffer.concat([hex('05 01 00 03'), counted('mail.example'), hex('0019')]);
     expect(await stage.exchange(GREETING_NONE, mail)).toBe(METHOD_NONE + reply5('02'));
-    expect(stage.events('client.refused')[0]?.detail).toBe('target mail.example:25: port 25 is denied');
+    expect(stage.events('client.refused')[0]?.detail).toBe('target mail.example:25 is denied by its port');
   });
 
   test('socks-front: after 20 wrong passwords, with the right one too', async () => {
