@@ -11,8 +11,8 @@ import type { FailureView } from './schemas.ts';
 
 /** More than a person reads. */
 const MAX_KEPT = 60;
-/** States of a source that are a failure; the operator's own pause carries no code. */
-const TROUBLED: ReadonlySet<string> = new Set(['backoff', 'paused', 'halted']);
+/** States of a source that follow a failed draw, if they carry its code; the operator's own pause has none. */
+const AFTER_FAILURE: ReadonlySet<string> = new Set(['waiting', 'backoff', 'paused', 'halted']);
 
 export interface Failures {
   /** Latest first. */
@@ -60,8 +60,9 @@ function follow(bus: EventBus, note: (key: string, told: Told) => void): Disposa
       echoes.expect(outcome);
       const tried = attempts === 1 ? '1 member tried' : `${attempts} members tried`;
       const detail = `${tried} in ${Math.round(ms)} ms`;
-      // What is noria's own affects every target alike: one entry, with the target it met last.
-      note(`request ${outcome} ${FAULTS[outcome].side === 'noria' ? '' : target}`, {
+      // What is noria's or its sources' affects every target alike: one entry, with the target it met last.
+      const { side } = FAULTS[outcome];
+      note(`request ${outcome} ${side === 'noria' || side === 'source' ? '' : target}`, {
         kind: 'request',
         ...explain(outcome),
         target,
@@ -84,7 +85,7 @@ function follow(bus: EventBus, note: (key: string, told: Told) => void): Disposa
       note(`attempt ${outcome} ${source}`, { kind: 'attempt', ...explain(outcome), source, member });
     }),
     bus.on('source.moved', ({ source, to, reason, advice, code }) => {
-      if (!TROUBLED.has(to) || code === undefined) return;
+      if (!AFTER_FAILURE.has(to) || code === undefined) return;
       note(`source ${source} ${code}`, {
         kind: 'source',
         code,

@@ -72,7 +72,8 @@ export function openHistory(bus: EventBus, clock: Clock): History {
       }
       echoes.expect(outcome);
       // Members and targets have been blamed attempt by attempt; a client that left is no failure.
-      if (FAULTS[outcome].side === 'noria' || outcome === 'bad-routing') refuse(outcome);
+      const { side } = FAULTS[outcome];
+      if (side === 'noria' || side === 'source' || outcome === 'bad-routing') refuse(outcome);
     }),
     bus.on('dial.attempted', ({ blame }) => {
       const blamed = BLAMED_OF[blame];

@@ -141,18 +141,21 @@ function followMembers(registry: Registry, bus: EventBus): Disposable[] {
     'source',
     'code',
   ]);
-  const drawn = tally('noria_members_drawn_total', 'Members that draws brought into the pool.', ['source']);
+  const drawn = tally('noria_members_drawn_total', 'Members that draws brought.', ['source']);
   const gone = tally('noria_members_gone_total', 'Members that left the pool, by reason.', [
     'source',
     'reason',
   ]);
-  const unused = tally('noria_members_unused_total', 'Members that left without ever having been used.', [
-    'source',
-  ]);
+  const unused = tally(
+    'noria_members_unused_total',
+    'Members that left, or may not be taken, without ever having been used.',
+    ['source'],
+  );
   return [
-    bus.on('draw.done', ({ source, code, joined }) => {
+    bus.on('draw.done', ({ source, code, joined, forbidden }) => {
       extractions.add(1, source, code);
-      drawn.add(joined, source);
+      drawn.add(joined + forbidden, source);
+      if (forbidden > 0) unused.add(forbidden, source);
     }),
     bus.on('member.left', ({ source, reason, uses }) => {
       gone.add(1, source, reason);

@@ -40,7 +40,10 @@ export interface NoriaEvents {
   'session.ended': { readonly session: string; readonly reason: string };
 
   'draw.started': { readonly source: string; readonly asked: number };
-  /** `code` is the service's, or `transport`. */
+  /**
+   * `code` is the service's, or `transport`. `forbidden`: of the rejected ones, proxies at addresses that are private while
+   * these are not allowed, or noria's own; paid for like every other.
+   */
   'draw.done': {
     readonly source: string;
     readonly code: string;
@@ -49,6 +52,7 @@ export interface NoriaEvents {
     readonly joined: number;
     readonly renewed: number;
     readonly rejected: number;
+    readonly forbidden: number;
     readonly ms: number;
     readonly message?: string;
   };

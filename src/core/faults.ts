@@ -117,7 +117,7 @@ export const FAULTS = {
     advice: 'Close some, or raise maxConnections of the listener.',
   },
   'pool-empty': {
-    side: 'noria',
+    side: 'source',
     retry: 'later',
     http: 503,
     socks5: 0x01,

@@ -4,7 +4,7 @@ import type { EventBus } from '../core/events.ts';
 import type { Poured } from '../pool/offer.ts';
 import type { DrawAnswer } from '../service/answer.ts';
 import { SUCCESS } from '../service/codes.ts';
-import { drawDone, exitName, NOTHING_POURED, offersOf } from './landing.ts';
+import { drawDone, exitName, forbiddenIn, NOTHING_POURED, offersOf } from './landing.ts';
 import type { Ledger } from './ledger.ts';
 import type { Extractor, SourceOptions } from './options.ts';
 import { type Outcome, outcomeOfAnswer, outcomeOfError } from './reaction.ts';
@@ -77,6 +77,7 @@ function pourAnswer(
   answer: DrawAnswer,
 ): Poured {
   ledger.quota = { ...ledger.quota, ...answer.quota };
+  ledger.noteForbidden(forbiddenIn(answer));
   if (answer.entries.length === 0) return NOTHING_POURED;
   if (options.dailyBudget !== undefined) ledger.budget.note(answer.entries.map(exitName), clock.now());
   const poured = reservoir.pour(options.name, offersOf(answer, options));

@@ -36,6 +36,8 @@ export class Experience {
   #last: Outcome | undefined;
   /** How many calls in a row ended with the same verdict. */
   #row = { kind: '', length: 0 };
+  /** That draws bring what may not be used was told, and none has brought anything better since. */
+  #toldDropped = false;
 
   constructor(options: ExperienceOptions) {
     this.#options = options;
@@ -69,6 +71,7 @@ export class Experience {
     const { kind } = outcome.verdict;
     this.#row = { kind, length: this.#row.kind === kind ? this.#row.length + 1 : 1 };
     if (kind === 'ok' || kind === 'empty') this.#yield.drew(gained, clock.monotonic(), gapMs);
+    if (kind === 'ok') this.#toldDropped = false;
     this.#tell(outcome);
     return reactTo(outcome, this.#row.length, clock.now(), random);
   }
@@ -90,6 +93,7 @@ export class Experience {
   forget(): void {
     this.#yield.reset();
     this.#row = { kind: '', length: 0 };
+    this.#toldDropped = false;
   }
 
   /** The refusal may mean the count alone, which noria chose; only one at 1 is the configuration's fault. */
@@ -105,7 +109,10 @@ export class Experience {
   #tell(outcome: Outcome): void {
     const { warn } = this.#options;
     const { kind } = outcome.verdict;
-    if (kind === 'empty' && this.#row.length === EMPTY_WORTH_TELLING) {
+    if (outcome.allDropped) {
+      if (!this.#toldDropped) warn(`${inWords(outcome)} ${outcome.advice}`);
+      this.#toldDropped = true;
+    } else if (kind === 'empty' && this.#row.length === EMPTY_WORTH_TELLING) {
       warn(`${EMPTY_WORTH_TELLING} empty answers in a row: ${inWords(outcome)} ${outcome.advice}`);
     }
     if (kind === 'slow-down') {

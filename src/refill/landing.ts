@@ -52,7 +52,14 @@ export function drawDone(
   const message =
     outcome.code === SUCCESS || outcome.message === undefined ? {} : { message: outcome.message };
   const rejected = received - joined - renewed;
-  return { source, code: outcome.code, asked, received, joined, renewed, rejected, ms, ...message };
+  const counts = { asked, received, joined, renewed, rejected, forbidden: forbiddenIn(answer) };
+  return { source, code: outcome.code, ...counts, ms, ...message };
+}
+
+/** Proxies of an answer that noria may not use: fine ones, and paid for. */
+export function forbiddenIn(answer: DrawAnswer | undefined): number {
+  const { private: privateCount = 0, own = 0 } = answer?.dropped ?? {};
+  return privateCount + own;
 }
 
 function endOf({ lifetimeMs }: DrawnEntry, sentAt: number, untoldMs: number | undefined): number | undefined {

@@ -4,7 +4,7 @@ import { Budget, type BudgetRecord } from './budget.ts';
 
 /** Counts since the state folder was new. */
 export interface Counts {
-  /** Members that draws brought and the pool took. */
+  /** Members that draws brought: those that the pool took, and those that noria may not use. */
   drawn: number;
   /** Of those that are gone, how many were used, and how many never were. */
   used: number;
@@ -69,6 +69,12 @@ export class Ledger {
     if (uses > 0) this.counts.used += 1;
     else this.counts.unused += 1;
     this.counts.tunnels += uses;
+  }
+
+  /** So many were drawn that noria may not use: as good as gone, and never used. */
+  noteForbidden(count: number): void {
+    this.counts.drawn += count;
+    this.counts.unused += count;
   }
 
   /** Another instance is drawn from now: what was learned of the one before says nothing about it. */

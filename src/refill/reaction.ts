@@ -22,6 +22,8 @@ export interface Outcome {
   readonly message: string | undefined;
   readonly verdict: Verdict;
   readonly limitsConnections: boolean;
+  /** It brought proxies of which none may or can be used. */
+  readonly allDropped: boolean;
   /** Not tried sooner because a client waits, nor by another process: each call may make it worse. */
   readonly shy: boolean;
 }
@@ -61,10 +63,10 @@ const JITTER = 0.1;
 const AFTER_MIDNIGHT_MS = 5 * SECOND_MS;
 
 export function outcomeOfAnswer(product: Product, answer: DrawAnswer): Outcome {
-  const { says, advice, verdict, limitsConnections } = judgeDraw(product, answer);
+  const { says, advice, verdict, limitsConnections = false, allDropped = false } = judgeDraw(product, answer);
   const common = { code: answer.code, message: answer.message === '' ? undefined : answer.message };
   if (verdict.kind === 'ok' && answer.quota.remaining === 0) return { ...common, ...NOTHING_LEFT };
-  return { ...common, says, advice, verdict, limitsConnections: limitsConnections ?? false, shy: false };
+  return { ...common, says, advice, verdict, limitsConnections, allDropped, shy: false };
 }
 
 /** The draw was fine, and the service says that it was the last one. */
@@ -73,6 +75,7 @@ const NOTHING_LEFT = {
   advice: "Wait for the service's midnight (UTC+8), or buy more.",
   verdict: { kind: 'quota', retryFromMs: 30 * MINUTE_MS, retryToMs: 30 * MINUTE_MS, atMidnight: true },
   limitsConnections: false,
+  allDropped: false,
   shy: false,
 } as const;
 
@@ -87,6 +90,7 @@ export function outcomeOfError(error: unknown): Outcome {
     message: error.message,
     verdict: verdictOn(error.code),
     limitsConnections: false,
+    allDropped: false,
     shy: error.code === 'service-blocked',
   };
 }

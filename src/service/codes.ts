@@ -38,6 +38,8 @@ export interface Meaning {
   /** What a person can do; empty where nothing needs doing. */
   readonly advice: string;
   readonly verdict: Verdict;
+  /** The answer held proxies, and noria may or can use none of them. */
+  readonly allDropped?: true;
   /** Halve the tunnels the source may hold open, until a call succeeds. */
   readonly limitsConnections?: true;
   /** False for a code that the specification does not list for this operation. */
@@ -200,6 +202,13 @@ export function meaningOf(operation: OperationNumber, code: string): Meaning {
   };
 }
 
+/** What to do about entries dropped for this reason. */
+const DROPPED_ADVICE: Readonly<Record<string, string>> = {
+  private: 'Set pool.allowPrivateAddresses: true if members on private addresses are what you draw.',
+  own: "An address of noria's own is no member: ask the operator of the service why it is given out.",
+};
+const UNREADABLE_ADVICE = 'Compare format and textLayout with the extraction format of the instance.';
+
 /** What the answer of a draw comes to: as its code says, but a success without a usable entry brought nothing. */
 export function judgeDraw(
   product: Product,
@@ -207,13 +216,14 @@ export function judgeDraw(
 ): Meaning {
   const meaning = meaningOf(OPERATIONS[product].number, answer.code);
   if (meaning.verdict.kind !== 'ok' || answer.entries.length > 0) return meaning;
-  const reasons = Object.entries(answer.dropped).map(([reason, count]) => `${reason} ${count}`);
+  const reasons = Object.keys(answer.dropped);
   if (reasons.length === 0) return { ...NOTHING_THERE, listed: true };
+  const counts = Object.entries(answer.dropped).map(([reason, count]) => `${reason} ${count}`);
   return {
-    says: `Every proxy of the answer was dropped: ${reasons.join(', ')}.`,
-    advice:
-      'private or own: see pool.allowPrivateAddresses. address or port: see format, textLayout and the extraction format of the instance.',
+    says: `Every proxy of the answer was dropped: ${counts.join(', ')}.`,
+    advice: [...new Set(reasons.map((reason) => DROPPED_ADVICE[reason] ?? UNREADABLE_ADVICE))].join(' '),
     verdict: { kind: 'empty' },
+    allDropped: true,
     listed: true,
   };
 }

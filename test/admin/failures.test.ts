@@ -111,6 +111,18 @@ test('failures: a source in trouble is told in its own words; one that a person 
   ]);
 });
 
+test('failures: an empty pool is laid to its sources, and a draw that brought nothing stands beside it', () => {
+  const { bus, list } = openTestFailures();
+  const reason = '10001: Every proxy of the answer was dropped: private 5.';
+  bus.emit('source.moved', { ...MOVED, to: 'waiting', reason, advice: 'Allow them.', code: '10001' });
+  bus.emit('source.moved', { source: 'city', from: 'idle', to: 'waiting', reason: 'the pace' });
+  bus.emit('dial.ended', { ...DIAL, outcome: 'pool-empty' });
+  expect(list()).toMatchObject([
+    { kind: 'request', code: 'pool-empty', side: 'source' },
+    { kind: 'source', says: `city: ${reason}`, advice: 'Allow them.', times: 1 },
+  ]);
+});
+
 test('failures: a flood of one kind leaves room for the others, and memory is bounded', () => {
   const { bus, list } = openTestFailures();
   bus.emit('client.refused', REFUSAL);

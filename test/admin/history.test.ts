@@ -98,9 +98,11 @@ test('history: every failure is counted once, for whoever is to blame', () => {
   // Found no way: the attempts have been blamed; what follows is the listener's echo of it.
   bus.emit('dial.ended', { ...DIAL, outcome: 'members-failed' });
   bus.emit('client.refused', { ...REFUSAL, code: 'members-failed' });
-  // An empty pool has no attempts: it is noria's.
+  // An empty pool has no attempts: its sources brought no member.
   bus.emit('dial.ended', { ...DIAL, outcome: 'pool-empty' });
   bus.emit('client.refused', { ...REFUSAL, code: 'pool-empty' });
+  bus.emit('dial.ended', { ...DIAL, outcome: 'deadline' });
+  bus.emit('client.refused', { ...REFUSAL, code: 'deadline' });
   // A wish that the pool cannot meet is the client's, also when the dialer is the first to say so.
   bus.emit('dial.ended', { ...DIAL, outcome: 'bad-routing' });
   bus.emit('client.refused', { ...REFUSAL, code: 'bad-routing' });
@@ -112,7 +114,7 @@ test('history: every failure is counted once, for whoever is to blame', () => {
   clock.advance(STEP_MS);
   const { failures } = history.read('15m');
   const last = Object.fromEntries(Object.entries(failures).map(([who, column]) => [who, column.at(-1)]));
-  expect(last).toEqual({ member: 3, target: 1, source: 1, network: 1, client: 2, noria: 1 });
+  expect(last).toEqual({ member: 3, target: 1, source: 2, network: 1, client: 2, noria: 1 });
 });
 
 test('history: it remembers 15 minutes by 5 seconds and a day by 2 minutes, and not a step more', () => {

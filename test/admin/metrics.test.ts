@@ -16,9 +16,9 @@ function openTestMetrics() {
 
 test('metrics: counters follow the events, by their labels', async () => {
   const { bus, lines } = openTestMetrics();
-  const draw = { source: 'city', asked: 5, received: 5, renewed: 1, rejected: 0, ms: 20 };
+  const draw = { source: 'city', asked: 5, received: 5, renewed: 1, rejected: 0, forbidden: 0, ms: 20 };
   bus.emit('draw.done', { ...draw, code: '10001', joined: 4 });
-  bus.emit('draw.done', { ...draw, code: '10001', joined: 2 });
+  bus.emit('draw.done', { ...draw, code: '10001', joined: 2, rejected: 3, forbidden: 3 });
   bus.emit('draw.done', { ...draw, code: 'transport', joined: 0 });
   const gone = { source: 'city', member: 'm1', protocol: 'http' as const };
   bus.emit('member.left', { ...gone, reason: 'expired', uses: 0 });
@@ -37,10 +37,10 @@ test('metrics: counters follow the events, by their labels', async () => {
     expect.arrayContaining([
       'noria_extractions_total{source="city",code="10001"} 2',
       'noria_extractions_total{source="city",code="transport"} 1',
-      'noria_members_drawn_total{source="city"} 6',
+      'noria_members_drawn_total{source="city"} 9',
       'noria_members_gone_total{source="city",reason="expired"} 1',
       'noria_members_gone_total{source="city",reason="failed"} 1',
-      'noria_members_unused_total{source="city"} 1',
+      'noria_members_unused_total{source="city"} 4',
       'noria_connections_total{listener="127.0.0.1:8888",protocol="connect",outcome="ok"} 1',
       'noria_bytes_total{source="city",direction="up"} 10',
       'noria_bytes_total{source="city",direction="down"} 2000',

@@ -220,7 +220,16 @@ test('evidence: while the service answers, members that nobody answers at are at
       },
     },
   );
-  const drawn = { source: 'city', asked: 1, received: 1, joined: 1, renewed: 0, rejected: 0, ms: 1 };
+  const drawn = {
+    source: 'city',
+    asked: 1,
+    received: 1,
+    joined: 1,
+    renewed: 0,
+    rejected: 0,
+    forbidden: 0,
+    ms: 1,
+  };
   bus.on('dial.attempted', () => bus.emit('draw.done', { ...drawn, code: '10001' }));
   await dial('target.example:443');
   expect([networkDown, new Set(pool.verdicts().map((verdict) => verdict.split(' ').at(-1)))]).toEqual([

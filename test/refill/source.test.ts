@@ -183,6 +183,21 @@ test('source: empty answers go on at the pace while a client waits, are told aft
   expect(rig.service.calls.length).toBeLessThan(12 + 35);
 });
 
+test('source: a draw of which nothing may be used is told at once, with what to do, and counts as drawn for nothing', async () => {
+  const dropped: Reply = { entries: [], dropped: { private: 4, own: 1, port: 2 } };
+  const good = code('10001');
+  const rig = answering([dropped, dropped, dropped, dropped, good, dropped], { idleAfterMs: 0 });
+  rig.reservoir.want('city', { waiting: 1 });
+  await pass(rig.clock, 5_000, 250);
+  expect(rig.service.calls).toHaveLength(1);
+  expect(rig.heard('source.warned')).toHaveLength(1);
+  expect(rig.heard('source.warned')[0]?.message).toMatch(/private 4.*pool\.allowPrivateAddresses: true/);
+  expect(rig.heard('draw.done')[0]).toMatchObject({ received: 7, rejected: 7, forbidden: 5 });
+  expect(rig.status()).toMatchObject({ state: 'waiting', drawn: 5, unused: 5 });
+  await pass(rig.clock, MINUTE_MS, 250);
+  expect(rig.heard('source.warned'), 'the same is told once').toHaveLength(1);
+});
+
 test('source: while a client waits, a service that could not be reached is tried every minute', async () => {
   const down = new NoriaError('service-transport', 'no answer');
   const rig = answering(new Array<Reply>(1_000).fill(down), { idleAfterMs: 0 });
