@@ -103,6 +103,7 @@ export class CredentialBook {
   /** The source is to be tried again: refusals count from none, and what a member accepts will be told. */
   forgive(): void {
     this.#refusedBy.clear();
+    this.#told = true; // perhaps by another process: whoever is accepted first tells
   }
 
   #tell(lasting: boolean): void {

@@ -25,6 +25,8 @@ export interface AccessOptions {
   readonly denyTargets: readonly string[];
   /** Where noria listens at this moment: refused as targets whatever the rules say. */
   readonly ownAddresses?: () => readonly OwnAddress[];
+  /** Told of each attempt with wrong credentials: other processes with the same listener count it, too. */
+  readonly onFailure?: (remoteAddress: string | undefined) => void;
   readonly clock: Clock;
 }
 
@@ -45,6 +47,8 @@ export interface Access {
     credentials: { readonly username: string; readonly password: string } | undefined,
     remoteAddress: string | undefined,
   ): Identity | NoriaError;
+  /** This address gave wrong credentials to another process with the same listener. */
+  failedElsewhere(remoteAddress: string | undefined): void;
   readonly targets: {
     /** `forbidden`, with a `reason` for the client in its context; undefined when the target is not refused. */
     denies(target: HostPort): NoriaError | undefined;
@@ -95,8 +99,10 @@ export function createAccess(options: AccessOptions): Access {
         return { user, wishText: credentials.username.slice(user.length + 1) };
       }
       failures.count(remoteAddress);
+      options.onFailure?.(remoteAddress);
       return new NoriaError('auth-required', 'wrong credentials');
     },
+    failedElsewhere: (remoteAddress) => failures.count(remoteAddress),
     targets: {
       denies(target) {
         const own = options.ownAddresses?.();

@@ -32,10 +32,19 @@ export interface ListenerOptions extends FrontOptions {
   /** Clients speak TLS to the proxy. */
   readonly tls?: TlsMaterial;
   readonly maxConnections: number;
+  /** Where several processes share that limit: asked for each connection, instead of counting them here. */
+  readonly room?: Room;
   /** From one client address; 0: no limit of its own. */
   readonly maxConnectionsPerClient: number;
   /** Whether an address that other machines can reach may be bound: false where no users are configured. */
   readonly mayFaceNetwork: boolean;
+}
+
+/** Who knows whether there is room for one more connection. */
+export interface Room {
+  /** At once, or soon. Whoever gets `true` calls `leave` in the end. */
+  take(): boolean | Promise<boolean>;
+  leave(): void;
 }
 
 /** A listener that listens. */
@@ -81,12 +90,20 @@ const SOCKS_VERSIONS = new Map<number | undefined, 4 | 5>([
   [5, 5],
 ]);
 
+/** Where a connection came from, and to which port. */
+interface ClientAddress {
+  readonly remoteAddress: string;
+  readonly localPort: number;
+}
+
 class OpenListener implements Listener {
   readonly #options: ListenerOptions;
   readonly #http: HttpFront;
   readonly addresses: BoundAddress[] = [];
   readonly #servers: Server[] = [];
   readonly #connections = new LiveList<ClientConnection>();
+  /** Accepted, and not known yet whether there is room for them. */
+  readonly #held = new Set<Socket>();
   readonly #perClient = new Map<string, number>();
   /** Who waits for the last connection to close. */
   readonly #whenEmpty: (() => void)[] = [];
@@ -150,6 +167,7 @@ class OpenListener implements Listener {
 
   /** Resolves when every server and every connection has closed. */
   async #stopAccepting(): Promise<void> {
+    for (const accepted of this.#held) accepted.destroy();
     await Promise.all(this.#servers.map((server) => new Promise((resolve) => server.close(resolve))));
     // A server counts a connection as closed as soon as it is destroyed, before what hangs on it has been told.
     if (this.#connections.size > 0) await new Promise<void>((resolve) => this.#whenEmpty.push(resolve));
@@ -163,24 +181,49 @@ class OpenListener implements Listener {
       accepted.destroy();
       return;
     }
-    const refusal = this.#refusalFor(remoteAddress);
+    const from = { remoteAddress, localPort };
+    const { room, access, maxConnections } = this.#options;
+    if (room !== undefined && access.admits(remoteAddress)) this.#awaitRoom(accepted, from, room);
+    else this.#admit(accepted, from, this.#connections.size - this.#toldCount < maxConnections);
+  }
+
+  /** Nothing is served before it is known whether there is room; what the client sends meanwhile waits in its socket. */
+  #awaitRoom(accepted: Socket, from: ClientAddress, room: Room): void {
+    const settle = (permitted: boolean): void => {
+      this.#held.delete(accepted);
+      if (permitted && accepted.destroyed) room.leave();
+      if (accepted.destroyed) return;
+      if (permitted) accepted.on('close', () => room.leave());
+      this.#admit(accepted, from, permitted);
+    };
+    const answer = room.take();
+    if (typeof answer === 'boolean') {
+      settle(answer);
+      return;
+    }
+    this.#held.add(accepted);
+    void answer.then(settle); // never rejects
+  }
+
+  #admit(accepted: Socket, from: ClientAddress, hasRoom: boolean): void {
+    const refusal = this.#refusalFor(from.remoteAddress, hasRoom);
     if (refusal !== undefined && this.#toldCount >= MAX_TOLD) {
       accepted.destroy();
       return;
     }
-    const connection = new ClientConnection(accepted, { remoteAddress, localPort }, this.#options);
+    const connection = new ClientConnection(accepted, from, this.#options);
     this.#count(connection, accepted, refusal);
     if (refusal !== undefined) connection.refuseAll(refusal);
     this.#read(connection, accepted);
   }
 
-  #refusalFor(client: string): NoriaError | undefined {
+  #refusalFor(client: string, hasRoom: boolean): NoriaError | undefined {
     const { access, maxConnections, maxConnectionsPerClient } = this.#options;
     if (!access.admits(client)) {
       const context = { reason: 'The address of this client is not in allow.' };
       return new NoriaError('forbidden', 'this client address is not allowed', { context });
     }
-    if (this.#connections.size - this.#toldCount >= maxConnections) {
+    if (!hasRoom) {
       return new NoriaError('too-many-connections', `${maxConnections} connections are open`);
     }
     if (maxConnectionsPerClient > 0 && (this.#perClient.get(client) ?? 0) >= maxConnectionsPerClient) {
