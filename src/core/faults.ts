@@ -314,6 +314,13 @@ export const FAULTS = {
     advice:
       'Give the user that runs noria the right to write state.dir, on a file system that has hard links.',
   },
+  'workers-failed': {
+    side: 'operator',
+    retry: 'never',
+    says: 'No worker process stays alive, so nobody can be served.',
+    advice:
+      'The log says how each of them ended; look at the memory and the number of processes allowed, or set workers: 1.',
+  },
   'pace-held': {
     side: 'operator',
     retry: 'later',
