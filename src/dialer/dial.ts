@@ -87,13 +87,15 @@ export type DialResult =
 
 /** A dial under way. */
 export interface Dialing {
-  /** Never rejects. After `cancel` it resolves with `client-gone`. */
-  readonly result: Promise<DialResult>;
-  /** The client left: ends every attempt at once. A way that stands already is not touched. Safe to call twice. */
+  /** The client left: ends every attempt at once, with `client-gone`. Once the result was told it does nothing. */
   cancel(): void;
 }
 
 /** The dialer as the listener sees it. */
 export interface Dialer {
-  dial(request: DialRequest): Dialing;
+  /**
+   * @param done - called once, in the very moment in which the result stands (a promise would tell it later, and cost
+   *   more than the pick); that may be before `dial` returns. It must not throw.
+   */
+  dial(request: DialRequest, done: (result: DialResult) => void): Dialing;
 }

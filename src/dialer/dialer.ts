@@ -12,7 +12,7 @@ import { LiveList } from '../core/live-list.ts';
 import type { Lending } from '../pool/lease.ts';
 import type { AttemptTask } from './attempt.ts';
 import type { SourceFault } from './credentials.ts';
-import type { Dialer, Dialing, DialRequest } from './dial.ts';
+import type { Dialer, Dialing, DialRequest, DialResult } from './dial.ts';
 import { HedgeBudget } from './hedging.ts';
 import { IdleConnections } from './idle.ts';
 import { Laggards } from './laggards.ts';
@@ -47,6 +47,8 @@ export interface OpenDialer extends Dialer, AsyncDisposable {
   configure(settings: DialerSettings): void;
   /** The source was at fault and is to be tried again: refusals of its members count from none. */
   forgive(source: string): void;
+  /** Somebody out there answered another process: our network is not down. */
+  answeredElsewhere(): void;
   /** Ends the tunnels of these leases now; ids of leases that have ended are ignored. */
   cut(leases: readonly number[]): void;
   /** Dials and probes under way, attempts that go on in the background, and idle connections. */
@@ -120,8 +122,8 @@ class RunningDialer implements OpenDialer {
     return this.#races.size + this.#solos.size + this.#idle.size;
   }
 
-  dial(request: DialRequest): Dialing {
-    const race = new Race(this.#parts, this.#settings, request);
+  dial(request: DialRequest, done: (result: DialResult) => void): Dialing {
+    const race = new Race(this.#parts, this.#settings, request, done);
     if (this.#closed) {
       race.close();
     } else {
@@ -155,6 +157,10 @@ class RunningDialer implements OpenDialer {
 
   forgive(source: string): void {
     this.#memories.get(source)?.credentials.forgive();
+  }
+
+  answeredElsewhere(): void {
+    this.#parts.network.answered();
   }
 
   cut(leases: readonly number[]): void {

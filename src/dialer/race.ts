@@ -40,8 +40,7 @@ type DialEnded = NoriaEvents['dial.ended'];
 
 export class Race implements Dialing, AttemptOwner, Listed {
   listedAt = -1;
-  readonly result: Promise<DialResult>;
-  readonly #settle: (result: DialResult) => void;
+  readonly #done: (result: DialResult) => void;
   readonly #parts: DialParts;
   readonly #settings: DialSettings;
   readonly #request: DialRequest;
@@ -59,10 +58,13 @@ export class Race implements Dialing, AttemptOwner, Listed {
   #waitSince = 0;
   #deadline: Deadline | undefined;
 
-  constructor(parts: DialParts, settings: DialSettings, request: DialRequest) {
-    const { promise, resolve } = Promise.withResolvers<DialResult>();
-    this.result = promise;
-    this.#settle = resolve;
+  constructor(
+    parts: DialParts,
+    settings: DialSettings,
+    request: DialRequest,
+    done: (result: DialResult) => void,
+  ) {
+    this.#done = done;
     this.#parts = parts;
     this.#settings = settings;
     this.#request = request;
@@ -234,9 +236,9 @@ export class Race implements Dialing, AttemptOwner, Listed {
       attempts: this.#allowance.triedCount,
       target: this.#target,
     });
-    this.#settle({ ok: true, way });
     this.#tellEnd('accepted', lease);
     this.#overIfIdle();
+    this.#done({ ok: true, way });
   }
 
   /** There is no further member to be had. */
@@ -261,9 +263,9 @@ export class Race implements Dialing, AttemptOwner, Listed {
     this.#cancelRunning();
     const gone = failure.code === 'client-gone' || failure.code === 'shutting-down';
     this.#conclude('lost', { kind: gone ? 'client-gone' : 'nobody-reached' });
-    this.#settle({ ok: false, failure });
     this.#tellEnd(failure.code);
     this.#overIfIdle();
+    this.#done({ ok: false, failure });
   }
 
   /** The outcome is certain: nothing is waited for any more, and the failures so far are judged. */
@@ -292,7 +294,9 @@ export class Race implements Dialing, AttemptOwner, Listed {
   }
 
   #leave(attempt: Attempt): void {
-    this.#running.splice(this.#running.indexOf(attempt), 1);
+    const at = this.#running.indexOf(attempt);
+    if (at === this.#running.length - 1) this.#running.pop();
+    else this.#running.splice(at, 1);
     this.#parts.laggards.ended(attempt);
   }
 

@@ -14,8 +14,7 @@ const MAX_EARLY_BYTES = 64 * 1024;
  * Dials, and calls `done` once, in the tick in which its own listeners come off the client: no byte can be missed by
  * a taker that adds its own at once. `early` is what the client has sent so far.
  *
- * The dial is cancelled when the client closes, or ends without having sent anything: then, and when it left just as
- * a way stood, the result is `client-gone`, and no way is left open.
+ * The dial is cancelled when the client closes, or ends without having sent anything: the result is `client-gone`.
  */
 export function dialForClient(
   client: Socket,
@@ -26,42 +25,26 @@ export function dialForClient(
 ): void {
   const chunks: Buffer[] = first === undefined || first.length === 0 ? [] : [first];
   let earlyBytes = first?.length ?? 0;
-  let gone = false;
 
   const onData = (chunk: Buffer): void => {
     chunks.push(chunk);
     earlyBytes += chunk.length;
     if (earlyBytes >= MAX_EARLY_BYTES) client.pause();
   };
-  const leave = (): void => {
-    gone = true;
-    dialing.cancel();
-  };
+  const leave = (): void => dialing.cancel();
   const onEnd = (): void => {
     if (earlyBytes === 0) leave();
   };
 
-  const dialing = context.options.dialer.dial(request);
   client.on('data', onData).on('end', onEnd).on('close', leave);
   client.resume();
-  if (client.destroyed || (client.readableEnded && earlyBytes === 0)) leave();
-
-  void dialing.result.then((result) => {
+  const dialing = context.options.dialer.dial(request, (result) => {
     client.off('data', onData).off('end', onEnd).off('close', leave);
     try {
-      done(gone ? abandon(result) : result, chunks.length > 1 ? Buffer.concat(chunks) : chunks[0]);
+      done(result, chunks.length > 1 ? Buffer.concat(chunks) : chunks[0]);
     } catch (error) {
       context.broke(error);
     }
   });
-}
-
-function abandon(result: DialResult): DialResult {
-  if (!result.ok && result.failure.code === 'client-gone') return result;
-  const attempts = result.ok ? result.way.attempts : result.failure.attempts;
-  if (result.ok) {
-    result.way.socket.destroy();
-    result.way.end({ cut: false });
-  }
-  return { ok: false, failure: { code: 'client-gone', reason: 'The client left.', attempts } };
+  if (client.destroyed || (client.readableEnded && earlyBytes === 0)) leave();
 }

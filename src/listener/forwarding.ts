@@ -114,11 +114,11 @@ export class Forwarding {
       });
       return;
     }
-    const dialing = this.#context.options.dialer.dial(request);
-    this.#phase = { name: 'dialing', dialing };
-    dialing.result
-      .then((result) => this.#onDialed(result))
-      .catch((error: unknown) => this.#context.broke(error));
+    this.#phase = { name: 'dialing' };
+    const dialing = this.#context.options.dialer.dial(request, (result) => {
+      this.#safely(() => this.#onDialed(result));
+    });
+    if (this.#phase.name === 'dialing') this.#phase = { name: 'dialing', dialing };
   }
 
   #onDialed(result: DialResult): void {

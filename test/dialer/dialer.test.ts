@@ -23,7 +23,7 @@ import {
 } from '../support/bad-members.ts';
 import { ManualClock } from '../support/manual-clock.ts';
 import { until } from '../support/until.ts';
-import { collect, echo, failureOf, makeDialer, wayOf } from './make-dialer.ts';
+import { collect, echo, failureOf, makeDialer, start, wayOf } from './make-dialer.ts';
 
 const openMemberSocket = memberSockets();
 
@@ -222,7 +222,7 @@ test('dialer: the deadline ends everything, and costs the member under way nothi
 test('dialer: a client that leaves ends every attempt at once and blames nobody', async () => {
   const silent = await openMember('http', silentManner);
   const { dialer, pool } = makeDialer([{ id: 'm1', at: silent }]);
-  const dialing = dialer.dial({
+  const dialing = start(dialer, {
     target: { host: 'target.example', port: 443, kind: 'name' },
     wish: {},
     use: 'tunnel',
@@ -237,7 +237,7 @@ test('dialer: a client that leaves ends every attempt at once and blames nobody'
 
 test('dialer: a client that leaves while it waits for a member gives up its place', async () => {
   const { dialer, pool } = makeDialer([]);
-  const dialing = dialer.dial({
+  const dialing = start(dialer, {
     target: { host: 'target.example', port: 443, kind: 'name' },
     wish: {},
     use: 'tunnel',
@@ -326,7 +326,7 @@ test('dialer: nothing is left armed once it is closed, whatever was under way', 
     wish: {},
     use: 'tunnel',
   } as const;
-  const dialing = dialer.dial(request);
+  const dialing = start(dialer, request);
   await until('the member was asked', () => silent.open === 1);
   expect(clock.armedCount).toBe(1);
   await dialer.close();
@@ -383,7 +383,7 @@ test('dialer: a pool in another process, whose answers come later, does as well'
     wish: {},
     use: 'tunnel',
   } as const;
-  const dialing = dialer.dial(request);
+  const dialing = start(dialer, request);
   dialing.cancel();
   expect(failureOf(await dialing.result).code).toBe('client-gone');
   await until('the lease that came too late is given back', () =>
@@ -411,12 +411,12 @@ test('dialer: closing ends what is under way and refuses what comes after', asyn
     wish: {},
     use: 'tunnel',
   } as const;
-  const dialing = dialer.dial(request);
+  const dialing = start(dialer, request);
   await until('the member was asked', () => silent.open === 1);
   await dialer.close();
   await dialer.close();
   expect(failureOf(await dialing.result).code).toBe('shutting-down');
-  expect(failureOf(await dialer.dial(request).result).code).toBe('shutting-down');
+  expect(failureOf(await start(dialer, request).result).code).toBe('shutting-down');
   expect([dialer.openCount, pool.openLeases]).toEqual([0, 0]);
   await until('the attempt is closed', () => silent.open === 0);
 });

@@ -4,7 +4,7 @@ import { systemClock } from '../../src/core/clock.ts';
 import { EventBus, type EventName, type NoriaEvents } from '../../src/core/events.ts';
 import { type HostPort, parseHostPort } from '../../src/core/host-port.ts';
 import type { SourceFault } from '../../src/dialer/credentials.ts';
-import type { Dialed, DialFailure, DialResult } from '../../src/dialer/dial.ts';
+import type { Dialed, Dialer, DialFailure, Dialing, DialRequest, DialResult } from '../../src/dialer/dial.ts';
 import { type DialerOptions, openDialer } from '../../src/dialer/dialer.ts';
 import { FakeLending, type LendingMember } from './fake-lending.ts';
 
@@ -39,12 +39,22 @@ export function makeDialer(members: readonly LendingMember[], settings: Partial<
     expect(pool.openLeases, 'leases without a report').toBe(0);
   });
   const dial = async (target: string, request: Partial<Parameters<typeof dialer.dial>[0]> = {}) => {
-    const result = await dialer.dial({ target: targetOf(target), wish: {}, use: 'tunnel', ...request })
+    const result = await start(dialer, { target: targetOf(target), wish: {}, use: 'tunnel', ...request })
       .result;
     if (result.ok) ways.push(result.way);
     return result;
   };
   return { dialer, dial, pool, bus, sourceFaults, networkDown, ways };
+}
+
+/** A dial under way, its result as a promise. */
+export function start(
+  dialer: Dialer,
+  request: DialRequest,
+): Dialing & { readonly result: Promise<DialResult> } {
+  const { promise: result, resolve } = Promise.withResolvers<DialResult>();
+  const dialing = dialer.dial(request, resolve);
+  return { result, cancel: () => dialing.cancel() };
 }
 
 export function targetOf(text: string): HostPort {

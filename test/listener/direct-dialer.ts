@@ -8,6 +8,7 @@ import type {
   Dialing,
   DialOutcome,
   DialRequest,
+  DialResult,
 } from '../../src/dialer/dial.ts';
 
 export interface DirectDialer extends Dialer {
@@ -53,14 +54,12 @@ export function directDialer(options: DirectDialerOptions = {}): DirectDialer {
       gate = promise;
       return resolve;
     },
-    dial(request): Dialing {
+    dial(request, done): Dialing {
       dialer.requests.push(request);
       memberCount += 1;
       const member = `m${memberCount}`;
       let cancelled = false;
-      const open = async (): ReturnType<Dialer['dial']>['result'] extends Promise<infer R>
-        ? Promise<R>
-        : never => {
+      const open = async (): Promise<DialResult> => {
         await gate;
         if (cancelled) return { ok: false, failure: CLIENT_GONE };
         const failure = dialer.failures.shift();
@@ -71,6 +70,10 @@ export function directDialer(options: DirectDialerOptions = {}): DirectDialer {
           (await openSocket(
             options.to === undefined ? request.target : { ...options.to, host: '127.0.0.1' },
           ));
+        if (cancelled) {
+          socket?.destroy();
+          return { ok: false, failure: CLIENT_GONE };
+        }
         if (socket === undefined) {
           return { ok: false, failure: { code: 'members-failed', reason: 'Nobody was there.', attempts: 1 } };
         }
@@ -93,8 +96,8 @@ export function directDialer(options: DirectDialerOptions = {}): DirectDialer {
         };
         return { ok: true, way };
       };
+      void open().then(done);
       return {
-        result: open(),
         cancel() {
           if (!cancelled) dialer.cancelled += 1;
           cancelled = true;

@@ -593,9 +593,9 @@ test('forward: a mistake of ours in one connection ends that one alone', async (
   );
   const dialer = directDialer();
   const dial = dialer.dial.bind(dialer);
-  dialer.dial = (request) => {
+  dialer.dial = (request, done) => {
     if ((request.avoid ?? []).length > 0) throw new TypeError('a mistake');
-    return dial(request);
+    return dial(request, done);
   };
   const { port, events } = await listen(dialer);
   const request = `GET http://127.0.0.1:${origin.port}/ HTTP/1.1\r\nHost: x\r\n\r\n`;

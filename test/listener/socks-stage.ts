@@ -9,7 +9,15 @@ import { Deadlines } from '../../src/core/deadlines.ts';
 import { EventBus, type EventName, type NoriaEvents } from '../../src/core/events.ts';
 import type { NoriaError } from '../../src/core/faults.ts';
 import { Secret } from '../../src/core/secret.ts';
-import type { Dialed, DialFailure, DialOutcome, DialRequest, DialResult } from '../../src/dialer/dial.ts';
+import type {
+  Dialed,
+  Dialer,
+  DialFailure,
+  Dialing,
+  DialOutcome,
+  DialRequest,
+  DialResult,
+} from '../../src/dialer/dial.ts';
 import { createAccess } from '../../src/listener/access.ts';
 import { ClientConnection } from '../../src/listener/connection.ts';
 import { serveSocks } from '../../src/listener/socks-front.ts';
@@ -69,7 +77,7 @@ export class Stage {
         denyTargets: options.denyTargets ?? [],
         clock: this.clock,
       }),
-      dialer: { dial: (request: DialRequest) => this.#dial(request) },
+      dialer: { dial: (...args) => this.#dial(...args) } satisfies Dialer,
       bus,
       clock: this.clock,
       deadlines: this.deadlines,
@@ -141,8 +149,13 @@ export class Stage {
     return this.events('connection.closed')[0]?.outcome ?? '';
   }
 
-  #dial(request: DialRequest) {
-    const { promise, resolve } = Promise.withResolvers<DialResult>();
+  #dial(request: DialRequest, done: (result: DialResult) => void): Dialing {
+    let isDone = false;
+    const resolve = (result: DialResult) => {
+      if (isDone) return;
+      isDone = true;
+      done(result);
+    };
     const dial: AskedDial = {
       request,
       cancelled: false,
@@ -168,7 +181,7 @@ export class Stage {
       dial.cancelled = true;
       dial.fail({ code: 'client-gone' });
     };
-    return { result: promise, cancel };
+    return { cancel };
   }
 
   #own(socket: Socket): void {
