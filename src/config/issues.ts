@@ -25,7 +25,8 @@ export function tellIssue(issue: Issue, base: Path, tree: Tree | undefined, prob
     return;
   }
   if (problems.hasAt(path)) return; // a reference in it could not be replaced
-  problems.error(path, problemWith(issue, path, value, problems), value === undefined ? 'key' : 'value');
+  if (value === undefined) problems.missing(path, `is missing; ${wishAt(path)}`);
+  else problems.error(path, problemWith(issue, path, value, problems));
 }
 
 /** Tells a key that is not in the table, with the one that was probably meant. */
@@ -35,12 +36,13 @@ export function tellUnknownKey(
   known: readonly string[],
   problems: Problems,
 ): void {
-  problems.error(path === '' ? key : `${path}.${key}`, `unknown key; ${adviceFor(key, known)}`, 'key');
+  const below = (name: string) => (path === '' ? name : `${path}.${name}`);
+  const meant = nearest(key, known);
+  const advice = meant === undefined ? placeOf(key, known) : `did you mean ${meant}?`;
+  problems.unknownKey(below(key), `unknown key; ${advice}`, meant && below(meant));
 }
 
-function adviceFor(key: string, known: readonly string[]): string {
-  const meant = nearest(key, known);
-  if (meant !== undefined) return `did you mean ${meant}?`;
+function placeOf(key: string, known: readonly string[]): string {
   const elsewhere = FIELDS.map((field) => field.path).filter((path) => path.endsWith(`.${key}`));
   return elsewhere.length > 0 ? `its place is ${elsewhere.join(' or ')}` : `known here: ${known.join(', ')}`;
 }
@@ -57,9 +59,8 @@ function wishOf({ wants, good }: KindNote): string {
   return good === undefined ? `wants ${wants}` : `wants ${wants}, for example ${good}`;
 }
 
-function problemWith(issue: Issue, path: string, value: Tree | undefined, problems: Problems): string {
+function problemWith(issue: Issue, path: string, value: Tree, problems: Problems): string {
   const wish = wishAt(path);
-  if (value === undefined) return `is missing; ${wish}`;
   if (issue.code === 'too_small') return `is empty; ${wish}`;
   if (issue.code !== 'custom') return `is ${describeTree(value)}; ${wish}`;
   const quoted = typeof value === 'string' ? problems.quote(path, value) : '';

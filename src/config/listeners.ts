@@ -34,9 +34,10 @@ export function resolveListener(
   );
   tellTwins(raw.protocols, (index) => `${path}.protocols[${index}]`, problems);
   if (users.length === 0 && !isLocalAddress(raw.address) && !problems.has(`${path}.users`)) {
-    problems.error(
+    problems.missing(
       `${path}.address`,
       `${formatAddress(raw.address)} can be reached from other machines, and there are no users: anyone could use it; add users, or listen on 127.0.0.1`,
+      { wanted: [`${path}.users`], side: 'value' },
     );
   }
   const tls = raw.tls === undefined ? undefined : readTls(raw.tls, `${path}.tls`, context);
@@ -80,7 +81,10 @@ function resolveUser(
   const { username, password: plain, passwordFile: file } = user;
   const given = secrets.read({ path, name: 'password', plain, file }, password());
   if (given !== undefined) return { username, password: given };
-  if (!problems.has(path)) problems.error(path, 'has no password; wants password or passwordFile', 'key');
+  if (!problems.has(path)) {
+    const wanted = [`${path}.password`, `${path}.passwordFile`];
+    problems.missing(path, 'has no password; wants password or passwordFile', { wanted });
+  }
   return undefined;
 }
 

@@ -34,6 +34,10 @@ export class Problems {
   readonly #document: ParsedDocument;
   readonly #errors: Problem[] = [];
   readonly #warnings: Problem[] = [];
+  /** What each error would have wanted to find, where it is about something that is not there. */
+  readonly #wanted = new Map<Problem, readonly string[]>();
+  /** Paths that unknown keys were probably meant to have. */
+  readonly #meant: string[] = [];
 
   constructor(document: ParsedDocument) {
     this.#document = document;
@@ -41,9 +45,11 @@ export class Problems {
       this.#errors.push(this.#at(offset, path, message));
   }
 
-  /** In the order of the file. */
+  /** In the order of the file. What is missing is left out where the one key meant for it stands there misspelt. */
   get errors(): readonly Problem[] {
-    return this.#errors.toSorted(byPlace);
+    const isMisspelt = (path: string) => this.#meant.some((meant) => isWithin(path, meant));
+    const toTell = this.#errors.filter((problem) => !this.#wanted.get(problem)?.some(isMisspelt));
+    return toTell.toSorted(byPlace);
   }
 
   get warnings(): readonly Problem[] {
@@ -53,6 +59,23 @@ export class Problems {
   /** Adds an error at a path; where nothing stands there, it points to what is nearest above. */
   error(path: string, message: string, side: Side = 'value'): void {
     this.#errors.push(this.#at(this.#offset(path, side), path, message));
+  }
+
+  /** Adds an error about something that is not there: any of the paths `wanted` would do, `path` itself where none is told. */
+  missing(
+    path: string,
+    message: string,
+    { wanted = [path], side = 'key' }: { readonly wanted?: readonly string[]; readonly side?: Side } = {},
+  ): void {
+    const problem = this.#at(this.#offset(path, side), path, message);
+    this.#errors.push(problem);
+    this.#wanted.set(problem, wanted);
+  }
+
+  /** Adds an error about a key that there is not, and which path it was probably `meant` for. */
+  unknownKey(path: string, message: string, meant: string | undefined): void {
+    this.error(path, message, 'key');
+    if (meant !== undefined) this.#meant.push(meant);
   }
 
   /** Adds a warning at a path. */

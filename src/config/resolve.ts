@@ -102,8 +102,10 @@ function resolveAccount(
     problems.error(`${path}.key`, 'stands beside the password; give one of them', 'key');
   }
   if (found !== undefined) return { username: raw.username, key: found };
-  if (!problems.has(path))
-    problems.error(path, 'has no password; wants password or key, or passwordFile or keyFile', 'key');
+  if (!problems.has(path)) {
+    const wanted = ['password', 'passwordFile', 'key', 'keyFile'].map((name) => `${path}.${name}`);
+    problems.missing(path, 'has no password; wants password or key, or passwordFile or keyFile', { wanted });
+  }
   return undefined;
 }
 
@@ -120,9 +122,10 @@ function resolveAdmin(
     !problems.has('admin.token') &&
     !problems.has('admin.tokenFile')
   ) {
-    problems.error(
+    problems.missing(
       'admin.address',
       `${formatAddress(address)} can be reached from other machines, and there is no token; add one, or listen on 127.0.0.1`,
+      { wanted: ['admin.token', 'admin.tokenFile'], side: 'value' },
     );
   }
   return { address, token: given };
@@ -140,7 +143,8 @@ function tellAcross(
 ): void {
   if (problems.hasAt('')) return; // the file is nothing at all
   if (sources.length === 0 && account === undefined && !problems.has('sources')) {
-    problems.error('sources', 'there is nothing to draw from; wants at least one source', 'key');
+    const wanted = ['sources', 'account'];
+    problems.missing('sources', 'there is nothing to draw from; wants at least one source', { wanted });
   }
   const homeless = sources.filter(
     (source) =>
@@ -148,7 +152,7 @@ function tellAcross(
   );
   const needy = [...homeless.map((source) => source?.name), ...(account === undefined ? [] : ['account'])];
   if (needy.length > 0 && service.baseUrl === undefined && !problems.has('service.baseUrl')) {
-    problems.error('service.baseUrl', `is missing, and needed by ${needy.join(', ')}`, 'key');
+    problems.missing('service.baseUrl', `is missing, and needed by ${needy.join(', ')}`);
   }
   const names = sources.map((source) => source?.name);
   tellTwins(names, (index) => `sources[${index}].name`, problems);

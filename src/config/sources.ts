@@ -75,8 +75,9 @@ function readKey(
   }
   const found = given ?? derived;
   if (found !== undefined) return { key: found, password: plain };
-  if (!['password', 'passwordFile', 'akey', 'akeyFile'].some((name) => problems.has(`${path}.${name}`))) {
-    problems.error(path, 'has no key; wants password or akey, or passwordFile or akeyFile', 'key');
+  const wanted = ['password', 'passwordFile', 'akey', 'akeyFile'].map((name) => `${path}.${name}`);
+  if (!wanted.some((one) => problems.has(one))) {
+    problems.missing(path, 'has no key; wants password or akey, or passwordFile or akeyFile', { wanted });
   }
   return undefined;
 }
@@ -179,7 +180,10 @@ function resolveAuth(
   if (given !== undefined)
     return { kind: 'always', credentials: { username: auth.username, password: given } };
   if (!problems.has(path))
-    problems.error(path, 'has no password; wants password or passwordFile beside username');
+    problems.missing(path, 'has no password; wants password or passwordFile beside username', {
+      wanted: [`${path}.password`, `${path}.passwordFile`],
+      side: 'value',
+    });
   return undefined;
 }
 
@@ -201,10 +205,10 @@ function resolvePlace(
     !problems.has(hostPath) &&
     !problems.has(`${path}.baseUrl`)
   ) {
-    problems.error(
+    problems.missing(
       path,
       'short-pure is asked at the server of its instance: wants host, for example node7.example.com',
-      'key',
+      { wanted: [hostPath, `${path}.baseUrl`] },
     );
   }
   if (raw.host !== undefined && raw.baseUrl !== undefined) {
