@@ -27,6 +27,7 @@ export const ERRORS = {
   'token-required': 401,
   'wrong-origin': 403,
   'not-found': 404,
+  'method-not-allowed': 405,
   'too-large': 413,
   'wrong-content-type': 415,
   'wrong-host': 421,

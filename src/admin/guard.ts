@@ -3,8 +3,8 @@
  *
  * - Host: a page on the web that points its own name at our address (DNS rebinding).
  * - Origin and Sec-Fetch-Site: a page on the web that sends requests to us from the operator's browser (CSRF).
- * - Content type: the same by a plain form, which cannot say application/json.
  * - Token: anyone else who can reach the address; compared in constant time.
+ * - Content type: CSRF by a plain form, which cannot say application/json.
  */
 import { createHash, timingSafeEqual } from 'node:crypto';
 import type { HonoRequest, MiddlewareHandler } from 'hono';
@@ -17,6 +17,8 @@ export interface GuardOptions {
   /** Host and port the server listens on. */
   readonly address: () => { readonly host: string; readonly port: number };
   readonly token?: Secret;
+  /** Whether such a request would do something: only then its content type is of any interest. */
+  readonly hasRoute: (method: string, path: string) => boolean;
   /** Paths that need no token: the page's shell, and what an orchestrator asks. */
   readonly open: ReadonlySet<string>;
 }
@@ -58,9 +60,6 @@ export function guard(options: GuardOptions): MiddlewareHandler {
     if (!ownSite && !(req.path === '/' && isNavigation(req))) {
       return tellError(context, 'wrong-origin', 'requests from other web pages are refused');
     }
-    if (!isSafe(req.method) && !/^application\/json\b/i.test(req.header('content-type') ?? '')) {
-      return tellError(context, 'wrong-content-type', 'send Content-Type: application/json');
-    }
     if (
       options.token !== undefined &&
       !options.open.has(req.path) &&
@@ -72,6 +71,10 @@ export function guard(options: GuardOptions): MiddlewareHandler {
         'token-required',
         'send Authorization: Bearer with the token of the configuration',
       );
+    }
+    const isJson = /^application\/json\b/i.test(req.header('content-type') ?? '');
+    if (!isSafe(req.method) && !isJson && options.hasRoute(req.method, req.path)) {
+      return tellError(context, 'wrong-content-type', 'send Content-Type: application/json');
     }
     return next();
   };

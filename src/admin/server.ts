@@ -51,6 +51,8 @@ const OPEN_PATHS = ['/healthz', '/readyz', '/proxy.pac'] as const;
 /** More than any verb needs. */
 const MAX_BODY_BYTES = 16_384;
 const MAX_CONNECTIONS = 512;
+/** Those that any route has. */
+const METHODS = ['GET', 'POST', 'PUT', 'DELETE'] as const;
 /** For a whole request to arrive. */
 const REQUEST_TIMEOUT_MS = 10_000;
 
@@ -106,7 +108,8 @@ function buildApp(options: AdminOptions, address: () => Address, followers: Foll
       return tellError(context, 'bad-request', describeIssues(result.error));
     },
   });
-  app.use(guard({ address, open, ...(token === undefined ? {} : { token }) }));
+  const hasRoute = (method: string, path: string) => methodsAt(app, path).includes(method);
+  app.use(guard({ address, open, hasRoute, ...(token === undefined ? {} : { token }) }));
   app.use(
     bodyLimit({
       maxSize: MAX_BODY_BYTES,
@@ -125,7 +128,13 @@ function buildApp(options: AdminOptions, address: () => Address, followers: Foll
   addEventStream(app, bus, clock);
   addPage(app, files);
   addDescription(app, version, open);
-  app.notFound((context) => tellError(context, 'not-found', 'no such route: /openapi.json lists them'));
+  app.notFound((context) => {
+    const allowed = methodsAt(app, context.req.path);
+    if (allowed.length === 0)
+      return tellError(context, 'not-found', 'no such route: /openapi.json lists them');
+    context.header('Allow', allowed.join(', '));
+    return tellError(context, 'method-not-allowed', `this route takes ${allowed.join(', ')}`);
+  });
   app.onError((error, context) => {
     if (error instanceof NoriaError && error.code === 'not-found') {
       return tellError(context, error.code, error.message);
@@ -137,6 +146,14 @@ function buildApp(options: AdminOptions, address: () => Address, followers: Foll
     return tellError(context, 'internal', 'noria made a mistake: see its log');
   });
   return app;
+}
+
+/** The methods of the routes at a path; what stands before every route is none. */
+function methodsAt(app: OpenAPIHono, path: string): string[] {
+  const found = METHODS.filter((method) =>
+    app.router.match(method, path)[0].some(([[, route]]) => route.method === method),
+  );
+  return found.flatMap((method) => (method === 'GET' ? ['GET', 'HEAD'] : [method]));
 }
 
 /** Bodies may be empty: that stands for an object without members. */

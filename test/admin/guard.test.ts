@@ -27,7 +27,7 @@ test('admin: what a plain form can send changes nothing', async () => {
       415,
     );
   }
-  expect((await fetch(`${url}/api/sources/city/pause`)).status).toBe(404);
+  expect((await fetch(`${url}/api/sources/city/pause`)).status).toBe(405);
   expect(watched.told).toEqual([]);
 });
 
@@ -78,6 +78,32 @@ test('admin: every answer forbids to run, frame, keep or guess at it', async () 
     expect(answer.headers.get('x-content-type-options'), path).toBe('nosniff');
     expect(answer.headers.get('referrer-policy'), path).toBe('no-referrer');
     expect(answer.headers.get('access-control-allow-origin'), path).toBeNull();
+  }
+});
+
+test.each([
+  ['DELETE', '/api/nowhere', 404, null],
+  ['POST', '/nowhere', 404, null],
+  ['DELETE', '/api/members', 405, 'GET, HEAD'],
+  ['POST', '/healthz', 405, 'GET, HEAD'],
+  ['OPTIONS', '/', 405, 'GET, HEAD'],
+  ['GET', '/api/members/m1/evict', 405, 'POST'],
+  ['PUT', '/api/sessions/abc', 405, 'DELETE'],
+] as const)('admin: %s %s is told %i, whatever its content type', async (method, path, status, allow) => {
+  const { url, watched } = await openTestAdmin();
+  for (const headers of [{}, JSON_TYPE]) {
+    const answer = await fetch(`${url}${path}`, { method, headers });
+    expect([answer.status, answer.headers.get('allow')]).toEqual([status, allow]);
+    const code = status === 404 ? 'not-found' : 'method-not-allowed';
+    expect(await answer.json()).toEqual({ error: { code, message: expect.any(String) } });
+  }
+  expect(watched.told).toEqual([]);
+});
+
+test('admin: without the token nobody learns which routes there are', async () => {
+  const { url } = await openTestAdmin({ token: 'correct-horse' });
+  for (const path of ['/api/nowhere', '/api/members', '/api/reports']) {
+    expect((await fetch(`${url}${path}`, { method: 'POST' })).status, path).toBe(401);
   }
 });
 
