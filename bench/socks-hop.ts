@@ -16,7 +16,7 @@ import { Socks5Hop } from '../src/dialer/socks-hop.ts';
 const TUNNELS = Number(process.argv[2] ?? 3_000);
 const AT_A_TIME = 32;
 const ROUNDS = 5;
-const TARGET = { host: 'target.example', port: 443, kind: 'name' } as const;
+const TARGET = { host: 'target.example', port: 443, kind: 'name', text: 'target.example:443' } as const;
 const IS_MEMBER = process.env['NORIA_BENCH_MEMBER'] === '1';
 
 /** Calls `done` in the tick in which the way stands, with what came behind the reply. */

@@ -16,6 +16,8 @@ export interface HostPort {
   /** 1 to 65535. */
   readonly port: number;
   readonly kind: HostKind;
+  /** Both as one text, as in CONNECT: brackets around an IPv6 host. */
+  readonly text: string;
 }
 
 const MAX_NAME_LENGTH = 253;
@@ -73,15 +75,15 @@ export function canonicalIp(text: string): string | undefined {
 function makeHostPort(host: string, port: number, wantsIpv6: boolean): HostPort | undefined {
   if (wantsIpv6) {
     const ip = isIPv6(host) ? canonicalIp(host) : undefined;
-    return ip === undefined ? undefined : { host: ip, port, kind: 'ipv6' };
+    return ip === undefined ? undefined : { host: ip, port, kind: 'ipv6', text: `[${ip}]:${port}` };
   }
   if (host.length <= MAX_NAME_LENGTH && PLAIN_NAME.test(host) && !host.includes('xn--')) {
-    return { host, port, kind: 'name' };
+    return { host, port, kind: 'name', text: `${host}:${port}` };
   }
-  if (isIP(host) === 4) return { host, port, kind: 'ipv4' };
+  if (isIP(host) === 4) return { host, port, kind: 'ipv4', text: `${host}:${port}` };
   const name = canonicalName(host);
   if (name === undefined) return undefined;
-  return { host: name, port, kind: isIPv4(name) ? 'ipv4' : 'name' };
+  return { host: name, port, kind: isIPv4(name) ? 'ipv4' : 'name', text: `${name}:${port}` };
 }
 
 /** Lower case, IDNA to A-labels, numbers to dotted decimal; undefined for what is no host name. */

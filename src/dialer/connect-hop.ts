@@ -3,7 +3,7 @@
  *
  * The credentials go on this hop alone, never into the tunnel. Sources: RFC 9110 §9.3.6 and §15, RFC 9112 §3.2.3.
  */
-import { formatHostPort, type HostPort } from '../core/host-port.ts';
+import type { HostPort } from '../core/host-port.ts';
 import type { Secret } from '../core/secret.ts';
 import { readConnectHead } from './connect-head.ts';
 import { type Hop, type HopFailure, type HopStep, MORE, NO_BYTES } from './hop.ts';
@@ -26,7 +26,7 @@ export class ConnectHop implements Hop {
 
   /** @param authorization - the value of Proxy-Authorization, when the member is to be given one. */
   constructor(target: HostPort, authorization: Secret | undefined) {
-    const authority = formatHostPort(target.host, target.port);
+    const authority = target.text;
     const credentials =
       authorization === undefined ? '' : `Proxy-Authorization: ${authorization.reveal()}\r\n`;
     this.opening = `CONNECT ${authority} HTTP/1.1\r\nHost: ${authority}\r\n${credentials}\r\n`;

@@ -37,7 +37,7 @@ export interface ProbeParts {
 }
 
 /** Names under `.invalid` never resolve (RFC 6761): a proxy that works says so, in its protocol. */
-const NOWHERE: HostPort = { host: 'probe.invalid', port: 443, kind: 'name' };
+const NOWHERE: HostPort = { host: 'probe.invalid', port: 443, kind: 'name', text: 'probe.invalid:443' };
 
 /** What a member says of a target when it works but the target does not. */
 const SIGNS_OF_LIFE: ReadonlySet<FaultCode> = new Set(['target-doubted', 'member-refused']);

@@ -7,7 +7,6 @@
  */
 import type { Deadline } from '../core/deadlines.ts';
 import type { NoriaEvents } from '../core/events.ts';
-import { formatHostPort } from '../core/host-port.ts';
 import type { Listed, LiveList } from '../core/live-list.ts';
 import { isLease, type Lease, type Refusal } from '../pool/lease.ts';
 import { Allowance, type AllowanceSettings, type Standing } from './allowance.ts';
@@ -68,7 +67,7 @@ export class Race implements Dialing, AttemptOwner, Listed {
     this.#parts = parts;
     this.#settings = settings;
     this.#request = request;
-    this.#target = formatHostPort(request.target.host, request.target.port);
+    this.#target = request.target.text;
     this.#verdicts = new Verdicts(parts, this.#target);
     this.#allowance = new Allowance(settings);
     this.#hedge = new Hedge(parts, settings, () => this.#overdue());

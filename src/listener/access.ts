@@ -9,10 +9,11 @@ import { isUtf8 } from 'node:buffer';
 import { createHash, timingSafeEqual } from 'node:crypto';
 import type { Clock } from '../core/clock.ts';
 import { NoriaError } from '../core/faults.ts';
-import { formatHostPort, type HostPort } from '../core/host-port.ts';
+import type { HostPort } from '../core/host-port.ts';
 import { clientNetwork, Networks } from '../core/networks.ts';
 import type { Secret } from '../core/secret.ts';
 import { DenyTargets, isOwnAddress, type OwnAddress } from './deny-targets.ts';
+import { KnownTargets } from './known-targets.ts';
 import { wishTextWithoutUsers } from './wish.ts';
 
 /** What the configuration says of one listener, and what noria knows of itself. */
@@ -50,6 +51,8 @@ export interface Access {
   /** This address gave wrong credentials to another process with the same listener. */
   failedElsewhere(remoteAddress: string | undefined): void;
   readonly targets: {
+    /** As `parseHostPort` reads it; what was read is kept for a while, since clients ask for the same ones again and again. */
+    read(authority: string): HostPort | undefined;
     /** `forbidden`, with a `reason` for the client in its context; undefined when the target is not refused. */
     denies(target: HostPort): NoriaError | undefined;
   };
@@ -76,6 +79,7 @@ export function createAccess(options: AccessOptions): Access {
   const digests = new Map(options.users.map((user) => [user.username, digest(user.password.reveal())]));
   const longestName = Math.max(0, ...options.users.map((user) => user.username.length));
   const noDigest = digest('');
+  const known = new KnownTargets();
 
   return {
     admits: (remoteAddress) =>
@@ -104,6 +108,7 @@ export function createAccess(options: AccessOptions): Access {
     },
     failedElsewhere: (remoteAddress) => failures.count(remoteAddress),
     targets: {
+      read: (authority) => known.read(authority),
       denies(target) {
         const own = options.ownAddresses?.();
         const isOwn = own !== undefined && isOwnAddress(target, own);
@@ -114,9 +119,9 @@ export function createAccess(options: AccessOptions): Access {
   };
 }
 
-function deniedTarget({ host, port }: HostPort, why: string): NoriaError {
+function deniedTarget({ text }: HostPort, why: string): NoriaError {
   const context = { reason: `The target is denied ${why}.` };
-  return new NoriaError('forbidden', `target ${formatHostPort(host, port)} is denied ${why}`, { context });
+  return new NoriaError('forbidden', `target ${text} is denied ${why}`, { context });
 }
 
 /**

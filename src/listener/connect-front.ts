@@ -4,7 +4,6 @@
  */
 import type { Socket } from 'node:net';
 import { NoriaError } from '../core/faults.ts';
-import { parseHostPort } from '../core/host-port.ts';
 import type { ConnectHead } from './connect-head.ts';
 import type { ConnectionContext } from './connection.ts';
 import { dialForClient } from './dial-for-client.ts';
@@ -45,7 +44,9 @@ export function serveConnect(
     routeRequest(
       context,
       head.fields,
-      () => parseHostPort(head.authority) ?? new NoriaError('bad-request', 'CONNECT names no host and port'),
+      () =>
+        context.options.access.targets.read(head.authority) ??
+        new NoriaError('bad-request', 'CONNECT names no host and port'),
       (target) => target,
     );
   if (route instanceof NoriaError) {

@@ -22,8 +22,9 @@ export interface ConnectHead {
 export const MAX_HEAD_BYTES = 16 * 1024;
 
 const FIRST_BYTES = Buffer.from('CONNECT ', 'latin1');
-const REQUEST_LINE = /^CONNECT ([A-Za-z0-9._:[\]-]+) HTTP\/1\.1$/;
-const FIELD_LINE = /^([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([\t\x20-\x7e\x80-\xff]*)$/;
+/** Both start where `lastIndex` says, so that no line has to be cut out first. */
+const REQUEST_LINE = /CONNECT ([A-Za-z0-9._:[\]-]+) HTTP\/1\.1\r\n/y;
+const FIELD_LINE = /([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([\t\x20-\x7e\x80-\xff]*)\r\n/y;
 /** They bear on where a message ends or what follows it: for node:http, and the one place of ours that judges them. */
 const ODD_FIELD = /^(?:content-length|transfer-encoding|expect|upgrade)$/i;
 
@@ -34,13 +35,15 @@ export function readConnectHead(chunk: Buffer): { head: ConnectHead; bytes: numb
   const end = chunk.indexOf('\r\n\r\n', 0, 'latin1');
   if (end < 0 || end + 4 > MAX_HEAD_BYTES) return undefined;
 
-  const [requestLine = '', ...lines] = chunk.toString('latin1', 0, end).split('\r\n');
-  const authority = REQUEST_LINE.exec(requestLine)?.[1];
+  const head = chunk.toString('latin1', 0, end + 2);
+  REQUEST_LINE.lastIndex = 0;
+  const authority = REQUEST_LINE.exec(head)?.[1];
   if (authority === undefined) return undefined;
   const fields: Field[] = [];
   let keepAlive = true;
-  for (const line of lines) {
-    const [, name, text] = FIELD_LINE.exec(line) ?? [];
+  for (let at = REQUEST_LINE.lastIndex; at < head.length; at = FIELD_LINE.lastIndex) {
+    FIELD_LINE.lastIndex = at;
+    const [, name, text] = FIELD_LINE.exec(head) ?? [];
     if (name === undefined || text === undefined || ODD_FIELD.test(name)) return undefined;
     const value = text.endsWith(' ') || text.endsWith('\t') ? text.replace(/[ \t]+$/, '') : text;
     if (name.toLowerCase() === 'connection') {

@@ -116,9 +116,14 @@ const NO_HOSTS: readonly string[] = [
 
 describe('host-port: every spelling of a host comes to one canonical form', () => {
   test.each(SPELLINGS)('host-port: %s is %s (%s)', (text, host, kind) => {
-    expect(parseHostPort(`${text}:80`)).toEqual({ host, port: 80, kind });
+    expect(parseHostPort(`${text}:80`)).toEqual({ host, port: 80, kind, text: formatHostPort(host, 80) });
     const bare = text.startsWith('[') ? text.slice(1, -1) : text;
-    expect(hostPort(bare, 80), 'as a SOCKS frame names it').toEqual({ host, port: 80, kind });
+    expect(hostPort(bare, 80), 'as a SOCKS frame names it').toEqual({
+      host,
+      port: 80,
+      kind,
+      text: formatHostPort(host, 80),
+    });
   });
 });
 
@@ -164,8 +169,13 @@ test('host-port: ports are 1 to 65535 in plain decimal', () => {
 
 test('host-port: without a port the default stands in, where there is one', () => {
   expect(parseHostPort('example.com')).toBeUndefined();
-  expect(parseHostPort('example.com', 80)).toEqual({ host: 'example.com', port: 80, kind: 'name' });
-  expect(parseHostPort('[::1]', 80)).toEqual({ host: '::1', port: 80, kind: 'ipv6' });
+  expect(parseHostPort('example.com', 80)).toEqual({
+    host: 'example.com',
+    port: 80,
+    kind: 'name',
+    text: 'example.com:80',
+  });
+  expect(parseHostPort('[::1]', 80)).toEqual({ host: '::1', port: 80, kind: 'ipv6', text: '[::1]:80' });
   expect(parseHostPort('example.com:81', 80)?.port).toBe(81);
   expect(parseHostPort('example.com:', 80)).toBeUndefined();
   expect(parseHostPort('example.com:80:80', 80)).toBeUndefined();

@@ -223,7 +223,7 @@ test('dialer: a client that leaves ends every attempt at once and blames nobody'
   const silent = await openMember('http', silentManner);
   const { dialer, pool } = makeDialer([{ id: 'm1', at: silent }]);
   const dialing = start(dialer, {
-    target: { host: 'target.example', port: 443, kind: 'name' },
+    target: { host: 'target.example', port: 443, kind: 'name', text: 'target.example:443' },
     wish: {},
     use: 'tunnel',
   });
@@ -238,7 +238,7 @@ test('dialer: a client that leaves ends every attempt at once and blames nobody'
 test('dialer: a client that leaves while it waits for a member gives up its place', async () => {
   const { dialer, pool } = makeDialer([]);
   const dialing = start(dialer, {
-    target: { host: 'target.example', port: 443, kind: 'name' },
+    target: { host: 'target.example', port: 443, kind: 'name', text: 'target.example:443' },
     wish: {},
     use: 'tunnel',
   });
@@ -322,7 +322,7 @@ test('dialer: nothing is left armed once it is closed, whatever was under way', 
   wayOf(await dial('target.example:80', { use: 'forward' })).end({ cut: false, keep: true });
   pool.members = [{ id: 'silent', at: silent }];
   const request = {
-    target: { host: 'target.example', port: 443, kind: 'name' },
+    target: { host: 'target.example', port: 443, kind: 'name', text: 'target.example:443' },
     wish: {},
     use: 'tunnel',
   } as const;
@@ -379,7 +379,7 @@ test('dialer: a pool in another process, whose answers come later, does as well'
   pool.remote = true;
   expect(wayOf(await dial('target.example:443'))).toMatchObject({ member: 'good', attempts: 3 });
   const request = {
-    target: { host: 'target.example', port: 443, kind: 'name' },
+    target: { host: 'target.example', port: 443, kind: 'name', text: 'target.example:443' },
     wish: {},
     use: 'tunnel',
   } as const;
@@ -407,7 +407,7 @@ test('dialer: closing ends what is under way and refuses what comes after', asyn
   const silent = await openMember('http', silentManner);
   const { dialer, pool } = makeDialer([{ id: 'm1', at: silent }]);
   const request = {
-    target: { host: 'target.example', port: 443, kind: 'name' },
+    target: { host: 'target.example', port: 443, kind: 'name', text: 'target.example:443' },
     wish: {},
     use: 'tunnel',
   } as const;

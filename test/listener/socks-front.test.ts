@@ -37,7 +37,7 @@ describe('socks-front: a SOCKS5 client is served', () => {
     client.send(request());
     const dial = await stage.dialed();
     expect(dial.request).toEqual({
-      target: { host: 'example.com', port: 443, kind: 'name' },
+      target: { host: 'example.com', port: 443, kind: 'name', text: 'example.com:443' },
       wish: {},
       use: 'tunnel',
     });
@@ -129,7 +129,7 @@ describe('socks-front: a SOCKS4 client is served', () => {
     client.send(Buffer.concat([request4a('me-session-abc'), Buffer.from('early')]));
     const dial = await stage.dialed();
     expect(dial.request).toEqual({
-      target: { host: 'example.com', port: 80, kind: 'name' },
+      target: { host: 'example.com', port: 80, kind: 'name', text: 'example.com:80' },
       wish: { session: 'abc' },
       use: 'tunnel',
     });

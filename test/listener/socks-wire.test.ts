@@ -44,7 +44,7 @@ const readOne = (expected: Expected, message: Buffer, version: SocksVersion = 5)
 
 const target = (host: string, port: number, kind: 'name' | 'ipv4' | 'ipv6', userId = '') => ({
   kind: 'request',
-  target: { host, port, kind },
+  target: { host, port, kind, text: kind === 'ipv6' ? `[${host}]:${port}` : `${host}:${port}` },
   userId,
 });
 
