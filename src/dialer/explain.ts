@@ -29,7 +29,8 @@ export function membersFailed(
     code: unreachable ? 'target-unreachable' : 'members-failed',
     reason: explainFailures(failures, ms),
     attempts,
-    ...(unreachable ? { targetRefused: doubts.every(({ targetRefused }) => targetRefused) } : {}),
+    // A refusal is the target's own word; "unreachable", and HTTP's 502, may be all that the other members know.
+    ...(unreachable ? { targetRefused: doubts.some(({ targetRefused }) => targetRefused) } : {}),
   };
 }
 

@@ -66,6 +66,21 @@ test('evidence: a target that refuses is told as such', async () => {
   });
 });
 
+test('evidence: one member that met the refusal is enough to tell it, whatever the other could say', async () => {
+  const vague = await openMember('http', httpManner(BAD_GATEWAY));
+  const unreachable = await openMember('socks5', socks5Manner({ reply: 4 }));
+  const refused = await openMember('socks5', socks5Manner({ reply: 5 }));
+  for (const other of [vague, unreachable]) {
+    for (const pair of [
+      [refused, other],
+      [other, refused],
+    ]) {
+      const { dial } = makeDialer(pair.map((at, index) => ({ id: `m${index + 1}`, at })));
+      expect(failureOf(await dial('dead.example:443'))).toMatchObject({ attempts: 2, targetRefused: true });
+    }
+  }
+});
+
 test('evidence: where a target was reached a moment ago, a third member is asked before it is given up', async () => {
   const good = await openMember('http', httpManner());
   const { dial, pool } = makeDialer([{ id: 'good', at: good }]);
