@@ -33,6 +33,8 @@ export interface AccessOptions {
 
 /** One per listener. */
 export interface Access {
+  /** Every client may connect, whatever its address. */
+  readonly admitsAll: boolean;
   /** Whether a client from this address may connect at all. */
   admits(remoteAddress: string | undefined): boolean;
   /** Whether users are configured, so that a client without credentials is refused. */
@@ -44,10 +46,7 @@ export interface Access {
    * @returns `auth-required`, or `too-many-requests` with `retryAfterMs` in its context after too many wrong ones from
    *   this address: then right ones too, or the answer would tell a guesser when it has found them.
    */
-  identify(
-    credentials: { readonly username: string; readonly password: string } | undefined,
-    remoteAddress: string | undefined,
-  ): Identity | NoriaError;
+  identify(credentials: Credentials | undefined, remoteAddress: string | undefined): Identity | NoriaError;
   /** This address gave wrong credentials to another process with the same listener. */
   failedElsewhere(remoteAddress: string | undefined): void;
   readonly targets: {
@@ -56,6 +55,12 @@ export interface Access {
     /** `forbidden`, with a `reason` for the client in its context; undefined when the target is not refused. */
     denies(target: HostPort): NoriaError | undefined;
   };
+}
+
+/** As a client gave them. */
+export interface Credentials {
+  readonly username: string;
+  readonly password: string;
 }
 
 export interface Identity {
@@ -80,10 +85,11 @@ export function createAccess(options: AccessOptions): Access {
   const longestName = Math.max(0, ...options.users.map((user) => user.username.length));
   const noDigest = digest('');
   const known = new KnownTargets();
+  const admitsAll = options.allow.length === 0;
 
   return {
-    admits: (remoteAddress) =>
-      options.allow.length === 0 || (remoteAddress !== undefined && networks.has(remoteAddress)),
+    admitsAll,
+    admits: (remoteAddress) => admitsAll || (remoteAddress !== undefined && networks.has(remoteAddress)),
     asksForCredentials: digests.size > 0,
     identify(credentials, remoteAddress) {
       if (digests.size === 0) {
@@ -130,7 +136,7 @@ function deniedTarget({ text }: HostPort, why: string): NoriaError {
  * @returns undefined where there is no header, another scheme, or nothing that is base64. Without a colon all of it is
  *   the user name.
  */
-export function parseBasic(header: string | undefined): { username: string; password: string } | undefined {
+export function parseBasic(header: string | undefined): Credentials | undefined {
   const encoded = /^basic +([A-Za-z0-9+/_-]+=*) *$/i.exec(header ?? '')?.[1];
   if (encoded === undefined) return undefined;
   const bytes = Buffer.from(encoded, 'base64');

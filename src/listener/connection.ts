@@ -13,7 +13,7 @@ import type { ClientProtocol, EventBus } from '../core/events.ts';
 import { describeError, type FaultCode, type NoriaError } from '../core/faults.ts';
 import type { Listed } from '../core/live-list.ts';
 import type { Dialed, Dialer } from '../dialer/dial.ts';
-import type { Access, Identity } from './access.ts';
+import type { Access, Credentials, Identity } from './access.ts';
 import { relay } from './relay.ts';
 import type { WishContext } from './wish.ts';
 
@@ -45,7 +45,6 @@ export interface FrontOptions {
 /** A client connection, as a front sees it. */
 export interface ConnectionContext {
   readonly options: FrontOptions;
-  readonly remoteAddress: string;
   /** The port the client connected to: it tells the listeners of a port range apart. */
   readonly localPort: number;
   /**
@@ -76,6 +75,8 @@ export interface ConnectionContext {
    * while, since closing with unread data would reset the connection under the answer.
    */
   farewell(bytes: string | Uint8Array): void;
+  /** Who these credentials prove the client to be, or why it is refused. */
+  identify(credentials: Credentials | undefined): Identity | NoriaError;
   /** What `readWish` needs to know of this connection. `targetHost` is canonical; '' while it is not known yet. */
   wishContext(identity: Identity, targetHost: string): WishContext;
   /**
@@ -94,8 +95,8 @@ const FAREWELL_MS = 2_000;
 export class ClientConnection implements ConnectionContext, Listed {
   listedAt = -1;
   readonly options: FrontOptions;
-  readonly remoteAddress: string;
   readonly localPort: number;
+  readonly #accepted: Socket;
   readonly #openedAt: number;
   /** Plain, or TLS on top of the accepted one. */
   #socket: Socket;
@@ -108,15 +109,11 @@ export class ClientConnection implements ConnectionContext, Listed {
   #draining = false;
 
   /** Tells `connection.opened` at once, and `connection.closed` when the accepted socket closes. */
-  constructor(
-    accepted: Socket,
-    from: { readonly remoteAddress: string; readonly localPort: number },
-    options: FrontOptions,
-  ) {
+  constructor(accepted: Socket, localPort: number, options: FrontOptions) {
     this.options = options;
+    this.#accepted = accepted;
     this.#socket = accepted;
-    this.remoteAddress = from.remoteAddress;
-    this.localPort = from.localPort;
+    this.localPort = localPort;
     this.#openedAt = options.clock.monotonic();
     options.bus.emit('connection.opened', { listener: options.name });
     accepted.on('close', () => this.#onClose());
@@ -184,12 +181,22 @@ export class ClientConnection implements ConnectionContext, Listed {
     if (socket.readableEnded) socket.destroySoon();
   }
 
+  /** Asked of the kernel, so only where it matters; '' when the client has left. */
+  get #clientAddress(): string {
+    return this.#accepted.remoteAddress ?? '';
+  }
+
+  identify(credentials: Credentials | undefined): Identity | NoriaError {
+    const { access } = this.options;
+    return access.identify(credentials, access.asksForCredentials ? this.#clientAddress : undefined);
+  }
+
   wishContext(identity: Identity, targetHost: string): WishContext {
     const { sessionMode, source, sources } = this.options;
     return {
       user: identity.user,
       sessionMode,
-      clientAddress: this.remoteAddress,
+      clientAddress: sessionMode === 'client-ip' ? this.#clientAddress : '',
       localPort: this.localPort,
       targetHost,
       sources,

@@ -34,8 +34,6 @@ export interface ListenerOptions extends FrontOptions {
   readonly maxConnections: number;
   /** Where several processes share that limit: asked for each connection, instead of counting them here. */
   readonly room?: Room;
-  /** From one client address; 0: no limit of its own. */
-  readonly maxConnectionsPerClient: number;
   /** Whether an address that other machines can reach may be bound: false where no users are configured. */
   readonly mayFaceNetwork: boolean;
 }
@@ -90,12 +88,6 @@ const SOCKS_VERSIONS = new Map<number | undefined, 4 | 5>([
   [5, 5],
 ]);
 
-/** Where a connection came from, and to which port. */
-interface ClientAddress {
-  readonly remoteAddress: string;
-  readonly localPort: number;
-}
-
 class OpenListener implements Listener {
   readonly #options: ListenerOptions;
   readonly #http: HttpFront;
@@ -104,7 +96,6 @@ class OpenListener implements Listener {
   readonly #connections = new LiveList<ClientConnection>();
   /** Accepted, and not known yet whether there is room for them. */
   readonly #held = new Set<Socket>();
-  readonly #perClient = new Map<string, number>();
   /** Who waits for the last connection to close. */
   readonly #whenEmpty: (() => void)[] = [];
   #toldCount = 0;
@@ -175,26 +166,19 @@ class OpenListener implements Listener {
 
   #accept(accepted: Socket, localPort: number): void {
     accepted.on('error', ignored);
-    const { remoteAddress } = accepted;
-    // It may have left before it was accepted.
-    if (remoteAddress === undefined) {
-      accepted.destroy();
-      return;
-    }
-    const from = { remoteAddress, localPort };
-    const { room, access, maxConnections } = this.#options;
-    if (room !== undefined && access.admits(remoteAddress)) this.#awaitRoom(accepted, from, room);
-    else this.#admit(accepted, from, this.#connections.size - this.#toldCount < maxConnections);
+    const { room, maxConnections } = this.#options;
+    if (room !== undefined && this.#admits(accepted)) this.#awaitRoom(accepted, localPort, room);
+    else this.#admit(accepted, localPort, this.#connections.size - this.#toldCount < maxConnections);
   }
 
   /** Nothing is served before it is known whether there is room; what the client sends meanwhile waits in its socket. */
-  #awaitRoom(accepted: Socket, from: ClientAddress, room: Room): void {
+  #awaitRoom(accepted: Socket, localPort: number, room: Room): void {
     const settle = (permitted: boolean): void => {
       this.#held.delete(accepted);
       if (permitted && accepted.destroyed) room.leave();
       if (accepted.destroyed) return;
       if (permitted) accepted.on('close', () => room.leave());
-      this.#admit(accepted, from, permitted);
+      this.#admit(accepted, localPort, permitted);
     };
     const answer = room.take();
     if (typeof answer === 'boolean') {
@@ -205,53 +189,41 @@ class OpenListener implements Listener {
     void answer.then(settle); // never rejects
   }
 
-  #admit(accepted: Socket, from: ClientAddress, hasRoom: boolean): void {
-    const refusal = this.#refusalFor(from.remoteAddress, hasRoom);
+  /** The kernel is asked for the address only where it matters. One that has left already has none. */
+  #admits(accepted: Socket): boolean {
+    const { access } = this.#options;
+    return access.admitsAll || access.admits(accepted.remoteAddress);
+  }
+
+  #admit(accepted: Socket, localPort: number, hasRoom: boolean): void {
+    const refusal = this.#refusalFor(accepted, hasRoom);
     if (refusal !== undefined && this.#toldCount >= MAX_TOLD) {
       accepted.destroy();
       return;
     }
-    const connection = new ClientConnection(accepted, from, this.#options);
+    const connection = new ClientConnection(accepted, localPort, this.#options);
     this.#count(connection, accepted, refusal);
     if (refusal !== undefined) connection.refuseAll(refusal);
     this.#read(connection, accepted);
   }
 
-  #refusalFor(client: string, hasRoom: boolean): NoriaError | undefined {
-    const { access, maxConnections, maxConnectionsPerClient } = this.#options;
-    if (!access.admits(client)) {
+  #refusalFor(accepted: Socket, hasRoom: boolean): NoriaError | undefined {
+    if (!this.#admits(accepted)) {
       const context = { reason: 'The address of this client is not in allow.' };
       return new NoriaError('forbidden', 'this client address is not allowed', { context });
     }
-    if (!hasRoom) {
-      return new NoriaError('too-many-connections', `${maxConnections} connections are open`);
-    }
-    if (maxConnectionsPerClient > 0 && (this.#perClient.get(client) ?? 0) >= maxConnectionsPerClient) {
-      return new NoriaError(
-        'too-many-connections',
-        `${maxConnectionsPerClient} connections from this client are open`,
-      );
-    }
-    return undefined;
+    if (hasRoom) return undefined;
+    return new NoriaError('too-many-connections', `${this.#options.maxConnections} connections are open`);
   }
 
   #count(connection: ClientConnection, accepted: Socket, refusal: NoriaError | undefined): void {
-    const { remoteAddress: client } = connection;
     this.#connections.add(connection);
     if (refusal !== undefined) this.#toldCount += 1;
-    else this.#perClient.set(client, (this.#perClient.get(client) ?? 0) + 1);
     accepted.on('close', () => {
       this.#connections.delete(connection);
-      if (refusal === undefined) this.#leave(client);
-      else this.#toldCount -= 1;
+      if (refusal !== undefined) this.#toldCount -= 1;
       if (this.#connections.size === 0) for (const resolve of this.#whenEmpty.splice(0)) resolve();
     });
-  }
-
-  #leave(client: string): void {
-    const left = (this.#perClient.get(client) ?? 1) - 1;
-    if (left > 0) this.#perClient.set(client, left);
-    else this.#perClient.delete(client);
   }
 
   #read(connection: ClientConnection, accepted: Socket): void {

@@ -32,7 +32,7 @@ export function routeRequest<Target>(
   const credentials = fieldValues(fields, 'proxy-authorization');
   if (credentials.length > 1) return new NoriaError('bad-request', 'two Proxy-Authorization fields');
   if (fieldValues(fields, 'host').length > 1) return new NoriaError('bad-request', 'two Host fields');
-  const identity = access.identify(parseBasic(credentials[0]), context.remoteAddress);
+  const identity = context.identify(parseBasic(credentials[0]));
   if (identity instanceof NoriaError) return identity;
 
   const target = readTarget();

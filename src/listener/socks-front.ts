@@ -147,7 +147,7 @@ class SocksFront {
 
   #identify(credentials: Credentials | undefined): Identity | NoriaError {
     if (this.#context.refusal !== undefined) return NOBODY;
-    return this.#context.options.access.identify(credentials, this.#context.remoteAddress);
+    return this.#context.identify(credentials);
   }
 
   /** A user id is a wish where anyone may come, and proves nothing where users are set. */

@@ -27,6 +27,7 @@ export interface WishContext {
   /** The configured user that the client proved to be; '' where none is configured. */
   readonly user: string;
   readonly sessionMode: 'none' | 'client-ip' | 'port' | 'target-host';
+  /** Of the client, where `sessionMode` asks for it; '' when it has left. */
   readonly clientAddress: string;
   /** The listener's port that the client came to. */
   readonly localPort: number;
@@ -242,6 +243,7 @@ function automaticSession(context: WishContext): string | undefined {
     case 'none':
       return undefined;
     case 'client-ip':
+      if (context.clientAddress === '') return undefined; // it has left: no session is its own
       return `client-ip=${context.clientAddress.replace(/^::ffff:(?=\d+\.)/i, '')}`;
     case 'port':
       return `port=${context.localPort}`;

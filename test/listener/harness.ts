@@ -56,7 +56,6 @@ export function listenerOptions(
     headerTimeoutMs: 10_000,
     handshakeTimeoutMs: 10_000,
     maxConnections: 1_000,
-    maxConnectionsPerClient: 0,
     mayFaceNetwork: false,
     ...options,
   };

@@ -26,7 +26,6 @@ const listener = await openListener({
   headerTimeoutMs: 1_000,
   handshakeTimeoutMs: 1_000,
   maxConnections: 10,
-  maxConnectionsPerClient: 0,
   mayFaceNetwork: false,
 });
 process.stdout.write('ready\n');

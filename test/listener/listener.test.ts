@@ -231,14 +231,6 @@ test('listener: a flood of clients that are not allowed holds no more', async ()
   expect(listener.connectionCount).toBe(64);
 });
 
-test('listener: one client address has a limit of its own', async () => {
-  const { port, listener } = await listen(directDialer(), { maxConnectionsPerClient: 1 });
-  await RawClient.open(port);
-  await until('it is in', () => listener.connectionCount === 1);
-  const second = (await RawClient.open(port)).send(connectTo(1));
-  expect(await second.whole()).toMatch(/^HTTP\/1\.1 503 /);
-});
-
 test('listener: a client that says nothing is closed in time', async () => {
   const { port, listener, deadlines, events } = await listen(directDialer(), { handshakeTimeoutMs: 40 });
   const silent = await RawClient.open(port);

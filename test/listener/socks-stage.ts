@@ -91,11 +91,7 @@ export class Stage {
     this.#server = createServer({ allowHalfOpen: true, pauseOnConnect: true }, (socket) => {
       this.#own(socket);
       this.accepted.push(socket);
-      const connection = new ClientConnection(
-        socket,
-        { remoteAddress: '192.0.2.1', localPort: socket.localPort ?? 0 },
-        front,
-      );
+      const connection = new ClientConnection(socket, socket.localPort ?? 0, front);
       if (options.refusal !== undefined) connection.refuseAll(options.refusal);
       socket.once('data', (first: Buffer) => serveSocks(socket, first, first[0] === 4 ? 4 : 5, connection));
       socket.resume();

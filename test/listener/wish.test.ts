@@ -196,6 +196,7 @@ describe('wish: what the listener adds', () => {
       session: 'client-ip=192.0.2.1',
     });
     expect(of('client-ip', { clientAddress: '2001:db8::1' })).toEqual({ session: 'client-ip=2001:db8::1' });
+    expect(of('client-ip', { clientAddress: '' }), 'a client that has left').toEqual({});
     expect(of('port')).toEqual({ session: 'port=8888' });
     expect(of('target-host')).toEqual({ session: 'target-host=example.com' });
     expect(of('port', { user: 'ann' })).toEqual({ session: 'ann:port=8888' });
