@@ -91,6 +91,7 @@ export class Experience {
 
   /** The configuration changed: what the old one led to counts no more. */
   forget(): void {
+    this.#last = undefined;
     this.#yield.reset();
     this.#row = { kind: '', length: 0 };
     this.#toldDropped = false;

@@ -112,12 +112,8 @@ export class Source {
     const before = this.#options;
     this.#options = options;
     if (paceKey(before.call) !== paceKey(options.call)) this.#ledger.forgetInstance();
-    this.#experience.forget();
     this.#turn?.abort(); // a wait at the old pace; a call under way lands
-    if (isTrouble(this.#phase) && !this.#held) {
-      this.#move({ name: 'idle', reason: 'its configuration changed' });
-      this.#asked = true;
-    }
+    this.#startAnew();
     this.wake();
   }
 
@@ -282,20 +278,32 @@ export class Source {
     this.#asked = false;
     this.#move({ name: 'drawing', reason: `the service was asked for ${counted(plan.count, 'member')}` });
     // A reload may change the options before the answer is here: it is poured by those it was asked with.
+    const options = this.#options;
     const drawn = await makeDraw(this.#context, {
-      options: this.#options,
+      options,
       ledger: this.#ledger,
       count: plan.count,
       aheadMs: this.#gapMs + this.#ledger.latencyMs,
       signal,
     });
-    return drawn === undefined ? DONE : this.#conclude({ ...drawn, asked: plan.count });
+    if (drawn === undefined) return DONE;
+    const settlement = this.#conclude({ ...drawn, asked: plan.count });
+    if (options !== this.#options) this.#startAnew();
+    return settlement;
   }
 
   #conclude(ended: Drawn & { readonly asked: number }): Settlement {
     const { settlement, rest } = this.#experience.learn({ ...ended, gapMs: this.#gapMs });
     if (rest !== undefined) this.#move(restingPhase(ended.outcome, rest, this.#context.clock.monotonic()));
     return settlement;
+  }
+
+  /** What was learned under other options says nothing about these, and what rest it led to is over. */
+  #startAnew(): void {
+    this.#experience.forget();
+    if (!isTrouble(this.#phase) || this.#held) return;
+    this.#move({ name: 'idle', reason: 'its configuration changed' });
+    this.#asked = true;
   }
 
   #restUntilMidnight(): void {

@@ -242,6 +242,47 @@ test('refill: counts and quotas come back after a restart', async () => {
   expect(confused.sources()[0]).toMatchObject({ drawn: 0 });
 });
 
+const RIGHT_KEY = new Secret('fedcba9876543210');
+const WRONG_KEY = 'akey错误';
+const onlyRightKey = ({ key }: SourceOptions['call']) =>
+  key.reveal() === RIGHT_KEY.reveal() ? { code: '10001' } : { code: '12001', message: WRONG_KEY };
+const mended = () => {
+  const { call, ...rest } = sourceOptions();
+  return settings([{ ...rest, call: { ...call, key: RIGHT_KEY } }]);
+};
+
+test('refill: after a reload that mends a source it shows nothing of what the old configuration came to', async () => {
+  const rig = openRig({
+    prepare: ({ service }) => {
+      service.reply = onlyRightKey;
+    },
+  });
+  await pass(rig.clock, 1_000);
+  expect(rig.status()).toMatchObject({ state: 'halted', code: '12001', message: WRONG_KEY });
+  await rig.refiller.update(mended());
+  await settle();
+  expect(rig.status()).toMatchObject({ state: 'waiting', reason: 'the pace is one call every 10 s' });
+  expect(rig.status().code ?? rig.status().message ?? rig.status().advice).toBeUndefined();
+  await pass(rig.clock, 10_500);
+  expect(rig.status()).toMatchObject({ state: 'ready', code: '10001' });
+});
+
+test('refill: what a call with the old configuration comes to after the reload does not halt the new one', async () => {
+  const rig = openRig({
+    prepare: ({ service }) => {
+      service.reply = onlyRightKey;
+    },
+  });
+  await pass(rig.clock, 100, 50);
+  expect(rig.status().state).toBe('drawing');
+  await rig.refiller.update(mended());
+  await pass(rig.clock, 200, 50);
+  expect(rig.status()).toMatchObject({ state: 'waiting', reason: 'the pace is one call every 10 s' });
+  await pass(rig.clock, 10_500);
+  expect(rig.service.calls).toHaveLength(2);
+  expect(rig.status()).toMatchObject({ state: 'ready', code: '10001' });
+});
+
 test('refill: what a draw brings is told once, with its code and its counts', async () => {
   const rig = openRig({
     prepare: ({ service }) => {
