@@ -26,9 +26,13 @@ export interface MemberAddress {
  */
 export type OpenSocket = (member: MemberAddress, use: DialRequest['use']) => Socket;
 
-const OPTIONS = { allowHalfOpen: true, noDelay: true } as const;
 /** A tunnel is probed once it has lasted a while, which most do not (listener/relay.ts); these may be kept for long. */
-const LASTING = { ...OPTIONS, keepAlive: true, keepAliveInitialDelay: TCP_KEEP_ALIVE_MS } as const;
+const LASTING = {
+  allowHalfOpen: true,
+  noDelay: true,
+  keepAlive: true,
+  keepAliveInitialDelay: TCP_KEEP_ALIVE_MS,
+} as const;
 
 /** Opens the real connections of one dialer. */
 export function memberSockets(): OpenSocket {
@@ -37,7 +41,7 @@ export function memberSockets(): OpenSocket {
     const where = { host, port, autoSelectFamily: false };
     if (protocol === 'https') return connectTls({ ...where, ...LASTING, rejectUnauthorized: false });
     if (use === 'forward') return connect({ ...where, ...LASTING });
-    return new TunnelSocket(memory, OPTIONS).connect(where);
+    return new TunnelSocket(memory).connect(where);
   };
   return (member, use) => open(member, use).on('error', endsByClose);
 }

@@ -5,7 +5,7 @@
  * tunnels of a dialer read into one buffer and get copies, so that an idle one holds no memory; one that fills it reads
  * into a larger buffer of its own for as long as much arrives.
  */
-import { Socket, type SocketConstructorOpts } from 'node:net';
+import { Socket } from 'node:net';
 
 /** What a plain socket reads at most, too. */
 const SHARED_BYTES = 64 * 1024;
@@ -36,9 +36,10 @@ export class TunnelSocket extends Socket {
   #large: Buffer | undefined;
   #lendFromBytes = Number.POSITIVE_INFINITY;
 
-  constructor(memory: ReadMemory, options: SocketConstructorOpts) {
+  constructor(memory: ReadMemory) {
     super({
-      ...options,
+      allowHalfOpen: true,
+      noDelay: true,
       onread: {
         buffer: () => this.#large ?? memory.shared, // asked for once connected, and after each read
         callback: (byteCount) => this.#take(byteCount),

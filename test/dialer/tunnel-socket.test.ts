@@ -20,7 +20,7 @@ async function openMember(serve: (socket: Socket) => void): Promise<number> {
 
 /** Paused, as an attempt hands a connection over. */
 async function openTunnel(port: number, memory = new ReadMemory()): Promise<TunnelSocket> {
-  const socket = new TunnelSocket(memory, { allowHalfOpen: true, noDelay: true });
+  const socket = new TunnelSocket(memory);
   socket.on('error', () => {}); // ignored: 'close' follows
   socket.connect({ port, host: '127.0.0.1' }).pause();
   onTestFinished(() => {

@@ -229,7 +229,7 @@ test('relay: floods through tunnels that share memory arrive unchanged, however 
 async function flood(sent: Buffer, memory: ReadMemory) {
   const server = createServer((socket) => socket.end(sent)).listen(0, '127.0.0.1');
   await once(server, 'listening');
-  const member = new TunnelSocket(memory, { allowHalfOpen: true });
+  const member = new TunnelSocket(memory);
   member.connect({ host: '127.0.0.1', port: (server.address() as AddressInfo).port }).pause();
   await once(member, 'connect');
   server.close();
