@@ -5,10 +5,25 @@ import type { IncomingMessage, ServerResponse } from 'node:http';
 import { NoriaError } from '../core/faults.ts';
 import type { ConnectionContext } from './connection.ts';
 import { Forwarding, type Upgrade } from './forwarding.ts';
-import { absoluteTarget, type Field, pairFields, requestFraming } from './http-fields.ts';
-import { refuseRequest } from './http-refusal.ts';
+import {
+  absoluteTarget,
+  type Field,
+  oneHopOn,
+  pairFields,
+  requestFraming,
+  versionProblem,
+} from './http-fields.ts';
+import { answerRequest, refuseRequest } from './http-refusal.ts';
+import type { HttpRefusal } from './replies.ts';
 import type { Order } from './request-head.ts';
 import { routeRequest, toldToClient } from './route.ts';
+
+const NOTHING_MORE: HttpRefusal = {
+  status: 200,
+  reasonPhrase: 'OK',
+  headers: [['Content-Length', '0']],
+  body: '',
+};
 
 /**
  * Serves one request; owns its response, and the socket where it is an upgrade, until both are done with.
@@ -28,9 +43,25 @@ export function forward(
     refuseRequest(request, response, toldToClient(order), context);
     return () => {};
   }
-  const forwarding = new Forwarding(request, response, context, order, upgrade);
+  const fieldsOn = oneHopOn(order.method, order.fields);
+  if (fieldsOn === undefined) {
+    endHere(request, response, context);
+    return () => {};
+  }
+  const forwarding = new Forwarding(request, response, context, { ...order, fields: fieldsOn }, upgrade);
   forwarding.start();
   return forwarding.giveUp;
+}
+
+/** Answers a request that may go no further (RFC 9110 §7.6.2). A TRACE would have to be reflected, and noria tells no client's text. */
+function endHere(request: IncomingMessage, response: ServerResponse, context: ConnectionContext): void {
+  if (request.method === 'TRACE') {
+    const reason = 'A TRACE with Max-Forwards: 0 ends here, and noria reflects no request.';
+    context.refused('not-implemented', 'TRACE with Max-Forwards: 0');
+    refuseRequest(request, response, { code: 'not-implemented', reason }, context);
+    return;
+  }
+  answerRequest(request, response, NOTHING_MORE, context);
 }
 
 function readOrder(
@@ -40,6 +71,8 @@ function readOrder(
   upgrade: boolean,
 ): Order | NoriaError {
   const { method = '', url = '' } = request;
+  const problem = versionProblem(request.httpVersionMajor);
+  if (problem !== undefined) return problem;
   const framing = requestFraming(fields, request.httpVersionMinor);
   if (framing instanceof NoriaError) return framing;
   const route = routeRequest(

@@ -84,6 +84,13 @@ export function requestFraming(fields: readonly Field[], minorVersion: number): 
   return framing(fields, minorVersion) ?? { kind: 'none' };
 }
 
+/** Refuses what is not HTTP/1.x: node:http reads a line without a version as HTTP/0.9, and takes HTTP/2.0 as well. */
+export function versionProblem(majorVersion: number): NoriaError | undefined {
+  if (majorVersion === 1) return undefined;
+  const context = { reason: 'Its request line ends neither in HTTP/1.1 nor in HTTP/1.0.' };
+  return new NoriaError('bad-request', 'a request of another version than HTTP/1', { context });
+}
+
 /**
  * Where an answer's body ends.
  *
@@ -201,6 +208,22 @@ export function trailingEndToEnd(fields: readonly Field[]): Field[] {
 export function withHost(fields: readonly Field[], authority: string): Field[] {
   if (!fields.some(([name]) => name.toLowerCase() === 'host')) return [['Host', authority], ...fields];
   return fields.map(([name, value]) => (name.toLowerCase() === 'host' ? [name, authority] : [name, value]));
+}
+
+/**
+ * The fields of a request one hop further on: Max-Forwards of an OPTIONS or TRACE counts down (RFC 9110 §7.6.2).
+ *
+ * @returns undefined where it has come to 0, and the request may go no further.
+ */
+export function oneHopOn(method: string, fields: readonly Field[]): readonly Field[] | undefined {
+  if (method !== 'OPTIONS' && method !== 'TRACE') return fields;
+  const limits = fieldValues(fields, 'max-forwards');
+  if (limits.length === 0) return fields;
+  if (limits.some((value) => /^0+$/.test(value))) return undefined;
+  return fields.map(([name, value]): Field => {
+    const counts = name.toLowerCase() === 'max-forwards' && /^\d+$/.test(value);
+    return [name, counts ? String(BigInt(value) - 1n) : value];
+  });
 }
 
 /** Whether a Connection field holds this option. `option` in lower case. */

@@ -14,7 +14,7 @@ import type { ConnectionContext } from './connection.ts';
 import { awaitFirst } from './first-bytes.ts';
 import { forward } from './forward.ts';
 import type { Upgrade } from './forwarding.ts';
-import { type Field, fieldValues, pairFields, requestFraming } from './http-fields.ts';
+import { type Field, fieldValues, pairFields, requestFraming, versionProblem } from './http-fields.ts';
 import { refuseRequest } from './http-refusal.ts';
 import { HttpSession, ignored, type ParserError } from './http-session.ts';
 
@@ -106,7 +106,7 @@ function connectHead(request: IncomingMessage): ConnectHead {
   return {
     authority: request.url ?? '',
     fields,
-    problem: bodyProblem(fields),
+    problem: versionProblem(request.httpVersionMajor) ?? bodyProblem(fields),
     keepAlive: request.httpVersionMinor === 1 && !/\bclose\b/i.test(request.headers.connection ?? ''),
   };
 }

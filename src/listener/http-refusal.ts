@@ -4,7 +4,7 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { ConnectionContext } from './connection.ts';
 import { fieldLines } from './http-fields.ts';
-import { httpRefusal, type Refused } from './replies.ts';
+import { type HttpRefusal, httpRefusal, type Refused } from './replies.ts';
 
 /** How long the rest of a request's body is read away after its answer; then the connection is cut. */
 const MAX_DISCARD_MS = 2_000;
@@ -16,17 +16,26 @@ export function refusalText(failure: Refused, keepAlive: boolean): string {
   return `HTTP/1.1 ${status} ${reasonPhrase}\r\n${fieldLines(headers)}Connection: ${connection}\r\n\r\n${body}`;
 }
 
-/**
- * Answers a request with a refusal. The connection stays usable, unless the client wants it closed, nothing of it is
- * served, or a body is announced that may or may not follow.
- */
+/** Answers a request with a refusal. */
 export function refuseRequest(
   request: IncomingMessage,
   response: ServerResponse,
   failure: Refused,
   context: ConnectionContext,
 ): void {
-  const { status, reasonPhrase, headers, body } = httpRefusal(failure);
+  answerRequest(request, response, httpRefusal(failure), context);
+}
+
+/**
+ * Answers a request. The connection stays usable, unless the client wants it closed, nothing of it is served, or a body
+ * is announced that may or may not follow.
+ */
+export function answerRequest(
+  request: IncomingMessage,
+  response: ServerResponse,
+  { status, reasonPhrase, headers, body }: HttpRefusal,
+  context: ConnectionContext,
+): void {
   const expects = request.headers.expect !== undefined;
   const stays = response.shouldKeepAlive && context.refusal === undefined && !context.draining && !expects;
   response.sendDate = false;

@@ -66,6 +66,11 @@ test.each([
   ['a length too long to count', post('Content-Length: 18446744073709551616\r\n', SMUGGLED)],
   ['a length in a folded line', post('X: y\r\n Content-Length: 5\r\n', SMUGGLED)],
   ['heads ended by bare LF', `GET http://127.0.0.1:PORT/ HTTP/1.1\nHost: x\n\n${SMUGGLED}`],
+  ['a line without a version', `GET http://127.0.0.1:PORT/\r\nHost: x\r\n\r\n`],
+  ['HTTP/0.9', `GET http://127.0.0.1:PORT/ HTTP/0.9\r\nHost: x\r\n\r\n`],
+  ['HTTP/2.0', `GET http://127.0.0.1:PORT/ HTTP/2.0\r\nHost: x\r\n\r\n`],
+  ['a CONNECT without a version', `CONNECT 127.0.0.1:PORT\r\n\r\n`],
+  ['a CONNECT in HTTP/2.0', `CONNECT 127.0.0.1:PORT HTTP/2.0\r\nHost: x\r\n\r\n`],
   ['two Host fields', `GET http://127.0.0.1:PORT/ HTTP/1.1\r\nHost: x\r\nHost: y\r\n\r\n`],
   [
     'a CONNECT with a body',
@@ -102,6 +107,12 @@ test.each([
     'a chunked body of a GET',
     `GET http://127.0.0.1:PORT/ HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n2b\r\n${INNER}\r\n0\r\n\r\n`,
     `GET / HTTP/1.1\r\nHost: 127.0.0.1:PORT\r\nTransfer-Encoding: chunked\r\n\r\n2b\r\n${INNER}\r\n0\r\n\r\n`,
+  ],
+  // RFC 9112 §3 lets a recipient read words apart by any white space; what goes on has single spaces.
+  [
+    'a request line with two spaces',
+    `GET  http://127.0.0.1:PORT/x  HTTP/1.1\r\nHost: x\r\n\r\n`,
+    `GET /x HTTP/1.1\r\nHost: 127.0.0.1:PORT\r\n\r\n`,
   ],
   [
     'a body of a GET by length',
