@@ -86,6 +86,7 @@ export function readWish(
  * that looks like a key noria does not know, and is given back to be refused as one.
  */
 export function wishTextWithoutUsers(username: string): string {
+  if (username === '') return '';
   const words = username.split(/[-,]/);
   if (words.length === 1 && words[0] !== 'rotate') return '';
   const firstKey = words.findIndex((word) => KEYS_BY_NAME.has(word.toLowerCase()));
