@@ -9,7 +9,7 @@ import { NoriaError } from '../core/faults.ts';
 import type { HostPort } from '../core/host-port.ts';
 import type { DialRequest, DialResult } from '../dialer/dial.ts';
 import type { Wish } from '../pool/lease.ts';
-import type { Identity } from './access.ts';
+import type { Credentials, Identity } from './access.ts';
 import type { ConnectionContext } from './connection.ts';
 import { dialForClient } from './dial-for-client.ts';
 import { refusedBy, socks5Reply } from './replies.ts';
@@ -28,11 +28,6 @@ import { readWish } from './wish.ts';
 
 /** Stands in for an identity where none is asked: the request will be refused, whoever it is. */
 const NOBODY: Identity = { user: '', wishText: '' };
-
-interface Credentials {
-  readonly username: string;
-  readonly password: string;
-}
 
 /** Which message comes next, and what is known by then. */
 type Phase =
@@ -122,10 +117,9 @@ class SocksFront {
       this.#phase = { name: 'credentials' };
       return undefined;
     }
-    const offered = methods.length === 0 ? 'no method' : `methods ${methods.join(', ')}`;
-    if (!withoutPassword) return new NoriaError('bad-request', `client offers ${offered}`);
+    if (!withoutPassword) return new NoriaError('bad-request', `client offers ${listed(methods)}`);
     if (refusal === undefined && options.access.asksForCredentials) {
-      return new NoriaError('auth-required', `no credentials: client offers ${offered}`);
+      return new NoriaError('auth-required', `no credentials: client offers ${listed(methods)}`);
     }
     const identity = this.#identify(undefined);
     if (identity instanceof NoriaError) return identity;
@@ -232,4 +226,8 @@ class SocksFront {
     this.#context.endedWith('client-gone');
     this.#socket.destroy();
   };
+}
+
+function listed(methods: readonly number[]): string {
+  return methods.length === 0 ? 'no method' : `methods ${methods.join(', ')}`;
 }
