@@ -10,10 +10,10 @@ import type { EventBus } from './core/events.ts';
 import { NoriaError } from './core/faults.ts';
 import { listenerName } from './daemon-options.ts';
 import type { Dialer } from './dialer/dial.ts';
-import { createAccess } from './listener/access.ts';
+import { type Access, createAccess } from './listener/access.ts';
 import type { BoundAddress } from './listener/bind.ts';
 import type { OwnAddress } from './listener/deny-targets.ts';
-import { type Listener, openListener } from './listener/listener.ts';
+import { type Listener, openListener, type Room } from './listener/listener.ts';
 
 export interface ListenerSetOptions {
   readonly clock: Clock;
@@ -25,11 +25,32 @@ export interface ListenerSetOptions {
   readonly ownAddresses: () => readonly OwnAddress[];
   /** Descriptors of listening sockets that were handed over. Each can be opened once. */
   readonly handedOver: ReadonlySet<number>;
+  /** Only where several processes open the same listeners. */
+  readonly sharing?: Sharing;
+}
+
+/** A listener of the configuration; where several processes open it, with what they have to agree on. */
+export interface PlacedListener extends ListenerConfig {
+  readonly shared?: {
+    /** The same in every process, and through reloads that leave the listener as it is. */
+    readonly id: number;
+    /** Bound instead of port 0, which would be another one in each. */
+    readonly port: number | undefined;
+  };
+}
+
+/** What one process has to tell the others, and to ask them, about a listener that they share. */
+export interface Sharing {
+  /** Who knows how many connections the limit leaves. */
+  roomOf(listener: number): Room;
+  /** Somebody gave wrong credentials here. */
+  failed(listener: number, remoteAddress: string | undefined): void;
 }
 
 export interface OpenedListener {
-  readonly config: ListenerConfig;
+  readonly config: PlacedListener;
   readonly listener: Listener;
+  readonly access: Access;
 }
 
 /** How long a first head, a handshake and a half-closed tunnel may take: not worth a key of the configuration. */
@@ -69,7 +90,7 @@ export class ListenerSet {
    * @param drainTimeoutMs - how long tunnels of listeners that go may take to finish.
    * @throws NoriaError listen-failed, bad-config
    */
-  async update(configs: readonly ListenerConfig[], drainTimeoutMs: number): Promise<void> {
+  async update(configs: readonly PlacedListener[], drainTimeoutMs: number): Promise<void> {
     const before = this.#opened;
     const next: OpenedListener[] = [];
     const freed: OpenedListener[] = [];
@@ -80,7 +101,7 @@ export class ListenerSet {
           if (config.tls !== undefined && !isSame(kept.config.tls, config.tls)) {
             kept.listener.reloadTls({ cert: config.tls.cert, key: config.tls.key.reveal() });
           }
-          next.push({ config, listener: kept.listener });
+          next.push({ ...kept, config });
           continue;
         }
         this.#claim(config);
@@ -91,7 +112,7 @@ export class ListenerSet {
           freed.push(opened);
           this.#leave(opened.listener, drainTimeoutMs);
         }
-        next.push({ config, listener: await this.#open(config) });
+        next.push(await this.#open(config));
       }
     } catch (error) {
       await this.#rollBack(before, next, freed);
@@ -101,6 +122,12 @@ export class ListenerSet {
     for (const { listener } of before) {
       if (!next.some((opened) => opened.listener === listener)) this.#leave(listener, drainTimeoutMs);
     }
+  }
+
+  /** Somebody gave wrong credentials to another process that shares this listener. */
+  failedElsewhere(listener: number, remoteAddress: string | undefined): void {
+    const opened = this.#opened.find(({ config }) => config.shared?.id === listener);
+    opened?.access.failedElsewhere(remoteAddress);
   }
 
   /** Takes no new clients; resolves when all connections with something under way have ended. */
@@ -161,17 +188,27 @@ export class ListenerSet {
     await Promise.all(fresh.map(({ listener }) => listener.close()));
     const stands: OpenedListener[] = [];
     for (const opened of before) {
-      stands.push(freed.includes(opened) ? { ...opened, listener: await this.#open(opened.config) } : opened);
+      stands.push(freed.includes(opened) ? await this.#open(opened.config) : opened);
     }
     this.#opened = stands;
   }
 
-  #open(config: ListenerConfig): Promise<Listener> {
-    const { clock, bus, dialer, sources, ownAddresses } = this.#options;
-    const { users, allow, denyTargets, tls, source } = config;
-    return openListener({
+  async #open(config: PlacedListener): Promise<OpenedListener> {
+    const { clock, bus, dialer, sources, ownAddresses, sharing } = this.#options;
+    const { users, allow, denyTargets, tls, source, shared } = config;
+    const access = createAccess({
+      users,
+      allow,
+      denyTargets,
+      ownAddresses,
+      clock,
+      ...(sharing === undefined || shared === undefined
+        ? {}
+        : { onFailure: (remoteAddress) => sharing.failed(shared.id, remoteAddress) }),
+    });
+    const listener = await openListener({
       name: listenerName(config),
-      access: createAccess({ users, allow, denyTargets, ownAddresses, clock }),
+      access,
       dialer,
       bus,
       clock,
@@ -185,18 +222,24 @@ export class ListenerSet {
       lingerMs: LINGER_MS,
       headerTimeoutMs: HEADER_TIMEOUT_MS,
       handshakeTimeoutMs: HANDSHAKE_TIMEOUT_MS,
-      addresses: [config.address],
+      addresses: [boundTo(config)],
       protocols: config.protocols,
       ...(tls === undefined ? {} : { tls: { cert: tls.cert, key: tls.key.reveal() } }),
       maxConnections: config.maxConnections,
-      maxConnectionsPerClient: 0,
       mayFaceNetwork: users.length > 0,
+      ...(sharing === undefined || shared === undefined ? {} : { room: sharing.roomOf(shared.id) }),
     });
+    return { config, listener, access };
   }
 }
 
+function boundTo({ address, shared }: PlacedListener): ListenerConfig['address'] {
+  const port = shared?.port;
+  return address.kind === 'fd' || port === undefined ? address : { ...address, port, lastPort: port };
+}
+
 /** A certificate can be exchanged under an open listener; going from TLS to none, or back, cannot. */
-function isSameButTls(one: ListenerConfig, other: ListenerConfig): boolean {
+export function isSameButTls(one: PlacedListener, other: PlacedListener): boolean {
   const { tls: oneTls, ...oneRest } = one;
   const { tls: otherTls, ...otherRest } = other;
   return (oneTls === undefined) === (otherTls === undefined) && isSame(oneRest, otherRest);

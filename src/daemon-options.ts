@@ -1,7 +1,9 @@
 /** From the configuration to each part's own options: the one place that knows both. */
+import { availableParallelism } from 'node:os';
 import type { Config, ListenerConfig, SourceConfig } from './config/config.ts';
 import { formatHostPort } from './core/host-port.ts';
 import { isPrivateAddress } from './core/networks.ts';
+import { Secret } from './core/secret.ts';
 import type { DialerSettings } from './dialer/dialer.ts';
 import type { ProberSettings } from './dialer/prober.ts';
 import type { SourceSettings } from './dialer/source-memory.ts';
@@ -35,6 +37,18 @@ export function secretsOf(source: SourceConfig) {
   const { auth } = source.upstream;
   const credentials = auth.kind === 'none' ? undefined : auth.credentials;
   return [source.key, source.password, credentials?.password].filter((secret) => secret !== undefined);
+}
+
+/** Every secret of the whole configuration. */
+export function secretsIn(config: unknown): Secret[] {
+  if (config instanceof Secret) return [config];
+  if (typeof config !== 'object' || config === null) return [];
+  return Object.values(config).flatMap(secretsIn);
+}
+
+/** Processes that serve clients. */
+export function workersOf({ workers }: Config): number {
+  return workers === 'auto' ? availableParallelism() : workers;
 }
 
 /** Which addresses of an answer are no members. */

@@ -5,8 +5,8 @@ import type { Clock } from './core/clock.ts';
 import { formatHostPort, hostPort } from './core/host-port.ts';
 import type { Log } from './core/log.ts';
 import { isLoopbackAddress } from './core/networks.ts';
+import type { DataPlane } from './daemon-plane.ts';
 import type { SourceFaults } from './daemon-source-faults.ts';
-import type { Listener, ListenerProtocol } from './listener/listener.ts';
 import type { Pool } from './pool/pool.ts';
 import type { SourceCounts } from './pool/views.ts';
 import type { Refiller } from './refill/refiller.ts';
@@ -18,14 +18,8 @@ export interface Viewed {
   readonly log: Log;
   readonly pool: Pool;
   readonly refiller: () => Refiller;
-  /** In the order of the configuration. */
-  readonly listeners: () => readonly {
-    readonly listener: Listener;
-    readonly protocols: readonly ListenerProtocol[];
-  }[];
+  readonly plane: Pick<DataPlane, 'listeners' | 'workers' | 'cut'>;
   readonly draining: () => boolean;
-  /** Ends the tunnels of these leases. */
-  readonly cutLeases: (leases: readonly number[]) => void;
   /** Sources that their own members refuse. */
   readonly faults: Pick<SourceFaults, 'of' | 'tryAgain'>;
 }
@@ -52,7 +46,7 @@ export function viewDaemon(viewed: Viewed): Watched {
     rotateSession(session, closeTunnels) {
       const leases = closeTunnels ? pool.leasesOf({ session }) : [];
       if (pool.rotateSession(session) === undefined) return false;
-      viewed.cutLeases(leases);
+      viewed.plane.cut(leases);
       return true;
     },
     forgetSession: (session) => pool.forgetSession(session),
@@ -81,11 +75,12 @@ function statusOf(viewed: Viewed, startedAt: number): Status {
     version,
     uptimeSeconds: Math.round((clock.monotonic() - startedAt) / MS_PER_SECOND),
     ...readiness(viewed, ready, statuses, counts),
-    listeners: viewed.listeners().map(({ listener, protocols }) => ({
-      name: listener.name,
-      address: listener.addresses.map(({ host, port }) => formatHostPort(host, port)).join(', '),
+    workers: viewed.plane.workers,
+    listeners: viewed.plane.listeners.map(({ name, protocols, addresses, connections }) => ({
+      name,
+      address: addresses.map(({ host, port }) => formatHostPort(host, port)).join(', '),
       protocols: [...protocols],
-      connections: listener.connectionCount,
+      connections,
     })),
     pool: {
       joining: sum((count) => count.joining),
@@ -108,14 +103,14 @@ function statusOf(viewed: Viewed, startedAt: number): Status {
 
 /** Does it work, in one sentence: the reason when not, what is missing when it does only partly. */
 function readiness(
-  { draining, listeners }: Viewed,
+  { draining, plane }: Viewed,
   usable: number,
   sources: readonly SourceStatus[],
   counts: readonly SourceCounts[],
 ): { ready: boolean; reason: string } {
   if (draining())
     return { ready: false, reason: 'shutting down: open tunnels finish, new clients are refused' };
-  if (listeners().length === 0) return { ready: false, reason: 'not ready: nothing listens' };
+  if (plane.listeners.length === 0) return { ready: false, reason: 'not ready: nothing listens' };
   const troubles = sources
     .map((source) =>
       troubleOf(
@@ -180,8 +175,8 @@ function sourceView(
 }
 
 /** The first listener that speaks HTTP, as a browser on this machine reaches it. */
-function proxyAddress({ listeners }: Viewed): string | undefined {
-  const first = listeners().find(({ protocols }) => protocols.includes('http'))?.listener.addresses[0];
+function proxyAddress({ plane }: Viewed): string | undefined {
+  const first = plane.listeners.find(({ protocols }) => protocols.includes('http'))?.addresses[0];
   if (first === undefined) return undefined;
   const anywhere = first.host === '0.0.0.0' || first.host === '::';
   const host = anywhere || isLoopbackAddress(first.host) ? '127.0.0.1' : first.host;

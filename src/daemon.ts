@@ -1,8 +1,8 @@
 /**
  * Builds the parts, in order, and closes them in the reverse order. Nothing else builds parts.
  *
- * The order: log, state, pool, dialer, prober, listeners, admin, service client, refill. Closing begins with the draining of the
- * listeners, while refill still draws and the admin page still shows it; the last snapshot is written when nothing can
+ * The order: log, state, pool, data plane, prober, admin, service client, refill. Closing begins with the draining of the
+ * data plane, while refill still draws and the admin page still shows it; the last snapshot is written when nothing can
  * change any more.
  */
 import type { Watched } from './admin/watched.ts';
@@ -10,24 +10,33 @@ import type { Config } from './config/config.ts';
 import { isSame } from './config/same.ts';
 import { type Clock, pause, systemClock } from './core/clock.ts';
 import { EventBus } from './core/events.ts';
-import { describeError } from './core/faults.ts';
+import { describeError, type NoriaError } from './core/faults.ts';
 import { formatHostPort } from './core/host-port.ts';
 import { type Log, logEvents } from './core/log.ts';
 import { type Ownership, openAll } from './core/ownership.ts';
 import { type Random, systemRandom } from './core/random.ts';
 import { readVersion } from './core/version.ts';
-import { ListenerSet } from './daemon-listeners.ts';
-import { dialerSettings, poolSettings, proberSettings, refillSettings } from './daemon-options.ts';
+import {
+  dialerSettings,
+  poolSettings,
+  proberSettings,
+  refillSettings,
+  secretsIn,
+  workersOf,
+} from './daemon-options.ts';
+import { asOwn, type DataPlane, LocalPlane } from './daemon-plane.ts';
 import { AdminSlot, ReplaceableClient, type ReplaceableGround } from './daemon-replaceable.ts';
+import { keepSnapshot } from './daemon-snapshot.ts';
 import { SourceFaults } from './daemon-source-faults.ts';
 import { viewDaemon } from './daemon-view.ts';
-import { type OpenDialer, openDialer } from './dialer/dialer.ts';
+import type { SourceFault } from './dialer/credentials.ts';
 import { openProber, type Prober } from './dialer/prober.ts';
 import type { OwnAddress } from './listener/deny-targets.ts';
 import { openPool, type Pool } from './pool/pool.ts';
 import { decodeSnapshot } from './pool/snapshot.ts';
 import { openRefiller, type Refiller } from './refill/refiller.ts';
-import { openState, type State } from './state/folder.ts';
+import { openState } from './state/folder.ts';
+import type { Surroundings } from './workers/messages.ts';
 
 export interface DaemonOptions {
   readonly config: Config;
@@ -47,6 +56,8 @@ export interface Daemon {
   readonly bus: EventBus;
   /** What the admin API shows and steers. */
   readonly watched: Watched;
+  /** Resolves when nobody can be served any more: workers-failed. It is to be closed then. */
+  readonly failed: Promise<NoriaError>;
   /**
    * Takes over another configuration without a loss: members, sessions and connections of what did not change stay. When
    * something cannot be opened everything stays as it was.
@@ -62,21 +73,12 @@ export interface Daemon {
   close(): Promise<void>;
 }
 
-/** What a changed pool is worth writing down for; a draw is written at once. */
-const CHANGES = [
-  'member.left',
-  'member.quarantined',
-  'member.banned',
-  'session.bound',
-  'session.moved',
-  'session.ended',
-] as const;
-
 /** What every part of one daemon is opened with. */
 interface Ground extends ReplaceableGround {
   readonly random: Random;
   readonly owner: Ownership;
   readonly handedOver: ReadonlySet<number>;
+  readonly onFailed: (error: NoriaError) => void;
 }
 
 /** The parts that a reload touches. */
@@ -84,10 +86,9 @@ interface Parts {
   readonly client: ReplaceableClient;
   readonly pool: Pool;
   readonly refiller: Refiller;
-  readonly dialer: OpenDialer;
+  readonly plane: DataPlane;
   readonly faults: SourceFaults;
   readonly prober: Prober;
-  readonly listeners: ListenerSet;
   readonly admin: AdminSlot;
   readonly watched: Watched;
 }
@@ -95,7 +96,7 @@ interface Parts {
 /**
  * Opens everything, or nothing.
  *
- * @throws NoriaError listen-failed, state-locked, state-unwritable, bad-config
+ * @throws NoriaError listen-failed, state-locked, state-unwritable, bad-config, workers-failed
  */
 export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
   const { log, clock = systemClock, random = systemRandom, handedOver = new Set() } = options;
@@ -104,9 +105,9 @@ export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
   );
   let config = options.config;
   let draining = false;
-  const { built: parts, owner } = await openAll((owner) =>
-    openParts({ clock, random, bus, log, owner, handedOver, config: () => config }, () => draining),
-  );
+  const failed = Promise.withResolvers<NoriaError>();
+  const ground = { clock, random, bus, log, handedOver, config: () => config, onFailed: failed.resolve };
+  const { built: parts, owner } = await openAll((owner) => openParts({ ...ground, owner }, () => draining));
 
   const reload = async (next: Config): Promise<readonly string[]> => {
     const before = config;
@@ -121,7 +122,7 @@ export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
     return waitsForRestart(before, next);
   };
   const close = async (): Promise<void> => {
-    const drained = parts.listeners.drain();
+    const drained = parts.plane.drain();
     // A draw that nobody waits for would be paid for in vain.
     if (parts.pool.waitingCount === 0) await parts.refiller.close();
     const patience = new AbortController();
@@ -136,15 +137,16 @@ export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
       return config;
     },
     get addresses() {
-      const { listeners, admin } = parts;
+      const { plane, admin } = parts;
       return {
-        listeners: listeners.addresses.map(({ host, port }) => formatHostPort(host, port)),
+        listeners: addressesOf(plane).map(({ host, port }) => formatHostPort(host, port)),
         admin:
           admin.address === undefined ? undefined : formatHostPort(admin.address.host, admin.address.port),
       };
     },
     bus,
     watched: parts.watched,
+    failed: failed.promise,
     reload(next) {
       const reloaded = reloading.then(() => reload(next)); // one after the other
       reloading = reloaded.catch(() => {}); // ignored here: the caller is told
@@ -178,36 +180,29 @@ async function openParts(ground: Ground, draining: () => boolean): Promise<Parts
     clock,
     log,
     block: (source, reason) => pool.blockSource(source, reason),
-    forgive: (source) => dialer.forgive(source),
+    forgive: (source) => plane.forgive(source),
   });
   owner.own('source faults', () => faults.close());
-  const dialer = await openDialling(ground, pool, faults);
-  const probing = { ...proberSettings(config()), clock, random, bus, pool, dialer };
+  const plane = await owner.open('data plane', openPlane(ground, pool, faults));
+  const probing = { ...proberSettings(config()), clock, random, bus, pool, dialer: plane };
   const prober = await owner.open('prober', openProber(probing));
   const admin = new AdminSlot(ground);
-  const sources = () => config().sources.map(({ name }) => name);
-  const ownAddresses = (): OwnAddress[] =>
-    [...listeners.addresses, ...(admin.address === undefined ? [] : [admin.address])].map(asOwn);
-  const listeners: ListenerSet = await owner.open(
-    'listeners',
-    new ListenerSet({ clock, bus, dialer, sources, ownAddresses, handedOver: ground.handedOver }),
-  );
-  await listeners.update(config().listeners, 0);
+  await plane.update(config().listeners, 0);
   const watched = viewDaemon({
     version: readVersion(),
     clock,
     log,
     pool,
     refiller: () => refiller,
-    listeners: () =>
-      listeners.opened.map(({ listener, config }) => ({ listener, protocols: config.protocols })),
+    plane,
     draining,
-    cutLeases: (leases) => dialer.cut(leases),
     faults,
   });
   owner.own('admin', () => admin.close());
   await admin.open(config(), watched);
+  plane.surround(surroundingsOf(config(), admin));
 
+  const ownAddresses = () => [...addressesOf(plane).map(asOwn), ...ownAdmin(admin)];
   const client = await owner.open('service client', new ReplaceableClient(ground, ownAddresses));
   refiller = await owner.open(
     'refill',
@@ -222,8 +217,9 @@ async function openParts(ground: Ground, draining: () => boolean): Promise<Parts
       restored: state.snapshot.read('refill'),
     }),
   );
-  keepSnapshot(state, pool, refiller, ground);
-  return { client, pool, refiller, dialer, faults, prober, listeners, admin, watched };
+  const keeping = keepSnapshot(state, pool, refiller, bus);
+  owner.own('snapshot', () => keeping[Symbol.dispose]());
+  return { client, pool, refiller, plane, faults, prober, admin, watched };
 }
 
 /** What stands in for refill until it opens. */
@@ -238,39 +234,35 @@ const NO_REFILL: Refiller = {
   close: async () => {},
 };
 
-const asOwn = ({ host, port }: { readonly host: string; readonly port: number }): OwnAddress => ({
-  address: host,
-  port,
-});
+/** What is really bound, of all listeners. */
+const addressesOf = ({ listeners }: DataPlane) => listeners.flatMap(({ addresses }) => addresses);
 
-function keepSnapshot({ snapshot }: State, pool: Pool, refiller: Refiller, { bus, owner }: Ground): void {
-  snapshot.keep('pool', () => pool.snapshot());
-  snapshot.keep('refill', () => refiller.record());
-  const subscriptions = [
-    bus.on('draw.done', () => void snapshot.save()), // paid for: a crash a moment later must not lose it
-    ...CHANGES.map((name) => bus.on(name, () => snapshot.changed())),
-  ];
-  owner.own('snapshot', () => {
-    for (const subscription of subscriptions) subscription[Symbol.dispose]();
-  });
+const ownAdmin = ({ address }: AdminSlot): OwnAddress[] => (address === undefined ? [] : [asOwn(address)]);
+
+function surroundingsOf({ sources }: Config, admin: AdminSlot | undefined): Surroundings {
+  return {
+    sources: sources.map(({ name }) => name),
+    own: admin === undefined ? [] : ownAdmin(admin),
+  };
 }
 
-function openDialling(
-  { clock, bus, owner, config }: Ground,
-  pool: Pool,
-  faults: SourceFaults,
-): Promise<OpenDialer> {
-  return owner.open(
-    'dialer',
-    openDialer({
-      ...dialerSettings(config()),
-      clock,
-      bus,
-      pool,
-      onSourceFault: (fault) => faults.tell(fault),
-      onNetwork: (down) => pool.freezeEvictions(down),
-    }),
-  );
+/** In this process, or in as many as the configuration says. */
+async function openPlane(ground: Ground, pool: Pool, faults: SourceFaults): Promise<DataPlane> {
+  const { clock, bus, config, handedOver, log, onFailed } = ground;
+  const common = {
+    clock,
+    bus,
+    pool,
+    handedOver,
+    dialer: dialerSettings(config()),
+    surroundings: surroundingsOf(config(), undefined),
+    onSourceFault: (fault: SourceFault) => faults.tell(fault),
+    onNetwork: (down: boolean) => pool.freezeEvictions(down),
+  };
+  const workers = workersOf(config());
+  if (workers === 1) return new LocalPlane(common);
+  const { openWorkersPlane } = await import('./daemon-workers.ts'); // node:cluster is for those who want it
+  return openWorkersPlane({ ...common, workers, log, onFailed, secrets: () => secretsIn(config()) });
 }
 
 /**
@@ -278,17 +270,25 @@ function openDialling(
  * what they had, so that no client meets a listener whose source is not there yet.
  */
 async function takeOver(parts: Parts, before: Config, next: Config): Promise<void> {
-  await parts.listeners.update(next.listeners, next.shutdown.drainTimeoutMs);
+  const { plane, admin } = parts;
+  plane.surround(surroundingsOf(next, admin));
   try {
-    if (!isSame(before.admin, next.admin)) await parts.admin.open(next, parts.watched);
+    await plane.update(next.listeners, next.shutdown.drainTimeoutMs);
+    try {
+      if (!isSame(before.admin, next.admin)) await admin.open(next, parts.watched);
+    } catch (error) {
+      await admin.open(before, parts.watched);
+      await plane.update(before.listeners, before.shutdown.drainTimeoutMs);
+      throw error;
+    }
   } catch (error) {
-    await parts.admin.open(before, parts.watched);
-    await parts.listeners.update(before.listeners, before.shutdown.drainTimeoutMs);
+    plane.surround(surroundingsOf(before, admin));
     throw error;
   }
+  plane.surround(surroundingsOf(next, admin));
   parts.client.renew();
   parts.pool.reconfigure(poolSettings(next));
-  parts.dialer.configure(dialerSettings(next));
+  plane.configure(dialerSettings(next));
   parts.prober.configure(proberSettings(next));
   parts.faults.forget();
   await parts.refiller.update(refillSettings(next));

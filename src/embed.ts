@@ -2,7 +2,9 @@
  * noria inside another program: what `import { startNoria } from 'noria'` gives. The process stays the program's own: no
  * signal is handled, nothing is printed unless asked for.
  */
+import type { Config } from './config/config.ts';
 import { parseConfig } from './config/load.ts';
+import { NoriaError } from './core/faults.ts';
 import { createLog, type LogLevel } from './core/log.ts';
 import { type Daemon, startDaemon } from './daemon.ts';
 
@@ -18,7 +20,7 @@ export interface EmbedOptions {
 }
 
 /** A noria that runs in this process. */
-export interface Noria extends Omit<Daemon, 'reload'> {
+export interface Noria extends Omit<Daemon, 'reload' | 'failed'> {
   /**
    * Takes over another configuration without a loss.
    *
@@ -34,7 +36,8 @@ export interface Noria extends Omit<Daemon, 'reload'> {
  * @throws NoriaError bad-config with every problem of the configuration; listen-failed, state-locked, state-unwritable.
  */
 export async function startNoria({ config: text, env, onLogLine }: EmbedOptions): Promise<Noria> {
-  const read = (yaml: string) => parseConfig(yaml, 'noria.yaml', env === undefined ? {} : { env });
+  const read = (yaml: string) =>
+    inOneProcess(parseConfig(yaml, 'noria.yaml', env === undefined ? {} : { env }));
   const config = read(text);
   const level: LogLevel = onLogLine === undefined ? 'silent' : config.log.level;
   const log = createLog({ level, format: 'json', destination: { write: (line) => onLogLine?.(line) } });
@@ -51,4 +54,13 @@ export async function startNoria({ config: text, env, onLogLine }: EmbedOptions)
     reload: async (yaml) => daemon.reload(read(yaml)),
     close: () => daemon.close(),
   };
+}
+
+/** The process is another program's own: it is not for noria to start more of them. */
+function inOneProcess(config: Config): Config {
+  if (config.workers === 1) return config;
+  throw new NoriaError(
+    'bad-config',
+    `noria.yaml: workers: ${config.workers} is for the command noria run; inside another program it is 1`,
+  );
 }

@@ -122,6 +122,14 @@ function addGauges(registry: Registry, watched: Watched): void {
     },
   });
   new Gauge({
+    name: 'noria_workers',
+    help: 'Processes that serve clients.',
+    registers: [registry],
+    collect() {
+      this.set(watched.status().workers.running);
+    },
+  });
+  new Gauge({
     name: 'noria_connections_open',
     help: 'Client connections open.',
     labelNames: ['listener'],

@@ -73,6 +73,9 @@ export const statusSchema = z
     uptimeSeconds: z.number(),
     ready: z.boolean(),
     reason: z.string().openapi({ description: 'one sentence: does it work, and why not' }),
+    workers: z
+      .object({ wanted: z.number().int(), running: z.number().int() })
+      .openapi({ description: 'processes that serve clients: as configured, and alive' }),
     listeners: z.array(
       z.object({
         name: z.string().openapi({ description: 'its address as configured, as in metrics and events' }),

@@ -54,14 +54,16 @@ async function run(flags: RunFlags, terminal: Terminal, level: LogLevel | undefi
   const { listeners, admin } = daemon.addresses;
   log.info({ listeners, admin: admin ?? 'off' }, 'noria is running');
   manager.ready();
-  const signal = await ended;
-  log.info({ signal }, 'noria is shutting down');
+  const end = await Promise.race([ended, daemon.failed]);
+  if (typeof end === 'string') log.info({ signal: end }, 'noria is shutting down');
+  else log.error({ error: end.message }, 'noria cannot go on');
   reloading[Symbol.dispose]();
   const closing = daemon.close();
   manager.stopping(daemon.config.shutdown.drainTimeoutMs);
   await closing;
   await manager.close();
   log.info({}, 'noria has ended');
+  if (typeof end !== 'string') throw end;
   return EXIT.fine;
 }
 

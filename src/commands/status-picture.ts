@@ -51,10 +51,11 @@ export function drawStatus(
   ];
 }
 
-function whereAndHowMuch({ listeners, pool, uptimeSeconds }: Status): string {
+function whereAndHowMuch({ listeners, workers, pool, uptimeSeconds }: Status): string {
   const clients = listeners.reduce((sum, { connections }) => sum + connections, 0);
   return [
     `listening on ${listeners.map(({ address }) => address).join(', ') || 'nothing'}`,
+    ...(workers.wanted === 1 ? [] : [`${workers.running} of ${workers.wanted} workers`]),
     counted(clients, 'client'),
     `${counted(pool.openTunnels, 'open tunnel')}`,
     `${pool.waitingClients} waiting`,

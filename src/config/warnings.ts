@@ -143,8 +143,7 @@ function warnOfAdmin({ admin }: Resolved, problems: Problems): void {
 }
 
 /** Values that another one makes pointless. */
-function warnOfNoEffect({ pool, dial, workers }: Resolved, problems: Problems): void {
-  if (workers !== 1) problems.warn('workers', 'has no effect yet: one process serves all listeners');
+function warnOfNoEffect({ pool, dial }: Resolved, problems: Problems): void {
   if (pool.minRemainingMs > 0 && pool.minRemainingMs <= pool.safetyMarginMs) {
     problems.warn('pool.minRemaining', 'has no effect: it is not more than pool.safetyMargin');
   }

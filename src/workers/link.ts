@@ -17,16 +17,16 @@ export class Link<Message extends object> {
   /** Says it soon; nothing after `close`. */
   readonly say = (message: Message): void => {
     if (this.#closed) return;
-    if (this.#batch.push(message) === 1) setImmediate(() => this.flush());
+    if (this.#batch.push(message) === 1) setImmediate(this.flush);
   };
 
   /** Says now what is still to be said. */
-  flush(): void {
+  readonly flush = (): void => {
     if (this.#batch.length === 0) return;
     const batch = this.#batch;
     this.#batch = [];
     this.#send(batch);
-  }
+  };
 
   /** The pipe has gone: what was not said is dropped. Safe to call twice. */
   close(): void {

@@ -49,6 +49,7 @@ export const STATUS: Status = {
   uptimeSeconds: 12,
   ready: true,
   reason: 'ready: 20 members are usable',
+  workers: { wanted: 1, running: 1 },
   listeners: [
     {
       name: '127.0.0.1:8888',

@@ -108,7 +108,7 @@ test('warnings: values that another one makes pointless', () => {
     'dial.hedgeAfter',
   ]);
   expect(warned('', 'pool: { minRemaining: 0s }')).toEqual([]);
-  expect(warned('', 'workers: 2')).toEqual(['workers: has no effect yet: one process serves all listeners']);
+  expect(warned('', 'workers: 2')).toEqual([]);
 });
 
 test('warnings: an account without any source', () => {

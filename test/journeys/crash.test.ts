@@ -11,7 +11,7 @@ import { expect, onTestFinished, test } from 'vitest';
 import { memberSchema } from '../../src/admin/schemas.ts';
 import { randomBelow, seededRandom } from '../../src/core/random.ts';
 import type { Sandbox } from '../../src/sandbox/sandbox.ts';
-import { openTestSandbox, sourceLine } from '../support/noria.ts';
+import { openTestSandbox, sourceLine, WORKERS_LINE } from '../support/noria.ts';
 import { until } from '../support/until.ts';
 import { freePort, type NoriaProcess, runNoria, testFolder, writeIn } from './noria-process.ts';
 
@@ -46,6 +46,7 @@ pool: { allowPrivateAddresses: true, safetyMargin: 100ms, minRemaining: 0s }
 listeners: [{ address: "127.0.0.1:${proxyPort}", denyTargets: [] }]
 admin: { address: "127.0.0.1:${adminPort}" }
 state: { dir: "${stateDir}" }
+${WORKERS_LINE}
 `,
   );
   return { proxyPort, adminPort, stateDir, start: () => runNoria(['run', '-c', file]) };

@@ -143,7 +143,7 @@ test('reload: a session keeps its member, and a new source can be wished for', a
 
 test('reload: what is read once at the start is named', async () => {
   const { noria, options } = await startTwo();
-  expect(await noria.reload(testConfig({ ...options, more: 'workers: 2' }))).toEqual(['workers']);
+  expect(await noria.reload(testConfig({ ...options, more: 'workers: 3' }))).toEqual(['workers']);
 });
 
 test('shutdown: clients are refused, readiness says so, a tunnel may finish within the drain time', async () => {

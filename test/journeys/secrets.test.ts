@@ -8,7 +8,7 @@ import { connect } from 'node:net';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
-import { openTestSandbox } from '../support/noria.ts';
+import { openTestSandbox, WORKERS_LINE } from '../support/noria.ts';
 import { until } from '../support/until.ts';
 import { freePort, type NoriaProcess, runNoria, testFolder, writeIn } from './noria-process.ts';
 
@@ -137,6 +137,7 @@ listeners:
 admin: { address: "127.0.0.1:${adminPort}", token: ${quoted(SECRETS.adminToken)} }
 state: { dir: ${quoted(join(folder, 'state'))} }
 shutdown: { drainTimeout: 1s }
+${WORKERS_LINE}
 `;
   const file = writeIn(folder, 'noria.yaml', config);
   const noria = runNoria(['run', '-c', file, '--log-level', 'trace']);

@@ -7,7 +7,7 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
 import { curl, HAS_CURL } from '../support/curl.ts';
-import { openTestSandbox, sourceLine } from '../support/noria.ts';
+import { openTestSandbox, sourceLine, WORKERS_LINE } from '../support/noria.ts';
 import { until } from '../support/until.ts';
 import { freePort, runNoria, testFolder, writeIn } from './noria-process.ts';
 
@@ -51,6 +51,7 @@ pool: { allowPrivateAddresses: true }
 listeners: [{ address: "${listener}", denyTargets: [] }]
 admin: off
 state: off
+${WORKERS_LINE}
 `;
   return { file: writeIn(folder, 'noria.yaml', text), folder, targetUrl: sandbox.targetUrl };
 }

@@ -33,6 +33,12 @@ export function sourceLine(
   return `  - { name: ${name}, product: ${product}, baseUrl: "${baseUrl}", instance: "${id}", password: "${password}"${more === '' ? '' : `, ${more}`} }`;
 }
 
+/** The processes that serve clients in this run of the tests: one, or as many as NORIA_TEST_WORKERS says. */
+export const WORKERS = Number(process.env['NORIA_TEST_WORKERS'] ?? 1);
+
+/** A line of YAML that says so; none where it is one. */
+export const WORKERS_LINE = WORKERS === 1 ? '' : `workers: ${WORKERS}`;
+
 export interface NoriaOptions {
   /** Lines of `sources:`. */
   readonly sources: readonly string[];
@@ -57,6 +63,7 @@ export function testConfig(options: NoriaOptions): Config {
     'shutdown: { drainTimeout: 1s }',
     /^state:/m.test(options.more ?? '') ? '' : 'state: off',
     options.more ?? '',
+    /^workers:/m.test(options.more ?? '') ? '' : WORKERS_LINE,
   ].join('\n');
   return parseConfig(text, 'test.yaml', { env: {} });
 }

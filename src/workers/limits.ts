@@ -1,0 +1,41 @@
+/** The limits on connections of all listeners that workers share: one office of permits for each. */
+import { PermitOffice, type PermitOrder, type PermitRequest } from './permits.ts';
+
+/** A listener, by the id that all processes know it by. */
+export interface LimitedListener {
+  readonly id: number;
+  /** Connections in all. */
+  readonly limit: number;
+}
+
+export class SharedLimits {
+  readonly #say: (worker: number, listener: number, order: PermitOrder) => void;
+  readonly #offices = new Map<number, PermitOffice>();
+
+  constructor(say: (worker: number, listener: number, order: PermitOrder) => void) {
+    this.#say = say;
+  }
+
+  /** Before workers open them; those that are there already stay. */
+  open(listeners: readonly LimitedListener[]): void {
+    for (const { id, limit } of listeners) {
+      if (this.#offices.has(id)) continue;
+      this.#offices.set(id, new PermitOffice(limit, (worker, order) => this.#say(worker, id, order)));
+    }
+  }
+
+  /** Lets go of all others: what their last connections give back goes nowhere. */
+  keep(listeners: readonly LimitedListener[]): void {
+    const ids = new Set(listeners.map(({ id }) => id));
+    for (const id of this.#offices.keys()) if (!ids.has(id)) this.#offices.delete(id);
+  }
+
+  hear(worker: number, listener: number, request: PermitRequest): void {
+    this.#offices.get(listener)?.hear(worker, request);
+  }
+
+  /** The worker has ended, and its connections with it. */
+  gone(worker: number): void {
+    for (const office of this.#offices.values()) office.gone(worker);
+  }
+}
