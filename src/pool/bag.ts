@@ -1,7 +1,7 @@
 /** Random and fastest: a dense array in no order. Random takes any; fastest takes the faster of two. */
 import { type Random, randomBelow } from '../core/random.ts';
 import type { Member } from './member.ts';
-import { FITS, MAX_PASSED_OVER, type Query, SAME_EXIT } from './query.ts';
+import { FITS, MAX_PASSED_OVER, type Query, SECOND_CHOICE } from './query.ts';
 import type { Rotation, Seat } from './seat.ts';
 
 /** How often a random place is tried before all are walked through. */
@@ -52,8 +52,8 @@ export class Bag implements Rotation {
 }
 
 /**
- * Any member among the seats from `from` up to but not including `to`; one with the exit of the pick before only if no
- * other is found soon. Where a share of p fits it looks at about 1/p of them.
+ * Any member among the seats from `from` up to but not including `to`; one that is a second choice only if no other is
+ * found soon. Where a share of p fits it looks at about 1/p of them.
  */
 export function anyFit(
   seats: readonly Seat[],
@@ -74,9 +74,10 @@ export function anyFit(
     if (member === undefined) break;
     const fit = query.fit(member);
     if (fit === FITS) return member;
-    if (fit !== SAME_EXIT) continue;
+    if (fit !== SECOND_CHOICE) continue;
     second ??= member;
-    passedOver += 1;
+    // Of a few, chance may come to the same ones again and again: those are all walked through.
+    if (step >= tries || count > MAX_PASSED_OVER) passedOver += 1;
     if (passedOver > MAX_PASSED_OVER) break;
   }
   return second;

@@ -2,7 +2,8 @@
  * Which member a request gets: the next of its lane, or its session's own while that can be kept.
  *
  * A session leaves its member when that has left the rotation, rests, is banned for the target, does not meet the
- * wish, or is about to end while others are not. It waits for one that is merely full. A member that has just failed
+ * wish, or is about to end while others are not. A new one is a member that no other session has, if one comes soon in
+ * the rotation. It waits for one that is merely full. A member that has just failed
  * this very request is left only when another one is accepted: that is for whoever takes the reports.
  */
 import type { Ladder } from './lanes.ts';
@@ -50,6 +51,7 @@ export class Picker {
     query.leastEndsAt = minLifeMs === undefined ? ANY_LIFE : now + minLifeMs;
     if (session !== undefined) return this.#forSession(session, ladder);
     query.lastExit = ladder.lastExit;
+    query.taken = undefined;
     const member = ladder.pick(query);
     if (member !== undefined) ladder.lastExit = member.exit;
     return member;
@@ -66,9 +68,10 @@ export class Picker {
     query.avoid = from === undefined ? NOBODY : [from];
     query.leastEndsAt = ANY_LIFE;
     query.lastExit = own?.exit ?? '';
+    query.taken = this.#sessions.held;
     const to = this.#roster.ladder(session.kind, now).pick(query);
     if (to === undefined || to.berth === RESTING) {
-      session.member = undefined;
+      this.#sessions.unbind(session);
       return { from, to: undefined };
     }
     this.#sessions.bind(session, to.id, 'rotated', now);
@@ -78,6 +81,7 @@ export class Picker {
   #forSession(session: Session, ladder: Ladder): Member | undefined {
     const query = this.#query;
     query.lastExit = '';
+    query.taken = this.#sessions.held;
     const own = session.member === undefined ? undefined : this.#roster.find(session.member);
     if (own === undefined) return this.#bind(session, ladder.pick(query), 'left');
     if (query.avoid.includes(own.id)) return ladder.pick(query);

@@ -7,14 +7,14 @@ import type { Member } from './member.ts';
 
 /** Not for this request. */
 export const UNFIT = 0;
-/** Would do, but shows the target the same exit as the pick before: taken when no other is near. */
-export const SAME_EXIT = 1;
+/** Would do, but has the exit of the pick before, or is another session's: taken when no other is near. */
+export const SECOND_CHOICE = 1;
 /** May be taken. */
 export const FITS = 2;
 /** How a member meets a query. */
-export type Fit = typeof UNFIT | typeof SAME_EXIT | typeof FITS;
+export type Fit = typeof UNFIT | typeof SECOND_CHOICE | typeof FITS;
 
-/** How many members are passed over, at most, for having the exit of the pick before. */
+/** How many members are passed over, at most, for being a second choice. */
 export const MAX_PASSED_OVER = 8;
 
 /**
@@ -34,6 +34,8 @@ export class Query {
   leastEndsAt = Number.NEGATIVE_INFINITY;
   /** Exit of the pick before. */
   lastExit = '';
+  /** For a session: the members that sessions have, by id. */
+  taken: ReadonlyMap<string, unknown> | undefined;
 
   /** After a pick: the first moment at which a member that is only spaced from this host would fit. */
   freeAt = NEVER;
@@ -66,6 +68,7 @@ export class Query {
       if (freeAt < this.freeAt) this.freeAt = freeAt;
       return UNFIT;
     }
-    return member.exit === this.lastExit ? SAME_EXIT : FITS;
+    if (member.exit === this.lastExit) return SECOND_CHOICE;
+    return this.taken?.has(member.id) === true ? SECOND_CHOICE : FITS;
   }
 }

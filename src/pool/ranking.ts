@@ -1,7 +1,7 @@
 /** Least-connections and longest-lived: a heap by rank, its first is next. */
 import { Heap } from './heap.ts';
 import type { Member } from './member.ts';
-import { FITS, MAX_PASSED_OVER, PATIENCE, type Query, SAME_EXIT } from './query.ts';
+import { FITS, MAX_PASSED_OVER, PATIENCE, type Query, SECOND_CHOICE } from './query.ts';
 import type { Rotation, Seat } from './seat.ts';
 
 /** A member's rank; the least is next. `turn` grows with every pick. */
@@ -53,7 +53,7 @@ export class Ranking implements Rotation {
     const found = this.#heap.leastThat((seat) => {
       const fit = query.fit(seat.member);
       if (fit === FITS) return true;
-      if (fit !== SAME_EXIT) {
+      if (fit !== SECOND_CHOICE) {
         unfit.push(seat);
         return false;
       }

@@ -1,6 +1,6 @@
 /** Round-robin: a linked list in order of last use. The head is next; whoever was picked goes to the end. */
 import type { Member } from './member.ts';
-import { FITS, MAX_PASSED_OVER, PATIENCE, type Query, SAME_EXIT } from './query.ts';
+import { FITS, MAX_PASSED_OVER, PATIENCE, type Query, SECOND_CHOICE } from './query.ts';
 import type { Rotation, Seat } from './seat.ts';
 
 /** Whoever was picked longest ago is next. */
@@ -42,7 +42,7 @@ export class Ring implements Rotation {
         return seat.member;
       }
       steps += 1;
-      if (fit !== SAME_EXIT) continue;
+      if (fit !== SECOND_CHOICE) continue;
       second ??= seat.member;
       passedOver += 1;
       if (passedOver > MAX_PASSED_OVER) break;

@@ -48,6 +48,8 @@ export class Sessions {
   readonly #bus: EventBus;
   readonly #limit: number;
   readonly #byName = new Map<string, Session>();
+  /** How many sessions have each member, by its id. */
+  readonly #held = new Map<string, number>();
   readonly #ends = new Heap<Session>();
   readonly #alarm: Alarm;
 
@@ -60,6 +62,11 @@ export class Sessions {
 
   get size(): number {
     return this.#byName.size;
+  }
+
+  /** Ids of the members that sessions have; some may be gone. */
+  get held(): ReadonlyMap<string, number> {
+    return this.#held;
   }
 
   all(): IterableIterator<Session> {
@@ -92,6 +99,7 @@ export class Sessions {
 
   add(session: Session): Session {
     this.#byName.set(session.name, session);
+    this.#count(session.member, 1);
     this.#ends.add(session);
     this.#alarm.setBy(session.key);
     return session;
@@ -100,12 +108,17 @@ export class Sessions {
   /** It has this member from now on: told as bound, or as moved from the one before. */
   bind(session: Session, member: string, reason: string, now: number): void {
     const from = session.member;
-    session.member = member;
+    this.#settle(session, member);
     session.settledAt = now;
     if (from === undefined) this.#bus.emit('session.bound', { session: session.name, member });
     else if (from !== member) {
       this.#bus.emit('session.moved', { session: session.name, from, to: member, reason });
     }
+  }
+
+  /** It has no member until its next pick. */
+  unbind(session: Session): void {
+    this.#settle(session, undefined);
   }
 
   /** @returns whether there was such a session. */
@@ -142,8 +155,22 @@ export class Sessions {
     }
   }
 
+  #settle(session: Session, member: string | undefined): void {
+    this.#count(session.member, -1);
+    this.#count(member, 1);
+    session.member = member;
+  }
+
+  #count(member: string | undefined, more: 1 | -1): void {
+    if (member === undefined) return;
+    const count = (this.#held.get(member) ?? 0) + more;
+    if (count === 0) this.#held.delete(member);
+    else this.#held.set(member, count);
+  }
+
   #end(session: Session, reason: string): void {
     this.#byName.delete(session.name);
+    this.#count(session.member, -1);
     this.#ends.remove(session);
     this.#bus.emit('session.ended', { session: session.name, reason });
   }

@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest';
 import { isLease } from '../../src/pool/lease.ts';
+import { STRATEGIES } from '../../src/pool/options.ts';
 import {
   accept,
   CITY,
@@ -34,6 +35,40 @@ test('sessions: two of them are spread over the members', () => {
   const kit = openKit();
   pourMembers(kit, 2);
   expect(use(kit, { session: 'one' }).member).not.toBe(use(kit, { session: 'two' }).member);
+});
+
+test.each(STRATEGIES)(
+  'sessions: by %s a new one takes a member that no other has, while there is one',
+  (strategy) => {
+    const kit = openKit({ rotation: { strategy } });
+    pourMembers(kit, 6);
+    const members = Array.from({ length: 6 }, (_, index) => {
+      for (let other = 0; other < index; other += 1) use(kit); // those without a session bring all to their turn
+      return use(kit, { session: `s${index}` }).member;
+    });
+    expect(new Set(members).size).toBe(6);
+    expect(use(kit, { session: 'one too many' }).member).toBeOneOf(members);
+  },
+);
+
+test('sessions: one that is moved takes a member that no other has', () => {
+  const kit = openKit();
+  pourMembers(kit, 5);
+  const members = ['a', 'b', 'c', 'd'].map((session) => use(kit, { session }).member);
+  use(kit); // the one that nobody has comes last
+  const moved = kit.pool.rotateSession('a');
+  expect(moved?.to).not.toBeOneOf(members);
+  kit.pool.evict(members[1] ?? '');
+  expect(use(kit, { session: 'b' }).member, 'the one that a had').toBe(members[0]);
+});
+
+test('sessions: what an ended one had is free for another', () => {
+  const kit = openKit();
+  pourMembers(kit, 3);
+  const [first] = ['a', 'b', 'c'].map((session) => use(kit, { session }).member);
+  kit.pool.forgetSession('a');
+  for (const _turn of ['b', 'c']) use(kit);
+  expect(use(kit, { session: 'd' }).member).toBe(first);
 });
 
 test('sessions: one moves before its member ends, when another lasts longer', () => {

@@ -133,6 +133,17 @@ test('snapshot: restoring twice adds nothing', () => {
   expect(after.pool.restore(saved(before))).toEqual({ members: 3, sessions: 1 });
 });
 
+test('snapshot: a new session leaves the members of those that came back alone', () => {
+  const before = openKit();
+  pourMembers(before, 3);
+  for (const session of ['a', 'b']) use(before, { session });
+  const after = restarted(before, 0);
+  const own = after.pool.sessions().map(({ member }) => member);
+  use(after); // in whatever order they came back
+  expect(own).toHaveLength(2);
+  expect(use(after, { session: 'c' }).member).not.toBeOneOf(own);
+});
+
 test('snapshot: a life that no service ever gave is not believed', () => {
   const before = openKit();
   pourMembers(before, 1);
