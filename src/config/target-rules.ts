@@ -1,14 +1,8 @@
 /** Networks and rules about targets, as `allow` and `denyTargets` of a listener take them. Pure. */
-import { hostPort } from '../core/host-port.ts';
 import { nearest } from '../core/nearest.ts';
 import { isCidr } from '../core/networks.ts';
-import { parseTargetRule } from '../core/target-rule.ts';
+import { parseTargetRule, TARGET_SETS, wrongTargetRule } from '../core/target-rule.ts';
 import type { Kind } from './kinds.ts';
-
-/** Sets of targets that have a name. */
-const NAMED_SETS = ['private', 'smtp'];
-/** Only to have a host judged that stands without a port. */
-const ANY_PORT = 1;
 
 /** A network in CIDR form, or one address. */
 export function network(): Kind<string> {
@@ -31,25 +25,13 @@ export function denyTarget(): Kind<string> {
     shown: 'always',
     read(text) {
       const rule = parseTargetRule(text);
-      if (rule === undefined) return { wrong: wrongRule(text) };
+      if (rule === undefined) return { wrong: wrongTargetRule(text) };
       // A lone word is a host as well, so what is nearly the name of a set is taken for a slip.
-      const meant = rule.kind === 'host' && !text.includes('.') ? nearest(text, NAMED_SETS) : undefined;
+      const meant = rule.kind === 'host' && !text.includes('.') ? nearest(text, TARGET_SETS) : undefined;
       return meant === undefined
         ? { value: text }
         : { wrong: `is not a set of targets (did you mean ${meant}?)` };
     },
     write: (value) => value,
   };
-}
-
-function wrongRule(text: string): string {
-  if (text.startsWith(':')) return 'is not a port, or a range of ports, from 1 to 65535';
-  if (text.includes('/')) return 'is not a network';
-  if (hostPort(text.replace(/^\*\./, ''), ANY_PORT)?.kind === 'ipv4') {
-    return 'is a pattern of an address; give a network in CIDR form';
-  }
-  const host = text.replace(/:\d+$/, '');
-  return host !== text && hostPort(host, ANY_PORT) !== undefined
-    ? 'has a host and a port; give the one or the other'
-    : 'is not a rule about targets';
 }

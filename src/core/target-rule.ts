@@ -8,16 +8,23 @@
 import { hostPort, parsePort } from './host-port.ts';
 import { isCidr } from './networks.ts';
 
+/** Sets of targets that have a name. */
+export const TARGET_SETS = ['private', 'smtp'] as const;
+
 export type TargetRule =
-  | { readonly kind: 'private' | 'smtp' }
+  | { readonly kind: (typeof TARGET_SETS)[number] }
   /** `text` is canonical: a name in A-labels, an address or a network. For `below`, the name after `*.`. */
   | { readonly kind: 'host' | 'below' | 'network'; readonly text: string }
   /** Both included. */
   | { readonly kind: 'ports'; readonly from: number; readonly to: number };
 
-/** @returns undefined when `text` is none of these. */
+/** Only the canonical form of a host is wanted, and that takes some port. */
+const ANY_PORT = 1;
+
+/** @returns undefined when `text` is none of these; `wrongTargetRule` then says why. */
 export function parseTargetRule(text: string): TargetRule | undefined {
-  if (text === 'private' || text === 'smtp') return { kind: text };
+  const set = TARGET_SETS.find((name) => name === text);
+  if (set !== undefined) return { kind: set };
   if (isCidr(text)) return { kind: 'network', text };
   const ports = /^:(\d+)(?:-(\d+))?$/.exec(text);
   if (ports !== null) {
@@ -26,8 +33,21 @@ export function parseTargetRule(text: string): TargetRule | undefined {
     return from === undefined || to === undefined || to < from ? undefined : { kind: 'ports', from, to };
   }
   const below = text.startsWith('*.');
-  const host = hostPort(below ? text.slice(2) : text, 1); // any port: only the host's canonical form is wanted
+  const host = hostPort(below ? text.slice(2) : text, ANY_PORT);
   if (host === undefined) return undefined;
   if (host.kind === 'name') return { kind: below ? 'below' : 'host', text: host.host };
   return below ? undefined : { kind: 'network', text: host.host };
+}
+
+/** Why `text` is no rule, in words that follow it: "is not a network". */
+export function wrongTargetRule(text: string): string {
+  if (text.startsWith(':')) return 'is not a port, or a range of ports, from 1 to 65535';
+  if (text.includes('/')) return 'is not a network';
+  if (hostPort(text.replace(/^\*\./, ''), ANY_PORT)?.kind === 'ipv4') {
+    return 'is a pattern of an address; give a network in CIDR form';
+  }
+  const host = text.replace(/:\d+$/, '');
+  return host !== text && hostPort(host, ANY_PORT) !== undefined
+    ? 'has a host and a port; give the one or the other'
+    : 'is not a rule about targets';
 }

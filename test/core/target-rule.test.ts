@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { parseTargetRule, type TargetRule } from '../../src/core/target-rule.ts';
+import { parseTargetRule, type TargetRule, wrongTargetRule } from '../../src/core/target-rule.ts';
 
 const RULES: readonly [text: string, rule: TargetRule][] = [
   ['private', { kind: 'private' }],
@@ -47,4 +47,15 @@ test('target-rule: nothing else is a rule', () => {
     ':smtp',
   ];
   for (const text of [...bad, ...badPorts]) expect(parseTargetRule(text), text).toBeUndefined();
+});
+
+test.each([
+  [':25-', 'is not a port, or a range of ports, from 1 to 65535'],
+  ['10.0.0.0/33', 'is not a network'],
+  ['*.127.0.0.1', 'is a pattern of an address; give a network in CIDR form'],
+  ['example.com:25', 'has a host and a port; give the one or the other'],
+  ['a.*.com', 'is not a rule about targets'],
+])('target-rule: what is wrong with %s is said', (text, wrong) => {
+  expect(parseTargetRule(text)).toBeUndefined();
+  expect(wrongTargetRule(text)).toBe(wrong);
 });
