@@ -3,16 +3,17 @@
  * instance, and rests when the service says so.
  *
  * Only `#move` writes the phase. Whatever may matter calls `wake`; one look then decides, and at most one turn at the
- * pace is under way. Owns that turn and one timer. How much to draw: demand.ts; which answer leads to what: reaction.ts.
+ * pace is under way. Owns that turn and one timer. How much to draw: need.ts and demand.ts; which answer leads to what:
+ * reaction.ts.
  */
 import { NoriaError } from '../core/faults.ts';
 import type { Random } from '../core/random.ts';
-import { OPERATIONS } from '../service/operations.ts';
 import { untilServiceMidnight } from './budget.ts';
 import { type Need, type Plan, planDraw } from './demand.ts';
 import { type DrawContext, type Drawn, makeDraw } from './draw.ts';
 import { Experience } from './experience.ts';
 import { Ledger, type LedgerRecord } from './ledger.ts';
+import { needOf } from './need.ts';
 import type { SourceOptions } from './options.ts';
 import { type Pace, type Paces, paceKey } from './pace.ts';
 import { PACE_SLACK_MS, type Settlement } from './pace-rule.ts';
@@ -186,29 +187,10 @@ export class Source {
   /** @param startInMs - until a call may go out: what the pace says, or 0 for one that has its permit. */
   #need(startInMs: number): Need {
     const { clock, reservoir, settings } = this.#context;
-    const { name, size, dailyBudget } = this.#options;
-    return {
-      now: clock.monotonic(),
-      stock: {
-        usableAt: (at) => reservoir.usableAt(name, at),
-        heldAt: (at) => reservoir.heldAt(name, at),
-        nextLossAt: (after) => reservoir.nextLossAt(name, after),
-      },
-      demand: reservoir.demand(name),
-      size,
-      idleAfterMs: settings.idleAfterMs,
-      startInMs,
-      gapMs: this.#gapMs,
-      latencyMs: this.#ledger.latencyMs,
-      mostPerCall: this.#mostPerCall(),
-      allowance: this.#ledger.allowance(dailyBudget, clock.now()),
-      asked: this.#asked,
-    };
-  }
-
-  #mostPerCall(): number {
-    const { askAtMost, most = Infinity } = OPERATIONS[this.#options.call.product].count;
-    return Math.min(this.#options.count ?? askAtMost, most, this.#experience.mostPerCall);
+    return needOf(
+      { clock, reservoir, options: this.#options, ledger: this.#ledger, experience: this.#experience },
+      { idleAfterMs: settings.idleAfterMs, startInMs, gapMs: this.#gapMs, asked: this.#asked },
+    );
   }
 
   #follow(plan: Plan): void {
