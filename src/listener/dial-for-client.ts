@@ -4,7 +4,7 @@
  * Between the client's request and the answer it is read from all the same: only reading shows that it has left.
  */
 import type { Socket } from 'node:net';
-import type { DialRequest, DialResult } from '../dialer/dial.ts';
+import type { Dialing, DialRequest, DialResult } from '../dialer/dial.ts';
 import type { ConnectionContext } from './connection.ts';
 
 /** What a client may send ahead of the answer; beyond it the client is paused. */
@@ -31,14 +31,16 @@ export function dialForClient(
     earlyBytes += chunk.length;
     if (earlyBytes >= MAX_EARLY_BYTES) client.pause();
   };
-  const leave = (): void => dialing.cancel();
+  // None when the dial could not even begin, and its caller closes the client for that.
+  let dialing: Dialing | undefined;
+  const leave = (): void => dialing?.cancel();
   const onEnd = (): void => {
     if (earlyBytes === 0) leave();
   };
 
   client.on('data', onData).on('end', onEnd).on('close', leave);
   client.resume();
-  const dialing = context.options.dialer.dial(request, (result) => {
+  dialing = context.options.dialer.dial(request, (result) => {
     client.off('data', onData).off('end', onEnd).off('close', leave);
     try {
       done(result, chunks.length > 1 ? Buffer.concat(chunks) : chunks[0]);
