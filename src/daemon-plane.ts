@@ -58,12 +58,20 @@ export interface LocalPlaneOptions {
   readonly onNetwork: (down: boolean) => void;
 }
 
+interface OwnAddresses {
+  readonly opened: ListenerSet['opened'];
+  readonly around: Surroundings;
+  readonly addresses: readonly OwnAddress[];
+}
+
 /** The data plane in this process. */
 export class LocalPlane implements DataPlane {
   readonly workers = { wanted: 1, running: 1 };
   readonly #dialer: OpenDialer;
   readonly #listeners: ListenerSet;
   #surroundings: Surroundings;
+  /** What the addresses were made of, and they. */
+  #own: OwnAddresses | undefined;
 
   constructor(options: LocalPlaneOptions) {
     const { clock, bus, pool, handedOver, sharing, onSourceFault, onNetwork } = options;
@@ -74,7 +82,7 @@ export class LocalPlane implements DataPlane {
       bus,
       dialer: this.#dialer,
       sources: () => this.#surroundings.sources,
-      ownAddresses: () => [...this.#listeners.addresses.map(asOwn), ...this.#surroundings.own],
+      ownAddresses: () => this.#ownAddresses(),
       handedOver,
       ...(sharing === undefined ? {} : { sharing }),
     });
@@ -125,6 +133,17 @@ export class LocalPlane implements DataPlane {
 
   drain(): Promise<void> {
     return this.#listeners.drain();
+  }
+
+  /** Asked for with every request: made anew only when the listeners or the surroundings have changed. */
+  #ownAddresses(): readonly OwnAddress[] {
+    const { opened } = this.#listeners;
+    const around = this.#surroundings;
+    if (this.#own?.opened !== opened || this.#own.around !== around) {
+      const addresses = [...this.#listeners.addresses.map(asOwn), ...around.own];
+      this.#own = { opened, around, addresses };
+    }
+    return this.#own.addresses;
   }
 
   async close(): Promise<void> {
