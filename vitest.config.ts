@@ -1,8 +1,10 @@
 import { defineConfig } from 'vitest/config';
 
+/** Journeys that say nothing of the processes that serve clients: the package, the embedded demo, the dashboard, drawing. */
+const NOT_OF_WORKERS = ['package', 'package-image', 'demo', 'story', 'dashboard', 'products'];
+
 export default defineConfig({
   test: {
-    include: ['test/**/*.test.ts'],
     // No file relies on a fresh process: what a test opens it closes, and nothing of ours keeps state in a module.
     isolate: false,
     // More than there are cores: the journeys wait for processes and timers most of the time.
@@ -12,5 +14,17 @@ export default defineConfig({
     // Real sockets and real processes: generous against a busy machine, never needed on an idle one.
     testTimeout: 20_000,
     hookTimeout: 20_000,
+    projects: [
+      { extends: true, test: { name: 'noria', include: ['test/**/*.test.ts'] } },
+      {
+        extends: true,
+        test: {
+          name: 'two workers',
+          include: ['test/journeys/*.test.ts'],
+          exclude: NOT_OF_WORKERS.map((name) => `test/journeys/${name}.test.ts`),
+          env: { NORIA_TEST_WORKERS: '2' },
+        },
+      },
+    ],
   },
 });

@@ -2,6 +2,7 @@
  * The daemon's listeners, through reloads: those that did not change keep their connections, changed ones give their address
  * to their successors and let their tunnels finish.
  */
+import { overlap } from './config/address.ts';
 import type { ListenerConfig } from './config/config.ts';
 import { isSame } from './config/same.ts';
 import { type Clock, pause } from './core/clock.ts';
@@ -106,7 +107,7 @@ export class ListenerSet {
         }
         this.#claim(config);
         const inTheWay = before.filter(
-          (opened) => !freed.includes(opened) && listenerName(opened.config) === listenerName(config),
+          (opened) => !freed.includes(opened) && overlap(boundTo(opened.config), boundTo(config)),
         );
         for (const opened of inTheWay) {
           freed.push(opened);
@@ -233,7 +234,8 @@ export class ListenerSet {
   }
 }
 
-function boundTo({ address, shared }: PlacedListener): ListenerConfig['address'] {
+/** Where it is really to listen. */
+export function boundTo({ address, shared }: PlacedListener): ListenerConfig['address'] {
   const port = shared?.port;
   return address.kind === 'fd' || port === undefined ? address : { ...address, port, lastPort: port };
 }

@@ -6,13 +6,14 @@
  */
 import { extname } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { overlap } from './config/address.ts';
 import type { ListenerConfig } from './config/config.ts';
 import type { Clock } from './core/clock.ts';
 import { EventBus } from './core/events.ts';
 import { NoriaError } from './core/faults.ts';
 import type { Log } from './core/log.ts';
 import { maskSecrets, type Secret } from './core/secret.ts';
-import type { PlacedListener } from './daemon-listeners.ts';
+import { boundTo, type PlacedListener } from './daemon-listeners.ts';
 import { listenerName } from './daemon-options.ts';
 import { Placing } from './daemon-placing.ts';
 import type { DataPlane, PlaneListener } from './daemon-plane.ts';
@@ -209,19 +210,38 @@ class WorkersPlane implements DataPlane {
   /** In every worker, or in none. */
   async #openEverywhere(placed: readonly PlacedListener[], drainTimeoutMs: number): Promise<UpdateOutcome> {
     this.#limits.open(limitsOf(placed));
-    const workers = this.#ready;
-    const outcomes = await Promise.all(workers.map((worker) => this.#openIn(worker, placed, drainTimeoutMs)));
-    const answered = outcomes.filter((outcome) => outcome !== undefined); // one that died is brought up later
-    const failed = answered.find(({ ok }) => !ok);
-    if (failed !== undefined) {
-      const changed = workers.filter((_, at) => outcomes[at]?.ok === true);
-      await Promise.all(changed.map((worker) => this.#openIn(worker, this.#placed, this.#drainTimeoutMs)));
-      this.#limits.keep(limitsOf(this.#placed));
-      return failed;
+    const clear = this.#placed.filter((one) => !placed.some((other) => isInTheWay(one, other)));
+    if (clear.length < this.#placed.length) await this.#openInAll(clear, drainTimeoutMs);
+    const outcomes = await this.#openInAll(placed, drainTimeoutMs);
+    const failed = outcomes.find(({ ok }) => !ok);
+    if (failed === undefined) {
+      this.#limits.keep(limitsOf(placed));
+      return outcomes[0] ?? { ok: false, code: 'workers-failed', message: 'no worker is alive to listen' };
     }
-    this.#limits.keep(limitsOf(placed));
-    const nobody = { ok: false, code: 'workers-failed', message: 'no worker is alive to listen' } as const;
-    return answered[0] ?? nobody;
+    await this.#goBack();
+    return failed;
+  }
+
+  /**
+   * What those that live answer; one that dies meanwhile has a successor that is told what holds then. One after the other:
+   * an address that changes hands is held by the others meanwhile, so that it is never free for anyone else.
+   */
+  async #openInAll(placed: readonly PlacedListener[], drainTimeoutMs: number): Promise<UpdateOutcome[]> {
+    const outcomes: UpdateOutcome[] = [];
+    for (const worker of this.#ready) {
+      const outcome = await this.#openIn(worker, placed, drainTimeoutMs);
+      if (outcome !== undefined) outcomes.push(outcome);
+      if (outcome?.ok === false) break;
+    }
+    return outcomes;
+  }
+
+  async #goBack(): Promise<void> {
+    for (const worker of this.#ready) {
+      const outcome = await this.#openIn(worker, this.#placed, this.#drainTimeoutMs);
+      if (outcome?.ok === false) worker.unfit(outcome.message); // its successor may succeed
+    }
+    this.#limits.keep(limitsOf(this.#placed));
   }
 
   async #openIn(
@@ -295,6 +315,10 @@ class WorkersPlane implements DataPlane {
       { pid, how, connections, againMs, ...crash },
       'worker lost: its connections ended with it, and another is started',
     );
+    if (this.#ready.length > 0 || this.#placed.every(({ address }) => address.kind !== 'fd')) return;
+    // With the last of them went the socket itself; its number may stand for something else by now.
+    const why = 'all workers ended, and a socket that was handed over can be opened once';
+    this.#crew?.fail(new NoriaError('workers-failed', why));
   }
 
   #gone({ number }: WorkerProcess): void {
@@ -303,6 +327,15 @@ class WorkersPlane implements DataPlane {
     this.#limits.gone(number);
     this.#verdict.gone(number);
   }
+}
+
+/**
+ * Whether nobody can listen as the second says before all workers have let go of the first: on the same port of different
+ * addresses, one of which is all of them. On the same address they hand it over one by one, and no client is refused.
+ */
+function isInTheWay(one: PlacedListener, other: PlacedListener): boolean {
+  const [before, next] = [boundTo(one), boundTo(other)];
+  return before.kind === 'tcp' && next.kind === 'tcp' && before.host !== next.host && overlap(before, next);
 }
 
 function is<Name extends ToldByWorkers>(told: Telling, name: Name): told is Telling<Name> {

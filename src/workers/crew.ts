@@ -74,7 +74,7 @@ export class Crew {
         if ((await worker.answer('loaded')) === undefined) {
           const { how, stack } = await worker.gone;
           const why = stack === undefined ? how : `${how}: ${stack}`;
-          throw new NoriaError('workers-failed', `a worker did not start: it ${why}`);
+          throw new NoriaError('workers-failed', `a worker did not start: ${why}`);
         }
         this.#ready.add(worker);
       }),

@@ -119,7 +119,7 @@ export class WorkerProcess {
       // What it said last is read by then.
       worker.on('disconnect', () => ending !== undefined && resolve(ending));
       worker.on('error', (error: Error) => {
-        if (worker.process.pid === undefined) resolve(`not started: ${error.message}`);
+        if (worker.process.pid === undefined) resolve(`could not be started: ${error.message}`);
       });
     });
     this.#ended = true;

@@ -11,9 +11,10 @@ import { expect, onTestFinished, test } from 'vitest';
 import { memberSchema } from '../../src/admin/schemas.ts';
 import { randomBelow, seededRandom } from '../../src/core/random.ts';
 import type { Sandbox } from '../../src/sandbox/sandbox.ts';
+import { freePort } from '../support/free-port.ts';
 import { openTestSandbox, sourceLine, WORKERS_LINE } from '../support/noria.ts';
 import { until } from '../support/until.ts';
-import { freePort, type NoriaProcess, runNoria, testFolder, writeIn } from './noria-process.ts';
+import { type NoriaProcess, runNoria, testFolder, writeIn } from './noria-process.ts';
 
 const KILLS = Number(process.env['NORIA_KILLS'] ?? 6);
 /** From the start of the process: half of the kills hit it while it opens. */

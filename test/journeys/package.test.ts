@@ -9,9 +9,10 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, type TestContext, test } from 'vitest';
 import { curl, HAS_CURL } from '../support/curl.ts';
+import { freePort } from '../support/free-port.ts';
 import { openTestSandbox, sourceLine } from '../support/noria.ts';
 import { until } from '../support/until.ts';
-import { freePort, runNoria, testFolder, writeIn } from './noria-process.ts';
+import { runNoria, testFolder, writeIn } from './noria-process.ts';
 
 /** The oldest that `engines` names, and the package that has its binary. */
 const OLDEST_NODE = '22.22.2';

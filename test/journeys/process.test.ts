@@ -11,9 +11,10 @@ import { type TLSSocket, connect as tlsConnect } from 'node:tls';
 import { expect, onTestFinished, test } from 'vitest';
 import { startNoria } from '../../src/embed.ts';
 import type { Sandbox } from '../../src/sandbox/sandbox.ts';
+import { freePort } from '../support/free-port.ts';
 import { openTestSandbox, sourceLine, WORKERS_LINE } from '../support/noria.ts';
 import { until } from '../support/until.ts';
-import { freePort, type NoriaProcess, runNoria, testFolder, writeIn } from './noria-process.ts';
+import { type NoriaProcess, runNoria, testFolder, writeIn } from './noria-process.ts';
 
 interface Stage {
   readonly sandbox: Sandbox;

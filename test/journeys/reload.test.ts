@@ -6,6 +6,7 @@ import { once } from 'node:events';
 import { createServer, request } from 'node:http';
 import { type AddressInfo, connect, type Socket } from 'node:net';
 import { expect, onTestFinished, test } from 'vitest';
+import { freePort } from '../support/free-port.ts';
 import {
   type NoriaOptions,
   openTestSandbox,
@@ -16,14 +17,17 @@ import {
 } from '../support/noria.ts';
 import { until } from '../support/until.ts';
 
-/** A port that was free a moment ago. */
-async function freePort(): Promise<number> {
-  const server = createServer().listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const { port } = server.address() as AddressInfo;
-  server.close();
-  await once(server, 'close');
-  return port;
+/** A free port not far below this one: all from it on can be listened on. */
+async function freePortBefore(port: number): Promise<number> {
+  const server = createServer().listen(port - 1, '127.0.0.1');
+  try {
+    await once(server, 'listening');
+    return port - 1;
+  } catch {
+    return port; // handled: taken, so the range is this port alone
+  } finally {
+    server.close();
+  }
 }
 
 async function openTunnel(proxyPort: number, target: string): Promise<Socket> {
@@ -104,6 +108,22 @@ test('reload: a changed listener takes its address over from the one before', as
   await noria.reload(testConfig({ ...options, listeners: listeners(plain(first, users), plain(second)) }));
   expect(await get(first, `${sandbox.targetUrl}/ip`)).toBe(407);
   expect(await get(second, `${sandbox.targetUrl}/ip`)).toBe(200);
+});
+
+test('reload: a listener may be given other ports, some of them its own, and another address', async () => {
+  const { sandbox, noria, options, first, listeners } = await startTwo();
+  const port = await freePortBefore(first);
+  const at = (address: string) =>
+    testConfig({
+      ...options,
+      listeners: listeners(
+        `{ address: "${address}", denyTargets: [], users: [{ username: me, password: x }] }`,
+      ),
+    });
+  for (const address of [`127.0.0.1:${port}-${first}`, `0.0.0.0:${first}`, `127.0.0.1:${first}`]) {
+    expect(await noria.reload(at(address)), address).toEqual([]);
+    expect(await get(first, `${sandbox.targetUrl}/ip`, 'me'), address).toBe(200);
+  }
 });
 
 test('reload: when an address cannot be had, everything stays as it was', async () => {

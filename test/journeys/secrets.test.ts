@@ -8,9 +8,10 @@ import { connect } from 'node:net';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
+import { freePort } from '../support/free-port.ts';
 import { openTestSandbox, WORKERS_LINE } from '../support/noria.ts';
 import { until } from '../support/until.ts';
-import { freePort, type NoriaProcess, runNoria, testFolder, writeIn } from './noria-process.ts';
+import { type NoriaProcess, runNoria, testFolder, writeIn } from './noria-process.ts';
 
 /** Characters that URLs, YAML, JSON and regular expressions each write in their own way. */
 const SECRETS = {

@@ -7,9 +7,10 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
 import { curl, HAS_CURL } from '../support/curl.ts';
+import { freePort } from '../support/free-port.ts';
 import { openTestSandbox, sourceLine, WORKERS_LINE } from '../support/noria.ts';
 import { until } from '../support/until.ts';
-import { freePort, runNoria, testFolder, writeIn } from './noria-process.ts';
+import { runNoria, testFolder, writeIn } from './noria-process.ts';
 
 const has = (program: string, ...args: string[]) => spawnSync(program, args).status === 0;
 const HAS_NOTIFY = has('systemd-notify', '--version') && has('python3', '--version');
