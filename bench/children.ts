@@ -8,6 +8,7 @@ import { SUBJECTS, type SubjectName, type SubjectOptions, WEIGH, type Weight } f
 import type { World, WorldOptions } from './world.ts';
 
 const NS_PER_MS = 1e6;
+const MS_PER_SECOND = 1_000;
 
 /** A proxy under test. */
 export interface Running {
@@ -19,6 +20,8 @@ export interface Running {
 export class Children {
   readonly #children: ChildProcess[] = [];
   readonly #load: ChildProcess;
+  /** Started when one is not enough to keep all workers of a proxy busy. */
+  #secondLoad: ChildProcess | undefined;
 
   constructor() {
     this.#load = this.#start('load.ts');
@@ -47,6 +50,20 @@ export class Children {
     return result;
   }
 
+  /** The same by two processes at once, each half of it; returns how many tunnels a second they opened together. */
+  async tunnelsPerSecond(load: Extract<Load, { kind: 'tunnels' }>): Promise<number> {
+    this.#secondLoad ??= this.#start('load.ts');
+    const half = { ...load, count: Math.ceil(load.count / 2), beside: Math.ceil(load.beside / 2) };
+    const startedAt = performance.now();
+    const results = await Promise.all(
+      [this.#load, this.#secondLoad].map((child) => ask<LoadResult>(child, half)),
+    );
+    const seconds = (performance.now() - startedAt) / MS_PER_SECOND;
+    const failed = results.reduce((sum, result) => sum + result.failed, 0);
+    if (failed > 0) throw new Error(`${failed} failed: ${JSON.stringify(load)}`);
+    return results.reduce((sum, { done }) => sum + done, 0) / seconds;
+  }
+
   close(): void {
     for (const child of this.#children) child.kill();
   }
@@ -59,12 +76,18 @@ export class Children {
   }
 }
 
-/** CPU time that a process has used so far, ms: of all its threads, of its own and in the kernel for it. */
+/**
+ * CPU time that a process and those it has started have used so far, ms: of all their threads, of their own and in the kernel
+ * for them.
+ */
 export function cpuMs({ child: { pid } }: Running): number {
+  const children = readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8').split(' ').filter(Boolean);
   let ns = 0;
-  // Threads come and go at the start alone: the engine's helpers, which stay.
-  for (const thread of readdirSync(`/proc/${pid}/task`)) {
-    ns += Number(readFileSync(`/proc/${pid}/task/${thread}/schedstat`, 'utf8').split(' ', 1)[0]);
+  for (const process of [pid, ...children]) {
+    // Threads come and go at the start alone: the engine's helpers, which stay.
+    for (const thread of readdirSync(`/proc/${process}/task`)) {
+      ns += Number(readFileSync(`/proc/${process}/task/${thread}/schedstat`, 'utf8').split(' ', 1)[0]);
+    }
   }
   return ns / NS_PER_MS;
 }

@@ -12,6 +12,7 @@ import { measureIdle, measurePicks } from './holding.ts';
 import { Report } from './report.ts';
 import { measureThroughput } from './throughput.ts';
 import { measureBadPool, measurePaced, measureStart } from './waiting.ts';
+import { measureWorkers } from './workers.ts';
 
 if (platform() !== 'linux') {
   console.error('the bench reads CPU time from /proc: it needs Linux');
@@ -29,6 +30,7 @@ try {
     world: await children.world({ members: MEMBERS, troubles: [] }),
   };
   await measureThroughput(bench);
+  await measureWorkers(bench);
   await measurePaced(bench);
   await measureIdle(bench);
   await measureStart(bench);

@@ -8,7 +8,7 @@ import { serveSubject } from './subject.ts';
 
 tuneForShortLives(); // as `noria run` does
 
-serveSubject(async ({ world, protocol, members, usable }) => {
+serveSubject(async ({ world, protocol, members, usable, workers = 1 }) => {
   const product = protocol === 'socks5' ? 'short-socks5' : 'short-classic';
   const config = parseConfig(
     `
@@ -19,6 +19,7 @@ listeners: [{ address: "127.0.0.1:0", denyTargets: [], maxConnections: 20000 }]
 admin: { address: "127.0.0.1:0" }
 state: off
 log: { level: info, format: json }
+workers: ${workers}
 `,
     'bench.yaml',
     { env: {} },

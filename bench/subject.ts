@@ -10,6 +10,8 @@ export interface SubjectOptions {
   readonly members: number;
   /** Members that must be usable before the load begins. */
   readonly usable: number;
+  /** noria alone: processes that serve clients; 1 when absent. */
+  readonly workers?: number;
 }
 
 export const SUBJECTS = {

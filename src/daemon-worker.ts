@@ -31,9 +31,12 @@ const LEFT_TO_THE_PRIMARY = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const;
 for (const signal of LEFT_TO_THE_PRIMARY) process.on(signal, () => {});
 tuneForShortLives();
 
-const { say, flush } = openLink();
+const { say, mention, flush } = openLink();
 const permits = new Map<number, PermitStock>();
-const lending = connectLending(say);
+const lending = connectLending((message) => {
+  if (message.kind === 'report' && message.report.kind !== 'failed') mention(message);
+  else say(message);
+});
 let plane: LocalPlane | undefined;
 
 process.on('uncaughtException', (error) => {
@@ -116,7 +119,7 @@ function openPlane({ dialer, surroundings, handedOver }: Begin): LocalPlane {
 }
 
 function forward<Name extends ToldByWorkers>(bus: EventBus, name: Name): void {
-  bus.on(name, (event) => say({ kind: 'told', name, event }));
+  bus.on(name, (event) => mention({ kind: 'told', name, event }));
 }
 
 function roomOf(listener: number): PermitStock {
@@ -141,7 +144,7 @@ async function update(plane: LocalPlane, { listeners, drainTimeoutMs }: Update):
 }
 
 function openLink(): Link<FromWorker> {
-  return new Link((batch) => {
+  return new Link(systemClock, (batch) => {
     process.send?.(batch, undefined, undefined, ignored);
   });
 }

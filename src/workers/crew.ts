@@ -106,6 +106,7 @@ export class Crew {
     this.#lastNumber += 1;
     const startedAt = clock.monotonic();
     const worker: WorkerProcess = new WorkerProcess({
+      clock,
       number: this.#lastNumber,
       entry,
       onReport: (report) => onReport(worker, report),

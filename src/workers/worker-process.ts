@@ -5,6 +5,7 @@
  * primary holds, so that clients in the kernel's queue do not notice when one of them ends.
  */
 import cluster, { type Worker } from 'node:cluster';
+import type { Clock } from '../core/clock.ts';
 import { Link } from './link.ts';
 import type { FromWorker, ToWorker } from './messages.ts';
 
@@ -16,6 +17,7 @@ type Answer<Kind extends AnswerKind> = Extract<FromWorker, { kind: Kind }>;
 export type Report = Exclude<FromWorker, { kind: AnswerKind | 'crashed' }>;
 
 export interface WorkerOptions {
+  readonly clock: Clock;
   /** From 1 on, never used twice. */
   readonly number: number;
   /** The module that a worker runs. */
@@ -44,14 +46,14 @@ export class WorkerProcess {
   #ended = false;
 
   /** Starts it. */
-  constructor({ number, entry, onReport }: WorkerOptions) {
+  constructor({ clock, number, entry, onReport }: WorkerOptions) {
     this.number = number;
     this.#onReport = onReport;
     cluster.schedulingPolicy = cluster.SCHED_NONE;
     // Its standard error is for what even it cannot tell: the engine's last words.
     cluster.setupPrimary({ exec: entry, args: [], stdio: ['ignore', 'ignore', 'inherit', 'ipc'] });
     this.#worker = cluster.fork();
-    this.#link = new Link((batch) => {
+    this.#link = new Link(clock, (batch) => {
       this.#worker.send(batch, ignored);
     });
     this.#worker.on('message', (batch: readonly FromWorker[]) => {

@@ -1,13 +1,15 @@
 import { expect, test } from 'vitest';
 import { Link } from '../../src/workers/link.ts';
+import { ManualClock } from '../support/manual-clock.ts';
 
 interface Word {
   readonly word: number;
 }
 
-function openLink(): { link: Link<Word>; sent: (readonly Word[])[] } {
+function openLink() {
   const sent: (readonly Word[])[] = [];
-  return { link: new Link((batch) => void sent.push(batch)), sent };
+  const clock = new ManualClock();
+  return { link: new Link<Word>(clock, (batch) => void sent.push(batch)), sent, clock };
 }
 
 /** The end of this turn, and of what it has set off. */
@@ -26,6 +28,32 @@ test('link: all that is said in one turn is one message, in order', async () => 
   expect(sent.slice(1)).toEqual([[{ word: 4 }]]);
 });
 
+test('link: what nobody waits for goes with what is said next, in order', async () => {
+  const { link, sent, clock } = openLink();
+  link.mention({ word: 1 });
+  link.mention({ word: 2 });
+  await nextTurn();
+  expect(sent).toEqual([]);
+  link.say({ word: 3 });
+  link.mention({ word: 4 });
+  await nextTurn();
+  expect(sent).toEqual([[{ word: 1 }, { word: 2 }, { word: 3 }, { word: 4 }]]);
+  expect(clock.armedCount).toBe(0);
+});
+
+test('link: what nobody waits for goes by itself, when nothing else is said for a few ms', async () => {
+  const { link, sent, clock } = openLink();
+  link.mention({ word: 1 });
+  clock.advance(4);
+  expect(sent).toEqual([]);
+  clock.advance(1);
+  expect(sent).toEqual([[{ word: 1 }]]);
+  link.mention({ word: 2 });
+  clock.advance(5);
+  expect(sent.length).toBe(2);
+  expect(clock.armedCount).toBe(0);
+});
+
 test('link: what is said at last is sent at once, and only once', async () => {
   const { link, sent } = openLink();
   link.say({ word: 1 });
@@ -37,10 +65,14 @@ test('link: what is said at last is sent at once, and only once', async () => {
 });
 
 test('link: nothing is sent through a pipe that has gone', async () => {
-  const { link, sent } = openLink();
-  link.say({ word: 1 });
-  link.close();
+  const { link, sent, clock } = openLink();
+  link.mention({ word: 1 });
   link.say({ word: 2 });
+  link.close();
+  link.say({ word: 3 });
+  link.mention({ word: 4 });
   await nextTurn();
+  clock.advance(10);
   expect(sent).toEqual([]);
+  expect(clock.armedCount).toBe(0);
 });
