@@ -1,6 +1,6 @@
 /**
  * What one process says to another over their pipe: in order, and as few messages as can be, since each costs both sides a
- * system call and a wake-up, however little it holds. On a busy worker they were a third of its work.
+ * system call and a wake-up, however little it holds: almost a third of a busy worker's work, if each were sent at once.
  */
 import type { Clock } from '../core/clock.ts';
 

@@ -92,6 +92,7 @@ pool: { allowPrivateAddresses: true }
 listeners: [{ address: "127.0.0.1:${proxyPort}", denyTargets: [] }]
 admin: { address: "127.0.0.1:${adminPort}" }
 state: { dir: ${join(home, 'state')} }
+workers: 2
 `,
   );
   const { uid } = UNPRIVILEGED;
@@ -104,7 +105,7 @@ state: { dir: ${join(home, 'state')} }
     ...UNPRIVILEGED,
   });
   expect(await health.ended).toEqual([0, null]);
-  expect(health.out()).toMatch(/ready: 2 members are usable/);
+  expect(health.out()).toMatch(/ready: 2 members are usable\n.*, 2 of 2 workers, /);
   noria.child.kill('SIGTERM');
   expect(await noria.ended).toEqual([0, null]);
 });
