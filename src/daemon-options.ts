@@ -1,6 +1,7 @@
 /** From the configuration to each part's own options: the one place that knows both. */
 import { availableParallelism } from 'node:os';
 import type { Config, ListenerConfig, SourceConfig } from './config/config.ts';
+import { isSame } from './config/same.ts';
 import { formatHostPort } from './core/host-port.ts';
 import { isPrivateAddress } from './core/networks.ts';
 import { Secret } from './core/secret.ts';
@@ -49,6 +50,16 @@ export function secretsIn(config: unknown): Secret[] {
 /** Processes that serve clients. */
 export function workersOf({ workers }: Config): number {
   return workers === 'auto' ? availableParallelism() : workers;
+}
+
+/** Which of the sections that are read once, at the start, differ. */
+export function waitsForRestart(before: Config, next: Config): string[] {
+  const sections = {
+    'state.dir': [before.state, next.state],
+    workers: [before.workers, next.workers],
+    'log.format': [before.log.format, next.log.format],
+  } as const;
+  return Object.entries(sections).flatMap(([name, [one, other]]) => (isSame(one, other) ? [] : [name]));
 }
 
 /** Which addresses of an answer are no members. */

@@ -6,29 +6,23 @@
  */
 import { extname } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { overlap } from './config/address.ts';
 import type { ListenerConfig } from './config/config.ts';
 import type { Clock } from './core/clock.ts';
 import { EventBus } from './core/events.ts';
 import { NoriaError } from './core/faults.ts';
 import type { Log } from './core/log.ts';
-import { maskSecrets, type Secret } from './core/secret.ts';
-import { boundTo, type PlacedListener } from './daemon-listeners.ts';
-import { listenerName } from './daemon-options.ts';
-import { Placing } from './daemon-placing.ts';
+import type { Secret } from './core/secret.ts';
 import type { DataPlane, PlaneListener } from './daemon-plane.ts';
+import { WorkerListeners } from './daemon-worker-listeners.ts';
 import type { SourceFault } from './dialer/credentials.ts';
 import { type DialerSettings, type OpenDialer, openDialer } from './dialer/dialer.ts';
-import type { BoundAddress } from './listener/bind.ts';
 import type { Lending } from './pool/lease.ts';
 import { type ServedLending, serveLending } from './pool/remote.ts';
-import { ConnectionCounts } from './workers/connection-counts.ts';
 import { type Crew, openCrew } from './workers/crew.ts';
-import { type LimitedListener, SharedLimits } from './workers/limits.ts';
-import type { Surroundings, Telling, ToldByWorkers, ToWorker, UpdateOutcome } from './workers/messages.ts';
+import type { Surroundings, Telling, ToldByWorkers, ToWorker } from './workers/messages.ts';
 import { pack } from './workers/packed.ts';
 import { SharedVerdict } from './workers/shared-verdict.ts';
-import type { Ending, Report, WorkerProcess } from './workers/worker-process.ts';
+import { type Ending, type Report, type WorkerProcess, withoutSecrets } from './workers/worker-process.ts';
 
 export interface WorkersPlaneOptions {
   /** 2 or more. */
@@ -51,13 +45,16 @@ export interface WorkersPlaneOptions {
 
 /** This process among those that judge the network; workers count from 1. */
 const PROBER = 0;
-/** How often a port that was free is looked for anew, when another program was quicker. */
-const MOST_PLACINGS = 3;
 
 /** @throws NoriaError workers-failed when the workers cannot be started; `update` opens the first listeners. */
 export async function openWorkersPlane(options: WorkersPlaneOptions): Promise<DataPlane> {
   const plane = new WorkersPlane(options);
-  await plane.open();
+  try {
+    await plane.open();
+  } catch (error) {
+    await plane.close();
+    throw error;
+  }
   return plane;
 }
 
@@ -70,20 +67,13 @@ class WorkersPlane implements DataPlane {
   readonly #options: WorkersPlaneOptions;
   readonly #dialer: OpenDialer;
   readonly #verdict: SharedVerdict;
-  readonly #placing = new Placing();
-  readonly #limits = new SharedLimits((worker, listener, order) =>
-    this.#begun.get(worker)?.process.say({ kind: 'permits', listener, order }),
-  );
-  readonly #connections = new ConnectionCounts();
+  readonly #listeners: WorkerListeners;
   /** Workers that have been told what they work with, by number. */
   readonly #begun = new Map<number, Begun>();
+  readonly #drawing: Disposable;
   #crew: Crew | undefined;
   #settings: DialerSettings;
   #surroundings: Surroundings;
-  #placed: readonly PlacedListener[] = [];
-  /** In the order of those. */
-  #addresses: readonly (readonly BoundAddress[])[] = [];
-  #drainTimeoutMs = 0;
   /** Listeners change, and workers join, one after the other. */
   #turn: Promise<unknown> = Promise.resolve();
 
@@ -92,6 +82,10 @@ class WorkersPlane implements DataPlane {
     this.#options = options;
     this.#settings = dialer;
     this.#surroundings = options.surroundings;
+    this.#listeners = new WorkerListeners(
+      () => this.#ready,
+      (worker, listener, order) => this.#begun.get(worker)?.process.say({ kind: 'permits', listener, order }),
+    );
     this.#verdict = new SharedVerdict({
       clock,
       freshMs: () => this.#settings.attemptTimeoutMs,
@@ -101,6 +95,10 @@ class WorkersPlane implements DataPlane {
         options.bus.emit('network.judged', { down });
       },
     });
+    // The service answers: whoever does not, it is not our network.
+    this.#drawing = options.bus.on('draw.done', ({ code }) => {
+      if (code !== 'transport') this.#verdict.answered();
+    });
     // What a dialer alone would tell of the network is told once all have been heard.
     const unheard = new EventBus((event, error) => log.error({ event, error }, 'observer failed'));
     const onNetwork = (down: boolean) => this.#verdict.judged(PROBER, down);
@@ -108,15 +106,7 @@ class WorkersPlane implements DataPlane {
   }
 
   get listeners(): readonly PlaneListener[] {
-    return this.#placed.map((config, at) => {
-      const name = listenerName(config);
-      return {
-        name,
-        protocols: config.protocols,
-        addresses: this.#addresses[at] ?? [],
-        connections: this.#connections.of(name),
-      };
-    });
+    return this.#listeners.views;
   }
 
   get workers(): { readonly wanted: number; readonly running: number } {
@@ -139,22 +129,7 @@ class WorkersPlane implements DataPlane {
   }
 
   update(configs: readonly ListenerConfig[], drainTimeoutMs: number): Promise<void> {
-    return this.#inTurn(async () => {
-      for (let placings = 1; ; placings += 1) {
-        const placed = await this.#placing.place(configs, this.#placed);
-        const outcome = await this.#openEverywhere(placed, drainTimeoutMs);
-        if (outcome.ok) {
-          this.#placed = placed;
-          this.#addresses = outcome.addresses;
-          this.#drainTimeoutMs = drainTimeoutMs;
-          return;
-        }
-        const chosen = placed.some(({ shared }) => shared?.port !== undefined);
-        if (!chosen || outcome.code !== 'listen-failed' || placings >= MOST_PLACINGS) {
-          throw new NoriaError(outcome.code, outcome.message);
-        }
-      }
-    });
+    return this.#inTurn(() => this.#listeners.update(configs, drainTimeoutMs));
   }
 
   surround(surroundings: Surroundings): void {
@@ -189,6 +164,7 @@ class WorkersPlane implements DataPlane {
   }
 
   async close(): Promise<void> {
+    this.#drawing[Symbol.dispose]();
     await this.#crew?.close();
     await this.#dialer.close();
   }
@@ -207,53 +183,6 @@ class WorkersPlane implements DataPlane {
     for (const { process } of this.#begun.values()) process.say(message);
   }
 
-  /** In every worker, or in none. */
-  async #openEverywhere(placed: readonly PlacedListener[], drainTimeoutMs: number): Promise<UpdateOutcome> {
-    this.#limits.open(limitsOf(placed));
-    const clear = this.#placed.filter((one) => !placed.some((other) => isInTheWay(one, other)));
-    if (clear.length < this.#placed.length) await this.#openInAll(clear, drainTimeoutMs);
-    const outcomes = await this.#openInAll(placed, drainTimeoutMs);
-    const failed = outcomes.find(({ ok }) => !ok);
-    if (failed === undefined) {
-      this.#limits.keep(limitsOf(placed));
-      return outcomes[0] ?? { ok: false, code: 'workers-failed', message: 'no worker is alive to listen' };
-    }
-    await this.#goBack();
-    return failed;
-  }
-
-  /**
-   * What those that live answer; one that dies meanwhile has a successor that is told what holds then. One after the other:
-   * an address that changes hands is held by the others meanwhile, so that it is never free for anyone else.
-   */
-  async #openInAll(placed: readonly PlacedListener[], drainTimeoutMs: number): Promise<UpdateOutcome[]> {
-    const outcomes: UpdateOutcome[] = [];
-    for (const worker of this.#ready) {
-      const outcome = await this.#openIn(worker, placed, drainTimeoutMs);
-      if (outcome !== undefined) outcomes.push(outcome);
-      if (outcome?.ok === false) break;
-    }
-    return outcomes;
-  }
-
-  async #goBack(): Promise<void> {
-    for (const worker of this.#ready) {
-      const outcome = await this.#openIn(worker, this.#placed, this.#drainTimeoutMs);
-      if (outcome?.ok === false) worker.unfit(outcome.message); // its successor may succeed
-    }
-    this.#limits.keep(limitsOf(this.#placed));
-  }
-
-  async #openIn(
-    worker: WorkerProcess,
-    placed: readonly PlacedListener[],
-    drainTimeoutMs: number,
-  ): Promise<UpdateOutcome | undefined> {
-    const answer = worker.answer('updated');
-    worker.say({ kind: 'update', listeners: pack(placed), drainTimeoutMs });
-    return (await answer)?.outcome;
-  }
-
   #begin(process: WorkerProcess): void {
     const { handedOver, pool } = this.#options;
     this.#begun.set(process.number, { process, lending: serveLending(pool, process.number, process.say) });
@@ -265,11 +194,10 @@ class WorkersPlane implements DataPlane {
     });
   }
 
-  /** One that takes the place of another: it opens what the others have open. */
-  async #prepare(worker: WorkerProcess): Promise<void> {
+  /** One that takes the place of another. */
+  #prepare(worker: WorkerProcess): Promise<void> {
     this.#begin(worker);
-    const outcome = await this.#openIn(worker, this.#placed, 0);
-    if (outcome?.ok === false) throw new NoriaError(outcome.code, outcome.message);
+    return this.#listeners.openIn(worker);
   }
 
   #hear({ number }: WorkerProcess, report: Report): void {
@@ -278,7 +206,7 @@ class WorkersPlane implements DataPlane {
         this.#tellAgain(number, report);
         break;
       case 'permits':
-        this.#limits.hear(number, report.listener, report.request);
+        this.#listeners.limits.hear(number, report.listener, report.request);
         break;
       case 'network.judged':
         this.#verdict.judged(number, report.down);
@@ -295,8 +223,8 @@ class WorkersPlane implements DataPlane {
   }
 
   #tellAgain(worker: number, told: Telling): void {
-    if (is(told, 'connection.opened')) this.#connections.opened(worker, told.event.listener);
-    else if (is(told, 'connection.closed')) this.#connections.closed(worker, told.event.listener);
+    if (is(told, 'connection.opened')) this.#listeners.connections.opened(worker, told.event.listener);
+    else if (is(told, 'connection.closed')) this.#listeners.connections.closed(worker, told.event.listener);
     else if (is(told, 'dial.attempted') && told.event.outcome === 'accepted') this.#verdict.answered();
     this.#options.bus.emit(told.name, told.event);
   }
@@ -307,15 +235,14 @@ class WorkersPlane implements DataPlane {
   }
 
   /** A client hears nothing of it but that its connection ends: whoever tries again is served by another worker. */
-  #lost({ number, pid }: WorkerProcess, { how, stack }: Ending, againMs: number): void {
+  #lost({ number, pid }: WorkerProcess, ending: Ending, againMs: number): void {
     const { log, secrets } = this.#options;
-    const connections = this.#connections.gone(number);
-    const crash = stack === undefined ? {} : { stack: maskSecrets(stack, secrets()) };
+    const connections = this.#listeners.connections.gone(number);
     log.error(
-      { pid, how, connections, againMs, ...crash },
+      { pid, ...withoutSecrets(ending, secrets()), connections, againMs },
       'worker lost: its connections ended with it, and another is started',
     );
-    if (this.#ready.length > 0 || this.#placed.every(({ address }) => address.kind !== 'fd')) return;
+    if (this.#ready.length > 0 || !this.#listeners.handedOver) return;
     // With the last of them went the socket itself; its number may stand for something else by now.
     const why = 'all workers ended, and a socket that was handed over can be opened once';
     this.#crew?.fail(new NoriaError('workers-failed', why));
@@ -324,26 +251,11 @@ class WorkersPlane implements DataPlane {
   #gone({ number }: WorkerProcess): void {
     this.#begun.get(number)?.lending.close();
     this.#begun.delete(number);
-    this.#limits.gone(number);
+    this.#listeners.limits.gone(number);
     this.#verdict.gone(number);
   }
 }
 
-/**
- * Whether nobody can listen as the second says before all workers have let go of the first: on the same port of different
- * addresses, one of which is all of them. On the same address they hand it over one by one, and no client is refused.
- */
-function isInTheWay(one: PlacedListener, other: PlacedListener): boolean {
-  const [before, next] = [boundTo(one), boundTo(other)];
-  return before.kind === 'tcp' && next.kind === 'tcp' && before.host !== next.host && overlap(before, next);
-}
-
 function is<Name extends ToldByWorkers>(told: Telling, name: Name): told is Telling<Name> {
   return told.name === name;
-}
-
-function limitsOf(listeners: readonly PlacedListener[]): LimitedListener[] {
-  return listeners.flatMap(({ shared, maxConnections }) =>
-    shared === undefined ? [] : [{ id: shared.id, limit: maxConnections }],
-  );
 }

@@ -22,6 +22,7 @@ import {
   proberSettings,
   refillSettings,
   secretsIn,
+  waitsForRestart,
   workersOf,
 } from './daemon-options.ts';
 import { asOwn, type DataPlane, LocalPlane } from './daemon-plane.ts';
@@ -292,14 +293,4 @@ async function takeOver(parts: Parts, before: Config, next: Config): Promise<voi
   parts.prober.configure(proberSettings(next));
   parts.faults.forget();
   await parts.refiller.update(refillSettings(next));
-}
-
-/** Sections that are read once, at the start. */
-function waitsForRestart(before: Config, next: Config): string[] {
-  const sections = {
-    'state.dir': [before.state, next.state],
-    workers: [before.workers, next.workers],
-    'log.format': [before.log.format, next.log.format],
-  } as const;
-  return Object.entries(sections).flatMap(([name, [one, other]]) => (isSame(one, other) ? [] : [name]));
 }

@@ -6,6 +6,7 @@
  */
 import cluster, { type Worker } from 'node:cluster';
 import type { Clock } from '../core/clock.ts';
+import { maskSecrets, type Secret } from '../core/secret.ts';
 import { Link } from './link.ts';
 import type { FromWorker, ToWorker } from './messages.ts';
 
@@ -130,6 +131,12 @@ export class WorkerProcess {
     const how = this.#unfitFor === undefined ? ended : `stopped: ${this.#unfitFor}`;
     return { how, ...(this.#stack === undefined ? {} : { stack: this.#stack }) };
   }
+}
+
+/** As it may be told: an error's text may quote whatever it was about. */
+export function withoutSecrets({ how, stack }: Ending, secrets: readonly Secret[]): Ending {
+  const masked = stack === undefined ? {} : { stack: maskSecrets(stack, secrets) };
+  return { how: maskSecrets(how, secrets), ...masked };
 }
 
 /** ignored: a pipe that cannot be written to is one whose worker has gone, which is noticed by itself. */

@@ -5,9 +5,10 @@ import { join } from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
 import { systemClock } from '../../src/core/clock.ts';
 import type { NoriaError } from '../../src/core/faults.ts';
+import { Secret } from '../../src/core/secret.ts';
 import { type CrewOptions, openCrew } from '../../src/workers/crew.ts';
 import type { FromWorker } from '../../src/workers/messages.ts';
-import type { Ending } from '../../src/workers/worker-process.ts';
+import { type Ending, withoutSecrets } from '../../src/workers/worker-process.ts';
 import { ManualClock } from '../support/manual-clock.ts';
 import { until } from '../support/until.ts';
 
@@ -112,6 +113,16 @@ test('crew: one that does not close when told to is killed', async () => {
   await closed;
   expect(gone).toEqual(['ended with code 0', 'killed by SIGKILL']);
   expect(clock.armedCount).toBe(0);
+});
+
+test('crew: what is told of an ending holds no secret', () => {
+  const secrets = [new Secret('city+pass/word')];
+  const ending = { how: 'stopped: city+pass/word is wrong', stack: 'Error: city%2Bpass%2Fword\n at here' };
+  expect(withoutSecrets(ending, secrets)).toEqual({
+    how: 'stopped: [secret] is wrong',
+    stack: 'Error: [secret]\n at here',
+  });
+  expect(withoutSecrets({ how: 'killed by SIGKILL' }, secrets)).toEqual({ how: 'killed by SIGKILL' });
 });
 
 test('worker: what nobody catches ends it with its stack in the last thing it says', async () => {

@@ -2,6 +2,7 @@
  * A whole noria whose clients are served by two processes: what it promises as one, it keeps as two, also when one of them dies.
  * A test chooses the worker that serves by stopping the other one for that moment.
  */
+import { spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import { readdirSync, readFileSync } from 'node:fs';
 import { connect, type Socket } from 'node:net';
@@ -290,6 +291,45 @@ test('workers: what a terminal sends to all processes is for the first one alone
       .filter((line) => line !== '' && !line.startsWith('{')),
   ).toEqual([]);
 });
+
+const HAS_ACTIVATE = spawnSync('systemd-socket-activate', ['--version']).status === 0;
+
+test.skipIf(!HAS_ACTIVATE)(
+  'workers: a socket that was handed over is served by all, and with the last of them noria ends',
+  async () => {
+    const sandbox = await openTestSandbox({ members: 4, lifetimeMs: 60_000 });
+    const port = await freePort();
+    const config = `
+sources:
+${sourceLine(sandbox, 'city', 'short-classic', 'size: 2, params: { count: 2 }')}
+pool: { allowPrivateAddresses: true }
+listeners: [{ address: "fd:3", denyTargets: [] }]
+admin: off
+state: off
+workers: 2
+`;
+    const file = writeIn(testFolder(), 'noria.yaml', config);
+    const noria = runNoria([process.execPath, 'src/main.ts', 'run', '-c', file], {
+      command: ['systemd-socket-activate', '-l', `127.0.0.1:${port}`],
+    });
+    await until('the socket stands', () => /Listening on/.test(noria.err()), 10_000);
+    const first = connect(port, '127.0.0.1'); // it waits in the socket's queue until noria runs
+    onTestFinished(() => void first.destroy());
+    await noria.line('draw done');
+    const target = new URL(sandbox.targetUrl).host;
+    expect(await openTunnel(first, target)).toMatch(/^HTTP\/1\.1 200 /);
+    const workers = workersOf(noria.child.pid);
+    for (const pid of workers) {
+      const socket = await connectTo(pid, workers, `127.0.0.1:${port}`);
+      expect(await openTunnel(socket, target)).toMatch(/^HTTP\/1\.1 200 /);
+    }
+    for (const pid of workers) process.kill(pid, 'SIGKILL');
+    expect(await noria.ended).toEqual([1, null]);
+    expect(noria.err()).toContain(
+      'noria: all workers ended, and a socket that was handed over can be opened once\n',
+    );
+  },
+);
 
 test('workers: inside another program there are none', async () => {
   const config = `

@@ -1,0 +1,151 @@
+/**
+ * The listeners that all workers open: which they are, opened in every worker or in none, and what their workers have to agree
+ * on. Part of daemon-workers.ts, which knows the workers.
+ */
+import { overlap } from './config/address.ts';
+import type { ListenerConfig } from './config/config.ts';
+import { NoriaError } from './core/faults.ts';
+import { boundTo, type PlacedListener } from './daemon-listeners.ts';
+import { listenerName } from './daemon-options.ts';
+import { Placing } from './daemon-placing.ts';
+import type { PlaneListener } from './daemon-plane.ts';
+import type { BoundAddress } from './listener/bind.ts';
+import { ConnectionCounts } from './workers/connection-counts.ts';
+import { type LimitedListener, SharedLimits } from './workers/limits.ts';
+import type { UpdateOutcome } from './workers/messages.ts';
+import { pack } from './workers/packed.ts';
+import type { PermitOrder } from './workers/permits.ts';
+import type { WorkerProcess } from './workers/worker-process.ts';
+
+/** How often a port that was free is looked for anew, when another program was quicker. */
+const MOST_PLACINGS = 3;
+
+export class WorkerListeners {
+  readonly limits: SharedLimits;
+  readonly connections = new ConnectionCounts();
+  readonly #workers: () => readonly WorkerProcess[];
+  readonly #placing = new Placing();
+  #placed: readonly PlacedListener[] = [];
+  /** In the order of those. */
+  #addresses: readonly (readonly BoundAddress[])[] = [];
+  #drainTimeoutMs = 0;
+
+  /**
+   * @param workers - those that serve clients at this moment.
+   * @param order - tells a worker, by its number, what it may do about the connections of a listener.
+   */
+  constructor(
+    workers: () => readonly WorkerProcess[],
+    order: (worker: number, listener: number, order: PermitOrder) => void,
+  ) {
+    this.#workers = workers;
+    this.limits = new SharedLimits(order);
+  }
+
+  get views(): readonly PlaneListener[] {
+    return this.#placed.map((config, at) => {
+      const name = listenerName(config);
+      return {
+        name,
+        protocols: config.protocols,
+        addresses: this.#addresses[at] ?? [],
+        connections: this.connections.of(name),
+      };
+    });
+  }
+
+  /** Whether one of them came from whoever started noria: it cannot be opened anew once all workers have gone. */
+  get handedOver(): boolean {
+    return this.#placed.some(({ address }) => address.kind === 'fd');
+  }
+
+  /** See `DataPlane.update`. Not to be called again before it has ended. */
+  async update(configs: readonly ListenerConfig[], drainTimeoutMs: number): Promise<void> {
+    for (let placings = 1; ; placings += 1) {
+      const placed = await this.#placing.place(configs, this.#placed);
+      const outcome = await this.#openEverywhere(placed, drainTimeoutMs);
+      if (outcome.ok) {
+        this.#placed = placed;
+        this.#addresses = outcome.addresses;
+        this.#drainTimeoutMs = drainTimeoutMs;
+        return;
+      }
+      const chosen = placed.some(({ shared }) => shared?.port !== undefined);
+      if (!chosen || outcome.code !== 'listen-failed' || placings >= MOST_PLACINGS) {
+        throw new NoriaError(outcome.code, outcome.message);
+      }
+    }
+  }
+
+  /**
+   * Opens in a new worker what the others have open.
+   *
+   * @throws NoriaError when it cannot.
+   */
+  async openIn(worker: WorkerProcess): Promise<void> {
+    const outcome = await this.#open(worker, this.#placed, 0);
+    if (outcome?.ok === false) throw new NoriaError(outcome.code, outcome.message);
+  }
+
+  /** In every worker, or in none. */
+  async #openEverywhere(placed: readonly PlacedListener[], drainTimeoutMs: number): Promise<UpdateOutcome> {
+    this.limits.open(limitsOf(placed));
+    const clear = this.#placed.filter((one) => !placed.some((other) => isInTheWay(one, other)));
+    if (clear.length < this.#placed.length) await this.#openInAll(clear, drainTimeoutMs);
+    const outcomes = await this.#openInAll(placed, drainTimeoutMs);
+    const failed = outcomes.find(({ ok }) => !ok);
+    if (failed === undefined) {
+      this.limits.keep(limitsOf(placed));
+      return outcomes[0] ?? { ok: false, code: 'workers-failed', message: 'no worker is alive to listen' };
+    }
+    await this.#goBack();
+    return failed;
+  }
+
+  /**
+   * What those that live answer; one that dies meanwhile has a successor that is told what holds then. One after the other:
+   * an address that changes hands is held by the others meanwhile, so that it is never free for anyone else.
+   */
+  async #openInAll(placed: readonly PlacedListener[], drainTimeoutMs: number): Promise<UpdateOutcome[]> {
+    const outcomes: UpdateOutcome[] = [];
+    for (const worker of this.#workers()) {
+      const outcome = await this.#open(worker, placed, drainTimeoutMs);
+      if (outcome !== undefined) outcomes.push(outcome);
+      if (outcome?.ok === false) break;
+    }
+    return outcomes;
+  }
+
+  async #goBack(): Promise<void> {
+    for (const worker of this.#workers()) {
+      const outcome = await this.#open(worker, this.#placed, this.#drainTimeoutMs);
+      if (outcome?.ok === false) worker.unfit(outcome.message); // its successor may succeed
+    }
+    this.limits.keep(limitsOf(this.#placed));
+  }
+
+  async #open(
+    worker: WorkerProcess,
+    placed: readonly PlacedListener[],
+    drainTimeoutMs: number,
+  ): Promise<UpdateOutcome | undefined> {
+    const answer = worker.answer('updated');
+    worker.say({ kind: 'update', listeners: pack(placed), drainTimeoutMs });
+    return (await answer)?.outcome;
+  }
+}
+
+/**
+ * Whether nobody can listen as the second says before all workers have let go of the first: on the same port of different
+ * addresses, one of which is all of them. On the same address they hand it over one by one, and no client is refused.
+ */
+function isInTheWay(one: PlacedListener, other: PlacedListener): boolean {
+  const [before, next] = [boundTo(one), boundTo(other)];
+  return before.kind === 'tcp' && next.kind === 'tcp' && before.host !== next.host && overlap(before, next);
+}
+
+function limitsOf(listeners: readonly PlacedListener[]): LimitedListener[] {
+  return listeners.flatMap(({ shared, maxConnections }) =>
+    shared === undefined ? [] : [{ id: shared.id, limit: maxConnections }],
+  );
+}
