@@ -26,7 +26,6 @@ export class Link<Message extends object> {
     if (this.#phase === 'closed') return;
     this.#batch.push(message);
     if (this.#phase === 'going') return;
-    this.#lingering?.[Symbol.dispose]();
     this.#phase = 'going';
     setImmediate(this.flush);
   };

@@ -133,15 +133,17 @@ test('reload: when an address cannot be had, everything stays as it was', async 
   onTestFinished(() => void taken.close());
   const { port } = taken.address() as AddressInfo;
   const users = ', users: [{ username: me, password: secret-word }]';
-  const next = testConfig({
-    ...options,
-    sources: sources.slice(0, 1),
-    listeners: listeners(plain(first, users), plain(port)),
-  });
-  await expect(noria.reload(next)).rejects.toMatchObject({ code: 'listen-failed' });
-  expect(await get(first, `${sandbox.targetUrl}/ip`)).toBe(200);
-  expect(await get(second, `${sandbox.targetUrl}/ip`)).toBe(200);
-  expect(noria.watched.status().sources.length).toBe(2);
+  for (const changed of [plain(first, users), `{ address: "0.0.0.0:${first}"${users} }`]) {
+    const next = testConfig({
+      ...options,
+      sources: sources.slice(0, 1),
+      listeners: listeners(changed, plain(port)),
+    });
+    await expect(noria.reload(next)).rejects.toMatchObject({ code: 'listen-failed' });
+    expect(await get(first, `${sandbox.targetUrl}/ip`), changed).toBe(200);
+    expect(await get(second, `${sandbox.targetUrl}/ip`), changed).toBe(200);
+    expect(noria.watched.status().sources.length).toBe(2);
+  }
 });
 
 test('reload: a session keeps its member, and a new source can be wished for', async () => {
