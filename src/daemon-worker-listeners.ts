@@ -4,6 +4,7 @@
  */
 import { overlap } from './config/address.ts';
 import type { ListenerConfig } from './config/config.ts';
+import type { Clock } from './core/clock.ts';
 import { NoriaError } from './core/faults.ts';
 import { boundTo, type PlacedListener } from './daemon-listeners.ts';
 import { listenerName } from './daemon-options.ts';
@@ -19,11 +20,18 @@ import type { WorkerProcess } from './workers/worker-process.ts';
 
 /** How often a port that was free is looked for anew, when another program was quicker. */
 const MOST_PLACINGS = 3;
+/** A worker that has not opened its listeners by then does nothing else either. */
+const ANSWER_PATIENCE_MS = 30_000;
+const MS_PER_SECOND = 1_000;
+
+/** A worker, as far as its listeners go. */
+export type ListeningWorker = Pick<WorkerProcess, 'answer' | 'say' | 'unfit'>;
 
 export class WorkerListeners {
   readonly limits: SharedLimits;
   readonly connections = new ConnectionCounts();
-  readonly #workers: () => readonly WorkerProcess[];
+  readonly #clock: Clock;
+  readonly #workers: () => readonly ListeningWorker[];
   readonly #placing = new Placing();
   #placed: readonly PlacedListener[] = [];
   /** In the order of those. */
@@ -35,9 +43,11 @@ export class WorkerListeners {
    * @param order - tells a worker, by its number, what it may do about the connections of a listener.
    */
   constructor(
-    workers: () => readonly WorkerProcess[],
+    clock: Clock,
+    workers: () => readonly ListeningWorker[],
     order: (worker: number, listener: number, order: PermitOrder) => void,
   ) {
+    this.#clock = clock;
     this.#workers = workers;
     this.limits = new SharedLimits(order);
   }
@@ -82,7 +92,7 @@ export class WorkerListeners {
    *
    * @throws NoriaError when it cannot.
    */
-  async openIn(worker: WorkerProcess): Promise<void> {
+  async openIn(worker: ListeningWorker): Promise<void> {
     const outcome = await this.#open(worker, this.#placed, 0);
     if (outcome?.ok === false) throw new NoriaError(outcome.code, outcome.message);
   }
@@ -125,13 +135,19 @@ export class WorkerListeners {
   }
 
   async #open(
-    worker: WorkerProcess,
+    worker: ListeningWorker,
     placed: readonly PlacedListener[],
     drainTimeoutMs: number,
   ): Promise<UpdateOutcome | undefined> {
+    const seconds = ANSWER_PATIENCE_MS / MS_PER_SECOND;
+    const patience = this.#clock.after(ANSWER_PATIENCE_MS, () =>
+      worker.unfit(`it did not open its listeners within ${seconds} s`),
+    );
     const answer = worker.answer('updated');
     worker.say({ kind: 'update', listeners: pack(placed), drainTimeoutMs });
-    return (await answer)?.outcome;
+    const told = await answer;
+    patience[Symbol.dispose]();
+    return told?.outcome;
   }
 }
 

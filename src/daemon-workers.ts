@@ -83,6 +83,7 @@ class WorkersPlane implements DataPlane {
     this.#settings = dialer;
     this.#surroundings = options.surroundings;
     this.#listeners = new WorkerListeners(
+      clock,
       () => this.#ready,
       (worker, listener, order) => this.#begun.get(worker)?.process.say({ kind: 'permits', listener, order }),
     );

@@ -1,0 +1,94 @@
+import { expect, test } from 'vitest';
+import { type ListeningWorker, WorkerListeners } from '../../src/daemon-worker-listeners.ts';
+import type { FromWorker, ToWorker } from '../../src/workers/messages.ts';
+import { ManualClock } from '../support/manual-clock.ts';
+import { testConfig } from '../support/noria.ts';
+
+type Updated = Extract<FromWorker, { kind: 'updated' }>;
+
+/** A worker that answers what it is told to answer, or nothing until it is ended. */
+class FakeWorker implements ListeningWorker {
+  readonly said: ToWorker[] = [];
+  readonly unfitFor: string[] = [];
+  readonly #answers: (Updated['outcome'] | 'nothing')[];
+  #end: (() => void) | undefined;
+
+  constructor(...answers: (Updated['outcome'] | 'nothing')[]) {
+    this.#answers = answers;
+  }
+
+  answer<Kind extends 'loaded' | 'updated' | 'drained'>() {
+    const { promise, resolve } = Promise.withResolvers<Extract<FromWorker, { kind: Kind }> | undefined>();
+    const outcome = this.#answers.shift() ?? OPENED;
+    if (outcome === 'nothing') this.#end = () => resolve(undefined);
+    else resolve({ kind: 'updated', outcome } as Extract<FromWorker, { kind: Kind }>); // nothing else is asked for
+    return promise;
+  }
+
+  readonly say = (message: ToWorker): void => void this.said.push(message);
+
+  unfit(reason: string): void {
+    this.unfitFor.push(reason);
+    this.#end?.();
+  }
+}
+
+const OPENED = { ok: true, addresses: [[{ host: '127.0.0.1', port: 8_888 }]] } as const;
+const TAKEN = { ok: false, code: 'listen-failed', message: 'another program listens there' } as const;
+const SOURCE =
+  '  - { name: city, product: free, instance: "1", akey: "0123456789abcdef", baseUrl: "http://127.0.0.1:9" }';
+
+const listenersAt = (address: string) =>
+  testConfig({ sources: [SOURCE], listeners: `listeners: [{ address: "${address}" }]` }).listeners;
+
+function open(...workers: FakeWorker[]) {
+  const clock = new ManualClock();
+  return {
+    clock,
+    listeners: new WorkerListeners(
+      clock,
+      () => workers,
+      () => {},
+    ),
+  };
+}
+
+test('workers: one that does not answer a reload is ended, and the reload goes on without it', async () => {
+  const [stuck, other] = [new FakeWorker('nothing'), new FakeWorker()];
+  const { clock, listeners } = open(stuck, other);
+  const updated = listeners.update(listenersAt('127.0.0.1:8888'), 0);
+  await new Promise((resolve) => setImmediate(resolve)); // it has been asked
+  clock.advance(29_999);
+  expect(stuck.unfitFor).toEqual([]);
+  clock.advance(1);
+  await updated;
+  expect(stuck.unfitFor).toEqual(['it did not open its listeners within 30 s']);
+  expect(listeners.views.map(({ addresses }) => addresses)).toEqual(OPENED.addresses);
+  expect(clock.armedCount).toBe(0);
+});
+
+test('workers: one that cannot go back after a reload that failed is ended', async () => {
+  const [first, second] = [new FakeWorker(OPENED, OPENED, TAKEN), new FakeWorker(OPENED, TAKEN)];
+  const { listeners } = open(first, second);
+  await listeners.update(listenersAt('127.0.0.1:8888'), 0);
+  await expect(listeners.update(listenersAt('127.0.0.1:9999'), 0)).rejects.toMatchObject(TAKEN_ERROR);
+  expect([first.unfitFor, second.unfitFor]).toEqual([[TAKEN.message], []]);
+  expect(listeners.views.map(({ name }) => name)).toEqual(['127.0.0.1:8888']);
+});
+
+const TAKEN_ERROR = { code: TAKEN.code, message: TAKEN.message };
+
+test('workers: a port that another program was quicker to take is looked for anew, three times', async () => {
+  const lucky = new FakeWorker(TAKEN, OPENED, TAKEN, OPENED, OPENED);
+  await open(lucky).listeners.update(listenersAt('127.0.0.1:0'), 0);
+  expect(lucky.said.length).toBe(5); // opened and gone back twice, then opened
+  const luckless = new FakeWorker(TAKEN, OPENED, TAKEN, OPENED, TAKEN, OPENED);
+  await expect(open(luckless).listeners.update(listenersAt('127.0.0.1:0'), 0)).rejects.toMatchObject(
+    TAKEN_ERROR,
+  );
+  const named = new FakeWorker(TAKEN, OPENED);
+  await expect(open(named).listeners.update(listenersAt('127.0.0.1:8888'), 0)).rejects.toMatchObject(
+    TAKEN_ERROR,
+  );
+  expect([luckless.said.length, named.said.length]).toEqual([6, 2]);
+});
