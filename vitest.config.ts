@@ -25,7 +25,7 @@ export default defineConfig({
           name: 'two workers',
           include: ['test/journeys/*.test.ts'],
           exclude: NOT_OF_WORKERS.map((name) => `test/journeys/${name}.test.ts`),
-          env: { NORIA_TEST_WORKERS: '2' },
+          env: { NORIA_TEST_WORKERS: '2', NORIA_KILLS: '3' },
         },
       },
     ],
