@@ -13,7 +13,7 @@ export interface Figures<Name extends string> {
 }
 
 /** Not counted: the first rounds only warm up the compiler and the heap. */
-const WARM_ROUNDS = 2;
+const WARM_ROUNDS = 4;
 
 /** `first` of the names is compared to `second`. */
 export async function inTurn<Name extends string>(
