@@ -5,6 +5,7 @@
  * not read here but left to node:http. So the two can never understand a head differently; a property test holds it.
  */
 import type { NoriaError } from '../core/faults.ts';
+import { readFieldLines } from './field-lines.ts';
 import type { Field } from './http-fields.ts';
 
 /** A CONNECT request, whoever read it. */
@@ -22,9 +23,7 @@ export interface ConnectHead {
 export const MAX_HEAD_BYTES = 16 * 1024;
 
 const FIRST_BYTES = Buffer.from('CONNECT ', 'latin1');
-/** Both start where `lastIndex` says, so that no line has to be cut out first. */
-const REQUEST_LINE = /CONNECT ([A-Za-z0-9._:[\]-]+) HTTP\/1\.1\r\n/y;
-const FIELD_LINE = /([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([\t\x20-\x7e\x80-\xff]*)\r\n/y;
+const REQUEST_LINE = /^CONNECT ([A-Za-z0-9._:[\]-]+) HTTP\/1\.1\r\n/;
 /** They bear on where a message ends or what follows it: for node:http, and the one place of ours that judges them. */
 const ODD_FIELD = /^(?:content-length|transfer-encoding|expect|upgrade)$/i;
 
@@ -36,22 +35,17 @@ export function readConnectHead(chunk: Buffer): { head: ConnectHead; bytes: numb
   if (end < 0 || end + 4 > MAX_HEAD_BYTES) return undefined;
 
   const head = chunk.toString('latin1', 0, end + 2);
-  REQUEST_LINE.lastIndex = 0;
-  const authority = REQUEST_LINE.exec(head)?.[1];
+  const [requestLine = '', authority] = REQUEST_LINE.exec(head) ?? [];
   if (authority === undefined) return undefined;
-  const fields: Field[] = [];
+  const fields = readFieldLines(head, requestLine.length);
+  if (fields === undefined) return undefined;
   let keepAlive = true;
-  for (let at = REQUEST_LINE.lastIndex; at < head.length; at = FIELD_LINE.lastIndex) {
-    FIELD_LINE.lastIndex = at;
-    const [, name, text] = FIELD_LINE.exec(head) ?? [];
-    if (name === undefined || text === undefined || ODD_FIELD.test(name)) return undefined;
-    const value = text.endsWith(' ') || text.endsWith('\t') ? text.replace(/[ \t]+$/, '') : text;
-    if (name.toLowerCase() === 'connection') {
-      const option = value.toLowerCase();
-      if (option !== 'keep-alive' && option !== 'close') return undefined;
-      keepAlive = option === 'keep-alive';
-    }
-    fields.push([name, value]);
+  for (const [name, value] of fields) {
+    if (ODD_FIELD.test(name)) return undefined;
+    if (name.toLowerCase() !== 'connection') continue;
+    const option = value.toLowerCase();
+    if (option !== 'keep-alive' && option !== 'close') return undefined;
+    keepAlive = option === 'keep-alive';
   }
   return { head: { authority, fields, keepAlive }, bytes: end + 4 };
 }

@@ -6,6 +6,7 @@
  * a coding other than chunked. Nothing is copied of a body; chunk extensions are dropped.
  */
 import { NoriaError } from '../core/faults.ts';
+import { readFieldLines } from './field-lines.ts';
 import { type Field, type Framing, responseFraming } from './http-fields.ts';
 
 /** An answer's first part, decoded. */
@@ -37,8 +38,7 @@ const SWITCHING_PROTOCOLS = 101;
 const CR = 0x0d;
 const LF = 0x0a;
 
-const STATUS_LINE = /^HTTP\/1\.([01]) ([1-9]\d\d)(?: ([\t\x20-\x7e\x80-\xff]*))?$/;
-const FIELD_LINE = /^([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([\t\x20-\x7e\x80-\xff]*)$/;
+const STATUS_LINE = /^HTTP\/1\.([01]) ([1-9]\d\d)(?: ([\t\x20-\x7e\x80-\xff]*))?\r\n/;
 /** 13 digits stay a safe integer. RFC 9112 §7.1.1: extensions follow, and are ignored. */
 const SIZE_LINE = /^([0-9A-Fa-f]{1,13})(?:;[\t\x20-\x7e\x80-\xff]*)?$/;
 
@@ -172,7 +172,7 @@ export class ResponseReader {
       return this.#complete([]);
     }
     const text = this.#takeBlock('its trailer section');
-    return text === undefined ? undefined : this.#complete(parseFields(text.split('\r\n')));
+    return text === undefined ? undefined : this.#complete(parseFields(text, 0));
   }
 
   #complete(trailers: readonly Field[]): ResponsePart {
@@ -180,13 +180,13 @@ export class ResponseReader {
     return { kind: 'complete', trailers };
   }
 
-  /** Lines up to and without the empty one that ends them, once they are whole. */
+  /** Lines, each with its end, up to the empty one that ends them, once they are whole. */
   #takeBlock(what: string): string | undefined {
     const end = this.#bytes.indexOf('\r\n\r\n', 0, 'latin1');
     if (end > MAX_BLOCK_BYTES || (end < 0 && this.#bytes.length > MAX_BLOCK_BYTES)) {
       throw bad(`${what} is longer than ${MAX_BLOCK_BYTES} bytes`);
     }
-    return end < 0 ? undefined : this.#take(end + 4).toString('latin1', 0, end);
+    return end < 0 ? undefined : this.#take(end + 4).toString('latin1', 0, end + 2);
   }
 
   /** A line ended by CR LF, once it is whole, of at most so many bytes before that. */
@@ -219,18 +219,16 @@ function stateFor(body: Framing): State {
 }
 
 function parseHead(text: string): ResponseHead {
-  const [statusLine = '', ...lines] = text.split('\r\n');
-  const [, minor, status, reason = ''] = STATUS_LINE.exec(statusLine) ?? [];
+  const [statusLine = '', minor, status, reason = ''] = STATUS_LINE.exec(text) ?? [];
   if (status === undefined) throw bad('its status line cannot be read');
-  return { status: Number(status), reason, minorVersion: minor === '0' ? 0 : 1, fields: parseFields(lines) };
+  const fields = parseFields(text, statusLine.length);
+  return { status: Number(status), reason, minorVersion: minor === '0' ? 0 : 1, fields };
 }
 
-function parseFields(lines: readonly string[]): Field[] {
-  return lines.map((line) => {
-    const [, name, value] = FIELD_LINE.exec(line) ?? [];
-    if (name === undefined || value === undefined) throw bad('one of its header lines cannot be read');
-    return [name, value.replace(/[ \t]+$/, '')];
-  });
+function parseFields(text: string, start: number): Field[] {
+  const fields = readFieldLines(text, start);
+  if (fields === undefined) throw bad('one of its header lines cannot be read');
+  return fields;
 }
 
 function bad(why: string): NoriaError {
