@@ -5,6 +5,7 @@
  * key. Bounded in number and in length; when full it is emptied, which costs each target one more reading.
  */
 import { type HostPort, parseHostPort } from '../core/host-port.ts';
+import { ownText } from '../core/own-text.ts';
 
 const MOST = 1_024;
 const LONGEST = 128;
@@ -23,8 +24,7 @@ export class KnownTargets {
 
   #readNew(text: string): HostPort | undefined {
     if (text.length > LONGEST) return parseHostPort(text);
-    // A copy: a piece of the request's head would keep all of it in memory, credentials too.
-    const own = Buffer.from(text, 'utf8').toString('utf8');
+    const own = ownText(text);
     const target = parseHostPort(own);
     if (target === undefined) return undefined;
     if (this.#byText.size >= MOST) this.#byText.clear();

@@ -6,6 +6,7 @@
  * off than one that is told.
  */
 import { NoriaError } from '../core/faults.ts';
+import { ownText } from '../core/own-text.ts';
 import { MEMBER_PROTOCOLS, type MemberProtocol } from '../core/protocol.ts';
 import type { Wish } from '../pool/lease.ts';
 import { MINUTE_MS, SECOND_MS, WISH_KEYS, type WishKey, type WishKind } from './wish-keys.ts';
@@ -151,7 +152,7 @@ function setWish(draft: Draft, entry: WishKey, name: string, value: string): boo
   switch (entry.key) {
     case 'session':
       if (!SESSION_NAME.test(value)) return false;
-      draft.session = value;
+      draft.session = ownText(value); // sessions last
       return true;
     case 'ttl':
     case 'life': {
@@ -163,12 +164,12 @@ function setWish(draft: Draft, entry: WishKey, name: string, value: string): boo
     }
     case 'source':
       if (value === '') return false;
-      draft.source = value;
+      draft.source = ownText(value);
       return true;
     case 'adr': {
       const location = decodeLocation(value);
       if (location === undefined) return false;
-      draft.location = location;
+      draft.location = ownText(location);
       return true;
     }
     case 'protocol': {
