@@ -1,10 +1,13 @@
 /**
- * Where several processes open the same listeners: which listener is which, through reloads, and the port for those that
- * want any free one.
+ * Where several processes open the same listeners: which listener is which, through reloads, the port for those that want
+ * any free one, and whether the others can be had at all, tried before any process is asked.
  */
 import { createServer } from 'node:net';
+import { overlap } from './config/address.ts';
 import type { ListenerConfig } from './config/config.ts';
-import { isSameButTls, type PlacedListener } from './daemon-listeners.ts';
+import { NoriaError } from './core/faults.ts';
+import { boundTo, isSameButTls, type PlacedListener } from './daemon-listeners.ts';
+import { bind } from './listener/bind.ts';
 
 export class Placing {
   #lastId = 0;
@@ -50,4 +53,44 @@ function portFor({ address }: ListenerConfig): Promise<number | undefined> {
       probe.close(() => resolve(port));
     });
   });
+}
+
+/**
+ * Listens for a moment, in this process, wherever these are to listen and none of `held` does.
+ *
+ * node:cluster hands a worker even a socket that could not be bound, and neither lets go of it afterwards: a port that
+ * cannot be had must not come before it.
+ *
+ * @param held - those that workers have open: only they can say whether an address of one may pass to another.
+ * @returns why one of them cannot be had: listen-failed or bad-config; undefined when all can.
+ */
+export async function refusalOf(
+  listeners: readonly PlacedListener[],
+  held: readonly PlacedListener[],
+): Promise<NoriaError | undefined> {
+  const taken = held.map(boundTo);
+  try {
+    for (const listener of listeners) {
+      const address = boundTo(listener);
+      if (address.kind === 'fd') continue;
+      for (let port = address.port; port <= address.lastPort; port += 1) {
+        const each = { ...address, port, lastPort: port };
+        if (!taken.some((other) => overlap(other, each)))
+          await listenBriefly(each, listener.users.length > 0);
+      }
+    }
+    return undefined;
+  } catch (error) {
+    if (error instanceof NoriaError) return error;
+    throw error;
+  }
+}
+
+async function listenBriefly(address: ListenerConfig['address'], mayFaceNetwork: boolean): Promise<void> {
+  const servers = await bind(address, {
+    mayFaceNetwork,
+    onConnection: (socket) => socket.destroy(), // nobody is served yet
+    onAcceptError: () => {}, // ignored: likewise
+  });
+  await Promise.all(servers.map((server) => new Promise((resolve) => server.close(resolve))));
 }

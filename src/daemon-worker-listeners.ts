@@ -8,7 +8,7 @@ import type { Clock } from './core/clock.ts';
 import { NoriaError } from './core/faults.ts';
 import { boundTo, type PlacedListener } from './daemon-listeners.ts';
 import { listenerName } from './daemon-options.ts';
-import { Placing } from './daemon-placing.ts';
+import { Placing, refusalOf } from './daemon-placing.ts';
 import type { PlaneListener } from './daemon-plane.ts';
 import type { BoundAddress } from './listener/bind.ts';
 import { ConnectionCounts } from './workers/connection-counts.ts';
@@ -97,19 +97,24 @@ export class WorkerListeners {
     if (outcome?.ok === false) throw new NoriaError(outcome.code, outcome.message);
   }
 
-  /** In every worker, or in none. */
+  /** In every worker, or in none. No worker is asked for what this process cannot have either. */
   async #openEverywhere(placed: readonly PlacedListener[], drainTimeoutMs: number): Promise<UpdateOutcome> {
+    const before = this.#placed;
+    const fresh = placed.filter(({ shared }) => !before.some((one) => one.shared?.id === shared?.id));
+    const refusal = await refusalOf(fresh, before);
+    if (refusal !== undefined) return refused(refusal);
     this.limits.open(limitsOf(placed));
-    const clear = this.#placed.filter((one) => !placed.some((other) => isInTheWay(one, other)));
-    if (clear.length < this.#placed.length) await this.#openInAll(clear, drainTimeoutMs);
-    const outcomes = await this.#openInAll(placed, drainTimeoutMs);
-    const failed = outcomes.find(({ ok }) => !ok);
-    if (failed === undefined) {
-      this.limits.keep(limitsOf(placed));
-      return outcomes[0] ?? { ok: false, code: 'workers-failed', message: 'no worker is alive to listen' };
+    const clear = before.filter((one) => !placed.some((other) => isInTheWay(one, other)));
+    if (clear.length < before.length) {
+      await this.#openInAll(clear, drainTimeoutMs);
+      const late = await refusalOf(fresh, clear);
+      if (late !== undefined) return this.#goBack(refused(late));
     }
-    await this.#goBack();
-    return failed;
+    const outcomes = await this.#openInAll(placed, drainTimeoutMs);
+    const failed = outcomes.find((outcome) => !outcome.ok);
+    if (failed !== undefined) return this.#goBack(failed);
+    this.limits.keep(limitsOf(placed));
+    return outcomes[0] ?? { ok: false, code: 'workers-failed', message: 'no worker is alive to listen' };
   }
 
   /**
@@ -121,17 +126,22 @@ export class WorkerListeners {
     for (const worker of this.#workers()) {
       const outcome = await this.#open(worker, placed, drainTimeoutMs);
       if (outcome !== undefined) outcomes.push(outcome);
-      if (outcome?.ok === false) break;
+      if (outcome?.ok === false) {
+        if (outcome.spoilt === true) worker.unfit(outcome.message);
+        break;
+      }
     }
     return outcomes;
   }
 
-  async #goBack(): Promise<void> {
+  /** @returns `outcome`, once every worker has what it had before. */
+  async #goBack(outcome: UpdateOutcome): Promise<UpdateOutcome> {
     for (const worker of this.#workers()) {
-      const outcome = await this.#open(worker, this.#placed, this.#drainTimeoutMs);
-      if (outcome?.ok === false) worker.unfit(outcome.message); // its successor may succeed
+      const back = await this.#open(worker, this.#placed, this.#drainTimeoutMs);
+      if (back?.ok === false) worker.unfit(back.message); // its successor may succeed
     }
     this.limits.keep(limitsOf(this.#placed));
+    return outcome;
   }
 
   async #open(
@@ -144,7 +154,8 @@ export class WorkerListeners {
       worker.unfit(`it did not open its listeners within ${seconds} s`),
     );
     const answer = worker.answer('updated');
-    worker.say({ kind: 'update', listeners: pack(placed), drainTimeoutMs });
+    const { counted } = this.limits;
+    worker.say({ kind: 'update', listeners: pack(placed), drainTimeoutMs, counted });
     const told = await answer;
     patience[Symbol.dispose]();
     return told?.outcome;
@@ -158,6 +169,10 @@ export class WorkerListeners {
 function isInTheWay(one: PlacedListener, other: PlacedListener): boolean {
   const [before, next] = [boundTo(one), boundTo(other)];
   return before.kind === 'tcp' && next.kind === 'tcp' && before.host !== next.host && overlap(before, next);
+}
+
+function refused({ code, message }: NoriaError): UpdateOutcome {
+  return { ok: false, code, message };
 }
 
 function limitsOf(listeners: readonly PlacedListener[]): LimitedListener[] {

@@ -130,17 +130,24 @@ function roomOf(listener: number): PermitStock {
   return stock;
 }
 
-async function update(plane: LocalPlane, { listeners, drainTimeoutMs }: Update): Promise<UpdateOutcome> {
+async function update(plane: LocalPlane, message: Update): Promise<UpdateOutcome> {
+  const { listeners, drainTimeoutMs, counted } = message;
+  // Not those that go now: when the update is refused they come back, with the permits that they have.
+  for (const id of permits.keys()) if (!counted.includes(id)) permits.delete(id);
   try {
-    const configs = unpack<readonly PlacedListener[]>(listeners);
-    await plane.update(configs, drainTimeoutMs);
-    const ids = new Set(configs.map(({ shared }) => shared?.id));
-    for (const id of permits.keys()) if (!ids.has(id)) permits.delete(id);
+    await plane.update(unpack<readonly PlacedListener[]>(listeners), drainTimeoutMs);
     return { ok: true, addresses: plane.listeners.map(({ addresses }) => addresses) };
   } catch (error) {
     const code = error instanceof NoriaError ? error.code : 'internal';
-    return { ok: false, code, message: describeError(error) };
+    return { ok: false, code, message: describeError(error), spoilt: isSpoiltBy(error) };
   }
+}
+
+/** Whether the primary found the address taken when it bound it, and node:cluster handed the socket over all the same. */
+function isSpoiltBy(error: unknown): boolean {
+  const cause = error instanceof NoriaError ? error.cause : undefined;
+  if (!(cause instanceof Error) || !('syscall' in cause) || !('code' in cause)) return false;
+  return cause.syscall === 'bind' && cause.code === 'EADDRINUSE';
 }
 
 function openLink(): Link<FromWorker> {

@@ -16,6 +16,11 @@ export class SharedLimits {
     this.#say = say;
   }
 
+  /** Ids of the listeners whose connections are counted. */
+  get counted(): readonly number[] {
+    return [...this.#offices.keys()];
+  }
+
   /** Before workers open them; those that are there already stay. */
   open(listeners: readonly LimitedListener[]): void {
     for (const { id, limit } of listeners) {

@@ -82,12 +82,23 @@ export interface Update {
   readonly kind: 'update';
   readonly listeners: Packed;
   readonly drainTimeoutMs: number;
+  /** Ids of all listeners whose connections the primary still counts: what is known of others may be forgotten. */
+  readonly counted: readonly number[];
 }
 
 export type UpdateOutcome =
   /** What is bound, for each listener, in order. */
   | { readonly ok: true; readonly addresses: readonly (readonly BoundAddress[])[] }
-  | { readonly ok: false; readonly code: FaultCode; readonly message: string };
+  | {
+      readonly ok: false;
+      readonly code: FaultCode;
+      readonly message: string;
+      /**
+       * It holds a socket that could not be bound, which node:cluster never lets go of: it ends the worker when that port
+       * is named again.
+       */
+      readonly spoilt?: boolean;
+    };
 
 export interface Surroundings {
   /** Names of all sources. */

@@ -1,8 +1,18 @@
-import { expect, test } from 'vitest';
+import { once } from 'node:events';
+import { createServer } from 'node:net';
+import { join } from 'node:path';
+import { expect, onTestFinished, test } from 'vitest';
+import { systemClock } from '../../src/core/clock.ts';
+import { dialerSettings } from '../../src/daemon-options.ts';
 import { type ListeningWorker, WorkerListeners } from '../../src/daemon-worker-listeners.ts';
+import { boundAddress } from '../../src/listener/bind.ts';
+import { openCrew } from '../../src/workers/crew.ts';
 import type { FromWorker, ToWorker } from '../../src/workers/messages.ts';
+import { pack } from '../../src/workers/packed.ts';
+import { freePort } from '../support/free-port.ts';
 import { ManualClock } from '../support/manual-clock.ts';
 import { testConfig } from '../support/noria.ts';
+import { until } from '../support/until.ts';
 
 type Updated = Extract<FromWorker, { kind: 'updated' }>;
 
@@ -33,6 +43,9 @@ class FakeWorker implements ListeningWorker {
   }
 }
 
+/** Nobody listens there, so that it is the workers' answers that count. */
+const FREE = `127.0.0.1:${await freePort()}`;
+const FREE_TOO = `127.0.0.1:${await freePort()}`;
 const OPENED = { ok: true, addresses: [[{ host: '127.0.0.1', port: 8_888 }]] } as const;
 const TAKEN = { ok: false, code: 'listen-failed', message: 'another program listens there' } as const;
 const SOURCE =
@@ -56,8 +69,8 @@ function open(...workers: FakeWorker[]) {
 test('workers: one that does not answer a reload is ended, and the reload goes on without it', async () => {
   const [stuck, other] = [new FakeWorker('nothing'), new FakeWorker()];
   const { clock, listeners } = open(stuck, other);
-  const updated = listeners.update(listenersAt('127.0.0.1:8888'), 0);
-  await new Promise((resolve) => setImmediate(resolve)); // it has been asked
+  const updated = listeners.update(listenersAt(FREE), 0);
+  await until('it has been asked', () => stuck.said.length === 1);
   clock.advance(29_999);
   expect(stuck.unfitFor).toEqual([]);
   clock.advance(1);
@@ -70,10 +83,10 @@ test('workers: one that does not answer a reload is ended, and the reload goes o
 test('workers: one that cannot go back after a reload that failed is ended', async () => {
   const [first, second] = [new FakeWorker(OPENED, OPENED, TAKEN), new FakeWorker(OPENED, TAKEN)];
   const { listeners } = open(first, second);
-  await listeners.update(listenersAt('127.0.0.1:8888'), 0);
-  await expect(listeners.update(listenersAt('127.0.0.1:9999'), 0)).rejects.toMatchObject(TAKEN_ERROR);
+  await listeners.update(listenersAt(FREE), 0);
+  await expect(listeners.update(listenersAt(FREE_TOO), 0)).rejects.toMatchObject(TAKEN_ERROR);
   expect([first.unfitFor, second.unfitFor]).toEqual([[TAKEN.message], []]);
-  expect(listeners.views.map(({ name }) => name)).toEqual(['127.0.0.1:8888']);
+  expect(listeners.views.map(({ name }) => name)).toEqual([FREE]);
 });
 
 const TAKEN_ERROR = { code: TAKEN.code, message: TAKEN.message };
@@ -87,8 +100,62 @@ test('workers: a port that another program was quicker to take is looked for ane
     TAKEN_ERROR,
   );
   const named = new FakeWorker(TAKEN, OPENED);
-  await expect(open(named).listeners.update(listenersAt('127.0.0.1:8888'), 0)).rejects.toMatchObject(
-    TAKEN_ERROR,
-  );
+  await expect(open(named).listeners.update(listenersAt(FREE), 0)).rejects.toMatchObject(TAKEN_ERROR);
   expect([luckless.said.length, named.said.length]).toEqual([6, 2]);
+});
+
+test('workers: what cannot be had is refused before any worker is asked', async () => {
+  const program = createServer().listen(0, '127.0.0.1');
+  onTestFinished(() => void program.close());
+  await once(program, 'listening');
+  const { port } = boundAddress(program);
+  const worker = new FakeWorker();
+  const { listeners } = open(worker);
+  await expect(listeners.update(listenersAt(`127.0.0.1:${port}`), 0)).rejects.toMatchObject({
+    code: 'listen-failed',
+    message: `cannot listen on 127.0.0.1:${port}: another program listens there`,
+  });
+  expect(worker.said).toEqual([]);
+});
+
+test('workers: one whom another program was quicker than is ended, since it can never name that port again', async () => {
+  const spoilt = new FakeWorker(OPENED, { ...TAKEN, spoilt: true });
+  const other = new FakeWorker();
+  const { listeners } = open(spoilt, other);
+  await listeners.update(listenersAt(FREE), 0);
+  await expect(listeners.update(listenersAt(FREE_TOO), 0)).rejects.toMatchObject(TAKEN_ERROR);
+  expect([spoilt.unfitFor, other.unfitFor]).toEqual([[TAKEN.message], []]);
+});
+
+test('worker: it tells that it holds a socket that could not be bound', async () => {
+  const program = createServer().listen(0, '127.0.0.1');
+  onTestFinished(() => void program.close());
+  await once(program, 'listening');
+  const crew = await openCrew({
+    clock: systemClock,
+    entry: join(process.cwd(), 'src/daemon-worker.ts'),
+    wanted: 1,
+    onReport: () => {},
+    prepare: async () => {},
+    onLost: () => {},
+    onGone: () => {},
+    onFailed: () => {},
+  });
+  onTestFinished(() => crew.close());
+  const [worker] = crew.ready;
+  if (worker === undefined) throw new TypeError('there is one');
+  const config = testConfig({ sources: [SOURCE] });
+  const surroundings = { sources: ['city'], own: [] };
+  worker.say({ kind: 'begin', dialer: pack(dialerSettings(config)), surroundings, handedOver: [] });
+  const outcomeAt = async (address: string) => {
+    const answer = worker.answer('updated');
+    const listeners = pack(listenersAt(address));
+    worker.say({ kind: 'update', listeners, drainTimeoutMs: 0, counted: [] });
+    return (await answer)?.outcome;
+  };
+  expect(await outcomeAt(`127.0.0.1:${boundAddress(program).port}`)).toMatchObject({
+    code: 'listen-failed',
+    spoilt: true,
+  });
+  expect(await outcomeAt(FREE)).toMatchObject({ ok: true });
 });

@@ -5,7 +5,7 @@
 import { spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import { readdirSync, readFileSync } from 'node:fs';
-import { connect, type Socket } from 'node:net';
+import { connect, createServer, type Socket } from 'node:net';
 import { expect, onTestFinished, test } from 'vitest';
 import { startNoria as embedNoria } from '../../src/embed.ts';
 import { runNoria, testFolder, writeIn } from '../journeys/noria-process.ts';
@@ -187,6 +187,57 @@ test('workers: maxConnections is the limit of all of them together, and a place 
     /^HTTP\/1\.1 200 /,
   );
   expect(await openTunnel(await through(0), target)).toMatch(/^HTTP\/1\.1 503 /);
+});
+
+/** Another program on that port. */
+async function occupy(port: number, host: string) {
+  const program = createServer().listen(port, host);
+  onTestFinished(() => void program.close());
+  await once(program, 'listening');
+  return program;
+}
+
+test('workers: reloads to a port that another program has cost nobody anything, and work when it is free', async () => {
+  const { noria, options, workers, target, through } = await startPair();
+  const tunnels = [await through(0), await through(1)];
+  for (const socket of tunnels) expect(await openTunnel(socket, target)).toMatch(/^HTTP\/1\.1 200 /);
+  const port = await freePort();
+  const program = await occupy(port, '127.0.0.1');
+  const listeners = `listeners: [{ address: "127.0.0.1:0", denyTargets: [] }, { address: "127.0.0.1:${port}" }]`;
+  const next = testConfig({ ...options, listeners });
+  for (let n = 0; n < 3; n += 1) {
+    await expect(noria.reload(next)).rejects.toMatchObject({
+      code: 'listen-failed',
+      message: `cannot listen on 127.0.0.1:${port}: another program listens there`,
+    });
+  }
+  program.close();
+  await once(program, 'close');
+  await noria.reload(next);
+  expect(await refuses(`127.0.0.1:${port}`)).toBe(false);
+  for (const socket of tunnels) expect(await getIp(socket)).toContain('200 OK');
+  expect(workers.filter(lives)).toEqual(workers);
+});
+
+test('workers: maxConnections is the same after reloads that were refused half way', async () => {
+  const { noria, options, through, target } = await startPair({ listener: 'maxConnections: 3' });
+  const [host, port] = noria.proxy.split(':');
+  for (const worker of [0, 1] as const) (await through(worker)).destroy(); // both have had permits
+  await until('nobody is there', () => noria.watched.status().listeners[0]?.connections === 0);
+  await occupy(Number(port), '127.0.0.2'); // in the way of all addresses, and not of the one that noria has
+  const users = 'users: [{ username: me, password: right-one }]';
+  const listeners = `listeners: [{ address: "0.0.0.0:${port}", ${users} }]`;
+  for (let n = 0; n < 3; n += 1) {
+    await expect(noria.reload(testConfig({ ...options, listeners }))).rejects.toMatchObject({
+      code: 'listen-failed',
+    });
+  }
+  const proxy = `${host}:${port}`;
+  expect(noria.addresses.listeners).toEqual([proxy]);
+  for (const worker of [0, 1, 0] as const) {
+    expect(await openTunnel(await through(worker), target)).toMatch(/^HTTP\/1\.1 200 /);
+  }
+  expect(await openTunnel(await through(1), target)).toMatch(/^HTTP\/1\.1 503 /);
 });
 
 test('workers: wrong passwords are counted over all of them', async () => {
