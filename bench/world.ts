@@ -14,6 +14,8 @@ const PLAIN_ANSWER = Buffer.concat([
   ANSWER_BODY,
 ]);
 const SLOW_MS = 2_000;
+/** From here on nobody listens; a port that was let go of would soon be somebody else's. */
+const REFUSING_PORT = 40;
 const BULK_CHUNK = Buffer.alloc(1 << 20, 'b');
 
 export type Trouble = 'refusing' | 'silent' | '502' | 'slow';
@@ -108,8 +110,7 @@ async function build({ members, troubles }: WorldOptions): Promise<World> {
   for (let n = 0; n < members; n += 1) {
     const trouble = troubles[n];
     const server = createServer({ allowHalfOpen: true }, (client) => serveHttpMember(client, trouble));
-    httpMembers.push(await listen(server));
-    if (trouble === 'refusing') server.close();
+    httpMembers.push(trouble === 'refusing' ? REFUSING_PORT + n : await listen(server));
     socksMembers.push(await listen(createServer({ allowHalfOpen: true }, serveSocksMember)));
   }
   const echoPort = await listen(
