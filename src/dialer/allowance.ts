@@ -14,8 +14,10 @@ export interface AllowanceSettings {
 export const FAST_FAILURE_MS = 100;
 /** ...but there are no more than so many in all. */
 export const MOST_TRIES = 10;
-/** How many members must say that a target is unreachable; one more where another member reached it a moment ago. */
+/** How many members must say that a target is unreachable. */
 const OPINIONS = 2;
+/** The same where another member reached it a moment ago: likelier than a target that died just now are members that deny it. */
+const OPINIONS_OF_A_LIVING_TARGET = 5;
 /** How long a client whose first member said "unreachable" waits for another one's opinion, when none is ready. */
 export const SECOND_OPINION_WAIT_MS = 2_000;
 
@@ -62,7 +64,7 @@ export class Allowance {
 
   /** @param reachable - another member reached the target a moment ago: the doubters may be wrong. */
   mayTryAnother({ running, doubts }: Standing, reachable: boolean): boolean {
-    const opinions = reachable ? OPINIONS + 1 : OPINIONS;
+    const opinions = reachable ? OPINIONS_OF_A_LIVING_TARGET : OPINIONS;
     const triesLeft = this.#settings.attempts - this.#countedCount - running;
     return triesLeft > 0 && this.#triedCount < MOST_TRIES && doubts < opinions;
   }
