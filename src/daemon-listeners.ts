@@ -1,6 +1,9 @@
 /**
  * The daemon's listeners, through reloads: those that did not change keep their connections, changed ones give their address
  * to their successors and let their tunnels finish.
+ *
+ * A reload may fail after the listeners have changed, so what it takes out of service keeps its connections as they are until
+ * `settle`: an `update` back to what stood before takes it in again.
  */
 import { overlap } from './config/address.ts';
 import type { ListenerConfig } from './config/config.ts';
@@ -8,7 +11,8 @@ import { isSame } from './config/same.ts';
 import { type Clock, pause } from './core/clock.ts';
 import { Deadlines } from './core/deadlines.ts';
 import type { EventBus } from './core/events.ts';
-import { NoriaError } from './core/faults.ts';
+import { describeError, NoriaError } from './core/faults.ts';
+import { HandedOver } from './daemon-handed-over.ts';
 import { listenerName } from './daemon-options.ts';
 import type { Dialer } from './dialer/dial.ts';
 import { type Access, createAccess } from './listener/access.ts';
@@ -54,6 +58,22 @@ export interface OpenedListener {
   readonly access: Access;
 }
 
+/** What is to stand, and what is there for it: open, or out of service until the change is settled. */
+interface Wanted {
+  readonly config: PlacedListener;
+  readonly known: OpenedListener | undefined;
+}
+
+/** How far an update has come. */
+interface Change {
+  /** Open now, and not to stand. */
+  readonly going: readonly OpenedListener[];
+  /** Of those: whose addresses were wanted. */
+  readonly stopped: OpenedListener[];
+  /** Opened, or taken in again. */
+  readonly opened: OpenedListener[];
+}
+
 /** How long a first head, a handshake and a half-closed tunnel may take: not worth a key of the configuration. */
 const HEADER_TIMEOUT_MS = 15_000;
 const HANDSHAKE_TIMEOUT_MS = 15_000;
@@ -65,14 +85,16 @@ export class ListenerSet {
   readonly #options: ListenerSetOptions;
   readonly #deadlines: Deadlines;
   #opened: readonly OpenedListener[] = [];
+  /** While a change is not settled: what stood before it, and may be wanted back. */
+  #before: { readonly opened: readonly OpenedListener[]; readonly drainTimeoutMs: number } | undefined;
   /** Listeners of an earlier configuration whose tunnels finish. */
   readonly #leaving = new Map<Listener, Promise<void>>();
-  /** Of those handed over: their numbers may stand for something else once they have been closed. */
-  readonly #usedFds = new Set<number>();
+  readonly #handedOver: HandedOver;
 
   constructor(options: ListenerSetOptions) {
     this.#options = options;
     this.#deadlines = new Deadlines(options.clock, DEADLINE_TICK_MS);
+    this.#handedOver = new HandedOver(options.handedOver);
   }
 
   /** In the order of the configuration. */
@@ -85,44 +107,52 @@ export class ListenerSet {
     return this.#opened.flatMap(({ listener }) => listener.addresses);
   }
 
+  /** Client connections open at this moment, those of listeners included that had the name before and go. */
+  connectionsOf({ listener }: OpenedListener): number {
+    const going = [...this.#outOfService.map((opened) => opened.listener), ...this.#leaving.keys()];
+    const sameName = going.filter(({ name }) => name === listener.name);
+    return [listener, ...sameName].reduce((sum, { connectionCount }) => sum + connectionCount, 0);
+  }
+
   /**
-   * Makes the set what `configs` says. When one cannot be opened, those before stand again and the reason is thrown.
+   * Makes the set what `configs` says, until `settle` in a way that an `update` to what was before undoes. When one cannot be
+   * opened, those before stand again, with their connections, and the reason is thrown.
    *
    * @param drainTimeoutMs - how long tunnels of listeners that go may take to finish.
    * @throws NoriaError listen-failed, bad-config
    */
   async update(configs: readonly PlacedListener[], drainTimeoutMs: number): Promise<void> {
-    const before = this.#opened;
+    const opened = this.#opened;
+    const wanted = this.#match(configs);
+    const certificates = wanted.flatMap(prepareCertificate);
+    const change: Change = {
+      going: opened.filter(({ listener }) => !wanted.some(({ known }) => known?.listener === listener)),
+      stopped: [],
+      opened: [],
+    };
     const next: OpenedListener[] = [];
-    const freed: OpenedListener[] = [];
     try {
-      for (const config of configs) {
-        const kept = before.find((opened) => isSameButTls(opened.config, config));
-        if (kept !== undefined) {
-          if (config.tls !== undefined && !isSame(kept.config.tls, config.tls)) {
-            kept.listener.reloadTls({ cert: config.tls.cert, key: config.tls.key.reveal() });
-          }
-          next.push({ ...kept, config });
-          continue;
-        }
-        this.#claim(config);
-        const inTheWay = before.filter(
-          (opened) => !freed.includes(opened) && overlap(boundTo(opened.config), boundTo(config)),
-        );
-        for (const opened of inTheWay) {
-          freed.push(opened);
-          this.#leave(opened.listener, drainTimeoutMs);
-        }
-        next.push(await this.#open(config));
-      }
+      for (const each of wanted) next.push(await this.#bringIn(each, change));
     } catch (error) {
-      await this.#rollBack(before, next, freed);
+      await this.#undo(change, error, drainTimeoutMs);
       throw error;
     }
+    for (const exchange of certificates) exchange();
     this.#opened = next;
-    for (const { listener } of before) {
-      if (!next.some((opened) => opened.listener === listener)) this.#leave(listener, drainTimeoutMs);
+    const before = this.#before?.opened ?? opened;
+    if (before.length > 0) this.#before = { opened: before, drainTimeoutMs };
+    for (const each of change.going) {
+      stop(each);
+      // What came and went with a change that never was settled is wanted back by nobody.
+      if (!has(before, each.listener)) this.#leave(each.listener, drainTimeoutMs);
     }
+  }
+
+  /** The change stands: what it took out of service lets its clients finish, then closes. */
+  settle(): void {
+    const { drainTimeoutMs = 0 } = this.#before ?? {};
+    for (const { listener } of this.#outOfService) this.#leave(listener, drainTimeoutMs);
+    this.#before = undefined;
   }
 
   /** Somebody gave wrong credentials to another process that shares this listener. */
@@ -133,19 +163,70 @@ export class ListenerSet {
 
   /** Takes no new clients; resolves when all connections with something under way have ended. */
   async drain(): Promise<void> {
-    await Promise.all([...this.#opened.map(({ listener }) => listener.drain()), ...this.#leaving.values()]);
+    const listeners = [...this.#opened, ...this.#outOfService].map(({ listener }) => listener);
+    await Promise.all([...listeners.map((listener) => listener.drain()), ...this.#leaving.values()]);
   }
 
   /** Ends everything now. */
   async close(): Promise<void> {
-    const listeners = [...this.#opened.map(({ listener }) => listener), ...this.#leaving.keys()];
-    await Promise.all(listeners.map((listener) => listener.close()));
+    const listeners = [...this.#opened, ...this.#outOfService].map(({ listener }) => listener);
+    await Promise.all([...listeners, ...this.#leaving.keys()].map((listener) => listener.close()));
     this.#deadlines.clearAll();
+  }
+
+  /** What stood before a change that is not settled, and does not stand now. */
+  get #outOfService(): readonly OpenedListener[] {
+    return (this.#before?.opened ?? []).filter(({ listener }) => !has(this.#opened, listener));
+  }
+
+  #match(configs: readonly PlacedListener[]): Wanted[] {
+    const known = [...this.#opened, ...this.#outOfService];
+    return configs.map((config) => {
+      const at = known.findIndex((opened) => isSameButTls(opened.config, config));
+      return { config, known: at < 0 ? undefined : known.splice(at, 1)[0] };
+    });
+  }
+
+  async #bringIn({ config, known }: Wanted, change: Change): Promise<OpenedListener> {
+    if (known !== undefined && has(this.#opened, known.listener)) return { ...known, config };
+    if (known === undefined) this.#handedOver.claim(config.address);
+    for (const each of change.going) {
+      if (change.stopped.includes(each) || !overlap(boundTo(each.config), boundTo(config))) continue;
+      change.stopped.push(each);
+      stop(each);
+    }
+    await known?.listener.listenAgain();
+    const opened = known === undefined ? await this.#open(config) : { ...known, config };
+    change.opened.push(opened);
+    return opened;
+  }
+
+  /**
+   * @throws NoriaError listen-failed when another program was quick enough to take an address that was free for a moment:
+   *   then its listener is gone, and opened by the next reload that wants it.
+   */
+  async #undo({ stopped, opened }: Change, reason: unknown, drainTimeoutMs: number): Promise<void> {
+    for (const each of opened) {
+      if (has(this.#outOfService, each.listener)) stop(each);
+      else await each.listener.close();
+    }
+    const lost: string[] = [];
+    for (const { listener } of stopped) {
+      try {
+        await listener.listenAgain();
+      } catch (error) {
+        lost.push(describeError(error)); // handled: told below, once the others have been taken back
+        this.#opened = this.#opened.filter((each) => each.listener !== listener);
+        this.#leave(listener, drainTimeoutMs);
+      }
+    }
+    if (lost.length === 0) return;
+    const why = `${describeError(reason)}; and what stood before is lost: ${lost.join('; ')}`;
+    throw new NoriaError('listen-failed', why, { cause: reason });
   }
 
   /** Lets a listener finish what it has, then closes it. Its address is free at once. */
   #leave(listener: Listener, drainTimeoutMs: number): void {
-    if (this.#leaving.has(listener)) return;
     const patience = new AbortController();
     const leaving = Promise.race([
       listener.drain(),
@@ -157,41 +238,6 @@ export class ListenerSet {
         this.#leaving.delete(listener);
       });
     this.#leaving.set(listener, leaving);
-  }
-
-  /**
-   * Takes the descriptor of a listener that names one.
-   *
-   * @throws NoriaError listen-failed when it was not handed over, or was opened before: it cannot be opened anew, so what a
-   *   reload changes on such a listener waits for a restart, in which the service manager keeps the socket.
-   */
-  #claim({ address }: ListenerConfig): void {
-    if (address.kind !== 'fd') return;
-    const { fd } = address;
-    if (!this.#options.handedOver.has(fd)) {
-      const why =
-        'no such socket was handed over; start noria by a systemd socket unit, or listen on host:port';
-      throw new NoriaError('listen-failed', `cannot listen on fd:${fd}: ${why}`);
-    }
-    if (this.#usedFds.has(fd)) {
-      const why = 'a socket that was handed over can be opened once; restart noria to change this listener';
-      throw new NoriaError('listen-failed', `cannot listen on fd:${fd}: ${why}`);
-    }
-    this.#usedFds.add(fd);
-  }
-
-  async #rollBack(
-    before: readonly OpenedListener[],
-    next: readonly OpenedListener[],
-    freed: readonly OpenedListener[],
-  ): Promise<void> {
-    const fresh = next.filter(({ listener }) => !before.some((opened) => opened.listener === listener));
-    await Promise.all(fresh.map(({ listener }) => listener.close()));
-    const stands: OpenedListener[] = [];
-    for (const opened of before) {
-      stands.push(freed.includes(opened) ? await this.#open(opened.config) : opened);
-    }
-    this.#opened = stands;
   }
 
   async #open(config: PlacedListener): Promise<OpenedListener> {
@@ -232,6 +278,21 @@ export class ListenerSet {
     });
     return { config, listener, access };
   }
+}
+
+function has(set: readonly OpenedListener[], listener: Listener): boolean {
+  return set.some((opened) => opened.listener === listener);
+}
+
+/** A socket that was handed over cannot be opened anew, and is in nobody's way: it is kept until its listener leaves. */
+function stop({ config, listener }: OpenedListener): void {
+  if (config.address.kind !== 'fd') listener.stop();
+}
+
+/** Exchanges the certificate of a listener that keeps all else, once the result is called. */
+function prepareCertificate({ config: { tls }, known }: Wanted): (() => void)[] {
+  if (tls === undefined || known === undefined || isSame(known.config.tls, tls)) return [];
+  return [known.listener.prepareTls({ cert: tls.cert, key: tls.key.reveal() })];
 }
 
 /** Where it is really to listen. */

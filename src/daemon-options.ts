@@ -1,5 +1,6 @@
 /** From the configuration to each part's own options: the one place that knows both. */
 import { availableParallelism } from 'node:os';
+import { overlap } from './config/address.ts';
 import type { Config, ListenerConfig, SourceConfig } from './config/config.ts';
 import { isSame } from './config/same.ts';
 import { formatHostPort } from './core/host-port.ts';
@@ -155,4 +156,9 @@ export function listenerName({ address }: Pick<ListenerConfig, 'address'>): stri
 
 export function listenAddress({ address }: ListenerConfig): ListenAddress {
   return address;
+}
+
+/** Whether the admin server is to have an address of a listener, which has to give it up first. */
+export function adminWaits({ listeners }: Config, { admin }: Config): boolean {
+  return admin !== undefined && listeners.some(({ address }) => overlap(address, admin.address));
 }

@@ -15,18 +15,24 @@ import type { OwnAddress } from './listener/deny-targets.ts';
 import type { Lending } from './pool/lease.ts';
 import type { Surroundings } from './workers/messages.ts';
 
-export interface DataPlane extends Pick<OpenDialer, 'attempt' | 'configure' | 'cut' | 'forgive'> {
+export interface DataPlane extends Pick<OpenDialer, 'attempt' | 'cut' | 'forgive'> {
   /** In the order of the configuration. */
   readonly listeners: readonly PlaneListener[];
   /** Processes that serve clients, and how many are to. */
   readonly workers: { readonly wanted: number; readonly running: number };
   /**
    * Makes the listeners what `configs` says. When one cannot be opened, those before stand again and the reason is thrown.
+   * Until `configure` an update to what was before takes everything back, connections included.
    *
    * @param drainTimeoutMs - how long tunnels of listeners that go may take to finish.
    * @throws NoriaError listen-failed, bad-config
    */
   update(configs: readonly ListenerConfig[], drainTimeoutMs: number): Promise<void>;
+  /**
+   * Ends a reload that nothing can make fail any more: members are dialed by these settings from now on, and listeners that
+   * `update` took out of service let their clients finish.
+   */
+  configure(settings: DialerSettings): void;
   /** What listeners have to know of the rest of noria from now on. */
   surround(surroundings: Surroundings): void;
   /** Takes no new clients; resolves when all connections with something under way have ended. */
@@ -41,7 +47,7 @@ export interface PlaneListener {
   readonly name: string;
   readonly protocols: ListenerConfig['protocols'];
   readonly addresses: readonly BoundAddress[];
-  /** Client connections open at this moment. */
+  /** Client connections open at this moment, those included that began before a reload changed the listener. */
   readonly connections: number;
 }
 
@@ -89,11 +95,11 @@ export class LocalPlane implements DataPlane {
   }
 
   get listeners(): readonly PlaneListener[] {
-    return this.#listeners.opened.map(({ config, listener }) => ({
-      name: listenerName(config),
-      protocols: config.protocols,
-      addresses: listener.addresses,
-      connections: listener.connectionCount,
+    return this.#listeners.opened.map((opened) => ({
+      name: listenerName(opened.config),
+      protocols: opened.config.protocols,
+      addresses: opened.listener.addresses,
+      connections: this.#listeners.connectionsOf(opened),
     }));
   }
 
@@ -106,6 +112,7 @@ export class LocalPlane implements DataPlane {
   }
 
   configure(settings: DialerSettings): void {
+    this.#listeners.settle();
     this.#dialer.configure(settings);
   }
 

@@ -62,6 +62,7 @@ export class ReplaceableClient {
 export class AdminSlot {
   readonly #ground: ReplaceableGround;
   #server: AdminServer | undefined;
+  #openedFor: Config | undefined;
 
   constructor(ground: ReplaceableGround) {
     this.#ground = ground;
@@ -71,13 +72,33 @@ export class AdminSlot {
     return this.#server;
   }
 
-  /** Opens it anew: the one before is closed first, its address may be wanted again. */
+  /**
+   * Opens it anew: the one before is closed first, its address may be wanted again. When this fails that one is opened again.
+   *
+   * @throws NoriaError listen-failed
+   */
   async open(config: Config, watched: Watched): Promise<void> {
-    const { clock, bus, log } = this.#ground;
-    const { admin } = config;
+    const before = this.#openedFor;
     await this.close();
-    if (admin === undefined || admin.address.kind !== 'tcp') return;
-    this.#server = await openAdmin({
+    try {
+      this.#server = await this.#listen(config, watched);
+      this.#openedFor = config;
+    } catch (error) {
+      if (before !== undefined) this.#server = await this.#listen(before, watched);
+      throw error;
+    }
+  }
+
+  async close(): Promise<void> {
+    const server = this.#server;
+    this.#server = undefined;
+    await server?.close();
+  }
+
+  async #listen({ admin }: Config, watched: Watched): Promise<AdminServer | undefined> {
+    const { clock, bus, log } = this.#ground;
+    if (admin === undefined || admin.address.kind !== 'tcp') return undefined;
+    return openAdmin({
       host: admin.address.host,
       port: admin.address.port,
       ...(admin.token === undefined ? {} : { token: admin.token }),
@@ -87,11 +108,5 @@ export class AdminSlot {
       clock,
       onError: (error) => log.error({ error: describeError(error) }, 'admin request failed'),
     });
-  }
-
-  async close(): Promise<void> {
-    const server = this.#server;
-    this.#server = undefined;
-    await server?.close();
   }
 }

@@ -17,6 +17,7 @@ import { type Ownership, openAll } from './core/ownership.ts';
 import { type Random, systemRandom } from './core/random.ts';
 import { readVersion } from './core/version.ts';
 import {
+  adminWaits,
   dialerSettings,
   poolSettings,
   proberSettings,
@@ -267,22 +268,25 @@ async function openPlane(ground: Ground, pool: Pool, faults: SourceFaults): Prom
 }
 
 /**
- * What may fail comes first and is undone by whoever does it; the rest cannot fail. Sources change before listeners let go of
- * what they had, so that no client meets a listener whose source is not there yet.
+ * What may fail comes first, and each step that fails has changed nothing; the rest cannot fail. Sources change before
+ * listeners let go of what they had, so that no client meets a listener whose source is not there yet.
  */
 async function takeOver(parts: Parts, before: Config, next: Config): Promise<void> {
-  const { plane, admin } = parts;
+  const { plane, admin, watched } = parts;
+  const takeListeners = (config: Config) => plane.update(config.listeners, config.shutdown.drainTimeoutMs);
+  const takeAdmin = async (config: Config) => {
+    if (!isSame(before.admin, next.admin)) await admin.open(config, watched);
+  };
+  const steps = adminWaits(before, next) ? [takeListeners, takeAdmin] : [takeAdmin, takeListeners];
+  const taken: typeof steps = [];
   plane.surround(surroundingsOf(next, admin));
   try {
-    await plane.update(next.listeners, next.shutdown.drainTimeoutMs);
-    try {
-      if (!isSame(before.admin, next.admin)) await admin.open(next, parts.watched);
-    } catch (error) {
-      await admin.open(before, parts.watched);
-      await plane.update(before.listeners, before.shutdown.drainTimeoutMs);
-      throw error;
+    for (const step of steps) {
+      await step(next);
+      taken.unshift(step);
     }
   } catch (error) {
+    for (const step of taken) await step(before);
     plane.surround(surroundingsOf(before, admin));
     throw error;
   }

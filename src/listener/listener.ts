@@ -53,11 +53,19 @@ export interface Listener {
   /** Client connections open at this moment. */
   readonly connectionCount: number;
   /**
-   * Uses another certificate for connections from now on.
+   * Reads another certificate and changes nothing yet: connections use it once the result has been called.
    *
-   * @throws NoriaError `bad-config` when it cannot be used; the one before stays.
+   * @throws NoriaError `bad-config` when it cannot be used.
    */
-  reloadTls(material: TlsMaterial): void;
+  prepareTls(material: TlsMaterial): () => void;
+  /** Gives its addresses up, so that it takes no new connections; those it has know nothing of it. Safe to call twice. */
+  stop(): void;
+  /**
+   * Listens again where it did before `stop`; nothing happens when it listens.
+   *
+   * @throws NoriaError `listen-failed` when somebody else has an address by now; it remains stopped.
+   */
+  listenAgain(): Promise<void>;
   /** Takes no new connections, closes idle ones, and resolves when those with a request under way have ended. */
   drain(): Promise<void>;
   /** Ends everything now. Resolves when it has ended; calling it again joins the first call. */
@@ -91,8 +99,10 @@ const SOCKS_VERSIONS = new Map<number | undefined, 4 | 5>([
 class OpenListener implements Listener {
   readonly #options: ListenerOptions;
   readonly #http: HttpFront;
-  readonly addresses: BoundAddress[] = [];
   readonly #servers: Server[] = [];
+  readonly addresses: BoundAddress[] = [];
+  /** Those of the options; a port that was any is the one it got: clients know it by now. */
+  readonly #places: ListenAddress[] = [];
   readonly #connections = new LiveList<ClientConnection>();
   /** Accepted, and not known yet whether there is room for them. */
   readonly #held = new Set<Socket>();
@@ -117,7 +127,39 @@ class OpenListener implements Listener {
   }
 
   async listen(address: ListenAddress): Promise<void> {
-    const servers = await bind(address, {
+    const servers = await this.#bind(address);
+    const bound = servers.map(boundAddress);
+    this.#servers.push(...servers);
+    this.addresses.push(...bound);
+    const wantsAny = address.kind === 'tcp' && address.port === 0;
+    this.#places.push(
+      ...(wantsAny ? bound.map(({ port }) => ({ ...address, port, lastPort: port })) : [address]),
+    );
+  }
+
+  prepareTls(material: TlsMaterial): () => void {
+    const context = secureContext(this.name, material);
+    return () => {
+      this.#secureContext = context;
+    };
+  }
+
+  stop(): void {
+    for (const server of this.#servers.splice(0)) server.close(); // its connections are counted here
+  }
+
+  async listenAgain(): Promise<void> {
+    if (this.#servers.length > 0) return;
+    try {
+      for (const place of this.#places) this.#servers.push(...(await this.#bind(place)));
+    } catch (error) {
+      this.stop();
+      throw error;
+    }
+  }
+
+  #bind(address: ListenAddress): Promise<Server[]> {
+    return bind(address, {
       mayFaceNetwork: this.#options.mayFaceNetwork,
       onConnection: (socket, localPort) => this.#accept(socket, localPort),
       onAcceptError: ({ message: detail }) => {
@@ -130,12 +172,6 @@ class OpenListener implements Listener {
         });
       },
     });
-    this.#servers.push(...servers);
-    this.addresses.push(...servers.map(boundAddress));
-  }
-
-  reloadTls(material: TlsMaterial): void {
-    this.#secureContext = secureContext(this.name, material);
   }
 
   async drain(): Promise<void> {

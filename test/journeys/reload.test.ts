@@ -5,7 +5,10 @@
 import { once } from 'node:events';
 import { createServer, request } from 'node:http';
 import { type AddressInfo, connect, type Socket } from 'node:net';
+import { resolve } from 'node:path';
+import { connect as connectTls } from 'node:tls';
 import { expect, onTestFinished, test } from 'vitest';
+import type { Config } from '../../src/config/config.ts';
 import { freePort } from '../support/free-port.ts';
 import {
   type NoriaOptions,
@@ -42,8 +45,41 @@ async function openTunnel(proxyPort: number, target: string): Promise<Socket> {
 
 async function ask(socket: Socket, path: string): Promise<string> {
   socket.write(`GET ${path} HTTP/1.1\r\nHost: target\r\n\r\n`);
-  const [answer] = await once(socket, 'data');
+  const cut = once(socket, 'close').then(() => {
+    throw new Error('it was cut off');
+  });
+  const [answer] = await Promise.race([once(socket, 'data'), cut]);
   return String(answer);
+}
+
+/** One that another program listens on. */
+async function takenPort(): Promise<number> {
+  const taken = createServer().listen(0, '127.0.0.1');
+  await once(taken, 'listening');
+  onTestFinished(() => void taken.close());
+  return (taken.address() as AddressInfo).port;
+}
+
+const tls = (name: 'first' | 'second') =>
+  `, tls: { cert: "${resolve(`test/fixtures/tls/${name}.cert.pem`)}", key: "${resolve(`test/fixtures/tls/${name}.key.pem`)}" }`;
+
+/** What a listener shows its clients. */
+async function certificateAt(port: number): Promise<string | undefined> {
+  const socket = connectTls({ port, host: '127.0.0.1', rejectUnauthorized: false });
+  onTestFinished(() => void socket.destroy());
+  await once(socket, 'secureConnect');
+  return socket.getPeerX509Certificate()?.fingerprint256;
+}
+
+/** Nothing that goes may take any time. */
+const impatient = (config: Config): Config => ({
+  ...config,
+  shutdown: { ...config.shutdown, drainTimeoutMs: 0 },
+});
+
+function adminAt(port: number, config: Config): Config {
+  const address = { kind: 'tcp', host: '127.0.0.1', port, lastPort: port } as const;
+  return config.admin === undefined ? config : { ...config, admin: { ...config.admin, address } };
 }
 
 function get(proxyPort: number, url: string, user?: string): Promise<number> {
@@ -51,12 +87,12 @@ function get(proxyPort: number, url: string, user?: string): Promise<number> {
     user === undefined
       ? {}
       : { 'proxy-authorization': `Basic ${Buffer.from(`${user}:x`).toString('base64')}` };
-  return new Promise((resolve, reject) => {
+  return new Promise((answered, reject) => {
     const asked = request(
       { port: proxyPort, host: '127.0.0.1', path: url, headers, agent: false },
       (answer) => {
         answer.resume();
-        resolve(answer.statusCode ?? 0);
+        answered(answer.statusCode ?? 0);
       },
     );
     asked.on('error', reject);
@@ -128,10 +164,7 @@ test('reload: a listener may be given other ports, some of them its own, and ano
 
 test('reload: when an address cannot be had, everything stays as it was', async () => {
   const { sandbox, noria, options, sources, first, second, listeners, plain } = await startTwo();
-  const taken = createServer().listen(0, '127.0.0.1');
-  await once(taken, 'listening');
-  onTestFinished(() => void taken.close());
-  const { port } = taken.address() as AddressInfo;
+  const port = await takenPort();
   const users = ', users: [{ username: me, password: secret-word }]';
   for (const changed of [plain(first, users), `{ address: "0.0.0.0:${first}"${users} }`]) {
     const next = testConfig({
@@ -144,6 +177,78 @@ test('reload: when an address cannot be had, everything stays as it was', async 
     expect(await get(second, `${sandbox.targetUrl}/ip`), changed).toBe(200);
     expect(noria.watched.status().sources.length).toBe(2);
   }
+});
+
+test('reload: one that is refused cuts no connection and changes no certificate, wherever it fails', async () => {
+  const { sandbox, noria, options, first, second, listeners, plain } = await startTwo();
+  const before = listeners(plain(first), plain(second, tls('first')));
+  await noria.reload(testConfig({ ...options, listeners: before }));
+  const [shown, taken] = [await certificateAt(second), await takenPort()];
+  const target = new URL(sandbox.targetUrl).host;
+  const tunnels = await Promise.all(Array.from({ length: 10 }, () => openTunnel(first, target)));
+  const renewed = plain(second, tls('second'));
+  const silent = plain(first, ', idleTimeout: 7s');
+  const wide = `{ address: "0.0.0.0:${first}", users: [{ username: me, password: secret-word }] }`;
+  const connections = () => noria.watched.status().listeners[0]?.connections;
+  const refused: Record<string, Config> = {
+    'a changed listener beside a port that is taken': impatient(
+      testConfig({ ...options, listeners: listeners(renewed, silent, plain(taken)) }),
+    ),
+    'another address beside a port that is taken': impatient(
+      testConfig({ ...options, listeners: listeners(renewed, wide, plain(taken)) }),
+    ),
+    'changed listeners, and an admin port that is taken': adminAt(
+      taken,
+      impatient(testConfig({ ...options, listeners: listeners(renewed, silent) })),
+    ),
+    'a listener less, and an admin port that is taken': adminAt(
+      taken,
+      impatient(testConfig({ ...options, listeners: listeners(renewed) })),
+    ),
+  };
+  for (const [what, next] of Object.entries(refused)) {
+    await expect(noria.reload(next), what).rejects.toMatchObject({ code: 'listen-failed' });
+    await until(`${what}: all are counted`, () => connections() === tunnels.length);
+    for (const tunnel of tunnels) expect(await ask(tunnel, '/ip'), what).toContain('200 OK');
+    expect(await get(first, `${sandbox.targetUrl}/ip`), what).toBe(200);
+    expect(await certificateAt(second), what).toBe(shown);
+  }
+  await noria.reload(impatient(testConfig({ ...options, listeners: listeners(renewed, plain(first)) })));
+  expect(await certificateAt(second)).not.toBe(shown);
+  for (const tunnel of tunnels) expect(await ask(tunnel, '/ip')).toContain('200 OK');
+});
+
+test('reload: the admin server and a listener may take over each other’s address', async () => {
+  const { sandbox, noria, options, first, listeners, plain } = await startTwo();
+  const port = await freePort();
+  const other = await freePort();
+  const [here, there] = [
+    adminAt(port, testConfig({ ...options, listeners: listeners(plain(first)) })),
+    adminAt(first, testConfig({ ...options, listeners: listeners(plain(other)) })),
+  ];
+  for (const [next, admin, proxy] of [
+    [here, port, first],
+    [there, first, other],
+    [here, port, first],
+  ] as const) {
+    await noria.reload(next);
+    expect((await fetch(`http://127.0.0.1:${admin}/readyz`)).status).toBe(200);
+    expect(await get(proxy, `${sandbox.targetUrl}/ip`)).toBe(200);
+  }
+});
+
+test('reload: a connection of a changed listener counts until it ends, and may take the time to drain', async () => {
+  const { sandbox, noria, options, first, listeners, plain } = await startTwo();
+  const target = new URL(sandbox.targetUrl).host;
+  const tunnels = [await openTunnel(first, target), await openTunnel(first, target)];
+  const connections = () => noria.watched.status().listeners[0]?.connections;
+  await noria.reload(testConfig({ ...options, listeners: listeners(plain(first, ', idleTimeout: 7s')) }));
+  expect(connections()).toBe(tunnels.length);
+  tunnels.push(await openTunnel(first, target));
+  await until('all are counted', () => connections() === tunnels.length);
+  const ended = tunnels.slice(0, 2).map((tunnel) => once(tunnel.resume(), 'close'));
+  await Promise.all(ended);
+  await until('what was cut off is not', () => connections() === 1);
 });
 
 test('reload: a session keeps its member, and a new source can be wished for', async () => {

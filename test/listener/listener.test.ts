@@ -461,10 +461,12 @@ test('listener: a new certificate serves from the next connection on; a bad one 
   const { port, listener } = await listen(directDialer(), { tls: material('first') });
   const before = await openTls(port);
   expect(before.commonName).toBe('first.noria.test');
-  listener.reloadTls(material('second'));
+  const exchange = listener.prepareTls(material('second'));
+  expect((await openTls(port)).commonName).toBe('first.noria.test');
+  exchange();
   expect((await openTls(port)).commonName).toBe('second.noria.test');
   const mixed = { cert: material('first').cert, key: material('second').key };
-  expect(() => listener.reloadTls(mixed)).toThrow(NoriaError);
+  expect(() => listener.prepareTls(mixed)).toThrow(NoriaError);
   expect((await openTls(port)).commonName).toBe('second.noria.test');
   before.socket.write('GET / HTTP/1.1\r\nHost: x\r\n\r\n');
   await until('the old connection is still served', () => before.received().startsWith('HTTP/1.1 400'));
