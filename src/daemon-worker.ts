@@ -15,6 +15,7 @@ import { Link } from './workers/link.ts';
 import {
   type Begin,
   type FromWorker,
+  LEFT_TO_THE_PRIMARY,
   type Steering,
   TOLD_BY_WORKERS,
   type ToldByWorkers,
@@ -24,9 +25,6 @@ import {
 } from './workers/messages.ts';
 import { unpack } from './workers/packed.ts';
 import { PermitStock } from './workers/permits.ts';
-
-/** A terminal sends them to all processes: what is to be done then is the primary's to say. */
-const LEFT_TO_THE_PRIMARY = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const;
 
 for (const signal of LEFT_TO_THE_PRIMARY) process.on(signal, () => {});
 tuneForShortLives();

@@ -4,6 +4,7 @@
  */
 import type { Clock } from '../core/clock.ts';
 import { describeError, NoriaError } from '../core/faults.ts';
+import { LEFT_TO_THE_PRIMARY } from './messages.ts';
 import { type Ending, type Report, WorkerProcess } from './worker-process.ts';
 
 export interface CrewOptions {
@@ -30,6 +31,13 @@ const LONGEST_WAIT_MS = 30_000;
 const MOST_SHORT_LIVES = 6;
 /** How long one that was told to close may take. */
 const CLOSE_PATIENCE_MS = 5_000;
+/**
+ * A terminal or a service manager sends them to all processes, and a worker that still loads cannot ignore them yet: they say
+ * nothing against it. Whether noria goes on is for the primary to say, which has had the signal too.
+ */
+const SENT_TO_ALL: ReadonlySet<NodeJS.Signals> = new Set(LEFT_TO_THE_PRIMARY);
+/** Starts of one worker that are cut short by those, one after the other, before it is given up. */
+const MOST_STARTS = 3;
 
 /**
  * Starts them all; they have loaded when it resolves.
@@ -68,18 +76,23 @@ export class Crew {
   }
 
   async open(): Promise<void> {
-    await Promise.all(
-      Array.from({ length: this.#options.wanted }, async () => {
-        const worker = this.#fork();
-        if ((await worker.answer('loaded')) === undefined) {
-          const { how, stack } = await worker.gone;
-          const why = stack === undefined ? how : `${how}: ${stack}`;
-          throw new NoriaError('workers-failed', `a worker did not start: ${why}`);
-        }
-        this.#ready.add(worker);
-      }),
-    );
+    await Promise.all(Array.from({ length: this.#options.wanted }, () => this.#start()));
     this.#phase = 'running';
+  }
+
+  async #start(): Promise<void> {
+    for (let starts = 1; ; starts += 1) {
+      const worker = this.#fork();
+      if ((await worker.answer('loaded')) !== undefined) {
+        this.#ready.add(worker);
+        return;
+      }
+      const { how, signal, stack } = await worker.gone;
+      const interrupted = signal !== undefined && SENT_TO_ALL.has(signal);
+      if (interrupted && starts < MOST_STARTS && this.#phase === 'opening') continue;
+      const why = stack === undefined ? how : `${how}: ${stack}`;
+      throw new NoriaError('workers-failed', `a worker did not start: ${why}`);
+    }
   }
 
   /** None is replaced any more. */
@@ -118,9 +131,10 @@ export class Crew {
 
   #lost(worker: WorkerProcess, ending: Ending, livedMs: number): void {
     this.#all.delete(worker);
-    this.#ready.delete(worker);
+    const served = this.#ready.delete(worker);
     this.#options.onGone(worker);
-    if (this.#phase !== 'running') return;
+    // While they start, one that had not loaded is seen to by whoever waits for it.
+    if (this.#phase === 'ending' || (this.#phase === 'opening' && !served)) return;
     this.#shortLives = livedMs >= STEADY_MS ? 0 : this.#shortLives + 1;
     if (this.#all.size === 0 && this.#shortLives >= MOST_SHORT_LIVES) {
       const lately = `the last ${this.#shortLives} of them ended within seconds, the last one ${ending.how}`;
@@ -155,6 +169,6 @@ export class Crew {
       worker.unfit(describeError(error));
       return;
     }
-    if (this.#all.has(worker) && this.#phase === 'running') this.#ready.add(worker);
+    if (this.#all.has(worker) && this.#phase !== 'ending') this.#ready.add(worker);
   }
 }

@@ -8,6 +8,13 @@ import type { FromPool, ToPool } from '../pool/remote.ts';
 import type { Packed } from './packed.ts';
 import type { PermitOrder, PermitRequest } from './permits.ts';
 
+/** Signals that workers ignore: a terminal sends them to all processes, and what is to be done then is the primary's to say. */
+export const LEFT_TO_THE_PRIMARY = [
+  'SIGINT',
+  'SIGTERM',
+  'SIGHUP',
+] as const satisfies readonly NodeJS.Signals[];
+
 /** What the data plane tells on its bus: the primary tells it again on its own. */
 export const TOLD_BY_WORKERS = [
   'connection.opened',

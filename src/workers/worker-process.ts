@@ -30,6 +30,8 @@ export interface WorkerOptions {
 export interface Ending {
   /** `killed by SIGKILL`, `ended with code 1`, or why it did not start. */
   readonly how: string;
+  /** What killed it. */
+  readonly signal?: NodeJS.Signals;
   /** The error that nobody caught. */
   readonly stack?: string;
 }
@@ -113,23 +115,24 @@ export class WorkerProcess {
 
   async #untilGone(): Promise<Ending> {
     const worker = this.#worker;
-    const ended = await new Promise<string>((resolve) => {
-      let ending: string | undefined;
-      worker.on('exit', (code, signal) => {
-        ending = signal === null ? `ended with code ${code}` : `killed by ${signal}`;
+    const ended = await new Promise<Ending>((resolve) => {
+      let ending: Ending | undefined;
+      worker.on('exit', (code, signal: NodeJS.Signals | null) => {
+        ending =
+          signal === null ? { how: `ended with code ${code}` } : { how: `killed by ${signal}`, signal };
         if (!worker.isConnected()) resolve(ending);
       });
       // What it said last is read by then.
       worker.on('disconnect', () => ending !== undefined && resolve(ending));
       worker.on('error', (error: Error) => {
-        if (worker.process.pid === undefined) resolve(`could not be started: ${error.message}`);
+        if (worker.process.pid === undefined) resolve({ how: `could not be started: ${error.message}` });
       });
     });
     this.#ended = true;
     this.#link.close();
     for (const kind of ANSWERS) this.#settle(kind, undefined);
-    const how = this.#unfitFor === undefined ? ended : `stopped: ${this.#unfitFor}`;
-    return { how, ...(this.#stack === undefined ? {} : { stack: this.#stack }) };
+    const told = this.#unfitFor === undefined ? ended : { ...ended, how: `stopped: ${this.#unfitFor}` };
+    return { ...told, ...(this.#stack === undefined ? {} : { stack: this.#stack }) };
   }
 }
 

@@ -1,14 +1,16 @@
 /** Real processes: what they run is in fixtures.ts beside this file, or is noria's own worker. */
 import { fork } from 'node:child_process';
 import { once } from 'node:events';
+import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { expect, onTestFinished, test } from 'vitest';
+import { expect, onTestFinished, test, vi } from 'vitest';
 import { systemClock } from '../../src/core/clock.ts';
 import type { NoriaError } from '../../src/core/faults.ts';
 import { Secret } from '../../src/core/secret.ts';
 import { type CrewOptions, openCrew } from '../../src/workers/crew.ts';
 import type { FromWorker } from '../../src/workers/messages.ts';
 import { type Ending, withoutSecrets } from '../../src/workers/worker-process.ts';
+import { testFolder } from '../journeys/noria-process.ts';
 import { ManualClock } from '../support/manual-clock.ts';
 import { until } from '../support/until.ts';
 
@@ -99,6 +101,28 @@ test('crew: workers that cannot start fail it, in words, and leave nothing', asy
     code: 'workers-failed',
     message: 'a worker did not start: ended with code 3',
   });
+});
+
+test('crew: one that ends while others still start is replaced like any other', async () => {
+  const clock = new ManualClock();
+  const marks = testFolder();
+  vi.stubEnv('NORIA_TEST_MARKS', marks);
+  onTestFinished(() => void vi.unstubAllEnvs());
+  const lost: string[] = [];
+  const opening = open('worker-that-waits.ts', { clock, onLost: (_worker, { how }) => void lost.push(how) });
+  await until('the quick one has died', () => lost.length === 1);
+  writeFileSync(join(marks, 'go'), '');
+  const { crew } = await opening;
+  expect([lost, crew.ready.length]).toEqual([['ended with code 4'], 1]);
+  clock.advance(500);
+  await until('another one is there', () => crew.ready.length === 2);
+});
+
+test('crew: a signal that a terminal sends to all processes while they start is no failure of a worker', async () => {
+  vi.stubEnv('NORIA_TEST_MARKS', testFolder());
+  onTestFinished(() => void vi.unstubAllEnvs());
+  const { crew, lost } = await open('worker-that-is-interrupted.ts');
+  expect([crew.ready.length, lost]).toEqual([2, []]);
 });
 
 test('crew: one that does not close when told to is killed', async () => {
