@@ -111,6 +111,12 @@ function readiness(
   if (draining())
     return { ready: false, reason: 'shutting down: open tunnels finish, new clients are refused' };
   if (plane.listeners.length === 0) return { ready: false, reason: 'not ready: nothing listens' };
+  if (plane.workers.running === 0) {
+    return {
+      ready: false,
+      reason: 'not ready: no worker process lives, so nobody is served until another one has started',
+    };
+  }
   const troubles = sources
     .map((source) =>
       troubleOf(

@@ -126,7 +126,7 @@ class WorkersPlane implements DataPlane {
       onGone: (worker) => this.#gone(worker),
       onFailed,
     });
-    for (const worker of this.#ready) this.#begin(worker);
+    for (const worker of this.#ready) if (!this.#begun.has(worker.number)) this.#begin(worker);
   }
 
   update(configs: readonly ListenerConfig[], drainTimeoutMs: number): Promise<void> {
@@ -237,12 +237,15 @@ class WorkersPlane implements DataPlane {
 
   /** A client hears nothing of it but that its connection ends: whoever tries again is served by another worker. */
   #lost({ number, pid }: WorkerProcess, ending: Ending, againMs: number): void {
-    const { log, secrets } = this.#options;
-    const connections = this.#listeners.connections.gone(number);
+    const { log, bus, secrets } = this.#options;
+    const cut = this.#listeners.connections.gone(number);
     log.error(
-      { pid, ...withoutSecrets(ending, secrets()), connections, againMs },
+      { pid, ...withoutSecrets(ending, secrets()), connections: cut.length, againMs },
       'worker lost: its connections ended with it, and another is started',
     );
+    for (const listener of cut) {
+      bus.emit('connection.closed', { listener, protocol: 'unknown', outcome: 'internal' });
+    }
     if (this.#ready.length > 0 || !this.#listeners.handedOver) return;
     // With the last of them went the socket itself; its number may stand for something else by now.
     const why = 'all workers ended, and a socket that was handed over can be opened once';

@@ -95,12 +95,15 @@ export interface NoriaEvents {
   'network.judged': { readonly down: boolean };
 
   'connection.opened': { readonly listener: string };
-  /** A client connection ended. `outcome` is `ok` or a fault's code. */
+  /**
+   * A client connection ended. `outcome` is `ok` or a fault's code. One that ended with the worker that served it is told as
+   * `unknown` and `internal`, without `ms`.
+   */
   'connection.closed': {
     readonly listener: string;
     readonly protocol: ClientProtocol;
     readonly outcome: 'ok' | FaultCode;
-    readonly ms: number;
+    readonly ms?: number;
   };
   /** A tunnel or a forwarded request ended. Up is from the client to the target. */
   'tunnel.closed': {

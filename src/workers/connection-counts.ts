@@ -17,11 +17,11 @@ export class ConnectionCounts {
     return sum;
   }
 
-  /** The worker has ended. @returns how many connections ended with it. */
-  gone(worker: number): number {
-    const counts = this.#byWorker.get(worker)?.values() ?? [];
+  /** The worker has ended. @returns the listener of each connection that ended with it. */
+  gone(worker: number): string[] {
+    const counts = this.#byWorker.get(worker) ?? new Map<string, number>();
     this.#byWorker.delete(worker);
-    return [...counts].reduce((sum, count) => sum + count, 0);
+    return [...counts].flatMap(([listener, count]) => Array<string>(count).fill(listener));
   }
 
   #add(worker: number, listener: string, change: number): void {

@@ -121,7 +121,20 @@ test('workers: one that is killed takes its own tunnels with it and nothing else
   ]);
   const page = await (await fetch(`${noria.admin}/metrics`)).text();
   expect(page).toMatch(/^noria_workers 2$/m);
+  expect(page).toMatch(/^noria_connections_total\{.*protocol="unknown",outcome="internal"\} 1$/m);
   expect(page).toMatch(/^noria_connections_open\{listener="127\.0\.0\.1:0"\} 2$/m);
+});
+
+test('workers: noria is not ready while none lives, and says so', async () => {
+  const { noria, workers } = await startPair();
+  for (const pid of workers) process.kill(pid, 'SIGKILL');
+  await untilStatus(noria, ({ workers }) => workers.running === 0);
+  const answer = await fetch(`${noria.admin}/readyz`);
+  expect([answer.status, await answer.text()]).toEqual([
+    503,
+    expect.stringMatching(/^not ready: no worker process lives/),
+  ]);
+  await untilStatus(noria, ({ ready }) => ready);
 });
 
 async function untilStatus(
@@ -222,8 +235,11 @@ test('workers: reloads to a port that another program has cost nobody anything, 
 test('workers: maxConnections is the same after reloads that were refused half way', async () => {
   const { noria, options, through, target } = await startPair({ listener: 'maxConnections: 3' });
   const [host, port] = noria.proxy.split(':');
-  for (const worker of [0, 1] as const) (await through(worker)).destroy(); // both have had permits
-  await until('nobody is there', () => noria.watched.status().listeners[0]?.connections === 0);
+  const first = [await through(0), await through(1)]; // so both have had permits
+  for (const socket of first) await openTunnel(socket, target);
+  await untilStatus(noria, ({ listeners }) => listeners[0]?.connections === 2);
+  for (const socket of first) socket.destroy();
+  await untilStatus(noria, ({ listeners }) => listeners[0]?.connections === 0);
   await occupy(Number(port), '127.0.0.2'); // in the way of all addresses, and not of the one that noria has
   const users = 'users: [{ username: me, password: right-one }]';
   const listeners = `listeners: [{ address: "0.0.0.0:${port}", ${users} }]`;
