@@ -44,9 +44,15 @@ const IDEMPOTENT = new Set([
 ]);
 const PROXY_AUTHENTICATION_REQUIRED = 407;
 
+interface DialingPhase {
+  readonly name: 'dialing';
+  /** Known once the dialer has returned. */
+  dialing?: Dialing;
+}
+
 /** Where the request is, and what is known there alone. */
 type Phase =
-  | { readonly name: 'dialing'; readonly dialing?: Dialing }
+  | DialingPhase
   /** Sent, or being sent; no final answer has come. */
   | { readonly name: 'waiting'; readonly exchange: MemberExchange }
   | { readonly name: 'answering'; readonly exchange: MemberExchange }
@@ -105,8 +111,9 @@ export class Forwarding {
       fresh,
       avoid: [...this.#avoid],
     };
+    const phase: DialingPhase = { name: 'dialing' };
+    this.#phase = phase;
     if (this.#upgrade !== undefined) {
-      this.#phase = { name: 'dialing' };
       dialForClient(this.#upgrade.socket, this.#early, this.#context, request, (result, early) => {
         this.#early = early;
         this.#upgrade?.socket.pause();
@@ -114,11 +121,10 @@ export class Forwarding {
       });
       return;
     }
-    this.#phase = { name: 'dialing' };
-    const dialing = this.#context.options.dialer.dial(request, (result) => {
+    // Into its own phase: what was dialed may have failed before this returns, and another dial may run by now.
+    phase.dialing = this.#context.options.dialer.dial(request, (result) => {
       this.#safely(() => this.#onDialed(result));
     });
-    if (this.#phase.name === 'dialing') this.#phase = { name: 'dialing', dialing };
   }
 
   #onDialed(result: DialResult): void {
@@ -152,7 +158,8 @@ export class Forwarding {
     this.#hush();
     this.#silence = deadlines.set(idleTimeoutMs, this.#onSilence);
     exchange.start(requestHead(this.#order, way));
-    if (this.#phase.name === 'waiting') this.#body.sendTo(exchange);
+    // One that failed at once may have another in its place already, which has the body.
+    if (this.#phase.name === 'waiting' && this.#phase.exchange === exchange) this.#body.sendTo(exchange);
   }
 
   #onPart(exchange: MemberExchange, part: ResponsePart): void {

@@ -1,11 +1,13 @@
 import type { Socket } from 'node:net';
 import { expect, test } from 'vitest';
 import { Deadlines } from '../../src/core/deadlines.ts';
+import type { Dialer, DialRequest } from '../../src/dialer/dial.ts';
 import { ManualClock } from '../support/manual-clock.ts';
 import { until } from '../support/until.ts';
 import { directDialer } from './direct-dialer.ts';
 import { listen, RawClient, untilStill } from './harness.ts';
 import { answering, rawOrigin } from './origin.ts';
+import { record, socketPair } from './socket-pair.ts';
 
 const WAY = 'X-Noria-Member: m1\r\nX-Noria-Attempts: 1\r\n';
 
@@ -531,6 +533,56 @@ test('forward: a client that leaves while a member is sought cancels the dial', 
   await until('the dial was cancelled', () => dialer.cancelled === 1);
   release();
   await until('the connection is gone', () => listener.connectionCount === 0);
+});
+
+/** Its ways stand before `dial` returns, as idle connections do: the first is dead, then come `next`, then none for ever. */
+async function promptDialer(
+  ...next: Socket[]
+): Promise<Dialer & { requests: DialRequest[]; cancelled: number[] }> {
+  const { near: dead } = await socketPair();
+  dead.destroy();
+  const sockets = [dead, ...next];
+  const dialer: Awaited<ReturnType<typeof promptDialer>> = {
+    requests: [],
+    cancelled: [],
+    dial(request, done) {
+      const nth = dialer.requests.push(request);
+      const socket = sockets.shift();
+      const member = `m${nth}`;
+      const way = {
+        head: Buffer.alloc(0),
+        form: 'direct',
+        reused: true,
+        source: 'city',
+        attempts: 1,
+      } as const;
+      if (socket !== undefined) done({ ok: true, way: { ...way, socket, member, end: () => {} } });
+      return { cancel: () => void dialer.cancelled.push(nth) };
+    },
+  };
+  return dialer;
+}
+
+test('forward: a client that leaves cancels the dial that runs, also when one before it failed at once', async () => {
+  const dialer = await promptDialer();
+  const { port, listener } = await listen(dialer);
+  const client = await RawClient.open(port);
+  client.send('GET http://127.0.0.1:9/ HTTP/1.1\r\nHost: x\r\n\r\n');
+  await until('it was dialed again', () => dialer.requests.length === 2);
+  client.socket.destroy();
+  await until('the connection is gone', () => listener.connectionCount === 0);
+  expect(dialer.cancelled).toEqual([2]);
+});
+
+test('forward: a body goes over the way that stands, also when one before it failed at once', async () => {
+  const { near, far } = await socketPair();
+  const seen = record(far);
+  const { port } = await listen(await promptDialer(near));
+  const client = await RawClient.open(port);
+  client.send('PUT http://127.0.0.1:9/ HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n\r\nbody');
+  await until('the member has it', () => seen.text.endsWith('body'));
+  far.write(OK);
+  expect(await client.until('the answer', (text) => text.endsWith('hi'))).toMatch(/^HTTP\/1\.1 200 /);
 });
 
 test('forward: a client that leaves in the middle of an answer closes the member, which is not at fault', async () => {
