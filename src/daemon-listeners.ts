@@ -18,7 +18,8 @@ import type { Dialer } from './dialer/dial.ts';
 import { type Access, createAccess } from './listener/access.ts';
 import type { BoundAddress } from './listener/bind.ts';
 import type { OwnAddress } from './listener/deny-targets.ts';
-import { type Listener, openListener, type Room } from './listener/listener.ts';
+import { type Listener, openListener } from './listener/listener.ts';
+import type { Room } from './listener/waiting-room.ts';
 
 export interface ListenerSetOptions {
   readonly clock: Clock;

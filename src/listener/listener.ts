@@ -13,6 +13,7 @@ import { ClientConnection, type FrontOptions } from './connection.ts';
 import { awaitFirst } from './first-bytes.ts';
 import { createHttpFront, type HttpFront } from './http-front.ts';
 import { serveSocks } from './socks-front.ts';
+import { type Room, WaitingRoom } from './waiting-room.ts';
 
 /** What clients may speak; the first byte tells them apart. */
 export type ListenerProtocol = 'http' | 'socks5' | 'socks4';
@@ -36,13 +37,6 @@ export interface ListenerOptions extends FrontOptions {
   readonly room?: Room;
   /** Whether an address that other machines can reach may be bound: false where no users are configured. */
   readonly mayFaceNetwork: boolean;
-}
-
-/** Who knows whether there is room for one more connection. */
-export interface Room {
-  /** At once, or soon. Whoever gets `true` calls `leave` in the end. */
-  take(): boolean | Promise<boolean>;
-  leave(): void;
 }
 
 /** A listener that listens. */
@@ -104,8 +98,7 @@ class OpenListener implements Listener {
   /** Those of the options; a port that was any is the one it got: clients know it by now. */
   readonly #places: ListenAddress[] = [];
   readonly #connections = new LiveList<ClientConnection>();
-  /** Accepted, and not known yet whether there is room for them. */
-  readonly #held = new Set<Socket>();
+  readonly #waiting: WaitingRoom | undefined;
   /** Who waits for the last connection to close. */
   readonly #whenEmpty: (() => void)[] = [];
   #toldCount = 0;
@@ -116,6 +109,7 @@ class OpenListener implements Listener {
     this.#options = options;
     if (options.tls !== undefined) this.#secureContext = secureContext(options.name, options.tls);
     this.#http = createHttpFront(options);
+    if (options.room !== undefined) this.#waiting = new WaitingRoom(options.room, options.deadlines);
   }
 
   get name(): string {
@@ -194,7 +188,7 @@ class OpenListener implements Listener {
 
   /** Resolves when every server and every connection has closed. */
   async #stopAccepting(): Promise<void> {
-    for (const accepted of this.#held) accepted.destroy();
+    this.#waiting?.clear();
     await Promise.all(this.#servers.map((server) => new Promise((resolve) => server.close(resolve))));
     // A server counts a connection as closed as soon as it is destroyed, before what hangs on it has been told.
     if (this.#connections.size > 0) await new Promise<void>((resolve) => this.#whenEmpty.push(resolve));
@@ -202,27 +196,12 @@ class OpenListener implements Listener {
 
   #accept(accepted: Socket, localPort: number): void {
     accepted.on('error', ignored);
-    const { room, maxConnections } = this.#options;
-    if (room !== undefined && this.#admits(accepted)) this.#awaitRoom(accepted, localPort, room);
-    else this.#admit(accepted, localPort, this.#connections.size - this.#toldCount < maxConnections);
-  }
-
-  /** Nothing is served before it is known whether there is room; what the client sends meanwhile waits in its socket. */
-  #awaitRoom(accepted: Socket, localPort: number, room: Room): void {
-    const settle = (permitted: boolean): void => {
-      this.#held.delete(accepted);
-      if (permitted && accepted.destroyed) room.leave();
-      if (accepted.destroyed) return;
-      if (permitted) accepted.on('close', () => room.leave());
-      this.#admit(accepted, localPort, permitted);
-    };
-    const answer = room.take();
-    if (typeof answer === 'boolean') {
-      settle(answer);
+    if (this.#waiting !== undefined && this.#admits(accepted)) {
+      this.#waiting.ask(accepted, (permitted) => this.#admit(accepted, localPort, permitted));
       return;
     }
-    this.#held.add(accepted);
-    void answer.then(settle); // never rejects
+    const openCount = this.#connections.size - this.#toldCount;
+    this.#admit(accepted, localPort, openCount < this.#options.maxConnections);
   }
 
   /** The kernel is asked for the address only where it matters. One that has left already has none. */
