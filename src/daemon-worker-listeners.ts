@@ -49,7 +49,7 @@ export class WorkerListeners {
   ) {
     this.#clock = clock;
     this.#workers = workers;
-    this.limits = new SharedLimits(order);
+    this.limits = new SharedLimits(clock, order);
   }
 
   get views(): readonly PlaneListener[] {

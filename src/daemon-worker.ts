@@ -143,9 +143,10 @@ async function update(plane: LocalPlane, message: Update): Promise<UpdateOutcome
 
 /** Whether the primary found the address taken when it bound it, and node:cluster handed the socket over all the same. */
 function isSpoiltBy(error: unknown): boolean {
-  const cause = error instanceof NoriaError ? error.cause : undefined;
-  if (!(cause instanceof Error) || !('syscall' in cause) || !('code' in cause)) return false;
-  return cause.syscall === 'bind' && cause.code === 'EADDRINUSE';
+  if (!(error instanceof Error)) return false;
+  const isThat =
+    'syscall' in error && error.syscall === 'bind' && 'code' in error && error.code === 'EADDRINUSE';
+  return isThat || isSpoiltBy(error.cause);
 }
 
 function openLink(): Link<FromWorker> {

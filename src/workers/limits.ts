@@ -1,4 +1,5 @@
 /** The limits on connections of all listeners that workers share: one office of permits for each. */
+import type { Clock } from '../core/clock.ts';
 import { PermitOffice, type PermitOrder, type PermitRequest } from './permits.ts';
 
 /** A listener, by the id that all processes know it by. */
@@ -9,10 +10,12 @@ export interface LimitedListener {
 }
 
 export class SharedLimits {
+  readonly #clock: Clock;
   readonly #say: (worker: number, listener: number, order: PermitOrder) => void;
   readonly #offices = new Map<number, PermitOffice>();
 
-  constructor(say: (worker: number, listener: number, order: PermitOrder) => void) {
+  constructor(clock: Clock, say: (worker: number, listener: number, order: PermitOrder) => void) {
+    this.#clock = clock;
     this.#say = say;
   }
 
@@ -25,14 +28,21 @@ export class SharedLimits {
   open(listeners: readonly LimitedListener[]): void {
     for (const { id, limit } of listeners) {
       if (this.#offices.has(id)) continue;
-      this.#offices.set(id, new PermitOffice(limit, (worker, order) => this.#say(worker, id, order)));
+      this.#offices.set(
+        id,
+        new PermitOffice(limit, this.#clock, (worker, order) => this.#say(worker, id, order)),
+      );
     }
   }
 
   /** Lets go of all others: what their last connections give back goes nowhere. */
   keep(listeners: readonly LimitedListener[]): void {
     const ids = new Set(listeners.map(({ id }) => id));
-    for (const id of this.#offices.keys()) if (!ids.has(id)) this.#offices.delete(id);
+    for (const [id, office] of this.#offices) {
+      if (ids.has(id)) continue;
+      office.close();
+      this.#offices.delete(id);
+    }
   }
 
   hear(worker: number, listener: number, request: PermitRequest): void {

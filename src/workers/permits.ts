@@ -3,9 +3,10 @@
  * the primary, and each worker with some in stock, so that almost none has to be asked for.
  *
  * There are never more permits than the limit allows. A worker that runs out asks; when the office has none left, the other
- * workers give back what they do not use. So a client is refused only after every worker has said that it has nothing to spare.
- * Both sides are pure: what they say goes through functions, in order.
+ * workers give back what they do not use. So a client is refused only after every worker has said that it has nothing to spare,
+ * or has said nothing for so long that it hangs. What both sides say goes through functions, in order.
  */
+import type { Clock } from '../core/clock.ts';
 
 /** What a worker says to the office. */
 export type PermitRequest =
@@ -20,20 +21,33 @@ export type PermitOrder =
   /** To be answered with those it does not use. */
   | { readonly kind: 'permits.wanted' };
 
+/** How long a worker may take to give back what it does not use: one that answers at all does so within some ms. */
+const RECALL_PATIENCE_MS = 1_000;
+
+/** The others are being asked to give back, for those who asked before. */
+interface Round {
+  readonly for: number[];
+  readonly awaited: Set<number>;
+  readonly patience: Disposable;
+}
+
 /** One for each listener, in the primary. */
 export class PermitOffice {
+  readonly #clock: Clock;
   readonly #say: (worker: number, order: PermitOrder) => void;
   /** How many each worker has, in stock and in use. */
   readonly #held = new Map<number, number>();
   #free: number;
   /** Workers that wait for an answer; each is in here or in the round at most once. */
   #asking: number[] = [];
-  /** The others are being asked to give back, for those who asked before. */
-  #round: { readonly for: number[]; readonly awaited: Set<number> } | undefined;
+  #round: Round | undefined;
+  /** Workers that did not answer in time: their answer is still to come, and they are not asked again before. */
+  readonly #silent = new Set<number>();
 
   /** @param limit - connections in all. */
-  constructor(limit: number, say: (worker: number, order: PermitOrder) => void) {
+  constructor(limit: number, clock: Clock, say: (worker: number, order: PermitOrder) => void) {
     this.#free = limit;
+    this.#clock = clock;
     this.#say = say;
   }
 
@@ -53,9 +67,15 @@ export class PermitOffice {
     this.#serve();
   }
 
+  /** Nobody is answered any more. */
+  close(): void {
+    this.#round?.patience[Symbol.dispose]();
+  }
+
   #take(worker: number, count: number): void {
     this.#held.set(worker, (this.#held.get(worker) ?? 0) - count);
     this.#free += count;
+    this.#silent.delete(worker);
     this.#round?.awaited.delete(worker);
   }
 
@@ -67,6 +87,7 @@ export class PermitOffice {
     }
     if (this.#round?.awaited.size === 0) {
       for (const worker of this.#round.for) this.#say(worker, { kind: 'permits.given', count: 0 });
+      this.#round.patience[Symbol.dispose]();
       this.#round = undefined;
     }
     if (this.#round === undefined && this.#asking.length > 0) this.#recall();
@@ -84,10 +105,22 @@ export class PermitOffice {
 
   /** From those who ask, too: they may have got some back meanwhile, and more than they need. */
   #recall(): void {
-    const holders = [...this.#held].filter(([, held]) => held > 0).map(([worker]) => worker);
-    this.#round = { for: this.#asking.splice(0), awaited: new Set(holders) };
+    const holders = [...this.#held.keys()].filter((worker) => this.#mayReturn(worker));
+    const awaited = new Set(holders);
+    const patience = this.#clock.after(RECALL_PATIENCE_MS, () => this.#goOnWithout(awaited));
+    this.#round = { for: this.#asking.splice(0), awaited, patience };
     for (const worker of holders) this.#say(worker, { kind: 'permits.wanted' });
     if (holders.length === 0) this.#serve();
+  }
+
+  #mayReturn(worker: number): boolean {
+    return (this.#held.get(worker) ?? 0) > 0 && !this.#silent.has(worker);
+  }
+
+  #goOnWithout(awaited: Set<number>): void {
+    for (const worker of awaited) this.#silent.add(worker);
+    awaited.clear();
+    this.#serve();
   }
 }
 

@@ -6,11 +6,13 @@ import {
   type PermitRequest,
   PermitStock,
 } from '../../src/workers/permits.ts';
+import { ManualClock } from '../support/manual-clock.ts';
 
 /** An office and its workers, with a pipe to and from each that delivers when it is told to, in order. */
 class Play {
   readonly limit: number;
   readonly office: PermitOffice;
+  readonly clock = new ManualClock();
   readonly stocks = new Map<number, PermitStock>();
   readonly #toOffice = new Map<number, PermitRequest[]>();
   readonly #toWorker = new Map<number, PermitOrder[]>();
@@ -19,7 +21,9 @@ class Play {
 
   constructor(limit: number, workers: number) {
     this.limit = limit;
-    this.office = new PermitOffice(limit, (worker, order) => this.#toWorker.get(worker)?.push(order));
+    this.office = new PermitOffice(limit, this.clock, (worker, order) =>
+      this.#toWorker.get(worker)?.push(order),
+    );
     for (let worker = 1; worker <= workers; worker += 1) this.join(worker);
   }
 
@@ -83,7 +87,7 @@ class Play {
 const turn = () => new Promise<void>((resolve) => setImmediate(resolve));
 
 const STEP = fc.record({
-  what: fc.constantFrom('arrive', 'arrive', 'arrive', 'leave', 'up', 'down', 'end' as const),
+  what: fc.constantFrom('arrive', 'arrive', 'arrive', 'leave', 'up', 'down', 'wait', 'end' as const),
   worker: fc.integer({ min: 1, max: 3 }),
 });
 
@@ -100,6 +104,7 @@ test('permits: whatever is under way, there are never more connections than the 
           if (what === 'arrive' && play.stocks.has(worker)) arrivals.push(play.arrive(worker));
           else if (what === 'leave') play.leave(worker);
           else if (what === 'up' || what === 'down') play.deliver(worker, what);
+          else if (what === 'wait') play.clock.advance(1_000);
           else if (what === 'end' && alive > 1 && play.stocks.has(worker)) {
             alive -= 1;
             play.end(worker);
@@ -118,6 +123,7 @@ test('permits: whatever is under way, there are never more connections than the 
         await play.settle();
         await Promise.all(more);
         expect([play.inUse, play.refused - before]).toEqual([limit, 2]);
+        expect(play.clock.armedCount).toBe(0);
       },
     ),
     { numRuns: 150 },
@@ -155,8 +161,45 @@ test('permits: a large limit is asked for seldom', async () => {
     said.push(request);
     office.hear(1, request);
   });
-  const office: PermitOffice = new PermitOffice(10_000, (_worker, order) => stock.hear(order));
+  const office: PermitOffice = new PermitOffice(10_000, new ManualClock(), (_worker, order) =>
+    stock.hear(order),
+  );
   for (let n = 0; n < 10_000; n += 1) expect(await stock.take()).toBe(true);
   expect(await stock.take()).toBe(false);
   expect(said.length).toBeLessThan(60);
+});
+
+test('permits: a worker that hangs keeps what it has, and nobody waits for it longer than 1 s', async () => {
+  const play = new Play(4, 2);
+  for (const worker of [1, 2]) {
+    const arrival = play.arrive(worker);
+    while (play.deliver(worker, 'up') || play.deliver(worker, 'down'));
+    await arrival;
+  }
+  // From here on nothing that is said to the second one arrives.
+  const hangs = async (arrival: Promise<void>) => {
+    while (play.deliver(1, 'up') || play.deliver(1, 'down'));
+    await turn();
+    return arrival;
+  };
+  const others = [play.arrive(1), play.arrive(1), play.arrive(1)];
+  await hangs(Promise.resolve());
+  expect(play.refused).toBe(0);
+  play.clock.advance(999);
+  await hangs(Promise.resolve());
+  const waiting = play.refused;
+  play.clock.advance(1);
+  await hangs(Promise.all(others).then(() => {}));
+  expect([waiting, play.refused > 0]).toEqual([0, true]);
+  const refused = play.refused;
+  await hangs(play.arrive(1));
+  expect(play.refused, 'it is not waited for again').toBe(refused + 1);
+  await play.settle(); // it goes on
+  const free = 4 - play.inUse;
+  for (let n = 0; n < free; n += 1) {
+    const arrival = play.arrive(1);
+    await play.settle();
+    await arrival;
+  }
+  expect([play.inUse, play.refused]).toEqual([4, refused + 1]);
 });
