@@ -35,6 +35,8 @@ export interface DataPlane extends Pick<OpenDialer, 'attempt' | 'cut' | 'forgive
   configure(settings: DialerSettings): void;
   /** What listeners have to know of the rest of noria from now on. */
   surround(surroundings: Surroundings): void;
+  /** noria is to close: an `update` that is under way, or comes yet, ends soon, whatever it waits for. */
+  hurry(): void;
   /** Takes no new clients; resolves when all connections with something under way have ended. */
   drain(): Promise<void>;
   /** Ends everything now. */
@@ -137,6 +139,9 @@ export class LocalPlane implements DataPlane {
   failedElsewhere(listener: number, remoteAddress: string | undefined): void {
     this.#listeners.failedElsewhere(listener, remoteAddress);
   }
+
+  /** Nothing to do: an update waits for nobody here. */
+  hurry(): void {}
 
   drain(): Promise<void> {
     return this.#listeners.drain();

@@ -22,7 +22,9 @@ import type { WorkerProcess } from './workers/worker-process.ts';
 const MOST_PLACINGS = 3;
 /** A worker that has not opened its listeners by then does nothing else either. */
 const ANSWER_PATIENCE_MS = 30_000;
-const MS_PER_SECOND = 1_000;
+/** How long all of them together may take when noria closes; one that answers at all does so within the last of these. */
+const HURRY_MS = 1_000;
+const LEAST_PATIENCE_MS = 250;
 
 /** A worker, as far as its listeners go. */
 export type ListeningWorker = Pick<WorkerProcess, 'answer' | 'say' | 'unfit'>;
@@ -37,6 +39,9 @@ export class WorkerListeners {
   /** In the order of those. */
   #addresses: readonly (readonly BoundAddress[])[] = [];
   #drainTimeoutMs = 0;
+  /** The one that is to answer now. */
+  #asked: { readonly worker: ListeningWorker; patience: Disposable } | undefined;
+  #answersBy = Number.POSITIVE_INFINITY;
 
   /**
    * @param workers - those that serve clients at this moment.
@@ -97,6 +102,14 @@ export class WorkerListeners {
     if (outcome?.ok === false) throw new NoriaError(outcome.code, outcome.message);
   }
 
+  /** noria closes: whoever is being asked to open listeners, or will be, has little time left. */
+  hurry(): void {
+    this.#answersBy = this.#clock.monotonic() + HURRY_MS;
+    if (this.#asked === undefined) return;
+    this.#asked.patience[Symbol.dispose]();
+    this.#asked.patience = this.#patienceWith(this.#asked.worker);
+  }
+
   /** In every worker, or in none. No worker is asked for what this process cannot have either. */
   async #openEverywhere(placed: readonly PlacedListener[], drainTimeoutMs: number): Promise<UpdateOutcome> {
     const before = this.#placed;
@@ -149,16 +162,22 @@ export class WorkerListeners {
     placed: readonly PlacedListener[],
     drainTimeoutMs: number,
   ): Promise<UpdateOutcome | undefined> {
-    const seconds = ANSWER_PATIENCE_MS / MS_PER_SECOND;
-    const patience = this.#clock.after(ANSWER_PATIENCE_MS, () =>
-      worker.unfit(`it did not open its listeners within ${seconds} s`),
-    );
+    const asked = { worker, patience: this.#patienceWith(worker) };
+    this.#asked = asked;
     const answer = worker.answer('updated');
     const { counted } = this.limits;
     worker.say({ kind: 'update', listeners: pack(placed), drainTimeoutMs, counted });
     const told = await answer;
-    patience[Symbol.dispose]();
+    this.#asked = undefined;
+    asked.patience[Symbol.dispose]();
     return told?.outcome;
+  }
+
+  #patienceWith(worker: ListeningWorker): Disposable {
+    const leftMs = Math.max(LEAST_PATIENCE_MS, this.#answersBy - this.#clock.monotonic());
+    return this.#clock.after(Math.min(ANSWER_PATIENCE_MS, leftMs), () =>
+      worker.unfit('it did not open its listeners in time'),
+    );
   }
 }
 

@@ -158,6 +158,10 @@ class WorkersPlane implements DataPlane {
     return this.#dialer.attempt(task);
   }
 
+  hurry(): void {
+    this.#listeners.hurry();
+  }
+
   async drain(): Promise<void> {
     this.#crew?.stopReplacing();
     this.#tellAll({ kind: 'drain' });
@@ -166,6 +170,7 @@ class WorkersPlane implements DataPlane {
 
   async close(): Promise<void> {
     this.#drawing[Symbol.dispose]();
+    this.#listeners.limits.keep([]);
     await this.#crew?.close();
     await this.#dialer.close();
   }

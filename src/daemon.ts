@@ -156,6 +156,7 @@ export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
     },
     close() {
       draining = true; // before a reload under way has finished: readiness says it at once
+      parts.plane.hurry();
       closing ??= reloading.then(close);
       return closing;
     },

@@ -29,8 +29,8 @@ const FIRST_WAIT_MS = 500;
 const LONGEST_WAIT_MS = 30_000;
 /** Short lives in a row, while none lives, after which it is given up. */
 const MOST_SHORT_LIVES = 6;
-/** How long one that was told to close may take. */
-const CLOSE_PATIENCE_MS = 5_000;
+/** How long one that was told to close may take; a service manager has less than 5 s for all that follows the draining. */
+const CLOSE_PATIENCE_MS = 2_000;
 /**
  * A terminal or a service manager sends them to all processes, and a worker that still loads cannot ignore them yet: they say
  * nothing against it. Whether noria goes on is for the primary to say, which has had the signal too.

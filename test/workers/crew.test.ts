@@ -133,7 +133,7 @@ test('crew: one that does not close when told to is killed', async () => {
   crew.ready[0]?.say({ kind: 'forgive', source: 'stay' });
   const closed = crew.close();
   await until('the other one has closed', () => gone.length === 1);
-  clock.advance(5_000);
+  clock.advance(2_000);
   await closed;
   expect(gone).toEqual(['ended with code 0', 'killed by SIGKILL']);
   expect(clock.armedCount).toBe(0);

@@ -75,8 +75,23 @@ test('workers: one that does not answer a reload is ended, and the reload goes o
   expect(stuck.unfitFor).toEqual([]);
   clock.advance(1);
   await updated;
-  expect(stuck.unfitFor).toEqual(['it did not open its listeners within 30 s']);
+  expect(stuck.unfitFor).toEqual(['it did not open its listeners in time']);
   expect(listeners.views.map(({ addresses }) => addresses)).toEqual(OPENED.addresses);
+  expect(clock.armedCount).toBe(0);
+});
+
+test('workers: when noria closes, one that hangs has 1 s left to answer', async () => {
+  const stuck = new FakeWorker('nothing');
+  const { clock, listeners } = open(stuck, new FakeWorker());
+  const updated = listeners.update(listenersAt(FREE), 0);
+  await until('it has been asked', () => stuck.said.length === 1);
+  clock.advance(10_000);
+  listeners.hurry();
+  clock.advance(999);
+  expect(stuck.unfitFor).toEqual([]);
+  clock.advance(1);
+  await updated;
+  expect(stuck.unfitFor).toEqual(['it did not open its listeners in time']);
   expect(clock.armedCount).toBe(0);
 });
 

@@ -288,6 +288,23 @@ test('workers: nothing is left when noria has closed, and who is still there is 
   expect(lines(noria, 'worker lost: its connections ended with it, and another is started')).toEqual([]);
 });
 
+test('workers: one that hangs holds up neither the end of noria nor a reload that is under way then', async () => {
+  const { noria, options, workers, target, through } = await startPair();
+  const tunnel = await through(1);
+  await openTunnel(tunnel, target);
+  process.kill(workers[0], 'SIGSTOP');
+  const listeners = `listeners: [{ address: "127.0.0.1:0", denyTargets: [] }, { address: "127.0.0.1:${await freePort()}" }]`;
+  const reloaded = noria.reload(testConfig({ ...options, listeners }));
+  const startedAt = performance.now();
+  const closing = noria.close();
+  await reloaded;
+  expect(await getIp(tunnel)).toContain('200 OK');
+  tunnel.end();
+  await closing;
+  expect(performance.now() - startedAt).toBeLessThan(4_000); // not the 30 s that a reload has otherwise
+  expect(workers.filter(lives)).toEqual([]);
+});
+
 async function refuses(proxy: string): Promise<boolean> {
   const socket = connect(Number(proxy.split(':')[1]), '127.0.0.1');
   try {
