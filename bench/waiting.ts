@@ -5,8 +5,8 @@ import type { Load, LoadResult } from './load.ts';
 import { at, median } from './rounds.ts';
 import type { Trouble } from './world.ts';
 
-/** More than half of what proxy-chain can do on one core: at a pace that leaves a proxy idle, all are alike. */
-const PACED_PER_SECOND = 1_500;
+/** About half of what proxy-chain can do on one core: at a pace that leaves a proxy idle, all are alike. */
+const PACED_PER_SECOND = 2_000;
 const BAD_PER_SECOND = 100;
 const PROXIES = ['noria', 'proxy-chain'] as const;
 
@@ -18,7 +18,7 @@ export async function measurePaced(bench: Bench): Promise<void> {
     kind: 'tunnels',
     via: 'http',
     target: world.echoPort,
-    count: quick ? 1_500 : 4_500,
+    count: quick ? 2_000 : 6_000,
     beside: 512,
   } as const;
   // What compiling costs at first is another matter: see the start.
