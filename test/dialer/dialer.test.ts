@@ -4,6 +4,7 @@
 import dns from 'node:dns';
 import { isIP, Socket } from 'node:net';
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
+import type { DialRequest } from '../../src/dialer/dial.ts';
 import { memberSockets } from '../../src/dialer/member-socket.ts';
 import {
   closingManner,
@@ -23,7 +24,9 @@ import {
 } from '../support/bad-members.ts';
 import { ManualClock } from '../support/manual-clock.ts';
 import { until } from '../support/until.ts';
-import { collect, echo, failureOf, makeDialer, start, wayOf } from './make-dialer.ts';
+import { collect, echo, failureOf, makeDialer, start, targetOf, wayOf } from './make-dialer.ts';
+
+const REQUEST: DialRequest = { target: targetOf('target.example:443'), wish: {}, use: 'tunnel' };
 
 const openMemberSocket = memberSockets();
 
@@ -222,11 +225,7 @@ test('dialer: the deadline ends everything, and costs the member under way nothi
 test('dialer: a client that leaves ends every attempt at once and blames nobody', async () => {
   const silent = await openMember('http', silentManner);
   const { dialer, pool } = makeDialer([{ id: 'm1', at: silent }]);
-  const dialing = start(dialer, {
-    target: { host: 'target.example', port: 443, kind: 'name', text: 'target.example:443' },
-    wish: {},
-    use: 'tunnel',
-  });
+  const dialing = start(dialer, REQUEST);
   await until('the member was asked', () => silent.open === 1);
   dialing.cancel();
   dialing.cancel();
@@ -237,11 +236,7 @@ test('dialer: a client that leaves ends every attempt at once and blames nobody'
 
 test('dialer: a client that leaves while it waits for a member gives up its place', async () => {
   const { dialer, pool } = makeDialer([]);
-  const dialing = start(dialer, {
-    target: { host: 'target.example', port: 443, kind: 'name', text: 'target.example:443' },
-    wish: {},
-    use: 'tunnel',
-  });
+  const dialing = start(dialer, REQUEST);
   await until('the dial waits', () => pool.waiting === 1);
   dialing.cancel();
   expect(failureOf(await dialing.result).code).toBe('client-gone');
@@ -321,12 +316,7 @@ test('dialer: nothing is left armed once it is closed, whatever was under way', 
   });
   wayOf(await dial('target.example:80', { use: 'forward' })).end({ cut: false, keep: true });
   pool.members = [{ id: 'silent', at: silent }];
-  const request = {
-    target: { host: 'target.example', port: 443, kind: 'name', text: 'target.example:443' },
-    wish: {},
-    use: 'tunnel',
-  } as const;
-  const dialing = start(dialer, request);
+  const dialing = start(dialer, REQUEST);
   await until('the member was asked', () => silent.open === 1);
   expect(clock.armedCount).toBe(1);
   await dialer.close();
@@ -378,12 +368,7 @@ test('dialer: a pool in another process, whose answers come later, does as well'
   );
   pool.remote = true;
   expect(wayOf(await dial('target.example:443'))).toMatchObject({ member: 'good', attempts: 3 });
-  const request = {
-    target: { host: 'target.example', port: 443, kind: 'name', text: 'target.example:443' },
-    wish: {},
-    use: 'tunnel',
-  } as const;
-  const dialing = start(dialer, request);
+  const dialing = start(dialer, REQUEST);
   dialing.cancel();
   expect(failureOf(await dialing.result).code).toBe('client-gone');
   await until('the lease that came too late is given back', () =>
@@ -406,17 +391,12 @@ test('dialer: a member that is given out again and works has only itself to blam
 test('dialer: closing ends what is under way and refuses what comes after', async () => {
   const silent = await openMember('http', silentManner);
   const { dialer, pool } = makeDialer([{ id: 'm1', at: silent }]);
-  const request = {
-    target: { host: 'target.example', port: 443, kind: 'name', text: 'target.example:443' },
-    wish: {},
-    use: 'tunnel',
-  } as const;
-  const dialing = start(dialer, request);
+  const dialing = start(dialer, REQUEST);
   await until('the member was asked', () => silent.open === 1);
   await dialer.close();
   await dialer.close();
   expect(failureOf(await dialing.result).code).toBe('shutting-down');
-  expect(failureOf(await start(dialer, request).result).code).toBe('shutting-down');
+  expect(failureOf(await start(dialer, REQUEST).result).code).toBe('shutting-down');
   expect([dialer.openCount, pool.openLeases]).toEqual([0, 0]);
   await until('the attempt is closed', () => silent.open === 0);
 });
