@@ -105,7 +105,8 @@ export class Desk implements Lending {
     const now = this.#clock.monotonic();
     this.#catchUp(now);
     for (let due = this.#waiting.due(now); due !== undefined; due = this.#waiting.due(now)) {
-      const late = this.#refuse('pool-empty', 'No member that fits the wish became available in time.');
+      const waitedS = Math.round((now - due.sinceAt) / 100) / 10;
+      const late = this.#refuse('pool-empty', `Waited ${waitedS} s for a member that fits the wish.`);
       this.#dismiss(due, late, 'refused', now);
     }
   }

@@ -53,7 +53,10 @@ test('waiting: each has its own deadline, and one timer serves all of them', asy
   expect(late.answer).toBeUndefined();
   kit.clock.advance(1_000);
   await settle();
-  expect(late.answer).toMatchObject({ refused: 'pool-empty' });
+  expect(late.answer).toMatchObject({
+    refused: 'pool-empty',
+    reason: expect.stringMatching(/^Waited [\d.]+ s for a member that fits the wish\.$/),
+  });
   expect(kit.events('client.waited')).toEqual([
     { ms: 1_000, outcome: 'refused' },
     { ms: 2_000, outcome: 'refused' },
