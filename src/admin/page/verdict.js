@@ -32,10 +32,11 @@ export function showVerdict(status) {
 }
 
 /** @param {Status} status */
-function factsOf({ listeners, pool, sources, uptimeSeconds, version }) {
+function factsOf({ listeners, pool, sources, workers, uptimeSeconds, version }) {
   const clients = listeners.reduce((sum, { connections }) => sum + connections, 0);
   return [
     listeners.map(({ address }) => address).join(', ') || 'no listener',
+    ...(workers.wanted > 1 ? [`${workers.running} of ${counted(workers.wanted, 'worker')}`] : []),
     `${counted(clients, 'client')} connected`,
     `${counted(pool.openTunnels, 'tunnel')} open`,
     counted(sources.length, 'source'),
