@@ -8,6 +8,7 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { connect, createServer, type Socket } from 'node:net';
 import { expect, onTestFinished, test } from 'vitest';
 import { startNoria as embedNoria } from '../../src/embed.ts';
+import type { Sandbox } from '../../src/sandbox/sandbox.ts';
 import { runNoria, testFolder, writeIn } from '../journeys/noria-process.ts';
 import { freePort } from '../support/free-port.ts';
 import {
@@ -317,20 +318,25 @@ async function refuses(proxy: string): Promise<boolean> {
   }
 }
 
-/** noria as an operator runs it, with its workers. */
-async function runPair() {
-  const sandbox = await openTestSandbox({ members: 4, lifetimeMs: 60_000 });
-  const port = await freePort();
+/** A file for two workers that listen on this address. */
+function pairFile(sandbox: Sandbox, address: string): string {
   const config = `
 sources:
 ${sourceLine(sandbox, 'city', 'short-classic', 'size: 2, params: { count: 2 }')}
 pool: { allowPrivateAddresses: true }
-listeners: [{ address: "127.0.0.1:${port}", denyTargets: [] }]
+listeners: [{ address: "${address}", denyTargets: [] }]
 admin: off
 state: off
 workers: 2
 `;
-  const noria = runNoria(['run', '-c', writeIn(testFolder(), 'noria.yaml', config)]);
+  return writeIn(testFolder(), 'noria.yaml', config);
+}
+
+/** noria as an operator runs it, with its workers. */
+async function runPair() {
+  const sandbox = await openTestSandbox({ members: 4, lifetimeMs: 60_000 });
+  const port = await freePort();
+  const noria = runNoria(['run', '-c', pairFile(sandbox, `127.0.0.1:${port}`)]);
   await noria.line('noria is running');
   await noria.line('draw done');
   const workers = workersOf(noria.child.pid);
@@ -383,16 +389,7 @@ test.skipIf(!HAS_ACTIVATE)(
   async () => {
     const sandbox = await openTestSandbox({ members: 4, lifetimeMs: 60_000 });
     const port = await freePort();
-    const config = `
-sources:
-${sourceLine(sandbox, 'city', 'short-classic', 'size: 2, params: { count: 2 }')}
-pool: { allowPrivateAddresses: true }
-listeners: [{ address: "fd:3", denyTargets: [] }]
-admin: off
-state: off
-workers: 2
-`;
-    const file = writeIn(testFolder(), 'noria.yaml', config);
+    const file = pairFile(sandbox, 'fd:3');
     const noria = runNoria([process.execPath, 'src/main.ts', 'run', '-c', file], {
       command: ['systemd-socket-activate', '-l', `127.0.0.1:${port}`],
     });
