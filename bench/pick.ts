@@ -11,8 +11,8 @@
 import { systemClock } from '../src/core/clock.ts';
 import { EventBus } from '../src/core/events.ts';
 import { systemRandom } from '../src/core/random.ts';
+import type { Offer } from '../src/pool/drawn-member.ts';
 import { isLease, type Wish } from '../src/pool/lease.ts';
-import type { Offer } from '../src/pool/offer.ts';
 import { type PoolSettings, STRATEGIES, type Strategy } from '../src/pool/options.ts';
 import { openPool, type Pool } from '../src/pool/pool.ts';
 

@@ -11,7 +11,7 @@ import { type ChildProcess, fork } from 'node:child_process';
 import { once } from 'node:events';
 import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
 import { SocksClient } from 'socks';
-import { Socks5Hop } from '../src/dialer/socks-hop.ts';
+import { Socks5Hop } from '../src/dialer/socks-handshake.ts';
 
 const TUNNELS = Number(process.argv[2] ?? 3_000);
 const AT_A_TIME = 32;

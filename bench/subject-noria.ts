@@ -2,7 +2,7 @@
 import { parseConfig } from '../src/config/load.ts';
 import { tuneForShortLives } from '../src/core/engine.ts';
 import { createLog } from '../src/core/log.ts';
-import { startDaemon } from '../src/daemon.ts';
+import { startDaemon } from '../src/daemon/daemon.ts';
 import { until } from '../test/support/until.ts';
 import { serveSubject } from './subject.ts';
 

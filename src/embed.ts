@@ -6,9 +6,9 @@ import type { Config } from './config/config.ts';
 import { parseConfig } from './config/load.ts';
 import { NoriaError } from './core/faults.ts';
 import { createLog, type LogLevel } from './core/log.ts';
-import { type Daemon, startDaemon } from './daemon.ts';
+import { type Daemon, startDaemon } from './daemon/daemon.ts';
 
-export type { Daemon } from './daemon.ts';
+export type { Daemon } from './daemon/daemon.ts';
 
 export interface EmbedOptions {
   /** The configuration, as YAML: what stands in a noria.yaml. Relative paths in it begin at the working folder. */

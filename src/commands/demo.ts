@@ -7,7 +7,7 @@ import { pause, systemClock } from '../core/clock.ts';
 import { NoriaError } from '../core/faults.ts';
 import { createLog, type LogLevel } from '../core/log.ts';
 import { Ownership } from '../core/ownership.ts';
-import { type Daemon, startDaemon } from '../daemon.ts';
+import { type Daemon, startDaemon } from '../daemon/daemon.ts';
 import { openSandbox, type Sandbox } from '../sandbox/sandbox.ts';
 import { readFraction, readPort, readWhole } from './arguments.ts';
 import type { CommandContext } from './context.ts';

@@ -3,7 +3,7 @@ import type { Command } from 'commander';
 import { systemClock } from '../core/clock.ts';
 import { NoriaError } from '../core/faults.ts';
 import { systemRandom } from '../core/random.ts';
-import { callOf, secretsOf } from '../daemon-options.ts';
+import { callOf, secretsOf } from '../daemon/part-options.ts';
 import { outcomeOfAnswer, reactTo } from '../refill/reaction.ts';
 import { printEntry } from '../service/fields.ts';
 import { OPERATIONS } from '../service/operations.ts';

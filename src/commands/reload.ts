@@ -8,7 +8,7 @@ import type { Config } from '../config/config.ts';
 import { type Clock, systemClock } from '../core/clock.ts';
 import { describeError, NoriaError } from '../core/faults.ts';
 import type { Log } from '../core/log.ts';
-import type { Daemon } from '../daemon.ts';
+import type { Daemon } from '../daemon/daemon.ts';
 import { changedKeys } from './changed-keys.ts';
 
 export interface ReloadOptions {

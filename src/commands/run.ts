@@ -6,7 +6,7 @@ import { systemBoot } from '../core/boot.ts';
 import { systemClock } from '../core/clock.ts';
 import { tuneForShortLives } from '../core/engine.ts';
 import { createLog, type LogLevel } from '../core/log.ts';
-import { startDaemon } from '../daemon.ts';
+import { startDaemon } from '../daemon/daemon.ts';
 import { configOption, findConfigFile } from './config-file.ts';
 import type { CommandContext } from './context.ts';
 import { handedOverSockets } from './handed-over.ts';

@@ -3,7 +3,7 @@ import type { Config, SourceConfig } from '../config/config.ts';
 import { holdingClock } from '../core/clock.ts';
 import { NoriaError } from '../core/faults.ts';
 import { systemRandom } from '../core/random.ts';
-import { callOf, refusesOf } from '../daemon-options.ts';
+import { callOf, refusesOf } from '../daemon/part-options.ts';
 import { Pace, paceKey } from '../refill/pace.ts';
 import type { Settlement } from '../refill/pace-rule.ts';
 import { openServiceClient, type ServiceClient } from '../service/client.ts';

@@ -1,7 +1,7 @@
 /** `noria simulate`: what a configuration would cost and give, on a clock that jumps, without calling anyone. */
 import { type Command, InvalidArgumentError } from 'commander';
 import { NoriaError } from '../core/faults.ts';
-import { poolSettings, refillSettings } from '../daemon-options.ts';
+import { poolSettings, refillSettings } from '../daemon/part-options.ts';
 import { formatReport } from '../refill/simulation/report.ts';
 import { simulate } from '../refill/simulation/simulate.ts';
 import { readWhole } from './arguments.ts';

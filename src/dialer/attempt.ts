@@ -13,9 +13,9 @@ import type { HostPort } from '../core/host-port.ts';
 import type { Lease } from '../pool/lease.ts';
 import type { AttemptPhase, FailedAttempt } from './blame.ts';
 import type { CredentialBook, PreparedLogin } from './credentials.ts';
-import type { Form, FormBook } from './forms.ts';
-import { type Hop, type HopFailure, NO_BYTES } from './hop.ts';
-import { canName, makeHop } from './member-hop.ts';
+import type { Form, FormBook } from './forward-mode.ts';
+import { type Hop, type HopFailure, NO_BYTES } from './handshake.ts';
+import { canName, makeHop } from './member-handshake.ts';
 import { type OpenSocket, readyEvent } from './member-socket.ts';
 import { endCode, isAnswer, isLocal } from './socket-errors.ts';
 

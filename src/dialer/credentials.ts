@@ -5,7 +5,7 @@
  * by two distinct members, they are the source's fault, which is told once, and over when one of them accepts.
  */
 import { Secret } from '../core/secret.ts';
-import type { Login } from './hop.ts';
+import type { Login } from './handshake.ts';
 
 /** How members of one source want to be spoken to. */
 export interface SourceAccess {

@@ -15,14 +15,14 @@ import type { SourceFault } from './credentials.ts';
 import type { Dialer, Dialing, DialRequest, DialResult } from './dial.ts';
 import { HedgeBudget } from './hedging.ts';
 import { IdleConnections } from './idle.ts';
-import { Laggards } from './laggards.ts';
+import type { Way } from './member-connection.ts';
 import { memberSockets, type OpenSocket } from './member-socket.ts';
 import { NetworkWatch } from './network-watch.ts';
+import { Laggards } from './overdue-attempts.ts';
 import { type DialParts, type DialSettings, Race } from './race.ts';
-import { type Solo, SoloAttempt } from './solo-attempt.ts';
+import { Witnesses } from './reachability.ts';
+import { type Solo, SoloAttempt } from './single-attempt.ts';
 import { SourceMemory, type SourceSettings } from './source-memory.ts';
-import type { Way } from './way.ts';
-import { Witnesses } from './witnesses.ts';
 
 /** What may change while the dialer runs. */
 export interface DialerSettings extends DialSettings {

@@ -8,7 +8,7 @@ import type { Socket } from 'node:net';
 import type { Clock } from '../core/clock.ts';
 import type { Deadline, Deadlines } from '../core/deadlines.ts';
 import type { PreparedLogin } from './credentials.ts';
-import type { Form } from './forms.ts';
+import type { Form } from './forward-mode.ts';
 
 export interface IdleConnection {
   readonly socket: Socket;

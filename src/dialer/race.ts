@@ -9,16 +9,16 @@ import type { Deadline } from '../core/deadlines.ts';
 import type { NoriaEvents } from '../core/events.ts';
 import type { Listed, LiveList } from '../core/live-list.ts';
 import { isLease, type Lease, type Refusal } from '../pool/lease.ts';
-import { Allowance, type AllowanceSettings, type Standing } from './allowance.ts';
 import { Attempt, type AttemptFailure, type AttemptOwner, type RawWay } from './attempt.ts';
+import { Allowance, type AllowanceSettings, type Standing } from './attempt-budget.ts';
 import type { DialFailure, Dialing, DialRequest, DialResult } from './dial.ts';
 import { explainFailures, membersFailed, noMember } from './explain.ts';
+import { NO_BYTES } from './handshake.ts';
 import { Hedge, type HedgeParts, type HedgeSettings } from './hedge.ts';
-import { NO_BYTES } from './hop.ts';
 import type { IdleConnections } from './idle.ts';
-import type { Laggards } from './laggards.ts';
+import { Way } from './member-connection.ts';
+import type { Laggards } from './overdue-attempts.ts';
 import { type DialEnd, type VerdictParts, Verdicts } from './verdicts.ts';
-import { Way } from './way.ts';
 
 export interface DialSettings extends AllowanceSettings, HedgeSettings {}
 

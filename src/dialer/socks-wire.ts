@@ -4,7 +4,7 @@
  * Sources: RFC 1928 (SOCKS5), RFC 1929 (its user names and passwords), the SOCKS4 and SOCKS4A memos of NEC and Ylönen.
  */
 import type { HostPort } from '../core/host-port.ts';
-import type { Login } from './hop.ts';
+import type { Login } from './handshake.ts';
 
 export const SOCKS5_VERSION = 0x05;
 export const NO_AUTHENTICATION = 0x00;

@@ -3,7 +3,7 @@ import type { Clock } from '../core/clock.ts';
 import type { Deadlines } from '../core/deadlines.ts';
 import type { AttemptContext } from './attempt.ts';
 import { CredentialBook, type SourceAccess, type SourceFault } from './credentials.ts';
-import { type Form, FormBook } from './forms.ts';
+import { type Form, FormBook } from './forward-mode.ts';
 import { LatencyEstimator } from './latency.ts';
 import type { OpenSocket } from './member-socket.ts';
 

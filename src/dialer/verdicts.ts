@@ -9,8 +9,8 @@ import type { Lending } from '../pool/lease.ts';
 import type { Attempt, AttemptFailure } from './attempt.ts';
 import { type AttemptPhase, blameFor, isOpenQuestion } from './blame.ts';
 import type { NetworkWatch } from './network-watch.ts';
+import type { Witnesses } from './reachability.ts';
 import type { SourceMemory } from './source-memory.ts';
-import type { Witnesses } from './witnesses.ts';
 
 export interface VerdictParts {
   readonly clock: Clock;

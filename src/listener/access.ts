@@ -14,7 +14,7 @@ import { clientNetwork, Networks } from '../core/networks.ts';
 import type { Secret } from '../core/secret.ts';
 import { DenyTargets, isOwnAddress, type OwnAddress } from './deny-targets.ts';
 import { KnownTargets } from './known-targets.ts';
-import { wishTextWithoutUsers } from './wish.ts';
+import { wishTextWithoutUsers } from './routing-options.ts';
 
 /** What the configuration says of one listener, and what noria knows of itself. */
 export interface AccessOptions {

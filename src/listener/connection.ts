@@ -15,7 +15,7 @@ import type { Listed } from '../core/live-list.ts';
 import type { Dialed, Dialer } from '../dialer/dial.ts';
 import type { Access, Credentials, Identity } from './access.ts';
 import { relay } from './relay.ts';
-import type { WishContext } from './wish.ts';
+import type { WishContext } from './routing-options.ts';
 
 /** What the fronts are given. Durations in ms. */
 export interface FrontOptions {

@@ -10,10 +10,10 @@ import { NoriaError } from '../core/faults.ts';
 import { LiveList } from '../core/live-list.ts';
 import { type BoundAddress, bind, boundAddress, type ListenAddress } from './bind.ts';
 import { ClientConnection, type FrontOptions } from './connection.ts';
+import { type Room, WaitingRoom } from './connection-limit.ts';
 import { awaitFirst } from './first-bytes.ts';
-import { createHttpFront, type HttpFront } from './http-front.ts';
-import { serveSocks } from './socks-front.ts';
-import { type Room, WaitingRoom } from './waiting-room.ts';
+import { createHttpFront, type HttpFront } from './http/front.ts';
+import { serveSocks } from './socks/front.ts';
 
 /** What clients may speak; the first byte tells them apart. */
 export type ListenerProtocol = 'http' | 'socks5' | 'socks4';

@@ -7,9 +7,9 @@ import type { HostPort } from '../core/host-port.ts';
 import type { Wish } from '../pool/lease.ts';
 import { parseBasic } from './access.ts';
 import type { ConnectionContext } from './connection.ts';
-import { type Field, fieldValues } from './http-fields.ts';
+import { type Field, fieldValues } from './http/fields.ts';
 import { type Refused, refusedBy } from './replies.ts';
-import { readWish } from './wish.ts';
+import { readWish } from './routing-options.ts';
 
 /** Where a request goes, and through what kind of member. */
 export interface Route<Target> {

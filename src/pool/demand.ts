@@ -1,9 +1,9 @@
 /** What the pool tells whoever draws: how much of a source will be there, and how much is wanted of it. */
-import type { Ladder } from './lanes.ts';
-import type { Demand } from './offer.ts';
+import type { Ladder } from './candidates.ts';
+import type { Demand } from './drawn-member.ts';
+import { mightDraw } from './filter.ts';
 import type { Roster } from './roster.ts';
 import type { Source } from './source.ts';
-import { mightDraw } from './wishes.ts';
 
 /**
  * Members of the source that a client could have at that moment if nothing more is drawn. Unproven ones count until

@@ -6,9 +6,10 @@
  */
 import type { Clock } from '../core/clock.ts';
 import type { EventBus } from '../core/events.ts';
-import { type Ladder, QUIET_MS } from './lanes.ts';
+import { type Ladder, QUIET_MS } from './candidates.ts';
+import { kindOf, mightDraw, whyImpossible } from './filter.ts';
 import type { Lease, LeaseReport, LeaseRequest, Lending, Refusal } from './lease.ts';
-import { type Holder, type Loan, Loans } from './loans.ts';
+import { type Holder, type Loan, Loans } from './open-leases.ts';
 import type { Outlook } from './options.ts';
 import { Picker, type Rotated } from './picker.ts';
 import { toProbe } from './probing.ts';
@@ -16,7 +17,6 @@ import type { Roster } from './roster.ts';
 import type { Session, Sessions } from './sessions.ts';
 import type { Source } from './source.ts';
 import type { Waiter, Waiting } from './waiting.ts';
-import { kindOf, mightDraw, whyImpossible } from './wishes.ts';
 
 /** What the desk works with; it owns none of it. */
 export interface DeskParts {

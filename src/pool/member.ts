@@ -6,11 +6,11 @@
  */
 import type { FaultCode } from '../core/faults.ts';
 import type { MemberProtocol } from '../core/protocol.ts';
+import type { Facts } from './drawn-member.ts';
 import { Health } from './health.ts';
 import type { HeapNode } from './heap.ts';
-import type { Facts } from './offer.ts';
-import type { Place } from './places.ts';
-import { type Berth, NOWHERE, type Seat } from './seat.ts';
+import type { Place } from './locations.ts';
+import { type Berth, NOWHERE, type Seat } from './rotation/rotation.ts';
 import type { Source } from './source.ts';
 
 /** Why a member takes nothing new any more. `failed` and `used-up` and `evicted` also bar it from being drawn again. */

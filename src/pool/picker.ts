@@ -6,12 +6,12 @@
  * the rotation. It waits for one that is merely full. A member that has just failed
  * this very request is left only when another one is accepted: that is for whoever takes the reports.
  */
-import type { Ladder } from './lanes.ts';
+import type { Ladder } from './candidates.ts';
 import type { LeaseRequest } from './lease.ts';
 import type { Member } from './member.ts';
-import { Query } from './query.ts';
 import type { Roster } from './roster.ts';
-import { ENDING, LASTING, NOWHERE, RESTING } from './seat.ts';
+import { Query } from './rotation/query.ts';
+import { ENDING, LASTING, NOWHERE, RESTING } from './rotation/rotation.ts';
 import type { Session, Sessions } from './sessions.ts';
 
 /** A session that was moved by hand. */

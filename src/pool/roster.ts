@@ -8,16 +8,16 @@ import type { Clock } from '../core/clock.ts';
 import type { EventBus } from '../core/events.ts';
 import type { FaultCode } from '../core/faults.ts';
 import type { Random } from '../core/random.ts';
+import type { Kind, Ladder } from './candidates.ts';
+import { keyOf, type Memory, memoryOf, Remembered } from './departed-members.ts';
+import type { Offer } from './drawn-member.ts';
+import { isAny } from './filter.ts';
 import { freshId } from './ids.ts';
-import type { Kind, Ladder } from './lanes.ts';
+import { Places } from './locations.ts';
 import { type Leaving, Member } from './member.ts';
-import type { Offer } from './offer.ts';
 import type { PoolSettings } from './options.ts';
-import { Places } from './places.ts';
-import { keyOf, type Memory, memoryOf, Remembered } from './remembered.ts';
 import { Seating } from './seating.ts';
 import { Source } from './source.ts';
-import { isAny } from './wishes.ts';
 
 /** An assumed end of life is moved when that gains at least this part of it: not at every success. */
 const RENEWAL_STEP = 1 / 64;

@@ -7,11 +7,11 @@
 import type { Clock } from '../core/clock.ts';
 import type { Random } from '../core/random.ts';
 import { Alarm } from './alarm.ts';
+import { Lanes } from './candidates.ts';
 import { Heap } from './heap.ts';
-import { Lanes } from './lanes.ts';
 import type { Mark, Member } from './member.ts';
 import type { PoolSettings } from './options.ts';
-import { type Berth, ENDING, LASTING, NOWHERE, RESTING } from './seat.ts';
+import { type Berth, ENDING, LASTING, NOWHERE, RESTING } from './rotation/rotation.ts';
 
 /** Who may be picked now, and who next changes. */
 export class Seating {

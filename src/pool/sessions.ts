@@ -7,8 +7,8 @@
 import type { Clock } from '../core/clock.ts';
 import type { EventBus } from '../core/events.ts';
 import { Alarm } from './alarm.ts';
+import type { Kind } from './candidates.ts';
 import { Heap, type HeapNode } from './heap.ts';
-import type { Kind } from './lanes.ts';
 
 /** One session. Its key is the moment at which it is looked at again. */
 export class Session implements HeapNode {

@@ -1,9 +1,9 @@
 /** What the pool keeps of one source: its members, what they hold, and whether they may be used at all. */
 import type { MemberProtocol } from '../core/protocol.ts';
+import type { Offer } from './drawn-member.ts';
 import { Heap } from './heap.ts';
 import type { Mark, Member, PhaseName } from './member.ts';
 import { Meter } from './meter.ts';
-import type { Offer } from './offer.ts';
 import type { SourceOptions } from './options.ts';
 
 /** How much a new reading weighs in a source's typical latency. */

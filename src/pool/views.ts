@@ -1,7 +1,7 @@
 /** The pool as others may see it: frozen copies in the words of the admin API. Durations are in seconds here. */
 import type { MemberProtocol } from '../core/protocol.ts';
+import type { Facts } from './drawn-member.ts';
 import type { Member } from './member.ts';
-import type { Facts } from './offer.ts';
 import type { Session } from './sessions.ts';
 import type { Source } from './source.ts';
 

@@ -5,8 +5,8 @@
  */
 import type { Clock } from '../core/clock.ts';
 import { Alarm } from './alarm.ts';
+import type { Ladder } from './candidates.ts';
 import { Heap, type HeapNode } from './heap.ts';
-import type { Ladder } from './lanes.ts';
 import type { Lease, LeaseRequest, Refusal } from './lease.ts';
 
 type Answer = Lease | Refusal;

@@ -4,7 +4,7 @@
  * The rule: a draw goes out when, without it, fewer members than wanted would be usable at the moment the draw *after*
  * it could land. So a member is replaced before it expires and not after, and only by as many as will be missing.
  */
-import type { Demand } from '../pool/offer.ts';
+import type { Demand } from '../pool/drawn-member.ts';
 
 /** What a source holds, as its pool tells. Moments are monotonic ms. */
 export interface Stock {

@@ -1,14 +1,14 @@
 /** One draw from its call to the pool: made, judged, poured, counted and told. When, and what follows, is the source's. */
 import type { Clock } from '../core/clock.ts';
 import type { EventBus } from '../core/events.ts';
-import type { Poured } from '../pool/offer.ts';
+import type { Poured } from '../pool/drawn-member.ts';
 import type { DrawAnswer } from '../service/answer.ts';
 import { SUCCESS } from '../service/codes.ts';
-import { drawDone, exitName, forbiddenIn, NOTHING_POURED, offersOf } from './landing.ts';
-import type { Ledger } from './ledger.ts';
+import { drawDone, exitName, forbiddenIn, NOTHING_POURED, offersOf } from './draw-result.ts';
 import type { Extractor, SourceOptions } from './options.ts';
 import { type Outcome, outcomeOfAnswer, outcomeOfError } from './reaction.ts';
-import type { Reservoir } from './reservoir.ts';
+import type { Reservoir } from './refill-pool.ts';
+import type { Ledger } from './source-records.ts';
 
 export interface DrawContext {
   readonly clock: Clock;

@@ -4,10 +4,10 @@
  */
 import type { Clock } from '../core/clock.ts';
 import type { Random } from '../core/random.ts';
-import type { Ledger } from './ledger.ts';
+import { Yield } from './draw-success.ts';
 import { type Outcome, PARAMS_WRONG, type Reaction, reactTo } from './reaction.ts';
+import type { Ledger } from './source-records.ts';
 import { inWords } from './words.ts';
-import { Yield } from './yield.ts';
 
 export interface ExperienceOptions {
   readonly clock: Clock;

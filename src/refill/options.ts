@@ -7,7 +7,7 @@ import type { Secret } from '../core/secret.ts';
 import type { DrawAnswer } from '../service/answer.ts';
 import type { ExtractCall } from '../service/request.ts';
 import type { PaceStore } from '../state/pace-file.ts';
-import type { Reservoir } from './reservoir.ts';
+import type { Reservoir } from './refill-pool.ts';
 
 /** What refill needs of the service client. */
 export interface Extractor {

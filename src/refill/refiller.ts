@@ -5,10 +5,10 @@
  */
 import type { EventName } from '../core/events.ts';
 import type { SourceOutlook } from '../pool/lease.ts';
-import { readLedger } from './ledger.ts';
 import type { RefillerOptions, RefillSettings, SourceOptions } from './options.ts';
 import { Paces } from './pace.ts';
 import { Source, type SourceContext } from './source.ts';
+import { readLedger } from './source-records.ts';
 import type { SourceStatus } from './status.ts';
 
 export interface Refiller {

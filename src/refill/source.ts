@@ -11,14 +11,14 @@ import type { Random } from '../core/random.ts';
 import { untilServiceMidnight } from './budget.ts';
 import { type Need, type Plan, planDraw } from './demand.ts';
 import { type DrawContext, type Drawn, makeDraw } from './draw.ts';
+import { needOf } from './draw-inputs.ts';
 import { Experience } from './experience.ts';
-import { Ledger, type LedgerRecord } from './ledger.ts';
-import { needOf } from './need.ts';
 import type { SourceOptions } from './options.ts';
 import { type Pace, type Paces, paceKey } from './pace.ts';
 import { PACE_SLACK_MS, type Settlement } from './pace-rule.ts';
 import { isTrouble, mayMove, PAUSED_BY_PERSON, type Phase, restingPhase, toldOf } from './phase.ts';
 import { outcomeOfError } from './reaction.ts';
+import { Ledger, type LedgerRecord } from './source-records.ts';
 import { type SourceStatus, sourceStatus } from './status.ts';
 import { counted, whyWaiting } from './words.ts';
 

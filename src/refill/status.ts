@@ -1,9 +1,9 @@
 /** What a source shows of itself; texts of the service stand in `message` alone. */
 import type { Quota } from '../service/answer.ts';
-import type { Ledger } from './ledger.ts';
 import type { SourceOptions } from './options.ts';
 import { isTrouble, type Phase, type PhaseName } from './phase.ts';
 import type { Outcome } from './reaction.ts';
+import type { Ledger } from './source-records.ts';
 
 /** A source as `/api/status` and the outlook show it. */
 export interface SourceStatus {

@@ -3,8 +3,8 @@ import type { Socket } from 'node:net';
 import { Transform } from 'node:stream';
 import { httpAnswer, type Refusal, readAsk, sayTo } from './handshakes.ts';
 import type { Member } from './member.ts';
+import type { Temper } from './member-behaviour.ts';
 import { SocketReader } from './socket-reader.ts';
-import type { Temper } from './temper.ts';
 
 /** Those that never serve anybody. */
 export type BadTemper = Exclude<Temper, { how: 'good' | 'slow' | 'no-connect' | 'dribble' | 'cut' }>;

@@ -3,8 +3,8 @@
  */
 import type { Clock } from '../core/clock.ts';
 import { sixteenOf } from './akey.ts';
-import type { Fleet } from './fleet.ts';
 import { ClientWatch, Ledger, PaceKeeper } from './ledger.ts';
+import type { Fleet } from './member-fleet.ts';
 import { type Operation, operationOf, type Product } from './operations.ts';
 import { type Condition, conditionOf, type SettledOptions } from './settings.ts';
 

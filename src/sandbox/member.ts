@@ -9,9 +9,9 @@ import type { Clock } from '../core/clock.ts';
 import { closed } from './closed.ts';
 import type { Exit } from './exits.ts';
 import type { Login } from './handshakes.ts';
+import type { Temper } from './member-behaviour.ts';
 import type { ProxyProtocol } from './operations.ts';
 import type { Place } from './places.ts';
-import type { Temper } from './temper.ts';
 
 /** What the service says of a proxy, beside its address. */
 export interface Traits {

@@ -10,11 +10,12 @@ import { type Random, systemRandom } from '../core/random.ts';
 import { sixteenOf } from './akey.ts';
 import { CallLog, type CallRecord, type SandboxStats } from './call-log.ts';
 import { control } from './control.ts';
-import { Crew } from './crew.ts';
 import type { Account } from './exclusive.ts';
 import { openExits } from './exits.ts';
-import { Fleet } from './fleet.ts';
 import { Instance } from './instance.ts';
+import type { Temper } from './member-behaviour.ts';
+import { Fleet } from './member-fleet.ts';
+import { Crew } from './member-set.ts';
 import { PRODUCTS, type Product } from './operations.ts';
 import { Rules } from './rules.ts';
 import { loadScenario, type Scenario, temperFrom } from './scenario.ts';
@@ -27,7 +28,6 @@ import {
 } from './settings.ts';
 import { type SandboxInstance, type SandboxMember, Steering } from './steering.ts';
 import { openTarget, type Target } from './target.ts';
-import type { Temper } from './temper.ts';
 
 export interface SandboxOptions extends CommonSettings {
   /** Where service and target listen. Default 127.0.0.1. */

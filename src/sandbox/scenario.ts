@@ -6,10 +6,10 @@ import { parse } from 'yaml';
 import { z } from 'zod';
 import { describeError, NoriaError } from '../core/faults.ts';
 import type { Random } from '../core/random.ts';
+import type { Temper } from './member-behaviour.ts';
 import { OPERATION_NAMES, PRODUCTS, type Product } from './operations.ts';
 import type { Rule, RuleAnswer, ServiceFault } from './rules.ts';
 import type { Condition } from './settings.ts';
-import type { Temper } from './temper.ts';
 
 /** How some of the new members behave. The first of these that fits a new member decides. */
 export interface MemberRule {

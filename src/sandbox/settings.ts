@@ -1,7 +1,7 @@
 /** What can be set of an instance: how its members are, and how it stands at the service; with every default. */
 import type { Login } from './handshakes.ts';
+import type { Temper } from './member-behaviour.ts';
 import { PRODUCTS, type Product } from './operations.ts';
-import type { Temper } from './temper.ts';
 
 /** What can be set for each instance, and for all of them at once. */
 export interface CommonSettings {

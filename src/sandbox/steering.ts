@@ -3,9 +3,9 @@ import { NoriaError } from '../core/faults.ts';
 import type { CallLog, SandboxStats } from './call-log.ts';
 import type { Instance } from './instance.ts';
 import type { Member } from './member.ts';
+import type { Temper } from './member-behaviour.ts';
 import type { Product, ProxyProtocol } from './operations.ts';
 import type { Condition, ConditionChange } from './settings.ts';
-import type { Temper } from './temper.ts';
 
 /** An instance as its owner knows it from the console. */
 export interface SandboxInstance {

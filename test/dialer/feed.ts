@@ -1,5 +1,5 @@
 /** Gives a hop its bytes piece by piece, and says what came of it in one line. */
-import type { Hop, HopStep } from '../../src/dialer/hop.ts';
+import type { Hop, HopStep } from '../../src/dialer/handshake.ts';
 
 /** The last step, and the bytes of the pieces that came after it. */
 export function feed(hop: Hop, pieces: readonly Buffer[]): [HopStep, Buffer] {

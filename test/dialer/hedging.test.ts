@@ -4,8 +4,8 @@ import { Deadlines } from '../../src/core/deadlines.ts';
 import { EventBus } from '../../src/core/events.ts';
 import { Hedge } from '../../src/dialer/hedge.ts';
 import { HEDGE_FLOOR_MS, type HedgeAfter, HedgeBudget, hedgeDelayMs } from '../../src/dialer/hedging.ts';
-import { Laggards } from '../../src/dialer/laggards.ts';
 import { habitsOf, LatencyEstimator, MIN_SAMPLES, type Sample } from '../../src/dialer/latency.ts';
+import { Laggards } from '../../src/dialer/overdue-attempts.ts';
 import { ManualClock } from '../support/manual-clock.ts';
 
 function samples(spec: readonly (readonly [member: string, ms: number, count: number])[], at = 0): Sample[] {

@@ -3,7 +3,7 @@ import { dirname, join, relative, resolve } from 'node:path';
 import { expect, test } from 'vitest';
 
 /** Files that may import anything: they build the parts, or are the command line. */
-const KNOW_EVERYTHING = new Set(['.', 'commands']);
+const KNOW_EVERYTHING = new Set(['.', 'commands', 'daemon']);
 
 const page = readFileSync('docs/architecture.md', 'utf8');
 const diagram = /flowchart BT\n([\s\S]*?)```/.exec(page)?.[1] ?? '';

@@ -4,8 +4,8 @@ import { hostPort } from '../../src/core/host-port.ts';
 import { PRIVATE_NETWORKS } from '../../src/core/networks.ts';
 import { parseTargetRule } from '../../src/core/target-rule.ts';
 import { DenyTargets } from '../../src/listener/deny-targets.ts';
-import { wishTextWithoutUsers } from '../../src/listener/wish.ts';
-import { WISH_KEYS } from '../../src/listener/wish-keys.ts';
+import { WISH_KEYS } from '../../src/listener/routing-keys.ts';
+import { wishTextWithoutUsers } from '../../src/listener/routing-options.ts';
 
 const page = readFileSync('docs/routing.md', 'utf8');
 

@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import type { SourceOptions } from '../../src/pool/options.ts';
-import type { Reservoir } from '../../src/refill/reservoir.ts';
+import type { Reservoir } from '../../src/refill/refill-pool.ts';
 import {
   accept,
   CITY,

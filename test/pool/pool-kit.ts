@@ -2,8 +2,8 @@
 import { onTestFinished } from 'vitest';
 import { EventBus, type EventName, type NoriaEvents } from '../../src/core/events.ts';
 import { seededRandom } from '../../src/core/random.ts';
+import type { Offer } from '../../src/pool/drawn-member.ts';
 import { isLease, type Lease, type LeaseRequest, type Refusal, type Wish } from '../../src/pool/lease.ts';
-import type { Offer } from '../../src/pool/offer.ts';
 import type { PoolOptions, RotationOptions, SourceOptions } from '../../src/pool/options.ts';
 import { openPool, type Pool } from '../../src/pool/pool.ts';
 import { ManualClock } from '../support/manual-clock.ts';

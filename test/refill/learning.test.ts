@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { Budget, serviceDay, untilServiceMidnight } from '../../src/refill/budget.ts';
-import { Ledger, readLedger } from '../../src/refill/ledger.ts';
-import { Yield } from '../../src/refill/yield.ts';
+import { Yield } from '../../src/refill/draw-success.ts';
+import { Ledger, readLedger } from '../../src/refill/source-records.ts';
 
 const HOUR_MS = 3_600_000;
 const DAY_MS = 24 * HOUR_MS;

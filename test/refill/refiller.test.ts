@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { NoriaError } from '../../src/core/faults.ts';
 import { Secret } from '../../src/core/secret.ts';
-import type { Offer } from '../../src/pool/offer.ts';
+import type { Offer } from '../../src/pool/drawn-member.ts';
 import type { SourceOptions } from '../../src/refill/options.ts';
 import { ManualClock } from '../support/manual-clock.ts';
 import { CountingReservoir, openRig, pass, type Rig, settle, sourceOptions } from './rig.ts';

@@ -2,10 +2,10 @@
 import { onTestFinished } from 'vitest';
 import { EventBus, type EventName, type NoriaEvents } from '../../src/core/events.ts';
 import { Secret } from '../../src/core/secret.ts';
-import type { Demand, Offer, Poured } from '../../src/pool/offer.ts';
+import type { Demand, Offer, Poured } from '../../src/pool/drawn-member.ts';
 import type { Extractor, RefillerOptions, SourceOptions } from '../../src/refill/options.ts';
+import type { Reservoir } from '../../src/refill/refill-pool.ts';
 import { openRefiller, type Refiller } from '../../src/refill/refiller.ts';
-import type { Reservoir } from '../../src/refill/reservoir.ts';
 import type { SourceStatus } from '../../src/refill/status.ts';
 import type { DrawAnswer } from '../../src/service/answer.ts';
 import type { ExtractCall } from '../../src/service/request.ts';

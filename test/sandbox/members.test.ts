@@ -3,9 +3,9 @@
 import { once } from 'node:events';
 import { connect, createServer, type Socket } from 'node:net';
 import { expect, onTestFinished, test } from 'vitest';
+import type { Temper } from '../../src/sandbox/member-behaviour.ts';
 import type { Product } from '../../src/sandbox/operations.ts';
 import type { Sandbox, SandboxOptions } from '../../src/sandbox/sandbox.ts';
-import type { Temper } from '../../src/sandbox/temper.ts';
 import { ManualClock } from '../support/manual-clock.ts';
 import { until } from '../support/until.ts';
 import {

@@ -2,7 +2,7 @@ import { onTestFinished } from 'vitest';
 import type { Config } from '../../src/config/config.ts';
 import { parseConfig } from '../../src/config/load.ts';
 import { createLog } from '../../src/core/log.ts';
-import { type Daemon, startDaemon } from '../../src/daemon.ts';
+import { type Daemon, startDaemon } from '../../src/daemon/daemon.ts';
 import { openSandbox, type Sandbox, type SandboxOptions } from '../../src/sandbox/sandbox.ts';
 import { until } from './until.ts';
 

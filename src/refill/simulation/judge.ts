@@ -5,15 +5,15 @@
  * while the service could give one; nothing is drawn beyond demand; the pool is never above its size and one draw.
  */
 import type { Clock } from '../../core/clock.ts';
+import type { Demand } from '../../pool/drawn-member.ts';
 import type { Lease } from '../../pool/lease.ts';
-import type { Demand } from '../../pool/offer.ts';
 import type { Pool } from '../../pool/pool.ts';
 import { OPERATIONS } from '../../service/operations.ts';
 import type { ExtractCall } from '../../service/request.ts';
-import { GUESSED_LATENCY_MS } from '../ledger.ts';
 import type { RefillSettings, SourceOptions } from '../options.ts';
 import { paceKey } from '../pace.ts';
 import { PACE_SLACK_MS } from '../pace-rule.ts';
+import { GUESSED_LATENCY_MS } from '../source-records.ts';
 import type { Life } from './life.ts';
 import type { TrueMember } from './service.ts';
 import type { Trouble, World } from './world.ts';

@@ -1,0 +1,115 @@
+/**
+ * A way that stands, as the listener holds it: a connected socket, the lease behind it, and one ending.
+ */
+import type { Socket } from 'node:net';
+import type { Clock } from '../core/clock.ts';
+import type { Listed, LiveList } from '../core/live-list.ts';
+import type { Lease, Lending } from '../pool/lease.ts';
+import type { RawWay } from './attempt.ts';
+import type { CredentialBook } from './credentials.ts';
+import type { Dialed, DialOutcome } from './dial.ts';
+import type { Form } from './forward-mode.ts';
+import type { IdleConnections } from './idle.ts';
+
+export interface WayParts {
+  readonly clock: Clock;
+  readonly pool: Lending;
+  readonly idle: IdleConnections;
+  /** Ways that have not ended: for whoever must end one from outside. */
+  readonly standing: LiveList<Way>;
+}
+
+export interface WayFacts {
+  readonly raw: RawWay;
+  readonly lease: Lease;
+  /** Of the member's source. */
+  readonly credentials: CredentialBook;
+  readonly reused: boolean;
+  /** It may be given back for another plain HTTP request. */
+  readonly reusable: boolean;
+  readonly attempts: number;
+  /** `host:port`. */
+  readonly target: string;
+}
+
+export class Way implements Dialed, Listed {
+  listedAt = -1;
+  readonly #parts: WayParts;
+  readonly #facts: WayFacts;
+  readonly #wonAt: number;
+  #ended = false;
+
+  constructor(parts: WayParts, facts: WayFacts) {
+    this.#parts = parts;
+    this.#facts = facts;
+    this.#wonAt = facts.reusable ? parts.clock.monotonic() : 0;
+    parts.standing.add(this);
+  }
+
+  get lease(): number {
+    return this.#facts.lease.id;
+  }
+
+  get socket(): Socket {
+    return this.#facts.raw.socket;
+  }
+
+  get head(): Buffer {
+    return this.#facts.raw.head;
+  }
+
+  get form(): Form {
+    return this.#facts.raw.form;
+  }
+
+  get proxyAuthorization(): string | undefined {
+    const { form, login } = this.#facts.raw;
+    return form === 'absolute' ? login?.authorization.reveal() : undefined;
+  }
+
+  get reused(): boolean {
+    return this.#facts.reused;
+  }
+
+  get member(): string {
+    return this.#facts.lease.member;
+  }
+
+  get source(): string {
+    return this.#facts.lease.source;
+  }
+
+  get exitIp(): string | undefined {
+    return this.#facts.lease.exitIp;
+  }
+
+  get remainingMs(): number | undefined {
+    return this.#facts.lease.remainingMs;
+  }
+
+  get session(): string | undefined {
+    return this.#facts.lease.session;
+  }
+
+  get attempts(): number {
+    return this.#facts.attempts;
+  }
+
+  end(outcome: DialOutcome): void {
+    if (this.#ended) return;
+    this.#ended = true;
+    const { pool, idle, standing } = this.#parts;
+    const { lease, raw, credentials, reusable, target } = this.#facts;
+    const { socket, form, login } = raw;
+    standing.delete(this);
+    pool.report({ lease: lease.id, kind: 'closed', cut: outcome.cut });
+    if (outcome.askedCredentials === true && form === 'absolute') credentials.asked(login);
+    if (outcome.keep !== true) return;
+    if (!reusable) {
+      socket.destroy();
+      return;
+    }
+    const endsAt = this.#wonAt + (lease.remainingMs ?? Number.POSITIVE_INFINITY);
+    idle.keep({ socket, member: lease.member, target, form, login, endsAt });
+  }
+}

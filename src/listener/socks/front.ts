@@ -1,0 +1,233 @@
+/**
+ * Serves one SOCKS client: its handshake, its wish, a way to its target, the reply; then the tunnel has it.
+ *
+ * Owns the socket from the call on. The bytes are socks-wire.ts's, waiting for a member dial-for-client.ts's; the
+ * handshake's time limit and the last moments of a refused connection are the connection's own.
+ */
+import type { Socket } from 'node:net';
+import { NoriaError } from '../../core/faults.ts';
+import type { HostPort } from '../../core/host-port.ts';
+import type { DialRequest, DialResult } from '../../dialer/dial.ts';
+import type { Wish } from '../../pool/lease.ts';
+import type { Credentials, Identity } from '../access.ts';
+import type { ConnectionContext } from '../connection.ts';
+import { dialForClient } from '../dial-for-client.ts';
+import { refusedBy, socks5Reply } from '../replies.ts';
+import { readWish } from '../routing-options.ts';
+import {
+  credentialsReply,
+  finalReply,
+  METHOD,
+  methodReply,
+  REPLY,
+  type SocksMessage,
+  type SocksVersion,
+  SocksWire,
+  socks4AuthReply,
+} from './wire.ts';
+
+/** Stands in for an identity where none is asked: the request will be refused, whoever it is. */
+const NOBODY: Identity = { user: '', wishText: '' };
+
+/** Which message comes next, and what is known by then. */
+type Phase =
+  | { readonly name: 'greeting' }
+  | { readonly name: 'credentials' }
+  | { readonly name: 'request'; readonly identity: Identity | undefined }
+  /** The handshake is over: a member is dialed, or the client was refused or has left. */
+  | { readonly name: 'over' };
+
+/**
+ * @param first - what has been read from the socket already; begins with the version byte.
+ * @param version - the protocol that byte stands for.
+ */
+export function serveSocks(
+  socket: Socket,
+  first: Buffer,
+  version: SocksVersion,
+  context: ConnectionContext,
+): void {
+  new SocksFront(socket, version, context).start(first);
+}
+
+class SocksFront {
+  readonly #socket: Socket;
+  readonly #version: SocksVersion;
+  readonly #context: ConnectionContext;
+  readonly #wire: SocksWire;
+  #phase: Phase;
+
+  constructor(socket: Socket, version: SocksVersion, context: ConnectionContext) {
+    this.#socket = socket;
+    this.#version = version;
+    this.#context = context;
+    this.#wire = new SocksWire(version);
+    // SOCKS4 has no greeting: its one message is the request.
+    this.#phase = version === 5 ? { name: 'greeting' } : { name: 'request', identity: undefined };
+  }
+
+  start(first: Buffer): void {
+    this.#context.speaks(this.#version === 5 ? 'socks5' : 'socks4');
+    this.#socket.on('error', this.#onError).on('data', this.#onData).on('end', this.#onEnd);
+    this.#onData(first);
+    this.#socket.resume();
+  }
+
+  readonly #onData = (bytes: Buffer): void => {
+    this.#wire.push(bytes);
+    try {
+      this.#advance();
+    } catch (error) {
+      this.#leaveHandshake();
+      this.#context.broke(error);
+    }
+  };
+
+  /** Takes messages for as long as they are whole: a client may send its whole handshake at once. */
+  #advance(): void {
+    while (this.#phase.name !== 'over') {
+      const message = this.#wire.next(this.#phase.name);
+      if (message === undefined) return;
+      if (message.kind === 'fault') {
+        this.#refuse(new NoriaError(message.code, message.detail), message.reply);
+        return;
+      }
+      const problem = this.#take(message);
+      if (problem !== undefined) this.#refuse(problem);
+    }
+  }
+
+  #take(message: SocksMessage): NoriaError | undefined {
+    switch (message.kind) {
+      case 'greeting':
+        return this.#chooseMethod(message.methods);
+      case 'credentials':
+        return this.#checkCredentials(message);
+      case 'request':
+        return this.#serve(message);
+    }
+  }
+
+  /** Username/password wherever it is offered, since it carries the wish, unless the client is refused anyway. */
+  #chooseMethod(methods: readonly number[]): NoriaError | undefined {
+    const { refusal, options } = this.#context;
+    const withoutPassword = methods.includes(METHOD.none);
+    if (methods.includes(METHOD.password) && !(refusal !== undefined && withoutPassword)) {
+      this.#socket.write(methodReply(METHOD.password));
+      this.#phase = { name: 'credentials' };
+      return undefined;
+    }
+    if (!withoutPassword) return new NoriaError('bad-request', `client offers ${listed(methods)}`);
+    if (refusal === undefined && options.access.asksForCredentials) {
+      return new NoriaError('auth-required', `no credentials: client offers ${listed(methods)}`);
+    }
+    const identity = this.#identify(undefined);
+    if (identity instanceof NoriaError) return identity;
+    this.#socket.write(methodReply(METHOD.none));
+    this.#phase = { name: 'request', identity };
+    return undefined;
+  }
+
+  #checkCredentials(credentials: Credentials): NoriaError | undefined {
+    const identity = this.#identify(credentials);
+    if (identity instanceof NoriaError) return identity;
+    // Read here to fail here; read again when the target is known, which a session may be named for.
+    const wish = this.#readWish(identity, '');
+    if (wish instanceof NoriaError) return wish;
+    this.#socket.write(credentialsReply(true));
+    this.#phase = { name: 'request', identity };
+    return undefined;
+  }
+
+  #identify(credentials: Credentials | undefined): Identity | NoriaError {
+    if (this.#context.refusal !== undefined) return NOBODY;
+    return this.#context.identify(credentials);
+  }
+
+  /** A user id is a wish where anyone may come, and proves nothing where users are set. */
+  #identifySocks4(userId: string): Identity | NoriaError {
+    if (this.#context.refusal === undefined && this.#context.options.access.asksForCredentials) {
+      return new NoriaError('auth-required', 'SOCKS4 carries no password, and this listener has users');
+    }
+    return this.#identify({ username: userId, password: '' });
+  }
+
+  #serve(request: { readonly target: HostPort; readonly userId: string }): NoriaError | undefined {
+    const { refusal, options } = this.#context;
+    if (refusal !== undefined) return refusal;
+    const known = this.#phase.name === 'request' ? this.#phase.identity : undefined;
+    const identity = known ?? this.#identifySocks4(request.userId);
+    if (identity instanceof NoriaError) return identity;
+    const { target } = request;
+    const denied = options.access.targets.denies(target);
+    if (denied !== undefined) return denied;
+    const wish = this.#readWish(identity, target.host);
+    if (wish instanceof NoriaError) return wish;
+    this.#dial(target, wish);
+    return undefined;
+  }
+
+  #readWish(identity: Identity, targetHost: string): Wish | NoriaError {
+    return readWish(identity.wishText, [], this.#context.wishContext(identity, targetHost));
+  }
+
+  #dial(target: HostPort, wish: Wish): void {
+    this.#leaveHandshake();
+    this.#context.handshakeDone();
+    const request: DialRequest = { target, wish, use: 'tunnel' };
+    dialForClient(this.#socket, this.#wire.rest(), this.#context, request, this.#finish);
+  }
+
+  readonly #finish = (result: DialResult, early: Buffer | undefined): void => {
+    this.#socket.off('error', this.#onError);
+    if (result.ok) {
+      this.#socket.write(finalReply(this.#version, REPLY.succeeded));
+      this.#context.tunnel(this.#socket, result.way, early);
+      return;
+    }
+    const { failure } = result;
+    if (failure.code === 'client-gone') {
+      this.#context.endedWith(failure.code);
+      this.#socket.destroy();
+      return;
+    }
+    this.#context.refused(failure.code, failure.reason);
+    this.#context.farewell(finalReply(this.#version, socks5Reply(failure)));
+  };
+
+  #refuse(problem: NoriaError, reply = socks5Reply(refusedBy(problem))): void {
+    const lastWord = this.#lastWord(problem, reply);
+    this.#leaveHandshake();
+    this.#socket.off('error', this.#onError);
+    this.#context.refused(problem.code, problem.message);
+    this.#context.farewell(lastWord);
+  }
+
+  /** How a refusal is told, which depends on how far the handshake has come. */
+  #lastWord(problem: NoriaError, reply: number): Buffer {
+    if (this.#phase.name === 'greeting') return methodReply(METHOD.unacceptable);
+    if (this.#phase.name === 'credentials') return credentialsReply(false);
+    if (this.#version === 4 && problem.code === 'auth-required') return socks4AuthReply();
+    return finalReply(this.#version, reply);
+  }
+
+  #leaveHandshake(): void {
+    this.#phase = { name: 'over' };
+    this.#socket.off('data', this.#onData).off('end', this.#onEnd);
+  }
+
+  /** Until a member has accepted. An error is told before 'close', and so before the connection tells how it ended. */
+  readonly #onError = (): void => {
+    this.#context.endedWith('client-gone');
+  };
+
+  /** In the middle of its handshake nobody half-closes to wait for an answer: the client has left. */
+  readonly #onEnd = (): void => {
+    this.#context.endedWith('client-gone');
+    this.#socket.destroy();
+  };
+}
+
+function listed(methods: readonly number[]): string {
+  return methods.length === 0 ? 'no method' : `methods ${methods.join(', ')}`;
+}

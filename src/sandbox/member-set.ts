@@ -1,0 +1,108 @@
+/**
+ * What members do with the connections they accept: serve them well, by proxy-chain or as SOCKS servers, or badly in
+ * the way their temper says.
+ */
+import type { Socket } from 'node:net';
+import type { Transform } from 'node:stream';
+import { type Clock, pause } from '../core/clock.ts';
+import { answerBadly, cutAfter, endWith } from './bad-answers.ts';
+import type { Outlet } from './exits.ts';
+import { type Ask, type Refusal, readAsk, refusalOf, type Say, sayTo } from './handshakes.ts';
+import { HttpProxy } from './http-proxy.ts';
+import { joinStreams } from './join.ts';
+import type { Member } from './member.ts';
+import type { Temper } from './member-behaviour.ts';
+import { HandshakeEnded } from './socket-reader.ts';
+
+export class Crew {
+  readonly #outlet: Outlet;
+  readonly #clock: Clock;
+  readonly #proxy: HttpProxy;
+
+  constructor(outlet: Outlet, clock: Clock) {
+    this.#outlet = outlet;
+    this.#clock = clock;
+    this.#proxy = new HttpProxy(outlet);
+  }
+
+  /** Takes over a connection that `member` accepted. */
+  serve(socket: Socket, member: Member): void {
+    this.#serve(socket, member, member.temper).catch((error: unknown) => {
+      socket.destroy();
+      if (!endsConnectionOnly(error)) throw error;
+    });
+  }
+
+  async #serve(socket: Socket, member: Member, temper: Temper): Promise<void> {
+    const say = sayTo(socket);
+    switch (temper.how) {
+      case 'good':
+      case 'no-connect': // a matter of the HTTP proxy
+        return this.#serveWell(socket, member);
+      case 'slow':
+        await this.#pause(temper.ms, socket);
+        return this.#serveWell(socket, member);
+      case 'dribble':
+        return this.#serveAsk(socket, member, (bytes) => this.#dribble(socket, bytes, temper.ms));
+      case 'cut':
+        return this.#serveAsk(socket, member, say, cutAfter(temper.afterBytes, socket));
+      default:
+        return answerBadly(socket, member, temper);
+    }
+  }
+
+  #serveWell(socket: Socket, member: Member): Promise<void> | void {
+    if (member.traits.protocol === 'http') return this.#proxy.serve(socket, member);
+    return this.#serveAsk(socket, member, sayTo(socket));
+  }
+
+  /** Reads what is asked, dials it, answers, joins. */
+  async #serveAsk(socket: Socket, member: Member, say: Say, back?: Transform): Promise<void> {
+    const ask = await readAsk(socket, member.traits.protocol, member.login, say);
+    if (ask === undefined) return endWith(socket);
+    const target = await this.#dial(member, ask);
+    if ('why' in target) {
+      await say(ask.refusal(target.why));
+      return endWith(socket);
+    }
+    if (socket.destroyed) {
+      target.destroy(); // the client left, or the member ended, while we dialed
+      return;
+    }
+    if (ask.first.length > 0) target.write(ask.first);
+    await say(ask.accepted);
+    joinStreams(socket, target, back);
+  }
+
+  async #dial(member: Member, ask: Ask): Promise<Socket | { readonly why: Refusal }> {
+    try {
+      return await this.#outlet.dial(member.exit, ask.host, ask.port);
+    } catch (error) {
+      return { why: refusalOf(error) };
+    }
+  }
+
+  async #dribble(socket: Socket, bytes: Buffer, ms = 0): Promise<void> {
+    const say = sayTo(socket);
+    for (const byte of bytes) {
+      await say(Buffer.from([byte]));
+      if (ms > 0) await this.#pause(ms, socket);
+      else await new Promise((next) => setImmediate(next)); // else the kernel would send several at once
+    }
+  }
+
+  /** Waits. @throws HandshakeEnded as soon as the connection is gone. */
+  async #pause(ms: number, socket: Socket): Promise<void> {
+    const gone = new AbortController();
+    const leave = () => gone.abort();
+    socket.once('close', leave);
+    await pause(this.#clock, ms, gone.signal);
+    socket.off('close', leave);
+    if (socket.destroyed) throw new HandshakeEnded('the client left');
+  }
+}
+
+/** A client that left, or the system's word for it. Anything else is a mistake of ours. */
+function endsConnectionOnly(error: unknown): boolean {
+  return error instanceof HandshakeEnded || (error instanceof Error && 'code' in error);
+}

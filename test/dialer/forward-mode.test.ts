@@ -1,0 +1,38 @@
+import { expect, test } from 'vitest';
+import { FormBook } from '../../src/dialer/forward-mode.ts';
+import { ManualClock } from '../support/manual-clock.ts';
+
+test('forms: CONNECT comes first, and one member that does not CONNECT speaks for an unknown source', () => {
+  const forms = new FormBook(new ManualClock(), 'direct');
+  expect(forms.current).toBe('direct');
+  expect(forms.refused('m1')).toBe(true);
+  expect(forms.current).toBe('absolute');
+});
+
+test('forms: in a source that is known to CONNECT, one that does not is alone, three in a row are a change', () => {
+  const forms = new FormBook(new ManualClock(), 'direct');
+  forms.connected();
+  expect(forms.refused('m1')).toBe(false);
+  expect(forms.refused('m1')).toBe(false);
+  expect(forms.refused('m2')).toBe(false);
+  forms.connected();
+  expect(forms.refused('m3')).toBe(false);
+  expect(forms.refused('m4')).toBe(false);
+  expect(forms.current).toBe('direct');
+  expect(forms.refused('m5')).toBe(true);
+  expect(forms.current).toBe('absolute');
+});
+
+test('forms: after a while a source that refused is asked again', () => {
+  const clock = new ManualClock();
+  const forms = new FormBook(clock, 'direct');
+  forms.refused('m1');
+  clock.advance(10 * 60_000);
+  expect(forms.current).toBe('absolute');
+  clock.advance(1);
+  expect(forms.current).toBe('direct');
+});
+
+test('forms: a source whose members seldom CONNECT begins in absolute form', () => {
+  expect(new FormBook(new ManualClock(), 'absolute').current).toBe('absolute');
+});

@@ -1,0 +1,290 @@
+import { expect, test } from 'vitest';
+import { systemClock } from '../../../src/core/clock.ts';
+import { Deadlines } from '../../../src/core/deadlines.ts';
+import { Secret } from '../../../src/core/secret.ts';
+import { ManualClock } from '../../support/manual-clock.ts';
+import { until } from '../../support/until.ts';
+import { directDialer } from '../direct-dialer.ts';
+import { listen, RawClient, untilStill } from '../harness.ts';
+import { rawOrigin } from '../origin.ts';
+
+const users = [{ username: 'ann', password: new Secret('right') }];
+const basic = (text: string) => `Proxy-Authorization: Basic ${Buffer.from(text).toString('base64')}\r\n`;
+const echo = () => rawOrigin((socket) => socket.pipe(socket));
+
+/** A plain CONNECT is read by hand; with a field that bears on framing, however harmless, by node:http. */
+const READERS = [
+  ['by hand', ''],
+  ['by node:http', 'Content-Length: 0\r\n'],
+] as const;
+
+test.each(READERS)(
+  'CONNECT, read %s: bytes sent ahead reach the target, after the answer its own come back',
+  async (_how, odd) => {
+    const origin = await echo();
+    const { port, events } = await listen(directDialer());
+    const client = await RawClient.open(port);
+    client.send(`CONNECT 127.0.0.1:${origin.port} HTTP/1.1\r\nHost: x\r\n${odd}\r\nearly`);
+    const received = await client.until('the echo', (text) => text.endsWith('early'));
+    expect(received).toBe(
+      'HTTP/1.1 200 Connection established\r\nX-Noria-Member: m1\r\nX-Noria-Attempts: 1\r\n\r\nearly',
+    );
+    expect(origin.seen[0]).toBe('early');
+    client.end();
+    await client.whole();
+    await until('it is told', () => events('connection.closed').length === 1);
+    expect(events('tunnel.closed')).toMatchObject([
+      { kind: 'tunnel', member: 'm1', bytesUp: 5, bytesDown: 5 },
+    ]);
+    expect(events('connection.closed')).toMatchObject([{ protocol: 'connect', outcome: 'ok' }]);
+  },
+);
+
+test.each(READERS)('CONNECT, read %s: after a 407 the same connection may try again', async (_how, odd) => {
+  const origin = await echo();
+  const { port, events } = await listen(directDialer(), {}, { users });
+  const client = await RawClient.open(port);
+  client.send(`CONNECT 127.0.0.1:${origin.port} HTTP/1.1\r\nHost: x\r\n${odd}\r\n`);
+  const challenge = await client.until(
+    'the challenge',
+    (text) => text.endsWith('\n') && text.includes('\r\n\r\n'),
+  );
+  expect(challenge).toMatch(/^HTTP\/1\.1 407 /);
+  expect(challenge).toContain('Proxy-Authenticate: Basic realm="noria", charset="UTF-8"\r\n');
+  expect(challenge).toContain('Connection: keep-alive\r\n');
+  client.send(`CONNECT 127.0.0.1:${origin.port} HTTP/1.1\r\nHost: x\r\n${odd}${basic('ann:right')}\r\n`);
+  await client.until('the way', (text) => text.includes('HTTP/1.1 200 '));
+  client.send('ping');
+  await client.until('the echo', (text) => text.endsWith('ping'));
+  client.end();
+  await client.whole();
+  await until('it is told', () => events('connection.closed').length === 1);
+  expect(events('connection.closed')[0]?.outcome).toBe('ok');
+});
+
+test.each(READERS)(
+  'CONNECT, read %s: what was sent behind a refused one is never read as a request',
+  async (_how, odd) => {
+    const origin = await echo();
+    const dialer = directDialer();
+    const { port } = await listen(dialer, {}, { users });
+    const client = await RawClient.open(port);
+    const smuggled = `CONNECT 127.0.0.1:${origin.port} HTTP/1.1\r\nHost: x\r\n${basic('ann:right')}\r\n`;
+    client.send(`CONNECT a.example:443 HTTP/1.1\r\nHost: x\r\n${odd}\r\n${smuggled}`);
+    const received = await client.whole();
+    expect(received.match(/HTTP\/1\.1 /g)?.length).toBe(1);
+    expect(received).toContain('Connection: close\r\n');
+    expect(dialer.requests).toEqual([]);
+  },
+);
+
+const CONNECT = (fields = '', target = 'a.example:443') =>
+  `CONNECT ${target} HTTP/1.1\r\nHost: x\r\n${fields}\r\n`;
+
+test.each<[string, string, number, string, object?]>([
+  ['no credentials', CONNECT(), 407, 'auth-required', { users }],
+  ['wrong credentials', CONNECT(basic('ann:wrong')), 407, 'auth-required', { users }],
+  ['two credentials', CONNECT(basic('ann:right') + basic('ann:right')), 400, 'bad-request', { users }],
+  ['no port', CONNECT('', 'a.example'), 400, 'bad-request'],
+  ['user info', CONNECT('', 'a.example:80@b.example:443'), 400, 'bad-request'],
+  ['a URL', CONNECT('', 'http://a.example/'), 400, 'bad-request'],
+  ['an encoded host', CONNECT('', 'a%2eexample:443'), 400, 'bad-request'],
+  ['a body', CONNECT('Content-Length: 3\r\n'), 400, 'bad-request'],
+  ['a chunked body', CONNECT('Transfer-Encoding: chunked\r\n'), 400, 'bad-request'],
+  ['two Host fields', CONNECT('Host: y\r\n'), 400, 'bad-request'],
+  ['a wish that cannot be read', CONNECT('X-Noria-Nonsense: 1\r\n'), 400, 'bad-routing'],
+  ['a denied target', CONNECT('', '127.0.0.1:443'), 403, 'forbidden', { denyTargets: ['private'] }],
+  [
+    'a denied target in another spelling',
+    CONNECT('', '2130706433:443'),
+    403,
+    'forbidden',
+    { denyTargets: ['private'] },
+  ],
+  ['a client that is not allowed', CONNECT(), 403, 'forbidden', { allow: ['192.0.2.0/24'] }],
+])('CONNECT: %s is refused, and no member asked for', async (_what, request, status, code, access = {}) => {
+  const dialer = directDialer();
+  const { port, events } = await listen(dialer, {}, { clock: systemClock, ...access });
+  const client = await RawClient.open(port);
+  client.send(request);
+  const received = await client.until('the answer', (text) => /\r\n\r\n.*\n$/s.test(text));
+  expect(received).toMatch(new RegExp(`^HTTP/1\\.1 ${status} `));
+  expect(received).toContain(`X-Noria-Error: ${code}\r\n`);
+  expect(received).toContain('Proxy-Status: noria; error=');
+  const length = Number(/Content-Length: (\d+)/.exec(received)?.[1]);
+  expect(received.split('\r\n\r\n')[1]?.length).toBe(length);
+  expect(events('client.refused').map((event) => event.code)).toEqual([code]);
+  expect(dialer.requests).toEqual([]);
+  if (status !== 407) await client.whole();
+});
+
+test.each<[string, string, string, object?]>([
+  [
+    'an unknown key',
+    CONNECT('X-Noria-Secret-Word: hush\r\n'),
+    'The key of an X-Noria header is none of session, ttl, source, adr, life, protocol, rotate.',
+  ],
+  [
+    'a bad value',
+    CONNECT(basic('me-life-hush:')),
+    'Bad value of key life in the user name: wanted a duration.',
+  ],
+  [
+    'a source that is not there',
+    CONNECT(basic('me-source-hush:')),
+    'Key source names none of the configured sources.',
+  ],
+  [
+    'a denied target',
+    CONNECT('', 'hush.example:25'),
+    'The target is denied by its port.',
+    { denyTargets: ['smtp'] },
+  ],
+  [
+    'a client that is not allowed',
+    CONNECT(),
+    'The address of this client is not in allow.',
+    { allow: ['192.0.2.0/24'] },
+  ],
+])(
+  'CONNECT: the answer to %s says so, in no word of the client',
+  async (_what, request, reason, access = {}) => {
+    const { port } = await listen(directDialer(), {}, access);
+    const client = (await RawClient.open(port)).send(request);
+    const received = await client.whole();
+    expect(received.split('\r\n\r\n')[1]).toContain(` ${reason} `);
+    expect(received.toLowerCase()).not.toMatch(/hush|secret/);
+  },
+);
+
+test('CONNECT: the wish of the user name and of the headers reaches the dialer, and neither goes on', async () => {
+  const origin = await echo();
+  const dialer = directDialer();
+  const { port } = await listen(dialer, {}, { users });
+  const client = await RawClient.open(port);
+  client.send(
+    `CONNECT 127.0.0.1:${origin.port} HTTP/1.1\r\n${basic('ann-life-30s-source-city:right')}X-Noria-Source: other\r\n\r\n`,
+  );
+  await client.until('the answer', (text) => text.includes('200'));
+  expect(dialer.requests[0]).toMatchObject({ wish: { minLifeMs: 30_000, source: 'other' }, use: 'tunnel' });
+  expect(origin.seen[0]).toBe('');
+});
+
+test.each([
+  [
+    { code: 'pool-empty' as const, reason: 'No member.', attempts: 0, retryAfterMs: 4_200 },
+    503,
+    /Retry-After: 5\r\n/,
+  ],
+  [{ code: 'members-failed' as const, reason: 'All failed.', attempts: 3 }, 502, /X-Noria-Attempts: 3\r\n/],
+  [
+    { code: 'target-unreachable' as const, reason: '', attempts: 2, targetRefused: true },
+    502,
+    /error=connection_refused/,
+  ],
+  [{ code: 'deadline' as const, reason: '', attempts: 2 }, 504, /error=connection_timeout/],
+])(
+  'CONNECT: a dial that fails is answered, and the connection closed: $0.code',
+  async (failure, status, pattern) => {
+    const dialer = directDialer();
+    dialer.failures.push(failure);
+    const { port, events } = await listen(dialer);
+    const client = await RawClient.open(port);
+    client.send(CONNECT());
+    const received = await client.whole();
+    expect(received).toMatch(new RegExp(`^HTTP/1\\.1 ${status} `));
+    expect(received).toMatch(pattern);
+    client.end();
+    await until('it is told', () => events('connection.closed').length === 1);
+    expect(events('connection.closed')[0]).toMatchObject({ protocol: 'connect', outcome: failure.code });
+  },
+);
+
+test.each<[string, (client: RawClient) => void]>([
+  ['resets', (client) => client.socket.resetAndDestroy()],
+  ['closes', (client) => client.socket.destroy()],
+  ['ends, having sent nothing more', (client) => client.end()],
+])('CONNECT: a client that %s while a member is sought cancels the dial', async (_how, leave) => {
+  const dialer = directDialer();
+  const release = dialer.hold();
+  const { port, listener, events } = await listen(dialer);
+  const client = await RawClient.open(port);
+  client.send(CONNECT());
+  await until('it was dialed', () => dialer.requests.length === 1);
+  leave(client);
+  await until('the dial was cancelled', () => dialer.cancelled === 1);
+  release();
+  await until('the connection is gone', () => listener.connectionCount === 0);
+  expect(events('connection.closed')[0]?.outcome).toBe('client-gone');
+});
+
+test('CONNECT: a client that has sent its bytes and ended still gets the answer to them', async () => {
+  const origin = await rawOrigin((socket) => {
+    let all = '';
+    socket.on('data', (chunk: Buffer) => {
+      all += chunk.toString();
+    });
+    socket.on('end', () => socket.end(`heard ${all}`));
+  });
+  const dialer = directDialer();
+  const release = dialer.hold();
+  const { port } = await listen(dialer);
+  const client = await RawClient.open(port);
+  client.send(`CONNECT 127.0.0.1:${origin.port} HTTP/1.1\r\n\r\nall of it`).end();
+  await until('it was dialed', () => dialer.requests.length === 1);
+  release();
+  expect(await client.whole()).toMatch(/heard all of it$/);
+});
+
+test('CONNECT: what a client sends while a member is sought is held up to a limit, and none of it is lost', async () => {
+  const size = 64 * 1024 * 1024;
+  let bytes = 0;
+  const origin = await rawOrigin((socket) =>
+    socket.on('data', (chunk: Buffer) => {
+      bytes += chunk.length;
+    }),
+  );
+  const dialer = directDialer();
+  const release = dialer.hold();
+  const { port } = await listen(dialer);
+  const client = await RawClient.open(port);
+  client.send(`CONNECT 127.0.0.1:${origin.port} HTTP/1.1\r\n\r\n`);
+  const sent = client.pour(size);
+  await untilStill('the client is not read from', () => sent.bytes);
+  expect(sent.bytes).toBeLessThan(size);
+  release();
+  await until('all of it arrived', () => bytes === size);
+});
+
+test('CONNECT: a client that was not read from any more still gets its refusal, and can end in order', async () => {
+  const dialer = directDialer();
+  dialer.failures.push({ code: 'members-failed', reason: 'All failed.', attempts: 3 });
+  const release = dialer.hold();
+  // No deadline comes due: the connection has to end by itself.
+  const { port, listener } = await listen(dialer, { deadlines: new Deadlines(new ManualClock(), 5) });
+  const client = await RawClient.open(port);
+  const size = 256 * 1024;
+  client.send(`CONNECT 127.0.0.1:9 HTTP/1.1\r\n\r\n`);
+  client.pour(size);
+  await until('it was dialed', () => dialer.requests.length === 1);
+  release();
+  expect(await client.whole()).toMatch(/^HTTP\/1\.1 502 /);
+  client.end();
+  await until('the connection is gone', () => listener.connectionCount === 0);
+});
+
+test('CONNECT: a mistake of ours in one connection ends that one alone', async () => {
+  const origin = await echo();
+  const dialer = directDialer();
+  const dial = dialer.dial.bind(dialer);
+  dialer.dial = (request, done) => {
+    if (request.target.host === 'a.example') throw new TypeError('a mistake');
+    return dial(request, done);
+  };
+  const { port, events } = await listen(dialer);
+  const unlucky = (await RawClient.open(port)).send(CONNECT());
+  await unlucky.whole();
+  expect(events('client.refused')).toMatchObject([{ code: 'internal', detail: 'a mistake' }]);
+  const other = (await RawClient.open(port)).send(CONNECT('', `127.0.0.1:${origin.port}`));
+  await other.until('its way', (text) => text.startsWith('HTTP/1.1 200 '));
+});

@@ -1,0 +1,67 @@
+import fc from 'fast-check';
+import { expect, test } from 'vitest';
+import { readConnectHead } from '../../../src/listener/http/connect-request.ts';
+import { readFieldLines } from '../../../src/listener/http/field-lines.ts';
+import { ResponseReader } from '../../../src/listener/http/response-reader.ts';
+
+test('field lines: names in their own letter case, values without the white space around them', () => {
+  const text = 'GET\r\nA: b\r\nC-d:e\tf  \r\nX:\t \r\nY:\r\nA:  \xe4 b \r\n';
+  expect(readFieldLines(text, 5)).toEqual([
+    ['A', 'b'],
+    ['C-d', 'e\tf'],
+    ['X', ''],
+    ['Y', ''],
+    ['A', '\xe4 b'],
+  ]);
+  expect(readFieldLines('', 0)).toEqual([]);
+});
+
+test.each([
+  ['no colon', 'A\r\n'],
+  ['no name', ': b\r\n'],
+  ['white space before the colon', 'A : b\r\n'],
+  ['a folded line', 'A: b\r\n c\r\n'],
+  ['a bare CR', 'A: b\rc\r\n'],
+  ['a bare LF', 'A: b\nC: d\r\n'],
+  ['a control character', 'A: \x01\r\n'],
+  ['no end', 'A: b'],
+])('field lines: %s is refused', (_, text) => {
+  expect(readFieldLines(text, 0)).toBeUndefined();
+});
+
+test('field lines: what was written is read', () => {
+  const name = fc.stringMatching(/^[!#$%&'*+.^_`|~0-9A-Za-z-]{1,20}$/);
+  const value = fc.stringMatching(/^(?:[\x21-\x7e\x80-\xff](?:[\t\x20-\x7e\x80-\xff]{0,20}[\x21-\x7e])?)?$/);
+  const space = fc.stringMatching(/^[ \t]{0,5}$/);
+  fc.assert(
+    fc.property(fc.array(fc.tuple(name, space, value, space)), (lines) => {
+      const text = lines.map(([field, before, held, after]) => `${field}:${before}${held}${after}\r\n`);
+      expect(readFieldLines(text.join(''), 0)).toEqual(lines.map(([field, , held]) => [field, held]));
+    }),
+  );
+});
+
+/** A line that a careless pattern reads in quadratic time: seconds for these, where a linear one takes no millisecond. */
+const spaces = (length: number) => ' '.repeat(length);
+const SOON_MS = 50;
+
+test.each([
+  ['white space inside', `x${spaces(60_000)}x`],
+  ['nothing but white space', spaces(60_000)],
+  ['white space and then what is not allowed', `${spaces(60_000)}\x01`],
+])('field lines: a stranger cannot make them slow to read with %s', (_, value) => {
+  const startAt = performance.now();
+  readFieldLines(`A:${value}\r\n`, 0);
+  expect(performance.now() - startAt).toBeLessThan(SOON_MS);
+});
+
+test('field lines: neither can a client in front of CONNECT, nor a target in its answer', () => {
+  const startAt = performance.now();
+  readConnectHead(Buffer.from(`CONNECT a.example:443 HTTP/1.1\r\nA:${spaces(16_000)}\x01\r\n\r\n`, 'latin1'));
+  const reader = new ResponseReader('GET');
+  reader.push(
+    Buffer.from(`HTTP/1.1 200 OK\r\nA: x${spaces(60_000)}x\r\nContent-Length: 0\r\n\r\n`, 'latin1'),
+  );
+  expect(reader.next()).toMatchObject({ kind: 'head', head: { status: 200 } });
+  expect(performance.now() - startAt).toBeLessThan(SOON_MS);
+});

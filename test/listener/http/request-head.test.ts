@@ -1,0 +1,48 @@
+import { expect, test } from 'vitest';
+import { NoriaError } from '../../../src/core/faults.ts';
+import { absoluteTarget, type Field } from '../../../src/listener/http/fields.ts';
+import { requestHead } from '../../../src/listener/http/request-head.ts';
+
+const DIRECT = { form: 'direct' } as const;
+const ABSOLUTE = { form: 'absolute' } as const;
+
+function order(method: string, url: string, fields: readonly Field[] = [], upgrade = false) {
+  const target = absoluteTarget(method, url);
+  if (target instanceof NoriaError) throw target;
+  return { method, fields, framing: { kind: 'none' }, route: { target, wish: {} }, upgrade } as const;
+}
+
+test('request head: origin form to a target, absolute form to a member', () => {
+  const get = order('GET', 'http://a.example:81/x?y', [['Host', 'other']]);
+  expect(requestHead(get, DIRECT)).toBe('GET /x?y HTTP/1.1\r\nHost: a.example:81\r\n\r\n');
+  expect(requestHead(get, ABSOLUTE)).toBe(
+    'GET http://a.example:81/x?y HTTP/1.1\r\nHost: a.example:81\r\n\r\n',
+  );
+});
+
+test('request head: a member that forwards itself gets its credentials, a target never', () => {
+  const get = order('GET', 'http://a.example/');
+  const login = { proxyAuthorization: 'Basic bTpw' };
+  expect(requestHead(get, { ...ABSOLUTE, ...login })).toBe(
+    'GET http://a.example/ HTTP/1.1\r\nHost: a.example\r\nProxy-Authorization: Basic bTpw\r\n\r\n',
+  );
+  expect(requestHead(get, { ...DIRECT, ...login })).not.toContain('Basic');
+});
+
+test('request head: OPTIONS of a whole server is an asterisk to it, and a URL without a path to a member', () => {
+  const options = order('OPTIONS', 'http://a.example');
+  expect(requestHead(options, DIRECT)).toBe('OPTIONS * HTTP/1.1\r\nHost: a.example\r\n\r\n');
+  expect(requestHead(options, ABSOLUTE)).toBe('OPTIONS http://a.example HTTP/1.1\r\nHost: a.example\r\n\r\n');
+});
+
+test('request head: Upgrade goes on where another protocol is asked for, and only there', () => {
+  const fields: Field[] = [
+    ['Connection', 'Upgrade'],
+    ['Upgrade', 'websocket'],
+  ];
+  const asked = order('GET', 'http://a.example/', fields, true);
+  expect(requestHead(asked, DIRECT)).toBe(
+    'GET / HTTP/1.1\r\nHost: a.example\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n',
+  );
+  expect(requestHead({ ...asked, upgrade: false }, DIRECT)).toBe('GET / HTTP/1.1\r\nHost: a.example\r\n\r\n');
+});

@@ -1,0 +1,305 @@
+import { request } from 'node:http';
+import type { Socket } from 'node:net';
+import { duplexPair } from 'node:stream';
+import * as fc from 'fast-check';
+import { expect, test } from 'vitest';
+import { NoriaError } from '../../../src/core/faults.ts';
+import type { Field } from '../../../src/listener/http/fields.ts';
+import { ResponseReader } from '../../../src/listener/http/response-reader.ts';
+
+interface Answer {
+  readonly status: number;
+  readonly reason: string;
+  readonly fields: readonly Field[];
+  readonly informed: readonly number[];
+  readonly body: string;
+  readonly trailers: readonly Field[];
+  readonly rest: string;
+}
+
+type Outcome = Answer | 'refused' | 'cut short';
+
+/** Feeds the reader these chunks, then the end of the connection. */
+function readChunks(chunks: readonly Buffer[], method = 'GET'): Outcome {
+  const reader = new ResponseReader(method);
+  const informed: number[] = [];
+  let answer: Answer | undefined;
+  let body = '';
+  let trailers: readonly Field[] | undefined;
+  const take = (part: ReturnType<ResponseReader['next']>): void => {
+    if (part === undefined) return;
+    if (part.kind === 'information') informed.push(part.head.status);
+    else if (part.kind === 'data') body += part.chunk.toString('latin1');
+    else if (part.kind === 'complete') trailers = part.trailers;
+    else answer = { ...part.head, informed, body: '', trailers: [], rest: '' };
+  };
+  try {
+    for (const chunk of chunks) {
+      reader.push(chunk);
+      for (let part = reader.next(); part !== undefined; part = reader.next()) take(part);
+    }
+    if (trailers === undefined) take(reader.finish());
+  } catch (error) {
+    if (!(error instanceof NoriaError)) throw error;
+    return error.code === 'member-closed' ? 'cut short' : 'refused';
+  }
+  if (answer === undefined || trailers === undefined) throw new Error('complete without a head');
+  const { status, reason, fields } = answer;
+  return { status, reason, fields, informed, body, trailers, rest: reader.rest.toString('latin1') };
+}
+
+const bytes = (text: string) => Buffer.from(text, 'latin1');
+const read = (text: string, method?: string) => readChunks([bytes(text)], method);
+const byteByByte = (text: string, method?: string) =>
+  readChunks(
+    [...text].map((letter) => bytes(letter)),
+    method,
+  );
+
+const plain = { status: 200, reason: 'OK', fields: [], informed: [], body: '', trailers: [], rest: '' };
+
+test.each<[string, string, Partial<Answer>, string?]>([
+  [
+    'a length',
+    'HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabc',
+    { fields: [['Content-Length', '3']], body: 'abc' },
+  ],
+  ['a length of 0', 'HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n', { fields: [['Content-Length', '0']] }],
+  ['no length: until the end', 'HTTP/1.1 200 OK\r\n\r\nabc', { body: 'abc' }],
+  ['HTTP/1.0', 'HTTP/1.0 200 OK\r\n\r\nabc', { body: 'abc' }],
+  [
+    'no reason',
+    'HTTP/1.1 200\r\nContent-Length: 0\r\n\r\n',
+    { reason: '', fields: [['Content-Length', '0']] },
+  ],
+  [
+    'a reason in Latin-1',
+    'HTTP/1.1 404 Nicht gef\xfcgt\r\nContent-Length: 0\r\n\r\n',
+    { status: 404, reason: 'Nicht gef\xfcgt', fields: [['Content-Length', '0']] },
+  ],
+  [
+    'chunks, with extensions and trailers',
+    'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3;a=b\r\nabc\r\nA;x\r\n0123456789\r\n0\r\nX-T: 1\r\nX-t: 2\r\n\r\n',
+    {
+      fields: [['Transfer-Encoding', 'chunked']],
+      body: 'abc0123456789',
+      trailers: [
+        ['X-T', '1'],
+        ['X-t', '2'],
+      ],
+    },
+  ],
+  [
+    'HEAD with a length',
+    'HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n',
+    { fields: [['Content-Length', '9']] },
+    'HEAD',
+  ],
+  ['204', 'HTTP/1.1 204 No\r\n\r\n', { status: 204, reason: 'No' }],
+  [
+    '304 with a length',
+    'HTTP/1.1 304 Not\r\nContent-Length: 9\r\n\r\n',
+    { status: 304, reason: 'Not', fields: [['Content-Length', '9']] },
+  ],
+  [
+    'interim answers first',
+    'HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early\r\nLink: a\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nx',
+    { informed: [100, 103], fields: [['Content-Length', '1']], body: 'x' },
+  ],
+  [
+    'fields in order, case and number',
+    'HTTP/1.1 204 OK\r\nset-cookie: a\r\nSet-Cookie:b \r\nX:\t\r\n\r\n',
+    {
+      status: 204,
+      fields: [
+        ['set-cookie', 'a'],
+        ['Set-Cookie', 'b'],
+        ['X', ''],
+      ],
+    },
+  ],
+  [
+    '101, and what follows is not its body',
+    'HTTP/1.1 101 Switching\r\nUpgrade: x\r\n\r\nframes',
+    { status: 101, reason: 'Switching', fields: [['Upgrade', 'x']], rest: 'frames' },
+  ],
+])('response reader: %s', (_what, text, differs, method) => {
+  expect(read(text, method)).toEqual({ ...plain, ...differs });
+  if (differs.rest === undefined) expect(byteByByte(text, method)).toEqual({ ...plain, ...differs });
+});
+
+test('response reader: bytes behind an answer are not part of it', () => {
+  expect(read('HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nxHTTP/1.1 200 OK\r\n\r\n')).toMatchObject({
+    body: 'x',
+    rest: 'HTTP/1.1 200 OK\r\n\r\n',
+  });
+});
+
+const CHUNKED = 'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n';
+
+test.each([
+  ['nothing like HTTP', 'SSH-2.0-x\r\n'],
+  ['HTTP/2', 'HTTP/2.0 200 OK\r\n\r\n'],
+  ['a status of two digits', 'HTTP/1.1 20 OK\r\n\r\n'],
+  ['a status below 100', 'HTTP/1.1 099 OK\r\n\r\n'],
+  ['a folded line', 'HTTP/1.1 200 OK\r\nA: b\r\n c\r\n\r\n'],
+  ['a bare LF in the head', 'HTTP/1.1 200 OK\r\nA: b\nC: d\r\n\r\n'],
+  ['a space before the colon', 'HTTP/1.1 200 OK\r\nA : b\r\n\r\n'],
+  ['a NUL', 'HTTP/1.1 200 OK\r\nA: \0\r\n\r\n'],
+  ['two lengths', 'HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nx'],
+  ['the same length twice', 'HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 1\r\n\r\nx'],
+  ['a list of lengths', 'HTTP/1.1 200 OK\r\nContent-Length: 1, 1\r\n\r\nx'],
+  ['a negative length', 'HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n'],
+  ['a length in hex', 'HTTP/1.1 200 OK\r\nContent-Length: 0x1\r\n\r\nx'],
+  [
+    'a length and a coding',
+    'HTTP/1.1 200 OK\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n',
+  ],
+  ['another coding', 'HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n'],
+  [
+    'two codings',
+    'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n',
+  ],
+  ['a coding in HTTP/1.0', 'HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n'],
+  ['a chunk size that is none', `${CHUNKED}x\r\n`],
+  ['a chunk size with a sign', `${CHUNKED}+1\r\nx\r\n0\r\n\r\n`],
+  ['a chunk size in 0x', `${CHUNKED}0x1\r\nx\r\n0\r\n\r\n`],
+  ['a chunk size beyond any', `${CHUNKED}${'f'.repeat(17)}\r\n`],
+  ['a chunk size padded with spaces', `${CHUNKED}1 \r\nx\r\n0\r\n\r\n`],
+  ['a chunk line ended by LF', `${CHUNKED}1\nx\r\n0\r\n\r\n`],
+  ['a chunk longer than it says', `${CHUNKED}1\r\nxy\r\n0\r\n\r\n`],
+  ['a chunk ended by LF', `${CHUNKED}1\r\nx\n0\r\n\r\n`],
+  ['an endless chunk extension', `${CHUNKED}1;${'a'.repeat(5_000)}`],
+  ['a bad trailer', `${CHUNKED}0\r\nA : b\r\n\r\n`],
+  ['a head above the limit', `HTTP/1.1 200 OK\r\nA: ${'b'.repeat(65_600)}\r\n\r\n`],
+  ['a head that never ends', `HTTP/1.1 200 OK\r\nA: ${'b'.repeat(66_000)}`],
+  ['trailers above the limit', `${CHUNKED}0\r\nA: ${'b'.repeat(66_000)}`],
+  ['interim answers without end', 'HTTP/1.1 102 Wait\r\n\r\n'.repeat(40)],
+])('response reader: %s is refused', (_what, text) => {
+  expect(read(text)).toBe('refused');
+});
+
+test.each([
+  ['in the head', 'HTTP/1.1 200 OK\r\nA: b\r\n'],
+  ['in the body', 'HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nab'],
+  ['in a chunk', `${CHUNKED}3\r\nab`],
+  ['before the last chunk', `${CHUNKED}3\r\nabc\r\n`],
+  ['in the trailers', `${CHUNKED}0\r\nA: b\r\n`],
+])('response reader: an end %s is told from a whole answer', (_where, text) => {
+  expect(read(text)).toBe('cut short');
+});
+
+/** What node:http makes of the same bytes followed by the end of the connection. */
+function nodeReads(
+  raw: Buffer,
+): Promise<Pick<Answer, 'status' | 'reason' | 'fields' | 'body' | 'trailers'> | 'refused'> {
+  return new Promise((resolve) => {
+    const [near, far] = duplexPair();
+    const sent = request({
+      createConnection: () => near as unknown as Socket,
+
+      host: 'a',
+      maxHeaderSize: 64 * 1024,
+    });
+    sent.on('error', () => resolve('refused'));
+    sent.on('upgrade', () => resolve('refused'));
+    sent.on('response', (response) => {
+      let body = '';
+      response.setEncoding('latin1');
+      response.on('data', (chunk: string) => {
+        body += chunk;
+      });
+      response.on('error', () => resolve('refused'));
+      response.on('end', () => {
+        const pairs = (flat: readonly string[]) =>
+          flat.flatMap((name, at): Field[] => (at % 2 === 0 ? [[name, flat[at + 1] ?? '']] : []));
+        const { statusCode: status = 0, statusMessage: reason = '', rawHeaders, rawTrailers } = response;
+        resolve({ status, reason, fields: pairs(rawHeaders), body, trailers: pairs(rawTrailers) });
+      });
+    });
+    sent.end(() => far.end(raw));
+    far.resume();
+  });
+}
+
+const name = fc.stringMatching(/^X-[!#$%&'*+.^_`|~0-9A-Za-z-]{1,8}$/);
+const value = fc.string({
+  unit: fc.integer({ min: 0x09, max: 0xff }).map((code) => String.fromCharCode(code)),
+  maxLength: 12,
+});
+const line = fc.oneof(
+  { weight: 6, arbitrary: fc.tuple(name, fc.constantFrom(':', ': '), value).map((parts) => parts.join('')) },
+  {
+    weight: 1,
+    arbitrary: fc.constantFrom(
+      'Content-Length: 3',
+      'Content-Length: 03',
+      'Content-Length: 3,3',
+      'content-length:3',
+    ),
+  },
+  {
+    weight: 1,
+    arbitrary: fc.constantFrom(
+      'Transfer-Encoding: chunked',
+      'transfer-encoding: CHUNKED',
+      'Transfer-Encoding: x',
+    ),
+  },
+  { weight: 1, arbitrary: fc.constantFrom(' folded', 'A : b', '\tx: y', 'A:\0', '') },
+);
+const mostlyCrlf = fc.constantFrom('\r\n', '\r\n', '\r\n', '\r\n', '\r\n', '\r\n', '\r\n', '\n', '\r');
+const chunk = fc
+  .tuple(
+    fc.string({ minLength: 1, maxLength: 9 }),
+    fc.constantFrom('', '', '', ';a', ' ', ' ;b=c', 'g'),
+    mostlyCrlf,
+  )
+  .map(
+    ([data, extension, eol]) =>
+      `${Buffer.byteLength(data, 'latin1').toString(16)}${extension}${eol}${data}\r\n`,
+  );
+const body = fc.oneof(
+  fc.string({ maxLength: 6 }),
+  fc.constant('abc'),
+  fc
+    .tuple(
+      fc.array(chunk, { maxLength: 3 }),
+      fc.constantFrom('0\r\n\r\n', '0\r\nX-T: 1\r\n\r\n', '00\r\n\r\n', '0\n\r\n', ''),
+    )
+    .map((parts) => parts.flat().join('')),
+);
+const answer = fc
+  .tuple(
+    fc.constantFrom('200 OK', '200 OK', '404 ', '204 x', '304 y', '200', '2000 z'),
+    fc.array(fc.tuple(line, mostlyCrlf), { maxLength: 4 }),
+    body,
+  )
+  .map(([status, lines, content]) => `HTTP/1.1 ${status}\r\n${lines.flat().join('')}\r\n${content}`);
+
+test('response reader: whatever is accepted here, node:http understands the same', async () => {
+  let acceptedCount = 0;
+  await fc.assert(
+    fc.asyncProperty(answer, async (text) => {
+      const ours = read(text);
+      if (typeof ours === 'string' || ours.rest !== '') return;
+      acceptedCount += 1;
+      const { informed: _informed, rest: _rest, ...seen } = ours;
+      expect(await nodeReads(bytes(text))).toEqual(seen);
+    }),
+    { numRuns: 2_000 },
+  );
+  expect(acceptedCount, 'hardly anything was comparable').toBeGreaterThan(200);
+});
+
+test('response reader: an answer means the same however it is split', () => {
+  void fc.assert(
+    fc.property(answer, fc.array(fc.nat(200), { maxLength: 8 }), (text, cuts) => {
+      const raw = bytes(text);
+      const places = [0, ...cuts.map((cut) => Math.min(cut, raw.length)).sort((a, b) => a - b), raw.length];
+      const chunks = places.slice(1).map((end, at) => raw.subarray(places[at] ?? 0, end));
+      expect(readChunks(chunks)).toEqual(read(text));
+    }),
+    { numRuns: 1_000 },
+  );
+});

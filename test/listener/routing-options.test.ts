@@ -1,0 +1,351 @@
+import fc from 'fast-check';
+import { describe, expect, test } from 'vitest';
+import { NoriaError } from '../../src/core/faults.ts';
+import { MEMBER_PROTOCOLS } from '../../src/core/protocol.ts';
+import { WISH_KEYS, type WishKind } from '../../src/listener/routing-keys.ts';
+import { readWish, type WishContext, wishTextWithoutUsers } from '../../src/listener/routing-options.ts';
+import type { Wish } from '../../src/pool/lease.ts';
+
+const context: WishContext = {
+  user: '',
+  sessionMode: 'none',
+  clientAddress: '192.0.2.1',
+  localPort: 8888,
+  targetHost: 'example.com',
+  sources: ['city', 'other.source'],
+};
+
+function read(text: string, headers: readonly (readonly [string, string])[] = [], more = {}): Wish | string {
+  const wish = readWish(text, headers, { ...context, ...more });
+  if (!(wish instanceof NoriaError)) return wish;
+  expect(wish.code).toBe('bad-routing');
+  return wish.message;
+}
+
+const GOOD: readonly [text: string, wish: Wish][] = [
+  ['', {}],
+  ['session-abc', { session: 'abc' }],
+  ['session-A.b_c~9', { session: 'A.b_c~9' }],
+  ['SESSION-abc', { session: 'abc' }],
+  ['session-abc-ttl-90', { session: 'abc', sessionTtlMs: 90_000 }],
+  ['session-abc-ttl-500ms', { session: 'abc', sessionTtlMs: 500 }],
+  ['session-abc-sesstime-10', { session: 'abc', sessionTtlMs: 600_000 }],
+  ['session-abc-sessTime-10', { session: 'abc', sessionTtlMs: 600_000 }],
+  ['session-abc-sessionduration-10', { session: 'abc', sessionTtlMs: 600_000 }],
+  ['session-abc-sessionttl-10', { session: 'abc', sessionTtlMs: 600_000 }],
+  ['session-abc-lifetime-10', { session: 'abc', sessionTtlMs: 600_000 }],
+  ['session-abc-lifetime-10s', { session: 'abc', sessionTtlMs: 10_000 }],
+  ['session-abc-sessionlength-300', { session: 'abc', sessionTtlMs: 300_000 }],
+  ['session-abc-sessionlength-5m', { session: 'abc', sessionTtlMs: 300_000 }],
+  ['session-abc-ttl-168h', { session: 'abc', sessionTtlMs: 604_800_000 }],
+  ['ttl-10m', {}],
+  ['source-city', { source: 'city' }],
+  ['pool-other.source', { source: 'other.source' }],
+  ['adr-Shanghai', { location: 'Shanghai' }],
+  ['adr-%E4%B8%8A%E6%B5%B7', { location: '上海' }],
+  ['adr-上海', { location: '上海' }],
+  ['city-New_York', { location: 'New York' }],
+  ['city-a%2Db%2Cc%5Fd', { location: 'a-b,c_d' }],
+  ['life-30', { minLifeMs: 30_000 }],
+  ['life-2m', { minLifeMs: 120_000 }],
+  ['minlife-1h', { minLifeMs: 3_600_000 }],
+  ['protocol-socks5', { protocol: 'socks5' }],
+  ['protocol-HTTP', { protocol: 'http' }],
+  ['rotate', {}],
+  ['rotate-session-abc', { session: 'abc' }],
+  ['session-abc,adr-Shanghai', { session: 'abc', location: 'Shanghai' }],
+  ['session-abc-life-30s,adr-Shanghai,rotate', { session: 'abc', minLifeMs: 30_000, location: 'Shanghai' }],
+];
+
+/** Each with the word that the message must name. */
+const BAD: readonly [text: string, named: RegExp][] = [
+  ['colour-red', /unknown key "colour"/],
+  ['session-abc-colour-red', /unknown key "colour"/],
+  ['session-abc,colour-red', /unknown key "colour"/],
+  ['session-abc-', /unknown key ""/],
+  ['session-abc,', /unknown key ""/],
+  ['-session-abc', /unknown key ""/],
+  ['session-abc--life-30', /unknown key ""/],
+  ['constructor-1', /unknown key "constructor"/],
+  ['session', /session without a value/],
+  ['life-30-session', /session without a value/],
+  ['session,adr-Shanghai', /session without a value/],
+  ['session-', /bad value "" of key session/],
+  ['session-a b', /bad value "a b" of key session/],
+  ['session-a:b', /of key session/],
+  ['session-client=1', /of key session/],
+  [`session-${'a'.repeat(65)}`, /of key session/],
+  ['session-abc-session-abd', /key session given twice/],
+  ['session-abc-sid-abc', /key session given twice/],
+  ['country-cn-city-shanghai', /key adr given twice/],
+  ['ttl-0', /of key ttl/],
+  ['ttl-', /of key ttl/],
+  ['ttl--5', /of key ttl/],
+  ['ttl-1.5h', /of key ttl/],
+  ['ttl-5d', /of key ttl/],
+  ['ttl-169h', /of key ttl/],
+  ['ttl-99999999999', /of key ttl/],
+  ['sesstime-10081', /of key sesstime/],
+  ['life-soon', /of key life/],
+  ['source-nowhere', /no source "nowhere"/],
+  ['zone-', /of key zone/],
+  ['adr-', /of key adr/],
+  ['adr-_', /of key adr/],
+  ['adr-%', /of key adr/],
+  ['adr-%E4', /of key adr/],
+  ['adr-a%00b', /of key adr/],
+  ['adr-a%0d%0ab', /of key adr/],
+  [`adr-${'a'.repeat(65)}`, /of key adr/],
+  ['protocol-ftp', /of key protocol/],
+  ['rotate-yes', /unknown key "yes"/],
+];
+
+describe('wish: the user name', () => {
+  test.each(GOOD)('wish: %s is read', (text, wish) => {
+    expect(read(text)).toEqual(wish);
+  });
+
+  test.each(BAD)('wish: %s is refused, naming the key', (text, named) => {
+    expect(read(text)).toMatch(named);
+  });
+
+  test('wish: a refusal quotes at most a little of the client, on one line', () => {
+    const message = read(`${'x'.repeat(41)}\r\nSet-Cookie: a`);
+    expect(message).toMatch(/^unknown key "x+…" in the user name$/);
+    expect(message).toHaveLength(40 + 1 + 'unknown key "" in the user name'.length);
+    expect(read('a\r\nb-1')).toBe('unknown key "a\\r\\nb" in the user name');
+  });
+
+  test('wish: every key and every alias of the table is read', () => {
+    const samples: Record<WishKind, readonly [before: string, value: string, wish: Wish]> = {
+      session: ['', '-abc', { session: 'abc' }],
+      ttl: ['session-abc-', '-5m', { session: 'abc', sessionTtlMs: 300_000 }],
+      source: ['', '-city', { source: 'city' }],
+      adr: ['', '-Shanghai', { location: 'Shanghai' }],
+      life: ['', '-5m', { minLifeMs: 300_000 }],
+      protocol: ['', '-http', { protocol: 'http' }],
+      rotate: ['', '', {}],
+    };
+    const names = WISH_KEYS.flatMap(({ key, aliases }) => [key, ...aliases].map((name) => ({ key, name })));
+    expect(names.length).toBeGreaterThan(20);
+    expect(new Set(names.map(({ name }) => name)).size, 'a name stands for one key').toBe(names.length);
+    for (const { key, name } of names) {
+      const [before, value, wish] = samples[key];
+      expect(read(before + name + value, [], { sessionMode: 'none' }), name).toEqual(wish);
+    }
+  });
+});
+
+describe('wish: X-Noria headers', () => {
+  test('wish: a header is read like a key, by any of its names and in any letter case', () => {
+    expect(read('', [['X-Noria-Session', 'abc']])).toEqual({ session: 'abc' });
+    expect(read('', [['x-noria-sessid', ' abc ']])).toEqual({ session: 'abc' });
+    expect(read('', [['X-NORIA-CITY', 'New York']])).toEqual({ location: 'New York' });
+    expect(read('session-a', [['X-Noria-SessTime', '10']])).toEqual({ session: 'a', sessionTtlMs: 600_000 });
+  });
+
+  test('wish: a header wins over the user name, whichever of its names either uses', () => {
+    const headers = [
+      ['X-Noria-Sid', 'header'],
+      ['X-Noria-Country', 'there'],
+    ] as const;
+    expect(read('session-name-adr-here-life-5', headers)).toEqual({
+      session: 'header',
+      location: 'there',
+      minLifeMs: 5_000,
+    });
+  });
+
+  test('wish: a user name that cannot be read is refused also where headers would win', () => {
+    expect(read('sesion-a', [['X-Noria-Session', 'b']])).toMatch(/unknown key "sesion"/);
+  });
+
+  test('wish: an unknown or repeated header is refused, other headers are not looked at', () => {
+    expect(read('', [['X-Noria-Colour', 'red']])).toBe('unknown header "X-Noria-Colour"');
+    expect(read('', [['X-Noria-', '']])).toEqual({});
+    expect(read('', [['X-Noria-Life', 'soon']])).toMatch(/bad value "soon" of key life/);
+    const twice = [
+      ['X-Noria-Session', 'a'],
+      ['X-Noria-Sid', 'a'],
+    ] as const;
+    expect(read('', twice)).toBe('key session given twice in headers');
+    const others = [
+      ['Session', 'a'],
+      ['X-Noria', 'a'],
+      ['X-Noriasession', 'a'],
+      ['Cookie', 'x-noria-session=a'],
+    ] as const;
+    expect(read('', others)).toEqual({});
+  });
+
+  test('wish: rotate as a header is yes or no in the usual words', () => {
+    const sessions = (value: string) =>
+      read('', [['X-Noria-Rotate', value]], { sessionMode: 'port' as const });
+    for (const yes of ['', '1', 'true', 'YES', 'on']) expect(sessions(yes), yes).toEqual({});
+    for (const no of ['0', 'false', 'No', 'off']) expect(sessions(no), no).toEqual({ session: 'port=8888' });
+    expect(sessions('maybe')).toMatch(/bad value "maybe" of key rotate/);
+  });
+});
+
+describe('wish: what the listener adds', () => {
+  test('wish: the session of each mode', () => {
+    const of = (sessionMode: WishContext['sessionMode'], more = {}) => read('', [], { sessionMode, ...more });
+    expect(of('none')).toEqual({});
+    expect(of('client-ip')).toEqual({ session: 'client-ip=192.0.2.1' });
+    expect(of('client-ip', { clientAddress: '::ffff:192.0.2.1' })).toEqual({
+      session: 'client-ip=192.0.2.1',
+    });
+    expect(of('client-ip', { clientAddress: '2001:db8::1' })).toEqual({ session: 'client-ip=2001:db8::1' });
+    expect(of('client-ip', { clientAddress: '' }), 'a client that has left').toEqual({});
+    expect(of('port')).toEqual({ session: 'port=8888' });
+    expect(of('target-host')).toEqual({ session: 'target-host=example.com' });
+    expect(of('port', { user: 'ann' })).toEqual({ session: 'ann:port=8888' });
+  });
+
+  test('wish: a session of the client takes the place of the listener’s, and rotate drops that one', () => {
+    const more = { sessionMode: 'port' as const };
+    expect(read('session-abc', [], more)).toEqual({ session: 'abc' });
+    expect(read('rotate', [], more)).toEqual({});
+    expect(read('rotate-session-abc', [], more)).toEqual({ session: 'abc' });
+    expect(read('ttl-5m', [], more)).toEqual({ session: 'port=8888', sessionTtlMs: 300_000 });
+  });
+
+  test('wish: a session belongs to its user', () => {
+    expect(read('session-abc', [], { user: 'ann' })).toEqual({ session: 'ann:abc' });
+    expect(read('session-abc', [], { user: 'bob' })).toEqual({ session: 'bob:abc' });
+  });
+
+  test('wish: no name a client can choose is one that the listener gives', () => {
+    fc.assert(
+      fc.property(fc.stringMatching(/^[A-Za-z0-9_.~]{1,64}$/), (name) => {
+        const chosen = read(`session-${name}`);
+        for (const sessionMode of ['client-ip', 'port', 'target-host'] as const) {
+          expect(chosen).not.toEqual(read('', [], { sessionMode }));
+        }
+      }),
+    );
+  });
+
+  test('wish: a listener of one source draws from it, and refuses a wish for another', () => {
+    const more = { listenerSource: 'city' };
+    expect(read('', [], more)).toEqual({ source: 'city' });
+    expect(read('source-city', [], more)).toEqual({ source: 'city' });
+    expect(read('source-other.source', [], more)).toMatch(/draws from city alone/);
+  });
+});
+
+/** A whole wish, and one of the many ways to write it. */
+const written = fc
+  .record({
+    session: fc.option(fc.stringMatching(/^[A-Za-z0-9_.~]{1,64}$/), { nil: undefined }),
+    ttlS: fc.option(fc.integer({ min: 1, max: 604_800 }), { nil: undefined }),
+    source: fc.option(fc.constantFrom(...context.sources), { nil: undefined }),
+    location: fc.option(fc.stringMatching(/^[\p{L}\d,%/-][\p{L}\d ,%_/-]{0,30}[\p{L}\d]$/u), {
+      nil: undefined,
+    }),
+    lifeS: fc.option(fc.integer({ min: 1, max: 604_800 }), { nil: undefined }),
+    protocol: fc.option(fc.constantFrom(...MEMBER_PROTOCOLS), { nil: undefined }),
+    separators: fc.array(fc.constantFrom('-', ','), { minLength: 6, maxLength: 6 }),
+    order: fc.shuffledSubarray([0, 1, 2, 3, 4, 5], { minLength: 6 }),
+  })
+  .map(({ session, ttlS, source, location, lifeS, protocol, separators, order }) => {
+    const pairs = [
+      session === undefined ? undefined : `session-${session}`,
+      ttlS === undefined ? undefined : `ttl-${ttlS}s`,
+      source === undefined ? undefined : `source-${source}`,
+      location === undefined ? undefined : `adr-${encodeLocation(location)}`,
+      lifeS === undefined ? undefined : `life-${lifeS}`,
+      protocol === undefined ? undefined : `protocol-${protocol}`,
+    ];
+    const ordered = order.flatMap((index) => pairs[index] ?? []);
+    const text = ordered.reduce(
+      (sum, pair, index) => (index === 0 ? pair : sum + separators[index] + pair),
+      '',
+    );
+    const wish: Wish = {
+      ...(session === undefined ? {} : { session }),
+      ...(session === undefined || ttlS === undefined ? {} : { sessionTtlMs: ttlS * 1000 }),
+      ...(source === undefined ? {} : { source }),
+      ...(location === undefined ? {} : { location }),
+      ...(lifeS === undefined ? {} : { minLifeMs: lifeS * 1000 }),
+      ...(protocol === undefined ? {} : { protocol }),
+    };
+    return { text, wish };
+  });
+
+function encodeLocation(location: string): string {
+  return encodeURIComponent(location).replaceAll('-', '%2D').replaceAll('_', '%5F').replaceAll('%20', '_');
+}
+
+test('wish: any wish, written in any order and form, is read as itself', () => {
+  fc.assert(
+    fc.property(written, fc.constantFrom('', 'base', 'my-app', 'customer-USER'), ({ text, wish }, base) => {
+      expect(read(text)).toEqual(wish);
+      if (text === '') return;
+      expect(wishTextWithoutUsers(base === '' ? text : `${base}-${text}`), 'behind a BASE').toBe(text);
+    }),
+  );
+});
+
+test('wish: any text whatever is read or refused, and never throws', () => {
+  const words = WISH_KEYS.flatMap((entry) => [entry.key, ...entry.aliases]);
+  const piece = fc.oneof(
+    fc.constantFrom('-', ',', '%', '_', '0', '10', ...words),
+    fc.string({ maxLength: 5 }),
+  );
+  const text = fc.array(piece, { maxLength: 12 }).map((pieces) => pieces.join(''));
+  fc.assert(
+    fc.property(text, text, text, (username, header, value) => {
+      const rest = wishTextWithoutUsers(username);
+      expect(username.endsWith(rest)).toBe(true);
+      read(rest, [[`X-Noria-${header}`, value]]);
+    }),
+    { numRuns: 1_000 },
+  );
+});
+
+/** User names where no users are configured: what follows BASE, and whether that is a wish. */
+const BASES: readonly [username: string, wishText: string, outcome: Wish | 'refused'][] = [
+  ['', '', {}],
+  ['scraper', '', {}],
+  ['my-app', '', {}],
+  ['city', '', {}],
+  ['user-', '', {}],
+  ['session-abc', 'session-abc', { session: 'abc' }],
+  ['-session-abc', 'session-abc', { session: 'abc' }],
+  [',session-abc', 'session-abc', { session: 'abc' }],
+  ['user-session-abc', 'session-abc', { session: 'abc' }],
+  ['user,session-abc', 'session-abc', { session: 'abc' }],
+  ['my-app-session-1', 'session-1', { session: '1' }],
+  ['session-abc,adr-Shanghai', 'session-abc,adr-Shanghai', { session: 'abc', location: 'Shanghai' }],
+  ['user-country-us-session-x', 'country-us-session-x', { location: 'us', session: 'x' }],
+  [
+    'customer-USER-cc-US-sessid-abc123-sesstime-10',
+    'cc-US-sessid-abc123-sesstime-10',
+    { location: 'US', session: 'abc123', sessionTtlMs: 600_000 },
+  ],
+  ['brd-customer-hl_1a2b-zone-city-session-x', 'zone-city-session-x', { source: 'city', session: 'x' }],
+  [
+    'package-257-country-us-sessionid-x-sessionlength-300',
+    'country-us-sessionid-x-sessionlength-300',
+    { location: 'us', session: 'x', sessionTtlMs: 300_000 },
+  ],
+  ['groups-RESIDENTIAL,session-x,country-US', 'session-x,country-US', { session: 'x', location: 'US' }],
+  ['user-rotate', 'rotate', {}],
+  ['rotate', 'rotate', {}],
+  // Too many words before a key, or no key at all: taken for a key that is not known.
+  ['user-colour-red', 'colour-red', 'refused'],
+  ['user-sesion-abc', 'sesion-abc', 'refused'],
+  ['my-cool-app', 'cool-app', 'refused'],
+  ['user-colour-red-session-abc', 'colour-red-session-abc', 'refused'],
+  ['user-session-abc-colour-red', 'session-abc-colour-red', 'refused'],
+  ['my-session', 'session', 'refused'],
+  ['user-session-', 'session-', 'refused'],
+];
+
+test.each(BASES)('wish: without users, of %j the wish is %j', (username, wishText, outcome) => {
+  expect(wishTextWithoutUsers(username)).toBe(wishText);
+  const wish = read(wishText);
+  if (outcome === 'refused') expect(wish).toBeTypeOf('string');
+  else expect(wish).toEqual(outcome);
+});

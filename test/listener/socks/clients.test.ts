@@ -1,0 +1,62 @@
+import { once } from 'node:events';
+import { SocksClient, type SocksClientOptions } from 'socks';
+import { describe, expect, onTestFinished, test } from 'vitest';
+import { Stage, type StageOptions } from './stage.ts';
+
+/** Connects with a client that is not ours. */
+function connectTo(stage: Stage, proxy: Partial<SocksClientOptions['proxy']>, host: string) {
+  return SocksClient.createConnection({
+    proxy: { host: '127.0.0.1', port: stage.port, type: 5, ...proxy },
+    command: 'connect',
+    destination: { host, port: 443 },
+  });
+}
+
+describe('socks-front: the socks package as a client', () => {
+  const CALLS: readonly [what: string, options: StageOptions, proxy: object, host: string, wish: object][] = [
+    ['SOCKS5 to a name', {}, { type: 5 }, 'example.com', {}],
+    ['SOCKS5 to an IPv4 address', {}, { type: 5 }, '192.0.2.1', {}],
+    ['SOCKS5 to an IPv6 address', {}, { type: 5 }, '2001:db8::1', {}],
+    [
+      'SOCKS5 with credentials and a wish',
+      { users: { ann: 'a' } },
+      { type: 5, userId: 'ann-session-x', password: 'a' },
+      'example.com',
+      { session: 'ann:x' },
+    ],
+    ['SOCKS4 to an address', {}, { type: 4 }, '192.0.2.1', {}],
+    [
+      'SOCKS4a to a name, with a wish',
+      {},
+      { type: 4, userId: 'me-session-x' },
+      'example.com',
+      { session: 'x' },
+    ],
+  ];
+
+  test.each(CALLS)('socks-front: %s', async (_, options, proxy, host, wish) => {
+    const stage = await Stage.open(options);
+    const connecting = connectTo(stage, proxy, host);
+    const dial = await stage.dialed();
+    expect(dial.request).toMatchObject({ target: { host, port: 443 }, use: 'tunnel' });
+    expect(dial.request.wish).toEqual(wish);
+    await dial.succeed();
+    const { socket } = await connecting;
+    onTestFinished(() => void socket.destroy());
+    const answer = once(socket, 'data');
+    socket.resume();
+    socket.write('word');
+    expect(String((await answer)[0])).toBe('word');
+  });
+
+  test('socks-front: wrong credentials fail its authentication', async () => {
+    const proxy = { type: 5, userId: 'ann', password: 'b' } as const;
+    const stage = await Stage.open({ users: { ann: 'a' } });
+    await expect(connectTo(stage, proxy, 'example.com')).rejects.toThrow(/Authentication failed/);
+  });
+
+  test('socks-front: a denied target fails its request', async () => {
+    const stage = await Stage.open({ denyTargets: ['private'] });
+    await expect(connectTo(stage, { type: 5 }, 'localhost')).rejects.toThrow(/NotAllowed/);
+  });
+});

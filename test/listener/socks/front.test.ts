@@ -1,0 +1,414 @@
+import { describe, expect, test } from 'vitest';
+import { NoriaError } from '../../../src/core/faults.ts';
+import type { DialFailure } from '../../../src/dialer/dial.ts';
+import { until } from '../../support/until.ts';
+import { HANDSHAKE_TIMEOUT_MS, Stage } from './stage.ts';
+
+const hex = (text: string): Buffer => Buffer.from(text.replaceAll(' ', ''), 'hex');
+const counted = (text: string): Buffer =>
+  Buffer.concat([Buffer.from([Buffer.byteLength(text)]), Buffer.from(text)]);
+
+const GREETING_NONE = hex('05 01 00');
+const GREETING_PASSWORD = hex('05 01 02');
+const GREETING_BOTH = hex('05 02 00 02');
+const credentials = (username: string, password = 'x'): Buffer =>
+  Buffer.concat([hex('01'), counted(username), counted(password)]);
+/** CONNECT to a name, on port 443. */
+const request = (host = 'example.com'): Buffer =>
+  Buffer.concat([hex('05 01 00 03'), counted(host), hex('01bb')]);
+/** SOCKS4a CONNECT to a name, on port 80. */
+const request4a = (userId = '', host = 'example.com'): Buffer =>
+  Buffer.concat([hex('04 01 0050 00000001'), Buffer.from(`${userId}\0${host}\0`)]);
+
+const METHOD_NONE = '0500';
+const METHOD_PASSWORD = '0502';
+const NO_METHOD = '05ff';
+const AUTH_OK = '0100';
+const AUTH_FAILED = '0101';
+const reply5 = (code: string): string => `05${code}0001000000000000`;
+const reply4 = (code: string): string => `00${code}000000000000`;
+
+describe('socks-front: a SOCKS5 client is served', () => {
+  test('socks-front: without credentials, message by message', async () => {
+    const stage = await Stage.open();
+    const client = await stage.connect();
+    client.send(GREETING_NONE);
+    expect((await client.receive(2)).toString('hex')).toBe(METHOD_NONE);
+    client.send(request());
+    const dial = await stage.dialed();
+    expect(dial.request).toEqual({
+      target: { host: 'example.com', port: 443, kind: 'name', text: 'example.com:443' },
+      wish: {},
+      use: 'tunnel',
+    });
+    await dial.succeed();
+    expect((await client.receive(10)).toString('hex')).toBe(reply5('00'));
+    client.send('hello');
+    expect((await client.receive(5)).toString()).toBe('hello');
+    client.socket.end();
+    expect((await client.toEnd()).length).toBe(0);
+    expect(await stage.outcome()).toBe('ok');
+    expect(dial.ended).toEqual([{ cut: false }]);
+    expect(stage.events('tunnel.closed')).toMatchObject([{ kind: 'tunnel', bytesUp: 5, bytesDown: 5 }]);
+    expect(stage.events('connection.closed')).toMatchObject([{ protocol: 'socks5', outcome: 'ok' }]);
+  });
+
+  test('socks-front: who offers both methods gets username/password, so that its wish is read', async () => {
+    const stage = await Stage.open();
+    const client = await stage.connect();
+    client.send(GREETING_BOTH);
+    expect((await client.receive(2)).toString('hex')).toBe(METHOD_PASSWORD);
+    client.send(credentials('me-session-abc-life-30s'));
+    expect((await client.receive(2)).toString('hex')).toBe(AUTH_OK);
+    client.send(request());
+    expect((await stage.dialed()).request.wish).toEqual({ session: 'abc', minLifeMs: 30_000 });
+  });
+
+  test('socks-front: a session of the listener is named for the target', async () => {
+    const stage = await Stage.open({ sessionMode: 'target-host', users: { ann: 'a' } });
+    const client = await stage.connect();
+    client.send(Buffer.concat([GREETING_PASSWORD, credentials('ann', 'a'), request('WWW.example.com')]));
+    expect((await stage.dialed()).request.wish).toEqual({ session: 'ann:target-host=www.example.com' });
+  });
+
+  test('socks-front: the whole handshake and the first bytes for the target may come at once', async () => {
+    const stage = await Stage.open();
+    const client = await stage.connect();
+    client.send(Buffer.concat([GREETING_PASSWORD, credentials('me'), request(), Buffer.from('early ')]));
+    const dial = await stage.dialed();
+    client.send('birds');
+    await dial.succeed(Buffer.from('banner '));
+    expect((await client.receive(14)).toString('hex')).toBe(METHOD_PASSWORD + AUTH_OK + reply5('00'));
+    const answer = (await client.receive(18)).toString();
+    expect(answer).toContain('banner ');
+    expect(answer.replace('banner ', '')).toBe('early birds');
+  });
+
+  test('socks-front: or byte by byte', async () => {
+    const stage = await Stage.open({ users: { ann: 'a' } });
+    const client = await stage.connect();
+    client.socket.setNoDelay(true);
+    for (const byte of Buffer.concat([GREETING_BOTH, credentials('ann-session-s', 'a'), request()])) {
+      client.send(Buffer.from([byte]));
+      await new Promise((next) => setImmediate(next));
+    }
+    const dial = await stage.dialed();
+    expect(dial.request.wish).toEqual({ session: 'ann:s' });
+    await dial.succeed();
+    expect((await client.receive(14)).toString('hex')).toBe(METHOD_PASSWORD + AUTH_OK + reply5('00'));
+  });
+
+  test('socks-front: what a client sends ahead is held to a limit, and none of it is lost', async () => {
+    const stage = await Stage.open();
+    const client = await stage.connect();
+    const payload = Buffer.alloc(8 * 1024 * 1024, 'noria');
+    client.send(Buffer.concat([GREETING_NONE, request()]));
+    const dial = await stage.dialed();
+    client.send(payload);
+    await until('the client to be paused', () => stage.accepted[0]?.isPaused() ?? false);
+    expect(stage.accepted[0]?.bytesRead).toBeLessThan(512 * 1024);
+    await dial.succeed();
+    await client.receive(12);
+    expect((await client.receive(payload.length)).equals(payload)).toBe(true);
+  });
+
+  test('socks-front: a client that ends its side with its request on the way is still answered', async () => {
+    const stage = await Stage.open();
+    const client = await stage.connect();
+    client.send(Buffer.concat([GREETING_NONE, request(), Buffer.from('question')]));
+    client.socket.end();
+    await (await stage.dialed()).succeed();
+    expect((await client.toEnd()).subarray(12).toString()).toBe('question');
+  });
+});
+
+describe('socks-front: a SOCKS4 client is served', () => {
+  test('socks-front: its user id is the wish, its name goes to the member', async () => {
+    const stage = await Stage.open();
+    const client = await stage.connect();
+    client.send(Buffer.concat([request4a('me-session-abc'), Buffer.from('early')]));
+    const dial = await stage.dialed();
+    expect(dial.request).toEqual({
+      target: { host: 'example.com', port: 80, kind: 'name', text: 'example.com:80' },
+      wish: { session: 'abc' },
+      use: 'tunnel',
+    });
+    await dial.succeed();
+    expect((await client.receive(8)).toString('hex')).toBe(reply4('5a'));
+    expect((await client.receive(5)).toString()).toBe('early');
+    client.socket.end();
+    expect(await stage.outcome()).toBe('ok');
+    expect(stage.events('connection.closed')).toMatchObject([{ protocol: 'socks4' }]);
+  });
+
+  test('socks-front: where users are set it is refused', async () => {
+    const stage = await Stage.open({ users: { ann: 'a' } });
+    expect(await stage.exchange(request4a('ann'))).toBe(reply4('5d'));
+    expect(await stage.outcome()).toBe('auth-required');
+    expect(stage.dials).toEqual([]);
+  });
+
+  test('socks-front: every other failure is 0x5B', async () => {
+    const denied = await Stage.open({ denyTargets: ['private'] });
+    expect(await denied.exchange(request4a('', 'localhost'))).toBe(reply4('5b'));
+    const wish = await Stage.open();
+    expect(await wish.exchange(request4a('me-session-abc-colour-red'))).toBe(reply4('5b'));
+    expect(await wish.outcome()).toBe('bad-routing');
+    const bind = await Stage.open();
+    expect(await bind.exchange(hex('04 02 0050 c0000201 00'))).toBe(reply4('5b'));
+    const refused = await Stage.open({ refusal: new NoriaError('forbidden', 'not allowed') });
+    expect(await refused.exchange(request4a())).toBe(reply4('5b'));
+  });
+
+  test('socks-front: also when no member leads to the target', async () => {
+    const stage = await Stage.open();
+    const client = await stage.connect();
+    client.send(request4a());
+    (await stage.dialed()).fail({ code: 'target-unreachable' });
+    expect((await client.toEnd()).toString('hex')).toBe(reply4('5b'));
+  });
+});
+
+describe('socks-front: a SOCKS5 client is refused', () => {
+  interface Refusal {
+    readonly what: string;
+    readonly users?: Record<string, string>;
+    readonly sent: readonly Buffer[];
+    readonly answer: string;
+    readonly code: string;
+    readonly detail: RegExp;
+  }
+  const users = { ann: 'a' };
+  const REFUSALS: readonly Refusal[] = [
+    {
+      what: 'no method that noria knows',
+      sent: [hex('05 02 01 80')],
+      answer: NO_METHOD,
+      code: 'bad-request',
+      detail: /^client offers methods 1, 128$/,
+    },
+    {
+      what: 'no method at all',
+      sent: [hex('05 00')],
+      answer: NO_METHOD,
+      code: 'bad-request',
+      detail: /no method/,
+    },
+    {
+      what: 'no credentials where users are set',
+      users,
+      sent: [GREETING_NONE],
+      answer: NO_METHOD,
+      code: 'auth-required',
+      detail: /no credentials/,
+    },
+    {
+      what: 'a wrong password',
+      users,
+      sent: [GREETING_PASSWORD, credentials('ann', 'b'), request()],
+      answer: METHOD_PASSWORD + AUTH_FAILED,
+      code: 'auth-required',
+      detail: /^wrong credentials$/,
+    },
+    {
+      what: 'an unknown user',
+      users,
+      sent: [GREETING_BOTH, credentials('bob', 'a')],
+      answer: METHOD_PASSWORD + AUTH_FAILED,
+      code: 'auth-required',
+      detail: /^wrong credentials$/,
+    },
+    {
+      what: 'a wish that cannot be read',
+      users,
+      sent: [GREETING_PASSWORD, credentials('ann-colour-red', 'a'), request()],
+      answer: METHOD_PASSWORD + AUTH_FAILED,
+      code: 'bad-routing',
+      detail: /unknown key "colour"/,
+    },
+    {
+      what: 'credentials of another version',
+      sent: [GREETING_PASSWORD, hex('05 01 00')],
+      answer: METHOD_PASSWORD + AUTH_FAILED,
+      code: 'bad-request',
+      detail: /version 5 of username\/password/,
+    },
+    {
+      what: 'BIND',
+      sent: [GREETING_NONE, hex('05 02 00 01 c0000201 0050')],
+      answer: METHOD_NONE + reply5('07'),
+      code: 'not-implemented',
+      detail: /command BIND/,
+    },
+    {
+      what: 'UDP ASSOCIATE',
+      sent: [GREETING_NONE, hex('05 03 00 01 00000000 0000')],
+      answer: METHOD_NONE + reply5('07'),
+      code: 'not-implemented',
+      detail: /command UDP ASSOCIATE/,
+    },
+    {
+      what: 'an unknown address type',
+      sent: [GREETING_NONE, hex('05 01 00 09 c0000201 0050')],
+      answer: METHOD_NONE + reply5('08'),
+      code: 'not-implemented',
+      detail: /address type 9/,
+    },
+    {
+      what: 'a malformed target',
+      sent: [GREETING_NONE, request('a b')],
+      answer: METHOD_NONE + reply5('01'),
+      code: 'bad-request',
+      detail: /no host and port/,
+    },
+    {
+      what: 'another version in the request',
+      sent: [GREETING_NONE, hex('04 01')],
+      answer: METHOD_NONE + reply5('01'),
+      code: 'bad-request',
+      detail: /version 4/,
+    },
+  ];
+
+  test.each(REFUSALS)('socks-front: $what', async ({ users: some, sent, answer, code, detail }) => {
+    const stage = await Stage.open(some === undefined ? {} : { users: some });
+    expect(await stage.exchange(...sent)).toBe(answer);
+    expect(await stage.outcome()).toBe(code);
+    expect(stage.events('client.refused')).toMatchObject([{ listener: 'test', protocol: 'socks5', code }]);
+    expect(stage.events('client.refused')[0]?.detail).toMatch(detail);
+    expect(stage.dials).toEqual([]);
+  });
+
+  const DENIED = ['127.0.0.1', 'localhost', '::ffff:127.0.0.1', '2130706433', '169.254.169.254'];
+  test.each(DENIED)('socks-front: the target %s, by the default rules', async (host) => {
+    const stage = await Stage.open({ denyTargets: ['private', 'smtp'] });
+    expect(await stage.exchange(GREETING_NONE, request(host))).toBe(METHOD_NONE + reply5('02'));
+    expect(await stage.outcome()).toBe('forbidden');
+    expect(stage.dials).toEqual([]);
+  });
+
+  test('socks-front: a target on port 25, by the default rules', async () => {
+    const stage = await Stage.open({ denyTargets: ['private', 'smtp'] });
+    const mail = Buffer.concat([hex('05 01 00 03'), counted('mail.example'), hex('0019')]);
+    expect(await stage.exchange(GREETING_NONE, mail)).toBe(METHOD_NONE + reply5('02'));
+    expect(stage.events('client.refused')[0]?.detail).toBe('target mail.example:25 is denied by its port');
+  });
+
+  test('socks-front: after 20 wrong passwords, with the right one too', async () => {
+    const stage = await Stage.open({ users });
+    const wrong = [GREETING_PASSWORD, credentials('ann', 'guess')] as const;
+    for (let index = 0; index < 20; index += 1) await stage.exchange(...wrong);
+    expect(await stage.exchange(GREETING_PASSWORD, credentials('ann', 'a'))).toBe(
+      METHOD_PASSWORD + AUTH_FAILED,
+    );
+    expect(stage.events('client.refused').at(-1)?.code).toBe('too-many-requests');
+  });
+
+  const FAILURES: readonly [failure: Partial<DialFailure> & Pick<DialFailure, 'code'>, reply: string][] = [
+    [{ code: 'pool-empty' }, '01'],
+    [{ code: 'members-failed' }, '01'],
+    [{ code: 'target-unreachable' }, '04'],
+    [{ code: 'target-unreachable', targetRefused: true }, '05'],
+    [{ code: 'deadline' }, '06'],
+    [{ code: 'bad-routing' }, '02'],
+    [{ code: 'shutting-down' }, '01'],
+    [{ code: 'internal' }, '01'],
+  ];
+  test.each(FAILURES)('socks-front: a dial that ends in %j is answered 0x%s', async (failure, reply) => {
+    const stage = await Stage.open();
+    const client = await stage.connect();
+    client.send(Buffer.concat([GREETING_NONE, request()]));
+    (await stage.dialed()).fail(failure);
+    expect((await client.toEnd()).toString('hex')).toBe(METHOD_NONE + reply5(reply));
+    expect(await stage.outcome()).toBe(failure.code);
+    expect(stage.events('client.refused')).toMatchObject([
+      { code: failure.code, detail: 'the test says so' },
+    ]);
+  });
+});
+
+describe('socks-front: a client that the listener refuses', () => {
+  const refusal = new NoriaError('forbidden', 'client address is not in allow');
+
+  test.each([
+    ['none', GREETING_NONE, METHOD_NONE],
+    ['both', GREETING_BOTH, METHOD_NONE],
+  ])('socks-front: is told by the reply to its request (methods: %s)', async (_, greeting, method) => {
+    const stage = await Stage.open({ refusal, users: { ann: 'a' } });
+    expect(await stage.exchange(greeting, request())).toBe(method + reply5('02'));
+    expect(await stage.outcome()).toBe('forbidden');
+    expect(stage.dials).toEqual([]);
+  });
+
+  test('socks-front: and its credentials are not looked at', async () => {
+    const stage = await Stage.open({ refusal, users: { ann: 'a' } });
+    const answer = await stage.exchange(GREETING_PASSWORD, credentials('ann-colour-red', 'wrong'), request());
+    expect(answer).toBe(METHOD_PASSWORD + AUTH_OK + reply5('02'));
+    expect(stage.events('client.refused')).toMatchObject([{ code: 'forbidden', detail: refusal.message }]);
+  });
+});
+
+describe('socks-front: a client that takes its time', () => {
+  test('socks-front: with its handshake: the connection is ended', async () => {
+    const stage = await Stage.open();
+    const client = await stage.connect();
+    client.send(GREETING_NONE);
+    await client.receive(2);
+    client.send(hex('05 01 00'));
+    stage.clock.advance(HANDSHAKE_TIMEOUT_MS + 1_000);
+    expect(await stage.outcome()).toBe('request-timeout');
+  });
+
+  test('socks-front: once its request is whole, the time for the handshake counts no more', async () => {
+    const stage = await Stage.open();
+    const client = await stage.connect();
+    client.send(Buffer.concat([GREETING_NONE, request()]));
+    const dial = await stage.dialed();
+    stage.clock.advance(HANDSHAKE_TIMEOUT_MS + 1_000);
+    await dial.succeed();
+    expect((await client.receive(12)).toString('hex')).toBe(METHOD_NONE + reply5('00'));
+  });
+});
+
+describe('socks-front: a client that leaves', () => {
+  test('socks-front: in the middle of its handshake: the connection is over', async () => {
+    const stage = await Stage.open();
+    const client = await stage.connect();
+    client.send(hex('05 02 00'));
+    client.socket.end();
+    expect((await client.toEnd()).length).toBe(0);
+    expect(await stage.outcome()).toBe('client-gone');
+    expect(stage.events('client.refused')).toEqual([]);
+  });
+
+  const LEAVING: readonly [how: string, leave: (socket: import('node:net').Socket) => void][] = [
+    ['in order', (socket) => void socket.end()],
+    ['by a reset', (socket) => void socket.resetAndDestroy()],
+  ];
+  test.each(LEAVING)('socks-front: while a member is dialed, %s: the dial is cancelled', async (_, leave) => {
+    const stage = await Stage.open();
+    const client = await stage.connect();
+    client.send(Buffer.concat([GREETING_NONE, request()]));
+    const dial = await stage.dialed();
+    leave(client.socket);
+    await until('the dial to be cancelled', () => dial.cancelled);
+    expect(await stage.outcome()).toBe('client-gone');
+    expect(stage.events('client.refused')).toEqual([]);
+  });
+
+  test('socks-front: after its refusal, by a reset: what it was refused for stands', async () => {
+    const stage = await Stage.open({ denyTargets: ['private'] });
+    const client = await stage.connect();
+    client.send(Buffer.concat([GREETING_NONE, request('localhost')]));
+    await client.receive(12);
+    client.socket.resetAndDestroy();
+    expect(await stage.outcome()).toBe('forbidden');
+  });
+
+  test('socks-front: a refused client that goes on sending can read its reply', async () => {
+    const stage = await Stage.open({ denyTargets: ['private'] });
+    const client = await stage.connect();
+    client.send(Buffer.concat([GREETING_NONE, request('localhost'), Buffer.alloc(512 * 1024)]));
+    expect((await client.toEnd()).toString('hex')).toBe(METHOD_NONE + reply5('02'));
+  });
+});

@@ -1,0 +1,299 @@
+import fc from 'fast-check';
+import { describe, expect, test } from 'vitest';
+import {
+  credentialsReply,
+  type Expected,
+  finalReply,
+  methodReply,
+  type SocksFault,
+  type SocksMessage,
+  type SocksVersion,
+  SocksWire,
+  socks4AuthReply,
+} from '../../../src/listener/socks/wire.ts';
+
+type Outcome = SocksMessage | SocksFault | undefined;
+
+const bytes = (...parts: readonly (number | string | readonly number[])[]): Buffer =>
+  Buffer.concat(
+    parts.map((part) =>
+      typeof part === 'string' ? Buffer.from(part) : Buffer.from(typeof part === 'number' ? [part] : part),
+    ),
+  );
+/** A string with its length before it. */
+const counted = (text: string): Buffer => bytes(Buffer.byteLength(text), text);
+
+/** Reads the expected messages from pieces, as they come; what is left stands at the end. */
+function read(version: SocksVersion, expected: readonly Expected[], pieces: readonly Buffer[]) {
+  const wire = new SocksWire(version);
+  const outcomes: Outcome[] = [];
+  for (const piece of pieces) {
+    wire.push(piece);
+    for (let next = expected[outcomes.length]; next !== undefined; next = expected[outcomes.length]) {
+      const outcome = wire.next(next);
+      if (outcome === undefined) break;
+      outcomes.push(outcome);
+      if (outcome.kind === 'fault') return { outcomes, rest: '' };
+    }
+  }
+  return { outcomes, rest: wire.rest().toString('hex') };
+}
+
+const readOne = (expected: Expected, message: Buffer, version: SocksVersion = 5): Outcome =>
+  read(version, [expected], [message]).outcomes[0];
+
+const target = (host: string, port: number, kind: 'name' | 'ipv4' | 'ipv6', userId = '') => ({
+  kind: 'request',
+  target: { host, port, kind, text: kind === 'ipv6' ? `[${host}]:${port}` : `${host}:${port}` },
+  userId,
+});
+
+const IPV6_BYTES = [0x20, 0x01, 0x0d, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1];
+
+describe('socks-wire: what a SOCKS5 client says', () => {
+  test('socks-wire: a greeting lists its methods', () => {
+    expect(readOne('greeting', bytes(5, 1, 0))).toEqual({ kind: 'greeting', methods: [0] });
+    expect(readOne('greeting', bytes(5, 3, 0, 1, 2))).toEqual({ kind: 'greeting', methods: [0, 1, 2] });
+    expect(readOne('greeting', bytes(5, 0))).toEqual({ kind: 'greeting', methods: [] });
+    const all = Array.from({ length: 255 }, (_, method) => method);
+    expect(readOne('greeting', bytes(5, 255, all))).toEqual({ kind: 'greeting', methods: all });
+  });
+
+  test('socks-wire: credentials are text in UTF-8, of 0 to 255 bytes each', () => {
+    const said = (username: string, password: string) =>
+      readOne('credentials', bytes(1, [...counted(username)], [...counted(password)]));
+    for (const [username, password] of [
+      ['ann', 'secret'],
+      ['', ''],
+      ['müller', '密码'],
+      ['u'.repeat(255), 'p'.repeat(255)],
+    ] as const) {
+      expect(said(username, password)).toEqual({ kind: 'credentials', username, password });
+    }
+  });
+
+  const REQUESTS: readonly [what: string, message: Buffer, outcome: object][] = [
+    ['an IPv4 address', bytes(5, 1, 0, 1, [192, 0, 2, 1], [1, 187]), target('192.0.2.1', 443, 'ipv4')],
+    ['an IPv6 address', bytes(5, 1, 0, 4, IPV6_BYTES, [0, 80]), target('2001:db8::1', 80, 'ipv6')],
+    ['a name', bytes(5, 1, 0, 3, [...counted('Example.COM')], [1, 187]), target('example.com', 443, 'name')],
+    [
+      'an IDN',
+      bytes(5, 1, 0, 3, [...counted('bücher.example')], [0, 80]),
+      target('xn--bcher-kva.example', 80, 'name'),
+    ],
+    ['IPv4 as a name', bytes(5, 1, 0, 3, [...counted('127.1')], [0, 80]), target('127.0.0.1', 80, 'ipv4')],
+    [
+      'IPv6 as a name',
+      bytes(5, 1, 0, 3, [...counted('2001:DB8::1')], [0, 80]),
+      target('2001:db8::1', 80, 'ipv6'),
+    ],
+    [
+      'IPv6 as a name in brackets',
+      bytes(5, 1, 0, 3, [...counted('[::1]')], [0, 80]),
+      target('::1', 80, 'ipv6'),
+    ],
+    ['another reserved byte', bytes(5, 1, 9, 1, [192, 0, 2, 1], [0, 80]), target('192.0.2.1', 80, 'ipv4')],
+    ['the highest port', bytes(5, 1, 0, 1, [192, 0, 2, 1], [255, 255]), target('192.0.2.1', 65_535, 'ipv4')],
+  ];
+
+  test.each(REQUESTS)('socks-wire: a request for %s', (_, message, outcome) => {
+    expect(readOne('request', message)).toEqual(outcome);
+  });
+});
+
+describe('socks-wire: what is refused, and with which reply', () => {
+  const FAULTS: readonly [what: string, expected: Expected, message: Buffer, code: string, reply: number][] =
+    [
+      ['a greeting of SOCKS 4', 'greeting', bytes(4, 1), 'bad-request', 0x01],
+      ['a greeting of HTTP', 'greeting', bytes('GET'), 'bad-request', 0x01],
+      ['credentials of another version', 'credentials', bytes(5, 1), 'bad-request', 0x01],
+      ['a request of another version', 'request', bytes(4, 1), 'bad-request', 0x01],
+      ['BIND', 'request', bytes(5, 2, 0, 1), 'not-implemented', 0x07],
+      ['UDP ASSOCIATE', 'request', bytes(5, 3), 'not-implemented', 0x07],
+      ['an unknown command', 'request', bytes(5, 0x83), 'not-implemented', 0x07],
+      ['an unknown address type', 'request', bytes(5, 1, 0, 2), 'not-implemented', 0x08],
+      ['a name of no length', 'request', bytes(5, 1, 0, 3, 0, [0, 80]), 'bad-request', 0x01],
+      ['port 0', 'request', bytes(5, 1, 0, 1, [192, 0, 2, 1], [0, 0]), 'bad-request', 0x01],
+      [
+        'a name with a space',
+        'request',
+        bytes(5, 1, 0, 3, [...counted('a b')], [0, 80]),
+        'bad-request',
+        0x01,
+      ],
+      [
+        'a name with NUL',
+        'request',
+        bytes(5, 1, 0, 3, [...counted('a\0.example')], [0, 80]),
+        'bad-request',
+        0x01,
+      ],
+      [
+        'a name with a port',
+        'request',
+        bytes(5, 1, 0, 3, [...counted('a.example:80')], [0, 80]),
+        'bad-request',
+        0x01,
+      ],
+      [
+        'a name that is not UTF-8',
+        'request',
+        bytes(5, 1, 0, 3, 3, [0x61, 0xff, 0x62], [0, 80]),
+        'bad-request',
+        0x01,
+      ],
+      [
+        'a name of 255 bytes',
+        'request',
+        bytes(5, 1, 0, 3, 255, 'a'.repeat(255), [0, 80]),
+        'bad-request',
+        0x01,
+      ],
+    ];
+
+  test.each(FAULTS)('socks-wire: %s', (_, expected, message, code, reply) => {
+    expect(readOne(expected, message)).toMatchObject({ kind: 'fault', code, reply });
+  });
+
+  test('socks-wire: a fault names what is wrong by numbers, never by the client’s text', () => {
+    expect(readOne('request', bytes(5, 2))).toHaveProperty('detail', 'command BIND');
+    expect(readOne('request', bytes(5, 9))).toHaveProperty('detail', 'command 9');
+    expect(readOne('request', bytes(5, 1, 0, 2))).toHaveProperty('detail', 'address type 2');
+    expect(readOne('request', bytes(5, 1, 0, 3, [...counted('a b')], [0, 80]))).toHaveProperty(
+      'detail',
+      'a target that is no host and port',
+    );
+  });
+});
+
+describe('socks-wire: SOCKS4 and 4a', () => {
+  const PORT = [0, 80];
+  const REQUESTS: readonly [what: string, message: Buffer, outcome: object][] = [
+    ['an address', bytes(4, 1, PORT, [192, 0, 2, 1], 0), target('192.0.2.1', 80, 'ipv4')],
+    [
+      'a user id',
+      bytes(4, 1, PORT, [192, 0, 2, 1], 'a-session-b', 0),
+      target('192.0.2.1', 80, 'ipv4', 'a-session-b'),
+    ],
+    ['a name', bytes(4, 1, PORT, [0, 0, 0, 1], 0, 'Example.com', 0), target('example.com', 80, 'name')],
+    [
+      'both',
+      bytes(4, 1, PORT, [0, 0, 0, 255], 'me', 0, 'a.example', 0),
+      target('a.example', 80, 'name', 'me'),
+    ],
+    [
+      '0.0.0.0, which is no sign of a name',
+      bytes(4, 1, PORT, [0, 0, 0, 0], 0),
+      target('0.0.0.0', 80, 'ipv4'),
+    ],
+    ['0.0.1.0, which is none either', bytes(4, 1, PORT, [0, 0, 1, 0], 0), target('0.0.1.0', 80, 'ipv4')],
+    [
+      'the longest user id',
+      bytes(4, 1, PORT, [192, 0, 2, 1], 'u'.repeat(512), 0),
+      target('192.0.2.1', 80, 'ipv4', 'u'.repeat(512)),
+    ],
+  ];
+
+  test.each(REQUESTS)('socks-wire: a SOCKS4 request with %s', (_, message, outcome) => {
+    expect(readOne('request', message, 4)).toEqual(outcome);
+  });
+
+  const FAULTS: readonly [what: string, message: Buffer, code: string][] = [
+    ['BIND', bytes(4, 2), 'not-implemented'],
+    ['another version', bytes(5, 1), 'bad-request'],
+    ['port 0', bytes(4, 1, [0, 0], [192, 0, 2, 1], 0), 'bad-request'],
+    ['an empty name', bytes(4, 1, PORT, [0, 0, 0, 1], 0, 0), 'bad-request'],
+    ['a user id without an end', bytes(4, 1, PORT, [192, 0, 2, 1], 'u'.repeat(513)), 'bad-request'],
+    ['a name without an end', bytes(4, 1, PORT, [0, 0, 0, 1], 0, 'a'.repeat(256)), 'bad-request'],
+  ];
+
+  test.each(FAULTS)('socks-wire: a SOCKS4 request with %s is refused', (_, message, code) => {
+    expect(readOne('request', message, 4)).toMatchObject({ kind: 'fault', code });
+  });
+});
+
+test('socks-wire: what a client is told, byte by byte', () => {
+  expect(methodReply(0x02)).toEqual(bytes(5, 2));
+  expect(methodReply(0xff)).toEqual(bytes(5, 0xff));
+  expect(credentialsReply(true)).toEqual(bytes(1, 0));
+  expect(credentialsReply(false)).toEqual(bytes(1, 1));
+  expect(finalReply(5, 0)).toEqual(bytes(5, 0, 0, 1, [0, 0, 0, 0], [0, 0]));
+  expect(finalReply(5, 7)).toEqual(bytes(5, 7, 0, 1, [0, 0, 0, 0], [0, 0]));
+  expect(finalReply(4, 0)).toEqual(bytes(0, 0x5a, [0, 0], [0, 0, 0, 0]));
+  expect(finalReply(4, 7)).toEqual(bytes(0, 0x5b, [0, 0], [0, 0, 0, 0]));
+  expect(socks4AuthReply()).toEqual(bytes(0, 0x5d, [0, 0], [0, 0, 0, 0]));
+});
+
+const anyBytes = (most: number) => fc.uint8Array({ maxLength: most }).map((array) => Buffer.from(array));
+/** Whole handshakes with something behind them, and bytes that are none. */
+const conversations = fc.oneof(
+  fc
+    .tuple(fc.string({ maxLength: 40 }), fc.string({ maxLength: 40 }), fc.domain(), anyBytes(30))
+    .map(([username, password, host, rest]) => ({
+      version: 5 as const,
+      expected: ['greeting', 'credentials', 'request'] as const,
+      sent: bytes(
+        [5, 2, 0, 2],
+        [1, ...counted(username), ...counted(password)],
+        [5, 1, 0, 3, ...counted(host), 1, 187],
+        [...rest],
+      ),
+    })),
+  fc
+    .tuple(fc.ipV6(), fc.stringMatching(/^[ -~]{0,40}$/), fc.domain(), anyBytes(30))
+    .map(([, userId, host, rest]) => ({
+      version: 4 as const,
+      expected: ['request'] as const,
+      sent: bytes([4, 1, 1, 187, 0, 0, 0, 7], userId, 0, host, 0, [...rest]),
+    })),
+  anyBytes(80).map((sent) => ({ version: 5 as const, expected: ['greeting', 'request'] as const, sent })),
+  anyBytes(80).map((sent) => ({ version: 4 as const, expected: ['request'] as const, sent })),
+);
+
+function split(sent: Buffer, cuts: readonly number[]): Buffer[] {
+  const places = [0, ...cuts.map((cut) => cut % (sent.length + 1)).sort((a, b) => a - b), sent.length];
+  return places.slice(1).map((end, index) => sent.subarray(places[index], end));
+}
+
+test('socks-wire: however the bytes are cut, the same messages come out and the same bytes are left', () => {
+  let whole = 0;
+  fc.assert(
+    fc.property(conversations, fc.array(fc.nat(), { maxLength: 12 }), ({ version, expected, sent }, cuts) => {
+      const atOnce = read(version, expected, [sent]);
+      expect(read(version, expected, split(sent, cuts))).toEqual(atOnce);
+      expect(
+        read(
+          version,
+          expected,
+          [...sent].map((byte) => Buffer.from([byte])),
+        ),
+        'byte by byte',
+      ).toEqual(atOnce);
+      if (atOnce.outcomes.length === expected.length) whole += 1;
+    }),
+    { numRuns: 500 },
+  );
+  expect(whole, 'some conversations are whole').toBeGreaterThan(50);
+});
+
+test('socks-wire: no bytes whatever make it throw', () => {
+  const message = fc.constantFrom<Expected>('greeting', 'credentials', 'request');
+  fc.assert(
+    fc.property(anyBytes(800), message, fc.constantFrom<SocksVersion>(4, 5), (sent, expected, version) => {
+      read(version, [expected], [sent]);
+    }),
+    { numRuns: 1_000 },
+  );
+});
+
+test('socks-wire: a client that never ends its message is refused or held to the longest there is', () => {
+  for (const version of [4, 5] as const) {
+    for (const expected of ['greeting', 'credentials', 'request'] as const) {
+      for (const filler of [0x01, 0x04, 0x05, 0x41, 0xff]) {
+        const head = version === 4 ? bytes(4, 1) : bytes(expected === 'credentials' ? 1 : 5);
+        const { outcomes } = read(version, [expected], [head, Buffer.alloc(1_000, filler)]);
+        expect(outcomes, `SOCKS${version} ${expected} filled with ${filler}`).toHaveLength(1);
+      }
+    }
+  }
+});

@@ -1,0 +1,56 @@
+import fc from 'fast-check';
+import { expect, test } from 'vitest';
+import { isSame } from '../../../src/config/same.ts';
+import { Secret } from '../../../src/core/secret.ts';
+import { pack, unpack } from '../../../src/plane/workers/ipc-encoding.ts';
+
+/** As the pipe carries it. */
+const carry = <Settings extends object>(settings: Settings): Settings =>
+  unpack<Settings>(JSON.parse(JSON.stringify(pack(settings))));
+
+test('packed: secrets arrive as secrets, and maps as maps, however deep', () => {
+  const settings = {
+    sources: new Map([['city', { auth: { username: 'me', password: new Secret('pass&word') } }]]),
+    users: [{ password: new Secret('other') }],
+    gone: undefined,
+    none: null,
+    text: '[secret]',
+  };
+  const arrived = carry(settings);
+  expect(arrived.sources.get('city')?.auth.password).toBeInstanceOf(Secret);
+  expect(arrived.sources.get('city')?.auth.password.reveal()).toBe('pass&word');
+  expect(arrived.users[0]?.password.reveal()).toBe('other');
+  expect(Object.keys(arrived)).toEqual(['sources', 'users', 'none', 'text']);
+  expect(arrived.text).toBe('[secret]');
+});
+
+test('packed: any plain data comes out as it went in', () => {
+  const leaf = fc.oneof(
+    fc.string(),
+    fc.boolean(),
+    fc.constant(null),
+    fc.integer(),
+    fc.double({ noNaN: true, noDefaultInfinity: true }).map((number) => number + 0), // -0 is 0 in JSON
+    fc.string().map((text) => new Secret(text)),
+  );
+  const { tree } = fc.letrec((tie) => ({
+    tree: fc.oneof(
+      { depthSize: 'small' },
+      leaf,
+      fc.array(tie('tree')),
+      fc.dictionary(fc.string(), tie('tree')),
+    ),
+  }));
+  fc.assert(
+    fc.property(tree, (value) => {
+      const plain = { value };
+      expect(isSame(carry(plain), plain)).toBe(true);
+    }),
+  );
+});
+
+test('packed: what JSON would change is refused rather than changed', () => {
+  for (const odd of [Number.NaN, Number.POSITIVE_INFINITY, () => 1, new Date(0), Symbol('odd'), 1n]) {
+    expect(() => pack({ odd })).toThrow(TypeError);
+  }
+});

@@ -1,0 +1,425 @@
+/**
+ * A whole noria whose clients are served by two processes: what it promises as one, it keeps as two, also when one of them dies.
+ * A test chooses the worker that serves by stopping the other one for that moment.
+ */
+import { spawnSync } from 'node:child_process';
+import { once } from 'node:events';
+import { readdirSync, readFileSync } from 'node:fs';
+import { connect, createServer, type Socket } from 'node:net';
+import { expect, onTestFinished, test } from 'vitest';
+import { startNoria as embedNoria } from '../../../src/embed.ts';
+import type { Sandbox } from '../../../src/sandbox/sandbox.ts';
+import { runNoria, testFolder, writeIn } from '../../journeys/noria-process.ts';
+import { freePort } from '../../support/free-port.ts';
+import {
+  type Noria,
+  type NoriaOptions,
+  openTestSandbox,
+  sourceLine,
+  startNoria,
+  testConfig,
+  untilReady,
+} from '../../support/noria.ts';
+import { until } from '../../support/until.ts';
+
+/** Processes whose parent is `parent` and that run noria's worker. */
+function workersOf(parent: number | undefined): number[] {
+  const pids = readdirSync('/proc').filter((name) => /^\d+$/.test(name));
+  return pids.map(Number).filter((pid) => {
+    try {
+      const [, ppid] = /\) \S (\d+) /.exec(readFileSync(`/proc/${pid}/stat`, 'utf8')) ?? [];
+      return (
+        Number(ppid) === parent &&
+        readFileSync(`/proc/${pid}/cmdline`, 'utf8').includes('plane/workers/worker.')
+      );
+    } catch {
+      return false; // ignored: it ended while the list was read
+    }
+  });
+}
+
+const openFiles = (pid: number) => readdirSync(`/proc/${pid}/fd`).length;
+
+/** Connects so that this worker accepts it, and no other. */
+async function connectTo(worker: number, workers: readonly number[], proxy: string): Promise<Socket> {
+  const others = workers.filter((pid) => pid !== worker);
+  const before = openFiles(worker);
+  for (const pid of others) process.kill(pid, 'SIGSTOP');
+  try {
+    const socket = connect(Number(proxy.split(':')[1]), '127.0.0.1');
+    onTestFinished(() => void socket.destroy());
+    socket.on('error', () => {}); // ended by the test, or by the death of its worker
+    await once(socket, 'connect');
+    await until('the worker has accepted it', () => openFiles(worker) > before);
+    return socket;
+  } finally {
+    for (const pid of others) process.kill(pid, 'SIGCONT');
+  }
+}
+
+const basic = (user: string, password = 'x') =>
+  `Proxy-Authorization: Basic ${Buffer.from(`${user}:${password}`).toString('base64')}\r\n`;
+
+async function ask(socket: Socket, request: string): Promise<string> {
+  socket.write(request);
+  const [answer] = await once(socket, 'data');
+  return String(answer);
+}
+
+const openTunnel = (socket: Socket, target: string, headers = '') =>
+  ask(socket, `CONNECT ${target} HTTP/1.1\r\nHost: ${target}\r\n${headers}\r\n`);
+
+const getIp = (socket: Socket) => ask(socket, 'GET /ip HTTP/1.1\r\nHost: target\r\n\r\n');
+
+interface Pair {
+  readonly noria: Noria;
+  readonly options: NoriaOptions;
+  readonly workers: readonly [number, number];
+  /** `host:port` that members reach. */
+  readonly target: string;
+  /** Through the first worker, or the second. */
+  through(worker: 0 | 1): Promise<Socket>;
+}
+
+async function startPair(more: Partial<NoriaOptions> = {}): Promise<Pair> {
+  const before = workersOf(process.pid);
+  const sandbox = await openTestSandbox({ members: 8, lifetimeMs: 60_000 });
+  const options: NoriaOptions = {
+    sources: [sourceLine(sandbox, 'pure', 'short-pure', 'size: 4, params: { count: 4 }')],
+    more: 'workers: 2',
+    ...more,
+  };
+  const noria = await startNoria(options);
+  await untilReady(noria, 4);
+  const workers = workersOf(process.pid).filter((pid) => !before.includes(pid));
+  const [first = 0, second = 0] = workers;
+  expect(workers).toEqual([first, second]);
+  const through = (worker: 0 | 1) => connectTo(worker === 0 ? first : second, workers, noria.proxy);
+  return { noria, options, workers: [first, second], target: new URL(sandbox.targetUrl).host, through };
+}
+
+const lines = ({ lines }: Noria, message: string) =>
+  lines.map((line) => JSON.parse(line)).filter(({ msg }) => msg === message);
+
+test('workers: one that is killed takes its own tunnels with it and nothing else, and is replaced', async () => {
+  const { noria, workers, target, through } = await startPair();
+  const [dying, staying] = [await through(0), await through(1)];
+  for (const socket of [dying, staying]) expect(await openTunnel(socket, target)).toMatch(/^HTTP\/1\.1 200 /);
+  await until('both are counted', () => noria.watched.status().listeners[0]?.connections === 2);
+  const ended = once(dying, 'close');
+  process.kill(workers[0], 'SIGKILL');
+  await ended;
+  expect(await getIp(staying)).toContain('200 OK');
+  const { pool, listeners } = await untilStatus(noria, ({ workers }) => workers.running === 1);
+  expect([pool.openTunnels, listeners[0]?.connections]).toEqual([1, 1]);
+  expect(noria.watched.members().filter(({ faults }) => faults > 0)).toEqual([]);
+  const again = connect(Number(noria.proxy.split(':')[1]), '127.0.0.1');
+  onTestFinished(() => void again.destroy());
+  expect(await openTunnel(again, target)).toMatch(/^HTTP\/1\.1 200 /);
+
+  await untilStatus(noria, ({ workers }) => workers.running === 2);
+  expect(lines(noria, 'worker lost: its connections ended with it, and another is started')).toMatchObject([
+    { level: 50, pid: workers[0], how: 'killed by SIGKILL', connections: 1 },
+  ]);
+  const page = await (await fetch(`${noria.admin}/metrics`)).text();
+  expect(page).toMatch(/^noria_workers 2$/m);
+  expect(page).toMatch(/^noria_connections_total\{.*protocol="unknown",outcome="internal"\} 1$/m);
+  expect(page).toMatch(/^noria_connections_open\{listener="127\.0\.0\.1:0"\} 2$/m);
+});
+
+test('workers: noria is not ready while none lives, and says so', async () => {
+  const { noria, workers } = await startPair();
+  for (const pid of workers) process.kill(pid, 'SIGKILL');
+  await untilStatus(noria, ({ workers }) => workers.running === 0);
+  const answer = await fetch(`${noria.admin}/readyz`);
+  expect([answer.status, await answer.text()]).toEqual([
+    503,
+    expect.stringMatching(/^not ready: no worker process lives/),
+  ]);
+  await untilStatus(noria, ({ ready }) => ready);
+});
+
+async function untilStatus(
+  { watched }: Noria,
+  holds: (status: ReturnType<Noria['watched']['status']>) => boolean,
+) {
+  await until('the status says so', () => holds(watched.status()));
+  return watched.status();
+}
+
+test('workers: the one that takes the place of another has the configuration of now', async () => {
+  const { noria, options, workers, target, through } = await startPair();
+  const users = 'denyTargets: [], users: [{ username: me, password: right-one }]';
+  const listeners = `listeners: [{ address: "${noria.proxy}", ${users} }]`; // the port that it has, now by its number
+  expect(await noria.reload(testConfig({ ...options, listeners }))).toEqual([]);
+  expect(await openTunnel(await through(0), target)).toMatch(/^HTTP\/1\.1 407 /);
+  process.kill(workers[0], 'SIGKILL');
+  await untilStatus(noria, ({ workers }) => workers.running === 1);
+  await untilStatus(noria, ({ workers }) => workers.running === 2);
+  const fresh = workersOf(process.pid).find((pid) => !workers.includes(pid)) ?? 0;
+  const socket = await connectTo(fresh, [workers[1], fresh], noria.proxy);
+  expect(await openTunnel(socket, target)).toMatch(/^HTTP\/1\.1 407 /);
+  const again = await connectTo(fresh, [workers[1], fresh], noria.proxy);
+  expect(await openTunnel(again, target, basic('me', 'right-one'))).toMatch(/^HTTP\/1\.1 200 /);
+});
+
+test('workers: a session has one member, whichever worker its client comes to', async () => {
+  const { target, through } = await startPair();
+  const members: (string | undefined)[] = [];
+  for (const worker of [0, 1, 0, 1] as const) {
+    const answer = await openTunnel(await through(worker), target, basic('me-session-one'));
+    members.push(/^X-Noria-Member: (\S+)\r$/m.exec(answer)?.[1]);
+  }
+  expect(members[0]).toBeDefined();
+  expect(new Set(members).size).toBe(1);
+});
+
+test('workers: tunnels of a session are ended wherever they are', async () => {
+  const { noria, target, through } = await startPair();
+  const sockets = [await through(0), await through(1)];
+  for (const socket of sockets) await openTunnel(socket, target, basic('me-session-one'));
+  const other = await through(0);
+  await openTunnel(other, target);
+  const ended = sockets.map((socket) => once(socket, 'close'));
+  expect(noria.watched.rotateSession('one', true)).toBe(true);
+  await Promise.all(ended);
+  expect(await getIp(other)).toContain('200 OK');
+});
+
+test('workers: maxConnections is the limit of all of them together, and a place is given to whoever comes', async () => {
+  const { noria, target, through } = await startPair({ listener: 'maxConnections: 3' });
+  const open = [await through(0), await through(0), await through(1)];
+  for (const socket of open) expect(await openTunnel(socket, target)).toMatch(/^HTTP\/1\.1 200 /);
+  for (const worker of [0, 1] as const) {
+    expect(await openTunnel(await through(worker), target)).toMatch(
+      /^HTTP\/1\.1 503 .*X-Noria-Error: too-many-connections\r\n/s,
+    );
+  }
+  await until('only those within it are open', () => noria.watched.status().listeners[0]?.connections === 3);
+  open[0]?.destroy();
+  await until('a place is free', () => noria.watched.status().listeners[0]?.connections === 2);
+  expect(await openTunnel(await through(1), target), 'the place was the other one’s').toMatch(
+    /^HTTP\/1\.1 200 /,
+  );
+  expect(await openTunnel(await through(0), target)).toMatch(/^HTTP\/1\.1 503 /);
+});
+
+/** Another program on that port. */
+async function occupy(port: number, host: string) {
+  const program = createServer().listen(port, host);
+  onTestFinished(() => void program.close());
+  await once(program, 'listening');
+  return program;
+}
+
+test('workers: reloads to a port that another program has cost nobody anything, and work when it is free', async () => {
+  const { noria, options, workers, target, through } = await startPair();
+  const tunnels = [await through(0), await through(1)];
+  for (const socket of tunnels) expect(await openTunnel(socket, target)).toMatch(/^HTTP\/1\.1 200 /);
+  const port = await freePort();
+  const program = await occupy(port, '127.0.0.1');
+  const listeners = `listeners: [{ address: "127.0.0.1:0", denyTargets: [] }, { address: "127.0.0.1:${port}" }]`;
+  const next = testConfig({ ...options, listeners });
+  for (let n = 0; n < 3; n += 1) {
+    await expect(noria.reload(next)).rejects.toMatchObject({
+      code: 'listen-failed',
+      message: `cannot listen on 127.0.0.1:${port}: another program listens there`,
+    });
+  }
+  program.close();
+  await once(program, 'close');
+  await noria.reload(next);
+  expect(await refuses(`127.0.0.1:${port}`)).toBe(false);
+  for (const socket of tunnels) expect(await getIp(socket)).toContain('200 OK');
+  expect(workers.filter(lives)).toEqual(workers);
+});
+
+test('workers: maxConnections is the same after reloads that were refused half way', async () => {
+  const { noria, options, through, target } = await startPair({ listener: 'maxConnections: 3' });
+  const [host, port] = noria.proxy.split(':');
+  const first = [await through(0), await through(1)]; // so both have had permits
+  for (const socket of first) await openTunnel(socket, target);
+  await untilStatus(noria, ({ listeners }) => listeners[0]?.connections === 2);
+  for (const socket of first) socket.destroy();
+  await untilStatus(noria, ({ listeners }) => listeners[0]?.connections === 0);
+  await occupy(Number(port), '127.0.0.2'); // in the way of all addresses, and not of the one that noria has
+  const users = 'users: [{ username: me, password: right-one }]';
+  const listeners = `listeners: [{ address: "0.0.0.0:${port}", ${users} }]`;
+  for (let n = 0; n < 3; n += 1) {
+    await expect(noria.reload(testConfig({ ...options, listeners }))).rejects.toMatchObject({
+      code: 'listen-failed',
+    });
+  }
+  const proxy = `${host}:${port}`;
+  expect(noria.addresses.listeners).toEqual([proxy]);
+  for (const worker of [0, 1, 0] as const) {
+    expect(await openTunnel(await through(worker), target)).toMatch(/^HTTP\/1\.1 200 /);
+  }
+  expect(await openTunnel(await through(1), target)).toMatch(/^HTTP\/1\.1 503 /);
+});
+
+test('workers: wrong passwords are counted over all of them', async () => {
+  const { target, through } = await startPair({
+    listener: 'users: [{ username: me, password: right-one }]',
+  });
+  const sockets = [await through(0), await through(1)];
+  for (let n = 0; n < 20; n += 1) {
+    const socket = sockets[n % 2];
+    if (socket === undefined) throw new TypeError('there are two');
+    expect(await openTunnel(socket, target, basic('me', 'guess'))).toMatch(/^HTTP\/1\.1 407 /);
+  }
+  for (const worker of [0, 1] as const) {
+    const right = () =>
+      through(worker).then((socket) => openTunnel(socket, target, basic('me', 'right-one')));
+    await until('the right one is refused as well', async () => /^HTTP\/1\.1 429 /.test(await right()));
+  }
+});
+
+test('workers: nothing is left when noria has closed, and who is still there is let finish first', async () => {
+  const { noria, workers, target, through } = await startPair();
+  const tunnels = [await through(0), await through(1)];
+  for (const socket of tunnels) await openTunnel(socket, target);
+  const closing = noria.close();
+  await until('no client is taken any more', () => refuses(noria.proxy));
+  for (const socket of tunnels) {
+    expect(await getIp(socket)).toContain('200 OK');
+    socket.end();
+  }
+  await closing;
+  expect(workersOf(process.pid).filter((pid) => workers.includes(pid))).toEqual([]);
+  expect(lines(noria, 'worker lost: its connections ended with it, and another is started')).toEqual([]);
+});
+
+test('workers: one that hangs holds up neither the end of noria nor a reload that is under way then', async () => {
+  const { noria, options, workers, target, through } = await startPair();
+  const tunnel = await through(1);
+  await openTunnel(tunnel, target);
+  process.kill(workers[0], 'SIGSTOP');
+  const listeners = `listeners: [{ address: "127.0.0.1:0", denyTargets: [] }, { address: "127.0.0.1:${await freePort()}" }]`;
+  const reloaded = noria.reload(testConfig({ ...options, listeners }));
+  const startedAt = performance.now();
+  const closing = noria.close();
+  await reloaded;
+  expect(await getIp(tunnel)).toContain('200 OK');
+  tunnel.end();
+  await closing;
+  expect(performance.now() - startedAt).toBeLessThan(4_000); // not the 30 s that a reload has otherwise
+  expect(workers.filter(lives)).toEqual([]);
+});
+
+async function refuses(proxy: string): Promise<boolean> {
+  const socket = connect(Number(proxy.split(':')[1]), '127.0.0.1');
+  try {
+    await once(socket, 'connect');
+    return false;
+  } catch {
+    return true; // handled: nobody listens
+  } finally {
+    socket.destroy();
+  }
+}
+
+/** A file for two workers that listen on this address. */
+function pairFile(sandbox: Sandbox, address: string): string {
+  const config = `
+sources:
+${sourceLine(sandbox, 'city', 'short-classic', 'size: 2, params: { count: 2 }')}
+pool: { allowPrivateAddresses: true }
+listeners: [{ address: "${address}", denyTargets: [] }]
+admin: off
+state: off
+workers: 2
+`;
+  return writeIn(testFolder(), 'noria.yaml', config);
+}
+
+/** noria as an operator runs it, with its workers. */
+async function runPair() {
+  const sandbox = await openTestSandbox({ members: 4, lifetimeMs: 60_000 });
+  const port = await freePort();
+  const noria = runNoria(['run', '-c', pairFile(sandbox, `127.0.0.1:${port}`)]);
+  await noria.line('noria is running');
+  await noria.line('draw done');
+  const workers = workersOf(noria.child.pid);
+  expect(workers.length).toBe(2);
+  return { noria, workers, proxy: `127.0.0.1:${port}`, target: new URL(sandbox.targetUrl).host };
+}
+
+const lives = (pid: number) => {
+  try {
+    return process.kill(pid, 0);
+  } catch {
+    return false; // handled: there is no such process
+  }
+};
+
+test('workers: they end with the process that was started, however it ends', async () => {
+  const { noria, workers, proxy } = await runPair();
+  noria.child.kill('SIGKILL');
+  await noria.ended;
+  await until('they are gone', () => !workers.some(lives), 2_000);
+  expect(await refuses(proxy)).toBe(true);
+});
+
+test('workers: what a terminal sends to all processes is for the first one alone', async () => {
+  const { noria, workers, proxy, target } = await runPair();
+  for (const pid of workers) {
+    for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.kill(pid, signal);
+  }
+  const socket = connect(Number(proxy.split(':')[1]), '127.0.0.1');
+  onTestFinished(() => void socket.destroy());
+  expect(await openTunnel(socket, target)).toMatch(/^HTTP\/1\.1 200 /);
+  for (const pid of [...workers, noria.child.pid ?? 0]) process.kill(pid, 'SIGINT');
+  await noria.line('noria is shutting down');
+  expect(await getIp(socket)).toContain('200 OK');
+  socket.end();
+  expect(await noria.ended).toEqual([0, null]);
+  expect(noria.lines('noria has ended').length).toBe(1);
+  expect(
+    noria
+      .err()
+      .split('\n')
+      .filter((line) => line !== '' && !line.startsWith('{')),
+  ).toEqual([]);
+});
+
+const HAS_ACTIVATE = spawnSync('systemd-socket-activate', ['--version']).status === 0;
+
+test.skipIf(!HAS_ACTIVATE)(
+  'workers: a socket that was handed over is served by all, and with the last of them noria ends',
+  async () => {
+    const sandbox = await openTestSandbox({ members: 4, lifetimeMs: 60_000 });
+    const port = await freePort();
+    const file = pairFile(sandbox, 'fd:3');
+    const noria = runNoria([process.execPath, 'src/main.ts', 'run', '-c', file], {
+      command: ['systemd-socket-activate', '-l', `127.0.0.1:${port}`],
+    });
+    await until('the socket stands', () => /Listening on/.test(noria.err()), 10_000);
+    const first = connect(port, '127.0.0.1'); // it waits in the socket's queue until noria runs
+    onTestFinished(() => void first.destroy());
+    await noria.line('draw done');
+    const target = new URL(sandbox.targetUrl).host;
+    expect(await openTunnel(first, target)).toMatch(/^HTTP\/1\.1 200 /);
+    const workers = workersOf(noria.child.pid);
+    for (const pid of workers) {
+      const socket = await connectTo(pid, workers, `127.0.0.1:${port}`);
+      expect(await openTunnel(socket, target)).toMatch(/^HTTP\/1\.1 200 /);
+    }
+    for (const pid of workers) process.kill(pid, 'SIGKILL');
+    expect(await noria.ended).toEqual([1, null]);
+    expect(noria.err()).toContain(
+      'noria: all workers ended, and a socket that was handed over can be opened once\n',
+    );
+  },
+);
+
+test('workers: inside another program there are none', async () => {
+  const config = `
+sources: [{ name: city, product: short-classic, instance: "1", akey: "0123456789abcdef", baseUrl: "http://127.0.0.1:9" }]
+workers: auto
+`;
+  await expect(embedNoria({ config })).rejects.toMatchObject({
+    code: 'bad-config',
+    message: 'noria.yaml: workers: auto is for the command noria run; inside another program it is 1',
+  });
+});

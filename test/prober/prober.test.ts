@@ -1,0 +1,364 @@
+/** The active check over real sockets: what a probe proves, whom it blames, and that a dead site costs nobody anything. */
+import type { Socket } from 'node:net';
+import { getCACertificates, setDefaultCACertificates, TLSSocket } from 'node:tls';
+import { expect, onTestFinished, test } from 'vitest';
+import { systemClock } from '../../src/core/clock.ts';
+import type { EventBus } from '../../src/core/events.ts';
+import { Secret } from '../../src/core/secret.ts';
+import type { Lease, LeaseReport } from '../../src/pool/lease.ts';
+import { readCheckSite } from '../../src/prober/check-site.ts';
+import { openProber, type ProberOptions } from '../../src/prober/prober.ts';
+import { makeDialer } from '../dialer/make-dialer.ts';
+import {
+  httpManner,
+  LOCALHOST_TLS,
+  type Manner,
+  openMember,
+  readUntil,
+  refusingMember,
+  silentManner,
+  socks5Manner,
+  type TestMember,
+} from '../support/bad-members.ts';
+import { ManualClock } from '../support/manual-clock.ts';
+import { until } from '../support/until.ts';
+
+const CHECK = { url: 'http://check.example/up?x=1#y', everyMs: 60_000, timeoutMs: 1_000, expectStatus: 204 };
+
+/** Takes the CONNECT, and is the site behind it: answers with this status. */
+function siteManner(status: number | 'silent' | 'closed' | 'garbage'): Manner {
+  return async (socket, hear) => {
+    hear(await readUntil(socket, '\r\n\r\n'));
+    socket.write('HTTP/1.1 200 OK\r\n\r\n');
+    hear(await readUntil(socket, '\r\n\r\n'));
+    if (status === 'closed') socket.end();
+    else if (status === 'garbage') socket.write('?');
+    else if (status !== 'silent') socket.write(`HTTP/1.1 ${status} X\r\nContent-Length: 0\r\n\r\n`);
+    socket.resume();
+  };
+}
+
+interface ProbedMember {
+  readonly id: string;
+  readonly at: Pick<TestMember, 'protocol' | 'host' | 'port'>;
+  readonly source?: string;
+}
+
+/** Hands out each member that needs a probe, one lease at a time, until a report other than `nobody` settles it. */
+class FakeProbeLending {
+  readonly reports: LeaseReport[] = [];
+  readonly staleMs: (number | undefined)[] = [];
+  readonly #needy: ProbedMember[];
+  readonly #lent = new Map<number, ProbedMember>();
+  mostLent = 0;
+  #lastLease = 0;
+
+  constructor(members: readonly ProbedMember[]) {
+    this.#needy = [...members];
+  }
+
+  takeForProbe(limit: number, staleMs?: number): readonly Lease[] {
+    this.staleMs.push(staleMs);
+    const leases = this.#needy.splice(0, limit).map((member) => {
+      const id = ++this.#lastLease;
+      this.#lent.set(id, member);
+      const source = member.source ?? 'free';
+      return { id, member: member.id, source, ...member.at, waitedMs: 0, doubtful: true };
+    });
+    this.mostLent = Math.max(this.mostLent, this.#lent.size);
+    return leases;
+  }
+
+  report(report: LeaseReport): void {
+    this.reports.push(report);
+    if (report.kind !== 'accepted') this.#lent.delete(report.lease);
+  }
+
+  /** It needs a probe again. */
+  again(member: ProbedMember): void {
+    this.#needy.push(member);
+  }
+
+  get open(): number {
+    return this.#lent.size;
+  }
+
+  verdicts(): string[] {
+    return this.reports
+      .flatMap((report) => {
+        if (report.kind === 'closed') return [];
+        const what = report.kind === 'accepted' ? 'accepted' : `${report.fault} ${report.blame}`;
+        return [`lease ${report.lease} ${what}`];
+      })
+      .sort();
+  }
+}
+
+function makeProber(members: readonly ProbedMember[], settings: Partial<ProberOptions> = {}) {
+  const { dialer, bus } = makeDialer([], {
+    sources: new Map([
+      [
+        'city',
+        {
+          auth: 'instance',
+          instance: 'city-instance',
+          password: new Secret('12345678'),
+          neverInstance: false,
+          forwardForm: 'direct',
+        },
+      ],
+    ]),
+  });
+  const pool = new FakeProbeLending(members);
+  const prober = openProber({
+    clock: systemClock,
+    random: () => 0.5,
+    bus,
+    pool,
+    dialer,
+    check: undefined,
+    unprovenSources: new Set(['free']),
+    ...settings,
+  });
+  onTestFinished(async () => {
+    await prober.close();
+    expect([pool.open, dialer.openCount], 'leases and attempts after close').toEqual([0, 0]);
+  });
+  return { pool, prober, bus, dialer };
+}
+
+function joined(bus: EventBus, source: string): void {
+  const facts = { member: 'm', protocol: 'http', remainingMs: 1_000, renewed: false } as const;
+  bus.emit('member.joined', { source, ...facts });
+}
+
+test('prober: without a check, unproven members that answer in their protocol are let in, dead ones are at fault', async () => {
+  const silent = await openMember('http', silentManner);
+  const { pool } = makeProber([
+    { id: 'm1', at: await openMember('http', httpManner()) },
+    { id: 'm2', at: await openMember('http', httpManner('HTTP/1.1 502 Bad\r\n\r\n')) },
+    { id: 'm3', at: await openMember('http', httpManner('HTTP/1.1 405 No\r\n\r\n')) },
+    { id: 'm4', at: await openMember('socks5', socks5Manner({ reply: 4 })) },
+    { id: 'm5', at: await refusingMember() },
+    { id: 'm6', at: await openMember('http', httpManner('HTTP/1.1 407 Who\r\n\r\n')) },
+    { id: 'm7', at: await openMember('http', httpManner('SSH-2.0\r\n\r\n')) },
+    { id: 'm8', at: silent },
+  ]);
+  await until('seven are judged', () => pool.verdicts().length === 7);
+  expect(pool.verdicts()).toEqual([
+    'lease 1 accepted',
+    'lease 2 accepted',
+    'lease 3 accepted',
+    'lease 4 accepted',
+    'lease 5 member-unreachable member',
+    'lease 6 member-auth member',
+    'lease 7 member-protocol member',
+  ]);
+  expect(silent.heard).toEqual([]);
+  expect(pool.reports.filter(({ kind }) => kind === 'closed')).toHaveLength(4);
+  expect(pool.reports.every((report) => report.kind !== 'accepted' || report.latencyMs === undefined)).toBe(
+    true,
+  );
+});
+
+test('prober: a sign of life names no target of any client', async () => {
+  const at = await openMember('http', httpManner());
+  const { pool } = makeProber([{ id: 'm1', at }]);
+  await until('it is let in', () => pool.reports.length === 2);
+  expect(at.heard.toString()).toBe('CONNECT probe.invalid:443 HTTP/1.1\r\nHost: probe.invalid:443\r\n\r\n');
+});
+
+test('prober: a sign of life does not clear a member that rests after a fault', async () => {
+  const member = { id: 'm1', at: await openMember('http', httpManner()) };
+  const paid = { ...member, id: 'm2', source: 'city' };
+  const { pool, bus } = makeProber([member]);
+  await until('it is let in', () => pool.reports.length === 2);
+  pool.again(member);
+  pool.again(paid);
+  joined(bus, 'free');
+  await until('they are given back', () => pool.reports.length === 4);
+  expect(pool.verdicts().slice(1)).toEqual(['lease 2 client-gone nobody', 'lease 3 client-gone nobody']);
+});
+
+test('prober: members that join are probed at once, not with the next round', async () => {
+  const { pool, bus } = makeProber([]);
+  await until('the first round is over', () => pool.staleMs.length === 1);
+  pool.again({ id: 'm1', at: await openMember('http', httpManner()) });
+  joined(bus, 'city');
+  const before = performance.now();
+  joined(bus, 'free');
+  await until('it is let in', () => pool.reports.length === 2);
+  expect(performance.now() - before).toBeLessThan(700);
+});
+
+test('prober: with neither a check nor unproven sources nobody is asked', () => {
+  const clock = new ManualClock();
+  const { pool, prober } = makeProber([], { unprovenSources: new Set(), clock });
+  clock.advance(10_000);
+  expect(pool.staleMs).toEqual([]);
+  prober.configure({ check: CHECK, unprovenSources: new Set() });
+  clock.advance(3_000);
+  expect(pool.staleMs).toEqual([60_000, 60_000, 60_000, 60_000]);
+});
+
+test('prober: rounds are a second apart, give or take a fifth', () => {
+  const clock = new ManualClock();
+  const moments: number[] = [];
+  let next = 0;
+  const { pool } = makeProber([], { clock, random: () => [0, 0.999, 0.5][next++ % 3] ?? 0 });
+  pool.takeForProbe = () => {
+    moments.push(clock.monotonic());
+    return [];
+  };
+  clock.advance(3_100);
+  expect(moments.map(Math.round)).toEqual([0, 800, 2_000, 3_000]);
+});
+
+test('prober: with a check, the site’s answer decides, and what fails is the member’s once another got through', async () => {
+  const good = await openMember('http', siteManner(204));
+  const outcomes: [Parameters<typeof siteManner>[0], string][] = [
+    [403, 'target-doubted'],
+    ['closed', 'member-closed'],
+    ['garbage', 'member-protocol'],
+  ];
+  const bad = await Promise.all(
+    outcomes.map(async ([status]) => ({
+      id: String(status),
+      at: await openMember('http', siteManner(status)),
+    })),
+  );
+  const { pool, bus } = makeProber(bad, { check: CHECK });
+  await until('all were asked', () => bad.every(({ at }) => at.heard.length === 2));
+  pool.again({ id: 'good', at: good, source: 'city' });
+  joined(bus, 'free');
+  await until('all are judged', () => pool.open === 0);
+  expect(pool.verdicts()).toEqual([
+    ...outcomes.map(([, fault], index) => `lease ${index + 1} ${fault} member`),
+    'lease 4 accepted',
+  ]);
+  expect(pool.reports.find(({ kind }) => kind === 'accepted')).toMatchObject({
+    latencyMs: expect.any(Number),
+  });
+  expect(good.heard.map(String)).toEqual([
+    `CONNECT check.example:80 HTTP/1.1\r\nHost: check.example:80\r\nProxy-Authorization: Basic ${btoa('city-instance:12345678')}\r\n\r\n`,
+    'GET /up?x=1 HTTP/1.1\r\nHost: check.example\r\nAccept: */*\r\nConnection: close\r\n\r\n',
+  ]);
+});
+
+test('prober: a site that fails for everyone costs nobody anything, and keeps no new member out', async () => {
+  const { pool } = makeProber(
+    [
+      { id: 'm1', at: await openMember('http', siteManner(500)), source: 'city' },
+      { id: 'm2', at: await openMember('http', httpManner('HTTP/1.1 502 Bad\r\n\r\n')), source: 'city' },
+      { id: 'm3', at: await openMember('http', siteManner('silent')), source: 'city' },
+      { id: 'm4', at: await openMember('http', siteManner(500)) },
+    ],
+    { check: { ...CHECK, everyMs: 300, timeoutMs: 100 } },
+  );
+  await until('all are given back', () => pool.open === 0 && pool.reports.length >= 4);
+  expect(pool.verdicts()).toEqual([
+    'lease 1 client-gone nobody',
+    'lease 2 client-gone nobody',
+    'lease 3 client-gone nobody',
+    'lease 4 accepted',
+  ]);
+});
+
+test('prober: a member in absolute form is asked in absolute form', async () => {
+  const at = await openMember('http', async (socket, hear) => {
+    const head = await readUntil(socket, '\r\n\r\n');
+    hear(head);
+    socket.end(head.toString().startsWith('CONNECT') ? 'HTTP/1.1 405 No\r\n\r\n' : 'HTTP/1.1 204 X\r\n\r\n');
+  });
+  const { pool } = makeProber([{ id: 'm1', at, source: 'city' }], { check: CHECK });
+  await until('it passed', () => pool.reports.length === 2);
+  expect(String(at.heard[1]).split('\r\n').slice(0, 2)).toEqual([
+    'GET http://check.example/up?x=1 HTTP/1.1',
+    'Host: check.example',
+  ]);
+  expect(String(at.heard[1])).toContain('Proxy-Authorization: Basic ');
+});
+
+test('prober: an https site is asked inside the tunnel, and somebody in between is noticed', async () => {
+  const trusted = getCACertificates('default');
+  onTestFinished(() => setDefaultCACertificates(trusted));
+  const named: string[] = [];
+  const manner: Manner = async (socket) => {
+    await readUntil(socket, '\r\n\r\n');
+    socket.write('HTTP/1.1 200 OK\r\n\r\n');
+    const SNICallback = (name: string, done: (error: null) => void) => {
+      named.push(name);
+      done(null);
+    };
+    const tls = new TLSSocket(socket, { ...LOCALHOST_TLS, isServer: true, SNICallback });
+    tls.on('error', () => {}); // ignored: a client that does not trust us leaves
+    tls.once('data', () => tls.end('HTTP/1.1 204 X\r\n\r\n'));
+  };
+  const member = { id: 'm1', at: await openMember('http', manner), source: 'city' };
+  const { pool, bus } = makeProber([member], { check: { ...CHECK, url: 'https://localhost/', everyMs: 1 } });
+  await until('it was not trusted', () => pool.reports.length === 1);
+  expect(pool.verdicts()).toEqual(['lease 1 client-gone nobody']);
+  setDefaultCACertificates([...trusted, LOCALHOST_TLS.cert.toString()]);
+  pool.again(member);
+  joined(bus, 'free');
+  await until('it is trusted', () => pool.reports.length === 3);
+  expect(pool.verdicts()[1]).toBe('lease 2 accepted');
+  await until('its connections are closed', () => member.at.open === 0);
+  expect(new Set(named)).toEqual(new Set(['localhost']));
+});
+
+test('prober: only so many at a time, however many there are', async () => {
+  const sockets: Socket[] = [];
+  const at = await openMember('http', (socket) => void sockets.push(socket));
+  const { pool } = makeProber(Array.from({ length: 100 }, (_, index) => ({ id: `m${index}`, at })));
+  await until('the first are asked', () => sockets.length === 32);
+  for (const socket of sockets.splice(0, 5)) socket.end('HTTP/1.1 200 OK\r\n\r\n');
+  await until('others take their place', () => sockets.length === 32);
+  expect(pool.mostLent).toBe(32);
+});
+
+test('prober: closing ends the probes and gives their members back as they were', async () => {
+  const silent = await openMember('http', silentManner);
+  const slowSite = await openMember('http', siteManner('silent'));
+  const { pool, prober } = makeProber(
+    [
+      { id: 'm1', at: silent },
+      { id: 'm2', at: slowSite },
+    ],
+    { check: CHECK },
+  );
+  await until('both are asked', () => silent.open === 1 && slowSite.heard.length === 2);
+  const before = performance.now();
+  await prober.close();
+  await prober.close();
+  expect(performance.now() - before, 'no timeout is waited for').toBeLessThan(700);
+  expect(pool.verdicts()).toEqual(['lease 1 client-gone nobody', 'lease 2 client-gone nobody']);
+  await until('the connections are closed', () => silent.open + slowSite.open === 0);
+});
+
+test('prober: a dialer that closes first ends the probes too', async () => {
+  const silent = await openMember('http', silentManner);
+  const { pool, dialer } = makeProber([{ id: 'm1', at: silent }], { check: CHECK });
+  await until('it is asked', () => silent.open === 1);
+  await dialer.close();
+  await until('it is given back', () => pool.open === 0);
+  expect(pool.verdicts()).toEqual(['lease 1 client-gone nobody']);
+});
+
+test('prober: what is no URL of a site is refused', () => {
+  expect(() => makeProber([], { check: { ...CHECK, url: 'ftp://check.example/' } })).toThrow(
+    /health\.check\.url/,
+  );
+  const site = (url: string) => readCheckSite(url);
+  expect(site('https://[2001:db8::1]/')).toMatchObject({
+    target: { host: '2001:db8::1', port: 443, kind: 'ipv6' },
+    tls: true,
+    authority: '[2001:db8::1]',
+  });
+  expect(site('http://Check.Example:8080')).toMatchObject({
+    authority: 'check.example:8080',
+    path: '/',
+    tls: false,
+  });
+  expect([site('check.example'), site('mailto:a@b'), site('')]).toEqual([undefined, undefined, undefined]);
+});
