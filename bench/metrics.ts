@@ -8,7 +8,7 @@
 import { openFailures } from '../src/admin/failures.ts';
 import { openHistory } from '../src/admin/history.ts';
 import { openMetrics } from '../src/admin/metrics.ts';
-import type { Watched } from '../src/admin/watched.ts';
+import type { AdminTarget } from '../src/admin/watched.ts';
 import { systemClock } from '../src/core/clock.ts';
 import { EventBus } from '../src/core/events.ts';
 import { createLog, logEvents } from '../src/core/log.ts';
@@ -20,7 +20,7 @@ const LISTENER = '127.0.0.1:8888';
 const SOURCES = ['city', 'harbour', 'hills'];
 
 /** Metrics ask it at a scrape alone, and none is made here. */
-const UNWATCHED: Watched = new Proxy({} as Watched, {
+const UNWATCHED: AdminTarget = new Proxy({} as AdminTarget, {
   get: () => () => {
     throw new TypeError('nothing is scraped here');
   },

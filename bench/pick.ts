@@ -11,8 +11,8 @@
 import { systemClock } from '../src/core/clock.ts';
 import { EventBus } from '../src/core/events.ts';
 import { systemRandom } from '../src/core/random.ts';
-import type { Offer } from '../src/pool/drawn-member.ts';
-import { isLease, type Wish } from '../src/pool/lease.ts';
+import type { DrawnMember } from '../src/pool/drawn-member.ts';
+import { isLease, type RoutingOptions } from '../src/pool/lease.ts';
 import { type PoolSettings, STRATEGIES, type Strategy } from '../src/pool/options.ts';
 import { openPool, type Pool } from '../src/pool/pool.ts';
 
@@ -48,19 +48,19 @@ function main(): void {
   for (const pool of pools) pool.close();
 }
 
-function report(name: string, pools: readonly Pool[], wish: Wish): void {
-  console.log(name.padEnd(40) + pools.map((pool) => column(measure(pool, wish))).join(''));
+function report(name: string, pools: readonly Pool[], routing: RoutingOptions): void {
+  console.log(name.padEnd(40) + pools.map((pool) => column(measure(pool, routing))).join(''));
 }
 
-function measure(pool: Pool, wish: Wish): number {
-  return Math.min(...Array.from({ length: RUNS }, () => run(pool, wish)));
+function measure(pool: Pool, routing: RoutingOptions): number {
+  return Math.min(...Array.from({ length: RUNS }, () => run(pool, routing)));
 }
 
 /** Ns for one cycle. */
-function run(pool: Pool, wish: Wish): number {
+function run(pool: Pool, routing: RoutingOptions): number {
   const startAt = systemClock.monotonic();
   for (let cycle = 0; cycle < CYCLES; cycle += 1) {
-    const lease = pool.take({ id: 0, wish, targetHost: 'example.com', avoid: [], waitMs: 0 });
+    const lease = pool.acquire({ id: 0, routing, targetHost: 'example.com', avoid: [], waitMs: 0 });
     if (lease instanceof Promise || !isLease(lease)) throw new Error('a full pool lent nothing');
     pool.report({ lease: lease.id, kind: 'accepted', latencyMs: 10 });
     pool.report({ lease: lease.id, kind: 'closed', cut: false });
@@ -79,9 +79,9 @@ function filledPool(size: number): Pool {
     outlook: () => ({ sources: [] }),
   });
   const now = systemClock.monotonic();
-  pool.pour(
+  pool.addMembers(
     'city',
-    Array.from({ length: size }, (_, number): Offer => {
+    Array.from({ length: size }, (_, number): DrawnMember => {
       return {
         protocol: 'http',
         host: `10.${number >> 16}.${(number >> 8) & 255}.${number & 255}`,

@@ -11,7 +11,7 @@ import { type ChildProcess, fork } from 'node:child_process';
 import { once } from 'node:events';
 import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
 import { SocksClient } from 'socks';
-import { Socks5Hop } from '../src/dialer/socks-handshake.ts';
+import { Socks5Handshake } from '../src/dialer/socks-handshake.ts';
 
 const TUNNELS = Number(process.argv[2] ?? 3_000);
 const AT_A_TIME = 32;
@@ -59,7 +59,7 @@ const REQUEST = Buffer.concat([
 
 const byHand: Handshake = (port, done) => {
   const socket = openSocket(port);
-  const hop = new Socks5Hop(TARGET, undefined);
+  const hop = new Socks5Handshake(TARGET, undefined);
   const onData = (bytes: Buffer) => {
     const step = hop.take(bytes);
     if (step.kind === 'send') {

@@ -13,7 +13,7 @@ export const answer = <Schema extends z.ZodType>(description: string, schema: Sc
 });
 
 /** An answer that is text of some kind, described. */
-export const text = <Type extends string>(description: string, type: Type) => ({
+export const plainText = <Type extends string>(description: string, type: Type) => ({
   description,
   content: { [type]: { schema: z.string() } } as Record<Type, { schema: z.ZodString }>,
 });

@@ -1,18 +1,18 @@
 /** What the admin API says to machines that have a format of their own: Prometheus, and browsers that want a proxy. */
 import { createRoute, type OpenAPIHono } from '@hono/zod-openapi';
 import { NoriaError } from '../core/faults.ts';
-import { NOT_FOUND, text } from './answers.ts';
+import { NOT_FOUND, plainText } from './answers.ts';
 import type { Metrics } from './metrics.ts';
-import type { Watched } from './watched.ts';
+import type { AdminTarget } from './watched.ts';
 
 /** Adds what monitoring and browsers read. */
-export function addMachineReads(app: OpenAPIHono, metrics: Metrics, watched: Watched): void {
+export function addMachineReads(app: OpenAPIHono, metrics: Metrics, watched: AdminTarget): void {
   app.openapi(
     createRoute({
       method: 'get',
       path: '/metrics',
       summary: 'Prometheus metrics',
-      responses: { 200: text('the metrics', 'text/plain') },
+      responses: { 200: plainText('the metrics', 'text/plain') },
     }),
     async (context) => context.text(await metrics.render(), 200, { 'Content-Type': metrics.contentType }),
   );
@@ -21,7 +21,7 @@ export function addMachineReads(app: OpenAPIHono, metrics: Metrics, watched: Wat
       method: 'get',
       path: '/proxy.pac',
       summary: 'A PAC file that sends everything but this machine through the first listener',
-      responses: { 200: text('the file', 'application/x-ns-proxy-autoconfig'), 404: NOT_FOUND },
+      responses: { 200: plainText('the file', 'application/x-ns-proxy-autoconfig'), 404: NOT_FOUND },
     }),
     (context) => {
       const address = watched.proxyAddress();

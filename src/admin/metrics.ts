@@ -10,7 +10,7 @@ import type { EventBus } from '../core/events.ts';
 import { MEMBER_STATES, SOURCE_STATES } from './schemas.ts';
 import { Spread } from './spread.ts';
 import { Tally } from './tally.ts';
-import type { Watched } from './watched.ts';
+import type { AdminTarget } from './watched.ts';
 
 export interface Metrics {
   readonly contentType: string;
@@ -38,7 +38,7 @@ const REMAINING_BUCKETS_S = [5, 10, 20, 30, 60, 120, 180, 300, 600, 1_800];
  *
  * @param machine - also the metrics of the process: CPU, memory, event loop.
  */
-export function openMetrics(bus: EventBus, watched: Watched, machine = true): Metrics {
+export function openMetrics(bus: EventBus, watched: AdminTarget, machine = true): Metrics {
   const registry = new Registry();
   const registries = machine ? [registry, processMetrics()] : [registry];
   addGauges(registry, watched);
@@ -75,7 +75,7 @@ function describeMetric(metric: object): MetricDescription {
   return { name, type, labels: labelNames };
 }
 
-function addGauges(registry: Registry, watched: Watched): void {
+function addGauges(registry: Registry, watched: AdminTarget): void {
   new Gauge({
     name: 'noria_members',
     help: 'Members of the pool by state.',

@@ -7,7 +7,7 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { createRoute, type OpenAPIHono, z } from '@hono/zod-openapi';
 import type { Context } from 'hono';
-import { NOT_FOUND, text } from './answers.ts';
+import { NOT_FOUND, plainText } from './answers.ts';
 
 export interface PageFile {
   /** Path on the admin address. */
@@ -84,7 +84,7 @@ export function addPage(app: OpenAPIHono, files: readonly PageFile[]): void {
       method: 'get',
       path: '/',
       summary: 'The dashboard',
-      responses: { 200: text('the page', 'text/html'), 304: { description: 'unchanged' } },
+      responses: { 200: plainText('the page', 'text/html'), 304: { description: 'unchanged' } },
     }),
     (context) => serve(context, '/'),
   );
@@ -94,7 +94,11 @@ export function addPage(app: OpenAPIHono, files: readonly PageFile[]): void {
       path: '/page/{file}',
       summary: 'A file of the dashboard',
       request: { params: z.object({ file: z.string() }) },
-      responses: { 200: text('the file', 'text/css'), 304: { description: 'unchanged' }, 404: NOT_FOUND },
+      responses: {
+        200: plainText('the file', 'text/css'),
+        304: { description: 'unchanged' },
+        404: NOT_FOUND,
+      },
     }),
     (context) => serve(context, `/page/${context.req.valid('param').file}`),
   );

@@ -1,7 +1,7 @@
 /** What the admin API lets read: snapshots, made at most so often that reading costs the data plane nothing. */
 import { createRoute, type OpenAPIHono, z } from '@hono/zod-openapi';
 import type { Clock } from '../core/clock.ts';
-import { answer, describeIssues, tellError, text } from './answers.ts';
+import { answer, describeIssues, plainText, tellError } from './answers.ts';
 import { Cached } from './cached.ts';
 import type { Failures } from './failures.ts';
 import { type History, SPANS } from './history.ts';
@@ -13,10 +13,10 @@ import {
   sessionSchema,
   statusSchema,
 } from './schemas.ts';
-import type { Watched } from './watched.ts';
+import type { AdminTarget } from './watched.ts';
 
 export interface Readable {
-  readonly watched: Watched;
+  readonly watched: AdminTarget;
   readonly history: History;
   readonly failures: Failures;
   readonly clock: Clock;
@@ -87,7 +87,7 @@ function addHealth(app: OpenAPIHono, status: Cached<Status>): void {
       method: 'get',
       path: '/healthz',
       summary: 'Whether the process works',
-      responses: { 200: text('it does', 'text/plain') },
+      responses: { 200: plainText('it does', 'text/plain') },
     }),
     (context) => context.text('ok\n', 200),
   );
@@ -96,7 +96,10 @@ function addHealth(app: OpenAPIHono, status: Cached<Status>): void {
       method: 'get',
       path: '/readyz',
       summary: 'Whether clients can be served',
-      responses: { 200: text('they can', 'text/plain'), 503: text('the reason why not', 'text/plain') },
+      responses: {
+        200: plainText('they can', 'text/plain'),
+        503: plainText('the reason why not', 'text/plain'),
+      },
     }),
     (context) => {
       const { ready, reason } = status.get();

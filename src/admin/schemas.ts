@@ -194,9 +194,9 @@ export const reportSchema = z
 export const logLevelSchema = z.strictObject({ level: z.enum(LOG_LEVELS) }).openapi('LogLevel');
 
 export type Status = z.infer<typeof statusSchema>;
-export type SourceView = z.infer<typeof sourceSchema>;
-export type MemberView = z.infer<typeof memberSchema>;
-export type SessionView = z.infer<typeof sessionSchema>;
+export type SourceJson = z.infer<typeof sourceSchema>;
+export type MemberJson = z.infer<typeof memberSchema>;
+export type SessionJson = z.infer<typeof sessionSchema>;
 export type HistoryView = z.infer<typeof historySchema>;
 export type FailureView = z.infer<typeof failureSchema>;
 export type Report = z.infer<typeof reportSchema>;

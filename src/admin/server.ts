@@ -24,7 +24,7 @@ import { openMetrics } from './metrics.ts';
 import { addPage, readPageFiles } from './page-files.ts';
 import { addReads } from './reads.ts';
 import { addVerbs } from './verbs.ts';
-import type { Watched } from './watched.ts';
+import type { AdminTarget } from './watched.ts';
 
 export interface AdminOptions {
   readonly host: string;
@@ -32,7 +32,7 @@ export interface AdminOptions {
   readonly port: number;
   readonly token?: Secret;
   readonly version: string;
-  readonly watched: Watched;
+  readonly watched: AdminTarget;
   readonly bus: EventBus;
   readonly clock: Clock;
   /** Told of a failure that no route foresaw. */

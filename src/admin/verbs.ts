@@ -3,19 +3,19 @@ import { createRoute, type OpenAPIHono, z } from '@hono/zod-openapi';
 import { NoriaError } from '../core/faults.ts';
 import { answer, json, NOT_FOUND } from './answers.ts';
 import { errorSchema, logLevelSchema, reportSchema, rotateSchema } from './schemas.ts';
-import type { Watched } from './watched.ts';
+import type { AdminTarget } from './watched.ts';
 
 const idParam = z.object({ id: z.string().min(1) });
 const nameParam = z.object({ name: z.string().min(1) });
 
 /** Adds every route that changes something. */
-export function addVerbs(app: OpenAPIHono, watched: Watched): void {
+export function addVerbs(app: OpenAPIHono, watched: AdminTarget): void {
   addMemberVerbs(app, watched);
   addSourceVerbs(app, watched);
   addSessionVerbs(app, watched);
 }
 
-function addMemberVerbs(app: OpenAPIHono, watched: Watched): void {
+function addMemberVerbs(app: OpenAPIHono, watched: AdminTarget): void {
   app.openapi(
     createRoute({
       method: 'post',
@@ -46,7 +46,7 @@ function addMemberVerbs(app: OpenAPIHono, watched: Watched): void {
   );
 }
 
-function addSourceVerbs(app: OpenAPIHono, watched: Watched): void {
+function addSourceVerbs(app: OpenAPIHono, watched: AdminTarget): void {
   const verbs = [
     ['refill', 'Draw now, within the pace', (name: string) => watched.refill(name)],
     ['pause', 'Stop drawing', (name: string) => watched.pause(name)],
@@ -83,7 +83,7 @@ function addSourceVerbs(app: OpenAPIHono, watched: Watched): void {
   );
 }
 
-function addSessionVerbs(app: OpenAPIHono, watched: Watched): void {
+function addSessionVerbs(app: OpenAPIHono, watched: AdminTarget): void {
   app.openapi(
     createRoute({
       method: 'post',

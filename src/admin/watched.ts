@@ -1,17 +1,17 @@
 /** What the admin server shows and steers: snapshots to read, verbs to call, nothing deeper. The daemon provides it. */
 import type { LogLevel } from '../core/log.ts';
-import type { MemberView, Report, SessionView, Status } from './schemas.ts';
+import type { MemberJson, Report, SessionJson, Status } from './schemas.ts';
 
-export interface MemberCounts extends Readonly<Record<MemberView['state'], number>> {
+export interface MemberCounts extends Readonly<Record<MemberJson['state'], number>> {
   readonly source: string;
 }
 
-export interface Watched {
+export interface AdminTarget {
   status(): Status;
-  members(): readonly MemberView[];
+  members(): readonly MemberJson[];
   /** How many members of each source are in which state. Cheap, however many there are. */
   memberCounts(): readonly MemberCounts[];
-  sessions(): readonly SessionView[];
+  sessions(): readonly SessionJson[];
   /** Each verb says whether there was such a thing. */
   evict(member: string): boolean;
   refill(source: string): boolean;

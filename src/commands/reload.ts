@@ -41,7 +41,7 @@ export function reloadOnDemand(options: ReloadOptions): Disposable {
 }
 
 /** Logs what is not wrong and yet worth a word. */
-export function tellWarnings({ file, warnings }: Config, log: Log): void {
+export function printWarnings({ file, warnings }: Config, log: Log): void {
   for (const { line, column, path, message } of warnings) {
     log.warn({ place: `${file}:${line}:${column}`, path, warning: message }, 'configuration warning');
   }
@@ -53,7 +53,7 @@ async function reload({ daemon, log, file, read, around }: ReloadOptions, cause:
     const [before, next] = [daemon.config, read()];
     const waiting = await daemon.reload(next);
     log.info({ file, cause, changed: changedKeys(before, next) }, 'configuration reloaded');
-    tellWarnings(next, log);
+    printWarnings(next, log);
     if (waiting.length > 0) log.warn({ sections: waiting }, 'these sections take effect at the next start');
   } catch (error) {
     const message = error instanceof NoriaError ? error.message : describeError(error);

@@ -11,7 +11,7 @@ import { configOption, findConfigFile } from './config-file.ts';
 import type { CommandContext } from './context.ts';
 import { handedOverSockets } from './handed-over.ts';
 import { untilSignalled } from './lifecycle.ts';
-import { reloadOnDemand, tellWarnings } from './reload.ts';
+import { printWarnings, reloadOnDemand } from './reload.ts';
 import { openServiceManager } from './service-manager.ts';
 import { EXIT, type Terminal } from './terminal.ts';
 
@@ -39,7 +39,7 @@ async function run(flags: RunFlags, terminal: Terminal, level: LogLevel | undefi
   const read = () => withLevel(loadConfig(file, { env: terminal.env }), level);
   const config = read();
   const log = createLog(config.log);
-  tellWarnings(config, log);
+  printWarnings(config, log);
   const ended = untilSignalled(); // before anything is opened: as PID 1 a signal nobody waits for is lost
   const daemon = await startDaemon({ config, log, handedOver: handedOverSockets(terminal.env, process.pid) });
   const manager = openServiceManager({

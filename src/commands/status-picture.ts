@@ -1,6 +1,6 @@
 /** One picture of a running daemon for a terminal: a sentence, its sources with what to do, its members with their lives. Pure. */
 import { styleText } from 'node:util';
-import type { MemberView, SourceView, Status } from '../admin/schemas.ts';
+import type { MemberJson, SourceJson, Status } from '../admin/schemas.ts';
 import { type Column, formatTable } from './table.ts';
 
 export interface PictureOptions {
@@ -35,7 +35,7 @@ const RIGHT = 'right' as const;
 /** The lines of the picture. */
 export function drawStatus(
   status: Status,
-  members: readonly MemberView[],
+  members: readonly MemberJson[],
   { now, colour }: PictureOptions,
 ): string[] {
   const paint: Paint = colour
@@ -64,7 +64,7 @@ function whereAndHowMuch({ listeners, workers, pool, uptimeSeconds }: Status): s
   ].join(', ');
 }
 
-function drawSources(sources: readonly SourceView[], now: number, paint: Paint): string[] {
+function drawSources(sources: readonly SourceJson[], now: number, paint: Paint): string[] {
   const columns: Column[] = [
     { title: 'SOURCE' },
     { title: 'PRODUCT' },
@@ -99,7 +99,7 @@ function drawSources(sources: readonly SourceView[], now: number, paint: Paint):
   return [...formatTable(columns, rows), ...advice];
 }
 
-function drawMembers(members: readonly MemberView[], paint: Paint): string[] {
+function drawMembers(members: readonly MemberJson[], paint: Paint): string[] {
   if (members.length === 0) return ['no members'];
   const longest = longestLives(members);
   const columns: Column[] = [
@@ -132,7 +132,7 @@ function drawMembers(members: readonly MemberView[], paint: Paint): string[] {
 }
 
 /** What a full bar stands for: the longest life in each source. */
-function longestLives(members: readonly MemberView[]): ReadonlyMap<string, number> {
+function longestLives(members: readonly MemberJson[]): ReadonlyMap<string, number> {
   const longest = new Map<string, number>();
   for (const { source, remainingSeconds } of members) {
     longest.set(source, Math.max(longest.get(source) ?? LEAST_FULL_SECONDS, remainingSeconds ?? 0));
@@ -147,7 +147,7 @@ function lifeBar(remainingSeconds: number | null, fullSeconds: number): string {
 }
 
 /** A source that holds what is wanted draws when it lacks something, not when it may. */
-function nextDraw({ nextCallAt, state }: SourceView, now: number): string {
+function nextDraw({ nextCallAt, state }: SourceJson, now: number): string {
   if (nextCallAt === null) return '-';
   const seconds = (Date.parse(nextCallAt) - now) / 1_000;
   if (seconds > 0) return `in ${inWords(Math.ceil(seconds))}`;

@@ -4,7 +4,7 @@
  * On a terminal it is drawn over the one before, on a screen of its own, line by line without clearing, so that nothing
  * flickers and the scrollback stays as it was. Piped, each is printed after the other.
  */
-import type { MemberView, Status } from '../admin/schemas.ts';
+import type { MemberJson, Status } from '../admin/schemas.ts';
 import { type Clock, pause } from '../core/clock.ts';
 import { hasCode } from '../core/faults.ts';
 import { drawStatus } from './status-picture.ts';
@@ -12,7 +12,7 @@ import { cutToWidth } from './table.ts';
 import type { Terminal } from './terminal.ts';
 
 export interface Watching {
-  readonly ask: () => Promise<{ readonly status: Status; readonly members: readonly MemberView[] }>;
+  readonly ask: () => Promise<{ readonly status: Status; readonly members: readonly MemberJson[] }>;
   /** Where it asks, for the line that says that nothing answers. */
   readonly where: string;
   readonly terminal: Terminal;

@@ -4,27 +4,12 @@
  * Every default is filled in, every duration is in ms, every path absolute, every address parsed. Keys that have no default and were not given are `undefined`. The commands and the daemon map it to each
  * part's own options; no part reads these types. The keys, their ranges and their defaults stand in schema.ts.
  */
+
 import type { LogLevel } from '../core/log.ts';
-import type { MemberProtocol } from '../core/protocol.ts';
+import type { ListenerProtocol, MemberProtocol } from '../core/protocol.ts';
 import type { Secret } from '../core/secret.ts';
+import type { Strategy } from '../pool/options.ts';
 import type { Format, Method, Product } from '../service/operations.ts';
-
-/** Ways to pick a member: `rotation.strategy`. */
-export const STRATEGIES = [
-  'round-robin',
-  'random',
-  'shuffle',
-  'least-connections',
-  'longest-lived',
-  'fastest',
-] as const;
-/** How the pool picks among the members that a wish allows. */
-export type Strategy = (typeof STRATEGIES)[number];
-
-/** What a listener can speak. */
-export const LISTENER_PROTOCOLS = ['http', 'socks5', 'socks4'] as const;
-/** One of them. */
-export type ListenerProtocol = (typeof LISTENER_PROTOCOLS)[number];
 
 /** What can name a session: `session` of a listener. */
 export const SESSION_MODES = ['none', 'client-ip', 'port', 'target-host'] as const;

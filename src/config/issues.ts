@@ -60,11 +60,11 @@ function wishOf({ wants, good }: KindNote): string {
 }
 
 function problemWith(issue: Issue, path: string, value: Tree, problems: Problems): string {
-  const wish = wishAt(path);
-  if (issue.code === 'too_small') return `is empty; ${wish}`;
-  if (issue.code !== 'custom') return `is ${describeTree(value)}; ${wish}`;
+  const wanted = wishAt(path);
+  if (issue.code === 'too_small') return `is empty; ${wanted}`;
+  if (issue.code !== 'custom') return `is ${describeTree(value)}; ${wanted}`;
   const quoted = typeof value === 'string' ? problems.quote(path, value) : '';
-  return `${quoted}${quoted === '' ? '' : ' '}${issue.message}; ${wish}`;
+  return `${quoted}${quoted === '' ? '' : ' '}${issue.message}; ${wanted}`;
 }
 
 function wishAt(path: string): string {

@@ -10,7 +10,7 @@ import type { Environment } from './environment.ts';
 import { type ConfigFiles, systemFiles } from './files.ts';
 import { ConfigError, Problems } from './problems.ts';
 import { resolveConfig } from './resolve.ts';
-import { tellWarnings } from './warnings.ts';
+import { logWarnings } from './warnings.ts';
 
 /** What loading takes from outside. */
 export interface LoadOptions {
@@ -64,7 +64,7 @@ function build(text: string, file: string, options: LoadOptions, isWorldReadable
     problems,
   });
   if (problems.errors.length > 0) throw new ConfigError(file, problems.errors);
-  tellWarnings(config, problems);
+  logWarnings(config, problems);
   if (isWorldReadable && firstLiteral !== undefined) {
     problems.warn(
       firstLiteral,

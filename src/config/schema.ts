@@ -7,10 +7,11 @@
  */
 import { z } from 'zod';
 import { LOG_LEVELS } from '../core/log.ts';
-import { MEMBER_PROTOCOLS } from '../core/protocol.ts';
+import { LISTENER_PROTOCOLS, MEMBER_PROTOCOLS } from '../core/protocol.ts';
+import { STRATEGIES } from '../pool/options.ts';
 import { FORMATS, METHODS, PRODUCTS } from '../service/operations.ts';
 import { address } from './address.ts';
-import { LISTENER_PROTOCOLS, LOG_FORMATS, SESSION_MODES, STRATEGIES } from './config.ts';
+import { LOG_FORMATS, SESSION_MODES } from './config.ts';
 import { given, leaf, optional, required } from './keys.ts';
 import {
   baseAddress,
@@ -174,7 +175,7 @@ export const LISTENER = z.strictObject({
   users: given(
     z.array(
       z.strictObject({
-        username: required(leaf(text(USERNAME)), 'user name: the BASE of a wish'),
+        username: required(leaf(text(USERNAME)), 'user name: the BASE of routing options'),
         password: optional(leaf(password()), 'its password'),
         passwordFile: optional(secretFile('/run/secrets/alice'), 'file that holds the password'),
       }),

@@ -11,7 +11,7 @@ type Resolved = Omit<Config, 'warnings'>;
 const MINUTE_MS = 60_000;
 
 /** Tells every warning, each at its place. Only for a configuration without problems, whose entries are those of the file. */
-export function tellWarnings(config: Resolved, problems: Problems): void {
+export function logWarnings(config: Resolved, problems: Problems): void {
   warnOfClearText(config, problems);
   config.sources.forEach((source, index) => {
     warnOfSource(source, `sources[${index}]`, config, problems);

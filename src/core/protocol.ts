@@ -2,3 +2,8 @@
 export const MEMBER_PROTOCOLS = ['http', 'https', 'socks4', 'socks5'] as const;
 
 export type MemberProtocol = (typeof MEMBER_PROTOCOLS)[number];
+
+/** What clients may speak to a listener. */
+export const LISTENER_PROTOCOLS = ['http', 'socks5', 'socks4'] as const;
+
+export type ListenerProtocol = (typeof LISTENER_PROTOCOLS)[number];

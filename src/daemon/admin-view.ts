@@ -1,6 +1,6 @@
 /** The running daemon as the admin server shows and steers it: snapshots of the parts, put together; verbs passed on. */
-import type { SourceView, Status } from '../admin/schemas.ts';
-import type { Watched } from '../admin/watched.ts';
+import type { SourceJson, Status } from '../admin/schemas.ts';
+import type { AdminTarget } from '../admin/watched.ts';
 import type { Clock } from '../core/clock.ts';
 import { formatHostPort, hostPort } from '../core/host-port.ts';
 import type { Log } from '../core/log.ts';
@@ -28,7 +28,7 @@ const MS_PER_SECOND = 1_000;
 /** States out of which a source draws again by itself. */
 const DRAWS_AGAIN: ReadonlySet<string> = new Set(['idle', 'ready', 'drawing', 'waiting', 'backoff']);
 
-export function viewDaemon(viewed: Viewed): Watched {
+export function viewDaemon(viewed: Viewed): AdminTarget {
   const { pool, refiller, clock, log } = viewed;
   const startedAt = clock.monotonic();
   return {
@@ -157,7 +157,7 @@ function sourceView(
   status: SourceStatus,
   counts: SourceCounts | undefined,
   faultAdvice: string | undefined,
-): SourceView {
+): SourceJson {
   const { name, product, state, reason, advice, code, message, nextCallAt, quota, budget, size } = status;
   const blocked = counts?.blocked ?? null;
   return {

@@ -5,7 +5,7 @@
  * data plane, while refill still draws and the admin page still shows it; the last snapshot is written when nothing can
  * change any more.
  */
-import type { Watched } from '../admin/watched.ts';
+import type { AdminTarget } from '../admin/watched.ts';
 import type { Config } from '../config/config.ts';
 import { isSame } from '../config/same.ts';
 import { type Clock, pause, systemClock } from '../core/clock.ts';
@@ -57,7 +57,7 @@ export interface Daemon {
   readonly addresses: { readonly listeners: readonly string[]; readonly admin: string | undefined };
   readonly bus: EventBus;
   /** What the admin API shows and steers. */
-  readonly watched: Watched;
+  readonly watched: AdminTarget;
   /** Resolves when nobody can be served any more: workers-failed. It is to be closed then. */
   readonly failed: Promise<NoriaError>;
   /**
@@ -92,7 +92,7 @@ interface Parts {
   readonly faults: SourceFaults;
   readonly prober: Prober;
   readonly admin: AdminSlot;
-  readonly watched: Watched;
+  readonly watched: AdminTarget;
 }
 
 /**

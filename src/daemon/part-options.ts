@@ -3,7 +3,6 @@ import { availableParallelism } from 'node:os';
 import { overlap } from '../config/address.ts';
 import type { Config, ListenerConfig, SourceConfig } from '../config/config.ts';
 import { isSame } from '../config/same.ts';
-import { formatHostPort } from '../core/host-port.ts';
 import { isPrivateAddress } from '../core/networks.ts';
 import { Secret } from '../core/secret.ts';
 import type { DialerSettings } from '../dialer/dialer.ts';
@@ -11,7 +10,7 @@ import type { SourceSettings } from '../dialer/source-memory.ts';
 import type { ListenAddress } from '../listener/bind.ts';
 import type { PoolSettings } from '../pool/options.ts';
 import type { ProberSettings } from '../prober/prober.ts';
-import type { RefillSettings, SourceOptions } from '../refill/options.ts';
+import type { DrawSourceOptions, RefillSettings } from '../refill/options.ts';
 import type { Refuses } from '../service/decode.ts';
 import { lifetimeNotTold, type Product } from '../service/operations.ts';
 import type { ExtractCall } from '../service/request.ts';
@@ -96,7 +95,7 @@ export function refillSettings(config: Config): RefillSettings {
   };
 }
 
-function refillSource(config: Config, source: SourceConfig): SourceOptions {
+function refillSource(config: Config, source: SourceConfig): DrawSourceOptions {
   const { name, intervalMs, count, size, priority, dailyBudget, product, params, upstream } = source;
   return {
     name,
@@ -143,7 +142,7 @@ function accessOf({ instance, product, upstream, password }: SourceConfig): Sour
     instance,
     ...(password === undefined ? {} : { password }),
     neverInstance: free,
-    forwardForm: free ? 'absolute' : 'direct',
+    forwardMode: free ? 'absolute' : 'direct',
   };
 }
 

@@ -1,6 +1,6 @@
 /** Parts of the daemon that a reload exchanges as a whole: what they replace finishes what it has begun. */
 import { type AdminServer, openAdmin } from '../admin/server.ts';
-import type { Watched } from '../admin/watched.ts';
+import type { AdminTarget } from '../admin/watched.ts';
 import type { Config } from '../config/config.ts';
 import type { Clock } from '../core/clock.ts';
 import type { EventBus } from '../core/events.ts';
@@ -77,7 +77,7 @@ export class AdminSlot {
    *
    * @throws NoriaError listen-failed
    */
-  async open(config: Config, watched: Watched): Promise<void> {
+  async open(config: Config, watched: AdminTarget): Promise<void> {
     const before = this.#openedFor;
     await this.close();
     try {
@@ -95,7 +95,7 @@ export class AdminSlot {
     await server?.close();
   }
 
-  async #listen({ admin }: Config, watched: Watched): Promise<AdminServer | undefined> {
+  async #listen({ admin }: Config, watched: AdminTarget): Promise<AdminServer | undefined> {
     const { clock, bus, log } = this.#ground;
     if (admin === undefined || admin.address.kind !== 'tcp') return undefined;
     return openAdmin({

@@ -2,7 +2,7 @@
  * What one dial may still spend: tries through members, and time waiting for one.
  */
 
-export interface AllowanceSettings {
+export interface AttemptBudgetSettings {
   /** Members tried for one client request; those that fail at once do not count. */
   readonly attempts: number;
   /** Everything, waiting for a member included. */
@@ -29,13 +29,13 @@ export interface Standing {
   readonly doubts: number;
 }
 
-export class Allowance {
-  readonly #settings: AllowanceSettings;
+export class AttemptBudget {
+  readonly #settings: AttemptBudgetSettings;
   #triedCount = 0;
   #countedCount = 0;
   #waitedMs = 0;
 
-  constructor(settings: AllowanceSettings) {
+  constructor(settings: AttemptBudgetSettings) {
     this.#settings = settings;
   }
 

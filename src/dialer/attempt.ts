@@ -13,8 +13,8 @@ import type { HostPort } from '../core/host-port.ts';
 import type { Lease } from '../pool/lease.ts';
 import type { AttemptPhase, FailedAttempt } from './blame.ts';
 import type { CredentialBook, PreparedLogin } from './credentials.ts';
-import type { Form, FormBook } from './forward-mode.ts';
-import { type Hop, type HopFailure, NO_BYTES } from './handshake.ts';
+import type { ForwardMode, ForwardModeMemory } from './forward-mode.ts';
+import { type Handshake, type HandshakeFailure, NO_BYTES } from './handshake.ts';
 import { canName, makeHop } from './member-handshake.ts';
 import { type OpenSocket, readyEvent } from './member-socket.ts';
 import { endCode, isAnswer, isLocal } from './socket-errors.ts';
@@ -25,7 +25,7 @@ export interface AttemptContext {
   readonly deadlines: Deadlines;
   readonly openSocket: OpenSocket;
   readonly credentials: CredentialBook;
-  readonly forms: FormBook;
+  readonly forms: ForwardModeMemory;
 }
 
 /** What an attempt is to do. */
@@ -57,11 +57,11 @@ export interface AttemptFailure extends FailedAttempt {
 }
 
 /** What an accepted attempt hands over. */
-export interface RawWay {
+export interface RawConnection {
   /** Paused; the listeners of the attempt are gone from it. */
   readonly socket: Socket;
   readonly head: Buffer;
-  readonly form: Form;
+  readonly forwardMode: ForwardMode;
   readonly login: PreparedLogin | undefined;
 }
 
@@ -77,10 +77,10 @@ export class Attempt {
   readonly #startedAt: number;
   #phase: AttemptPhase = 'connect';
   #socket: Socket | undefined;
-  #hop: Hop | undefined;
+  #hop: Handshake | undefined;
   #deadline: Deadline | undefined;
   #login: PreparedLogin | undefined;
-  #form: Form = 'direct';
+  #form: ForwardMode = 'direct';
   #head: Buffer = NO_BYTES;
   #tcpStands = false;
 
@@ -120,14 +120,14 @@ export class Attempt {
   }
 
   /** The connection, which from now on is the caller's; undefined unless accepted, and the second time. */
-  takeWay(): RawWay | undefined {
+  takeWay(): RawConnection | undefined {
     const socket = this.#socket;
     if (this.#phase !== 'done' || socket === undefined) return undefined;
     this.#socket = undefined;
-    return { socket, head: this.#head, form: this.#form, login: this.#login };
+    return { socket, head: this.#head, forwardMode: this.#form, login: this.#login };
   }
 
-  #connect(login: PreparedLogin | undefined, form: Form): void {
+  #connect(login: PreparedLogin | undefined, form: ForwardMode): void {
     this.#login = login;
     this.#form = form;
     this.#phase = 'connect';
@@ -210,7 +210,7 @@ export class Attempt {
   };
 
   /** The member said no. It may mean: with credentials, or not by CONNECT; then it is asked once more. */
-  #refused(refusal: HopFailure): void {
+  #refused(refusal: HandshakeFailure): void {
     const { credentials, forms } = this.#context;
     if (refusal.fault === 'member-auth') {
       const login = credentials.afterRefusal(this.#login);
@@ -226,7 +226,7 @@ export class Attempt {
     this.#fail(refusal.fault, refusal.detail, refusal.targetRefused === true);
   }
 
-  #again(login: PreparedLogin | undefined, form: Form): void {
+  #again(login: PreparedLogin | undefined, form: ForwardMode): void {
     this.#clearDeadline();
     this.#drop();
     this.#connect(login, form);

@@ -5,11 +5,11 @@
  */
 import type { HostPort } from '../core/host-port.ts';
 import type { Secret } from '../core/secret.ts';
-import { readConnectHead } from './connect-response.ts';
-import { type Hop, type HopFailure, type HopStep, MORE, NO_BYTES } from './handshake.ts';
+import { readConnectResponse } from './connect-response.ts';
+import { type Handshake, type HandshakeFailure, type HandshakeStep, MORE, NO_BYTES } from './handshake.ts';
 
 /** More than any honest proxy sends; the endless head of a broken one ends here. */
-export const MAX_HEAD_BYTES = 16 * 1024;
+export const MAX_CONNECT_RESPONSE_BYTES = 16 * 1024;
 
 const PROXY_AUTHENTICATION_REQUIRED = 407;
 /** The member says that it could not get through to the target. */
@@ -17,7 +17,7 @@ const TARGET_DOUBTED = new Set([502, 503, 504]);
 /** The member does not CONNECT, or not to this port; it may still take a plain HTTP request in absolute form. */
 const NO_CONNECT = new Set([400, 403, 404, 405, 501]);
 
-export class ConnectHop implements Hop {
+export class ConnectHandshake implements Handshake {
   readonly opening: string;
   /** The beginning of a head that came in pieces. */
   #held: Buffer = NO_BYTES;
@@ -32,15 +32,15 @@ export class ConnectHop implements Hop {
     this.opening = `CONNECT ${authority} HTTP/1.1\r\nHost: ${authority}\r\n${credentials}\r\n`;
   }
 
-  take(bytes: Buffer): HopStep {
+  take(bytes: Buffer): HandshakeStep {
     let scanned = this.#held.length;
     let left = scanned === 0 ? bytes : Buffer.concat([this.#held, bytes]);
     while (left.length > 0) {
-      const head = readConnectHead(left, scanned);
+      const head = readConnectResponse(left, scanned);
       if (head === 'garbage') return protocolFailure('not an HTTP answer');
       const headBytes = head === 'more' ? left.length : head.endBytes;
-      if (this.#interimBytes + headBytes > MAX_HEAD_BYTES) {
-        return protocolFailure(`a head of more than ${MAX_HEAD_BYTES} bytes`);
+      if (this.#interimBytes + headBytes > MAX_CONNECT_RESPONSE_BYTES) {
+        return protocolFailure(`a head of more than ${MAX_CONNECT_RESPONSE_BYTES} bytes`);
       }
       if (head === 'more') break;
       left = left.subarray(headBytes);
@@ -55,7 +55,7 @@ export class ConnectHop implements Hop {
   }
 }
 
-function verdict(status: number, rest: Buffer): HopStep {
+function verdict(status: number, rest: Buffer): HandshakeStep {
   if (status < 300) return { kind: 'accepted', rest };
   const detail = `status ${status}`;
   if (status === PROXY_AUTHENTICATION_REQUIRED) return { kind: 'failed', fault: 'member-auth', detail };
@@ -63,6 +63,6 @@ function verdict(status: number, rest: Buffer): HopStep {
   return { kind: 'failed', fault: 'member-refused', detail, noConnect: NO_CONNECT.has(status) };
 }
 
-function protocolFailure(detail: string): HopFailure {
+function protocolFailure(detail: string): HandshakeFailure {
   return { kind: 'failed', fault: 'member-protocol', detail };
 }

@@ -6,11 +6,11 @@
 import type { Socket } from 'node:net';
 import type { FaultCode } from '../core/faults.ts';
 import type { HostPort } from '../core/host-port.ts';
-import type { SourceOutlook, Wish } from '../pool/lease.ts';
+import type { RoutingOptions, SourceOutlook } from '../pool/lease.ts';
 
 export interface DialRequest {
   readonly target: HostPort;
-  readonly wish: Wish;
+  readonly routing: RoutingOptions;
   /**
    * `tunnel`: bytes to the target, untouched. `forward`: a plain HTTP request to the target; an idle connection may be used
    * again, and a member that does not CONNECT to this port may take it in absolute form instead.
@@ -23,7 +23,7 @@ export interface DialRequest {
 }
 
 /** A way that stands. */
-export interface Dialed {
+export interface MemberConnection {
   /**
    * Connected, paused, no data lost; TLS where the member speaks it. The dialer's error handler stays on it, so an
    * error is never uncaught; the taker adds its own. Half-open is allowed.
@@ -32,7 +32,7 @@ export interface Dialed {
   /** Bytes that came after the member's answer; to be given to the client first. Empty when there are none. */
   readonly head: Buffer;
   /** `direct`: speak to the target. `absolute`: speak HTTP to the member, in absolute form. */
-  readonly form: 'direct' | 'absolute';
+  readonly forwardMode: 'direct' | 'absolute';
   /** Value of Proxy-Authorization to send with an absolute-form request; never to be logged. */
   readonly proxyAuthorization?: string | undefined;
   /** It was idle and is used again: it may turn out dead, which is nobody's fault. */
@@ -82,7 +82,7 @@ export interface DialFailure {
 }
 
 export type DialResult =
-  | { readonly ok: true; readonly way: Dialed }
+  | { readonly ok: true; readonly connection: MemberConnection }
   | { readonly ok: false; readonly failure: DialFailure };
 
 /** A dial under way. */

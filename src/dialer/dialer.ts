@@ -9,19 +9,19 @@ import type { Clock } from '../core/clock.ts';
 import { Deadlines } from '../core/deadlines.ts';
 import type { EventBus } from '../core/events.ts';
 import { LiveList } from '../core/live-list.ts';
-import type { Lending } from '../pool/lease.ts';
+import type { LeaseProvider } from '../pool/lease.ts';
 import type { AttemptTask } from './attempt.ts';
 import type { SourceFault } from './credentials.ts';
 import type { Dialer, Dialing, DialRequest, DialResult } from './dial.ts';
 import { HedgeBudget } from './hedging.ts';
 import { IdleConnections } from './idle.ts';
-import type { Way } from './member-connection.ts';
+import type { LeasedConnection } from './member-connection.ts';
 import { memberSockets, type OpenSocket } from './member-socket.ts';
 import { NetworkWatch } from './network-watch.ts';
-import { Laggards } from './overdue-attempts.ts';
+import { OverdueAttempts } from './overdue-attempts.ts';
 import { type DialParts, type DialSettings, Race } from './race.ts';
-import { Witnesses } from './reachability.ts';
-import { type Solo, SoloAttempt } from './single-attempt.ts';
+import { Reachability } from './reachability.ts';
+import { type PendingAttempt, SingleAttempt } from './single-attempt.ts';
 import { SourceMemory, type SourceSettings } from './source-memory.ts';
 
 /** What may change while the dialer runs. */
@@ -33,7 +33,7 @@ export interface DialerSettings extends DialSettings {
 export interface DialerOptions extends DialerSettings {
   readonly clock: Clock;
   readonly bus: EventBus;
-  readonly pool: Lending;
+  readonly pool: LeaseProvider;
   /** The credentials of a source are refused by several of its members, or accepted again. Told once each. */
   readonly onSourceFault: (fault: SourceFault) => void;
   /** Our own network was judged to be down, or is up again: nobody is evicted meanwhile. */
@@ -54,7 +54,7 @@ export interface OpenDialer extends Dialer, AsyncDisposable {
   /** Dials and probes under way, attempts that go on in the background, and idle connections. */
   readonly openCount: number;
   /** One attempt through a member that is leased already: for probes. What comes of the lease is for the caller to report. */
-  attempt(task: Omit<AttemptTask, 'hedge'>): Solo;
+  attempt(task: Omit<AttemptTask, 'hedge'>): PendingAttempt;
   /** Ends all dials with `shutting-down`, all attempts and idle connections; ways that were handed over stay. Safe to call twice. */
   close(): Promise<void>;
 }
@@ -65,7 +65,7 @@ const UNKNOWN_SOURCE: SourceSettings = {
   auth: 'none',
   instance: '',
   neverInstance: true,
-  forwardForm: 'direct',
+  forwardMode: 'direct',
 };
 
 export function openDialer(options: DialerOptions): OpenDialer {
@@ -78,8 +78,8 @@ class RunningDialer implements OpenDialer {
   readonly #deadlines: Deadlines;
   readonly #idle: IdleConnections;
   readonly #races = new LiveList<Race>();
-  readonly #solos = new Set<SoloAttempt>();
-  readonly #standing = new LiveList<Way>();
+  readonly #solos = new Set<SingleAttempt>();
+  readonly #standing = new LiveList<LeasedConnection>();
   readonly #openSocket: OpenSocket;
   readonly #drawing: Disposable;
   #settings: DialerSettings;
@@ -101,9 +101,9 @@ class RunningDialer implements OpenDialer {
       deadlines: this.#deadlines,
       idle: this.#idle,
       standing: this.#standing,
-      laggards: new Laggards(),
+      laggards: new OverdueAttempts(),
       budget: new HedgeBudget(),
-      witnesses: new Witnesses(clock),
+      witnesses: new Reachability(clock),
       network: new NetworkWatch(clock, (down) => {
         options.onNetwork(down);
         bus.emit('network.judged', { down });
@@ -133,9 +133,9 @@ class RunningDialer implements OpenDialer {
     return race;
   }
 
-  attempt(task: Omit<AttemptTask, 'hedge'>): Solo {
+  attempt(task: Omit<AttemptTask, 'hedge'>): PendingAttempt {
     const memory = this.#memoryOf(task.lease.source);
-    const solo = new SoloAttempt(memory, this.#parts.network, task, () => this.#solos.delete(solo));
+    const solo = new SingleAttempt(memory, this.#parts.network, task, () => this.#solos.delete(solo));
     if (this.#closed) {
       solo.cancel();
     } else {

@@ -1,6 +1,6 @@
 /** Why no member accepted, in a code and a sentence for the client: counts and times, no address and no foreign text. */
 import type { FaultCode } from '../core/faults.ts';
-import type { Refusal } from '../pool/lease.ts';
+import type { LeaseRefusal } from '../pool/lease.ts';
 import type { AttemptFailure } from './attempt.ts';
 import type { DialFailure } from './dial.ts';
 
@@ -35,7 +35,10 @@ export function membersFailed(
 }
 
 /** What the client is told when the pool had no member for it. */
-export function noMember({ refused, reason, retryAfterMs, sources }: Refusal, attempts: number): DialFailure {
+export function noMember(
+  { refused, reason, retryAfterMs, sources }: LeaseRefusal,
+  attempts: number,
+): DialFailure {
   return {
     code: refused,
     reason,

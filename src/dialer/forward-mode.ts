@@ -7,28 +7,28 @@
 import type { Clock } from '../core/clock.ts';
 
 /** `direct`: as to the target itself. `absolute`: as to a proxy. */
-export type Form = 'direct' | 'absolute';
+export type ForwardMode = 'direct' | 'absolute';
 
 /** Members that refused in a row before a source known to CONNECT is believed to have stopped doing so. */
 const REFUSERS_OF_A_CHANGED_SOURCE = 3;
 /** After so long a source that refused is asked again. */
 const RELEARN_MS = 10 * 60_000;
 
-export class FormBook {
+export class ForwardModeMemory {
   readonly #clock: Clock;
-  readonly #initial: Form;
-  #known: 'nothing' | Form = 'nothing';
+  readonly #initial: ForwardMode;
+  #known: 'nothing' | ForwardMode = 'nothing';
   #absoluteSince = 0;
   readonly #refusedBy = new Set<string>();
 
   /** @param initial - `absolute` for members of which most do not CONNECT (free product, label `http`): then nothing is learned. */
-  constructor(clock: Clock, initial: Form) {
+  constructor(clock: Clock, initial: ForwardMode) {
     this.#clock = clock;
     this.#initial = initial;
   }
 
   /** The form to start with. */
-  get current(): Form {
+  get current(): ForwardMode {
     if (this.#known === 'absolute' && this.#clock.monotonic() - this.#absoluteSince > RELEARN_MS) {
       this.#known = 'nothing';
     }

@@ -13,7 +13,7 @@ export interface Login {
 }
 
 /** Why a hop came to nothing. */
-export interface HopFailure {
+export interface HandshakeFailure {
   readonly kind: 'failed';
   readonly fault: Extract<
     FaultCode,
@@ -27,20 +27,20 @@ export interface HopFailure {
   readonly noConnect?: boolean;
 }
 
-export type HopStep =
+export type HandshakeStep =
   | { readonly kind: 'more' }
   /** The protocol's next message. */
   | { readonly kind: 'send'; readonly bytes: Buffer }
   /** The way to the target stands; `rest` came after the member's answer and belongs to the client. */
   | { readonly kind: 'accepted'; readonly rest: Buffer }
-  | HopFailure;
+  | HandshakeFailure;
 
-export interface Hop {
+export interface Handshake {
   /** Written as soon as the connection stands; as a string it is latin1. */
   readonly opening: Buffer | string;
   /** Takes the next bytes, however they were split. Not to be called again after `accepted` or `failed`. */
-  take(bytes: Buffer): HopStep;
+  take(bytes: Buffer): HandshakeStep;
 }
 
-export const MORE: HopStep = { kind: 'more' };
+export const MORE: HandshakeStep = { kind: 'more' };
 export const NO_BYTES: Buffer = Buffer.alloc(0);

@@ -8,14 +8,14 @@ import type { Socket } from 'node:net';
 import type { Clock } from '../core/clock.ts';
 import type { Deadline, Deadlines } from '../core/deadlines.ts';
 import type { PreparedLogin } from './credentials.ts';
-import type { Form } from './forward-mode.ts';
+import type { ForwardMode } from './forward-mode.ts';
 
 export interface IdleConnection {
   readonly socket: Socket;
   readonly member: string;
   /** `host:port` of the target; for absolute form the member takes any. */
   readonly target: string;
-  readonly form: Form;
+  readonly forwardMode: ForwardMode;
   /** What it was opened with; requests in absolute form on it carry the same. */
   readonly login: PreparedLogin | undefined;
   /** Monotonic moment at which the member ends; `Infinity` when unknown. */
@@ -32,7 +32,7 @@ interface Kept {
 const KEPT_MS = 5_000;
 const MOST_FOR_ONE_TARGET = 4;
 const MOST = 512;
-const FORMS: readonly Form[] = ['direct', 'absolute'];
+const FORMS: readonly ForwardMode[] = ['direct', 'absolute'];
 
 export class IdleConnections {
   readonly #clock: Clock;
@@ -78,7 +78,7 @@ export class IdleConnections {
   take(member: string, target: string): IdleConnection | undefined {
     if (this.#count === 0) return undefined;
     for (const form of FORMS) {
-      const key = keyOf({ member, target, form });
+      const key = keyOf({ member, target, forwardMode: form });
       const kept = this.#kept.get(key)?.at(-1);
       if (kept === undefined) continue;
       this.#remove(key, kept);
@@ -106,7 +106,11 @@ export class IdleConnections {
   }
 }
 
-function keyOf({ member, target, form }: Pick<IdleConnection, 'member' | 'target' | 'form'>): string {
+function keyOf({
+  member,
+  target,
+  forwardMode: form,
+}: Pick<IdleConnection, 'member' | 'target' | 'forwardMode'>): string {
   return form === 'absolute' ? member : `${member} ${target}`;
 }
 

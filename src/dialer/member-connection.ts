@@ -4,23 +4,23 @@
 import type { Socket } from 'node:net';
 import type { Clock } from '../core/clock.ts';
 import type { Listed, LiveList } from '../core/live-list.ts';
-import type { Lease, Lending } from '../pool/lease.ts';
-import type { RawWay } from './attempt.ts';
+import type { Lease, LeaseProvider } from '../pool/lease.ts';
+import type { RawConnection } from './attempt.ts';
 import type { CredentialBook } from './credentials.ts';
-import type { Dialed, DialOutcome } from './dial.ts';
-import type { Form } from './forward-mode.ts';
+import type { DialOutcome, MemberConnection } from './dial.ts';
+import type { ForwardMode } from './forward-mode.ts';
 import type { IdleConnections } from './idle.ts';
 
 export interface WayParts {
   readonly clock: Clock;
-  readonly pool: Lending;
+  readonly pool: LeaseProvider;
   readonly idle: IdleConnections;
   /** Ways that have not ended: for whoever must end one from outside. */
-  readonly standing: LiveList<Way>;
+  readonly standing: LiveList<LeasedConnection>;
 }
 
 export interface WayFacts {
-  readonly raw: RawWay;
+  readonly raw: RawConnection;
   readonly lease: Lease;
   /** Of the member's source. */
   readonly credentials: CredentialBook;
@@ -32,7 +32,7 @@ export interface WayFacts {
   readonly target: string;
 }
 
-export class Way implements Dialed, Listed {
+export class LeasedConnection implements MemberConnection, Listed {
   listedAt = -1;
   readonly #parts: WayParts;
   readonly #facts: WayFacts;
@@ -58,12 +58,12 @@ export class Way implements Dialed, Listed {
     return this.#facts.raw.head;
   }
 
-  get form(): Form {
-    return this.#facts.raw.form;
+  get forwardMode(): ForwardMode {
+    return this.#facts.raw.forwardMode;
   }
 
   get proxyAuthorization(): string | undefined {
-    const { form, login } = this.#facts.raw;
+    const { forwardMode: form, login } = this.#facts.raw;
     return form === 'absolute' ? login?.authorization.reveal() : undefined;
   }
 
@@ -100,7 +100,7 @@ export class Way implements Dialed, Listed {
     this.#ended = true;
     const { pool, idle, standing } = this.#parts;
     const { lease, raw, credentials, reusable, target } = this.#facts;
-    const { socket, form, login } = raw;
+    const { socket, forwardMode: form, login } = raw;
     standing.delete(this);
     pool.report({ lease: lease.id, kind: 'closed', cut: outcome.cut });
     if (outcome.askedCredentials === true && form === 'absolute') credentials.asked(login);
@@ -110,6 +110,6 @@ export class Way implements Dialed, Listed {
       return;
     }
     const endsAt = this.#wonAt + (lease.remainingMs ?? Number.POSITIVE_INFINITY);
-    idle.keep({ socket, member: lease.member, target, form, login, endsAt });
+    idle.keep({ socket, member: lease.member, target, forwardMode: form, login, endsAt });
   }
 }

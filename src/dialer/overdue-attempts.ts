@@ -12,7 +12,7 @@ export interface Overdue {
 /** More would make each pick dear, and would be a pool that no choice can help. */
 const MOST_TOLD = 64;
 
-export class Laggards {
+export class OverdueAttempts {
   readonly #overdue = new Set<Overdue>();
 
   /** The attempt is overdue, until `ended`. */

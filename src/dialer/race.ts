@@ -8,26 +8,26 @@
 import type { Deadline } from '../core/deadlines.ts';
 import type { NoriaEvents } from '../core/events.ts';
 import type { Listed, LiveList } from '../core/live-list.ts';
-import { isLease, type Lease, type Refusal } from '../pool/lease.ts';
-import { Attempt, type AttemptFailure, type AttemptOwner, type RawWay } from './attempt.ts';
-import { Allowance, type AllowanceSettings, type Standing } from './attempt-budget.ts';
+import { isLease, type Lease, type LeaseRefusal } from '../pool/lease.ts';
+import { Attempt, type AttemptFailure, type AttemptOwner, type RawConnection } from './attempt.ts';
+import { AttemptBudget, type AttemptBudgetSettings, type Standing } from './attempt-budget.ts';
 import type { DialFailure, Dialing, DialRequest, DialResult } from './dial.ts';
 import { explainFailures, membersFailed, noMember } from './explain.ts';
 import { NO_BYTES } from './handshake.ts';
 import { Hedge, type HedgeParts, type HedgeSettings } from './hedge.ts';
 import type { IdleConnections } from './idle.ts';
-import { Way } from './member-connection.ts';
-import type { Laggards } from './overdue-attempts.ts';
+import { LeasedConnection } from './member-connection.ts';
+import type { OverdueAttempts } from './overdue-attempts.ts';
 import { type DialEnd, type VerdictParts, Verdicts } from './verdicts.ts';
 
-export interface DialSettings extends AllowanceSettings, HedgeSettings {}
+export interface DialSettings extends AttemptBudgetSettings, HedgeSettings {}
 
 /** What all dials of one dialer share. */
 export interface DialParts extends VerdictParts, HedgeParts {
   readonly idle: IdleConnections;
-  readonly laggards: Laggards;
+  readonly laggards: OverdueAttempts;
   /** Ways that have not ended. */
-  readonly standing: LiveList<Way>;
+  readonly standing: LiveList<LeasedConnection>;
   nextRequestId(): number;
   /** The race has nothing open any more. */
   raceOver(race: Race): void;
@@ -46,7 +46,7 @@ export class Race implements Dialing, AttemptOwner, Listed {
   /** `host:port` in canonical form. */
   readonly #target: string;
   readonly #verdicts: Verdicts;
-  readonly #allowance: Allowance;
+  readonly #allowance: AttemptBudget;
   readonly #hedge: Hedge;
   readonly #avoid: string[];
   readonly #startedAt: number;
@@ -69,7 +69,7 @@ export class Race implements Dialing, AttemptOwner, Listed {
     this.#request = request;
     this.#target = request.target.text;
     this.#verdicts = new Verdicts(parts, this.#target);
-    this.#allowance = new Allowance(settings);
+    this.#allowance = new AttemptBudget(settings);
     this.#hedge = new Hedge(parts, settings, () => this.#overdue());
     this.#avoid = request.avoid === undefined ? [] : [...request.avoid];
     this.#startedAt = parts.clock.monotonic();
@@ -145,9 +145,9 @@ export class Race implements Dialing, AttemptOwner, Listed {
   /** @param spurned - members not wanted beside those tried already. */
   #seek(hedge: boolean, spurned = NOBODY): void {
     const id = this.#parts.nextRequestId();
-    const answer = this.#parts.pool.take({
+    const answer = this.#parts.pool.acquire({
       id,
-      wish: this.#request.wish,
+      routing: this.#request.routing,
       targetHost: this.#request.target.host,
       avoid: this.#avoid.length + spurned.length === 0 ? NOBODY : [...this.#avoid, ...spurned],
       waitMs: hedge ? 0 : this.#allowance.mayWaitMs(this.#elapsedMs, this.#standing),
@@ -164,7 +164,7 @@ export class Race implements Dialing, AttemptOwner, Listed {
     });
   }
 
-  #takeAnswer(answer: Lease | Refusal, hedge: boolean, spurned: readonly string[]): void {
+  #takeAnswer(answer: Lease | LeaseRefusal, hedge: boolean, spurned: readonly string[]): void {
     const { pool } = this.#parts;
     const open = this.#phase === 'open';
     if (isLease(answer)) {
@@ -222,11 +222,11 @@ export class Race implements Dialing, AttemptOwner, Listed {
     this.#seek(true, laggards.avoidable(slow, this.#avoid));
   }
 
-  #win(lease: Lease, raw: RawWay, reused: boolean): void {
+  #win(lease: Lease, raw: RawConnection, reused: boolean): void {
     this.#conclude('won', { kind: 'reached', by: lease.member });
     const { laggards, memoryOf } = this.#parts;
     for (const loser of this.#running) laggards.add(loser); // slower than the other, at least
-    const way = new Way(this.#parts, {
+    const way = new LeasedConnection(this.#parts, {
       raw,
       lease,
       credentials: memoryOf(lease.source).credentials,
@@ -237,11 +237,11 @@ export class Race implements Dialing, AttemptOwner, Listed {
     });
     this.#tellEnd('accepted', lease);
     this.#overIfIdle();
-    this.#done({ ok: true, way });
+    this.#done({ ok: true, connection: way });
   }
 
   /** There is no further member to be had. */
-  #refuse(refusal: Refusal): void {
+  #refuse(refusal: LeaseRefusal): void {
     const failed = refusal.refused === 'pool-empty' && this.#verdicts.failures.length > 0;
     if (failed) this.#fail();
     else this.#lose(noMember(refusal, this.#allowance.triedCount));

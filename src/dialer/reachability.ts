@@ -17,7 +17,7 @@ const MOST_MEMBERS = 4_096;
 /** More different targets than any verdict asks for. */
 const MOST_DOUBTS = 16;
 
-export class Witnesses {
+export class Reachability {
   readonly #clock: Clock;
   readonly #reachedAt = new Map<string, number>();
   readonly #provenAt = new Map<string, number>();

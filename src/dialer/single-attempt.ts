@@ -4,29 +4,35 @@
  * The lease is the caller's to report on.
  */
 import type { Blame } from '../core/events.ts';
-import { Attempt, type AttemptFailure, type AttemptOwner, type AttemptTask, type RawWay } from './attempt.ts';
+import {
+  Attempt,
+  type AttemptFailure,
+  type AttemptOwner,
+  type AttemptTask,
+  type RawConnection,
+} from './attempt.ts';
 import { blameFor, isOpenQuestion } from './blame.ts';
 import type { NetworkWatch } from './network-watch.ts';
 import type { SourceMemory } from './source-memory.ts';
 
-export type SoloResult =
+export type SingleAttemptResult =
   /** The socket is the caller's. */
-  | { readonly kind: 'accepted'; readonly way: RawWay; readonly ms: number }
+  | { readonly kind: 'accepted'; readonly way: RawConnection; readonly ms: number }
   /** `blame` is undefined where only the success of another member could tell whose fault it was. */
   | { readonly kind: 'failed'; readonly failure: AttemptFailure; readonly blame: Blame | undefined }
   | { readonly kind: 'cancelled' };
 
 /** An attempt under way. */
-export interface Solo {
+export interface PendingAttempt {
   /** Never rejects. */
-  readonly result: Promise<SoloResult>;
+  readonly result: Promise<SingleAttemptResult>;
   /** Ends it at once with `cancelled`. Safe to call twice; a way that stands already is not touched. */
   cancel(): void;
 }
 
-export class SoloAttempt implements Solo, AttemptOwner {
-  readonly result: Promise<SoloResult>;
-  readonly #settle: (result: SoloResult) => void;
+export class SingleAttempt implements PendingAttempt, AttemptOwner {
+  readonly result: Promise<SingleAttemptResult>;
+  readonly #settle: (result: SingleAttemptResult) => void;
   readonly #attempt: Attempt;
   readonly #memory: SourceMemory;
   readonly #network: NetworkWatch;
@@ -38,7 +44,7 @@ export class SoloAttempt implements Solo, AttemptOwner {
     task: Omit<AttemptTask, 'hedge'>,
     onOver: () => void,
   ) {
-    const { promise, resolve } = Promise.withResolvers<SoloResult>();
+    const { promise, resolve } = Promise.withResolvers<SingleAttemptResult>();
     this.result = promise;
     this.#settle = (result) => {
       onOver();

@@ -4,7 +4,14 @@
  * Sources: RFC 1928 §3 and §6, RFC 1929 §2, the SOCKS4 memo.
  */
 import type { HostPort } from '../core/host-port.ts';
-import { type Hop, type HopFailure, type HopStep, type Login, MORE, NO_BYTES } from './handshake.ts';
+import {
+  type Handshake,
+  type HandshakeFailure,
+  type HandshakeStep,
+  type Login,
+  MORE,
+  NO_BYTES,
+} from './handshake.ts';
 import {
   ATYP_IPV4,
   ATYP_IPV6,
@@ -33,7 +40,7 @@ const CONNECTION_REFUSED = 0x05;
 /** Replies that speak of the target, not of the member: unreachable network or host, refused, TTL expired. */
 const TARGET_REPLIES = new Set([0x03, 0x04, CONNECTION_REFUSED, 0x06]);
 
-export class Socks5Hop implements Hop {
+export class Socks5Handshake implements Handshake {
   readonly opening: Buffer;
   readonly #target: HostPort;
   readonly #login: Login | undefined;
@@ -46,7 +53,7 @@ export class Socks5Hop implements Hop {
     this.opening = login === undefined ? OFFER_NO_AUTHENTICATION : OFFER_LOGIN;
   }
 
-  take(bytes: Buffer): HopStep {
+  take(bytes: Buffer): HandshakeStep {
     const all = this.#held.length === 0 ? bytes : Buffer.concat([this.#held, bytes]);
     const step = this.#read(all);
     // Nobody may speak before his turn: bytes behind a method or login reply are no SOCKS server's.
@@ -54,7 +61,7 @@ export class Socks5Hop implements Hop {
     return step;
   }
 
-  #read(all: Buffer): HopStep {
+  #read(all: Buffer): HandshakeStep {
     switch (this.#phase) {
       case 'method':
         return this.#readMethod(all);
@@ -65,7 +72,7 @@ export class Socks5Hop implements Hop {
     }
   }
 
-  #readMethod(all: Buffer): HopStep {
+  #readMethod(all: Buffer): HandshakeStep {
     if (all[0] !== SOCKS5_VERSION) return failed('member-protocol', 'not a SOCKS5 answer');
     if (all.length < METHOD_REPLY_BYTES) return MORE;
     if (all.length > METHOD_REPLY_BYTES) return spokeTooSoon();
@@ -81,19 +88,19 @@ export class Socks5Hop implements Hop {
   }
 
   /** The version byte is not looked at: servers send 1 as RFC 1929 wants, or 5, and mean the same. */
-  #readLogin(all: Buffer): HopStep {
+  #readLogin(all: Buffer): HandshakeStep {
     if (all.length < LOGIN_REPLY_BYTES) return MORE;
     if (all.length > LOGIN_REPLY_BYTES) return spokeTooSoon();
     return all[1] === SUCCEEDED ? this.#request() : failed('member-auth', `login status ${all[1]}`);
   }
 
-  #request(): HopStep {
+  #request(): HandshakeStep {
     this.#phase = 'reply';
     return { kind: 'send', bytes: socks5Request(this.#target) };
   }
 }
 
-function readReply(all: Buffer): HopStep {
+function readReply(all: Buffer): HandshakeStep {
   const code = all[1];
   if (all[0] !== SOCKS5_VERSION) return failed('member-protocol', 'not a SOCKS5 answer');
   if (code === undefined) return MORE;
@@ -120,7 +127,7 @@ function boundAddressBytes(reply: Buffer): number | undefined {
   }
 }
 
-function refusal(code: number): HopFailure {
+function refusal(code: number): HandshakeFailure {
   const detail = `reply ${code}`;
   if (!TARGET_REPLIES.has(code)) return failed('member-refused', detail);
   return { ...failed('target-doubted', detail), targetRefused: code === CONNECTION_REFUSED };
@@ -138,7 +145,7 @@ export function socks4CanReach(target: HostPort): boolean {
   return target.kind !== 'ipv6';
 }
 
-export class Socks4Hop implements Hop {
+export class Socks4Handshake implements Handshake {
   readonly opening: Buffer;
   #held: Buffer = NO_BYTES;
 
@@ -149,7 +156,7 @@ export class Socks4Hop implements Hop {
     this.opening = request;
   }
 
-  take(bytes: Buffer): HopStep {
+  take(bytes: Buffer): HandshakeStep {
     const all = this.#held.length === 0 ? bytes : Buffer.concat([this.#held, bytes]);
     // VN of a reply is 0; some servers repeat the 4.
     if (all[0] !== 0x00 && all[0] !== 0x04) return failed('member-protocol', 'not a SOCKS4 answer');
@@ -161,16 +168,16 @@ export class Socks4Hop implements Hop {
   }
 }
 
-function socks4Refusal(code: number): HopFailure {
+function socks4Refusal(code: number): HandshakeFailure {
   const detail = `reply ${code}`;
   if (code === SOCKS4_FAILED) return failed('target-doubted', detail);
   return failed(SOCKS4_IDENT.has(code) ? 'member-auth' : 'member-protocol', detail);
 }
 
-function spokeTooSoon(): HopFailure {
+function spokeTooSoon(): HandshakeFailure {
   return failed('member-protocol', 'bytes before they were asked for');
 }
 
-function failed(fault: HopFailure['fault'], detail: string): HopFailure {
+function failed(fault: HandshakeFailure['fault'], detail: string): HandshakeFailure {
   return { kind: 'failed', fault, detail };
 }

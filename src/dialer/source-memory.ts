@@ -3,14 +3,14 @@ import type { Clock } from '../core/clock.ts';
 import type { Deadlines } from '../core/deadlines.ts';
 import type { AttemptContext } from './attempt.ts';
 import { CredentialBook, type SourceAccess, type SourceFault } from './credentials.ts';
-import { type Form, FormBook } from './forward-mode.ts';
+import { type ForwardMode, ForwardModeMemory } from './forward-mode.ts';
 import { LatencyEstimator } from './latency.ts';
 import type { OpenSocket } from './member-socket.ts';
 
 /** How the dialer is to speak to the members of one source. */
 export interface SourceSettings extends SourceAccess {
   /** How plain HTTP requests begin: `absolute` where most members do not CONNECT (free product, label `http`). */
-  readonly forwardForm: Form;
+  readonly forwardMode: ForwardMode;
 }
 
 export interface SourceMemoryParts {
@@ -26,7 +26,7 @@ export class SourceMemory implements AttemptContext {
   readonly deadlines: Deadlines;
   readonly openSocket: OpenSocket;
   readonly credentials: CredentialBook;
-  readonly forms: FormBook;
+  readonly forms: ForwardModeMemory;
   readonly latency = new LatencyEstimator();
 
   constructor(source: string, settings: SourceSettings, parts: SourceMemoryParts) {
@@ -35,7 +35,7 @@ export class SourceMemory implements AttemptContext {
     this.deadlines = parts.deadlines;
     this.openSocket = parts.openSocket;
     this.credentials = new CredentialBook(source, settings, parts.onSourceFault);
-    this.forms = new FormBook(parts.clock, settings.forwardForm);
+    this.forms = new ForwardModeMemory(parts.clock, settings.forwardMode);
   }
 
   /** Whether these settings would have led to the same memory. */
@@ -46,7 +46,7 @@ export class SourceMemory implements AttemptContext {
       mine.instance === settings.instance &&
       mine.password?.reveal() === settings.password?.reveal() &&
       mine.neverInstance === settings.neverInstance &&
-      mine.forwardForm === settings.forwardForm
+      mine.forwardMode === settings.forwardMode
     );
   }
 }

@@ -5,18 +5,18 @@
  */
 import type { Clock } from '../core/clock.ts';
 import type { Blame, EventBus, NoriaEvents } from '../core/events.ts';
-import type { Lending } from '../pool/lease.ts';
+import type { LeaseProvider } from '../pool/lease.ts';
 import type { Attempt, AttemptFailure } from './attempt.ts';
 import { type AttemptPhase, blameFor, isOpenQuestion } from './blame.ts';
 import type { NetworkWatch } from './network-watch.ts';
-import type { Witnesses } from './reachability.ts';
+import type { Reachability } from './reachability.ts';
 import type { SourceMemory } from './source-memory.ts';
 
 export interface VerdictParts {
   readonly clock: Clock;
   readonly bus: EventBus;
-  readonly pool: Lending;
-  readonly witnesses: Witnesses;
+  readonly pool: LeaseProvider;
+  readonly witnesses: Reachability;
   readonly network: NetworkWatch;
   memoryOf(source: string): SourceMemory;
 }

@@ -14,7 +14,7 @@ import { clientNetwork, Networks } from '../core/networks.ts';
 import type { Secret } from '../core/secret.ts';
 import { DenyTargets, isOwnAddress, type OwnAddress } from './deny-targets.ts';
 import { KnownTargets } from './known-targets.ts';
-import { wishTextWithoutUsers } from './routing-options.ts';
+import { routingTextWithoutUsers } from './routing-options.ts';
 
 /** What the configuration says of one listener, and what noria knows of itself. */
 export interface AccessOptions {
@@ -46,7 +46,10 @@ export interface Access {
    * @returns `auth-required`, or `too-many-requests` with `retryAfterMs` in its context after too many wrong ones from
    *   this address: then right ones too, or the answer would tell a guesser when it has found them.
    */
-  identify(credentials: Credentials | undefined, remoteAddress: string | undefined): Identity | NoriaError;
+  identify(
+    credentials: ClientCredentials | undefined,
+    remoteAddress: string | undefined,
+  ): ClientIdentity | NoriaError;
   /** This address gave wrong credentials to another process with the same listener. */
   failedElsewhere(remoteAddress: string | undefined): void;
   readonly targets: {
@@ -58,16 +61,16 @@ export interface Access {
 }
 
 /** As a client gave them. */
-export interface Credentials {
+export interface ClientCredentials {
   readonly username: string;
   readonly password: string;
 }
 
-export interface Identity {
+export interface ClientIdentity {
   /** The configured user; '' when none is configured. */
   readonly user: string;
-  /** What follows BASE in the user name, for `readWish`. */
-  readonly wishText: string;
+  /** What follows BASE in the user name, for `readRoutingOptions`. */
+  readonly routingText: string;
 }
 
 /** Wrong credentials an address may give within one window. A browser's own retries stay far below it. */
@@ -93,7 +96,7 @@ export function createAccess(options: AccessOptions): Access {
     asksForCredentials: digests.size > 0,
     identify(credentials, remoteAddress) {
       if (digests.size === 0) {
-        return { user: '', wishText: wishTextWithoutUsers(credentials?.username ?? '') };
+        return { user: '', routingText: routingTextWithoutUsers(credentials?.username ?? '') };
       }
       if (credentials === undefined) return new NoriaError('auth-required', 'no credentials given');
       const retryAfterMs = failures.blockedForMs(remoteAddress);
@@ -106,7 +109,7 @@ export function createAccess(options: AccessOptions): Access {
       const expected = (user === undefined ? undefined : digests.get(user)) ?? noDigest;
       const fits = timingSafeEqual(expected, digest(credentials.password));
       if (user !== undefined && fits) {
-        return { user, wishText: credentials.username.slice(user.length + 1) };
+        return { user, routingText: credentials.username.slice(user.length + 1) };
       }
       failures.count(remoteAddress);
       options.onFailure?.(remoteAddress);
@@ -136,7 +139,7 @@ function deniedTarget({ text }: HostPort, why: string): NoriaError {
  * @returns undefined where there is no header, another scheme, or nothing that is base64. Without a colon all of it is
  *   the user name.
  */
-export function parseBasic(header: string | undefined): Credentials | undefined {
+export function parseBasic(header: string | undefined): ClientCredentials | undefined {
   const encoded = /^basic +([A-Za-z0-9+/_-]+=*) *$/i.exec(header ?? '')?.[1];
   if (encoded === undefined) return undefined;
   const bytes = Buffer.from(encoded, 'base64');

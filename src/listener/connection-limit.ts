@@ -6,7 +6,7 @@ import type { Socket } from 'node:net';
 import type { Deadlines } from '../core/deadlines.ts';
 
 /** Who knows whether there is room for one more connection. */
-export interface Room {
+export interface ConnectionLimit {
   /** At once, or soon. Whoever gets `true` calls `leave` in the end. */
   take(): boolean | Promise<boolean>;
   leave(): void;
@@ -18,13 +18,13 @@ const MAX_ASKED = 512;
 const PATIENCE_MS = 2_000;
 
 export class WaitingRoom {
-  readonly #room: Room;
+  readonly #room: ConnectionLimit;
   readonly #deadlines: Deadlines;
   readonly #waiting = new Set<Socket>();
   /** Places asked for and not answered yet, also for clients that wait no more. */
   #askedCount = 0;
 
-  constructor(room: Room, deadlines: Deadlines) {
+  constructor(room: ConnectionLimit, deadlines: Deadlines) {
     this.#room = room;
     this.#deadlines = deadlines;
   }

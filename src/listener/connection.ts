@@ -12,10 +12,10 @@ import type { Deadline, Deadlines } from '../core/deadlines.ts';
 import type { ClientProtocol, EventBus } from '../core/events.ts';
 import { describeError, type FaultCode, type NoriaError } from '../core/faults.ts';
 import type { Listed } from '../core/live-list.ts';
-import type { Dialed, Dialer } from '../dialer/dial.ts';
-import type { Access, Credentials, Identity } from './access.ts';
+import type { Dialer, MemberConnection } from '../dialer/dial.ts';
+import type { Access, ClientCredentials, ClientIdentity } from './access.ts';
 import { relay } from './relay.ts';
-import type { WishContext } from './routing-options.ts';
+import type { RoutingContext } from './routing-options.ts';
 
 /** What the fronts are given. Durations in ms. */
 export interface FrontOptions {
@@ -27,7 +27,7 @@ export interface FrontOptions {
   readonly clock: Clock;
   /** For what is armed for each connection and almost never comes due. */
   readonly deadlines: Deadlines;
-  readonly sessionMode: WishContext['sessionMode'];
+  readonly sessionMode: RoutingContext['sessionMode'];
   /** The one source this listener draws from. */
   readonly source?: string;
   /** Names of all configured sources. */
@@ -76,16 +76,16 @@ export interface ConnectionContext {
    */
   farewell(bytes: string | Uint8Array): void;
   /** Who these credentials prove the client to be, or why it is refused. */
-  identify(credentials: Credentials | undefined): Identity | NoriaError;
-  /** What `readWish` needs to know of this connection. `targetHost` is canonical; '' while it is not known yet. */
-  wishContext(identity: Identity, targetHost: string): WishContext;
+  identify(credentials: ClientCredentials | undefined): ClientIdentity | NoriaError;
+  /** What `readRoutingOptions` needs to know of this connection. `targetHost` is canonical; '' while it is not known yet. */
+  routingContext(identity: ClientIdentity, targetHost: string): RoutingContext;
   /**
    * Joins the client and the way until both have ended, ends the way's lease and tells `tunnel.closed`. The front has
    * answered the client already and has taken its own listeners off, in this same tick.
    *
    * @param early - what the client sent behind its request: goes to the target first.
    */
-  tunnel(client: Socket, way: Dialed, early: Buffer | undefined): void;
+  tunnel(client: Socket, way: MemberConnection, early: Buffer | undefined): void;
 }
 
 /** How long a refused client may go on sending before it is cut off. */
@@ -186,12 +186,12 @@ export class ClientConnection implements ConnectionContext, Listed {
     return this.#accepted.remoteAddress ?? '';
   }
 
-  identify(credentials: Credentials | undefined): Identity | NoriaError {
+  identify(credentials: ClientCredentials | undefined): ClientIdentity | NoriaError {
     const { access } = this.options;
     return access.identify(credentials, access.asksForCredentials ? this.#clientAddress : undefined);
   }
 
-  wishContext(identity: Identity, targetHost: string): WishContext {
+  routingContext(identity: ClientIdentity, targetHost: string): RoutingContext {
     const { sessionMode, source, sources } = this.options;
     return {
       user: identity.user,
@@ -204,7 +204,7 @@ export class ClientConnection implements ConnectionContext, Listed {
     };
   }
 
-  tunnel(client: Socket, way: Dialed, early: Buffer | undefined): void {
+  tunnel(client: Socket, way: MemberConnection, early: Buffer | undefined): void {
     const { deadlines, idleTimeoutMs, lingerMs, clock, bus } = this.options;
     const startedAt = clock.monotonic();
     const { source, member } = way;

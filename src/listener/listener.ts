@@ -4,19 +4,18 @@
  * The first byte decides the protocol: 5 and 4 are SOCKS, all else is HTTP; with TLS it is the first byte inside. Owns
  * the servers, the accepted sockets and the HTTP front; what a front or a tunnel holds of a connection ends with it.
  */
+
 import type { Server, Socket } from 'node:net';
 import { createSecureContext, type SecureContext, TLSSocket } from 'node:tls';
 import { NoriaError } from '../core/faults.ts';
 import { LiveList } from '../core/live-list.ts';
+import type { ListenerProtocol } from '../core/protocol.ts';
 import { type BoundAddress, bind, boundAddress, type ListenAddress } from './bind.ts';
 import { ClientConnection, type FrontOptions } from './connection.ts';
-import { type Room, WaitingRoom } from './connection-limit.ts';
+import { type ConnectionLimit, WaitingRoom } from './connection-limit.ts';
 import { awaitFirst } from './first-bytes.ts';
 import { createHttpFront, type HttpFront } from './http/front.ts';
 import { serveSocks } from './socks/front.ts';
-
-/** What clients may speak; the first byte tells them apart. */
-export type ListenerProtocol = 'http' | 'socks5' | 'socks4';
 
 /** What a TLS listener shows its clients. */
 export interface TlsMaterial {
@@ -34,7 +33,7 @@ export interface ListenerOptions extends FrontOptions {
   readonly tls?: TlsMaterial;
   readonly maxConnections: number;
   /** Where several processes share that limit: asked for each connection, instead of counting them here. */
-  readonly room?: Room;
+  readonly room?: ConnectionLimit;
   /** Whether an address that other machines can reach may be bound: false where no users are configured. */
   readonly mayFaceNetwork: boolean;
 }

@@ -9,7 +9,7 @@ import type { Socket } from 'node:net';
 import { TLSSocket } from 'node:tls';
 import type { Deadline, Deadlines } from '../core/deadlines.ts';
 import { TCP_KEEP_ALIVE_MS } from '../core/keep-alive.ts';
-import type { Dialed } from '../dialer/dial.ts';
+import type { MemberConnection } from '../dialer/dial.ts';
 import { TunnelSocket } from '../dialer/tunnel-socket.ts';
 
 /** When a relay ends by itself, and whom it tells. Durations in ms. */
@@ -38,7 +38,12 @@ export interface RelayEnd {
  *
  * @param early - what the client has sent already: goes to the target first, as `way.head` goes to the client first.
  */
-export function relay(client: Socket, way: Dialed, early: Buffer | undefined, options: RelayOptions): void {
+export function relay(
+  client: Socket,
+  way: MemberConnection,
+  early: Buffer | undefined,
+  options: RelayOptions,
+): void {
   new Relay(client, way.socket, options).start(early, way.head);
 }
 

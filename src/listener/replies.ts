@@ -6,7 +6,7 @@
  */
 import { STATUS_CODES } from 'node:http';
 import { FAULTS, type Fault, type FaultCode, type NoriaError } from '../core/faults.ts';
-import type { Dialed } from '../dialer/dial.ts';
+import type { MemberConnection } from '../dialer/dial.ts';
 import type { SourceOutlook } from '../pool/lease.ts';
 
 /** Why a client gets no way. A DialFailure is one as it is. */
@@ -81,7 +81,7 @@ export function socks5Reply(failure: Refused): number {
 }
 
 /** What a client may know about the way it got: X-Noria-Member, -Attempts and, where known, -Exit, -Expires-In, -Session. */
-export function successHeaders(way: Dialed): [string, string][] {
+export function successHeaders(way: MemberConnection): [string, string][] {
   const headers: [string, string][] = [
     ['X-Noria-Member', way.member],
     ['X-Noria-Attempts', String(way.attempts)],

@@ -4,17 +4,17 @@
  */
 import { NoriaError } from '../core/faults.ts';
 import type { HostPort } from '../core/host-port.ts';
-import type { Wish } from '../pool/lease.ts';
+import type { RoutingOptions } from '../pool/lease.ts';
 import { parseBasic } from './access.ts';
 import type { ConnectionContext } from './connection.ts';
-import { type Field, fieldValues } from './http/fields.ts';
+import { fieldValues, type HeaderField } from './http/fields.ts';
 import { type Refused, refusedBy } from './replies.ts';
-import { readWish } from './routing-options.ts';
+import { readRoutingOptions } from './routing-options.ts';
 
 /** Where a request goes, and through what kind of member. */
 export interface Route<Target> {
   readonly target: Target;
-  readonly wish: Wish;
+  readonly routing: RoutingOptions;
 }
 
 /**
@@ -23,7 +23,7 @@ export interface Route<Target> {
  */
 export function routeRequest<Target>(
   context: ConnectionContext,
-  fields: readonly Field[],
+  fields: readonly HeaderField[],
   readTarget: () => Target | NoriaError,
   hostOf: (target: Target) => HostPort,
 ): Route<Target> | NoriaError {
@@ -40,8 +40,12 @@ export function routeRequest<Target>(
   const hostPort = hostOf(target);
   const denied = access.targets.denies(hostPort);
   if (denied !== undefined) return denied;
-  const wish = readWish(identity.wishText, fields, context.wishContext(identity, hostPort.host));
-  return wish instanceof NoriaError ? wish : { target, wish };
+  const routing = readRoutingOptions(
+    identity.routingText,
+    fields,
+    context.routingContext(identity, hostPort.host),
+  );
+  return routing instanceof NoriaError ? routing : { target, routing };
 }
 
 /** What the client is told of it: the code, and a reason where one was written for clients. */

@@ -1,7 +1,7 @@
 /**
  * The grammar of a wish as a table: what a client can ask for, under which names, and what a value looks like.
  *
- * wish.ts reads by it, and docs/routing.md prints it, held by test/held/routing.test.ts.
+ * routing-options.ts reads by it, and docs/routing.md prints it, held by test/held/routing.test.ts.
  */
 import { MEMBER_PROTOCOLS } from '../core/protocol.ts';
 

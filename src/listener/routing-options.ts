@@ -1,14 +1,14 @@
 /**
  * What a client asks for: `BASE-key-value-key-value…` in its proxy user name, or the same keys as X-Noria headers.
  *
- * The keys stand in wish-keys.ts; who a BASE is, access.ts decides. Liberal about BASE, strict about keys: a wish that
+ * The keys stand in routing-keys.ts; who a BASE is, access.ts decides. Liberal about BASE, strict about keys: a wish that
  * cannot be read is refused, never ignored, since a client that believes itself on one member while it rotates is worse
  * off than one that is told.
  */
 import { NoriaError } from '../core/faults.ts';
 import { ownText } from '../core/own-text.ts';
 import { MEMBER_PROTOCOLS, type MemberProtocol } from '../core/protocol.ts';
-import type { Wish } from '../pool/lease.ts';
+import type { RoutingOptions } from '../pool/lease.ts';
 import { MINUTE_MS, SECOND_MS, WISH_KEYS, type WishKey, type WishKind } from './routing-keys.ts';
 
 const HOUR_MS = 60 * MINUTE_MS;
@@ -24,7 +24,7 @@ const KEYS_BY_NAME: ReadonlyMap<string, WishKey> = new Map(
 );
 
 /** What a listener knows about a connection, to complete and to judge a wish. */
-export interface WishContext {
+export interface RoutingContext {
   /** The configured user that the client proved to be; '' where none is configured. */
   readonly user: string;
   readonly sessionMode: 'none' | 'client-ip' | 'port' | 'target-host';
@@ -60,19 +60,19 @@ interface Problem {
 /**
  * Reads a wish and fills in what the listener decides: its source, its session mode, the user a session belongs to.
  *
- * @param wishText - what follows BASE in the user name, without the separator; both `key-value-key-value` and
+ * @param routingText - what follows BASE in the user name, without the separator; both `key-value-key-value` and
  *   `key-value,key-value`.
- * @param headers - raw pairs in any letter case; those named X-Noria-KEY are read and win over `wishText`.
+ * @param headers - raw pairs in any letter case; those named X-Noria-KEY are read and win over `routingText`.
  * @returns `bad-routing` for an unknown key, a bad or missing value, a key given twice, or a source that is not there. Its
  *   message is for the log alone, since it quotes the client; `reason` in its context says the same in words of ours.
  */
-export function readWish(
-  wishText: string,
+export function readRoutingOptions(
+  routingText: string,
   headers: readonly (readonly [string, string])[],
-  context: WishContext,
-): Wish | NoriaError {
+  context: RoutingContext,
+): RoutingOptions | NoriaError {
   const draft: Draft = {};
-  const wrong = readText(wishText, draft) ?? readHeaders(headers, draft) ?? judgeSource(draft, context);
+  const wrong = readText(routingText, draft) ?? readHeaders(headers, draft) ?? judgeSource(draft, context);
   if (wrong !== undefined) {
     return new NoriaError('bad-routing', wrong.message, { context: { reason: wrong.reason } });
   }
@@ -86,7 +86,7 @@ export function readWish(
  * `session-abc,adr-Shanghai` has none. It has at most two words (three after Bright Data's `brd-customer`): more than
  * that looks like a key noria does not know, and is given back to be refused as one.
  */
-export function wishTextWithoutUsers(username: string): string {
+export function routingTextWithoutUsers(username: string): string {
   if (username === '') return '';
   const words = username.split(/[-,]/);
   if (words.length === 1 && words[0] !== 'rotate') return '';
@@ -97,10 +97,10 @@ export function wishTextWithoutUsers(username: string): string {
   return words.slice(0, baseWords).reduce((rest, word) => rest.slice(word.length + 1), username);
 }
 
-function readText(wishText: string, draft: Draft): Problem | undefined {
-  if (wishText === '') return undefined;
+function readText(routingText: string, draft: Draft): Problem | undefined {
+  if (routingText === '') return undefined;
   const given = new Set<WishKind>();
-  for (const item of wishText.split(',')) {
+  for (const item of routingText.split(',')) {
     const words = item.split('-');
     for (let index = 0; index < words.length; ) {
       const name = words[index] ?? '';
@@ -209,7 +209,7 @@ function decodeLocation(value: string): string | undefined {
   return good ? location : undefined;
 }
 
-function judgeSource(draft: Draft, context: WishContext): Problem | undefined {
+function judgeSource(draft: Draft, context: RoutingContext): Problem | undefined {
   if (draft.source === undefined) return undefined;
   if (!context.sources.includes(draft.source)) {
     return problem(
@@ -225,22 +225,22 @@ function judgeSource(draft: Draft, context: WishContext): Problem | undefined {
   return undefined;
 }
 
-function complete(draft: Draft, context: WishContext): Wish {
+function complete(draft: Draft, context: RoutingContext): RoutingOptions {
   const session = draft.session ?? (draft.rotate ? undefined : automaticSession(context));
   const source = draft.source ?? context.listenerSource;
   const { sessionTtlMs, location, minLifeMs, protocol } = draft;
-  const wish: { -readonly [Key in keyof Wish]: Wish[Key] } = {};
-  if (session !== undefined) wish.session = ofUser(session, context.user);
-  if (session !== undefined && sessionTtlMs !== undefined) wish.sessionTtlMs = sessionTtlMs;
-  if (source !== undefined) wish.source = source;
-  if (location !== undefined) wish.location = location;
-  if (minLifeMs !== undefined) wish.minLifeMs = minLifeMs;
-  if (protocol !== undefined) wish.protocol = protocol;
-  return wish;
+  const routing: { -readonly [Key in keyof RoutingOptions]: RoutingOptions[Key] } = {};
+  if (session !== undefined) routing.session = ofUser(session, context.user);
+  if (session !== undefined && sessionTtlMs !== undefined) routing.sessionTtlMs = sessionTtlMs;
+  if (source !== undefined) routing.source = source;
+  if (location !== undefined) routing.location = location;
+  if (minLifeMs !== undefined) routing.minLifeMs = minLifeMs;
+  if (protocol !== undefined) routing.protocol = protocol;
+  return routing;
 }
 
 /** The session that the listener's mode gives to everyone. Its `=` keeps it apart from any name a client can choose. */
-function automaticSession(context: WishContext): string | undefined {
+function automaticSession(context: RoutingContext): string | undefined {
   switch (context.sessionMode) {
     case 'none':
       return undefined;

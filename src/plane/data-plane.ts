@@ -10,7 +10,7 @@ import type { SourceFault } from '../dialer/credentials.ts';
 import { type DialerSettings, type OpenDialer, openDialer } from '../dialer/dialer.ts';
 import type { BoundAddress } from '../listener/bind.ts';
 import type { OwnAddress } from '../listener/deny-targets.ts';
-import type { Lending } from '../pool/lease.ts';
+import type { LeaseProvider } from '../pool/lease.ts';
 import { ListenerSet, listenerName, type PlacedListener, type Sharing } from './listener-set.ts';
 import type { Surroundings } from './workers/messages.ts';
 
@@ -55,7 +55,7 @@ export interface PlaneListener {
 export interface LocalPlaneOptions {
   readonly clock: Clock;
   readonly bus: EventBus;
-  readonly pool: Lending;
+  readonly pool: LeaseProvider;
   readonly dialer: DialerSettings;
   readonly surroundings: Surroundings;
   /** Descriptors of listening sockets that were handed over. */

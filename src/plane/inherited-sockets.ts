@@ -2,7 +2,7 @@
 import type { ListenerConfig } from '../config/config.ts';
 import { NoriaError } from '../core/faults.ts';
 
-export class HandedOver {
+export class InheritedSockets {
   readonly #fds: ReadonlySet<number>;
   /** Their numbers may stand for something else once they have been closed. */
   readonly #used = new Set<number>();

@@ -16,10 +16,10 @@ import { formatHostPort } from '../core/host-port.ts';
 import type { Dialer } from '../dialer/dial.ts';
 import { type Access, createAccess } from '../listener/access.ts';
 import type { BoundAddress } from '../listener/bind.ts';
-import type { Room } from '../listener/connection-limit.ts';
+import type { ConnectionLimit } from '../listener/connection-limit.ts';
 import type { OwnAddress } from '../listener/deny-targets.ts';
 import { type Listener, openListener } from '../listener/listener.ts';
-import { HandedOver } from './inherited-sockets.ts';
+import { InheritedSockets } from './inherited-sockets.ts';
 
 export interface ListenerSetOptions {
   readonly clock: Clock;
@@ -48,7 +48,7 @@ export interface PlacedListener extends ListenerConfig {
 /** What one process has to tell the others, and to ask them, about a listener that they share. */
 export interface Sharing {
   /** Who knows how many connections the limit leaves. */
-  roomOf(listener: number): Room;
+  roomOf(listener: number): ConnectionLimit;
   /** Somebody gave wrong credentials here. */
   failed(listener: number, remoteAddress: string | undefined): void;
 }
@@ -90,12 +90,12 @@ export class ListenerSet {
   #before: { readonly opened: readonly OpenedListener[]; readonly drainTimeoutMs: number } | undefined;
   /** Listeners of an earlier configuration whose tunnels finish. */
   readonly #leaving = new Map<Listener, Promise<void>>();
-  readonly #handedOver: HandedOver;
+  readonly #handedOver: InheritedSockets;
 
   constructor(options: ListenerSetOptions) {
     this.#options = options;
     this.#deadlines = new Deadlines(options.clock, DEADLINE_TICK_MS);
-    this.#handedOver = new HandedOver(options.handedOver);
+    this.#handedOver = new InheritedSockets(options.handedOver);
   }
 
   /** In the order of the configuration. */

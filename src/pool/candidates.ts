@@ -13,12 +13,12 @@ import type { Member } from './member.ts';
 import type { Strategy } from './options.ts';
 import type { Query } from './rotation/query.ts';
 import { type Berth, type Berths, ENDING, LASTING, NOWHERE, RESTING, Seat } from './rotation/rotation.ts';
-import { Ring } from './rotation/round-robin.ts';
+import { RoundRobin } from './rotation/round-robin.ts';
 import { makeRotation } from './rotation/strategies.ts';
-import type { Source } from './source.ts';
+import type { PoolSource } from './source.ts';
 
 /** What a wish says of a member once and for all. */
-export interface Kind {
+export interface MemberFilter {
   readonly source?: string;
   readonly protocol?: MemberProtocol;
   /** Folded. */
@@ -31,17 +31,17 @@ const MAX_LADDERS = 256;
 export const QUIET_MS = 1_000;
 
 /** The members of one kind whose sources have one priority. */
-export class Lane {
+export class Tier {
   readonly priority: number;
-  readonly sources: readonly Source[];
+  readonly sources: readonly PoolSource[];
   readonly berths: Berths;
   /** Monotonic moment at which a client last looked here. */
   wantedAt = Number.NEGATIVE_INFINITY;
 
-  constructor(priority: number, sources: readonly Source[], strategy: Strategy, random: Random) {
+  constructor(priority: number, sources: readonly PoolSource[], strategy: Strategy, random: Random) {
     this.priority = priority;
     this.sources = sources;
-    this.berths = [makeRotation(strategy, random), makeRotation(strategy, random), new Ring()];
+    this.berths = [makeRotation(strategy, random), makeRotation(strategy, random), new RoundRobin()];
   }
 
   /** Members that may be picked, those in quarantine left out. */
@@ -55,9 +55,9 @@ export class Lane {
 }
 
 /** One kind of wish, and where to look for it: the lanes of earlier priorities first. */
-export class Ladder {
-  readonly kind: Kind;
-  readonly lanes: readonly Lane[];
+export class Candidates {
+  readonly kind: MemberFilter;
+  readonly lanes: readonly Tier[];
   /** Exit of the last member given to a client without a session. */
   lastExit = '';
   /** Monotonic moment at which it was last asked for. */
@@ -67,7 +67,7 @@ export class Ladder {
   /** Those of them whom a new member could serve. */
   wantingCount = 0;
 
-  constructor(kind: Kind, lanes: readonly Lane[]) {
+  constructor(kind: MemberFilter, lanes: readonly Tier[]) {
     this.kind = kind;
     this.lanes = lanes;
   }
@@ -106,26 +106,26 @@ export class Ladder {
 /** The ladders of all kinds that clients wished for lately. */
 export class Lanes {
   readonly #random: Random;
-  readonly #ladders = new Map<string, Ladder>();
-  #sources: readonly Source[] = [];
+  readonly #ladders = new Map<string, Candidates>();
+  #sources: readonly PoolSource[] = [];
   #strategy: Strategy = 'round-robin';
-  #plain = new Ladder({}, []);
+  #plain = new Candidates({}, []);
 
   constructor(random: Random) {
     this.#random = random;
   }
 
   /** The ladder of a wish that asks for nothing in particular. */
-  get plain(): Ladder {
+  get plain(): Candidates {
     return this.#plain;
   }
 
-  all(): IterableIterator<Ladder> {
+  all(): IterableIterator<Candidates> {
     return this.#ladders.values();
   }
 
   /** The ladder of a kind: made when it is asked for the first time, from `members`. */
-  ladder(kind: Kind, members: Iterable<Member>, now: number): Ladder {
+  ladder(kind: MemberFilter, members: Iterable<Member>, now: number): Candidates {
     const key = kindText(kind);
     let ladder = this.#ladders.get(key);
     if (ladder === undefined) {
@@ -156,7 +156,7 @@ export class Lanes {
   }
 
   /** Starts anew for other sources or another strategy: ladders got before are dead and must be asked for again. */
-  rebuild(sources: readonly Source[], strategy: Strategy, members: Iterable<Member>): void {
+  rebuild(sources: readonly PoolSource[], strategy: Strategy, members: Iterable<Member>): void {
     this.#sources = sources;
     this.#strategy = strategy;
     for (const ladder of this.#ladders.values()) keepWanted(ladder);
@@ -169,19 +169,19 @@ export class Lanes {
     }
   }
 
-  #make(kind: Kind): Ladder {
+  #make(kind: MemberFilter): Candidates {
     const sources = this.#sources.filter(
       (source) => kind.source === undefined || kind.source === source.name,
     );
     const priorities = [...new Set(sources.map((source) => source.options.priority))].sort((a, b) => a - b);
     const lanes = priorities.map((priority) => {
       const equals = sources.filter((source) => source.options.priority === priority);
-      return new Lane(priority, equals, this.#strategy, this.#random);
+      return new Tier(priority, equals, this.#strategy, this.#random);
     });
-    return new Ladder(kind, lanes);
+    return new Candidates(kind, lanes);
   }
 
-  #enrol(member: Member, ladder: Ladder): void {
+  #enrol(member: Member, ladder: Candidates): void {
     const lane = ladder.lanes.find(({ sources }) => sources.includes(member.source));
     if (lane === undefined || !ladder.fits(member)) return;
     const seat = new Seat(member, lane.berths);
@@ -192,7 +192,7 @@ export class Lanes {
   /** Lets the ladder go that was not asked for longest, when there are too many; what was wanted there is kept. */
   #makeRoom(): void {
     if (this.#ladders.size < MAX_LADDERS) return;
-    let stalest: [string, Ladder] | undefined;
+    let stalest: [string, Candidates] | undefined;
     for (const entry of this.#ladders) {
       const ladder = entry[1];
       if (ladder === this.#plain || ladder.waitingCount > 0) continue;
@@ -208,18 +208,18 @@ export class Lanes {
   }
 }
 
-function kindText({ source, protocol, location }: Kind): string {
+function kindText({ source, protocol, location }: MemberFilter): string {
   return `${source ?? ''}|${protocol ?? ''}|${location ?? ''}`;
 }
 
 /** The ladder goes: that clients wanted its first sources is noted with those. */
-function keepWanted({ lanes }: Ladder): void {
+function keepWanted({ lanes }: Candidates): void {
   const [first] = lanes;
   if (first === undefined) return;
   for (const source of first.sources) source.wantedAt = Math.max(source.wantedAt, first.wantedAt);
 }
 
-function dismiss(member: Member, lane: Lane): void {
+function dismiss(member: Member, lane: Tier): void {
   const at = member.seats.findIndex((seat) => seat.berths === lane.berths);
   if (at < 0) return;
   member.seats[at]?.move(NOWHERE);

@@ -1,9 +1,9 @@
 /** What the pool tells whoever draws: how much of a source will be there, and how much is wanted of it. */
-import type { Ladder } from './candidates.ts';
+import type { Candidates } from './candidates.ts';
 import type { Demand } from './drawn-member.ts';
 import { mightDraw } from './filter.ts';
 import type { Roster } from './roster.ts';
-import type { Source } from './source.ts';
+import type { PoolSource } from './source.ts';
 
 /**
  * Members of the source that a client could have at that moment if nothing more is drawn. Unproven ones count until
@@ -45,7 +45,7 @@ export function demandOf(roster: Roster, sourceName: string, now: number): Deman
 }
 
 /** Clients that wait and that a member drawn from the source could serve: none while the source is blocked. */
-function waitingFor(roster: Roster, source: Source): number {
+function waitingFor(roster: Roster, source: PoolSource): number {
   if (source.blocked !== undefined) return 0;
   let waiting = 0;
   for (const ladder of roster.seating.lanes.all()) {
@@ -54,7 +54,7 @@ function waitingFor(roster: Roster, source: Source): number {
   return waiting;
 }
 
-function wantedIn(ladder: Ladder, source: Source): number {
+function wantedIn(ladder: Candidates, source: PoolSource): number {
   for (const lane of ladder.lanes) {
     if (lane.sources.includes(source)) return lane.wantedAt;
     if (lane.servingCount > 0) break;

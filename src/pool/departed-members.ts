@@ -9,14 +9,14 @@ import type { HealthRecord } from './health.ts';
 import type { Leaving, Member } from './member.ts';
 
 /** Where a member listens, and what it speaks there. */
-export interface Address {
+export interface MemberAddressKey {
   readonly protocol: MemberProtocol;
   readonly host: string;
   readonly port: number;
 }
 
 /** What is known of one that left. */
-export interface Memory {
+export interface DepartedMember {
   /** Monotonic moment at which it is forgotten. */
   readonly untilAt: number;
   /** It may not come back before that. */
@@ -29,15 +29,15 @@ export interface Memory {
 const MAX_MEMORIES = 50_000;
 
 /** What makes two members the same. */
-export function keyOf(source: string, { protocol, host, port }: Address): string {
+export function keyOf(source: string, { protocol, host, port }: MemberAddressKey): string {
   return `${source} ${protocol} ${host} ${port}`;
 }
 
 /** Memories by member key. */
-export class Remembered {
-  readonly #memories = new Map<string, Memory>();
+export class DepartedMembers {
+  readonly #memories = new Map<string, DepartedMember>();
 
-  keep(key: string, memory: Memory, now: number): void {
+  keep(key: string, memory: DepartedMember, now: number): void {
     this.#memories.delete(key); // so that the map stays in order of keeping
     this.#memories.set(key, memory);
     for (const [oldest, { untilAt }] of this.#memories) {
@@ -47,13 +47,13 @@ export class Remembered {
   }
 
   /** What is still remembered; it stays so. */
-  recall(key: string, now: number): Memory | undefined {
+  recall(key: string, now: number): DepartedMember | undefined {
     const memory = this.#memories.get(key);
     return memory === undefined || memory.untilAt <= now ? undefined : memory;
   }
 
   /** All that is remembered at `now`, the oldest first. */
-  *entries(now: number): Generator<[string, Memory]> {
+  *entries(now: number): Generator<[string, DepartedMember]> {
     for (const entry of this.#memories) if (entry[1].untilAt > now) yield entry;
   }
 }
@@ -64,7 +64,7 @@ export function memoryOf(
   { reason }: Leaving,
   now: number,
   leastMs: number,
-): Memory | undefined {
+): DepartedMember | undefined {
   const barred = reason !== 'expired' && reason !== 'removed';
   const bans = [...(member.bans ?? [])];
   if (!barred && bans.length === 0 && member.health.score === 0) return undefined;

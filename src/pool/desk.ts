@@ -6,16 +6,16 @@
  */
 import type { Clock } from '../core/clock.ts';
 import type { EventBus } from '../core/events.ts';
-import { type Ladder, QUIET_MS } from './candidates.ts';
-import { kindOf, mightDraw, whyImpossible } from './filter.ts';
-import type { Lease, LeaseReport, LeaseRequest, Lending, Refusal } from './lease.ts';
-import { type Holder, type Loan, Loans } from './open-leases.ts';
+import { type Candidates, QUIET_MS } from './candidates.ts';
+import { filterOf, mightDraw, whyImpossible } from './filter.ts';
+import type { Lease, LeaseProvider, LeaseRefusal, LeaseReport, LeaseRequest } from './lease.ts';
+import { type Holder, type OpenLease, OpenLeases } from './open-leases.ts';
 import type { Outlook } from './options.ts';
 import { Picker, type Rotated } from './picker.ts';
 import { toProbe } from './probing.ts';
 import type { Roster } from './roster.ts';
 import type { Session, Sessions } from './sessions.ts';
-import type { Source } from './source.ts';
+import type { PoolSource } from './source.ts';
 import type { Waiter, Waiting } from './waiting.ts';
 
 /** What the desk works with; it owns none of it. */
@@ -29,7 +29,7 @@ export interface DeskParts {
 }
 
 /** The pool's side of `Lending`, for one pool. */
-export class Desk implements Lending {
+export class Desk implements LeaseProvider {
   readonly #clock: Clock;
   readonly #bus: EventBus;
   readonly #roster: Roster;
@@ -37,7 +37,7 @@ export class Desk implements Lending {
   readonly #waiting: Waiting;
   readonly #outlook: () => Outlook;
   readonly #picker: Picker;
-  readonly #loans = new Loans();
+  readonly #loans = new OpenLeases();
   #closed = false;
 
   constructor({ clock, bus, roster, sessions, waiting, outlook }: DeskParts) {
@@ -50,13 +50,13 @@ export class Desk implements Lending {
     this.#picker = new Picker(roster, sessions);
   }
 
-  take(request: LeaseRequest): Lease | Refusal | Promise<Lease | Refusal> {
+  acquire(request: LeaseRequest): Lease | LeaseRefusal | Promise<Lease | LeaseRefusal> {
     if (this.#closed) return shuttingDown();
     const now = this.#clock.monotonic();
     this.#catchUp(now); // what has just become free belongs to those who came before
-    const impossible = whyImpossible(request.wish, this.#roster);
+    const impossible = whyImpossible(request.routing, this.#roster);
     if (impossible !== undefined) return this.#refuse('bad-routing', impossible);
-    const ladder = this.#roster.ladder(kindOf(request.wish), now);
+    const ladder = this.#roster.ladder(filterOf(request.routing), now);
     const lease = this.#lend(request, ladder, now, now);
     if (this.#picker.found.brokeQuiet) this.#tellDemand(ladder, now);
     return lease ?? this.#wait(request, ladder, now);
@@ -65,7 +65,11 @@ export class Desk implements Lending {
   cancel(requestId: number): void {
     const waiter = this.#waiting.find(requestId);
     if (waiter === undefined) return;
-    const left: Refusal = { refused: 'client-gone', reason: 'The client left while it waited.', sources: [] };
+    const left: LeaseRefusal = {
+      refused: 'client-gone',
+      reason: 'The client left while it waited.',
+      sources: [],
+    };
     this.#dismiss(waiter, left, 'gave-up', this.#clock.monotonic());
   }
 
@@ -78,8 +82,8 @@ export class Desk implements Lending {
     this.serve(now);
   }
 
-  /** See `Pool.takeForProbe`. */
-  takeForProbe(limit: number, staleMs = Number.POSITIVE_INFINITY): Lease[] {
+  /** See `Pool.acquireForProbe`. */
+  acquireForProbe(limit: number, staleMs = Number.POSITIVE_INFINITY): Lease[] {
     const leases: Lease[] = [];
     if (this.#closed) return leases;
     const now = this.#clock.monotonic();
@@ -106,7 +110,10 @@ export class Desk implements Lending {
     this.#catchUp(now);
     for (let due = this.#waiting.due(now); due !== undefined; due = this.#waiting.due(now)) {
       const waitedS = Math.round((now - due.sinceAt) / 100) / 10;
-      const late = this.#refuse('pool-empty', `Waited ${waitedS} s for a member that fits the wish.`);
+      const late = this.#refuse(
+        'pool-empty',
+        `Waited ${waitedS} s for a member that fits the routing options.`,
+      );
       this.#dismiss(due, late, 'refused', now);
     }
   }
@@ -114,10 +121,10 @@ export class Desk implements Lending {
   /** After a reload: everyone who waits stands for the new lanes. */
   regroup(now: number): void {
     for (const waiter of this.#waiting.all()) {
-      const impossible = whyImpossible(waiter.request.wish, this.#roster);
+      const impossible = whyImpossible(waiter.request.routing, this.#roster);
       if (impossible !== undefined) {
         this.#dismiss(waiter, this.#refuse('bad-routing', impossible), 'refused', now);
-      } else this.#waiting.change(waiter, this.#roster.ladder(kindOf(waiter.request.wish), now));
+      } else this.#waiting.change(waiter, this.#roster.ladder(filterOf(waiter.request.routing), now));
     }
     this.serve(now);
   }
@@ -149,7 +156,7 @@ export class Desk implements Lending {
     this.serve(now);
   }
 
-  #lend(request: LeaseRequest, ladder: Ladder, sinceAt: number, now: number): Lease | undefined {
+  #lend(request: LeaseRequest, ladder: Candidates, sinceAt: number, now: number): Lease | undefined {
     const session = this.#sessionOf(request, ladder, now);
     const member = this.#picker.pick(request, ladder, session, now);
     if (member === undefined) return undefined;
@@ -161,22 +168,22 @@ export class Desk implements Lending {
     return lease;
   }
 
-  #sessionOf({ wish }: LeaseRequest, ladder: Ladder, now: number): Session | undefined {
-    if (wish.session === undefined) return undefined;
-    const ttlMs = wish.sessionTtlMs ?? this.#roster.settings.rotation.sessionTtlMs;
-    const session = this.#sessions.use(wish.session, ttlMs, now);
+  #sessionOf({ routing }: LeaseRequest, ladder: Candidates, now: number): Session | undefined {
+    if (routing.session === undefined) return undefined;
+    const ttlMs = routing.sessionTtlMs ?? this.#roster.settings.rotation.sessionTtlMs;
+    const session = this.#sessions.use(routing.session, ttlMs, now);
     session.kind = ladder.kind;
     return session;
   }
 
   /** A session's own member is taken without a look into the lanes, which would note that clients came. */
-  #wanted(source: Source, now: number): void {
+  #wanted(source: PoolSource, now: number): void {
     const quiet = now - source.wantedAt > QUIET_MS;
     source.wantedAt = now;
     if (quiet && !this.#picker.found.brokeQuiet) this.#bus.emit('demand.rose', { sources: [source.name] });
   }
 
-  #accept(loan: Loan, latencyMs: number | undefined, now: number): void {
+  #accept(loan: OpenLease, latencyMs: number | undefined, now: number): void {
     const { member, session } = loan;
     this.#loans.accept(loan);
     const { maxUsesPerMember } = this.#roster.settings.rotation;
@@ -188,7 +195,7 @@ export class Desk implements Lending {
     else if (session.settledAt <= loan.takenAt) this.#sessions.bind(session, member.id, 'failed-over', now);
   }
 
-  #end(loan: Loan, report: Exclude<LeaseReport, { kind: 'accepted' }>, now: number): void {
+  #end(loan: OpenLease, report: Exclude<LeaseReport, { kind: 'accepted' }>, now: number): void {
     const { member, takenAt } = loan;
     this.#loans.end(loan, now);
     if (report.kind === 'failed') {
@@ -201,8 +208,13 @@ export class Desk implements Lending {
     if (member.phase.name !== 'gone') this.#roster.released(member, now);
   }
 
-  #wait(request: LeaseRequest, ladder: Ladder, now: number): Refusal | Promise<Lease | Refusal> {
-    if (request.waitMs <= 0) return this.#refuse('pool-empty', 'No member that fits the wish is free.');
+  #wait(
+    request: LeaseRequest,
+    ladder: Candidates,
+    now: number,
+  ): LeaseRefusal | Promise<Lease | LeaseRefusal> {
+    if (request.waitMs <= 0)
+      return this.#refuse('pool-empty', 'No member that fits the routing options is free.');
     if (this.#waiting.full) {
       return this.#refuse('pool-empty', 'No member is free, and too many clients wait for one already.');
     }
@@ -218,12 +230,12 @@ export class Desk implements Lending {
   }
 
   /** Whether another member could serve it: not so for a session that waits for its own, or a life that none has. */
-  #drawHelps({ wish, avoid }: LeaseRequest, ladder: Ladder): boolean {
-    const own = wish.session === undefined ? undefined : this.#sessions.find(wish.session)?.member;
+  #drawHelps({ routing, avoid }: LeaseRequest, ladder: Candidates): boolean {
+    const own = routing.session === undefined ? undefined : this.#sessions.find(routing.session)?.member;
     if (own !== undefined && !avoid.includes(own) && this.#roster.find(own)?.phase.name === 'ready')
       return false;
     return ladder.lanes.some(({ sources }) =>
-      sources.some((source) => mightDraw(source, ladder.kind, wish.minLifeMs)),
+      sources.some((source) => mightDraw(source, ladder.kind, routing.minLifeMs)),
     );
   }
 
@@ -244,7 +256,7 @@ export class Desk implements Lending {
 
   #dismiss(
     waiter: Waiter,
-    answer: Lease | Refusal,
+    answer: Lease | LeaseRefusal,
     outcome: 'served' | 'gave-up' | 'refused',
     now: number,
   ): void {
@@ -253,7 +265,7 @@ export class Desk implements Lending {
     waiter.resolve(answer);
   }
 
-  #refuse(refused: 'pool-empty' | 'bad-routing', reason: string): Refusal {
+  #refuse(refused: 'pool-empty' | 'bad-routing', reason: string): LeaseRefusal {
     const { retryAfterMs, sources } = this.#outlook();
     const told = sources.map((outlook) => {
       const blocked = this.#roster.sources.get(outlook.name)?.blocked;
@@ -262,13 +274,13 @@ export class Desk implements Lending {
     return { refused, reason, sources: told, ...(retryAfterMs === undefined ? {} : { retryAfterMs }) };
   }
 
-  #tellDemand(ladder: Ladder, now: number): void {
+  #tellDemand(ladder: Candidates, now: number): void {
     const lanes = ladder.lanes.filter(({ wantedAt }) => wantedAt === now);
     const sources = lanes.flatMap((lane) => lane.sources.map(({ name }) => name));
     if (sources.length > 0) this.#bus.emit('demand.rose', { sources });
   }
 }
 
-function shuttingDown(): Refusal {
+function shuttingDown(): LeaseRefusal {
   return { refused: 'shutting-down', reason: 'noria is shutting down.', sources: [] };
 }

@@ -4,7 +4,7 @@
 import type { MemberProtocol } from '../core/protocol.ts';
 
 /** A member as a draw brings it: the pool decides whether it is new. */
-export interface Offer {
+export interface DrawnMember {
   readonly protocol: MemberProtocol;
   /** IP literal in canonical form. */
   readonly host: string;
@@ -24,7 +24,7 @@ export interface Offer {
 export type Facts = Readonly<Record<string, string | number | boolean>>;
 
 /** What became of the offers of one draw; the three add up to their number. */
-export interface Poured {
+export interface AddedMembers {
   readonly joined: number;
   /** Known already: the later end of life was kept. */
   readonly renewed: number;

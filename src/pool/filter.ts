@@ -1,14 +1,14 @@
 /** What a wish comes to: its kind, whether anybody could ever meet it, and whether a draw of a source might. */
-import type { Kind } from './candidates.ts';
-import type { Wish } from './lease.ts';
+import type { MemberFilter } from './candidates.ts';
+import type { RoutingOptions } from './lease.ts';
 import { foldLocation, looksLikeCode } from './locations.ts';
 import type { Roster } from './roster.ts';
-import type { Source } from './source.ts';
+import type { PoolSource } from './source.ts';
 
-const ANY: Kind = {};
+const ANY: MemberFilter = {};
 
 /** The part of a wish that chooses a ladder. */
-export function kindOf({ source, protocol, location }: Wish): Kind {
+export function filterOf({ source, protocol, location }: RoutingOptions): MemberFilter {
   const anywhere = location === undefined || location === '';
   if (source === undefined && protocol === undefined && anywhere) return ANY;
   return {
@@ -19,7 +19,7 @@ export function kindOf({ source, protocol, location }: Wish): Kind {
 }
 
 /** Whether it is the kind of a wish that asks for nothing in particular. */
-export function isAny(kind: Kind): boolean {
+export function isAny(kind: MemberFilter): boolean {
   return kind === ANY;
 }
 
@@ -29,7 +29,7 @@ export function isAny(kind: Kind): boolean {
  * Locations of the service are words, so what looks like the code of a country or state and is found in none is
  * refused at once, unless a source says that it could have it.
  */
-export function whyImpossible({ source, location }: Wish, roster: Roster): string | undefined {
+export function whyImpossible({ source, location }: RoutingOptions, roster: Roster): string | undefined {
   if (source !== undefined && !roster.sources.has(source)) {
     return 'No source of that name is configured; noria status lists the names.';
   }
@@ -46,7 +46,7 @@ export function whyImpossible({ source, location }: Wish, roster: Roster): strin
 }
 
 /** Whether a member that the source draws could be of this kind and live so long, as far as it is known. */
-export function mightDraw(source: Source, kind: Kind, minLifeMs = 0): boolean {
+export function mightDraw(source: PoolSource, kind: MemberFilter, minLifeMs = 0): boolean {
   if (kind.source !== undefined && kind.source !== source.name) return false;
   if (kind.protocol !== undefined && source.protocols.size > 0 && !source.protocols.has(kind.protocol)) {
     return false;

@@ -8,7 +8,7 @@
 import type { HealthOptions } from './options.ts';
 
 /** What a fault leads to. */
-export type Verdict = 'none' | 'rest' | 'evict';
+export type HealthVerdict = 'none' | 'rest' | 'evict';
 
 /** As kept in a snapshot. */
 export interface HealthRecord {
@@ -46,7 +46,7 @@ export class Health {
    *
    * @param halfLifeMs - after so long without a fault those before count half.
    */
-  fault(half: boolean, now: number, halfLifeMs: number, options: HealthOptions): Verdict {
+  fault(half: boolean, now: number, halfLifeMs: number, options: HealthOptions): HealthVerdict {
     this.#fade(now, halfLifeMs);
     this.#lastAt = now;
     if (half) this.#halves += 1;

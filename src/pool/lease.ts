@@ -9,7 +9,7 @@ import type { FaultCode } from '../core/faults.ts';
 import type { MemberProtocol } from '../core/protocol.ts';
 
 /** What a client asked for, by its user name or headers, with the listener's own choices filled in. */
-export interface Wish {
+export interface RoutingOptions {
   /** The whole name of the session, made unique to its user or listener by whoever fills it in; as in X-Noria-Session. */
   readonly session?: string;
   /** Idle life of that session; the pool's default when absent. */
@@ -27,7 +27,7 @@ export interface Wish {
 export interface LeaseRequest {
   /** Chosen by the asker, unique among its own requests under way: names it in `cancel`. */
   readonly id: number;
-  readonly wish: Wish;
+  readonly routing: RoutingOptions;
   /** Canonical host of the target: for spacing, bans and nothing else. */
   readonly targetHost: string;
   /** Members already tried for the same client request. */
@@ -57,7 +57,7 @@ export interface Lease {
 }
 
 /** Why there is no lease. */
-export interface Refusal {
+export interface LeaseRefusal {
   readonly refused: Extract<
     FaultCode,
     'pool-empty' | 'bad-routing' | 'deadline' | 'shutting-down' | 'client-gone'
@@ -94,14 +94,14 @@ export type LeaseReport =
   | { readonly lease: number; readonly kind: 'closed'; readonly cut: boolean };
 
 /** The pool as the data plane sees it. */
-export interface Lending {
+export interface LeaseProvider {
   /** A lease at once where a member is ready; else a promise, in the order of asking, until `waitMs` or `cancel`. Never rejects. */
-  take(request: LeaseRequest): Lease | Refusal | Promise<Lease | Refusal>;
+  acquire(request: LeaseRequest): Lease | LeaseRefusal | Promise<Lease | LeaseRefusal>;
   /** Gives up a waiting request: its promise resolves with `client-gone`. Unknown ids are ignored. */
   cancel(requestId: number): void;
   report(report: LeaseReport): void;
 }
 
-export function isLease(answer: Lease | Refusal): answer is Lease {
+export function isLease(answer: Lease | LeaseRefusal): answer is Lease {
   return !('refused' in answer);
 }

@@ -1,7 +1,7 @@
 /** The locations that members have or had, each kept once: wishes are compared with these few, not with every member. */
 
 /** One location, as free text of the service. */
-export interface Place {
+export interface Location {
   /** As it came; empty when it was not told. */
   readonly text: string;
   /** In lower case, for comparing. */
@@ -12,11 +12,11 @@ export interface Place {
 const MAX_PLACES = 20_000;
 
 /** Every location seen lately. */
-export class Places {
-  readonly #places = new Map<string, Place>();
+export class Locations {
+  readonly #places = new Map<string, Location>();
 
   /** The one place with this text. */
-  of(text = ''): Place {
+  of(text = ''): Location {
     const known = this.#places.get(text);
     if (known !== undefined) return known;
     const place = { text, folded: foldLocation(text) };

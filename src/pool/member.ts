@@ -9,15 +9,15 @@ import type { MemberProtocol } from '../core/protocol.ts';
 import type { Facts } from './drawn-member.ts';
 import { Health } from './health.ts';
 import type { HeapNode } from './heap.ts';
-import type { Place } from './locations.ts';
+import type { Location } from './locations.ts';
 import { type Berth, NOWHERE, type Seat } from './rotation/rotation.ts';
-import type { Source } from './source.ts';
+import type { PoolSource } from './source.ts';
 
 /** Why a member takes nothing new any more. `failed` and `used-up` and `evicted` also bar it from being drawn again. */
 export type LeaveReason = 'expired' | 'failed' | 'used-up' | 'evicted' | 'removed';
 
 /** What is true in each phase, and only there. Moments are monotonic. */
-export type Phase =
+export type MemberPhase =
   /** Unproven: no client may have it before a probe has succeeded. */
   | { readonly name: 'joining' }
   | { readonly name: 'ready' }
@@ -39,16 +39,16 @@ export interface Leaving {
 }
 
 /** The phases by name. */
-export type PhaseName = Phase['name'];
+export type MemberPhaseName = MemberPhase['name'];
 
 /** The moves there are. A quarantined member that fails its trial begins a longer rest. */
-export const MOVES = {
+export const MEMBER_MOVES = {
   joining: ['ready', 'draining', 'gone'],
   ready: ['quarantined', 'draining', 'gone'],
   quarantined: ['ready', 'quarantined', 'draining', 'gone'],
   draining: ['gone'],
   gone: [],
-} as const satisfies Record<PhaseName, readonly PhaseName[]>;
+} as const satisfies Record<MemberPhaseName, readonly MemberPhaseName[]>;
 
 /** Latency readings older than this count for little. */
 const LATENCY_MEMORY_MS = 10_000;
@@ -71,21 +71,21 @@ export class Mark implements HeapNode {
 /** What a member is from the start. */
 export interface Identity {
   readonly id: string;
-  readonly source: Source;
+  readonly source: PoolSource;
   readonly protocol: MemberProtocol;
   readonly host: string;
   readonly port: number;
-  readonly place: Place;
+  readonly place: Location;
 }
 
 /** A proxy while the pool holds it; whatever else it counts is counted by whoever lends it. */
 export class Member {
   readonly id: string;
-  readonly source: Source;
+  readonly source: PoolSource;
   readonly protocol: MemberProtocol;
   readonly host: string;
   readonly port: number;
-  readonly place: Place;
+  readonly place: Location;
   /** Monotonic; before this process began where a snapshot brought it. */
   readonly joinedAt: number;
   readonly health = new Health();
@@ -124,7 +124,7 @@ export class Member {
   /** In the roster's heap of next changes. */
   readonly next = new Mark(this);
 
-  #phase: Phase;
+  #phase: MemberPhase;
 
   constructor(identity: Identity, unproven: boolean, joinedAt: number) {
     this.id = identity.id;
@@ -137,7 +137,7 @@ export class Member {
     this.#phase = { name: unproven ? 'joining' : 'ready' };
   }
 
-  get phase(): Phase {
+  get phase(): MemberPhase {
     return this.#phase;
   }
 
@@ -222,8 +222,8 @@ export class Member {
     }
   }
 
-  #move(next: Phase): void {
-    const allowed: readonly PhaseName[] = MOVES[this.#phase.name];
+  #move(next: MemberPhase): void {
+    const allowed: readonly MemberPhaseName[] = MEMBER_MOVES[this.#phase.name];
     if (!allowed.includes(next.name)) {
       throw new TypeError(`member ${this.id}: ${this.#phase.name} -> ${next.name} is not a move`);
     }

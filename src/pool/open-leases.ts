@@ -4,7 +4,7 @@ import type { Member } from './member.ts';
 import type { Session } from './sessions.ts';
 
 /** One open lease, from the pool's side. */
-export interface Loan {
+export interface OpenLease {
   readonly id: number;
   readonly member: Member;
   readonly session: Session | undefined;
@@ -26,11 +26,11 @@ export interface Grant {
 export type Holder = { readonly session: string } | { readonly member: string };
 
 /** All leases that have been given and not ended. */
-export class Loans {
-  readonly #loans = new Map<number, Loan>();
+export class OpenLeases {
+  readonly #loans = new Map<number, OpenLease>();
   #lastId = 0;
 
-  find(id: number): Loan | undefined {
+  find(id: number): OpenLease | undefined {
     return this.#loans.get(id);
   }
 
@@ -65,14 +65,14 @@ export class Loans {
   }
 
   /** Its attempt was accepted: it counts as a use of the member from now on. */
-  accept(loan: Loan): void {
+  accept(loan: OpenLease): void {
     loan.accepted = true;
     if (loan.probe) return;
     loan.member.pending -= 1;
     loan.member.uses += 1;
   }
 
-  end(loan: Loan, now: number): void {
+  end(loan: OpenLease, now: number): void {
     const { member, session } = loan;
     this.#loans.delete(loan.id);
     member.open -= 1;

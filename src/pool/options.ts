@@ -18,7 +18,7 @@ export const STRATEGIES = [
 export type Strategy = (typeof STRATEGIES)[number];
 
 /** What the pool has to know of one source. */
-export interface SourceOptions {
+export interface PoolSourceOptions {
   readonly name: string;
   /** 1 is first: a later priority serves only while no earlier one can. */
   readonly priority: number;
@@ -53,7 +53,7 @@ export interface HealthOptions {
 
 /** What a reload may change. */
 export interface PoolSettings {
-  readonly sources: readonly SourceOptions[];
+  readonly sources: readonly PoolSourceOptions[];
   readonly rotation: RotationOptions;
   /** A member counts as expired this long before it does. */
   readonly safetyMarginMs: number;

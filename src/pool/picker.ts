@@ -6,7 +6,7 @@
  * the rotation. It waits for one that is merely full. A member that has just failed
  * this very request is left only when another one is accepted: that is for whoever takes the reports.
  */
-import type { Ladder } from './candidates.ts';
+import type { Candidates } from './candidates.ts';
 import type { LeaseRequest } from './lease.ts';
 import type { Member } from './member.ts';
 import type { Roster } from './roster.ts';
@@ -41,8 +41,13 @@ export class Picker {
   }
 
   /** The member for a request; it is not given away by this. */
-  pick(request: LeaseRequest, ladder: Ladder, session: Session | undefined, now: number): Member | undefined {
-    const { minLifeMs } = request.wish;
+  pick(
+    request: LeaseRequest,
+    ladder: Candidates,
+    session: Session | undefined,
+    now: number,
+  ): Member | undefined {
+    const { minLifeMs } = request.routing;
     const query = this.#query;
     query.restart();
     query.now = now;
@@ -78,7 +83,7 @@ export class Picker {
     return { from, to: to.id };
   }
 
-  #forSession(session: Session, ladder: Ladder): Member | undefined {
+  #forSession(session: Session, ladder: Candidates): Member | undefined {
     const query = this.#query;
     query.lastExit = '';
     query.taken = this.#sessions.held;
@@ -103,7 +108,7 @@ export class Picker {
 }
 
 /** Why a session may not stay with its member; undefined when it may, if perhaps not at this moment. */
-function whyMove(own: Member, ladder: Ladder, query: Query): string | undefined {
+function whyMove(own: Member, ladder: Candidates, query: Query): string | undefined {
   const { phase } = own;
   if (phase.name === 'draining') return phase.why.reason;
   if (phase.name !== 'ready') return phase.name;

@@ -8,10 +8,10 @@ import type { Clock } from '../core/clock.ts';
 import { type Random, shuffled } from '../core/random.ts';
 import { demandOf, heldAt, nextLossAt, usableAt } from './demand.ts';
 import { Desk } from './desk.ts';
-import type { Demand, Offer, Poured } from './drawn-member.ts';
-import type { Lease, LeaseReport, LeaseRequest, Lending, Refusal } from './lease.ts';
+import type { AddedMembers, Demand, DrawnMember } from './drawn-member.ts';
+import type { Lease, LeaseProvider, LeaseRefusal, LeaseReport, LeaseRequest } from './lease.ts';
 import type { Holder } from './open-leases.ts';
-import { DEFAULT_LIMITS, type PoolOptions, type PoolSettings, type SourceOptions } from './options.ts';
+import { DEFAULT_LIMITS, type PoolOptions, type PoolSettings, type PoolSourceOptions } from './options.ts';
 import type { Rotated } from './picker.ts';
 import { Roster } from './roster.ts';
 import { Sessions } from './sessions.ts';
@@ -41,7 +41,7 @@ export function openPool(options: PoolOptions): Pool {
 }
 
 /** See `openPool`. */
-export class Pool implements Lending {
+export class Pool implements LeaseProvider {
   readonly #clock: Clock;
   readonly #random: Random;
   readonly #roster: Roster;
@@ -69,8 +69,8 @@ export class Pool implements Lending {
     this.#configure(settings, clock.monotonic());
   }
 
-  take(request: LeaseRequest): Lease | Refusal | Promise<Lease | Refusal> {
-    return this.#desk.take(request);
+  acquire(request: LeaseRequest): Lease | LeaseRefusal | Promise<Lease | LeaseRefusal> {
+    return this.#desk.acquire(request);
   }
 
   cancel(requestId: number): void {
@@ -85,8 +85,8 @@ export class Pool implements Lending {
    * Leases on members that need a probe, at most `limit`: unproven ones, then those whose quarantine is over, then,
    * where `staleMs` is given, those through which nobody got for so long. To be reported on like any other lease.
    */
-  takeForProbe(limit: number, staleMs?: number): Lease[] {
-    return this.#desk.takeForProbe(limit, staleMs);
+  acquireForProbe(limit: number, staleMs?: number): Lease[] {
+    return this.#desk.acquireForProbe(limit, staleMs);
   }
 
   /** Members of the source that a client could have at that moment if nothing more were drawn; see `Demand`. */
@@ -109,7 +109,7 @@ export class Pool implements Lending {
   }
 
   /** Takes what a draw brought, in shuffled order; clients that wait are served at once. */
-  pour(sourceName: string, offers: readonly Offer[]): Poured {
+  addMembers(sourceName: string, offers: readonly DrawnMember[]): AddedMembers {
     const source = this.#roster.sources.get(sourceName);
     const poured = { joined: 0, renewed: 0, rejected: 0 };
     // Without a source: a reload removed it while a draw was on its way.
@@ -176,7 +176,7 @@ export class Pool implements Lending {
   }
 
   /** As `reconfigure`, for the sources alone. */
-  updateSources(sources: readonly SourceOptions[]): void {
+  updateSources(sources: readonly PoolSourceOptions[]): void {
     this.reconfigure({ ...this.#roster.settings, sources });
   }
 

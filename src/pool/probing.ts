@@ -1,4 +1,4 @@
-/** Which members need a probe: see `Pool.takeForProbe`. */
+/** Which members need a probe: see `Pool.acquireForProbe`. */
 import type { Member } from './member.ts';
 import type { Roster } from './roster.ts';
 

@@ -8,22 +8,22 @@ import type { Clock } from '../core/clock.ts';
 import type { EventBus } from '../core/events.ts';
 import type { FaultCode } from '../core/faults.ts';
 import type { Random } from '../core/random.ts';
-import type { Kind, Ladder } from './candidates.ts';
-import { keyOf, type Memory, memoryOf, Remembered } from './departed-members.ts';
-import type { Offer } from './drawn-member.ts';
+import type { Candidates, MemberFilter } from './candidates.ts';
+import { type DepartedMember, DepartedMembers, keyOf, memoryOf } from './departed-members.ts';
+import type { DrawnMember } from './drawn-member.ts';
 import { isAny } from './filter.ts';
 import { freshId } from './ids.ts';
-import { Places } from './locations.ts';
+import { Locations } from './locations.ts';
 import { type Leaving, Member } from './member.ts';
 import type { PoolSettings } from './options.ts';
 import { Seating } from './seating.ts';
-import { Source } from './source.ts';
+import { PoolSource } from './source.ts';
 
 /** An assumed end of life is moved when that gains at least this part of it: not at every success. */
 const RENEWAL_STEP = 1 / 64;
 
 /** What a member of a snapshot brings along; moments are monotonic. */
-export interface Past extends Pick<Memory, 'bans' | 'health'> {
+export interface Past extends Pick<DepartedMember, 'bans' | 'health'> {
   readonly id: string;
   readonly joinedAt: number;
   readonly assumed: boolean;
@@ -42,9 +42,9 @@ export interface RosterParts {
 
 /** All members of a pool. */
 export class Roster {
-  readonly sources = new Map<string, Source>();
-  readonly places = new Places();
-  readonly remembered = new Remembered();
+  readonly sources = new Map<string, PoolSource>();
+  readonly places = new Locations();
+  readonly remembered = new DepartedMembers();
   readonly seating: Seating;
 
   readonly #random: Random;
@@ -82,7 +82,7 @@ export class Roster {
   }
 
   /** Where to look for a kind of wish. */
-  ladder(kind: Kind, now: number): Ladder {
+  ladder(kind: MemberFilter, now: number): Candidates {
     const { lanes } = this.seating;
     return isAny(kind) ? lanes.plain : lanes.ladder(kind, this.#byKey.values(), now);
   }
@@ -98,7 +98,7 @@ export class Roster {
     }
     for (const options of settings.sources) {
       const known = this.sources.get(options.name);
-      if (known === undefined) this.sources.set(options.name, new Source(options));
+      if (known === undefined) this.sources.set(options.name, new PoolSource(options));
       else known.options = options;
     }
     this.seating.lanes.rebuild([...this.sources.values()], settings.rotation.strategy, this.#byKey.values());
@@ -119,7 +119,7 @@ export class Roster {
   }
 
   /** A draw brought it: new, known (the later end of life holds), or not wanted. */
-  offer(source: Source, offer: Offer, now: number): 'joined' | 'renewed' | 'rejected' {
+  offer(source: PoolSource, offer: DrawnMember, now: number): 'joined' | 'renewed' | 'rejected' {
     const endsAt = offer.endsAt ?? now + source.options.unknownLifetimeMs;
     if (endsAt - this.settings.safetyMarginMs <= now) return 'rejected';
     source.learn(offer, endsAt - now);
@@ -142,7 +142,7 @@ export class Roster {
   }
 
   /** A member comes back as a snapshot has it, unless it is here already or would be expired. */
-  readmit(source: Source, offer: Offer, past: Past, now: number): void {
+  readmit(source: PoolSource, offer: DrawnMember, past: Past, now: number): void {
     const { endsAt = now } = offer;
     if (endsAt - this.settings.safetyMarginMs <= now) return;
     if (this.#byKey.has(keyOf(source.name, offer)) || this.#byId.has(past.id)) return;
@@ -211,7 +211,7 @@ export class Roster {
     else this.#bus.emit('member.drained', { ...told(member), openTunnels: member.open });
   }
 
-  drainSource(source: Source, now: number): void {
+  drainSource(source: PoolSource, now: number): void {
     for (const member of [...source.members]) {
       if (member.phase.name !== 'draining') this.leave(member, { reason: 'removed' }, now);
     }
@@ -240,7 +240,11 @@ export class Roster {
     if (member.bans?.delete(host) === true) this.seating.freed = true;
   }
 
-  #make(source: Source, offer: Offer, life: { endsAt: number; id: string; joinedAt: number }): Member {
+  #make(
+    source: PoolSource,
+    offer: DrawnMember,
+    life: { endsAt: number; id: string; joinedAt: number },
+  ): Member {
     const { protocol, host, port } = offer;
     const place = this.places.of(offer.location);
     const identity = { id: life.id, source, protocol, host, port, place };
@@ -263,7 +267,7 @@ export class Roster {
     this.#tellJoined(member, false, now);
   }
 
-  #renew(member: Member, offer: Offer, endsAt: number, now: number): void {
+  #renew(member: Member, offer: DrawnMember, endsAt: number, now: number): void {
     member.exitIp = offer.exitIp ?? member.exitIp;
     member.facts = offer.facts ?? member.facts;
     if (endsAt > member.endsAt) {
@@ -310,7 +314,7 @@ export class Roster {
   }
 }
 
-function inherit(member: Member, past: Pick<Memory, 'bans' | 'health'>, now: number): void {
+function inherit(member: Member, past: Pick<DepartedMember, 'bans' | 'health'>, now: number): void {
   for (const host of past.bans) member.ban(host);
   member.health.inherit(past.health, now);
 }

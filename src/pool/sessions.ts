@@ -7,7 +7,7 @@
 import type { Clock } from '../core/clock.ts';
 import type { EventBus } from '../core/events.ts';
 import { Alarm } from './alarm.ts';
-import type { Kind } from './candidates.ts';
+import type { MemberFilter } from './candidates.ts';
 import { Heap, type HeapNode } from './heap.ts';
 
 /** One session. Its key is the moment at which it is looked at again. */
@@ -17,7 +17,7 @@ export class Session implements HeapNode {
   /** Id of its member; undefined until the next pick after it was left without. */
   member: string | undefined;
   /** What was last wished for under its name. */
-  kind: Kind = {};
+  kind: MemberFilter = {};
   /** Monotonic moment of its last use. */
   usedAt: number;
   /** Monotonic moment at which its member was last confirmed: chosen for it, or accepted. */

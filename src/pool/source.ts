@@ -1,21 +1,27 @@
 /** What the pool keeps of one source: its members, what they hold, and whether they may be used at all. */
 import type { MemberProtocol } from '../core/protocol.ts';
-import type { Offer } from './drawn-member.ts';
+import type { DrawnMember } from './drawn-member.ts';
 import { Heap } from './heap.ts';
-import type { Mark, Member, PhaseName } from './member.ts';
+import type { Mark, Member, MemberPhaseName } from './member.ts';
 import { Meter } from './meter.ts';
-import type { SourceOptions } from './options.ts';
+import type { PoolSourceOptions } from './options.ts';
 
 /** How much a new reading weighs in a source's typical latency. */
 const LATENCY_WEIGHT = 0.05;
 
 /** One source's part of the pool. */
-export class Source {
+export class PoolSource {
   /** Replaced by a reload; the name stays. */
-  options: SourceOptions;
+  options: PoolSourceOptions;
   readonly members = new Set<Member>();
   /** Members by phase; `gone` counts all that ever left. */
-  readonly counts: Record<PhaseName, number> = { joining: 0, ready: 0, quarantined: 0, draining: 0, gone: 0 };
+  readonly counts: Record<MemberPhaseName, number> = {
+    joining: 0,
+    ready: 0,
+    quarantined: 0,
+    draining: 0,
+    gone: 0,
+  };
   /** Members that are not draining, by the moment at which they stop being usable. */
   readonly ends = new Heap<Mark>();
   /** Members in quarantine. */
@@ -38,7 +44,7 @@ export class Source {
   /** The longest life a member of it had when it came; 0 before the first. */
   longestLifeMs = 0;
 
-  constructor(options: SourceOptions) {
+  constructor(options: PoolSourceOptions) {
     this.options = options;
   }
 
@@ -52,7 +58,7 @@ export class Source {
   }
 
   /** Notes what its members are like, from one that lives `lifeMs` from now. */
-  learn(offer: Offer, lifeMs: number): void {
+  learn(offer: DrawnMember, lifeMs: number): void {
     this.protocols.add(offer.protocol);
     this.longestLifeMs = Math.max(this.longestLifeMs, lifeMs);
   }

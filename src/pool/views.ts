@@ -3,7 +3,7 @@ import type { MemberProtocol } from '../core/protocol.ts';
 import type { Facts } from './drawn-member.ts';
 import type { Member } from './member.ts';
 import type { Session } from './sessions.ts';
-import type { Source } from './source.ts';
+import type { PoolSource } from './source.ts';
 
 /** The phases of members that are there. */
 export type MemberState = 'joining' | 'ready' | 'quarantined' | 'draining';
@@ -85,7 +85,7 @@ export function sessionView(session: Session, held: boolean, now: number): Sessi
 }
 
 /** One walk over the members of the source. */
-export function countsOf({ name, options, counts, members, open, blocked }: Source): SourceCounts {
+export function countsOf({ name, options, counts, members, open, blocked }: PoolSource): SourceCounts {
   const { joining, ready, quarantined, draining } = counts;
   const size = options.size;
   let used = 0;

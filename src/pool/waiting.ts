@@ -5,15 +5,15 @@
  */
 import type { Clock } from '../core/clock.ts';
 import { Alarm } from './alarm.ts';
-import type { Ladder } from './candidates.ts';
+import type { Candidates } from './candidates.ts';
 import { Heap, type HeapNode } from './heap.ts';
-import type { Lease, LeaseRequest, Refusal } from './lease.ts';
+import type { Lease, LeaseRefusal, LeaseRequest } from './lease.ts';
 
-type Answer = Lease | Refusal;
+type Answer = Lease | LeaseRefusal;
 
 /** How a client comes to wait. */
 export interface Arrival {
-  readonly ladder: Ladder;
+  readonly ladder: Candidates;
   readonly now: number;
   /** Whether another member that is drawn could serve it. */
   readonly drawHelps: boolean;
@@ -27,7 +27,7 @@ export class Waiter implements HeapNode {
   readonly drawHelps: boolean;
   /** Its number in the order of coming. */
   readonly ticket: number;
-  ladder: Ladder;
+  ladder: Candidates;
   /** Its deadline. */
   key: number;
   place = -1;
@@ -44,7 +44,7 @@ export class Waiter implements HeapNode {
 }
 
 /** One client's turn to be served. */
-export interface Turn {
+export interface WaiterTurn {
   readonly waiter: Waiter;
   /** Nobody behind it in its line needs a turn. */
   endLine(): void;
@@ -53,7 +53,7 @@ export interface Turn {
 /** All that wait, up to a limit. */
 export class Waiting {
   readonly #byId = new Map<number, Waiter>();
-  readonly #lines = new Map<Ladder, Set<Waiter>>();
+  readonly #lines = new Map<Candidates, Set<Waiter>>();
   readonly #deadlines = new Heap<Waiter>();
   readonly #alarm: Alarm;
   readonly #limit: number;
@@ -106,14 +106,14 @@ export class Waiting {
   }
 
   /** Moves it to the end of another ladder's line, when its own is dead. */
-  change(waiter: Waiter, ladder: Ladder): void {
+  change(waiter: Waiter, ladder: Candidates): void {
     this.#unstand(waiter);
     waiter.ladder = ladder;
     this.#stand(waiter);
   }
 
   /** Those who might be served now, in the order of their coming. Each may leave in its turn. */
-  *inOrder(): Generator<Turn> {
+  *inOrder(): Generator<WaiterTurn> {
     const lines = [...this.#lines].filter(([ladder]) => ladder.hasSeats).map(([, line]) => new Line(line));
     for (let line = earliest(lines); line !== undefined; line = earliest(lines)) {
       const { head } = line;

@@ -5,9 +5,9 @@ import type { Socket } from 'node:net';
 import { connect as connectTls } from 'node:tls';
 import type { Deadlines } from '../core/deadlines.ts';
 import { type HostPort, parseHostPort } from '../core/host-port.ts';
-import type { RawWay } from '../dialer/attempt.ts';
-import { MAX_HEAD_BYTES } from '../dialer/connect-handshake.ts';
-import { readConnectHead } from '../dialer/connect-response.ts';
+import type { RawConnection } from '../dialer/attempt.ts';
+import { MAX_CONNECT_RESPONSE_BYTES } from '../dialer/connect-handshake.ts';
+import { readConnectResponse } from '../dialer/connect-response.ts';
 
 export interface CheckSite {
   readonly target: HostPort;
@@ -39,7 +39,7 @@ export type SiteAnswer = number | 'silent' | 'closed' | 'garbage';
 
 /** The status of the site's answer, or why there is none. Closes the way in any case; never rejects. */
 export function askSite(
-  way: RawWay,
+  way: RawConnection,
   site: CheckSite,
   deadlines: Deadlines,
   timeoutMs: number,
@@ -57,8 +57,8 @@ export function askSite(
     const onEnd = () => end('closed');
     const onData = (bytes: Buffer) => {
       held = Buffer.concat([held, bytes]);
-      const head = readConnectHead(held);
-      if (head === 'garbage' || held.length > MAX_HEAD_BYTES) end('garbage');
+      const head = readConnectResponse(held);
+      if (head === 'garbage' || held.length > MAX_CONNECT_RESPONSE_BYTES) end('garbage');
       else if (head !== 'more') end(head.status);
     };
     socket.on('data', onData).on('end', onEnd).on('close', onEnd);
@@ -72,7 +72,7 @@ function overTls(socket: Socket, { host, kind }: HostPort): Socket {
   return tls.on('error', () => {}); // ignored: `close` follows, and says all that matters here
 }
 
-function requestOf({ form, login }: RawWay, { authority, url, path }: CheckSite): string {
+function requestOf({ forwardMode: form, login }: RawConnection, { authority, url, path }: CheckSite): string {
   const absolute = form === 'absolute';
   const credentials = absolute ? login?.authorization.reveal() : undefined;
   const lines = [

@@ -10,7 +10,7 @@ import type { Blame } from '../core/events.ts';
 import type { FaultCode } from '../core/faults.ts';
 import type { HostPort } from '../core/host-port.ts';
 import type { OpenDialer } from '../dialer/dialer.ts';
-import type { Solo, SoloResult } from '../dialer/single-attempt.ts';
+import type { PendingAttempt, SingleAttemptResult } from '../dialer/single-attempt.ts';
 import type { Lease } from '../pool/lease.ts';
 import { askSite, type CheckSite, type SiteAnswer } from './check-site.ts';
 
@@ -52,7 +52,7 @@ export class Probe {
   readonly lease: Lease;
   readonly #parts: ProbeParts;
   readonly #task: ProbeTask;
-  #solo: Solo | undefined;
+  #solo: PendingAttempt | undefined;
   #socket: Socket | undefined;
   #cancelled = false;
 
@@ -93,7 +93,7 @@ export class Probe {
     return { kind: 'suspect', fault, alive: true };
   }
 
-  #judge({ failure: { fault }, blame }: Extract<SoloResult, { kind: 'failed' }>): ProbeOutcome {
+  #judge({ failure: { fault }, blame }: Extract<SingleAttemptResult, { kind: 'failed' }>): ProbeOutcome {
     if (blame !== undefined) return { kind: 'failed', fault, blame };
     const alive = SIGNS_OF_LIFE.has(fault);
     if (this.#task.site !== undefined) return { kind: 'suspect', fault, alive };

@@ -17,9 +17,9 @@ import { type CheckSite, readCheckSite } from './check-site.ts';
 import { Probe, type ProbeOutcome } from './probe.ts';
 
 /** The pool as the prober sees it. */
-export interface ProbeLending {
+export interface ProbeLeases {
   /** Members that need a probe, unproven ones first; with `staleMs` also those through which nobody got for so long. */
-  takeForProbe(limit: number, staleMs?: number): readonly Lease[];
+  acquireForProbe(limit: number, staleMs?: number): readonly Lease[];
   report(report: LeaseReport): void;
 }
 
@@ -43,7 +43,7 @@ export interface ProberOptions extends ProberSettings {
   readonly clock: Clock;
   readonly random: Random;
   readonly bus: EventBus;
-  readonly pool: ProbeLending;
+  readonly pool: ProbeLeases;
   readonly dialer: Pick<OpenDialer, 'attempt'>;
 }
 
@@ -144,7 +144,7 @@ class RunningProber implements Prober {
     const { check, unprovenSources } = this.#settings;
     const room = MOST_AT_ONCE - this.#probes.size;
     if (this.#closed || room <= 0 || (check === undefined && unprovenSources.size === 0)) return;
-    for (const lease of this.#options.pool.takeForProbe(room, check?.everyMs)) {
+    for (const lease of this.#options.pool.acquireForProbe(room, check?.everyMs)) {
       if (check !== undefined || this.#isNew(lease)) this.#start(lease);
       else this.#giveBack(lease); // it rests after a fault: only a client's request can clear it of that
     }

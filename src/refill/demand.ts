@@ -15,7 +15,7 @@ export interface Stock {
   nextLossAt(afterMs: number): number | undefined;
 }
 
-export interface Need {
+export interface DrawInputs {
   readonly now: number;
   readonly stock: Stock;
   readonly demand: Demand;
@@ -49,7 +49,7 @@ export type Plan =
 /** The least time between two looks that nothing but the passing of time causes. */
 const LOOK_SPACING_MS = 50;
 
-export function planDraw(need: Need): Plan {
+export function planDraw(need: DrawInputs): Plan {
   const { now, demand, idleAfterMs } = need;
   const idleAt = idleAfterMs === 0 || demand.waiting > 0 ? Infinity : demand.lastWantedAt + idleAfterMs;
   if (now >= idleAt && !need.asked) return { kind: 'idle', reason: 'no client has come lately' };
@@ -65,11 +65,11 @@ export function planDraw(need: Need): Plan {
 }
 
 /** Ms from now to the landing of the draw after the next one: how far ahead a shortfall must be seen. */
-function horizonMs({ startInMs, gapMs, latencyMs }: Need): number {
+function horizonMs({ startInMs, gapMs, latencyMs }: DrawInputs): number {
   return startInMs + gapMs + latencyMs;
 }
 
-function shortfall(need: Need): { readonly missing: number; readonly urgent: boolean } {
+function shortfall(need: DrawInputs): { readonly missing: number; readonly urgent: boolean } {
   const { now, stock, demand, startInMs } = need;
   const lacking = Math.min(wanted(need) - stock.usableAt(now + horizonMs(need)), room(need));
   // Members that rest may be back at the horizon; who waits now cannot wait for that. One draw helps all who wait.
@@ -78,20 +78,20 @@ function shortfall(need: Need): { readonly missing: number; readonly urgent: boo
 }
 
 /** Those that will be lost are still there when their successors come, and those that rest may come back: never more than one draw too many. */
-function room(need: Need): number {
+function room(need: DrawInputs): number {
   return wanted(need) + need.mostPerCall - need.stock.heldAt(need.now + need.startInMs);
 }
 
-function wanted(need: Need): number {
+function wanted(need: DrawInputs): number {
   return need.size + usedUpMeanwhile(need);
 }
 
 /** Members that clients will have used up before the draw after the next one lands. */
-function usedUpMeanwhile(need: Need): number {
+function usedUpMeanwhile(need: DrawInputs): number {
   return Math.ceil(need.demand.usedUpPerSecond * (horizonMs(need) / 1_000));
 }
 
-function nextLook(need: Need): number {
+function nextLook(need: DrawInputs): number {
   const { now, stock } = need;
   const leadMs = horizonMs(need);
   const lossAt = stock.nextLossAt(now + leadMs);

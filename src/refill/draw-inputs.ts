@@ -1,26 +1,29 @@
 /** What a source has to say when it is asked whether to draw: its stock, its demand, and what may be asked for. */
 import type { Clock } from '../core/clock.ts';
 import { OPERATIONS } from '../service/operations.ts';
-import type { Need } from './demand.ts';
+import type { DrawInputs } from './demand.ts';
 import type { Experience } from './experience.ts';
-import type { SourceOptions } from './options.ts';
-import type { Reservoir } from './refill-pool.ts';
-import type { Ledger } from './source-records.ts';
+import type { DrawSourceOptions } from './options.ts';
+import type { RefillPool } from './refill-pool.ts';
+import type { SourceRecords } from './source-records.ts';
 
 /** Where the facts are. */
 export interface NeedParts {
   readonly clock: Clock;
-  readonly reservoir: Reservoir;
-  readonly options: SourceOptions;
-  readonly ledger: Ledger;
+  readonly reservoir: RefillPool;
+  readonly options: DrawSourceOptions;
+  readonly ledger: SourceRecords;
   readonly experience: Experience;
 }
 
 /** What the source alone knows at the moment. */
-export type NeedNow = Pick<Need, 'idleAfterMs' | 'startInMs' | 'gapMs' | 'asked'>;
+export type NeedNow = Pick<DrawInputs, 'idleAfterMs' | 'startInMs' | 'gapMs' | 'asked'>;
 
 /** The facts of this moment, for `planDraw`; the stock is read from the reservoir as the plan asks for it. */
-export function needOf({ clock, reservoir, options, ledger, experience }: NeedParts, now: NeedNow): Need {
+export function drawInputsOf(
+  { clock, reservoir, options, ledger, experience }: NeedParts,
+  now: NeedNow,
+): DrawInputs {
   const { name, size, dailyBudget } = options;
   return {
     ...now,
@@ -39,7 +42,7 @@ export function needOf({ clock, reservoir, options, ledger, experience }: NeedPa
 }
 
 /** The smallest of what is configured, what the operation allows and what the service was seen to take. */
-function mostPerCall({ call, count }: SourceOptions, experience: Experience): number {
+function mostPerCall({ call, count }: DrawSourceOptions, experience: Experience): number {
   const { askAtMost, most = Number.POSITIVE_INFINITY } = OPERATIONS[call.product].count;
   return Math.min(count ?? askAtMost, most, experience.mostPerCall);
 }

@@ -1,12 +1,12 @@
 /** From an answer of the service to what the pool is offered, and to the event that tells of it. Pure. */
 import type { NoriaEvents } from '../core/events.ts';
-import type { Offer, Poured } from '../pool/drawn-member.ts';
+import type { AddedMembers, DrawnMember } from '../pool/drawn-member.ts';
 import type { DrawAnswer, DrawnEntry } from '../service/answer.ts';
 import { SUCCESS } from '../service/codes.ts';
-import type { SourceOptions } from './options.ts';
+import type { DrawSourceOptions } from './options.ts';
 import type { Outcome } from './reaction.ts';
 
-export const NOTHING_POURED: Poured = { joined: 0, renewed: 0, rejected: 0 };
+export const NOTHING_POURED: AddedMembers = { joined: 0, renewed: 0, rejected: 0 };
 
 /** What a distinct IP is counted by: the exit where it is told, else the address; several exits may share one. */
 export function exitName(entry: DrawnEntry): string {
@@ -14,7 +14,7 @@ export function exitName(entry: DrawnEntry): string {
 }
 
 /** The members of an answer. An entry that does not say what it speaks, in a source that does not either, is left out. */
-export function offersOf(answer: DrawAnswer, options: SourceOptions): Offer[] {
+export function offersOf(answer: DrawAnswer, options: DrawSourceOptions): DrawnMember[] {
   return answer.entries.flatMap((entry) => {
     const protocol = entry.protocol ?? options.protocol;
     if (protocol === undefined) return [];
@@ -42,7 +42,7 @@ export function drawDone(
   draw: {
     readonly asked: number;
     readonly answer: DrawAnswer | undefined;
-    readonly poured: Poured;
+    readonly poured: AddedMembers;
     readonly ms: number;
   },
 ): NoriaEvents['draw.done'] {
@@ -75,7 +75,7 @@ function factsOf({
   level,
   isNew,
   onlineMs,
-}: DrawnEntry): Offer['facts'] {
+}: DrawnEntry): DrawnMember['facts'] {
   const told = { area, serverId, lastScore, yesterdayScore, level, isNew, onlineMs };
   const facts: Record<string, string | number | boolean> = {};
   for (const [name, value] of Object.entries(told)) if (value !== undefined) facts[name] = value;

@@ -1,25 +1,25 @@
 /** One draw from its call to the pool: made, judged, poured, counted and told. When, and what follows, is the source's. */
 import type { Clock } from '../core/clock.ts';
 import type { EventBus } from '../core/events.ts';
-import type { Poured } from '../pool/drawn-member.ts';
+import type { AddedMembers } from '../pool/drawn-member.ts';
 import type { DrawAnswer } from '../service/answer.ts';
 import { SUCCESS } from '../service/codes.ts';
 import { drawDone, exitName, forbiddenIn, NOTHING_POURED, offersOf } from './draw-result.ts';
-import type { Extractor, SourceOptions } from './options.ts';
+import type { DrawSourceOptions, Extractor } from './options.ts';
 import { type Outcome, outcomeOfAnswer, outcomeOfError } from './reaction.ts';
-import type { Reservoir } from './refill-pool.ts';
-import type { Ledger } from './source-records.ts';
+import type { RefillPool } from './refill-pool.ts';
+import type { SourceRecords } from './source-records.ts';
 
 export interface DrawContext {
   readonly clock: Clock;
   readonly bus: EventBus;
   readonly extractor: Extractor;
-  readonly reservoir: Reservoir;
+  readonly reservoir: RefillPool;
 }
 
 export interface Draw {
-  readonly options: SourceOptions;
-  readonly ledger: Ledger;
+  readonly options: DrawSourceOptions;
+  readonly ledger: SourceRecords;
   readonly count: number;
   /** How far ahead what it is worth is looked at. */
   readonly aheadMs: number;
@@ -75,12 +75,12 @@ function pourAnswer(
   { reservoir, clock }: DrawContext,
   { options, ledger }: Draw,
   answer: DrawAnswer,
-): Poured {
+): AddedMembers {
   ledger.quota = { ...ledger.quota, ...answer.quota };
   ledger.noteForbidden(forbiddenIn(answer));
   if (answer.entries.length === 0) return NOTHING_POURED;
   if (options.dailyBudget !== undefined) ledger.budget.note(answer.entries.map(exitName), clock.now());
-  const poured = reservoir.pour(options.name, offersOf(answer, options));
+  const poured = reservoir.addMembers(options.name, offersOf(answer, options));
   ledger.counts.drawn += poured.joined;
   return poured;
 }

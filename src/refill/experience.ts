@@ -4,15 +4,15 @@
  */
 import type { Clock } from '../core/clock.ts';
 import type { Random } from '../core/random.ts';
-import { Yield } from './draw-success.ts';
+import { DrawSuccess } from './draw-success.ts';
 import { type Outcome, PARAMS_WRONG, type Reaction, reactTo } from './reaction.ts';
-import type { Ledger } from './source-records.ts';
+import type { SourceRecords } from './source-records.ts';
 import { inWords } from './words.ts';
 
 export interface ExperienceOptions {
   readonly clock: Clock;
   readonly random: Random;
-  readonly ledger: Ledger;
+  readonly ledger: SourceRecords;
   /** Members have to be proven first: many of them being dead is normal. */
   readonly unproven: boolean;
   readonly warn: (message: string) => void;
@@ -32,7 +32,7 @@ const EMPTY_WORTH_TELLING = 3;
 
 export class Experience {
   readonly #options: ExperienceOptions;
-  readonly #yield: Yield;
+  readonly #yield: DrawSuccess;
   #last: Outcome | undefined;
   /** How many calls in a row ended with the same verdict. */
   #row = { kind: '', length: 0 };
@@ -41,7 +41,7 @@ export class Experience {
 
   constructor(options: ExperienceOptions) {
     this.#options = options;
-    this.#yield = new Yield(options.unproven);
+    this.#yield = new DrawSuccess(options.unproven);
   }
 
   /** How the last call ended. */

@@ -7,7 +7,7 @@ import type { Secret } from '../core/secret.ts';
 import type { DrawAnswer } from '../service/answer.ts';
 import type { ExtractCall } from '../service/request.ts';
 import type { PaceStore } from '../state/pace-file.ts';
-import type { Reservoir } from './refill-pool.ts';
+import type { RefillPool } from './refill-pool.ts';
 
 /** What refill needs of the service client. */
 export interface Extractor {
@@ -22,7 +22,7 @@ export interface Extractor {
   ): Promise<DrawAnswer>;
 }
 
-export interface SourceOptions {
+export interface DrawSourceOptions {
   readonly name: string;
   /** The call as it is made, but for the count. */
   readonly call: Omit<ExtractCall, 'count'>;
@@ -48,7 +48,7 @@ export interface SourceOptions {
 
 /** What a reload may change. */
 export interface RefillSettings {
-  readonly sources: readonly SourceOptions[];
+  readonly sources: readonly DrawSourceOptions[];
   /** Without a client for so long nothing is drawn; 0: it never stops. */
   readonly idleAfterMs: number;
   /** The longest one call can take: the client's own limit. */
@@ -61,7 +61,7 @@ export interface RefillerOptions extends RefillSettings {
   readonly bus: EventBus;
   readonly pace: PaceStore;
   readonly extractor: Extractor;
-  readonly reservoir: Reservoir;
+  readonly reservoir: RefillPool;
   /** What `record()` gave in an earlier run, out of the snapshot. */
   readonly restored?: unknown;
 }

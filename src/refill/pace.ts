@@ -28,7 +28,7 @@ export interface PaceOptions {
 }
 
 /** One call that waits for its turn. */
-export interface Turn<T> {
+export interface PaceTurn<T> {
   readonly rule: PaceRule;
   /** Asked before each attempt at a permit: false gives the turn up, and no permit is used. */
   wanted(): boolean;
@@ -68,7 +68,7 @@ export class Pace {
    *
    * @throws what the call throws, and NoriaError state-unwritable: a start that cannot be written down is not made.
    */
-  async take<T>(turn: Turn<T>, signal: AbortSignal): Promise<T | undefined> {
+  async take<T>(turn: PaceTurn<T>, signal: AbortSignal): Promise<T | undefined> {
     while (!signal.aborted && turn.wanted()) {
       const tried = await this.#queue.add(() => this.#try(turn, signal));
       if (tried.waitMs === undefined) return tried.result;
@@ -79,7 +79,7 @@ export class Pace {
     return undefined;
   }
 
-  async #try<T>(turn: Turn<T>, signal: AbortSignal): Promise<Tried<T>> {
+  async #try<T>(turn: PaceTurn<T>, signal: AbortSignal): Promise<Tried<T>> {
     const { store, clock } = this.#options;
     if (signal.aborted || !turn.wanted()) return { result: undefined }; // another one's call took its time
     const claim = await store.change(this.#key, (entry, now) => claimCall(entry, now, turn.rule));
@@ -88,7 +88,7 @@ export class Pace {
     return claim.granted ? { result: await this.#call(turn, claim.claimedAt, signal) } : { waitMs };
   }
 
-  async #call<T>(turn: Turn<T>, claimedAt: Moment, signal: AbortSignal): Promise<T | undefined> {
+  async #call<T>(turn: PaceTurn<T>, claimedAt: Moment, signal: AbortSignal): Promise<T | undefined> {
     const startedAt = this.#options.store.now();
     let settlement = DONE;
     try {

@@ -16,7 +16,7 @@ interface Trouble {
 }
 
 /** What is true in each phase, and only there. */
-export type Phase =
+export type SourcePhase =
   /** Nobody wants its members. */
   | { readonly name: 'idle'; readonly reason: string }
   /** It holds as many members as wanted. */
@@ -31,11 +31,11 @@ export type Phase =
   /** It needs a person. */
   | ({ readonly name: 'halted' } & Trouble);
 
-export type PhaseName = Phase['name'];
-export type TroublePhase = Extract<Phase, Trouble>;
+export type SourcePhaseName = SourcePhase['name'];
+export type TroublePhase = Extract<SourcePhase, Trouble>;
 
 /** The moves there are. A phase may also follow itself, with another reason. */
-export const MOVES = {
+export const SOURCE_MOVES = {
   idle: ['ready', 'waiting', 'paused'],
   ready: ['idle', 'waiting', 'paused'],
   waiting: ['idle', 'ready', 'drawing', 'paused', 'backoff'],
@@ -43,19 +43,19 @@ export const MOVES = {
   backoff: ['idle', 'ready', 'waiting', 'paused'],
   paused: ['idle', 'ready', 'waiting'],
   halted: ['idle', 'waiting', 'paused'],
-} as const satisfies Record<PhaseName, readonly PhaseName[]>;
+} as const satisfies Record<SourcePhaseName, readonly SourcePhaseName[]>;
 
-export function isTrouble(phase: Phase): phase is TroublePhase {
+export function isTrouble(phase: SourcePhase): phase is TroublePhase {
   return phase.name === 'backoff' || phase.name === 'paused' || phase.name === 'halted';
 }
 
 /** Whether the table lets `from` be followed by `to`. */
-export function mayMove(from: PhaseName, to: PhaseName): boolean {
-  const allowed: readonly PhaseName[] = MOVES[from];
+export function mayMove(from: SourcePhaseName, to: SourcePhaseName): boolean {
+  const allowed: readonly SourcePhaseName[] = SOURCE_MOVES[from];
   return from === to || allowed.includes(to);
 }
 
-export const PAUSED_BY_PERSON: Phase = {
+export const PAUSED_BY_PERSON: SourcePhase = {
   name: 'paused',
   reason: 'a person paused it',
   advice: 'Resume it when it may draw again.',
@@ -64,13 +64,13 @@ export const PAUSED_BY_PERSON: Phase = {
 };
 
 /** The phase that a call leads to, from monotonic `now` on. */
-export function restingPhase(outcome: Outcome, { phase, ms, urgentMs }: Rest, now: number): Phase {
+export function restingPhase(outcome: Outcome, { phase, ms, urgentMs }: Rest, now: number): SourcePhase {
   const { code, advice } = outcome;
   return { name: phase, reason: inWords(outcome), advice, code, untilAt: now + ms, urgentAt: now + urgentMs };
 }
 
 /** What `source.moved` tells of a phase. */
-export function toldOf(phase: Phase): {
+export function toldOf(phase: SourcePhase): {
   readonly reason: string;
   readonly advice?: string;
   readonly code?: string;

@@ -6,7 +6,7 @@
 import { FAULTS, type FaultCode, NoriaError } from '../core/faults.ts';
 import type { Random } from '../core/random.ts';
 import type { DrawAnswer } from '../service/answer.ts';
-import { intervalNamedMs, judgeDraw, type Verdict } from '../service/codes.ts';
+import { type CodeVerdict, intervalNamedMs, judgeDraw } from '../service/codes.ts';
 import type { Product } from '../service/operations.ts';
 import { untilServiceMidnight } from './budget.ts';
 import type { Settlement } from './pace-rule.ts';
@@ -20,7 +20,7 @@ export interface Outcome {
   readonly advice: string;
   /** The service's own text, or what went wrong in detail: for status and log only. */
   readonly message: string | undefined;
-  readonly verdict: Verdict;
+  readonly verdict: CodeVerdict;
   readonly limitsConnections: boolean;
   /** It brought proxies of which none may or can be used. */
   readonly allDropped: boolean;
@@ -51,10 +51,14 @@ const SECOND_MS = 1_000;
 const MINUTE_MS = 60_000;
 
 /** No answer: doubling, so that a service that is down is not hammered when it comes back. */
-const NO_ANSWER: Verdict = { kind: 'back-off', retryFromMs: 5 * SECOND_MS, retryToMs: 10 * MINUTE_MS };
+const NO_ANSWER: CodeVerdict = { kind: 'back-off', retryFromMs: 5 * SECOND_MS, retryToMs: 10 * MINUTE_MS };
 /** Something else answered, perhaps a firewall: each call may prolong the block. */
-const BLOCKED: Verdict = { kind: 'back-off', retryFromMs: 2 * MINUTE_MS, retryToMs: 30 * MINUTE_MS };
-const NOT_UNDERSTOOD: Verdict = { kind: 'back-off', retryFromMs: 30 * SECOND_MS, retryToMs: 10 * MINUTE_MS };
+const BLOCKED: CodeVerdict = { kind: 'back-off', retryFromMs: 2 * MINUTE_MS, retryToMs: 30 * MINUTE_MS };
+const NOT_UNDERSTOOD: CodeVerdict = {
+  kind: 'back-off',
+  retryFromMs: 30 * SECOND_MS,
+  retryToMs: 10 * MINUTE_MS,
+};
 /** While a client waits, a service that could not be reached is tried again this soon. */
 const URGENT_MS = MINUTE_MS;
 /** Rests differ by up to so much either way, so that many norias do not come back at once. */
@@ -95,7 +99,7 @@ export function outcomeOfError(error: unknown): Outcome {
   };
 }
 
-function verdictOn(code: FaultCode): Verdict {
+function verdictOn(code: FaultCode): CodeVerdict {
   if (code === 'service-blocked') return BLOCKED;
   if (code === 'service-protocol') return NOT_UNDERSTOOD;
   // An address that cannot be called at all stays so until someone changes it.

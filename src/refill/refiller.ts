@@ -5,9 +5,9 @@
  */
 import type { EventName } from '../core/events.ts';
 import type { SourceOutlook } from '../pool/lease.ts';
-import type { RefillerOptions, RefillSettings, SourceOptions } from './options.ts';
+import type { DrawSourceOptions, RefillerOptions, RefillSettings } from './options.ts';
 import { Paces } from './pace.ts';
-import { Source, type SourceContext } from './source.ts';
+import { DrawSource, type DrawSourceContext } from './source.ts';
 import { readLedger } from './source-records.ts';
 import type { SourceStatus } from './status.ts';
 
@@ -39,9 +39,9 @@ export function openRefiller(options: RefillerOptions): Refiller {
 }
 
 class SourceKeeper implements Refiller {
-  readonly #context: SourceContext;
+  readonly #context: DrawSourceContext;
   /** In the order of the configuration. */
-  #sources = new Map<string, Source>();
+  #sources = new Map<string, DrawSource>();
   #settings: RefillSettings;
   readonly #subscriptions: readonly Disposable[];
 
@@ -124,18 +124,18 @@ class SourceKeeper implements Refiller {
     await Promise.all([...this.#sources.values()].map((source) => source.close()));
   }
 
-  #open(options: SourceOptions, record: unknown): void {
-    this.#sources.set(options.name, new Source(this.#context, options, readLedger(record)));
+  #open(options: DrawSourceOptions, record: unknown): void {
+    this.#sources.set(options.name, new DrawSource(this.#context, options, readLedger(record)));
   }
 
-  #steer(name: string, verb: (source: Source) => void): boolean {
+  #steer(name: string, verb: (source: DrawSource) => void): boolean {
     const source = this.#sources.get(name);
     if (source !== undefined) verb(source);
     return source !== undefined;
   }
 
   /** A later priority serves only while no earlier one can; but who waits although an earlier one has members waits for this one. */
-  #stepsBack(source: Source): boolean {
+  #stepsBack(source: DrawSource): boolean {
     const { reservoir, clock } = this.#context;
     const { name, priority } = source.options;
     const earlier = [...this.#sources.values()].filter((other) => other.options.priority < priority);
@@ -184,11 +184,11 @@ class SourceKeeper implements Refiller {
 }
 
 /** Whether a reload left the source as it was, its secrets included. */
-function isSame(a: SourceOptions, b: SourceOptions): boolean {
+function isSame(a: DrawSourceOptions, b: DrawSourceOptions): boolean {
   return fingerprint(a) === fingerprint(b);
 }
 
-function fingerprint({ call, secrets, ...rest }: SourceOptions): string {
+function fingerprint({ call, secrets, ...rest }: DrawSourceOptions): string {
   const opened = [call.key, ...secrets].map((secret) => secret.reveal());
   return JSON.stringify([{ ...rest, call }, opened]);
 }

@@ -14,7 +14,7 @@ export interface Counts {
 }
 
 /** As kept in a snapshot. */
-export interface LedgerRecord extends Counts {
+export interface SourceRecordsSnapshot extends Counts {
   readonly codes: Readonly<Record<string, number>>;
   readonly quota: Quota;
   readonly budget: BudgetRecord;
@@ -27,7 +27,7 @@ export const GUESSED_LATENCY_MS = 1_000;
 /** How much a new measurement counts. */
 const LATENCY_WEIGHT = 0.3;
 
-export class Ledger {
+export class SourceRecords {
   readonly counts: Counts;
   readonly codes: Map<string, number>;
   readonly budget: Budget;
@@ -35,7 +35,7 @@ export class Ledger {
   learnedMost: number;
   #latencyMs: number | undefined;
 
-  constructor(wallAt: number, record: LedgerRecord | undefined) {
+  constructor(wallAt: number, record: SourceRecordsSnapshot | undefined) {
     const { drawn = 0, used = 0, unused = 0, tunnels = 0 } = record ?? {};
     this.counts = { drawn, used, unused, tunnels };
     this.codes = new Map(Object.entries(record?.codes ?? {}));
@@ -83,7 +83,7 @@ export class Ledger {
     this.quota = {};
   }
 
-  record(): LedgerRecord {
+  record(): SourceRecordsSnapshot {
     const learned = this.learnedMost === Infinity ? {} : { learnedMost: this.learnedMost };
     return {
       ...this.counts,
@@ -96,9 +96,9 @@ export class Ledger {
 }
 
 /** A record out of a snapshot; whatever is missing or not what it should be counts as never written. */
-export function readLedger(value: unknown): LedgerRecord | undefined {
+export function readLedger(value: unknown): SourceRecordsSnapshot | undefined {
   if (typeof value !== 'object' || value === null) return undefined;
-  const raw = value as Partial<Record<keyof LedgerRecord, unknown>>;
+  const raw = value as Partial<Record<keyof SourceRecordsSnapshot, unknown>>;
   const most = whole(raw.learnedMost);
   return {
     drawn: whole(raw.drawn) ?? 0,

@@ -9,27 +9,27 @@
 import { NoriaError } from '../core/faults.ts';
 import type { Random } from '../core/random.ts';
 import { untilServiceMidnight } from './budget.ts';
-import { type Need, type Plan, planDraw } from './demand.ts';
+import { type DrawInputs, type Plan, planDraw } from './demand.ts';
 import { type DrawContext, type Drawn, makeDraw } from './draw.ts';
-import { needOf } from './draw-inputs.ts';
+import { drawInputsOf } from './draw-inputs.ts';
 import { Experience } from './experience.ts';
-import type { SourceOptions } from './options.ts';
+import type { DrawSourceOptions } from './options.ts';
 import { type Pace, type Paces, paceKey } from './pace.ts';
 import { PACE_SLACK_MS, type Settlement } from './pace-rule.ts';
-import { isTrouble, mayMove, PAUSED_BY_PERSON, type Phase, restingPhase, toldOf } from './phase.ts';
+import { isTrouble, mayMove, PAUSED_BY_PERSON, restingPhase, type SourcePhase, toldOf } from './phase.ts';
 import { outcomeOfError } from './reaction.ts';
-import { Ledger, type LedgerRecord } from './source-records.ts';
+import { SourceRecords, type SourceRecordsSnapshot } from './source-records.ts';
 import { type SourceStatus, sourceStatus } from './status.ts';
 import { counted, whyWaiting } from './words.ts';
 
 /** What the sources of one refiller share. */
-export interface SourceContext extends DrawContext {
+export interface DrawSourceContext extends DrawContext {
   readonly random: Random;
   readonly paces: Paces;
   /** A reload may change them. */
   readonly settings: { readonly idleAfterMs: number; readonly callTimeoutMs: number };
   /** Whether a source of an earlier priority serves what this one could. */
-  readonly stepsBack: (source: Source) => boolean;
+  readonly stepsBack: (source: DrawSource) => boolean;
 }
 
 /** A draw that lands so soon is worth waiting for: the usual pace and call, and less than clients wait. */
@@ -37,12 +37,12 @@ const SOON_MS = 12_000;
 
 const DONE: Settlement = { kind: 'done' };
 
-export class Source {
-  readonly #context: SourceContext;
-  #options: SourceOptions;
-  readonly #ledger: Ledger;
+export class DrawSource {
+  readonly #context: DrawSourceContext;
+  #options: DrawSourceOptions;
+  readonly #ledger: SourceRecords;
   readonly #experience: Experience;
-  #phase: Phase = { name: 'idle', reason: 'no client has come yet' };
+  #phase: SourcePhase = { name: 'idle', reason: 'no client has come yet' };
   /** A person said so, until a person says otherwise. */
   #held = false;
   /** A person wants a draw now: also without a client, and out of a rest. */
@@ -54,17 +54,21 @@ export class Source {
   #timer: { readonly dueAt: number; readonly armed: Disposable } | undefined;
   readonly #closing = new AbortController();
 
-  constructor(context: SourceContext, options: SourceOptions, record: LedgerRecord | undefined) {
+  constructor(
+    context: DrawSourceContext,
+    options: DrawSourceOptions,
+    record: SourceRecordsSnapshot | undefined,
+  ) {
     const { clock, random, bus } = context;
     const { name, unproven } = options;
     this.#context = context;
     this.#options = options;
-    this.#ledger = new Ledger(clock.now(), record);
+    this.#ledger = new SourceRecords(clock.now(), record);
     const warn = (message: string) => bus.emit('source.warned', { source: name, message });
     this.#experience = new Experience({ clock, random, ledger: this.#ledger, unproven, warn });
   }
 
-  get options(): SourceOptions {
+  get options(): DrawSourceOptions {
     return this.#options;
   }
 
@@ -109,7 +113,7 @@ export class Source {
   }
 
   /** Takes over changed options. What the old ones led to, a halt or a rest, is tried once again. */
-  change(options: SourceOptions): void {
+  change(options: DrawSourceOptions): void {
     const before = this.#options;
     this.#options = options;
     if (paceKey(before.call) !== paceKey(options.call)) this.#ledger.forgetInstance();
@@ -142,7 +146,7 @@ export class Source {
     });
   }
 
-  record(): LedgerRecord {
+  record(): SourceRecordsSnapshot {
     return this.#ledger.record();
   }
 
@@ -185,9 +189,9 @@ export class Source {
   }
 
   /** @param startInMs - until a call may go out: what the pace says, or 0 for one that has its permit. */
-  #need(startInMs: number): Need {
+  #need(startInMs: number): DrawInputs {
     const { clock, reservoir, settings } = this.#context;
-    return needOf(
+    return drawInputsOf(
       { clock, reservoir, options: this.#options, ledger: this.#ledger, experience: this.#experience },
       { idleAfterMs: settings.idleAfterMs, startInMs, gapMs: this.#gapMs, asked: this.#asked },
     );
@@ -323,7 +327,7 @@ export class Source {
     this.#timer = undefined;
   }
 
-  #move(next: Phase): void {
+  #move(next: SourcePhase): void {
     const from = this.#phase;
     const source = this.#options.name;
     if (!mayMove(from.name, next.name)) {

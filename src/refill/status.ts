@@ -1,15 +1,15 @@
 /** What a source shows of itself; texts of the service stand in `message` alone. */
 import type { Quota } from '../service/answer.ts';
-import type { SourceOptions } from './options.ts';
-import { isTrouble, type Phase, type PhaseName } from './phase.ts';
+import type { DrawSourceOptions } from './options.ts';
+import { isTrouble, type SourcePhase, type SourcePhaseName } from './phase.ts';
 import type { Outcome } from './reaction.ts';
-import type { Ledger } from './source-records.ts';
+import type { SourceRecords } from './source-records.ts';
 
 /** A source as `/api/status` and the outlook show it. */
 export interface SourceStatus {
   readonly name: string;
   readonly product: string;
-  readonly state: PhaseName;
+  readonly state: SourcePhaseName;
   /** Why it is in this state, in noria's words, with the service's code where that is the reason. */
   readonly reason: string;
   /** What a person can do about it; absent where nothing needs doing. */
@@ -39,9 +39,9 @@ export interface SourceStatus {
 }
 
 export interface Shown {
-  readonly options: SourceOptions;
-  readonly phase: Phase;
-  readonly ledger: Ledger;
+  readonly options: DrawSourceOptions;
+  readonly phase: SourcePhase;
+  readonly ledger: SourceRecords;
   readonly last: Outcome | undefined;
   /** Ms until the next call may go out; undefined: not without a person. */
   readonly nextCallMs: number | undefined;

@@ -1,8 +1,8 @@
 /** The bad answers of members that misbehave: silence, another status, another protocol, half of one, none. */
 import type { Socket } from 'node:net';
 import { Transform } from 'node:stream';
-import { httpAnswer, type Refusal, readAsk, sayTo } from './handshakes.ts';
-import type { Member } from './member.ts';
+import { type HandshakeRefusal, httpAnswer, readAsk, sayTo } from './handshakes.ts';
+import type { RunningMember } from './member.ts';
 import type { Temper } from './member-behaviour.ts';
 import { SocketReader } from './socket-reader.ts';
 
@@ -30,7 +30,7 @@ const STATUS_TEXTS: Readonly<Record<number, string>> = {
   504: 'Gateway Timeout',
 };
 /** The SOCKS reply nearest to a status. */
-const STATUS_REFUSALS: Readonly<Record<number, Refusal>> = {
+const STATUS_REFUSALS: Readonly<Record<number, HandshakeRefusal>> = {
   403: 'ruleset',
   502: 'host-unreachable',
   503: 'net-unreachable',
@@ -38,7 +38,7 @@ const STATUS_REFUSALS: Readonly<Record<number, Refusal>> = {
 };
 
 /** Takes over a connection that `member` accepted, and treats it as its temper says. */
-export async function answerBadly(socket: Socket, member: Member, temper: BadTemper): Promise<void> {
+export async function answerBadly(socket: Socket, member: RunningMember, temper: BadTemper): Promise<void> {
   const { protocol } = member.traits;
   if (('when' in temper ? temper.when : undefined) !== 'accept') await new SocketReader(socket).some();
   switch (temper.how) {
@@ -95,7 +95,7 @@ function swallow(socket: Socket): void {
   socket.resume();
 }
 
-async function acceptAndSwallow(socket: Socket, member: Member): Promise<void> {
+async function acceptAndSwallow(socket: Socket, member: RunningMember): Promise<void> {
   const say = sayTo(socket);
   const ask = await readAsk(socket, member.traits.protocol, member.login, say);
   if (ask === undefined) return endWith(socket);
@@ -104,7 +104,7 @@ async function acceptAndSwallow(socket: Socket, member: Member): Promise<void> {
 }
 
 /** Answers a status to whatever is asked; in SOCKS the reply that says the nearest thing, and to 407 no method. */
-async function answerStatus(socket: Socket, member: Member, status: number): Promise<void> {
+async function answerStatus(socket: Socket, member: RunningMember, status: number): Promise<void> {
   const { protocol } = member.traits;
   if (protocol === 'socks5' && status === 407) return endWith(socket, Buffer.from([0x05, 0xff]));
   const isHttp = protocol === 'http';
@@ -116,13 +116,13 @@ async function answerStatus(socket: Socket, member: Member, status: number): Pro
 }
 
 /** Half of what it would say to accept the target, then the end. */
-async function answerHalf(socket: Socket, member: Member): Promise<void> {
+async function answerHalf(socket: Socket, member: RunningMember): Promise<void> {
   const ask = await readAsk(socket, member.traits.protocol, member.login, sayTo(socket));
   const whole = ask === undefined || ask.accepted.length === 0 ? httpAnswer('200 OK') : ask.accepted;
   endWith(socket, whole.subarray(0, Math.floor(whole.length / 2)));
 }
 
-async function answerEndlessly(socket: Socket, member: Member): Promise<void> {
+async function answerEndlessly(socket: Socket, member: RunningMember): Promise<void> {
   const say = sayTo(socket);
   const isHttp = member.traits.protocol === 'http';
   if (isHttp) await say(Buffer.from('HTTP/1.1 200 OK\r\n'));

@@ -1,8 +1,8 @@
 /** What the service was asked and what it answered: counters, and the latest calls themselves. */
-import type { OperationName } from './operations.ts';
+import type { SandboxOperationName } from './operations.ts';
 
 export interface CallRecord {
-  readonly operation: OperationName;
+  readonly operation: SandboxOperationName;
   /** As the call named it, known or not; empty where the operation names none. */
   readonly instance: string;
   readonly method: string;

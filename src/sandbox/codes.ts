@@ -21,9 +21,9 @@ export type Reason =
   | 'other-client';
 
 /** The code for each reason that an operation knows. */
-export type Refusals = Readonly<Partial<Record<Reason, string>>>;
+export type RefusalCodes = Readonly<Partial<Record<Reason, string>>>;
 
-export const SUCCESS = '10001';
+export const SUCCESS_CODE = '10001';
 
 /** What every extraction operation (1 to 8) can answer. */
 export const EXTRACTION_REFUSALS = {
@@ -33,7 +33,7 @@ export const EXTRACTION_REFUSALS = {
   unknown: '12004',
   frozen: '12006',
   none: '12009',
-} as const satisfies Refusals;
+} as const satisfies RefusalCodes;
 
 const TEXTS: Readonly<Record<Reason, string>> = {
   key: 'akey错误',
@@ -56,8 +56,8 @@ export function textFor(reason: Reason): string {
 }
 
 /** The text that goes with a code in an operation; a general one for a code that the operation does not know. */
-export function textForCode(refusals: Refusals, code: string): string {
-  if (code === SUCCESS) return '获取成功';
+export function textForCode(refusals: RefusalCodes, code: string): string {
+  if (code === SUCCESS_CODE) return '获取成功';
   for (const reason of Object.keys(TEXTS) as Reason[]) if (refusals[reason] === code) return TEXTS[reason];
   return '未知错误';
 }

@@ -8,13 +8,13 @@ import { NoriaError } from '../core/faults.ts';
 import type { CallLog } from './call-log.ts';
 import type { Rules } from './rules.ts';
 import { conditionSchema, decode, ruleSchema, temperSchema } from './scenario.ts';
-import type { Steering } from './steering.ts';
+import type { SandboxControls } from './steering.ts';
 import type { Target } from './target.ts';
 import { readBody, send } from './web-server.ts';
 
 /** What it steers. */
 export interface ControlledParts {
-  readonly steering: Steering;
+  readonly steering: SandboxControls;
   readonly rules: Rules;
   readonly log: CallLog;
   readonly target: Target;

@@ -2,26 +2,26 @@
  * Which proxies a call asks for: the parameters of an operation in the sandbox's own words.
  * Source: service-spec, Endpoints 1 to 8.
  */
-import type { Ledger } from './ledger.ts';
+import type { CallLedger } from './ledger.ts';
 import type { Operation, ProxyProtocol } from './operations.ts';
-import { PLACES, type Place } from './places.ts';
+import { PLACES, type SandboxLocation } from './places.ts';
 import type { Condition } from './settings.ts';
 
 /** What a proxy speaks, and what the free product calls it. */
-export interface Kind {
+export interface ParameterKind {
   readonly protocol: ProxyProtocol;
   readonly label: string;
 }
 
 /** Which proxies a call asks for; a list names what is allowed. */
-export interface Demand {
+export interface ExtractionQuery {
   readonly count: number;
   /** How many of them may be new ones. */
   readonly newAllowed: number;
   /** Whether one that was handed out before, known by its exit, may be handed out again. */
   readonly mayRepeat: (exit: string) => boolean;
-  readonly kinds: readonly Kind[];
-  readonly places: readonly Place[];
+  readonly kinds: readonly ParameterKind[];
+  readonly places: readonly SandboxLocation[];
   /** Reverse proxies: only, never, or as it comes. */
   readonly reverse: boolean | 'either';
   /** The least life left of those that exist; reverse ones are not bound by it. */
@@ -39,7 +39,7 @@ const MINUTE_MS = 60_000;
 /** No proxy is made with less than this, so that one of `timespan` 0 is of use to somebody. */
 const SHORTEST_LIFE_MS = 60_000;
 
-const FREE_KINDS: Readonly<Record<string, Kind>> = {
+const FREE_KINDS: Readonly<Record<string, ParameterKind>> = {
   '1': { protocol: 'http', label: 'http' },
   '2': { protocol: 'socks4', label: 'socks4' },
   '3': { protocol: 'socks5', label: 'socks5' },
@@ -51,18 +51,18 @@ const ALIVE_HOURS = [1 / 6, 1 / 2, 1, 3, 10, 24, 48] as const;
 
 /** What of an instance bears on which proxies it may have. */
 export interface Asker {
-  readonly ledger: Ledger;
+  readonly ledger: CallLedger;
   readonly condition: Condition;
   /** Its own lives, which win over `timespan`. */
   readonly lifetimeMs: number | readonly [least: number, most: number] | undefined;
 }
 
 /** The parameters in the sandbox's own words. */
-export function demandOf(
+export function readExtractionQuery(
   { operation, params }: { readonly operation: Operation; readonly params: URLSearchParams },
   { ledger, condition, lifetimeMs }: Asker,
   count: number,
-): Demand {
+): ExtractionQuery {
   const onlyNew = params.get('fitter') === '1' || params.get('dedup') === '1';
   return {
     count,
@@ -80,7 +80,7 @@ export function demandOf(
   };
 }
 
-function kindsOf({ protocol }: Operation, params: URLSearchParams): readonly Kind[] {
+function kindsOf({ protocol }: Operation, params: URLSearchParams): readonly ParameterKind[] {
   if (protocol === 'pro') {
     return params.get('pro') === '2'
       ? [{ protocol: 'socks5', label: 'socks5' }]
@@ -92,11 +92,11 @@ function kindsOf({ protocol }: Operation, params: URLSearchParams): readonly Kin
 }
 
 /** Keywords are half-width comma separated; a place fits when it holds one of `adr`, the carrier, and none of `nadr`. */
-function placesOf(params: URLSearchParams): readonly Place[] {
+function placesOf(params: URLSearchParams): readonly SandboxLocation[] {
   const region = params.get('dalu') === '0' ? 'overseas' : 'mainland'; // only free proxies are elsewhere
   const words = (name: string) => (params.get(name) ?? '').split(',').filter((word) => word !== '');
   const [wanted, carriers, unwanted] = [words('adr'), words('isp'), words('nadr')];
-  const holds = (place: Place, keywords: readonly string[]) =>
+  const holds = (place: SandboxLocation, keywords: readonly string[]) =>
     keywords.some((word) => place.adr.includes(word));
   return PLACES.filter(
     (place) =>
@@ -107,7 +107,7 @@ function placesOf(params: URLSearchParams): readonly Place[] {
   );
 }
 
-function reverseOf(tunnel: string | null): Demand['reverse'] {
+function reverseOf(tunnel: string | null): ExtractionQuery['reverse'] {
   if (tunnel === '1') return 'either';
   return tunnel === '3';
 }
@@ -117,7 +117,7 @@ function livesOf(
   { timespan, longestMinutes }: Operation,
   params: URLSearchParams,
   own: number | readonly [number, number] | undefined,
-): Pick<Demand, 'leastRemainingMs' | 'lifeMs'> {
+): Pick<ExtractionQuery, 'leastRemainingMs' | 'lifeMs'> {
   if (own !== undefined) {
     return { leastRemainingMs: 0, lifeMs: typeof own === 'number' ? [own, own] : own };
   }

@@ -1,21 +1,21 @@
 /** The ten operations as the HTTP side sees them: where each is, whom it names, and what decides and prints it. */
 import type { Clock } from '../core/clock.ts';
-import type { Refusals } from './codes.ts';
+import type { RefusalCodes } from './codes.ts';
 import { type Account, AREAS_REFUSALS, INSTANCES_REFUSALS, listAreas, listInstances } from './exclusive.ts';
 import { extract, layoutOf } from './extraction.ts';
 import type { Instance } from './instance.ts';
 import { type Answer, type Layout, plainLine } from './layouts.ts';
-import { OPERATIONS, type OperationName } from './operations.ts';
+import { SANDBOX_OPERATIONS, type SandboxOperationName } from './operations.ts';
 
 export interface Endpoint {
-  readonly name: OperationName;
+  readonly name: SandboxOperationName;
   readonly path: string;
   /** The parameter that names the instance, if one does. */
   readonly idName: string | undefined;
   /** The product that the instance must be of. */
   readonly product: string;
   readonly hasPace: boolean;
-  readonly refusals: Refusals;
+  readonly refusals: RefusalCodes;
   readonly decide: (call: EndpointCall, known: Known) => Answer | Promise<Answer>;
   readonly layout: (call: EndpointCall) => Layout;
 }
@@ -39,7 +39,7 @@ export interface EndpointCall {
 const JSON_LAYOUT: Layout = { format: 'json', line: plainLine };
 
 export const ENDPOINTS: readonly Endpoint[] = [
-  ...OPERATIONS.map(
+  ...SANDBOX_OPERATIONS.map(
     (operation): Endpoint => ({
       name: operation.product,
       path: operation.path,

@@ -4,7 +4,7 @@
  */
 import type { Clock } from '../core/clock.ts';
 import { sixteenOf } from './akey.ts';
-import { type Reason, type Refusals, SUCCESS, textFor } from './codes.ts';
+import { type Reason, type RefusalCodes, SUCCESS_CODE, textFor } from './codes.ts';
 import type { Instance } from './instance.ts';
 import type { Answer, Entry } from './layouts.ts';
 import { PLACES } from './places.ts';
@@ -16,14 +16,14 @@ export const AREAS_REFUSALS = {
   expired: '14004',
   frozen: '14005',
   none: '14006',
-} as const satisfies Refusals;
+} as const satisfies RefusalCodes;
 
 /** `key` stands for a wrong user name or password. */
 export const INSTANCES_REFUSALS = {
   parameters: '18001',
   key: '18002',
   none: '18003',
-} as const satisfies Refusals;
+} as const satisfies RefusalCodes;
 
 /** The owner of the sandbox's exclusive instances; the password in clear, for it protects nothing. */
 export interface Account {
@@ -50,7 +50,7 @@ export function listAreas(params: URLSearchParams, instance: Instance | undefine
     ({ area }) => keywords.length === 0 || keywords.some((word) => area.includes(word)),
   );
   if (items.length === 0) return refuse(AREAS_REFUSALS, 'none');
-  return { code: SUCCESS, msg: '获取成功', list: { name: 'serverList', items } };
+  return { code: SUCCESS_CODE, msg: '获取成功', list: { name: 'serverList', items } };
 }
 
 /** Idle servers and scores differ by line and stay the same; one score could not be retrieved. */
@@ -81,7 +81,7 @@ export function listInstances(
   );
   const items = owned.map((instance) => recordOf(instance, clock.now()));
   if (items.length === 0) return refuse(INSTANCES_REFUSALS, 'none', '没有符合条件的实例');
-  return { code: SUCCESS, msg: '获取成功', list: { name: 'instance_list', items } };
+  return { code: SUCCESS_CODE, msg: '获取成功', list: { name: 'instance_list', items } };
 }
 
 function hasStatus({ condition }: Instance, status: string): boolean {
@@ -109,7 +109,7 @@ function localTime(at: number): string {
   return new Date(at + ZONE_MS).toISOString().slice(0, 19);
 }
 
-function refuse(refusals: Refusals, reason: Reason, msg = textFor(reason)): Answer {
+function refuse(refusals: RefusalCodes, reason: Reason, msg = textFor(reason)): Answer {
   const code = refusals[reason];
   if (code === undefined) throw new TypeError(`the operation has no code for: ${reason}`);
   return { code, msg };

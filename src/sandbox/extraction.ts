@@ -4,12 +4,12 @@
  * The order of the checks is the stand-in's choice where the specification gives none: parameters, instance, key, pace,
  * the instance's condition, quotas, and what is left then. Source: service-spec, Endpoints, Errors, Limits.
  */
-import { type Reason, SUCCESS, textFor } from './codes.ts';
-import { demandOf } from './demand.ts';
+import { type Reason, SUCCESS_CODE, textFor } from './codes.ts';
+import { readExtractionQuery } from './demand.ts';
 import type { Instance } from './instance.ts';
 import { type Answer, customLine, freeLine, type Layout, plainLine, type Value } from './layouts.ts';
-import type { Member } from './member.ts';
-import type { Format, Operation } from './operations.ts';
+import type { RunningMember } from './member.ts';
+import type { AnswerFormat, Operation } from './operations.ts';
 
 export interface Call {
   readonly operation: Operation;
@@ -30,7 +30,7 @@ export function layoutOf(
   { operation, params }: Pick<Call, 'operation' | 'params'>,
   instance: Instance | undefined,
 ): Layout {
-  const format: Format = operation.formats[params.get(operation.formatName) ?? ''] ?? 'json';
+  const format: AnswerFormat = operation.formats[params.get(operation.formatName) ?? ''] ?? 'json';
   const { textLayout, fields } = instance?.options ?? {};
   const usual = operation.product === 'free' ? freeLine : plainLine;
   return { format, line: textLayout === undefined ? usual : customLine(textLayout), fields };
@@ -50,7 +50,7 @@ export async function extract(call: Call, instance: Instance | undefined): Promi
   if (otherClient !== undefined) return refuse(operation, 'other-client', `：${otherClient}`);
 
   const { ledger, condition, options } = instance;
-  const demand = demandOf(call, { ledger, condition, lifetimeMs: options.lifetimeMs }, count);
+  const demand = readExtractionQuery(call, { ledger, condition, lifetimeMs: options.lifetimeMs }, count);
   const members = await instance.fleet.draw(demand);
   if (members.length === 0) return refuse(operation, 'none');
   return success(instance, members);
@@ -104,7 +104,7 @@ function reaches(used: number, limit: number | null): boolean {
 
 function success(
   { operation, options, condition, fleet, ledger }: Instance,
-  members: readonly Member[],
+  members: readonly RunningMember[],
 ): Answer {
   const fresh = members.map(({ exit }) => ledger.note(exit.address));
   const added = fresh.filter(Boolean).length;
@@ -116,7 +116,7 @@ function success(
     const left = ledger.distinctLeft(condition);
     const msg = `获取成功，本次新增${added}个去重IP，今日剩余${left}个`;
     return {
-      code: SUCCESS,
+      code: SUCCESS_CODE,
       msg,
       data: { counters: { dedup_count: added, today_left_count: left }, entries },
     };
@@ -130,12 +130,12 @@ function success(
           ...(condition.accounting === 'even' ? {} : { surplus_count: ledger.distinctLeft(condition) }),
         }
       : {};
-  return { code: SUCCESS, msg: '获取成功', data: { counters, entries } };
+  return { code: SUCCESS_CODE, msg: '获取成功', data: { counters, entries } };
 }
 
 /** Everything that any operation says of a proxy. Times are whole seconds, not more than is left. */
 function entryOf(
-  member: Member,
+  member: RunningMember,
   isNew: boolean,
   showsExit: boolean,
 ): Readonly<Record<string, Value | undefined>> {

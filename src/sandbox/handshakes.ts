@@ -7,13 +7,13 @@ import type { Socket } from 'node:net';
 import type { ProxyProtocol } from './operations.ts';
 import { HandshakeEnded, SocketReader } from './socket-reader.ts';
 
-export interface Login {
+export interface ClientLogin {
   readonly username: string;
   readonly password: string;
 }
 
 /** Why a member does not serve a request; each protocol has its own word for it. */
-export type Refusal =
+export type HandshakeRefusal =
   | 'general'
   | 'ruleset'
   | 'net-unreachable'
@@ -30,7 +30,7 @@ export interface Ask {
   readonly accepted: Buffer;
   /** Goes to the target before everything else the client sends. */
   readonly first: Buffer;
-  readonly refusal: (why: Refusal) => Buffer;
+  readonly refusal: (why: HandshakeRefusal) => Buffer;
 }
 
 /** Writes to the client; a member that dribbles writes slowly. */
@@ -49,7 +49,7 @@ export function sayTo(socket: Socket): Say {
 
 const MAX_HEAD_BYTES = 65_536;
 
-const SOCKS5_REPLIES: Readonly<Record<Refusal, number>> = {
+const SOCKS5_REPLIES: Readonly<Record<HandshakeRefusal, number>> = {
   general: 0x01,
   ruleset: 0x02,
   'net-unreachable': 0x03,
@@ -59,7 +59,7 @@ const SOCKS5_REPLIES: Readonly<Record<Refusal, number>> = {
   command: 0x07,
 };
 
-const HTTP_STATUSES: Readonly<Record<Refusal, string>> = {
+const HTTP_STATUSES: Readonly<Record<HandshakeRefusal, string>> = {
   general: '500 Internal Server Error',
   ruleset: '403 Forbidden',
   'net-unreachable': '502 Bad Gateway',
@@ -78,7 +78,7 @@ const HTTP_STATUSES: Readonly<Record<Refusal, string>> = {
 export function readAsk(
   socket: Socket,
   protocol: ProxyProtocol,
-  login: Login | undefined,
+  login: ClientLogin | undefined,
   say: Say,
 ): Promise<Ask | undefined> {
   const reader = new SocketReader(socket);
@@ -93,7 +93,7 @@ export function readAsk(
 }
 
 /** The refusal that fits a failed connection to the target. */
-export function refusalOf(error: unknown): Refusal {
+export function handshakeRefusalOf(error: unknown): HandshakeRefusal {
   const code = error instanceof Error && 'code' in error ? error.code : undefined;
   switch (code) {
     case 'ECONNREFUSED':
@@ -111,7 +111,7 @@ export function refusalOf(error: unknown): Refusal {
 
 async function readSocks5(
   reader: SocketReader,
-  login: Login | undefined,
+  login: ClientLogin | undefined,
   say: Say,
 ): Promise<Ask | undefined> {
   await expectVersion(reader, 5);
@@ -133,12 +133,12 @@ async function readSocks5(
     await say(reply(host === undefined ? 0x08 : SOCKS5_REPLIES.command));
     return undefined;
   }
-  const refusal = (why: Refusal) => reply(SOCKS5_REPLIES[why]);
+  const refusal = (why: HandshakeRefusal) => reply(SOCKS5_REPLIES[why]);
   return { host, port, accepted: reply(0x00), first: Buffer.alloc(0), refusal };
 }
 
 /** RFC 1929: version 1, user name, password, each with its length. */
-async function readLogin(reader: SocketReader, login: Login, say: Say): Promise<boolean> {
+async function readLogin(reader: SocketReader, login: ClientLogin, say: Say): Promise<boolean> {
   await expectVersion(reader, 1);
   const username = (await reader.take(await reader.byte())).toString('utf8');
   const password = (await reader.take(await reader.byte())).toString('utf8');
@@ -175,7 +175,11 @@ async function readSocks4(reader: SocketReader): Promise<Ask | undefined> {
 }
 
 /** CONNECT, or a request in absolute form that goes to the target in origin form with `Connection: close`. */
-async function readHttp(reader: SocketReader, login: Login | undefined, say: Say): Promise<Ask | undefined> {
+async function readHttp(
+  reader: SocketReader,
+  login: ClientLogin | undefined,
+  say: Say,
+): Promise<Ask | undefined> {
   const head = (await reader.takeThrough('\r\n\r\n', MAX_HEAD_BYTES)).toString('latin1');
   const [requestLine = '', ...lines] = head.slice(0, -4).split('\r\n');
   const [method = '', target = ''] = requestLine.split(' ');

@@ -9,9 +9,9 @@ import { Agent, createServer, type Server as HttpServer } from 'node:http';
 import type { Socket } from 'node:net';
 import { type PrepareRequestFunctionOpts, RequestError, Server } from 'proxy-chain';
 import type { Outlet } from './exits.ts';
-import { refusalOf } from './handshakes.ts';
+import { handshakeRefusalOf } from './handshakes.ts';
 import { joinStreams } from './join.ts';
-import type { Member } from './member.ts';
+import type { RunningMember } from './member.ts';
 
 const STATUS_NOT_ALLOWED = 405;
 const STATUS_TIMEOUT = 504;
@@ -20,7 +20,7 @@ const STATUS_BAD_GATEWAY = 502;
 export class HttpProxy {
   readonly #outlet: Outlet;
   readonly #server: Server;
-  readonly #members = new WeakMap<Socket, Member>();
+  readonly #members = new WeakMap<Socket, RunningMember>();
   readonly #dialed = new WeakMap<Socket, Socket>();
   readonly #joiner: HttpServer;
 
@@ -33,7 +33,7 @@ export class HttpProxy {
   }
 
   /** Takes over a connection that a member accepted. The member still closes it at the end of its life. */
-  serve(socket: Socket, member: Member): void {
+  serve(socket: Socket, member: RunningMember): void {
     this.#members.set(socket, member);
     this.#server.server.emit('connection', socket);
   }
@@ -60,11 +60,11 @@ export class HttpProxy {
     return { customConnectServer: this.#joiner };
   }
 
-  async #dial(member: Member, host: string, port: number): Promise<Socket> {
+  async #dial(member: RunningMember, host: string, port: number): Promise<Socket> {
     try {
       return await this.#outlet.dial(member.exit, host, port);
     } catch (error) {
-      const why = refusalOf(error);
+      const why = handshakeRefusalOf(error);
       const status = why === 'ttl' ? STATUS_TIMEOUT : STATUS_BAD_GATEWAY;
       throw new RequestError(`the target cannot be reached: ${why}`, status); // to the client, in proxy-chain's form
     }

@@ -3,21 +3,21 @@
  */
 import type { Clock } from '../core/clock.ts';
 import { sixteenOf } from './akey.ts';
-import { ClientWatch, Ledger, PaceKeeper } from './ledger.ts';
+import { CallLedger, ClientWatch, PaceKeeper } from './ledger.ts';
 import type { Fleet } from './member-fleet.ts';
-import { type Operation, operationOf, type Product } from './operations.ts';
+import { type Operation, operationOf, type SandboxProduct } from './operations.ts';
 import { type Condition, conditionOf, type SettledOptions } from './settings.ts';
 
 export class Instance {
   readonly id: string;
-  readonly product: Product;
+  readonly product: SandboxProduct;
   readonly password: string;
   /** The key that calls carry: derived from the password. */
   readonly akey: string;
   readonly operation: Operation;
   readonly options: SettledOptions;
   readonly condition: Condition;
-  readonly ledger: Ledger;
+  readonly ledger: CallLedger;
   readonly clients: ClientWatch;
   readonly fleet: Fleet;
   readonly #pace: PaceKeeper;
@@ -35,7 +35,7 @@ export class Instance {
       paceMs === undefined ? this.operation.pace : { calls: 1, withinMs: paceMs },
       clock,
     );
-    this.ledger = new Ledger(clock);
+    this.ledger = new CallLedger(clock);
     this.clients = new ClientWatch(clock);
     this.fleet = fleet;
   }

@@ -4,8 +4,8 @@
  * An answer is written once as fields and printed in the format that was asked for. Errors of the Text type are the
  * JSON envelope, as clients that look for `msg` in it expect. Source: service-spec, Resources and their fields.
  */
-import { SUCCESS } from './codes.ts';
-import type { Format } from './operations.ts';
+import { SUCCESS_CODE } from './codes.ts';
+import type { AnswerFormat } from './operations.ts';
 
 export type Value = string | number | boolean;
 export type Entry = Readonly<Record<string, Value>>;
@@ -21,7 +21,7 @@ export interface Answer {
 }
 
 export interface Layout {
-  readonly format: Format;
+  readonly format: AnswerFormat;
   /** One line of the Text type. */
   readonly line: (entry: Entry) => string;
   /** The entry fields of JSON and XML; absent: all. */
@@ -33,7 +33,7 @@ export interface Printed {
   readonly contentType: string;
 }
 
-const CONTENT_TYPES: Readonly<Record<Format, string>> = {
+const CONTENT_TYPES: Readonly<Record<AnswerFormat, string>> = {
   json: 'application/json; charset=utf-8',
   xml: 'text/xml; charset=utf-8',
   text: 'text/plain; charset=utf-8',
@@ -42,7 +42,7 @@ const CONTENT_TYPES: Readonly<Record<Format, string>> = {
 export function print(answer: Answer, { format, line, fields }: Layout): Printed {
   if (format === 'xml')
     return { body: printXml(chosenFields(answer, fields)), contentType: CONTENT_TYPES.xml };
-  if (format === 'text' && answer.code === SUCCESS && answer.data !== undefined) {
+  if (format === 'text' && answer.code === SUCCESS_CODE && answer.data !== undefined) {
     return { body: answer.data.entries.map(line).join('\r\n'), contentType: CONTENT_TYPES.text };
   }
   return { body: printJson(chosenFields(answer, fields)), contentType: CONTENT_TYPES[format] };

@@ -31,7 +31,7 @@ export class PaceKeeper {
 }
 
 /** The distinct exits drawn today and ever. */
-export class Ledger {
+export class CallLedger {
   readonly #clock: Clock;
   readonly #ever = new Set<string>();
   #today = new Set<string>();

@@ -5,9 +5,9 @@
 import type { Socket } from 'node:net';
 import type { Clock } from '../core/clock.ts';
 import { type Random, randomBelow, shuffled } from '../core/random.ts';
-import type { Demand } from './demand.ts';
+import type { ExtractionQuery } from './demand.ts';
 import type { Exits } from './exits.ts';
-import { Member, type Traits } from './member.ts';
+import { RunningMember, type Traits } from './member.ts';
 import { GOOD, type Temper } from './member-behaviour.ts';
 import { loginOf, type SettledOptions } from './settings.ts';
 
@@ -18,7 +18,7 @@ export interface FleetOptions {
   readonly exits: Exits;
   readonly clock: Clock;
   readonly random: Random;
-  readonly serve: (socket: Socket, member: Member) => void;
+  readonly serve: (socket: Socket, member: RunningMember) => void;
   /** How the nth member (from 0) behaves by a scenario; undefined leaves it to the instance. */
   readonly temper: (n: number) => Temper | undefined;
 }
@@ -33,7 +33,7 @@ const LONGEST_ALIVE_HOURS = 96;
 export class Fleet {
   readonly #options: FleetOptions;
   /** All that are not gone yet, in the order in which they were made. */
-  readonly #members = new Set<Member>();
+  readonly #members = new Set<RunningMember>();
   #made = 0;
   #goneBytes = 0;
   #closed = false;
@@ -43,7 +43,7 @@ export class Fleet {
   }
 
   /** Those alive now, in the order in which they were made. */
-  get members(): readonly Member[] {
+  get members(): readonly RunningMember[] {
     return [...this.#members].filter((member) => member.isOpen);
   }
 
@@ -63,7 +63,7 @@ export class Fleet {
   }
 
   /** Draws up to `count` members: new ones as far as there are any, then some that were drawn before. */
-  async draw(demand: Demand): Promise<readonly Member[]> {
+  async draw(demand: ExtractionQuery): Promise<readonly RunningMember[]> {
     if (this.#closed) return [];
     const { random } = this.#options;
     const repeats = this.members.filter((member) => mayRepeat(member, demand));
@@ -81,7 +81,7 @@ export class Fleet {
     await Promise.all([...this.#members].map((member) => member.close()));
   }
 
-  #make(demand: Demand): Member[] {
+  #make(demand: ExtractionQuery): RunningMember[] {
     const wanted = Math.min(demand.count, demand.newAllowed);
     if (demand.places.length === 0 || demand.kinds.length === 0) return [];
     const protocols = new Set(demand.kinds.map(({ protocol }) => protocol));
@@ -91,7 +91,7 @@ export class Fleet {
     return Array.from({ length: room }, () => this.#add(demand));
   }
 
-  #add(demand: Demand): Member {
+  #add(demand: ExtractionQuery): RunningMember {
     const { instance, exits, series, clock, random, serve } = this.#options;
     const [least, most] = demand.lifeMs;
     const exit = exits.next(series);
@@ -100,7 +100,7 @@ export class Fleet {
     const traits = traitsFor(demand, n, random);
     // A reverse proxy is reached at its server's address, as every proxy of the pure edition is.
     const shared = instance.product === 'short-pure' || traits.reverse;
-    const member = new Member({
+    const member = new RunningMember({
       id: `${instance.product}-${series}-${n}`,
       instance: instance.id,
       exit,
@@ -133,7 +133,7 @@ export class Fleet {
 }
 
 /** Whether a member that exists is one of those asked for. */
-function mayRepeat({ traits, remainingMs, exit }: Member, demand: Demand): boolean {
+function mayRepeat({ traits, remainingMs, exit }: RunningMember, demand: ExtractionQuery): boolean {
   return (
     demand.mayRepeat(exit.address) &&
     demand.kinds.some(({ protocol, label }) => protocol === traits.protocol && label === traits.label) &&
@@ -148,7 +148,7 @@ function mayRepeat({ traits, remainingMs, exit }: Member, demand: Demand): boole
 }
 
 /** Traits of a new proxy that fits what is asked for. */
-function traitsFor(demand: Demand, n: number, random: Random): Traits {
+function traitsFor(demand: ExtractionQuery, n: number, random: Random): Traits {
   const score = () => (random() < 0.1 ? -1 : 60 + randomBelow(random, 41));
   const { protocol, label } = oneOf(demand.kinds, random);
   return {

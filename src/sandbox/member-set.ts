@@ -7,14 +7,21 @@ import type { Transform } from 'node:stream';
 import { type Clock, pause } from '../core/clock.ts';
 import { answerBadly, cutAfter, endWith } from './bad-answers.ts';
 import type { Outlet } from './exits.ts';
-import { type Ask, type Refusal, readAsk, refusalOf, type Say, sayTo } from './handshakes.ts';
+import {
+  type Ask,
+  type HandshakeRefusal,
+  handshakeRefusalOf,
+  readAsk,
+  type Say,
+  sayTo,
+} from './handshakes.ts';
 import { HttpProxy } from './http-proxy.ts';
 import { joinStreams } from './join.ts';
-import type { Member } from './member.ts';
+import type { RunningMember } from './member.ts';
 import type { Temper } from './member-behaviour.ts';
 import { HandshakeEnded } from './socket-reader.ts';
 
-export class Crew {
+export class MemberSet {
   readonly #outlet: Outlet;
   readonly #clock: Clock;
   readonly #proxy: HttpProxy;
@@ -26,14 +33,14 @@ export class Crew {
   }
 
   /** Takes over a connection that `member` accepted. */
-  serve(socket: Socket, member: Member): void {
+  serve(socket: Socket, member: RunningMember): void {
     this.#serve(socket, member, member.temper).catch((error: unknown) => {
       socket.destroy();
       if (!endsConnectionOnly(error)) throw error;
     });
   }
 
-  async #serve(socket: Socket, member: Member, temper: Temper): Promise<void> {
+  async #serve(socket: Socket, member: RunningMember, temper: Temper): Promise<void> {
     const say = sayTo(socket);
     switch (temper.how) {
       case 'good':
@@ -51,13 +58,13 @@ export class Crew {
     }
   }
 
-  #serveWell(socket: Socket, member: Member): Promise<void> | void {
+  #serveWell(socket: Socket, member: RunningMember): Promise<void> | void {
     if (member.traits.protocol === 'http') return this.#proxy.serve(socket, member);
     return this.#serveAsk(socket, member, sayTo(socket));
   }
 
   /** Reads what is asked, dials it, answers, joins. */
-  async #serveAsk(socket: Socket, member: Member, say: Say, back?: Transform): Promise<void> {
+  async #serveAsk(socket: Socket, member: RunningMember, say: Say, back?: Transform): Promise<void> {
     const ask = await readAsk(socket, member.traits.protocol, member.login, say);
     if (ask === undefined) return endWith(socket);
     const target = await this.#dial(member, ask);
@@ -74,11 +81,11 @@ export class Crew {
     joinStreams(socket, target, back);
   }
 
-  async #dial(member: Member, ask: Ask): Promise<Socket | { readonly why: Refusal }> {
+  async #dial(member: RunningMember, ask: Ask): Promise<Socket | { readonly why: HandshakeRefusal }> {
     try {
       return await this.#outlet.dial(member.exit, ask.host, ask.port);
     } catch (error) {
-      return { why: refusalOf(error) };
+      return { why: handshakeRefusalOf(error) };
     }
   }
 

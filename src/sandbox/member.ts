@@ -8,17 +8,17 @@ import { createServer, type Server, type Socket } from 'node:net';
 import type { Clock } from '../core/clock.ts';
 import { closed } from './closed.ts';
 import type { Exit } from './exits.ts';
-import type { Login } from './handshakes.ts';
+import type { ClientLogin } from './handshakes.ts';
 import type { Temper } from './member-behaviour.ts';
 import type { ProxyProtocol } from './operations.ts';
-import type { Place } from './places.ts';
+import type { SandboxLocation } from './places.ts';
 
 /** What the service says of a proxy, beside its address. */
 export interface Traits {
   readonly protocol: ProxyProtocol;
   /** The free product's label: `https` for an HTTP proxy that is known to CONNECT. */
   readonly label: string;
-  readonly place: Place;
+  readonly place: SandboxLocation;
   /** A reverse proxy: nobody can tell how long it lives. */
   readonly reverse: boolean;
   /** How long it had been online when it was made. */
@@ -46,20 +46,20 @@ export interface MemberOptions {
   readonly graceMs: number;
   readonly temper: Temper;
   /** Asked of clients; absent: terminal-IP authorization, which needs none. */
-  readonly login?: Login | undefined;
+  readonly login?: ClientLogin | undefined;
   readonly clock: Clock;
-  readonly serve: (socket: Socket, member: Member) => void;
+  readonly serve: (socket: Socket, member: RunningMember) => void;
   /** Its life is over, and its connections are cut. */
-  readonly onGone: (member: Member) => void;
+  readonly onGone: (member: RunningMember) => void;
 }
 
-export class Member {
+export class RunningMember {
   readonly id: string;
   readonly instance: string;
   readonly exit: Exit;
   readonly host: string;
   readonly traits: Traits;
-  readonly login: Login | undefined;
+  readonly login: ClientLogin | undefined;
   readonly #options: MemberOptions;
   readonly #sockets = new Set<Socket>();
   readonly #madeAt: number;

@@ -4,9 +4,9 @@
  * Written from the specification alone and shared with nobody: noria's own table must not be able to repeat a
  * misreading that stands here. Source: service-spec, Endpoints 1 to 8, Limits, Errors.
  */
-import { EXTRACTION_REFUSALS, type Refusals } from './codes.ts';
+import { EXTRACTION_REFUSALS, type RefusalCodes } from './codes.ts';
 
-export const PRODUCTS = [
+export const SANDBOX_PRODUCTS = [
   'long-residential',
   'shared',
   'short-socks5',
@@ -18,14 +18,14 @@ export const PRODUCTS = [
 ] as const;
 
 /** A product family, by the name noria's configuration has for it. */
-export type Product = (typeof PRODUCTS)[number];
+export type SandboxProduct = (typeof SANDBOX_PRODUCTS)[number];
 
 /** Every operation by a name: those that extract by their product, operations 9 and 10 by what they list. */
-export const OPERATION_NAMES = [...PRODUCTS, 'areas', 'instances'] as const;
+export const OPERATION_NAMES = [...SANDBOX_PRODUCTS, 'areas', 'instances'] as const;
 
-export type OperationName = (typeof OPERATION_NAMES)[number];
+export type SandboxOperationName = (typeof OPERATION_NAMES)[number];
 
-export type Format = 'text' | 'xml' | 'json';
+export type AnswerFormat = 'text' | 'xml' | 'json';
 
 /** What a proxy speaks; the free product labels each entry with one of these or `https`. */
 export type ProxyProtocol = 'http' | 'socks4' | 'socks5';
@@ -49,13 +49,13 @@ export interface Timespan {
 
 export interface Operation {
   readonly number: number;
-  readonly product: Product;
+  readonly product: SandboxProduct;
   readonly path: string;
   /** The parameter that carries the instance. */
   readonly idName: 'api' | 'inst_id' | 'app_id';
   /** The parameter that selects the format, and what its values mean. */
   readonly formatName: 'type' | 'return_type';
-  readonly formats: Readonly<Record<string, Format>>;
+  readonly formats: Readonly<Record<string, AnswerFormat>>;
   /** All but the instance, the key, `count` and the selector. */
   readonly parameters: readonly Parameter[];
   readonly countRequired: boolean;
@@ -69,7 +69,7 @@ export interface Operation {
   readonly fields: readonly string[];
   /** The counters of distinct exits that its answers carry; such a product's draws count against a total. */
   readonly counters?: 'residential' | 'pure';
-  readonly refusals: Refusals;
+  readonly refusals: RefusalCodes;
 }
 
 const must = (name: string, fits: Parameter['fits']): Parameter => ({ name, required: true, fits });
@@ -99,7 +99,7 @@ const SHORT_PARAMETERS = [may('adr', anything), must('timespan', whole(0, 5))];
 const PAID = { idName: 'api', formatName: 'type', formats: PAID_FORMATS } as const;
 
 /** Spec 1 gives no number for its pace ("reasonable"); the stand-in enforces what it says for its sister, operation 5. */
-export const OPERATIONS: readonly Operation[] = [
+export const SANDBOX_OPERATIONS: readonly Operation[] = [
   {
     ...PAID,
     number: 1,
@@ -247,8 +247,8 @@ export const OPERATIONS: readonly Operation[] = [
 ];
 
 /** The extraction operation of a product. */
-export function operationOf(product: Product): Operation {
-  const operation = OPERATIONS.find((candidate) => candidate.product === product);
+export function operationOf(product: SandboxProduct): Operation {
+  const operation = SANDBOX_OPERATIONS.find((candidate) => candidate.product === product);
   if (operation === undefined) throw new TypeError(`no operation for the product ${product}`);
   return operation;
 }

@@ -1,6 +1,6 @@
 /** Where the stand-in's proxies claim to be: location labels as the service writes them, and exclusive area lines. */
 
-export interface Place {
+export interface SandboxLocation {
   /** Province and city, then the carrier; overseas the country. */
   readonly adr: string;
   /** The line of the exclusive pool that stands there. */
@@ -8,14 +8,14 @@ export interface Place {
   readonly region: 'mainland' | 'overseas';
 }
 
-const mainland = (province: string, city: string, carrier: string): Place => ({
+const mainland = (province: string, city: string, carrier: string): SandboxLocation => ({
   adr: `${province}${city} ${carrier}`,
   area: `${(city || province).replace(/市$/, '')}${carrier}`,
   region: 'mainland',
 });
-const overseas = (country: string): Place => ({ adr: country, area: country, region: 'overseas' });
+const overseas = (country: string): SandboxLocation => ({ adr: country, area: country, region: 'overseas' });
 
-export const PLACES: readonly Place[] = [
+export const PLACES: readonly SandboxLocation[] = [
   mainland('广东省', '深圳市', '电信'),
   mainland('广东省', '广州市', '联通'),
   mainland('广东省', '东莞市', '移动'),

@@ -3,7 +3,7 @@
  *
  * The first rule that fits a call takes it; one with `times` is gone once it is used up.
  */
-import type { OperationName } from './operations.ts';
+import type { SandboxOperationName } from './operations.ts';
 
 /** What the transport, or a server in between, does to an answer. From `delay` on the service decides the call first. */
 export type ServiceFault =
@@ -41,7 +41,7 @@ export type RuleAnswer =
 
 export interface Rule {
   /** Default: calls of every operation. */
-  readonly operation?: OperationName | undefined;
+  readonly operation?: SandboxOperationName | undefined;
   /** Default: of every instance. */
   readonly instance?: string | undefined;
   /** Fitting calls that it lets pass first. Default 0. */
@@ -98,7 +98,7 @@ export class Rules {
   }
 
   /** The answer of the first rule that fits a call, counting it. */
-  take(operation: OperationName, instance: string): RuleAnswer | undefined {
+  take(operation: SandboxOperationName, instance: string): RuleAnswer | undefined {
     for (const entry of this.#entries) {
       const { rule } = entry;
       if (rule.operation !== undefined && rule.operation !== operation) continue;

@@ -15,8 +15,8 @@ import { openExits } from './exits.ts';
 import { Instance } from './instance.ts';
 import type { Temper } from './member-behaviour.ts';
 import { Fleet } from './member-fleet.ts';
-import { Crew } from './member-set.ts';
-import { PRODUCTS, type Product } from './operations.ts';
+import { MemberSet } from './member-set.ts';
+import { SANDBOX_PRODUCTS, type SandboxProduct } from './operations.ts';
 import { Rules } from './rules.ts';
 import { loadScenario, type Scenario, temperFrom } from './scenario.ts';
 import { openService, type Service } from './service.ts';
@@ -26,7 +26,7 @@ import {
   type InstanceOptions,
   settleIdentities,
 } from './settings.ts';
-import { type SandboxInstance, type SandboxMember, Steering } from './steering.ts';
+import { SandboxControls, type SandboxInstance, type SandboxMember } from './steering.ts';
 import { openTarget, type Target } from './target.ts';
 
 export interface SandboxOptions extends CommonSettings {
@@ -64,7 +64,7 @@ export interface Sandbox {
   readonly account: Account & { readonly key: string };
   readonly instances: readonly SandboxInstance[];
   /** The first instance of a product. @throws TypeError when there is none. */
-  instance(product: Product): SandboxInstance;
+  instance(product: SandboxProduct): SandboxInstance;
   /** Changes an instance's condition from the next call on. @throws NoriaError `not-found` */
   setCondition(instance: string, change: ConditionChange): void;
   /** Answers on demand. */
@@ -110,9 +110,9 @@ export async function openSandbox(options: SandboxOptions = {}): Promise<Sandbox
       'target',
       openTarget({ host, port: options.targetPort ?? 0, clock, exitOf }),
     );
-    const crew = new Crew(exits, clock);
+    const crew = new MemberSet(exits, clock);
     const serve = crew.serve.bind(crew);
-    const given = options.instances ?? PRODUCTS.map((product) => ({ product }));
+    const given = options.instances ?? SANDBOX_PRODUCTS.map((product) => ({ product }));
     const settled = settleIdentities(given.map((own) => ({ ...commonOf(options), ...own })));
     const instances = settled.map((instance, series) => {
       const { product } = instance;
@@ -121,7 +121,7 @@ export async function openSandbox(options: SandboxOptions = {}): Promise<Sandbox
       parts.own(`members of ${instance.id}`, () => fleet.close());
       return new Instance(instance, clock, fleet);
     });
-    const steering = new Steering({
+    const steering = new SandboxControls({
       instances,
       log,
       baseUrlOf: (product) => (product === 'short-pure' ? service.extraction.url : service.base.url),

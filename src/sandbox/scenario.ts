@@ -7,14 +7,14 @@ import { z } from 'zod';
 import { describeError, NoriaError } from '../core/faults.ts';
 import type { Random } from '../core/random.ts';
 import type { Temper } from './member-behaviour.ts';
-import { OPERATION_NAMES, PRODUCTS, type Product } from './operations.ts';
+import { OPERATION_NAMES, SANDBOX_PRODUCTS, type SandboxProduct } from './operations.ts';
 import type { Rule, RuleAnswer, ServiceFault } from './rules.ts';
 import type { Condition } from './settings.ts';
 
 /** How some of the new members behave. The first of these that fits a new member decides. */
 export interface MemberRule {
   /** Default: members of every product. */
-  readonly product?: Product | undefined;
+  readonly product?: SandboxProduct | undefined;
   /** Each of the first so many members of an instance. */
   readonly first?: number | undefined;
   /** Each with this probability, 0 to 1. Default 1 where `first` is not given. */
@@ -92,7 +92,7 @@ const scenarioSchema: z.ZodType<Scenario> = z.strictObject({
   members: z
     .array(
       z.strictObject({
-        product: z.enum(PRODUCTS).optional(),
+        product: z.enum(SANDBOX_PRODUCTS).optional(),
         first: count.optional(),
         share: z.number().min(0).max(1).optional(),
         temper: temperSchema,
@@ -147,7 +147,7 @@ export function decode<T>(schema: z.ZodType<T>, content: unknown, what: string):
 /** The temper that a scenario gives the nth new member (from 0) of an instance; undefined when it gives none. */
 export function temperFrom(
   rules: readonly MemberRule[],
-  { product, n, random }: { readonly product: Product; readonly n: number; readonly random: Random },
+  { product, n, random }: { readonly product: SandboxProduct; readonly n: number; readonly random: Random },
 ): Temper | undefined {
   const fitting = rules.find((rule) => {
     if (rule.product !== undefined && rule.product !== product) return false;

@@ -6,7 +6,7 @@
  */
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { CallLog } from './call-log.ts';
-import { SUCCESS, textForCode } from './codes.ts';
+import { SUCCESS_CODE, textForCode } from './codes.ts';
 import { bring, type Delivery, isLost, lose, type SpoiledAnswer } from './delivery.ts';
 import { ENDPOINTS, type Endpoint, type EndpointCall, type Known } from './endpoints.ts';
 import type { Answer } from './layouts.ts';
@@ -139,7 +139,7 @@ function ruledAnswer(
   { refusals, name }: Endpoint,
 ): Answer {
   const said = { code, msg: msg ?? textForCode(refusals, code) };
-  if (code !== SUCCESS) return said;
+  if (code !== SUCCESS_CODE) return said;
   if (name === 'areas') return { ...said, list: { name: 'serverList', items: [] } };
   if (name === 'instances') return { ...said, list: { name: 'instance_list', items: [] } };
   return { ...said, data: { counters: {}, entries: [] } };

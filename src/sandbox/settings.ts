@@ -1,7 +1,7 @@
 /** What can be set of an instance: how its members are, and how it stands at the service; with every default. */
-import type { Login } from './handshakes.ts';
+import type { ClientLogin } from './handshakes.ts';
 import type { Temper } from './member-behaviour.ts';
-import { PRODUCTS, type Product } from './operations.ts';
+import { SANDBOX_PRODUCTS, type SandboxProduct } from './operations.ts';
 
 /** What can be set for each instance, and for all of them at once. */
 export interface CommonSettings {
@@ -55,7 +55,7 @@ export interface Condition {
 export type ConditionChange = { readonly [K in keyof Condition]?: Condition[K] | undefined };
 
 export interface InstanceOptions extends CommonSettings, Partial<Condition> {
-  readonly product: Product;
+  readonly product: SandboxProduct;
   /** Default: eighteen digits. */
   readonly id?: string;
   /** In clear: the sandbox's passwords protect nothing. Default: eight characters. */
@@ -84,7 +84,7 @@ const DEFAULT_DAYS_LEFT = 30;
  */
 export function settleIdentities(given: readonly InstanceOptions[]): readonly SettledOptions[] {
   const settled = given.map((options, at) => {
-    const number = PRODUCTS.indexOf(options.product) + 1;
+    const number = SANDBOX_PRODUCTS.indexOf(options.product) + 1;
     const alike = given.slice(0, at).filter(({ product }) => product === options.product).length;
     const id = options.id ?? `2026010100000${number}000${alike + 1}`;
     return { ...options, id, password: options.password ?? `sandbox${number}` };
@@ -95,7 +95,7 @@ export function settleIdentities(given: readonly InstanceOptions[]): readonly Se
 }
 
 /** What proxies of an instance ask for: nothing in terminal-IP mode, and nothing ever of free ones. */
-export function loginOf({ auth, product, id, password }: SettledOptions): Login | undefined {
+export function loginOf({ auth, product, id, password }: SettledOptions): ClientLogin | undefined {
   return auth === 'password' && product !== 'free' ? { username: id, password } : undefined;
 }
 

@@ -2,14 +2,14 @@
 import { NoriaError } from '../core/faults.ts';
 import type { CallLog, SandboxStats } from './call-log.ts';
 import type { Instance } from './instance.ts';
-import type { Member } from './member.ts';
+import type { RunningMember } from './member.ts';
 import type { Temper } from './member-behaviour.ts';
-import type { Product, ProxyProtocol } from './operations.ts';
+import type { ProxyProtocol, SandboxProduct } from './operations.ts';
 import type { Condition, ConditionChange } from './settings.ts';
 
 /** An instance as its owner knows it from the console. */
 export interface SandboxInstance {
-  readonly product: Product;
+  readonly product: SandboxProduct;
   readonly id: string;
   /** In clear: it protects nothing. */
   readonly password: string;
@@ -43,10 +43,10 @@ export interface SteeringOptions {
   readonly instances: readonly Instance[];
   readonly log: CallLog;
   /** Where calls for an instance of a product go. */
-  readonly baseUrlOf: (product: Product) => string;
+  readonly baseUrlOf: (product: SandboxProduct) => string;
 }
 
-export class Steering {
+export class SandboxControls {
   readonly #options: SteeringOptions;
 
   constructor(options: SteeringOptions) {
@@ -87,11 +87,11 @@ export class Steering {
     return this.#options.log.stats(this.#options.instances.map(({ id }) => id));
   }
 
-  #living(): readonly Member[] {
+  #living(): readonly RunningMember[] {
     return this.#options.instances.flatMap(({ fleet }) => fleet.members);
   }
 
-  #find(id: string): Member {
+  #find(id: string): RunningMember {
     const member = this.#living().find((candidate) => candidate.id === id);
     if (member === undefined) throw new NoriaError('not-found', `no living member ${id}`);
     return member;
@@ -103,7 +103,7 @@ export class Steering {
   }
 }
 
-function describeMember(member: Member): SandboxMember {
+function describeMember(member: RunningMember): SandboxMember {
   const { id, instance, host, port, temper, remainingMs, connections, accepted } = member;
   const { protocol, place } = member.traits;
   const exit = member.exit.address;

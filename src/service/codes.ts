@@ -9,7 +9,7 @@ import type { DrawAnswer } from './answer.ts';
 import { OPERATIONS, type OperationNumber, type Product } from './operations.ts';
 
 /** What is done about an answer. A closed list: whoever acts on it answers each kind. */
-export type Verdict =
+export type CodeVerdict =
   /** Carry on. */
   | { readonly kind: 'ok' }
   /** Nothing to be had just now: carry on at the pace, the source is well. */
@@ -37,7 +37,7 @@ export interface Meaning {
   readonly says: string;
   /** What a person can do; empty where nothing needs doing. */
   readonly advice: string;
-  readonly verdict: Verdict;
+  readonly verdict: CodeVerdict;
   /** The answer held proxies, and noria may or can use none of them. */
   readonly allDropped?: true;
   /** Halve the tunnels the source may hold open, until a call succeeds. */

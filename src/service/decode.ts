@@ -12,7 +12,7 @@ import { readJson } from './decode-json.ts';
 import { readTextCode, readTextLines } from './decode-text.ts';
 import { readXml } from './decode-xml.ts';
 import { type Envelope, type RawFields, readQuota } from './envelope.ts';
-import { readDetails, readIp, readPort } from './fields.ts';
+import { readDetails, readEntryPort, readIp } from './fields.ts';
 import { type Format, OPERATIONS, type Product } from './operations.ts';
 
 /** Most entries kept of one answer. */
@@ -26,7 +26,7 @@ export type DropReason = 'address' | 'port' | 'private' | 'own' | 'protocol' | '
 export type Refuses = (host: string, port: number) => 'private' | 'own' | undefined;
 
 /** How an answer is to be read. */
-export interface Reading extends Origin {
+export interface DecodedAnswer extends Origin {
   readonly product: Product;
   readonly format: Format;
   /** With the format `text`: the custom extraction format, checked by `compileLayout` before. */
@@ -44,7 +44,7 @@ const PROTOCOL_LABELS: Readonly<Record<string, MemberProtocol>> = {
   socks5: 'socks5',
 };
 
-const READERS: Readonly<Record<Format, (text: string, reading: Reading) => Envelope | undefined>> = {
+const READERS: Readonly<Record<Format, (text: string, reading: DecodedAnswer) => Envelope | undefined>> = {
   json: readJson,
   xml: readXml,
   text: (text, { product, textLayout }) => readTextLines(text, product, textLayout),
@@ -55,7 +55,7 @@ const READERS: Readonly<Record<Format, (text: string, reading: Reading) => Envel
  *
  * @throws NoriaError service-protocol when it is not the format asked for, service-blocked when it is a web page.
  */
-export function decodeDraw(body: Uint8Array, reading: Reading): Decoded {
+export function decodeDraw(body: Uint8Array, reading: DecodedAnswer): Decoded {
   const envelope = readEnvelope(bodyText(body), reading);
   const { code } = envelope;
   const message = showText(envelope.message, MAX_MESSAGE_LENGTH, reading.secrets);
@@ -65,7 +65,7 @@ export function decodeDraw(body: Uint8Array, reading: Reading): Decoded {
 }
 
 /** The envelope in the format asked for; that of another format only where it tells an error. */
-function readEnvelope(text: string, reading: Reading): Envelope {
+function readEnvelope(text: string, reading: DecodedAnswer): Envelope {
   // No lines are no proxies; in the other formats there is always something.
   if (text === '' && reading.format !== 'text') throw notUnderstood('is empty', text, reading);
   if (isWebPage(text)) throw webPage(text, reading);
@@ -79,7 +79,7 @@ function readEnvelope(text: string, reading: Reading): Envelope {
   throw notUnderstood(`is not the ${reading.format} asked for`, text, reading);
 }
 
-function keep(raw: readonly RawFields[], reading: Reading): Pick<Decoded, 'entries' | 'dropped'> {
+function keep(raw: readonly RawFields[], reading: DecodedAnswer): Pick<Decoded, 'entries' | 'dropped'> {
   const entries: DrawnEntry[] = [];
   const dropped: Partial<Record<DropReason, number>> = {};
   for (const fields of raw) {
@@ -90,10 +90,10 @@ function keep(raw: readonly RawFields[], reading: Reading): Pick<Decoded, 'entri
   return { entries, dropped };
 }
 
-function readEntry(raw: RawFields, { product, refuses }: Reading): DrawnEntry | DropReason {
+function readEntry(raw: RawFields, { product, refuses }: DecodedAnswer): DrawnEntry | DropReason {
   const host = readIp(raw['ip']);
   if (host === undefined) return 'address';
-  const port = readPort(raw['port']);
+  const port = readEntryPort(raw['port']);
   if (port === undefined) return 'port';
   const refused = refuses(host, port);
   if (refused !== undefined) return refused;

@@ -101,18 +101,18 @@ const FIELD_ROWS = {
 
 export type WireField = keyof typeof FIELD_ROWS;
 
-export const FIELDS: Readonly<Record<WireField, FieldRow>> = FIELD_ROWS;
+export const ENTRY_FIELDS: Readonly<Record<WireField, FieldRow>> = FIELD_ROWS;
 
 /** Whether the service has a field of this name. */
 export function isWireField(name: string): name is WireField {
-  return Object.hasOwn(FIELDS, name);
+  return Object.hasOwn(ENTRY_FIELDS, name);
 }
 
 /** Everything an entry tells besides its address, port and protocol. Unknown fields are left alone. */
 export function readDetails(raw: Readonly<Record<string, unknown>>): Detail {
   let details: Detail = {};
   for (const [name, value] of Object.entries(raw)) {
-    if (isWireField(name)) details = { ...details, ...FIELDS[name].read?.(value) };
+    if (isWireField(name)) details = { ...details, ...ENTRY_FIELDS[name].read?.(value) };
   }
   return details;
 }
@@ -121,7 +121,7 @@ export function readDetails(raw: Readonly<Record<string, unknown>>): Detail {
 export function printEntry(entry: DrawnEntry, fields: readonly WireField[]): Record<string, Printed> {
   const printed: Record<string, Printed> = {};
   for (const name of fields) {
-    const value = FIELDS[name].print(entry);
+    const value = ENTRY_FIELDS[name].print(entry);
     if (value !== undefined) printed[name] = value;
   }
   return printed;
@@ -149,7 +149,7 @@ export function readIp(raw: unknown): string | undefined {
 }
 
 /** 1 to 65535, as a number or as text. */
-export function readPort(raw: unknown): number | undefined {
+export function readEntryPort(raw: unknown): number | undefined {
   if (typeof raw === 'number') return Number.isInteger(raw) ? parsePort(String(raw)) : undefined;
   return typeof raw === 'string' ? parsePort(raw.trim()) : undefined;
 }

@@ -4,7 +4,7 @@
  * Tags are the wire fields of the operation in braces; everything between them is literal and separates them. What follows
  * the last tag separates records, as a line break always does. Pure.
  */
-import { FIELDS, isWireField, type WireField } from './fields.ts';
+import { ENTRY_FIELDS, isWireField, type WireField } from './fields.ts';
 import { OPERATIONS, type Product } from './operations.ts';
 
 /** Reads the record that begins at `from`; undefined when there is none. Line breaks in `text` are `\n`. */
@@ -61,7 +61,9 @@ function problemWith(
 }
 
 function recordReader(names: readonly WireField[], literals: readonly string[]): RecordReader {
-  const inner = names.map((name, index) => `${quoted(literals[index])}(${PATTERNS[FIELDS[name].text]})`);
+  const inner = names.map(
+    (name, index) => `${quoted(literals[index])}(${PATTERNS[ENTRY_FIELDS[name].text]})`,
+  );
   const last = literals.at(-1) ?? '';
   const end = last === '' ? String.raw`[ \t]*(?=\n|$)` : `(?:${quoted(last)}|[ \\t]*(?=\\n|$))`;
   const pattern = new RegExp(`[ \\t]*${inner.join('')}${end}`, 'y');

@@ -1,7 +1,7 @@
-import type { MemberView, SessionView, SourceView, Status } from '../../src/admin/schemas.ts';
-import type { Watched } from '../../src/admin/watched.ts';
+import type { MemberJson, SessionJson, SourceJson, Status } from '../../src/admin/schemas.ts';
+import type { AdminTarget } from '../../src/admin/watched.ts';
 
-export const SOURCE: SourceView = {
+export const SOURCE: SourceJson = {
   name: 'city',
   product: 'short-classic',
   state: 'ready',
@@ -19,7 +19,7 @@ export const SOURCE: SourceView = {
   unused: 3,
 };
 
-export const MEMBER: MemberView = {
+export const MEMBER: MemberJson = {
   id: 'm1',
   source: 'city',
   protocol: 'http',
@@ -36,7 +36,7 @@ export const MEMBER: MemberView = {
   facts: {},
 };
 
-export const SESSION: SessionView = {
+export const SESSION: SessionJson = {
   id: 'abc',
   member: 'm1',
   idleSeconds: 3,
@@ -71,7 +71,7 @@ export const STATUS: Status = {
 };
 
 /** A Watched that records the verbs called on it and knows one source, one member and one session. */
-export function fakeWatched(status: Partial<Status> = {}): Watched & { readonly told: string[] } {
+export function fakeWatched(status: Partial<Status> = {}): AdminTarget & { readonly told: string[] } {
   const told: string[] = [];
   const verb = (name: string, known: string) => (thing: string, more?: boolean) => {
     told.push(more === undefined ? `${name} ${thing}` : `${name} ${thing} ${more}`);

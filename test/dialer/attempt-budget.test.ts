@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import {
-  Allowance,
+  AttemptBudget,
   FAST_FAILURE_MS,
   MOST_TRIES,
   SECOND_OPINION_WAIT_MS,
@@ -10,7 +10,7 @@ const SETTINGS = { attempts: 3, deadlineMs: 30_000, waitForMemberMs: 15_000 };
 const NOTHING = { running: 0, doubts: 0 };
 
 test('allowance: slow failures are as many as the attempts, those under way counted', () => {
-  const allowance = new Allowance(SETTINGS);
+  const allowance = new AttemptBudget(SETTINGS);
   allowance.failed(FAST_FAILURE_MS);
   expect(allowance.mayTryAnother({ ...NOTHING, running: 1 }, false)).toBe(true);
   expect(allowance.mayTryAnother({ ...NOTHING, running: 2 }, false)).toBe(false);
@@ -20,7 +20,7 @@ test('allowance: slow failures are as many as the attempts, those under way coun
 });
 
 test('allowance: fast failures do not count, up to ten tries in all', () => {
-  const allowance = new Allowance(SETTINGS);
+  const allowance = new AttemptBudget(SETTINGS);
   for (let time = 0; time < MOST_TRIES; time += 1) {
     expect(allowance.mayTryAnother(NOTHING, false)).toBe(true);
     allowance.tried();
@@ -31,12 +31,12 @@ test('allowance: fast failures do not count, up to ten tries in all', () => {
 
 test('allowance: two opinions settle that a target is unreachable, five where it was reached a moment ago', () => {
   const may = (doubts: number, reachable: boolean) =>
-    new Allowance(SETTINGS).mayTryAnother({ ...NOTHING, doubts }, reachable);
+    new AttemptBudget(SETTINGS).mayTryAnother({ ...NOTHING, doubts }, reachable);
   expect([may(1, false), may(2, false), may(4, true), may(5, true)]).toEqual([true, false, true, false]);
 });
 
 test('allowance: waiting is limited by itself, by the deadline, and for a second opinion', () => {
-  const allowance = new Allowance(SETTINGS);
+  const allowance = new AttemptBudget(SETTINGS);
   expect(allowance.mayWaitMs(0, NOTHING)).toBe(15_000);
   allowance.waited(4_000);
   expect(allowance.mayWaitMs(4_000, NOTHING)).toBe(11_000);

@@ -36,7 +36,7 @@ function makeAttempt(timeoutMs: number) {
     instance: 'i',
     password: new Secret('12345678'),
     neverInstance: false,
-    forwardForm: 'direct',
+    forwardMode: 'direct',
   } as const;
   const parts = { clock, deadlines, openSocket, onSourceFault: () => {} };
   const failures: AttemptFailure[] = [];
@@ -112,7 +112,7 @@ test('attempt: an accepted way is handed over once, without listeners of the att
   sockets[0]?.emit('connect');
   say('HTTP/1.1 200 OK\r\n\r\nhello');
   const way = attempt.takeWay();
-  expect(way).toMatchObject({ form: 'direct', login: undefined });
+  expect(way).toMatchObject({ forwardMode: 'direct', login: undefined });
   expect(way?.head.toString()).toBe('hello');
   expect([attempt.takeWay(), deadlines.size, way?.socket.isPaused()]).toEqual([undefined, 0, true]);
   const left = ['data', 'connect', 'secureConnect', 'close'].filter(

@@ -10,7 +10,7 @@ const CITY: SourceSettings = {
   instance: '202611210001',
   password: new Secret('12345678'),
   neverInstance: false,
-  forwardForm: 'direct',
+  forwardMode: 'direct',
 };
 
 function sources(city: Partial<SourceSettings> = {}) {

@@ -1,18 +1,20 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { Secret } from '../../src/core/secret.ts';
-import { ConnectHop, MAX_HEAD_BYTES } from '../../src/dialer/connect-handshake.ts';
-import { readConnectHead } from '../../src/dialer/connect-response.ts';
-import type { HopStep } from '../../src/dialer/handshake.ts';
+import { ConnectHandshake, MAX_CONNECT_RESPONSE_BYTES } from '../../src/dialer/connect-handshake.ts';
+import { readConnectResponse } from '../../src/dialer/connect-response.ts';
+import type { HandshakeStep } from '../../src/dialer/handshake.ts';
 import { feed, summary } from './feed.ts';
 import { targetOf } from './make-dialer.ts';
 
 function answer(text: string): string {
-  return summary(new ConnectHop(targetOf('target.example:443'), undefined).take(Buffer.from(text, 'latin1')));
+  return summary(
+    new ConnectHandshake(targetOf('target.example:443'), undefined).take(Buffer.from(text, 'latin1')),
+  );
 }
 
 test('connect hop: asks in one write, with the target in canonical form and IPv6 in brackets', () => {
-  const opening = (target: string, login?: Secret) => new ConnectHop(targetOf(target), login).opening;
+  const opening = (target: string, login?: Secret) => new ConnectHandshake(targetOf(target), login).opening;
   expect(opening('Target.Example.:443')).toBe(
     'CONNECT target.example:443 HTTP/1.1\r\nHost: target.example:443\r\n\r\n',
   );
@@ -65,7 +67,7 @@ test.each(ANSWERS)('connect hop: %j means %s', (text, expected) => {
 });
 
 test.each(ANSWERS)('connect hop: %j means the same byte by byte', (text, expected) => {
-  const hop = new ConnectHop(targetOf('target.example:443'), undefined);
+  const hop = new ConnectHandshake(targetOf('target.example:443'), undefined);
   const bytes = Buffer.from(text, 'latin1');
   // The bytes behind the head come later here: they are the tunnel's, not the hop's.
   const [step] = feed(
@@ -97,12 +99,12 @@ test('connect hop: however an answer is split, it means the same and no byte is 
       fc.array(fc.nat(400), { maxLength: 12 }),
       (text, rest, cuts) => {
         const bytes = Buffer.concat([Buffer.from(text, 'latin1'), Buffer.from(rest)]);
-        const whole = new ConnectHop(targetOf('target.example:443'), undefined).take(bytes);
+        const whole = new ConnectHandshake(targetOf('target.example:443'), undefined).take(bytes);
         const places = [...new Set([0, ...cuts.map((cut) => cut % bytes.length), bytes.length])].sort(
           (a, b) => a - b,
         );
         const pieces = places.slice(1).map((end, index) => bytes.subarray(places[index], end));
-        const [step, left] = feed(new ConnectHop(targetOf('target.example:443'), undefined), pieces);
+        const [step, left] = feed(new ConnectHandshake(targetOf('target.example:443'), undefined), pieces);
         expect(summary(joined(step, left))).toBe(summary(whole));
         if (whole.kind === 'accepted') expect(whole.rest.toString()).toBe(Buffer.from(rest).toString());
       },
@@ -113,7 +115,7 @@ test('connect hop: however an answer is split, it means the same and no byte is 
 test('connect hop: random bytes are never accepted, and never throw', () => {
   fc.assert(
     fc.property(fc.uint8Array({ minLength: 1, maxLength: 200 }), (bytes) => {
-      const hop = new ConnectHop(targetOf('target.example:443'), undefined);
+      const hop = new ConnectHandshake(targetOf('target.example:443'), undefined);
       expect(hop.take(Buffer.from(bytes)).kind).not.toBe('accepted');
     }),
   );
@@ -121,13 +123,13 @@ test('connect hop: random bytes are never accepted, and never throw', () => {
 
 test('connect hop: a head of more than 16 KiB is refused, interim answers counted, and not before', () => {
   const start = 'HTTP/1.1 200 OK\r\nX: ';
-  const fitting = `${start}${'x'.repeat(MAX_HEAD_BYTES - start.length - 4)}\r\n\r\n`;
+  const fitting = `${start}${'x'.repeat(MAX_CONNECT_RESPONSE_BYTES - start.length - 4)}\r\n\r\n`;
   expect(answer(`${fitting}rest`)).toBe('accepted "rest"');
-  const tooLong = `member-protocol: a head of more than ${MAX_HEAD_BYTES} bytes`;
+  const tooLong = `member-protocol: a head of more than ${MAX_CONNECT_RESPONSE_BYTES} bytes`;
   expect(answer(`${start}x${fitting.slice(start.length)}`)).toBe(tooLong);
   expect(answer(`HTTP/1.1 100 Go\r\n\r\n${fitting}`)).toBe(tooLong);
-  expect(answer(`${start}${'x'.repeat(MAX_HEAD_BYTES)}`)).toBe(tooLong);
-  const hop = new ConnectHop(targetOf('target.example:443'), undefined);
+  expect(answer(`${start}${'x'.repeat(MAX_CONNECT_RESPONSE_BYTES)}`)).toBe(tooLong);
+  const hop = new ConnectHandshake(targetOf('target.example:443'), undefined);
   const endless = [Buffer.from(start), ...Array.from({ length: 200 }, () => Buffer.alloc(100, 'x'))];
   expect(summary(feed(hop, endless)[0])).toBe(tooLong);
 });
@@ -135,11 +137,11 @@ test('connect hop: a head of more than 16 KiB is refused, interim answers counte
 test('connect head: what an earlier call has seen is not read again, and an end across the border is found', () => {
   const whole = Buffer.from('HTTP/1.1 200 OK\r\nVia: x\r\n\r\n');
   for (let seen = 1; seen < whole.length; seen += 1) {
-    expect(readConnectHead(whole.subarray(0, seen))).toBe('more');
-    expect(readConnectHead(whole, seen)).toEqual({ status: 200, endBytes: whole.length });
+    expect(readConnectResponse(whole.subarray(0, seen))).toBe('more');
+    expect(readConnectResponse(whole, seen)).toEqual({ status: 200, endBytes: whole.length });
   }
 });
 
-function joined(step: HopStep, left: Buffer): HopStep {
+function joined(step: HandshakeStep, left: Buffer): HandshakeStep {
   return step.kind === 'accepted' ? { kind: 'accepted', rest: Buffer.concat([step.rest, left]) } : step;
 }

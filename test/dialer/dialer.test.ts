@@ -26,7 +26,7 @@ import { ManualClock } from '../support/manual-clock.ts';
 import { until } from '../support/until.ts';
 import { collect, echo, failureOf, makeDialer, start, targetOf, wayOf } from './make-dialer.ts';
 
-const REQUEST: DialRequest = { target: targetOf('target.example:443'), wish: {}, use: 'tunnel' };
+const REQUEST: DialRequest = { target: targetOf('target.example:443'), routing: {}, use: 'tunnel' };
 
 const openMemberSocket = memberSockets();
 
@@ -75,7 +75,13 @@ test.each(GOOD)(
   async (_, open) => {
     const { dial, pool } = makeDialer([{ id: 'm1', at: await open() }]);
     const way = wayOf(await dial('target.example:443'));
-    expect(way).toMatchObject({ member: 'm1', source: 'city', form: 'direct', reused: false, attempts: 1 });
+    expect(way).toMatchObject({
+      member: 'm1',
+      source: 'city',
+      forwardMode: 'direct',
+      reused: false,
+      attempts: 1,
+    });
     await echo(way, 'hello');
     way.end({ cut: false });
     expect(pool.reports.map(({ kind }) => kind)).toEqual(['accepted', 'closed']);

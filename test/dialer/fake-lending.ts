@@ -1,5 +1,5 @@
 /** A pool for tests of the dialer: members in a fixed order, every lease and report on record. */
-import type { Lease, LeaseReport, LeaseRequest, Lending, Refusal } from '../../src/pool/lease.ts';
+import type { Lease, LeaseProvider, LeaseRefusal, LeaseReport, LeaseRequest } from '../../src/pool/lease.ts';
 import type { TestMember } from '../support/bad-members.ts';
 
 export interface LendingMember {
@@ -15,10 +15,10 @@ const SHORTEST_WAIT_MS = 50;
 
 interface Waiting {
   readonly request: LeaseRequest;
-  readonly resolve: (answer: Lease | Refusal) => void;
+  readonly resolve: (answer: Lease | LeaseRefusal) => void;
 }
 
-export class FakeLending implements Lending {
+export class FakeLending implements LeaseProvider {
   /** Those that are free, tried in order; the one that was lent goes to the end. */
   members: LendingMember[];
   readonly requests: LeaseRequest[] = [];
@@ -36,13 +36,13 @@ export class FakeLending implements Lending {
     this.members = [...members];
   }
 
-  take(request: LeaseRequest): Lease | Refusal | Promise<Lease | Refusal> {
+  acquire(request: LeaseRequest): Lease | LeaseRefusal | Promise<Lease | LeaseRefusal> {
     this.requests.push(request);
     const answer = this.#answer(request);
     return this.remote ? new Promise((resolve) => setImmediate(() => resolve(answer))) : answer;
   }
 
-  #answer(request: LeaseRequest): Lease | Refusal | Promise<Lease | Refusal> {
+  #answer(request: LeaseRequest): Lease | LeaseRefusal | Promise<Lease | LeaseRefusal> {
     const lease = this.#lend(request);
     if (lease !== undefined) return lease;
     if (request.waitMs < SHORTEST_WAIT_MS) return emptyPool();
@@ -103,7 +103,7 @@ export class FakeLending implements Lending {
     const id = ++this.#lastLease;
     this.#lent.set(id, member.id);
     this.#members.set(id, member.id);
-    const { session } = request.wish;
+    const { session } = request.routing;
     return {
       id,
       member: member.id,
@@ -117,6 +117,6 @@ export class FakeLending implements Lending {
   }
 }
 
-function emptyPool(): Refusal {
+function emptyPool(): LeaseRefusal {
   return { refused: 'pool-empty', reason: 'nobody there', retryAfterMs: 4_000, sources: [] };
 }

@@ -1,9 +1,9 @@
 /** Gives a hop its bytes piece by piece, and says what came of it in one line. */
-import type { Hop, HopStep } from '../../src/dialer/handshake.ts';
+import type { Handshake, HandshakeStep } from '../../src/dialer/handshake.ts';
 
 /** The last step, and the bytes of the pieces that came after it. */
-export function feed(hop: Hop, pieces: readonly Buffer[]): [HopStep, Buffer] {
-  let step: HopStep = { kind: 'more' };
+export function feed(hop: Handshake, pieces: readonly Buffer[]): [HandshakeStep, Buffer] {
+  let step: HandshakeStep = { kind: 'more' };
   for (const [index, piece] of pieces.entries()) {
     step = hop.take(piece);
     if (step.kind !== 'more') return [step, Buffer.concat(pieces.slice(index + 1))];
@@ -11,7 +11,7 @@ export function feed(hop: Hop, pieces: readonly Buffer[]): [HopStep, Buffer] {
   return [step, Buffer.alloc(0)];
 }
 
-export function summary(step: HopStep): string {
+export function summary(step: HandshakeStep): string {
   switch (step.kind) {
     case 'more':
       return 'more';

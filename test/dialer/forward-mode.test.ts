@@ -1,16 +1,16 @@
 import { expect, test } from 'vitest';
-import { FormBook } from '../../src/dialer/forward-mode.ts';
+import { ForwardModeMemory } from '../../src/dialer/forward-mode.ts';
 import { ManualClock } from '../support/manual-clock.ts';
 
 test('forms: CONNECT comes first, and one member that does not CONNECT speaks for an unknown source', () => {
-  const forms = new FormBook(new ManualClock(), 'direct');
+  const forms = new ForwardModeMemory(new ManualClock(), 'direct');
   expect(forms.current).toBe('direct');
   expect(forms.refused('m1')).toBe(true);
   expect(forms.current).toBe('absolute');
 });
 
 test('forms: in a source that is known to CONNECT, one that does not is alone, three in a row are a change', () => {
-  const forms = new FormBook(new ManualClock(), 'direct');
+  const forms = new ForwardModeMemory(new ManualClock(), 'direct');
   forms.connected();
   expect(forms.refused('m1')).toBe(false);
   expect(forms.refused('m1')).toBe(false);
@@ -25,7 +25,7 @@ test('forms: in a source that is known to CONNECT, one that does not is alone, t
 
 test('forms: after a while a source that refused is asked again', () => {
   const clock = new ManualClock();
-  const forms = new FormBook(clock, 'direct');
+  const forms = new ForwardModeMemory(clock, 'direct');
   forms.refused('m1');
   clock.advance(10 * 60_000);
   expect(forms.current).toBe('absolute');
@@ -34,5 +34,5 @@ test('forms: after a while a source that refused is asked again', () => {
 });
 
 test('forms: a source whose members seldom CONNECT begins in absolute form', () => {
-  expect(new FormBook(new ManualClock(), 'absolute').current).toBe('absolute');
+  expect(new ForwardModeMemory(new ManualClock(), 'absolute').current).toBe('absolute');
 });

@@ -33,7 +33,7 @@ test('forward: goes inside a CONNECT to the very port where the member takes it'
   const at = await openMember('http', httpManner());
   const { dial } = makeDialer([{ id: 'm1', at }]);
   const way = wayOf(await dial('target.example:80', FORWARD));
-  expect([way.form, way.proxyAuthorization]).toEqual(['direct', undefined]);
+  expect([way.forwardMode, way.proxyAuthorization]).toEqual(['direct', undefined]);
   expect(at.heard.toString()).toContain('CONNECT target.example:80 HTTP/1.1');
 });
 
@@ -44,11 +44,11 @@ test('forward: a member that does not CONNECT there gets it in absolute form, an
     { id: 'm2', at },
   ]);
   const way = wayOf(await dial('target.example:80', FORWARD));
-  expect(way).toMatchObject({ form: 'absolute', member: 'm1', attempts: 1 });
+  expect(way).toMatchObject({ forwardMode: 'absolute', member: 'm1', attempts: 1 });
   await echo(way, GET);
   expect(at.taken).toBe(2);
   const sibling = wayOf(await dial('target.example:80', FORWARD));
-  expect(sibling).toMatchObject({ form: 'absolute', member: 'm2' });
+  expect(sibling).toMatchObject({ forwardMode: 'absolute', member: 'm2' });
   await until('the sibling was asked once', () => at.taken === 3);
   expect(pool.verdicts()).toEqual([]);
 });
@@ -62,7 +62,7 @@ test('forward: in a source that takes CONNECT, one member that does not is repla
   ]);
   wayOf(await dial('target.example:80', FORWARD));
   expect(wayOf(await dial('target.example:80', FORWARD))).toMatchObject({
-    form: 'direct',
+    forwardMode: 'direct',
     member: 'good',
     attempts: 2,
   });
@@ -81,7 +81,7 @@ test('forward: members that seldom CONNECT are asked in absolute form from the s
     auth: 'none',
     instance: 'app',
     neverInstance: true,
-    forwardForm: 'absolute',
+    forwardMode: 'absolute',
   };
   const http = await openMember('http', absoluteManner);
   const socks = await openMember('socks5', socks5Manner());
@@ -92,14 +92,14 @@ test('forward: members that seldom CONNECT are asked in absolute form from the s
     ],
     { sources: new Map([['city', free]]) },
   );
-  expect(wayOf(await dial('target.example:80', FORWARD)).form).toBe('absolute');
-  expect(wayOf(await dial('target.example:80', FORWARD)).form).toBe('direct');
+  expect(wayOf(await dial('target.example:80', FORWARD)).forwardMode).toBe('absolute');
+  expect(wayOf(await dial('target.example:80', FORWARD)).forwardMode).toBe('direct');
 });
 
 test('forward: a reload may change how a source begins', async () => {
   const { dial, dialer } = makeDialer([{ id: 'm1', at: await openMember('http', httpManner()) }]);
-  expect(wayOf(await dial('target.example:80', FORWARD)).form).toBe('direct');
-  const city = { auth: 'none', instance: '', neverInstance: true, forwardForm: 'absolute' } as const;
+  expect(wayOf(await dial('target.example:80', FORWARD)).forwardMode).toBe('direct');
+  const city = { auth: 'none', instance: '', neverInstance: true, forwardMode: 'absolute' } as const;
   dialer.configure({
     attempts: 3,
     attemptTimeoutMs: 2_000,
@@ -108,7 +108,7 @@ test('forward: a reload may change how a source begins', async () => {
     waitForMemberMs: 0,
     sources: new Map([['city', city]]),
   });
-  expect(wayOf(await dial('target.example:80', FORWARD)).form).toBe('absolute');
+  expect(wayOf(await dial('target.example:80', FORWARD)).forwardMode).toBe('absolute');
 });
 
 test('forward: in absolute form the listener is given the credentials, and tells when they were missing', async () => {
@@ -117,7 +117,7 @@ test('forward: in absolute form the listener is given the credentials, and tells
     instance: '202611210001',
     password: new Secret('12345678'),
     neverInstance: false,
-    forwardForm: 'absolute',
+    forwardMode: 'absolute',
   };
   const at = await openMember('http', absoluteManner);
   const { dial } = makeDialer([{ id: 'm1', at }], { sources: new Map([['city', city]]) });
@@ -218,7 +218,7 @@ test('forward: a way ends once', async () => {
 });
 
 test('forward: a member in absolute form that cannot be connected to is replaced like any other', async () => {
-  const settings = { auth: 'none', instance: 'app', neverInstance: true, forwardForm: 'absolute' } as const;
+  const settings = { auth: 'none', instance: 'app', neverInstance: true, forwardMode: 'absolute' } as const;
   const { dial, pool } = makeDialer(
     [
       { id: 'dead', at: await refusingMember() },

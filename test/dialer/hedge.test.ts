@@ -109,7 +109,7 @@ test('hedge: none beside a session, whose member is to stay', async () => {
     ],
     FAST,
   );
-  expect(wayOf(await dial('target.example:443', { wish: { session: 's1' } }))).toMatchObject({
+  expect(wayOf(await dial('target.example:443', { routing: { session: 's1' } }))).toMatchObject({
     member: 'late',
     session: 's1',
     attempts: 1,
@@ -187,8 +187,8 @@ test('hedge: when it is refused after the first attempt has failed, the dial goe
   });
   const { dial, pool } = makeDialer([{ id: 'closing', at: closing }], { hedgeAfter: 40 });
   const answers: (() => void)[] = [];
-  const take = pool.take.bind(pool);
-  pool.take = (request) =>
+  const take = pool.acquire.bind(pool);
+  pool.acquire = (request) =>
     request.waitMs > 0 ? take(request) : new Promise((resolve) => answers.push(() => resolve(take(request))));
   const result = dial('target.example:443');
   await until('the hedge waits for its answer', () => answers.length === 1);
@@ -203,8 +203,8 @@ test('hedge: when it is refused after the first attempt has failed, the dial goe
 test('hedge: a member lent too late is given back', async () => {
   const { dial, pool } = makeDialer([{ id: 'late', at: await slow(100) }], { hedgeAfter: 40 });
   const answers: (() => void)[] = [];
-  const take = pool.take.bind(pool);
-  pool.take = (request) =>
+  const take = pool.acquire.bind(pool);
+  pool.acquire = (request) =>
     request.waitMs > 0 ? take(request) : new Promise((resolve) => answers.push(() => resolve(take(request))));
   wayOf(await dial('target.example:443'));
   expect([answers.length, pool.cancelled.length]).toEqual([1, 1]);
@@ -220,8 +220,8 @@ test('hedge: one that never began costs nothing of the budget', async () => {
   const { dial, pool } = makeDialer([fast], { hedgeAfter: 'auto' });
   await Promise.all(Array.from({ length: 30 }, () => dial('target.example:443')));
   let answers: (() => void)[] = [];
-  const take = pool.take.bind(pool);
-  pool.take = (request) =>
+  const take = pool.acquire.bind(pool);
+  pool.acquire = (request) =>
     request.waitMs > 0 ? take(request) : new Promise((resolve) => answers.push(() => resolve(take(request))));
   for (let time = 0; time < 2; time += 1) {
     pool.members = [late];

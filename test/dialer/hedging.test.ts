@@ -5,7 +5,7 @@ import { EventBus } from '../../src/core/events.ts';
 import { Hedge } from '../../src/dialer/hedge.ts';
 import { HEDGE_FLOOR_MS, type HedgeAfter, HedgeBudget, hedgeDelayMs } from '../../src/dialer/hedging.ts';
 import { habitsOf, LatencyEstimator, MIN_SAMPLES, type Sample } from '../../src/dialer/latency.ts';
-import { Laggards } from '../../src/dialer/overdue-attempts.ts';
+import { OverdueAttempts } from '../../src/dialer/overdue-attempts.ts';
 import { ManualClock } from '../support/manual-clock.ts';
 
 function samples(spec: readonly (readonly [member: string, ms: number, count: number])[], at = 0): Sample[] {
@@ -42,7 +42,7 @@ test('latency: members are slow that take far longer than good ones', () => {
 });
 
 test('laggards: members are told as long as an attempt through them is overdue, and the slow ones with them', () => {
-  const laggards = new Laggards();
+  const laggards = new OverdueAttempts();
   const through = (member: string) => ({ lease: { member } });
   const [one, another, two] = [through('m1'), through('m1'), through('m2')];
   expect(laggards.avoidable([], [])).toEqual([]);

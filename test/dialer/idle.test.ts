@@ -29,7 +29,7 @@ function connection(socket: Socket, over: Partial<IdleConnection> = {}): IdleCon
     socket,
     member: 'm1',
     target: 'target.example:80',
-    form: 'direct',
+    forwardMode: 'direct',
     login: undefined,
     endsAt: Number.POSITIVE_INFINITY,
     ...over,
@@ -70,9 +70,9 @@ test('idle: in absolute form a connection serves any target of its member, and n
   const { idle } = makeIdle();
   const [a] = await makeSockets(1);
   if (a === undefined) throw new Error('no socket');
-  idle.keep(connection(a, { form: 'absolute' }));
+  idle.keep(connection(a, { forwardMode: 'absolute' }));
   expect(idle.take('m2', 'target.example:80')).toBeUndefined();
-  expect(idle.take('m1', 'other.example:80')).toMatchObject({ form: 'absolute', socket: a });
+  expect(idle.take('m1', 'other.example:80')).toMatchObject({ forwardMode: 'absolute', socket: a });
 });
 
 test('idle: few are kept for one target', async () => {

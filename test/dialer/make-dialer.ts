@@ -4,7 +4,14 @@ import { systemClock } from '../../src/core/clock.ts';
 import { EventBus, type EventName, type NoriaEvents } from '../../src/core/events.ts';
 import { type HostPort, parseHostPort } from '../../src/core/host-port.ts';
 import type { SourceFault } from '../../src/dialer/credentials.ts';
-import type { Dialed, Dialer, DialFailure, Dialing, DialRequest, DialResult } from '../../src/dialer/dial.ts';
+import type {
+  Dialer,
+  DialFailure,
+  Dialing,
+  DialRequest,
+  DialResult,
+  MemberConnection,
+} from '../../src/dialer/dial.ts';
 import { type DialerOptions, openDialer } from '../../src/dialer/dialer.ts';
 import { FakeLending, type LendingMember } from './fake-lending.ts';
 
@@ -29,7 +36,7 @@ export function makeDialer(members: readonly LendingMember[], settings: Partial<
     onNetwork: (down) => networkDown.push(down),
     ...settings,
   });
-  const ways: Dialed[] = [];
+  const ways: MemberConnection[] = [];
   onTestFinished(async () => {
     await dialer.close();
     for (const { socket } of ways) socket.destroy();
@@ -39,9 +46,9 @@ export function makeDialer(members: readonly LendingMember[], settings: Partial<
     expect(pool.openLeases, 'leases without a report').toBe(0);
   });
   const dial = async (target: string, request: Partial<Parameters<typeof dialer.dial>[0]> = {}) => {
-    const result = await start(dialer, { target: targetOf(target), wish: {}, use: 'tunnel', ...request })
+    const result = await start(dialer, { target: targetOf(target), routing: {}, use: 'tunnel', ...request })
       .result;
-    if (result.ok) ways.push(result.way);
+    if (result.ok) ways.push(result.connection);
     return result;
   };
   return { dialer, dial, pool, bus, sourceFaults, networkDown, ways };
@@ -70,9 +77,9 @@ export function collect<Name extends EventName>(bus: EventBus, name: Name): Nori
   return events;
 }
 
-export function wayOf(result: DialResult): Dialed {
+export function wayOf(result: DialResult): MemberConnection {
   if (!result.ok) throw new Error(`no way: ${result.failure.code}: ${result.failure.reason}`);
-  return result.way;
+  return result.connection;
 }
 
 export function failureOf(result: DialResult): DialFailure {
@@ -81,7 +88,7 @@ export function failureOf(result: DialResult): DialFailure {
 }
 
 /** Sends a word into the way and reads it back: proof that it carries bytes both ways, from the first one on. */
-export async function echo({ socket, head }: Dialed, word: string, expected = word): Promise<void> {
+export async function echo({ socket, head }: MemberConnection, word: string, expected = word): Promise<void> {
   let got = head.toString('latin1');
   const done = new Promise<void>((resolve, reject) => {
     const look = () => got.length >= expected.length && resolve();

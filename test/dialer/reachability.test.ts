@@ -1,10 +1,10 @@
 import { expect, test } from 'vitest';
-import { Witnesses } from '../../src/dialer/reachability.ts';
+import { Reachability } from '../../src/dialer/reachability.ts';
 import { ManualClock } from '../support/manual-clock.ts';
 
 test('witnesses: a target is reachable for half a minute, a member proven for a minute', () => {
   const clock = new ManualClock();
-  const witnesses = new Witnesses(clock);
+  const witnesses = new Reachability(clock);
   expect([witnesses.isReachable('a:1'), witnesses.isProven('m1')]).toEqual([false, false]);
   witnesses.reached('m1', 'a:1');
   clock.advance(30_000);
@@ -21,7 +21,7 @@ test('witnesses: a target is reachable for half a minute, a member proven for a 
 
 test('witnesses: what is seen again and again stays known', () => {
   const clock = new ManualClock();
-  const witnesses = new Witnesses(clock);
+  const witnesses = new Reachability(clock);
   for (let second = 0; second < 120; second += 1) {
     witnesses.reached('m1', 'a:1');
     clock.advance(999);
@@ -30,7 +30,7 @@ test('witnesses: what is seen again and again stays known', () => {
 });
 
 test('witnesses: different targets in a row are counted for each member, until it reaches one or is judged', () => {
-  const witnesses = new Witnesses(new ManualClock());
+  const witnesses = new Reachability(new ManualClock());
   expect(['a:1', 'b:1', 'a:1', 'c:1'].map((target) => witnesses.doubted('m1', target))).toEqual([1, 2, 2, 3]);
   expect(witnesses.doubted('m2', 'a:1')).toBe(1);
   witnesses.reached('m1', 'z:1');
@@ -40,7 +40,7 @@ test('witnesses: different targets in a row are counted for each member, until i
 });
 
 test('witnesses: they forget the oldest rather than grow', () => {
-  const witnesses = new Witnesses(new ManualClock());
+  const witnesses = new Reachability(new ManualClock());
   for (let index = 0; index < 5_000; index += 1) {
     witnesses.reached(`m${index}`, `t${index}:1`);
     witnesses.doubted(`d${index}`, 'a:1');

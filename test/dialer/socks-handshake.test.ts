@@ -1,8 +1,8 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { Secret } from '../../src/core/secret.ts';
-import type { Hop } from '../../src/dialer/handshake.ts';
-import { Socks4Hop, Socks5Hop, socks4CanReach } from '../../src/dialer/socks-handshake.ts';
+import type { Handshake } from '../../src/dialer/handshake.ts';
+import { Socks4Handshake, Socks5Handshake, socks4CanReach } from '../../src/dialer/socks-handshake.ts';
 import { feed, summary } from './feed.ts';
 import { targetOf } from './make-dialer.ts';
 
@@ -14,12 +14,12 @@ function hex(text: string): Buffer {
 }
 
 /** Plays a whole conversation: what the server says, and what the client must say to it. */
-function play(hop: Hop, steps: readonly (readonly [server: string, client: string])[]): void {
+function play(hop: Handshake, steps: readonly (readonly [server: string, client: string])[]): void {
   for (const [server, client] of steps) expect(summary(hop.take(hex(server)))).toBe(client);
 }
 
 test('socks5 hop: without a login it offers no authentication alone; a name goes as a name', () => {
-  const hop = new Socks5Hop(targetOf('target.example:443'), undefined);
+  const hop = new Socks5Handshake(targetOf('target.example:443'), undefined);
   expect(hop.opening).toEqual(hex('05 01 00'));
   play(hop, [
     ['0500', 'send 050100030e7461726765742e6578616d706c6501bb'],
@@ -28,7 +28,7 @@ test('socks5 hop: without a login it offers no authentication alone; a name goes
 });
 
 test('socks5 hop: with a login it offers that alone, counted in bytes', () => {
-  const hop = new Socks5Hop(targetOf('192.0.2.7:80'), LOGIN);
+  const hop = new Socks5Handshake(targetOf('192.0.2.7:80'), LOGIN);
   expect(hop.opening).toEqual(hex('05 01 02'));
   play(hop, [
     ['0502', `send ${LOGIN_HEX}`],
@@ -45,13 +45,13 @@ test('socks5 hop: IPv6 goes as sixteen bytes', () => {
     ['[1:2:3:4:5:6:7:8]:443', '00010002000300040005000600070008'],
     ['[fe80::]:443', 'fe800000000000000000000000000000'],
   ] as const) {
-    play(new Socks5Hop(targetOf(target), undefined), [['0500', `send 05010004${bytes}01bb`]]);
+    play(new Socks5Handshake(targetOf(target), undefined), [['0500', `send 05010004${bytes}01bb`]]);
   }
 });
 
 test('socks5 hop: the longest name fits its length byte', () => {
   const name = `${Array.from({ length: 4 }, () => 'a'.repeat(60)).join('.')}.example`;
-  const step = new Socks5Hop(targetOf(`${name}:1`), undefined).take(hex('0500'));
+  const step = new Socks5Handshake(targetOf(`${name}:1`), undefined).take(hex('0500'));
   expect(step.kind === 'send' && step.bytes[4]).toBe(name.length);
 });
 
@@ -67,9 +67,9 @@ const METHODS: readonly [answer: string, login: boolean, outcome: string][] = [
 ];
 
 test.each(METHODS)('socks5 hop: method answer %s, with a login: %s, means %s', (answer, login, outcome) => {
-  expect(summary(new Socks5Hop(targetOf('a.example:1'), login ? LOGIN : undefined).take(hex(answer)))).toBe(
-    outcome,
-  );
+  expect(
+    summary(new Socks5Handshake(targetOf('a.example:1'), login ? LOGIN : undefined).take(hex(answer))),
+  ).toBe(outcome);
 });
 
 test('socks5 hop: a refused login is told, whatever the version byte says', () => {
@@ -79,7 +79,7 @@ test('socks5 hop: a refused login is told, whatever the version byte says', () =
     ['0500', 'send 0501000309612e6578616d706c650001'],
     ['010005', 'member-protocol: bytes before they were asked for'],
   ] as const) {
-    const hop = new Socks5Hop(targetOf('a.example:1'), LOGIN);
+    const hop = new Socks5Handshake(targetOf('a.example:1'), LOGIN);
     hop.take(hex('0502'));
     expect(summary(hop.take(hex(answer)))).toBe(outcome);
   }
@@ -109,7 +109,7 @@ const REPLIES: readonly [reply: string, outcome: string][] = [
 
 test.each(REPLIES)('socks5 hop: reply %s means %s, in one piece and byte by byte', (reply, outcome) => {
   const ready = () => {
-    const hop = new Socks5Hop(targetOf('a.example:1'), undefined);
+    const hop = new Socks5Handshake(targetOf('a.example:1'), undefined);
     hop.take(hex('0500'));
     return hop;
   };
@@ -135,7 +135,7 @@ test('socks5 hop: however a conversation is split, no byte of the tunnel is lost
       fc.uint8Array({ maxLength: 20 }),
       fc.array(fc.integer({ min: 1, max: 9 })),
       (bnd, rest, sizes) => {
-        const hop = new Socks5Hop(targetOf('a.example:1'), undefined);
+        const hop = new Socks5Handshake(targetOf('a.example:1'), undefined);
         hop.take(hex('0500'));
         const bytes = Buffer.from([5, 0, 0, ...bnd, 0, 80, ...rest]);
         const pieces: Buffer[] = [];
@@ -154,8 +154,10 @@ test('socks5 hop: however a conversation is split, no byte of the tunnel is lost
 });
 
 test('socks4 hop: an IPv4 target goes as SOCKS4, a name as SOCKS4A, with the user id where there is a login', () => {
-  expect(new Socks4Hop(targetOf('192.0.2.7:443'), undefined).opening).toEqual(hex('04 01 01bb c0000207 00'));
-  expect(new Socks4Hop(targetOf('a.example:443'), LOGIN).opening).toEqual(
+  expect(new Socks4Handshake(targetOf('192.0.2.7:443'), undefined).opening).toEqual(
+    hex('04 01 01bb c0000207 00'),
+  );
+  expect(new Socks4Handshake(targetOf('a.example:443'), LOGIN).opening).toEqual(
     hex('04 01 01bb 00000001 75736572 00 612e6578616d706c65 00'),
   );
 });
@@ -163,7 +165,7 @@ test('socks4 hop: an IPv4 target goes as SOCKS4, a name as SOCKS4A, with the use
 test('socks4 hop: IPv6 cannot be named', () => {
   expect(socks4CanReach(targetOf('[2001:db8::1]:443'))).toBe(false);
   expect(socks4CanReach(targetOf('a.example:443'))).toBe(true);
-  expect(() => new Socks4Hop(targetOf('[2001:db8::1]:443'), undefined)).toThrow(TypeError);
+  expect(() => new Socks4Handshake(targetOf('[2001:db8::1]:443'), undefined)).toThrow(TypeError);
 });
 
 test.each([
@@ -178,8 +180,8 @@ test.each([
   ['0500', 'member-protocol: not a SOCKS4 answer'],
   ['00', 'more'],
 ])('socks4 hop: reply %s means %s', (reply, outcome) => {
-  expect(summary(new Socks4Hop(targetOf('a.example:1'), undefined).take(hex(reply)))).toBe(outcome);
-  const hop = new Socks4Hop(targetOf('a.example:1'), undefined);
+  expect(summary(new Socks4Handshake(targetOf('a.example:1'), undefined).take(hex(reply)))).toBe(outcome);
+  const hop = new Socks4Handshake(targetOf('a.example:1'), undefined);
   const [step, left] = feed(
     hop,
     [...hex(reply)].map((byte) => Buffer.from([byte])),

@@ -5,7 +5,7 @@ import { PRIVATE_NETWORKS } from '../../src/core/networks.ts';
 import { parseTargetRule } from '../../src/core/target-rule.ts';
 import { DenyTargets } from '../../src/listener/deny-targets.ts';
 import { WISH_KEYS } from '../../src/listener/routing-keys.ts';
-import { wishTextWithoutUsers } from '../../src/listener/routing-options.ts';
+import { routingTextWithoutUsers } from '../../src/listener/routing-options.ts';
 
 const page = readFileSync('docs/routing.md', 'utf8');
 
@@ -53,9 +53,9 @@ test('docs/routing.md: without users, each user name shown is divided as the pag
   const rows = table('user name');
   expect(rows.length).toBeGreaterThan(0);
   const plain = (cell = '') => /^`(.*?)`/.exec(cell)?.[1] ?? '';
-  for (const [username, base, wish] of rows) {
-    const text = wishTextWithoutUsers(plain(username));
-    expect(text, plain(username)).toBe(plain(wish));
+  for (const [username, base, routing] of rows) {
+    const text = routingTextWithoutUsers(plain(username));
+    expect(text, plain(username)).toBe(plain(routing));
     const before = plain(username)
       .slice(0, plain(username).length - text.length)
       .replace(/[-,]$/, '');

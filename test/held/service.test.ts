@@ -1,8 +1,8 @@
 import { readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
 import { parseConfig } from '../../src/config/load.ts';
-import { CODES, meaningOf, type Verdict } from '../../src/service/codes.ts';
-import { FIELDS } from '../../src/service/fields.ts';
+import { CODES, type CodeVerdict, meaningOf } from '../../src/service/codes.ts';
+import { ENTRY_FIELDS } from '../../src/service/fields.ts';
 import {
   type DrawOperation,
   FORMATS,
@@ -88,7 +88,7 @@ function countRow({ count }: DrawOperation): string {
   );
 }
 
-function verdictCell(verdict: Verdict): string {
+function verdictCell(verdict: CodeVerdict): string {
   switch (verdict.kind) {
     case 'ok':
       return 'carries on';
@@ -118,7 +118,7 @@ function verdictCell(verdict: Verdict): string {
 const NUMBERS: readonly OperationNumber[] = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10];
 
 /** What a command does, which asks once. */
-function commandCell({ kind }: Verdict): string {
+function commandCell({ kind }: CodeVerdict): string {
   if (kind === 'ok') return 'prints the list';
   return kind === 'empty' ? 'prints an empty list' : 'says so, exit code 1';
 }
@@ -126,7 +126,7 @@ function commandCell({ kind }: Verdict): string {
 /** One row for each code and meaning, with the operations that give it this meaning. */
 function codeRows(
   operations: readonly OperationNumber[],
-  doneCell: (verdict: Verdict) => string = verdictCell,
+  doneCell: (verdict: CodeVerdict) => string = verdictCell,
 ): string[] {
   const codes = new Set(operations.flatMap((operation) => Object.keys(CODES[operation])));
   return [...codes].sort().flatMap((code) => {
@@ -184,7 +184,7 @@ test('docs/service.md: the lists of operations 9 and 10 have the parameters and 
 });
 
 test('docs/service.md: every field of an entry stands there with its meaning', () => {
-  const rows = Object.entries(FIELDS).map(([name, { about }]) => row(`\`${name}\``, about));
+  const rows = Object.entries(ENTRY_FIELDS).map(([name, { about }]) => row(`\`${name}\``, about));
   expect(rows.length).toBeGreaterThan(10);
   expect(tableAfter('### Fields of an entry')).toEqual(rows);
 });

@@ -40,12 +40,12 @@ describe('access: who it is', () => {
   test('access: without users anyone is nobody, and only the wish is read', () => {
     const open = access();
     expect(open.asksForCredentials).toBe(false);
-    expect(open.identify(undefined, CLIENT)).toEqual({ user: '', wishText: '' });
+    expect(open.identify(undefined, CLIENT)).toEqual({ user: '', routingText: '' });
     const credentials = { username: 'my-app-session-1', password: 'ignored' };
-    expect(open.identify(credentials, CLIENT)).toEqual({ user: '', wishText: 'session-1' });
+    expect(open.identify(credentials, CLIENT)).toEqual({ user: '', routingText: 'session-1' });
   });
 
-  const GOOD: readonly [username: string, password: string, user: string, wishText: string][] = [
+  const GOOD: readonly [username: string, password: string, user: string, routingText: string][] = [
     ['ann', 'a', 'ann', ''],
     ['ann-', 'a', 'ann', ''],
     ['ann-session-x', 'a', 'ann', 'session-x'],
@@ -61,8 +61,11 @@ describe('access: who it is', () => {
 
   test.each(GOOD)(
     'access: %s is the longest user that fits, and the rest a wish',
-    (username, password, user, wishText) => {
-      expect(access({ users: known }).identify({ username, password }, CLIENT)).toEqual({ user, wishText });
+    (username, password, user, routingText) => {
+      expect(access({ users: known }).identify({ username, password }, CLIENT)).toEqual({
+        user,
+        routingText,
+      });
     },
   );
 
@@ -96,7 +99,7 @@ describe('access: who it is', () => {
     }
     expect(closed.identify({ username: 'ann', password: 'a' }, CLIENT)).toEqual({
       user: 'ann',
-      wishText: '',
+      routingText: '',
     });
   });
 
@@ -123,24 +126,24 @@ describe('access: failed attempts', () => {
   test('access: after 20 within a minute an address has to wait, with right credentials too', () => {
     const { clock, closed, fail } = limited();
     fail(19, CLIENT);
-    expect(closed.identify(right, CLIENT)).toEqual({ user: 'ann', wishText: '' });
+    expect(closed.identify(right, CLIENT)).toEqual({ user: 'ann', routingText: '' });
     clock.advance(10_000);
     fail(1, CLIENT);
     const refused = closed.identify(right, CLIENT);
     expect(hasCode(refused, 'too-many-requests')).toBe(true);
     expect(refused).toHaveProperty('context', { retryAfterMs: 50_000 });
-    expect(closed.identify(right, '192.0.2.2'), 'another address').toEqual({ user: 'ann', wishText: '' });
+    expect(closed.identify(right, '192.0.2.2'), 'another address').toEqual({ user: 'ann', routingText: '' });
     clock.advance(49_999);
     expect(hasCode(closed.identify(right, CLIENT), 'too-many-requests')).toBe(true);
     clock.advance(1);
-    expect(closed.identify(right, CLIENT)).toEqual({ user: 'ann', wishText: '' });
+    expect(closed.identify(right, CLIENT)).toEqual({ user: 'ann', routingText: '' });
   });
 
   test('access: attempts that are refused unseen do not lengthen the wait', () => {
     const { clock, closed, fail } = limited();
     fail(500, CLIENT);
     clock.advance(60_000);
-    expect(closed.identify(right, CLIENT)).toEqual({ user: 'ann', wishText: '' });
+    expect(closed.identify(right, CLIENT)).toEqual({ user: 'ann', routingText: '' });
     fail(20, CLIENT);
     expect(hasCode(closed.identify(right, CLIENT), 'too-many-requests'), 'and so on').toBe(true);
   });
@@ -150,7 +153,7 @@ describe('access: failed attempts', () => {
     fail(19, CLIENT);
     clock.advance(60_000);
     fail(19, CLIENT);
-    expect(closed.identify(right, CLIENT)).toEqual({ user: 'ann', wishText: '' });
+    expect(closed.identify(right, CLIENT)).toEqual({ user: 'ann', routingText: '' });
   });
 
   test('access: a window that has ended makes way for the next one of its address', () => {
@@ -169,7 +172,7 @@ describe('access: failed attempts', () => {
     expect(hasCode(closed.identify(right, CLIENT), 'too-many-requests')).toBe(true);
     for (let host = 1; host <= 20; host += 1) fail(1, `2001:db8::${host}`);
     expect(hasCode(closed.identify(right, '2001:db8::ffff'), 'too-many-requests')).toBe(true);
-    expect(closed.identify(right, '2001:db8:0:1::1')).toEqual({ user: 'ann', wishText: '' });
+    expect(closed.identify(right, '2001:db8:0:1::1')).toEqual({ user: 'ann', routingText: '' });
   });
 
   test('access: beyond ten thousand addresses the one that failed longest ago is forgotten', () => {
@@ -177,7 +180,7 @@ describe('access: failed attempts', () => {
     fail(20, 'first');
     fail(20, 'second');
     for (let index = 0; index < 9_999; index += 1) fail(1, `address ${index}`);
-    expect(closed.identify(right, 'first')).toEqual({ user: 'ann', wishText: '' });
+    expect(closed.identify(right, 'first')).toEqual({ user: 'ann', routingText: '' });
     expect(hasCode(closed.identify(right, 'second'), 'too-many-requests')).toBe(true);
   });
 });

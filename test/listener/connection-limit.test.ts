@@ -1,13 +1,13 @@
 import { expect, test } from 'vitest';
 import { Deadlines } from '../../src/core/deadlines.ts';
-import type { Room } from '../../src/listener/connection-limit.ts';
+import type { ConnectionLimit } from '../../src/listener/connection-limit.ts';
 import { ManualClock } from '../support/manual-clock.ts';
 import { until } from '../support/until.ts';
 import { directDialer } from './direct-dialer.ts';
 import { listen, RawClient } from './harness.ts';
 
 /** A room that answers when it is told to. */
-class SlowRoom implements Room {
+class SlowRoom implements ConnectionLimit {
   readonly asked: ((permitted: boolean) => void)[] = [];
   left = 0;
 

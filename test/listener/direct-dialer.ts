@@ -2,13 +2,13 @@
 import { connect, type Socket } from 'node:net';
 import { onTestFinished } from 'vitest';
 import type {
-  Dialed,
   Dialer,
   DialFailure,
   Dialing,
   DialOutcome,
   DialRequest,
   DialResult,
+  MemberConnection,
 } from '../../src/dialer/dial.ts';
 
 export interface DirectDialer extends Dialer {
@@ -34,7 +34,7 @@ export interface DirectDialerOptions {
   /** Keeps connections that are given back, and hands each out once more. */
   readonly reuse?: boolean;
   /** Parts of a way that differ from the usual. */
-  readonly way?: Partial<Dialed>;
+  readonly way?: Partial<MemberConnection>;
 }
 
 const CLIENT_GONE: DialFailure = { code: 'client-gone', reason: 'The client left.', attempts: 0 };
@@ -78,10 +78,10 @@ export function directDialer(options: DirectDialerOptions = {}): DirectDialer {
           return { ok: false, failure: { code: 'members-failed', reason: 'Nobody was there.', attempts: 1 } };
         }
         dialer.sockets.push(socket);
-        const way: Dialed = {
+        const way: MemberConnection = {
           socket,
           head: Buffer.alloc(0),
-          form: options.absolute === undefined ? 'direct' : 'absolute',
+          forwardMode: options.absolute === undefined ? 'direct' : 'absolute',
           ...options.absolute,
           reused: kept !== undefined,
           member,
@@ -94,7 +94,7 @@ export function directDialer(options: DirectDialerOptions = {}): DirectDialer {
           },
           ...options.way,
         };
-        return { ok: true, way };
+        return { ok: true, connection: way };
       };
       void open().then(done);
       return {

@@ -139,7 +139,7 @@ export class RawClient {
   }
 
   /** Sends so many bytes, as fast as they are taken; `bytes` is how many were. */
-  pour(total: number): { bytes: number } {
+  addMembers(total: number): { bytes: number } {
     const sent = { bytes: 0 };
     const chunk = Buffer.alloc(64 * 1024, 'x');
     const next = (): void => {

@@ -94,7 +94,7 @@ test('listener: each port of a range listens, and a session by port keeps them a
   for (const { port } of listener.addresses)
     (await RawClient.open(port)).send('CONNECT a.example:1 HTTP/1.1\r\n\r\n');
   await until('both were dialed', () => dialer.requests.length === 2);
-  expect(new Set(dialer.requests.map((request) => request.wish.session)).size).toBe(2);
+  expect(new Set(dialer.requests.map((request) => request.routing.session)).size).toBe(2);
 });
 
 test('listener: IPv6, and several addresses in one', async () => {
@@ -122,7 +122,7 @@ test('listener: an IPv4 client of a socket for both versions is an IPv4 client',
   });
   (await RawClient.open(port)).send('CONNECT a.example:1 HTTP/1.1\r\n\r\n');
   await until('it was dialed', () => dialer.requests.length === 1);
-  expect(dialer.requests[0]?.wish.session).toMatch(/(?<!:)127\.0\.0\.1/);
+  expect(dialer.requests[0]?.routing.session).toMatch(/(?<!:)127\.0\.0\.1/);
 });
 
 test('listener: a listening socket that was handed in by descriptor is used', async () => {

@@ -3,7 +3,7 @@ import { type AddressInfo, createServer, type Socket } from 'node:net';
 import { expect, test } from 'vitest';
 import { systemClock } from '../../src/core/clock.ts';
 import { Deadlines } from '../../src/core/deadlines.ts';
-import type { Dialed } from '../../src/dialer/dial.ts';
+import type { MemberConnection } from '../../src/dialer/dial.ts';
 import { ReadMemory, TunnelSocket } from '../../src/dialer/tunnel-socket.ts';
 import { type RelayEnd, relay } from '../../src/listener/relay.ts';
 import { ManualClock } from '../support/manual-clock.ts';
@@ -41,11 +41,11 @@ async function join(
   return { client, member, deadlines, clock, ends };
 }
 
-function way(socket: Socket, head = ''): Dialed {
+function way(socket: Socket, head = ''): MemberConnection {
   return {
     socket,
     head: Buffer.from(head),
-    form: 'direct',
+    forwardMode: 'direct',
     reused: false,
     member: 'm1',
     source: 'city',

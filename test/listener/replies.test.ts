@@ -1,7 +1,7 @@
 import { Socket } from 'node:net';
 import { describe, expect, test } from 'vitest';
 import { FAULTS, type Fault, type FaultCode, NoriaError } from '../../src/core/faults.ts';
-import type { Dialed } from '../../src/dialer/dial.ts';
+import type { MemberConnection } from '../../src/dialer/dial.ts';
 import { httpRefusal, refusedBy, socks5Reply, successHeaders } from '../../src/listener/replies.ts';
 
 const CODES = Object.keys(FAULTS) as FaultCode[];
@@ -129,11 +129,11 @@ describe('replies: what stands beside the code', () => {
 });
 
 describe('replies: what a client is told about its way', () => {
-  function way(more: Partial<Dialed> = {}): Dialed {
+  function way(more: Partial<MemberConnection> = {}): MemberConnection {
     return {
       socket: new Socket(),
       head: Buffer.alloc(0),
-      form: 'direct',
+      forwardMode: 'direct',
       reused: false,
       member: 'm7',
       source: 'city',

@@ -3,10 +3,14 @@ import { describe, expect, test } from 'vitest';
 import { NoriaError } from '../../src/core/faults.ts';
 import { MEMBER_PROTOCOLS } from '../../src/core/protocol.ts';
 import { WISH_KEYS, type WishKind } from '../../src/listener/routing-keys.ts';
-import { readWish, type WishContext, wishTextWithoutUsers } from '../../src/listener/routing-options.ts';
-import type { Wish } from '../../src/pool/lease.ts';
+import {
+  type RoutingContext,
+  readRoutingOptions,
+  routingTextWithoutUsers,
+} from '../../src/listener/routing-options.ts';
+import type { RoutingOptions } from '../../src/pool/lease.ts';
 
-const context: WishContext = {
+const context: RoutingContext = {
   user: '',
   sessionMode: 'none',
   clientAddress: '192.0.2.1',
@@ -15,14 +19,18 @@ const context: WishContext = {
   sources: ['city', 'other.source'],
 };
 
-function read(text: string, headers: readonly (readonly [string, string])[] = [], more = {}): Wish | string {
-  const wish = readWish(text, headers, { ...context, ...more });
-  if (!(wish instanceof NoriaError)) return wish;
-  expect(wish.code).toBe('bad-routing');
-  return wish.message;
+function read(
+  text: string,
+  headers: readonly (readonly [string, string])[] = [],
+  more = {},
+): RoutingOptions | string {
+  const routing = readRoutingOptions(text, headers, { ...context, ...more });
+  if (!(routing instanceof NoriaError)) return routing;
+  expect(routing.code).toBe('bad-routing');
+  return routing.message;
 }
 
-const GOOD: readonly [text: string, wish: Wish][] = [
+const GOOD: readonly [text: string, routing: RoutingOptions][] = [
   ['', {}],
   ['session-abc', { session: 'abc' }],
   ['session-A.b_c~9', { session: 'A.b_c~9' }],
@@ -101,8 +109,8 @@ const BAD: readonly [text: string, named: RegExp][] = [
 ];
 
 describe('wish: the user name', () => {
-  test.each(GOOD)('wish: %s is read', (text, wish) => {
-    expect(read(text)).toEqual(wish);
+  test.each(GOOD)('wish: %s is read', (text, routing) => {
+    expect(read(text)).toEqual(routing);
   });
 
   test.each(BAD)('wish: %s is refused, naming the key', (text, named) => {
@@ -117,7 +125,7 @@ describe('wish: the user name', () => {
   });
 
   test('wish: every key and every alias of the table is read', () => {
-    const samples: Record<WishKind, readonly [before: string, value: string, wish: Wish]> = {
+    const samples: Record<WishKind, readonly [before: string, value: string, routing: RoutingOptions]> = {
       session: ['', '-abc', { session: 'abc' }],
       ttl: ['session-abc-', '-5m', { session: 'abc', sessionTtlMs: 300_000 }],
       source: ['', '-city', { source: 'city' }],
@@ -130,8 +138,8 @@ describe('wish: the user name', () => {
     expect(names.length).toBeGreaterThan(20);
     expect(new Set(names.map(({ name }) => name)).size, 'a name stands for one key').toBe(names.length);
     for (const { key, name } of names) {
-      const [before, value, wish] = samples[key];
-      expect(read(before + name + value, [], { sessionMode: 'none' }), name).toEqual(wish);
+      const [before, value, routing] = samples[key];
+      expect(read(before + name + value, [], { sessionMode: 'none' }), name).toEqual(routing);
     }
   });
 });
@@ -189,7 +197,8 @@ describe('wish: X-Noria headers', () => {
 
 describe('wish: what the listener adds', () => {
   test('wish: the session of each mode', () => {
-    const of = (sessionMode: WishContext['sessionMode'], more = {}) => read('', [], { sessionMode, ...more });
+    const of = (sessionMode: RoutingContext['sessionMode'], more = {}) =>
+      read('', [], { sessionMode, ...more });
     expect(of('none')).toEqual({});
     expect(of('client-ip')).toEqual({ session: 'client-ip=192.0.2.1' });
     expect(of('client-ip', { clientAddress: '::ffff:192.0.2.1' })).toEqual({
@@ -262,7 +271,7 @@ const written = fc
       (sum, pair, index) => (index === 0 ? pair : sum + separators[index] + pair),
       '',
     );
-    const wish: Wish = {
+    const routing: RoutingOptions = {
       ...(session === undefined ? {} : { session }),
       ...(session === undefined || ttlS === undefined ? {} : { sessionTtlMs: ttlS * 1000 }),
       ...(source === undefined ? {} : { source }),
@@ -270,7 +279,7 @@ const written = fc
       ...(lifeS === undefined ? {} : { minLifeMs: lifeS * 1000 }),
       ...(protocol === undefined ? {} : { protocol }),
     };
-    return { text, wish };
+    return { text, routing };
   });
 
 function encodeLocation(location: string): string {
@@ -279,11 +288,15 @@ function encodeLocation(location: string): string {
 
 test('wish: any wish, written in any order and form, is read as itself', () => {
   fc.assert(
-    fc.property(written, fc.constantFrom('', 'base', 'my-app', 'customer-USER'), ({ text, wish }, base) => {
-      expect(read(text)).toEqual(wish);
-      if (text === '') return;
-      expect(wishTextWithoutUsers(base === '' ? text : `${base}-${text}`), 'behind a BASE').toBe(text);
-    }),
+    fc.property(
+      written,
+      fc.constantFrom('', 'base', 'my-app', 'customer-USER'),
+      ({ text, routing }, base) => {
+        expect(read(text)).toEqual(routing);
+        if (text === '') return;
+        expect(routingTextWithoutUsers(base === '' ? text : `${base}-${text}`), 'behind a BASE').toBe(text);
+      },
+    ),
   );
 });
 
@@ -296,7 +309,7 @@ test('wish: any text whatever is read or refused, and never throws', () => {
   const text = fc.array(piece, { maxLength: 12 }).map((pieces) => pieces.join(''));
   fc.assert(
     fc.property(text, text, text, (username, header, value) => {
-      const rest = wishTextWithoutUsers(username);
+      const rest = routingTextWithoutUsers(username);
       expect(username.endsWith(rest)).toBe(true);
       read(rest, [[`X-Noria-${header}`, value]]);
     }),
@@ -305,7 +318,7 @@ test('wish: any text whatever is read or refused, and never throws', () => {
 });
 
 /** User names where no users are configured: what follows BASE, and whether that is a wish. */
-const BASES: readonly [username: string, wishText: string, outcome: Wish | 'refused'][] = [
+const BASES: readonly [username: string, routingText: string, outcome: RoutingOptions | 'refused'][] = [
   ['', '', {}],
   ['scraper', '', {}],
   ['my-app', '', {}],
@@ -343,9 +356,9 @@ const BASES: readonly [username: string, wishText: string, outcome: Wish | 'refu
   ['user-session-', 'session-', 'refused'],
 ];
 
-test.each(BASES)('wish: without users, of %j the wish is %j', (username, wishText, outcome) => {
-  expect(wishTextWithoutUsers(username)).toBe(wishText);
-  const wish = read(wishText);
-  if (outcome === 'refused') expect(wish).toBeTypeOf('string');
-  else expect(wish).toEqual(outcome);
+test.each(BASES)('wish: without users, of %j the wish is %j', (username, routingText, outcome) => {
+  expect(routingTextWithoutUsers(username)).toBe(routingText);
+  const routing = read(routingText);
+  if (outcome === 'refused') expect(routing).toBeTypeOf('string');
+  else expect(routing).toEqual(outcome);
 });

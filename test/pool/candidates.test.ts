@@ -1,9 +1,9 @@
 import { expect, test } from 'vitest';
-import { type Kind, Lanes } from '../../src/pool/candidates.ts';
+import { Lanes, type MemberFilter } from '../../src/pool/candidates.ts';
 import { Member } from '../../src/pool/member.ts';
 import { Query } from '../../src/pool/rotation/query.ts';
 import { LASTING } from '../../src/pool/rotation/rotation.ts';
-import { Source } from '../../src/pool/source.ts';
+import { PoolSource } from '../../src/pool/source.ts';
 import { CITY } from './pool-kit.ts';
 
 /** As many kinds of wishes as are kept. */
@@ -11,7 +11,7 @@ const MOST = 256;
 
 /** Lanes with one member, and one look into the ladder of a kind at a time. */
 function openLanes() {
-  const source = new Source(CITY);
+  const source = new PoolSource(CITY);
   const lanes = new Lanes(() => 0);
   lanes.rebuild([source], 'round-robin', []);
   const place = { text: 'East', folded: 'east' };
@@ -20,7 +20,7 @@ function openLanes() {
   source.members.add(member);
   lanes.enter(member);
   lanes.move(member, LASTING);
-  const pick = (kind: Kind, now: number) => {
+  const pick = (kind: MemberFilter, now: number) => {
     const query = new Query();
     query.now = now;
     return lanes.ladder(kind, [member], now).pick(query);
@@ -30,7 +30,7 @@ function openLanes() {
 
 test('lanes: the kinds that are kept are bounded, those asked for lately stay, and no seat is left behind', () => {
   const { lanes, member, pick } = openLanes();
-  const kinds: Kind[] = [{ location: 'e' }, { location: 'ea' }, { protocol: 'http' }];
+  const kinds: MemberFilter[] = [{ location: 'e' }, { location: 'ea' }, { protocol: 'http' }];
   const ladders = kinds.map((kind) => lanes.ladder(kind, [member], 0));
   for (let round = 0; round < 1_000; round += 1) {
     for (const kind of kinds) expect(pick(kind, round)).toBe(member);

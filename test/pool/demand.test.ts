@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import type { SourceOptions } from '../../src/pool/options.ts';
-import type { Reservoir } from '../../src/refill/refill-pool.ts';
+import type { PoolSourceOptions } from '../../src/pool/options.ts';
+import type { RefillPool } from '../../src/refill/refill-pool.ts';
 import {
   accept,
   CITY,
@@ -16,17 +16,17 @@ import {
   use,
 } from './pool-kit.ts';
 
-const BACKUP: SourceOptions = { ...CITY, name: 'backup', priority: 2 };
+const BACKUP: PoolSourceOptions = { ...CITY, name: 'backup', priority: 2 };
 
-function wait(kit: ReturnType<typeof openKit>, wish: Parameters<typeof request>[0] = {}): void {
-  const answer = kit.pool.take(request(wish, { waitMs: 15_000 }));
+function wait(kit: ReturnType<typeof openKit>, routing: Parameters<typeof request>[0] = {}): void {
+  const answer = kit.pool.acquire(request(routing, { waitMs: 15_000 }));
   if (!(answer instanceof Promise)) throw new Error('it need not wait');
 }
 
 test('demand: the pool is the reservoir that refill asks for', () => {
   const kit = openKit();
-  const reservoir: Reservoir = kit.pool;
-  expect(reservoir.pour('city', [offer(kit, 1)])).toEqual({ joined: 1, renewed: 0, rejected: 0 });
+  const reservoir: RefillPool = kit.pool;
+  expect(reservoir.addMembers('city', [offer(kit, 1)])).toEqual({ joined: 1, renewed: 0, rejected: 0 });
 });
 
 test('demand: what is usable at a moment, and when the next is lost, are as a walk over all would say', () => {
@@ -35,7 +35,7 @@ test('demand: what is usable at a moment, and when the next is lost, are as a wa
     fc.property(lives, fc.integer({ min: 0, max: 70 }), (seconds, at) => {
       const kit = openKit();
       for (const [number, life] of seconds.entries())
-        kit.pool.pour('city', [offer(kit, number, life * 1_000)]);
+        kit.pool.addMembers('city', [offer(kit, number, life * 1_000)]);
       const ends = seconds.map((life) => (life - 3) * 1_000);
       const atMs = at * 1_000;
       expect(kit.pool.usableAt('city', atMs)).toBe(ends.filter((end) => end > atMs).length);
@@ -60,7 +60,7 @@ test('demand: a member that rests until its end is missed once', () => {
   const kit = openKit({ health: { maxFailures: 9, quarantineMs: 60_000 } });
   pourMembers(kit, 1, 30_000);
   fail(kit, lend(kit));
-  kit.pool.pour('city', [offer(kit, 9, 120_000)]);
+  kit.pool.addMembers('city', [offer(kit, 9, 120_000)]);
   expect(kit.pool.usableAt('city', 28_000)).toBe(1);
 });
 
@@ -77,7 +77,7 @@ test('demand: what is held counts those that rest, however long, and not those t
 test('demand: unproven members count, and those of a blocked source, since more of them would not help', () => {
   const kit = openKit();
   pourMembers(kit, 2);
-  kit.pool.pour('city', [offer(kit, 9, 60_000, { unproven: true })]);
+  kit.pool.addMembers('city', [offer(kit, 9, 60_000, { unproven: true })]);
   kit.pool.blockSource('city', 'credentials refused');
   expect(kit.pool.usableAt('city', 0)).toBe(3);
 });
@@ -116,7 +116,7 @@ test('demand: a later source is wanted for clients that no earlier one could ser
   kit.clock.advance(5_000);
   wait(kit);
   expect(kit.pool.demand('backup')).toMatchObject({ waiting: 1, lastWantedAt: 5_000 });
-  kit.pool.pour('city', [offer(kit, 1)]);
+  kit.pool.addMembers('city', [offer(kit, 1)]);
   expect(kit.pool.demand('backup')).toMatchObject({ waiting: 0, lastWantedAt: Number.NEGATIVE_INFINITY });
   expect(kit.pool.demand('city').lastWantedAt).toBe(5_000);
 });
@@ -154,7 +154,7 @@ test('demand: for each client that waits one member that cannot serve it is not 
 test('demand: with maxUses members are used up as fast as clients come', () => {
   const kit = openKit({ rotation: { maxUsesPerMember: 2 } });
   for (let second = 0; second < 120; second += 1) {
-    kit.pool.pour('city', [offer(kit, second)]);
+    kit.pool.addMembers('city', [offer(kit, second)]);
     use(kit);
     use(kit);
     kit.clock.advance(1_000);
@@ -192,5 +192,5 @@ test('limits: no member has more tunnels, nor more uses than it may, whatever is
   expect(kit.pool.members()).toMatchObject([{ state: 'draining', uses: 3 }]);
   close(kit, again);
   expect(kit.pool.members()).toEqual([]);
-  expect(kit.pool.pour('city', [offer(kit, 0)]).rejected, 'used up is used up').toBe(1);
+  expect(kit.pool.addMembers('city', [offer(kit, 0)]).rejected, 'used up is used up').toBe(1);
 });

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import type { SourceOptions } from '../../src/pool/options.ts';
+import type { PoolSourceOptions } from '../../src/pool/options.ts';
 import {
   CITY,
   lend,
@@ -13,12 +13,12 @@ import {
   use,
 } from './pool-kit.ts';
 
-const BACKUP: SourceOptions = { ...CITY, name: 'backup', priority: 2 };
+const BACKUP: PoolSourceOptions = { ...CITY, name: 'backup', priority: 2 };
 const PLACES = ['广东 深圳 电信', '广东 广州 联通', '江苏 南京 电信', 'Shanghai Telecom'];
 
 function pourPlaces(kit: PoolKit): void {
   for (const [number, location] of PLACES.entries()) {
-    kit.pool.pour('city', [offer(kit, number, 180_000, { location })]);
+    kit.pool.addMembers('city', [offer(kit, number, 180_000, { location })]);
   }
 }
 
@@ -41,7 +41,7 @@ test('wishes: members that join later are found by a wish made before', () => {
   const kit = openKit();
   pourPlaces(kit);
   use(kit, { location: '江苏' });
-  kit.pool.pour('city', [offer(kit, 9, 180_000, { location: '江苏 苏州' })]);
+  kit.pool.addMembers('city', [offer(kit, 9, 180_000, { location: '江苏 苏州' })]);
   expect(placesOf(kit, '江苏').size).toBe(2);
 });
 
@@ -58,7 +58,7 @@ test('wishes: what looks like a country code and is in no location is refused at
 test('wishes: a code that a source could have is waited for', () => {
   const could = (keyword: string) => keyword === 'jp';
   const kit = openKit({ sources: [{ ...CITY, couldHaveLocation: could }, BACKUP] });
-  expect(kit.pool.take(request({ location: 'jp' }, { waitMs: 1_000 }))).toBeInstanceOf(Promise);
+  expect(kit.pool.acquire(request({ location: 'jp' }, { waitMs: 1_000 }))).toBeInstanceOf(Promise);
   expect(refusal(kit, { location: 'jp', source: 'backup' }).refused).toBe('bad-routing');
   expect(refusal(kit, { location: 'us' }).refused).toBe('bad-routing');
   expect(refusal(kit, { location: '日本' }).refused, 'a word may come').toBe('pool-empty');
@@ -74,7 +74,7 @@ test('wishes: a protocol, a source and a life are met together', () => {
   const kit = openKit({ sources: [CITY, { ...BACKUP, priority: 1 }] });
   for (const source of ['city', 'backup']) {
     for (const [number, protocol] of (['http', 'socks5'] as const).entries()) {
-      kit.pool.pour(source, [
+      kit.pool.addMembers(source, [
         offer(kit, number, 60_000, { protocol }),
         offer(kit, number + 2, 600_000, { protocol }),
       ]);
@@ -96,9 +96,9 @@ test('wishes: thousands of different ones leave no more than a bounded number of
 
 test('priority: a later source is used only while no earlier one can serve', () => {
   const kit = openKit({ sources: [BACKUP, CITY] });
-  kit.pool.pour('backup', [offer(kit, 1), offer(kit, 2)]);
+  kit.pool.addMembers('backup', [offer(kit, 1), offer(kit, 2)]);
   expect(use(kit).source).toBe('backup');
-  kit.pool.pour('city', [offer(kit, 3, 60_000)]);
+  kit.pool.addMembers('city', [offer(kit, 3, 60_000)]);
   for (let round = 0; round < 4; round += 1) expect(use(kit).source).toBe('city');
   expect(use(kit, { source: 'backup' }).source).toBe('backup');
   kit.clock.advance(55_000);
@@ -112,7 +112,7 @@ test('priority: members of a later source come before those of an earlier one th
   pourMembers(kit, 1);
   const only = lend(kit);
   kit.pool.report({ lease: only.id, kind: 'failed', blame: 'member', fault: 'member-silent' });
-  kit.pool.pour('backup', [offer(kit, 9)]);
+  kit.pool.addMembers('backup', [offer(kit, 9)]);
   expect(use(kit).source).toBe('backup');
   expect(lend(kit, { source: 'city' }).member).toBe(only.member);
 });
@@ -120,7 +120,7 @@ test('priority: members of a later source come before those of an earlier one th
 test('priority: sources of one priority take turns', () => {
   const kit = openKit({ sources: [CITY, { ...BACKUP, priority: 1 }] });
   pourMembers(kit, 2);
-  kit.pool.pour('backup', [offer(kit, 8), offer(kit, 9)]);
+  kit.pool.addMembers('backup', [offer(kit, 8), offer(kit, 9)]);
   const sources = Array.from({ length: 4 }, () => use(kit).source).sort();
   expect(sources).toEqual(['backup', 'backup', 'city', 'city']);
 });
@@ -128,18 +128,18 @@ test('priority: sources of one priority take turns', () => {
 test('reload: sources that stay keep their members, sessions and waiting clients, those that go lose them', async () => {
   const kit = openKit({ sources: [CITY, BACKUP] });
   pourMembers(kit, 2);
-  kit.pool.pour('backup', [offer(kit, 9)]);
+  kit.pool.addMembers('backup', [offer(kit, 9)]);
   const own = use(kit, { session: 'abc' });
   const town = { ...CITY, name: 'town' };
-  const asked = kit.pool.take(request({ protocol: 'socks5' }, { waitMs: 15_000 }));
+  const asked = kit.pool.acquire(request({ protocol: 'socks5' }, { waitMs: 15_000 }));
   kit.pool.updateSources([{ ...CITY, priority: 3 }, town]);
   expect(kit.pool.members().map(({ source }) => source)).toEqual(['city', 'city']);
   expect(kit.events('member.left')).toMatchObject([{ source: 'backup', reason: 'removed' }]);
   expect(use(kit, { session: 'abc' }).member).toBe(own.member);
-  kit.pool.pour('town', [offer(kit, 20, 180_000, { protocol: 'socks5' })]);
+  kit.pool.addMembers('town', [offer(kit, 20, 180_000, { protocol: 'socks5' })]);
   await expect(asked).resolves.toMatchObject({ source: 'town' });
   expect(use(kit).source).toBe('town');
-  expect(kit.pool.pour('backup', [offer(kit, 9)])).toEqual({ joined: 0, renewed: 0, rejected: 1 });
+  expect(kit.pool.addMembers('backup', [offer(kit, 9)])).toEqual({ joined: 0, renewed: 0, rejected: 1 });
 });
 
 test('reload: that clients came before it is not forgotten', () => {
@@ -154,7 +154,7 @@ test('reload: that clients came before it is not forgotten', () => {
 
 test('reload: a client that waits for a source that goes is told so', async () => {
   const kit = openKit({ sources: [CITY, BACKUP] });
-  const asked = kit.pool.take(request({ source: 'backup' }, { waitMs: 15_000 }));
+  const asked = kit.pool.acquire(request({ source: 'backup' }, { waitMs: 15_000 }));
   kit.pool.updateSources([CITY]);
   await expect(asked).resolves.toMatchObject({ refused: 'bad-routing' });
 });
@@ -162,7 +162,7 @@ test('reload: a client that waits for a source that goes is told so', async () =
 test('reload: another strategy, limits and margins take hold of the members that are there', () => {
   const kit = openKit();
   pourMembers(kit, 3, 60_000);
-  kit.pool.pour('city', [offer(kit, 9, 90_000)]);
+  kit.pool.addMembers('city', [offer(kit, 9, 90_000)]);
   kit.pool.reconfigure(poolSettings({ rotation: { strategy: 'longest-lived', maxTunnelsPerMember: 1 } }));
   expect(lend(kit).remainingMs).toBe(90_000);
   expect(lend(kit).remainingMs).toBe(60_000);
@@ -176,5 +176,5 @@ test('reload: a source whose members are to go is drained, and may fill again', 
   pourMembers(kit, 2);
   kit.pool.drainSource('city');
   expect(refusal(kit).refused).toBe('pool-empty');
-  expect(kit.pool.pour('city', [offer(kit, 0)]).joined).toBe(1);
+  expect(kit.pool.addMembers('city', [offer(kit, 0)]).joined).toBe(1);
 });

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { Health, type Verdict } from '../../src/pool/health.ts';
+import { Health, type HealthVerdict } from '../../src/pool/health.ts';
 
 const HALF_LIFE_MS = 100_000;
 
@@ -12,7 +12,11 @@ type Step =
   | number;
 
 /** What a member's faults lead to, with three allowed in a row: `-` where nothing was to be decided. */
-const REPLAYS: readonly { says: string; steps: readonly Step[]; verdicts: readonly (Verdict | '-')[] }[] = [
+const REPLAYS: readonly {
+  says: string;
+  steps: readonly Step[];
+  verdicts: readonly (HealthVerdict | '-')[];
+}[] = [
   {
     says: 'the third in a row evicts',
     steps: ['fault', 'fault', 'fault'],
@@ -58,7 +62,7 @@ const REPLAYS: readonly { says: string; steps: readonly Step[]; verdicts: readon
 test.each(REPLAYS)('health: $says', ({ steps, verdicts }) => {
   const health = new Health();
   let now = 0;
-  const found = steps.map((step): Verdict | '-' => {
+  const found = steps.map((step): HealthVerdict | '-' => {
     if (typeof step === 'number') now += step * HALF_LIFE_MS;
     else if (step === 'accepted') health.accepted();
     else if (step === 'completed') health.completed();

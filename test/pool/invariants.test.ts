@@ -8,7 +8,7 @@ import { Play, type Step } from './play.ts';
 const few = fc.nat({ max: 7 });
 const source = fc.constantFrom('city' as const, 'backup' as const);
 
-const wish = fc.record(
+const routing = fc.record(
   {
     session: fc.constantFrom('s1', 's2', 's3'),
     source,
@@ -23,7 +23,7 @@ const wish = fc.record(
 const step: fc.Arbitrary<Step> = fc.oneof(
   often(6, {
     do: is('take'),
-    wish,
+    routing,
     host: few,
     avoid: fc.option(few, { nil: undefined, freq: 3 }),
     waits: fc.boolean(),

@@ -16,9 +16,9 @@ import {
 
 test('lifetimes: below minRemaining a member is used only if nothing else is there', () => {
   const kit = openKit();
-  kit.pool.pour('city', [offer(kit, 1, 30_000)]);
+  kit.pool.addMembers('city', [offer(kit, 1, 30_000)]);
   const [short] = kit.pool.members();
-  kit.pool.pour('city', [offer(kit, 2, 60_000)]);
+  kit.pool.addMembers('city', [offer(kit, 2, 60_000)]);
   kit.clock.advance(20_000);
   const longer = Array.from({ length: 5 }, () => use(kit).member);
   expect(longer).not.toContain(short?.id);
@@ -42,7 +42,7 @@ test('lifetimes: a member that has ended is not given away though its timer is l
 
 test('lifetimes: each member leaves at its own moment', () => {
   const kit = openKit();
-  for (const seconds of [60, 20, 40]) kit.pool.pour('city', [offer(kit, seconds, seconds * 1_000)]);
+  for (const seconds of [60, 20, 40]) kit.pool.addMembers('city', [offer(kit, seconds, seconds * 1_000)]);
   const left: number[] = [];
   for (let second = 1; second <= 60; second += 1) {
     kit.clock.advance(1_000);
@@ -53,7 +53,9 @@ test('lifetimes: each member leaves at its own moment', () => {
 
 test('lifetimes: what would be expired on arrival is rejected', () => {
   const kit = openKit();
-  expect(kit.pool.pour('city', [offer(kit, 1, 3_000), offer(kit, 2, 3_001), offer(kit, 3, -5)])).toEqual({
+  expect(
+    kit.pool.addMembers('city', [offer(kit, 1, 3_000), offer(kit, 2, 3_001), offer(kit, 3, -5)]),
+  ).toEqual({
     joined: 1,
     renewed: 0,
     rejected: 2,
@@ -65,8 +67,16 @@ test('lifetimes: drawn again, the later end of life holds and the history stays'
   pourMembers(kit, 1, 60_000);
   const { member } = use(kit);
   fail(kit, lend(kit));
-  expect(kit.pool.pour('city', [offer(kit, 0, 120_000)])).toEqual({ joined: 0, renewed: 1, rejected: 0 });
-  expect(kit.pool.pour('city', [offer(kit, 0, 30_000)])).toEqual({ joined: 0, renewed: 1, rejected: 0 });
+  expect(kit.pool.addMembers('city', [offer(kit, 0, 120_000)])).toEqual({
+    joined: 0,
+    renewed: 1,
+    rejected: 0,
+  });
+  expect(kit.pool.addMembers('city', [offer(kit, 0, 30_000)])).toEqual({
+    joined: 0,
+    renewed: 1,
+    rejected: 0,
+  });
   expect(kit.pool.members()).toMatchObject([
     { id: member, remainingSeconds: 120, uses: 1, faults: 1, state: 'quarantined' },
   ]);
@@ -75,9 +85,9 @@ test('lifetimes: drawn again, the later end of life holds and the history stays'
 
 test('lifetimes: the same address of another protocol, port or source is another member', () => {
   const kit = openKit({ sources: [CITY, { ...CITY, name: 'town' }] });
-  kit.pool.pour('city', [offer(kit, 1), offer(kit, 1, 180_000, { port: 8001 })]);
-  kit.pool.pour('city', [offer(kit, 1, 180_000, { protocol: 'socks5' })]);
-  kit.pool.pour('town', [offer(kit, 1)]);
+  kit.pool.addMembers('city', [offer(kit, 1), offer(kit, 1, 180_000, { port: 8001 })]);
+  kit.pool.addMembers('city', [offer(kit, 1, 180_000, { protocol: 'socks5' })]);
+  kit.pool.addMembers('town', [offer(kit, 1)]);
   expect(kit.pool.members()).toHaveLength(4);
   expect(new Set(kit.pool.members().map(({ id }) => id)).size).toBe(4);
 });
@@ -88,14 +98,14 @@ test('lifetimes: one that drains and is drawn again joins anew beside itself', (
   const tunnel = lend(kit);
   accept(kit, tunnel);
   kit.clock.advance(58_000);
-  expect(kit.pool.pour('city', [offer(kit, 0, 60_000)]).joined).toBe(1);
+  expect(kit.pool.addMembers('city', [offer(kit, 0, 60_000)]).joined).toBe(1);
   expect(kit.pool.members().map(({ state }) => state)).toEqual(['draining', 'ready']);
   expect(lend(kit).member).not.toBe(tunnel.member);
 });
 
 test('lifetimes: a life of unknown length is renewed by success, and ends without one', () => {
   const kit = openKit();
-  kit.pool.pour('city', [offer(kit, 1, 0, { endsAt: undefined })]);
+  kit.pool.addMembers('city', [offer(kit, 1, 0, { endsAt: undefined })]);
   expect(kit.pool.members()).toMatchObject([{ remainingSeconds: null }]);
   for (let hour = 0; hour < 12; hour += 1) {
     kit.clock.advance(300_000);
@@ -109,9 +119,9 @@ test('lifetimes: one that failed may not come back while the life it had would l
   const kit = openKit({ health: { maxFailures: 1, quarantineMs: 10_000 } });
   pourMembers(kit, 1, 60_000);
   fail(kit, lend(kit));
-  expect(kit.pool.pour('city', [offer(kit, 0, 180_000)]).rejected).toBe(1);
+  expect(kit.pool.addMembers('city', [offer(kit, 0, 180_000)]).rejected).toBe(1);
   kit.clock.advance(60_000);
-  expect(kit.pool.pour('city', [offer(kit, 0, 180_000)]).joined).toBe(1);
+  expect(kit.pool.addMembers('city', [offer(kit, 0, 180_000)]).joined).toBe(1);
 });
 
 test('lifetimes: one removed by hand takes nothing new, lets its tunnels end, and may not come back either', () => {
@@ -125,7 +135,7 @@ test('lifetimes: one removed by hand takes nothing new, lets its tunnels end, an
   expect(refusal(kit).refused).toBe('pool-empty');
   close(kit, tunnel);
   expect(kit.events('member.left')).toMatchObject([{ reason: 'evicted' }]);
-  expect(kit.pool.pour('city', [offer(kit, 0)]).rejected).toBe(1);
+  expect(kit.pool.addMembers('city', [offer(kit, 0)]).rejected).toBe(1);
 });
 
 test('lifetimes: one that drains is there until the last of its tunnels has ended', () => {
@@ -158,7 +168,7 @@ test('lifetimes: one that ended and is drawn again has its history for another l
 
 test('lifetimes: what a draw brought joins in shuffled order', () => {
   const kit = openKit();
-  kit.pool.pour(
+  kit.pool.addMembers(
     'city',
     Array.from({ length: 20 }, (_, number) => offer(kit, number)),
   );
@@ -174,7 +184,7 @@ test('lifetimes: a pool that is closed takes nothing in and lends nothing', () =
   kit.pool.close();
   kit.pool.close();
   expect(refusal(kit).refused).toBe('shutting-down');
-  expect(kit.pool.pour('city', [offer(kit, 9)]).rejected).toBe(1);
+  expect(kit.pool.addMembers('city', [offer(kit, 9)]).rejected).toBe(1);
   close(kit, tunnel);
   expect(stateOf(kit, tunnel.member)).toBe('ready');
 });

@@ -1,10 +1,10 @@
 import { expect, test } from 'vitest';
-import { Member, MOVES, type PhaseName } from '../../src/pool/member.ts';
-import { Source } from '../../src/pool/source.ts';
+import { MEMBER_MOVES, Member, type MemberPhaseName } from '../../src/pool/member.ts';
+import { PoolSource } from '../../src/pool/source.ts';
 import { CITY } from './pool-kit.ts';
 
 /** What brings a fresh member into a phase, or moves it there from another. */
-const MOVERS: Record<PhaseName, (member: Member) => void> = {
+const MOVERS: Record<MemberPhaseName, (member: Member) => void> = {
   joining: () => {
     throw new TypeError('joining -> joining is not a move');
   },
@@ -21,7 +21,7 @@ const MOVERS: Record<PhaseName, (member: Member) => void> = {
   },
 };
 
-const WAYS: Record<PhaseName, readonly PhaseName[]> = {
+const WAYS: Record<MemberPhaseName, readonly MemberPhaseName[]> = {
   joining: [],
   ready: ['ready'],
   quarantined: ['ready', 'quarantined'],
@@ -31,7 +31,7 @@ const WAYS: Record<PhaseName, readonly PhaseName[]> = {
 
 function newMember(unproven = true): Member {
   const place = { text: '', folded: '' };
-  const source = new Source(CITY);
+  const source = new PoolSource(CITY);
   return new Member(
     { id: 'm1', source, protocol: 'http', host: '203.0.113.7', port: 8000, place },
     unproven,
@@ -39,18 +39,18 @@ function newMember(unproven = true): Member {
   );
 }
 
-function inPhase(phase: PhaseName): Member {
+function inPhase(phase: MemberPhaseName): Member {
   const member = newMember();
   for (const step of WAYS[phase]) MOVERS[step](member);
   return member;
 }
 
 test('member: it makes the moves of the table and no other', () => {
-  const phases = Object.keys(MOVES).filter((name): name is PhaseName => name in MOVES);
+  const phases = Object.keys(MEMBER_MOVES).filter((name): name is MemberPhaseName => name in MEMBER_MOVES);
   expect(phases).toHaveLength(5);
   for (const from of phases) {
     for (const to of phases) {
-      const allowed: readonly PhaseName[] = MOVES[from];
+      const allowed: readonly MemberPhaseName[] = MEMBER_MOVES[from];
       const member = inPhase(from);
       expect(member.phase.name).toBe(from);
       if (allowed.includes(to)) {

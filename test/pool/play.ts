@@ -6,10 +6,10 @@ import { expect } from 'vitest';
 import {
   isLease,
   type Lease,
+  type LeaseRefusal,
   type LeaseReport,
   type LeaseRequest,
-  type Refusal,
-  type Wish,
+  type RoutingOptions,
 } from '../../src/pool/lease.ts';
 import type { RotationOptions } from '../../src/pool/options.ts';
 import type { MemberView } from '../../src/pool/views.ts';
@@ -22,7 +22,7 @@ export type SourceName = 'city' | 'backup';
 
 /** Numbers name the n-th of what there is; where there are fewer, nothing happens. */
 export type Step =
-  | { do: 'take'; wish: Wish; host: number; avoid: number | undefined; waits: boolean }
+  | { do: 'take'; routing: RoutingOptions; host: number; avoid: number | undefined; waits: boolean }
   | { do: 'accept'; which: number }
   | { do: 'close'; which: number; cut: boolean }
   | { do: 'fail'; which: number; blame: 'member' | 'half-member' | 'target' | 'nobody' }
@@ -93,7 +93,7 @@ export class Play {
   #do(step: Step): void {
     const { pool, clock } = this.kit;
     if (step.do === 'take') this.#take(step);
-    else if (step.do === 'pour') this.#pour(step);
+    else if (step.do === 'pour') this.#addMembers(step);
     else if (step.do === 'accept')
       this.#report(step.which, (lease) => ({ lease, kind: 'accepted', latencyMs: 15 }));
     else if (step.do === 'close')
@@ -105,7 +105,7 @@ export class Play {
     else if (step.do === 'cancel') pool.cancel(this.#asked[step.which]?.request.id ?? -1);
     else if (step.do === 'evict') pool.evict(this.#memberAt(step.which));
     else if (step.do === 'probe')
-      for (const lease of pool.takeForProbe(step.limit, 10_000)) this.#hold(lease, true);
+      for (const lease of pool.acquireForProbe(step.limit, 10_000)) this.#hold(lease, true);
     else if (step.do === 'ban') this.#ban(this.#memberAt(step.which), hostOf(step.host));
     else if (step.do === 'rotate') pool.rotateSession(step.session);
     else if (step.do === 'block') {
@@ -122,36 +122,36 @@ export class Play {
     }
   }
 
-  #take({ wish, host, avoid, waits }: Extract<Step, { do: 'take' }>): void {
+  #take({ routing, host, avoid, waits }: Extract<Step, { do: 'take' }>): void {
     this.#requests += 1;
     const request: LeaseRequest = {
       id: this.#requests,
-      wish,
+      routing,
       targetHost: hostOf(host),
       avoid: avoid === undefined ? [] : [this.#memberAt(avoid)],
       waitMs: waits ? 20_000 : 0,
     };
     const asked: Asked = { request, answers: 0 };
     this.#asked.push(asked);
-    const answer = this.kit.pool.take(request);
+    const answer = this.kit.pool.acquire(request);
     if (answer instanceof Promise) void this.#answeredLate(asked, answer);
     else this.#answered(asked, answer);
   }
 
-  #answered(asked: Asked, answer: Lease | Refusal): void {
+  #answered(asked: Asked, answer: Lease | LeaseRefusal): void {
     asked.answers += 1;
     if (!isLease(answer)) return;
-    const { wish, targetHost, avoid } = asked.request;
+    const { routing, targetHost, avoid } = asked.request;
     expect(avoid).not.toContain(answer.member);
     expect(this.#bans.has(`${answer.member} ${targetHost}`), 'banned for the host').toBe(false);
     expect(this.#blocked.has(answer.source), 'its source is blocked').toBe(false);
-    expect(answer.source).toBe(wish.source ?? answer.source);
-    expect(answer.protocol).toBe(wish.protocol ?? answer.protocol);
-    expect(answer.session).toBe(wish.session);
+    expect(answer.source).toBe(routing.source ?? answer.source);
+    expect(answer.protocol).toBe(routing.protocol ?? answer.protocol);
+    expect(answer.session).toBe(routing.session);
     this.#hold(answer, false);
   }
 
-  async #answeredLate(asked: Asked, answer: Promise<Lease | Refusal>): Promise<void> {
+  async #answeredLate(asked: Asked, answer: Promise<Lease | LeaseRefusal>): Promise<void> {
     try {
       this.#answered(asked, await answer);
     } catch (error) {
@@ -180,7 +180,7 @@ export class Play {
     this.kit.pool.report(told); // told again: ignored
   }
 
-  #pour({ source, numbers, lifeMs, unproven }: Extract<Step, { do: 'pour' }>): void {
+  #addMembers({ source, numbers, lifeMs, unproven }: Extract<Step, { do: 'pour' }>): void {
     const now = this.kit.clock.monotonic();
     const offers = numbers.map((number) => ({
       ...offer(this.kit, number, lifeMs),
@@ -195,7 +195,7 @@ export class Play {
       const endsAt = one.endsAt ?? Number.POSITIVE_INFINITY;
       this.#endsAt.set(address, Math.max(endsAt, this.#endsAt.get(address) ?? 0));
     }
-    const { joined, renewed, rejected } = this.kit.pool.pour(source, offers);
+    const { joined, renewed, rejected } = this.kit.pool.addMembers(source, offers);
     expect(joined + renewed + rejected).toBe(offers.length);
   }
 
@@ -261,9 +261,9 @@ export class Play {
   }
 
   /** Where nothing limits members, a client without a wish does not wait while one is ready. */
-  #checkWait({ wish, avoid, targetHost }: LeaseRequest, members: readonly MemberView[]): void {
+  #checkWait({ routing, avoid, targetHost }: LeaseRequest, members: readonly MemberView[]): void {
     const { maxTunnelsPerMember, maxUsesPerMember, perHostSpacingMs } = this.#limits;
-    if (Object.keys(wish).length > 0 || avoid.length > 0) return;
+    if (Object.keys(routing).length > 0 || avoid.length > 0) return;
     if (maxTunnelsPerMember !== 0 || maxUsesPerMember !== 0 || perHostSpacingMs !== 0) return;
     const free = members.filter(
       ({ id, state, source }) =>

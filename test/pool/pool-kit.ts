@@ -2,9 +2,15 @@
 import { onTestFinished } from 'vitest';
 import { EventBus, type EventName, type NoriaEvents } from '../../src/core/events.ts';
 import { seededRandom } from '../../src/core/random.ts';
-import type { Offer } from '../../src/pool/drawn-member.ts';
-import { isLease, type Lease, type LeaseRequest, type Refusal, type Wish } from '../../src/pool/lease.ts';
-import type { PoolOptions, RotationOptions, SourceOptions } from '../../src/pool/options.ts';
+import type { DrawnMember } from '../../src/pool/drawn-member.ts';
+import {
+  isLease,
+  type Lease,
+  type LeaseRefusal,
+  type LeaseRequest,
+  type RoutingOptions,
+} from '../../src/pool/lease.ts';
+import type { PoolOptions, PoolSourceOptions, RotationOptions } from '../../src/pool/options.ts';
 import { openPool, type Pool } from '../../src/pool/pool.ts';
 import { ManualClock } from '../support/manual-clock.ts';
 
@@ -21,7 +27,7 @@ type Changes = Omit<Partial<PoolOptions>, 'rotation' | 'clock'> & {
   readonly clock?: ManualClock;
 };
 
-export const CITY: SourceOptions = { name: 'city', priority: 1, size: 5, unknownLifetimeMs: 600_000 };
+export const CITY: PoolSourceOptions = { name: 'city', priority: 1, size: 5, unknownLifetimeMs: 600_000 };
 
 /** A clock whose timers are late: time has passed, and none has fired. */
 export class LateClock extends ManualClock {
@@ -93,7 +99,12 @@ export function openKit(changes: Changes = {}): PoolKit {
 }
 
 /** An offer that lives `lifeMs` from now; `number` makes its address. */
-export function offer(kit: PoolKit, number: number, lifeMs = 180_000, changes: Partial<Offer> = {}): Offer {
+export function offer(
+  kit: PoolKit,
+  number: number,
+  lifeMs = 180_000,
+  changes: Partial<DrawnMember> = {},
+): DrawnMember {
   return {
     protocol: 'http',
     host: `203.0.${Math.floor(number / 250)}.${(number % 250) + 1}`,
@@ -109,31 +120,35 @@ export function pourMembers(
   kit: PoolKit,
   count: number,
   lifeMs = 180_000,
-  changes: Partial<Offer> = {},
+  changes: Partial<DrawnMember> = {},
 ): void {
   for (let number = 0; number < count; number += 1) {
-    kit.pool.pour('city', [offer(kit, number, lifeMs, changes)]);
+    kit.pool.addMembers('city', [offer(kit, number, lifeMs, changes)]);
   }
 }
 
 let lastRequest = 0;
 
-export function request(wish: Wish = {}, changes: Partial<LeaseRequest> = {}): LeaseRequest {
+export function request(routing: RoutingOptions = {}, changes: Partial<LeaseRequest> = {}): LeaseRequest {
   lastRequest += 1;
-  return { id: lastRequest, wish, targetHost: 'example.com', avoid: [], waitMs: 0, ...changes };
+  return { id: lastRequest, routing, targetHost: 'example.com', avoid: [], waitMs: 0, ...changes };
 }
 
 /** A lease that must be there at once. */
-export function lend(kit: PoolKit, wish: Wish = {}, changes: Partial<LeaseRequest> = {}): Lease {
-  const answer = kit.pool.take(request(wish, changes));
+export function lend(kit: PoolKit, routing: RoutingOptions = {}, changes: Partial<LeaseRequest> = {}): Lease {
+  const answer = kit.pool.acquire(request(routing, changes));
   if (answer instanceof Promise) throw new Error('the client has to wait');
   if (!isLease(answer)) throw new Error(`refused: ${answer.refused}: ${answer.reason}`);
   return answer;
 }
 
 /** The refusal that must come at once. */
-export function refusal(kit: PoolKit, wish: Wish = {}, changes: Partial<LeaseRequest> = {}): Refusal {
-  const answer = kit.pool.take(request(wish, changes));
+export function refusal(
+  kit: PoolKit,
+  routing: RoutingOptions = {},
+  changes: Partial<LeaseRequest> = {},
+): LeaseRefusal {
+  const answer = kit.pool.acquire(request(routing, changes));
   if (answer instanceof Promise) throw new Error('the client has to wait');
   if (isLease(answer)) throw new Error(`lent ${answer.member}`);
   return answer;
@@ -156,8 +171,8 @@ export function fail(
 }
 
 /** Uses a member whole: accepted and closed well. */
-export function use(kit: PoolKit, wish: Wish = {}, changes: Partial<LeaseRequest> = {}): Lease {
-  const lease = lend(kit, wish, changes);
+export function use(kit: PoolKit, routing: RoutingOptions = {}, changes: Partial<LeaseRequest> = {}): Lease {
+  const lease = lend(kit, routing, changes);
   accept(kit, lease);
   close(kit, lease);
   return lease;

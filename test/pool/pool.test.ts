@@ -38,10 +38,10 @@ test('pool: inside the safety margin nothing new goes through a member, and open
 
 test('pool: a client that waits is served by the next member that joins', async () => {
   const kit = openKit();
-  const waiting = kit.pool.take(request({}, { waitMs: 5_000 }));
+  const waiting = kit.pool.acquire(request({}, { waitMs: 5_000 }));
   expect(waiting).toBeInstanceOf(Promise);
   kit.clock.advance(1_200);
-  kit.pool.pour('city', [offer(kit, 1)]);
+  kit.pool.addMembers('city', [offer(kit, 1)]);
   await expect(waiting).resolves.toMatchObject({ source: 'city', waitedMs: 1_200 });
   expect(kit.events('client.waited')).toEqual([{ ms: 1_200, outcome: 'served' }]);
 });

@@ -146,7 +146,7 @@ test('quarantine: those who wait are served by the first whose rest is over', as
   pourMembers(kit, 1);
   fail(kit, lend(kit));
   const trial = lend(kit);
-  const waiting = kit.pool.take(request({}, { waitMs: 30_000 }));
+  const waiting = kit.pool.acquire(request({}, { waitMs: 30_000 }));
   const report: LeaseReport = { lease: trial.id, kind: 'failed', blame: 'target', fault: 'target-doubted' };
   kit.pool.report(report);
   await expect(waiting).resolves.toMatchObject({ member: trial.member, doubtful: true });
@@ -172,9 +172,9 @@ test('probes: an unproven member is given to no client before a probe has got th
   pourMembers(kit, 2, 60_000, { unproven: true });
   expect(kit.pool.members().map(({ state }) => state)).toEqual(['joining', 'joining']);
   expect(refusal(kit).refused).toBe('pool-empty');
-  const [first, second, ...more] = kit.pool.takeForProbe(10);
+  const [first, second, ...more] = kit.pool.acquireForProbe(10);
   expect(more).toEqual([]);
-  expect(kit.pool.takeForProbe(10)).toEqual([]);
+  expect(kit.pool.acquireForProbe(10)).toEqual([]);
   if (first === undefined || second === undefined) throw new Error('nothing to probe');
   accept(kit, first);
   close(kit, first);
@@ -188,7 +188,7 @@ test('probes: a probe that ended without a verdict on the member is repeated', (
   const kit = openKit();
   pourMembers(kit, 1, 60_000, { unproven: true });
   for (let round = 0; round < 3; round += 1) {
-    const [probe] = kit.pool.takeForProbe(1);
+    const [probe] = kit.pool.acquireForProbe(1);
     if (probe === undefined) throw new Error('nothing to probe');
     fail(kit, probe, 'target');
   }
@@ -212,19 +212,19 @@ test('probes: unproven ones come first, then rests that are over, then those tha
         .filter((id) => id !== proven.member),
     },
   );
-  kit.pool.pour('city', [offer(kit, 9, 60_000, { unproven: true })]);
-  const probes = kit.pool.takeForProbe(10, 15_000);
+  kit.pool.addMembers('city', [offer(kit, 9, 60_000, { unproven: true })]);
+  const probes = kit.pool.acquireForProbe(10, 15_000);
   const states = new Map(kit.pool.members().map(({ id, state }) => [id, state]));
   expect(probes.map(({ member }) => states.get(member))).toEqual(['joining', 'quarantined', 'ready']);
   expect(probes[2]?.member).toBe(stale?.id);
-  expect(kit.pool.takeForProbe(10, 15_000), 'all are being probed').toEqual([]);
+  expect(kit.pool.acquireForProbe(10, 15_000), 'all are being probed').toEqual([]);
 });
 
 test('probes: they are no demand and no use', () => {
   const kit = openKit({ rotation: { maxUsesPerMember: 1 } });
   pourMembers(kit, 1, 60_000);
   kit.clock.advance(5_000);
-  const [probe] = kit.pool.takeForProbe(1, 1_000);
+  const [probe] = kit.pool.acquireForProbe(1, 1_000);
   if (probe === undefined) throw new Error('nothing to probe');
   accept(kit, probe);
   close(kit, probe);

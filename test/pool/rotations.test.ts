@@ -7,7 +7,7 @@ import { STRATEGIES, type Strategy } from '../../src/pool/options.ts';
 import { type Fit, Query } from '../../src/pool/rotation/query.ts';
 import { type Rotation, Seat } from '../../src/pool/rotation/rotation.ts';
 import { makeRotation } from '../../src/pool/rotation/strategies.ts';
-import { Source } from '../../src/pool/source.ts';
+import { PoolSource } from '../../src/pool/source.ts';
 import { CITY } from './pool-kit.ts';
 
 const MEMBERS = 10_000;
@@ -34,7 +34,7 @@ function fill(
   { count = MEMBERS, seed = 3 } = {},
 ): Filled {
   const rotation = makeRotation(strategy, seededRandom(seed));
-  const source = new Source(CITY);
+  const source = new PoolSource(CITY);
   const place = { text: '', folded: '' };
   const seats = Array.from({ length: count }, (_, number) => {
     const host = `10.0.${number >> 8}.${number & 255}`;

@@ -73,9 +73,9 @@ test('sessions: what an ended one had is free for another', () => {
 
 test('sessions: one moves before its member ends, when another lasts longer', () => {
   const kit = openKit();
-  kit.pool.pour('city', [offer(kit, 1, 60_000)]);
+  kit.pool.addMembers('city', [offer(kit, 1, 60_000)]);
   const own = use(kit, ABC);
-  kit.pool.pour('city', [offer(kit, 2, 300_000)]);
+  kit.pool.addMembers('city', [offer(kit, 2, 300_000)]);
   kit.clock.advance(49_999);
   expect(use(kit, ABC).member).toBe(own.member);
   kit.clock.advance(1);
@@ -88,7 +88,7 @@ test('sessions: one moves before its member ends, when another lasts longer', ()
 
 test('sessions: without a better one it stays to the last moment', () => {
   const kit = openKit();
-  kit.pool.pour('city', [offer(kit, 1, 60_000), offer(kit, 2, 60_000)]);
+  kit.pool.addMembers('city', [offer(kit, 1, 60_000), offer(kit, 2, 60_000)]);
   const own = use(kit, ABC);
   kit.clock.advance(56_999);
   expect(use(kit, ABC).member).toBe(own.member);
@@ -102,7 +102,7 @@ test('sessions: one moves when its member has left, rests, or its source is bloc
   const second = use(kit, ABC);
   fail(kit, lend(kit, ABC));
   const third = use(kit, ABC);
-  kit.pool.pour('town', [offer(kit, 9)]);
+  kit.pool.addMembers('town', [offer(kit, 9)]);
   kit.pool.blockSource('city', 'credentials refused');
   expect(use(kit, ABC).source).toBe('town');
   expect(new Set([first.member, second.member, third.member]).size).toBe(3);
@@ -115,9 +115,9 @@ test('sessions: one moves when its member has left, rests, or its source is bloc
 
 test('sessions: one moves when its member does not meet a new wish', () => {
   const kit = openKit();
-  kit.pool.pour('city', [offer(kit, 1, 60_000, { location: '广东' })]);
+  kit.pool.addMembers('city', [offer(kit, 1, 60_000, { location: '广东' })]);
   const own = use(kit, ABC);
-  kit.pool.pour('city', [offer(kit, 2, 300_000, { location: '江苏', protocol: 'socks5' })]);
+  kit.pool.addMembers('city', [offer(kit, 2, 300_000, { location: '江苏', protocol: 'socks5' })]);
   expect(use(kit, { ...ABC, location: '江' }).member).not.toBe(own.member);
   expect(use(kit, { ...ABC, location: '广' }).member).toBe(own.member);
   expect(use(kit, { ...ABC, minLifeMs: 100_000 }).member).not.toBe(own.member);
@@ -164,7 +164,7 @@ test('sessions: one waits for its own member when that is only full', async () =
   const own = lend(kit, ABC);
   accept(kit, own);
   expect(refusal(kit, ABC).refused).toBe('pool-empty');
-  const asked = kit.pool.take(request(ABC, { waitMs: 5_000 }));
+  const asked = kit.pool.acquire(request(ABC, { waitMs: 5_000 }));
   expect(kit.pool.demand('city').waiting, 'another member would not help').toBe(0);
   close(kit, own);
   await expect(asked).resolves.toMatchObject({ member: own.member });
@@ -174,9 +174,9 @@ test('sessions: one whose member has just failed it waits for another, which a d
   const kit = openKit();
   pourMembers(kit, 1);
   const own = use(kit, ABC);
-  const asked = kit.pool.take(request(ABC, { waitMs: 5_000, avoid: [own.member] }));
+  const asked = kit.pool.acquire(request(ABC, { waitMs: 5_000, avoid: [own.member] }));
   expect(kit.pool.demand('city').waiting).toBe(1);
-  kit.pool.pour('city', [offer(kit, 9)]);
+  kit.pool.addMembers('city', [offer(kit, 9)]);
   await expect(asked).resolves.toMatchObject({ session: 'abc', waitedMs: 0 });
 });
 
@@ -184,9 +184,9 @@ test('sessions: one that waits for its own member holds up nobody behind it', as
   const kit = openKit({ rotation: { maxTunnelsPerMember: 1 } });
   pourMembers(kit, 1);
   accept(kit, lend(kit, ABC));
-  const own = kit.pool.take(request(ABC, { waitMs: 5_000 }));
-  const behind = kit.pool.take(request({}, { waitMs: 5_000 }));
-  kit.pool.pour('city', [offer(kit, 9)]);
+  const own = kit.pool.acquire(request(ABC, { waitMs: 5_000 }));
+  const behind = kit.pool.acquire(request({}, { waitMs: 5_000 }));
+  kit.pool.addMembers('city', [offer(kit, 9)]);
   await expect(behind).resolves.toMatchObject({ waitedMs: 0 });
   expect(kit.pool.waitingCount).toBe(1);
   kit.clock.advance(5_000);
@@ -267,7 +267,7 @@ test('sessions: an attempt through the old member does not undo a rotation', () 
 test('sessions: a rotation keeps to the kind of member that was wished for', () => {
   const kit = openKit();
   for (let number = 0; number < 6; number += 1) {
-    kit.pool.pour('city', [offer(kit, number, 180_000, { protocol: number < 4 ? 'http' : 'socks5' })]);
+    kit.pool.addMembers('city', [offer(kit, number, 180_000, { protocol: number < 4 ? 'http' : 'socks5' })]);
   }
   const own = use(kit, { ...ABC, protocol: 'socks5' });
   const to = kit.pool.rotateSession('abc')?.to;
@@ -343,7 +343,7 @@ test('sessions: a hundred thousand are kept on one timer', () => {
   const kit = openKit();
   pourMembers(kit, 20);
   for (let number = 0; number < 100_001; number += 1) {
-    const answer = kit.pool.take(request({ session: `s${number}` }));
+    const answer = kit.pool.acquire(request({ session: `s${number}` }));
     if (answer instanceof Promise || !isLease(answer)) throw new Error('no lease');
     close(kit, answer);
   }

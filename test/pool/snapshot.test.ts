@@ -20,7 +20,7 @@ function restarted(before: PoolKit, laterMs: number): PoolKit {
 
 test('snapshot: members come back with their ids, lives and histories', () => {
   const before = openKit();
-  before.pool.pour('city', [
+  before.pool.addMembers('city', [
     offer(before, 1, 120_000, { exitIp: '198.51.100.7', location: '广东', facts: { level: 'elite' } }),
   ]);
   const { member } = use(before);
@@ -48,7 +48,7 @@ test('snapshot: a rest goes on where it was', () => {
 
 test('snapshot: what expired meanwhile is dropped', () => {
   const before = openKit();
-  before.pool.pour('city', [offer(before, 1, 60_000), offer(before, 2, 120_000)]);
+  before.pool.addMembers('city', [offer(before, 1, 60_000), offer(before, 2, 120_000)]);
   const after = restarted(before, 57_000);
   expect(after.pool.members()).toMatchObject([{ remainingSeconds: 63 }]);
 });
@@ -71,7 +71,7 @@ test('snapshot: how much time has passed may be told by whoever knows better tha
 
 test('snapshot: a life of unknown length stays unknown, and goes on being renewed', () => {
   const before = openKit();
-  before.pool.pour('city', [offer(before, 1, 0, { endsAt: undefined })]);
+  before.pool.addMembers('city', [offer(before, 1, 0, { endsAt: undefined })]);
   const after = restarted(before, 300_000);
   expect(after.pool.members()).toMatchObject([{ remainingSeconds: null }]);
   use(after);
@@ -81,10 +81,10 @@ test('snapshot: a life of unknown length stays unknown, and goes on being renewe
 
 test('snapshot: unproven members stay unproven, draining ones are left out', () => {
   const before = openKit();
-  before.pool.pour('city', [offer(before, 1, 60_000)]);
+  before.pool.addMembers('city', [offer(before, 1, 60_000)]);
   accept(before, lend(before));
   before.pool.drainSource('city');
-  before.pool.pour('city', [offer(before, 2, 60_000, { unproven: true })]);
+  before.pool.addMembers('city', [offer(before, 2, 60_000, { unproven: true })]);
   expect(before.pool.members()).toHaveLength(2);
   expect(restarted(before, 0).pool.members()).toMatchObject([{ state: 'joining' }]);
 });
@@ -104,9 +104,9 @@ test('snapshot: one that may not come back may not do so after a restart either'
   pourMembers(before, 1, 60_000);
   before.pool.evict(lend(before).member);
   const after = restarted(before, 10_000);
-  expect(after.pool.pour('city', [offer(after, 0)]).rejected).toBe(1);
+  expect(after.pool.addMembers('city', [offer(after, 0)]).rejected).toBe(1);
   after.clock.advance(50_000);
-  expect(after.pool.pour('city', [offer(after, 0)]).joined).toBe(1);
+  expect(after.pool.addMembers('city', [offer(after, 0)]).joined).toBe(1);
 });
 
 test('snapshot: members of sources that are not configured any more are left out', () => {

@@ -33,7 +33,7 @@ test.each(STRATEGIES)(
     const kit = openKit({ rotation: { strategy } });
     for (let number = 0; number < 4; number += 1) {
       const exitIp = number < 2 ? '198.51.100.1' : '198.51.100.2';
-      kit.pool.pour('city', [offer(kit, number, 180_000, { exitIp })]);
+      kit.pool.addMembers('city', [offer(kit, number, 180_000, { exitIp })]);
     }
     const exits = Array.from({ length: 40 }, () => use(kit).exitIp);
     const repeats = exits.filter((exit, index) => exit === exits[index - 1]);
@@ -44,7 +44,7 @@ test.each(STRATEGIES)(
 test.each(STRATEGIES)('%s: with one exit alone it still gives every client a member', (strategy) => {
   const kit = openKit({ rotation: { strategy } });
   for (let number = 0; number < 30; number += 1) {
-    kit.pool.pour('city', [offer(kit, number, 180_000, { exitIp: '198.51.100.1' })]);
+    kit.pool.addMembers('city', [offer(kit, number, 180_000, { exitIp: '198.51.100.1' })]);
   }
   expect(uses(kit, 60)).toHaveLength(60);
 });
@@ -54,7 +54,7 @@ test.each(STRATEGIES)(
   (strategy) => {
     const kit = openKit({ rotation: { strategy } });
     for (let number = 0; number < 200; number += 1) {
-      kit.pool.pour('city', [offer(kit, number, number % 50 === 0 ? 900_000 : 180_000)]);
+      kit.pool.addMembers('city', [offer(kit, number, number % 50 === 0 ? 900_000 : 180_000)]);
     }
     for (let round = 0; round < 100; round += 1) {
       const lease = use(kit, { minLifeMs: 600_000 });
@@ -68,7 +68,7 @@ test('round-robin: whoever was used longest ago is next, also after joins and le
   const [first, second, third] = uses(kit, 3);
   kit.pool.evict(second ?? '');
   expect(uses(kit, 3)).toEqual([first, third, first]);
-  kit.pool.pour('city', [offer(kit, 9)]);
+  kit.pool.addMembers('city', [offer(kit, 9)]);
   const newcomer = kit.pool.members().at(-1)?.id;
   expect(uses(kit, 3)).toEqual([third, first, newcomer]);
 });
@@ -76,7 +76,7 @@ test('round-robin: whoever was used longest ago is next, also after joins and le
 test('round-robin: one exit on many ports is walked through in order, too', () => {
   const kit = openKit();
   for (let port = 1; port <= 30; port += 1) {
-    kit.pool.pour('city', [offer(kit, 0, 180_000, { port })]);
+    kit.pool.addMembers('city', [offer(kit, 0, 180_000, { port })]);
   }
   expect(new Set(uses(kit, 30)).size).toBe(30);
 });
@@ -112,7 +112,7 @@ test('shuffle: who leaves for a while and comes back has no second turn in the r
 test('shuffle: who joins in the middle of a round has a turn in it', () => {
   const kit = openWith('shuffle', 4);
   const first = uses(kit, 2);
-  kit.pool.pour('city', [offer(kit, 9)]);
+  kit.pool.addMembers('city', [offer(kit, 9)]);
   const rest = uses(kit, 3);
   expect(new Set([...first, ...rest]).size).toBe(5);
 });
@@ -129,12 +129,12 @@ test('least-connections: the least used at the moment is next, in turn among equ
 
 test('longest-lived: the one with the most life left is next, unknown ones by what is assumed', () => {
   const kit = openKit({ rotation: { strategy: 'longest-lived' } });
-  kit.pool.pour('city', [offer(kit, 1, 60_000), offer(kit, 2, 120_000), offer(kit, 3, 90_000)]);
+  kit.pool.addMembers('city', [offer(kit, 1, 60_000), offer(kit, 2, 120_000), offer(kit, 3, 90_000)]);
   const longest = lend(kit);
   expect(longest.remainingMs).toBe(120_000);
   const avoid = [longest.member];
   expect(lend(kit, {}, { avoid }).remainingMs).toBe(90_000);
-  kit.pool.pour('city', [offer(kit, 4, 0, { endsAt: undefined })]);
+  kit.pool.addMembers('city', [offer(kit, 4, 0, { endsAt: undefined })]);
   expect(lend(kit).remainingMs).toBeUndefined();
 });
 

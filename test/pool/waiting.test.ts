@@ -1,5 +1,11 @@
 import { expect, test } from 'vitest';
-import { isLease, type Lease, type LeaseRequest, type Refusal, type Wish } from '../../src/pool/lease.ts';
+import {
+  isLease,
+  type Lease,
+  type LeaseRefusal,
+  type LeaseRequest,
+  type RoutingOptions,
+} from '../../src/pool/lease.ts';
 import {
   close,
   LateClock,
@@ -15,13 +21,13 @@ import {
 interface Asked {
   readonly request: LeaseRequest;
   /** Undefined while it waits. */
-  answer: Lease | Refusal | undefined;
+  answer: Lease | LeaseRefusal | undefined;
 }
 
 /** A client that has to wait. */
-function wait(kit: PoolKit, wish: Wish = {}, changes: Partial<LeaseRequest> = {}): Asked {
-  const asked: Asked = { request: request(wish, { waitMs: 15_000, ...changes }), answer: undefined };
-  const answer = kit.pool.take(asked.request);
+function wait(kit: PoolKit, routing: RoutingOptions = {}, changes: Partial<LeaseRequest> = {}): Asked {
+  const asked: Asked = { request: request(routing, { waitMs: 15_000, ...changes }), answer: undefined };
+  const answer = kit.pool.acquire(asked.request);
   if (!(answer instanceof Promise)) throw new Error('it need not wait');
   void answer.then((late) => {
     asked.answer = late;
@@ -55,7 +61,7 @@ test('waiting: each has its own deadline, and one timer serves all of them', asy
   await settle();
   expect(late.answer).toMatchObject({
     refused: 'pool-empty',
-    reason: expect.stringMatching(/^Waited [\d.]+ s for a member that fits the wish\.$/),
+    reason: expect.stringMatching(/^Waited [\d.]+ s for a member that fits the routing options\.$/),
   });
   expect(kit.events('client.waited')).toEqual([
     { ms: 1_000, outcome: 'refused' },
@@ -103,10 +109,10 @@ test('waiting: those whose wish nobody can meet hold up no one', async () => {
     wait(kit, { minLifeMs: 3_600_000 }),
   ];
   const plain = wait(kit);
-  kit.pool.pour('city', [offer(kit, 1, 180_000, { location: '广东 电信' })]);
+  kit.pool.addMembers('city', [offer(kit, 1, 180_000, { location: '广东 电信' })]);
   await settle();
   expect(served([...hopeless, plain])).toEqual([false, false, false, true]);
-  kit.pool.pour('city', [offer(kit, 2, 180_000, { location: '上海 联通' })]);
+  kit.pool.addMembers('city', [offer(kit, 2, 180_000, { location: '上海 联通' })]);
   await settle();
   expect(served(hopeless)).toEqual([false, true, false]);
 });
@@ -117,10 +123,10 @@ test('waiting: members to avoid are not given to the one that avoids them, and a
   const only = lend(kit);
   const picky = wait(kit, {}, { avoid: [only.member] });
   expect(lend(kit).member).toBe(only.member);
-  kit.pool.pour('city', [offer(kit, 0, 300_000)]);
+  kit.pool.addMembers('city', [offer(kit, 0, 300_000)]);
   await settle();
   expect(picky.answer).toBeUndefined();
-  kit.pool.pour('city', [offer(kit, 1)]);
+  kit.pool.addMembers('city', [offer(kit, 1)]);
   await settle();
   expect(served([picky])).toEqual([true]);
 });
@@ -151,7 +157,7 @@ test('waiting: when the pool closes everyone is told', async () => {
 test('waiting: one request cannot wait twice', () => {
   const kit = openKit();
   const asked = wait(kit);
-  expect(() => kit.pool.take(asked.request)).toThrow(TypeError);
+  expect(() => kit.pool.acquire(asked.request)).toThrow(TypeError);
 });
 
 test('waiting: a client that will not wait is told what the sources wait for', () => {

@@ -57,7 +57,7 @@ class FakeProbeLending {
     this.#needy = [...members];
   }
 
-  takeForProbe(limit: number, staleMs?: number): readonly Lease[] {
+  acquireForProbe(limit: number, staleMs?: number): readonly Lease[] {
     this.staleMs.push(staleMs);
     const leases = this.#needy.splice(0, limit).map((member) => {
       const id = ++this.#lastLease;
@@ -104,7 +104,7 @@ function makeProber(members: readonly ProbedMember[], settings: Partial<ProberOp
           instance: 'city-instance',
           password: new Secret('12345678'),
           neverInstance: false,
-          forwardForm: 'direct',
+          forwardMode: 'direct',
         },
       ],
     ]),
@@ -206,7 +206,7 @@ test('prober: rounds are a second apart, give or take a fifth', () => {
   const moments: number[] = [];
   let next = 0;
   const { pool } = makeProber([], { clock, random: () => [0, 0.999, 0.5][next++ % 3] ?? 0 });
-  pool.takeForProbe = () => {
+  pool.acquireForProbe = () => {
     moments.push(clock.monotonic());
     return [];
   };

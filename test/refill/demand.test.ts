@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { type Need, planDraw } from '../../src/refill/demand.ts';
+import { type DrawInputs, planDraw } from '../../src/refill/demand.ts';
 
 const GAP_MS = 10_250;
 const LATENCY_MS = 1_000;
@@ -16,7 +16,7 @@ function stockOf(endings: readonly number[]) {
   return { usableAt, heldAt: usableAt, nextLossAt };
 }
 
-function need(endings: readonly number[], changes: Partial<Need> = {}): Need {
+function need(endings: readonly number[], changes: Partial<DrawInputs> = {}): DrawInputs {
   return {
     now: 0,
     stock: stockOf(endings),
@@ -33,7 +33,7 @@ function need(endings: readonly number[], changes: Partial<Need> = {}): Need {
   };
 }
 
-const demand = (changes: Partial<Need['demand']>): Partial<Need> => ({
+const demand = (changes: Partial<DrawInputs['demand']>): Partial<DrawInputs> => ({
   demand: { waiting: 0, lastWantedAt: 0, usedUpPerSecond: 0, ...changes },
 });
 const ALIVE = 600_000;

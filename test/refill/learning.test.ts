@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { Budget, serviceDay, untilServiceMidnight } from '../../src/refill/budget.ts';
-import { Yield } from '../../src/refill/draw-success.ts';
-import { Ledger, readLedger } from '../../src/refill/source-records.ts';
+import { DrawSuccess } from '../../src/refill/draw-success.ts';
+import { readLedger, SourceRecords } from '../../src/refill/source-records.ts';
 
 const HOUR_MS = 3_600_000;
 const DAY_MS = 24 * HOUR_MS;
@@ -32,7 +32,7 @@ test('budget: it survives a restart; a clock set back does not begin the day ane
 });
 
 test('yield: draws that bring nothing are spaced after the third, up to two minutes', () => {
-  const worth = new Yield(false);
+  const worth = new DrawSuccess(false);
   const waits: number[] = [];
   for (let draw = 0; draw < 8; draw += 1) {
     worth.drew(0, 1_000, GAP_MS);
@@ -46,7 +46,7 @@ test('yield: draws that bring nothing are spaced after the third, up to two minu
 });
 
 test('yield: ten members in a row that die unused make it draw one at a time, slowly, whoever waits, until one serves', () => {
-  const worth = new Yield(false);
+  const worth = new DrawSuccess(false);
   const doubted = Array.from({ length: 12 }, () => worth.died());
   expect(doubted.indexOf(true)).toBe(9);
   expect(doubted.filter(Boolean)).toHaveLength(1);
@@ -58,13 +58,13 @@ test('yield: ten members in a row that die unused make it draw one at a time, sl
 });
 
 test('yield: free proxies are doubted later', () => {
-  const worth = new Yield(true);
+  const worth = new DrawSuccess(true);
   const doubted = Array.from({ length: 100 }, () => worth.died());
   expect(doubted.indexOf(true)).toBe(99);
 });
 
 test('ledger: what it keeps comes back, and what is not what it should be counts as never written', () => {
-  const ledger = new Ledger(MIDNIGHT_AT, undefined);
+  const ledger = new SourceRecords(MIDNIGHT_AT, undefined);
   ledger.counts.drawn = 7;
   ledger.noteGone(3);
   ledger.noteGone(0);
@@ -81,7 +81,7 @@ test('ledger: what it keeps comes back, and what is not what it should be counts
     tunnels: 3,
     codes: { 10001: 1, transport: 1 },
   });
-  expect(new Ledger(MIDNIGHT_AT, readLedger(record)).record()).toEqual(record);
+  expect(new SourceRecords(MIDNIGHT_AT, readLedger(record)).record()).toEqual(record);
 
   expect(readLedger(undefined)).toBeUndefined();
   expect(readLedger('x')).toBeUndefined();
@@ -96,7 +96,7 @@ test('ledger: what it keeps comes back, and what is not what it should be counts
 });
 
 test('ledger: the latency is a guess until the first answer, then follows what is measured', () => {
-  const ledger = new Ledger(MIDNIGHT_AT, undefined);
+  const ledger = new SourceRecords(MIDNIGHT_AT, undefined);
   expect(ledger.latencyMs).toBe(1_000);
   ledger.noteCall('10001', 200);
   expect(ledger.latencyMs).toBe(200);
@@ -105,7 +105,7 @@ test('ledger: the latency is a guess until the first answer, then follows what i
 });
 
 test('ledger: the smaller of budget and quota is what may be drawn; an old "none left" is asked again', () => {
-  const ledger = new Ledger(MIDNIGHT_AT, undefined);
+  const ledger = new SourceRecords(MIDNIGHT_AT, undefined);
   expect(ledger.allowance(undefined, MIDNIGHT_AT)).toBe(Infinity);
   ledger.budget.note(['a', 'b'], MIDNIGHT_AT);
   expect(ledger.allowance(10, MIDNIGHT_AT)).toBe(8);

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { NoriaError } from '../../src/core/faults.ts';
-import { Pace, paceKey, type Turn } from '../../src/refill/pace.ts';
+import { Pace, type PaceTurn, paceKey } from '../../src/refill/pace.ts';
 import { createPaceMemory, type PaceStore } from '../../src/state/pace-file.ts';
 import { ManualClock } from '../support/manual-clock.ts';
 import { manualTimekeeper, pass, settle } from './rig.ts';
@@ -12,8 +12,8 @@ function open(changes: Partial<PaceStore> = {}) {
   const starts: [string, number][] = [];
   const turn = (
     name: string,
-    more: Partial<Turn<string>> & { intervalMs?: number; tookMs?: number } = {},
-  ): Turn<string> => ({
+    more: Partial<PaceTurn<string>> & { intervalMs?: number; tookMs?: number } = {},
+  ): PaceTurn<string> => ({
     rule: { intervalMs: more.intervalMs ?? 1_000, callTimeoutMs: 5_000 },
     wanted: () => true,
     call: async () => {

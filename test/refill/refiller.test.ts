@@ -1,8 +1,8 @@
 import { expect, test } from 'vitest';
 import { NoriaError } from '../../src/core/faults.ts';
 import { Secret } from '../../src/core/secret.ts';
-import type { Offer } from '../../src/pool/drawn-member.ts';
-import type { SourceOptions } from '../../src/refill/options.ts';
+import type { DrawnMember } from '../../src/pool/drawn-member.ts';
+import type { DrawSourceOptions } from '../../src/refill/options.ts';
 import { ManualClock } from '../support/manual-clock.ts';
 import { CountingReservoir, openRig, pass, type Rig, settle, sourceOptions } from './rig.ts';
 
@@ -168,7 +168,7 @@ test('refill: the outlook says what each source waits for, and when a draw can l
   });
 });
 
-const settings = (sources: readonly SourceOptions[]) => ({
+const settings = (sources: readonly DrawSourceOptions[]) => ({
   sources,
   idleAfterMs: 300_000,
   callTimeoutMs: 10_000,
@@ -244,7 +244,7 @@ test('refill: counts and quotas come back after a restart', async () => {
 
 const RIGHT_KEY = new Secret('fedcba9876543210');
 const WRONG_KEY = 'akey错误';
-const onlyRightKey = ({ key }: SourceOptions['call']) =>
+const onlyRightKey = ({ key }: DrawSourceOptions['call']) =>
   key.reveal() === RIGHT_KEY.reveal() ? { code: '10001' } : { code: '12001', message: WRONG_KEY };
 const mended = () => {
   const { call, ...rest } = sourceOptions();
@@ -298,13 +298,13 @@ test('refill: what a draw brings is told once, with its code and its counts', as
 });
 
 test('refill: lifetimes count from the sending of the request; untold ones as the product has it, unknown ones as the pool does', async () => {
-  const poured: Offer[] = [];
+  const poured: DrawnMember[] = [];
   const clock = new ManualClock();
   const reservoir = new CountingReservoir(clock);
-  const pour = reservoir.pour.bind(reservoir);
-  reservoir.pour = (source, offers) => {
+  const addMembers = reservoir.addMembers.bind(reservoir);
+  reservoir.addMembers = (source, offers) => {
     poured.push(...offers);
-    return pour(source, offers);
+    return addMembers(source, offers);
   };
   openRig({
     clock,

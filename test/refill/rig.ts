@@ -2,9 +2,9 @@
 import { onTestFinished } from 'vitest';
 import { EventBus, type EventName, type NoriaEvents } from '../../src/core/events.ts';
 import { Secret } from '../../src/core/secret.ts';
-import type { Demand, Offer, Poured } from '../../src/pool/drawn-member.ts';
-import type { Extractor, RefillerOptions, SourceOptions } from '../../src/refill/options.ts';
-import type { Reservoir } from '../../src/refill/refill-pool.ts';
+import type { AddedMembers, Demand, DrawnMember } from '../../src/pool/drawn-member.ts';
+import type { DrawSourceOptions, Extractor, RefillerOptions } from '../../src/refill/options.ts';
+import type { RefillPool } from '../../src/refill/refill-pool.ts';
 import { openRefiller, type Refiller } from '../../src/refill/refiller.ts';
 import type { SourceStatus } from '../../src/refill/status.ts';
 import type { DrawAnswer } from '../../src/service/answer.ts';
@@ -32,7 +32,7 @@ export function manualTimekeeper(clock: ManualClock, boot = 'boot 1') {
 }
 
 /** Members as a heap of ends of life, and nothing else of a pool. */
-export class CountingReservoir implements Reservoir {
+export class CountingReservoir implements RefillPool {
   readonly #clock: ManualClock;
   readonly members = new Map<string, Map<string, number>>();
   readonly demands = new Map<string, Demand>();
@@ -63,7 +63,7 @@ export class CountingReservoir implements Reservoir {
     return later.length === 0 ? undefined : Math.min(...later);
   }
 
-  pour(source: string, offers: readonly Offer[]): Poured {
+  addMembers(source: string, offers: readonly DrawnMember[]): AddedMembers {
     const members = this.members.get(source) ?? new Map<string, number>();
     this.members.set(source, members);
     let joined = 0;
@@ -148,8 +148,8 @@ export class ScriptedService implements Extractor {
 }
 
 export function sourceOptions(
-  changes: Partial<SourceOptions> & { readonly instance?: string } = {},
-): SourceOptions {
+  changes: Partial<DrawSourceOptions> & { readonly instance?: string } = {},
+): DrawSourceOptions {
   const { instance = '1001', ...rest } = changes;
   const call = {
     product: 'short-classic',

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { NoriaError } from '../../src/core/faults.ts';
-import { MOVES, mayMove, type PhaseName } from '../../src/refill/phase.ts';
+import { mayMove, SOURCE_MOVES, type SourcePhaseName } from '../../src/refill/phase.ts';
 import { createPaceMemory, type PaceStore } from '../../src/state/pace-file.ts';
 import { ManualClock } from '../support/manual-clock.ts';
 import {
@@ -32,9 +32,9 @@ const code = (text: string, changes: Reply = {}): Reply => ({ code: text, ...cha
 const wake = ({ bus }: Rig, ...sources: string[]) => bus.emit('demand.rose', { sources });
 
 test('source: the table of moves names every phase, and only phases', () => {
-  const names = Object.keys(MOVES) as PhaseName[];
+  const names = Object.keys(SOURCE_MOVES) as SourcePhaseName[];
   expect(names).toHaveLength(7);
-  for (const [from, tos] of Object.entries(MOVES)) {
+  for (const [from, tos] of Object.entries(SOURCE_MOVES)) {
     for (const to of tos) expect(names, `${from} -> ${to}`).toContain(to);
   }
   expect(mayMove('idle', 'drawing')).toBe(false);
@@ -398,7 +398,7 @@ test('source: every move is one of the table, and told with its reason', async (
   const moves = rig.heard('source.moved');
   expect(moves.length).toBeGreaterThan(8);
   for (const { from, to, reason } of moves) {
-    expect(mayMove(from as PhaseName, to as PhaseName), `${from} -> ${to}`).toBe(true);
+    expect(mayMove(from as SourcePhaseName, to as SourcePhaseName), `${from} -> ${to}`).toBe(true);
     expect(reason).not.toBe('');
   }
 });

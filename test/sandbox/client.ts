@@ -4,7 +4,7 @@ import { request } from 'node:http';
 import { connect, type Socket } from 'node:net';
 import { SocksClient } from 'socks';
 import { onTestFinished } from 'vitest';
-import type { Product } from '../../src/sandbox/operations.ts';
+import type { SandboxProduct } from '../../src/sandbox/operations.ts';
 import { openSandbox, type Sandbox, type SandboxOptions } from '../../src/sandbox/sandbox.ts';
 
 export async function open(options: SandboxOptions = {}): Promise<Sandbox> {
@@ -27,7 +27,7 @@ export function seeded(seed: number): () => number {
 /** Path, instance parameter and the least parameters that make a good call, by hand from the specification. */
 export const GOOD_CALLS: Readonly<
   Record<
-    Product,
+    SandboxProduct,
     { readonly path: string; readonly id: string; readonly params: Readonly<Record<string, string>> }
   >
 > = {
@@ -84,7 +84,7 @@ export interface CallOptions {
 /** Calls a product's operation. `params` go over the good ones; undefined leaves one out. */
 export function call(
   sandbox: Sandbox,
-  product: Product,
+  product: SandboxProduct,
   params: Readonly<Record<string, string | undefined>> = {},
   options: CallOptions = {},
 ): Promise<Told> {

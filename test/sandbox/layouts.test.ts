@@ -4,7 +4,7 @@
  */
 import { describe, expect, test } from 'vitest';
 import { print } from '../../src/sandbox/layouts.ts';
-import { PRODUCTS, type Product } from '../../src/sandbox/operations.ts';
+import { SANDBOX_PRODUCTS, type SandboxProduct } from '../../src/sandbox/operations.ts';
 import type { Sandbox } from '../../src/sandbox/sandbox.ts';
 import { ask, call, GOOD_CALLS, open, send } from './client.ts';
 
@@ -22,7 +22,7 @@ const RESIDENTIAL_COUNTERS = ['update_count', 'active_count', 'today_count', 'su
 
 const LAYOUTS: Readonly<
   Record<
-    Product,
+    SandboxProduct,
     { readonly counters: readonly string[]; readonly entry: Readonly<Record<string, RegExp | string>> }
   >
 > = {
@@ -59,7 +59,7 @@ const LAYOUTS: Readonly<
 };
 
 /** The parameter that selects the format, and its values for text, XML and JSON, by the specification. */
-function selector(product: Product, format: 'text' | 'xml' | 'json'): Record<string, string> {
+function selector(product: SandboxProduct, format: 'text' | 'xml' | 'json'): Record<string, string> {
   if (product === 'short-pure') return { type: { text: '1', json: '2', xml: '3' }[format] };
   const value = { text: '1', xml: '2', json: '3' }[format];
   return product === 'free' ? { return_type: value } : { type: value };
@@ -82,7 +82,7 @@ function inside(xml: string, name: string): readonly string[] {
 }
 
 describe.each(['GET', 'POST'] as const)('sandbox by %s', (method) => {
-  test.each(PRODUCTS)(
+  test.each(SANDBOX_PRODUCTS)(
     '%s: JSON carries code as a string, count, counters and the entries',
     async (product) => {
       const sandbox = await open();
@@ -98,7 +98,7 @@ describe.each(['GET', 'POST'] as const)('sandbox by %s', (method) => {
     },
   );
 
-  test.each(PRODUCTS)('%s: XML carries the same envelope and fields', async (product) => {
+  test.each(SANDBOX_PRODUCTS)('%s: XML carries the same envelope and fields', async (product) => {
     const sandbox = await open();
     const told = await call(sandbox, product, selector(product, 'xml'), { method });
     expect([told.status, told.contentType]).toEqual([200, 'text/xml; charset=utf-8']);
@@ -114,7 +114,7 @@ describe.each(['GET', 'POST'] as const)('sandbox by %s', (method) => {
     }
   });
 
-  test.each(PRODUCTS)('%s: Text is a line for each proxy, CRLF between them', async (product) => {
+  test.each(SANDBOX_PRODUCTS)('%s: Text is a line for each proxy, CRLF between them', async (product) => {
     const sandbox = await open();
     const told = await call(sandbox, product, selector(product, 'text'), { method });
     expect([told.status, told.contentType]).toEqual([200, 'text/plain; charset=utf-8']);

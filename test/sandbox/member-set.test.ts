@@ -3,8 +3,8 @@ import { once } from 'node:events';
 import { connect, createServer, type Socket } from 'node:net';
 import { onTestFinished, test } from 'vitest';
 import { systemClock } from '../../src/core/clock.ts';
-import { Member } from '../../src/sandbox/member.ts';
-import { Crew } from '../../src/sandbox/member-set.ts';
+import { RunningMember } from '../../src/sandbox/member.ts';
+import { MemberSet } from '../../src/sandbox/member-set.ts';
 import { PLACES } from '../../src/sandbox/places.ts';
 import { until } from '../support/until.ts';
 
@@ -24,11 +24,11 @@ async function connectedSocket(): Promise<Socket> {
 }
 
 /** A member that is served by a crew whose dial is the test's. */
-async function openMember(protocol: 'http' | 'socks5', dial: () => Promise<Socket>): Promise<Member> {
+async function openMember(protocol: 'http' | 'socks5', dial: () => Promise<Socket>): Promise<RunningMember> {
   const [place] = PLACES;
   if (place === undefined) throw new Error('there is no place');
-  const crew = new Crew({ dial }, systemClock);
-  const member = new Member({
+  const crew = new MemberSet({ dial }, systemClock);
+  const member = new RunningMember({
     id: 'one',
     instance: 'any',
     exit: { listenHost: '127.0.0.1', address: '127.0.0.1' },
@@ -60,7 +60,7 @@ async function openMember(protocol: 'http' | 'socks5', dial: () => Promise<Socke
 }
 
 /** A client that has sent its request. */
-function openClient({ host, port }: Member, request: string | Uint8Array): Socket {
+function openClient({ host, port }: RunningMember, request: string | Uint8Array): Socket {
   const client = connect({ host, port });
   client.on('error', () => {}); // ignored: how it ends is the test's doing
   onTestFinished(() => void client.destroy());

@@ -4,7 +4,7 @@ import { once } from 'node:events';
 import { connect, createServer, type Socket } from 'node:net';
 import { expect, onTestFinished, test } from 'vitest';
 import type { Temper } from '../../src/sandbox/member-behaviour.ts';
-import type { Product } from '../../src/sandbox/operations.ts';
+import type { SandboxProduct } from '../../src/sandbox/operations.ts';
 import type { Sandbox, SandboxOptions } from '../../src/sandbox/sandbox.ts';
 import { ManualClock } from '../support/manual-clock.ts';
 import { until } from '../support/until.ts';
@@ -22,7 +22,7 @@ import {
 
 /** A sandbox and one member of a product. */
 async function openOne(
-  product: Product,
+  product: SandboxProduct,
   options: SandboxOptions = {},
   params: Record<string, string> = {},
 ): Promise<{ readonly sandbox: Sandbox; readonly entry: Entry; readonly target: string }> {
@@ -32,7 +32,7 @@ async function openOne(
   return { sandbox, entry, target: `127.0.0.1:${sandbox.target.port}` };
 }
 
-const misbehaving = (product: Product, temper: Temper) => openOne(product, { temper: () => temper });
+const misbehaving = (product: SandboxProduct, temper: Temper) => openOne(product, { temper: () => temper });
 
 /** A server that answers each connection with `greet`, half-open. */
 async function openServer(greet: (socket: Socket) => void): Promise<number> {

@@ -3,7 +3,7 @@
  * for the reason it is listed for. The table is written by hand from the specification (Errors).
  */
 import { expect, test } from 'vitest';
-import { PRODUCTS, type Product } from '../../src/sandbox/operations.ts';
+import { SANDBOX_PRODUCTS, type SandboxProduct } from '../../src/sandbox/operations.ts';
 import { openSandbox } from '../../src/sandbox/sandbox.ts';
 import type { ConditionChange } from '../../src/sandbox/settings.ts';
 import { ManualClock } from '../support/manual-clock.ts';
@@ -28,7 +28,7 @@ const CONDITIONS: readonly {
 ];
 
 /** Product names in the order of the specification's operations. */
-const productOf = (operation: number): Product => PRODUCTS[operation - 1] ?? 'free';
+const productOf = (operation: number): SandboxProduct => SANDBOX_PRODUCTS[operation - 1] ?? 'free';
 
 test.each(
   CONDITIONS.flatMap((row) => row.operations.map((operation) => ({ ...row, product: productOf(operation) }))),
@@ -45,7 +45,7 @@ test.each(
   },
 );
 
-test.each(PRODUCTS)(
+test.each(SANDBOX_PRODUCTS)(
   '%s: 12001 for another key, 12004 for an unknown instance, 12003 for missing parameters',
   async (product) => {
     const sandbox = await open({ paceMs: 0 });
@@ -61,7 +61,9 @@ test.each(PRODUCTS)(
 );
 
 /** Parameter values that the specification rules out, by operation. */
-const WRONG_PARAMETERS: Readonly<Record<Product, readonly Readonly<Record<string, string | undefined>>[]>> = {
+const WRONG_PARAMETERS: Readonly<
+  Record<SandboxProduct, readonly Readonly<Record<string, string | undefined>>[]>
+> = {
   'long-residential': [
     { count: undefined },
     { count: '0' },
@@ -112,7 +114,7 @@ const WRONG_PARAMETERS: Readonly<Record<Product, readonly Readonly<Record<string
   exclusive: [{ pro: undefined }, { pro: '0' }, { order: undefined }, { order: '3' }, { count: '21' }],
 };
 
-test.each(PRODUCTS)('%s: 12003 for parameters that are missing or out of range', async (product) => {
+test.each(SANDBOX_PRODUCTS)('%s: 12003 for parameters that are missing or out of range', async (product) => {
   const sandbox = await open({ paceMs: 0 });
   const wrong = WRONG_PARAMETERS[product];
   expect(wrong.length, 'nothing to try').toBeGreaterThan(0);

@@ -2,7 +2,7 @@ import { expect, test } from 'vitest';
 import { hasCode, NoriaError } from '../../src/core/faults.ts';
 import { isPrivateAddress } from '../../src/core/networks.ts';
 import { Secret } from '../../src/core/secret.ts';
-import { decodeDraw, type Reading, type Refuses } from '../../src/service/decode.ts';
+import { type DecodedAnswer, decodeDraw, type Refuses } from '../../src/service/decode.ts';
 import { printEntry } from '../../src/service/fields.ts';
 import { OPERATIONS } from '../../src/service/operations.ts';
 import { GOLDEN } from './golden.ts';
@@ -14,7 +14,7 @@ function listOf(...entries: unknown[]): unknown {
   return { code: '10001', msg: '', data: { proxy_list: entries } };
 }
 
-function failure(body: unknown, more: Partial<Reading> = {}): NoriaError {
+function failure(body: unknown, more: Partial<DecodedAnswer> = {}): NoriaError {
   try {
     decoded(body, more);
   } catch (error) {

@@ -1,9 +1,9 @@
 import { Secret } from '../../src/core/secret.ts';
-import type { Decoded, Reading } from '../../src/service/decode.ts';
+import type { Decoded, DecodedAnswer } from '../../src/service/decode.ts';
 import { decodeDraw } from '../../src/service/decode.ts';
 
 /** How the tests read an answer unless they say otherwise: short-classic, JSON, every address welcome. */
-export function reading(more: Partial<Reading> = {}): Reading {
+export function reading(more: Partial<DecodedAnswer> = {}): DecodedAnswer {
   return {
     host: 'service.test',
     secrets: [new Secret('0123456789abcdef')],
@@ -15,7 +15,7 @@ export function reading(more: Partial<Reading> = {}): Reading {
 }
 
 /** Decodes a text, or a value as the JSON that it prints as. */
-export function decoded(body: unknown, more: Partial<Reading> = {}): Decoded {
+export function decoded(body: unknown, more: Partial<DecodedAnswer> = {}): Decoded {
   const text = typeof body === 'string' ? body : JSON.stringify(body);
   return decodeDraw(Buffer.from(text), reading(more));
 }

@@ -5,9 +5,9 @@ import { confirm, toast } from './dialogs.js';
 import { counted, sentence } from './words.js';
 
 /**
- * @typedef {import('../schemas.ts').MemberView} Member
- * @typedef {import('../schemas.ts').SourceView} Source
- * @typedef {import('../schemas.ts').SessionView} Session
+ * @typedef {import('../schemas.ts').MemberJson} Member
+ * @typedef {import('../schemas.ts').SourceJson} Source
+ * @typedef {import('../schemas.ts').SessionJson} Session
  */
 
 /** @param {() => void} onDone - something was tried: it is time to ask again */

@@ -18,7 +18,7 @@ import { duration } from './words.js';
 
 /**
  * @typedef {import('../schemas.ts').Status} Status
- * @typedef {import('../schemas.ts').MemberView} Member
+ * @typedef {import('../schemas.ts').MemberJson} Member
  * @typedef {import('../schemas.ts').HistoryView} History
  */
 

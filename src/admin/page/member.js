@@ -3,7 +3,7 @@
 import { byId, h, keyed, setAttribute, setText } from './dom.js';
 import { count, counted, duration, milliseconds } from './words.js';
 
-/** @typedef {import('../schemas.ts').MemberView} Member */
+/** @typedef {import('../schemas.ts').MemberJson} Member */
 
 /** More rows than this are not for reading. */
 const MOST_ROWS = 500;

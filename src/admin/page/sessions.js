@@ -4,7 +4,7 @@ import { byId, h, keyed, setText } from './dom.js';
 import { count, counted, duration } from './words.js';
 
 /**
- * @typedef {import('../schemas.ts').SessionView} Session
+ * @typedef {import('../schemas.ts').SessionJson} Session
  * @typedef {{ rotate(session: Session): unknown, rotateNow(session: Session): unknown, forget(session: Session): unknown }} SessionVerbs
  */
 

@@ -4,7 +4,7 @@ import { byId, h, keyed, setAttribute, setText } from './dom.js';
 import { count, counted, duration, sentence } from './words.js';
 
 /**
- * @typedef {import('../schemas.ts').SourceView} Source
+ * @typedef {import('../schemas.ts').SourceJson} Source
  * @typedef {{ refill(source: Source): unknown, pause(source: Source): unknown, resume(source: Source): unknown }} SourceVerbs
  */
 

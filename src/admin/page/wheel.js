@@ -11,8 +11,8 @@ import { AXLE, INNER, layOut, nameLine, OUTER, outline, point, spout, surface } 
 import { count, counted, duration, rate } from './words.js';
 
 /**
- * @typedef {import('../schemas.ts').MemberView} Member
- * @typedef {import('../schemas.ts').SourceView} Source
+ * @typedef {import('../schemas.ts').MemberJson} Member
+ * @typedef {import('../schemas.ts').SourceJson} Source
  * @typedef {import('./wheel-shape.js').Bucket} Bucket
  * @typedef {{ bucket: Bucket, group: SVGGElement, trough: SVGPathElement, water: SVGPathElement, shine: SVGPathElement, spout: SVGPathElement, member: Member | undefined, level: number }} Place
  */

@@ -8,7 +8,7 @@ import type { ConnectionContext } from '../connection.ts';
 import { dialForClient } from '../dial-for-client.ts';
 import { type Refused, successHeaders } from '../replies.ts';
 import { routeRequest, toldToClient } from '../route.ts';
-import type { ConnectHead } from './connect-request.ts';
+import type { ConnectRequest } from './connect-request.ts';
 import { fieldLines } from './fields.ts';
 import { refusalText } from './refusal.ts';
 
@@ -18,7 +18,7 @@ import { refusalText } from './refusal.ts';
  */
 export function serveConnect(
   socket: Socket,
-  head: ConnectHead,
+  head: ConnectRequest,
   early: Buffer,
   context: ConnectionContext,
   again: () => void,
@@ -57,10 +57,10 @@ export function serveConnect(
   dialForClient(socket, early, context, { ...route, use: 'tunnel' }, (result, sent) => {
     if (result.ok) {
       socket.write(
-        `HTTP/1.1 200 Connection established\r\n${fieldLines(successHeaders(result.way))}\r\n`,
+        `HTTP/1.1 200 Connection established\r\n${fieldLines(successHeaders(result.connection))}\r\n`,
         'latin1',
       );
-      context.tunnel(socket, result.way, sent);
+      context.tunnel(socket, result.connection, sent);
     } else if (result.failure.code === 'client-gone') {
       socket.destroy();
     } else {

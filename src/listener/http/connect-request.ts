@@ -6,13 +6,13 @@
  */
 import type { NoriaError } from '../../core/faults.ts';
 import { readFieldLines } from './field-lines.ts';
-import type { Field } from './fields.ts';
+import type { HeaderField } from './fields.ts';
 
 /** A CONNECT request, whoever read it. */
-export interface ConnectHead {
+export interface ConnectRequest {
   /** The request target as it came; checked for its characters alone. */
   readonly authority: string;
-  readonly fields: readonly Field[];
+  readonly fields: readonly HeaderField[];
   /** Whether another request may follow on the connection when this one is refused. */
   readonly keepAlive: boolean;
   /** What forbids it, whatever it asks for. */
@@ -20,7 +20,7 @@ export interface ConnectHead {
 }
 
 /** The same limit as node:http is given. */
-export const MAX_HEAD_BYTES = 16 * 1024;
+export const MAX_REQUEST_HEAD_BYTES = 16 * 1024;
 
 const FIRST_BYTES = Buffer.from('CONNECT ', 'latin1');
 const REQUEST_LINE = /^CONNECT ([A-Za-z0-9._:[\]-]+) HTTP\/1\.1\r\n/;
@@ -28,11 +28,11 @@ const REQUEST_LINE = /^CONNECT ([A-Za-z0-9._:[\]-]+) HTTP\/1\.1\r\n/;
 const ODD_FIELD = /^(?:content-length|transfer-encoding|expect|upgrade)$/i;
 
 /** @returns undefined when it is anything but a whole, plain CONNECT head; `bytes` is its length. */
-export function readConnectHead(chunk: Buffer): { head: ConnectHead; bytes: number } | undefined {
+export function readConnectRequest(chunk: Buffer): { head: ConnectRequest; bytes: number } | undefined {
   if (chunk.length < FIRST_BYTES.length) return undefined;
   if (FIRST_BYTES.compare(chunk, 0, FIRST_BYTES.length) !== 0) return undefined;
   const end = chunk.indexOf('\r\n\r\n', 0, 'latin1');
-  if (end < 0 || end + 4 > MAX_HEAD_BYTES) return undefined;
+  if (end < 0 || end + 4 > MAX_REQUEST_HEAD_BYTES) return undefined;
 
   const head = chunk.toString('latin1', 0, end + 2);
   const [requestLine = '', authority] = REQUEST_LINE.exec(head) ?? [];

@@ -5,7 +5,7 @@
  * Strict, and in time that grows with their length alone, whatever is in them: they come from strangers. So no two
  * quantifiers of a pattern can take the same character, and white space around a value is cut off without one.
  */
-import type { Field } from './fields.ts';
+import type { HeaderField } from './fields.ts';
 
 /** Starts where `lastIndex` says, so that no line has to be cut out first. */
 const FIELD_LINE = /([!#$%&'*+.^_`|~0-9A-Za-z-]+):([\t\x20-\x7e\x80-\xff]*)\r\n/y;
@@ -13,8 +13,8 @@ const TAB = 0x09;
 const SPACE = 0x20;
 
 /** All lines of `text` from `start` on, each ended by CR LF; undefined when one of them is no field line. */
-export function readFieldLines(text: string, start: number): Field[] | undefined {
-  const fields: Field[] = [];
+export function readFieldLines(text: string, start: number): HeaderField[] | undefined {
+  const fields: HeaderField[] = [];
   for (let at = start; at < text.length; at = FIELD_LINE.lastIndex) {
     FIELD_LINE.lastIndex = at;
     const [, name, value] = FIELD_LINE.exec(text) ?? [];

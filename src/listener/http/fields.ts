@@ -8,7 +8,7 @@ import { NoriaError } from '../../core/faults.ts';
 import { formatHostPort, type HostPort, parseHostPort } from '../../core/host-port.ts';
 
 /** A field's name in its own letter case, and its value in Latin-1 without white space around it. */
-export type Field = readonly [name: string, value: string];
+export type HeaderField = readonly [name: string, value: string];
 
 /** Where a body ends. */
 export type Framing =
@@ -58,14 +58,14 @@ const ABSOLUTE_URL = /^([A-Za-z][A-Za-z0-9+.-]*):\/\/([^/?#]*)([^#]*)$/;
 const ORIGIN_FORM = /^[/*]/;
 
 /** Pairs out of node:http's flat list. */
-export function pairFields(raw: readonly string[]): Field[] {
-  const fields: Field[] = [];
+export function pairFields(raw: readonly string[]): HeaderField[] {
+  const fields: HeaderField[] = [];
   for (let at = 0; at + 1 < raw.length; at += 2) fields.push([raw[at] ?? '', raw[at + 1] ?? '']);
   return fields;
 }
 
 /** Every value of the field, in order. `name` in lower case. */
-export function fieldValues(fields: readonly Field[], name: string): string[] {
+export function fieldValues(fields: readonly HeaderField[], name: string): string[] {
   const values: string[] = [];
   for (const [other, value] of fields) {
     // The lengths first: this runs several times for each request.
@@ -80,7 +80,7 @@ export function fieldValues(fields: readonly Field[], name: string): string[] {
  * @returns `bad-request` where two readers could differ (two lengths, a length and a coding, a coding in HTTP/1.0, a
  *   value that is no number), `not-implemented` for another coding than chunked.
  */
-export function requestFraming(fields: readonly Field[], minorVersion: number): Framing | NoriaError {
+export function requestFraming(fields: readonly HeaderField[], minorVersion: number): Framing | NoriaError {
   return framing(fields, minorVersion) ?? { kind: 'none' };
 }
 
@@ -100,7 +100,7 @@ export function versionProblem(majorVersion: number): NoriaError | undefined {
 export function responseFraming(
   method: string,
   status: number,
-  fields: readonly Field[],
+  fields: readonly HeaderField[],
   minorVersion: number,
 ): Framing | NoriaError {
   const told = framing(fields, minorVersion);
@@ -109,7 +109,7 @@ export function responseFraming(
   return told ?? { kind: 'until-close' };
 }
 
-function framing(fields: readonly Field[], minorVersion: number): Framing | NoriaError | undefined {
+function framing(fields: readonly HeaderField[], minorVersion: number): Framing | NoriaError | undefined {
   const lengths = fieldValues(fields, 'content-length');
   const codings = fieldValues(fields, 'transfer-encoding');
   if (codings.length > 0) {
@@ -171,7 +171,7 @@ function hostValue({ host, port }: HostPort): string {
  *
  * @param body - how the message goes on. Where it is chunked, Transfer-Encoding stays in its place, and Trailer too.
  */
-export function endToEnd(fields: readonly Field[], body: Framing): Field[] {
+export function endToEnd(fields: readonly HeaderField[], body: Framing): HeaderField[] {
   const nominated = nominatedNames(fields);
   const chunked = body.kind === 'chunked';
   return fields.filter(([name]) => {
@@ -182,10 +182,10 @@ export function endToEnd(fields: readonly Field[], body: Framing): Field[] {
 }
 
 /** The same for a request to change the protocol, or the 101 that grants it: Upgrade stays, and Connection says just that. */
-export function upgrading(fields: readonly Field[]): Field[] {
+export function upgrading(fields: readonly HeaderField[]): HeaderField[] {
   const nominated = nominatedNames(fields);
   let connections = 0;
-  return fields.flatMap(([name, value]): Field[] => {
+  return fields.flatMap(([name, value]): HeaderField[] => {
     const lower = name.toLowerCase();
     if (lower === 'upgrade') return [[name, value]];
     if (lower === 'connection') {
@@ -197,7 +197,7 @@ export function upgrading(fields: readonly Field[]): Field[] {
 }
 
 /** Fields of a trailer section that go on. */
-export function trailingEndToEnd(fields: readonly Field[]): Field[] {
+export function trailingEndToEnd(fields: readonly HeaderField[]): HeaderField[] {
   return fields.filter(([name]) => {
     const lower = name.toLowerCase();
     return !HOP_BY_HOP.has(lower) && !NEVER_TRAILING.has(lower) && !isPrivate(lower);
@@ -205,7 +205,7 @@ export function trailingEndToEnd(fields: readonly Field[]): Field[] {
 }
 
 /** `fields` with Host as the URL has it: in the client's place, or first when the client sent none. */
-export function withHost(fields: readonly Field[], authority: string): Field[] {
+export function withHost(fields: readonly HeaderField[], authority: string): HeaderField[] {
   if (!fields.some(([name]) => name.toLowerCase() === 'host')) return [['Host', authority], ...fields];
   return fields.map(([name, value]) => (name.toLowerCase() === 'host' ? [name, authority] : [name, value]));
 }
@@ -215,24 +215,24 @@ export function withHost(fields: readonly Field[], authority: string): Field[] {
  *
  * @returns undefined where it has come to 0, and the request may go no further.
  */
-export function oneHopOn(method: string, fields: readonly Field[]): readonly Field[] | undefined {
+export function oneHopOn(method: string, fields: readonly HeaderField[]): readonly HeaderField[] | undefined {
   if (method !== 'OPTIONS' && method !== 'TRACE') return fields;
   const limits = fieldValues(fields, 'max-forwards');
   if (limits.length === 0) return fields;
   if (limits.some((value) => /^0+$/.test(value))) return undefined;
-  return fields.map(([name, value]): Field => {
+  return fields.map(([name, value]): HeaderField => {
     const counts = name.toLowerCase() === 'max-forwards' && /^\d+$/.test(value);
     return [name, counts ? String(BigInt(value) - 1n) : value];
   });
 }
 
 /** Whether a Connection field holds this option. `option` in lower case. */
-export function connectionHas(fields: readonly Field[], option: string): boolean {
+export function connectionHas(fields: readonly HeaderField[], option: string): boolean {
   return fieldValues(fields, 'connection').some((value) => options(value).includes(option));
 }
 
 /** `Name: value` lines, each ended, as they stand on the wire. */
-export function fieldLines(fields: readonly Field[]): string {
+export function fieldLines(fields: readonly HeaderField[]): string {
   let text = '';
   for (const [name, value] of fields) text += `${name}: ${value}\r\n`;
   return text;
@@ -242,7 +242,7 @@ function isPrivate(lowerName: string): boolean {
   return lowerName.startsWith('proxy-') || lowerName.startsWith('x-noria-');
 }
 
-function nominatedNames(fields: readonly Field[]): ReadonlySet<string> {
+function nominatedNames(fields: readonly HeaderField[]): ReadonlySet<string> {
   const names = fieldValues(fields, 'connection').flatMap(options);
   return new Set(names.filter((name) => !NEVER_NOMINATED.has(name)));
 }

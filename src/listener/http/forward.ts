@@ -8,7 +8,7 @@ import type { HttpRefusal } from '../replies.ts';
 import { routeRequest, toldToClient } from '../route.ts';
 import {
   absoluteTarget,
-  type Field,
+  type HeaderField,
   oneHopOn,
   pairFields,
   requestFraming,
@@ -66,7 +66,7 @@ function endHere(request: IncomingMessage, response: ServerResponse, context: Co
 
 function readOrder(
   request: IncomingMessage,
-  fields: readonly Field[],
+  fields: readonly HeaderField[],
   context: ConnectionContext,
   upgrade: boolean,
 ): Order | NoriaError {

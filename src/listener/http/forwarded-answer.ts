@@ -4,16 +4,16 @@
  * A chunk is held until it is known whether another follows, so that a small answer leaves in one piece.
  */
 import type { IncomingMessage, ServerResponse } from 'node:http';
-import type { Dialed } from '../../dialer/dial.ts';
+import type { MemberConnection } from '../../dialer/dial.ts';
 import { successHeaders } from '../replies.ts';
-import { endToEnd, type Field, type Framing, fieldLines, trailingEndToEnd } from './fields.ts';
+import { endToEnd, type Framing, fieldLines, type HeaderField, trailingEndToEnd } from './fields.ts';
 import type { ResponseHead } from './response-reader.ts';
 
 const CONTINUE = 100;
 const NO_CONTENT = 204;
 
 /** An answer that never has a body announces none (RFC 9110 §8.6): some clients would wait for it. */
-function withoutLength(fields: readonly Field[]): Field[] {
+function withoutLength(fields: readonly HeaderField[]): HeaderField[] {
   return fields.filter(([name]) => name.toLowerCase() !== 'content-length');
 }
 
@@ -21,7 +21,7 @@ function withoutLength(fields: readonly Field[]): Field[] {
 interface ForwardedHead {
   readonly status: number;
   readonly reason: string;
-  readonly fields: readonly Field[];
+  readonly fields: readonly HeaderField[];
 }
 
 /** The answer to one request. Its head waits for `flush`, more than one chunk, or `complete`. */
@@ -68,7 +68,7 @@ export class ForwardedAnswer {
    * @param added - noria's own fields; they go behind the target's.
    * @param closing - the connection takes no further request.
    */
-  start(head: ResponseHead, body: Framing, added: readonly Field[], closing: boolean): void {
+  start(head: ResponseHead, body: Framing, added: readonly HeaderField[], closing: boolean): void {
     const old = this.#request.httpVersionMinor === 0;
     const framing: Framing = old && body.kind === 'chunked' ? { kind: 'until-close' } : body;
     const kept = endToEnd(head.fields, framing);
@@ -98,7 +98,7 @@ export class ForwardedAnswer {
   }
 
   /** The answer is whole. Trailers go where the client gets it in chunks. */
-  complete(trailers: readonly Field[]): void {
+  complete(trailers: readonly HeaderField[]): void {
     this.#writeHead();
     const kept = trailingEndToEnd(trailers);
     if (kept.length > 0)
@@ -124,13 +124,13 @@ export class ForwardedAnswer {
 }
 
 /** An answer's head as it stands on the wire. */
-export function headText(head: ResponseHead, fields: readonly Field[]): string {
+export function headText(head: ResponseHead, fields: readonly HeaderField[]): string {
   return `HTTP/1.1 ${head.status} ${head.reason}\r\n${fieldLines(fields)}\r\n`;
 }
 
 /** `successHeaders`, with the tries of the whole request counted. */
-export function wayFields(way: Dialed, attempts: number): Field[] {
+export function wayFields(way: MemberConnection, attempts: number): HeaderField[] {
   return successHeaders(way).map(
-    ([name, value]): Field => [name, name === 'X-Noria-Attempts' ? `${attempts}` : value],
+    ([name, value]): HeaderField => [name, name === 'X-Noria-Attempts' ? `${attempts}` : value],
   );
 }

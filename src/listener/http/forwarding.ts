@@ -10,7 +10,7 @@ import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 import type { Deadline } from '../../core/deadlines.ts';
 import type { FaultCode, NoriaError } from '../../core/faults.ts';
-import type { Dialed, Dialing, DialRequest, DialResult } from '../../dialer/dial.ts';
+import type { Dialing, DialRequest, DialResult, MemberConnection } from '../../dialer/dial.ts';
 import type { ConnectionContext } from '../connection.ts';
 import { dialForClient } from '../dial-for-client.ts';
 import type { Refused } from '../replies.ts';
@@ -103,10 +103,10 @@ export class Forwarding {
 
   #dial(fresh: boolean): void {
     this.#tries += 1;
-    const { target, wish } = this.#order.route;
+    const { target, routing } = this.#order.route;
     const request: DialRequest = {
       target: target.target,
-      wish,
+      routing,
       use: 'forward',
       fresh,
       avoid: [...this.#avoid],
@@ -131,17 +131,17 @@ export class Forwarding {
     // Looked at again after the wait: the client may have left, and then nobody else owns the way.
     if (this.#phase.name !== 'dialing') {
       if (!result.ok) return;
-      result.way.socket.destroy();
-      result.way.end({ cut: false });
+      result.connection.socket.destroy();
+      result.connection.end({ cut: false });
     } else if (result.ok) {
-      this.#exchange(result.way);
+      this.#exchange(result.connection);
     } else {
       const { failure } = result;
       this.#refuse({ ...failure, attempts: this.#attempts + failure.attempts }, failure.reason);
     }
   }
 
-  #exchange(way: Dialed): void {
+  #exchange(way: MemberConnection): void {
     this.#attempts += way.attempts;
     const { method, framing } = this.#order;
     const sent = { method, body: framing, upgrade: this.#order.upgrade };
@@ -187,7 +187,7 @@ export class Forwarding {
     const { way } = exchange;
     // Neither is the client's to answer: a member's own question is the dialer's, and a target is no proxy.
     if (head.status === PROXY_AUTHENTICATION_REQUIRED) {
-      if (way.form === 'absolute') {
+      if (way.forwardMode === 'absolute') {
         exchange.rejectChallenge();
         return;
       }

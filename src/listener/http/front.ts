@@ -11,8 +11,8 @@ import { TCP_KEEP_ALIVE_MS } from '../../core/keep-alive.ts';
 import type { ConnectionContext } from '../connection.ts';
 import { awaitFirst } from '../first-bytes.ts';
 import { serveConnect } from './connect-front.ts';
-import { type ConnectHead, MAX_HEAD_BYTES, readConnectHead } from './connect-request.ts';
-import { type Field, fieldValues, pairFields, requestFraming, versionProblem } from './fields.ts';
+import { type ConnectRequest, MAX_REQUEST_HEAD_BYTES, readConnectRequest } from './connect-request.ts';
+import { fieldValues, type HeaderField, pairFields, requestFraming, versionProblem } from './fields.ts';
 import { forward } from './forward.ts';
 import type { Upgrade } from './forwarding.ts';
 import { refuseRequest } from './refusal.ts';
@@ -38,7 +38,7 @@ export function createHttpFront(options: { readonly headerTimeoutMs: number }): 
   const sessions = new WeakMap<object, HttpSession>();
   const server = createServer({
     insecureHTTPParser: false,
-    maxHeaderSize: MAX_HEAD_BYTES,
+    maxHeaderSize: MAX_REQUEST_HEAD_BYTES,
     requireHostHeader: false, // the URL names the host; a missing Host is no reason to refuse
     headersTimeout: headerTimeoutMs,
     requestTimeout: 0, // an upload may take long; silence is what ends it
@@ -57,7 +57,7 @@ export function createHttpFront(options: { readonly headerTimeoutMs: number }): 
   };
 
   const serve = (socket: Socket, first: Buffer, context: ConnectionContext): void => {
-    const plain = readConnectHead(first);
+    const plain = readConnectRequest(first);
     const again = (): void => awaitNext(socket, context, serve);
     if (plain !== undefined) {
       serveConnect(socket, plain.head, first.subarray(plain.bytes), context, again);
@@ -101,7 +101,7 @@ export function createHttpFront(options: { readonly headerTimeoutMs: number }): 
   return { serve, close: () => void server.close() };
 }
 
-function connectHead(request: IncomingMessage): ConnectHead {
+function connectHead(request: IncomingMessage): ConnectRequest {
   const fields = pairFields(request.rawHeaders);
   return {
     authority: request.url ?? '',
@@ -112,7 +112,7 @@ function connectHead(request: IncomingMessage): ConnectHead {
 }
 
 /** CONNECT has no body (RFC 9110 §9.3.6): one that announces it could mean its bytes for us or for the target. */
-function bodyProblem(fields: readonly Field[]): NoriaError | undefined {
+function bodyProblem(fields: readonly HeaderField[]): NoriaError | undefined {
   const framing = requestFraming(fields, 1);
   if (framing instanceof NoriaError) return framing;
   const announced = framing.kind === 'chunked' || (framing.kind === 'length' && framing.bytes > 0);

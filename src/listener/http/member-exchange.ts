@@ -5,8 +5,8 @@
  * for the next request or destroys it. What becomes of the answer, and whether another way is tried, is forwarding.ts's.
  */
 import { NoriaError } from '../../core/faults.ts';
-import type { Dialed, DialOutcome } from '../../dialer/dial.ts';
-import { connectionHas, type Field, type Framing, fieldLines } from './fields.ts';
+import type { DialOutcome, MemberConnection } from '../../dialer/dial.ts';
+import { connectionHas, type Framing, fieldLines, type HeaderField } from './fields.ts';
 import { type ResponseHead, type ResponsePart, ResponseReader } from './response-reader.ts';
 
 /** What an exchange must know of the request that goes over it. */
@@ -36,7 +36,7 @@ const LAST_CHUNK = '0\r\n';
 
 /** One request, one answer, one way. `start` begins it; it tells its sink how it goes. */
 export class MemberExchange {
-  readonly way: Dialed;
+  readonly way: MemberConnection;
   readonly #request: ExchangeRequest;
   readonly #sink: ExchangeSink;
   readonly #reader: ResponseReader;
@@ -47,7 +47,7 @@ export class MemberExchange {
   #bytesUp = 0;
   #bytesDown = 0;
 
-  constructor(way: Dialed, request: ExchangeRequest, sink: ExchangeSink) {
+  constructor(way: MemberConnection, request: ExchangeRequest, sink: ExchangeSink) {
     this.way = way;
     this.#request = request;
     this.#sink = sink;
@@ -94,7 +94,7 @@ export class MemberExchange {
   }
 
   /** The request is whole. @param trailers - sent behind a chunked body alone. */
-  finishBody(trailers: readonly Field[]): void {
+  finishBody(trailers: readonly HeaderField[]): void {
     if (this.#over || this.#requestSent) return;
     this.#requestSent = true;
     if (this.#request.body.kind === 'chunked') this.#write(`${LAST_CHUNK}${fieldLines(trailers)}\r\n`);

@@ -1,12 +1,12 @@
 /** The head that a client's request is sent on with. */
-import type { Dialed } from '../../dialer/dial.ts';
+import type { MemberConnection } from '../../dialer/dial.ts';
 import type { Route } from '../route.ts';
 import {
   type AbsoluteTarget,
   endToEnd,
-  type Field,
   type Framing,
   fieldLines,
+  type HeaderField,
   upgrading,
   withHost,
 } from './fields.ts';
@@ -15,7 +15,7 @@ import {
 export interface Order {
   readonly method: string;
   /** As the client sent them. */
-  readonly fields: readonly Field[];
+  readonly fields: readonly HeaderField[];
   readonly framing: Framing;
   readonly route: Route<AbsoluteTarget>;
   /** It asks for another protocol. */
@@ -26,11 +26,14 @@ export interface Order {
  * Request line and fields, with the empty line, in Latin-1: in origin form to a target, in absolute form and with the
  * member's credentials to a member that forwards itself.
  */
-export function requestHead(order: Order, way: Pick<Dialed, 'form' | 'proxyAuthorization'>): string {
+export function requestHead(
+  order: Order,
+  way: Pick<MemberConnection, 'forwardMode' | 'proxyAuthorization'>,
+): string {
   const { method, fields, framing, route, upgrade } = order;
   const { authority, path } = route.target;
   const sent = withHost(upgrade ? upgrading(fields) : endToEnd(fields, framing), authority);
-  if (way.form === 'direct') return `${method} ${path} HTTP/1.1\r\n${fieldLines(sent)}\r\n`;
+  if (way.forwardMode === 'direct') return `${method} ${path} HTTP/1.1\r\n${fieldLines(sent)}\r\n`;
   // OPTIONS of the whole server has no path in absolute form (RFC 9112 §3.2.4).
   const url = `http://${authority}${path === '*' ? '' : path}`;
   const { proxyAuthorization: login } = way;

@@ -7,7 +7,7 @@
  */
 import { NoriaError } from '../../core/faults.ts';
 import { readFieldLines } from './field-lines.ts';
-import { type Field, type Framing, responseFraming } from './fields.ts';
+import { type Framing, type HeaderField, responseFraming } from './fields.ts';
 
 /** An answer's first part, decoded. */
 export interface ResponseHead {
@@ -16,7 +16,7 @@ export interface ResponseHead {
   /** As it came, Latin-1; may be empty. */
   readonly reason: string;
   readonly minorVersion: 0 | 1;
-  readonly fields: readonly Field[];
+  readonly fields: readonly HeaderField[];
 }
 
 /** What an answer is made of, in the order of its bytes. */
@@ -26,7 +26,7 @@ export type ResponsePart =
   /** `body`: how it was framed. After a 101, `rest` is the new protocol's. */
   | { readonly kind: 'head'; readonly head: ResponseHead; readonly body: Framing }
   | { readonly kind: 'data'; readonly chunk: Buffer }
-  | { readonly kind: 'complete'; readonly trailers: readonly Field[] };
+  | { readonly kind: 'complete'; readonly trailers: readonly HeaderField[] };
 
 /** A head, or a trailer section. */
 const MAX_BLOCK_BYTES = 64 * 1024;
@@ -175,7 +175,7 @@ export class ResponseReader {
     return text === undefined ? undefined : this.#complete(parseFields(text, 0));
   }
 
-  #complete(trailers: readonly Field[]): ResponsePart {
+  #complete(trailers: readonly HeaderField[]): ResponsePart {
     this.#state = { name: 'complete' };
     return { kind: 'complete', trailers };
   }
@@ -225,7 +225,7 @@ function parseHead(text: string): ResponseHead {
   return { status: Number(status), reason, minorVersion: minor === '0' ? 0 : 1, fields };
 }
 
-function parseFields(text: string, start: number): Field[] {
+function parseFields(text: string, start: number): HeaderField[] {
   const fields = readFieldLines(text, start);
   if (fields === undefined) throw bad('one of its header lines cannot be read');
   return fields;

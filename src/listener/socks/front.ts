@@ -8,12 +8,12 @@ import type { Socket } from 'node:net';
 import { NoriaError } from '../../core/faults.ts';
 import type { HostPort } from '../../core/host-port.ts';
 import type { DialRequest, DialResult } from '../../dialer/dial.ts';
-import type { Wish } from '../../pool/lease.ts';
-import type { Credentials, Identity } from '../access.ts';
+import type { RoutingOptions } from '../../pool/lease.ts';
+import type { ClientCredentials, ClientIdentity } from '../access.ts';
 import type { ConnectionContext } from '../connection.ts';
 import { dialForClient } from '../dial-for-client.ts';
 import { refusedBy, socks5Reply } from '../replies.ts';
-import { readWish } from '../routing-options.ts';
+import { readRoutingOptions } from '../routing-options.ts';
 import {
   credentialsReply,
   finalReply,
@@ -27,13 +27,13 @@ import {
 } from './wire.ts';
 
 /** Stands in for an identity where none is asked: the request will be refused, whoever it is. */
-const NOBODY: Identity = { user: '', wishText: '' };
+const NOBODY: ClientIdentity = { user: '', routingText: '' };
 
 /** Which message comes next, and what is known by then. */
 type Phase =
   | { readonly name: 'greeting' }
   | { readonly name: 'credentials' }
-  | { readonly name: 'request'; readonly identity: Identity | undefined }
+  | { readonly name: 'request'; readonly identity: ClientIdentity | undefined }
   /** The handshake is over: a member is dialed, or the client was refused or has left. */
   | { readonly name: 'over' };
 
@@ -128,24 +128,24 @@ class SocksFront {
     return undefined;
   }
 
-  #checkCredentials(credentials: Credentials): NoriaError | undefined {
+  #checkCredentials(credentials: ClientCredentials): NoriaError | undefined {
     const identity = this.#identify(credentials);
     if (identity instanceof NoriaError) return identity;
     // Read here to fail here; read again when the target is known, which a session may be named for.
-    const wish = this.#readWish(identity, '');
-    if (wish instanceof NoriaError) return wish;
+    const routing = this.#readRoutingOptions(identity, '');
+    if (routing instanceof NoriaError) return routing;
     this.#socket.write(credentialsReply(true));
     this.#phase = { name: 'request', identity };
     return undefined;
   }
 
-  #identify(credentials: Credentials | undefined): Identity | NoriaError {
+  #identify(credentials: ClientCredentials | undefined): ClientIdentity | NoriaError {
     if (this.#context.refusal !== undefined) return NOBODY;
     return this.#context.identify(credentials);
   }
 
   /** A user id is a wish where anyone may come, and proves nothing where users are set. */
-  #identifySocks4(userId: string): Identity | NoriaError {
+  #identifySocks4(userId: string): ClientIdentity | NoriaError {
     if (this.#context.refusal === undefined && this.#context.options.access.asksForCredentials) {
       return new NoriaError('auth-required', 'SOCKS4 carries no password, and this listener has users');
     }
@@ -161,20 +161,20 @@ class SocksFront {
     const { target } = request;
     const denied = options.access.targets.denies(target);
     if (denied !== undefined) return denied;
-    const wish = this.#readWish(identity, target.host);
-    if (wish instanceof NoriaError) return wish;
-    this.#dial(target, wish);
+    const routing = this.#readRoutingOptions(identity, target.host);
+    if (routing instanceof NoriaError) return routing;
+    this.#dial(target, routing);
     return undefined;
   }
 
-  #readWish(identity: Identity, targetHost: string): Wish | NoriaError {
-    return readWish(identity.wishText, [], this.#context.wishContext(identity, targetHost));
+  #readRoutingOptions(identity: ClientIdentity, targetHost: string): RoutingOptions | NoriaError {
+    return readRoutingOptions(identity.routingText, [], this.#context.routingContext(identity, targetHost));
   }
 
-  #dial(target: HostPort, wish: Wish): void {
+  #dial(target: HostPort, routing: RoutingOptions): void {
     this.#leaveHandshake();
     this.#context.handshakeDone();
-    const request: DialRequest = { target, wish, use: 'tunnel' };
+    const request: DialRequest = { target, routing, use: 'tunnel' };
     dialForClient(this.#socket, this.#wire.rest(), this.#context, request, this.#finish);
   }
 
@@ -182,7 +182,7 @@ class SocksFront {
     this.#socket.off('error', this.#onError);
     if (result.ok) {
       this.#socket.write(finalReply(this.#version, REPLY.succeeded));
-      this.#context.tunnel(this.#socket, result.way, early);
+      this.#context.tunnel(this.#socket, result.connection, early);
       return;
     }
     const { failure } = result;

@@ -7,7 +7,7 @@ import type { Clock } from '../../core/clock.ts';
 /** How long what nobody waits for may lie, when nothing else is said meanwhile. */
 const LINGER_MS = 5;
 
-export class Link<Message extends object> {
+export class BatchedChannel<Message extends object> {
   readonly #clock: Clock;
   readonly #send: (batch: readonly Message[]) => void;
   #batch: Message[] = [];

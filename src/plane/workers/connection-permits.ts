@@ -32,7 +32,7 @@ interface Round {
 }
 
 /** One for each listener, in the primary. */
-export class PermitOffice {
+export class PermitPool {
   readonly #clock: Clock;
   readonly #say: (worker: number, order: PermitOrder) => void;
   /** How many each worker has, in stock and in use. */
@@ -125,7 +125,7 @@ export class PermitOffice {
 }
 
 /** One for each listener, in every worker. */
-export class PermitStock {
+export class PermitHolder {
   readonly #say: (request: PermitRequest) => void;
   /** Stock and in use together. */
   #held = 0;

@@ -7,7 +7,7 @@
 import { Secret } from '../../core/secret.ts';
 
 /** What `pack` made; opaque to whoever carries it. */
-export type Packed = { readonly packed: Json };
+export type IpcEncoded = { readonly packed: Json };
 
 type Json = null | boolean | number | string | readonly Json[] | { readonly [key: string]: Json };
 
@@ -20,12 +20,12 @@ const MAP = '$map';
  *
  * @throws TypeError for anything else: a number that JSON does not know, a function, an object of another class.
  */
-export function pack(settings: object): Packed {
+export function encodeForIpc(settings: object): IpcEncoded {
   return { packed: packValue(settings) };
 }
 
 /** What was packed. Its type is what the other side gave: both run the same code. */
-export function unpack<Settings>({ packed }: Packed): Settings {
+export function decodeFromIpc<Settings>({ packed }: IpcEncoded): Settings {
   return unpackValue(packed) as Settings; // decoded here: the pipe's other end packed it
 }
 

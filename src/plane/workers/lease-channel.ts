@@ -8,13 +8,13 @@
 import {
   isLease,
   type Lease,
+  type LeaseProvider,
+  type LeaseRefusal,
   type LeaseReport,
   type LeaseRequest,
-  type Lending,
-  type Refusal,
 } from '../../pool/lease.ts';
 
-type Answer = Lease | Refusal;
+type Answer = Lease | LeaseRefusal;
 
 /** What the asker says to the pool. */
 export type ToPool =
@@ -37,7 +37,7 @@ export interface ServedLending {
 }
 
 /** The asker's half. */
-export interface RemoteLending extends Lending {
+export interface RemoteLending extends LeaseProvider {
   hear(message: FromPool): void;
   /** The pool has gone. Who waits is refused with `shutting-down`. Safe to call twice. */
   close(): void;
@@ -53,7 +53,7 @@ const IDS_PER_ASKER = 2 ** 32;
  * same id, and are kept apart by it. Requests made at the pool itself are those of asker 0.
  */
 export function serveLending(
-  lending: Lending,
+  lending: LeaseProvider,
   asker: number,
   say: (message: FromPool) => void,
 ): ServedLending {
@@ -72,7 +72,7 @@ export function serveLending(
 
   const take = async (request: LeaseRequest) => {
     const id = asker * IDS_PER_ASKER + request.id;
-    const answer = lending.take({ ...request, id });
+    const answer = lending.acquire({ ...request, id });
     if (!(answer instanceof Promise)) {
       give(request.id, answer);
       return;
@@ -107,7 +107,7 @@ export function serveLending(
   };
 }
 
-function endForNobody(lending: Lending, lease: number): void {
+function endForNobody(lending: LeaseProvider, lease: number): void {
   lending.report({ lease, kind: 'failed', blame: 'nobody', fault: 'client-gone' });
 }
 
@@ -125,7 +125,7 @@ class ChannelLending implements RemoteLending {
     this.#say = say;
   }
 
-  take(request: LeaseRequest): Refusal | Promise<Answer> {
+  acquire(request: LeaseRequest): LeaseRefusal | Promise<Answer> {
     if (this.#closed) return shuttingDown();
     if (this.#asked.has(request.id)) throw new TypeError(`lease request ${request.id} is under way already`);
     const { promise, resolve } = Promise.withResolvers<Answer>();
@@ -158,6 +158,6 @@ class ChannelLending implements RemoteLending {
   }
 }
 
-function shuttingDown(): Refusal {
+function shuttingDown(): LeaseRefusal {
   return { refused: 'shutting-down', reason: 'The pool is not there any more.', sources: [] };
 }

@@ -64,7 +64,7 @@ function portFor({ address }: ListenerConfig): Promise<number | undefined> {
  * @param held - those that workers have open: only they can say whether an address of one may pass to another.
  * @returns why one of them cannot be had: listen-failed or bad-config; undefined when all can.
  */
-export async function refusalOf(
+export async function updateError(
   listeners: readonly PlacedListener[],
   held: readonly PlacedListener[],
 ): Promise<NoriaError | undefined> {

@@ -5,18 +5,18 @@ import type { SourceFault } from '../../dialer/credentials.ts';
 import type { BoundAddress } from '../../listener/bind.ts';
 import type { OwnAddress } from '../../listener/deny-targets.ts';
 import type { PermitOrder, PermitRequest } from './connection-permits.ts';
-import type { Packed } from './ipc-encoding.ts';
+import type { IpcEncoded } from './ipc-encoding.ts';
 import type { FromPool, ToPool } from './lease-channel.ts';
 
 /** Signals that workers ignore: a terminal sends them to all processes, and what is to be done then is the primary's to say. */
-export const LEFT_TO_THE_PRIMARY = [
+export const SIGNALS_OF_THE_PRIMARY = [
   'SIGINT',
   'SIGTERM',
   'SIGHUP',
 ] as const satisfies readonly NodeJS.Signals[];
 
 /** What the data plane tells on its bus: the primary tells it again on its own. */
-export const TOLD_BY_WORKERS = [
+export const FORWARDED_EVENTS = [
   'connection.opened',
   'connection.closed',
   'client.refused',
@@ -26,10 +26,10 @@ export const TOLD_BY_WORKERS = [
   'tunnel.closed',
 ] as const satisfies readonly EventName[];
 
-export type ToldByWorkers = (typeof TOLD_BY_WORKERS)[number];
+export type ForwardedEventName = (typeof FORWARDED_EVENTS)[number];
 
 /** One event on its way. */
-export interface Telling<Name extends ToldByWorkers = ToldByWorkers> {
+export interface ForwardedEvent<Name extends ForwardedEventName = ForwardedEventName> {
   readonly kind: 'told';
   readonly name: Name;
   readonly event: NoriaEvents[Name];
@@ -37,7 +37,7 @@ export interface Telling<Name extends ToldByWorkers = ToldByWorkers> {
 
 export type FromWorker =
   | ToPool
-  | Telling
+  | ForwardedEvent
   /** It has loaded, and can be told what to do. */
   | { readonly kind: 'loaded' }
   /** The answer to `update`. */
@@ -57,22 +57,22 @@ export type ToWorker =
   | FromPool
   | Begin
   | { readonly kind: 'permits'; readonly listener: number; readonly order: PermitOrder }
-  | Steering;
+  | PlaneCommand;
 
 /** First of all: what it works with. */
 export interface Begin {
   readonly kind: 'begin';
-  readonly dialer: Packed;
+  readonly dialer: IpcEncoded;
   readonly surroundings: Surroundings;
   /** Descriptors of listening sockets that were handed over to the primary. */
   readonly handedOver: readonly number[];
 }
 
 /** What is done with the data plane. */
-export type Steering =
+export type PlaneCommand =
   | Update
   /** What the dialer is to do from now on. */
-  | { readonly kind: 'configure'; readonly dialer: Packed }
+  | { readonly kind: 'configure'; readonly dialer: IpcEncoded }
   /** What listeners have to know of the rest of noria. */
   | { readonly kind: 'surroundings'; readonly surroundings: Surroundings }
   | { readonly kind: 'forgive'; readonly source: string }
@@ -87,7 +87,7 @@ export type Steering =
 /** Open these listeners, and close those that are not among them; all or none. */
 export interface Update {
   readonly kind: 'update';
-  readonly listeners: Packed;
+  readonly listeners: IpcEncoded;
   readonly drainTimeoutMs: number;
   /** Ids of all listeners whose connections the primary still counts: what is known of others may be forgotten. */
   readonly counted: readonly number[];

@@ -6,7 +6,7 @@
  */
 import type { Clock } from '../../core/clock.ts';
 
-export interface SharedVerdictOptions {
+export interface NetworkVerdictOptions {
   readonly clock: Clock;
   /** How long ago an answer may have been to speak against a verdict: about as long as it takes to miss one. */
   readonly freshMs: () => number;
@@ -16,13 +16,13 @@ export interface SharedVerdictOptions {
   readonly onJudged: (down: boolean) => void;
 }
 
-export class SharedVerdict {
-  readonly #options: SharedVerdictOptions;
+export class NetworkVerdict {
+  readonly #options: NetworkVerdictOptions;
   /** Judges that say it is down. */
   readonly #doubting = new Set<number>();
   #answeredAt = Number.NEGATIVE_INFINITY;
 
-  constructor(options: SharedVerdictOptions) {
+  constructor(options: NetworkVerdictOptions) {
     this.#options = options;
   }
 

@@ -1,6 +1,6 @@
 /** The limits on connections of all listeners that workers share: one office of permits for each. */
 import type { Clock } from '../../core/clock.ts';
-import { PermitOffice, type PermitOrder, type PermitRequest } from './connection-permits.ts';
+import { type PermitOrder, PermitPool, type PermitRequest } from './connection-permits.ts';
 
 /** A listener, by the id that all processes know it by. */
 export interface LimitedListener {
@@ -12,7 +12,7 @@ export interface LimitedListener {
 export class SharedLimits {
   readonly #clock: Clock;
   readonly #say: (worker: number, listener: number, order: PermitOrder) => void;
-  readonly #offices = new Map<number, PermitOffice>();
+  readonly #offices = new Map<number, PermitPool>();
 
   constructor(clock: Clock, say: (worker: number, listener: number, order: PermitOrder) => void) {
     this.#clock = clock;
@@ -30,7 +30,7 @@ export class SharedLimits {
       if (this.#offices.has(id)) continue;
       this.#offices.set(
         id,
-        new PermitOffice(limit, this.#clock, (worker, order) => this.#say(worker, id, order)),
+        new PermitPool(limit, this.#clock, (worker, order) => this.#say(worker, id, order)),
       );
     }
   }

@@ -4,19 +4,19 @@
  */
 import type { Clock } from '../../core/clock.ts';
 import { describeError, NoriaError } from '../../core/faults.ts';
-import { LEFT_TO_THE_PRIMARY } from './messages.ts';
-import { type Ending, type Report, WorkerProcess } from './worker-process.ts';
+import { SIGNALS_OF_THE_PRIMARY } from './messages.ts';
+import { type WorkerExit, WorkerProcess, type WorkerReport } from './worker-process.ts';
 
-export interface CrewOptions {
+export interface WorkerSupervisorOptions {
   readonly clock: Clock;
   /** The module that a worker runs. */
   readonly entry: string;
   readonly wanted: number;
-  readonly onReport: (worker: WorkerProcess, report: Report) => void;
+  readonly onReport: (worker: WorkerProcess, report: WorkerReport) => void;
   /** Brings a worker that has loaded to where the others are. A failure ends that worker. */
   readonly prepare: (worker: WorkerProcess) => Promise<void>;
   /** A worker ended that should not have. `againMs`: after how long another one is started. */
-  readonly onLost: (worker: WorkerProcess, ending: Ending, againMs: number) => void;
+  readonly onLost: (worker: WorkerProcess, ending: WorkerExit, againMs: number) => void;
   /** Every worker that ever was, once it has gone. */
   readonly onGone: (worker: WorkerProcess) => void;
   /** None lives, and none can be started: the end. */
@@ -35,7 +35,7 @@ const CLOSE_PATIENCE_MS = 2_000;
  * A terminal or a service manager sends them to all processes, and a worker that still loads cannot ignore them yet: they say
  * nothing against it. Whether noria goes on is for the primary to say, which has had the signal too.
  */
-const SENT_TO_ALL: ReadonlySet<NodeJS.Signals> = new Set(LEFT_TO_THE_PRIMARY);
+const SENT_TO_ALL: ReadonlySet<NodeJS.Signals> = new Set(SIGNALS_OF_THE_PRIMARY);
 /** Starts of one worker that are cut short by those, one after the other, before it is given up. */
 const MOST_STARTS = 3;
 
@@ -44,8 +44,8 @@ const MOST_STARTS = 3;
  *
  * @throws NoriaError workers-failed when one of them does not come up.
  */
-export async function openCrew(options: CrewOptions): Promise<Crew> {
-  const crew = new Crew(options);
+export async function openWorkerSupervisor(options: WorkerSupervisorOptions): Promise<WorkerSupervisor> {
+  const crew = new WorkerSupervisor(options);
   try {
     await crew.open();
   } catch (error) {
@@ -56,8 +56,8 @@ export async function openCrew(options: CrewOptions): Promise<Crew> {
 }
 
 /** See `openCrew`. */
-export class Crew {
-  readonly #options: CrewOptions;
+export class WorkerSupervisor {
+  readonly #options: WorkerSupervisorOptions;
   /** All processes, those that come up included. */
   readonly #all = new Set<WorkerProcess>();
   readonly #ready = new Set<WorkerProcess>();
@@ -66,7 +66,7 @@ export class Crew {
   #lastNumber = 0;
   #shortLives = 0;
 
-  constructor(options: CrewOptions) {
+  constructor(options: WorkerSupervisorOptions) {
     this.#options = options;
   }
 
@@ -129,7 +129,7 @@ export class Crew {
     return worker;
   }
 
-  #lost(worker: WorkerProcess, ending: Ending, livedMs: number): void {
+  #lost(worker: WorkerProcess, ending: WorkerExit, livedMs: number): void {
     this.#all.delete(worker);
     const served = this.#ready.delete(worker);
     this.#options.onGone(worker);
@@ -151,7 +151,7 @@ export class Crew {
     this.#options.onFailed(error);
   }
 
-  #replace(worker: WorkerProcess, ending: Ending, againMs: number): void {
+  #replace(worker: WorkerProcess, ending: WorkerExit, againMs: number): void {
     const wait = this.#options.clock.after(againMs, () => {
       this.#waits.delete(wait);
       void this.#bringUp(); // never rejects

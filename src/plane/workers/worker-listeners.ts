@@ -11,8 +11,8 @@ import type { PlaneListener } from '../data-plane.ts';
 import { boundTo, listenerName, type PlacedListener } from '../listener-set.ts';
 import { ConnectionCounts } from './connection-counts.ts';
 import type { PermitOrder } from './connection-permits.ts';
-import { pack } from './ipc-encoding.ts';
-import { Placing, refusalOf } from './listener-plan.ts';
+import { encodeForIpc } from './ipc-encoding.ts';
+import { Placing, updateError } from './listener-plan.ts';
 import type { UpdateOutcome } from './messages.ts';
 import { type LimitedListener, SharedLimits } from './shared-limits.ts';
 import type { WorkerProcess } from './worker-process.ts';
@@ -113,13 +113,13 @@ export class WorkerListeners {
   async #openEverywhere(placed: readonly PlacedListener[], drainTimeoutMs: number): Promise<UpdateOutcome> {
     const before = this.#placed;
     const fresh = placed.filter(({ shared }) => !before.some((one) => one.shared?.id === shared?.id));
-    const refusal = await refusalOf(fresh, before);
+    const refusal = await updateError(fresh, before);
     if (refusal !== undefined) return refused(refusal);
     this.limits.open(limitsOf(placed));
     const clear = before.filter((one) => !placed.some((other) => isInTheWay(one, other)));
     if (clear.length < before.length) {
       await this.#openInAll(clear, drainTimeoutMs);
-      const late = await refusalOf(fresh, clear);
+      const late = await updateError(fresh, clear);
       if (late !== undefined) return this.#goBack(refused(late));
     }
     const outcomes = await this.#openInAll(placed, drainTimeoutMs);
@@ -165,7 +165,7 @@ export class WorkerListeners {
     this.#asked = asked;
     const answer = worker.answer('updated');
     const { counted } = this.limits;
-    worker.say({ kind: 'update', listeners: pack(placed), drainTimeoutMs, counted });
+    worker.say({ kind: 'update', listeners: encodeForIpc(placed), drainTimeoutMs, counted });
     const told = await answer;
     this.#asked = undefined;
     asked.patience[Symbol.dispose]();

@@ -7,7 +7,7 @@
 import cluster, { type Worker } from 'node:cluster';
 import type { Clock } from '../../core/clock.ts';
 import { maskSecrets, type Secret } from '../../core/secret.ts';
-import { Link } from './batched-channel.ts';
+import { BatchedChannel } from './batched-channel.ts';
 import type { FromWorker, ToWorker } from './messages.ts';
 
 /** Kinds of messages that are awaited, each the answer to something that was said. */
@@ -15,7 +15,7 @@ const ANSWERS = ['loaded', 'updated', 'drained'] as const;
 type AnswerKind = (typeof ANSWERS)[number];
 type Answer<Kind extends AnswerKind> = Extract<FromWorker, { kind: Kind }>;
 /** What is told without being asked for. */
-export type Report = Exclude<FromWorker, { kind: AnswerKind | 'crashed' }>;
+export type WorkerReport = Exclude<FromWorker, { kind: AnswerKind | 'crashed' }>;
 
 export interface WorkerOptions {
   readonly clock: Clock;
@@ -23,11 +23,11 @@ export interface WorkerOptions {
   readonly number: number;
   /** The module that a worker runs. */
   readonly entry: string;
-  readonly onReport: (report: Report) => void;
+  readonly onReport: (report: WorkerReport) => void;
 }
 
 /** How it ended. */
-export interface Ending {
+export interface WorkerExit {
   /** `killed by SIGKILL`, `ended with code 1`, or why it did not start. */
   readonly how: string;
   /** What killed it. */
@@ -39,10 +39,10 @@ export interface Ending {
 export class WorkerProcess {
   readonly number: number;
   /** Resolves when it has ended and everything that it said has been heard. */
-  readonly gone: Promise<Ending>;
+  readonly gone: Promise<WorkerExit>;
   readonly #worker: Worker;
-  readonly #link: Link<ToWorker>;
-  readonly #onReport: (report: Report) => void;
+  readonly #link: BatchedChannel<ToWorker>;
+  readonly #onReport: (report: WorkerReport) => void;
   readonly #awaited = new Map<AnswerKind, (answer: FromWorker | undefined) => void>();
   #stack: string | undefined;
   #unfitFor: string | undefined;
@@ -56,7 +56,7 @@ export class WorkerProcess {
     // Its standard error is for what even it cannot tell: the engine's last words.
     cluster.setupPrimary({ exec: entry, args: [], stdio: ['ignore', 'ignore', 'inherit', 'ipc'] });
     this.#worker = cluster.fork();
-    this.#link = new Link(clock, (batch) => {
+    this.#link = new BatchedChannel(clock, (batch) => {
       this.#worker.send(batch, ignored);
     });
     this.#worker.on('message', (batch: readonly FromWorker[]) => {
@@ -113,10 +113,10 @@ export class WorkerProcess {
     resolve?.(answer);
   }
 
-  async #untilGone(): Promise<Ending> {
+  async #untilGone(): Promise<WorkerExit> {
     const worker = this.#worker;
-    const ended = await new Promise<Ending>((resolve) => {
-      let ending: Ending | undefined;
+    const ended = await new Promise<WorkerExit>((resolve) => {
+      let ending: WorkerExit | undefined;
       worker.on('exit', (code, signal: NodeJS.Signals | null) => {
         ending =
           signal === null ? { how: `ended with code ${code}` } : { how: `killed by ${signal}`, signal };
@@ -137,7 +137,7 @@ export class WorkerProcess {
 }
 
 /** As it may be told: an error's text may quote whatever it was about. */
-export function withoutSecrets({ how, stack }: Ending, secrets: readonly Secret[]): Ending {
+export function withoutSecrets({ how, stack }: WorkerExit, secrets: readonly Secret[]): WorkerExit {
   const masked = stack === undefined ? {} : { stack: maskSecrets(stack, secrets) };
   return { how: maskSecrets(how, secrets), ...masked };
 }

@@ -10,27 +10,27 @@ import { describeError, NoriaError } from '../../core/faults.ts';
 import type { DialerSettings } from '../../dialer/dialer.ts';
 import { LocalPlane } from '../data-plane.ts';
 import type { PlacedListener } from '../listener-set.ts';
-import { Link } from './batched-channel.ts';
-import { PermitStock } from './connection-permits.ts';
-import { unpack } from './ipc-encoding.ts';
+import { BatchedChannel } from './batched-channel.ts';
+import { PermitHolder } from './connection-permits.ts';
+import { decodeFromIpc } from './ipc-encoding.ts';
 import { connectLending } from './lease-channel.ts';
 import {
   type Begin,
+  FORWARDED_EVENTS,
+  type ForwardedEventName,
   type FromWorker,
-  LEFT_TO_THE_PRIMARY,
-  type Steering,
-  TOLD_BY_WORKERS,
-  type ToldByWorkers,
+  type PlaneCommand,
+  SIGNALS_OF_THE_PRIMARY,
   type ToWorker,
   type Update,
   type UpdateOutcome,
 } from './messages.ts';
 
-for (const signal of LEFT_TO_THE_PRIMARY) process.on(signal, () => {});
+for (const signal of SIGNALS_OF_THE_PRIMARY) process.on(signal, () => {});
 tuneForShortLives();
 
 const { say, mention, flush } = openLink();
-const permits = new Map<number, PermitStock>();
+const permits = new Map<number, PermitHolder>();
 const lending = connectLending((message) => {
   if (message.kind === 'report' && message.report.kind !== 'failed') mention(message);
   else say(message);
@@ -63,13 +63,13 @@ function hear(message: ToWorker): void {
   }
 }
 
-function steer(plane: LocalPlane, message: Steering): void {
+function steer(plane: LocalPlane, message: PlaneCommand): void {
   switch (message.kind) {
     case 'update':
       void update(plane, message).then((outcome) => say({ kind: 'updated', outcome }));
       break;
     case 'configure':
-      plane.configure(unpack<DialerSettings>(message.dialer));
+      plane.configure(decodeFromIpc<DialerSettings>(message.dialer));
       break;
     case 'surroundings':
       plane.surround(message.surroundings);
@@ -99,12 +99,12 @@ function openPlane({ dialer, surroundings, handedOver }: Begin): LocalPlane {
   const bus = new EventBus((_name, error) => {
     throw error; // the observers are those below, which do nothing that may fail
   });
-  for (const name of TOLD_BY_WORKERS) forward(bus, name);
+  for (const name of FORWARDED_EVENTS) forward(bus, name);
   return new LocalPlane({
     clock: systemClock,
     bus,
     pool: lending,
-    dialer: unpack<DialerSettings>(dialer),
+    dialer: decodeFromIpc<DialerSettings>(dialer),
     surroundings,
     handedOver: new Set(handedOver),
     sharing: {
@@ -116,14 +116,14 @@ function openPlane({ dialer, surroundings, handedOver }: Begin): LocalPlane {
   });
 }
 
-function forward<Name extends ToldByWorkers>(bus: EventBus, name: Name): void {
+function forward<Name extends ForwardedEventName>(bus: EventBus, name: Name): void {
   bus.on(name, (event) => mention({ kind: 'told', name, event }));
 }
 
-function roomOf(listener: number): PermitStock {
+function roomOf(listener: number): PermitHolder {
   const known = permits.get(listener);
   if (known !== undefined) return known;
-  const stock = new PermitStock((request) => say({ kind: 'permits', listener, request }));
+  const stock = new PermitHolder((request) => say({ kind: 'permits', listener, request }));
   permits.set(listener, stock);
   return stock;
 }
@@ -133,7 +133,7 @@ async function update(plane: LocalPlane, message: Update): Promise<UpdateOutcome
   // Not those that go now: when the update is refused they come back, with the permits that they have.
   for (const id of permits.keys()) if (!counted.includes(id)) permits.delete(id);
   try {
-    await plane.update(unpack<readonly PlacedListener[]>(listeners), drainTimeoutMs);
+    await plane.update(decodeFromIpc<readonly PlacedListener[]>(listeners), drainTimeoutMs);
     return { ok: true, addresses: plane.listeners.map(({ addresses }) => addresses) };
   } catch (error) {
     const code = error instanceof NoriaError ? error.code : 'internal';
@@ -149,8 +149,8 @@ function isSpoiltBy(error: unknown): boolean {
   return isThat || isSpoiltBy(error.cause);
 }
 
-function openLink(): Link<FromWorker> {
-  return new Link(systemClock, (batch) => {
+function openLink(): BatchedChannel<FromWorker> {
+  return new BatchedChannel(systemClock, (batch) => {
     process.send?.(batch, undefined, undefined, ignored);
   });
 }

@@ -14,15 +14,15 @@ import type { Log } from '../../core/log.ts';
 import type { Secret } from '../../core/secret.ts';
 import type { SourceFault } from '../../dialer/credentials.ts';
 import { type DialerSettings, type OpenDialer, openDialer } from '../../dialer/dialer.ts';
-import type { Lending } from '../../pool/lease.ts';
+import type { LeaseProvider } from '../../pool/lease.ts';
 import type { DataPlane, PlaneListener } from '../data-plane.ts';
-import { pack } from './ipc-encoding.ts';
+import { encodeForIpc } from './ipc-encoding.ts';
 import { type ServedLending, serveLending } from './lease-channel.ts';
-import type { Surroundings, Telling, ToldByWorkers, ToWorker } from './messages.ts';
-import { SharedVerdict } from './network-verdict.ts';
-import { type Crew, openCrew } from './supervisor.ts';
+import type { ForwardedEvent, ForwardedEventName, Surroundings, ToWorker } from './messages.ts';
+import { NetworkVerdict } from './network-verdict.ts';
+import { openWorkerSupervisor, type WorkerSupervisor } from './supervisor.ts';
 import { WorkerListeners } from './worker-listeners.ts';
-import { type Ending, type Report, type WorkerProcess, withoutSecrets } from './worker-process.ts';
+import { type WorkerExit, type WorkerProcess, type WorkerReport, withoutSecrets } from './worker-process.ts';
 
 export interface WorkersPlaneOptions {
   /** 2 or more. */
@@ -30,7 +30,7 @@ export interface WorkersPlaneOptions {
   readonly clock: Clock;
   readonly bus: EventBus;
   readonly log: Log;
-  readonly pool: Lending;
+  readonly pool: LeaseProvider;
   readonly dialer: DialerSettings;
   readonly surroundings: Surroundings;
   /** Descriptors of listening sockets that were handed over. */
@@ -66,12 +66,12 @@ interface Begun {
 class WorkersPlane implements DataPlane {
   readonly #options: WorkersPlaneOptions;
   readonly #dialer: OpenDialer;
-  readonly #verdict: SharedVerdict;
+  readonly #verdict: NetworkVerdict;
   readonly #listeners: WorkerListeners;
   /** Workers that have been told what they work with, by number. */
   readonly #begun = new Map<number, Begun>();
   readonly #drawing: Disposable;
-  #crew: Crew | undefined;
+  #crew: WorkerSupervisor | undefined;
   #settings: DialerSettings;
   #surroundings: Surroundings;
   /** Listeners change, and workers join, one after the other. */
@@ -87,7 +87,7 @@ class WorkersPlane implements DataPlane {
       () => this.#ready,
       (worker, listener, order) => this.#begun.get(worker)?.process.say({ kind: 'permits', listener, order }),
     );
-    this.#verdict = new SharedVerdict({
+    this.#verdict = new NetworkVerdict({
       clock,
       freshMs: () => this.#settings.attemptTimeoutMs,
       reassure: (judge) => this.#reassure(judge),
@@ -116,7 +116,7 @@ class WorkersPlane implements DataPlane {
 
   async open(): Promise<void> {
     const { clock, workers: wanted, onFailed } = this.#options;
-    this.#crew = await openCrew({
+    this.#crew = await openWorkerSupervisor({
       clock,
       wanted,
       entry: fileURLToPath(new URL(`./worker${extname(import.meta.url)}`, import.meta.url)),
@@ -141,7 +141,7 @@ class WorkersPlane implements DataPlane {
   configure(settings: DialerSettings): void {
     this.#settings = settings;
     this.#dialer.configure(settings);
-    this.#tellAll({ kind: 'configure', dialer: pack(settings) });
+    this.#tellAll({ kind: 'configure', dialer: encodeForIpc(settings) });
   }
 
   forgive(source: string): void {
@@ -194,7 +194,7 @@ class WorkersPlane implements DataPlane {
     this.#begun.set(process.number, { process, lending: serveLending(pool, process.number, process.say) });
     process.say({
       kind: 'begin',
-      dialer: pack(this.#settings),
+      dialer: encodeForIpc(this.#settings),
       surroundings: this.#surroundings,
       handedOver: [...handedOver],
     });
@@ -206,7 +206,7 @@ class WorkersPlane implements DataPlane {
     return this.#listeners.openIn(worker);
   }
 
-  #hear({ number }: WorkerProcess, report: Report): void {
+  #hear({ number }: WorkerProcess, report: WorkerReport): void {
     switch (report.kind) {
       case 'told':
         this.#tellAgain(number, report);
@@ -228,7 +228,7 @@ class WorkersPlane implements DataPlane {
     }
   }
 
-  #tellAgain(worker: number, told: Telling): void {
+  #tellAgain(worker: number, told: ForwardedEvent): void {
     if (is(told, 'connection.opened')) this.#listeners.connections.opened(worker, told.event.listener);
     else if (is(told, 'connection.closed')) this.#listeners.connections.closed(worker, told.event.listener);
     else if (is(told, 'dial.attempted') && told.event.outcome === 'accepted') this.#verdict.answered();
@@ -241,7 +241,7 @@ class WorkersPlane implements DataPlane {
   }
 
   /** A client hears nothing of it but that its connection ends: whoever tries again is served by another worker. */
-  #lost({ number, pid }: WorkerProcess, ending: Ending, againMs: number): void {
+  #lost({ number, pid }: WorkerProcess, ending: WorkerExit, againMs: number): void {
     const { log, bus, secrets } = this.#options;
     const cut = this.#listeners.connections.gone(number);
     log.error(
@@ -265,6 +265,6 @@ class WorkersPlane implements DataPlane {
   }
 }
 
-function is<Name extends ToldByWorkers>(told: Telling, name: Name): told is Telling<Name> {
+function is<Name extends ForwardedEventName>(told: ForwardedEvent, name: Name): told is ForwardedEvent<Name> {
   return told.name === name;
 }

@@ -10,7 +10,7 @@ const RANDOM_TRIES = 8;
 const STRIDES = [7_919, 104_729] as const;
 
 /** Any member is next; or, where speed is preferred, the faster of any two. */
-export class Bag implements Rotation {
+export class RandomRotation implements Rotation {
   readonly #seats: Seat[] = [];
   readonly #random: Random;
   readonly #prefersFast: boolean;

@@ -8,7 +8,7 @@ import type { Rotation, Seat } from './rotation.ts';
 export type Rank = (member: Member, turn: number) => number;
 
 /** The member of the least rank is next. */
-export class Ranking implements Rotation {
+export class RankedRotation implements Rotation {
   readonly #heap = new Heap<Seat>();
   readonly #rank: Rank;
   #turn = 0;

@@ -4,7 +4,7 @@ import { FITS, MAX_PASSED_OVER, PATIENCE, type Query, SECOND_CHOICE } from './qu
 import type { Rotation, Seat } from './rotation.ts';
 
 /** Whoever was picked longest ago is next. */
-export class Ring implements Rotation {
+export class RoundRobin implements Rotation {
   #head: Seat | undefined;
   #tail: Seat | undefined;
   #size = 0;

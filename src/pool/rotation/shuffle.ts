@@ -11,7 +11,7 @@ import { anyFit } from './random.ts';
 import type { Rotation, Seat } from './rotation.ts';
 
 /** Everyone has one turn a round, in random order. */
-export class Shuffle implements Rotation {
+export class ShuffleRotation implements Rotation {
   readonly #seats: Seat[] = [];
   readonly #random: Random;
   /** How many in front wait for their turn. */

@@ -2,19 +2,19 @@
 import type { Random } from '../../core/random.ts';
 import type { Member } from '../member.ts';
 import type { Strategy } from '../options.ts';
-import { Bag } from './random.ts';
-import { Ranking } from './ranked.ts';
+import { RandomRotation } from './random.ts';
+import { RankedRotation } from './ranked.ts';
 import type { Rotation } from './rotation.ts';
-import { Ring } from './round-robin.ts';
-import { Shuffle } from './shuffle.ts';
+import { RoundRobin } from './round-robin.ts';
+import { ShuffleRotation } from './shuffle.ts';
 
 const MAKERS: Record<Strategy, (random: Random) => Rotation> = {
-  'round-robin': () => new Ring(),
-  random: (random) => new Bag(random, false),
-  shuffle: (random) => new Shuffle(random),
-  'least-connections': () => new Ranking(byLoad),
-  'longest-lived': () => new Ranking(byLife),
-  fastest: (random) => new Bag(random, true),
+  'round-robin': () => new RoundRobin(),
+  random: (random) => new RandomRotation(random, false),
+  shuffle: (random) => new ShuffleRotation(random),
+  'least-connections': () => new RankedRotation(byLoad),
+  'longest-lived': () => new RankedRotation(byLife),
+  fastest: (random) => new RandomRotation(random, true),
 };
 
 /** An empty rotation that picks by `strategy`. */

@@ -5,16 +5,16 @@
 import type { Clock } from '../../core/clock.ts';
 import type { EventBus } from '../../core/events.ts';
 import type { Random } from '../../core/random.ts';
-import { isLease, type Lease, type Lending, type Refusal } from '../../pool/lease.ts';
+import { isLease, type Lease, type LeaseProvider, type LeaseRefusal } from '../../pool/lease.ts';
 import type { Life } from './life.ts';
 import type { SimulatedService } from './service.ts';
-import type { Ending, Tally } from './tally.ts';
+import type { SimulatedEnding, SimulationTally } from './tally.ts';
 import { type Load, type Range, within } from './world.ts';
 
 /** The noria that clients come to at the moment. */
 export interface Open {
   readonly life: Life;
-  readonly pool: Lending;
+  readonly pool: LeaseProvider;
   readonly bus: EventBus;
 }
 
@@ -26,7 +26,7 @@ export interface ClientsOptions {
   readonly service: SimulatedService;
   /** Undefined while noria is down: who comes then is refused by nobody. */
   readonly noria: () => Open | undefined;
-  readonly tally: Tally;
+  readonly tally: SimulationTally;
 }
 
 const MAX_ATTEMPTS = 3;
@@ -71,7 +71,7 @@ export class Clients {
     tally.ended(await this.#request(open));
   }
 
-  async #request(open: Open): Promise<Ending> {
+  async #request(open: Open): Promise<SimulatedEnding> {
     const { clock, tally, waitForMemberMs } = this.#options;
     const patientUntilAt = clock.monotonic() + waitForMemberMs;
     const avoid: string[] = [];
@@ -93,11 +93,17 @@ export class Clients {
     { pool, life }: Open,
     avoid: readonly string[],
     waitMs: number,
-  ): Promise<Lease | Refusal | undefined> {
+  ): Promise<Lease | LeaseRefusal | undefined> {
     const { tally } = this.#options;
     this.#requests += 1;
     tally.wanted();
-    const answer = pool.take({ id: this.#requests, wish: {}, targetHost: 'target.test', avoid, waitMs });
+    const answer = pool.acquire({
+      id: this.#requests,
+      routing: {},
+      targetHost: 'target.test',
+      avoid,
+      waitMs,
+    });
     if (!(answer instanceof Promise)) return answer;
     tally.startsWaiting();
     const waited = await life.orKilled(answer);
@@ -130,7 +136,7 @@ export class Clients {
     return works;
   }
 
-  async #hold({ pool, life }: Open, lease: Lease): Promise<Ending> {
+  async #hold({ pool, life }: Open, lease: Lease): Promise<SimulatedEnding> {
     const { random, load } = this.#options;
     await life.pass(exponential(load.tunnelMs, random));
     if (!life.alive) return 'killed';

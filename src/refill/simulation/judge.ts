@@ -10,7 +10,7 @@ import type { Lease } from '../../pool/lease.ts';
 import type { Pool } from '../../pool/pool.ts';
 import { OPERATIONS } from '../../service/operations.ts';
 import type { ExtractCall } from '../../service/request.ts';
-import type { RefillSettings, SourceOptions } from '../options.ts';
+import type { DrawSourceOptions, RefillSettings } from '../options.ts';
 import { paceKey } from '../pace.ts';
 import { PACE_SLACK_MS } from '../pace-rule.ts';
 import { GUESSED_LATENCY_MS } from '../source-records.ts';
@@ -144,22 +144,22 @@ export class Judge {
     return this.#options.clock.monotonic();
   }
 
-  #source(name: string): SourceOptions {
+  #source(name: string): DrawSourceOptions {
     const source = this.#options.refill.sources.find((source) => source.name === name);
     if (source === undefined) throw new TypeError(`there is no source ${name}`);
     return source;
   }
 
   /** From a call to the landing of the one after it, at the latest. */
-  #horizonMs({ intervalMs }: SourceOptions): number {
+  #horizonMs({ intervalMs }: DrawSourceOptions): number {
     return intervalMs + PACE_SLACK_MS + Math.max(GUESSED_LATENCY_MS, this.#options.world.callMs[1]);
   }
 
-  #wanted({ usedUpPerSecond }: Demand, source: SourceOptions): number {
+  #wanted({ usedUpPerSecond }: Demand, source: DrawSourceOptions): number {
     return source.size + Math.ceil((usedUpPerSecond * this.#horizonMs(source)) / 1_000);
   }
 
-  #checkDemand(source: SourceOptions, asked: number, { pool, life }: Opened): void {
+  #checkDemand(source: DrawSourceOptions, asked: number, { pool, life }: Opened): void {
     const { refill } = this.#options;
     const { name, size } = source;
     const now = life.clock.monotonic();
@@ -176,7 +176,7 @@ export class Judge {
   }
 
   /** Before the draw after this one lands, however long that takes; members that rest come back meanwhile. */
-  #fewestUsable(source: SourceOptions, pool: Pool, now: number): number {
+  #fewestUsable(source: DrawSourceOptions, pool: Pool, now: number): number {
     let fewest = Infinity;
     let at: number | undefined = now + source.intervalMs + PACE_SLACK_MS;
     while (at !== undefined && at <= now + this.#horizonMs(source)) {

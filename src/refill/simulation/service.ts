@@ -19,7 +19,7 @@ export interface TrueMember {
   used: boolean;
 }
 
-export interface ServiceOptions {
+export interface SimulatedServiceOptions {
   readonly clock: Clock;
   readonly random: Random;
   readonly world: World;
@@ -33,7 +33,7 @@ const NO_CODE: Partial<Record<TroubleKind, NoriaError>> = {
 const PARAMS_WRONG = '12003';
 
 export class SimulatedService {
-  readonly #options: ServiceOptions;
+  readonly #options: SimulatedServiceOptions;
   readonly #members = new Map<string, TrueMember>();
   readonly #alive = new Map<string, string[]>();
   #made = 0;
@@ -44,7 +44,7 @@ export class SimulatedService {
   used = 0;
   wasted = 0;
 
-  constructor(options: ServiceOptions) {
+  constructor(options: SimulatedServiceOptions) {
     this.#options = options;
   }
 

@@ -20,7 +20,7 @@ import { Judge } from './judge.ts';
 import { Life } from './life.ts';
 import type { SimulationReport } from './report.ts';
 import { SimulatedService } from './service.ts';
-import { Tally } from './tally.ts';
+import { SimulationTally } from './tally.ts';
 import { CALM_WORLD, type SimulationOptions, type World, within } from './world.ts';
 
 /** Midnight of the service's day (UTC+8), so that the hours of the load are its hours. */
@@ -46,7 +46,7 @@ class Simulation {
   readonly #clock = new VirtualClock(START_AT);
   readonly #service: SimulatedService;
   readonly #judge: Judge;
-  readonly #tally: Tally;
+  readonly #tally: SimulationTally;
   /** The disk: it outlives every noria. */
   readonly #pace = createPaceMemory(
     createTimekeeper(this.#clock, { id: 'simulated', elapsedMs: () => this.#clock.monotonic() }),
@@ -63,7 +63,7 @@ class Simulation {
     this.#service = new SimulatedService({ clock, random: this.#random, world });
     const truthOf = (host: string, port: number) => this.#service.member(host, port);
     this.#judge = new Judge({ clock, refill: options.refill, world, truthOf });
-    this.#tally = new Tally(clock, this.#judge);
+    this.#tally = new SimulationTally(clock, this.#judge);
   }
 
   async run(): Promise<SimulationReport> {

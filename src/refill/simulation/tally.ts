@@ -4,14 +4,14 @@ import type { Lease } from '../../pool/lease.ts';
 import type { Judge } from './judge.ts';
 
 /** How a client request ended; `killed`: with the noria that it came to. */
-export type Ending = 'served' | 'noMember' | 'membersFailed' | 'killed';
+export type SimulatedEnding = 'served' | 'noMember' | 'membersFailed' | 'killed';
 
-export class Tally {
+export class SimulationTally {
   readonly #clock: Clock;
   readonly #judge: Judge;
   #waiting = 0;
   #waitingSinceAt = 0;
-  readonly endings: Record<Ending, number> = { served: 0, noMember: 0, membersFailed: 0, killed: 0 };
+  readonly endings: Record<SimulatedEnding, number> = { served: 0, noMember: 0, membersFailed: 0, killed: 0 };
   /** Requests that came and have not ended. */
   open = 0;
   /** Ms of each wait that ended with a member. */
@@ -54,7 +54,7 @@ export class Tally {
     this.#judge.usesMember(lease);
   }
 
-  ended(ending: Ending): void {
+  ended(ending: SimulatedEnding): void {
     this.open -= 1;
     this.endings[ending] += 1;
   }

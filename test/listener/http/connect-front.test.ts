@@ -166,7 +166,10 @@ test('CONNECT: the wish of the user name and of the headers reaches the dialer, 
     `CONNECT 127.0.0.1:${origin.port} HTTP/1.1\r\n${basic('ann-life-30s-source-city:right')}X-Noria-Source: other\r\n\r\n`,
   );
   await client.until('the answer', (text) => text.includes('200'));
-  expect(dialer.requests[0]).toMatchObject({ wish: { minLifeMs: 30_000, source: 'other' }, use: 'tunnel' });
+  expect(dialer.requests[0]).toMatchObject({
+    routing: { minLifeMs: 30_000, source: 'other' },
+    use: 'tunnel',
+  });
   expect(origin.seen[0]).toBe('');
 });
 
@@ -249,7 +252,7 @@ test('CONNECT: what a client sends while a member is sought is held up to a limi
   const { port } = await listen(dialer);
   const client = await RawClient.open(port);
   client.send(`CONNECT 127.0.0.1:${origin.port} HTTP/1.1\r\n\r\n`);
-  const sent = client.pour(size);
+  const sent = client.addMembers(size);
   await untilStill('the client is not read from', () => sent.bytes);
   expect(sent.bytes).toBeLessThan(size);
   release();
@@ -265,7 +268,7 @@ test('CONNECT: a client that was not read from any more still gets its refusal, 
   const client = await RawClient.open(port);
   const size = 256 * 1024;
   client.send(`CONNECT 127.0.0.1:9 HTTP/1.1\r\n\r\n`);
-  client.pour(size);
+  client.addMembers(size);
   await until('it was dialed', () => dialer.requests.length === 1);
   release();
   expect(await client.whole()).toMatch(/^HTTP\/1\.1 502 /);

@@ -4,7 +4,7 @@ import {
   absoluteTarget,
   connectionHas,
   endToEnd,
-  type Field,
+  type HeaderField,
   requestFraming,
   responseFraming,
   trailingEndToEnd,
@@ -15,10 +15,10 @@ import {
 /** The code of an error, else the value itself. */
 const outcome = <T>(value: T | NoriaError) => (value instanceof NoriaError ? value.code : value);
 
-const LENGTH_3: Field = ['Content-Length', '3'];
-const CHUNKED: Field = ['Transfer-Encoding', 'chunked'];
+const LENGTH_3: HeaderField = ['Content-Length', '3'];
+const CHUNKED: HeaderField = ['Transfer-Encoding', 'chunked'];
 
-test.each<[string, Field[], number, unknown]>([
+test.each<[string, HeaderField[], number, unknown]>([
   ['no field: no body', [], 1, { kind: 'none' }],
   ['a length', [LENGTH_3], 1, { kind: 'length', bytes: 3 }],
   ['chunked, in any letter case', [['transfer-encoding', 'Chunked']], 1, { kind: 'chunked' }],
@@ -37,7 +37,7 @@ test.each<[string, Field[], number, unknown]>([
   expect(outcome(requestFraming(fields, minorVersion))).toEqual(expected);
 });
 
-test.each<[string, string, number, Field[], unknown]>([
+test.each<[string, string, number, HeaderField[], unknown]>([
   ['neither field: until the connection ends', 'GET', 200, [], { kind: 'until-close' }],
   ['a length', 'GET', 200, [LENGTH_3], { kind: 'length', bytes: 3 }],
   ['HEAD', 'HEAD', 200, [LENGTH_3], { kind: 'none' }],
@@ -96,7 +96,7 @@ test.each<[string, string, string, unknown]>([
 });
 
 test('end to end: order, letter case and duplicates stay, what is for one connection goes', () => {
-  const fields: Field[] = [
+  const fields: HeaderField[] = [
     ['Host', 'a'],
     ['ACCEPT', '*/*'],
     ['Connection', 'X-Mine, keep-alive'],
@@ -126,7 +126,7 @@ test('end to end: order, letter case and duplicates stay, what is for one connec
 });
 
 test('end to end: a chunked body keeps its coding and the names of its trailers, in their places', () => {
-  const fields: Field[] = [
+  const fields: HeaderField[] = [
     ['transfer-encoding', 'Chunked'],
     ['Trailer', 'X-T'],
     ['A', 'b'],
@@ -135,7 +135,7 @@ test('end to end: a chunked body keeps its coding and the names of its trailers,
 });
 
 test('upgrading: Upgrade stays, Connection names it alone', () => {
-  const fields: Field[] = [
+  const fields: HeaderField[] = [
     ['connection', 'keep-alive, Upgrade, X-Mine'],
     ['X-Mine', '1'],
     ['UPGRADE', 'websocket'],
@@ -151,7 +151,7 @@ test('upgrading: Upgrade stays, Connection names it alone', () => {
 });
 
 test('trailers: none that would change the message goes on', () => {
-  const fields: Field[] = [
+  const fields: HeaderField[] = [
     ['X-T', '1'],
     ['Content-Length', '3'],
     ['Transfer-Encoding', 'chunked'],

@@ -291,7 +291,7 @@ test('forward: a target that does not read slows the client down', async () => {
   const client = await RawClient.open(port);
   const size = 64 * 1024 * 1024;
   client.send(`PUT http://127.0.0.1:${origin.port}/ HTTP/1.1\r\nHost: x\r\nContent-Length: ${size}\r\n\r\n`);
-  const sent = client.pour(size);
+  const sent = client.addMembers(size);
   await untilStill('the client is not read from', () => sent.bytes);
   expect(sent.bytes).toBeLessThan(size);
   expect(dialer.sockets[0]?.writableLength).toBeLessThan(300 * 1024);
@@ -551,12 +551,12 @@ async function promptDialer(
       const member = `m${nth}`;
       const way = {
         head: Buffer.alloc(0),
-        form: 'direct',
+        forwardMode: 'direct',
         reused: true,
         source: 'city',
         attempts: 1,
       } as const;
-      if (socket !== undefined) done({ ok: true, way: { ...way, socket, member, end: () => {} } });
+      if (socket !== undefined) done({ ok: true, connection: { ...way, socket, member, end: () => {} } });
       return { cancel: () => void dialer.cancelled.push(nth) };
     },
   };

@@ -1,15 +1,15 @@
 import { expect, test } from 'vitest';
 import { NoriaError } from '../../../src/core/faults.ts';
-import { absoluteTarget, type Field } from '../../../src/listener/http/fields.ts';
+import { absoluteTarget, type HeaderField } from '../../../src/listener/http/fields.ts';
 import { requestHead } from '../../../src/listener/http/request-head.ts';
 
-const DIRECT = { form: 'direct' } as const;
-const ABSOLUTE = { form: 'absolute' } as const;
+const DIRECT = { forwardMode: 'direct' } as const;
+const ABSOLUTE = { forwardMode: 'absolute' } as const;
 
-function order(method: string, url: string, fields: readonly Field[] = [], upgrade = false) {
+function order(method: string, url: string, fields: readonly HeaderField[] = [], upgrade = false) {
   const target = absoluteTarget(method, url);
   if (target instanceof NoriaError) throw target;
-  return { method, fields, framing: { kind: 'none' }, route: { target, wish: {} }, upgrade } as const;
+  return { method, fields, framing: { kind: 'none' }, route: { target, routing: {} }, upgrade } as const;
 }
 
 test('request head: origin form to a target, absolute form to a member', () => {
@@ -36,7 +36,7 @@ test('request head: OPTIONS of a whole server is an asterisk to it, and a URL wi
 });
 
 test('request head: Upgrade goes on where another protocol is asked for, and only there', () => {
-  const fields: Field[] = [
+  const fields: HeaderField[] = [
     ['Connection', 'Upgrade'],
     ['Upgrade', 'websocket'],
   ];

@@ -4,16 +4,16 @@ import { duplexPair } from 'node:stream';
 import * as fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { NoriaError } from '../../../src/core/faults.ts';
-import type { Field } from '../../../src/listener/http/fields.ts';
+import type { HeaderField } from '../../../src/listener/http/fields.ts';
 import { ResponseReader } from '../../../src/listener/http/response-reader.ts';
 
 interface Answer {
   readonly status: number;
   readonly reason: string;
-  readonly fields: readonly Field[];
+  readonly fields: readonly HeaderField[];
   readonly informed: readonly number[];
   readonly body: string;
-  readonly trailers: readonly Field[];
+  readonly trailers: readonly HeaderField[];
   readonly rest: string;
 }
 
@@ -25,7 +25,7 @@ function readChunks(chunks: readonly Buffer[], method = 'GET'): Outcome {
   const informed: number[] = [];
   let answer: Answer | undefined;
   let body = '';
-  let trailers: readonly Field[] | undefined;
+  let trailers: readonly HeaderField[] | undefined;
   const take = (part: ReturnType<ResponseReader['next']>): void => {
     if (part === undefined) return;
     if (part.kind === 'information') informed.push(part.head.status);
@@ -212,7 +212,7 @@ function nodeReads(
       response.on('error', () => resolve('refused'));
       response.on('end', () => {
         const pairs = (flat: readonly string[]) =>
-          flat.flatMap((name, at): Field[] => (at % 2 === 0 ? [[name, flat[at + 1] ?? '']] : []));
+          flat.flatMap((name, at): HeaderField[] => (at % 2 === 0 ? [[name, flat[at + 1] ?? '']] : []));
         const { statusCode: status = 0, statusMessage: reason = '', rawHeaders, rawTrailers } = response;
         resolve({ status, reason, fields: pairs(rawHeaders), body, trailers: pairs(rawTrailers) });
       });

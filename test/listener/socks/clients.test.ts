@@ -13,7 +13,13 @@ function connectTo(stage: Stage, proxy: Partial<SocksClientOptions['proxy']>, ho
 }
 
 describe('socks-front: the socks package as a client', () => {
-  const CALLS: readonly [what: string, options: StageOptions, proxy: object, host: string, wish: object][] = [
+  const CALLS: readonly [
+    what: string,
+    options: StageOptions,
+    proxy: object,
+    host: string,
+    routing: object,
+  ][] = [
     ['SOCKS5 to a name', {}, { type: 5 }, 'example.com', {}],
     ['SOCKS5 to an IPv4 address', {}, { type: 5 }, '192.0.2.1', {}],
     ['SOCKS5 to an IPv6 address', {}, { type: 5 }, '2001:db8::1', {}],
@@ -34,12 +40,12 @@ describe('socks-front: the socks package as a client', () => {
     ],
   ];
 
-  test.each(CALLS)('socks-front: %s', async (_, options, proxy, host, wish) => {
+  test.each(CALLS)('socks-front: %s', async (_, options, proxy, host, routing) => {
     const stage = await Stage.open(options);
     const connecting = connectTo(stage, proxy, host);
     const dial = await stage.dialed();
     expect(dial.request).toMatchObject({ target: { host, port: 443 }, use: 'tunnel' });
-    expect(dial.request.wish).toEqual(wish);
+    expect(dial.request.routing).toEqual(routing);
     await dial.succeed();
     const { socket } = await connecting;
     onTestFinished(() => void socket.destroy());

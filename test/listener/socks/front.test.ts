@@ -38,7 +38,7 @@ describe('socks-front: a SOCKS5 client is served', () => {
     const dial = await stage.dialed();
     expect(dial.request).toEqual({
       target: { host: 'example.com', port: 443, kind: 'name', text: 'example.com:443' },
-      wish: {},
+      routing: {},
       use: 'tunnel',
     });
     await dial.succeed();
@@ -61,14 +61,14 @@ describe('socks-front: a SOCKS5 client is served', () => {
     client.send(credentials('me-session-abc-life-30s'));
     expect((await client.receive(2)).toString('hex')).toBe(AUTH_OK);
     client.send(request());
-    expect((await stage.dialed()).request.wish).toEqual({ session: 'abc', minLifeMs: 30_000 });
+    expect((await stage.dialed()).request.routing).toEqual({ session: 'abc', minLifeMs: 30_000 });
   });
 
   test('socks-front: a session of the listener is named for the target', async () => {
     const stage = await Stage.open({ sessionMode: 'target-host', users: { ann: 'a' } });
     const client = await stage.connect();
     client.send(Buffer.concat([GREETING_PASSWORD, credentials('ann', 'a'), request('WWW.example.com')]));
-    expect((await stage.dialed()).request.wish).toEqual({ session: 'ann:target-host=www.example.com' });
+    expect((await stage.dialed()).request.routing).toEqual({ session: 'ann:target-host=www.example.com' });
   });
 
   test('socks-front: the whole handshake and the first bytes for the target may come at once', async () => {
@@ -93,7 +93,7 @@ describe('socks-front: a SOCKS5 client is served', () => {
       await new Promise((next) => setImmediate(next));
     }
     const dial = await stage.dialed();
-    expect(dial.request.wish).toEqual({ session: 'ann:s' });
+    expect(dial.request.routing).toEqual({ session: 'ann:s' });
     await dial.succeed();
     expect((await client.receive(14)).toString('hex')).toBe(METHOD_PASSWORD + AUTH_OK + reply5('00'));
   });
@@ -130,7 +130,7 @@ describe('socks-front: a SOCKS4 client is served', () => {
     const dial = await stage.dialed();
     expect(dial.request).toEqual({
       target: { host: 'example.com', port: 80, kind: 'name', text: 'example.com:80' },
-      wish: { session: 'abc' },
+      routing: { session: 'abc' },
       use: 'tunnel',
     });
     await dial.succeed();
@@ -151,9 +151,9 @@ describe('socks-front: a SOCKS4 client is served', () => {
   test('socks-front: every other failure is 0x5B', async () => {
     const denied = await Stage.open({ denyTargets: ['private'] });
     expect(await denied.exchange(request4a('', 'localhost'))).toBe(reply4('5b'));
-    const wish = await Stage.open();
-    expect(await wish.exchange(request4a('me-session-abc-colour-red'))).toBe(reply4('5b'));
-    expect(await wish.outcome()).toBe('bad-routing');
+    const routing = await Stage.open();
+    expect(await routing.exchange(request4a('me-session-abc-colour-red'))).toBe(reply4('5b'));
+    expect(await routing.outcome()).toBe('bad-routing');
     const bind = await Stage.open();
     expect(await bind.exchange(hex('04 02 0050 c0000201 00'))).toBe(reply4('5b'));
     const refused = await Stage.open({ refusal: new NoriaError('forbidden', 'not allowed') });

@@ -10,17 +10,17 @@ import { EventBus, type EventName, type NoriaEvents } from '../../../src/core/ev
 import type { NoriaError } from '../../../src/core/faults.ts';
 import { Secret } from '../../../src/core/secret.ts';
 import type {
-  Dialed,
   Dialer,
   DialFailure,
   Dialing,
   DialOutcome,
   DialRequest,
   DialResult,
+  MemberConnection,
 } from '../../../src/dialer/dial.ts';
 import { createAccess } from '../../../src/listener/access.ts';
 import { ClientConnection } from '../../../src/listener/connection.ts';
-import type { WishContext } from '../../../src/listener/routing-options.ts';
+import type { RoutingContext } from '../../../src/listener/routing-options.ts';
 import { serveSocks } from '../../../src/listener/socks/front.ts';
 import { ManualClock } from '../../support/manual-clock.ts';
 import { until } from '../../support/until.ts';
@@ -30,7 +30,7 @@ export const HANDSHAKE_TIMEOUT_MS = 3_000;
 export interface StageOptions {
   readonly users?: Readonly<Record<string, string>>;
   readonly denyTargets?: readonly string[];
-  readonly sessionMode?: WishContext['sessionMode'];
+  readonly sessionMode?: RoutingContext['sessionMode'];
   readonly refusal?: NoriaError;
 }
 
@@ -163,10 +163,19 @@ export class Stage {
         await once(socket, 'connect');
         dial.memberSocket = socket;
         const end = (outcome: DialOutcome) => void dial.ended.push(outcome);
-        const way: Dialed = {
-          ...{ socket, head, form: 'direct', reused: false, member: 'm1', source: 'city', attempts: 1, end },
+        const way: MemberConnection = {
+          ...{
+            socket,
+            head,
+            forwardMode: 'direct',
+            reused: false,
+            member: 'm1',
+            source: 'city',
+            attempts: 1,
+            end,
+          },
         };
-        resolve({ ok: true, way });
+        resolve({ ok: true, connection: way });
       },
       fail: (failure) => {
         resolve({ ok: false, failure: { reason: 'the test says so', attempts: 1, ...failure } });

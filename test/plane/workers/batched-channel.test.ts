@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { Link } from '../../../src/plane/workers/batched-channel.ts';
+import { BatchedChannel } from '../../../src/plane/workers/batched-channel.ts';
 import { ManualClock } from '../../support/manual-clock.ts';
 
 interface Word {
@@ -9,7 +9,7 @@ interface Word {
 function openLink() {
   const sent: (readonly Word[])[] = [];
   const clock = new ManualClock();
-  return { link: new Link<Word>(clock, (batch) => void sent.push(batch)), sent, clock };
+  return { link: new BatchedChannel<Word>(clock, (batch) => void sent.push(batch)), sent, clock };
 }
 
 /** The end of this turn, and of what it has set off. */

@@ -1,19 +1,19 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import {
-  PermitOffice,
+  PermitHolder,
   type PermitOrder,
+  PermitPool,
   type PermitRequest,
-  PermitStock,
 } from '../../../src/plane/workers/connection-permits.ts';
 import { ManualClock } from '../../support/manual-clock.ts';
 
 /** An office and its workers, with a pipe to and from each that delivers when it is told to, in order. */
 class Play {
   readonly limit: number;
-  readonly office: PermitOffice;
+  readonly office: PermitPool;
   readonly clock = new ManualClock();
-  readonly stocks = new Map<number, PermitStock>();
+  readonly stocks = new Map<number, PermitHolder>();
   readonly #toOffice = new Map<number, PermitRequest[]>();
   readonly #toWorker = new Map<number, PermitOrder[]>();
   readonly used = new Map<number, number>();
@@ -21,7 +21,7 @@ class Play {
 
   constructor(limit: number, workers: number) {
     this.limit = limit;
-    this.office = new PermitOffice(limit, this.clock, (worker, order) =>
+    this.office = new PermitPool(limit, this.clock, (worker, order) =>
       this.#toWorker.get(worker)?.push(order),
     );
     for (let worker = 1; worker <= workers; worker += 1) this.join(worker);
@@ -35,7 +35,7 @@ class Play {
     this.#toOffice.set(worker, []);
     this.#toWorker.set(worker, []);
     this.used.set(worker, 0);
-    this.stocks.set(worker, new PermitStock((request) => this.#toOffice.get(worker)?.push(request)));
+    this.stocks.set(worker, new PermitHolder((request) => this.#toOffice.get(worker)?.push(request)));
   }
 
   /** A client comes to this worker. */
@@ -157,13 +157,11 @@ test('permits: where every message arrives before the next client, exactly the l
 
 test('permits: a large limit is asked for seldom', async () => {
   const said: PermitRequest[] = [];
-  const stock: PermitStock = new PermitStock((request) => {
+  const stock: PermitHolder = new PermitHolder((request) => {
     said.push(request);
     office.hear(1, request);
   });
-  const office: PermitOffice = new PermitOffice(10_000, new ManualClock(), (_worker, order) =>
-    stock.hear(order),
-  );
+  const office: PermitPool = new PermitPool(10_000, new ManualClock(), (_worker, order) => stock.hear(order));
   for (let n = 0; n < 10_000; n += 1) expect(await stock.take()).toBe(true);
   expect(await stock.take()).toBe(false);
   expect(said.length).toBeLessThan(60);

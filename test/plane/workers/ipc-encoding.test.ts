@@ -2,11 +2,11 @@ import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { isSame } from '../../../src/config/same.ts';
 import { Secret } from '../../../src/core/secret.ts';
-import { pack, unpack } from '../../../src/plane/workers/ipc-encoding.ts';
+import { decodeFromIpc, encodeForIpc } from '../../../src/plane/workers/ipc-encoding.ts';
 
 /** As the pipe carries it. */
 const carry = <Settings extends object>(settings: Settings): Settings =>
-  unpack<Settings>(JSON.parse(JSON.stringify(pack(settings))));
+  decodeFromIpc<Settings>(JSON.parse(JSON.stringify(encodeForIpc(settings))));
 
 test('packed: secrets arrive as secrets, and maps as maps, however deep', () => {
   const settings = {
@@ -51,6 +51,6 @@ test('packed: any plain data comes out as it went in', () => {
 
 test('packed: what JSON would change is refused rather than changed', () => {
   for (const odd of [Number.NaN, Number.POSITIVE_INFINITY, () => 1, new Date(0), Symbol('odd'), 1n]) {
-    expect(() => pack({ odd })).toThrow(TypeError);
+    expect(() => encodeForIpc({ odd })).toThrow(TypeError);
   }
 });

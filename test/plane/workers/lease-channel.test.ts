@@ -8,9 +8,9 @@ import {
 import {
   isLease,
   type Lease,
+  type LeaseProvider,
+  type LeaseRefusal,
   type LeaseReport,
-  type Lending,
-  type Refusal,
 } from '../../../src/pool/lease.ts';
 import { offer, openKit, type PoolKit, pourMembers, request } from '../../pool/pool-kit.ts';
 import { until } from '../../support/until.ts';
@@ -22,7 +22,7 @@ interface Joined {
   breakOff(): void;
 }
 
-function join(lending: Lending, asker = 1): Joined {
+function join(lending: LeaseProvider, asker = 1): Joined {
   let open = true;
   const carry = <Message>(message: Message, hear: (message: Message) => void) =>
     setImmediate((text: string) => open && hear(JSON.parse(text)), JSON.stringify(message));
@@ -49,7 +49,7 @@ function openTunnels(kit: PoolKit): number {
 }
 
 async function leaseFrom(remote: RemoteLending, id: number): Promise<Lease> {
-  const answer = await remote.take({ ...request({ session: 'abc' }), id });
+  const answer = await remote.acquire({ ...request({ session: 'abc' }), id });
   if (!isLease(answer)) throw new Error(`refused: ${answer.refused}`);
   return answer;
 }
@@ -83,13 +83,13 @@ test('lending across a channel: requests of two askers with one id do not get in
   const kit = openKit();
   const [left, right] = connect(kit, 2);
   if (left === undefined || right === undefined) throw new Error('nobody asks');
-  const leftAnswer = left.remote.take(request({}, { id: 1, waitMs: 60_000 }));
-  const rightAnswer = right.remote.take(request({}, { id: 1, waitMs: 60_000 }));
-  const ownAnswer = kit.pool.take(request({}, { id: 1, waitMs: 60_000 }));
+  const leftAnswer = left.remote.acquire(request({}, { id: 1, waitMs: 60_000 }));
+  const rightAnswer = right.remote.acquire(request({}, { id: 1, waitMs: 60_000 }));
+  const ownAnswer = kit.pool.acquire(request({}, { id: 1, waitMs: 60_000 }));
   await until('three wait', () => kit.pool.waitingCount === 3);
   left.remote.cancel(1);
   await expect(leftAnswer).resolves.toMatchObject({ refused: 'client-gone' });
-  kit.pool.pour('city', [offer(kit, 1)]);
+  kit.pool.addMembers('city', [offer(kit, 1)]);
   const answers = await Promise.all([rightAnswer, ownAnswer]);
   expect(answers.every(isLease)).toBe(true);
 });
@@ -99,31 +99,31 @@ test('lending across a channel: when the asker goes, its leases end and nobody w
   pourMembers(kit, 1);
   const { remote, breakOff } = join(kit.pool);
   await leaseFrom(remote, 1);
-  const late = remote.take(request({ protocol: 'socks5' }, { id: 2, waitMs: 60_000 }));
+  const late = remote.acquire(request({ protocol: 'socks5' }, { id: 2, waitMs: 60_000 }));
   await until('one waits', () => kit.pool.waitingCount === 1);
   expect(openTunnels(kit)).toBe(1);
   breakOff();
   await expect(late).resolves.toMatchObject({ refused: 'shutting-down' });
   await until('nothing is left', () => kit.pool.waitingCount === 0 && openTunnels(kit) === 0);
-  expect(await remote.take(request())).toMatchObject({ refused: 'shutting-down' });
+  expect(await remote.acquire(request())).toMatchObject({ refused: 'shutting-down' });
 });
 
 test('lending across a channel: when the pool closes, who waits is told so', async () => {
   const kit = openKit();
   const { remote } = join(kit.pool);
-  const waiting = remote.take(request({}, { waitMs: 60_000 }));
+  const waiting = remote.acquire(request({}, { waitMs: 60_000 }));
   await until('one waits', () => kit.pool.waitingCount === 1);
   kit.pool.close();
   await expect(waiting).resolves.toMatchObject({ refused: 'shutting-down' });
 });
 
 /** A pool that answers when it is told to, and notes what it is told. */
-class SlowLending implements Lending {
+class SlowLending implements LeaseProvider {
   readonly told: (LeaseReport | { cancelled: number })[] = [];
-  answer: ((answer: Lease | Refusal) => void) | undefined;
+  answer: ((answer: Lease | LeaseRefusal) => void) | undefined;
 
-  take(): Promise<Lease | Refusal> {
-    const { promise, resolve } = Promise.withResolvers<Lease | Refusal>();
+  acquire(): Promise<Lease | LeaseRefusal> {
+    const { promise, resolve } = Promise.withResolvers<Lease | LeaseRefusal>();
     this.answer = resolve;
     return promise;
   }
@@ -151,7 +151,7 @@ const LEASE: Lease = {
 test('lending across a channel: a lease that comes when the asker has gone ends at once', async () => {
   const lending = new SlowLending();
   const { remote, breakOff } = join(lending);
-  void remote.take(request({}, { waitMs: 60_000 }));
+  void remote.acquire(request({}, { waitMs: 60_000 }));
   await until('it is asked', () => lending.answer !== undefined);
   breakOff();
   await until('it is cancelled', () => lending.told.length === 1);
@@ -163,7 +163,7 @@ test('lending across a channel: a lease that comes when the asker has gone ends 
 test('lending across a channel: what has ended is not ended again when the asker goes', async () => {
   const lending = new SlowLending();
   const { remote, breakOff } = join(lending);
-  const answer = remote.take(request({}, { waitMs: 60_000 }));
+  const answer = remote.acquire(request({}, { waitMs: 60_000 }));
   await until('it is asked', () => lending.answer !== undefined);
   lending.answer?.(LEASE);
   await answer;

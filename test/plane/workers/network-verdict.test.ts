@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { SharedVerdict } from '../../../src/plane/workers/network-verdict.ts';
+import { NetworkVerdict } from '../../../src/plane/workers/network-verdict.ts';
 import { ManualClock } from '../../support/manual-clock.ts';
 
 const FRESH_MS = 5_000;
@@ -7,7 +7,7 @@ const FRESH_MS = 5_000;
 function openVerdict() {
   const clock = new ManualClock();
   const told: string[] = [];
-  const verdict = new SharedVerdict({
+  const verdict = new NetworkVerdict({
     clock,
     freshMs: () => FRESH_MS,
     reassure: (judge) => told.push(`${judge} is reassured`),

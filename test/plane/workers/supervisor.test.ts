@@ -8,18 +8,18 @@ import { systemClock } from '../../../src/core/clock.ts';
 import type { NoriaError } from '../../../src/core/faults.ts';
 import { Secret } from '../../../src/core/secret.ts';
 import type { FromWorker } from '../../../src/plane/workers/messages.ts';
-import { type CrewOptions, openCrew } from '../../../src/plane/workers/supervisor.ts';
-import { type Ending, withoutSecrets } from '../../../src/plane/workers/worker-process.ts';
+import { openWorkerSupervisor, type WorkerSupervisorOptions } from '../../../src/plane/workers/supervisor.ts';
+import { type WorkerExit, withoutSecrets } from '../../../src/plane/workers/worker-process.ts';
 import { testFolder } from '../../journeys/noria-process.ts';
 import { ManualClock } from '../../support/manual-clock.ts';
 import { until } from '../../support/until.ts';
 
-const here = (file: string) => join(process.cwd(), 'test/workers', file);
+const here = (file: string) => join(process.cwd(), 'test/plane/workers', file);
 
-async function open(entry: string, more: Partial<CrewOptions> = {}) {
-  const lost: (Ending & { readonly againMs: number })[] = [];
+async function open(entry: string, more: Partial<WorkerSupervisorOptions> = {}) {
+  const lost: (WorkerExit & { readonly againMs: number })[] = [];
   const failed: NoriaError[] = [];
-  const crew = await openCrew({
+  const crew = await openWorkerSupervisor({
     clock: systemClock,
     entry: here(entry),
     wanted: 2,

@@ -5,9 +5,9 @@ import { expect, onTestFinished, test } from 'vitest';
 import { systemClock } from '../../../src/core/clock.ts';
 import { dialerSettings } from '../../../src/daemon/part-options.ts';
 import { boundAddress } from '../../../src/listener/bind.ts';
-import { pack } from '../../../src/plane/workers/ipc-encoding.ts';
+import { encodeForIpc } from '../../../src/plane/workers/ipc-encoding.ts';
 import type { FromWorker, ToWorker } from '../../../src/plane/workers/messages.ts';
-import { openCrew } from '../../../src/plane/workers/supervisor.ts';
+import { openWorkerSupervisor } from '../../../src/plane/workers/supervisor.ts';
 import { type ListeningWorker, WorkerListeners } from '../../../src/plane/workers/worker-listeners.ts';
 import { freePort } from '../../support/free-port.ts';
 import { ManualClock } from '../../support/manual-clock.ts';
@@ -146,7 +146,7 @@ test('worker: it tells that it holds a socket that could not be bound', async ()
   const program = createServer().listen(0, '127.0.0.1');
   onTestFinished(() => void program.close());
   await once(program, 'listening');
-  const crew = await openCrew({
+  const crew = await openWorkerSupervisor({
     clock: systemClock,
     entry: join(process.cwd(), 'src/plane/workers/worker.ts'),
     wanted: 1,
@@ -161,10 +161,10 @@ test('worker: it tells that it holds a socket that could not be bound', async ()
   if (worker === undefined) throw new TypeError('there is one');
   const config = testConfig({ sources: [SOURCE] });
   const surroundings = { sources: ['city'], own: [] };
-  worker.say({ kind: 'begin', dialer: pack(dialerSettings(config)), surroundings, handedOver: [] });
+  worker.say({ kind: 'begin', dialer: encodeForIpc(dialerSettings(config)), surroundings, handedOver: [] });
   const outcomeAt = async (address: string) => {
     const answer = worker.answer('updated');
-    const listeners = pack(listenersAt(address));
+    const listeners = encodeForIpc(listenersAt(address));
     worker.say({ kind: 'update', listeners, drainTimeoutMs: 0, counted: [] });
     return (await answer)?.outcome;
   };

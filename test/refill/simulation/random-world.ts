@@ -2,7 +2,7 @@
 import { type Random, randomBelow, seededRandom, shuffled } from '../../../src/core/random.ts';
 import { Secret } from '../../../src/core/secret.ts';
 import { STRATEGIES } from '../../../src/pool/options.ts';
-import type { SourceOptions } from '../../../src/refill/options.ts';
+import type { DrawSourceOptions } from '../../../src/refill/options.ts';
 import type { SimulationOptions, Trouble, TroubleKind } from '../../../src/refill/simulation/world.ts';
 import { OPERATIONS, PRODUCTS } from '../../../src/service/operations.ts';
 
@@ -61,7 +61,7 @@ export function randomWorld(seed: number, days: number): SimulationOptions {
   };
 }
 
-function randomSource(random: Random, index: number): SourceOptions {
+function randomSource(random: Random, index: number): DrawSourceOptions {
   const product = pick(random, PRODUCTS);
   const { minIntervalMs, params } = OPERATIONS[product];
   const timespan = params['timespan'];
