@@ -37,7 +37,7 @@ test('docs/errors.md: every code stands there once, with what the table says of 
 test('docs/errors.md: the answer shown is the one that noria gives', () => {
   const { status, reasonPhrase, headers, body } = httpRefusal({
     code: 'pool-empty',
-    reason: 'Waited 15 s for a member that fits the wish.',
+    reason: 'Waited 15 s for a member that fits the routing options.',
     retryAfterMs: 3_200,
     sources: [
       { name: 'city', state: 'waiting', reason: 'the pace allows one draw in 10 s', nextDrawMs: 3_200 },
