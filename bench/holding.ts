@@ -70,7 +70,7 @@ function mostDescriptors(): number {
 export function measurePicks({ report }: Bench): void {
   for (const size of [10, 1_000, 100_000]) {
     const us = measurePick(size) / 1_000;
-    const scenario = `pick, use and give back, ${size.toLocaleString('en')} members`;
+    const scenario = `pick and release, ${size.toLocaleString('en')} members`;
     report.add({ scenario, unit: 'µs', noria: us, limit: { most: 25 } });
   }
 }

@@ -78,7 +78,7 @@ async function measureMessages(bench: Bench, pair: Pair): Promise<void> {
     count: quick ? 6_000 : 15_000,
     beside: REQUESTS_BESIDE,
   } as const;
-  const about = { scenario: 'one byte there and back in a tunnel', unit: 'CPU µs', limit: { most: 1.4 } };
+  const about = { scenario: 'one byte echoed in a tunnel', unit: 'CPU µs', limit: { most: 1.4 } };
   await compare(
     bench,
     pair,

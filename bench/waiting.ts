@@ -101,7 +101,7 @@ export async function measureBadPool(bench: Bench): Promise<void> {
     const told = await (quick ? undefined : one(pair['proxy-chain'])); // it has ten seconds of silence to wait out
     const scenario = `bad pool, ${phase}`;
     bench.report.add({
-      scenario: `${scenario}: tunnels that come about`,
+      scenario: `${scenario}: successful tunnels`,
       unit: '%',
       noria: share(noria),
       ...(told === undefined ? {} : { 'proxy-chain': share(told) }),

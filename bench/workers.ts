@@ -34,7 +34,7 @@ export async function measureWorkers(bench: Bench): Promise<void> {
   report.add({ scenario: 'tunnel, one process, many clients', unit, noria: medians.one });
   report.add({ scenario: 'tunnel, two workers, all processes', unit, noria: medians.two });
   const limit = { most: 3 };
-  report.add({ scenario: 'the second to the first', unit: 'times', noria: ratio, limit });
+  report.add({ scenario: 'ratio of the two', unit: 'times', noria: ratio, limit });
   report.add({ scenario: 'tunnels a second, one process', unit: '1/s', noria: median(rates.one) });
   report.add({ scenario: 'tunnels a second, two workers', unit: '1/s', noria: median(rates.two) });
 }
