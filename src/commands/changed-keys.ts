@@ -1,6 +1,6 @@
 /** What a reload changes, in words: sections by name, sources and listeners one by one. No value is told. */
 import type { Config } from '../config/config.ts';
-import { isSame } from '../config/same.ts';
+import { isSame } from '../core/is-same.ts';
 import { listenerName } from '../plane/listener-set.ts';
 
 /** Sections that are one thing; the others are lists. */

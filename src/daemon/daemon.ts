@@ -7,11 +7,11 @@
  */
 import type { AdminTarget } from '../admin/watched.ts';
 import type { Config } from '../config/config.ts';
-import { isSame } from '../config/same.ts';
 import { type Clock, pause, systemClock } from '../core/clock.ts';
 import { EventBus } from '../core/events.ts';
 import { describeError, type NoriaError } from '../core/faults.ts';
 import { formatHostPort } from '../core/host-port.ts';
+import { isSame } from '../core/is-same.ts';
 import { type Log, logEvents } from '../core/log.ts';
 import { type Ownership, openAll } from '../core/ownership.ts';
 import { type Random, systemRandom } from '../core/random.ts';

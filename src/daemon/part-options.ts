@@ -2,7 +2,7 @@
 import { availableParallelism } from 'node:os';
 import { overlap } from '../config/address.ts';
 import type { Config, ListenerConfig, SourceConfig } from '../config/config.ts';
-import { isSame } from '../config/same.ts';
+import { isSame } from '../core/is-same.ts';
 import { isPrivateAddress } from '../core/networks.ts';
 import { Secret } from '../core/secret.ts';
 import type { DialerSettings } from '../dialer/dialer.ts';

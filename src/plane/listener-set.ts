@@ -7,12 +7,12 @@
  */
 import { overlap } from '../config/address.ts';
 import type { ListenerConfig } from '../config/config.ts';
-import { isSame } from '../config/same.ts';
 import { type Clock, pause } from '../core/clock.ts';
 import { Deadlines } from '../core/deadlines.ts';
 import type { EventBus } from '../core/events.ts';
 import { describeError, NoriaError } from '../core/faults.ts';
 import { formatHostPort } from '../core/host-port.ts';
+import { isSame } from '../core/is-same.ts';
 import type { Dialer } from '../dialer/dial.ts';
 import { type Access, createAccess } from '../listener/access.ts';
 import type { BoundAddress } from '../listener/bind.ts';

@@ -5,8 +5,8 @@
  * that is over.
  */
 import type { Clock } from '../core/clock.ts';
+import { EarliestTimer } from '../core/earliest-timer.ts';
 import type { Random } from '../core/random.ts';
-import { Alarm } from './alarm.ts';
 import { Lanes } from './candidates.ts';
 import { Heap } from './heap.ts';
 import type { Mark, Member } from './member.ts';
@@ -21,15 +21,15 @@ export class Seating {
   freed = false;
 
   readonly #changes = new Heap<Mark>();
-  readonly #alarm: Alarm;
+  readonly #alarm: EarliestTimer;
 
   /** @param onDue - called when a member's time has come: `due` gives it. */
   constructor(parts: { clock: Clock; random: Random; settings: PoolSettings }, onDue: () => void) {
     this.lanes = new Lanes(parts.random);
     this.settings = parts.settings;
-    this.#alarm = new Alarm(parts.clock, () => {
+    this.#alarm = new EarliestTimer(parts.clock, () => {
       onDue();
-      this.#alarm.setBy(this.#changes.firstKey);
+      this.#alarm.armBy(this.#changes.firstKey);
     });
   }
 
@@ -82,12 +82,12 @@ export class Seating {
     const changesAt = this.#changesAt(member, now);
     if (changesAt === member.next.key) return;
     this.#changes.update(member.next, changesAt);
-    this.#alarm.setBy(changesAt);
+    this.#alarm.armBy(changesAt);
   }
 
   /** Stops the timer. */
   close(): void {
-    this.#alarm.close();
+    this.#alarm.disarm();
   }
 
   #berthOf(member: Member, now: number): Berth {

@@ -5,8 +5,8 @@
  * heap is put right only when it gets there, so that using one costs nothing but a note of the time.
  */
 import type { Clock } from '../core/clock.ts';
+import { EarliestTimer } from '../core/earliest-timer.ts';
 import type { EventBus } from '../core/events.ts';
-import { Alarm } from './alarm.ts';
 import type { MemberFilter } from './candidates.ts';
 import { Heap, type HeapNode } from './heap.ts';
 
@@ -51,13 +51,13 @@ export class Sessions {
   /** How many sessions have each member, by its id. */
   readonly #held = new Map<string, number>();
   readonly #ends = new Heap<Session>();
-  readonly #alarm: Alarm;
+  readonly #alarm: EarliestTimer;
 
   constructor(clock: Clock, bus: EventBus, limit: number) {
     this.#clock = clock;
     this.#bus = bus;
     this.#limit = limit;
-    this.#alarm = new Alarm(clock, () => this.#sweep(this.#clock.monotonic()));
+    this.#alarm = new EarliestTimer(clock, () => this.#sweep(this.#clock.monotonic()));
   }
 
   get size(): number {
@@ -93,7 +93,7 @@ export class Sessions {
       session.ttlMs = ttlMs;
       if (session.endsAt < session.key) this.#ends.update(session, session.endsAt);
     }
-    this.#alarm.setBy(session.key);
+    this.#alarm.armBy(session.key);
     return session;
   }
 
@@ -101,7 +101,7 @@ export class Sessions {
     this.#byName.set(session.name, session);
     this.#count(session.member, 1);
     this.#ends.add(session);
-    this.#alarm.setBy(session.key);
+    this.#alarm.armBy(session.key);
     return session;
   }
 
@@ -131,7 +131,7 @@ export class Sessions {
 
   /** Stops the timer. Sessions stay as they are. */
   close(): void {
-    this.#alarm.close();
+    this.#alarm.disarm();
   }
 
   #sweep(now: number): void {
@@ -140,7 +140,7 @@ export class Sessions {
       else if (first.endsAt > now) this.#ends.update(first, first.endsAt);
       else this.#end(first, 'idle');
     }
-    this.#alarm.setBy(this.#ends.firstKey);
+    this.#alarm.armBy(this.#ends.firstKey);
   }
 
   /** With as many as there may be, the one that would end first goes. */

@@ -4,7 +4,7 @@
  * They stand in a line for each kind of wish, so that those whose wish nobody can meet hold up no one else.
  */
 import type { Clock } from '../core/clock.ts';
-import { Alarm } from './alarm.ts';
+import { EarliestTimer } from '../core/earliest-timer.ts';
 import type { Candidates } from './candidates.ts';
 import { Heap, type HeapNode } from './heap.ts';
 import type { Lease, LeaseRefusal, LeaseRequest } from './lease.ts';
@@ -55,7 +55,7 @@ export class Waiting {
   readonly #byId = new Map<number, Waiter>();
   readonly #lines = new Map<Candidates, Set<Waiter>>();
   readonly #deadlines = new Heap<Waiter>();
-  readonly #alarm: Alarm;
+  readonly #alarm: EarliestTimer;
   readonly #limit: number;
   #tickets = 0;
   #retryAt = Number.POSITIVE_INFINITY;
@@ -63,9 +63,9 @@ export class Waiting {
   /** @param onDue - called when a deadline, or a moment given to `retryAt`, has come. */
   constructor(clock: Clock, limit: number, onDue: () => void) {
     this.#limit = limit;
-    this.#alarm = new Alarm(clock, () => {
+    this.#alarm = new EarliestTimer(clock, () => {
       onDue();
-      this.#alarm.setBy(Math.min(this.#deadlines.firstKey, this.#retryAt));
+      this.#alarm.armBy(Math.min(this.#deadlines.firstKey, this.#retryAt));
     });
   }
 
@@ -86,7 +86,7 @@ export class Waiting {
     this.#byId.set(request.id, waiter);
     this.#deadlines.add(waiter);
     this.#stand(waiter);
-    this.#alarm.setBy(waiter.key);
+    this.#alarm.armBy(waiter.key);
     return promise;
   }
 
@@ -139,7 +139,7 @@ export class Waiting {
   /** At this moment somebody may be served for whom no member is free now. */
   retryAt(at: number): void {
     this.#retryAt = Math.min(this.#retryAt, at);
-    this.#alarm.setBy(at);
+    this.#alarm.armBy(at);
   }
 
   /** Whether such a moment has come; it is over with this. */
@@ -151,7 +151,7 @@ export class Waiting {
 
   /** Stops the timer. */
   close(): void {
-    this.#alarm.close();
+    this.#alarm.disarm();
   }
 
   #stand(waiter: Waiter): void {

@@ -1,7 +1,7 @@
-/** Whether two parts of configurations say the same, secrets included: a reload leaves alone what did not change. */
-import { Secret } from '../core/secret.ts';
+/** Deep equality of plain data, for example of two configurations. `node:util` cannot do it: it calls any two Secrets equal. */
+import { Secret } from './secret.ts';
 
-/** Compares two sources, listeners or sections through and through. Secrets are compared by value and shown to nobody. */
+/** Compares maps, lists and scalars by value, and Secrets by what they hold. A key with the value `undefined` counts as a key. */
 export function isSame(one: unknown, other: unknown): boolean {
   if (one instanceof Secret || other instanceof Secret) {
     return one instanceof Secret && other instanceof Secret && one.reveal() === other.reveal();

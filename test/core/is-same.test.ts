@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { isSame } from '../../src/config/same.ts';
+import { isSame } from '../../src/core/is-same.ts';
 import { Secret } from '../../src/core/secret.ts';
 
 const source = () => ({
@@ -10,7 +10,7 @@ const source = () => ({
   size: undefined,
 });
 
-test('same: equal through and through, secrets included', () => {
+test('is same: compares at every depth, secrets by what they hold', () => {
   expect(isSame(source(), source())).toBe(true);
 });
 
@@ -24,7 +24,7 @@ test.each([
   ['one key more', { more: 1 }],
   ['nothing and something', { size: 1 }],
   ['nothing and null', { size: null }],
-])('same: %s makes a difference', (_, change) => {
+])('is same: %s makes a difference', (_, change) => {
   expect(isSame(source(), { ...source(), ...change })).toBe(false);
   expect(isSame({ ...source(), ...change }, source())).toBe(false);
 });

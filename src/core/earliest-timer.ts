@@ -1,0 +1,41 @@
+/** One timer for the earliest of many moments. For exact moments; `Deadlines` serves many coarse timeouts of one kind cheaply. */
+import type { Clock } from './clock.ts';
+
+export class EarliestTimer {
+  readonly #clock: Clock;
+  readonly #fn: () => void;
+  #timer: Disposable | undefined;
+  #dueAt = Number.POSITIVE_INFINITY;
+
+  /** @param fn - handles what is due and calls `armBy` for the next moment. It may be called before anything is due. */
+  constructor(clock: Clock, fn: () => void) {
+    this.#clock = clock;
+    this.#fn = fn;
+  }
+
+  /** Monotonic moment at which the timer fires; infinite while it is not armed. */
+  get dueAt(): number {
+    return this.#dueAt;
+  }
+
+  /**
+   * Makes the timer fire at the monotonic moment `at` or earlier. An earlier moment stays armed, because an
+   * unnecessary call of `fn` is cheaper than arming a timer at every change. Infinity is ignored.
+   */
+  armBy(at: number): void {
+    if (at >= this.#dueAt) return;
+    this.disarm();
+    this.#dueAt = at;
+    this.#timer = this.#clock.after(at - this.#clock.monotonic(), () => {
+      this.disarm();
+      this.#fn();
+    });
+  }
+
+  /** Cancels the timer, which can be armed again. */
+  disarm(): void {
+    this.#timer?.[Symbol.dispose]();
+    this.#timer = undefined;
+    this.#dueAt = Number.POSITIVE_INFINITY;
+  }
+}
