@@ -14,13 +14,13 @@ import type { AttemptTask } from './attempt.ts';
 import type { SourceFault } from './credentials.ts';
 import type { Dialer, Dialing, DialRequest, DialResult } from './dial.ts';
 import { HedgeBudget } from './hedging.ts';
-import { IdleConnections } from './idle.ts';
-import type { LeasedConnection } from './member-connection.ts';
+import { IdleConnections } from './idle-connections.ts';
+import type { LeasedConnection } from './leased-connection.ts';
 import { memberSockets, type OpenSocket } from './member-socket.ts';
 import { NetworkWatch } from './network-watch.ts';
 import { OverdueAttempts } from './overdue-attempts.ts';
-import { type DialParts, type DialSettings, Race } from './race.ts';
 import { Reachability } from './reachability.ts';
+import { type DialParts, type DialSettings, Race } from './running-dial.ts';
 import { type PendingAttempt, SingleAttempt } from './single-attempt.ts';
 import { SourceMemory, type SourceSettings } from './source-memory.ts';
 

@@ -13,7 +13,7 @@ import type {
   MemberConnection,
 } from '../../src/dialer/dial.ts';
 import { type DialerOptions, openDialer } from '../../src/dialer/dialer.ts';
-import { FakeLending, type LendingMember } from './fake-lending.ts';
+import { FakeLending, type LendingMember } from './fake-pool.ts';
 
 export function makeDialer(members: readonly LendingMember[], settings: Partial<DialerOptions> = {}) {
   const pool = new FakeLending(members);

@@ -9,7 +9,7 @@ import type { RawConnection } from './attempt.ts';
 import type { CredentialBook } from './credentials.ts';
 import type { DialOutcome, MemberConnection } from './dial.ts';
 import type { ForwardMode } from './forward-mode.ts';
-import type { IdleConnections } from './idle.ts';
+import type { IdleConnections } from './idle-connections.ts';
 
 export interface WayParts {
   readonly clock: Clock;

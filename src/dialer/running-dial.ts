@@ -12,11 +12,11 @@ import { isLease, type Lease, type LeaseRefusal } from '../pool/lease.ts';
 import { Attempt, type AttemptFailure, type AttemptOwner, type RawConnection } from './attempt.ts';
 import { AttemptBudget, type AttemptBudgetSettings, type Standing } from './attempt-budget.ts';
 import type { DialFailure, Dialing, DialRequest, DialResult } from './dial.ts';
-import { explainFailures, membersFailed, noMember } from './explain.ts';
+import { explainFailures, membersFailed, noMember } from './dial-failure.ts';
 import { NO_BYTES } from './handshake.ts';
 import { Hedge, type HedgeParts, type HedgeSettings } from './hedge.ts';
-import type { IdleConnections } from './idle.ts';
-import { LeasedConnection } from './member-connection.ts';
+import type { IdleConnections } from './idle-connections.ts';
+import { LeasedConnection } from './leased-connection.ts';
 import type { OverdueAttempts } from './overdue-attempts.ts';
 import { type DialEnd, type VerdictParts, Verdicts } from './verdicts.ts';
 

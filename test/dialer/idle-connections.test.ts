@@ -1,7 +1,7 @@
 import type { Socket } from 'node:net';
 import { expect, onTestFinished, test } from 'vitest';
 import { Deadlines } from '../../src/core/deadlines.ts';
-import { type IdleConnection, IdleConnections } from '../../src/dialer/idle.ts';
+import { type IdleConnection, IdleConnections } from '../../src/dialer/idle-connections.ts';
 import { httpManner, openMember } from '../support/bad-members.ts';
 import { ManualClock } from '../support/manual-clock.ts';
 import { makeDialer, wayOf } from './make-dialer.ts';
