@@ -5,7 +5,7 @@
  */
 import type { Socket } from 'node:net';
 import type { Dialing, DialRequest, DialResult } from '../dialer/dial.ts';
-import type { ConnectionContext } from './connection.ts';
+import type { ConnectionContext } from './client-connection.ts';
 
 /** What a client may send ahead of the answer; beyond it the client is paused. */
 const MAX_EARLY_BYTES = 64 * 1024;

@@ -1,6 +1,6 @@
 /** Waits for the first bytes of a client that has just connected, or is about to send its next request. */
 import type { Socket } from 'node:net';
-import type { ConnectionContext } from './connection.ts';
+import type { ConnectionContext } from './client-connection.ts';
 
 /**
  * Calls `then` once with the first bytes, its own listeners off; destroys a socket that ends without having sent any.

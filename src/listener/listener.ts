@@ -11,7 +11,7 @@ import { NoriaError } from '../core/faults.ts';
 import { LiveList } from '../core/live-list.ts';
 import type { ListenerProtocol } from '../core/protocol.ts';
 import { type BoundAddress, bind, boundAddress, type ListenAddress } from './bind.ts';
-import { ClientConnection, type FrontOptions } from './connection.ts';
+import { ClientConnection, type FrontOptions } from './client-connection.ts';
 import { type ConnectionLimit, WaitingRoom } from './connection-limit.ts';
 import { awaitFirst } from './first-bytes.ts';
 import { createHttpFront, type HttpFront } from './http/front.ts';

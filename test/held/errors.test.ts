@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
 import { FAULTS, type Fault } from '../../src/core/faults.ts';
-import { httpRefusal } from '../../src/listener/replies.ts';
+import { httpRefusal } from '../../src/listener/http/replies.ts';
 
 const page = readFileSync('docs/errors.md', 'utf8');
 /** The rows of all tables that begin with a code. */

@@ -6,7 +6,7 @@
  */
 import type { NoriaError } from '../../core/faults.ts';
 import { readFieldLines } from './field-lines.ts';
-import type { HeaderField } from './fields.ts';
+import type { HeaderField } from './header-fields.ts';
 
 /** A CONNECT request, whoever read it. */
 export interface ConnectRequest {

@@ -5,7 +5,7 @@
  * Strict, and in time that grows with their length alone, whatever is in them: they come from strangers. So no two
  * quantifiers of a pattern can take the same character, and white space around a value is cut off without one.
  */
-import type { HeaderField } from './fields.ts';
+import type { HeaderField } from './header-fields.ts';
 
 /** Starts where `lastIndex` says, so that no line has to be cut out first. */
 const FIELD_LINE = /([!#$%&'*+.^_`|~0-9A-Za-z-]+):([\t\x20-\x7e\x80-\xff]*)\r\n/y;

@@ -8,15 +8,21 @@ import { createServer, type IncomingMessage, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 import { NoriaError } from '../../core/faults.ts';
 import { TCP_KEEP_ALIVE_MS } from '../../core/keep-alive.ts';
-import type { ConnectionContext } from '../connection.ts';
+import type { ConnectionContext } from '../client-connection.ts';
 import { awaitFirst } from '../first-bytes.ts';
-import { serveConnect } from './connect-front.ts';
+import { serveConnect } from './connect.ts';
 import { type ConnectRequest, MAX_REQUEST_HEAD_BYTES, readConnectRequest } from './connect-request.ts';
-import { fieldValues, type HeaderField, pairFields, requestFraming, versionProblem } from './fields.ts';
-import { forward } from './forward.ts';
-import type { Upgrade } from './forwarding.ts';
+import type { Upgrade } from './forward.ts';
+import { forward } from './forward-request.ts';
+import {
+  fieldValues,
+  type HeaderField,
+  pairFields,
+  requestFraming,
+  versionProblem,
+} from './header-fields.ts';
+import { HttpSession, ignored, type ParserError } from './pipeline.ts';
 import { refuseRequest } from './refusal.ts';
-import { HttpSession, ignored, type ParserError } from './session.ts';
 
 /** Serves HTTP clients of one listener. */
 export interface HttpFront {

@@ -2,9 +2,9 @@
  * Answers of noria's own: as text for a bare socket, or through a node:http response.
  */
 import type { IncomingMessage, ServerResponse } from 'node:http';
-import type { ConnectionContext } from '../connection.ts';
-import { type HttpRefusal, httpRefusal, type Refused } from '../replies.ts';
-import { fieldLines } from './fields.ts';
+import type { ConnectionContext } from '../client-connection.ts';
+import { fieldLines } from './header-fields.ts';
+import { type HttpRefusal, httpRefusal, type Refused } from './replies.ts';
 
 /** How long the rest of a request's body is read away after its answer; then the connection is cut. */
 const MAX_DISCARD_MS = 2_000;

@@ -4,8 +4,8 @@
  * Reads the client only while an exchange takes it, as fast as the member reads.
  */
 import type { IncomingMessage } from 'node:http';
-import { type Framing, pairFields, trailingEndToEnd } from './fields.ts';
-import type { MemberExchange } from './member-exchange.ts';
+import type { MemberExchange } from './exchange.ts';
+import { type Framing, pairFields, trailingEndToEnd } from './header-fields.ts';
 
 /** What is kept of a body; a longer one is sent once and cannot be sent again. */
 const MAX_KEPT_BYTES = 64 * 1024;

@@ -1,6 +1,5 @@
 /** The head that a client's request is sent on with. */
 import type { MemberConnection } from '../../dialer/dial.ts';
-import type { Route } from '../route.ts';
 import {
   type AbsoluteTarget,
   endToEnd,
@@ -9,7 +8,8 @@ import {
   type HeaderField,
   upgrading,
   withHost,
-} from './fields.ts';
+} from './header-fields.ts';
+import type { Route } from './route.ts';
 
 /** A client's request, read and found good: what is to be sent, and to whom. */
 export interface Order {

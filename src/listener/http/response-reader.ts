@@ -7,7 +7,7 @@
  */
 import { NoriaError } from '../../core/faults.ts';
 import { readFieldLines } from './field-lines.ts';
-import { type Framing, type HeaderField, responseFraming } from './fields.ts';
+import { type Framing, type HeaderField, responseFraming } from './header-fields.ts';
 
 /** An answer's first part, decoded. */
 export interface ResponseHead {

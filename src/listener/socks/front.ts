@@ -10,9 +10,9 @@ import type { HostPort } from '../../core/host-port.ts';
 import type { DialRequest, DialResult } from '../../dialer/dial.ts';
 import type { RoutingOptions } from '../../pool/lease.ts';
 import type { ClientCredentials, ClientIdentity } from '../access.ts';
-import type { ConnectionContext } from '../connection.ts';
+import type { ConnectionContext } from '../client-connection.ts';
 import { dialForClient } from '../dial-for-client.ts';
-import { refusedBy, socks5Reply } from '../replies.ts';
+import { refusedBy, socks5Reply } from '../http/replies.ts';
 import { readRoutingOptions } from '../routing-options.ts';
 import {
   credentialsReply,
@@ -24,7 +24,7 @@ import {
   type SocksVersion,
   SocksWire,
   socks4AuthReply,
-} from './wire.ts';
+} from './messages.ts';
 
 /** Stands in for an identity where none is asked: the request will be refused, whoever it is. */
 const NOBODY: ClientIdentity = { user: '', routingText: '' };

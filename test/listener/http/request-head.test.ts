@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { NoriaError } from '../../../src/core/faults.ts';
-import { absoluteTarget, type HeaderField } from '../../../src/listener/http/fields.ts';
+import { absoluteTarget, type HeaderField } from '../../../src/listener/http/header-fields.ts';
 import { requestHead } from '../../../src/listener/http/request-head.ts';
 
 const DIRECT = { forwardMode: 'direct' } as const;

@@ -4,7 +4,7 @@ import { duplexPair } from 'node:stream';
 import * as fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { NoriaError } from '../../../src/core/faults.ts';
-import type { HeaderField } from '../../../src/listener/http/fields.ts';
+import type { HeaderField } from '../../../src/listener/http/header-fields.ts';
 import { ResponseReader } from '../../../src/listener/http/response-reader.ts';
 
 interface Answer {

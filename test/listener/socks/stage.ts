@@ -19,7 +19,7 @@ import type {
   MemberConnection,
 } from '../../../src/dialer/dial.ts';
 import { createAccess } from '../../../src/listener/access.ts';
-import { ClientConnection } from '../../../src/listener/connection.ts';
+import { ClientConnection } from '../../../src/listener/client-connection.ts';
 import type { RoutingContext } from '../../../src/listener/routing-options.ts';
 import { serveSocks } from '../../../src/listener/socks/front.ts';
 import { ManualClock } from '../../support/manual-clock.ts';

@@ -1,8 +1,8 @@
 import { Socket } from 'node:net';
 import { describe, expect, test } from 'vitest';
-import { FAULTS, type Fault, type FaultCode, NoriaError } from '../../src/core/faults.ts';
-import type { MemberConnection } from '../../src/dialer/dial.ts';
-import { httpRefusal, refusedBy, socks5Reply, successHeaders } from '../../src/listener/replies.ts';
+import { FAULTS, type Fault, type FaultCode, NoriaError } from '../../../src/core/faults.ts';
+import type { MemberConnection } from '../../../src/dialer/dial.ts';
+import { httpRefusal, refusedBy, socks5Reply, successHeaders } from '../../../src/listener/http/replies.ts';
 
 const CODES = Object.keys(FAULTS) as FaultCode[];
 

@@ -5,8 +5,8 @@
  */
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { MemberConnection } from '../../dialer/dial.ts';
-import { successHeaders } from '../replies.ts';
-import { endToEnd, type Framing, fieldLines, type HeaderField, trailingEndToEnd } from './fields.ts';
+import { endToEnd, type Framing, fieldLines, type HeaderField, trailingEndToEnd } from './header-fields.ts';
+import { successHeaders } from './replies.ts';
 import type { ResponseHead } from './response-reader.ts';
 
 const CONTINUE = 100;

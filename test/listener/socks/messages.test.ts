@@ -10,7 +10,7 @@ import {
   type SocksVersion,
   SocksWire,
   socks4AuthReply,
-} from '../../../src/listener/socks/wire.ts';
+} from '../../../src/listener/socks/messages.ts';
 
 type Outcome = SocksMessage | SocksFault | undefined;
 

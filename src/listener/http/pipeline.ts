@@ -5,7 +5,7 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 import type { FaultCode } from '../../core/faults.ts';
-import type { ConnectionContext } from '../connection.ts';
+import type { ConnectionContext } from '../client-connection.ts';
 import { refusalText } from './refusal.ts';
 
 /** As node:http reports what it could not read. */

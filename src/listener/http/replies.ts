@@ -5,9 +5,9 @@
  * RFC 9110 (Retry-After, Proxy-Authenticate), RFC 7617 (Basic), RFC 9209 (Proxy-Status).
  */
 import { STATUS_CODES } from 'node:http';
-import { FAULTS, type Fault, type FaultCode, type NoriaError } from '../core/faults.ts';
-import type { MemberConnection } from '../dialer/dial.ts';
-import type { SourceOutlook } from '../pool/lease.ts';
+import { FAULTS, type Fault, type FaultCode, type NoriaError } from '../../core/faults.ts';
+import type { MemberConnection } from '../../dialer/dial.ts';
+import type { SourceOutlook } from '../../pool/lease.ts';
 
 /** Why a client gets no way. A DialFailure is one as it is. */
 export interface Refused {

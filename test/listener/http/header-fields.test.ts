@@ -10,7 +10,7 @@ import {
   trailingEndToEnd,
   upgrading,
   withHost,
-} from '../../../src/listener/http/fields.ts';
+} from '../../../src/listener/http/header-fields.ts';
 
 /** The code of an error, else the value itself. */
 const outcome = <T>(value: T | NoriaError) => (value instanceof NoriaError ? value.code : value);

@@ -2,14 +2,14 @@
  * Everything that is decided about an HTTP request before a member is asked for, in the order that tells a stranger
  * the least: may this client come, who is it, what is the target, may it be reached, what is wished for.
  */
-import { NoriaError } from '../core/faults.ts';
-import type { HostPort } from '../core/host-port.ts';
-import type { RoutingOptions } from '../pool/lease.ts';
-import { parseBasic } from './access.ts';
-import type { ConnectionContext } from './connection.ts';
-import { fieldValues, type HeaderField } from './http/fields.ts';
+import { NoriaError } from '../../core/faults.ts';
+import type { HostPort } from '../../core/host-port.ts';
+import type { RoutingOptions } from '../../pool/lease.ts';
+import { parseBasic } from '../access.ts';
+import type { ConnectionContext } from '../client-connection.ts';
+import { readRoutingOptions } from '../routing-options.ts';
+import { fieldValues, type HeaderField } from './header-fields.ts';
 import { type Refused, refusedBy } from './replies.ts';
-import { readRoutingOptions } from './routing-options.ts';
 
 /** Where a request goes, and through what kind of member. */
 export interface Route<Target> {

@@ -3,7 +3,7 @@ import { duplexPair } from 'node:stream';
 import * as fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { readConnectRequest } from '../../../src/listener/http/connect-request.ts';
-import { pairFields } from '../../../src/listener/http/fields.ts';
+import { pairFields } from '../../../src/listener/http/header-fields.ts';
 
 const read = (text: string) => readConnectRequest(Buffer.from(text, 'latin1'));
 

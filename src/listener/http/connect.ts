@@ -4,13 +4,13 @@
  */
 import type { Socket } from 'node:net';
 import { NoriaError } from '../../core/faults.ts';
-import type { ConnectionContext } from '../connection.ts';
+import type { ConnectionContext } from '../client-connection.ts';
 import { dialForClient } from '../dial-for-client.ts';
-import { type Refused, successHeaders } from '../replies.ts';
-import { routeRequest, toldToClient } from '../route.ts';
 import type { ConnectRequest } from './connect-request.ts';
-import { fieldLines } from './fields.ts';
+import { fieldLines } from './header-fields.ts';
 import { refusalText } from './refusal.ts';
+import { type Refused, successHeaders } from './replies.ts';
+import { routeRequest, toldToClient } from './route.ts';
 
 /**
  * @param socket - without listeners of a reader's on it; `early` is what has been read behind the head.

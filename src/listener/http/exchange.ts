@@ -6,7 +6,7 @@
  */
 import { NoriaError } from '../../core/faults.ts';
 import type { DialOutcome, MemberConnection } from '../../dialer/dial.ts';
-import { connectionHas, type Framing, fieldLines, type HeaderField } from './fields.ts';
+import { connectionHas, type Framing, fieldLines, type HeaderField } from './header-fields.ts';
 import { type ResponseHead, type ResponsePart, ResponseReader } from './response-reader.ts';
 
 /** What an exchange must know of the request that goes over it. */
