@@ -6,7 +6,6 @@
 import type { Clock } from '../core/clock.ts';
 import type { EventBus } from '../core/events.ts';
 import { FAULTS, type FaultCode } from '../core/faults.ts';
-import { Echoes } from './echoes.ts';
 import type { FailureView } from './schemas.ts';
 
 /** More than a person reads. */
@@ -53,11 +52,9 @@ export function openFailures(bus: EventBus, clock: Clock): Failures {
 }
 
 function follow(bus: EventBus, note: (key: string, told: Told) => void): Disposable[] {
-  const echoes = new Echoes();
   return [
     bus.on('dial.ended', ({ outcome, target, source, attempts, ms }) => {
       if (outcome === 'accepted' || outcome === 'client-gone') return;
-      echoes.expect(outcome);
       const tried = attempts === 1 ? '1 member tried' : `${attempts} members tried`;
       const detail = `${tried} in ${Math.round(ms)} ms`;
       // What is noria's or its sources' affects every target alike: one entry, with the target it met last.
@@ -70,8 +67,8 @@ function follow(bus: EventBus, note: (key: string, told: Told) => void): Disposa
         ...(source === undefined ? {} : { source }),
       });
     }),
-    bus.on('client.refused', ({ code, listener, protocol, detail }) => {
-      if (echoes.take(code)) return;
+    bus.on('client.refused', ({ code, listener, protocol, detail, dialFailed }) => {
+      if (dialFailed === true) return;
       note(`refusal ${code} ${listener} ${protocol}`, {
         kind: 'refusal',
         ...explain(code),

@@ -7,7 +7,6 @@
 import type { Clock } from '../core/clock.ts';
 import type { Blame, EventBus } from '../core/events.ts';
 import { FAULTS, type FaultCode, type Side } from '../core/faults.ts';
-import { Echoes } from './echoes.ts';
 import { LatencyTally } from './latency-tally.ts';
 import type { HistoryView } from './schemas.ts';
 
@@ -62,7 +61,6 @@ export function openHistory(bus: EventBus, clock: Clock): History {
     for (const ring of all) ring.addFailure(blamed, at);
   };
   const refuse = (code: FaultCode) => fail(BLAMED_SIDE[FAULTS[code].side]);
-  const echoes = new Echoes();
   const subscriptions = [
     bus.on('dial.ended', ({ outcome, ms }) => {
       if (outcome === 'accepted') {
@@ -70,7 +68,6 @@ export function openHistory(bus: EventBus, clock: Clock): History {
         for (const ring of all) ring.addTunnel(ms, at);
         return;
       }
-      echoes.expect(outcome);
       // Members and targets have been blamed attempt by attempt; a client that left is no failure.
       const { side } = FAULTS[outcome];
       if (side === 'noria' || side === 'source' || outcome === 'bad-routing') refuse(outcome);
@@ -79,8 +76,8 @@ export function openHistory(bus: EventBus, clock: Clock): History {
       const blamed = BLAMED_OF[blame];
       if (blamed !== undefined) fail(blamed);
     }),
-    bus.on('client.refused', ({ code }) => {
-      if (!echoes.take(code)) refuse(code);
+    bus.on('client.refused', ({ code, dialFailed }) => {
+      if (dialFailed !== true) refuse(code);
     }),
     bus.on('tunnel.closed', ({ bytesUp, bytesDown, ms }) => {
       const at = clock.monotonic();

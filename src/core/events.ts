@@ -114,12 +114,16 @@ export interface NoriaEvents {
     readonly bytesDown: number;
     readonly ms: number;
   };
-  /** A client was refused. `detail` is for the log: it may name the target or the key that was wrong, never a secret. */
+  /**
+   * A client was refused. `detail` is for the log: it may name the target or the key that was wrong, never a secret.
+   * `dialFailed`: the reason is a failed dial, which `dial.ended` has already reported with the same code.
+   */
   'client.refused': {
     readonly listener: string;
     readonly protocol: ClientProtocol;
     readonly code: FaultCode;
     readonly detail: string;
+    readonly dialFailed?: true;
   };
 }
 

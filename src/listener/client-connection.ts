@@ -12,7 +12,7 @@ import type { Deadline, Deadlines } from '../core/deadlines.ts';
 import type { ClientProtocol, EventBus } from '../core/events.ts';
 import { describeError, type FaultCode, type NoriaError } from '../core/faults.ts';
 import type { Listed } from '../core/live-list.ts';
-import type { Dialer, MemberConnection } from '../dialer/dial.ts';
+import type { Dialer, DialFailure, MemberConnection } from '../dialer/dial.ts';
 import type { Access, ClientCredentials, ClientIdentity } from './access.ts';
 import { relay } from './relay.ts';
 import type { RoutingContext } from './routing-options.ts';
@@ -68,6 +68,8 @@ export interface ConnectionContext {
   endedWith(code: FaultCode): void;
   /** Tells `client.refused`; the code becomes the connection's outcome. `detail` is for the log, without secrets. */
   refused(code: FaultCode, detail: string): void;
+  /** Emits `client.refused` for a dial that failed, which `dial.ended` has already reported. */
+  dialFailed(failure: Pick<DialFailure, 'code' | 'reason'>): void;
   /** Something that noria did not foresee: tells it as `internal` and destroys the socket. */
   broke(error: unknown): void;
   /**
@@ -165,6 +167,13 @@ export class ClientConnection implements ConnectionContext, Listed {
     this.#outcome = code;
     const { name, bus } = this.options;
     bus.emit('client.refused', { listener: name, protocol: this.#protocol, code, detail });
+  }
+
+  dialFailed({ code, reason }: Pick<DialFailure, 'code' | 'reason'>): void {
+    this.#outcome = code;
+    const { name, bus } = this.options;
+    const event = { listener: name, protocol: this.#protocol, code, detail: reason } as const;
+    bus.emit('client.refused', { ...event, dialFailed: true });
   }
 
   broke(error: unknown): void {

@@ -73,10 +73,10 @@ test('failures: the same failure is one entry that counts, and the latest comes 
   expect(Date.parse(list()[0]?.lastAt ?? '')).toBe(firstAt + 2_000);
 });
 
-test('failures: what the listener repeats of a dial is not told twice; what it alone knows is', () => {
+test('failures: a failed dial and the refusal of its client are one entry', () => {
   const { bus, list } = openTestFailures();
   bus.emit('dial.ended', { ...DIAL, outcome: 'pool-empty' });
-  bus.emit('client.refused', { ...REFUSAL, code: 'pool-empty' });
+  bus.emit('client.refused', { ...REFUSAL, code: 'pool-empty', dialFailed: true });
   expect(list().map(({ kind }) => kind)).toEqual(['request']);
   bus.emit('client.refused', { ...REFUSAL, code: 'pool-empty' });
   expect(list().map(({ kind }) => kind)).toEqual(['refusal', 'request']);

@@ -1,6 +1,7 @@
 import { expect, onTestFinished, test } from 'vitest';
 import { openHistory } from '../../src/admin/history.ts';
 import { EventBus, type NoriaEvents } from '../../src/core/events.ts';
+import type { FaultCode } from '../../src/core/faults.ts';
 import { ManualClock } from '../support/manual-clock.ts';
 
 const STEP_MS = 5_000;
@@ -90,26 +91,23 @@ test('history: a tunnel older than the history adds only what fell into it', () 
   expect(history.read('15m').bytesDownPerSecond.at(-2)).toBe(10_000);
 });
 
-test('history: every failure is counted once, for whoever is to blame', () => {
+test('history: counts every failure once, under the side at fault', () => {
   const { clock, bus, history } = openTestHistory();
   for (const blame of ['member', 'half-member', 'target', 'source', 'network', 'nobody'] as const) {
     bus.emit('dial.attempted', { ...ATTEMPT, blame });
   }
-  // Found no way: the attempts have been blamed; what follows is the listener's echo of it.
-  bus.emit('dial.ended', { ...DIAL, outcome: 'members-failed' });
-  bus.emit('client.refused', { ...REFUSAL, code: 'members-failed' });
-  // An empty pool has no attempts: its sources brought no member.
-  bus.emit('dial.ended', { ...DIAL, outcome: 'pool-empty' });
-  bus.emit('client.refused', { ...REFUSAL, code: 'pool-empty' });
-  bus.emit('dial.ended', { ...DIAL, outcome: 'deadline' });
-  bus.emit('client.refused', { ...REFUSAL, code: 'deadline' });
-  // A wish that the pool cannot meet is the client's, also when the dialer is the first to say so.
-  bus.emit('dial.ended', { ...DIAL, outcome: 'bad-routing' });
-  bus.emit('client.refused', { ...REFUSAL, code: 'bad-routing' });
+  const failDial = (code: FaultCode) => {
+    bus.emit('dial.ended', { ...DIAL, outcome: code });
+    bus.emit('client.refused', { ...REFUSAL, code, dialFailed: true });
+  };
+  failDial('members-failed'); // its attempts have counted as failures of members
+  failDial('pool-empty');
+  failDial('deadline');
+  failDial('bad-routing');
   bus.emit('client.refused', REFUSAL);
-  // A forwarded exchange that failed behind an accepted dial is told by the listener alone.
+  // A forwarded request that failed after its dial was accepted: only the listener reports it.
   bus.emit('client.refused', { ...REFUSAL, code: 'members-failed' });
-  // A client that left is nobody's failure.
+  // A client that left is no failure.
   bus.emit('dial.ended', { ...DIAL, outcome: 'client-gone' });
   clock.advance(STEP_MS);
   const { failures } = history.read('15m');

@@ -25,8 +25,7 @@ export function serveConnect(
 ): void {
   context.speaks('connect');
   context.handshakeDone();
-  const refuse = (failure: Refused, detail: string): void => {
-    context.refused(failure.code, detail);
+  const refuse = (failure: Refused): void => {
     // What follows a refused CONNECT may have been meant for the target: it must not be read as a request.
     const stays =
       failure.code === 'auth-required' && head.keepAlive && early.length === 0 && !context.draining;
@@ -50,7 +49,8 @@ export function serveConnect(
       (target) => target,
     );
   if (route instanceof NoriaError) {
-    refuse(toldToClient(route), route.message);
+    context.refused(route.code, route.message);
+    refuse(toldToClient(route));
     return;
   }
 
@@ -64,7 +64,8 @@ export function serveConnect(
     } else if (result.failure.code === 'client-gone') {
       socket.destroy();
     } else {
-      refuse(result.failure, result.failure.reason);
+      context.dialFailed(result.failure);
+      refuse(result.failure);
     }
   });
 }

@@ -137,7 +137,8 @@ export class Forwarding {
       this.#exchange(result.connection);
     } else {
       const { failure } = result;
-      this.#refuse({ ...failure, attempts: this.#attempts + failure.attempts }, failure.reason);
+      if (failure.code !== 'client-gone') this.#context.dialFailed(failure);
+      this.#answerRefusal({ ...failure, attempts: this.#attempts + failure.attempts });
     }
   }
 
@@ -284,13 +285,17 @@ export class Forwarding {
   }
 
   #refuse(failure: Refused, detail: string): void {
+    this.#context.refused(failure.code, detail);
+    this.#answerRefusal(failure);
+  }
+
+  #answerRefusal(failure: Refused): void {
     this.#phase = { name: 'over' };
     this.#body.letGo();
     if (failure.code === 'client-gone') {
       this.#response.destroy();
       return;
     }
-    this.#context.refused(failure.code, detail);
     refuseRequest(this.#request, this.#response, failure, this.#context);
   }
 

@@ -191,7 +191,7 @@ class SocksFront {
       this.#socket.destroy();
       return;
     }
-    this.#context.refused(failure.code, failure.reason);
+    this.#context.dialFailed(failure);
     this.#context.farewell(finalReply(this.#version, socks5Reply(failure)));
   };
 

@@ -200,6 +200,7 @@ test.each([
     client.end();
     await until('it is told', () => events('connection.closed').length === 1);
     expect(events('connection.closed')[0]).toMatchObject({ protocol: 'connect', outcome: failure.code });
+    expect(events('client.refused')).toMatchObject([{ code: failure.code, dialFailed: true }]);
   },
 );
 

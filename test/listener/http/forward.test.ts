@@ -450,7 +450,8 @@ test('forward: members are tried three times, then the client is told', async ()
   expect(received).toMatch(/^HTTP\/1\.1 502 /);
   expect(received).toContain('X-Noria-Attempts: 3\r\n');
   expect(dialer.requests.map(({ avoid }) => avoid)).toEqual([[], ['m1'], ['m1', 'm2']]);
-  expect(events('client.refused').map(({ code }) => code)).toEqual(['members-failed']);
+  expect(events('client.refused')).toMatchObject([{ code: 'members-failed' }]);
+  expect(events('client.refused')[0]).not.toHaveProperty('dialFailed');
 });
 
 test('forward: a dial that fails behind a member that died is told with all attempts', async () => {
@@ -461,12 +462,13 @@ test('forward: a dial that fails behind a member that died is told with all atte
       socket.resetAndDestroy();
     }),
   );
-  const { port } = await listen(dialer);
+  const { port, events } = await listen(dialer);
   const client = await RawClient.open(port);
   client.send(`GET http://127.0.0.1:${origin.port}/ HTTP/1.1\r\nHost: x\r\n\r\n`);
   const received = await client.until('the answer', (text) => text.includes('\r\n\r\n'));
   expect(received).toMatch(/^HTTP\/1\.1 502 /);
   expect(received).toContain('X-Noria-Attempts: 3\r\n');
+  expect(events('client.refused')).toMatchObject([{ code: 'members-failed', dialFailed: true }]);
 });
 
 test('forward: an answer that breaks off is seen to break off', async () => {

@@ -322,7 +322,7 @@ describe('socks-front: a SOCKS5 client is refused', () => {
     expect((await client.toEnd()).toString('hex')).toBe(METHOD_NONE + reply5(reply));
     expect(await stage.outcome()).toBe(failure.code);
     expect(stage.events('client.refused')).toMatchObject([
-      { code: failure.code, detail: 'the test says so' },
+      { code: failure.code, detail: 'the test says so', dialFailed: true },
     ]);
   });
 });
