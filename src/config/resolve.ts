@@ -148,7 +148,7 @@ function tellAcross(
   }
   const homeless = sources.filter(
     (source) =>
-      source !== undefined && OPERATIONS[source.product].at === 'base' && source.baseUrl === undefined,
+      source !== undefined && OPERATIONS[source.product].server === 'base' && source.baseUrl === undefined,
   );
   const needy = [...homeless.map((source) => source?.name), ...(account === undefined ? [] : ['account'])];
   if (needy.length > 0 && service.baseUrl === undefined && !problems.has('service.baseUrl')) {

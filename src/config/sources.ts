@@ -141,7 +141,7 @@ function resolveUpstream(
   plain: Secret | undefined,
   context: SourceContext,
 ): UpstreamConfig | undefined {
-  const byEntry = OPERATIONS[raw.product].speaks === 'by-entry';
+  const byEntry = OPERATIONS[raw.product].protocol === 'by-entry';
   const protocol = raw.upstream.protocol ?? (byEntry ? undefined : memberProtocol(raw.product, params));
   const auth = resolveAuth(raw, `${path}.upstream.auth`, plain, context);
   if (auth?.kind === 'always' && protocol === 'socks4') {
@@ -194,7 +194,7 @@ function resolvePlace(
   { problems, baseUrl }: SourceContext,
 ): { readonly baseUrl: string | undefined; readonly extractHost: string | undefined } {
   const hostPath = `${path}.host`;
-  if (OPERATIONS[raw.product].at === 'base') {
+  if (OPERATIONS[raw.product].server === 'base') {
     if (raw.host !== undefined)
       problems.error(hostPath, `is for short-pure alone; give baseUrl for ${raw.product}`, 'key');
     return { baseUrl: raw.baseUrl ?? baseUrl, extractHost: undefined };

@@ -1,6 +1,6 @@
 /** What is worth saying about a configuration that is valid: what costs money, leaks, or has no effect. */
 import { isPrivateAddress } from '../core/networks.ts';
-import { lifetimeNotTold, OPERATIONS } from '../service/operations.ts';
+import { defaultLifetimeMs, OPERATIONS } from '../service/operations.ts';
 import { formatAddress, isLocalAddress } from './address.ts';
 import type { Config, ListenerConfig, SourceConfig } from './config.ts';
 import type { Problems } from './problems.ts';
@@ -54,7 +54,7 @@ function warnOfSource(source: SourceConfig, path: string, config: Resolved, prob
       `count ${count} is more than size ${size}: no call will ask for more than ${size}`,
     );
   }
-  const leastLifeMs = source.lifetimeMs ?? lifetimeNotTold(source.product, params);
+  const leastLifeMs = source.lifetimeMs ?? defaultLifetimeMs(source.product, params);
   const perCall = Math.min(count ?? OPERATIONS[source.product].count.askAtMost, size);
   const sustained = Math.floor((perCall * leastLifeMs) / source.intervalMs);
   if (sustained < size) {

@@ -216,7 +216,7 @@ async function openParts(ground: Ground, draining: () => boolean): Promise<Parts
       bus,
       pace: state.pace,
       extractor: client,
-      reservoir: pool,
+      pool: pool,
       restored: state.snapshot.read('refill'),
     }),
   );

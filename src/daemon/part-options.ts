@@ -11,8 +11,8 @@ import type { ListenAddress } from '../listener/bind.ts';
 import type { PoolSettings } from '../pool/options.ts';
 import type { ProberSettings } from '../prober/prober.ts';
 import type { DrawSourceOptions, RefillSettings } from '../refill/options.ts';
-import type { Refuses } from '../service/decode.ts';
-import { lifetimeNotTold, type Product } from '../service/operations.ts';
+import type { RefuseAddress } from '../service/decode.ts';
+import { defaultLifetimeMs, type Product } from '../service/operations.ts';
 import type { ExtractCall } from '../service/request.ts';
 
 /** A member whose lifetime nobody knows lives so long, renewed by success, where the source does not say. */
@@ -63,7 +63,7 @@ export function waitsForRestart(before: Config, next: Config): string[] {
 }
 
 /** Which addresses of an answer are no members. */
-export function refusesOf(config: Config, isOwn: (host: string, port: number) => boolean): Refuses {
+export function refusesOf(config: Config, isOwn: (host: string, port: number) => boolean): RefuseAddress {
   const { allowPrivateAddresses } = config.pool;
   return (host, port) => {
     if (isOwn(host, port)) return 'own';
@@ -108,7 +108,7 @@ function refillSource(config: Config, source: SourceConfig): DrawSourceOptions {
     dailyBudget,
     protocol: upstream.protocol,
     unproven: joinsUnproven(product),
-    untoldLifetimeMs: source.lifetimeMs === undefined ? lifetimeNotTold(product, params) : undefined,
+    defaultLifetimeMs: source.lifetimeMs === undefined ? defaultLifetimeMs(product, params) : undefined,
   };
 }
 

@@ -24,7 +24,7 @@ export function untilServiceMidnight(wallAt: number): number {
   return (serviceDay(wallAt) + 1) * DAY_MS - SERVICE_ZONE_OFFSET_MS - wallAt;
 }
 
-export class Budget {
+export class DailyBudget {
   #day: number;
   #drawn: Set<string>;
 

@@ -2,7 +2,7 @@
 import type { Clock } from '../core/clock.ts';
 import { OPERATIONS } from '../service/operations.ts';
 import type { DrawInputs } from './demand.ts';
-import type { Experience } from './experience.ts';
+import type { DrawHistory } from './experience.ts';
 import type { DrawSourceOptions } from './options.ts';
 import type { RefillPool } from './refill-pool.ts';
 import type { SourceRecords } from './source-records.ts';
@@ -13,7 +13,7 @@ export interface NeedParts {
   readonly reservoir: RefillPool;
   readonly options: DrawSourceOptions;
   readonly ledger: SourceRecords;
-  readonly experience: Experience;
+  readonly experience: DrawHistory;
 }
 
 /** What the source alone knows at the moment. */
@@ -42,7 +42,7 @@ export function drawInputsOf(
 }
 
 /** The smallest of what is configured, what the operation allows and what the service was seen to take. */
-function mostPerCall({ call, count }: DrawSourceOptions, experience: Experience): number {
+function mostPerCall({ call, count }: DrawSourceOptions, experience: DrawHistory): number {
   const { askAtMost, most = Number.POSITIVE_INFINITY } = OPERATIONS[call.product].count;
   return Math.min(count ?? askAtMost, most, experience.mostPerCall);
 }

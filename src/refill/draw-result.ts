@@ -4,7 +4,7 @@ import type { AddedMembers, DrawnMember } from '../pool/drawn-member.ts';
 import type { DrawAnswer, DrawnEntry } from '../service/answer.ts';
 import { SUCCESS } from '../service/codes.ts';
 import type { DrawSourceOptions } from './options.ts';
-import type { Outcome } from './reaction.ts';
+import type { DrawOutcome } from './reaction.ts';
 
 export const NOTHING_POURED: AddedMembers = { joined: 0, renewed: 0, rejected: 0 };
 
@@ -25,7 +25,7 @@ export function offersOf(answer: DrawAnswer, options: DrawSourceOptions): DrawnM
         protocol,
         host,
         port,
-        endsAt: endOf(entry, answer.sentAt, options.untoldLifetimeMs),
+        endsAt: endOf(entry, answer.sentAt, options.defaultLifetimeMs),
         unproven: options.unproven,
         ...(exitIp === undefined ? {} : { exitIp }),
         ...(location === undefined ? {} : { location }),
@@ -38,7 +38,7 @@ export function offersOf(answer: DrawAnswer, options: DrawSourceOptions): DrawnM
 /** What `draw.done` tells. `received` counts also the entries that were dropped as unusable; those are `rejected`. */
 export function drawDone(
   source: string,
-  outcome: Outcome,
+  outcome: DrawOutcome,
   draw: {
     readonly asked: number;
     readonly answer: DrawAnswer | undefined;

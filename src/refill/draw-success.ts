@@ -10,7 +10,7 @@ const DOUBT_AFTER = 10;
 const DOUBT_AFTER_UNPROVEN = 100;
 const SPACING_MOST_MS = 120_000;
 
-export class DrawSuccess {
+export class DrawSpacing {
   readonly #doubtAfter: number;
   /** Draws in a row after which no more members were usable than before. */
   #fruitless = 0;

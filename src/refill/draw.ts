@@ -6,7 +6,7 @@ import type { DrawAnswer } from '../service/answer.ts';
 import { SUCCESS } from '../service/codes.ts';
 import { drawDone, exitName, forbiddenIn, NOTHING_POURED, offersOf } from './draw-result.ts';
 import type { DrawSourceOptions, Extractor } from './options.ts';
-import { type Outcome, outcomeOfAnswer, outcomeOfError } from './reaction.ts';
+import { type DrawOutcome, outcomeOfAnswer, outcomeOfError } from './reaction.ts';
 import type { RefillPool } from './refill-pool.ts';
 import type { SourceRecords } from './source-records.ts';
 
@@ -14,7 +14,7 @@ export interface DrawContext {
   readonly clock: Clock;
   readonly bus: EventBus;
   readonly extractor: Extractor;
-  readonly reservoir: RefillPool;
+  readonly pool: RefillPool;
 }
 
 export interface Draw {
@@ -28,7 +28,7 @@ export interface Draw {
 
 /** How it ended, and how many more members will be usable `aheadMs` from now because of it. */
 export interface Drawn {
-  readonly outcome: Outcome;
+  readonly outcome: DrawOutcome;
   readonly gained: number;
 }
 
@@ -37,7 +37,7 @@ const HALF = 0.5;
 
 /** Makes one draw. Undefined when `signal` aborted it. @throws what is a mistake in the program, nothing else. */
 export async function makeDraw(context: DrawContext, draw: Draw): Promise<Drawn | undefined> {
-  const { clock, bus, reservoir } = context;
+  const { clock, bus, pool: reservoir } = context;
   const { options, ledger, count, signal } = draw;
   bus.emit('draw.started', { source: options.name, asked: count });
   const startedAt = clock.monotonic();
@@ -60,7 +60,7 @@ export async function makeDraw(context: DrawContext, draw: Draw): Promise<Drawn 
 async function callService(
   { extractor }: DrawContext,
   { options, count, signal }: Draw,
-): Promise<{ readonly outcome: Outcome; readonly answer?: DrawAnswer } | undefined> {
+): Promise<{ readonly outcome: DrawOutcome; readonly answer?: DrawAnswer } | undefined> {
   try {
     const call = { ...options.call, count };
     const answer = await extractor.extract(call, { signal, secrets: options.secrets });
@@ -72,7 +72,7 @@ async function callService(
 }
 
 function pourAnswer(
-  { reservoir, clock }: DrawContext,
+  { pool: reservoir, clock }: DrawContext,
   { options, ledger }: Draw,
   answer: DrawAnswer,
 ): AddedMembers {

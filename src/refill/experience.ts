@@ -4,10 +4,10 @@
  */
 import type { Clock } from '../core/clock.ts';
 import type { Random } from '../core/random.ts';
-import { DrawSuccess } from './draw-success.ts';
-import { type Outcome, PARAMS_WRONG, type Reaction, reactTo } from './reaction.ts';
+import { DrawSpacing } from './draw-success.ts';
+import { type DrawOutcome, PARAMS_WRONG, type Reaction, reactTo } from './reaction.ts';
 import type { SourceRecords } from './source-records.ts';
-import { inWords } from './words.ts';
+import { describeOutcome } from './words.ts';
 
 export interface ExperienceOptions {
   readonly clock: Clock;
@@ -20,7 +20,7 @@ export interface ExperienceOptions {
 
 /** A call that ended. */
 export interface Ended {
-  readonly outcome: Outcome;
+  readonly outcome: DrawOutcome;
   readonly asked: number;
   /** How many more members will be usable because of it. */
   readonly gained: number;
@@ -30,10 +30,10 @@ export interface Ended {
 /** After so many empty answers in a row the operator is told what may help. */
 const EMPTY_WORTH_TELLING = 3;
 
-export class Experience {
+export class DrawHistory {
   readonly #options: ExperienceOptions;
-  readonly #yield: DrawSuccess;
-  #last: Outcome | undefined;
+  readonly #yield: DrawSpacing;
+  #last: DrawOutcome | undefined;
   /** How many calls in a row ended with the same verdict. */
   #row = { kind: '', length: 0 };
   /** That draws bring what may not be used was told, and none has brought anything better since. */
@@ -41,11 +41,11 @@ export class Experience {
 
   constructor(options: ExperienceOptions) {
     this.#options = options;
-    this.#yield = new DrawSuccess(options.unproven);
+    this.#yield = new DrawSpacing(options.unproven);
   }
 
   /** How the last call ended. */
-  get last(): Outcome | undefined {
+  get last(): DrawOutcome | undefined {
     return this.#last;
   }
 
@@ -107,18 +107,18 @@ export class Experience {
     return { settlement: { kind: 'done' } };
   }
 
-  #tell(outcome: Outcome): void {
+  #tell(outcome: DrawOutcome): void {
     const { warn } = this.#options;
     const { kind } = outcome.verdict;
     if (outcome.allDropped) {
-      if (!this.#toldDropped) warn(`${inWords(outcome)} ${outcome.advice}`);
+      if (!this.#toldDropped) warn(`${describeOutcome(outcome)} ${outcome.advice}`);
       this.#toldDropped = true;
     } else if (kind === 'empty' && this.#row.length === EMPTY_WORTH_TELLING) {
-      warn(`${EMPTY_WORTH_TELLING} empty answers in a row: ${inWords(outcome)} ${outcome.advice}`);
+      warn(`${EMPTY_WORTH_TELLING} empty answers in a row: ${describeOutcome(outcome)} ${outcome.advice}`);
     }
     if (kind === 'slow-down') {
       warn(
-        `${inWords(outcome)} noria kept its pace, so something else may be using this instance: stop it, or raise interval`,
+        `${describeOutcome(outcome)} noria kept its pace, so something else may be using this instance: stop it, or raise interval`,
       );
     }
   }

@@ -43,7 +43,7 @@ export interface DrawSourceOptions {
   /** Members must pass a probe before a client may have them (free product). */
   readonly unproven: boolean;
   /** Life of a member whose entry leaves it out; absent: unknown, so the pool's assumption for the source. */
-  readonly untoldLifetimeMs: number | undefined;
+  readonly defaultLifetimeMs: number | undefined;
 }
 
 /** What a reload may change. */
@@ -61,7 +61,7 @@ export interface RefillerOptions extends RefillSettings {
   readonly bus: EventBus;
   readonly pace: PaceStore;
   readonly extractor: Extractor;
-  readonly reservoir: RefillPool;
+  readonly pool: RefillPool;
   /** What `record()` gave in an earlier run, out of the snapshot. */
   readonly restored?: unknown;
 }

@@ -35,7 +35,7 @@ export interface PaceTurn<T> {
   /** Makes the call; the permit is written down. Runs to its end also when the turn's signal aborts meanwhile. */
   call(): Promise<{ readonly result: T; readonly settlement: Settlement }>;
   /** Told how long until the next attempt, when a wait begins. */
-  waits?(ms: number): void;
+  onWait?(ms: number): void;
 }
 
 /** Either the call was made (or not wanted), or it has to wait. */
@@ -72,7 +72,7 @@ export class Pace {
     while (!signal.aborted && turn.wanted()) {
       const tried = await this.#queue.add(() => this.#try(turn, signal));
       if (tried.waitMs === undefined) return tried.result;
-      turn.waits?.(tried.waitMs);
+      turn.onWait?.(tried.waitMs);
       // Not in the queue: who may call sooner, by an interval of its own, is not held up.
       await pause(this.#options.clock, tried.waitMs, signal);
     }

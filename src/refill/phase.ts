@@ -1,6 +1,6 @@
 /** Where a source is in its life, and which moves there are. The picture in docs/architecture.md is the same table. */
-import type { Outcome, Rest } from './reaction.ts';
-import { inWords } from './words.ts';
+import type { DrawOutcome, Suspension } from './reaction.ts';
+import { describeOutcome } from './words.ts';
 
 interface Trouble {
   /** Why, in noria's words; without text of the service. */
@@ -32,7 +32,7 @@ export type SourcePhase =
   | ({ readonly name: 'halted' } & Trouble);
 
 export type SourcePhaseName = SourcePhase['name'];
-export type TroublePhase = Extract<SourcePhase, Trouble>;
+export type SuspendedPhase = Extract<SourcePhase, Trouble>;
 
 /** The moves there are. A phase may also follow itself, with another reason. */
 export const SOURCE_MOVES = {
@@ -45,7 +45,7 @@ export const SOURCE_MOVES = {
   halted: ['idle', 'waiting', 'paused'],
 } as const satisfies Record<SourcePhaseName, readonly SourcePhaseName[]>;
 
-export function isTrouble(phase: SourcePhase): phase is TroublePhase {
+export function isSuspended(phase: SourcePhase): phase is SuspendedPhase {
   return phase.name === 'backoff' || phase.name === 'paused' || phase.name === 'halted';
 }
 
@@ -64,13 +64,13 @@ export const PAUSED_BY_PERSON: SourcePhase = {
 };
 
 /** The phase that a call leads to, from monotonic `now` on. */
-export function restingPhase(outcome: Outcome, { phase, ms, urgentMs }: Rest, now: number): SourcePhase {
+export function suspendedPhase(outcome: DrawOutcome, { phase, ms, urgentMs }: Suspension, now: number): SourcePhase {
   const { code, advice } = outcome;
-  return { name: phase, reason: inWords(outcome), advice, code, untilAt: now + ms, urgentAt: now + urgentMs };
+  return { name: phase, reason: describeOutcome(outcome), advice, code, untilAt: now + ms, urgentAt: now + urgentMs };
 }
 
 /** What `source.moved` tells of a phase. */
-export function toldOf(phase: SourcePhase): {
+export function phaseReport(phase: SourcePhase): {
   readonly reason: string;
   readonly advice?: string;
   readonly code?: string;

@@ -12,11 +12,11 @@ import { untilServiceMidnight } from './budget.ts';
 import type { Settlement } from './pace-rule.ts';
 
 /** A call as it ended, in words. */
-export interface Outcome {
+export interface DrawOutcome {
   /** The service's code; `transport` where none came; a fault's own where the call never went out. */
   readonly code: string;
   /** One sentence in noria's words. */
-  readonly says: string;
+  readonly summary: string;
   readonly advice: string;
   /** The service's own text, or what went wrong in detail: for status and log only. */
   readonly message: string | undefined;
@@ -25,11 +25,11 @@ export interface Outcome {
   /** It brought proxies of which none may or can be used. */
   readonly allDropped: boolean;
   /** Not tried sooner because a client waits, nor by another process: each call may make it worse. */
-  readonly shy: boolean;
+  readonly retryWorsens: boolean;
 }
 
 /** How long a source rests. */
-export interface Rest {
+export interface Suspension {
   readonly phase: 'backoff' | 'paused' | 'halted';
   /** Infinity: until a person does something. */
   readonly ms: number;
@@ -39,7 +39,7 @@ export interface Rest {
 
 export interface Reaction {
   readonly settlement: Settlement;
-  readonly rest?: Rest;
+  readonly suspension?: Suspension;
 }
 
 /** The code of a call that brought no answer of the service. */
@@ -66,36 +66,36 @@ const JITTER = 0.1;
 /** Midnight is inferred and clocks differ: a little later rather than a little earlier. */
 const AFTER_MIDNIGHT_MS = 5 * SECOND_MS;
 
-export function outcomeOfAnswer(product: Product, answer: DrawAnswer): Outcome {
-  const { says, advice, verdict, limitsConnections = false, allDropped = false } = judgeDraw(product, answer);
+export function outcomeOfAnswer(product: Product, answer: DrawAnswer): DrawOutcome {
+  const { summary: says, advice, verdict, limitsConnections = false, allDropped = false } = judgeDraw(product, answer);
   const common = { code: answer.code, message: answer.message === '' ? undefined : answer.message };
   if (verdict.kind === 'ok' && answer.quota.remaining === 0) return { ...common, ...NOTHING_LEFT };
-  return { ...common, says, advice, verdict, limitsConnections, allDropped, shy: false };
+  return { ...common, summary: says, advice, verdict, limitsConnections, allDropped, retryWorsens: false };
 }
 
 /** The draw was fine, and the service says that it was the last one. */
 const NOTHING_LEFT = {
-  says: 'The service has no distinct IPs left for this instance.',
+  summary: 'The service has no distinct IPs left for this instance.',
   advice: "Wait for the service's midnight (UTC+8), or buy more.",
   verdict: { kind: 'quota', retryFromMs: 30 * MINUTE_MS, retryToMs: 30 * MINUTE_MS, atMidnight: true },
   limitsConnections: false,
   allDropped: false,
-  shy: false,
+  retryWorsens: false,
 } as const;
 
 /** @throws whatever is not a NoriaError: a mistake in the program, not a state of the world. */
-export function outcomeOfError(error: unknown): Outcome {
+export function outcomeOfError(error: unknown): DrawOutcome {
   if (!(error instanceof NoriaError)) throw error;
   const { side, says, advice } = FAULTS[error.code];
   return {
     code: side === 'service' ? TRANSPORT : error.code,
-    says,
+    summary: says,
     advice,
     message: error.message,
     verdict: verdictOn(error.code),
     limitsConnections: false,
     allDropped: false,
-    shy: error.code === 'service-blocked',
+    retryWorsens: error.code === 'service-blocked',
   };
 }
 
@@ -110,7 +110,7 @@ function verdictOn(code: FaultCode): CodeVerdict {
  * @param inARow - how often the source came to rest like this without a good call between, this one included.
  * @param wallAt - epoch ms, for what waits until the service's midnight.
  */
-export function reactTo(outcome: Outcome, inARow: number, wallAt: number, random: Random): Reaction {
+export function reactTo(outcome: DrawOutcome, inARow: number, wallAt: number, random: Random): Reaction {
   const { verdict } = outcome;
   switch (verdict.kind) {
     case 'ok':
@@ -120,29 +120,29 @@ export function reactTo(outcome: Outcome, inARow: number, wallAt: number, random
       return { settlement: { kind: 'refused', leastMs: intervalNamedMs(outcome.message ?? '') } };
     case 'silence':
       // Written to the pace file too: a restart or a second process must be as silent.
-      return { settlement: { kind: 'silence', ms: verdict.ms }, rest: exactly('paused', verdict.ms) };
+      return { settlement: { kind: 'silence', ms: verdict.ms }, suspension: exactly('paused', verdict.ms) };
     case 'pause':
-      return { settlement: { kind: 'done' }, rest: exactly('paused', verdict.retryEveryMs) };
+      return { settlement: { kind: 'done' }, suspension: exactly('paused', verdict.retryEveryMs) };
     case 'halt':
-      return { settlement: { kind: 'done' }, rest: exactly('halted', verdict.retryEveryMs ?? Infinity) };
+      return { settlement: { kind: 'done' }, suspension: exactly('halted', verdict.retryEveryMs ?? Infinity) };
     case 'quota': {
       const ms = doubled(verdict, inARow, random);
       const midnightMs = untilServiceMidnight(wallAt) + AFTER_MIDNIGHT_MS;
       return {
         settlement: { kind: 'done' },
-        rest: exactly('paused', verdict.atMidnight ? Math.min(ms, midnightMs) : ms),
+        suspension: exactly('paused', verdict.atMidnight ? Math.min(ms, midnightMs) : ms),
       };
     }
     case 'back-off': {
       const ms = doubled(verdict, inARow, random);
-      if (outcome.shy) return { settlement: { kind: 'silence', ms }, rest: exactly('backoff', ms) };
+      if (outcome.retryWorsens) return { settlement: { kind: 'silence', ms }, suspension: exactly('backoff', ms) };
       const urgentMs = Math.min(ms, URGENT_MS);
-      return { settlement: { kind: 'done' }, rest: { phase: 'backoff', ms, urgentMs } };
+      return { settlement: { kind: 'done' }, suspension: { phase: 'backoff', ms, urgentMs } };
     }
   }
 }
 
-function exactly(phase: Rest['phase'], ms: number): Rest {
+function exactly(phase: Suspension['phase'], ms: number): Suspension {
   return { phase, ms, urgentMs: ms };
 }
 

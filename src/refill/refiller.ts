@@ -46,7 +46,7 @@ class SourceKeeper implements Refiller {
   readonly #subscriptions: readonly Disposable[];
 
   constructor(options: RefillerOptions) {
-    const { clock, random, bus, extractor, reservoir, pace } = options;
+    const { clock, random, bus, extractor, pool: reservoir, pace } = options;
     this.#settings = options;
     const keeper = this;
     this.#context = {
@@ -54,7 +54,7 @@ class SourceKeeper implements Refiller {
       random,
       bus,
       extractor,
-      reservoir,
+      pool: reservoir,
       paces: new Paces({ store: pace, clock, random }),
       get settings() {
         return keeper.#settings;
@@ -136,7 +136,7 @@ class SourceKeeper implements Refiller {
 
   /** A later priority serves only while no earlier one can; but who waits although an earlier one has members waits for this one. */
   #stepsBack(source: DrawSource): boolean {
-    const { reservoir, clock } = this.#context;
+    const { pool: reservoir, clock } = this.#context;
     const { name, priority } = source.options;
     const earlier = [...this.#sources.values()].filter((other) => other.options.priority < priority);
     if (!earlier.some((other) => other.canServe)) return false;

@@ -1,6 +1,6 @@
 /** What a source has drawn and what came of it, what the service said about quotas, and what was learned on the way. */
 import type { Quota } from '../service/answer.ts';
-import { Budget, type BudgetRecord } from './budget.ts';
+import { DailyBudget, type BudgetRecord } from './budget.ts';
 
 /** Counts since the state folder was new. */
 export interface Counts {
@@ -30,7 +30,7 @@ const LATENCY_WEIGHT = 0.3;
 export class SourceRecords {
   readonly counts: Counts;
   readonly codes: Map<string, number>;
-  readonly budget: Budget;
+  readonly budget: DailyBudget;
   quota: Quota;
   learnedMost: number;
   #latencyMs: number | undefined;
@@ -39,7 +39,7 @@ export class SourceRecords {
     const { drawn = 0, used = 0, unused = 0, tunnels = 0 } = record ?? {};
     this.counts = { drawn, used, unused, tunnels };
     this.codes = new Map(Object.entries(record?.codes ?? {}));
-    this.budget = new Budget(wallAt, record?.budget);
+    this.budget = new DailyBudget(wallAt, record?.budget);
     this.quota = record?.quota ?? {};
     this.learnedMost = record?.learnedMost ?? Infinity;
   }

@@ -12,15 +12,15 @@ import { untilServiceMidnight } from './budget.ts';
 import { type DrawInputs, type Plan, planDraw } from './demand.ts';
 import { type DrawContext, type Drawn, makeDraw } from './draw.ts';
 import { drawInputsOf } from './draw-inputs.ts';
-import { Experience } from './experience.ts';
+import { DrawHistory } from './experience.ts';
 import type { DrawSourceOptions } from './options.ts';
 import { type Pace, type Paces, paceKey } from './pace.ts';
 import { PACE_SLACK_MS, type Settlement } from './pace-rule.ts';
-import { isTrouble, mayMove, PAUSED_BY_PERSON, restingPhase, type SourcePhase, toldOf } from './phase.ts';
+import { isSuspended, mayMove, PAUSED_BY_PERSON, suspendedPhase, type SourcePhase, phaseReport } from './phase.ts';
 import { outcomeOfError } from './reaction.ts';
 import { SourceRecords, type SourceRecordsSnapshot } from './source-records.ts';
 import { type SourceStatus, sourceStatus } from './status.ts';
-import { counted, whyWaiting } from './words.ts';
+import { formatCount, whyWaiting } from './words.ts';
 
 /** What the sources of one refiller share. */
 export interface DrawSourceContext extends DrawContext {
@@ -41,7 +41,7 @@ export class DrawSource {
   readonly #context: DrawSourceContext;
   #options: DrawSourceOptions;
   readonly #ledger: SourceRecords;
-  readonly #experience: Experience;
+  readonly #experience: DrawHistory;
   #phase: SourcePhase = { name: 'idle', reason: 'no client has come yet' };
   /** A person said so, until a person says otherwise. */
   #held = false;
@@ -65,7 +65,7 @@ export class DrawSource {
     this.#options = options;
     this.#ledger = new SourceRecords(clock.now(), record);
     const warn = (message: string) => bus.emit('source.warned', { source: name, message });
-    this.#experience = new Experience({ clock, random, ledger: this.#ledger, unproven, warn });
+    this.#experience = new DrawHistory({ clock, random, ledger: this.#ledger, unproven, warn });
   }
 
   get options(): DrawSourceOptions {
@@ -74,9 +74,9 @@ export class DrawSource {
 
   /** Whether it has members, or may be expected to have some soon: one of a later priority then steps back. */
   get canServe(): boolean {
-    const { reservoir, clock } = this.#context;
+    const { pool: reservoir, clock } = this.#context;
     if (reservoir.usableAt(this.#options.name, clock.monotonic()) > 0) return true;
-    if (isTrouble(this.#phase) || !this.#experience.promising) return false;
+    if (isSuspended(this.#phase) || !this.#experience.promising) return false;
     return (this.#nextCallMs() ?? Infinity) + this.#ledger.latencyMs <= SOON_MS;
   }
 
@@ -106,7 +106,7 @@ export class DrawSource {
 
   /** Ends a person's pause, or tries once again out of a rest. */
   resume(): void {
-    this.#asked = isTrouble(this.#phase) && !this.#held;
+    this.#asked = isSuspended(this.#phase) && !this.#held;
     if (this.#held && this.#phase.name === 'paused') this.#move({ name: 'idle', reason: 'it was resumed' });
     this.#held = false;
     this.wake();
@@ -177,8 +177,8 @@ export class DrawSource {
 
   /** Monotonic moment until which nothing is done, whatever is wanted; 0: none. */
   #restsUntil(): number {
-    if (!isTrouble(this.#phase) || this.#asked) return 0;
-    const { waiting } = this.#context.reservoir.demand(this.#options.name);
+    if (!isSuspended(this.#phase) || this.#asked) return 0;
+    const { waiting } = this.#context.pool.demand(this.#options.name);
     return waiting > 0 ? this.#phase.urgentAt : this.#phase.untilAt;
   }
 
@@ -190,7 +190,7 @@ export class DrawSource {
 
   /** @param startInMs - until a call may go out: what the pace says, or 0 for one that has its permit. */
   #need(startInMs: number): DrawInputs {
-    const { clock, reservoir, settings } = this.#context;
+    const { clock, pool: reservoir, settings } = this.#context;
     return drawInputsOf(
       { clock, reservoir, options: this.#options, ledger: this.#ledger, experience: this.#experience },
       { idleAfterMs: settings.idleAfterMs, startInMs, gapMs: this.#gapMs, asked: this.#asked },
@@ -236,12 +236,12 @@ export class DrawSource {
     const call = async () => ({ result: undefined, settlement: await this.#draw() });
     const waits = (ms: number) => this.#toldToWait(ms);
     try {
-      await this.#pace.take({ rule, wanted, call, waits }, signal);
+      await this.#pace.take({ rule, wanted, call, onWait: waits }, signal);
     } catch (error) {
       // How a call ended was dealt with; what comes here is a pace that could not be written down, before it or after.
       if (!(error instanceof NoriaError)) throw error;
       const ended = { outcome: outcomeOfError(error), asked: 0, gained: 0 };
-      if (!isTrouble(this.#phase)) this.#conclude(ended);
+      if (!isSuspended(this.#phase)) this.#conclude(ended);
     }
     this.#turn = undefined;
     this.#look();
@@ -262,7 +262,7 @@ export class DrawSource {
     const { signal } = this.#closing;
     if (plan.kind !== 'draw' || this.#held || signal.aborted) return DONE;
     this.#asked = false;
-    this.#move({ name: 'drawing', reason: `the service was asked for ${counted(plan.count, 'member')}` });
+    this.#move({ name: 'drawing', reason: `the service was asked for ${formatCount(plan.count, 'member')}` });
     // A reload may change the options before the answer is here: it is poured by those it was asked with.
     const options = this.#options;
     const drawn = await makeDraw(this.#context, {
@@ -279,15 +279,15 @@ export class DrawSource {
   }
 
   #conclude(ended: Drawn & { readonly asked: number }): Settlement {
-    const { settlement, rest } = this.#experience.learn({ ...ended, gapMs: this.#gapMs });
-    if (rest !== undefined) this.#move(restingPhase(ended.outcome, rest, this.#context.clock.monotonic()));
+    const { settlement, suspension: rest } = this.#experience.learn({ ...ended, gapMs: this.#gapMs });
+    if (rest !== undefined) this.#move(suspendedPhase(ended.outcome, rest, this.#context.clock.monotonic()));
     return settlement;
   }
 
   /** What was learned under other options says nothing about these, and what rest it led to is over. */
   #startAnew(): void {
     this.#experience.forget();
-    if (!isTrouble(this.#phase) || this.#held) return;
+    if (!isSuspended(this.#phase) || this.#held) return;
     this.#move({ name: 'idle', reason: 'its configuration changed' });
     this.#asked = true;
   }
@@ -295,7 +295,7 @@ export class DrawSource {
   #restUntilMidnight(): void {
     const { clock } = this.#context;
     const untilAt = clock.monotonic() + untilServiceMidnight(clock.now());
-    const reason = `the daily budget of ${counted(this.#options.dailyBudget ?? 0, 'distinct IP')} is used up`;
+    const reason = `the daily budget of ${formatCount(this.#options.dailyBudget ?? 0, 'distinct IP')} is used up`;
     const advice = "It goes on at the service's midnight (UTC+8); raise dailyBudget to go on now.";
     this.#move({ name: 'paused', reason, advice, untilAt, urgentAt: untilAt });
     this.#arm(untilAt);
@@ -306,7 +306,7 @@ export class DrawSource {
     const now = this.#context.clock.monotonic();
     const phase = this.#phase;
     if (phase.name === 'drawing') return 0;
-    const plannedAt = isTrouble(phase) ? phase.untilAt : (this.#timer?.dueAt ?? now);
+    const plannedAt = isSuspended(phase) ? phase.untilAt : (this.#timer?.dueAt ?? now);
     // One that holds what it should may draw as soon as someone wants more.
     const nextMs = Math.max(this.#pace.nextInMs, phase.name === 'ready' ? 0 : plannedAt - now);
     return nextMs === Infinity ? undefined : nextMs;
@@ -335,6 +335,6 @@ export class DrawSource {
     }
     this.#phase = next;
     if (from.name === next.name && from.reason === next.reason) return;
-    this.#context.bus.emit('source.moved', { source, from: from.name, to: next.name, ...toldOf(next) });
+    this.#context.bus.emit('source.moved', { source, from: from.name, to: next.name, ...phaseReport(next) });
   }
 }

@@ -1,8 +1,8 @@
 /** What a source shows of itself; texts of the service stand in `message` alone. */
 import type { Quota } from '../service/answer.ts';
 import type { DrawSourceOptions } from './options.ts';
-import { isTrouble, type SourcePhase, type SourcePhaseName } from './phase.ts';
-import type { Outcome } from './reaction.ts';
+import { isSuspended, type SourcePhase, type SourcePhaseName } from './phase.ts';
+import type { DrawOutcome } from './reaction.ts';
 import type { SourceRecords } from './source-records.ts';
 
 /** A source as `/api/status` and the outlook show it. */
@@ -42,7 +42,7 @@ export interface Shown {
   readonly options: DrawSourceOptions;
   readonly phase: SourcePhase;
   readonly ledger: SourceRecords;
-  readonly last: Outcome | undefined;
+  readonly last: DrawOutcome | undefined;
   /** Ms until the next call may go out; undefined: not without a person. */
   readonly nextCallMs: number | undefined;
   /** Whether it will go out by itself. */
@@ -60,7 +60,7 @@ export function sourceStatus({
   planned,
   wallAt,
 }: Shown): SourceStatus {
-  const advice = isTrouble(phase) || phase.name === 'waiting' ? phase.advice : undefined;
+  const advice = isSuspended(phase) || phase.name === 'waiting' ? phase.advice : undefined;
   const { dailyBudget } = options;
   return Object.freeze({
     name: options.name,

@@ -1,26 +1,26 @@
 /** The words in which sources and warnings are told: noria's own, with the service's codes and no text of it. */
-import type { Outcome } from './reaction.ts';
+import type { DrawOutcome } from './reaction.ts';
 
 /** `12009: No proxy exists at present under these conditions.` */
-export function inWords({ code, says }: Pick<Outcome, 'code' | 'says'>): string {
+export function describeOutcome({ code, summary: says }: Pick<DrawOutcome, 'code' | 'summary'>): string {
   return /^\d+$/.test(code) ? `${code}: ${says}` : says;
 }
 
 /** Why a source waits that wants to draw: the pace, or how its last call ended. */
-export function whyWaiting(last: Outcome | undefined, intervalMs: number) {
+export function whyWaiting(last: DrawOutcome | undefined, intervalMs: number) {
   if (last === undefined || last.verdict.kind === 'ok') {
-    return { reason: `the pace is one call every ${roughly(intervalMs)}` };
+    return { reason: `the pace is one call every ${roughDuration(intervalMs)}` };
   }
-  return { reason: inWords(last), advice: last.advice, code: last.code };
+  return { reason: describeOutcome(last), advice: last.advice, code: last.code };
 }
 
 /** `1 member`, `5 members`. */
-export function counted(count: number, noun: string): string {
+export function formatCount(count: number, noun: string): string {
   return `${count} ${noun}${count === 1 ? '' : 's'}`;
 }
 
 /** `10 s`, `0.5 s`, `5 min`: for sentences, not exact. */
-export function roughly(ms: number): string {
+export function roughDuration(ms: number): string {
   if (ms >= 120_000) return `${Math.round(ms / 60_000)} min`;
   return `${Math.round(ms / 100) / 10} s`;
 }

@@ -7,7 +7,7 @@ import { maskSecrets, type Secret } from '../core/secret.ts';
 import { oneLine } from './fields.ts';
 
 /** Who answered, and what must not be shown of it. */
-export interface Origin {
+export interface AnswerOrigin {
   /** Host and port of the service. */
   readonly host: string;
   readonly secrets: readonly Secret[];
@@ -29,28 +29,28 @@ export function isWebPage(text: string): boolean {
 }
 
 /** One printable line of at most `length` characters. Masked before it is cut, lest half a secret stays. */
-export function showText(text: string, length: number, secrets: readonly Secret[]): string {
+export function quoteText(text: string, length: number, secrets: readonly Secret[]): string {
   const line = oneLine(maskSecrets(text, secrets));
   return line.length <= length ? line : `${line.slice(0, length).toWellFormed()}…`;
 }
 
 /** The error for an answer in no known form. @param what - e.g. `is not the json asked for`. */
-export function notUnderstood(what: string, text: string, origin: Origin): NoriaError {
+export function unreadableAnswer(what: string, text: string, origin: AnswerOrigin): NoriaError {
   return unreadable('service-protocol', `the answer of ${origin.host} ${what}`, text, origin);
 }
 
 /** The error for a web page where an answer was expected. */
-export function webPage(text: string, origin: Origin): NoriaError {
+export function webPageAnswer(text: string, origin: AnswerOrigin): NoriaError {
   const what = `${origin.host} sent a web page instead of an answer, as a firewall does that blocks this address`;
   return unreadable('service-blocked', what, text, origin);
 }
 
 /** The error for a status other than 200 without a code of the service. */
-export function wrongStatus(
+export function unexpectedStatus(
   status: number,
   redirectsTo: string | undefined,
   text: string,
-  origin: Origin,
+  origin: AnswerOrigin,
 ): NoriaError {
   const what =
     redirectsTo === undefined
@@ -63,9 +63,9 @@ function unreadable(
   code: 'service-protocol' | 'service-blocked',
   what: string,
   text: string,
-  { host, secrets }: Origin,
+  { host, secrets }: AnswerOrigin,
   facts: { readonly status?: number } = {},
 ): NoriaError {
-  const quote = text === '' ? '' : `: ${showText(text, QUOTE_LENGTH, secrets)}`;
+  const quote = text === '' ? '' : `: ${quoteText(text, QUOTE_LENGTH, secrets)}`;
   return new NoriaError(code, what + quote, { context: { host, ...facts } });
 }

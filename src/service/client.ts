@@ -8,9 +8,9 @@ import type { Clock } from '../core/clock.ts';
 import { NoriaError } from '../core/faults.ts';
 import type { Secret } from '../core/secret.ts';
 import type { DrawAnswer } from './answer.ts';
-import { bodyText, type Origin, wrongStatus } from './body.ts';
+import { bodyText, type AnswerOrigin, unexpectedStatus } from './body.ts';
 import { SUCCESS } from './codes.ts';
-import { decodeDraw, type Refuses } from './decode.ts';
+import { decodeDraw, type RefuseAddress } from './decode.ts';
 import { type DecodedList, decodeList } from './decode-list.ts';
 import {
   type AreasCall,
@@ -28,7 +28,7 @@ export interface ServiceClientOptions {
   readonly timeoutMs: number;
   readonly clock: Clock;
   /** Which addresses are no members: private ones, unless allowed, and noria's own. */
-  readonly refuses: Refuses;
+  readonly refuses: RefuseAddress;
   /** Resolves the service's name; the machine's own resolver when left out. */
   readonly lookup?: LookupFunction;
 }
@@ -91,7 +91,7 @@ export function openServiceClient(options: ServiceClientOptions): ServiceClient 
     request: ServiceRequest,
     key: Secret,
     { signal, secrets = [] }: CallOptions,
-    decode: (body: Uint8Array, origin: Origin) => Decoded,
+    decode: (body: Uint8Array, origin: AnswerOrigin) => Decoded,
   ): Promise<Decoded & Timing> {
     const reply = await send(request, signal);
     const decoded = decodeReply(reply, { host: request.url.host, secrets: [key, ...secrets] }, decode);
@@ -119,8 +119,8 @@ export function openServiceClient(options: ServiceClientOptions): ServiceClient 
 /** The specification shows no status for errors, so a code of the service counts whatever the status; success needs 200. */
 function decodeReply<Decoded extends { readonly code: string }>(
   { status, redirectsTo, body }: Exchange,
-  origin: Origin,
-  decode: (body: Uint8Array, origin: Origin) => Decoded,
+  origin: AnswerOrigin,
+  decode: (body: Uint8Array, origin: AnswerOrigin) => Decoded,
 ): Decoded {
   if (status === 200) return decode(body, origin);
   try {
@@ -130,5 +130,5 @@ function decodeReply<Decoded extends { readonly code: string }>(
     if (!(error instanceof NoriaError)) throw error;
     // handled: no code in it, so the status is what there is to tell
   }
-  throw wrongStatus(status, redirectsTo, bodyText(body), origin);
+  throw unexpectedStatus(status, redirectsTo, bodyText(body), origin);
 }

@@ -32,9 +32,9 @@ export type CodeVerdict =
   /** Not understood: tried again after `retryFromMs`, doubling to `retryToMs`. */
   | { readonly kind: 'back-off'; readonly retryFromMs: number; readonly retryToMs: number };
 
-export interface Meaning {
+export interface CodeMeaning {
   /** One sentence, without the code. */
-  readonly says: string;
+  readonly summary: string;
   /** What a person can do; empty where nothing needs doing. */
   readonly advice: string;
   readonly verdict: CodeVerdict;
@@ -55,55 +55,55 @@ export const SERVICE_ZONE_OFFSET_MS = 8 * 3_600_000;
 const SECOND_MS = 1_000;
 const MINUTE_MS = 60_000;
 
-type Entry = Omit<Meaning, 'listed'>;
+type Entry = Omit<CodeMeaning, 'listed'>;
 
-const OK: Entry = { says: 'The call succeeded.', advice: '', verdict: { kind: 'ok' } };
+const OK: Entry = { summary: 'The call succeeded.', advice: '', verdict: { kind: 'ok' } };
 const KEY_WRONG: Entry = {
-  says: 'The key is wrong.',
+  summary: 'The key is wrong.',
   advice:
     "Give the instance's own password, from which noria derives the key, or its 16-character key as akey; it is neither the account's password nor the whole MD5. noria key shows what a password gives. Then reload (SIGHUP).",
   verdict: { kind: 'halt' },
 };
 const TOO_OFTEN: Entry = {
-  says: 'The service is called too often.',
+  summary: 'The service is called too often.',
   advice: 'If noria keeps its pace, something else uses the same instance: stop it, or raise interval.',
   verdict: { kind: 'slow-down' },
 };
 const PARAMS_WRONG: Entry = {
-  says: 'The parameters are incomplete or wrong.',
+  summary: 'The parameters are incomplete or wrong.',
   advice: "Compare params, count and instance of the source with the instance's settings in the console.",
   verdict: { kind: 'halt' },
 };
 const RETRY_EXPIRED = { kind: 'halt', retryEveryMs: 30 * MINUTE_MS } as const;
 const NO_INSTANCE: Entry = {
-  says: 'The instance does not exist or has expired.',
+  summary: 'The instance does not exist or has expired.',
   advice: 'Check instance and product of the source, or renew the instance.',
   verdict: RETRY_EXPIRED,
 };
 const EXPIRED: Entry = {
-  says: 'The instance has expired.',
+  summary: 'The instance has expired.',
   advice: 'Renew the instance in the console.',
   verdict: RETRY_EXPIRED,
 };
 const FROZEN: Entry = {
-  says: 'The instance is frozen or disabled.',
+  summary: 'The instance is frozen or disabled.',
   advice: 'Enable the instance in the console, or ask the service why it is frozen.',
   verdict: RETRY_EXPIRED,
 };
 const LOOK_AGAIN_SOON = { kind: 'pause', retryEveryMs: MINUTE_MS } as const;
 const NOT_BOUND: Entry = {
-  says: 'The instance authorises by terminal IP, and none is bound.',
+  summary: 'The instance authorises by terminal IP, and none is bound.',
   advice:
     "Bind this machine's public address in the console, or switch the instance to user name and password.",
   verdict: LOOK_AGAIN_SOON,
 };
 const NO_WHITELIST: Entry = {
-  says: 'The instance has no IP whitelist.',
+  summary: 'The instance has no IP whitelist.',
   advice: "Put this machine's public address on the instance's whitelist in the console.",
   verdict: LOOK_AGAIN_SOON,
 };
 const NOT_AUTHORISED: Entry = {
-  says: 'This device is not authorised to call the operation.',
+  summary: 'This device is not authorised to call the operation.',
   advice: "Bind this machine's public address in the console.",
   verdict: LOOK_AGAIN_SOON,
 };
@@ -114,44 +114,44 @@ const USED_UP = {
   atMidnight: false,
 } as const;
 const CONNECTIONS: Entry = {
-  says: 'The instance holds more HTTP connections than its quota allows.',
+  summary: 'The instance holds more HTTP connections than its quota allows.',
   advice: 'Lower rotation.maxTunnelsPerMember or the load, or raise the quota in the console.',
   verdict: USED_UP,
   limitsConnections: true,
 };
 const USAGE: Entry = {
-  says: 'The usage quota of the instance is exceeded.',
+  summary: 'The usage quota of the instance is exceeded.',
   advice: 'Raise the quota in the console, or wait until it is renewed.',
   verdict: USED_UP,
 };
-const USAGE_OR_TRAFFIC: Entry = { ...USAGE, says: 'The usage or traffic quota of the instance is exceeded.' };
+const USAGE_OR_TRAFFIC: Entry = { ...USAGE, summary: 'The usage or traffic quota of the instance is exceeded.' };
 const RESTRICTED: Entry = {
-  says: 'The instance is restricted.',
+  summary: 'The instance is restricted.',
   advice: 'The console says why; lift the restriction there, or ask the service.',
   verdict: USED_UP,
 };
 const NOTHING_THERE: Entry = {
-  says: 'No proxy exists at present under these conditions.',
+  summary: 'No proxy exists at present under these conditions.',
   advice: 'If it lasts, loosen adr, timespan or the filters in params.',
   verdict: { kind: 'empty' },
 };
 const DISTINCT_TOTAL: Entry = {
-  says: 'The total of distinct IPs is used up: of today, or of what was paid for.',
+  summary: 'The total of distinct IPs is used up: of today, or of what was paid for.',
   advice: "Wait for the service's midnight (UTC+8), or buy more.",
   verdict: { kind: 'quota', retryFromMs: 30 * MINUTE_MS, retryToMs: 30 * MINUTE_MS, atMidnight: true },
 };
 const OTHER_CLIENT: Entry = {
-  says: 'Another address was extracting with this application a moment ago.',
+  summary: 'Another address was extracting with this application a moment ago.',
   advice: "Stop the other caller, which the service's text names; noria is silent for two minutes.",
   verdict: { kind: 'silence', ms: 120 * SECOND_MS },
 };
 const NO_MATCH: Entry = {
-  says: 'Nothing matches the filter.',
+  summary: 'Nothing matches the filter.',
   advice: 'Try another filter, or none.',
   verdict: { kind: 'empty' },
 };
 const LOGIN_WRONG: Entry = {
-  says: 'The user name or the password is wrong.',
+  summary: 'The user name or the password is wrong.',
   advice: "Give the account's login and its password in account; the password of an instance is another one.",
   verdict: { kind: 'halt' },
 };
@@ -190,12 +190,12 @@ export const CODES: Readonly<Record<OperationNumber, Readonly<Record<string, Ent
 };
 
 /** What `code` means in an operation. One that is not listed there is a passing fault: tried again more and more slowly. */
-export function meaningOf(operation: OperationNumber, code: string): Meaning {
+export function meaningOf(operation: OperationNumber, code: string): CodeMeaning {
   const entries = CODES[operation];
   const entry = Object.hasOwn(entries, code) ? entries[code] : undefined;
   if (entry !== undefined) return { ...entry, listed: true };
   return {
-    says: `The service answered with code ${code}, which the specification does not list for operation ${operation}.`,
+    summary: `The service answered with code ${code}, which the specification does not list for operation ${operation}.`,
     advice: "The service's own text, in noria status, may say more.",
     verdict: { kind: 'back-off', retryFromMs: 30 * SECOND_MS, retryToMs: 10 * MINUTE_MS },
     listed: false,
@@ -213,14 +213,14 @@ const UNREADABLE_ADVICE = 'Compare format and textLayout with the extraction for
 export function judgeDraw(
   product: Product,
   answer: Pick<DrawAnswer, 'code' | 'entries' | 'dropped'>,
-): Meaning {
+): CodeMeaning {
   const meaning = meaningOf(OPERATIONS[product].number, answer.code);
   if (meaning.verdict.kind !== 'ok' || answer.entries.length > 0) return meaning;
   const reasons = Object.keys(answer.dropped);
   if (reasons.length === 0) return { ...NOTHING_THERE, listed: true };
   const counts = Object.entries(answer.dropped).map(([reason, count]) => `${reason} ${count}`);
   return {
-    says: `Every proxy of the answer was dropped: ${counts.join(', ')}.`,
+    summary: `Every proxy of the answer was dropped: ${counts.join(', ')}.`,
     advice: [...new Set(reasons.map((reason) => DROPPED_ADVICE[reason] ?? UNREADABLE_ADVICE))].join(' '),
     verdict: { kind: 'empty' },
     allDropped: true,

@@ -2,7 +2,7 @@
  * The answers of operations 9 and 10: lists in JSON, kept in the specification's own field names, since commands only show
  * them. Pure.
  */
-import { bodyText, isWebPage, notUnderstood, type Origin, showText, webPage } from './body.ts';
+import { bodyText, isWebPage, unreadableAnswer, type AnswerOrigin, quoteText, webPageAnswer } from './body.ts';
 import { SUCCESS } from './codes.ts';
 import { MAX_ENTRIES, MAX_MESSAGE_LENGTH } from './decode.ts';
 import { objectsIn, parseObject } from './decode-json.ts';
@@ -28,19 +28,19 @@ export interface DecodedList {
  *
  * @throws NoriaError service-protocol when it is no such JSON, service-blocked when it is a web page.
  */
-export function decodeList(name: ListName, body: Uint8Array, origin: Origin): DecodedList {
+export function decodeList(name: ListName, body: Uint8Array, origin: AnswerOrigin): DecodedList {
   const text = bodyText(body);
-  if (isWebPage(text)) throw webPage(text, origin);
+  if (isWebPage(text)) throw webPageAnswer(text, origin);
   const answer = parseObject(text);
   const code = readCode(answer?.['code']);
   if (answer === undefined || code === undefined)
-    throw notUnderstood('is not the JSON expected', text, origin);
-  const list = code === SUCCESS ? (answer[OPERATIONS[name].list] ?? []) : [];
-  if (!Array.isArray(list)) throw notUnderstood(`has no list in ${OPERATIONS[name].list}`, text, origin);
+    throw unreadableAnswer('is not the JSON expected', text, origin);
+  const list = code === SUCCESS ? (answer[OPERATIONS[name].listField] ?? []) : [];
+  if (!Array.isArray(list)) throw unreadableAnswer(`has no list in ${OPERATIONS[name].listField}`, text, origin);
   const { msg } = answer;
   return {
     code,
-    message: showText(typeof msg === 'string' ? msg : '', MAX_MESSAGE_LENGTH, origin.secrets),
+    message: quoteText(typeof msg === 'string' ? msg : '', MAX_MESSAGE_LENGTH, origin.secrets),
     records: objectsIn(list.slice(0, MAX_ENTRIES)).flatMap((raw) => readRecord(name, raw)),
   };
 }

@@ -6,7 +6,7 @@
  */
 import type { MemberProtocol } from '../core/protocol.ts';
 import type { DrawAnswer, DrawnEntry } from './answer.ts';
-import { bodyText, isWebPage, notUnderstood, type Origin, showText, webPage } from './body.ts';
+import { bodyText, isWebPage, unreadableAnswer, type AnswerOrigin, quoteText, webPageAnswer } from './body.ts';
 import { SUCCESS } from './codes.ts';
 import { readJson } from './decode-json.ts';
 import { readTextCode, readTextLines } from './decode-text.ts';
@@ -23,18 +23,18 @@ export const MAX_MESSAGE_LENGTH = 500;
 export type DropReason = 'address' | 'port' | 'private' | 'own' | 'protocol' | 'excess';
 
 /** Why an address is not acceptable as a member, or undefined when it is. Both are noria's policy, not the service's. */
-export type Refuses = (host: string, port: number) => 'private' | 'own' | undefined;
+export type RefuseAddress = (host: string, port: number) => 'private' | 'own' | undefined;
 
 /** How an answer is to be read. */
-export interface DecodedAnswer extends Origin {
+export interface DecodeOptions extends AnswerOrigin {
   readonly product: Product;
   readonly format: Format;
   /** With the format `text`: the custom extraction format, checked by `compileLayout` before. */
   readonly textLayout?: string | undefined;
-  readonly refuses: Refuses;
+  readonly refuses: RefuseAddress;
 }
 
-export type Decoded = Pick<DrawAnswer, 'code' | 'message' | 'entries' | 'dropped' | 'quota'>;
+export type DecodedDraw = Pick<DrawAnswer, 'code' | 'message' | 'entries' | 'dropped' | 'quota'>;
 
 /** What an answer of the free product calls its protocols. `https` there means: an HTTP proxy that can CONNECT. */
 const PROTOCOL_LABELS: Readonly<Record<string, MemberProtocol>> = {
@@ -44,7 +44,7 @@ const PROTOCOL_LABELS: Readonly<Record<string, MemberProtocol>> = {
   socks5: 'socks5',
 };
 
-const READERS: Readonly<Record<Format, (text: string, reading: DecodedAnswer) => Envelope | undefined>> = {
+const READERS: Readonly<Record<Format, (text: string, reading: DecodeOptions) => Envelope | undefined>> = {
   json: readJson,
   xml: readXml,
   text: (text, { product, textLayout }) => readTextLines(text, product, textLayout),
@@ -55,20 +55,20 @@ const READERS: Readonly<Record<Format, (text: string, reading: DecodedAnswer) =>
  *
  * @throws NoriaError service-protocol when it is not the format asked for, service-blocked when it is a web page.
  */
-export function decodeDraw(body: Uint8Array, reading: DecodedAnswer): Decoded {
+export function decodeDraw(body: Uint8Array, reading: DecodeOptions): DecodedDraw {
   const envelope = readEnvelope(bodyText(body), reading);
   const { code } = envelope;
-  const message = showText(envelope.message, MAX_MESSAGE_LENGTH, reading.secrets);
+  const message = quoteText(envelope.message, MAX_MESSAGE_LENGTH, reading.secrets);
   // An error is told by its code alone: whatever else stands there is not looked at.
   const raw = code === SUCCESS ? envelope.entries : [];
   return { code, message, ...keep(raw, reading), quota: readQuota(envelope.counters) };
 }
 
 /** The envelope in the format asked for; that of another format only where it tells an error. */
-function readEnvelope(text: string, reading: DecodedAnswer): Envelope {
+function readEnvelope(text: string, reading: DecodeOptions): Envelope {
   // No lines are no proxies; in the other formats there is always something.
-  if (text === '' && reading.format !== 'text') throw notUnderstood('is empty', text, reading);
-  if (isWebPage(text)) throw webPage(text, reading);
+  if (text === '' && reading.format !== 'text') throw unreadableAnswer('is empty', text, reading);
+  if (isWebPage(text)) throw webPageAnswer(text, reading);
   const asked = READERS[reading.format](text, reading);
   if (asked !== undefined) return asked;
   const other =
@@ -76,10 +76,10 @@ function readEnvelope(text: string, reading: DecodedAnswer): Envelope {
     readXml(text) ??
     (reading.format === 'text' ? readTextCode(text, reading.product) : undefined);
   if (other !== undefined && other.code !== SUCCESS) return other;
-  throw notUnderstood(`is not the ${reading.format} asked for`, text, reading);
+  throw unreadableAnswer(`is not the ${reading.format} asked for`, text, reading);
 }
 
-function keep(raw: readonly RawFields[], reading: DecodedAnswer): Pick<Decoded, 'entries' | 'dropped'> {
+function keep(raw: readonly RawFields[], reading: DecodeOptions): Pick<DecodedDraw, 'entries' | 'dropped'> {
   const entries: DrawnEntry[] = [];
   const dropped: Partial<Record<DropReason, number>> = {};
   for (const fields of raw) {
@@ -90,7 +90,7 @@ function keep(raw: readonly RawFields[], reading: DecodedAnswer): Pick<Decoded, 
   return { entries, dropped };
 }
 
-function readEntry(raw: RawFields, { product, refuses }: DecodedAnswer): DrawnEntry | DropReason {
+function readEntry(raw: RawFields, { product, refuses }: DecodeOptions): DrawnEntry | DropReason {
   const host = readIp(raw['ip']);
   if (host === undefined) return 'address';
   const port = readEntryPort(raw['port']);
@@ -98,7 +98,7 @@ function readEntry(raw: RawFields, { product, refuses }: DecodedAnswer): DrawnEn
   const refused = refuses(host, port);
   if (refused !== undefined) return refused;
   const details = readDetails(raw);
-  const label = OPERATIONS[product].speaks === 'by-entry' ? raw['protocol'] : undefined;
+  const label = OPERATIONS[product].protocol === 'by-entry' ? raw['protocol'] : undefined;
   if (label === undefined || label === null || label === '') return { host, port, ...details };
   const protocol = readProtocol(label);
   return protocol === undefined ? 'protocol' : { host, port, protocol, ...details };

@@ -34,7 +34,7 @@ export const INSTANCE_STATUSES = { 'near-expiry': 1, active: 2, expired: 3 } as 
 export type InstanceStatus = keyof typeof INSTANCE_STATUSES;
 
 /** One parameter of an operation. `about` completes the sentence "NAME is …". */
-export type Param = {
+export type OperationParam = {
   /** Sent when a source does not give it. Whatever the service requires has one, so nothing must be given. */
   readonly default?: number;
   readonly about: string;
@@ -55,13 +55,13 @@ interface OperationRow {
   /** The parameters that say who asks: the instance (or account), and its key. */
   readonly identity: { readonly name: string; readonly key: string };
   /** Everything else a call can carry, `count` and the type selector aside. */
-  readonly params: Readonly<Record<string, Param>>;
+  readonly params: Readonly<Record<string, OperationParam>>;
 }
 
 /** An operation that draws proxies: 1 to 8. */
 export interface DrawOperation extends OperationRow {
   /** `base`: below {base_url}. `extract-host`: on the instance's own extraction server. */
-  readonly at: 'base' | 'extract-host';
+  readonly server: 'base' | 'extract-host';
   /** The parameter that chooses the format, and its values. */
   readonly selector: { readonly name: string } & Readonly<Record<Format, number>>;
   readonly count: {
@@ -77,18 +77,18 @@ export interface DrawOperation extends OperationRow {
   /** The recommended one. */
   readonly defaultIntervalMs: number;
   /** How long an entry lives whose lifetime the answer leaves out. */
-  readonly notTold: { readonly byTimespan: boolean; readonly atLeastMs: number };
+  readonly defaultLifetime: { readonly byTimespan: boolean; readonly atLeastMs: number };
   /** What the members speak: always the same, by the parameter `pro`, or as each entry says. */
-  readonly speaks: MemberProtocol | 'by-pro' | 'by-entry';
+  readonly protocol: MemberProtocol | 'by-pro' | 'by-entry';
   /** Fields of an entry, which are the tags of its custom Text layout too. */
   readonly fields: readonly WireField[];
 }
 
 /** An operation that lists something: 9 and 10. JSON only. */
 export interface ListOperation extends OperationRow {
-  readonly at: 'base';
+  readonly server: 'base';
   /** The member of the answer that holds the list. */
-  readonly list: string;
+  readonly listField: string;
   /** Fields of a record and their types; the first one is what a record cannot be without. */
   readonly fields: Readonly<Record<string, 'string' | 'integer'>>;
 }
@@ -99,29 +99,29 @@ export type OperationName = Product | ListName;
 const SECOND_MS = 1_000;
 const MINUTE_MS = 60_000;
 
-const ADR: Param = {
+const ADR: OperationParam = {
   kind: 'keywords',
   about: 'where: keywords of province, city or carrier',
 };
-const FITTER: Param = {
+const FITTER: OperationParam = {
   kind: 'choice',
   values: { 1: 'leave out exit IPs drawn already today', 2: 'no filter' },
   default: 2,
   about: 'the filter of exit IPs',
 };
-const TUNNEL: Param = {
+const TUNNEL: OperationParam = {
   kind: 'choice',
   values: { 1: 'public and reverse-proxy IPs', 2: 'public IPs only', 3: 'reverse-proxy IPs only' },
   default: 1,
   about: 'the kind of IP',
 };
-const PRO: Param = {
+const PRO: OperationParam = {
   kind: 'choice',
   values: { 1: 'HTTP(S)', 2: 'SOCKS5' },
   default: 1,
   about: 'what the members speak',
 };
-const ORDER: Param = {
+const ORDER: OperationParam = {
   kind: 'choice',
   values: { 1: 'longest remaining lifetime first', 2: 'random' },
   default: 2,
@@ -129,7 +129,7 @@ const ORDER: Param = {
 };
 
 /** The least lifetime: a whole number of minutes, whose smallest value is the default. */
-function timespan(from: number, to: number, until: string): Param {
+function timespan(from: number, to: number, until: string): OperationParam {
   return {
     kind: 'whole',
     from,
@@ -144,25 +144,25 @@ const BY_API = { name: 'api', key: 'akey' } as const;
 const LIMIT_BY_INSTANCE = { required: false, askAtMost: 5 } as const;
 
 const RESIDENTIAL = {
-  at: 'base',
+  server: 'base',
   identity: BY_API,
   params: { adr: ADR, fitter: FITTER, timespan: timespan(6, 29, '30'), tunnel: TUNNEL },
   selector: BY_TYPE,
   minIntervalMs: SECOND_MS,
   defaultIntervalMs: 10 * SECOND_MS,
-  notTold: { byTimespan: true, atLeastMs: 0 },
+  defaultLifetime: { byTimespan: true, atLeastMs: 0 },
   fields: ['ip', 'port', 'adr', 'outip', 'timeout', 'cometime'],
 } as const satisfies Partial<DrawOperation>;
 
 const SHORT_LIVED = {
-  at: 'base',
+  server: 'base',
   identity: BY_API,
   params: { adr: ADR, timespan: timespan(0, 5, '6') },
   selector: BY_TYPE,
   count: LIMIT_BY_INSTANCE,
   minIntervalMs: 10 * SECOND_MS,
   defaultIntervalMs: 10 * SECOND_MS,
-  notTold: { byTimespan: true, atLeastMs: MINUTE_MS },
+  defaultLifetime: { byTimespan: true, atLeastMs: MINUTE_MS },
   fields: ['ip', 'port', 'adr', 'timeout', 'cometime'],
 } as const satisfies Partial<DrawOperation>;
 
@@ -172,12 +172,12 @@ export const OPERATIONS: Readonly<Record<Product, DrawOperation> & Record<ListNa
     path: '/PrivateProxy/GetIP/',
     ...RESIDENTIAL,
     count: { required: true, askAtMost: 5 },
-    speaks: 'http',
+    protocol: 'http',
   },
   shared: {
     number: 2,
     path: '/CotenancyProxy/GetIP/',
-    at: 'base',
+    server: 'base',
     identity: BY_API,
     params: {
       adr: ADR,
@@ -196,23 +196,23 @@ export const OPERATIONS: Readonly<Record<Product, DrawOperation> & Record<ListNa
     count: LIMIT_BY_INSTANCE,
     minIntervalMs: SECOND_MS,
     defaultIntervalMs: 10 * SECOND_MS,
-    notTold: { byTimespan: true, atLeastMs: MINUTE_MS },
-    speaks: 'by-pro',
+    defaultLifetime: { byTimespan: true, atLeastMs: MINUTE_MS },
+    protocol: 'by-pro',
     fields: ['ip', 'port', 'adr', 'timeout', 'cometime'],
   },
-  'short-socks5': { number: 3, path: '/ShortS5Proxy/GetIP/', ...SHORT_LIVED, speaks: 'socks5' },
-  'short-classic': { number: 4, path: '/ShortProxy/GetIP/', ...SHORT_LIVED, speaks: 'http' },
+  'short-socks5': { number: 3, path: '/ShortS5Proxy/GetIP/', ...SHORT_LIVED, protocol: 'socks5' },
+  'short-classic': { number: 4, path: '/ShortProxy/GetIP/', ...SHORT_LIVED, protocol: 'http' },
   'residential-socks5': {
     number: 5,
     path: '/PrivateS5Proxy/GetIP/',
     ...RESIDENTIAL,
     count: LIMIT_BY_INSTANCE,
-    speaks: 'socks5',
+    protocol: 'socks5',
   },
   'short-pure': {
     number: 6,
     path: '/GetIP/',
-    at: 'extract-host',
+    server: 'extract-host',
     identity: { name: 'inst_id', key: 'akey' },
     params: {
       adr: ADR,
@@ -228,14 +228,14 @@ export const OPERATIONS: Readonly<Record<Product, DrawOperation> & Record<ListNa
     count: { required: true, askAtMost: 5 },
     minIntervalMs: 100, // ten calls within one second
     defaultIntervalMs: 10 * SECOND_MS,
-    notTold: { byTimespan: true, atLeastMs: MINUTE_MS },
-    speaks: 'http',
+    defaultLifetime: { byTimespan: true, atLeastMs: MINUTE_MS },
+    protocol: 'http',
     fields: ['ip', 'port', 'adr', 'out_ip', 'expired_seconds', 'is_new_dedup'],
   },
   free: {
     number: 7,
     path: '/FreeProxy/Get/',
-    at: 'base',
+    server: 'base',
     identity: { name: 'app_id', key: 'akey' },
     params: {
       adr: ADR,
@@ -290,37 +290,37 @@ export const OPERATIONS: Readonly<Record<Product, DrawOperation> & Record<ListNa
     count: { required: false, most: 100, askAtMost: 20 },
     minIntervalMs: SECOND_MS,
     defaultIntervalMs: 10 * SECOND_MS,
-    notTold: { byTimespan: false, atLeastMs: MINUTE_MS },
-    speaks: 'by-entry',
+    defaultLifetime: { byTimespan: false, atLeastMs: MINUTE_MS },
+    protocol: 'by-entry',
     fields: ['ip', 'port', 'adr', 'protocol', 'level'],
   },
   exclusive: {
     number: 8,
     path: '/ExclusiveProxy/GetIP/',
-    at: 'base',
+    server: 'base',
     identity: BY_API,
     params: { adr: ADR, pro: PRO, order: ORDER },
     selector: BY_TYPE,
     count: LIMIT_BY_INSTANCE,
     minIntervalMs: SECOND_MS,
     defaultIntervalMs: 10 * SECOND_MS,
-    notTold: { byTimespan: false, atLeastMs: MINUTE_MS },
-    speaks: 'by-pro',
+    defaultLifetime: { byTimespan: false, atLeastMs: MINUTE_MS },
+    protocol: 'by-pro',
     fields: ['ip', 'port', 'adr', 'timeout', 'cometime', 'area', 'id', 'lastscore', 'yestodayscore'],
   },
   areas: {
     number: 9,
     path: '/ExclusiveProxy/GetAddibleServerList/',
-    at: 'base',
+    server: 'base',
     identity: BY_API,
     params: { areaKeyword: { kind: 'keywords', about: 'which area lines: keywords' } },
-    list: 'serverList',
+    listField: 'serverList',
     fields: { area: 'string', count: 'integer', score: 'integer' },
   },
   instances: {
     number: 10,
     path: '/ExclusiveProxy/GetInstanceList/',
-    at: 'base',
+    server: 'base',
     identity: { name: 'username', key: 'password' },
     params: {
       status: {
@@ -329,7 +329,7 @@ export const OPERATIONS: Readonly<Record<Product, DrawOperation> & Record<ListNa
         about: 'which instances',
       },
     },
-    list: 'instance_list',
+    listField: 'instance_list',
     fields: {
       instanceId: 'string',
       status: 'string',
@@ -348,8 +348,8 @@ export const OPERATIONS: Readonly<Record<Product, DrawOperation> & Record<ListNa
  *
  * @param params - as `checkParams` gives them.
  */
-export function lifetimeNotTold(product: Product, params: Readonly<Record<string, unknown>>): number {
-  const { byTimespan, atLeastMs } = OPERATIONS[product].notTold;
+export function defaultLifetimeMs(product: Product, params: Readonly<Record<string, unknown>>): number {
+  const { byTimespan, atLeastMs } = OPERATIONS[product].defaultLifetime;
   const minutes = byTimespan ? params['timespan'] : undefined;
   return Math.max(atLeastMs, typeof minutes === 'number' ? minutes * MINUTE_MS : 0);
 }
@@ -362,7 +362,7 @@ export function lifetimeNotTold(product: Product, params: Readonly<Record<string
  * @param params - as `checkParams` gives them.
  */
 export function memberProtocol(product: Product, params: Readonly<Record<string, unknown>>): MemberProtocol {
-  const { speaks } = OPERATIONS[product];
+  const { protocol: speaks } = OPERATIONS[product];
   if (speaks === 'by-pro') return params['pro'] === 2 ? 'socks5' : 'http';
   if (speaks !== 'by-entry') return speaks;
   const chosen = params['protocol_type'];

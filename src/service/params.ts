@@ -4,7 +4,7 @@
  * Everything wrong is told at once; the caller adds the place in the file.
  */
 import { nearest } from '../core/nearest.ts';
-import { type DrawOperation, OPERATIONS, type Param, type Product } from './operations.ts';
+import { type DrawOperation, OPERATIONS, type OperationParam, type Product } from './operations.ts';
 
 export interface ParamProblem {
   /** The parameter's name, as it was given. */
@@ -77,7 +77,7 @@ function unknownParam(key: string, operation: DrawOperation): ParamProblem {
   return suggestion === undefined ? { key, message } : { key, message, suggestion };
 }
 
-function readParam(param: Param, raw: unknown): Read {
+function readParam(param: OperationParam, raw: unknown): Read {
   switch (param.kind) {
     case 'whole':
       return readWhole(raw, param.from, param.to);

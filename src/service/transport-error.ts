@@ -7,7 +7,7 @@ import { describeError, type FaultCode, NoriaError } from '../core/faults.ts';
 import { oneLine } from './fields.ts';
 
 /** How far an exchange has come. */
-export interface Progress {
+export interface ExchangeProgress {
   /** Host and port of the service, as the address has them. */
   readonly host: string;
   /** What is being waited for. */
@@ -77,7 +77,7 @@ const TLS_CODE = /^(?:EPROTO$|ERR_TLS|ERR_SSL)|CERT|SELF_SIGNED|^UNABLE_TO/;
  */
 export function transportError(
   error: unknown,
-  { host, phase, startedAt }: Progress,
+  { host, phase, startedAt }: ExchangeProgress,
   nowAt: number,
 ): NoriaError {
   const ms = Math.round(nowAt - startedAt);

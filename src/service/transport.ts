@@ -11,7 +11,7 @@ import { type buildConnector, Client } from 'undici';
 import type { Clock } from '../core/clock.ts';
 import { NoriaError } from '../core/faults.ts';
 import type { ServiceRequest } from './request.ts';
-import { type Progress, transportError } from './transport-error.ts';
+import { type ExchangeProgress, transportError } from './transport-error.ts';
 
 export interface ExchangeOptions {
   /** From the start of connecting to the end of the body. */
@@ -48,7 +48,7 @@ const ADDRESS_ATTEMPT_MS = 2_000;
 export async function exchange(request: ServiceRequest, options: ExchangeOptions): Promise<Exchange> {
   const { clock, signal, timeoutMs } = options;
   const sentAt = clock.monotonic();
-  const progress: Progress = { host: request.url.host, phase: 'connection', startedAt: sentAt };
+  const progress: ExchangeProgress = { host: request.url.host, phase: 'connection', startedAt: sentAt };
   if (signal.aborted) throw givenUp(progress);
 
   let socket: Socket | undefined;
@@ -156,7 +156,7 @@ const WAITED_FOR = {
   body: 'the end of the answer',
 } as const;
 
-function timedOut({ host, phase }: Progress, timeoutMs: number): NoriaError {
+function timedOut({ host, phase }: ExchangeProgress, timeoutMs: number): NoriaError {
   return new NoriaError(
     'service-transport',
     `${host} gave no answer within ${timeoutMs} ms, waiting for ${WAITED_FOR[phase]}; check the network, or raise service.timeout`,
@@ -164,6 +164,6 @@ function timedOut({ host, phase }: Progress, timeoutMs: number): NoriaError {
   );
 }
 
-function givenUp({ host, phase }: Progress): NoriaError {
+function givenUp({ host, phase }: ExchangeProgress): NoriaError {
   return new NoriaError('shutting-down', `the call to ${host} was given up`, { context: { host, phase } });
 }

@@ -61,7 +61,7 @@ test('docs/configuration.md: its small configuration loads, and its slips are to
 test('docs/configuration.md: every product has its row: path, instance, protocol, pace', () => {
   const speaks = { 'by-pro': 'by `pro`: 1 http, 2 socks5', 'by-entry': "by each entry's `protocol`" };
   for (const product of PRODUCTS) {
-    const { path, identity, speaks: how, minIntervalMs, defaultIntervalMs } = OPERATIONS[product];
+    const { path, identity, protocol: how, minIntervalMs, defaultIntervalMs } = OPERATIONS[product];
     const protocol = how === 'by-pro' || how === 'by-entry' ? speaks[how] : how;
     const row = [
       `\`${product}\``,

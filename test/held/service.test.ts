@@ -8,7 +8,7 @@ import {
   FORMATS,
   OPERATIONS,
   type OperationNumber,
-  type Param,
+  type OperationParam,
   PRODUCTS,
   type Product,
 } from '../../src/service/operations.ts';
@@ -30,12 +30,12 @@ const row = (...cells: readonly (string | number)[]) => `| ${cells.join(' | ')} 
 const seconds = (ms: number) => `${ms / 1_000} s`;
 const minutes = (ms: number) => `${ms / 60_000} min`;
 
-function protocolCell({ speaks }: DrawOperation): string {
+function protocolCell({ protocol: speaks }: DrawOperation): string {
   if (speaks === 'by-pro') return '`pro`: 1 http, 2 socks5';
   return speaks === 'by-entry' ? 'what each entry says' : speaks;
 }
 
-function lifetimeCell({ notTold: { byTimespan, atLeastMs } }: DrawOperation): string {
+function lifetimeCell({ defaultLifetime: { byTimespan, atLeastMs } }: DrawOperation): string {
   if (!byTimespan) return seconds(atLeastMs);
   return atLeastMs === 0 ? '`timespan` minutes' : `\`timespan\` minutes, at least ${seconds(atLeastMs)}`;
 }
@@ -43,7 +43,7 @@ function lifetimeCell({ notTold: { byTimespan, atLeastMs } }: DrawOperation): st
 function operationRow(product: Product): string {
   const operation = OPERATIONS[product];
   const { number, path, identity, selector, minIntervalMs, defaultIntervalMs } = operation;
-  const host = operation.at === 'base' ? '' : 'http://{extract_host}:8080';
+  const host = operation.server === 'base' ? '' : 'http://{extract_host}:8080';
   const types = FORMATS.map((format) => `${selector[format]} ${format}`).join(', ');
   return row(
     number,
@@ -57,7 +57,7 @@ function operationRow(product: Product): string {
   );
 }
 
-function valuesCell(param: Param): string {
+function valuesCell(param: OperationParam): string {
   switch (param.kind) {
     case 'whole':
       return `${param.from} to ${param.to}`;
@@ -72,7 +72,7 @@ function valuesCell(param: Param): string {
   }
 }
 
-function paramRows(params: Readonly<Record<string, Param>>): string[] {
+function paramRows(params: Readonly<Record<string, OperationParam>>): string[] {
   return Object.entries(params).map(([name, param]) =>
     row(`\`${name}\``, valuesCell(param), param.default ?? '', param.about),
   );
@@ -133,7 +133,7 @@ function codeRows(
     const listing = operations.filter((operation) => Object.hasOwn(CODES[operation], code));
     const meanings = new Map<string, OperationNumber[]>();
     for (const operation of listing) {
-      const { says, verdict, advice, limitsConnections } = meaningOf(operation, code);
+      const { summary: says, verdict, advice, limitsConnections } = meaningOf(operation, code);
       const halves = limitsConnections ? '; halves the tunnels the source may hold' : '';
       const rest = `${says} | ${doneCell(verdict)}${halves} | ${advice === '' ? '–' : advice}`;
       meanings.set(rest, [...(meanings.get(rest) ?? []), operation]);
@@ -174,7 +174,7 @@ test.each(PRODUCTS)('docs/service.md: the example of %s can be configured as it 
 
 test('docs/service.md: the lists of operations 9 and 10 have the parameters and fields in the code', () => {
   for (const name of ['areas', 'instances'] as const) {
-    const { number, params, fields, list } = OPERATIONS[name];
+    const { number, params, fields, listField: list } = OPERATIONS[name];
     const heading = `### ${number}. noria ${name}`;
     expect(tableAfter(heading)).toEqual(paramRows(params));
     const section = page.slice(page.indexOf(`\n${heading}\n`));

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
-import { Budget, serviceDay, untilServiceMidnight } from '../../src/refill/budget.ts';
-import { DrawSuccess } from '../../src/refill/draw-success.ts';
+import { DailyBudget, serviceDay, untilServiceMidnight } from '../../src/refill/budget.ts';
+import { DrawSpacing } from '../../src/refill/draw-success.ts';
 import { readLedger, SourceRecords } from '../../src/refill/source-records.ts';
 
 const HOUR_MS = 3_600_000;
@@ -16,7 +16,7 @@ test("budget: the service's day begins at midnight of UTC+8", () => {
 });
 
 test('budget: distinct IPs count once a day, and the day after begins at nothing', () => {
-  const budget = new Budget(MIDNIGHT_AT);
+  const budget = new DailyBudget(MIDNIGHT_AT);
   budget.note(['a', 'b', 'a'], MIDNIGHT_AT);
   budget.note(['b', 'c'], MIDNIGHT_AT + HOUR_MS);
   expect(budget.used(MIDNIGHT_AT + DAY_MS - 1)).toBe(3);
@@ -24,15 +24,15 @@ test('budget: distinct IPs count once a day, and the day after begins at nothing
 });
 
 test('budget: it survives a restart; a clock set back does not begin the day anew, one that was far ahead does not stop it', () => {
-  const budget = new Budget(MIDNIGHT_AT);
+  const budget = new DailyBudget(MIDNIGHT_AT);
   budget.note(['a'], MIDNIGHT_AT);
-  const restored = new Budget(MIDNIGHT_AT, budget.record());
+  const restored = new DailyBudget(MIDNIGHT_AT, budget.record());
   expect(restored.used(MIDNIGHT_AT - HOUR_MS)).toBe(1);
   expect(restored.used(MIDNIGHT_AT - 3 * DAY_MS)).toBe(0);
 });
 
 test('yield: draws that bring nothing are spaced after the third, up to two minutes', () => {
-  const worth = new DrawSuccess(false);
+  const worth = new DrawSpacing(false);
   const waits: number[] = [];
   for (let draw = 0; draw < 8; draw += 1) {
     worth.drew(0, 1_000, GAP_MS);
@@ -46,7 +46,7 @@ test('yield: draws that bring nothing are spaced after the third, up to two minu
 });
 
 test('yield: ten members in a row that die unused make it draw one at a time, slowly, whoever waits, until one serves', () => {
-  const worth = new DrawSuccess(false);
+  const worth = new DrawSpacing(false);
   const doubted = Array.from({ length: 12 }, () => worth.died());
   expect(doubted.indexOf(true)).toBe(9);
   expect(doubted.filter(Boolean)).toHaveLength(1);
@@ -58,7 +58,7 @@ test('yield: ten members in a row that die unused make it draw one at a time, sl
 });
 
 test('yield: free proxies are doubted later', () => {
-  const worth = new DrawSuccess(true);
+  const worth = new DrawSpacing(true);
   const doubted = Array.from({ length: 100 }, () => worth.died());
   expect(doubted.indexOf(true)).toBe(99);
 });

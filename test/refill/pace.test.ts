@@ -69,7 +69,7 @@ test('pace: one who gives up while waiting gets its answer at once and leaves no
   await Promise.all([pace.take(turn('first'), never), pass(clock, 200, 50)]);
   const giveUp = new AbortController();
   const waits: number[] = [];
-  const waiting = pace.take(turn('second', { waits: (ms) => waits.push(ms) }), giveUp.signal);
+  const waiting = pace.take(turn('second', { onWait: (ms) => waits.push(ms) }), giveUp.signal);
   await settle();
   expect(waits).toEqual([1_050]);
   expect(pace.nextInMs).toBe(1_050);

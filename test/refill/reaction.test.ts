@@ -27,8 +27,8 @@ test('reaction: every code of every operation leads to one, with words, and none
   expect(EVERY.length).toBeGreaterThan(60);
   for (const [product, code] of [...EVERY, ['free', '99999'] as const]) {
     const outcome = outcomeOfAnswer(product, answer(code));
-    const { rest } = react(product, answer(code));
-    expect(outcome.says, `${product} ${code}`).toMatch(/\.$/);
+    const { suspension: rest } = react(product, answer(code));
+    expect(outcome.summary, `${product} ${code}`).toMatch(/\.$/);
     if (rest !== undefined) expect(rest.ms, `${product} ${code}`).toBeGreaterThanOrEqual(30_000);
   }
 });
@@ -40,34 +40,34 @@ test.each<[Product, string, Reaction]>([
   [
     'short-classic',
     '12001',
-    { settlement: { kind: 'done' }, rest: { phase: 'halted', ms: Infinity, urgentMs: Infinity } },
+    { settlement: { kind: 'done' }, suspension: { phase: 'halted', ms: Infinity, urgentMs: Infinity } },
   ],
   [
     'short-classic',
     '12003',
-    { settlement: { kind: 'done' }, rest: { phase: 'halted', ms: Infinity, urgentMs: Infinity } },
+    { settlement: { kind: 'done' }, suspension: { phase: 'halted', ms: Infinity, urgentMs: Infinity } },
   ],
   [
     'short-classic',
     '12004',
-    { settlement: { kind: 'done' }, rest: { phase: 'halted', ms: 30 * MINUTE_MS, urgentMs: 30 * MINUTE_MS } },
+    { settlement: { kind: 'done' }, suspension: { phase: 'halted', ms: 30 * MINUTE_MS, urgentMs: 30 * MINUTE_MS } },
   ],
   [
     'short-classic',
     '12007',
-    { settlement: { kind: 'done' }, rest: { phase: 'paused', ms: MINUTE_MS, urgentMs: MINUTE_MS } },
+    { settlement: { kind: 'done' }, suspension: { phase: 'paused', ms: MINUTE_MS, urgentMs: MINUTE_MS } },
   ],
   [
     'short-classic',
     '12008',
-    { settlement: { kind: 'done' }, rest: { phase: 'paused', ms: 5 * MINUTE_MS, urgentMs: 5 * MINUTE_MS } },
+    { settlement: { kind: 'done' }, suspension: { phase: 'paused', ms: 5 * MINUTE_MS, urgentMs: 5 * MINUTE_MS } },
   ],
   [
     'free',
     '12012',
     {
       settlement: { kind: 'silence', ms: 2 * MINUTE_MS },
-      rest: { phase: 'paused', ms: 2 * MINUTE_MS, urgentMs: 2 * MINUTE_MS },
+      suspension: { phase: 'paused', ms: 2 * MINUTE_MS, urgentMs: 2 * MINUTE_MS },
     },
   ],
 ])('reaction: %s %s leads to %j', (product, code, expected) => {
@@ -75,52 +75,52 @@ test.each<[Product, string, Reaction]>([
 });
 
 test('reaction: an allowance that is used up is looked at again more and more rarely, and just after midnight', () => {
-  const waits = [1, 2, 3, 4, 5].map((inARow) => react('shared', answer('12008'), inARow).rest?.ms);
+  const waits = [1, 2, 3, 4, 5].map((inARow) => react('shared', answer('12008'), inARow).suspension?.ms);
   expect(waits).toEqual([5, 10, 20, 30, 30].map((minutes) => minutes * MINUTE_MS));
   const beforeMidnight = Date.UTC(2030, 0, 1, 15, 50);
-  expect(react('long-residential', answer('12010'), 1, beforeMidnight).rest?.ms).toBe(10 * MINUTE_MS + 5_000);
-  expect(react('long-residential', answer('12010')).rest?.ms).toBe(30 * MINUTE_MS);
+  expect(react('long-residential', answer('12010'), 1, beforeMidnight).suspension?.ms).toBe(10 * MINUTE_MS + 5_000);
+  expect(react('long-residential', answer('12010')).suspension?.ms).toBe(30 * MINUTE_MS);
   // On the other operations 12010 is not about an allowance.
-  expect(react('shared', answer('12010')).rest?.ms).toBe(MINUTE_MS);
+  expect(react('shared', answer('12010')).suspension?.ms).toBe(MINUTE_MS);
 });
 
 test('reaction: a draw that was the last of the quota rests as one that found none left', () => {
   const last = answer('10001', { quota: { remaining: 0 } });
-  expect(react('short-pure', last).rest).toMatchObject({ phase: 'paused', ms: 30 * MINUTE_MS });
+  expect(react('short-pure', last).suspension).toMatchObject({ phase: 'paused', ms: 30 * MINUTE_MS });
   expect(outcomeOfAnswer('short-pure', last).code).toBe('10001');
 });
 
 test('reaction: without an answer the wait doubles up to ten minutes, a minute at most while a client waits', () => {
-  const rests = Array.from({ length: 12 }, (_, index) => reactToFault('service-transport', index + 1).rest);
+  const rests = Array.from({ length: 12 }, (_, index) => reactToFault('service-transport', index + 1).suspension);
   expect(rests.slice(0, 4).map((rest) => rest?.ms)).toEqual([5_000, 10_000, 20_000, 40_000]);
   expect(rests.at(-1)).toEqual({ phase: 'backoff', ms: 10 * MINUTE_MS, urgentMs: MINUTE_MS });
 });
 
 test('reaction: a block is met with silence, from two minutes to half an hour, whoever waits', () => {
   const reactions = [1, 2, 5, 20].map((inARow) => reactToFault('service-blocked', inARow));
-  expect(reactions.map(({ rest }) => rest?.ms)).toEqual([2, 4, 30, 30].map((minutes) => minutes * MINUTE_MS));
-  for (const { rest, settlement } of reactions) {
+  expect(reactions.map(({ suspension: rest }) => rest?.ms)).toEqual([2, 4, 30, 30].map((minutes) => minutes * MINUTE_MS));
+  for (const { suspension: rest, settlement } of reactions) {
     expect(rest?.urgentMs).toBe(rest?.ms);
     expect(settlement).toEqual({ kind: 'silence', ms: rest?.ms });
   }
 });
 
 test('reaction: an address that cannot be called halts; what is no fault of the world is not caught', () => {
-  expect(reactToFault('bad-config').rest).toMatchObject({ phase: 'halted', ms: Infinity });
+  expect(reactToFault('bad-config').suspension).toMatchObject({ phase: 'halted', ms: Infinity });
   expect(() => outcomeOfError(new RangeError('a mistake'))).toThrow('a mistake');
 });
 
 test('reaction: rests differ by a tenth, and stay within their bounds', () => {
   const outcome = outcomeOfError(new NoriaError('service-transport', ''));
-  const ms = (random: number) => reactTo(outcome, 3, NOON_AT, () => random).rest?.ms ?? 0;
+  const ms = (random: number) => reactTo(outcome, 3, NOON_AT, () => random).suspension?.ms ?? 0;
   expect([ms(0), ms(0.5), ms(0.999)].map(Math.round)).toEqual([18_000, 20_000, 21_996]);
-  expect(reactTo(outcome, 1, NOON_AT, () => 0).rest?.ms).toBe(5_000);
+  expect(reactTo(outcome, 1, NOON_AT, () => 0).suspension?.ms).toBe(5_000);
 });
 
 test('reaction: text of the service is kept apart from the words', () => {
   const outcome = outcomeOfAnswer('short-classic', answer('12001', { message: 'akey错误' }));
   expect(outcome.message).toBe('akey错误');
-  expect(outcome.says + outcome.advice).not.toContain('akey错误');
+  expect(outcome.summary + outcome.advice).not.toContain('akey错误');
   const transport = outcomeOfError(new NoriaError('service-protocol', 'cannot read "<html>…"'));
   expect(transport).toMatchObject({ code: 'transport', says: FAULTS['service-protocol'].says });
   expect(transport.message).toContain('<html>');

@@ -308,7 +308,7 @@ test('refill: lifetimes count from the sending of the request; untold ones as th
   };
   openRig({
     clock,
-    reservoir,
+    pool: reservoir,
     prepare: ({ service }) => {
       const host = '203.0.113.1';
       service.reply = () => ({

@@ -171,7 +171,7 @@ export function sourceOptions(
     dailyBudget: undefined,
     protocol: 'http',
     unproven: false,
-    untoldLifetimeMs: 60_000,
+    defaultLifetimeMs: 60_000,
     ...rest,
   };
 }
@@ -191,13 +191,13 @@ export interface RigOptions extends Partial<RefillerOptions> {
   readonly clock?: ManualClock;
   readonly store?: PaceStore;
   readonly service?: ScriptedService;
-  readonly reservoir?: CountingReservoir;
+  readonly pool?: CountingReservoir;
   readonly prepare?: (rig: Pick<Rig, 'clock' | 'reservoir' | 'service'>) => void;
 }
 
 export function openRig(options: RigOptions = {}): Rig {
   const clock = options.clock ?? new ManualClock();
-  const reservoir = options.reservoir ?? new CountingReservoir(clock);
+  const reservoir = options.pool ?? new CountingReservoir(clock);
   const service = options.service ?? new ScriptedService(clock);
   const bus = new EventBus((name, error) => {
     throw new Error(`an observer of ${name} threw: ${String(error)}`);
@@ -212,7 +212,7 @@ export function openRig(options: RigOptions = {}): Rig {
   const refiller = openRefiller({
     clock,
     bus,
-    reservoir,
+    pool: reservoir,
     extractor: service,
     random: () => 0.5,
     pace: options.store ?? createPaceMemory(manualTimekeeper(clock)),

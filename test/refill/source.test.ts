@@ -158,7 +158,7 @@ test('source: 12012 is met with two minutes of silence, also after a restart, al
   expect(rig.status()).toMatchObject({ state: 'paused', code: '12012' });
   await rig.refiller.close();
 
-  const restarted = openRig({ clock, store, sources, reservoir: new CountingReservoir(clock) });
+  const restarted = openRig({ clock, store, sources, pool: new CountingReservoir(clock) });
   restarted.refiller.refill('city');
   await pass(clock, 118_000);
   expect(restarted.service.calls).toEqual([]);

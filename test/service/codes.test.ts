@@ -70,7 +70,7 @@ test('codes: the table holds exactly the codes of the specification', () => {
 
 test('codes: each says what happened, and what to do unless nothing needs doing', () => {
   for (const { code, operation } of PAIRS) {
-    const { says, advice } = meaningOf(operation, code);
+    const { summary: says, advice } = meaningOf(operation, code);
     expect(says).toMatch(/^[A-Z].*\.$/);
     if (code !== SUCCESS) expect(advice).toMatch(/^[A-Z].*\.$/);
   }
@@ -81,7 +81,7 @@ test.each(['12013', '0', '', '10002', 'toString', '__proto__', '12010'])(
   (code) => {
     expect(meaningOf(8, code).listed).toBe(false);
     expect(shown(8, code)).toBe('back-off 30000 to 600000');
-    expect(meaningOf(8, code).says).toContain(`code ${code}`);
+    expect(meaningOf(8, code).summary).toContain(`code ${code}`);
   },
 );
 
@@ -91,12 +91,12 @@ test('codes: only the connection quota of operation 1 limits the connections', (
 });
 
 test('codes: the same number means different things where the specification says so', () => {
-  expect(meaningOf(1, '12010').says).toMatch(/distinct IPs/);
-  expect(meaningOf(2, '12010').says).toMatch(/not authorised/);
-  expect(meaningOf(6, '12007').says).toMatch(/whitelist/);
-  expect(meaningOf(4, '12007').says).toMatch(/terminal IP/);
-  expect(meaningOf(6, '12008').says).toMatch(/restricted/);
-  expect(meaningOf(5, '12008').says).toMatch(/traffic/);
+  expect(meaningOf(1, '12010').summary).toMatch(/distinct IPs/);
+  expect(meaningOf(2, '12010').summary).toMatch(/not authorised/);
+  expect(meaningOf(6, '12007').summary).toMatch(/whitelist/);
+  expect(meaningOf(4, '12007').summary).toMatch(/terminal IP/);
+  expect(meaningOf(6, '12008').summary).toMatch(/restricted/);
+  expect(meaningOf(5, '12008').summary).toMatch(/traffic/);
 });
 
 const ENTRY: DrawnEntry = { host: '192.0.2.1', port: 80 };
@@ -109,13 +109,13 @@ test('codes: a success with an entry is fine, also when others were dropped', ()
 test('codes: a success with an empty list counts as "nothing there"', () => {
   const meaning = judgeDraw('short-classic', { code: SUCCESS, entries: [], dropped: {} });
   expect(meaning.verdict).toEqual({ kind: 'empty' });
-  expect(meaning.says).toBe(meaningOf(4, '12009').says);
+  expect(meaning.summary).toBe(meaningOf(4, '12009').summary);
 });
 
 test('codes: a success of which everything was dropped says what was wrong with it', () => {
   const meaning = judgeDraw('free', { code: SUCCESS, entries: [], dropped: { private: 3, port: 1 } });
   expect(meaning.verdict).toEqual({ kind: 'empty' });
-  expect(meaning.says).toBe('Every proxy of the answer was dropped: private 3, port 1.');
+  expect(meaning.summary).toBe('Every proxy of the answer was dropped: private 3, port 1.');
   expect(meaning.advice).toContain('allowPrivateAddresses');
 });
 

@@ -2,7 +2,7 @@ import { expect, test } from 'vitest';
 import { hasCode, NoriaError } from '../../src/core/faults.ts';
 import { isPrivateAddress } from '../../src/core/networks.ts';
 import { Secret } from '../../src/core/secret.ts';
-import { type DecodedAnswer, decodeDraw, type Refuses } from '../../src/service/decode.ts';
+import { type DecodeOptions, decodeDraw, type RefuseAddress } from '../../src/service/decode.ts';
 import { printEntry } from '../../src/service/fields.ts';
 import { OPERATIONS } from '../../src/service/operations.ts';
 import { GOLDEN } from './golden.ts';
@@ -14,7 +14,7 @@ function listOf(...entries: unknown[]): unknown {
   return { code: '10001', msg: '', data: { proxy_list: entries } };
 }
 
-function failure(body: unknown, more: Partial<DecodedAnswer> = {}): NoriaError {
+function failure(body: unknown, more: Partial<DecodeOptions> = {}): NoriaError {
   try {
     decoded(body, more);
   } catch (error) {
@@ -84,7 +84,7 @@ test.each([
 ])(
   'decode: the private address %s is dropped by a reader that refuses private ones, and kept by one that does not',
   (ip) => {
-    const strict: Refuses = (host) => (isPrivateAddress(host) ? 'private' : undefined);
+    const strict: RefuseAddress = (host) => (isPrivateAddress(host) ? 'private' : undefined);
     expect(decoded(listOf({ ip, port: 80 }), { refuses: strict })).toMatchObject({
       entries: [],
       dropped: { private: 1 },
@@ -94,7 +94,7 @@ test.each([
 );
 
 test("decode: noria's own address is dropped, its other ports are not", () => {
-  const refuses: Refuses = (host, port) => (host === '192.0.2.1' && port === 8888 ? 'own' : undefined);
+  const refuses: RefuseAddress = (host, port) => (host === '192.0.2.1' && port === 8888 ? 'own' : undefined);
   const { entries, dropped } = decoded(listOf({ ip: '192.0.2.1', port: 8888 }, ENTRY), { refuses });
   expect(entries).toEqual([{ host: '192.0.2.1', port: 8000 }]);
   expect(dropped).toEqual({ own: 1 });

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import {
-  lifetimeNotTold,
+  defaultLifetimeMs,
   memberProtocol,
   OPERATIONS,
   PRODUCTS,
@@ -102,7 +102,7 @@ test('operations: the numbers are those of the ten operations, each once', () =>
 
 test('operations: the pure edition and no other has its own type selector and its own host', () => {
   for (const product of PRODUCTS) {
-    const { selector, at } = OPERATIONS[product];
+    const { selector, server: at } = OPERATIONS[product];
     const pure = product === 'short-pure';
     const values = pure ? { text: 1, json: 2, xml: 3 } : { text: 1, xml: 2, json: 3 };
     expect(selector).toEqual({ name: product === 'free' ? 'return_type' : 'type', ...values });
@@ -125,7 +125,7 @@ test.each([
 ] as const)(
   'operations: an untold lifetime of $product with $params is $ms ms',
   ({ product, params, ms }) => {
-    expect(lifetimeNotTold(product, params)).toBe(ms);
+    expect(defaultLifetimeMs(product, params)).toBe(ms);
   },
 );
 

@@ -2,7 +2,7 @@ import { isIP } from 'node:net';
 import { expect } from 'vitest';
 import { NoriaError } from '../../src/core/faults.ts';
 import { canonicalIp } from '../../src/core/host-port.ts';
-import { type Decoded, decodeDraw, MAX_ENTRIES } from '../../src/service/decode.ts';
+import { type DecodedDraw, decodeDraw, MAX_ENTRIES } from '../../src/service/decode.ts';
 import { FORMATS, type Format, type Product } from '../../src/service/operations.ts';
 import { reading } from './reading.ts';
 
@@ -36,7 +36,7 @@ export function readEveryWay(body: Uint8Array): number {
 }
 
 /** What refill and pool rely on, whatever was received. */
-export function expectValid({ code, message, entries, dropped, quota }: Decoded): void {
+export function expectValid({ code, message, entries, dropped, quota }: DecodedDraw): void {
   expect(code).toMatch(/^[\w.-]{1,16}$/);
   expectPrintable(message, 501);
   expect(entries.length).toBeLessThanOrEqual(MAX_ENTRIES);

@@ -9,7 +9,7 @@ import { isLease, type Lease, type LeaseProvider, type LeaseRefusal } from '../.
 import type { Life } from './life.ts';
 import type { SimulatedService } from './service.ts';
 import type { SimulatedEnding, SimulationTally } from './tally.ts';
-import { type Load, type Range, within } from './world.ts';
+import { type SimulatedLoad, type Range, within } from './world.ts';
 
 /** The noria that clients come to at the moment. */
 export interface Open {
@@ -21,7 +21,7 @@ export interface Open {
 export interface ClientsOptions {
   readonly clock: Clock;
   readonly random: Random;
-  readonly load: Load;
+  readonly load: SimulatedLoad;
   readonly waitForMemberMs: number;
   readonly service: SimulatedService;
   /** Undefined while noria is down: who comes then is refused by nobody. */
@@ -36,7 +36,7 @@ const DAY_MS = 24 * HOUR_MS;
 const ACCEPT_MS: Range = [50, 400];
 const GIVE_UP_MS = 1_000;
 
-export class Clients {
+export class SimulatedClients {
   readonly #options: ClientsOptions;
   #next: Disposable | undefined;
   #requests = 0;
@@ -151,7 +151,7 @@ function exponential(meanMs: number, random: Random): number {
 }
 
 /** Ms from a time of the day to the next moment at which clients come. */
-function untilActive(timeMs: number, [fromHour, toHour]: Load['activeHours']): number {
+function untilActive(timeMs: number, [fromHour, toHour]: SimulatedLoad['activeHours']): number {
   const fromMs = fromHour * HOUR_MS;
   if (timeMs < fromMs) return fromMs - timeMs;
   return timeMs < toHour * HOUR_MS ? 0 : DAY_MS - timeMs + fromMs;

@@ -16,7 +16,7 @@ import { PACE_SLACK_MS } from '../pace-rule.ts';
 import { GUESSED_LATENCY_MS } from '../source-records.ts';
 import type { Life } from './life.ts';
 import type { TrueMember } from './service.ts';
-import type { Trouble, World } from './world.ts';
+import type { Trouble, SimulatedWorld } from './world.ts';
 
 /** A promise that was broken, in words. */
 export interface Violation {
@@ -28,7 +28,7 @@ export interface Violation {
 export interface JudgeOptions {
   readonly clock: Clock;
   readonly refill: RefillSettings;
-  readonly world: World;
+  readonly world: SimulatedWorld;
   /** The truth about a member. */
   readonly truthOf: (host: string, port: number) => TrueMember | undefined;
 }

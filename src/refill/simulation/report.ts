@@ -1,5 +1,5 @@
 /** What a simulation came to, as data and as a page for a person who chooses size, count and timespan. */
-import { counted } from '../words.ts';
+import { formatCount } from '../words.ts';
 import type { Violation } from './judge.ts';
 
 export interface SimulationReport {
@@ -43,7 +43,7 @@ export function formatReport(report: SimulationReport): string {
   const came = clients.served + clients.noMember + clients.membersFailed + clients.killed;
   const byCode = Object.entries(report.calls).map(([code, count]) => `${code} ${count}`);
   const rows: readonly (readonly [string, string])[] = [
-    ['simulated', `${counted(days, 'day')}, seed ${seed}`],
+    ['simulated', `${formatCount(days, 'day')}, seed ${seed}`],
     ['calls', `${calls} (${perDay(calls, days)} a day): ${byCode.join(', ') || 'none'}`],
     ['members drawn', `${drawn} (${perDay(drawn, days)} a day)`],
     ['  used', `${used} (${share(used, drawn)})`],

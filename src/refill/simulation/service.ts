@@ -10,7 +10,7 @@ import { SUCCESS } from '../../service/codes.ts';
 import type { ExtractCall } from '../../service/request.ts';
 import type { Extractor } from '../options.ts';
 import type { Life } from './life.ts';
-import { type TroubleKind, type World, within } from './world.ts';
+import { type TroubleKind, type SimulatedWorld, within } from './world.ts';
 
 /** A member as the service knows it; moments in the time of the world. */
 export interface TrueMember {
@@ -22,7 +22,7 @@ export interface TrueMember {
 export interface SimulatedServiceOptions {
   readonly clock: Clock;
   readonly random: Random;
-  readonly world: World;
+  readonly world: SimulatedWorld;
 }
 
 /** What a call is answered with while something is wrong; the outage and the block have no code. */
@@ -132,6 +132,6 @@ export class SimulatedService {
   }
 }
 
-function troubleAt({ troubles }: World, at: number): TroubleKind | undefined {
+function troubleAt({ troubles }: SimulatedWorld, at: number): TroubleKind | undefined {
   return troubles.find(({ fromMs, toMs }) => at >= fromMs && at < toMs)?.kind;
 }

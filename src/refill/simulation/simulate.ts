@@ -15,13 +15,13 @@ import { createTimekeeper } from '../../state/moment.ts';
 import { createPaceMemory } from '../../state/pace-file.ts';
 import type { Extractor } from '../options.ts';
 import { openRefiller, type Refiller } from '../refiller.ts';
-import { Clients, type Open } from './clients.ts';
+import { SimulatedClients, type Open } from './clients.ts';
 import { Judge } from './judge.ts';
 import { Life } from './life.ts';
 import type { SimulationReport } from './report.ts';
 import { SimulatedService } from './service.ts';
 import { SimulationTally } from './tally.ts';
-import { CALM_WORLD, type SimulationOptions, type World, within } from './world.ts';
+import { CALM_WORLD, type SimulationOptions, type SimulatedWorld, within } from './world.ts';
 
 /** Midnight of the service's day (UTC+8), so that the hours of the load are its hours. */
 const START_AT = Date.UTC(2030, 0, 1) - 8 * 3_600_000;
@@ -41,7 +41,7 @@ export async function simulate(options: SimulationOptions): Promise<SimulationRe
 
 class Simulation {
   readonly #options: SimulationOptions;
-  readonly #world: World;
+  readonly #world: SimulatedWorld;
   readonly #random: Random;
   readonly #clock = new VirtualClock(START_AT);
   readonly #service: SimulatedService;
@@ -71,7 +71,7 @@ class Simulation {
     const [clock, random, world] = [this.#clock, this.#random, this.#world];
     this.#start();
     const happenings = [
-      new Clients({
+      new SimulatedClients({
         ...{ clock, random, load, waitForMemberMs },
         service: this.#service,
         noria: () => this.#noria,
@@ -118,7 +118,7 @@ class Simulation {
       ...{ clock, random, bus, restored },
       pace: life.storeOf(this.#pace),
       extractor: this.#judged(this.#service.forLife(life)),
-      reservoir: pool,
+      pool: pool,
     });
     bus.on('draw.started', ({ source, asked }) => this.#judge.asked(source, asked));
     bus.on('member.quarantined', ({ member }) => this.#judge.rests(member));

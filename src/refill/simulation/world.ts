@@ -12,12 +12,12 @@ export interface SimulationOptions {
   readonly days: number;
   /** The same seed gives the same days. */
   readonly seed: number;
-  readonly load: Load;
-  readonly world?: Partial<World>;
+  readonly load: SimulatedLoad;
+  readonly world?: Partial<SimulatedWorld>;
 }
 
 /** The clients. */
-export interface Load {
+export interface SimulatedLoad {
   /** While they come, on average; at random moments. */
   readonly requestsPerMinute: number;
   /** Hours of the service's day from and to which they come; from 0 to 24: always. */
@@ -27,7 +27,7 @@ export interface Load {
 }
 
 /** The service and everything around noria. */
-export interface World {
+export interface SimulatedWorld {
   /** How long the members of a product live when they are drawn. */
   readonly lifetimeMs: (product: Product, timespan: number | undefined) => Range;
   /** Members that never work. */
@@ -61,7 +61,7 @@ export type Range = readonly [from: number, to: number];
 const MINUTE_MS = 60_000;
 
 /** A world in which everything goes well. */
-export const CALM_WORLD: World = {
+export const CALM_WORLD: SimulatedWorld = {
   lifetimeMs: typicalLifetime,
   deadShare: 0,
   repeatShare: 0,

@@ -85,7 +85,7 @@ function randomSource(random: Random, index: number): DrawSourceOptions {
     dailyBudget: undefined,
     protocol: 'http',
     unproven: false,
-    untoldLifetimeMs: MINUTE_MS,
+    defaultLifetimeMs: MINUTE_MS,
   };
 }
 
