@@ -73,9 +73,9 @@ export function requireSuccess(
   answer: { readonly code: string; readonly message: string },
 ): void {
   if (answer.code === SUCCESS) return;
-  const { summary: says, advice } = meaningOf(operation, answer.code);
+  const { summary, advice } = meaningOf(operation, answer.code);
   const own = answer.message === '' ? '' : ` (the service's words: ${answer.message})`;
-  throw new NoriaError('service-refused', `code ${answer.code}: ${says}${own} ${advice}`, {
+  throw new NoriaError('service-refused', `code ${answer.code}: ${summary}${own} ${advice}`, {
     context: { code: answer.code },
   });
 }

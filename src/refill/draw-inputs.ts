@@ -1,8 +1,8 @@
 /** What a source has to say when it is asked whether to draw: its stock, its demand, and what may be asked for. */
 import type { Clock } from '../core/clock.ts';
 import { OPERATIONS } from '../service/operations.ts';
-import type { DrawInputs } from './demand.ts';
-import type { DrawHistory } from './experience.ts';
+import type { DrawHistory } from './draw-history.ts';
+import type { DrawInputs } from './draw-plan.ts';
 import type { DrawSourceOptions } from './options.ts';
 import type { RefillPool } from './refill-pool.ts';
 import type { SourceRecords } from './source-records.ts';

@@ -64,9 +64,20 @@ export const PAUSED_BY_PERSON: SourcePhase = {
 };
 
 /** The phase that a call leads to, from monotonic `now` on. */
-export function suspendedPhase(outcome: DrawOutcome, { phase, ms, urgentMs }: Suspension, now: number): SourcePhase {
+export function suspendedPhase(
+  outcome: DrawOutcome,
+  { phase, ms, urgentMs }: Suspension,
+  now: number,
+): SourcePhase {
   const { code, advice } = outcome;
-  return { name: phase, reason: describeOutcome(outcome), advice, code, untilAt: now + ms, urgentAt: now + urgentMs };
+  return {
+    name: phase,
+    reason: describeOutcome(outcome),
+    advice,
+    code,
+    untilAt: now + ms,
+    urgentAt: now + urgentMs,
+  };
 }
 
 /** What `source.moved` tells of a phase. */

@@ -8,7 +8,7 @@ import type { Random } from '../core/random.ts';
 import type { DrawAnswer } from '../service/answer.ts';
 import { type CodeVerdict, intervalNamedMs, judgeDraw } from '../service/codes.ts';
 import type { Product } from '../service/operations.ts';
-import { untilServiceMidnight } from './budget.ts';
+import { untilServiceMidnight } from './daily-budget.ts';
 import type { Settlement } from './pace-rule.ts';
 
 /** A call as it ended, in words. */
@@ -67,10 +67,16 @@ const JITTER = 0.1;
 const AFTER_MIDNIGHT_MS = 5 * SECOND_MS;
 
 export function outcomeOfAnswer(product: Product, answer: DrawAnswer): DrawOutcome {
-  const { summary: says, advice, verdict, limitsConnections = false, allDropped = false } = judgeDraw(product, answer);
+  const {
+    summary,
+    advice,
+    verdict,
+    limitsConnections = false,
+    allDropped = false,
+  } = judgeDraw(product, answer);
   const common = { code: answer.code, message: answer.message === '' ? undefined : answer.message };
   if (verdict.kind === 'ok' && answer.quota.remaining === 0) return { ...common, ...NOTHING_LEFT };
-  return { ...common, summary: says, advice, verdict, limitsConnections, allDropped, retryWorsens: false };
+  return { ...common, summary, advice, verdict, limitsConnections, allDropped, retryWorsens: false };
 }
 
 /** The draw was fine, and the service says that it was the last one. */
@@ -124,7 +130,10 @@ export function reactTo(outcome: DrawOutcome, inARow: number, wallAt: number, ra
     case 'pause':
       return { settlement: { kind: 'done' }, suspension: exactly('paused', verdict.retryEveryMs) };
     case 'halt':
-      return { settlement: { kind: 'done' }, suspension: exactly('halted', verdict.retryEveryMs ?? Infinity) };
+      return {
+        settlement: { kind: 'done' },
+        suspension: exactly('halted', verdict.retryEveryMs ?? Infinity),
+      };
     case 'quota': {
       const ms = doubled(verdict, inARow, random);
       const midnightMs = untilServiceMidnight(wallAt) + AFTER_MIDNIGHT_MS;
@@ -135,7 +144,8 @@ export function reactTo(outcome: DrawOutcome, inARow: number, wallAt: number, ra
     }
     case 'back-off': {
       const ms = doubled(verdict, inARow, random);
-      if (outcome.retryWorsens) return { settlement: { kind: 'silence', ms }, suspension: exactly('backoff', ms) };
+      if (outcome.retryWorsens)
+        return { settlement: { kind: 'silence', ms }, suspension: exactly('backoff', ms) };
       const urgentMs = Math.min(ms, URGENT_MS);
       return { settlement: { kind: 'done' }, suspension: { phase: 'backoff', ms, urgentMs } };
     }

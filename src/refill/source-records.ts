@@ -1,6 +1,6 @@
 /** What a source has drawn and what came of it, what the service said about quotas, and what was learned on the way. */
 import type { Quota } from '../service/answer.ts';
-import { DailyBudget, type BudgetRecord } from './budget.ts';
+import { type BudgetRecord, DailyBudget } from './daily-budget.ts';
 
 /** Counts since the state folder was new. */
 export interface Counts {

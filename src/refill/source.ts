@@ -8,15 +8,22 @@
  */
 import { NoriaError } from '../core/faults.ts';
 import type { Random } from '../core/random.ts';
-import { untilServiceMidnight } from './budget.ts';
-import { type DrawInputs, type Plan, planDraw } from './demand.ts';
+import { untilServiceMidnight } from './daily-budget.ts';
 import { type DrawContext, type Drawn, makeDraw } from './draw.ts';
+import { DrawHistory } from './draw-history.ts';
 import { drawInputsOf } from './draw-inputs.ts';
-import { DrawHistory } from './experience.ts';
+import { type DrawInputs, type Plan, planDraw } from './draw-plan.ts';
 import type { DrawSourceOptions } from './options.ts';
 import { type Pace, type Paces, paceKey } from './pace.ts';
 import { PACE_SLACK_MS, type Settlement } from './pace-rule.ts';
-import { isSuspended, mayMove, PAUSED_BY_PERSON, suspendedPhase, type SourcePhase, phaseReport } from './phase.ts';
+import {
+  isSuspended,
+  mayMove,
+  PAUSED_BY_PERSON,
+  phaseReport,
+  type SourcePhase,
+  suspendedPhase,
+} from './phase.ts';
 import { outcomeOfError } from './reaction.ts';
 import { SourceRecords, type SourceRecordsSnapshot } from './source-records.ts';
 import { type SourceStatus, sourceStatus } from './status.ts';

@@ -2,8 +2,8 @@
 import type { DrawOutcome } from './reaction.ts';
 
 /** `12009: No proxy exists at present under these conditions.` */
-export function describeOutcome({ code, summary: says }: Pick<DrawOutcome, 'code' | 'summary'>): string {
-  return /^\d+$/.test(code) ? `${code}: ${says}` : says;
+export function describeOutcome({ code, summary }: Pick<DrawOutcome, 'code' | 'summary'>): string {
+  return /^\d+$/.test(code) ? `${code}: ${summary}` : summary;
 }
 
 /** Why a source waits that wants to draw: the pace, or how its last call ended. */

@@ -8,7 +8,7 @@ import type { Clock } from '../core/clock.ts';
 import { NoriaError } from '../core/faults.ts';
 import type { Secret } from '../core/secret.ts';
 import type { DrawAnswer } from './answer.ts';
-import { bodyText, type AnswerOrigin, unexpectedStatus } from './body.ts';
+import { type AnswerOrigin, bodyText, unexpectedStatus } from './body.ts';
 import { SUCCESS } from './codes.ts';
 import { decodeDraw, type RefuseAddress } from './decode.ts';
 import { type DecodedList, decodeList } from './decode-list.ts';

@@ -124,7 +124,10 @@ const USAGE: Entry = {
   advice: 'Raise the quota in the console, or wait until it is renewed.',
   verdict: USED_UP,
 };
-const USAGE_OR_TRAFFIC: Entry = { ...USAGE, summary: 'The usage or traffic quota of the instance is exceeded.' };
+const USAGE_OR_TRAFFIC: Entry = {
+  ...USAGE,
+  summary: 'The usage or traffic quota of the instance is exceeded.',
+};
 const RESTRICTED: Entry = {
   summary: 'The instance is restricted.',
   advice: 'The console says why; lift the restriction there, or ask the service.',

@@ -2,7 +2,14 @@
  * The answers of operations 9 and 10: lists in JSON, kept in the specification's own field names, since commands only show
  * them. Pure.
  */
-import { bodyText, isWebPage, unreadableAnswer, type AnswerOrigin, quoteText, webPageAnswer } from './body.ts';
+import {
+  type AnswerOrigin,
+  bodyText,
+  isWebPage,
+  quoteText,
+  unreadableAnswer,
+  webPageAnswer,
+} from './body.ts';
 import { SUCCESS } from './codes.ts';
 import { MAX_ENTRIES, MAX_MESSAGE_LENGTH } from './decode.ts';
 import { objectsIn, parseObject } from './decode-json.ts';
@@ -36,7 +43,8 @@ export function decodeList(name: ListName, body: Uint8Array, origin: AnswerOrigi
   if (answer === undefined || code === undefined)
     throw unreadableAnswer('is not the JSON expected', text, origin);
   const list = code === SUCCESS ? (answer[OPERATIONS[name].listField] ?? []) : [];
-  if (!Array.isArray(list)) throw unreadableAnswer(`has no list in ${OPERATIONS[name].listField}`, text, origin);
+  if (!Array.isArray(list))
+    throw unreadableAnswer(`has no list in ${OPERATIONS[name].listField}`, text, origin);
   const { msg } = answer;
   return {
     code,

@@ -6,7 +6,14 @@
  */
 import type { MemberProtocol } from '../core/protocol.ts';
 import type { DrawAnswer, DrawnEntry } from './answer.ts';
-import { bodyText, isWebPage, unreadableAnswer, type AnswerOrigin, quoteText, webPageAnswer } from './body.ts';
+import {
+  type AnswerOrigin,
+  bodyText,
+  isWebPage,
+  quoteText,
+  unreadableAnswer,
+  webPageAnswer,
+} from './body.ts';
 import { SUCCESS } from './codes.ts';
 import { readJson } from './decode-json.ts';
 import { readTextCode, readTextLines } from './decode-text.ts';

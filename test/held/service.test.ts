@@ -133,9 +133,9 @@ function codeRows(
     const listing = operations.filter((operation) => Object.hasOwn(CODES[operation], code));
     const meanings = new Map<string, OperationNumber[]>();
     for (const operation of listing) {
-      const { summary: says, verdict, advice, limitsConnections } = meaningOf(operation, code);
+      const { summary, verdict, advice, limitsConnections } = meaningOf(operation, code);
       const halves = limitsConnections ? '; halves the tunnels the source may hold' : '';
-      const rest = `${says} | ${doneCell(verdict)}${halves} | ${advice === '' ? '–' : advice}`;
+      const rest = `${summary} | ${doneCell(verdict)}${halves} | ${advice === '' ? '–' : advice}`;
       meanings.set(rest, [...(meanings.get(rest) ?? []), operation]);
     }
     return [...meanings].map(([rest, numbers]) => row(code, numbers.join(', '), rest));

@@ -50,7 +50,10 @@ test.each<[Product, string, Reaction]>([
   [
     'short-classic',
     '12004',
-    { settlement: { kind: 'done' }, suspension: { phase: 'halted', ms: 30 * MINUTE_MS, urgentMs: 30 * MINUTE_MS } },
+    {
+      settlement: { kind: 'done' },
+      suspension: { phase: 'halted', ms: 30 * MINUTE_MS, urgentMs: 30 * MINUTE_MS },
+    },
   ],
   [
     'short-classic',
@@ -60,7 +63,10 @@ test.each<[Product, string, Reaction]>([
   [
     'short-classic',
     '12008',
-    { settlement: { kind: 'done' }, suspension: { phase: 'paused', ms: 5 * MINUTE_MS, urgentMs: 5 * MINUTE_MS } },
+    {
+      settlement: { kind: 'done' },
+      suspension: { phase: 'paused', ms: 5 * MINUTE_MS, urgentMs: 5 * MINUTE_MS },
+    },
   ],
   [
     'free',
@@ -78,7 +84,9 @@ test('reaction: an allowance that is used up is looked at again more and more ra
   const waits = [1, 2, 3, 4, 5].map((inARow) => react('shared', answer('12008'), inARow).suspension?.ms);
   expect(waits).toEqual([5, 10, 20, 30, 30].map((minutes) => minutes * MINUTE_MS));
   const beforeMidnight = Date.UTC(2030, 0, 1, 15, 50);
-  expect(react('long-residential', answer('12010'), 1, beforeMidnight).suspension?.ms).toBe(10 * MINUTE_MS + 5_000);
+  expect(react('long-residential', answer('12010'), 1, beforeMidnight).suspension?.ms).toBe(
+    10 * MINUTE_MS + 5_000,
+  );
   expect(react('long-residential', answer('12010')).suspension?.ms).toBe(30 * MINUTE_MS);
   // On the other operations 12010 is not about an allowance.
   expect(react('shared', answer('12010')).suspension?.ms).toBe(MINUTE_MS);
@@ -91,14 +99,19 @@ test('reaction: a draw that was the last of the quota rests as one that found no
 });
 
 test('reaction: without an answer the wait doubles up to ten minutes, a minute at most while a client waits', () => {
-  const rests = Array.from({ length: 12 }, (_, index) => reactToFault('service-transport', index + 1).suspension);
+  const rests = Array.from(
+    { length: 12 },
+    (_, index) => reactToFault('service-transport', index + 1).suspension,
+  );
   expect(rests.slice(0, 4).map((rest) => rest?.ms)).toEqual([5_000, 10_000, 20_000, 40_000]);
   expect(rests.at(-1)).toEqual({ phase: 'backoff', ms: 10 * MINUTE_MS, urgentMs: MINUTE_MS });
 });
 
 test('reaction: a block is met with silence, from two minutes to half an hour, whoever waits', () => {
   const reactions = [1, 2, 5, 20].map((inARow) => reactToFault('service-blocked', inARow));
-  expect(reactions.map(({ suspension: rest }) => rest?.ms)).toEqual([2, 4, 30, 30].map((minutes) => minutes * MINUTE_MS));
+  expect(reactions.map(({ suspension: rest }) => rest?.ms)).toEqual(
+    [2, 4, 30, 30].map((minutes) => minutes * MINUTE_MS),
+  );
   for (const { suspension: rest, settlement } of reactions) {
     expect(rest?.urgentMs).toBe(rest?.ms);
     expect(settlement).toEqual({ kind: 'silence', ms: rest?.ms });

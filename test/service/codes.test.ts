@@ -70,8 +70,8 @@ test('codes: the table holds exactly the codes of the specification', () => {
 
 test('codes: each says what happened, and what to do unless nothing needs doing', () => {
   for (const { code, operation } of PAIRS) {
-    const { summary: says, advice } = meaningOf(operation, code);
-    expect(says).toMatch(/^[A-Z].*\.$/);
+    const { summary, advice } = meaningOf(operation, code);
+    expect(summary).toMatch(/^[A-Z].*\.$/);
     if (code !== SUCCESS) expect(advice).toMatch(/^[A-Z].*\.$/);
   }
 });

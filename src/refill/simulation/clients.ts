@@ -9,7 +9,7 @@ import { isLease, type Lease, type LeaseProvider, type LeaseRefusal } from '../.
 import type { Life } from './life.ts';
 import type { SimulatedService } from './service.ts';
 import type { SimulatedEnding, SimulationTally } from './tally.ts';
-import { type SimulatedLoad, type Range, within } from './world.ts';
+import { type Range, type SimulatedLoad, within } from './world.ts';
 
 /** The noria that clients come to at the moment. */
 export interface Open {

@@ -16,7 +16,7 @@ import { PACE_SLACK_MS } from '../pace-rule.ts';
 import { GUESSED_LATENCY_MS } from '../source-records.ts';
 import type { Life } from './life.ts';
 import type { TrueMember } from './service.ts';
-import type { Trouble, SimulatedWorld } from './world.ts';
+import type { SimulatedWorld, Trouble } from './world.ts';
 
 /** A promise that was broken, in words. */
 export interface Violation {

@@ -10,7 +10,7 @@ import { SUCCESS } from '../../service/codes.ts';
 import type { ExtractCall } from '../../service/request.ts';
 import type { Extractor } from '../options.ts';
 import type { Life } from './life.ts';
-import { type TroubleKind, type SimulatedWorld, within } from './world.ts';
+import { type SimulatedWorld, type TroubleKind, within } from './world.ts';
 
 /** A member as the service knows it; moments in the time of the world. */
 export interface TrueMember {

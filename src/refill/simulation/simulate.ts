@@ -15,13 +15,13 @@ import { createTimekeeper } from '../../state/moment.ts';
 import { createPaceMemory } from '../../state/pace-file.ts';
 import type { Extractor } from '../options.ts';
 import { openRefiller, type Refiller } from '../refiller.ts';
-import { SimulatedClients, type Open } from './clients.ts';
+import { type Open, SimulatedClients } from './clients.ts';
 import { Judge } from './judge.ts';
 import { Life } from './life.ts';
 import type { SimulationReport } from './report.ts';
 import { SimulatedService } from './service.ts';
 import { SimulationTally } from './tally.ts';
-import { CALM_WORLD, type SimulationOptions, type SimulatedWorld, within } from './world.ts';
+import { CALM_WORLD, type SimulatedWorld, type SimulationOptions, within } from './world.ts';
 
 /** Midnight of the service's day (UTC+8), so that the hours of the load are its hours. */
 const START_AT = Date.UTC(2030, 0, 1) - 8 * 3_600_000;

@@ -4,7 +4,7 @@
  */
 import type { Clock } from '../core/clock.ts';
 import type { Random } from '../core/random.ts';
-import { DrawSpacing } from './draw-success.ts';
+import { DrawSpacing } from './draw-spacing.ts';
 import { type DrawOutcome, PARAMS_WRONG, type Reaction, reactTo } from './reaction.ts';
 import type { SourceRecords } from './source-records.ts';
 import { describeOutcome } from './words.ts';

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
-import { DailyBudget, serviceDay, untilServiceMidnight } from '../../src/refill/budget.ts';
-import { DrawSpacing } from '../../src/refill/draw-success.ts';
+import { DailyBudget, serviceDay, untilServiceMidnight } from '../../src/refill/daily-budget.ts';
+import { DrawSpacing } from '../../src/refill/draw-spacing.ts';
 import { readLedger, SourceRecords } from '../../src/refill/source-records.ts';
 
 const HOUR_MS = 3_600_000;
