@@ -10,12 +10,12 @@
 import type { MemberProtocol } from '../core/protocol.ts';
 import type { Random } from '../core/random.ts';
 import type { Member } from './member.ts';
+import type { Query } from './member-check.ts';
 import type { Strategy } from './options.ts';
-import type { Query } from './rotation/query.ts';
 import { type Berth, type Berths, ENDING, LASTING, NOWHERE, RESTING, Seat } from './rotation/rotation.ts';
 import { RoundRobin } from './rotation/round-robin.ts';
-import { makeRotation } from './rotation/strategies.ts';
 import type { PoolSource } from './source.ts';
+import { makeRotation } from './strategies.ts';
 
 /** What a wish says of a member once and for all. */
 export interface MemberFilter {

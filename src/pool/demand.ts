@@ -2,7 +2,7 @@
 import type { Candidates } from './candidates.ts';
 import type { Demand } from './drawn-member.ts';
 import { mightDraw } from './filter.ts';
-import type { Roster } from './roster.ts';
+import type { Roster } from './members.ts';
 import type { PoolSource } from './source.ts';
 
 /**

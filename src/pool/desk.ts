@@ -9,14 +9,14 @@ import type { EventBus } from '../core/events.ts';
 import { type Candidates, QUIET_MS } from './candidates.ts';
 import { filterOf, mightDraw, whyImpossible } from './filter.ts';
 import type { Lease, LeaseProvider, LeaseRefusal, LeaseReport, LeaseRequest } from './lease.ts';
-import { type Holder, type OpenLease, OpenLeases } from './open-leases.ts';
+import { type Holder, type OpenLease, OpenLeases } from './leases.ts';
+import type { Roster } from './members.ts';
 import type { Outlook } from './options.ts';
 import { Picker, type Rotated } from './picker.ts';
 import { toProbe } from './probing.ts';
-import type { Roster } from './roster.ts';
 import type { Session, Sessions } from './sessions.ts';
 import type { PoolSource } from './source.ts';
-import type { Waiter, Waiting } from './waiting.ts';
+import type { Waiter, Waiting } from './waiting-queue.ts';
 
 /** What the desk works with; it owns none of it. */
 export interface DeskParts {

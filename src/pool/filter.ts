@@ -2,7 +2,7 @@
 import type { MemberFilter } from './candidates.ts';
 import type { RoutingOptions } from './lease.ts';
 import { foldLocation, looksLikeCode } from './locations.ts';
-import type { Roster } from './roster.ts';
+import type { Roster } from './members.ts';
 import type { PoolSource } from './source.ts';
 
 const ANY: MemberFilter = {};

@@ -9,8 +9,8 @@
 import type { Candidates } from './candidates.ts';
 import type { LeaseRequest } from './lease.ts';
 import type { Member } from './member.ts';
-import type { Roster } from './roster.ts';
-import { Query } from './rotation/query.ts';
+import { Query } from './member-check.ts';
+import type { Roster } from './members.ts';
 import { ENDING, LASTING, NOWHERE, RESTING } from './rotation/rotation.ts';
 import type { Session, Sessions } from './sessions.ts';
 

@@ -10,10 +10,10 @@ import { demandOf, heldAt, nextLossAt, usableAt } from './demand.ts';
 import { Desk } from './desk.ts';
 import type { AddedMembers, Demand, DrawnMember } from './drawn-member.ts';
 import type { Lease, LeaseProvider, LeaseRefusal, LeaseReport, LeaseRequest } from './lease.ts';
-import type { Holder } from './open-leases.ts';
+import type { Holder } from './leases.ts';
+import { Roster } from './members.ts';
 import { DEFAULT_LIMITS, type PoolOptions, type PoolSettings, type PoolSourceOptions } from './options.ts';
 import type { Rotated } from './picker.ts';
-import { Roster } from './roster.ts';
 import { Sessions } from './sessions.ts';
 import { type PoolSnapshot, type Restored, restoreSnapshot, takeSnapshot } from './snapshot.ts';
 import {
@@ -24,7 +24,7 @@ import {
   type SourceCounts,
   sessionView,
 } from './views.ts';
-import { Waiting } from './waiting.ts';
+import { Waiting } from './waiting-queue.ts';
 
 /** A client's own verdict on what it got from a target. */
 export interface ClientVerdict {

@@ -1,6 +1,6 @@
 /** Which members need a probe: see `Pool.acquireForProbe`. */
 import type { Member } from './member.ts';
-import type { Roster } from './roster.ts';
+import type { Roster } from './members.ts';
 
 /** The most urgent first; none that is being tried already. */
 export function* toProbe(roster: Roster, now: number, staleMs: number): Generator<Member> {

@@ -8,7 +8,7 @@ import type { Clock } from '../core/clock.ts';
 import { FAULTS, type FaultCode } from '../core/faults.ts';
 import { MEMBER_PROTOCOLS } from '../core/protocol.ts';
 import type { Member } from './member.ts';
-import type { Roster } from './roster.ts';
+import type { Roster } from './members.ts';
 import { Session, type Sessions } from './sessions.ts';
 
 /** No lifetime of the service comes near it: what a damaged file says beyond that is not believed. */

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { Lanes, type MemberFilter } from '../../src/pool/candidates.ts';
 import { Member } from '../../src/pool/member.ts';
-import { Query } from '../../src/pool/rotation/query.ts';
+import { Query } from '../../src/pool/member-check.ts';
 import { LASTING } from '../../src/pool/rotation/rotation.ts';
 import { PoolSource } from '../../src/pool/source.ts';
 import { CITY } from './pool-kit.ts';

@@ -3,11 +3,11 @@ import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { seededRandom } from '../../src/core/random.ts';
 import { Member } from '../../src/pool/member.ts';
+import { type Fit, Query } from '../../src/pool/member-check.ts';
 import { STRATEGIES, type Strategy } from '../../src/pool/options.ts';
-import { type Fit, Query } from '../../src/pool/rotation/query.ts';
 import { type Rotation, Seat } from '../../src/pool/rotation/rotation.ts';
-import { makeRotation } from '../../src/pool/rotation/strategies.ts';
 import { PoolSource } from '../../src/pool/source.ts';
+import { makeRotation } from '../../src/pool/strategies.ts';
 import { CITY } from './pool-kit.ts';
 
 const MEMBERS = 10_000;

@@ -1,7 +1,7 @@
 /** Random and fastest: a dense array in no order. Random takes any; fastest takes the faster of two. */
 import { type Random, randomBelow } from '../../core/random.ts';
 import type { Member } from '../member.ts';
-import { FITS, MAX_PASSED_OVER, type Query, SECOND_CHOICE } from './query.ts';
+import { FITS, MAX_PASSED_OVER, type Query, SECOND_CHOICE } from '../member-check.ts';
 import type { Rotation, Seat } from './rotation.ts';
 
 /** How often a random place is tried before all are walked through. */

@@ -1,7 +1,7 @@
 /** Least-connections and longest-lived: a heap by rank, its first is next. */
 import { Heap } from '../heap.ts';
 import type { Member } from '../member.ts';
-import { FITS, MAX_PASSED_OVER, PATIENCE, type Query, SECOND_CHOICE } from './query.ts';
+import { FITS, MAX_PASSED_OVER, PATIENCE, type Query, SECOND_CHOICE } from '../member-check.ts';
 import type { Rotation, Seat } from './rotation.ts';
 
 /** A member's rank; the least is next. `turn` grows with every pick. */

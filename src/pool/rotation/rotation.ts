@@ -6,7 +6,7 @@
  */
 import type { HeapNode } from '../heap.ts';
 import type { Member } from '../member.ts';
-import type { Query } from './query.ts';
+import type { Query } from '../member-check.ts';
 
 /** Members in the order in which they are to be picked. */
 export interface Rotation {

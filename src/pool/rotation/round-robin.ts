@@ -1,6 +1,6 @@
 /** Round-robin: a linked list in order of last use. The head is next; whoever was picked goes to the end. */
 import type { Member } from '../member.ts';
-import { FITS, MAX_PASSED_OVER, PATIENCE, type Query, SECOND_CHOICE } from './query.ts';
+import { FITS, MAX_PASSED_OVER, PATIENCE, type Query, SECOND_CHOICE } from '../member-check.ts';
 import type { Rotation, Seat } from './rotation.ts';
 
 /** Whoever was picked longest ago is next. */

@@ -6,7 +6,7 @@
  */
 import type { Random } from '../../core/random.ts';
 import type { Member } from '../member.ts';
-import { PATIENCE, type Query } from './query.ts';
+import { PATIENCE, type Query } from '../member-check.ts';
 import { anyFit } from './random.ts';
 import type { Rotation, Seat } from './rotation.ts';
 

@@ -3,7 +3,7 @@
  *
  * There is one query in a pool, filled anew for every pick: picking allocates nothing.
  */
-import type { Member } from '../member.ts';
+import type { Member } from './member.ts';
 
 /** Not for this request. */
 export const UNFIT = 0;

@@ -8,6 +8,7 @@ import type { Clock } from '../core/clock.ts';
 import type { EventBus } from '../core/events.ts';
 import type { FaultCode } from '../core/faults.ts';
 import type { Random } from '../core/random.ts';
+import { Seating } from './candidate-index.ts';
 import type { Candidates, MemberFilter } from './candidates.ts';
 import { type DepartedMember, DepartedMembers, keyOf, memoryOf } from './departed-members.ts';
 import type { DrawnMember } from './drawn-member.ts';
@@ -16,7 +17,6 @@ import { freshId } from './ids.ts';
 import { Locations } from './locations.ts';
 import { type Leaving, Member } from './member.ts';
 import type { PoolSettings } from './options.ts';
-import { Seating } from './seating.ts';
 import { PoolSource } from './source.ts';
 
 /** An assumed end of life is moved when that gains at least this part of it: not at every success. */

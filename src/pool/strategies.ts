@@ -1,12 +1,12 @@
 /** The strategies by name: which rotation serves each. */
-import type { Random } from '../../core/random.ts';
-import type { Member } from '../member.ts';
-import type { Strategy } from '../options.ts';
-import { RandomRotation } from './random.ts';
-import { RankedRotation } from './ranked.ts';
-import type { Rotation } from './rotation.ts';
-import { RoundRobin } from './round-robin.ts';
-import { ShuffleRotation } from './shuffle.ts';
+import type { Random } from '../core/random.ts';
+import type { Member } from './member.ts';
+import type { Strategy } from './options.ts';
+import { RandomRotation } from './rotation/random.ts';
+import { RankedRotation } from './rotation/ranked.ts';
+import type { Rotation } from './rotation/rotation.ts';
+import { RoundRobin } from './rotation/round-robin.ts';
+import { ShuffleRotation } from './rotation/shuffle.ts';
 
 const MAKERS: Record<Strategy, (random: Random) => Rotation> = {
   'round-robin': () => new RoundRobin(),
