@@ -63,11 +63,7 @@ test('status: address and token come from the command line, the environment or t
 test('status: --watch goes on until it is interrupted, in a process that has nothing else to do', async () => {
   const { url } = await openTestAdmin();
   const watch = runNoria(['status', '--watch', '--admin', url]);
-  await until(
-    'two pictures',
-    () => (watch.out().match(/^noria 1\.2\.3: ready/gm) ?? []).length === 2,
-    10_000,
-  );
+  await until('two pictures', () => (watch.out().match(/^noria 1\.2\.3: ready/gm) ?? []).length === 2);
   watch.child.kill('SIGINT');
   expect(await watch.ended).toEqual([0, null]);
   expect(watch.err()).toBe('');

@@ -13,7 +13,7 @@ describe.skipIf(CHROMIUM === undefined)('browser', () => {
   beforeAll(async () => {
     stage = await openClientStage();
     browser = await chromium.launch({ executablePath: CHROMIUM ?? '', args: ['--no-sandbox'] });
-  }, 60_000);
+  });
   afterAll(async () => {
     await browser?.close();
     await stage?.close();
@@ -29,7 +29,7 @@ describe.skipIf(CHROMIUM === undefined)('browser', () => {
         await page.waitForFunction("document.title !== 'loading'");
         expect(await page.title()).toBe(`${PAGE_RESOURCES} images, echo hello`);
         await context.close();
-      }, 60_000);
+      });
     }
   }
 
@@ -44,7 +44,7 @@ describe.skipIf(CHROMIUM === undefined)('browser', () => {
     }
     expect(exits.size).toBe(1);
     await context.close();
-  }, 60_000);
+  });
 
   test('browser: nothing reached a target but through a member', () => {
     expect(stage.strangers()).toEqual([]);

@@ -112,7 +112,7 @@ function keepAsking(proxyPort: number, url: string): () => number {
 }
 
 test(`crash: killed ${KILLS} times under traffic, it never calls too early, and always reads what it wrote`, {
-  timeout: 30_000 + KILLS * MS_PER_CYCLE_AT_MOST,
+  timeout: 120_000 + KILLS * MS_PER_CYCLE_AT_MOST,
 }, async () => {
   const sandbox = await openTestSandbox({
     instances: [{ product: 'short-pure', members: 40, lifetimeMs: [2_000, 6_000], paceMs: SERVICE_PACE_MS }],
@@ -133,10 +133,10 @@ test(`crash: killed ${KILLS} times under traffic, it never calls too early, and 
   const last = stage.start();
   await last.line('noria is running');
   const before = served();
-  await until('clients are served again', () => served() > before + 5, 15_000);
+  await until('clients are served again', () => served() > before + 5);
   expect(troubles(last)).toEqual([]);
   expect(readdirSync(stage.stateDir).filter((name) => name.includes('broken'))).toEqual([]);
-  await until('it draws again', () => sandbox.stats().calls > 1, 15_000);
+  await until('it draws again', () => sandbox.stats().calls > 1);
   expect(sandbox.stats().paceBreaks, `seed ${seed}`).toBe(0);
   expect(sandbox.strangers()).toEqual([]);
 });

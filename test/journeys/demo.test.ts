@@ -30,7 +30,7 @@ test.skipIf(!HAS_CURL)(
   async () => {
     const startedAt = performance.now();
     const { out } = startDemo('--members', '6');
-    await until('the demo tells what to try', () => out().includes('Ctrl-C'), 10_000);
+    await until('the demo tells what to try', () => out().includes('Ctrl-C'));
     const lines = [...out().matchAll(/^ {2}curl (.*)$/gm)].map(([, args = '']) => args.split(' '));
     expect(lines.length).toBe(3);
     const [http = [], socks = [], session = []] = lines;
@@ -52,7 +52,7 @@ test.skipIf(!HAS_CURL)(
 
 test('demo: Ctrl-C ends it with exit code 0', async () => {
   const { child, ended, out } = startDemo('--members', '2');
-  await until('the demo tells what to try', () => out().includes('Ctrl-C'), 10_000);
+  await until('the demo tells what to try', () => out().includes('Ctrl-C'));
   child.kill('SIGINT');
   expect(await ended).toEqual([0, null]);
 });

@@ -72,7 +72,7 @@ export function runNoria(
     lines,
     async line(message, count = 1) {
       const told = () => `the log says "${message}"; it says:\n${text}`;
-      await until(told(), () => lines(message).length >= count || child.exitCode !== null, 10_000);
+      await until(told(), () => lines(message).length >= count || child.exitCode !== null);
       const line = lines(message).at(-1);
       if (line === undefined) throw new Error(`noria ended with ${child.exitCode} before ${told()}`);
       return line;

@@ -117,7 +117,7 @@ async function tryDemo(command: readonly [string, ...string[]]): Promise<string>
     cwd: '/',
     ...UNPRIVILEGED,
   });
-  await until('the demo tells what to try', () => demo.out().includes('Ctrl-C'), 15_000);
+  await until('the demo tells what to try', () => demo.out().includes('Ctrl-C'));
   const words = / {2}curl (.*)$/m.exec(demo.out())?.[1]?.split(' ') ?? [];
   const { out } = await curl(...words);
   demo.child.kill('SIGINT');

@@ -242,7 +242,7 @@ test('secrets: the search finds each of them in every form', () => {
   }
 });
 
-test('secrets: nothing that noria says, to whomever, holds one of them', { timeout: 40_000 }, async () => {
+test('secrets: nothing that noria says, to whomever, holds one of them', async () => {
   const { sandbox, noria, port, folder, file, config, admin } = await startJourney();
   expect(secretsIn(config).length, 'the search works on the file itself').toBeGreaterThan(5);
   const ending = new AbortController();

@@ -13,7 +13,7 @@ function tell(...args: string[]): Promise<Told> {
     execFile(
       process.execPath,
       ['src/main.ts', 'demo', '--story', '--port', '0', '--admin-port', '0', '--target-port', '0', ...args],
-      { timeout: 15_000 },
+      { timeout: 100_000 },
       (error, out, err) => {
         const exitCode = error === null ? 0 : typeof error.code === 'number' ? error.code : -1;
         resolve({ exitCode, out, err });

@@ -34,7 +34,7 @@ async function listenAsSystemd(path: string): Promise<() => readonly string[]> {
   child.stdout.on('data', (chunk) => {
     text += chunk;
   });
-  await until('the socket is bound', () => text !== '', 10_000);
+  await until('the socket is bound', () => text !== '');
   const lines = () => text.split('\n').slice(1, -1);
   return () =>
     lines()
@@ -65,7 +65,7 @@ test.skipIf(!HAS_NOTIFY)(
     const told = await listenAsSystemd(socket);
     const noria = runNoria(['run', '-c', file], { env: { NOTIFY_SOCKET: socket, WATCHDOG_USEC: '900000' } });
     const has = (field: string, times = 1) => told().filter((each) => each === field).length >= times;
-    await until('READY=1', () => has('READY=1'), 10_000);
+    await until('READY=1', () => has('READY=1'));
     await until('two beats', () => has('WATCHDOG=1', 2));
     await until('a status', () => told().some((field) => /^STATUS=ready: 2 members are usable/.test(field)));
     noria.child.kill('SIGHUP');
@@ -104,7 +104,7 @@ test.skipIf(!HAS_ACTIVATE || !HAS_CURL)('systemd: a socket it hands over is list
   const noria = runNoria([process.execPath, 'src/main.ts', 'run', '-c', file], {
     command: ['systemd-socket-activate', '-l', `127.0.0.1:${port}`],
   });
-  await until('the socket stands', () => /Listening on/.test(noria.err()), 10_000);
+  await until('the socket stands', () => /Listening on/.test(noria.err()));
   // This connection is what starts noria; it waits in the backlog until it is taken.
   const first = await curl('-x', `http://127.0.0.1:${port}`, `${targetUrl}/ip`);
   expect(first).toMatchObject({ exitCode: 0, out: expect.stringMatching(/^127\./) });

@@ -51,10 +51,10 @@ export function listenerOptions(
     deadlines: new Deadlines(systemClock, 5),
     sessionMode: 'none',
     sources: ['city', 'other'],
-    idleTimeoutMs: 10_000,
-    lingerMs: 10_000,
-    headerTimeoutMs: 10_000,
-    handshakeTimeoutMs: 10_000,
+    idleTimeoutMs: 600_000,
+    lingerMs: 600_000,
+    headerTimeoutMs: 600_000,
+    handshakeTimeoutMs: 600_000,
     maxConnections: 1_000,
     mayFaceNetwork: false,
     ...options,
@@ -164,7 +164,7 @@ export class RawClient {
     await new Promise<void>((resolve, reject) => {
       const limit = setTimeout(
         () => reject(new Error(`never came: ${what}; received: ${this.received}`)),
-        5_000,
+        60_000,
       );
       const look = (): void => {
         if (!holds(this.received)) return;

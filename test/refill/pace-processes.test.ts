@@ -24,12 +24,12 @@ test('pace: five processes on one folder, some of them killed, keep it together'
   const first = Array.from({ length: 5 }, open);
   const starts = () => told.filter(({ what }) => what === 'start').sort((a, b) => a.at - b.at);
 
-  await until('calls were made', () => starts().length >= 4, 15_000);
+  await until('calls were made', () => starts().length >= 4);
   const killed = first.slice(0, 3);
   for (const caller of killed) caller.kill('SIGKILL');
   await Promise.all(killed.map((caller) => once(caller, 'exit')));
   for (let more = 0; more < 3; more += 1) open();
-  await until('more calls were made, by newcomers too', () => starts().length >= 12, 15_000);
+  await until('more calls were made, by newcomers too', () => starts().length >= 12);
 
   const all = starts();
   const gaps = all.slice(1).map(({ at }, index) => at - (all[index]?.at ?? 0));

@@ -194,7 +194,7 @@ export async function socksThrough(
     proxy: { host: ip, port, type, ...login },
     command: 'connect',
     destination: { host, port: Number(targetPort) },
-    timeout: 3_000,
+    timeout: 60_000,
   });
   onTestFinished(() => void socket.destroy());
   return socket;

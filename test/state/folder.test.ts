@@ -88,7 +88,6 @@ test.runIf(existsSync('/proc/self')).each(['/proc', '/proc/noria', '/proc/noria/
     await expect(open(dir)).rejects.toThrow(`the state folder ${dir} cannot be `);
     await expect(open(dir)).rejects.toMatchObject({ code: 'state-unwritable' });
   },
-  1_000,
 );
 
 test('state folder: without one the pace holds in memory and nothing is kept', async () => {

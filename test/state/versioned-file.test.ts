@@ -26,11 +26,7 @@ test('versioned file: five processes count together, and one killed in the middl
   const file = new VersionedFile(folder, 'count');
   const victims = [1, 2].map(() => spawn(process.execPath, [COUNTER, folder, '1000000']));
   const counters = [1, 2, 3].map(() => spawn(process.execPath, [COUNTER, folder, '60']));
-  await until(
-    'the victims have counted too',
-    async () => Number((await file.change(read)) ?? 0) > 20,
-    15_000,
-  );
+  await until('the victims have counted too', async () => Number((await file.change(read)) ?? 0) > 20);
   for (const victim of victims) victim.kill('SIGKILL');
   const codes = await Promise.all(counters.map(async (counter) => (await once(counter, 'exit'))[0]));
   expect(codes).toEqual([0, 0, 0]);

@@ -9,12 +9,12 @@ export interface CurlAnswer {
   readonly err: string;
 }
 
-/** Runs curl, quiet but for errors, without anyone's curlrc or proxy variables, ended after 20 s at the latest. */
+/** Runs curl, quiet but for errors, without anyone's curlrc or proxy variables, ended after 60 s at the latest. */
 export function curl(...args: string[]): Promise<CurlAnswer> {
   return new Promise((resolve) => {
     execFile(
       'curl',
-      ['-q', '-sS', '-m', '20', ...args],
+      ['-q', '-sS', '-m', '60', ...args],
       { env: { PATH: process.env['PATH'] ?? '' }, maxBuffer: 64 * 1024 * 1024 },
       (error, out, err) => {
         const exitCode = error === null ? 0 : typeof error.code === 'number' ? error.code : -1;

@@ -2,7 +2,7 @@
 export async function until(
   what: string,
   holds: () => boolean | Promise<boolean>,
-  limitMs = 5_000,
+  limitMs = 60_000,
 ): Promise<void> {
   const endMs = performance.now() + limitMs;
   while (!(await holds())) {

@@ -248,7 +248,7 @@ test('forward: an early answer reaches a client that is still sending, and the c
   client.send('defghij');
   client.send('GET / HTTP/1.1\r\nHost: x\r\n\r\n');
   await client.until('the next answer', (text) => text.includes('HTTP/1.1 400 '));
-  await until('its time runs no more', () => deadlines.size === 0, 1_000);
+  await until('its time runs no more', () => deadlines.size === 0);
 });
 
 test.each([
@@ -262,7 +262,7 @@ test.each([
     for (const nth of [1, 2]) {
       client.send(`PUT http://127.0.0.1/ HTTP/1.1\r\nHost: x\r\n${fields}\r\n${fields === '' ? '' : 'abc'}`);
       await client.until('the refusal', (text) => text.split('HTTP/1.1 403 ').length === nth + 1);
-      await until('nothing is armed', () => deadlines.size === 0, 1_000);
+      await until('nothing is armed', () => deadlines.size === 0);
     }
     expect(client.received).not.toContain('Connection: close');
   },
@@ -380,7 +380,7 @@ test('forward: a member that dies before a byte of the answer is replaced, body 
     'forward m1',
     'forward m2',
   ]);
-  await until('nothing is armed', () => deadlines.size === 0, 1_000);
+  await until('nothing is armed', () => deadlines.size === 0);
 });
 
 test('forward: a reused connection that turns out dead is nobody’s fault, and a fresh one is dialed', async () => {
@@ -636,7 +636,7 @@ test('forward: a client that does not take the last of its answer is cut off in 
   client.send(`GET http://127.0.0.1:${origin.port}/ HTTP/1.1\r\nHost: x\r\n\r\n`);
   await untilStill('nothing moves', () => origin.sockets[0]?.writableLength ?? -1);
   expect(deadlines.size).toBe(1);
-  clock.advance(10_100);
+  clock.advance(600_100);
   await until('it is cut off', () => listener.connectionCount === 0);
   expect(deadlines.size).toBe(0);
 });

@@ -83,9 +83,9 @@ export class Stage {
       deadlines: this.deadlines,
       sessionMode: options.sessionMode ?? 'none',
       sources: ['city'],
-      idleTimeoutMs: 5_000,
-      lingerMs: 1_000,
-      headerTimeoutMs: 5_000,
+      idleTimeoutMs: 600_000,
+      lingerMs: 600_000,
+      headerTimeoutMs: 600_000,
       handshakeTimeoutMs: HANDSHAKE_TIMEOUT_MS,
     };
     this.#server = createServer({ allowHalfOpen: true, pauseOnConnect: true }, (socket) => {

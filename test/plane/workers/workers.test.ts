@@ -357,7 +357,7 @@ test('workers: they end with the process that was started, however it ends', asy
   const { noria, workers, proxy } = await runPair();
   noria.child.kill('SIGKILL');
   await noria.ended;
-  await until('they are gone', () => !workers.some(lives), 2_000);
+  await until('they are gone', () => !workers.some(lives));
   expect(await refuses(proxy)).toBe(true);
 });
 
@@ -394,7 +394,7 @@ test.skipIf(!HAS_ACTIVATE)(
     const noria = runNoria([process.execPath, 'src/main.ts', 'run', '-c', file], {
       command: ['systemd-socket-activate', '-l', `127.0.0.1:${port}`],
     });
-    await until('the socket stands', () => /Listening on/.test(noria.err()), 10_000);
+    await until('the socket stands', () => /Listening on/.test(noria.err()));
     const first = connect(port, '127.0.0.1'); // it waits in the socket's queue until noria runs
     onTestFinished(() => void first.destroy());
     await noria.line('draw done');
