@@ -18,7 +18,7 @@ export interface Viewed {
   readonly log: Log;
   readonly pool: Pool;
   readonly refiller: () => Refiller;
-  readonly plane: Pick<DataPlane, 'listeners' | 'workers' | 'cut'>;
+  readonly plane: Pick<DataPlane, 'listeners' | 'workers' | 'closeConnections'>;
   readonly draining: () => boolean;
   /** Sources that their own members refuse. */
   readonly faults: Pick<SourceFaults, 'of' | 'tryAgain'>;
@@ -46,7 +46,7 @@ export function viewDaemon(viewed: Viewed): AdminTarget {
     rotateSession(session, closeTunnels) {
       const leases = closeTunnels ? pool.leasesOf({ session }) : [];
       if (pool.rotateSession(session) === undefined) return false;
-      viewed.plane.cut(leases);
+      viewed.plane.closeConnections(leases);
       return true;
     },
     forgetSession: (session) => pool.forgetSession(session),

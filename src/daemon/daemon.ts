@@ -22,7 +22,7 @@ import { asOwn, type DataPlane, LocalPlane } from '../plane/data-plane.ts';
 import type { Surroundings } from '../plane/workers/messages.ts';
 import { openPool, type Pool } from '../pool/pool.ts';
 import { decodeSnapshot } from '../pool/snapshot.ts';
-import { openProber, type Prober } from '../prober/prober.ts';
+import { Prober } from '../prober/prober.ts';
 import { openRefiller, type Refiller } from '../refill/refiller.ts';
 import { openState } from '../state/folder.ts';
 import { viewDaemon } from './admin-view.ts';
@@ -183,12 +183,12 @@ async function openParts(ground: Ground, draining: () => boolean): Promise<Parts
     clock,
     log,
     block: (source, reason) => pool.blockSource(source, reason),
-    forgive: (source) => plane.forgive(source),
+    forgive: (source) => plane.resetRefusals(source),
   });
   owner.own('source faults', () => faults.close());
   const plane = await owner.open('data plane', openPlane(ground, pool, faults));
   const probing = { ...proberSettings(config()), clock, random, bus, pool, dialer: plane };
-  const prober = await owner.open('prober', openProber(probing));
+  const prober = await owner.open('prober', new Prober(probing));
   const admin = new AdminSlot(ground);
   await plane.update(config().listeners, 0);
   const watched = viewDaemon({

@@ -43,11 +43,11 @@ export class SourceFaults {
   }
 
   /** The dialer found the source at fault, or found that it is no longer. */
-  tell({ source, lasting, reason, advice }: SourceFault): void {
+  tell({ source, active, reason, advice }: SourceFault): void {
     const { clock, log, block } = this.#options;
     const before = this.#faulty.get(source);
     before?.retry?.[Symbol.dispose]();
-    if (!lasting) {
+    if (!active) {
       this.#faulty.delete(source);
       block(source, undefined);
       log.info({ source }, 'source accepted by its members again');

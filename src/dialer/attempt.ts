@@ -12,7 +12,7 @@ import type { FaultCode } from '../core/faults.ts';
 import type { HostPort } from '../core/host-port.ts';
 import type { Lease } from '../pool/lease.ts';
 import type { AttemptPhase, FailedAttempt } from './blame.ts';
-import type { CredentialBook, PreparedLogin } from './credentials.ts';
+import type { PreparedLogin, SourceCredentials } from './credentials.ts';
 import type { ForwardMode, ForwardModeMemory } from './forward-mode.ts';
 import { type Handshake, type HandshakeFailure, NO_BYTES } from './handshake.ts';
 import { canName, makeHop } from './member-handshake.ts';
@@ -24,8 +24,8 @@ export interface AttemptContext {
   readonly clock: Clock;
   readonly deadlines: Deadlines;
   readonly openSocket: OpenSocket;
-  readonly credentials: CredentialBook;
-  readonly forms: ForwardModeMemory;
+  readonly credentials: SourceCredentials;
+  readonly forwardMode: ForwardModeMemory;
 }
 
 /** What an attempt is to do. */
@@ -108,7 +108,7 @@ export class Attempt {
       this.#fail('member-incapable', 'its protocol cannot name the target');
       return;
     }
-    const form = this.#mayBeAbsolute() ? this.#context.forms.current : 'direct';
+    const form = this.#mayBeAbsolute() ? this.#context.forwardMode.current : 'direct';
     this.#connect(this.#context.credentials.current, form);
   }
 
@@ -120,7 +120,7 @@ export class Attempt {
   }
 
   /** The connection, which from now on is the caller's; undefined unless accepted, and the second time. */
-  takeWay(): RawConnection | undefined {
+  takeConnection(): RawConnection | undefined {
     const socket = this.#socket;
     if (this.#phase !== 'done' || socket === undefined) return undefined;
     this.#socket = undefined;
@@ -190,7 +190,7 @@ export class Attempt {
         this.#socket?.write(step.bytes);
         return;
       case 'accepted':
-        if (this.#mayBeAbsolute()) this.#context.forms.connected();
+        if (this.#mayBeAbsolute()) this.#context.forwardMode.connectAccepted();
         this.#accept(step.rest);
         return;
       case 'failed':
@@ -211,7 +211,7 @@ export class Attempt {
 
   /** The member said no. It may mean: with credentials, or not by CONNECT; then it is asked once more. */
   #refused(refusal: HandshakeFailure): void {
-    const { credentials, forms } = this.#context;
+    const { credentials, forwardMode: forms } = this.#context;
     if (refusal.fault === 'member-auth') {
       const login = credentials.afterRefusal(this.#login);
       if (login !== undefined) {
@@ -219,7 +219,11 @@ export class Attempt {
         return;
       }
       credentials.refused(this.lease.member);
-    } else if (refusal.noConnect === true && this.#mayBeAbsolute() && forms.refused(this.lease.member)) {
+    } else if (
+      refusal.noConnect === true &&
+      this.#mayBeAbsolute() &&
+      forms.connectRefused(this.lease.member)
+    ) {
       this.#again(this.#login, 'absolute');
       return;
     }

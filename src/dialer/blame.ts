@@ -21,15 +21,15 @@ export interface FailedAttempt {
 /** What else is known when the dial is over, or as soon as nothing more can change the verdict. */
 export interface Evidence {
   /** Another member reached the same target for the same client request. */
-  readonly reached: boolean;
+  readonly reachedByOther: boolean;
   /** The client left before it could be found out. */
-  readonly clientGone: boolean;
+  readonly clientLeft: boolean;
   /** How many members, this one included, came to nothing after they had taken the same request. */
-  readonly alike: number;
+  readonly similarFailures: number;
   /** This member carried another request a moment ago. */
-  readonly proven: boolean;
+  readonly memberWorked: boolean;
   /** How many different targets in a row, this one included, this member is the only witness against. */
-  readonly targetsDoubted: number;
+  readonly targetsUnreachable: number;
   /** Members of the same source refuse its credentials, more than one of them. */
   readonly sourceFaulty: boolean;
   /** Our own network was judged to be down. */
@@ -37,7 +37,7 @@ export interface Evidence {
 }
 
 /** From so many different targets in a row it is likelier that the member's own way out is broken. */
-export const TARGETS_A_MEMBER_MAY_DOUBT = 8;
+export const MAX_TARGETS_UNREACHABLE = 8;
 /** A target is at fault when so many members say or show alike. */
 const ALIKE = 2;
 
@@ -56,16 +56,16 @@ export function blameFor({ fault, phase, local }: FailedAttempt, evidence: Evide
     case 'member-closed':
     case 'member-refused':
       if (phase === 'connect') return evidence.networkDown ? 'network' : 'member';
-      if (evidence.reached) return 'member';
-      if (evidence.clientGone) return 'nobody';
+      if (evidence.reachedByOther) return 'member';
+      if (evidence.clientLeft) return 'nobody';
       // A dead target can look like this too. Believe it of the target only from members that work otherwise:
       // else a pool that went bad as a whole would never be replaced.
-      return evidence.alike >= ALIKE && evidence.proven ? 'target' : 'member';
+      return evidence.similarFailures >= ALIKE && evidence.memberWorked ? 'target' : 'member';
     case 'target-doubted':
-      if (evidence.reached) return 'member';
-      if (evidence.clientGone) return 'nobody';
-      if (evidence.targetsDoubted > TARGETS_A_MEMBER_MAY_DOUBT) return 'member';
-      return evidence.alike >= ALIKE ? 'target' : 'nobody';
+      if (evidence.reachedByOther) return 'member';
+      if (evidence.clientLeft) return 'nobody';
+      if (evidence.targetsUnreachable > MAX_TARGETS_UNREACHABLE) return 'member';
+      return evidence.similarFailures >= ALIKE ? 'target' : 'nobody';
     default:
       return 'nobody';
   }

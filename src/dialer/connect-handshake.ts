@@ -5,11 +5,11 @@
  */
 import type { HostPort } from '../core/host-port.ts';
 import type { Secret } from '../core/secret.ts';
-import { readConnectResponse } from './connect-response.ts';
+import { readResponseHead } from './connect-response.ts';
 import { type Handshake, type HandshakeFailure, type HandshakeStep, MORE, NO_BYTES } from './handshake.ts';
 
 /** More than any honest proxy sends; the endless head of a broken one ends here. */
-export const MAX_CONNECT_RESPONSE_BYTES = 16 * 1024;
+export const MAX_RESPONSE_HEAD_BYTES = 16 * 1024;
 
 const PROXY_AUTHENTICATION_REQUIRED = 407;
 /** The member says that it could not get through to the target. */
@@ -36,11 +36,11 @@ export class ConnectHandshake implements Handshake {
     let scanned = this.#held.length;
     let left = scanned === 0 ? bytes : Buffer.concat([this.#held, bytes]);
     while (left.length > 0) {
-      const head = readConnectResponse(left, scanned);
+      const head = readResponseHead(left, scanned);
       if (head === 'garbage') return protocolFailure('not an HTTP answer');
       const headBytes = head === 'more' ? left.length : head.endBytes;
-      if (this.#interimBytes + headBytes > MAX_CONNECT_RESPONSE_BYTES) {
-        return protocolFailure(`a head of more than ${MAX_CONNECT_RESPONSE_BYTES} bytes`);
+      if (this.#interimBytes + headBytes > MAX_RESPONSE_HEAD_BYTES) {
+        return protocolFailure(`a head of more than ${MAX_RESPONSE_HEAD_BYTES} bytes`);
       }
       if (head === 'more') break;
       left = left.subarray(headBytes);

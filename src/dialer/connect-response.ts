@@ -6,7 +6,7 @@
  */
 
 /** `endBytes`: where the head ends and the next bytes begin. */
-export interface ConnectResponse {
+interface StatusAndEnd {
   readonly status: number;
   readonly endBytes: number;
 }
@@ -30,7 +30,7 @@ const STATUS_END = STATUS_AT + 3;
  * @param scanned - how many bytes an earlier call has seen already, so that a head that comes byte by byte is not read
  *   from its start each time.
  */
-export function readConnectResponse(bytes: Buffer, scanned = 0): ConnectResponse | 'more' | 'garbage' {
+export function readResponseHead(bytes: Buffer, scanned = 0): StatusAndEnd | 'more' | 'garbage' {
   if (scanned <= STATUS_END && !startsLikeStatusLine(bytes)) return 'garbage';
   const endBytes = findHeadEnd(bytes, Math.max(STATUS_END, scanned - 3));
   if (endBytes === undefined) return 'more';

@@ -22,7 +22,7 @@ export interface SourceAccess {
 export interface SourceFault {
   readonly source: string;
   /** False when a member accepted after all. */
-  readonly lasting: boolean;
+  readonly active: boolean;
   /** In noria's words. */
   readonly reason: string;
   readonly advice: string;
@@ -37,7 +37,7 @@ export interface PreparedLogin extends Login {
 /** From how many distinct members it is not the members that are wrong. */
 const REFUSERS_OF_A_FAULTY_SOURCE = 2;
 
-export class CredentialBook {
+export class SourceCredentials {
   readonly #source: string;
   readonly #access: SourceAccess;
   readonly #onFault: (fault: SourceFault) => void;
@@ -86,7 +86,7 @@ export class CredentialBook {
    * A request in absolute form that had carried `sent` was answered 407: the next one carries what is left to try. It is no
    * evidence against the source: the answer may be the target's own, and one page must not set a whole source aside.
    */
-  asked(sent: PreparedLogin | undefined): void {
+  challenged(sent: PreparedLogin | undefined): void {
     this.#current = this.afterRefusal(sent) ?? this.#current;
   }
 
@@ -101,17 +101,17 @@ export class CredentialBook {
   }
 
   /** The source is to be tried again: refusals count from none, and what a member accepts will be told. */
-  forgive(): void {
+  resetRefusals(): void {
     this.#refusedBy.clear();
     this.#told = true; // perhaps by another process: whoever is accepted first tells
   }
 
-  #tell(lasting: boolean): void {
-    this.#onFault({ source: this.#source, lasting, ...this.#explain(lasting) });
+  #tell(active: boolean): void {
+    this.#onFault({ source: this.#source, active, ...this.#explain(active) });
   }
 
-  #explain(lasting: boolean): { reason: string; advice: string } {
-    if (!lasting) return { reason: 'members accept the credentials again', advice: 'Nothing to do.' };
+  #explain(active: boolean): { reason: string; advice: string } {
+    if (!active) return { reason: 'members accept the credentials again', advice: 'Nothing to do.' };
     const refusers = `${REFUSERS_OF_A_FAULTY_SOURCE} different members`;
     if (this.#current !== undefined || this.#instance !== undefined) {
       return {

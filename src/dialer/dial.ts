@@ -54,7 +54,7 @@ export interface DialOutcome {
   /** The exchange ended cleanly and the socket may serve another request (`forward` only); the dialer owns it again. */
   readonly keep?: boolean;
   /** `absolute` only: the member answered 407. A new dial carries what credentials there are left to try, if any. */
-  readonly askedCredentials?: boolean;
+  readonly proxyAuthRequired?: boolean;
 }
 
 /** Why no way came about; told to the client as X-Noria-Error, Retry-After and a SOCKS reply. */

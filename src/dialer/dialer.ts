@@ -20,7 +20,7 @@ import { memberSockets, type OpenSocket } from './member-socket.ts';
 import { NetworkWatch } from './network-watch.ts';
 import { OverdueAttempts } from './overdue-attempts.ts';
 import { Reachability } from './reachability.ts';
-import { type DialParts, type DialSettings, Race } from './running-dial.ts';
+import { type DialParts, type DialSettings, RunningDial } from './running-dial.ts';
 import { type PendingAttempt, SingleAttempt } from './single-attempt.ts';
 import { SourceMemory, type SourceSettings } from './source-memory.ts';
 
@@ -42,23 +42,6 @@ export interface DialerOptions extends DialerSettings {
   readonly openSocket?: OpenSocket;
 }
 
-export interface OpenDialer extends Dialer, AsyncDisposable {
-  /** New settings for dials from now on. What was learned about sources that stay as they are is kept. */
-  configure(settings: DialerSettings): void;
-  /** The source was at fault and is to be tried again: refusals of its members count from none. */
-  forgive(source: string): void;
-  /** Somebody out there answered another process: our network is not down. */
-  answeredElsewhere(): void;
-  /** Ends the tunnels of these leases now; ids of leases that have ended are ignored. */
-  cut(leases: readonly number[]): void;
-  /** Dials and probes under way, attempts that go on in the background, and idle connections. */
-  readonly openCount: number;
-  /** One attempt through a member that is leased already: for probes. What comes of the lease is for the caller to report. */
-  attempt(task: Omit<AttemptTask, 'hedge'>): PendingAttempt;
-  /** Ends all dials with `shutting-down`, all attempts and idle connections; ways that were handed over stay. Safe to call twice. */
-  close(): Promise<void>;
-}
-
 /** Fine enough for the shortest hedge, coarse enough to cost nothing. */
 const TICK_MS = 10;
 const UNKNOWN_SOURCE: SourceSettings = {
@@ -68,16 +51,12 @@ const UNKNOWN_SOURCE: SourceSettings = {
   forwardMode: 'direct',
 };
 
-export function openDialer(options: DialerOptions): OpenDialer {
-  return new RunningDialer(options);
-}
-
-class RunningDialer implements OpenDialer {
+export class MemberDialer implements Dialer, AsyncDisposable {
   readonly #options: DialerOptions;
   readonly #parts: DialParts;
   readonly #deadlines: Deadlines;
   readonly #idle: IdleConnections;
-  readonly #races = new LiveList<Race>();
+  readonly #races = new LiveList<RunningDial>();
   readonly #solos = new Set<SingleAttempt>();
   readonly #standing = new LiveList<LeasedConnection>();
   readonly #openSocket: OpenSocket;
@@ -100,8 +79,8 @@ class RunningDialer implements OpenDialer {
       pool,
       deadlines: this.#deadlines,
       idle: this.#idle,
-      standing: this.#standing,
-      laggards: new OverdueAttempts(),
+      openConnections: this.#standing,
+      overdueAttempts: new OverdueAttempts(),
       budget: new HedgeBudget(),
       witnesses: new Reachability(clock),
       network: new NetworkWatch(clock, (down) => {
@@ -110,7 +89,7 @@ class RunningDialer implements OpenDialer {
       }),
       memoryOf: (source) => this.#memoryOf(source),
       nextRequestId: () => ++this.#lastRequestId,
-      raceOver: (race) => this.#races.delete(race),
+      dialFinished: (race) => this.#races.delete(race),
     };
     // The service answers: whoever does not, it is not our network.
     this.#drawing = bus.on('draw.done', ({ code }) => {
@@ -123,7 +102,7 @@ class RunningDialer implements OpenDialer {
   }
 
   dial(request: DialRequest, done: (result: DialResult) => void): Dialing {
-    const race = new Race(this.#parts, this.#settings, request, done);
+    const race = new RunningDial(this.#parts, this.#settings, request, done);
     if (this.#closed) {
       race.close();
     } else {
@@ -155,15 +134,15 @@ class RunningDialer implements OpenDialer {
     }
   }
 
-  forgive(source: string): void {
-    this.#memories.get(source)?.credentials.forgive();
+  resetRefusals(source: string): void {
+    this.#memories.get(source)?.credentials.resetRefusals();
   }
 
   answeredElsewhere(): void {
     this.#parts.network.answered();
   }
 
-  cut(leases: readonly number[]): void {
+  closeConnections(leases: readonly number[]): void {
     const ended = new Set(leases);
     for (const way of this.#standing.all()) if (ended.has(way.lease)) way.socket.destroy();
   }

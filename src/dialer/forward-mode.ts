@@ -36,13 +36,13 @@ export class ForwardModeMemory {
   }
 
   /** A member took CONNECT for a plain HTTP request. */
-  connected(): void {
+  connectAccepted(): void {
     this.#known = 'direct';
     this.#refusedBy.clear();
   }
 
   /** A member refused it. @returns whether to try absolute form with that very member. */
-  refused(member: string): boolean {
+  connectRefused(member: string): boolean {
     this.#refusedBy.add(member);
     if (this.#known === 'direct' && this.#refusedBy.size < REFUSERS_OF_A_CHANGED_SOURCE) return false;
     this.#known = 'absolute';

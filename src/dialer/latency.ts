@@ -15,18 +15,18 @@ const MAX_AGE_MS = 10 * 60_000;
 const PERCENTILE = 0.95;
 
 /** What the samples say. */
-export interface Habits {
+export interface LatencyProfile {
   /** Ms within which a good member answers nearly always. */
-  readonly usualMs: number;
+  readonly p95Ms: number;
   /** Members whose usual answer comes later than that, by far: no help beside a slow one. */
-  readonly slow: readonly string[];
+  readonly slowMembers: readonly string[];
 }
 
 /** By how much a member's median must pass the good ones' 95th percentile, and by how many ms at least. */
 const SLOW_TIMES = 2;
 const SLOW_MS = 100;
 
-export interface Sample {
+export interface LatencySample {
   readonly member: string;
   /** From the start of the attempt to the member's yes. */
   readonly ms: number;
@@ -35,27 +35,27 @@ export interface Sample {
 }
 
 export class LatencyEstimator {
-  readonly #samples: Sample[] = [];
+  readonly #samples: LatencySample[] = [];
   #nextIndex = 0;
   #reckonedAt = Number.NEGATIVE_INFINITY;
-  #habits: Habits | undefined;
+  #habits: LatencyProfile | undefined;
 
-  add(sample: Sample): void {
+  add(sample: LatencySample): void {
     this.#samples[this.#nextIndex] = sample;
     this.#nextIndex = (this.#nextIndex + 1) % SAMPLE_COUNT;
     if (this.#samples.length < MIN_SAMPLES || sample.at - this.#reckonedAt < RECKON_EVERY_MS) return;
     this.#reckonedAt = sample.at;
-    this.#habits = habitsOf(this.#samples, sample.at - MAX_AGE_MS);
+    this.#habits = profileOf(this.#samples, sample.at - MAX_AGE_MS);
   }
 
   /** undefined until enough is known. */
-  get habits(): Habits | undefined {
+  get profile(): LatencyProfile | undefined {
     return this.#habits;
   }
 }
 
 /** From the samples since `sinceAt`; undefined when they are too few. */
-export function habitsOf(samples: readonly Sample[], sinceAt: number): Habits | undefined {
+export function profileOf(samples: readonly LatencySample[], sinceAt: number): LatencyProfile | undefined {
   const byMember = new Map<string, number[]>();
   let count = 0;
   for (const { member, ms, at } of samples) {
@@ -75,7 +75,7 @@ export function habitsOf(samples: readonly Sample[], sinceAt: number): Habits | 
   const usualMs = quantile(faster.sort(ascending), PERCENTILE);
   const slowMs = Math.max(SLOW_MS, usualMs * SLOW_TIMES);
   const slow = members.filter(({ median }) => median > slowMs).map(({ member }) => member);
-  return { usualMs, slow };
+  return { p95Ms: usualMs, slowMembers: slow };
 }
 
 /** By nearest rank, of a sorted list that is not empty. */

@@ -6,7 +6,7 @@ import type { Clock } from '../core/clock.ts';
 import type { Listed, LiveList } from '../core/live-list.ts';
 import type { Lease, LeaseProvider } from '../pool/lease.ts';
 import type { RawConnection } from './attempt.ts';
-import type { CredentialBook } from './credentials.ts';
+import type { SourceCredentials } from './credentials.ts';
 import type { DialOutcome, MemberConnection } from './dial.ts';
 import type { ForwardMode } from './forward-mode.ts';
 import type { IdleConnections } from './idle-connections.ts';
@@ -16,14 +16,14 @@ export interface WayParts {
   readonly pool: LeaseProvider;
   readonly idle: IdleConnections;
   /** Ways that have not ended: for whoever must end one from outside. */
-  readonly standing: LiveList<LeasedConnection>;
+  readonly openConnections: LiveList<LeasedConnection>;
 }
 
 export interface WayFacts {
   readonly raw: RawConnection;
   readonly lease: Lease;
   /** Of the member's source. */
-  readonly credentials: CredentialBook;
+  readonly credentials: SourceCredentials;
   readonly reused: boolean;
   /** It may be given back for another plain HTTP request. */
   readonly reusable: boolean;
@@ -43,7 +43,7 @@ export class LeasedConnection implements MemberConnection, Listed {
     this.#parts = parts;
     this.#facts = facts;
     this.#wonAt = facts.reusable ? parts.clock.monotonic() : 0;
-    parts.standing.add(this);
+    parts.openConnections.add(this);
   }
 
   get lease(): number {
@@ -98,12 +98,12 @@ export class LeasedConnection implements MemberConnection, Listed {
   end(outcome: DialOutcome): void {
     if (this.#ended) return;
     this.#ended = true;
-    const { pool, idle, standing } = this.#parts;
+    const { pool, idle, openConnections } = this.#parts;
     const { lease, raw, credentials, reusable, target } = this.#facts;
     const { socket, forwardMode: form, login } = raw;
-    standing.delete(this);
+    openConnections.delete(this);
     pool.report({ lease: lease.id, kind: 'closed', cut: outcome.cut });
-    if (outcome.askedCredentials === true && form === 'absolute') credentials.asked(login);
+    if (outcome.proxyAuthRequired === true && form === 'absolute') credentials.challenged(login);
     if (outcome.keep !== true) return;
     if (!reusable) {
       socket.destroy();

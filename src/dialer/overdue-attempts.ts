@@ -21,7 +21,7 @@ export class OverdueAttempts {
   }
 
   /** Safe for one that was never overdue. */
-  ended(attempt: Overdue): void {
+  delete(attempt: Overdue): void {
     this.#overdue.delete(attempt);
   }
 
@@ -30,7 +30,7 @@ export class OverdueAttempts {
   }
 
   /** Whom a second attempt had better avoid: these members and the slow ones, but for those `tried` already. */
-  avoidable(slow: readonly string[], tried: readonly string[]): readonly string[] {
+  membersToAvoid(slow: readonly string[], tried: readonly string[]): readonly string[] {
     const members = new Set(slow);
     for (const { lease } of this.#overdue) members.add(lease.member);
     for (const member of tried) members.delete(member);

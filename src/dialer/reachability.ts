@@ -28,7 +28,7 @@ export class Reachability {
   }
 
   /** `member` reached `target`. */
-  reached(member: string, target: string): void {
+  recordReached(member: string, target: string): void {
     const now = this.#clock.monotonic();
     note(this.#reachedAt, target, now, MOST_TARGETS);
     note(this.#provenAt, member, now, MOST_MEMBERS);
@@ -36,7 +36,7 @@ export class Reachability {
   }
 
   /** `member` said that `target` is unreachable. @returns of how many different targets it has said so in a row. */
-  doubted(member: string, target: string): number {
+  recordUnreachable(member: string, target: string): number {
     const targets = this.#doubts.get(member) ?? new Set<string>();
     if (targets.size < MOST_DOUBTS) targets.add(target);
     keep(this.#doubts, member, targets, MOST_MEMBERS);
@@ -44,17 +44,17 @@ export class Reachability {
   }
 
   /** The count of `doubted` led to a verdict; it starts anew. */
-  judged(member: string): void {
+  resetUnreachable(member: string): void {
     this.#doubts.delete(member);
   }
 
   /** Whether anybody reached the target a moment ago. */
-  isReachable(target: string): boolean {
+  targetReached(target: string): boolean {
     return this.#isRecent(this.#reachedAt.get(target), REACHED_MS);
   }
 
   /** Whether the member carried anything a moment ago. */
-  isProven(member: string): boolean {
+  memberWorked(member: string): boolean {
     return this.#isRecent(this.#provenAt.get(member), PROVEN_MS);
   }
 

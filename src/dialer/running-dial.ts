@@ -25,19 +25,19 @@ export interface DialSettings extends AttemptBudgetSettings, HedgeSettings {}
 /** What all dials of one dialer share. */
 export interface DialParts extends VerdictParts, HedgeParts {
   readonly idle: IdleConnections;
-  readonly laggards: OverdueAttempts;
+  readonly overdueAttempts: OverdueAttempts;
   /** Ways that have not ended. */
-  readonly standing: LiveList<LeasedConnection>;
+  readonly openConnections: LiveList<LeasedConnection>;
   nextRequestId(): number;
   /** The race has nothing open any more. */
-  raceOver(race: Race): void;
+  dialFinished(race: RunningDial): void;
 }
 
 const NOBODY: readonly string[] = [];
 
 type DialEnded = NoriaEvents['dial.ended'];
 
-export class Race implements Dialing, AttemptOwner, Listed {
+export class RunningDial implements Dialing, AttemptOwner, Listed {
   listedAt = -1;
   readonly #done: (result: DialResult) => void;
   readonly #parts: DialParts;
@@ -100,7 +100,7 @@ export class Race implements Dialing, AttemptOwner, Listed {
     const { lease, hedge } = attempt;
     this.#leave(attempt);
     this.#verdicts.accepted(attempt);
-    const way = attempt.takeWay();
+    const way = attempt.takeConnection();
     if (way === undefined) return;
     if (this.#phase === 'open') {
       if (hedge) this.#hedge.ended('won');
@@ -138,7 +138,7 @@ export class Race implements Dialing, AttemptOwner, Listed {
   }
 
   #mayTryAnother(): boolean {
-    const reachable = this.#parts.witnesses.isReachable(this.#target);
+    const reachable = this.#parts.witnesses.targetReached(this.#target);
     return this.#allowance.mayTryAnother(this.#standing, reachable);
   }
 
@@ -191,7 +191,7 @@ export class Race implements Dialing, AttemptOwner, Listed {
     const memory = this.#parts.memoryOf(lease.source);
     const attempt = new Attempt(memory, this, { lease, target, use, hedge, timeoutMs });
     this.#running.push(attempt);
-    if (!hedge) this.#hedge.arm(lease, memory.latency.habits?.usualMs);
+    if (!hedge) this.#hedge.arm(lease, memory.latency.profile?.p95Ms);
     attempt.start();
   }
 
@@ -208,7 +208,7 @@ export class Race implements Dialing, AttemptOwner, Listed {
   }
 
   #overdue(): void {
-    for (const attempt of this.#running) this.#parts.laggards.add(attempt);
+    for (const attempt of this.#running) this.#parts.overdueAttempts.add(attempt);
     this.#seekHedge();
   }
 
@@ -217,14 +217,14 @@ export class Race implements Dialing, AttemptOwner, Listed {
     const [first] = this.#running;
     const alone = this.#running.length === 1 && this.#takeId === undefined;
     if (first === undefined || !alone || !this.#mayTryAnother() || !this.#hedge.spend()) return;
-    const { laggards, memoryOf } = this.#parts;
-    const slow = memoryOf(first.lease.source).latency.habits?.slow ?? NOBODY;
-    this.#seek(true, laggards.avoidable(slow, this.#avoid));
+    const { overdueAttempts: laggards, memoryOf } = this.#parts;
+    const slow = memoryOf(first.lease.source).latency.profile?.slowMembers ?? NOBODY;
+    this.#seek(true, laggards.membersToAvoid(slow, this.#avoid));
   }
 
   #win(lease: Lease, raw: RawConnection, reused: boolean): void {
     this.#conclude('won', { kind: 'reached', by: lease.member });
-    const { laggards, memoryOf } = this.#parts;
+    const { overdueAttempts: laggards, memoryOf } = this.#parts;
     for (const loser of this.#running) laggards.add(loser); // slower than the other, at least
     const way = new LeasedConnection(this.#parts, {
       raw,
@@ -296,11 +296,11 @@ export class Race implements Dialing, AttemptOwner, Listed {
     const at = this.#running.indexOf(attempt);
     if (at === this.#running.length - 1) this.#running.pop();
     else this.#running.splice(at, 1);
-    this.#parts.laggards.ended(attempt);
+    this.#parts.overdueAttempts.delete(attempt);
   }
 
   #overIfIdle(): void {
-    if (this.#running.length === 0) this.#parts.raceOver(this);
+    if (this.#running.length === 0) this.#parts.dialFinished(this);
   }
 
   #tellEnd(outcome: DialEnded['outcome'], lease?: Lease): void {

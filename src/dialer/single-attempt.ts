@@ -66,7 +66,7 @@ export class SingleAttempt implements PendingAttempt, AttemptOwner {
 
   attemptAccepted(attempt: Attempt): void {
     this.#network.answered();
-    const way = attempt.takeWay();
+    const way = attempt.takeConnection();
     if (way !== undefined) this.#settle({ kind: 'accepted', way, ms: attempt.elapsedMs });
   }
 
@@ -79,11 +79,11 @@ export class SingleAttempt implements PendingAttempt, AttemptOwner {
   #judge(failure: AttemptFailure): Blame | undefined {
     if (isOpenQuestion(failure) && failure.fault !== 'member-auth') return undefined;
     return blameFor(failure, {
-      reached: false,
-      clientGone: false,
-      alike: 1,
-      proven: false,
-      targetsDoubted: 1,
+      reachedByOther: false,
+      clientLeft: false,
+      similarFailures: 1,
+      memberWorked: false,
+      targetsUnreachable: 1,
       sourceFaulty: this.#memory.credentials.faulty,
       networkDown: this.#network.down,
     });

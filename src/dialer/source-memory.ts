@@ -2,7 +2,7 @@
 import type { Clock } from '../core/clock.ts';
 import type { Deadlines } from '../core/deadlines.ts';
 import type { AttemptContext } from './attempt.ts';
-import { CredentialBook, type SourceAccess, type SourceFault } from './credentials.ts';
+import { type SourceAccess, SourceCredentials, type SourceFault } from './credentials.ts';
 import { type ForwardMode, ForwardModeMemory } from './forward-mode.ts';
 import { LatencyEstimator } from './latency.ts';
 import type { OpenSocket } from './member-socket.ts';
@@ -25,8 +25,8 @@ export class SourceMemory implements AttemptContext {
   readonly clock: Clock;
   readonly deadlines: Deadlines;
   readonly openSocket: OpenSocket;
-  readonly credentials: CredentialBook;
-  readonly forms: ForwardModeMemory;
+  readonly credentials: SourceCredentials;
+  readonly forwardMode: ForwardModeMemory;
   readonly latency = new LatencyEstimator();
 
   constructor(source: string, settings: SourceSettings, parts: SourceMemoryParts) {
@@ -34,8 +34,8 @@ export class SourceMemory implements AttemptContext {
     this.clock = parts.clock;
     this.deadlines = parts.deadlines;
     this.openSocket = parts.openSocket;
-    this.credentials = new CredentialBook(source, settings, parts.onSourceFault);
-    this.forms = new ForwardModeMemory(parts.clock, settings.forwardMode);
+    this.credentials = new SourceCredentials(source, settings, parts.onSourceFault);
+    this.forwardMode = new ForwardModeMemory(parts.clock, settings.forwardMode);
   }
 
   /** Whether these settings would have led to the same memory. */

@@ -59,7 +59,7 @@ export class Verdicts {
     const { lease, elapsedMs: ms } = attempt;
     const { clock, pool, network, witnesses, memoryOf } = this.#parts;
     network.answered();
-    witnesses.reached(lease.member, this.#target);
+    witnesses.recordReached(lease.member, this.#target);
     memoryOf(lease.source).latency.add({ member: lease.member, ms, at: clock.monotonic() });
     pool.report({ lease: lease.id, kind: 'accepted', latencyMs: ms });
     this.#tell(attempt, 'accepted', 'done', 'nobody', ms);
@@ -100,15 +100,15 @@ export class Verdicts {
     const { fault, phase, ms } = failure;
     const doubted = fault === 'target-doubted' && end.kind === 'nobody-reached';
     const blame = blameFor(failure, {
-      reached: end.kind === 'reached' && end.by !== lease.member,
-      clientGone: end.kind === 'client-gone',
-      alike: this.#failures.filter(leavesDoubt).length,
-      proven: witnesses.isProven(lease.member),
-      targetsDoubted: doubted ? witnesses.doubted(lease.member, this.#target) : 0,
+      reachedByOther: end.kind === 'reached' && end.by !== lease.member,
+      clientLeft: end.kind === 'client-gone',
+      similarFailures: this.#failures.filter(leavesDoubt).length,
+      memberWorked: witnesses.memberWorked(lease.member),
+      targetsUnreachable: doubted ? witnesses.recordUnreachable(lease.member, this.#target) : 0,
       sourceFaulty: memoryOf(lease.source).credentials.faulty,
       networkDown: network.down,
     });
-    if (doubted && blame === 'member') witnesses.judged(lease.member);
+    if (doubted && blame === 'member') witnesses.resetUnreachable(lease.member);
     pool.report({ lease: lease.id, kind: 'failed', blame, fault });
     this.#tell(attempt, fault, phase, blame, ms);
   }

@@ -7,14 +7,14 @@ import type { ListenerConfig } from '../config/config.ts';
 import type { Clock } from '../core/clock.ts';
 import type { EventBus } from '../core/events.ts';
 import type { SourceFault } from '../dialer/credentials.ts';
-import { type DialerSettings, type OpenDialer, openDialer } from '../dialer/dialer.ts';
+import { type DialerSettings, MemberDialer } from '../dialer/dialer.ts';
 import type { BoundAddress } from '../listener/bind.ts';
 import type { OwnAddress } from '../listener/deny-targets.ts';
 import type { LeaseProvider } from '../pool/lease.ts';
 import { ListenerSet, listenerName, type PlacedListener, type Sharing } from './listener-set.ts';
 import type { Surroundings } from './workers/messages.ts';
 
-export interface DataPlane extends Pick<OpenDialer, 'attempt' | 'cut' | 'forgive'> {
+export interface DataPlane extends Pick<MemberDialer, 'attempt' | 'closeConnections' | 'resetRefusals'> {
   /** In the order of the configuration. */
   readonly listeners: readonly PlaneListener[];
   /** Processes that serve clients, and how many are to. */
@@ -74,7 +74,7 @@ interface OwnAddresses {
 /** The data plane in this process. */
 export class LocalPlane implements DataPlane {
   readonly workers = { wanted: 1, running: 1 };
-  readonly #dialer: OpenDialer;
+  readonly #dialer: MemberDialer;
   readonly #listeners: ListenerSet;
   #surroundings: Surroundings;
   /** What the addresses were made of, and they. */
@@ -83,7 +83,7 @@ export class LocalPlane implements DataPlane {
   constructor(options: LocalPlaneOptions) {
     const { clock, bus, pool, handedOver, sharing, onSourceFault, onNetwork } = options;
     this.#surroundings = options.surroundings;
-    this.#dialer = openDialer({ ...options.dialer, clock, bus, pool, onSourceFault, onNetwork });
+    this.#dialer = new MemberDialer({ ...options.dialer, clock, bus, pool, onSourceFault, onNetwork });
     this.#listeners = new ListenerSet({
       clock,
       bus,
@@ -117,15 +117,15 @@ export class LocalPlane implements DataPlane {
     this.#dialer.configure(settings);
   }
 
-  forgive(source: string): void {
-    this.#dialer.forgive(source);
+  resetRefusals(source: string): void {
+    this.#dialer.resetRefusals(source);
   }
 
-  cut(leases: readonly number[]): void {
-    this.#dialer.cut(leases);
+  closeConnections(leases: readonly number[]): void {
+    this.#dialer.closeConnections(leases);
   }
 
-  attempt(task: Parameters<OpenDialer['attempt']>[0]): ReturnType<OpenDialer['attempt']> {
+  attempt(task: Parameters<MemberDialer['attempt']>[0]): ReturnType<MemberDialer['attempt']> {
     return this.#dialer.attempt(task);
   }
 

@@ -6,8 +6,8 @@ import { connect as connectTls } from 'node:tls';
 import type { Deadlines } from '../core/deadlines.ts';
 import { type HostPort, parseHostPort } from '../core/host-port.ts';
 import type { RawConnection } from '../dialer/attempt.ts';
-import { MAX_CONNECT_RESPONSE_BYTES } from '../dialer/connect-handshake.ts';
-import { readConnectResponse } from '../dialer/connect-response.ts';
+import { MAX_RESPONSE_HEAD_BYTES } from '../dialer/connect-handshake.ts';
+import { readResponseHead } from '../dialer/connect-response.ts';
 
 export interface CheckSite {
   readonly target: HostPort;
@@ -57,8 +57,8 @@ export function askSite(
     const onEnd = () => end('closed');
     const onData = (bytes: Buffer) => {
       held = Buffer.concat([held, bytes]);
-      const head = readConnectResponse(held);
-      if (head === 'garbage' || held.length > MAX_CONNECT_RESPONSE_BYTES) end('garbage');
+      const head = readResponseHead(held);
+      if (head === 'garbage' || held.length > MAX_RESPONSE_HEAD_BYTES) end('garbage');
       else if (head !== 'more') end(head.status);
     };
     socket.on('data', onData).on('end', onEnd).on('close', onEnd);

@@ -9,7 +9,7 @@ import type { Deadlines } from '../core/deadlines.ts';
 import type { Blame } from '../core/events.ts';
 import type { FaultCode } from '../core/faults.ts';
 import type { HostPort } from '../core/host-port.ts';
-import type { OpenDialer } from '../dialer/dialer.ts';
+import type { MemberDialer } from '../dialer/dialer.ts';
 import type { PendingAttempt, SingleAttemptResult } from '../dialer/single-attempt.ts';
 import type { Lease } from '../pool/lease.ts';
 import { askSite, type CheckSite, type SiteAnswer } from './check-site.ts';
@@ -33,7 +33,7 @@ export interface ProbeTask {
 export interface ProbeParts {
   readonly clock: Clock;
   readonly deadlines: Deadlines;
-  readonly dialer: Pick<OpenDialer, 'attempt'>;
+  readonly dialer: Pick<MemberDialer, 'attempt'>;
 }
 
 /** Names under `.invalid` never resolve (RFC 6761): a proxy that works says so, in its protocol. */

@@ -11,7 +11,7 @@ import { Deadlines } from '../core/deadlines.ts';
 import type { EventBus } from '../core/events.ts';
 import { type FaultCode, NoriaError } from '../core/faults.ts';
 import type { Random } from '../core/random.ts';
-import type { OpenDialer } from '../dialer/dialer.ts';
+import type { MemberDialer } from '../dialer/dialer.ts';
 import type { Lease, LeaseReport } from '../pool/lease.ts';
 import { type CheckSite, readCheckSite } from './check-site.ts';
 import { Probe, type ProbeOutcome } from './probe.ts';
@@ -44,13 +44,7 @@ export interface ProberOptions extends ProberSettings {
   readonly random: Random;
   readonly bus: EventBus;
   readonly pool: ProbeLeases;
-  readonly dialer: Pick<OpenDialer, 'attempt'>;
-}
-
-export interface Prober extends AsyncDisposable {
-  configure(settings: ProberSettings): void;
-  /** Ends all probes; their members are as they were. Safe to call twice. To be called before the dialer's `close`. */
-  close(): Promise<void>;
+  readonly dialer: Pick<MemberDialer, 'attempt'>;
 }
 
 /** How often the pool is asked for members to probe, give or take a fifth. */
@@ -71,12 +65,7 @@ interface Suspect {
   readonly sinceAt: number;
 }
 
-/** @throws NoriaError `bad-config` when the URL of the check is not one; so does `configure`, and changes nothing then. */
-export function openProber(options: ProberOptions): Prober {
-  return new RunningProber(options);
-}
-
-class RunningProber implements Prober {
+export class Prober implements AsyncDisposable {
   readonly #options: ProberOptions;
   readonly #deadlines: Deadlines;
   readonly #joining: Disposable;
@@ -89,6 +78,7 @@ class RunningProber implements Prober {
   #timer: Disposable | undefined;
   #closed = false;
 
+  /** @throws NoriaError `bad-config` when the URL of the check is not an http or https URL. */
   constructor(options: ProberOptions) {
     this.#options = options;
     this.#settings = options;
@@ -101,12 +91,14 @@ class RunningProber implements Prober {
     this.#wakeAfter(0);
   }
 
+  /** @throws NoriaError `bad-config` like the constructor; the settings are then unchanged. */
   configure(settings: ProberSettings): void {
     this.#site = siteOf(settings);
     this.#settings = settings;
     this.#wakeAfter(0);
   }
 
+  /** Cancels all probes without reporting on their members. Idempotent. Close the prober before the dialer. */
   async close(): Promise<void> {
     this.#closed = true;
     this.#timer?.[Symbol.dispose]();

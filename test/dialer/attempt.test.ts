@@ -99,7 +99,7 @@ test('attempt: cancelled, it tells nobody and leaves nothing, as often as one li
   attempt.cancel();
   attempt.cancel();
   clock.advance(10_000);
-  expect([failures, sockets[0]?.destroyed, deadlines.size, attempt.takeWay()]).toEqual([
+  expect([failures, sockets[0]?.destroyed, deadlines.size, attempt.takeConnection()]).toEqual([
     [],
     true,
     0,
@@ -111,10 +111,10 @@ test('attempt: an accepted way is handed over once, without listeners of the att
   const { sockets, attempt, say, deadlines } = makeAttempt(5_000);
   sockets[0]?.emit('connect');
   say('HTTP/1.1 200 OK\r\n\r\nhello');
-  const way = attempt.takeWay();
+  const way = attempt.takeConnection();
   expect(way).toMatchObject({ forwardMode: 'direct', login: undefined });
   expect(way?.head.toString()).toBe('hello');
-  expect([attempt.takeWay(), deadlines.size, way?.socket.isPaused()]).toEqual([undefined, 0, true]);
+  expect([attempt.takeConnection(), deadlines.size, way?.socket.isPaused()]).toEqual([undefined, 0, true]);
   const left = ['data', 'connect', 'secureConnect', 'close'].filter(
     (name) => (way?.socket.listenerCount(name) ?? 0) > 0,
   );

@@ -97,7 +97,7 @@ test('auth: refused by all, it is the source, told once, and no further member p
   await dial('target.example:443');
   await dial('target.example:443');
   expect(new Set(pool.verdicts().map((verdict) => verdict.split(' ').at(-1)))).toEqual(new Set(['source']));
-  expect(sourceFaults).toMatchObject([{ source: 'city', lasting: true }]);
+  expect(sourceFaults).toMatchObject([{ source: 'city', active: true }]);
 });
 
 test('auth: a source that is accepted again is told, too', async () => {
@@ -107,7 +107,7 @@ test('auth: a source that is accepted again is told, too', async () => {
   await dial('target.example:443');
   pool.members = [{ id: 'm3', at: await openMember('http', httpManner()) }];
   wayOf(await dial('target.example:443'));
-  expect(sourceFaults.map(({ lasting }) => lasting)).toEqual([true, false]);
+  expect(sourceFaults.map(({ active }) => active)).toEqual([true, false]);
 });
 
 test('auth: a reload that changes the password forgets what was learned, one that changes nothing does not', async () => {

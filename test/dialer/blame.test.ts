@@ -7,15 +7,15 @@ import {
   type Evidence,
   type FailedAttempt,
   isOpenQuestion,
-  TARGETS_A_MEMBER_MAY_DOUBT,
+  MAX_TARGETS_UNREACHABLE,
 } from '../../src/dialer/blame.ts';
 
 const NOTHING_ELSE: Evidence = {
-  reached: false,
-  clientGone: false,
-  alike: 1,
-  proven: true,
-  targetsDoubted: 1,
+  reachedByOther: false,
+  clientLeft: false,
+  similarFailures: 1,
+  memberWorked: true,
+  targetsUnreachable: 1,
   sourceFaulty: false,
   networkDown: false,
 };
@@ -24,14 +24,14 @@ function failed(fault: FaultCode, phase: FailedAttempt['phase'] = 'answer', loca
   return { fault, phase, local };
 }
 
-const TOO_MANY = TARGETS_A_MEMBER_MAY_DOUBT + 1;
+const TOO_MANY = MAX_TARGETS_UNREACHABLE + 1;
 
 const CASES: readonly [what: string, attempt: FailedAttempt, evidence: Partial<Evidence>, blame: Blame][] = [
   ['nobody listens at the member', failed('member-unreachable', 'connect'), {}, 'member'],
   [
     'nobody listens, and the target is fine',
     failed('member-unreachable', 'connect'),
-    { reached: true },
+    { reachedByOther: true },
     'member',
   ],
   ['nobody answers at any member', failed('member-unreachable', 'connect'), { networkDown: true }, 'network'],
@@ -43,36 +43,56 @@ const CASES: readonly [what: string, attempt: FailedAttempt, evidence: Partial<E
     { networkDown: true },
     'network',
   ],
-  ['the member speaks no proxy protocol', failed('member-protocol'), { alike: 3 }, 'member'],
+  ['the member speaks no proxy protocol', failed('member-protocol'), { similarFailures: 3 }, 'member'],
 
-  ['silence, another reached the target', failed('member-silent'), { reached: true }, 'member'],
+  ['silence, another reached the target', failed('member-silent'), { reachedByOther: true }, 'member'],
   ['silence, nobody else was asked', failed('member-silent'), {}, 'member'],
-  ['silence of several that work otherwise', failed('member-silent'), { alike: 2 }, 'target'],
-  ['silence of several that never worked', failed('member-silent'), { alike: 2, proven: false }, 'member'],
-  ['silence, the client left', failed('member-silent'), { clientGone: true, alike: 2 }, 'nobody'],
-  ['hung up, another reached the target', failed('member-closed'), { reached: true }, 'member'],
-  ['hung up, several alike', failed('member-closed'), { alike: 2 }, 'target'],
-  ['refused, another reached the target', failed('member-refused'), { reached: true }, 'member'],
-  ['refused by several that work otherwise', failed('member-refused'), { alike: 3 }, 'target'],
+  ['silence of several that work otherwise', failed('member-silent'), { similarFailures: 2 }, 'target'],
+  [
+    'silence of several that never worked',
+    failed('member-silent'),
+    { similarFailures: 2, memberWorked: false },
+    'member',
+  ],
+  ['silence, the client left', failed('member-silent'), { clientLeft: true, similarFailures: 2 }, 'nobody'],
+  ['hung up, another reached the target', failed('member-closed'), { reachedByOther: true }, 'member'],
+  ['hung up, several alike', failed('member-closed'), { similarFailures: 2 }, 'target'],
+  ['refused, another reached the target', failed('member-refused'), { reachedByOther: true }, 'member'],
+  ['refused by several that work otherwise', failed('member-refused'), { similarFailures: 3 }, 'target'],
   ['refused by one alone', failed('member-refused'), {}, 'member'],
 
-  ['"unreachable", another reached it', failed('target-doubted'), { reached: true, alike: 2 }, 'member'],
-  ['"unreachable", another says so too', failed('target-doubted'), { alike: 2, proven: false }, 'target'],
+  [
+    '"unreachable", another reached it',
+    failed('target-doubted'),
+    { reachedByOther: true, similarFailures: 2 },
+    'member',
+  ],
+  [
+    '"unreachable", another says so too',
+    failed('target-doubted'),
+    { similarFailures: 2, memberWorked: false },
+    'target',
+  ],
   ['"unreachable", nobody else was asked', failed('target-doubted'), {}, 'nobody'],
-  ['"unreachable", the client left', failed('target-doubted'), { clientGone: true, alike: 2 }, 'nobody'],
+  [
+    '"unreachable", the client left',
+    failed('target-doubted'),
+    { clientLeft: true, similarFailures: 2 },
+    'nobody',
+  ],
   [
     '"unreachable" of every target there is',
     failed('target-doubted'),
-    { alike: 2, targetsDoubted: TOO_MANY },
+    { similarFailures: 2, targetsUnreachable: TOO_MANY },
     'member',
   ],
 
-  ['credentials refused by this member', failed('member-auth'), { reached: true }, 'member'],
+  ['credentials refused by this member', failed('member-auth'), { reachedByOther: true }, 'member'],
   ['credentials refused by several', failed('member-auth'), { sourceFaulty: true }, 'source'],
 
   ['cut before the first byte', failed('member-cut', 'done'), {}, 'half-member'],
   ['the client left', failed('client-gone', 'connect'), {}, 'nobody'],
-  ['SOCKS4 and an IPv6 target', failed('member-incapable', 'connect'), { reached: true }, 'nobody'],
+  ['SOCKS4 and an IPv6 target', failed('member-incapable', 'connect'), { reachedByOther: true }, 'nobody'],
 ];
 
 test.each(CASES)('blame: %s', (_, attempt, evidence, blame) => {
@@ -81,10 +101,10 @@ test.each(CASES)('blame: %s', (_, attempt, evidence, blame) => {
 
 test('blame: what is judged at once cannot be judged otherwise later', () => {
   const later: Partial<Evidence>[] = [
-    { reached: true },
-    { alike: 2 },
-    { clientGone: true },
-    { targetsDoubted: TOO_MANY },
+    { reachedByOther: true },
+    { similarFailures: 2 },
+    { clientLeft: true },
+    { targetsUnreachable: TOO_MANY },
   ];
   const codes = Object.keys(FAULTS) as FaultCode[];
   const clear = codes

@@ -1,8 +1,8 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { Secret } from '../../src/core/secret.ts';
-import { ConnectHandshake, MAX_CONNECT_RESPONSE_BYTES } from '../../src/dialer/connect-handshake.ts';
-import { readConnectResponse } from '../../src/dialer/connect-response.ts';
+import { ConnectHandshake, MAX_RESPONSE_HEAD_BYTES } from '../../src/dialer/connect-handshake.ts';
+import { readResponseHead } from '../../src/dialer/connect-response.ts';
 import type { HandshakeStep } from '../../src/dialer/handshake.ts';
 import { feed, summary } from './feed.ts';
 import { targetOf } from './make-dialer.ts';
@@ -123,12 +123,12 @@ test('connect hop: random bytes are never accepted, and never throw', () => {
 
 test('connect hop: a head of more than 16 KiB is refused, interim answers counted, and not before', () => {
   const start = 'HTTP/1.1 200 OK\r\nX: ';
-  const fitting = `${start}${'x'.repeat(MAX_CONNECT_RESPONSE_BYTES - start.length - 4)}\r\n\r\n`;
+  const fitting = `${start}${'x'.repeat(MAX_RESPONSE_HEAD_BYTES - start.length - 4)}\r\n\r\n`;
   expect(answer(`${fitting}rest`)).toBe('accepted "rest"');
-  const tooLong = `member-protocol: a head of more than ${MAX_CONNECT_RESPONSE_BYTES} bytes`;
+  const tooLong = `member-protocol: a head of more than ${MAX_RESPONSE_HEAD_BYTES} bytes`;
   expect(answer(`${start}x${fitting.slice(start.length)}`)).toBe(tooLong);
   expect(answer(`HTTP/1.1 100 Go\r\n\r\n${fitting}`)).toBe(tooLong);
-  expect(answer(`${start}${'x'.repeat(MAX_CONNECT_RESPONSE_BYTES)}`)).toBe(tooLong);
+  expect(answer(`${start}${'x'.repeat(MAX_RESPONSE_HEAD_BYTES)}`)).toBe(tooLong);
   const hop = new ConnectHandshake(targetOf('target.example:443'), undefined);
   const endless = [Buffer.from(start), ...Array.from({ length: 200 }, () => Buffer.alloc(100, 'x'))];
   expect(summary(feed(hop, endless)[0])).toBe(tooLong);
@@ -137,8 +137,8 @@ test('connect hop: a head of more than 16 KiB is refused, interim answers counte
 test('connect head: what an earlier call has seen is not read again, and an end across the border is found', () => {
   const whole = Buffer.from('HTTP/1.1 200 OK\r\nVia: x\r\n\r\n');
   for (let seen = 1; seen < whole.length; seen += 1) {
-    expect(readConnectResponse(whole.subarray(0, seen))).toBe('more');
-    expect(readConnectResponse(whole, seen)).toEqual({ status: 200, endBytes: whole.length });
+    expect(readResponseHead(whole.subarray(0, seen))).toBe('more');
+    expect(readResponseHead(whole, seen)).toEqual({ status: 200, endBytes: whole.length });
   }
 });
 

@@ -1,7 +1,7 @@
 import { inspect } from 'node:util';
 import { expect, test } from 'vitest';
 import { Secret } from '../../src/core/secret.ts';
-import { CredentialBook, type SourceAccess, type SourceFault } from '../../src/dialer/credentials.ts';
+import { type SourceAccess, SourceCredentials, type SourceFault } from '../../src/dialer/credentials.ts';
 
 const ACCESS: SourceAccess = {
   auth: 'auto',
@@ -12,7 +12,7 @@ const ACCESS: SourceAccess = {
 
 function makeBook(access: Partial<SourceAccess> = {}) {
   const faults: SourceFault[] = [];
-  const book = new CredentialBook('city', { ...ACCESS, ...access }, (fault) => faults.push(fault));
+  const book = new SourceCredentials('city', { ...ACCESS, ...access }, (fault) => faults.push(fault));
   return { book, faults };
 }
 
@@ -36,7 +36,7 @@ test('credentials: what a member accepted goes to the whole source from then on,
 
 test('credentials: a request in absolute form that was asked for them teaches the same', () => {
   const { book } = makeBook();
-  book.asked(undefined);
+  book.challenged(undefined);
   expect(book.current?.username).toBe('202611210001');
 });
 
@@ -58,7 +58,7 @@ test.each<[string, Partial<SourceAccess>, first: string | undefined]>([
 test('credentials: the instance never reaches members of the free product', () => {
   for (const auth of ['auto', 'instance', 'none'] as const) {
     const { book } = makeBook({ auth, neverInstance: true });
-    book.asked(undefined);
+    book.challenged(undefined);
     expect([book.current, book.afterRefusal(undefined)]).toEqual([undefined, undefined]);
   }
 });
@@ -75,14 +75,14 @@ test('credentials: refused by one member it is that member, by two the source, t
   expect(faults).toEqual([
     {
       source: 'city',
-      lasting: true,
+      active: true,
       reason: '2 different members refused the credentials',
       advice: 'Check the password of the instance, or upstream.auth where it holds a login of its own.',
     },
   ]);
   book.accepted(undefined);
   book.accepted(undefined);
-  expect(faults.map(({ lasting }) => lasting)).toEqual([true, false]);
+  expect(faults.map(({ active }) => active)).toEqual([true, false]);
   expect(book.faulty).toBe(false);
 });
 
@@ -98,7 +98,7 @@ test('credentials: the advice fits what is configured', () => {
   const { password: _, ...keyOnly } = ACCESS;
   const withoutPassword = makeBook();
   const faults: SourceFault[] = [];
-  const book = new CredentialBook('city', keyOnly, (fault) => faults.push(fault));
+  const book = new SourceCredentials('city', keyOnly, (fault) => faults.push(fault));
   book.refused('m1');
   book.refused('m2');
   expect(faults[0]?.reason).toBe('2 different members asked for credentials, and none are configured');
@@ -108,7 +108,7 @@ test('credentials: the advice fits what is configured', () => {
 
 test('credentials: an answer to a request in absolute form, which may come from the target, is no evidence', () => {
   const { book, faults } = makeBook({ auth: 'instance' });
-  for (let n = 0; n < 5; n += 1) book.asked(book.current);
+  for (let n = 0; n < 5; n += 1) book.challenged(book.current);
   expect([book.faulty, faults]).toEqual([false, []]);
 });
 
@@ -126,12 +126,12 @@ test('credentials: a source that is tried again is told when a member accepts, o
     book.refused('m2');
   };
   refuse();
-  book.forgive();
+  book.resetRefusals();
   expect(book.faulty).toBe(false);
   refuse();
-  book.forgive();
+  book.resetRefusals();
   book.accepted(book.current);
-  expect(faults.map(({ lasting }) => lasting)).toEqual([true, true, false]);
+  expect(faults.map(({ active }) => active)).toEqual([true, true, false]);
 });
 
 test('credentials: nothing of a login shows when it is printed', () => {

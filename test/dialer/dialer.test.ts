@@ -426,9 +426,9 @@ test('dialer: cutting a lease closes the connection behind it, and no other', as
   const { dial, dialer } = makeDialer([{ id: 'm1', at }]);
   const first = wayOf(await dial('target.example:443'));
   const second = wayOf(await dial('target.example:443'));
-  dialer.cut([1, 77]);
+  dialer.closeConnections([1, 77]);
   expect([first.socket.destroyed, second.socket.destroyed]).toEqual([true, false]);
   second.end({ cut: false });
-  dialer.cut([2]);
+  dialer.closeConnections([2]);
   expect(second.socket.destroyed, 'an ended way is its holder’s').toBe(false);
 });

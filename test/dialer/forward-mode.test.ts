@@ -5,28 +5,28 @@ import { ManualClock } from '../support/manual-clock.ts';
 test('forms: CONNECT comes first, and one member that does not CONNECT speaks for an unknown source', () => {
   const forms = new ForwardModeMemory(new ManualClock(), 'direct');
   expect(forms.current).toBe('direct');
-  expect(forms.refused('m1')).toBe(true);
+  expect(forms.connectRefused('m1')).toBe(true);
   expect(forms.current).toBe('absolute');
 });
 
 test('forms: in a source that is known to CONNECT, one that does not is alone, three in a row are a change', () => {
   const forms = new ForwardModeMemory(new ManualClock(), 'direct');
-  forms.connected();
-  expect(forms.refused('m1')).toBe(false);
-  expect(forms.refused('m1')).toBe(false);
-  expect(forms.refused('m2')).toBe(false);
-  forms.connected();
-  expect(forms.refused('m3')).toBe(false);
-  expect(forms.refused('m4')).toBe(false);
+  forms.connectAccepted();
+  expect(forms.connectRefused('m1')).toBe(false);
+  expect(forms.connectRefused('m1')).toBe(false);
+  expect(forms.connectRefused('m2')).toBe(false);
+  forms.connectAccepted();
+  expect(forms.connectRefused('m3')).toBe(false);
+  expect(forms.connectRefused('m4')).toBe(false);
   expect(forms.current).toBe('direct');
-  expect(forms.refused('m5')).toBe(true);
+  expect(forms.connectRefused('m5')).toBe(true);
   expect(forms.current).toBe('absolute');
 });
 
 test('forms: after a while a source that refused is asked again', () => {
   const clock = new ManualClock();
   const forms = new ForwardModeMemory(clock, 'direct');
-  forms.refused('m1');
+  forms.connectRefused('m1');
   clock.advance(10 * 60_000);
   expect(forms.current).toBe('absolute');
   clock.advance(1);

@@ -123,7 +123,7 @@ test('forward: in absolute form the listener is given the credentials, and tells
   const { dial } = makeDialer([{ id: 'm1', at }], { sources: new Map([['city', city]]) });
   const first = wayOf(await dial('target.example:80', FORWARD));
   expect(first.proxyAuthorization).toBeUndefined();
-  first.end({ cut: false, askedCredentials: true });
+  first.end({ cut: false, proxyAuthRequired: true });
   const second = wayOf(await dial('target.example:80', { ...FORWARD, fresh: true }));
   expect(second.proxyAuthorization).toBe(`Basic ${btoa('202611210001:12345678')}`);
 });

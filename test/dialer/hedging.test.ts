@@ -4,20 +4,23 @@ import { Deadlines } from '../../src/core/deadlines.ts';
 import { EventBus } from '../../src/core/events.ts';
 import { Hedge } from '../../src/dialer/hedge.ts';
 import { HEDGE_FLOOR_MS, type HedgeAfter, HedgeBudget, hedgeDelayMs } from '../../src/dialer/hedging.ts';
-import { habitsOf, LatencyEstimator, MIN_SAMPLES, type Sample } from '../../src/dialer/latency.ts';
+import { LatencyEstimator, type LatencySample, MIN_SAMPLES, profileOf } from '../../src/dialer/latency.ts';
 import { OverdueAttempts } from '../../src/dialer/overdue-attempts.ts';
 import { ManualClock } from '../support/manual-clock.ts';
 
-function samples(spec: readonly (readonly [member: string, ms: number, count: number])[], at = 0): Sample[] {
+function samples(
+  spec: readonly (readonly [member: string, ms: number, count: number])[],
+  at = 0,
+): LatencySample[] {
   return spec.flatMap(([member, ms, count]) => Array.from({ length: count }, () => ({ member, ms, at })));
 }
 
 test('latency: nothing is known before there are enough samples', () => {
   const latency = new LatencyEstimator();
   for (const sample of samples([['m1', 100, MIN_SAMPLES - 1]])) latency.add(sample);
-  expect(latency.habits?.usualMs).toBeUndefined();
+  expect(latency.profile?.p95Ms).toBeUndefined();
   latency.add({ member: 'm1', ms: 100, at: 0 });
-  expect(latency.habits?.usualMs).toBe(100);
+  expect(latency.profile?.p95Ms).toBe(100);
 });
 
 test('latency: slow members do not teach patience, as long as they are not the faster half', () => {
@@ -27,7 +30,7 @@ test('latency: slow members do not teach patience, as long as they are not the f
     ['slow', 2_000, 30],
     ['slower', 3_000, 30],
   ]);
-  expect(habitsOf(mixed, 0)?.usualMs).toBe(20);
+  expect(profileOf(mixed, 0)?.p95Ms).toBe(20);
 });
 
 test('latency: members are slow that take far longer than good ones', () => {
@@ -38,47 +41,47 @@ test('latency: members are slow that take far longer than good ones', () => {
     ['slow', 2_000, 3],
     ['slower', 3_000, 1],
   ]);
-  expect(habitsOf(mixed, 0)?.slow).toEqual(['slow', 'slower']);
+  expect(profileOf(mixed, 0)?.slowMembers).toEqual(['slow', 'slower']);
 });
 
 test('laggards: members are told as long as an attempt through them is overdue, and the slow ones with them', () => {
   const laggards = new OverdueAttempts();
   const through = (member: string) => ({ lease: { member } });
   const [one, another, two] = [through('m1'), through('m1'), through('m2')];
-  expect(laggards.avoidable([], [])).toEqual([]);
+  expect(laggards.membersToAvoid([], [])).toEqual([]);
   for (const attempt of [one, one, another, two]) laggards.add(attempt);
-  expect(laggards.avoidable(['m2', 'm3', 'm4'], ['m4']).toSorted()).toEqual(['m1', 'm2', 'm3']);
-  for (const attempt of [one, two, two, through('m9')]) laggards.ended(attempt);
-  expect(laggards.avoidable([], [])).toEqual(['m1']);
-  laggards.ended(another);
+  expect(laggards.membersToAvoid(['m2', 'm3', 'm4'], ['m4']).toSorted()).toEqual(['m1', 'm2', 'm3']);
+  for (const attempt of [one, two, two, through('m9')]) laggards.delete(attempt);
+  expect(laggards.membersToAvoid([], [])).toEqual(['m1']);
+  laggards.delete(another);
   expect(laggards.size).toBe(0);
   for (let index = 0; index < 500; index += 1) laggards.add(through(`m${index}`));
-  expect(laggards.avoidable(['slow'], [])).toHaveLength(64);
+  expect(laggards.membersToAvoid(['slow'], [])).toHaveLength(64);
 });
 
 test('latency: the 95th percentile of the good ones, not their average', () => {
   const spread = Array.from({ length: 100 }, (_, index) => ({ member: 'm1', ms: index + 1, at: 0 }));
-  expect(habitsOf(spread, 0)?.usualMs).toBe(95);
+  expect(profileOf(spread, 0)?.p95Ms).toBe(95);
 });
 
 test('latency: old samples are forgotten, by age and by newer ones', () => {
   const old = [...samples([['m1', 500, 50]], 0), ...samples([['m1', 10, 25]], 1_000)];
-  expect(habitsOf(old, 1_000)?.usualMs).toBe(10);
+  expect(profileOf(old, 1_000)?.p95Ms).toBe(10);
   const latency = new LatencyEstimator();
   for (const sample of samples([['m1', 500, 300]])) latency.add(sample);
   for (const sample of samples([['m1', 10, 300]], 999)) latency.add(sample);
-  expect(latency.habits?.usualMs, 'worked out once a second at most').toBe(500);
+  expect(latency.profile?.p95Ms, 'worked out once a second at most').toBe(500);
   latency.add({ member: 'm1', ms: 10, at: 1_000 });
-  expect(latency.habits?.usualMs).toBe(10);
+  expect(latency.profile?.p95Ms).toBe(10);
 });
 
 test('latency: after a long silence the past says nothing any more', () => {
   const latency = new LatencyEstimator();
   for (const sample of samples([['m1', 500, 40]])) latency.add(sample);
   for (const sample of samples([['m1', 10, 32]], 3_600_000)) latency.add(sample);
-  expect(latency.habits?.usualMs, 'too few again').toBeUndefined();
+  expect(latency.profile?.p95Ms, 'too few again').toBeUndefined();
   latency.add({ member: 'm1', ms: 10, at: 3_601_000 });
-  expect(latency.habits?.usualMs).toBe(10);
+  expect(latency.profile?.p95Ms).toBe(10);
 });
 
 test('latency: the figure is always one that was measured', () => {
@@ -88,7 +91,7 @@ test('latency: the figure is always one that was measured', () => {
   );
   fc.assert(
     fc.property(some, (list) => {
-      expect(list.map(({ ms }) => ms)).toContain(habitsOf(list, 0)?.usualMs);
+      expect(list.map(({ ms }) => ms)).toContain(profileOf(list, 0)?.p95Ms);
     }),
   );
 });

@@ -12,7 +12,7 @@ import type {
   DialResult,
   MemberConnection,
 } from '../../src/dialer/dial.ts';
-import { type DialerOptions, openDialer } from '../../src/dialer/dialer.ts';
+import { type DialerOptions, MemberDialer } from '../../src/dialer/dialer.ts';
 import { FakeLending, type LendingMember } from './fake-pool.ts';
 
 export function makeDialer(members: readonly LendingMember[], settings: Partial<DialerOptions> = {}) {
@@ -22,7 +22,7 @@ export function makeDialer(members: readonly LendingMember[], settings: Partial<
   });
   const sourceFaults: SourceFault[] = [];
   const networkDown: boolean[] = [];
-  const dialer = openDialer({
+  const dialer = new MemberDialer({
     clock: systemClock,
     bus,
     pool,

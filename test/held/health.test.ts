@@ -5,7 +5,7 @@ import {
   type AttemptPhase,
   blameFor,
   type Evidence,
-  TARGETS_A_MEMBER_MAY_DOUBT,
+  MAX_TARGETS_UNREACHABLE,
 } from '../../src/dialer/blame.ts';
 import { HEDGE_FLOOR_MS } from '../../src/dialer/hedging.ts';
 import { MIN_SAMPLES } from '../../src/dialer/latency.ts';
@@ -21,14 +21,14 @@ const EVIDENCE: Readonly<Record<string, Partial<Evidence> & { readonly local?: b
   'nothing else': {},
   'our network is down': { networkDown: true },
   'this machine is out of sockets or ports': { local: true },
-  'another member reached the target': { reached: true },
-  'others alike': { alike: 2 },
-  'others alike, and it worked a moment ago': { alike: 2, proven: true },
-  [`others alike, and it has doubted ${TARGETS_A_MEMBER_MAY_DOUBT + 1} targets in a row`]: {
-    alike: 2,
-    targetsDoubted: TARGETS_A_MEMBER_MAY_DOUBT + 1,
+  'another member reached the target': { reachedByOther: true },
+  'others alike': { similarFailures: 2 },
+  'others alike, and it worked a moment ago': { similarFailures: 2, memberWorked: true },
+  [`others alike, and it has doubted ${MAX_TARGETS_UNREACHABLE + 1} targets in a row`]: {
+    similarFailures: 2,
+    targetsUnreachable: MAX_TARGETS_UNREACHABLE + 1,
   },
-  'the client left': { clientGone: true, alike: 2 },
+  'the client left': { clientLeft: true, similarFailures: 2 },
   'another member of its source was refused, too': { sourceFaulty: true },
 };
 
@@ -41,11 +41,11 @@ test('docs/health.md: every row of the table of blame is what the code decides',
     const decided = blameFor(
       { fault: fault as FaultCode, phase: phase as AttemptPhase, local },
       {
-        reached: false,
-        clientGone: false,
-        alike: 1,
-        proven: false,
-        targetsDoubted: 1,
+        reachedByOther: false,
+        clientLeft: false,
+        similarFailures: 1,
+        memberWorked: false,
+        targetsUnreachable: 1,
         sourceFaulty: false,
         networkDown: false,
         ...evidence,

@@ -7,7 +7,7 @@ import type { EventBus } from '../../src/core/events.ts';
 import { Secret } from '../../src/core/secret.ts';
 import type { Lease, LeaseReport } from '../../src/pool/lease.ts';
 import { readCheckSite } from '../../src/prober/check-site.ts';
-import { openProber, type ProberOptions } from '../../src/prober/prober.ts';
+import { Prober, type ProberOptions } from '../../src/prober/prober.ts';
 import { makeDialer } from '../dialer/make-dialer.ts';
 import {
   httpManner,
@@ -110,7 +110,7 @@ function makeProber(members: readonly ProbedMember[], settings: Partial<ProberOp
     ]),
   });
   const pool = new FakeProbeLending(members);
-  const prober = openProber({
+  const prober = new Prober({
     clock: systemClock,
     random: () => 0.5,
     bus,

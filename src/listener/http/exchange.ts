@@ -116,7 +116,7 @@ export class MemberExchange {
 
   /** The member's 407 is its own question and no answer: ends as failed, and the dialer is told. */
   rejectChallenge(): void {
-    this.#end({ cut: false, askedCredentials: true });
+    this.#end({ cut: false, proxyAuthRequired: true });
     this.#sink.onFailed(new NoriaError('member-auth', 'the member asked for credentials'), false);
   }
 

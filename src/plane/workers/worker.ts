@@ -75,10 +75,10 @@ function steer(plane: LocalPlane, message: PlaneCommand): void {
       plane.surround(message.surroundings);
       break;
     case 'forgive':
-      plane.forgive(message.source);
+      plane.resetRefusals(message.source);
       break;
     case 'cut':
-      plane.cut(message.leases);
+      plane.closeConnections(message.leases);
       break;
     case 'answered':
       plane.answeredElsewhere();

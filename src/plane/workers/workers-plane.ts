@@ -13,7 +13,7 @@ import { NoriaError } from '../../core/faults.ts';
 import type { Log } from '../../core/log.ts';
 import type { Secret } from '../../core/secret.ts';
 import type { SourceFault } from '../../dialer/credentials.ts';
-import { type DialerSettings, type OpenDialer, openDialer } from '../../dialer/dialer.ts';
+import { type DialerSettings, MemberDialer } from '../../dialer/dialer.ts';
 import type { LeaseProvider } from '../../pool/lease.ts';
 import type { DataPlane, PlaneListener } from '../data-plane.ts';
 import { encodeForIpc } from './ipc-encoding.ts';
@@ -65,7 +65,7 @@ interface Begun {
 
 class WorkersPlane implements DataPlane {
   readonly #options: WorkersPlaneOptions;
-  readonly #dialer: OpenDialer;
+  readonly #dialer: MemberDialer;
   readonly #verdict: NetworkVerdict;
   readonly #listeners: WorkerListeners;
   /** Workers that have been told what they work with, by number. */
@@ -103,7 +103,7 @@ class WorkersPlane implements DataPlane {
     // What a dialer alone would tell of the network is told once all have been heard.
     const unheard = new EventBus((event, error) => log.error({ event, error }, 'observer failed'));
     const onNetwork = (down: boolean) => this.#verdict.judged(PROBER, down);
-    this.#dialer = openDialer({ ...dialer, clock, bus: unheard, pool, onSourceFault, onNetwork });
+    this.#dialer = new MemberDialer({ ...dialer, clock, bus: unheard, pool, onSourceFault, onNetwork });
   }
 
   get listeners(): readonly PlaneListener[] {
@@ -144,17 +144,17 @@ class WorkersPlane implements DataPlane {
     this.#tellAll({ kind: 'configure', dialer: encodeForIpc(settings) });
   }
 
-  forgive(source: string): void {
-    this.#dialer.forgive(source);
+  resetRefusals(source: string): void {
+    this.#dialer.resetRefusals(source);
     this.#tellAll({ kind: 'forgive', source });
   }
 
-  cut(leases: readonly number[]): void {
-    this.#dialer.cut(leases);
+  closeConnections(leases: readonly number[]): void {
+    this.#dialer.closeConnections(leases);
     this.#tellAll({ kind: 'cut', leases });
   }
 
-  attempt(task: Parameters<OpenDialer['attempt']>[0]): ReturnType<OpenDialer['attempt']> {
+  attempt(task: Parameters<MemberDialer['attempt']>[0]): ReturnType<MemberDialer['attempt']> {
     return this.#dialer.attempt(task);
   }
 
