@@ -121,7 +121,7 @@ export function createAccess(options: AccessOptions): Access {
       denies(target) {
         const own = options.ownAddresses?.();
         const isOwn = own !== undefined && isOwnAddress(target, own);
-        const why = isOwn ? "as noria's own address" : denied.denies(target);
+        const why = isOwn ? "as noria's own address" : denied.reasonToDeny(target);
         return why === undefined ? undefined : deniedTarget(target, why);
       },
     },
@@ -139,7 +139,7 @@ function deniedTarget({ text }: HostPort, why: string): NoriaError {
  * @returns undefined where there is no header, another scheme, or nothing that is base64. Without a colon all of it is
  *   the user name.
  */
-export function parseBasic(header: string | undefined): ClientCredentials | undefined {
+export function parseBasicCredentials(header: string | undefined): ClientCredentials | undefined {
   const encoded = /^basic +([A-Za-z0-9+/_-]+=*) *$/i.exec(header ?? '')?.[1];
   if (encoded === undefined) return undefined;
   const bytes = Buffer.from(encoded, 'base64');

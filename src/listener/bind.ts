@@ -25,7 +25,7 @@ export interface BindOptions {
   /** A connection could not be accepted (no descriptor left, for one); the server goes on. */
   readonly onAcceptError: (error: Error) => void;
   /** Whether an address that other machines can reach may be bound. */
-  readonly mayFaceNetwork: boolean;
+  readonly allowNonLoopback: boolean;
 }
 
 const WHY: Readonly<Record<string, string>> = {
@@ -82,7 +82,7 @@ function bindOne(
     server.listen({ ...where, exclusive: false }, () => {
       server.off('error', onError);
       const { host, port } = boundAddress(server);
-      if (!options.mayFaceNetwork && host !== '' && !isLoopbackAddress(host)) {
+      if (!options.allowNonLoopback && host !== '' && !isLoopbackAddress(host)) {
         server.close();
         reject(new NoriaError('bad-config', `${name} can be reached from other machines, so it needs users`));
         return;

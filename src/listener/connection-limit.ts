@@ -8,8 +8,8 @@ import type { Deadlines } from '../core/deadlines.ts';
 /** Who knows whether there is room for one more connection. */
 export interface ConnectionLimit {
   /** At once, or soon. Whoever gets `true` calls `leave` in the end. */
-  take(): boolean | Promise<boolean>;
-  leave(): void;
+  acquire(): boolean | Promise<boolean>;
+  release(): void;
 }
 
 /** Places asked for at one time: as many as wait in the kernel to be accepted, so that a burst is not refused. */
@@ -17,7 +17,7 @@ const MAX_ASKED = 512;
 /** A place that takes longer is kept by a process that hangs: its client is told that there is none. */
 const PATIENCE_MS = 2_000;
 
-export class WaitingRoom {
+export class AdmissionQueue {
   readonly #room: ConnectionLimit;
   readonly #deadlines: Deadlines;
   readonly #waiting = new Set<Socket>();
@@ -35,7 +35,7 @@ export class WaitingRoom {
       admit(false);
       return;
     }
-    const answer = this.#room.take();
+    const answer = this.#room.acquire();
     if (typeof answer === 'boolean') {
       this.#seat(accepted, answer, admit);
       return;
@@ -50,7 +50,7 @@ export class WaitingRoom {
       this.#askedCount -= 1;
       this.#deadlines.clear(patience);
       if (this.#waiting.delete(accepted)) this.#seat(accepted, permitted, admit);
-      else if (permitted) this.#room.leave(); // too late for this client
+      else if (permitted) this.#room.release(); // too late for this client
     }); // never rejects
   }
 
@@ -61,9 +61,9 @@ export class WaitingRoom {
 
   #seat(accepted: Socket, permitted: boolean, admit: (permitted: boolean) => void): void {
     if (accepted.readableEnded) accepted.destroy(); // it left meanwhile, and would not say so again
-    if (permitted && accepted.destroyed) this.#room.leave();
+    if (permitted && accepted.destroyed) this.#room.release();
     if (accepted.destroyed) return;
-    if (permitted) accepted.on('close', () => this.#room.leave());
+    if (permitted) accepted.on('close', () => this.#room.release());
     admit(permitted);
   }
 }

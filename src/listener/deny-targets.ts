@@ -46,7 +46,7 @@ export class DenyTargets {
   }
 
   /** What refuses this target, in a few words that tell the kind of rule and not what it says; undefined: nothing. */
-  denies(target: HostPort): string | undefined {
+  reasonToDeny(target: HostPort): string | undefined {
     if (this.#ports.some(({ from, to }) => target.port >= from && target.port <= to)) {
       return 'by its port';
     }

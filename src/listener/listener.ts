@@ -12,9 +12,9 @@ import { LiveList } from '../core/live-list.ts';
 import type { ListenerProtocol } from '../core/protocol.ts';
 import { type BoundAddress, bind, boundAddress, type ListenAddress } from './bind.ts';
 import { ClientConnection, type FrontOptions } from './client-connection.ts';
-import { type ConnectionLimit, WaitingRoom } from './connection-limit.ts';
+import { AdmissionQueue, type ConnectionLimit } from './connection-limit.ts';
 import { awaitFirst } from './first-bytes.ts';
-import { createHttpFront, type HttpFront } from './http/front.ts';
+import { createHttpFront, type HttpServer } from './http/front.ts';
 import { serveSocks } from './socks/front.ts';
 
 /** What a TLS listener shows its clients. */
@@ -33,9 +33,9 @@ export interface ListenerOptions extends FrontOptions {
   readonly tls?: TlsMaterial;
   readonly maxConnections: number;
   /** Where several processes share that limit: asked for each connection, instead of counting them here. */
-  readonly room?: ConnectionLimit;
+  readonly sharedLimit?: ConnectionLimit;
   /** Whether an address that other machines can reach may be bound: false where no users are configured. */
-  readonly mayFaceNetwork: boolean;
+  readonly allowNonLoopback: boolean;
 }
 
 /** A listener that listens. */
@@ -91,13 +91,13 @@ const SOCKS_VERSIONS = new Map<number | undefined, 4 | 5>([
 
 class OpenListener implements Listener {
   readonly #options: ListenerOptions;
-  readonly #http: HttpFront;
+  readonly #http: HttpServer;
   readonly #servers: Server[] = [];
   readonly addresses: BoundAddress[] = [];
   /** Those of the options; a port that was any is the one it got: clients know it by now. */
   readonly #places: ListenAddress[] = [];
   readonly #connections = new LiveList<ClientConnection>();
-  readonly #waiting: WaitingRoom | undefined;
+  readonly #waiting: AdmissionQueue | undefined;
   /** Who waits for the last connection to close. */
   readonly #whenEmpty: (() => void)[] = [];
   #toldCount = 0;
@@ -108,7 +108,8 @@ class OpenListener implements Listener {
     this.#options = options;
     if (options.tls !== undefined) this.#secureContext = secureContext(options.name, options.tls);
     this.#http = createHttpFront(options);
-    if (options.room !== undefined) this.#waiting = new WaitingRoom(options.room, options.deadlines);
+    if (options.sharedLimit !== undefined)
+      this.#waiting = new AdmissionQueue(options.sharedLimit, options.deadlines);
   }
 
   get name(): string {
@@ -153,7 +154,7 @@ class OpenListener implements Listener {
 
   #bind(address: ListenAddress): Promise<Server[]> {
     return bind(address, {
-      mayFaceNetwork: this.#options.mayFaceNetwork,
+      allowNonLoopback: this.#options.allowNonLoopback,
       onConnection: (socket, localPort) => this.#accept(socket, localPort),
       onAcceptError: ({ message: detail }) => {
         const { name, bus } = this.#options;

@@ -20,11 +20,11 @@ export interface RelayOptions {
   /** The same once one direction has ended. */
   readonly lingerMs: number;
   /** Called once, when both sockets are closed. The way's lease is still the caller's to end. */
-  readonly onEnd: (end: RelayEnd) => void;
+  readonly onEnd: (end: RelayResult) => void;
 }
 
 /** What came of a relay. */
-export interface RelayEnd {
+export interface RelayResult {
   /** From the client to the target, handed to the member's socket. */
   readonly bytesUp: number;
   /** From the target to the client. */

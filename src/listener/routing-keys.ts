@@ -6,11 +6,11 @@
 import { MEMBER_PROTOCOLS } from '../core/protocol.ts';
 
 /** The keys by their own names. */
-export type WishKind = 'session' | 'ttl' | 'source' | 'adr' | 'life' | 'protocol' | 'rotate';
+export type RoutingKeyName = 'session' | 'ttl' | 'source' | 'adr' | 'life' | 'protocol' | 'rotate';
 
 /** One row of the grammar. */
-export interface WishKey {
-  readonly key: WishKind;
+export interface RoutingKey {
+  readonly key: RoutingKeyName;
   /** Other names of it, as other gateways use them. */
   readonly aliases: readonly string[];
   /** What its value looks like; completes "the value is …". Absent: it has none. */
@@ -24,7 +24,7 @@ export const SECOND_MS = 1000;
 export const MINUTE_MS = 60 * SECOND_MS;
 
 /** All there is to ask for. Names are in lower case, and each stands for one key. */
-export const WISH_KEYS: readonly WishKey[] = [
+export const ROUTING_KEYS: readonly RoutingKey[] = [
   {
     key: 'session',
     aliases: ['sessid', 'sid', 'sessionid'],

@@ -9,7 +9,7 @@ import { NoriaError } from '../core/faults.ts';
 import { ownText } from '../core/own-text.ts';
 import { MEMBER_PROTOCOLS, type MemberProtocol } from '../core/protocol.ts';
 import type { RoutingOptions } from '../pool/lease.ts';
-import { MINUTE_MS, SECOND_MS, WISH_KEYS, type WishKey, type WishKind } from './routing-keys.ts';
+import { MINUTE_MS, ROUTING_KEYS, type RoutingKey, type RoutingKeyName, SECOND_MS } from './routing-keys.ts';
 
 const HOUR_MS = 60 * MINUTE_MS;
 /** A longer one is a slip of the unit, and would keep sessions in memory for no client. */
@@ -17,10 +17,10 @@ const MAX_DURATION_MS = 7 * 24 * HOUR_MS;
 const MAX_LOCATION_LENGTH = 64;
 const SESSION_NAME = /^[A-Za-z0-9_.~]{1,64}$/;
 const HEADER_PREFIX = 'x-noria-';
-const ALL_KEYS = WISH_KEYS.map(({ key }) => key).join(', ');
+const ALL_KEYS = ROUTING_KEYS.map(({ key }) => key).join(', ');
 
-const KEYS_BY_NAME: ReadonlyMap<string, WishKey> = new Map(
-  WISH_KEYS.flatMap((entry) => [entry.key, ...entry.aliases].map((name) => [name, entry] as const)),
+const KEYS_BY_NAME: ReadonlyMap<string, RoutingKey> = new Map(
+  ROUTING_KEYS.flatMap((entry) => [entry.key, ...entry.aliases].map((name) => [name, entry] as const)),
 );
 
 /** What a listener knows about a connection, to complete and to judge a wish. */
@@ -99,7 +99,7 @@ export function routingTextWithoutUsers(username: string): string {
 
 function readText(routingText: string, draft: Draft): Problem | undefined {
   if (routingText === '') return undefined;
-  const given = new Set<WishKind>();
+  const given = new Set<RoutingKeyName>();
   for (const item of routingText.split(',')) {
     const words = item.split('-');
     for (let index = 0; index < words.length; ) {
@@ -122,7 +122,7 @@ function readText(routingText: string, draft: Draft): Problem | undefined {
 }
 
 function readHeaders(headers: readonly (readonly [string, string])[], draft: Draft): Problem | undefined {
-  const given = new Set<WishKind>();
+  const given = new Set<RoutingKeyName>();
   for (const [header, value] of headers) {
     if (header.length <= HEADER_PREFIX.length) continue;
     if (header.slice(0, HEADER_PREFIX.length).toLowerCase() !== HEADER_PREFIX) continue;
@@ -142,13 +142,13 @@ function readHeaders(headers: readonly (readonly [string, string])[], draft: Dra
   return undefined;
 }
 
-function badValue(entry: WishKey, name: string, value: string, where: string): Problem {
+function badValue(entry: RoutingKey, name: string, value: string, where: string): Problem {
   const wanted = `of key ${name} ${where}: wanted ${entry.value ?? 'none'}`;
   return problem(`bad value ${quote(value)} ${wanted}`, `bad value ${wanted}`);
 }
 
 /** @returns false when the value is none for this key. */
-function setWish(draft: Draft, entry: WishKey, name: string, value: string): boolean {
+function setWish(draft: Draft, entry: RoutingKey, name: string, value: string): boolean {
   switch (entry.key) {
     case 'session':
       if (!SESSION_NAME.test(value)) return false;

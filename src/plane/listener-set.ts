@@ -274,8 +274,8 @@ export class ListenerSet {
       protocols: config.protocols,
       ...(tls === undefined ? {} : { tls: { cert: tls.cert, key: tls.key.reveal() } }),
       maxConnections: config.maxConnections,
-      mayFaceNetwork: users.length > 0,
-      ...(sharing === undefined || shared === undefined ? {} : { room: sharing.roomOf(shared.id) }),
+      allowNonLoopback: users.length > 0,
+      ...(sharing === undefined || shared === undefined ? {} : { sharedLimit: sharing.roomOf(shared.id) }),
     });
     return { config, listener, access };
   }

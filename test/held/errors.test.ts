@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
 import { FAULTS, type Fault } from '../../src/core/faults.ts';
-import { httpRefusal } from '../../src/listener/http/replies.ts';
+import { refusalReply } from '../../src/listener/http/replies.ts';
 
 const page = readFileSync('docs/errors.md', 'utf8');
 /** The rows of all tables that begin with a code. */
@@ -35,7 +35,7 @@ test('docs/errors.md: every code stands there once, with what the table says of 
 });
 
 test('docs/errors.md: the answer shown is the one that noria gives', () => {
-  const { status, reasonPhrase, headers, body } = httpRefusal({
+  const { status, reasonPhrase, headers, body } = refusalReply({
     code: 'pool-empty',
     reason: 'Waited 15 s for a member that fits the routing options.',
     retryAfterMs: 3_200,

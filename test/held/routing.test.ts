@@ -4,7 +4,7 @@ import { hostPort } from '../../src/core/host-port.ts';
 import { PRIVATE_NETWORKS } from '../../src/core/networks.ts';
 import { parseTargetRule } from '../../src/core/target-rule.ts';
 import { DenyTargets } from '../../src/listener/deny-targets.ts';
-import { WISH_KEYS } from '../../src/listener/routing-keys.ts';
+import { ROUTING_KEYS } from '../../src/listener/routing-keys.ts';
 import { routingTextWithoutUsers } from '../../src/listener/routing-options.ts';
 
 const page = readFileSync('docs/routing.md', 'utf8');
@@ -27,7 +27,7 @@ function table(head: string): string[][] {
 const code = (text: string): string => `\`${text}\``;
 
 test('docs/routing.md: the keys, their aliases, values and effects are those of the code', () => {
-  const coded = WISH_KEYS.map((entry) => [
+  const coded = ROUTING_KEYS.map((entry) => [
     code(entry.key),
     entry.aliases.map(code).join(', '),
     entry.value ?? 'none',
@@ -42,7 +42,7 @@ test('docs/routing.md: the units of bare numbers are those of the code', () => {
   const listed = table('bare number of').flatMap(([names = '', unit = '']) =>
     names.split(', ').map((name) => [name, msOf[unit]]),
   );
-  const coded = WISH_KEYS.flatMap((entry) =>
+  const coded = ROUTING_KEYS.flatMap((entry) =>
     Object.entries(entry.bareUnitMs ?? {}).map(([name, ms]) => [code(name), ms]),
   );
   expect(coded.length).toBeGreaterThan(0);
@@ -85,6 +85,6 @@ test('docs/routing.md: the names of private are those of the code', () => {
   const rules = new DenyTargets(['private']);
   for (const name of denied) {
     const target = hostPort(name, 443);
-    expect(target && rules.denies(target), name).toBeDefined();
+    expect(target && rules.reasonToDeny(target), name).toBeDefined();
   }
 });

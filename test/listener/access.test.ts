@@ -2,7 +2,12 @@ import { describe, expect, test } from 'vitest';
 import { hasCode, NoriaError } from '../../src/core/faults.ts';
 import { hostPort } from '../../src/core/host-port.ts';
 import { Secret } from '../../src/core/secret.ts';
-import { type Access, type AccessOptions, createAccess, parseBasic } from '../../src/listener/access.ts';
+import {
+  type Access,
+  type AccessOptions,
+  createAccess,
+  parseBasicCredentials,
+} from '../../src/listener/access.ts';
 import { ManualClock } from '../support/manual-clock.ts';
 
 const CLIENT = '192.0.2.1';
@@ -218,7 +223,7 @@ describe('access: Basic credentials', () => {
   ];
 
   test.each(READ)('access: %j is %j with %j', (header, username, password) => {
-    expect(parseBasic(header)).toEqual({ username, password });
+    expect(parseBasicCredentials(header)).toEqual({ username, password });
   });
 
   test('access: another scheme, or what is no base64, is no credentials', () => {
@@ -233,7 +238,7 @@ describe('access: Basic credentials', () => {
       'Digest username="a"',
     ];
     for (const header of [...headers, 'YTpi', 'BasicYTpi', 'Basic YTpi, Basic YTpi']) {
-      expect(parseBasic(header), String(header)).toBeUndefined();
+      expect(parseBasicCredentials(header), String(header)).toBeUndefined();
     }
   });
 });

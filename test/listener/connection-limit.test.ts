@@ -11,13 +11,13 @@ class SlowRoom implements ConnectionLimit {
   readonly asked: ((permitted: boolean) => void)[] = [];
   left = 0;
 
-  take(): Promise<boolean> {
+  acquire(): Promise<boolean> {
     const { promise, resolve } = Promise.withResolvers<boolean>();
     this.asked.push(resolve);
     return promise;
   }
 
-  leave(): void {
+  release(): void {
     this.left += 1;
   }
 }
@@ -26,7 +26,7 @@ const REQUEST = 'GET / HTTP/1.1\r\nConnection: close\r\n\r\n';
 
 test('listener: where others share the limit, a client waits for its place, and what it sent is not lost', async () => {
   const room = new SlowRoom();
-  const { port, listener } = await listen(directDialer(), { room });
+  const { port, listener } = await listen(directDialer(), { sharedLimit: room });
   const client = (await RawClient.open(port)).send(REQUEST);
   await until('the room is asked', () => room.asked.length === 1);
   expect([listener.connectionCount, client.received]).toEqual([0, '']);
@@ -38,7 +38,7 @@ test('listener: where others share the limit, a client waits for its place, and 
 
 test('listener: where others share the limit, a client without a place is told so, and gives none back', async () => {
   const room = new SlowRoom();
-  const { port, listener } = await listen(directDialer(), { room });
+  const { port, listener } = await listen(directDialer(), { sharedLimit: room });
   const client = (await RawClient.open(port)).send(REQUEST);
   await until('the room is asked', () => room.asked.length === 1);
   room.asked[0]?.(false);
@@ -50,7 +50,7 @@ test('listener: where others share the limit, a client without a place is told s
 
 test('listener: a place that comes when the client or the listener has gone is given back', async () => {
   const room = new SlowRoom();
-  const { port, listener } = await listen(directDialer(), { room });
+  const { port, listener } = await listen(directDialer(), { sharedLimit: room });
   const client = await RawClient.open(port);
   await until('the room is asked', () => room.asked.length === 1);
   await listener.close();
@@ -62,7 +62,7 @@ test('listener: a place that comes when the client or the listener has gone is g
 
 test('listener: a client that is not allowed takes no place', async () => {
   const room = new SlowRoom();
-  const { port } = await listen(directDialer(), { room }, { allow: ['192.0.2.0/24'] });
+  const { port } = await listen(directDialer(), { sharedLimit: room }, { allow: ['192.0.2.0/24'] });
   const client = (await RawClient.open(port)).send(REQUEST);
   expect(await client.whole()).toMatch(/^HTTP\/1\.1 403 /);
   expect(room.asked).toEqual([]);
@@ -70,7 +70,7 @@ test('listener: a client that is not allowed takes no place', async () => {
 
 test('listener: a client that has left while it waited for its place takes none', async () => {
   const room = new SlowRoom();
-  const { port, listener } = await listen(directDialer(), { room });
+  const { port, listener } = await listen(directDialer(), { sharedLimit: room });
   const client = await RawClient.open(port);
   await until('the room is asked', () => room.asked.length === 1);
   client.socket.end();
@@ -85,7 +85,7 @@ test('listener: a place that nobody gives is waited for 2 s, then given back whe
   const clock = new ManualClock();
   const deadlines = new Deadlines(clock, 5);
   const room = new SlowRoom();
-  const { port } = await listen(directDialer(), { room, deadlines });
+  const { port } = await listen(directDialer(), { sharedLimit: room, deadlines });
   const client = (await RawClient.open(port)).send(REQUEST);
   await until('the room is asked', () => room.asked.length === 1);
   clock.advance(1_995);
@@ -100,7 +100,7 @@ test('listener: a place that nobody gives is waited for 2 s, then given back whe
 
 test('listener: no more clients wait for a place than a burst brings; the others are refused at once', async () => {
   const room = new SlowRoom();
-  const { port } = await listen(directDialer(), { room });
+  const { port } = await listen(directDialer(), { sharedLimit: room });
   for (let n = 0; n < 512; n += 1) await RawClient.open(port);
   await until('the room is asked', () => room.asked.length === 512);
   const late = (await RawClient.open(port)).send(REQUEST);

@@ -12,7 +12,7 @@ function target(text: string): HostPort {
 /** Which of `texts` the rules deny. */
 function denied(rules: readonly string[], texts: readonly string[]): string[] {
   const targets = new DenyTargets(rules);
-  return texts.filter((text) => targets.denies(target(text)) !== undefined);
+  return texts.filter((text) => targets.reasonToDeny(target(text)) !== undefined);
 }
 
 const PUBLIC = [
@@ -87,7 +87,7 @@ test('deny-targets: a rule holds for every spelling of what it names', () => {
 test('deny-targets: the reason says which kind of rule it was, and not what the rule says', () => {
   const targets = new DenyTargets(['private', 'smtp', 'a.example', '*.b.example', '192.0.2.0/24']);
   const reasons = ['a.example', 'x.b.example', '192.0.2.1', '10.0.0.1', 'localhost', 'c.example:25'].map(
-    (text) => targets.denies(target(text)),
+    (text) => targets.reasonToDeny(target(text)),
   );
   expect(reasons).toEqual([
     'by its name',

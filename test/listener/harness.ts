@@ -56,7 +56,7 @@ export function listenerOptions(
     headerTimeoutMs: 600_000,
     handshakeTimeoutMs: 600_000,
     maxConnections: 1_000,
-    mayFaceNetwork: false,
+    allowNonLoopback: false,
     ...options,
   };
 }

@@ -26,7 +26,7 @@ const listener = await openListener({
   headerTimeoutMs: 1_000,
   handshakeTimeoutMs: 1_000,
   maxConnections: 10,
-  mayFaceNetwork: false,
+  allowNonLoopback: false,
 });
 process.stdout.write('ready\n');
 process.stdin.resume().on('end', () => {

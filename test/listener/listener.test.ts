@@ -117,7 +117,7 @@ test('listener: an IPv4 client of a socket for both versions is an IPv4 client',
   const dialer = directDialer();
   const { port } = await listen(dialer, {
     addresses: [{ kind: 'tcp', host: '::', port: 0 }],
-    mayFaceNetwork: true,
+    allowNonLoopback: true,
     sessionMode: 'client-ip',
   });
   (await RawClient.open(port)).send('CONNECT a.example:1 HTTP/1.1\r\n\r\n');
@@ -182,7 +182,7 @@ test('listener: an address that others can reach is refused without users', asyn
   const error = await failure(openListener(listenerOptions(directDialer(), { addresses })));
   expect(error.code).toBe('bad-config');
   expect(error.message).toBe('0.0.0.0:0 can be reached from other machines, so it needs users');
-  const { port } = await listen(directDialer(), { addresses, mayFaceNetwork: true });
+  const { port } = await listen(directDialer(), { addresses, allowNonLoopback: true });
   await RawClient.open(port);
 });
 

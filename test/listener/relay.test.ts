@@ -5,7 +5,7 @@ import { systemClock } from '../../src/core/clock.ts';
 import { Deadlines } from '../../src/core/deadlines.ts';
 import type { MemberConnection } from '../../src/dialer/dial.ts';
 import { ReadMemory, TunnelSocket } from '../../src/dialer/tunnel-socket.ts';
-import { type RelayEnd, relay } from '../../src/listener/relay.ts';
+import { type RelayResult, relay } from '../../src/listener/relay.ts';
 import { ManualClock } from '../support/manual-clock.ts';
 import { until } from '../support/until.ts';
 import { untilStill } from './harness.ts';
@@ -16,7 +16,7 @@ interface Joined {
   readonly member: SocketPair;
   readonly deadlines: Deadlines;
   readonly clock: ManualClock;
-  readonly ends: RelayEnd[];
+  readonly ends: RelayResult[];
 }
 
 const IDLE_MS = 60_000;
@@ -30,7 +30,7 @@ async function join(
   given.before?.({ client, member });
   const clock = new ManualClock();
   const deadlines = new Deadlines(clock, 10);
-  const ends: RelayEnd[] = [];
+  const ends: RelayResult[] = [];
   const early = given.early === undefined ? undefined : Buffer.from(given.early);
   relay(client.near, way(member.near, given.head), early, {
     deadlines,
@@ -129,13 +129,13 @@ test.each([
       const pairs = { client: await socketPair(), member: await socketPair() };
       const bothClosed = Promise.all([once(pairs.client.near, 'close'), once(pairs.member.near, 'close')]);
       for (const side of leaving) await leave(pairs[side]);
-      const ends: RelayEnd[] = [];
+      const ends: RelayResult[] = [];
       const deadlines = new Deadlines(systemClock, 10);
       const options = {
         deadlines,
         idleTimeoutMs: IDLE_MS,
         lingerMs: LINGER_MS,
-        onEnd: (end: RelayEnd) => ends.push(end),
+        onEnd: (end: RelayResult) => ends.push(end),
       };
       relay(pairs.client.near, way(pairs.member.near), undefined, options);
       pairs.client.far.on('end', () => pairs.client.far.end()).resume();

@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { NoriaError } from '../../src/core/faults.ts';
 import { MEMBER_PROTOCOLS } from '../../src/core/protocol.ts';
-import { WISH_KEYS, type WishKind } from '../../src/listener/routing-keys.ts';
+import { ROUTING_KEYS, type RoutingKeyName } from '../../src/listener/routing-keys.ts';
 import {
   type RoutingContext,
   readRoutingOptions,
@@ -125,16 +125,19 @@ describe('wish: the user name', () => {
   });
 
   test('wish: every key and every alias of the table is read', () => {
-    const samples: Record<WishKind, readonly [before: string, value: string, routing: RoutingOptions]> = {
-      session: ['', '-abc', { session: 'abc' }],
-      ttl: ['session-abc-', '-5m', { session: 'abc', sessionTtlMs: 300_000 }],
-      source: ['', '-city', { source: 'city' }],
-      adr: ['', '-Shanghai', { location: 'Shanghai' }],
-      life: ['', '-5m', { minLifeMs: 300_000 }],
-      protocol: ['', '-http', { protocol: 'http' }],
-      rotate: ['', '', {}],
-    };
-    const names = WISH_KEYS.flatMap(({ key, aliases }) => [key, ...aliases].map((name) => ({ key, name })));
+    const samples: Record<RoutingKeyName, readonly [before: string, value: string, routing: RoutingOptions]> =
+      {
+        session: ['', '-abc', { session: 'abc' }],
+        ttl: ['session-abc-', '-5m', { session: 'abc', sessionTtlMs: 300_000 }],
+        source: ['', '-city', { source: 'city' }],
+        adr: ['', '-Shanghai', { location: 'Shanghai' }],
+        life: ['', '-5m', { minLifeMs: 300_000 }],
+        protocol: ['', '-http', { protocol: 'http' }],
+        rotate: ['', '', {}],
+      };
+    const names = ROUTING_KEYS.flatMap(({ key, aliases }) =>
+      [key, ...aliases].map((name) => ({ key, name })),
+    );
     expect(names.length).toBeGreaterThan(20);
     expect(new Set(names.map(({ name }) => name)).size, 'a name stands for one key').toBe(names.length);
     for (const { key, name } of names) {
@@ -301,7 +304,7 @@ test('wish: any wish, written in any order and form, is read as itself', () => {
 });
 
 test('wish: any text whatever is read or refused, and never throws', () => {
-  const words = WISH_KEYS.flatMap((entry) => [entry.key, ...entry.aliases]);
+  const words = ROUTING_KEYS.flatMap((entry) => [entry.key, ...entry.aliases]);
   const piece = fc.oneof(
     fc.constantFrom('-', ',', '%', '_', '0', '10', ...words),
     fc.string({ maxLength: 5 }),

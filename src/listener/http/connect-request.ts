@@ -5,11 +5,11 @@
  * not read here but left to node:http. So the two can never understand a head differently; a property test holds it.
  */
 import type { NoriaError } from '../../core/faults.ts';
-import { readFieldLines } from './field-lines.ts';
+import { parseFieldLines } from './field-lines.ts';
 import type { HeaderField } from './header-fields.ts';
 
 /** A CONNECT request, whoever read it. */
-export interface ConnectRequest {
+export interface ConnectHead {
   /** The request target as it came; checked for its characters alone. */
   readonly authority: string;
   readonly fields: readonly HeaderField[];
@@ -28,7 +28,7 @@ const REQUEST_LINE = /^CONNECT ([A-Za-z0-9._:[\]-]+) HTTP\/1\.1\r\n/;
 const ODD_FIELD = /^(?:content-length|transfer-encoding|expect|upgrade)$/i;
 
 /** @returns undefined when it is anything but a whole, plain CONNECT head; `bytes` is its length. */
-export function readConnectRequest(chunk: Buffer): { head: ConnectRequest; bytes: number } | undefined {
+export function parseConnectHead(chunk: Buffer): { head: ConnectHead; bytes: number } | undefined {
   if (chunk.length < FIRST_BYTES.length) return undefined;
   if (FIRST_BYTES.compare(chunk, 0, FIRST_BYTES.length) !== 0) return undefined;
   const end = chunk.indexOf('\r\n\r\n', 0, 'latin1');
@@ -37,7 +37,7 @@ export function readConnectRequest(chunk: Buffer): { head: ConnectRequest; bytes
   const head = chunk.toString('latin1', 0, end + 2);
   const [requestLine = '', authority] = REQUEST_LINE.exec(head) ?? [];
   if (authority === undefined) return undefined;
-  const fields = readFieldLines(head, requestLine.length);
+  const fields = parseFieldLines(head, requestLine.length);
   if (fields === undefined) return undefined;
   let keepAlive = true;
   for (const [name, value] of fields) {

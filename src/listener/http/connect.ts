@@ -6,10 +6,10 @@ import type { Socket } from 'node:net';
 import { NoriaError } from '../../core/faults.ts';
 import type { ConnectionContext } from '../client-connection.ts';
 import { dialForClient } from '../dial-for-client.ts';
-import type { ConnectRequest } from './connect-request.ts';
-import { fieldLines } from './header-fields.ts';
+import type { ConnectHead } from './connect-request.ts';
+import { formatFields } from './header-fields.ts';
 import { refusalText } from './refusal.ts';
-import { type Refused, successHeaders } from './replies.ts';
+import { type Refusal, successHeaders } from './replies.ts';
 import { routeRequest, toldToClient } from './route.ts';
 
 /**
@@ -18,14 +18,14 @@ import { routeRequest, toldToClient } from './route.ts';
  */
 export function serveConnect(
   socket: Socket,
-  head: ConnectRequest,
+  head: ConnectHead,
   early: Buffer,
   context: ConnectionContext,
   again: () => void,
 ): void {
   context.speaks('connect');
   context.handshakeDone();
-  const refuse = (failure: Refused): void => {
+  const refuse = (failure: Refusal): void => {
     // What follows a refused CONNECT may have been meant for the target: it must not be read as a request.
     const stays =
       failure.code === 'auth-required' && head.keepAlive && early.length === 0 && !context.draining;
@@ -57,7 +57,7 @@ export function serveConnect(
   dialForClient(socket, early, context, { ...route, use: 'tunnel' }, (result, sent) => {
     if (result.ok) {
       socket.write(
-        `HTTP/1.1 200 Connection established\r\n${fieldLines(successHeaders(result.connection))}\r\n`,
+        `HTTP/1.1 200 Connection established\r\n${formatFields(successHeaders(result.connection))}\r\n`,
         'latin1',
       );
       context.tunnel(socket, result.connection, sent);

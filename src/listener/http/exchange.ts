@@ -6,7 +6,7 @@
  */
 import { NoriaError } from '../../core/faults.ts';
 import type { DialOutcome, MemberConnection } from '../../dialer/dial.ts';
-import { connectionHas, type Framing, fieldLines, type HeaderField } from './header-fields.ts';
+import { type Framing, formatFields, type HeaderField, hasConnectionOption } from './header-fields.ts';
 import { type ResponseHead, type ResponsePart, ResponseReader } from './response-reader.ts';
 
 /** What an exchange must know of the request that goes over it. */
@@ -35,7 +35,7 @@ const SWITCHING_PROTOCOLS = 101;
 const LAST_CHUNK = '0\r\n';
 
 /** One request, one answer, one way. `start` begins it; it tells its sink how it goes. */
-export class MemberExchange {
+export class HttpExchange {
   readonly way: MemberConnection;
   readonly #request: ExchangeRequest;
   readonly #sink: ExchangeSink;
@@ -97,7 +97,7 @@ export class MemberExchange {
   finishBody(trailers: readonly HeaderField[]): void {
     if (this.#over || this.#requestSent) return;
     this.#requestSent = true;
-    if (this.#request.body.kind === 'chunked') this.#write(`${LAST_CHUNK}${fieldLines(trailers)}\r\n`);
+    if (this.#request.body.kind === 'chunked') this.#write(`${LAST_CHUNK}${formatFields(trailers)}\r\n`);
   }
 
   /** The client reads too slowly: nothing more is told before `resume`. */
@@ -163,7 +163,7 @@ export class MemberExchange {
       }
       const { minorVersion, fields } = part.head;
       this.#keepable =
-        minorVersion === 1 && part.body.kind !== 'until-close' && !connectionHas(fields, 'close');
+        minorVersion === 1 && part.body.kind !== 'until-close' && !hasConnectionOption(fields, 'close');
     }
     // Ended first: the sink may start the client's next request at once, and that may want this connection.
     if (part.kind === 'complete') {

@@ -13,7 +13,7 @@ const TAB = 0x09;
 const SPACE = 0x20;
 
 /** All lines of `text` from `start` on, each ended by CR LF; undefined when one of them is no field line. */
-export function readFieldLines(text: string, start: number): HeaderField[] | undefined {
+export function parseFieldLines(text: string, start: number): HeaderField[] | undefined {
   const fields: HeaderField[] = [];
   for (let at = start; at < text.length; at = FIELD_LINE.lastIndex) {
     FIELD_LINE.lastIndex = at;

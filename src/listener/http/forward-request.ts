@@ -4,21 +4,21 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { NoriaError } from '../../core/faults.ts';
 import type { ConnectionContext } from '../client-connection.ts';
-import { Forwarding, type Upgrade } from './forward.ts';
+import { Forward, type Upgrade } from './forward.ts';
 import {
-  absoluteTarget,
+  checkHttpVersion,
+  decrementMaxForwards,
   type HeaderField,
-  oneHopOn,
   pairFields,
+  parseAbsoluteTarget,
   requestFraming,
-  versionProblem,
 } from './header-fields.ts';
 import { answerRequest, refuseRequest } from './refusal.ts';
-import type { HttpRefusal } from './replies.ts';
-import type { Order } from './request-head.ts';
+import type { HttpReply } from './replies.ts';
+import type { ForwardRequest } from './request-head.ts';
 import { routeRequest, toldToClient } from './route.ts';
 
-const NOTHING_MORE: HttpRefusal = {
+const NOTHING_MORE: HttpReply = {
   status: 200,
   reasonPhrase: 'OK',
   headers: [['Content-Length', '0']],
@@ -30,7 +30,7 @@ const NOTHING_MORE: HttpRefusal = {
  *
  * @returns gives it up, telling the client nothing; without effect once it is over.
  */
-export function forward(
+export function serveForward(
   request: IncomingMessage,
   response: ServerResponse,
   context: ConnectionContext,
@@ -43,12 +43,12 @@ export function forward(
     refuseRequest(request, response, toldToClient(order), context);
     return () => {};
   }
-  const fieldsOn = oneHopOn(order.method, order.fields);
+  const fieldsOn = decrementMaxForwards(order.method, order.fields);
   if (fieldsOn === undefined) {
     endHere(request, response, context);
     return () => {};
   }
-  const forwarding = new Forwarding(request, response, context, { ...order, fields: fieldsOn }, upgrade);
+  const forwarding = new Forward(request, response, context, { ...order, fields: fieldsOn }, upgrade);
   forwarding.start();
   return forwarding.giveUp;
 }
@@ -69,16 +69,16 @@ function readOrder(
   fields: readonly HeaderField[],
   context: ConnectionContext,
   upgrade: boolean,
-): Order | NoriaError {
+): ForwardRequest | NoriaError {
   const { method = '', url = '' } = request;
-  const problem = versionProblem(request.httpVersionMajor);
+  const problem = checkHttpVersion(request.httpVersionMajor);
   if (problem !== undefined) return problem;
   const framing = requestFraming(fields, request.httpVersionMinor);
   if (framing instanceof NoriaError) return framing;
   const route = routeRequest(
     context,
     fields,
-    () => absoluteTarget(method, url),
+    () => parseAbsoluteTarget(method, url),
     ({ target }) => target,
   );
   return route instanceof NoriaError ? route : { method, fields, framing, route, upgrade };

@@ -13,14 +13,14 @@ import type { FaultCode, NoriaError } from '../../core/faults.ts';
 import type { Dialing, DialRequest, DialResult, MemberConnection } from '../../dialer/dial.ts';
 import type { ConnectionContext } from '../client-connection.ts';
 import { dialForClient } from '../dial-for-client.ts';
-import { MemberExchange } from './exchange.ts';
-import { type Framing, upgrading } from './header-fields.ts';
+import { HttpExchange } from './exchange.ts';
+import { type Framing, upgradeFields } from './header-fields.ts';
 import { discardRest, refuseRequest } from './refusal.ts';
-import type { Refused } from './replies.ts';
+import type { Refusal } from './replies.ts';
 import { RequestBody } from './request-body.ts';
-import { type Order, requestHead } from './request-head.ts';
+import { type ForwardRequest, formatRequestHead } from './request-head.ts';
 import type { ResponseHead, ResponsePart } from './response-reader.ts';
-import { ForwardedAnswer, headText, wayFields } from './response-writer.ts';
+import { formatResponseHead, ResponseWriter, wayFields } from './response-writer.ts';
 
 /** A request to change the protocol, whose socket node:http has let go. */
 export interface Upgrade {
@@ -54,21 +54,21 @@ interface DialingPhase {
 type Phase =
   | DialingPhase
   /** Sent, or being sent; no final answer has come. */
-  | { readonly name: 'waiting'; readonly exchange: MemberExchange }
-  | { readonly name: 'answering'; readonly exchange: MemberExchange }
+  | { readonly name: 'waiting'; readonly exchange: HttpExchange }
+  | { readonly name: 'answering'; readonly exchange: HttpExchange }
   /** Answered in full; the client has yet to take the last of it. */
   | { readonly name: 'delivering' }
   | { readonly name: 'over' };
 
 /** Owns the request's response, and the upgrade's socket, until both are done with. */
-export class Forwarding {
+export class Forward {
   readonly #request: IncomingMessage;
   readonly #response: ServerResponse;
   readonly #context: ConnectionContext;
-  readonly #order: Order;
+  readonly #order: ForwardRequest;
   readonly #upgrade: Upgrade | undefined;
   readonly #body: RequestBody;
-  readonly #answer: ForwardedAnswer;
+  readonly #answer: ResponseWriter;
   readonly #avoid: string[] = [];
   #phase: Phase = { name: 'dialing' };
   #tries = 0;
@@ -82,7 +82,7 @@ export class Forwarding {
     request: IncomingMessage,
     response: ServerResponse,
     context: ConnectionContext,
-    order: Order,
+    order: ForwardRequest,
     upgrade: Upgrade | undefined,
   ) {
     this.#request = request;
@@ -92,7 +92,7 @@ export class Forwarding {
     this.#upgrade = upgrade;
     this.#early = upgrade?.head;
     this.#body = new RequestBody(request, order.framing, () => this.#live());
-    this.#answer = new ForwardedAnswer(request, response);
+    this.#answer = new ResponseWriter(request, response);
   }
 
   /** Dials, and goes on from there; called once. */
@@ -146,7 +146,7 @@ export class Forwarding {
     this.#attempts += way.attempts;
     const { method, framing } = this.#order;
     const sent = { method, body: framing, upgrade: this.#order.upgrade };
-    const exchange = new MemberExchange(way, sent, {
+    const exchange = new HttpExchange(way, sent, {
       onPart: (part) => this.#safely(() => this.#onPart(exchange, part)),
       onRead: () => this.#safely(() => this.#onRead(exchange)),
       onSwitched: (head) => this.#safely(() => this.#onSwitched(exchange, head)),
@@ -158,12 +158,12 @@ export class Forwarding {
     this.#exchangedAt = clock.monotonic();
     this.#hush();
     this.#silence = deadlines.set(idleTimeoutMs, this.#onSilence);
-    exchange.start(requestHead(this.#order, way));
+    exchange.start(formatRequestHead(this.#order, way));
     // One that failed at once may have another in its place already, which has the body.
     if (this.#phase.name === 'waiting' && this.#phase.exchange === exchange) this.#body.sendTo(exchange);
   }
 
-  #onPart(exchange: MemberExchange, part: ResponsePart): void {
+  #onPart(exchange: HttpExchange, part: ResponsePart): void {
     this.#live();
     switch (part.kind) {
       case 'information':
@@ -184,7 +184,7 @@ export class Forwarding {
     }
   }
 
-  #begin(exchange: MemberExchange, head: ResponseHead, body: Framing): void {
+  #begin(exchange: HttpExchange, head: ResponseHead, body: Framing): void {
     const { way } = exchange;
     // Neither is the client's to answer: a member's own question is the dialer's, and a target is no proxy.
     if (head.status === PROXY_AUTHENTICATION_REQUIRED) {
@@ -202,7 +202,7 @@ export class Forwarding {
     this.#answer.start(head, body, wayFields(way, this.#attempts), this.#context.draining);
   }
 
-  #onRead(exchange: MemberExchange): void {
+  #onRead(exchange: HttpExchange): void {
     if (!this.#answer.flush()) exchange.pause();
   }
 
@@ -211,18 +211,21 @@ export class Forwarding {
     if (this.#phase.name === 'answering') this.#phase.exchange.resume();
   };
 
-  #onSwitched(exchange: MemberExchange, head: ResponseHead): void {
+  #onSwitched(exchange: HttpExchange, head: ResponseHead): void {
     const { way } = exchange;
     const socket = this.#upgrade?.socket;
     if (socket === undefined) throw new TypeError('a protocol was switched that nobody asked to switch');
     this.#phase = { name: 'over' };
     this.#hush();
     this.#response.detachSocket(socket);
-    socket.write(headText(head, [...upgrading(head.fields), ...wayFields(way, this.#attempts)]), 'latin1');
+    socket.write(
+      formatResponseHead(head, [...upgradeFields(head.fields), ...wayFields(way, this.#attempts)]),
+      'latin1',
+    );
     this.#context.tunnel(socket, way, this.#early);
   }
 
-  #onFailed(exchange: MemberExchange, error: NoriaError, silent: boolean): void {
+  #onFailed(exchange: HttpExchange, error: NoriaError, silent: boolean): void {
     this.#tellClosed(exchange);
     if (this.#answer.begun) {
       this.#cutOff('members-failed');
@@ -284,12 +287,12 @@ export class Forwarding {
     this.#response.destroy();
   }
 
-  #refuse(failure: Refused, detail: string): void {
+  #refuse(failure: Refusal, detail: string): void {
     this.#context.refused(failure.code, detail);
     this.#answerRefusal(failure);
   }
 
-  #answerRefusal(failure: Refused): void {
+  #answerRefusal(failure: Refusal): void {
     this.#phase = { name: 'over' };
     this.#body.letGo();
     if (failure.code === 'client-gone') {
@@ -299,7 +302,7 @@ export class Forwarding {
     refuseRequest(this.#request, this.#response, failure, this.#context);
   }
 
-  #tellClosed({ way, bytesUp, bytesDown }: MemberExchange): void {
+  #tellClosed({ way, bytesUp, bytesDown }: HttpExchange): void {
     const { bus, clock } = this.#context.options;
     const { source, member } = way;
     const ms = clock.monotonic() - this.#exchangedAt;

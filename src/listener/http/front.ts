@@ -11,21 +11,21 @@ import { TCP_KEEP_ALIVE_MS } from '../../core/keep-alive.ts';
 import type { ConnectionContext } from '../client-connection.ts';
 import { awaitFirst } from '../first-bytes.ts';
 import { serveConnect } from './connect.ts';
-import { type ConnectRequest, MAX_REQUEST_HEAD_BYTES, readConnectRequest } from './connect-request.ts';
+import { type ConnectHead, MAX_REQUEST_HEAD_BYTES, parseConnectHead } from './connect-request.ts';
 import type { Upgrade } from './forward.ts';
-import { forward } from './forward-request.ts';
+import { serveForward } from './forward-request.ts';
 import {
+  checkHttpVersion,
   fieldValues,
   type HeaderField,
   pairFields,
   requestFraming,
-  versionProblem,
 } from './header-fields.ts';
-import { HttpSession, ignored, type ParserError } from './pipeline.ts';
+import { ignored, type ParserError, RequestPipeline } from './pipeline.ts';
 import { refuseRequest } from './refusal.ts';
 
 /** Serves HTTP clients of one listener. */
-export interface HttpFront {
+export interface HttpServer {
   /** @param first - what has been read from the socket already. */
   serve(socket: Socket, first: Buffer, context: ConnectionContext): void;
   /** Stops its timer. Connections are the listener's to end. */
@@ -39,9 +39,9 @@ const SLOW_HEAD_CHECK_MS = 5_000;
 const H2C = /\bh2c\b/i;
 
 /** @param options - `headerTimeoutMs`: for a whole request head. */
-export function createHttpFront(options: { readonly headerTimeoutMs: number }): HttpFront {
+export function createHttpFront(options: { readonly headerTimeoutMs: number }): HttpServer {
   const { headerTimeoutMs } = options;
-  const sessions = new WeakMap<object, HttpSession>();
+  const sessions = new WeakMap<object, RequestPipeline>();
   const server = createServer({
     insecureHTTPParser: false,
     maxHeaderSize: MAX_REQUEST_HEAD_BYTES,
@@ -56,14 +56,14 @@ export function createHttpFront(options: { readonly headerTimeoutMs: number }): 
   server.maxHeadersCount = 0; // no field is dropped unread; their size is limited
   server.emit('listening'); // it never listens itself, and this starts its check for slow heads
 
-  const sessionOf = (socket: object): HttpSession => {
+  const sessionOf = (socket: object): RequestPipeline => {
     const session = sessions.get(socket);
     if (session === undefined) throw new TypeError('a request on a socket that was never handed over');
     return session;
   };
 
   const serve = (socket: Socket, first: Buffer, context: ConnectionContext): void => {
-    const plain = readConnectRequest(first);
+    const plain = parseConnectHead(first);
     const again = (): void => awaitNext(socket, context, serve);
     if (plain !== undefined) {
       serveConnect(socket, plain.head, first.subarray(plain.bytes), context, again);
@@ -72,14 +72,14 @@ export function createHttpFront(options: { readonly headerTimeoutMs: number }): 
     context.speaks('http');
     context.awaitsRequest();
     socket.setKeepAlive(true, TCP_KEEP_ALIVE_MS);
-    sessions.set(socket, new HttpSession(socket, context));
+    sessions.set(socket, new RequestPipeline(socket, context));
     socket.unshift(first);
     server.emit('connection', socket);
   };
 
   const onRequest = (request: IncomingMessage, response: ServerResponse): void => {
     const session = sessionOf(request.socket);
-    session.answer(request, response, () => forward(request, response, session.context));
+    session.answer(request, response, () => serveForward(request, response, session.context));
   };
   server.on('request', onRequest);
   server.on('checkContinue', onRequest); // the target says whether to continue
@@ -107,12 +107,12 @@ export function createHttpFront(options: { readonly headerTimeoutMs: number }): 
   return { serve, close: () => void server.close() };
 }
 
-function connectHead(request: IncomingMessage): ConnectRequest {
+function connectHead(request: IncomingMessage): ConnectHead {
   const fields = pairFields(request.rawHeaders);
   return {
     authority: request.url ?? '',
     fields,
-    problem: versionProblem(request.httpVersionMajor) ?? bodyProblem(fields),
+    problem: checkHttpVersion(request.httpVersionMajor) ?? bodyProblem(fields),
     keepAlive: request.httpVersionMinor === 1 && !/\bclose\b/i.test(request.headers.connection ?? ''),
   };
 }
@@ -137,11 +137,11 @@ function serveUpgrade(request: IncomingMessage, upgrade: Upgrade, context: Conne
     context.awaitsRequest();
     socket.destroySoon();
   });
-  forward(request, response, context, upgrade);
+  serveForward(request, response, context, upgrade);
 }
 
 /** After a refused CONNECT: the connection waits for another request. */
-function awaitNext(socket: Socket, context: ConnectionContext, serve: HttpFront['serve']): void {
+function awaitNext(socket: Socket, context: ConnectionContext, serve: HttpServer['serve']): void {
   context.awaitsRequest(KEEP_ALIVE_MS);
   awaitFirst(socket, context, (first) => serve(socket, first, context));
 }

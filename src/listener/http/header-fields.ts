@@ -85,7 +85,7 @@ export function requestFraming(fields: readonly HeaderField[], minorVersion: num
 }
 
 /** Refuses what is not HTTP/1.x: node:http reads a line without a version as HTTP/0.9, and takes HTTP/2.0 as well. */
-export function versionProblem(majorVersion: number): NoriaError | undefined {
+export function checkHttpVersion(majorVersion: number): NoriaError | undefined {
   if (majorVersion === 1) return undefined;
   const context = { reason: 'Its request line ends neither in HTTP/1.1 nor in HTTP/1.0.' };
   return new NoriaError('bad-request', 'a request of another version than HTTP/1', { context });
@@ -137,7 +137,7 @@ export interface AbsoluteTarget {
 }
 
 /** Reads `http://host[:port]/path?query`; the error says what a proxy wants instead. */
-export function absoluteTarget(method: string, url: string): AbsoluteTarget | NoriaError {
+export function parseAbsoluteTarget(method: string, url: string): AbsoluteTarget | NoriaError {
   if (ORIGIN_FORM.test(url)) {
     return new NoriaError('bad-request', 'a request for noria itself, in origin form', {
       context: {
@@ -171,7 +171,7 @@ function hostValue({ host, port }: HostPort): string {
  *
  * @param body - how the message goes on. Where it is chunked, Transfer-Encoding stays in its place, and Trailer too.
  */
-export function endToEnd(fields: readonly HeaderField[], body: Framing): HeaderField[] {
+export function endToEndFields(fields: readonly HeaderField[], body: Framing): HeaderField[] {
   const nominated = nominatedNames(fields);
   const chunked = body.kind === 'chunked';
   return fields.filter(([name]) => {
@@ -182,7 +182,7 @@ export function endToEnd(fields: readonly HeaderField[], body: Framing): HeaderF
 }
 
 /** The same for a request to change the protocol, or the 101 that grants it: Upgrade stays, and Connection says just that. */
-export function upgrading(fields: readonly HeaderField[]): HeaderField[] {
+export function upgradeFields(fields: readonly HeaderField[]): HeaderField[] {
   const nominated = nominatedNames(fields);
   let connections = 0;
   return fields.flatMap(([name, value]): HeaderField[] => {
@@ -197,7 +197,7 @@ export function upgrading(fields: readonly HeaderField[]): HeaderField[] {
 }
 
 /** Fields of a trailer section that go on. */
-export function trailingEndToEnd(fields: readonly HeaderField[]): HeaderField[] {
+export function endToEndTrailers(fields: readonly HeaderField[]): HeaderField[] {
   return fields.filter(([name]) => {
     const lower = name.toLowerCase();
     return !HOP_BY_HOP.has(lower) && !NEVER_TRAILING.has(lower) && !isPrivate(lower);
@@ -215,7 +215,10 @@ export function withHost(fields: readonly HeaderField[], authority: string): Hea
  *
  * @returns undefined where it has come to 0, and the request may go no further.
  */
-export function oneHopOn(method: string, fields: readonly HeaderField[]): readonly HeaderField[] | undefined {
+export function decrementMaxForwards(
+  method: string,
+  fields: readonly HeaderField[],
+): readonly HeaderField[] | undefined {
   if (method !== 'OPTIONS' && method !== 'TRACE') return fields;
   const limits = fieldValues(fields, 'max-forwards');
   if (limits.length === 0) return fields;
@@ -227,12 +230,12 @@ export function oneHopOn(method: string, fields: readonly HeaderField[]): readon
 }
 
 /** Whether a Connection field holds this option. `option` in lower case. */
-export function connectionHas(fields: readonly HeaderField[], option: string): boolean {
+export function hasConnectionOption(fields: readonly HeaderField[], option: string): boolean {
   return fieldValues(fields, 'connection').some((value) => options(value).includes(option));
 }
 
 /** `Name: value` lines, each ended, as they stand on the wire. */
-export function fieldLines(fields: readonly HeaderField[]): string {
+export function formatFields(fields: readonly HeaderField[]): string {
   let text = '';
   for (const [name, value] of fields) text += `${name}: ${value}\r\n`;
   return text;

@@ -26,7 +26,7 @@ interface Current {
 }
 
 /** The requests of one connection, in their order. */
-export class HttpSession {
+export class RequestPipeline {
   readonly context: ConnectionContext;
   readonly #socket: Socket;
   readonly #waiting: (() => void)[] = [];

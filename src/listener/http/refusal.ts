@@ -3,27 +3,27 @@
  */
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { ConnectionContext } from '../client-connection.ts';
-import { fieldLines } from './header-fields.ts';
-import { type HttpRefusal, httpRefusal, type Refused } from './replies.ts';
+import { formatFields } from './header-fields.ts';
+import { type HttpReply, type Refusal, refusalReply } from './replies.ts';
 
 /** How long the rest of a request's body is read away after its answer; then the connection is cut. */
 const MAX_DISCARD_MS = 2_000;
 
 /** A whole answer, for a socket that no node:http response is bound to. */
-export function refusalText(failure: Refused, keepAlive: boolean): string {
-  const { status, reasonPhrase, headers, body } = httpRefusal(failure);
+export function refusalText(failure: Refusal, keepAlive: boolean): string {
+  const { status, reasonPhrase, headers, body } = refusalReply(failure);
   const connection = keepAlive ? 'keep-alive' : 'close';
-  return `HTTP/1.1 ${status} ${reasonPhrase}\r\n${fieldLines(headers)}Connection: ${connection}\r\n\r\n${body}`;
+  return `HTTP/1.1 ${status} ${reasonPhrase}\r\n${formatFields(headers)}Connection: ${connection}\r\n\r\n${body}`;
 }
 
 /** Answers a request with a refusal. */
 export function refuseRequest(
   request: IncomingMessage,
   response: ServerResponse,
-  failure: Refused,
+  failure: Refusal,
   context: ConnectionContext,
 ): void {
-  answerRequest(request, response, httpRefusal(failure), context);
+  answerRequest(request, response, refusalReply(failure), context);
 }
 
 /**
@@ -33,7 +33,7 @@ export function refuseRequest(
 export function answerRequest(
   request: IncomingMessage,
   response: ServerResponse,
-  { status, reasonPhrase, headers, body }: HttpRefusal,
+  { status, reasonPhrase, headers, body }: HttpReply,
   context: ConnectionContext,
 ): void {
   const expects = request.headers.expect !== undefined;

@@ -10,7 +10,7 @@ import type { MemberConnection } from '../../dialer/dial.ts';
 import type { SourceOutlook } from '../../pool/lease.ts';
 
 /** Why a client gets no way. A DialFailure is one as it is. */
-export interface Refused {
+export interface Refusal {
   readonly code: FaultCode;
   /** In noria's own words, for the client. What quotes a client, a member or the service does not belong here. */
   readonly reason?: string;
@@ -24,7 +24,7 @@ export interface Refused {
 }
 
 /** A whole HTTP answer of noria's own. The caller adds Connection, which only it can know. */
-export interface HttpRefusal {
+export interface HttpReply {
   readonly status: number;
   readonly reasonPhrase: string;
   readonly headers: [string, string][];
@@ -39,13 +39,13 @@ const SOCKS5_NOT_ALLOWED = 0x02;
 const SOCKS5_CONNECTION_REFUSED = 0x05;
 
 /** What a failed step says to the client: its code and, where one was computed, the time to wait. Never its message. */
-export function refusedBy(error: NoriaError): Refused {
+export function refusedBy(error: NoriaError): Refusal {
   const retryAfterMs = error.context['retryAfterMs'];
   return typeof retryAfterMs === 'number' ? { code: error.code, retryAfterMs } : { code: error.code };
 }
 
 /** The answer to a failed HTTP request. A code for which no client was foreseen is told as `internal`. */
-export function httpRefusal(failure: Refused): HttpRefusal {
+export function refusalReply(failure: Refusal): HttpReply {
   const known: Fault = FAULTS[failure.code];
   const code = known.http === undefined ? 'internal' : failure.code;
   const fault: Fault = FAULTS[code];
@@ -74,7 +74,7 @@ export function httpRefusal(failure: Refused): HttpRefusal {
  * The reply of RFC 1928 §6 to a failed SOCKS5 request. Codes that fail the sub-negotiation instead (`auth` in the
  * table) come too late for it here, and become 0x02, not allowed.
  */
-export function socks5Reply(failure: Refused): number {
+export function socks5ReplyCode(failure: Refusal): number {
   if (failure.code === 'target-unreachable' && failure.targetRefused) return SOCKS5_CONNECTION_REFUSED;
   const fault: Fault = FAULTS[failure.code];
   return fault.socks5 === 'auth' ? SOCKS5_NOT_ALLOWED : (fault.socks5 ?? SOCKS5_GENERAL_FAILURE);
@@ -95,7 +95,7 @@ export function successHeaders(way: MemberConnection): [string, string][] {
 }
 
 /** What happened, why, and what to do, as one paragraph. */
-function paragraph(failure: Refused, fault: Fault): string {
+function paragraph(failure: Refusal, fault: Fault): string {
   const why = failure.reason === undefined || failure.reason === '' ? [] : [sentence(failure.reason)];
   const sources = fault.retry === 'later' ? (failure.sources ?? []).map(outlook) : [];
   const parts = [fault.says, ...why, ...sources, fault.advice];
@@ -114,7 +114,7 @@ function sentence(text: string): string {
 }
 
 /** RFC 9209 §2: who answers, the registered token, and our own code as details. */
-function proxyStatus(failure: Refused, code: FaultCode, fault: Fault): string {
+function proxyStatus(failure: Refusal, code: FaultCode, fault: Fault): string {
   const refused = failure.code === 'target-unreachable' && failure.targetRefused;
   const token = refused ? 'connection_refused' : (fault.proxyStatus ?? 'proxy_internal_error');
   return `noria; error=${token}; details="${code}"`;

@@ -4,8 +4,8 @@
  * Reads the client only while an exchange takes it, as fast as the member reads.
  */
 import type { IncomingMessage } from 'node:http';
-import type { MemberExchange } from './exchange.ts';
-import { type Framing, pairFields, trailingEndToEnd } from './header-fields.ts';
+import type { HttpExchange } from './exchange.ts';
+import { endToEndTrailers, type Framing, pairFields } from './header-fields.ts';
 
 /** What is kept of a body; a longer one is sent once and cannot be sent again. */
 const MAX_KEPT_BYTES = 64 * 1024;
@@ -18,7 +18,7 @@ export class RequestBody {
   #kept: Buffer[] | undefined = [];
   #keptBytes = 0;
   #whole: boolean;
-  #exchange: MemberExchange | undefined;
+  #exchange: HttpExchange | undefined;
 
   /** @param onProgress - called whenever the client sent something. */
   constructor(request: IncomingMessage, framing: Framing, onProgress: () => void) {
@@ -36,7 +36,7 @@ export class RequestBody {
   }
 
   /** Sends it all to this exchange, from its first byte, as it comes. */
-  sendTo(exchange: MemberExchange): void {
+  sendTo(exchange: HttpExchange): void {
     this.#exchange = exchange;
     const writable = (this.#kept ?? []).map((chunk) => exchange.sendBody(chunk)).every(Boolean);
     if (this.#whole) this.#finish(exchange);
@@ -78,7 +78,7 @@ export class RequestBody {
     this.#kept?.push(chunk);
   }
 
-  #finish(exchange: MemberExchange): void {
-    exchange.finishBody(trailingEndToEnd(pairFields(this.#request.rawTrailers)));
+  #finish(exchange: HttpExchange): void {
+    exchange.finishBody(endToEndTrailers(pairFields(this.#request.rawTrailers)));
   }
 }

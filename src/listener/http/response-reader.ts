@@ -6,7 +6,7 @@
  * a coding other than chunked. Nothing is copied of a body; chunk extensions are dropped.
  */
 import { NoriaError } from '../../core/faults.ts';
-import { readFieldLines } from './field-lines.ts';
+import { parseFieldLines } from './field-lines.ts';
 import { type Framing, type HeaderField, responseFraming } from './header-fields.ts';
 
 /** An answer's first part, decoded. */
@@ -226,7 +226,7 @@ function parseHead(text: string): ResponseHead {
 }
 
 function parseFields(text: string, start: number): HeaderField[] {
-  const fields = readFieldLines(text, start);
+  const fields = parseFieldLines(text, start);
   if (fields === undefined) throw bad('one of its header lines cannot be read');
   return fields;
 }

@@ -5,7 +5,13 @@
  */
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { MemberConnection } from '../../dialer/dial.ts';
-import { endToEnd, type Framing, fieldLines, type HeaderField, trailingEndToEnd } from './header-fields.ts';
+import {
+  endToEndFields,
+  endToEndTrailers,
+  type Framing,
+  formatFields,
+  type HeaderField,
+} from './header-fields.ts';
 import { successHeaders } from './replies.ts';
 import type { ResponseHead } from './response-reader.ts';
 
@@ -25,7 +31,7 @@ interface ForwardedHead {
 }
 
 /** The answer to one request. Its head waits for `flush`, more than one chunk, or `complete`. */
-export class ForwardedAnswer {
+export class ResponseWriter {
   readonly #request: IncomingMessage;
   readonly #response: ServerResponse;
   /** The head as it will be written, while nothing of the answer has been. */
@@ -57,7 +63,7 @@ export class ForwardedAnswer {
       return;
     }
     this.#response.socket?.write(
-      headText(head, withoutLength(endToEnd(head.fields, { kind: 'none' }))),
+      formatResponseHead(head, withoutLength(endToEndFields(head.fields, { kind: 'none' }))),
       'latin1',
     );
   }
@@ -71,7 +77,7 @@ export class ForwardedAnswer {
   start(head: ResponseHead, body: Framing, added: readonly HeaderField[], closing: boolean): void {
     const old = this.#request.httpVersionMinor === 0;
     const framing: Framing = old && body.kind === 'chunked' ? { kind: 'until-close' } : body;
-    const kept = endToEnd(head.fields, framing);
+    const kept = endToEndFields(head.fields, framing);
     const fields = [...(head.status === NO_CONTENT ? withoutLength(kept) : kept), ...added];
     // A body that was announced, and not asked for by a 100, may come all the same: what follows cannot be told apart.
     const unclear = this.#request.headers.expect !== undefined && !this.#continued;
@@ -100,7 +106,7 @@ export class ForwardedAnswer {
   /** The answer is whole. Trailers go where the client gets it in chunks. */
   complete(trailers: readonly HeaderField[]): void {
     this.#writeHead();
-    const kept = trailingEndToEnd(trailers);
+    const kept = endToEndTrailers(trailers);
     if (kept.length > 0)
       this.#response.addTrailers(kept.map(([name, value]): [string, string] => [name, value]));
     if (this.#held === undefined) this.#response.end();
@@ -124,8 +130,8 @@ export class ForwardedAnswer {
 }
 
 /** An answer's head as it stands on the wire. */
-export function headText(head: ResponseHead, fields: readonly HeaderField[]): string {
-  return `HTTP/1.1 ${head.status} ${head.reason}\r\n${fieldLines(fields)}\r\n`;
+export function formatResponseHead(head: ResponseHead, fields: readonly HeaderField[]): string {
+  return `HTTP/1.1 ${head.status} ${head.reason}\r\n${formatFields(fields)}\r\n`;
 }
 
 /** `successHeaders`, with the tries of the whole request counted. */

@@ -5,11 +5,11 @@
 import { NoriaError } from '../../core/faults.ts';
 import type { HostPort } from '../../core/host-port.ts';
 import type { RoutingOptions } from '../../pool/lease.ts';
-import { parseBasic } from '../access.ts';
+import { parseBasicCredentials } from '../access.ts';
 import type { ConnectionContext } from '../client-connection.ts';
 import { readRoutingOptions } from '../routing-options.ts';
 import { fieldValues, type HeaderField } from './header-fields.ts';
-import { type Refused, refusedBy } from './replies.ts';
+import { type Refusal, refusedBy } from './replies.ts';
 
 /** Where a request goes, and through what kind of member. */
 export interface Route<Target> {
@@ -32,7 +32,7 @@ export function routeRequest<Target>(
   const credentials = fieldValues(fields, 'proxy-authorization');
   if (credentials.length > 1) return new NoriaError('bad-request', 'two Proxy-Authorization fields');
   if (fieldValues(fields, 'host').length > 1) return new NoriaError('bad-request', 'two Host fields');
-  const identity = context.identify(parseBasic(credentials[0]));
+  const identity = context.identify(parseBasicCredentials(credentials[0]));
   if (identity instanceof NoriaError) return identity;
 
   const target = readTarget();
@@ -49,7 +49,7 @@ export function routeRequest<Target>(
 }
 
 /** What the client is told of it: the code, and a reason where one was written for clients. */
-export function toldToClient(error: NoriaError): Refused {
+export function toldToClient(error: NoriaError): Refusal {
   const { reason } = error.context;
   return typeof reason === 'string' ? { ...refusedBy(error), reason } : refusedBy(error);
 }

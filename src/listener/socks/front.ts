@@ -12,18 +12,18 @@ import type { RoutingOptions } from '../../pool/lease.ts';
 import type { ClientCredentials, ClientIdentity } from '../access.ts';
 import type { ConnectionContext } from '../client-connection.ts';
 import { dialForClient } from '../dial-for-client.ts';
-import { refusedBy, socks5Reply } from '../http/replies.ts';
+import { refusedBy, socks5ReplyCode } from '../http/replies.ts';
 import { readRoutingOptions } from '../routing-options.ts';
 import {
-  credentialsReply,
-  finalReply,
-  METHOD,
-  methodReply,
-  REPLY,
+  AUTH_METHOD,
+  authStatus,
+  methodSelection,
+  requestReply,
+  SOCKS5_REPLY,
   type SocksMessage,
+  SocksReader,
   type SocksVersion,
-  SocksWire,
-  socks4AuthReply,
+  socks4AuthRejection,
 } from './messages.ts';
 
 /** Stands in for an identity where none is asked: the request will be refused, whoever it is. */
@@ -54,14 +54,14 @@ class SocksFront {
   readonly #socket: Socket;
   readonly #version: SocksVersion;
   readonly #context: ConnectionContext;
-  readonly #wire: SocksWire;
+  readonly #wire: SocksReader;
   #phase: Phase;
 
   constructor(socket: Socket, version: SocksVersion, context: ConnectionContext) {
     this.#socket = socket;
     this.#version = version;
     this.#context = context;
-    this.#wire = new SocksWire(version);
+    this.#wire = new SocksReader(version);
     // SOCKS4 has no greeting: its one message is the request.
     this.#phase = version === 5 ? { name: 'greeting' } : { name: 'request', identity: undefined };
   }
@@ -111,9 +111,9 @@ class SocksFront {
   /** Username/password wherever it is offered, since it carries the wish, unless the client is refused anyway. */
   #chooseMethod(methods: readonly number[]): NoriaError | undefined {
     const { refusal, options } = this.#context;
-    const withoutPassword = methods.includes(METHOD.none);
-    if (methods.includes(METHOD.password) && !(refusal !== undefined && withoutPassword)) {
-      this.#socket.write(methodReply(METHOD.password));
+    const withoutPassword = methods.includes(AUTH_METHOD.none);
+    if (methods.includes(AUTH_METHOD.password) && !(refusal !== undefined && withoutPassword)) {
+      this.#socket.write(methodSelection(AUTH_METHOD.password));
       this.#phase = { name: 'credentials' };
       return undefined;
     }
@@ -123,7 +123,7 @@ class SocksFront {
     }
     const identity = this.#identify(undefined);
     if (identity instanceof NoriaError) return identity;
-    this.#socket.write(methodReply(METHOD.none));
+    this.#socket.write(methodSelection(AUTH_METHOD.none));
     this.#phase = { name: 'request', identity };
     return undefined;
   }
@@ -134,7 +134,7 @@ class SocksFront {
     // Read here to fail here; read again when the target is known, which a session may be named for.
     const routing = this.#readRoutingOptions(identity, '');
     if (routing instanceof NoriaError) return routing;
-    this.#socket.write(credentialsReply(true));
+    this.#socket.write(authStatus(true));
     this.#phase = { name: 'request', identity };
     return undefined;
   }
@@ -181,7 +181,7 @@ class SocksFront {
   readonly #finish = (result: DialResult, early: Buffer | undefined): void => {
     this.#socket.off('error', this.#onError);
     if (result.ok) {
-      this.#socket.write(finalReply(this.#version, REPLY.succeeded));
+      this.#socket.write(requestReply(this.#version, SOCKS5_REPLY.succeeded));
       this.#context.tunnel(this.#socket, result.connection, early);
       return;
     }
@@ -192,10 +192,10 @@ class SocksFront {
       return;
     }
     this.#context.dialFailed(failure);
-    this.#context.farewell(finalReply(this.#version, socks5Reply(failure)));
+    this.#context.farewell(requestReply(this.#version, socks5ReplyCode(failure)));
   };
 
-  #refuse(problem: NoriaError, reply = socks5Reply(refusedBy(problem))): void {
+  #refuse(problem: NoriaError, reply = socks5ReplyCode(refusedBy(problem))): void {
     const lastWord = this.#lastWord(problem, reply);
     this.#leaveHandshake();
     this.#socket.off('error', this.#onError);
@@ -205,10 +205,10 @@ class SocksFront {
 
   /** How a refusal is told, which depends on how far the handshake has come. */
   #lastWord(problem: NoriaError, reply: number): Buffer {
-    if (this.#phase.name === 'greeting') return methodReply(METHOD.unacceptable);
-    if (this.#phase.name === 'credentials') return credentialsReply(false);
-    if (this.#version === 4 && problem.code === 'auth-required') return socks4AuthReply();
-    return finalReply(this.#version, reply);
+    if (this.#phase.name === 'greeting') return methodSelection(AUTH_METHOD.unacceptable);
+    if (this.#phase.name === 'credentials') return authStatus(false);
+    if (this.#version === 4 && problem.code === 'auth-required') return socks4AuthRejection();
+    return requestReply(this.#version, reply);
   }
 
   #leaveHandshake(): void {

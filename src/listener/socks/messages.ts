@@ -11,9 +11,14 @@ import { type HostPort, hostPort } from '../../core/host-port.ts';
 export type SocksVersion = 4 | 5;
 
 /** RFC 1928 §3: the ways a client can prove itself. */
-export const METHOD = { none: 0x00, password: 0x02, unacceptable: 0xff } as const;
+export const AUTH_METHOD = { none: 0x00, password: 0x02, unacceptable: 0xff } as const;
 /** RFC 1928 §6 replies that the wire itself knows. */
-export const REPLY = { succeeded: 0x00, failed: 0x01, commandUnknown: 0x07, addressUnknown: 0x08 } as const;
+export const SOCKS5_REPLY = {
+  succeeded: 0x00,
+  failed: 0x01,
+  commandUnknown: 0x07,
+  addressUnknown: 0x08,
+} as const;
 
 /** What a client said, decoded; its target is canonical. */
 export type SocksMessage =
@@ -31,7 +36,7 @@ export interface SocksFault {
 }
 
 /** Which message comes next. With SOCKS4 it is always the request. */
-export type Expected = 'greeting' | 'credentials' | 'request';
+export type ExpectedMessage = 'greeting' | 'credentials' | 'request';
 
 const VERSION_5 = 0x05;
 const VERSION_4 = 0x04;
@@ -52,7 +57,7 @@ const COMMANDS: Readonly<Record<number, string>> = { 1: 'CONNECT', 2: 'BIND', 3:
 type Reading<Result> = Generator<number, Result, Buffer>;
 
 /** One client's side of the handshake. */
-export class SocksWire {
+export class SocksReader {
   readonly #version: SocksVersion;
   #bytes: Buffer = Buffer.alloc(0);
   /** The message under way, and the bytes it wants. */
@@ -71,7 +76,7 @@ export class SocksWire {
    * Takes the expected message off what has come; undefined while it is not whole, and then the same one has to be
    * expected again. After a fault there is nothing more to be read.
    */
-  next(expected: Expected): SocksMessage | SocksFault | undefined {
+  next(expected: ExpectedMessage): SocksMessage | SocksFault | undefined {
     this.#reading ??= { message: this.#read(expected), wants: 0 };
     while (this.#bytes.length >= this.#reading.wants) {
       const taken = this.#bytes.subarray(0, this.#reading.wants);
@@ -91,7 +96,7 @@ export class SocksWire {
     return this.#bytes;
   }
 
-  #read(expected: Expected): Reading<SocksMessage | SocksFault> {
+  #read(expected: ExpectedMessage): Reading<SocksMessage | SocksFault> {
     if (this.#version === 4) return readSocks4();
     switch (expected) {
       case 'greeting':
@@ -105,25 +110,25 @@ export class SocksWire {
 }
 
 /** RFC 1928 §3: the method chosen. */
-export function methodReply(method: number): Buffer {
+export function methodSelection(method: number): Buffer {
   return Buffer.from([VERSION_5, method]);
 }
 
 /** RFC 1929 §2: 0 is success, anything else a failure after which the connection is closed. */
-export function credentialsReply(ok: boolean): Buffer {
+export function authStatus(ok: boolean): Buffer {
   return Buffer.from([AUTH_VERSION, ok ? 0x00 : 0x01]);
 }
 
 /** The last word of the handshake. The bound address is never told: all zeros, as RFC 1928 §6 leaves room for. */
-export function finalReply(version: SocksVersion, reply: number): Buffer {
+export function requestReply(version: SocksVersion, reply: number): Buffer {
   if (version === 5) return Buffer.from([VERSION_5, reply, 0x00, IPV4, 0, 0, 0, 0, 0, 0]);
   const granted = 0x5a;
   const rejected = 0x5b;
-  return Buffer.from([0x00, reply === REPLY.succeeded ? granted : rejected, 0, 0, 0, 0, 0, 0]);
+  return Buffer.from([0x00, reply === SOCKS5_REPLY.succeeded ? granted : rejected, 0, 0, 0, 0, 0, 0]);
 }
 
 /** SOCKS4: the user id is not enough to prove who the client is. */
-export function socks4AuthReply(): Buffer {
+export function socks4AuthRejection(): Buffer {
   const userIdMismatch = 0x5d;
   return Buffer.from([0x00, userIdMismatch, 0, 0, 0, 0, 0, 0]);
 }
@@ -216,19 +221,19 @@ function request(host: string, port: number, userId: string): SocksMessage | Soc
 }
 
 function malformed(detail: string): SocksFault {
-  return { kind: 'fault', code: 'bad-request', reply: REPLY.failed, detail };
+  return { kind: 'fault', code: 'bad-request', reply: SOCKS5_REPLY.failed, detail };
 }
 
 function unknownCommand(command: number): SocksFault {
   const detail = `command ${COMMANDS[command] ?? command}`;
-  return { kind: 'fault', code: 'not-implemented', reply: REPLY.commandUnknown, detail };
+  return { kind: 'fault', code: 'not-implemented', reply: SOCKS5_REPLY.commandUnknown, detail };
 }
 
 function unknownAddressType(type: number): SocksFault {
   return {
     kind: 'fault',
     code: 'not-implemented',
-    reply: REPLY.addressUnknown,
+    reply: SOCKS5_REPLY.addressUnknown,
     detail: `address type ${type}`,
   };
 }

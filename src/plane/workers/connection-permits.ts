@@ -139,8 +139,8 @@ export class PermitHolder {
     this.#say = say;
   }
 
-  /** For one connection: at once where there is one in stock. Whoever gets `true` gives it back by `leave`. */
-  take(): boolean | Promise<boolean> {
+  /** For one connection: at once where there is one in stock. Whoever gets `true` gives it back by `release`. */
+  acquire(): boolean | Promise<boolean> {
     if (this.#used < this.#held) {
       this.#used += 1;
       return true;
@@ -151,7 +151,7 @@ export class PermitHolder {
     return promise;
   }
 
-  leave(): void {
+  release(): void {
     this.#used -= 1;
     this.#serve();
   }

@@ -88,7 +88,7 @@ export async function updateError(
 
 async function listenBriefly(address: ListenerConfig['address'], mayFaceNetwork: boolean): Promise<void> {
   const servers = await bind(address, {
-    mayFaceNetwork,
+    allowNonLoopback: mayFaceNetwork,
     onConnection: (socket) => socket.destroy(), // nobody is served yet
     onAcceptError: () => {}, // ignored: likewise
   });

@@ -2,10 +2,10 @@ import { createServer } from 'node:http';
 import { duplexPair } from 'node:stream';
 import * as fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { readConnectRequest } from '../../../src/listener/http/connect-request.ts';
+import { parseConnectHead } from '../../../src/listener/http/connect-request.ts';
 import { pairFields } from '../../../src/listener/http/header-fields.ts';
 
-const read = (text: string) => readConnectRequest(Buffer.from(text, 'latin1'));
+const read = (text: string) => parseConnectHead(Buffer.from(text, 'latin1'));
 
 test('connect head: target, fields as they came, and where the early bytes begin', () => {
   const head =
@@ -113,7 +113,7 @@ test('connect head: whatever is read here, node:http reads the same', async () =
   await fc.assert(
     fc.asyncProperty(head, async (text) => {
       const bytes = Buffer.from(text, 'latin1');
-      const ours = readConnectRequest(bytes);
+      const ours = parseConnectHead(bytes);
       if (ours === undefined) return;
       readCount += 1;
       const early = bytes.subarray(ours.bytes).toString('latin1');

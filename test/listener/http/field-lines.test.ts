@@ -1,19 +1,19 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { readConnectRequest } from '../../../src/listener/http/connect-request.ts';
-import { readFieldLines } from '../../../src/listener/http/field-lines.ts';
+import { parseConnectHead } from '../../../src/listener/http/connect-request.ts';
+import { parseFieldLines } from '../../../src/listener/http/field-lines.ts';
 import { ResponseReader } from '../../../src/listener/http/response-reader.ts';
 
 test('field lines: names in their own letter case, values without the white space around them', () => {
   const text = 'GET\r\nA: b\r\nC-d:e\tf  \r\nX:\t \r\nY:\r\nA:  \xe4 b \r\n';
-  expect(readFieldLines(text, 5)).toEqual([
+  expect(parseFieldLines(text, 5)).toEqual([
     ['A', 'b'],
     ['C-d', 'e\tf'],
     ['X', ''],
     ['Y', ''],
     ['A', '\xe4 b'],
   ]);
-  expect(readFieldLines('', 0)).toEqual([]);
+  expect(parseFieldLines('', 0)).toEqual([]);
 });
 
 test.each([
@@ -26,7 +26,7 @@ test.each([
   ['a control character', 'A: \x01\r\n'],
   ['no end', 'A: b'],
 ])('field lines: %s is refused', (_, text) => {
-  expect(readFieldLines(text, 0)).toBeUndefined();
+  expect(parseFieldLines(text, 0)).toBeUndefined();
 });
 
 test('field lines: what was written is read', () => {
@@ -36,7 +36,7 @@ test('field lines: what was written is read', () => {
   fc.assert(
     fc.property(fc.array(fc.tuple(name, space, value, space)), (lines) => {
       const text = lines.map(([field, before, held, after]) => `${field}:${before}${held}${after}\r\n`);
-      expect(readFieldLines(text.join(''), 0)).toEqual(lines.map(([field, , held]) => [field, held]));
+      expect(parseFieldLines(text.join(''), 0)).toEqual(lines.map(([field, , held]) => [field, held]));
     }),
   );
 });
@@ -51,13 +51,13 @@ test.each([
   ['white space and then what is not allowed', `${spaces(60_000)}\x01`],
 ])('field lines: a stranger cannot make them slow to read with %s', (_, value) => {
   const startAt = performance.now();
-  readFieldLines(`A:${value}\r\n`, 0);
+  parseFieldLines(`A:${value}\r\n`, 0);
   expect(performance.now() - startAt).toBeLessThan(SOON_MS);
 });
 
 test('field lines: neither can a client in front of CONNECT, nor a target in its answer', () => {
   const startAt = performance.now();
-  readConnectRequest(
+  parseConnectHead(
     Buffer.from(`CONNECT a.example:443 HTTP/1.1\r\nA:${spaces(16_000)}\x01\r\n\r\n`, 'latin1'),
   );
   const reader = new ResponseReader('GET');

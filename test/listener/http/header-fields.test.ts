@@ -1,14 +1,14 @@
 import { expect, test } from 'vitest';
 import { NoriaError } from '../../../src/core/faults.ts';
 import {
-  absoluteTarget,
-  connectionHas,
-  endToEnd,
+  endToEndFields,
+  endToEndTrailers,
   type HeaderField,
+  hasConnectionOption,
+  parseAbsoluteTarget,
   requestFraming,
   responseFraming,
-  trailingEndToEnd,
-  upgrading,
+  upgradeFields,
   withHost,
 } from '../../../src/listener/http/header-fields.ts';
 
@@ -90,7 +90,7 @@ test.each<[string, string, string, unknown]>([
   ['port 0', 'GET', 'http://a.example:0/', 'bad-request'],
   ['authority form', 'GET', 'a.example:80', 'bad-request'],
 ])('absolute target: %s', (_what, method, url, expected) => {
-  const read = absoluteTarget(method, url);
+  const read = parseAbsoluteTarget(method, url);
   if (read instanceof NoriaError) expect(read.code).toBe(expected);
   else expect([read.target.host, read.target.port, read.authority, read.path]).toEqual(expected);
 });
@@ -115,7 +115,7 @@ test('end to end: order, letter case and duplicates stay, what is for one connec
     ['Trailer', 'X-T'],
     ['Transfer-Encoding', 'chunked'],
   ];
-  expect(endToEnd(fields, { kind: 'length', bytes: 3 })).toEqual([
+  expect(endToEndFields(fields, { kind: 'length', bytes: 3 })).toEqual([
     ['Host', 'a'],
     ['ACCEPT', '*/*'],
     ['Content-Length', '3'],
@@ -131,7 +131,7 @@ test('end to end: a chunked body keeps its coding and the names of its trailers,
     ['Trailer', 'X-T'],
     ['A', 'b'],
   ];
-  expect(endToEnd(fields, { kind: 'chunked' })).toEqual(fields);
+  expect(endToEndFields(fields, { kind: 'chunked' })).toEqual(fields);
 });
 
 test('upgrading: Upgrade stays, Connection names it alone', () => {
@@ -143,7 +143,7 @@ test('upgrading: Upgrade stays, Connection names it alone', () => {
     ['Sec-WebSocket-Key', 'k'],
     ['Proxy-Connection', 'x'],
   ];
-  expect(upgrading(fields)).toEqual([
+  expect(upgradeFields(fields)).toEqual([
     ['connection', 'Upgrade'],
     ['UPGRADE', 'websocket'],
     ['Sec-WebSocket-Key', 'k'],
@@ -159,7 +159,7 @@ test('trailers: none that would change the message goes on', () => {
     ['Proxy-Authorization', 'x'],
     ['Set-Cookie', 'a=b'],
   ];
-  expect(trailingEndToEnd(fields)).toEqual([['X-T', '1']]);
+  expect(endToEndTrailers(fields)).toEqual([['X-T', '1']]);
 });
 
 test("host: the URL's stands where the client's stood, or first", () => {
@@ -185,7 +185,7 @@ test("host: the URL's stands where the client's stood, or first", () => {
 
 test('connection: an option is found in any of its fields, in any letter case', () => {
   expect(
-    connectionHas(
+    hasConnectionOption(
       [
         ['Connection', 'a'],
         ['connection', 'b , Close'],
@@ -193,5 +193,5 @@ test('connection: an option is found in any of its fields, in any letter case', 
       'close',
     ),
   ).toBe(true);
-  expect(connectionHas([['Connection', 'closed']], 'close')).toBe(false);
+  expect(hasConnectionOption([['Connection', 'closed']], 'close')).toBe(false);
 });

@@ -2,7 +2,12 @@ import { Socket } from 'node:net';
 import { describe, expect, test } from 'vitest';
 import { FAULTS, type Fault, type FaultCode, NoriaError } from '../../../src/core/faults.ts';
 import type { MemberConnection } from '../../../src/dialer/dial.ts';
-import { httpRefusal, refusedBy, socks5Reply, successHeaders } from '../../../src/listener/http/replies.ts';
+import {
+  refusalReply,
+  refusedBy,
+  socks5ReplyCode,
+  successHeaders,
+} from '../../../src/listener/http/replies.ts';
 
 const CODES = Object.keys(FAULTS) as FaultCode[];
 
@@ -17,7 +22,7 @@ describe('replies: one table for every failure', () => {
       const fault: Fault = FAULTS[code];
       const told = fault.http === undefined ? 'internal' : code;
       const row: Fault = FAULTS[told];
-      const { status, reasonPhrase, headers, body } = httpRefusal({ code });
+      const { status, reasonPhrase, headers, body } = refusalReply({ code });
       expect(status, code).toBe(row.http);
       expect(reasonPhrase, code).not.toBe('');
       expect(header(headers, 'X-Noria-Error'), code).toBe(told);
@@ -42,21 +47,21 @@ describe('replies: one table for every failure', () => {
       internal: 0x01,
     } as const;
     for (const [code, reply] of Object.entries(replies)) {
-      expect(socks5Reply({ code: code as FaultCode }), code).toBe(reply);
+      expect(socks5ReplyCode({ code: code as FaultCode }), code).toBe(reply);
     }
-    expect(socks5Reply({ code: 'target-unreachable', targetRefused: true })).toBe(0x05);
-    expect(socks5Reply({ code: 'members-failed', targetRefused: true })).toBe(0x01);
+    expect(socks5ReplyCode({ code: 'target-unreachable', targetRefused: true })).toBe(0x05);
+    expect(socks5ReplyCode({ code: 'members-failed', targetRefused: true })).toBe(0x01);
   });
 
   test('replies: a failed authentication that is found after the sub-negotiation is not allowed', () => {
     expect(FAULTS['bad-routing'].socks5).toBe('auth');
-    expect(socks5Reply({ code: 'bad-routing' })).toBe(0x02);
+    expect(socks5ReplyCode({ code: 'bad-routing' })).toBe(0x02);
   });
 
   test('replies: every code has some reply that is no success', () => {
     for (const code of CODES) {
-      expect(socks5Reply({ code }), code).toBeGreaterThanOrEqual(0x01);
-      expect(socks5Reply({ code }), code).toBeLessThanOrEqual(0x08);
+      expect(socks5ReplyCode({ code }), code).toBeGreaterThanOrEqual(0x01);
+      expect(socks5ReplyCode({ code }), code).toBeLessThanOrEqual(0x08);
     }
   });
 });
@@ -64,16 +69,16 @@ describe('replies: one table for every failure', () => {
 describe('replies: what stands beside the code', () => {
   test('replies: Retry-After is told where a time was computed, in whole seconds, rounded up, and always with an empty pool', () => {
     const after = (retryAfterMs: number) =>
-      header(httpRefusal({ code: 'pool-empty', retryAfterMs }).headers, 'Retry-After');
+      header(refusalReply({ code: 'pool-empty', retryAfterMs }).headers, 'Retry-After');
     expect([0, 1, 1_000, 1_001, 9_500].map(after)).toEqual(['1', '1', '1', '2', '10']);
-    expect(header(httpRefusal({ code: 'pool-empty' }).headers, 'Retry-After')).toBe('60');
-    expect(header(httpRefusal({ code: 'members-failed' }).headers, 'Retry-After')).toBeUndefined();
+    expect(header(refusalReply({ code: 'pool-empty' }).headers, 'Retry-After')).toBe('60');
+    expect(header(refusalReply({ code: 'members-failed' }).headers, 'Retry-After')).toBeUndefined();
   });
 
   test('replies: where no waiting helps, none is advised', () => {
     const sources = [{ name: 'city', state: 'ready', reason: '', nextDrawMs: 3_000 }];
     const reason = 'no source has members there';
-    const { headers, body } = httpRefusal({ code: 'bad-routing', reason, retryAfterMs: 3_000, sources });
+    const { headers, body } = refusalReply({ code: 'bad-routing', reason, retryAfterMs: 3_000, sources });
     expect(header(headers, 'Retry-After')).toBeUndefined();
     expect(body).toContain('No source has members there.');
     expect(body).not.toContain('city');
@@ -81,15 +86,15 @@ describe('replies: what stands beside the code', () => {
 
   test('replies: 407 challenges with Basic in UTF-8, and nothing else does', () => {
     for (const code of CODES) {
-      const { status, headers } = httpRefusal({ code });
+      const { status, headers } = refusalReply({ code });
       const challenge = status === 407 ? 'Basic realm="noria", charset="UTF-8"' : undefined;
       expect(header(headers, 'Proxy-Authenticate'), code).toBe(challenge);
     }
-    expect(httpRefusal({ code: 'auth-required' }).status).toBe(407);
+    expect(refusalReply({ code: 'auth-required' }).status).toBe(407);
   });
 
   test('replies: a target that refused has its own token', () => {
-    const { headers } = httpRefusal({ code: 'target-unreachable', targetRefused: true, attempts: 2 });
+    const { headers } = refusalReply({ code: 'target-unreachable', targetRefused: true, attempts: 2 });
     expect(header(headers, 'Proxy-Status')).toBe(
       'noria; error=connection_refused; details="target-unreachable"',
     );
@@ -97,7 +102,7 @@ describe('replies: what stands beside the code', () => {
   });
 
   test('replies: an empty pool says why, for each source, and what to do, in one paragraph', () => {
-    const { body } = httpRefusal({
+    const { body } = refusalReply({
       code: 'pool-empty',
       reason: 'waited 15 s for a member\nof any source',
       retryAfterMs: 3_200,
@@ -122,7 +127,7 @@ describe('replies: what stands beside the code', () => {
     });
     expect(refusedBy(error)).toEqual({ code: 'too-many-requests', retryAfterMs: 12_000 });
     expect(refusedBy(new NoriaError('bad-routing', 'unknown key "x"'))).toEqual({ code: 'bad-routing' });
-    const { headers, body } = httpRefusal(refusedBy(error));
+    const { headers, body } = refusalReply(refusedBy(error));
     expect(header(headers, 'Retry-After')).toBe('12');
     expect(body).not.toContain('192.0.2.1');
   });

@@ -1,15 +1,15 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import {
-  credentialsReply,
-  type Expected,
-  finalReply,
-  methodReply,
+  authStatus,
+  type ExpectedMessage,
+  methodSelection,
+  requestReply,
   type SocksFault,
   type SocksMessage,
+  SocksReader,
   type SocksVersion,
-  SocksWire,
-  socks4AuthReply,
+  socks4AuthRejection,
 } from '../../../src/listener/socks/messages.ts';
 
 type Outcome = SocksMessage | SocksFault | undefined;
@@ -24,8 +24,8 @@ const bytes = (...parts: readonly (number | string | readonly number[])[]): Buff
 const counted = (text: string): Buffer => bytes(Buffer.byteLength(text), text);
 
 /** Reads the expected messages from pieces, as they come; what is left stands at the end. */
-function read(version: SocksVersion, expected: readonly Expected[], pieces: readonly Buffer[]) {
-  const wire = new SocksWire(version);
+function read(version: SocksVersion, expected: readonly ExpectedMessage[], pieces: readonly Buffer[]) {
+  const wire = new SocksReader(version);
   const outcomes: Outcome[] = [];
   for (const piece of pieces) {
     wire.push(piece);
@@ -39,7 +39,7 @@ function read(version: SocksVersion, expected: readonly Expected[], pieces: read
   return { outcomes, rest: wire.rest().toString('hex') };
 }
 
-const readOne = (expected: Expected, message: Buffer, version: SocksVersion = 5): Outcome =>
+const readOne = (expected: ExpectedMessage, message: Buffer, version: SocksVersion = 5): Outcome =>
   read(version, [expected], [message]).outcomes[0];
 
 const target = (host: string, port: number, kind: 'name' | 'ipv4' | 'ipv6', userId = '') => ({
@@ -102,54 +102,47 @@ describe('socks-wire: what a SOCKS5 client says', () => {
 });
 
 describe('socks-wire: what is refused, and with which reply', () => {
-  const FAULTS: readonly [what: string, expected: Expected, message: Buffer, code: string, reply: number][] =
+  const FAULTS: readonly [
+    what: string,
+    expected: ExpectedMessage,
+    message: Buffer,
+    code: string,
+    reply: number,
+  ][] = [
+    ['a greeting of SOCKS 4', 'greeting', bytes(4, 1), 'bad-request', 0x01],
+    ['a greeting of HTTP', 'greeting', bytes('GET'), 'bad-request', 0x01],
+    ['credentials of another version', 'credentials', bytes(5, 1), 'bad-request', 0x01],
+    ['a request of another version', 'request', bytes(4, 1), 'bad-request', 0x01],
+    ['BIND', 'request', bytes(5, 2, 0, 1), 'not-implemented', 0x07],
+    ['UDP ASSOCIATE', 'request', bytes(5, 3), 'not-implemented', 0x07],
+    ['an unknown command', 'request', bytes(5, 0x83), 'not-implemented', 0x07],
+    ['an unknown address type', 'request', bytes(5, 1, 0, 2), 'not-implemented', 0x08],
+    ['a name of no length', 'request', bytes(5, 1, 0, 3, 0, [0, 80]), 'bad-request', 0x01],
+    ['port 0', 'request', bytes(5, 1, 0, 1, [192, 0, 2, 1], [0, 0]), 'bad-request', 0x01],
+    ['a name with a space', 'request', bytes(5, 1, 0, 3, [...counted('a b')], [0, 80]), 'bad-request', 0x01],
     [
-      ['a greeting of SOCKS 4', 'greeting', bytes(4, 1), 'bad-request', 0x01],
-      ['a greeting of HTTP', 'greeting', bytes('GET'), 'bad-request', 0x01],
-      ['credentials of another version', 'credentials', bytes(5, 1), 'bad-request', 0x01],
-      ['a request of another version', 'request', bytes(4, 1), 'bad-request', 0x01],
-      ['BIND', 'request', bytes(5, 2, 0, 1), 'not-implemented', 0x07],
-      ['UDP ASSOCIATE', 'request', bytes(5, 3), 'not-implemented', 0x07],
-      ['an unknown command', 'request', bytes(5, 0x83), 'not-implemented', 0x07],
-      ['an unknown address type', 'request', bytes(5, 1, 0, 2), 'not-implemented', 0x08],
-      ['a name of no length', 'request', bytes(5, 1, 0, 3, 0, [0, 80]), 'bad-request', 0x01],
-      ['port 0', 'request', bytes(5, 1, 0, 1, [192, 0, 2, 1], [0, 0]), 'bad-request', 0x01],
-      [
-        'a name with a space',
-        'request',
-        bytes(5, 1, 0, 3, [...counted('a b')], [0, 80]),
-        'bad-request',
-        0x01,
-      ],
-      [
-        'a name with NUL',
-        'request',
-        bytes(5, 1, 0, 3, [...counted('a\0.example')], [0, 80]),
-        'bad-request',
-        0x01,
-      ],
-      [
-        'a name with a port',
-        'request',
-        bytes(5, 1, 0, 3, [...counted('a.example:80')], [0, 80]),
-        'bad-request',
-        0x01,
-      ],
-      [
-        'a name that is not UTF-8',
-        'request',
-        bytes(5, 1, 0, 3, 3, [0x61, 0xff, 0x62], [0, 80]),
-        'bad-request',
-        0x01,
-      ],
-      [
-        'a name of 255 bytes',
-        'request',
-        bytes(5, 1, 0, 3, 255, 'a'.repeat(255), [0, 80]),
-        'bad-request',
-        0x01,
-      ],
-    ];
+      'a name with NUL',
+      'request',
+      bytes(5, 1, 0, 3, [...counted('a\0.example')], [0, 80]),
+      'bad-request',
+      0x01,
+    ],
+    [
+      'a name with a port',
+      'request',
+      bytes(5, 1, 0, 3, [...counted('a.example:80')], [0, 80]),
+      'bad-request',
+      0x01,
+    ],
+    [
+      'a name that is not UTF-8',
+      'request',
+      bytes(5, 1, 0, 3, 3, [0x61, 0xff, 0x62], [0, 80]),
+      'bad-request',
+      0x01,
+    ],
+    ['a name of 255 bytes', 'request', bytes(5, 1, 0, 3, 255, 'a'.repeat(255), [0, 80]), 'bad-request', 0x01],
+  ];
 
   test.each(FAULTS)('socks-wire: %s', (_, expected, message, code, reply) => {
     expect(readOne(expected, message)).toMatchObject({ kind: 'fault', code, reply });
@@ -213,15 +206,15 @@ describe('socks-wire: SOCKS4 and 4a', () => {
 });
 
 test('socks-wire: what a client is told, byte by byte', () => {
-  expect(methodReply(0x02)).toEqual(bytes(5, 2));
-  expect(methodReply(0xff)).toEqual(bytes(5, 0xff));
-  expect(credentialsReply(true)).toEqual(bytes(1, 0));
-  expect(credentialsReply(false)).toEqual(bytes(1, 1));
-  expect(finalReply(5, 0)).toEqual(bytes(5, 0, 0, 1, [0, 0, 0, 0], [0, 0]));
-  expect(finalReply(5, 7)).toEqual(bytes(5, 7, 0, 1, [0, 0, 0, 0], [0, 0]));
-  expect(finalReply(4, 0)).toEqual(bytes(0, 0x5a, [0, 0], [0, 0, 0, 0]));
-  expect(finalReply(4, 7)).toEqual(bytes(0, 0x5b, [0, 0], [0, 0, 0, 0]));
-  expect(socks4AuthReply()).toEqual(bytes(0, 0x5d, [0, 0], [0, 0, 0, 0]));
+  expect(methodSelection(0x02)).toEqual(bytes(5, 2));
+  expect(methodSelection(0xff)).toEqual(bytes(5, 0xff));
+  expect(authStatus(true)).toEqual(bytes(1, 0));
+  expect(authStatus(false)).toEqual(bytes(1, 1));
+  expect(requestReply(5, 0)).toEqual(bytes(5, 0, 0, 1, [0, 0, 0, 0], [0, 0]));
+  expect(requestReply(5, 7)).toEqual(bytes(5, 7, 0, 1, [0, 0, 0, 0], [0, 0]));
+  expect(requestReply(4, 0)).toEqual(bytes(0, 0x5a, [0, 0], [0, 0, 0, 0]));
+  expect(requestReply(4, 7)).toEqual(bytes(0, 0x5b, [0, 0], [0, 0, 0, 0]));
+  expect(socks4AuthRejection()).toEqual(bytes(0, 0x5d, [0, 0], [0, 0, 0, 0]));
 });
 
 const anyBytes = (most: number) => fc.uint8Array({ maxLength: most }).map((array) => Buffer.from(array));
@@ -277,7 +270,7 @@ test('socks-wire: however the bytes are cut, the same messages come out and the 
 });
 
 test('socks-wire: no bytes whatever make it throw', () => {
-  const message = fc.constantFrom<Expected>('greeting', 'credentials', 'request');
+  const message = fc.constantFrom<ExpectedMessage>('greeting', 'credentials', 'request');
   fc.assert(
     fc.property(anyBytes(800), message, fc.constantFrom<SocksVersion>(4, 5), (sent, expected, version) => {
       read(version, [expected], [sent]);

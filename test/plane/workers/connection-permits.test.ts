@@ -40,7 +40,7 @@ class Play {
 
   /** A client comes to this worker. */
   async arrive(worker: number): Promise<void> {
-    const permitted = await this.stocks.get(worker)?.take();
+    const permitted = await this.stocks.get(worker)?.acquire();
     if (!this.used.has(worker)) return; // it ended while the client waited
     if (permitted === true) this.used.set(worker, (this.used.get(worker) ?? 0) + 1);
     else this.refused += 1;
@@ -50,7 +50,7 @@ class Play {
     const used = this.used.get(worker) ?? 0;
     if (used === 0) return;
     this.used.set(worker, used - 1);
-    this.stocks.get(worker)?.leave();
+    this.stocks.get(worker)?.release();
   }
 
   end(worker: number): void {
@@ -162,8 +162,8 @@ test('permits: a large limit is asked for seldom', async () => {
     office.hear(1, request);
   });
   const office: PermitPool = new PermitPool(10_000, new ManualClock(), (_worker, order) => stock.hear(order));
-  for (let n = 0; n < 10_000; n += 1) expect(await stock.take()).toBe(true);
-  expect(await stock.take()).toBe(false);
+  for (let n = 0; n < 10_000; n += 1) expect(await stock.acquire()).toBe(true);
+  expect(await stock.acquire()).toBe(false);
   expect(said.length).toBeLessThan(60);
 });
 
