@@ -5,6 +5,7 @@
  * part's own options; no part reads these types. The keys, their ranges and their defaults stand in schema.ts.
  */
 
+import type { ListenAddress } from '../core/listen-address.ts';
 import type { LogLevel } from '../core/log.ts';
 import type { ListenerProtocol, MemberProtocol } from '../core/protocol.ts';
 import type { Secret } from '../core/secret.ts';
@@ -167,7 +168,7 @@ export interface HealthCheckConfig {
 
 /** Where clients connect, and what they may do there. */
 export interface ListenerConfig {
-  readonly address: Address;
+  readonly address: ListenAddress;
   readonly protocols: readonly ListenerProtocol[];
   readonly tls: TlsConfig | undefined;
   readonly users: readonly Credentials[];
@@ -182,27 +183,6 @@ export interface ListenerConfig {
   readonly session: SessionMode;
 }
 
-/** Where a server listens: a host with one or several ports, or a socket that was handed over (systemd). */
-export type Address = TcpAddress | FdAddress;
-
-/** A host with one port or a range of them. */
-export interface TcpAddress {
-  readonly kind: 'tcp';
-  /** Canonical, without brackets. */
-  readonly host: string;
-  /** 0: any free one. */
-  readonly port: number;
-  /** The last port of a range, else the same as `port`. */
-  readonly lastPort: number;
-}
-
-/** A socket that was handed over. */
-export interface FdAddress {
-  readonly kind: 'fd';
-  /** 3 or more: what comes before are the standard streams. */
-  readonly fd: number;
-}
-
 /** What a listener needs to speak TLS. */
 export interface TlsConfig {
   readonly certFile: string;
@@ -215,7 +195,7 @@ export interface TlsConfig {
 /** Where noria is watched and steered. */
 export interface AdminConfig {
   /** One port. */
-  readonly address: Address;
+  readonly address: ListenAddress;
   readonly token: Secret | undefined;
 }
 

@@ -5,6 +5,7 @@
  * value from the environment is read as one from the file. A kind says what is wrong with a text; issues.ts adds what is
  * wanted. zod (schema.ts) holds the kinds together.
  */
+import { formatListenAddress, type ListenAddress, readListenAddress } from '../core/listen-address.ts';
 import { nearest } from '../core/nearest.ts';
 import { Secret } from '../core/secret.ts';
 import { isKey } from '../service/key.ts';
@@ -239,6 +240,27 @@ export function pageAddress(): Kind<string> {
       return 'wrong' in url ? url : { value: url.value.href };
     },
     write: (value) => value,
+  };
+}
+
+/** An address to listen on; `one`: neither a range of ports nor an inherited socket. */
+export function listenAddress(ports: 'one' | 'range'): Kind<ListenAddress> {
+  return {
+    wants:
+      ports === 'range'
+        ? 'host:port, [v6]:port, host:24000-24019 (a port range) or fd:3 (an inherited socket)'
+        : 'host:port or [v6]:port',
+    good: '127.0.0.1:8888',
+    json: { type: 'string' },
+    shown: 'always',
+    read(given) {
+      const reading = readListenAddress(given);
+      if ('wrong' in reading || ports === 'range') return reading;
+      const { value } = reading;
+      if (value.kind === 'fd') return { wrong: 'is an inherited socket' };
+      return value.lastPort === value.port ? reading : { wrong: 'has more than one port' };
+    },
+    write: formatListenAddress,
   };
 }
 

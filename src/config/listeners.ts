@@ -1,8 +1,8 @@
 /** One listener: its keys checked against each other, its secrets and certificates read. */
 import { createSecureContext } from 'node:tls';
 import { describeError } from '../core/faults.ts';
+import { formatListenAddress, isLocalAddress } from '../core/listen-address.ts';
 import { Secret } from '../core/secret.ts';
-import { formatAddress, isLocalAddress } from './address.ts';
 import type { Credentials, ListenerConfig, TlsConfig } from './config.ts';
 import { besideConfig, type ConfigFiles } from './files.ts';
 import { password } from './kinds.ts';
@@ -36,7 +36,7 @@ export function resolveListener(
   if (users.length === 0 && !isLocalAddress(raw.address) && !problems.has(`${path}.users`)) {
     problems.missing(
       `${path}.address`,
-      `${formatAddress(raw.address)} can be reached from other machines, and there are no users: anyone could use it; add users, or listen on 127.0.0.1`,
+      `${formatListenAddress(raw.address)} can be reached from other machines, and there are no users: anyone could use it; add users, or listen on 127.0.0.1`,
       { wanted: [`${path}.users`], side: 'value' },
     );
   }

@@ -1,9 +1,10 @@
 /** The checked file as a Config: everything derived, and the rules that hold between its parts. */
+
+import { formatListenAddress, isLocalAddress, type ListenAddress, overlap } from '../core/listen-address.ts';
 import { nearest } from '../core/nearest.ts';
 import { OPERATIONS } from '../service/operations.ts';
-import { formatAddress, isLocalAddress, overlap } from './address.ts';
 import type { CheckedConfig } from './check.ts';
-import type { AccountConfig, Address, AdminConfig, Config, HealthCheckConfig } from './config.ts';
+import type { AccountConfig, AdminConfig, Config, HealthCheckConfig } from './config.ts';
 import { besideConfig, type ConfigFiles } from './files.ts';
 import { key, password, token } from './kinds.ts';
 import { type ListenerContext, resolveListener, tellTwins } from './listeners.ts';
@@ -124,7 +125,7 @@ function resolveAdmin(
   ) {
     problems.missing(
       'admin.address',
-      `${formatAddress(address)} can be reached from other machines, and there is no token; add one, or listen on 127.0.0.1`,
+      `${formatListenAddress(address)} can be reached from other machines, and there is no token; add one, or listen on 127.0.0.1`,
       { wanted: ['admin.token', 'admin.tokenFile'], side: 'value' },
     );
   }
@@ -166,22 +167,24 @@ function tellAcross(
     const quoted = problems.quote(path, listener.source);
     problems.error(path, `${quoted} is no source${advice}; there is ${known.join(', ') || 'none'}`.trim());
   });
-  const open: (readonly [path: string, address: Address | undefined])[] = listeners.map((listener, index) => [
-    `listeners[${index}].address`,
-    listener?.address,
-  ]);
+  const open: (readonly [path: string, address: ListenAddress | undefined])[] = listeners.map(
+    (listener, index) => [`listeners[${index}].address`, listener?.address],
+  );
   if (admin !== 'off' && admin.address !== 'off') open.push(['admin.address', admin.address]);
   tellOverlaps(open, problems);
 }
 
 /** Tells every address that cannot be listened on because an earlier one is in the way. */
 function tellOverlaps(
-  open: readonly (readonly [path: string, address: Address | undefined])[],
+  open: readonly (readonly [path: string, address: ListenAddress | undefined])[],
   problems: Problems,
 ): void {
   open.forEach(([path, address], index) => {
     const taken = open.slice(0, index).find(([, other]) => address && other && overlap(address, other));
     if (address === undefined || taken === undefined || problems.has(path) || problems.has(taken[0])) return;
-    problems.error(path, `${formatAddress(address)} is taken by ${taken[0]} already; give it another one`);
+    problems.error(
+      path,
+      `${formatListenAddress(address)} is taken by ${taken[0]} already; give it another one`,
+    );
   });
 }

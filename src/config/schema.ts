@@ -10,7 +10,6 @@ import { LOG_LEVELS } from '../core/log.ts';
 import { LISTENER_PROTOCOLS, MEMBER_PROTOCOLS } from '../core/protocol.ts';
 import { STRATEGIES } from '../pool/options.ts';
 import { FORMATS, METHODS, PRODUCTS } from '../service/operations.ts';
-import { address } from './address.ts';
 import { LOG_FORMATS, SESSION_MODES } from './config.ts';
 import { given, leaf, optional, required } from './keys.ts';
 import {
@@ -18,6 +17,7 @@ import {
   duration,
   flag,
   key,
+  listenAddress,
   oneOf,
   pageAddress,
   password,
@@ -155,7 +155,7 @@ export const SOURCE = z.strictObject({
 
 /** One entry of `listeners`. */
 export const LISTENER = z.strictObject({
-  address: given(leaf(address('range')), '127.0.0.1:8888', 'address and port, or a range of ports'),
+  address: given(leaf(listenAddress('range')), '127.0.0.1:8888', 'address and port, or a range of ports'),
   protocols: given(
     z.array(leaf(oneOf(LISTENER_PROTOCOLS))).min(1),
     [...LISTENER_PROTOCOLS],
@@ -339,7 +339,7 @@ export const SCHEMA = z.strictObject({
       OFF,
       z.strictObject({
         address: given(
-          leaf(wordOr(['off'], address('one'))),
+          leaf(wordOr(['off'], listenAddress('one'))),
           '127.0.0.1:8889',
           'where the dashboard, the API and the metrics are; `off` disables them',
         ),

@@ -1,7 +1,8 @@
 /** What is worth saying about a configuration that is valid: what costs money, leaks, or has no effect. */
+
+import { formatListenAddress, isLocalAddress } from '../core/listen-address.ts';
 import { isPrivateAddress } from '../core/networks.ts';
 import { defaultLifetimeMs, OPERATIONS } from '../service/operations.ts';
-import { formatAddress, isLocalAddress } from './address.ts';
 import type { Config, ListenerConfig, SourceConfig } from './config.ts';
 import type { Problems } from './problems.ts';
 import { formatDuration } from './units.ts';
@@ -121,7 +122,7 @@ function warnOfListener(listener: ListenerConfig, path: string, problems: Proble
   if (listener.allow.length === 0) {
     problems.warn(
       `${path}.address`,
-      `${formatAddress(address)} is open to the network: allow narrows it to the clients' networks${clear}`,
+      `${formatListenAddress(address)} is open to the network: allow narrows it to the clients' networks${clear}`,
       'value',
     );
   }
@@ -137,7 +138,7 @@ function warnOfAdmin({ admin }: Resolved, problems: Problems): void {
   if (admin === undefined || isLocalAddress(admin.address)) return;
   problems.warn(
     'admin.address',
-    `${formatAddress(admin.address)} is open to the network, and the token goes over it in clear text; put a TLS proxy before it, or listen on 127.0.0.1`,
+    `${formatListenAddress(admin.address)} is open to the network, and the token goes over it in clear text; put a TLS proxy before it, or listen on 127.0.0.1`,
     'value',
   );
 }

@@ -1,13 +1,12 @@
 /** From the configuration to each part's own options: the one place that knows both. */
 import { availableParallelism } from 'node:os';
-import { overlap } from '../config/address.ts';
-import type { Config, ListenerConfig, SourceConfig } from '../config/config.ts';
+import type { Config, SourceConfig } from '../config/config.ts';
 import { isSame } from '../core/is-same.ts';
+import { overlap } from '../core/listen-address.ts';
 import { isPrivateAddress } from '../core/networks.ts';
 import { Secret } from '../core/secret.ts';
 import type { DialerSettings } from '../dialer/dialer.ts';
 import type { SourceSettings } from '../dialer/source-memory.ts';
-import type { ListenAddress } from '../listener/bind.ts';
 import type { PoolSettings } from '../pool/options.ts';
 import type { ProberSettings } from '../prober/prober.ts';
 import type { DrawSourceOptions, RefillSettings } from '../refill/options.ts';
@@ -144,10 +143,6 @@ function accessOf({ instance, product, upstream, password }: SourceConfig): Sour
     neverInstance: free,
     forwardMode: free ? 'absolute' : 'direct',
   };
-}
-
-export function listenAddress({ address }: ListenerConfig): ListenAddress {
-  return address;
 }
 
 /** Whether the admin server is to have an address of a listener, which has to give it up first. */

@@ -2,14 +2,8 @@
 import { createServer, type Server, type Socket } from 'node:net';
 import { describeError, NoriaError } from '../core/faults.ts';
 import { formatHostPort } from '../core/host-port.ts';
+import type { ListenAddress } from '../core/listen-address.ts';
 import { isLoopbackAddress } from '../core/networks.ts';
-
-/** Where to listen, as the configuration says it. */
-export type ListenAddress =
-  /** `lastPort`: one listening socket for each port from `port` to it. Port 0 takes a free one. */
-  | { readonly kind: 'tcp'; readonly host: string; readonly port: number; readonly lastPort?: number }
-  /** A listening socket inherited from whoever started the process (socket activation). */
-  | { readonly kind: 'fd'; readonly fd: number };
 
 /** Where a server really listens. */
 export interface BoundAddress {

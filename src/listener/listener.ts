@@ -8,9 +8,10 @@
 import type { Server, Socket } from 'node:net';
 import { createSecureContext, type SecureContext, TLSSocket } from 'node:tls';
 import { NoriaError } from '../core/faults.ts';
+import type { ListenAddress } from '../core/listen-address.ts';
 import { LiveList } from '../core/live-list.ts';
 import type { ListenerProtocol } from '../core/protocol.ts';
-import { type BoundAddress, bind, boundAddress, type ListenAddress } from './bind.ts';
+import { type BoundAddress, bind, boundAddress } from './bind.ts';
 import { ClientConnection, type FrontOptions } from './client-connection.ts';
 import { AdmissionQueue, type ConnectionLimit } from './connection-limit.ts';
 import { awaitFirst } from './first-bytes.ts';

@@ -5,14 +5,14 @@
  * A reload may fail after the listeners have changed, so what it takes out of service keeps its connections as they are until
  * `settle`: an `update` back to what stood before takes it in again.
  */
-import { overlap } from '../config/address.ts';
+
 import type { ListenerConfig } from '../config/config.ts';
 import { type Clock, pause } from '../core/clock.ts';
 import { Deadlines } from '../core/deadlines.ts';
 import type { EventBus } from '../core/events.ts';
 import { describeError, NoriaError } from '../core/faults.ts';
-import { formatHostPort } from '../core/host-port.ts';
 import { isSame } from '../core/is-same.ts';
+import { formatListenAddress, overlap } from '../core/listen-address.ts';
 import type { Dialer } from '../dialer/dial.ts';
 import { type Access, createAccess } from '../listener/access.ts';
 import type { BoundAddress } from '../listener/bind.ts';
@@ -311,7 +311,5 @@ export function isSameButTls(one: PlacedListener, other: PlacedListener): boolea
 
 /** A listener's name in events and metrics: its address as it is configured. */
 export function listenerName({ address }: Pick<ListenerConfig, 'address'>): string {
-  if (address.kind === 'fd') return `fd:${address.fd}`;
-  const first = formatHostPort(address.host, address.port);
-  return address.lastPort === address.port ? first : `${first}-${address.lastPort}`;
+  return formatListenAddress(address);
 }

@@ -3,9 +3,9 @@
  * any free one, and whether the others can be had at all, tried before any process is asked.
  */
 import { createServer } from 'node:net';
-import { overlap } from '../../config/address.ts';
 import type { ListenerConfig } from '../../config/config.ts';
 import { NoriaError } from '../../core/faults.ts';
+import { overlap } from '../../core/listen-address.ts';
 import { bind } from '../../listener/bind.ts';
 import { boundTo, isSameButTls, type PlacedListener } from '../listener-set.ts';
 
@@ -73,7 +73,7 @@ export async function updateError(
     for (const listener of listeners) {
       const address = boundTo(listener);
       if (address.kind === 'fd') continue;
-      for (let port = address.port; port <= address.lastPort; port += 1) {
+      for (let { port, lastPort = port } = address; port <= lastPort; port += 1) {
         const each = { ...address, port, lastPort: port };
         if (!taken.some((other) => overlap(other, each)))
           await listenBriefly(each, listener.users.length > 0);

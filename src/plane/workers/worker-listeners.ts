@@ -2,10 +2,11 @@
  * The listeners that all workers open: which they are, opened in every worker or in none, and what their workers have to agree
  * on. Part of workers-plane.ts, which knows the workers.
  */
-import { overlap } from '../../config/address.ts';
+
 import type { ListenerConfig } from '../../config/config.ts';
 import type { Clock } from '../../core/clock.ts';
 import { NoriaError } from '../../core/faults.ts';
+import { overlap } from '../../core/listen-address.ts';
 import type { BoundAddress } from '../../listener/bind.ts';
 import type { PlaneListener } from '../data-plane.ts';
 import { boundTo, listenerName, type PlacedListener } from '../listener-set.ts';

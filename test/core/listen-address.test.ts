@@ -1,10 +1,15 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { address, formatAddress, isLocalAddress, overlap } from '../../src/config/address.ts';
-import type { Address } from '../../src/config/config.ts';
+import {
+  formatListenAddress,
+  isLocalAddress,
+  type ListenAddress,
+  overlap,
+  readListenAddress,
+} from '../../src/core/listen-address.ts';
 
-function read(text: string): Address {
-  const reading = address('range').read(text);
+function read(text: string): ListenAddress {
+  const reading = readListenAddress(text);
   if ('value' in reading) return reading.value;
   throw new Error(`${text} ${reading.wrong}`);
 }
@@ -16,11 +21,11 @@ test.each([
   ['LOCALHOST:1', { kind: 'tcp', host: 'localhost', port: 1, lastPort: 1 }],
   ['0.0.0.0:24000-24019', { kind: 'tcp', host: '0.0.0.0', port: 24_000, lastPort: 24_019 }],
   ['fd:3', { kind: 'fd', fd: 3 }],
-])('address: %s', (text, expected) => {
+])('listen address: %s', (text, expected) => {
   expect(read(text)).toEqual(expected);
 });
 
-test('address: what is written is read as the same', () => {
+test('listen address: reading what was formatted gives the same address', () => {
   const host = fc.oneof(
     fc.ipV4(),
     fc.ipV6().map((ip) => `[${ip}]`),
@@ -37,22 +42,22 @@ test('address: what is written is read as the same', () => {
       ),
       (text) => {
         const once = read(text);
-        expect(read(formatAddress(once))).toEqual(once);
+        expect(read(formatListenAddress(once))).toEqual(once);
       },
     ),
   );
 });
 
-test('address: any text is an address or a reason, and never throws', () => {
+test('listen address: any text gives an address or a reason', () => {
   fc.assert(
     fc.property(fc.string(), (text) => {
-      const reading = address('one').read(text);
-      expect('value' in reading ? formatAddress(reading.value) : reading.wrong).not.toBe('');
+      const reading = readListenAddress(text);
+      expect('value' in reading ? formatListenAddress(reading.value) : reading.wrong).not.toBe('');
     }),
   );
 });
 
-test('address: only loopback is local; a socket handed over is judged when it is opened', () => {
+test('listen address: only loopback and inherited sockets are local', () => {
   const local = ['127.0.0.1:1', '127.9.9.9:1', '[::1]:1', '[::ffff:127.0.0.1]:1', 'localhost:1', 'fd:3'];
   const open = ['0.0.0.0:1', '[::]:1', '10.0.0.1:1', '192.0.2.1:1', 'proxy.example:1', 'localhost.example:1'];
   expect(local.filter((text) => !isLocalAddress(read(text)))).toEqual([]);
@@ -74,12 +79,7 @@ test.each([
   ['fd:3', 'fd:3', true],
   ['fd:3', 'fd:4', false],
   ['fd:3', '127.0.0.1:3', false],
-])('address: %s and %s overlap: %s', (one, other, expected) => {
+])('listen address: %s and %s overlap: %s', (one, other, expected) => {
   expect(overlap(read(one), read(other))).toBe(expected);
   expect(overlap(read(other), read(one))).toBe(expected);
-});
-
-test('address: where one port is wanted, a socket handed over is refused too', () => {
-  expect(address('one').read('fd:3')).toEqual({ wrong: 'is a socket handed over' });
-  expect(address('one').read('127.0.0.1:80')).toMatchObject({ value: { port: 80 } });
 });

@@ -1,0 +1,100 @@
+/** Where a server listens: the grammar of `host:port`, `[v6]:port`, `host:24000-24019` and `fd:3`, and comparisons. Pure. */
+import { formatHostPort, hostPort } from './host-port.ts';
+import { isLoopbackAddress } from './networks.ts';
+
+export type ListenAddress = TcpAddress | FdAddress;
+
+/** A host with one port or a range of ports. */
+export interface TcpAddress {
+  readonly kind: 'tcp';
+  /** Canonical, without brackets. */
+  readonly host: string;
+  /** 0 takes any free port. */
+  readonly port: number;
+  /** The last port of a range. Absent or equal to `port` for a single port. */
+  readonly lastPort?: number;
+}
+
+/** A listening socket inherited from the process that started noria (socket activation). */
+export interface FdAddress {
+  readonly kind: 'fd';
+  /** At least 3: lower descriptors are the standard streams. */
+  readonly fd: number;
+}
+
+const FIRST_FD = 3;
+/** Each port is a server. */
+const MAX_RANGE = 1000;
+const MAX_PORT = 65_535;
+/** `hostPort` needs a port to check a host, also when the address has port 0. */
+const ANY_PORT = 1;
+
+/** @returns the address, or in `wrong` a predicate that follows the address in a message: `has no port`. */
+export function readListenAddress(
+  text: string,
+): { readonly value: ListenAddress } | { readonly wrong: string } {
+  const fd = /^fd:(\d{1,4})$/.exec(text)?.[1];
+  if (fd !== undefined) {
+    return Number(fd) < FIRST_FD
+      ? { wrong: `is a standard stream; inherited sockets begin at fd:${FIRST_FD}` }
+      : { value: { kind: 'fd', fd: Number(fd) } };
+  }
+  const [, hostText, firstText, lastText] = /^(.*):(\d{1,5})(?:-(\d{1,5}))?$/.exec(text) ?? [];
+  if (hostText === undefined) return { wrong: describeMissingPort(text) };
+  if (hostText === '') return { wrong: 'has no host before its port' };
+  const host = readHost(hostText);
+  if (host === undefined) return { wrong: 'has an invalid host' };
+  const port = Number(firstText);
+  const lastPort = Number(lastText ?? firstText);
+  const wrong = wrongPorts(port, lastPort);
+  return wrong === undefined ? { value: { kind: 'tcp', host, port, lastPort } } : { wrong };
+}
+
+/** The text that `readListenAddress` reads as this address. */
+export function formatListenAddress(address: ListenAddress): string {
+  if (address.kind === 'fd') return `fd:${address.fd}`;
+  const { host, port, lastPort = port } = address;
+  return formatHostPort(host, port) + (lastPort === port ? '' : `-${lastPort}`);
+}
+
+/** Whether only this machine can reach the address. True for an inherited socket, whose address is known only once it is open. */
+export function isLocalAddress(address: ListenAddress): boolean {
+  return address.kind === 'fd' || address.host === 'localhost' || isLoopbackAddress(address.host);
+}
+
+/** Whether two servers cannot listen on these addresses at the same time. Port 0 never conflicts. */
+export function overlap(one: ListenAddress, other: ListenAddress): boolean {
+  if (one.kind === 'fd' || other.kind === 'fd') {
+    return one.kind === 'fd' && other.kind === 'fd' && one.fd === other.fd;
+  }
+  const { port, lastPort = port } = one;
+  const { port: otherPort, lastPort: otherLastPort = otherPort } = other;
+  const sharePort = port <= otherLastPort && otherPort <= lastPort;
+  return sharePort && port !== 0 && otherPort !== 0 && shareHost(one.host, other.host);
+}
+
+function shareHost(one: string, other: string): boolean {
+  const hosts = [one, other];
+  if (one === other || hosts.includes('::')) return true; // `::` accepts IPv4, too
+  if (hosts.includes('0.0.0.0')) return !hosts.some((host) => host.includes(':'));
+  return hosts.includes('localhost') && hosts.some((host) => host === '127.0.0.1' || host === '::1');
+}
+
+function readHost(text: string): string | undefined {
+  const bracketed = /^\[([^[\]]*)\]$/.exec(text)?.[1];
+  if (bracketed === undefined && text.includes(':')) return undefined;
+  const read = hostPort(bracketed ?? text, ANY_PORT);
+  return bracketed !== undefined && read?.kind !== 'ipv6' ? undefined : read?.host;
+}
+
+function describeMissingPort(text: string): string {
+  if (/^\d{1,5}$/.test(text)) return 'has no host before its port';
+  return text.includes(':') ? 'has a port that is not a number' : 'has no port';
+}
+
+function wrongPorts(first: number, last: number): string | undefined {
+  if (first > MAX_PORT || last > MAX_PORT) return `has a port above ${MAX_PORT}`;
+  if (last < first) return 'has a port range that ends before it begins';
+  if (first === 0 && last > 0) return 'has a port range that begins at 0';
+  return last - first >= MAX_RANGE ? `has a range of more than ${MAX_RANGE} ports` : undefined;
+}
