@@ -5,10 +5,11 @@
  * Prints µs for one tunnel. The claim is that recording takes less than 2 % of a tunnel, whose CPU time `npm run bench`
  * measures at 100 µs and more.
  */
+
+import type { AdminTarget } from '../src/admin/backend.ts';
 import { openFailures } from '../src/admin/failures.ts';
 import { openHistory } from '../src/admin/history.ts';
 import { openMetrics } from '../src/admin/metrics.ts';
-import type { AdminTarget } from '../src/admin/watched.ts';
 import { systemClock } from '../src/core/clock.ts';
 import { EventBus } from '../src/core/events.ts';
 import { createLog, logEvents } from '../src/core/log.ts';

@@ -5,7 +5,7 @@
 import { createRoute, type OpenAPIHono, z } from '@hono/zod-openapi';
 import type { Clock } from '../core/clock.ts';
 import type { EventBus, EventName } from '../core/events.ts';
-import { answer, tellError } from './answers.ts';
+import { answer, tellError } from './openapi.ts';
 import { errorSchema } from './schemas.ts';
 
 /** Events worth showing to a person: what happens to each connection is told in figures, by /api/history. */

@@ -11,7 +11,7 @@ import type { HonoRequest, MiddlewareHandler } from 'hono';
 import { parseHostPort } from '../core/host-port.ts';
 import { isLoopbackAddress } from '../core/networks.ts';
 import type { Secret } from '../core/secret.ts';
-import { tellError } from './answers.ts';
+import { tellError } from './openapi.ts';
 
 export interface GuardOptions {
   /** Host and port the server listens on. */

@@ -1,9 +1,9 @@
 /** What the admin API says to machines that have a format of their own: Prometheus, and browsers that want a proxy. */
 import { createRoute, type OpenAPIHono } from '@hono/zod-openapi';
 import { NoriaError } from '../core/faults.ts';
-import { NOT_FOUND, plainText } from './answers.ts';
+import type { AdminTarget } from './backend.ts';
 import type { Metrics } from './metrics.ts';
-import type { AdminTarget } from './watched.ts';
+import { NOT_FOUND, plainText } from './openapi.ts';
 
 /** Adds what monitoring and browsers read. */
 export function addMachineReads(app: OpenAPIHono, metrics: Metrics, watched: AdminTarget): void {

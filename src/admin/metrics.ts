@@ -7,10 +7,10 @@
  */
 import { collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client';
 import type { EventBus } from '../core/events.ts';
+import type { AdminTarget } from './backend.ts';
+import { Tally } from './hot-path-metrics.ts';
 import { MEMBER_STATES, SOURCE_STATES } from './schemas.ts';
 import { Spread } from './spread.ts';
-import { Tally } from './tally.ts';
-import type { AdminTarget } from './watched.ts';
 
 export interface Metrics {
   readonly contentType: string;

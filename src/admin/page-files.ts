@@ -7,7 +7,7 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { createRoute, type OpenAPIHono, z } from '@hono/zod-openapi';
 import type { Context } from 'hono';
-import { NOT_FOUND, plainText } from './answers.ts';
+import { NOT_FOUND, plainText } from './openapi.ts';
 
 export interface PageFile {
   /** Path on the admin address. */

@@ -13,7 +13,8 @@ import type { EventBus } from '../core/events.ts';
 import { NoriaError } from '../core/faults.ts';
 import { formatHostPort } from '../core/host-port.ts';
 import type { Secret } from '../core/secret.ts';
-import { describeIssues, tellError } from './answers.ts';
+import { addVerbs } from './action-routes.ts';
+import type { AdminTarget } from './backend.ts';
 import { addDescription } from './description.ts';
 import { addEventStream } from './event-stream.ts';
 import { openFailures } from './failures.ts';
@@ -21,10 +22,9 @@ import { guard, isSafe } from './guard.ts';
 import { openHistory } from './history.ts';
 import { addMachineReads } from './machine-reads.ts';
 import { openMetrics } from './metrics.ts';
+import { describeIssues, tellError } from './openapi.ts';
 import { addPage, readPageFiles } from './page-files.ts';
-import { addReads } from './reads.ts';
-import { addVerbs } from './verbs.ts';
-import type { AdminTarget } from './watched.ts';
+import { addReads } from './read-routes.ts';
 
 export interface AdminOptions {
   readonly host: string;

@@ -3,7 +3,7 @@
  * what to watch on the dashboard. It looks at what the target saw, never at what noria meant to do.
  */
 import { request } from 'node:http';
-import type { AdminTarget } from '../admin/watched.ts';
+import type { AdminTarget } from '../admin/backend.ts';
 import type { Sandbox } from '../sandbox/sandbox.ts';
 
 export interface StoryOptions {

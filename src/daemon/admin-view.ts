@@ -1,6 +1,7 @@
 /** The running daemon as the admin server shows and steers it: snapshots of the parts, put together; verbs passed on. */
+
+import type { AdminTarget } from '../admin/backend.ts';
 import type { SourceJson, Status } from '../admin/schemas.ts';
-import type { AdminTarget } from '../admin/watched.ts';
 import type { Clock } from '../core/clock.ts';
 import { formatHostPort, hostPort } from '../core/host-port.ts';
 import type { Log } from '../core/log.ts';

@@ -5,7 +5,7 @@
  * data plane, while refill still draws and the admin page still shows it; the last snapshot is written when nothing can
  * change any more.
  */
-import type { AdminTarget } from '../admin/watched.ts';
+import type { AdminTarget } from '../admin/backend.ts';
 import type { Config } from '../config/config.ts';
 import { type Clock, pause, systemClock } from '../core/clock.ts';
 import { EventBus } from '../core/events.ts';

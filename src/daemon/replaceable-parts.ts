@@ -1,6 +1,7 @@
 /** Parts of the daemon that a reload exchanges as a whole: what they replace finishes what it has begun. */
+
+import type { AdminTarget } from '../admin/backend.ts';
 import { type AdminServer, openAdmin } from '../admin/server.ts';
-import type { AdminTarget } from '../admin/watched.ts';
 import type { Config } from '../config/config.ts';
 import type { Clock } from '../core/clock.ts';
 import type { EventBus } from '../core/events.ts';

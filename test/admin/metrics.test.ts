@@ -1,7 +1,7 @@
 import { expect, onTestFinished, test } from 'vitest';
 import { openMetrics } from '../../src/admin/metrics.ts';
 import { EventBus } from '../../src/core/events.ts';
-import { fakeWatched } from './fake-watched.ts';
+import { fakeWatched } from './fake-backend.ts';
 
 function openTestMetrics() {
   const bus = new EventBus((_name, error) => {

@@ -4,7 +4,7 @@ import { type AdminOptions, openAdmin } from '../../src/admin/server.ts';
 import { systemClock } from '../../src/core/clock.ts';
 import { EventBus } from '../../src/core/events.ts';
 import { Secret } from '../../src/core/secret.ts';
-import { fakeWatched, type STATUS } from './fake-watched.ts';
+import { fakeWatched, type STATUS } from './fake-backend.ts';
 
 export const JSON_TYPE = { 'content-type': 'application/json' };
 

@@ -2,9 +2,9 @@ import { expect, test } from 'vitest';
 
 /** The page's modules are plain JavaScript with types of their own: tsconfig.page.json. Those without a document run here. */
 const load = (name: string) => import(new URL(`../../src/admin/page/${name}`, import.meta.url).href);
-const { ago, counted, duration, milliseconds, rate, sentence, size } = await load('words.js');
-const { Seating } = await load('wheel-seats.js');
-const { INNER, layOut, OUTER, outline } = await load('wheel-shape.js');
+const { ago, counted, duration, milliseconds, rate, sentence, size } = await load('format.js');
+const { Seating } = await load('wheel-slots.js');
+const { INNER, layOut, OUTER, outline } = await load('wheel-geometry.js');
 
 interface Bucket {
   readonly from: number;

@@ -4,7 +4,7 @@ import type { AddressInfo } from 'node:net';
 import { expect, onTestFinished, test } from 'vitest';
 import { openAdmin } from '../../src/admin/server.ts';
 import { ManualClock } from '../support/manual-clock.ts';
-import { fakeWatched, MEMBER, SESSION, STATUS } from './fake-watched.ts';
+import { fakeWatched, MEMBER, SESSION, STATUS } from './fake-backend.ts';
 import { adminOptions, JSON_TYPE, openTestAdmin, rawRequest } from './open-test-admin.ts';
 
 test('admin: healthz answers while the process works, readyz says why clients cannot be served', async () => {

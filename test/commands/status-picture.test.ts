@@ -1,7 +1,7 @@
 import { stripVTControlCharacters } from 'node:util';
 import { expect, test } from 'vitest';
 import { drawStatus } from '../../src/commands/status-picture.ts';
-import { MEMBER, SOURCE, STATUS } from '../admin/fake-watched.ts';
+import { MEMBER, SOURCE, STATUS } from '../admin/fake-backend.ts';
 
 const NOW = Date.UTC(2030, 0, 1);
 const PLAIN = { now: NOW, colour: false };

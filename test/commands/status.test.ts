@@ -5,7 +5,7 @@ import { expect, onTestFinished, test } from 'vitest';
 import { runProgram } from '../../src/commands/program.ts';
 import { watchStatus } from '../../src/commands/status-watch.ts';
 import { NoriaError } from '../../src/core/faults.ts';
-import { MEMBER, STATUS } from '../admin/fake-watched.ts';
+import { MEMBER, STATUS } from '../admin/fake-backend.ts';
 import { openTestAdmin } from '../admin/open-test-admin.ts';
 import { runNoria } from '../journeys/noria-process.ts';
 import { ManualClock } from '../support/manual-clock.ts';

@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
-import { ERRORS } from '../../src/admin/answers.ts';
+import { ERRORS } from '../../src/admin/openapi.ts';
 import { openTestAdmin } from '../admin/open-test-admin.ts';
 
 const page = readFileSync('docs/admin-api.md', 'utf8');

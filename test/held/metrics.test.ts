@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs';
 import { expect, onTestFinished, test } from 'vitest';
 import { openMetrics } from '../../src/admin/metrics.ts';
 import { EventBus } from '../../src/core/events.ts';
-import { fakeWatched } from '../admin/fake-watched.ts';
+import { fakeWatched } from '../admin/fake-backend.ts';
 
 test('docs/metrics.md: the page lists every metric with its type and labels, and no other', async () => {
   const bus = new EventBus((_name, error) => {

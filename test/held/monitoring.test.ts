@@ -5,7 +5,7 @@ import { parse } from 'yaml';
 import { openMetrics } from '../../src/admin/metrics.ts';
 import { SOURCE_STATES } from '../../src/admin/schemas.ts';
 import { EventBus } from '../../src/core/events.ts';
-import { fakeWatched } from '../admin/fake-watched.ts';
+import { fakeWatched } from '../admin/fake-backend.ts';
 
 const ALERTS = 'docs/operations/alerts.yaml';
 const DASHBOARD = 'docs/operations/grafana-dashboard.json';

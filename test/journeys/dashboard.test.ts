@@ -7,7 +7,7 @@ import type { Browser, Page } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest';
 import { openAdmin } from '../../src/admin/server.ts';
 import { Secret } from '../../src/core/secret.ts';
-import { fakeWatched, SOURCE } from '../admin/fake-watched.ts';
+import { fakeWatched, SOURCE } from '../admin/fake-backend.ts';
 import { adminOptions } from '../admin/open-test-admin.ts';
 import { CHROMIUM, launchBrowser, visit } from '../support/browser.ts';
 import { openTestSandbox, sourceLine, startNoria, untilReady } from '../support/noria.ts';

@@ -2,7 +2,7 @@
 /** What a person can do from the page: each verb of the API, asked for twice where it hurts, and said how it went. */
 import { act } from './api.js';
 import { confirm, toast } from './dialogs.js';
-import { counted, sentence } from './words.js';
+import { counted, sentence } from './format.js';
 
 /**
  * @typedef {import('../schemas.ts').MemberJson} Member

@@ -1,7 +1,7 @@
 // @ts-check
 /** What failed lately: what happened, to what, how often, and what to do about it. */
 import { byId, h, keyed, setAttribute, setText } from './dom.js';
-import { ago, count } from './words.js';
+import { ago, count } from './format.js';
 
 /** @typedef {import('../schemas.ts').FailureView} Failure */
 

@@ -8,13 +8,13 @@ import { follow, hasToken, Refused, read, setToken } from './api.js';
 import { askToken } from './dialogs.js';
 import { byId, setAttribute, setText } from './dom.js';
 import { openFailures } from './failures.js';
+import { duration } from './format.js';
+import { announce, showVerdict } from './headline.js';
 import { openMemberCard, openRoster } from './member.js';
 import { MOST_ASKED, openSessions } from './sessions.js';
 import { openSources } from './sources.js';
 import { openTraffic } from './traffic.js';
-import { announce, showVerdict } from './verdict.js';
 import { MOST_DRAWN, Wheel } from './wheel.js';
-import { duration } from './words.js';
 
 /**
  * @typedef {import('../schemas.ts').Status} Status

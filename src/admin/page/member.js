@@ -1,7 +1,7 @@
 // @ts-check
 /** One member in words, with what can be done to it; and all of them as a table. */
 import { byId, h, keyed, setAttribute, setText } from './dom.js';
-import { count, counted, duration, milliseconds } from './words.js';
+import { count, counted, duration, milliseconds } from './format.js';
 
 /** @typedef {import('../schemas.ts').MemberJson} Member */
 

@@ -1,7 +1,7 @@
 // @ts-check
 /** The sessions: which client keeps which member, for how long, and how to move or end it. */
 import { byId, h, keyed, setText } from './dom.js';
-import { count, counted, duration } from './words.js';
+import { count, counted, duration } from './format.js';
 
 /**
  * @typedef {import('../schemas.ts').SessionJson} Session

@@ -1,7 +1,7 @@
 // @ts-check
 /** The sources: what each is doing and why, what to do about it, when it draws next, and what became of what it drew. */
 import { byId, h, keyed, setAttribute, setText } from './dom.js';
-import { count, counted, duration, sentence } from './words.js';
+import { count, counted, duration, sentence } from './format.js';
 
 /**
  * @typedef {import('../schemas.ts').SourceJson} Source

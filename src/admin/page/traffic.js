@@ -1,8 +1,8 @@
 // @ts-check
 /** The charts: what passed through, how quickly ways were found, and who is to blame for what failed. */
 import { byId, h, setText } from './dom.js';
+import { count, milliseconds, rate, size } from './format.js';
 import uPlot from './uplot.js';
-import { count, milliseconds, rate, size } from './words.js';
 
 /**
  * @typedef {import('../schemas.ts').HistoryView} History

@@ -6,14 +6,14 @@
  * One bucket is in the tab order at a time; the arrow keys go round.
  */
 import { byId, h, s, setAttribute, setText } from './dom.js';
-import { Seating } from './wheel-seats.js';
-import { AXLE, INNER, layOut, nameLine, OUTER, outline, point, spout, surface } from './wheel-shape.js';
-import { count, counted, duration, rate } from './words.js';
+import { count, counted, duration, rate } from './format.js';
+import { AXLE, INNER, layOut, nameLine, OUTER, outline, point, spout, surface } from './wheel-geometry.js';
+import { Seating } from './wheel-slots.js';
 
 /**
  * @typedef {import('../schemas.ts').MemberJson} Member
  * @typedef {import('../schemas.ts').SourceJson} Source
- * @typedef {import('./wheel-shape.js').Bucket} Bucket
+ * @typedef {import('./wheel-geometry.js').Bucket} Bucket
  * @typedef {{ bucket: Bucket, group: SVGGElement, trough: SVGPathElement, water: SVGPathElement, shine: SVGPathElement, spout: SVGPathElement, member: Member | undefined, level: number }} Place
  */
 

@@ -1,5 +1,5 @@
+import type { AdminTarget } from '../../src/admin/backend.ts';
 import type { MemberJson, SessionJson, SourceJson, Status } from '../../src/admin/schemas.ts';
-import type { AdminTarget } from '../../src/admin/watched.ts';
 
 export const SOURCE: SourceJson = {
   name: 'city',

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { Cached } from '../../src/admin/cached.ts';
+import { Cached } from '../../src/admin/snapshot-cache.ts';
 import { ManualClock } from '../support/manual-clock.ts';
 
 function makeCached(costMs: number) {

@@ -1,7 +1,7 @@
 // @ts-check
 /** The answer to the first question: does it work, in one sentence, with the reason when not. */
 import { byId, h, setAttribute, setText } from './dom.js';
-import { count, counted, duration } from './words.js';
+import { count, counted, duration } from './format.js';
 
 /** @typedef {import('../schemas.ts').Status} Status */
 

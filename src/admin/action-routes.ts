@@ -1,9 +1,9 @@
 /** What the admin API lets do: each verb is passed on to the daemon; the description of each route beside its answer. */
 import { createRoute, type OpenAPIHono, z } from '@hono/zod-openapi';
 import { NoriaError } from '../core/faults.ts';
-import { answer, json, NOT_FOUND } from './answers.ts';
+import type { AdminTarget } from './backend.ts';
+import { answer, json, NOT_FOUND } from './openapi.ts';
 import { errorSchema, logLevelSchema, reportSchema, rotateSchema } from './schemas.ts';
-import type { AdminTarget } from './watched.ts';
 
 const idParam = z.object({ id: z.string().min(1) });
 const nameParam = z.object({ name: z.string().min(1) });

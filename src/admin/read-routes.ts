@@ -1,10 +1,10 @@
 /** What the admin API lets read: snapshots, made at most so often that reading costs the data plane nothing. */
 import { createRoute, type OpenAPIHono, z } from '@hono/zod-openapi';
 import type { Clock } from '../core/clock.ts';
-import { answer, describeIssues, plainText, tellError } from './answers.ts';
-import { Cached } from './cached.ts';
+import type { AdminTarget } from './backend.ts';
 import type { Failures } from './failures.ts';
 import { type History, SPANS } from './history.ts';
+import { answer, describeIssues, plainText, tellError } from './openapi.ts';
 import {
   failureSchema,
   historySchema,
@@ -13,7 +13,7 @@ import {
   sessionSchema,
   statusSchema,
 } from './schemas.ts';
-import type { AdminTarget } from './watched.ts';
+import { Cached } from './snapshot-cache.ts';
 
 export interface Readable {
   readonly watched: AdminTarget;
