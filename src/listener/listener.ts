@@ -15,8 +15,8 @@ import { type BoundAddress, bind, boundAddress } from './bind.ts';
 import { ClientConnection, type FrontOptions } from './client-connection.ts';
 import { AdmissionQueue, type ConnectionLimit } from './connection-limit.ts';
 import { awaitFirst } from './first-bytes.ts';
-import { createHttpFront, type HttpServer } from './http/front.ts';
-import { serveSocks } from './socks/front.ts';
+import { createHttpFront, type HttpServer } from './http/server.ts';
+import { serveSocks } from './socks/handshake.ts';
 
 /** What a TLS listener shows its clients. */
 export interface TlsMaterial {

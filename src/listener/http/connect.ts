@@ -6,11 +6,11 @@ import type { Socket } from 'node:net';
 import { NoriaError } from '../../core/faults.ts';
 import type { ConnectionContext } from '../client-connection.ts';
 import { dialForClient } from '../dial-for-client.ts';
+import { routeRequest, toldToClient } from './client-identity.ts';
 import type { ConnectHead } from './connect-request.ts';
 import { formatFields } from './header-fields.ts';
 import { refusalText } from './refusal.ts';
 import { type Refusal, successHeaders } from './replies.ts';
-import { routeRequest, toldToClient } from './route.ts';
 
 /**
  * @param socket - without listeners of a reader's on it; `early` is what has been read behind the head.

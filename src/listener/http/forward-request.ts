@@ -4,6 +4,7 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { NoriaError } from '../../core/faults.ts';
 import type { ConnectionContext } from '../client-connection.ts';
+import { routeRequest, toldToClient } from './client-identity.ts';
 import { Forward, type Upgrade } from './forward.ts';
 import {
   checkHttpVersion,
@@ -16,7 +17,6 @@ import {
 import { answerRequest, refuseRequest } from './refusal.ts';
 import type { HttpReply } from './replies.ts';
 import type { ForwardRequest } from './request-head.ts';
-import { routeRequest, toldToClient } from './route.ts';
 
 const NOTHING_MORE: HttpReply = {
   status: 200,

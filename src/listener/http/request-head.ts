@@ -1,5 +1,6 @@
 /** The head that a client's request is sent on with. */
 import type { MemberConnection } from '../../dialer/dial.ts';
+import type { Route } from './client-identity.ts';
 import {
   type AbsoluteTarget,
   endToEndFields,
@@ -9,7 +10,6 @@ import {
   upgradeFields,
   withHost,
 } from './header-fields.ts';
-import type { Route } from './route.ts';
 
 /** A client's request, read and found good: what is to be sent, and to whom. */
 export interface ForwardRequest {

@@ -1,7 +1,7 @@
 import { once } from 'node:events';
 import { SocksClient, type SocksClientOptions } from 'socks';
 import { describe, expect, onTestFinished, test } from 'vitest';
-import { Stage, type StageOptions } from './stage.ts';
+import { Stage, type StageOptions } from './socks-stage.ts';
 
 /** Connects with a client that is not ours. */
 function connectTo(stage: Stage, proxy: Partial<SocksClientOptions['proxy']>, host: string) {

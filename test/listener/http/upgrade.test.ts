@@ -1,8 +1,8 @@
 import { expect, test } from 'vitest';
-import { until } from '../support/until.ts';
-import { directDialer } from './direct-dialer.ts';
-import { listen, RawClient } from './harness.ts';
-import { answering, rawOrigin } from './origin.ts';
+import { until } from '../../support/until.ts';
+import { directDialer } from '../direct-dialer.ts';
+import { listen, RawClient } from '../harness.ts';
+import { answering, rawOrigin } from '../origin.ts';
 
 const ask = (port: number, behind = '') =>
   `GET http://127.0.0.1:${port}/chat HTTP/1.1\r\nHost: x\r\nProxy-Connection: keep-alive\r\nconnection: Upgrade\r\n` +

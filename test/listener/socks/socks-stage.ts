@@ -21,7 +21,7 @@ import type {
 import { createAccess } from '../../../src/listener/access.ts';
 import { ClientConnection } from '../../../src/listener/client-connection.ts';
 import type { RoutingContext } from '../../../src/listener/routing-options.ts';
-import { serveSocks } from '../../../src/listener/socks/front.ts';
+import { serveSocks } from '../../../src/listener/socks/handshake.ts';
 import { ManualClock } from '../../support/manual-clock.ts';
 import { until } from '../../support/until.ts';
 

@@ -1,8 +1,8 @@
 /** Answers that cannot be passed on: the client gets one of noria's own wherever nothing of theirs has been sent. */
 import { expect, test } from 'vitest';
-import { directDialer } from './direct-dialer.ts';
-import { listen, RawClient } from './harness.ts';
-import { answering, rawOrigin } from './origin.ts';
+import { directDialer } from '../direct-dialer.ts';
+import { listen, RawClient } from '../harness.ts';
+import { answering, rawOrigin } from '../origin.ts';
 
 const isWhole = (text: string) => text.endsWith('\n') && text.includes('\r\n\r\n');
 

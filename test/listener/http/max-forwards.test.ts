@@ -1,8 +1,8 @@
 /** RFC 9110 §7.6.2: how far an OPTIONS or a TRACE may go, and who answers it there. */
 import { expect, test } from 'vitest';
-import { directDialer } from './direct-dialer.ts';
-import { listen, RawClient } from './harness.ts';
-import { answering, rawOrigin } from './origin.ts';
+import { directDialer } from '../direct-dialer.ts';
+import { listen, RawClient } from '../harness.ts';
+import { answering, rawOrigin } from '../origin.ts';
 
 /** The fields of what the target saw, if it saw anything, and what the client got; over one connection, in order. */
 async function send(...requests: string[]): Promise<{ seen: string; received: string }> {

@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest';
 import { NoriaError } from '../../../src/core/faults.ts';
 import type { DialFailure } from '../../../src/dialer/dial.ts';
 import { until } from '../../support/until.ts';
-import { HANDSHAKE_TIMEOUT_MS, Stage } from './stage.ts';
+import { HANDSHAKE_TIMEOUT_MS, Stage } from './socks-stage.ts';
 
 const hex = (text: string): Buffer => Buffer.from(text.replaceAll(' ', ''), 'hex');
 const counted = (text: string): Buffer =>

@@ -3,10 +3,10 @@
  * one request that noria understood, or none; a client never gets bytes of one answer as the beginning of another.
  */
 import { expect, test } from 'vitest';
-import { until } from '../support/until.ts';
-import { directDialer } from './direct-dialer.ts';
-import { listen, RawClient } from './harness.ts';
-import { rawOrigin } from './origin.ts';
+import { until } from '../../support/until.ts';
+import { directDialer } from '../direct-dialer.ts';
+import { listen, RawClient } from '../harness.ts';
+import { rawOrigin } from '../origin.ts';
 
 const SMUGGLED = 'GET http://127.0.0.1:PORT/smuggled HTTP/1.1\r\nHost: x\r\n\r\n';
 const post = (fields: string, body: string, version = '1.1') =>
