@@ -6,7 +6,7 @@
  * measures at 100 µs and more.
  */
 
-import type { AdminTarget } from '../src/admin/backend.ts';
+import type { AdminBackend } from '../src/admin/backend.ts';
 import { openFailures } from '../src/admin/failures.ts';
 import { openHistory } from '../src/admin/history.ts';
 import { openMetrics } from '../src/admin/metrics.ts';
@@ -21,7 +21,7 @@ const LISTENER = '127.0.0.1:8888';
 const SOURCES = ['city', 'harbour', 'hills'];
 
 /** Metrics ask it at a scrape alone, and none is made here. */
-const UNWATCHED: AdminTarget = new Proxy({} as AdminTarget, {
+const UNWATCHED: AdminBackend = new Proxy({} as AdminBackend, {
   get: () => () => {
     throw new TypeError('nothing is scraped here');
   },

@@ -1,21 +1,21 @@
 /** What the admin API lets do: each verb is passed on to the daemon; the description of each route beside its answer. */
 import { createRoute, type OpenAPIHono, z } from '@hono/zod-openapi';
 import { NoriaError } from '../core/faults.ts';
-import type { AdminTarget } from './backend.ts';
-import { answer, json, NOT_FOUND } from './openapi.ts';
+import type { AdminBackend } from './backend.ts';
+import { jsonContent, jsonResponse, NOT_FOUND } from './openapi.ts';
 import { errorSchema, logLevelSchema, reportSchema, rotateSchema } from './schemas.ts';
 
 const idParam = z.object({ id: z.string().min(1) });
 const nameParam = z.object({ name: z.string().min(1) });
 
 /** Adds every route that changes something. */
-export function addVerbs(app: OpenAPIHono, watched: AdminTarget): void {
-  addMemberVerbs(app, watched);
-  addSourceVerbs(app, watched);
-  addSessionVerbs(app, watched);
+export function addActionRoutes(app: OpenAPIHono, backend: AdminBackend): void {
+  addMemberVerbs(app, backend);
+  addSourceVerbs(app, backend);
+  addSessionVerbs(app, backend);
 }
 
-function addMemberVerbs(app: OpenAPIHono, watched: AdminTarget): void {
+function addMemberVerbs(app: OpenAPIHono, backend: AdminBackend): void {
   app.openapi(
     createRoute({
       method: 'post',
@@ -26,7 +26,7 @@ function addMemberVerbs(app: OpenAPIHono, watched: AdminTarget): void {
     }),
     (context) => {
       const { id } = context.req.valid('param');
-      must(watched.evict(id), `there is no member ${id}`);
+      must(backend.evictMember(id), `there is no member ${id}`);
       return context.body(null, 204);
     },
   );
@@ -35,22 +35,26 @@ function addMemberVerbs(app: OpenAPIHono, watched: AdminTarget): void {
       method: 'post',
       path: '/api/reports',
       summary: "A client's own verdict: a banned member is not used for that host again",
-      request: { body: { content: json(reportSchema), required: true } },
-      responses: { 204: { description: 'noted' }, 404: NOT_FOUND, 400: answer('not a report', errorSchema) },
+      request: { body: { content: jsonContent(reportSchema), required: true } },
+      responses: {
+        204: { description: 'noted' },
+        404: NOT_FOUND,
+        400: jsonResponse('not a report', errorSchema),
+      },
     }),
     (context) => {
       const report = context.req.valid('json');
-      must(watched.report(report), 'there is no such session or member');
+      must(backend.reportMember(report), 'there is no such session or member');
       return context.body(null, 204);
     },
   );
 }
 
-function addSourceVerbs(app: OpenAPIHono, watched: AdminTarget): void {
+function addSourceVerbs(app: OpenAPIHono, backend: AdminBackend): void {
   const verbs = [
-    ['refill', 'Draw now, within the pace', (name: string) => watched.refill(name)],
-    ['pause', 'Stop drawing', (name: string) => watched.pause(name)],
-    ['resume', 'Draw again; out of halted it tries once', (name: string) => watched.resume(name)],
+    ['refill', 'Draw now, within the pace', (name: string) => backend.refillSource(name)],
+    ['pause', 'Stop drawing', (name: string) => backend.pauseSource(name)],
+    ['resume', 'Draw again; out of halted it tries once', (name: string) => backend.resumeSource(name)],
   ] as const;
   for (const [verb, summary, act] of verbs) {
     app.openapi(
@@ -73,29 +77,29 @@ function addSourceVerbs(app: OpenAPIHono, watched: AdminTarget): void {
       method: 'put',
       path: '/api/log-level',
       summary: 'Change how much is logged, until the next start or reload',
-      request: { body: { content: json(logLevelSchema), required: true } },
-      responses: { 204: { description: 'done' }, 400: answer('not a level', errorSchema) },
+      request: { body: { content: jsonContent(logLevelSchema), required: true } },
+      responses: { 204: { description: 'done' }, 400: jsonResponse('not a level', errorSchema) },
     }),
     (context) => {
-      watched.setLogLevel(context.req.valid('json').level);
+      backend.setLogLevel(context.req.valid('json').level);
       return context.body(null, 204);
     },
   );
 }
 
-function addSessionVerbs(app: OpenAPIHono, watched: AdminTarget): void {
+function addSessionVerbs(app: OpenAPIHono, backend: AdminBackend): void {
   app.openapi(
     createRoute({
       method: 'post',
       path: '/api/sessions/{id}/rotate',
       summary: 'Move a session to another member',
-      request: { params: idParam, body: { content: json(rotateSchema) } },
+      request: { params: idParam, body: { content: jsonContent(rotateSchema) } },
       responses: { 202: { description: 'it moves with its next connection' }, 404: NOT_FOUND },
     }),
     (context) => {
       const { id } = context.req.valid('param');
       const { close } = context.req.valid('json');
-      must(watched.rotateSession(id, close === true), `there is no session ${id}`);
+      must(backend.rotateSession(id, close === true), `there is no session ${id}`);
       return context.body(null, 202);
     },
   );
@@ -109,7 +113,7 @@ function addSessionVerbs(app: OpenAPIHono, watched: AdminTarget): void {
     }),
     (context) => {
       const { id } = context.req.valid('param');
-      must(watched.forgetSession(id), `there is no session ${id}`);
+      must(backend.forgetSession(id), `there is no session ${id}`);
       return context.body(null, 204);
     },
   );

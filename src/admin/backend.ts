@@ -6,20 +6,20 @@ export interface MemberCounts extends Readonly<Record<MemberJson['state'], numbe
   readonly source: string;
 }
 
-export interface AdminTarget {
+export interface AdminBackend {
   status(): Status;
   members(): readonly MemberJson[];
   /** How many members of each source are in which state. Cheap, however many there are. */
   memberCounts(): readonly MemberCounts[];
   sessions(): readonly SessionJson[];
   /** Each verb says whether there was such a thing. */
-  evict(member: string): boolean;
-  refill(source: string): boolean;
-  pause(source: string): boolean;
-  resume(source: string): boolean;
+  evictMember(member: string): boolean;
+  refillSource(source: string): boolean;
+  pauseSource(source: string): boolean;
+  resumeSource(source: string): boolean;
   rotateSession(session: string, closeTunnels: boolean): boolean;
   forgetSession(session: string): boolean;
-  report(report: Report): boolean;
+  reportMember(report: Report): boolean;
   setLogLevel(level: LogLevel): void;
   /** `host:port` of the first listener that speaks HTTP, as clients on this machine reach it. */
   proxyAddress(): string | undefined;

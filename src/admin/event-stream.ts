@@ -5,7 +5,7 @@
 import { createRoute, type OpenAPIHono, z } from '@hono/zod-openapi';
 import type { Clock } from '../core/clock.ts';
 import type { EventBus, EventName } from '../core/events.ts';
-import { answer, tellError } from './openapi.ts';
+import { jsonResponse, sendError } from './openapi.ts';
 import { errorSchema } from './schemas.ts';
 
 /** Events worth showing to a person: what happens to each connection is told in figures, by /api/history. */
@@ -59,8 +59,8 @@ const eventsRoute = createRoute({
   },
   responses: {
     200: { description: 'the stream', content: { 'text/event-stream': { schema: z.string() } } },
-    400: answer('`only` names an event that there is not', errorSchema),
-    503: answer(`${MAX_READERS} readers are there already`, errorSchema),
+    400: jsonResponse('`only` names an event that there is not', errorSchema),
+    503: jsonResponse(`${MAX_READERS} readers are there already`, errorSchema),
   },
 });
 
@@ -71,10 +71,10 @@ export function addEventStream(app: OpenAPIHono, bus: EventBus, clock: Clock): v
     const wanted = only === undefined ? [] : only.split(',');
     const stranger = wanted.find((name) => !TOLD.some((told) => told === name));
     if (stranger !== undefined) {
-      return tellError(context, 'bad-request', `only: there is no event ${stranger}`);
+      return sendError(context, 'bad-request', `only: there is no event ${stranger}`);
     }
     if (readers >= MAX_READERS) {
-      return tellError(context, 'too-many-readers', `${MAX_READERS} readers are there already`);
+      return sendError(context, 'too-many-readers', `${MAX_READERS} readers are there already`);
     }
     const names = only === undefined ? TOLD : TOLD.filter((name) => wanted.includes(name));
     const stream = streamOf(() => {

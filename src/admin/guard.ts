@@ -11,7 +11,7 @@ import type { HonoRequest, MiddlewareHandler } from 'hono';
 import { parseHostPort } from '../core/host-port.ts';
 import { isLoopbackAddress } from '../core/networks.ts';
 import type { Secret } from '../core/secret.ts';
-import { tellError } from './openapi.ts';
+import { sendError } from './openapi.ts';
 
 export interface GuardOptions {
   /** Host and port the server listens on. */
@@ -45,20 +45,20 @@ export function guard(options: GuardOptions): MiddlewareHandler {
     const { req } = context;
     for (const [name, value] of Object.entries(HEADERS)) context.header(name, value);
     if (!namesUs(req.header('host'), options.address())) {
-      return tellError(
+      return sendError(
         context,
         'wrong-host',
         'this name is not one of the admin address: use the address or localhost',
       );
     }
     if (!isOwnOrigin(req.header('origin'), req.header('host'))) {
-      return tellError(context, 'wrong-origin', 'requests from other web pages are refused');
+      return sendError(context, 'wrong-origin', 'requests from other web pages are refused');
     }
     const site = req.header('sec-fetch-site');
     const ownSite = site === undefined || site === 'same-origin' || site === 'none';
     // A link to the page may stand anywhere: what it opens is a page of its own, and cannot be framed.
     if (!ownSite && !(req.path === '/' && isNavigation(req))) {
-      return tellError(context, 'wrong-origin', 'requests from other web pages are refused');
+      return sendError(context, 'wrong-origin', 'requests from other web pages are refused');
     }
     if (
       options.token !== undefined &&
@@ -66,7 +66,7 @@ export function guard(options: GuardOptions): MiddlewareHandler {
       !bears(req.header('authorization'), options.token)
     ) {
       context.header('WWW-Authenticate', 'Bearer realm="noria"');
-      return tellError(
+      return sendError(
         context,
         'token-required',
         'send Authorization: Bearer with the token of the configuration',
@@ -74,7 +74,7 @@ export function guard(options: GuardOptions): MiddlewareHandler {
     }
     const isJson = /^application\/json\b/i.test(req.header('content-type') ?? '');
     if (!isSafe(req.method) && !isJson && options.hasRoute(req.method, req.path)) {
-      return tellError(context, 'wrong-content-type', 'send Content-Type: application/json');
+      return sendError(context, 'wrong-content-type', 'send Content-Type: application/json');
     }
     return next();
   };

@@ -7,7 +7,7 @@
 import type { Clock } from '../core/clock.ts';
 import type { Blame, EventBus } from '../core/events.ts';
 import { FAULTS, type FaultCode, type Side } from '../core/faults.ts';
-import { LatencyTally } from './latency-tally.ts';
+import { LatencyHistogram } from './latency-tally.ts';
 import type { HistoryView } from './schemas.ts';
 
 /** How far back each ring goes, and how finely. */
@@ -18,11 +18,11 @@ export const SPANS = {
 export type Span = keyof typeof SPANS;
 
 /** Whose fault a failure was, as it is counted. */
-export const BLAMED = ['member', 'target', 'source', 'network', 'client', 'noria'] as const;
-export type Blamed = (typeof BLAMED)[number];
+export const FAILURE_SIDES = ['member', 'target', 'source', 'network', 'client', 'noria'] as const;
+export type FailureSide = (typeof FAILURE_SIDES)[number];
 
 /** What an attempt's blame counts as. An attempt that nobody is to blame for is no failure of anybody. */
-const BLAMED_OF: { readonly [B in Blame]: Blamed | undefined } = {
+const SIDE_OF_BLAME: { readonly [B in Blame]: FailureSide | undefined } = {
   nobody: undefined,
   member: 'member',
   'half-member': 'member',
@@ -32,7 +32,7 @@ const BLAMED_OF: { readonly [B in Blame]: Blamed | undefined } = {
 };
 
 /** What a request that was refused counts as, by the side of its code. */
-const BLAMED_SIDE: { readonly [S in Side]: Blamed } = {
+const SIDE_OF_FAULT: { readonly [S in Side]: FailureSide } = {
   client: 'client',
   member: 'member',
   target: 'target',
@@ -56,11 +56,11 @@ export function openHistory(bus: EventBus, clock: Clock): History {
   const now = clock.monotonic();
   const rings = { '15m': new Ring(SPANS['15m'], now), '24h': new Ring(SPANS['24h'], now) };
   const all = Object.values(rings);
-  const fail = (blamed: Blamed) => {
+  const fail = (blamed: FailureSide) => {
     const at = clock.monotonic();
     for (const ring of all) ring.addFailure(blamed, at);
   };
-  const refuse = (code: FaultCode) => fail(BLAMED_SIDE[FAULTS[code].side]);
+  const refuse = (code: FaultCode) => fail(SIDE_OF_FAULT[FAULTS[code].side]);
   const subscriptions = [
     bus.on('dial.ended', ({ outcome, ms }) => {
       if (outcome === 'accepted') {
@@ -73,7 +73,7 @@ export function openHistory(bus: EventBus, clock: Clock): History {
       if (side === 'noria' || side === 'source' || outcome === 'bad-routing') refuse(outcome);
     }),
     bus.on('dial.attempted', ({ blame }) => {
-      const blamed = BLAMED_OF[blame];
+      const blamed = SIDE_OF_BLAME[blame];
       if (blamed !== undefined) fail(blamed);
     }),
     bus.on('client.refused', ({ code, dialFailed }) => {
@@ -107,9 +107,9 @@ class Ring {
   readonly #bytesDown: Float64Array;
   readonly #dialP50: Float64Array;
   readonly #dialP95: Float64Array;
-  readonly #failures: { readonly [B in Blamed]: Float64Array };
+  readonly #failures: { readonly [B in FailureSide]: Float64Array };
   /** Of the step that is being written. */
-  readonly #latencies = new LatencyTally();
+  readonly #latencies = new LatencyHistogram();
   #step: number;
 
   constructor({ stepMs, stepCount }: Shape, now: number) {
@@ -139,7 +139,7 @@ class Ring {
     this.#latencies.add(ms);
   }
 
-  addFailure(blamed: Blamed, now: number): void {
+  addFailure(blamed: FailureSide, now: number): void {
     const column = this.#failures[blamed];
     const at = this.#turn(now);
     column[at] = (column[at] ?? 0) + 1;
@@ -214,7 +214,7 @@ class Ring {
     this.#addBytesAt(at, -(this.#bytesUp[at] ?? 0), -(this.#bytesDown[at] ?? 0));
     this.#dialP50[at] = 0;
     this.#dialP95[at] = 0;
-    for (const blamed of BLAMED) this.#failures[blamed][at] = 0;
+    for (const blamed of FAILURE_SIDES) this.#failures[blamed][at] = 0;
   }
 
   /** All steps but the one that is being written. The first one was not watched from its beginning: it counts as not watched. */

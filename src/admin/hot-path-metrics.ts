@@ -5,7 +5,7 @@
  */
 import { Counter, type Registry } from 'prom-client';
 
-export interface TallyOptions<Label extends string> {
+export interface FastCounterOptions<Label extends string> {
   readonly name: string;
   readonly help: string;
   readonly labels: readonly Label[];
@@ -23,12 +23,12 @@ interface Branch<Label extends string> {
   count: Count<Label> | undefined;
 }
 
-export class Tally<Label extends string> {
+export class FastCounter<Label extends string> {
   readonly #names: readonly Label[];
   readonly #root: Branch<Label> = makeBranch();
   readonly #counts: Count<Label>[] = [];
 
-  constructor({ name, help, labels, registry }: TallyOptions<Label>) {
+  constructor({ name, help, labels, registry }: FastCounterOptions<Label>) {
     this.#names = labels;
     const tally = this;
     new Counter({

@@ -8,7 +8,7 @@ const BUCKETS_PER_OCTAVE = 4;
 /** From 1 ms to more than a minute. */
 const BUCKET_COUNT = 17 * BUCKETS_PER_OCTAVE;
 
-export class LatencyTally {
+export class LatencyHistogram {
   readonly #counts = new Uint32Array(BUCKET_COUNT);
   #total = 0;
 

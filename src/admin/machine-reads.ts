@@ -1,18 +1,18 @@
 /** What the admin API says to machines that have a format of their own: Prometheus, and browsers that want a proxy. */
 import { createRoute, type OpenAPIHono } from '@hono/zod-openapi';
 import { NoriaError } from '../core/faults.ts';
-import type { AdminTarget } from './backend.ts';
+import type { AdminBackend } from './backend.ts';
 import type { Metrics } from './metrics.ts';
-import { NOT_FOUND, plainText } from './openapi.ts';
+import { NOT_FOUND, textResponse } from './openapi.ts';
 
 /** Adds what monitoring and browsers read. */
-export function addMachineReads(app: OpenAPIHono, metrics: Metrics, watched: AdminTarget): void {
+export function addMachineReads(app: OpenAPIHono, metrics: Metrics, backend: AdminBackend): void {
   app.openapi(
     createRoute({
       method: 'get',
       path: '/metrics',
       summary: 'Prometheus metrics',
-      responses: { 200: plainText('the metrics', 'text/plain') },
+      responses: { 200: textResponse('the metrics', 'text/plain') },
     }),
     async (context) => context.text(await metrics.render(), 200, { 'Content-Type': metrics.contentType }),
   );
@@ -21,10 +21,10 @@ export function addMachineReads(app: OpenAPIHono, metrics: Metrics, watched: Adm
       method: 'get',
       path: '/proxy.pac',
       summary: 'A PAC file that sends everything but this machine through the first listener',
-      responses: { 200: plainText('the file', 'application/x-ns-proxy-autoconfig'), 404: NOT_FOUND },
+      responses: { 200: textResponse('the file', 'application/x-ns-proxy-autoconfig'), 404: NOT_FOUND },
     }),
     (context) => {
-      const address = watched.proxyAddress();
+      const address = backend.proxyAddress();
       if (address === undefined) throw new NoriaError('not-found', 'no listener speaks HTTP');
       return context.body(pacFile(address), 200, { 'Content-Type': 'application/x-ns-proxy-autoconfig' });
     },

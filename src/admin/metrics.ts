@@ -7,8 +7,8 @@
  */
 import { collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client';
 import type { EventBus } from '../core/events.ts';
-import type { AdminTarget } from './backend.ts';
-import { Tally } from './hot-path-metrics.ts';
+import type { AdminBackend } from './backend.ts';
+import { FastCounter } from './hot-path-metrics.ts';
 import { MEMBER_STATES, SOURCE_STATES } from './schemas.ts';
 import { Spread } from './spread.ts';
 
@@ -17,7 +17,7 @@ export interface Metrics {
   /** The page of a scrape. */
   render(): Promise<string>;
   /** What there is, for the page that lists it. */
-  describe(): readonly MetricDescription[];
+  list(): readonly MetricDescription[];
   /** Stops following the events. */
   close(): void;
 }
@@ -38,10 +38,10 @@ const REMAINING_BUCKETS_S = [5, 10, 20, 30, 60, 120, 180, 300, 600, 1_800];
  *
  * @param machine - also the metrics of the process: CPU, memory, event loop.
  */
-export function openMetrics(bus: EventBus, watched: AdminTarget, machine = true): Metrics {
+export function openMetrics(bus: EventBus, backend: AdminBackend, machine = true): Metrics {
   const registry = new Registry();
   const registries = machine ? [registry, processMetrics()] : [registry];
-  addGauges(registry, watched);
+  addGauges(registry, backend);
   const subscriptions = [
     ...followMembers(registry, bus),
     ...followTraffic(registry, bus),
@@ -50,7 +50,7 @@ export function openMetrics(bus: EventBus, watched: AdminTarget, machine = true)
   return {
     contentType: registry.contentType,
     render: async () => (await Promise.all(registries.map((one) => one.metrics()))).join('\n'),
-    describe: () => registries.flatMap((one) => one.getMetricsAsArray().map(describeMetric)),
+    list: () => registries.flatMap((one) => one.getMetricsAsArray().map(describeMetric)),
     close: () => {
       for (const subscription of subscriptions) subscription[Symbol.dispose]();
       registry.clear();
@@ -75,7 +75,7 @@ function describeMetric(metric: object): MetricDescription {
   return { name, type, labels: labelNames };
 }
 
-function addGauges(registry: Registry, watched: AdminTarget): void {
+function addGauges(registry: Registry, backend: AdminBackend): void {
   new Gauge({
     name: 'noria_members',
     help: 'Members of the pool by state.',
@@ -83,7 +83,7 @@ function addGauges(registry: Registry, watched: AdminTarget): void {
     registers: [registry],
     collect() {
       this.reset();
-      for (const { source, ...counts } of watched.memberCounts()) {
+      for (const { source, ...counts } of backend.memberCounts()) {
         for (const state of MEMBER_STATES) this.set({ source, state }, counts[state]);
       }
     },
@@ -95,7 +95,7 @@ function addGauges(registry: Registry, watched: AdminTarget): void {
     registers: [registry],
     collect() {
       this.reset();
-      for (const source of watched.status().sources) {
+      for (const source of backend.status().sources) {
         for (const state of SOURCE_STATES)
           this.set({ source: source.name, state }, source.state === state ? 1 : 0);
       }
@@ -108,7 +108,7 @@ function addGauges(registry: Registry, watched: AdminTarget): void {
     registers: [registry],
     collect() {
       this.reset();
-      for (const { name, quota } of watched.status().sources) {
+      for (const { name, quota } of backend.status().sources) {
         if (quota.remaining !== undefined) this.set({ source: name }, quota.remaining);
       }
     },
@@ -118,7 +118,7 @@ function addGauges(registry: Registry, watched: AdminTarget): void {
     help: 'Sessions that hold a member.',
     registers: [registry],
     collect() {
-      this.set(watched.status().pool.sessions);
+      this.set(backend.status().pool.sessions);
     },
   });
   new Gauge({
@@ -126,7 +126,7 @@ function addGauges(registry: Registry, watched: AdminTarget): void {
     help: 'Processes that serve clients.',
     registers: [registry],
     collect() {
-      this.set(watched.status().workers.running);
+      this.set(backend.status().workers.running);
     },
   });
   new Gauge({
@@ -136,7 +136,7 @@ function addGauges(registry: Registry, watched: AdminTarget): void {
     registers: [registry],
     collect() {
       this.reset();
-      for (const { name, connections } of watched.status().listeners)
+      for (const { name, connections } of backend.status().listeners)
         this.set({ listener: name }, connections);
     },
   });
@@ -144,7 +144,7 @@ function addGauges(registry: Registry, watched: AdminTarget): void {
 
 function followMembers(registry: Registry, bus: EventBus): Disposable[] {
   const tally = <Label extends string>(name: string, help: string, labels: readonly Label[]) =>
-    new Tally({ name, help, labels, registry });
+    new FastCounter({ name, help, labels, registry });
   const extractions = tally('noria_extractions_total', 'Calls of the extraction service by its code.', [
     'source',
     'code',
@@ -173,13 +173,13 @@ function followMembers(registry: Registry, bus: EventBus): Disposable[] {
 }
 
 function followTraffic(registry: Registry, bus: EventBus): Disposable[] {
-  const connections = new Tally({
+  const connections = new FastCounter({
     name: 'noria_connections_total',
     help: 'Client connections that ended, by what they spoke and how they ended.',
     labels: ['listener', 'protocol', 'outcome'],
     registry,
   });
-  const bytes = new Tally({
+  const bytes = new FastCounter({
     name: 'noria_bytes_total',
     help: 'Bytes relayed: up is from the client to the target.',
     labels: ['source', 'direction'],
@@ -210,13 +210,13 @@ function followDials(registry: Registry, bus: EventBus): Disposable[] {
     'Life left of the member at its assignment.',
     REMAINING_BUCKETS_S,
   );
-  const attempts = new Tally({
+  const attempts = new FastCounter({
     name: 'noria_dial_attempts_total',
     help: 'Attempts through one member, by outcome.',
     labels: ['source', 'outcome'],
     registry,
   });
-  const hedges = new Tally({
+  const hedges = new FastCounter({
     name: 'noria_hedges_total',
     help: 'Second attempts beside a slow first one, by outcome.',
     labels: ['outcome'],

@@ -7,7 +7,7 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { createRoute, type OpenAPIHono, z } from '@hono/zod-openapi';
 import type { Context } from 'hono';
-import { NOT_FOUND, plainText } from './openapi.ts';
+import { NOT_FOUND, textResponse } from './openapi.ts';
 
 export interface PageFile {
   /** Path on the admin address. */
@@ -84,7 +84,7 @@ export function addPage(app: OpenAPIHono, files: readonly PageFile[]): void {
       method: 'get',
       path: '/',
       summary: 'The dashboard',
-      responses: { 200: plainText('the page', 'text/html'), 304: { description: 'unchanged' } },
+      responses: { 200: textResponse('the page', 'text/html'), 304: { description: 'unchanged' } },
     }),
     (context) => serve(context, '/'),
   );
@@ -95,7 +95,7 @@ export function addPage(app: OpenAPIHono, files: readonly PageFile[]): void {
       summary: 'A file of the dashboard',
       request: { params: z.object({ file: z.string() }) },
       responses: {
-        200: plainText('the file', 'text/css'),
+        200: textResponse('the file', 'text/css'),
         304: { description: 'unchanged' },
         404: NOT_FOUND,
       },

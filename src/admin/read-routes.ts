@@ -1,10 +1,10 @@
 /** What the admin API lets read: snapshots, made at most so often that reading costs the data plane nothing. */
 import { createRoute, type OpenAPIHono, z } from '@hono/zod-openapi';
 import type { Clock } from '../core/clock.ts';
-import type { AdminTarget } from './backend.ts';
+import type { AdminBackend } from './backend.ts';
 import type { Failures } from './failures.ts';
 import { type History, SPANS } from './history.ts';
-import { answer, describeIssues, plainText, tellError } from './openapi.ts';
+import { describeIssues, jsonResponse, sendError, textResponse } from './openapi.ts';
 import {
   failureSchema,
   historySchema,
@@ -13,17 +13,17 @@ import {
   sessionSchema,
   statusSchema,
 } from './schemas.ts';
-import { Cached } from './snapshot-cache.ts';
+import { SnapshotCache } from './snapshot-cache.ts';
 
-export interface Readable {
-  readonly watched: AdminTarget;
+export interface ReadRouteParts {
+  readonly backend: AdminBackend;
   readonly history: History;
   readonly failures: Failures;
   readonly clock: Clock;
 }
 
 /** Snapshots that are still good. */
-export interface Snapshots {
+export interface SnapshotCaches {
   /** Something was changed by hand: what is read next is made anew. */
   forget(): void;
 }
@@ -38,10 +38,13 @@ const limitQuery = z.object({
 });
 
 /** Adds every route that reads as JSON, and the two that orchestrators ask. */
-export function addReads(app: OpenAPIHono, { watched, history, failures, clock }: Readable): Snapshots {
-  const status = new Cached(clock, () => watched.status());
-  const members = new Cached(clock, () => new Listing(watched.members()));
-  const sessions = new Cached(clock, () => new Listing(watched.sessions()));
+export function addReadRoutes(
+  app: OpenAPIHono,
+  { backend, history, failures, clock }: ReadRouteParts,
+): SnapshotCaches {
+  const status = new SnapshotCache(clock, () => backend.status());
+  const members = new SnapshotCache(clock, () => new Listing(backend.members()));
+  const sessions = new SnapshotCache(clock, () => new Listing(backend.sessions()));
   addHealth(app, status);
   addLists(app, members, sessions);
   app.openapi(
@@ -49,7 +52,7 @@ export function addReads(app: OpenAPIHono, { watched, history, failures, clock }
       method: 'get',
       path: '/api/status',
       summary: 'The state of the daemon and of each source',
-      responses: { 200: answer('the state', statusSchema) },
+      responses: { 200: jsonResponse('the state', statusSchema) },
     }),
     (context) => context.json(status.get(), 200),
   );
@@ -61,7 +64,7 @@ export function addReads(app: OpenAPIHono, { watched, history, failures, clock }
       request: {
         query: z.object({ span: z.enum(Object.keys(SPANS) as [keyof typeof SPANS]).default('15m') }),
       },
-      responses: { 200: answer('the steps, oldest first', historySchema) },
+      responses: { 200: jsonResponse('the steps, oldest first', historySchema) },
     }),
     (context) => context.json(history.read(context.req.valid('query').span), 200),
   );
@@ -70,7 +73,7 @@ export function addReads(app: OpenAPIHono, { watched, history, failures, clock }
       method: 'get',
       path: '/api/failures',
       summary: 'What failed lately, latest first, each kind of failure once and explained',
-      responses: { 200: answer('the failures', z.array(failureSchema)) },
+      responses: { 200: jsonResponse('the failures', z.array(failureSchema)) },
     }),
     (context) => context.json([...failures.list()], 200),
   );
@@ -81,13 +84,13 @@ export function addReads(app: OpenAPIHono, { watched, history, failures, clock }
   };
 }
 
-function addHealth(app: OpenAPIHono, status: Cached<Status>): void {
+function addHealth(app: OpenAPIHono, status: SnapshotCache<Status>): void {
   app.openapi(
     createRoute({
       method: 'get',
       path: '/healthz',
       summary: 'Whether the process works',
-      responses: { 200: plainText('it does', 'text/plain') },
+      responses: { 200: textResponse('it does', 'text/plain') },
     }),
     (context) => context.text('ok\n', 200),
   );
@@ -97,8 +100,8 @@ function addHealth(app: OpenAPIHono, status: Cached<Status>): void {
       path: '/readyz',
       summary: 'Whether clients can be served',
       responses: {
-        200: plainText('they can', 'text/plain'),
-        503: plainText('the reason why not', 'text/plain'),
+        200: textResponse('they can', 'text/plain'),
+        503: textResponse('the reason why not', 'text/plain'),
       },
     }),
     (context) => {
@@ -108,7 +111,7 @@ function addHealth(app: OpenAPIHono, status: Cached<Status>): void {
   );
 }
 
-function addLists(app: OpenAPIHono, members: Cached<Listing>, sessions: Cached<Listing>): void {
+function addLists(app: OpenAPIHono, members: SnapshotCache<Listing>, sessions: SnapshotCache<Listing>): void {
   const lists = [
     ['/api/members', 'Every member of the pool', memberSchema.array(), members],
     ['/api/sessions', 'Every session', sessionSchema.array(), sessions],
@@ -120,11 +123,11 @@ function addLists(app: OpenAPIHono, members: Cached<Listing>, sessions: Cached<L
       path,
       summary,
       request: { query: limitQuery },
-      responses: { 200: answer('the list', schema) },
+      responses: { 200: jsonResponse('the list', schema) },
     });
     app.get(path, (context) => {
       const query = limitQuery.safeParse(context.req.query());
-      if (!query.success) return tellError(context, 'bad-request', describeIssues(query.error));
+      if (!query.success) return sendError(context, 'bad-request', describeIssues(query.error));
       return context.body(listing.get().bytes(query.data.limit), 200, { 'Content-Type': 'application/json' });
     });
   }

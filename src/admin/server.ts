@@ -13,8 +13,8 @@ import type { EventBus } from '../core/events.ts';
 import { NoriaError } from '../core/faults.ts';
 import { formatHostPort } from '../core/host-port.ts';
 import type { Secret } from '../core/secret.ts';
-import { addVerbs } from './action-routes.ts';
-import type { AdminTarget } from './backend.ts';
+import { addActionRoutes } from './action-routes.ts';
+import type { AdminBackend } from './backend.ts';
 import { addDescription } from './description.ts';
 import { addEventStream } from './event-stream.ts';
 import { openFailures } from './failures.ts';
@@ -22,9 +22,9 @@ import { guard, isSafe } from './guard.ts';
 import { openHistory } from './history.ts';
 import { addMachineReads } from './machine-reads.ts';
 import { openMetrics } from './metrics.ts';
-import { describeIssues, tellError } from './openapi.ts';
+import { describeIssues, sendError } from './openapi.ts';
 import { addPage, readPageFiles } from './page-files.ts';
-import { addReads } from './read-routes.ts';
+import { addReadRoutes } from './read-routes.ts';
 
 export interface AdminOptions {
   readonly host: string;
@@ -32,7 +32,7 @@ export interface AdminOptions {
   readonly port: number;
   readonly token?: Secret;
   readonly version: string;
-  readonly watched: AdminTarget;
+  readonly backend: AdminBackend;
   readonly bus: EventBus;
   readonly clock: Clock;
   /** Told of a failure that no route foresaw. */
@@ -58,10 +58,10 @@ const REQUEST_TIMEOUT_MS = 10_000;
 
 /** Opens a server that already listens. @throws NoriaError listen-failed */
 export async function openAdmin(options: AdminOptions): Promise<AdminServer> {
-  const { bus, clock, watched } = options;
+  const { bus, clock, backend } = options;
   const address = { host: options.host, port: options.port };
   const followers = {
-    metrics: openMetrics(bus, watched),
+    metrics: openMetrics(bus, backend),
     history: openHistory(bus, clock),
     failures: openFailures(bus, clock),
   };
@@ -98,14 +98,14 @@ interface Followers {
 }
 
 function buildApp(options: AdminOptions, address: () => Address, followers: Followers): OpenAPIHono {
-  const { watched, bus, clock, token, version } = options;
+  const { backend, bus, clock, token, version } = options;
   const files = readPageFiles();
   // The page's own files, too: nothing in them is worth a token.
   const open = new Set([...OPEN_PATHS, ...files.map(({ path }) => path)]);
   const app = new OpenAPIHono({
     defaultHook: (result, context) => {
       if (result.success) return undefined;
-      return tellError(context, 'bad-request', describeIssues(result.error));
+      return sendError(context, 'bad-request', describeIssues(result.error));
     },
   });
   const hasRoute = (method: string, path: string) => methodsAt(app, path).includes(method);
@@ -114,7 +114,7 @@ function buildApp(options: AdminOptions, address: () => Address, followers: Foll
     bodyLimit({
       maxSize: MAX_BODY_BYTES,
       onError: (context) =>
-        tellError(context, 'too-large', `a body may have ${MAX_BODY_BYTES} bytes at most`),
+        sendError(context, 'too-large', `a body may have ${MAX_BODY_BYTES} bytes at most`),
     }),
   );
   app.use(async (context, next) => {
@@ -122,28 +122,28 @@ function buildApp(options: AdminOptions, address: () => Address, followers: Foll
     await next();
     if (!isSafe(context.req.method)) snapshots.forget();
   });
-  const snapshots = addReads(app, { watched, clock, ...followers });
-  addVerbs(app, watched);
-  addMachineReads(app, followers.metrics, watched);
+  const snapshots = addReadRoutes(app, { backend, clock, ...followers });
+  addActionRoutes(app, backend);
+  addMachineReads(app, followers.metrics, backend);
   addEventStream(app, bus, clock);
   addPage(app, files);
   addDescription(app, version, open);
   app.notFound((context) => {
     const allowed = methodsAt(app, context.req.path);
     if (allowed.length === 0)
-      return tellError(context, 'not-found', 'no such route: /openapi.json lists them');
+      return sendError(context, 'not-found', 'no such route: /openapi.json lists them');
     context.header('Allow', allowed.join(', '));
-    return tellError(context, 'method-not-allowed', `this route takes ${allowed.join(', ')}`);
+    return sendError(context, 'method-not-allowed', `this route takes ${allowed.join(', ')}`);
   });
   app.onError((error, context) => {
     if (error instanceof NoriaError && error.code === 'not-found') {
-      return tellError(context, error.code, error.message);
+      return sendError(context, error.code, error.message);
     }
     if (error instanceof HTTPException && error.status === 400) {
-      return tellError(context, 'bad-request', 'the body is not JSON');
+      return sendError(context, 'bad-request', 'the body is not JSON');
     }
     options.onError(error);
-    return tellError(context, 'internal', 'noria made a mistake: see its log');
+    return sendError(context, 'internal', 'noria made a mistake: see its log');
   });
   return app;
 }

@@ -8,7 +8,7 @@ import type { Clock } from '../core/clock.ts';
 /** Ms kept for each ms that the making took. */
 const KEPT_PER_MS = 50;
 
-export class Cached<T extends object> {
+export class SnapshotCache<T extends object> {
   readonly #clock: Clock;
   readonly #make: () => T;
   #value: T | undefined;

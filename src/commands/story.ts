@@ -3,7 +3,7 @@
  * what to watch on the dashboard. It looks at what the target saw, never at what noria meant to do.
  */
 import { request } from 'node:http';
-import type { AdminTarget } from '../admin/backend.ts';
+import type { AdminBackend } from '../admin/backend.ts';
 import type { Sandbox } from '../sandbox/sandbox.ts';
 
 export interface StoryOptions {
@@ -14,7 +14,7 @@ export interface StoryOptions {
   /** Base address of the target, as the members resolve it. */
   readonly target: string;
   readonly sandbox: Pick<Sandbox, 'members' | 'kill'>;
-  readonly watched: Pick<AdminTarget, 'members'>;
+  readonly watched: Pick<AdminBackend, 'members'>;
   readonly print: (line: string) => void;
   /** Time to look at the page, after each chapter. */
   readonly pause: () => Promise<void>;

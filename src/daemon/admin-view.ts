@@ -1,6 +1,6 @@
 /** The running daemon as the admin server shows and steers it: snapshots of the parts, put together; verbs passed on. */
 
-import type { AdminTarget } from '../admin/backend.ts';
+import type { AdminBackend } from '../admin/backend.ts';
 import type { SourceJson, Status } from '../admin/schemas.ts';
 import type { Clock } from '../core/clock.ts';
 import { formatHostPort, hostPort } from '../core/host-port.ts';
@@ -29,7 +29,7 @@ const MS_PER_SECOND = 1_000;
 /** States out of which a source draws again by itself. */
 const DRAWS_AGAIN: ReadonlySet<string> = new Set(['idle', 'ready', 'drawing', 'waiting', 'backoff']);
 
-export function viewDaemon(viewed: Viewed): AdminTarget {
+export function viewDaemon(viewed: Viewed): AdminBackend {
   const { pool, refiller, clock, log } = viewed;
   const startedAt = clock.monotonic();
   return {
@@ -37,10 +37,10 @@ export function viewDaemon(viewed: Viewed): AdminTarget {
     members: () => pool.members(),
     memberCounts: () => pool.counts(),
     sessions: () => pool.sessions(),
-    evict: (member) => pool.evict(member),
-    refill: (source) => refiller().refill(source),
-    pause: (source) => refiller().pause(source),
-    resume(source) {
+    evictMember: (member) => pool.evict(member),
+    refillSource: (source) => refiller().refill(source),
+    pauseSource: (source) => refiller().pause(source),
+    resumeSource(source) {
       viewed.faults.tryAgain(source);
       return refiller().resume(source);
     },
@@ -51,7 +51,7 @@ export function viewDaemon(viewed: Viewed): AdminTarget {
       return true;
     },
     forgetSession: (session) => pool.forgetSession(session),
-    report({ session, member, host, verdict }) {
+    reportMember({ session, member, host, verdict }) {
       const canonical = hostPort(host, ANY_PORT)?.host ?? host;
       if (session !== undefined) return pool.ban({ of: { session }, host: canonical, verdict });
       return member !== undefined && pool.ban({ of: { member }, host: canonical, verdict });

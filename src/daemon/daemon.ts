@@ -5,7 +5,7 @@
  * data plane, while refill still draws and the admin page still shows it; the last snapshot is written when nothing can
  * change any more.
  */
-import type { AdminTarget } from '../admin/backend.ts';
+import type { AdminBackend } from '../admin/backend.ts';
 import type { Config } from '../config/config.ts';
 import { type Clock, pause, systemClock } from '../core/clock.ts';
 import { EventBus } from '../core/events.ts';
@@ -57,7 +57,7 @@ export interface Daemon {
   readonly addresses: { readonly listeners: readonly string[]; readonly admin: string | undefined };
   readonly bus: EventBus;
   /** What the admin API shows and steers. */
-  readonly watched: AdminTarget;
+  readonly watched: AdminBackend;
   /** Resolves when nobody can be served any more: workers-failed. It is to be closed then. */
   readonly failed: Promise<NoriaError>;
   /**
@@ -92,7 +92,7 @@ interface Parts {
   readonly faults: SourceFaults;
   readonly prober: Prober;
   readonly admin: AdminSlot;
-  readonly watched: AdminTarget;
+  readonly watched: AdminBackend;
 }
 
 /**

@@ -1,6 +1,6 @@
 /** Parts of the daemon that a reload exchanges as a whole: what they replace finishes what it has begun. */
 
-import type { AdminTarget } from '../admin/backend.ts';
+import type { AdminBackend } from '../admin/backend.ts';
 import { type AdminServer, openAdmin } from '../admin/server.ts';
 import type { Config } from '../config/config.ts';
 import type { Clock } from '../core/clock.ts';
@@ -78,14 +78,14 @@ export class AdminSlot {
    *
    * @throws NoriaError listen-failed
    */
-  async open(config: Config, watched: AdminTarget): Promise<void> {
+  async open(config: Config, backend: AdminBackend): Promise<void> {
     const before = this.#openedFor;
     await this.close();
     try {
-      this.#server = await this.#listen(config, watched);
+      this.#server = await this.#listen(config, backend);
       this.#openedFor = config;
     } catch (error) {
-      if (before !== undefined) this.#server = await this.#listen(before, watched);
+      if (before !== undefined) this.#server = await this.#listen(before, backend);
       throw error;
     }
   }
@@ -96,7 +96,7 @@ export class AdminSlot {
     await server?.close();
   }
 
-  async #listen({ admin }: Config, watched: AdminTarget): Promise<AdminServer | undefined> {
+  async #listen({ admin }: Config, backend: AdminBackend): Promise<AdminServer | undefined> {
     const { clock, bus, log } = this.#ground;
     if (admin === undefined || admin.address.kind !== 'tcp') return undefined;
     return openAdmin({
@@ -104,7 +104,7 @@ export class AdminSlot {
       port: admin.address.port,
       ...(admin.token === undefined ? {} : { token: admin.token }),
       version: readVersion(),
-      watched,
+      backend,
       bus,
       clock,
       onError: (error) => log.error({ error: describeError(error) }, 'admin request failed'),

@@ -1,4 +1,4 @@
-import type { AdminTarget } from '../../src/admin/backend.ts';
+import type { AdminBackend } from '../../src/admin/backend.ts';
 import type { MemberJson, SessionJson, SourceJson, Status } from '../../src/admin/schemas.ts';
 
 export const SOURCE: SourceJson = {
@@ -71,7 +71,7 @@ export const STATUS: Status = {
 };
 
 /** A Watched that records the verbs called on it and knows one source, one member and one session. */
-export function fakeWatched(status: Partial<Status> = {}): AdminTarget & { readonly told: string[] } {
+export function fakeBackend(status: Partial<Status> = {}): AdminBackend & { readonly told: string[] } {
   const told: string[] = [];
   const verb = (name: string, known: string) => (thing: string, more?: boolean) => {
     told.push(more === undefined ? `${name} ${thing}` : `${name} ${thing} ${more}`);
@@ -83,13 +83,13 @@ export function fakeWatched(status: Partial<Status> = {}): AdminTarget & { reado
     members: () => [MEMBER],
     memberCounts: () => [{ source: 'city', joining: 0, ready: 1, quarantined: 0, draining: 0 }],
     sessions: () => [SESSION],
-    evict: verb('evict', 'm1'),
-    refill: verb('refill', 'city'),
-    pause: verb('pause', 'city'),
-    resume: verb('resume', 'city'),
+    evictMember: verb('evict', 'm1'),
+    refillSource: verb('refill', 'city'),
+    pauseSource: verb('pause', 'city'),
+    resumeSource: verb('resume', 'city'),
     rotateSession: verb('rotate', 'abc'),
     forgetSession: verb('forget', 'abc'),
-    report: ({ session, member, host, verdict }) => {
+    reportMember: ({ session, member, host, verdict }) => {
       told.push(`report ${session ?? member} ${host} ${verdict}`);
       return session === 'abc' || member === 'm1';
     },

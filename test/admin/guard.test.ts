@@ -10,17 +10,17 @@ test('admin: a name that an attacker pointed at us is refused (DNS rebinding)', 
 });
 
 test("admin: another page's requests are refused, by origin and by fetch metadata (CSRF)", async () => {
-  const { url, port, watched } = await openTestAdmin();
+  const { url, port, backend } = await openTestAdmin();
   const path = `${url}/api/sources/city/pause`;
   expect(await rawRequest(path, { ...JSON_TYPE, origin: 'http://evil.example' }, 'POST')).toBe(403);
   expect(await rawRequest(path, { ...JSON_TYPE, origin: 'null' }, 'POST')).toBe(403);
   expect(await rawRequest(path, { ...JSON_TYPE, 'sec-fetch-site': 'cross-site' }, 'POST')).toBe(403);
-  expect(watched.told).toEqual([]);
+  expect(backend.told).toEqual([]);
   expect(await rawRequest(path, { ...JSON_TYPE, origin: `http://127.0.0.1:${port}` }, 'POST')).toBe(202);
 });
 
 test('admin: what a plain form can send changes nothing', async () => {
-  const { url, watched } = await openTestAdmin();
+  const { url, backend } = await openTestAdmin();
   for (const type of ['application/x-www-form-urlencoded', 'text/plain', 'multipart/form-data; boundary=x']) {
     const headers = { 'content-type': type };
     expect((await fetch(`${url}/api/sources/city/pause`, { method: 'POST', headers, body: '' })).status).toBe(
@@ -28,7 +28,7 @@ test('admin: what a plain form can send changes nothing', async () => {
     );
   }
   expect((await fetch(`${url}/api/sources/city/pause`)).status).toBe(405);
-  expect(watched.told).toEqual([]);
+  expect(backend.told).toEqual([]);
 });
 
 test('admin: with a token, only what is open to all answers without it', async () => {
@@ -90,14 +90,14 @@ test.each([
   ['GET', '/api/members/m1/evict', 405, 'POST'],
   ['PUT', '/api/sessions/abc', 405, 'DELETE'],
 ] as const)('admin: %s %s is told %i, whatever its content type', async (method, path, status, allow) => {
-  const { url, watched } = await openTestAdmin();
+  const { url, backend } = await openTestAdmin();
   for (const headers of [{}, JSON_TYPE]) {
     const answer = await fetch(`${url}${path}`, { method, headers });
     expect([answer.status, answer.headers.get('allow')]).toEqual([status, allow]);
     const code = status === 404 ? 'not-found' : 'method-not-allowed';
     expect(await answer.json()).toEqual({ error: { code, message: expect.any(String) } });
   }
-  expect(watched.told).toEqual([]);
+  expect(backend.told).toEqual([]);
 });
 
 test('admin: without the token nobody learns which routes there are', async () => {
@@ -108,7 +108,7 @@ test('admin: without the token nobody learns which routes there are', async () =
 });
 
 test('admin: a body that is too large is refused, told or not', async () => {
-  const { url, watched } = await openTestAdmin();
+  const { url, backend } = await openTestAdmin();
   const body = JSON.stringify({ session: 'abc', host: 'a'.repeat(20_000), verdict: 'banned' });
   const chunked = new ReadableStream({
     start(controller) {
@@ -123,5 +123,5 @@ test('admin: a body that is too large is refused, told or not', async () => {
       { error: { code: 'too-large', message: expect.any(String) } },
     ]);
   }
-  expect(watched.told).toEqual([]);
+  expect(backend.told).toEqual([]);
 });

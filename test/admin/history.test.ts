@@ -36,7 +36,7 @@ const REFUSAL: NoriaEvents['client.refused'] = {
   detail: 'no credentials',
 };
 
-/** A history that has watched for one whole step, at the beginning of the next. */
+/** A history that has covered one whole step; now is the start of the next one. */
 function openTestHistory() {
   const clock = new ManualClock();
   const bus = new EventBus((_name, error) => {
@@ -143,7 +143,7 @@ test('history: a quiet time leaves nothing of what was there before', () => {
   expect(new Set(failures.client)).toEqual(new Set([0]));
 });
 
-test('history: what nobody watched is not known, rather than nothing', () => {
+test('history: a step before the start is null, not 0', () => {
   const { clock, history } = openTestHistory();
   clock.advance(STEP_MS);
   const { tunnelsPerSecond } = history.read('15m');

@@ -1,13 +1,13 @@
 import { expect, onTestFinished, test } from 'vitest';
 import { openMetrics } from '../../src/admin/metrics.ts';
 import { EventBus } from '../../src/core/events.ts';
-import { fakeWatched } from './fake-backend.ts';
+import { fakeBackend } from './fake-backend.ts';
 
 function openTestMetrics() {
   const bus = new EventBus((_name, error) => {
     throw error;
   });
-  const metrics = openMetrics(bus, fakeWatched(), false);
+  const metrics = openMetrics(bus, fakeBackend(), false);
   onTestFinished(() => metrics.close());
   const lines = async () =>
     (await metrics.render()).split('\n').filter((line) => line !== '' && !line.startsWith('#'));
@@ -115,7 +115,7 @@ test('metrics: a bucket of a histogram counts all that took no longer, its bound
 
 test("metrics: those of the process stand beside noria's own, however often the server was opened", async () => {
   const buses = [1, 2].map(() => new EventBus(() => {}));
-  const opened = buses.map((bus) => openMetrics(bus, fakeWatched()));
+  const opened = buses.map((bus) => openMetrics(bus, fakeBackend()));
   const [first, second] = opened;
   first?.close();
   const page = (await second?.render()) ?? '';

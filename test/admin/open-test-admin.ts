@@ -4,7 +4,7 @@ import { type AdminOptions, openAdmin } from '../../src/admin/server.ts';
 import { systemClock } from '../../src/core/clock.ts';
 import { EventBus } from '../../src/core/events.ts';
 import { Secret } from '../../src/core/secret.ts';
-import { fakeWatched, type STATUS } from './fake-backend.ts';
+import { fakeBackend, type STATUS } from './fake-backend.ts';
 
 export const JSON_TYPE = { 'content-type': 'application/json' };
 
@@ -21,7 +21,7 @@ export function adminOptions(more: Partial<AdminOptions> = {}): AdminOptions {
     host: '127.0.0.1',
     port: 0,
     version: '1.2.3',
-    watched: fakeWatched(),
+    backend: fakeBackend(),
     bus: makeBus(),
     clock: systemClock,
     onError: (error) => {
@@ -36,12 +36,12 @@ export async function openTestAdmin(
   options: { token?: string; status?: Partial<typeof STATUS> } & Partial<Pick<AdminOptions, 'clock'>> = {},
 ) {
   const { token, status, ...more } = options;
-  const watched = fakeWatched(status);
+  const backend = fakeBackend(status);
   const errors: unknown[] = [];
   const bus = makeBus();
   const admin = await openAdmin(
     adminOptions({
-      watched,
+      backend,
       bus,
       onError: (error) => errors.push(error),
       ...(token === undefined ? {} : { token: new Secret(token) }),
@@ -49,7 +49,7 @@ export async function openTestAdmin(
     }),
   );
   onTestFinished(() => admin.close());
-  return { watched, errors, bus, url: `http://127.0.0.1:${admin.port}`, port: admin.port };
+  return { backend, errors, bus, url: `http://127.0.0.1:${admin.port}`, port: admin.port };
 }
 
 /** The status of a request with headers that fetch() refuses to set, Host and Origin among them: attackers do not use it. */

@@ -4,7 +4,7 @@ import type { AddressInfo } from 'node:net';
 import { expect, onTestFinished, test } from 'vitest';
 import { openAdmin } from '../../src/admin/server.ts';
 import { ManualClock } from '../support/manual-clock.ts';
-import { fakeWatched, MEMBER, SESSION, STATUS } from './fake-backend.ts';
+import { fakeBackend, MEMBER, SESSION, STATUS } from './fake-backend.ts';
 import { adminOptions, JSON_TYPE, openTestAdmin, rawRequest } from './open-test-admin.ts';
 
 test('admin: healthz answers while the process works, readyz says why clients cannot be served', async () => {
@@ -53,14 +53,14 @@ const VERBS = [
 
 for (const [method, path, body, status, verb] of VERBS) {
   test(`admin: ${method} ${path} ${body === undefined ? '' : JSON.stringify(body)} answers ${status}`, async () => {
-    const { url, watched } = await openTestAdmin();
+    const { url, backend } = await openTestAdmin();
     const answer = await fetch(`${url}${path}`, {
       method,
       headers: JSON_TYPE,
       ...(body === undefined ? {} : { body: JSON.stringify(body) }),
     });
     expect(answer.status).toBe(status);
-    expect(watched.told).toEqual(verb === undefined ? [] : [verb]);
+    expect(backend.told).toEqual(verb === undefined ? [] : [verb]);
     if (status >= 400) {
       expect(await answer.json()).toEqual({
         error: { code: expect.any(String), message: expect.any(String) },
@@ -70,7 +70,7 @@ for (const [method, path, body, status, verb] of VERBS) {
 }
 
 test('admin: a body that is not JSON is refused in the one shape of errors', async () => {
-  const { url, watched, errors } = await openTestAdmin();
+  const { url, backend, errors } = await openTestAdmin();
   for (const path of ['/api/sessions/abc/rotate', '/api/reports']) {
     const answer = await fetch(`${url}${path}`, { method: 'POST', headers: JSON_TYPE, body: '{' });
     expect([answer.status, await answer.json()]).toEqual([
@@ -78,12 +78,12 @@ test('admin: a body that is not JSON is refused in the one shape of errors', asy
       { error: { code: 'bad-request', message: expect.any(String) } },
     ]);
   }
-  expect([watched.told, errors]).toEqual([[], []]);
+  expect([backend.told, errors]).toEqual([[], []]);
 });
 
 test('admin: a list can be cut short, and a limit that is none is refused', async () => {
-  const watched = { ...fakeWatched(), members: () => [MEMBER, { ...MEMBER, id: 'm2' }] };
-  const admin = await openAdmin(adminOptions({ watched }));
+  const backend = { ...fakeBackend(), members: () => [MEMBER, { ...MEMBER, id: 'm2' }] };
+  const admin = await openAdmin(adminOptions({ backend }));
   onTestFinished(() => admin.close());
   const url = `http://127.0.0.1:${admin.port}/api/members`;
   expect(await (await fetch(`${url}?limit=1`)).json()).toEqual([MEMBER]);
@@ -100,15 +100,15 @@ test('admin: a list can be cut short, and a limit that is none is refused', asyn
 test('admin: what a verb has changed is read at once, however much reading costs', async () => {
   const members = [MEMBER, { ...MEMBER, id: 'm2' }];
   const clock = new ManualClock();
-  const watched = {
-    ...fakeWatched(),
+  const backend = {
+    ...fakeBackend(),
     members() {
       clock.advance(50);
       return [...members];
     },
-    evict: () => members.pop() !== undefined,
+    evictMember: () => members.pop() !== undefined,
   };
-  const admin = await openAdmin(adminOptions({ clock, watched }));
+  const admin = await openAdmin(adminOptions({ clock, backend }));
   onTestFinished(() => admin.close());
   const url = `http://127.0.0.1:${admin.port}`;
   const read = async () => (await (await fetch(`${url}/api/members`)).json()) as unknown[];

@@ -1,11 +1,11 @@
 import { expect, test } from 'vitest';
-import { Cached } from '../../src/admin/snapshot-cache.ts';
+import { SnapshotCache } from '../../src/admin/snapshot-cache.ts';
 import { ManualClock } from '../support/manual-clock.ts';
 
 function makeCached(costMs: number) {
   const clock = new ManualClock();
   let made = 0;
-  const cached = new Cached(clock, () => {
+  const cached = new SnapshotCache(clock, () => {
     clock.advance(costMs);
     made += 1;
     return { made };

@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
-import { ERRORS } from '../../src/admin/openapi.ts';
+import { ADMIN_ERRORS } from '../../src/admin/openapi.ts';
 import { openTestAdmin } from '../admin/open-test-admin.ts';
 
 const page = readFileSync('docs/admin-api.md', 'utf8');
@@ -32,7 +32,7 @@ test('docs/admin-api.md: the page lists every code of an error with its status',
     code,
     Number(status),
   ]);
-  expect(listed).toEqual(Object.entries(ERRORS));
+  expect(listed).toEqual(Object.entries(ADMIN_ERRORS));
 });
 
 test('docs/admin-api.md: its example of a failure is what the API says', async () => {

@@ -5,7 +5,7 @@ import { parse } from 'yaml';
 import { openMetrics } from '../../src/admin/metrics.ts';
 import { SOURCE_STATES } from '../../src/admin/schemas.ts';
 import { EventBus } from '../../src/core/events.ts';
-import { fakeWatched } from '../admin/fake-backend.ts';
+import { fakeBackend } from '../admin/fake-backend.ts';
 
 const ALERTS = 'docs/operations/alerts.yaml';
 const DASHBOARD = 'docs/operations/grafana-dashboard.json';
@@ -35,9 +35,9 @@ function knownSeries(): ReadonlyMap<string, readonly string[]> {
   const bus = new EventBus((_name, error) => {
     throw error;
   });
-  const metrics = openMetrics(bus, fakeWatched());
+  const metrics = openMetrics(bus, fakeBackend());
   onTestFinished(() => metrics.close());
-  return new Map(metrics.describe().map(({ name, labels }) => [name, labels]));
+  return new Map(metrics.list().map(({ name, labels }) => [name, labels]));
 }
 
 /** Each metric that an expression names, with the labels it is chosen by. */
@@ -106,7 +106,7 @@ test.skipIf(!PROMTOOL)(
     const bus = new EventBus((_name, error) => {
       throw error;
     });
-    const metrics = openMetrics(bus, fakeWatched(), false);
+    const metrics = openMetrics(bus, fakeBackend(), false);
     onTestFinished(() => metrics.close());
     bus.emit('dial.ended', {
       outcome: 'accepted',

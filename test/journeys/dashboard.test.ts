@@ -7,7 +7,7 @@ import type { Browser, Page } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest';
 import { openAdmin } from '../../src/admin/server.ts';
 import { Secret } from '../../src/core/secret.ts';
-import { fakeWatched, SOURCE } from '../admin/fake-backend.ts';
+import { fakeBackend, SOURCE } from '../admin/fake-backend.ts';
 import { adminOptions } from '../admin/open-test-admin.ts';
 import { CHROMIUM, launchBrowser, visit } from '../support/browser.ts';
 import { openTestSandbox, sourceLine, startNoria, untilReady } from '../support/noria.ts';
@@ -31,11 +31,11 @@ async function startBusyNoria() {
 
 async function openShown(options: { port?: number; token?: string; sources?: (typeof SOURCE)[] } = {}) {
   const { port = 0, token, sources } = options;
-  const watched = fakeWatched(sources === undefined ? {} : { sources });
+  const watched = fakeBackend(sources === undefined ? {} : { sources });
   const admin = await openAdmin(
     adminOptions({
       port,
-      watched,
+      backend: watched,
       ...(token === undefined ? {} : { token: new Secret(token) }),
     }),
   );

@@ -47,7 +47,7 @@ test('a refused source: says so and what to do, is not ready, and is tried again
   expect(noria.watched.status().ready).toBe(false);
 
   await challenge(undefined);
-  expect(noria.watched.resume('city')).toBe(true);
+  expect(noria.watched.resumeSource('city')).toBe(true);
   expect(await connectStatus(noria.proxy, target)).toBe(200);
   expect(noria.watched.status()).toMatchObject({ ready: true, sources: [{ state: 'ready', advice: null }] });
 });
