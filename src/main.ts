@@ -1,14 +1,29 @@
 #!/usr/bin/env node
-/** From argv to a command to an exit code; no logic but this: a Node too old for what is imported is told so in words. */
+/** From argv to a command to an exit code. Everything else is imported after the check of Node's version. */
+import { mkdirSync } from 'node:fs';
+import * as module from 'node:module';
+import { isAbsolute, join } from 'node:path';
+
 const OLDEST_NODE = 22;
 
 if (Number.parseInt(process.versions.node, 10) < OLDEST_NODE) {
-  process.stderr.write(`noria: Node ${OLDEST_NODE} or newer is needed, and this is ${process.version}\n`);
+  process.stderr.write(`noria needs Node ${OLDEST_NODE} or newer; this is Node ${process.version}\n`);
   process.exit(2);
 }
+cacheCompiledCode(process.env);
 const { runProgram } = await import('./commands/program.ts');
 const { openTerminal } = await import('./commands/terminal.ts');
 
 process.exitCode = await runProgram(process.argv.slice(2), openTerminal());
 
-export {};
+/** Halves the CPU time of a start. The folder is the user's own: in a shared one, another user could plant code. */
+function cacheCompiledCode({ XDG_CACHE_HOME: cacheHome = '', HOME: home = '' }: NodeJS.ProcessEnv): void {
+  const dir = join(isAbsolute(cacheHome) ? cacheHome : join(home, '.cache'), 'noria');
+  if (!isAbsolute(dir)) return;
+  try {
+    mkdirSync(dir, { recursive: true, mode: 0o700 });
+    module.enableCompileCache(dir);
+  } catch {
+    // ignored: without a writable folder noria starts more slowly
+  }
+}

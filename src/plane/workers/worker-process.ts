@@ -5,6 +5,7 @@
  * primary holds, so that clients in the kernel's queue do not notice when one of them ends.
  */
 import cluster, { type Worker } from 'node:cluster';
+import { getCompileCacheDir } from 'node:module';
 import type { Clock } from '../../core/clock.ts';
 import { maskSecrets, type Secret } from '../../core/secret.ts';
 import { BatchedChannel } from './batched-channel.ts';
@@ -55,7 +56,8 @@ export class WorkerProcess {
     cluster.schedulingPolicy = cluster.SCHED_NONE;
     // Its standard error is for what even it cannot tell: the engine's last words.
     cluster.setupPrimary({ exec: entry, args: [], stdio: ['ignore', 'ignore', 'inherit', 'ipc'] });
-    this.#worker = cluster.fork();
+    const compileCache = getCompileCacheDir();
+    this.#worker = cluster.fork(compileCache === undefined ? {} : { NODE_COMPILE_CACHE: compileCache });
     this.#link = new BatchedChannel(clock, (batch) => {
       this.#worker.send(batch, ignored);
     });
