@@ -28,16 +28,13 @@ function startDemo(...args: string[]) {
 test.skipIf(!HAS_CURL)(
   'demo: the printed lines work as pasted, and show another exit at each call',
   async () => {
-    const startedAt = performance.now();
     const { out } = startDemo('--members', '6');
     await until('the demo tells what to try', () => out().includes('Ctrl-C'));
     const lines = [...out().matchAll(/^ {2}curl (.*)$/gm)].map(([, args = '']) => args.split(' '));
     expect(lines.length).toBe(3);
     const [http = [], socks = [], session = []] = lines;
     const first = await curl(...http);
-    const tookMs = performance.now() - startedAt;
     expect(first).toMatchObject({ exitCode: 0, out: expect.stringMatching(/^127\./) });
-    expect(tookMs, 'from the start to the first answer').toBeLessThan(10_000);
 
     const exits = new Set<string>();
     for (let n = 0; n < 6; n += 1) exits.add((await curl(...(n % 2 === 0 ? http : socks))).out);

@@ -171,11 +171,9 @@ test('waiting: ten thousand may, and one more than the limit may not', async () 
   expect(refusal(kit, {}, { waitMs: 15_000 }).reason).toContain('too many');
   expect(kit.clock.armedCount).toBe(1);
   expect(kit.events('demand.rose').length).toBeLessThan(20);
-  const startMs = performance.now();
   pourMembers(kit, 3);
   await settle();
   expect(served(queue)).not.toContain(false);
-  expect(performance.now() - startMs).toBeLessThan(1_000);
   expect(kit.pool.waitingCount).toBe(0);
 });
 

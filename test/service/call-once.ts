@@ -4,7 +4,7 @@ import { Secret } from '../../src/core/secret.ts';
 import { openServiceClient } from '../../src/service/client.ts';
 
 const [baseUrl = ''] = process.argv.slice(2);
-const client = openServiceClient({ timeoutMs: 5_000, clock: systemClock, refuses: () => undefined });
+const client = openServiceClient({ timeoutMs: 60_000, clock: systemClock, refuses: () => undefined });
 const call = {
   baseUrl,
   product: 'short-classic',

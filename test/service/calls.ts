@@ -15,7 +15,7 @@ export const KEY = '83aa400af464c76d';
 /** A client that is closed when the test is finished. */
 export function openClient(more: Partial<ServiceClientOptions> = {}): ServiceClient {
   const client = openServiceClient({
-    timeoutMs: 5_000,
+    timeoutMs: 60_000,
     clock: systemClock,
     refuses: () => undefined,
     ...more,

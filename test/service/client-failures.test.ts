@@ -1,6 +1,7 @@
 import type { LookupFunction } from 'node:net';
 import { expect, test } from 'vitest';
 import { systemClock } from '../../src/core/clock.ts';
+import { ManualClock } from '../support/manual-clock.ts';
 import { until } from '../support/until.ts';
 import { drawFrom, faultOf, KEY, openClient } from './calls.ts';
 import { closedPort, stubService, stubSocket } from './stub-service.ts';
@@ -46,29 +47,44 @@ test.each([
   ['the beginning of an answer', 'HTTP/1.1 200 OK\r\nContent-Le'],
   ['the end of the answer', 'HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{"code":"10001"'],
 ])('client failures: a service that falls silent, waiting for %s after %j', async (what, sent) => {
+  const clock = new ManualClock();
+  const answered = Promise.withResolvers<void>();
   const service = await stubSocket((socket) => {
-    socket.once('data', () => socket.write(sent));
+    socket.once('data', () => socket.write(sent, () => answered.resolve()));
   });
-  const begunAt = performance.now();
-  const fault = await faultOf(openClient({ timeoutMs: 120 }).extract(drawFrom(service.baseUrl)));
-  const tookMs = performance.now() - begunAt;
+  const failed = faultOf(openClient({ clock, timeoutMs: 120 }).extract(drawFrom(service.baseUrl)));
+  await answered.promise;
+  await loopTurns();
+  clock.advance(119);
+  expect(clock.armedCount, 'it still waits').toBe(1);
+  clock.advance(1);
+  const fault = await failed;
   expect(fault.code).toBe('service-transport');
   expect(fault.message).toBe(
     `${service.host} gave no answer within 120 ms, waiting for ${what}; check the network, or raise service.timeout`,
   );
-  expect(tookMs).toBeGreaterThan(110);
-  expect(tookMs).toBeLessThan(1_500);
   await until('the connection has ended', () => service.open.size === 0);
 });
 
 test('client failures: a body that trickles without end is cut by the same deadline', async () => {
+  const clock = new ManualClock();
+  let drops = 0;
   const service = await stubService((response) => {
-    const drip = setInterval(() => response.write('x'), 10);
+    const drip = setInterval(() => response.write('x', () => (drops += 1)), 1);
     response.on('close', () => clearInterval(drip));
   });
-  const fault = await faultOf(openClient({ timeoutMs: 150 }).extract(drawFrom(service.baseUrl)));
-  expect(fault.message).toMatch(/waiting for the end of the answer/);
+  const failed = faultOf(openClient({ clock, timeoutMs: 150 }).extract(drawFrom(service.baseUrl)));
+  for (let step = 1; step <= 15; step += 1) {
+    await until('more of the body has come', () => drops >= 2 * step);
+    clock.advance(10);
+  }
+  expect((await failed).message).toMatch(/waiting for the end of the answer/);
 });
+
+/** What was written to a loopback socket is read within these. */
+async function loopTurns(): Promise<void> {
+  for (let turn = 0; turn < 10; turn += 1) await new Promise((next) => setImmediate(next));
+}
 
 test('client failures: a name that takes too long to resolve, and a connection that never comes about', async () => {
   const never: LookupFunction = () => {};
@@ -227,7 +243,7 @@ test('client failures: a name with addresses of both families is called over IPv
       { address: '127.0.0.1', family: 4 },
     ]);
   };
-  const client = openClient({ lookup: both, timeoutMs: 1_000 });
+  const client = openClient({ lookup: both });
   expect((await client.extract(drawFrom(`http://extract.test:${service.port}`))).code).toBe('12009');
   expect(service.received[0]?.headers.host).toBe(`extract.test:${service.port}`);
 });
