@@ -3,9 +3,11 @@ import { once } from 'node:events';
 import { request } from 'node:http';
 import { connect, type Socket } from 'node:net';
 import { SocksClient } from 'socks';
-import { onTestFinished } from 'vitest';
+import { expect, onTestFinished } from 'vitest';
 import type { SandboxProduct } from '../../src/sandbox/operations.ts';
 import { openSandbox, type Sandbox, type SandboxOptions } from '../../src/sandbox/sandbox.ts';
+import type { ManualClock } from '../support/manual-clock.ts';
+import { until } from '../support/until.ts';
 
 export async function open(options: SandboxOptions = {}): Promise<Sandbox> {
   const sandbox = await openSandbox(options);
@@ -139,6 +141,14 @@ export async function draw(...args: Parameters<typeof call>): Promise<readonly E
   const { code, msg, data } = await ask(...args);
   if (code !== '10001') throw new Error(`the draw was refused: ${code} ${msg}`);
   return (data?.proxy_list ?? []) as Entry[];
+}
+
+/** Waits until a timer of `ms` is armed, then lets its time pass and asserts that it fires no earlier and no later. */
+export async function passThrough(clock: ManualClock, ms: number): Promise<void> {
+  await until(`a timer of ${ms} ms is armed`, () => clock.armedMs.includes(ms));
+  clock.advance(ms - 1);
+  expect(clock.armedMs, `after ${ms - 1} ms`).toContain(1);
+  clock.advance(1);
 }
 
 export interface Credentials {

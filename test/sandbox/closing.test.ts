@@ -73,9 +73,9 @@ test('close: a port that cannot be listened on is told, and what was opened is c
   await until('no handle is left', () => openHandles().join() === before.join());
 });
 
-test('open: it takes no longer than a moment, since members are made when they are drawn', async () => {
-  const startedAt = performance.now();
+test('open: members are made when they are drawn, so at first only three servers listen', async () => {
+  const before = openHandles().length;
   const sandbox = await openSandbox({ members: 1_000 });
-  expect(performance.now() - startedAt).toBeLessThan(300);
+  await until('three servers listen', () => openHandles().length - before === 3); // base address, extraction host, target
   await sandbox.close();
 });

@@ -29,6 +29,11 @@ export class ManualClock implements Clock {
     return this.#armed.length;
   }
 
+  /** What is left of each armed timer. */
+  get armedMs(): readonly number[] {
+    return this.#armed.map(({ dueAt }) => dueAt - this.#monotonicMs);
+  }
+
   /** Sets the wall clock without moving monotonic time, as an operator or NTP would. */
   stepWall(ms: number): void {
     this.#wallMs += ms;

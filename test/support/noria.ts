@@ -1,6 +1,7 @@
 import { onTestFinished } from 'vitest';
 import type { Config } from '../../src/config/config.ts';
 import { parseConfig } from '../../src/config/load.ts';
+import { type Clock, systemClock } from '../../src/core/clock.ts';
 import { createLog } from '../../src/core/log.ts';
 import { type Daemon, startDaemon } from '../../src/daemon/daemon.ts';
 import { openSandbox, type Sandbox, type SandboxOptions } from '../../src/sandbox/sandbox.ts';
@@ -69,14 +70,14 @@ export function testConfig(options: NoriaOptions): Config {
 }
 
 /** A whole noria on free ports, closed with the test; its log is kept, not printed. */
-export async function startNoria(options: NoriaOptions): Promise<Noria> {
+export async function startNoria(options: NoriaOptions, clock: Clock = systemClock): Promise<Noria> {
   const lines: string[] = [];
   const log = createLog({
     level: options.logLevel ?? 'debug',
     format: 'json',
     destination: { write: (line) => void lines.push(line) },
   });
-  const daemon = await startDaemon({ config: testConfig(options), log });
+  const daemon = await startDaemon({ config: testConfig(options), log, clock });
   onTestFinished(() => daemon.close());
   return {
     ...daemon,
