@@ -26,6 +26,6 @@ workers: ${workers}
   );
   const log = createLog({ ...config.log, destination: { write: () => {} } });
   const daemon = await startDaemon({ config, log });
-  await until('the members are ready', () => daemon.watched.status().pool.ready >= usable, 20_000);
+  await until('the members are ready', () => daemon.control.status().pool.ready >= usable, 20_000);
   return Number(daemon.addresses.listeners[0]?.split(':')[1]);
 });

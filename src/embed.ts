@@ -50,7 +50,7 @@ export async function startNoria({ config: text, env, onLogLine }: EmbedOptions)
       return daemon.addresses;
     },
     bus: daemon.bus,
-    watched: daemon.watched,
+    control: daemon.control,
     reload: async (yaml) => daemon.reload(read(yaml)),
     close: () => daemon.close(),
   };

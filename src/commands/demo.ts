@@ -103,7 +103,7 @@ async function story(daemon: Daemon, sandbox: Sandbox, terminal: Terminal): Prom
     page,
     target: targetOf(sandbox),
     sandbox,
-    watched: daemon.watched,
+    control: daemon.control,
     print: (line) => terminal.print(line),
     pause: () => (terminal.interactive ? pause(systemClock, STORY_PAUSE_MS, signal) : Promise.resolve()),
     signal,

@@ -47,7 +47,7 @@ async function run(flags: RunFlags, terminal: Terminal, level: LogLevel | undefi
     clock: systemClock,
     boot: systemBoot(),
     log,
-    status: () => daemon.watched.status().reason,
+    status: () => daemon.control.status().reason,
   });
   const around = (phase: 'reloading' | 'ready') => manager[phase]();
   const reloading = reloadOnDemand({ daemon, log, file, read, watch: flags.watch === true, around });

@@ -14,7 +14,7 @@ export interface StoryOptions {
   /** Base address of the target, as the members resolve it. */
   readonly target: string;
   readonly sandbox: Pick<Sandbox, 'members' | 'kill'>;
-  readonly watched: Pick<AdminBackend, 'members'>;
+  readonly control: Pick<AdminBackend, 'members'>;
   readonly print: (line: string) => void;
   /** Time to look at the page, after each chapter. */
   readonly pause: () => Promise<void>;
@@ -112,8 +112,8 @@ async function loseMember({ proxy, target, sandbox, print, signal }: StoryOption
   return status === 200 && exit !== before && attempts > 1;
 }
 
-async function askDeadTarget({ proxy, watched, print, signal }: StoryOptions): Promise<boolean> {
-  const faults = () => watched.members().reduce((sum, member) => sum + member.faults, 0);
+async function askDeadTarget({ proxy, control, print, signal }: StoryOptions): Promise<boolean> {
+  const faults = () => control.members().reduce((sum, member) => sum + member.faults, 0);
   const before = faults();
   print(
     `   $ curl -x http://${proxy} ${DEAD_TARGET}    (${DEAD_TARGET_REQUESTS} times; nobody listens there)`,

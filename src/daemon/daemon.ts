@@ -57,7 +57,7 @@ export interface Daemon {
   readonly addresses: { readonly listeners: readonly string[]; readonly admin: string | undefined };
   readonly bus: EventBus;
   /** What the admin API shows and steers. */
-  readonly watched: AdminBackend;
+  readonly control: AdminBackend;
   /** Resolves when nobody can be served any more: workers-failed. It is to be closed then. */
   readonly failed: Promise<NoriaError>;
   /**
@@ -92,7 +92,7 @@ interface Parts {
   readonly faults: SourceFaults;
   readonly prober: Prober;
   readonly admin: AdminSlot;
-  readonly watched: AdminBackend;
+  readonly backend: AdminBackend;
 }
 
 /**
@@ -147,7 +147,7 @@ export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
       };
     },
     bus,
-    watched: parts.watched,
+    control: parts.backend,
     failed: failed.promise,
     reload(next) {
       const reloaded = reloading.then(() => reload(next)); // one after the other
@@ -191,7 +191,7 @@ async function openParts(ground: Ground, draining: () => boolean): Promise<Parts
   const prober = await owner.open('prober', new Prober(probing));
   const admin = new AdminSlot(ground);
   await plane.update(config().listeners, 0);
-  const watched = viewDaemon({
+  const backend = viewDaemon({
     version: readVersion(),
     clock,
     log,
@@ -202,7 +202,7 @@ async function openParts(ground: Ground, draining: () => boolean): Promise<Parts
     faults,
   });
   owner.own('admin', () => admin.close());
-  await admin.open(config(), watched);
+  await admin.open(config(), backend);
   plane.surround(surroundingsOf(config(), admin));
 
   const ownAddresses = () => [...addressesOf(plane).map(asOwn), ...ownAdmin(admin)];
@@ -222,7 +222,7 @@ async function openParts(ground: Ground, draining: () => boolean): Promise<Parts
   );
   const keeping = keepSnapshot(state, pool, refiller, bus);
   owner.own('snapshot', () => keeping[Symbol.dispose]());
-  return { client, pool, refiller, plane, faults, prober, admin, watched };
+  return { client, pool, refiller, plane, faults, prober, admin, backend };
 }
 
 /** What stands in for refill until it opens. */
@@ -273,10 +273,10 @@ async function openPlane(ground: Ground, pool: Pool, faults: SourceFaults): Prom
  * listeners let go of what they had, so that no client meets a listener whose source is not there yet.
  */
 async function takeOver(parts: Parts, before: Config, next: Config): Promise<void> {
-  const { plane, admin, watched } = parts;
+  const { plane, admin, backend } = parts;
   const takeListeners = (config: Config) => plane.update(config.listeners, config.shutdown.drainTimeoutMs);
   const takeAdmin = async (config: Config) => {
-    if (!isSame(before.admin, next.admin)) await admin.open(config, watched);
+    if (!isSame(before.admin, next.admin)) await admin.open(config, backend);
   };
   const steps = adminWaits(before, next) ? [takeListeners, takeAdmin] : [takeAdmin, takeListeners];
   const taken: typeof steps = [];

@@ -122,7 +122,7 @@ describe.concurrent('clients', () => {
         if (shows === 'session') {
           expect(new Set(exits).size, said).toBe(1);
           // A client that stays on one tunnel would have kept its member without.
-          const known = stage.daemon.watched.sessions().map(({ id }) => id.replace(/^me:/, ''));
+          const known = stage.daemon.control.sessions().map(({ id }) => id.replace(/^me:/, ''));
           expect(known).toContain(sessionOf(snippet, scheme));
         } else expect(new Set(exits).size, said).toBeGreaterThan(1);
       });

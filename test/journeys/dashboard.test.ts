@@ -70,7 +70,7 @@ describe.skipIf(CHROMIUM === undefined)('in a browser (skipped where there is no
     await buckets(page)
       .nth(SIZE - 1)
       .waitFor();
-    const ids = noria.watched.members().map(({ id }) => id);
+    const ids = noria.control.members().map(({ id }) => id);
     const names = await buckets(page).evaluateAll((all) => all.map((one) => one.getAttribute('aria-label')));
     expect(names.map((name) => name?.split(' ')[0]).sort()).toEqual(ids.sort());
     expect(await page.title()).toBe(`noria: ${SIZE} usable`);
@@ -83,16 +83,16 @@ describe.skipIf(CHROMIUM === undefined)('in a browser (skipped where there is no
     const { page } = await visit(browser, noria.admin);
     await buckets(page).nth(2).click();
     const id = (await page.locator('#member h3').textContent()) ?? '';
-    expect(noria.watched.members().map((member) => member.id)).toContain(id);
+    expect(noria.control.members().map((member) => member.id)).toContain(id);
     await page.getByRole('button', { name: `Evict ${id}` }).click();
     const dialog = page.getByRole('dialog', { name: `Evict ${id}?` });
     await dialog.getByRole('button', { name: 'Leave it' }).click();
-    expect(noria.watched.members().map((member) => member.id)).toContain(id);
+    expect(noria.control.members().map((member) => member.id)).toContain(id);
     await page.getByRole('button', { name: `Evict ${id}` }).click();
     await dialog.getByRole('button', { name: 'Evict it' }).click();
     await page.getByText(`${id} was evicted.`, { exact: false }).waitFor();
     await page.locator(`.bucket[aria-label^="${id} "]`).waitFor({ state: 'detached' });
-    expect(noria.watched.members().map((member) => member.id)).not.toContain(id);
+    expect(noria.control.members().map((member) => member.id)).not.toContain(id);
   });
 
   test('dashboard: the arrow keys go round the wheel, Enter keeps a member, Escape lets it go', async () => {
@@ -125,7 +125,7 @@ describe.skipIf(CHROMIUM === undefined)('in a browser (skipped where there is no
     });
     const { page } = await visit(browser, noria.admin);
     await page.getByRole('heading', { name: /^noria does not work: / }).waitFor();
-    const [source] = noria.watched.status().sources;
+    const [source] = noria.control.status().sources;
     expect(source?.state).toBe('halted');
     const card = page.locator('.source');
     await card.getByText('halted', { exact: true }).waitFor();

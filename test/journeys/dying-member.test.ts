@@ -22,7 +22,7 @@ test.skipIf(!HAS_CURL)(
       const { id } = sandbox.instance(kind);
       const victims = sandbox
         .members(id)
-        .filter(({ port }) => noria.watched.members().some((member) => member.port === port));
+        .filter(({ port }) => noria.control.members().some((member) => member.port === port));
       for (const victim of victims.slice(0, 2)) {
         await sandbox.kill(victim.id);
         dead.add(victim.exit);

@@ -29,7 +29,7 @@ test('own address: neither the admin API nor a listener can be reached through n
 
   const second = '{ address: "127.0.0.1:0", denyTargets: [], session: port }';
   await noria.reload(testConfig({ ...options, listeners: `listeners: [${second}, ${second}]` }));
-  const [one = '', other = ''] = noria.watched.status().listeners.map(({ address }) => address);
+  const [one = '', other = ''] = noria.control.status().listeners.map(({ address }) => address);
   expect(await connectTo(one, other), 'a listener that the reload has added').toBe(refused);
   expect(await connectTo(other, one)).toBe(refused);
   expect(await connectTo(one, `127.0.0.1:${firstAdmin}`)).toBe(refused);

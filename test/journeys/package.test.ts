@@ -161,7 +161,7 @@ state: off
 const noria: Noria = await startNoria({ config: yaml(0) });
 const [address = ''] = noria.addresses.listeners;
 const waits: readonly string[] = await noria.reload(yaml(0));
-console.log(/^127\\.0\\.0\\.1:\\d+$/.test(address), noria.watched.status().ready, waits.length);
+console.log(/^127\\.0\\.0\\.1:\\d+$/.test(address), noria.control.status().ready, waits.length);
 await noria.close();
 `;
 

@@ -41,13 +41,13 @@ test('a refused source: says so and what to do, is not ready, and is tried again
   await challenge(407);
   for (let n = 0; n < 3; n += 1) expect(await connectStatus(noria.proxy, target)).toBeGreaterThanOrEqual(502);
 
-  const [source] = noria.watched.status().sources;
+  const [source] = noria.control.status().sources;
   expect(source).toMatchObject({ state: 'paused', reason: expect.stringMatching(/refused the credentials/) });
   expect(source?.advice).toMatch(/password/);
-  expect(noria.watched.status().ready).toBe(false);
+  expect(noria.control.status().ready).toBe(false);
 
   await challenge(undefined);
-  expect(noria.watched.resumeSource('city')).toBe(true);
+  expect(noria.control.resumeSource('city')).toBe(true);
   expect(await connectStatus(noria.proxy, target)).toBe(200);
-  expect(noria.watched.status()).toMatchObject({ ready: true, sources: [{ state: 'ready', advice: null }] });
+  expect(noria.control.status()).toMatchObject({ ready: true, sources: [{ state: 'ready', advice: null }] });
 });

@@ -117,15 +117,15 @@ async function startTwo() {
 
 test('reload: an unchanged source keeps its members, a removed one lets them go', async () => {
   const { noria, options, sources } = await startTwo();
-  const before = noria.watched
+  const before = noria.control
     .members()
     .filter(({ source }) => source === 'pure')
     .map(({ id }) => id);
   expect(await noria.reload(testConfig({ ...options, sources: sources.slice(0, 1) }))).toEqual([]);
-  const after = noria.watched.members().map(({ id }) => id);
+  const after = noria.control.members().map(({ id }) => id);
   expect(before.length).toBe(2);
   expect(after).toEqual(before);
-  expect(noria.watched.status().sources.map(({ name }) => name)).toEqual(['pure']);
+  expect(noria.control.status().sources.map(({ name }) => name)).toEqual(['pure']);
 });
 
 test('reload: tunnels of an unchanged listener go on, and those of a removed one may finish', async () => {
@@ -175,7 +175,7 @@ test('reload: when an address cannot be had, everything stays as it was', async 
     await expect(noria.reload(next)).rejects.toMatchObject({ code: 'listen-failed' });
     expect(await get(first, `${sandbox.targetUrl}/ip`), changed).toBe(200);
     expect(await get(second, `${sandbox.targetUrl}/ip`), changed).toBe(200);
-    expect(noria.watched.status().sources.length).toBe(2);
+    expect(noria.control.status().sources.length).toBe(2);
   }
 });
 
@@ -189,7 +189,7 @@ test('reload: one that is refused cuts no connection and changes no certificate,
   const renewed = plain(second, tls('second'));
   const silent = plain(first, ', idleTimeout: 7s');
   const wide = `{ address: "0.0.0.0:${first}", users: [{ username: me, password: secret-word }] }`;
-  const connections = () => noria.watched.status().listeners[0]?.connections;
+  const connections = () => noria.control.status().listeners[0]?.connections;
   const refused: Record<string, Config> = {
     'a changed listener beside a port that is taken': impatient(
       testConfig({ ...options, listeners: listeners(renewed, silent, plain(taken)) }),
@@ -241,7 +241,7 @@ test('reload: a connection of a changed listener counts until it ends, and may t
   const { sandbox, noria, options, first, listeners, plain } = await startTwo();
   const target = new URL(sandbox.targetUrl).host;
   const tunnels = [await openTunnel(first, target), await openTunnel(first, target)];
-  const connections = () => noria.watched.status().listeners[0]?.connections;
+  const connections = () => noria.control.status().listeners[0]?.connections;
   await noria.reload(testConfig({ ...options, listeners: listeners(plain(first, ', idleTimeout: 7s')) }));
   expect(connections()).toBe(tunnels.length);
   tunnels.push(await openTunnel(first, target));
@@ -256,7 +256,7 @@ test('reload: a session keeps its member, and a new source can be wished for', a
   const url = `${sandbox.targetUrl}/ip`;
   expect(await get(first, url, 'me-source-city')).toBe(400);
   await get(first, url, 'me-session-one');
-  const member = noria.watched.sessions().find(({ id }) => id === 'one')?.member;
+  const member = noria.control.sessions().find(({ id }) => id === 'one')?.member;
   await noria.reload(
     testConfig({
       ...options,
@@ -264,7 +264,7 @@ test('reload: a session keeps its member, and a new source can be wished for', a
     }),
   );
   await untilReady(noria, 5);
-  expect(noria.watched.sessions().find(({ id }) => id === 'one')?.member).toBe(member);
+  expect(noria.control.sessions().find(({ id }) => id === 'one')?.member).toBe(member);
   expect(await get(first, url, 'me-source-city')).toBe(200);
 });
 
@@ -277,8 +277,8 @@ test('shutdown: clients are refused, readiness says so, a tunnel may finish with
   const { sandbox, noria, first } = await startTwo();
   const tunnel = await openTunnel(first, new URL(sandbox.targetUrl).host);
   const closing = noria.close();
-  await until('readiness says it', () => !noria.watched.status().ready);
-  expect(noria.watched.status().reason).toMatch(/shutting down/);
+  await until('readiness says it', () => !noria.control.status().ready);
+  expect(noria.control.status().reason).toMatch(/shutting down/);
   expect(await ask(tunnel, '/ip')).toContain('200 OK');
   tunnel.end();
   await closing;

@@ -88,6 +88,6 @@ export async function startNoria(options: NoriaOptions, clock: Clock = systemClo
 }
 
 /** Waits until so many members are usable. */
-export function untilReady(noria: Pick<Daemon, 'watched'>, count: number): Promise<void> {
-  return until(`${count} members are ready`, () => noria.watched.status().pool.ready >= count);
+export function untilReady(noria: Pick<Daemon, 'control'>, count: number): Promise<void> {
+  return until(`${count} members are ready`, () => noria.control.status().pool.ready >= count);
 }

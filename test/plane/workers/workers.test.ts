@@ -106,14 +106,14 @@ test('workers: one that is killed takes its own tunnels with it and nothing else
   const { noria, workers, target, through } = await startPair();
   const [dying, staying] = [await through(0), await through(1)];
   for (const socket of [dying, staying]) expect(await openTunnel(socket, target)).toMatch(/^HTTP\/1\.1 200 /);
-  await until('both are counted', () => noria.watched.status().listeners[0]?.connections === 2);
+  await until('both are counted', () => noria.control.status().listeners[0]?.connections === 2);
   const ended = once(dying, 'close');
   process.kill(workers[0], 'SIGKILL');
   await ended;
   expect(await getIp(staying)).toContain('200 OK');
   const { pool, listeners } = await untilStatus(noria, ({ workers }) => workers.running === 1);
   expect([pool.openTunnels, listeners[0]?.connections]).toEqual([1, 1]);
-  expect(noria.watched.members().filter(({ faults }) => faults > 0)).toEqual([]);
+  expect(noria.control.members().filter(({ faults }) => faults > 0)).toEqual([]);
   const again = connect(Number(noria.proxy.split(':')[1]), '127.0.0.1');
   onTestFinished(() => void again.destroy());
   expect(await openTunnel(again, target)).toMatch(/^HTTP\/1\.1 200 /);
@@ -141,11 +141,11 @@ test('workers: noria is not ready while none lives, and says so', async () => {
 });
 
 async function untilStatus(
-  { watched }: Noria,
-  holds: (status: ReturnType<Noria['watched']['status']>) => boolean,
+  { control }: Noria,
+  holds: (status: ReturnType<Noria['control']['status']>) => boolean,
 ) {
-  await until('the status says so', () => holds(watched.status()));
-  return watched.status();
+  await until('the status says so', () => holds(control.status()));
+  return control.status();
 }
 
 test('workers: the one that takes the place of another has the configuration of now', async () => {
@@ -182,7 +182,7 @@ test('workers: tunnels of a session are ended wherever they are', async () => {
   const other = await through(0);
   await openTunnel(other, target);
   const ended = sockets.map((socket) => once(socket, 'close'));
-  expect(noria.watched.rotateSession('one', true)).toBe(true);
+  expect(noria.control.rotateSession('one', true)).toBe(true);
   await Promise.all(ended);
   expect(await getIp(other)).toContain('200 OK');
 });
@@ -196,9 +196,9 @@ test('workers: maxConnections is the limit of all of them together, and a place 
       /^HTTP\/1\.1 503 .*X-Noria-Error: too-many-connections\r\n/s,
     );
   }
-  await until('only those within it are open', () => noria.watched.status().listeners[0]?.connections === 3);
+  await until('only those within it are open', () => noria.control.status().listeners[0]?.connections === 3);
   open[0]?.destroy();
-  await until('a place is free', () => noria.watched.status().listeners[0]?.connections === 2);
+  await until('a place is free', () => noria.control.status().listeners[0]?.connections === 2);
   expect(await openTunnel(await through(1), target), 'the place was the other one’s').toMatch(
     /^HTTP\/1\.1 200 /,
   );
