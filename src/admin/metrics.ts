@@ -1,22 +1,19 @@
 /**
- * The metrics of the contract, by prom-client: gauges are read from snapshots at a scrape, counters and histograms follow
- * the events. docs/metrics.md lists them, held by test/held/metrics.test.ts.
+ * The Prometheus metrics. Gauges are read from snapshots at each scrape; counters and histograms follow the events.
  *
  * Base units, `_total` on counters, labels from closed sets: a source, a listener, a state, a code; never a host, a member
- * or a session.
+ * or a session. docs/metrics.md lists the same metrics, held by test/held/metrics.test.ts.
  */
 import { collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client';
 import type { EventBus } from '../core/events.ts';
 import type { AdminBackend } from './backend.ts';
-import { FastCounter } from './hot-path-metrics.ts';
+import { FastCounter, FastHistogram } from './hot-path-metrics.ts';
 import { MEMBER_STATES, SOURCE_STATES } from './schemas.ts';
-import { Spread } from './spread.ts';
 
 export interface Metrics {
   readonly contentType: string;
-  /** The page of a scrape. */
+  /** The response to a scrape. */
   render(): Promise<string>;
-  /** What there is, for the page that lists it. */
   list(): readonly MetricDescription[];
   /** Stops following the events. */
   close(): void;
@@ -36,127 +33,138 @@ const REMAINING_BUCKETS_S = [5, 10, 20, 30, 60, 120, 180, 300, 600, 1_800];
 /**
  * Follows the bus from now on.
  *
- * @param machine - also the metrics of the process: CPU, memory, event loop.
+ * @param withProcess - also the metrics of the process: CPU, memory, event loop.
  */
-export function openMetrics(bus: EventBus, backend: AdminBackend, machine = true): Metrics {
+export function openMetrics(bus: EventBus, backend: AdminBackend, withProcess = true): Metrics {
   const registry = new Registry();
-  const registries = machine ? [registry, processMetrics()] : [registry];
+  const registries = withProcess ? [registry, getProcessRegistry()] : [registry];
+  const histograms = createHistograms();
   addGauges(registry, backend);
   const subscriptions = [
-    ...followMembers(registry, bus),
-    ...followTraffic(registry, bus),
-    ...followDials(registry, bus),
+    ...countMembers(registry, bus),
+    ...countTraffic(registry, bus),
+    ...countAttempts(registry, bus),
+    bus.on('dial.ended', ({ ms, waitedMs, remainingMs }) => {
+      histograms.dial.observe(ms / MS_PER_SECOND);
+      histograms.wait.observe(waitedMs / MS_PER_SECOND);
+      if (remainingMs !== undefined) histograms.remaining.observe(remainingMs / MS_PER_SECOND);
+    }),
   ];
+  const ownHistograms = Object.values(histograms);
   return {
     contentType: registry.contentType,
-    render: async () => (await Promise.all(registries.map((one) => one.metrics()))).join('\n'),
-    list: () => registries.flatMap((one) => one.getMetricsAsArray().map(describeMetric)),
-    close: () => {
+    async render() {
+      const pages = await Promise.all(registries.map((one) => one.metrics()));
+      return [...pages, ...ownHistograms.map((histogram) => histogram.render())].join('\n');
+    },
+    list: () => [
+      ...registries.flatMap((one) => one.getMetricsAsArray().map(describeMetric)),
+      ...ownHistograms.map(({ name }) => ({ name, type: 'histogram', labels: [] }) as const),
+    ],
+    close() {
       for (const subscription of subscriptions) subscription[Symbol.dispose]();
       registry.clear();
     },
   };
 }
 
-let ofProcess: Registry | undefined;
+let processRegistry: Registry | undefined;
 
-/** One for the whole process, since they are about it: what prom-client arms for them cannot be disarmed. */
-function processMetrics(): Registry {
-  if (ofProcess === undefined) {
-    ofProcess = new Registry();
-    collectDefaultMetrics({ register: ofProcess });
+/** Shared by all admin servers of the process: what prom-client starts for these metrics cannot be stopped. */
+function getProcessRegistry(): Registry {
+  if (processRegistry === undefined) {
+    processRegistry = new Registry();
+    collectDefaultMetrics({ register: processRegistry });
   }
-  return ofProcess;
+  return processRegistry;
 }
 
 function describeMetric(metric: object): MetricDescription {
-  const { name, labelNames } = metric as { name: string; labelNames: string[] }; // prom-client has both, its types neither
+  const { name, labelNames } = metric as { name: string; labelNames: string[] }; // missing in the types of prom-client
   const type = metric instanceof Gauge ? 'gauge' : metric instanceof Histogram ? 'histogram' : 'counter';
   return { name, type, labels: labelNames };
 }
 
-function addGauges(registry: Registry, backend: AdminBackend): void {
-  new Gauge({
-    name: 'noria_members',
-    help: 'Members of the pool by state.',
-    labelNames: ['source', 'state'],
-    registers: [registry],
-    collect() {
-      this.reset();
-      for (const { source, ...counts } of backend.memberCounts()) {
-        for (const state of MEMBER_STATES) this.set({ source, state }, counts[state]);
-      }
-    },
-  });
-  new Gauge({
-    name: 'noria_source_state',
-    help: 'The state a source is in: 1 for that one, 0 for the others.',
-    labelNames: ['source', 'state'],
-    registers: [registry],
-    collect() {
-      this.reset();
-      for (const source of backend.status().sources) {
-        for (const state of SOURCE_STATES)
-          this.set({ source: source.name, state }, source.state === state ? 1 : 0);
-      }
-    },
-  });
-  new Gauge({
-    name: 'noria_quota_remaining',
-    help: 'Distinct IPs that the service still gives, as of the last draw that told.',
-    labelNames: ['source'],
-    registers: [registry],
-    collect() {
-      this.reset();
-      for (const { name, quota } of backend.status().sources) {
-        if (quota.remaining !== undefined) this.set({ source: name }, quota.remaining);
-      }
-    },
-  });
-  new Gauge({
-    name: 'noria_sessions',
-    help: 'Sessions that hold a member.',
-    registers: [registry],
-    collect() {
-      this.set(backend.status().pool.sessions);
-    },
-  });
-  new Gauge({
-    name: 'noria_workers',
-    help: 'Processes that serve clients.',
-    registers: [registry],
-    collect() {
-      this.set(backend.status().workers.running);
-    },
-  });
-  new Gauge({
-    name: 'noria_connections_open',
-    help: 'Client connections open.',
-    labelNames: ['listener'],
-    registers: [registry],
-    collect() {
-      this.reset();
-      for (const { name, connections } of backend.status().listeners)
-        this.set({ listener: name }, connections);
-    },
-  });
+function createHistograms() {
+  return {
+    dial: new FastHistogram({
+      name: 'noria_dial_seconds',
+      help: 'Duration of a dial, the wait for a member included.',
+      buckets: DIAL_BUCKETS_S,
+    }),
+    wait: new FastHistogram({
+      name: 'noria_member_wait_seconds',
+      help: 'Time a dial waited for a member.',
+      buckets: WAIT_BUCKETS_S,
+    }),
+    remaining: new FastHistogram({
+      name: 'noria_member_remaining_seconds',
+      help: 'Remaining lifetime of the member when it was assigned.',
+      buckets: REMAINING_BUCKETS_S,
+    }),
+  };
 }
 
-function followMembers(registry: Registry, bus: EventBus): Disposable[] {
-  const tally = <Label extends string>(name: string, help: string, labels: readonly Label[]) =>
+function addGauges(registry: Registry, backend: AdminBackend): void {
+  const gauge = <Label extends string>(
+    name: string,
+    help: string,
+    labelNames: readonly Label[],
+    read: (target: Gauge<Label>) => void,
+  ) =>
+    new Gauge({
+      name,
+      help,
+      labelNames,
+      registers: [registry],
+      collect() {
+        this.reset(); // a source or listener that a reload removed must not stay
+        read(this);
+      },
+    });
+  gauge('noria_members', 'Members of the pool by state.', ['source', 'state'], (members) => {
+    for (const { source, ...counts } of backend.memberCounts()) {
+      for (const state of MEMBER_STATES) members.set({ source, state }, counts[state]);
+    }
+  });
+  const stateHelp = '1 for the current state of the source, 0 for the others.';
+  gauge('noria_source_state', stateHelp, ['source', 'state'], (states) => {
+    for (const { name: source, state: current } of backend.status().sources) {
+      for (const state of SOURCE_STATES) states.set({ source, state }, state === current ? 1 : 0);
+    }
+  });
+  const quotaHelp = 'Distinct IPs left in the quota, as last reported by the service.';
+  gauge('noria_quota_remaining', quotaHelp, ['source'], (quotas) => {
+    for (const { name, quota } of backend.status().sources) {
+      if (quota.remaining !== undefined) quotas.set({ source: name }, quota.remaining);
+    }
+  });
+  gauge('noria_connections_open', 'Open client connections.', ['listener'], (open) => {
+    for (const { name, connections } of backend.status().listeners) open.set({ listener: name }, connections);
+  });
+  gauge('noria_sessions', 'Sessions that hold a member.', [], (sessions) =>
+    sessions.set(backend.status().pool.sessions),
+  );
+  gauge('noria_workers', 'Running processes that serve clients.', [], (workers) =>
+    workers.set(backend.status().workers.running),
+  );
+}
+
+function countMembers(registry: Registry, bus: EventBus): Disposable[] {
+  const counter = (name: string, help: string, labels: readonly string[]) =>
     new FastCounter({ name, help, labels, registry });
-  const extractions = tally('noria_extractions_total', 'Calls of the extraction service by its code.', [
+  const extractions = counter('noria_extractions_total', 'Calls of the extraction service by code.', [
     'source',
     'code',
   ]);
-  const drawn = tally('noria_members_drawn_total', 'Members that draws brought.', ['source']);
-  const gone = tally('noria_members_gone_total', 'Members that left the pool, by reason.', [
+  const drawn = counter('noria_members_drawn_total', 'Members drawn.', ['source']);
+  const gone = counter('noria_members_gone_total', 'Members that left the pool, by reason.', [
     'source',
     'reason',
   ]);
-  const unused = tally(
+  const unused = counter(
     'noria_members_unused_total',
-    'Members that left, or may not be taken, without ever having been used.',
+    'Members drawn and never used: they left the pool, or noria may not use their address.',
     ['source'],
   );
   return [
@@ -172,16 +180,16 @@ function followMembers(registry: Registry, bus: EventBus): Disposable[] {
   ];
 }
 
-function followTraffic(registry: Registry, bus: EventBus): Disposable[] {
+function countTraffic(registry: Registry, bus: EventBus): Disposable[] {
   const connections = new FastCounter({
     name: 'noria_connections_total',
-    help: 'Client connections that ended, by what they spoke and how they ended.',
+    help: 'Client connections that ended, by protocol and outcome.',
     labels: ['listener', 'protocol', 'outcome'],
     registry,
   });
   const bytes = new FastCounter({
     name: 'noria_bytes_total',
-    help: 'Bytes relayed: up is from the client to the target.',
+    help: 'Bytes relayed; up is from the client to the target.',
     labels: ['source', 'direction'],
     registry,
   });
@@ -196,20 +204,7 @@ function followTraffic(registry: Registry, bus: EventBus): Disposable[] {
   ];
 }
 
-function followDials(registry: Registry, bus: EventBus): Disposable[] {
-  const spread = (name: string, help: string, buckets: readonly number[]) =>
-    new Spread({ name, help, buckets, registry });
-  const dials = spread(
-    'noria_dial_seconds',
-    'From the request to a way to the target, or none.',
-    DIAL_BUCKETS_S,
-  );
-  const waits = spread('noria_member_wait_seconds', 'What a request waited for a member.', WAIT_BUCKETS_S);
-  const remaining = spread(
-    'noria_member_remaining_seconds',
-    'Life left of the member at its assignment.',
-    REMAINING_BUCKETS_S,
-  );
+function countAttempts(registry: Registry, bus: EventBus): Disposable[] {
   const attempts = new FastCounter({
     name: 'noria_dial_attempts_total',
     help: 'Attempts through one member, by outcome.',
@@ -218,16 +213,11 @@ function followDials(registry: Registry, bus: EventBus): Disposable[] {
   });
   const hedges = new FastCounter({
     name: 'noria_hedges_total',
-    help: 'Second attempts beside a slow first one, by outcome.',
+    help: 'Hedges (second attempts in parallel with a slow first one), by outcome.',
     labels: ['outcome'],
     registry,
   });
   return [
-    bus.on('dial.ended', ({ ms, waitedMs, remainingMs }) => {
-      dials.add(ms / MS_PER_SECOND);
-      waits.add(waitedMs / MS_PER_SECOND);
-      if (remainingMs !== undefined) remaining.add(remainingMs / MS_PER_SECOND);
-    }),
     bus.on('dial.attempted', ({ source, outcome }) => attempts.add(1, source, outcome)),
     bus.on('hedge.ended', ({ outcome }) => hedges.add(1, outcome)),
   ];
