@@ -1,27 +1,24 @@
 /**
- * What passed through lately, in bounded memory: two rings of steps, a fine one for minutes and a coarse one for a day.
+ * Recent traffic in bounded memory: two ring buffers of time steps, a fine one for minutes and a coarse one for a day.
  *
- * It follows the bus and is written on the hot path, so a record is a few additions to typed arrays. There is no timer: a
- * ring moves on when it is written to or read.
+ * It follows the bus on the hot path, so a record is a few additions to typed arrays. There is no timer: a ring advances
+ * when it is written or read.
  */
 import type { Clock } from '../core/clock.ts';
 import type { Blame, EventBus } from '../core/events.ts';
 import { FAULTS, type FaultCode, type Side } from '../core/faults.ts';
-import { LatencyHistogram } from './latency-tally.ts';
 import type { HistoryView } from './schemas.ts';
 
-/** How far back each ring goes, and how finely. */
+/** How far back each ring goes, and in which steps. */
 export const SPANS = {
   '15m': { stepMs: 5_000, stepCount: 180 },
   '24h': { stepMs: 120_000, stepCount: 720 },
 } as const;
 export type Span = keyof typeof SPANS;
 
-/** Whose fault a failure was, as it is counted. */
-export const FAILURE_SIDES = ['member', 'target', 'source', 'network', 'client', 'noria'] as const;
-export type FailureSide = (typeof FAILURE_SIDES)[number];
+type FailureSide = keyof HistoryView['failures'];
 
-/** What an attempt's blame counts as. An attempt that nobody is to blame for is no failure of anybody. */
+/** The side under which a failed attempt counts. An attempt without blame is not counted. */
 const SIDE_OF_BLAME: { readonly [B in Blame]: FailureSide | undefined } = {
   nobody: undefined,
   member: 'member',
@@ -31,7 +28,7 @@ const SIDE_OF_BLAME: { readonly [B in Blame]: FailureSide | undefined } = {
   network: 'network',
 };
 
-/** What a request that was refused counts as, by the side of its code. */
+/** The side under which a refused request counts, by the side of its fault. */
 const SIDE_OF_FAULT: { readonly [S in Side]: FailureSide } = {
   client: 'client',
   member: 'member',
@@ -43,9 +40,12 @@ const SIDE_OF_FAULT: { readonly [S in Side]: FailureSide } = {
 };
 
 const MS_PER_SECOND = 1_000;
+/** Of the latency histogram: four buckets per doubling, from 1 ms to 131 s. */
+const BUCKETS_PER_OCTAVE = 4;
+const BUCKET_COUNT = 17 * BUCKETS_PER_OCTAVE;
 
 export interface History {
-  /** Whole steps alone, oldest first; `null` where nobody watched yet, or nothing was dialled. */
+  /** Complete steps only, oldest first. A value is `null` before noria started, and for latency where nothing was dialed. */
   read(span: Span): HistoryView;
   /** Stops following the events. */
   close(): void;
@@ -53,67 +53,68 @@ export interface History {
 
 /** Follows the bus from now on. */
 export function openHistory(bus: EventBus, clock: Clock): History {
-  const now = clock.monotonic();
-  const rings = { '15m': new Ring(SPANS['15m'], now), '24h': new Ring(SPANS['24h'], now) };
-  const all = Object.values(rings);
-  const fail = (blamed: FailureSide) => {
-    const at = clock.monotonic();
-    for (const ring of all) ring.addFailure(blamed, at);
+  const startedAt = clock.monotonic();
+  const bySpan = { '15m': new Ring(SPANS['15m'], startedAt), '24h': new Ring(SPANS['24h'], startedAt) };
+  const rings = Object.values(bySpan);
+  const addFailure = (side: FailureSide) => {
+    const now = clock.monotonic();
+    for (const ring of rings) ring.addFailure(side, now);
   };
-  const refuse = (code: FaultCode) => fail(SIDE_OF_FAULT[FAULTS[code].side]);
+  const addRefusal = (code: FaultCode) => addFailure(SIDE_OF_FAULT[FAULTS[code].side]);
   const subscriptions = [
     bus.on('dial.ended', ({ outcome, ms }) => {
       if (outcome === 'accepted') {
-        const at = clock.monotonic();
-        for (const ring of all) ring.addTunnel(ms, at);
+        const now = clock.monotonic();
+        for (const ring of rings) ring.addTunnel(ms, now);
         return;
       }
-      // Members and targets have been blamed attempt by attempt; a client that left is no failure.
+      // Failures of members and targets count by attempt. A client that left is no failure.
       const { side } = FAULTS[outcome];
-      if (side === 'noria' || side === 'source' || outcome === 'bad-routing') refuse(outcome);
+      if (side === 'noria' || side === 'source' || outcome === 'bad-routing') addRefusal(outcome);
     }),
     bus.on('dial.attempted', ({ blame }) => {
-      const blamed = SIDE_OF_BLAME[blame];
-      if (blamed !== undefined) fail(blamed);
+      const side = SIDE_OF_BLAME[blame];
+      if (side !== undefined) addFailure(side);
     }),
     bus.on('client.refused', ({ code, dialFailed }) => {
-      if (dialFailed !== true) refuse(code);
+      if (dialFailed !== true) addRefusal(code);
     }),
     bus.on('tunnel.closed', ({ bytesUp, bytesDown, ms }) => {
-      const at = clock.monotonic();
-      for (const ring of all) ring.addBytes(bytesUp, bytesDown, ms, at);
+      const now = clock.monotonic();
+      for (const ring of rings) ring.addBytes(bytesUp, bytesDown, ms, now);
     }),
   ];
   return {
-    read: (span) => rings[span].read(span, clock),
+    read: (span) => bySpan[span].read(span, clock),
     close: () => {
       for (const subscription of subscriptions) subscription[Symbol.dispose]();
     },
   };
 }
 
-interface Shape {
-  readonly stepMs: number;
-  readonly stepCount: number;
-}
-
-/** One ring of steps. A step is numbered by its place in time since the clock's origin, and stands at that number's remainder. */
+/** A ring of steps. Step n covers the n-th `stepMs` since the origin of the clock and is stored at index n modulo `stepCount`. */
 class Ring {
   readonly #stepMs: number;
   readonly #stepCount: number;
-  readonly #firstStep: number;
+  readonly #columns: Float64Array[] = [];
   readonly #tunnels: Float64Array;
   readonly #bytesUp: Float64Array;
   readonly #bytesDown: Float64Array;
   readonly #dialP50: Float64Array;
   readonly #dialP95: Float64Array;
-  readonly #failures: { readonly [B in FailureSide]: Float64Array };
-  /** Of the step that is being written. */
+  readonly #failures: { readonly [S in FailureSide]: Float64Array };
+  /** Of the current step. */
   readonly #latencies = new LatencyHistogram();
-  #step: number;
+  /** Recording began during this step. */
+  readonly #firstStep: number;
+  #currentStep: number;
 
-  constructor({ stepMs, stepCount }: Shape, now: number) {
-    const column = () => new Float64Array(stepCount);
+  constructor({ stepMs, stepCount }: (typeof SPANS)[Span], now: number) {
+    const column = () => {
+      const created = new Float64Array(stepCount);
+      this.#columns.push(created);
+      return created;
+    };
     this.#stepMs = stepMs;
     this.#stepCount = stepCount;
     this.#tunnels = column();
@@ -121,112 +122,135 @@ class Ring {
     this.#bytesDown = column();
     this.#dialP50 = column();
     this.#dialP95 = column();
-    this.#failures = {
-      member: column(),
-      target: column(),
-      source: column(),
-      network: column(),
-      client: column(),
-      noria: column(),
-    };
-    this.#step = Math.floor(now / stepMs);
-    this.#firstStep = this.#step;
+    this.#failures = forEachSide(column);
+    this.#firstStep = Math.floor(now / stepMs);
+    this.#currentStep = this.#firstStep;
   }
 
   addTunnel(ms: number, now: number): void {
-    const at = this.#turn(now);
-    this.#tunnels[at] = (this.#tunnels[at] ?? 0) + 1;
+    add(this.#tunnels, this.#advanceTo(now), 1);
     this.#latencies.add(ms);
   }
 
-  addFailure(blamed: FailureSide, now: number): void {
-    const column = this.#failures[blamed];
-    const at = this.#turn(now);
-    column[at] = (column[at] ?? 0) + 1;
+  addFailure(side: FailureSide, now: number): void {
+    add(this.#failures[side], this.#advanceTo(now), 1);
   }
 
-  /** Bytes are told when a tunnel ends: they are spread evenly over the time for which it was open. */
+  /** Bytes are reported when a tunnel ends. They are spread evenly over the `ms` for which it was open. */
   addBytes(up: number, down: number, ms: number, now: number): void {
-    const at = this.#turn(now);
-    const from = Math.floor((now - ms) / this.#stepMs);
-    const oldest = Math.max(from, this.#step - this.#stepCount + 1, this.#firstStep);
-    if (oldest >= this.#step) {
-      this.#addBytesAt(at, up, down);
+    const index = this.#advanceTo(now);
+    const startedAt = now - ms;
+    const oldestStep = Math.max(
+      Math.floor(startedAt / this.#stepMs),
+      this.#currentStep - this.#stepCount + 1,
+      this.#firstStep,
+    );
+    if (oldestStep >= this.#currentStep) {
+      add(this.#bytesUp, index, up);
+      add(this.#bytesDown, index, down);
       return;
     }
-    for (let step = oldest; step <= this.#step; step += 1) {
-      const startedAt = Math.max(step * this.#stepMs, now - ms);
-      const share = (Math.min((step + 1) * this.#stepMs, now) - startedAt) / ms;
-      this.#addBytesAt(step % this.#stepCount, up * share, down * share);
+    for (let step = oldestStep; step <= this.#currentStep; step += 1) {
+      const from = Math.max(step * this.#stepMs, startedAt);
+      const to = Math.min((step + 1) * this.#stepMs, now);
+      const share = (to - from) / ms;
+      add(this.#bytesUp, step % this.#stepCount, up * share);
+      add(this.#bytesDown, step % this.#stepCount, down * share);
     }
   }
 
   read(span: Span, clock: Clock): HistoryView {
     const now = clock.monotonic();
-    this.#turn(now);
-    const seconds = this.#stepMs / MS_PER_SECOND;
-    const rate = (column: Float64Array) => this.#column(column, (value) => tenths(value / seconds));
+    this.#advanceTo(now);
+    const stepSeconds = this.#stepMs / MS_PER_SECOND;
+    const rate = (column: Float64Array) => this.#values(column, (value) => toTenths(value / stepSeconds));
     const latency = (column: Float64Array) =>
-      this.#column(column, (value) => (value === 0 ? null : tenths(value)));
-    const count = (column: Float64Array) => this.#column(column, (value) => value);
+      this.#values(column, (value) => (value === 0 ? null : toTenths(value)));
     return {
       span,
-      stepSeconds: seconds,
-      endsAt: new Date(clock.now() - (now - this.#step * this.#stepMs)).toISOString(),
+      stepSeconds,
+      endsAt: new Date(clock.now() - (now - this.#currentStep * this.#stepMs)).toISOString(),
       tunnelsPerSecond: rate(this.#tunnels),
       bytesUpPerSecond: rate(this.#bytesUp),
       bytesDownPerSecond: rate(this.#bytesDown),
       dialP50Ms: latency(this.#dialP50),
       dialP95Ms: latency(this.#dialP95),
-      failures: {
-        member: count(this.#failures.member),
-        target: count(this.#failures.target),
-        source: count(this.#failures.source),
-        network: count(this.#failures.network),
-        client: count(this.#failures.client),
-        noria: count(this.#failures.noria),
-      },
+      failures: forEachSide((side) => this.#values(this.#failures[side], (value) => value)),
     };
   }
 
-  #addBytesAt(at: number, up: number, down: number): void {
-    this.#bytesUp[at] = (this.#bytesUp[at] ?? 0) + up;
-    this.#bytesDown[at] = (this.#bytesDown[at] ?? 0) + down;
-  }
-
-  /** Moves on to the step of `now`. @returns where it stands in the columns. */
-  #turn(now: number): number {
+  /** Makes the step of `now` the current one. @returns its index. */
+  #advanceTo(now: number): number {
     const step = Math.floor(now / this.#stepMs);
-    if (step !== this.#step) {
-      const at = this.#step % this.#stepCount;
-      this.#dialP50[at] = this.#latencies.quantile(0.5) ?? 0;
-      this.#dialP95[at] = this.#latencies.quantile(0.95) ?? 0;
+    if (step !== this.#currentStep) {
+      const ended = this.#currentStep % this.#stepCount;
+      this.#dialP50[ended] = this.#latencies.quantile(0.5) ?? 0;
+      this.#dialP95[ended] = this.#latencies.quantile(0.95) ?? 0;
       this.#latencies.reset();
-      const passed = Math.min(step - this.#step, this.#stepCount);
-      for (let ahead = 0; ahead < passed; ahead += 1) this.#clear((step - ahead) % this.#stepCount);
-      this.#step = step;
+      const passed = Math.min(step - this.#currentStep, this.#stepCount);
+      for (let back = 0; back < passed; back += 1) {
+        for (const column of this.#columns) column[(step - back) % this.#stepCount] = 0;
+      }
+      this.#currentStep = step;
     }
     return step % this.#stepCount;
   }
 
-  #clear(at: number): void {
-    this.#tunnels[at] = 0;
-    this.#addBytesAt(at, -(this.#bytesUp[at] ?? 0), -(this.#bytesDown[at] ?? 0));
-    this.#dialP50[at] = 0;
-    this.#dialP95[at] = 0;
-    for (const blamed of FAILURE_SIDES) this.#failures[blamed][at] = 0;
-  }
-
-  /** All steps but the one that is being written. The first one was not watched from its beginning: it counts as not watched. */
-  #column(column: Float64Array, show: (value: number) => number | null): (number | null)[] {
+  /** All steps before the current one. The first step was recorded in part only: it is null, like those before it. */
+  #values(column: Float64Array, convert: (value: number) => number | null): (number | null)[] {
     const values: (number | null)[] = [];
-    for (let step = this.#step - this.#stepCount + 1; step < this.#step; step += 1) {
-      values.push(step <= this.#firstStep ? null : show(column[step % this.#stepCount] ?? 0));
+    for (let step = this.#currentStep - this.#stepCount + 1; step < this.#currentStep; step += 1) {
+      values.push(step <= this.#firstStep ? null : convert(column[step % this.#stepCount] ?? 0));
     }
     return values;
   }
 }
 
-function tenths(value: number): number {
+/** A histogram of durations whose buckets grow by a constant factor: quantiles are exact to about a tenth. */
+class LatencyHistogram {
+  readonly #counts = new Float64Array(BUCKET_COUNT);
+  #total = 0;
+
+  add(ms: number): void {
+    const bucket = ms <= 1 ? 0 : Math.min(BUCKET_COUNT - 1, Math.floor(Math.log2(ms) * BUCKETS_PER_OCTAVE));
+    add(this.#counts, bucket, 1);
+    this.#total += 1;
+  }
+
+  /** Ms that a `fraction` of the durations did not exceed, as the middle of a bucket; undefined when it is empty. */
+  quantile(fraction: number): number | undefined {
+    if (this.#total === 0) return undefined;
+    const wanted = Math.max(1, Math.ceil(fraction * this.#total));
+    let seen = 0;
+    let bucket = 0;
+    for (; bucket < BUCKET_COUNT - 1; bucket += 1) {
+      seen += this.#counts[bucket] ?? 0;
+      if (seen >= wanted) break;
+    }
+    return 2 ** ((bucket + 0.5) / BUCKETS_PER_OCTAVE);
+  }
+
+  reset(): void {
+    this.#counts.fill(0);
+    this.#total = 0;
+  }
+}
+
+function add(column: Float64Array, index: number, amount: number): void {
+  column[index] = (column[index] ?? 0) + amount;
+}
+
+function forEachSide<Value>(make: (side: FailureSide) => Value): { [S in FailureSide]: Value } {
+  return {
+    member: make('member'),
+    target: make('target'),
+    source: make('source'),
+    network: make('network'),
+    client: make('client'),
+    noria: make('noria'),
+  };
+}
+
+function toTenths(value: number): number {
   return Math.round(value * 10) / 10;
 }
