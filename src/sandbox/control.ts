@@ -127,28 +127,32 @@ export async function control(
   response: ServerResponse,
   { path, parts }: { readonly path: string; readonly parts: ControlledParts },
 ): Promise<void> {
-  const text = await readBody(request, MAX_BODY_BYTES);
-  const [name = '', id = ''] = path.split('/').map(decodeURIComponent);
-  if (name === '') return sendJson(response, 200, CONTROL_ROUTES.map(describeRoute));
-  const wanted = id === '' ? name : `${name}/ID`;
-  const there = CONTROL_ROUTES.filter((route) => route.path === wanted);
-  const route = there.find(({ method }) => method === request.method);
-  if (route === undefined) {
-    const status = there.length > 0 ? 405 : 404;
-    return sendError(
-      response,
-      status,
-      'not-found',
-      `no ${request.method} /_control/${path}; GET /_control/ lists what there is`,
-    );
-  }
   try {
-    const result = await route.run({ id, body: readJson(text) }, parts);
+    const body = await readBody(request, MAX_BODY_BYTES);
+    const [name = '', id = ''] = decodePath(path);
+    if (name === '') return sendJson(response, 200, CONTROL_ROUTES.map(describeRoute));
+    const wanted = id === '' ? name : `${name}/ID`;
+    const routes = CONTROL_ROUTES.filter((route) => route.path === wanted);
+    const route = routes.find(({ method }) => method === request.method);
+    if (route === undefined) {
+      const message = `no ${request.method} /_control/${path}; GET /_control/ lists all requests`;
+      return sendError(response, routes.length > 0 ? 405 : 404, 'not-found', message);
+    }
+    const result = await route.run({ id, body: readJson(body) }, parts);
     if (result === undefined) response.writeHead(204).end();
     else sendJson(response, 200, result);
   } catch (error) {
     if (!(error instanceof NoriaError)) throw error;
     sendError(response, error.code === 'not-found' ? 404 : 400, error.code, error.message);
+  }
+}
+
+/** @throws NoriaError `bad-request` for an escape sequence that is not UTF-8. */
+function decodePath(path: string): string[] {
+  try {
+    return path.split('/').map(decodeURIComponent);
+  } catch (cause) {
+    throw new NoriaError('bad-request', `malformed percent-encoding in the path: ${path}`, { cause });
   }
 }
 

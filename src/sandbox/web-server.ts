@@ -19,6 +19,9 @@ export interface WebServerOptions {
   readonly onUpgrade?: (request: IncomingMessage, socket: Duplex, head: Buffer) => void;
 }
 
+/** Between two attempts to listen again. */
+const LISTEN_RETRY_MS = 100;
+
 /** @throws NoriaError `listen-failed` */
 export async function openWebServer(options: WebServerOptions): Promise<WebServer> {
   const server = new WebServer(options);
@@ -33,7 +36,7 @@ export class WebServer {
   readonly #sockets = new Set<Socket>();
   readonly #closing = new AbortController();
   #port: number;
-  #comeback: Disposable | undefined;
+  #reopening: Disposable | undefined;
 
   constructor(options: WebServerOptions) {
     this.#options = options;
@@ -76,18 +79,28 @@ export class WebServer {
     if (typeof address === 'object' && address !== null) this.#port = address.port;
   }
 
-  /** Closes the port and every connection, and comes back on the same port after `ms`. */
+  /** Closes the port and every connection, and listens on the same port again after `ms`. */
   refuseFor(ms: number): void {
-    this.#comeback?.[Symbol.dispose]();
     this.#server.close();
     this.#cut();
-    this.#comeback = this.#options.clock.after(ms, () => this.#server.listen(this.#port, this.host));
+    this.#listenAfter(ms);
+  }
+
+  /** Tries again and again: another program may have taken the port while it was closed. */
+  #listenAfter(ms: number): void {
+    this.#reopening?.[Symbol.dispose]();
+    if (this.signal.aborted) return;
+    this.#reopening = this.#options.clock.after(ms, () => {
+      const retry = () => this.#listenAfter(LISTEN_RETRY_MS);
+      this.#server.once('error', retry);
+      this.#server.listen(this.#port, this.host, () => this.#server.off('error', retry));
+    });
   }
 
   async close(): Promise<void> {
     if (this.signal.aborted) return;
     this.#closing.abort();
-    this.#comeback?.[Symbol.dispose]();
+    this.#reopening?.[Symbol.dispose]();
     const end = this.#server.listening ? closed(this.#server) : undefined;
     this.#server.close();
     this.#cut();

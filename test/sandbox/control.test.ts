@@ -109,5 +109,9 @@ test('control: what is wrong is said, and changes nothing', async () => {
   expect((await steer(sandbox, 'PATCH instances/nobody', {})).status).toBe(404);
   expect((await steer(sandbox, 'POST members')).status).toBe(405);
   expect((await steer(sandbox, 'GET nothing')).status).toBe(404);
+  expect(await steer(sandbox, 'DELETE rules/%E0%A4%A')).toMatchObject({
+    status: 400,
+    told: { error: { code: 'bad-request', message: expect.stringContaining('rules/%E0%A4%A') } },
+  });
   expect(sandbox.rules.list()).toEqual([]);
 });

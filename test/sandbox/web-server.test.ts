@@ -1,0 +1,37 @@
+import { once } from 'node:events';
+import { createServer } from 'node:net';
+import { expect, onTestFinished, test } from 'vitest';
+import { openWebServer, send } from '../../src/sandbox/web-server.ts';
+import { ManualClock } from '../support/manual-clock.ts';
+import { until } from '../support/until.ts';
+
+test('web server: it listens again after a refusal, also when another program held its port meanwhile', async () => {
+  const clock = new ManualClock();
+  const server = await openWebServer({
+    host: '127.0.0.1',
+    port: 0,
+    clock,
+    take: async (_request, response) => send(response, 200, 'text/plain', 'here'),
+  });
+  onTestFinished(() => server.close());
+  server.refuseFor(1_000);
+  const other = createServer();
+  onTestFinished(() => void other.close());
+  other.listen(server.port, '127.0.0.1');
+  await once(other, 'listening');
+
+  clock.advance(1_000);
+  await until('it has failed and waits for its next attempt', () => clock.armedCount === 1);
+  other.close();
+  await once(other, 'close');
+  clock.advance(Math.max(...clock.armedMs));
+  await until('it answers', async () => (await answerOf(server.url)) === 'here');
+  expect(clock.armedCount).toBe(0);
+});
+
+function answerOf(url: string): Promise<string> {
+  return fetch(url).then(
+    (response) => response.text(),
+    () => 'refused',
+  );
+}
