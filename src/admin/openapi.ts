@@ -1,25 +1,7 @@
-/** How answers are described and errors told: what many routes share. */
-import { z } from '@hono/zod-openapi';
+/** What all routes share: how responses are described, the error response, and the description at /openapi.json. */
+import { type OpenAPIHono, z } from '@hono/zod-openapi';
 import type { Context } from 'hono';
 import { errorSchema } from './schemas.ts';
-
-/** A body of JSON, described. */
-export const jsonContent = <Schema extends z.ZodType>(schema: Schema) => ({ 'application/json': { schema } });
-
-/** An answer of JSON, described. */
-export const jsonResponse = <Schema extends z.ZodType>(description: string, schema: Schema) => ({
-  description,
-  content: jsonContent(schema),
-});
-
-/** An answer that is text of some kind, described. */
-export const textResponse = <Type extends string>(description: string, type: Type) => ({
-  description,
-  content: { [type]: { schema: z.string() } } as Record<Type, { schema: z.ZodString }>,
-});
-
-/** What a verb answers for a thing that is not there. */
-export const NOT_FOUND = jsonResponse('there is no such thing', errorSchema);
 
 /** The codes of errors, with their HTTP status. docs/admin-api.md lists them, held by test/held/admin-api.test.ts. */
 export const ADMIN_ERRORS = {
@@ -35,7 +17,24 @@ export const ADMIN_ERRORS = {
   'too-many-readers': 503,
 } as const;
 
-/** An error in the one shape that all of them have. */
+const ABOUT = `Reads the state of a running noria and controls it. Reads are snapshots. Requests that change something need
+\`Content-Type: application/json\`; their body may be empty. Every error has the form \`{ "error": { "code", "message" } }\`.`;
+
+export const jsonContent = <Schema extends z.ZodType>(schema: Schema) => ({ 'application/json': { schema } });
+
+export const jsonResponse = <Schema extends z.ZodType>(description: string, schema: Schema) => ({
+  description,
+  content: jsonContent(schema),
+});
+
+/** A response that is not JSON. */
+export const textResponse = <Type extends string>(description: string, type: Type) => ({
+  description,
+  content: { [type]: { schema: z.string() } } as Record<Type, { schema: z.ZodString }>,
+});
+
+export const NOT_FOUND = jsonResponse('Not found', errorSchema);
+
 export function sendError<Code extends keyof typeof ADMIN_ERRORS>(
   context: Context,
   code: Code,
@@ -45,7 +44,44 @@ export function sendError<Code extends keyof typeof ADMIN_ERRORS>(
   return context.json({ error }, ADMIN_ERRORS[code]);
 }
 
-/** What was wrong with a request, in one line: each place with its problem. */
+/** All problems of a request in one line, each with its path. */
 export function describeIssues(error: z.ZodError): string {
   return error.issues.map(({ path, message }) => `${path.join('.')}: ${message}`).join('; ');
+}
+
+/**
+ * Adds /openapi.json. Call it after all other routes: it describes those that exist at the call.
+ *
+ * @param openPaths - the paths that need no token.
+ */
+export function addDescription(app: OpenAPIHono, version: string, openPaths: ReadonlySet<string>): void {
+  app.openAPIRegistry.register('Error', errorSchema);
+  app.openAPIRegistry.registerComponent('securitySchemes', 'token', {
+    type: 'http',
+    scheme: 'bearer',
+    description: '`admin.token` of the configuration, if set',
+  });
+  app.openAPIRegistry.registerPath({
+    method: 'get',
+    path: '/openapi.json',
+    summary: 'This description',
+    responses: { 200: { description: 'The description' } },
+  });
+  const document = app.getOpenAPI31Document({
+    openapi: '3.1.0',
+    info: { title: 'noria admin API', version, description: ABOUT },
+    security: [{ token: [] }],
+  });
+  const failure = {
+    description: 'Refused, invalid or failed',
+    content: { 'application/json': { schema: { $ref: '#/components/schemas/Error' } } },
+  };
+  for (const [path, operations] of Object.entries(document.paths ?? {})) {
+    for (const operation of [operations.get, operations.post, operations.put, operations.delete]) {
+      if (operation === undefined) continue;
+      if (openPaths.has(path) || path === '/page/{file}') operation.security = [];
+      operation.responses = { ...operation.responses, default: failure };
+    }
+  }
+  app.get('/openapi.json', (context) => context.json(document));
 }

@@ -1,10 +1,12 @@
-/** What the admin API lets read: snapshots, made at most so often that reading costs the data plane nothing. */
+/** The routes that read: health, snapshots as JSON, metrics, the PAC file. */
 import { createRoute, type OpenAPIHono, z } from '@hono/zod-openapi';
 import type { Clock } from '../core/clock.ts';
+import { NoriaError } from '../core/faults.ts';
 import type { AdminBackend } from './backend.ts';
 import type { Failures } from './failures.ts';
 import { type History, SPANS } from './history.ts';
-import { describeIssues, jsonResponse, sendError, textResponse } from './openapi.ts';
+import type { Metrics } from './metrics.ts';
+import { describeIssues, jsonResponse, NOT_FOUND, sendError, textResponse } from './openapi.ts';
 import {
   failureSchema,
   historySchema,
@@ -13,20 +15,17 @@ import {
   sessionSchema,
   statusSchema,
 } from './schemas.ts';
-import { SnapshotCache } from './snapshot-cache.ts';
+import { JsonList, SnapshotCache } from './snapshot-cache.ts';
 
 export interface ReadRouteParts {
   readonly backend: AdminBackend;
+  readonly clock: Clock;
   readonly history: History;
   readonly failures: Failures;
-  readonly clock: Clock;
+  readonly metrics: Metrics;
 }
 
-/** Snapshots that are still good. */
-export interface SnapshotCaches {
-  /** Something was changed by hand: what is read next is made anew. */
-  forget(): void;
-}
+const PAC_TYPE = 'application/x-ns-proxy-autoconfig';
 
 const limitQuery = z.object({
   limit: z.coerce
@@ -34,53 +33,37 @@ const limitQuery = z.object({
     .int()
     .min(1)
     .optional()
-    .openapi({ description: 'at most so many; all when absent' }),
+    .openapi({ description: 'Most entries to return; all when absent' }),
 });
 
-/** Adds every route that reads as JSON, and the two that orchestrators ask. */
-export function addReadRoutes(
-  app: OpenAPIHono,
-  { backend, history, failures, clock }: ReadRouteParts,
-): SnapshotCaches {
+/** @returns a function to call after a change, so that the next read shows it. */
+export function addReadRoutes(app: OpenAPIHono, parts: ReadRouteParts): () => void {
+  const { backend, clock } = parts;
   const status = new SnapshotCache(clock, () => backend.status());
-  const members = new SnapshotCache(clock, () => new Listing(backend.members()));
-  const sessions = new SnapshotCache(clock, () => new Listing(backend.sessions()));
+  const members = new SnapshotCache(clock, () => new JsonList(backend.members()));
+  const sessions = new SnapshotCache(clock, () => new JsonList(backend.sessions()));
   addHealth(app, status);
-  addLists(app, members, sessions);
   app.openapi(
     createRoute({
       method: 'get',
       path: '/api/status',
-      summary: 'The state of the daemon and of each source',
-      responses: { 200: jsonResponse('the state', statusSchema) },
+      summary: 'The state of noria, its pool and each source',
+      responses: { 200: jsonResponse('The state', statusSchema) },
     }),
     (context) => context.json(status.get(), 200),
   );
-  app.openapi(
-    createRoute({
-      method: 'get',
-      path: '/api/history',
-      summary: 'What passed through lately: tunnels, bytes, latency of dials, failures by blame',
-      request: {
-        query: z.object({ span: z.enum(Object.keys(SPANS) as [keyof typeof SPANS]).default('15m') }),
-      },
-      responses: { 200: jsonResponse('the steps, oldest first', historySchema) },
-    }),
-    (context) => context.json(history.read(context.req.valid('query').span), 200),
-  );
-  app.openapi(
-    createRoute({
-      method: 'get',
-      path: '/api/failures',
-      summary: 'What failed lately, latest first, each kind of failure once and explained',
-      responses: { 200: jsonResponse('the failures', z.array(failureSchema)) },
-    }),
-    (context) => context.json([...failures.list()], 200),
-  );
-  return {
-    forget() {
-      for (const snapshot of [status, members, sessions]) snapshot.forget();
-    },
+  addList(app, { path: '/api/members', summary: 'All members', schema: memberSchema.array(), list: members });
+  addList(app, {
+    path: '/api/sessions',
+    summary: 'All sessions',
+    schema: sessionSchema.array(),
+    list: sessions,
+  });
+  addRecent(app, parts);
+  addMetrics(app, parts.metrics);
+  addPac(app, backend);
+  return () => {
+    for (const cache of [status, members, sessions]) cache.clear();
   };
 }
 
@@ -89,8 +72,8 @@ function addHealth(app: OpenAPIHono, status: SnapshotCache<Status>): void {
     createRoute({
       method: 'get',
       path: '/healthz',
-      summary: 'Whether the process works',
-      responses: { 200: textResponse('it does', 'text/plain') },
+      summary: 'Liveness: whether the process works',
+      responses: { 200: textResponse('It works', 'text/plain') },
     }),
     (context) => context.text('ok\n', 200),
   );
@@ -98,10 +81,10 @@ function addHealth(app: OpenAPIHono, status: SnapshotCache<Status>): void {
     createRoute({
       method: 'get',
       path: '/readyz',
-      summary: 'Whether clients can be served',
+      summary: 'Readiness: whether clients can be served',
       responses: {
-        200: textResponse('they can', 'text/plain'),
-        503: textResponse('the reason why not', 'text/plain'),
+        200: textResponse('Ready, with the reason', 'text/plain'),
+        503: textResponse('Not ready, with the reason', 'text/plain'),
       },
     }),
     (context) => {
@@ -111,44 +94,87 @@ function addHealth(app: OpenAPIHono, status: SnapshotCache<Status>): void {
   );
 }
 
-function addLists(app: OpenAPIHono, members: SnapshotCache<Listing>, sessions: SnapshotCache<Listing>): void {
-  const lists = [
-    ['/api/members', 'Every member of the pool', memberSchema.array(), members],
-    ['/api/sessions', 'Every session', sessionSchema.array(), sessions],
-  ] as const;
-  for (const [path, summary, schema, listing] of lists) {
-    // Not app.openapi: its handlers give values to be written, and this list is written already.
-    app.openAPIRegistry.registerPath({
+interface ListRoute {
+  readonly path: string;
+  readonly summary: string;
+  readonly schema: z.ZodType;
+  readonly list: SnapshotCache<JsonList>;
+}
+
+/** Not by app.openapi: its handlers return values to encode, and these lists are already encoded. */
+function addList(app: OpenAPIHono, { path, summary, schema, list }: ListRoute): void {
+  app.openAPIRegistry.registerPath({
+    method: 'get',
+    path,
+    summary,
+    request: { query: limitQuery },
+    responses: { 200: jsonResponse('The list', schema) },
+  });
+  app.get(path, (context) => {
+    const query = limitQuery.safeParse(context.req.query());
+    if (!query.success) return sendError(context, 'bad-request', describeIssues(query.error));
+    return context.body(list.get().encode(query.data.limit), 200, { 'Content-Type': 'application/json' });
+  });
+}
+
+function addRecent(app: OpenAPIHono, { history, failures }: ReadRouteParts): void {
+  app.openapi(
+    createRoute({
       method: 'get',
-      path,
-      summary,
-      request: { query: limitQuery },
-      responses: { 200: jsonResponse('the list', schema) },
-    });
-    app.get(path, (context) => {
-      const query = limitQuery.safeParse(context.req.query());
-      if (!query.success) return sendError(context, 'bad-request', describeIssues(query.error));
-      return context.body(listing.get().bytes(query.data.limit), 200, { 'Content-Type': 'application/json' });
-    });
-  }
+      path: '/api/history',
+      summary: 'Recent traffic: tunnels, bytes, connect time, failures by side',
+      request: {
+        query: z.object({ span: z.enum(Object.keys(SPANS) as [keyof typeof SPANS]).default('15m') }),
+      },
+      responses: { 200: jsonResponse('One value per step, oldest first', historySchema) },
+    }),
+    (context) => context.json(history.read(context.req.valid('query').span), 200),
+  );
+  app.openapi(
+    createRoute({
+      method: 'get',
+      path: '/api/failures',
+      summary: 'Recent failures, latest first; repeated failures are one entry',
+      responses: { 200: jsonResponse('The failures', z.array(failureSchema)) },
+    }),
+    (context) => context.json([...failures.list()], 200),
+  );
 }
 
-/** A list as JSON, in bytes; the whole of it is written once, however many ask. */
-class Listing {
-  readonly #items: readonly object[];
-  readonly #whole: Uint8Array<ArrayBuffer>;
-
-  constructor(items: readonly object[]) {
-    this.#items = items;
-    this.#whole = encode(items);
-  }
-
-  bytes(limit: number | undefined): Uint8Array<ArrayBuffer> {
-    if (limit === undefined || limit >= this.#items.length) return this.#whole;
-    return encode(this.#items.slice(0, limit));
-  }
+function addMetrics(app: OpenAPIHono, metrics: Metrics): void {
+  app.openapi(
+    createRoute({
+      method: 'get',
+      path: '/metrics',
+      summary: 'Prometheus metrics',
+      responses: { 200: textResponse('The metrics', 'text/plain') },
+    }),
+    async (context) => context.text(await metrics.render(), 200, { 'Content-Type': metrics.contentType }),
+  );
 }
 
-function encode(items: readonly object[]): Uint8Array<ArrayBuffer> {
-  return new TextEncoder().encode(JSON.stringify(items));
+function addPac(app: OpenAPIHono, backend: AdminBackend): void {
+  app.openapi(
+    createRoute({
+      method: 'get',
+      path: '/proxy.pac',
+      summary:
+        'A PAC file that sends everything except requests to this machine through the first HTTP listener',
+      responses: { 200: textResponse('The file', PAC_TYPE), 404: NOT_FOUND },
+    }),
+    (context) => {
+      const address = backend.proxyAddress();
+      if (address === undefined) throw new NoriaError('not-found', 'no listener accepts HTTP');
+      return context.body(pacFile(address), 200, { 'Content-Type': PAC_TYPE });
+    },
+  );
+}
+
+/** Without DIRECT as a fallback: a browser must not bypass noria while it is down. */
+function pacFile(address: string): string {
+  return `function FindProxyForURL(url, host) {
+  if (host === "localhost" || host === "127.0.0.1" || host === "[::1]" || host === "::1") return "DIRECT";
+  return "PROXY ${address}";
+}
+`;
 }

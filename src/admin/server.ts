@@ -15,14 +15,12 @@ import { formatHostPort } from '../core/host-port.ts';
 import type { Secret } from '../core/secret.ts';
 import { addActionRoutes } from './action-routes.ts';
 import type { AdminBackend } from './backend.ts';
-import { addDescription } from './description.ts';
 import { addEventStream } from './event-stream.ts';
 import { openFailures } from './failures.ts';
 import { guard, isSafe } from './guard.ts';
 import { openHistory } from './history.ts';
-import { addMachineReads } from './machine-reads.ts';
 import { openMetrics } from './metrics.ts';
-import { describeIssues, sendError } from './openapi.ts';
+import { addDescription, describeIssues, sendError } from './openapi.ts';
 import { addPage, readPageFiles } from './page-files.ts';
 import { addReadRoutes } from './read-routes.ts';
 
@@ -120,11 +118,10 @@ function buildApp(options: AdminOptions, address: () => Address, followers: Foll
   app.use(async (context, next) => {
     await fillEmptyBody(context);
     await next();
-    if (!isSafe(context.req.method)) snapshots.forget();
+    if (!isSafe(context.req.method)) clearCaches();
   });
-  const snapshots = addReadRoutes(app, { backend, clock, ...followers });
+  const clearCaches = addReadRoutes(app, { backend, clock, ...followers });
   addActionRoutes(app, backend);
-  addMachineReads(app, followers.metrics, backend);
   addEventStream(app, bus, clock);
   addPage(app, files);
   addDescription(app, version, open);

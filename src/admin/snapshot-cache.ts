@@ -1,36 +1,56 @@
-/**
- * An answer that many may ask for at once. It is made when someone asks, and kept just so long that making it never takes
- * more than a fiftieth of the time, however often it is asked for: a small pool's is always fresh, one of ten thousand
- * members is a second old.
- */
+/** Caches for snapshots that many clients may read at once. */
 import type { Clock } from '../core/clock.ts';
 
-/** Ms kept for each ms that the making took. */
+/** Ms a snapshot is kept for each ms that it took to create. */
 const KEPT_PER_MS = 50;
 
+/**
+ * Keeps a snapshot so long that creating it takes at most a fiftieth of the time, however often it is read. The snapshot of
+ * a small pool is always fresh; one of ten thousand members is a second old.
+ */
 export class SnapshotCache<T extends object> {
   readonly #clock: Clock;
-  readonly #make: () => T;
+  readonly #create: () => T;
   #value: T | undefined;
   #freshUntil = Number.NEGATIVE_INFINITY;
 
-  constructor(clock: Clock, make: () => T) {
+  constructor(clock: Clock, create: () => T) {
     this.#clock = clock;
-    this.#make = make;
+    this.#create = create;
   }
 
   get(): T {
-    const askedAt = this.#clock.monotonic();
-    if (this.#value !== undefined && askedAt < this.#freshUntil) return this.#value;
-    const value = this.#make();
-    const madeAt = this.#clock.monotonic();
-    this.#value = value;
-    this.#freshUntil = madeAt + (madeAt - askedAt) * KEPT_PER_MS;
-    return value;
+    const startedAt = this.#clock.monotonic();
+    if (this.#value !== undefined && startedAt < this.#freshUntil) return this.#value;
+    this.#value = this.#create();
+    const endedAt = this.#clock.monotonic();
+    this.#freshUntil = endedAt + (endedAt - startedAt) * KEPT_PER_MS;
+    return this.#value;
   }
 
-  /** What it shows has been changed by hand: the next answer is made anew. */
-  forget(): void {
+  /** Call it after a change that the next read must show. */
+  clear(): void {
     this.#value = undefined;
   }
+}
+
+/** A list encoded as JSON. The complete list is encoded once, however many clients read it. */
+export class JsonList {
+  readonly #items: readonly object[];
+  readonly #encoded: Uint8Array<ArrayBuffer>;
+
+  constructor(items: readonly object[]) {
+    this.#items = items;
+    this.#encoded = encodeJson(items);
+  }
+
+  /** The first `limit` items; all when it is undefined. */
+  encode(limit: number | undefined): Uint8Array<ArrayBuffer> {
+    if (limit === undefined || limit >= this.#items.length) return this.#encoded;
+    return encodeJson(this.#items.slice(0, limit));
+  }
+}
+
+function encodeJson(items: readonly object[]): Uint8Array<ArrayBuffer> {
+  return new TextEncoder().encode(JSON.stringify(items));
 }

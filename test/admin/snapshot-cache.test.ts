@@ -32,7 +32,7 @@ test('cached: what costs 20 ms is kept for a second, so that it takes a fiftieth
 test('cached: what was changed by hand is seen at once', () => {
   const { cached, made } = makeCached(20);
   cached.get();
-  cached.forget();
+  cached.clear();
   cached.get();
   expect(made()).toBe(2);
 });
