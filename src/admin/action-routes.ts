@@ -1,4 +1,4 @@
-/** What the admin API lets do: each verb is passed on to the daemon; the description of each route beside its answer. */
+/** The routes that change something. Each calls one command of the daemon. */
 import { createRoute, type OpenAPIHono, z } from '@hono/zod-openapi';
 import { NoriaError } from '../core/faults.ts';
 import type { AdminBackend } from './backend.ts';
@@ -8,77 +8,17 @@ import { errorSchema, logLevelSchema, reportSchema, rotateSchema } from './schem
 const idParam = z.object({ id: z.string().min(1) });
 const nameParam = z.object({ name: z.string().min(1) });
 
-/** Adds every route that changes something. */
 export function addActionRoutes(app: OpenAPIHono, backend: AdminBackend): void {
-  addMemberVerbs(app, backend);
-  addSourceVerbs(app, backend);
-  addSessionVerbs(app, backend);
-}
-
-function addMemberVerbs(app: OpenAPIHono, backend: AdminBackend): void {
-  app.openapi(
-    createRoute({
-      method: 'post',
-      path: '/api/members/{id}/evict',
-      summary: 'Remove a member for good; its open tunnels go on',
-      request: { params: idParam },
-      responses: { 204: { description: 'done' }, 404: NOT_FOUND },
-    }),
-    (context) => {
-      const { id } = context.req.valid('param');
-      must(backend.evictMember(id), `there is no member ${id}`);
-      return context.body(null, 204);
-    },
-  );
-  app.openapi(
-    createRoute({
-      method: 'post',
-      path: '/api/reports',
-      summary: "A client's own verdict: a banned member is not used for that host again",
-      request: { body: { content: jsonContent(reportSchema), required: true } },
-      responses: {
-        204: { description: 'noted' },
-        404: NOT_FOUND,
-        400: jsonResponse('not a report', errorSchema),
-      },
-    }),
-    (context) => {
-      const report = context.req.valid('json');
-      must(backend.reportMember(report), 'there is no such session or member');
-      return context.body(null, 204);
-    },
-  );
-}
-
-function addSourceVerbs(app: OpenAPIHono, backend: AdminBackend): void {
-  const verbs = [
-    ['refill', 'Draw now, within the pace', (name: string) => backend.refillSource(name)],
-    ['pause', 'Stop drawing', (name: string) => backend.pauseSource(name)],
-    ['resume', 'Draw again; out of halted it tries once', (name: string) => backend.resumeSource(name)],
-  ] as const;
-  for (const [verb, summary, act] of verbs) {
-    app.openapi(
-      createRoute({
-        method: 'post',
-        path: `/api/sources/{name}/${verb}`,
-        summary,
-        request: { params: nameParam },
-        responses: { 202: { description: 'taken' }, 404: NOT_FOUND },
-      }),
-      (context) => {
-        const { name } = context.req.valid('param');
-        must(act(name), `there is no source ${name}`);
-        return context.body(null, 202);
-      },
-    );
-  }
+  addMemberActions(app, backend);
+  addSourceActions(app, backend);
+  addSessionActions(app, backend);
   app.openapi(
     createRoute({
       method: 'put',
       path: '/api/log-level',
-      summary: 'Change how much is logged, until the next start or reload',
+      summary: 'Set the log level until the next start or reload',
       request: { body: { content: jsonContent(logLevelSchema), required: true } },
-      responses: { 204: { description: 'done' }, 400: jsonResponse('not a level', errorSchema) },
+      responses: { 204: { description: 'Done' }, 400: jsonResponse('Not a log level', errorSchema) },
     }),
     (context) => {
       backend.setLogLevel(context.req.valid('json').level);
@@ -87,19 +27,78 @@ function addSourceVerbs(app: OpenAPIHono, backend: AdminBackend): void {
   );
 }
 
-function addSessionVerbs(app: OpenAPIHono, backend: AdminBackend): void {
+function addMemberActions(app: OpenAPIHono, backend: AdminBackend): void {
+  app.openapi(
+    createRoute({
+      method: 'post',
+      path: '/api/members/{id}/evict',
+      summary: 'Remove a member for good; its open tunnels continue',
+      request: { params: idParam },
+      responses: { 204: { description: 'Done' }, 404: NOT_FOUND },
+    }),
+    (context) => {
+      const { id } = context.req.valid('param');
+      assertFound(backend.evictMember(id), `there is no member ${id}`);
+      return context.body(null, 204);
+    },
+  );
+  app.openapi(
+    createRoute({
+      method: 'post',
+      path: '/api/reports',
+      summary: "Report a target's verdict on a member; a banned member is not used for that host again",
+      request: { body: { content: jsonContent(reportSchema), required: true } },
+      responses: {
+        204: { description: 'Recorded' },
+        404: NOT_FOUND,
+        400: jsonResponse('Not a valid report', errorSchema),
+      },
+    }),
+    (context) => {
+      const report = context.req.valid('json');
+      assertFound(backend.reportMember(report), 'there is no such session or member');
+      return context.body(null, 204);
+    },
+  );
+}
+
+function addSourceActions(app: OpenAPIHono, backend: AdminBackend): void {
+  const actions = [
+    ['refill', 'Draw as soon as the pace allows', (name: string) => backend.refillSource(name)],
+    ['pause', 'Stop drawing', (name: string) => backend.pauseSource(name)],
+    ['resume', 'Draw again; a halted source tries once', (name: string) => backend.resumeSource(name)],
+  ] as const;
+  for (const [action, summary, run] of actions) {
+    app.openapi(
+      createRoute({
+        method: 'post',
+        path: `/api/sources/{name}/${action}`,
+        summary,
+        request: { params: nameParam },
+        responses: { 202: { description: 'Accepted' }, 404: NOT_FOUND },
+      }),
+      (context) => {
+        const { name } = context.req.valid('param');
+        assertFound(run(name), `there is no source ${name}`);
+        return context.body(null, 202);
+      },
+    );
+  }
+}
+
+function addSessionActions(app: OpenAPIHono, backend: AdminBackend): void {
   app.openapi(
     createRoute({
       method: 'post',
       path: '/api/sessions/{id}/rotate',
       summary: 'Move a session to another member',
       request: { params: idParam, body: { content: jsonContent(rotateSchema) } },
-      responses: { 202: { description: 'it moves with its next connection' }, 404: NOT_FOUND },
+      responses: { 202: { description: 'It moves with its next connection' }, 404: NOT_FOUND },
     }),
     (context) => {
       const { id } = context.req.valid('param');
       const { close } = context.req.valid('json');
-      must(backend.rotateSession(id, close === true), `there is no session ${id}`);
+      assertFound(backend.rotateSession(id, close === true), `there is no session ${id}`);
       return context.body(null, 202);
     },
   );
@@ -109,16 +108,16 @@ function addSessionVerbs(app: OpenAPIHono, backend: AdminBackend): void {
       path: '/api/sessions/{id}',
       summary: 'Forget a session',
       request: { params: idParam },
-      responses: { 204: { description: 'forgotten' }, 404: NOT_FOUND },
+      responses: { 204: { description: 'Done' }, 404: NOT_FOUND },
     }),
     (context) => {
       const { id } = context.req.valid('param');
-      must(backend.forgetSession(id), `there is no session ${id}`);
+      assertFound(backend.forgetSession(id), `there is no session ${id}`);
       return context.body(null, 204);
     },
   );
 }
 
-function must(found: boolean, message: string): void {
+function assertFound(found: boolean, message: string): void {
   if (!found) throw new NoriaError('not-found', message);
 }

@@ -1,18 +1,17 @@
-/** What the admin server shows and steers: snapshots to read, verbs to call, nothing deeper. The daemon provides it. */
+/** What the admin server reads and controls: snapshots and commands. The daemon implements it. */
 import type { LogLevel } from '../core/log.ts';
 import type { MemberJson, Report, SessionJson, Status } from './schemas.ts';
-
-export interface MemberCounts extends Readonly<Record<MemberJson['state'], number>> {
-  readonly source: string;
-}
 
 export interface AdminBackend {
   status(): Status;
   members(): readonly MemberJson[];
-  /** How many members of each source are in which state. Cheap, however many there are. */
+  /** The members of each source by state. Cheap, however many members there are. */
   memberCounts(): readonly MemberCounts[];
   sessions(): readonly SessionJson[];
-  /** Each verb says whether there was such a thing. */
+  /** `host:port` of the first HTTP listener, as clients on this machine reach it. */
+  proxyAddress(): string | undefined;
+
+  // Commands. The result is false when the member, source or session does not exist.
   evictMember(member: string): boolean;
   refillSource(source: string): boolean;
   pauseSource(source: string): boolean;
@@ -21,6 +20,8 @@ export interface AdminBackend {
   forgetSession(session: string): boolean;
   reportMember(report: Report): boolean;
   setLogLevel(level: LogLevel): void;
-  /** `host:port` of the first listener that speaks HTTP, as clients on this machine reach it. */
-  proxyAddress(): string | undefined;
+}
+
+export interface MemberCounts extends Readonly<Record<MemberJson['state'], number>> {
+  readonly source: string;
 }

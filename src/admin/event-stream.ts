@@ -1,6 +1,6 @@
 /**
- * GET /api/events: what happens, as server-sent events, one each. A reader that does not keep up loses its place and is
- * cut off rather than buffered without end; it comes back by itself.
+ * GET /api/events: events as server-sent events. A client that reads too slowly is disconnected, since buffering for it
+ * would have no limit; an EventSource reconnects by itself.
  */
 import { createRoute, type OpenAPIHono, z } from '@hono/zod-openapi';
 import type { Clock } from '../core/clock.ts';
@@ -8,8 +8,8 @@ import type { EventBus, EventName } from '../core/events.ts';
 import { jsonResponse, sendError } from './openapi.ts';
 import { errorSchema } from './schemas.ts';
 
-/** Events worth showing to a person: what happens to each connection is told in figures, by /api/history. */
-const TOLD = [
+/** Events that a person can follow. What happens to each connection is counted in /api/history. */
+const STREAMED_EVENTS = [
   'member.joined',
   'member.quarantined',
   'member.restored',
@@ -28,89 +28,87 @@ const TOLD = [
   'client.refused',
 ] as const satisfies readonly EventName[];
 
-/** Readers at a time: each costs memory and a share of every event. */
+/** Each client of the stream costs memory and a share of every event. */
 const MAX_READERS = 64;
-/** Events held for one reader at most. */
-const MAX_PENDING = 1_000;
-/** A comment line this often keeps proxies from ending a quiet stream, and tells the reader that noria is there. */
+const MAX_PENDING_EVENTS = 1_000;
+/** A comment line this often keeps proxies from closing a quiet stream and shows the client that noria is alive. */
 const HEARTBEAT_MS = 5_000;
-/** How long a browser's EventSource waits before it comes back. */
+/** How long an EventSource waits before it reconnects. */
 const RETRY_MS = 2_000;
 
 const HELLO = `retry: ${RETRY_MS}\nevent: hello\ndata: {}\n\n`;
-const HEARTBEAT = ': still here\n\n';
+const HEARTBEAT = ': heartbeat\n\n';
 
 const eventsRoute = createRoute({
   method: 'get',
   path: '/api/events',
-  summary: 'What happens, as server-sent events',
-  description:
-    'Begins with `hello`; a comment line every 5 seconds tells that noria is still there. A reader that falls behind by 1,000 events is cut off.',
+  summary: 'Events, as server-sent events',
+  description: `The first event is \`hello\`; a comment line follows every 5 seconds. A client that falls ${MAX_PENDING_EVENTS} events behind is disconnected.`,
   request: {
     query: z.object({
       only: z
         .string()
         .optional()
         .openapi({
-          description: `names of the events wanted, with commas between; all when absent: ${TOLD.join(', ')}`,
+          description: `Comma-separated names of the wanted events; all when absent: ${STREAMED_EVENTS.join(', ')}`,
           example: 'member.joined,member.left',
         }),
     }),
   },
   responses: {
-    200: { description: 'the stream', content: { 'text/event-stream': { schema: z.string() } } },
-    400: jsonResponse('`only` names an event that there is not', errorSchema),
-    503: jsonResponse(`${MAX_READERS} readers are there already`, errorSchema),
+    200: { description: 'The stream', content: { 'text/event-stream': { schema: z.string() } } },
+    400: jsonResponse('`only` names an unknown event', errorSchema),
+    503: jsonResponse(`${MAX_READERS} clients already read the stream`, errorSchema),
   },
 });
 
 export function addEventStream(app: OpenAPIHono, bus: EventBus, clock: Clock): void {
-  let readers = 0;
+  let readerCount = 0;
   app.openapi(eventsRoute, (context) => {
     const { only } = context.req.valid('query');
-    const wanted = only === undefined ? [] : only.split(',');
-    const stranger = wanted.find((name) => !TOLD.some((told) => told === name));
-    if (stranger !== undefined) {
-      return sendError(context, 'bad-request', `only: there is no event ${stranger}`);
+    const wanted = only === undefined ? STREAMED_EVENTS : only.split(',');
+    const unknown = wanted.find((name) => !STREAMED_EVENTS.some((streamed) => streamed === name));
+    if (unknown !== undefined) {
+      return sendError(context, 'bad-request', `only: there is no event ${unknown}`);
     }
-    if (readers >= MAX_READERS) {
-      return sendError(context, 'too-many-readers', `${MAX_READERS} readers are there already`);
+    if (readerCount >= MAX_READERS) {
+      return sendError(context, 'too-many-readers', `${MAX_READERS} clients already read the stream`);
     }
-    const names = only === undefined ? TOLD : TOLD.filter((name) => wanted.includes(name));
+    const names = STREAMED_EVENTS.filter((name) => wanted.includes(name));
     const stream = streamOf(() => {
-      readers += 1;
-      return new Inbox(bus, clock, names, () => {
-        readers -= 1;
+      readerCount += 1;
+      return new EventQueue(bus, clock, names, () => {
+        readerCount -= 1;
       });
     });
     return context.body(stream, 200, { 'Content-Type': 'text/event-stream' });
   });
 }
 
-/** Opens the inbox with the first read: an answer that is never read (to HEAD, say) costs nothing. */
-function streamOf(openInbox: () => Inbox): ReadableStream<Uint8Array> {
+/** Opens the queue at the first read: a response that is never read, for example to HEAD, costs nothing. */
+function streamOf(openQueue: () => EventQueue): ReadableStream<Uint8Array> {
   const encoder = new TextEncoder();
-  let inbox: Inbox | undefined;
+  let queue: EventQueue | undefined;
   return new ReadableStream<Uint8Array>(
     {
       async pull(controller) {
-        if (inbox === undefined) {
-          inbox = openInbox();
+        if (queue === undefined) {
+          queue = openQueue();
           controller.enqueue(encoder.encode(HELLO));
           return;
         }
-        const message = await inbox.next();
-        if (message === undefined) controller.close();
-        else controller.enqueue(encoder.encode(message));
+        const text = await queue.next();
+        if (text === undefined) controller.close();
+        else controller.enqueue(encoder.encode(text));
       },
-      cancel: () => inbox?.close(),
+      cancel: () => queue?.close(),
     },
     { highWaterMark: 0 },
   );
 }
 
-/** What one reader has still to be told. Owns its subscriptions and one timer. */
-class Inbox {
+/** Events that one client has not read yet. Owns its subscriptions and the heartbeat timer. */
+class EventQueue {
   readonly #clock: Clock;
   readonly #onClose: () => void;
   readonly #subscriptions: readonly Disposable[];
@@ -128,7 +126,7 @@ class Inbox {
     this.#heartbeat = this.#armHeartbeat();
   }
 
-  /** All that is there to tell, waited for; undefined when the reader left or did not keep up. */
+  /** Waits for events and takes all of them; undefined when the queue is closed. */
   async next(): Promise<string | undefined> {
     while (!this.#closed && this.#pending.length === 0) {
       await new Promise<void>((resolve) => {
@@ -151,7 +149,7 @@ class Inbox {
   }
 
   #add(message: string): void {
-    if (this.#pending.length >= MAX_PENDING) this.close();
+    if (this.#pending.length >= MAX_PENDING_EVENTS) this.close();
     else this.#pending.push(message);
     this.#wake?.();
   }

@@ -1,17 +1,18 @@
 /**
- * What failed lately, each kind of failure once, with how often and in words: what happened, and what to do.
+ * Recent failures in words: what happened, how often, and what to do. Repeated failures are one entry with a count.
  *
- * Bounded: a repeated failure counts up and moves to the front; the one that has not come back for longest gives way.
+ * Memory is bounded: when the list is full, the failure that has not occurred for longest is dropped.
  */
+import { BoundedMap } from '../core/bounded-map.ts';
 import type { Clock } from '../core/clock.ts';
 import type { EventBus } from '../core/events.ts';
 import { FAULTS, type FaultCode } from '../core/faults.ts';
 import type { FailureView } from './schemas.ts';
 
 /** More than a person reads. */
-const MAX_KEPT = 60;
-/** States of a source that follow a failed draw, if they carry its code; the operator's own pause has none. */
-const AFTER_FAILURE: ReadonlySet<string> = new Set(['waiting', 'backoff', 'paused', 'halted']);
+const MAX_ENTRIES = 60;
+/** A source in one of these states failed to draw if the state has a service code; a pause by the operator has none. */
+const STATES_AFTER_FAILURE: ReadonlySet<string> = new Set(['waiting', 'backoff', 'paused', 'halted']);
 
 export interface Failures {
   /** Latest first. */
@@ -20,58 +21,60 @@ export interface Failures {
   close(): void;
 }
 
-type Told = Omit<FailureView, 'firstAt' | 'lastAt' | 'times'>;
-interface Kept {
-  told: Told;
-  times: number;
+type Failure = Omit<FailureView, 'firstAt' | 'lastAt' | 'times'>;
+
+interface Entry {
+  /** As it occurred last. */
+  readonly failure: Failure;
+  readonly times: number;
   readonly firstAt: number;
-  lastAt: number;
+  readonly lastAt: number;
 }
+
+/** Adds a failure. Failures with the same key share one entry. */
+type RecordFailure = (key: string, failure: Failure) => void;
 
 /** Follows the bus from now on. */
 export function openFailures(bus: EventBus, clock: Clock): Failures {
-  const kept = new Map<string, Kept>();
-  const note = (key: string, told: Told) => {
+  const entries = new BoundedMap<string, Entry>(MAX_ENTRIES);
+  const subscriptions = follow(bus, (key, failure) => {
     const lastAt = clock.now();
-    const before = kept.get(key);
-    kept.delete(key); // so that the map stays in the order of the latest
-    kept.set(key, { told, times: (before?.times ?? 0) + 1, firstAt: before?.firstAt ?? lastAt, lastAt });
-    if (kept.size <= MAX_KEPT) return;
-    for (const oldest of kept.keys()) {
-      kept.delete(oldest);
-      return;
-    }
-  };
-  const subscriptions = follow(bus, note);
+    const before = entries.get(key);
+    entries.set(key, {
+      failure,
+      times: (before?.times ?? 0) + 1,
+      firstAt: before?.firstAt ?? lastAt,
+      lastAt,
+    });
+  });
   return {
-    list: () => [...kept.values()].reverse().map(viewOf),
+    list: () => [...entries.values()].reverse().map(viewOf),
     close: () => {
       for (const subscription of subscriptions) subscription[Symbol.dispose]();
     },
   };
 }
 
-function follow(bus: EventBus, note: (key: string, told: Told) => void): Disposable[] {
+function follow(bus: EventBus, record: RecordFailure): Disposable[] {
   return [
     bus.on('dial.ended', ({ outcome, target, source, attempts, ms }) => {
       if (outcome === 'accepted' || outcome === 'client-gone') return;
-      const tried = attempts === 1 ? '1 member tried' : `${attempts} members tried`;
-      const detail = `${tried} in ${Math.round(ms)} ms`;
-      // What is noria's or its sources' affects every target alike: one entry, with the target it met last.
+      // A failure of noria or its sources affects all targets: it is one entry, which shows the latest target.
       const { side } = FAULTS[outcome];
-      note(`request ${outcome} ${side === 'noria' || side === 'source' ? '' : target}`, {
+      const perTarget = side !== 'noria' && side !== 'source';
+      record(`request ${outcome} ${perTarget ? target : ''}`, {
         kind: 'request',
-        ...explain(outcome),
+        ...describeFault(outcome),
         target,
-        detail,
+        detail: `${attempts} ${attempts === 1 ? 'member' : 'members'} tried in ${Math.round(ms)} ms`,
         ...(source === undefined ? {} : { source }),
       });
     }),
     bus.on('client.refused', ({ code, listener, protocol, detail, dialFailed }) => {
       if (dialFailed === true) return;
-      note(`refusal ${code} ${listener} ${protocol}`, {
+      record(`refusal ${code} ${listener} ${protocol}`, {
         kind: 'refusal',
-        ...explain(code),
+        ...describeFault(code),
         listener,
         protocol,
         detail,
@@ -79,11 +82,11 @@ function follow(bus: EventBus, note: (key: string, told: Told) => void): Disposa
     }),
     bus.on('dial.attempted', ({ outcome, blame, source, member }) => {
       if (outcome === 'accepted' || outcome === 'cancelled' || blame === 'nobody') return;
-      note(`attempt ${outcome} ${source}`, { kind: 'attempt', ...explain(outcome), source, member });
+      record(`attempt ${outcome} ${source}`, { kind: 'attempt', ...describeFault(outcome), source, member });
     }),
     bus.on('source.moved', ({ source, to, reason, advice, code }) => {
-      if (!AFTER_FAILURE.has(to) || code === undefined) return;
-      note(`source ${source} ${code}`, {
+      if (!STATES_AFTER_FAILURE.has(to) || code === undefined) return;
+      record(`source ${source} ${code}`, {
         kind: 'source',
         code,
         side: 'source',
@@ -93,19 +96,19 @@ function follow(bus: EventBus, note: (key: string, told: Told) => void): Disposa
       });
     }),
     bus.on('network.judged', ({ down }) => {
-      if (down) note('network', { kind: 'attempt', ...explain('network-down') });
+      if (down) record('network', { kind: 'attempt', ...describeFault('network-down') });
     }),
   ];
 }
 
-function explain(code: FaultCode): Pick<FailureView, 'code' | 'side' | 'says' | 'advice'> {
+function describeFault(code: FaultCode): Pick<FailureView, 'code' | 'side' | 'says' | 'advice'> {
   const { side, says, advice } = FAULTS[code];
   return { code, side, says, advice };
 }
 
-function viewOf({ told, times, firstAt, lastAt }: Kept): FailureView {
+function viewOf({ failure, times, firstAt, lastAt }: Entry): FailureView {
   return {
-    ...told,
+    ...failure,
     times,
     firstAt: new Date(firstAt).toISOString(),
     lastAt: new Date(lastAt).toISOString(),

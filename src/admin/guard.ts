@@ -1,10 +1,10 @@
 /**
- * Who may talk to the admin API: each guard answers one attack.
+ * Decides who may use the admin API. Each check answers one attack:
  *
- * - Host: a page on the web that points its own name at our address (DNS rebinding).
- * - Origin and Sec-Fetch-Site: a page on the web that sends requests to us from the operator's browser (CSRF).
- * - Token: anyone else who can reach the address; compared in constant time.
- * - Content type: CSRF by a plain form, which cannot say application/json.
+ * - Host: a web page whose own name resolves to our address (DNS rebinding).
+ * - Origin and Sec-Fetch-Site: a web page that sends requests from the operator's browser (CSRF).
+ * - Token: anyone else who can reach the address. It is compared in constant time.
+ * - Content type: CSRF by an HTML form, which cannot send application/json.
  */
 import { createHash, timingSafeEqual } from 'node:crypto';
 import type { HonoRequest, MiddlewareHandler } from 'hono';
@@ -14,16 +14,16 @@ import type { Secret } from '../core/secret.ts';
 import { sendError } from './openapi.ts';
 
 export interface GuardOptions {
-  /** Host and port the server listens on. */
+  /** Where the server listens. */
   readonly address: () => { readonly host: string; readonly port: number };
   readonly token?: Secret;
-  /** Whether such a request would do something: only then its content type is of any interest. */
+  /** The content type matters only where a route exists. */
   readonly hasRoute: (method: string, path: string) => boolean;
-  /** Paths that need no token: the page's shell, and what an orchestrator asks. */
-  readonly open: ReadonlySet<string>;
+  /** Paths that need no token: the page itself and the probes. */
+  readonly openPaths: ReadonlySet<string>;
 }
 
-/** On every answer, the page's own policy aside: nothing of it is to be run, framed, kept or guessed at. */
+/** On every response; the page replaces the Content-Security-Policy with its own. */
 const HEADERS = {
   'Content-Security-Policy': "default-src 'none'; frame-ancestors 'none'",
   'Cross-Origin-Resource-Policy': 'same-origin',
@@ -34,42 +34,33 @@ const HEADERS = {
 
 const SAFE_METHODS: ReadonlySet<string> = new Set(['GET', 'HEAD']);
 
-/** Whether requests of this method change nothing. */
+/** Whether requests with this method change nothing. */
 export function isSafe(method: string): boolean {
   return SAFE_METHODS.has(method);
 }
 
-/** Lets pass what none of the attacks could have sent; the rest is told why not. Sets the headers that every answer has. */
+/** Refuses every request that one of the attacks could have sent. Sets the headers of every response. */
 export function guard(options: GuardOptions): MiddlewareHandler {
   return async (context, next) => {
     const { req } = context;
     for (const [name, value] of Object.entries(HEADERS)) context.header(name, value);
-    if (!namesUs(req.header('host'), options.address())) {
-      return sendError(
-        context,
-        'wrong-host',
-        'this name is not one of the admin address: use the address or localhost',
-      );
+    if (!isOwnHost(req.header('host'), options.address())) {
+      return sendError(context, 'wrong-host', 'wrong Host header: use the admin address or localhost');
     }
-    if (!isOwnOrigin(req.header('origin'), req.header('host'))) {
+    if (!isOwnOrigin(req.header('origin'), req.header('host')) || isCrossSite(req)) {
       return sendError(context, 'wrong-origin', 'requests from other web pages are refused');
     }
-    const site = req.header('sec-fetch-site');
-    const ownSite = site === undefined || site === 'same-origin' || site === 'none';
-    // A link to the page may stand anywhere: what it opens is a page of its own, and cannot be framed.
-    if (!ownSite && !(req.path === '/' && isNavigation(req))) {
-      return sendError(context, 'wrong-origin', 'requests from other web pages are refused');
-    }
+    const { token, openPaths } = options;
     if (
-      options.token !== undefined &&
-      !options.open.has(req.path) &&
-      !bears(req.header('authorization'), options.token)
+      token !== undefined &&
+      !openPaths.has(req.path) &&
+      !isAuthorized(req.header('authorization'), token)
     ) {
       context.header('WWW-Authenticate', 'Bearer realm="noria"');
       return sendError(
         context,
         'token-required',
-        'send Authorization: Bearer with the token of the configuration',
+        'send Authorization: Bearer with admin.token of the configuration',
       );
     }
     const isJson = /^application\/json\b/i.test(req.header('content-type') ?? '');
@@ -80,17 +71,19 @@ export function guard(options: GuardOptions): MiddlewareHandler {
   };
 }
 
-/** Someone follows a link, and what comes is shown as a page of its own. */
-function isNavigation(req: HonoRequest): boolean {
-  return (
+/** By fetch metadata. A link to the page may be on any site, since the page it opens cannot be framed. */
+function isCrossSite(req: HonoRequest): boolean {
+  const site = req.header('sec-fetch-site') ?? 'none';
+  if (site === 'same-origin' || site === 'none') return false;
+  const isNavigation =
     isSafe(req.method) &&
     req.header('sec-fetch-mode') === 'navigate' &&
-    req.header('sec-fetch-dest') === 'document'
-  );
+    req.header('sec-fetch-dest') === 'document';
+  return !(req.path === '/' && isNavigation);
 }
 
-/** Whether the Host header names the admin address: itself, localhost, or for a wildcard address any IP literal. */
-function namesUs(
+/** Accepts the admin address, localhost and loopback addresses; any IP literal if the server listens on all addresses. */
+function isOwnHost(
   host: string | undefined,
   address: { readonly host: string; readonly port: number },
 ): boolean {
@@ -98,7 +91,7 @@ function namesUs(
   if (named === undefined || named.port !== address.port) return false;
   if (named.host === 'localhost' || named.host === address.host) return true;
   if (isLoopbackAddress(named.host)) return true;
-  // Rebinding needs a name: an IP literal in Host cannot be an attacker's.
+  // DNS rebinding needs a name, so an IP literal cannot come from an attacker.
   return named.kind !== 'name' && (address.host === '0.0.0.0' || address.host === '::');
 }
 
@@ -106,7 +99,7 @@ function isOwnOrigin(origin: string | undefined, host: string | undefined): bool
   return origin === undefined || origin === `http://${host}` || origin === `https://${host}`;
 }
 
-function bears(authorization: string | undefined, token: Secret): boolean {
+function isAuthorized(authorization: string | undefined, token: Secret): boolean {
   const given = /^Bearer +(\S+)$/i.exec(authorization ?? '')?.[1] ?? '';
   const digest = (text: string) => createHash('sha256').update(text).digest();
   return timingSafeEqual(digest(given), digest(token.reveal()));

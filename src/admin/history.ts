@@ -7,14 +7,13 @@
 import type { Clock } from '../core/clock.ts';
 import type { Blame, EventBus } from '../core/events.ts';
 import { FAULTS, type FaultCode, type Side } from '../core/faults.ts';
-import type { HistoryView } from './schemas.ts';
+import type { HistoryView, Span } from './schemas.ts';
 
 /** How far back each ring goes, and in which steps. */
-export const SPANS = {
+const SPANS = {
   '15m': { stepMs: 5_000, stepCount: 180 },
   '24h': { stepMs: 120_000, stepCount: 720 },
-} as const;
-export type Span = keyof typeof SPANS;
+} as const satisfies Record<Span, object>;
 
 type FailureSide = keyof HistoryView['failures'];
 

@@ -1,6 +1,6 @@
 /**
- * The dashboard's files, read once at the start and served from memory: the page, its style and modules, and uPlot's own
- * two. Nothing else of the disk can be asked for.
+ * The dashboard's files: the page, its styles and modules, and two files of uPlot. They are read at the start and served
+ * from memory; no request reaches the disk.
  */
 import { createHash } from 'node:crypto';
 import { readdirSync, readFileSync } from 'node:fs';
@@ -10,11 +10,10 @@ import type { Context } from 'hono';
 import { NOT_FOUND, textResponse } from './openapi.ts';
 
 export interface PageFile {
-  /** Path on the admin address. */
+  /** Its URL path. */
   readonly path: string;
   readonly type: string;
   readonly bytes: Uint8Array<ArrayBuffer>;
-  /** Changes with the bytes. */
   readonly etag: string;
 }
 
@@ -25,10 +24,13 @@ const TYPES: Readonly<Record<string, string>> = {
   svg: 'image/svg+xml',
 };
 
-/** Files of uPlot's package under the names that the page knows. */
-const CHARTS = { 'uplot.js': 'uplot/dist/uPlot.esm.js', 'uplot.css': 'uplot/dist/uPlot.min.css' } as const;
+/** Files of the uPlot package, by the name under which the page loads them. */
+const UPLOT_FILES = {
+  'uplot.js': 'uplot/dist/uPlot.esm.js',
+  'uplot.css': 'uplot/dist/uPlot.min.css',
+} as const;
 
-/** The page may use its own files and this address, and nothing else in the world; nor may it be framed. */
+/** The page may load its own files and call this server, nothing else. It cannot be framed. */
 const PAGE_POLICY = [
   "default-src 'none'",
   "script-src 'self'",
@@ -40,16 +42,55 @@ const PAGE_POLICY = [
   "frame-ancestors 'none'",
 ].join('; ');
 
-/** Every file of the page; the page itself is `/`. */
 export function readPageFiles(): readonly PageFile[] {
   const folder = new URL('./page/', import.meta.url);
   const own = readdirSync(folder).filter((name) => TYPES[extensionOf(name)] !== undefined);
   return [
     ...own.map((name) => readPageFile(name, new URL(name, folder))),
-    ...Object.entries(CHARTS).map(([name, specifier]) =>
+    ...Object.entries(UPLOT_FILES).map(([name, specifier]) =>
       readPageFile(name, new URL(import.meta.resolve(specifier))),
     ),
   ];
+}
+
+export function addPage(app: OpenAPIHono, files: readonly PageFile[]): void {
+  const byPath = new Map(files.map((file) => [file.path, file]));
+  const serve = (context: Context, path: string) => {
+    const file = byPath.get(path);
+    if (file === undefined) return context.notFound();
+    const { etag, type, bytes } = file;
+    const headers = {
+      'Content-Type': type,
+      'Content-Security-Policy': PAGE_POLICY,
+      'Cache-Control': 'no-cache', // the browser may keep it, and revalidates by the ETag
+      ETag: etag,
+    };
+    if (context.req.header('if-none-match') === etag) return context.body(null, 304, headers);
+    return context.body(bytes, 200, headers);
+  };
+  app.openapi(
+    createRoute({
+      method: 'get',
+      path: '/',
+      summary: 'The dashboard',
+      responses: { 200: textResponse('The page', 'text/html'), 304: { description: 'Unchanged' } },
+    }),
+    (context) => serve(context, '/'),
+  );
+  app.openapi(
+    createRoute({
+      method: 'get',
+      path: '/page/{file}',
+      summary: 'A file of the dashboard',
+      request: { params: z.object({ file: z.string() }) },
+      responses: {
+        200: textResponse('The file', 'text/css'),
+        304: { description: 'Unchanged' },
+        404: NOT_FOUND,
+      },
+    }),
+    (context) => serve(context, `/page/${context.req.valid('param').file}`),
+  );
 }
 
 function readPageFile(name: string, url: URL): PageFile {
@@ -61,45 +102,4 @@ function readPageFile(name: string, url: URL): PageFile {
 
 function extensionOf(name: string): string {
   return name.slice(name.lastIndexOf('.') + 1);
-}
-
-/** Adds the page and its files. */
-export function addPage(app: OpenAPIHono, files: readonly PageFile[]): void {
-  const byPath = new Map(files.map((file) => [file.path, file]));
-  const serve = (context: Context, path: string) => {
-    const file = byPath.get(path);
-    if (file === undefined) return context.notFound();
-    const { etag, type, bytes } = file;
-    const headers = {
-      'Content-Type': type,
-      'Content-Security-Policy': PAGE_POLICY,
-      'Cache-Control': 'no-cache', // asked for each time, sent only when it has changed
-      ETag: etag,
-    };
-    if (context.req.header('if-none-match') === etag) return context.body(null, 304, headers);
-    return context.body(bytes, 200, headers);
-  };
-  app.openapi(
-    createRoute({
-      method: 'get',
-      path: '/',
-      summary: 'The dashboard',
-      responses: { 200: textResponse('the page', 'text/html'), 304: { description: 'unchanged' } },
-    }),
-    (context) => serve(context, '/'),
-  );
-  app.openapi(
-    createRoute({
-      method: 'get',
-      path: '/page/{file}',
-      summary: 'A file of the dashboard',
-      request: { params: z.object({ file: z.string() }) },
-      responses: {
-        200: textResponse('the file', 'text/css'),
-        304: { description: 'unchanged' },
-        404: NOT_FOUND,
-      },
-    }),
-    (context) => serve(context, `/page/${context.req.valid('param').file}`),
-  );
 }

@@ -4,7 +4,7 @@ import type { Clock } from '../core/clock.ts';
 import { NoriaError } from '../core/faults.ts';
 import type { AdminBackend } from './backend.ts';
 import type { Failures } from './failures.ts';
-import { type History, SPANS } from './history.ts';
+import type { History } from './history.ts';
 import type { Metrics } from './metrics.ts';
 import { describeIssues, jsonResponse, NOT_FOUND, sendError, textResponse } from './openapi.ts';
 import {
@@ -13,6 +13,7 @@ import {
   memberSchema,
   type Status,
   sessionSchema,
+  spanSchema,
   statusSchema,
 } from './schemas.ts';
 import { JsonList, SnapshotCache } from './snapshot-cache.ts';
@@ -124,7 +125,7 @@ function addRecent(app: OpenAPIHono, { history, failures }: ReadRouteParts): voi
       path: '/api/history',
       summary: 'Recent traffic: tunnels, bytes, connect time, failures by side',
       request: {
-        query: z.object({ span: z.enum(Object.keys(SPANS) as [keyof typeof SPANS]).default('15m') }),
+        query: z.object({ span: spanSchema.default('15m') }),
       },
       responses: { 200: jsonResponse('One value per step, oldest first', historySchema) },
     }),

@@ -1,6 +1,6 @@
 /**
- * What the admin API says and takes, as schemas: they type the code, validate what comes in, and are printed as
- * the description at /openapi.json. Durations are seconds, moments ISO 8601, sizes bytes.
+ * The requests and responses of the admin API as schemas. They give the types, validate requests, and make up the
+ * description at /openapi.json. Durations are in seconds, moments in ISO 8601, sizes in bytes.
  */
 import { z } from '@hono/zod-openapi';
 import type { Side } from '../core/faults.ts';
@@ -24,46 +24,40 @@ export const errorSchema = z
   .object({ error: z.object({ code: z.string(), message: z.string() }) })
   .openapi('Error');
 
-export const quotaSchema = z
+const integer = (description: string) => z.number().int().openapi({ description });
+
+const quotaSchema = z
   .object({
-    remaining: z.number().int().optional().openapi({ description: 'distinct IPs left, for today or in all' }),
-    added: z.number().int().optional().openapi({ description: 'distinct IPs new with the last draw' }),
-    active: z.number().int().optional().openapi({ description: 'distinct IPs drawn lately and still alive' }),
-    today: z
-      .number()
-      .int()
-      .optional()
-      .openapi({ description: 'distinct IPs drawn today, as the service counts' }),
+    remaining: integer('Distinct IPs left, of today or in total').optional(),
+    added: integer('Distinct IPs that the last draw added').optional(),
+    active: integer('Distinct IPs drawn that have not expired').optional(),
+    today: integer('Distinct IPs drawn today, as counted by the service').optional(),
   })
   .openapi('Quota');
 
-export const sourceSchema = z
+const sourceSchema = z
   .object({
     name: z.string(),
     product: z.string(),
     state: z.enum(SOURCE_STATES),
-    reason: z.string().openapi({ description: 'why it is in this state, in words' }),
-    advice: z.string().nullable().openapi({ description: 'what a person can do about it' }),
-    code: z.string().nullable().openapi({ description: "the service's code of the last call, or transport" }),
-    message: z.string().nullable().openapi({ description: "the service's own text of the last call" }),
+    reason: z.string().openapi({ description: 'Why the source is in this state' }),
+    advice: z.string().nullable().openapi({ description: 'What the operator can do about it' }),
+    code: z
+      .string()
+      .nullable()
+      .openapi({ description: "The service's code of the last call; `transport` if it gave no answer" }),
+    message: z.string().nullable().openapi({ description: "The service's own message of the last call" }),
     nextCallAt: z
       .string()
       .nullable()
-      .openapi({ description: 'when the next call may go out; null when none is planned' }),
+      .openapi({ description: 'The earliest next call; null when none is planned' }),
     quota: quotaSchema,
     budget: z.object({ limit: z.number().int(), used: z.number().int() }).nullable(),
-    size: z.number().int().openapi({ description: 'usable members wanted' }),
-    ready: z.number().int().openapi({ description: 'members that could be picked now' }),
-    drawn: z
-      .number()
-      .int()
-      .openapi({ description: 'members that draws have brought since the state folder was new' }),
-    used: z.number().int().openapi({
-      description: 'of those, members that carried at least one tunnel or request; living ones included',
-    }),
-    unused: z.number().int().openapi({
-      description: 'of those, members that are gone and never carried anything: paid for nothing',
-    }),
+    size: integer('Usable members wanted'),
+    ready: integer('Members that can be picked now'),
+    drawn: integer('Members drawn since the state folder was created'),
+    used: integer('Of `drawn`: members that carried at least one tunnel or request'),
+    unused: integer('Of `drawn`: members that left the pool unused'),
   })
   .openapi('Source');
 
@@ -72,16 +66,16 @@ export const statusSchema = z
     version: z.string(),
     uptimeSeconds: z.number(),
     ready: z.boolean(),
-    reason: z.string().openapi({ description: 'one sentence: does it work, and why not' }),
+    reason: z.string().openapi({ description: 'Why noria is ready or not' }),
     workers: z
       .object({ wanted: z.number().int(), running: z.number().int() })
-      .openapi({ description: 'processes that serve clients: as configured, and alive' }),
+      .openapi({ description: 'Processes that serve clients: configured and running' }),
     listeners: z.array(
       z.object({
-        name: z.string().openapi({ description: 'its address as configured, as in metrics and events' }),
-        address: z.string().openapi({ description: 'what is really bound' }),
+        name: z.string().openapi({ description: 'The configured address; its name in metrics and events' }),
+        address: z.string().openapi({ description: 'The bound address' }),
         protocols: z.array(z.string()),
-        connections: z.number().int().openapi({ description: 'client connections open' }),
+        connections: integer('Open client connections'),
       }),
     ),
     pool: z.object({
@@ -107,12 +101,12 @@ export const memberSchema = z
     location: z.string().nullable(),
     exitIp: z.string().nullable(),
     state: z.enum(MEMBER_STATES),
-    remainingSeconds: z.number().nullable().openapi({ description: 'null when unknown' }),
+    remainingSeconds: z.number().nullable().openapi({ description: 'Null when unknown' }),
     openTunnels: z.number().int(),
     uses: z.number().int(),
     faults: z
       .number()
-      .openapi({ description: 'faults in a row; a tunnel cut before its first byte counts half' }),
+      .openapi({ description: 'Consecutive faults; a tunnel cut before its first byte counts half' }),
     latencyMs: z.number().nullable(),
     facts: z.record(z.string(), z.union([z.string(), z.number(), z.boolean()])),
   })
@@ -120,7 +114,7 @@ export const memberSchema = z
 
 export const sessionSchema = z
   .object({
-    id: z.string().openapi({ description: 'the value of X-Noria-Session' }),
+    id: z.string().openapi({ description: 'The value of X-Noria-Session' }),
     member: z.string().nullable(),
     idleSeconds: z.number(),
     expiresInSeconds: z.number(),
@@ -128,28 +122,30 @@ export const sessionSchema = z
   })
   .openapi('Session');
 
+export const spanSchema = z.enum(['15m', '24h']);
+
 const perStep = (description: string) => z.array(z.number().nullable()).openapi({ description });
 
 export const historySchema = z
   .object({
-    span: z.enum(['15m', '24h']),
-    stepSeconds: z.number().openapi({ description: 'seconds between two values' }),
-    endsAt: z.string().openapi({ description: 'end of the last step; values are the oldest first' }),
-    tunnelsPerSecond: perStep('requests that got a way to their target; null where nobody watched yet'),
-    bytesUpPerSecond: perStep('from clients to targets, spread over the time each tunnel was open'),
-    bytesDownPerSecond: perStep('from targets to clients'),
-    dialP50Ms: perStep('half of the dials took no longer, to about a tenth; null where nothing was dialled'),
-    dialP95Ms: perStep('95 of 100 dials took no longer'),
+    span: spanSchema,
+    stepSeconds: z.number().openapi({ description: 'Length of a step' }),
+    endsAt: z.string().openapi({ description: 'End of the last step; values are oldest first' }),
+    tunnelsPerSecond: perStep('Dials that a member accepted; null before noria started'),
+    bytesUpPerSecond: perStep('From clients to targets, spread over the time each tunnel was open'),
+    bytesDownPerSecond: perStep('From targets to clients'),
+    dialP50Ms: perStep('Median connect time, within about a tenth; null without dials'),
+    dialP95Ms: perStep('95th percentile of the connect time'),
     failures: z
       .object({
-        member: perStep('attempts laid at members'),
-        target: perStep('attempts laid at targets'),
-        source: perStep('attempts laid at sources'),
-        network: perStep("attempts laid at this machine's network"),
-        client: perStep('requests refused for what the client sent'),
-        noria: perStep('requests that noria could not serve: an empty pool, a deadline'),
+        member: perStep('Attempts and forwarded requests that failed because of the member'),
+        target: perStep('Attempts that failed because of the target'),
+        source: perStep('Attempts that failed because of the source, and requests that found its pool empty'),
+        network: perStep("Attempts that failed because of this machine's network"),
+        client: perStep('Requests refused because of what the client sent'),
+        noria: perStep('Requests that noria could not serve, for example because of the deadline'),
       })
-      .openapi({ description: 'failures in each step, by who is to blame' }),
+      .openapi({ description: 'Failures per step, by the side at fault' }),
   })
   .openapi('History');
 
@@ -157,13 +153,13 @@ export const failureSchema = z
   .object({
     kind: z.enum(['request', 'refusal', 'attempt', 'source']).openapi({
       description:
-        'request: found no way; refusal: turned away by a listener; attempt: failed through one member, unnoticed where another one served; source: cannot draw',
+        'request: no member could connect it; refusal: a listener refused it; attempt: failed through one member, and another one may have succeeded; source: cannot draw',
     }),
-    code: z.string().openapi({ description: "one of noria's codes, or the service's for a source" }),
-    side: z.enum(SIDES).openapi({ description: 'whose fault it is' }),
-    says: z.string().openapi({ description: 'what happened, in words' }),
-    advice: z.string().openapi({ description: 'what to do about it, in words' }),
-    times: z.number().int().openapi({ description: 'how often, from firstAt to lastAt' }),
+    code: z.string().openapi({ description: "noria's code; for a source the service's" }),
+    side: z.enum(SIDES).openapi({ description: 'The side at fault' }),
+    says: z.string().openapi({ description: 'What happened' }),
+    advice: z.string().openapi({ description: 'What to do about it' }),
+    times: integer('Occurrences from firstAt to lastAt'),
     firstAt: z.string(),
     lastAt: z.string(),
     target: z.string().optional(),
@@ -171,12 +167,12 @@ export const failureSchema = z
     member: z.string().optional(),
     listener: z.string().optional(),
     protocol: z.string().optional(),
-    detail: z.string().optional().openapi({ description: 'what exactly, the last time' }),
+    detail: z.string().optional().openapi({ description: 'Details of the last occurrence' }),
   })
   .openapi('Failure');
 
 export const rotateSchema = z
-  .object({ close: z.boolean().optional().openapi({ description: 'end its open tunnels too' }) })
+  .object({ close: z.boolean().optional().openapi({ description: 'Also close its open tunnels' }) })
   .openapi('Rotate');
 
 export const reportSchema = z
@@ -187,7 +183,7 @@ export const reportSchema = z
     verdict: z.enum(['banned', 'ok']),
   })
   .refine(({ session, member }) => (session === undefined) !== (member === undefined), {
-    message: 'name either session or member',
+    message: 'give either session or member',
   })
   .openapi('Report');
 
@@ -197,7 +193,7 @@ export type Status = z.infer<typeof statusSchema>;
 export type SourceJson = z.infer<typeof sourceSchema>;
 export type MemberJson = z.infer<typeof memberSchema>;
 export type SessionJson = z.infer<typeof sessionSchema>;
+export type Span = z.infer<typeof spanSchema>;
 export type HistoryView = z.infer<typeof historySchema>;
 export type FailureView = z.infer<typeof failureSchema>;
 export type Report = z.infer<typeof reportSchema>;
-export type LogLevelChange = z.infer<typeof logLevelSchema>;

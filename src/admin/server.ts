@@ -1,6 +1,6 @@
 /**
- * The admin server: guards first, then the routes, errors in one shape. Owns its HTTP server, and what follows the events
- * for it; nothing depends on it.
+ * The admin server: guards first, then the routes, errors in one form. It owns the HTTP server and what follows the events
+ * for the routes. No other part depends on it.
  */
 import { createServer, type Server } from 'node:http';
 import { getRequestListener } from '@hono/node-server';
@@ -22,18 +22,18 @@ import { openHistory } from './history.ts';
 import { openMetrics } from './metrics.ts';
 import { addDescription, describeIssues, sendError } from './openapi.ts';
 import { addPage, readPageFiles } from './page-files.ts';
-import { addReadRoutes } from './read-routes.ts';
+import { addReadRoutes, type ReadRouteParts } from './read-routes.ts';
 
 export interface AdminOptions {
   readonly host: string;
-  /** 0 takes a free one. */
+  /** 0 takes a free port. */
   readonly port: number;
   readonly token?: Secret;
   readonly version: string;
   readonly backend: AdminBackend;
   readonly bus: EventBus;
   readonly clock: Clock;
-  /** Told of a failure that no route foresaw. */
+  /** Called for an unexpected error in a route; the client gets a 500. */
   readonly onError: (error: unknown) => void;
 }
 
@@ -44,62 +44,56 @@ export interface AdminServer {
   close(): Promise<void>;
 }
 
-/** What orchestrators, and browsers in search of a proxy, ask without being able to send a token. */
+/** Asked for by orchestrators and by browsers that look for a proxy; neither can send a token. */
 const OPEN_PATHS = ['/healthz', '/readyz', '/proxy.pac'] as const;
-/** More than any verb needs. */
+/** More than any request needs. */
 const MAX_BODY_BYTES = 16_384;
 const MAX_CONNECTIONS = 512;
-/** Those that any route has. */
+/** The methods that routes use. */
 const METHODS = ['GET', 'POST', 'PUT', 'DELETE'] as const;
-/** For a whole request to arrive. */
+/** For a complete request to arrive. */
 const REQUEST_TIMEOUT_MS = 10_000;
 
-/** Opens a server that already listens. @throws NoriaError listen-failed */
+type Address = Pick<AdminOptions, 'host' | 'port'>;
+
+/** Returns a server that already listens. @throws NoriaError listen-failed */
 export async function openAdmin(options: AdminOptions): Promise<AdminServer> {
-  const { bus, clock, backend } = options;
-  const address = { host: options.host, port: options.port };
-  const followers = {
+  const { bus, clock, backend, host } = options;
+  const address = { host, port: options.port };
+  const observers = {
     metrics: openMetrics(bus, backend),
     history: openHistory(bus, clock),
     failures: openFailures(bus, clock),
   };
-  const app = buildApp(options, () => address, followers);
+  const closeObservers = () => {
+    for (const observer of Object.values(observers)) observer.close();
+  };
+  const app = buildApp(options, () => address, observers);
   const server = createServer(
     { requestTimeout: REQUEST_TIMEOUT_MS, headersTimeout: REQUEST_TIMEOUT_MS },
     getRequestListener(app.fetch),
   );
   server.maxConnections = MAX_CONNECTIONS;
-  const closeFollowers = () => {
-    for (const follower of Object.values(followers)) follower.close();
-  };
   try {
-    await listen(server, options.host, options.port);
+    await listen(server, address);
   } catch (error) {
-    closeFollowers();
+    closeObservers();
     throw error;
   }
   const bound = server.address();
   if (bound !== null && typeof bound === 'object') address.port = bound.port;
-  return {
-    host: options.host,
-    port: address.port,
-    close: () => closeServer(server).finally(closeFollowers),
-  };
+  return { host, port: address.port, close: () => closeServer(server).finally(closeObservers) };
 }
 
-type Address = Pick<AdminOptions, 'host' | 'port'>;
-
-interface Followers {
-  readonly metrics: ReturnType<typeof openMetrics>;
-  readonly history: ReturnType<typeof openHistory>;
-  readonly failures: ReturnType<typeof openFailures>;
-}
-
-function buildApp(options: AdminOptions, address: () => Address, followers: Followers): OpenAPIHono {
+function buildApp(
+  options: AdminOptions,
+  address: () => Address,
+  observers: Omit<ReadRouteParts, 'backend' | 'clock'>,
+): OpenAPIHono {
   const { backend, bus, clock, token, version } = options;
-  const files = readPageFiles();
-  // The page's own files, too: nothing in them is worth a token.
-  const open = new Set([...OPEN_PATHS, ...files.map(({ path }) => path)]);
+  const pageFiles = readPageFiles();
+  // The page's own files contain nothing secret.
+  const openPaths = new Set([...OPEN_PATHS, ...pageFiles.map(({ path }) => path)]);
   const app = new OpenAPIHono({
     defaultHook: (result, context) => {
       if (result.success) return undefined;
@@ -107,12 +101,11 @@ function buildApp(options: AdminOptions, address: () => Address, followers: Foll
     },
   });
   const hasRoute = (method: string, path: string) => methodsAt(app, path).includes(method);
-  app.use(guard({ address, open, hasRoute, ...(token === undefined ? {} : { token }) }));
+  app.use(guard({ address, openPaths, hasRoute, ...(token === undefined ? {} : { token }) }));
   app.use(
     bodyLimit({
       maxSize: MAX_BODY_BYTES,
-      onError: (context) =>
-        sendError(context, 'too-large', `a body may have ${MAX_BODY_BYTES} bytes at most`),
+      onError: (context) => sendError(context, 'too-large', `the body exceeds ${MAX_BODY_BYTES} bytes`),
     }),
   );
   app.use(async (context, next) => {
@@ -120,32 +113,32 @@ function buildApp(options: AdminOptions, address: () => Address, followers: Foll
     await next();
     if (!isSafe(context.req.method)) clearCaches();
   });
-  const clearCaches = addReadRoutes(app, { backend, clock, ...followers });
+  const clearCaches = addReadRoutes(app, { backend, clock, ...observers });
   addActionRoutes(app, backend);
   addEventStream(app, bus, clock);
-  addPage(app, files);
-  addDescription(app, version, open);
+  addPage(app, pageFiles);
+  addDescription(app, version, openPaths);
   app.notFound((context) => {
     const allowed = methodsAt(app, context.req.path);
     if (allowed.length === 0)
-      return sendError(context, 'not-found', 'no such route: /openapi.json lists them');
+      return sendError(context, 'not-found', 'no such route: /openapi.json lists the routes');
     context.header('Allow', allowed.join(', '));
-    return sendError(context, 'method-not-allowed', `this route takes ${allowed.join(', ')}`);
+    return sendError(context, 'method-not-allowed', `allowed methods: ${allowed.join(', ')}`);
   });
   app.onError((error, context) => {
     if (error instanceof NoriaError && error.code === 'not-found') {
       return sendError(context, error.code, error.message);
     }
     if (error instanceof HTTPException && error.status === 400) {
-      return sendError(context, 'bad-request', 'the body is not JSON');
+      return sendError(context, 'bad-request', 'the body is not valid JSON');
     }
     options.onError(error);
-    return sendError(context, 'internal', 'noria made a mistake: see its log');
+    return sendError(context, 'internal', 'internal error of noria: see its log');
   });
   return app;
 }
 
-/** The methods of the routes at a path; what stands before every route is none. */
+/** The methods of the routes at a path. The router matches middleware too, under another method. */
 function methodsAt(app: OpenAPIHono, path: string): string[] {
   const found = METHODS.filter((method) =>
     app.router.match(method, path)[0].some(([[, route]]) => route.method === method),
@@ -153,7 +146,7 @@ function methodsAt(app: OpenAPIHono, path: string): string[] {
   return found.flatMap((method) => (method === 'GET' ? ['GET', 'HEAD'] : [method]));
 }
 
-/** Bodies may be empty: that stands for an object without members. */
+/** An empty body counts as `{}`. */
 async function fillEmptyBody({ req }: Context): Promise<void> {
   if (isSafe(req.method)) return;
   const text = await req.raw.clone().text();
@@ -162,15 +155,11 @@ async function fillEmptyBody({ req }: Context): Promise<void> {
   req.raw = new Request(url, { method, headers, body: '{}' });
 }
 
-function listen(server: Server, host: string, port: number): Promise<void> {
+function listen(server: Server, { host, port }: Address): Promise<void> {
   return new Promise((resolve, reject) => {
     server.once('error', (cause: NodeJS.ErrnoException) => {
-      const where = formatHostPort(host, port);
-      reject(
-        new NoriaError('listen-failed', `admin address ${where} cannot be listened on: ${cause.code}`, {
-          cause,
-        }),
-      );
+      const message = `cannot listen on admin address ${formatHostPort(host, port)}: ${cause.code}`;
+      reject(new NoriaError('listen-failed', message, { cause }));
     });
     server.listen(port, host, resolve);
   });

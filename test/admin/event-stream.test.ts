@@ -69,7 +69,7 @@ test('admin: a quiet stream shows every five seconds that noria is still there',
   await reader.readUntil('event: hello');
   await until('the reader waits', () => clock.armedCount === 1);
   clock.advance(5_000);
-  await reader.readUntil(': still here');
+  await reader.readUntil(': heartbeat');
   await reader.cancel();
   await until('its timer is gone', () => clock.armedCount === 0);
 });

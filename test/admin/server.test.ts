@@ -182,7 +182,7 @@ test('admin: an address in use is told in one line, with the address', async () 
   const opening = openAdmin(adminOptions({ port }));
   await expect(opening).rejects.toMatchObject({
     code: 'listen-failed',
-    message: `admin address 127.0.0.1:${port} cannot be listened on: EADDRINUSE`,
+    message: `cannot listen on admin address 127.0.0.1:${port}: EADDRINUSE`,
   });
 });
 
