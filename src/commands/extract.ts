@@ -38,7 +38,7 @@ async function extract(name: string, flags: ExtractFlags, terminal: Terminal): P
   const config = await readConfig(flags.config, terminal);
   const source = sourceNamed(config, name);
   const { number, fields, count: limits } = OPERATIONS[source.product];
-  const count = readCount(flags.count, limits.most);
+  const count = readCount(flags.count, limits.max);
   const answer = await callWithinPace(
     config,
     pacedAs(config, source),

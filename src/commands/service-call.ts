@@ -49,8 +49,7 @@ export async function callWithinPace<Answer extends { readonly code: string }>(
   try {
     const turn = {
       rule: { intervalMs: paced.intervalMs, callTimeoutMs: timeoutMs },
-      wanted: () => true,
-      waits: (ms: number) =>
+      onWait: (ms: number) =>
         terminal.tell(`the pace allows the next call in ${Math.ceil(ms / MS_PER_SECOND)} s: waiting`),
       call: async () => {
         const result = await call(client);

@@ -56,7 +56,7 @@ function warnOfSource(source: SourceConfig, path: string, config: Resolved, prob
     );
   }
   const leastLifeMs = source.lifetimeMs ?? defaultLifetimeMs(source.product, params);
-  const perCall = Math.min(count ?? OPERATIONS[source.product].count.askAtMost, size);
+  const perCall = Math.min(count ?? OPERATIONS[source.product].count.defaultMax, size);
   const sustained = Math.floor((perCall * leastLifeMs) / source.intervalMs);
   if (sustained < size) {
     problems.warn(

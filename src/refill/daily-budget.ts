@@ -1,12 +1,12 @@
 /**
- * Distinct IPs drawn on the service's day, against the most that the operator allows.
+ * Counts the distinct IPs drawn on one day of the service, for the `dailyBudget` of a source.
  *
- * The day begins at midnight of the service's zone, by the wall clock. A clock that is set back does not begin the
- * day anew; one that was a long way ahead does not stop it for years.
+ * The day begins at midnight in the service's time zone, by the wall clock. A clock that is set back across one midnight
+ * does not start a new day; a larger step back does, so that a clock that was years ahead does not block the budget.
  */
 import { SERVICE_ZONE_OFFSET_MS } from '../service/codes.ts';
 
-/** As kept in a snapshot. */
+/** The budget as stored in the snapshot. */
 export interface BudgetRecord {
   readonly day: number;
   readonly drawn: readonly string[];
@@ -19,7 +19,7 @@ export function serviceDay(wallAt: number): number {
   return Math.floor((wallAt + SERVICE_ZONE_OFFSET_MS) / DAY_MS);
 }
 
-/** Ms from epoch ms `wallAt` to the service's next midnight; more than 0. */
+/** Ms from epoch ms `wallAt` to the service's next midnight; always positive. */
 export function untilServiceMidnight(wallAt: number): number {
   return (serviceDay(wallAt) + 1) * DAY_MS - SERVICE_ZONE_OFFSET_MS - wallAt;
 }
@@ -33,15 +33,15 @@ export class DailyBudget {
     this.#drawn = new Set(record?.drawn);
   }
 
-  /** Counts what a draw brought: one name for each distinct IP. */
-  note(names: Iterable<string>, wallAt: number): void {
-    this.#turnDay(wallAt);
-    for (const name of names) this.#drawn.add(name);
+  /** Counts drawn IPs; each counts once a day. */
+  add(ips: Iterable<string>, wallAt: number): void {
+    this.#startDay(wallAt);
+    for (const ip of ips) this.#drawn.add(ip);
   }
 
   /** Distinct IPs drawn today. */
   used(wallAt: number): number {
-    this.#turnDay(wallAt);
+    this.#startDay(wallAt);
     return this.#drawn.size;
   }
 
@@ -49,10 +49,10 @@ export class DailyBudget {
     return { day: this.#day, drawn: [...this.#drawn] };
   }
 
-  #turnDay(wallAt: number): void {
+  #startDay(wallAt: number): void {
     const day = serviceDay(wallAt);
-    const isBehind = day === this.#day || day === this.#day - 1;
-    if (isBehind) return;
+    const isSameDayOrSetBack = day === this.#day || day === this.#day - 1;
+    if (isSameDayOrSetBack) return;
     this.#day = day;
     this.#drawn = new Set();
   }

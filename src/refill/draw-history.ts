@@ -1,124 +1,111 @@
-/**
- * What a source has learned from how its calls ended and what became of its members: how much to ask for, how long to
- * wait, what to tell the operator.
- */
+/** What a source learned from its calls and from how its members did: the reaction to a call, how much to request, what to warn about. */
 import type { Clock } from '../core/clock.ts';
 import type { Random } from '../core/random.ts';
 import { DrawSpacing } from './draw-spacing.ts';
-import { type DrawOutcome, PARAMS_WRONG, type Reaction, reactTo } from './reaction.ts';
+import { PACE_UNCHANGED } from './pace-rule.ts';
+import { type DrawOutcome, describeOutcome, PARAMS_WRONG, type Reaction, reactTo } from './reaction.ts';
 import type { SourceRecords } from './source-records.ts';
-import { describeOutcome } from './words.ts';
 
-export interface ExperienceOptions {
+export interface DrawHistoryOptions {
   readonly clock: Clock;
   readonly random: Random;
-  readonly ledger: SourceRecords;
-  /** Members have to be proven first: many of them being dead is normal. */
+  readonly records: SourceRecords;
+  /** Members must pass a probe first; it is normal that many fail. */
   readonly unproven: boolean;
   readonly warn: (message: string) => void;
 }
 
-/** A call that ended. */
-export interface Ended {
+export interface EndedCall {
   readonly outcome: DrawOutcome;
+  /** The requested count. */
   readonly asked: number;
-  /** How many more members will be usable because of it. */
+  /** How many more members are usable because of the call. */
   readonly gained: number;
+  /** The pace. */
   readonly gapMs: number;
 }
 
-/** After so many empty answers in a row the operator is told what may help. */
-const EMPTY_WORTH_TELLING = 3;
+/** Draws without a member in a row before the operator is warned. */
+const EMPTY_BEFORE_WARNING = 3;
+const NO_STREAK = { kind: '', length: 0 };
 
 export class DrawHistory {
-  readonly #options: ExperienceOptions;
-  readonly #yield: DrawSpacing;
+  readonly #options: DrawHistoryOptions;
+  readonly spacing: DrawSpacing;
   #last: DrawOutcome | undefined;
-  /** How many calls in a row ended with the same verdict. */
-  #row = { kind: '', length: 0 };
-  /** That draws bring what may not be used was told, and none has brought anything better since. */
-  #toldDropped = false;
+  /** How many calls in a row ended with the same kind of verdict. */
+  #streak = NO_STREAK;
+  /** The operator was warned that no drawn proxy can be used, and no draw has succeeded since. */
+  #warnedOfDropped = false;
 
-  constructor(options: ExperienceOptions) {
+  constructor(options: DrawHistoryOptions) {
     this.#options = options;
-    this.#yield = new DrawSpacing(options.unproven);
+    this.spacing = new DrawSpacing(options.unproven);
   }
 
-  /** How the last call ended. */
+  /** The outcome of the last call. */
   get last(): DrawOutcome | undefined {
     return this.#last;
   }
 
-  /** Whether the next draw may be expected to bring members that serve. */
-  get promising(): boolean {
-    return this.#yield.promising;
+  get maxPerCall(): number {
+    return Math.min(this.#options.records.learnedMax, this.spacing.maxPerCall);
   }
 
-  get mostPerCall(): number {
-    return Math.min(this.#options.ledger.learnedMost, this.#yield.mostPerCall);
-  }
-
-  /** Monotonic moment before which a further draw is not worth it; see Yield. */
-  notBeforeAt(urgent: boolean): number {
-    return this.#yield.notBeforeAt(urgent);
-  }
-
-  /** Takes in how a call ended, and says what follows for the pace and for the source. */
-  learn({ outcome, asked, gained, gapMs }: Ended): Reaction {
+  /** Records how a call ended and returns what follows for the pace and for the source. */
+  recordCall({ outcome, asked, gained, gapMs }: EndedCall): Reaction {
     const { clock, random } = this.#options;
     this.#last = outcome;
-    if (outcome.code === PARAMS_WRONG && asked > 1) return this.#askForLess(asked);
+    if (outcome.code === PARAMS_WRONG && asked > 1) return this.#requestLess(asked);
     const { kind } = outcome.verdict;
-    this.#row = { kind, length: this.#row.kind === kind ? this.#row.length + 1 : 1 };
-    if (kind === 'ok' || kind === 'empty') this.#yield.drew(gained, clock.monotonic(), gapMs);
-    if (kind === 'ok') this.#toldDropped = false;
-    this.#tell(outcome);
-    return reactTo(outcome, this.#row.length, clock.now(), random);
+    this.#streak = { kind, length: this.#streak.kind === kind ? this.#streak.length + 1 : 1 };
+    if (kind === 'ok' || kind === 'empty') this.spacing.recordDraw(gained, clock.monotonic(), gapMs);
+    if (kind === 'ok') this.#warnedOfDropped = false;
+    this.#warnAbout(outcome);
+    return reactTo(outcome, this.#streak.length, clock.now(), random);
   }
 
-  /** A member is gone that failed before anyone could use it. */
-  died(): void {
-    if (!this.#yield.died()) return;
+  /** Records a member that was removed because it failed before its first use. */
+  recordUnusedFailure(): void {
+    const failures = this.spacing.recordUnusedFailure();
+    if (failures === undefined) return;
     this.#options.warn(
-      `${this.#yield.diedInARow} members in a row failed before anyone could use them, so it draws one at a time and more slowly: check that this machine's address is bound in the console, and upstream.protocol and upstream.auth`,
+      `${failures} members in a row failed before their first use, so noria now draws one at a time and less often. Check that this machine's address is bound in the console, and check upstream.protocol and upstream.auth`,
     );
   }
 
-  /** A tunnel through one of its members was accepted. On the hot path. */
-  proved(): void {
-    this.#yield.proved();
-  }
-
-  /** The configuration changed: what the old one led to counts no more. */
-  forget(): void {
+  /** Forgets everything that was learned under an old configuration. */
+  reset(): void {
     this.#last = undefined;
-    this.#yield.reset();
-    this.#row = { kind: '', length: 0 };
-    this.#toldDropped = false;
+    this.spacing.reset();
+    this.#streak = NO_STREAK;
+    this.#warnedOfDropped = false;
   }
 
-  /** The refusal may mean the count alone, which noria chose; only one at 1 is the configuration's fault. */
-  #askForLess(asked: number): Reaction {
-    const most = Math.floor(asked / 2);
-    this.#options.ledger.learnedMost = most;
+  /** The service may have rejected only the count, which noria chose. Only a rejected count of 1 shows that the configuration is wrong. */
+  #requestLess(asked: number): Reaction {
+    const max = Math.floor(asked / 2);
+    this.#options.records.learnedMax = max;
     this.#options.warn(
-      `the service refused a count of ${asked} (${PARAMS_WRONG}): from now on at most ${most} are asked for at once`,
+      `the service rejected a count of ${asked} (${PARAMS_WRONG}), so noria now requests at most ${max} per call; set params.count to the maximum of the instance`,
     );
-    return { settlement: { kind: 'done' } };
+    return { settlement: PACE_UNCHANGED };
   }
 
-  #tell(outcome: DrawOutcome): void {
+  #warnAbout(outcome: DrawOutcome): void {
     const { warn } = this.#options;
     const { kind } = outcome.verdict;
     if (outcome.allDropped) {
-      if (!this.#toldDropped) warn(`${describeOutcome(outcome)} ${outcome.advice}`);
-      this.#toldDropped = true;
-    } else if (kind === 'empty' && this.#row.length === EMPTY_WORTH_TELLING) {
-      warn(`${EMPTY_WORTH_TELLING} empty answers in a row: ${describeOutcome(outcome)} ${outcome.advice}`);
+      if (!this.#warnedOfDropped) warn(`${describeOutcome(outcome)} ${outcome.advice}`);
+      this.#warnedOfDropped = true;
+    } else if (kind === 'empty' && this.#streak.length === EMPTY_BEFORE_WARNING) {
+      warn(
+        `${EMPTY_BEFORE_WARNING} draws in a row brought no member: ${describeOutcome(outcome)} ${outcome.advice}`,
+      );
     }
     if (kind === 'slow-down') {
       warn(
-        `${describeOutcome(outcome)} noria kept its pace, so something else may be using this instance: stop it, or raise interval`,
+        `${describeOutcome(outcome)} noria kept its pace, so another program may be using this instance: stop it, or raise interval`,
       );
     }
   }

@@ -1,104 +1,106 @@
 /**
- * Whether a source should draw now, how much, and when to look again: pure, asked whenever something changed.
+ * Decides whether a source draws now, how many members it requests, and when it checks again. Pure.
  *
- * The rule: a draw goes out when, without it, fewer members than wanted would be usable at the moment the draw *after*
- * it could land. So a member is replaced before it expires and not after, and only by as many as will be missing.
+ * A draw is due when, without it, fewer members than wanted would be usable at the moment when the *following* draw could
+ * deliver. So members are replaced before they expire, and a draw requests only as many as will be missing.
  */
 import type { Demand } from '../pool/drawn-member.ts';
+import { roughDuration } from './words.ts';
 
-/** What a source holds, as its pool tells. Moments are monotonic ms. */
+/** The members of one source in the pool: the methods of `RefillPool` without the name. Moments are monotonic ms. */
 export interface Stock {
   usableAt(atMs: number): number;
-  /** Those that rest included. */
   heldAt(atMs: number): number;
-  /** The next moment after `afterMs` at which one is lost; undefined when none will be. */
   nextLossAt(afterMs: number): number | undefined;
 }
 
 export interface DrawInputs {
+  /** Monotonic ms. */
   readonly now: number;
   readonly stock: Stock;
   readonly demand: Demand;
-  /** Usable members to hold. */
+  /** How many usable members to hold. */
   readonly size: number;
-  /** Without a client for so long nothing is drawn; 0: it never stops. */
+  /** After this time without a client request nothing is drawn; 0: drawing never stops. */
   readonly idleAfterMs: number;
   /** Until the next call may start. */
   readonly startInMs: number;
   /** From the start of one call to the start of the next. */
   readonly gapMs: number;
-  /** From the start of a call to its members being usable, as usual. */
+  /** The usual time from the start of a call until its members are usable. */
   readonly latencyMs: number;
-  /** The most to ask for in one call. */
-  readonly mostPerCall: number;
-  /** Distinct IPs that budget and quota still allow; Infinity where nothing limits them. */
-  readonly allowance: number;
-  /** A person asked for it: also while no client comes. */
-  readonly asked: boolean;
+  /** The maximum to request in one call. */
+  readonly maxPerCall: number;
+  /** Distinct IPs that the daily budget and the service's quota still allow; Infinity without a limit. */
+  readonly quotaLeft: number;
+  /** The operator requested a refill: draw even without clients. */
+  readonly refillRequested: boolean;
 }
 
-export type Plan =
-  /** Nobody wants members. A client that comes is told of. */
+export type DrawPlan =
+  /** There is no demand. The next client request wakes the source. */
   | { readonly kind: 'idle'; readonly reason: string }
-  /** As many as wanted. `lookAt`: when that may have changed by itself; Infinity: not by itself. */
-  | { readonly kind: 'served'; readonly lookAt: number }
-  /** Wanted, and neither budget nor quota allows it. */
-  | { readonly kind: 'spent'; readonly missing: number }
+  /** Enough members. Check again at `checkAt`; Infinity: only when something changes. */
+  | { readonly kind: 'enough'; readonly checkAt: number }
+  /** Members are missing, but budget or quota is used up. */
+  | { readonly kind: 'exhausted' }
+  /** `urgent`: clients are waiting and no member will be usable when the draw arrives. */
   | { readonly kind: 'draw'; readonly count: number; readonly urgent: boolean };
 
-/** The least time between two looks that nothing but the passing of time causes. */
-const LOOK_SPACING_MS = 50;
+/** The least time between two checks that are caused by the passing of time alone. */
+const MIN_CHECK_SPACING_MS = 50;
 
-export function planDraw(need: DrawInputs): Plan {
-  const { now, demand, idleAfterMs } = need;
+export function planDraw(inputs: DrawInputs): DrawPlan {
+  const { now, demand, idleAfterMs, maxPerCall, quotaLeft } = inputs;
   const idleAt = idleAfterMs === 0 || demand.waiting > 0 ? Infinity : demand.lastWantedAt + idleAfterMs;
-  if (now >= idleAt && !need.asked) return { kind: 'idle', reason: 'no client has come lately' };
-
-  const { missing, urgent } = shortfall(need);
-  if (missing <= 0) {
-    const lookAt = Math.min(idleAt, nextLook(need));
-    return { kind: 'served', lookAt: Math.max(lookAt, now + LOOK_SPACING_MS) };
+  if (now >= idleAt && !inputs.refillRequested) {
+    const reason = `no client request for ${roughDuration(idleAfterMs)}; the next one starts a draw`;
+    return { kind: 'idle', reason };
   }
-  if (need.allowance < 1) return { kind: 'spent', missing };
-  const count = Math.max(1, Math.floor(Math.min(missing, need.mostPerCall, need.allowance)));
+  const { missing, urgent } = deficit(inputs);
+  if (missing <= 0) {
+    const checkAt = Math.min(idleAt, nextCheckAt(inputs));
+    return { kind: 'enough', checkAt: Math.max(checkAt, now + MIN_CHECK_SPACING_MS) };
+  }
+  if (quotaLeft < 1) return { kind: 'exhausted' };
+  const count = Math.max(1, Math.floor(Math.min(missing, maxPerCall, quotaLeft)));
   return { kind: 'draw', count, urgent };
 }
 
-/** Ms from now to the landing of the draw after the next one: how far ahead a shortfall must be seen. */
+function deficit(inputs: DrawInputs): { readonly missing: number; readonly urgent: boolean } {
+  const { now, stock, demand, startInMs, latencyMs, size } = inputs;
+  const missing = Math.min(wanted(inputs) - stock.usableAt(now + horizonMs(inputs)), room(inputs));
+  // Quarantined members may be usable again at the horizon, but clients wait now. One draw is enough for all of them.
+  const urgent = demand.waiting > 0 && stock.usableAt(now + startInMs + latencyMs) === 0;
+  return { missing: urgent ? Math.max(missing, Math.min(demand.waiting, size)) : missing, urgent };
+}
+
+/** From now until the draw after the next one delivers: how far ahead a deficit must be noticed. */
 function horizonMs({ startInMs, gapMs, latencyMs }: DrawInputs): number {
   return startInMs + gapMs + latencyMs;
 }
 
-function shortfall(need: DrawInputs): { readonly missing: number; readonly urgent: boolean } {
-  const { now, stock, demand, startInMs } = need;
-  const lacking = Math.min(wanted(need) - stock.usableAt(now + horizonMs(need)), room(need));
-  // Members that rest may be back at the horizon; who waits now cannot wait for that. One draw helps all who wait.
-  const urgent = demand.waiting > 0 && stock.usableAt(now + startInMs + need.latencyMs) === 0;
-  return { missing: urgent ? Math.max(lacking, Math.min(demand.waiting, need.size)) : lacking, urgent };
+/** The size, and the members that clients use up until the horizon. */
+function wanted(inputs: DrawInputs): number {
+  return inputs.size + Math.ceil(inputs.demand.usedUpPerSecond * (horizonMs(inputs) / 1_000));
 }
 
-/** Those that will be lost are still there when their successors come, and those that rest may come back: never more than one draw too many. */
-function room(need: DrawInputs): number {
-  return wanted(need) + need.mostPerCall - need.stock.heldAt(need.now + need.startInMs);
+/**
+ * How many members the pool may still take. Expiring members are there until after their replacements arrive, and
+ * quarantined ones may come back, so the pool can exceed the wanted number, by at most one draw.
+ */
+function room(inputs: DrawInputs): number {
+  return wanted(inputs) + inputs.maxPerCall - inputs.stock.heldAt(inputs.now + inputs.startInMs);
 }
 
-function wanted(need: DrawInputs): number {
-  return need.size + usedUpMeanwhile(need);
-}
-
-/** Members that clients will have used up before the draw after the next one lands. */
-function usedUpMeanwhile(need: DrawInputs): number {
-  return Math.ceil(need.demand.usedUpPerSecond * (horizonMs(need) / 1_000));
-}
-
-function nextLook(need: DrawInputs): number {
-  const { now, stock } = need;
-  const leadMs = horizonMs(need);
+function nextCheckAt(inputs: DrawInputs): number {
+  const { now, stock, demand } = inputs;
+  const leadMs = horizonMs(inputs);
   const lossAt = stock.nextLossAt(now + leadMs);
-  const byLoss = lossAt === undefined ? Infinity : lossAt - leadMs + 1; // just after it, not just before
-  // Where there is no room for successors yet, there is some as soon as anyone is lost.
-  const byRoom = room(need) > 0 ? Infinity : (stock.nextLossAt(now) ?? Infinity);
-  // Using up follows the clients, so there is no moment to wait for: look again before the lead has passed.
-  const byUse = need.demand.usedUpPerSecond > 0 ? now + leadMs : Infinity;
+  const byLoss = lossAt === undefined ? Infinity : lossAt - leadMs + 1; // 1 ms later the loss lies before the horizon
+  // Without room for replacements, the next lost member makes some.
+  const byRoom = room(inputs) > 0 ? Infinity : (stock.nextLossAt(now) ?? Infinity);
+  // Clients use members up at no known moment, so check again before the lead time has passed.
+  const byUse = demand.usedUpPerSecond > 0 ? now + leadMs : Infinity;
   return Math.min(byLoss, byRoom, byUse);
 }

@@ -1,88 +1,85 @@
 /**
- * What the last draws were worth: draws that bring nothing new, or members that die before anyone could use them, are
- * spaced more and more widely, so that a day of them stays a few hundred calls and a few members.
+ * Spaces draws more and more widely while they bring no new members, or members that fail before anyone can use them.
+ * A whole day like that costs a few hundred calls and as many members.
  */
 
-/** Fruitless draws in a row before the next ones are spaced: an empty answer now and then is normal. */
-const PATIENCE = 3;
-/** Members in a row that failed unused before a source is doubted; free proxies are mostly dead. */
-const DOUBT_AFTER = 10;
-const DOUBT_AFTER_UNPROVEN = 100;
-const SPACING_MOST_MS = 120_000;
+/** Fruitless draws in a row before draws are spaced: an empty answer now and then is normal. */
+const MAX_FRUITLESS_DRAWS = 3;
+/** Members in a row that failed unused before their source is distrusted. */
+const DISTRUST_AFTER = 10;
+/** The same for unproven members: most free proxies are dead. */
+const DISTRUST_AFTER_UNPROVEN = 100;
+const MAX_SPACING_MS = 120_000;
 
 export class DrawSpacing {
-  readonly #doubtAfter: number;
-  /** Draws in a row after which no more members were usable than before. */
-  #fruitless = 0;
-  #diedInARow = 0;
-  /** Draws since the source is doubted. */
-  #doubtedDraws = 0;
+  readonly #distrustAfter: number;
+  /** Draws in a row that did not increase the number of usable members. */
+  #fruitlessDraws = 0;
+  #unusedFailures = 0;
+  /** Draws since the source is distrusted. */
+  #distrustedDraws = 0;
   /** Monotonic. */
   #notBeforeAt = 0;
 
   constructor(unproven: boolean) {
-    this.#doubtAfter = unproven ? DOUBT_AFTER_UNPROVEN : DOUBT_AFTER;
+    this.#distrustAfter = unproven ? DISTRUST_AFTER_UNPROVEN : DISTRUST_AFTER;
   }
 
-  /** Whether the next draw may be expected to bring members that serve. */
-  get promising(): boolean {
-    return this.#fruitless === 0 && !this.#isDoubted;
+  /** Whether the next draw is likely to bring usable members. */
+  get isPromising(): boolean {
+    return this.#fruitlessDraws === 0 && !this.#isDistrusted;
   }
 
-  get fruitless(): number {
-    return this.#fruitless;
-  }
-
-  get diedInARow(): number {
-    return this.#diedInARow;
-  }
-
-  /** One at a time while it is doubted: enough to see whether it has recovered. */
-  get mostPerCall(): number {
-    return this.#isDoubted ? 1 : Infinity;
+  /** 1 while the source is distrusted: enough to notice that it works again. */
+  get maxPerCall(): number {
+    return this.#isDistrusted ? 1 : Infinity;
   }
 
   /**
-   * Monotonic moment before which no further draw is worth it.
+   * Monotonic moment before which no draw should start.
    *
-   * @param urgent - a client waits and nothing is usable: then an empty answer is asked again at the pace, while members that
-   * die at once would not help it.
+   * @param urgent - clients are waiting and no member is usable. Then an empty answer is no reason to delay the next draw.
+   * Distrust is, because more members that fail at once would not help the clients.
    */
   notBeforeAt(urgent: boolean): number {
-    return urgent && !this.#isDoubted ? 0 : this.#notBeforeAt;
+    return urgent && !this.#isDistrusted ? 0 : this.#notBeforeAt;
   }
 
-  /** A draw ended with an answer at monotonic `now`, and so many more members are usable. */
-  drew(gained: number, now: number, gapMs: number): void {
-    this.#fruitless = gained > 0 ? 0 : this.#fruitless + 1;
-    this.#doubtedDraws = this.#isDoubted ? this.#doubtedDraws + 1 : 0;
-    const doublings = Math.max(this.#fruitless - PATIENCE + 1, this.#doubtedDraws);
-    this.#notBeforeAt = doublings > 0 ? now + Math.min(SPACING_MOST_MS, gapMs * 2 ** doublings) : 0;
+  /**
+   * Records a draw with an answer, at monotonic `now`.
+   *
+   * @param gained - how many more members are usable because of it.
+   * @param gapMs - the pace.
+   */
+  recordDraw(gained: number, now: number, gapMs: number): void {
+    this.#fruitlessDraws = gained > 0 ? 0 : this.#fruitlessDraws + 1;
+    this.#distrustedDraws = this.#isDistrusted ? this.#distrustedDraws + 1 : 0;
+    const doublings = Math.max(this.#fruitlessDraws - MAX_FRUITLESS_DRAWS + 1, this.#distrustedDraws);
+    this.#notBeforeAt = doublings > 0 ? now + Math.min(MAX_SPACING_MS, gapMs * 2 ** doublings) : 0;
   }
 
-  /** A member failed before anyone could use it. True when that makes the source a doubted one. */
-  died(): boolean {
-    this.#diedInARow += 1;
-    return this.#diedInARow === this.#doubtAfter;
+  /** Records a member that failed before its first use. Returns how many failed in a row if that makes the source distrusted. */
+  recordUnusedFailure(): number | undefined {
+    this.#unusedFailures += 1;
+    return this.#unusedFailures === this.#distrustAfter ? this.#unusedFailures : undefined;
   }
 
-  /** A member served. */
-  proved(): void {
-    if (this.#diedInARow === 0) return;
-    if (this.#isDoubted) this.#notBeforeAt = 0;
-    this.#diedInARow = 0;
-    this.#doubtedDraws = 0;
+  /** Records that a tunnel through a member was accepted. On the hot path. */
+  recordUse(): void {
+    if (this.#unusedFailures === 0) return;
+    if (this.#isDistrusted) this.#notBeforeAt = 0;
+    this.#unusedFailures = 0;
+    this.#distrustedDraws = 0;
   }
 
-  /** What was learned counts no more. */
   reset(): void {
-    this.#fruitless = 0;
-    this.#diedInARow = 0;
-    this.#doubtedDraws = 0;
+    this.#fruitlessDraws = 0;
+    this.#unusedFailures = 0;
+    this.#distrustedDraws = 0;
     this.#notBeforeAt = 0;
   }
 
-  get #isDoubted(): boolean {
-    return this.#diedInARow >= this.#doubtAfter;
+  get #isDistrusted(): boolean {
+    return this.#unusedFailures >= this.#distrustAfter;
   }
 }

@@ -1,13 +1,11 @@
-/** One draw from its call to the pool: made, judged, poured, counted and told. When, and what follows, is the source's. */
+/** One draw: calls the service, adds the members to the pool, counts and reports. The source decides when to draw and what follows. */
 import type { Clock } from '../core/clock.ts';
-import type { EventBus } from '../core/events.ts';
-import type { AddedMembers } from '../pool/drawn-member.ts';
-import type { DrawAnswer } from '../service/answer.ts';
+import type { EventBus, NoriaEvents } from '../core/events.ts';
+import type { AddedMembers, DrawnMember } from '../pool/drawn-member.ts';
+import type { DrawAnswer, DrawnEntry } from '../service/answer.ts';
 import { SUCCESS } from '../service/codes.ts';
-import { drawDone, exitName, forbiddenIn, NOTHING_POURED, offersOf } from './draw-result.ts';
-import type { DrawSourceOptions, Extractor } from './options.ts';
+import type { DrawSourceOptions, Extractor, RefillPool } from './options.ts';
 import { type DrawOutcome, outcomeOfAnswer, outcomeOfError } from './reaction.ts';
-import type { RefillPool } from './refill-pool.ts';
 import type { SourceRecords } from './source-records.ts';
 
 export interface DrawContext {
@@ -19,26 +17,27 @@ export interface DrawContext {
 
 export interface Draw {
   readonly options: DrawSourceOptions;
-  readonly ledger: SourceRecords;
+  readonly records: SourceRecords;
   readonly count: number;
-  /** How far ahead what it is worth is looked at. */
+  /** How far ahead `gained` is measured. */
   readonly aheadMs: number;
   readonly signal: AbortSignal;
 }
 
-/** How it ended, and how many more members will be usable `aheadMs` from now because of it. */
-export interface Drawn {
+export interface DrawResult {
   readonly outcome: DrawOutcome;
+  /** How many more members will be usable `aheadMs` from now because of the draw. */
   readonly gained: number;
 }
 
-/** What is left of the tunnels of an instance that holds too many connections. */
-const HALF = 0.5;
+/** The share of its tunnels that an instance with too many connections keeps. */
+const TUNNEL_SHARE = 0.5;
+const NONE_ADDED: AddedMembers = { joined: 0, renewed: 0, rejected: 0 };
 
-/** Makes one draw. Undefined when `signal` aborted it. @throws what is a mistake in the program, nothing else. */
-export async function makeDraw(context: DrawContext, draw: Draw): Promise<Drawn | undefined> {
-  const { clock, bus, pool: reservoir } = context;
-  const { options, ledger, count, signal } = draw;
+/** Makes one draw. Returns undefined when `signal` aborted it. @throws only for a defect of the program. */
+export async function makeDraw(context: DrawContext, draw: Draw): Promise<DrawResult | undefined> {
+  const { clock, bus, pool } = context;
+  const { options, records, count, signal } = draw;
   bus.emit('draw.started', { source: options.name, asked: count });
   const startedAt = clock.monotonic();
   const call = await callService(context, draw);
@@ -46,14 +45,14 @@ export async function makeDraw(context: DrawContext, draw: Draw): Promise<Drawn 
 
   const { outcome, answer } = call;
   const ms = clock.monotonic() - startedAt;
-  const usable = () => reservoir.usableAt(options.name, clock.monotonic() + draw.aheadMs);
+  const usable = () => pool.usableAt(options.name, clock.monotonic() + draw.aheadMs);
   const usableBefore = usable();
-  if (outcome.limitsConnections) reservoir.limitTunnels(options.name, HALF);
-  else if (outcome.code === SUCCESS) reservoir.unlimitTunnels(options.name);
-  const poured = answer === undefined ? NOTHING_POURED : pourAnswer(context, draw, answer);
+  if (outcome.limitsConnections) pool.limitTunnels(options.name, TUNNEL_SHARE);
+  else if (outcome.code === SUCCESS) pool.unlimitTunnels(options.name);
+  const added = answer === undefined ? NONE_ADDED : addToPool(context, draw, answer);
   const gained = usable() - usableBefore;
-  ledger.noteCall(outcome.code, answer === undefined ? undefined : ms);
-  bus.emit('draw.done', drawDone(options.name, outcome, { asked: count, answer, poured, ms }));
+  records.countCall(outcome.code, answer === undefined ? undefined : ms);
+  bus.emit('draw.done', drawDone(draw, outcome, answer, added, ms));
   return signal.aborted ? undefined : { outcome, gained };
 }
 
@@ -66,21 +65,86 @@ async function callService(
     const answer = await extractor.extract(call, { signal, secrets: options.secrets });
     return { outcome: outcomeOfAnswer(options.call.product, answer), answer };
   } catch (error) {
-    if (signal.aborted) return undefined; // given up: whatever it was, nobody waits for it
+    if (signal.aborted) return undefined; // ignored: the abort caused it
     return { outcome: outcomeOfError(error) };
   }
 }
 
-function pourAnswer(
-  { pool: reservoir, clock }: DrawContext,
-  { options, ledger }: Draw,
+function addToPool(
+  { pool, clock }: DrawContext,
+  { options, records }: Draw,
   answer: DrawAnswer,
 ): AddedMembers {
-  ledger.quota = { ...ledger.quota, ...answer.quota };
-  ledger.noteForbidden(forbiddenIn(answer));
-  if (answer.entries.length === 0) return NOTHING_POURED;
-  if (options.dailyBudget !== undefined) ledger.budget.note(answer.entries.map(exitName), clock.now());
-  const poured = reservoir.addMembers(options.name, offersOf(answer, options));
-  ledger.counts.drawn += poured.joined;
-  return poured;
+  records.quota = { ...records.quota, ...answer.quota };
+  records.countForbidden(forbiddenIn(answer));
+  if (answer.entries.length === 0) return NONE_ADDED;
+  if (options.dailyBudget !== undefined) records.budget.add(answer.entries.map(distinctIp), clock.now());
+  const members = answer.entries.flatMap((entry) => drawnMember(entry, answer.sentAt, options) ?? []);
+  const added = pool.addMembers(options.name, members);
+  records.counts.drawn += added.joined;
+  return added;
+}
+
+/** What the budget counts: the exit IP where the entry has it, else the address. Several exits may share an address. */
+function distinctIp(entry: DrawnEntry): string {
+  return entry.exitIp ?? `${entry.host}:${entry.port}`;
+}
+
+/** Undefined when neither the entry nor the source names a protocol. */
+function drawnMember(entry: DrawnEntry, sentAt: number, options: DrawSourceOptions): DrawnMember | undefined {
+  const { host, port, exitIp, location } = entry;
+  const protocol = entry.protocol ?? options.protocol;
+  if (protocol === undefined) return undefined;
+  const lifetimeMs =
+    entry.lifetimeMs === 'unknown' ? undefined : (entry.lifetimeMs ?? options.defaultLifetimeMs);
+  const facts = factsOf(entry);
+  return {
+    protocol,
+    host,
+    port,
+    endsAt: lifetimeMs === undefined ? undefined : sentAt + lifetimeMs,
+    unproven: options.unproven,
+    ...(exitIp === undefined ? {} : { exitIp }),
+    ...(location === undefined ? {} : { location }),
+    ...(facts === undefined ? {} : { facts }),
+  };
+}
+
+function factsOf(entry: DrawnEntry): DrawnMember['facts'] {
+  const { area, serverId, lastScore, yesterdayScore, level, isNew, onlineMs } = entry;
+  const all = { area, serverId, lastScore, yesterdayScore, level, isNew, onlineMs };
+  const facts: Record<string, string | number | boolean> = {};
+  for (const [name, value] of Object.entries(all)) if (value !== undefined) facts[name] = value;
+  return Object.keys(facts).length === 0 ? undefined : facts;
+}
+
+/** `received` includes the entries that were dropped as unusable; `rejected` counts those, too. */
+function drawDone(
+  { options, count }: Draw,
+  outcome: DrawOutcome,
+  answer: DrawAnswer | undefined,
+  { joined, renewed }: AddedMembers,
+  ms: number,
+): NoriaEvents['draw.done'] {
+  const dropped = Object.values(answer?.dropped ?? {}).reduce((total, number) => total + number, 0);
+  const received = (answer?.entries.length ?? 0) + dropped;
+  const { code, message } = outcome;
+  return {
+    source: options.name,
+    code,
+    asked: count,
+    received,
+    joined,
+    renewed,
+    rejected: received - joined - renewed,
+    forbidden: forbiddenIn(answer),
+    ms,
+    ...(code === SUCCESS || message === undefined ? {} : { message }),
+  };
+}
+
+/** Proxies at private addresses or at noria's own: noria may not use them, but they are paid for. */
+function forbiddenIn(answer: DrawAnswer | undefined): number {
+  const { private: privateCount = 0, own = 0 } = answer?.dropped ?? {};
+  return privateCount + own;
 }

@@ -1,20 +1,20 @@
-/** What refill is told when it opens, and again at a reload. Durations in ms. */
+/** What refill needs from the parts around it, and its settings. Durations are in ms, moments are monotonic ms. */
 import type { Clock } from '../core/clock.ts';
 import type { EventBus } from '../core/events.ts';
 import type { MemberProtocol } from '../core/protocol.ts';
 import type { Random } from '../core/random.ts';
 import type { Secret } from '../core/secret.ts';
+import type { AddedMembers, Demand, DrawnMember } from '../pool/drawn-member.ts';
 import type { DrawAnswer } from '../service/answer.ts';
 import type { ExtractCall } from '../service/request.ts';
 import type { PaceStore } from '../state/pace-file.ts';
-import type { RefillPool } from './refill-pool.ts';
 
-/** What refill needs of the service client. */
+/** The client of the extraction service. */
 export interface Extractor {
   /**
-   * One draw. Resolves with whatever code the service gave.
+   * Makes one extraction call and resolves with the service's answer, whatever its code.
    *
-   * @throws NoriaError where none came; once `signal` has aborted, anything.
+   * @throws NoriaError when no answer came. After `signal` has aborted it may throw anything.
    */
   extract(
     call: ExtractCall,
@@ -22,36 +22,53 @@ export interface Extractor {
   ): Promise<DrawAnswer>;
 }
 
+/** The pool as refill uses it. All methods are synchronous and cheap: a source calls them after every change. */
+export interface RefillPool {
+  /** Members of the source that are usable at `atMs` if nothing is drawn until then, including those whose quarantine ends before. */
+  usableAt(source: string, atMs: number): number;
+  /** Members of the source that have not expired at `atMs`, including quarantined ones. */
+  heldAt(source: string, atMs: number): number;
+  /** The first moment after `afterMs` at which a member of the source stops being usable; undefined when none will. */
+  nextLossAt(source: string, afterMs: number): number | undefined;
+  demand(source: string): Demand;
+  /** Adds the members of a draw in random order. Waiting clients get them at once. */
+  addMembers(source: string, drawn: readonly DrawnMember[]): AddedMembers;
+  /** Limits the source to `factor` of its open tunnels, or of the limit it already has: the service reported too many connections (12008 of operation 1). */
+  limitTunnels(source: string, factor: number): void;
+  /** Removes that limit. */
+  unlimitTunnels(source: string): void;
+}
+
 export interface DrawSourceOptions {
   readonly name: string;
-  /** The call as it is made, but for the count. */
+  /** The extraction call, without the count. */
   readonly call: Omit<ExtractCall, 'count'>;
-  /** Masked in whatever text of an answer is kept, besides the key of the call. */
+  /** Masked in every text of the service that noria keeps, in addition to the key of the call. */
   readonly secrets: readonly Secret[];
-  /** The pace, start to start. */
+  /** The pace: from the start of one call to the start of the next. */
   readonly intervalMs: number;
-  /** The most to ask for in one call; absent: the product's. */
+  /** The maximum to request in one call; undefined: the default of the product. */
   readonly count: number | undefined;
-  /** Usable members to hold while there is demand. */
+  /** How many usable members to hold while there is demand. */
   readonly size: number;
-  /** 1 is first; a later one draws only while no earlier one can serve. */
+  /** 1 is the first. A source of a later priority draws only while no earlier one can serve. */
   readonly priority: number;
-  /** Most distinct IPs drawn on one day of the service. */
+  /** The maximum of distinct IPs to draw on one day of the service. */
   readonly dailyBudget: number | undefined;
-  /** What members speak whose entry does not say it. */
+  /** The protocol of members whose entry does not name one. */
   readonly protocol: MemberProtocol | undefined;
-  /** Members must pass a probe before a client may have them (free product). */
+  /** Members must pass a probe before a client can use them (free product). */
   readonly unproven: boolean;
-  /** Life of a member whose entry leaves it out; absent: unknown, so the pool's assumption for the source. */
+  /** Lifetime of members whose entry has none; undefined: unknown, so the pool assumes one. */
   readonly defaultLifetimeMs: number | undefined;
 }
 
-/** What a reload may change. */
+/** The settings that a reload may change. */
 export interface RefillSettings {
   readonly sources: readonly DrawSourceOptions[];
-  /** Without a client for so long nothing is drawn; 0: it never stops. */
+  /** After this time without a client request nothing is drawn; 0: drawing never stops. */
   readonly idleAfterMs: number;
-  /** The longest one call can take: the client's own limit. */
+  /** The timeout of one call. */
   readonly callTimeoutMs: number;
 }
 
@@ -62,6 +79,6 @@ export interface RefillerOptions extends RefillSettings {
   readonly pace: PaceStore;
   readonly extractor: Extractor;
   readonly pool: RefillPool;
-  /** What `record()` gave in an earlier run, out of the snapshot. */
+  /** What `record()` returned in an earlier run, from the snapshot file. */
   readonly restored?: unknown;
 }

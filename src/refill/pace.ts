@@ -1,9 +1,9 @@
 /**
- * One call in flight for each instance of the service, and never two starts closer than its pace.
+ * Keeps the pace of an instance of the service: one call in flight, and never two starts closer than the interval.
  *
- * p-queue serialises the calls of this process; the moment comes from the pace store (pace-rule.ts), which other
- * processes share, and is waited for on the Clock. Not p-queue's own interval: it counts on the wall clock and knows
- * nothing of the call that an earlier run, or another process, made.
+ * p-queue serialises the calls of this process. The pace store, which other processes share, decides when a call may start
+ * (pace-rule.ts), and the Clock waits for that moment. p-queue's own interval cannot do it: it uses the wall clock and does
+ * not know the calls of an earlier run or of another process.
  */
 import PQueue from 'p-queue';
 import { type Clock, pause } from '../core/clock.ts';
@@ -14,6 +14,7 @@ import type { PaceStore } from '../state/pace-file.ts';
 import {
   claimCall,
   PACE_SLACK_MS,
+  PACE_UNCHANGED,
   type PaceRule,
   type SettledCall,
   type Settlement,
@@ -27,29 +28,28 @@ export interface PaceOptions {
   readonly random: Random;
 }
 
-/** One call that waits for its turn. */
+/** A call that waits for its permit. */
 export interface PaceTurn<T> {
   readonly rule: PaceRule;
-  /** Asked before each attempt at a permit: false gives the turn up, and no permit is used. */
-  wanted(): boolean;
-  /** Makes the call; the permit is written down. Runs to its end also when the turn's signal aborts meanwhile. */
+  /** Checked after every wait, before the next claim: false ends the turn without using a permit. Default: true. */
+  isWanted?(): boolean;
+  /** Makes the call, after the permit was written to disk. An abort of the turn does not end it. */
   call(): Promise<{ readonly result: T; readonly settlement: Settlement }>;
-  /** Told how long until the next attempt, when a wait begins. */
+  /** Called when a wait for the pace begins. */
   onWait?(ms: number): void;
 }
 
-/** Either the call was made (or not wanted), or it has to wait. */
-type Tried<T> = { readonly result: T | undefined; readonly waitMs?: undefined } | { readonly waitMs: number };
+/** The turn is over, with the result of its call if one was made; or it has to wait. */
+type Attempt<T> =
+  | { readonly result: T | undefined; readonly waitMs?: undefined }
+  | { readonly waitMs: number };
 
-/** How a call that threw is written down: it went out, and brought nothing that concerns the pace. */
-const DONE: Settlement = { kind: 'done' };
-
-/** The pace of one instance at one service address, for everyone in this process. */
+/** The pace of one instance at one service address, for all callers in this process. */
 export class Pace {
   readonly #key: string;
   readonly #options: PaceOptions;
   readonly #queue = new PQueue({ concurrency: 1 });
-  /** Monotonic; what is known here of the store, which another process may have moved on. */
+  /** Monotonic moment of the next possible start, as last seen in the store. Another process may have moved it since. */
   #freeAt = 0;
 
   constructor(key: string, options: PaceOptions) {
@@ -57,31 +57,33 @@ export class Pace {
     this.#options = options;
   }
 
-  /** Ms until the next call may start, as far as is known without looking at the disk. */
+  /** Ms until the next call may start, as far as this process knows. */
   get nextInMs(): number {
     return Math.max(0, this.#freeAt - this.#options.clock.monotonic());
   }
 
   /**
-   * Waits for the moment, then makes the call. Resolves with its result, or with undefined when it was not wanted any more
-   * or `signal` aborted before it started.
+   * Waits for a permit and makes the call. The caller must want the call when it starts the turn.
    *
-   * @throws what the call throws, and NoriaError state-unwritable: a start that cannot be written down is not made.
+   * @returns the result of the call; undefined when it was no longer wanted or `signal` aborted before its start.
+   * @throws what the call throws, and NoriaError state-unwritable: a call whose start cannot be recorded is not made.
    */
   async take<T>(turn: PaceTurn<T>, signal: AbortSignal): Promise<T | undefined> {
-    while (!signal.aborted && turn.wanted()) {
-      const tried = await this.#queue.add(() => this.#try(turn, signal));
-      if (tried.waitMs === undefined) return tried.result;
-      turn.onWait?.(tried.waitMs);
-      // Not in the queue: who may call sooner, by an interval of its own, is not held up.
-      await pause(this.#options.clock, tried.waitMs, signal);
+    let hasWaited = this.#queue.pending > 0;
+    while (!signal.aborted) {
+      const attempt = await this.#queue.add(() => this.#attempt(turn, hasWaited, signal));
+      if (attempt.waitMs === undefined) return attempt.result;
+      turn.onWait?.(attempt.waitMs);
+      // Outside the queue, so that a caller with a shorter interval is not blocked.
+      await pause(this.#options.clock, attempt.waitMs, signal);
+      hasWaited = true;
     }
     return undefined;
   }
 
-  async #try<T>(turn: PaceTurn<T>, signal: AbortSignal): Promise<Tried<T>> {
+  async #attempt<T>(turn: PaceTurn<T>, hasWaited: boolean, signal: AbortSignal): Promise<Attempt<T>> {
     const { store, clock } = this.#options;
-    if (signal.aborted || !turn.wanted()) return { result: undefined }; // another one's call took its time
+    if (signal.aborted || (hasWaited && turn.isWanted?.() === false)) return { result: undefined };
     const claim = await store.change(this.#key, (entry, now) => claimCall(entry, now, turn.rule));
     const waitMs = claim.granted ? turn.rule.intervalMs + PACE_SLACK_MS : claim.waitMs;
     this.#freeAt = clock.monotonic() + waitMs;
@@ -90,9 +92,9 @@ export class Pace {
 
   async #call<T>(turn: PaceTurn<T>, claimedAt: Moment, signal: AbortSignal): Promise<T | undefined> {
     const startedAt = this.#options.store.now();
-    let settlement = DONE;
+    let settlement = PACE_UNCHANGED; // also for a call that throws
     try {
-      if (signal.aborted) return undefined; // while the claim was written: perhaps it is for another instance now
+      if (signal.aborted) return undefined; // while the claim was being written
       const called = await turn.call();
       settlement = called.settlement;
       return called.result;
@@ -112,7 +114,7 @@ export class Pace {
   }
 }
 
-/** The paces of all instances; sources of the same one share theirs. */
+/** The paces of all instances. Sources of one instance share its pace. */
 export class Paces {
   readonly #options: PaceOptions;
   readonly #paces = new Map<string, Pace>();
@@ -121,7 +123,7 @@ export class Paces {
     this.#options = options;
   }
 
-  /** @param key - service address and instance, see `paceKey`. Kept for as long as noria runs, also across a reload. */
+  /** @param key - see `paceKey`. A pace lives as long as the process, also when a reload removes its sources. */
   of(key: string): Pace {
     const known = this.#paces.get(key);
     if (known !== undefined) return known;
@@ -131,10 +133,7 @@ export class Paces {
   }
 }
 
-/**
- * Names the pace of an instance: whoever uses the same instance at the same address shares it, under whatever source
- * name, and for whichever operation.
- */
+/** Names the pace of an instance at a service address. Sources with the same key share it, whatever their name or operation. */
 export function paceKey(call: ServiceAddress & { readonly instance: string }): string {
   const address = call.baseUrl ?? call.extractHost ?? '';
   return `${address.replace(/\/+$/, '').toLowerCase()} ${call.instance}`;

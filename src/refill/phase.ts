@@ -1,40 +1,39 @@
-/** Where a source is in its life, and which moves there are. The picture in docs/architecture.md is the same table. */
-import type { DrawOutcome, Suspension } from './reaction.ts';
-import { describeOutcome } from './words.ts';
+/** The phases of a source, the allowed moves between them, and the reasons that status shows. The diagram in docs/architecture.md draws the same moves. */
+import { type DrawOutcome, describeOutcome, type Suspension } from './reaction.ts';
+import { roughDuration } from './words.ts';
 
-interface Trouble {
-  /** Why, in noria's words; without text of the service. */
+interface SuspendedState {
+  /** Why, in noria's words, without text of the service. */
   readonly reason: string;
-  /** What a person can do; empty where nothing needs doing. */
+  /** What the operator can do; empty when nothing is needed. */
   readonly advice: string;
-  /** The service's code, or `transport`; absent where neither is the reason. */
+  /** The service's code, or `transport`, where that is the reason. */
   readonly code?: string;
-  /** Monotonic moment from which it is tried again; Infinity: not by itself. */
+  /** Monotonic moment of the next attempt; Infinity: none without the operator. */
   readonly untilAt: number;
-  /** The same while a client waits for a member. */
+  /** The same while clients are waiting. */
   readonly urgentAt: number;
 }
 
-/** What is true in each phase, and only there. */
 export type SourcePhase =
-  /** Nobody wants its members. */
+  /** There is no demand for its members. */
   | { readonly name: 'idle'; readonly reason: string }
-  /** It holds as many members as wanted. */
+  /** It has enough members. */
   | { readonly name: 'ready'; readonly reason: string }
-  /** It wants to draw, and the pace does not let it yet, or the last answers make it slower. */
+  /** It is going to draw, after a wait for the pace or for the spacing of fruitless draws. */
   | { readonly name: 'waiting'; readonly reason: string; readonly advice?: string; readonly code?: string }
   | { readonly name: 'drawing'; readonly reason: string }
   /** The service cannot be reached or understood. */
-  | ({ readonly name: 'backoff' } & Trouble)
-  /** A condition that passes, or a person who said so. */
-  | ({ readonly name: 'paused' } & Trouble)
-  /** It needs a person. */
-  | ({ readonly name: 'halted' } & Trouble);
+  | ({ readonly name: 'backoff' } & SuspendedState)
+  /** A temporary condition, or the operator paused it. */
+  | ({ readonly name: 'paused' } & SuspendedState)
+  /** The operator has to act. */
+  | ({ readonly name: 'halted' } & SuspendedState);
 
 export type SourcePhaseName = SourcePhase['name'];
-export type SuspendedPhase = Extract<SourcePhase, Trouble>;
+export type SuspendedPhase = Extract<SourcePhase, SuspendedState>;
 
-/** The moves there are. A phase may also follow itself, with another reason. */
+/** A phase may also be followed by itself, with another reason. */
 export const SOURCE_MOVES = {
   idle: ['ready', 'waiting', 'paused'],
   ready: ['idle', 'waiting', 'paused'],
@@ -49,38 +48,37 @@ export function isSuspended(phase: SourcePhase): phase is SuspendedPhase {
   return phase.name === 'backoff' || phase.name === 'paused' || phase.name === 'halted';
 }
 
-/** Whether the table lets `from` be followed by `to`. */
+/** Whether `SOURCE_MOVES` allows the move. */
 export function mayMove(from: SourcePhaseName, to: SourcePhaseName): boolean {
   const allowed: readonly SourcePhaseName[] = SOURCE_MOVES[from];
   return from === to || allowed.includes(to);
 }
 
-export const PAUSED_BY_PERSON: SourcePhase = {
-  name: 'paused',
-  reason: 'a person paused it',
-  advice: 'Resume it when it may draw again.',
-  untilAt: Infinity,
-  urgentAt: Infinity,
-};
+export function pausedByOperator(source: string): SourcePhase {
+  const advice = `Run "noria resume ${source}" to draw again.`;
+  return { name: 'paused', reason: 'paused by the operator', advice, untilAt: Infinity, urgentAt: Infinity };
+}
 
-/** The phase that a call leads to, from monotonic `now` on. */
+/** The phase of a source that wants to draw but has to wait, because of its last call or else of the pace. */
+export function waitingPhase(last: DrawOutcome | undefined, intervalMs: number): SourcePhase {
+  if (last === undefined || last.verdict.kind === 'ok') {
+    return { name: 'waiting', reason: `the pace allows one call every ${roughDuration(intervalMs)}` };
+  }
+  return { name: 'waiting', reason: describeOutcome(last), advice: last.advice, code: last.code };
+}
+
+/** The phase of a source that a call suspended at monotonic `now`. */
 export function suspendedPhase(
   outcome: DrawOutcome,
   { phase, ms, urgentMs }: Suspension,
   now: number,
 ): SourcePhase {
   const { code, advice } = outcome;
-  return {
-    name: phase,
-    reason: describeOutcome(outcome),
-    advice,
-    code,
-    untilAt: now + ms,
-    urgentAt: now + urgentMs,
-  };
+  const reason = describeOutcome(outcome);
+  return { name: phase, reason, advice, code, untilAt: now + ms, urgentAt: now + urgentMs };
 }
 
-/** What `source.moved` tells of a phase. */
+/** The fields of a phase that the event `source.moved` and the status contain. */
 export function phaseReport(phase: SourcePhase): {
   readonly reason: string;
   readonly advice?: string;

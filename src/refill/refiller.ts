@@ -1,70 +1,74 @@
 /**
- * Owns the sources: opens them, wakes them when something happens that may matter to them, and steers them.
- *
- * The pace of each instance is kept for as long as this lives, whatever a reload does to the sources.
+ * Owns the sources: opens and closes them, applies reloads, wakes them on events that may matter, and passes on the operator's
+ * commands. It keeps the pace of every instance as long as it lives, whatever a reload does to the sources.
  */
 import type { EventName } from '../core/events.ts';
+import { isSame } from '../core/is-same.ts';
 import type { SourceOutlook } from '../pool/lease.ts';
 import type { DrawSourceOptions, RefillerOptions, RefillSettings } from './options.ts';
 import { Paces } from './pace.ts';
 import { DrawSource, type DrawSourceContext } from './source.ts';
-import { readLedger } from './source-records.ts';
+import { readRecords, type SourceRecordsSnapshot } from './source-records.ts';
 import type { SourceStatus } from './status.ts';
 
 export interface Refiller {
-  /** Every source, in the order of the configuration. */
+  /** The status of every source, in the order of the configuration. */
   sources(): readonly SourceStatus[];
-  /** What each source waits for, and ms until a draw can bring a member; absent: not without a person. */
+  /** What each source waits for, and the ms until a draw can bring a member; absent when the operator has to act first. */
   outlook(): { readonly sources: readonly SourceOutlook[]; readonly retryAfterMs?: number };
-  /** Tops the source up at the pace, also when no client comes. False: there is no such source. So too below. */
+  /** Draws what the source is missing, at the pace, also without demand. Like the next two, it returns false for an unknown name. */
   refill(name: string): boolean;
-  /** Draws nothing more until `resume`; a call under way still lands. */
+  /** Stops drawing until `resume`. A call in flight is not aborted; its members are added. */
   pause(name: string): boolean;
-  /** Ends a pause, or tries once again out of a halt. */
+  /** Ends a pause, or makes one attempt despite another suspension. */
   resume(name: string): boolean;
   /**
-   * Takes over a reloaded configuration: sources that did not change go on undisturbed, changed ones try once again out of
-   * a halt, those that are gone end. Resolves when they have.
+   * Applies a reloaded configuration. Unchanged sources go on undisturbed, changed ones make one attempt despite a suspension,
+   * removed ones are closed. Resolves when those are closed.
    */
   update(settings: RefillSettings): Promise<void>;
-  /** What is worth keeping across a restart, as plain data; `restored` takes it back. */
+  /** What to keep across a restart, as plain data for the option `restored`. */
   record(): unknown;
-  /** Aborts what is under way and waits for its end. Safe to call twice. */
+  /** Aborts the calls in flight and waits for their end. Idempotent. */
   close(): Promise<void>;
 }
 
-/** Opens the sources; each looks at once whether it should draw. */
+/** Opens the sources. Each checks at once whether it should draw. */
 export function openRefiller(options: RefillerOptions): Refiller {
-  return new SourceKeeper(options);
+  return new SourceRefiller(options);
 }
 
-class SourceKeeper implements Refiller {
+/** Events about a source after which it may have to draw. */
+const WAKING_EVENTS = [
+  'member.quarantined',
+  'member.restored',
+  'member.drained',
+  'member.joined',
+] as const satisfies readonly EventName[];
+
+class SourceRefiller implements Refiller {
   readonly #context: DrawSourceContext;
-  /** In the order of the configuration. */
+  /** By name, in the order of the configuration. */
   #sources = new Map<string, DrawSource>();
   #settings: RefillSettings;
   readonly #subscriptions: readonly Disposable[];
 
   constructor(options: RefillerOptions) {
-    const { clock, random, bus, extractor, pool: reservoir, pace } = options;
+    const { clock, random, bus, extractor, pool, pace } = options;
     this.#settings = options;
-    const keeper = this;
     this.#context = {
       clock,
       random,
       bus,
       extractor,
-      pool: reservoir,
+      pool,
       paces: new Paces({ store: pace, clock, random }),
-      get settings() {
-        return keeper.#settings;
-      },
-      stepsBack: (source) => this.#stepsBack(source),
+      settings: () => this.#settings,
+      defersToEarlier: (source) => this.#defersToEarlier(source),
     };
-    const restored =
-      typeof options.restored === 'object' ? new Map(Object.entries(options.restored ?? {})) : new Map();
+    const restored = readRecords(options.restored);
     for (const source of options.sources) this.#open(source, restored.get(source.name));
-    this.#subscriptions = this.#listen();
+    this.#subscriptions = this.#subscribe();
     this.#wakeAll();
   }
 
@@ -80,43 +84,44 @@ class SourceKeeper implements Refiller {
       reason,
       ...(nextCallMs === undefined ? {} : { nextDrawMs: nextCallMs }),
     }));
-    const landings = statuses.map(({ nextCallMs = Infinity, latencyMs }) => nextCallMs + latencyMs);
-    const retryAfterMs = Math.min(...landings);
+    const retryAfterMs = Math.min(
+      ...statuses.map(({ nextCallMs = Infinity, latencyMs }) => nextCallMs + latencyMs),
+    );
     return retryAfterMs === Infinity ? { sources } : { sources, retryAfterMs };
   }
 
   refill(name: string): boolean {
-    return this.#steer(name, (source) => source.refill());
+    return this.#command(name, (source) => source.refill());
   }
 
   pause(name: string): boolean {
-    return this.#steer(name, (source) => source.pause());
+    return this.#command(name, (source) => source.pause());
   }
 
   resume(name: string): boolean {
-    return this.#steer(name, (source) => source.resume());
+    return this.#command(name, (source) => source.resume());
   }
 
   async update(settings: RefillSettings): Promise<void> {
     this.#settings = settings;
-    const before = this.#sources;
+    const removed = this.#sources;
     this.#sources = new Map();
     for (const options of settings.sources) {
-      const source = before.get(options.name);
+      const source = removed.get(options.name);
       if (source === undefined) {
         this.#open(options, undefined);
         continue;
       }
-      before.delete(options.name);
+      removed.delete(options.name);
       this.#sources.set(options.name, source);
       if (!isSame(source.options, options)) source.change(options);
     }
     this.#wakeAll();
-    await Promise.all([...before.values()].map((source) => source.close()));
+    await Promise.all([...removed.values()].map((source) => source.close()));
   }
 
   record(): unknown {
-    return Object.fromEntries([...this.#sources].map(([name, source]) => [name, source.record()]));
+    return Object.fromEntries([...this.#sources].map(([name, source]) => [name, source.snapshot()]));
   }
 
   async close(): Promise<void> {
@@ -124,55 +129,55 @@ class SourceKeeper implements Refiller {
     await Promise.all([...this.#sources.values()].map((source) => source.close()));
   }
 
-  #open(options: DrawSourceOptions, record: unknown): void {
-    this.#sources.set(options.name, new DrawSource(this.#context, options, readLedger(record)));
+  #open(options: DrawSourceOptions, snapshot: SourceRecordsSnapshot | undefined): void {
+    this.#sources.set(options.name, new DrawSource(this.#context, options, snapshot));
   }
 
-  #steer(name: string, verb: (source: DrawSource) => void): boolean {
+  #command(name: string, run: (source: DrawSource) => void): boolean {
     const source = this.#sources.get(name);
-    if (source !== undefined) verb(source);
+    if (source !== undefined) run(source);
     return source !== undefined;
   }
 
-  /** A later priority serves only while no earlier one can; but who waits although an earlier one has members waits for this one. */
-  #stepsBack(source: DrawSource): boolean {
-    const { pool: reservoir, clock } = this.#context;
+  /**
+   * A source draws only while no source of an earlier priority can serve. Exception: its clients wait although an earlier
+   * source has usable members, so their routing options must exclude those.
+   */
+  #defersToEarlier(source: DrawSource): boolean {
+    const { pool, clock } = this.#context;
     const { name, priority } = source.options;
     const earlier = [...this.#sources.values()].filter((other) => other.options.priority < priority);
     if (!earlier.some((other) => other.canServe)) return false;
     const now = clock.monotonic();
-    const passedOver = reservoir.demand(name).waiting > 0;
-    return !(passedOver && earlier.some((other) => reservoir.usableAt(other.options.name, now) > 0));
+    const isWanted = pool.demand(name).waiting > 0;
+    return !(isWanted && earlier.some((other) => pool.usableAt(other.options.name, now) > 0));
   }
 
-  #listen(): Disposable[] {
+  #subscribe(): Disposable[] {
     const { bus } = this.#context;
-    const wakes = ['member.quarantined', 'member.restored', 'member.drained', 'member.joined'] as const;
     return [
       bus.on('demand.rose', ({ sources }) => this.#wake(sources)),
       bus.on('dial.attempted', ({ source, outcome }) => {
-        if (outcome === 'accepted') this.#sources.get(source)?.proved();
+        if (outcome === 'accepted') this.#sources.get(source)?.memberUsed();
       }),
       bus.on('member.left', ({ source, uses, reason }) => {
-        this.#sources.get(source)?.memberLeft(uses, reason === 'failed');
-        this.#wakeAfter(source);
+        this.#sources.get(source)?.memberRemoved(uses, reason === 'failed');
+        this.#wakeLater(source);
       }),
-      bus.on('source.moved', ({ source }) => this.#wakeAfter(source)),
-      ...wakes.map((name: (typeof wakes)[number] & EventName) =>
-        bus.on(name, ({ source }) => this.#wake([source])),
-      ),
+      bus.on('source.moved', ({ source }) => this.#wakeLater(source)),
+      ...WAKING_EVENTS.map((name) => bus.on(name, ({ source }) => this.#wake([source]))),
     ];
   }
 
   #wake(names: readonly string[]): void {
     for (const name of names) {
       this.#sources.get(name)?.wake();
-      this.#wakeAfter(name);
+      this.#wakeLater(name);
     }
   }
 
-  /** What happens to a source may call those of a later priority, or send them back. */
-  #wakeAfter(name: string): void {
+  /** Wakes the sources of later priorities than that of `name`: whether they draw depends on it. */
+  #wakeLater(name: string): void {
     const priority = this.#sources.get(name)?.options.priority;
     if (priority === undefined) return;
     for (const source of this.#sources.values()) if (source.options.priority > priority) source.wake();
@@ -181,14 +186,4 @@ class SourceKeeper implements Refiller {
   #wakeAll(): void {
     for (const source of this.#sources.values()) source.wake();
   }
-}
-
-/** Whether a reload left the source as it was, its secrets included. */
-function isSame(a: DrawSourceOptions, b: DrawSourceOptions): boolean {
-  return fingerprint(a) === fingerprint(b);
-}
-
-function fingerprint({ call, secrets, ...rest }: DrawSourceOptions): string {
-  const opened = [call.key, ...secrets].map((secret) => secret.reveal());
-  return JSON.stringify([{ ...rest, call }, opened]);
 }

@@ -1,136 +1,115 @@
-/** What a source has drawn and what came of it, what the service said about quotas, and what was learned on the way. */
+/** What a source has drawn, used and wasted, what the service reported about its quota, and what was measured. Kept across restarts. */
+import { z } from 'zod';
 import type { Quota } from '../service/answer.ts';
-import { type BudgetRecord, DailyBudget } from './daily-budget.ts';
+import { DailyBudget } from './daily-budget.ts';
 
-/** Counts since the state folder was new. */
+/** Counts since the state folder was created. */
 export interface Counts {
-  /** Members that draws brought: those that the pool took, and those that noria may not use. */
+  /** Members that the pool accepted, and proxies that noria may not use: all are paid for. */
   drawn: number;
-  /** Of those that are gone, how many were used, and how many never were. */
+  /** Removed members that clients used. */
   used: number;
+  /** Removed members that no client used. */
   unused: number;
-  /** Accepted tunnels and requests of members that are gone: what the drawn ones were for. */
+  /** Accepted tunnels and requests through removed members. */
   tunnels: number;
 }
 
-/** As kept in a snapshot. */
-export interface SourceRecordsSnapshot extends Counts {
-  readonly codes: Readonly<Record<string, number>>;
-  readonly quota: Quota;
-  readonly budget: BudgetRecord;
-  /** The most to ask for in one call, as learned from refusals; absent: nothing was learned. */
-  readonly learnedMost?: number;
-}
-
-/** A first guess at how long a call takes, until one was measured. */
-export const GUESSED_LATENCY_MS = 1_000;
-/** How much a new measurement counts. */
+/** The first estimate of how long a call takes. */
+export const DEFAULT_LATENCY_MS = 1_000;
+/** The weight of a new measurement in the moving average. */
 const LATENCY_WEIGHT = 0.3;
+
+const count = z.int().nonnegative();
+
+/** A missing or invalid field counts as never written. */
+const snapshotSchema = z.object({
+  drawn: count.catch(0),
+  used: count.catch(0),
+  unused: count.catch(0),
+  tunnels: count.catch(0),
+  codes: z.record(z.string(), count).catch({}),
+  quota: z.record(z.string(), count).catch({}),
+  budget: z.object({ day: count, drawn: z.array(z.string()).readonly() }).catch({ day: 0, drawn: [] }),
+  /** The maximum per call that refusals taught; absent: unknown. */
+  learnedMost: count.min(1).optional().catch(undefined),
+});
+
+/** The records as stored in the snapshot file. */
+export type SourceRecordsSnapshot = z.infer<typeof snapshotSchema>;
+
+const snapshotsSchema = z.record(z.string(), snapshotSchema.optional().catch(undefined)).catch({});
+
+/** Reads the records of all sources, by name. Unreadable ones are left out. */
+export function readRecords(value: unknown): ReadonlyMap<string, SourceRecordsSnapshot | undefined> {
+  return new Map(Object.entries(snapshotsSchema.parse(value)));
+}
 
 export class SourceRecords {
   readonly counts: Counts;
   readonly codes: Map<string, number>;
   readonly budget: DailyBudget;
   quota: Quota;
-  learnedMost: number;
+  /** The maximum per call that refusals taught. */
+  learnedMax: number;
   #latencyMs: number | undefined;
 
-  constructor(wallAt: number, record: SourceRecordsSnapshot | undefined) {
-    const { drawn = 0, used = 0, unused = 0, tunnels = 0 } = record ?? {};
+  constructor(wallAt: number, snapshot: SourceRecordsSnapshot | undefined) {
+    const { drawn = 0, used = 0, unused = 0, tunnels = 0 } = snapshot ?? {};
     this.counts = { drawn, used, unused, tunnels };
-    this.codes = new Map(Object.entries(record?.codes ?? {}));
-    this.budget = new DailyBudget(wallAt, record?.budget);
-    this.quota = record?.quota ?? {};
-    this.learnedMost = record?.learnedMost ?? Infinity;
+    this.codes = new Map(Object.entries(snapshot?.codes ?? {}));
+    this.budget = new DailyBudget(wallAt, snapshot?.budget);
+    this.quota = snapshot?.quota ?? {};
+    this.learnedMax = snapshot?.learnedMost ?? Infinity;
   }
 
-  /** How long calls usually take, sending to landing. */
+  /** The usual time from the start of a call until its members are usable. */
   get latencyMs(): number {
-    return this.#latencyMs ?? GUESSED_LATENCY_MS;
+    return this.#latencyMs ?? DEFAULT_LATENCY_MS;
   }
 
-  /** Distinct IPs that the budget and the service's quota still allow. */
-  allowance(dailyBudget: number | undefined, wallAt: number): number {
-    const left = dailyBudget === undefined ? Infinity : dailyBudget - this.budget.used(wallAt);
-    // "0 left" was answered with a rest; when that is over the service is asked again, not the old number.
+  /** Distinct IPs that the daily budget and the service's quota still allow. */
+  quotaLeft(dailyBudget: number | undefined, wallAt: number): number {
+    const budgetLeft = dailyBudget === undefined ? Infinity : dailyBudget - this.budget.used(wallAt);
+    // "0 left" already paused the source. After the pause the service is asked again, so the stale count does not limit.
     const { remaining = 0 } = this.quota;
-    return remaining > 0 ? Math.min(left, remaining) : left;
+    return remaining > 0 ? Math.min(budgetLeft, remaining) : budgetLeft;
   }
 
-  noteCall(code: string, tookMs: number | undefined): void {
+  /** @param tookMs - undefined when no answer came: that says nothing about the latency. */
+  countCall(code: string, tookMs: number | undefined): void {
     this.codes.set(code, (this.codes.get(code) ?? 0) + 1);
     if (tookMs === undefined) return;
     this.#latencyMs =
       this.#latencyMs === undefined ? tookMs : this.#latencyMs + (tookMs - this.#latencyMs) * LATENCY_WEIGHT;
   }
 
-  /** A member that was drawn is gone, after `uses` accepted tunnels. */
-  noteGone(uses: number): void {
+  /** @param uses - the tunnels and requests that the removed member accepted. */
+  countRemoved(uses: number): void {
     if (uses > 0) this.counts.used += 1;
     else this.counts.unused += 1;
     this.counts.tunnels += uses;
   }
 
-  /** So many were drawn that noria may not use: as good as gone, and never used. */
-  noteForbidden(count: number): void {
-    this.counts.drawn += count;
-    this.counts.unused += count;
+  /** Counts drawn proxies that noria may not use. */
+  countForbidden(forbidden: number): void {
+    this.counts.drawn += forbidden;
+    this.counts.unused += forbidden;
   }
 
-  /** Another instance is drawn from now: what was learned of the one before says nothing about it. */
+  /** Drops what applies only to the old instance, after the configuration names another one. */
   forgetInstance(): void {
-    this.learnedMost = Infinity;
+    this.learnedMax = Infinity;
     this.quota = {};
   }
 
-  record(): SourceRecordsSnapshot {
-    const learned = this.learnedMost === Infinity ? {} : { learnedMost: this.learnedMost };
+  snapshot(): SourceRecordsSnapshot {
     return {
       ...this.counts,
       codes: Object.fromEntries(this.codes),
-      quota: this.quota,
+      quota: { ...this.quota },
       budget: this.budget.record(),
-      ...learned,
+      ...(this.learnedMax === Infinity ? {} : { learnedMost: this.learnedMax }),
     };
   }
-}
-
-/** A record out of a snapshot; whatever is missing or not what it should be counts as never written. */
-export function readLedger(value: unknown): SourceRecordsSnapshot | undefined {
-  if (typeof value !== 'object' || value === null) return undefined;
-  const raw = value as Partial<Record<keyof SourceRecordsSnapshot, unknown>>;
-  const most = whole(raw.learnedMost);
-  return {
-    drawn: whole(raw.drawn) ?? 0,
-    used: whole(raw.used) ?? 0,
-    unused: whole(raw.unused) ?? 0,
-    tunnels: whole(raw.tunnels) ?? 0,
-    codes: wholes(raw.codes),
-    quota: wholes(raw.quota),
-    budget: readBudget(raw.budget),
-    ...(most === undefined || most < 1 ? {} : { learnedMost: most }),
-  };
-}
-
-function readBudget(value: unknown): BudgetRecord {
-  const { day, drawn } = (typeof value === 'object' && value !== null ? value : {}) as Record<
-    string,
-    unknown
-  >;
-  const names = Array.isArray(drawn) ? drawn.filter((name): name is string => typeof name === 'string') : [];
-  return { day: whole(day) ?? 0, drawn: names };
-}
-
-function wholes(value: unknown): Record<string, number> {
-  if (typeof value !== 'object' || value === null) return {};
-  return Object.fromEntries(
-    Object.entries(value).flatMap(([name, raw]) => {
-      const number = whole(raw);
-      return number === undefined ? [] : [[name, number]];
-    }),
-  );
-}
-
-function whole(value: unknown): number | undefined {
-  return typeof value === 'number' && Number.isSafeInteger(value) && value >= 0 ? value : undefined;
 }

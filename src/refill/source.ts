@@ -1,143 +1,147 @@
 /**
- * One configured source of members: a state machine that draws when its pool will lack some, at the pace of its
- * instance, and rests when the service says so.
+ * One configured source of members: a state machine that draws when its pool is going to lack members, at the pace of its
+ * instance, and suspends itself when the service says so.
  *
- * Only `#move` writes the phase. Whatever may matter calls `wake`; one look then decides, and at most one turn at the
- * pace is under way. Owns that turn and one timer. How much to draw: need.ts and demand.ts; which answer leads to what:
- * reaction.ts.
+ * Every event that may matter calls `wake`. A check then decides what to do (draw-plan.ts); at most one turn at the pace is
+ * in progress. The reaction to an answer is in reaction.ts. Owns the turn and one timer. Only `#move` writes the phase.
  */
+import { EarliestTimer } from '../core/earliest-timer.ts';
 import { NoriaError } from '../core/faults.ts';
 import type { Random } from '../core/random.ts';
+import { OPERATIONS } from '../service/operations.ts';
 import { untilServiceMidnight } from './daily-budget.ts';
-import { type DrawContext, type Drawn, makeDraw } from './draw.ts';
+import { type DrawContext, type DrawResult, makeDraw } from './draw.ts';
 import { DrawHistory } from './draw-history.ts';
-import { drawInputsOf } from './draw-inputs.ts';
-import { type DrawInputs, type Plan, planDraw } from './draw-plan.ts';
+import { type DrawInputs, type DrawPlan, planDraw } from './draw-plan.ts';
 import type { DrawSourceOptions } from './options.ts';
 import { type Pace, type Paces, paceKey } from './pace.ts';
-import { PACE_SLACK_MS, type Settlement } from './pace-rule.ts';
+import { PACE_SLACK_MS, PACE_UNCHANGED, type Settlement } from './pace-rule.ts';
 import {
   isSuspended,
   mayMove,
-  PAUSED_BY_PERSON,
+  pausedByOperator,
   phaseReport,
   type SourcePhase,
   suspendedPhase,
+  waitingPhase,
 } from './phase.ts';
 import { outcomeOfError } from './reaction.ts';
 import { SourceRecords, type SourceRecordsSnapshot } from './source-records.ts';
 import { type SourceStatus, sourceStatus } from './status.ts';
-import { formatCount, whyWaiting } from './words.ts';
+import { formatCount, roughDuration } from './words.ts';
 
-/** What the sources of one refiller share. */
+/** What all sources of a refiller share. */
 export interface DrawSourceContext extends DrawContext {
   readonly random: Random;
   readonly paces: Paces;
-  /** A reload may change them. */
-  readonly settings: { readonly idleAfterMs: number; readonly callTimeoutMs: number };
-  /** Whether a source of an earlier priority serves what this one could. */
-  readonly stepsBack: (source: DrawSource) => boolean;
+  /** The current values: a reload may change them. */
+  readonly settings: () => { readonly idleAfterMs: number; readonly callTimeoutMs: number };
+  /** Whether a source of an earlier priority can serve the clients, so that this one must not draw. */
+  readonly defersToEarlier: (source: DrawSource) => boolean;
 }
 
-/** A draw that lands so soon is worth waiting for: the usual pace and call, and less than clients wait. */
+/** A draw that delivers within this time is worth waiting for: longer than the usual pace and call, shorter than clients wait. */
 const SOON_MS = 12_000;
-
-const DONE: Settlement = { kind: 'done' };
 
 export class DrawSource {
   readonly #context: DrawSourceContext;
   #options: DrawSourceOptions;
-  readonly #ledger: SourceRecords;
-  readonly #experience: DrawHistory;
-  #phase: SourcePhase = { name: 'idle', reason: 'no client has come yet' };
-  /** A person said so, until a person says otherwise. */
-  #held = false;
-  /** A person wants a draw now: also without a client, and out of a rest. */
-  #asked = false;
+  readonly #records: SourceRecords;
+  readonly #history: DrawHistory;
+  #phase: SourcePhase = { name: 'idle', reason: 'no client request yet' };
+  #isPausedByOperator = false;
+  /** The operator wants a draw now, also without demand and despite a suspension. */
+  #refillRequested = false;
+  /** Aborts the wait of the turn in progress. Its call runs to its end. */
   #turn: AbortController | undefined;
-  /** The turn under way, to its very end. */
+  /** Settles when the last turn has ended. */
   #running: Promise<void> = Promise.resolve();
-  #lookQueued = false;
-  #timer: { readonly dueAt: number; readonly armed: Disposable } | undefined;
+  #isCheckQueued = false;
+  readonly #timer: EarliestTimer;
   readonly #closing = new AbortController();
 
   constructor(
     context: DrawSourceContext,
     options: DrawSourceOptions,
-    record: SourceRecordsSnapshot | undefined,
+    snapshot: SourceRecordsSnapshot | undefined,
   ) {
     const { clock, random, bus } = context;
     const { name, unproven } = options;
+    const records = new SourceRecords(clock.now(), snapshot);
+    const warn = (message: string) => bus.emit('source.warned', { source: name, message });
     this.#context = context;
     this.#options = options;
-    this.#ledger = new SourceRecords(clock.now(), record);
-    const warn = (message: string) => bus.emit('source.warned', { source: name, message });
-    this.#experience = new DrawHistory({ clock, random, ledger: this.#ledger, unproven, warn });
+    this.#records = records;
+    this.#history = new DrawHistory({ clock, random, records, unproven, warn });
+    this.#timer = new EarliestTimer(clock, () => this.#check());
   }
 
   get options(): DrawSourceOptions {
     return this.#options;
   }
 
-  /** Whether it has members, or may be expected to have some soon: one of a later priority then steps back. */
+  /** Whether it has usable members or is likely to have some soon. Sources of later priorities then do not draw. */
   get canServe(): boolean {
-    const { pool: reservoir, clock } = this.#context;
-    if (reservoir.usableAt(this.#options.name, clock.monotonic()) > 0) return true;
-    if (isSuspended(this.#phase) || !this.#experience.promising) return false;
-    return (this.#nextCallMs() ?? Infinity) + this.#ledger.latencyMs <= SOON_MS;
+    const { pool, clock } = this.#context;
+    if (pool.usableAt(this.#options.name, clock.monotonic()) > 0) return true;
+    if (isSuspended(this.#phase) || !this.#history.spacing.isPromising) return false;
+    return (this.#nextCallMs() ?? Infinity) + this.#records.latencyMs <= SOON_MS;
   }
 
-  /** Something changed that may matter: looks once, soon, however often it is called. */
+  /** Something changed that may matter: schedules one check, however often it is called. */
   wake(): void {
-    if (this.#lookQueued) return;
-    this.#lookQueued = true;
+    if (this.#isCheckQueued) return;
+    this.#isCheckQueued = true;
     queueMicrotask(() => {
-      this.#lookQueued = false;
-      this.#look();
+      this.#isCheckQueued = false;
+      this.#check();
     });
   }
 
-  /** A person wants it topped up: draws what is missing at the pace, also without a client. Nothing while a person's pause lasts. */
+  /** Draws what is missing, at the pace, also without demand. No-op while the operator has paused the source. */
   refill(): void {
-    this.#asked = !this.#held;
+    this.#refillRequested = !this.#isPausedByOperator;
     this.wake();
   }
 
-  /** Draws nothing more until `resume`; a call under way still lands. */
+  /** Draws nothing until `resume`. A call in flight is not aborted; its members are added. */
   pause(): void {
-    this.#held = true;
-    this.#asked = false;
+    this.#isPausedByOperator = true;
+    this.#refillRequested = false;
     this.#turn?.abort();
     this.wake();
   }
 
-  /** Ends a person's pause, or tries once again out of a rest. */
+  /** Ends the operator's pause. Another suspension is ended by one immediate attempt, at the pace. */
   resume(): void {
-    this.#asked = isSuspended(this.#phase) && !this.#held;
-    if (this.#held && this.#phase.name === 'paused') this.#move({ name: 'idle', reason: 'it was resumed' });
-    this.#held = false;
+    const wasPaused = this.#isPausedByOperator;
+    this.#refillRequested = isSuspended(this.#phase) && !wasPaused;
+    if (wasPaused && this.#phase.name === 'paused') {
+      this.#move({ name: 'idle', reason: 'resumed by the operator' });
+    }
+    this.#isPausedByOperator = false;
     this.wake();
   }
 
-  /** Takes over changed options. What the old ones led to, a halt or a rest, is tried once again. */
+  /** Applies changed options. A suspension under the old ones is ended by one immediate attempt, at the pace. */
   change(options: DrawSourceOptions): void {
     const before = this.#options;
     this.#options = options;
-    if (paceKey(before.call) !== paceKey(options.call)) this.#ledger.forgetInstance();
-    this.#turn?.abort(); // a wait at the old pace; a call under way lands
-    this.#startAnew();
+    if (paceKey(before.call) !== paceKey(options.call)) this.#records.forgetInstance();
+    this.#turn?.abort(); // ends a wait at the old pace; a call in flight goes on
+    this.#startOver();
     this.wake();
   }
 
-  /** A tunnel through one of its members was accepted. On the hot path. */
-  proved(): void {
-    this.#experience.proved();
+  /** A member accepted a tunnel. On the hot path. */
+  memberUsed(): void {
+    this.#history.spacing.recordUse();
   }
 
-  /** One of its members is gone for good, after so many accepted tunnels. */
-  memberLeft(uses: number, failed: boolean): void {
-    this.#ledger.noteGone(uses);
-    if (failed && uses === 0) this.#experience.died();
+  /** @param uses - tunnels and requests that the removed member accepted. */
+  memberRemoved(uses: number, hasFailed: boolean): void {
+    this.#records.countRemoved(uses);
+    if (hasFailed && uses === 0) this.#history.recordUnusedFailure();
     this.wake();
   }
 
@@ -145,23 +149,23 @@ export class DrawSource {
     return sourceStatus({
       options: this.#options,
       phase: this.#phase,
-      ledger: this.#ledger,
-      last: this.#experience.last,
+      records: this.#records,
+      last: this.#history.last,
       nextCallMs: this.#nextCallMs(),
-      planned: this.#turn !== undefined || this.#timer !== undefined,
+      isPlanned: this.#turn !== undefined || this.#timer.dueAt !== Infinity,
       wallAt: this.#context.clock.now(),
     });
   }
 
-  record(): SourceRecordsSnapshot {
-    return this.#ledger.record();
+  snapshot(): SourceRecordsSnapshot {
+    return this.#records.snapshot();
   }
 
-  /** Aborts the turn and the call under way, and waits for their end. Safe to call twice. */
+  /** Aborts the turn and its call, and waits until both have ended. Idempotent. */
   async close(): Promise<void> {
     this.#closing.abort();
     this.#turn?.abort();
-    this.#disarm();
+    this.#timer.disarm();
     await this.#running;
   }
 
@@ -173,165 +177,178 @@ export class DrawSource {
     return this.#options.intervalMs + PACE_SLACK_MS;
   }
 
-  #look(): void {
+  #check(): void {
     if (this.#closing.signal.aborted || this.#turn !== undefined) return;
-    this.#disarm();
-    const restsUntilAt = this.#restsUntil();
-    if (this.#held) this.#move(PAUSED_BY_PERSON);
-    else if (restsUntilAt > this.#context.clock.monotonic()) this.#arm(restsUntilAt);
+    this.#timer.disarm();
+    const suspendedUntilAt = this.#suspendedUntilAt();
+    if (this.#isPausedByOperator) this.#move(pausedByOperator(this.#options.name));
+    else if (suspendedUntilAt > this.#context.clock.monotonic()) this.#timer.armBy(suspendedUntilAt);
     else this.#follow(this.#plan());
   }
 
-  /** Monotonic moment until which nothing is done, whatever is wanted; 0: none. */
-  #restsUntil(): number {
-    if (!isSuspended(this.#phase) || this.#asked) return 0;
+  /** Monotonic moment; 0 when it is not suspended, or when the operator wants a draw despite that. */
+  #suspendedUntilAt(): number {
+    if (!isSuspended(this.#phase) || this.#refillRequested) return 0;
     const { waiting } = this.#context.pool.demand(this.#options.name);
     return waiting > 0 ? this.#phase.urgentAt : this.#phase.untilAt;
   }
 
-  #plan(): Plan {
-    const plan = planDraw(this.#need(this.#pace.nextInMs));
-    if (plan.kind !== 'draw' || this.#asked || !this.#context.stepsBack(this)) return plan;
-    return { kind: 'idle', reason: 'a source of an earlier priority serves' };
+  #plan(): DrawPlan {
+    const plan = planDraw(this.#inputs(this.#pace.nextInMs));
+    if (plan.kind !== 'draw' || this.#refillRequested || !this.#context.defersToEarlier(this)) return plan;
+    return { kind: 'idle', reason: 'a source of an earlier priority can serve the clients' };
   }
 
-  /** @param startInMs - until a call may go out: what the pace says, or 0 for one that has its permit. */
-  #need(startInMs: number): DrawInputs {
-    const { clock, pool: reservoir, settings } = this.#context;
-    return drawInputsOf(
-      { clock, reservoir, options: this.#options, ledger: this.#ledger, experience: this.#experience },
-      { idleAfterMs: settings.idleAfterMs, startInMs, gapMs: this.#gapMs, asked: this.#asked },
-    );
+  /** @param startInMs - ms until a call may start. */
+  #inputs(startInMs: number): DrawInputs {
+    const { clock, pool, settings } = this.#context;
+    const { name, size, dailyBudget, call, count } = this.#options;
+    const { defaultMax, max = Infinity } = OPERATIONS[call.product].count;
+    return {
+      now: clock.monotonic(),
+      stock: {
+        usableAt: (at) => pool.usableAt(name, at),
+        heldAt: (at) => pool.heldAt(name, at),
+        nextLossAt: (after) => pool.nextLossAt(name, after),
+      },
+      demand: pool.demand(name),
+      size,
+      idleAfterMs: settings().idleAfterMs,
+      startInMs,
+      gapMs: this.#gapMs,
+      latencyMs: this.#records.latencyMs,
+      maxPerCall: Math.min(count ?? defaultMax, max, this.#history.maxPerCall),
+      quotaLeft: this.#records.quotaLeft(dailyBudget, clock.now()),
+      refillRequested: this.#refillRequested,
+    };
   }
 
-  #follow(plan: Plan): void {
-    if (plan.kind !== 'draw') this.#asked = false;
+  #follow(plan: DrawPlan): void {
+    if (plan.kind !== 'draw') this.#refillRequested = false;
     switch (plan.kind) {
       case 'draw':
-        this.#beginWhenWorthIt(plan.urgent);
+        this.#startTurn(plan.urgent);
         break;
-      case 'spent':
-        this.#restUntilMidnight();
+      case 'exhausted':
+        this.#pauseUntilMidnight();
         break;
       case 'idle':
-        // What halted it has not gone away because nobody wants anything just now. So too below.
+        // Missing demand does not repair what halted the source. The same applies below.
         if (this.#phase.name !== 'halted') this.#move({ name: 'idle', reason: plan.reason });
         break;
-      case 'served':
+      case 'enough':
         if (this.#phase.name === 'halted') break;
-        this.#move({ name: 'ready', reason: 'as many members as wanted are usable' });
-        this.#arm(plan.lookAt);
+        this.#move({ name: 'ready', reason: `it has enough members (size ${this.#options.size})` });
+        this.#timer.armBy(plan.checkAt);
         break;
     }
   }
 
-  #beginWhenWorthIt(urgent: boolean): void {
-    const startAt = this.#asked ? 0 : this.#experience.notBeforeAt(urgent);
-    this.#move({ name: 'waiting', ...whyWaiting(this.#experience.last, this.#options.intervalMs) });
+  #startTurn(urgent: boolean): void {
+    const startAt = this.#refillRequested ? 0 : this.#history.spacing.notBeforeAt(urgent);
+    this.#move(waitingPhase(this.#history.last, this.#options.intervalMs));
     if (startAt > this.#context.clock.monotonic()) {
-      this.#arm(startAt);
+      this.#timer.armBy(startAt);
       return;
     }
     this.#turn = new AbortController();
-    this.#running = this.#take(this.#turn.signal);
+    this.#running = this.#takeTurn(this.#turn.signal);
   }
 
-  async #take(signal: AbortSignal): Promise<void> {
-    const { intervalMs } = this.#options;
-    const rule = { intervalMs, callTimeoutMs: this.#context.settings.callTimeoutMs };
-    const wanted = () => !this.#held && this.#plan().kind === 'draw';
-    const call = async () => ({ result: undefined, settlement: await this.#draw() });
-    const waits = (ms: number) => this.#toldToWait(ms);
+  async #takeTurn(signal: AbortSignal): Promise<void> {
+    const turn = {
+      rule: {
+        intervalMs: this.#options.intervalMs,
+        callTimeoutMs: this.#context.settings().callTimeoutMs,
+      },
+      isWanted: () => !this.#isPausedByOperator && this.#plan().kind === 'draw',
+      call: async () => ({ result: undefined, settlement: await this.#draw() }),
+      onWait: (ms: number) => this.#reportLongWait(ms),
+    };
     try {
-      await this.#pace.take({ rule, wanted, call, onWait: waits }, signal);
+      await this.#pace.take(turn, signal);
     } catch (error) {
-      // How a call ended was dealt with; what comes here is a pace that could not be written down, before it or after.
+      // A failed call is an outcome, not an exception: this is a pace that could not be written, before or after the call.
       if (!(error instanceof NoriaError)) throw error;
-      const ended = { outcome: outcomeOfError(error), asked: 0, gained: 0 };
-      if (!isSuspended(this.#phase)) this.#conclude(ended);
+      if (!isSuspended(this.#phase)) this.#conclude({ outcome: outcomeOfError(error), gained: 0 }, 0);
     }
     this.#turn = undefined;
-    this.#look();
+    this.#check();
   }
 
-  /** Longer than the pace, and not by an answer of this run: another run got it, or another process makes its call. */
-  #toldToWait(ms: number): void {
-    const kind = this.#experience.last?.verdict.kind ?? 'ok';
-    if (ms <= 2 * this.#gapMs || kind !== 'ok') return;
-    const reason =
-      'an earlier answer of the service, or a call that is still under way, keeps the next one back';
-    this.#move({ name: 'waiting', reason });
+  /** Explains a wait that is longer than the pace where no answer in this run explains it. */
+  #reportLongWait(ms: number): void {
+    const lastVerdict = this.#history.last?.verdict.kind ?? 'ok';
+    if (ms <= 2 * this.#gapMs || lastVerdict !== 'ok') return;
+    const cause = 'an earlier answer of the service, or a call in another process, blocks it';
+    this.#move({ name: 'waiting', reason: `the next call must wait ${roughDuration(ms)}: ${cause}` });
   }
 
+  /** Makes the call of a turn, or skips it when it is no longer wanted. */
   async #draw(): Promise<Settlement> {
-    // Again, since writing the pace took a while; but who stepped back for whom was settled before the permit was used.
-    const plan = planDraw(this.#need(0));
+    // Planned again, because writing the claim took time. Earlier priorities do not matter now: the permit is used already.
+    const plan = planDraw(this.#inputs(0));
     const { signal } = this.#closing;
-    if (plan.kind !== 'draw' || this.#held || signal.aborted) return DONE;
-    this.#asked = false;
-    this.#move({ name: 'drawing', reason: `the service was asked for ${formatCount(plan.count, 'member')}` });
-    // A reload may change the options before the answer is here: it is poured by those it was asked with.
+    if (plan.kind !== 'draw' || this.#isPausedByOperator || signal.aborted) return PACE_UNCHANGED;
+    const { count } = plan;
+    this.#refillRequested = false;
+    this.#move({ name: 'drawing', reason: `requested ${formatCount(count, 'member')} from the service` });
+    // A reload during the call does not affect it: its members get the options it was made with.
     const options = this.#options;
-    const drawn = await makeDraw(this.#context, {
+    const result = await makeDraw(this.#context, {
       options,
-      ledger: this.#ledger,
-      count: plan.count,
-      aheadMs: this.#gapMs + this.#ledger.latencyMs,
+      records: this.#records,
+      count,
+      aheadMs: this.#gapMs + this.#records.latencyMs,
       signal,
     });
-    if (drawn === undefined) return DONE;
-    const settlement = this.#conclude({ ...drawn, asked: plan.count });
-    if (options !== this.#options) this.#startAnew();
+    if (result === undefined) return PACE_UNCHANGED;
+    const settlement = this.#conclude(result, count);
+    if (options !== this.#options) this.#startOver();
     return settlement;
   }
 
-  #conclude(ended: Drawn & { readonly asked: number }): Settlement {
-    const { settlement, suspension: rest } = this.#experience.learn({ ...ended, gapMs: this.#gapMs });
-    if (rest !== undefined) this.#move(suspendedPhase(ended.outcome, rest, this.#context.clock.monotonic()));
+  /** Learns from the result of a draw and suspends the source if it has to be. */
+  #conclude({ outcome, gained }: DrawResult, asked: number): Settlement {
+    const call = { outcome, asked, gained, gapMs: this.#gapMs };
+    const { settlement, suspension } = this.#history.recordCall(call);
+    if (suspension !== undefined) {
+      this.#move(suspendedPhase(outcome, suspension, this.#context.clock.monotonic()));
+    }
     return settlement;
   }
 
-  /** What was learned under other options says nothing about these, and what rest it led to is over. */
-  #startAnew(): void {
-    this.#experience.forget();
-    if (!isSuspended(this.#phase) || this.#held) return;
-    this.#move({ name: 'idle', reason: 'its configuration changed' });
-    this.#asked = true;
+  /** The options changed: forgets what was learned under the old ones and ends their suspension. */
+  #startOver(): void {
+    this.#history.reset();
+    if (!isSuspended(this.#phase) || this.#isPausedByOperator) return;
+    this.#move({ name: 'idle', reason: 'the configuration changed' });
+    this.#refillRequested = true;
   }
 
-  #restUntilMidnight(): void {
+  #pauseUntilMidnight(): void {
     const { clock } = this.#context;
     const untilAt = clock.monotonic() + untilServiceMidnight(clock.now());
     const reason = `the daily budget of ${formatCount(this.#options.dailyBudget ?? 0, 'distinct IP')} is used up`;
-    const advice = "It goes on at the service's midnight (UTC+8); raise dailyBudget to go on now.";
+    const advice =
+      "Drawing resumes at the service's midnight (UTC+8). Raise dailyBudget to draw before that.";
     this.#move({ name: 'paused', reason, advice, untilAt, urgentAt: untilAt });
-    this.#arm(untilAt);
+    this.#timer.armBy(untilAt);
   }
 
-  /** Ms until the next call may go out; undefined: not without a person. */
+  /** Ms until the next call may start; undefined when the operator has to act first. */
   #nextCallMs(): number | undefined {
+    if (this.#phase.name === 'drawing') return 0;
     const now = this.#context.clock.monotonic();
-    const phase = this.#phase;
-    if (phase.name === 'drawing') return 0;
-    const plannedAt = isSuspended(phase) ? phase.untilAt : (this.#timer?.dueAt ?? now);
-    // One that holds what it should may draw as soon as someone wants more.
-    const nextMs = Math.max(this.#pace.nextInMs, phase.name === 'ready' ? 0 : plannedAt - now);
+    const nextMs = Math.max(this.#pace.nextInMs, this.#plannedAt(now) - now);
     return nextMs === Infinity ? undefined : nextMs;
   }
 
-  #arm(dueAt: number): void {
-    if (dueAt === Infinity) return; // not by itself
-    const { clock } = this.#context;
-    const armed = clock.after(dueAt - clock.monotonic(), () => {
-      this.#timer = undefined;
-      this.#look();
-    });
-    this.#timer = { dueAt, armed };
-  }
-
-  #disarm(): void {
-    this.#timer?.armed[Symbol.dispose]();
-    this.#timer = undefined;
+  #plannedAt(now: number): number {
+    if (isSuspended(this.#phase)) return this.#phase.untilAt;
+    // A source with enough members may draw as soon as clients want more.
+    if (this.#phase.name === 'ready' || this.#timer.dueAt === Infinity) return now;
+    return this.#timer.dueAt;
   }
 
   #move(next: SourcePhase): void {

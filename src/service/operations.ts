@@ -68,9 +68,9 @@ export interface DrawOperation extends OperationRow {
     /** Whether the service wants it; noria sends it always. */
     readonly required: boolean;
     /** The most the service takes, where it says a number; else the instance's single-pull limit. */
-    readonly most?: number;
+    readonly max?: number;
     /** The most noria asks for where a source does not say. */
-    readonly askAtMost: number;
+    readonly defaultMax: number;
   };
   /** Least time from the start of one call to the start of the next. */
   readonly minIntervalMs: number;
@@ -141,7 +141,7 @@ function timespan(from: number, to: number, until: string): OperationParam {
 
 const BY_TYPE = { name: 'type', text: 1, xml: 2, json: 3 } as const;
 const BY_API = { name: 'api', key: 'akey' } as const;
-const LIMIT_BY_INSTANCE = { required: false, askAtMost: 5 } as const;
+const LIMIT_BY_INSTANCE = { required: false, defaultMax: 5 } as const;
 
 const RESIDENTIAL = {
   server: 'base',
@@ -171,7 +171,7 @@ export const OPERATIONS: Readonly<Record<Product, DrawOperation> & Record<ListNa
     number: 1,
     path: '/PrivateProxy/GetIP/',
     ...RESIDENTIAL,
-    count: { required: true, askAtMost: 5 },
+    count: { required: true, defaultMax: 5 },
     protocol: 'http',
   },
   shared: {
@@ -225,7 +225,7 @@ export const OPERATIONS: Readonly<Record<Product, DrawOperation> & Record<ListNa
       timespan: timespan(1, 5, '6'),
     },
     selector: { name: 'type', text: 1, json: 2, xml: 3 }, // not as everywhere else
-    count: { required: true, askAtMost: 5 },
+    count: { required: true, defaultMax: 5 },
     minIntervalMs: 100, // ten calls within one second
     defaultIntervalMs: 10 * SECOND_MS,
     defaultLifetime: { byTimespan: true, atLeastMs: MINUTE_MS },
@@ -287,7 +287,7 @@ export const OPERATIONS: Readonly<Record<Product, DrawOperation> & Record<ListNa
       },
     },
     selector: { name: 'return_type', text: 1, xml: 2, json: 3 },
-    count: { required: false, most: 100, askAtMost: 20 },
+    count: { required: false, max: 100, defaultMax: 20 },
     minIntervalMs: SECOND_MS,
     defaultIntervalMs: 10 * SECOND_MS,
     defaultLifetime: { byTimespan: false, atLeastMs: MINUTE_MS },

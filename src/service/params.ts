@@ -56,7 +56,7 @@ export function checkParams(product: Product, params: Readonly<Record<string, un
   }
   const count = params['count'];
   if (count !== undefined && count !== null)
-    take('count', readWhole(count, 1, operation.count.most ?? MAX_COUNT));
+    take('count', readWhole(count, 1, operation.count.max ?? MAX_COUNT));
   for (const [key, param] of Object.entries(operation.params)) {
     const raw = params[key];
     if (raw !== undefined && raw !== null) take(key, readParam(param, raw));

@@ -79,11 +79,11 @@ function paramRows(params: Readonly<Record<string, OperationParam>>): string[] {
 }
 
 function countRow({ count }: DrawOperation): string {
-  const most = count.most === undefined ? "the instance's single-pull limit" : String(count.most);
+  const most = count.max === undefined ? "the instance's single-pull limit" : String(count.max);
   return row(
     '`count`',
     `1 to ${most}`,
-    `what is missing, at most ${count.askAtMost}`,
+    `what is missing, at most ${count.defaultMax}`,
     'the most for one call',
   );
 }

@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import type { PoolSourceOptions } from '../../src/pool/options.ts';
-import type { RefillPool } from '../../src/refill/refill-pool.ts';
+import type { RefillPool } from '../../src/refill/options.ts';
 import {
   accept,
   CITY,

@@ -8,37 +8,37 @@ import { temporaryFolder } from '../state/temporary-folder.ts';
 import { until } from '../support/until.ts';
 
 const INTERVAL_MS = 50;
-/** Between reading the moment of a start and telling it. */
-const TELLING_MS = 3;
+/** Between reading the time of a start and printing it. */
+const PRINTING_MS = 3;
 
-interface Told {
+interface CallEvent {
   readonly what: 'start' | 'end';
   readonly at: number;
   readonly pid: number;
 }
 
-test('pace: five processes on one folder, some of them killed, keep it together', async () => {
+test('pace: five processes on one folder, some of them killed, keep one pace', async () => {
   const folder = temporaryFolder();
-  const told: Told[] = [];
-  const open = () => openCaller(folder, told);
+  const events: CallEvent[] = [];
+  const open = () => openCaller(folder, events);
   const first = Array.from({ length: 5 }, open);
-  const starts = () => told.filter(({ what }) => what === 'start').sort((a, b) => a.at - b.at);
+  const starts = () => events.filter(({ what }) => what === 'start').sort((a, b) => a.at - b.at);
 
-  await until('calls were made', () => starts().length >= 4);
+  await until('the first calls', () => starts().length >= 4);
   const killed = first.slice(0, 3);
   for (const caller of killed) caller.kill('SIGKILL');
   await Promise.all(killed.map((caller) => once(caller, 'exit')));
   for (let more = 0; more < 3; more += 1) open();
-  await until('more calls were made, by newcomers too', () => starts().length >= 12);
+  await until('calls by new processes', () => starts().length >= 12);
 
   const all = starts();
   const gaps = all.slice(1).map(({ at }, index) => at - (all[index]?.at ?? 0));
-  expect(Math.min(...gaps)).toBeGreaterThanOrEqual(INTERVAL_MS + PACE_SLACK_MS - TELLING_MS);
-  expect(new Set(all.map(({ pid }) => pid)).size, 'only one process ever called').toBeGreaterThan(1);
-  expect(overlaps(told)).toEqual([]);
+  expect(Math.min(...gaps)).toBeGreaterThanOrEqual(INTERVAL_MS + PACE_SLACK_MS - PRINTING_MS);
+  expect(new Set(all.map(({ pid }) => pid)).size, 'processes that called').toBeGreaterThan(1);
+  expect(overlaps(events)).toEqual([]);
 });
 
-function openCaller(folder: string, told: Told[]): ChildProcess {
+function openCaller(folder: string, events: CallEvent[]): ChildProcess {
   const script = join(import.meta.dirname, 'pacing-process.ts');
   const caller = spawn(process.execPath, [script, folder, String(INTERVAL_MS)], {
     stdio: ['ignore', 'pipe', 'inherit'],
@@ -48,21 +48,21 @@ function openCaller(folder: string, told: Told[]): ChildProcess {
     caller.kill('SIGKILL');
     await once(caller, 'exit');
   });
-  createInterface(caller.stdout).on('line', (line) => told.push(JSON.parse(line)));
+  createInterface(caller.stdout).on('line', (line) => events.push(JSON.parse(line)));
   return caller;
 }
 
-/** Calls that began while another one was under way. One that was killed has no end. */
-function overlaps(told: readonly Told[]): Told[] {
-  let open: Told | undefined;
-  return [...told]
+/** Calls that started while another one was in flight. The call of a killed process has no end. */
+function overlaps(events: readonly CallEvent[]): CallEvent[] {
+  let latest: CallEvent | undefined;
+  return [...events]
     .sort((a, b) => a.at - b.at)
     .filter((next) => {
       const overlaps =
         next.what === 'start' &&
-        open !== undefined &&
-        told.some((end) => end.what === 'end' && end.pid === open?.pid && end.at > next.at);
-      open = next.what === 'start' ? next : undefined;
+        latest !== undefined &&
+        events.some((end) => end.what === 'end' && end.pid === latest?.pid && end.at > next.at);
+      latest = next.what === 'start' ? next : undefined;
       return overlaps;
     });
 }

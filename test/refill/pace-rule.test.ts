@@ -36,51 +36,51 @@ function called(
 const waitAt = (entry: PaceEntry, ms: number, boot?: string, wallAt?: number) =>
   waitBefore(entry, at(ms, boot, wallAt), RULE);
 
-test('pace: the first call of an instance may go out at once, and is written down', () => {
+test('pace rule: the first call of an instance starts at once and is recorded', () => {
   const { next, result } = claimCall(undefined, at(5), RULE);
   expect(result).toEqual({ granted: true, claimedAt: at(5) });
   expect(next).toEqual({ startedAt: at(5), holdMs: 15_000, refusals: undefined });
 });
 
-test('pace: start to start is the interval and 250 ms', () => {
+test('pace rule: from start to start it is the interval plus 250 ms', () => {
   const entry = called(0, { kind: 'done' });
   expect(claimCall(entry, at(10_249), RULE).result).toEqual({ granted: false, waitMs: 1 });
   expect(claimCall(entry, at(10_250), RULE).result.granted).toBe(true);
 });
 
-test('pace: while a call is under way nobody else makes one, for as long as it can take', () => {
+test('pace rule: a call in flight blocks the next one for its timeout', () => {
   const { next } = claimCall(undefined, at(0), RULE);
   expect(next && waitAt(next, 10_250)).toBe(5_000);
 });
 
-test('pace: the interval counts from when the call really went out, not from when it was written down', () => {
+test('pace rule: the interval counts from the sending of the call, not from its claim', () => {
   const claim = claimCall(undefined, at(0), RULE);
   const call = { claimedAt: at(0), startedAt: at(700), rule: RULE, settlement: { kind: 'done' } } as const;
   const { result } = settleCall(claim.next, at(900), call, () => 0);
   expect(result && waitAt(result, 900)).toBe(10_050);
 });
 
-test('pace: who was taken for dead and comes back late does not touch the call of the one after it', () => {
+test('pace rule: the late end of a call does not touch a later claim', () => {
   const first = claimCall(undefined, at(0), RULE).next;
   const second = claimCall(first, at(15_250), RULE).next;
   const call = { claimedAt: at(0), startedAt: at(0), rule: RULE, settlement: { kind: 'done' } } as const;
   expect(settleCall(second, at(16_000), call, () => 0)).toEqual({ result: second });
 });
 
-test('pace: a wall clock that is set, by however much, changes nothing while the machine runs', () => {
+test('pace rule: steps of the wall clock have no effect while the machine runs', () => {
   const entry = called(0, { kind: 'done' });
   for (const wallAt of [0, 1_000_000 - HOUR_MS, 1_000_000 + 1_000 * HOUR_MS]) {
     expect(waitAt(entry, 4_000, 'a', wallAt)).toBe(6_250);
   }
 });
 
-test('pace: after a reboot the wall clock counts', () => {
+test('pace rule: after a reboot the wall clock decides', () => {
   const entry = called(0, { kind: 'done' });
   expect(waitAt(entry, 3, 'b', 1_000_000 + 9_000)).toBe(1_250);
   expect(waitAt(entry, 3, 'b', 1_000_000 + 11_000)).toBe(0);
 });
 
-test('pace: a stored moment in the future waits one interval, not until then', () => {
+test('pace rule: a stored start in the future costs one interval', () => {
   const future: PaceEntry = { startedAt: at(0, 'b', 9e12), holdMs: 0, refusals: undefined };
   const first = claimCall(future, at(1_000), RULE);
   expect(first.result).toEqual({ granted: false, waitMs: 10_250 });
@@ -89,12 +89,12 @@ test('pace: a stored moment in the future waits one interval, not until then', (
   expect(claimCall(first.next, at(11_250), RULE).result.granted).toBe(true);
 });
 
-test('pace: silence counts from the answer', () => {
+test('pace rule: silence counts from the answer', () => {
   const entry = called(0, { kind: 'silence', ms: 120_000 }, 800);
   expect(waitAt(entry, 800)).toBe(120_250);
 });
 
-test('pace: each 12002 in a row doubles the next wait, up to sixteen times, and the service may name more', () => {
+test('pace rule: each 12002 in a row doubles the next wait, up to 16 times, from the interval the service names', () => {
   let entry: PaceEntry | undefined;
   const waits: number[] = [];
   let now = 0;
@@ -111,16 +111,16 @@ test('pace: each 12002 in a row doubles the next wait, up to sixteen times, and 
   expect(waitAt(named, 0)).toBe(60_250);
 });
 
-test('pace: 12002 widens the interval by a tenth for good, an hour of quiet takes a tenth back', () => {
+test('pace rule: 12002 widens the interval by a tenth, an hour without one takes a tenth back', () => {
   const refused = called(0, { kind: 'refused', leastMs: undefined });
-  const calmed = called(60_000, { kind: 'done' }, 60_200, refused);
-  expect(Math.round(waitAt(calmed, 60_000))).toBe(11_250);
-  const later = called(2 * HOUR_MS, { kind: 'done' }, 2 * HOUR_MS + 200, calmed);
+  const done = called(60_000, { kind: 'done' }, 60_200, refused);
+  expect(Math.round(waitAt(done, 60_000))).toBe(11_250);
+  const later = called(2 * HOUR_MS, { kind: 'done' }, 2 * HOUR_MS + 200, done);
   expect(Math.round(waitAt(later, 2 * HOUR_MS))).toBe(10_250);
   expect(later.refusals).toBeUndefined();
 });
 
-test('pace: the interval is never widened beyond four times', () => {
+test('pace rule: the interval is widened at most four times', () => {
   let entry: PaceEntry | undefined;
   let now = 0;
   for (let times = 0; times < 40; times += 1) {
@@ -130,7 +130,7 @@ test('pace: the interval is never widened beyond four times', () => {
   expect(entry?.refusals?.widening).toBeLessThanOrEqual(4);
 });
 
-test('pace: up to a fifth on top keeps many norias apart', () => {
+test('pace rule: the wait after 12002 has a jitter of a fifth', () => {
   const claim = claimCall(undefined, at(0), RULE);
   const call = {
     claimedAt: at(0),

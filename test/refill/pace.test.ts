@@ -15,7 +15,6 @@ function open(changes: Partial<PaceStore> = {}) {
     more: Partial<PaceTurn<string>> & { intervalMs?: number; tookMs?: number } = {},
   ): PaceTurn<string> => ({
     rule: { intervalMs: more.intervalMs ?? 1_000, callTimeoutMs: 5_000 },
-    wanted: () => true,
     call: async () => {
       starts.push([name, clock.monotonic()]);
       await new Promise<void>((resolve) => clock.after(more.tookMs ?? 100, resolve));
@@ -28,7 +27,7 @@ function open(changes: Partial<PaceStore> = {}) {
 
 const never = new AbortController().signal;
 
-test('pace: those who ask at one time call one after the other, at the pace, in the order of asking', async () => {
+test('pace: simultaneous turns call one after the other, at the pace, in order', async () => {
   const { clock, pace, starts, turn } = open();
   const results = ['a', 'b', 'c'].map((name) => pace.take(turn(name), never));
   await pass(clock, 4_000, 50);
@@ -41,7 +40,7 @@ test('pace: those who ask at one time call one after the other, at the pace, in 
   expect(clock.armedCount).toBe(0);
 });
 
-test('pace: a call that takes longer than the interval is waited for', async () => {
+test('pace: a call that takes longer than the interval blocks the next one', async () => {
   const { clock, pace, starts, turn } = open();
   void pace.take(turn('slow', { tookMs: 3_000 }), never);
   void pace.take(turn('next'), never);
@@ -52,7 +51,7 @@ test('pace: a call that takes longer than the interval is waited for', async () 
   ]);
 });
 
-test('pace: who may call sooner, by an interval of its own, is not held up by one who may not', async () => {
+test('pace: a turn with a longer interval does not block one with a shorter interval', async () => {
   const { clock, pace, starts, turn } = open();
   await Promise.all([pace.take(turn('first'), never), pass(clock, 200, 50)]);
   void pace.take(turn('rare', { intervalMs: 30_000 }), never);
@@ -64,25 +63,25 @@ test('pace: who may call sooner, by an interval of its own, is not held up by on
   ]);
 });
 
-test('pace: one who gives up while waiting gets its answer at once and leaves no timer', async () => {
+test('pace: an aborted wait ends at once and leaves no timer', async () => {
   const { clock, pace, turn } = open();
   await Promise.all([pace.take(turn('first'), never), pass(clock, 200, 50)]);
-  const giveUp = new AbortController();
+  const abort = new AbortController();
   const waits: number[] = [];
-  const waiting = pace.take(turn('second', { onWait: (ms) => waits.push(ms) }), giveUp.signal);
+  const waiting = pace.take(turn('second', { onWait: (ms) => waits.push(ms) }), abort.signal);
   await settle();
   expect(waits).toEqual([1_050]);
   expect(pace.nextInMs).toBe(1_050);
-  giveUp.abort();
+  abort.abort();
   expect(await waiting).toBeUndefined();
   expect(clock.armedCount).toBe(0);
 });
 
-test('pace: a turn that is no longer wanted when its moment comes uses no permit', async () => {
+test('pace: a turn that is no longer wanted after its wait uses no permit', async () => {
   const { clock, pace, starts, turn } = open();
   await Promise.all([pace.take(turn('first'), never), pass(clock, 200, 50)]);
   let wanted = true;
-  const waiting = pace.take(turn('second', { wanted: () => wanted }), never);
+  const waiting = pace.take(turn('second', { isWanted: () => wanted }), never);
   await settle();
   wanted = false;
   await pass(clock, 2_000, 50);
@@ -95,7 +94,7 @@ test('pace: a turn that is no longer wanted when its moment comes uses no permit
   ]);
 });
 
-test('pace: a call whose asker left while its start was being written is not made', async () => {
+test('pace: a turn that is aborted while its claim is being written makes no call', async () => {
   let written: () => void = () => {};
   const clock = new ManualClock();
   const memory = createPaceMemory(manualTimekeeper(clock));
@@ -110,10 +109,10 @@ test('pace: a call whose asker left while its start was being written is not mad
     },
   };
   const { pace, starts, turn } = open(slow);
-  const leave = new AbortController();
-  const taken = pace.take(turn('left'), leave.signal);
+  const abort = new AbortController();
+  const taken = pace.take(turn('aborted'), abort.signal);
   await settle();
-  leave.abort();
+  abort.abort();
   written();
   await settle();
   written();
@@ -121,7 +120,7 @@ test('pace: a call whose asker left while its start was being written is not mad
   expect(starts).toEqual([]);
 });
 
-test('pace: what a call throws goes through, and the pace is kept all the same', async () => {
+test('pace: an exception of a call is rethrown, and the pace holds', async () => {
   const { clock, pace, starts, turn } = open();
   const failing = turn('failing', { call: () => Promise.reject(new RangeError('broken')) });
   await expect(pace.take(failing, never)).rejects.toThrow('broken');
@@ -130,14 +129,14 @@ test('pace: what a call throws goes through, and the pace is kept all the same',
   expect(starts).toEqual([['next', 1_250]]);
 });
 
-test('pace: a start that cannot be written down is not made', async () => {
+test('pace: a call whose start cannot be written is not made', async () => {
   const full = new NoriaError('state-unwritable', 'the disk is full');
   const { pace, starts, turn } = open({ change: () => Promise.reject(full) });
   await expect(pace.take(turn('never'), never)).rejects.toBe(full);
   expect(starts).toEqual([]);
 });
 
-test('pace: the same instance at the same address is one, however it is written', () => {
+test('pace: the key of an instance ignores letter case and trailing slashes of the address', () => {
   const key = paceKey({ baseUrl: 'http://Extract.test/', instance: '1' });
   expect(paceKey({ baseUrl: 'http://extract.test', instance: '1' })).toBe(key);
   expect(paceKey({ baseUrl: 'http://extract.test', instance: '2' })).not.toBe(key);

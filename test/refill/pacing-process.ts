@@ -1,5 +1,5 @@
 /**
- * Calls an instance as often as its pace lets it, until it is killed: `node pacing-process.ts FOLDER INTERVAL_MS`.
+ * Calls an instance as often as its pace allows, until it is killed: `node pacing-process.ts FOLDER INTERVAL_MS`.
  * Prints the machine's monotonic ms at the start and at the end of each call.
  */
 import { writeSync } from 'node:fs';
@@ -12,19 +12,18 @@ const [dir, interval] = process.argv.slice(2);
 const boot = systemBoot();
 const state = await openState({ dir, daemon: false, clock: systemClock, warn: console.error });
 const pace = new Pace('service instance', { store: state.pace, clock: systemClock, random: Math.random });
-const tell = (what: string) =>
+const print = (what: string) =>
   writeSync(1, `${JSON.stringify({ what, at: boot.elapsedMs(), pid: process.pid })}\n`);
-setInterval(() => {}, 1_000); // the clock's own timers keep no process alive
+setInterval(() => {}, 1_000); // the clock's timers are unreferenced and would let the process exit
 
 for (;;) {
   await pace.take(
     {
       rule: { intervalMs: Number(interval), callTimeoutMs: 400 },
-      wanted: () => true,
       call: async () => {
-        tell('start');
+        print('start');
         await pause(systemClock, Math.random() * 40);
-        tell('end');
+        print('end');
         return { result: undefined, settlement: { kind: 'done' } };
       },
     },

@@ -23,7 +23,7 @@ const EVERY = PRODUCTS.flatMap((product) =>
   Object.keys(CODES[OPERATIONS[product].number]).map((code) => [product, code] as const),
 );
 
-test('reaction: every code of every operation leads to one, with words, and none to a rest of less than the pace', () => {
+test('reaction: every code of every operation has one, and no suspension is shorter than 30 s', () => {
   expect(EVERY.length).toBeGreaterThan(60);
   for (const [product, code] of [...EVERY, ['free', '99999'] as const]) {
     const outcome = outcomeOfAnswer(product, answer(code));
@@ -80,7 +80,7 @@ test.each<[Product, string, Reaction]>([
   expect(react(product, answer(code))).toEqual(expected);
 });
 
-test('reaction: an allowance that is used up is looked at again more and more rarely, and just after midnight', () => {
+test('reaction: retries of a used-up quota back off, and happen just after midnight', () => {
   const waits = [1, 2, 3, 4, 5].map((inARow) => react('shared', answer('12008'), inARow).suspension?.ms);
   expect(waits).toEqual([5, 10, 20, 30, 30].map((minutes) => minutes * MINUTE_MS));
   const beforeMidnight = Date.UTC(2030, 0, 1, 15, 50);
@@ -88,17 +88,17 @@ test('reaction: an allowance that is used up is looked at again more and more ra
     10 * MINUTE_MS + 5_000,
   );
   expect(react('long-residential', answer('12010')).suspension?.ms).toBe(30 * MINUTE_MS);
-  // On the other operations 12010 is not about an allowance.
+  // On the other operations 12010 is not about a quota.
   expect(react('shared', answer('12010')).suspension?.ms).toBe(MINUTE_MS);
 });
 
-test('reaction: a draw that was the last of the quota rests as one that found none left', () => {
+test('reaction: the draw that empties the quota suspends the source', () => {
   const last = answer('10001', { quota: { remaining: 0 } });
   expect(react('short-pure', last).suspension).toMatchObject({ phase: 'paused', ms: 30 * MINUTE_MS });
   expect(outcomeOfAnswer('short-pure', last).code).toBe('10001');
 });
 
-test('reaction: without an answer the wait doubles up to ten minutes, a minute at most while a client waits', () => {
+test('reaction: without an answer the backoff doubles up to ten minutes, one minute while clients wait', () => {
   const rests = Array.from(
     { length: 12 },
     (_, index) => reactToFault('service-transport', index + 1).suspension,
@@ -107,7 +107,7 @@ test('reaction: without an answer the wait doubles up to ten minutes, a minute a
   expect(rests.at(-1)).toEqual({ phase: 'backoff', ms: 10 * MINUTE_MS, urgentMs: MINUTE_MS });
 });
 
-test('reaction: a block is met with silence, from two minutes to half an hour, whoever waits', () => {
+test('reaction: a block causes silence from two minutes up to half an hour, also while clients wait', () => {
   const reactions = [1, 2, 5, 20].map((inARow) => reactToFault('service-blocked', inARow));
   expect(reactions.map(({ suspension: rest }) => rest?.ms)).toEqual(
     [2, 4, 30, 30].map((minutes) => minutes * MINUTE_MS),
@@ -118,23 +118,23 @@ test('reaction: a block is met with silence, from two minutes to half an hour, w
   }
 });
 
-test('reaction: an address that cannot be called halts; what is no fault of the world is not caught', () => {
+test('reaction: an unusable address halts, and a defect of the program is rethrown', () => {
   expect(reactToFault('bad-config').suspension).toMatchObject({ phase: 'halted', ms: Infinity });
   expect(() => outcomeOfError(new RangeError('a mistake'))).toThrow('a mistake');
 });
 
-test('reaction: rests differ by a tenth, and stay within their bounds', () => {
+test('reaction: the backoff has a jitter of a tenth within its bounds', () => {
   const outcome = outcomeOfError(new NoriaError('service-transport', ''));
   const ms = (random: number) => reactTo(outcome, 3, NOON_AT, () => random).suspension?.ms ?? 0;
   expect([ms(0), ms(0.5), ms(0.999)].map(Math.round)).toEqual([18_000, 20_000, 21_996]);
   expect(reactTo(outcome, 1, NOON_AT, () => 0).suspension?.ms).toBe(5_000);
 });
 
-test('reaction: text of the service is kept apart from the words', () => {
+test('reaction: the summary and advice contain no text of the service', () => {
   const outcome = outcomeOfAnswer('short-classic', answer('12001', { message: 'akey错误' }));
   expect(outcome.message).toBe('akey错误');
   expect(outcome.summary + outcome.advice).not.toContain('akey错误');
   const transport = outcomeOfError(new NoriaError('service-protocol', 'cannot read "<html>…"'));
-  expect(transport).toMatchObject({ code: 'transport', says: FAULTS['service-protocol'].says });
+  expect(transport).toMatchObject({ code: 'transport', summary: FAULTS['service-protocol'].says });
   expect(transport.message).toContain('<html>');
 });

@@ -4,16 +4,16 @@ import { Secret } from '../../src/core/secret.ts';
 import type { DrawnMember } from '../../src/pool/drawn-member.ts';
 import type { DrawSourceOptions } from '../../src/refill/options.ts';
 import { ManualClock } from '../support/manual-clock.ts';
-import { CountingReservoir, openRig, pass, type Rig, settle, sourceOptions } from './rig.ts';
+import { CountingPool, openRig, pass, type Rig, settle, sourceOptions } from './rig.ts';
 
-test('refill: start-up counts as a client, so every source of the first priority draws at once', async () => {
+test('refill: every source of the first priority draws at start-up', async () => {
   const { service, status } = openRig();
   await settle();
   expect(service.calls).toEqual([{ at: 0, instance: '1001', count: 5 }]);
   expect(status()).toMatchObject({ name: 'city', product: 'short-classic', state: 'drawing', drawn: 0 });
 });
 
-test('refill: what is missing is drawn in calls of at most count, start to start at the interval and 250 ms', async () => {
+test('refill: missing members are drawn in calls of at most count, interval + 250 ms apart from start to start', async () => {
   const { clock, service, status } = openRig({ sources: [sourceOptions({ size: 12, count: 5 })] });
   await settle();
   await pass(clock, 60_000);
@@ -22,18 +22,18 @@ test('refill: what is missing is drawn in calls of at most count, start to start
   expect(status()).toMatchObject({ state: 'ready', drawn: 12, code: '10001' });
 });
 
-test('refill: members are replaced before they expire, by as many as will be missing', async () => {
-  const { clock, service, reservoir } = openRig();
+test('refill: members are replaced before they expire', async () => {
+  const { clock, service, pool } = openRig();
   await settle();
   for (let minute = 0; minute < 4; minute += 1) {
     await pass(clock, 60_000);
-    expect(reservoir.usableAt('city', clock.monotonic())).toBeGreaterThanOrEqual(5);
+    expect(pool.usableAt('city', clock.monotonic())).toBeGreaterThanOrEqual(5);
   }
   expect(service.calls.map(({ count }) => count)).toEqual([5, 5]);
 });
 
-test('refill: 12002 is answered by a longer wait and a warning that someone else may use the instance', async () => {
-  const { clock, service, status, heard } = openRig({
+test('refill: 12002 causes a longer wait and a warning about another user of the instance', async () => {
+  const { clock, service, status, emitted } = openRig({
     prepare: ({ service }) => {
       service.reply = (_call, index) => ({ code: index === 0 ? '12002' : '10001' });
     },
@@ -42,13 +42,13 @@ test('refill: 12002 is answered by a longer wait and a warning that someone else
   await pass(clock, 1_000);
   expect(status()).toMatchObject({ state: 'waiting', code: '12002' });
   expect(status().reason).toMatch(/^12002: /);
-  expect(heard('source.warned')[0]?.message).toMatch(/something else may be using this instance/);
+  expect(emitted('source.warned')[0]?.message).toMatch(/another program may be using this instance/);
   await pass(clock, 60_000);
   expect(service.gaps[0]).toBeGreaterThan(20_000);
   expect(status().state).toBe('ready');
 });
 
-test('refill: a service that cannot be reached is tried again more and more slowly, at least every ten minutes', async () => {
+test('refill: retries of an unreachable service back off, up to ten minutes', async () => {
   const { clock, service, status } = openRig({
     idleAfterMs: 0,
     prepare: ({ service }) => {
@@ -69,20 +69,20 @@ const first = sourceOptions({ name: 'first', instance: '1', priority: 1, size: 2
 const second = sourceOptions({ name: 'second', instance: '2', priority: 2, size: 2 });
 const callsTo = ({ service }: Rig, instance: string) =>
   service.calls.filter((call) => call.instance === instance);
-/** What the pool would say: clients came that either source could serve. */
-const wanted = ({ reservoir, clock, bus }: Rig, waiting: number) => {
-  for (const name of ['first', 'second']) reservoir.want(name, { waiting, lastWantedAt: clock.monotonic() });
+/** As after client requests that either source could serve. */
+const wanted = ({ pool, clock, bus }: Rig, waiting: number) => {
+  for (const name of ['first', 'second']) pool.want(name, { waiting, lastWantedAt: clock.monotonic() });
   bus.emit('demand.rose', { sources: ['first', 'second'] });
 };
 
-test('refill: a later priority draws nothing while an earlier one serves', async () => {
+test('refill: a later priority does not draw while an earlier one can serve', async () => {
   const rig = openRig({ sources: [first, second], idleAfterMs: 0 });
   await pass(rig.clock, 600_000, 5_000);
   expect(callsTo(rig, '1').length).toBeGreaterThan(3);
   expect(callsTo(rig, '2')).toEqual([]);
   expect(rig.status('second')).toMatchObject({
     state: 'idle',
-    reason: 'a source of an earlier priority serves',
+    reason: 'a source of an earlier priority can serve the clients',
   });
 });
 
@@ -92,7 +92,7 @@ test.each<[string, (rig: Rig) => void]>([
     ({ service }) => (service.reply = ({ instance }) => ({ code: instance === '1' ? '12001' : '10001' })),
   ],
   [
-    'has nothing to give',
+    'has no proxies',
     ({ service }) => (service.reply = ({ instance }) => ({ code: instance === '1' ? '12009' : '10001' })),
   ],
   [
@@ -102,7 +102,7 @@ test.each<[string, (rig: Rig) => void]>([
       service.reply = ({ instance }) => (instance === '1' ? down : {});
     },
   ],
-  ['is paused by a person', ({ refiller }) => void refiller.pause('first')],
+  ['is paused by the operator', ({ refiller }) => void refiller.pause('first')],
 ])('refill: a later priority takes over when an earlier one %s', async (_what, break_) => {
   const rig = openRig({ sources: [first, second] });
   break_(rig);
@@ -111,27 +111,27 @@ test.each<[string, (rig: Rig) => void]>([
   expect(rig.status('second').state).toBe('ready');
 });
 
-test('refill: a later priority takes over where the next draw of an earlier one comes too late for those who wait', async () => {
+test('refill: a later priority takes over when the next draw of an earlier one is too late for waiting clients', async () => {
   const slow = { ...first, intervalMs: 60_000, size: 10 };
   const rig = openRig({ sources: [slow, second] });
   await pass(rig.clock, 5_000, 250);
   expect(callsTo(rig, '2')).toEqual([]);
-  rig.reservoir.members.clear();
+  rig.pool.members.clear();
   wanted(rig, 1);
   await pass(rig.clock, 1_000, 250);
   expect(callsTo(rig, '2')).toHaveLength(1);
 });
 
-test('refill: a client that waits although an earlier priority has members waits for the later one', async () => {
+test('refill: a later priority draws for a client that waits although an earlier one has members', async () => {
   const rig = openRig({ sources: [first, second] });
   await pass(rig.clock, 5_000, 250);
-  rig.reservoir.want('second', { waiting: 1, lastWantedAt: rig.clock.monotonic() });
+  rig.pool.want('second', { waiting: 1, lastWantedAt: rig.clock.monotonic() });
   rig.bus.emit('demand.rose', { sources: ['second'] });
   await pass(rig.clock, 1_000, 250);
   expect(callsTo(rig, '2')).toHaveLength(1);
 });
 
-test('refill: sources of one instance share its pace, whatever their names, and other instances have their own', async () => {
+test('refill: sources of one instance share its pace', async () => {
   const twin = { ...first, name: 'twin' };
   const rig = openRig({ sources: [first, twin, { ...second, priority: 1 }] });
   await pass(rig.clock, 30_000, 250);
@@ -141,7 +141,7 @@ test('refill: sources of one instance share its pace, whatever their names, and 
   expect(callsTo(rig, '2')[0]?.at).toBe(0);
 });
 
-test('refill: the outlook says what each source waits for, and when a draw can land, never in words of the service', async () => {
+test('refill: the outlook has the reason of each source and the next possible delivery, but no text of the service', async () => {
   const rig = openRig({
     sources: [first, { ...second, priority: 1 }],
     prepare: ({ service }) => {
@@ -155,7 +155,7 @@ test('refill: the outlook says what each source waits for, and when a draw can l
     {
       name: 'first',
       state: 'waiting',
-      reason: expect.stringMatching(/^12009: No proxy exists/),
+      reason: expect.stringMatching(/^12009: The service has no proxy/),
       nextDrawMs: 8_250,
     },
     { name: 'second', state: 'halted', reason: '12001: The key is wrong.' },
@@ -174,15 +174,15 @@ const settings = (sources: readonly DrawSourceOptions[]) => ({
   callTimeoutMs: 10_000,
 });
 
-test('refill: a reload leaves a source that did not change alone, and keeps the pace of one that did', async () => {
+test('refill: a reload does not disturb unchanged sources and keeps the pace of changed ones', async () => {
   const rig = openRig({ sources: [first, second] });
   await pass(rig.clock, 2_000, 250);
-  const before = rig.heard('source.moved').length;
+  const before = rig.emitted('source.moved').length;
   await rig.refiller.update(settings([first, { ...second, priority: 1 }]));
   await settle();
   expect(
     rig
-      .heard('source.moved')
+      .emitted('source.moved')
       .slice(before)
       .filter(({ source }) => source === 'first'),
   ).toEqual([]);
@@ -195,7 +195,7 @@ test('refill: a reload leaves a source that did not change alone, and keeps the 
   expect(rig.status('first').drawn).toBe(4);
 });
 
-test('refill: a reload that changes a halted source tries once within the pace, one that does not, not', async () => {
+test('refill: a reload makes one attempt, at the pace, for a changed halted source, none for an unchanged one', async () => {
   const rig = openRig({
     sources: [first],
     prepare: ({ service }) => {
@@ -214,7 +214,7 @@ test('refill: a reload that changes a halted source tries once within the pace, 
   expect(rig.status().state).toBe('ready');
 });
 
-test('refill: a reload in the middle of a call lets it land; one in the middle of a wait starts the wait anew', async () => {
+test('refill: a reload lets a call in flight deliver, and restarts a wait', async () => {
   const rig = openRig({ sources: [first] });
   await settle();
   await rig.refiller.update(settings([{ ...first, size: 6 }]));
@@ -226,7 +226,7 @@ test('refill: a reload in the middle of a call lets it land; one in the middle o
   expect(rig.service.calls.map(({ instance }) => instance)).toEqual(['1', '9']);
 });
 
-test('refill: counts and quotas come back after a restart', async () => {
+test('refill: a restart restores counts and quotas', async () => {
   const rig = openRig({
     prepare: ({ service }) => {
       service.reply = () => ({ quota: { remaining: 42 } });
@@ -238,20 +238,20 @@ test('refill: counts and quotas come back after a restart', async () => {
     idleAfterMs: 1,
   });
   expect(refiller.sources()[0]).toMatchObject({ drawn: 5, quota: { remaining: 42 }, codes: { 10001: 1 } });
-  const { refiller: confused } = openRig({ restored: [7] });
-  expect(confused.sources()[0]).toMatchObject({ drawn: 0 });
+  const { refiller: invalid } = openRig({ restored: [7] });
+  expect(invalid.sources()[0]).toMatchObject({ drawn: 0 });
 });
 
 const RIGHT_KEY = new Secret('fedcba9876543210');
 const WRONG_KEY = 'akey错误';
 const onlyRightKey = ({ key }: DrawSourceOptions['call']) =>
   key.reveal() === RIGHT_KEY.reveal() ? { code: '10001' } : { code: '12001', message: WRONG_KEY };
-const mended = () => {
+const repaired = () => {
   const { call, ...rest } = sourceOptions();
   return settings([{ ...rest, call: { ...call, key: RIGHT_KEY } }]);
 };
 
-test('refill: after a reload that mends a source it shows nothing of what the old configuration came to', async () => {
+test('refill: after a reload the status of a repaired source shows nothing of the old configuration', async () => {
   const rig = openRig({
     prepare: ({ service }) => {
       service.reply = onlyRightKey;
@@ -259,15 +259,15 @@ test('refill: after a reload that mends a source it shows nothing of what the ol
   });
   await pass(rig.clock, 1_000);
   expect(rig.status()).toMatchObject({ state: 'halted', code: '12001', message: WRONG_KEY });
-  await rig.refiller.update(mended());
+  await rig.refiller.update(repaired());
   await settle();
-  expect(rig.status()).toMatchObject({ state: 'waiting', reason: 'the pace is one call every 10 s' });
+  expect(rig.status()).toMatchObject({ state: 'waiting', reason: 'the pace allows one call every 10 s' });
   expect(rig.status().code ?? rig.status().message ?? rig.status().advice).toBeUndefined();
   await pass(rig.clock, 10_500);
   expect(rig.status()).toMatchObject({ state: 'ready', code: '10001' });
 });
 
-test('refill: what a call with the old configuration comes to after the reload does not halt the new one', async () => {
+test('refill: an answer to the old configuration does not halt a reloaded source', async () => {
   const rig = openRig({
     prepare: ({ service }) => {
       service.reply = onlyRightKey;
@@ -275,40 +275,40 @@ test('refill: what a call with the old configuration comes to after the reload d
   });
   await pass(rig.clock, 100, 50);
   expect(rig.status().state).toBe('drawing');
-  await rig.refiller.update(mended());
+  await rig.refiller.update(repaired());
   await pass(rig.clock, 200, 50);
-  expect(rig.status()).toMatchObject({ state: 'waiting', reason: 'the pace is one call every 10 s' });
+  expect(rig.status()).toMatchObject({ state: 'waiting', reason: 'the pace allows one call every 10 s' });
   await pass(rig.clock, 10_500);
   expect(rig.service.calls).toHaveLength(2);
   expect(rig.status()).toMatchObject({ state: 'ready', code: '10001' });
 });
 
-test('refill: what a draw brings is told once, with its code and its counts', async () => {
+test('refill: a draw emits one event with its code and counts', async () => {
   const rig = openRig({
     prepare: ({ service }) => {
       service.reply = () => ({ entries: service.fresh(2), dropped: { private: 1, port: 2 } });
     },
   });
   await pass(rig.clock, 1_000, 100);
-  expect(rig.heard('draw.started')[0]).toEqual({ source: 'city', asked: 5 });
-  expect(rig.heard('draw.done')[0]).toEqual({
+  expect(rig.emitted('draw.started')[0]).toEqual({ source: 'city', asked: 5 });
+  expect(rig.emitted('draw.done')[0]).toEqual({
     ...{ source: 'city', code: '10001', asked: 5, received: 5, joined: 2, renewed: 0, rejected: 3 },
     ...{ forbidden: 1, ms: 200 },
   });
 });
 
-test('refill: lifetimes count from the sending of the request; untold ones as the product has it, unknown ones as the pool does', async () => {
-  const poured: DrawnMember[] = [];
+test('refill: a lifetime counts from the sending of the request; missing ones have the default, unknown ones no end', async () => {
+  const added: DrawnMember[] = [];
   const clock = new ManualClock();
-  const reservoir = new CountingReservoir(clock);
-  const addMembers = reservoir.addMembers.bind(reservoir);
-  reservoir.addMembers = (source, offers) => {
-    poured.push(...offers);
-    return addMembers(source, offers);
+  const pool = new CountingPool(clock);
+  const addMembers = pool.addMembers.bind(pool);
+  pool.addMembers = (source, drawn) => {
+    added.push(...drawn);
+    return addMembers(source, drawn);
   };
   openRig({
     clock,
-    pool: reservoir,
+    pool,
     prepare: ({ service }) => {
       const host = '203.0.113.1';
       service.reply = () => ({
@@ -330,7 +330,7 @@ test('refill: lifetimes count from the sending of the request; untold ones as th
   });
   await pass(clock, 1_000, 100);
   const common = { host: '203.0.113.1', unproven: false, protocol: 'http' };
-  expect(poured).toEqual([
+  expect(added).toEqual([
     {
       ...common,
       port: 1,
@@ -344,7 +344,7 @@ test('refill: lifetimes count from the sending of the request; untold ones as th
   ]);
 });
 
-test('refill: a reload to another instance forgets what was learned of the one before, one of the size does not', async () => {
+test('refill: a reload to another instance resets the learned maximum, one of the size does not', async () => {
   const learned = { ...first, size: 8, count: 8 };
   const rig = openRig({
     sources: [learned],
@@ -368,7 +368,7 @@ test('refill: a reload to another instance forgets what was learned of the one b
   ]);
 });
 
-test('refill: a reload that changes a source ends the patience that fruitless draws had taught it', async () => {
+test('refill: a reload that changes a source resets the spacing of fruitless draws', async () => {
   const rig = openRig({
     sources: [first],
     idleAfterMs: 0,

@@ -1,10 +1,9 @@
-/** A refiller on a manual clock, a pool that only counts, and a service that answers what it is told to. */
+/** A refiller on a manual clock, with a pool that only counts members and a service with scripted answers. */
 import { onTestFinished } from 'vitest';
 import { EventBus, type EventName, type NoriaEvents } from '../../src/core/events.ts';
 import { Secret } from '../../src/core/secret.ts';
 import type { AddedMembers, Demand, DrawnMember } from '../../src/pool/drawn-member.ts';
-import type { DrawSourceOptions, Extractor, RefillerOptions } from '../../src/refill/options.ts';
-import type { RefillPool } from '../../src/refill/refill-pool.ts';
+import type { DrawSourceOptions, Extractor, RefillerOptions, RefillPool } from '../../src/refill/options.ts';
 import { openRefiller, type Refiller } from '../../src/refill/refiller.ts';
 import type { SourceStatus } from '../../src/refill/status.ts';
 import type { DrawAnswer } from '../../src/service/answer.ts';
@@ -13,12 +12,12 @@ import { createTimekeeper } from '../../src/state/moment.ts';
 import { createPaceMemory, type PaceStore } from '../../src/state/pace-file.ts';
 import { ManualClock } from '../support/manual-clock.ts';
 
-/** Lets every promise that can go on do so. */
+/** Runs all pending promise callbacks. */
 export async function settle(): Promise<void> {
   for (let turn = 0; turn < 3; turn += 1) await new Promise((next) => setImmediate(next));
 }
 
-/** Moves the clock in steps, letting promises go on before and after each. */
+/** Moves the clock in steps and runs pending promise callbacks before and after each. */
 export async function pass(clock: ManualClock, ms: number, stepMs = 1_000): Promise<void> {
   await settle();
   for (let left = ms; left > 0; left -= stepMs) {
@@ -31,8 +30,8 @@ export function manualTimekeeper(clock: ManualClock, boot = 'boot 1') {
   return createTimekeeper(clock, { id: boot, elapsedMs: () => clock.monotonic() });
 }
 
-/** Members as a heap of ends of life, and nothing else of a pool. */
-export class CountingReservoir implements RefillPool {
+/** A pool that knows only when its members expire. */
+export class CountingPool implements RefillPool {
   readonly #clock: ManualClock;
   readonly members = new Map<string, Map<string, number>>();
   readonly demands = new Map<string, Demand>();
@@ -63,12 +62,12 @@ export class CountingReservoir implements RefillPool {
     return later.length === 0 ? undefined : Math.min(...later);
   }
 
-  addMembers(source: string, offers: readonly DrawnMember[]): AddedMembers {
+  addMembers(source: string, drawn: readonly DrawnMember[]): AddedMembers {
     const members = this.members.get(source) ?? new Map<string, number>();
     this.members.set(source, members);
     let joined = 0;
     let renewed = 0;
-    for (const { host, port, endsAt = Infinity } of offers) {
+    for (const { host, port, endsAt = Infinity } of drawn) {
       const key = `${host}:${port}`;
       const before = members.get(key);
       if (before !== undefined && before > this.#clock.monotonic()) renewed += 1;
@@ -99,7 +98,7 @@ export interface Call {
 
 export type Reply = Partial<DrawAnswer> | Error;
 
-/** Answers after 200 ms what `reply` says; by default as many fresh members as asked for, living 3 minutes. */
+/** Answers after 200 ms with `reply`; by default with as many new members as requested, which live 3 minutes. */
 export class ScriptedService implements Extractor {
   readonly #clock: ManualClock;
   readonly calls: Call[] = [];
@@ -108,7 +107,7 @@ export class ScriptedService implements Extractor {
   tookMs = 200;
   lifetimeMs = 180_000;
   reply: (call: ExtractCall, index: number) => Reply = () => ({ code: '10001' });
-  #made = 0;
+  #created = 0;
 
   constructor(clock: ManualClock) {
     this.#clock = clock;
@@ -125,7 +124,7 @@ export class ScriptedService implements Extractor {
       signal.addEventListener('abort', () => resolve());
     });
     this.inFlight -= 1;
-    if (signal.aborted) throw new Error('given up');
+    if (signal.aborted) throw new Error('aborted');
     const reply = this.reply(call, this.calls.length - 1);
     if (reply instanceof Error) throw reply;
     const entries = reply.code === undefined || reply.code === '10001' ? this.fresh(count) : [];
@@ -135,9 +134,9 @@ export class ScriptedService implements Extractor {
 
   fresh(count: number): DrawAnswer['entries'] {
     return Array.from({ length: count }, () => {
-      this.#made += 1;
-      const host = `203.0.${Math.floor(this.#made / 250) % 250}.${this.#made % 250}`;
-      return { host, port: 8_000 + (this.#made % 50_000), lifetimeMs: this.lifetimeMs };
+      this.#created += 1;
+      const host = `203.0.${Math.floor(this.#created / 250) % 250}.${this.#created % 250}`;
+      return { host, port: 8_000 + (this.#created % 50_000), lifetimeMs: this.lifetimeMs };
     });
   }
 
@@ -179,40 +178,40 @@ export function sourceOptions(
 export interface Rig {
   readonly clock: ManualClock;
   readonly bus: EventBus;
-  readonly reservoir: CountingReservoir;
+  readonly pool: CountingPool;
   readonly service: ScriptedService;
   readonly refiller: Refiller;
-  /** The one source, or the named one. */
+  /** Of the named source, or of the first one. */
   status(name?: string): SourceStatus;
-  heard<Name extends EventName>(name: Name): NoriaEvents[Name][];
+  emitted<Name extends EventName>(name: Name): NoriaEvents[Name][];
 }
 
 export interface RigOptions extends Partial<RefillerOptions> {
   readonly clock?: ManualClock;
   readonly store?: PaceStore;
   readonly service?: ScriptedService;
-  readonly pool?: CountingReservoir;
-  readonly prepare?: (rig: Pick<Rig, 'clock' | 'reservoir' | 'service'>) => void;
+  readonly pool?: CountingPool;
+  readonly prepare?: (rig: Pick<Rig, 'clock' | 'pool' | 'service'>) => void;
 }
 
 export function openRig(options: RigOptions = {}): Rig {
   const clock = options.clock ?? new ManualClock();
-  const reservoir = options.pool ?? new CountingReservoir(clock);
+  const pool = options.pool ?? new CountingPool(clock);
   const service = options.service ?? new ScriptedService(clock);
   const bus = new EventBus((name, error) => {
     throw new Error(`an observer of ${name} threw: ${String(error)}`);
   });
-  const heard: Record<string, unknown[]> = {};
+  const events: Record<string, unknown[]> = {};
   for (const name of ['source.moved', 'source.warned', 'draw.started', 'draw.done'] as const) {
-    const events: unknown[] = [];
-    heard[name] = events;
-    bus.on(name, (event) => events.push(event));
+    const emitted: unknown[] = [];
+    events[name] = emitted;
+    bus.on(name, (event) => emitted.push(event));
   }
-  options.prepare?.({ clock, reservoir, service });
+  options.prepare?.({ clock, pool, service });
   const refiller = openRefiller({
     clock,
     bus,
-    pool: reservoir,
+    pool,
     extractor: service,
     random: () => 0.5,
     pace: options.store ?? createPaceMemory(manualTimekeeper(clock)),
@@ -225,7 +224,7 @@ export function openRig(options: RigOptions = {}): Rig {
   return {
     clock,
     bus,
-    reservoir,
+    pool,
     service,
     refiller,
     status: (name) => {
@@ -233,6 +232,6 @@ export function openRig(options: RigOptions = {}): Rig {
       if (status === undefined) throw new Error(`no source ${name}`);
       return status;
     },
-    heard: <Name extends EventName>(name: Name) => (heard[name] ?? []) as NoriaEvents[Name][],
+    emitted: <Name extends EventName>(name: Name) => (events[name] ?? []) as NoriaEvents[Name][],
   };
 }

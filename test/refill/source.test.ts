@@ -4,7 +4,7 @@ import { mayMove, SOURCE_MOVES, type SourcePhaseName } from '../../src/refill/ph
 import { createPaceMemory, type PaceStore } from '../../src/state/pace-file.ts';
 import { ManualClock } from '../support/manual-clock.ts';
 import {
-  CountingReservoir,
+  CountingPool,
   manualTimekeeper,
   openRig,
   pass,
@@ -18,7 +18,7 @@ import {
 const MINUTE_MS = 60_000;
 const HOUR_MS = 60 * MINUTE_MS;
 
-/** A rig whose service answers each call with the next of `codes`, then with members. */
+/** A rig whose service answers with `codes` in order, then with members. */
 function answering(codes: readonly Reply[], changes: Parameters<typeof openRig>[0] = {}): Rig {
   return openRig({
     ...changes,
@@ -31,7 +31,7 @@ function answering(codes: readonly Reply[], changes: Parameters<typeof openRig>[
 const code = (text: string, changes: Reply = {}): Reply => ({ code: text, ...changes });
 const wake = ({ bus }: Rig, ...sources: string[]) => bus.emit('demand.rose', { sources });
 
-test('source: the table of moves names every phase, and only phases', () => {
+test('source: the table of moves contains every phase and nothing else', () => {
   const names = Object.keys(SOURCE_MOVES) as SourcePhaseName[];
   expect(names).toHaveLength(7);
   for (const [from, tos] of Object.entries(SOURCE_MOVES)) {
@@ -41,26 +41,47 @@ test('source: the table of moves names every phase, and only phases', () => {
   expect(mayMove('waiting', 'waiting')).toBe(true);
 });
 
-test('source: it goes idle when no client has come for long, and draws at once when one does', async () => {
+test('source: without clients it becomes idle, and the next client starts a draw at once', async () => {
   const rig = openRig({ idleAfterMs: MINUTE_MS });
   await pass(rig.clock, HOUR_MS, 10_000);
-  expect(rig.status()).toMatchObject({ state: 'idle', reason: 'no client has come lately' });
+  expect(rig.status()).toMatchObject({
+    state: 'idle',
+    reason: 'no client request for 60 s; the next one starts a draw',
+  });
   expect(rig.status()).not.toHaveProperty('nextCallAt');
   expect(rig.service.calls).toHaveLength(1);
-  expect(rig.clock.armedCount, 'an idle source needs no timer').toBe(0);
-  rig.reservoir.want('city', { lastWantedAt: rig.clock.monotonic(), waiting: 1 });
+  expect(rig.clock.armedCount, 'armed timers of an idle source').toBe(0);
+  rig.pool.want('city', { lastWantedAt: rig.clock.monotonic(), waiting: 1 });
   wake(rig, 'city');
   await settle();
   expect(rig.service.calls.at(-1)).toEqual({ at: HOUR_MS, instance: '1001', count: 5 });
 });
 
-test('source: with idleAfter 0 it never stops', async () => {
+test('source: a draw plans once before its claim and once after', async () => {
+  const clock = new ManualClock();
+  const pool = new CountingPool(clock);
+  let plans = 0;
+  const demand = pool.demand.bind(pool);
+  pool.demand = (source) => {
+    plans += 1;
+    return demand(source);
+  };
+  const { service } = openRig({ clock, pool, sources: [sourceOptions({ size: 10 })] });
+  await settle();
+  expect([service.calls.length, plans]).toEqual([1, 2]);
+  await pass(clock, 10_200, 100);
+  expect([service.calls.length, plans], 'waits for the pace').toEqual([1, 3]);
+  await pass(clock, 100);
+  expect([service.calls.length, plans]).toEqual([2, 5]);
+});
+
+test('source: with idleAfter 0 it never becomes idle', async () => {
   const rig = openRig({ idleAfterMs: 0 });
   await pass(rig.clock, HOUR_MS, 5_000);
   expect(rig.service.calls.length).toBeGreaterThanOrEqual(20);
 });
 
-test('source: a wrong key halts it until a person does something; resuming tries once, within the pace', async () => {
+test('source: a wrong key halts it; each resume makes one attempt at the pace', async () => {
   const rig = answering([code('12001', { message: 'akey错误' }), code('12001')]);
   await pass(rig.clock, 24 * HOUR_MS, MINUTE_MS);
   expect(rig.service.calls).toHaveLength(1);
@@ -78,34 +99,34 @@ test('source: a wrong key halts it until a person does something; resuming tries
   rig.refiller.resume('city');
   rig.refiller.resume('city');
   await pass(rig.clock, MINUTE_MS, 100);
-  expect(rig.status().state).toBe('idle'); // the third call was fine, and nobody wants anything any more
+  expect(rig.status().state).toBe('idle'); // the third call succeeded, and there is no demand
   expect(rig.service.calls).toHaveLength(3);
   expect(Math.min(...rig.service.gaps)).toBeGreaterThanOrEqual(10_250);
 });
 
-test('source: an instance that has expired is tried again every half hour while someone wants it', async () => {
+test('source: an expired instance is retried every half hour while there is demand', async () => {
   const rig = answering(new Array<Reply>(100).fill(code('12005')), { idleAfterMs: 0 });
   await pass(rig.clock, 3 * HOUR_MS + MINUTE_MS, 2_000);
   expect(rig.status()).toMatchObject({ state: 'halted', code: '12005' });
   expect(rig.service.calls).toHaveLength(7);
 });
 
-test('source: a halt is still one when nobody wants anything', async () => {
+test('source: it stays halted without demand', async () => {
   const rig = answering([code('12004')]);
   await pass(rig.clock, 2 * HOUR_MS, MINUTE_MS);
   expect(rig.status().state).toBe('halted');
   expect(rig.service.calls).toHaveLength(1);
 });
 
-test('source: 12003 with more than one asked for halves the count and remembers; only one at 1 halts', async () => {
+test('source: 12003 halves the count, also for the next run', async () => {
   const refused = code('12003');
   const rig = answering([refused, refused, refused], { sources: [sourceOptions({ count: 8, size: 8 })] });
   await pass(rig.clock, 25_000);
   expect(rig.service.calls.map(({ count }) => count)).toEqual([8, 4, 2]);
-  expect(rig.heard('source.warned').map(({ message }) => message)).toEqual([
-    'the service refused a count of 8 (12003): from now on at most 4 are asked for at once',
-    'the service refused a count of 4 (12003): from now on at most 2 are asked for at once',
-    'the service refused a count of 2 (12003): from now on at most 1 are asked for at once',
+  expect(rig.emitted('source.warned').map(({ message }) => message)).toEqual([
+    expect.stringContaining('rejected a count of 8 (12003), so noria now requests at most 4 per call'),
+    expect.stringContaining('rejected a count of 4 (12003), so noria now requests at most 2 per call'),
+    expect.stringContaining('rejected a count of 2 (12003), so noria now requests at most 1 per call'),
   ]);
   await pass(rig.clock, 30_000);
   expect(rig.service.calls.slice(3).every(({ count }) => count === 1)).toBe(true);
@@ -119,13 +140,13 @@ test('source: 12003 with more than one asked for halves the count and remembers;
   expect(restarted.service.calls[0]?.count).toBe(1);
 });
 
-test('source: 12003 at 1 halts', async () => {
+test('source: 12003 with a count of 1 halts it', async () => {
   const rig = answering([code('12003')], { sources: [sourceOptions({ size: 1 })] });
   await pass(rig.clock, 5_000);
   expect(rig.status()).toMatchObject({ state: 'halted', code: '12003' });
 });
 
-test('source: left out, count is at most five, and twenty for the free product', async () => {
+test('source: without count it requests at most 5, for the free product 20', async () => {
   const free = sourceOptions({ size: 50, count: undefined });
   const { call } = free;
   const rig = openRig({
@@ -135,7 +156,7 @@ test('source: left out, count is at most five, and twenty for the free product',
   expect(rig.service.calls.map(({ count }) => count)).toEqual([5, 20]);
 });
 
-test('source: 12008 of the long-term residential product halves its tunnels until a call succeeds', async () => {
+test('source: 12008 of operation 1 halves the tunnels until a call succeeds', async () => {
   const { call, ...rest } = sourceOptions();
   const rig = answering([code('12008')], {
     sources: [{ ...rest, call: { ...call, product: 'long-residential' } }],
@@ -143,12 +164,12 @@ test('source: 12008 of the long-term residential product halves its tunnels unti
   });
   await pass(rig.clock, MINUTE_MS);
   expect(rig.status()).toMatchObject({ state: 'paused', code: '12008' });
-  expect(rig.reservoir.limits.get('city')).toBe(0.5);
+  expect(rig.pool.limits.get('city')).toBe(0.5);
   await pass(rig.clock, 5 * MINUTE_MS);
-  expect(rig.reservoir.limits.has('city')).toBe(false);
+  expect(rig.pool.limits.has('city')).toBe(false);
 });
 
-test('source: 12012 is met with two minutes of silence, also after a restart, also when a person asks', async () => {
+test('source: after 12012 it makes no call for two minutes, despite a restart and a refill', async () => {
   const clock = new ManualClock();
   const store = createPaceMemory(manualTimekeeper(clock));
   const { call, ...rest } = sourceOptions();
@@ -158,65 +179,67 @@ test('source: 12012 is met with two minutes of silence, also after a restart, al
   expect(rig.status()).toMatchObject({ state: 'paused', code: '12012' });
   await rig.refiller.close();
 
-  const restarted = openRig({ clock, store, sources, pool: new CountingReservoir(clock) });
+  const restarted = openRig({ clock, store, sources, pool: new CountingPool(clock) });
   restarted.refiller.refill('city');
   await pass(clock, 118_000);
   expect(restarted.service.calls).toEqual([]);
   expect(restarted.status()).toMatchObject({
     state: 'waiting',
-    reason: expect.stringMatching(/an earlier answer of the service/),
+    reason: expect.stringMatching(/^the next call must wait 120 s|^the next call must wait 2 min/),
   });
   await pass(clock, 3_000);
   expect(restarted.service.calls).toHaveLength(1);
 });
 
-test('source: empty answers go on at the pace while a client waits, are told after three, and slow down otherwise', async () => {
+test('source: after empty answers it keeps the pace while clients wait, warns at the third, and otherwise slows down', async () => {
   const rig = answering(new Array<Reply>(1_000).fill(code('12009')), { idleAfterMs: 0 });
-  rig.reservoir.want('city', { waiting: 1 });
+  rig.pool.want('city', { waiting: 1 });
   await pass(rig.clock, 2 * MINUTE_MS, 250);
   expect(rig.service.calls).toHaveLength(12);
   expect(rig.status()).toMatchObject({ state: 'waiting', code: '12009' });
-  expect(rig.heard('source.warned')).toHaveLength(1);
-  expect(rig.heard('source.warned')[0]?.message).toMatch(/^3 empty answers in a row: 12009: .*adr, timespan/);
-  rig.reservoir.want('city', { waiting: 0 });
+  expect(rig.emitted('source.warned')).toHaveLength(1);
+  expect(rig.emitted('source.warned')[0]?.message).toMatch(
+    /^3 draws in a row brought no member: 12009: .*adr, timespan/,
+  );
+  rig.pool.want('city', { waiting: 0 });
   await pass(rig.clock, HOUR_MS, 5_000);
   expect(rig.service.calls.length).toBeLessThan(12 + 35);
 });
 
-test('source: a draw of which nothing may be used is told at once, with what to do, and counts as drawn for nothing', async () => {
+test('source: a draw without usable proxies causes one warning with advice, and its members count as unused', async () => {
   const dropped: Reply = { entries: [], dropped: { private: 4, own: 1, port: 2 } };
   const good = code('10001');
   const rig = answering([dropped, dropped, dropped, dropped, good, dropped], { idleAfterMs: 0 });
-  rig.reservoir.want('city', { waiting: 1 });
+  rig.pool.want('city', { waiting: 1 });
   await pass(rig.clock, 5_000, 250);
   expect(rig.service.calls).toHaveLength(1);
-  expect(rig.heard('source.warned')).toHaveLength(1);
-  expect(rig.heard('source.warned')[0]?.message).toMatch(/private 4.*pool\.allowPrivateAddresses: true/);
-  expect(rig.heard('draw.done')[0]).toMatchObject({ received: 7, rejected: 7, forbidden: 5 });
+  expect(rig.emitted('source.warned')).toHaveLength(1);
+  expect(rig.emitted('source.warned')[0]?.message).toMatch(/private 4.*pool\.allowPrivateAddresses: true/);
+  expect(rig.emitted('draw.done')[0]).toMatchObject({ received: 7, rejected: 7, forbidden: 5 });
   expect(rig.status()).toMatchObject({ state: 'waiting', drawn: 5, unused: 5 });
   await pass(rig.clock, MINUTE_MS, 250);
-  expect(rig.heard('source.warned'), 'the same is told once').toHaveLength(1);
+  expect(rig.emitted('source.warned'), 'repeated warning').toHaveLength(1);
 });
 
-test('source: while a client waits, a service that could not be reached is tried every minute', async () => {
+test('source: while clients wait, an unreachable service is retried every minute', async () => {
   const down = new NoriaError('service-transport', 'no answer');
   const rig = answering(new Array<Reply>(1_000).fill(down), { idleAfterMs: 0 });
   await pass(rig.clock, 2 * HOUR_MS, 5_000);
   const before = rig.service.calls.length;
-  rig.reservoir.want('city', { waiting: 1 });
+  rig.pool.want('city', { waiting: 1 });
   wake(rig, 'city');
   await pass(rig.clock, 10 * MINUTE_MS);
   expect(rig.service.calls.length - before).toBeGreaterThanOrEqual(9);
   expect(rig.service.calls.length - before).toBeLessThanOrEqual(11);
 });
 
-test('source: a person pauses it, a call under way still lands, and resumes it', async () => {
+test('source: pause lets a call in flight deliver, and resume draws again', async () => {
   const rig = openRig({ sources: [sourceOptions({ size: 10 })], idleAfterMs: 0 });
   await settle();
   rig.refiller.pause('city');
   await pass(rig.clock, HOUR_MS, MINUTE_MS);
   expect(rig.service.calls).toHaveLength(1);
-  expect(rig.status()).toMatchObject({ state: 'paused', reason: 'a person paused it', drawn: 5 });
+  expect(rig.status()).toMatchObject({ state: 'paused', reason: 'paused by the operator', drawn: 5 });
   expect(rig.status()).not.toHaveProperty('nextCallMs');
   rig.refiller.refill('city');
   await settle();
@@ -226,7 +249,7 @@ test('source: a person pauses it, a call under way still lands, and resumes it',
   expect(rig.service.calls).toHaveLength(2);
 });
 
-test('source: paused while it waits for the pace, it makes no call', async () => {
+test('source: pause cancels a wait for the pace', async () => {
   const rig = openRig({ sources: [sourceOptions({ size: 10 })], idleAfterMs: 0 });
   await pass(rig.clock, 5_000);
   expect(rig.status().state).toBe('waiting');
@@ -236,7 +259,7 @@ test('source: paused while it waits for the pace, it makes no call', async () =>
   expect(rig.clock.armedCount).toBe(0);
 });
 
-test('source: a refill tops it up also when no client comes, at the pace, and asks for nothing that is not missing', async () => {
+test('source: refill draws the missing members without demand, at the pace', async () => {
   const rig = openRig({ idleAfterMs: MINUTE_MS });
   await pass(rig.clock, 10 * MINUTE_MS, 10_000);
   expect(rig.service.calls).toHaveLength(1);
@@ -249,12 +272,12 @@ test('source: a refill tops it up also when no client comes, at the pace, and as
   expect(rig.service.calls).toHaveLength(2);
 });
 
-test('source: a name that is not there is said to be so', () => {
+test('source: commands return false for an unknown name', () => {
   const { refiller } = openRig();
   expect([refiller.refill('x'), refiller.pause('x'), refiller.resume('x')]).toEqual([false, false, false]);
 });
 
-test("source: the daily budget bounds what is drawn, until the service's midnight, across restarts", async () => {
+test("source: the daily budget limits draws until the service's midnight, across restarts", async () => {
   const clock = new ManualClock(Date.UTC(2030, 0, 1, 15, 55)); // five minutes before midnight in UTC+8
   const sources = [sourceOptions({ dailyBudget: 7, size: 20 })];
   const rig = openRig({ clock, sources, idleAfterMs: 0 });
@@ -276,7 +299,7 @@ test("source: the daily budget bounds what is drawn, until the service's midnigh
   expect(restarted.status().drawn).toBe(14);
 });
 
-test('source: a quota that runs out is not overdrawn, and is looked at again at midnight at the latest', async () => {
+test('source: it never requests more than the quota, and retries a used-up quota at midnight at the latest', async () => {
   const clock = new ManualClock(Date.UTC(2030, 0, 1, 15, 50));
   const rig = openRig({
     clock,
@@ -293,14 +316,14 @@ test('source: a quota that runs out is not overdrawn, and is looked at again at 
   expect(rig.service.calls.length).toBeGreaterThan(2);
 });
 
-test('source: members that die before anyone can use them make it slow down and say so; one that serves ends that', async () => {
+test('source: members that fail unused make it slow down and warn, until one is used', async () => {
   const rig = openRig({ sources: [sourceOptions({ size: 5 })], idleAfterMs: 0 });
   const kill = () => {
-    for (const member of rig.reservoir.members.get('city')?.keys() ?? []) {
-      const gone = { source: 'city', member, protocol: 'http', reason: 'failed', uses: 0 } as const;
-      rig.bus.emit('member.left', gone);
+    for (const member of rig.pool.members.get('city')?.keys() ?? []) {
+      const removed = { source: 'city', member, protocol: 'http', reason: 'failed', uses: 0 } as const;
+      rig.bus.emit('member.left', removed);
     }
-    rig.reservoir.members.clear();
+    rig.pool.members.clear();
   };
   for (let second = 0; second < HOUR_MS / 1_000; second += 1) {
     kill();
@@ -308,8 +331,8 @@ test('source: members that die before anyone can use them make it slow down and 
   }
   expect(rig.service.calls.length).toBeLessThan(45);
   expect(rig.service.calls.at(-1)?.count).toBe(1);
-  expect(rig.heard('source.warned')[0]?.message).toMatch(
-    /^10 members in a row failed before anyone could use them/,
+  expect(rig.emitted('source.warned')[0]?.message).toMatch(
+    /^10 members in a row failed before their first use/,
   );
   expect(rig.status()).toMatchObject({ used: 0, unused: rig.status().drawn });
   rig.bus.emit('dial.attempted', {
@@ -322,7 +345,7 @@ test('source: members that die before anyone can use them make it slow down and 
   expect(rig.service.calls.at(-1)?.count).toBe(5);
 });
 
-test('source: in a crash loop with a service that always answers 12009 the pace holds', async () => {
+test('source: a crash loop with empty answers keeps the pace', async () => {
   const clock = new ManualClock();
   const store = createPaceMemory(manualTimekeeper(clock));
   const service = new ScriptedService(clock);
@@ -336,7 +359,7 @@ test('source: in a crash loop with a service that always answers 12009 the pace 
   expect(Math.min(...service.gaps)).toBeGreaterThanOrEqual(10_250);
 });
 
-test('source: where the pace cannot be written no call is made; it rests, says why, and goes on when it can', async () => {
+test('source: without a writable pace file it backs off, and draws when the file is writable again', async () => {
   const clock = new ManualClock();
   const memory = createPaceMemory(manualTimekeeper(clock));
   let full = true;
@@ -354,7 +377,7 @@ test('source: where the pace cannot be written no call is made; it rests, says w
   expect(rig.service.calls).toHaveLength(1);
 });
 
-test('source: a pace that cannot be written after a call is told as well, and a halt that the call led to stays', async () => {
+test('source: a pace that cannot be written after a call does not end a halt', async () => {
   const clock = new ManualClock();
   const memory = createPaceMemory(manualTimekeeper(clock));
   let changes = 0;
@@ -371,7 +394,7 @@ test('source: a pace that cannot be written after a call is told as well, and a 
   expect(rig.status().state).toBe('halted');
 });
 
-test('source: closing in the middle of a call, or of a wait, leaves nothing behind', async () => {
+test('source: close during a call or a wait leaves no timer and no member behind', async () => {
   const drawing = openRig();
   await settle();
   expect(drawing.status().state).toBe('drawing');
@@ -379,7 +402,7 @@ test('source: closing in the middle of a call, or of a wait, leaves nothing behi
   wake(drawing, 'city');
   await pass(drawing.clock, HOUR_MS, MINUTE_MS);
   expect(drawing.service.calls).toHaveLength(1);
-  expect(drawing.reservoir.members.size).toBe(0);
+  expect(drawing.pool.members.size).toBe(0);
 
   const waiting = openRig({ sources: [sourceOptions({ size: 10 })] });
   await pass(waiting.clock, 5_000);
@@ -387,7 +410,7 @@ test('source: closing in the middle of a call, or of a wait, leaves nothing behi
   expect(waiting.clock.armedCount).toBe(0);
 });
 
-test('source: every move is one of the table, and told with its reason', async () => {
+test('source: every move is in the table and has a reason', async () => {
   const rig = answering([
     code('12009'),
     code('12002'),
@@ -395,7 +418,7 @@ test('source: every move is one of the table, and told with its reason', async (
     code('12008'),
   ]);
   await pass(rig.clock, HOUR_MS, 5_000);
-  const moves = rig.heard('source.moved');
+  const moves = rig.emitted('source.moved');
   expect(moves.length).toBeGreaterThan(8);
   for (const { from, to, reason } of moves) {
     expect(mayMove(from as SourcePhaseName, to as SourcePhaseName), `${from} -> ${to}`).toBe(true);

@@ -13,7 +13,7 @@ import type { ExtractCall } from '../../service/request.ts';
 import type { DrawSourceOptions, RefillSettings } from '../options.ts';
 import { paceKey } from '../pace.ts';
 import { PACE_SLACK_MS } from '../pace-rule.ts';
-import { GUESSED_LATENCY_MS } from '../source-records.ts';
+import { DEFAULT_LATENCY_MS } from '../source-records.ts';
 import type { Life } from './life.ts';
 import type { TrueMember } from './service.ts';
 import type { SimulatedWorld, Trouble } from './world.ts';
@@ -152,7 +152,7 @@ export class Judge {
 
   /** From a call to the landing of the one after it, at the latest. */
   #horizonMs({ intervalMs }: DrawSourceOptions): number {
-    return intervalMs + PACE_SLACK_MS + Math.max(GUESSED_LATENCY_MS, this.#options.world.callMs[1]);
+    return intervalMs + PACE_SLACK_MS + Math.max(DEFAULT_LATENCY_MS, this.#options.world.callMs[1]);
   }
 
   #wanted({ usedUpPerSecond }: Demand, source: DrawSourceOptions): number {
@@ -189,7 +189,7 @@ export class Judge {
   #checkPool({ pool }: Opened): void {
     const members = pool.members();
     for (const { name, count, call } of this.#options.refill.sources) {
-      const oneDraw = count ?? OPERATIONS[call.product].count.askAtMost;
+      const oneDraw = count ?? OPERATIONS[call.product].count.defaultMax;
       const wanted = Math.max(
         this.#wanted(pool.demand(name), this.#source(name)),
         this.#mostWanted.get(name) ?? 0,

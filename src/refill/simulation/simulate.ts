@@ -118,7 +118,7 @@ class Simulation {
       ...{ clock, random, bus, restored },
       pace: life.storeOf(this.#pace),
       extractor: this.#judged(this.#service.forLife(life)),
-      pool: pool,
+      pool,
     });
     bus.on('draw.started', ({ source, asked }) => this.#judge.asked(source, asked));
     bus.on('member.quarantined', ({ member }) => this.#judge.rests(member));
