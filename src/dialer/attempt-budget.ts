@@ -1,47 +1,37 @@
-/**
- * What one dial may still spend: tries through members, and time waiting for one.
- */
+/** What one dial may still spend: attempts through members, and time waiting for one. */
 
 export interface AttemptBudgetSettings {
-  /** Members tried for one client request; those that fail at once do not count. */
+  /** Members tried for one client request; fast failures do not count. */
   readonly attempts: number;
-  /** Everything, waiting for a member included. */
+  /** For the whole dial, including the wait for a member. */
   readonly deadlineMs: number;
   readonly waitForMemberMs: number;
 }
 
-/** An attempt that fails sooner cost the client next to nothing: it does not count. */
+/** A failure within this time costs the client next to nothing, so the attempt does not count. */
 export const FAST_FAILURE_MS = 100;
-/** ...but there are no more than so many in all. */
-export const MOST_TRIES = 10;
-/** How many members must say that a target is unreachable. */
-const OPINIONS = 2;
-/** The same where another member reached it a moment ago: likelier than a target that died just now are members that deny it. */
-const OPINIONS_OF_A_LIVING_TARGET = 5;
-/** How long a client whose first member said "unreachable" waits for another one's opinion, when none is ready. */
-export const SECOND_OPINION_WAIT_MS = 2_000;
-
-/** How the dial stands. */
-export interface Standing {
-  /** Attempts under way. */
-  readonly running: number;
-  /** Members that said that they cannot reach the target. */
-  readonly doubts: number;
-}
+/** Limit for all attempts of a dial, including those that do not count. */
+export const MAX_ATTEMPTS = 10;
+/** Members that must report a target as unreachable before the dial gives up. */
+const UNREACHABLE_REPORTS = 2;
+/** The same for a target that another member reached recently: then wrong reports are likelier than a dead target. */
+const UNREACHABLE_REPORTS_AFTER_REACHED = 5;
+/** Limit of the wait for a member after a first report that the target is unreachable. */
+export const SECOND_REPORT_WAIT_MS = 2_000;
 
 export class AttemptBudget {
   readonly #settings: AttemptBudgetSettings;
-  #triedCount = 0;
-  #countedCount = 0;
+  #attempts = 0;
+  #slowFailures = 0;
   #waitedMs = 0;
 
   constructor(settings: AttemptBudgetSettings) {
     this.#settings = settings;
   }
 
-  /** Members tried so far. */
-  get triedCount(): number {
-    return this.#triedCount;
+  /** Attempts so far, including those that do not count. */
+  get attempts(): number {
+    return this.#attempts;
   }
 
   /** Ms spent waiting for members so far. */
@@ -49,30 +39,35 @@ export class AttemptBudget {
     return this.#waitedMs;
   }
 
-  tried(): void {
-    this.#triedCount += 1;
+  started(): void {
+    this.#attempts += 1;
   }
 
-  /** A try failed after `ms`. */
+  /** An attempt failed after `ms`. */
   failed(ms: number): void {
-    if (ms >= FAST_FAILURE_MS) this.#countedCount += 1;
+    if (ms >= FAST_FAILURE_MS) this.#slowFailures += 1;
   }
 
   waited(ms: number): void {
     this.#waitedMs += ms;
   }
 
-  /** @param reachable - another member reached the target a moment ago: the doubters may be wrong. */
-  mayTryAnother({ running, doubts }: Standing, reachable: boolean): boolean {
-    const opinions = reachable ? OPINIONS_OF_A_LIVING_TARGET : OPINIONS;
-    const triesLeft = this.#settings.attempts - this.#countedCount - running;
-    return triesLeft > 0 && this.#triedCount < MOST_TRIES && doubts < opinions;
+  /**
+   * Whether another attempt may start.
+   *
+   * @param unreachableReports - members that reported the target as unreachable.
+   * @param reachedRecently - another member reached the target a moment ago, so the reports may be wrong.
+   */
+  allowsAnother(running: number, unreachableReports: number, reachedRecently: boolean): boolean {
+    const left = this.#settings.attempts - this.#slowFailures - running;
+    const enoughReports = reachedRecently ? UNREACHABLE_REPORTS_AFTER_REACHED : UNREACHABLE_REPORTS;
+    return left > 0 && this.#attempts < MAX_ATTEMPTS && unreachableReports < enoughReports;
   }
 
-  /** How long to wait for the next member, `elapsedMs` after the start of the dial. */
-  mayWaitMs(elapsedMs: number, { doubts }: Standing): number {
+  /** How long the dial may wait for its next member. @param elapsedMs - since the start of the dial. */
+  maxWaitMs(elapsedMs: number, unreachableReports: number): number {
     const { waitForMemberMs, deadlineMs } = this.#settings;
-    const mayMs = Math.max(0, Math.min(waitForMemberMs - this.#waitedMs, deadlineMs - elapsedMs));
-    return doubts > 0 ? Math.min(mayMs, SECOND_OPINION_WAIT_MS) : mayMs;
+    const leftMs = Math.max(0, Math.min(waitForMemberMs - this.#waitedMs, deadlineMs - elapsedMs));
+    return unreachableReports > 0 ? Math.min(leftMs, SECOND_REPORT_WAIT_MS) : leftMs;
   }
 }

@@ -1,187 +1,190 @@
 /**
- * One try through one member: connects, speaks the member's protocol, and ends in a way or in a failure.
+ * One attempt: connects to a member, performs its handshake, and ends with a connection to the target or a failure.
  *
- * Owns its socket and its deadline until it has ended. It may need a second connection to the same member: when that
- * asks for credentials, or does not CONNECT for a plain HTTP request. Tells its owner exactly once, or never when it
- * was cancelled.
+ * Owns its socket and its deadline until it ends. It connects to the same member again when the member requires
+ * credentials, or refuses CONNECT for a plain HTTP request. It calls its owner exactly once, or never after `cancel`.
  */
 import type { Socket } from 'node:net';
 import type { Clock } from '../core/clock.ts';
 import type { Deadline, Deadlines } from '../core/deadlines.ts';
 import type { FaultCode } from '../core/faults.ts';
 import type { HostPort } from '../core/host-port.ts';
+import type { MemberProtocol } from '../core/protocol.ts';
 import type { Lease } from '../pool/lease.ts';
-import type { AttemptPhase, FailedAttempt } from './blame.ts';
-import type { PreparedLogin, SourceCredentials } from './credentials.ts';
-import type { ForwardMode, ForwardModeMemory } from './forward-mode.ts';
+import { ConnectHandshake } from './connect-handshake.ts';
+import type { PreparedLogin } from './credentials.ts';
+import type { DialRequest, ForwardMode } from './dial.ts';
 import { type Handshake, type HandshakeFailure, NO_BYTES } from './handshake.ts';
-import { canName, makeHop } from './member-handshake.ts';
-import { type OpenSocket, readyEvent } from './member-socket.ts';
-import { endCode, isAnswer, isLocal } from './socket-errors.ts';
+import { closeCode, isAnswerCode, isLocalCode, type OpenSocket, readyEvent } from './member-socket.ts';
+import { Socks4Handshake, Socks5Handshake, socks4CanReach } from './socks-handshake.ts';
+import type { SourceMemory } from './source-memory.ts';
 
-/** What attempts through members of one source are given by their dialer. */
-export interface AttemptContext {
+/** What all attempts of one dialer share. */
+export interface AttemptParts {
   readonly clock: Clock;
   readonly deadlines: Deadlines;
   readonly openSocket: OpenSocket;
-  readonly credentials: SourceCredentials;
-  readonly forwardMode: ForwardModeMemory;
+  memoryOf(source: string): SourceMemory;
 }
 
-/** What an attempt is to do. */
 export interface AttemptTask {
   readonly lease: Lease;
   readonly target: HostPort;
-  readonly use: 'tunnel' | 'forward';
-  /** Started beside another one. */
+  readonly use: DialRequest['use'];
+  /** It runs in parallel with a slow first attempt. */
   readonly hedge: boolean;
-  /** Connection and handshake together, a second connection included. */
+  /** For the connection and the handshake together, including a second connection. */
   readonly timeoutMs: number;
 }
 
 export interface AttemptOwner {
-  /** `attempt.takeWay()` hands the connection over. */
-  attemptAccepted(attempt: Attempt): void;
+  /** The owner takes over the socket. */
+  attemptAccepted(attempt: Attempt, connection: RawConnection): void;
   attemptFailed(attempt: Attempt, failure: AttemptFailure): void;
 }
 
-export interface AttemptFailure extends FailedAttempt {
-  /** What decided it, in our words and numbers: `status 502`, `ECONNREFUSED`. */
-  readonly detail: string;
-  readonly targetRefused: boolean;
-  /** Nobody answered at all: it may be our own network. */
-  readonly lost: boolean;
-  /** The member's machine answered somehow, if only to refuse the connection. */
-  readonly heard: boolean;
-  readonly ms: number;
-}
-
-/** What an accepted attempt hands over. */
+/** A connection to the target, as an attempt hands it over. */
 export interface RawConnection {
-  /** Paused; the listeners of the attempt are gone from it. */
+  /** Paused, without listeners of the attempt. */
   readonly socket: Socket;
+  /** Bytes that followed the member's answer. */
   readonly head: Buffer;
   readonly forwardMode: ForwardMode;
+  /** What the member accepted, if anything. */
   readonly login: PreparedLogin | undefined;
 }
 
-/** Of the whole attempt, what TCP (and TLS) may take: a SYN that was lost is sent again after 1 and after 3 s. */
+/** `connect`: until TCP, and TLS if any, are established. `answer`: between noria's request and the member's answer. */
+export type AttemptPhase = 'connect' | 'answer' | 'done';
+
+export interface AttemptFailure {
+  readonly fault: FaultCode;
+  readonly phase: AttemptPhase;
+  /** The cause in noria's words and numbers: `status 502`, `ECONNREFUSED`. */
+  readonly detail: string;
+  /** This machine is out of sockets, ports or memory. */
+  readonly local: boolean;
+  /** The member reports that the target refused the connection. */
+  readonly targetRefused: boolean;
+  /**
+   * What it shows about our own network. `up`: another machine answered, if only to refuse. `down`: nobody answered, so
+   * either the member or our network is down. `unknown`: nothing was sent.
+   */
+  readonly network: 'up' | 'down' | 'unknown';
+  readonly ms: number;
+}
+
+/** Share of the timeout for TCP and TLS. A lost SYN is sent again after 1 s and after 3 s. */
 const CONNECT_SHARE = 0.8;
 
 export class Attempt {
   readonly lease: Lease;
   readonly hedge: boolean;
-  readonly #context: AttemptContext;
+  /** What is known about members of the same source. */
+  readonly memory: SourceMemory;
+  readonly #parts: AttemptParts;
   readonly #owner: AttemptOwner;
   readonly #task: AttemptTask;
   readonly #startedAt: number;
   #phase: AttemptPhase = 'connect';
   #socket: Socket | undefined;
-  #hop: Handshake | undefined;
+  #handshake: Handshake | undefined;
   #deadline: Deadline | undefined;
   #login: PreparedLogin | undefined;
-  #form: ForwardMode = 'direct';
-  #head: Buffer = NO_BYTES;
-  #tcpStands = false;
+  #forwardMode: ForwardMode = 'direct';
+  #tcpConnected = false;
 
-  constructor(context: AttemptContext, owner: AttemptOwner, task: AttemptTask) {
-    this.#context = context;
-    this.#owner = owner;
-    this.#task = task;
+  constructor(parts: AttemptParts, owner: AttemptOwner, task: AttemptTask) {
     this.lease = task.lease;
     this.hedge = task.hedge;
-    this.#startedAt = context.clock.monotonic();
+    this.memory = parts.memoryOf(task.lease.source);
+    this.#parts = parts;
+    this.#owner = owner;
+    this.#task = task;
+    this.#startedAt = parts.clock.monotonic();
   }
 
-  /** Ms since its start. */
   get elapsedMs(): number {
-    return this.#context.clock.monotonic() - this.#startedAt;
+    return this.#parts.clock.monotonic() - this.#startedAt;
   }
 
   get phase(): AttemptPhase {
     return this.#phase;
   }
 
-  /** Begins; may fail before it returns, when the member's protocol cannot name the target. */
+  /** May fail before it returns, when the member's protocol cannot address the target. */
   start(): void {
-    if (!canName(this.lease.protocol, this.#task.target)) {
-      this.#fail('member-incapable', 'its protocol cannot name the target');
+    if (this.lease.protocol === 'socks4' && !socks4CanReach(this.#task.target)) {
+      this.#fail('member-incapable', 'SOCKS4 has no IPv6 addresses');
       return;
     }
-    const form = this.#mayBeAbsolute() ? this.#context.forwardMode.current : 'direct';
-    this.#connect(this.#context.credentials.current, form);
+    const { credentials, forwardMode } = this.memory;
+    this.#connect(credentials.current, this.#canUseAbsoluteForm() ? forwardMode.current : 'direct');
   }
 
-  /** Ends it at once; the owner is not told. */
+  /** Aborts it without a call to its owner. Idempotent. */
   cancel(): void {
     if (this.#phase === 'done') return;
     this.#end();
-    this.#drop();
+    this.#closeSocket();
   }
 
-  /** The connection, which from now on is the caller's; undefined unless accepted, and the second time. */
-  takeConnection(): RawConnection | undefined {
-    const socket = this.#socket;
-    if (this.#phase !== 'done' || socket === undefined) return undefined;
-    this.#socket = undefined;
-    return { socket, head: this.#head, forwardMode: this.#form, login: this.#login };
-  }
-
-  #connect(login: PreparedLogin | undefined, form: ForwardMode): void {
+  #connect(login: PreparedLogin | undefined, forwardMode: ForwardMode): void {
     this.#login = login;
-    this.#form = form;
+    this.#forwardMode = forwardMode;
     this.#phase = 'connect';
-    this.#tcpStands = false;
+    this.#tcpConnected = false;
     const { protocol } = this.lease;
-    this.#hop = form === 'absolute' ? undefined : makeHop(protocol, this.#task.target, login);
-    const socket = this.#context.openSocket(this.lease, this.#task.use);
+    this.#handshake =
+      forwardMode === 'absolute' ? undefined : makeHandshake(protocol, this.#task.target, login);
+    const socket = this.#parts.openSocket(this.lease, this.#task.use);
     this.#socket = socket;
-    this.#watchClock();
+    this.#setDeadline();
     socket.on('close', this.#onClose);
     socket.on(readyEvent(protocol), this.#onReady);
-    if (protocol === 'https') socket.on('connect', this.#onTcp);
+    if (protocol === 'https') socket.on('connect', this.#onTcpConnected);
   }
 
-  /** One deadline at a time: the connection's first, what is left of the attempt after it. */
-  #watchClock(): void {
+  /** There is one deadline at a time: first for the connection, then for the rest of the attempt. */
+  #setDeadline(): void {
     const leftMs = this.#task.timeoutMs - this.elapsedMs;
     const connectMs = this.#task.timeoutMs * CONNECT_SHARE;
     const ms = this.#phase === 'connect' ? Math.min(leftMs, connectMs) : leftMs;
-    this.#deadline = this.#context.deadlines.set(ms, this.#onDeadline);
+    this.#deadline = this.#parts.deadlines.set(ms, this.#onDeadline);
   }
 
   readonly #onDeadline = (): void => {
     if (this.#phase === 'connect') {
-      if (this.#tcpStands) this.#fail('member-silent', 'no TLS handshake');
-      else this.#fail('member-unreachable', 'no connection in time');
+      if (this.#tcpConnected) this.#fail('member-silent', 'TLS handshake timed out');
+      else this.#fail('member-unreachable', 'connection timed out');
     } else if (this.elapsedMs < this.#task.timeoutMs) {
-      this.#watchClock();
+      this.#setDeadline(); // it was the deadline of the connection, which is established
     } else {
-      this.#fail('member-silent', 'no answer in time');
+      this.#fail('member-silent', 'answer timed out');
     }
   };
 
-  readonly #onTcp = (): void => {
-    this.#tcpStands = true;
+  readonly #onTcpConnected = (): void => {
+    this.#tcpConnected = true;
   };
 
   readonly #onReady = (): void => {
     const socket = this.#socket;
     if (socket === undefined) return;
     this.#phase = 'answer';
-    this.#tcpStands = true;
-    const hop = this.#hop;
-    if (hop === undefined) {
+    this.#tcpConnected = true;
+    const handshake = this.#handshake;
+    if (handshake === undefined) {
       this.#accept(NO_BYTES);
       return;
     }
     socket.on('data', this.#onData);
     socket.on('end', this.#onEnd);
-    socket.write(hop.opening, 'latin1');
+    socket.write(handshake.opening, 'latin1');
   };
 
   readonly #onData = (bytes: Buffer): void => {
-    const step = this.#hop?.take(bytes);
+    const step = this.#handshake?.take(bytes);
     if (step === undefined) return;
     switch (step.kind) {
       case 'more':
@@ -190,11 +193,11 @@ export class Attempt {
         this.#socket?.write(step.bytes);
         return;
       case 'accepted':
-        if (this.#mayBeAbsolute()) this.#context.forwardMode.connectAccepted();
+        if (this.#canUseAbsoluteForm()) this.memory.forwardMode.connectAccepted();
         this.#accept(step.rest);
         return;
       case 'failed':
-        this.#refused(step);
+        this.#onRefusal(step);
     }
   };
 
@@ -203,48 +206,48 @@ export class Attempt {
   };
 
   readonly #onClose = (): void => {
-    const code = endCode(this.#socket);
+    const code = closeCode(this.#socket);
     if (this.#phase === 'answer') this.#fail('member-closed', code);
-    else if (!this.#tcpStands) this.#fail('member-unreachable', code);
-    else this.#fail(isAnswer(code) ? 'member-closed' : 'member-protocol', code);
+    else if (!this.#tcpConnected) this.#fail('member-unreachable', code);
+    else this.#fail(isAnswerCode(code) ? 'member-closed' : 'member-protocol', code);
   };
 
-  /** The member said no. It may mean: with credentials, or not by CONNECT; then it is asked once more. */
-  #refused(refusal: HandshakeFailure): void {
-    const { credentials, forwardMode: forms } = this.#context;
+  /** Retries the same member once with credentials, or without CONNECT, if that can change its answer. */
+  #onRefusal(refusal: HandshakeFailure): void {
+    const { credentials, forwardMode } = this.memory;
     if (refusal.fault === 'member-auth') {
       const login = credentials.afterRefusal(this.#login);
       if (login !== undefined) {
-        this.#again(login, this.#form);
+        this.#reconnect(login, this.#forwardMode);
         return;
       }
       credentials.refused(this.lease.member);
-    } else if (
-      refusal.noConnect === true &&
-      this.#mayBeAbsolute() &&
-      forms.connectRefused(this.lease.member)
-    ) {
-      this.#again(this.#login, 'absolute');
-      return;
+    } else if (refusal.noConnect === true && this.#canUseAbsoluteForm()) {
+      if (forwardMode.connectRefused(this.lease.member)) {
+        this.#reconnect(this.#login, 'absolute');
+        return;
+      }
     }
     this.#fail(refusal.fault, refusal.detail, refusal.targetRefused === true);
   }
 
-  #again(login: PreparedLogin | undefined, form: ForwardMode): void {
+  #reconnect(login: PreparedLogin | undefined, forwardMode: ForwardMode): void {
     this.#clearDeadline();
-    this.#drop();
-    this.#connect(login, form);
+    this.#closeSocket();
+    this.#connect(login, forwardMode);
   }
 
-  #accept(rest: Buffer): void {
+  #accept(head: Buffer): void {
     const socket = this.#socket;
     if (socket === undefined) return;
-    socket.pause(); // before its listener goes: a flowing stream without one loses bytes
-    this.#head = rest;
+    socket.pause(); // before its 'data' listener is removed: a flowing stream without one loses bytes
+    this.#socket = undefined;
     this.#end();
-    this.#release(socket);
-    if (this.#form === 'direct') this.#context.credentials.accepted(this.#login);
-    this.#owner.attemptAccepted(this);
+    this.#removeListeners(socket);
+    const login = this.#login;
+    const forwardMode = this.#forwardMode;
+    if (forwardMode === 'direct') this.memory.credentials.accepted(login);
+    this.#owner.attemptAccepted(this, { socket, head, forwardMode, login });
   }
 
   #fail(fault: FaultCode, detail: string, targetRefused = false): void {
@@ -252,12 +255,10 @@ export class Attempt {
     const phase = this.#phase;
     if (phase === 'done') return;
     this.#end();
-    this.#drop();
-    const local = isLocal(detail);
-    const unreachable = fault === 'member-unreachable';
-    const heard = unreachable ? isAnswer(detail) : fault !== 'member-incapable';
-    const lost = unreachable && !heard && !local;
-    this.#owner.attemptFailed(this, { fault, phase, local, detail, targetRefused, lost, heard, ms });
+    this.#closeSocket();
+    const local = isLocalCode(detail);
+    const network = networkSign(fault, detail);
+    this.#owner.attemptFailed(this, { fault, phase, detail, local, targetRefused, network, ms });
   }
 
   #end(): void {
@@ -266,31 +267,52 @@ export class Attempt {
   }
 
   #clearDeadline(): void {
-    if (this.#deadline !== undefined) this.#context.deadlines.clear(this.#deadline);
+    if (this.#deadline !== undefined) this.#parts.deadlines.clear(this.#deadline);
     this.#deadline = undefined;
   }
 
-  /** Closes the connection without hearing of it again. */
-  #drop(): void {
+  #closeSocket(): void {
     const socket = this.#socket;
     if (socket === undefined) return;
     this.#socket = undefined;
-    this.#release(socket);
+    this.#removeListeners(socket);
     socket.destroy();
   }
 
-  #release(socket: Socket): void {
+  #removeListeners(socket: Socket): void {
     socket.off('data', this.#onData);
     socket.off('end', this.#onEnd);
     socket.off('close', this.#onClose);
     const { protocol } = this.lease;
     socket.off(readyEvent(protocol), this.#onReady);
-    if (protocol === 'https') socket.off('connect', this.#onTcp);
+    if (protocol === 'https') socket.off('connect', this.#onTcpConnected);
   }
 
-  /** Whether there is a choice of form at all: for a plain HTTP request through an HTTP member. */
-  #mayBeAbsolute(): boolean {
+  /** Only an HTTP member takes a plain HTTP request in absolute form. */
+  #canUseAbsoluteForm(): boolean {
     const { protocol } = this.lease;
     return this.#task.use === 'forward' && (protocol === 'http' || protocol === 'https');
   }
+}
+
+function makeHandshake(
+  protocol: MemberProtocol,
+  target: HostPort,
+  login: PreparedLogin | undefined,
+): Handshake {
+  switch (protocol) {
+    case 'http':
+    case 'https':
+      return new ConnectHandshake(target, login?.authorization);
+    case 'socks5':
+      return new Socks5Handshake(target, login);
+    case 'socks4':
+      return new Socks4Handshake(target, login);
+  }
+}
+
+function networkSign(fault: FaultCode, detail: string): AttemptFailure['network'] {
+  if (fault === 'member-incapable') return 'unknown';
+  if (fault !== 'member-unreachable' || isAnswerCode(detail)) return 'up';
+  return isLocalCode(detail) ? 'unknown' : 'down';
 }

@@ -1,45 +1,40 @@
 /**
- * Who a failed attempt is laid at. One pure function; docs/health.md explains it, its table of cases is its test.
+ * Decides whom to blame for a failed attempt: the member, the target, the source, our own network, or nobody.
  *
- * The question is always whether a member or something else failed: a member at fault rests or goes, and a pool that
+ * `blameFor` decides from the evidence; docs/health.md explains it, and test/held/health.test.ts compares the two. `DialBlame`
+ * collects the evidence of one dial. Correct blame matters because a blamed member is quarantined or evicted: a pool that
  * blames its members for dead targets or for a cut cable empties itself.
  */
-import type { Blame } from '../core/events.ts';
-import type { FaultCode } from '../core/faults.ts';
+import type { Clock } from '../core/clock.ts';
+import type { Blame, EventBus, NoriaEvents } from '../core/events.ts';
+import type { LeaseProvider } from '../pool/lease.ts';
+import type { Attempt, AttemptFailure, AttemptPhase } from './attempt.ts';
+import type { NetworkWatch } from './network-watch.ts';
+import type { Reachability } from './reachability.ts';
 
-export type AttemptPhase = 'connect' | 'answer' | 'done';
+export type FailedAttempt = Pick<AttemptFailure, 'fault' | 'phase' | 'local'>;
 
-/** What became of one attempt. */
-export interface FailedAttempt {
-  readonly fault: FaultCode;
-  /** `connect`: before TCP, and TLS where there is some, stood. `answer`: between our request and the member's answer. */
-  readonly phase: AttemptPhase;
-  /** This machine could not even try: it is out of sockets or ports. */
-  readonly local: boolean;
-}
-
-/** What else is known when the dial is over, or as soon as nothing more can change the verdict. */
+/** What is known at the end of the dial, or as soon as nothing can change the decision. */
 export interface Evidence {
   /** Another member reached the same target for the same client request. */
   readonly reachedByOther: boolean;
-  /** The client left before it could be found out. */
+  /** The client left before the dial had a result. */
   readonly clientLeft: boolean;
-  /** How many members, this one included, came to nothing after they had taken the same request. */
+  /** Members, including this one, that accepted the same request and then failed in a way that the target can cause. */
   readonly similarFailures: number;
-  /** This member carried another request a moment ago. */
+  /** The member reached a target recently. */
   readonly memberWorked: boolean;
-  /** How many different targets in a row, this one included, this member is the only witness against. */
+  /** Different targets in a row, including this one, that only this member reported as unreachable. */
   readonly targetsUnreachable: number;
-  /** Members of the same source refuse its credentials, more than one of them. */
+  /** Several members of the source refuse its credentials. */
   readonly sourceFaulty: boolean;
-  /** Our own network was judged to be down. */
   readonly networkDown: boolean;
 }
 
-/** From so many different targets in a row it is likelier that the member's own way out is broken. */
+/** A member that reports more targets in a row as unreachable has probably lost its own connection to the internet. */
 export const MAX_TARGETS_UNREACHABLE = 8;
-/** A target is at fault when so many members say or show alike. */
-const ALIKE = 2;
+/** Similar failures that mean that the target is at fault. */
+const FAILURES_OF_A_DEAD_TARGET = 2;
 
 export function blameFor({ fault, phase, local }: FailedAttempt, evidence: Evidence): Blame {
   if (local) return 'network';
@@ -58,30 +53,152 @@ export function blameFor({ fault, phase, local }: FailedAttempt, evidence: Evide
       if (phase === 'connect') return evidence.networkDown ? 'network' : 'member';
       if (evidence.reachedByOther) return 'member';
       if (evidence.clientLeft) return 'nobody';
-      // A dead target can look like this too. Believe it of the target only from members that work otherwise:
-      // else a pool that went bad as a whole would never be replaced.
-      return evidence.similarFailures >= ALIKE && evidence.memberWorked ? 'target' : 'member';
+      // A dead target can cause this too. It is blamed only if the member works otherwise: else a pool whose members have
+      // all gone bad would never be replaced.
+      return evidence.similarFailures >= FAILURES_OF_A_DEAD_TARGET && evidence.memberWorked
+        ? 'target'
+        : 'member';
     case 'target-doubted':
       if (evidence.reachedByOther) return 'member';
       if (evidence.clientLeft) return 'nobody';
       if (evidence.targetsUnreachable > MAX_TARGETS_UNREACHABLE) return 'member';
-      return evidence.similarFailures >= ALIKE ? 'target' : 'nobody';
+      return evidence.similarFailures >= FAILURES_OF_A_DEAD_TARGET ? 'target' : 'nobody';
     default:
       return 'nobody';
   }
 }
 
-/** Whether what happens next in the same dial can still change the verdict. */
-export function isOpenQuestion({ fault, phase }: FailedAttempt): boolean {
+/** Whether the rest of the same dial can change the blame. */
+export function isUndecided(failure: FailedAttempt): boolean {
+  return failure.fault === 'member-auth' || targetCanCause(failure);
+}
+
+/** Whether the target can cause such a failure: the member had accepted the request. */
+export function targetCanCause({ fault, phase }: FailedAttempt): boolean {
   switch (fault) {
     case 'member-silent':
     case 'member-closed':
     case 'member-refused':
       return phase === 'answer';
     case 'target-doubted':
-    case 'member-auth':
       return true;
     default:
       return false;
+  }
+}
+
+export interface BlameParts {
+  readonly clock: Clock;
+  readonly bus: EventBus;
+  readonly pool: LeaseProvider;
+  readonly reachability: Reachability;
+  readonly network: NetworkWatch;
+}
+
+/** How a dial ended. */
+export type DialEnd =
+  | { readonly kind: 'connected'; readonly member: string }
+  | { readonly kind: 'client-left' }
+  | { readonly kind: 'failed' };
+
+interface Failed {
+  readonly attempt: Attempt;
+  readonly failure: AttemptFailure;
+}
+
+/**
+ * The results of all attempts of one dial. Blame that the rest of the dial can change is decided at its end. Reports each
+ * result to the pool, to the evidence for later dials, and to the bus.
+ */
+export class DialBlame {
+  readonly #parts: BlameParts;
+  /** `host:port`. */
+  readonly #target: string;
+  readonly #failures: AttemptFailure[] = [];
+  readonly #undecided: Failed[] = [];
+  #unreachableReports = 0;
+  #end: DialEnd | undefined;
+
+  constructor(parts: BlameParts, target: string) {
+    this.#parts = parts;
+    this.#target = target;
+  }
+
+  get failures(): readonly AttemptFailure[] {
+    return this.#failures;
+  }
+
+  /** Members that reported the target as unreachable. */
+  get unreachableReports(): number {
+    return this.#unreachableReports;
+  }
+
+  /** An attempt was accepted, before or after the end of the dial. Its lease stays open. */
+  accepted(attempt: Attempt): void {
+    const { lease, elapsedMs: ms } = attempt;
+    const { clock, pool, network, reachability } = this.#parts;
+    network.answered();
+    reachability.recordReached(lease.member, this.#target);
+    attempt.memory.latency.add({ member: lease.member, ms, at: clock.monotonic() });
+    pool.report({ lease: lease.id, kind: 'accepted', latencyMs: ms });
+    this.#emit(attempt, 'accepted', 'done', 'nobody', ms);
+  }
+
+  /** An attempt failed, before or after the end of the dial. */
+  failed(attempt: Attempt, failure: AttemptFailure): void {
+    const { network } = this.#parts;
+    if (failure.network === 'down') network.lost(attempt.lease.member, failure.ms);
+    else if (failure.network === 'up') network.answered();
+    this.#failures.push(failure);
+    if (failure.fault === 'target-doubted') this.#unreachableReports += 1;
+    const failed = { attempt, failure };
+    if (this.#end !== undefined) this.#decide(failed, this.#end);
+    else if (isUndecided(failure)) this.#undecided.push(failed);
+    else this.#decide(failed, { kind: 'failed' });
+  }
+
+  /** An attempt was cancelled in `phase`, which says nothing about its member. */
+  cancelled(attempt: Attempt, phase: AttemptPhase): void {
+    const { pool } = this.#parts;
+    pool.report({ lease: attempt.lease.id, kind: 'failed', blame: 'nobody', fault: 'client-gone' });
+    this.#emit(attempt, 'cancelled', phase, 'nobody', attempt.elapsedMs);
+  }
+
+  /** The dial ended: decides what is undecided. Later failures are decided at once. */
+  close(end: DialEnd): void {
+    this.#end = end;
+    for (const failed of this.#undecided.splice(0)) this.#decide(failed, end);
+  }
+
+  #decide({ attempt, failure }: Failed, end: DialEnd): void {
+    const { pool, reachability, network } = this.#parts;
+    const { lease } = attempt;
+    const { fault, phase, ms } = failure;
+    const unreachable = fault === 'target-doubted' && end.kind === 'failed';
+    const blame = blameFor(failure, {
+      reachedByOther: end.kind === 'connected' && end.member !== lease.member,
+      clientLeft: end.kind === 'client-left',
+      similarFailures: this.#failures.filter(targetCanCause).length,
+      memberWorked: reachability.memberWorked(lease.member),
+      targetsUnreachable: unreachable ? reachability.recordUnreachable(lease.member, this.#target) : 0,
+      sourceFaulty: attempt.memory.credentials.faulty,
+      networkDown: network.down,
+    });
+    if (unreachable && blame === 'member') reachability.resetUnreachable(lease.member);
+    pool.report({ lease: lease.id, kind: 'failed', blame, fault });
+    this.#emit(attempt, fault, phase, blame, ms);
+  }
+
+  #emit(
+    { lease: { source, member }, hedge }: Attempt,
+    outcome: NoriaEvents['dial.attempted']['outcome'],
+    phase: AttemptPhase,
+    blame: Blame,
+    ms: number,
+  ): void {
+    const { bus } = this.#parts;
+    if (bus.hears('dial.attempted')) {
+      bus.emit('dial.attempted', { source, member, outcome, phase, blame, ms, hedge });
+    }
   }
 }

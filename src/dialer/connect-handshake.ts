@@ -1,30 +1,29 @@
 /**
- * CONNECT to an HTTP member: one write, and its answer read by hand.
+ * CONNECT to an HTTP member: one request in one write, and a reader for the head of the response.
  *
- * The credentials go on this hop alone, never into the tunnel. Sources: RFC 9110 §9.3.6 and §15, RFC 9112 §3.2.3.
+ * The credentials are for the member and never enter the tunnel. Sources: RFC 9110 §9.3.6 and §15, RFC 9112 §3.2.3.
  */
 import type { HostPort } from '../core/host-port.ts';
 import type { Secret } from '../core/secret.ts';
-import { readResponseHead } from './connect-response.ts';
 import { type Handshake, type HandshakeFailure, type HandshakeStep, MORE, NO_BYTES } from './handshake.ts';
 
-/** More than any honest proxy sends; the endless head of a broken one ends here. */
+/** Ends the endless head of a broken proxy. */
 export const MAX_RESPONSE_HEAD_BYTES = 16 * 1024;
 
 const PROXY_AUTHENTICATION_REQUIRED = 407;
-/** The member says that it could not get through to the target. */
-const TARGET_DOUBTED = new Set([502, 503, 504]);
-/** The member does not CONNECT, or not to this port; it may still take a plain HTTP request in absolute form. */
+/** The member reports that it could not reach the target. */
+const TARGET_UNREACHABLE = new Set([502, 503, 504]);
+/** The member does not accept CONNECT, or not to this port. It may accept a plain HTTP request in absolute form. */
 const NO_CONNECT = new Set([400, 403, 404, 405, 501]);
 
 export class ConnectHandshake implements Handshake {
   readonly opening: string;
-  /** The beginning of a head that came in pieces. */
+  /** The start of an incomplete head. */
   #held: Buffer = NO_BYTES;
-  /** Bytes of interim answers before it: they count against the limit too. */
+  /** Size of the 1xx responses so far. They count towards the limit. */
   #interimBytes = 0;
 
-  /** @param authorization - the value of Proxy-Authorization, when the member is to be given one. */
+  /** @param authorization - value of the Proxy-Authorization field, if any. */
   constructor(target: HostPort, authorization: Secret | undefined) {
     const authority = target.text;
     const credentials =
@@ -37,15 +36,15 @@ export class ConnectHandshake implements Handshake {
     let left = scanned === 0 ? bytes : Buffer.concat([this.#held, bytes]);
     while (left.length > 0) {
       const head = readResponseHead(left, scanned);
-      if (head === 'garbage') return protocolFailure('not an HTTP answer');
+      if (head === 'garbage') return protocolFailure('not an HTTP response');
       const headBytes = head === 'more' ? left.length : head.endBytes;
       if (this.#interimBytes + headBytes > MAX_RESPONSE_HEAD_BYTES) {
-        return protocolFailure(`a head of more than ${MAX_RESPONSE_HEAD_BYTES} bytes`);
+        return protocolFailure(`a response head of more than ${MAX_RESPONSE_HEAD_BYTES} bytes`);
       }
       if (head === 'more') break;
       left = left.subarray(headBytes);
-      if (head.status >= 200) return verdict(head.status, left);
-      // A 1xx comes before the answer proper (RFC 9110 §15.2); 101 would be a switch that nobody asked for.
+      if (head.status >= 200) return finalStep(head.status, left);
+      // 1xx precedes the final response (RFC 9110 §15.2). 101 would answer an Upgrade that was not requested.
       if (head.status < 100 || head.status === 101) return protocolFailure(`status ${head.status}`);
       this.#interimBytes += headBytes;
       scanned = 0;
@@ -55,14 +54,75 @@ export class ConnectHandshake implements Handshake {
   }
 }
 
-function verdict(status: number, rest: Buffer): HandshakeStep {
+function finalStep(status: number, rest: Buffer): HandshakeStep {
   if (status < 300) return { kind: 'accepted', rest };
   const detail = `status ${status}`;
   if (status === PROXY_AUTHENTICATION_REQUIRED) return { kind: 'failed', fault: 'member-auth', detail };
-  if (TARGET_DOUBTED.has(status)) return { kind: 'failed', fault: 'target-doubted', detail };
+  if (TARGET_UNREACHABLE.has(status)) return { kind: 'failed', fault: 'target-doubted', detail };
   return { kind: 'failed', fault: 'member-refused', detail, noConnect: NO_CONNECT.has(status) };
 }
 
 function protocolFailure(detail: string): HandshakeFailure {
   return { kind: 'failed', fault: 'member-protocol', detail };
+}
+
+interface StatusAndEnd {
+  readonly status: number;
+  /** Length of the head, the empty line included. */
+  readonly endBytes: number;
+}
+
+const CR = 0x0d;
+const LF = 0x0a;
+const SPACE = 0x20;
+const ZERO = 0x30;
+const NINE = 0x39;
+const VERSION = Buffer.from('HTTP/1.', 'latin1');
+/** Offset of the status code in `HTTP/1.1 200`, and of the byte that follows it. */
+const STATUS_AT = VERSION.length + 2;
+const STATUS_END = STATUS_AT + 3;
+
+/**
+ * Reads the status and the length of a response head at the start of `bytes`. Header fields are ignored: after a 2xx the
+ * tunnel begins, whatever Content-Length or Transfer-Encoding say (RFC 9110 §9.3.6), and other responses are discarded.
+ *
+ * Accepts HTTP/1.0 and 1.1, a missing reason phrase, and bare LF as line end (RFC 9112 §2.2). Returns `garbage` as soon as
+ * the first bytes show that this is not a response. The caller limits the length.
+ *
+ * @param scanned - number of bytes that an earlier call has seen, so that a head received byte by byte is not scanned
+ *   from its start each time.
+ */
+export function readResponseHead(bytes: Buffer, scanned = 0): StatusAndEnd | 'more' | 'garbage' {
+  if (scanned <= STATUS_END && !startsLikeStatusLine(bytes)) return 'garbage';
+  const endBytes = findHeadEnd(bytes, Math.max(STATUS_END, scanned - 3));
+  if (endBytes === undefined) return 'more';
+  const digit = (index: number) => (bytes[STATUS_AT + index] ?? ZERO) - ZERO;
+  return { status: digit(0) * 100 + digit(1) * 10 + digit(2), endBytes };
+}
+
+/** Whether `bytes`, which may be incomplete, can be the start of `HTTP/1.x NNN`. */
+function startsLikeStatusLine(bytes: Buffer): boolean {
+  const length = Math.min(bytes.length, STATUS_END + 1);
+  for (let index = 0; index < length; index += 1) {
+    const byte = bytes[index] ?? 0;
+    if (index < VERSION.length) {
+      if (byte !== VERSION[index]) return false;
+    } else if (index === STATUS_AT - 1) {
+      if (byte !== SPACE) return false;
+    } else if (index === STATUS_END) {
+      if (byte !== SPACE && byte !== CR && byte !== LF) return false;
+    } else if (byte < ZERO || byte > NINE) {
+      return false;
+    }
+  }
+  return true;
+}
+
+/** The offset after the first empty line, searched from `from` on. */
+function findHeadEnd(bytes: Buffer, from: number): number | undefined {
+  for (let lf = bytes.indexOf(LF, from); lf >= 0; lf = bytes.indexOf(LF, lf + 1)) {
+    if (bytes[lf + 1] === LF) return lf + 2;
+    if (bytes[lf + 1] === CR && bytes[lf + 2] === LF) return lf + 3;
+  }
+  return undefined;
 }

@@ -1,62 +1,56 @@
-/** Why no member accepted, in a code and a sentence for the client: counts and times, no address and no foreign text. */
+/** Why a dial failed, as a code and a sentence for the client: counts and times, no addresses and no text from outside. */
 import type { FaultCode } from '../core/faults.ts';
 import type { LeaseRefusal } from '../pool/lease.ts';
 import type { AttemptFailure } from './attempt.ts';
 import type { DialFailure } from './dial.ts';
 
-const WORDS: Partial<Record<FaultCode, string>> = {
-  'member-unreachable': 'could not be connected to',
-  'member-silent': 'gave no answer in time',
+/** What a member did, after a count: `2 could not be reached`. */
+const DESCRIPTIONS: Partial<Record<FaultCode, string>> = {
+  'member-unreachable': 'could not be reached',
+  'member-silent': 'did not answer in time',
   'member-closed': 'closed the connection',
-  'member-protocol': 'answered something else than a proxy does',
+  'member-protocol': 'sent an invalid proxy response',
   'member-refused': 'refused the request',
-  'member-auth': 'wanted other credentials',
-  'member-incapable': 'cannot name such a target in its protocol',
+  'member-auth': 'required other credentials',
+  'member-incapable': 'cannot address this target',
   'target-doubted': 'could not reach the target',
 };
 
-/** What the client is told when every member tried failed. */
+/** Every member that was tried failed. */
 export function membersFailed(
   failures: readonly AttemptFailure[],
   attempts: number,
   ms: number,
 ): DialFailure {
-  const took = failures.filter(({ phase }) => phase === 'answer');
-  const doubts = took.filter(({ fault }) => fault === 'target-doubted');
-  // The target's fault only when all members that took the request said so; else they failed themselves.
-  const unreachable = took.length > 0 && doubts.length === took.length;
-  return {
-    code: unreachable ? 'target-unreachable' : 'members-failed',
-    reason: explainFailures(failures, ms),
-    attempts,
-    // A refusal is the target's own word; "unreachable", and HTTP's 502, may be all that the other members know.
-    ...(unreachable ? { targetRefused: doubts.some(({ targetRefused }) => targetRefused) } : {}),
-  };
+  const answered = failures.filter(({ phase }) => phase === 'answer');
+  const unreachable = answered.filter(({ fault }) => fault === 'target-doubted');
+  const reason = describeAttempts(failures, attempts, ms);
+  // The target is at fault only if all members that accepted the request say so.
+  if (answered.length === 0 || unreachable.length < answered.length) {
+    return { code: 'members-failed', reason, attempts };
+  }
+  // One report of a refused connection is enough: "unreachable", and HTTP's 502, may be all that the others know.
+  const targetRefused = unreachable.some((failure) => failure.targetRefused);
+  return { code: 'target-unreachable', reason, attempts, targetRefused };
 }
 
-/** What the client is told when the pool had no member for it. */
+/** The pool had no member. */
 export function noMember(
   { refused, reason, retryAfterMs, sources }: LeaseRefusal,
   attempts: number,
 ): DialFailure {
-  return {
-    code: refused,
-    reason,
-    attempts,
-    sources,
-    ...(retryAfterMs === undefined ? {} : { retryAfterMs }),
-  };
+  const retry = retryAfterMs === undefined ? {} : { retryAfterMs };
+  return { code: refused, reason, attempts, sources, ...retry };
 }
 
-/** For example `2 members tried in 812 ms: 1 gave no answer in time, 1 refused the request`. */
-export function explainFailures(failures: readonly AttemptFailure[], ms: number): string {
+/** For example `2 members tried in 812 ms: 1 did not answer in time, 1 refused the request`. */
+export function describeAttempts(failures: readonly AttemptFailure[], attempts: number, ms: number): string {
   const counts = new Map<string, number>();
   for (const { fault } of failures) {
-    const words = WORDS[fault] ?? 'failed';
-    counts.set(words, (counts.get(words) ?? 0) + 1);
+    const description = DESCRIPTIONS[fault] ?? 'failed';
+    counts.set(description, (counts.get(description) ?? 0) + 1);
   }
-  const members = failures.length === 1 ? '1 member' : `${failures.length} members`;
-  const list = [...counts].map(([words, count]) => `${count} ${words}`).join(', ');
-  const tried = `${members} tried in ${Math.round(ms)} ms`;
+  const tried = `${attempts} ${attempts === 1 ? 'member' : 'members'} tried in ${Math.round(ms)} ms`;
+  const list = [...counts].map(([description, count]) => `${count} ${description}`).join(', ');
   return list === '' ? tried : `${tried}: ${list}`;
 }

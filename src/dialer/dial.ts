@@ -1,63 +1,65 @@
 /**
- * What the listener asks of the dialer: one way to one target, through whichever member accepts first.
+ * The contract between the listener and the dialer: a request for a connection to a target, and its result.
  *
- * The result owns a connected socket until the listener takes it over; nothing has been told to the client yet.
+ * The dialer sends nothing to the client. On success the listener takes over a connected socket.
  */
 import type { Socket } from 'node:net';
 import type { FaultCode } from '../core/faults.ts';
 import type { HostPort } from '../core/host-port.ts';
 import type { RoutingOptions, SourceOutlook } from '../pool/lease.ts';
 
+/** How a plain HTTP request is written: `direct` as to the target, through a tunnel; `absolute` in absolute form to the member. */
+export type ForwardMode = 'direct' | 'absolute';
+
 export interface DialRequest {
   readonly target: HostPort;
   readonly routing: RoutingOptions;
   /**
-   * `tunnel`: bytes to the target, untouched. `forward`: a plain HTTP request to the target; an idle connection may be used
-   * again, and a member that does not CONNECT to this port may take it in absolute form instead.
+   * `tunnel`: unmodified bytes to the target. `forward`: a plain HTTP request to the target. It may reuse an idle connection,
+   * and may use absolute form if the member does not accept CONNECT to this port.
    */
   readonly use: 'tunnel' | 'forward';
-  /** `forward` after a reused connection died: a new connection this time. */
+  /** `forward` only, after a reused connection turned out to be closed: open a new connection. */
   readonly fresh?: boolean;
-  /** Members that already failed for this client request (a forwarded request tried again). */
+  /** Members that already failed for this client request, when a forwarded request is retried. */
   readonly avoid?: readonly string[];
 }
 
-/** A way that stands. */
+/** A connection to the target through a member. */
 export interface MemberConnection {
   /**
-   * Connected, paused, no data lost; TLS where the member speaks it. The dialer's error handler stays on it, so an
-   * error is never uncaught; the taker adds its own. Half-open is allowed.
+   * Connected, paused, with no data lost, half-open allowed; TLS where the member speaks it. The dialer's 'error' handler
+   * stays on it, so an error is never uncaught.
    */
   readonly socket: Socket;
-  /** Bytes that came after the member's answer; to be given to the client first. Empty when there are none. */
+  /** Bytes that followed the member's answer; the client must get them first. Often empty. */
   readonly head: Buffer;
-  /** `direct`: speak to the target. `absolute`: speak HTTP to the member, in absolute form. */
-  readonly forwardMode: 'direct' | 'absolute';
-  /** Value of Proxy-Authorization to send with an absolute-form request; never to be logged. */
+  readonly forwardMode: ForwardMode;
+  /** Value of Proxy-Authorization for a request in absolute form. Never log it. */
   readonly proxyAuthorization?: string | undefined;
-  /** It was idle and is used again: it may turn out dead, which is nobody's fault. */
+  /** The connection was idle before. It may turn out to be closed, for which nobody is to blame. */
   readonly reused: boolean;
   readonly member: string;
   readonly source: string;
   readonly exitIp?: string | undefined;
-  /** Ms of life the member had left at the pick; absent when unknown. */
+  /** Lifetime of the member in ms when it was leased; absent if unknown. */
   readonly remainingMs?: number | undefined;
   readonly session?: string | undefined;
   readonly attempts: number;
-  /** Ends the lease. Call it once, whatever happened; the socket is the caller's to close, unless `keep` gives it back for reuse. */
+  /** Ends the lease. Idempotent. Always call it; close the socket yourself unless `keep` returns it to the dialer. */
   end(outcome: DialOutcome): void;
 }
 
 export interface DialOutcome {
-  /** The member ended it, or it failed, before its first byte. */
+  /** The member closed the connection, or it failed, before the member's first byte. */
   readonly cut: boolean;
-  /** The exchange ended cleanly and the socket may serve another request (`forward` only); the dialer owns it again. */
+  /** `forward` only: the exchange is complete and the socket can serve another request. The dialer owns it again. */
   readonly keep?: boolean;
-  /** `absolute` only: the member answered 407. A new dial carries what credentials there are left to try, if any. */
+  /** `absolute` only: the member answered 407. The next dial carries other credentials if there are any. */
   readonly proxyAuthRequired?: boolean;
 }
 
-/** Why no way came about; told to the client as X-Noria-Error, Retry-After and a SOCKS reply. */
+/** Why the dial failed. The client gets it as X-Noria-Error, Retry-After and SOCKS reply. */
 export interface DialFailure {
   readonly code: Extract<
     FaultCode,
@@ -70,14 +72,14 @@ export interface DialFailure {
     | 'shutting-down'
     | 'internal'
   >;
-  /** In noria's own words; holds no member's address and no text from outside. */
+  /** In noria's own words: contains no member's address and no text from outside. */
   readonly reason: string;
   readonly attempts: number;
   /** With `pool-empty`: ms until the next draw can bring a member. */
   readonly retryAfterMs?: number;
   /** With `pool-empty`: what each source is waiting for. */
   readonly sources?: readonly SourceOutlook[];
-  /** With `target-unreachable`: the members said refused (SOCKS5 reply 0x05) rather than unreachable (0x04). */
+  /** With `target-unreachable`: the target refused the connection (SOCKS5 reply 5), rather than being unreachable (4). */
   readonly targetRefused?: boolean;
 }
 
@@ -85,17 +87,16 @@ export type DialResult =
   | { readonly ok: true; readonly connection: MemberConnection }
   | { readonly ok: false; readonly failure: DialFailure };
 
-/** A dial under way. */
+/** A dial in progress. */
 export interface Dialing {
-  /** The client left: ends every attempt at once, with `client-gone`. Once the result was told it does nothing. */
+  /** The client left: aborts all attempts with `client-gone`. A no-op after the result. */
   cancel(): void;
 }
 
-/** The dialer as the listener sees it. */
 export interface Dialer {
   /**
-   * @param done - called once, in the very moment in which the result stands (a promise would tell it later, and cost
-   *   more than the pick); that may be before `dial` returns. It must not throw.
+   * @param onResult - called exactly once, synchronously with the result and possibly before `dial` returns: a promise would
+   *   delay it, and would cost more than the choice of a member. Must not throw.
    */
-  dial(request: DialRequest, done: (result: DialResult) => void): Dialing;
+  dial(request: DialRequest, onResult: (result: DialResult) => void): Dialing;
 }

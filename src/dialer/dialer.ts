@@ -1,32 +1,30 @@
 /**
- * The dialer: one way to one target through whichever member accepts first, and what that teaches about members,
- * targets, credentials and our own network.
+ * The dialer connects clients to targets through members of the pool.
  *
- * Owns every connection to a member until the listener takes it over, the idle ones, and all deadlines of dialling.
- * Never connects to anything but a member, and resolves no name.
+ * Owns every connection to a member until the listener takes it over, the idle connections, and all deadlines of dials. It
+ * connects to members only, and resolves no name.
  */
 import type { Clock } from '../core/clock.ts';
 import { Deadlines } from '../core/deadlines.ts';
 import type { EventBus } from '../core/events.ts';
+import { isSame } from '../core/is-same.ts';
 import { LiveList } from '../core/live-list.ts';
 import type { LeaseProvider } from '../pool/lease.ts';
 import type { AttemptTask } from './attempt.ts';
 import type { SourceFault } from './credentials.ts';
 import type { Dialer, Dialing, DialRequest, DialResult } from './dial.ts';
-import { HedgeBudget } from './hedging.ts';
+import { HedgeBudget, OverdueAttempts } from './hedge.ts';
 import { IdleConnections } from './idle-connections.ts';
 import type { LeasedConnection } from './leased-connection.ts';
 import { memberSockets, type OpenSocket } from './member-socket.ts';
 import { NetworkWatch } from './network-watch.ts';
-import { OverdueAttempts } from './overdue-attempts.ts';
 import { Reachability } from './reachability.ts';
 import { type DialParts, type DialSettings, RunningDial } from './running-dial.ts';
-import { type PendingAttempt, SingleAttempt } from './single-attempt.ts';
+import { SingleAttempt } from './single-attempt.ts';
 import { SourceMemory, type SourceSettings } from './source-memory.ts';
 
-/** What may change while the dialer runs. */
 export interface DialerSettings extends DialSettings {
-  /** By name. Members of a source that is not here are spoken to without credentials. */
+  /** By name. Members of other sources get no credentials. */
   readonly sources: ReadonlyMap<string, SourceSettings>;
 }
 
@@ -34,15 +32,15 @@ export interface DialerOptions extends DialerSettings {
   readonly clock: Clock;
   readonly bus: EventBus;
   readonly pool: LeaseProvider;
-  /** The credentials of a source are refused by several of its members, or accepted again. Told once each. */
+  /** Several members of a source refuse its credentials, or one accepts them again. Called once for each. */
   readonly onSourceFault: (fault: SourceFault) => void;
-  /** Our own network was judged to be down, or is up again: nobody is evicted meanwhile. */
+  /** Our own network is down, or up again. */
   readonly onNetwork: (down: boolean) => void;
-  /** How connections to members are opened; the real way when absent. */
+  /** Opens sockets to members; real ones by default. */
   readonly openSocket?: OpenSocket;
 }
 
-/** Fine enough for the shortest hedge, coarse enough to cost nothing. */
+/** Fine enough for the shortest hedge delay, coarse enough to be cheap. */
 const TICK_MS = 10;
 const UNKNOWN_SOURCE: SourceSettings = {
   auth: 'none',
@@ -54,13 +52,12 @@ const UNKNOWN_SOURCE: SourceSettings = {
 export class MemberDialer implements Dialer, AsyncDisposable {
   readonly #options: DialerOptions;
   readonly #parts: DialParts;
-  readonly #deadlines: Deadlines;
   readonly #idle: IdleConnections;
-  readonly #races = new LiveList<RunningDial>();
-  readonly #solos = new Set<SingleAttempt>();
-  readonly #standing = new LiveList<LeasedConnection>();
-  readonly #openSocket: OpenSocket;
-  readonly #drawing: Disposable;
+  readonly #network: NetworkWatch;
+  readonly #dials = new LiveList<RunningDial>();
+  readonly #singleAttempts = new Set<SingleAttempt>();
+  readonly #openConnections = new LiveList<LeasedConnection>();
+  readonly #drawObserver: Disposable;
   #settings: DialerSettings;
   #memories = new Map<string, SourceMemory>();
   #lastRequestId = 0;
@@ -70,88 +67,95 @@ export class MemberDialer implements Dialer, AsyncDisposable {
     const { clock, bus, pool } = options;
     this.#options = options;
     this.#settings = options;
-    this.#openSocket = options.openSocket ?? memberSockets();
-    this.#deadlines = new Deadlines(clock, TICK_MS);
-    this.#idle = new IdleConnections(clock, this.#deadlines);
+    const deadlines = new Deadlines(clock, TICK_MS);
+    this.#idle = new IdleConnections(clock, deadlines);
+    this.#network = new NetworkWatch(clock, (down) => {
+      options.onNetwork(down);
+      bus.emit('network.judged', { down });
+    });
     this.#parts = {
       clock,
       bus,
       pool,
-      deadlines: this.#deadlines,
+      deadlines,
+      openSocket: options.openSocket ?? memberSockets(),
       idle: this.#idle,
-      openConnections: this.#standing,
+      network: this.#network,
+      openConnections: this.#openConnections,
       overdueAttempts: new OverdueAttempts(),
-      budget: new HedgeBudget(),
-      witnesses: new Reachability(clock),
-      network: new NetworkWatch(clock, (down) => {
-        options.onNetwork(down);
-        bus.emit('network.judged', { down });
-      }),
+      hedgeBudget: new HedgeBudget(),
+      reachability: new Reachability(clock),
       memoryOf: (source) => this.#memoryOf(source),
       nextRequestId: () => ++this.#lastRequestId,
-      dialFinished: (race) => this.#races.delete(race),
+      dialFinished: (dial) => this.#dials.delete(dial),
     };
-    // The service answers: whoever does not, it is not our network.
-    this.#drawing = bus.on('draw.done', ({ code }) => {
-      if (code !== 'transport') this.#parts.network.answered();
+    // An answer of the service shows that our network is up.
+    this.#drawObserver = bus.on('draw.done', ({ code }) => {
+      if (code !== 'transport') this.#network.answered();
     });
   }
 
+  /** Dials and probes in progress, slower attempts of successful dials, and idle connections. */
   get openCount(): number {
-    return this.#races.size + this.#solos.size + this.#idle.size;
+    return this.#dials.size + this.#singleAttempts.size + this.#idle.size;
   }
 
-  dial(request: DialRequest, done: (result: DialResult) => void): Dialing {
-    const race = new RunningDial(this.#parts, this.#settings, request, done);
+  dial(request: DialRequest, onResult: (result: DialResult) => void): Dialing {
+    const dial = new RunningDial(this.#parts, this.#settings, request, onResult);
     if (this.#closed) {
-      race.close();
+      dial.close();
     } else {
-      this.#races.add(race);
-      race.start();
+      this.#dials.add(dial);
+      dial.start();
     }
-    return race;
+    return dial;
   }
 
-  attempt(task: Omit<AttemptTask, 'hedge'>): PendingAttempt {
-    const memory = this.#memoryOf(task.lease.source);
-    const solo = new SingleAttempt(memory, this.#parts.network, task, () => this.#solos.delete(solo));
+  /** One attempt through a member that the caller has leased, for probes. The caller reports the outcome of the lease. */
+  attempt(task: Omit<AttemptTask, 'hedge'>): SingleAttempt {
+    const attempt = new SingleAttempt(this.#parts, task, () => this.#singleAttempts.delete(attempt));
     if (this.#closed) {
-      solo.cancel();
+      attempt.cancel();
     } else {
-      this.#solos.add(solo);
-      solo.start();
+      this.#singleAttempts.add(attempt);
+      attempt.start();
     }
-    return solo;
+    return attempt;
   }
 
+  /** Applies to new dials. Keeps what was learned about sources whose settings are the same. */
   configure(settings: DialerSettings): void {
     this.#settings = settings;
-    const before = this.#memories;
-    this.#memories = new Map();
-    for (const [source, memory] of before) {
-      const now = settings.sources.get(source);
-      if (now !== undefined && memory.isFor(now)) this.#memories.set(source, memory);
+    for (const [source, memory] of this.#memories) {
+      if (!isSame(memory.settings, settings.sources.get(source))) this.#memories.delete(source);
     }
   }
 
+  /** Uses a faulty source again: the count of its refusals restarts. */
   resetRefusals(source: string): void {
     this.#memories.get(source)?.credentials.resetRefusals();
   }
 
+  /** Another process got an answer from outside: our network is up. */
   answeredElsewhere(): void {
-    this.#parts.network.answered();
+    this.#network.answered();
   }
 
+  /** Closes the connections of these leases now. Ignores leases that have ended. */
   closeConnections(leases: readonly number[]): void {
-    const ended = new Set(leases);
-    for (const way of this.#standing.all()) if (ended.has(way.lease)) way.socket.destroy();
+    const ids = new Set(leases);
+    for (const { leaseId, socket } of this.#openConnections.all()) if (ids.has(leaseId)) socket.destroy();
   }
 
+  /**
+   * Ends all dials with `shutting-down` and closes all attempts and idle connections. Connections that were handed over stay
+   * open. Idempotent.
+   */
   async close(): Promise<void> {
     this.#closed = true;
-    this.#drawing[Symbol.dispose]();
-    for (const race of this.#races.all()) race.close();
-    for (const solo of [...this.#solos]) solo.cancel();
+    this.#drawObserver[Symbol.dispose]();
+    for (const dial of this.#dials.all()) dial.close();
+    for (const attempt of [...this.#singleAttempts]) attempt.cancel();
     this.#idle.close();
   }
 
@@ -162,10 +166,8 @@ export class MemberDialer implements Dialer, AsyncDisposable {
   #memoryOf(source: string): SourceMemory {
     const known = this.#memories.get(source);
     if (known !== undefined) return known;
-    const { clock, onSourceFault } = this.#options;
     const settings = this.#settings.sources.get(source) ?? UNKNOWN_SOURCE;
-    const parts = { clock, deadlines: this.#deadlines, openSocket: this.#openSocket, onSourceFault };
-    const memory = new SourceMemory(source, settings, parts);
+    const memory = new SourceMemory(source, settings, this.#options);
     this.#memories.set(source, memory);
     return memory;
   }

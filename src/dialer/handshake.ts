@@ -1,7 +1,6 @@
 /**
- * What a proxy protocol is to the dialer: a machine that is given bytes and says what to do, without a socket or a clock.
- *
- * So each protocol is tested byte by byte, and one driver (attempt.ts) has all the timeouts and endings.
+ * The interface of a proxy protocol: a state machine that takes bytes and says what to do next. It has no socket and no
+ * clock, so each protocol is tested byte by byte, and attempt.ts alone handles timeouts and closed connections.
  */
 import type { FaultCode } from '../core/faults.ts';
 import type { Secret } from '../core/secret.ts';
@@ -12,33 +11,31 @@ export interface Login {
   readonly password: Secret;
 }
 
-/** Why a hop came to nothing. */
+/** Why a handshake failed. */
 export interface HandshakeFailure {
   readonly kind: 'failed';
-  readonly fault: Extract<
-    FaultCode,
-    'member-auth' | 'member-refused' | 'member-protocol' | 'member-incapable' | 'target-doubted'
-  >;
-  /** The number that decided it, in our words: `status 502`, `reply 5`. No text of the member. */
+  readonly fault: Extract<FaultCode, 'member-auth' | 'member-refused' | 'member-protocol' | 'target-doubted'>;
+  /** The deciding number in noria's words: `status 502`, `reply 5`. Contains no text from the member. */
   readonly detail: string;
-  /** The member says that the target itself refused the connection. */
+  /** The member reports that the target refused the connection. */
   readonly targetRefused?: boolean;
-  /** An HTTP member that does not CONNECT there; it may take a plain request in absolute form. */
+  /** The member does not accept CONNECT to this target. It may accept a plain HTTP request in absolute form. */
   readonly noConnect?: boolean;
 }
 
 export type HandshakeStep =
+  /** Incomplete: wait for more bytes. */
   | { readonly kind: 'more' }
-  /** The protocol's next message. */
+  /** Write the protocol's next message. */
   | { readonly kind: 'send'; readonly bytes: Buffer }
-  /** The way to the target stands; `rest` came after the member's answer and belongs to the client. */
+  /** The member is connected to the target. `rest` followed the member's answer and belongs to the client. */
   | { readonly kind: 'accepted'; readonly rest: Buffer }
   | HandshakeFailure;
 
 export interface Handshake {
-  /** Written as soon as the connection stands; as a string it is latin1. */
+  /** The first message, written once the connection is ready. A string is latin1. */
   readonly opening: Buffer | string;
-  /** Takes the next bytes, however they were split. Not to be called again after `accepted` or `failed`. */
+  /** Takes the next bytes, split in any way. Do not call it again after `accepted` or `failed`. */
   take(bytes: Buffer): HandshakeStep;
 }
 

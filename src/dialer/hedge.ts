@@ -1,48 +1,94 @@
 /**
- * The second attempt of one dial: when it may start beside a slow first one, what it costs and how it ended.
+ * Hedging: a second attempt in parallel with a slow first one. When it starts, how many may be wasted, and which members it
+ * avoids.
  *
- * Owns the one deadline after which a first attempt is overdue.
+ * A hedge that helps is free. Wasted are hedges whose first attempt succeeds after all, and a budget limits those. So a good
+ * pool gets at most a tenth more attempts, and a bad pool gets as many hedges as it needs.
  */
 import type { Deadline, Deadlines } from '../core/deadlines.ts';
 import type { EventBus } from '../core/events.ts';
 import type { Lease } from '../pool/lease.ts';
-import { type HedgeAfter, type HedgeBudget, hedgeDelayMs } from './hedging.ts';
 
-export interface HedgeParts {
-  readonly deadlines: Deadlines;
-  readonly bus: EventBus;
-  readonly budget: HedgeBudget;
-}
+/** `auto`: learned from the source's successes. `off`: never. A number: always after this many ms. */
+export type HedgeAfter = 'auto' | 'off' | number;
 
 export interface HedgeSettings {
   readonly hedgeAfter: HedgeAfter;
   readonly attemptTimeoutMs: number;
 }
 
+/** The shortest learned delay: a hedge costs a member a connection. */
+export const HEDGE_FLOOR_MS = 50;
+
+/**
+ * How long to wait for a first attempt before its hedge starts; undefined: there is no hedge.
+ *
+ * @param p95Ms - latency of the source's good members, if known.
+ * @param doubtful - the first member is unproven: its hedge starts after half the time.
+ */
+export function hedgeDelayMs(
+  { hedgeAfter, attemptTimeoutMs }: HedgeSettings,
+  p95Ms: number | undefined,
+  doubtful: boolean,
+): number | undefined {
+  if (hedgeAfter === 'off') return undefined;
+  if (hedgeAfter !== 'auto') return hedgeAfter;
+  const usualMs = p95Ms ?? attemptTimeoutMs / 4;
+  return Math.max(HEDGE_FLOOR_MS, doubtful ? usualMs / 2 : usualMs);
+}
+
+/** Hedges that each dial adds to the budget. */
+const EARNED_PER_DIAL = 0.1;
+/** Largest balance of the budget, and its balance at the start. */
+const MAX_BALANCE = 10;
+
+/** Limits the wasted hedges of one dialer to a share of its dials. */
+export class HedgeBudget {
+  #balance = MAX_BALANCE;
+
+  earn(): void {
+    this.#balance = Math.min(MAX_BALANCE, this.#balance + EARNED_PER_DIAL);
+  }
+
+  /** Takes one hedge; false if the budget is used up. */
+  spend(): boolean {
+    if (this.#balance < 1) return false;
+    this.#balance -= 1;
+    return true;
+  }
+
+  /** A hedge was not wasted: it won, did not start, or failed itself. */
+  refund(): void {
+    this.#balance = Math.min(MAX_BALANCE, this.#balance + 1);
+  }
+}
+
+export interface HedgeParts {
+  readonly deadlines: Deadlines;
+  readonly bus: EventBus;
+  readonly hedgeBudget: HedgeBudget;
+}
+
+/** The hedge of one dial. Owns the deadline after which a first attempt is overdue. */
 export class Hedge {
   readonly #parts: HedgeParts;
   readonly #settings: HedgeSettings;
   readonly #onOverdue: () => void;
   #deadline: Deadline | undefined;
-  /** One hedge was taken from the budget, and it is not known yet whether it was waste. */
+  /** A hedge was taken from the budget, and it is open whether it is wasted. */
   #charged = false;
 
-  /** @param onOverdue - the attempt for which it was armed takes longer than it should. */
   constructor(parts: HedgeParts, settings: HedgeSettings, onOverdue: () => void) {
     this.#parts = parts;
     this.#settings = settings;
     this.#onOverdue = onOverdue;
   }
 
-  /**
-   * A first attempt starts through the member of `lease`. A session keeps its member while that lives: slowness is no
-   * reason to leave it, so it is not hedged.
-   */
-  arm(lease: Lease, usualMs: number | undefined): void {
+  /** A first attempt starts. A session is not hedged: it keeps its member even if that is slow. */
+  arm(lease: Lease, p95Ms: number | undefined): void {
     this.disarm();
     if (lease.session !== undefined) return;
-    const { hedgeAfter, attemptTimeoutMs } = this.#settings;
-    const delayMs = hedgeDelayMs(hedgeAfter, attemptTimeoutMs, usualMs, lease.doubtful);
+    const delayMs = hedgeDelayMs(this.#settings, p95Ms, lease.doubtful);
     if (delayMs !== undefined) this.#deadline = this.#parts.deadlines.set(delayMs, this.#onOverdue);
   }
 
@@ -51,23 +97,56 @@ export class Hedge {
     this.#deadline = undefined;
   }
 
-  /** Whether there is a hedge to spend; if so it is spent. A delay that the operator has chosen needs no budget. */
+  /** Whether a hedge may start; charges the budget unless the delay is configured. */
   spend(): boolean {
     if (this.#settings.hedgeAfter !== 'auto') return true;
-    this.#charged = this.#parts.budget.spend();
+    this.#charged = this.#parts.hedgeBudget.spend();
     return this.#charged;
   }
 
-  /** It ended before it began, or before it could show anything. */
+  /** The hedge did not start, or ended before it could show anything. */
   refund(): void {
-    if (this.#charged) this.#parts.budget.refund();
+    if (this.#charged) this.#parts.hedgeBudget.refund();
     this.#charged = false;
   }
 
-  /** `lost`: the first attempt came through after all, so it was waste. */
+  /** `lost`: the first attempt succeeded, so the hedge is wasted. */
   ended(outcome: 'won' | 'lost' | 'failed'): void {
     if (outcome === 'lost') this.#charged = false;
     else this.refund();
     this.#parts.bus.emit('hedge.ended', { outcome });
+  }
+}
+
+/** As much of an attempt as OverdueAttempts needs. */
+interface OverdueAttempt {
+  readonly lease: { readonly member: string };
+}
+
+/** Each avoided member makes the pool's choice slower, and no choice helps a pool with more slow members than this. */
+const MAX_AVOIDED = 64;
+
+/** The running attempts of one dialer that are overdue. A silent member fails only at its timeout: until then hedges avoid it. */
+export class OverdueAttempts {
+  readonly #overdue = new Set<OverdueAttempt>();
+
+  add(attempt: OverdueAttempt): void {
+    this.#overdue.add(attempt);
+  }
+
+  delete(attempt: OverdueAttempt): void {
+    this.#overdue.delete(attempt);
+  }
+
+  get size(): number {
+    return this.#overdue.size;
+  }
+
+  /** Members that a hedge avoids: those with an overdue attempt and the slow ones, without those that the dial has `tried`. */
+  membersToAvoid(slow: readonly string[], tried: readonly string[]): readonly string[] {
+    const members = new Set(slow);
+    for (const { lease } of this.#overdue) members.add(lease.member);
+    for (const member of tried) members.delete(member);
+    return [...members].slice(0, MAX_AVOIDED);
   }
 }

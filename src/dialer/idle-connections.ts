@@ -1,45 +1,45 @@
 /**
- * Connections that a plain HTTP request has left behind in good order, kept a short while for the next one.
+ * Connections that a plain HTTP request has finished with, kept for a few seconds for the next one.
  *
- * Owns them: each is one of few for its member and target, for a few seconds, never past its member's end, and dropped
- * as soon as it says anything or ends. Whoever takes one owns it, and must reckon with its being dead already.
+ * Owns them. It limits their number per member and target, never keeps one past the end of its member, and closes one that
+ * ends or receives a byte. A connection that is taken may be closed already by the other side.
  */
 import type { Socket } from 'node:net';
 import type { Clock } from '../core/clock.ts';
 import type { Deadline, Deadlines } from '../core/deadlines.ts';
 import type { PreparedLogin } from './credentials.ts';
-import type { ForwardMode } from './forward-mode.ts';
+import type { ForwardMode } from './dial.ts';
 
 export interface IdleConnection {
   readonly socket: Socket;
   readonly member: string;
-  /** `host:port` of the target; for absolute form the member takes any. */
+  /** `host:port` of the target. A connection in absolute form serves any target. */
   readonly target: string;
   readonly forwardMode: ForwardMode;
-  /** What it was opened with; requests in absolute form on it carry the same. */
+  /** What it was opened with. Requests in absolute form on it carry the same. */
   readonly login: PreparedLogin | undefined;
-  /** Monotonic moment at which the member ends; `Infinity` when unknown. */
+  /** Monotonic time at which the member's lifetime ends; `Infinity` if unknown. */
   readonly endsAt: number;
 }
 
-interface Kept {
+interface Entry {
   readonly connection: IdleConnection;
   readonly deadline: Deadline;
   readonly drop: () => void;
 }
 
 /** Shorter than any common keep-alive timeout of a server. */
-const KEPT_MS = 5_000;
-const MOST_FOR_ONE_TARGET = 4;
-const MOST = 512;
-const FORMS: readonly ForwardMode[] = ['direct', 'absolute'];
+const MAX_IDLE_MS = 5_000;
+const MAX_PER_TARGET = 4;
+const MAX_CONNECTIONS = 512;
+const FORWARD_MODES: readonly ForwardMode[] = ['direct', 'absolute'];
 
 export class IdleConnections {
   readonly #clock: Clock;
   readonly #deadlines: Deadlines;
-  /** The youngest last: it is the likeliest to be alive. */
-  readonly #kept = new Map<string, Kept[]>();
-  #count = 0;
+  /** The newest last: it is the least likely to be closed. */
+  readonly #entries = new Map<string, Entry[]>();
+  #size = 0;
   #closed = false;
 
   constructor(clock: Clock, deadlines: Deadlines) {
@@ -48,74 +48,74 @@ export class IdleConnections {
   }
 
   get size(): number {
-    return this.#count;
+    return this.#size;
   }
 
-  /** Takes a connection over; closes it when there is no room or no time left for it. */
+  /** Takes over a connection. Closes it at once if a limit is reached, its member ends, or its last exchange left bytes. */
   keep(connection: IdleConnection): void {
     const { socket } = connection;
     const key = keyOf(connection);
-    const siblings = this.#kept.get(key) ?? [];
-    const leftMs = Math.min(KEPT_MS, connection.endsAt - this.#clock.monotonic());
-    const crowded = siblings.length >= MOST_FOR_ONE_TARGET || this.#count >= MOST;
-    if (this.#closed || crowded || leftMs <= 0 || !isQuiet(socket)) {
+    const others = this.#entries.get(key) ?? [];
+    const leftMs = Math.min(MAX_IDLE_MS, connection.endsAt - this.#clock.monotonic());
+    const full = others.length >= MAX_PER_TARGET || this.#size >= MAX_CONNECTIONS;
+    if (this.#closed || full || leftMs <= 0 || !isClean(socket)) {
       socket.destroy();
       return;
     }
     const drop = () => {
-      this.#remove(key, kept);
+      this.#remove(key, entry);
       socket.destroy();
     };
-    const kept = { connection, deadline: this.#deadlines.set(leftMs, drop), drop };
-    this.#kept.set(key, [...siblings, kept]);
-    this.#count += 1;
-    // Read on: else neither an end nor a stray byte would show before the next request is written.
+    const entry = { connection, deadline: this.#deadlines.set(leftMs, drop), drop };
+    this.#entries.set(key, [...others, entry]);
+    this.#size += 1;
+    // A paused socket would notice neither an end nor an unexpected byte.
     socket.on('data', drop).on('end', drop).on('close', drop);
     socket.resume();
   }
 
-  /** One for this very member and target, or in absolute form to the member, paused; undefined when there is none. */
+  /** A paused connection through `member` that can serve `target`, if there is one. The caller owns it. */
   take(member: string, target: string): IdleConnection | undefined {
-    if (this.#count === 0) return undefined;
-    for (const form of FORMS) {
-      const key = keyOf({ member, target, forwardMode: form });
-      const kept = this.#kept.get(key)?.at(-1);
-      if (kept === undefined) continue;
-      this.#remove(key, kept);
-      kept.connection.socket.pause();
-      return kept.connection;
+    if (this.#size === 0) return undefined;
+    for (const forwardMode of FORWARD_MODES) {
+      const key = keyOf({ member, target, forwardMode });
+      const entry = this.#entries.get(key)?.at(-1);
+      if (entry === undefined) continue;
+      this.#remove(key, entry);
+      entry.connection.socket.pause();
+      return entry.connection;
     }
     return undefined;
   }
 
-  /** Closes them all; what is given back later is closed at once. */
+  /** Closes all of them, and from now on every connection that it gets. */
   close(): void {
     this.#closed = true;
-    for (const siblings of [...this.#kept.values()]) for (const { drop } of siblings) drop();
+    for (const entries of [...this.#entries.values()]) for (const { drop } of entries) drop();
   }
 
-  #remove(key: string, kept: Kept): void {
-    const siblings = this.#kept.get(key) ?? [];
-    const others = siblings.filter((other) => other !== kept);
-    if (others.length === siblings.length) return;
-    if (others.length === 0) this.#kept.delete(key);
-    else this.#kept.set(key, others);
-    this.#count -= 1;
-    this.#deadlines.clear(kept.deadline);
-    kept.connection.socket.off('data', kept.drop).off('end', kept.drop).off('close', kept.drop);
+  #remove(key: string, entry: Entry): void {
+    const entries = this.#entries.get(key) ?? [];
+    const others = entries.filter((other) => other !== entry);
+    if (others.length === entries.length) return;
+    if (others.length === 0) this.#entries.delete(key);
+    else this.#entries.set(key, others);
+    this.#size -= 1;
+    this.#deadlines.clear(entry.deadline);
+    entry.connection.socket.off('data', entry.drop).off('end', entry.drop).off('close', entry.drop);
   }
 }
 
 function keyOf({
   member,
   target,
-  forwardMode: form,
+  forwardMode,
 }: Pick<IdleConnection, 'member' | 'target' | 'forwardMode'>): string {
-  return form === 'absolute' ? member : `${member} ${target}`;
+  return forwardMode === 'absolute' ? member : `${member} ${target}`;
 }
 
-/** Alive both ways, with nothing unread and nothing unsent: else the last exchange was not clean. */
-function isQuiet(socket: Socket): boolean {
+/** Open in both directions, with nothing unread and nothing unsent. */
+function isClean(socket: Socket): boolean {
   return (
     !socket.destroyed &&
     socket.readable &&

@@ -1,34 +1,31 @@
 /**
- * How long the members of one source usually take to open a way, and which of them are slow.
+ * How long the members of one source take to connect to a target, and which members are slow.
  *
- * The 95th percentile of the latest successes, counting only the faster half of the members: else slow members would
- * teach patience with slow members. Old samples fall out as new ones come, and all of them after a while.
+ * The 95th percentile of the latest successes, of the faster half of the members only: otherwise slow members would make
+ * slowness look normal. Old samples are replaced by new ones and ignored after ten minutes.
  */
 
-/** Fewer say nothing. */
+/** With fewer samples nothing is known. */
 export const MIN_SAMPLES = 20;
-/** The latest successes that are looked at: some for each member of a usual pool. */
-const SAMPLE_COUNT = 256;
-/** The figure is worked out again no sooner: sorting all samples for each dial would cost more than the dial. */
-const RECKON_EVERY_MS = 1_000;
+/** Size of the ring of samples: a few per member of a usual pool. */
+const MAX_SAMPLES = 256;
+/** Sorting all samples for every dial would cost more than the dial. */
+const RECOMPUTE_INTERVAL_MS = 1_000;
 const MAX_AGE_MS = 10 * 60_000;
 const PERCENTILE = 0.95;
+/** A member is slow if its median exceeds both this multiple of the percentile and this time. */
+const SLOW_FACTOR = 2;
+const SLOW_MS = 100;
 
-/** What the samples say. */
 export interface LatencyProfile {
-  /** Ms within which a good member answers nearly always. */
+  /** 95th percentile of the good members. */
   readonly p95Ms: number;
-  /** Members whose usual answer comes later than that, by far: no help beside a slow one. */
   readonly slowMembers: readonly string[];
 }
 
-/** By how much a member's median must pass the good ones' 95th percentile, and by how many ms at least. */
-const SLOW_TIMES = 2;
-const SLOW_MS = 100;
-
 export interface LatencySample {
   readonly member: string;
-  /** From the start of the attempt to the member's yes. */
+  /** From the start of the attempt to the member's acceptance. */
   readonly ms: number;
   /** Monotonic. */
   readonly at: number;
@@ -37,48 +34,41 @@ export interface LatencySample {
 export class LatencyEstimator {
   readonly #samples: LatencySample[] = [];
   #nextIndex = 0;
-  #reckonedAt = Number.NEGATIVE_INFINITY;
-  #habits: LatencyProfile | undefined;
+  #computedAt = Number.NEGATIVE_INFINITY;
+  #profile: LatencyProfile | undefined;
 
   add(sample: LatencySample): void {
     this.#samples[this.#nextIndex] = sample;
-    this.#nextIndex = (this.#nextIndex + 1) % SAMPLE_COUNT;
-    if (this.#samples.length < MIN_SAMPLES || sample.at - this.#reckonedAt < RECKON_EVERY_MS) return;
-    this.#reckonedAt = sample.at;
-    this.#habits = profileOf(this.#samples, sample.at - MAX_AGE_MS);
+    this.#nextIndex = (this.#nextIndex + 1) % MAX_SAMPLES;
+    if (this.#samples.length < MIN_SAMPLES || sample.at - this.#computedAt < RECOMPUTE_INTERVAL_MS) return;
+    this.#computedAt = sample.at;
+    this.#profile = profileOf(this.#samples, sample.at - MAX_AGE_MS);
   }
 
-  /** undefined until enough is known. */
+  /** Recomputed at most once a second; undefined until enough is known. */
   get profile(): LatencyProfile | undefined {
-    return this.#habits;
+    return this.#profile;
   }
 }
 
-/** From the samples since `sinceAt`; undefined when they are too few. */
+/** The profile of the samples since `sinceAt`; undefined if there are too few. */
 export function profileOf(samples: readonly LatencySample[], sinceAt: number): LatencyProfile | undefined {
-  const byMember = new Map<string, number[]>();
-  let count = 0;
-  for (const { member, ms, at } of samples) {
-    if (at < sinceAt) continue;
-    count += 1;
-    const own = byMember.get(member);
-    if (own === undefined) byMember.set(member, [ms]);
-    else own.push(ms);
-  }
-  if (count < MIN_SAMPLES) return undefined;
+  const recent = samples.filter(({ at }) => at >= sinceAt);
+  if (recent.length < MIN_SAMPLES) return undefined;
+  const byMember = Map.groupBy(recent, ({ member }) => member);
   const members = [...byMember].map(([member, own]) => {
-    const sorted = own.sort(ascending);
+    const sorted = own.map(({ ms }) => ms).sort(ascending);
     return { member, sorted, median: quantile(sorted, 0.5) };
   });
   members.sort((a, b) => a.median - b.median);
   const faster = members.slice(0, Math.ceil(members.length / 2)).flatMap(({ sorted }) => sorted);
-  const usualMs = quantile(faster.sort(ascending), PERCENTILE);
-  const slowMs = Math.max(SLOW_MS, usualMs * SLOW_TIMES);
-  const slow = members.filter(({ median }) => median > slowMs).map(({ member }) => member);
-  return { p95Ms: usualMs, slowMembers: slow };
+  const p95Ms = quantile(faster.sort(ascending), PERCENTILE);
+  const slowMs = Math.max(SLOW_MS, p95Ms * SLOW_FACTOR);
+  const slowMembers = members.filter(({ median }) => median > slowMs).map(({ member }) => member);
+  return { p95Ms, slowMembers };
 }
 
-/** By nearest rank, of a sorted list that is not empty. */
+/** The nearest-rank quantile of a sorted, non-empty list. */
 function quantile(sorted: readonly number[], share: number): number {
   return sorted[Math.max(0, Math.ceil(sorted.length * share) - 1)] ?? 0;
 }

@@ -1,9 +1,9 @@
 /**
- * Opens connections to members: the one place that knows how such a socket is made.
+ * Sockets to members: how they are opened, when they are ready, and what their errors mean.
  *
- * Members are IP literals, so nothing is looked up. TLS to a member (`https`) encrypts without knowing whom it speaks
- * to: a member is an address that the service named a moment ago, and no certificate can vouch for it. Whoever
- * needs certainty about the target has it from the TLS inside the tunnel.
+ * Members are IP literals, so nothing is resolved. TLS to a member (`https`) encrypts but does not verify: a member is an
+ * address that the service named a moment ago, and it has no certificate to check. A client that needs to know its target
+ * uses TLS inside the tunnel.
  */
 import { connect, type Socket } from 'node:net';
 import { connect as connectTls } from 'node:tls';
@@ -20,37 +20,57 @@ export interface MemberAddress {
 }
 
 /**
- * Starts a connection, for a tunnel or for a plain HTTP request. The socket is half-open capable, and an error of it is
- * never uncaught: a handler that stays for its whole life is on it from the same tick; whoever drives it learns of the
- * end by `close` and `errored`.
+ * Starts a connection for a tunnel or for a plain HTTP request. The socket allows half-open connections. It has an 'error'
+ * handler from the same tick on and for its whole life, so an error is never uncaught: its user listens for 'close' and
+ * then reads `errored`.
  */
 export type OpenSocket = (member: MemberAddress, use: DialRequest['use']) => Socket;
 
-/** A tunnel is probed once it has lasted a while, which most do not (listener/relay.ts); these may be kept for long. */
-const LASTING = {
+/** Sockets that may stay open for long. For tunnels, listener/relay.ts enables keep-alive later: most tunnels end before. */
+const LONG_LIVED = {
   allowHalfOpen: true,
   noDelay: true,
   keepAlive: true,
   keepAliveInitialDelay: TCP_KEEP_ALIVE_MS,
 } as const;
 
-/** Opens the real connections of one dialer. */
+const LOCAL_CODES = new Set(['EMFILE', 'ENFILE', 'ENOBUFS', 'EADDRNOTAVAIL', 'ENOMEM']);
+const ANSWER_CODES = new Set(['ECONNREFUSED', 'ECONNRESET', 'EPIPE', 'ECONNABORTED']);
+
+/** Opens real connections. Its tunnels share one read buffer. */
 export function memberSockets(): OpenSocket {
   const memory = new ReadMemory();
   const open: OpenSocket = ({ protocol, host, port }, use) => {
-    const where = { host, port, autoSelectFamily: false };
-    if (protocol === 'https') return connectTls({ ...where, ...LASTING, rejectUnauthorized: false });
-    if (use === 'forward') return connect({ ...where, ...LASTING });
-    return new TunnelSocket(memory).connect(where);
+    const address = { host, port, autoSelectFamily: false };
+    if (protocol === 'https') return connectTls({ ...address, ...LONG_LIVED, rejectUnauthorized: false });
+    if (use === 'forward') return connect({ ...address, ...LONG_LIVED });
+    return new TunnelSocket(memory).connect(address);
   };
-  return (member, use) => open(member, use).on('error', endsByClose);
+  return (member, use) => open(member, use).on('error', ignoreError);
 }
 
-/** The event that tells that a member's connection can carry bytes: after TLS, where there is TLS. */
+/** The event after which a socket to a member can carry bytes: after the TLS handshake, where there is one. */
 export function readyEvent(protocol: MemberProtocol): 'connect' | 'secureConnect' {
   return protocol === 'https' ? 'secureConnect' : 'connect';
 }
 
-function endsByClose(): void {
-  // ignored: `close` follows every error, and `socket.errored` keeps it for whoever asks
+/** The code of the error that closed the socket, or `closed` if there was none. */
+export function closeCode(socket: Pick<Socket, 'errored'> | undefined): string {
+  const error = socket?.errored;
+  if (error === null || error === undefined) return 'closed';
+  return 'code' in error && typeof error.code === 'string' ? error.code : error.name;
+}
+
+/** Whether the code means that this machine is out of sockets, ports or memory. */
+export function isLocalCode(code: string): boolean {
+  return LOCAL_CODES.has(code);
+}
+
+/** Whether the code means that another machine answered, if only with a reset. */
+export function isAnswerCode(code: string): boolean {
+  return ANSWER_CODES.has(code);
+}
+
+function ignoreError(): void {
+  // ignored: 'close' follows every error, and `socket.errored` keeps it
 }

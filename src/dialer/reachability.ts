@@ -1,27 +1,28 @@
 /**
- * What earlier dials saw, as far as it helps to judge the next one: which targets were reached a moment ago, which
- * members worked, and how many targets in a row a member alone called dead.
+ * What recent dials showed about targets and members, as evidence for blame: which targets were reached, which members
+ * worked, and how many targets in a row a member reported as unreachable.
  *
- * Bounded: the oldest are forgotten first, which only makes a verdict more cautious.
+ * The size is limited. Forgetting the oldest entries only makes blame more cautious.
  */
+import { BoundedMap } from '../core/bounded-map.ts';
 import type { Clock } from '../core/clock.ts';
 
-/** How long a target counts as reachable after somebody reached it. */
-const REACHED_MS = 30_000;
-/** How long a member counts as working after it carried something. */
-const PROVEN_MS = 60_000;
-/** A note is renewed no sooner than this, so that a busy proxy does not write one for every tunnel. */
-const NOTE_MS = 1_000;
-const MOST_TARGETS = 1_024;
-const MOST_MEMBERS = 4_096;
-/** More different targets than any verdict asks for. */
-const MOST_DOUBTS = 16;
+/** How long a target counts as reachable after a member reached it. */
+const TARGET_REACHED_MS = 30_000;
+/** How long a member counts as working after it reached a target. */
+const MEMBER_WORKED_MS = 60_000;
+/** A busy proxy renews an entry at most this often, not for every tunnel. */
+const RENEW_INTERVAL_MS = 1_000;
+const MAX_TARGETS = 1_024;
+const MAX_MEMBERS = 4_096;
+/** More targets than blame ever asks for. */
+const MAX_TARGETS_PER_MEMBER = 16;
 
 export class Reachability {
   readonly #clock: Clock;
-  readonly #reachedAt = new Map<string, number>();
-  readonly #provenAt = new Map<string, number>();
-  readonly #doubts = new Map<string, Set<string>>();
+  readonly #targetReachedAt = new BoundedMap<string, number>(MAX_TARGETS);
+  readonly #memberWorkedAt = new BoundedMap<string, number>(MAX_MEMBERS);
+  readonly #unreachable = new BoundedMap<string, Set<string>>(MAX_MEMBERS);
 
   constructor(clock: Clock) {
     this.#clock = clock;
@@ -30,32 +31,32 @@ export class Reachability {
   /** `member` reached `target`. */
   recordReached(member: string, target: string): void {
     const now = this.#clock.monotonic();
-    note(this.#reachedAt, target, now, MOST_TARGETS);
-    note(this.#provenAt, member, now, MOST_MEMBERS);
-    if (this.#doubts.size > 0) this.#doubts.delete(member);
+    renew(this.#targetReachedAt, target, now);
+    renew(this.#memberWorkedAt, member, now);
+    if (this.#unreachable.size > 0) this.#unreachable.delete(member);
   }
 
-  /** `member` said that `target` is unreachable. @returns of how many different targets it has said so in a row. */
+  /** `member` reported `target` as unreachable. @returns for how many different targets in a row it has done so. */
   recordUnreachable(member: string, target: string): number {
-    const targets = this.#doubts.get(member) ?? new Set<string>();
-    if (targets.size < MOST_DOUBTS) targets.add(target);
-    keep(this.#doubts, member, targets, MOST_MEMBERS);
+    const targets = this.#unreachable.get(member) ?? new Set<string>();
+    if (targets.size < MAX_TARGETS_PER_MEMBER) targets.add(target);
+    this.#unreachable.set(member, targets);
     return targets.size;
   }
 
-  /** The count of `doubted` led to a verdict; it starts anew. */
+  /** The member was blamed for its reports: starts a new count. */
   resetUnreachable(member: string): void {
-    this.#doubts.delete(member);
+    this.#unreachable.delete(member);
   }
 
-  /** Whether anybody reached the target a moment ago. */
+  /** Whether any member reached the target recently. */
   targetReached(target: string): boolean {
-    return this.#isRecent(this.#reachedAt.get(target), REACHED_MS);
+    return this.#isRecent(this.#targetReachedAt.get(target), TARGET_REACHED_MS);
   }
 
-  /** Whether the member carried anything a moment ago. */
+  /** Whether the member reached any target recently. */
   memberWorked(member: string): boolean {
-    return this.#isRecent(this.#provenAt.get(member), PROVEN_MS);
+    return this.#isRecent(this.#memberWorkedAt.get(member), MEMBER_WORKED_MS);
   }
 
   #isRecent(at: number | undefined, withinMs: number): boolean {
@@ -63,19 +64,7 @@ export class Reachability {
   }
 }
 
-function note(map: Map<string, number>, key: string, now: number, most: number): void {
-  const before = map.get(key);
-  if (before !== undefined && now - before < NOTE_MS) return;
-  keep(map, key, now, most);
-}
-
-/** Sets it as the youngest entry; the oldest makes room. */
-function keep<Value>(map: Map<string, Value>, key: string, value: Value, most: number): void {
-  map.delete(key);
-  map.set(key, value);
-  if (map.size <= most) return;
-  for (const oldest of map.keys()) {
-    map.delete(oldest);
-    return;
-  }
+function renew(moments: BoundedMap<string, number>, key: string, now: number): void {
+  const before = moments.get(key);
+  if (before === undefined || now - before >= RENEW_INTERVAL_MS) moments.set(key, now);
 }

@@ -1,90 +1,78 @@
 /**
- * One attempt through a member that is leased already, outside of any race: how a probe uses the dial path.
- *
- * The lease is the caller's to report on.
+ * One attempt through a leased member without a dial, for probes. The caller reports the outcome of the lease.
  */
 import type { Blame } from '../core/events.ts';
 import {
   Attempt,
   type AttemptFailure,
   type AttemptOwner,
+  type AttemptParts,
   type AttemptTask,
   type RawConnection,
 } from './attempt.ts';
-import { blameFor, isOpenQuestion } from './blame.ts';
+import { blameFor, targetCanCause } from './blame.ts';
 import type { NetworkWatch } from './network-watch.ts';
-import type { SourceMemory } from './source-memory.ts';
+
+export interface SingleAttemptParts extends AttemptParts {
+  readonly network: NetworkWatch;
+}
 
 export type SingleAttemptResult =
-  /** The socket is the caller's. */
-  | { readonly kind: 'accepted'; readonly way: RawConnection; readonly ms: number }
-  /** `blame` is undefined where only the success of another member could tell whose fault it was. */
+  /** The caller owns the socket. */
+  | { readonly kind: 'accepted'; readonly connection: RawConnection; readonly ms: number }
+  /** `blame` is undefined if only the success of another member can decide it. */
   | { readonly kind: 'failed'; readonly failure: AttemptFailure; readonly blame: Blame | undefined }
   | { readonly kind: 'cancelled' };
 
-/** An attempt under way. */
-export interface PendingAttempt {
+export class SingleAttempt implements AttemptOwner {
   /** Never rejects. */
-  readonly result: Promise<SingleAttemptResult>;
-  /** Ends it at once with `cancelled`. Safe to call twice; a way that stands already is not touched. */
-  cancel(): void;
-}
-
-export class SingleAttempt implements PendingAttempt, AttemptOwner {
   readonly result: Promise<SingleAttemptResult>;
   readonly #settle: (result: SingleAttemptResult) => void;
   readonly #attempt: Attempt;
-  readonly #memory: SourceMemory;
   readonly #network: NetworkWatch;
 
-  /** @param onOver - called once, when nothing of it is open any more. */
-  constructor(
-    memory: SourceMemory,
-    network: NetworkWatch,
-    task: Omit<AttemptTask, 'hedge'>,
-    onOver: () => void,
-  ) {
+  /** @param onEnd - called once nothing of it is open. */
+  constructor(parts: SingleAttemptParts, task: Omit<AttemptTask, 'hedge'>, onEnd: () => void) {
     const { promise, resolve } = Promise.withResolvers<SingleAttemptResult>();
     this.result = promise;
     this.#settle = (result) => {
-      onOver();
+      onEnd();
       resolve(result);
     };
-    this.#memory = memory;
-    this.#network = network;
-    this.#attempt = new Attempt(memory, this, { ...task, hedge: false });
+    this.#network = parts.network;
+    this.#attempt = new Attempt(parts, this, { ...task, hedge: false });
   }
 
   start(): void {
     this.#attempt.start();
   }
 
+  /** Ends it with `cancelled`. Idempotent. An established connection stays open. */
   cancel(): void {
     this.#attempt.cancel();
     this.#settle({ kind: 'cancelled' });
   }
 
-  attemptAccepted(attempt: Attempt): void {
+  attemptAccepted(attempt: Attempt, connection: RawConnection): void {
     this.#network.answered();
-    const way = attempt.takeConnection();
-    if (way !== undefined) this.#settle({ kind: 'accepted', way, ms: attempt.elapsedMs });
+    this.#settle({ kind: 'accepted', connection, ms: attempt.elapsedMs });
   }
 
-  /** A lost member says nothing of our network here: most members that are probed are dead. */
-  attemptFailed(_: Attempt, failure: AttemptFailure): void {
-    if (failure.heard) this.#network.answered();
-    this.#settle({ kind: 'failed', failure, blame: this.#judge(failure) });
+  /** Members without an answer say nothing about our network here: most members that are probed are dead. */
+  attemptFailed(attempt: Attempt, failure: AttemptFailure): void {
+    if (failure.network === 'up') this.#network.answered();
+    this.#settle({ kind: 'failed', failure, blame: this.#blame(attempt, failure) });
   }
 
-  #judge(failure: AttemptFailure): Blame | undefined {
-    if (isOpenQuestion(failure) && failure.fault !== 'member-auth') return undefined;
+  #blame({ memory }: Attempt, failure: AttemptFailure): Blame | undefined {
+    if (targetCanCause(failure)) return undefined;
     return blameFor(failure, {
       reachedByOther: false,
       clientLeft: false,
       similarFailures: 1,
       memberWorked: false,
       targetsUnreachable: 1,
-      sourceFaulty: this.#memory.credentials.faulty,
+      sourceFaulty: memory.credentials.faulty,
       networkDown: this.#network.down,
     });
   }

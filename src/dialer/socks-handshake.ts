@@ -1,7 +1,8 @@
 /**
- * SOCKS5, SOCKS4 and SOCKS4A to a member: replies are read by the length they need, across whatever splits.
+ * SOCKS5, SOCKS4 and SOCKS4A to a member: the messages that noria writes, and readers for the replies. A reply may arrive
+ * split in any way: a reader waits until it is complete.
  *
- * Sources: RFC 1928 §3 and §6, RFC 1929 §2, the SOCKS4 memo.
+ * Sources: RFC 1928 (SOCKS5), RFC 1929 (its user names and passwords), the SOCKS4 and SOCKS4A memos of NEC and Ylönen.
  */
 import type { HostPort } from '../core/host-port.ts';
 import {
@@ -12,39 +13,38 @@ import {
   MORE,
   NO_BYTES,
 } from './handshake.ts';
-import {
-  ATYP_IPV4,
-  ATYP_IPV6,
-  ATYP_NAME,
-  loginMessage,
-  NO_ACCEPTABLE_METHOD,
-  NO_AUTHENTICATION,
-  OFFER_LOGIN,
-  OFFER_NO_AUTHENTICATION,
-  SOCKS5_VERSION,
-  socks4Request,
-  socks5Request,
-  USERNAME_PASSWORD,
-} from './socks-wire.ts';
 
-type Socks5Phase = 'method' | 'login' | 'reply';
+const CONNECT = 0x01;
+
+const SOCKS5_VERSION = 0x05;
+const LOGIN_VERSION = 0x01;
+const NO_AUTHENTICATION = 0x00;
+const USERNAME_PASSWORD = 0x02;
+const NO_ACCEPTABLE_METHOD = 0xff;
+const ATYP_IPV4 = 0x01;
+const ATYP_NAME = 0x03;
+const ATYP_IPV6 = 0x04;
+
+/** Offers one method only: some servers choose a method and then refuse it. */
+const OFFER_NO_AUTHENTICATION = Buffer.from([SOCKS5_VERSION, 1, NO_AUTHENTICATION]);
+const OFFER_LOGIN = Buffer.from([SOCKS5_VERSION, 1, USERNAME_PASSWORD]);
 
 const METHOD_REPLY_BYTES = 2;
 const LOGIN_REPLY_BYTES = 2;
-/** VER, REP, RSV, ATYP, and the first byte of the address, which is its length when it is a name. */
+/** VER, REP, RSV, ATYP, and the first byte of the address, which is its length if the address is a name. */
 const REPLY_START_BYTES = 5;
 const PORT_BYTES = 2;
 
 const SUCCEEDED = 0x00;
 const CONNECTION_REFUSED = 0x05;
-/** Replies that speak of the target, not of the member: unreachable network or host, refused, TTL expired. */
+/** Replies about the target, not about the member: network or host unreachable, refused, TTL expired. */
 const TARGET_REPLIES = new Set([0x03, 0x04, CONNECTION_REFUSED, 0x06]);
 
 export class Socks5Handshake implements Handshake {
   readonly opening: Buffer;
   readonly #target: HostPort;
   readonly #login: Login | undefined;
-  #phase: Socks5Phase = 'method';
+  #phase: 'method' | 'login' | 'reply' = 'method';
   #held: Buffer = NO_BYTES;
 
   constructor(target: HostPort, login: Login | undefined) {
@@ -56,7 +56,6 @@ export class Socks5Handshake implements Handshake {
   take(bytes: Buffer): HandshakeStep {
     const all = this.#held.length === 0 ? bytes : Buffer.concat([this.#held, bytes]);
     const step = this.#read(all);
-    // Nobody may speak before his turn: bytes behind a method or login reply are no SOCKS server's.
     this.#held = step.kind === 'more' ? all : NO_BYTES;
     return step;
   }
@@ -73,9 +72,9 @@ export class Socks5Handshake implements Handshake {
   }
 
   #readMethod(all: Buffer): HandshakeStep {
-    if (all[0] !== SOCKS5_VERSION) return failed('member-protocol', 'not a SOCKS5 answer');
+    if (all[0] !== SOCKS5_VERSION) return failed('member-protocol', 'not a SOCKS5 reply');
     if (all.length < METHOD_REPLY_BYTES) return MORE;
-    if (all.length > METHOD_REPLY_BYTES) return spokeTooSoon();
+    if (all.length > METHOD_REPLY_BYTES) return prematureBytes();
     const wanted = this.#login === undefined ? NO_AUTHENTICATION : USERNAME_PASSWORD;
     const method = all[1];
     if (method === NO_ACCEPTABLE_METHOD || (method === USERNAME_PASSWORD && method !== wanted)) {
@@ -87,10 +86,10 @@ export class Socks5Handshake implements Handshake {
     return { kind: 'send', bytes: loginMessage(this.#login) };
   }
 
-  /** The version byte is not looked at: servers send 1 as RFC 1929 wants, or 5, and mean the same. */
+  /** Ignores the version byte: servers send 1, as RFC 1929 requires, or 5. */
   #readLogin(all: Buffer): HandshakeStep {
     if (all.length < LOGIN_REPLY_BYTES) return MORE;
-    if (all.length > LOGIN_REPLY_BYTES) return spokeTooSoon();
+    if (all.length > LOGIN_REPLY_BYTES) return prematureBytes();
     return all[1] === SUCCEEDED ? this.#request() : failed('member-auth', `login status ${all[1]}`);
   }
 
@@ -100,11 +99,66 @@ export class Socks5Handshake implements Handshake {
   }
 }
 
+/** RFC 1929 §2. The configuration limits user name and password to 255 bytes each. */
+function loginMessage(login: Login): Buffer {
+  const username = Buffer.from(login.username, 'utf8');
+  const password = Buffer.from(login.password.reveal(), 'utf8');
+  return Buffer.concat([
+    Buffer.from([LOGIN_VERSION, username.length]),
+    username,
+    Buffer.from([password.length]),
+    password,
+  ]);
+}
+
+/** CONNECT, RFC 1928 §4. A name is sent as a name: noria resolves nothing. */
+function socks5Request(target: HostPort): Buffer {
+  const address = socks5Address(target);
+  const request = Buffer.allocUnsafe(3 + address.length + PORT_BYTES);
+  request[0] = SOCKS5_VERSION;
+  request[1] = CONNECT;
+  request[2] = 0; // RSV
+  request.set(address, 3);
+  request.writeUInt16BE(target.port, 3 + address.length);
+  return request;
+}
+
+function socks5Address({ host, kind }: HostPort): Buffer {
+  switch (kind) {
+    case 'ipv4':
+      return Buffer.from([ATYP_IPV4, ...ipv4Bytes(host)]);
+    case 'ipv6':
+      return Buffer.from([ATYP_IPV6, ...ipv6Bytes(host)]);
+    case 'name': {
+      const address = Buffer.allocUnsafe(2 + host.length); // A-labels: one byte per character, at most 253
+      address[0] = ATYP_NAME;
+      address[1] = host.length;
+      address.write(host, 2, 'latin1');
+      return address;
+    }
+  }
+}
+
+function ipv4Bytes(host: string): number[] {
+  return host.split('.').map(Number);
+}
+
+/** @param host - canonical form: groups of hexadecimal digits, at most one `::`. */
+function ipv6Bytes(host: string): number[] {
+  const [left = '', right] = host.split('::');
+  const groups = (part: string) =>
+    part === '' ? [] : part.split(':').map((group) => Number.parseInt(group, 16));
+  const head = groups(left);
+  const tail = right === undefined ? [] : groups(right);
+  const zeros = new Array<number>(8 - head.length - tail.length).fill(0);
+  return [...head, ...zeros, ...tail].flatMap((group) => [group >> 8, group & 0xff]);
+}
+
 function readReply(all: Buffer): HandshakeStep {
   const code = all[1];
-  if (all[0] !== SOCKS5_VERSION) return failed('member-protocol', 'not a SOCKS5 answer');
+  if (all[0] !== SOCKS5_VERSION) return failed('member-protocol', 'not a SOCKS5 reply');
   if (code === undefined) return MORE;
-  // A refusal is known by its second byte; not every server sends the rest of it.
+  // The second byte decides a refusal. Some servers do not send the rest.
   if (code !== SUCCEEDED) return refusal(code);
   if (all.length < REPLY_START_BYTES) return MORE;
   const addressBytes = boundAddressBytes(all);
@@ -113,7 +167,7 @@ function readReply(all: Buffer): HandshakeStep {
   return all.length < replyBytes ? MORE : { kind: 'accepted', rest: all.subarray(replyBytes) };
 }
 
-/** How many bytes BND.ADDR takes, the length byte of a name included. */
+/** Length of BND.ADDR, including the length byte of a name. */
 function boundAddressBytes(reply: Buffer): number | undefined {
   switch (reply[3]) {
     case ATYP_IPV4:
@@ -133,14 +187,17 @@ function refusal(code: number): HandshakeFailure {
   return { ...failed('target-doubted', detail), targetRefused: code === CONNECTION_REFUSED };
 }
 
+const SOCKS4_VERSION = 0x04;
+/** SOCKS4A: the address `0.0.0.x` with x not 0 announces a name after the user id. */
+const NAME_FOLLOWS = [0, 0, 0, 1];
 const SOCKS4_REPLY_BYTES = 8;
 const SOCKS4_GRANTED = 0x5a;
-/** "Request rejected or failed": it may be the target's fault or the member's. */
+/** "Request rejected or failed": caused by the target or by the member. */
 const SOCKS4_FAILED = 0x5b;
-/** No identd at the client, or another user there: this server wants to know who asks. */
+/** The server found no identd at the client, or another user there: it requires identification. */
 const SOCKS4_IDENT = new Set([0x5c, 0x5d]);
 
-/** Whether SOCKS4 can name a target: it has no IPv6 addresses. */
+/** SOCKS4 and SOCKS4A have no IPv6 addresses. */
 export function socks4CanReach(target: HostPort): boolean {
   return target.kind !== 'ipv6';
 }
@@ -149,17 +206,16 @@ export class Socks4Handshake implements Handshake {
   readonly opening: Buffer;
   #held: Buffer = NO_BYTES;
 
-  /** @throws TypeError for a target that `socks4CanReach` denies. */
+  /** @throws TypeError for a target that `socks4CanReach` rejects. */
   constructor(target: HostPort, login: Login | undefined) {
-    const request = socks4Request(target, login?.username ?? '');
-    if (request === undefined) throw new TypeError('SOCKS4 cannot name an IPv6 address');
-    this.opening = request;
+    if (!socks4CanReach(target)) throw new TypeError('SOCKS4 has no IPv6 addresses');
+    this.opening = socks4Request(target, login?.username ?? '');
   }
 
   take(bytes: Buffer): HandshakeStep {
     const all = this.#held.length === 0 ? bytes : Buffer.concat([this.#held, bytes]);
-    // VN of a reply is 0; some servers repeat the 4.
-    if (all[0] !== 0x00 && all[0] !== 0x04) return failed('member-protocol', 'not a SOCKS4 answer');
+    // VN of a reply is 0. Some servers send 4.
+    if (all[0] !== 0x00 && all[0] !== SOCKS4_VERSION) return failed('member-protocol', 'not a SOCKS4 reply');
     const code = all[1];
     if (code !== undefined && code !== SOCKS4_GRANTED) return socks4Refusal(code);
     if (all.length >= SOCKS4_REPLY_BYTES) return { kind: 'accepted', rest: all.subarray(SOCKS4_REPLY_BYTES) };
@@ -168,14 +224,26 @@ export class Socks4Handshake implements Handshake {
   }
 }
 
+/** A SOCKS4 request for an IPv4 address, a SOCKS4A request for a name. */
+function socks4Request(target: HostPort, userId: string): Buffer {
+  const isName = target.kind === 'name';
+  return Buffer.concat([
+    Buffer.from([SOCKS4_VERSION, CONNECT, target.port >> 8, target.port & 0xff]),
+    Buffer.from(isName ? NAME_FOLLOWS : ipv4Bytes(target.host)),
+    Buffer.from(`${userId}\0`, 'utf8'),
+    Buffer.from(isName ? `${target.host}\0` : '', 'latin1'),
+  ]);
+}
+
 function socks4Refusal(code: number): HandshakeFailure {
   const detail = `reply ${code}`;
   if (code === SOCKS4_FAILED) return failed('target-doubted', detail);
   return failed(SOCKS4_IDENT.has(code) ? 'member-auth' : 'member-protocol', detail);
 }
 
-function spokeTooSoon(): HandshakeFailure {
-  return failed('member-protocol', 'bytes before they were asked for');
+/** A SOCKS server sends nothing beyond a method or login reply until the client answers. */
+function prematureBytes(): HandshakeFailure {
+  return failed('member-protocol', 'bytes sent too early');
 }
 
 function failed(fault: HandshakeFailure['fault'], detail: string): HandshakeFailure {

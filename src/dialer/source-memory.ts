@@ -1,57 +1,77 @@
-/** What the dialer has learned about the members of one source, all of it from their own answers. */
+/** What the dialer has learned from the members of one source: their credentials, forward mode and latency. */
 import type { Clock } from '../core/clock.ts';
-import type { Deadlines } from '../core/deadlines.ts';
-import type { AttemptContext } from './attempt.ts';
 import { type SourceAccess, SourceCredentials, type SourceFault } from './credentials.ts';
-import { type ForwardMode, ForwardModeMemory } from './forward-mode.ts';
+import type { ForwardMode } from './dial.ts';
 import { LatencyEstimator } from './latency.ts';
-import type { OpenSocket } from './member-socket.ts';
 
-/** How the dialer is to speak to the members of one source. */
+/** How the dialer uses the members of one source. */
 export interface SourceSettings extends SourceAccess {
-  /** How plain HTTP requests begin: `absolute` where most members do not CONNECT (free product, label `http`). */
+  /** The first choice for plain HTTP requests: `absolute` where most members refuse CONNECT (free product, label `http`). */
   readonly forwardMode: ForwardMode;
 }
 
 export interface SourceMemoryParts {
   readonly clock: Clock;
-  readonly deadlines: Deadlines;
-  readonly openSocket: OpenSocket;
   readonly onSourceFault: (fault: SourceFault) => void;
 }
 
-export class SourceMemory implements AttemptContext {
-  readonly #settings: SourceSettings;
-  readonly clock: Clock;
-  readonly deadlines: Deadlines;
-  readonly openSocket: OpenSocket;
+export class SourceMemory {
+  readonly settings: SourceSettings;
   readonly credentials: SourceCredentials;
   readonly forwardMode: ForwardModeMemory;
   readonly latency = new LatencyEstimator();
 
-  constructor(source: string, settings: SourceSettings, parts: SourceMemoryParts) {
-    this.#settings = settings;
-    this.clock = parts.clock;
-    this.deadlines = parts.deadlines;
-    this.openSocket = parts.openSocket;
-    this.credentials = new SourceCredentials(source, settings, parts.onSourceFault);
-    this.forwardMode = new ForwardModeMemory(parts.clock, settings.forwardMode);
-  }
-
-  /** Whether these settings would have led to the same memory. */
-  isFor(settings: SourceSettings): boolean {
-    const mine = this.#settings;
-    return (
-      isSameAuth(mine.auth, settings.auth) &&
-      mine.instance === settings.instance &&
-      mine.password?.reveal() === settings.password?.reveal() &&
-      mine.neverInstance === settings.neverInstance &&
-      mine.forwardMode === settings.forwardMode
-    );
+  constructor(source: string, settings: SourceSettings, { clock, onSourceFault }: SourceMemoryParts) {
+    this.settings = settings;
+    this.credentials = new SourceCredentials(source, settings, onSourceFault);
+    this.forwardMode = new ForwardModeMemory(clock, settings.forwardMode);
   }
 }
 
-function isSameAuth(a: SourceSettings['auth'], b: SourceSettings['auth']): boolean {
-  if (typeof a === 'string' || typeof b === 'string') return a === b;
-  return a.username === b.username && a.password.reveal() === b.password.reveal();
+/** Members that must refuse CONNECT in a row before a source that accepted it is considered changed. */
+const REFUSALS_OF_A_CHANGED_SOURCE = 3;
+/** After this time in absolute form, CONNECT is tried again. */
+const RELEARN_MS = 10 * 60_000;
+
+/**
+ * The forward mode for the HTTP members of one source.
+ *
+ * CONNECT is preferred: the member then cannot modify the request, and its own errors cannot be mistaken for the target's.
+ * Some members accept CONNECT only to port 443, or not at all. The first refusal teaches this.
+ */
+export class ForwardModeMemory {
+  readonly #clock: Clock;
+  readonly #initial: ForwardMode;
+  #learned: ForwardMode | undefined;
+  #absoluteSince = 0;
+  readonly #refusedBy = new Set<string>();
+
+  /** @param initial - with `absolute` CONNECT is never tried, so nothing is learned. */
+  constructor(clock: Clock, initial: ForwardMode) {
+    this.#clock = clock;
+    this.#initial = initial;
+  }
+
+  /** What to try first with the next member. */
+  get current(): ForwardMode {
+    if (this.#learned === 'absolute' && this.#clock.monotonic() - this.#absoluteSince > RELEARN_MS) {
+      this.#learned = undefined;
+    }
+    return this.#learned ?? this.#initial;
+  }
+
+  /** A member accepted CONNECT for a plain HTTP request. */
+  connectAccepted(): void {
+    this.#learned = 'direct';
+    this.#refusedBy.clear();
+  }
+
+  /** A member refused CONNECT. @returns whether to send the request to this member in absolute form. */
+  connectRefused(member: string): boolean {
+    this.#refusedBy.add(member);
+    if (this.#learned === 'direct' && this.#refusedBy.size < REFUSALS_OF_A_CHANGED_SOURCE) return false;
+    this.#learned = 'absolute';
+    this.#absoluteSince = this.#clock.monotonic();
+    return true;
+  }
 }

@@ -1,22 +1,22 @@
 /**
- * A connection to a member that reads into memory which is used again, where a plain socket allocates 64 KiB a read.
+ * A socket to a member that reuses its read buffer, where a plain socket allocates 64 KiB for every read.
  *
- * It emits 'data', pauses, resumes and ends like any socket; only `read()` and `for await` find nothing in it. All
- * tunnels of a dialer read into one buffer and get copies, so that an idle one holds no memory; one that fills it reads
- * into a larger buffer of its own for as long as much arrives.
+ * It emits 'data', pauses, resumes and ends like any socket, but `read()` and `for await` get nothing. All tunnels of a dialer
+ * read into one shared buffer and emit copies, so an idle tunnel holds no memory. A tunnel that fills the shared buffer reads
+ * into a larger one of its own while its transfer rate is high.
  */
 import { Socket } from 'node:net';
 
-/** What a plain socket reads at most, too. */
+/** The read size of a plain socket. */
 const SHARED_BYTES = 64 * 1024;
-/** Each read and write moves more: less CPU a byte than with 64 KiB (docs/performance.md). */
+/** Fewer reads and writes per byte than with 64 KiB (docs/performance.md). */
 const LARGE_BYTES = 256 * 1024;
-/** Large buffers that wait for their next use. */
-const MOST_SPARE = 16;
+/** Large buffers kept for their next use. */
+const MAX_SPARE_BUFFERS = 16;
 
-/** The memory that the tunnels of one dialer read into. */
+/** The read buffers of all tunnels of one dialer. */
 export class ReadMemory {
-  /** Whatever is read into it is copied before anything else happens. */
+  /** Its content is copied before anything else runs. */
   readonly shared = Buffer.allocUnsafeSlow(SHARED_BYTES);
   readonly #spare: Buffer[] = [];
 
@@ -24,15 +24,15 @@ export class ReadMemory {
     return this.#spare.pop() ?? Buffer.allocUnsafeSlow(LARGE_BYTES);
   }
 
-  /** Nobody reads from it or writes to it any more. */
+  /** Nothing may read or write the buffer afterwards. */
   giveBack(buffer: Buffer): void {
-    if (this.#spare.length < MOST_SPARE) this.#spare.push(buffer);
+    if (this.#spare.length < MAX_SPARE_BUFFERS) this.#spare.push(buffer);
   }
 }
 
 export class TunnelSocket extends Socket {
   readonly #memory: ReadMemory;
-  /** The large buffer, while much arrives. A socket that closes leaves it to the garbage collector: it may be in use. */
+  /** The large buffer while the transfer rate is high. On close it is left to the garbage collector: it may be in use. */
   #large: Buffer | undefined;
   #lendFromBytes = Number.POSITIVE_INFINITY;
 
@@ -41,28 +41,28 @@ export class TunnelSocket extends Socket {
       allowHalfOpen: true,
       noDelay: true,
       onread: {
-        buffer: () => this.#large ?? memory.shared, // asked for once connected, and after each read
-        callback: (byteCount) => this.#take(byteCount),
+        buffer: () => this.#large ?? memory.shared, // called on connect and after each read
+        callback: (byteCount) => this.#onRead(byteCount),
       },
     });
     this.#memory = memory;
   }
 
   /**
-   * From now on chunks of at least so many bytes are lent: such a chunk holds until the listener of 'data' returns, or,
-   * when it has paused the socket, until that is resumed. Others are the listener's, as always.
+   * From now on chunks of at least `bytes` are lent instead of copied. A lent chunk is valid until the 'data' listener
+   * returns or, if the listener paused the socket, until it is resumed.
    */
   lendFrom(bytes: number): void {
     this.#lendFromBytes = bytes;
   }
 
-  /** @returns always to read on: where that is not wanted, the listener has called `pause()`. */
-  #take(byteCount: number): true {
+  /** @returns true: read on. A listener that wants no more has called `pause()`. */
+  #onRead(byteCount: number): true {
     const { shared } = this.#memory;
     const large = this.#large;
     if (large === undefined) {
-      const more = byteCount === shared.length;
-      if (more && this.#lendFromBytes <= LARGE_BYTES) this.#large = this.#memory.takeLarge();
+      const full = byteCount === shared.length;
+      if (full && this.#lendFromBytes <= LARGE_BYTES) this.#large = this.#memory.takeLarge();
       this.emit('data', Buffer.from(shared.subarray(0, byteCount)));
     } else if (byteCount >= this.#lendFromBytes) {
       this.emit('data', large.subarray(0, byteCount));

@@ -1,21 +1,18 @@
-/**
- * Asks the site of the active check through a way that stands, and looks at nothing but the status of its answer.
- */
+/** Requests the site of the active check through a member, and reads only the status of its response. */
 import type { Socket } from 'node:net';
 import { connect as connectTls } from 'node:tls';
 import type { Deadlines } from '../core/deadlines.ts';
 import { type HostPort, parseHostPort } from '../core/host-port.ts';
 import type { RawConnection } from '../dialer/attempt.ts';
-import { MAX_RESPONSE_HEAD_BYTES } from '../dialer/connect-handshake.ts';
-import { readResponseHead } from '../dialer/connect-response.ts';
+import { MAX_RESPONSE_HEAD_BYTES, readResponseHead } from '../dialer/connect-handshake.ts';
 
 export interface CheckSite {
   readonly target: HostPort;
-  /** TLS inside the tunnel; its certificate must fit, or somebody sits in between. */
+  /** TLS inside the tunnel. Its certificate is verified, which detects a man in the middle. */
   readonly tls: boolean;
   /** For a request in absolute form; without a fragment. */
   readonly url: string;
-  /** For the Host field: the port only where it is not the default one (RFC 9110 §7.2). */
+  /** For the Host field: without the port if it is the default one (RFC 9110 §7.2). */
   readonly authority: string;
   /** Path and query. */
   readonly path: string;
@@ -23,7 +20,7 @@ export interface CheckSite {
 
 const DEFAULT_PORTS: Readonly<Record<string, number>> = { 'http:': 80, 'https:': 443 };
 
-/** Reads the URL of a check; undefined when it is not an http or https URL with a host. */
+/** Reads the URL of a check; undefined if it is not an http or https URL with a host. */
 export function readCheckSite(text: string): CheckSite | undefined {
   const url = URL.parse(text);
   const defaultPort = url === null ? undefined : DEFAULT_PORTS[url.protocol];
@@ -37,21 +34,21 @@ export function readCheckSite(text: string): CheckSite | undefined {
 
 export type SiteAnswer = number | 'silent' | 'closed' | 'garbage';
 
-/** The status of the site's answer, or why there is none. Closes the way in any case; never rejects. */
+/** Returns the status of the response, or why there is none. Closes the connection in any case. Never rejects. */
 export function askSite(
-  way: RawConnection,
+  connection: RawConnection,
   site: CheckSite,
   deadlines: Deadlines,
   timeoutMs: number,
 ): Promise<SiteAnswer> {
   return new Promise((resolve) => {
-    const socket = site.tls ? overTls(way.socket, site.target) : way.socket;
-    let held = way.head;
-    const end = (outcome: SiteAnswer) => {
+    const socket = site.tls ? overTls(connection.socket, site.target) : connection.socket;
+    let held = connection.head;
+    const end = (answer: SiteAnswer) => {
       deadlines.clear(deadline);
       socket.off('data', onData).off('end', onEnd).off('close', onEnd);
-      socket.destroy(); // TLS takes the connection below with it
-      resolve(outcome);
+      socket.destroy(); // a TLS socket closes the connection below it
+      resolve(answer);
     };
     const deadline = deadlines.set(timeoutMs, () => end('silent'));
     const onEnd = () => end('closed');
@@ -62,18 +59,18 @@ export function askSite(
       else if (head !== 'more') end(head.status);
     };
     socket.on('data', onData).on('end', onEnd).on('close', onEnd);
-    socket.write(requestOf(way, site), 'latin1');
+    socket.write(requestFor(site, connection), 'latin1');
     socket.resume();
   });
 }
 
 function overTls(socket: Socket, { host, kind }: HostPort): Socket {
   const tls = connectTls({ socket, ...(kind === 'name' ? { servername: host } : {}) });
-  return tls.on('error', () => {}); // ignored: `close` follows, and says all that matters here
+  return tls.on('error', () => {}); // ignored: 'close' follows and is enough here
 }
 
-function requestOf({ forwardMode: form, login }: RawConnection, { authority, url, path }: CheckSite): string {
-  const absolute = form === 'absolute';
+function requestFor({ authority, url, path }: CheckSite, { forwardMode, login }: RawConnection): string {
+  const absolute = forwardMode === 'absolute';
   const credentials = absolute ? login?.authorization.reveal() : undefined;
   const lines = [
     `GET ${absolute ? url : path} HTTP/1.1`,

@@ -1,7 +1,7 @@
 /**
- * One probe of one member: an attempt, and where there is a site to ask, its answer.
+ * One probe of one member: an attempt and, if a check is configured, a request to its site.
  *
- * Owns what it opens until its outcome; the lease is its caller's.
+ * Owns its connection until the outcome. The lease belongs to the prober.
  */
 import type { Socket } from 'node:net';
 import type { Clock } from '../core/clock.ts';
@@ -10,23 +10,23 @@ import type { Blame } from '../core/events.ts';
 import type { FaultCode } from '../core/faults.ts';
 import type { HostPort } from '../core/host-port.ts';
 import type { MemberDialer } from '../dialer/dialer.ts';
-import type { PendingAttempt, SingleAttemptResult } from '../dialer/single-attempt.ts';
+import type { SingleAttempt, SingleAttemptResult } from '../dialer/single-attempt.ts';
 import type { Lease } from '../pool/lease.ts';
 import { askSite, type CheckSite, type SiteAnswer } from './check-site.ts';
 
 export type ProbeOutcome =
-  /** `latencyMs` is absent for a mere sign of life. */
+  /** `latencyMs` is absent if only a sign of life was required. */
   | { readonly kind: 'passed'; readonly latencyMs?: number }
   | { readonly kind: 'failed'; readonly fault: FaultCode; readonly blame: Blame }
-  /** It may be the site: whether another member reaches it will tell. `alive`: the member spoke its protocol. */
+  /** Either the member or the site failed: the success of another member decides. `alive`: the member speaks its protocol. */
   | { readonly kind: 'suspect'; readonly fault: FaultCode; readonly alive: boolean }
   | { readonly kind: 'cancelled' };
 
 export interface ProbeTask {
   readonly lease: Lease;
-  /** `undefined`: only a sign of life is asked for. */
+  /** Undefined: only a sign of life is required. */
   readonly site: { readonly at: CheckSite; readonly expectStatus: number } | undefined;
-  /** For all of it. */
+  /** For the whole probe. */
   readonly timeoutMs: number;
 }
 
@@ -36,10 +36,10 @@ export interface ProbeParts {
   readonly dialer: Pick<MemberDialer, 'attempt'>;
 }
 
-/** Names under `.invalid` never resolve (RFC 6761): a proxy that works says so, in its protocol. */
+/** Names under `.invalid` never resolve (RFC 6761): a working proxy answers that it cannot reach the target. */
 const NOWHERE: HostPort = { host: 'probe.invalid', port: 443, kind: 'name', text: 'probe.invalid:443' };
 
-/** What a member says of a target when it works but the target does not. */
+/** Answers of a working member about a target that it cannot reach. */
 const SIGNS_OF_LIFE: ReadonlySet<FaultCode> = new Set(['target-doubted', 'member-refused']);
 
 const SITE_FAULTS = {
@@ -52,7 +52,7 @@ export class Probe {
   readonly lease: Lease;
   readonly #parts: ProbeParts;
   readonly #task: ProbeTask;
-  #solo: PendingAttempt | undefined;
+  #attempt: SingleAttempt | undefined;
   #socket: Socket | undefined;
   #cancelled = false;
 
@@ -62,10 +62,10 @@ export class Probe {
     this.#task = task;
   }
 
-  /** Ends it at once with `cancelled`. */
+  /** Ends the probe with `cancelled`. */
   cancel(): void {
     this.#cancelled = true;
-    this.#solo?.cancel();
+    this.#attempt?.cancel();
     this.#socket?.destroy();
   }
 
@@ -74,30 +74,31 @@ export class Probe {
     const { lease, site, timeoutMs } = this.#task;
     const startedAt = clock.monotonic();
     const target = site?.at.target ?? NOWHERE;
-    // With TLS inside it must be a tunnel; a plain request may go in absolute form, as a client's would.
+    // TLS needs a tunnel. A plain request may use absolute form, as a client's request would.
     const use = site === undefined || site.at.tls ? 'tunnel' : 'forward';
-    this.#solo = dialer.attempt({ lease, target, use, timeoutMs });
-    const result = await this.#solo.result;
+    this.#attempt = dialer.attempt({ lease, target, use, timeoutMs });
+    const result = await this.#attempt.result;
     if (result.kind === 'cancelled') return { kind: 'cancelled' };
-    if (result.kind === 'failed') return this.#judge(result);
-    this.#socket = result.way.socket;
+    if (result.kind === 'failed') return this.#failed(result);
+    const { connection, ms } = result;
+    this.#socket = connection.socket;
     if (site === undefined || this.#cancelled) {
-      result.way.socket.destroy();
+      connection.socket.destroy();
       return this.#cancelled ? { kind: 'cancelled' } : { kind: 'passed' };
     }
     const leftMs = Math.max(0, timeoutMs - (clock.monotonic() - startedAt));
-    const answer = await askSite(result.way, site.at, deadlines, leftMs);
+    const answer = await askSite(connection, site.at, deadlines, leftMs);
     if (this.#cancelled) return { kind: 'cancelled' };
-    if (answer === site.expectStatus) return { kind: 'passed', latencyMs: result.ms };
+    if (answer === site.expectStatus) return { kind: 'passed', latencyMs: ms };
     const fault = typeof answer === 'number' ? 'target-doubted' : SITE_FAULTS[answer];
     return { kind: 'suspect', fault, alive: true };
   }
 
-  #judge({ failure: { fault }, blame }: Extract<SingleAttemptResult, { kind: 'failed' }>): ProbeOutcome {
+  #failed({ failure: { fault }, blame }: Extract<SingleAttemptResult, { kind: 'failed' }>): ProbeOutcome {
     if (blame !== undefined) return { kind: 'failed', fault, blame };
     const alive = SIGNS_OF_LIFE.has(fault);
     if (this.#task.site !== undefined) return { kind: 'suspect', fault, alive };
-    // There is no site that could be at fault: it is asked for a name that does not exist, and has to say so.
+    // The target does not exist, so it cannot be at fault: the member must report it as unreachable.
     return alive ? { kind: 'passed' } : { kind: 'failed', fault, blame: 'member' };
   }
 }

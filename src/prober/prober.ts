@@ -1,11 +1,12 @@
 /**
- * Tries members that no client should be the first to try: unproven ones of the free product, and, where a check is
- * configured, those that have rested and those through which nobody got for a while.
+ * Probes members before a client uses them: unproven members of the free product and, if a check is configured, members
+ * after their quarantine and members through which no client connected for a while.
  *
- * A probe goes the way of a client's request, with the same protocols and credentials. With a check it proves that the
- * site's answer comes through; without, that the member answers in its protocol at all. A member is blamed for a failing
- * site only when another one reaches it afterwards: a dead site, or a check that is wrong, costs nobody anything.
+ * A probe uses the same protocols and credentials as a client's request. With a check, the site's response must arrive
+ * through the member. Without one, the member must answer in its protocol. A member is blamed for a failing site only if
+ * another member reaches the site afterwards, so a dead site or a wrong check costs no member anything.
  */
+import { BoundedMap } from '../core/bounded-map.ts';
 import type { Clock } from '../core/clock.ts';
 import { Deadlines } from '../core/deadlines.ts';
 import type { EventBus } from '../core/events.ts';
@@ -16,24 +17,24 @@ import type { Lease, LeaseReport } from '../pool/lease.ts';
 import { type CheckSite, readCheckSite } from './check-site.ts';
 import { Probe, type ProbeOutcome } from './probe.ts';
 
-/** The pool as the prober sees it. */
+/** The pool as the prober needs it. */
 export interface ProbeLeases {
-  /** Members that need a probe, unproven ones first; with `staleMs` also those through which nobody got for so long. */
+  /** Members that need a probe, unproven ones first; with `staleMs` also those without a success for that long. */
   acquireForProbe(limit: number, staleMs?: number): readonly Lease[];
   report(report: LeaseReport): void;
 }
 
 export interface CheckSettings {
-  /** http or https; checked where it was configured. */
+  /** http or https. */
   readonly url: string;
   readonly everyMs: number;
-  /** For the whole probe, connection included. */
+  /** For the whole probe, including the connection. */
   readonly timeoutMs: number;
   readonly expectStatus: number;
 }
 
 export interface ProberSettings {
-  /** `undefined`: off; unproven members are then asked for a sign of life alone. */
+  /** Undefined: off. Unproven members then need only a sign of life. */
   readonly check: CheckSettings | undefined;
   /** Sources whose members join unproven. */
   readonly unprovenSources: ReadonlySet<string>;
@@ -47,17 +48,16 @@ export interface ProberOptions extends ProberSettings {
   readonly dialer: Pick<MemberDialer, 'attempt'>;
 }
 
-/** How often the pool is asked for members to probe, give or take a fifth. */
+/** Interval at which the pool is asked for members to probe, with jitter. */
 const ROUND_MS = 1_000;
 const JITTER = 0.2;
-const MOST_AT_ONCE = 32;
-/** Longer than any dead member needs to show that it is dead, and than most living ones need to answer. */
+const MAX_PROBES = 32;
+/** Enough for most working members to answer, and for dead ones to fail. */
 const SIGN_OF_LIFE_TIMEOUT_MS = 5_000;
-/** Members remembered as having been let in. */
-const MOST_ADMITTED = 4_096;
+const MAX_ADMITTED = 4_096;
 const TICK_MS = 50;
 
-/** A member for which the site failed: whose fault that is shows when another one reaches it. */
+/** A member for which the site failed, until another member shows whether the site works. */
 interface Suspect {
   readonly lease: Lease;
   readonly fault: FaultCode;
@@ -68,10 +68,10 @@ interface Suspect {
 export class Prober implements AsyncDisposable {
   readonly #options: ProberOptions;
   readonly #deadlines: Deadlines;
-  readonly #joining: Disposable;
+  readonly #joinObserver: Disposable;
   readonly #probes = new Map<Probe, Promise<void>>();
-  /** Members of unproven sources that a probe has let in: later a sign of life is not enough for them. */
-  readonly #admitted = new Set<string>();
+  /** Members of unproven sources that a probe has admitted. After a later fault a sign of life is not enough for them. */
+  readonly #admitted = new BoundedMap<string, true>(MAX_ADMITTED);
   #settings: ProberSettings;
   #site: CheckSite | undefined;
   #suspects: readonly Suspect[] = [];
@@ -84,8 +84,8 @@ export class Prober implements AsyncDisposable {
     this.#settings = options;
     this.#site = siteOf(options);
     this.#deadlines = new Deadlines(options.clock, TICK_MS);
-    this.#joining = options.bus.on('member.joined', ({ source, renewed }) => {
-      // Not at once: the pool is in the middle of taking in what was drawn.
+    this.#joinObserver = options.bus.on('member.joined', ({ source, renewed }) => {
+      // Not synchronously: the pool is still adding the members of a draw.
       if (!renewed && this.#settings.unprovenSources.has(source)) this.#wakeAfter(0);
     });
     this.#wakeAfter(0);
@@ -98,14 +98,14 @@ export class Prober implements AsyncDisposable {
     this.#wakeAfter(0);
   }
 
-  /** Cancels all probes without reporting on their members. Idempotent. Close the prober before the dialer. */
+  /** Cancels all probes without blame for their members. Idempotent. Close the prober before the dialer. */
   async close(): Promise<void> {
     this.#closed = true;
     this.#timer?.[Symbol.dispose]();
-    this.#joining[Symbol.dispose]();
+    this.#joinObserver[Symbol.dispose]();
     for (const probe of this.#probes.keys()) probe.cancel();
     await Promise.all(this.#probes.values());
-    for (const { lease } of this.#suspects) this.#giveBack(lease);
+    for (const { lease } of this.#suspects) this.#release(lease);
     this.#suspects = [];
   }
 
@@ -120,51 +120,49 @@ export class Prober implements AsyncDisposable {
   }
 
   #round(): void {
-    const { check } = this.#settings;
-    const heldMs = check?.everyMs ?? 0;
+    const heldMs = this.#settings.check?.everyMs ?? 0;
     const now = this.#options.clock.monotonic();
     const isOld = ({ sinceAt }: Suspect) => now - sinceAt >= heldMs;
-    this.#release(this.#suspects.filter(isOld));
+    this.#acquit(this.#suspects.filter(isOld));
     this.#suspects = this.#suspects.filter((suspect) => !isOld(suspect));
-    this.#fill();
+    this.#startProbes();
     const jitter = 1 + (2 * this.#options.random() - 1) * JITTER;
     this.#wakeAfter(ROUND_MS * jitter);
   }
 
-  /** Starts as many probes as there is room for. */
-  #fill(): void {
+  /** Starts as many probes as the limit allows. */
+  #startProbes(): void {
     const { check, unprovenSources } = this.#settings;
-    const room = MOST_AT_ONCE - this.#probes.size;
+    const room = MAX_PROBES - this.#probes.size;
     if (this.#closed || room <= 0 || (check === undefined && unprovenSources.size === 0)) return;
     for (const lease of this.#options.pool.acquireForProbe(room, check?.everyMs)) {
       if (check !== undefined || this.#isNew(lease)) this.#start(lease);
-      else this.#giveBack(lease); // it rests after a fault: only a client's request can clear it of that
+      else this.#release(lease); // it is in quarantine: only a client's request can end that
     }
   }
 
   #start(lease: Lease): void {
     const { check } = this.#settings;
+    const at = this.#site;
     const site =
-      check === undefined || this.#site === undefined
-        ? undefined
-        : { at: this.#site, expectStatus: check.expectStatus };
+      check === undefined || at === undefined ? undefined : { at, expectStatus: check.expectStatus };
     const timeoutMs = check?.timeoutMs ?? SIGN_OF_LIFE_TIMEOUT_MS;
     const { clock, dialer } = this.#options;
     const probe = new Probe({ clock, dialer, deadlines: this.#deadlines }, { lease, site, timeoutMs });
     const finished = probe.run().then((outcome) => {
       this.#probes.delete(probe);
-      this.#settle(lease, outcome);
-      this.#fill();
+      this.#onOutcome(lease, outcome);
+      this.#startProbes();
     });
     this.#probes.set(probe, finished);
   }
 
-  #settle(lease: Lease, outcome: ProbeOutcome): void {
+  #onOutcome(lease: Lease, outcome: ProbeOutcome): void {
     const { pool, clock } = this.#options;
     switch (outcome.kind) {
       case 'passed':
         this.#admit(lease, outcome.latencyMs);
-        if (this.#site !== undefined) this.#convict();
+        if (this.#site !== undefined) this.#blameSuspects();
         return;
       case 'failed':
         pool.report({ lease: lease.id, kind: 'failed', blame: outcome.blame, fault: outcome.fault });
@@ -175,56 +173,47 @@ export class Prober implements AsyncDisposable {
         return;
       }
       case 'cancelled':
-        this.#giveBack(lease);
+        this.#release(lease);
     }
   }
 
   #admit(lease: Lease, latencyMs: number | undefined): void {
     const { pool } = this.#options;
-    this.#remember(lease);
+    this.#admitted.set(lease.member, true);
     const latency = latencyMs === undefined ? {} : { latencyMs };
     pool.report({ lease: lease.id, kind: 'accepted', ...latency });
     pool.report({ lease: lease.id, kind: 'closed', cut: false });
   }
 
-  /** The site works, for another member: those for which it did not are at fault. */
-  #convict(): void {
+  /** Another member reached the site, so the suspects are at fault. */
+  #blameSuspects(): void {
     for (const { lease, fault } of this.#suspects) {
       this.#options.pool.report({ lease: lease.id, kind: 'failed', blame: 'member', fault });
     }
     this.#suspects = [];
   }
 
-  /** Nobody reached the site: no fault of theirs. New ones that spoke their protocol are let in as without a check. */
-  #release(suspects: readonly Suspect[]): void {
+  /** No member reached the site, so the suspects are not at fault. New ones that are alive are admitted as without a check. */
+  #acquit(suspects: readonly Suspect[]): void {
     for (const { lease, alive } of suspects) {
       if (alive && this.#isNew(lease)) this.#admit(lease, undefined);
-      else this.#giveBack(lease);
+      else this.#release(lease);
     }
   }
 
-  #giveBack(lease: Lease): void {
+  /** Ends the lease and leaves the member as it was. */
+  #release(lease: Lease): void {
     this.#options.pool.report({ lease: lease.id, kind: 'failed', blame: 'nobody', fault: 'client-gone' });
   }
 
   #isNew({ source, member }: Lease): boolean {
     return this.#settings.unprovenSources.has(source) && !this.#admitted.has(member);
   }
-
-  #remember({ member }: Lease): void {
-    this.#admitted.add(member);
-    if (this.#admitted.size <= MOST_ADMITTED) return;
-    for (const oldest of this.#admitted) {
-      this.#admitted.delete(oldest);
-      return;
-    }
-  }
 }
 
 function siteOf({ check }: ProberSettings): CheckSite | undefined {
   if (check === undefined) return undefined;
   const site = readCheckSite(check.url);
-  if (site === undefined)
-    throw new NoriaError('bad-config', `health.check.url is no http or https URL: ${check.url}`);
-  return site;
+  if (site !== undefined) return site;
+  throw new NoriaError('bad-config', `health.check.url is not an http or https URL: ${check.url}`);
 }

@@ -1,9 +1,14 @@
-/** The clock of one attempt: what connecting may take, what the answer may take, and that both together have an end. */
+/** The timeouts of one attempt: for the connection, for the answer, and for both together. */
 import { Socket } from 'node:net';
 import { expect, test } from 'vitest';
 import { Deadlines } from '../../src/core/deadlines.ts';
 import { Secret } from '../../src/core/secret.ts';
-import { Attempt, type AttemptFailure, type AttemptOwner } from '../../src/dialer/attempt.ts';
+import {
+  Attempt,
+  type AttemptFailure,
+  type AttemptOwner,
+  type RawConnection,
+} from '../../src/dialer/attempt.ts';
 import { SourceMemory } from '../../src/dialer/source-memory.ts';
 import type { Lease } from '../../src/pool/lease.ts';
 import { ManualClock } from '../support/manual-clock.ts';
@@ -20,7 +25,7 @@ const LEASE: Lease = {
   doubtful: false,
 };
 
-/** An attempt over sockets that do nothing by themselves; the test plays the network. */
+/** An attempt over sockets without a network: the test emits their events. */
 function makeAttempt(timeoutMs: number) {
   const clock = new ManualClock();
   const deadlines = new Deadlines(clock, 10);
@@ -38,10 +43,12 @@ function makeAttempt(timeoutMs: number) {
     neverInstance: false,
     forwardMode: 'direct',
   } as const;
-  const parts = { clock, deadlines, openSocket, onSourceFault: () => {} };
+  const memory = new SourceMemory('city', settings, { clock, onSourceFault: () => {} });
+  const parts = { clock, deadlines, openSocket, memoryOf: () => memory };
   const failures: AttemptFailure[] = [];
+  const connections: RawConnection[] = [];
   const owner: AttemptOwner = {
-    attemptAccepted: () => failures.splice(0, failures.length),
+    attemptAccepted: (_, connection) => connections.push(connection),
     attemptFailed: (_, failure) => failures.push(failure),
   };
   const task = {
@@ -51,41 +58,39 @@ function makeAttempt(timeoutMs: number) {
     hedge: false,
     timeoutMs,
   } as const;
-  const attempt = new Attempt(new SourceMemory('city', settings, parts), owner, task);
+  const attempt = new Attempt(parts, owner, task);
   attempt.start();
-  const say = (text: string) => sockets.at(-1)?.emit('data', Buffer.from(text));
-  return { clock, deadlines, sockets, failures, attempt, say };
+  const receive = (text: string) => sockets.at(-1)?.emit('data', Buffer.from(text));
+  return { clock, deadlines, sockets, failures, connections, attempt, receive };
 }
 
-test('attempt: connecting takes four fifths of the time at most', () => {
+test('attempt: a connection fails after four fifths of the timeout', () => {
   const { clock, failures, sockets, deadlines } = makeAttempt(5_000);
   clock.advance(3_999);
   expect(failures).toEqual([]);
   clock.advance(1);
   expect(failures).toMatchObject([
-    { fault: 'member-unreachable', phase: 'connect', lost: true, heard: false, ms: 4_000 },
+    { fault: 'member-unreachable', phase: 'connect', network: 'down', ms: 4_000 },
   ]);
   expect([sockets[0]?.destroyed, deadlines.size]).toEqual([true, 0]);
 });
 
-test('attempt: the answer may take what is left', () => {
+test('attempt: the answer may take the rest of the timeout', () => {
   const { clock, failures, sockets, deadlines } = makeAttempt(5_000);
   clock.advance(1_000);
   sockets[0]?.emit('connect');
   clock.advance(3_999);
   expect(failures).toEqual([]);
   clock.advance(1);
-  expect(failures).toMatchObject([
-    { fault: 'member-silent', phase: 'answer', lost: false, heard: true, ms: 5_000 },
-  ]);
+  expect(failures).toMatchObject([{ fault: 'member-silent', phase: 'answer', network: 'up', ms: 5_000 }]);
   expect([sockets[0]?.destroyed, deadlines.size]).toEqual([true, 0]);
 });
 
-test('attempt: a second connection to the same member gets no time of its own', () => {
-  const { clock, failures, sockets, say, deadlines } = makeAttempt(5_000);
+test('attempt: a second connection to the same member shares the timeout of the first', () => {
+  const { clock, failures, sockets, receive, deadlines } = makeAttempt(5_000);
   sockets[0]?.emit('connect');
   clock.advance(3_000);
-  say('HTTP/1.1 407 Who\r\n\r\n');
+  receive('HTTP/1.1 407 Who\r\n\r\n');
   expect([sockets.length, sockets[0]?.destroyed, deadlines.size]).toEqual([2, true, 1]);
   sockets[1]?.emit('connect');
   clock.advance(1_999);
@@ -94,29 +99,30 @@ test('attempt: a second connection to the same member gets no time of its own', 
   expect(failures).toMatchObject([{ fault: 'member-silent', ms: 5_000 }]);
 });
 
-test('attempt: cancelled, it tells nobody and leaves nothing, as often as one likes', () => {
-  const { clock, failures, sockets, attempt, deadlines } = makeAttempt(5_000);
+test('attempt: cancel closes everything without a call to the owner, and is idempotent', () => {
+  const { clock, failures, connections, sockets, attempt, deadlines } = makeAttempt(5_000);
   attempt.cancel();
   attempt.cancel();
   clock.advance(10_000);
-  expect([failures, sockets[0]?.destroyed, deadlines.size, attempt.takeConnection()]).toEqual([
-    [],
-    true,
-    0,
-    undefined,
-  ]);
+  expect([failures, connections, sockets[0]?.destroyed, deadlines.size]).toEqual([[], [], true, 0]);
 });
 
-test('attempt: an accepted way is handed over once, without listeners of the attempt', () => {
-  const { sockets, attempt, say, deadlines } = makeAttempt(5_000);
+test('attempt: an accepted connection is handed over once, without listeners of the attempt', () => {
+  const { connections, sockets, attempt, receive, deadlines } = makeAttempt(5_000);
   sockets[0]?.emit('connect');
-  say('HTTP/1.1 200 OK\r\n\r\nhello');
-  const way = attempt.takeConnection();
-  expect(way).toMatchObject({ forwardMode: 'direct', login: undefined });
-  expect(way?.head.toString()).toBe('hello');
-  expect([attempt.takeConnection(), deadlines.size, way?.socket.isPaused()]).toEqual([undefined, 0, true]);
+  receive('HTTP/1.1 200 OK\r\n\r\nhello');
+  attempt.cancel();
+  expect(connections).toHaveLength(1);
+  const [connection] = connections;
+  expect(connection).toMatchObject({ forwardMode: 'direct', login: undefined });
+  expect(connection?.head.toString()).toBe('hello');
+  expect([deadlines.size, connection?.socket.isPaused(), connection?.socket.destroyed]).toEqual([
+    0,
+    true,
+    false,
+  ]);
   const left = ['data', 'connect', 'secureConnect', 'close'].filter(
-    (name) => (way?.socket.listenerCount(name) ?? 0) > 0,
+    (name) => (connection?.socket.listenerCount(name) ?? 0) > 0,
   );
   expect(left).toEqual([]);
 });

@@ -1,4 +1,4 @@
-/** The table of docs/health.md: what happened to an attempt, what else was seen, and whose fault it is. */
+/** The table of docs/health.md: how an attempt failed, what else is known, and who is blamed. */
 import { expect, test } from 'vitest';
 import type { Blame } from '../../src/core/events.ts';
 import { FAULTS, type FaultCode } from '../../src/core/faults.ts';
@@ -6,7 +6,7 @@ import {
   blameFor,
   type Evidence,
   type FailedAttempt,
-  isOpenQuestion,
+  isUndecided,
   MAX_TARGETS_UNREACHABLE,
 } from '../../src/dialer/blame.ts';
 
@@ -27,18 +27,23 @@ function failed(fault: FaultCode, phase: FailedAttempt['phase'] = 'answer', loca
 const TOO_MANY = MAX_TARGETS_UNREACHABLE + 1;
 
 const CASES: readonly [what: string, attempt: FailedAttempt, evidence: Partial<Evidence>, blame: Blame][] = [
-  ['nobody listens at the member', failed('member-unreachable', 'connect'), {}, 'member'],
+  ['the member refuses the connection', failed('member-unreachable', 'connect'), {}, 'member'],
   [
-    'nobody listens, and the target is fine',
+    'the member refuses the connection, another reached the target',
     failed('member-unreachable', 'connect'),
     { reachedByOther: true },
     'member',
   ],
-  ['nobody answers at any member', failed('member-unreachable', 'connect'), { networkDown: true }, 'network'],
-  ['this machine has no sockets left', failed('member-unreachable', 'connect', true), {}, 'network'],
-  ['TLS with the member never stands', failed('member-silent', 'connect'), {}, 'member'],
   [
-    'TLS never stands while the network is down',
+    'the member does not answer, the network is down',
+    failed('member-unreachable', 'connect'),
+    { networkDown: true },
+    'network',
+  ],
+  ['this machine is out of sockets', failed('member-unreachable', 'connect', true), {}, 'network'],
+  ['no TLS handshake with the member', failed('member-silent', 'connect'), {}, 'member'],
+  [
+    'no TLS handshake, the network is down',
     failed('member-silent', 'connect'),
     { networkDown: true },
     'network',
@@ -46,20 +51,20 @@ const CASES: readonly [what: string, attempt: FailedAttempt, evidence: Partial<E
   ['the member speaks no proxy protocol', failed('member-protocol'), { similarFailures: 3 }, 'member'],
 
   ['silence, another reached the target', failed('member-silent'), { reachedByOther: true }, 'member'],
-  ['silence, nobody else was asked', failed('member-silent'), {}, 'member'],
-  ['silence of several that work otherwise', failed('member-silent'), { similarFailures: 2 }, 'target'],
+  ['silence, no other member was tried', failed('member-silent'), {}, 'member'],
+  ['silence of several that worked recently', failed('member-silent'), { similarFailures: 2 }, 'target'],
   [
-    'silence of several that never worked',
+    'silence of several that did not work recently',
     failed('member-silent'),
     { similarFailures: 2, memberWorked: false },
     'member',
   ],
   ['silence, the client left', failed('member-silent'), { clientLeft: true, similarFailures: 2 }, 'nobody'],
-  ['hung up, another reached the target', failed('member-closed'), { reachedByOther: true }, 'member'],
-  ['hung up, several alike', failed('member-closed'), { similarFailures: 2 }, 'target'],
+  ['closed, another reached the target', failed('member-closed'), { reachedByOther: true }, 'member'],
+  ['closed by several that worked recently', failed('member-closed'), { similarFailures: 2 }, 'target'],
   ['refused, another reached the target', failed('member-refused'), { reachedByOther: true }, 'member'],
-  ['refused by several that work otherwise', failed('member-refused'), { similarFailures: 3 }, 'target'],
-  ['refused by one alone', failed('member-refused'), {}, 'member'],
+  ['refused by several that worked recently', failed('member-refused'), { similarFailures: 3 }, 'target'],
+  ['refused by one', failed('member-refused'), {}, 'member'],
 
   [
     '"unreachable", another reached it',
@@ -68,12 +73,12 @@ const CASES: readonly [what: string, attempt: FailedAttempt, evidence: Partial<E
     'member',
   ],
   [
-    '"unreachable", another says so too',
+    '"unreachable", another reports the same',
     failed('target-doubted'),
     { similarFailures: 2, memberWorked: false },
     'target',
   ],
-  ['"unreachable", nobody else was asked', failed('target-doubted'), {}, 'nobody'],
+  ['"unreachable", no other member was tried', failed('target-doubted'), {}, 'nobody'],
   [
     '"unreachable", the client left',
     failed('target-doubted'),
@@ -81,7 +86,7 @@ const CASES: readonly [what: string, attempt: FailedAttempt, evidence: Partial<E
     'nobody',
   ],
   [
-    '"unreachable" of every target there is',
+    '"unreachable" for too many targets in a row',
     failed('target-doubted'),
     { similarFailures: 2, targetsUnreachable: TOO_MANY },
     'member',
@@ -90,7 +95,7 @@ const CASES: readonly [what: string, attempt: FailedAttempt, evidence: Partial<E
   ['credentials refused by this member', failed('member-auth'), { reachedByOther: true }, 'member'],
   ['credentials refused by several', failed('member-auth'), { sourceFaulty: true }, 'source'],
 
-  ['cut before the first byte', failed('member-cut', 'done'), {}, 'half-member'],
+  ['the tunnel was cut before its first byte', failed('member-cut', 'done'), {}, 'half-member'],
   ['the client left', failed('client-gone', 'connect'), {}, 'nobody'],
   ['SOCKS4 and an IPv6 target', failed('member-incapable', 'connect'), { reachedByOther: true }, 'nobody'],
 ];
@@ -99,7 +104,7 @@ test.each(CASES)('blame: %s', (_, attempt, evidence, blame) => {
   expect(blameFor(attempt, { ...NOTHING_ELSE, ...evidence })).toBe(blame);
 });
 
-test('blame: what is judged at once cannot be judged otherwise later', () => {
+test('blame: later evidence does not change what is decided at once', () => {
   const later: Partial<Evidence>[] = [
     { reachedByOther: true },
     { similarFailures: 2 },
@@ -107,11 +112,11 @@ test('blame: what is judged at once cannot be judged otherwise later', () => {
     { targetsUnreachable: TOO_MANY },
   ];
   const codes = Object.keys(FAULTS) as FaultCode[];
-  const clear = codes
+  const decided = codes
     .flatMap((fault) => [failed(fault, 'connect'), failed(fault, 'answer')])
-    .filter((attempt) => !isOpenQuestion(attempt));
-  expect(clear.length).toBeGreaterThan(0);
-  for (const attempt of clear) {
+    .filter((attempt) => !isUndecided(attempt));
+  expect(decided.length).toBeGreaterThan(0);
+  for (const attempt of decided) {
     const now = blameFor(attempt, NOTHING_ELSE);
     for (const evidence of later) expect(blameFor(attempt, { ...NOTHING_ELSE, ...evidence })).toBe(now);
   }

@@ -1,8 +1,11 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { Secret } from '../../src/core/secret.ts';
-import { ConnectHandshake, MAX_RESPONSE_HEAD_BYTES } from '../../src/dialer/connect-handshake.ts';
-import { readResponseHead } from '../../src/dialer/connect-response.ts';
+import {
+  ConnectHandshake,
+  MAX_RESPONSE_HEAD_BYTES,
+  readResponseHead,
+} from '../../src/dialer/connect-handshake.ts';
 import type { HandshakeStep } from '../../src/dialer/handshake.ts';
 import { feed, summary } from './feed.ts';
 import { targetOf } from './make-dialer.ts';
@@ -13,7 +16,7 @@ function answer(text: string): string {
   );
 }
 
-test('connect hop: asks in one write, with the target in canonical form and IPv6 in brackets', () => {
+test('connect handshake: one write, with the target in canonical form and IPv6 in brackets', () => {
   const opening = (target: string, login?: Secret) => new ConnectHandshake(targetOf(target), login).opening;
   expect(opening('Target.Example.:443')).toBe(
     'CONNECT target.example:443 HTTP/1.1\r\nHost: target.example:443\r\n\r\n',
@@ -51,27 +54,27 @@ const ANSWERS: readonly [string, string][] = [
   ['HTTP/1.1 500 Oh\r\n\r\n', 'member-refused: status 500'],
   ['HTTP/1.1 101 Switch\r\n\r\n', 'member-protocol: status 101'],
   ['HTTP/1.1 099 Odd\r\n\r\n', 'member-protocol: status 99'],
-  ['SSH-2.0-x\r\n', 'member-protocol: not an HTTP answer'],
-  ['HTTP/2 200\r\n\r\n', 'member-protocol: not an HTTP answer'],
+  ['SSH-2.0-x\r\n', 'member-protocol: not an HTTP response'],
+  ['HTTP/2 200\r\n\r\n', 'member-protocol: not an HTTP response'],
   ['HTTP/1.1 20', 'more'],
-  ['HTTP/1.1 2000 OK\r\n\r\n', 'member-protocol: not an HTTP answer'],
-  ['HTTP/1.1  200 OK\r\n\r\n', 'member-protocol: not an HTTP answer'],
-  ['http/1.1 200 OK\r\n\r\n', 'member-protocol: not an HTTP answer'],
-  ['\r\nHTTP/1.1 200 OK\r\n\r\n', 'member-protocol: not an HTTP answer'],
-  ['<html>', 'member-protocol: not an HTTP answer'],
-  ['\x05\x00', 'member-protocol: not an HTTP answer'],
+  ['HTTP/1.1 2000 OK\r\n\r\n', 'member-protocol: not an HTTP response'],
+  ['HTTP/1.1  200 OK\r\n\r\n', 'member-protocol: not an HTTP response'],
+  ['http/1.1 200 OK\r\n\r\n', 'member-protocol: not an HTTP response'],
+  ['\r\nHTTP/1.1 200 OK\r\n\r\n', 'member-protocol: not an HTTP response'],
+  ['<html>', 'member-protocol: not an HTTP response'],
+  ['\x05\x00', 'member-protocol: not an HTTP response'],
 ];
 
-test.each(ANSWERS)('connect hop: %j means %s', (text, expected) => {
+test.each(ANSWERS)('connect handshake: %j means %s', (text, expected) => {
   expect(answer(text)).toBe(expected);
 });
 
-test.each(ANSWERS)('connect hop: %j means the same byte by byte', (text, expected) => {
-  const hop = new ConnectHandshake(targetOf('target.example:443'), undefined);
+test.each(ANSWERS)('connect handshake: %j means the same byte by byte', (text, expected) => {
+  const handshake = new ConnectHandshake(targetOf('target.example:443'), undefined);
   const bytes = Buffer.from(text, 'latin1');
-  // The bytes behind the head come later here: they are the tunnel's, not the hop's.
+  // Bytes after the head arrive after it was accepted, so they are not in `rest`.
   const [step] = feed(
-    hop,
+    handshake,
     [...bytes].map((byte) => Buffer.from([byte])),
   );
   expect(summary(step).replace(/^accepted .*/, 'accepted')).toBe(
@@ -79,7 +82,7 @@ test.each(ANSWERS)('connect hop: %j means the same byte by byte', (text, expecte
   );
 });
 
-test('connect hop: however an answer is split, it means the same and no byte is lost', () => {
+test('connect handshake: any split of a response means the same, and no byte is lost', () => {
   const part = fc.stringMatching(/^[ -~]{0,40}$/);
   const head = fc
     .record({
@@ -112,29 +115,29 @@ test('connect hop: however an answer is split, it means the same and no byte is 
   );
 });
 
-test('connect hop: random bytes are never accepted, and never throw', () => {
+test('connect handshake: random bytes are never accepted and never throw', () => {
   fc.assert(
     fc.property(fc.uint8Array({ minLength: 1, maxLength: 200 }), (bytes) => {
-      const hop = new ConnectHandshake(targetOf('target.example:443'), undefined);
-      expect(hop.take(Buffer.from(bytes)).kind).not.toBe('accepted');
+      const handshake = new ConnectHandshake(targetOf('target.example:443'), undefined);
+      expect(handshake.take(Buffer.from(bytes)).kind).not.toBe('accepted');
     }),
   );
 });
 
-test('connect hop: a head of more than 16 KiB is refused, interim answers counted, and not before', () => {
+test('connect handshake: the limit of a head is 16 KiB, including interim responses', () => {
   const start = 'HTTP/1.1 200 OK\r\nX: ';
   const fitting = `${start}${'x'.repeat(MAX_RESPONSE_HEAD_BYTES - start.length - 4)}\r\n\r\n`;
   expect(answer(`${fitting}rest`)).toBe('accepted "rest"');
-  const tooLong = `member-protocol: a head of more than ${MAX_RESPONSE_HEAD_BYTES} bytes`;
+  const tooLong = `member-protocol: a response head of more than ${MAX_RESPONSE_HEAD_BYTES} bytes`;
   expect(answer(`${start}x${fitting.slice(start.length)}`)).toBe(tooLong);
   expect(answer(`HTTP/1.1 100 Go\r\n\r\n${fitting}`)).toBe(tooLong);
   expect(answer(`${start}${'x'.repeat(MAX_RESPONSE_HEAD_BYTES)}`)).toBe(tooLong);
-  const hop = new ConnectHandshake(targetOf('target.example:443'), undefined);
+  const handshake = new ConnectHandshake(targetOf('target.example:443'), undefined);
   const endless = [Buffer.from(start), ...Array.from({ length: 200 }, () => Buffer.alloc(100, 'x'))];
-  expect(summary(feed(hop, endless)[0])).toBe(tooLong);
+  expect(summary(feed(handshake, endless)[0])).toBe(tooLong);
 });
 
-test('connect head: what an earlier call has seen is not read again, and an end across the border is found', () => {
+test('response head: finds an end that is split between two calls', () => {
   const whole = Buffer.from('HTTP/1.1 200 OK\r\nVia: x\r\n\r\n');
   for (let seen = 1; seen < whole.length; seen += 1) {
     expect(readResponseHead(whole.subarray(0, seen))).toBe('more');

@@ -77,7 +77,7 @@ test('credentials: refused by one member it is that member, by two the source, t
       source: 'city',
       active: true,
       reason: '2 different members refused the credentials',
-      advice: 'Check the password of the instance, or upstream.auth where it holds a login of its own.',
+      advice: 'Check the password of the instance, or upstream.auth if it contains other credentials.',
     },
   ]);
   book.accepted(undefined);
@@ -101,7 +101,7 @@ test('credentials: the advice fits what is configured', () => {
   const book = new SourceCredentials('city', keyOnly, (fault) => faults.push(fault));
   book.refused('m1');
   book.refused('m2');
-  expect(faults[0]?.reason).toBe('2 different members asked for credentials, and none are configured');
+  expect(faults[0]?.reason).toBe('2 different members require credentials, and none are configured');
   expect(faults[0]?.advice).toContain('Bind this machine');
   expect(withoutPassword.faults).toEqual([]);
 });

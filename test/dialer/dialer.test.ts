@@ -209,7 +209,7 @@ test('dialer: attempts that fail at once do not count, up to ten in all', async 
   const unlucky = makeDialer(members);
   const failure = failureOf(await unlucky.dial('target.example:443'));
   expect(failure).toMatchObject({ code: 'members-failed', attempts: 10 });
-  expect(failure.reason).toMatch(/^10 members tried in \d+ ms: 10 could not be connected to$/);
+  expect(failure.reason).toMatch(/^10 members tried in \d+ ms: 10 could not be reached$/);
 });
 
 test('dialer: attempts that fail slowly are as many as configured', async () => {

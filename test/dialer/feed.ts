@@ -1,11 +1,11 @@
-/** Gives a hop its bytes piece by piece, and says what came of it in one line. */
+/** Feeds a handshake byte pieces, and summarizes its steps for comparison. */
 import type { Handshake, HandshakeStep } from '../../src/dialer/handshake.ts';
 
 /** The last step, and the bytes of the pieces that came after it. */
-export function feed(hop: Handshake, pieces: readonly Buffer[]): [HandshakeStep, Buffer] {
+export function feed(handshake: Handshake, pieces: readonly Buffer[]): [HandshakeStep, Buffer] {
   let step: HandshakeStep = { kind: 'more' };
   for (const [index, piece] of pieces.entries()) {
-    step = hop.take(piece);
+    step = handshake.take(piece);
     if (step.kind !== 'more') return [step, Buffer.concat(pieces.slice(index + 1))];
   }
   return [step, Buffer.alloc(0)];

@@ -1,258 +1,90 @@
-/** A second attempt beside a slow first one, over real sockets: who wins, who is blamed, what it costs. */
 import { expect, test } from 'vitest';
+import { Deadlines } from '../../src/core/deadlines.ts';
+import { EventBus } from '../../src/core/events.ts';
 import {
-  httpManner,
-  openMember,
-  refusingMember,
-  silentManner,
-  type TestMember,
-} from '../support/bad-members.ts';
+  HEDGE_FLOOR_MS,
+  Hedge,
+  type HedgeAfter,
+  HedgeBudget,
+  hedgeDelayMs,
+  OverdueAttempts,
+} from '../../src/dialer/hedge.ts';
 import { ManualClock } from '../support/manual-clock.ts';
-import { until } from '../support/until.ts';
-import { collect, echo, makeDialer, wayOf } from './make-dialer.ts';
 
-const FAST = { hedgeAfter: 40, attemptTimeoutMs: 1_000 } as const;
-
-function slow(ms: number): Promise<TestMember> {
-  return openMember('http', httpManner('HTTP/1.1 200 OK\r\n\r\n', ms));
-}
-
-test('hedge: a silent first member costs the client the hedge delay, and is found out in the background', async () => {
-  const silent = await openMember('http', silentManner);
-  const good = await slow(0);
-  const { dial, dialer, pool, bus } = makeDialer(
-    [
-      { id: 'silent', at: silent },
-      { id: 'good', at: good },
-    ],
-    { hedgeAfter: 40, attemptTimeoutMs: 300 },
-  );
-  const attempts = collect(bus, 'dial.attempted');
-  const hedges = collect(bus, 'hedge.ended');
-  const way = wayOf(await dial('target.example:443'));
-  expect(way).toMatchObject({ member: 'good', attempts: 2 });
-  await echo(way, 'hello');
-  expect(hedges).toEqual([{ outcome: 'won' }]);
-  expect([pool.verdicts(), silent.open, dialer.openCount]).toEqual([[], 1, 1]);
-  await until('the loser is judged', () => pool.verdicts().length > 0);
-  expect(pool.verdicts()).toEqual(['silent member-silent member']);
-  expect([dialer.openCount, attempts.map(({ member, hedge }) => [member, hedge])]).toEqual([
-    0,
-    [
-      ['good', true],
-      ['silent', false],
-    ],
-  ]);
-  await until('the loser is closed', () => silent.open === 0);
+test.each<[string, HedgeAfter, p95Ms: number | undefined, doubtful: boolean, delayMs: number | undefined]>([
+  ['off: there is no hedge', 'off', 100, true, undefined],
+  ['a configured delay is used as it is', 300, 100, true, 300],
+  ['auto without samples: a quarter of the attempt timeout', 'auto', undefined, false, 1_250],
+  ['auto: the latency of good members', 'auto', 220, false, 220],
+  ['auto: not below the floor', 'auto', 3, false, HEDGE_FLOOR_MS],
+  ['auto: half the delay for an unproven member', 'auto', 220, true, 110],
+  ['auto without samples: half the delay for an unproven member', 'auto', undefined, true, 625],
+])('hedge delay: %s', (_, hedgeAfter, p95Ms, doubtful, delayMs) => {
+  expect(hedgeDelayMs({ hedgeAfter, attemptTimeoutMs: 5_000 }, p95Ms, doubtful)).toBe(delayMs);
 });
 
-test('hedge: a slow first member that answers in the end is no fault, and its slowness is known', async () => {
-  const late = await slow(150);
-  const { dial, pool } = makeDialer(
-    [
-      { id: 'late', at: late },
-      { id: 'good', at: await slow(0) },
-    ],
-    FAST,
-  );
-  expect(wayOf(await dial('target.example:443')).member).toBe('good');
-  const late$ = () => pool.reports.filter(({ lease }) => lease === 1);
-  await until('the loser has answered', () => late$().length === 2);
-  expect(late$()).toMatchObject([
-    { kind: 'accepted', latencyMs: expect.any(Number) },
-    { kind: 'closed', cut: false },
-  ]);
-  expect(late$()[0]).toSatisfy((report: { latencyMs: number }) => report.latencyMs >= 149);
-  await until('the loser is closed', () => late.open === 0);
+test('hedge budget: lost hedges are at most a tenth of the dials over time', () => {
+  const budget = new HedgeBudget();
+  let hedges = 0;
+  for (let dial = 0; dial < 10_000; dial += 1) {
+    budget.earn();
+    if (budget.spend()) hedges += 1;
+  }
+  expect(hedges).toBeGreaterThan(990);
+  expect(hedges).toBeLessThanOrEqual(1_000 + 10);
 });
 
-test('hedge: when the first member answers after all, the hedge has lost and goes on to learn', async () => {
-  const silent = await openMember('http', silentManner);
-  const { dial, pool, bus } = makeDialer(
-    [
-      { id: 'late', at: await slow(120) },
-      { id: 'silent', at: silent },
-    ],
-    { hedgeAfter: 40, attemptTimeoutMs: 250 },
-  );
-  const hedges = collect(bus, 'hedge.ended');
-  expect(wayOf(await dial('target.example:443')).member).toBe('late');
-  expect(hedges).toEqual([{ outcome: 'lost' }]);
-  await until('the hedge is judged', () => pool.verdicts().length > 0);
-  expect(pool.verdicts()).toEqual(['silent member-silent member']);
-  expect(hedges).toHaveLength(1);
-});
-
-test('hedge: one that fails itself is replaced, at most one beside the first', async () => {
-  const silent = await openMember('http', silentManner);
-  const { dial, pool, bus } = makeDialer(
-    [
-      { id: 'silent', at: silent },
-      { id: 'dead1', at: await refusingMember() },
-      { id: 'dead2', at: await refusingMember() },
-      { id: 'good', at: await slow(0) },
-      { id: 'spare', at: await slow(0) },
-    ],
-    FAST,
-  );
-  const hedges = collect(bus, 'hedge.ended');
-  const way = wayOf(await dial('target.example:443'));
-  expect(way).toMatchObject({ member: 'good', attempts: 4 });
-  expect(hedges.map(({ outcome }) => outcome)).toEqual(['failed', 'failed', 'won']);
-  expect(pool.verdicts()).toEqual(['dead1 member-unreachable member', 'dead2 member-unreachable member']);
-});
-
-test('hedge: none beside a session, whose member is to stay', async () => {
-  const { dial, pool } = makeDialer(
-    [
-      { id: 'late', at: await slow(150) },
-      { id: 'good', at: await slow(0) },
-    ],
-    FAST,
-  );
-  expect(wayOf(await dial('target.example:443', { routing: { session: 's1' } }))).toMatchObject({
-    member: 'late',
-    session: 's1',
-    attempts: 1,
-  });
-  expect(pool.requests).toHaveLength(1);
-});
-
-test('hedge: with nobody else ready the first attempt simply goes on', async () => {
-  const { dial, pool } = makeDialer([{ id: 'late', at: await slow(120) }], FAST);
-  expect(wayOf(await dial('target.example:443'))).toMatchObject({ member: 'late', attempts: 1 });
-  expect(pool.requests.map(({ waitMs }) => waitMs > 0)).toEqual([true, false]);
-});
-
-test('hedge: a member that has yet to prove itself is hedged sooner', async () => {
-  const clock = new ManualClock();
-  const doubtful = await openMember('http', silentManner);
-  const { dial } = makeDialer(
-    [
-      { id: 'doubtful', at: doubtful, doubtful: true },
-      { id: 'good', at: await slow(0) },
-    ],
-    { clock, hedgeAfter: 'auto', attemptTimeoutMs: 4_000 },
-  );
-  const result = dial('target.example:443');
-  await until('the first member is asked', () => doubtful.taken === 1);
-  clock.advance(900); // otherwise it would be a quarter of 4 s
-  expect(wayOf(await result).member).toBe('good');
-});
-
-test('hedge: the delay is learned from what good members need', async () => {
-  const silent = await openMember('http', silentManner);
-  const good = await slow(0);
-  const clock = new ManualClock();
-  const { dial, pool } = makeDialer([{ id: 'good', at: good }], {
-    clock,
-    hedgeAfter: 'auto',
-    attemptTimeoutMs: 4_000,
-  });
-  for (let time = 0; time < 25; time += 1) wayOf(await dial('target.example:443')).end({ cut: false });
-  pool.members = [
-    { id: 'silent', at: silent },
-    { id: 'good', at: good },
-  ];
-  const result = dial('target.example:443');
-  await until('the first member is asked', () => silent.taken === 1);
-  clock.advance(900); // without experience it would be a quarter of 4 s
-  expect(wayOf(await result).member).toBe('good');
-});
-
-test('hedge: it does not go through a member that keeps another client waiting, unless there is nobody else', async () => {
-  const silent = { id: 'silent', at: await openMember('http', silentManner) };
-  const late = { id: 'late', at: await slow(300) };
-  const good = { id: 'good', at: await slow(0) };
-  const { dial, pool } = makeDialer([silent, good], FAST);
-  expect(wayOf(await dial('target.example:443')).member).toBe('good');
-  pool.members = [late, silent, good];
-  expect(wayOf(await dial('target.example:443'))).toMatchObject({ member: 'good', attempts: 2 });
-  expect(pool.requests.at(-1)?.avoid).toEqual(['late', 'silent']);
-  pool.members = [late, silent];
-  expect(wayOf(await dial('target.example:443'))).toMatchObject({ member: 'late', attempts: 2 });
-  expect(pool.requests.slice(-2).map(({ avoid }) => avoid)).toEqual([['late', 'silent'], ['late']]);
-});
-
-test('hedge: one that lost and goes on is avoided by others, until it has ended', async () => {
-  const late = { id: 'late', at: await slow(120) };
-  const silent = { id: 'silent', at: await openMember('http', silentManner) };
-  const { dial, pool } = makeDialer([late, silent], { hedgeAfter: 40, attemptTimeoutMs: 400 });
-  expect(wayOf(await dial('target.example:443'))).toMatchObject({ member: 'late', attempts: 2 });
-  pool.members = [late];
-  await dial('target.example:443');
-  expect(pool.requests.map(({ avoid }) => avoid)).toContainEqual(['late', 'silent']);
-  await until('it is judged', () => pool.verdicts().length > 0);
-  const before = pool.requests.length;
-  await dial('target.example:443');
-  expect(pool.requests.slice(before).map(({ avoid }) => avoid)).toEqual([[], ['late']]);
-});
-
-test('hedge: when it is refused after the first attempt has failed, the dial goes on as ever', async () => {
-  const closing = await openMember('http', (socket) => {
-    socket.once('data', () => setTimeout(() => socket.end(), 60));
-  });
-  const { dial, pool } = makeDialer([{ id: 'closing', at: closing }], { hedgeAfter: 40 });
-  const answers: (() => void)[] = [];
-  const take = pool.acquire.bind(pool);
-  pool.acquire = (request) =>
-    request.waitMs > 0 ? take(request) : new Promise((resolve) => answers.push(() => resolve(take(request))));
-  const result = dial('target.example:443');
-  await until('the hedge waits for its answer', () => answers.length === 1);
-  await until('the first attempt has failed', () => closing.open === 0);
-  pool.members = [];
-  answers[0]?.();
-  await until('the next attempt waits for a member', () => pool.waiting === 1);
-  pool.add({ id: 'good', at: await slow(0) });
-  expect(wayOf(await result)).toMatchObject({ member: 'good', attempts: 2 });
-});
-
-test('hedge: a member lent too late is given back', async () => {
-  const { dial, pool } = makeDialer([{ id: 'late', at: await slow(100) }], { hedgeAfter: 40 });
-  const answers: (() => void)[] = [];
-  const take = pool.acquire.bind(pool);
-  pool.acquire = (request) =>
-    request.waitMs > 0 ? take(request) : new Promise((resolve) => answers.push(() => resolve(take(request))));
-  wayOf(await dial('target.example:443'));
-  expect([answers.length, pool.cancelled.length]).toEqual([1, 1]);
-  pool.members = [{ id: 'spare', at: await slow(0) }];
-  answers[0]?.();
-  await until('it is given back', () => pool.verdicts().length === 1);
-  expect(pool.verdicts()).toEqual(['spare client-gone nobody']);
-});
-
-test('hedge: one that never began costs nothing of the budget', async () => {
-  const fast = { id: 'fast', at: await slow(0) };
-  const late = { id: 'late', at: await slow(400) };
-  const { dial, pool } = makeDialer([fast], { hedgeAfter: 'auto' });
-  await Promise.all(Array.from({ length: 30 }, () => dial('target.example:443')));
-  let answers: (() => void)[] = [];
-  const take = pool.acquire.bind(pool);
-  pool.acquire = (request) =>
-    request.waitMs > 0 ? take(request) : new Promise((resolve) => answers.push(() => resolve(take(request))));
-  for (let time = 0; time < 2; time += 1) {
-    pool.members = [late];
-    await Promise.all(Array.from({ length: 8 }, () => dial('target.example:443')));
-    expect(answers, 'hedges that were asked for').toHaveLength(8);
-    pool.members = [fast];
-    for (const answer of answers) answer();
-    answers = [];
-    await until('all are given back', () => pool.verdicts().length === 8 * (time + 1));
+test('hedge budget: hedges that are refunded have no limit', () => {
+  const budget = new HedgeBudget();
+  for (let dial = 0; dial < 1_000; dial += 1) {
+    budget.earn();
+    expect(budget.spend()).toBe(true);
+    budget.refund();
   }
 });
 
-test('hedge: closing the dialer ends attempts that go on in the background', async () => {
-  const silent = await openMember('http', silentManner);
-  const { dial, dialer, pool } = makeDialer(
-    [
-      { id: 'silent', at: silent },
-      { id: 'good', at: await slow(0) },
-    ],
-    FAST,
-  );
-  wayOf(await dial('target.example:443')).end({ cut: false });
-  await dialer.close();
-  expect([dialer.openCount, pool.openLeases]).toEqual([0, 0]);
-  expect(pool.verdicts()).toEqual(['silent client-gone nobody']);
-  await until('the loser is closed', () => silent.open === 0);
+function makeHedge(hedgeAfter: HedgeAfter) {
+  const clock = new ManualClock();
+  const bus = new EventBus(() => {});
+  const parts = { bus, hedgeBudget: new HedgeBudget(), deadlines: new Deadlines(clock, 10) };
+  return new Hedge(parts, { hedgeAfter, attemptTimeoutMs: 5_000 }, () => {});
+}
+
+test('hedge: only a lost hedge is charged to the budget', () => {
+  const hedge = makeHedge('auto');
+  const spend = (count: number, end: () => void) =>
+    Array.from({ length: count }, () => {
+      const spent = hedge.spend();
+      end();
+      return spent;
+    });
+  expect(spend(50, () => hedge.ended('won'))).not.toContain(false);
+  expect(spend(50, () => hedge.ended('failed'))).not.toContain(false);
+  expect(spend(50, () => hedge.refund())).not.toContain(false);
+  expect(spend(12, () => hedge.ended('lost')).filter(Boolean)).toHaveLength(10);
+  hedge.refund();
+  expect(hedge.spend(), 'a lost hedge is not refunded later').toBe(false);
+});
+
+test('hedge: a configured delay has no budget', () => {
+  const hedge = makeHedge(300);
+  for (let time = 0; time < 100; time += 1) {
+    expect(hedge.spend()).toBe(true);
+    hedge.ended('lost');
+  }
+});
+
+test('overdue attempts: hedges avoid their members until they end, and slow members', () => {
+  const overdue = new OverdueAttempts();
+  const through = (member: string) => ({ lease: { member } });
+  const [one, another, two] = [through('m1'), through('m1'), through('m2')];
+  expect(overdue.membersToAvoid([], [])).toEqual([]);
+  for (const attempt of [one, one, another, two]) overdue.add(attempt);
+  expect(overdue.membersToAvoid(['m2', 'm3', 'm4'], ['m4']).toSorted()).toEqual(['m1', 'm2', 'm3']);
+  for (const attempt of [one, two, two, through('m9')]) overdue.delete(attempt);
+  expect(overdue.membersToAvoid([], [])).toEqual(['m1']);
+  overdue.delete(another);
+  expect(overdue.size).toBe(0);
+  for (let index = 0; index < 500; index += 1) overdue.add(through(`m${index}`));
+  expect(overdue.membersToAvoid(['slow'], [])).toHaveLength(64);
 });

@@ -13,31 +13,31 @@ function hex(text: string): Buffer {
   return Buffer.from(text.replaceAll(' ', ''), 'hex');
 }
 
-/** Plays a whole conversation: what the server says, and what the client must say to it. */
-function play(hop: Handshake, steps: readonly (readonly [server: string, client: string])[]): void {
-  for (const [server, client] of steps) expect(summary(hop.take(hex(server)))).toBe(client);
+/** Plays a whole conversation: each server message, and the step that must follow. */
+function play(handshake: Handshake, steps: readonly (readonly [server: string, client: string])[]): void {
+  for (const [server, client] of steps) expect(summary(handshake.take(hex(server)))).toBe(client);
 }
 
-test('socks5 hop: without a login it offers no authentication alone; a name goes as a name', () => {
-  const hop = new Socks5Handshake(targetOf('target.example:443'), undefined);
-  expect(hop.opening).toEqual(hex('05 01 00'));
-  play(hop, [
+test('socks5 handshake: without a login offers no authentication; a name is sent as a name', () => {
+  const handshake = new Socks5Handshake(targetOf('target.example:443'), undefined);
+  expect(handshake.opening).toEqual(hex('05 01 00'));
+  play(handshake, [
     ['0500', 'send 050100030e7461726765742e6578616d706c6501bb'],
     ['05000001000000000000', 'accepted ""'],
   ]);
 });
 
-test('socks5 hop: with a login it offers that alone, counted in bytes', () => {
-  const hop = new Socks5Handshake(targetOf('192.0.2.7:80'), LOGIN);
-  expect(hop.opening).toEqual(hex('05 01 02'));
-  play(hop, [
+test('socks5 handshake: with a login offers only that; its lengths are in bytes', () => {
+  const handshake = new Socks5Handshake(targetOf('192.0.2.7:80'), LOGIN);
+  expect(handshake.opening).toEqual(hex('05 01 02'));
+  play(handshake, [
     ['0502', `send ${LOGIN_HEX}`],
     ['0100', 'send 05010001c00002070050'],
     ['0500000100000000000068690d0a', 'accepted "hi\\r\\n"'],
   ]);
 });
 
-test('socks5 hop: IPv6 goes as sixteen bytes', () => {
+test('socks5 handshake: an IPv6 address is sent as sixteen bytes', () => {
   for (const [target, bytes] of [
     ['[2001:db8::1]:443', '20010db8000000000000000000000001'],
     ['[::]:443', '00000000000000000000000000000000'],
@@ -49,7 +49,7 @@ test('socks5 hop: IPv6 goes as sixteen bytes', () => {
   }
 });
 
-test('socks5 hop: the longest name fits its length byte', () => {
+test('socks5 handshake: the longest name fits its length byte', () => {
   const name = `${Array.from({ length: 4 }, () => 'a'.repeat(60)).join('.')}.example`;
   const step = new Socks5Handshake(targetOf(`${name}:1`), undefined).take(hex('0500'));
   expect(step.kind === 'send' && step.bytes[4]).toBe(name.length);
@@ -61,27 +61,30 @@ const METHODS: readonly [answer: string, login: boolean, outcome: string][] = [
   ['0502', false, 'member-auth: method 2'],
   ['0500', true, 'member-protocol: method 0 was not offered'],
   ['0501', false, 'member-protocol: method 1 was not offered'],
-  ['0400', false, 'member-protocol: not a SOCKS5 answer'],
-  ['48545450', false, 'member-protocol: not a SOCKS5 answer'],
-  ['050005', false, 'member-protocol: bytes before they were asked for'],
+  ['0400', false, 'member-protocol: not a SOCKS5 reply'],
+  ['48545450', false, 'member-protocol: not a SOCKS5 reply'],
+  ['050005', false, 'member-protocol: bytes sent too early'],
 ];
 
-test.each(METHODS)('socks5 hop: method answer %s, with a login: %s, means %s', (answer, login, outcome) => {
-  expect(
-    summary(new Socks5Handshake(targetOf('a.example:1'), login ? LOGIN : undefined).take(hex(answer))),
-  ).toBe(outcome);
-});
+test.each(METHODS)(
+  'socks5 handshake: method reply %s (with a login: %s) means %s',
+  (answer, login, outcome) => {
+    expect(
+      summary(new Socks5Handshake(targetOf('a.example:1'), login ? LOGIN : undefined).take(hex(answer))),
+    ).toBe(outcome);
+  },
+);
 
-test('socks5 hop: a refused login is told, whatever the version byte says', () => {
+test('socks5 handshake: reads a login reply with any version byte', () => {
   for (const [answer, outcome] of [
     ['0101', 'member-auth: login status 1'],
     ['05ff', 'member-auth: login status 255'],
     ['0500', 'send 0501000309612e6578616d706c650001'],
-    ['010005', 'member-protocol: bytes before they were asked for'],
+    ['010005', 'member-protocol: bytes sent too early'],
   ] as const) {
-    const hop = new Socks5Handshake(targetOf('a.example:1'), LOGIN);
-    hop.take(hex('0502'));
-    expect(summary(hop.take(hex(answer)))).toBe(outcome);
+    const handshake = new Socks5Handshake(targetOf('a.example:1'), LOGIN);
+    handshake.take(hex('0502'));
+    expect(summary(handshake.take(hex(answer)))).toBe(outcome);
   }
 });
 
@@ -95,7 +98,7 @@ const REPLIES: readonly [reply: string, outcome: string][] = [
   ['05000003 04 686f7374 00', 'more'],
   ['05000001 7f000001 00', 'more'],
   ['05000000 7f000001 0050', 'member-protocol: address type 0'],
-  ['0400', 'member-protocol: not a SOCKS5 answer'],
+  ['0400', 'member-protocol: not a SOCKS5 reply'],
   ['0501', 'member-refused: reply 1'],
   ['0502', 'member-refused: reply 2'],
   ['05030001 00000000 0000', 'target-doubted: reply 3'],
@@ -107,11 +110,11 @@ const REPLIES: readonly [reply: string, outcome: string][] = [
   ['0599', 'member-refused: reply 153'],
 ];
 
-test.each(REPLIES)('socks5 hop: reply %s means %s, in one piece and byte by byte', (reply, outcome) => {
+test.each(REPLIES)('socks5 handshake: reply %s means %s, in one piece and byte by byte', (reply, outcome) => {
   const ready = () => {
-    const hop = new Socks5Handshake(targetOf('a.example:1'), undefined);
-    hop.take(hex('0500'));
-    return hop;
+    const handshake = new Socks5Handshake(targetOf('a.example:1'), undefined);
+    handshake.take(hex('0500'));
+    return handshake;
   };
   const bytes = hex(reply);
   expect(summary(ready().take(bytes))).toBe(outcome);
@@ -123,7 +126,7 @@ test.each(REPLIES)('socks5 hop: reply %s means %s, in one piece and byte by byte
   expect(summary(whole)).toBe(outcome);
 });
 
-test('socks5 hop: however a conversation is split, no byte of the tunnel is lost', () => {
+test('socks5 handshake: any split of the reply loses no byte of the tunnel', () => {
   const bound = fc.oneof(
     fc.uint8Array({ minLength: 4, maxLength: 4 }).map((bytes) => [1, ...bytes]),
     fc.uint8Array({ minLength: 16, maxLength: 16 }).map((bytes) => [4, ...bytes]),
@@ -135,8 +138,8 @@ test('socks5 hop: however a conversation is split, no byte of the tunnel is lost
       fc.uint8Array({ maxLength: 20 }),
       fc.array(fc.integer({ min: 1, max: 9 })),
       (bnd, rest, sizes) => {
-        const hop = new Socks5Handshake(targetOf('a.example:1'), undefined);
-        hop.take(hex('0500'));
+        const handshake = new Socks5Handshake(targetOf('a.example:1'), undefined);
+        handshake.take(hex('0500'));
         const bytes = Buffer.from([5, 0, 0, ...bnd, 0, 80, ...rest]);
         const pieces: Buffer[] = [];
         let at = 0;
@@ -145,7 +148,7 @@ test('socks5 hop: however a conversation is split, no byte of the tunnel is lost
           at += size;
         }
         if (at < bytes.length) pieces.push(bytes.subarray(at));
-        const [step, left] = feed(hop, pieces);
+        const [step, left] = feed(handshake, pieces);
         expect(step.kind).toBe('accepted');
         if (step.kind === 'accepted') expect(Buffer.concat([step.rest, left])).toEqual(Buffer.from(rest));
       },
@@ -153,7 +156,7 @@ test('socks5 hop: however a conversation is split, no byte of the tunnel is lost
   );
 });
 
-test('socks4 hop: an IPv4 target goes as SOCKS4, a name as SOCKS4A, with the user id where there is a login', () => {
+test('socks4 handshake: an IPv4 target uses SOCKS4, a name SOCKS4A; a login gives the user id', () => {
   expect(new Socks4Handshake(targetOf('192.0.2.7:443'), undefined).opening).toEqual(
     hex('04 01 01bb c0000207 00'),
   );
@@ -162,7 +165,7 @@ test('socks4 hop: an IPv4 target goes as SOCKS4, a name as SOCKS4A, with the use
   );
 });
 
-test('socks4 hop: IPv6 cannot be named', () => {
+test('socks4 handshake: rejects IPv6 targets', () => {
   expect(socks4CanReach(targetOf('[2001:db8::1]:443'))).toBe(false);
   expect(socks4CanReach(targetOf('a.example:443'))).toBe(true);
   expect(() => new Socks4Handshake(targetOf('[2001:db8::1]:443'), undefined)).toThrow(TypeError);
@@ -177,13 +180,13 @@ test.each([
   ['005c', 'member-auth: reply 92'],
   ['005d', 'member-auth: reply 93'],
   ['0000', 'member-protocol: reply 0'],
-  ['0500', 'member-protocol: not a SOCKS4 answer'],
+  ['0500', 'member-protocol: not a SOCKS4 reply'],
   ['00', 'more'],
-])('socks4 hop: reply %s means %s', (reply, outcome) => {
+])('socks4 handshake: reply %s means %s', (reply, outcome) => {
   expect(summary(new Socks4Handshake(targetOf('a.example:1'), undefined).take(hex(reply)))).toBe(outcome);
-  const hop = new Socks4Handshake(targetOf('a.example:1'), undefined);
+  const handshake = new Socks4Handshake(targetOf('a.example:1'), undefined);
   const [step, left] = feed(
-    hop,
+    handshake,
     [...hex(reply)].map((byte) => Buffer.from([byte])),
   );
   const whole = step.kind === 'accepted' ? { ...step, rest: Buffer.concat([step.rest, left]) } : step;

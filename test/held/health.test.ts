@@ -2,12 +2,12 @@ import { readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
 import type { FaultCode } from '../../src/core/faults.ts';
 import {
-  type AttemptPhase,
   blameFor,
   type Evidence,
+  type FailedAttempt,
   MAX_TARGETS_UNREACHABLE,
 } from '../../src/dialer/blame.ts';
-import { HEDGE_FLOOR_MS } from '../../src/dialer/hedging.ts';
+import { HEDGE_FLOOR_MS } from '../../src/dialer/hedge.ts';
 import { MIN_SAMPLES } from '../../src/dialer/latency.ts';
 import { LOST_MEMBERS_OF_A_DOWN_NETWORK } from '../../src/dialer/network-watch.ts';
 
@@ -39,7 +39,7 @@ test('docs/health.md: every row of the table of blame is what the code decides',
     expect(known, `no meaning for "${and}"`).toBeDefined();
     const { local = false, ...evidence } = known ?? {};
     const decided = blameFor(
-      { fault: fault as FaultCode, phase: phase as AttemptPhase, local },
+      { fault: fault as FaultCode, phase: phase as FailedAttempt['phase'], local },
       {
         reachedByOther: false,
         clientLeft: false,
@@ -59,7 +59,7 @@ test('docs/health.md: the table names every fault of an attempt', () => {
   const source = readFileSync('src/dialer/blame.ts', 'utf8');
   const body = source.slice(
     source.indexOf('export function blameFor'),
-    source.indexOf('export function isOpenQuestion'),
+    source.indexOf('export function isUndecided'),
   );
   const cases = new Set([...body.matchAll(/case '([a-z-]+)':/g)].map(([, fault]) => fault));
   expect(cases.size, 'found no cases').toBeGreaterThan(5);

@@ -520,7 +520,7 @@ test("forward: a member's own question for credentials never reaches the client,
   client.send('POST http://t.example/ HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\n\r\nx');
   const received = await client.until('the answer', (text) => text.endsWith('hi'));
   expect(received).toMatch(/^HTTP\/1\.1 200 /);
-  expect(dialer.ended[0]).toEqual({ cut: false, askedCredentials: true, member: 'm1' });
+  expect(dialer.ended[0]).toEqual({ cut: false, proxyAuthRequired: true, member: 'm1' });
   expect(dialer.requests[1], 'the same member may have credentials left to try').toMatchObject({ avoid: [] });
 });
 
