@@ -1,114 +1,179 @@
 /**
- * The tree of a file checked against the table: every problem told in words, and what is left when they are taken out.
+ * Checks the tree of a file against the schema and reports every problem: what the value is, what was expected, and the
+ * closest known name for a typo.
  *
- * What is wrong is pruned and its default taken, so that the rules about several keys still see the rest of the file and all
- * problems are told at once. Nothing of it is used as long as there is a problem.
+ * Wrong values are then removed and replaced by their defaults, so that later rules, which compare several keys, can check
+ * the rest of the file. The result is used only if there is no problem.
  */
 import type { z } from 'zod';
-import { fieldAt } from './fields.ts';
-import { describeTree, tellIssue, tellUnknownKey } from './issues.ts';
+import { nearest } from '../core/nearest.ts';
+import { FIELDS, fieldAt } from './fields.ts';
 import type { Problems } from './problems.ts';
-import { LISTENER, type RawConfig, type RawListener, type RawSource, SCHEMA, SOURCE } from './schema.ts';
+import { type FileConfig, type FileListener, type FileSource, LISTENER, SCHEMA, SOURCE } from './schema.ts';
 import { isTreeList, isTreeMap, type Path, pathText, type Tree, type TreeMap, valueAt } from './tree.ts';
 
-/** The file with what is wrong taken out; an entry that is nothing without it is `undefined`. */
-export interface CheckedConfig extends Omit<RawConfig, 'sources' | 'listeners'> {
-  readonly sources: readonly (RawSource | undefined)[];
-  readonly listeners: readonly (RawListener | undefined)[];
+/** A file without its wrong values. An entry that cannot be completed by defaults is `undefined`. */
+export interface CheckedConfig extends Omit<FileConfig, 'sources' | 'listeners'> {
+  readonly sources: readonly (FileSource | undefined)[];
+  readonly listeners: readonly (FileListener | undefined)[];
 }
 
-/** Checks every section and every entry by itself, so that one that is wrong hides no other. */
+type Issue = z.core.$ZodIssue;
+
+/** Checks every section and every list entry separately, so that a broken one hides no other. */
 export function checkTree(tree: Tree, problems: Problems): CheckedConfig {
-  const checker = new Checker(settle(tree, [], problems), problems);
-  const { service, account, pool, rotation, dial, health, admin, log, state, shutdown, workers } =
-    SCHEMA.shape;
+  const file = readRoot(dropEmptyKeys(tree, [], problems), problems);
+  const { sources: _sources, listeners: _listeners, ...sections } = SCHEMA.shape;
+  const checked = Object.entries(sections).map(([name, schema]) => [
+    name,
+    checkPart(schema, file[name], [name], problems),
+  ]);
   return {
-    service: checker.section(service, 'service'),
-    account: checker.section(account, 'account'),
-    sources: checker.entries(SOURCE.optional(), 'sources', []),
-    pool: checker.section(pool, 'pool'),
-    rotation: checker.section(rotation, 'rotation'),
-    dial: checker.section(dial, 'dial'),
-    health: checker.section(health, 'health'),
-    listeners: checker.entries(LISTENER.optional(), 'listeners', [{}]),
-    admin: checker.section(admin, 'admin'),
-    log: checker.section(log, 'log'),
-    state: checker.section(state, 'state'),
-    shutdown: checker.section(shutdown, 'shutdown'),
-    workers: checker.section(workers, 'workers'),
+    ...(Object.fromEntries(checked) as Omit<FileConfig, 'sources' | 'listeners'>), // each by the schema of its key
+    sources: checkEntries(SOURCE, 'sources', file['sources'] ?? [], problems),
+    listeners: checkEntries(LISTENER, 'listeners', file['listeners'] ?? [{}], problems),
   };
 }
 
-class Checker {
-  readonly #root: TreeMap;
-  readonly #problems: Problems;
-
-  constructor(tree: Tree | undefined, problems: Problems) {
-    const names = Object.keys(SCHEMA.shape);
-    this.#root = isTreeMap(tree) ? tree : {};
-    this.#problems = problems;
-    if (!isTreeMap(tree)) {
-      problems.error('', `the file is ${describeTree(tree)}; wants a map with the keys ${names.join(', ')}`);
-    }
-    for (const key of Object.keys(this.#root)) {
-      if (!names.includes(key)) tellUnknownKey('', key, names, problems);
-    }
+function readRoot(tree: Tree | undefined, problems: Problems): TreeMap {
+  const names = Object.keys(SCHEMA.shape);
+  if (!isTreeMap(tree)) {
+    problems.error('', `the file is ${describe(tree)}; expected a map with the keys ${names.join(', ')}`);
+    return {};
   }
-
-  /** @param schema - one that takes `undefined`. */
-  section<S extends z.ZodType>(schema: S, name: string): z.output<S> {
-    return this.#piece(schema, this.#root[name], [name]);
-  }
-
-  /** @param schema - of one entry; takes `undefined`. */
-  entries<S extends z.ZodType>(schema: S, name: string, fallback: readonly Tree[]): readonly z.output<S>[] {
-    const list = this.#root[name] ?? fallback;
-    if (!isTreeList(list)) {
-      this.#problems.error(name, `is ${describeTree(list)}; wants a list, each entry behind a dash`);
-      return [];
-    }
-    if (list.length === 0 && fallback.length > 0)
-      this.#problems.error(name, 'is empty; wants at least one entry');
-    return list.map((entry, index) => this.#piece(schema, entry, [name, index]));
-  }
-
-  #piece<S extends z.ZodType>(schema: S, tree: Tree | undefined, path: Path): z.output<S> {
-    const first = schema.safeParse(tree);
-    if (first.success) return first.data;
-    const { issues } = first.error;
-    for (const issue of issues) tellIssue(issue, path, tree, this.#problems);
-    const second = schema.safeParse(issues.reduce(prune, tree));
-    return second.success ? second.data : schema.parse(undefined);
-  }
+  for (const key of Object.keys(tree)) if (!names.includes(key)) reportUnknownKey('', key, names, problems);
+  return tree;
 }
 
-/** The tree without keys that have no value: a section without keys is as good as none, a scalar without a value is a problem. */
-function settle(tree: Tree, path: Path, problems: Problems): Tree | undefined {
+function checkEntries<S extends z.ZodType>(
+  schema: S,
+  name: 'sources' | 'listeners',
+  list: Tree,
+  problems: Problems,
+): readonly (z.output<S> | undefined)[] {
+  if (!isTreeList(list)) {
+    problems.error(name, `is ${describe(list)}; expected a list, each entry after a dash`);
+    return [];
+  }
+  if (list.length === 0 && name === 'listeners')
+    problems.error(name, 'is empty; expected at least one entry');
+  return list.map((entry, index) => checkPart(schema.optional(), entry, [name, index], problems));
+}
+
+/** @param schema - accepts `undefined`. */
+function checkPart<S extends z.ZodType>(
+  schema: S,
+  tree: Tree | undefined,
+  path: Path,
+  problems: Problems,
+): z.output<S> {
+  const first = schema.safeParse(tree);
+  if (first.success) return first.data;
+  const { issues } = first.error;
+  for (const issue of issues) reportIssue(issue, path, tree, problems);
+  const second = schema.safeParse(issues.reduce(prune, tree));
+  return second.success ? second.data : schema.parse(undefined);
+}
+
+/** The tree without keys that have no value. Such a section is treated as absent; such a scalar is a problem. */
+function dropEmptyKeys(tree: Tree, path: Path, problems: Problems): Tree | undefined {
   if (isTreeList(tree)) {
-    return tree.map((entry, index) => settle(entry, [...path, index], problems) ?? '');
+    return tree.map((entry, index) => dropEmptyKeys(entry, [...path, index], problems) ?? '');
   }
   if (isTreeMap(tree)) {
     const kept = Object.entries(tree).flatMap(([key, value]): [string, Tree][] => {
-      const settled = settle(value, [...path, key], problems);
-      return settled === undefined ? [] : [[key, settled]];
+      const inner = dropEmptyKeys(value, [...path, key], problems);
+      return inner === undefined ? [] : [[key, inner]];
     });
     return Object.fromEntries(kept);
   }
   if (tree !== null) return tree;
   const text = pathText(path);
-  const { shape, kind } = fieldAt(text) ?? {};
-  if (shape === undefined && !text.includes('.params.')) return ''; // an unknown key, and told as one
+  const { shape, type } = fieldAt(text) ?? {};
+  if (shape === undefined && !text.includes('.params.')) return ''; // reported as an unknown key
   if ((shape === 'scalar' || shape === undefined) && !problems.hasAt(text)) {
-    problems.error(
-      text,
-      `has no value; ${kind === undefined ? '' : `wants ${kind.wants}, or `}leave the key out`,
-    );
+    const expected = type === undefined ? 'remove the key' : `expected ${type.expected}, or remove the key`;
+    problems.error(text, `has no value; ${expected}`);
   }
   return undefined;
 }
 
-/** Takes out what an issue is about; where something is missing, the map that misses it. A list goes as a whole. */
-function prune(tree: Tree | undefined, issue: z.core.$ZodIssue): Tree | undefined {
+/** @param base - the path of `tree` in the file; the path of the issue starts there. */
+function reportIssue(issue: Issue, base: Path, tree: Tree | undefined, problems: Problems): void {
+  const inner = issue.path.map((part) => (typeof part === 'number' ? part : String(part)));
+  const path = pathText([...base, ...inner]);
+  const value = valueAt(tree, inner);
+  if (issue.code === 'unrecognized_keys') {
+    for (const key of issue.keys) reportUnknownKey(path, key, fieldAt(path)?.keys ?? [], problems);
+    return;
+  }
+  if (issue.code === 'invalid_union') {
+    // In the schema a word precedes its map, and a text its list of texts.
+    const branch = issue.errors[typeof value === 'string' ? 0 : 1] ?? [];
+    for (const nested of branch)
+      reportIssue({ ...nested, path: [...inner, ...nested.path] }, base, tree, problems);
+    return;
+  }
+  if (problems.hasAt(path)) return; // a reference in the value could not be replaced
+  if (value === undefined) problems.missing(path, `is missing; ${expectedAt(path)}`);
+  else problems.error(path, `${predicateOf(issue, path, value, problems)}; ${expectedAt(path)}`);
+}
+
+function reportUnknownKey(path: string, key: string, known: readonly string[], problems: Problems): void {
+  const below = (name: string) => (path === '' ? name : `${path}.${name}`);
+  const meant = nearest(key, known);
+  const elsewhere = FIELDS.map((field) => field.path).filter((each) => each.endsWith(`.${key}`));
+  const advice =
+    meant !== undefined
+      ? `did you mean ${meant}?`
+      : elsewhere.length > 0
+        ? `did you mean ${elsewhere.join(' or ')}?`
+        : `known keys: ${known.join(', ')}`;
+  problems.unknownKey(below(key), `unknown key; ${advice}`, meant && below(meant));
+}
+
+function predicateOf(issue: Issue, path: string, value: Tree, problems: Problems): string {
+  if (issue.code === 'too_small') return 'is empty';
+  if (issue.code !== 'custom') return `is ${describe(value)}`;
+  const quoted = typeof value === 'string' ? problems.quote(path, value) : '';
+  return `${quoted} ${issue.message}`.trim();
+}
+
+function expectedAt(path: string): string {
+  const field = fieldAt(path);
+  if (field === undefined) return 'expected a text or a list of texts'; // below params
+  const { type, keys } = field;
+  const shape = path.endsWith(']') ? entryShape(field.shape) : field.shape;
+  const map = `a map with the keys ${keys.join(', ')}`;
+  const example = type?.example === undefined ? '' : `, for example ${type.example}`;
+  switch (shape) {
+    case 'scalar':
+      return `expected ${type?.expected}${example}`;
+    case 'list':
+      return `expected a list, each entry ${type?.expected}`;
+    case 'map':
+      return `expected ${map}`;
+    case 'maps':
+      return `expected a list, each entry ${map}`;
+    case 'choice':
+      return `expected ${type?.expected}${example}, or ${map}`;
+    case 'names':
+      return 'expected a map with the parameters of the operation';
+  }
+}
+
+function entryShape(list: 'scalar' | 'map' | 'choice' | 'list' | 'maps' | 'names'): 'scalar' | 'map' {
+  return list === 'maps' ? 'map' : 'scalar';
+}
+
+function describe(tree: Tree | undefined): string {
+  if (tree === undefined || tree === null || tree === '') return 'empty';
+  if (typeof tree === 'string') return 'a text';
+  return isTreeList(tree) ? 'a list' : 'a map';
+}
+
+/** Removes what an issue is about. A missing key removes the map that lacks it; a wrong entry removes its list. */
+function prune(tree: Tree | undefined, issue: Issue): Tree | undefined {
   if (issue.code === 'unrecognized_keys') {
     return issue.keys.reduce<Tree | undefined>((left, key) => without(left, [...issue.path, key]), tree);
   }

@@ -1,9 +1,9 @@
 /**
- * The YAML text of a configuration as a tree of texts, and where each of them stands.
+ * Reads the YAML text of a configuration into a tree of texts, and records the place of each value.
  *
- * Scalars are not resolved to YAML's types: an instance of 18 digits, a password of digits and `off` stay the text they
- * are, and the kinds of schema.ts read them. `${NAME}` is replaced in the finished tree, so that a value from the
- * environment can never add to the structure. Aliases and merge keys (`<<`) are followed. Pure.
+ * Scalars are not converted to YAML's types: an instance of 18 digits, a numeric password and `off` stay text for the scalar
+ * types of schema.ts to read. `${NAME}` is replaced after parsing, so that a value from the environment can never add keys.
+ * Aliases and merge keys (`<<`) are followed.
  */
 import {
   type Alias,
@@ -23,54 +23,51 @@ import { type Environment, substitute } from './environment.ts';
 import { type SyntaxProblem, syntaxProblems } from './syntax.ts';
 import { type Path, pathText, type Tree, type TreeMap } from './tree.ts';
 
-/** Where a value stands; offsets into the text. */
+/** The place of a value; offsets into the text. */
 export interface Place {
-  /** Of its key; of the value itself in a list. */
+  /** In a list, the offset of the value. */
   readonly keyOffset: number;
   readonly valueOffset: number;
-  /** The environment variables that are part of it. */
+  /** The environment variables that it refers to. */
   readonly variables: readonly string[];
 }
 
-/** The extent of a value in the text, and the path that it stands at; it occurs again for each alias of it. */
+/** The extent of a value in the text and its path. Each alias of the value adds another one. */
 export interface Extent {
   readonly start: number;
   readonly end: number;
-  /** Empty for a value that stands nowhere in the tree, such as the second of a key that is given twice. */
+  /** Empty for a value that is not in the tree, such as the second value of a duplicate key. */
   readonly path: string;
   /** Of a scalar, before references are replaced; undefined for a list or a map. */
   readonly text: string | undefined;
 }
 
-/** A text, read. */
 export interface ParsedDocument {
   readonly text: string;
   readonly lines: LineCounter;
   readonly problems: readonly SyntaxProblem[];
-  /** `undefined` where the text is no YAML at all: then only `problems` counts. */
+  /** `undefined` if the text is not valid YAML; `problems` says why. */
   readonly tree: Tree | undefined;
-  /** By the path as text. */
+  /** By path. */
   readonly places: ReadonlyMap<string, Place>;
-  /** Of every value in the text. */
   readonly extents: readonly Extent[];
 }
 
-/** What a key looks like; `<<` merges. */
+/** A valid key; `<<` is the merge key. */
 const WORD = /^(?:[\w-]+|<<)$/;
-/** Deeper than any configuration, shallow enough for every stack. */
+/** More than any configuration needs, few enough for the call stack. */
 const MAX_DEPTH = 20;
-/** What aliases may unfold to. */
+/** Including the expansion of aliases, which can grow exponentially. */
 const MAX_NODES = 20_000;
 
-/** Reads a text. Never throws. */
+/** Never throws: syntax errors are among the problems. */
 export function readDocument(text: string, environment: Environment): ParsedDocument {
   const lines = new LineCounter();
-  // Keys given twice are told by ourselves, with both places.
   const document = parseDocument(text, {
     schema: 'failsafe',
     lineCounter: lines,
-    prettyErrors: false, // they would quote the text, secrets and all
-    uniqueKeys: false,
+    prettyErrors: false, // they quote the text, including secrets
+    uniqueKeys: false, // duplicates are reported below, with both places
   });
   const problems = syntaxProblems(text, lines, document.errors);
   if (problems.length > 0) {
@@ -88,8 +85,8 @@ class Composer {
   readonly #extents: Extent[] = [];
   readonly #resolved = new Map<Alias, unknown>();
   readonly #seen = new Set<unknown>();
-  /** Nodes whose tag was refused: through an alias they come again. */
-  readonly #told = new Set<unknown>();
+  /** Nodes whose tag was reported; an alias visits them again. */
+  readonly #refused = new Set<unknown>();
   #nodeCount = 0;
   #tooLarge = false;
 
@@ -115,14 +112,23 @@ class Composer {
   #value(node: unknown, path: Path, keyOffset: number): Tree {
     this.#nodeCount += 1;
     if (path.length > MAX_DEPTH || this.#nodeCount > MAX_NODES) {
-      if (!this.#tooLarge) this.#problem(keyOffset, path, 'is nested too deeply, or unfolds to too much');
+      if (!this.#tooLarge)
+        this.#problem(
+          keyOffset,
+          path,
+          `is nested deeper than ${MAX_DEPTH} levels, or aliases expand it to more than ${MAX_NODES} values`,
+        );
       this.#tooLarge = true;
       return null;
     }
     if (isAlias(node)) {
       const target = this.#resolve(node);
       if (target !== undefined) return this.#value(target, path, keyOffset);
-      this.#problem(offsetOf(node), path, `the anchor of *${node.source} is not there`);
+      this.#problem(
+        offsetOf(node),
+        path,
+        `the alias *${node.source} has no anchor; add &${node.source} to the value it refers to`,
+      );
       return null;
     }
     this.#places.set(pathText(path), { keyOffset, valueOffset: offsetOf(node, keyOffset), variables: [] });
@@ -151,11 +157,7 @@ class Composer {
       const first = own.get(key.text);
       if (first !== undefined) {
         const { line } = this.#lines.linePos(first);
-        this.#problem(
-          key.offset,
-          [...path, key.text],
-          `is given twice; the first one stands in line ${line}`,
-        );
+        this.#problem(key.offset, [...path, key.text], `is a duplicate of the key in line ${line}`);
         continue;
       }
       own.set(key.text, key.offset);
@@ -164,19 +166,19 @@ class Composer {
     return Object.fromEntries(merged);
   }
 
-  /** What `<<` brings: one map or a list of maps, of which the earlier ones win. */
+  /** The values that `<<` merges: from one map, or from a list of maps in which earlier ones win. */
   #merged(pair: Pair, path: Path): readonly (readonly [string, Tree])[] {
     const from = isAlias(pair.value) ? this.#resolve(pair.value) : pair.value;
     const sources = isSeq(from) ? from.items.toReversed() : [from];
     return sources.flatMap((each) => {
       const map = isAlias(each) ? this.#resolve(each) : each;
       if (isMap(map)) return Object.entries(this.#map(map, path));
-      this.#problem(offsetOf(pair.key), [...path, '<<'], 'wants an alias of a map, such as *name');
+      this.#problem(offsetOf(pair.key), [...path, '<<'], 'expected an alias of a map, for example *name');
       return [];
     });
   }
 
-  /** The library walks the whole document for each alias. */
+  /** Cached, because the library walks the whole document for each alias. */
   #resolve(alias: Alias): unknown {
     if (!this.#resolved.has(alias)) this.#resolved.set(alias, alias.resolve(this.#document));
     return this.#resolved.get(alias);
@@ -187,12 +189,16 @@ class Composer {
     const offset = offsetOf(key);
     const text = isScalar(key) && typeof key.value === 'string' ? key.value : '';
     if (WORD.test(text) && value !== null) return { text, offset };
-    // It is not quoted: in `{ name: city, password hunter2 }` it is a secret.
+    // The message does not quote it: in `{ name: city, password hunter2 }` it contains a secret.
     this.#addExtent(key, []);
     const wrong = text.includes('.')
-      ? 'a key with a dot in it; write a map in a map'
-      : 'a key that is not a word';
-    this.#problem(offset, path, `has ${value === null ? 'a text without a key; write key: value' : wrong}`);
+      ? 'a key with a dot; write nested maps'
+      : 'a key that is not a word of letters, digits, _ and -';
+    this.#problem(
+      offset,
+      path,
+      `contains ${value === null ? 'a text without a key; write key: value' : wrong}`,
+    );
     return undefined;
   }
 
@@ -215,7 +221,7 @@ class Composer {
     this.#extents.push({ start, end, path: pathText(path), text });
   }
 
-  /** The scalars that did not make it into the tree, which nobody knows anything about. */
+  /** Adds the scalars that are not in the tree, for example inside a complex key. Nothing is known about their meaning. */
   #addUnseen(): void {
     visit(this.#document, {
       Scalar: (key, node) => {
@@ -225,9 +231,9 @@ class Composer {
   }
 
   #refuseTag(tag: string | undefined, node: unknown, path: Path): void {
-    if (tag === undefined || tag.startsWith('tag:yaml.org,2002:') || this.#told.has(node)) return;
-    this.#told.add(node);
-    this.#problem(offsetOf(node), path, `has the tag ${tag}; tags are not used here`);
+    if (tag === undefined || tag.startsWith('tag:yaml.org,2002:') || this.#refused.has(node)) return;
+    this.#refused.add(node);
+    this.#problem(offsetOf(node), path, `has the YAML tag ${tag}; tags are not supported`);
   }
 
   #problem(offset: number, path: Path, message: string): void {
@@ -235,7 +241,7 @@ class Composer {
   }
 }
 
-/** Where a node begins; nodes that were never written down (an empty value) are where `otherwise` says. */
+/** Where a node starts; `otherwise` for a node without text (an empty value). */
 function offsetOf(node: unknown, otherwise = 0): number {
   const range = isScalar(node) || isMap(node) || isSeq(node) || isAlias(node) ? node.range : undefined;
   return range?.[0] ?? otherwise;

@@ -1,8 +1,8 @@
 /**
- * One line of a configuration with a pointer to a place in it, and nothing secret.
+ * Shows one line of a configuration with a pointer to a place in it, without secrets.
  *
- * Whatever is not known to be harmless is masked, so that a misspelt `pasword:` shows nothing either; comments are left
- * out, since an old password may stand in one. Pure.
+ * Every value that is not known to be harmless is masked, including that of a misspelt `pasword:`. Comments are removed,
+ * because one may contain an old password.
  */
 import { MASK } from '../core/secret.ts';
 import type { ParsedDocument } from './document.ts';
@@ -11,23 +11,23 @@ import { shownAs } from './fields.ts';
 const MAX_BEFORE = 80;
 const MAX_AFTER = 60;
 const NUMBER_WIDTH = 5;
-/** The key that a line begins with: all that is shown of a text that is no YAML, where nobody knows what the rest is. */
+/** The key at the start of a line. If the text is not valid YAML, only this is shown. */
 const FIRST_KEY = /^\s*(?:- +)*["']?[\w.]+["']?\s*:(?=\s|$)/;
-/** Characters two columns wide in a terminal, so that the pointer stands below its place. */
+/** Characters that are two columns wide in a terminal: the pointer has to be aligned with its place. */
 const WIDE =
   /[\u1100-\u115f\u2e80-\u303e\u3041-\ua4cf\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe6f\uff00-\uff60\uffe0-\uffe6]/g;
 const IDEOGRAPHIC_SPACE = '\u3000';
 
-/** A stretch of a line, as it stands there and as it is shown. Offsets into the line. */
+/** A part of a line and how it is shown. Offsets into the line. */
 interface Stretch {
   readonly start: number;
   readonly end: number;
   readonly shown: string;
-  /** Shown instead of what stands there, so that there is no place inside it. */
+  /** Replaced text: the pointer cannot point inside it. */
   readonly masked?: boolean;
 }
 
-/** Two lines: the line of the offset behind its number, and a `^` below the place. Undefined where nothing can be shown. */
+/** @returns two lines, the line of the offset after its number and a `^` below the place; undefined if nothing may be shown. */
 export function excerptAt(document: ParsedDocument, offset: number): string | undefined {
   const { text, lines } = document;
   const { line } = lines.linePos(offset);
@@ -51,7 +51,7 @@ function draw(line: number, shown: string, column: number): string {
   return `${content}\n${' '.repeat(number.length)} | ${gap}^`;
 }
 
-/** Where an offset into the line stands in what is shown of it. */
+/** The column of an offset in the shown line. */
 function columnOf(stretches: readonly Stretch[], offset: number): number {
   let column = 0;
   for (const { start, end, shown, masked } of stretches) {
@@ -70,7 +70,7 @@ function parsed({ extents }: ParsedDocument, lineStart: number, whole: string): 
       isScalar: text !== undefined,
       as: shownAs(path, text),
     }));
-  // What is a secret at one of its aliases is one everywhere.
+  // Aliases of one value have the same extent; if it is a secret at one path, it is masked as one.
   const hidden = here
     .filter(({ as }) => as !== 'itself')
     .toSorted((one, other) => one.start - other.start || (one.as === 'secret' ? -1 : 1));
@@ -87,7 +87,7 @@ function parsed({ extents }: ParsedDocument, lineStart: number, whole: string): 
   return stretches;
 }
 
-/** The rest of a line, without the comment that begins behind the last scalar in it. */
+/** The rest of a line without its comment, which starts after the last scalar. */
 function withoutComment(whole: string, from: number, lastEnd: number): string {
   const comment = /(?:^|\s)#/.exec(whole.slice(lastEnd));
   return whole.slice(from, comment === null ? whole.length : lastEnd + comment.index);

@@ -1,38 +1,35 @@
 /**
- * The table of schema.ts as a flat list: every key with its path, its words and its default.
+ * The schema as a flat list of keys, each with its path, type, default and meaning.
  *
- * Messages, masks, docs and the JSON Schema for editors are made from it.
+ * Messages, the masking of values and the tests of the docs use it.
  */
 import { z } from 'zod';
 import { OPERATIONS, PRODUCTS } from '../service/operations.ts';
-import { KEY_NOTES, KINDS } from './keys.ts';
-import type { KindNote } from './kinds.ts';
+import { KEY_NOTES, unwrapKey } from './keys.ts';
+import { isScalar, type ScalarType } from './scalars.ts';
 import { SCHEMA } from './schema.ts';
 
-/** One key of the table. */
 export interface Field {
   /** With `[]` for the entries of a list: `sources[].upstream.auth`. */
   readonly path: string;
   readonly about: string;
-  /** A `choice` is a scalar or a map, such as `health.check`; `list` holds scalars, `maps` holds maps, `names` any keys. */
+  /** A `choice` is a word or a map, such as `health.check`. A `list` contains scalars, `maps` contains maps. `names`: any keys. */
   readonly shape: 'scalar' | 'map' | 'choice' | 'list' | 'maps' | 'names';
-  /** Of the scalar, of the entries of a list, of the word of a choice. */
-  readonly kind: KindNote | undefined;
+  /** Type of the scalar, of the entries of a list, or of the word of a choice. */
+  readonly type: ScalarType<unknown> | undefined;
   readonly required: boolean;
-  /** As it stands in YAML; `undefined` where there is none. */
+  /** As written in YAML; `undefined` if there is none. */
   readonly fallback: unknown;
-  /** What holds without a value, in words, where there is no default. */
+  /** What applies without a value, for a key that has no default. */
   readonly otherwise: string | undefined;
-  /** The keys of a map, of the entries of `maps`, of a choice. */
+  /** The keys of a map, of the entries of `maps`, or of a choice. */
   readonly keys: readonly string[];
 }
 
-/** Every key, in the order of the table. */
-export const FIELDS: readonly Field[] = keysOf(SCHEMA, '');
+/** Every key, in the order of the schema. */
+export const FIELDS: readonly Field[] = fieldsOf(SCHEMA, '');
 
-/** `user:password@host`, in whatever value. */
-const USER_INFO = /@/;
-/** The parameters of all operations: none of them is a secret. */
+/** The parameters of all operations. None of them is a secret. */
 const PARAMS: ReadonlySet<string> = new Set([
   'count',
   ...PRODUCTS.flatMap((product) => Object.keys(OPERATIONS[product].params)),
@@ -40,7 +37,7 @@ const PARAMS: ReadonlySet<string> = new Set([
 
 const BY_PATH: ReadonlyMap<string, Field> = new Map(FIELDS.map((field) => [field.path, field]));
 
-/** The key at a path of a document, where the entries of lists have their number; an entry stands for its list. */
+/** The key at a path of a document, in which list entries are numbered. For an entry, the key of its list. */
 export function fieldAt(path: string): Field | undefined {
   const general = path.replace(/\[\d+\]/g, '[]');
   if (!general.endsWith('[]')) return BY_PATH.get(general);
@@ -49,77 +46,63 @@ export function fieldAt(path: string): Field | undefined {
 }
 
 /**
- * How a value at a path may be shown: as it is, as a secret, or, where nobody can know what it is (an unknown key, a text in
- * place of a map), not at all.
+ * How a message may show the value at a path: as it is, as a secret, or as nothing where its meaning is unknown (an unknown
+ * key, a text in place of a map).
  *
  * @param text - of a scalar; undefined for a list or a map.
  */
 export function shownAs(path: string, text: string | undefined): 'itself' | 'secret' | 'nothing' {
   const param = /^sources\[\d+\]\.params\.(\w+)(\[\d+\])?$/.exec(path)?.[1];
   if (param !== undefined) return PARAMS.has(param) ? 'itself' : 'nothing';
-  const { kind, shape } = fieldAt(path) ?? {};
-  if (kind?.shown === 'never') return 'secret';
+  const { type, shape } = fieldAt(path) ?? {};
+  if (type?.quoted === 'never') return 'secret';
   if (text === undefined || text === '') return 'itself';
-  if (kind === undefined || USER_INFO.test(text)) return 'nothing';
+  if (type === undefined || text.includes('@')) return 'nothing'; // may be user:password@host
   // A text in place of the map of a choice may be anything.
-  const isHarmless = kind.shown === 'always' && shape !== 'choice';
-  return isHarmless || 'value' in kind.read(text) ? 'itself' : 'nothing';
+  const isHarmless = type.quoted === 'always' && shape !== 'choice';
+  return isHarmless || 'value' in type.read(text) ? 'itself' : 'nothing';
 }
 
-function keysOf(schema: z.ZodObject, prefix: string): Field[] {
+function fieldsOf(schema: z.ZodObject, prefix: string): Field[] {
   return Object.entries(schema.shape).flatMap(([name, entry]) => {
-    if (!(entry instanceof z.ZodType)) return [];
-    return fieldsAt(entry, prefix === '' ? name : `${prefix}.${name}`);
+    const path = prefix === '' ? name : `${prefix}.${name}`;
+    if (!(entry instanceof z.ZodType)) throw new TypeError(`${path} is not a schema`);
+    const note = KEY_NOTES.get(entry);
+    if (note === undefined) throw new TypeError(`${path} has no note`);
+    const { below, suffix = '', ...form } = formOf(unwrapKey(entry));
+    const field: Field = {
+      path,
+      about: note.about,
+      ...form,
+      required: !(entry instanceof z.ZodOptional || entry instanceof z.ZodPrefault),
+      fallback: entry instanceof z.ZodPrefault ? entry.def.defaultValue : undefined,
+      otherwise: note.otherwise,
+      keys: below === undefined ? [] : Object.keys(below.shape),
+    };
+    return [field, ...(below === undefined ? [] : fieldsOf(below, path + suffix))];
   });
 }
 
-function fieldsAt(schema: z.ZodType, path: string): Field[] {
-  const note = KEY_NOTES.get(schema);
-  if (note === undefined) throw new TypeError(`the table says nothing about ${path}`);
-  const inner = unwrap(schema);
-  const { shape, below, kind, suffix } = look(inner);
-  const field: Field = {
-    path,
-    about: note.about,
-    shape,
-    kind,
-    required: !(schema instanceof z.ZodOptional || schema instanceof z.ZodPrefault),
-    fallback: schema instanceof z.ZodPrefault ? schema.def.defaultValue : undefined,
-    otherwise: note.otherwise,
-    keys: below === undefined ? [] : Object.keys(below.shape),
-  };
-  return [field, ...(below === undefined ? [] : keysOf(below, path + suffix))];
+interface Form extends Pick<Field, 'shape' | 'type'> {
+  /** The map whose keys are fields of their own. */
+  readonly below?: z.ZodObject | undefined;
+  readonly suffix?: '[]';
 }
 
-interface Look {
-  readonly shape: Field['shape'];
-  readonly kind: KindNote | undefined;
-  readonly below: z.ZodObject | undefined;
-  readonly suffix: '' | '[]';
-}
-
-function look(schema: z.ZodType): Look {
-  const kind = KINDS.get(schema);
-  if (kind !== undefined) return { shape: 'scalar', kind, below: undefined, suffix: '' };
-  if (schema instanceof z.ZodObject) return { shape: 'map', kind, below: schema, suffix: '' };
-  if (schema instanceof z.ZodRecord) return { shape: 'names', kind, below: undefined, suffix: '' };
-  if (schema instanceof z.ZodArray) {
-    const element: unknown = schema.element;
-    if (element instanceof z.ZodObject) return { shape: 'maps', kind, below: element, suffix: '[]' };
-    const each = element instanceof z.ZodType ? KINDS.get(element) : undefined;
-    return { shape: 'list', kind: each, below: undefined, suffix: '[]' };
+function formOf(schema: unknown): Form {
+  if (isScalar(schema)) return { shape: 'scalar', type: schema.scalarType };
+  const plain = schema instanceof z.ZodCodec ? schema.def.in : schema; // sections and sectionOrOff
+  if (plain instanceof z.ZodObject) return { shape: 'map', type: undefined, below: plain };
+  if (plain instanceof z.ZodRecord) return { shape: 'names', type: undefined };
+  if (plain instanceof z.ZodArray) {
+    const { shape, ...entry } = formOf(plain.element);
+    return { ...entry, shape: shape === 'map' ? 'maps' : 'list', suffix: '[]' };
   }
-  if (schema instanceof z.ZodUnion) {
-    const options: readonly unknown[] = schema.options;
-    const below = options.find((option) => option instanceof z.ZodObject);
-    const word = options.find((option) => option instanceof z.ZodCodec);
-    return { shape: 'choice', kind: word === undefined ? undefined : KINDS.get(word), below, suffix: '' };
+  if (plain instanceof z.ZodUnion) {
+    const options = plain.options.map(formOf);
+    const word = options.find(({ shape }) => shape === 'scalar');
+    const map = options.find(({ shape }) => shape === 'map');
+    return { shape: 'choice', type: word?.type, below: map?.below };
   }
-  throw new TypeError(`the table has a schema that fields.ts does not know: ${schema.def.type}`);
-}
-
-function unwrap(schema: z.ZodType): z.ZodType {
-  if (!(schema instanceof z.ZodOptional || schema instanceof z.ZodPrefault)) return schema;
-  const inner: unknown = schema.unwrap();
-  return inner instanceof z.ZodType ? inner : schema;
+  throw new TypeError('the schema uses a zod type that fields.ts does not know');
 }

@@ -1,24 +1,93 @@
-/** The files a configuration refers to: how they are read, and who else can read them. */
+/** The files that a configuration refers to: certificates and secrets, and who else can read the secrets. */
 import { readFileSync, statSync } from 'node:fs';
 import { dirname, resolve } from 'node:path';
+import { describeError } from '../core/faults.ts';
+import type { Secret } from '../core/secret.ts';
+import type { Problems } from './problems.ts';
+import type { Scalar } from './scalars.ts';
 
-/** What loading needs of the file system; a test hands in its own. */
+/** The file system as loading needs it; tests supply their own. Both functions throw the error of the system. */
 export interface ConfigFiles {
-  /** The bytes of a file. Throws the system's error. */
   read(path: string): Buffer;
-  /** Whether everyone on this machine may read it. Throws the system's error. */
+  /** Whether every user of this machine may read it. */
   isWorldReadable(path: string): boolean;
 }
 
 const READABLE_BY_OTHERS = 0o004;
 
-/** The file system of this machine. */
 export const systemFiles: ConfigFiles = {
   read: (path) => readFileSync(path),
   isWorldReadable: (path) => (statSync(path).mode & READABLE_BY_OTHERS) !== 0,
 };
 
-/** A path of the configuration, made absolute: relative ones begin at the folder of the file, wherever noria is started. */
-export function besideConfig(file: string, path: string): string {
-  return resolve(dirname(file), path);
+/** The value of a key `NAME` and of its twin `NAMEFile`. */
+export interface SecretKeys {
+  readonly plain: Secret | undefined;
+  readonly file: string | undefined;
+}
+
+/** Reads the files next to one configuration, and reports what is wrong with them and how secrets are stored. */
+export class FileReader {
+  readonly #configFile: string;
+  readonly #files: ConfigFiles;
+  readonly #problems: Problems;
+  #firstLiteral: string | undefined;
+
+  constructor(configFile: string, files: ConfigFiles, problems: Problems) {
+    this.#configFile = configFile;
+    this.#files = files;
+    this.#problems = problems;
+  }
+
+  /** The path of the first key whose secret is written in the configuration itself. */
+  get firstLiteral(): string | undefined {
+    return this.#firstLiteral;
+  }
+
+  /** Relative paths start at the folder of the configuration file. */
+  absolute(path: string): string {
+    return resolve(dirname(this.#configFile), path);
+  }
+
+  /**
+   * The secret of the key at `path`, in place or from its file.
+   *
+   * @returns undefined when neither is given, or, with a problem reported, when it cannot be read.
+   */
+  readSecret(path: string, { plain, file }: SecretKeys, type: Scalar<Secret>): Secret | undefined {
+    const filePath = `${path}File`;
+    if (plain !== undefined && this.#problems.isLiteral(path)) this.#firstLiteral ??= path;
+    if (file === undefined) return plain;
+    if (this.#problems.isGiven(path)) {
+      const name = path.slice(path.lastIndexOf('.') + 1);
+      this.#problems.error(filePath, `cannot be combined with ${name}; keep one of them`, 'key');
+      return undefined;
+    }
+    const text = this.readText(filePath, file, { isSecret: true });
+    if (text === undefined) return undefined;
+    const { read, expected } = type.scalarType;
+    const reading = read(text.replace(/\r?\n$/, ''));
+    if ('value' in reading) return reading.value;
+    const content = `the content of ${this.absolute(file)}`;
+    this.#problems.error(filePath, `${content} ${reading.wrong}; expected ${expected}`);
+    return undefined;
+  }
+
+  /** @returns undefined, with a problem reported, when it cannot be read. */
+  readText(path: string, file: string, { isSecret }: { readonly isSecret: boolean }): string | undefined {
+    const absolute = this.absolute(file);
+    try {
+      const text = this.#files.read(absolute).toString('utf8');
+      if (isSecret && this.#files.isWorldReadable(absolute))
+        this.#problems.warn(path, readableByAll(absolute));
+      return text;
+    } catch (error) {
+      this.#problems.error(path, `cannot read the file: ${describeError(error)}`);
+      return undefined;
+    }
+  }
+}
+
+export function readableByAll(file: string): string {
+  return `every user of this machine can read ${file}; run chmod 600 on it`;
 }

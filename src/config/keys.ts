@@ -1,41 +1,23 @@
-/** How schema.ts writes a key down: a kind read from text, required or not, with a default, and what is said of it. */
+/** How schema.ts declares keys and sections: required, optional or with a default, each with its line of meaning. */
 import { z } from 'zod';
-import type { Kind, KindNote } from './kinds.ts';
+import { type Duration, isDuration, oneOf } from './scalars.ts';
 
-/** What is said of a key, beside its kind. */
 export interface KeyNote {
+  /** One line of meaning, for the docs, the example and editors. */
   readonly about: string;
-  /** In place of a default: what holds where the key is left out. */
+  /** For a key without a default: what applies when it is left out. */
   readonly otherwise?: string;
 }
 
-/** The note of every key, by the schema that stands at it. */
+/** The note of every key, by its schema. */
 export const KEY_NOTES = z.registry<KeyNote>();
-/** The kind of every scalar, by its codec. */
-export const KINDS = z.registry<KindNote>();
 
-/** A scalar: text in the file, what the kind makes of it inside. */
-export function leaf<T>(kind: Kind<T>): z.ZodCodec<z.ZodString, z.ZodCustom<T, T>> {
-  const codec = z.codec(z.string(), z.custom<T>(), {
-    decode(given, context) {
-      const reading = kind.read(given);
-      if ('value' in reading) return reading.value;
-      context.issues.push({ code: 'custom', message: reading.wrong, input: given });
-      return z.NEVER;
-    },
-    encode: (value) => kind.write(value),
-  });
-  KINDS.add(codec, kind);
-  return codec;
-}
-
-/** A key that has to be there. */
 export function required<S extends z.ZodType>(schema: S, about: string): S {
   KEY_NOTES.add(schema, { about });
   return schema;
 }
 
-/** A key that may be left out; `otherwise` says what holds then. */
+/** @param otherwise - what applies when the key is left out. */
 export function optional<S extends z.ZodType>(
   schema: S,
   about: string,
@@ -46,9 +28,56 @@ export function optional<S extends z.ZodType>(
   return key;
 }
 
-/** A key that has a default, written as it would stand in YAML. */
+/** @param fallback - the default as written in YAML. */
 export function given<S extends z.ZodType>(schema: S, fallback: z.input<S>, about: string): z.ZodPrefault<S> {
   const key = z.prefault(schema, fallback);
   KEY_NOTES.add(key, { about });
   return key;
+}
+
+type Shape = Readonly<Record<string, z.ZodType>>;
+type DurationKey = Duration | z.ZodOptional<Duration> | z.ZodPrefault<Duration>;
+type Frozen<T> = T extends readonly (infer Item)[] ? readonly Item[] : T;
+
+/** A section as the Config has it. The names of durations get their unit: `timeout: 10s` becomes `timeoutMs: 10_000`. */
+export type SectionOf<S extends Shape> = {
+  readonly [Key in keyof S & string as S[Key] extends DurationKey ? `${Key}Ms` : Key]: Frozen<
+    z.output<S[Key]>
+  >;
+};
+export type Section<S extends Shape> = z.ZodCodec<z.ZodObject<S, z.core.$strict>, z.ZodCustom<SectionOf<S>>>;
+
+export type SectionOrOff<S extends Shape> = z.ZodCodec<
+  z.ZodUnion<[typeof OFF, Section<S>]>,
+  z.ZodCustom<SectionOf<S> | undefined>
+>;
+
+const OFF = oneOf(['off']);
+
+/** A map with these keys and no others. */
+export function section<S extends Shape>(shape: S): Section<S> {
+  const durations = Object.keys(shape).filter((key) => isDuration(unwrapKey(shape[key])));
+  const withUnit = new Map(durations.map((key) => [key, `${key}Ms`]));
+  const withoutUnit = new Map(durations.map((key) => [`${key}Ms`, key]));
+  return z.codec(z.strictObject(shape), z.custom<SectionOf<S>>(), {
+    decode: (value) => renameKeys(value, withUnit) as SectionOf<S>, // what the type says of the names
+    encode: (value) => renameKeys(value, withoutUnit) as z.output<z.ZodObject<S, z.core.$strict>>,
+  });
+}
+
+/** A section that `off` disables; it is `undefined` in the Config then. */
+export function sectionOrOff<S extends Shape>(schema: Section<S>): SectionOrOff<S> {
+  return z.codec(z.union([OFF, schema]), z.custom<SectionOf<S> | undefined>(), {
+    decode: (value) => (value === 'off' ? undefined : (value as SectionOf<S>)), // the other member of the union
+    encode: (value) => (value ?? 'off') as z.output<SectionOrOff<S>['def']['in']>,
+  });
+}
+
+/** The schema of a key without what makes it optional. */
+export function unwrapKey(schema: unknown): unknown {
+  return schema instanceof z.ZodOptional || schema instanceof z.ZodPrefault ? schema.unwrap() : schema;
+}
+
+function renameKeys(value: object, names: ReadonlyMap<string, string>): Record<string, unknown> {
+  return Object.fromEntries(Object.entries(value).map(([key, inner]) => [names.get(key) ?? key, inner]));
 }

@@ -1,11 +1,24 @@
-/** Everything wrong with a configuration, collected, each with its place; and the error that carries it. */
+/** Collects everything wrong with a configuration, each problem with its place in the file, and the error that carries them. */
 import { NoriaError } from '../core/faults.ts';
-import type { Problem } from './config.ts';
 import type { ParsedDocument, Place } from './document.ts';
 import { excerptAt } from './excerpt.ts';
 import { shownAs } from './fields.ts';
 
-/** All that is wrong with one configuration. Code `bad-config`; the message is the whole list, one problem after the other. */
+/** An error in a configuration, or a warning about it. */
+export interface Problem {
+  /** As in `sources[0].interval`; empty for the whole file. */
+  readonly path: string;
+  /** From 1; 0 without a place in the file. */
+  readonly line: number;
+  /** From 1, in characters. */
+  readonly column: number;
+  /** What is wrong and what was expected, where possible with a good value. Never contains a secret. */
+  readonly message: string;
+  /** The line of the file with secrets masked, and below it a pointer to the place. */
+  readonly excerpt: string | undefined;
+}
+
+/** All errors of one configuration. Its code is `bad-config`, its message all problems, one after the other. */
 export class ConfigError extends NoriaError {
   readonly problems: readonly Problem[];
 
@@ -17,26 +30,25 @@ export class ConfigError extends NoriaError {
   }
 }
 
-/** `noria.yaml:4:3: pool.tarket: unknown key`, and below it the line with a pointer to the place. */
+/** `noria.yaml:4:3: pool.tarket: unknown key`, and the excerpt below it. */
 export function formatProblem(file: string, { line, column, path, message, excerpt }: Problem): string {
   const place = line === 0 ? file : `${file}:${line}:${column}`;
   const head = [place, path, message].filter((part) => part !== '').join(': ');
   return excerpt === undefined ? head : `${head}\n${excerpt}`;
 }
 
-/** Whether a problem is told at the key of a value or at the value itself. */
+/** Whether a problem points at a key or at its value. */
 type Side = 'key' | 'value';
 
 const MAX_QUOTED = 60;
 
-/** Collects problems about one document. */
 export class Problems {
   readonly #document: ParsedDocument;
   readonly #errors: Problem[] = [];
   readonly #warnings: Problem[] = [];
-  /** What each error would have wanted to find, where it is about something that is not there. */
+  /** For an error about something missing: the paths of which any would fix it. */
   readonly #wanted = new Map<Problem, readonly string[]>();
-  /** Paths that unknown keys were probably meant to have. */
+  /** The known paths closest to unknown keys. */
   readonly #meant: string[] = [];
 
   constructor(document: ParsedDocument) {
@@ -45,23 +57,23 @@ export class Problems {
       this.#errors.push(this.#at(offset, path, message));
   }
 
-  /** In the order of the file. What is missing is left out where the one key meant for it stands there misspelt. */
+  /** In the order of the file. A missing key is left out if an unknown key is probably a typo of it. */
   get errors(): readonly Problem[] {
     const isMisspelt = (path: string) => this.#meant.some((meant) => isWithin(path, meant));
-    const toTell = this.#errors.filter((problem) => !this.#wanted.get(problem)?.some(isMisspelt));
-    return toTell.toSorted(byPlace);
+    const reported = this.#errors.filter((problem) => !this.#wanted.get(problem)?.some(isMisspelt));
+    return reported.toSorted(byPlace);
   }
 
   get warnings(): readonly Problem[] {
     return this.#warnings.toSorted(byPlace);
   }
 
-  /** Adds an error at a path; where nothing stands there, it points to what is nearest above. */
+  /** If the path is not in the file, the error points at the closest path above it. */
   error(path: string, message: string, side: Side = 'value'): void {
     this.#errors.push(this.#at(this.#offset(path, side), path, message));
   }
 
-  /** Adds an error about something that is not there: any of the paths `wanted` would do, `path` itself where none is told. */
+  /** @param wanted - the paths of which any would fix it; `path` by default. */
   missing(
     path: string,
     message: string,
@@ -72,38 +84,46 @@ export class Problems {
     this.#wanted.set(problem, wanted);
   }
 
-  /** Adds an error about a key that there is not, and which path it was probably `meant` for. */
+  /** @param meant - the known path that the unknown key is probably a typo of. */
   unknownKey(path: string, message: string, meant: string | undefined): void {
     this.error(path, message, 'key');
     if (meant !== undefined) this.#meant.push(meant);
   }
 
-  /** Adds a warning at a path. */
+  /** Reports each value that occurs a second time. */
+  duplicates(values: readonly (readonly [path: string, value: string | undefined])[]): void {
+    values.forEach(([path, value], index) => {
+      const first = values.findIndex(([, other]) => other === value);
+      if (value === undefined || first === index || this.has(path)) return;
+      this.error(path, `${this.quote(path, value)} is a duplicate of ${values[first]?.[0]}`.trim());
+    });
+  }
+
   warn(path: string, message: string, side: Side = 'key'): void {
     this.#warnings.push(this.#at(this.#offset(path, side), path, message));
   }
 
-  /** Whether an error stands at exactly this path. */
+  /** Whether there is an error at exactly this path. */
   hasAt(path: string): boolean {
     return this.#errors.some((problem) => problem.path === path);
   }
 
-  /** Whether something at this path, above or below it is wrong, so that what follows from it is not told as well. */
+  /** Whether there is an error at this path, above or below it. What follows from it is not worth reporting. */
   has(path: string): boolean {
     return this.#errors.some((problem) => isWithin(problem.path, path) || isWithin(path, problem.path));
   }
 
-  /** Whether the file itself says something at this path. */
+  /** Whether the path is in the file. */
   isGiven(path: string): boolean {
     return this.#document.places.has(path);
   }
 
-  /** Whether the value stands in the file itself and does not come from the environment. */
+  /** Whether the value is written in the file and does not come from the environment. */
   isLiteral(path: string): boolean {
     return this.#document.places.get(path)?.variables.length === 0;
   }
 
-  /** A value for a message: quoted, or by the name of its variable; never one that may be a secret. */
+  /** A value for a message: quoted, or the name of its variable. Empty if it may be a secret. */
   quote(path: string, value: string): string {
     const variables = this.#document.places.get(path)?.variables ?? [];
     if (variables.length > 0) return `the value of ${variables.map((name) => `\${${name}}`).join(' and ')}`;

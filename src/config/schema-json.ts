@@ -1,15 +1,15 @@
-/** The table as JSON Schema, from which editors complete and check a noria.yaml: `noria check --schema`. */
+/** The schema as JSON Schema, with which editors complete and check a noria.yaml: `noria check --schema`. */
 import { parse } from 'yaml';
 import { z } from 'zod';
 import { OPERATIONS, PRODUCTS } from '../service/operations.ts';
-import { KEY_NOTES, KINDS } from './keys.ts';
-import type { KindNote, KindSchema } from './kinds.ts';
+import { KEY_NOTES } from './keys.ts';
+import { isScalar, type ScalarJsonSchema, type ScalarType } from './scalars.ts';
 import { SCHEMA } from './schema.ts';
 
-/** A value that comes from the environment can stand wherever a scalar can. */
-const REFERENCE: KindSchema = { type: 'string', pattern: '\\$\\{' };
+/** A value from the environment, possible for every scalar. */
+const REFERENCE: ScalarJsonSchema = { type: 'string', pattern: '\\$\\{' };
 
-/** The parameters of all products: which of them a source takes depends on its product. */
+/** The parameters of all products; which of them a source accepts depends on its product. */
 const PARAMS = {
   type: 'object',
   properties: Object.fromEntries(
@@ -25,25 +25,23 @@ export function schemaJson(): Readonly<Record<string, unknown>> {
   const schema = z.toJSONSchema(SCHEMA, {
     io: 'input',
     override({ zodSchema, jsonSchema }) {
-      if (!(zodSchema instanceof z.ZodType)) return;
-      const kind = KINDS.get(zodSchema);
-      if (kind !== undefined) replace(jsonSchema, scalarSchema(kind));
+      if (isScalar(zodSchema)) replace(jsonSchema, scalarJsonSchema(zodSchema.scalarType));
       if (zodSchema instanceof z.ZodRecord) replace(jsonSchema, PARAMS);
       const { default: fallback } = jsonSchema;
       if (typeof fallback === 'string') jsonSchema.default = typed(fallback);
-      const note = KEY_NOTES.get(zodSchema);
+      const note = zodSchema instanceof z.ZodType ? KEY_NOTES.get(zodSchema) : undefined;
       if (note !== undefined) jsonSchema.description = note.about;
     },
   });
   return { $schema: schema.$schema, title: 'Configuration of noria', ...schema };
 }
 
-function scalarSchema({ json, good }: KindNote): object {
-  const isFree =
+function scalarJsonSchema({ json, example }: ScalarType<unknown>): object {
+  const isAnyText =
     json.pattern === undefined && json.enum === undefined && [json.type].flat().includes('string');
-  const schema = isFree ? json : { anyOf: [json, REFERENCE] };
-  const example: unknown = good === undefined ? undefined : parse(good, { schema: 'failsafe' });
-  return example === undefined ? schema : { ...schema, examples: [example] };
+  const schema = isAnyText ? json : { anyOf: [json, REFERENCE] };
+  if (example === undefined) return schema;
+  return { ...schema, examples: [parse(example, { schema: 'failsafe' })] };
 }
 
 function replace(target: object, by: object): void {
@@ -51,7 +49,7 @@ function replace(target: object, by: object): void {
   Object.assign(target, by);
 }
 
-/** A default as YAML's own types have it. */
+/** A default with the type that YAML gives it. */
 function typed(text: string): string | number | boolean {
   if (text === 'true' || text === 'false') return text === 'true';
   return /^\d+$/.test(text) ? Number(text) : text;

@@ -1,9 +1,8 @@
-/** A YAML document as plain texts, lists and maps, and the paths into it. Pure. */
+/** A YAML document as texts, lists and maps, and paths into it. */
 
 /** A text, `null` where a key has no value, a list, or a map. */
 export type Tree = string | null | readonly Tree[] | TreeMap;
 
-/** A map; its keys are words. */
 export interface TreeMap {
   readonly [key: string]: Tree;
 }
@@ -11,24 +10,21 @@ export interface TreeMap {
 /** The keys and list numbers that lead to a value. */
 export type Path = readonly (string | number)[];
 
-/** A path as it is told: `sources[0].params.adr`. */
+/** A path as messages show it: `sources[0].params.adr`. */
 export function pathText(path: Path): string {
   return path
     .map((part, index) => (typeof part === 'number' ? `[${part}]` : index === 0 ? part : `.${part}`))
     .join('');
 }
 
-/** Whether it is a list. */
 export function isTreeList(tree: Tree | undefined): tree is readonly Tree[] {
   return Array.isArray(tree);
 }
 
-/** Whether it is a map. */
 export function isTreeMap(tree: Tree | undefined): tree is TreeMap {
   return typeof tree === 'object' && tree !== null && !isTreeList(tree);
 }
 
-/** What stands at a path of a tree, if anything. */
 export function valueAt(tree: Tree | undefined, path: readonly PropertyKey[]): Tree | undefined {
   return path.reduce<Tree | undefined>((at, key) => {
     if (isTreeList(at)) return at[Number(key)];

@@ -1,6 +1,6 @@
-/** Durations as people write them, to ms and back. */
+/** Reads and writes durations such as `500ms`, `10s`, `5m` and `2h`. */
 
-/** From the largest unit to the smallest, so that the first that fits a value without a rest writes it shortest. */
+/** Largest first: the first unit that divides a value writes it shortest. */
 const UNITS: readonly (readonly [name: string, ms: number])[] = [
   ['h', 3_600_000],
   ['m', 60_000],
@@ -9,7 +9,7 @@ const UNITS: readonly (readonly [name: string, ms: number])[] = [
 ];
 const DURATION = /^(\d{1,16})(ms|s|m|h)$/;
 
-/** Ms of `500ms`, `10s`, `5m` or `2h`, a whole number with its unit; `0` needs none. Undefined for anything else. */
+/** @returns ms, or undefined unless it is a whole number with a unit, or `0`. */
 export function parseDuration(text: string): number | undefined {
   if (text === '0') return 0;
   const [, digits, unit] = DURATION.exec(text) ?? [];
@@ -19,7 +19,7 @@ export function parseDuration(text: string): number | undefined {
   return Number.isSafeInteger(ms) ? ms : undefined;
 }
 
-/** The shortest text that `parseDuration` reads as these ms: a whole number, 0 or more. */
+/** @param ms - whole, at least 0. */
 export function formatDuration(ms: number): string {
   if (ms === 0) return '0s';
   const [name, unitMs] = UNITS.find(([, each]) => ms % each === 0) ?? ['ms', 1];

@@ -1,5 +1,4 @@
-/** What is worth saying about a configuration that is valid: what costs money, leaks, or has no effect. */
-
+/** Warnings about a valid configuration: what costs money, leaks, or has no effect. */
 import { formatListenAddress, isLocalAddress } from '../core/listen-address.ts';
 import { isPrivateAddress } from '../core/networks.ts';
 import { defaultLifetimeMs, OPERATIONS } from '../service/operations.ts';
@@ -11,89 +10,83 @@ type Resolved = Omit<Config, 'warnings'>;
 
 const MINUTE_MS = 60_000;
 
-/** Tells every warning, each at its place. Only for a configuration without problems, whose entries are those of the file. */
-export function logWarnings(config: Resolved, problems: Problems): void {
-  warnOfClearText(config, problems);
+/** Only for a configuration without errors: its entries are at the same index in the file. */
+export function checkWarnings(config: Resolved, problems: Problems): void {
+  checkClearText(config, problems);
   config.sources.forEach((source, index) => {
-    warnOfSource(source, `sources[${index}]`, config, problems);
-    warnOfTwin(config.sources, index, problems);
+    const path = `sources[${index}]`;
+    checkSize(source, path, problems);
+    checkLifetimes(source, path, config, problems);
+    checkSharedInstance(config.sources, index, problems);
   });
   config.listeners.forEach((listener, index) => {
-    warnOfListener(listener, `listeners[${index}]`, problems);
+    checkListener(listener, `listeners[${index}]`, problems);
   });
-  warnOfAdmin(config, problems);
+  checkAdmin(config, problems);
   if (config.sources.length === 0) {
-    problems.warn('account', 'is all there is: without sources nothing is drawn, and no client is served');
+    problems.warn('account', 'without sources, noria draws nothing and cannot serve clients');
   }
-  warnOfNoEffect(config, problems);
+  checkNoEffect(config, problems);
 }
 
-/** The key goes with every call; on this machine and in private networks nobody is told. */
-function warnOfClearText({ service, sources }: Resolved, problems: Problems): void {
-  const places = [
+/** Every call contains the key. Not reported for this machine and private networks. */
+function checkClearText({ service, sources }: Resolved, problems: Problems): void {
+  const urls: (readonly [path: string, url: string | undefined])[] = [
     ['service.baseUrl', service.baseUrl],
-    ...sources.map((source, index) => [`sources[${index}].baseUrl`, source.baseUrl]),
+    ...sources.map((source, index) => [`sources[${index}].baseUrl`, source.baseUrl] as const),
   ];
-  for (const [path, baseUrl] of places) {
-    if (path === undefined || baseUrl === undefined || !problems.isGiven(path)) continue;
-    const { protocol, hostname } = new URL(baseUrl);
+  for (const [path, url] of urls) {
+    if (url === undefined || !problems.isGiven(path)) continue;
+    const { protocol, hostname } = new URL(url);
     const host = hostname.replace(/^\[|\]$/g, '');
     if (protocol === 'https:' || host === 'localhost' || isPrivateAddress(host)) continue;
-    problems.warn(
-      path,
-      'the key goes over the network in clear text; use https:// if the service offers it',
-      'value',
-    );
+    const message = 'the key is sent over the network unencrypted; use https:// if the service offers it';
+    problems.warn(path, message, 'value');
   }
 }
 
-function warnOfSource(source: SourceConfig, path: string, config: Resolved, problems: Problems): void {
-  const { count, size, params } = source;
+function checkSize(source: SourceConfig, path: string, problems: Problems): void {
+  const { count, size, params, product, intervalMs } = source;
   if (count !== undefined && count > size) {
-    problems.warn(
-      `${path}.params.count`,
-      `count ${count} is more than size ${size}: no call will ask for more than ${size}`,
-    );
+    const message = `count ${count} is more than size ${size}; no call asks for more than ${size}`;
+    problems.warn(`${path}.params.count`, message);
   }
-  const leastLifeMs = source.lifetimeMs ?? defaultLifetimeMs(source.product, params);
-  const perCall = Math.min(count ?? OPERATIONS[source.product].count.defaultMax, size);
-  const sustained = Math.floor((perCall * leastLifeMs) / source.intervalMs);
+  const leastLifeMs = source.lifetimeMs ?? defaultLifetimeMs(product, params);
+  const perCall = Math.min(count ?? OPERATIONS[product].count.defaultMax, size);
+  const sustained = Math.floor((perCall * leastLifeMs) / intervalMs);
   if (sustained < size) {
     problems.warn(
       problems.isGiven(`${path}.size`) ? `${path}.size` : path,
-      `size ${size} may not be reached: ${perCall} members every ${formatDuration(source.intervalMs)} that live ${formatDuration(leastLifeMs)} make ${sustained}`,
+      `the pool may hold ${sustained} members instead of size ${size}: ${perCall} every ${formatDuration(intervalMs)}, with a lifetime of ${formatDuration(leastLifeMs)}`,
     );
   }
-  warnOfLifetimes(source, path, config, problems);
 }
 
-/** Lifetimes that are paid for and cannot be used. */
-function warnOfLifetimes(source: SourceConfig, path: string, config: Resolved, problems: Problems): void {
+/** Lifetime that is paid for and cannot be used. */
+function checkLifetimes(source: SourceConfig, path: string, config: Resolved, problems: Problems): void {
   const timespan = source.params['timespan'];
   const { minRemainingMs, safetyMarginMs } = config.pool;
   const margin = Math.max(minRemainingMs, safetyMarginMs);
-  const at = `${path}.params.timespan`;
+  const timespanPath = `${path}.params.timespan`;
   if (source.lifetimeMs !== undefined && source.lifetimeMs <= safetyMarginMs) {
-    problems.warn(
-      `${path}.lifetime`,
-      'is not longer than pool.safetyMargin: every member would be expired when it comes',
-    );
+    const message = 'is not longer than pool.safetyMargin, so every member is expired on arrival';
+    problems.warn(`${path}.lifetime`, message);
   }
-  if (typeof timespan !== 'number' || !problems.isGiven(at)) return;
+  if (typeof timespan !== 'number' || !problems.isGiven(timespanPath)) return;
   if (timespan * MINUTE_MS < margin) {
     problems.warn(
-      at,
-      `draws members, too, that have less than ${formatDuration(margin)} to live, which are hardly used; ${Math.ceil(margin / MINUTE_MS)} leaves them out`,
+      timespanPath,
+      `also draws members with less than ${formatDuration(margin)} left, which are hardly used; ${Math.ceil(margin / MINUTE_MS)} excludes them`,
     );
   } else if (config.rotation.maxUsesPerMember === 1 && timespan > 1) {
     problems.warn(
-      at,
-      `asks for ${timespan} minutes of life, and rotation.maxUsesPerMember: 1 retires a member after one use; a smaller timespan has more IPs to draw from`,
+      timespanPath,
+      `asks for ${timespan} minutes, but rotation.maxUsesPerMember: 1 retires a member after one use; a smaller timespan has more IPs to draw from`,
     );
   }
 }
 
-function warnOfTwin(sources: readonly SourceConfig[], index: number, problems: Problems): void {
+function checkSharedInstance(sources: readonly SourceConfig[], index: number, problems: Problems): void {
   const source = sources[index];
   const first = sources.findIndex(
     (other) =>
@@ -102,49 +95,36 @@ function warnOfTwin(sources: readonly SourceConfig[], index: number, problems: P
       other.extractHost === source.extractHost,
   );
   if (source === undefined || first === index) return;
-  problems.warn(
-    `sources[${index}].instance`,
-    `is drawn from by ${sources[first]?.name} as well: both share one pace and one quota, so neither gets more`,
-    'value',
-  );
+  const message = `is also the instance of source ${sources[first]?.name}; both share one pace and one quota, so this gains nothing`;
+  problems.warn(`sources[${index}].instance`, message, 'value');
 }
 
-function warnOfListener(listener: ListenerConfig, path: string, problems: Problems): void {
+function checkListener(listener: ListenerConfig, path: string, problems: Problems): void {
   const { address, protocols, users } = listener;
   if (users.length > 0 && protocols.includes('socks4') && problems.isGiven(`${path}.protocols`)) {
-    problems.warn(
-      `${path}.protocols`,
-      'SOCKS4 clients are refused where there are users: SOCKS4 carries no password',
-    );
+    const message = 'SOCKS4 has no passwords, so SOCKS4 clients are refused by a listener with users';
+    problems.warn(`${path}.protocols`, message);
   }
   if (isLocalAddress(address)) return;
-  const clear = listener.tls === undefined ? ', and passwords reach it in clear text unless tls is set' : '';
   if (listener.allow.length === 0) {
-    problems.warn(
-      `${path}.address`,
-      `${formatListenAddress(address)} is open to the network: allow narrows it to the clients' networks${clear}`,
-      'value',
-    );
+    const clear = listener.tls === undefined ? ', and set tls, or passwords arrive unencrypted' : '';
+    const message = `${formatListenAddress(address)} is open to the network; restrict it with allow${clear}`;
+    problems.warn(`${path}.address`, message, 'value');
   }
   if (listener.denyTargets.length === 0) {
-    problems.warn(
-      `${path}.denyTargets`,
-      'nothing is refused: clients may send mail and reach private addresses through every member',
-    );
+    const message = 'no target is refused: clients may send mail and reach private addresses through members';
+    problems.warn(`${path}.denyTargets`, message);
   }
 }
 
-function warnOfAdmin({ admin }: Resolved, problems: Problems): void {
+function checkAdmin({ admin }: Resolved, problems: Problems): void {
   if (admin === undefined || isLocalAddress(admin.address)) return;
-  problems.warn(
-    'admin.address',
-    `${formatListenAddress(admin.address)} is open to the network, and the token goes over it in clear text; put a TLS proxy before it, or listen on 127.0.0.1`,
-    'value',
-  );
+  const message = `${formatListenAddress(admin.address)} is open to the network, and the token is sent unencrypted; put a TLS proxy in front of it, or listen on 127.0.0.1`;
+  problems.warn('admin.address', message, 'value');
 }
 
-/** Values that another one makes pointless. */
-function warnOfNoEffect({ pool, dial }: Resolved, problems: Problems): void {
+/** Values that another value makes useless. */
+function checkNoEffect({ pool, dial }: Resolved, problems: Problems): void {
   if (pool.minRemainingMs > 0 && pool.minRemainingMs <= pool.safetyMarginMs) {
     problems.warn('pool.minRemaining', 'has no effect: it is not more than pool.safetyMargin');
   }

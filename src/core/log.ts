@@ -11,6 +11,8 @@ import type { EventBus, EventName, NoriaEvents } from './events.ts';
 
 export const LOG_LEVELS = ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'] as const;
 export type LogLevel = (typeof LOG_LEVELS)[number];
+/** `auto`: pretty when standard error is a terminal, else JSON. */
+export const LOG_FORMATS = ['auto', 'json', 'pretty'] as const;
 
 type Fields = object;
 
@@ -26,8 +28,7 @@ export interface Log {
 
 export interface LogOptions {
   readonly level: LogLevel;
-  /** `auto`: pretty when standard error is a terminal, else JSON. */
-  readonly format: 'auto' | 'json' | 'pretty';
+  readonly format: (typeof LOG_FORMATS)[number];
   /** Where lines go; standard error when absent. */
   readonly destination?: DestinationStream;
 }

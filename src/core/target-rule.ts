@@ -1,27 +1,25 @@
 /**
- * The grammar of one rule about targets, as `denyTargets` lists them: read by the configuration to check it and by the
- * listener to hold it.
+ * The grammar of a rule of `denyTargets`. The configuration uses it to check rules, the listener to apply them.
  *
- * `private` and `smtp` are sets with a name; the rest is a host (`example.com`), a pattern (`*.example.com`: every name
- * below it, not itself), an address or network (`192.0.2.0/24`), a port or a range of them (`:25`, `:6000-6010`).
+ * `private` and `smtp` are named sets. Other rules are a host (`example.com`), a pattern (`*.example.com`: every name below
+ * it, but not itself), an address or network (`192.0.2.0/24`), and a port or port range (`:25`, `:6000-6010`).
  */
 import { hostPort, parsePort } from './host-port.ts';
 import { isCidr } from './networks.ts';
 
-/** Sets of targets that have a name. */
 export const TARGET_SETS = ['private', 'smtp'] as const;
 
 export type TargetRule =
   | { readonly kind: (typeof TARGET_SETS)[number] }
-  /** `text` is canonical: a name in A-labels, an address or a network. For `below`, the name after `*.`. */
+  /** `text` is canonical: a name in A-labels, an address or a network. For `below`, it is the name after `*.`. */
   | { readonly kind: 'host' | 'below' | 'network'; readonly text: string }
   /** Both included. */
   | { readonly kind: 'ports'; readonly from: number; readonly to: number };
 
-/** Only the canonical form of a host is wanted, and that takes some port. */
+/** `hostPort` needs a port; only its canonical host is used. */
 const ANY_PORT = 1;
 
-/** @returns undefined when `text` is none of these; `wrongTargetRule` then says why. */
+/** @returns undefined for an invalid rule; `wrongTargetRule` says why. */
 export function parseTargetRule(text: string): TargetRule | undefined {
   const set = TARGET_SETS.find((name) => name === text);
   if (set !== undefined) return { kind: set };
@@ -39,15 +37,15 @@ export function parseTargetRule(text: string): TargetRule | undefined {
   return below ? undefined : { kind: 'network', text: host.host };
 }
 
-/** Why `text` is no rule, in words that follow it: "is not a network". */
+/** Why `text` is invalid, as a predicate: `is not a network`. */
 export function wrongTargetRule(text: string): string {
-  if (text.startsWith(':')) return 'is not a port, or a range of ports, from 1 to 65535';
+  if (text.startsWith(':')) return 'is not a port or a port range from 1 to 65535';
   if (text.includes('/')) return 'is not a network';
   if (hostPort(text.replace(/^\*\./, ''), ANY_PORT)?.kind === 'ipv4') {
-    return 'is a pattern of an address; give a network in CIDR form';
+    return 'is a pattern with an address';
   }
   const host = text.replace(/:\d+$/, '');
   return host !== text && hostPort(host, ANY_PORT) !== undefined
-    ? 'has a host and a port; give the one or the other'
-    : 'is not a rule about targets';
+    ? 'has both a host and a port'
+    : 'is not a valid target';
 }

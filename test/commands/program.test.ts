@@ -81,10 +81,7 @@ describe('program: what it cannot understand is bad usage, told on standard erro
     [['--log-level', 'loud', 'key'], /Allowed choices are trace, debug, info/],
     [['status', '--admin', 'ftp://x'], /--admin ftp:\/\/x is not a URL/],
     [['key'], /no password was given on standard input/],
-    [
-      ['check', '-c', '/nonexistent/noria.yaml'],
-      /^\/nonexistent\/noria\.yaml: the file cannot be read: ENOENT/,
-    ],
+    [['check', '-c', '/nonexistent/noria.yaml'], /^\/nonexistent\/noria\.yaml: cannot read the file: ENOENT/],
   ] as const)('%j', async (args, told) => {
     const { exitCode, out, err } = await run(args);
     expect({ exitCode, out }).toEqual({ exitCode: 2, out: '' });

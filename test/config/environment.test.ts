@@ -21,34 +21,34 @@ test.each([
   expect(substitute(text, ENV)).toMatchObject({ text: expected, problems: [] });
 });
 
-test('environment: a value is taken as it is, and looked at no further', () => {
+test('environment: a reference in a value is not replaced', () => {
   expect(substitute('${TWICE}', ENV)).toEqual({ text: '${NAME}', variables: ['TWICE'], problems: [] });
 });
 
-test('environment: a variable that is not set and has no default is named', () => {
+test('environment: an unset variable without a default is a problem that names it', () => {
   const { problems } = substitute('${NAME}${NOT_SET}${NOR_THIS}', ENV);
   expect(problems).toEqual([
-    'the environment variable NOT_SET is not set, and ${NOT_SET} has no default',
-    'the environment variable NOR_THIS is not set, and ${NOR_THIS} has no default',
+    'the environment variable NOT_SET is not set; set it, or write ${NOT_SET:-default}',
+    'the environment variable NOR_THIS is not set; set it, or write ${NOR_THIS:-default}',
   ]);
 });
 
 test.each(['${', '${NAME', '${}', '${9A}', '${NAME-x}', '${NAME:?x}', '${ NAME }'])(
-  'environment: %s is a mistake, and told without its text',
+  'environment: %s is a problem, and the message does not quote it',
   (text) => {
     const { problems } = substitute(text, ENV);
     expect(problems).toEqual([
-      'has a ${ that is neither ${NAME} nor ${NAME:-default}; write $${ for a literal one',
+      'contains an invalid reference; write ${NAME} or ${NAME:-default}, or $${ for a literal ${',
     ]);
   },
 );
 
-test('environment: names of the prototype are not variables', () => {
+test('environment: property names of Object.prototype are not variables', () => {
   expect(substitute('${constructor}', {}).problems).toHaveLength(1);
   expect(substitute('${__proto__:-x}', {}).text).toBe('x');
 });
 
-test('environment: a text without a reference is left alone, whatever it is', () => {
+test('environment: a text without a reference stays as it is', () => {
   fc.assert(
     fc.property(fc.string(), (text) => {
       fc.pre(!text.includes('${'));

@@ -2,7 +2,7 @@ import { expect, test } from 'vitest';
 import { parseConfig } from '../../src/config/load.ts';
 import { ConfigError } from '../../src/config/problems.ts';
 
-/** The excerpts that a wrong text is answered with, one behind the other. */
+/** The excerpts of all problems, in order. */
 function excerptsOf(text: string): string {
   try {
     parseConfig(text, 'noria.yaml', { env: {} });
@@ -10,10 +10,10 @@ function excerptsOf(text: string): string {
     if (error instanceof ConfigError) return error.problems.map(({ excerpt = 'none' }) => excerpt).join('\n');
     throw error;
   }
-  throw new Error('it is valid');
+  throw new Error('the text is valid');
 }
 
-test('excerpt: the pointer stands below its place, also behind a masked value and below its beginning', () => {
+test('excerpt: the pointer is below its place, also after a masked value and at the start of one', () => {
   expect(
     excerptsOf(
       'account: { key: hunter2hunter2, username: someone, x: 1 }\nservice: { baseUrl: "https://a" }',
@@ -28,7 +28,7 @@ test('excerpt: the pointer stands below its place, also behind a masked value an
   );
 });
 
-test('excerpt: a pointer into the middle of a masked value stands at its beginning', () => {
+test('excerpt: a pointer into a masked value points at its start', () => {
   expect(
     excerptsOf('account: { username: a, password: { b: hunter2 } }\nservice: { baseUrl: "https://a" }'),
   ).toBe(
@@ -47,7 +47,7 @@ test('excerpt: a pointer into the middle of a masked value stands at its beginni
   );
 });
 
-test('excerpt: wide characters and tabs keep the pointer below its place', () => {
+test('excerpt: the pointer is below its place after wide characters and tabs', () => {
   const city =
     'sources: [{ name: 广东, product: nix, instance: 1, password: x }]\nservice: { baseUrl: "https://a" }';
   expect(excerptsOf(city).split('\n')[3]).toBe('      |                   \u3000\u3000           ^');
@@ -56,7 +56,7 @@ test('excerpt: wide characters and tabs keep the pointer below its place', () =>
   );
 });
 
-test('excerpt: of a long line the surroundings of the place are shown', () => {
+test('excerpt: a long line is cut to the surroundings of the place', () => {
   const [, , line = '', pointer = ''] = excerptsOf(
     `pool: { ${' '.repeat(200)}size: 0${' '.repeat(200)} }`,
   ).split('\n');
@@ -64,7 +64,7 @@ test('excerpt: of a long line the surroundings of the place are shown', () => {
   expect(line[pointer.indexOf('^')]).toBe('0');
 });
 
-test('excerpt: a text in the place of a list, of a choice, or of an unknown key is not shown, nor a comment', () => {
+test('excerpt: masks a text in place of a map, the value of an unknown key, and comments', () => {
   for (const text of [
     'admin: [hunter2]',
     'admin: hunter2',
@@ -76,7 +76,7 @@ test('excerpt: a text in the place of a list, of a choice, or of an unknown key 
   }
 });
 
-test('excerpt: of a file that is no YAML the first key of the line is shown', () => {
+test('excerpt: shows only the first key of a line if the file is not valid YAML', () => {
   expect(excerptsOf('pool:\n  size: "hunter2')).toBe('    2 |   size: …\n      |          ^');
   expect(excerptsOf('pool:\n  - hunter2: [\nx')).not.toContain(': h');
   expect(excerptsOf('hunter2 "\n: [')).toBe('none');

@@ -1,4 +1,4 @@
-/** Stand-ins for what a configuration reads, and a small configuration to vary. */
+/** A fake file system for configurations, and a small configuration to vary. */
 import type { Config } from '../../src/config/config.ts';
 import type { ConfigFiles } from '../../src/config/files.ts';
 import { parseConfig } from '../../src/config/load.ts';
@@ -6,7 +6,7 @@ import { ConfigError } from '../../src/config/problems.ts';
 
 export const FILE = '/etc/noria/noria.yaml';
 
-/** A file system that holds these texts, by absolute path, some of them readable by everyone. */
+/** A file system with these texts by absolute path, some of them readable by every user. */
 export function filesOf(
   texts: Readonly<Record<string, string>>,
   worldReadable: readonly string[] = [],
@@ -23,7 +23,7 @@ export function filesOf(
   };
 }
 
-/** A configuration with one source; `source` and `rest` are added to it, as YAML. */
+/** A configuration with one source. `source` is added to the source and `rest` to the file, as YAML. */
 export function configOf(source = '', rest = '', files = filesOf({})): Config {
   const text = `service: { baseUrl: https://extract.example.com }
 sources:
@@ -36,7 +36,7 @@ ${rest}`;
   return parseConfig(text, FILE, { env: {}, files });
 }
 
-/** What is wrong with a configuration: `path: message` for each problem. */
+/** `path: message` for each error of a configuration. */
 export function problemsOf(build: () => unknown): string[] {
   try {
     build();

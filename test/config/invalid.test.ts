@@ -1,6 +1,6 @@
 /**
- * Configurations that are wrong, one a file of test/fixtures/config: the comments at its head are the problems it earns,
- * `#! LINE:COLUMN: PATH: MESSAGE`, all of them, in their order.
+ * Each file in test/fixtures/config is an invalid configuration. The comments at its head are all its errors in order, as
+ * `#! LINE:COLUMN: PATH: MESSAGE`.
  */
 import { readdirSync, readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
@@ -12,27 +12,24 @@ const FOLDER = 'test/fixtures/config';
 const ENV = { PRODUCT: 'short-classic', NUMBER: '12', EMPTY: '', SECRET: 'hunter2' };
 const FILES = readdirSync(FOLDER).filter((name) => name.endsWith('.yaml'));
 
-test('invalid configurations: there are some to walk', () => {
+test('invalid configurations: the folder has fixtures', () => {
   expect(FILES.length).toBeGreaterThan(20);
 });
 
-test.each(FILES)(
-  'invalid configurations: %s earns exactly the problems it states, and shows no secret',
-  (name) => {
-    const [head, text] = split(readFileSync(`${FOLDER}/${name}`, 'utf8'));
-    const error = errorOf(text, name);
-    const told = error.problems.map((problem) =>
-      formatProblem('', { ...problem, excerpt: undefined }).slice(1),
-    );
-    expect(told).toEqual(head);
-    expect(hasCode(error, 'bad-config')).toBe(true);
-    expect(error.message).not.toContain('hunter2');
-    expect(JSON.stringify([error.problems, error.context])).not.toContain('hunter2');
-    for (const { line, excerpt } of error.problems) {
-      expect(excerpt === undefined || excerpt.startsWith(`${String(line).padStart(5)} | `)).toBe(true);
-    }
-  },
-);
+test.each(FILES)('invalid configurations: %s has exactly the errors it states, without secrets', (name) => {
+  const [head, text] = split(readFileSync(`${FOLDER}/${name}`, 'utf8'));
+  const error = errorOf(text, name);
+  const shown = error.problems.map((problem) =>
+    formatProblem('', { ...problem, excerpt: undefined }).slice(1),
+  );
+  expect(shown).toEqual(head);
+  expect(hasCode(error, 'bad-config')).toBe(true);
+  expect(error.message).not.toContain('hunter2');
+  expect(JSON.stringify([error.problems, error.context])).not.toContain('hunter2');
+  for (const { line, excerpt } of error.problems) {
+    expect(excerpt === undefined || excerpt.startsWith(`${String(line).padStart(5)} | `)).toBe(true);
+  }
+});
 
 function split(file: string): [head: string[], text: string] {
   const lines = file.split('\n');

@@ -7,7 +7,7 @@ import { configOf, problemsOf } from './files.ts';
 
 const TLS = 'test/fixtures/tls';
 
-/** A listener with a certificate and a key of these names, in a folder of its own. */
+/** A configuration whose listener uses these fixtures, in a temporary folder. */
 function tlsOf(cert: string, key: string) {
   const folder = mkdtempSync(join(tmpdir(), 'noria-config-'));
   onTestFinished(() => rmSync(folder, { recursive: true }));
@@ -20,7 +20,7 @@ listeners: [{ tls: { cert: cert.pem, key: ./key.pem } }]`;
   return { folder, read: () => parseConfig(text, join(folder, 'noria.yaml'), { env: {} }) };
 }
 
-test('listener: certificate and key are read with the configuration, from beside it', () => {
+test('listener config: certificate and key are read from the folder of the configuration', () => {
   const { folder, read } = tlsOf('first.cert.pem', 'first.key.pem');
   const { listeners, warnings } = read();
   expect(listeners[0]?.tls).toMatchObject({
@@ -32,19 +32,19 @@ test('listener: certificate and key are read with the configuration, from beside
   expect(warnings).toEqual([]);
 });
 
-test('listener: a key that everyone can read earns a warning', () => {
+test('listener config: a private key that every user can read is a warning', () => {
   const { folder, read } = tlsOf('first.cert.pem', 'first.key.pem');
   chmodSync(join(folder, 'key.pem'), 0o644);
   expect(read().warnings.map(({ path }) => path)).toEqual(['listeners[0].tls.key']);
 });
 
-test('listener: a certificate with the key of another one is refused', () => {
+test('listener config: a certificate and a key that do not match are an error', () => {
   const problems = problemsOf(tlsOf('first.cert.pem', 'second.key.pem').read);
   expect(problems).toHaveLength(1);
   expect(problems[0]).toMatch(/^listeners\[0\]\.tls: the certificate and the key cannot be used together: /);
 });
 
-test('listener: several of them, with users, lists and a source', () => {
+test('listener config: several listeners with users, lists and a source', () => {
   const { listeners } = configOf(
     '',
     `listeners:
@@ -71,7 +71,7 @@ test('listener: several of them, with users, lists and a source', () => {
   expect(listeners[1]?.denyTargets).toEqual([]);
 });
 
-test('listener: what is wrong with one hides nothing that is wrong with the others', () => {
+test('listener config: the errors of one listener hide no errors of the others', () => {
   const problems = problemsOf(() =>
     configOf('', 'listeners: [{ address: nowhere }, { session: nix }, { address: "0.0.0.0:1" }]'),
   );

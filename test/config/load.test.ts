@@ -16,13 +16,13 @@ function folder(): string {
   return path;
 }
 
-test('load: digits without quotes keep every digit', () => {
+test('load: unquoted digits keep every digit', () => {
   const [source] = parseConfig(SMALL, FILE, { env: {} }).sources;
   expect(source?.instance).toBe('202611210001000012');
   expect(source?.password?.reveal()).toBe('0123456789');
 });
 
-test('load: everything left out has its default', () => {
+test('load: every key has its default', () => {
   const { sources, ...rest } = configOf();
   expect({ ...rest, warnings: [] }).toEqual({
     file: FILE,
@@ -74,7 +74,7 @@ test('load: everything left out has its default', () => {
   expect(sources).toHaveLength(1);
 });
 
-test('load: sections without keys, comments in their place, are as good as none', () => {
+test('load: a section without keys is treated as absent', () => {
   const config = configOf(
     'params:\nupstream: ~',
     'pool: # nothing\nlisteners:\nadmin: null\nlog:\n  # level: debug\n',
@@ -84,15 +84,15 @@ test('load: sections without keys, comments in their place, are as good as none'
   expect(config.pool.size).toBe(20);
 });
 
-test.each(['admin: off', 'admin: { address: off }'])('load: %s disables the admin address', (text) => {
+test.each(['admin: off', 'admin: { address: off }'])('load: %s disables the admin server', (text) => {
   expect(configOf('', text).admin).toBeUndefined();
 });
 
-test.each(['state: off', 'state: { dir: off }'])('load: %s keeps nothing', (text) => {
+test.each(['state: off', 'state: { dir: off }'])('load: %s stores nothing', (text) => {
   expect(configOf('', text).state).toBeUndefined();
 });
 
-test('load: aliases and merge keys are followed, own keys win wherever they stand', () => {
+test('load: aliases and merge keys are followed, and keys of the map itself win in any position', () => {
   const { sources } = parseConfig(
     `service: { baseUrl: https://extract.example.com }
 sources:
@@ -117,20 +117,20 @@ sources:
   ]);
 });
 
-test('load: aliases that unfold without end are refused at once', () => {
+test('load: aliases that expand exponentially or endlessly are an error', () => {
   const lines = Array.from(
     { length: 30 },
     (_, index) => `a${index + 1}: &a${index + 1} [*a${index}, *a${index}]`,
   );
   const problems = problemsOf(() => parseConfig(['a0: &a0 [x]', ...lines].join('\n'), FILE, { env: {} }));
-  expect(problems.some((problem) => problem.includes('is nested too deeply, or unfolds to too much'))).toBe(
+  expect(problems.some((problem) => problem.includes('aliases expand it to more than 20000 values'))).toBe(
     true,
   );
   const circle = problemsOf(() => parseConfig('service: &a { baseUrl: *a }', FILE, { env: {} }));
   expect(circle).not.toEqual([]);
 });
 
-test('load: references fill numbers, durations, words and secrets, and cannot add keys', () => {
+test('load: references can be numbers, durations, words and secrets, and cannot add keys', () => {
   const { sources, pool, rotation } = parseConfig(
     `service: { baseUrl: "https://\${HOST}/" }
 sources: [{ name: city, product: "\${PRODUCT:-short-classic}", instance: "\${ID}", password: "\${PASSWORD}" }]
@@ -157,7 +157,7 @@ rotation: { strategy: "\${STRATEGY}" }`,
   expect(rotation.strategy).toBe('random');
 });
 
-test('load: the file may have a byte order mark and CRLF', () => {
+test('load: accepts a byte order mark and CRLF', () => {
   const path = join(folder(), 'noria.yaml');
   writeFileSync(path, `\ufeff${SMALL.replaceAll('\n', '\r\n')}`, { mode: 0o600 });
   const config = loadConfig(path, { env: {} });
@@ -165,31 +165,31 @@ test('load: the file may have a byte order mark and CRLF', () => {
   expect(config.warnings).toEqual([]);
 });
 
-test('load: a file that everyone can read and that holds secrets earns a warning, with the place of the first', () => {
+test('load: a file with secrets that every user can read is a warning at the first secret', () => {
   const path = join(folder(), 'noria.yaml');
   writeFileSync(path, SMALL);
   chmodSync(path, 0o644);
   const [warning, ...others] = loadConfig(path, { env: {} }).warnings;
   expect(warning).toMatchObject({ path: 'sources[0].password', line: 2 });
-  expect(warning?.message).toContain('everyone on this machine can read');
+  expect(warning?.message).toContain(`contains a secret, and every user of this machine can read ${path}`);
   expect(others).toEqual([]);
   writeFileSync(path, SMALL.replace('0123456789', '"${PASSWORD}"'));
   expect(loadConfig(path, { env: { PASSWORD: 'x' } }).warnings).toEqual([]);
 });
 
 test.each([
-  ['that is not there', undefined, 'the file cannot be read: ENOENT'],
-  ['that is a folder', '', 'the file cannot be read: EISDIR'],
-  ['that is no UTF-8', Buffer.from([0x61, 0x3a, 0x20, 0xff]), 'the file is not text in UTF-8'],
-  ['that is far too large', Buffer.alloc(1024 * 1024 + 1, '#'), 'the file is larger than 1024 KiB'],
-])('load: a file %s is one clear problem', (_, content, message) => {
+  ['that does not exist', undefined, 'cannot read the file: ENOENT'],
+  ['that is a folder', '', 'cannot read the file: EISDIR'],
+  ['that is not UTF-8', Buffer.from([0x61, 0x3a, 0x20, 0xff]), 'the file is not UTF-8 text'],
+  ['that is too large', Buffer.alloc(1024 * 1024 + 1, '#'), 'the file is larger than 1024 KiB'],
+])('load: a file %s is one error', (_, content, message) => {
   const path = content === '' ? folder() : join(folder(), 'noria.yaml');
   if (typeof content === 'object') writeFileSync(path, content);
   expect(() => loadConfig(path)).toThrow(new RegExp(`^${path}: ${message}`));
   expect(problemsOf(() => loadConfig(path))).toHaveLength(1);
 });
 
-test('load: paths begin at the folder of the file', () => {
+test('load: relative paths start at the folder of the file', () => {
   const files = filesOf({ '/etc/noria/secrets/city': 'from the file\r\n' }, []);
   const config = parseConfig(
     `service: { baseUrl: https://extract.example.com }
@@ -202,7 +202,7 @@ state: { dir: ../../var/lib/noria }`,
   expect(config.state?.dir).toBe('/var/lib/noria');
 });
 
-test('load: one line end behind a secret in a file is left away, the rest of it is kept', () => {
+test('load: one line end after a secret in a file is removed, other white space is kept', () => {
   const read = (text: string) =>
     parseConfig(SMALL.replace('password: 0123456789', 'passwordFile: p'), FILE, {
       env: {},
@@ -212,23 +212,23 @@ test('load: one line end behind a secret in a file is left away, the rest of it 
   expect(read('secret\n')).toBe('secret');
   expect(read(' secret \r\n')).toBe(' secret ');
   expect(problemsOf(() => read('secret\n\n'))).toEqual([
-    'sources[0].passwordFile: the text of /etc/noria/p holds a line break or another control character; wants a password of 1 to 255 bytes without line breaks',
+    'sources[0].passwordFile: the content of /etc/noria/p contains a line break or another control character; expected a password of 1 to 255 bytes without line breaks',
   ]);
-  expect(problemsOf(() => read('\n'))[0]).toContain('the text of /etc/noria/p is empty');
+  expect(problemsOf(() => read('\n'))[0]).toContain('the content of /etc/noria/p is empty');
 });
 
-test('load: a secret file that everyone can read earns a warning', () => {
+test('load: a secret file that every user can read is a warning', () => {
   const files = filesOf({ '/run/p': 'x' }, ['/run/p']);
   const { warnings } = parseConfig(SMALL.replace('password: 0123456789', 'passwordFile: /run/p'), FILE, {
     env: {},
     files,
   });
   expect(warnings.map(({ path, message }) => [path, message])).toEqual([
-    ['sources[0].passwordFile', 'everyone on this machine can read /run/p; chmod 600 it'],
+    ['sources[0].passwordFile', 'every user of this machine can read /run/p; run chmod 600 on it'],
   ]);
 });
 
-test('load: the account gives a password or its key, from a file too', () => {
+test('load: the account has a password or its key, in place or in a file', () => {
   const read = (account: string) =>
     parseConfig(
       `service: { baseUrl: https://extract.example.com }\naccount: { username: someone, ${account} }`,
@@ -238,11 +238,11 @@ test('load: the account gives a password or its key, from a file too', () => {
         files: filesOf({ '/k': '83AA400AF464C76D\n', '/p': '12345678\n' }),
       },
     ).account?.key.reveal();
-  const ways = ['password: 12345678', 'key: 83aa400af464c76d', 'keyFile: /k', 'passwordFile: /p'];
-  expect(ways.map(read)).toEqual(ways.map(() => '83aa400af464c76d'));
+  const spellings = ['password: 12345678', 'key: 83aa400af464c76d', 'keyFile: /k', 'passwordFile: /p'];
+  expect(spellings.map(read)).toEqual(spellings.map(() => '83aa400af464c76d'));
 });
 
-test('load: what comes out is frozen through and through', () => {
+test('load: a configuration is frozen at every depth', () => {
   const config = configOf('params: { count: 3 }', 'listeners: [{ users: [{ username: a, password: b }] }]');
   const thawed: string[] = [];
   const walk = (value: unknown, path: string): void => {
@@ -254,7 +254,7 @@ test('load: what comes out is frozen through and through', () => {
   expect(thawed).toEqual([]);
 });
 
-test('load: no way of printing a configuration shows a secret', () => {
+test('load: printing a configuration shows no secret', () => {
   const config = configOf(
     'upstream: { auth: { username: u, password: hunter2 } }',
     'admin: { token: hunter2 }',

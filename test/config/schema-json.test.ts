@@ -5,12 +5,12 @@ import { z } from 'zod';
 import { FIELDS } from '../../src/config/fields.ts';
 import { schemaJson } from '../../src/config/schema-json.ts';
 
-/** The schema as an editor uses it: on what YAML itself makes of a file. */
+/** As an editor validates: on the types of YAML, not on texts. */
 function accepts(text: string): boolean {
   return z.fromJSONSchema(schemaJson()).safeParse(parse(text)).success;
 }
 
-test('JSON Schema: the example fits it', () => {
+test('JSON Schema: accepts config.example.yaml', () => {
   expect(accepts(readFileSync('config.example.yaml', 'utf8'))).toBe(true);
 });
 
@@ -22,7 +22,7 @@ test.each([
   'health: { check: { url: "http://example.com/" } }',
   'admin: off',
   'workers: 4',
-])('JSON Schema: takes %s', (text) => {
+])('JSON Schema: accepts %s', (text) => {
   expect(accepts(text)).toBe(true);
 });
 
@@ -36,11 +36,11 @@ test.each([
   'health: { check: on }',
   'workers: many',
   'listeners: []',
-])('JSON Schema: refuses %s', (text) => {
+])('JSON Schema: rejects %s', (text) => {
   expect(accepts(text)).toBe(false);
 });
 
-test('JSON Schema: every key has its line of meaning, and its default in its own type', () => {
+test('JSON Schema: every key has its line of meaning and a typed default', () => {
   const described = descriptionsOf(schemaJson(), '');
   for (const { path, about } of FIELDS) expect(described.get(path), path).toBe(about);
   const json = JSON.stringify(schemaJson());

@@ -4,7 +4,7 @@ import { parseConfig } from '../../src/config/load.ts';
 import { OPERATIONS, PRODUCTS } from '../../src/service/operations.ts';
 import { FILE, filesOf, problemsOf } from './files.ts';
 
-/** A source with these keys, written as in the file, beside a name, an instance and a service. */
+/** The source with these YAML keys and a name, an instance and a service. */
 function sourceOf(keys: string): SourceConfig | undefined {
   const text = `service: { baseUrl: https://extract.example.com/api/ }
 sources: [{ name: city, instance: 1, ${keys} }]`;
@@ -13,7 +13,7 @@ sources: [{ name: city, instance: 1, ${keys} }]`;
 
 const KEY = '83aa400af464c76d';
 
-test('source: every product is complete with a key alone', () => {
+test('source config: a key is enough for every product', () => {
   const seen = PRODUCTS.map((product) => {
     const host = product === 'short-pure' ? ', host: node7.example.com' : '';
     const source = sourceOf(`product: ${product}, akey: ${KEY}${host}`);
@@ -32,7 +32,7 @@ test('source: every product is complete with a key alone', () => {
   ]);
 });
 
-test('source: the least interval of each product is taken, and less is refused', () => {
+test('source config: accepts the minimum interval of each product and rejects less', () => {
   for (const product of PRODUCTS) {
     const { minIntervalMs } = OPERATIONS[product];
     const host = product === 'short-pure' ? ', host: node7.example.com' : '';
@@ -46,20 +46,20 @@ test('source: the least interval of each product is taken, and less is refused',
   }
 });
 
-test('source: what members speak follows pro, and the configuration wins', () => {
+test('source config: the protocol of members follows pro, and the configuration overrides it', () => {
   expect(sourceOf(`product: shared, akey: ${KEY}, params: { pro: 2 }`)?.upstream.protocol).toBe('socks5');
   expect(sourceOf(`product: free, akey: ${KEY}, upstream: { protocol: socks4 }`)?.upstream.protocol).toBe(
     'socks4',
   );
 });
 
-test('source: count stands apart from the parameters that are always sent', () => {
+test('source config: count is separate from the other parameters', () => {
   const source = sourceOf(`product: short-classic, akey: ${KEY}, params: { count: "5", adr: [a, b] }`);
   expect(source).toMatchObject({ count: 5, params: { timespan: 0, adr: 'a,b' } });
   expect(source?.params).not.toHaveProperty('count');
 });
 
-test('source: the key comes from the password, which stays known', () => {
+test('source config: the key is derived from the password, and both are kept', () => {
   for (const given of [
     'password: 12345678',
     'passwordFile: /p',
@@ -71,7 +71,7 @@ test('source: the key comes from the password, which stays known', () => {
   expect(sourceOf(`product: short-classic, akey: ${KEY}`)?.password).toBeUndefined();
 });
 
-test('source: short-pure is asked at its host, or at its own base address', () => {
+test('source config: short-pure has a host or a base URL', () => {
   const at = (place: string) => {
     const { baseUrl, extractHost } = sourceOf(`product: short-pure, akey: ${KEY}, ${place}`) ?? {};
     return { baseUrl, extractHost };
@@ -114,14 +114,14 @@ test.each([
     `akey: ${KEY}`,
     { kind: 'always', credentials: { username: 'u', password: '12345678' } },
   ],
-])('source: auth %s of a %s source with %s', (auth, product, secret, expected) => {
+])('source config: auth %s of a %s source with %s', (auth, product, secret, expected) => {
   const read = sourceOf(`product: ${product}, ${secret}, upstream: { auth: ${auth} }`)?.upstream.auth;
   const credentials = read?.kind === 'none' ? undefined : read?.credentials;
   const shown = credentials && { username: credentials.username, password: credentials.password.reveal() };
   expect(read && (read.kind === 'none' ? read : { kind: read.kind, credentials: shown })).toEqual(expected);
 });
 
-test('source: credentials have 1 to 255 bytes each, as RFC 1929 can carry them', () => {
+test('source config: credentials have 1 to 255 bytes each, the limits of RFC 1929', () => {
   const long = 'é'.repeat(128);
   const auth = (username: string, password: string) =>
     problemsOf(() =>
@@ -131,13 +131,13 @@ test('source: credentials have 1 to 255 bytes each, as RFC 1929 can carry them',
     );
   expect(auth('a'.repeat(255), 'b'.repeat(255))).toEqual([]);
   expect(auth(long, long)).toEqual([
-    'sources[0].upstream.auth.username: has more than 255 bytes; wants a user name of 1 to 255 bytes without a colon, for example alice',
-    'sources[0].upstream.auth.password: has more than 255 bytes; wants a password of 1 to 255 bytes without line breaks, for example ${NORIA_PASSWORD}',
+    'sources[0].upstream.auth.username: is longer than 255 bytes; expected a user name of 1 to 255 bytes without a colon, for example alice',
+    'sources[0].upstream.auth.password: is longer than 255 bytes; expected a password of 1 to 255 bytes without line breaks, for example ${NORIA_PASSWORD}',
   ]);
   expect(auth('""', '""')).toHaveLength(2);
 });
 
-test('source: a value from the environment is told by its name, also where the service judges it', () => {
+test('source config: messages name the variable of an invalid parameter, not its value', () => {
   const text = `service: { baseUrl: https://extract.example.com }
 sources: [{ name: city, product: short-classic, instance: 1, akey: ${KEY}, params: { timespan: "\${S}" } }]`;
   for (const value of ['hunter2', 'hunter2'.repeat(20)]) {
@@ -147,7 +147,7 @@ sources: [{ name: city, product: short-classic, instance: 1, akey: ${KEY}, param
   }
 });
 
-test('source: its own size wins over the size of the pool', () => {
+test('source config: the size of the source overrides pool.size', () => {
   const text = (size: string) => `service: { baseUrl: https://extract.example.com }
 pool: { size: 7 }
 sources: [{ name: city, product: free, instance: 1, akey: ${KEY}${size} }]`;

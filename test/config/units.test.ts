@@ -2,12 +2,12 @@ import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { formatDuration, parseDuration } from '../../src/config/units.ts';
 
-test('duration: each unit is read, and zero needs none', () => {
+test('duration: reads each unit, and zero without one', () => {
   const read = ['500ms', '10s', '5m', '2h', '0s', '0', '0ms', '090s'].map(parseDuration);
   expect(read).toEqual([500, 10_000, 300_000, 7_200_000, 0, 0, 0, 90_000]);
 });
 
-test('duration: anything else is none', () => {
+test('duration: rejects anything else', () => {
   for (const text of [
     '',
     '10',
@@ -27,7 +27,7 @@ test('duration: anything else is none', () => {
   }
 });
 
-test('duration: what is written is read as the same, in the largest unit that fits', () => {
+test('duration: is written in the largest unit that divides it, and reads back as the same', () => {
   fc.assert(
     fc.property(fc.nat({ max: Number.MAX_SAFE_INTEGER }), (ms) => {
       expect(parseDuration(formatDuration(ms))).toBe(ms);

@@ -2,12 +2,12 @@ import { expect, test } from 'vitest';
 import { parseConfig } from '../../src/config/load.ts';
 import { configOf } from './files.ts';
 
-/** What a configuration is warned of: `path: message`. */
+/** The warnings as `path: message`. */
 function warned(source: string, rest = ''): string[] {
   return configOf(source, rest).warnings.map(({ path, message }) => `${path}: ${message}`);
 }
 
-/** Sources alone, with a service at this address. */
+/** The same for a file with this service URL and these sources. */
 function warnedAt(baseUrl: string, ...sources: string[]): string[] {
   const text = `service: { baseUrl: "${baseUrl}" }\nsources:\n${sources.map((source) => `  - { akey: 83aa400af464c76d, ${source} }`).join('\n')}`;
   return parseConfig(text, 'noria.yaml', { env: {} }).warnings.map(
@@ -15,14 +15,14 @@ function warnedAt(baseUrl: string, ...sources: string[]): string[] {
   );
 }
 
-test('warnings: a plain configuration earns none', () => {
+test('warnings: an ordinary configuration has none', () => {
   expect(warned('params: { count: 5, timespan: 3 }')).toEqual([]);
 });
 
-test('warnings: a key in clear text, unless it stays on this machine or in a private network', () => {
+test('warnings: an unencrypted key, unless it stays on this machine or in a private network', () => {
   const city = 'name: a, product: short-classic, instance: 1';
   expect(warnedAt('http://extract.example.com', city)).toEqual([
-    'service.baseUrl: the key goes over the network in clear text; use https:// if the service offers it',
+    'service.baseUrl: the key is sent over the network unencrypted; use https:// if the service offers it',
   ]);
   expect(warnedAt('https://extract.example.com', `${city}, baseUrl: "http://192.0.2.1/"`)[0]).toContain(
     'sources[0].baseUrl',
@@ -32,59 +32,59 @@ test('warnings: a key in clear text, unless it stays on this machine or in a pri
   }
 });
 
-test('warnings: a count that no call will ask for', () => {
+test('warnings: a count that is larger than the size', () => {
   expect(warned('size: 3\nparams: { count: 5 }')).toEqual([
-    'sources[0].params.count: count 5 is more than size 3: no call will ask for more than 3',
+    'sources[0].params.count: count 5 is more than size 3; no call asks for more than 3',
   ]);
   expect(warned('size: 5\nparams: { count: 5 }')).toEqual([]);
 });
 
-test('warnings: a size that pace and lifetimes cannot fill', () => {
+test('warnings: a size that the pace and the lifetime cannot reach', () => {
   expect(warned('size: 31\nparams: { count: 5 }')).toEqual([
-    'sources[0].size: size 31 may not be reached: 5 members every 10s that live 1m make 30',
+    'sources[0].size: the pool may hold 30 members instead of size 31: 5 every 10s, with a lifetime of 1m',
   ]);
   expect(warned('size: 30\nparams: { count: 5 }')).toEqual([]);
 });
 
-test('warnings: a timespan whose members are hardly used, or live longer than they are', () => {
+test('warnings: a timespan shorter than the margins, or longer than a member is used', () => {
   expect(warned('params: { timespan: 0 }')[0]).toMatch(
-    /^sources\[0\]\.params\.timespan: draws members, too, .* less than 10s .* 1 leaves them out$/,
+    /^sources\[0\]\.params\.timespan: also draws members with less than 10s left, .* 1 excludes them$/,
   );
   expect(warned('params: { timespan: 1 }')).toEqual([]);
   expect(warned('params: { timespan: 5 }', 'rotation: { maxUsesPerMember: 1 }')[0]).toContain(
-    'asks for 5 minutes of life',
+    'asks for 5 minutes, but rotation.maxUsesPerMember: 1',
   );
   expect(warned('params: { timespan: 5 }', 'rotation: { maxUsesPerMember: 2 }')).toEqual([]);
 });
 
-test('warnings: a lifetime inside the safety margin', () => {
+test('warnings: a lifetime within the safety margin', () => {
   expect(warned('lifetime: 3s\nsize: 1').map((warning) => warning.split(':')[0])).toEqual([
     'sources[0].lifetime',
     'sources[0].size',
   ]);
 });
 
-test('warnings: two sources on one instance', () => {
+test('warnings: two sources with the same instance', () => {
   const at = (name: string, more = '') => `name: ${name}, product: short-classic, instance: 1${more}`;
   expect(
     warnedAt('https://a.example', at('one'), at('two'), at('three', ', baseUrl: "https://b.example"')),
   ).toEqual([
-    'sources[1].instance: is drawn from by one as well: both share one pace and one quota, so neither gets more',
+    'sources[1].instance: is also the instance of source one; both share one pace and one quota, so this gains nothing',
   ]);
 });
 
-test('warnings: a listener open to the network, and what it lets through', () => {
+test('warnings: a listener that is open to the network', () => {
   const users = 'users: [{ username: a, password: b }]';
   const open = (more: string) => warned('', `listeners: [{ address: "0.0.0.0:1", ${users}${more} }]`);
   expect(open('')[0]).toMatch(
-    /^listeners\[0\]\.address: 0\.0\.0\.0:1 is open to the network: allow narrows it .* clear text unless tls is set$/,
+    /^listeners\[0\]\.address: 0\.0\.0\.0:1 is open to the network; restrict it with allow, and set tls, or passwords arrive unencrypted$/,
   );
   expect(open(', allow: [10.0.0.0/8]')).toEqual([]);
   expect(open(', allow: [10.0.0.0/8], denyTargets: []')).toHaveLength(1);
   expect(warned('', 'listeners: [{ denyTargets: [] }]')).toEqual([]);
 });
 
-test('warnings: SOCKS4 that was asked for, where users make it useless', () => {
+test('warnings: an explicit SOCKS4 on a listener with users', () => {
   const users = 'users: [{ username: a, password: b }]';
   expect(warned('', `listeners: [{ ${users}, protocols: [http, socks4] }]`)[0]).toContain(
     'listeners[0].protocols: SOCKS4',
@@ -93,13 +93,13 @@ test('warnings: SOCKS4 that was asked for, where users make it useless', () => {
   expect(warned('', 'listeners: [{ protocols: [socks4] }]')).toEqual([]);
 });
 
-test('warnings: an admin address open to the network', () => {
+test('warnings: an admin address that is open to the network', () => {
   expect(warned('', 'admin: { address: "0.0.0.0:1", token: t }')[0]).toContain(
     'admin.address: 0.0.0.0:1 is open to the network',
   );
 });
 
-test('warnings: values that another one makes pointless', () => {
+test('warnings: values that another value makes useless', () => {
   const dial = 'dial: { attemptTimeout: 40s, deadline: 20s, waitForMember: 30s, hedgeAfter: 50s }';
   expect(warned('', `pool: { minRemaining: 3s }\n${dial}`).map((warning) => warning.split(':')[0])).toEqual([
     'pool.minRemaining',
@@ -111,14 +111,14 @@ test('warnings: values that another one makes pointless', () => {
   expect(warned('', 'workers: 2')).toEqual([]);
 });
 
-test('warnings: an account without any source', () => {
+test('warnings: an account without sources', () => {
   const text = 'service: { baseUrl: "https://a.example" }\naccount: { username: someone, password: x }';
   expect(parseConfig(text, 'noria.yaml', { env: {} }).warnings).toMatchObject([
     { path: 'account', line: 2, column: 1 },
   ]);
 });
 
-test('warnings: each has its place in the file', () => {
+test('warnings: each has a place in the file', () => {
   const [warning] = configOf('size: 3\nparams:\n  count: 5').warnings;
   expect(warning).toMatchObject({ line: 9, column: 7 });
   expect(warning?.excerpt).toBe('    9 |       count: 5\n      |       ^');

@@ -20,10 +20,10 @@ function written(fallback: unknown): string {
 
 /** The row of a key in the table of its section. */
 function rowOf(field: Field): string {
-  const { path, required, fallback, otherwise, kind, shape, about } = field;
+  const { path, required, fallback, otherwise, type, shape, about } = field;
   const isPlain = fallback !== undefined && (typeof fallback === 'string' || Array.isArray(fallback));
   const byDefault = required ? 'required' : isPlain ? `\`${written(fallback)}\`` : (otherwise ?? '–');
-  const each = shape === 'list' ? `a list, each entry ${kind?.wants}` : (kind?.wants ?? '–');
+  const each = shape === 'list' ? `a list, each entry ${type?.expected}` : (type?.expected ?? '–');
   const value = { map: 'a map', maps: 'a list of maps', names: 'a map', choice: `${each}, or a map` };
   return `| \`${path}\` | ${byDefault} | ${shape === 'scalar' || shape === 'list' ? each : value[shape]} | ${about} |`;
 }

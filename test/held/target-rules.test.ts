@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { denyTarget } from '../../src/config/target-rules.ts';
+import { denyTarget } from '../../src/config/scalars.ts';
 import { parseTargetRule } from '../../src/core/target-rule.ts';
 
 const pieces = [
@@ -28,7 +28,7 @@ test('config: a rule of denyTargets that the configuration takes is one that the
   let taken = 0;
   fc.assert(
     fc.property(fc.oneof(ruleLike, fc.domain(), fc.ipV4(), fc.ipV6()), (text) => {
-      if (!('value' in denyTarget().read(text))) return;
+      if (!('value' in denyTarget().scalarType.read(text))) return;
       taken += 1;
       expect(parseTargetRule(text), text).toBeDefined();
     }),
@@ -50,7 +50,7 @@ test('config: a rule that the listener knows is refused by the configuration onl
     'BÜCHER.example',
   ]) {
     expect(parseTargetRule(text), text).toBeDefined();
-    expect(denyTarget().read(text), text).toHaveProperty('value');
+    expect(denyTarget().scalarType.read(text), text).toHaveProperty('value');
   }
-  expect(denyTarget().read('privat')).toHaveProperty('wrong');
+  expect(denyTarget().scalarType.read('privat')).toHaveProperty('wrong');
 });

@@ -1,4 +1,4 @@
-/** Properties of everything a wrong configuration is answered with: it comes, and it holds no secret of the file. */
+/** Properties of the errors of invalid configurations: loading always returns or throws them, and they contain no secret. */
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { stringify } from 'yaml';
@@ -9,7 +9,7 @@ import { FILE, filesOf } from './files.ts';
 const SECRET = 'hunter2';
 const ENV = { S: SECRET };
 
-/** What a text is answered with; undefined where it is valid. Any other error than ours fails the test. */
+/** The error of a text, or undefined if it is valid. Any other error fails the test. */
 function answerTo(text: string): ConfigError | undefined {
   try {
     parseConfig(text, FILE, { env: ENV, files: filesOf({}) });
@@ -20,7 +20,7 @@ function answerTo(text: string): ConfigError | undefined {
   }
 }
 
-test('configuration: any text is one, or a list of problems with places in it', () => {
+test('config errors: any text is a configuration, or has errors with places inside it', () => {
   const piece = fc.constantFrom(
     ...['service', 'sources', 'password', 'users', 'admin', 'pool', 'size', '<<', 'word', '5s', 'off', '1'],
     ...[
@@ -60,7 +60,7 @@ test('configuration: any text is one, or a list of problems with places in it', 
   );
 });
 
-/** Keys whose value is shown: what stands there by mistake is told, as the mistake that it is. */
+/** Keys whose invalid values messages quote. */
 const openKey = fc.constantFrom('name', 'product', 'adr', 'address', 'size', 'key', 'username');
 const openValue = fc.constantFrom('5', 'auto', 'nowhere');
 const closedKey = fc.constantFrom(
@@ -107,15 +107,15 @@ const file = fc.record(
   { requiredKeys: [] },
 );
 
-test('configuration: a secret in the place of any value is never told, whatever else is wrong', () => {
+test('config errors: a secret in place of any value is never shown, whatever else is wrong', () => {
   let excerpts = 0;
   fc.assert(
     fc.property(file, fc.boolean(), fc.option(fc.nat(), { nil: undefined }), (content, flow, cut) => {
       const text = stringify(content, { collectionStyle: flow ? 'flow' : 'block', lineWidth: 0 });
-      // Taking a character away makes the slips that people make: a colon, a quote, a brace, a line end is missing.
+      // Removing a character makes typical mistakes: a missing colon, quote, brace or line end.
       const at = cut === undefined ? text.length : cut % text.length;
       const given = text.slice(0, at) + text.slice(at + 1);
-      // A slip within the secret makes another text of it, and a missing character before it another key.
+      // Without one of its characters, the secret is another text; with a colon after it, it is a key.
       fc.pre(!new RegExp(`${SECRET}[^\\n]{0,2}:`).test(given));
       for (const { path, message, excerpt = '' } of answerTo(given)?.problems ?? []) {
         excerpts += excerpt === '' ? 0 : 1;
@@ -125,5 +125,5 @@ test('configuration: a secret in the place of any value is never told, whatever 
     }),
     { numRuns: 150 },
   );
-  expect(excerpts, 'nothing was shown: the property said nothing').toBeGreaterThan(300);
+  expect(excerpts, 'no excerpt was checked').toBeGreaterThan(300);
 });

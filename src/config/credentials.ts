@@ -1,0 +1,87 @@
+/** Credentials in the configuration: a user name with a password, and the key of an instance or an account. */
+import { NoriaError } from '../core/faults.ts';
+import type { Secret } from '../core/secret.ts';
+import { keyFromPassword } from '../service/key.ts';
+import type { Credentials } from './config.ts';
+import type { FileReader } from './files.ts';
+import type { Problems } from './problems.ts';
+import { key, password } from './scalars.ts';
+
+/** What resolving a section needs. */
+export interface ResolveContext {
+  readonly problems: Problems;
+  readonly files: FileReader;
+}
+
+interface UserSection {
+  readonly username: string;
+  readonly password: Secret | undefined;
+  readonly passwordFile: string | undefined;
+}
+
+/** @param path - the path of the user in the file. @returns undefined, with a problem reported, without a valid password. */
+export function resolveUser(
+  user: UserSection,
+  path: string,
+  { problems, files }: ResolveContext,
+): Credentials | undefined {
+  const keys = { plain: user.password, file: user.passwordFile };
+  const found = files.readSecret(`${path}.password`, keys, password());
+  if (found !== undefined) return { username: user.username, password: found };
+  if (!problems.has(path)) {
+    const wanted = [`${path}.password`, `${path}.passwordFile`];
+    problems.missing(path, 'has no password; set password or passwordFile', { wanted });
+  }
+  return undefined;
+}
+
+/** What a section says about a password and a key, in place or by file. */
+export interface KeySection {
+  readonly password: Secret | undefined;
+  readonly passwordFile: string | undefined;
+  readonly key: Secret | undefined;
+  readonly keyFile: string | undefined;
+}
+
+/**
+ * The key of an instance or account, given or derived from the password. If both are given, they must match.
+ *
+ * @param keyName - what the section calls its key.
+ * @returns undefined, with a problem reported, without a valid key.
+ */
+export function resolveKey(
+  section: KeySection,
+  path: string,
+  keyName: 'key' | 'akey',
+  { problems, files }: ResolveContext,
+): { readonly key: Secret; readonly password: Secret | undefined } | undefined {
+  const plain = files.readSecret(
+    `${path}.password`,
+    { plain: section.password, file: section.passwordFile },
+    password(),
+  );
+  const given = files.readSecret(`${path}.${keyName}`, { plain: section.key, file: section.keyFile }, key());
+  const derived = plain && deriveKey(plain, `${path}.password`, problems);
+  if (given !== undefined && derived !== undefined && given.reveal() !== derived.reveal()) {
+    problems.error(`${path}.${keyName}`, 'does not match the password; keep one of them');
+  }
+  const found = given ?? derived;
+  if (found !== undefined) return { key: found, password: plain };
+  const names = ['password', 'passwordFile', keyName, `${keyName}File`];
+  const wanted = names.map((name) => `${path}.${name}`);
+  if (!wanted.some((one) => problems.has(one))) {
+    problems.missing(path, `has no key; set one of ${names.join(', ')}`, { wanted });
+  }
+  return undefined;
+}
+
+/** Reports a problem where this Node refuses MD5. */
+function deriveKey(plain: Secret, path: string, problems: Problems): Secret | undefined {
+  try {
+    return keyFromPassword(plain);
+  } catch (error) {
+    if (!(error instanceof NoriaError)) throw error;
+    problems.error(path, error.message);
+    return undefined;
+  }
+}

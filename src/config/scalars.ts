@@ -1,0 +1,328 @@
+/**
+ * The types of scalar values: how each is read from its text, checked, described and written back.
+ *
+ * Every scalar of the file arrives as text (see document.ts). An instance of 18 digits keeps all of them, and a value from
+ * the environment is read like one from the file.
+ */
+import { z } from 'zod';
+import { formatListenAddress, type ListenAddress, readListenAddress } from '../core/listen-address.ts';
+import { nearest } from '../core/nearest.ts';
+import { isCidr } from '../core/networks.ts';
+import { Secret } from '../core/secret.ts';
+import { parseTargetRule, TARGET_SETS, wrongTargetRule } from '../core/target-rule.ts';
+import { isKey } from '../service/key.ts';
+import { formatDuration, parseDuration } from './units.ts';
+
+/** The part of JSON Schema that scalars need. */
+export interface ScalarJsonSchema {
+  readonly type?: string | readonly string[];
+  readonly enum?: readonly string[];
+  readonly minimum?: number;
+  readonly maximum?: number;
+  readonly pattern?: string;
+  readonly anyOf?: readonly ScalarJsonSchema[];
+}
+
+/** `wrong` is a predicate that follows the value in a message: `is not a duration`. It never quotes the value, which may be a secret. */
+export type Reading<T> = { readonly value: T } | { readonly wrong: string };
+
+export interface ScalarType<T> {
+  /** What a good value is: follows "expected" in messages, and stands in the docs. */
+  readonly expected: string;
+  /** A good value as written in YAML. Absent where `expected` is enough. */
+  readonly example?: string;
+  readonly json: ScalarJsonSchema;
+  /** Which values messages may quote. `valid`: only valid ones, because a password may have been written here by mistake. */
+  readonly quoted: 'always' | 'valid' | 'never';
+  read(text: string): Reading<T>;
+  write(value: T): string;
+}
+
+/** The zod schema of a scalar: text in the file, `T` in the Config. */
+export type Scalar<T> = z.ZodCodec<z.ZodString, z.ZodCustom<T, T>> & { readonly scalarType: ScalarType<T> };
+/** A scalar whose value is in ms. */
+export type Duration = Scalar<number> & { readonly unit: 'ms' };
+
+const DAY_MS = 86_400_000;
+const DURATION_PATTERN = '^(0|[0-9]+(ms|s|m|h))$';
+const MAX_TEXT_BYTES = 255;
+
+function scalar<T>(scalarType: ScalarType<T>): Scalar<T> {
+  const codec = z.codec(z.string(), z.custom<T>(), {
+    decode(text, context) {
+      const reading = scalarType.read(text);
+      if ('value' in reading) return reading.value;
+      context.issues.push({ code: 'custom', message: reading.wrong, input: text });
+      return z.NEVER;
+    },
+    encode: (value) => scalarType.write(value),
+  });
+  return Object.assign(codec, { scalarType });
+}
+
+export function isScalar(schema: unknown): schema is Scalar<unknown> {
+  return schema instanceof z.ZodCodec && 'scalarType' in schema;
+}
+
+export function isDuration(schema: unknown): schema is Duration {
+  return isScalar(schema) && 'unit' in schema;
+}
+
+export function whole(from: number, to: number): Scalar<number> {
+  return scalar({
+    expected: `a whole number from ${from} to ${to}`,
+    json: { type: 'integer', minimum: from, maximum: to },
+    quoted: 'always',
+    read(text) {
+      if (!/^[+-]?\d{1,15}$/.test(text)) return { wrong: 'is not a whole number' };
+      return inRange(Number(text), from, to, String);
+    },
+    write: String,
+  });
+}
+
+export function duration(fromMs: number, toMs = DAY_MS): Duration {
+  const type: ScalarType<number> = {
+    expected: `a duration from ${formatDuration(fromMs)} to ${formatDuration(toMs)}`,
+    example: '10s',
+    json: { type: 'string', pattern: DURATION_PATTERN },
+    quoted: 'always',
+    read(text) {
+      const ms = parseDuration(text);
+      if (ms !== undefined) return inRange(ms, fromMs, toMs, formatDuration);
+      return { wrong: /^\d+$/.test(text) ? 'has no unit' : 'is not a duration' };
+    },
+    write: formatDuration,
+  };
+  return Object.assign(scalar(type), { unit: 'ms' } as const);
+}
+
+function inRange(value: number, from: number, to: number, write: (value: number) => string): Reading<number> {
+  if (value < from) return { wrong: `is less than ${write(from)}` };
+  if (value > to) return { wrong: `is more than ${write(to)}` };
+  return { value };
+}
+
+export function flag(): Scalar<boolean> {
+  return scalar({
+    expected: 'true or false',
+    json: { type: 'boolean' },
+    quoted: 'always',
+    read: (text) =>
+      text === 'true' || text === 'false' ? { value: text === 'true' } : { wrong: 'is not a boolean' },
+    write: String,
+  });
+}
+
+export function oneOf<const Word extends string>(words: readonly Word[]): Scalar<Word> {
+  return scalar({
+    expected: words.length === 1 ? `${words[0]}` : `one of ${words.join(', ')}`,
+    json: { enum: words },
+    quoted: 'always',
+    read(text) {
+      const value = words.find((word) => word === text);
+      if (value !== undefined) return { value };
+      const meant = nearest(text, words);
+      return { wrong: `is not a known value${meant === undefined ? '' : ` (did you mean ${meant}?)`}` };
+    },
+    write: (word) => word,
+  });
+}
+
+/** One of a few words, or a value of another type. */
+export function wordOr<const Word extends string, T>(
+  words: readonly Word[],
+  { scalarType: type }: Scalar<T>,
+): Scalar<Word | T> {
+  const isWord = (value: Word | T): value is Word => words.some((word) => word === value);
+  return scalar<Word | T>({
+    ...type,
+    expected: `${words.join(', ')} or ${type.expected}`,
+    json: { anyOf: [{ enum: words }, type.json] },
+    read(text) {
+      const word = words.find((each) => each === text);
+      return word === undefined ? type.read(text) : { value: word };
+    },
+    write: (value) => (isWord(value) ? value : type.write(value)),
+  });
+}
+
+export interface TextRules {
+  readonly expected: string;
+  readonly example: string;
+  /** Must match the whole text. */
+  readonly pattern?: RegExp;
+  /** The predicate for a text that does not match. */
+  readonly wrong?: string;
+  /** In UTF-8. */
+  readonly maxBytes?: number;
+  /** A password may have been written here by mistake. */
+  readonly private?: boolean;
+  /** Line breaks and tabs are allowed. */
+  readonly controls?: boolean;
+}
+
+/** A text of at least one character, without control characters. */
+export function text(rules: TextRules): Scalar<string> {
+  return scalar({
+    expected: rules.expected,
+    example: rules.example,
+    // YAML editors see unquoted digits as a number; noria reads their text.
+    json: {
+      type: ['string', 'integer'],
+      ...(rules.pattern === undefined ? {} : { pattern: rules.pattern.source }),
+    },
+    quoted: rules.private === true ? 'valid' : 'always',
+    read: (given) => {
+      const wrong = wrongText(given, rules);
+      return wrong === undefined ? { value: given } : { wrong };
+    },
+    write: (value) => value,
+  });
+}
+
+function wrongText(given: string, rules: TextRules): string | undefined {
+  const { pattern, wrong, controls, maxBytes = MAX_TEXT_BYTES } = rules;
+  if (given === '') return 'is empty';
+  if (controls !== true && /\p{Cc}/u.test(given)) return 'contains a line break or another control character';
+  if (Buffer.byteLength(given) > maxBytes) return `is longer than ${maxBytes} bytes`;
+  if (pattern === undefined || pattern.test(given)) return undefined;
+  return wrong ?? 'contains a character that is not allowed';
+}
+
+/** RFC 1929 allows 1 to 255 bytes. */
+export function password(): Scalar<Secret> {
+  return secret({
+    expected: 'a password of 1 to 255 bytes without line breaks',
+    example: '${NORIA_PASSWORD}',
+  });
+}
+
+/** A token for an HTTP header. */
+export function token(): Scalar<Secret> {
+  return secret({
+    expected: 'a token of printable ASCII characters without spaces',
+    example: '${NORIA_ADMIN_TOKEN}',
+    pattern: /^[\x21-\x7e]+$/,
+  });
+}
+
+/** The 16-character key of an instance or an account; lower case in the Config. */
+export function key(): Scalar<Secret> {
+  const rules = {
+    expected: 'a key of 16 hexadecimal digits',
+    example: '0123456789abcdef',
+    pattern: /^[0-9a-fA-F]{16}$/,
+  };
+  return secret(rules, (given) => {
+    if (isKey(given)) return { value: new Secret(given.toLowerCase()) };
+    if (/^[0-9a-f]{32}$/i.test(given))
+      return { wrong: 'is a full MD5 hash; the key is its characters 9 to 24' };
+    const others = /[^0-9a-f]/i.test(given) ? ', some of which are not hexadecimal digits' : '';
+    return { wrong: `has ${given.length} characters${others}` };
+  });
+}
+
+function secret(rules: TextRules, read?: ScalarType<Secret>['read']): Scalar<Secret> {
+  const plain = text(rules).scalarType;
+  const readPlain = (given: string): Reading<Secret> => {
+    const reading = plain.read(given);
+    return 'value' in reading ? { value: new Secret(reading.value) } : reading;
+  };
+  return scalar({ ...plain, quoted: 'never', read: read ?? readPlain, write: String });
+}
+
+/** An http or https URL without credentials, query and fragment; in the Config without a trailing slash. */
+export function baseAddress(): Scalar<string> {
+  return scalar({
+    expected: 'an http:// or https:// URL without user name, password, query and fragment',
+    example: 'http://extract.example.com',
+    json: { type: 'string', pattern: '^https?://' },
+    quoted: 'valid',
+    read(given) {
+      const url = readUrl(given);
+      if ('wrong' in url) return url;
+      if (url.value.search + url.value.hash !== '') return { wrong: 'has a query or a fragment' };
+      return { value: url.value.origin + url.value.pathname.replace(/\/+$/, '') };
+    },
+    write: (value) => value,
+  });
+}
+
+/** The http or https URL of a page. */
+export function pageAddress(): Scalar<string> {
+  return scalar({
+    expected: 'an http:// or https:// URL without user name and password',
+    example: 'http://example.com/',
+    json: { type: 'string', pattern: '^https?://' },
+    quoted: 'valid',
+    read(given) {
+      const url = readUrl(given);
+      return 'wrong' in url ? url : { value: url.value.href };
+    },
+    write: (value) => value,
+  });
+}
+
+function readUrl(given: string): Reading<URL> {
+  const url = URL.canParse(given) ? new URL(given) : undefined;
+  if (url === undefined || !['http:', 'https:'].includes(url.protocol)) {
+    return { wrong: 'is not an http:// or https:// URL' };
+  }
+  return url.username + url.password === ''
+    ? { value: url }
+    : { wrong: 'contains a user name or a password' };
+}
+
+/** An address to listen on. `one` allows neither a port range nor an inherited socket. */
+export function listenAddress(ports: 'one' | 'range'): Scalar<ListenAddress> {
+  return scalar({
+    expected:
+      ports === 'range'
+        ? 'host:port, [v6]:port, host:24000-24019 (a port range) or fd:3 (an inherited socket)'
+        : 'host:port or [v6]:port',
+    example: '127.0.0.1:8888',
+    json: { type: 'string' },
+    quoted: 'always',
+    read(given) {
+      const reading = readListenAddress(given);
+      if ('wrong' in reading || ports === 'range') return reading;
+      const { value } = reading;
+      if (value.kind === 'fd') return { wrong: 'is an inherited socket' };
+      return value.lastPort === value.port ? reading : { wrong: 'has more than one port' };
+    },
+    write: formatListenAddress,
+  });
+}
+
+/** A network in CIDR form, or one address. */
+export function network(): Scalar<string> {
+  return scalar({
+    expected: 'a network in CIDR form, or an address',
+    example: '192.0.2.0/24',
+    json: { type: 'string' },
+    quoted: 'always',
+    read: (given) => (isCidr(given) ? { value: given } : { wrong: 'is neither a network nor an address' }),
+    write: (value) => value,
+  });
+}
+
+/** A target that a listener refuses (core/target-rule.ts has the grammar). */
+export function denyTarget(): Scalar<string> {
+  return scalar({
+    expected:
+      'private, smtp, a host, a pattern such as *.example.com, a network in CIDR form, or ports such as :25 or :6000-6010',
+    json: { type: 'string' },
+    quoted: 'always',
+    read(given) {
+      const rule = parseTargetRule(given);
+      if (rule === undefined) return { wrong: wrongTargetRule(given) };
+      // Any single word is a valid host, so a word close to the name of a set is taken as a typo.
+      const meant = rule.kind === 'host' && !given.includes('.') ? nearest(given, TARGET_SETS) : undefined;
+      return meant === undefined
+        ? { value: given }
+        : { wrong: `is not a known set (did you mean ${meant}?)` };
+    },
+    write: (value) => value,
+  });
+}
