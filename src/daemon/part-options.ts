@@ -112,13 +112,8 @@ function refillSource(config: Config, source: SourceConfig): DrawSourceOptions {
 }
 
 export function dialerSettings(config: Config): DialerSettings {
-  const { attempts, attemptTimeoutMs, hedgeAfter, deadlineMs, waitForMemberMs } = config.dial;
   return {
-    attempts,
-    attemptTimeoutMs,
-    hedgeAfter,
-    deadlineMs,
-    waitForMemberMs,
+    ...config.dial,
     sources: new Map(config.sources.map((source) => [source.name, accessOf(source)])),
   };
 }
