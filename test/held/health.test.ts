@@ -13,30 +13,30 @@ import { LOST_MEMBERS_OF_A_DOWN_NETWORK } from '../../src/dialer/network-watch.t
 
 const page = readFileSync('docs/health.md', 'utf8');
 const rows = [...page.matchAll(/^\| `([a-z-]+)` \| (connect|answer|done) \| ([^|]+) \| ([a-z-]+) \|$/gm)].map(
-  ([, fault = '', phase = '', and = '', blame = '']) => ({ fault, phase, and: and.trim(), blame }),
+  ([, fault = '', phase = '', text = '', blame = '']) => ({ fault, phase, text: text.trim(), blame }),
 );
 
-/** What the page's words for the evidence mean. */
+/** The evidence that each text of the page stands for. */
 const EVIDENCE: Readonly<Record<string, Partial<Evidence> & { readonly local?: boolean }>> = {
   'nothing else': {},
   'our network is down': { networkDown: true },
   'this machine is out of sockets or ports': { local: true },
   'another member reached the target': { reachedByOther: true },
-  'others alike': { similarFailures: 2 },
-  'others alike, and it worked a moment ago': { similarFailures: 2, memberWorked: true },
-  [`others alike, and it has doubted ${MAX_TARGETS_UNREACHABLE + 1} targets in a row`]: {
+  'similar failure of another member': { similarFailures: 2 },
+  'similar failure of another member; this one worked recently': { similarFailures: 2, memberWorked: true },
+  [`similar failure of another member; this one reported ${MAX_TARGETS_UNREACHABLE + 1} targets in a row`]: {
     similarFailures: 2,
     targetsUnreachable: MAX_TARGETS_UNREACHABLE + 1,
   },
   'the client left': { clientLeft: true, similarFailures: 2 },
-  'another member of its source was refused, too': { sourceFaulty: true },
+  'another member of its source refused too': { sourceFaulty: true },
 };
 
-test('docs/health.md: every row of the table of blame is what the code decides', () => {
+test('docs/health.md: every row of the table of blame matches the code', () => {
   expect(rows.length, 'found no table').toBeGreaterThan(20);
-  for (const { fault, phase, and, blame } of rows) {
-    const known = EVIDENCE[and];
-    expect(known, `no meaning for "${and}"`).toBeDefined();
+  for (const { fault, phase, text, blame } of rows) {
+    const known = EVIDENCE[text];
+    expect(known, `no evidence for "${text}"`).toBeDefined();
     const { local = false, ...evidence } = known ?? {};
     const decided = blameFor(
       { fault: fault as FaultCode, phase: phase as FailedAttempt['phase'], local },
@@ -51,11 +51,11 @@ test('docs/health.md: every row of the table of blame is what the code decides',
         ...evidence,
       },
     );
-    expect(`${fault} in ${phase}, ${and}: ${decided}`).toBe(`${fault} in ${phase}, ${and}: ${blame}`);
+    expect(`${fault} in ${phase}, ${text}: ${decided}`).toBe(`${fault} in ${phase}, ${text}: ${blame}`);
   }
 });
 
-test('docs/health.md: the table names every fault of an attempt', () => {
+test('docs/health.md: the table contains every fault of an attempt', () => {
   const source = readFileSync('src/dialer/blame.ts', 'utf8');
   const body = source.slice(
     source.indexOf('export function blameFor'),
@@ -67,9 +67,10 @@ test('docs/health.md: the table names every fault of an attempt', () => {
   expect([...cases].filter((fault) => !named.has(fault ?? ''))).toEqual([]);
 });
 
-test('docs/health.md: the numbers are those of the code', () => {
-  const numbers = { 4: 'four' } as Readonly<Record<number, string>>;
-  expect(page).toContain(`never sooner than ${HEDGE_FLOOR_MS} ms`);
-  expect(page).toMatch(new RegExp(`Until\\s+${MIN_SAMPLES} successes are known`));
-  expect(page).toContain(`connections to ${numbers[LOST_MEMBERS_OF_A_DOWN_NETWORK]} different members`);
+test('docs/health.md: the numbers match the code', () => {
+  const text = page.replace(/\s+/g, ' ');
+  const words: Readonly<Record<number, string>> = { 4: 'four' };
+  expect(text).toContain(`never below ${HEDGE_FLOOR_MS} ms`);
+  expect(text).toContain(`Until ${MIN_SAMPLES} successes are known`);
+  expect(text).toContain(`connections to ${words[LOST_MEMBERS_OF_A_DOWN_NETWORK]} different members`);
 });
