@@ -1,118 +1,230 @@
 /**
- * Seating: keeps every member in the berth where it belongs at each moment, and knows whose time comes next.
+ * The candidate index: keeps each member in the right bucket of every candidate list that it belongs to.
  *
- * It owns the lanes and one timer for the nearest change of any member: a life grown short, an end of life, a rest
- * that is over.
+ * It owns the lists, one for each filter that clients used lately, and one timer for the next moment at which time
+ * moves a member: its life becomes short or ends, or its quarantine ends.
  */
 import type { Clock } from '../core/clock.ts';
 import { EarliestTimer } from '../core/earliest-timer.ts';
 import type { Random } from '../core/random.ts';
-import { Lanes } from './candidates.ts';
+import { type Bucket, Candidate, Candidates, Tier } from './candidates.ts';
+import { ANY_MEMBER, type MemberFilter, passesFilter } from './filter.ts';
 import { Heap } from './heap.ts';
-import type { Mark, Member } from './member.ts';
+import type { Member, MemberMoment } from './member.ts';
 import type { PoolSettings } from './options.ts';
-import { type Berth, ENDING, LASTING, NOWHERE, RESTING } from './rotation/rotation.ts';
+import { RoundRobin } from './rotation/round-robin.ts';
+import type { PoolSource } from './source.ts';
+import { makeRotation } from './strategies.ts';
 
-/** Who may be picked now, and who next changes. */
-export class Seating {
-  readonly lanes: Lanes;
-  settings: PoolSettings;
-  /** Members may be picked that could not before: whoever serves those that wait looks again, and clears it. */
-  freed = false;
+/** Lists kept, except those for which clients wait. Beyond it the list whose last request is longest ago is dropped. */
+const MAX_LISTS = 256;
 
-  readonly #changes = new Heap<Mark>();
-  readonly #alarm: EarliestTimer;
+/** The members that may be picked now, by filter. */
+export class CandidateIndex {
+  /** Since this was last cleared, a member may have become available for a client that waits. */
+  membersFreed = false;
 
-  /** @param onDue - called when a member's time has come: `due` gives it. */
-  constructor(parts: { clock: Clock; random: Random; settings: PoolSettings }, onDue: () => void) {
-    this.lanes = new Lanes(parts.random);
-    this.settings = parts.settings;
-    this.#alarm = new EarliestTimer(parts.clock, () => {
+  readonly #random: Random;
+  readonly #lists = new Map<string, Candidates>();
+  readonly #changes = new Heap<MemberMoment>();
+  readonly #timer: EarliestTimer;
+  #settings: PoolSettings;
+  #sources: readonly PoolSource[] = [];
+  #anyMember = new Candidates(ANY_MEMBER, []);
+
+  /** @param onDue - must handle every member that `due` returns. */
+  constructor(
+    { clock, random, settings }: { clock: Clock; random: Random; settings: PoolSettings },
+    onDue: () => void,
+  ) {
+    this.#random = random;
+    this.#settings = settings;
+    this.#timer = new EarliestTimer(clock, () => {
       onDue();
-      this.#alarm.armBy(this.#changes.firstKey);
+      this.#timer.armBy(this.#changes.firstKey);
     });
   }
 
-  /** A member whose change is due, to be settled or to be let go. */
+  /** The list for a filter. A new list is built from `members`. */
+  find(filter: MemberFilter, members: ReadonlyMap<string, Member>, now: number): Candidates {
+    if (filter === ANY_MEMBER) return this.#anyMember;
+    const key = keyOfFilter(filter);
+    let list = this.#lists.get(key);
+    if (list === undefined) {
+      this.#makeRoom();
+      list = this.#make(filter);
+      this.#lists.set(key, list);
+      for (const member of members.values()) addToList(list, member);
+    }
+    list.lastUsedAt = now;
+    return list;
+  }
+
+  lists(): IterableIterator<Candidates> {
+    return this.#lists.values();
+  }
+
+  /** Drops all lists, for new settings or sources. Candidates that `find` returned before are stale. */
+  rebuild(
+    settings: PoolSettings,
+    sources: readonly PoolSource[],
+    members: ReadonlyMap<string, Member>,
+  ): void {
+    this.#settings = settings;
+    this.#sources = sources;
+    for (const list of this.#lists.values()) saveLastWanted(list);
+    this.#lists.clear();
+    this.#anyMember = this.#make(ANY_MEMBER);
+    this.#lists.set(keyOfFilter(ANY_MEMBER), this.#anyMember);
+    for (const member of members.values()) {
+      member.candidates.length = 0;
+      addToList(this.#anyMember, member);
+    }
+  }
+
+  /** The member whose next change is due; the caller updates or removes it. */
   due(now: number): Member | undefined {
     return this.#changes.firstKey <= now ? this.#changes.first?.member : undefined;
   }
 
-  /** A new member takes its seats. Its end of life is set already. */
-  enter(member: Member, now: number): void {
-    this.lanes.enter(member);
-    this.settle(member, now);
+  /** Adds a member whose end of life is set. */
+  add(member: Member, now: number): void {
+    for (const list of this.#lists.values()) addToList(list, member);
+    this.update(member, now);
   }
 
-  /** It takes nothing new any more. */
-  leave(member: Member): void {
-    this.#changes.remove(member.next);
-    this.lanes.leave(member);
+  remove(member: Member): void {
+    this.#changes.remove(member.nextChange);
+    this.#move(member, undefined);
+    member.candidates.length = 0;
   }
 
-  /** Its life ends at `endsAt`. It is to be settled afterwards. */
+  /** Sets the end of life. The caller calls `add` or `update` next. */
   setEnd(member: Member, endsAt: number): void {
     member.endsAt = endsAt;
-    member.source.ends.update(member.end, endsAt - this.settings.safetyMarginMs);
-    for (const seat of member.seats) seat.rotation?.changed(seat);
+    member.source.expiries.update(member.usableUntil, endsAt - this.#settings.safetyMarginMs);
+    for (const candidate of member.candidates) candidate.rotation?.rankChanged(candidate);
   }
 
-  /** It was given to a client. */
-  picked(member: Member, now: number): void {
-    for (const seat of member.seats) seat.rotation?.picked(seat);
-    this.settle(member, now);
+  /** A client got a lease on the member. */
+  leased(member: Member, now: number): void {
+    for (const candidate of member.candidates) candidate.rotation?.used(candidate);
+    this.update(member, now);
   }
 
-  /** One of its leases has ended. */
-  eased(member: Member, now: number): void {
-    for (const seat of member.seats) seat.rotation?.changed(seat);
-    if (member.source.tunnelLimit !== Number.POSITIVE_INFINITY) this.freed = true;
-    this.settle(member, now);
+  /** A lease on the member ended. */
+  leaseEnded(member: Member, now: number): void {
+    for (const candidate of member.candidates) candidate.rotation?.rankChanged(candidate);
+    if (member.source.leaseLimit !== Number.POSITIVE_INFINITY) this.membersFreed = true;
+    this.update(member, now);
   }
 
-  /** Puts the member into the berth where it now belongs, and notes when that changes by itself. */
-  settle(member: Member, now: number): void {
+  /** Moves the member to the bucket where it belongs now, and records when that changes next. */
+  update(member: Member, now: number): void {
     const { name } = member.phase;
-    if (name === 'draining' || name === 'gone') return; // out of the lanes, and nothing left to wait for
-    const berth = this.#berthOf(member, now);
-    if (berth !== member.berth) {
-      this.lanes.move(member, berth);
-      if (berth !== NOWHERE) this.freed = true;
+    if (name === 'draining' || name === 'left') return; // removed from the index
+    const bucket = this.#bucketOf(member, now);
+    if (bucket !== member.bucket) {
+      this.#move(member, bucket);
+      if (bucket !== undefined) this.membersFreed = true;
     }
     const changesAt = this.#changesAt(member, now);
-    if (changesAt === member.next.key) return;
-    this.#changes.update(member.next, changesAt);
-    this.#alarm.armBy(changesAt);
+    if (changesAt === member.nextChange.key) return;
+    this.#changes.update(member.nextChange, changesAt);
+    this.#timer.armBy(changesAt);
   }
 
   /** Stops the timer. */
   close(): void {
-    this.#alarm.disarm();
+    this.#timer.disarm();
   }
 
-  #berthOf(member: Member, now: number): Berth {
+  /** Undefined while the member may not be picked. */
+  #bucketOf(member: Member, now: number): Bucket | undefined {
     const { phase, source } = member;
-    if (phase.name !== 'ready' && phase.name !== 'quarantined') return NOWHERE;
-    if (source.blocked !== undefined || this.#isFull(member)) return NOWHERE;
+    if (phase.name !== 'ready' && phase.name !== 'quarantined') return undefined;
+    if (source.blockedReason !== undefined || this.#isFull(member)) return undefined;
     if (phase.name === 'quarantined') {
-      if (member.trial !== undefined) return NOWHERE; // one client tries it, never a crowd
-      if (phase.untilAt > now) return RESTING;
+      if (member.trialLease !== undefined) return undefined; // one client tries it at a time
+      if (phase.untilAt > now) return 'quarantined';
     }
-    return member.endsAt - this.settings.minRemainingMs > now ? LASTING : ENDING;
+    return member.endsAt - this.#settings.minRemainingMs > now ? 'fresh' : 'expiring';
   }
 
   #isFull(member: Member): boolean {
-    const { maxTunnelsPerMember, maxUsesPerMember } = this.settings.rotation;
+    const { maxTunnelsPerMember, maxUsesPerMember } = this.#settings.rotation;
     return (
-      (maxTunnelsPerMember > 0 && member.open >= maxTunnelsPerMember) ||
-      (maxUsesPerMember > 0 && member.uses + member.pending >= maxUsesPerMember)
+      (maxTunnelsPerMember > 0 && member.openLeases >= maxTunnelsPerMember) ||
+      (maxUsesPerMember > 0 && member.uses + member.pendingUses >= maxUsesPerMember)
     );
   }
 
   #changesAt(member: Member, now: number): number {
-    const { phase, end } = member;
-    if (phase.name === 'quarantined' && phase.untilAt > now) return Math.min(phase.untilAt, end.key);
-    const endingAt = member.endsAt - this.settings.minRemainingMs;
-    return endingAt > now ? Math.min(endingAt, end.key) : end.key;
+    const { phase, usableUntil } = member;
+    if (phase.name === 'quarantined' && phase.untilAt > now) return Math.min(phase.untilAt, usableUntil.key);
+    const expiringAt = member.endsAt - this.#settings.minRemainingMs;
+    return expiringAt > now ? Math.min(expiringAt, usableUntil.key) : usableUntil.key;
   }
+
+  #move(member: Member, bucket: Bucket | undefined): void {
+    member.bucket = bucket;
+    for (const candidate of member.candidates) candidate.moveTo(bucket);
+  }
+
+  #make(filter: MemberFilter): Candidates {
+    const sources = this.#sources.filter(({ name }) => filter.source === undefined || filter.source === name);
+    const priorities = [...new Set(sources.map(({ options }) => options.priority))].sort((a, b) => a - b);
+    const { strategy } = this.#settings.rotation;
+    const tiers = priorities.map((priority) => {
+      const equals = sources.filter(({ options }) => options.priority === priority);
+      return new Tier(equals, {
+        fresh: makeRotation(strategy, this.#random),
+        expiring: makeRotation(strategy, this.#random),
+        quarantined: new RoundRobin(),
+      });
+    });
+    return new Candidates(filter, tiers);
+  }
+
+  #makeRoom(): void {
+    if (this.#lists.size < MAX_LISTS) return;
+    let oldest: [string, Candidates] | undefined;
+    for (const entry of this.#lists) {
+      const list = entry[1];
+      if (list === this.#anyMember || list.waitingCount > 0) continue;
+      if (oldest === undefined || list.lastUsedAt < oldest[1].lastUsedAt) oldest = entry;
+    }
+    if (oldest === undefined) return;
+    const [key, list] = oldest;
+    this.#lists.delete(key);
+    saveLastWanted(list);
+    for (const tier of list.tiers) {
+      for (const source of tier.sources) for (const member of source.members) removeFromTier(tier, member);
+    }
+  }
+}
+
+function keyOfFilter({ source, protocol, location }: MemberFilter): string {
+  return `${source ?? ''}|${protocol ?? ''}|${location ?? ''}`;
+}
+
+function addToList(list: Candidates, member: Member): void {
+  const tier = list.tiers.find(({ sources }) => sources.includes(member.source));
+  if (tier === undefined || !passesFilter(member, list.filter)) return;
+  const candidate = new Candidate(member, tier);
+  member.candidates.push(candidate);
+  candidate.moveTo(member.bucket);
+}
+
+function removeFromTier(tier: Tier, member: Member): void {
+  const index = member.candidates.findIndex((candidate) => candidate.tier === tier);
+  if (index < 0) return;
+  member.candidates[index]?.moveTo(undefined);
+  member.candidates.splice(index, 1);
+}
+
+/** Keeps the demand that a list recorded, before the list is dropped. */
+function saveLastWanted({ tiers: [first] }: Candidates): void {
+  if (first === undefined) return;
+  for (const source of first.sources) source.lastWantedAt = Math.max(source.lastWantedAt, first.lastWantedAt);
 }

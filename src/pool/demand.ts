@@ -1,63 +1,75 @@
-/** What the pool tells whoever draws: how much of a source will be there, and how much is wanted of it. */
+/** What the pool reports to refill: how many members of a source will be usable, and how many are wanted. */
 import type { Candidates } from './candidates.ts';
 import type { Demand } from './drawn-member.ts';
-import { mightDraw } from './filter.ts';
-import type { Roster } from './members.ts';
+import { couldDraw } from './filter.ts';
+import type { LeaseRequest } from './lease.ts';
+import type { Members } from './members.ts';
+import type { Sessions } from './sessions.ts';
 import type { PoolSource } from './source.ts';
 
 /**
- * Members of the source that a client could have at that moment if nothing more is drawn. Unproven ones count until
- * a probe has failed, and those of a blocked source, since more of them would not help. A client that waits now
- * could have none of those that are there (they are full, or do not fit): one is taken off for each, up to the
- * source's size.
+ * Members of the source that clients can use at that moment without another draw. Unproven members count until a probe
+ * fails, and so do those of a blocked source, because more of them would not help. One member is subtracted for each
+ * waiting client, up to the source's size: the client cannot use those that are there, since they are full or do not fit.
  */
-export function usableAt(roster: Roster, sourceName: string, atMs: number): number {
-  const source = roster.sources.get(sourceName);
-  if (source === undefined) return 0;
-  let usable = source.ends.size - source.ends.countUpTo(atMs);
-  for (const { phase, end } of source.quarantined) {
-    if (phase.name === 'quarantined' && phase.untilAt > atMs && end.key > atMs) usable -= 1;
+export function usableAt(members: Members, source: PoolSource, atMs: number): number {
+  let usable = heldAt(source, atMs);
+  for (const { phase, usableUntil } of source.quarantined) {
+    if (phase.name === 'quarantined' && phase.untilAt > atMs && usableUntil.key > atMs) usable -= 1;
   }
-  return Math.max(0, usable - Math.min(waitingFor(roster, source), source.options.size));
+  return Math.max(0, usable - Math.min(waitingFor(members, source), source.options.size));
 }
 
-/** Members of the source that are alive at that moment, those that rest included: what drawing adds to. */
-export function heldAt(roster: Roster, sourceName: string, atMs: number): number {
-  const source = roster.sources.get(sourceName);
-  return source === undefined ? 0 : source.ends.size - source.ends.countUpTo(atMs);
+/** Members of the source that have not expired at that moment, quarantined ones included. */
+export function heldAt({ expiries }: PoolSource, atMs: number): number {
+  return expiries.size - expiries.countUpTo(atMs);
 }
 
-/** The first end of a usable life after that moment; undefined when there is none. */
-export function nextLossAt(roster: Roster, sourceName: string, afterMs: number): number | undefined {
-  const at = roster.sources.get(sourceName)?.ends.nextAfter(afterMs);
-  return at === undefined || at === Number.POSITIVE_INFINITY ? undefined : at;
-}
-
-/** A source of a later priority is wanted only for clients that no earlier one can serve. */
-export function demandOf(roster: Roster, sourceName: string, now: number): Demand {
-  const source = roster.sources.get(sourceName);
-  if (source === undefined) return { waiting: 0, lastWantedAt: Number.NEGATIVE_INFINITY, usedUpPerSecond: 0 };
-  let lastWantedAt = source.wantedAt;
-  for (const ladder of roster.seating.lanes.all()) {
-    if (mightDraw(source, ladder.kind)) lastWantedAt = Math.max(lastWantedAt, wantedIn(ladder, source));
+/** A source of a later priority is wanted only by clients that no earlier one can serve. */
+export function demandFor(members: Members, source: PoolSource, now: number): Demand {
+  let { lastWantedAt } = source;
+  for (const candidates of members.index.lists()) {
+    if (!couldDraw(source, candidates.filter)) continue;
+    lastWantedAt = Math.max(lastWantedAt, lastWantedIn(candidates, source));
   }
-  return { waiting: waitingFor(roster, source), lastWantedAt, usedUpPerSecond: source.usedUp.perSecond(now) };
+  return {
+    waiting: waitingFor(members, source),
+    lastWantedAt,
+    usedUpPerSecond: source.usedUp.perSecond(now),
+  };
 }
 
-/** Clients that wait and that a member drawn from the source could serve: none while the source is blocked. */
-function waitingFor(roster: Roster, source: PoolSource): number {
-  if (source.blocked !== undefined) return 0;
+/** Names of the sources that the last pick, at `now`, searched. */
+export function searchedSources({ tiers }: Candidates, now: number): string[] {
+  const searched = tiers.filter(({ lastWantedAt }) => lastWantedAt === now);
+  return searched.flatMap(({ sources }) => sources.map(({ name }) => name));
+}
+
+/** Whether a newly drawn member could serve the request. False when it waits for its session's member, or for a longer life than any member has. */
+export function needsDraw(
+  { routing, avoid }: LeaseRequest,
+  { tiers, filter }: Candidates,
+  { members, sessions }: { members: Members; sessions: Sessions },
+): boolean {
+  const own = routing.session === undefined ? undefined : sessions.find(routing.session)?.member;
+  if (own !== undefined && !avoid.includes(own) && members.find(own)?.phase.name === 'ready') return false;
+  return tiers.some(({ sources }) => sources.some((source) => couldDraw(source, filter, routing.minLifeMs)));
+}
+
+/** Waiting clients that a newly drawn member of the source could serve; none while the source is blocked. */
+function waitingFor(members: Members, source: PoolSource): number {
+  if (source.blockedReason !== undefined) return 0;
   let waiting = 0;
-  for (const ladder of roster.seating.lanes.all()) {
-    if (ladder.wantingCount > 0 && mightDraw(source, ladder.kind)) waiting += ladder.wantingCount;
+  for (const { filter, waitingForDrawCount } of members.index.lists()) {
+    if (waitingForDrawCount > 0 && couldDraw(source, filter)) waiting += waitingForDrawCount;
   }
   return waiting;
 }
 
-function wantedIn(ladder: Candidates, source: PoolSource): number {
-  for (const lane of ladder.lanes) {
-    if (lane.sources.includes(source)) return lane.wantedAt;
-    if (lane.servingCount > 0) break;
+function lastWantedIn({ tiers }: Candidates, source: PoolSource): number {
+  for (const tier of tiers) {
+    if (tier.sources.includes(source)) return tier.lastWantedAt;
+    if (tier.canServe) break;
   }
   return Number.NEGATIVE_INFINITY;
 }

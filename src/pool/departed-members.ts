@@ -1,74 +1,72 @@
 /**
- * What is remembered of members that left: whether the same proxy may come back, and what was known about it.
+ * What the pool remembers of members that left, in case the service draws the same address again.
  *
- * The service may draw the same address again. While the life it announced lasts it is the same machine: one that
- * failed, was used up or evicted does not come back before that. Afterwards it may be another, and nothing holds.
+ * While the announced life of a member lasts, its address is the same machine. A member that failed, was used up or
+ * was evicted therefore cannot come back before that life has ended. One that left for another reason can, with its
+ * bans and its health.
  */
-import type { MemberProtocol } from '../core/protocol.ts';
+import { BoundedMap } from '../core/bounded-map.ts';
+import type { DrawnMember } from './drawn-member.ts';
 import type { HealthRecord } from './health.ts';
-import type { Leaving, Member } from './member.ts';
+import type { Departure, Member } from './member.ts';
 
-/** Where a member listens, and what it speaks there. */
-export interface MemberAddressKey {
-  readonly protocol: MemberProtocol;
-  readonly host: string;
-  readonly port: number;
-}
-
-/** What is known of one that left. */
-export interface DepartedMember {
-  /** Monotonic moment at which it is forgotten. */
-  readonly untilAt: number;
-  /** It may not come back before that. */
-  readonly barred: boolean;
+/** What a member keeps when its address comes back. */
+export interface MemberHistory {
   readonly bans: readonly string[];
   readonly health: HealthRecord;
 }
 
-/** More than any pool loses within the life of its members. */
-const MAX_MEMORIES = 50_000;
+export interface DepartedMember extends MemberHistory {
+  /** Monotonic moment at which it is forgotten. */
+  readonly untilAt: number;
+  /** Whether draws of the same address are rejected until then. */
+  readonly barred: boolean;
+}
 
-/** What makes two members the same. */
-export function keyOf(source: string, { protocol, host, port }: MemberAddressKey): string {
+/** More than any pool loses within the life of its members. */
+const MAX_DEPARTED = 50_000;
+
+/** Identifies a member across its stays in the pool. */
+export function memberKey(
+  source: string,
+  { protocol, host, port }: Pick<DrawnMember, 'protocol' | 'host' | 'port'>,
+): string {
   return `${source} ${protocol} ${host} ${port}`;
 }
 
-/** Memories by member key. */
+/** Departed members by member key. */
 export class DepartedMembers {
-  readonly #memories = new Map<string, DepartedMember>();
+  readonly #byKey = new BoundedMap<string, DepartedMember>(MAX_DEPARTED);
 
-  keep(key: string, memory: DepartedMember, now: number): void {
-    this.#memories.delete(key); // so that the map stays in order of keeping
-    this.#memories.set(key, memory);
-    for (const [oldest, { untilAt }] of this.#memories) {
-      if (untilAt > now && this.#memories.size <= MAX_MEMORIES) break;
-      this.#memories.delete(oldest);
-    }
+  add(key: string, departed: DepartedMember, now: number): void {
+    this.#byKey.set(key, departed);
+    this.#byKey.deleteOldestWhile(({ untilAt }) => untilAt <= now);
   }
 
-  /** What is still remembered; it stays so. */
-  recall(key: string, now: number): DepartedMember | undefined {
-    const memory = this.#memories.get(key);
-    return memory === undefined || memory.untilAt <= now ? undefined : memory;
+  find(key: string, now: number): DepartedMember | undefined {
+    const departed = this.#byKey.get(key);
+    return departed === undefined || departed.untilAt <= now ? undefined : departed;
   }
 
-  /** All that is remembered at `now`, the oldest first. */
+  /** Those not forgotten at `now`, oldest first. */
   *entries(now: number): Generator<[string, DepartedMember]> {
-    for (const entry of this.#memories) if (entry[1].untilAt > now) yield entry;
+    for (const entry of this.#byKey) if (entry[1].untilAt > now) yield entry;
   }
 }
 
-/** What to remember of a member that leaves now; undefined when there is nothing worth it. */
-export function memoryOf(
-  member: Member,
-  { reason }: Leaving,
+/**
+ * What to remember of a member that leaves now; undefined when it has no faults and no bans.
+ *
+ * @param minBarMs - least time for which a member that failed, was used up or was evicted is barred.
+ */
+export function departedMember(
+  { endsAt, joinedAt, bans, health }: Member,
+  { reason }: Departure,
   now: number,
-  leastMs: number,
+  minBarMs: number,
 ): DepartedMember | undefined {
   const barred = reason !== 'expired' && reason !== 'removed';
-  const bans = [...(member.bans ?? [])];
-  if (!barred && bans.length === 0 && member.health.score === 0) return undefined;
-  const { endsAt, joinedAt, health } = member;
-  const untilAt = barred ? Math.max(endsAt, now + leastMs) : now + (endsAt - joinedAt);
-  return { untilAt, barred, bans, health: health.record() };
+  if (!barred && (bans === undefined || bans.size === 0) && health.score === 0) return undefined;
+  const untilAt = barred ? Math.max(endsAt, now + minBarMs) : now + (endsAt - joinedAt);
+  return { untilAt, barred, bans: [...(bans?.keys() ?? [])], health: health.record() };
 }

@@ -1,43 +1,40 @@
-/**
- * What is poured into the pool and what the pool tells whoever pours: the types between pool and refill.
- */
+/** The types between refill and the pool: what a draw adds, and what the pool needs. */
 import type { MemberProtocol } from '../core/protocol.ts';
 
-/** A member as a draw brings it: the pool decides whether it is new. */
+/** A proxy from a draw, before the pool decides whether it becomes a member. */
 export interface DrawnMember {
   readonly protocol: MemberProtocol;
   /** IP literal in canonical form. */
   readonly host: string;
   readonly port: number;
-  /** Monotonic moment at which its life ends; `undefined`: unknown, it lives `unknownLifetimeMs` of its source, renewed by success. */
+  /** Monotonic end of life. When `undefined` (unknown), the member lives for its source's `unknownLifetimeMs`, renewed by each success. */
   readonly endsAt: number | undefined;
-  /** Must pass a probe before a client may have it. */
+  /** Whether clients may use it only after a successful probe. */
   readonly unproven: boolean;
-  readonly exitIp?: string;
+  readonly exitIp?: string | undefined;
   /** Free text: province, city, carrier. */
-  readonly location?: string;
-  /** Further fields of the answer, for display only. */
-  readonly facts?: Facts;
+  readonly location?: string | undefined;
+  readonly facts?: Facts | undefined;
 }
 
-/** What else a draw said of a member. */
+/** Further fields of the service's answer, for display only. */
 export type Facts = Readonly<Record<string, string | number | boolean>>;
 
-/** What became of the offers of one draw; the three add up to their number. */
+/** How many drawn members had each result. */
 export interface AddedMembers {
   readonly joined: number;
-  /** Known already: the later end of life was kept. */
+  /** Already in the pool; the later end of life applies. */
   readonly renewed: number;
-  /** Inside the safety margin on arrival, or removed for a reason that still holds (failed, used up, evicted). */
+  /** Too short a life left, or the same address failed, was used up or was evicted before. */
   readonly rejected: number;
 }
 
-/** How much a source is asked for. */
+/** How much clients want members of a source. */
 export interface Demand {
-  /** Clients waiting that this source could serve. */
+  /** Waiting clients that a new member of this source could serve. */
   readonly waiting: number;
-  /** Monotonic moment of the last client request that this source could have served; start-up counts for sources of the first priority. */
+  /** Monotonic moment of the last client request for this source. Start-up counts as a request for each source of the first priority. */
   readonly lastWantedAt: number;
-  /** Members used up a second by `maxUsesPerMember` or `perHostSpacing`, as seen lately; 0 where neither is set. */
+  /** Recent rate at which `maxUsesPerMember` or `perHostSpacing` uses members up; 0 when neither is set. */
   readonly usedUpPerSecond: number;
 }

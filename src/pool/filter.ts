@@ -1,57 +1,67 @@
-/** What a wish comes to: its kind, whether anybody could ever meet it, and whether a draw of a source might. */
-import type { MemberFilter } from './candidates.ts';
+/** Filters: the part of a client's routing options that a member passes or fails for its whole life. */
+import type { MemberProtocol } from '../core/protocol.ts';
 import type { RoutingOptions } from './lease.ts';
 import { foldLocation, looksLikeCode } from './locations.ts';
-import type { Roster } from './members.ts';
+import type { Member } from './member.ts';
+import type { Members } from './members.ts';
 import type { PoolSource } from './source.ts';
 
-const ANY: MemberFilter = {};
+/** An absent field allows everything. */
+export interface MemberFilter {
+  readonly source?: string;
+  readonly protocol?: MemberProtocol;
+  /** Folded keyword that the member's location contains. */
+  readonly location?: string;
+}
 
-/** The part of a wish that chooses a ladder. */
+/** Passes every member. `filterOf` returns this object when the routing options filter nothing. */
+export const ANY_MEMBER: MemberFilter = {};
+
 export function filterOf({ source, protocol, location }: RoutingOptions): MemberFilter {
-  const anywhere = location === undefined || location === '';
-  if (source === undefined && protocol === undefined && anywhere) return ANY;
+  const anyLocation = location === undefined || location === '';
+  if (source === undefined && protocol === undefined && anyLocation) return ANY_MEMBER;
   return {
     ...(source === undefined ? {} : { source }),
     ...(protocol === undefined ? {} : { protocol }),
-    ...(anywhere ? {} : { location: foldLocation(location) }),
+    ...(anyLocation ? {} : { location: foldLocation(location) }),
   };
 }
 
-/** Whether it is the kind of a wish that asks for nothing in particular. */
-export function isAny(kind: MemberFilter): boolean {
-  return kind === ANY;
+export function passesFilter(member: Member, { source, protocol, location }: MemberFilter): boolean {
+  return (
+    (source === undefined || source === member.source.name) &&
+    (protocol === undefined || protocol === member.protocol) &&
+    (location === undefined || member.location.folded.includes(location))
+  );
+}
+
+/** Whether a member that the source draws could pass the filter and live for `minLifeMs`, as far as the pool knows. */
+export function couldDraw(source: PoolSource, filter: MemberFilter, minLifeMs = 0): boolean {
+  const { options, protocols, longestLifeMs } = source;
+  if (filter.source !== undefined && filter.source !== source.name) return false;
+  if (filter.protocol !== undefined && protocols.size > 0 && !protocols.has(filter.protocol)) return false;
+  if (filter.location !== undefined && options.couldHaveLocation?.(filter.location) === false) return false;
+  return longestLifeMs === 0 || minLifeMs <= longestLifeMs;
 }
 
 /**
- * Why no member could ever meet the wish, in words for the client; undefined when one might.
+ * Why no member can ever satisfy the routing options, as a text for the client; undefined when one may.
  *
- * Locations of the service are words, so what looks like the code of a country or state and is found in none is
- * refused at once, unless a source says that it could have it.
+ * The service's locations are words. A keyword that looks like a country code is therefore refused at once, unless a
+ * known location contains it or a source reports that it could have such members.
  */
-export function whyImpossible({ source, location }: RoutingOptions, roster: Roster): string | undefined {
-  if (source !== undefined && !roster.sources.has(source)) {
-    return 'No source of that name is configured; noria status lists the names.';
+export function whyImpossible({ source, location }: RoutingOptions, members: Members): string | undefined {
+  if (source !== undefined && !members.sources.has(source)) {
+    return 'No source with this name is configured. noria status lists the sources.';
   }
   if (location === undefined || !looksLikeCode(location)) return undefined;
-  if (roster.places.anyHas(foldLocation(location))) return undefined;
-  for (const { options } of roster.sources.values()) {
+  if (members.locations.someContain(foldLocation(location))) return undefined;
+  for (const { options } of members.sources.values()) {
     if (source !== undefined && source !== options.name) continue;
     if (options.couldHaveLocation?.(location) === true) return undefined;
   }
   return (
-    'No source of this configuration has members in such a place: locations are words of the service (province, ' +
-    'city, carrier), not country codes. Leave the location out, or name one that the list of members shows.'
+    'No source has members in this location. Locations are words of the service (province, city, carrier), not ' +
+    'country codes. Leave the location out, or use one that the list of members shows.'
   );
-}
-
-/** Whether a member that the source draws could be of this kind and live so long, as far as it is known. */
-export function mightDraw(source: PoolSource, kind: MemberFilter, minLifeMs = 0): boolean {
-  if (kind.source !== undefined && kind.source !== source.name) return false;
-  if (kind.protocol !== undefined && source.protocols.size > 0 && !source.protocols.has(kind.protocol)) {
-    return false;
-  }
-  if (kind.location !== undefined && source.options.couldHaveLocation?.(kind.location) === false)
-    return false;
-  return source.longestLifeMs === 0 || minLifeMs <= source.longestLifeMs;
 }

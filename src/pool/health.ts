@@ -1,84 +1,87 @@
 /**
- * How much a member is trusted: its faults in a row, and what each new one leads to.
+ * Health: the faults of one member in a row, and what the next fault leads to.
  *
- * Two rows are kept. A failed attempt is a whole fault, and the next accepted one clears it. A tunnel cut before its
- * first byte is half a fault, which only a tunnel that ran well clears: a member that accepts everything and then
- * hangs up would otherwise never be found out. Old faults fade: both rows halve with each half-life that has passed.
+ * There are two counts. A failed attempt is a whole fault; the next accepted attempt clears those. A tunnel that the
+ * member cut before its first byte is half a fault; only a tunnel that ended well clears those, because a member may
+ * accept everything and then hang up. Old faults fade: both counts halve with each half-life without a fault.
  */
 import type { HealthOptions } from './options.ts';
 
 /** What a fault leads to. */
-export type HealthVerdict = 'none' | 'rest' | 'evict';
+export type HealthVerdict = 'none' | 'quarantine' | 'evict';
 
-/** As kept in a snapshot. */
+/** As a snapshot stores it. */
 export interface HealthRecord {
+  /** Whole faults in a row. */
   readonly inRow: number;
+  /** Half faults in a row. */
   readonly halves: number;
+  /** Quarantines in a row. */
   readonly rests: number;
 }
 
-/** The history of one member's faults. */
+/** The faults of one member. */
 export class Health {
-  #inRow = 0;
-  #halves = 0;
-  #rests = 0;
-  #lastAt = 0;
+  #wholeFaults = 0;
+  #halfFaults = 0;
+  #quarantines = 0;
+  #lastFaultAt = 0;
 
-  /** Faults in a row as they count towards eviction. */
+  /** Faults in a row, as `maxFailures` counts them. */
   get score(): number {
-    return this.#inRow + this.#halves / 2;
+    return this.#wholeFaults + this.#halfFaults / 2;
   }
 
   /** An attempt was accepted. */
   accepted(): void {
-    this.#inRow = 0;
-    if (this.#halves === 0) this.#rests = 0;
+    this.#wholeFaults = 0;
+    if (this.#halfFaults === 0) this.#quarantines = 0;
   }
 
   /** A tunnel or forwarded request ended well. */
   completed(): void {
-    this.#halves = 0;
-    if (this.#inRow === 0) this.#rests = 0;
+    this.#halfFaults = 0;
+    if (this.#wholeFaults === 0) this.#quarantines = 0;
   }
 
   /**
-   * A fault was laid at the member at monotonic `now`: a whole one rests it at once, every second half one does.
+   * Counts a fault at monotonic `now`. Each whole fault and every second half fault leads to quarantine.
    *
-   * @param halfLifeMs - after so long without a fault those before count half.
+   * @param halfLifeMs - time without a fault after which the earlier faults count half.
    */
-  fault(half: boolean, now: number, halfLifeMs: number, options: HealthOptions): HealthVerdict {
+  fault(half: boolean, now: number, halfLifeMs: number, { maxFailures }: HealthOptions): HealthVerdict {
     this.#fade(now, halfLifeMs);
-    this.#lastAt = now;
-    if (half) this.#halves += 1;
-    else this.#inRow += 1;
-    if (this.score >= Math.max(1, options.maxFailures)) return 'evict';
-    return half && this.#halves % 2 !== 0 ? 'none' : 'rest';
+    this.#lastFaultAt = now;
+    if (half) this.#halfFaults += 1;
+    else this.#wholeFaults += 1;
+    if (this.score >= Math.max(1, maxFailures)) return 'evict';
+    return half && this.#halfFaults % 2 !== 0 ? 'none' : 'quarantine';
   }
 
-  /** How long the rest that begins now lasts: the first `quarantineMs`, each further one twice as long as the one before. */
-  nextRestMs(options: HealthOptions): number {
-    const restMs = options.quarantineMs * 2 ** this.#rests;
-    this.#rests += 1;
-    return restMs;
+  /** Duration of the quarantine that begins now: `quarantineMs` at first, and twice as long each further time in a row. */
+  nextQuarantineMs({ quarantineMs }: HealthOptions): number {
+    const forMs = quarantineMs * 2 ** this.#quarantines;
+    this.#quarantines += 1;
+    return forMs;
   }
 
   record(): HealthRecord {
-    return { inRow: this.#inRow, halves: this.#halves, rests: this.#rests };
+    return { inRow: this.#wholeFaults, halves: this.#halfFaults, rests: this.#quarantines };
   }
 
-  /** Takes over a history, as of `now`. */
-  inherit(record: HealthRecord, now: number): void {
-    this.#inRow = record.inRow;
-    this.#halves = record.halves;
-    this.#rests = record.rests;
-    this.#lastAt = now;
+  /** Replaces the counts, as of monotonic `now`. */
+  inherit({ inRow, halves, rests }: HealthRecord, now: number): void {
+    this.#wholeFaults = inRow;
+    this.#halfFaults = halves;
+    this.#quarantines = rests;
+    this.#lastFaultAt = now;
   }
 
   #fade(now: number, halfLifeMs: number): void {
-    const halfLives = Math.floor((now - this.#lastAt) / Math.max(1, halfLifeMs));
+    const halfLives = Math.floor((now - this.#lastFaultAt) / Math.max(1, halfLifeMs));
     if (halfLives <= 0) return;
-    this.#inRow /= 2 ** halfLives;
-    this.#halves = Math.floor(this.#halves / 2 ** halfLives);
-    this.#rests = Math.max(0, this.#rests - halfLives);
+    this.#wholeFaults /= 2 ** halfLives;
+    this.#halfFaults = Math.floor(this.#halfFaults / 2 ** halfLives);
+    this.#quarantines = Math.max(0, this.#quarantines - halfLives);
   }
 }

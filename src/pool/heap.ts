@@ -1,19 +1,18 @@
 /**
- * A binary min-heap whose nodes know their place, so that any of them can be moved or taken out in O(log n).
+ * A binary min-heap whose nodes know their index, so that any of them can be moved or removed in O(log n).
  *
- * Besides the usual it answers questions about the lower end without disturbing it: how many keys lie at or below
- * a moment, which is the next one after it, which is the least one that fits. Each costs as many steps as there are
- * nodes at that end.
+ * It also answers questions about its lowest keys without changing anything. Such a query visits the nodes that
+ * precede its answer, and their children.
  */
 
-/** What can stand in a heap. A node stands in one heap at a time; `place` belongs to the heap. */
+/** A node is in one heap at a time; only that heap writes `heapIndex`. */
 export interface HeapNode {
   key: number;
-  /** -1 while it stands in none. */
-  place: number;
+  /** -1 while the node is in no heap. */
+  heapIndex: number;
 }
 
-/** Nodes by key, the least first; equal keys in no order. */
+/** Nodes in order of their keys, smallest first; equal keys in no defined order. */
 export class Heap<Node extends HeapNode> {
   readonly #nodes: Node[] = [];
 
@@ -21,12 +20,12 @@ export class Heap<Node extends HeapNode> {
     return this.#nodes.length;
   }
 
-  /** The node with the least key. */
+  /** The node with the smallest key. */
   get first(): Node | undefined {
     return this.#nodes[0];
   }
 
-  /** The least key; `Infinity` when the heap is empty. */
+  /** The smallest key; `Infinity` when the heap is empty. */
   get firstKey(): number {
     const first = this.#nodes[0];
     return first === undefined ? Number.POSITIVE_INFINITY : first.key;
@@ -37,87 +36,87 @@ export class Heap<Node extends HeapNode> {
     this.#rise(node, this.#nodes.length - 1);
   }
 
-  /** Takes `node` out; nothing happens when it stands in no heap. */
+  /** Removes `node`; no-op when it is in no heap. */
   remove(node: Node): void {
-    const place = node.place;
-    if (place < 0) return;
-    node.place = -1;
+    const index = node.heapIndex;
+    if (index < 0) return;
+    node.heapIndex = -1;
     const last = this.#nodes.pop();
     if (last === undefined || last === node) return;
-    this.#settle(last, place);
+    this.#settle(last, index);
   }
 
-  /** Gives `node` another key; adds it when it stands in no heap. */
+  /** Changes the key of `node`, and adds the node when it is in no heap. */
   update(node: Node, key: number): void {
-    if (node.place < 0) {
+    if (node.heapIndex < 0) {
       node.key = key;
       this.add(node);
     } else if (node.key !== key) {
       node.key = key;
-      this.#settle(node, node.place);
+      this.#settle(node, node.heapIndex);
     }
   }
 
-  /** How many keys are at most `key`. */
-  countUpTo(key: number, at = 0): number {
-    const node = this.#nodes[at];
+  /** The number of keys that are at most `key`. */
+  countUpTo(key: number, index = 0): number {
+    const node = this.#nodes[index];
     if (node === undefined || node.key > key) return 0;
-    return 1 + this.countUpTo(key, 2 * at + 1) + this.countUpTo(key, 2 * at + 2);
+    return 1 + this.countUpTo(key, 2 * index + 1) + this.countUpTo(key, 2 * index + 2);
   }
 
-  /** The least key above `key`; `Infinity` when there is none. */
-  nextAfter(key: number, at = 0): number {
-    const node = this.#nodes[at];
+  /** The smallest key above `key`; `Infinity` when there is none. */
+  nextAfter(key: number, index = 0): number {
+    const node = this.#nodes[index];
     if (node === undefined) return Number.POSITIVE_INFINITY;
     if (node.key > key) return node.key;
-    return Math.min(this.nextAfter(key, 2 * at + 1), this.nextAfter(key, 2 * at + 2));
+    return Math.min(this.nextAfter(key, 2 * index + 1), this.nextAfter(key, 2 * index + 2));
   }
 
-  /** The node with the least key among those that fit: visits only nodes below which none has fitted. */
-  leastThat(fits: (node: Node) => boolean, at = 0, best?: Node): Node | undefined {
-    const node = this.#nodes[at];
+  /** The node with the smallest key among those that `fits` accepts. Skips subtrees that cannot hold a smaller key. */
+  firstThat(fits: (node: Node) => boolean, index = 0, best?: Node): Node | undefined {
+    const node = this.#nodes[index];
     if (node === undefined || (best !== undefined && node.key >= best.key)) return best;
     if (fits(node)) return node;
-    return this.leastThat(fits, 2 * at + 2, this.leastThat(fits, 2 * at + 1, best));
+    return this.firstThat(fits, 2 * index + 2, this.firstThat(fits, 2 * index + 1, best));
   }
 
-  #settle(node: Node, place: number): void {
-    this.#rise(node, place);
-    this.#sink(node, node.place);
+  #settle(node: Node, index: number): void {
+    this.#rise(node, index);
+    this.#sink(node, node.heapIndex);
   }
 
   #rise(node: Node, from: number): void {
-    let place = from;
-    while (place > 0) {
-      const above = (place - 1) >> 1;
-      const parent = this.#nodes[above];
+    let index = from;
+    while (index > 0) {
+      const parentIndex = (index - 1) >> 1;
+      const parent = this.#nodes[parentIndex];
       if (parent === undefined || parent.key <= node.key) break;
-      this.#put(parent, place);
-      place = above;
+      this.#put(parent, index);
+      index = parentIndex;
     }
-    this.#put(node, place);
+    this.#put(node, index);
   }
 
   #sink(node: Node, from: number): void {
-    let place = from;
+    let index = from;
     for (;;) {
-      let below = 2 * place + 1;
-      let child = this.#nodes[below];
+      let childIndex = 2 * index + 1;
+      let child = this.#nodes[childIndex];
       if (child === undefined) break;
-      const other = this.#nodes[below + 1];
-      if (other !== undefined && other.key < child.key) {
-        child = other;
-        below += 1;
+      const right = this.#nodes[childIndex + 1];
+      if (right !== undefined && right.key < child.key) {
+        child = right;
+        childIndex += 1;
       }
       if (child.key >= node.key) break;
-      this.#put(child, place);
-      place = below;
+      this.#put(child, index);
+      index = childIndex;
     }
-    this.#put(node, place);
+    this.#put(node, index);
   }
 
-  #put(node: Node, place: number): void {
-    this.#nodes[place] = node;
-    node.place = place;
+  #put(node: Node, index: number): void {
+    this.#nodes[index] = node;
+    node.heapIndex = index;
   }
 }

@@ -1,45 +1,44 @@
 /**
- * The one interface between the data plane and the pool: a request, a lease, and what came of it.
+ * The interface between the data plane and the pool: request a lease, report its outcome.
  *
- * All of it is plain data without a socket or a callback in it, so that it can cross a pipe: a pool may live
- * in another process than the listeners it serves. In one process `take` answers at once when a member is
- * ready, so that a busy proxy pays for no promise.
+ * All of it is plain data without sockets or callbacks, so that it can be sent to another process: the pool may live in
+ * another process than the listeners that it serves.
  */
 import type { FaultCode } from '../core/faults.ts';
 import type { MemberProtocol } from '../core/protocol.ts';
 
-/** What a client asked for, by its user name or headers, with the listener's own choices filled in. */
+/** What a client asks for in its user name or headers, completed by the options of its listener. */
 export interface RoutingOptions {
-  /** The whole name of the session, made unique to its user or listener by whoever fills it in; as in X-Noria-Session. */
+  /** Complete name of the session, unique among users and listeners. Equals the value of X-Noria-Session. */
   readonly session?: string;
-  /** Idle life of that session; the pool's default when absent. */
+  /** How long the session may be idle; absent: the pool's default. */
   readonly sessionTtlMs?: number;
   /** Only members of this source. */
   readonly source?: string;
-  /** Only members whose location contains this keyword, letter case aside. */
+  /** Only members whose location contains this keyword, case-insensitive. */
   readonly location?: string;
   /** Only members with at least this much life left. */
   readonly minLifeMs?: number;
-  /** Only members that speak this. */
+  /** Only members that speak this protocol. */
   readonly protocol?: MemberProtocol;
 }
 
 export interface LeaseRequest {
-  /** Chosen by the asker, unique among its own requests under way: names it in `cancel`. */
+  /** Chosen by the caller for `cancel`; unique among its pending requests. */
   readonly id: number;
   readonly routing: RoutingOptions;
-  /** Canonical host of the target: for spacing, bans and nothing else. */
+  /** Canonical host of the target, for spacing and bans. */
   readonly targetHost: string;
-  /** Members already tried for the same client request. */
+  /** Ids of members already tried for the same client request. */
   readonly avoid: readonly string[];
-  /** How long it may wait for a member. 0: now or never (a hedge). */
+  /** How long the request may wait for a member. 0 (a hedge): it does not wait. */
   readonly waitMs: number;
 }
 
-/** The pool's loan of a member. It counts as load of the member until a report ends it. */
+/** The pool's grant of a member to one request. It counts as load on the member until a report ends it. */
 export interface Lease {
   readonly id: number;
-  /** Opaque id of the member, as in X-Noria-Member. */
+  /** The member's opaque id, as in X-Noria-Member. */
   readonly member: string;
   readonly source: string;
   readonly protocol: MemberProtocol;
@@ -47,12 +46,12 @@ export interface Lease {
   readonly host: string;
   readonly port: number;
   readonly exitIp?: string;
-  /** Ms of life left when the lease was given, safety margin not taken off; absent when unknown. */
+  /** The member's life left when the lease was granted, safety margin included; absent when unknown. */
   readonly remainingMs?: number;
   readonly session?: string;
-  /** Ms the request waited for it. */
+  /** How long the request waited. */
   readonly waitedMs: number;
-  /** Quarantined and tried again by this one request, or never proven: a hedge beside it is worth it sooner. */
+  /** The member never had a success, or this lease is its trial after a quarantine: hedge it earlier. */
   readonly doubtful: boolean;
 }
 
@@ -62,42 +61,45 @@ export interface LeaseRefusal {
     FaultCode,
     'pool-empty' | 'bad-routing' | 'deadline' | 'shutting-down' | 'client-gone'
   >;
-  /** In noria's words, for the client: never text of the service. */
+  /** For the client. Never text from the service. */
   readonly reason: string;
-  /** Ms until the next draw can bring a member; absent when none is in sight. */
+  /** Time until the next draw can bring a member; absent when no draw is planned. */
   readonly retryAfterMs?: number;
   readonly sources: readonly SourceOutlook[];
 }
 
-/** What a source is waiting for: told to clients that found the pool empty. */
+/** What a source waits for, as a refusal reports it. */
 export interface SourceOutlook {
   readonly name: string;
   readonly state: string;
-  /** In noria's words, with the service's code where it matters. */
+  /** With the service's code where it matters, but never its text. */
   readonly reason: string;
-  /** Ms until its next draw may go out; absent when none is planned. */
+  /** Time until its next draw may start; absent when none is planned. */
   readonly nextDrawMs?: number;
 }
 
-/** What came of a lease. `accepted` keeps it open; each of the others ends it. A report about a lease that has ended is ignored. */
+/** The outcome of a lease. `accepted` keeps the lease open; the others end it. The pool ignores reports on leases that have ended. */
 export type LeaseReport =
-  /** The member opened a way to the target, in so many ms (absent when an idle connection was used again). */
+  /** The member connected to the target. `latencyMs` is absent when an idle connection was reused. */
   | { readonly lease: number; readonly kind: 'accepted'; readonly latencyMs?: number }
-  /** It did not. `blame` other than member and half-member costs the member nothing. */
+  /** The attempt failed. Only the blames `member` and `half-member` count against the member. */
   | {
       readonly lease: number;
       readonly kind: 'failed';
       readonly blame: 'nobody' | 'member' | 'half-member' | 'target' | 'source' | 'network';
       readonly fault: FaultCode;
     }
-  /** The tunnel or forwarded request ended. `cut`: by the member, before its first byte. */
+  /** The tunnel or forwarded request ended. `cut`: the member closed it before its first byte. */
   | { readonly lease: number; readonly kind: 'closed'; readonly cut: boolean };
 
-/** The pool as the data plane sees it. */
+/** The pool, as the data plane uses it. */
 export interface LeaseProvider {
-  /** A lease at once where a member is ready; else a promise, in the order of asking, until `waitMs` or `cancel`. Never rejects. */
+  /**
+   * Returns a lease at once when a member is free, without the cost of a promise. Otherwise the request waits, first come
+   * first served, until `waitMs` has passed or it is cancelled. The promise never rejects.
+   */
   acquire(request: LeaseRequest): Lease | LeaseRefusal | Promise<Lease | LeaseRefusal>;
-  /** Gives up a waiting request: its promise resolves with `client-gone`. Unknown ids are ignored. */
+  /** Cancels a waiting request: its promise resolves with `client-gone`. Ignores unknown ids. */
   cancel(requestId: number): void;
   report(report: LeaseReport): void;
 }

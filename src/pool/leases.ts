@@ -1,16 +1,19 @@
-/** The open leases: what each holds of its member, source and session, from the moment it is granted until it ends. */
-import type { Lease } from './lease.ts';
+/**
+ * Leases: grants members to requests, and applies the reports on the granted leases to member, source and session.
+ *
+ * It owns the open leases and the counters that depend on them.
+ */
+import type { Lease, LeaseReport } from './lease.ts';
 import type { Member } from './member.ts';
-import type { Session } from './sessions.ts';
+import type { Members } from './members.ts';
+import type { Session, Sessions } from './sessions.ts';
 
-/** One open lease, from the pool's side. */
-export interface OpenLease {
+interface OpenLease {
   readonly id: number;
   readonly member: Member;
   readonly session: Session | undefined;
-  readonly takenAt: number;
-  /** To find out whether the member works: no client's use. */
-  readonly probe: boolean;
+  readonly leasedAt: number;
+  readonly isProbe: boolean;
   accepted: boolean;
 }
 
@@ -19,35 +22,40 @@ export interface Grant {
   readonly now: number;
   readonly waitedMs: number;
   readonly session: Session | undefined;
-  readonly probe: boolean;
+  /** A probe tests the member. It is no client's use and no demand. */
+  readonly isProbe: boolean;
 }
 
-/** Names one session or one member. */
-export type Holder = { readonly session: string } | { readonly member: string };
+/** Names one session, or one member by id. */
+export type LeaseHolder = { readonly session: string } | { readonly member: string };
 
-/** All leases that have been given and not ended. */
-export class OpenLeases {
-  readonly #loans = new Map<number, OpenLease>();
+/** All open leases. */
+export class Leases {
+  readonly #members: Members;
+  readonly #sessions: Sessions;
+  readonly #open = new Map<number, OpenLease>();
   #lastId = 0;
 
-  find(id: number): OpenLease | undefined {
-    return this.#loans.get(id);
+  constructor(members: Members, sessions: Sessions) {
+    this.#members = members;
+    this.#sessions = sessions;
   }
 
-  /** Lends the member. Whoever calls this puts the member into its new berth. */
-  grant(member: Member, { now, waitedMs, session, probe }: Grant): Lease {
+  grant(member: Member, { now, waitedMs, session, isProbe }: Grant): Lease {
     this.#lastId += 1;
     const id = this.#lastId;
-    member.open += 1;
-    member.source.open += 1;
-    if (!probe) member.pending += 1;
-    const certain = member.phase.name === 'ready';
-    if (!certain || probe) member.trial = id;
+    member.openLeases += 1;
+    member.source.openLeases += 1;
+    if (!isProbe) member.pendingUses += 1;
+    const isReady = member.phase.name === 'ready';
+    if (!isReady || isProbe) member.trialLease = id;
     if (session !== undefined) {
-      session.open += 1;
+      session.openLeases += 1;
       session.uses += 1;
     }
-    this.#loans.set(id, { id, member, session, takenAt: now, probe, accepted: false });
+    this.#open.set(id, { id, member, session, leasedAt: now, isProbe, accepted: false });
+    if (isProbe) this.#members.index.update(member, now);
+    else this.#members.index.leased(member, now);
     const lease: { -readonly [Key in keyof Lease]: Lease[Key] } = {
       id,
       member: member.id,
@@ -56,40 +64,66 @@ export class OpenLeases {
       host: member.host,
       port: member.port,
       waitedMs,
-      doubtful: !certain || member.provenAt === undefined,
+      doubtful: !isReady || member.lastSuccessAt === undefined,
     };
     if (member.exitIp !== undefined) lease.exitIp = member.exitIp;
-    if (!member.assumed) lease.remainingMs = member.endsAt - now;
+    if (!member.endIsAssumed) lease.remainingMs = member.endsAt - now;
     if (session !== undefined) lease.session = session.name;
     return lease;
   }
 
-  /** Its attempt was accepted: it counts as a use of the member from now on. */
-  accept(loan: OpenLease): void {
-    loan.accepted = true;
-    if (loan.probe) return;
-    loan.member.pending -= 1;
-    loan.member.uses += 1;
+  /** @returns false when the lease is not open. */
+  report(report: LeaseReport, now: number): boolean {
+    const lease = this.#open.get(report.lease);
+    if (lease === undefined) return false;
+    if (report.kind !== 'accepted') this.#end(lease, report, now);
+    else if (!lease.accepted) this.#accept(lease, report.latencyMs, now);
+    return true;
   }
 
-  end(loan: OpenLease, now: number): void {
-    const { member, session } = loan;
-    this.#loans.delete(loan.id);
-    member.open -= 1;
-    member.source.open -= 1;
-    if (!loan.accepted && !loan.probe) member.pending -= 1;
-    if (member.trial === loan.id) member.trial = undefined;
-    if (session === undefined) return;
-    session.open -= 1;
-    session.usedAt = now;
-  }
-
-  /** Ids of the leases that a session or a member has open. Walks all of them. */
-  of(holder: Holder): number[] {
+  /** Ids of the open leases of a session or a member. Walks through all open leases. */
+  of(holder: LeaseHolder): number[] {
     const ids: number[] = [];
-    for (const { id, member, session } of this.#loans.values()) {
+    for (const { id, member, session } of this.#open.values()) {
       if ('session' in holder ? session?.name === holder.session : member.id === holder.member) ids.push(id);
     }
     return ids;
+  }
+
+  #accept(lease: OpenLease, latencyMs: number | undefined, now: number): void {
+    const { member, session, leasedAt, isProbe } = lease;
+    lease.accepted = true;
+    if (!isProbe) {
+      member.pendingUses -= 1;
+      member.uses += 1;
+      const { maxUsesPerMember } = this.#members.settings.rotation;
+      if (maxUsesPerMember > 0) member.source.usedUp.add(1 / maxUsesPerMember, now);
+    }
+    this.#members.recordSuccess(member, latencyMs, now);
+    if (session === undefined) return;
+    if (session.member === member.id) session.confirmedAt = now;
+    // The session's member failed or was slower, and no other attempt has confirmed a member since this lease began.
+    else if (session.confirmedAt <= leasedAt) this.#sessions.bind(session, member.id, 'failed-over', now);
+  }
+
+  #end(lease: OpenLease, report: Exclude<LeaseReport, { kind: 'accepted' }>, now: number): void {
+    const { id, member, session, leasedAt, isProbe, accepted } = lease;
+    this.#open.delete(id);
+    member.openLeases -= 1;
+    member.source.openLeases -= 1;
+    if (!accepted && !isProbe) member.pendingUses -= 1;
+    if (member.trialLease === id) member.trialLease = undefined;
+    if (session !== undefined) {
+      session.openLeases -= 1;
+      session.usedAt = now;
+    }
+    if (report.kind === 'failed') {
+      const { blame, fault } = report;
+      const half = blame === 'half-member';
+      if (half || blame === 'member') this.#members.recordFault(member, { half, fault, leasedAt }, now);
+    } else if (report.cut) {
+      this.#members.recordFault(member, { half: true, fault: 'member-cut', leasedAt }, now);
+    } else if (accepted) member.health.completed();
+    if (member.phase.name !== 'left') this.#members.leaseEnded(member, now);
   }
 }

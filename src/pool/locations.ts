@@ -1,36 +1,33 @@
-/** The locations that members have or had, each kept once: wishes are compared with these few, not with every member. */
+/** The locations of members, each stored once, so that a keyword is compared with few texts instead of with every member. */
+import { BoundedMap } from '../core/bounded-map.ts';
 
-/** One location, as free text of the service. */
+/** Free text of the service, such as province, city and carrier. */
 export interface Location {
-  /** As it came; empty when it was not told. */
+  /** As received; empty when the service does not report it. */
   readonly text: string;
-  /** In lower case, for comparing. */
+  /** In lower case, for comparison. */
   readonly folded: string;
 }
 
-/** More than a country has provinces, cities and carriers; the oldest is forgotten beyond it. */
-const MAX_PLACES = 20_000;
+/** More than a country has provinces, cities and carriers. */
+const MAX_LOCATIONS = 20_000;
 
-/** Every location seen lately. */
+/** Every location seen, up to a limit. */
 export class Locations {
-  readonly #places = new Map<string, Location>();
+  readonly #byText = new BoundedMap<string, Location>(MAX_LOCATIONS);
 
-  /** The one place with this text. */
+  /** The location with this text; always the same object while it is remembered. */
   of(text = ''): Location {
-    const known = this.#places.get(text);
+    const known = this.#byText.get(text);
     if (known !== undefined) return known;
-    const place = { text, folded: foldLocation(text) };
-    this.#places.set(text, place);
-    for (const oldest of this.#places.keys()) {
-      if (this.#places.size <= MAX_PLACES) break;
-      this.#places.delete(oldest);
-    }
-    return place;
+    const location = { text, folded: foldLocation(text) };
+    this.#byText.set(text, location);
+    return location;
   }
 
-  /** Whether any place seen so far contains the folded keyword. */
-  anyHas(keyword: string): boolean {
-    for (const place of this.#places.values()) if (place.folded.includes(keyword)) return true;
+  /** Whether a location seen so far contains the folded keyword. */
+  someContain(keyword: string): boolean {
+    for (const { folded } of this.#byText.values()) if (folded.includes(keyword)) return true;
     return false;
   }
 }
@@ -40,10 +37,7 @@ export function foldLocation(text: string): string {
   return text.toLowerCase();
 }
 
-/**
- * Whether the keyword looks like a country code, as users of other gateways write it, or like the code of a state:
- * locations of the service are words.
- */
+/** Whether the keyword looks like the country or state code that other gateways take. The service's locations are words. */
 export function looksLikeCode(keyword: string): boolean {
   return /^[a-z]{1,3}$/i.test(keyword);
 }

@@ -1,92 +1,92 @@
 /**
- * One member of the pool: a proxy with an end of life, and where it is in that life.
+ * One member of the pool: a proxy with an end of life, its counters and its phase.
  *
- * Only `#move` writes the phase; it refuses any step that MOVES does not list. The picture in docs/architecture.md
- * is the same table. When to move is decided by the roster; what a fault leads to, by `health`.
+ * Only `#move` writes the phase; it refuses every move that `MEMBER_MOVES` does not list. The diagram in
+ * docs/architecture.md shows the same table. `Members` decides when a member moves.
  */
+import { BoundedMap } from '../core/bounded-map.ts';
 import type { FaultCode } from '../core/faults.ts';
 import type { MemberProtocol } from '../core/protocol.ts';
+import type { Bucket, Candidate } from './candidates.ts';
 import type { Facts } from './drawn-member.ts';
 import { Health } from './health.ts';
 import type { HeapNode } from './heap.ts';
 import type { Location } from './locations.ts';
-import { type Berth, NOWHERE, type Seat } from './rotation/rotation.ts';
 import type { PoolSource } from './source.ts';
 
-/** Why a member takes nothing new any more. `failed` and `used-up` and `evicted` also bar it from being drawn again. */
+/** After `failed`, `used-up` and `evicted`, a draw cannot bring the same proxy back; see `DepartedMembers`. */
 export type LeaveReason = 'expired' | 'failed' | 'used-up' | 'evicted' | 'removed';
 
-/** What is true in each phase, and only there. Moments are monotonic. */
+/** Why a member leaves; with the last fault when that was the reason. */
+export interface Departure {
+  readonly reason: LeaveReason;
+  readonly fault?: FaultCode;
+}
+
+/** Each phase with its data. Moments are monotonic. */
 export type MemberPhase =
-  /** Unproven: no client may have it before a probe has succeeded. */
+  /** Unproven: not for clients until a probe succeeds. */
   | { readonly name: 'joining' }
   | { readonly name: 'ready' }
-  /** Rests until a time; from then on one attempt decides. */
+  /** Excluded until `untilAt`; after that, one attempt decides whether it is ready again. */
   | {
       readonly name: 'quarantined';
       readonly sinceAt: number;
       readonly untilAt: number;
       readonly fault: FaultCode;
     }
-  /** Takes nothing new; leases that are open go on. */
-  | { readonly name: 'draining'; readonly why: Leaving }
-  | { readonly name: 'gone'; readonly why: Leaving };
+  /** Gets no new lease; open leases continue. */
+  | { readonly name: 'draining'; readonly departure: Departure }
+  | { readonly name: 'left' };
 
-/** Why a member leaves; the fault that was one too many, where it is that. */
-export interface Leaving {
-  readonly reason: LeaveReason;
-  readonly fault?: FaultCode;
-}
-
-/** The phases by name. */
 export type MemberPhaseName = MemberPhase['name'];
 
-/** The moves there are. A quarantined member that fails its trial begins a longer rest. */
+/** The allowed moves. A quarantined member whose trial fails starts a longer quarantine. */
 export const MEMBER_MOVES = {
-  joining: ['ready', 'draining', 'gone'],
-  ready: ['quarantined', 'draining', 'gone'],
-  quarantined: ['ready', 'quarantined', 'draining', 'gone'],
-  draining: ['gone'],
-  gone: [],
+  joining: ['ready', 'draining', 'left'],
+  ready: ['quarantined', 'draining', 'left'],
+  quarantined: ['ready', 'quarantined', 'draining', 'left'],
+  draining: ['left'],
+  left: [],
 } as const satisfies Record<MemberPhaseName, readonly MemberPhaseName[]>;
 
-/** Latency readings older than this count for little. */
+/** Latency readings older than this have little weight. */
 const LATENCY_MEMORY_MS = 10_000;
-/** What a new reading weighs at least, however soon it follows the one before. */
-const LEAST_WEIGHT = 0.2;
-/** Hosts kept for bans, and for spacing: more than anyone needs, few enough to bound the memory. */
+/** Weight of a new reading that follows the previous one at once. */
+const MIN_READING_WEIGHT = 0.2;
+/** Hosts that a member remembers for bans, and for spacing. Bounds the memory. */
 const MAX_HOSTS = 1_000;
 
-/** A node of one of the pool's heaps, belonging to a member. */
-export class Mark implements HeapNode {
+/** A moment in a member's life, as a node of a heap. */
+export class MemberMoment implements HeapNode {
   readonly member: Member;
   key = Number.POSITIVE_INFINITY;
-  place = -1;
+  heapIndex = -1;
 
   constructor(member: Member) {
     this.member = member;
   }
 }
 
-/** What a member is from the start. */
-export interface Identity {
+/** What never changes about a member. */
+export interface MemberIdentity {
   readonly id: string;
   readonly source: PoolSource;
   readonly protocol: MemberProtocol;
   readonly host: string;
   readonly port: number;
-  readonly place: Location;
+  readonly location: Location;
 }
 
-/** A proxy while the pool holds it; whatever else it counts is counted by whoever lends it. */
-export class Member {
+/** A proxy while the pool holds it. */
+export class Member implements MemberIdentity {
   readonly id: string;
   readonly source: PoolSource;
   readonly protocol: MemberProtocol;
   readonly host: string;
   readonly port: number;
-  readonly place: Location;
-  /** Monotonic; before this process began where a snapshot brought it. */
+  readonly location: Location;
+  /** Monotonic; for a member from a snapshot this can be before the start of the process. */
   readonly joinedAt: number;
   readonly health = new Health();
 
@@ -94,45 +94,45 @@ export class Member {
   facts: Facts | undefined;
   /** Monotonic moment at which its life ends. */
   endsAt = 0;
-  /** Nobody knows when it really ends: `endsAt` is the source's assumption, renewed by success. */
-  assumed = false;
+  /** Its real end is unknown: `endsAt` is an assumption that each success renews. */
+  endIsAssumed = false;
 
-  /** Leases that are open, whatever for. */
-  open = 0;
-  /** Leases of clients that have not been reported on yet. */
-  pending = 0;
-  /** Leases that were accepted. */
+  /** Open leases, probes included. */
+  openLeases = 0;
+  /** Open leases of clients that are not accepted yet. */
+  pendingUses = 0;
+  /** Accepted leases of clients. */
   uses = 0;
-  /** The lease that tries it out: a probe, or whoever has it while it is quarantined. There is never more than one. */
-  trial: number | undefined;
+  /** The lease that tries the member out: a probe, or a client's lease on a quarantined member. At most one at a time. */
+  trialLease: number | undefined;
   /** Monotonic moment of the last accepted attempt; undefined before the first. */
-  provenAt: number | undefined;
-  /** Decaying mean of the ms its attempts took; undefined before the first. */
+  lastSuccessAt: number | undefined;
+  /** Decaying mean; undefined before the first reading. */
   latencyMs: number | undefined;
   #latencyAt = 0;
 
-  /** Hosts it may not be used for. */
-  bans: Set<string> | undefined;
-  /** When it may be used again for a host, least recently used host first. */
-  #freeAt: Map<string, number> | undefined;
+  /** The keys are the hosts for which clients banned the member. */
+  bans: BoundedMap<string, true> | undefined;
+  /** Monotonic moment at which the member may be used again, for each host. */
+  #spacing: BoundedMap<string, number> | undefined;
 
-  /** Where it stands in the lanes: set by them alone. */
-  berth: Berth = NOWHERE;
-  readonly seats: Seat[] = [];
-  /** In the source's heap of ends of life. */
-  readonly end = new Mark(this);
-  /** In the roster's heap of next changes. */
-  readonly next = new Mark(this);
+  // Written by `CandidateIndex` only.
+  bucket: Bucket | undefined;
+  readonly candidates: Candidate[] = [];
+  /** The end of life minus the safety margin. */
+  readonly usableUntil = new MemberMoment(this);
+  /** The next moment at which time alone moves the member to another bucket or removes it. */
+  readonly nextChange = new MemberMoment(this);
 
   #phase: MemberPhase;
 
-  constructor(identity: Identity, unproven: boolean, joinedAt: number) {
+  constructor(identity: MemberIdentity, unproven: boolean, joinedAt: number) {
     this.id = identity.id;
     this.source = identity.source;
     this.protocol = identity.protocol;
     this.host = identity.host;
     this.port = identity.port;
-    this.place = identity.place;
+    this.location = identity.location;
     this.joinedAt = joinedAt;
     this.#phase = { name: unproven ? 'joining' : 'ready' };
   }
@@ -141,85 +141,78 @@ export class Member {
     return this.#phase;
   }
 
-  /** The address a target sees, as far as anyone knows. */
+  /** The address that targets see: the exit IP when it is known, else the member's own host. */
   get exit(): string {
     return this.exitIp ?? this.host;
   }
 
-  /** An attempt through it was accepted: it may be picked by anyone. */
+  /** Makes it ready, after an accepted attempt. */
   admit(): void {
-    this.trial = undefined;
+    this.trialLease = undefined;
     this.#move({ name: 'ready' });
   }
 
   quarantine(sinceAt: number, untilAt: number, fault: FaultCode): void {
-    this.trial = undefined;
+    this.trialLease = undefined;
     this.#move({ name: 'quarantined', sinceAt, untilAt, fault });
   }
 
-  /** Takes nothing new from now on; with no lease open it is gone at once. */
-  leave(why: Leaving): void {
-    this.#move({ name: this.open > 0 ? 'draining' : 'gone', why });
+  /** Drains it; without an open lease it leaves at once. */
+  leave(departure: Departure): void {
+    this.#move(this.openLeases > 0 ? { name: 'draining', departure } : { name: 'left' });
   }
 
-  /** The last lease of a draining member has ended. @returns why it left. */
-  finish(): Leaving {
+  /** Ends the draining, after the last open lease. @returns why the member left. */
+  finishDraining(): Departure {
     if (this.#phase.name !== 'draining') throw new TypeError(`member ${this.id} is not draining`);
-    const { why } = this.#phase;
-    this.#move({ name: 'gone', why });
-    return why;
+    const { departure } = this.#phase;
+    this.#move({ name: 'left' });
+    return departure;
   }
 
-  /** Ends the rest of a quarantined member now. */
-  endRest(now: number): void {
+  /** Lets a quarantined member be tried from now on. */
+  endQuarantine(now: number): void {
     if (this.#phase.name === 'quarantined' && this.#phase.untilAt > now) {
       this.#move({ ...this.#phase, untilAt: now });
     }
   }
 
-  /** An attempt through it was accepted after `latencyMs` (not known where an idle connection was used again). */
-  proved(now: number, latencyMs: number | undefined): void {
-    this.provenAt = now;
+  /** Records an accepted attempt. `latencyMs` is undefined when an idle connection was reused. */
+  recordSuccess(now: number, latencyMs: number | undefined): void {
+    this.lastSuccessAt = now;
     this.health.accepted();
     if (latencyMs === undefined) return;
     const weight =
       this.latencyMs === undefined
         ? 1
-        : Math.max(LEAST_WEIGHT, 1 - Math.exp((this.#latencyAt - now) / LATENCY_MEMORY_MS));
+        : Math.max(MIN_READING_WEIGHT, 1 - Math.exp((this.#latencyAt - now) / LATENCY_MEMORY_MS));
     this.latencyMs = (this.latencyMs ?? 0) * (1 - weight) + latencyMs * weight;
     this.#latencyAt = now;
   }
 
-  /** Its latency as `fastest` compares it: an old reading fades towards `typicalMs`, and no reading is that. */
-  expectedLatencyMs(now: number, typicalMs: number): number {
-    if (this.latencyMs === undefined) return typicalMs;
-    const faded = Math.exp((this.#latencyAt - now) / (6 * LATENCY_MEMORY_MS));
-    return typicalMs + (this.latencyMs - typicalMs) * faded;
+  /** Latency for comparison: with age, a reading approaches the typical latency of the source. */
+  expectedLatencyMs(now: number): number {
+    const { typicalLatencyMs } = this.source;
+    if (this.latencyMs === undefined) return typicalLatencyMs;
+    const remaining = Math.exp((this.#latencyAt - now) / (6 * LATENCY_MEMORY_MS));
+    return typicalLatencyMs + (this.latencyMs - typicalLatencyMs) * remaining;
   }
 
-  /** Monotonic moment from which it may be used for `host` again; 0 when it may at once. */
-  freeAt(host: string): number {
-    return this.#freeAt?.get(host) ?? 0;
+  /** Monotonic moment from which the spacing allows a use for `host`; 0 when it allows one now. */
+  spacedUntil(host: string): number {
+    return this.#spacing?.get(host) ?? 0;
   }
 
-  /** It is used for `host` now and not again before `freeAt`. */
-  space(host: string, freeAt: number, now: number): void {
-    this.#freeAt ??= new Map();
-    this.#freeAt.delete(host); // so that the map stays in order of use
-    this.#freeAt.set(host, freeAt);
-    for (const [other, otherFreeAt] of this.#freeAt) {
-      if (otherFreeAt > now && this.#freeAt.size <= MAX_HOSTS) break;
-      this.#freeAt.delete(other);
-    }
+  /** Keeps the member from further uses for `host` until `untilAt`. */
+  space(host: string, untilAt: number, now: number): void {
+    this.#spacing ??= new BoundedMap(MAX_HOSTS);
+    this.#spacing.set(host, untilAt);
+    this.#spacing.deleteOldestWhile((otherUntilAt) => otherUntilAt <= now);
   }
 
   ban(host: string): void {
-    this.bans ??= new Set();
-    this.bans.add(host);
-    for (const oldest of this.bans) {
-      if (this.bans.size <= MAX_HOSTS) break;
-      this.bans.delete(oldest);
-    }
+    this.bans ??= new BoundedMap(MAX_HOSTS);
+    this.bans.set(host, true);
   }
 
   #move(next: MemberPhase): void {

@@ -1,79 +1,81 @@
 /**
- * The roster: who is in the pool, who joins and who leaves, and what becomes of a member by evidence.
+ * The members of the pool: who joins and leaves, and how evidence changes their phase.
  *
- * It owns the members, their keys and their seating. Whoever lends members tells it what came of them; it decides
- * by the rules of `health`, moves the member and tells the bus.
+ * It owns the sources, the members, the memory of departed ones and the candidate index. Each change of a member is
+ * emitted on the bus.
  */
 import type { Clock } from '../core/clock.ts';
 import type { EventBus } from '../core/events.ts';
 import type { FaultCode } from '../core/faults.ts';
-import type { Random } from '../core/random.ts';
-import { Seating } from './candidate-index.ts';
-import type { Candidates, MemberFilter } from './candidates.ts';
-import { type DepartedMember, DepartedMembers, keyOf, memoryOf } from './departed-members.ts';
+import { type Random, randomBelow } from '../core/random.ts';
+import { CandidateIndex } from './candidate-index.ts';
+import type { Candidates } from './candidates.ts';
+import { DepartedMembers, departedMember, type MemberHistory, memberKey } from './departed-members.ts';
 import type { DrawnMember } from './drawn-member.ts';
-import { isAny } from './filter.ts';
-import { freshId } from './ids.ts';
+import type { MemberFilter } from './filter.ts';
 import { Locations } from './locations.ts';
-import { type Leaving, Member } from './member.ts';
+import { type Departure, Member } from './member.ts';
 import type { PoolSettings } from './options.ts';
 import { PoolSource } from './source.ts';
 
-/** An assumed end of life is moved when that gains at least this part of it: not at every success. */
-const RENEWAL_STEP = 1 / 64;
+/** A success renews an assumed end of life only when that adds at least this share of the life. Saves work on most successes. */
+const MIN_RENEWAL_SHARE = 1 / 64;
+/** Member ids: short enough to read aloud, too many to guess. */
+const ID_RADIX = 36;
+const ID_LENGTH = 8;
+const ID_COUNT = ID_RADIX ** ID_LENGTH;
 
-/** What a member of a snapshot brings along; moments are monotonic. */
-export interface Past extends Pick<DepartedMember, 'bans' | 'health'> {
+/** What a snapshot keeps of a member. Moments are monotonic. */
+export interface RestoredMember extends DrawnMember, MemberHistory {
   readonly id: string;
   readonly joinedAt: number;
-  readonly assumed: boolean;
+  readonly endsAt: number;
+  readonly endIsAssumed: boolean;
   readonly uses: number;
   readonly latencyMs: number | undefined;
-  readonly rest: { readonly untilAt: number; readonly fault: FaultCode } | undefined;
+  readonly quarantine: { readonly untilAt: number; readonly fault: FaultCode } | undefined;
 }
 
-/** What the roster is handed. */
-export interface RosterParts {
+export interface MembersOptions {
   readonly clock: Clock;
   readonly random: Random;
   readonly bus: EventBus;
   readonly settings: PoolSettings;
+  /** Called after time alone has changed members. */
+  readonly onChange: () => void;
 }
 
 /** All members of a pool. */
-export class Roster {
+export class Members {
   readonly sources = new Map<string, PoolSource>();
-  readonly places = new Locations();
-  readonly remembered = new DepartedMembers();
-  readonly seating: Seating;
+  readonly locations = new Locations();
+  readonly departed = new DepartedMembers();
+  readonly index: CandidateIndex;
+  /** Set by `configure`. */
+  settings: PoolSettings;
 
   readonly #random: Random;
   readonly #bus: EventBus;
   readonly #byId = new Map<string, Member>();
   /** Members that are not draining. */
   readonly #byKey = new Map<string, Member>();
-  #frozen = false;
+  #evictionsFrozen = false;
 
-  /** @param onTurn - called when the timer has moved members on. */
-  constructor({ clock, random, bus, settings }: RosterParts, onTurn: () => void) {
+  constructor({ clock, random, bus, settings, onChange }: MembersOptions) {
     this.#random = random;
     this.#bus = bus;
-    this.seating = new Seating({ clock, random, settings }, () => {
-      this.turn(clock.monotonic());
-      onTurn();
+    this.settings = settings;
+    this.index = new CandidateIndex({ clock, random, settings }, () => {
+      this.update(clock.monotonic());
+      onChange();
     });
-  }
-
-  /** What the pool was told last. */
-  get settings(): PoolSettings {
-    return this.seating.settings;
   }
 
   get size(): number {
     return this.#byId.size;
   }
 
-  members(): IterableIterator<Member> {
+  all(): IterableIterator<Member> {
     return this.#byId.values();
   }
 
@@ -81,19 +83,17 @@ export class Roster {
     return this.#byId.get(id);
   }
 
-  /** Where to look for a kind of wish. */
-  ladder(kind: MemberFilter, now: number): Candidates {
-    const { lanes } = this.seating;
-    return isAny(kind) ? lanes.plain : lanes.ladder(kind, this.#byKey.values(), now);
+  candidates(filter: MemberFilter, now: number): Candidates {
+    return this.index.find(filter, this.#byKey, now);
   }
 
-  /** Takes over new settings: sources that are not in them any more lose their members, the others keep them. */
+  /** Applies new settings. Sources that are no longer configured lose their members; the others keep them. */
   configure(settings: PoolSettings, now: number): void {
-    this.seating.settings = settings;
+    this.settings = settings;
     const names = new Set(settings.sources.map(({ name }) => name));
     for (const source of [...this.sources.values()]) {
       if (names.has(source.name)) continue;
-      this.drainSource(source, now);
+      for (const member of [...source.members]) this.remove(member, { reason: 'removed' }, now);
       this.sources.delete(source.name);
     }
     for (const options of settings.sources) {
@@ -101,224 +101,247 @@ export class Roster {
       if (known === undefined) this.sources.set(options.name, new PoolSource(options));
       else known.options = options;
     }
-    this.seating.lanes.rebuild([...this.sources.values()], settings.rotation.strategy, this.#byKey.values());
+    this.index.rebuild(settings, [...this.sources.values()], this.#byKey);
     for (const member of this.#byKey.values()) {
-      this.seating.setEnd(member, member.endsAt);
-      this.seating.settle(member, now);
+      this.index.setEnd(member, member.endsAt);
+      this.index.update(member, now);
     }
-    this.turn(now);
-    this.seating.freed = true;
+    this.update(now);
+    this.index.membersFreed = true;
   }
 
-  /** Moves on every member whose time has come. Cheap when there is none, so it is asked before every pick. */
-  turn(now: number): void {
-    for (let due = this.seating.due(now); due !== undefined; due = this.seating.due(now)) {
-      if (due.end.key <= now) this.leave(due, { reason: 'expired' }, now);
-      else this.seating.settle(due, now);
+  /** Applies what time has changed. Called before every pick, since timers may be late; cheap when nothing is due. */
+  update(now: number): void {
+    for (let due = this.index.due(now); due !== undefined; due = this.index.due(now)) {
+      if (due.usableUntil.key <= now) this.remove(due, { reason: 'expired' }, now);
+      else this.index.update(due, now);
     }
   }
 
-  /** A draw brought it: new, known (the later end of life holds), or not wanted. */
-  offer(source: PoolSource, offer: DrawnMember, now: number): 'joined' | 'renewed' | 'rejected' {
-    const endsAt = offer.endsAt ?? now + source.options.unknownLifetimeMs;
+  /** Adds or renews a member that a draw brought. */
+  add(source: PoolSource, drawn: DrawnMember, now: number): 'joined' | 'renewed' | 'rejected' {
+    const endsAt = drawn.endsAt ?? now + source.options.unknownLifetimeMs;
     if (endsAt - this.settings.safetyMarginMs <= now) return 'rejected';
-    source.learn(offer, endsAt - now);
-    const key = keyOf(source.name, offer);
+    source.learn(drawn, endsAt - now);
+    const key = memberKey(source.name, drawn);
     const known = this.#byKey.get(key);
     if (known !== undefined) {
-      this.#renew(known, offer, endsAt, now);
+      this.#renew(known, drawn, endsAt, now);
       return 'renewed';
     }
-    const memory = this.remembered.recall(key, now);
-    if (memory?.barred === true) return 'rejected';
-    const member = this.#make(source, offer, {
-      endsAt,
-      id: freshId(this.#random, (id) => this.#byId.has(id)),
-      joinedAt: now,
-    });
-    if (memory !== undefined) inherit(member, memory, now);
-    this.#enter(member, now);
+    const departed = this.departed.find(key, now);
+    if (departed?.barred === true) return 'rejected';
+    const member = this.#make(source, drawn, { id: this.#newId(), joinedAt: now, endsAt });
+    if (departed !== undefined) inherit(member, departed, now);
+    this.#join(member, now);
     return 'joined';
   }
 
-  /** A member comes back as a snapshot has it, unless it is here already or would be expired. */
-  readmit(source: PoolSource, offer: DrawnMember, past: Past, now: number): void {
-    const { endsAt = now } = offer;
+  /** Adds a member from a snapshot, unless it has expired or is in the pool already. */
+  restore(source: PoolSource, restored: RestoredMember, now: number): void {
+    const { id, joinedAt, endsAt, quarantine } = restored;
     if (endsAt - this.settings.safetyMarginMs <= now) return;
-    if (this.#byKey.has(keyOf(source.name, offer)) || this.#byId.has(past.id)) return;
-    source.learn(offer, endsAt - now);
-    const member = this.#make(source, offer, { endsAt, id: past.id, joinedAt: past.joinedAt });
-    member.assumed = past.assumed;
-    member.uses = past.uses;
-    member.latencyMs = past.latencyMs;
-    inherit(member, past, now);
-    this.#enter(member, now);
-    const { rest } = past;
-    if (rest === undefined || member.phase.name !== 'ready') return;
-    member.quarantine(now, rest.untilAt, rest.fault);
+    if (this.#byKey.has(memberKey(source.name, restored)) || this.#byId.has(id)) return;
+    source.learn(restored, endsAt - now);
+    const member = this.#make(source, restored, { id, joinedAt, endsAt });
+    member.endIsAssumed = restored.endIsAssumed;
+    member.uses = restored.uses;
+    member.latencyMs = restored.latencyMs;
+    inherit(member, restored, now);
+    this.#join(member, now);
+    if (quarantine === undefined || member.phase.name !== 'ready') return;
+    member.quarantine(now, quarantine.untilAt, quarantine.fault);
     source.quarantined.add(member);
-    this.seating.settle(member, now);
+    this.index.update(member, now);
   }
 
-  /** An attempt through it was accepted. */
-  accepted(member: Member, latencyMs: number | undefined, now: number): void {
+  /** Applies an accepted attempt through the member. */
+  recordSuccess(member: Member, latencyMs: number | undefined, now: number): void {
     const { name } = member.phase;
-    member.proved(now, latencyMs);
+    member.recordSuccess(now, latencyMs);
     if (latencyMs !== undefined) member.source.learnLatency(latencyMs);
     if (name === 'draining') return;
     if (name !== 'ready') this.#admit(member, now);
-    if (member.assumed) this.#prolong(member, now);
+    if (member.endIsAssumed) this.#renewAssumedEnd(member, now);
     const { maxUsesPerMember } = this.settings.rotation;
     if (maxUsesPerMember > 0 && member.uses >= maxUsesPerMember)
-      this.leave(member, { reason: 'used-up' }, now);
+      this.remove(member, { reason: 'used-up' }, now);
   }
 
   /**
-   * A fault was laid at it by a lease taken at `takenAt`. Leases that were open when it went into quarantine tell
-   * nothing new: what they met with is what it rests for.
+   * Applies a fault of the member. Ignored when its lease is older than the current quarantine, whose cause is
+   * probably the same.
    */
-  faulted(member: Member, evidence: { half: boolean; fault: FaultCode; takenAt: number }, now: number): void {
+  recordFault(
+    member: Member,
+    { half, fault, leasedAt }: { half: boolean; fault: FaultCode; leasedAt: number },
+    now: number,
+  ): void {
     const { phase } = member;
-    const { half, fault, takenAt } = evidence;
-    if (this.#frozen || phase.name === 'draining') return;
-    if (phase.name === 'quarantined' && takenAt < phase.sinceAt) return;
+    if (this.#evictionsFrozen || phase.name === 'draining') return;
+    if (phase.name === 'quarantined' && leasedAt < phase.sinceAt) return;
     const halfLifeMs = member.endsAt - member.joinedAt;
     const verdict = member.health.fault(half, now, halfLifeMs, this.settings.health);
-    // Unproven members are many and mostly dead: one fault is enough.
+    // One fault is enough for an unproven member, since most of those are dead.
     if (verdict === 'evict' || (phase.name === 'joining' && !half)) {
-      this.leave(member, { reason: 'failed', fault }, now);
-    } else if (verdict === 'rest' && phase.name !== 'joining') this.#rest(member, fault, now);
+      this.remove(member, { reason: 'failed', fault }, now);
+    } else if (verdict === 'quarantine' && phase.name !== 'joining') this.#quarantine(member, fault, now);
   }
 
-  /** A lease of it has ended: its counters are down already. */
-  released(member: Member, now: number): void {
-    if (member.phase.name !== 'draining') this.seating.eased(member, now);
-    else if (member.open === 0) this.#remove(member, member.finish());
+  /** Applies the end of a lease, after its counters were updated. */
+  leaseEnded(member: Member, now: number): void {
+    if (member.phase.name !== 'draining') this.index.leaseEnded(member, now);
+    else if (member.openLeases === 0) this.#delete(member, member.finishDraining());
   }
 
-  /** It takes nothing new any more; when no lease is open it is gone. */
-  leave(member: Member, why: Leaving, now: number): void {
+  /** Drains the member, and deletes it when it has no open lease. No-op for one that drains already. */
+  remove(member: Member, departure: Departure, now: number): void {
+    if (member.phase.name === 'draining') return;
     const { source } = member;
-    const key = keyOf(source.name, member);
+    const key = memberKey(source.name, member);
     this.#byKey.delete(key);
-    source.ends.remove(member.end);
+    source.expiries.remove(member.usableUntil);
     source.quarantined.delete(member);
-    this.seating.leave(member);
-    const memory = memoryOf(member, why, now, this.settings.health.quarantineMs);
-    if (memory !== undefined) this.remembered.keep(key, memory, now);
-    member.leave(why);
-    if (member.phase.name === 'gone') this.#remove(member, why);
-    else this.#bus.emit('member.drained', { ...told(member), openTunnels: member.open });
+    this.index.remove(member);
+    const departed = departedMember(member, departure, now, this.settings.health.quarantineMs);
+    if (departed !== undefined) this.departed.add(key, departed, now);
+    member.leave(departure);
+    if (member.phase.name === 'left') this.#delete(member, departure);
+    else this.#bus.emit('member.drained', { ...eventOf(member), openTunnels: member.openLeases });
   }
 
-  drainSource(source: PoolSource, now: number): void {
-    for (const member of [...source.members]) {
-      if (member.phase.name !== 'draining') this.leave(member, { reason: 'removed' }, now);
-    }
-  }
-
-  /** While frozen, faults cost nobody anything. Afterwards those in quarantine may be tried at once. */
-  freeze(on: boolean, now: number): void {
-    this.#frozen = on;
+  /** While evictions are frozen, faults are ignored. Unfreezing lets quarantined members be tried at once. */
+  freezeEvictions(on: boolean, now: number): void {
+    this.#evictionsFrozen = on;
     if (on) return;
     for (const source of this.sources.values()) {
       for (const member of source.quarantined) {
-        member.endRest(now);
-        this.seating.settle(member, now);
+        member.endQuarantine(now);
+        this.index.update(member, now);
       }
     }
   }
 
-  /** It is not used for that host any more. */
   ban(member: Member, host: string): void {
     if (member.bans?.has(host) === true) return;
     member.ban(host);
-    this.#bus.emit('member.banned', { ...told(member), host });
+    this.#bus.emit('member.banned', { ...eventOf(member), host });
   }
 
   unban(member: Member, host: string): void {
-    if (member.bans?.delete(host) === true) this.seating.freed = true;
+    if (member.bans?.delete(host) === true) this.index.membersFreed = true;
+  }
+
+  /**
+   * The members to probe, most urgent first: unproven ones, then those whose quarantine is over, then ready ones without
+   * a success for `staleMs`. Leaves out members that a lease is trying already.
+   */
+  *toProbe(now: number, staleMs: number): Generator<Member> {
+    for (const { counts, members } of this.sources.values()) {
+      if (counts.joining === 0) continue;
+      for (const member of members) {
+        if (member.phase.name === 'joining' && member.trialLease === undefined) yield member;
+      }
+    }
+    for (const { quarantined } of this.sources.values()) {
+      for (const member of quarantined) {
+        if (member.phase.name !== 'quarantined' || member.trialLease !== undefined) continue;
+        if (member.phase.untilAt <= now) yield member;
+      }
+    }
+    if (staleMs === Number.POSITIVE_INFINITY) return;
+    for (const member of this.#byId.values()) {
+      if (member.phase.name !== 'ready' || member.trialLease !== undefined) continue;
+      if ((member.lastSuccessAt ?? member.joinedAt) <= now - staleMs) yield member;
+    }
+  }
+
+  #newId(): string {
+    let number = randomBelow(this.#random, ID_COUNT);
+    for (;;) {
+      const id = number.toString(ID_RADIX).padStart(ID_LENGTH, '0');
+      if (!this.#byId.has(id)) return id;
+      number = (number + 1) % ID_COUNT;
+    }
   }
 
   #make(
     source: PoolSource,
-    offer: DrawnMember,
-    life: { endsAt: number; id: string; joinedAt: number },
+    { protocol, host, port, unproven, location, endsAt: knownEndsAt, exitIp, facts }: DrawnMember,
+    { id, joinedAt, endsAt }: { id: string; joinedAt: number; endsAt: number },
   ): Member {
-    const { protocol, host, port } = offer;
-    const place = this.places.of(offer.location);
-    const identity = { id: life.id, source, protocol, host, port, place };
-    const member = new Member(identity, offer.unproven, life.joinedAt);
-    member.endsAt = life.endsAt;
-    member.assumed = offer.endsAt === undefined;
-    member.exitIp = offer.exitIp;
-    member.facts = offer.facts;
+    const identity = { id, source, protocol, host, port, location: this.locations.of(location) };
+    const member = new Member(identity, unproven, joinedAt);
+    member.endsAt = endsAt;
+    member.endIsAssumed = knownEndsAt === undefined;
+    member.exitIp = exitIp;
+    member.facts = facts;
     return member;
   }
 
-  #enter(member: Member, now: number): void {
+  #join(member: Member, now: number): void {
     const { source } = member;
     this.#byId.set(member.id, member);
-    this.#byKey.set(keyOf(source.name, member), member);
+    this.#byKey.set(memberKey(source.name, member), member);
     source.members.add(member);
     source.counts[member.phase.name] += 1;
-    this.seating.setEnd(member, member.endsAt);
-    this.seating.enter(member, now);
-    this.#tellJoined(member, false, now);
+    this.index.setEnd(member, member.endsAt);
+    this.index.add(member, now);
+    this.#emitJoined(member, false, now);
   }
 
-  #renew(member: Member, offer: DrawnMember, endsAt: number, now: number): void {
-    member.exitIp = offer.exitIp ?? member.exitIp;
-    member.facts = offer.facts ?? member.facts;
+  #renew(member: Member, drawn: DrawnMember, endsAt: number, now: number): void {
+    member.exitIp = drawn.exitIp ?? member.exitIp;
+    member.facts = drawn.facts ?? member.facts;
     if (endsAt > member.endsAt) {
-      member.assumed = offer.endsAt === undefined;
-      this.seating.setEnd(member, endsAt);
-      this.seating.settle(member, now);
+      member.endIsAssumed = drawn.endsAt === undefined;
+      this.index.setEnd(member, endsAt);
+      this.index.update(member, now);
     }
-    this.#tellJoined(member, true, now);
+    this.#emitJoined(member, true, now);
   }
 
-  /** A success renews a life of which nobody knows the length. */
-  #prolong(member: Member, now: number): void {
+  #renewAssumedEnd(member: Member, now: number): void {
     const { unknownLifetimeMs } = member.source.options;
     const endsAt = now + unknownLifetimeMs;
-    if (endsAt - member.endsAt < unknownLifetimeMs * RENEWAL_STEP) return;
-    this.seating.setEnd(member, endsAt);
-    this.seating.settle(member, now);
+    if (endsAt - member.endsAt < unknownLifetimeMs * MIN_RENEWAL_SHARE) return;
+    this.index.setEnd(member, endsAt);
+    this.index.update(member, now);
   }
 
   #admit(member: Member, now: number): void {
-    const restored = member.source.quarantined.delete(member);
+    const wasQuarantined = member.source.quarantined.delete(member);
     member.admit();
-    this.seating.settle(member, now);
-    if (restored) this.#bus.emit('member.restored', told(member));
+    this.index.update(member, now);
+    if (wasQuarantined) this.#bus.emit('member.restored', eventOf(member));
   }
 
-  #rest(member: Member, fault: FaultCode, now: number): void {
-    const forMs = Math.min(member.health.nextRestMs(this.settings.health), member.endsAt - now);
+  #quarantine(member: Member, fault: FaultCode, now: number): void {
+    const forMs = Math.min(member.health.nextQuarantineMs(this.settings.health), member.endsAt - now);
     member.quarantine(now, now + forMs, fault);
     member.source.quarantined.add(member);
-    this.seating.settle(member, now);
-    this.#bus.emit('member.quarantined', { ...told(member), forMs, fault, faults: member.health.score });
+    this.index.update(member, now);
+    this.#bus.emit('member.quarantined', { ...eventOf(member), forMs, fault, faults: member.health.score });
   }
 
-  #remove(member: Member, why: Leaving): void {
+  #delete(member: Member, departure: Departure): void {
     this.#byId.delete(member.id);
     member.source.members.delete(member);
-    this.#bus.emit('member.left', { ...told(member), ...why, uses: member.uses });
+    this.#bus.emit('member.left', { ...eventOf(member), ...departure, uses: member.uses });
   }
 
-  #tellJoined(member: Member, renewed: boolean, now: number): void {
-    const remainingMs = member.assumed ? undefined : member.endsAt - now;
-    this.#bus.emit('member.joined', { ...told(member), remainingMs, renewed });
+  #emitJoined(member: Member, renewed: boolean, now: number): void {
+    const remainingMs = member.endIsAssumed ? undefined : member.endsAt - now;
+    this.#bus.emit('member.joined', { ...eventOf(member), remainingMs, renewed });
   }
 }
 
-function inherit(member: Member, past: Pick<DepartedMember, 'bans' | 'health'>, now: number): void {
-  for (const host of past.bans) member.ban(host);
-  member.health.inherit(past.health, now);
+function inherit(member: Member, { bans, health }: MemberHistory, now: number): void {
+  for (const host of bans) member.ban(host);
+  member.health.inherit(health, now);
 }
 
-function told(member: Member) {
+/** What every event about a member contains. */
+function eventOf(member: Member) {
   return { source: member.source.name, member: member.id, protocol: member.protocol };
 }

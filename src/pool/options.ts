@@ -1,10 +1,10 @@
-/** What a pool is told when it opens, and again at a reload. Durations in ms. */
+/** The options of a pool: those that a reload may change, and what the pool works with. Durations in ms. */
 import type { Clock } from '../core/clock.ts';
 import type { EventBus } from '../core/events.ts';
 import type { Random } from '../core/random.ts';
 import type { SourceOutlook } from './lease.ts';
 
-/** How a member is chosen among those that fit. */
+/** How the next member is chosen. */
 export const STRATEGIES = [
   'round-robin',
   'random',
@@ -14,40 +14,39 @@ export const STRATEGIES = [
   'fastest',
 ] as const;
 
-/** One of them. */
 export type Strategy = (typeof STRATEGIES)[number];
 
-/** What the pool has to know of one source. */
+/** What the pool knows about a source. */
 export interface PoolSourceOptions {
   readonly name: string;
-  /** 1 is first: a later priority serves only while no earlier one can. */
+  /** 1 is first. A source is used only while no source of an earlier priority can serve. */
   readonly priority: number;
-  /** Usable members wanted; the pool only shows it. */
+  /** Usable members wanted. */
   readonly size: number;
-  /** How long a member lives whose lifetime nobody knows, counted from its last success. */
+  /** How long a member of unknown lifetime lives after its last success. */
   readonly unknownLifetimeMs: number;
-  /** Whether a member drawn later could have this keyword in its location. Absent: anything but a country code. */
+  /** Whether the location of a newly drawn member could contain the keyword. Absent: every keyword but a country code. */
   readonly couldHaveLocation?: (keyword: string) => boolean;
 }
 
-/** How members are picked, how much each may carry, how long sessions last. */
+/** How members are picked, the maximum load of each, and the lifetime of sessions. */
 export interface RotationOptions {
   readonly strategy: Strategy;
   /** 0: no limit. */
   readonly maxTunnelsPerMember: number;
-  /** A member retires after so many uses. 0: never. */
+  /** A member is removed after this many uses. 0: never. */
   readonly maxUsesPerMember: number;
-  /** Least time between two uses of one member for one target host; sessions are exempt. 0: none. */
+  /** Minimum time between two uses of a member for the same target host. Does not apply to sessions. 0: none. */
   readonly perHostSpacingMs: number;
-  /** Idle life of a session that does not name its own. */
+  /** How long an idle session lives when the client sets no TTL. */
   readonly sessionTtlMs: number;
 }
 
-/** What faults cost a member. */
+/** What faults lead to. */
 export interface HealthOptions {
-  /** Faults in a row before a member is evicted; at least 1. */
+  /** Faults in a row that evict a member; at least 1. */
   readonly maxFailures: number;
-  /** The first rest after a fault; each further one is twice as long, up to the member's life. */
+  /** The first quarantine after a fault. Each further one in a row is twice as long, up to the member's remaining life. */
   readonly quarantineMs: number;
 }
 
@@ -55,36 +54,35 @@ export interface HealthOptions {
 export interface PoolSettings {
   readonly sources: readonly PoolSourceOptions[];
   readonly rotation: RotationOptions;
-  /** A member counts as expired this long before it does. */
+  /** A member counts as expired this long before its end of life. */
   readonly safetyMarginMs: number;
-  /** Members with less life left are picked only when no other is there. */
+  /** Members with less life left are picked only when there is no other. */
   readonly minRemainingMs: number;
   readonly health: HealthOptions;
 }
 
-/** What bounds the memory of a pool. */
+/** Bounds the memory of a pool. */
 export interface PoolLimits {
-  /** Clients that may wait at one time; further ones are refused at once. */
+  /** Clients that may wait at a time; the pool refuses further ones at once. */
   readonly waiting: number;
-  /** Sessions remembered; beyond it the one that would end first goes. */
+  /** Sessions; at the limit the one that would end first is removed. */
   readonly sessions: number;
 }
 
-/** When the next draw can bring a member, and what each source waits for: told to clients that find the pool empty. */
+export const DEFAULT_LIMITS: PoolLimits = { waiting: 20_000, sessions: 100_000 };
+
+/** What a refusal reports about the next members. */
 export interface Outlook {
+  /** When the next draw can bring a member; absent when no draw is planned. */
   readonly retryAfterMs?: number;
   readonly sources: readonly SourceOutlook[];
 }
 
-/** Settings, and what the pool is handed to work with. */
 export interface PoolOptions extends PoolSettings {
   readonly clock: Clock;
   readonly random: Random;
   readonly bus: EventBus;
-  /** Asked only when a client is refused. */
+  /** Called only for a refusal. */
   readonly outlook: () => Outlook;
   readonly limits?: Partial<PoolLimits>;
 }
-
-/** Where nothing else is said. */
-export const DEFAULT_LIMITS: PoolLimits = { waiting: 20_000, sessions: 100_000 };

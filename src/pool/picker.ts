@@ -1,118 +1,113 @@
 /**
- * Which member a request gets: the next of its lane, or its session's own while that can be kept.
+ * The picker chooses the member for a request: the next candidate, or the member of the client's session.
  *
- * A session leaves its member when that has left the rotation, rests, is banned for the target, does not meet the
- * wish, or is about to end while others are not. A new one is a member that no other session has, if one comes soon in
- * the rotation. It waits for one that is merely full. A member that has just failed
- * this very request is left only when another one is accepted: that is for whoever takes the reports.
+ * A session leaves its member when the member drains, is quarantined, is banned for the target host, does not satisfy
+ * the routing options, or expires soon while another member does not. It waits for a member that is only full. Its
+ * next member is preferably one that no other session has.
  */
 import type { Candidates } from './candidates.ts';
+import { passesFilter } from './filter.ts';
 import type { LeaseRequest } from './lease.ts';
 import type { Member } from './member.ts';
-import { Query } from './member-check.ts';
-import type { Roster } from './members.ts';
-import { ENDING, LASTING, NOWHERE, RESTING } from './rotation/rotation.ts';
+import { MemberCheck } from './member-check.ts';
+import type { Members } from './members.ts';
 import type { Session, Sessions } from './sessions.ts';
 
-/** A session that was moved by hand. */
-export interface Rotated {
+/** The result of moving a session on request. */
+export interface SessionRotation {
   readonly from: string | undefined;
-  /** undefined: no other member was free; it gets one with its next use. */
+  /** Undefined when no other member was free; the session gets one at its next use. */
   readonly to: string | undefined;
 }
 
-const NOBODY: readonly string[] = [];
-const ANY_LIFE = Number.NEGATIVE_INFINITY;
-
-/** Chooses members; gives none away, but binds sessions to those it chose for them. */
+/** Chooses members and binds sessions to them. */
 export class Picker {
-  readonly #roster: Roster;
+  /** The results of the last pick are here. */
+  readonly check = new MemberCheck();
+  readonly #members: Members;
   readonly #sessions: Sessions;
-  readonly #query = new Query();
 
-  constructor(roster: Roster, sessions: Sessions) {
-    this.#roster = roster;
+  constructor(members: Members, sessions: Sessions) {
+    this.#members = members;
     this.#sessions = sessions;
   }
 
-  /** What the last pick found out, beside its member. */
-  get found(): Pick<Query, 'freeAt' | 'choosy' | 'brokeQuiet'> {
-    return this.#query;
-  }
-
-  /** The member for a request; it is not given away by this. */
   pick(
-    request: LeaseRequest,
-    ladder: Candidates,
+    { targetHost, avoid, routing }: LeaseRequest,
+    candidates: Candidates,
     session: Session | undefined,
     now: number,
   ): Member | undefined {
-    const { minLifeMs } = request.routing;
-    const query = this.#query;
-    query.restart();
-    query.now = now;
-    query.host = request.targetHost;
-    query.avoid = request.avoid;
-    query.leastEndsAt = minLifeMs === undefined ? ANY_LIFE : now + minLifeMs;
-    if (session !== undefined) return this.#forSession(session, ladder);
-    query.lastExit = ladder.lastExit;
-    query.taken = undefined;
-    const member = ladder.pick(query);
-    if (member !== undefined) ladder.lastExit = member.exit;
+    this.#prepare(targetHost, avoid, now);
+    if (routing.minLifeMs !== undefined) this.check.minEndsAt = now + routing.minLifeMs;
+    if (session !== undefined) return this.#pickForSession(session, candidates);
+    this.check.lastExit = candidates.lastExit;
+    const member = candidates.pick(this.check);
+    if (member !== undefined) candidates.lastExit = member.exit;
     return member;
   }
 
-  /** Moves a session to another member of the kind it last wished for, if one is free. */
-  rotate(session: Session, now: number): Rotated {
-    const query = this.#query;
+  /** Moves a session to another member that passes the filter of its last request, if one is free. */
+  rotate(session: Session, now: number): SessionRotation {
     const from = session.member;
-    const own = from === undefined ? undefined : this.#roster.find(from);
-    query.restart();
-    query.now = now;
-    query.host = '';
-    query.avoid = from === undefined ? NOBODY : [from];
-    query.leastEndsAt = ANY_LIFE;
-    query.lastExit = own?.exit ?? '';
-    query.taken = this.#sessions.held;
-    const to = this.#roster.ladder(session.kind, now).pick(query);
-    if (to === undefined || to.berth === RESTING) {
+    const current = from === undefined ? undefined : this.#members.find(from);
+    this.#prepare('', from === undefined ? [] : [from], now);
+    this.check.lastExit = current?.exit ?? '';
+    this.check.heldBySessions = this.#sessions.countByMember;
+    const next = this.#members.candidates(session.filter, now).pick(this.check);
+    if (next === undefined || next.bucket === 'quarantined') {
       this.#sessions.unbind(session);
       return { from, to: undefined };
     }
-    this.#sessions.bind(session, to.id, 'rotated', now);
-    return { from, to: to.id };
+    this.#sessions.bind(session, next.id, 'rotated', now);
+    return { from, to: next.id };
   }
 
-  #forSession(session: Session, ladder: Candidates): Member | undefined {
-    const query = this.#query;
-    query.lastExit = '';
-    query.taken = this.#sessions.held;
-    const own = session.member === undefined ? undefined : this.#roster.find(session.member);
-    if (own === undefined) return this.#bind(session, ladder.pick(query), 'left');
-    if (query.avoid.includes(own.id)) return ladder.pick(query);
-    const reason = whyMove(own, ladder, query);
-    if (reason !== undefined) return this.#bind(session, ladder.pick(query), reason);
-    if (own.berth === NOWHERE || own.source.full) {
-      query.choosy = true; // full for now: those that wait behind it may get another one
+  #prepare(host: string, avoid: readonly string[], now: number): void {
+    const { check } = this;
+    check.clearResults();
+    check.now = now;
+    check.host = host;
+    check.avoid = avoid;
+    check.minEndsAt = Number.NEGATIVE_INFINITY;
+    check.lastExit = '';
+    check.heldBySessions = undefined;
+  }
+
+  #pickForSession(session: Session, candidates: Candidates): Member | undefined {
+    const { check } = this;
+    check.heldBySessions = this.#sessions.countByMember;
+    const current = session.member === undefined ? undefined : this.#members.find(session.member);
+    if (current === undefined) return this.#bind(session, candidates.pick(check), 'left');
+    // It failed this very request: the session moves only when another member accepts; see `Leases`.
+    if (check.avoid.includes(current.id)) return candidates.pick(check);
+    const reason = whyMove(current, candidates, check);
+    if (reason !== undefined) return this.#bind(session, candidates.pick(check), reason);
+    if (current.bucket === undefined || current.source.isFull) {
+      check.rejectedForRequest = true; // clients that wait behind this one may get another member
       return undefined;
     }
-    if (own.berth !== ENDING) return own;
-    const other = ladder.pick(query);
-    return other?.berth === LASTING ? this.#bind(session, other, 'ending') : own;
+    if (current.bucket !== 'expiring') return current;
+    const other = candidates.pick(check);
+    return other?.bucket === 'fresh' ? this.#bind(session, other, 'ending') : current;
   }
 
   #bind(session: Session, member: Member | undefined, reason: string): Member | undefined {
-    if (member !== undefined) this.#sessions.bind(session, member.id, reason, this.#query.now);
+    if (member !== undefined) this.#sessions.bind(session, member.id, reason, this.check.now);
     return member;
   }
 }
 
-/** Why a session may not stay with its member; undefined when it may, if perhaps not at this moment. */
-function whyMove(own: Member, ladder: Candidates, query: Query): string | undefined {
-  const { phase } = own;
-  if (phase.name === 'draining') return phase.why.reason;
+/** Why the session must leave its member; undefined when it stays, even if the member is not free now. */
+function whyMove(
+  member: Member,
+  { filter }: Candidates,
+  { host, minEndsAt }: MemberCheck,
+): string | undefined {
+  const { phase, source, bans } = member;
+  if (phase.name === 'draining') return phase.departure.reason;
   if (phase.name !== 'ready') return phase.name;
-  if (own.source.blocked !== undefined) return 'source-blocked';
-  if (own.bans?.has(query.host) === true) return 'banned';
-  return ladder.fits(own) && own.endsAt >= query.leastEndsAt ? undefined : 'wish';
+  if (source.blockedReason !== undefined) return 'source-blocked';
+  if (bans?.has(host) === true) return 'banned';
+  return passesFilter(member, filter) && member.endsAt >= minEndsAt ? undefined : 'routing-options';
 }

@@ -1,144 +1,175 @@
 /**
- * The pool: the members noria may pick from, for whom, and which of them are not to be trusted.
+ * The pool: the members that clients may use, granted by lease.
  *
- * It lends members to the data plane (`Lending`), tells refill how much is there and wanted, and takes what is
- * drawn. It owns its parts and their timers: the roster of members, the sessions, the clients that wait.
+ * It grants leases to the data plane (`LeaseProvider`), takes drawn members from refill and reports to it how many are
+ * usable and wanted. It owns its parts and their timers: members, sessions, open leases and waiting clients. Each change
+ * that frees a member serves the waiting clients before the method returns.
  */
 import type { Clock } from '../core/clock.ts';
+import type { EventBus } from '../core/events.ts';
 import { type Random, shuffled } from '../core/random.ts';
-import { demandOf, heldAt, nextLossAt, usableAt } from './demand.ts';
-import { Desk } from './desk.ts';
+import { type Candidates, QUIET_MS } from './candidates.ts';
+import { demandFor, heldAt, needsDraw, searchedSources, usableAt } from './demand.ts';
 import type { AddedMembers, Demand, DrawnMember } from './drawn-member.ts';
+import { filterOf, whyImpossible } from './filter.ts';
 import type { Lease, LeaseProvider, LeaseRefusal, LeaseReport, LeaseRequest } from './lease.ts';
-import type { Holder } from './leases.ts';
-import { Roster } from './members.ts';
-import { DEFAULT_LIMITS, type PoolOptions, type PoolSettings, type PoolSourceOptions } from './options.ts';
-import type { Rotated } from './picker.ts';
-import { Sessions } from './sessions.ts';
-import { type PoolSnapshot, type Restored, restoreSnapshot, takeSnapshot } from './snapshot.ts';
+import { type LeaseHolder, Leases } from './leases.ts';
+import { Members } from './members.ts';
+import { DEFAULT_LIMITS, type Outlook, type PoolOptions, type PoolSettings } from './options.ts';
+import { Picker, type SessionRotation } from './picker.ts';
+import { type Session, Sessions } from './sessions.ts';
+import { type PoolSnapshot, type RestoredCounts, restoreSnapshot, takeSnapshot } from './snapshot.ts';
+import type { PoolSource } from './source.ts';
 import {
-  countsOf,
   type MemberView,
   memberView,
   type SessionView,
   type SourceCounts,
   sessionView,
+  sourceCounts,
 } from './views.ts';
-import { Waiting } from './waiting-queue.ts';
+import { type TurnResult, type WaitingClient, WaitingQueue } from './waiting-queue.ts';
 
-/** A client's own verdict on what it got from a target. */
+const SHUTTING_DOWN: LeaseRefusal = {
+  refused: 'shutting-down',
+  reason: 'noria is shutting down.',
+  sources: [],
+};
+const CLIENT_LEFT: LeaseRefusal = {
+  refused: 'client-gone',
+  reason: 'The client disconnected while it waited for a member.',
+  sources: [],
+};
+
+/** A client's report that a target host rejects a member, or accepts it again. */
 export interface ClientVerdict {
-  readonly of: Holder;
+  readonly of: LeaseHolder;
   /** Canonical host of the target. */
   readonly host: string;
-  /** `ok` takes a ban back. */
+  /** `ok` lifts a ban. */
   readonly verdict: 'banned' | 'ok';
 }
 
-/** Opens an empty pool that lends, waits and watches lifetimes from now on. */
+/** Opens an empty pool. */
 export function openPool(options: PoolOptions): Pool {
   return new Pool(options);
 }
 
-/** See `openPool`. */
 export class Pool implements LeaseProvider {
   readonly #clock: Clock;
   readonly #random: Random;
-  readonly #roster: Roster;
+  readonly #bus: EventBus;
+  readonly #outlook: () => Outlook;
+  readonly #maxWaiting: number;
+  readonly #members: Members;
   readonly #sessions: Sessions;
-  readonly #waiting: Waiting;
-  readonly #desk: Desk;
+  readonly #leases: Leases;
+  readonly #queue: WaitingQueue;
+  readonly #picker: Picker;
   #closed = false;
 
-  constructor(options: PoolOptions) {
-    const { clock, random, bus, outlook, limits: given, ...settings } = options;
-    const limits = { ...DEFAULT_LIMITS, ...given };
+  constructor({ clock, random, bus, outlook, limits, ...settings }: PoolOptions) {
+    const { waiting, sessions } = { ...DEFAULT_LIMITS, ...limits };
     this.#clock = clock;
     this.#random = random;
-    this.#roster = new Roster({ clock, random, bus, settings }, () => this.#desk.serve(clock.monotonic()));
-    this.#sessions = new Sessions(clock, bus, limits.sessions);
-    this.#waiting = new Waiting(clock, limits.waiting, () => this.#desk.wake());
-    this.#desk = new Desk({
-      clock,
-      bus,
-      roster: this.#roster,
-      sessions: this.#sessions,
-      waiting: this.#waiting,
-      outlook,
-    });
+    this.#bus = bus;
+    this.#outlook = outlook;
+    this.#maxWaiting = waiting;
+    const onChange = () => this.#serveWaiting(clock.monotonic());
+    this.#members = new Members({ clock, random, bus, settings, onChange });
+    this.#sessions = new Sessions(clock, bus, sessions);
+    this.#leases = new Leases(this.#members, this.#sessions);
+    this.#queue = new WaitingQueue(clock, bus, () => this.#onQueueDue());
+    this.#picker = new Picker(this.#members, this.#sessions);
     this.#configure(settings, clock.monotonic());
   }
 
   acquire(request: LeaseRequest): Lease | LeaseRefusal | Promise<Lease | LeaseRefusal> {
-    return this.#desk.acquire(request);
+    if (this.#closed) return SHUTTING_DOWN;
+    const now = this.#clock.monotonic();
+    this.#catchUp(now); // waiting clients come first
+    const impossible = whyImpossible(request.routing, this.#members);
+    if (impossible !== undefined) return this.#refusal('bad-routing', impossible);
+    const candidates = this.#members.candidates(filterOf(request.routing), now);
+    const lease = this.#tryLease(request, candidates, now, now);
+    if (this.#picker.check.endedQuiet) this.#emitDemand(candidates, now);
+    return lease ?? this.#wait(request, candidates, now);
   }
 
   cancel(requestId: number): void {
-    this.#desk.cancel(requestId);
+    const client = this.#queue.find(requestId);
+    if (client !== undefined) this.#queue.answer(client, CLIENT_LEFT, 'gave-up', this.#clock.monotonic());
   }
 
   report(report: LeaseReport): void {
-    this.#desk.report(report);
-  }
-
-  /**
-   * Leases on members that need a probe, at most `limit`: unproven ones, then those whose quarantine is over, then,
-   * where `staleMs` is given, those through which nobody got for so long. To be reported on like any other lease.
-   */
-  acquireForProbe(limit: number, staleMs?: number): Lease[] {
-    return this.#desk.acquireForProbe(limit, staleMs);
-  }
-
-  /** Members of the source that a client could have at that moment if nothing more were drawn; see `Demand`. */
-  usableAt(source: string, atMs: number): number {
-    return usableAt(this.#roster, source, atMs);
-  }
-
-  /** Members of the source that are alive at that moment, those that rest included. */
-  heldAt(source: string, atMs: number): number {
-    return heldAt(this.#roster, source, atMs);
-  }
-
-  /** The next moment after `afterMs` at which a member of the source stops being usable; undefined when none will. */
-  nextLossAt(source: string, afterMs: number): number | undefined {
-    return nextLossAt(this.#roster, source, afterMs);
-  }
-
-  demand(source: string): Demand {
-    return demandOf(this.#roster, source, this.#clock.monotonic());
-  }
-
-  /** Takes what a draw brought, in shuffled order; clients that wait are served at once. */
-  addMembers(sourceName: string, offers: readonly DrawnMember[]): AddedMembers {
-    const source = this.#roster.sources.get(sourceName);
-    const poured = { joined: 0, renewed: 0, rejected: 0 };
-    // Without a source: a reload removed it while a draw was on its way.
-    if (source === undefined || this.#closed) return { ...poured, rejected: offers.length };
     const now = this.#clock.monotonic();
-    this.#roster.turn(now);
-    for (const offer of shuffled(this.#random, offers)) poured[this.#roster.offer(source, offer, now)] += 1;
-    this.#desk.serve(now);
-    return poured;
+    if (this.#leases.report(report, now)) this.#serveWaiting(now);
+  }
+
+  /** Leases on at most `limit` members that need a probe; see `Members.toProbe`. Reported on like other leases. */
+  acquireForProbe(limit: number, staleMs = Number.POSITIVE_INFINITY): Lease[] {
+    const leases: Lease[] = [];
+    if (this.#closed) return leases;
+    const now = this.#clock.monotonic();
+    this.#members.update(now);
+    for (const member of this.#members.toProbe(now, staleMs)) {
+      if (leases.length >= limit) break;
+      leases.push(this.#leases.grant(member, { now, waitedMs: 0, session: undefined, isProbe: true }));
+    }
+    return leases;
+  }
+
+  /** Members of the source that clients can use at that moment without another draw. */
+  usableAt(sourceName: string, atMs: number): number {
+    const source = this.#members.sources.get(sourceName);
+    return source === undefined ? 0 : usableAt(this.#members, source, atMs);
+  }
+
+  /** Members of the source that have not expired at that moment, quarantined ones included. */
+  heldAt(sourceName: string, atMs: number): number {
+    const source = this.#members.sources.get(sourceName);
+    return source === undefined ? 0 : heldAt(source, atMs);
+  }
+
+  /** The next moment after `afterMs` at which a member of the source stops being usable; undefined when none does. */
+  nextLossAt(sourceName: string, afterMs: number): number | undefined {
+    const at = this.#members.sources.get(sourceName)?.expiries.nextAfter(afterMs);
+    return at === Number.POSITIVE_INFINITY ? undefined : at;
+  }
+
+  demand(sourceName: string): Demand {
+    const source = this.#members.sources.get(sourceName);
+    return source === undefined
+      ? { waiting: 0, lastWantedAt: Number.NEGATIVE_INFINITY, usedUpPerSecond: 0 }
+      : demandFor(this.#members, source, this.#clock.monotonic());
+  }
+
+  /** Adds the members that a draw brought, in shuffled order. */
+  addMembers(sourceName: string, drawn: readonly DrawnMember[]): AddedMembers {
+    const source = this.#members.sources.get(sourceName);
+    const added = { joined: 0, renewed: 0, rejected: 0 };
+    // A reload may have removed the source during the draw.
+    if (source === undefined || this.#closed) return { ...added, rejected: drawn.length };
+    const now = this.#clock.monotonic();
+    this.#members.update(now);
+    for (const one of shuffled(this.#random, drawn)) added[this.#members.add(source, one, now)] += 1;
+    this.#serveWaiting(now);
+    return added;
   }
 
   members(): readonly MemberView[] {
     const now = this.#clock.monotonic();
-    const views: MemberView[] = [];
-    for (const member of this.#roster.members()) {
-      const view = memberView(member, now);
-      if (view !== undefined) views.push(view);
-    }
-    return views;
+    return [...this.#members.all()]
+      .map((member) => memberView(member, now))
+      .filter((view) => view !== undefined);
   }
 
-  /** Members by state, for each source. */
   counts(): readonly SourceCounts[] {
-    return [...this.#roster.sources.values()].map(countsOf);
+    return [...this.#members.sources.values()].map(sourceCounts);
   }
 
-  /** Clients that wait for a member. */
   get waitingCount(): number {
-    return this.#waiting.size;
+    return this.#queue.size;
   }
 
   get sessionCount(): number {
@@ -147,135 +178,230 @@ export class Pool implements LeaseProvider {
 
   sessions(): readonly SessionView[] {
     const now = this.#clock.monotonic();
-    const held = (member: string | undefined) =>
-      member !== undefined && this.#roster.find(member) !== undefined;
-    return [...this.#sessions.all()].map((session) => sessionView(session, held(session.member), now));
+    return [...this.#sessions.all()].map((session) => {
+      const hasMember = session.member !== undefined && this.#members.find(session.member) !== undefined;
+      return sessionView(session, hasMember, now);
+    });
   }
 
-  /** Removes a member for good, by hand; its open tunnels go on. @returns whether there was such a member. */
+  /** Removes a member on request; its open tunnels continue. @returns false when there is no such member. */
   evict(id: string): boolean {
-    const member = this.#roster.find(id);
+    const member = this.#members.find(id);
     if (member === undefined) return false;
-    if (member.phase.name !== 'draining') {
-      this.#roster.leave(member, { reason: 'evicted' }, this.#clock.monotonic());
-    }
+    this.#members.remove(member, { reason: 'evicted' }, this.#clock.monotonic());
     return true;
   }
 
-  /** Lets all members of a source go; what is drawn later joins as ever. */
-  drainSource(name: string): void {
-    const source = this.#roster.sources.get(name);
-    if (source !== undefined) this.#roster.drainSource(source, this.#clock.monotonic());
-  }
-
-  /** Takes over new settings. Members of sources that are still there stay; sessions and waiting clients do, too. */
+  /** Applies new settings. Sessions, waiting clients and the members of sources that are still configured stay. */
   reconfigure(settings: PoolSettings): void {
     const now = this.#clock.monotonic();
     this.#configure(settings, now);
-    this.#desk.regroup(now);
-  }
-
-  /** As `reconfigure`, for the sources alone. */
-  updateSources(sources: readonly PoolSourceOptions[]): void {
-    this.reconfigure({ ...this.#roster.settings, sources });
+    for (const client of this.#queue.all()) {
+      const { routing } = client.request;
+      const impossible = whyImpossible(routing, this.#members);
+      if (impossible === undefined) {
+        this.#queue.changeLine(client, this.#members.candidates(filterOf(routing), now));
+      } else this.#queue.answer(client, this.#refusal('bad-routing', impossible), 'refused', now);
+    }
+    this.#serveWaiting(now);
   }
 
   /**
-   * What a client says about what it got. A member banned for a host is not used for it again, nor does a session
-   * keep it for that host. @returns whether there was such a member or session.
+   * Applies a client's verdict on a member, or on the member of its session. The pool does not use a banned member for
+   * that host. @returns false when there is no such member or session.
    */
   ban({ of, host, verdict }: ClientVerdict): boolean {
     const session = 'session' in of ? this.#sessions.find(of.session) : undefined;
     const id = 'member' in of ? of.member : session?.member;
-    const member = id === undefined ? undefined : this.#roster.find(id);
-    if (member === undefined) return session !== undefined; // its member has left, and the trouble with it
-    if (verdict === 'banned') this.#roster.ban(member, host);
-    else this.#roster.unban(member, host);
-    this.#desk.serve(this.#clock.monotonic());
+    const member = id === undefined ? undefined : this.#members.find(id);
+    if (member === undefined) return session !== undefined; // the session's member has left: nothing to ban
+    if (verdict === 'banned') this.#members.ban(member, host);
+    else this.#members.unban(member, host);
+    this.#serveWaiting(this.#clock.monotonic());
     return true;
   }
 
   /** Moves a session to another member. @returns undefined when there is no such session. */
-  rotateSession(name: string): (Rotated & { readonly leases: readonly number[] }) | undefined {
-    return this.#desk.rotate(name);
+  rotateSession(name: string): SessionRotation | undefined {
+    const session = this.#sessions.find(name);
+    if (session === undefined) return undefined;
+    const now = this.#clock.monotonic();
+    this.#members.update(now);
+    return this.#picker.rotate(session, now);
   }
 
-  /** Forgets a session; its open tunnels go on. @returns whether there was one. */
+  /** Removes a session; its open tunnels continue. @returns false when there is no such session. */
   forgetSession(name: string): boolean {
     return this.#sessions.forget(name);
   }
 
   /** Ids of the open leases of a session or a member. */
-  leasesOf(of: Holder): readonly number[] {
-    return this.#desk.leasesOf(of);
+  leasesOf(holder: LeaseHolder): readonly number[] {
+    return this.#leases.of(holder);
   }
 
-  /** Lets the source hold only `factor` of the tunnels it may hold, or holds where nothing limits it yet; at least one. */
+  /** Limits the open leases of the source to `factor` of the current limit, or of the open leases when there is none. At least 1. */
   limitTunnels(sourceName: string, factor: number): void {
-    const source = this.#roster.sources.get(sourceName);
+    const source = this.#members.sources.get(sourceName);
     if (source === undefined) return;
-    const held = source.tunnelLimit === Number.POSITIVE_INFINITY ? source.open : source.tunnelLimit;
-    source.tunnelLimit = Math.max(1, Math.floor(held * factor));
+    const { leaseLimit, openLeases } = source;
+    const current = leaseLimit === Number.POSITIVE_INFINITY ? openLeases : leaseLimit;
+    source.leaseLimit = Math.max(1, Math.floor(current * factor));
   }
 
   unlimitTunnels(sourceName: string): void {
-    const source = this.#roster.sources.get(sourceName);
-    if (source === undefined || source.tunnelLimit === Number.POSITIVE_INFINITY) return;
-    source.tunnelLimit = Number.POSITIVE_INFINITY;
-    this.#roster.seating.freed = true;
-    this.#desk.serve(this.#clock.monotonic());
+    const source = this.#members.sources.get(sourceName);
+    if (source === undefined || source.leaseLimit === Number.POSITIVE_INFINITY) return;
+    source.leaseLimit = Number.POSITIVE_INFINITY;
+    this.#members.index.membersFreed = true;
+    this.#serveWaiting(this.#clock.monotonic());
   }
 
-  /** None of the source's members is picked, for this reason (told to clients), until it is called with none. */
+  /** Excludes all members of a source from picks; clients see the reason. Undefined lifts the block. */
   blockSource(sourceName: string, reason: string | undefined): void {
-    const source = this.#roster.sources.get(sourceName);
+    const source = this.#members.sources.get(sourceName);
     if (source === undefined) return;
-    source.blocked = reason;
+    source.blockedReason = reason;
     const now = this.#clock.monotonic();
-    for (const member of source.members) this.#roster.seating.settle(member, now);
-    this.#desk.serve(now);
+    for (const member of source.members) this.#members.index.update(member, now);
+    this.#serveWaiting(now);
   }
 
-  /** While on, faults cost no member anything: our own network is down. Afterwards resting members are tried at once. */
+  /** Ignores faults of members while our own network is down. Unfreezing lets quarantined members be tried at once. */
   freezeEvictions(on: boolean): void {
     const now = this.#clock.monotonic();
-    this.#roster.freeze(on, now);
-    this.#desk.serve(now);
+    this.#members.freezeEvictions(on, now);
+    this.#serveWaiting(now);
   }
 
   snapshot(): PoolSnapshot {
-    return takeSnapshot({ clock: this.#clock, roster: this.#roster, sessions: this.#sessions });
+    return takeSnapshot({ clock: this.#clock, members: this.#members, sessions: this.#sessions });
   }
 
   /**
-   * Brings back what a snapshot holds and has not expired meanwhile. For a pool that has just been opened.
+   * Restores a snapshot, without what has expired since. Call it on a pool that has just been opened.
    *
-   * @param passedMs - since it was taken; by the wall clock when left out.
+   * @param passedMs - time since the snapshot; defaults to the time by the wall clock.
    */
-  restore(snapshot: PoolSnapshot, passedMs?: number): Restored {
-    const kept = { clock: this.#clock, roster: this.#roster, sessions: this.#sessions };
-    const restored = restoreSnapshot(kept, snapshot, passedMs);
-    this.#desk.serve(this.#clock.monotonic());
+  restore(snapshot: PoolSnapshot, passedMs?: number): RestoredCounts {
+    const parts = { clock: this.#clock, members: this.#members, sessions: this.#sessions };
+    const restored = restoreSnapshot(parts, snapshot, passedMs);
+    this.#serveWaiting(this.#clock.monotonic());
     return restored;
   }
 
-  /** Refuses everyone who waits and stops every timer. Members stay, for a last snapshot. Safe to call twice. */
+  /** Refuses all waiting and new requests and stops every timer. Members stay, so that a last snapshot is possible. */
   close(): void {
     if (this.#closed) return;
     this.#closed = true;
-    this.#desk.close();
-    this.#roster.seating.close();
+    const now = this.#clock.monotonic();
+    for (const client of this.#queue.all()) this.#queue.answer(client, SHUTTING_DOWN, 'refused', now);
+    this.#members.index.close();
     this.#sessions.close();
-    this.#waiting.close();
+    this.#queue.close();
   }
 
-  /** The start of a source counts as a client, at the pool's own start and at a reload that brings it. */
   #configure(settings: PoolSettings, now: number): void {
-    const known = new Set(this.#roster.sources.keys());
-    this.#roster.configure(settings, now);
+    const known = new Set(this.#members.sources.keys());
+    this.#members.configure(settings, now);
     const first = Math.min(...settings.sources.map(({ priority }) => priority));
-    for (const [name, source] of this.#roster.sources) {
-      if (!known.has(name) && source.options.priority === first) source.wantedAt = now;
+    // A new source of the first priority draws before its first client.
+    for (const [name, source] of this.#members.sources) {
+      if (!known.has(name) && source.options.priority === first) source.lastWantedAt = now;
     }
+  }
+
+  /** Does what is due at `now`, since timers may be late. */
+  #catchUp(now: number): void {
+    this.#members.update(now);
+    if (this.#queue.takeRetry(now)) this.#members.index.membersFreed = true;
+    this.#serveWaiting(now);
+  }
+
+  #onQueueDue(): void {
+    const now = this.#clock.monotonic();
+    this.#catchUp(now);
+    for (let late = this.#queue.overdue(now); late !== undefined; late = this.#queue.overdue(now)) {
+      const waitedS = Math.round((now - late.sinceAt) / 100) / 10;
+      const reason = `Waited ${waitedS} s for a member that fits the routing options.`;
+      this.#queue.answer(late, this.#refusal('pool-empty', reason), 'refused', now);
+    }
+  }
+
+  #serveWaiting(now: number): void {
+    const { index } = this.#members;
+    if (!index.membersFreed) return;
+    index.membersFreed = false;
+    if (this.#queue.size > 0) this.#queue.giveTurns((client) => this.#serve(client, now));
+  }
+
+  #serve(client: WaitingClient, now: number): TurnResult {
+    const lease = this.#tryLease(client.request, client.candidates, client.sinceAt, now);
+    if (lease !== undefined) {
+      this.#queue.answer(client, lease, 'served', now);
+      return 'done';
+    }
+    const { spacedUntil, rejectedForRequest } = this.#picker.check;
+    if (spacedUntil < Number.POSITIVE_INFINITY) this.#queue.retryAt(spacedUntil);
+    return rejectedForRequest ? 'done' : 'line-blocked';
+  }
+
+  #tryLease(request: LeaseRequest, candidates: Candidates, sinceAt: number, now: number): Lease | undefined {
+    const { routing, targetHost } = request;
+    const { perHostSpacingMs, sessionTtlMs } = this.#members.settings.rotation;
+    let session: Session | undefined;
+    if (routing.session !== undefined) {
+      session = this.#sessions.use(routing.session, routing.sessionTtlMs ?? sessionTtlMs, now);
+      session.filter = candidates.filter;
+    }
+    const member = this.#picker.pick(request, candidates, session, now);
+    if (member === undefined) return undefined;
+    if (perHostSpacingMs > 0) member.space(targetHost, now + perHostSpacingMs, now);
+    if (session !== undefined) this.#recordSessionDemand(member.source, now);
+    return this.#leases.grant(member, { now, waitedMs: now - sinceAt, session, isProbe: false });
+  }
+
+  #wait(
+    request: LeaseRequest,
+    candidates: Candidates,
+    now: number,
+  ): LeaseRefusal | Promise<Lease | LeaseRefusal> {
+    if (request.waitMs <= 0)
+      return this.#refusal('pool-empty', 'No member that fits the routing options is free.');
+    if (this.#queue.size >= this.#maxWaiting) {
+      const reason = `No member is free, and ${this.#maxWaiting} clients wait for one already, which is the limit.`;
+      return this.#refusal('pool-empty', reason);
+    }
+    const { spacedUntil } = this.#picker.check;
+    if (spacedUntil < Number.POSITIVE_INFINITY) {
+      this.#queue.retryAt(spacedUntil);
+      for (const source of candidates.tiers[0]?.sources ?? []) source.usedUp.add(1, now);
+    }
+    const waitsForDraw = needsDraw(request, candidates, { members: this.#members, sessions: this.#sessions });
+    const answer = this.#queue.join(request, { candidates, now, needsDraw: waitsForDraw });
+    // At a count of 1, 2, 4, 8 …: refill needs to know that more clients wait, but not ten thousand times.
+    if ((candidates.waitingCount & (candidates.waitingCount - 1)) === 0) this.#emitDemand(candidates, now);
+    return answer;
+  }
+
+  #refusal(refused: 'pool-empty' | 'bad-routing', reason: string): LeaseRefusal {
+    const { retryAfterMs, sources } = this.#outlook();
+    const outlooks = sources.map((outlook) => {
+      const blocked = this.#members.sources.get(outlook.name)?.blockedReason;
+      return blocked === undefined ? outlook : { ...outlook, reason: blocked };
+    });
+    return { refused, reason, sources: outlooks, ...(retryAfterMs === undefined ? {} : { retryAfterMs }) };
+  }
+
+  #emitDemand(candidates: Candidates, now: number): void {
+    const sources = searchedSources(candidates, now);
+    if (sources.length > 0) this.#bus.emit('demand.rose', { sources });
+  }
+
+  /** A session's pick of its own member searches no tier, so its demand is recorded at the source. */
+  #recordSessionDemand(source: PoolSource, now: number): void {
+    const wasQuiet = now - source.lastWantedAt > QUIET_MS;
+    source.lastWantedAt = now;
+    if (wasQuiet && !this.#picker.check.endedQuiet) this.#bus.emit('demand.rose', { sources: [source.name] });
   }
 }

@@ -1,33 +1,33 @@
 /**
- * Sessions: the names under which clients stay on one member, and how long an idle one is remembered.
+ * Sessions: the names under which clients stay on one member until the session has been idle for its TTL.
  *
- * A session holds its member by id, so that it keeps nothing alive. All share one timer; a session's place in its
- * heap is put right only when it gets there, so that using one costs nothing but a note of the time.
+ * It owns all sessions and one timer for them. A session refers to its member by id, so it keeps no member alive. Using
+ * a session only records the time: its place in the heap is corrected when the timer reaches it.
  */
 import type { Clock } from '../core/clock.ts';
 import { EarliestTimer } from '../core/earliest-timer.ts';
 import type { EventBus } from '../core/events.ts';
-import type { MemberFilter } from './candidates.ts';
+import { ANY_MEMBER, type MemberFilter } from './filter.ts';
 import { Heap, type HeapNode } from './heap.ts';
 
-/** One session. Its key is the moment at which it is looked at again. */
+/** One session. `key` is the monotonic moment at which the timer looks at it next. */
 export class Session implements HeapNode {
   readonly name: string;
   ttlMs: number;
-  /** Id of its member; undefined until the next pick after it was left without. */
+  /** Id of its member; undefined until the next pick when it has none. */
   member: string | undefined;
-  /** What was last wished for under its name. */
-  kind: MemberFilter = {};
+  /** The filter of its last request. */
+  filter: MemberFilter = ANY_MEMBER;
   /** Monotonic moment of its last use. */
   usedAt: number;
-  /** Monotonic moment at which its member was last confirmed: chosen for it, or accepted. */
-  settledAt = Number.NEGATIVE_INFINITY;
-  /** Leases given under its name. */
+  /** Monotonic moment at which its member was last picked for it or accepted an attempt. */
+  confirmedAt = Number.NEGATIVE_INFINITY;
+  /** Leases so far. */
   uses = 0;
-  /** Leases that are open under its name: while there are any it is not idle. */
-  open = 0;
+  /** Open leases; with one, the session is not idle. */
+  openLeases = 0;
   key: number;
-  place = -1;
+  heapIndex = -1;
 
   constructor(name: string, ttlMs: number, now: number) {
     this.name = name;
@@ -36,7 +36,7 @@ export class Session implements HeapNode {
     this.key = now + ttlMs;
   }
 
-  /** Monotonic moment at which it ends if it is not used before. */
+  /** Monotonic moment at which it ends without another use. */
   get endsAt(): number {
     return this.usedAt + this.ttlMs;
   }
@@ -46,82 +46,78 @@ export class Session implements HeapNode {
 export class Sessions {
   readonly #clock: Clock;
   readonly #bus: EventBus;
-  readonly #limit: number;
+  readonly #maxCount: number;
   readonly #byName = new Map<string, Session>();
-  /** How many sessions have each member, by its id. */
-  readonly #held = new Map<string, number>();
-  readonly #ends = new Heap<Session>();
-  readonly #alarm: EarliestTimer;
+  readonly #countByMember = new Map<string, number>();
+  readonly #byEnd = new Heap<Session>();
+  readonly #timer: EarliestTimer;
 
-  constructor(clock: Clock, bus: EventBus, limit: number) {
+  constructor(clock: Clock, bus: EventBus, maxCount: number) {
     this.#clock = clock;
     this.#bus = bus;
-    this.#limit = limit;
-    this.#alarm = new EarliestTimer(clock, () => this.#sweep(this.#clock.monotonic()));
+    this.#maxCount = maxCount;
+    this.#timer = new EarliestTimer(clock, () => this.#endIdle(this.#clock.monotonic()));
   }
 
   get size(): number {
     return this.#byName.size;
   }
 
-  /** Ids of the members that sessions have; some may be gone. */
-  get held(): ReadonlyMap<string, number> {
-    return this.#held;
+  /** The number of sessions on each member, by member id. Some of the members may have left. */
+  get countByMember(): ReadonlyMap<string, number> {
+    return this.#countByMember;
   }
 
   all(): IterableIterator<Session> {
     return this.#byName.values();
   }
 
-  /** The session as it is, not used by this. */
+  /** Does not count as a use. */
   find(name: string): Session | undefined {
     return this.#byName.get(name);
   }
 
-  /** The session of this name, used now; a new one without a member where there was none. */
+  /** Uses the session of this name; creates one without a member when there is none. */
   use(name: string, ttlMs: number, now: number): Session {
-    let session = this.#byName.get(name);
-    if (session !== undefined && session.open === 0 && session.endsAt <= now) {
-      this.#end(session, 'idle');
-      session = undefined;
-    }
-    if (session === undefined) {
-      this.#makeRoom();
-      session = this.add(new Session(name, ttlMs, now));
-    } else {
+    const session = this.#byName.get(name);
+    if (session !== undefined && session.openLeases === 0 && session.endsAt <= now) {
+      this.#end(session, 'idle'); // its timer is late
+    } else if (session !== undefined) {
       session.usedAt = now;
       session.ttlMs = ttlMs;
-      if (session.endsAt < session.key) this.#ends.update(session, session.endsAt);
+      if (session.endsAt < session.key) this.#byEnd.update(session, session.endsAt);
+      this.#timer.armBy(session.key);
+      return session;
     }
-    this.#alarm.armBy(session.key);
-    return session;
+    this.#makeRoom();
+    return this.add(new Session(name, ttlMs, now));
   }
 
   add(session: Session): Session {
     this.#byName.set(session.name, session);
     this.#count(session.member, 1);
-    this.#ends.add(session);
-    this.#alarm.armBy(session.key);
+    this.#byEnd.add(session);
+    this.#timer.armBy(session.key);
     return session;
   }
 
-  /** It has this member from now on: told as bound, or as moved from the one before. */
+  /** Puts the session on the member and emits `session.bound` or `session.moved`. */
   bind(session: Session, member: string, reason: string, now: number): void {
     const from = session.member;
-    this.#settle(session, member);
-    session.settledAt = now;
+    this.#setMember(session, member);
+    session.confirmedAt = now;
     if (from === undefined) this.#bus.emit('session.bound', { session: session.name, member });
     else if (from !== member) {
       this.#bus.emit('session.moved', { session: session.name, from, to: member, reason });
     }
   }
 
-  /** It has no member until its next pick. */
+  /** Leaves the session without a member until its next pick. */
   unbind(session: Session): void {
-    this.#settle(session, undefined);
+    this.#setMember(session, undefined);
   }
 
-  /** @returns whether there was such a session. */
+  /** @returns false when there is no such session. */
   forget(name: string): boolean {
     const session = this.#byName.get(name);
     if (session === undefined) return false;
@@ -129,49 +125,49 @@ export class Sessions {
     return true;
   }
 
-  /** Stops the timer. Sessions stay as they are. */
+  /** Stops the timer and keeps the sessions. */
   close(): void {
-    this.#alarm.disarm();
+    this.#timer.disarm();
   }
 
-  #sweep(now: number): void {
-    for (let first = this.#ends.first; first !== undefined && first.key <= now; first = this.#ends.first) {
-      if (first.open > 0) this.#ends.update(first, now + first.ttlMs);
-      else if (first.endsAt > now) this.#ends.update(first, first.endsAt);
+  #endIdle(now: number): void {
+    for (let first = this.#byEnd.first; first !== undefined && first.key <= now; first = this.#byEnd.first) {
+      if (first.openLeases > 0) this.#byEnd.update(first, now + first.ttlMs);
+      else if (first.endsAt > now) this.#byEnd.update(first, first.endsAt);
       else this.#end(first, 'idle');
     }
-    this.#alarm.armBy(this.#ends.firstKey);
+    this.#timer.armBy(this.#byEnd.firstKey);
   }
 
-  /** With as many as there may be, the one that would end first goes. */
+  /** At the limit, ends the session that would end first. */
   #makeRoom(): void {
-    if (this.#byName.size < this.#limit) return;
-    for (let first = this.#ends.first; first !== undefined; first = this.#ends.first) {
+    if (this.#byName.size < this.#maxCount) return;
+    for (let first = this.#byEnd.first; first !== undefined; first = this.#byEnd.first) {
       if (first.key >= first.endsAt) {
         this.#end(first, 'too-many');
         return;
       }
-      this.#ends.update(first, first.endsAt);
+      this.#byEnd.update(first, first.endsAt);
     }
   }
 
-  #settle(session: Session, member: string | undefined): void {
+  #setMember(session: Session, member: string | undefined): void {
     this.#count(session.member, -1);
     this.#count(member, 1);
     session.member = member;
   }
 
-  #count(member: string | undefined, more: 1 | -1): void {
+  #count(member: string | undefined, change: 1 | -1): void {
     if (member === undefined) return;
-    const count = (this.#held.get(member) ?? 0) + more;
-    if (count === 0) this.#held.delete(member);
-    else this.#held.set(member, count);
+    const count = (this.#countByMember.get(member) ?? 0) + change;
+    if (count === 0) this.#countByMember.delete(member);
+    else this.#countByMember.set(member, count);
   }
 
   #end(session: Session, reason: string): void {
     this.#byName.delete(session.name);
     this.#count(session.member, -1);
-    this.#ends.remove(session);
+    this.#byEnd.remove(session);
     this.#bus.emit('session.ended', { session: session.name, reason });
   }
 }

@@ -1,134 +1,147 @@
 /**
  * The pool as plain JSON, and back: what a restart keeps.
  *
- * Moments are epoch ms here, for monotonic time does not outlive a process.
+ * Moments in a snapshot are epoch ms, because monotonic time ends with the process.
  */
 import { z } from 'zod';
 import type { Clock } from '../core/clock.ts';
 import { FAULTS, type FaultCode } from '../core/faults.ts';
 import { MEMBER_PROTOCOLS } from '../core/protocol.ts';
 import type { Member } from './member.ts';
-import type { Roster } from './members.ts';
+import type { Members } from './members.ts';
 import { Session, type Sessions } from './sessions.ts';
 
-/** No lifetime of the service comes near it: what a damaged file says beyond that is not believed. */
+/** No member lives longer. Limits what a damaged file can claim. */
 const MAX_LIFE_MS = 7 * 24 * 3600 * 1000;
 
-const address = {
-  source: z.string(),
-  protocol: z.enum(MEMBER_PROTOCOLS),
-  host: z.string(),
-  port: z.int().min(1).max(65_535),
-};
+const moment = z.number();
+const count = z.int().nonnegative();
+const durationMs = z.number().nonnegative();
 
-const past = {
+const history = {
   bans: z.array(z.string()),
-  health: z.object({ inRow: z.number(), halves: z.number(), rests: z.number() }),
+  health: z.object({ inRow: z.number().nonnegative(), halves: count, rests: count }),
 };
 
 const memberSchema = z.object({
-  ...address,
-  ...past,
-  id: z.string(),
-  joinedAt: z.number(),
-  endsAt: z.number(),
-  /** `endsAt` is the source's assumption. */
+  ...history,
+  id: z.string().min(1),
+  source: z.string(),
+  protocol: z.enum(MEMBER_PROTOCOLS),
+  host: z.string().min(1),
+  port: z.int().min(1).max(65_535),
+  joinedAt: moment,
+  endsAt: moment,
+  /** Whether `endsAt` is an assumption. */
   assumed: z.boolean(),
   unproven: z.boolean(),
   exitIp: z.string().optional(),
   location: z.string().optional(),
   facts: z.record(z.string(), z.union([z.string(), z.number(), z.boolean()])).optional(),
-  uses: z.number(),
-  latencyMs: z.number().optional(),
-  /** It was in quarantine until then, for this. */
-  rest: z.object({ untilAt: z.number(), fault: z.custom<FaultCode>(isFaultCode) }).optional(),
+  uses: count,
+  latencyMs: durationMs.optional(),
+  /** Its quarantine. */
+  rest: z.object({ untilAt: moment, fault: z.custom<FaultCode>(isFaultCode) }).optional(),
 });
 
 const sessionSchema = z.object({
   name: z.string(),
   member: z.string().optional(),
-  ttlMs: z.number(),
-  usedAt: z.number(),
-  uses: z.number(),
+  ttlMs: durationMs,
+  usedAt: moment,
+  uses: count,
 });
 
-const memorySchema = z.object({ ...past, key: z.string(), untilAt: z.number(), barred: z.boolean() });
+const departedSchema = z.object({ ...history, key: z.string(), untilAt: moment, barred: z.boolean() });
 
 const snapshotSchema = z.object({
   version: z.literal(1),
   /** When it was taken. */
-  at: z.number(),
+  at: moment,
   members: z.array(memberSchema),
   sessions: z.array(sessionSchema),
-  remembered: z.array(memorySchema),
+  /** Departed members. */
+  remembered: z.array(departedSchema),
 });
 
 /** What a restart keeps of a pool. */
 export type PoolSnapshot = z.infer<typeof snapshotSchema>;
-type MemberSnapshot = z.infer<typeof memberSchema>;
 
-/** What a pool is made of, as far as a snapshot goes. */
-export interface Kept {
+/** The parts of a pool that a snapshot reads and restores. */
+export interface SnapshotParts {
   readonly clock: Clock;
-  readonly roster: Roster;
+  readonly members: Members;
   readonly sessions: Sessions;
 }
 
-/** What came back of a snapshot. */
-export interface Restored {
+/** What the pool holds after a restore. */
+export interface RestoredCounts {
   readonly members: number;
   readonly sessions: number;
 }
 
-/** The snapshot in `value`, or undefined when it is none. */
+/** The snapshot in `value`; undefined when it does not hold one. */
 export function decodeSnapshot(value: unknown): PoolSnapshot | undefined {
   const decoded = snapshotSchema.safeParse(value);
   return decoded.success ? decoded.data : undefined;
 }
 
-/** Members that drain are left out: nothing of theirs outlives the process. */
-export function takeSnapshot({ clock, roster, sessions }: Kept): PoolSnapshot {
+/** Leaves out draining members, since their tunnels end with the process. */
+export function takeSnapshot({ clock, members, sessions }: SnapshotParts): PoolSnapshot {
   const at = clock.now();
   const now = clock.monotonic();
   const wall = (monotonicAt: number) => Math.round(at + monotonicAt - now);
-  const staying = [...roster.members()].filter(({ phase }) => phase.name !== 'draining');
+  const staying = [...members.all()].filter(({ phase }) => phase.name !== 'draining');
   return {
     version: 1,
     at,
-    members: staying.map((member) => memberSnapshot(member, wall)),
-    sessions: [...sessions.all()].map(({ name, member, ttlMs, usedAt, open, uses }) => ({
+    members: staying.map((member) => memberRecord(member, wall)),
+    sessions: [...sessions.all()].map(({ name, member, ttlMs, usedAt, openLeases, uses }) => ({
       name,
-      ...(member === undefined ? {} : { member }),
+      member,
       ttlMs,
-      usedAt: wall(open > 0 ? now : usedAt),
+      usedAt: wall(openLeases > 0 ? now : usedAt),
       uses,
     })),
-    remembered: [...roster.remembered.entries(now)].map(([key, memory]) => ({
-      ...memory,
+    remembered: [...members.departed.entries(now)].map(([key, { bans, health, untilAt, barred }]) => ({
       key,
-      bans: [...memory.bans],
-      untilAt: wall(memory.untilAt),
+      bans: [...bans],
+      health,
+      untilAt: wall(untilAt),
+      barred,
     })),
   };
 }
 
 /**
- * Brings back what has not expired meanwhile, of sources that still exist.
+ * Restores what has not expired since, for the sources that are still configured.
  *
- * @param passedMs - since it was taken; left out, what the wall clock says, and never less than none: a clock that was set
- * back gives nobody a longer life than it had.
+ * @param passedMs - time since the snapshot; defaults to the time by the wall clock. At least 0, so that a clock that was
+ * set back does not prolong any life.
  */
 export function restoreSnapshot(
-  { clock, roster, sessions }: Kept,
+  { clock, members, sessions }: SnapshotParts,
   snapshot: PoolSnapshot,
   passedMs = Math.max(0, clock.now() - snapshot.at),
-): Restored {
+): RestoredCounts {
   const now = clock.monotonic();
   const monotonic = (wallAt: number) => now + Math.min(wallAt - snapshot.at, MAX_LIFE_MS) - passedMs;
-  for (const { key, ...memory } of snapshot.remembered) {
-    roster.remembered.keep(key, { ...memory, untilAt: monotonic(memory.untilAt) }, now);
+  for (const { key, ...departed } of snapshot.remembered) {
+    members.departed.add(key, { ...departed, untilAt: monotonic(departed.untilAt) }, now);
   }
-  for (const member of snapshot.members) readmit(roster, member, { now, monotonic });
+  for (const { source: sourceName, assumed, rest, latencyMs, ...record } of snapshot.members) {
+    const source = members.sources.get(sourceName);
+    if (source === undefined) continue;
+    const restored = {
+      ...record,
+      joinedAt: monotonic(record.joinedAt),
+      endsAt: monotonic(record.endsAt),
+      endIsAssumed: assumed,
+      latencyMs,
+      quarantine: rest && { untilAt: monotonic(rest.untilAt), fault: rest.fault },
+    };
+    members.restore(source, restored, now);
+  }
   for (const { name, member, ttlMs, usedAt, uses } of snapshot.sessions) {
     if (sessions.find(name) !== undefined || monotonic(usedAt) + ttlMs <= now) continue;
     const session = new Session(name, ttlMs, monotonic(usedAt));
@@ -136,34 +149,14 @@ export function restoreSnapshot(
     session.uses = uses;
     sessions.add(session);
   }
-  return { members: roster.size, sessions: sessions.size };
+  return { members: members.size, sessions: sessions.size };
 }
 
-function readmit(
-  roster: Roster,
-  entry: MemberSnapshot,
-  time: { readonly now: number; readonly monotonic: (wallAt: number) => number },
-): void {
-  const source = roster.sources.get(entry.source);
-  if (source === undefined) return;
-  const { id, assumed, unproven, uses, latencyMs, bans, health, protocol, host, port } = entry;
-  const offer = {
-    protocol,
-    host,
-    port,
-    unproven,
-    endsAt: time.monotonic(entry.endsAt),
-    ...(entry.exitIp === undefined ? {} : { exitIp: entry.exitIp }),
-    ...(entry.location === undefined ? {} : { location: entry.location }),
-    ...(entry.facts === undefined ? {} : { facts: entry.facts }),
-  };
-  const rest = entry.rest && { ...entry.rest, untilAt: time.monotonic(entry.rest.untilAt) };
-  const joinedAt = time.monotonic(entry.joinedAt);
-  roster.readmit(source, offer, { id, joinedAt, assumed, uses, latencyMs, bans, health, rest }, time.now);
-}
-
-function memberSnapshot(member: Member, wall: (monotonicAt: number) => number): MemberSnapshot {
-  const { phase, exitIp, facts, latencyMs } = member;
+function memberRecord(
+  member: Member,
+  wall: (monotonicAt: number) => number,
+): PoolSnapshot['members'][number] {
+  const { phase, location } = member;
   return {
     id: member.id,
     source: member.source.name,
@@ -172,16 +165,16 @@ function memberSnapshot(member: Member, wall: (monotonicAt: number) => number): 
     port: member.port,
     joinedAt: wall(member.joinedAt),
     endsAt: wall(member.endsAt),
-    assumed: member.assumed,
+    assumed: member.endIsAssumed,
     unproven: phase.name === 'joining',
     uses: member.uses,
-    bans: [...(member.bans ?? [])],
+    bans: [...(member.bans?.keys() ?? [])],
     health: member.health.record(),
-    ...(exitIp === undefined ? {} : { exitIp }),
-    ...(member.place.text === '' ? {} : { location: member.place.text }),
-    ...(facts === undefined ? {} : { facts }),
-    ...(latencyMs === undefined ? {} : { latencyMs }),
-    ...(phase.name === 'quarantined' ? { rest: { untilAt: wall(phase.untilAt), fault: phase.fault } } : {}),
+    exitIp: member.exitIp,
+    location: location.text === '' ? undefined : location.text,
+    facts: member.facts,
+    latencyMs: member.latencyMs,
+    rest: phase.name === 'quarantined' ? { untilAt: wall(phase.untilAt), fault: phase.fault } : undefined,
   };
 }
 

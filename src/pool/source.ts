@@ -1,47 +1,66 @@
-/** What the pool keeps of one source: its members, what they hold, and whether they may be used at all. */
+/** What the pool keeps of one source: its members, the load on them, and whether clients may use them. */
 import type { MemberProtocol } from '../core/protocol.ts';
 import type { DrawnMember } from './drawn-member.ts';
 import { Heap } from './heap.ts';
-import type { Mark, Member, MemberPhaseName } from './member.ts';
-import { Meter } from './meter.ts';
+import type { Member, MemberMoment, MemberPhaseName } from './member.ts';
 import type { PoolSourceOptions } from './options.ts';
 
-/** How much a new reading weighs in a source's typical latency. */
+/** Weight of a new reading in a source's typical latency. */
 const LATENCY_WEIGHT = 0.05;
+/** After this time an event has about a third of its weight. */
+const RATE_MEMORY_MS = 30_000;
+
+/** Events per second, with exponential decay. */
+class DecayingRate {
+  #amount = 0;
+  #updatedAt = 0;
+
+  add(amount: number, now: number): void {
+    this.#amount = this.#decayed(now) + amount;
+    this.#updatedAt = now;
+  }
+
+  perSecond(now: number): number {
+    return (this.#decayed(now) * 1_000) / RATE_MEMORY_MS;
+  }
+
+  #decayed(now: number): number {
+    return this.#amount === 0 ? 0 : this.#amount * Math.exp((this.#updatedAt - now) / RATE_MEMORY_MS);
+  }
+}
 
 /** One source's part of the pool. */
 export class PoolSource {
-  /** Replaced by a reload; the name stays. */
+  /** Replaced by a reload; the name stays the same. */
   options: PoolSourceOptions;
   readonly members = new Set<Member>();
-  /** Members by phase; `gone` counts all that ever left. */
+  /** Members by phase; `left` counts all that ever left. */
   readonly counts: Record<MemberPhaseName, number> = {
     joining: 0,
     ready: 0,
     quarantined: 0,
     draining: 0,
-    gone: 0,
+    left: 0,
   };
   /** Members that are not draining, by the moment at which they stop being usable. */
-  readonly ends = new Heap<Mark>();
-  /** Members in quarantine. */
+  readonly expiries = new Heap<MemberMoment>();
   readonly quarantined = new Set<Member>();
-  /** Leases that are open through its members. */
-  open = 0;
-  /** Most leases that may be open through its members. */
-  tunnelLimit = Number.POSITIVE_INFINITY;
-  /** Why none of its members may be used now, in noria's words. */
-  blocked: string | undefined;
-  /** Monotonic moment at which a client last wanted it, outside the lanes: start-up and sessions. */
-  wantedAt = Number.NEGATIVE_INFINITY;
-  /** Members used up, by uses or by spacing. */
-  readonly usedUp = new Meter();
-  /** Ms an accepted attempt through one of its members takes, decaying; 0 before the first. */
-  typicalMs = 0;
+  /** Open leases on its members. */
+  openLeases = 0;
+  /** Maximum of open leases on its members. */
+  leaseLimit = Number.POSITIVE_INFINITY;
+  /** Why clients may not use its members; undefined when they may. */
+  blockedReason: string | undefined;
+  /** Monotonic moment of the last demand that no tier recorded: start-up, a session, or a tier that no longer exists. */
+  lastWantedAt = Number.NEGATIVE_INFINITY;
+  /** Members used up, by `maxUsesPerMember` or by spacing. */
+  readonly usedUp = new DecayingRate();
+  /** Decaying mean over all its members; 0 before the first reading. */
+  typicalLatencyMs = 0;
 
-  /** What its members were seen to speak. */
+  /** The protocols of its members so far. */
   readonly protocols = new Set<MemberProtocol>();
-  /** The longest life a member of it had when it came; 0 before the first. */
+  /** The longest remaining life with which a member joined; 0 before the first. */
   longestLifeMs = 0;
 
   constructor(options: PoolSourceOptions) {
@@ -52,19 +71,19 @@ export class PoolSource {
     return this.options.name;
   }
 
-  /** Whether one more lease would break its limit. */
-  get full(): boolean {
-    return this.open >= this.tunnelLimit;
+  /** Whether another lease would exceed the limit. */
+  get isFull(): boolean {
+    return this.openLeases >= this.leaseLimit;
   }
 
-  /** Notes what its members are like, from one that lives `lifeMs` from now. */
-  learn(offer: DrawnMember, lifeMs: number): void {
-    this.protocols.add(offer.protocol);
+  /** Records what members of this source are like, from one that lives for `lifeMs`. */
+  learn({ protocol }: DrawnMember, lifeMs: number): void {
+    this.protocols.add(protocol);
     this.longestLifeMs = Math.max(this.longestLifeMs, lifeMs);
   }
 
   learnLatency(latencyMs: number): void {
-    if (this.typicalMs === 0) this.typicalMs = latencyMs;
-    else this.typicalMs += (latencyMs - this.typicalMs) * LATENCY_WEIGHT;
+    if (this.typicalLatencyMs === 0) this.typicalLatencyMs = latencyMs;
+    else this.typicalLatencyMs += (latencyMs - this.typicalLatencyMs) * LATENCY_WEIGHT;
   }
 }

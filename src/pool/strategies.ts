@@ -1,6 +1,6 @@
-/** The strategies by name: which rotation serves each. */
+/** The rotation of each strategy, over the candidates of one bucket. */
 import type { Random } from '../core/random.ts';
-import type { Member } from './member.ts';
+import type { Candidate } from './candidates.ts';
 import type { Strategy } from './options.ts';
 import { RandomRotation } from './rotation/random.ts';
 import { RankedRotation } from './rotation/ranked.ts';
@@ -8,28 +8,24 @@ import type { Rotation } from './rotation/rotation.ts';
 import { RoundRobin } from './rotation/round-robin.ts';
 import { ShuffleRotation } from './rotation/shuffle.ts';
 
-const MAKERS: Record<Strategy, (random: Random) => Rotation> = {
+const ROTATIONS: Record<Strategy, (random: Random) => Rotation<Candidate>> = {
   'round-robin': () => new RoundRobin(),
-  random: (random) => new RandomRotation(random, false),
+  random: (random) => new RandomRotation(random),
   shuffle: (random) => new ShuffleRotation(random),
-  'least-connections': () => new RankedRotation(byLoad),
-  'longest-lived': () => new RankedRotation(byLife),
-  fastest: (random) => new RandomRotation(random, true),
+  'least-connections': () => new RankedRotation(byOpenLeases),
+  'longest-lived': () => new RankedRotation(({ member }) => -member.endsAt),
+  fastest: (random) => new RandomRotation(random, ({ member }, now) => member.expectedLatencyMs(now)),
 };
 
-/** An empty rotation that picks by `strategy`. */
-export function makeRotation(strategy: Strategy, random: Random): Rotation {
-  return MAKERS[strategy](random);
+/** An empty rotation for the strategy. */
+export function makeRotation(strategy: Strategy, random: Random): Rotation<Candidate> {
+  return ROTATIONS[strategy](random);
 }
 
-/** Turns fit into 32 bits, loads above them: together a whole number that a double holds exactly. */
-const TURNS = 2 ** 32;
+/** A turn fits into 32 bits, with the open leases above them: a double holds the sum exactly. */
+const TURN_RANGE = 2 ** 32;
 
-/** Fewest open leases first; among equals, the one whose turn is longest ago. */
-function byLoad(member: Member, turn: number): number {
-  return member.open * TURNS + (turn % TURNS);
-}
-
-function byLife(member: Member): number {
-  return -member.endsAt;
+/** Fewest open leases first; among equals, the one whose last use is longest ago. */
+function byOpenLeases({ member }: Candidate, lastTurn: number): number {
+  return member.openLeases * TURN_RANGE + (lastTurn % TURN_RANGE);
 }

@@ -1,11 +1,11 @@
-/** The pool as others may see it: frozen copies in the words of the admin API. Durations are in seconds here. */
+/** Frozen copies of the pool's state, in the terms of the admin API. Durations are in seconds. */
 import type { MemberProtocol } from '../core/protocol.ts';
 import type { Facts } from './drawn-member.ts';
 import type { Member } from './member.ts';
 import type { Session } from './sessions.ts';
 import type { PoolSource } from './source.ts';
 
-/** The phases of members that are there. */
+/** The phases of members that have not left. */
 export type MemberState = 'joining' | 'ready' | 'quarantined' | 'draining';
 
 /** One member, as `/api/members` shows it. */
@@ -18,7 +18,7 @@ export interface MemberView {
   readonly location: string | null;
   readonly exitIp: string | null;
   readonly state: MemberState;
-  /** null when nobody knows. */
+  /** null when unknown. */
   readonly remainingSeconds: number | null;
   readonly openTunnels: number;
   readonly uses: number;
@@ -31,40 +31,40 @@ export interface MemberView {
 /** One session, as `/api/sessions` shows it. */
 export interface SessionView {
   readonly id: string;
-  /** null when it had to be left and no client has come since. */
+  /** null when its member has left and no client has used the session since. */
   readonly member: string | null;
   readonly idleSeconds: number;
   readonly expiresInSeconds: number;
   readonly uses: number;
 }
 
-/** One source's members, counted. */
+/** One source's members, counted by state. */
 export interface SourceCounts extends Record<MemberState, number> {
   readonly source: string;
   /** Members wanted. */
   readonly size: number;
   readonly openTunnels: number;
-  /** Of all these, members that have carried something. */
+  /** Members that have been used at least once. */
   readonly used: number;
-  /** Why none of them may be used now; null when they may. */
+  /** Why clients may not use the members; null when they may. */
   readonly blocked: string | null;
 }
 
-/** The member at monotonic `now`; undefined when it is gone. */
+/** The member at monotonic `now`; undefined when it has left. */
 export function memberView(member: Member, now: number): MemberView | undefined {
   const state = member.phase.name;
-  if (state === 'gone') return undefined;
+  if (state === 'left') return undefined;
   return Object.freeze({
     id: member.id,
     source: member.source.name,
     protocol: member.protocol,
     host: member.host,
     port: member.port,
-    location: member.place.text === '' ? null : member.place.text,
+    location: member.location.text === '' ? null : member.location.text,
     exitIp: member.exitIp ?? null,
     state,
-    remainingSeconds: member.assumed ? null : tenths((member.endsAt - now) / 1000),
-    openTunnels: member.open,
+    remainingSeconds: member.endIsAssumed ? null : tenths((member.endsAt - now) / 1000),
+    openTunnels: member.openLeases,
     uses: member.uses,
     faults: member.health.score,
     latencyMs: member.latencyMs === undefined ? null : Math.round(member.latencyMs),
@@ -72,34 +72,33 @@ export function memberView(member: Member, now: number): MemberView | undefined 
   });
 }
 
-/** @param held - whether its member is still in the pool. */
-export function sessionView(session: Session, held: boolean, now: number): SessionView {
-  const idleMs = session.open > 0 ? 0 : now - session.usedAt;
+/** @param hasMember - whether the session's member is still in the pool. */
+export function sessionView(session: Session, hasMember: boolean, now: number): SessionView {
+  const idleMs = session.openLeases > 0 ? 0 : now - session.usedAt;
   return Object.freeze({
     id: session.name,
-    member: held ? (session.member ?? null) : null,
+    member: hasMember ? (session.member ?? null) : null,
     idleSeconds: tenths(idleMs / 1000),
     expiresInSeconds: tenths((session.ttlMs - idleMs) / 1000),
     uses: session.uses,
   });
 }
 
-/** One walk over the members of the source. */
-export function countsOf({ name, options, counts, members, open, blocked }: PoolSource): SourceCounts {
-  const { joining, ready, quarantined, draining } = counts;
-  const size = options.size;
+/** Walks through all members of the source. */
+export function sourceCounts(source: PoolSource): SourceCounts {
+  const { joining, ready, quarantined, draining } = source.counts;
   let used = 0;
-  for (const member of members) if (member.uses > 0) used += 1;
+  for (const member of source.members) if (member.uses > 0) used += 1;
   return {
-    source: name,
-    size,
+    source: source.name,
+    size: source.options.size,
     joining,
     ready,
     quarantined,
     draining,
-    openTunnels: open,
+    openTunnels: source.openLeases,
     used,
-    blocked: blocked ?? null,
+    blocked: source.blockedReason ?? null,
   };
 }
 

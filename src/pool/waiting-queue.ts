@@ -1,149 +1,145 @@
 /**
- * Clients that wait for a member, in the order of their coming, each with its own deadline and all on one timer.
+ * The waiting queue: clients that wait for a member, first come first served, each with a deadline.
  *
- * They stand in a line for each kind of wish, so that those whose wish nobody can meet hold up no one else.
+ * It owns the waiting clients and one timer for all of them. Clients with the same filter form a line, so that the queue
+ * skips a whole line when no member passes its filter.
  */
 import type { Clock } from '../core/clock.ts';
 import { EarliestTimer } from '../core/earliest-timer.ts';
+import type { EventBus } from '../core/events.ts';
 import type { Candidates } from './candidates.ts';
 import { Heap, type HeapNode } from './heap.ts';
 import type { Lease, LeaseRefusal, LeaseRequest } from './lease.ts';
 
 type Answer = Lease | LeaseRefusal;
 
-/** How a client comes to wait. */
-export interface Arrival {
-  readonly ladder: Candidates;
+/** How a waiting client's turn ended. `line-blocked`: no other client in its line can be served now either. */
+export type TurnResult = 'done' | 'line-blocked';
+
+/** What the pool knows about a request that starts to wait. */
+export interface WaitingTerms {
+  readonly candidates: Candidates;
   readonly now: number;
-  /** Whether another member that is drawn could serve it. */
-  readonly drawHelps: boolean;
+  /** Whether a newly drawn member could serve the client. */
+  readonly needsDraw: boolean;
 }
 
-/** One client that waits. */
-export class Waiter implements HeapNode {
+/** A client that waits. `key` is its deadline. */
+export class WaitingClient implements HeapNode {
   readonly request: LeaseRequest;
   readonly resolve: (answer: Answer) => void;
   readonly sinceAt: number;
-  readonly drawHelps: boolean;
-  /** Its number in the order of coming. */
-  readonly ticket: number;
-  ladder: Candidates;
-  /** Its deadline. */
+  readonly needsDraw: boolean;
+  /** Position in order of arrival. */
+  readonly arrival: number;
+  candidates: Candidates;
   key: number;
-  place = -1;
+  heapIndex = -1;
 
-  constructor(request: LeaseRequest, arrival: Arrival, ticket: number, resolve: (answer: Answer) => void) {
+  constructor(
+    request: LeaseRequest,
+    { candidates, now, needsDraw }: WaitingTerms,
+    arrival: number,
+    resolve: (answer: Answer) => void,
+  ) {
     this.request = request;
     this.resolve = resolve;
-    this.sinceAt = arrival.now;
-    this.drawHelps = arrival.drawHelps;
-    this.ticket = ticket;
-    this.ladder = arrival.ladder;
-    this.key = arrival.now + request.waitMs;
+    this.sinceAt = now;
+    this.needsDraw = needsDraw;
+    this.arrival = arrival;
+    this.candidates = candidates;
+    this.key = now + request.waitMs;
   }
 }
 
-/** One client's turn to be served. */
-export interface WaiterTurn {
-  readonly waiter: Waiter;
-  /** Nobody behind it in its line needs a turn. */
-  endLine(): void;
-}
-
-/** All that wait, up to a limit. */
-export class Waiting {
-  readonly #byId = new Map<number, Waiter>();
-  readonly #lines = new Map<Candidates, Set<Waiter>>();
-  readonly #deadlines = new Heap<Waiter>();
-  readonly #alarm: EarliestTimer;
-  readonly #limit: number;
-  #tickets = 0;
+/** All waiting clients. */
+export class WaitingQueue {
+  readonly #bus: EventBus;
+  readonly #byRequest = new Map<number, WaitingClient>();
+  readonly #lines = new Map<Candidates, Set<WaitingClient>>();
+  readonly #byDeadline = new Heap<WaitingClient>();
+  readonly #timer: EarliestTimer;
+  #arrivals = 0;
   #retryAt = Number.POSITIVE_INFINITY;
 
-  /** @param onDue - called when a deadline, or a moment given to `retryAt`, has come. */
-  constructor(clock: Clock, limit: number, onDue: () => void) {
-    this.#limit = limit;
-    this.#alarm = new EarliestTimer(clock, () => {
+  /** @param onDue - called when a deadline or a retry is due. */
+  constructor(clock: Clock, bus: EventBus, onDue: () => void) {
+    this.#bus = bus;
+    this.#timer = new EarliestTimer(clock, () => {
       onDue();
-      this.#alarm.armBy(Math.min(this.#deadlines.firstKey, this.#retryAt));
+      this.#timer.armBy(Math.min(this.#byDeadline.firstKey, this.#retryAt));
     });
   }
 
   get size(): number {
-    return this.#byId.size;
+    return this.#byRequest.size;
   }
 
-  get full(): boolean {
-    return this.#byId.size >= this.#limit;
-  }
-
-  /** The answer to a request that waits from now on. @throws TypeError when one of the same id waits already. */
-  join(request: LeaseRequest, arrival: Arrival): Promise<Answer> {
-    if (this.#byId.has(request.id)) throw new TypeError(`lease request ${request.id} is under way already`);
-    this.#tickets += 1;
+  /** Adds a client. @throws TypeError when a request with the same id waits already. */
+  join(request: LeaseRequest, terms: WaitingTerms): Promise<Answer> {
+    if (this.#byRequest.has(request.id)) throw new TypeError(`lease request ${request.id} waits already`);
+    this.#arrivals += 1;
     const { promise, resolve } = Promise.withResolvers<Answer>();
-    const waiter = new Waiter(request, arrival, this.#tickets, resolve);
-    this.#byId.set(request.id, waiter);
-    this.#deadlines.add(waiter);
-    this.#stand(waiter);
-    this.#alarm.armBy(waiter.key);
+    const client = new WaitingClient(request, terms, this.#arrivals, resolve);
+    this.#byRequest.set(request.id, client);
+    this.#byDeadline.add(client);
+    this.#enterLine(client);
+    this.#timer.armBy(client.key);
     return promise;
   }
 
-  find(requestId: number): Waiter | undefined {
-    return this.#byId.get(requestId);
+  find(requestId: number): WaitingClient | undefined {
+    return this.#byRequest.get(requestId);
   }
 
-  all(): IterableIterator<Waiter> {
-    return this.#byId.values();
+  all(): IterableIterator<WaitingClient> {
+    return this.#byRequest.values();
   }
 
-  /** Takes it out; whoever does answers it. */
-  leave(waiter: Waiter): void {
-    this.#byId.delete(waiter.request.id);
-    this.#deadlines.remove(waiter);
-    this.#unstand(waiter);
+  /** Removes a client and answers it. */
+  answer(
+    client: WaitingClient,
+    answer: Answer,
+    outcome: 'served' | 'gave-up' | 'refused',
+    now: number,
+  ): void {
+    this.#byRequest.delete(client.request.id);
+    this.#byDeadline.remove(client);
+    this.#leaveLine(client);
+    this.#bus.emit('client.waited', { ms: now - client.sinceAt, outcome });
+    client.resolve(answer);
   }
 
-  /** Moves it to the end of another ladder's line, when its own is dead. */
-  change(waiter: Waiter, ladder: Candidates): void {
-    this.#unstand(waiter);
-    waiter.ladder = ladder;
-    this.#stand(waiter);
+  /** Moves a client to the end of another line, when its candidates are stale. */
+  changeLine(client: WaitingClient, candidates: Candidates): void {
+    this.#leaveLine(client);
+    client.candidates = candidates;
+    this.#enterLine(client);
   }
 
-  /** Those who might be served now, in the order of their coming. Each may leave in its turn. */
-  *inOrder(): Generator<WaiterTurn> {
-    const lines = [...this.#lines].filter(([ladder]) => ladder.hasSeats).map(([, line]) => new Line(line));
-    for (let line = earliest(lines); line !== undefined; line = earliest(lines)) {
-      const { head } = line;
-      if (head === undefined) return;
-      const served = line;
-      let ended = false;
-      yield {
-        waiter: head,
-        endLine: () => {
-          ended = true;
-        },
-      };
-      if (ended) served.end();
-      else served.advance();
+  /** Gives each client whose filter some member passes a turn, in order of arrival. `serve` may answer the client. */
+  giveTurns(serve: (client: WaitingClient) => TurnResult): void {
+    const lines: LineCursor[] = [];
+    for (const [candidates, line] of this.#lines) if (!candidates.isEmpty) lines.push(new LineCursor(line));
+    for (let line = earliestLine(lines); line?.client !== undefined; line = earliestLine(lines)) {
+      if (serve(line.client) === 'line-blocked') line.client = undefined;
+      else line.advance();
     }
   }
 
-  /** The one whose deadline has passed longest ago, if there is one. */
-  due(now: number): Waiter | undefined {
-    return this.#deadlines.firstKey <= now ? this.#deadlines.first : undefined;
+  /** A client whose deadline has passed. */
+  overdue(now: number): WaitingClient | undefined {
+    return this.#byDeadline.firstKey <= now ? this.#byDeadline.first : undefined;
   }
 
-  /** At this moment somebody may be served for whom no member is free now. */
+  /** Makes the timer fire at `at`, when the spacing of a member ends. */
   retryAt(at: number): void {
     this.#retryAt = Math.min(this.#retryAt, at);
-    this.#alarm.armBy(at);
+    this.#timer.armBy(at);
   }
 
-  /** Whether such a moment has come; it is over with this. */
-  mayRetry(now: number): boolean {
+  /** Whether a retry is due. Clears it. */
+  takeRetry(now: number): boolean {
     if (this.#retryAt > now) return false;
     this.#retryAt = Number.POSITIVE_INFINITY;
     return true;
@@ -151,59 +147,55 @@ export class Waiting {
 
   /** Stops the timer. */
   close(): void {
-    this.#alarm.disarm();
+    this.#timer.disarm();
   }
 
-  #stand(waiter: Waiter): void {
-    const { ladder } = waiter;
-    let line = this.#lines.get(ladder);
+  #enterLine(client: WaitingClient): void {
+    const { candidates } = client;
+    let line = this.#lines.get(candidates);
     if (line === undefined) {
       line = new Set();
-      this.#lines.set(ladder, line);
+      this.#lines.set(candidates, line);
     }
-    line.add(waiter);
-    ladder.waitingCount += 1;
-    if (waiter.drawHelps) ladder.wantingCount += 1;
+    line.add(client);
+    candidates.waitingCount += 1;
+    if (client.needsDraw) candidates.waitingForDrawCount += 1;
   }
 
-  #unstand(waiter: Waiter): void {
-    const { ladder } = waiter;
-    const line = this.#lines.get(ladder);
-    if (line?.delete(waiter) !== true) return;
-    ladder.waitingCount -= 1;
-    if (waiter.drawHelps) ladder.wantingCount -= 1;
-    if (line.size === 0) this.#lines.delete(ladder);
+  #leaveLine(client: WaitingClient): void {
+    const { candidates } = client;
+    const line = this.#lines.get(candidates);
+    if (line?.delete(client) !== true) return;
+    candidates.waitingCount -= 1;
+    if (client.needsDraw) candidates.waitingForDrawCount -= 1;
+    if (line.size === 0) this.#lines.delete(candidates);
   }
 }
 
-/** A line while it is served: its first, and those behind. Waiters may leave it meanwhile. */
-class Line {
-  head: Waiter | undefined;
-  readonly #rest: Iterator<Waiter>;
+/** Walks through a line. Clients may leave the line during the walk. */
+class LineCursor {
+  /** Undefined at the end of the line. */
+  client: WaitingClient | undefined;
+  readonly #clients: Iterator<WaitingClient>;
 
-  constructor(waiters: Set<Waiter>) {
-    this.#rest = waiters.values();
+  constructor(line: Set<WaitingClient>) {
+    this.#clients = line.values();
     this.advance();
   }
 
   advance(): void {
-    const step = this.#rest.next();
-    this.head = step.done === true ? undefined : step.value;
-  }
-
-  end(): void {
-    this.head = undefined;
+    const step = this.#clients.next();
+    this.client = step.done === true ? undefined : step.value;
   }
 }
 
-/** The line whose first came before those of the others. */
-function earliest(lines: readonly Line[]): Line | undefined {
-  let found: Line | undefined;
-  let ticket = Number.POSITIVE_INFINITY;
+function earliestLine(lines: readonly LineCursor[]): LineCursor | undefined {
+  let earliest: LineCursor | undefined;
+  let arrival = Number.POSITIVE_INFINITY;
   for (const line of lines) {
-    if (line.head === undefined || line.head.ticket >= ticket) continue;
-    found = line;
-    ticket = line.head.ticket;
+    if (line.client === undefined || line.client.arrival >= arrival) continue;
+    earliest = line;
+    arrival = line.client.arrival;
   }
-  return found;
+  return earliest;
 }

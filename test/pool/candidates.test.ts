@@ -1,61 +1,73 @@
 import { expect, test } from 'vitest';
-import { Lanes, type MemberFilter } from '../../src/pool/candidates.ts';
+import { CandidateIndex } from '../../src/pool/candidate-index.ts';
+import { ANY_MEMBER, type MemberFilter } from '../../src/pool/filter.ts';
 import { Member } from '../../src/pool/member.ts';
-import { Query } from '../../src/pool/member-check.ts';
-import { LASTING } from '../../src/pool/rotation/rotation.ts';
+import { MemberCheck } from '../../src/pool/member-check.ts';
 import { PoolSource } from '../../src/pool/source.ts';
-import { CITY } from './pool-kit.ts';
+import { ManualClock } from '../support/manual-clock.ts';
+import { CITY, poolSettings } from './pool-kit.ts';
 
-/** As many kinds of wishes as are kept. */
-const MOST = 256;
+/** The limit of candidate lists. */
+const MAX_LISTS = 256;
 
-/** Lanes with one member, and one look into the ladder of a kind at a time. */
-function openLanes() {
+/** An index with one member that is about to expire. */
+function openIndex() {
   const source = new PoolSource(CITY);
-  const lanes = new Lanes(() => 0);
-  lanes.rebuild([source], 'round-robin', []);
-  const place = { text: 'East', folded: 'east' };
-  const identity = { id: 'm1', source, protocol: 'http', host: '203.0.113.7', port: 8000, place } as const;
-  const member = new Member(identity, false, 0);
+  const index = new CandidateIndex(
+    { clock: new ManualClock(), random: () => 0, settings: poolSettings() },
+    () => {},
+  );
+  index.rebuild(poolSettings(), [source], new Map());
+  const location = { text: 'East', folded: 'east' };
+  const member = new Member(
+    { id: 'm1', source, protocol: 'http', host: '203.0.113.7', port: 8000, location },
+    false,
+    0,
+  );
   source.members.add(member);
-  lanes.enter(member);
-  lanes.move(member, LASTING);
-  const pick = (kind: MemberFilter, now: number) => {
-    const query = new Query();
-    query.now = now;
-    return lanes.ladder(kind, [member], now).pick(query);
+  index.add(member, 0);
+  const find = (filter: MemberFilter, now: number) => index.find(filter, new Map([['m1', member]]), now);
+  const pick = (filter: MemberFilter, now: number) => {
+    const check = new MemberCheck();
+    check.now = now;
+    return find(filter, now).pick(check);
   };
-  return { lanes, source, member, pick };
+  return { index, source, member, find, pick };
 }
 
-test('lanes: the kinds that are kept are bounded, those asked for lately stay, and no seat is left behind', () => {
-  const { lanes, member, pick } = openLanes();
-  const kinds: MemberFilter[] = [{ location: 'e' }, { location: 'ea' }, { protocol: 'http' }];
-  const ladders = kinds.map((kind) => lanes.ladder(kind, [member], 0));
+test('candidates: the number of lists is bounded, and lists used lately stay', () => {
+  const { index, member, find, pick } = openIndex();
+  const filters: MemberFilter[] = [{ location: 'e' }, { location: 'ea' }, { protocol: 'http' }];
+  const lists = filters.map((filter) => find(filter, 0));
   for (let round = 0; round < 1_000; round += 1) {
-    for (const kind of kinds) expect(pick(kind, round)).toBe(member);
+    for (const filter of filters) expect(pick(filter, round)).toBe(member);
     expect(pick({ location: `west ${round}` }, round)).toBeUndefined();
   }
-  expect([...lanes.all()]).toHaveLength(MOST);
-  expect(kinds.map((kind) => lanes.ladder(kind, [member], 1_000))).toEqual(ladders);
-  for (const ladder of ladders) expect([...lanes.all()].includes(ladder)).toBe(true);
-  expect(member.seats).toHaveLength(1 + kinds.length);
-  for (let round = 0; round < MOST; round += 1) pick({ location: `north ${round}` }, 2_000 + round);
-  expect(member.seats, 'only the plain one is left').toHaveLength(1);
+  expect([...index.lists()]).toHaveLength(MAX_LISTS);
+  expect(filters.map((filter) => find(filter, 1_000))).toEqual(lists);
+});
+
+test('candidates: a dropped list leaves no candidate behind', () => {
+  const { member, find, pick } = openIndex();
+  for (const location of ['e', 'ea', 'eas']) find({ location }, 0);
+  expect(member.candidates).toHaveLength(4);
+  for (let round = 0; round < MAX_LISTS; round += 1) pick({ location: `north ${round}` }, 2_000 + round);
+  expect(member.candidates, 'only in the list of all members').toHaveLength(1);
+  expect(find(ANY_MEMBER, 3_000).isEmpty).toBe(false);
   expect(pick({ location: 'e' }, 3_000)).toBe(member);
 });
 
-test('lanes: a kind that someone waits for is kept', () => {
-  const { lanes, member, pick } = openLanes();
-  const ladder = lanes.ladder({ location: 'east' }, [member], 0);
-  ladder.waitingCount = 1;
+test('candidates: a list for which a client waits is never dropped', () => {
+  const { find, pick } = openIndex();
+  const list = find({ location: 'east' }, 0);
+  list.waitingCount = 1;
   for (let round = 0; round < 1_000; round += 1) pick({ location: `west ${round}` }, round);
-  expect(lanes.ladder({ location: 'east' }, [member], 2_000)).toBe(ladder);
+  expect(find({ location: 'east' }, 2_000)).toBe(list);
 });
 
-test('lanes: that clients wanted a kind is remembered by its sources when it goes', () => {
-  const { source, pick } = openLanes();
+test('candidates: the sources keep the demand of a dropped list', () => {
+  const { source, pick } = openIndex();
   pick({ location: 'far' }, 777);
   for (let round = 0; round < 1_000; round += 1) pick({ source: `nowhere ${round}` }, 1_000 + round);
-  expect(source.wantedAt).toBe(777);
+  expect(source.lastWantedAt).toBe(777);
 });

@@ -132,7 +132,7 @@ test('reload: sources that stay keep their members, sessions and waiting clients
   const own = use(kit, { session: 'abc' });
   const town = { ...CITY, name: 'town' };
   const asked = kit.pool.acquire(request({ protocol: 'socks5' }, { waitMs: 15_000 }));
-  kit.pool.updateSources([{ ...CITY, priority: 3 }, town]);
+  kit.pool.reconfigure(poolSettings({ sources: [{ ...CITY, priority: 3 }, town] }));
   expect(kit.pool.members().map(({ source }) => source)).toEqual(['city', 'city']);
   expect(kit.events('member.left')).toMatchObject([{ source: 'backup', reason: 'removed' }]);
   expect(use(kit, { session: 'abc' }).member).toBe(own.member);
@@ -155,7 +155,7 @@ test('reload: that clients came before it is not forgotten', () => {
 test('reload: a client that waits for a source that goes is told so', async () => {
   const kit = openKit({ sources: [CITY, BACKUP] });
   const asked = kit.pool.acquire(request({ source: 'backup' }, { waitMs: 15_000 }));
-  kit.pool.updateSources([CITY]);
+  kit.pool.reconfigure(poolSettings({ sources: [CITY] }));
   await expect(asked).resolves.toMatchObject({ refused: 'bad-routing' });
 });
 
@@ -171,10 +171,11 @@ test('reload: another strategy, limits and margins take hold of the members that
   expect(kit.events('member.left').length + kit.events('member.drained').length).toBe(3);
 });
 
-test('reload: a source whose members are to go is drained, and may fill again', () => {
+test('reload: a removed source that is configured again can get the same members', () => {
   const kit = openKit();
   pourMembers(kit, 2);
-  kit.pool.drainSource('city');
+  kit.pool.reconfigure(poolSettings({ sources: [BACKUP] }));
+  kit.pool.reconfigure(poolSettings({ sources: [CITY] }));
   expect(refusal(kit).refused).toBe('pool-empty');
   expect(kit.pool.addMembers('city', [offer(kit, 0)]).joined).toBe(1);
 });

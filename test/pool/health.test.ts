@@ -20,22 +20,22 @@ const REPLAYS: readonly {
   {
     says: 'the third in a row evicts',
     steps: ['fault', 'fault', 'fault'],
-    verdicts: ['rest', 'rest', 'evict'],
+    verdicts: ['quarantine', 'quarantine', 'evict'],
   },
   {
     says: 'a success clears the row',
     steps: ['fault', 'fault', 'accepted', 'fault', 'fault', 'fault'],
-    verdicts: ['rest', 'rest', '-', 'rest', 'rest', 'evict'],
+    verdicts: ['quarantine', 'quarantine', '-', 'quarantine', 'quarantine', 'evict'],
   },
   {
     says: 'two halves are one, and six evict',
     steps: ['half', 'half', 'half', 'half', 'half', 'half'],
-    verdicts: ['none', 'rest', 'none', 'rest', 'none', 'evict'],
+    verdicts: ['none', 'quarantine', 'none', 'quarantine', 'none', 'evict'],
   },
   {
     says: 'being accepted does not clear halves: a member that accepts and cuts is found out',
     steps: ['accepted', 'half', 'accepted', 'half', 'accepted', 'half', 'accepted', 'half', 'half', 'half'],
-    verdicts: ['-', 'none', '-', 'rest', '-', 'none', '-', 'rest', 'none', 'evict'],
+    verdicts: ['-', 'none', '-', 'quarantine', '-', 'none', '-', 'quarantine', 'none', 'evict'],
   },
   {
     says: 'a tunnel that ran well clears halves',
@@ -45,17 +45,17 @@ const REPLAYS: readonly {
   {
     says: 'halves and wholes add up',
     steps: ['fault', 'half', 'fault', 'half'],
-    verdicts: ['rest', 'none', 'rest', 'evict'],
+    verdicts: ['quarantine', 'none', 'quarantine', 'evict'],
   },
   {
     says: 'old faults fade: after two half-lives three are less than one',
     steps: ['fault', 'fault', 2, 'fault', 'fault', 'fault'],
-    verdicts: ['rest', 'rest', '-', 'rest', 'rest', 'evict'],
+    verdicts: ['quarantine', 'quarantine', '-', 'quarantine', 'quarantine', 'evict'],
   },
   {
     says: 'within a half-life they do not',
     steps: ['fault', 'fault', 0.99, 'fault'],
-    verdicts: ['rest', 'rest', '-', 'evict'],
+    verdicts: ['quarantine', 'quarantine', '-', 'evict'],
   },
 ];
 
@@ -77,7 +77,7 @@ test('health: each rest in a row is twice as long, and a success starts again', 
   const options = { maxFailures: 10, quarantineMs: 10_000 };
   const rests = () => {
     health.fault(false, 0, HALF_LIFE_MS, options);
-    return health.nextRestMs(options);
+    return health.nextQuarantineMs(options);
   };
   expect([rests(), rests(), rests()]).toEqual([10_000, 20_000, 40_000]);
   health.accepted();
@@ -88,11 +88,11 @@ test('health: a history goes over whole', () => {
   const before = new Health();
   const options = { maxFailures: 3, quarantineMs: 10_000 };
   before.fault(false, 5, HALF_LIFE_MS, options);
-  before.nextRestMs(options);
+  before.nextQuarantineMs(options);
   const after = new Health();
   after.inherit(before.record(), 1_000);
   expect(after.score).toBe(1);
-  expect(after.nextRestMs(options)).toBe(20_000);
-  expect(after.fault(false, 2_000, HALF_LIFE_MS, options)).toBe('rest');
+  expect(after.nextQuarantineMs(options)).toBe(20_000);
+  expect(after.fault(false, 2_000, HALF_LIFE_MS, options)).toBe('quarantine');
   expect(after.fault(false, 3_000, HALF_LIFE_MS, options)).toBe('evict');
 });

@@ -6,7 +6,7 @@ const keys = fc.array(fc.integer({ min: 0, max: 50 }), { maxLength: 60 });
 
 function filled(keysOfNodes: readonly number[]): { heap: Heap<HeapNode>; nodes: HeapNode[] } {
   const heap = new Heap<HeapNode>();
-  const nodes = keysOfNodes.map((key) => ({ key, place: -1 }));
+  const nodes = keysOfNodes.map((key) => ({ key, heapIndex: -1 }));
   for (const node of nodes) heap.add(node);
   return { heap, nodes };
 }
@@ -22,7 +22,7 @@ test('heap: nodes come out in order, whatever was moved or taken out before', ()
         if (key < 0) heap.remove(node);
         else heap.update(node, key);
       }
-      const inside = nodes.filter(({ place }) => place >= 0).map(({ key }) => key);
+      const inside = nodes.filter(({ heapIndex }) => heapIndex >= 0).map(({ key }) => key);
       const out: number[] = [];
       for (let first = heap.first; first !== undefined; first = heap.first) {
         expect(heap.firstKey).toBe(first.key);
@@ -46,7 +46,7 @@ test('heap: it counts, finds what comes next, and finds the least that fits, as 
         expect(heap.countUpTo(key)).toBe(ofNodes.filter((other) => other <= key).length);
         expect(heap.nextAfter(key)).toBe(Math.min(...ofNodes.filter((other) => other > key)));
         const fitting = ofNodes.filter((other) => other % step === 0);
-        const least = heap.leastThat((node) => node.key % step === 0)?.key;
+        const least = heap.firstThat((node) => node.key % step === 0)?.key;
         expect(least ?? Number.POSITIVE_INFINITY).toBe(Math.min(...fitting));
       },
     ),

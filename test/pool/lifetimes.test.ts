@@ -149,7 +149,7 @@ test('lifetimes: one that drains is there until the last of its tunnels has ende
   expect(stateOf(kit, first.member)).toBe('draining');
   expect(kit.events('member.left')).toEqual([]);
   close(kit, second);
-  expect(stateOf(kit, first.member)).toBe('gone');
+  expect(stateOf(kit, first.member)).toBe('left');
 });
 
 test('lifetimes: one that ended and is drawn again has its history for another life, and no longer', () => {

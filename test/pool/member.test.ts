@@ -11,12 +11,12 @@ const MOVERS: Record<MemberPhaseName, (member: Member) => void> = {
   ready: (member) => member.admit(),
   quarantined: (member) => member.quarantine(0, 10, 'member-silent'),
   draining: (member) => {
-    member.open = 1;
+    member.openLeases = 1;
     member.leave({ reason: 'evicted' });
   },
-  gone: (member) => {
-    member.open = 0;
-    if (member.phase.name === 'draining') member.finish();
+  left: (member) => {
+    member.openLeases = 0;
+    if (member.phase.name === 'draining') member.finishDraining();
     else member.leave({ reason: 'evicted' });
   },
 };
@@ -26,14 +26,14 @@ const WAYS: Record<MemberPhaseName, readonly MemberPhaseName[]> = {
   ready: ['ready'],
   quarantined: ['ready', 'quarantined'],
   draining: ['draining'],
-  gone: ['gone'],
+  left: ['left'],
 };
 
 function newMember(unproven = true): Member {
-  const place = { text: '', folded: '' };
+  const location = { text: '', folded: '' };
   const source = new PoolSource(CITY);
   return new Member(
-    { id: 'm1', source, protocol: 'http', host: '203.0.113.7', port: 8000, place },
+    { id: 'm1', source, protocol: 'http', host: '203.0.113.7', port: 8000, location },
     unproven,
     0,
   );
@@ -67,26 +67,27 @@ test('member: each move is counted at its source', () => {
   member.quarantine(0, 10, 'member-silent');
   expect(member.source.counts).toMatchObject({ ready: 0, quarantined: 1 });
   member.leave({ reason: 'failed', fault: 'member-silent' });
-  expect(member.source.counts).toMatchObject({ ready: 0, quarantined: 0, gone: 1 });
+  expect(member.source.counts).toMatchObject({ ready: 0, quarantined: 0, left: 1 });
 });
 
 test('member: a new reading of latency weighs more the longer the last one is ago', () => {
   const [soon, late] = [100, 60_000].map((gapMs) => {
     const member = newMember();
-    member.proved(0, 100);
-    member.proved(gapMs, 200);
+    member.recordSuccess(0, 100);
+    member.recordSuccess(gapMs, 200);
     return member.latencyMs ?? 0;
   });
   expect(soon).toBeCloseTo(120);
   expect(late).toBeGreaterThan(199);
 });
 
-test('member: a latency that was not confirmed for long is expected to be like everyone else’s', () => {
+test('member: with age, a latency reading approaches the typical latency of the source', () => {
   const member = newMember();
-  expect(member.expectedLatencyMs(0, 80)).toBe(80);
-  member.proved(0, 2_000);
-  expect(member.expectedLatencyMs(0, 80)).toBe(2_000);
-  expect(member.expectedLatencyMs(600_000, 80)).toBeCloseTo(80, 0);
+  member.source.typicalLatencyMs = 80;
+  expect(member.expectedLatencyMs(0)).toBe(80);
+  member.recordSuccess(0, 2_000);
+  expect(member.expectedLatencyMs(0)).toBe(2_000);
+  expect(member.expectedLatencyMs(600_000)).toBeCloseTo(80, 0);
 });
 
 test('member: it remembers a bounded number of hosts', () => {
@@ -97,6 +98,6 @@ test('member: it remembers a bounded number of hosts', () => {
   }
   expect(member.bans?.size).toBe(1_000);
   expect(member.bans?.has('host-2999.example')).toBe(true);
-  expect(member.freeAt('host-0.example')).toBe(0);
-  expect(member.freeAt('host-2999.example')).toBe(1_000_000);
+  expect(member.spacedUntil('host-0.example')).toBe(0);
+  expect(member.spacedUntil('host-2999.example')).toBe(1_000_000);
 });

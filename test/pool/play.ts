@@ -11,9 +11,9 @@ import {
   type LeaseRequest,
   type RoutingOptions,
 } from '../../src/pool/lease.ts';
-import type { RotationOptions } from '../../src/pool/options.ts';
+import type { HealthOptions, RotationOptions } from '../../src/pool/options.ts';
 import type { MemberView } from '../../src/pool/views.ts';
-import { CITY, offer, openKit, type PoolKit } from './pool-kit.ts';
+import { CITY, offer, openKit, type PoolKit, poolSettings } from './pool-kit.ts';
 
 const SAFETY_MARGIN_MS = 3_000;
 const BACKUP = { ...CITY, name: 'backup', priority: 2, size: 3 };
@@ -53,6 +53,7 @@ interface Asked {
 export class Play {
   readonly kit: PoolKit;
   readonly #limits: Partial<RotationOptions>;
+  readonly #settings: { readonly rotation: Partial<RotationOptions>; readonly health: HealthOptions };
   readonly #held = new Map<number, Held>();
   readonly #asked: Asked[] = [];
   readonly #bans = new Set<string>();
@@ -66,11 +67,8 @@ export class Play {
 
   constructor(rotation: Partial<RotationOptions>) {
     this.#limits = rotation;
-    this.kit = openKit({
-      sources: [CITY, BACKUP],
-      rotation,
-      health: { maxFailures: 3, quarantineMs: 5_000 },
-    });
+    this.#settings = { rotation, health: { maxFailures: 3, quarantineMs: 5_000 } };
+    this.kit = openKit({ ...this.#settings, sources: [CITY, BACKUP] });
   }
 
   async run(step: Step): Promise<void> {
@@ -118,7 +116,7 @@ export class Play {
     } else if (step.do === 'freeze') pool.freezeEvictions(step.on);
     else {
       if (!step.both) for (const names of [this.#blocked, this.#limited]) names.delete('backup');
-      pool.updateSources(step.both ? [CITY, BACKUP] : [CITY]);
+      pool.reconfigure(poolSettings({ ...this.#settings, sources: step.both ? [CITY, BACKUP] : [CITY] }));
     }
   }
 

@@ -179,5 +179,5 @@ export function use(kit: PoolKit, routing: RoutingOptions = {}, changes: Partial
 }
 
 export function stateOf(kit: PoolKit, member: string): string {
-  return kit.pool.members().find(({ id }) => id === member)?.state ?? 'gone';
+  return kit.pool.members().find(({ id }) => id === member)?.state ?? 'left';
 }

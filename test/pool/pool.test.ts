@@ -32,7 +32,7 @@ test('pool: inside the safety margin nothing new goes through a member, and open
   expect(refusal(kit).refused).toBe('pool-empty');
   expect(stateOf(kit, tunnel.member)).toBe('draining');
   close(kit, tunnel);
-  expect(stateOf(kit, tunnel.member)).toBe('gone');
+  expect(stateOf(kit, tunnel.member)).toBe('left');
   expect(kit.events('member.left')).toMatchObject([{ reason: 'expired', uses: 2 }]);
 });
 

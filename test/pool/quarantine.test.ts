@@ -26,7 +26,7 @@ const REPLAYS: readonly { says: string; steps: readonly Step[]; state: string }[
     state: 'quarantined',
   },
   { says: 'a success does', steps: ['member', 10_000, 'use'], state: 'ready' },
-  { says: 'three in a row evict it', steps: ['member', 10_000, 'member', 20_000, 'member'], state: 'gone' },
+  { says: 'three in a row evict it', steps: ['member', 10_000, 'member', 20_000, 'member'], state: 'left' },
   {
     says: 'a success between them saves it',
     steps: ['member', 10_000, 'use', 'member', 10_000, 'member'],
@@ -50,7 +50,7 @@ const REPLAYS: readonly { says: string; steps: readonly Step[]; state: string }[
   {
     says: 'though it is accepted in between',
     steps: ['cut', 'cut', 10_000, 'cut', 'cut', 10_000, 'cut', 'cut'],
-    state: 'gone',
+    state: 'left',
   },
   { says: 'a tunnel that ran well clears cuts', steps: ['cut', 'use', 'cut'], state: 'ready' },
   { says: 'half faults count half', steps: ['half-member', 'half-member'], state: 'quarantined' },

@@ -1,151 +1,159 @@
-/** The strategies' structures: whom they give, and at what cost, counted in members looked at so that it holds on any machine. */
+/** Rotations with plain entries: which entry they pick, and at what cost. The cost is counted in checks, so that it holds on any machine. */
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { seededRandom } from '../../src/core/random.ts';
-import { Member } from '../../src/pool/member.ts';
-import { type Fit, Query } from '../../src/pool/member-check.ts';
-import { STRATEGIES, type Strategy } from '../../src/pool/options.ts';
-import { type Rotation, Seat } from '../../src/pool/rotation/rotation.ts';
-import { PoolSource } from '../../src/pool/source.ts';
-import { makeRotation } from '../../src/pool/strategies.ts';
-import { CITY } from './pool-kit.ts';
+import { type Random, seededRandom } from '../../src/core/random.ts';
+import { RandomRotation } from '../../src/pool/rotation/random.ts';
+import { RankedRotation } from '../../src/pool/rotation/ranked.ts';
+import {
+  FITS,
+  type Fit,
+  type PickCheck,
+  type Rotation,
+  RotationEntry,
+  SECOND_CHOICE,
+  UNFIT,
+} from '../../src/pool/rotation/rotation.ts';
+import { RoundRobin } from '../../src/pool/rotation/round-robin.ts';
+import { ShuffleRotation } from '../../src/pool/rotation/shuffle.ts';
 
-const MEMBERS = 10_000;
+const ENTRIES = 10_000;
 
-/** Counts the members that are looked at. */
-class CountingQuery extends Query {
-  looks = 0;
+class Item extends RotationEntry {
+  readonly number: number;
+  rank: number;
 
-  override fit(member: Member): Fit {
-    this.looks += 1;
-    if (this.looks > MEMBERS * MEMBERS) throw new Error('the walk does not end');
-    return super.fit(member);
+  constructor(number: number) {
+    super();
+    this.number = number;
+    this.rank = number;
   }
 }
 
-interface Filled {
-  readonly rotation: Rotation;
-  readonly seats: readonly Seat[];
+const KINDS: Readonly<Record<string, (random: Random) => Rotation<Item>>> = {
+  'round-robin': () => new RoundRobin(),
+  random: (random) => new RandomRotation(random),
+  'cheaper of two': (random) => new RandomRotation(random, ({ rank }) => rank),
+  shuffle: (random) => new ShuffleRotation(random),
+  ranked: () => new RankedRotation(({ rank }) => rank),
+  'ranked by last turn': () => new RankedRotation((_item, lastTurn) => lastTurn),
+};
+const NAMES = Object.keys(KINDS);
+
+/** Counts the checked entries. */
+class CountingCheck implements PickCheck<Item> {
+  readonly now = 0;
+  checks = 0;
+  readonly #fit: (item: Item) => Fit;
+
+  constructor(fit: (item: Item) => Fit) {
+    this.#fit = fit;
+  }
+
+  fit(item: Item): Fit {
+    this.checks += 1;
+    if (this.checks > ENTRIES * ENTRIES) throw new Error('the search does not end');
+    return this.#fit(item);
+  }
 }
 
-function fill(
-  strategy: Strategy,
-  endsAt: (number: number) => number,
-  { count = MEMBERS, seed = 3 } = {},
-): Filled {
-  const rotation = makeRotation(strategy, seededRandom(seed));
-  const source = new PoolSource(CITY);
-  const place = { text: '', folded: '' };
-  const seats = Array.from({ length: count }, (_, number) => {
-    const host = `10.0.${number >> 8}.${number & 255}`;
-    const member = new Member({ id: `m${number}`, source, protocol: 'http', host, port: 1, place }, false, 0);
-    member.endsAt = endsAt(number);
-    return new Seat(member, [rotation, rotation, rotation]);
-  });
-  for (const seat of seats) seat.move(0);
-  return { rotation, seats };
+const any = (): Fit => FITS;
+
+function fill(name: string, { count = ENTRIES, seed = 3 } = {}) {
+  const rotation = KINDS[name]?.(seededRandom(seed));
+  if (rotation === undefined) throw new Error(`no rotation is called ${name}`);
+  const items = Array.from({ length: count }, (_, number) => new Item(number));
+  for (const item of items) rotation.add(item);
+  return { rotation, items };
 }
 
-/** Members looked at for each of so many picks, on average. */
-function looksPerPick(filled: Filled, query: CountingQuery, picks: number): number {
-  const bySeat = new Map(filled.seats.map((seat) => [seat.member, seat]));
+/** The average number of checks in a pick. */
+function checksPerPick(rotation: Rotation<Item>, fit: (item: Item) => Fit, picks: number): number {
+  const check = new CountingCheck(fit);
   for (let pick = 0; pick < picks; pick += 1) {
-    query.restart();
-    const member = filled.rotation.pick(query);
-    const seat = member === undefined ? undefined : bySeat.get(member);
-    if (seat === undefined) throw new Error('nobody was picked');
-    filled.rotation.picked(seat);
+    const item = rotation.pick(check);
+    if (item === undefined) throw new Error('the pick returned nothing');
+    rotation.used(item);
   }
-  return query.looks / picks;
+  return check.checks / picks;
 }
 
-test.each(STRATEGIES)('%s: looks at one or two of ten thousand members', (strategy) => {
-  const filled = fill(strategy, () => 1_000);
-  expect(filled.rotation.size).toBe(MEMBERS);
-  expect(looksPerPick(filled, new CountingQuery(), 1_000)).toBeLessThanOrEqual(2);
+test.each(NAMES)('%s: a pick checks one or two of ten thousand entries', (name) => {
+  const { rotation } = fill(name);
+  expect(rotation.size).toBe(ENTRIES);
+  expect(checksPerPick(rotation, any, 1_000)).toBeLessThanOrEqual(2);
 });
 
-test.each(STRATEGIES)('%s: does not meet the half that is unfit again and again', (strategy) => {
-  const filled = fill(strategy, (number) => (number < MEMBERS / 2 ? 1_000 : 9_000));
-  const query = new CountingQuery();
-  query.leastEndsAt = 5_000;
-  expect(looksPerPick(filled, query, 2 * MEMBERS)).toBeLessThan(20);
-});
-
-test.each(STRATEGIES)('%s: with one exit alone it looks at few', (strategy) => {
-  const filled = fill(strategy, () => 1_000);
-  for (const { member } of filled.seats) member.exitIp = '198.51.100.1';
-  const query = new CountingQuery();
-  query.lastExit = '198.51.100.1';
-  expect(looksPerPick(filled, query, 1_000)).toBeLessThanOrEqual(20);
-});
-
-test.each(['round-robin', 'least-connections'] as const)(
-  '%s: with one exit alone it keeps its order',
-  (strategy) => {
-    const { rotation, seats } = fill(strategy, () => 1_000, { count: 500 });
-    for (const [number, seat] of seats.entries()) {
-      seat.member.exitIp = '198.51.100.1';
-      seat.member.open = (number * 37) % 500;
-      rotation.changed(seat);
-    }
-    const query = new Query();
-    query.lastExit = '198.51.100.1';
-    const order = Array.from({ length: 500 }, () => {
-      const member = rotation.pick(query);
-      seats.find((seat) => seat.member === member)?.move(-1);
-      return member;
-    });
-    const inTurn = seats.map(({ member }) => member);
-    const byLoad = inTurn.toSorted((one, other) => one.open - other.open);
-    expect(order).toEqual(strategy === 'round-robin' ? inTurn : byLoad);
+// A rank that ignores turns cannot put unfit entries behind the others.
+test.each(NAMES.filter((name) => name !== 'ranked'))(
+  '%s: picks do not walk through an unfit half again and again',
+  (name) => {
+    const { rotation } = fill(name);
+    const fit = ({ number }: Item) => (number < ENTRIES / 2 ? UNFIT : FITS);
+    expect(checksPerPick(rotation, fit, 2 * ENTRIES)).toBeLessThan(20);
   },
 );
 
-test.each(STRATEGIES)('%s: after a pick that nobody used, one that nobody fits still ends', (strategy) => {
-  const { rotation, seats } = fill(strategy, (number) => number, { count: 100 });
-  const query = new CountingQuery();
-  query.leastEndsAt = 50;
-  expect(rotation.pick(query)?.endsAt).toBeGreaterThanOrEqual(50);
-  query.leastEndsAt = 1_000;
-  expect(rotation.pick(query)).toBeUndefined();
-  expect(rotation.size).toBe(seats.length);
+test.each(NAMES)('%s: a pick among second choices alone checks few entries', (name) => {
+  const { rotation } = fill(name);
+  expect(checksPerPick(rotation, () => SECOND_CHOICE, 1_000)).toBeLessThanOrEqual(20);
 });
 
-test.each(STRATEGIES)(
-  '%s: whoever joins and leaves, it gives those that are in it, and each of them',
-  (strategy) => {
-    const moves = fc.array(
-      fc.record({ which: fc.nat({ max: 12 }), do: fc.constantFrom('move', 'pick', 'change') }),
-      {
-        minLength: 10,
-        maxLength: 80,
-      },
+test.each(['round-robin', 'ranked'])('%s: second choices alone are picked in order', (name) => {
+  const { rotation, items } = fill(name, { count: 500 });
+  for (const item of items) {
+    item.rank = (item.number * 37) % 500;
+    rotation.rankChanged(item);
+  }
+  const check = new CountingCheck((): Fit => SECOND_CHOICE);
+  const picked = items.map(() => {
+    const item = rotation.pick(check);
+    if (item !== undefined) rotation.remove(item);
+    return item;
+  });
+  const byRank = items.toSorted((one, other) => one.rank - other.rank);
+  expect(picked).toEqual(name === 'ranked' ? byRank : items);
+});
+
+test.each(NAMES)('%s: a search that finds nothing ends, also after a pick that was not used', (name) => {
+  const { rotation, items } = fill(name, { count: 100 });
+  const fitting = rotation.pick(new CountingCheck(({ number }) => (number >= 50 ? FITS : UNFIT)));
+  expect(fitting?.number).toBeGreaterThanOrEqual(50);
+  expect(rotation.pick(new CountingCheck(() => UNFIT))).toBeUndefined();
+  expect(rotation.size).toBe(items.length);
+});
+
+test.each(NAMES)(
+  '%s: whatever is added and removed, each entry in it can be picked, and no other',
+  (name) => {
+    const steps = fc.array(
+      fc.record({ which: fc.nat({ max: 12 }), do: fc.constantFrom('move', 'use', 'rank') }),
+      { minLength: 10, maxLength: 80 },
     );
     fc.assert(
-      fc.property(moves, fc.integer(), (all, seed) => {
-        const { rotation, seats } = fill(strategy, (number) => number, { count: 13, seed });
-        const inside = new Set(seats);
+      fc.property(steps, fc.integer(), (all, seed) => {
+        const { rotation, items } = fill(name, { count: 13, seed });
+        const inside = new Set(items);
         for (const { which, do: what } of all) {
-          const seat = seats[which];
-          if (seat === undefined) continue;
+          const item = items[which];
+          if (item === undefined) continue;
           if (what === 'move') {
-            seat.move(inside.has(seat) ? -1 : 0);
-            if (!inside.delete(seat)) inside.add(seat);
-          } else if (what === 'change') {
-            seat.member.open = which;
-            if (inside.has(seat)) rotation.changed(seat);
-          } else if (inside.has(seat)) rotation.picked(seat);
+            if (inside.delete(item)) rotation.remove(item);
+            else {
+              inside.add(item);
+              rotation.add(item);
+            }
+          } else if (inside.has(item)) {
+            if (what === 'rank') item.rank = which;
+            if (what === 'rank') rotation.rankChanged(item);
+            else rotation.used(item);
+          }
           expect(rotation.size).toBe(inside.size);
-          const member = rotation.pick(new Query());
-          if (inside.size === 0) expect(member).toBeUndefined();
-          else expect([...inside].map((one) => one.member)).toContain(member);
+          const picked = rotation.pick(new CountingCheck(any));
+          if (inside.size === 0) expect(picked).toBeUndefined();
+          else expect(inside.has(picked ?? new Item(-1))).toBe(true);
         }
-        // Each one that is inside can be had, when it is the only one that is not to be avoided.
-        for (const seat of inside) {
-          const query = new Query();
-          query.avoid = seats.filter((other) => other !== seat).map(({ member }) => member.id);
-          expect(rotation.pick(query)).toBe(seat.member);
+        for (const item of inside) {
+          expect(rotation.pick(new CountingCheck((other) => (other === item ? FITS : UNFIT)))).toBe(item);
         }
       }),
       { numRuns: 60 },

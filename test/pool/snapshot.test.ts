@@ -82,8 +82,9 @@ test('snapshot: a life of unknown length stays unknown, and goes on being renewe
 test('snapshot: unproven members stay unproven, draining ones are left out', () => {
   const before = openKit();
   before.pool.addMembers('city', [offer(before, 1, 60_000)]);
-  accept(before, lend(before));
-  before.pool.drainSource('city');
+  const draining = lend(before);
+  accept(before, draining);
+  before.pool.evict(draining.member);
   before.pool.addMembers('city', [offer(before, 2, 60_000, { unproven: true })]);
   expect(before.pool.members()).toHaveLength(2);
   expect(restarted(before, 0).pool.members()).toMatchObject([{ state: 'joining' }]);

@@ -1,88 +1,92 @@
-/** Random and fastest: a dense array in no order. Random takes any; fastest takes the faster of two. */
+/** Random: an unordered array. A pick takes a random entry, or the better of two random ones. */
 import { type Random, randomBelow } from '../../core/random.ts';
-import type { Member } from '../member.ts';
-import { FITS, MAX_PASSED_OVER, type Query, SECOND_CHOICE } from '../member-check.ts';
-import type { Rotation, Seat } from './rotation.ts';
+import {
+  FITS,
+  MAX_SECOND_CHOICES,
+  type PickCheck,
+  type Rotation,
+  type RotationEntry,
+  SECOND_CHOICE,
+} from './rotation.ts';
 
-/** How often a random place is tried before all are walked through. */
-const RANDOM_TRIES = 8;
-/** Steps of the walk: prime, so that every place is visited once, and large, so that unfit neighbours are not met in a row. */
+/** Random indexes tried before the whole array is searched. */
+const MAX_RANDOM_TRIES = 8;
+/**
+ * Step widths of the search. They are prime, so that the search visits every index once whatever the size, and large, so
+ * that it leaves a run of unfit neighbours at once.
+ */
 const STRIDES = [7_919, 104_729] as const;
 
-/** Any member is next; or, where speed is preferred, the faster of any two. */
-export class RandomRotation implements Rotation {
-  readonly #seats: Seat[] = [];
+/** Picks any entry; with a cost, the cheaper of two. */
+export class RandomRotation<Entry extends RotationEntry> implements Rotation<Entry> {
+  readonly #entries: Entry[] = [];
   readonly #random: Random;
-  readonly #prefersFast: boolean;
+  readonly #cost: ((entry: Entry, now: number) => number) | undefined;
 
-  /** @param prefersFast - whether the faster of two random members is taken, or simply one. */
-  constructor(random: Random, prefersFast: boolean) {
+  /** @param cost - when given, a pick returns the cheaper of two random entries. */
+  constructor(random: Random, cost?: (entry: Entry, now: number) => number) {
     this.#random = random;
-    this.#prefersFast = prefersFast;
+    this.#cost = cost;
   }
 
   get size(): number {
-    return this.#seats.length;
+    return this.#entries.length;
   }
 
-  add(seat: Seat): void {
-    seat.place = this.#seats.length;
-    this.#seats.push(seat);
+  add(entry: Entry): void {
+    entry.arrayIndex = this.#entries.length;
+    this.#entries.push(entry);
   }
 
-  remove(seat: Seat): void {
-    const last = this.#seats.pop();
-    if (last === undefined || last === seat) return;
-    this.#seats[seat.place] = last;
-    last.place = seat.place;
+  remove(entry: Entry): void {
+    const last = this.#entries.pop();
+    if (last === undefined || last === entry) return;
+    this.#entries[entry.arrayIndex] = last;
+    last.arrayIndex = entry.arrayIndex;
   }
 
-  picked(): void {} // no turn to keep
+  used(): void {} // there is no order to keep
 
-  changed(): void {} // compared afresh at every pick
+  rankChanged(): void {} // the cost is computed at each pick
 
-  pick(query: Query): Member | undefined {
-    const count = this.#seats.length;
-    const one = anyFit(this.#seats, 0, count, query, this.#random);
-    if (one === undefined || count < 2 || !this.#prefersFast) return one;
-    const other = anyFit(this.#seats, 0, count, query, this.#random);
+  pick(check: PickCheck<Entry>): Entry | undefined {
+    const size = this.#entries.length;
+    const one = randomFit(this.#entries, 0, size, check, this.#random);
+    if (one === undefined || size < 2 || this.#cost === undefined) return one;
+    const other = randomFit(this.#entries, 0, size, check, this.#random);
     if (other === undefined || other === one) return one;
-    return expectedMs(other, query.now) < expectedMs(one, query.now) ? other : one;
+    return this.#cost(other, check.now) < this.#cost(one, check.now) ? other : one;
   }
 }
 
 /**
- * Any member among the seats from `from` up to but not including `to`; one that is a second choice only if no other is
- * found soon. Where a share of p fits it looks at about 1/p of them.
+ * A random fitting entry from the index `from` up to but not including `to`. Where a share p of the entries fits, it
+ * checks about 1/p of them.
  */
-export function anyFit(
-  seats: readonly Seat[],
+export function randomFit<Entry>(
+  entries: readonly Entry[],
   from: number,
   to: number,
-  query: Query,
+  check: PickCheck<Entry>,
   random: Random,
-): Member | undefined {
+): Entry | undefined {
   const count = to - from;
   const start = randomBelow(random, count);
   const stride = count % STRIDES[0] === 0 ? STRIDES[1] : STRIDES[0];
-  const tries = Math.min(RANDOM_TRIES, count);
-  let second: Member | undefined;
-  let passedOver = 0;
+  const tries = Math.min(MAX_RANDOM_TRIES, count);
+  let secondChoice: Entry | undefined;
+  let secondChoices = 0;
   for (let step = 0; step < tries + count; step += 1) {
-    const place = step < tries ? randomBelow(random, count) : (start + step * stride) % count;
-    const member = seats[from + place]?.member;
-    if (member === undefined) break;
-    const fit = query.fit(member);
-    if (fit === FITS) return member;
+    const offset = step < tries ? randomBelow(random, count) : (start + step * stride) % count;
+    const entry = entries[from + offset];
+    if (entry === undefined) break;
+    const fit = check.fit(entry);
+    if (fit === FITS) return entry;
     if (fit !== SECOND_CHOICE) continue;
-    second ??= member;
-    // Of a few, chance may come to the same ones again and again: those are all walked through.
-    if (step >= tries || count > MAX_PASSED_OVER) passedOver += 1;
-    if (passedOver > MAX_PASSED_OVER) break;
+    secondChoice ??= entry;
+    // The random tries among few entries may hit the same one repeatedly, so only the search counts there.
+    if (step >= tries || count > MAX_SECOND_CHOICES) secondChoices += 1;
+    if (secondChoices > MAX_SECOND_CHOICES) break;
   }
-  return second;
-}
-
-function expectedMs(member: Member, now: number): number {
-  return member.expectedLatencyMs(now, member.source.typicalMs);
+  return secondChoice;
 }

@@ -1,19 +1,23 @@
-/** Least-connections and longest-lived: a heap by rank, its first is next. */
+/** Ranked: a heap whose entry with the lowest rank is next. */
 import { Heap } from '../heap.ts';
-import type { Member } from '../member.ts';
-import { FITS, MAX_PASSED_OVER, PATIENCE, type Query, SECOND_CHOICE } from '../member-check.ts';
-import type { Rotation, Seat } from './rotation.ts';
+import {
+  FITS,
+  MAX_SECOND_CHOICES,
+  MAX_UNFIT_AHEAD,
+  type PickCheck,
+  type Rotation,
+  type RotationEntry,
+  SECOND_CHOICE,
+} from './rotation.ts';
 
-/** A member's rank; the least is next. `turn` grows with every pick. */
-export type Rank = (member: Member, turn: number) => number;
-
-/** The member of the least rank is next. */
-export class RankedRotation implements Rotation {
-  readonly #heap = new Heap<Seat>();
-  readonly #rank: Rank;
+/** Picks the entry with the lowest rank. */
+export class RankedRotation<Entry extends RotationEntry> implements Rotation<Entry> {
+  readonly #heap = new Heap<Entry>();
+  readonly #rank: (entry: Entry, lastTurn: number) => number;
   #turn = 0;
 
-  constructor(rank: Rank) {
+  /** @param rank - `lastTurn` grows with each use of any entry: the smaller it is, the longer ago was the entry's last use. */
+  constructor(rank: (entry: Entry, lastTurn: number) => number) {
     this.#rank = rank;
   }
 
@@ -21,47 +25,45 @@ export class RankedRotation implements Rotation {
     return this.#heap.size;
   }
 
-  add(seat: Seat): void {
-    this.picked(seat);
+  add(entry: Entry): void {
+    this.used(entry);
   }
 
-  remove(seat: Seat): void {
-    this.#heap.remove(seat);
+  remove(entry: Entry): void {
+    this.#heap.remove(entry);
   }
 
-  picked(seat: Seat): void {
+  used(entry: Entry): void {
     this.#turn += 1;
-    seat.round = this.#turn;
-    this.changed(seat);
+    entry.lastTurn = this.#turn;
+    this.rankChanged(entry);
   }
 
-  changed(seat: Seat): void {
-    this.#heap.update(seat, this.#rank(seat.member, seat.round));
+  rankChanged(entry: Entry): void {
+    this.#heap.update(entry, this.#rank(entry, entry.lastTurn));
   }
 
-  pick(query: Query): Member | undefined {
-    const first = this.#heap.first;
-    if (first === undefined) return undefined;
-    if (query.fit(first.member) === FITS) return first.member;
-    return this.#search(query)?.member;
+  pick(check: PickCheck<Entry>): Entry | undefined {
+    const { first } = this.#heap;
+    return first === undefined || check.fit(first) === FITS ? first : this.#search(check);
   }
 
-  #search(query: Query): Seat | undefined {
-    let second: Seat | undefined;
-    let passedOver = 0;
-    const unfit: Seat[] = [];
-    const found = this.#heap.leastThat((seat) => {
-      const fit = query.fit(seat.member);
+  #search(check: PickCheck<Entry>): Entry | undefined {
+    let secondChoice: Entry | undefined;
+    let secondChoices = 0;
+    const unfit: Entry[] = [];
+    const found = this.#heap.firstThat((entry) => {
+      const fit = check.fit(entry);
       if (fit === FITS) return true;
       if (fit !== SECOND_CHOICE) {
-        unfit.push(seat);
+        unfit.push(entry);
         return false;
       }
-      second ??= seat;
-      passedOver += 1;
-      return passedOver > MAX_PASSED_OVER; // ends the search here
+      secondChoice ??= entry;
+      secondChoices += 1;
+      return secondChoices > MAX_SECOND_CHOICES; // ends the search here
     });
-    if (found !== undefined && unfit.length > PATIENCE) for (const seat of unfit) this.picked(seat);
-    return passedOver > MAX_PASSED_OVER ? second : (found ?? second);
+    if (found !== undefined && unfit.length > MAX_UNFIT_AHEAD) for (const entry of unfit) this.used(entry);
+    return secondChoices > MAX_SECOND_CHOICES ? secondChoice : (found ?? secondChoice);
   }
 }

@@ -1,61 +1,57 @@
 /**
- * How members wait to be picked: a rotation is a structure of seats that gives the next one in O(1) or O(log n).
+ * Rotations: data structures that return the next of their entries in O(1) or O(log n).
  *
- * A pick gives nobody a turn; `picked` does, once the member is really given away. A member that does not fit the
- * query costs one step; many of them in a row lose their turn, so that the next pick does not meet them again.
+ * A rotation knows nothing about its entries: the caller of `pick` checks which of them it can use. A pick changes no
+ * order; the caller reports with `used` which entry it took. An entry that does not fit costs the pick one step. After
+ * a long run of such entries, the rotation puts them behind the others, so that the next picks do not repeat the search.
  */
 import type { HeapNode } from '../heap.ts';
-import type { Member } from '../member.ts';
-import type { Query } from '../member-check.ts';
 
-/** Members in the order in which they are to be picked. */
-export interface Rotation {
-  readonly size: number;
-  add(seat: Seat): void;
-  remove(seat: Seat): void;
-  /** Its member was given to a client, through this rotation or another. */
-  picked(seat: Seat): void;
-  /** What its member is ranked by changed. */
-  changed(seat: Seat): void;
-  /** The next member that fits, if there is one. */
-  pick(query: Query): Member | undefined;
+/** The pick must not return the entry. */
+export const UNFIT = 0;
+/** The pick returns the entry only when it finds no fitting one within `MAX_SECOND_CHOICES`. */
+export const SECOND_CHOICE = 1;
+/** The pick may return the entry. */
+export const FITS = 2;
+/** How well an entry fits a pick. */
+export type Fit = typeof UNFIT | typeof SECOND_CHOICE | typeof FITS;
+
+/** A pick passes over this many second choices before it takes the first of them. */
+export const MAX_SECOND_CHOICES = 8;
+
+/**
+ * A pick that passes over more unfit entries than this puts them behind the others. Otherwise, when half of the entries
+ * never fit, each pick would walk through that half again.
+ */
+export const MAX_UNFIT_AHEAD = 32;
+
+/** Checks entries for one pick. */
+export interface PickCheck<Entry> {
+  /** Monotonic moment of the pick. */
+  readonly now: number;
+  fit(entry: Entry): Fit;
 }
 
-/** Not to be picked: draining, full, on trial, unproven, or its source is blocked. */
-export const NOWHERE = -1;
-/** Life enough left. */
-export const LASTING = 0;
-/** About to end: only if nothing else is there. */
-export const ENDING = 1;
-/** In quarantine: better than none. */
-export const RESTING = 2;
-/** Where a member stands in all its lanes. */
-export type Berth = typeof NOWHERE | typeof LASTING | typeof ENDING | typeof RESTING;
+/** The order in which entries are picked. */
+export interface Rotation<Entry> {
+  readonly size: number;
+  add(entry: Entry): void;
+  remove(entry: Entry): void;
+  /** The caller took this entry, whichever rotation returned it. */
+  used(entry: Entry): void;
+  /** The rank of the entry may have changed. */
+  rankChanged(entry: Entry): void;
+  /** The next entry that fits; undefined when none does. */
+  pick(check: PickCheck<Entry>): Entry | undefined;
+}
 
-/** The three rotations of a lane, in the order in which they are picked from. */
-export type Berths = readonly [lasting: Rotation, ending: Rotation, resting: Rotation];
-
-/** One member's place in one lane: in one of its rotations, or in none. */
-export class Seat implements HeapNode {
-  readonly member: Member;
-  readonly berths: Berths;
-  rotation: Rotation | undefined;
-
-  // What follows belongs to the rotation it is in.
-  previous: Seat | undefined;
-  next: Seat | undefined;
+/** An entry is in one rotation at a time; only that rotation uses these fields. */
+export class RotationEntry implements HeapNode {
+  previous: this | undefined;
+  next: this | undefined;
   key = 0;
-  place = -1;
-  round = -1;
-
-  constructor(member: Member, berths: Berths) {
-    this.member = member;
-    this.berths = berths;
-  }
-
-  move(berth: Berth): void {
-    this.rotation?.remove(this);
-    this.rotation = berth === NOWHERE ? undefined : this.berths[berth];
-    this.rotation?.add(this);
-  }
+  heapIndex = -1;
+  arrayIndex = -1;
+  /** The turn or round of its last use. */
+  lastTurn = -1;
 }

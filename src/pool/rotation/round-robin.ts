@@ -1,81 +1,87 @@
-/** Round-robin: a linked list in order of last use. The head is next; whoever was picked goes to the end. */
-import type { Member } from '../member.ts';
-import { FITS, MAX_PASSED_OVER, PATIENCE, type Query, SECOND_CHOICE } from '../member-check.ts';
-import type { Rotation, Seat } from './rotation.ts';
+/** Round-robin: a linked list in order of last use. Its head is next; a used entry moves to the end. */
+import {
+  FITS,
+  MAX_SECOND_CHOICES,
+  MAX_UNFIT_AHEAD,
+  type PickCheck,
+  type Rotation,
+  type RotationEntry,
+  SECOND_CHOICE,
+} from './rotation.ts';
 
-/** Whoever was picked longest ago is next. */
-export class RoundRobin implements Rotation {
-  #head: Seat | undefined;
-  #tail: Seat | undefined;
+/** Picks the entry whose last use is longest ago. */
+export class RoundRobin<Entry extends RotationEntry> implements Rotation<Entry> {
+  #head: Entry | undefined;
+  #tail: Entry | undefined;
   #size = 0;
 
   get size(): number {
     return this.#size;
   }
 
-  add(seat: Seat): void {
+  add(entry: Entry): void {
     this.#size += 1;
-    this.#append(seat);
+    this.#append(entry);
   }
 
-  remove(seat: Seat): void {
+  remove(entry: Entry): void {
     this.#size -= 1;
-    this.#unlink(seat);
+    this.#unlink(entry);
   }
 
-  picked(seat: Seat): void {
-    if (seat === this.#tail) return;
-    this.#unlink(seat);
-    this.#append(seat);
+  used(entry: Entry): void {
+    if (entry === this.#tail) return;
+    this.#unlink(entry);
+    this.#append(entry);
   }
 
-  changed(): void {} // its order is that of use, nothing else
+  rankChanged(): void {} // the order depends on use alone
 
-  pick(query: Query): Member | undefined {
-    let second: Member | undefined;
-    let passedOver = 0;
+  pick(check: PickCheck<Entry>): Entry | undefined {
+    let secondChoice: Entry | undefined;
+    let secondChoices = 0;
     let steps = 0;
-    for (let seat = this.#head; seat !== undefined; seat = seat.next) {
-      const fit = query.fit(seat.member);
+    for (let entry = this.#head; entry !== undefined; entry = entry.next) {
+      const fit = check.fit(entry);
       if (fit === FITS) {
-        if (steps > PATIENCE) this.#turnTo(seat);
-        return seat.member;
+        if (steps > MAX_UNFIT_AHEAD) this.#rotateTo(entry);
+        return entry;
       }
       steps += 1;
       if (fit !== SECOND_CHOICE) continue;
-      second ??= seat.member;
-      passedOver += 1;
-      if (passedOver > MAX_PASSED_OVER) break;
+      secondChoice ??= entry;
+      secondChoices += 1;
+      if (secondChoices > MAX_SECOND_CHOICES) break;
     }
-    return second;
+    return secondChoice;
   }
 
-  /** Makes it the head: all before it, in their order, come after the tail. */
-  #turnTo(seat: Seat): void {
-    const { previous } = seat;
+  /** Makes the entry the head. The entries before it move behind the tail and keep their order. */
+  #rotateTo(entry: Entry): void {
+    const { previous } = entry;
     if (previous === undefined || this.#head === undefined || this.#tail === undefined) return;
     this.#tail.next = this.#head;
     this.#head.previous = this.#tail;
     this.#tail = previous;
     previous.next = undefined;
-    this.#head = seat;
-    seat.previous = undefined;
+    this.#head = entry;
+    entry.previous = undefined;
   }
 
-  #append(seat: Seat): void {
-    seat.previous = this.#tail;
-    seat.next = undefined;
-    if (this.#tail === undefined) this.#head = seat;
-    else this.#tail.next = seat;
-    this.#tail = seat;
+  #append(entry: Entry): void {
+    entry.previous = this.#tail;
+    entry.next = undefined;
+    if (this.#tail === undefined) this.#head = entry;
+    else this.#tail.next = entry;
+    this.#tail = entry;
   }
 
-  #unlink(seat: Seat): void {
-    if (seat.previous === undefined) this.#head = seat.next;
-    else seat.previous.next = seat.next;
-    if (seat.next === undefined) this.#tail = seat.previous;
-    else seat.next.previous = seat.previous;
-    seat.previous = undefined;
-    seat.next = undefined;
+  #unlink(entry: Entry): void {
+    if (entry.previous === undefined) this.#head = entry.next;
+    else entry.previous.next = entry.next;
+    if (entry.next === undefined) this.#tail = entry.previous;
+    else entry.next.previous = entry.previous;
+    entry.previous = undefined;
+    entry.next = undefined;
   }
 }

@@ -1,21 +1,19 @@
 /**
- * Shuffle: a random order in which nobody comes twice before all had a turn.
+ * Shuffle: rounds in random order. No entry is picked twice in a round while another one still fits.
  *
- * A dense array in two parts: in front those that wait for their turn in this round, behind them those that had it.
- * A member that leaves and comes back within a round (its tunnels were full, say) does not get a second turn in it.
+ * The array has two parts: first the entries whose turn in this round is still to come, then the used ones. An entry
+ * that leaves and comes back within a round (because its tunnels were full, for example) gets no second turn in it.
  */
 import type { Random } from '../../core/random.ts';
-import type { Member } from '../member.ts';
-import { PATIENCE, type Query } from '../member-check.ts';
-import { anyFit } from './random.ts';
-import type { Rotation, Seat } from './rotation.ts';
+import { randomFit } from './random.ts';
+import { MAX_UNFIT_AHEAD, type PickCheck, type Rotation, type RotationEntry } from './rotation.ts';
 
-/** Everyone has one turn a round, in random order. */
-export class ShuffleRotation implements Rotation {
-  readonly #seats: Seat[] = [];
+/** Picks each entry once a round, in random order. */
+export class ShuffleRotation<Entry extends RotationEntry> implements Rotation<Entry> {
+  readonly #entries: Entry[] = [];
   readonly #random: Random;
-  /** How many in front wait for their turn. */
-  #waiting = 0;
+  /** The first so many entries are still to come in this round. */
+  #toCome = 0;
   #round = 0;
 
   constructor(random: Random) {
@@ -23,59 +21,59 @@ export class ShuffleRotation implements Rotation {
   }
 
   get size(): number {
-    return this.#seats.length;
+    return this.#entries.length;
   }
 
-  add(seat: Seat): void {
-    this.#put(seat, this.#seats.length);
-    if (seat.round === this.#round) return;
-    this.#swap(seat, this.#waiting);
-    this.#waiting += 1;
+  add(entry: Entry): void {
+    this.#put(entry, this.#entries.length);
+    if (entry.lastTurn === this.#round) return;
+    this.#swap(entry, this.#toCome);
+    this.#toCome += 1;
   }
 
-  remove(seat: Seat): void {
-    if (seat.place < this.#waiting) {
-      this.#waiting -= 1;
-      this.#swap(seat, this.#waiting);
+  remove(entry: Entry): void {
+    if (entry.arrayIndex < this.#toCome) {
+      this.#toCome -= 1;
+      this.#swap(entry, this.#toCome);
     }
-    this.#swap(seat, this.#seats.length - 1);
-    this.#seats.pop();
+    this.#swap(entry, this.#entries.length - 1);
+    this.#entries.pop();
   }
 
-  picked(seat: Seat): void {
-    if (this.#waiting === 0) this.#startRound();
-    if (seat.place >= this.#waiting) return; // all that wait are unfit for this client: it had a second turn
-    seat.round = this.#round;
-    this.#waiting -= 1;
-    this.#swap(seat, this.#waiting);
+  used(entry: Entry): void {
+    if (this.#toCome === 0) this.#startRound();
+    if (entry.arrayIndex >= this.#toCome) return; // a second turn: no entry to come fitted that pick
+    entry.lastTurn = this.#round;
+    this.#toCome -= 1;
+    this.#swap(entry, this.#toCome);
   }
 
-  changed(): void {} // chance alone decides
+  rankChanged(): void {} // the order is random
 
-  pick(query: Query): Member | undefined {
-    if (this.#waiting === 0) this.#startRound();
-    const waiting = this.#waiting;
-    const next = anyFit(this.#seats, 0, waiting, query, this.#random);
+  pick(check: PickCheck<Entry>): Entry | undefined {
+    if (this.#toCome === 0) this.#startRound();
+    const toCome = this.#toCome;
+    const next = randomFit(this.#entries, 0, toCome, check, this.#random);
     if (next !== undefined) return next;
-    const second = anyFit(this.#seats, waiting, this.#seats.length, query, this.#random);
-    if (second !== undefined && waiting > PATIENCE) this.#waiting = 0; // none of those in front fits: the round is over
-    return second;
+    const again = randomFit(this.#entries, toCome, this.#entries.length, check, this.#random);
+    if (again !== undefined && toCome > MAX_UNFIT_AHEAD) this.#toCome = 0; // none of them fits: end the round
+    return again;
   }
 
   #startRound(): void {
     this.#round += 1;
-    this.#waiting = this.#seats.length;
+    this.#toCome = this.#entries.length;
   }
 
-  #swap(seat: Seat, place: number): void {
-    const other = this.#seats[place];
-    if (other === undefined || other === seat) return;
-    this.#put(other, seat.place);
-    this.#put(seat, place);
+  #swap(entry: Entry, index: number): void {
+    const other = this.#entries[index];
+    if (other === undefined || other === entry) return;
+    this.#put(other, entry.arrayIndex);
+    this.#put(entry, index);
   }
 
-  #put(seat: Seat, place: number): void {
-    this.#seats[place] = seat;
-    seat.place = place;
+  #put(entry: Entry, index: number): void {
+    this.#entries[index] = entry;
+    entry.arrayIndex = index;
   }
 }
