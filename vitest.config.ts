@@ -1,3 +1,4 @@
+import { join } from 'node:path';
 import { defineConfig } from 'vitest/config';
 
 /** Journeys in which the number of worker processes changes nothing that the test could see. */
@@ -12,6 +13,7 @@ export default defineConfig({
     isolate: false,
     // More than there are cores: the journeys wait for other processes most of the time.
     maxWorkers: 4,
+    env: { NODE_COMPILE_CACHE: join(import.meta.dirname, 'node_modules/.cache/compile') },
     testTimeout: LIMIT_MS,
     hookTimeout: LIMIT_MS,
     projects: [

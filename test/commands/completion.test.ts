@@ -1,6 +1,7 @@
 import { spawnSync } from 'node:child_process';
 import { beforeAll, describe, expect, test } from 'vitest';
 import { runProgram } from '../../src/commands/program.ts';
+import { hasCommand } from '../support/tools.ts';
 import { fakeTerminal } from './fake-terminal.ts';
 
 const SHELLS = ['bash', 'zsh', 'fish'] as const;
@@ -47,10 +48,8 @@ function run(shell: string, args: readonly string[]): string[] {
   return stdout.split('\n').filter((offer) => offer !== '');
 }
 
-const has = (shell: string) => spawnSync(shell, ['-c', 'true']).status === 0;
-
 for (const shell of SHELLS) {
-  describe.skipIf(!has(shell))(`completion: ${shell}`, () => {
+  describe.skipIf(!hasCommand(shell))(`completion: ${shell}`, () => {
     const offers = (line: string) => ask[shell](scripts.get(shell) ?? '', line);
 
     test('offers commands where one is missing', () => {
@@ -78,8 +77,11 @@ for (const shell of SHELLS) {
   });
 }
 
-test.skipIf(!has('zsh'))('completion: zsh takes the script, as a file of its path and by source', () => {
-  const script = scripts.get('zsh') ?? '';
-  expect(script.split('\n')[0]).toBe('#compdef noria');
-  run('zsh', ['-f', '-c', `autoload -U compinit; compinit -u -D; ${script}\n(( $+functions[_noria] ))`]);
-});
+test.skipIf(!hasCommand('zsh'))(
+  'completion: zsh takes the script, as a file of its path and by source',
+  () => {
+    const script = scripts.get('zsh') ?? '';
+    expect(script.split('\n')[0]).toBe('#compdef noria');
+    run('zsh', ['-f', '-c', `autoload -U compinit; compinit -u -D; ${script}\n(( $+functions[_noria] ))`]);
+  },
+);

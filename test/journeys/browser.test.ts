@@ -1,27 +1,27 @@
-/** A browser loads a page of a hundred resources and talks over a WebSocket, over an HTTP proxy and over SOCKS5. */
-import { existsSync } from 'node:fs';
-import { type Browser, chromium } from 'playwright-core';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+/** A browser loads a page of a hundred resources and talks over a WebSocket, through an HTTP proxy and through SOCKS5. */
+import type { Browser } from 'playwright-core';
+import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import { launchBrowser } from '../support/browser.ts';
 import { type ClientStage, openClientStage, SCHEMES } from '../support/client-stage.ts';
 import { PAGE_RESOURCES } from '../support/exit-origin.ts';
-
-const CHROMIUM = ['/usr/bin/chromium', '/usr/bin/google-chrome'].find((path) => existsSync(path));
+import { CHROMIUM } from '../support/tools.ts';
 
 describe.skipIf(CHROMIUM === undefined)('browser', () => {
   let stage: ClientStage;
   let browser: Browser;
   beforeAll(async () => {
     stage = await openClientStage();
-    browser = await chromium.launch({ executablePath: CHROMIUM ?? '', args: ['--no-sandbox'] });
+    browser = await launchBrowser();
   });
   afterAll(async () => {
     await browser?.close();
     await stage?.close();
   });
+  afterEach(() => expect(stage.strangers(), 'connections past noria').toEqual([]));
 
   for (const protocol of ['http', 'socks5']) {
     for (const scheme of SCHEMES) {
-      test(`browser: over ${protocol}, an ${scheme} page with ${PAGE_RESOURCES} images and a WebSocket`, async () => {
+      test(`browser: loads an ${scheme} page with ${PAGE_RESOURCES} images and a WebSocket over ${protocol}`, async () => {
         const proxy = { server: `${protocol}://${stage.open}` };
         const context = await browser.newContext({ proxy, ignoreHTTPSErrors: true });
         const page = await context.newPage();
@@ -33,7 +33,7 @@ describe.skipIf(CHROMIUM === undefined)('browser', () => {
     }
   }
 
-  test('browser: a listener with users asks, and a session keeps its member', async () => {
+  test('browser: answers the question of a listener with users, and its session keeps one member', async () => {
     const proxy = { server: `http://${stage.asking}`, username: 'me-session-browser', password: 'x' };
     const context = await browser.newContext({ proxy, ignoreHTTPSErrors: true });
     const page = await context.newPage();
@@ -44,9 +44,5 @@ describe.skipIf(CHROMIUM === undefined)('browser', () => {
     }
     expect(exits.size).toBe(1);
     await context.close();
-  });
-
-  test('browser: nothing reached a target but through a member', () => {
-    expect(stage.strangers()).toEqual([]);
   });
 });

@@ -9,8 +9,9 @@ import { openAdmin } from '../../src/admin/server.ts';
 import { Secret } from '../../src/core/secret.ts';
 import { fakeBackend, SOURCE } from '../admin/fake-backend.ts';
 import { adminOptions } from '../admin/open-test-admin.ts';
-import { CHROMIUM, launchBrowser, visit } from '../support/browser.ts';
+import { launchBrowser, visit } from '../support/browser.ts';
 import { openTestSandbox, sourceLine, startNoria, untilReady } from '../support/noria.ts';
+import { CHROMIUM } from '../support/tools.ts';
 import { until } from '../support/until.ts';
 
 const AXE = readFileSync(fileURLToPath(import.meta.resolve('axe-core/axe.min.js')), 'utf8');
@@ -57,7 +58,7 @@ async function findBarriers(page: Page): Promise<string[]> {
   return violations.flatMap(({ id, help, nodes }) => nodes.map(({ html }) => `${id}: ${help}: ${html}`));
 }
 
-describe.skipIf(CHROMIUM === undefined)('in a browser (skipped where there is no Chromium)', () => {
+describe.skipIf(CHROMIUM === undefined)('in a browser', () => {
   beforeAll(async () => {
     browser = await launchBrowser();
   });

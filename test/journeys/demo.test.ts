@@ -4,7 +4,8 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { expect, onTestFinished, test } from 'vitest';
-import { curl, HAS_CURL } from '../support/curl.ts';
+import { curl } from '../support/curl.ts';
+import { hasCommand } from '../support/tools.ts';
 import { until } from '../support/until.ts';
 
 function startDemo(...args: string[]) {
@@ -25,7 +26,7 @@ function startDemo(...args: string[]) {
   return { child, ended, out: () => out };
 }
 
-test.skipIf(!HAS_CURL)(
+test.skipIf(!hasCommand('curl'))(
   'demo: the printed lines work as pasted, and show another exit at each call',
   async () => {
     const { out } = startDemo('--members', '6');

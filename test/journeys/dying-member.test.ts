@@ -2,10 +2,11 @@
  * A member that dies in mid-use is not noticed by the next clients: another one takes its place before anything is told.
  */
 import { expect, test } from 'vitest';
-import { curl, HAS_CURL } from '../support/curl.ts';
+import { curl } from '../support/curl.ts';
 import { openTestSandbox, sourceLine, startNoria, untilReady } from '../support/noria.ts';
+import { hasCommand } from '../support/tools.ts';
 
-test.skipIf(!HAS_CURL)(
+test.skipIf(!hasCommand('curl'))(
   'a dying member: the next clients do not notice, over HTTP members and SOCKS ones',
   async () => {
     const sandbox = await openTestSandbox({ members: 8, lifetimeMs: 60_000 });

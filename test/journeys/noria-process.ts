@@ -5,6 +5,7 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { onTestFinished } from 'vitest';
+import { childEnvironment } from '../support/environment.ts';
 import { until } from '../support/until.ts';
 
 export interface NoriaProcess {
@@ -49,7 +50,7 @@ export function runNoria(
   const [program, ...before] = options.command ?? [process.execPath, join(process.cwd(), 'src/main.ts')];
   const child = spawn(program, [...before, ...args], {
     stdio: ['ignore', 'pipe', 'pipe'],
-    env: { PATH: process.env['PATH'] ?? '', ...options.env },
+    env: { ...childEnvironment(), ...options.env },
     ...(options.cwd === undefined ? {} : { cwd: options.cwd }),
     ...(options.uid === undefined ? {} : { uid: options.uid, gid: options.uid }),
   });

@@ -8,9 +8,10 @@ import { chmodSync, chownSync, mkdirSync, mkdtempSync, readFileSync, rmSync, wri
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, type TestContext, test } from 'vitest';
-import { curl, HAS_CURL } from '../support/curl.ts';
+import { curl } from '../support/curl.ts';
 import { freePort } from '../support/free-port.ts';
 import { openTestSandbox, sourceLine } from '../support/noria.ts';
+import { hasCommand } from '../support/tools.ts';
 import { until } from '../support/until.ts';
 import { runNoria, testFolder, writeIn } from './noria-process.ts';
 
@@ -125,12 +126,15 @@ async function tryDemo(command: readonly [string, ...string[]]): Promise<string>
   return out;
 }
 
-test.skipIf(!HAS_CURL)('package: the demo runs from it, by the name it installs', async (context) => {
-  needsRegistry(context);
-  expect(await tryDemo([join(folder, 'app/node_modules/.bin/noria')])).toMatch(/^127\./);
-});
+test.skipIf(!hasCommand('curl'))(
+  'package: the demo runs from it, by the name it installs',
+  async (context) => {
+    needsRegistry(context);
+    expect(await tryDemo([join(folder, 'app/node_modules/.bin/noria')])).toMatch(/^127\./);
+  },
+);
 
-test.skipIf(!HAS_CURL)(
+test.skipIf(!hasCommand('curl'))(
   `package: build and source run on Node ${OLDEST_NODE}, the oldest that engines names`,
   { timeout: INSTALLING_MS },
   async (context) => {

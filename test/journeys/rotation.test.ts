@@ -4,8 +4,9 @@
  */
 import { request } from 'node:http';
 import { describe, expect, test } from 'vitest';
-import { curl, HAS_CURL } from '../support/curl.ts';
+import { curl } from '../support/curl.ts';
 import { openTestSandbox, sourceLine, startNoria, untilReady, WORKERS } from '../support/noria.ts';
+import { hasCommand } from '../support/tools.ts';
 
 const MEMBERS = 6;
 /** Fewer when the journeys run a second time, with workers. */
@@ -47,7 +48,7 @@ async function startShortLived() {
   return { sandbox, noria };
 }
 
-describe.skipIf(!HAS_CURL)('rotation', () => {
+describe.skipIf(!hasCommand('curl'))('rotation', () => {
   for (const [name, argsOf] of Object.entries(WAYS)) {
     test(`rotation: ${CALLS} calls by ${name} all succeed through as many exits as there are members`, async () => {
       const { sandbox, noria } = await startShortLived();

@@ -6,16 +6,16 @@ import { spawn, spawnSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
-import { curl, HAS_CURL } from '../support/curl.ts';
+import { curl } from '../support/curl.ts';
 import { freePort } from '../support/free-port.ts';
 import { openTestSandbox, sourceLine, WORKERS_LINE } from '../support/noria.ts';
+import { hasCommand } from '../support/tools.ts';
 import { until } from '../support/until.ts';
 import { runNoria, testFolder, writeIn } from './noria-process.ts';
 
-const has = (program: string, ...args: string[]) => spawnSync(program, args).status === 0;
-const HAS_NOTIFY = has('systemd-notify', '--version') && has('python3', '--version');
-const HAS_ACTIVATE = has('systemd-socket-activate', '--version');
-const HAS_ANALYZE = has('systemd-analyze', '--version');
+const HAS_NOTIFY = hasCommand('systemd-notify') && hasCommand('python3');
+const HAS_ACTIVATE = hasCommand('systemd-socket-activate') && hasCommand('curl');
+const HAS_ANALYZE = hasCommand('systemd-analyze');
 
 /** A datagram socket, which Node has none of: prints each message as a line of JSON. */
 const RECEIVER = `
@@ -98,7 +98,7 @@ test.skipIf(!HAS_NOTIFY)('systemd: a noria that cannot tell it says so once, and
   expect(noria.lines('systemd cannot be told').length).toBe(1);
 });
 
-test.skipIf(!HAS_ACTIVATE || !HAS_CURL)('systemd: a socket it hands over is listened on', async () => {
+test.skipIf(!HAS_ACTIVATE)('systemd: a socket it hands over is listened on', async () => {
   const { file, folder, targetUrl } = await configFor('fd:3');
   const port = await freePort();
   const noria = runNoria([process.execPath, 'src/main.ts', 'run', '-c', file], {

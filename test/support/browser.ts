@@ -1,12 +1,7 @@
 /** Debian's Chromium, driven by playwright-core; for the tests of the page. */
-import { existsSync } from 'node:fs';
 import { type Browser, type BrowserContextOptions, chromium, type Page } from 'playwright-core';
 import { expect, onTestFinished } from 'vitest';
-
-/** Where a Chromium is; undefined where there is none, and what wants one is skipped. */
-export const CHROMIUM = [process.env['CHROMIUM'], '/usr/bin/chromium', '/usr/bin/chromium-browser'].find(
-  (path) => path !== undefined && existsSync(path),
-);
+import { CHROMIUM } from './tools.ts';
 
 const ARGS = [
   '--no-sandbox',

@@ -1,7 +1,4 @@
-import { execFile, spawnSync } from 'node:child_process';
-
-/** Whether this machine has curl: journeys that want it are skipped where not. */
-export const HAS_CURL = spawnSync('curl', ['--version']).status === 0;
+import { execFile } from 'node:child_process';
 
 export interface CurlAnswer {
   readonly exitCode: number;

@@ -2,7 +2,6 @@
  * A whole noria whose clients are served by two processes: what it promises as one, it keeps as two, also when one of them dies.
  * A test chooses the worker that serves by stopping the other one for that moment.
  */
-import { spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import { readdirSync, readFileSync } from 'node:fs';
 import { connect, createServer, type Socket } from 'node:net';
@@ -21,6 +20,7 @@ import {
   testConfig,
   untilReady,
 } from '../../support/noria.ts';
+import { hasCommand } from '../../support/tools.ts';
 import { until } from '../../support/until.ts';
 
 /** Processes whose parent is `parent` and that run noria's worker. */
@@ -392,9 +392,7 @@ test('workers: what a terminal sends to all processes is for the first one alone
   ).toEqual([]);
 });
 
-const HAS_ACTIVATE = spawnSync('systemd-socket-activate', ['--version']).status === 0;
-
-test.skipIf(!HAS_ACTIVATE)(
+test.skipIf(!hasCommand('systemd-socket-activate'))(
   'workers: a socket that was handed over is served by all, and with the last of them noria ends',
   async () => {
     const sandbox = await openTestSandbox({ members: 4, lifetimeMs: 60_000 });
