@@ -1,158 +1,150 @@
 /**
- * The clients of a simulation: they come at random moments, take a member, try another one when it fails, and hold
- * their tunnel for a while. Every one of them ends with an answer, or with the life of the noria it came to.
+ * The clients of a simulation: each arrives at a random moment, acquires a member, tries another one when that fails, and
+ * holds its tunnel for a while.
  */
 import type { Clock } from '../../core/clock.ts';
+import { pause } from '../../core/clock.ts';
 import type { EventBus } from '../../core/events.ts';
 import type { Random } from '../../core/random.ts';
 import { isLease, type Lease, type LeaseProvider, type LeaseRefusal } from '../../pool/lease.ts';
-import type { Life } from './life.ts';
+import { SERVICE_ZONE_OFFSET_MS } from '../../service/codes.ts';
+import { type Range, randomIn, type SimulatedLoad } from './options.ts';
 import type { SimulatedService } from './service.ts';
-import type { SimulatedEnding, SimulationTally } from './tally.ts';
-import { type Range, type SimulatedLoad, within } from './world.ts';
 
-/** The noria that clients come to at the moment. */
-export interface Open {
-  readonly life: Life;
-  readonly pool: LeaseProvider;
-  readonly bus: EventBus;
-}
-
-export interface ClientsOptions {
+export interface SimulatedClientsOptions {
   readonly clock: Clock;
   readonly random: Random;
+  readonly bus: EventBus;
+  readonly pool: LeaseProvider;
+  readonly service: SimulatedService;
   readonly load: SimulatedLoad;
   readonly waitForMemberMs: number;
-  readonly service: SimulatedService;
-  /** Undefined while noria is down: who comes then is refused by nobody. */
-  readonly noria: () => Open | undefined;
-  readonly tally: SimulationTally;
 }
+
+/** How a client request ended. */
+export type SimulatedEnding = 'served' | 'noMember' | 'membersFailed';
 
 const MAX_ATTEMPTS = 3;
 const HOUR_MS = 3_600_000;
 const DAY_MS = 24 * HOUR_MS;
-/** How long a member takes to accept, from and to; and how long until a dead one is given up. */
+/** How long a member takes to accept a tunnel. */
 const ACCEPT_MS: Range = [50, 400];
-const GIVE_UP_MS = 1_000;
+/** The timeout of an attempt through a member that does not answer. */
+const ATTEMPT_TIMEOUT_MS = 1_000;
 
 export class SimulatedClients {
-  readonly #options: ClientsOptions;
-  #next: Disposable | undefined;
+  readonly #options: SimulatedClientsOptions;
+  #arrival: Disposable | undefined;
   #requests = 0;
-  #stopped = false;
+  #waiting = 0;
+  #waitingSinceAt = 0;
+  readonly endings: Record<SimulatedEnding, number> = { served: 0, noMember: 0, membersFailed: 0 };
+  /** Requests that have not ended. */
+  openCount = 0;
+  /** Ms of each wait that ended with a member. */
+  readonly waits: number[] = [];
+  /** The longest time during which at least one client was waiting. */
+  longestEmptyMs = 0;
 
-  constructor(options: ClientsOptions) {
+  constructor(options: SimulatedClientsOptions) {
     this.#options = options;
-    this.#scheduleNext();
+    this.#scheduleArrival();
   }
 
-  /** No more of them come; those that are there go on. */
+  /** No more clients arrive. Open requests go on. */
   stop(): void {
-    this.#stopped = true;
-    this.#next?.[Symbol.dispose]();
+    this.#arrival?.[Symbol.dispose]();
   }
 
-  #scheduleNext(): void {
+  #scheduleArrival(): void {
     const { clock, random, load } = this.#options;
     const gapMs = exponential(60_000 / load.requestsPerMinute, random);
-    const quietMs = untilActive((clock.monotonic() + gapMs) % DAY_MS, load.activeHours);
-    this.#next = clock.after(gapMs + quietMs, () => {
-      if (this.#stopped) return;
-      this.#scheduleNext();
-      const open = this.#options.noria();
-      if (open !== undefined) void this.#serve(open);
+    const timeOfDayMs = (clock.now() + SERVICE_ZONE_OFFSET_MS + gapMs) % DAY_MS;
+    this.#arrival = clock.after(gapMs + untilActiveMs(timeOfDayMs, load.activeHours), () => {
+      this.#scheduleArrival();
+      void this.#serve();
     });
   }
 
-  async #serve(open: Open): Promise<void> {
-    const { tally } = this.#options;
-    tally.came();
-    tally.ended(await this.#request(open));
+  async #serve(): Promise<void> {
+    this.openCount += 1;
+    const ending = await this.#request();
+    this.openCount -= 1;
+    this.endings[ending] += 1;
   }
 
-  async #request(open: Open): Promise<SimulatedEnding> {
-    const { clock, tally, waitForMemberMs } = this.#options;
-    const patientUntilAt = clock.monotonic() + waitForMemberMs;
+  async #request(): Promise<SimulatedEnding> {
+    const { clock, waitForMemberMs } = this.#options;
+    const deadlineAt = clock.monotonic() + waitForMemberMs;
     const avoid: string[] = [];
     while (avoid.length < MAX_ATTEMPTS) {
-      const answer = await this.#take(open, avoid, Math.max(0, patientUntilAt - clock.monotonic()));
-      if (answer === undefined) return 'killed';
+      const answer = await this.#acquire(avoid, Math.max(0, deadlineAt - clock.monotonic()));
       if (!isLease(answer)) return avoid.length === 0 ? 'noMember' : 'membersFailed';
-      tally.usesMember(answer);
-      const accepted = await this.#attempt(open, answer);
-      if (accepted === undefined) return 'killed';
-      if (accepted) return this.#hold(open, answer);
+      if (await this.#attempt(answer)) {
+        await this.#holdTunnel(answer);
+        return 'served';
+      }
       avoid.push(answer.member);
     }
     return 'membersFailed';
   }
 
-  /** Undefined: noria was killed meanwhile. So too below. */
-  async #take(
-    { pool, life }: Open,
-    avoid: readonly string[],
-    waitMs: number,
-  ): Promise<Lease | LeaseRefusal | undefined> {
-    const { tally } = this.#options;
+  async #acquire(avoid: readonly string[], waitMs: number): Promise<Lease | LeaseRefusal> {
+    const { pool } = this.#options;
     this.#requests += 1;
-    tally.wanted();
-    const answer = pool.acquire({
-      id: this.#requests,
-      routing: {},
-      targetHost: 'target.test',
-      avoid,
-      waitMs,
-    });
+    const request = { id: this.#requests, routing: {}, targetHost: 'target.test', avoid, waitMs };
+    const answer = pool.acquire(request);
     if (!(answer instanceof Promise)) return answer;
-    tally.startsWaiting();
-    const waited = await life.orKilled(answer);
-    tally.waited(waited !== undefined && isLease(waited) ? waited.waitedMs : undefined);
+    this.#startWait();
+    const waited = await answer;
+    this.#endWait();
+    if (isLease(waited)) this.waits.push(waited.waitedMs);
     return waited;
   }
 
-  async #attempt({ pool, life, bus }: Open, lease: Lease): Promise<boolean | undefined> {
-    const { random, service, clock, tally } = this.#options;
-    const truth = service.member(lease.host, lease.port);
-    const works = truth !== undefined && !truth.dead && truth.endsAt > clock.monotonic();
-    const ms = works ? within(ACCEPT_MS, random) : GIVE_UP_MS;
-    await life.pass(ms);
-    if (!life.alive) return undefined;
-    const attempted = { source: lease.source, member: lease.member, ms, hedge: false };
-    if (works) {
-      truth.used = true;
-      tally.usesMember(lease);
-      pool.report({ lease: lease.id, kind: 'accepted', latencyMs: ms });
-      bus.emit('dial.attempted', { ...attempted, outcome: 'accepted', phase: 'done', blame: 'nobody' });
-    } else {
-      pool.report({ lease: lease.id, kind: 'failed', blame: 'member', fault: 'member-silent' });
-      bus.emit('dial.attempted', {
-        ...attempted,
-        outcome: 'member-silent',
-        phase: 'answer',
-        blame: 'member',
-      });
-    }
-    return works;
+  #startWait(): void {
+    this.#waiting += 1;
+    if (this.#waiting === 1) this.#waitingSinceAt = this.#options.clock.monotonic();
   }
 
-  async #hold({ pool, life }: Open, lease: Lease): Promise<SimulatedEnding> {
-    const { random, load } = this.#options;
-    await life.pass(exponential(load.tunnelMs, random));
-    if (!life.alive) return 'killed';
+  #endWait(): void {
+    this.#waiting -= 1;
+    if (this.#waiting > 0) return;
+    const emptyMs = this.#options.clock.monotonic() - this.#waitingSinceAt;
+    this.longestEmptyMs = Math.max(this.longestEmptyMs, emptyMs);
+  }
+
+  async #attempt({ id, source, member, host, port }: Lease): Promise<boolean> {
+    const { random, service, clock, pool, bus } = this.#options;
+    const accepted = service.accepts(host, port);
+    const ms = accepted ? randomIn(ACCEPT_MS, random) : ATTEMPT_TIMEOUT_MS;
+    await pause(clock, ms);
+    const attempt = { source, member, ms, hedge: false };
+    if (accepted) {
+      pool.report({ lease: id, kind: 'accepted', latencyMs: ms });
+      bus.emit('dial.attempted', { ...attempt, outcome: 'accepted', phase: 'done', blame: 'nobody' });
+    } else {
+      pool.report({ lease: id, kind: 'failed', blame: 'member', fault: 'member-silent' });
+      bus.emit('dial.attempted', { ...attempt, outcome: 'member-silent', phase: 'answer', blame: 'member' });
+    }
+    return accepted;
+  }
+
+  async #holdTunnel(lease: Lease): Promise<void> {
+    const { clock, random, load, pool } = this.#options;
+    await pause(clock, exponential(load.tunnelMs, random));
     pool.report({ lease: lease.id, kind: 'closed', cut: false });
-    return 'served';
   }
 }
 
-/** A random duration of that mean, as of events that do not know of each other. */
+/** A random duration with the given mean, as between independent events. */
 function exponential(meanMs: number, random: Random): number {
   return -Math.log(1 - random()) * meanMs;
 }
 
-/** Ms from a time of the day to the next moment at which clients come. */
-function untilActive(timeMs: number, [fromHour, toHour]: SimulatedLoad['activeHours']): number {
+/** Ms from a time of the day to the next active moment; 0 when it is active. */
+function untilActiveMs(timeOfDayMs: number, [fromHour, toHour]: SimulatedLoad['activeHours']): number {
   const fromMs = fromHour * HOUR_MS;
-  if (timeMs < fromMs) return fromMs - timeMs;
-  return timeMs < toHour * HOUR_MS ? 0 : DAY_MS - timeMs + fromMs;
+  if (timeOfDayMs < fromMs) return fromMs - timeOfDayMs;
+  return timeOfDayMs < toHour * HOUR_MS ? 0 : DAY_MS - timeOfDayMs + fromMs;
 }

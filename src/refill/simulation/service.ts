@@ -1,137 +1,118 @@
-/**
- * The extraction service of a simulation: gives members with lifetimes, has its troubles, and knows the truth about
- * both, so that what noria does can be held against it.
- */
+/** The extraction service of a simulation. It always answers, and every member works until it expires. */
 import { type Clock, pause } from '../../core/clock.ts';
 import { NoriaError } from '../../core/faults.ts';
 import type { Random } from '../../core/random.ts';
 import type { DrawAnswer, DrawnEntry } from '../../service/answer.ts';
 import { SUCCESS } from '../../service/codes.ts';
+import type { Product } from '../../service/operations.ts';
 import type { ExtractCall } from '../../service/request.ts';
 import type { Extractor } from '../options.ts';
-import type { Life } from './life.ts';
-import { type SimulatedWorld, type TroubleKind, within } from './world.ts';
+import { type Range, randomIn } from './options.ts';
 
-/** A member as the service knows it; moments in the time of the world. */
-export interface TrueMember {
-  readonly endsAt: number;
-  readonly dead: boolean;
-  used: boolean;
+export interface SimulatedMember {
+  /** Monotonic ms. */
+  readonly expiresAt: number;
+  isUsed: boolean;
 }
 
 export interface SimulatedServiceOptions {
   readonly clock: Clock;
   readonly random: Random;
-  readonly world: SimulatedWorld;
+  /** How long a call takes. */
+  readonly callMs?: Range;
+  /** How long a new member lives. */
+  readonly lifetimeMs?: (product: Product, timespan: number | undefined) => Range;
 }
 
-/** What a call is answered with while something is wrong; the outage and the block have no code. */
-const NO_CODE: Partial<Record<TroubleKind, NoriaError>> = {
-  outage: new NoriaError('service-transport', 'the simulated service refused the connection'),
-  blocked: new NoriaError('service-blocked', 'the simulated service answered with a web page'),
-};
-const PARAMS_WRONG = '12003';
+const MINUTE_MS = 60_000;
+const CALL_MS: Range = [100, 1_200];
 
-export class SimulatedService {
-  readonly #options: SimulatedServiceOptions;
-  readonly #members = new Map<string, TrueMember>();
-  readonly #alive = new Map<string, string[]>();
-  #made = 0;
-  /** Calls by code, `transport` where none came. */
+export class SimulatedService implements Extractor {
+  protected readonly options: Required<SimulatedServiceOptions>;
+  readonly #members = new Map<string, SimulatedMember>();
+  #created = 0;
+  /** Calls by code; see `DrawOutcome` for calls without one. */
   readonly calls = new Map<string, number>();
-  /** Members given, each counted once; and of those that have ended, the used and the never used. */
-  given = 0;
+  /** Members given to noria, each counted once; expired ones that were used; expired ones that never were. */
+  drawn = 0;
   used = 0;
   wasted = 0;
 
   constructor(options: SimulatedServiceOptions) {
-    this.#options = options;
+    this.options = { callMs: CALL_MS, lifetimeMs: typicalLifetimeMs, ...options };
   }
 
-  /** The service as one life of noria reaches it. */
-  forLife(life: Life): Extractor {
-    return { extract: (call, { signal }) => this.#extract(call, signal, life) };
+  async extract(call: ExtractCall, { signal }: { readonly signal: AbortSignal }): Promise<DrawAnswer> {
+    const { clock, random, callMs } = this.options;
+    const sentAt = clock.monotonic();
+    const tookMs = randomIn(callMs, random);
+    await pause(clock, tookMs, signal);
+    if (signal.aborted) throw new NoriaError('shutting-down', 'the call was cancelled');
+    return { message: '', dropped: {}, quota: {}, sentAt, tookMs, ...this.answer(call) };
   }
 
-  /** The truth about a member; undefined: never given, or long gone. */
-  member(host: string, port: number): TrueMember | undefined {
-    return this.#members.get(`${host}:${port}`);
+  /** Undefined for an address that was never given to noria or has expired. */
+  member(host: string, port: number): SimulatedMember | undefined {
+    const member = this.#members.get(`${host}:${port}`);
+    return member !== undefined && member.expiresAt > this.options.clock.monotonic() ? member : undefined;
   }
 
-  /** Counts and forgets those whose life has ended; to be called now and then, and at the end. */
-  forgetEnded(): void {
-    const now = this.#options.clock.monotonic();
-    for (const [key, { endsAt, used }] of this.#members) {
-      if (endsAt > now) continue;
+  /** Marks the member as used and returns true if it accepts a tunnel. */
+  accepts(host: string, port: number): boolean {
+    const member = this.member(host, port);
+    if (member !== undefined) member.isUsed = true;
+    return member !== undefined;
+  }
+
+  /** Counts expired members and forgets them. */
+  sweep(): void {
+    const now = this.options.clock.monotonic();
+    for (const [key, { expiresAt, isUsed }] of this.#members) {
+      if (expiresAt > now) continue;
       this.#members.delete(key);
-      if (used) this.used += 1;
+      if (isUsed) this.used += 1;
       else this.wasted += 1;
     }
   }
 
-  async #extract(call: ExtractCall, signal: AbortSignal, life: Life): Promise<DrawAnswer> {
-    const { clock, random, world } = this.#options;
-    const sentAt = life.clock.monotonic();
-    const trouble = troubleAt(world, clock.monotonic());
-    const tookMs = within(world.callMs, random);
-    await pause(life.clock, tookMs, signal);
-    if (signal.aborted) throw new NoriaError('shutting-down', 'the call was given up');
-    const failure = trouble === undefined ? undefined : NO_CODE[trouble];
-    const code = trouble ?? ((call.count ?? 0) > world.pullLimit ? PARAMS_WRONG : SUCCESS);
-    this.#count(failure === undefined ? code : 'transport');
-    if (failure !== undefined) throw failure;
-    const entries = code === SUCCESS ? this.#give(call) : [];
-    return { code, message: '', entries, dropped: {}, quota: {}, sentAt, tookMs };
+  protected answer(call: ExtractCall): Pick<DrawAnswer, 'code' | 'entries'> {
+    this.sweep();
+    this.countCall(SUCCESS);
+    const entries = Array.from({ length: call.count ?? 1 }, () => this.createMember(call));
+    return { code: SUCCESS, entries };
   }
 
-  #give(call: ExtractCall): DrawnEntry[] {
-    const { random, world } = this.#options;
-    return Array.from({ length: call.count ?? 1 }, () =>
-      random() < world.repeatShare ? (this.#again(call) ?? this.#make(call)) : this.#make(call),
-    );
-  }
-
-  #make(call: ExtractCall): DrawnEntry {
-    const { clock, random, world } = this.#options;
-    const { timespan } = call.params;
-    const lifetimeMs = within(
-      world.lifetimeMs(call.product, typeof timespan === 'number' ? timespan : undefined),
-      random,
-    );
-    this.#made += 1;
-    this.given += 1;
-    const host = `198.51.${Math.floor(this.#made / 250) % 250}.${this.#made % 250}`;
-    const port = 10_000 + (this.#made % 50_000);
-    const endsAt = clock.monotonic() + lifetimeMs;
-    this.#members.set(`${host}:${port}`, { endsAt, dead: random() < world.deadShare, used: false });
-    if (world.repeatShare > 0) this.#aliveOf(call).push(`${host}:${port}`);
-    return { host, port, lifetimeMs: Math.floor(lifetimeMs) };
-  }
-
-  /** One that was given before and still lives. */
-  #again(call: ExtractCall): DrawnEntry | undefined {
-    const { clock, random } = this.#options;
-    const now = clock.monotonic();
-    const keys = this.#aliveOf(call).filter((key) => (this.#members.get(key)?.endsAt ?? 0) > now);
-    this.#alive.set(call.instance, keys);
-    const key = keys[Math.floor(random() * keys.length)];
-    const member = key === undefined ? undefined : this.#members.get(key);
-    if (key === undefined || member === undefined) return undefined;
-    const [host = '', port = ''] = key.split(':');
-    return { host, port: Number(port), lifetimeMs: Math.floor(member.endsAt - now) };
-  }
-
-  #aliveOf({ instance }: ExtractCall): string[] {
-    const keys = this.#alive.get(instance) ?? [];
-    this.#alive.set(instance, keys);
-    return keys;
-  }
-
-  #count(code: string): void {
+  protected countCall(code: string): void {
     this.calls.set(code, (this.calls.get(code) ?? 0) + 1);
+  }
+
+  protected createMember({ product, params }: ExtractCall): DrawnEntry {
+    const { clock, random } = this.options;
+    const { timespan } = params;
+    const minutes = typeof timespan === 'number' ? timespan : undefined;
+    const lifetimeMs = Math.floor(randomIn(this.options.lifetimeMs(product, minutes), random));
+    this.#created += 1;
+    this.drawn += 1;
+    const host = `198.51.${Math.floor(this.#created / 250) % 250}.${this.#created % 250}`;
+    const port = 10_000 + (this.#created % 50_000);
+    this.#members.set(`${host}:${port}`, { expiresAt: clock.monotonic() + lifetimeMs, isUsed: false });
+    return { host, port, lifetimeMs };
   }
 }
 
-function troubleAt({ troubles }: SimulatedWorld, at: number): TroubleKind | undefined {
-  return troubles.find(({ fromMs, toMs }) => at >= fromMs && at < toMs)?.kind;
+/** The lifetimes that the specification names for a product and its `timespan` in minutes, and guesses where it names none. */
+function typicalLifetimeMs(product: Product, timespan = 1): Range {
+  switch (product) {
+    case 'long-residential':
+    case 'residential-socks5':
+      return [timespan * MINUTE_MS, 30 * MINUTE_MS];
+    case 'short-socks5':
+    case 'short-classic':
+    case 'short-pure':
+      return [Math.max(1, timespan) * MINUTE_MS, 6 * MINUTE_MS];
+    case 'shared':
+    case 'exclusive':
+    case 'free':
+      return [Math.max(1, timespan) * MINUTE_MS, 10 * MINUTE_MS];
+  }
 }

@@ -1,17 +1,17 @@
-/** Simulations of everything at once, made up from a seed: products, sizes, clients, failures, crashes, clock steps. */
+/** Random trials from a seed: products, sizes, clients, failures, crashes and clock steps. */
 import { type Random, randomBelow, seededRandom, shuffled } from '../../../src/core/random.ts';
 import { Secret } from '../../../src/core/secret.ts';
 import { STRATEGIES } from '../../../src/pool/options.ts';
 import type { DrawSourceOptions } from '../../../src/refill/options.ts';
-import type { SimulationOptions, Trouble, TroubleKind } from '../../../src/refill/simulation/world.ts';
 import { OPERATIONS, PRODUCTS } from '../../../src/service/operations.ts';
+import type { TrialOptions, Trouble, TroubleKind } from './world.ts';
 
 const MINUTE_MS = 60_000;
 const HOUR_MS = 60 * MINUTE_MS;
 const DAY_MS = 24 * HOUR_MS;
 const TROUBLES: readonly TroubleKind[] = ['outage', 'blocked', '12002', '12009', '12010', '12012'];
 
-export function randomWorld(seed: number, days: number): SimulationOptions {
+export function randomTrial(seed: number, days: number): TrialOptions {
   const random = seededRandom(seed);
   const sources = Array.from({ length: 1 + randomBelow(random, 3) }, (_, index) =>
     randomSource(random, index),
@@ -53,7 +53,7 @@ export function randomWorld(seed: number, days: number): SimulationOptions {
       deadShare: pick(random, [0, 0.1, 0.3]),
       repeatShare: pick(random, [0, 0.2]),
       callMs: [50, pick(random, [300, 1_200, 5_000])],
-      pullLimit: pick(random, [Number.POSITIVE_INFINITY, 3]),
+      maxCount: pick(random, [Number.POSITIVE_INFINITY, 3]),
       troubles: randomTroubles(random, days),
       crashesPerDay: pick(random, [0, 8]),
       clockStepsPerDay: pick(random, [0, 8]),
@@ -73,7 +73,7 @@ function randomSource(random: Random, index: number): DrawSourceOptions {
       method: 'GET',
       format: 'json',
       baseUrl: 'http://service.test',
-      instance: pick(random, ['shared', `own${index}`]), // two sources of one instance share its pace
+      instance: pick(random, ['shared', `own${index}`]), // sources of one instance share its pace
       key: new Secret('0123456789abcdef'),
       params: from === undefined ? {} : { timespan: from + randomBelow(random, 4) },
     },

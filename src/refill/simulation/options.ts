@@ -1,0 +1,32 @@
+/** What a simulation assumes. Durations are in ms. */
+import type { Random } from '../../core/random.ts';
+import type { PoolSettings } from '../../pool/options.ts';
+import type { RefillSettings } from '../options.ts';
+
+export interface SimulationOptions {
+  readonly refill: RefillSettings;
+  readonly pool: PoolSettings;
+  /** How long a client waits for a member. */
+  readonly waitForMemberMs: number;
+  readonly days: number;
+  /** The same seed gives the same result. */
+  readonly seed: number;
+  readonly load: SimulatedLoad;
+}
+
+/** What the clients do. */
+export interface SimulatedLoad {
+  /** The average during the active hours. */
+  readonly requestsPerMinute: number;
+  /** The hours of the service's day with clients; 0 to 24 is the whole day. */
+  readonly activeHours: readonly [from: number, to: number];
+  /** The average duration of a tunnel. */
+  readonly tunnelMs: number;
+}
+
+export type Range = readonly [from: number, to: number];
+
+/** A random number in the range. */
+export function randomIn([from, to]: Range, random: Random): number {
+  return from + (to - from) * random();
+}

@@ -1,0 +1,68 @@
+import { expect, test } from 'vitest';
+import { calmTrial } from './calm-trial.ts';
+import { randomTrial } from './random-trial.ts';
+import { runTrial } from './trial.ts';
+
+/** `SIMULATION_SEEDS=1-500` covers more than a usual run has time for. */
+const [FIRST_SEED = 1, LAST_SEED = 4] = (process.env['SIMULATION_SEEDS'] ?? '1-4').split('-').map(Number);
+const SEEDS = Array.from({ length: LAST_SEED - FIRST_SEED + 1 }, (_, index) => FIRST_SEED + index);
+const HOUR_MS = 3_600_000;
+
+test.each(SEEDS)('trial: a day of random failures breaks no invariant (seed %i)', async (seed) => {
+  const result = await runTrial(randomTrial(seed, 1));
+  expect(result.callCount, 'calls').toBeGreaterThan(0);
+  expect(result.violations).toEqual([]);
+});
+
+test('trial: the same seed gives the same result', async () => {
+  expect(await runTrial(randomTrial(7, 1))).toEqual(await runTrial(randomTrial(7, 1)));
+});
+
+test('trial: a calm day breaks no invariant', async () => {
+  const { violations, clients } = await runTrial(calmTrial());
+  expect(violations).toEqual([]);
+  expect(clients).toMatchObject({ noMember: 0, membersFailed: 0, killed: 0 });
+});
+
+test('trial: a day on which every member is dead costs few calls and few members', async () => {
+  const { clients, callCount, drawn } = await runTrial(calmTrial({ deadShare: 1 }));
+  expect(clients.served).toBe(0);
+  // One member per call, every two minutes. The pace would allow 8,429 calls.
+  expect(callCount).toBeLessThanOrEqual(740);
+  expect(drawn).toBeLessThanOrEqual(760);
+});
+
+test('trial: a day on which the service repeats the same few members costs few calls', async () => {
+  const lifetimeMs = () => [36 * HOUR_MS, 36 * HOUR_MS] as const;
+  const { drawn, callCount, clients } = await runTrial(calmTrial({ repeatShare: 1, lifetimeMs }));
+  expect(drawn).toBe(1);
+  expect(callCount).toBeLessThanOrEqual(740);
+  expect(clients.noMember).toBe(0);
+});
+
+test('trial: an hour without the service costs only the clients of that hour', async () => {
+  const outage = { kind: 'outage', fromMs: 6 * HOUR_MS, toMs: 7 * HOUR_MS } as const;
+  const { violations, clients, longestEmptyMs, calls } = await runTrial(calmTrial({ troubles: [outage] }));
+  expect(violations).toEqual([]);
+  expect(clients.noMember).toBeGreaterThan(200);
+  expect(clients.noMember).toBeLessThan(330);
+  expect(longestEmptyMs).toBeLessThan(HOUR_MS + 90_000);
+  expect(calls['transport']).toBeLessThanOrEqual(75);
+});
+
+test('trial: crashes end the open requests, and the clients after the restart are served', async () => {
+  const trial = calmTrial({ crashesPerDay: 24 });
+  const { violations, clients } = await runTrial({
+    ...trial,
+    load: { ...trial.load, requestsPerMinute: 60 },
+  });
+  expect(violations).toEqual([]);
+  expect(clients.killed).toBeGreaterThan(0);
+  expect(clients.noMember).toBe(0);
+});
+
+test('trial: the checker notices members that are used after they expired', async () => {
+  const trial = calmTrial();
+  const { violationCount } = await runTrial({ ...trial, pool: { ...trial.pool, safetyMarginMs: -30_000 } });
+  expect(violationCount).toBeGreaterThan(0);
+});

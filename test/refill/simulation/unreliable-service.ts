@@ -1,0 +1,65 @@
+/** The service of a trial: it has troubles, gives dead members, repeats members and refuses large counts. */
+import { NoriaError } from '../../../src/core/faults.ts';
+import { SimulatedService, type SimulatedServiceOptions } from '../../../src/refill/simulation/service.ts';
+import type { DrawAnswer, DrawnEntry } from '../../../src/service/answer.ts';
+import type { ExtractCall } from '../../../src/service/request.ts';
+import type { TroubleKind, World } from './world.ts';
+
+/** The troubles in which no answer of the service arrives. */
+const NO_ANSWER: Partial<Record<TroubleKind, NoriaError>> = {
+  outage: new NoriaError('service-transport', 'the simulated service refused the connection'),
+  blocked: new NoriaError('service-blocked', 'the simulated service answered with a web page'),
+};
+
+export class UnreliableService extends SimulatedService {
+  readonly #world: World;
+  readonly #dead = new Set<string>();
+  /** The members that each instance was given. */
+  readonly #given = new Map<string, DrawnEntry[]>();
+
+  constructor(options: SimulatedServiceOptions, world: World) {
+    super(options);
+    this.#world = world;
+  }
+
+  override accepts(host: string, port: number): boolean {
+    return !this.#dead.has(`${host}:${port}`) && super.accepts(host, port);
+  }
+
+  protected override answer(call: ExtractCall): Pick<DrawAnswer, 'code' | 'entries'> {
+    const { troubles, maxCount } = this.#world;
+    const now = this.options.clock.monotonic();
+    const trouble = troubles.find(({ fromMs, toMs }) => now >= fromMs && now < toMs)?.kind;
+    const failure = trouble && NO_ANSWER[trouble];
+    if (failure !== undefined) {
+      this.countCall('transport');
+      throw failure;
+    }
+    const refusal = trouble ?? ((call.count ?? 0) > maxCount ? '12003' : undefined);
+    if (refusal === undefined) return super.answer(call);
+    this.countCall(refusal);
+    return { code: refusal, entries: [] };
+  }
+
+  protected override createMember(call: ExtractCall): DrawnEntry {
+    const { random } = this.options;
+    const { deadShare, repeatShare } = this.#world;
+    const repeated = random() < repeatShare ? this.#repeatMember(call) : undefined;
+    if (repeated !== undefined) return repeated;
+    const entry = super.createMember(call);
+    if (random() < deadShare) this.#dead.add(`${entry.host}:${entry.port}`);
+    if (repeatShare > 0) this.#given.set(call.instance, [...(this.#given.get(call.instance) ?? []), entry]);
+    return entry;
+  }
+
+  #repeatMember({ instance }: ExtractCall): DrawnEntry | undefined {
+    const { clock, random } = this.options;
+    const alive = (this.#given.get(instance) ?? []).flatMap(({ host, port }) => {
+      const member = this.member(host, port);
+      const lifetimeMs = Math.floor((member?.expiresAt ?? 0) - clock.monotonic());
+      return member === undefined ? [] : [{ host, port, lifetimeMs }];
+    });
+    this.#given.set(instance, alive);
+    return alive[Math.floor(random() * alive.length)];
+  }
+}

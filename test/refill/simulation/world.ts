@@ -1,0 +1,41 @@
+/** What goes wrong in a trial. */
+import type { SimulationOptions } from '../../../src/refill/simulation/options.ts';
+import type { SimulatedServiceOptions } from '../../../src/refill/simulation/service.ts';
+
+export interface TrialOptions extends SimulationOptions {
+  readonly world?: Partial<World>;
+}
+
+export interface World extends Pick<SimulatedServiceOptions, 'callMs' | 'lifetimeMs'> {
+  /** The share of members that never work. */
+  readonly deadShare: number;
+  /** The share of members in an answer that were given before and have not expired. */
+  readonly repeatShare: number;
+  /** A larger count is refused with 12003. */
+  readonly maxCount: number;
+  readonly troubles: readonly Trouble[];
+  /** How often noria is killed and soon started again. */
+  readonly crashesPerDay: number;
+  /** How often the wall clock is set, by up to two hours in either direction. */
+  readonly clockStepsPerDay: number;
+}
+
+/** A time in which the service fails. Monotonic ms since the start. */
+export interface Trouble {
+  readonly kind: TroubleKind;
+  readonly fromMs: number;
+  readonly toMs: number;
+}
+
+/** `outage`: no answer. `blocked`: something other than the service answers. Otherwise the service answers with that code. */
+export type TroubleKind = 'outage' | 'blocked' | '12002' | '12009' | '12010' | '12012';
+
+/** A world without failures. */
+export const CALM_WORLD: World = {
+  deadShare: 0,
+  repeatShare: 0,
+  maxCount: Number.POSITIVE_INFINITY,
+  troubles: [],
+  crashesPerDay: 0,
+  clockStepsPerDay: 0,
+};
