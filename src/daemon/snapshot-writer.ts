@@ -16,11 +16,11 @@ const CHANGES = [
 
 /** Writes when something happens on the bus, until disposed of. */
 export function keepSnapshot({ snapshot }: State, pool: Pool, refiller: Refiller, bus: EventBus): Disposable {
-  snapshot.keep('pool', () => pool.snapshot());
-  snapshot.keep('refill', () => refiller.record());
+  snapshot.addPart('pool', () => pool.snapshot());
+  snapshot.addPart('refill', () => refiller.record());
   const subscriptions = [
     bus.on('draw.done', () => void snapshot.save()), // paid for: a crash a moment later must not lose it
-    ...CHANGES.map((name) => bus.on(name, () => snapshot.changed())),
+    ...CHANGES.map((name) => bus.on(name, () => snapshot.saveSoon())),
   ];
   return {
     [Symbol.dispose]: () => {

@@ -1,49 +1,46 @@
 /**
- * The state folder: the pace, shared by all that open it, and the snapshot, which belongs to one daemon.
+ * The state folder: the pace, shared by all processes that use the folder, and the snapshot, which belongs to one daemon.
  *
- * A second daemon on the same folder refuses to start, naming the first; commands beside it share the pace.
+ * A second daemon on the same folder does not start and names the first. Commands may run at the same time and share the pace.
  */
 import { mkdir, stat } from 'node:fs/promises';
 import { dirname, join, resolve } from 'node:path';
+import { z } from 'zod';
 import { type BootClock, systemBoot } from '../core/boot.ts';
 import type { Clock } from '../core/clock.ts';
 import { describeError, NoriaError } from '../core/faults.ts';
 import { createTimekeeper } from './moment.ts';
-import { isAlive, type Owner, readOwner, thisProcess } from './owner.ts';
+import { isAlive, type Owner, ownerSchema, thisProcess } from './owner.ts';
 import { createPaceFile, createPaceMemory, type PaceStore } from './pace-file.ts';
 import { noSnapshot, openSnapshotFile, type SnapshotFile } from './snapshot-file.ts';
 import { sweepDrafts, VersionedFile } from './versioned-file.ts';
 
 export interface StateOptions {
-  /** `undefined`: nothing is kept, the pace holds within this process alone. Made (0700) when missing. */
+  /** Created with mode 0700 if missing. `undefined`: nothing is stored, and the pace is known only to this process. */
   readonly dir: string | undefined;
-  /** The daemon: has the folder to itself and keeps a snapshot. A command shares the pace and leaves the snapshot alone. */
+  /** A daemon locks the folder and writes the snapshot. A command only shares the pace. */
   readonly daemon: boolean;
   readonly clock: Clock;
   readonly warn: (message: string) => void;
-  /** The system's own when absent. */
+  /** Default: the clock of this machine. */
   readonly boot?: BootClock;
 }
 
 export interface State {
   readonly pace: PaceStore;
   readonly snapshot: SnapshotFile;
-  /** Writes the last snapshot and gives the folder free. Safe to call twice. */
+  /** Writes the last snapshot and unlocks the folder. Safe to call twice. */
   close(): Promise<void>;
 }
 
-/**
- * Opens the state.
- *
- * @throws NoriaError state-unwritable, or state-locked with the pid of the daemon that has the folder.
- */
+/** @throws NoriaError state-unwritable, or state-locked with the pid of the daemon that uses the folder. */
 export async function openState(options: StateOptions): Promise<State> {
   const { dir: folder, clock, warn, boot = systemBoot() } = options;
   const timekeeper = createTimekeeper(clock, boot);
   if (folder === undefined) {
     return { pace: createPaceMemory(timekeeper), snapshot: noSnapshot(), close: async () => {} };
   }
-  await makeFolder(folder);
+  await createFolder(folder);
   const pace = createPaceFile({ folder, timekeeper, warn });
   if (!options.daemon) return { pace, snapshot: noSnapshot(), close: async () => {} };
 
@@ -60,48 +57,46 @@ export async function openState(options: StateOptions): Promise<State> {
   }
 }
 
-async function makeFolder(folder: string): Promise<void> {
+/** `null`, like a damaged lock: nobody uses the folder. */
+const lockSchema = z.object({ owner: ownerSchema.nullable().catch(null) }).catch({ owner: null });
+
+async function createFolder(folder: string): Promise<void> {
   try {
-    await makeFolders(resolve(folder));
+    await createFolders(resolve(folder));
   } catch (cause) {
-    const message = `the state folder ${folder} cannot be made: ${describeError(cause)}`;
+    const message = `cannot create the state folder ${folder}: ${describeError(cause)}`;
     throw new NoriaError('state-unwritable', message, { cause, context: { folder } });
   }
 }
 
-/** By hand: Node's own recursion never ends where a folder is there and answers ENOENT all the same, as /proc does. */
-async function makeFolders(folder: string): Promise<void> {
+/** `mkdir` with `recursive` never returns where an existing folder answers ENOENT, as in /proc. */
+async function createFolders(folder: string): Promise<void> {
   if (await isFolder(folder)) return;
   const parent = dirname(folder);
-  if (parent !== folder) await makeFolders(parent);
+  if (parent !== folder) await createFolders(parent);
   try {
     await mkdir(folder, { mode: 0o700 });
   } catch (error) {
-    if (!(await isFolder(folder))) throw error; // else another process made it just now
+    if (!(await isFolder(folder))) throw error; // otherwise another process has just created it
   }
 }
 
 function isFolder(path: string): Promise<boolean> {
   return stat(path).then(
     (found) => found.isDirectory(),
-    () => false, // ignored: making it fails with the reason
+    () => false, // ignored: creating it fails with the reason
   );
 }
 
-/** Takes the folder for this process, also from a dead one. Returns what gives it free again. */
+/** Locks the folder for this process, also if its owner has died. @returns a function that unlocks it. */
 async function lockFolder(folder: string, boot: BootClock): Promise<() => Promise<void>> {
   const lock = new VersionedFile(folder, 'daemon');
-  const me = thisProcess(boot);
   await lock.change((value) => {
-    const owner = ownerIn(value);
-    if (owner !== undefined && isAlive(owner, boot)) throw locked(folder, owner);
-    return { next: { owner: me }, result: undefined };
+    const { owner } = lockSchema.parse(value);
+    if (owner !== null && isAlive(owner, boot)) throw locked(folder, owner);
+    return { next: { owner: thisProcess(boot) }, result: undefined };
   });
   return () => lock.change(() => ({ next: { owner: null }, result: undefined }));
-}
-
-function ownerIn(value: unknown): Owner | undefined {
-  return typeof value === 'object' && value !== null && 'owner' in value ? readOwner(value.owner) : undefined;
 }
 
 function locked(folder: string, { pid }: Owner): NoriaError {

@@ -1,38 +1,25 @@
-/** Which process owns a folder, and whether it still lives: a pid alone may have been given to another one since. */
+/** Identifies the process that owns a folder and finds out whether it still runs. A pid is not enough: it may belong to a new process. */
 import { readFileSync } from 'node:fs';
+import { z } from 'zod';
 import type { BootClock } from '../core/boot.ts';
 
-export interface Owner {
-  readonly pid: number;
-  readonly boot: string;
-  /** When the kernel started the process, in its own ticks since boot; absent where it does not tell (not Linux). */
-  readonly startTicks?: number;
-}
+export const ownerSchema = z.object({
+  pid: z.int().positive(),
+  boot: z.string(),
+  /** When the kernel started the process, in clock ticks since boot. Absent where unknown (not Linux). */
+  startTicks: z.number().optional().catch(undefined),
+});
+
+export type Owner = Readonly<z.infer<typeof ownerSchema>>;
 
 export function thisProcess(boot: BootClock): Owner {
-  return ownerOf(process.pid, boot.id);
+  return { pid: process.pid, boot: boot.id, startTicks: startTicksOf(process.pid) };
 }
 
-/** Whether the process that wrote this down still runs. One of another boot does not. */
 export function isAlive(owner: Owner, boot: BootClock): boolean {
   if (!exists(owner.pid)) return false;
-  if (owner.startTicks === undefined) return true; // no better evidence than the pid
+  if (owner.startTicks === undefined) return true; // the pid is the only evidence
   return owner.boot === boot.id && startTicksOf(owner.pid) === owner.startTicks;
-}
-
-/** An owner out of JSON, or undefined where it is none. */
-export function readOwner(value: unknown): Owner | undefined {
-  if (typeof value !== 'object' || value === null) return undefined;
-  const { pid, boot, startTicks } = value as Partial<Record<keyof Owner, unknown>>;
-  if (typeof pid !== 'number' || !Number.isSafeInteger(pid) || pid <= 0 || typeof boot !== 'string') {
-    return undefined;
-  }
-  return typeof startTicks === 'number' ? { pid, boot, startTicks } : { pid, boot };
-}
-
-function ownerOf(pid: number, boot: string): Owner {
-  const startTicks = startTicksOf(pid);
-  return startTicks === undefined ? { pid, boot } : { pid, boot, startTicks };
 }
 
 function exists(pid: number): boolean {
@@ -40,12 +27,12 @@ function exists(pid: number): boolean {
     process.kill(pid, 0);
     return true;
   } catch (error) {
-    // EPERM: it lives and belongs to another user.
+    // EPERM: the process exists and belongs to another user.
     return error instanceof Error && 'code' in error && error.code === 'EPERM';
   }
 }
 
-/** Field 22 of /proc/PID/stat (proc_pid_stat(5)); the second field, the name, may hold spaces and brackets. */
+/** Field 22 of /proc/PID/stat (proc_pid_stat(5)). The second field, the name, may contain spaces and parentheses. */
 function startTicksOf(pid: number): number | undefined {
   try {
     const stat = readFileSync(`/proc/${pid}/stat`, 'utf8');
@@ -53,6 +40,6 @@ function startTicksOf(pid: number): number | undefined {
     const ticks = Number(afterName[19]);
     return Number.isSafeInteger(ticks) ? ticks : undefined;
   } catch {
-    return undefined; // ignored: not Linux, or the process is gone; the caller has other evidence
+    return undefined; // ignored: not Linux, or the process has ended; the caller has other evidence
   }
 }

@@ -1,28 +1,28 @@
 /**
- * What the parts want to find again after a restart, in one JSON file, written whole or not at all.
+ * The snapshot: what parts of noria find again after a restart, in one JSON file that is written atomically.
  *
- * Owns the file and one timer. What a part keeps, and how it reads it back, is the part's own: here it is plain data
- * under the part's name.
+ * Each part decides what it stores and how to read it; here it is plain data under the name of the part.
  */
 import { readdir, readFile, rename, rm } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
 import writeFileAtomic from 'write-file-atomic';
+import { z } from 'zod';
 import type { Clock } from '../core/clock.ts';
 import { describeError } from '../core/faults.ts';
-import { elapsedBetween, type Moment, readMoment, type Timekeeper } from './moment.ts';
+import { elapsedBetween, momentSchema, type Timekeeper } from './moment.ts';
 
 export interface SnapshotFile {
-  /** What was kept under that name when the file was opened, by this or an earlier run; undefined: nothing. To be decoded. */
+  /** What the file contained for a part when it was opened, not validated; undefined for nothing. */
   read(part: string): unknown;
-  /** Ms since that was collected, also where the wall clock was set meanwhile; 0 where there is nothing. */
+  /** Ms since that was collected, also if the wall clock was set since; 0 for nothing. */
   ageMs(part: string): number;
-  /** From now on the file holds what `collect` gives, as plain data, under that name. */
-  keep(part: string, collect: () => unknown): void;
-  /** Something changed: it is written within a few seconds, together with whatever else changes by then. */
-  changed(): void;
-  /** Writes at once, for what was paid for. Resolves when it is on disk, or could not be written (which was warned of). */
+  /** From now on, each write contains what `collect` returns, as plain data. */
+  addPart(part: string, collect: () => unknown): void;
+  /** Writes within a few seconds, together with other changes until then. */
+  saveSoon(): void;
+  /** Writes at once. Resolves when the file is on disk, or after a warning that it could not be written. */
   save(): Promise<void>;
-  /** Writes a last time, changed or not, and nothing after that. Safe to call twice. */
+  /** Writes one last time. Safe to call twice. */
   close(): Promise<void>;
 }
 
@@ -30,36 +30,36 @@ export interface SnapshotFileOptions {
   readonly path: string;
   readonly clock: Clock;
   readonly timekeeper: Timekeeper;
-  /** A file that cannot be read, or not be written: noria goes on, and a restart would know less. */
+  /** Called when the file cannot be read or written; noria continues. */
   readonly warn: (message: string) => void;
 }
 
-/** Time for several changes to gather in one write. */
+/** How long `saveSoon` waits for more changes. */
 const GATHER_MS = 3_000;
 const FORMAT = 1;
-/** Snapshots that could not be understood: enough to find out why, and no more of them with every restart. */
-const KEPT_ASIDE = 3;
+/** Invalid snapshots that are kept: enough to find out why, without one more at every restart. */
+const MAX_BROKEN_FILES = 3;
 
-/** What was kept of one part, and when it was collected. */
-interface Kept {
-  readonly at: Moment;
-  readonly value: unknown;
-}
+const fileSchema = z.object({
+  format: z.literal(FORMAT, { error: ({ input }) => `expected ${FORMAT}, not ${JSON.stringify(input)}` }),
+  parts: z.record(z.string(), z.object({ at: momentSchema, value: z.unknown() })),
+});
 
-type Parts = Readonly<Record<string, Kept>>;
+/** What each part stored, and when it was collected. */
+type Parts = z.infer<typeof fileSchema>['parts'];
 
-/** Opens the snapshot and reads it. A file that cannot be understood is set aside, with the last few such. */
+/** Opens and reads the snapshot. An invalid file is renamed, so that it is not overwritten. */
 export async function openSnapshotFile(options: SnapshotFileOptions): Promise<SnapshotFile> {
   return new AtomicSnapshot(options, await readParts(options));
 }
 
-/** Keeps nothing: for `state: off`. */
+/** Stores nothing: for `state: off`. */
 export function noSnapshot(): SnapshotFile {
   return {
     read: () => undefined,
     ageMs: () => 0,
-    keep: () => {},
-    changed: () => {},
+    addPart: () => {},
+    saveSoon: () => {},
     save: async () => {},
     close: async () => {},
   };
@@ -71,7 +71,7 @@ class AtomicSnapshot implements SnapshotFile {
   readonly #collectors = new Map<string, () => unknown>();
   #timer: Disposable | undefined;
   #writing: Promise<void> | undefined;
-  /** Changed since the last write began. */
+  /** There are changes since the last write began. */
   #dirty = false;
   #closed = false;
 
@@ -85,15 +85,15 @@ class AtomicSnapshot implements SnapshotFile {
   }
 
   ageMs(part: string): number {
-    const kept = this.#foundOf(part);
-    return kept === undefined ? 0 : Math.max(0, elapsedBetween(kept.at, this.#options.timekeeper.now()));
+    const found = this.#foundOf(part);
+    return found === undefined ? 0 : Math.max(0, elapsedBetween(found.at, this.#options.timekeeper.now()));
   }
 
-  keep(part: string, collect: () => unknown): void {
+  addPart(part: string, collect: () => unknown): void {
     this.#collectors.set(part, collect);
   }
 
-  changed(): void {
+  saveSoon(): void {
     if (this.#closed) return;
     this.#dirty = true;
     this.#timer ??= this.#options.clock.after(GATHER_MS, () => {
@@ -114,11 +114,11 @@ class AtomicSnapshot implements SnapshotFile {
     await this.#write();
   }
 
-  #foundOf(part: string): Kept | undefined {
+  #foundOf(part: string): Parts[string] | undefined {
     return Object.hasOwn(this.#found, part) ? this.#found[part] : undefined;
   }
 
-  /** One write at a time; what changes meanwhile goes into the next one, which starts at once. */
+  /** One write at a time. Changes during a write start the next one at its end. */
   #write(): Promise<void> {
     this.#timer?.[Symbol.dispose]();
     this.#timer = undefined;
@@ -129,24 +129,23 @@ class AtomicSnapshot implements SnapshotFile {
   }
 
   async #writeAll(): Promise<void> {
+    const { path, warn } = this.#options;
     while (this.#dirty) {
       this.#dirty = false;
       const text = JSON.stringify({ format: FORMAT, parts: this.#collect() });
       try {
-        await writeFileAtomic(this.#options.path, text, { mode: 0o600 });
+        await writeFileAtomic(path, text, { mode: 0o600 });
       } catch (error) {
-        // The next change tries again; a full disk is no reason to stop serving.
-        this.#options.warn(`the snapshot ${this.#options.path} was not written: ${describeError(error)}`);
+        // The next change tries again: a full disk must not stop the service.
+        warn(`cannot write the snapshot ${path}: ${describeError(error)}`);
       }
     }
   }
 
   #collect(): Parts {
     const at = this.#options.timekeeper.now();
-    const collected = [...this.#collectors].map(
-      ([part, collect]) => [part, { at, value: collect() }] as const,
-    );
-    // A part that has not come up (yet) keeps what was found of it, and its age.
+    const collected = [...this.#collectors].map(([part, collect]) => [part, { at, value: collect() }]);
+    // A part that has not been added (yet) keeps what was found, with its age.
     return { ...this.#found, ...Object.fromEntries(collected) };
   }
 }
@@ -157,23 +156,30 @@ async function readParts({ path, clock, warn }: SnapshotFileOptions): Promise<Pa
     text = await readFile(path, 'utf8');
   } catch (error) {
     if (error instanceof Error && 'code' in error && error.code === 'ENOENT') return {};
-    warn(`the snapshot ${path} was not read: ${describeError(error)}`);
+    warn(`cannot read the snapshot ${path}: ${describeError(error)}`);
     return {};
   }
   try {
-    return partsOf(JSON.parse(text));
+    return parseParts(text);
   } catch (error) {
     const aside = `${path}.broken-${clock.now()}`;
     const moved = await setAside(path, aside).then(
-      () => `it stands aside as ${aside}`,
-      (failed: unknown) => `it could not be set aside either: ${describeError(failed)}`,
+      () => `it was renamed to ${aside}`,
+      (failed: unknown) => `renaming it failed, too: ${describeError(failed)}`,
     );
-    warn(`the snapshot ${path} cannot be understood (${describeError(error)}); ${moved}`);
+    warn(`the snapshot ${path} is invalid (${describeError(error)}); ${moved}`);
     return {};
   }
 }
 
-/** Renames it, and lets the oldest of those set aside before go. */
+function parseParts(text: string): Parts {
+  const { data, error } = fileSchema.safeParse(JSON.parse(text));
+  if (data !== undefined) return data.parts;
+  const reasons = error.issues.map(({ path, message }) => [...path.map(String), message].join(': '));
+  throw new Error(reasons.join('; '));
+}
+
+/** Renames the file and deletes the oldest invalid ones. */
 async function setAside(path: string, aside: string): Promise<void> {
   await rename(path, aside);
   const folder = dirname(path);
@@ -182,21 +188,6 @@ async function setAside(path: string, aside: string): Promise<void> {
     const moment = name.startsWith(prefix) ? name.slice(prefix.length) : '';
     return /^\d+$/.test(moment) ? [Number(moment)] : [];
   });
-  const old = moments.sort((a, b) => b - a).slice(KEPT_ASIDE);
+  const old = moments.sort((a, b) => b - a).slice(MAX_BROKEN_FILES);
   await Promise.all(old.map((moment) => rm(join(folder, `${prefix}${moment}`), { force: true })));
-}
-
-function partsOf(value: unknown): Parts {
-  if (typeof value !== 'object' || value === null) throw new Error('it is not an object');
-  const { format, parts } = value as { format?: unknown; parts?: unknown };
-  if (format !== FORMAT) throw new Error(`its format is ${JSON.stringify(format)}, not ${FORMAT}`);
-  if (typeof parts !== 'object' || parts === null) throw new Error('it has no parts');
-  return Object.fromEntries(Object.entries(parts).map(([name, kept]) => [name, readKept(name, kept)]));
-}
-
-function readKept(name: string, kept: unknown): Kept {
-  const { at, value } = (typeof kept === 'object' && kept !== null ? kept : {}) as Record<string, unknown>;
-  const moment = readMoment(at);
-  if (moment === undefined) throw new Error(`its part ${name} does not say when it was written`);
-  return { at: moment, value };
 }

@@ -1,29 +1,28 @@
 /**
- * A small JSON value in a folder that any number of processes change, one after the other, without a lock.
+ * A small JSON value on disk that any number of processes change atomically, without a lock.
  *
- * Node has no flock, and a lock file outlives its owner: two processes that both find it stale can both take it. So
- * nobody holds anything here. The value is the newest of `NAME.0.json`, `NAME.1.json`…; a change is written whole to a
- * file of its own and then *linked* to the next number. link(2) fails where that number exists, so of all who read
- * version N exactly one makes N + 1; the others read again and decide again. A process killed or stopped at any point
- * holds nobody up, and nothing depends on telling the living from the dead.
+ * Node has no flock, and a lock file outlives its owner: two processes that both find it stale can both take it. Instead, the
+ * value is the newest of `NAME.0.json`, `NAME.1.json`…. A change is written to a temporary file, which is then *linked* to
+ * the next number. link(2) fails if that number exists, so of all processes that read version N, exactly one creates N + 1;
+ * the others read and decide again. A process that is killed or stopped at any point never blocks the others.
  */
 import { randomUUID } from 'node:crypto';
 import { link, open, readdir, readFile, unlink } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describeError, NoriaError } from '../core/faults.ts';
 
-/** What `decide` makes of the value. Without `next` nothing is written. */
+/** Without `next`, nothing is written. */
 export interface Decision<T> {
   readonly next?: unknown;
   readonly result: T;
 }
 
-/** Stands for a newest version that is not JSON: a damaged disk, or a person's edit. */
+/** The value of a newest version that is not valid JSON: damaged, or edited manually. */
 export const BROKEN = Symbol('broken');
 
-/** Versions that stay beside the newest, so that one who read an older one notices how late it is. */
+/** Older versions that are kept, so that a slow process notices that its version is outdated. */
 const KEPT_VERSIONS = 8;
-/** Of the processes that collide one always gets through, so this many misses in a row are no collisions. */
+/** One of the colliding processes always succeeds, so this many failures in a row have another cause. */
 const MAX_TRIES = 1_000;
 
 interface Version {
@@ -42,13 +41,13 @@ export class VersionedFile {
   }
 
   /**
-   * Replaces the value by what `decide` makes of it, as one step against every other process and every other call.
+   * Replaces the value by what `decide` returns, in one atomic step.
    *
-   * `decide` gets the value now (`undefined`: never set; `BROKEN`: unreadable) and is called again with the newer one
-   * when another process was faster, so it must have no effect of its own. When the promise resolves the next value is
-   * on the disk. What `decide` throws goes through, with nothing written.
+   * `decide` gets the current value (`undefined`: never set; `BROKEN`: unreadable). If another process was faster, it is
+   * called again with the newer value, so it must have no side effects. When the promise resolves, the next value is on
+   * disk. If `decide` throws, nothing is written and the error is rethrown.
    *
-   * @throws NoriaError state-unwritable when the folder cannot be read or written, or knows no hard links.
+   * @throws NoriaError state-unwritable if the folder cannot be read or written, or has no hard links.
    */
   async change<T>(decide: (value: unknown) => Decision<T>): Promise<T> {
     for (let tries = 0; tries < MAX_TRIES; tries += 1) {
@@ -57,7 +56,7 @@ export class VersionedFile {
       if (next === undefined) return result;
       if (await this.#attempt(() => this.#commit(base, next))) return result;
     }
-    throw this.#unwritable(`${MAX_TRIES} tries to write a new version all found another one there`);
+    throw this.#unwritable(`writing a new version failed ${MAX_TRIES} times because another one existed`);
   }
 
   async #attempt<T>(step: () => Promise<T>): Promise<T> {
@@ -69,7 +68,7 @@ export class VersionedFile {
   }
 
   #unwritable(why: string, cause?: unknown): NoriaError {
-    const message = `the state folder ${this.#folder} cannot be used for ${this.#name}: ${why}`;
+    const message = `cannot use the state folder ${this.#folder}: ${why}`;
     return new NoriaError('state-unwritable', message, { cause, context: { folder: this.#folder } });
   }
 
@@ -77,7 +76,7 @@ export class VersionedFile {
     for (;;) {
       const number = Math.max(-1, ...(await this.#versions()));
       if (number < 0) {
-        // Also the first change has a version to start from, so that `#commit` can see whether it is still there.
+        // The first change needs a base version, too: `#commit` checks that it still exists.
         await this.#linkNew(0, '');
         continue;
       }
@@ -98,8 +97,8 @@ export class VersionedFile {
     const number = base.number + 1;
     // The id makes every text unique: the same value written twice is still two versions.
     if (!(await this.#linkNew(number, JSON.stringify({ id: randomUUID(), value })))) return false;
-    // One who slept since it read its base may have linked a number that others made and swept long ago. Sweeping goes
-    // from the oldest up, so in that case its base is gone too, or is another latecomer's with another id.
+    // If this process was suspended after it read its base, others may have created and swept this number since. They sweep
+    // from the oldest version up, so the base has been removed, too, or was recreated by another late process with another id.
     if ((await readOrMissing(this.#path(base.number))) !== base.text) {
       await unlinkIfThere(this.#path(number));
       return false;
@@ -108,7 +107,7 @@ export class VersionedFile {
     return true;
   }
 
-  /** Makes the version with that content, whole and on the disk, or answers false where there is one. */
+  /** Creates the version with this content, synced to disk. @returns false if it exists. */
   async #linkNew(number: number, text: string): Promise<boolean> {
     const draft = join(this.#folder, `${this.#name}.${randomUUID()}.tmp`);
     try {
@@ -125,9 +124,9 @@ export class VersionedFile {
     } catch (error) {
       const code = errnoOf(error);
       if (code === 'EEXIST') return false;
-      // A daemon that started just now swept the draft away. Where not even a draft can be made (/proc), that is no race.
+      // A daemon that has just started swept the draft. If the folder does not allow drafts at all (/proc), it is an error.
       const swept = code === 'ENOENT' && isOfLink(error);
-      if (swept && (await folderIsThere(this.#folder))) return false; // the caller reads again either way
+      if (swept && (await isReadable(this.#folder))) return false; // the caller tries again
       throw error;
     } finally {
       await unlinkIfThere(draft);
@@ -144,7 +143,7 @@ export class VersionedFile {
   }
 }
 
-/** Removes what processes killed in the middle of a change left behind. A living one whose draft goes with it tries again. */
+/** Removes the drafts of killed processes. A running process whose draft is removed tries again. */
 export async function sweepDrafts(folder: string): Promise<void> {
   const names = await readdir(folder);
   for (const name of names.filter((name) => name.endsWith('.tmp'))) await unlinkIfThere(join(folder, name));
@@ -177,14 +176,14 @@ async function unlinkIfThere(path: string): Promise<void> {
   }
 }
 
-async function folderIsThere(folder: string): Promise<boolean> {
+async function isReadable(folder: string): Promise<boolean> {
   return readdir(folder).then(
     () => true,
-    () => false, // ignored: the error that led here is the one to tell
+    () => false, // ignored: the caller throws the first error
   );
 }
 
-/** Makes the new name itself durable. */
+/** Makes the new name durable. */
 async function syncFolder(folder: string): Promise<void> {
   if (process.platform === 'win32') return; // a folder cannot be opened there
   const handle = await open(folder, 'r');

@@ -1,4 +1,4 @@
-/** Counts in a versioned file: `node counting-process.ts FOLDER TIMES`. */
+/** Increments a versioned file: `node counting-process.ts FOLDER TIMES`. */
 import { VersionedFile } from '../../src/state/versioned-file.ts';
 
 const [folder = '', times = ''] = process.argv.slice(2);

@@ -17,14 +17,14 @@ async function open(dir: string | undefined, changes: Partial<StateOptions> = {}
   return { state, warnings };
 }
 
-test('state folder: it is made for its owner alone', async () => {
+test('state folder: is created with access for its owner only', async () => {
   const dir = join(temporaryFolder(), 'deep', 'state');
   await open(dir);
   expect(statSync(dir).mode & 0o777).toBe(0o700);
   for (const name of readdirSync(dir)) expect(statSync(join(dir, name)).mode & 0o077, name).toBe(0);
 });
 
-test('state folder: a second daemon refuses, naming the pid of the first; when that has closed it may', async () => {
+test('state folder: a second daemon fails with the pid of the first until that has closed', async () => {
   const dir = temporaryFolder();
   const { state } = await open(dir);
   await expect(open(dir)).rejects.toMatchObject({ code: 'state-locked', context: { pid: process.pid } });
@@ -34,7 +34,7 @@ test('state folder: a second daemon refuses, naming the pid of the first; when t
   await open(dir);
 });
 
-test('state folder: a daemon that was killed leaves it free, a living one of another process does not', async () => {
+test('state folder: a killed daemon does not lock it, a running one does', async () => {
   const dir = temporaryFolder();
   const owner = spawn(process.execPath, [OWNER, dir], { stdio: ['ignore', 'pipe', 'inherit'] });
   onTestFinished(() => void owner.kill('SIGKILL'));
@@ -45,24 +45,24 @@ test('state folder: a daemon that was killed leaves it free, a living one of ano
   await open(dir);
 });
 
-test('state folder: of five daemons that start at once exactly one gets it', async () => {
+test('state folder: exactly one of five daemons that start at once gets it', async () => {
   const dir = temporaryFolder();
   const starts = await Promise.allSettled(Array.from({ length: 5 }, () => open(dir)));
   const codes = starts.map((start) => (start.status === 'fulfilled' ? 'open' : start.reason.code));
   expect(codes.sort()).toEqual(['open', 'state-locked', 'state-locked', 'state-locked', 'state-locked']);
 });
 
-test('state folder: a pid that now belongs to another process is no owner', async () => {
+test('state folder: a reused pid does not lock it', async () => {
   const dir = temporaryFolder();
   const { state } = await open(dir);
   await state.close();
-  // The first process of the machine lives, but it did not start when this owner did.
+  // Process 1 runs, but it did not start when this owner did.
   const owner = { pid: 1, boot: 'another boot', startTicks: 1 };
   writeFileSync(join(dir, 'daemon.99.json'), JSON.stringify({ id: 'x', value: { owner } }));
   await open(dir);
 });
 
-test('state folder: a command shares the pace beside a daemon, and leaves the snapshot alone', async () => {
+test('state folder: a command shares the pace with a daemon and never writes the snapshot', async () => {
   const dir = temporaryFolder();
   const { state: daemon } = await open(dir);
   const { state: command } = await open(dir, { daemon: false });
@@ -71,26 +71,26 @@ test('state folder: a command shares the pace beside a daemon, and leaves the sn
     result: undefined,
   }));
   expect(await command.pace.change('k', (entry) => ({ result: entry?.holdMs }))).toBe(7);
-  command.snapshot.keep('pool', () => 'mine');
+  command.snapshot.addPart('pool', () => 'mine');
   await command.snapshot.save();
   expect(readdirSync(dir)).not.toContain('snapshot.json');
 });
 
-test('state folder: where none can be made, it says so', async () => {
+test('state folder: fails if it cannot be created', async () => {
   const file = join(temporaryFolder(), 'file');
   writeFileSync(file, '');
   await expect(open(join(file, 'state'))).rejects.toMatchObject({ code: 'state-unwritable' });
 });
 
 test.runIf(existsSync('/proc/self')).each(['/proc', '/proc/noria', '/proc/noria/deep'])(
-  'state folder: in %s, where files cannot be made, it says so at once',
+  'state folder: fails at once in %s, where files cannot be created',
   async (dir) => {
-    await expect(open(dir)).rejects.toThrow(`the state folder ${dir} cannot be `);
+    await expect(open(dir)).rejects.toThrow(`the state folder ${dir}: `);
     await expect(open(dir)).rejects.toMatchObject({ code: 'state-unwritable' });
   },
 );
 
-test('state folder: without one the pace holds in memory and nothing is kept', async () => {
+test('state folder: without one, the pace is in memory and there is no snapshot', async () => {
   const { state } = await open(undefined);
   const claim = { holdMs: 1, refusals: undefined };
   await state.pace.change('k', (_entry, now) => ({ next: { startedAt: now, ...claim }, result: undefined }));
@@ -98,7 +98,7 @@ test('state folder: without one the pace holds in memory and nothing is kept', a
   expect(state.snapshot.read('pool')).toBeUndefined();
 });
 
-test('state folder: a crash in the middle of writing leaves nothing behind for long', async () => {
+test('state folder: the drafts of a crashed process are removed at the next start', async () => {
   const dir = temporaryFolder();
   writeFileSync(join(dir, 'pace.dead.tmp'), '{');
   await open(dir);

@@ -1,4 +1,4 @@
-/** A daemon's hold of a state folder until it is killed: `node owning-process.ts FOLDER`. */
+/** Locks a state folder as a daemon, until it is killed: `node owning-process.ts FOLDER`. */
 import { systemClock } from '../../src/core/clock.ts';
 import { openState } from '../../src/state/folder.ts';
 

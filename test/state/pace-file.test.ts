@@ -19,7 +19,7 @@ function open(folder: string, clock = new ManualClock(), boot = 'boot 1') {
   return { store, entry, put, warnings, clock };
 }
 
-test('pace file: an entry is on the disk when the change resolves, for every key its own', async () => {
+test('pace file: an entry is on disk when the change resolves, one for each key', async () => {
   const folder = temporaryFolder();
   const { put, store } = open(folder);
   const now = await put('service 1', 5);
@@ -32,7 +32,7 @@ test('pace file: an entry is on the disk when the change resolves, for every key
   expect(await read('service 3')).toBeUndefined();
 });
 
-test('pace file: looking without changing writes nothing', async () => {
+test('pace file: reading writes nothing', async () => {
   const folder = temporaryFolder();
   const { put, entry } = open(folder);
   await put('k', 1);
@@ -41,7 +41,7 @@ test('pace file: looking without changing writes nothing', async () => {
   expect(readdirSync(folder).sort()).toEqual(before);
 });
 
-test('pace file: one that cannot be read counts as a call just now for every instance, and is replaced once', async () => {
+test('pace file: an unreadable file counts as a call just now of every instance, and is replaced once', async () => {
   const folder = temporaryFolder();
   writeFileSync(join(folder, 'pace.3.json'), 'not json');
   const { entry, clock, warnings } = open(folder);
@@ -50,10 +50,10 @@ test('pace file: one that cannot be read counts as a call just now for every ins
   clock.advance(5_000);
   expect((await entry('another'))?.startedAt).toEqual(found?.startedAt);
   expect(warnings).toHaveLength(1);
-  expect(warnings[0]).toMatch(/could not be read/);
+  expect(warnings[0]).toMatch(/is unreadable/);
 });
 
-test('pace file: entries that are not what they should be count as never written', async () => {
+test('pace file: invalid entries count as never written', async () => {
   const folder = temporaryFolder();
   const startedAt: Moment = { wallAt: 1, boot: 'b', elapsedMs: 2 };
   const paces = {
@@ -74,7 +74,7 @@ test('pace file: entries that are not what they should be count as never written
   expect(await entry('no moment')).toBeUndefined();
 });
 
-test('pace file: an instance that was not called for a week is forgotten with the next call of another', async () => {
+test('pace file: an instance without a call for a week is removed at the next call of another', async () => {
   const { put, entry, clock } = open(temporaryFolder());
   await put('old', 1);
   clock.advance(7 * 24 * 3_600_000);
@@ -83,7 +83,7 @@ test('pace file: an instance that was not called for a week is forgotten with th
   expect(await entry('new')).toBeDefined();
 });
 
-test('moment: within one boot the wall clock does not count, across boots nothing else does', () => {
+test('moment: uses the boot clock within one boot and the wall clock across boots', () => {
   const then = { wallAt: 1_000, boot: 'a', elapsedMs: 50 };
   expect(elapsedBetween(then, { wallAt: 9_999_999, boot: 'a', elapsedMs: 60 })).toBe(10);
   expect(elapsedBetween(then, { wallAt: 3_000, boot: 'b', elapsedMs: 1 })).toBe(2_000);

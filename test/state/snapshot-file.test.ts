@@ -21,10 +21,10 @@ function partsIn(path: string) {
   return Object.fromEntries(Object.entries(parts).map(([name, { value }]) => [name, value]));
 }
 
-test('snapshot: what is saved is found again by part, and readable by its owner alone', async () => {
+test('snapshot: saved parts are found again, and only the owner can read the file', async () => {
   const path = join(temporaryFolder(), 'snapshot.json');
   const { snapshot } = await open(path);
-  snapshot.keep('pool', () => ({ members: [1, 2] }));
+  snapshot.addPart('pool', () => ({ members: [1, 2] }));
   await snapshot.save();
   expect(statSync(path).mode & 0o777).toBe(0o600);
   const { snapshot: next, warnings } = await open(path);
@@ -33,36 +33,36 @@ test('snapshot: what is saved is found again by part, and readable by its owner 
   expect(warnings).toEqual([]);
 });
 
-test('snapshot: changes gather for three seconds in one write', async () => {
+test('snapshot: changes within three seconds are one write', async () => {
   const path = join(temporaryFolder(), 'snapshot.json');
   const { snapshot, clock } = await open(path);
   let collected = 0;
-  snapshot.keep('pool', () => ++collected);
-  snapshot.changed();
+  snapshot.addPart('pool', () => ++collected);
+  snapshot.saveSoon();
   clock.advance(2_999);
-  snapshot.changed();
+  snapshot.saveSoon();
   expect(collected).toBe(0);
   clock.advance(1);
-  await until('it is written', () => readdirSync(join(path, '..')).includes('snapshot.json'));
+  await until('the snapshot is written', () => readdirSync(join(path, '..')).includes('snapshot.json'));
   expect(collected).toBe(1);
   expect(clock.armedCount).toBe(0);
 });
 
-test('snapshot: what changes while it is being written is written after it', async () => {
+test('snapshot: a change during a write is written after it', async () => {
   const path = join(temporaryFolder(), 'snapshot.json');
   const { snapshot } = await open(path);
   let members = 1;
-  snapshot.keep('pool', () => members);
+  snapshot.addPart('pool', () => members);
   const first = snapshot.save();
   members = 2;
   await Promise.all([first, snapshot.save()]);
   expect(partsIn(path)).toEqual({ pool: 2 });
 });
 
-test('snapshot: the age of a part is what has really passed, however the wall clock was set meanwhile', async () => {
+test('snapshot: the age of a part does not depend on changes of the wall clock', async () => {
   const path = join(temporaryFolder(), 'snapshot.json');
   const { snapshot, clock } = await open(path);
-  snapshot.keep('pool', () => 'members');
+  snapshot.addPart('pool', () => 'members');
   await snapshot.save();
   clock.advance(5_000);
   clock.stepWall(-3_600_000);
@@ -71,29 +71,25 @@ test('snapshot: the age of a part is what has really passed, however the wall cl
   expect(next.ageMs('sessions')).toBe(0);
 });
 
-test('snapshot: a part that has not come up keeps what was found of it', async () => {
+test('snapshot: a part that is not added keeps what was found', async () => {
   const path = join(temporaryFolder(), 'snapshot.json');
   const { snapshot } = await open(path);
-  snapshot.keep('pool', () => 'members');
-  snapshot.keep('refill', () => 'quotas');
+  snapshot.addPart('pool', () => 'members');
+  snapshot.addPart('refill', () => 'quotas');
   await snapshot.close();
   const { snapshot: next } = await open(path);
-  next.keep('refill', () => 'new quotas');
+  next.addPart('refill', () => 'new quotas');
   await next.save();
   expect(partsIn(path)).toEqual({ pool: 'members', refill: 'new quotas' });
 });
 
 test.each([
   ['half a file', '{"format":1,"parts":{"pool"', /JSON/],
-  ['another format', '{"format":2,"parts":{}}', /its format is 2, not 1/],
-  ['no object', '7', /it is not an object/],
-  ['no parts', '{"format":1}', /it has no parts/],
-  [
-    'a part without its moment',
-    '{"format":1,"parts":{"pool":{"value":1}}}',
-    /its part pool does not say when/,
-  ],
-])('snapshot: %s is set aside with a warning, never overwritten', async (_what, text, reason) => {
+  ['another format', '{"format":2,"parts":{}}', /format: expected 1, not 2/],
+  ['no object', '7', /expected object/],
+  ['no parts', '{"format":1}', /parts: .*expected record/],
+  ['a part without a moment', '{"format":1,"parts":{"pool":{"value":1}}}', /parts: pool: at: /],
+])('snapshot: %s is renamed with a warning, not overwritten', async (_what, text, reason) => {
   const folder = temporaryFolder();
   const path = join(folder, 'snapshot.json');
   writeFileSync(path, text);
@@ -107,7 +103,7 @@ test.each([
   expect(warnings[0]).toContain(aside);
 });
 
-test('snapshot: of those set aside the newest three stay', async () => {
+test('snapshot: the newest three invalid files are kept', async () => {
   const folder = temporaryFolder();
   const path = join(folder, 'snapshot.json');
   const older = [9, 10, 200, 3_000].map((at) => `snapshot.json.broken-${at}`);
@@ -120,27 +116,27 @@ test('snapshot: of those set aside the newest three stay', async () => {
   expect(names.sort()).toEqual([...older.slice(-2), String(newest), 'snapshot.json.broken-by-me'].sort());
 });
 
-test('snapshot: one that cannot be written is warned of, and tried again with the next change', async () => {
+test('snapshot: a failed write is a warning, and the next change tries again', async () => {
   const folder = join(temporaryFolder(), 'state');
   const { snapshot, warnings } = await open(join(folder, 'snapshot.json'));
-  snapshot.keep('pool', () => 'members');
+  snapshot.addPart('pool', () => 'members');
   await snapshot.save();
-  expect(warnings[0]).toMatch(/was not written: ENOENT/);
+  expect(warnings[0]).toMatch(/cannot write the snapshot .*: ENOENT/);
   mkdirSync(folder);
   await snapshot.save();
   expect(partsIn(join(folder, 'snapshot.json'))).toEqual({ pool: 'members' });
   rmSync(folder, { recursive: true });
 });
 
-test('snapshot: closing writes what has changed, once, and leaves no timer', async () => {
+test('snapshot: closing writes once and leaves no timer', async () => {
   const path = join(temporaryFolder(), 'snapshot.json');
   const { snapshot, clock } = await open(path);
   let collected = 0;
-  snapshot.keep('pool', () => ++collected);
-  snapshot.changed();
+  snapshot.addPart('pool', () => ++collected);
+  snapshot.saveSoon();
   await snapshot.close();
   await snapshot.close();
-  snapshot.changed();
+  snapshot.saveSoon();
   await snapshot.save();
   expect(partsIn(path)).toEqual({ pool: 1 });
   expect(clock.armedCount).toBe(0);

@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { onTestFinished } from 'vitest';
 
-/** An empty folder that goes with the test. */
+/** An empty folder that is removed at the end of the test. */
 export function temporaryFolder(): string {
   const folder = mkdtempSync(join(tmpdir(), 'noria-test-'));
   onTestFinished(() => rmSync(folder, { recursive: true, force: true }));

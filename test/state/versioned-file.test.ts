@@ -14,33 +14,33 @@ const plusOne = (value: unknown) => {
 };
 const read = (value: unknown) => ({ result: value });
 
-test('versioned file: changes at one time follow each other, none is lost', async () => {
+test('versioned file: concurrent changes are applied one after the other', async () => {
   const file = new VersionedFile(temporaryFolder(), 'count');
   const results = await Promise.all(Array.from({ length: 40 }, () => file.change(plusOne)));
   expect([...results].sort((a, b) => a - b)).toEqual(Array.from({ length: 40 }, (_, index) => index + 1));
   expect(await file.change(read)).toBe(40);
 });
 
-test('versioned file: five processes count together, and one killed in the middle holds nobody up', async () => {
+test('versioned file: killed processes do not block or undo the changes of others', async () => {
   const folder = temporaryFolder();
   const file = new VersionedFile(folder, 'count');
   const victims = [1, 2].map(() => spawn(process.execPath, [COUNTER, folder, '1000000']));
   const counters = [1, 2, 3].map(() => spawn(process.execPath, [COUNTER, folder, '60']));
-  await until('the victims have counted too', async () => Number((await file.change(read)) ?? 0) > 20);
+  await until('the victims have counted, too', async () => Number((await file.change(read)) ?? 0) > 20);
   for (const victim of victims) victim.kill('SIGKILL');
   const codes = await Promise.all(counters.map(async (counter) => (await once(counter, 'exit'))[0]));
   expect(codes).toEqual([0, 0, 0]);
   expect(Number(await file.change(read))).toBeGreaterThanOrEqual(180);
 });
 
-test('versioned file: who slept while the version it read was swept away decides again on the newest', async () => {
+test('versioned file: a process whose base version was swept decides again on the newest', async () => {
   const folder = temporaryFolder();
   const file = new VersionedFile(folder, 'count');
   await file.change(plusOne);
   const seen: unknown[] = [];
   await file.change((value) => {
     seen.push(value);
-    // Others make twenty versions meanwhile: the one that would be next for us is long gone, so its name is free.
+    // Another process creates twenty versions now and sweeps our next one, so its name is free again.
     if (seen.length === 1) execFileSync(process.execPath, [COUNTER, folder, '20']);
     return { next: 'mine', result: undefined };
   });
@@ -49,7 +49,7 @@ test('versioned file: who slept while the version it read was swept away decides
   expect(readdirSync(folder).length).toBeLessThanOrEqual(9);
 });
 
-test('versioned file: a newest version that is not JSON is told as broken, and can be replaced', async () => {
+test('versioned file: a newest version that is not JSON is BROKEN and can be replaced', async () => {
   const folder = temporaryFolder();
   const file = new VersionedFile(folder, 'count');
   await file.change(plusOne);
@@ -60,7 +60,7 @@ test('versioned file: a newest version that is not JSON is told as broken, and c
   expect(readFileSync(join(folder, 'count.8.json'), 'utf8')).toContain('"whole"');
 });
 
-test('versioned file: what decide throws goes through, and nothing is written', async () => {
+test('versioned file: an error of decide is rethrown and nothing is written', async () => {
   const file = new VersionedFile(temporaryFolder(), 'count');
   await file.change(plusOne);
   const refuse = () => {
@@ -70,12 +70,12 @@ test('versioned file: what decide throws goes through, and nothing is written', 
   expect(await file.change(read)).toBe(1);
 });
 
-test('versioned file: a folder that is not there is state-unwritable', async () => {
+test('versioned file: a missing folder is state-unwritable', async () => {
   const file = new VersionedFile(join(temporaryFolder(), 'missing'), 'count');
   await expect(file.change(plusOne)).rejects.toMatchObject({ code: 'state-unwritable' });
 });
 
-test('versioned file: sweeping removes what killed processes left, and no version', async () => {
+test('versioned file: sweeping removes drafts and no version', async () => {
   const folder = temporaryFolder();
   const file = new VersionedFile(folder, 'count');
   await file.change(plusOne);
