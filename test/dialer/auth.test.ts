@@ -1,9 +1,9 @@
-/** Credentials over real sockets: who gets them, when, and whose fault a refusal is. */
+/** Credentials over real sockets: who gets them, when, and who is blamed for a refusal. */
 import { expect, test } from 'vitest';
 import { Secret } from '../../src/core/secret.ts';
 import type { SourceSettings } from '../../src/dialer/source-memory.ts';
-import { askingManner, httpManner, openMember, socks5Manner } from '../support/bad-members.ts';
-import { collect, echo, failureOf, makeDialer, wayOf } from './make-dialer.ts';
+import { authBehavior, httpBehavior, openMember, socks5Behavior } from '../support/bad-members.ts';
+import { collect, connectionOf, echo, failureOf, makeDialer } from './make-dialer.ts';
 
 const CITY: SourceSettings = {
   auth: 'auto',
@@ -17,30 +17,30 @@ function sources(city: Partial<SourceSettings> = {}) {
   return { sources: new Map([['city', { ...CITY, ...city }]]) };
 }
 
-const authorizations = (heard: readonly Buffer[]) =>
-  heard.map((head) => /^proxy-authorization: (.*)$/im.exec(head.toString('latin1'))?.[1] ?? 'none');
+const authorizations = (received: readonly Buffer[]) =>
+  received.map((head) => /^proxy-authorization: (.*)$/im.exec(head.toString('latin1'))?.[1] ?? 'none');
 const BASIC = `Basic ${btoa('202611210001:12345678')}`;
 
-test('auth: auto asks without, then with, on a new connection to the same member; the next dial starts with', async () => {
-  const at = await openMember('http', askingManner('202611210001', '12345678'));
+test('auth: auto retries the same member with credentials, and the next dial starts with them', async () => {
+  const at = await openMember('http', authBehavior('202611210001', '12345678'));
   const { dial, pool, bus } = makeDialer([{ id: 'm1', at }], sources());
   const attempts = collect(bus, 'dial.attempted');
-  const way = wayOf(await dial('target.example:443'));
-  expect(way.attempts).toBe(1);
-  await echo(way, 'hello');
-  wayOf(await dial('target.example:443'));
-  expect([at.taken, authorizations(at.heard)]).toEqual([3, ['none', BASIC, BASIC]]);
-  expect([attempts.length, pool.verdicts()]).toEqual([2, []]);
+  const connection = connectionOf(await dial('target.example:443'));
+  expect(connection.attempts).toBe(1);
+  await echo(connection, 'hello');
+  connectionOf(await dial('target.example:443'));
+  expect([at.accepted, authorizations(at.received)]).toEqual([3, ['none', BASIC, BASIC]]);
+  expect([attempts.length, pool.blames()]).toEqual([2, []]);
 });
 
-test('auth: auto does the same in SOCKS5, offering one method at a time', async () => {
+test('auth: auto does the same in SOCKS5, and offers one method at a time', async () => {
   const login = { username: '202611210001', password: '12345678' };
-  const at = await openMember('socks5', socks5Manner({ login }));
+  const at = await openMember('socks5', socks5Behavior({ login }));
   const { dial } = makeDialer([{ id: 'm1', at }], sources());
-  await echo(wayOf(await dial('target.example:443')), 'hello');
-  await echo(wayOf(await dial('target.example:443')), 'hello');
+  await echo(connectionOf(await dial('target.example:443')), 'hello');
+  await echo(connectionOf(await dial('target.example:443')), 'hello');
   expect(
-    at.heard.filter(([version]) => version === 5).map((bytes) => bytes.subarray(0, 3).toString('hex')),
+    at.received.filter(([version]) => version === 5).map((bytes) => bytes.subarray(0, 3).toString('hex')),
   ).toEqual([
     '050100',
     '050102',
@@ -51,44 +51,44 @@ test('auth: auto does the same in SOCKS5, offering one method at a time', async 
 });
 
 test('auth: credentials never enter the tunnel', async () => {
-  const at = await openMember('http', askingManner('202611210001', '12345678'));
+  const at = await openMember('http', authBehavior('202611210001', '12345678'));
   const { dial } = makeDialer([{ id: 'm1', at }], sources({ auth: 'instance' }));
-  await echo(wayOf(await dial('target.example:443')), 'GET / HTTP/1.1\r\n\r\n');
-  expect(authorizations(at.heard)).toEqual([BASIC]);
+  await echo(connectionOf(await dial('target.example:443')), 'GET / HTTP/1.1\r\n\r\n');
+  expect(authorizations(at.received)).toEqual([BASIC]);
 });
 
 test.each<[string, Partial<SourceSettings>]>([
   ['none', { auth: 'none' }],
   ['auto, for the free product', { neverInstance: true }],
   ['instance, for the free product', { auth: 'instance', neverInstance: true }],
-])('auth: with %s a member that asks gets nothing', async (_, settings) => {
-  const at = await openMember('http', askingManner('202611210001', '12345678'));
+])('auth: with %s a member that requires credentials gets none', async (_, settings) => {
+  const at = await openMember('http', authBehavior('202611210001', '12345678'));
   const { dial, pool } = makeDialer([{ id: 'm1', at }], { ...sources(settings), waitForMemberMs: 0 });
   expect(failureOf(await dial('target.example:443')).code).toBe('members-failed');
-  expect([authorizations(at.heard), pool.verdicts()]).toEqual([['none'], ['m1 member-auth member']]);
+  expect([authorizations(at.received), pool.blames()]).toEqual([['none'], ['m1 member-auth member']]);
 });
 
-test('auth: members of an unknown source get nothing', async () => {
-  const at = await openMember('http', askingManner('202611210001', '12345678'));
+test('auth: members of an unknown source get no credentials', async () => {
+  const at = await openMember('http', authBehavior('202611210001', '12345678'));
   const { dial } = makeDialer([{ id: 'm1', at, source: 'elsewhere' }], { ...sources(), waitForMemberMs: 0 });
   await dial('target.example:443');
-  expect(authorizations(at.heard)).toEqual(['none']);
+  expect(authorizations(at.received)).toEqual(['none']);
 });
 
-test('auth: refused by one of two members, it is that member', async () => {
+test('auth: a refusal by one of two members is the fault of that member', async () => {
   const { dial, pool, sourceFaults } = makeDialer(
     [
-      { id: 'picky', at: await openMember('http', askingManner('someone', 'else')) },
-      { id: 'good', at: await openMember('http', httpManner()) },
+      { id: 'picky', at: await openMember('http', authBehavior('someone', 'else')) },
+      { id: 'good', at: await openMember('http', httpBehavior()) },
     ],
     sources(),
   );
-  expect(wayOf(await dial('target.example:443')).member).toBe('good');
-  expect([pool.verdicts(), sourceFaults]).toEqual([['picky member-auth member'], []]);
+  expect(connectionOf(await dial('target.example:443')).member).toBe('good');
+  expect([pool.blames(), sourceFaults]).toEqual([['picky member-auth member'], []]);
 });
 
-test('auth: refused by all, it is the source, told once, and no further member pays for it', async () => {
-  const at = await openMember('http', askingManner('someone', 'else'));
+test('auth: refusals by all members are the fault of the source, reported once', async () => {
+  const at = await openMember('http', authBehavior('someone', 'else'));
   const members = ['m1', 'm2', 'm3', 'm4'].map((id) => ({ id, at }));
   const { dial, pool, sourceFaults } = makeDialer(members, {
     ...sources({ auth: 'instance' }),
@@ -96,24 +96,24 @@ test('auth: refused by all, it is the source, told once, and no further member p
   });
   await dial('target.example:443');
   await dial('target.example:443');
-  expect(new Set(pool.verdicts().map((verdict) => verdict.split(' ').at(-1)))).toEqual(new Set(['source']));
+  expect(new Set(pool.blames().map((verdict) => verdict.split(' ').at(-1)))).toEqual(new Set(['source']));
   expect(sourceFaults).toMatchObject([{ source: 'city', active: true }]);
 });
 
-test('auth: a source that is accepted again is told, too', async () => {
-  const at = await openMember('http', askingManner('someone', 'else'));
+test('auth: an acceptance after a source fault is reported', async () => {
+  const at = await openMember('http', authBehavior('someone', 'else'));
   const members = ['m1', 'm2'].map((id) => ({ id, at }));
   const { dial, pool, sourceFaults } = makeDialer(members, { ...sources(), waitForMemberMs: 0 });
   await dial('target.example:443');
-  pool.members = [{ id: 'm3', at: await openMember('http', httpManner()) }];
-  wayOf(await dial('target.example:443'));
+  pool.members = [{ id: 'm3', at: await openMember('http', httpBehavior()) }];
+  connectionOf(await dial('target.example:443'));
   expect(sourceFaults.map(({ active }) => active)).toEqual([true, false]);
 });
 
-test('auth: a reload that changes the password forgets what was learned, one that changes nothing does not', async () => {
-  const at = await openMember('http', askingManner('202611210001', '12345678'));
+test('auth: only a reload that changes the password resets what was learned', async () => {
+  const at = await openMember('http', authBehavior('202611210001', '12345678'));
   const { dial, dialer } = makeDialer([{ id: 'm1', at }], sources());
-  wayOf(await dial('target.example:443'));
+  connectionOf(await dial('target.example:443'));
   const settings = {
     attempts: 3,
     attemptTimeoutMs: 2_000,
@@ -122,9 +122,9 @@ test('auth: a reload that changes the password forgets what was learned, one tha
     waitForMemberMs: 0,
   } as const;
   dialer.configure({ ...settings, ...sources({ password: new Secret('12345678') }) });
-  wayOf(await dial('target.example:443'));
+  connectionOf(await dial('target.example:443'));
   dialer.configure({ ...settings, ...sources({ password: new Secret('changed!') }) });
   failureOf(await dial('target.example:443'));
   const changed = `Basic ${btoa('202611210001:changed!')}`;
-  expect(authorizations(at.heard)).toEqual(['none', BASIC, BASIC, 'none', changed]);
+  expect(authorizations(at.received)).toEqual(['none', BASIC, BASIC, 'none', changed]);
 });

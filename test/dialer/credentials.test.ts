@@ -16,7 +16,7 @@ function makeBook(access: Partial<SourceAccess> = {}) {
   return { book, faults };
 }
 
-test('credentials: auto starts without, and gives the instance to a member that asks, once', () => {
+test("credentials: auto starts without any, and sends the instance's once to a member that requires them", () => {
   const { book } = makeBook();
   expect(book.current).toBeUndefined();
   const next = book.afterRefusal(undefined);
@@ -25,7 +25,7 @@ test('credentials: auto starts without, and gives the instance to a member that 
   expect(book.afterRefusal(next)).toBeUndefined();
 });
 
-test('credentials: what a member accepted goes to the whole source from then on, late answers aside', () => {
+test('credentials: the whole source gets what a member accepted; a late acceptance of none does not undo it', () => {
   const { book } = makeBook();
   const login = book.afterRefusal(undefined);
   book.accepted(login);
@@ -34,7 +34,7 @@ test('credentials: what a member accepted goes to the whole source from then on,
   expect(book.current).toBe(login);
 });
 
-test('credentials: a request in absolute form that was asked for them teaches the same', () => {
+test('credentials: a 407 to a request in absolute form has the same effect', () => {
   const { book } = makeBook();
   book.challenged(undefined);
   expect(book.current?.username).toBe('202611210001');
@@ -49,13 +49,13 @@ test.each<[string, Partial<SourceAccess>, first: string | undefined]>([
     { neverInstance: true, auth: { username: 'me', password: new Secret('x') } },
     'me',
   ],
-])('credentials: with %s nothing is tried but that', (_, access, first) => {
+])('credentials: with %s nothing else is tried', (_, access, first) => {
   const { book } = makeBook(access);
   expect(book.current?.username).toBe(first);
   expect(book.afterRefusal(book.current)).toBeUndefined();
 });
 
-test('credentials: the instance never reaches members of the free product', () => {
+test("credentials: members of the free product never get the instance's credentials", () => {
   for (const auth of ['auto', 'instance', 'none'] as const) {
     const { book } = makeBook({ auth, neverInstance: true });
     book.challenged(undefined);
@@ -63,7 +63,7 @@ test('credentials: the instance never reaches members of the free product', () =
   }
 });
 
-test('credentials: refused by one member it is that member, by two the source, told once and taken back once', () => {
+test('credentials: two members that refuse mean a faulty source, reported once and resolved once', () => {
   const { book, faults } = makeBook();
   book.refused('m1');
   book.refused('m1');
@@ -86,7 +86,7 @@ test('credentials: refused by one member it is that member, by two the source, t
   expect(book.faulty).toBe(false);
 });
 
-test('credentials: an acceptance between two refusals shows that it was the member', () => {
+test('credentials: an acceptance between two refusals resets the count', () => {
   const { book, faults } = makeBook();
   book.refused('m1');
   book.accepted(undefined);
@@ -94,7 +94,7 @@ test('credentials: an acceptance between two refusals shows that it was the memb
   expect([book.faulty, faults]).toEqual([false, []]);
 });
 
-test('credentials: the advice fits what is configured', () => {
+test('credentials: the advice depends on what is configured', () => {
   const { password: _, ...keyOnly } = ACCESS;
   const withoutPassword = makeBook();
   const faults: SourceFault[] = [];
@@ -106,20 +106,20 @@ test('credentials: the advice fits what is configured', () => {
   expect(withoutPassword.faults).toEqual([]);
 });
 
-test('credentials: an answer to a request in absolute form, which may come from the target, is no evidence', () => {
+test('credentials: a 407 to a request in absolute form is no refusal, because it may come from the target', () => {
   const { book, faults } = makeBook({ auth: 'instance' });
   for (let n = 0; n < 5; n += 1) book.challenged(book.current);
   expect([book.faulty, faults]).toEqual([false, []]);
 });
 
-test('credentials: members that are never given any are each at fault alone', () => {
+test('credentials: a source that never gets credentials is never faulty', () => {
   const { book, faults } = makeBook({ neverInstance: true });
   book.refused('m1');
   book.refused('m2');
   expect([book.faulty, faults]).toEqual([false, []]);
 });
 
-test('credentials: a source that is tried again is told when a member accepts, or when two more refuse', () => {
+test('credentials: after a reset, the next acceptance or the next two refusals are reported', () => {
   const { book, faults } = makeBook({ auth: 'instance' });
   const refuse = () => {
     book.refused('m1');
@@ -134,7 +134,7 @@ test('credentials: a source that is tried again is told when a member accepts, o
   expect(faults.map(({ active }) => active)).toEqual([true, true, false]);
 });
 
-test('credentials: nothing of a login shows when it is printed', () => {
+test('credentials: printing a login shows no secret', () => {
   const { book } = makeBook({ auth: 'instance' });
   const printed = [
     inspect(book.current, { depth: 9 }),

@@ -1,30 +1,28 @@
-/**
- * The dialer over real sockets: members that misbehave in every way there is, and clients that must not notice.
- */
+/** The dialer over real sockets: members that misbehave in many ways, and clients that must not notice it. */
 import dns from 'node:dns';
 import { isIP, Socket } from 'node:net';
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 import type { DialRequest } from '../../src/dialer/dial.ts';
 import { memberSockets } from '../../src/dialer/member-socket.ts';
 import {
-  closingManner,
-  endlessManner,
-  httpManner,
+  closingBehavior,
+  endlessBehavior,
+  httpBehavior,
   openCanary,
   openMember,
   readUntil,
   refusingMember,
-  resettingManner,
-  sayingManner,
-  silentManner,
-  socks4Manner,
-  socks5Manner,
+  resettingBehavior,
+  sendingBehavior,
+  silentBehavior,
+  socks4Behavior,
+  socks5Behavior,
   type TestMember,
-  tricklingManner,
+  tricklingBehavior,
 } from '../support/bad-members.ts';
 import { ManualClock } from '../support/manual-clock.ts';
 import { until } from '../support/until.ts';
-import { collect, echo, failureOf, makeDialer, start, targetOf, wayOf } from './make-dialer.ts';
+import { collect, connectionOf, echo, failureOf, makeDialer, start, targetOf } from './make-dialer.ts';
 
 const REQUEST: DialRequest = { target: targetOf('target.example:443'), routing: {}, use: 'tunnel' };
 
@@ -38,140 +36,137 @@ afterEach(() => {
 });
 
 const GOOD: readonly [string, () => Promise<TestMember>][] = [
-  ['http', () => openMember('http', httpManner())],
-  ['http that answers HTTP/1.0 200', () => openMember('http', httpManner('HTTP/1.0 200 OK\r\n\r\n'))],
+  ['http', () => openMember('http', httpBehavior())],
+  ['http that answers HTTP/1.0 200', () => openMember('http', httpBehavior('HTTP/1.0 200 OK\r\n\r\n'))],
   [
     'http that answers 204 with lengths',
     () =>
       openMember(
         'http',
-        httpManner('HTTP/1.1 204 No\r\nContent-Length: 99\r\nTransfer-Encoding: chunked\r\n\r\n'),
+        httpBehavior('HTTP/1.1 204 No\r\nContent-Length: 99\r\nTransfer-Encoding: chunked\r\n\r\n'),
       ),
   ],
   [
-    'http that says 100 first',
-    () => openMember('http', httpManner('HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\n\r\n')),
+    'http that sends 100 first',
+    () => openMember('http', httpBehavior('HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\n\r\n')),
   ],
-  ['http byte by byte', () => openMember('http', tricklingManner('HTTP/1.1 200 OK\r\nVia: x\r\n\r\n'))],
-  ['http inside TLS', () => openMember('https', httpManner())],
-  ['socks5', () => openMember('socks5', socks5Manner())],
+  ['http byte by byte', () => openMember('http', tricklingBehavior('HTTP/1.1 200 OK\r\nVia: x\r\n\r\n'))],
+  ['http inside TLS', () => openMember('https', httpBehavior())],
+  ['socks5', () => openMember('socks5', socks5Behavior())],
   [
     'socks5 byte by byte, bound to a name',
     () =>
       openMember(
         'socks5',
-        socks5Manner({ trickle: true, bound: Buffer.from('\x03\x04host\x00\x50', 'latin1') }),
+        socks5Behavior({ trickle: true, bound: Buffer.from('\x03\x04host\x00\x50', 'latin1') }),
       ),
   ],
   [
     'socks5 bound to IPv6',
-    () => openMember('socks5', socks5Manner({ bound: Buffer.from([4, ...new Array<number>(18).fill(7)]) })),
+    () => openMember('socks5', socks5Behavior({ bound: Buffer.from([4, ...new Array<number>(18).fill(7)]) })),
   ],
-  ['socks4', () => openMember('socks4', socks4Manner())],
+  ['socks4', () => openMember('socks4', socks4Behavior())],
 ];
 
 test.each(GOOD)(
-  'dialer: a tunnel through a member that speaks %s carries bytes both ways',
+  'dialer: a tunnel through a member that speaks %s carries bytes in both directions',
   async (_, open) => {
     const { dial, pool } = makeDialer([{ id: 'm1', at: await open() }]);
-    const way = wayOf(await dial('target.example:443'));
-    expect(way).toMatchObject({
+    const connection = connectionOf(await dial('target.example:443'));
+    expect(connection).toMatchObject({
       member: 'm1',
       source: 'city',
       forwardMode: 'direct',
       reused: false,
       attempts: 1,
     });
-    await echo(way, 'hello');
-    way.end({ cut: false });
+    await echo(connection, 'hello');
+    connection.end({ cut: false });
     expect(pool.reports.map(({ kind }) => kind)).toEqual(['accepted', 'closed']);
   },
 );
 
 const BAD: readonly [string, () => Promise<TestMember>, fault: string][] = [
   ['refuses the connection', () => refusingMember(), 'member-unreachable'],
-  ['closes once it was asked', () => openMember('http', closingManner), 'member-closed'],
-  ['resets once it was asked', () => openMember('http', resettingManner), 'member-closed'],
+  ['closes after the request', () => openMember('http', closingBehavior), 'member-closed'],
+  ['resets after the request', () => openMember('http', resettingBehavior), 'member-closed'],
   ['closes at once', () => openMember('http', (socket) => void socket.resume().end()), 'member-closed'],
-  ['never answers', () => openMember('http', silentManner), 'member-silent'],
+  ['never answers', () => openMember('http', silentBehavior), 'member-silent'],
   [
     'never finishes its head',
-    () => openMember('http', sayingManner('HTTP/1.1 200 OK\r\nVia: x\r\n')),
+    () => openMember('http', sendingBehavior('HTTP/1.1 200 OK\r\nVia: x\r\n')),
     'member-silent',
   ],
-  ['sends an endless head', () => openMember('http', endlessManner), 'member-protocol'],
-  ['speaks something else', () => openMember('http', sayingManner('SSH-2.0-x\r\n')), 'member-protocol'],
+  ['sends an endless head', () => openMember('http', endlessBehavior), 'member-protocol'],
+  ['speaks another protocol', () => openMember('http', sendingBehavior('SSH-2.0-x\r\n')), 'member-protocol'],
   [
     'speaks SOCKS instead of HTTP',
-    () => openMember('http', sayingManner(Buffer.from([5, 0]))),
+    () => openMember('http', sendingBehavior(Buffer.from([5, 0]))),
     'member-protocol',
   ],
-  ['speaks no TLS', () => openMember('https', sayingManner('SSH-2.0-x\r\n'), false), 'member-protocol'],
-  ['closes before TLS stands', () => openMember('https', closingManner, false), 'member-closed'],
-  ['is silent before TLS stands', () => openMember('https', silentManner, false), 'member-silent'],
-  ['is silent inside TLS', () => openMember('https', silentManner), 'member-silent'],
-  ['answers 403', () => openMember('http', httpManner('HTTP/1.1 403 No\r\n\r\n')), 'member-refused'],
-  ['answers 407', () => openMember('http', httpManner('HTTP/1.1 407 Who\r\n\r\n')), 'member-auth'],
-  ['answers 502', () => openMember('http', httpManner('HTTP/1.1 502 Bad\r\n\r\n<html>')), 'target-doubted'],
-  ['answers 504', () => openMember('http', httpManner('HTTP/1.0 504 Late\r\n\r\n')), 'target-doubted'],
+  ['speaks no TLS', () => openMember('https', sendingBehavior('SSH-2.0-x\r\n'), false), 'member-protocol'],
+  ['closes during the TLS handshake', () => openMember('https', closingBehavior, false), 'member-closed'],
+  ['is silent during the TLS handshake', () => openMember('https', silentBehavior, false), 'member-silent'],
+  ['is silent inside TLS', () => openMember('https', silentBehavior), 'member-silent'],
+  ['answers 403', () => openMember('http', httpBehavior('HTTP/1.1 403 No\r\n\r\n')), 'member-refused'],
+  ['answers 407', () => openMember('http', httpBehavior('HTTP/1.1 407 Who\r\n\r\n')), 'member-auth'],
+  ['answers 502', () => openMember('http', httpBehavior('HTTP/1.1 502 Bad\r\n\r\n<html>')), 'target-doubted'],
+  ['answers 504', () => openMember('http', httpBehavior('HTTP/1.0 504 Late\r\n\r\n')), 'target-doubted'],
   [
     'speaks HTTP instead of SOCKS5',
-    () => openMember('socks5', sayingManner('HTTP/1.1 400 Bad\r\n\r\n')),
+    () => openMember('socks5', sendingBehavior('HTTP/1.1 400 Bad\r\n\r\n')),
     'member-protocol',
   ],
   [
     'speaks SOCKS4 instead of 5',
-    () => openMember('socks5', sayingManner(Buffer.from([4, 0x5b]))),
+    () => openMember('socks5', sendingBehavior(Buffer.from([4, 0x5b]))),
     'member-protocol',
   ],
   [
     'chooses a method that was not offered',
-    () => openMember('socks5', sayingManner(Buffer.from([5, 1]))),
+    () => openMember('socks5', sendingBehavior(Buffer.from([5, 1]))),
     'member-protocol',
   ],
   [
-    'wants a SOCKS5 login',
-    () => openMember('socks5', socks5Manner({ login: { username: 'a', password: 'b' } })),
+    'requires a SOCKS5 login',
+    () => openMember('socks5', socks5Behavior({ login: { username: 'a', password: 'b' } })),
     'member-auth',
   ],
-  ['replies 1 in SOCKS5', () => openMember('socks5', socks5Manner({ reply: 1 })), 'member-refused'],
-  ['replies 4 in SOCKS5', () => openMember('socks5', socks5Manner({ reply: 4 })), 'target-doubted'],
-  ['never answers in SOCKS5', () => openMember('socks5', silentManner), 'member-silent'],
-  ['closes in SOCKS5', () => openMember('socks5', closingManner), 'member-closed'],
-  ['refuses in SOCKS4', () => openMember('socks4', socks4Manner(0x5b)), 'target-doubted'],
-  ['wants an identd in SOCKS4', () => openMember('socks4', socks4Manner(0x5d)), 'member-auth'],
+  ['replies 1 in SOCKS5', () => openMember('socks5', socks5Behavior({ reply: 1 })), 'member-refused'],
+  ['replies 4 in SOCKS5', () => openMember('socks5', socks5Behavior({ reply: 4 })), 'target-doubted'],
+  ['never answers in SOCKS5', () => openMember('socks5', silentBehavior), 'member-silent'],
+  ['closes in SOCKS5', () => openMember('socks5', closingBehavior), 'member-closed'],
+  ['refuses in SOCKS4', () => openMember('socks4', socks4Behavior(0x5b)), 'target-doubted'],
+  ['requires identd in SOCKS4', () => openMember('socks4', socks4Behavior(0x5d)), 'member-auth'],
 ];
 
-test.each(BAD)(
-  'dialer: a member that %s is replaced unnoticed and is at fault',
-  async (_, openBad, fault) => {
-    const good = await openMember('http', httpManner());
-    const bad = await openBad();
-    const { dial, pool, bus } = makeDialer(
-      [
-        { id: 'bad', at: bad },
-        { id: 'good', at: good },
-      ],
-      { attemptTimeoutMs: 400 },
-    );
-    const attempts = collect(bus, 'dial.attempted');
-    const ended = collect(bus, 'dial.ended');
-    const way = wayOf(await dial('target.example:443'));
-    expect(way).toMatchObject({ member: 'good', attempts: 2 });
-    await echo(way, 'hello');
-    expect(pool.verdicts()).toEqual([`bad ${fault} member`]);
-    expect(attempts.map(({ member, outcome }) => `${member} ${outcome}`).sort()).toEqual(
-      [`bad ${fault}`, 'good accepted'].sort(),
-    );
-    expect(ended).toMatchObject([
-      { outcome: 'accepted', attempts: 2, member: 'good', target: 'target.example:443' },
-    ]);
-    await until('the bad member is left', () => bad.open === 0);
-  },
-);
+test.each(BAD)('dialer: a member that %s is replaced and blamed', async (_, openBad, fault) => {
+  const good = await openMember('http', httpBehavior());
+  const bad = await openBad();
+  const { dial, pool, bus } = makeDialer(
+    [
+      { id: 'bad', at: bad },
+      { id: 'good', at: good },
+    ],
+    { attemptTimeoutMs: 400 },
+  );
+  const attempts = collect(bus, 'dial.attempted');
+  const ended = collect(bus, 'dial.ended');
+  const connection = connectionOf(await dial('target.example:443'));
+  expect(connection).toMatchObject({ member: 'good', attempts: 2 });
+  await echo(connection, 'hello');
+  expect(pool.blames()).toEqual([`bad ${fault} member`]);
+  expect(attempts.map(({ member, outcome }) => `${member} ${outcome}`).sort()).toEqual(
+    [`bad ${fault}`, 'good accepted'].sort(),
+  );
+  expect(ended).toMatchObject([
+    { outcome: 'accepted', attempts: 2, member: 'good', target: 'target.example:443' },
+  ]);
+  await until('the connection to the bad member is closed', () => bad.open === 0);
+});
 
-test('dialer: a member that nobody answers at is given up within the time for connecting', async () => {
-  const good = await openMember('http', httpManner());
+test('dialer: a member without an answer fails after the connection timeout', async () => {
+  const good = await openMember('http', httpBehavior());
   const { dial, pool } = makeDialer(
     [
       { id: 'void', at: { protocol: 'http', host: '192.0.2.1', port: 1 } },
@@ -182,16 +177,16 @@ test('dialer: a member that nobody answers at is given up within the time for co
       openSocket: (member, use) => (member.port === 1 ? new Socket() : openMemberSocket(member, use)),
     },
   );
-  expect(wayOf(await dial('target.example:443')).member).toBe('good');
-  expect(pool.verdicts()).toEqual(['void member-unreachable member']);
+  expect(connectionOf(await dial('target.example:443')).member).toBe('good');
+  expect(pool.blames()).toEqual(['void member-unreachable member']);
 });
 
-test('dialer: never connects to the target itself, whatever fails', async () => {
+test('dialer: never connects to the target directly when all members fail', async () => {
   const canary = await openCanary();
   const members = [
     { id: 'm1', at: await refusingMember() },
-    { id: 'm2', at: await openMember('http', closingManner) },
-    { id: 'm3', at: await openMember('socks5', socks5Manner({ reply: 1 })) },
+    { id: 'm2', at: await openMember('http', closingBehavior) },
+    { id: 'm3', at: await openMember('socks5', socks5Behavior({ reply: 1 })) },
   ];
   const { dial } = makeDialer(members, { waitForMemberMs: 0 });
   const target = `127.0.0.1:${canary.port}`;
@@ -200,36 +195,39 @@ test('dialer: never connects to the target itself, whatever fails', async () => 
   expect(canary.reached).toBe(0);
 });
 
-test('dialer: attempts that fail at once do not count, up to ten in all', async () => {
+test('dialer: fast failures do not count, up to ten attempts', async () => {
   const refusing = await Promise.all(Array.from({ length: 12 }, () => refusingMember()));
   const members = refusing.map((at, index) => ({ id: `m${index}`, at }));
-  const good = await openMember('http', httpManner());
+  const good = await openMember('http', httpBehavior());
   const lucky = makeDialer([...members.slice(0, 9), { id: 'good', at: good }]);
-  expect(wayOf(await lucky.dial('target.example:443'))).toMatchObject({ member: 'good', attempts: 10 });
+  expect(connectionOf(await lucky.dial('target.example:443'))).toMatchObject({
+    member: 'good',
+    attempts: 10,
+  });
   const unlucky = makeDialer(members);
   const failure = failureOf(await unlucky.dial('target.example:443'));
   expect(failure).toMatchObject({ code: 'members-failed', attempts: 10 });
   expect(failure.reason).toMatch(/^10 members tried in \d+ ms: 10 could not be reached$/);
 });
 
-test('dialer: attempts that fail slowly are as many as configured', async () => {
-  const silent = await Promise.all(Array.from({ length: 4 }, () => openMember('http', silentManner)));
+test('dialer: slow failures are limited by dial.attempts', async () => {
+  const silent = await Promise.all(Array.from({ length: 4 }, () => openMember('http', silentBehavior)));
   const members = silent.map((at, index) => ({ id: `m${index}`, at }));
   const { dial } = makeDialer(members, { attempts: 2, attemptTimeoutMs: 120 });
   expect(failureOf(await dial('target.example:443'))).toMatchObject({ code: 'members-failed', attempts: 2 });
-  expect(silent.map(({ taken }) => taken)).toEqual([1, 1, 0, 0]);
+  expect(silent.map(({ accepted }) => accepted)).toEqual([1, 1, 0, 0]);
 });
 
-test('dialer: the deadline ends everything, and costs the member under way nothing', async () => {
-  const silent = await openMember('http', silentManner);
+test('dialer: the deadline ends the dial and blames nobody for the running attempt', async () => {
+  const silent = await openMember('http', silentBehavior);
   const { dial, pool } = makeDialer([{ id: 'm1', at: silent }], { deadlineMs: 150 });
   expect(failureOf(await dial('target.example:443'))).toMatchObject({ code: 'deadline', attempts: 1 });
-  expect(pool.verdicts()).toEqual(['m1 client-gone nobody']);
+  expect(pool.blames()).toEqual(['m1 client-gone nobody']);
   await until('the attempt is closed', () => silent.open === 0);
 });
 
-test('dialer: a client that leaves ends every attempt at once and blames nobody', async () => {
-  const silent = await openMember('http', silentManner);
+test('dialer: cancel ends every attempt at once and blames nobody', async () => {
+  const silent = await openMember('http', silentBehavior);
   const { dialer, pool } = makeDialer([{ id: 'm1', at: silent }]);
   const dialing = start(dialer, REQUEST);
   await until('the member was asked', () => silent.open === 1);
@@ -237,10 +235,10 @@ test('dialer: a client that leaves ends every attempt at once and blames nobody'
   dialing.cancel();
   expect(failureOf(await dialing.result).code).toBe('client-gone');
   await until('the attempt is closed', () => silent.open === 0);
-  expect(pool.verdicts()).toEqual(['m1 client-gone nobody']);
+  expect(pool.blames()).toEqual(['m1 client-gone nobody']);
 });
 
-test('dialer: a client that leaves while it waits for a member gives up its place', async () => {
+test('dialer: cancel during the wait for a member withdraws the request at the pool', async () => {
   const { dialer, pool } = makeDialer([]);
   const dialing = start(dialer, REQUEST);
   await until('the dial waits', () => pool.waiting === 1);
@@ -249,61 +247,61 @@ test('dialer: a client that leaves while it waits for a member gives up its plac
   expect(pool.waiting).toBe(0);
 });
 
-test('dialer: a client that waits is served by the member that comes', async () => {
+test('dialer: a waiting dial uses the member that joins', async () => {
   const { dial, pool } = makeDialer([]);
   const result = dial('target.example:443');
   await until('the dial waits', () => pool.waiting === 1);
-  pool.add({ id: 'late', at: await openMember('http', httpManner()) });
-  expect(wayOf(await result).member).toBe('late');
+  pool.add({ id: 'late', at: await openMember('http', httpBehavior()) });
+  expect(connectionOf(await result).member).toBe('late');
 });
 
-test('dialer: an empty pool is told with what the pool knows', async () => {
+test("dialer: an empty pool fails the dial with the pool's reason and retry time", async () => {
   const { dial, pool } = makeDialer([]);
   const result = dial('target.example:443');
   await until('the dial waits', () => pool.waiting === 1);
-  pool.giveUp();
+  pool.refuseAll();
   expect(failureOf(await result)).toEqual({
     code: 'pool-empty',
-    reason: 'nobody there',
+    reason: 'no member',
     attempts: 0,
     retryAfterMs: 4_000,
     sources: [],
   });
 });
 
-test('dialer: what comes with the answer is kept for the client', async () => {
-  const chatty = httpManner('HTTP/1.1 200 OK\r\n\r\n220 welcome\r\n');
+test("dialer: bytes that follow the member's answer reach the client", async () => {
+  const chatty = httpBehavior('HTTP/1.1 200 OK\r\n\r\n220 welcome\r\n');
   const http = makeDialer([{ id: 'm1', at: await openMember('http', chatty) }]);
-  await echo(wayOf(await http.dial('target.example:25')), 'EHLO', '220 welcome\r\nEHLO');
-  const socks = await openMember('socks5', socks5Manner({ early: '220 welcome\r\n' }));
+  await echo(connectionOf(await http.dial('target.example:25')), 'EHLO', '220 welcome\r\nEHLO');
+  const socks = await openMember('socks5', socks5Behavior({ early: '220 welcome\r\n' }));
   const socks5 = makeDialer([{ id: 'm1', at: socks }]);
-  await echo(wayOf(await socks5.dial('target.example:25')), 'EHLO', '220 welcome\r\nEHLO');
+  await echo(connectionOf(await socks5.dial('target.example:25')), 'EHLO', '220 welcome\r\nEHLO');
 });
 
-test('dialer: what comes before anybody reads is not lost', async () => {
-  const at = await openMember('http', async (socket, hear) => {
-    hear(await readUntil(socket, '\r\n\r\n'));
+test('dialer: bytes that arrive before the first read are not lost', async () => {
+  const at = await openMember('http', async (socket, record) => {
+    record(await readUntil(socket, '\r\n\r\n'));
     socket.write('HTTP/1.1 200 OK\r\n\r\n');
     setImmediate(() => socket.write('220 late welcome\r\n'));
     socket.pipe(socket);
   });
   const { dial } = makeDialer([{ id: 'm1', at }]);
-  const way = wayOf(await dial('target.example:25'));
-  await until('the welcome is there', () => way.socket.bytesRead > 'HTTP/1.1 200 OK\r\n\r\n'.length);
-  await echo(way, 'EHLO', '220 late welcome\r\nEHLO');
+  const connection = connectionOf(await dial('target.example:25'));
+  await until('the welcome is there', () => connection.socket.bytesRead > 'HTTP/1.1 200 OK\r\n\r\n'.length);
+  await echo(connection, 'EHLO', '220 late welcome\r\nEHLO');
 });
 
-test('dialer: the way can be half-closed by the member, and still carries what the client sends', async () => {
-  let heard = '';
-  const at = await openMember('http', async (socket, hear) => {
-    hear(await readUntil(socket, '\r\n\r\n'));
+test("dialer: a connection that the member half-closed still carries the client's bytes", async () => {
+  let received = '';
+  const at = await openMember('http', async (socket, record) => {
+    record(await readUntil(socket, '\r\n\r\n'));
     socket.end('HTTP/1.1 200 OK\r\n\r\n');
     socket.on('data', (bytes) => {
-      heard += bytes.toString();
+      received += bytes.toString();
     });
   });
   const { dial } = makeDialer([{ id: 'm1', at }]);
-  const { socket } = wayOf(await dial('target.example:443'));
+  const { socket } = connectionOf(await dial('target.example:443'));
   let ended = false;
   socket.once('end', () => {
     ended = true;
@@ -311,16 +309,16 @@ test('dialer: the way can be half-closed by the member, and still carries what t
   socket.resume();
   await until('the member has ended', () => ended);
   socket.write('still here');
-  await until('the member hears it', () => heard === 'still here');
+  await until('the member has received it', () => received === 'still here');
 });
 
-test('dialer: nothing is left armed once it is closed, whatever was under way', async () => {
+test('dialer: close leaves no timer armed', async () => {
   const clock = new ManualClock();
-  const silent = await openMember('http', silentManner);
-  const { dialer, dial, pool } = makeDialer([{ id: 'good', at: await openMember('http', httpManner()) }], {
+  const silent = await openMember('http', silentBehavior);
+  const { dialer, dial, pool } = makeDialer([{ id: 'good', at: await openMember('http', httpBehavior()) }], {
     clock,
   });
-  wayOf(await dial('target.example:80', { use: 'forward' })).end({ cut: false, keep: true });
+  connectionOf(await dial('target.example:80', { use: 'forward' })).end({ cut: false, keep: true });
   pool.members = [{ id: 'silent', at: silent }];
   const dialing = start(dialer, REQUEST);
   await until('the member was asked', () => silent.open === 1);
@@ -329,28 +327,28 @@ test('dialer: nothing is left armed once it is closed, whatever was under way', 
   expect([clock.armedCount, failureOf(await dialing.result).code]).toEqual([0, 'shutting-down']);
 });
 
-test('dialer: nothing is left armed once a way stands', async () => {
+test('dialer: a successful dial leaves no timer armed', async () => {
   const clock = new ManualClock();
-  const { dial } = makeDialer([{ id: 'm1', at: await openMember('http', httpManner()) }], {
+  const { dial } = makeDialer([{ id: 'm1', at: await openMember('http', httpBehavior()) }], {
     clock,
     hedgeAfter: 500,
   });
-  wayOf(await dial('target.example:443'));
+  connectionOf(await dial('target.example:443'));
   expect(clock.armedCount).toBe(0);
 });
 
-test('dialer: how long a client waited for a member is told, whatever came of it', async () => {
+test('dialer: dial.ended reports the wait for a member with every outcome', async () => {
   const clock = new ManualClock();
   const { dial, pool, bus } = makeDialer([], { clock });
   const ended = collect(bus, 'dial.ended');
   const served = dial('target.example:443');
   clock.advance(700);
-  pool.add({ id: 'late', at: await openMember('http', httpManner()), remainingMs: 9_000 });
-  wayOf(await served);
+  pool.add({ id: 'late', at: await openMember('http', httpBehavior()), remainingMs: 9_000 });
+  connectionOf(await served);
   pool.members = [];
   const refused = dial('target.example:443');
   clock.advance(400);
-  pool.giveUp();
+  pool.refuseAll();
   failureOf(await refused);
   const tooLate = dial('target.example:443');
   clock.advance(6_000);
@@ -362,40 +360,38 @@ test('dialer: how long a client waited for a member is told, whatever came of it
   ]);
 });
 
-test('dialer: a pool in another process, whose answers come later, does as well', async () => {
-  const silent = await openMember('http', silentManner);
+test('dialer: works with a pool that answers asynchronously', async () => {
+  const silent = await openMember('http', silentBehavior);
   const { dial, dialer, pool } = makeDialer(
     [
       { id: 'dead', at: await refusingMember() },
       { id: 'silent', at: silent },
-      { id: 'good', at: await openMember('http', httpManner()) },
+      { id: 'good', at: await openMember('http', httpBehavior()) },
     ],
     { hedgeAfter: 40 },
   );
   pool.remote = true;
-  expect(wayOf(await dial('target.example:443'))).toMatchObject({ member: 'good', attempts: 3 });
+  expect(connectionOf(await dial('target.example:443'))).toMatchObject({ member: 'good', attempts: 3 });
   const dialing = start(dialer, REQUEST);
   dialing.cancel();
   expect(failureOf(await dialing.result).code).toBe('client-gone');
-  await until('the lease that came too late is given back', () =>
-    pool.verdicts().includes('dead client-gone nobody'),
-  );
+  await until('the late lease is released', () => pool.blames().includes('dead client-gone nobody'));
 });
 
-test('dialer: a member that is given out again and works has only itself to blame for nothing', async () => {
+test('dialer: a member that fails and then succeeds in the same dial is not blamed', async () => {
   let asked = 0;
-  const at = await openMember('http', async (socket, hear) => {
+  const at = await openMember('http', async (socket, record) => {
     asked += 1;
-    await httpManner(asked === 1 ? 'HTTP/1.1 502 Bad\r\n\r\n' : undefined)(socket, hear);
+    await httpBehavior(asked === 1 ? 'HTTP/1.1 502 Bad\r\n\r\n' : undefined)(socket, record);
   });
   const { dial, pool } = makeDialer([{ id: 'm1', at }]);
-  pool.desperate = true;
-  expect(wayOf(await dial('target.example:443'))).toMatchObject({ member: 'm1', attempts: 2 });
-  expect(pool.verdicts()).toEqual(['m1 target-doubted nobody']);
+  pool.repeatsMembers = true;
+  expect(connectionOf(await dial('target.example:443'))).toMatchObject({ member: 'm1', attempts: 2 });
+  expect(pool.blames()).toEqual(['m1 target-doubted nobody']);
 });
 
-test('dialer: closing ends what is under way and refuses what comes after', async () => {
-  const silent = await openMember('http', silentManner);
+test('dialer: close ends running dials and fails later ones', async () => {
+  const silent = await openMember('http', silentBehavior);
   const { dialer, pool } = makeDialer([{ id: 'm1', at: silent }]);
   const dialing = start(dialer, REQUEST);
   await until('the member was asked', () => silent.open === 1);
@@ -407,28 +403,30 @@ test('dialer: closing ends what is under way and refuses what comes after', asyn
   await until('the attempt is closed', () => silent.open === 0);
 });
 
-test('dialer: a member whose protocol cannot name the target is passed over without blame or connection', async () => {
-  const socks4 = await openMember('socks4', socks4Manner());
-  const http = await openMember('http', httpManner());
+test('dialer: a member whose protocol cannot address the target is skipped without blame', async () => {
+  const socks4 = await openMember('socks4', socks4Behavior());
+  const http = await openMember('http', httpBehavior());
   const { dial, pool } = makeDialer([
     { id: 'm4', at: socks4 },
     { id: 'm1', at: http },
   ]);
-  const way = wayOf(await dial('[2001:db8::1]:443'));
-  expect(way.member).toBe('m1');
-  expect(pool.verdicts()).toEqual(['m4 member-incapable nobody']);
-  expect(socks4.taken).toBe(0);
-  expect(http.heard.toString()).toBe('CONNECT [2001:db8::1]:443 HTTP/1.1\r\nHost: [2001:db8::1]:443\r\n\r\n');
+  const connection = connectionOf(await dial('[2001:db8::1]:443'));
+  expect(connection.member).toBe('m1');
+  expect(pool.blames()).toEqual(['m4 member-incapable nobody']);
+  expect(socks4.accepted).toBe(0);
+  expect(http.received.toString()).toBe(
+    'CONNECT [2001:db8::1]:443 HTTP/1.1\r\nHost: [2001:db8::1]:443\r\n\r\n',
+  );
 });
 
-test('dialer: cutting a lease closes the connection behind it, and no other', async () => {
-  const at = await openMember('http', httpManner());
+test('dialer: closeConnections closes only the connections of these leases', async () => {
+  const at = await openMember('http', httpBehavior());
   const { dial, dialer } = makeDialer([{ id: 'm1', at }]);
-  const first = wayOf(await dial('target.example:443'));
-  const second = wayOf(await dial('target.example:443'));
+  const first = connectionOf(await dial('target.example:443'));
+  const second = connectionOf(await dial('target.example:443'));
   dialer.closeConnections([1, 77]);
   expect([first.socket.destroyed, second.socket.destroyed]).toEqual([true, false]);
   second.end({ cut: false });
   dialer.closeConnections([2]);
-  expect(second.socket.destroyed, 'an ended way is its holder’s').toBe(false);
+  expect(second.socket.destroyed, 'an ended connection is its holder’s').toBe(false);
 });

@@ -1,8 +1,8 @@
-/** A pool for tests of the dialer: members in a fixed order, every lease and report on record. */
+/** A pool for tests of the dialer: leases members in a fixed order and records every request and report. */
 import type { Lease, LeaseProvider, LeaseRefusal, LeaseReport, LeaseRequest } from '../../src/pool/lease.ts';
 import type { TestMember } from '../support/bad-members.ts';
 
-export interface LendingMember {
+export interface FakePoolMember {
   readonly id: string;
   readonly at: Pick<TestMember, 'protocol' | 'host' | 'port'>;
   readonly source?: string;
@@ -10,7 +10,7 @@ export interface LendingMember {
   readonly remainingMs?: number;
 }
 
-/** Whoever waits less has no member. */
+/** Requests that may wait for less are refused at once. */
 const SHORTEST_WAIT_MS = 50;
 
 interface Waiting {
@@ -18,21 +18,21 @@ interface Waiting {
   readonly resolve: (answer: Lease | LeaseRefusal) => void;
 }
 
-export class FakeLending implements LeaseProvider {
-  /** Those that are free, tried in order; the one that was lent goes to the end. */
-  members: LendingMember[];
+export class FakePool implements LeaseProvider {
+  /** Leased in this order. A leased member moves to the end. */
+  members: FakePoolMember[];
   readonly requests: LeaseRequest[] = [];
   readonly reports: LeaseReport[] = [];
   readonly cancelled: number[] = [];
-  /** Every answer comes a turn later, as from a pool in another process. */
+  /** Answers one event loop turn later, as a pool in another process does. */
   remote = false;
-  /** Gives members out again that were tried already, as a pool does that has nobody else. */
-  desperate = false;
-  readonly #lent = new Map<number, string>();
+  /** Leases members that were tried already, as a pool without others does. */
+  repeatsMembers = false;
+  readonly #open = new Map<number, string>();
   readonly #waiting: Waiting[] = [];
   #lastLease = 0;
 
-  constructor(members: readonly LendingMember[]) {
+  constructor(members: readonly FakePoolMember[]) {
     this.members = [...members];
   }
 
@@ -43,7 +43,7 @@ export class FakeLending implements LeaseProvider {
   }
 
   #answer(request: LeaseRequest): Lease | LeaseRefusal | Promise<Lease | LeaseRefusal> {
-    const lease = this.#lend(request);
+    const lease = this.#lease(request);
     if (lease !== undefined) return lease;
     if (request.waitMs < SHORTEST_WAIT_MS) return emptyPool();
     return new Promise((resolve) => this.#waiting.push({ request, resolve }));
@@ -58,36 +58,36 @@ export class FakeLending implements LeaseProvider {
 
   report(report: LeaseReport): void {
     this.reports.push(report);
-    if (report.kind !== 'accepted') this.#lent.delete(report.lease);
+    if (report.kind !== 'accepted') this.#open.delete(report.lease);
   }
 
-  /** A member comes while somebody waits. */
-  add(member: LendingMember): void {
+  /** A member joins: serves the requests that wait. */
+  add(member: FakePoolMember): void {
     this.members.push(member);
     for (const waiting of [...this.#waiting]) {
-      const lease = this.#lend(waiting.request);
+      const lease = this.#lease(waiting.request);
       if (lease === undefined) continue;
       this.#waiting.splice(this.#waiting.indexOf(waiting), 1);
       waiting.resolve(lease);
     }
   }
 
-  /** Nobody will come: those that wait are told. */
-  giveUp(): void {
+  /** Refuses the requests that wait. */
+  refuseAll(): void {
     for (const { resolve } of this.#waiting.splice(0)) resolve(emptyPool());
   }
 
-  /** Leases that no report has ended. */
+  /** Leases without a final report. */
   get openLeases(): number {
-    return this.#lent.size;
+    return this.#open.size;
   }
 
   get waiting(): number {
     return this.#waiting.length;
   }
 
-  /** What was laid at each member's door, in order. */
-  verdicts(): string[] {
+  /** Member, fault and blame of every failed lease, in order. */
+  blames(): string[] {
     const member = (lease: number) => this.#members.get(lease) ?? '?';
     return this.reports.flatMap((report) =>
       report.kind === 'failed' ? [`${member(report.lease)} ${report.fault} ${report.blame}`] : [],
@@ -96,12 +96,12 @@ export class FakeLending implements LeaseProvider {
 
   readonly #members = new Map<number, string>();
 
-  #lend(request: LeaseRequest): Lease | undefined {
-    const member = this.members.find(({ id }) => this.desperate || !request.avoid.includes(id));
+  #lease(request: LeaseRequest): Lease | undefined {
+    const member = this.members.find(({ id }) => this.repeatsMembers || !request.avoid.includes(id));
     if (member === undefined) return undefined;
     this.members = [...this.members.filter((other) => other !== member), member];
     const id = ++this.#lastLease;
-    this.#lent.set(id, member.id);
+    this.#open.set(id, member.id);
     this.#members.set(id, member.id);
     const { session } = request.routing;
     return {
@@ -118,5 +118,5 @@ export class FakeLending implements LeaseProvider {
 }
 
 function emptyPool(): LeaseRefusal {
-  return { refused: 'pool-empty', reason: 'nobody there', retryAfterMs: 4_000, sources: [] };
+  return { refused: 'pool-empty', reason: 'no member', retryAfterMs: 4_000, sources: [] };
 }

@@ -1,7 +1,7 @@
-/** Feeds a handshake byte pieces, and summarizes its steps for comparison. */
+/** Feeds bytes to a handshake in pieces, and describes a step in one line for comparison. */
 import type { Handshake, HandshakeStep } from '../../src/dialer/handshake.ts';
 
-/** The last step, and the bytes of the pieces that came after it. */
+/** Returns the last step, and the bytes of the pieces that it did not take. */
 export function feed(handshake: Handshake, pieces: readonly Buffer[]): [HandshakeStep, Buffer] {
   let step: HandshakeStep = { kind: 'more' };
   for (const [index, piece] of pieces.entries()) {

@@ -1,24 +1,24 @@
-/** Plain HTTP requests: in which form they go, and how connections serve again. */
+/** Plain HTTP requests: their forward mode, and the reuse of connections. */
 import { expect, test } from 'vitest';
 import { Secret } from '../../src/core/secret.ts';
 import type { SourceSettings } from '../../src/dialer/source-memory.ts';
 import {
-  httpManner,
-  type Manner,
+  type Behavior,
+  httpBehavior,
   openMember,
   readUntil,
   refusingMember,
-  socks5Manner,
+  socks5Behavior,
 } from '../support/bad-members.ts';
 import { until } from '../support/until.ts';
-import { echo, makeDialer, wayOf } from './make-dialer.ts';
+import { connectionOf, echo, makeDialer } from './make-dialer.ts';
 
 const FORWARD = { use: 'forward' } as const;
 
-/** Takes CONNECT to port 443 alone; anything else is a request in absolute form, which it echoes. */
-const absoluteManner: Manner = async (socket, hear) => {
+/** Refuses every CONNECT, and echoes requests in absolute form. */
+const absoluteBehavior: Behavior = async (socket, record) => {
   const head = await readUntil(socket, '\r\n\r\n');
-  hear(head);
+  record(head);
   if (head.toString().startsWith('CONNECT')) {
     socket.end('HTTP/1.1 403 Forbidden\r\n\r\n');
     return;
@@ -29,62 +29,62 @@ const absoluteManner: Manner = async (socket, hear) => {
 
 const GET = 'GET http://target.example/ HTTP/1.1\r\n\r\n';
 
-test('forward: goes inside a CONNECT to the very port where the member takes it', async () => {
-  const at = await openMember('http', httpManner());
+test("forward: uses CONNECT to the target's port if the member accepts it", async () => {
+  const at = await openMember('http', httpBehavior());
   const { dial } = makeDialer([{ id: 'm1', at }]);
-  const way = wayOf(await dial('target.example:80', FORWARD));
-  expect([way.forwardMode, way.proxyAuthorization]).toEqual(['direct', undefined]);
-  expect(at.heard.toString()).toContain('CONNECT target.example:80 HTTP/1.1');
+  const connection = connectionOf(await dial('target.example:80', FORWARD));
+  expect([connection.forwardMode, connection.proxyAuthorization]).toEqual(['direct', undefined]);
+  expect(at.received.toString()).toContain('CONNECT target.example:80 HTTP/1.1');
 });
 
-test('forward: a member that does not CONNECT there gets it in absolute form, and so do its siblings', async () => {
-  const at = await openMember('http', absoluteManner);
+test('forward: after a refused CONNECT, the member and the others of its source get absolute form', async () => {
+  const at = await openMember('http', absoluteBehavior);
   const { dial, pool } = makeDialer([
     { id: 'm1', at },
     { id: 'm2', at },
   ]);
-  const way = wayOf(await dial('target.example:80', FORWARD));
-  expect(way).toMatchObject({ forwardMode: 'absolute', member: 'm1', attempts: 1 });
-  await echo(way, GET);
-  expect(at.taken).toBe(2);
-  const sibling = wayOf(await dial('target.example:80', FORWARD));
+  const connection = connectionOf(await dial('target.example:80', FORWARD));
+  expect(connection).toMatchObject({ forwardMode: 'absolute', member: 'm1', attempts: 1 });
+  await echo(connection, GET);
+  expect(at.accepted).toBe(2);
+  const sibling = connectionOf(await dial('target.example:80', FORWARD));
   expect(sibling).toMatchObject({ forwardMode: 'absolute', member: 'm2' });
-  await until('the sibling was asked once', () => at.taken === 3);
-  expect(pool.verdicts()).toEqual([]);
+  await until('the sibling was asked once', () => at.accepted === 3);
+  expect(pool.blames()).toEqual([]);
 });
 
-test('forward: in a source that takes CONNECT, one member that does not is replaced', async () => {
-  const good = await openMember('http', httpManner());
-  const odd = await openMember('http', absoluteManner);
+test('forward: a source that accepts CONNECT replaces a single member that refuses it', async () => {
+  const good = await openMember('http', httpBehavior());
+  const odd = await openMember('http', absoluteBehavior);
   const { dial, pool } = makeDialer([
     { id: 'good', at: good },
     { id: 'odd', at: odd },
   ]);
-  wayOf(await dial('target.example:80', FORWARD));
-  expect(wayOf(await dial('target.example:80', FORWARD))).toMatchObject({
+  connectionOf(await dial('target.example:80', FORWARD));
+  expect(connectionOf(await dial('target.example:80', FORWARD))).toMatchObject({
     forwardMode: 'direct',
     member: 'good',
     attempts: 2,
   });
-  expect(pool.verdicts()).toEqual(['odd member-refused member']);
+  expect(pool.blames()).toEqual(['odd member-refused member']);
 });
 
-test('forward: a tunnel is never made of a refused CONNECT', async () => {
-  const at = await openMember('http', absoluteManner);
+test('forward: a tunnel never falls back to absolute form', async () => {
+  const at = await openMember('http', absoluteBehavior);
   const { dial, pool } = makeDialer([{ id: 'm1', at }], { waitForMemberMs: 0 });
   expect((await dial('target.example:80')).ok).toBe(false);
-  expect(pool.verdicts()).toEqual(['m1 member-refused member']);
+  expect(pool.blames()).toEqual(['m1 member-refused member']);
 });
 
-test('forward: members that seldom CONNECT are asked in absolute form from the start, SOCKS ones never', async () => {
+test('forward: `absolute` applies to HTTP members from the start, never to SOCKS members', async () => {
   const free: SourceSettings = {
     auth: 'none',
     instance: 'app',
     neverInstance: true,
     forwardMode: 'absolute',
   };
-  const http = await openMember('http', absoluteManner);
-  const socks = await openMember('socks5', socks5Manner());
+  const http = await openMember('http', absoluteBehavior);
+  const socks = await openMember('socks5', socks5Behavior());
   const { dial } = makeDialer(
     [
       { id: 'm1', at: http },
@@ -92,13 +92,13 @@ test('forward: members that seldom CONNECT are asked in absolute form from the s
     ],
     { sources: new Map([['city', free]]) },
   );
-  expect(wayOf(await dial('target.example:80', FORWARD)).forwardMode).toBe('absolute');
-  expect(wayOf(await dial('target.example:80', FORWARD)).forwardMode).toBe('direct');
+  expect(connectionOf(await dial('target.example:80', FORWARD)).forwardMode).toBe('absolute');
+  expect(connectionOf(await dial('target.example:80', FORWARD)).forwardMode).toBe('direct');
 });
 
-test('forward: a reload may change how a source begins', async () => {
-  const { dial, dialer } = makeDialer([{ id: 'm1', at: await openMember('http', httpManner()) }]);
-  expect(wayOf(await dial('target.example:80', FORWARD)).forwardMode).toBe('direct');
+test('forward: a reload can change the initial forward mode', async () => {
+  const { dial, dialer } = makeDialer([{ id: 'm1', at: await openMember('http', httpBehavior()) }]);
+  expect(connectionOf(await dial('target.example:80', FORWARD)).forwardMode).toBe('direct');
   const city = { auth: 'none', instance: '', neverInstance: true, forwardMode: 'absolute' } as const;
   dialer.configure({
     attempts: 3,
@@ -108,10 +108,10 @@ test('forward: a reload may change how a source begins', async () => {
     waitForMemberMs: 0,
     sources: new Map([['city', city]]),
   });
-  expect(wayOf(await dial('target.example:80', FORWARD)).forwardMode).toBe('absolute');
+  expect(connectionOf(await dial('target.example:80', FORWARD)).forwardMode).toBe('absolute');
 });
 
-test('forward: in absolute form the listener is given the credentials, and tells when they were missing', async () => {
+test('forward: after a 407 in absolute form, the next connection has credentials', async () => {
   const city: SourceSettings = {
     auth: 'auto',
     instance: '202611210001',
@@ -119,39 +119,45 @@ test('forward: in absolute form the listener is given the credentials, and tells
     neverInstance: false,
     forwardMode: 'absolute',
   };
-  const at = await openMember('http', absoluteManner);
+  const at = await openMember('http', absoluteBehavior);
   const { dial } = makeDialer([{ id: 'm1', at }], { sources: new Map([['city', city]]) });
-  const first = wayOf(await dial('target.example:80', FORWARD));
+  const first = connectionOf(await dial('target.example:80', FORWARD));
   expect(first.proxyAuthorization).toBeUndefined();
   first.end({ cut: false, proxyAuthRequired: true });
-  const second = wayOf(await dial('target.example:80', { ...FORWARD, fresh: true }));
+  const second = connectionOf(await dial('target.example:80', { ...FORWARD, fresh: true }));
   expect(second.proxyAuthorization).toBe(`Basic ${btoa('202611210001:12345678')}`);
 });
 
-test('forward: a connection that is given back serves the next request to the same target through that member', async () => {
-  const at = await openMember('http', httpManner());
+test('forward: a kept connection serves the next request to the same target through its member', async () => {
+  const at = await openMember('http', httpBehavior());
   const { dial, pool } = makeDialer([{ id: 'm1', at }]);
-  const first = wayOf(await dial('target.example:80', FORWARD));
+  const first = connectionOf(await dial('target.example:80', FORWARD));
   await echo(first, 'one');
   first.socket.removeAllListeners('data').removeAllListeners('close');
   first.end({ cut: false, keep: true });
-  const second = wayOf(await dial('target.example:80', FORWARD));
+  const second = connectionOf(await dial('target.example:80', FORWARD));
   expect(second).toMatchObject({ reused: true, member: 'm1', attempts: 1 });
   expect(second.socket).toBe(first.socket);
   await echo(second, 'two');
-  expect(at.taken).toBe(1);
+  expect(at.accepted).toBe(1);
   expect(pool.reports.at(-1)).toEqual({ lease: 2, kind: 'accepted' });
 });
 
-test('forward: rotation is never bent: the pool chooses the member first', async () => {
-  const at = await openMember('http', httpManner());
+test('forward: the pool chooses the member before an idle connection is considered', async () => {
+  const at = await openMember('http', httpBehavior());
   const { dial } = makeDialer([
     { id: 'm1', at },
     { id: 'm2', at },
   ]);
-  wayOf(await dial('target.example:80', FORWARD)).end({ cut: false, keep: true });
-  expect(wayOf(await dial('target.example:80', FORWARD))).toMatchObject({ member: 'm2', reused: false });
-  expect(wayOf(await dial('target.example:80', FORWARD))).toMatchObject({ member: 'm1', reused: true });
+  connectionOf(await dial('target.example:80', FORWARD)).end({ cut: false, keep: true });
+  expect(connectionOf(await dial('target.example:80', FORWARD))).toMatchObject({
+    member: 'm2',
+    reused: false,
+  });
+  expect(connectionOf(await dial('target.example:80', FORWARD))).toMatchObject({
+    member: 'm1',
+    reused: true,
+  });
 });
 
 test.each([
@@ -159,73 +165,73 @@ test.each([
   ['for another port', 'target.example:81', FORWARD],
   ['when a fresh one is asked for', 'target.example:80', { use: 'forward', fresh: true } as const],
   ['for a tunnel', 'target.example:80', { use: 'tunnel' } as const],
-])('forward: an idle connection is left alone %s', async (_, target, request) => {
-  const at = await openMember('http', httpManner());
+])('forward: an idle connection is not used %s', async (_, target, request) => {
+  const at = await openMember('http', httpBehavior());
   const { dial, dialer } = makeDialer([{ id: 'm1', at }]);
-  wayOf(await dial('target.example:80', FORWARD)).end({ cut: false, keep: true });
-  expect(wayOf(await dial(target, request)).reused).toBe(false);
-  expect([at.taken, dialer.openCount]).toEqual([2, 1]);
+  connectionOf(await dial('target.example:80', FORWARD)).end({ cut: false, keep: true });
+  expect(connectionOf(await dial(target, request)).reused).toBe(false);
+  expect([at.accepted, dialer.openCount]).toEqual([2, 1]);
 });
 
-test('forward: an idle connection that ends or says something is dropped', async () => {
+test('forward: an idle connection that ends or receives bytes is closed', async () => {
   for (const end of [
     (socket: { end(): void }) => socket.end(),
     (socket: { write(text: string): void }) => socket.write('?'),
   ]) {
     const sockets: { end(): void; write(text: string): void }[] = [];
-    const at = await openMember('http', (socket, hear) => {
+    const at = await openMember('http', (socket, record) => {
       sockets.push(socket);
-      return httpManner()(socket, hear);
+      return httpBehavior()(socket, record);
     });
     const { dial, dialer } = makeDialer([{ id: 'm1', at }]);
-    wayOf(await dial('target.example:80', FORWARD)).end({ cut: false, keep: true });
+    connectionOf(await dial('target.example:80', FORWARD)).end({ cut: false, keep: true });
     expect(dialer.openCount).toBe(1);
     const [socket] = sockets;
     if (socket !== undefined) end(socket);
     await until('it is dropped', () => dialer.openCount === 0);
-    expect(wayOf(await dial('target.example:80', FORWARD)).reused).toBe(false);
+    expect(connectionOf(await dial('target.example:80', FORWARD)).reused).toBe(false);
   }
 });
 
-test('forward: a connection is not kept past the end of its member, nor a tunnel’s at all', async () => {
-  const at = await openMember('http', httpManner());
+test('forward: no connection is kept past the end of its member, and no tunnel at all', async () => {
+  const at = await openMember('http', httpBehavior());
   const { dial, dialer } = makeDialer([{ id: 'm1', at, remainingMs: 30 }]);
-  wayOf(await dial('target.example:80', FORWARD)).end({ cut: false, keep: true });
+  connectionOf(await dial('target.example:80', FORWARD)).end({ cut: false, keep: true });
   expect(dialer.openCount).toBe(1);
   await until('its member has ended', () => dialer.openCount === 0);
-  wayOf(await dial('target.example:80')).end({ cut: false, keep: true });
+  connectionOf(await dial('target.example:80')).end({ cut: false, keep: true });
   expect(dialer.openCount).toBe(0);
   await until('all are closed', () => at.open === 0);
 });
 
-test('forward: what is given back to a closed dialer is closed', async () => {
-  const at = await openMember('http', httpManner());
+test('forward: a closed dialer closes a connection that it gets back', async () => {
+  const at = await openMember('http', httpBehavior());
   const { dial, dialer } = makeDialer([{ id: 'm1', at }]);
-  const way = wayOf(await dial('target.example:80', FORWARD));
+  const connection = connectionOf(await dial('target.example:80', FORWARD));
   await dialer.close();
-  way.end({ cut: false, keep: true });
-  expect([way.socket.destroyed, dialer.openCount]).toEqual([true, 0]);
+  connection.end({ cut: false, keep: true });
+  expect([connection.socket.destroyed, dialer.openCount]).toEqual([true, 0]);
 });
 
-test('forward: a way ends once', async () => {
-  const at = await openMember('http', httpManner());
+test('forward: end() is idempotent', async () => {
+  const at = await openMember('http', httpBehavior());
   const { dial, dialer, pool } = makeDialer([{ id: 'm1', at }]);
-  const way = wayOf(await dial('target.example:80', FORWARD));
-  way.end({ cut: true });
-  way.end({ cut: false, keep: true });
+  const connection = connectionOf(await dial('target.example:80', FORWARD));
+  connection.end({ cut: true });
+  connection.end({ cut: false, keep: true });
   expect(pool.reports).toMatchObject([{ kind: 'accepted' }, { kind: 'closed', cut: true }]);
   expect(dialer.openCount).toBe(0);
 });
 
-test('forward: a member in absolute form that cannot be connected to is replaced like any other', async () => {
+test('forward: an unreachable member in absolute form is replaced', async () => {
   const settings = { auth: 'none', instance: 'app', neverInstance: true, forwardMode: 'absolute' } as const;
   const { dial, pool } = makeDialer(
     [
       { id: 'dead', at: await refusingMember() },
-      { id: 'm1', at: await openMember('http', absoluteManner) },
+      { id: 'm1', at: await openMember('http', absoluteBehavior) },
     ],
     { sources: new Map([['city', settings]]) },
   );
-  expect(wayOf(await dial('target.example:80', FORWARD)).member).toBe('m1');
-  expect(pool.verdicts()).toEqual(['dead member-unreachable member']);
+  expect(connectionOf(await dial('target.example:80', FORWARD)).member).toBe('m1');
+  expect(pool.blames()).toEqual(['dead member-unreachable member']);
 });

@@ -1,24 +1,24 @@
-/** A second attempt beside a slow first one, over real sockets: who wins, who is blamed, what it costs. */
+/** A second attempt in parallel with a slow first one, over real sockets: which one wins, and who is blamed. */
 import { expect, test } from 'vitest';
 import {
-  httpManner,
+  httpBehavior,
   openMember,
   refusingMember,
-  silentManner,
+  silentBehavior,
   type TestMember,
 } from '../support/bad-members.ts';
 import { ManualClock } from '../support/manual-clock.ts';
 import { until } from '../support/until.ts';
-import { collect, echo, makeDialer, wayOf } from './make-dialer.ts';
+import { collect, connectionOf, echo, makeDialer } from './make-dialer.ts';
 
 const FAST = { hedgeAfter: 40, attemptTimeoutMs: 1_000 } as const;
 
 function slow(ms: number): Promise<TestMember> {
-  return openMember('http', httpManner('HTTP/1.1 200 OK\r\n\r\n', ms));
+  return openMember('http', httpBehavior('HTTP/1.1 200 OK\r\n\r\n', ms));
 }
 
-test('hedge: a silent first member costs the client the hedge delay, and is found out in the background', async () => {
-  const silent = await openMember('http', silentManner);
+test('hedged dial: a silent first member costs only the hedge delay, and is blamed later', async () => {
+  const silent = await openMember('http', silentBehavior);
   const good = await slow(0);
   const { dial, dialer, pool, bus } = makeDialer(
     [
@@ -29,13 +29,13 @@ test('hedge: a silent first member costs the client the hedge delay, and is foun
   );
   const attempts = collect(bus, 'dial.attempted');
   const hedges = collect(bus, 'hedge.ended');
-  const way = wayOf(await dial('target.example:443'));
-  expect(way).toMatchObject({ member: 'good', attempts: 2 });
-  await echo(way, 'hello');
+  const connection = connectionOf(await dial('target.example:443'));
+  expect(connection).toMatchObject({ member: 'good', attempts: 2 });
+  await echo(connection, 'hello');
   expect(hedges).toEqual([{ outcome: 'won' }]);
-  expect([pool.verdicts(), silent.open, dialer.openCount]).toEqual([[], 1, 1]);
-  await until('the loser is judged', () => pool.verdicts().length > 0);
-  expect(pool.verdicts()).toEqual(['silent member-silent member']);
+  expect([pool.blames(), silent.open, dialer.openCount]).toEqual([[], 1, 1]);
+  await until('the loser is blamed', () => pool.blames().length > 0);
+  expect(pool.blames()).toEqual(['silent member-silent member']);
   expect([dialer.openCount, attempts.map(({ member, hedge }) => [member, hedge])]).toEqual([
     0,
     [
@@ -46,7 +46,7 @@ test('hedge: a silent first member costs the client the hedge delay, and is foun
   await until('the loser is closed', () => silent.open === 0);
 });
 
-test('hedge: a slow first member that answers in the end is no fault, and its slowness is known', async () => {
+test('hedged dial: a slow first member that answers late is not blamed, and its latency is recorded', async () => {
   const late = await slow(150);
   const { dial, pool } = makeDialer(
     [
@@ -55,7 +55,7 @@ test('hedge: a slow first member that answers in the end is no fault, and its sl
     ],
     FAST,
   );
-  expect(wayOf(await dial('target.example:443')).member).toBe('good');
+  expect(connectionOf(await dial('target.example:443')).member).toBe('good');
   const late$ = () => pool.reports.filter(({ lease }) => lease === 1);
   await until('the loser has answered', () => late$().length === 2);
   expect(late$()).toMatchObject([
@@ -66,8 +66,8 @@ test('hedge: a slow first member that answers in the end is no fault, and its sl
   await until('the loser is closed', () => late.open === 0);
 });
 
-test('hedge: when the first member answers after all, the hedge has lost and goes on to learn', async () => {
-  const silent = await openMember('http', silentManner);
+test('hedged dial: a hedge that loses continues until its own result', async () => {
+  const silent = await openMember('http', silentBehavior);
   const { dial, pool, bus } = makeDialer(
     [
       { id: 'late', at: await slow(120) },
@@ -76,15 +76,15 @@ test('hedge: when the first member answers after all, the hedge has lost and goe
     { hedgeAfter: 40, attemptTimeoutMs: 250 },
   );
   const hedges = collect(bus, 'hedge.ended');
-  expect(wayOf(await dial('target.example:443')).member).toBe('late');
+  expect(connectionOf(await dial('target.example:443')).member).toBe('late');
   expect(hedges).toEqual([{ outcome: 'lost' }]);
-  await until('the hedge is judged', () => pool.verdicts().length > 0);
-  expect(pool.verdicts()).toEqual(['silent member-silent member']);
+  await until('the hedge is blamed', () => pool.blames().length > 0);
+  expect(pool.blames()).toEqual(['silent member-silent member']);
   expect(hedges).toHaveLength(1);
 });
 
-test('hedge: one that fails itself is replaced, at most one beside the first', async () => {
-  const silent = await openMember('http', silentManner);
+test('hedged dial: a hedge that fails is replaced, one at a time', async () => {
+  const silent = await openMember('http', silentBehavior);
   const { dial, pool, bus } = makeDialer(
     [
       { id: 'silent', at: silent },
@@ -96,13 +96,13 @@ test('hedge: one that fails itself is replaced, at most one beside the first', a
     FAST,
   );
   const hedges = collect(bus, 'hedge.ended');
-  const way = wayOf(await dial('target.example:443'));
-  expect(way).toMatchObject({ member: 'good', attempts: 4 });
+  const connection = connectionOf(await dial('target.example:443'));
+  expect(connection).toMatchObject({ member: 'good', attempts: 4 });
   expect(hedges.map(({ outcome }) => outcome)).toEqual(['failed', 'failed', 'won']);
-  expect(pool.verdicts()).toEqual(['dead1 member-unreachable member', 'dead2 member-unreachable member']);
+  expect(pool.blames()).toEqual(['dead1 member-unreachable member', 'dead2 member-unreachable member']);
 });
 
-test('hedge: none beside a session, whose member is to stay', async () => {
+test('hedged dial: a session is not hedged', async () => {
   const { dial, pool } = makeDialer(
     [
       { id: 'late', at: await slow(150) },
@@ -110,7 +110,7 @@ test('hedge: none beside a session, whose member is to stay', async () => {
     ],
     FAST,
   );
-  expect(wayOf(await dial('target.example:443', { routing: { session: 's1' } }))).toMatchObject({
+  expect(connectionOf(await dial('target.example:443', { routing: { session: 's1' } }))).toMatchObject({
     member: 'late',
     session: 's1',
     attempts: 1,
@@ -118,15 +118,15 @@ test('hedge: none beside a session, whose member is to stay', async () => {
   expect(pool.requests).toHaveLength(1);
 });
 
-test('hedge: with nobody else ready the first attempt simply goes on', async () => {
+test('hedged dial: without another ready member the first attempt continues', async () => {
   const { dial, pool } = makeDialer([{ id: 'late', at: await slow(120) }], FAST);
-  expect(wayOf(await dial('target.example:443'))).toMatchObject({ member: 'late', attempts: 1 });
+  expect(connectionOf(await dial('target.example:443'))).toMatchObject({ member: 'late', attempts: 1 });
   expect(pool.requests.map(({ waitMs }) => waitMs > 0)).toEqual([true, false]);
 });
 
-test('hedge: a member that has yet to prove itself is hedged sooner', async () => {
+test('hedged dial: the hedge for an unproven member starts sooner', async () => {
   const clock = new ManualClock();
-  const doubtful = await openMember('http', silentManner);
+  const doubtful = await openMember('http', silentBehavior);
   const { dial } = makeDialer(
     [
       { id: 'doubtful', at: doubtful, doubtful: true },
@@ -135,13 +135,13 @@ test('hedge: a member that has yet to prove itself is hedged sooner', async () =
     { clock, hedgeAfter: 'auto', attemptTimeoutMs: 4_000 },
   );
   const result = dial('target.example:443');
-  await until('the first member is asked', () => doubtful.taken === 1);
-  clock.advance(900); // otherwise it would be a quarter of 4 s
-  expect(wayOf(await result).member).toBe('good');
+  await until('the first member is asked', () => doubtful.accepted === 1);
+  clock.advance(900); // for a proven member it would be a quarter of 4 s
+  expect(connectionOf(await result).member).toBe('good');
 });
 
-test('hedge: the delay is learned from what good members need', async () => {
-  const silent = await openMember('http', silentManner);
+test('hedged dial: the delay is learned from the latency of good members', async () => {
+  const silent = await openMember('http', silentBehavior);
   const good = await slow(0);
   const clock = new ManualClock();
   const { dial, pool } = makeDialer([{ id: 'good', at: good }], {
@@ -149,46 +149,46 @@ test('hedge: the delay is learned from what good members need', async () => {
     hedgeAfter: 'auto',
     attemptTimeoutMs: 4_000,
   });
-  for (let time = 0; time < 25; time += 1) wayOf(await dial('target.example:443')).end({ cut: false });
+  for (let time = 0; time < 25; time += 1) connectionOf(await dial('target.example:443')).end({ cut: false });
   pool.members = [
     { id: 'silent', at: silent },
     { id: 'good', at: good },
   ];
   const result = dial('target.example:443');
-  await until('the first member is asked', () => silent.taken === 1);
-  clock.advance(900); // without experience it would be a quarter of 4 s
-  expect(wayOf(await result).member).toBe('good');
+  await until('the first member is asked', () => silent.accepted === 1);
+  clock.advance(900); // without samples it would be a quarter of 4 s
+  expect(connectionOf(await result).member).toBe('good');
 });
 
-test('hedge: it does not go through a member that keeps another client waiting, unless there is nobody else', async () => {
-  const silent = { id: 'silent', at: await openMember('http', silentManner) };
+test('hedged dial: avoids members with an overdue attempt, unless there is no other', async () => {
+  const silent = { id: 'silent', at: await openMember('http', silentBehavior) };
   const late = { id: 'late', at: await slow(300) };
   const good = { id: 'good', at: await slow(0) };
   const { dial, pool } = makeDialer([silent, good], FAST);
-  expect(wayOf(await dial('target.example:443')).member).toBe('good');
+  expect(connectionOf(await dial('target.example:443')).member).toBe('good');
   pool.members = [late, silent, good];
-  expect(wayOf(await dial('target.example:443'))).toMatchObject({ member: 'good', attempts: 2 });
+  expect(connectionOf(await dial('target.example:443'))).toMatchObject({ member: 'good', attempts: 2 });
   expect(pool.requests.at(-1)?.avoid).toEqual(['late', 'silent']);
   pool.members = [late, silent];
-  expect(wayOf(await dial('target.example:443'))).toMatchObject({ member: 'late', attempts: 2 });
+  expect(connectionOf(await dial('target.example:443'))).toMatchObject({ member: 'late', attempts: 2 });
   expect(pool.requests.slice(-2).map(({ avoid }) => avoid)).toEqual([['late', 'silent'], ['late']]);
 });
 
-test('hedge: one that lost and goes on is avoided by others, until it has ended', async () => {
+test('hedged dial: avoids the member of a lost hedge until that ends', async () => {
   const late = { id: 'late', at: await slow(120) };
-  const silent = { id: 'silent', at: await openMember('http', silentManner) };
+  const silent = { id: 'silent', at: await openMember('http', silentBehavior) };
   const { dial, pool } = makeDialer([late, silent], { hedgeAfter: 40, attemptTimeoutMs: 400 });
-  expect(wayOf(await dial('target.example:443'))).toMatchObject({ member: 'late', attempts: 2 });
+  expect(connectionOf(await dial('target.example:443'))).toMatchObject({ member: 'late', attempts: 2 });
   pool.members = [late];
   await dial('target.example:443');
   expect(pool.requests.map(({ avoid }) => avoid)).toContainEqual(['late', 'silent']);
-  await until('it is judged', () => pool.verdicts().length > 0);
+  await until('it is blamed', () => pool.blames().length > 0);
   const before = pool.requests.length;
   await dial('target.example:443');
   expect(pool.requests.slice(before).map(({ avoid }) => avoid)).toEqual([[], ['late']]);
 });
 
-test('hedge: when it is refused after the first attempt has failed, the dial goes on as ever', async () => {
+test('hedged dial: continues when the first attempt fails before the pool refuses a hedge', async () => {
   const closing = await openMember('http', (socket) => {
     socket.once('data', () => setTimeout(() => socket.end(), 60));
   });
@@ -204,24 +204,24 @@ test('hedge: when it is refused after the first attempt has failed, the dial goe
   answers[0]?.();
   await until('the next attempt waits for a member', () => pool.waiting === 1);
   pool.add({ id: 'good', at: await slow(0) });
-  expect(wayOf(await result)).toMatchObject({ member: 'good', attempts: 2 });
+  expect(connectionOf(await result)).toMatchObject({ member: 'good', attempts: 2 });
 });
 
-test('hedge: a member lent too late is given back', async () => {
+test('hedged dial: returns a lease that arrives after the result', async () => {
   const { dial, pool } = makeDialer([{ id: 'late', at: await slow(100) }], { hedgeAfter: 40 });
   const answers: (() => void)[] = [];
   const take = pool.acquire.bind(pool);
   pool.acquire = (request) =>
     request.waitMs > 0 ? take(request) : new Promise((resolve) => answers.push(() => resolve(take(request))));
-  wayOf(await dial('target.example:443'));
+  connectionOf(await dial('target.example:443'));
   expect([answers.length, pool.cancelled.length]).toEqual([1, 1]);
   pool.members = [{ id: 'spare', at: await slow(0) }];
   answers[0]?.();
-  await until('it is given back', () => pool.verdicts().length === 1);
-  expect(pool.verdicts()).toEqual(['spare client-gone nobody']);
+  await until('the lease is released', () => pool.blames().length === 1);
+  expect(pool.blames()).toEqual(['spare client-gone nobody']);
 });
 
-test('hedge: one that never began costs nothing of the budget', async () => {
+test('hedged dial: a hedge that never started is not charged to the budget', async () => {
   const fast = { id: 'fast', at: await slow(0) };
   const late = { id: 'late', at: await slow(400) };
   const { dial, pool } = makeDialer([fast], { hedgeAfter: 'auto' });
@@ -237,12 +237,12 @@ test('hedge: one that never began costs nothing of the budget', async () => {
     pool.members = [fast];
     for (const answer of answers) answer();
     answers = [];
-    await until('all are given back', () => pool.verdicts().length === 8 * (time + 1));
+    await until('all leases are released', () => pool.blames().length === 8 * (time + 1));
   }
 });
 
-test('hedge: closing the dialer ends attempts that go on in the background', async () => {
-  const silent = await openMember('http', silentManner);
+test('hedged dial: close ends attempts that outlive their dial', async () => {
+  const silent = await openMember('http', silentBehavior);
   const { dial, dialer, pool } = makeDialer(
     [
       { id: 'silent', at: silent },
@@ -250,9 +250,9 @@ test('hedge: closing the dialer ends attempts that go on in the background', asy
     ],
     FAST,
   );
-  wayOf(await dial('target.example:443')).end({ cut: false });
+  connectionOf(await dial('target.example:443')).end({ cut: false });
   await dialer.close();
   expect([dialer.openCount, pool.openLeases]).toEqual([0, 0]);
-  expect(pool.verdicts()).toEqual(['silent client-gone nobody']);
+  expect(pool.blames()).toEqual(['silent client-gone nobody']);
   await until('the loser is closed', () => silent.open === 0);
 });

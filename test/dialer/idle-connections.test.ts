@@ -2,9 +2,9 @@ import type { Socket } from 'node:net';
 import { expect, onTestFinished, test } from 'vitest';
 import { Deadlines } from '../../src/core/deadlines.ts';
 import { type IdleConnection, IdleConnections } from '../../src/dialer/idle-connections.ts';
-import { httpManner, openMember } from '../support/bad-members.ts';
+import { httpBehavior, openMember } from '../support/bad-members.ts';
 import { ManualClock } from '../support/manual-clock.ts';
-import { makeDialer, wayOf } from './make-dialer.ts';
+import { connectionOf, makeDialer } from './make-dialer.ts';
 
 function makeIdle() {
   const clock = new ManualClock();
@@ -17,11 +17,11 @@ function makeIdle() {
   return { clock, idle };
 }
 
-/** Sockets that stand: idle.ts looks at whether they can be read from and written to. */
+/** Connected sockets: only those that are readable and writable are kept. */
 async function makeSockets(count: number): Promise<Socket[]> {
-  const { dial } = makeDialer([{ id: 'm1', at: await openMember('http', httpManner()) }]);
-  const ways = await Promise.all(Array.from({ length: count }, () => dial('target.example:80')));
-  return ways.map((way) => wayOf(way).socket);
+  const { dial } = makeDialer([{ id: 'm1', at: await openMember('http', httpBehavior()) }]);
+  const connections = await Promise.all(Array.from({ length: count }, () => dial('target.example:80')));
+  return connections.map((connection) => connectionOf(connection).socket);
 }
 
 function connection(socket: Socket, over: Partial<IdleConnection> = {}): IdleConnection {
@@ -36,7 +36,7 @@ function connection(socket: Socket, over: Partial<IdleConnection> = {}): IdleCon
   };
 }
 
-test('idle: a connection is kept for five seconds', async () => {
+test('idle connections: kept for five seconds, never past the end of the member', async () => {
   const { clock, idle } = makeIdle();
   const [a, b] = await makeSockets(2);
   if (a === undefined || b === undefined) throw new Error('no sockets');
@@ -49,7 +49,7 @@ test('idle: a connection is kept for five seconds', async () => {
   expect([idle.size, b.destroyed]).toEqual([0, true]);
 });
 
-test('idle: the youngest is taken first, and each once', async () => {
+test('idle connections: the newest is taken first, each only once', async () => {
   const { idle } = makeIdle();
   const [a, b] = await makeSockets(2);
   if (a === undefined || b === undefined) throw new Error('no sockets');
@@ -61,12 +61,12 @@ test('idle: the youngest is taken first, and each once', async () => {
   expect(
     [a, b].map((socket) => [socket.isPaused(), socket.listenerCount('data'), socket.listenerCount('end')]),
   ).toEqual([
-    [true, 0, 1], // the one of node:net
+    [true, 0, 1], // the listener of node:net
     [true, 0, 1],
   ]);
 });
 
-test('idle: in absolute form a connection serves any target of its member, and no other member', async () => {
+test('idle connections: one in absolute form serves any target through its member, and no other member', async () => {
   const { idle } = makeIdle();
   const [a] = await makeSockets(1);
   if (a === undefined) throw new Error('no socket');
@@ -75,14 +75,14 @@ test('idle: in absolute form a connection serves any target of its member, and n
   expect(idle.take('m1', 'other.example:80')).toMatchObject({ forwardMode: 'absolute', socket: a });
 });
 
-test('idle: few are kept for one target', async () => {
+test('idle connections: at most four are kept per member and target', async () => {
   const { idle } = makeIdle();
   const sockets = await makeSockets(6);
   for (const socket of sockets) idle.keep(connection(socket));
   expect([idle.size, sockets.filter((socket) => socket.destroyed).length]).toEqual([4, 2]);
 });
 
-test('idle: a connection with something unread, unsent or ended is not kept', async () => {
+test('idle connections: one with unread or unsent bytes, or with an ended side, is closed', async () => {
   const { idle } = makeIdle();
   const [unread, ended, gone] = await makeSockets(3);
   if (unread === undefined || ended === undefined || gone === undefined) throw new Error('no sockets');

@@ -1,4 +1,4 @@
-/** A dialer over a fake pool, closed with its test; the ending asserts that nothing stays behind. */
+/** A dialer over a fake pool. When its test ends, it is closed and must leave nothing open. */
 import { expect, onTestFinished } from 'vitest';
 import { systemClock } from '../../src/core/clock.ts';
 import { EventBus, type EventName, type NoriaEvents } from '../../src/core/events.ts';
@@ -13,12 +13,12 @@ import type {
   MemberConnection,
 } from '../../src/dialer/dial.ts';
 import { type DialerOptions, MemberDialer } from '../../src/dialer/dialer.ts';
-import { FakeLending, type LendingMember } from './fake-pool.ts';
+import { FakePool, type FakePoolMember } from './fake-pool.ts';
 
-export function makeDialer(members: readonly LendingMember[], settings: Partial<DialerOptions> = {}) {
-  const pool = new FakeLending(members);
+export function makeDialer(members: readonly FakePoolMember[], settings: Partial<DialerOptions> = {}) {
+  const pool = new FakePool(members);
   const bus = new EventBus((name, error) => {
-    throw new Error(`an observer of ${name} failed`, { cause: error });
+    throw new Error(`observer of ${name} failed`, { cause: error });
   });
   const sourceFaults: SourceFault[] = [];
   const networkDown: boolean[] = [];
@@ -36,25 +36,25 @@ export function makeDialer(members: readonly LendingMember[], settings: Partial<
     onNetwork: (down) => networkDown.push(down),
     ...settings,
   });
-  const ways: MemberConnection[] = [];
+  const connections: MemberConnection[] = [];
   onTestFinished(async () => {
     await dialer.close();
-    for (const { socket } of ways) socket.destroy();
+    for (const { socket } of connections) socket.destroy();
     expect(dialer.openCount, 'attempts and idle connections after close').toBe(0);
     expect(bus.hears('draw.done'), 'observers after close').toBe(false);
-    for (const way of ways) way.end({ cut: false });
+    for (const connection of connections) connection.end({ cut: false });
     expect(pool.openLeases, 'leases without a report').toBe(0);
   });
   const dial = async (target: string, request: Partial<Parameters<typeof dialer.dial>[0]> = {}) => {
     const result = await start(dialer, { target: targetOf(target), routing: {}, use: 'tunnel', ...request })
       .result;
-    if (result.ok) ways.push(result.connection);
+    if (result.ok) connections.push(result.connection);
     return result;
   };
-  return { dialer, dial, pool, bus, sourceFaults, networkDown, ways };
+  return { dialer, dial, pool, bus, sourceFaults, networkDown, connections };
 }
 
-/** A dial under way, its result as a promise. */
+/** A dial in progress, with its result as a promise. */
 export function start(
   dialer: Dialer,
   request: DialRequest,
@@ -70,24 +70,24 @@ export function targetOf(text: string): HostPort {
   return target;
 }
 
-/** All events of one kind from now on. */
+/** Collects all events with this name from now on. */
 export function collect<Name extends EventName>(bus: EventBus, name: Name): NoriaEvents[Name][] {
   const events: NoriaEvents[Name][] = [];
   bus.on(name, (event) => events.push(event));
   return events;
 }
 
-export function wayOf(result: DialResult): MemberConnection {
-  if (!result.ok) throw new Error(`no way: ${result.failure.code}: ${result.failure.reason}`);
+export function connectionOf(result: DialResult): MemberConnection {
+  if (!result.ok) throw new Error(`no connection: ${result.failure.code}: ${result.failure.reason}`);
   return result.connection;
 }
 
 export function failureOf(result: DialResult): DialFailure {
-  if (result.ok) throw new Error('a way where none was expected');
+  if (result.ok) throw new Error('connected, but a failure was expected');
   return result.failure;
 }
 
-/** Sends a word into the way and reads it back: proof that it carries bytes both ways, from the first one on. */
+/** Sends a word and reads its echo: proves that the connection carries all bytes in both directions. */
 export async function echo({ socket, head }: MemberConnection, word: string, expected = word): Promise<void> {
   let got = head.toString('latin1');
   const done = new Promise<void>((resolve, reject) => {

@@ -6,7 +6,7 @@ function makeWatch() {
   const clock = new ManualClock();
   const judged: boolean[] = [];
   const watch = new NetworkWatch(clock, (down) => judged.push(down));
-  /** Each after 100 ms of trying. */
+  /** Reports members as lost, each after an attempt of 100 ms. */
   const lose = (count: number, from = 0) => {
     clock.advance(101);
     for (let index = from; index < from + count; index += 1) watch.lost(`m${index}`, 100);
@@ -16,7 +16,7 @@ function makeWatch() {
 
 const ENOUGH = LOST_MEMBERS_OF_A_DOWN_NETWORK;
 
-test('network watch: several members lost without an answer between are the network, told once', () => {
+test('network watch: several members lost in a row mean that the network is down, reported once', () => {
   const { watch, judged, lose } = makeWatch();
   lose(ENOUGH - 1);
   expect(watch.down).toBe(false);
@@ -24,13 +24,13 @@ test('network watch: several members lost without an answer between are the netw
   expect([watch.down, judged]).toEqual([true, [true]]);
 });
 
-test('network watch: one member lost again and again is that member', () => {
+test('network watch: one member lost repeatedly does not mean that the network is down', () => {
   const { watch, lose } = makeWatch();
   for (let time = 0; time < 20; time += 1) lose(1);
   expect(watch.down).toBe(false);
 });
 
-test('network watch: any answer in between shows that it is the members', () => {
+test('network watch: any answer in between resets the count', () => {
   const { watch, lose } = makeWatch();
   lose(ENOUGH - 1);
   watch.answered();
@@ -38,7 +38,7 @@ test('network watch: any answer in between shows that it is the members', () => 
   expect(watch.down).toBe(false);
 });
 
-test('network watch: members lost while somebody answered are lost, not the network', () => {
+test('network watch: losses do not count if another machine answered during the attempt', () => {
   const { clock, watch, judged } = makeWatch();
   clock.advance(200);
   watch.answered();
@@ -49,7 +49,7 @@ test('network watch: members lost while somebody answered are lost, not the netw
   expect(judged).toEqual([true]);
 });
 
-test('network watch: losses far apart have nothing to do with each other', () => {
+test('network watch: losses far apart do not add up', () => {
   const { clock, watch } = makeWatch();
   for (let index = 0; index < 10; index += 1) {
     watch.lost(`m${index}`, 100);
@@ -58,7 +58,7 @@ test('network watch: losses far apart have nothing to do with each other', () =>
   expect(watch.down).toBe(false);
 });
 
-test('network watch: the first answer ends it, told once', () => {
+test('network watch: the first answer means that the network is up, reported once', () => {
   const { watch, judged, lose } = makeWatch();
   lose(ENOUGH);
   watch.answered();
@@ -68,7 +68,7 @@ test('network watch: the first answer ends it, told once', () => {
   expect(judged).toEqual([true, false, true]);
 });
 
-test('network watch: after two minutes without an answer members are blamed again, until one answers', () => {
+test('network watch: is no longer down after two minutes without an answer, and restarts after the next answer', () => {
   const { clock, watch, judged, lose } = makeWatch();
   lose(ENOUGH);
   clock.advance(120_000);

@@ -7,7 +7,7 @@ import { until } from '../support/until.ts';
 const KIB = 1024;
 const SHARED_BYTES = 64 * KIB;
 
-/** A member that does what it is told with each connection. */
+/** A member that serves each connection with the given function. */
 async function openMember(serve: (socket: Socket) => void): Promise<number> {
   const server = createServer({ allowHalfOpen: true, noDelay: true }, serve);
   server.listen(0, '127.0.0.1');
@@ -18,7 +18,7 @@ async function openMember(serve: (socket: Socket) => void): Promise<number> {
   return (server.address() as AddressInfo).port;
 }
 
-/** Paused, as an attempt hands a connection over. */
+/** Paused, like a connection that an attempt hands over. */
 async function openTunnel(port: number, memory = new ReadMemory()): Promise<TunnelSocket> {
   const socket = new TunnelSocket(memory);
   socket.on('error', () => {}); // ignored: 'close' follows
@@ -30,14 +30,14 @@ async function openTunnel(port: number, memory = new ReadMemory()): Promise<Tunn
   return socket;
 }
 
-/** Bytes of which each depends on its place and on `seed`: whatever is lost, doubled or overwritten shows. */
+/** Bytes that depend on their offset and on `seed`, so that a lost, repeated or overwritten byte is noticed. */
 function pattern(bytes: number, seed: number): Buffer {
   const words = new Uint32Array(bytes / Uint32Array.BYTES_PER_ELEMENT);
   for (let at = 0; at < words.length; at += 1) words[at] = Math.imul(at + seed, 2_654_435_761);
   return Buffer.from(words.buffer);
 }
 
-test('tunnel socket: chunks are the listener’s to keep, whatever other tunnels read meanwhile', async () => {
+test('tunnel socket: a listener may keep its chunks while other tunnels read', async () => {
   const memory = new ReadMemory();
   const port = await openMember((socket) => socket.pipe(socket));
   const kept: Buffer[] = [];
@@ -53,35 +53,32 @@ test('tunnel socket: chunks are the listener’s to keep, whatever other tunnels
 test.each([
   ['owned', undefined],
   ['lent', SHARED_BYTES],
-])(
-  'tunnel socket: nothing is lost or changed, chunks %s and the reader pausing at each',
-  async (_how, lend) => {
-    const sent = pattern(8 * KIB * KIB, 7);
-    const port = await openMember((socket) => socket.end(sent));
-    const tunnel = await openTunnel(port);
-    if (lend !== undefined) tunnel.lendFrom(lend);
-    const received: Buffer[] = [];
-    const sizes = new Set<number>();
-    tunnel.on('data', (chunk: Buffer) => {
-      tunnel.pause();
-      sizes.add(chunk.length);
-      // A lent chunk holds for as long as the socket is paused.
-      setImmediate(() => {
-        received.push(Buffer.from(chunk));
-        tunnel.resume();
-      });
+])('tunnel socket: no byte is lost or changed with %s chunks and a pause at each', async (_how, lend) => {
+  const sent = pattern(8 * KIB * KIB, 7);
+  const port = await openMember((socket) => socket.end(sent));
+  const tunnel = await openTunnel(port);
+  if (lend !== undefined) tunnel.lendFrom(lend);
+  const received: Buffer[] = [];
+  const sizes = new Set<number>();
+  tunnel.on('data', (chunk: Buffer) => {
+    tunnel.pause();
+    sizes.add(chunk.length);
+    // A lent chunk is valid while the socket is paused.
+    setImmediate(() => {
+      received.push(Buffer.from(chunk));
+      tunnel.resume();
     });
-    const ended = once(tunnel, 'end');
-    tunnel.resume();
-    await ended;
-    await until('the last chunk was taken', () => Buffer.concat(received).length === sent.length);
-    expect(Buffer.concat(received).equals(sent)).toBe(true);
-    if (lend === undefined) expect(Math.max(...sizes)).toBeLessThanOrEqual(SHARED_BYTES);
-    else expect(Math.max(...sizes)).toBeGreaterThan(SHARED_BYTES);
-  },
-);
+  });
+  const ended = once(tunnel, 'end');
+  tunnel.resume();
+  await ended;
+  await until('the last chunk was accepted', () => Buffer.concat(received).length === sent.length);
+  expect(Buffer.concat(received).equals(sent)).toBe(true);
+  if (lend === undefined) expect(Math.max(...sizes)).toBeLessThanOrEqual(SHARED_BYTES);
+  else expect(Math.max(...sizes)).toBeGreaterThan(SHARED_BYTES);
+});
 
-test('tunnel socket: a paused one reads nothing', async () => {
+test('tunnel socket: reads nothing while it is paused', async () => {
   const port = await openMember((socket) => socket.write('x'));
   const tunnel = await openTunnel(port);
   const chunks: Buffer[] = [];
@@ -93,7 +90,7 @@ test('tunnel socket: a paused one reads nothing', async () => {
   expect(chunks.map(String)).toEqual(['x']);
 });
 
-test('tunnel socket: the large buffer goes back after a small read, and serves the next tunnel', async () => {
+test('tunnel socket: a small read returns the large buffer for the next tunnel', async () => {
   const memory = new ReadMemory();
   const large = memory.takeLarge();
   memory.giveBack(large);
@@ -110,14 +107,14 @@ test('tunnel socket: the large buffer goes back after a small read, and serves t
     last = chunk.toString('latin1', chunk.length - 1);
   });
   tunnel.resume();
-  await until('the flood is over', () => tunnel.bytesRead === 2 * KIB * KIB);
+  await until('everything has arrived', () => tunnel.bytesRead === 2 * KIB * KIB);
   expect(lentFrom === large.buffer).toBe(true);
   tunnel.write('enough');
   await until('the small read came', () => last === '.');
-  expect(memory.takeLarge() === large).toBe(true); // a diff of two such buffers would be long
+  expect(memory.takeLarge() === large).toBe(true); // not toBe(large): the diff of two such buffers would be long
 });
 
-test('tunnel socket: half-close goes both ways, and a reset closes it', async () => {
+test('tunnel socket: half-close works in both directions, and a reset closes it', async () => {
   const members: Socket[] = [];
   const port = await openMember((socket) => {
     members.push(socket);
@@ -135,7 +132,7 @@ test('tunnel socket: half-close goes both ways, and a reset closes it', async ()
   expect(tunnel.errored).toBeNull();
 
   const broken = await openTunnel(port);
-  await until('the member has it', () => members.length === 2);
+  await until('the member has accepted', () => members.length === 2);
   const closed = new Promise((resolve) => broken.on('close', resolve));
   broken.resume();
   members[1]?.resetAndDestroy();

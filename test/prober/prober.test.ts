@@ -1,4 +1,4 @@
-/** The active check over real sockets: what a probe proves, whom it blames, and that a dead site costs nobody anything. */
+/** Probes over real sockets: what they prove, whom they blame, and that a dead site is no member's fault. */
 import type { Socket } from 'node:net';
 import { getCACertificates, setDefaultCACertificates, TLSSocket } from 'node:tls';
 import { expect, onTestFinished, test } from 'vitest';
@@ -10,14 +10,14 @@ import { readCheckSite } from '../../src/prober/check-site.ts';
 import { Prober, type ProberOptions } from '../../src/prober/prober.ts';
 import { makeDialer } from '../dialer/make-dialer.ts';
 import {
-  httpManner,
+  type Behavior,
+  httpBehavior,
   LOCALHOST_TLS,
-  type Manner,
   openMember,
   readUntil,
   refusingMember,
-  silentManner,
-  socks5Manner,
+  silentBehavior,
+  socks5Behavior,
   type TestMember,
 } from '../support/bad-members.ts';
 import { ManualClock } from '../support/manual-clock.ts';
@@ -25,12 +25,12 @@ import { until } from '../support/until.ts';
 
 const CHECK = { url: 'http://check.example/up?x=1#y', everyMs: 60_000, timeoutMs: 1_000, expectStatus: 204 };
 
-/** Takes the CONNECT, and is the site behind it: answers with this status. */
-function siteManner(status: number | 'silent' | 'closed' | 'garbage'): Manner {
-  return async (socket, hear) => {
-    hear(await readUntil(socket, '\r\n\r\n'));
+/** Accepts CONNECT and then acts as the site, which answers with this status. */
+function siteBehavior(status: number | 'silent' | 'closed' | 'garbage'): Behavior {
+  return async (socket, record) => {
+    record(await readUntil(socket, '\r\n\r\n'));
     socket.write('HTTP/1.1 200 OK\r\n\r\n');
-    hear(await readUntil(socket, '\r\n\r\n'));
+    record(await readUntil(socket, '\r\n\r\n'));
     if (status === 'closed') socket.end();
     else if (status === 'garbage') socket.write('?');
     else if (status !== 'silent') socket.write(`HTTP/1.1 ${status} X\r\nContent-Length: 0\r\n\r\n`);
@@ -44,46 +44,46 @@ interface ProbedMember {
   readonly source?: string;
 }
 
-/** Hands out each member that needs a probe, one lease at a time, until a report other than `nobody` settles it. */
-class FakeProbeLending {
+/** Leases each member that needs a probe once, and records all reports. */
+class FakeProbePool {
   readonly reports: LeaseReport[] = [];
   readonly staleMs: (number | undefined)[] = [];
-  readonly #needy: ProbedMember[];
-  readonly #lent = new Map<number, ProbedMember>();
-  mostLent = 0;
+  readonly #waiting: ProbedMember[];
+  readonly #open = new Map<number, ProbedMember>();
+  mostLeased = 0;
   #lastLease = 0;
 
   constructor(members: readonly ProbedMember[]) {
-    this.#needy = [...members];
+    this.#waiting = [...members];
   }
 
   acquireForProbe(limit: number, staleMs?: number): readonly Lease[] {
     this.staleMs.push(staleMs);
-    const leases = this.#needy.splice(0, limit).map((member) => {
+    const leases = this.#waiting.splice(0, limit).map((member) => {
       const id = ++this.#lastLease;
-      this.#lent.set(id, member);
+      this.#open.set(id, member);
       const source = member.source ?? 'free';
       return { id, member: member.id, source, ...member.at, waitedMs: 0, doubtful: true };
     });
-    this.mostLent = Math.max(this.mostLent, this.#lent.size);
+    this.mostLeased = Math.max(this.mostLeased, this.#open.size);
     return leases;
   }
 
   report(report: LeaseReport): void {
     this.reports.push(report);
-    if (report.kind !== 'accepted') this.#lent.delete(report.lease);
+    if (report.kind !== 'accepted') this.#open.delete(report.lease);
   }
 
-  /** It needs a probe again. */
+  /** The member needs another probe. */
   again(member: ProbedMember): void {
-    this.#needy.push(member);
+    this.#waiting.push(member);
   }
 
   get open(): number {
-    return this.#lent.size;
+    return this.#open.size;
   }
 
-  verdicts(): string[] {
+  blames(): string[] {
     return this.reports
       .flatMap((report) => {
         if (report.kind === 'closed') return [];
@@ -109,7 +109,7 @@ function makeProber(members: readonly ProbedMember[], settings: Partial<ProberOp
       ],
     ]),
   });
-  const pool = new FakeProbeLending(members);
+  const pool = new FakeProbePool(members);
   const prober = new Prober({
     clock: systemClock,
     random: () => 0.5,
@@ -132,20 +132,20 @@ function joined(bus: EventBus, source: string): void {
   bus.emit('member.joined', { source, ...facts });
 }
 
-test('prober: without a check, unproven members that answer in their protocol are let in, dead ones are at fault', async () => {
-  const silent = await openMember('http', silentManner);
+test('prober: without a check, admits unproven members that answer in their protocol and blames dead ones', async () => {
+  const silent = await openMember('http', silentBehavior);
   const { pool } = makeProber([
-    { id: 'm1', at: await openMember('http', httpManner()) },
-    { id: 'm2', at: await openMember('http', httpManner('HTTP/1.1 502 Bad\r\n\r\n')) },
-    { id: 'm3', at: await openMember('http', httpManner('HTTP/1.1 405 No\r\n\r\n')) },
-    { id: 'm4', at: await openMember('socks5', socks5Manner({ reply: 4 })) },
+    { id: 'm1', at: await openMember('http', httpBehavior()) },
+    { id: 'm2', at: await openMember('http', httpBehavior('HTTP/1.1 502 Bad\r\n\r\n')) },
+    { id: 'm3', at: await openMember('http', httpBehavior('HTTP/1.1 405 No\r\n\r\n')) },
+    { id: 'm4', at: await openMember('socks5', socks5Behavior({ reply: 4 })) },
     { id: 'm5', at: await refusingMember() },
-    { id: 'm6', at: await openMember('http', httpManner('HTTP/1.1 407 Who\r\n\r\n')) },
-    { id: 'm7', at: await openMember('http', httpManner('SSH-2.0\r\n\r\n')) },
+    { id: 'm6', at: await openMember('http', httpBehavior('HTTP/1.1 407 Who\r\n\r\n')) },
+    { id: 'm7', at: await openMember('http', httpBehavior('SSH-2.0\r\n\r\n')) },
     { id: 'm8', at: silent },
   ]);
-  await until('seven are judged', () => pool.verdicts().length === 7);
-  expect(pool.verdicts()).toEqual([
+  await until('seven have a result', () => pool.blames().length === 7);
+  expect(pool.blames()).toEqual([
     'lease 1 accepted',
     'lease 2 accepted',
     'lease 3 accepted',
@@ -154,47 +154,49 @@ test('prober: without a check, unproven members that answer in their protocol ar
     'lease 6 member-auth member',
     'lease 7 member-protocol member',
   ]);
-  expect(silent.heard).toEqual([]);
+  expect(silent.received).toEqual([]);
   expect(pool.reports.filter(({ kind }) => kind === 'closed')).toHaveLength(4);
   expect(pool.reports.every((report) => report.kind !== 'accepted' || report.latencyMs === undefined)).toBe(
     true,
   );
 });
 
-test('prober: a sign of life names no target of any client', async () => {
-  const at = await openMember('http', httpManner());
+test('prober: a sign of life uses a target that does not exist', async () => {
+  const at = await openMember('http', httpBehavior());
   const { pool } = makeProber([{ id: 'm1', at }]);
-  await until('it is let in', () => pool.reports.length === 2);
-  expect(at.heard.toString()).toBe('CONNECT probe.invalid:443 HTTP/1.1\r\nHost: probe.invalid:443\r\n\r\n');
+  await until('it is admitted', () => pool.reports.length === 2);
+  expect(at.received.toString()).toBe(
+    'CONNECT probe.invalid:443 HTTP/1.1\r\nHost: probe.invalid:443\r\n\r\n',
+  );
 });
 
-test('prober: a sign of life does not clear a member that rests after a fault', async () => {
-  const member = { id: 'm1', at: await openMember('http', httpManner()) };
+test('prober: a sign of life does not end a quarantine', async () => {
+  const member = { id: 'm1', at: await openMember('http', httpBehavior()) };
   const paid = { ...member, id: 'm2', source: 'city' };
   const { pool, bus } = makeProber([member]);
-  await until('it is let in', () => pool.reports.length === 2);
+  await until('it is admitted', () => pool.reports.length === 2);
   pool.again(member);
   pool.again(paid);
   joined(bus, 'free');
-  await until('they are given back', () => pool.reports.length === 4);
-  expect(pool.verdicts().slice(1)).toEqual(['lease 2 client-gone nobody', 'lease 3 client-gone nobody']);
+  await until('the leases are released', () => pool.reports.length === 4);
+  expect(pool.blames().slice(1)).toEqual(['lease 2 client-gone nobody', 'lease 3 client-gone nobody']);
 });
 
-test('prober: members that join are probed at once, not with the next round', async () => {
+test('prober: probes members as soon as they join', async () => {
   const clock = new ManualClock();
   const { pool, bus } = makeProber([], { clock });
   clock.advance(0);
   expect(pool.staleMs.length, 'the first round').toBe(1);
-  pool.again({ id: 'm1', at: await openMember('http', httpManner()) });
+  pool.again({ id: 'm1', at: await openMember('http', httpBehavior()) });
   joined(bus, 'city');
   clock.advance(0);
   expect(pool.staleMs.length, 'a member that needs no proof starts no round').toBe(1);
   joined(bus, 'free');
   clock.advance(0);
-  await until('it is let in', () => pool.reports.length === 2);
+  await until('it is admitted', () => pool.reports.length === 2);
 });
 
-test('prober: with neither a check nor unproven sources nobody is asked', () => {
+test('prober: without a check and unproven sources, asks the pool for no member', () => {
   const clock = new ManualClock();
   const { pool, prober } = makeProber([], { unprovenSources: new Set(), clock });
   clock.advance(10_000);
@@ -204,7 +206,7 @@ test('prober: with neither a check nor unproven sources nobody is asked', () => 
   expect(pool.staleMs).toEqual([60_000, 60_000, 60_000, 60_000]);
 });
 
-test('prober: rounds are a second apart, give or take a fifth', () => {
+test('prober: rounds are a second apart, with a jitter of a fifth', () => {
   const clock = new ManualClock();
   const moments: number[] = [];
   let next = 0;
@@ -217,9 +219,9 @@ test('prober: rounds are a second apart, give or take a fifth', () => {
   expect(moments.map(Math.round)).toEqual([0, 800, 2_000, 3_000]);
 });
 
-test('prober: with a check, the site’s answer decides, and what fails is the member’s once another got through', async () => {
-  const good = await openMember('http', siteManner(204));
-  const outcomes: [Parameters<typeof siteManner>[0], string][] = [
+test('prober: with a check, blames members for a failing site once another member reaches it', async () => {
+  const good = await openMember('http', siteBehavior(204));
+  const outcomes: [Parameters<typeof siteBehavior>[0], string][] = [
     [403, 'target-doubted'],
     ['closed', 'member-closed'],
     ['garbage', 'member-protocol'],
@@ -227,39 +229,39 @@ test('prober: with a check, the site’s answer decides, and what fails is the m
   const bad = await Promise.all(
     outcomes.map(async ([status]) => ({
       id: String(status),
-      at: await openMember('http', siteManner(status)),
+      at: await openMember('http', siteBehavior(status)),
     })),
   );
   const { pool, bus } = makeProber(bad, { check: CHECK });
-  await until('all were asked', () => bad.every(({ at }) => at.heard.length === 2));
+  await until('all were asked', () => bad.every(({ at }) => at.received.length === 2));
   pool.again({ id: 'good', at: good, source: 'city' });
   joined(bus, 'free');
-  await until('all are judged', () => pool.open === 0);
-  expect(pool.verdicts()).toEqual([
+  await until('all have a result', () => pool.open === 0);
+  expect(pool.blames()).toEqual([
     ...outcomes.map(([, fault], index) => `lease ${index + 1} ${fault} member`),
     'lease 4 accepted',
   ]);
   expect(pool.reports.find(({ kind }) => kind === 'accepted')).toMatchObject({
     latencyMs: expect.any(Number),
   });
-  expect(good.heard.map(String)).toEqual([
+  expect(good.received.map(String)).toEqual([
     `CONNECT check.example:80 HTTP/1.1\r\nHost: check.example:80\r\nProxy-Authorization: Basic ${btoa('city-instance:12345678')}\r\n\r\n`,
     'GET /up?x=1 HTTP/1.1\r\nHost: check.example\r\nAccept: */*\r\nConnection: close\r\n\r\n',
   ]);
 });
 
-test('prober: a site that fails for everyone costs nobody anything, and keeps no new member out', async () => {
+test('prober: a site that fails through every member blames none and still admits new ones', async () => {
   const { pool } = makeProber(
     [
-      { id: 'm1', at: await openMember('http', siteManner(500)), source: 'city' },
-      { id: 'm2', at: await openMember('http', httpManner('HTTP/1.1 502 Bad\r\n\r\n')), source: 'city' },
-      { id: 'm3', at: await openMember('http', siteManner('silent')), source: 'city' },
-      { id: 'm4', at: await openMember('http', siteManner(500)) },
+      { id: 'm1', at: await openMember('http', siteBehavior(500)), source: 'city' },
+      { id: 'm2', at: await openMember('http', httpBehavior('HTTP/1.1 502 Bad\r\n\r\n')), source: 'city' },
+      { id: 'm3', at: await openMember('http', siteBehavior('silent')), source: 'city' },
+      { id: 'm4', at: await openMember('http', siteBehavior(500)) },
     ],
     { check: { ...CHECK, everyMs: 300, timeoutMs: 100 } },
   );
-  await until('all are given back', () => pool.open === 0 && pool.reports.length >= 4);
-  expect(pool.verdicts()).toEqual([
+  await until('all leases are released', () => pool.open === 0 && pool.reports.length >= 4);
+  expect(pool.blames()).toEqual([
     'lease 1 client-gone nobody',
     'lease 2 client-gone nobody',
     'lease 3 client-gone nobody',
@@ -267,26 +269,26 @@ test('prober: a site that fails for everyone costs nobody anything, and keeps no
   ]);
 });
 
-test('prober: a member in absolute form is asked in absolute form', async () => {
-  const at = await openMember('http', async (socket, hear) => {
+test('prober: uses absolute form for members that need it', async () => {
+  const at = await openMember('http', async (socket, record) => {
     const head = await readUntil(socket, '\r\n\r\n');
-    hear(head);
+    record(head);
     socket.end(head.toString().startsWith('CONNECT') ? 'HTTP/1.1 405 No\r\n\r\n' : 'HTTP/1.1 204 X\r\n\r\n');
   });
   const { pool } = makeProber([{ id: 'm1', at, source: 'city' }], { check: CHECK });
   await until('it passed', () => pool.reports.length === 2);
-  expect(String(at.heard[1]).split('\r\n').slice(0, 2)).toEqual([
+  expect(String(at.received[1]).split('\r\n').slice(0, 2)).toEqual([
     'GET http://check.example/up?x=1 HTTP/1.1',
     'Host: check.example',
   ]);
-  expect(String(at.heard[1])).toContain('Proxy-Authorization: Basic ');
+  expect(String(at.received[1])).toContain('Proxy-Authorization: Basic ');
 });
 
-test('prober: an https site is asked inside the tunnel, and somebody in between is noticed', async () => {
+test('prober: requests an https site through a tunnel and verifies its certificate', async () => {
   const trusted = getCACertificates('default');
   onTestFinished(() => setDefaultCACertificates(trusted));
   const named: string[] = [];
-  const manner: Manner = async (socket) => {
+  const behavior: Behavior = async (socket) => {
     await readUntil(socket, '\r\n\r\n');
     socket.write('HTTP/1.1 200 OK\r\n\r\n');
     const SNICallback = (name: string, done: (error: null) => void) => {
@@ -294,36 +296,36 @@ test('prober: an https site is asked inside the tunnel, and somebody in between 
       done(null);
     };
     const tls = new TLSSocket(socket, { ...LOCALHOST_TLS, isServer: true, SNICallback });
-    tls.on('error', () => {}); // ignored: a client that does not trust us leaves
+    tls.on('error', () => {}); // ignored: a client that does not trust the certificate closes
     tls.once('data', () => tls.end('HTTP/1.1 204 X\r\n\r\n'));
   };
-  const member = { id: 'm1', at: await openMember('http', manner), source: 'city' };
+  const member = { id: 'm1', at: await openMember('http', behavior), source: 'city' };
   const { pool, bus } = makeProber([member], { check: { ...CHECK, url: 'https://localhost/', everyMs: 1 } });
   await until('it was not trusted', () => pool.reports.length === 1);
-  expect(pool.verdicts()).toEqual(['lease 1 client-gone nobody']);
+  expect(pool.blames()).toEqual(['lease 1 client-gone nobody']);
   setDefaultCACertificates([...trusted, LOCALHOST_TLS.cert.toString()]);
   pool.again(member);
   joined(bus, 'free');
   await until('it is trusted', () => pool.reports.length === 3);
-  expect(pool.verdicts()[1]).toBe('lease 2 accepted');
+  expect(pool.blames()[1]).toBe('lease 2 accepted');
   await until('its connections are closed', () => member.at.open === 0);
   expect(new Set(named)).toEqual(new Set(['localhost']));
 });
 
-test('prober: only so many at a time, however many there are', async () => {
+test('prober: runs at most 32 probes at a time', async () => {
   const sockets: Socket[] = [];
   const at = await openMember('http', (socket) => void sockets.push(socket));
   const { pool } = makeProber(Array.from({ length: 100 }, (_, index) => ({ id: `m${index}`, at })));
   await until('the first are asked', () => sockets.length === 32);
   for (const socket of sockets.splice(0, 5)) socket.end('HTTP/1.1 200 OK\r\n\r\n');
   await until('others take their place', () => sockets.length === 32);
-  expect(pool.mostLent).toBe(32);
+  expect(pool.mostLeased).toBe(32);
 });
 
-test('prober: closing ends the probes and gives their members back as they were', async () => {
-  const clock = new ManualClock(); // it is not advanced further: no timeout ends a probe
-  const silent = await openMember('http', silentManner);
-  const slowSite = await openMember('http', siteManner('silent'));
+test('prober: close cancels the probes and blames nobody', async () => {
+  const clock = new ManualClock(); // never advanced further, so no timeout ends a probe
+  const silent = await openMember('http', silentBehavior);
+  const slowSite = await openMember('http', siteBehavior('silent'));
   const { pool, prober } = makeProber(
     [
       { id: 'm1', at: silent },
@@ -332,23 +334,23 @@ test('prober: closing ends the probes and gives their members back as they were'
     { check: CHECK, clock },
   );
   clock.advance(0);
-  await until('both are asked', () => silent.open === 1 && slowSite.heard.length === 2);
+  await until('both are asked', () => silent.open === 1 && slowSite.received.length === 2);
   await prober.close();
   await prober.close();
-  expect(pool.verdicts()).toEqual(['lease 1 client-gone nobody', 'lease 2 client-gone nobody']);
+  expect(pool.blames()).toEqual(['lease 1 client-gone nobody', 'lease 2 client-gone nobody']);
   await until('the connections are closed', () => silent.open + slowSite.open === 0);
 });
 
-test('prober: a dialer that closes first ends the probes too', async () => {
-  const silent = await openMember('http', silentManner);
+test('prober: probes end when the dialer closes first', async () => {
+  const silent = await openMember('http', silentBehavior);
   const { pool, dialer } = makeProber([{ id: 'm1', at: silent }], { check: CHECK });
   await until('it is asked', () => silent.open === 1);
   await dialer.close();
-  await until('it is given back', () => pool.open === 0);
-  expect(pool.verdicts()).toEqual(['lease 1 client-gone nobody']);
+  await until('the lease is released', () => pool.open === 0);
+  expect(pool.blames()).toEqual(['lease 1 client-gone nobody']);
 });
 
-test('prober: what is no URL of a site is refused', () => {
+test('prober: rejects a URL that is not http or https', () => {
   expect(() => makeProber([], { check: { ...CHECK, url: 'ftp://check.example/' } })).toThrow(
     /health\.check\.url/,
   );

@@ -1,8 +1,8 @@
 /**
- * Small proxies on loopback, well-behaved and not: each says exactly the bytes its test needs.
+ * Small proxies on loopback, good and bad: each sends exactly the bytes that its test needs.
  *
- * A member that accepts a target never connects to it: it plays the target itself and echoes. So a test can name a
- * target that must not be reached directly, or one that does not exist.
+ * A member that accepts a target never connects to it. It acts as the target and echoes, so a test can use a target that
+ * must not be reached directly, or one that does not exist.
  */
 import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
@@ -15,41 +15,41 @@ export interface TestMember {
   readonly protocol: MemberProtocol;
   readonly host: string;
   readonly port: number;
-  /** Connections taken so far. */
-  readonly taken: number;
-  /** Connections open just now. */
+  /** Connections accepted so far. */
+  readonly accepted: number;
+  /** Connections open now. */
   readonly open: number;
-  /** What the connections sent before the member answered, in order: heads, or SOCKS messages. */
-  readonly heard: readonly Buffer[];
+  /** Request heads or SOCKS messages of all connections, in order. */
+  readonly received: readonly Buffer[];
 }
 
 const LOOPBACK = '127.0.0.1';
 
-/** A certificate for `localhost` that nobody trusts, and its key. */
+/** An untrusted certificate for `localhost`, and its key. */
 export const LOCALHOST_TLS = {
   cert: readFileSync('test/fixtures/service/tls/localhost.cert.pem'),
   key: readFileSync('test/fixtures/service/tls/localhost.key.pem'),
 };
 
 /** What a member does with one connection. */
-export type Manner = (socket: Socket, hear: (message: Buffer) => void) => void | Promise<void>;
+export type Behavior = (socket: Socket, record: (message: Buffer) => void) => void | Promise<void>;
 
-/** @param tls - whether it really speaks TLS; as its protocol says when absent. */
+/** @param tls - whether it speaks TLS; by default as its protocol requires. */
 export async function openMember(
   protocol: MemberProtocol,
-  manner: Manner,
+  behavior: Behavior,
   tls = protocol === 'https',
 ): Promise<TestMember> {
   const sockets = new Set<Socket>();
-  const heard: Buffer[] = [];
-  let taken = 0;
+  const received: Buffer[] = [];
+  let accepted = 0;
   const serve = (socket: Socket) => {
-    taken += 1;
+    accepted += 1;
     sockets.add(socket);
     socket.on('close', () => sockets.delete(socket));
-    socket.on('error', () => {}); // ignored: the other side may leave as it likes
-    // ignored: a connection that ended in the middle of a conversation ends the conversation
-    Promise.resolve(manner(socket, (message) => heard.push(message))).catch(() => {});
+    socket.on('error', () => {}); // ignored: the other side may close at any time
+    // ignored: the connection closed during the conversation
+    Promise.resolve(behavior(socket, (message) => received.push(message))).catch(() => {});
   };
   const server = tls ? createTlsServer(LOCALHOST_TLS, serve) : createServer(serve);
   const port = await listen(server);
@@ -61,9 +61,9 @@ export async function openMember(
     protocol,
     host: LOOPBACK,
     port,
-    heard,
-    get taken() {
-      return taken;
+    received,
+    get accepted() {
+      return accepted;
     },
     get open() {
       return sockets.size;
@@ -71,15 +71,15 @@ export async function openMember(
   };
 }
 
-/** An address at which nobody listens. */
+/** An address without a listener. */
 export async function refusingMember(protocol: MemberProtocol = 'http'): Promise<TestMember> {
   const server = createServer();
   const port = await listen(server);
   await closed(server);
-  return { protocol, host: LOOPBACK, port, taken: 0, open: 0, heard: [] };
+  return { protocol, host: LOOPBACK, port, accepted: 0, open: 0, received: [] };
 }
 
-/** A server that a test must never see reached; its count is asserted by whoever opens it. */
+/** A server that nothing may connect to. The test asserts the count. */
 export async function openCanary(): Promise<{ readonly port: number; readonly reached: number }> {
   let reached = 0;
   const server = createServer((socket) => {
@@ -97,21 +97,21 @@ export async function openCanary(): Promise<{ readonly port: number; readonly re
 }
 
 /** Reads the head, answers with `answer`, then echoes. */
-export function httpManner(answer = 'HTTP/1.1 200 Connection established\r\n\r\n', delayMs = 0): Manner {
-  return async (socket, hear) => {
-    hear(await readHead(socket));
+export function httpBehavior(answer = 'HTTP/1.1 200 Connection established\r\n\r\n', delayMs = 0): Behavior {
+  return async (socket, record) => {
+    record(await readHead(socket));
     if (delayMs > 0) await delay(delayMs);
     socket.write(answer, 'latin1');
     socket.pipe(socket);
   };
 }
 
-/** Answers 407 until it is given exactly this, then behaves. */
-export function askingManner(username: string, password: string): Manner {
+/** Answers 407 without these credentials, and accepts with them. */
+export function authBehavior(username: string, password: string): Behavior {
   const wanted = `Basic ${Buffer.from(`${username}:${password}`).toString('base64')}`;
-  return async (socket, hear) => {
+  return async (socket, record) => {
     const head = await readHead(socket);
-    hear(head);
+    record(head);
     const given = /^proxy-authorization: (.*)$/im.exec(head.toString('latin1'))?.[1];
     if (given !== wanted) {
       socket.end('HTTP/1.1 407 Proxy Authentication Required\r\nProxy-Authenticate: Basic realm="m"\r\n\r\n');
@@ -122,87 +122,88 @@ export function askingManner(username: string, password: string): Manner {
   };
 }
 
-export interface Socks5Manner {
-  /** Asks for these, and refuses those who do not offer any. */
+export interface Socks5Options {
+  /** Requires these credentials, and refuses clients that offer none. */
   readonly login?: { readonly username: string; readonly password: string };
   readonly reply?: number;
-  /** BND.ADDR and BND.PORT with their ATYP; IPv4 zeros when absent. */
+  /** ATYP, BND.ADDR and BND.PORT; IPv4 zeros by default. */
   readonly bound?: Buffer;
-  /** Sent in one piece with the reply. */
+  /** Sent in the same packet as the reply. */
   readonly early?: string;
-  /** Each byte of every answer in a packet of its own. */
+  /** Sends each byte of every answer in its own packet. */
   readonly trickle?: boolean;
 }
 
-export function socks5Manner(manner: Socks5Manner = {}): Manner {
-  const bound = manner.bound ?? Buffer.from([1, 0, 0, 0, 0, 0, 0]);
-  return async (socket, hear) => {
-    const say = (bytes: Buffer) => (manner.trickle === true ? trickle(socket, bytes) : write(socket, bytes));
+export function socks5Behavior(behavior: Socks5Options = {}): Behavior {
+  const bound = behavior.bound ?? Buffer.from([1, 0, 0, 0, 0, 0, 0]);
+  return async (socket, record) => {
+    const say = (bytes: Buffer) =>
+      behavior.trickle === true ? trickle(socket, bytes) : write(socket, bytes);
     const offer = await read(socket, 2);
     const methods = await read(socket, offer[1] ?? 0);
-    hear(Buffer.concat([offer, methods]));
-    const wanted = manner.login === undefined ? 0 : 2;
+    record(Buffer.concat([offer, methods]));
+    const wanted = behavior.login === undefined ? 0 : 2;
     if (!methods.includes(wanted)) {
       socket.end(Buffer.from([5, 0xff]));
       return;
     }
     await say(Buffer.from([5, wanted]));
-    if (manner.login !== undefined) {
+    if (behavior.login !== undefined) {
       const given = await readLogin(socket);
-      hear(given.bytes);
-      const good = given.username === manner.login.username && given.password === manner.login.password;
+      record(given.bytes);
+      const good = given.username === behavior.login.username && given.password === behavior.login.password;
       await say(Buffer.from([1, good ? 0 : 1]));
       if (!good) {
         socket.end();
         return;
       }
     }
-    hear(await readSocks5Request(socket));
+    record(await readSocks5Request(socket));
     await say(
-      Buffer.concat([Buffer.from([5, manner.reply ?? 0, 0]), bound, Buffer.from(manner.early ?? '')]),
+      Buffer.concat([Buffer.from([5, behavior.reply ?? 0, 0]), bound, Buffer.from(behavior.early ?? '')]),
     );
-    if (manner.reply === undefined) socket.pipe(socket);
+    if (behavior.reply === undefined) socket.pipe(socket);
     else socket.end();
   };
 }
 
-export function socks4Manner(code = 0x5a): Manner {
-  return async (socket, hear) => {
+export function socks4Behavior(code = 0x5a): Behavior {
+  return async (socket, record) => {
     const start = await read(socket, 8);
     const userId = await readUntil(socket, '\0');
     const isNamed = start[4] === 0 && start[5] === 0 && start[6] === 0 && start[7] !== 0;
     const name = isNamed ? await readUntil(socket, '\0') : Buffer.alloc(0);
-    hear(Buffer.concat([start, userId, name]));
+    record(Buffer.concat([start, userId, name]));
     socket.write(Buffer.from([0, code, 0, 0, 0, 0, 0, 0]));
     if (code === 0x5a) socket.pipe(socket);
     else socket.end();
   };
 }
 
-/** Takes the connection and what it says, and never answers. */
-export const silentManner: Manner = (socket) => {
+/** Reads everything and never answers. */
+export const silentBehavior: Behavior = (socket) => {
   socket.resume();
 };
 
-/** Closes cleanly once it was asked. */
-export const closingManner: Manner = (socket) => {
+/** Ends the connection after the request. */
+export const closingBehavior: Behavior = (socket) => {
   socket.on('data', () => socket.end());
 };
 
-export const resettingManner: Manner = (socket) => {
+export const resettingBehavior: Behavior = (socket) => {
   socket.once('data', () => socket.resetAndDestroy());
 };
 
-/** Says these bytes as soon as it was asked, and keeps the connection open. */
-export function sayingManner(bytes: string | Buffer): Manner {
+/** Sends these bytes after the request, and keeps the connection open. */
+export function sendingBehavior(bytes: string | Buffer): Behavior {
   return (socket) => {
     socket.once('data', () => socket.write(bytes));
     socket.resume();
   };
 }
 
-/** Sends a head that never ends. */
-export const endlessManner: Manner = (socket) => {
+/** Sends an endless head. */
+export const endlessBehavior: Behavior = (socket) => {
   socket.once('data', () => {
     socket.write('HTTP/1.1 200 OK\r\n');
     const line = `X-Padding: ${'x'.repeat(1_000)}\r\n`;
@@ -215,16 +216,16 @@ export const endlessManner: Manner = (socket) => {
   socket.resume();
 };
 
-/** Every byte of the answer in a packet of its own. */
-export function tricklingManner(answer: string): Manner {
-  return async (socket, hear) => {
-    hear(await readHead(socket));
+/** Sends each byte of the answer in its own packet. */
+export function tricklingBehavior(answer: string): Behavior {
+  return async (socket, record) => {
+    record(await readHead(socket));
     await trickle(socket, Buffer.from(answer, 'latin1'));
     socket.pipe(socket);
   };
 }
 
-/** Reads exactly so many bytes and leaves the rest. */
+/** Reads exactly this many bytes and leaves the rest in the stream. */
 export async function read(socket: Socket, count: number): Promise<Buffer> {
   if (count === 0) return Buffer.alloc(0);
   for (;;) {
