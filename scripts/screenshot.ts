@@ -130,7 +130,7 @@ async function photograph(
   const page = await browser.newPage({ viewport: VIEW, colorScheme, deviceScaleFactor: 1.5 });
   await page.goto(url);
   await page
-    .locator('#contact')
+    .locator('#connection')
     .filter({ hasText: /^live$/ })
     .waitFor();
   await page.locator('.chart canvas').nth(3).waitFor();

@@ -70,30 +70,30 @@ export const STATUS: Status = {
   sources: [SOURCE],
 };
 
-/** A Watched that records the verbs called on it and knows one source, one member and one session. */
-export function fakeBackend(status: Partial<Status> = {}): AdminBackend & { readonly told: string[] } {
-  const told: string[] = [];
-  const verb = (name: string, known: string) => (thing: string, more?: boolean) => {
-    told.push(more === undefined ? `${name} ${thing}` : `${name} ${thing} ${more}`);
+/** A backend with one source, one member and one session. It records the commands called on it. */
+export function fakeBackend(status: Partial<Status> = {}): AdminBackend & { readonly commands: string[] } {
+  const commands: string[] = [];
+  const command = (name: string, known: string) => (thing: string, more?: boolean) => {
+    commands.push(more === undefined ? `${name} ${thing}` : `${name} ${thing} ${more}`);
     return thing === known;
   };
   return {
-    told,
+    commands,
     status: () => ({ ...STATUS, ...status }),
     members: () => [MEMBER],
     memberCounts: () => [{ source: 'city', joining: 0, ready: 1, quarantined: 0, draining: 0 }],
     sessions: () => [SESSION],
-    evictMember: verb('evict', 'm1'),
-    refillSource: verb('refill', 'city'),
-    pauseSource: verb('pause', 'city'),
-    resumeSource: verb('resume', 'city'),
-    rotateSession: verb('rotate', 'abc'),
-    forgetSession: verb('forget', 'abc'),
+    evictMember: command('evict', 'm1'),
+    refillSource: command('refill', 'city'),
+    pauseSource: command('pause', 'city'),
+    resumeSource: command('resume', 'city'),
+    rotateSession: command('rotate', 'abc'),
+    forgetSession: command('forget', 'abc'),
     reportMember: ({ session, member, host, verdict }) => {
-      told.push(`report ${session ?? member} ${host} ${verdict}`);
+      commands.push(`report ${session ?? member} ${host} ${verdict}`);
       return session === 'abc' || member === 'm1';
     },
-    setLogLevel: (level) => void told.push(`level ${level}`),
+    setLogLevel: (level) => void commands.push(`level ${level}`),
     proxyAddress: () => '127.0.0.1:8888',
   };
 }

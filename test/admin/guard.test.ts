@@ -15,7 +15,7 @@ test("admin: another page's requests are refused, by origin and by fetch metadat
   expect(await rawRequest(path, { ...JSON_TYPE, origin: 'http://evil.example' }, 'POST')).toBe(403);
   expect(await rawRequest(path, { ...JSON_TYPE, origin: 'null' }, 'POST')).toBe(403);
   expect(await rawRequest(path, { ...JSON_TYPE, 'sec-fetch-site': 'cross-site' }, 'POST')).toBe(403);
-  expect(backend.told).toEqual([]);
+  expect(backend.commands).toEqual([]);
   expect(await rawRequest(path, { ...JSON_TYPE, origin: `http://127.0.0.1:${port}` }, 'POST')).toBe(202);
 });
 
@@ -28,7 +28,7 @@ test('admin: what a plain form can send changes nothing', async () => {
     );
   }
   expect((await fetch(`${url}/api/sources/city/pause`)).status).toBe(405);
-  expect(backend.told).toEqual([]);
+  expect(backend.commands).toEqual([]);
 });
 
 test('admin: with a token, only what is open to all answers without it', async () => {
@@ -97,7 +97,7 @@ test.each([
     const code = status === 404 ? 'not-found' : 'method-not-allowed';
     expect(await answer.json()).toEqual({ error: { code, message: expect.any(String) } });
   }
-  expect(backend.told).toEqual([]);
+  expect(backend.commands).toEqual([]);
 });
 
 test('admin: without the token nobody learns which routes there are', async () => {
@@ -123,5 +123,5 @@ test('admin: a body that is too large is refused, told or not', async () => {
       { error: { code: 'too-large', message: expect.any(String) } },
     ]);
   }
-  expect(backend.told).toEqual([]);
+  expect(backend.commands).toEqual([]);
 });

@@ -1,10 +1,10 @@
 import { expect, test } from 'vitest';
 
-/** The page's modules are plain JavaScript with types of their own: tsconfig.page.json. Those without a document run here. */
+/** The page is plain JavaScript with its own tsconfig.page.json. Modules that need no document can be tested here. */
 const load = (name: string) => import(new URL(`../../src/admin/page/${name}`, import.meta.url).href);
 const { ago, counted, duration, milliseconds, rate, sentence, size } = await load('format.js');
-const { Seating } = await load('wheel-slots.js');
-const { INNER, layOut, OUTER, outline } = await load('wheel-geometry.js');
+const { WheelSlots } = await load('wheel-slots.js');
+const { bucketPath, INNER, layOutSectors, OUTER } = await load('wheel-geometry.js');
 
 interface Bucket {
   readonly from: number;
@@ -13,7 +13,7 @@ interface Bucket {
   readonly outer: number;
 }
 
-const WORDS: readonly (readonly [said: string, wanted: string])[] = [
+const FORMATTED: readonly (readonly [formatted: string, wanted: string])[] = [
   [duration(0), '0 s'],
   [duration(59.4), '59 s'],
   [duration(59.6), '1 min'],
@@ -42,13 +42,13 @@ const WORDS: readonly (readonly [said: string, wanted: string])[] = [
   [sentence(''), ''],
 ];
 
-test('page: numbers and times are said as people say them', () => {
-  for (const [said, wanted] of WORDS) expect(said).toBe(wanted);
+test('page: formats numbers, sizes and times', () => {
+  for (const [formatted, wanted] of FORMATTED) expect(formatted).toBe(wanted);
 });
 
-test('page: every bucket of a wheel stands between its rims, and none in another one', () => {
+test('page: buckets are inside the rims of the wheel and do not overlap', () => {
   for (const counts of [[1], [20], [10, 10, 12], [97], [400, 200], [1_200], [5, 1_000, 0, 3]]) {
-    const sectors = layOut(counts.map((count, at) => ({ source: `s${at}`, count })));
+    const sectors = layOutSectors(counts.map((count, at) => ({ source: `s${at}`, count })));
     const buckets: Bucket[] = sectors.flatMap((sector: { buckets: Bucket[] }) => sector.buckets);
     expect(buckets).toHaveLength(counts.reduce((sum, count) => sum + count, 0));
     for (const { inner, outer } of buckets) {
@@ -58,49 +58,49 @@ test('page: every bucket of a wheel stands between its rims, and none in another
     }
     const rows = Map.groupBy(buckets, ({ inner }) => inner);
     for (const row of rows.values()) {
-      const round = row.toSorted((one, other) => one.from - other.from);
-      for (const [at, bucket] of round.entries()) {
+      const inOrder = row.toSorted((one, other) => one.from - other.from);
+      for (const [at, bucket] of inOrder.entries()) {
         expect(bucket.to).toBeGreaterThan(bucket.from);
-        expect(bucket.to).toBeLessThanOrEqual(round[at + 1]?.from ?? 2 * Math.PI);
+        expect(bucket.to).toBeLessThanOrEqual(inOrder[at + 1]?.from ?? 2 * Math.PI);
       }
     }
   }
 });
 
-test('page: water reaches as far out as life is left', () => {
-  const [{ buckets }] = layOut([{ source: 'city', count: 4 }]);
+test('page: a bucket is filled in proportion to its level', () => {
+  const [{ buckets }] = layOutSectors([{ source: 'city', count: 4 }]);
   const radii = (level: number) =>
-    [...outline(buckets[0], level).matchAll(/A(\S+)/g)].map(([, radius]) => Number(radius));
+    [...bucketPath(buckets[0], level).matchAll(/A(\S+)/g)].map(([, radius]) => Number(radius));
   expect(radii(1)).toEqual([OUTER, INNER]);
   expect(radii(0.5)).toEqual([(OUTER + INNER) / 2, INNER]);
   expect(radii(0)).toEqual([INNER, INNER]);
 });
 
-test('page: without sources there is no wheel, and no error', () => {
-  expect(layOut([])).toEqual([]);
-  expect(layOut([{ source: 'city', count: 0 }])).toEqual([]);
+test('page: without sources the wheel has no sectors', () => {
+  expect(layOutSectors([])).toEqual([]);
+  expect(layOutSectors([{ source: 'city', count: 0 }])).toEqual([]);
 });
 
-test('page: a member keeps its bucket, a new one takes an empty one, and the wheel shrinks back to its size', () => {
-  const seating = new Seating();
+test('page: members keep their slots, new ones take empty slots, and extra empty slots are removed', () => {
+  const slots = new WheelSlots();
   const members = (...ids: string[]) => ids.map((id) => ({ id, remainingSeconds: 60 }));
-  expect(seating.seat('city', 3, members('a', 'b'))).toEqual(['a', 'b', '']);
-  expect(seating.seat('city', 3, members('b', 'c'))).toEqual(['c', 'b', '']);
-  expect(seating.seat('city', 3, members('b', 'c', 'd', 'e'))).toEqual(['c', 'b', 'd', 'e']);
-  expect(seating.seat('city', 3, members('b', 'e'))).toEqual(['', 'b', '', 'e']);
-  expect(seating.seat('city', 3, members('b'))).toEqual(['', 'b', '']);
-  expect(seating.seat('city', 0, members())).toEqual([]);
+  expect(slots.assign('city', 3, members('a', 'b'))).toEqual(['a', 'b', '']);
+  expect(slots.assign('city', 3, members('b', 'c'))).toEqual(['c', 'b', '']);
+  expect(slots.assign('city', 3, members('b', 'c', 'd', 'e'))).toEqual(['c', 'b', 'd', 'e']);
+  expect(slots.assign('city', 3, members('b', 'e'))).toEqual(['', 'b', '', 'e']);
+  expect(slots.assign('city', 3, members('b'))).toEqual(['', 'b', '']);
+  expect(slots.assign('city', 0, members())).toEqual([]);
 });
 
-test('page: a bucket is full for the longest life of its source, and a pool near its end looks like one', () => {
-  const seating = new Seating();
-  seating.seat('city', 2, [
+test('page: the level is relative to the longest lifetime of the source, and never below the minimum', () => {
+  const slots = new WheelSlots();
+  slots.assign('city', 2, [
     { id: 'a', remainingSeconds: 180 },
     { id: 'b', remainingSeconds: null },
   ]);
-  seating.seat('town', 1, [{ id: 'c', remainingSeconds: 3 }]);
-  expect(seating.levelOf('city', 180)).toBe(1);
-  expect(seating.levelOf('city', 90)).toBe(0.5);
-  expect(seating.levelOf('town', 3)).toBe(0.1);
-  expect(seating.levelOf('city', 0)).toBeGreaterThan(0);
+  slots.assign('town', 1, [{ id: 'c', remainingSeconds: 3 }]);
+  expect(slots.levelOf('city', 180)).toBe(1);
+  expect(slots.levelOf('city', 90)).toBe(0.5);
+  expect(slots.levelOf('town', 3)).toBe(0.1);
+  expect(slots.levelOf('city', 0)).toBeGreaterThan(0);
 });

@@ -60,7 +60,7 @@ for (const [method, path, body, status, verb] of VERBS) {
       ...(body === undefined ? {} : { body: JSON.stringify(body) }),
     });
     expect(answer.status).toBe(status);
-    expect(backend.told).toEqual(verb === undefined ? [] : [verb]);
+    expect(backend.commands).toEqual(verb === undefined ? [] : [verb]);
     if (status >= 400) {
       expect(await answer.json()).toEqual({
         error: { code: expect.any(String), message: expect.any(String) },
@@ -78,7 +78,7 @@ test('admin: a body that is not JSON is refused in the one shape of errors', asy
       { error: { code: 'bad-request', message: expect.any(String) } },
     ]);
   }
-  expect([backend.told, errors]).toEqual([[], []]);
+  expect([backend.commands, errors]).toEqual([[], []]);
 });
 
 test('admin: a list can be cut short, and a limit that is none is refused', async () => {

@@ -1,5 +1,5 @@
-// What an operator sees in a browser: a whole noria on a sandbox behind the page, and a real Chromium before it. States
-// that cannot be had quickly (a token, an admin server that goes away) are shown by the admin server alone.
+// The dashboard in a real Chromium, on a whole noria with a sandbox. States that would take long to reach (a token, an admin
+// server that stops) use the admin server alone.
 import { readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import type { AxeResults } from 'axe-core';
@@ -30,29 +30,29 @@ async function startBusyNoria() {
   return noria;
 }
 
-async function openShown(options: { port?: number; token?: string; sources?: (typeof SOURCE)[] } = {}) {
+async function openPlainAdmin(options: { port?: number; token?: string; sources?: (typeof SOURCE)[] } = {}) {
   const { port = 0, token, sources } = options;
-  const watched = fakeBackend(sources === undefined ? {} : { sources });
+  const backend = fakeBackend(sources === undefined ? {} : { sources });
   const admin = await openAdmin(
     adminOptions({
       port,
-      backend: watched,
+      backend,
       ...(token === undefined ? {} : { token: new Secret(token) }),
     }),
   );
   onTestFinished(() => admin.close());
-  return { ...admin, told: watched.told, url: `http://127.0.0.1:${admin.port}/` };
+  return { ...admin, commands: backend.commands, url: `http://127.0.0.1:${admin.port}/` };
 }
 
-const contact = (page: Page) => page.locator('#contact');
+const connection = (page: Page) => page.locator('#connection');
 const buckets = (page: Page) => page.locator('.bucket[role=button]');
 const untilLive = (page: Page) =>
-  contact(page)
+  connection(page)
     .filter({ hasText: /^live$/ })
     .waitFor();
 
-/** What axe-core finds wrong, in a line each. */
-async function findBarriers(page: Page): Promise<string[]> {
+/** The accessibility problems that axe-core finds, one per line. */
+async function findAccessibilityProblems(page: Page): Promise<string[]> {
   await page.evaluate(AXE);
   const { violations } = (await page.evaluate('axe.run()')) as AxeResults;
   return violations.flatMap(({ id, help, nodes }) => nodes.map(({ html }) => `${id}: ${help}: ${html}`));
@@ -64,10 +64,10 @@ describe.skipIf(CHROMIUM === undefined)('in a browser', () => {
   });
   afterAll(() => browser.close());
 
-  test('dashboard: it says whether noria works, and shows each member in its bucket, from this address alone', async () => {
+  test('dashboard: shows readiness and one bucket per member, and loads nothing from elsewhere', async () => {
     const noria = await startBusyNoria();
     const { page, asked } = await visit(browser, noria.admin);
-    await page.getByRole('heading', { name: `noria works: ${SIZE} members are usable.` }).waitFor();
+    await page.getByRole('heading', { name: `noria is ready: ${SIZE} members are usable.` }).waitFor();
     await buckets(page)
       .nth(SIZE - 1)
       .waitFor();
@@ -79,24 +79,24 @@ describe.skipIf(CHROMIUM === undefined)('in a browser', () => {
     expect(asked.filter((url) => !url.startsWith(`${noria.admin}/`))).toEqual([]);
   });
 
-  test("dashboard: an eviction is asked for twice, and the bucket is another member's at once", async () => {
+  test('dashboard: an eviction needs confirmation and frees the slot at once', async () => {
     const noria = await startBusyNoria();
     const { page } = await visit(browser, noria.admin);
     await buckets(page).nth(2).click();
-    const id = (await page.locator('#member h3').textContent()) ?? '';
+    const id = (await page.locator('#member-card h3').textContent()) ?? '';
     expect(noria.control.members().map((member) => member.id)).toContain(id);
     await page.getByRole('button', { name: `Evict ${id}` }).click();
     const dialog = page.getByRole('dialog', { name: `Evict ${id}?` });
-    await dialog.getByRole('button', { name: 'Leave it' }).click();
+    await dialog.getByRole('button', { name: 'Cancel' }).click();
     expect(noria.control.members().map((member) => member.id)).toContain(id);
     await page.getByRole('button', { name: `Evict ${id}` }).click();
-    await dialog.getByRole('button', { name: 'Evict it' }).click();
+    await dialog.getByRole('button', { name: 'Evict' }).click();
     await page.getByText(`${id} was evicted.`, { exact: false }).waitFor();
     await page.locator(`.bucket[aria-label^="${id} "]`).waitFor({ state: 'detached' });
     expect(noria.control.members().map((member) => member.id)).not.toContain(id);
   });
 
-  test('dashboard: the arrow keys go round the wheel, Enter keeps a member, Escape lets it go', async () => {
+  test('dashboard: arrow keys move along the wheel, Enter selects a member, Escape clears the selection', async () => {
     const noria = await startBusyNoria();
     const { page } = await visit(browser, noria.admin);
     await buckets(page).first().focus();
@@ -111,12 +111,12 @@ describe.skipIf(CHROMIUM === undefined)('in a browser', () => {
     expect(await at()).toBe(last);
     await page.keyboard.press('Enter');
     expect(await page.locator('.bucket[aria-pressed=true]').count()).toBe(1);
-    expect(await page.locator('#member h3').textContent()).toBe(last);
+    expect(await page.locator('#member-card h3').textContent()).toBe(last);
     await page.keyboard.press('Escape');
     expect(await page.locator('.bucket[aria-pressed=true]').count()).toBe(0);
   });
 
-  test('dashboard: a halted source is told first, with the reason, the advice and the way out', async () => {
+  test('dashboard: a halted source is shown with its reason, advice and a Resume button', async () => {
     const sandbox = await openTestSandbox({ instances: [{ product: 'short-classic' }] });
     const { id, baseUrl } = sandbox.instance('short-classic');
     const noria = await startNoria({
@@ -125,7 +125,7 @@ describe.skipIf(CHROMIUM === undefined)('in a browser', () => {
       ],
     });
     const { page } = await visit(browser, noria.admin);
-    await page.getByRole('heading', { name: /^noria does not work: / }).waitFor();
+    await page.getByRole('heading', { name: /^noria is not ready: / }).waitFor();
     const [source] = noria.control.status().sources;
     expect(source?.state).toBe('halted');
     const card = page.locator('.source');
@@ -134,90 +134,90 @@ describe.skipIf(CHROMIUM === undefined)('in a browser', () => {
     expect(await card.getByRole('button', { name: 'Resume city' }).isVisible()).toBe(true);
     expect(await card.getByRole('button', { name: 'Pause city' }).isVisible()).toBe(false);
     await page.locator('.failure').first().waitFor();
-    expect(await findBarriers(page)).toEqual([]);
+    expect(await findAccessibilityProblems(page)).toEqual([]);
   });
 
-  test('dashboard: it says when it has lost contact, and comes back by itself', async () => {
-    const before = await openShown();
-    // Connections that are refused are told in the browser's own words, which is not the page's to prevent.
+  test('dashboard: shows a lost connection and reconnects', async () => {
+    const before = await openPlainAdmin();
+    // The browser logs refused connections itself; the page cannot prevent that.
     const { page } = await visit(browser, before.url, { mayComplain: true });
     await untilLive(page);
     await before.close();
-    await page.getByText(/no contact for .*, trying again/).waitFor();
-    await page.getByRole('status').filter({ hasText: 'Contact with noria is lost.' }).waitFor();
-    await openShown({ port: before.port });
+    await page.getByText(/disconnected for .*, reconnecting/).waitFor();
+    await page.getByRole('status').filter({ hasText: 'Connection to noria lost.' }).waitFor();
+    await openPlainAdmin({ port: before.port });
     await untilLive(page);
-    await page.getByRole('heading', { name: 'noria works: 20 members are usable.' }).waitFor();
+    await page.getByRole('heading', { name: 'noria is ready: 20 members are usable.' }).waitFor();
   });
 
-  test('dashboard: the token is asked for, kept for the tab, and never part of an address', async () => {
-    const { url } = await openShown({ token: 'river-stone' });
+  test('dashboard: asks for the token, keeps it for the tab, and never puts it into a URL', async () => {
+    const { url } = await openPlainAdmin({ token: 'river-stone' });
     const { page, asked, complaints } = await visit(browser, url, { mayComplain: true });
-    const dialog = page.getByRole('dialog', { name: 'This noria asks for its token' });
+    const dialog = page.getByRole('dialog', { name: 'Token required' });
     await dialog.getByLabel('Token').fill('wrong-stone');
     await dialog.getByRole('button').click();
-    await dialog.getByText('That was not the token of this noria.', { exact: false }).waitFor();
-    expect(await findBarriers(page)).toEqual([]);
+    await dialog.getByText('Wrong token.', { exact: false }).waitFor();
+    expect(await findAccessibilityProblems(page)).toEqual([]);
     await dialog.getByLabel('Token').fill('river-stone');
     await page.keyboard.press('Enter');
     await untilLive(page);
     await page.reload();
     await untilLive(page);
     expect(asked.filter((address) => address.includes('stone'))).toEqual([]);
-    // The browser tells every 401 in its own words; anything else would be the page's.
+    // The browser logs each 401 itself; anything else comes from the page.
     expect(complaints.filter((complaint) => !complaint.includes('401'))).toEqual([]);
     await page.getByRole('button', { name: 'Forget the token' }).click();
     await dialog.waitFor();
   });
 
-  test('dashboard: every verb reaches noria, those that hurt only when they are meant', async () => {
-    const { url, told } = await openShown();
+  test('dashboard: each button sends its request, destructive ones after confirmation', async () => {
+    const { url, commands } = await openPlainAdmin();
     const { page, asked } = await visit(browser, url);
-    const verbs = [
+    const buttons = [
       ['Draw now from city', undefined, 'refill city'],
-      ['Pause city', 'Pause it', 'pause city'],
-      ['Move session abc to another member', undefined, 'rotate abc false'],
-      ['Move session abc and end its open tunnels', 'Cut its tunnels', 'rotate abc true'],
-      ['Forget session abc', 'Forget it', 'forget abc'],
+      ['Pause city', 'Pause', 'pause city'],
+      ['Rotate abc to another member with its next connection', undefined, 'rotate abc false'],
+      ['Rotate abc now and close its open tunnels', 'Rotate now', 'rotate abc true'],
+      ['Forget session abc', 'Forget', 'forget abc'],
     ] as const;
-    for (const [button, meant, verb] of verbs) {
+    for (const [button, confirmation, command] of buttons) {
       await page.getByRole('button', { name: button }).click();
-      if (meant !== undefined) {
-        expect(told).not.toContain(verb);
-        await page.getByRole('dialog').getByRole('button', { name: meant }).click();
+      if (confirmation !== undefined) {
+        expect(commands).not.toContain(command);
+        await page.getByRole('dialog').getByRole('button', { name: confirmation }).click();
       }
-      await until(verb, () => told.includes(verb));
+      await until(command, () => commands.includes(command));
     }
     await page.getByRole('button', { name: '24 hours' }).click();
-    await until('the day is asked for', () =>
+    await until('the history of 24 hours is requested', () =>
       asked.some((address) => address.endsWith('/api/history?span=24h')),
     );
     expect(await page.getByRole('button', { name: '24 hours' }).getAttribute('aria-pressed')).toBe('true');
   });
 
-  test('dashboard: what a source says is text, whatever it looks like', async () => {
+  test('dashboard: shows text from the service as text, never as markup', async () => {
     const message = '<img src=x onerror="document.title=1"><b>bold</b>';
-    const { url } = await openShown({
+    const { url } = await openPlainAdmin({
       sources: [{ ...SOURCE, state: 'backoff', message, advice: message, reason: message }],
     });
     const { page } = await visit(browser, url);
-    await page.locator('.said').getByText(message).waitFor();
+    await page.locator('.service-message').getByText(message).waitFor();
     expect(await page.locator('.source :is(img, b)').count()).toBe(0);
   });
 
-  test('dashboard: nothing bars anyone from it, by day and by night', async () => {
+  test('dashboard: has no accessibility problems in light and dark mode', async () => {
     const noria = await startBusyNoria();
     const { page } = await visit(browser, noria.admin);
     await buckets(page).first().focus();
-    await page.locator('#member h3').waitFor();
+    await page.locator('#member-card h3').waitFor();
     for (const colorScheme of ['light', 'dark'] as const) {
       await page.emulateMedia({ colorScheme });
-      expect(await findBarriers(page), colorScheme).toEqual([]);
+      expect(await findAccessibilityProblems(page), colorScheme).toEqual([]);
     }
   });
 
-  test('dashboard: it fits into any width from 360 px to 2,560 px', async () => {
-    const { url } = await openShown();
+  test('dashboard: fits any width from 360 px to 2,560 px', async () => {
+    const { url } = await openPlainAdmin();
     const { page } = await visit(browser, url);
     await buckets(page).first().waitFor();
     for (const width of [360, 600, 900, 1_280, 1_900, 2_560]) {

@@ -1,10 +1,8 @@
 // @ts-check
-/**
- * Talks to noria: reads, verbs and the stream of events. Keeps the token in sessionStorage, so that it ends with the tab.
- */
+/** The client of the admin API. It keeps the token in sessionStorage, so that it is removed with the tab. */
 
-/** noria answered that it will not. `status` 401 asks for the token. */
-export class Refused extends Error {
+/** noria answered with an error. Status 401 means that the token is missing or wrong. */
+export class ApiError extends Error {
   /**
    * @param {number} status
    * @param {string} message
@@ -16,9 +14,9 @@ export class Refused extends Error {
 }
 
 const TOKEN_KEY = 'noria-token';
-/** Without a sign of life for so long the stream counts as lost; noria gives one every 5 s. */
+/** The stream counts as lost after this time without data; noria sends a heartbeat every 5 s. */
 const SILENCE_MS = 12_000;
-const READ_TIMEOUT_MS = 8_000;
+const REQUEST_TIMEOUT_MS = 8_000;
 
 /** @returns {boolean} */
 export function hasToken() {
@@ -31,14 +29,8 @@ export function setToken(token) {
   else sessionStorage.setItem(TOKEN_KEY, token);
 }
 
-/** @returns {Record<string, string>} */
-function credentials() {
-  const token = sessionStorage.getItem(TOKEN_KEY);
-  return token === null ? {} : { authorization: `Bearer ${token}` };
-}
-
 /**
- * Reads JSON. `skewMs` is how far noria's clock is ahead of this machine's, by its Date header.
+ * GET of JSON. `skewMs` is how far noria's clock is ahead of the browser's, by the Date header.
  *
  * @param {string} path
  * @returns {Promise<{ value: any, skewMs: number }>}
@@ -47,74 +39,80 @@ export async function read(path) {
   const response = await fetch(path, {
     headers: credentials(),
     cache: 'no-store',
-    signal: AbortSignal.timeout(READ_TIMEOUT_MS),
+    signal: AbortSignal.timeout(REQUEST_TIMEOUT_MS),
   });
-  await mustBeFine(response);
-  const saidAt = Date.parse(response.headers.get('date') ?? '');
-  return { value: await response.json(), skewMs: Number.isNaN(saidAt) ? 0 : saidAt - Date.now() };
+  await assertOk(response);
+  const sentAt = Date.parse(response.headers.get('date') ?? '');
+  return { value: await response.json(), skewMs: Number.isNaN(sentAt) ? 0 : sentAt - Date.now() };
 }
 
 /**
- * Does something: a verb of the API.
+ * A request that changes something.
  *
  * @param {'POST' | 'DELETE'} method
  * @param {string} path
  * @param {object} [body]
  */
-export async function act(method, path, body = {}) {
+export async function send(method, path, body = {}) {
   const response = await fetch(path, {
     method,
     headers: { ...credentials(), 'content-type': 'application/json' },
     body: JSON.stringify(body),
-    signal: AbortSignal.timeout(READ_TIMEOUT_MS),
+    signal: AbortSignal.timeout(REQUEST_TIMEOUT_MS),
   });
-  await mustBeFine(response);
-}
-
-/** @param {Response} response */
-async function mustBeFine(response) {
-  if (response.ok) return;
-  const said = await response.json().catch(() => undefined); // ignored: whatever it is, the status says enough
-  throw new Refused(response.status, said?.error?.message ?? `noria answered ${response.status}`);
+  await assertOk(response);
 }
 
 /**
- * Follows the events until the stream ends or falls silent. EventSource cannot send the token, so the stream is read here.
+ * Reads the event stream until it ends or is silent for too long. fetch, since an EventSource cannot send the token.
  *
  * @param {readonly string[]} names
- * @param {(name: string, data: any) => void} onEvent - also told of `hello`, when noria has answered
+ * @param {(name: string, data: any) => void} onEvent - also called for `hello`, the first event of each stream
  */
 export async function follow(names, onEvent) {
   const ending = new AbortController();
-  let alarm = setTimeout(() => ending.abort(), SILENCE_MS);
+  let silenceTimer = setTimeout(() => ending.abort(), SILENCE_MS);
   try {
     const response = await fetch(`/api/events?only=${names.join(',')}`, {
       headers: credentials(),
       cache: 'no-store',
       signal: ending.signal,
     });
-    await mustBeFine(response);
+    await assertOk(response);
     if (response.body === null) return;
     const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
     let rest = '';
     for (let part = await reader.read(); !part.done; part = await reader.read()) {
-      clearTimeout(alarm);
-      alarm = setTimeout(() => ending.abort(), SILENCE_MS);
+      clearTimeout(silenceTimer);
+      silenceTimer = setTimeout(() => ending.abort(), SILENCE_MS);
       const messages = (rest + part.value).split('\n\n');
       rest = messages.pop() ?? '';
-      for (const message of messages) tell(message, onEvent);
+      for (const message of messages) dispatch(message, onEvent);
     }
   } finally {
-    clearTimeout(alarm);
+    clearTimeout(silenceTimer);
     ending.abort();
   }
+}
+
+/** @returns {Record<string, string>} */
+function credentials() {
+  const token = sessionStorage.getItem(TOKEN_KEY);
+  return token === null ? {} : { authorization: `Bearer ${token}` };
+}
+
+/** @param {Response} response */
+async function assertOk(response) {
+  if (response.ok) return;
+  const body = await response.json().catch(() => undefined); // ignored: without a body the status is the message
+  throw new ApiError(response.status, body?.error?.message ?? `noria answered ${response.status}`);
 }
 
 /**
  * @param {string} message
  * @param {(name: string, data: any) => void} onEvent
  */
-function tell(message, onEvent) {
+function dispatch(message, onEvent) {
   const field = (/** @type {string} */ name) =>
     message
       .split('\n')

@@ -1,21 +1,21 @@
 // @ts-check
-/** What the page asks a person: whether a thing that hurts is meant, and the token. */
+/** Dialogs (confirmation, token) and the toast. */
 import { byId, h, setAttribute, setText } from './dom.js';
 
 const TOAST_MS = 5_000;
 
 /**
- * Asks before something that cannot be taken back. Escape and the first button mean no.
+ * Asks for confirmation of an action that cannot be undone. Escape and the first button cancel.
  *
- * @param {{ title: string, text: string, verb: string }} question
+ * @param {{ title: string, text: string, action: string }} question
  * @returns {Promise<boolean>}
  */
-export function confirm({ title, text, verb }) {
+export function confirm({ title, text, action }) {
   const dialog = h('dialog', { 'aria-labelledby': 'confirm-title', 'aria-describedby': 'confirm-text' });
   return new Promise((resolve) => {
-    let answer = false;
-    const yes = () => {
-      answer = true;
+    let confirmed = false;
+    const accept = () => {
+      confirmed = true;
       dialog.close();
     };
     dialog.append(
@@ -23,14 +23,14 @@ export function confirm({ title, text, verb }) {
       h('p', { id: 'confirm-text' }, text),
       h(
         'div',
-        { class: 'verbs' },
-        h('button', { type: 'button', click: () => dialog.close() }, 'Leave it'),
-        h('button', { type: 'button', class: 'hurts', click: yes }, verb),
+        { class: 'actions' },
+        h('button', { type: 'button', click: () => dialog.close() }, 'Cancel'),
+        h('button', { type: 'button', class: 'danger', click: accept }, action),
       ),
     );
     dialog.addEventListener('close', () => {
       dialog.remove();
-      resolve(answer);
+      resolve(confirmed);
     });
     document.body.append(dialog);
     dialog.showModal();
@@ -38,12 +38,12 @@ export function confirm({ title, text, verb }) {
 }
 
 /**
- * Asks for the token until one is given.
+ * Asks for the token; the dialog cannot be dismissed without one.
  *
- * @param {boolean} wrong - the one given before was not right
+ * @param {boolean} rejected - noria refused the token given before
  * @returns {Promise<string>}
  */
-export function askToken(wrong) {
+export function askToken(rejected) {
   const field = h('input', {
     type: 'password',
     id: 'token',
@@ -52,11 +52,11 @@ export function askToken(wrong) {
     required: true,
     'aria-describedby': 'token-text',
   });
-  const text = wrong
-    ? 'That was not the token of this noria. It stands in its configuration, under admin.'
-    : 'It stands in the configuration, under admin. It is kept until this tab is closed.';
+  const text = rejected
+    ? 'Wrong token. Enter admin.token of the configuration.'
+    : 'Enter admin.token of the configuration. This page keeps it until the tab is closed.';
   return new Promise((resolve) => {
-    const take = (/** @type {Event} */ event) => {
+    const submit = (/** @type {Event} */ event) => {
       event.preventDefault();
       const token = field.value.trim();
       if (token === '') return;
@@ -67,14 +67,14 @@ export function askToken(wrong) {
     const dialog = h(
       'dialog',
       { 'aria-labelledby': 'token-title', cancel: (event) => event.preventDefault() },
-      h('h2', { id: 'token-title' }, 'This noria asks for its token'),
-      h('p', { id: 'token-text', class: wrong ? 'wrong' : '' }, text),
+      h('h2', { id: 'token-title' }, 'Token required'),
+      h('p', { id: 'token-text', class: rejected ? 'wrong' : '' }, text),
       h(
         'form',
-        { submit: take },
+        { submit },
         h('label', { for: 'token' }, 'Token'),
         field,
-        h('button', { type: 'submit' }, 'Show me'),
+        h('button', { type: 'submit' }, 'Continue'),
       ),
     );
     document.body.append(dialog);
@@ -86,15 +86,15 @@ export function askToken(wrong) {
 let toastTimer;
 
 /**
- * Says how something went, for a few seconds.
+ * Shows a message for a few seconds.
  *
  * @param {string} text
- * @param {'fine' | 'failed'} mood
+ * @param {'done' | 'failed'} outcome
  */
-export function toast(text, mood) {
+export function toast(text, outcome) {
   const element = byId('toast');
   setText(element, text);
-  setAttribute(element, 'data-mood', mood);
+  setAttribute(element, 'data-outcome', outcome);
   element.classList.add('shown');
   clearTimeout(toastTimer);
   toastTimer = setTimeout(() => element.classList.remove('shown'), TOAST_MS);

@@ -1,12 +1,12 @@
 // @ts-check
-/** Building and keeping elements. Text always goes in as text: nothing that noria tells is ever read as markup. */
+/** Creates and updates elements. Text is always inserted as text: nothing from noria is parsed as markup. */
 
-const SVG = 'http://www.w3.org/2000/svg';
+const SVG_NAMESPACE = 'http://www.w3.org/2000/svg';
 
 /** @typedef {Record<string, string | number | boolean | ((event: any) => void) | undefined>} Props */
 
 /**
- * An HTML element. Functions among the props are listeners, by the event's name.
+ * Creates an HTML element. A function among the props is an event listener, named by its event.
  *
  * @template {keyof HTMLElementTagNameMap} Tag
  * @param {Tag} tag
@@ -22,7 +22,7 @@ export function h(tag, props = {}, ...children) {
 }
 
 /**
- * An SVG element.
+ * Creates an SVG element.
  *
  * @template {keyof SVGElementTagNameMap} Tag
  * @param {Tag} tag
@@ -30,8 +30,8 @@ export function h(tag, props = {}, ...children) {
  * @param {...(Node | string)} children
  * @returns {SVGElementTagNameMap[Tag]}
  */
-export function s(tag, props = {}, ...children) {
-  const element = document.createElementNS(SVG, tag);
+export function svg(tag, props = {}, ...children) {
+  const element = document.createElementNS(SVG_NAMESPACE, tag);
   setProps(element, props);
   element.append(...children);
   return element;
@@ -49,21 +49,20 @@ function setProps(element, props) {
 }
 
 /**
- * Sets an attribute where it differs; false and undefined take it away, true leaves it empty.
+ * Sets an attribute if it differs. `false` and `undefined` remove it, `true` sets it to ''.
  *
  * @param {Element} element
  * @param {string} name
  * @param {string | number | boolean | undefined} value
  */
 export function setAttribute(element, name, value) {
+  const text = value === true ? '' : String(value);
   if (value === undefined || value === false) element.removeAttribute(name);
-  else if (element.getAttribute(name) !== String(value === true ? '' : value)) {
-    element.setAttribute(name, String(value === true ? '' : value));
-  }
+  else if (element.getAttribute(name) !== text) element.setAttribute(name, text);
 }
 
 /**
- * Sets the text where it differs, so that a screen reader and a selection are not disturbed for nothing.
+ * Sets the text if it differs, so that screen readers and selections are not disturbed without need.
  *
  * @param {Element} element
  * @param {string} text
@@ -90,21 +89,22 @@ export function byId(id) {
  */
 
 /**
- * Keeps one element for each item, by key, in the items' order: what stays is updated in place and keeps its focus.
+ * Returns a function that shows a list: one row per key, in the order of the items. Rows of known keys are updated in place
+ * and keep the focus.
  *
  * @template Item
  * @param {Element} container
  * @param {(item: Item) => string} keyOf
- * @param {(item: Item) => Row<Item>} make
+ * @param {(item: Item) => Row<Item>} createRow
  * @returns {(items: readonly Item[]) => void}
  */
-export function keyed(container, keyOf, make) {
+export function keyedList(container, keyOf, createRow) {
   /** @type {Map<string, Row<Item>>} */
   const rows = new Map();
   return (items) => {
-    const wanted = new Set(items.map(keyOf));
+    const keys = new Set(items.map(keyOf));
     for (const [key, row] of rows) {
-      if (wanted.has(key)) continue;
+      if (keys.has(key)) continue;
       row.element.remove();
       rows.delete(key);
     }
@@ -112,7 +112,7 @@ export function keyed(container, keyOf, make) {
     let next = container.firstElementChild;
     for (const item of items) {
       const key = keyOf(item);
-      const row = rows.get(key) ?? make(item);
+      const row = rows.get(key) ?? createRow(item);
       rows.set(key, row);
       row.update(item);
       if (row.element === next) next = next.nextElementSibling;

@@ -1,41 +1,27 @@
 // @ts-check
-/** What failed lately: what happened, to what, how often, and what to do about it. */
-import { byId, h, keyed, setAttribute, setText } from './dom.js';
+/** The list of recent failures: what happened, where, how often, and what to do about it. */
+import { byId, h, keyedList, setAttribute, setText } from './dom.js';
 import { ago, count } from './format.js';
 
 /** @typedef {import('../schemas.ts').FailureView} Failure */
 
-/** More are not for reading at a glance. */
-const MOST_SHOWN = 12;
+const MAX_SHOWN = 12;
 
-const WHOSE = {
-  client: 'the client',
-  member: 'a member',
-  target: 'the target',
-  source: 'the source',
-  service: 'the service',
-  operator: 'the configuration',
-  noria: 'noria',
-};
-
-/** What it meant for clients. */
-const MEANT = {
-  request: 'a client was told',
-  refusal: 'a client was refused',
-  attempt: 'another member was tried',
-  source: 'no draw',
+/** What the failure meant for the client. */
+const CONSEQUENCE = {
+  request: 'the client got an error',
+  refusal: 'the client was refused',
+  attempt: 'noria tried another member',
+  source: 'nothing was drawn',
 };
 
 export function openFailures() {
-  const show = keyed(byId('failures'), keyOf, failureRow);
-  /** @type {readonly Failure[]} */
-  let shown = [];
+  const showRows = keyedList(byId('failures'), keyOf, failureRow);
   return {
     /** @param {readonly Failure[]} failures */
     show(failures) {
-      shown = failures.slice(0, MOST_SHOWN);
-      show(shown);
-      byId('no-failures').hidden = shown.length > 0;
+      showRows(failures.slice(0, MAX_SHOWN));
+      byId('no-failures').hidden = failures.length > 0;
     },
     /** @param {number} now - epoch ms by noria's clock */
     tick(now) {
@@ -51,40 +37,45 @@ function keyOf({ kind, code, source, target, listener, protocol }) {
 
 /** @returns {import('./dom.js').Row<Failure>} */
 function failureRow() {
-  const says = h('p', { class: 'says' });
-  const where = h('span');
-  const times = h('span', { class: 'times' });
   const time = h('time');
+  const times = h('span', { class: 'failure-count' });
+  const title = h('p', { class: 'failure-title' });
   const code = h('code');
-  const whose = h('span');
+  const side = h('span');
+  const details = h('span');
   const advice = h('p', { class: 'failure-advice' });
   const element = h(
     'li',
     { class: 'failure' },
     h('div', { class: 'failure-when' }, time, times),
-    h('div', { class: 'failure-what' }, says, h('p', { class: 'where' }, code, whose, where), advice),
+    h('div', {}, title, h('p', { class: 'failure-details' }, code, side, details), advice),
   );
   return {
     element,
     update(failure) {
-      const { kind, side, target, source, listener, protocol, detail } = failure;
-      setAttribute(element, 'data-side', side);
-      setText(says, failure.says);
-      setText(code, failure.code);
-      setText(whose, `at fault: ${WHOSE[side]}; ${MEANT[kind]}`);
-      const places = [
-        target === undefined ? [] : `target ${target}`,
-        source === undefined || kind === 'source' ? [] : `source ${source}`,
-        listener === undefined ? [] : `listener ${listener}`,
-        protocol === undefined ? [] : protocol,
-        detail === undefined ? [] : detail,
-      ].flat();
-      setText(where, places.join(', '));
-      where.hidden = places.length === 0;
-      setText(times, failure.times === 1 ? '' : `${count(failure.times)} times`);
+      setAttribute(element, 'data-side', failure.side);
       setAttribute(time, 'datetime', failure.lastAt);
       setAttribute(time, 'title', failure.lastAt);
+      setText(times, failure.times === 1 ? '' : `${count(failure.times)} times`);
+      setText(title, failure.says);
+      setText(code, failure.code);
+      setText(side, `side at fault: ${failure.side}; ${CONSEQUENCE[failure.kind]}`);
+      const parts = detailsOf(failure);
+      setText(details, parts.join(', '));
+      details.hidden = parts.length === 0;
+      // "Nothing: …" is the advice for failures that noria handles without the operator.
       setText(advice, failure.advice.startsWith('Nothing') ? '' : failure.advice);
     },
   };
+}
+
+/** @param {Failure} failure */
+function detailsOf({ kind, target, source, listener, protocol, detail }) {
+  return [
+    target === undefined ? [] : `target ${target}`,
+    source === undefined || kind === 'source' ? [] : `source ${source}`,
+    listener === undefined ? [] : `listener ${listener}`,
+    protocol === undefined ? [] : protocol,
+    detail === undefined ? [] : detail,
+  ].flat();
 }

@@ -1,5 +1,5 @@
 // @ts-check
-/** Numbers and times as people read them. */
+/** Formats numbers, sizes and times. */
 
 const COUNT = new Intl.NumberFormat('en');
 const ONE_DIGIT = new Intl.NumberFormat('en', { maximumFractionDigits: 1 });
@@ -22,7 +22,7 @@ export function counted(value, noun) {
 }
 
 /**
- * A rate: exact where it is small.
+ * A rate, with more digits the smaller it is.
  *
  * @param {number} value
  */
@@ -32,7 +32,7 @@ export function rate(value) {
 }
 
 /**
- * `12 s`, `2 min 5 s`, `3 h 12 min`, `4 d 2 h`: two units at most.
+ * `12 s`, `2 min 5 s`, `3 h 12 min`, `4 d 2 h`: at most two units.
  *
  * @param {number} seconds
  */
@@ -68,7 +68,7 @@ export function size(bytes) {
 }
 
 /**
- * A duration in ms: `31 ms`, `1.2 s`.
+ * `31 ms`, `1.2 s`.
  *
  * @param {number} ms
  */
@@ -77,9 +77,9 @@ export function milliseconds(ms) {
 }
 
 /**
- * How long ago an ISO moment was: `just now`, `12 s ago`, `5 min ago`; one unit.
+ * `just now`, `12 s ago`, `5 min ago`: one unit.
  *
- * @param {string} moment
+ * @param {string} moment - in ISO 8601
  * @param {number} now - epoch ms
  */
 export function ago(moment, now) {
@@ -91,13 +91,13 @@ export function ago(moment, now) {
 }
 
 /**
- * The text as a sentence: with a capital and a full stop.
+ * Adds a capital and a full stop where they are missing.
  *
  * @param {string} text
  */
 export function sentence(text) {
   const trimmed = text.trim();
   if (trimmed === '') return '';
-  const begun = trimmed.charAt(0).toUpperCase() + trimmed.slice(1);
-  return /[.!?]$/.test(begun) ? begun : `${begun}.`;
+  const capitalized = trimmed.charAt(0).toUpperCase() + trimmed.slice(1);
+  return /[.!?]$/.test(capitalized) ? capitalized : `${capitalized}.`;
 }

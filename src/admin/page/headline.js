@@ -1,44 +1,53 @@
 // @ts-check
-/** The answer to the first question: does it work, in one sentence, with the reason when not. */
+/** The headline: whether noria is ready, why, and which problems it has. And the facts in the page header. */
 import { byId, h, setAttribute, setText } from './dom.js';
 import { count, counted, duration } from './format.js';
 
 /** @typedef {import('../schemas.ts').Status} Status */
 
-const MOODS = {
-  good: { says: 'noria works', mark: '' },
-  troubled: { says: 'noria works, with trouble', mark: '! ' },
-  bad: { says: 'noria does not work', mark: '\u2715 ' },
+const HEALTH = {
+  ready: { text: 'noria is ready', titleMark: '' },
+  degraded: { text: 'noria is ready, with problems', titleMark: '! ' },
+  'not-ready': { text: 'noria is not ready', titleMark: '\u2715 ' },
 };
 
 /** @param {Status} status */
-export function showVerdict(status) {
-  const { ready, reason, pool } = status;
-  const [first = '', ...others] = reason.replace(/^(not )?ready: /, '').split('; ');
-  const troubled = others.length > 0 || (pool.ready === 0 && pool.waitingClients > 0);
-  const mood = !ready ? 'bad' : troubled ? 'troubled' : 'good';
-  const { says, mark } = MOODS[mood];
-  const verdict = `${says}: ${closed(first)}`;
-  if (byId('verdict').getAttribute('data-mood') !== mood) announce(verdict);
-  setAttribute(byId('verdict'), 'data-mood', mood);
-  setText(byId('sentence'), verdict);
-  document.title = `${mark}noria: ${count(pool.ready)} usable`;
-  // Each begins with a source's name, which stays as it is written.
-  const notes = others.map(closed);
-  if (pool.waitingClients > 0)
-    notes.unshift(`${counted(pool.waitingClients, 'client')} waiting for a member.`);
-  showList('troubles', notes);
+export function showHeadline(status) {
+  const { pool } = status;
+  const { health, reason, problems } = assess(status);
+  const { text, titleMark } = HEALTH[health];
+  const headline = `${text}: ${reason}`;
+  if (byId('headline').getAttribute('data-health') !== health) announce(headline);
+  setAttribute(byId('headline'), 'data-health', health);
+  setText(byId('headline-text'), headline);
+  document.title = `${titleMark}noria: ${count(pool.ready)} usable`;
+  const waiting =
+    pool.waitingClients > 0 ? [`${counted(pool.waitingClients, 'client')} waiting for a member.`] : [];
+  showList('problems', [...waiting, ...problems]);
   showList('facts', factsOf(status));
+}
+
+/**
+ * The reason of a status is `ready: REASON; PROBLEM; PROBLEM` or `not ready: …`. A problem begins with the name of its source.
+ *
+ * @param {Status} status
+ * @returns {{ health: keyof typeof HEALTH, reason: string, problems: string[] }}
+ */
+function assess({ ready, reason, pool }) {
+  const [first = '', ...problems] = reason.replace(/^(not )?ready: /, '').split('; ');
+  const degraded = problems.length > 0 || (pool.ready === 0 && pool.waitingClients > 0);
+  const health = !ready ? 'not-ready' : degraded ? 'degraded' : 'ready';
+  return { health, reason: withFullStop(first), problems: problems.map(withFullStop) };
 }
 
 /** @param {Status} status */
 function factsOf({ listeners, pool, sources, workers, uptimeSeconds, version }) {
-  const clients = listeners.reduce((sum, { connections }) => sum + connections, 0);
+  const connections = listeners.reduce((sum, listener) => sum + listener.connections, 0);
   return [
     listeners.map(({ address }) => address).join(', ') || 'no listener',
     ...(workers.wanted > 1 ? [`${workers.running} of ${counted(workers.wanted, 'worker')}`] : []),
-    `${counted(clients, 'client')} connected`,
-    `${counted(pool.openTunnels, 'tunnel')} open`,
+    counted(connections, 'client connection'),
+    counted(pool.openTunnels, 'open tunnel'),
     counted(sources.length, 'source'),
     `up ${duration(uptimeSeconds)}`,
     `version ${version}`,
@@ -46,7 +55,7 @@ function factsOf({ listeners, pool, sources, workers, uptimeSeconds, version }) 
 }
 
 /**
- * Says it to a screen reader, once.
+ * Makes a screen reader say the text once.
  *
  * @param {string} text
  */
@@ -62,6 +71,6 @@ function showList(id, items) {
 }
 
 /** @param {string} clause */
-function closed(clause) {
+function withFullStop(clause) {
   return clause.endsWith('.') ? clause : `${clause}.`;
 }

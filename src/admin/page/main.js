@@ -1,20 +1,20 @@
 // @ts-check
 /**
- * The dashboard: asks noria for its state, follows its events, and shows both. An event never changes what is shown by
- * itself; it only says that it is time to ask again. So what stands here is always what noria said last.
+ * The dashboard. It polls the state of noria and follows its events. An event only triggers the next poll: the page shows
+ * nothing but what noria answered.
  */
 import { openActions } from './actions.js';
-import { follow, hasToken, Refused, read, setToken } from './api.js';
+import { ApiError, follow, hasToken, read, setToken } from './api.js';
 import { askToken } from './dialogs.js';
 import { byId, setAttribute, setText } from './dom.js';
 import { openFailures } from './failures.js';
 import { duration } from './format.js';
-import { announce, showVerdict } from './headline.js';
-import { openMemberCard, openRoster } from './member.js';
-import { MOST_ASKED, openSessions } from './sessions.js';
+import { announce, showHeadline } from './headline.js';
+import { openMemberCard, openMemberTable } from './member.js';
+import { MAX_SESSIONS, openSessions } from './sessions.js';
 import { openSources } from './sources.js';
 import { openTraffic } from './traffic.js';
-import { MOST_DRAWN, Wheel } from './wheel.js';
+import { MAX_MEMBERS, Wheel } from './wheel.js';
 
 /**
  * @typedef {import('../schemas.ts').Status} Status
@@ -22,8 +22,8 @@ import { MOST_DRAWN, Wheel } from './wheel.js';
  * @typedef {import('../schemas.ts').HistoryView} History
  */
 
-/** What is worth asking again for. */
-const FOLLOWED = [
+/** Events that trigger a poll. */
+const FOLLOWED_EVENTS = [
   'member.joined',
   'member.quarantined',
   'member.restored',
@@ -37,195 +37,197 @@ const FOLLOWED = [
   'source.moved',
   'network.judged',
 ];
-/** Asked again this often even if nothing happens: loads and counts change without an event. */
-const REFRESH_MS = 2_000;
-/** At least so long between two questions, however much happens. */
-const SPACING_MS = 300;
-const HISTORY_MS = 5_000;
+/** Without events too: loads and counts change without an event. */
+const POLL_MS = 2_000;
+/** Least time between two polls, however many events there are. */
+const MIN_POLL_SPACING_MS = 300;
+const HISTORY_POLL_MS = 5_000;
 const TICK_MS = 500;
-/** Before each try to reach noria again; the last one stays. */
-const RETRY_MS = [500, 1_000, 2_000, 4_000];
+/** The delay before each reconnect; the last one repeats. */
+const RECONNECT_MS = [500, 1_000, 2_000, 4_000];
 
 /** @type {readonly Member[]} */
 let members = [];
-/** Which member the card shows: the one that was chosen, else the one that is pointed at. @type {{ pinned?: string | undefined, pointed?: string | undefined }} */
-const looked = {};
+/** The member under the pointer or focus, and the one that stays selected. @type {{ pointed?: string | undefined, pinned?: string | undefined }} */
+const selection = {};
 /** @type {'15m' | '24h'} */
 let span = '15m';
 let skewMs = 0;
 /** When noria last answered, by performance.now(). */
-let contactAt = performance.now();
-let lost = false;
+let lastAnswerAt = performance.now();
+let isDisconnected = false;
 
 const wheel = new Wheel((member, pinned) => {
-  if (pinned) looked.pinned = looked.pinned === member?.id ? undefined : member?.id;
-  looked.pointed = member?.id;
+  if (pinned) selection.pinned = selection.pinned === member?.id ? undefined : member?.id;
+  selection.pointed = member?.id;
   showCard();
 });
-const actions = openActions(refresh);
+const actions = openActions(poll);
 const card = openMemberCard((member) => void actions.evict(member).then(keepFocus));
-const roster = openRoster();
+const memberTable = openMemberTable();
 const sources = openSources(actions);
 const traffic = openTraffic();
 const failures = openFailures();
 const sessions = openSessions(actions);
 
-let asking = false;
-let askAgain = false;
-
-/** The button that was pressed may have gone with its member: whoever uses the keyboard goes on at the wheel. */
+/** The button may have been removed with its member. Without this, keyboard users would start again at the top. */
 function keepFocus() {
   if (document.activeElement === document.body) wheel.focus();
 }
 
-/** Asks for everything once more, soon; whatever happens meanwhile is one more question. */
-function refresh() {
-  if (asking) {
-    askAgain = true;
+let isPolling = false;
+let pollAgain = false;
+
+/** Loads the state soon. Calls during a poll lead to one more poll. */
+function poll() {
+  if (isPolling) {
+    pollAgain = true;
     return;
   }
-  asking = true;
-  askAgain = false;
-  void askAll().finally(() => {
+  isPolling = true;
+  pollAgain = false;
+  void loadState().finally(() => {
     setTimeout(() => {
-      asking = false;
-      if (askAgain) refresh();
-    }, SPACING_MS);
+      isPolling = false;
+      if (pollAgain) poll();
+    }, MIN_POLL_SPACING_MS);
   });
 }
 
-async function askAll() {
+async function loadState() {
   try {
-    const [state, list, held, failed] = await Promise.all([
+    const [statusAnswer, memberAnswer, sessionAnswer, failureAnswer] = await Promise.all([
       read('/api/status'),
-      read(`/api/members?limit=${MOST_DRAWN}`),
-      read(`/api/sessions?limit=${MOST_ASKED}`),
+      read(`/api/members?limit=${MAX_MEMBERS}`),
+      read(`/api/sessions?limit=${MAX_SESSIONS}`),
       read('/api/failures'),
     ]);
-    const status = /** @type {Status} */ (state.value);
-    members = list.value;
-    skewMs = state.skewMs;
-    const at = performance.now();
-    showVerdict(status);
-    wheel.show(status.sources, members, at);
+    const status = /** @type {Status} */ (statusAnswer.value);
+    members = memberAnswer.value;
+    skewMs = statusAnswer.skewMs;
+    showHeadline(status);
+    wheel.show(status, members, performance.now());
     showCard();
-    roster.show(members);
+    memberTable.show(members);
     document.body.dataset['members'] = members.length === 0 ? 'none' : 'some';
     sources.show(status.sources);
-    sessions.show(held.value, status.pool.sessions);
-    failures.show(failed.value);
-    inContact();
+    sessions.show(sessionAnswer.value, status.pool.sessions);
+    failures.show(failureAnswer.value);
+    showConnected();
     tick();
   } catch {
-    // ignored: the stream notices that noria is away, says so, and asks again when it is back
+    // ignored: the event stream detects a lost connection, shows it, and polls again after the reconnect
   }
 }
 
-let historyAsked = false;
+let isLoadingHistory = false;
 
-async function askHistory() {
-  if (historyAsked) return;
-  historyAsked = true;
+async function loadHistory() {
+  if (isLoadingHistory) return;
+  isLoadingHistory = true;
   try {
     const { value } = await read(`/api/history?span=${span}`);
     const history = /** @type {History} */ (value);
-    if (history.span !== span) return; // another one was chosen meanwhile
+    if (history.span !== span) return; // the person switched to the other span
     traffic.show(history);
-    if (span === '15m') wheel.turn(history.tunnelsPerSecond.at(-1) ?? 0);
+    if (span === '15m') wheel.showRate(history.tunnelsPerSecond.at(-1) ?? 0);
   } catch {
-    // ignored: as above
+    // ignored: as in loadState
   } finally {
-    historyAsked = false;
+    isLoadingHistory = false;
   }
 }
 
-/** The chosen member while it is there, else the one that is pointed at. */
+/** Shows the member under the pointer or focus, else the pinned one. */
 function showCard() {
   const find = (/** @type {string | undefined} */ id) => members.find((member) => member.id === id);
-  const pinned = find(looked.pinned);
-  if (pinned === undefined) delete looked.pinned;
-  wheel.mark(looked.pinned);
-  card.show(find(looked.pointed) ?? pinned);
+  const pinned = find(selection.pinned);
+  if (pinned === undefined) delete selection.pinned;
+  wheel.markPinned(selection.pinned);
+  card.show(find(selection.pointed) ?? pinned);
 }
 
-/** What goes on between two answers: lives end, countdowns count, silence grows. */
+/** Updates what changes with time between two polls: levels, countdowns, ages. */
 function tick() {
-  if (lost) {
-    const silent = duration((performance.now() - contactAt) / 1_000);
-    setText(byId('contact'), `no contact for ${silent}, trying again`);
+  if (isDisconnected) {
+    const silent = duration((performance.now() - lastAnswerAt) / 1_000);
+    setText(byId('connection'), `disconnected for ${silent}, reconnecting`);
     return;
   }
   const now = Date.now() + skewMs;
-  wheel.drain(performance.now());
+  wheel.updateLevels(performance.now());
   sources.tick(now);
   failures.tick(now);
 }
 
-function inContact() {
-  contactAt = performance.now();
-  if (lost) announce('Contact with noria is back.');
-  lost = false;
-  document.body.dataset['contact'] = 'live';
-  setText(byId('contact'), 'live');
+function showConnected() {
+  lastAnswerAt = performance.now();
+  if (isDisconnected) announce('Connection to noria restored.');
+  isDisconnected = false;
+  document.body.dataset['connection'] = 'live';
+  setText(byId('connection'), 'live');
 }
 
-function loseContact() {
-  if (!lost) announce('Contact with noria is lost.');
-  document.body.dataset['contact'] = 'lost';
-  lost = true;
+function showDisconnected() {
+  if (!isDisconnected) announce('Connection to noria lost.');
+  isDisconnected = true;
+  document.body.dataset['connection'] = 'lost';
   tick();
 }
 
-/** Follows the events for as long as the page is there; says when noria is away, and comes back to it. */
+/** Follows the events until the page is closed, and reconnects when the stream is lost. */
 async function stayConnected() {
-  for (let tries = 0; ; ) {
+  for (let failedTries = 0; ; ) {
     try {
-      await follow(FOLLOWED, (name) => {
-        tries = 0;
-        if (name === 'hello') void askHistory();
-        refresh();
+      await follow(FOLLOWED_EVENTS, (name) => {
+        failedTries = 0;
+        if (name === 'hello') void loadHistory();
+        poll();
       });
     } catch (error) {
-      if (error instanceof Refused && error.status === 401) {
-        const wrong = hasToken();
+      if (error instanceof ApiError && error.status === 401) {
+        const rejected = hasToken();
         setToken(undefined);
-        setToken(await askToken(wrong));
-        byId('leave').hidden = false;
+        setToken(await askToken(rejected));
+        byId('forget-token').hidden = false;
         continue;
       }
-      // Whatever else it was: noria is away, which is what the page says.
+      // Any other error means that noria cannot be reached.
     }
-    loseContact();
-    await new Promise((resolve) => setTimeout(resolve, RETRY_MS[Math.min(tries, RETRY_MS.length - 1)]));
-    tries += 1;
+    showDisconnected();
+    const delayMs = RECONNECT_MS[Math.min(failedTries, RECONNECT_MS.length - 1)];
+    await new Promise((resolve) => setTimeout(resolve, delayMs));
+    failedTries += 1;
   }
 }
 
-for (const button of document.querySelectorAll('[data-span]')) {
-  button.addEventListener('click', () => {
-    span = button.getAttribute('data-span') === '24h' ? '24h' : '15m';
-    for (const one of document.querySelectorAll('[data-span]')) {
-      setAttribute(one, 'aria-pressed', String(one === button));
-    }
-    historyAsked = false;
-    void askHistory();
-  });
+/** @param {'15m' | '24h'} chosen */
+function switchSpan(chosen) {
+  span = chosen;
+  for (const button of document.querySelectorAll('[data-span]')) {
+    setAttribute(button, 'aria-pressed', String(button.getAttribute('data-span') === chosen));
+  }
+  isLoadingHistory = false;
+  void loadHistory();
 }
-byId('leave').hidden = !hasToken();
-byId('leave').addEventListener('click', () => {
+
+/** @param {() => void} load */
+function whileVisible(load) {
+  if (!document.hidden && !isDisconnected) load();
+}
+
+for (const button of document.querySelectorAll('[data-span]')) {
+  button.addEventListener('click', () =>
+    switchSpan(button.getAttribute('data-span') === '24h' ? '24h' : '15m'),
+  );
+}
+byId('forget-token').hidden = !hasToken();
+byId('forget-token').addEventListener('click', () => {
   setToken(undefined);
   location.reload();
 });
-document.addEventListener('visibilitychange', () => {
-  if (!document.hidden && !lost) refresh();
-});
-const unlessHidden = (/** @type {() => void} */ ask) => () => {
-  if (!document.hidden && !lost) ask();
-};
-setInterval(unlessHidden(refresh), REFRESH_MS);
-setInterval(
-  unlessHidden(() => void askHistory()),
-  HISTORY_MS,
-);
+document.addEventListener('visibilitychange', () => whileVisible(poll));
+setInterval(() => whileVisible(poll), POLL_MS);
+setInterval(() => whileVisible(() => void loadHistory()), HISTORY_POLL_MS);
 setInterval(tick, TICK_MS);
 void stayConnected();

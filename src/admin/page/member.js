@@ -1,16 +1,15 @@
 // @ts-check
-/** One member in words, with what can be done to it; and all of them as a table. */
-import { byId, h, keyed, setAttribute, setText } from './dom.js';
+/** The member card, which shows one member and can evict it, and the table of members. */
+import { byId, h, keyedList, setAttribute, setText } from './dom.js';
 import { count, counted, duration, milliseconds } from './format.js';
 
 /** @typedef {import('../schemas.ts').MemberJson} Member */
 
-/** More rows than this are not for reading. */
-const MOST_ROWS = 500;
+const MAX_ROWS = 500;
 
 /** @param {(member: Member) => void} evict */
 export function openMemberCard(evict) {
-  const card = byId('member');
+  const card = byId('member-card');
   const name = h('h3');
   const state = h('span', { class: 'state' });
   const facts = h('dl', { class: 'figures' });
@@ -18,20 +17,15 @@ export function openMemberCard(evict) {
   let shown;
   const button = h(
     'button',
-    { type: 'button', class: 'hurts', click: () => shown !== undefined && evict(shown) },
+    { type: 'button', class: 'danger', click: () => shown !== undefined && evict(shown) },
     'Evict',
   );
   const hint = h(
     'p',
     { class: 'hint' },
-    'Point at a bucket to see its member; click, or press Enter, to keep it here.',
+    'Point at a bucket of the wheel to see its member. Click it or press Enter to keep it selected.',
   );
-  const body = h(
-    'div',
-    { class: 'member-body' },
-    h('div', { class: 'source-head' }, name, state, button),
-    facts,
-  );
+  const body = h('div', {}, h('div', { class: 'source-head' }, name, state, button), facts);
   card.replaceChildren(hint, body);
 
   return {
@@ -59,54 +53,47 @@ export function openMemberCard(evict) {
  * @returns {Record<string, string>}
  */
 function factsOf(member) {
-  const {
-    source,
-    protocol,
-    host,
-    port,
-    location,
-    exitIp,
-    remainingSeconds,
-    openTunnels,
-    uses,
-    faults,
-    latencyMs,
-  } = member;
+  const { source, protocol, host, port, location, exitIp, openTunnels, uses, faults, latencyMs } = member;
   const address = host.includes(':') ? `[${host}]:${port}` : `${host}:${port}`;
   return {
     source,
     address: `${protocol} ${address}`,
     ...(exitIp === null || exitIp === host ? {} : { 'exit IP': exitIp }),
     ...(location === null ? {} : { location }),
-    'life left': remainingSeconds === null ? 'unknown' : duration(remainingSeconds),
-    load: `${counted(openTunnels, 'tunnel')} open, ${counted(uses, 'use')}`,
+    'expires in': expiresIn(member),
+    load: `${counted(openTunnels, 'open tunnel')}, ${counted(uses, 'use')}`,
     ...(latencyMs === null ? {} : { latency: milliseconds(latencyMs) }),
     ...(faults === 0 ? {} : { faults: `${count(faults)} in a row` }),
   };
 }
 
-/** The table is kept only while it is open: from the start where there is room beside the sources. */
-export function openRoster() {
-  const details = byId('roster');
-  const show = keyed(byId('roster-rows'), (/** @type {Entry} */ { member }) => member.id, rosterRow);
+/** @param {Member} member */
+function expiresIn({ remainingSeconds }) {
+  return remainingSeconds === null ? 'unknown' : duration(remainingSeconds);
+}
+
+/** Rows exist only while the table is open. It is open from the start on wide screens. */
+export function openMemberTable() {
+  const details = byId('member-table');
+  const showRows = keyedList(byId('member-rows'), (/** @type {Entry} */ { member }) => member.id, memberRow);
   /** @type {readonly Member[]} */
   let members = [];
-  const redraw = () => show(details.hasAttribute('open') ? entriesOf(members) : []);
+  const redraw = () => showRows(details.hasAttribute('open') ? entriesOf(members) : []);
   details.toggleAttribute('open', matchMedia('(width >= 900px)').matches);
   details.addEventListener('toggle', redraw);
   return {
-    /** @param {readonly Member[]} now */
-    show(now) {
-      members = now;
+    /** @param {readonly Member[]} current */
+    show(current) {
+      members = current;
       redraw();
     },
   };
 }
 
 /**
- * Each with its life as a share of the longest in its source.
+ * A member and its remaining lifetime as a share of the longest one in its source; undefined when it is unknown.
  *
- * @typedef {{ member: Member, level: number | undefined }} Entry
+ * @typedef {{ member: Member, share: number | undefined }} Entry
  * @param {readonly Member[]} members
  * @returns {Entry[]}
  */
@@ -116,47 +103,49 @@ function entriesOf(members) {
   for (const { source, remainingSeconds } of members) {
     longest.set(source, Math.max(longest.get(source) ?? 1, remainingSeconds ?? 0));
   }
-  return members.slice(0, MOST_ROWS).map((member) => {
+  return members.slice(0, MAX_ROWS).map((member) => {
     const { source, remainingSeconds } = member;
     const full = longest.get(source) ?? 1;
-    return { member, level: remainingSeconds === null ? undefined : remainingSeconds / full };
+    return { member, share: remainingSeconds === null ? undefined : remainingSeconds / full };
   });
 }
 
 /** @returns {import('./dom.js').Row<Entry>} */
-function rosterRow() {
+function memberRow() {
   const name = h('th', { scope: 'row' });
-  const bar = h('span', { class: 'life' });
-  const left = h('span');
-  const life = h('td', {}, bar, left);
+  const bar = h('span', { class: 'lifetime-bar' });
+  const lifetime = h('span');
   const text = () => h('td');
   const number = () => h('td', { class: 'number' });
-  const cells = {
-    source: text(),
-    state: text(),
-    open: number(),
-    uses: number(),
-    faults: number(),
-    latency: number(),
-    location: text(),
-  };
-  const { source, state, ...rest } = cells;
-  const element = h('tr', {}, name, source, state, life, ...Object.values(rest));
+  const [source, state, location] = [text(), text(), text()];
+  const [tunnels, uses, faults, latency] = [number(), number(), number(), number()];
+  const element = h(
+    'tr',
+    {},
+    name,
+    source,
+    state,
+    h('td', {}, bar, lifetime),
+    tunnels,
+    uses,
+    faults,
+    latency,
+    location,
+  );
   return {
     element,
-    update({ member, level }) {
-      const { remainingSeconds, latencyMs } = member;
+    update({ member, share }) {
       setText(name, member.id);
-      setAttribute(bar, 'data-state', level === undefined ? 'unknown' : 'known');
-      bar.style.backgroundSize = level === undefined ? '' : `${Math.round(level * 100)}% 100%`;
-      setText(left, remainingSeconds === null ? 'unknown' : duration(remainingSeconds));
-      setText(cells.source, member.source);
-      setText(cells.state, member.state);
-      setText(cells.open, count(member.openTunnels));
-      setText(cells.uses, count(member.uses));
-      setText(cells.faults, count(member.faults));
-      setText(cells.latency, latencyMs === null ? '' : milliseconds(latencyMs));
-      setText(cells.location, member.location ?? '');
+      setText(source, member.source);
+      setText(state, member.state);
+      setAttribute(bar, 'data-state', share === undefined ? 'unknown' : 'known');
+      bar.style.backgroundSize = share === undefined ? '' : `${Math.round(share * 100)}% 100%`;
+      setText(lifetime, expiresIn(member));
+      setText(tunnels, count(member.openTunnels));
+      setText(uses, count(member.uses));
+      setText(faults, count(member.faults));
+      setText(latency, member.latencyMs === null ? '' : milliseconds(member.latencyMs));
+      setText(location, member.location ?? '');
     },
   };
 }

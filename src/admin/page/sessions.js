@@ -1,76 +1,75 @@
 // @ts-check
-/** The sessions: which client keeps which member, for how long, and how to move or end it. */
-import { byId, h, keyed, setText } from './dom.js';
+/** The table of sessions, with actions to move or forget each. */
+import { byId, h, keyedList, setText } from './dom.js';
 import { count, counted, duration } from './format.js';
 
 /**
  * @typedef {import('../schemas.ts').SessionJson} Session
- * @typedef {{ rotate(session: Session): unknown, rotateNow(session: Session): unknown, forget(session: Session): unknown }} SessionVerbs
+ * @typedef {{ rotate(session: Session): unknown, rotateNow(session: Session): unknown, forget(session: Session): unknown }} SessionActions
  */
 
-/** More rows are not for reading. */
-const MOST_SHOWN = 50;
-/** How many to ask noria for. */
-export const MOST_ASKED = MOST_SHOWN;
+/** The page requests and shows at most this many. */
+export const MAX_SESSIONS = 50;
 
-/** @param {SessionVerbs} verbs */
-export function openSessions(verbs) {
-  const show = keyed(
+/** @param {SessionActions} actions */
+export function openSessions(actions) {
+  const showRows = keyedList(
     byId('sessions'),
     (/** @type {Session} */ { id }) => id,
-    (session) => sessionRow(session, verbs),
+    (session) => sessionRow(session, actions),
   );
   return {
     /**
      * @param {readonly Session[]} sessions
-     * @param {number} total - also those that were not asked for
+     * @param {number} total - of all sessions, also those not requested
      */
     show(sessions, total) {
-      const shown = sessions.slice(0, MOST_SHOWN);
-      show(shown);
+      showRows(sessions);
       const more = byId('more-sessions');
-      more.hidden = total <= shown.length;
-      setText(more, `${counted(total - shown.length, 'more session')} not shown.`);
-      byId('sessions-table').hidden = shown.length === 0;
-      byId('no-sessions').hidden = shown.length > 0;
+      more.hidden = total <= sessions.length;
+      setText(more, `${counted(total - sessions.length, 'more session')} not shown.`);
+      byId('sessions-table').hidden = sessions.length === 0;
+      byId('no-sessions').hidden = sessions.length > 0;
     },
   };
 }
 
 /**
  * @param {Session} first
- * @param {SessionVerbs} verbs
+ * @param {SessionActions} actions
  * @returns {import('./dom.js').Row<Session>}
  */
-function sessionRow(first, verbs) {
+function sessionRow(first, actions) {
   let session = first;
   const { id } = first;
   const member = h('td');
-  const left = h('td', { class: 'number' });
+  const expiresIn = h('td', { class: 'number' });
   const uses = h('td', { class: 'number' });
-  const button = (/** @type {string} */ label, /** @type {string} */ name, /** @type {() => void} */ click) =>
-    h('button', { type: 'button', 'aria-label': name, click }, label);
+  const button = (/** @type {string} */ text, /** @type {string} */ label, /** @type {() => void} */ click) =>
+    h('button', { type: 'button', 'aria-label': label, title: label, click }, text);
   const element = h(
     'tr',
     {},
     h('th', { scope: 'row', class: 'session-id' }, id),
     member,
-    left,
+    expiresIn,
     uses,
     h(
       'td',
-      { class: 'verbs' },
-      button('Rotate', `Move session ${id} to another member`, () => verbs.rotate(session)),
-      button('Cut', `Move session ${id} and end its open tunnels`, () => verbs.rotateNow(session)),
-      button('Forget', `Forget session ${id}`, () => verbs.forget(session)),
+      { class: 'actions' },
+      button('Rotate', `Rotate ${id} to another member with its next connection`, () =>
+        actions.rotate(session),
+      ),
+      button('Rotate now', `Rotate ${id} now and close its open tunnels`, () => actions.rotateNow(session)),
+      button('Forget', `Forget session ${id}`, () => actions.forget(session)),
     ),
   );
   return {
     element,
     update(next) {
       session = next;
-      setText(member, next.member ?? 'none yet');
-      setText(left, duration(next.expiresInSeconds));
+      setText(member, next.member ?? 'none');
+      setText(expiresIn, duration(next.expiresInSeconds));
       setText(uses, count(next.uses));
     },
   };

@@ -1,30 +1,30 @@
 // @ts-check
-/** The sources: what each is doing and why, what to do about it, when it draws next, and what became of what it drew. */
-import { byId, h, keyed, setAttribute, setText } from './dom.js';
+/** The list of sources: state, reason, advice, next draw, quota, and how many of the drawn members were used. */
+import { byId, h, keyedList, setAttribute, setText } from './dom.js';
 import { count, counted, duration, sentence } from './format.js';
 
 /**
  * @typedef {import('../schemas.ts').SourceJson} Source
- * @typedef {{ refill(source: Source): unknown, pause(source: Source): unknown, resume(source: Source): unknown }} SourceVerbs
+ * @typedef {{ refill(source: Source): unknown, pause(source: Source): unknown, resume(source: Source): unknown }} SourceActions
  */
 
-/** What a state is, for someone who does not know the word. */
-const MEANING = {
-  idle: 'nobody asks for members',
-  ready: 'it holds what is wanted',
-  drawing: 'it asks the service now',
-  waiting: 'it waits for its pace',
-  backoff: 'the service fails; it tries again',
-  paused: 'it draws nothing for now',
-  halted: 'it needs a person',
+/** Tooltips. */
+const STATE_MEANING = {
+  idle: 'no client needs members',
+  ready: 'holds all wanted members',
+  drawing: 'calls the service now',
+  waiting: 'waits until the pace allows a call',
+  backoff: 'the service failed; noria retries later',
+  paused: 'does not draw for now',
+  halted: 'does not draw until the operator acts',
 };
 
-/** @param {SourceVerbs} verbs */
-export function openSources(verbs) {
-  const show = keyed(
+/** @param {SourceActions} actions */
+export function openSources(actions) {
+  const showRows = keyedList(
     byId('sources'),
     (/** @type {Source} */ { name }) => name,
-    (source) => sourceRow(source, verbs),
+    (source) => sourceRow(source, actions),
   );
   /** @type {readonly Source[]} */
   let shown = [];
@@ -32,10 +32,10 @@ export function openSources(verbs) {
     /** @param {readonly Source[]} sources */
     show(sources) {
       shown = sources;
-      show(sources);
+      showRows(sources);
     },
     /**
-     * Counts down to the next draws.
+     * Updates the countdowns to the next draws.
      *
      * @param {number} now - epoch ms by noria's clock
      */
@@ -49,55 +49,54 @@ export function openSources(verbs) {
 }
 
 /**
- * A source that holds what is wanted draws when it lacks something, not when it may.
- *
  * @param {Source} source
- * @param {number} now - epoch ms
+ * @param {number} now - epoch ms by noria's clock
  */
 function nextDraw({ nextCallAt, state }, now) {
   if (nextCallAt === null) return 'none planned';
   const seconds = (Date.parse(nextCallAt) - now) / 1_000;
   if (seconds > 0.5) return `in ${duration(Math.ceil(seconds))}`;
+  // A source that holds all wanted members does not draw as soon as it may.
   return state === 'ready' ? 'when needed' : 'now';
 }
 
 /**
  * @param {Source} first
- * @param {SourceVerbs} verbs
+ * @param {SourceActions} actions
  * @returns {import('./dom.js').Row<Source>}
  */
-function sourceRow(first, verbs) {
+function sourceRow(first, actions) {
   let source = first;
   const { name } = first;
   const state = h('span', { class: 'state' });
   const product = h('span', { class: 'product' });
   const reason = h('p', { class: 'reason' });
   const advice = h('p', { class: 'advice' });
-  const said = h('p', { class: 'said' });
-  const held = h('dd');
+  const message = h('p', { class: 'service-message' });
+  const usable = h('dd');
   const quota = h('div', {}, h('dt', {}, 'quota'), h('dd'));
-  const budget = h('div', {}, h('dt', {}, 'budget today'), h('dd'));
-  const fate = fateBar();
-  const refill = verb('Draw now', `Draw now from ${name}`, () => verbs.refill(source));
-  const pause = verb('Pause', `Pause ${name}`, () => verbs.pause(source));
-  const resume = verb('Resume', `Resume ${name}`, () => verbs.resume(source));
+  const budget = h('div', {}, h('dt', {}, 'daily budget'), h('dd'));
+  const usage = usageBar();
+  const refill = button('Draw now', `Draw now from ${name}`, () => actions.refill(source));
+  const pause = button('Pause', `Pause ${name}`, () => actions.pause(source));
+  const resume = button('Resume', `Resume ${name}`, () => actions.resume(source));
   const element = h(
     'li',
     { class: 'source' },
     h('div', { class: 'source-head' }, h('h3', {}, name), product, state),
     reason,
     advice,
-    said,
+    message,
     h(
       'dl',
       { class: 'figures' },
-      h('div', {}, h('dt', {}, 'usable'), held),
+      h('div', {}, h('dt', {}, 'usable'), usable),
       h('div', {}, h('dt', {}, 'next draw'), h('dd', { id: `next-${name}` })),
       quota,
       budget,
     ),
-    fate.element,
-    h('div', { class: 'verbs' }, refill, pause, resume),
+    usage.element,
+    h('div', { class: 'actions' }, refill, pause, resume),
   );
   return {
     element,
@@ -105,22 +104,22 @@ function sourceRow(first, verbs) {
       source = next;
       setAttribute(element, 'data-state', next.state);
       setText(state, next.state);
-      setAttribute(state, 'title', MEANING[next.state]);
+      setAttribute(state, 'title', STATE_MEANING[next.state]);
       setText(product, next.product);
       setText(reason, sentence(next.reason));
       setText(advice, next.advice ?? '');
       advice.hidden = next.advice === null;
-      // The service's own words help where it refused; where all went well they say nothing.
-      said.hidden = next.message === null || next.advice === null;
-      const whose = next.code === 'transport' ? 'In detail' : 'The service said';
-      setText(said, next.message === null ? '' : `${whose}: ${next.message}`);
-      setText(held, `${count(next.ready)} of ${count(next.size)}`);
-      showFigure(quota, quotaWords(next));
+      // The service's own message helps only where something went wrong.
+      message.hidden = next.message === null || next.advice === null;
+      const label = next.code === 'transport' ? 'Details' : 'Message of the service';
+      setText(message, next.message === null ? '' : `${label}: ${next.message}`);
+      setText(usable, `${count(next.ready)} of ${count(next.size)}`);
+      showFigure(quota, quotaText(next));
       showFigure(
         budget,
-        next.budget === null ? undefined : `${count(next.budget.used)} of ${count(next.budget.limit)}`,
+        next.budget === null ? undefined : `${count(next.budget.used)} of ${count(next.budget.limit)} used`,
       );
-      fate.update(next);
+      usage.update(next);
       const stopped = next.state === 'paused' || next.state === 'halted';
       refill.hidden = stopped;
       pause.hidden = stopped;
@@ -130,7 +129,7 @@ function sourceRow(first, verbs) {
 }
 
 /** @param {Source} source */
-function quotaWords({ quota }) {
+function quotaText({ quota }) {
   const { remaining, active, today } = quota;
   const parts = [
     remaining === undefined ? [] : `${count(remaining)} left`,
@@ -140,39 +139,36 @@ function quotaWords({ quota }) {
   return parts.length === 0 ? undefined : parts.join(', ');
 }
 
-/** @param {HTMLElement} figure @param {string | undefined} words */
-function showFigure(figure, words) {
-  figure.hidden = words === undefined;
-  if (figure.lastElementChild !== null) setText(figure.lastElementChild, words ?? '');
+/** @param {HTMLElement} figure @param {string | undefined} text */
+function showFigure(figure, text) {
+  figure.hidden = text === undefined;
+  if (figure.lastElementChild !== null) setText(figure.lastElementChild, text ?? '');
 }
 
-/** Of all that was drawn: what was used, what may yet be, and what was paid for nothing. */
-function fateBar() {
-  const parts = /** @type {const} */ (['used', 'waiting', 'wasted']).map((kind) => {
-    const bar = h('span', { class: 'fate-part', 'data-kind': kind });
-    return { kind, bar };
+/** Divides the drawn members into those used, those that may still be used, and those that were never used. */
+function usageBar() {
+  const parts = /** @type {const} */ (['used', 'not-yet-used', 'never-used']).map((kind) => {
+    const part = h('span', { class: 'usage-part', 'data-kind': kind });
+    return { kind, part };
   });
-  const words = h('p', { class: 'fate-words' });
-  const bar = h('div', { class: 'fate-bar', 'aria-hidden': 'true' }, ...parts.map((part) => part.bar));
-  const element = h('div', { class: 'fate' }, bar, words);
+  const text = h('p', { class: 'usage-text' });
+  const bar = h('div', { class: 'usage-bar', 'aria-hidden': 'true' }, ...parts.map(({ part }) => part));
+  const element = h('div', { class: 'usage' }, bar, text);
   return {
     element,
     /** @param {Source} source */
     update({ drawn, used, unused }) {
-      const waiting = Math.max(0, drawn - used - unused);
-      const amounts = { used, waiting, wasted: unused };
-      for (const { kind, bar } of parts) bar.style.flexGrow = String(amounts[kind]);
+      const notYet = Math.max(0, drawn - used - unused);
+      const amounts = { used, 'not-yet-used': notYet, 'never-used': unused };
+      for (const { kind, part } of parts) part.style.flexGrow = String(amounts[kind]);
       bar.hidden = drawn === 0;
-      const fates = [`${count(used)} used`, `${count(waiting)} not yet`, `${count(unused)} wasted`];
-      setText(
-        words,
-        drawn === 0 ? 'Nothing drawn yet.' : `${counted(drawn, 'member')} drawn: ${fates.join(', ')}`,
-      );
+      const shares = `${count(used)} used, ${count(notYet)} not used yet, ${count(unused)} never used`;
+      setText(text, drawn === 0 ? 'No members drawn yet.' : `${counted(drawn, 'member')} drawn: ${shares}`);
     },
   };
 }
 
-/** @param {string} label @param {string} name @param {() => void} act */
-function verb(label, name, act) {
-  return h('button', { type: 'button', 'aria-label': name, click: act }, label);
+/** @param {string} text @param {string} label @param {() => void} click */
+function button(text, label, click) {
+  return h('button', { type: 'button', 'aria-label': label, click }, text);
 }

@@ -1,5 +1,5 @@
 // @ts-check
-/** The charts: what passed through, how quickly ways were found, and who is to blame for what failed. */
+/** The traffic charts: tunnels, bytes, connect time, failures by side. */
 import { byId, h, setText } from './dom.js';
 import { count, milliseconds, rate, size } from './format.js';
 import uPlot from './uplot.js';
@@ -8,15 +8,17 @@ import uPlot from './uplot.js';
  * @typedef {import('../schemas.ts').HistoryView} History
  * @typedef {(number | null)[]} Column
  * @typedef {{ label: string, colour: string, of: (history: History) => Column }} Line
- * @typedef {{ title: string, show: (value: number) => string, steps?: number[], stacked?: boolean, least: number, lines: Line[] }} Chart
+ * `minTop` is the lowest upper end of the value axis.
+ *
+ * @typedef {{ title: string, format: (value: number) => string, steps?: number[], stacked?: boolean, minTop: number, lines: Line[] }} Chart
  */
 
 const AXIS_WIDTH = 52;
 
-/** Steps of an axis that reads in KiB and MiB. */
+/** Steps of an axis in KiB and MiB. */
 const BINARY_STEPS = Array.from({ length: 40 }, (_, power) => 2 ** power);
 
-/** Steps of an axis that counts. */
+/** Steps of an axis of whole numbers. */
 const WHOLE_STEPS = Array.from({ length: 8 }, (_, power) =>
   [1, 2, 5].map((step) => step * 10 ** power),
 ).flat();
@@ -24,43 +26,43 @@ const WHOLE_STEPS = Array.from({ length: 8 }, (_, power) =>
 /** @type {Chart[]} */
 const CHARTS = [
   {
-    title: 'Tunnels a second',
-    show: rate,
-    least: 1,
-    lines: [{ label: 'tunnels', colour: '--water', of: ({ tunnelsPerSecond }) => tunnelsPerSecond }],
+    title: 'Tunnels per second',
+    format: rate,
+    minTop: 1,
+    lines: [{ label: 'tunnels', colour: '--accent', of: ({ tunnelsPerSecond }) => tunnelsPerSecond }],
   },
   {
-    title: 'Bytes a second',
-    show: size,
+    title: 'Bytes per second',
+    format: size,
     steps: BINARY_STEPS,
-    least: 1_024,
+    minTop: 1_024,
     lines: [
-      { label: 'down', colour: '--water', of: ({ bytesDownPerSecond }) => bytesDownPerSecond },
-      { label: 'up', colour: '--second', of: ({ bytesUpPerSecond }) => bytesUpPerSecond },
+      { label: 'down', colour: '--accent', of: ({ bytesDownPerSecond }) => bytesDownPerSecond },
+      { label: 'up', colour: '--accent-2', of: ({ bytesUpPerSecond }) => bytesUpPerSecond },
     ],
   },
   {
-    title: 'Time to find a way',
-    show: milliseconds,
-    least: 20,
+    title: 'Connect time',
+    format: milliseconds,
+    minTop: 20,
     lines: [
-      { label: 'half within', colour: '--water', of: ({ dialP50Ms }) => dialP50Ms },
-      { label: '95 % within', colour: '--second', of: ({ dialP95Ms }) => dialP95Ms },
+      { label: 'p50', colour: '--accent', of: ({ dialP50Ms }) => dialP50Ms },
+      { label: 'p95', colour: '--accent-2', of: ({ dialP95Ms }) => dialP95Ms },
     ],
   },
   {
-    title: 'Failures by blame',
-    show: count,
+    title: 'Failures by side at fault',
+    format: count,
     steps: WHOLE_STEPS,
     stacked: true,
-    least: 4,
+    minTop: 4,
     lines: [
-      { label: 'member', colour: '--blame-member', of: ({ failures }) => failures.member },
-      { label: 'target', colour: '--blame-target', of: ({ failures }) => failures.target },
-      { label: 'client', colour: '--blame-client', of: ({ failures }) => failures.client },
-      { label: 'source', colour: '--blame-source', of: ({ failures }) => failures.source },
-      { label: 'network', colour: '--blame-network', of: ({ failures }) => failures.network },
-      { label: 'noria', colour: '--blame-noria', of: ({ failures }) => failures.noria },
+      { label: 'member', colour: '--side-member', of: ({ failures }) => failures.member },
+      { label: 'target', colour: '--side-target', of: ({ failures }) => failures.target },
+      { label: 'client', colour: '--side-client', of: ({ failures }) => failures.client },
+      { label: 'source', colour: '--side-source', of: ({ failures }) => failures.source },
+      { label: 'network', colour: '--side-network', of: ({ failures }) => failures.network },
+      { label: 'noria', colour: '--side-noria', of: ({ failures }) => failures.noria },
     ],
   },
 ];
@@ -81,7 +83,7 @@ export function openTraffic() {
 
 class ChartView {
   #chart;
-  #stage;
+  #plotArea;
   #values;
   #note;
   /** @type {History | undefined} */
@@ -92,10 +94,10 @@ class ChartView {
   /** @param {Chart} chart */
   constructor(chart) {
     this.#chart = chart;
-    this.#stage = h('div', { class: 'chart-stage', 'aria-hidden': 'true' });
-    this.#values = chart.lines.map(() => h('dd', { class: 'reading' }));
+    this.#plotArea = h('div', { class: 'chart-plot', 'aria-hidden': 'true' });
+    this.#values = chart.lines.map(() => h('dd', { class: 'chart-value' }));
     this.#note = h('span', { class: 'chart-note' });
-    const readings = chart.lines.map(({ label, colour }, at) => {
+    const values = chart.lines.map(({ label, colour }, at) => {
       const swatch = h('span', { class: 'swatch' });
       swatch.style.background = `var(${colour})`;
       return h('div', {}, h('dt', {}, swatch, label), this.#values[at] ?? '');
@@ -104,10 +106,10 @@ class ChartView {
       'figure',
       { class: 'chart' },
       h('figcaption', {}, h('h3', {}, chart.title), this.#note),
-      h('dl', { class: 'readings' }, ...readings),
-      this.#stage,
+      h('dl', { class: 'chart-values' }, ...values),
+      this.#plotArea,
     );
-    new ResizeObserver(() => this.#fit()).observe(this.#stage);
+    new ResizeObserver(() => this.#fit()).observe(this.#plotArea);
   }
 
   /** @param {History} history */
@@ -116,23 +118,23 @@ class ChartView {
     this.#history = history;
     if (this.#plot === undefined || !sameSpan) this.redraw();
     else this.#plot.setData(this.#data(history));
-    this.#read(undefined);
+    this.#showValues(undefined);
   }
 
-  /** Anew: colours, or the meaning of the axis, have changed. */
+  /** Creates the plot again: the colours or the time axis have changed. */
   redraw() {
     if (this.#history === undefined) return;
     this.#plot?.destroy();
-    this.#plot = new uPlot(this.#options(), this.#data(this.#history), this.#stage);
+    this.#plot = new uPlot(this.#options(), this.#data(this.#history), this.#plotArea);
   }
 
   #fit() {
-    const { clientWidth: width, clientHeight: height } = this.#stage;
+    const { clientWidth: width, clientHeight: height } = this.#plotArea;
     if (width > 0) this.#plot?.setSize({ width, height });
   }
 
   /**
-   * The columns as uPlot wants them; of stacked ones each stands on those before it, the tallest first.
+   * The columns for uPlot. Stacked columns are summed up and drawn from the tallest to the lowest.
    *
    * @param {History} history
    * @returns {uPlot.AlignedData}
@@ -155,12 +157,12 @@ class ChartView {
 
   /** @returns {uPlot.Options} */
   #options() {
-    const { lines, least, show, steps, stacked } = this.#chart;
+    const { lines, minTop, format, steps, stacked } = this.#chart;
     const ink = colour('--ink-3');
     const axis = { stroke: ink, font: AXIS_FONT, ticks: { show: false } };
     return {
-      width: Math.max(1, this.#stage.clientWidth),
-      height: this.#stage.clientHeight,
+      width: Math.max(1, this.#plotArea.clientWidth),
+      height: this.#plotArea.clientHeight,
       padding: [8, 4, 0, 0],
       legend: { show: false },
       cursor: {
@@ -171,7 +173,7 @@ class ChartView {
       },
       scales: {
         x: { time: true },
-        y: { range: (_plot, _low, high) => [0, Math.max(least, (high ?? 0) * 1.1)] },
+        y: { range: (_plot, _low, high) => [0, Math.max(minTop, (high ?? 0) * 1.1)] },
       },
       axes: [
         {
@@ -187,23 +189,23 @@ class ChartView {
           size: AXIS_WIDTH,
           space: 34,
           ...(steps === undefined ? {} : { incrs: steps }),
-          values: (_plot, splits) => splits.map((value) => (value === 0 ? '0' : show(value))),
+          values: (_plot, splits) => splits.map((value) => (value === 0 ? '0' : format(value))),
         },
       ],
       series: [{}, ...(stacked === true ? lines.toReversed().map(barSeries) : lines.map(lineSeries))],
-      hooks: { setCursor: [(plot) => this.#read(plot.cursor.idx ?? undefined)] },
+      hooks: { setCursor: [(plot) => this.#showValues(plot.cursor.idx ?? undefined)] },
     };
   }
 
   /**
-   * Writes the values at the cursor; without one the latest, with the highest beside it.
+   * Shows the values at the cursor. Without a cursor: the latest values and the maximum; of stacked columns the totals.
    *
    * @param {number | undefined} at
    */
-  #read(at) {
+  #showValues(at) {
     const history = this.#history;
     if (history === undefined) return;
-    const { lines, show, stacked } = this.#chart;
+    const { lines, format, stacked } = this.#chart;
     const columns = lines.map(({ of }) => of(history));
     const pointed = at !== undefined && columns[0]?.[at] !== undefined;
     for (const [index, column] of columns.entries()) {
@@ -211,26 +213,26 @@ class ChartView {
       const value = pointed ? column[at] : stacked === true ? total() : column.at(-1);
       const element = this.#values[index];
       if (element === undefined) continue;
-      setText(element, value === null || value === undefined ? '–' : show(value));
-      const nothing = stacked === true && (value ?? 0) === 0;
-      element.parentElement?.classList.toggle('zero', nothing);
+      setText(element, value === null || value === undefined ? '–' : format(value));
+      const isZero = stacked === true && (value ?? 0) === 0;
+      element.parentElement?.classList.toggle('zero', isZero);
     }
     setText(
       this.#note,
-      pointed ? clockTime(timeAt(history, at, columns[0]?.length ?? 0)) : restingNote(this.#chart, columns),
+      pointed ? clockTime(timeAt(history, at, columns[0]?.length ?? 0)) : summaryNote(this.#chart, columns),
     );
   }
 }
 
 /** @param {Chart} chart @param {Column[]} columns */
-function restingNote({ stacked, show }, columns) {
+function summaryNote({ stacked, format }, columns) {
   const values = columns.flat().filter((value) => value !== null);
-  if (values.length === 0) return 'nothing yet';
+  if (values.length === 0) return 'no data yet';
   if (stacked === true) {
     const total = values.reduce((all, value) => all + value, 0);
-    return total === 0 ? 'none' : `${count(total)} in all`;
+    return total === 0 ? 'none' : `${count(total)} in total`;
   }
-  return `highest ${show(Math.max(...values))}`;
+  return `max ${format(Math.max(...values))}`;
 }
 
 /** @param {History} history @param {number} at @param {number} length */
@@ -244,7 +246,7 @@ function timeAt({ endsAt, stepSeconds }, at, length) {
  * @returns {uPlot.Series}
  */
 function lineSeries({ label, colour: name }, at) {
-  const area = at === 0 ? { fill: colour('--water-wash') } : {};
+  const area = at === 0 ? { fill: colour('--accent-soft') } : {};
   return { label, stroke: colour(name), width: 1.6, points: { show: false }, ...area };
 }
 

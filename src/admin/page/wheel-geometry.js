@@ -1,23 +1,23 @@
 // @ts-check
 /**
- * The geometry of the wheel, and nothing else: where each bucket stands, and what it looks like at a level. Pure.
+ * The geometry of the wheel: the position of each bucket and the SVG paths of its parts. Pure functions.
  *
- * Angles are in radians, clockwise from the top; radii in units of the drawing, whose middle is 0, 0.
+ * Angles are in radians, clockwise from the top. Radii are in units of the drawing, whose centre is 0, 0.
  */
 
 export const OUTER = 262;
 export const INNER = 172;
 export const AXLE = 106;
-/** Between two sources. */
+/** Between the sectors of two sources. */
 const SECTOR_GAP = 0.05;
-/** More would be thinner than a finger is wide: they go on in another row. */
-const ROW_FULL = 96;
+/** More buckets in one row would be too thin to touch. */
+const MAX_PER_ROW = 96;
 const MAX_ROWS = 6;
 const ROW_GAP = 4;
-/** Buckets lean the way the wheel turns. */
+/** Buckets lean in the direction in which the wheel turns. As a share of a bucket's width. */
 const LEAN = 0.34;
 const MAX_LEAN = 0.11;
-/** Of a bucket's width. */
+/** As a share of a bucket's width. */
 const BUCKET_GAP = 0.2;
 const MAX_BUCKET_GAP = 0.028;
 
@@ -27,17 +27,17 @@ const MAX_BUCKET_GAP = 0.028;
  */
 
 /**
- * Shares the circle out: each source gets a sector by its number of buckets, in rows where they are many.
+ * Divides the circle into one sector per source, by the number of its buckets. Many buckets are in several rows.
  *
  * @param {readonly { source: string, count: number }[]} sources
  * @returns {Sector[]}
  */
-export function layOut(sources) {
+export function layOutSectors(sources) {
   const total = sources.reduce((sum, { count }) => sum + count, 0);
   if (total === 0) return [];
   const gap = sources.length > 1 ? SECTOR_GAP : 0;
   const free = 2 * Math.PI - gap * sources.length;
-  const rows = Math.min(MAX_ROWS, Math.ceil(total / ROW_FULL));
+  const rows = Math.min(MAX_ROWS, Math.ceil(total / MAX_PER_ROW));
   let from = gap / 2;
   return sources.map(({ source, count }) => {
     const to = from + (free * count) / total;
@@ -59,7 +59,7 @@ function bucketsOf(from, to, count, rows) {
   const perRow = Math.ceil(count / rows);
   const pitch = (to - from) / perRow;
   const gap = Math.min(pitch * BUCKET_GAP, MAX_BUCKET_GAP);
-  // In columns, so that a row more or less does not send everyone elsewhere.
+  // Column by column, so that most buckets stay near their position when the number of rows changes.
   return Array.from({ length: count }, (_, at) => {
     const column = Math.floor(at / rows);
     const inner = INNER + (at % rows) * (depth + ROW_GAP);
@@ -74,12 +74,12 @@ function bucketsOf(from, to, count, rows) {
 }
 
 /**
- * The outline of a bucket filled to `level`: from 0, nothing, to 1, the whole of it.
+ * The part of a bucket below `level`: 0 is empty, 1 is the complete bucket.
  *
  * @param {Bucket} bucket
  * @param {number} level
  */
-export function outline(bucket, level) {
+export function bucketPath(bucket, level) {
   const { from, to, inner, outer, lean } = bucket;
   const top = inner + (outer - inner) * level;
   const turn = lean * level;
@@ -93,33 +93,33 @@ export function outline(bucket, level) {
 }
 
 /**
- * The surface of the water in a bucket.
+ * The upper edge of that part.
  *
  * @param {Bucket} bucket
  * @param {number} level
  */
-export function surface({ from, to, inner, outer, lean }, level) {
+export function surfacePath({ from, to, inner, outer, lean }, level) {
   const top = inner + (outer - inner) * level;
   const turn = lean * level;
   return `M${point(top, from + turn)}A${round(top)} ${round(top)} 0 0 1 ${point(top, to + turn)}`;
 }
 
 /**
- * From a bucket towards the axle: the way its water takes.
+ * The line from a bucket towards the axle, shown while the member has open tunnels.
  *
  * @param {Bucket} bucket
  */
-export function spout({ from, to }) {
+export function flowPath({ from, to }) {
   const middle = (from + to) / 2;
   return `M${point(INNER - 7, middle)}L${point(AXLE + 10, middle - 0.05)}`;
 }
 
 /**
- * The line on which a sector's name is written, upright also below.
+ * The line on which the name of a sector is written. In the lower half it runs the other way, so that the text is upright.
  *
  * @param {Sector} sector
  */
-export function nameLine({ from, to }) {
+export function sectorNamePath({ from, to }) {
   const middle = (from + to) / 2;
   const below = middle > Math.PI / 2 && middle < (3 * Math.PI) / 2;
   const radius = below ? OUTER + 27 : OUTER + 17;

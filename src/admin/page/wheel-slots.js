@@ -1,66 +1,66 @@
 // @ts-check
-/** Which member stands in which bucket, and how full a life makes it. Knows no drawing. */
+/** Which member is in which slot of the wheel, and how full its bucket is. Without drawing. */
 
 /**
- * @typedef {{ readonly id: string, readonly remainingSeconds: number | null }} Seated
+ * @typedef {{ readonly id: string, readonly remainingSeconds: number | null }} SlotMember
  */
 
-/** A life shorter than this does not fill a bucket, so that a pool near its end looks like one. */
-const SHORTEST_FULL_SECONDS = 30;
-/** How much of the old measure is kept each time: it is forgotten within some minutes. */
-const MEMORY = 0.999;
-/** A bucket that is not yet empty shows it. */
-const LEAST_LEVEL = 0.02;
+/** A shorter lifetime does not fill a bucket, so that a pool whose members all expire soon does not look full. */
+const MIN_FULL_SECONDS = 30;
+/** What is kept of the longest lifetime at each update: an old maximum fades within some minutes. */
+const MAXIMUM_DECAY = 0.999;
+/** A bucket that is nearly empty stays visible. */
+const MIN_LEVEL = 0.02;
 
-export class Seating {
-  /** By source; '' is an empty bucket. @type {Map<string, string[]>} */
-  #seats = new Map();
-  /** The longest life lately seen, by source: what fills a bucket. @type {Map<string, number>} */
+export class WheelSlots {
+  /** The member in each slot by source; '' is an empty slot. @type {Map<string, string[]>} */
+  #slots = new Map();
+  /** The longest recent remaining lifetime in seconds, by source. @type {Map<string, number>} */
   #longest = new Map();
 
   /**
-   * Who stays keeps its place, who is new takes an empty one; empty ones beyond the wanted size go.
+   * Members keep their slots; new ones take empty slots. Empty slots at the end beyond the wanted size are removed.
    *
    * @param {string} source
-   * @param {number} size - buckets wanted
-   * @param {readonly Seated[]} members
-   * @returns {readonly string[]} the member of each bucket, '' for none
+   * @param {number} size - slots wanted
+   * @param {readonly SlotMember[]} members
+   * @returns {readonly string[]} the member in each slot, '' for none
    */
-  seat(source, size, members) {
-    this.#noteLives(source, members);
+  assign(source, size, members) {
+    this.#updateLongest(source, members);
     const present = new Set(members.map(({ id }) => id));
-    const seats = (this.#seats.get(source) ?? []).map((id) => (present.has(id) ? id : ''));
-    const seated = new Set(seats);
+    const slots = (this.#slots.get(source) ?? []).map((id) => (present.has(id) ? id : ''));
+    const assigned = new Set(slots);
     for (const { id } of members) {
-      if (seated.has(id)) continue;
-      const empty = seats.indexOf('');
-      if (empty === -1) seats.push(id);
-      else seats[empty] = id;
+      if (assigned.has(id)) continue;
+      const empty = slots.indexOf('');
+      if (empty === -1) slots.push(id);
+      else slots[empty] = id;
     }
-    while (seats.length < size) seats.push('');
-    while (seats.length > size && seats.at(-1) === '') seats.pop();
-    this.#seats.set(source, seats);
-    return seats;
+    while (slots.length < size) slots.push('');
+    while (slots.length > size && slots.at(-1) === '') slots.pop();
+    this.#slots.set(source, slots);
+    return slots;
   }
 
   /**
-   * From 0 to 1, beside the longest life of the source.
+   * From 0 to 1, relative to the longest lifetime of the source.
    *
    * @param {string} source
-   * @param {number} seconds - of life left
+   * @param {number} seconds - remaining lifetime
    */
   levelOf(source, seconds) {
-    const full = this.#longest.get(source) ?? SHORTEST_FULL_SECONDS;
-    return Math.min(1, Math.max(LEAST_LEVEL, seconds / full));
+    const full = this.#longest.get(source) ?? MIN_FULL_SECONDS;
+    return Math.min(1, Math.max(MIN_LEVEL, seconds / full));
   }
 
   /**
    * @param {string} source
-   * @param {readonly Seated[]} members
+   * @param {readonly SlotMember[]} members
    */
-  #noteLives(source, members) {
-    const lives = members.map(({ remainingSeconds }) => remainingSeconds ?? 0);
-    const before = (this.#longest.get(source) ?? SHORTEST_FULL_SECONDS) * MEMORY;
-    this.#longest.set(source, Math.max(before, SHORTEST_FULL_SECONDS, ...lives));
+  #updateLongest(source, members) {
+    const lifetimes = members.map(({ remainingSeconds }) => remainingSeconds ?? 0);
+    const before = (this.#longest.get(source) ?? MIN_FULL_SECONDS) * MAXIMUM_DECAY;
+    this.#longest.set(source, Math.max(before, MIN_FULL_SECONDS, ...lifetimes));
   }
 }

@@ -1,66 +1,78 @@
 // @ts-check
 /**
- * The wheel: a bucket for each member that is wanted, its water the life that is left, what pours from it the tunnels it
- * carries. A member keeps its bucket for life; a bucket without one stands empty.
+ * The wheel of members: one slot per wanted member, grouped by source. A member is shown as a bucket, filled by its remaining
+ * lifetime; a moving line to the hub shows its open tunnels. A member stays in its slot for life.
  *
- * One bucket is in the tab order at a time; the arrow keys go round.
+ * One bucket at a time is in the tab order; the arrow keys move between buckets.
  */
-import { byId, h, s, setAttribute, setText } from './dom.js';
+import { byId, h, setAttribute, setText, svg } from './dom.js';
 import { count, counted, duration, rate } from './format.js';
-import { AXLE, INNER, layOut, nameLine, OUTER, outline, point, spout, surface } from './wheel-geometry.js';
-import { Seating } from './wheel-slots.js';
+import {
+  AXLE,
+  bucketPath,
+  flowPath,
+  INNER,
+  layOutSectors,
+  OUTER,
+  point,
+  sectorNamePath,
+  surfacePath,
+} from './wheel-geometry.js';
+import { WheelSlots } from './wheel-slots.js';
 
 /**
  * @typedef {import('../schemas.ts').MemberJson} Member
- * @typedef {import('../schemas.ts').SourceJson} Source
+ * @typedef {import('../schemas.ts').Status} Status
  * @typedef {import('./wheel-geometry.js').Bucket} Bucket
- * @typedef {{ bucket: Bucket, group: SVGGElement, trough: SVGPathElement, water: SVGPathElement, shine: SVGPathElement, spout: SVGPathElement, member: Member | undefined, level: number }} Place
+ * @typedef {{ bucket: Bucket, group: SVGGElement, fill: SVGPathElement, surface: SVGPathElement, flow: SVGPathElement, member: Member | undefined, level: number }} Slot
  */
 
-/** More are not drawn: nobody could tell them apart. */
-export const MOST_DRAWN = 1_200;
-/** What a life of unknown length looks like. */
+/** More buckets would be too small to tell apart. */
+export const MAX_MEMBERS = 1_200;
+/** The level of a bucket whose remaining lifetime is unknown. */
 const UNKNOWN_LEVEL = 0.62;
-/** Turns a second of the axle for each tunnel a second, and at most. */
+/** Turns per second of the axle for each tunnel per second. */
 const TURNS_PER_TUNNEL = 0.004;
 const MAX_TURNS = 0.12;
-const PADDLES = 28;
+const PADDLE_COUNT = 28;
 
 const STATES = /** @type {const} */ (['ready', 'quarantined', 'draining', 'joining']);
+
 export class Wheel {
   #onSelect;
-  #seating = new Seating();
-  /** @type {Place[]} */
-  #places = [];
-  #layout = '';
-  #seenAt = 0;
-  /** @type {string | undefined} */
+  #assignment = new WheelSlots();
+  /** @type {Slot[]} */
+  #slots = [];
+  /** The sectors that are drawn, as JSON. */
+  #drawnLayout = '';
+  #shownAt = 0;
+  /** The member whose bucket had the focus last. @type {string | undefined} */
   #focused;
 
-  /** @param {(member: Member | undefined, pinned: boolean) => void} onSelect - a person looks at a member, or has chosen it */
+  /** @param {(member: Member | undefined, pinned: boolean) => void} onSelect - called when a person points at a member or picks it */
   constructor(onSelect) {
     this.#onSelect = onSelect;
-    this.troughs = s('g', {
+    this.buckets = svg('g', {
       class: 'buckets',
       role: 'group',
-      'aria-label': 'Members; the arrow keys go round',
+      'aria-label': 'Members. Use the arrow keys to move between them.',
     });
-    this.names = s('g', { class: 'sector-names', 'aria-hidden': 'true' });
-    this.axle = s('g', { class: 'axle', 'aria-hidden': 'true' }, ...paddles());
-    this.total = s('text', { class: 'hub-total', y: 6 });
-    this.wanted = s('text', { class: 'hub-wanted', y: 32 });
-    this.flow = s('text', { class: 'hub-flow', y: 58 });
-    const drawing = s(
+    this.names = svg('g', { class: 'sector-names', 'aria-hidden': 'true' });
+    this.axle = svg('g', { class: 'axle', 'aria-hidden': 'true' }, ...paddles());
+    this.usable = svg('text', { class: 'hub-usable', y: 6 });
+    this.wanted = svg('text', { class: 'hub-wanted', y: 32 });
+    this.rate = svg('text', { class: 'hub-rate', y: 58 });
+    const drawing = svg(
       'svg',
       { viewBox: '-300 -300 600 600', class: 'wheel-drawing' },
-      hatching(),
-      s('circle', { class: 'rim', r: OUTER + 7 }),
-      s('circle', { class: 'rim', r: INNER - 5 }),
+      stripesPattern(),
+      svg('circle', { class: 'rim', r: OUTER + 7 }),
+      svg('circle', { class: 'rim', r: INNER - 5 }),
       this.names,
       this.axle,
-      s('circle', { class: 'hub', r: AXLE - 14 }),
-      s('g', { class: 'hub-text', 'aria-hidden': 'true' }, this.total, this.wanted, this.flow),
-      this.troughs,
+      svg('circle', { class: 'hub', r: AXLE - 14 }),
+      svg('g', { class: 'hub-text', 'aria-hidden': 'true' }, this.usable, this.wanted, this.rate),
+      this.buckets,
     );
     this.turning = this.axle.animate([{ transform: 'rotate(0)' }, { transform: 'rotate(1turn)' }], {
       duration: 1_000,
@@ -73,225 +85,224 @@ export class Wheel {
   }
 
   /**
-   * Shows what noria says now.
-   *
-   * @param {readonly Source[]} sources
-   * @param {readonly Member[]} members
-   * @param {number} at - when it was said, by performance.now()
+   * @param {Status} status
+   * @param {readonly Member[]} members - at most MAX_MEMBERS
+   * @param {number} now - by performance.now()
    */
-  show(sources, members, at) {
-    this.#seenAt = at;
-    const drawn = members.slice(0, MOST_DRAWN);
-    const bySource = Map.groupBy(drawn, ({ source }) => source);
+  show(status, members, now) {
+    const { sources } = status;
+    this.#shownAt = now;
+    const bySource = Map.groupBy(members, ({ source }) => source);
     const sectors = sources.map(({ name, size }) => {
       const present = bySource.get(name) ?? [];
-      return { source: name, seats: this.#seating.seat(name, Math.min(size, MOST_DRAWN), present) };
+      return { source: name, ids: this.#assignment.assign(name, Math.min(size, MAX_MEMBERS), present) };
     });
-    this.#build(sectors.map(({ source, seats }) => ({ source, count: seats.length })));
-    const known = new Map(drawn.map((member) => [member.id, member]));
-    const seats = sectors.flatMap((sector) => sector.seats);
-    for (const [at, place] of this.#places.entries()) this.#fill(place, known.get(seats[at] ?? ''));
-    this.#keepFocusable();
-    this.drain(at);
-    this.#label(sources, members.length - drawn.length, members);
+    this.#layOut(sectors.map(({ source, ids }) => ({ source, count: ids.length })));
+    const known = new Map(members.map((member) => [member.id, member]));
+    const ids = sectors.flatMap((sector) => sector.ids);
+    for (const [index, slot] of this.#slots.entries()) this.#setMember(slot, known.get(ids[index] ?? ''));
+    this.#updateTabStop();
+    this.updateLevels(now);
+    this.#showCounts(status, members.length);
   }
 
   /**
-   * Lets the water sink: what was said `now - at` ago is that much less by now.
+   * Lowers the levels by the time since the last `show`.
    *
    * @param {number} now - by performance.now()
    */
-  drain(now) {
-    const passed = Math.max(0, now - this.#seenAt) / 1_000;
-    for (const place of this.#places) {
-      if (place.member !== undefined) this.#pour(place, place.member, passed);
+  updateLevels(now) {
+    const elapsed = Math.max(0, now - this.#shownAt) / 1_000;
+    for (const slot of this.#slots) {
+      if (slot.member !== undefined) this.#setLevel(slot, slot.member, elapsed);
     }
   }
 
-  /** @param {number} perSecond */
-  turn(perSecond) {
+  /**
+   * The speed of the axle and the number in the hub.
+   *
+   * @param {number} tunnelsPerSecond
+   */
+  showRate(tunnelsPerSecond) {
     const still = matchMedia('(prefers-reduced-motion: reduce)').matches;
-    this.turning.updatePlaybackRate(still ? 0 : Math.min(MAX_TURNS, perSecond * TURNS_PER_TUNNEL));
-    setText(this.flow, `${rate(perSecond)} tunnels/s`);
+    this.turning.updatePlaybackRate(still ? 0 : Math.min(MAX_TURNS, tunnelsPerSecond * TURNS_PER_TUNNEL));
+    setText(this.rate, `${rate(tunnelsPerSecond)} tunnels/s`);
   }
 
-  /** Moves the focus to the bucket that Tab would reach. */
+  /** Focuses the bucket that is in the tab order. */
   focus() {
-    this.#places.find(({ group }) => group.getAttribute('tabindex') === '0')?.group.focus();
+    this.#slots.find(({ group }) => group.getAttribute('tabindex') === '0')?.group.focus();
   }
 
-  /** @param {string | undefined} id - of the member that was chosen */
-  mark(id) {
-    for (const { group, member } of this.#places) {
+  /** @param {string | undefined} id - of the pinned member */
+  markPinned(id) {
+    for (const { group, member } of this.#slots) {
       setAttribute(group, 'aria-pressed', member === undefined ? undefined : String(member.id === id));
     }
   }
 
   /** @param {readonly { source: string, count: number }[]} sources */
-  #build(sources) {
+  #layOut(sources) {
     const layout = JSON.stringify(sources);
-    if (layout === this.#layout) return;
-    this.#layout = layout;
-    const sectors = layOut(sources);
-    this.#places = sectors.flatMap(({ buckets }) => buckets).map((bucket) => this.#makePlace(bucket));
-    this.troughs.replaceChildren(...this.#places.map(({ group }) => group));
+    if (layout === this.#drawnLayout) return;
+    this.#drawnLayout = layout;
+    const sectors = layOutSectors(sources);
+    this.#slots = sectors.flatMap(({ buckets }) => buckets).map((bucket) => this.#createSlot(bucket));
+    this.buckets.replaceChildren(...this.#slots.map(({ group }) => group));
     this.names.replaceChildren(
-      ...sectors.flatMap((sector, at) => {
-        const id = `sector-${at}`;
-        const name = s('textPath', { href: `#${id}`, startOffset: '50%' }, sector.source);
+      ...sectors.flatMap((sector, index) => {
         const room = (sector.to - sector.from) * OUTER;
         if (sectors.length === 1 || room < sector.source.length * 9) return [];
-        return [s('path', { id, d: nameLine(sector), fill: 'none' }), s('text', {}, name)];
+        const id = `sector-${index}`;
+        const name = svg('textPath', { href: `#${id}`, startOffset: '50%' }, sector.source);
+        return [svg('path', { id, d: sectorNamePath(sector), fill: 'none' }), svg('text', {}, name)];
       }),
     );
   }
 
   /**
    * @param {Bucket} bucket
-   * @returns {Place}
+   * @returns {Slot}
    */
-  #makePlace(bucket) {
-    const trough = s('path', { class: 'trough', d: outline(bucket, 1) });
-    const water = s('path', { class: 'water' });
-    const shine = s('path', { class: 'shine' });
-    const pours = s('path', { class: 'spout', d: spout(bucket), hidden: true });
-    const group = s('g', { class: 'bucket' }, pours, trough, water, shine);
-    /** @type {Place} */
-    const place = { bucket, group, trough, water, shine, spout: pours, member: undefined, level: -1 };
-    const look = (/** @type {boolean} */ pinned) => {
-      if (place.member !== undefined) this.#onSelect(place.member, pinned);
+  #createSlot(bucket) {
+    const outline = svg('path', { class: 'bucket-outline', d: bucketPath(bucket, 1) });
+    const fill = svg('path', { class: 'bucket-fill' });
+    const surface = svg('path', { class: 'bucket-surface' });
+    const flow = svg('path', { class: 'flow', d: flowPath(bucket), hidden: true });
+    const group = svg('g', { class: 'bucket' }, flow, outline, fill, surface);
+    /** @type {Slot} */
+    const slot = { bucket, group, fill, surface, flow, member: undefined, level: -1 };
+    const select = (/** @type {boolean} */ pinned) => {
+      if (slot.member !== undefined) this.#onSelect(slot.member, pinned);
     };
-    group.addEventListener('pointerenter', () => look(false));
-    group.addEventListener('click', () => look(true));
+    group.addEventListener('pointerenter', () => select(false));
+    group.addEventListener('click', () => select(true));
     group.addEventListener('focus', () => {
-      this.#focused = place.member?.id;
-      this.#keepFocusable();
-      this.#name(place);
-      look(false);
+      this.#focused = slot.member?.id;
+      this.#updateTabStop();
+      setLabel(slot);
+      select(false);
     });
-    return place;
+    return slot;
   }
 
-  /** @param {Place} place @param {Member | undefined} member */
-  #fill(place, member) {
-    const { group } = place;
-    const came = member !== undefined && place.member?.id !== member.id;
-    place.member = member;
+  /** @param {Slot} slot @param {Member | undefined} member */
+  #setMember(slot, member) {
+    const { group, flow } = slot;
+    const isNew = member !== undefined && slot.member?.id !== member.id;
+    slot.member = member;
     setAttribute(group, 'data-state', member?.state ?? 'empty');
     setAttribute(group, 'data-unknown', member?.remainingSeconds === null);
     setAttribute(group, 'role', member === undefined ? undefined : 'button');
     setAttribute(group, 'aria-hidden', member === undefined ? 'true' : undefined);
     if (member === undefined) {
-      place.level = -1;
-      for (const path of [place.water, place.shine]) path.removeAttribute('d');
-      setAttribute(place.spout, 'hidden', true);
+      slot.level = -1;
+      for (const path of [slot.fill, slot.surface]) path.removeAttribute('d');
+      setAttribute(flow, 'hidden', true);
       for (const name of ['tabindex', 'aria-label', 'aria-pressed']) group.removeAttribute(name);
       return;
     }
-    if (came) {
-      group.classList.remove('came');
-      group.getBoundingClientRect(); // so that the animation begins anew
-      group.classList.add('came');
+    if (isNew) {
+      group.classList.remove('new');
+      group.getBoundingClientRect(); // forces a reflow, so that the animation starts again
+      group.classList.add('new');
     }
-    this.#name(place);
+    setLabel(slot);
     const { openTunnels } = member;
-    setAttribute(place.spout, 'hidden', openTunnels === 0);
-    setAttribute(
-      place.spout,
-      'stroke-width',
-      openTunnels === 0 ? undefined : 1.2 + Math.log2(1 + openTunnels),
-    );
+    setAttribute(flow, 'hidden', openTunnels === 0);
+    setAttribute(flow, 'stroke-width', openTunnels === 0 ? undefined : 1.2 + Math.log2(1 + openTunnels));
   }
 
-  /** @param {Place} place @param {Member} member @param {number} passed */
-  #pour(place, member, passed) {
-    const left = member.remainingSeconds === null ? undefined : Math.max(0, member.remainingSeconds - passed);
-    const level = left === undefined ? UNKNOWN_LEVEL : this.#seating.levelOf(member.source, left);
-    if (Math.abs(level - place.level) < 0.002) return;
-    place.level = level;
-    place.water.setAttribute('d', outline(place.bucket, level));
-    place.shine.setAttribute('d', surface(place.bucket, level));
+  /** @param {Slot} slot @param {Member} member @param {number} elapsed - seconds since the last `show` */
+  #setLevel(slot, { source, remainingSeconds }, elapsed) {
+    const level =
+      remainingSeconds === null
+        ? UNKNOWN_LEVEL
+        : this.#assignment.levelOf(source, Math.max(0, remainingSeconds - elapsed));
+    if (Math.abs(level - slot.level) < 0.002) return;
+    slot.level = level;
+    slot.fill.setAttribute('d', bucketPath(slot.bucket, level));
+    slot.surface.setAttribute('d', surfacePath(slot.bucket, level));
   }
 
-  /** @param {Place} place */
-  #name({ group, member }) {
-    if (member === undefined) return;
-    const { id, source, state, remainingSeconds, openTunnels } = member;
-    const life = remainingSeconds === null ? 'life unknown' : `${duration(remainingSeconds)} left`;
-    const load = openTunnels === 0 ? '' : `, ${counted(openTunnels, 'open tunnel')}`;
-    setAttribute(group, 'aria-label', `${id} of ${source}, ${state}, ${life}${load}`);
-  }
-
-  /** Exactly one bucket can be reached by Tab. */
-  #keepFocusable() {
+  /** Puts exactly one bucket into the tab order. */
+  #updateTabStop() {
     const occupied = this.#occupied();
     const current = occupied.find(({ member }) => member?.id === this.#focused) ?? occupied[0];
     for (const { group } of occupied) setAttribute(group, 'tabindex', group === current?.group ? 0 : -1);
   }
 
   #occupied() {
-    return this.#places.filter(({ member }) => member !== undefined);
+    return this.#slots.filter(({ member }) => member !== undefined);
   }
 
   /** @param {KeyboardEvent} event */
   #onKey(event) {
     const occupied = this.#occupied();
-    const at = occupied.findIndex(({ group }) => group === document.activeElement);
-    if (at === -1) return;
-    const to = keyTarget(event.key, at, occupied.length);
-    if (to !== undefined) occupied[to]?.group.focus();
-    else if (event.key === 'Enter' || event.key === ' ') this.#onSelect(occupied[at]?.member, true);
+    const index = occupied.findIndex(({ group }) => group === document.activeElement);
+    if (index === -1) return;
+    const next = indexAfterKey(event.key, index, occupied.length);
+    if (next !== undefined) occupied[next]?.group.focus();
+    else if (event.key === 'Enter' || event.key === ' ') this.#onSelect(occupied[index]?.member, true);
     else if (event.key === 'Escape') this.#onSelect(undefined, true);
     else return;
     event.preventDefault();
   }
 
   /**
-   * @param {readonly Source[]} sources
-   * @param {number} undrawn
-   * @param {readonly Member[]} members
+   * The numbers in the hub and the legend.
+   *
+   * @param {Status} status
+   * @param {number} shownCount
    */
-  #label(sources, undrawn, members) {
+  #showCounts({ sources, pool }, shownCount) {
     const usable = sources.reduce((sum, { ready }) => sum + ready, 0);
     const wanted = sources.reduce((sum, { size }) => sum + size, 0);
-    setText(this.total, count(usable));
+    setText(this.usable, count(usable));
     setText(this.wanted, `of ${count(wanted)} usable`);
-    const rows = STATES.map(
-      (state) => /** @type {const} */ ([state, members.filter((member) => member.state === state).length]),
-    );
-    const empty = this.#places.length - this.#occupied().length;
-    const items = [...rows, /** @type {const} */ (['empty', empty])].map(([state, number]) =>
-      h('div', { 'data-state': state }, h('dt', {}, state), h('dd', {}, count(number))),
-    );
-    if (undrawn > 0) items.push(h('div', {}, h('dt', {}, 'not drawn'), h('dd', {}, count(undrawn))));
+    const item = (/** @type {string} */ label, /** @type {number} */ value, /** @type {string} */ state) =>
+      h('div', { 'data-state': state }, h('dt', {}, label), h('dd', {}, count(value)));
+    const items = STATES.map((state) => item(state, pool[state], state));
+    items.push(item('missing', this.#slots.length - this.#occupied().length, 'empty'));
+    const notShown = STATES.reduce((sum, state) => sum + pool[state], 0) - shownCount;
+    if (notShown > 0) items.push(item('not shown', notShown, 'not-shown'));
     byId('legend').replaceChildren(...items);
   }
 }
 
+/** @param {Slot} slot */
+function setLabel({ group, member }) {
+  if (member === undefined) return;
+  const { id, source, state, remainingSeconds, openTunnels } = member;
+  const expiry = remainingSeconds === null ? 'expiry unknown' : `expires in ${duration(remainingSeconds)}`;
+  const load = openTunnels === 0 ? '' : `, ${counted(openTunnels, 'open tunnel')}`;
+  setAttribute(group, 'aria-label', `${id} of ${source}, ${state}, ${expiry}${load}`);
+}
+
 /**
- * Where a key leads from one of `count` buckets; undefined where it leads nowhere.
+ * The index to which a navigation key moves; undefined for other keys.
  *
  * @param {string} key
- * @param {number} at
- * @param {number} count
+ * @param {number} index
+ * @param {number} length
  */
-function keyTarget(key, at, count) {
+function indexAfterKey(key, index, length) {
   if (key === 'Home') return 0;
-  if (key === 'End') return count - 1;
-  if (key === 'ArrowRight' || key === 'ArrowDown') return (at + 1) % count;
-  return key === 'ArrowLeft' || key === 'ArrowUp' ? (at - 1 + count) % count : undefined;
+  if (key === 'End') return length - 1;
+  if (key === 'ArrowRight' || key === 'ArrowDown') return (index + 1) % length;
+  return key === 'ArrowLeft' || key === 'ArrowUp' ? (index - 1 + length) % length : undefined;
 }
 
 function paddles() {
-  return Array.from({ length: PADDLES }, (_, at) => {
-    const angle = (at / PADDLES) * 2 * Math.PI;
-    return s('path', { d: `M${point(AXLE - 9, angle)}L${point(AXLE + 2, angle + 0.05)}` });
+  return Array.from({ length: PADDLE_COUNT }, (_, index) => {
+    const angle = (index / PADDLE_COUNT) * 2 * Math.PI;
+    return svg('path', { d: `M${point(AXLE - 9, angle)}L${point(AXLE + 2, angle + 0.05)}` });
   });
 }
 
-/** Stripes for the quarantined, so that the state does not hang on a colour. */
-function hatching() {
-  const stripe = s('path', { d: 'M0 0V8', class: 'stripe' });
+/** Stripes mark quarantined members, so that the state does not depend on colour alone. */
+function stripesPattern() {
+  const stripe = svg('path', { d: 'M0 0V8', class: 'stripe' });
   const attributes = {
     id: 'stripes',
     width: 6,
@@ -299,5 +310,5 @@ function hatching() {
     patternUnits: 'userSpaceOnUse',
     patternTransform: 'rotate(38)',
   };
-  return s('defs', {}, s('pattern', attributes, stripe));
+  return svg('defs', {}, svg('pattern', attributes, stripe));
 }
