@@ -1,158 +1,154 @@
 /**
- * Who may use a listener, as whom, and for which targets.
+ * Decides who may use a listener, as which user, and for which targets.
  *
- * Owns the count of failed attempts per client address, bounded in memory and in time. Credentials are HTTP Basic
- * (RFC 7617) or SOCKS5 username/password (RFC 1929); both arrive here as text. Passwords are compared as digests in
- * constant time, and an unknown user costs the same work as a known one.
+ * Passwords are compared as digests in constant time, and an unknown user name takes as long to check as a known one.
+ * Failed attempts are counted per client network; the count is bounded in memory and in time.
  */
-import { isUtf8 } from 'node:buffer';
 import { createHash, timingSafeEqual } from 'node:crypto';
+import { BoundedMap } from '../core/bounded-map.ts';
 import type { Clock } from '../core/clock.ts';
 import { NoriaError } from '../core/faults.ts';
-import type { HostPort } from '../core/host-port.ts';
+import { type HostPort, parseHostPort } from '../core/host-port.ts';
 import { clientNetwork, Networks } from '../core/networks.ts';
+import { ownText } from '../core/own-text.ts';
 import type { Secret } from '../core/secret.ts';
 import { DenyTargets, isOwnAddress, type OwnAddress } from './deny-targets.ts';
-import { KnownTargets } from './known-targets.ts';
 import { routingTextWithoutUsers } from './routing-options.ts';
 
-/** What the configuration says of one listener, and what noria knows of itself. */
 export interface AccessOptions {
-  /** Empty: anyone, under any name. */
+  /** Empty: any client may connect, under any name. */
   readonly users: readonly { readonly username: string; readonly password: Secret }[];
-  /** Client networks in CIDR form; empty: all. */
+  /** Client networks in CIDR notation; empty allows every address. */
   readonly allow: readonly string[];
-  /** Rules of deny-targets.ts. */
+  /** Rules in the grammar of core/target-rule.ts. */
   readonly denyTargets: readonly string[];
-  /** Where noria listens at this moment: refused as targets whatever the rules say. */
+  /** The addresses that noria listens on now. They are refused as targets, whatever the rules say. */
   readonly ownAddresses?: () => readonly OwnAddress[];
-  /** Told of each attempt with wrong credentials: other processes with the same listener count it, too. */
+  /** Called for each attempt with wrong credentials, so that other processes with the same listener can count it too. */
   readonly onFailure?: (remoteAddress: string | undefined) => void;
   readonly clock: Clock;
 }
 
-/** One per listener. */
-export interface Access {
-  /** Every client may connect, whatever its address. */
-  readonly admitsAll: boolean;
-  /** Whether a client from this address may connect at all. */
-  admits(remoteAddress: string | undefined): boolean;
-  /** Whether users are configured, so that a client without credentials is refused. */
-  readonly asksForCredentials: boolean;
-  /**
-   * The user that these credentials prove, and the wish that follows its name. With no users configured everyone is
-   * user '', and credentials carry the wish alone.
-   *
-   * @returns `auth-required`, or `too-many-requests` with `retryAfterMs` in its context after too many wrong ones from
-   *   this address: then right ones too, or the answer would tell a guesser when it has found them.
-   */
-  identify(
-    credentials: ClientCredentials | undefined,
-    remoteAddress: string | undefined,
-  ): ClientIdentity | NoriaError;
-  /** This address gave wrong credentials to another process with the same listener. */
-  failedElsewhere(remoteAddress: string | undefined): void;
-  readonly targets: {
-    /** As `parseHostPort` reads it; what was read is kept for a while, since clients ask for the same ones again and again. */
-    read(authority: string): HostPort | undefined;
-    /** `forbidden`, with a `reason` for the client in its context; undefined when the target is not refused. */
-    denies(target: HostPort): NoriaError | undefined;
-  };
-}
-
-/** As a client gave them. */
+/** A user name and password as the client sent them. */
 export interface ClientCredentials {
   readonly username: string;
   readonly password: string;
 }
 
 export interface ClientIdentity {
-  /** The configured user; '' when none is configured. */
+  /** The configured user; '' when the listener has no users. */
   readonly user: string;
   /** What follows BASE in the user name, for `readRoutingOptions`. */
   readonly routingText: string;
 }
 
-/** Wrong credentials an address may give within one window. A browser's own retries stay far below it. */
+/** Attempts with wrong credentials that an address may make within one window. A browser's own retries stay far below it. */
 const MAX_FAILURES = 20;
 const FAILURE_WINDOW_MS = 60_000;
-/** Addresses remembered at once; beyond it the one that failed longest ago is forgotten. */
-const MAX_FAILING_ADDRESSES = 10_000;
+const MAX_FAILING_NETWORKS = 10_000;
+/** Compared in place of an unknown user's password, so that the time taken does not show which names exist. */
+const NO_PASSWORD = digest('');
+const MAX_CACHED_TARGETS = 1_024;
+const MAX_CACHED_TARGET_LENGTH = 128;
 
-/** @throws TypeError for a network or a rule that is none: the configuration has checked them. */
-export function createAccess(options: AccessOptions): Access {
-  const networks = new Networks(options.allow);
-  const denied = new DenyTargets(options.denyTargets);
-  const failures = new Failures(options.clock);
-  const digests = new Map(options.users.map((user) => [user.username, digest(user.password.reveal())]));
-  const longestName = Math.max(0, ...options.users.map((user) => user.username.length));
-  const noDigest = digest('');
-  const known = new KnownTargets();
-  const admitsAll = options.allow.length === 0;
+/** The access rules of one listener. */
+export class Access {
+  /** Clients from any address may connect. */
+  readonly admitsAll: boolean;
+  /** The listener has users, so a client without credentials is refused. */
+  readonly requiresCredentials: boolean;
+  readonly #options: AccessOptions;
+  readonly #networks: Networks;
+  readonly #deniedTargets: DenyTargets;
+  readonly #failures: FailureCounts;
+  readonly #digests: ReadonlyMap<string, Buffer>;
+  readonly #longestName: number;
+  readonly #targets = new BoundedMap<string, HostPort>(MAX_CACHED_TARGETS);
 
-  return {
-    admitsAll,
-    admits: (remoteAddress) => admitsAll || (remoteAddress !== undefined && networks.has(remoteAddress)),
-    asksForCredentials: digests.size > 0,
-    identify(credentials, remoteAddress) {
-      if (digests.size === 0) {
-        return { user: '', routingText: routingTextWithoutUsers(credentials?.username ?? '') };
-      }
-      if (credentials === undefined) return new NoriaError('auth-required', 'no credentials given');
-      const retryAfterMs = failures.blockedForMs(remoteAddress);
-      if (retryAfterMs > 0) {
-        const message = `${MAX_FAILURES} wrong credentials from this address within a minute`;
-        return new NoriaError('too-many-requests', message, { context: { retryAfterMs } });
-      }
-      const user = longestUser(credentials.username, digests, longestName);
-      // The digest of an unknown user is one too, so that the time taken does not tell which names exist.
-      const expected = (user === undefined ? undefined : digests.get(user)) ?? noDigest;
-      const fits = timingSafeEqual(expected, digest(credentials.password));
-      if (user !== undefined && fits) {
-        return { user, routingText: credentials.username.slice(user.length + 1) };
-      }
-      failures.count(remoteAddress);
-      options.onFailure?.(remoteAddress);
-      return new NoriaError('auth-required', 'wrong credentials');
-    },
-    failedElsewhere: (remoteAddress) => failures.count(remoteAddress),
-    targets: {
-      read: (authority) => known.read(authority),
-      denies(target) {
-        const own = options.ownAddresses?.();
-        const isOwn = own !== undefined && isOwnAddress(target, own);
-        const why = isOwn ? "as noria's own address" : denied.reasonToDeny(target);
-        return why === undefined ? undefined : deniedTarget(target, why);
-      },
-    },
-  };
-}
+  /** @throws TypeError for an invalid network or rule: the configuration has already checked them. */
+  constructor(options: AccessOptions) {
+    const { users, allow } = options;
+    this.#options = options;
+    this.admitsAll = allow.length === 0;
+    this.requiresCredentials = users.length > 0;
+    this.#networks = new Networks(allow);
+    this.#deniedTargets = new DenyTargets(options.denyTargets);
+    this.#failures = new FailureCounts(options.clock);
+    this.#digests = new Map(users.map((user) => [user.username, digest(user.password.reveal())]));
+    this.#longestName = Math.max(0, ...users.map((user) => user.username.length));
+  }
 
-function deniedTarget({ text }: HostPort, why: string): NoriaError {
-  const context = { reason: `The target is denied ${why}.` };
-  return new NoriaError('forbidden', `target ${text} is denied ${why}`, { context });
-}
+  /** Whether a client from this address may connect at all. */
+  admits(remoteAddress: string | undefined): boolean {
+    return this.admitsAll || (remoteAddress !== undefined && this.#networks.has(remoteAddress));
+  }
 
-/**
- * Credentials from the value of Proxy-Authorization: the Basic scheme alone, in UTF-8 or else Latin-1.
- *
- * @returns undefined where there is no header, another scheme, or nothing that is base64. Without a colon all of it is
- *   the user name.
- */
-export function parseBasicCredentials(header: string | undefined): ClientCredentials | undefined {
-  const encoded = /^basic +([A-Za-z0-9+/_-]+=*) *$/i.exec(header ?? '')?.[1];
-  if (encoded === undefined) return undefined;
-  const bytes = Buffer.from(encoded, 'base64');
-  const text = bytes.toString(isUtf8(bytes) ? 'utf8' : 'latin1');
-  const colon = text.indexOf(':');
-  if (colon < 0) return { username: text, password: '' };
-  return { username: text.slice(0, colon), password: text.slice(colon + 1) };
+  /**
+   * Finds the user that these credentials prove, and the routing options behind its name. In a listener without users every
+   * client is user '', and its user name carries routing options only.
+   *
+   * @returns `auth-required`, or `too-many-requests` with `retryAfterMs` in its context after too many failures from this
+   *   address. Correct credentials are then refused too: otherwise the reply would confirm a guess.
+   */
+  identify(
+    credentials: ClientCredentials | undefined,
+    remoteAddress: string | undefined,
+  ): ClientIdentity | NoriaError {
+    if (!this.requiresCredentials) {
+      return { user: '', routingText: routingTextWithoutUsers(credentials?.username ?? '') };
+    }
+    if (credentials === undefined) return new NoriaError('auth-required', 'no credentials given');
+    const retryAfterMs = this.#failures.blockedForMs(remoteAddress);
+    if (retryAfterMs > 0) {
+      const message = `${MAX_FAILURES} attempts with wrong credentials from this address within a minute`;
+      return new NoriaError('too-many-requests', message, { context: { retryAfterMs } });
+    }
+    const { username, password } = credentials;
+    const user = longestUser(username, this.#digests, this.#longestName);
+    const expected = (user === undefined ? undefined : this.#digests.get(user)) ?? NO_PASSWORD;
+    const matches = timingSafeEqual(expected, digest(password));
+    if (user !== undefined && matches) return { user, routingText: username.slice(user.length + 1) };
+    this.#failures.count(remoteAddress);
+    this.#options.onFailure?.(remoteAddress);
+    return new NoriaError('auth-required', 'wrong credentials');
+  }
+
+  /** Counts an attempt with wrong credentials that another process with the same listener saw. */
+  countFailure(remoteAddress: string | undefined): void {
+    this.#failures.count(remoteAddress);
+  }
+
+  /**
+   * Parses `host:port`. The result is cached, since clients ask for the same few targets again and again.
+   *
+   * The cache also keeps one string per target, so that later lookups by that string reuse its hash.
+   */
+  readTarget(authority: string): HostPort | undefined {
+    const cached = this.#targets.get(authority);
+    if (cached !== undefined) return cached;
+    if (authority.length > MAX_CACHED_TARGET_LENGTH) return parseHostPort(authority);
+    const text = ownText(authority);
+    const target = parseHostPort(text);
+    if (target !== undefined) this.#targets.set(text, target);
+    return target;
+  }
+
+  /** @returns `forbidden` with a `reason` for the client in its context; undefined when the target is allowed. */
+  checkTarget(target: HostPort): NoriaError | undefined {
+    const own = this.#options.ownAddresses?.();
+    const isOwn = own !== undefined && isOwnAddress(target, own);
+    const reason = isOwn
+      ? 'the target is an address of noria itself'
+      : this.#deniedTargets.reasonToDeny(target);
+    if (reason === undefined) return undefined;
+    return new NoriaError('forbidden', `target ${target.text} refused: ${reason}`, { context: { reason } });
+  }
 }
 
 /**
  * The longest of the names that is the whole user name or is followed by a separator.
  *
- * @param longest - length of the longest of them: a user name of thousands of hyphens costs no more than one of these.
+ * @param longest - length of the longest name: it bounds the work for a user name of thousands of hyphens.
  */
 function longestUser(username: string, names: ReadonlyMap<string, unknown>, longest: number) {
   for (let end = Math.min(username.length, longest); end > 0; end -= 1) {
@@ -168,17 +164,19 @@ function digest(text: string): Buffer {
   return createHash('sha256').update(text, 'utf8').digest();
 }
 
-/** How often each client address gave wrong credentials within its window. */
-class Failures {
+/** How many attempts with wrong credentials each client network made in its current window. */
+class FailureCounts {
   readonly #clock: Clock;
-  /** In the order of their beginnings. */
-  readonly #windows = new Map<string, { readonly endsAt: number; count: number }>();
+  /** Windows are equally long, so the oldest ones end first. */
+  readonly #windows = new BoundedMap<string, { readonly endsAt: number; count: number }>(
+    MAX_FAILING_NETWORKS,
+  );
 
   constructor(clock: Clock) {
     this.#clock = clock;
   }
 
-  /** Ms until this address may try again; 0 when it may now. */
+  /** Ms until this address may try again; 0 when it may try now. */
   blockedForMs(address: string | undefined): number {
     const window = this.#windows.get(clientNetwork(address ?? ''));
     if (window === undefined || window.count < MAX_FAILURES) return 0;
@@ -193,15 +191,7 @@ class Failures {
       window.count += 1;
       return;
     }
-    this.#forgetOld(nowMs);
+    this.#windows.deleteOldestWhile(({ endsAt }) => endsAt <= nowMs);
     this.#windows.set(key, { endsAt: nowMs + FAILURE_WINDOW_MS, count: 1 });
-  }
-
-  /** Removes the windows that have ended, and the oldest beyond the most there may be: the first ones, all being of one length. */
-  #forgetOld(nowMs: number): void {
-    for (const [key, window] of this.#windows) {
-      if (window.endsAt > nowMs && this.#windows.size < MAX_FAILING_ADDRESSES) return;
-      this.#windows.delete(key);
-    }
   }
 }

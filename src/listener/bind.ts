@@ -1,50 +1,49 @@
-/** Binds one address of a listener, or says in words why it cannot be had. */
+/** Binds one configured address of a listener, and explains in plain words when that fails. */
 import { createServer, type Server, type Socket } from 'node:net';
 import { describeError, NoriaError } from '../core/faults.ts';
 import { formatHostPort } from '../core/host-port.ts';
 import type { ListenAddress } from '../core/listen-address.ts';
 import { isLoopbackAddress } from '../core/networks.ts';
 
-/** Where a server really listens. */
+/** The address that a server is bound to. */
 export interface BoundAddress {
   /** An IP literal without brackets; '' for a Unix socket. */
   readonly host: string;
   readonly port: number;
 }
 
-/** What becomes of connections, and which addresses are taken at all. */
 export interface BindOptions {
-  /** @param localPort - the bound port, so that no system call is needed to know it. */
+  /** @param localPort - the bound port, passed on to save a system call for each connection. */
   readonly onConnection: (socket: Socket, localPort: number) => void;
-  /** A connection could not be accepted (no descriptor left, for one); the server goes on. */
+  /** A connection could not be accepted, for example because no file descriptor is free. The server keeps listening. */
   readonly onAcceptError: (error: Error) => void;
-  /** Whether an address that other machines can reach may be bound. */
+  /** Whether an address may be bound that other machines can reach. */
   readonly allowNonLoopback: boolean;
 }
 
-const WHY: Readonly<Record<string, string>> = {
+const REASONS: Readonly<Record<string, string>> = {
   EADDRINUSE: 'another program listens there',
   EADDRNOTAVAIL: 'this machine has no such address',
-  EACCES: 'the user that runs noria may not listen there; ports below 1024 need a permission',
-  ENOTFOUND: 'no such host name',
-  EBADF: 'no such descriptor was inherited',
-  EINVAL: 'that descriptor is no listening socket',
-  ENOTSOCK: 'that descriptor is no listening socket',
+  EACCES: 'permission denied for the user that runs noria; ports below 1024 need a privilege',
+  ENOTFOUND: 'the host name does not exist',
+  EBADF: 'no such file descriptor was inherited',
+  EINVAL: 'the file descriptor is not a listening socket',
+  ENOTSOCK: 'the file descriptor is not a listening socket',
 };
 
 /**
- * One server for each port, all listening.
+ * Returns one listening server for each port.
  *
- * @throws NoriaError `listen-failed`, or `bad-config` for an address that must not be open to others; servers bound by
- *   then are closed.
+ * @throws NoriaError `listen-failed`, or `bad-config` for an address that must not be reachable from other machines. Servers
+ *   that were already bound are closed.
  */
 export async function bind(address: ListenAddress, options: BindOptions): Promise<Server[]> {
   if (address.kind === 'fd') return [await bindOne({ fd: address.fd }, `fd:${address.fd}`, options)];
-  const { host, port, lastPort = port } = address;
+  const { host, port: firstPort, lastPort = firstPort } = address;
   const servers: Server[] = [];
   try {
-    for (let each = port; each <= lastPort; each += 1) {
-      servers.push(await bindOne({ host, port: each }, formatHostPort(host, each), options));
+    for (let port = firstPort; port <= lastPort; port += 1) {
+      servers.push(await bindOne({ host, port }, formatHostPort(host, port), options));
     }
   } catch (error) {
     for (const server of servers) server.close();
@@ -53,11 +52,10 @@ export async function bind(address: ListenAddress, options: BindOptions): Promis
   return servers;
 }
 
-/** Where a listening server really listens. */
 export function boundAddress(server: Server): BoundAddress {
   const address = server.address();
   return address === null || typeof address === 'string'
-    ? { host: address ?? '', port: 0 } // a Unix socket, handed in by descriptor
+    ? { host: address ?? '', port: 0 } // a Unix socket, inherited as a file descriptor
     : { host: address.address, port: address.port };
 }
 
@@ -69,8 +67,8 @@ function bindOne(
   const server = createServer({ allowHalfOpen: true, noDelay: true });
   return new Promise((resolve, reject) => {
     const onError = (error: NodeJS.ErrnoException): void => {
-      const why = WHY[error.code ?? ''] ?? describeError(error);
-      reject(new NoriaError('listen-failed', `cannot listen on ${name}: ${why}`, { cause: error }));
+      const reason = REASONS[error.code ?? ''] ?? describeError(error);
+      reject(new NoriaError('listen-failed', `cannot listen on ${name}: ${reason}`, { cause: error }));
     };
     server.once('error', onError);
     server.listen({ ...where, exclusive: false }, () => {
@@ -78,7 +76,8 @@ function bindOne(
       const { host, port } = boundAddress(server);
       if (!options.allowNonLoopback && host !== '' && !isLoopbackAddress(host)) {
         server.close();
-        reject(new NoriaError('bad-config', `${name} can be reached from other machines, so it needs users`));
+        const message = `cannot listen on ${name} without users: other machines can reach this address`;
+        reject(new NoriaError('bad-config', message));
         return;
       }
       server.on('error', options.onAcceptError);

@@ -1,265 +1,339 @@
 /**
- * One client connection as the fronts see it: what the listener was opened with, who the client is, and whom to
- * tell how it went.
+ * One client connection, from the accepted socket to its close.
  *
- * The listener makes one for each accepted socket. It owns the limit on the time until a whole request, tells
- * `connection.closed` when the socket closes, whatever closed it, and knows whether a request is under way. A front
- * (HTTP, SOCKS) owns the socket from the moment it is given it.
+ * The listener creates it, then the code of one protocol (http/ or socks/) drives it. It enforces the time limit for a whole
+ * request, knows whether a request is in progress, dials for the client, and reports how the connection ended.
  */
 import type { Socket } from 'node:net';
+import { type SecureContext, TLSSocket } from 'node:tls';
 import type { Clock } from '../core/clock.ts';
 import type { Deadline, Deadlines } from '../core/deadlines.ts';
 import type { ClientProtocol, EventBus } from '../core/events.ts';
 import { describeError, type FaultCode, type NoriaError } from '../core/faults.ts';
+import type { HostPort } from '../core/host-port.ts';
 import type { Listed } from '../core/live-list.ts';
-import type { Dialer, DialFailure, MemberConnection } from '../dialer/dial.ts';
+import type {
+  Dialer,
+  DialFailure,
+  Dialing,
+  DialRequest,
+  DialResult,
+  MemberConnection,
+} from '../dialer/dial.ts';
+import type { RoutingOptions } from '../pool/lease.ts';
 import type { Access, ClientCredentials, ClientIdentity } from './access.ts';
 import { relay } from './relay.ts';
-import type { RoutingContext } from './routing-options.ts';
+import { type RoutingContext, readRoutingOptions } from './routing-options.ts';
 
-/** What the fronts are given. Durations in ms. */
-export interface FrontOptions {
+/** What all connections of a listener share. Durations in ms. */
+export interface ConnectionOptions {
   /** The listener's name in events and metrics: its address as configured. */
   readonly name: string;
   readonly access: Access;
   readonly dialer: Dialer;
   readonly bus: EventBus;
   readonly clock: Clock;
-  /** For what is armed for each connection and almost never comes due. */
+  /** For the time limits of each connection, most of which never expire. */
   readonly deadlines: Deadlines;
   readonly sessionMode: RoutingContext['sessionMode'];
-  /** The one source this listener draws from. */
+  /** The only source that this listener uses; absent: all of them. */
   readonly source?: string;
   /** Names of all configured sources. */
   readonly sources: readonly string[];
-  /** A tunnel or an exchange without a byte in either direction for this long is ended. */
+  /** Closes a tunnel or forwarded request in which neither side has sent a byte for this long. */
   readonly idleTimeoutMs: number;
-  /** The same for a tunnel of which one direction has ended. */
+  /** The same limit for a half-closed tunnel. */
   readonly lingerMs: number;
   /** For a whole HTTP request head, from its first byte. */
   readonly headerTimeoutMs: number;
-  /** From the accepted connection to the first byte of HTTP or the whole of a SOCKS request, TLS included. */
+  /** From the accepted connection to the first byte of HTTP or to a whole SOCKS request, TLS handshake included. */
   readonly handshakeTimeoutMs: number;
 }
 
-/** A client connection, as a front sees it. */
-export interface ConnectionContext {
-  readonly options: FrontOptions;
-  /** The port the client connected to: it tells the listeners of a port range apart. */
-  readonly localPort: number;
-  /**
-   * Set when nothing of this connection is to be served (client not allowed, too many connections, protocol not
-   * enabled): the front answers its first request with it, in its own protocol, and closes. It reads no credentials.
-   */
-  readonly refusal: NoriaError | undefined;
-  /** The listener is closing: answer what is under way, promise nothing further. */
-  readonly draining: boolean;
+/** How long a refused client may keep sending before its connection is destroyed. */
+const CLOSE_TIMEOUT_MS = 2_000;
+/** What a client may send ahead while it waits for a dial; then reading pauses. */
+const MAX_EARLY_BYTES = 64 * 1024;
 
-  /** Names what the client turned out to speak; the last one said is told in `connection.closed`. */
-  speaks(protocol: ClientProtocol): void;
-  /** A whole request is there: takes the handshake's time limit off. Safe to call twice. */
-  handshakeDone(): void;
-  /** The request is answered and another one may come, within so many ms where a limit is given. While draining: closes. */
-  awaitsRequest(withinMs?: number): void;
-  /**
-   * How the request came out, where that is neither `ok` nor a refusal; for `connection.closed`. A connection that closes
-   * with a request unanswered is `client-gone` by itself.
-   */
-  endedWith(code: FaultCode): void;
-  /** Tells `client.refused`; the code becomes the connection's outcome. `detail` is for the log, without secrets. */
-  refused(code: FaultCode, detail: string): void;
-  /** Emits `client.refused` for a dial that failed, which `dial.ended` has already reported. */
-  dialFailed(failure: Pick<DialFailure, 'code' | 'reason'>): void;
-  /** Something that noria did not foresee: tells it as `internal` and destroys the socket. */
-  broke(error: unknown): void;
-  /**
-   * Writes the last bytes and closes so that the client can read them: what it still sends is discarded, for a short
-   * while, since closing with unread data would reset the connection under the answer.
-   */
-  farewell(bytes: string | Uint8Array): void;
-  /** Who these credentials prove the client to be, or why it is refused. */
-  identify(credentials: ClientCredentials | undefined): ClientIdentity | NoriaError;
-  /** What `readRoutingOptions` needs to know of this connection. `targetHost` is canonical; '' while it is not known yet. */
-  routingContext(identity: ClientIdentity, targetHost: string): RoutingContext;
-  /**
-   * Joins the client and the way until both have ended, ends the way's lease and tells `tunnel.closed`. The front has
-   * answered the client already and has taken its own listeners off, in this same tick.
-   *
-   * @param early - what the client sent behind its request: goes to the target first.
-   */
-  tunnel(client: Socket, way: MemberConnection, early: Buffer | undefined): void;
-}
-
-/** How long a refused client may go on sending before it is cut off. */
-const FAREWELL_MS = 2_000;
-
-/** A client connection, as the listener holds it: from the accepted socket to its close. */
-export class ClientConnection implements ConnectionContext, Listed {
+export class ClientConnection implements Listed {
   listedAt = -1;
-  readonly options: FrontOptions;
-  readonly localPort: number;
+  readonly options: ConnectionOptions;
+  /** Distinguishes the listeners of a port range. */
+  readonly #localPort: number;
   readonly #accepted: Socket;
   readonly #openedAt: number;
-  /** Plain, or TLS on top of the accepted one. */
   #socket: Socket;
   #refusal: NoriaError | undefined;
   #protocol: ClientProtocol = 'unknown';
   #outcome: 'ok' | FaultCode = 'ok';
-  #limit: Deadline | undefined;
-  #phase: 'waiting' | 'serving' | 'tunnelling' = 'waiting';
+  #timeout: Deadline | undefined;
+  #phase: 'idle' | 'request' | 'tunnel' = 'idle';
   #answered = false;
   #draining = false;
 
-  /** Tells `connection.opened` at once, and `connection.closed` when the accepted socket closes. */
-  constructor(accepted: Socket, localPort: number, options: FrontOptions) {
+  /** Emits `connection.opened` now, and `connection.closed` when the accepted socket closes for whatever reason. */
+  constructor(accepted: Socket, localPort: number, options: ConnectionOptions) {
     this.options = options;
     this.#accepted = accepted;
     this.#socket = accepted;
-    this.localPort = localPort;
+    this.#localPort = localPort;
     this.#openedAt = options.clock.monotonic();
     options.bus.emit('connection.opened', { listener: options.name });
     accepted.on('close', () => this.#onClose());
-    this.#limitTo(options.handshakeTimeoutMs);
+    this.#setTimeout(options.handshakeTimeoutMs);
   }
 
+  /** What the client sends and receives: the accepted socket, or TLS on top of it. */
+  get socket(): Socket {
+    return this.#socket;
+  }
+
+  /**
+   * Set when no request of this connection is served: the client is not allowed, the listener is full, or the protocol is not
+   * enabled. The first request is then answered with this error in the client's own protocol, and its credentials are ignored.
+   */
   get refusal(): NoriaError | undefined {
     return this.#refusal;
   }
 
+  /** The listener is closing: the current request is answered, and no other one is accepted. */
   get draining(): boolean {
     return this.#draining;
   }
 
-  /** From here on the client is spoken to through `socket`, which closes the accepted one when it closes. */
-  speaksThrough(socket: Socket): void {
-    this.#socket = socket;
+  /** Makes the server side of TLS on top of the accepted socket. Closing it closes the accepted socket too. */
+  startTls(secureContext: SecureContext): void {
+    this.#socket = new TLSSocket(this.#accepted, { isServer: true, secureContext });
+    this.#socket.on('error', () => {}); // ignored: 'close' follows every error
   }
 
-  /** Nothing of this connection will be served, for this reason. */
+  /** The first reason wins. */
   refuseAll(reason: NoriaError): void {
     this.#refusal ??= reason;
   }
 
-  speaks(protocol: ClientProtocol): void {
+  /** For events. The last protocol set is the one that `connection.closed` reports. */
+  setProtocol(protocol: ClientProtocol): void {
     this.#protocol = protocol;
   }
 
-  handshakeDone(): void {
-    if (this.#answered) this.#outcome = 'ok'; // how the request before came out is no longer the last word
-    this.#answered = false;
-    this.#phase = 'serving';
-    this.#clearLimit();
-  }
-
-  awaitsRequest(withinMs?: number): void {
-    this.#phase = 'waiting';
-    this.#answered = true;
-    this.#clearLimit();
-    if (this.#draining) this.#socket.destroy();
-    else if (withinMs !== undefined) this.#limitTo(withinMs);
-  }
-
-  endedWith(code: FaultCode): void {
-    this.#outcome = code;
-  }
-
-  refused(code: FaultCode, detail: string): void {
-    this.#outcome = code;
-    const { name, bus } = this.options;
-    bus.emit('client.refused', { listener: name, protocol: this.#protocol, code, detail });
-  }
-
-  dialFailed({ code, reason }: Pick<DialFailure, 'code' | 'reason'>): void {
-    this.#outcome = code;
-    const { name, bus } = this.options;
-    const event = { listener: name, protocol: this.#protocol, code, detail: reason } as const;
-    bus.emit('client.refused', { ...event, dialFailed: true });
-  }
-
-  broke(error: unknown): void {
-    this.refused('internal', describeError(error));
-    this.#socket.destroy();
-  }
-
-  farewell(bytes: string | Uint8Array): void {
+  /**
+   * Calls `then` once with the first bytes of the connection or of its next request, and removes its own listeners first.
+   * Destroys a socket that ends without a byte. An error in `then` ends this connection only.
+   */
+  readFirst(then: (first: Buffer) => void): void {
     const socket = this.#socket;
-    this.#limitTo(FAREWELL_MS);
-    socket.on('end', () => socket.destroySoon());
-    socket.end(bytes);
+    const onData = (first: Buffer): void => {
+      socket.off('data', onData).off('end', onEnd);
+      try {
+        then(first);
+      } catch (error) {
+        this.fail(error);
+      }
+    };
+    const onEnd = (): void => {
+      socket.destroy();
+    };
+    socket.on('data', onData).on('end', onEnd);
     socket.resume();
-    if (socket.readableEnded) socket.destroySoon();
   }
 
-  /** Asked of the kernel, so only where it matters; '' when the client has left. */
-  get #clientAddress(): string {
-    return this.#accepted.remoteAddress ?? '';
+  /** A whole request has arrived: clears the time limit. Idempotent. */
+  beginRequest(): void {
+    if (this.#answered) this.#outcome = 'ok'; // the outcome of an earlier request of this connection no longer counts
+    this.#answered = false;
+    this.#phase = 'request';
+    this.#clearTimeout();
   }
 
+  /** The request has been answered and another one may follow, within `timeoutMs` if given. Closes instead while draining. */
+  awaitRequest(timeoutMs?: number): void {
+    this.#phase = 'idle';
+    this.#answered = true;
+    this.#clearTimeout();
+    if (this.#draining) this.#socket.destroy();
+    else if (timeoutMs !== undefined) this.#setTimeout(timeoutMs);
+  }
+
+  /** Checks the client's credentials. The error says why the client is refused. */
   identify(credentials: ClientCredentials | undefined): ClientIdentity | NoriaError {
     const { access } = this.options;
-    return access.identify(credentials, access.asksForCredentials ? this.#clientAddress : undefined);
+    return access.identify(credentials, access.requiresCredentials ? this.#clientAddress : undefined);
   }
 
-  routingContext(identity: ClientIdentity, targetHost: string): RoutingContext {
+  /**
+   * Checks whether the client may reach the target, and reads its routing options.
+   *
+   * @param headers - fields of the request, of which those named X-Noria-… are routing options.
+   */
+  route(
+    identity: ClientIdentity,
+    target: HostPort,
+    headers: readonly (readonly [string, string])[],
+  ): RoutingOptions | NoriaError {
+    return this.options.access.checkTarget(target) ?? this.readRoutingOptions(identity, target.host, headers);
+  }
+
+  /** @param targetHost - canonical; '' while the target is unknown. */
+  readRoutingOptions(
+    identity: ClientIdentity,
+    targetHost: string,
+    headers: readonly (readonly [string, string])[],
+  ): RoutingOptions | NoriaError {
     const { sessionMode, source, sources } = this.options;
-    return {
+    return readRoutingOptions(identity.routingText, headers, {
       user: identity.user,
       sessionMode,
       clientAddress: sessionMode === 'client-ip' ? this.#clientAddress : '',
-      localPort: this.localPort,
+      localPort: this.#localPort,
       targetHost,
       sources,
       listenerSource: source,
-    };
+    });
   }
 
-  tunnel(client: Socket, way: MemberConnection, early: Buffer | undefined): void {
+  /**
+   * Dials while the client waits for its reply. The client is read meanwhile, because only a read shows that it has left: the
+   * dial is cancelled with `client-gone` when the client closes, or ends its side without having sent anything.
+   *
+   * @param received - what the client has already sent after its request.
+   * @param done - called once, with everything that the client has sent for the target. The socket's listeners of this method
+   *   are removed in the same tick, so a caller that adds its own at once misses no byte.
+   */
+  dial(
+    request: DialRequest,
+    received: Buffer | undefined,
+    done: (result: DialResult, early: Buffer | undefined) => void,
+  ): void {
+    const socket = this.#socket;
+    const chunks: Buffer[] = received === undefined || received.length === 0 ? [] : [received];
+    let earlyBytes = received?.length ?? 0;
+
+    const onData = (chunk: Buffer): void => {
+      chunks.push(chunk);
+      earlyBytes += chunk.length;
+      if (earlyBytes >= MAX_EARLY_BYTES) socket.pause();
+    };
+    // Undefined if `dial` throws: the caller then closes the client.
+    let dialing: Dialing | undefined;
+    const cancel = (): void => dialing?.cancel();
+    const onEnd = (): void => {
+      if (earlyBytes === 0) cancel();
+    };
+
+    socket.on('data', onData).on('end', onEnd).on('close', cancel);
+    socket.resume();
+    dialing = this.options.dialer.dial(request, (result) => {
+      socket.off('data', onData).off('end', onEnd).off('close', cancel);
+      try {
+        done(result, chunks.length > 1 ? Buffer.concat(chunks) : chunks[0]);
+      } catch (error) {
+        this.fail(error);
+      }
+    });
+    if (socket.destroyed || (socket.readableEnded && earlyBytes === 0)) cancel();
+  }
+
+  /**
+   * Relays between the client and the member until both have ended, then ends the lease and emits `tunnel.closed`. The caller
+   * has already replied to the client and removed its own listeners in this same tick.
+   *
+   * @param early - what the client has sent after its request: goes to the target first.
+   */
+  tunnel(memberConnection: MemberConnection, early: Buffer | undefined): void {
     const { deadlines, idleTimeoutMs, lingerMs, clock, bus } = this.options;
     const startedAt = clock.monotonic();
-    const { source, member } = way;
-    this.#phase = 'tunnelling';
-    relay(client, way, early, {
+    const { source, member } = memberConnection;
+    this.#phase = 'tunnel';
+    relay(this.#socket, memberConnection, early, {
       deadlines,
       idleTimeoutMs,
       lingerMs,
       onEnd: ({ bytesUp, bytesDown, cut }) => {
-        way.end({ cut });
+        memberConnection.end({ cut });
         const ms = clock.monotonic() - startedAt;
         bus.emit('tunnel.closed', { source, member, kind: 'tunnel', bytesUp, bytesDown, ms });
       },
     });
   }
 
-  /** Closes at once when no request is under way, else as soon as the one under way has ended. */
+  /**
+   * Sets the outcome that `connection.closed` reports, if it is neither `ok` nor a reported refusal. A connection that closes
+   * during a request has the outcome `client-gone` without this call.
+   */
+  setOutcome(code: FaultCode): void {
+    this.#outcome = code;
+  }
+
+  /** Emits `client.refused` and makes the code the connection's outcome. `detail` is for the log, without secrets. */
+  reportRefusal(code: FaultCode, detail: string): void {
+    this.#outcome = code;
+    const { name, bus } = this.options;
+    bus.emit('client.refused', { listener: name, protocol: this.#protocol, code, detail });
+  }
+
+  /** Emits `client.refused` for a failed dial, which `dial.ended` has already reported. */
+  reportFailedDial({ code, reason }: Pick<DialFailure, 'code' | 'reason'>): void {
+    this.#outcome = code;
+    const { name, bus } = this.options;
+    const event = { listener: name, protocol: this.#protocol, code, detail: reason } as const;
+    bus.emit('client.refused', { ...event, dialFailed: true });
+  }
+
+  /** Handles an unexpected error: reports it as `internal` and destroys the socket. */
+  fail(error: unknown): void {
+    this.reportRefusal('internal', describeError(error));
+    this.#socket.destroy();
+  }
+
+  /**
+   * Writes the last bytes and closes the connection. Discards what the client still sends for up to `CLOSE_TIMEOUT_MS`: closing
+   * with unread data would reset the connection, and the client could lose these bytes.
+   */
+  sendAndClose(bytes: string | Uint8Array): void {
+    const socket = this.#socket;
+    this.#setTimeout(CLOSE_TIMEOUT_MS);
+    socket.on('end', () => socket.destroySoon());
+    socket.end(bytes);
+    socket.resume();
+    if (socket.readableEnded) socket.destroySoon();
+  }
+
+  /** Closes the connection now if no request is in progress, otherwise after the current one. */
   drain(): void {
     this.#draining = true;
-    if (this.#phase === 'waiting') this.#socket.destroy();
+    if (this.#phase === 'idle') this.#socket.destroy();
   }
 
   destroy(): void {
     this.#socket.destroy();
   }
 
-  #limitTo(ms: number): void {
-    this.#clearLimit();
-    this.#limit = this.options.deadlines.set(ms, this.#onLimit);
+  /** A system call, so used only where needed. '' when the client has left. */
+  get #clientAddress(): string {
+    return this.#accepted.remoteAddress ?? '';
   }
 
-  #clearLimit(): void {
-    if (this.#limit !== undefined) this.options.deadlines.clear(this.#limit);
+  #setTimeout(ms: number): void {
+    this.#clearTimeout();
+    this.#timeout = this.options.deadlines.set(ms, this.#onTimeout);
   }
 
-  readonly #onLimit = (): void => {
+  #clearTimeout(): void {
+    if (this.#timeout !== undefined) this.options.deadlines.clear(this.#timeout);
+  }
+
+  readonly #onTimeout = (): void => {
     if (this.#outcome === 'ok') this.#outcome = 'request-timeout';
     this.#socket.destroy();
   };
 
   #onClose(): void {
-    this.#clearLimit();
+    this.#clearTimeout();
     const { name, bus, clock } = this.options;
     const ms = clock.monotonic() - this.#openedAt;
-    // A request that was neither answered nor refused: nobody is left to answer it to.
-    const outcome = this.#phase === 'serving' && this.#outcome === 'ok' ? 'client-gone' : this.#outcome;
+    const unanswered = this.#phase === 'request' && this.#outcome === 'ok';
+    const outcome = unanswered ? 'client-gone' : this.#outcome;
     bus.emit('connection.closed', { listener: name, protocol: this.#protocol, outcome, ms });
   }
 }

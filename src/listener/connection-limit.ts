@@ -1,69 +1,72 @@
 /**
- * Clients that have been accepted and wait to hear whether there is room for them, where several processes share a listener's
- * limit. Nothing is served before that is known; what a client sends meanwhile waits in its socket.
+ * Holds accepted connections until it is known whether a limit that several processes share allows them. What a client sends
+ * in the meantime waits in its socket.
  */
 import type { Socket } from 'node:net';
 import type { Deadlines } from '../core/deadlines.ts';
 
-/** Who knows whether there is room for one more connection. */
+/** A connection limit that several processes share. */
 export interface ConnectionLimit {
-  /** At once, or soon. Whoever gets `true` calls `leave` in the end. */
+  /** Whether one more connection is allowed: now, or by a promise that never rejects. Every `true` needs a `release`. */
   acquire(): boolean | Promise<boolean>;
   release(): void;
 }
 
-/** Places asked for at one time: as many as wait in the kernel to be accepted, so that a burst is not refused. */
-const MAX_ASKED = 512;
-/** A place that takes longer is kept by a process that hangs: its client is told that there is none. */
-const PATIENCE_MS = 2_000;
+/** Answers awaited at once: as many as the kernel queues connections to accept, so that a burst is not refused. */
+const MAX_PENDING = 512;
+/** After this time the process that decides is assumed to hang, and the connection is refused. */
+const ANSWER_TIMEOUT_MS = 2_000;
 
 export class AdmissionQueue {
-  readonly #room: ConnectionLimit;
+  readonly #limit: ConnectionLimit;
   readonly #deadlines: Deadlines;
   readonly #waiting = new Set<Socket>();
-  /** Places asked for and not answered yet, also for clients that wait no more. */
-  #askedCount = 0;
+  /** Unanswered calls of `acquire`, including those for clients that no longer wait. */
+  #pendingCount = 0;
 
-  constructor(room: ConnectionLimit, deadlines: Deadlines) {
-    this.#room = room;
+  constructor(limit: ConnectionLimit, deadlines: Deadlines) {
+    this.#limit = limit;
     this.#deadlines = deadlines;
   }
 
-  /** @param admit - called once, at once or later, unless the client has left by then; its place is given back when it closes. */
-  ask(accepted: Socket, admit: (permitted: boolean) => void): void {
-    if (this.#askedCount >= MAX_ASKED) {
+  /**
+   * @param admit - called once, now or later, with whether the connection is allowed; not called if the client leaves first.
+   *   The permit is released when the connection closes.
+   */
+  request(accepted: Socket, admit: (allowed: boolean) => void): void {
+    if (this.#pendingCount >= MAX_PENDING) {
       admit(false);
       return;
     }
-    const answer = this.#room.acquire();
+    const answer = this.#limit.acquire();
     if (typeof answer === 'boolean') {
-      this.#seat(accepted, answer, admit);
+      this.#settle(accepted, answer, admit);
       return;
     }
-    const patience = this.#deadlines.set(PATIENCE_MS, () => {
+    const timeout = this.#deadlines.set(ANSWER_TIMEOUT_MS, () => {
       this.#waiting.delete(accepted);
-      this.#seat(accepted, false, admit);
+      this.#settle(accepted, false, admit);
     });
     this.#waiting.add(accepted);
-    this.#askedCount += 1;
-    void answer.then((permitted) => {
-      this.#askedCount -= 1;
-      this.#deadlines.clear(patience);
-      if (this.#waiting.delete(accepted)) this.#seat(accepted, permitted, admit);
-      else if (permitted) this.#room.release(); // too late for this client
-    }); // never rejects
+    this.#pendingCount += 1;
+    void answer.then((allowed) => {
+      this.#pendingCount -= 1;
+      this.#deadlines.clear(timeout);
+      if (this.#waiting.delete(accepted)) this.#settle(accepted, allowed, admit);
+      else if (allowed) this.#limit.release(); // too late: the request timed out
+    });
   }
 
-  /** Ends those that wait. */
+  /** Destroys the waiting connections. */
   clear(): void {
     for (const accepted of this.#waiting) accepted.destroy();
   }
 
-  #seat(accepted: Socket, permitted: boolean, admit: (permitted: boolean) => void): void {
-    if (accepted.readableEnded) accepted.destroy(); // it left meanwhile, and would not say so again
-    if (permitted && accepted.destroyed) this.#room.release();
+  #settle(accepted: Socket, allowed: boolean, admit: (allowed: boolean) => void): void {
+    if (accepted.readableEnded) accepted.destroy(); // the client has left, and 'end' is not emitted again
+    if (allowed && accepted.destroyed) this.#limit.release();
     if (accepted.destroyed) return;
-    if (permitted) accepted.on('close', () => this.#room.release());
-    admit(permitted);
+    if (allowed) accepted.on('close', () => this.#limit.release());
+    admit(allowed);
   }
 }

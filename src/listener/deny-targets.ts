@@ -1,22 +1,22 @@
 /**
- * Which targets a listener refuses: the rules of `denyTargets`, made ready once, asked for every request.
+ * The rules of `denyTargets` for one listener, compiled once and checked for every request, and the check for noria's own
+ * addresses.
  *
- * Targets come in canonical form (core/host-port.ts), so that `2130706433` and `[::ffff:127.0.0.1]` are the addresses
- * they stand for. Names are not resolved: a name of a private address resolves at the member, and so never reaches our
- * network.
+ * Targets are in canonical form (core/host-port.ts), so `2130706433` and `[::ffff:127.0.0.1]` are compared as the addresses
+ * they mean. Names are not resolved here. Only members resolve names, so a name that resolves to a private address cannot
+ * reach noria's own network.
  */
 import { networkInterfaces } from 'node:os';
 import type { HostPort } from '../core/host-port.ts';
 import { embeddedIpv4, isLoopbackAddress, isPrivateAddress, Networks } from '../core/networks.ts';
 import { parseTargetRule, type TargetRule } from '../core/target-rule.ts';
 
-/** Ports that mail is handed in on. */
+/** Ports on which mail servers accept mail: refused against spam. */
 const SMTP_PORTS: readonly number[] = [25, 465, 587];
-/** Names that mean this machine or this network: RFC 6761 §6.3, RFC 6762 §3, ICANN's .internal, and what hosts files say. */
+/** Names of this machine or network: RFC 6761 §6.3, RFC 6762 §3, ICANN's .internal, and the usual names in hosts files. */
 const LOCALHOST_NAMES = ['localhost', 'localhost.localdomain', 'ip6-localhost', 'ip6-loopback'];
 const PRIVATE_SUFFIXES = ['.localhost', '.local', '.internal'];
 
-/** The rules of one listener. */
 export class DenyTargets {
   readonly #private: boolean;
   readonly #hosts: ReadonlySet<string>;
@@ -24,7 +24,7 @@ export class DenyTargets {
   readonly #networks: Networks;
   readonly #ports: readonly { readonly from: number; readonly to: number }[];
 
-  /** @param rules - each as core/target-rule.ts reads it; anything else throws `TypeError`. */
+  /** @throws TypeError for a rule that core/target-rule.ts cannot parse. */
   constructor(rules: readonly string[]) {
     const parsed = rules.map((text) => {
       const rule = parseTargetRule(text);
@@ -37,39 +37,43 @@ export class DenyTargets {
     this.#hosts = new Set(texts('host'));
     this.#suffixes = texts('below').map((name) => `.${name}`);
     this.#networks = new Networks(texts('network'));
-    this.#ports = [
-      ...parsed.flatMap((rule) => (rule.kind === 'ports' ? [rule] : [])),
-      ...(parsed.some((rule) => rule.kind === 'smtp')
-        ? SMTP_PORTS.map((port) => ({ from: port, to: port }))
-        : []),
-    ];
+    this.#ports = parsed.flatMap((rule) => {
+      if (rule.kind === 'smtp') return SMTP_PORTS.map((port) => ({ from: port, to: port }));
+      return rule.kind === 'ports' ? [rule] : [];
+    });
   }
 
-  /** What refuses this target, in a few words that tell the kind of rule and not what it says; undefined: nothing. */
+  /** Names the kind of rule that excludes this target, without quoting the rule; undefined when no rule does. */
   reasonToDeny(target: HostPort): string | undefined {
     if (this.#ports.some(({ from, to }) => target.port >= from && target.port <= to)) {
-      return 'by its port';
+      return 'the port of the target is in denyTargets';
     }
     if (target.kind !== 'name') {
-      if (this.#networks.has(target.host)) return 'by its network';
-      return this.#private && isPrivateAddress(target.host) ? 'as a private address' : undefined;
+      if (this.#networks.has(target.host)) return 'the network of the target is in denyTargets';
+      const isPrivate = this.#private && isPrivateAddress(target.host);
+      return isPrivate ? 'the target is a private address, which denyTargets excludes' : undefined;
     }
-    if (this.#hosts.has(target.host)) return 'by its name';
-    if (this.#suffixes.some((suffix) => target.host.endsWith(suffix))) return 'by a pattern of names';
-    return this.#private && isPrivateName(target.host) ? 'as a name of this machine or network' : undefined;
+    if (this.#hosts.has(target.host)) return 'the host of the target is in denyTargets';
+    if (this.#suffixes.some((suffix) => target.host.endsWith(suffix))) {
+      return 'the domain of the target is in denyTargets';
+    }
+    const isPrivate = this.#private && isPrivateName(target.host);
+    return isPrivate
+      ? 'the target is a name of this machine or its network, which denyTargets excludes'
+      : undefined;
   }
 }
 
-/** An address that noria itself listens on. */
+/** An address on which noria itself listens. */
 export interface OwnAddress {
-  /** As bound: an IP literal, or `0.0.0.0` or `::` for every one of this machine. */
+  /** As bound: an IP literal, or `0.0.0.0` or `::` for every address of this machine. */
   readonly address: string;
   readonly port: number;
 }
 
 /**
- * Whether a target is one of noria's own listeners or its admin address: no rule of an operator opens these, since a
- * client could reach the admin API through the proxy, or send noria in circles.
+ * Whether a target is one of noria's own listeners or its admin address. These are refused even without a rule: otherwise a
+ * client could reach the admin API through the proxy, or create a proxy loop.
  */
 export function isOwnAddress(target: HostPort, own: readonly OwnAddress[]): boolean {
   return own.some(({ address, port }) => {
@@ -78,9 +82,9 @@ export function isOwnAddress(target: HostPort, own: readonly OwnAddress[]): bool
     const host = embeddedIpv4(target.host) ?? target.host; // [::ffff:192.0.2.1] is 192.0.2.1
     if (host === address) return true;
     const wildcard = address === '0.0.0.0' || address === '::';
-    // The whole of 127/8 and the wildcards as targets end on this machine, wherever exactly noria is bound.
-    const here = isLoopbackAddress(target.host) || host === '0.0.0.0'; // of :: too
-    return here ? wildcard || isLoopbackAddress(address) : wildcard && isInterfaceAddress(host);
+    // As targets, 127.0.0.0/8, ::1 and the wildcard addresses all mean this machine.
+    const isLocal = isLoopbackAddress(target.host) || host === '0.0.0.0'; // `embeddedIpv4` maps :: to 0.0.0.0
+    return isLocal ? wildcard || isLoopbackAddress(address) : wildcard && isInterfaceAddress(host);
   });
 }
 
@@ -92,7 +96,7 @@ function isPrivateName(name: string): boolean {
   return isLocalhostName(name) || PRIVATE_SUFFIXES.some((suffix) => name.endsWith(suffix));
 }
 
-/** Asked only when the port is ours, so that reading the interfaces each time costs nobody anything. */
+/** Reads the interfaces each time, which is rare: only targets with one of noria's own ports get here. */
 function isInterfaceAddress(address: string): boolean {
   return Object.values(networkInterfaces()).some((list) => list?.some((each) => each.address === address));
 }

@@ -1,9 +1,9 @@
 /**
- * The hot path: joins a client and a way until both directions have ended.
+ * The hot path: relays bytes between a client and a member until both directions have ended.
  *
- * Owns both sockets from the call on: half-close is carried both ways, a slow reader slows the writer, bytes are
- * counted, silence ends it. It adds no error handlers: the listener's and the dialer's stay on their sockets, and
- * 'close' follows every error. Both sockets must allow half-open.
+ * Owns both sockets. Forwards half-close in both directions, applies back-pressure, counts bytes, and ends the relay after
+ * a silence. It adds no error handlers: those of the listener and the dialer stay on the sockets, and 'close' follows every
+ * error. Both sockets must be created with `allowHalfOpen`.
  */
 import type { Socket } from 'node:net';
 import { TLSSocket } from 'node:tls';
@@ -12,42 +12,42 @@ import { TCP_KEEP_ALIVE_MS } from '../core/keep-alive.ts';
 import type { MemberConnection } from '../dialer/dial.ts';
 import { TunnelSocket } from '../dialer/tunnel-socket.ts';
 
-/** When a relay ends by itself, and whom it tells. Durations in ms. */
+/** Durations in ms. */
 export interface RelayOptions {
   readonly deadlines: Deadlines;
-  /** Both directions silent for so long: both sockets are destroyed. */
+  /** After this long without a byte in either direction both sockets are destroyed. */
   readonly idleTimeoutMs: number;
-  /** The same once one direction has ended. */
+  /** The same limit once one direction has ended. */
   readonly lingerMs: number;
-  /** Called once, when both sockets are closed. The way's lease is still the caller's to end. */
-  readonly onEnd: (end: RelayResult) => void;
+  /** Called once, when both sockets have closed. Ending the lease is the caller's task. */
+  readonly onEnd: (result: RelayResult) => void;
 }
 
-/** What came of a relay. */
 export interface RelayResult {
-  /** From the client to the target, handed to the member's socket. */
+  /** From the client to the target: written to the member's socket. */
   readonly bytesUp: number;
   /** From the target to the client. */
   readonly bytesDown: number;
-  /** The member ended it, or it failed, before its first byte, though the client had sent something and was still there. */
+  /** The member's side ended or failed before its first byte, although the client had sent something and was still open. */
   readonly cut: boolean;
 }
 
 /**
- * Joins `client` and `way.socket`. Either may be paused or flowing, with no data listener of anyone else's on it.
+ * Relays between `client` and the member's socket. Either may be paused or flowing, and neither may have another 'data'
+ * listener.
  *
- * @param early - what the client has sent already: goes to the target first, as `way.head` goes to the client first.
+ * @param early - what the client has already sent: goes to the target first, as `memberConnection.head` goes to the client first.
  */
 export function relay(
   client: Socket,
-  way: MemberConnection,
+  memberConnection: MemberConnection,
   early: Buffer | undefined,
   options: RelayOptions,
 ): void {
-  new Relay(client, way.socket, options).start(early, way.head);
+  new Relay(client, memberConnection.socket, options).start(early, memberConnection.head);
 }
 
-/** Sides of a relay whose socket is open, as bits. */
+/** Bits for the sides whose socket has not closed. */
 const CLIENT = 1;
 const MEMBER = 2;
 
@@ -56,13 +56,13 @@ class Relay {
   readonly #member: Socket;
   readonly #options: RelayOptions;
   readonly #deadlines: Deadlines;
-  #silence: Deadline;
-  readonly #lasting: Deadline;
+  #idleTimeout: Deadline;
+  readonly #keepAliveDelay: Deadline;
   #bytesUp = 0;
   #bytesDown = 0;
   #clientEnded = false;
   #memberEnded = false;
-  #lingers = false;
+  #lingering = false;
   #cut = false;
   #open = CLIENT | MEMBER;
 
@@ -71,39 +71,40 @@ class Relay {
     this.#member = member;
     this.#options = options;
     this.#deadlines = options.deadlines;
-    this.#silence = this.#deadlines.set(options.idleTimeoutMs, this.#destroy);
-    this.#lasting = this.#deadlines.set(TCP_KEEP_ALIVE_MS, this.#onLasting);
+    this.#idleTimeout = this.#deadlines.set(options.idleTimeoutMs, this.#destroy);
+    this.#keepAliveDelay = this.#deadlines.set(TCP_KEEP_ALIVE_MS, this.#enableKeepAlive);
   }
 
   start(early: Buffer | undefined, head: Buffer): void {
     const [client, member] = [this.#client, this.#member];
-    client.on('data', this.#up).on('end', this.#onClientEnd).on('close', this.#onClientClose);
-    member.on('data', this.#down).on('end', this.#onMemberEnd).on('close', this.#onMemberClose);
+    client.on('data', this.#sendUp).on('end', this.#onClientEnd).on('close', this.#onClientClose);
+    member.on('data', this.#sendDown).on('end', this.#onMemberEnd).on('close', this.#onMemberClose);
     client.on('drain', this.#onClientDrain);
     member.on('drain', this.#onMemberDrain);
-    // A chunk of that size that is not written at once stops the member until 'drain', and by then it is.
+    // A chunk of at least the client's high-water mark pauses the member until 'drain', unless it is written at once. Either
+    // way it has been written before the member's buffer is used again.
     if (member instanceof TunnelSocket) member.lendFrom(client.writableHighWaterMark);
     client.resume();
     member.resume();
-    if (early !== undefined && early.length > 0) this.#up(early);
-    if (head.length > 0) this.#down(head);
-    // What happened before the listeners were on may not be told again.
+    if (early !== undefined && early.length > 0) this.#sendUp(early);
+    if (head.length > 0) this.#sendDown(head);
+    // Events that were emitted before the listeners were added are not emitted again.
     if (client.readableEnded) this.#onClientEnd();
     if (member.readableEnded) this.#onMemberEnd();
     if (client.destroyed) this.#onClientClose();
     if (member.destroyed) this.#onMemberClose();
   }
 
-  readonly #up = (chunk: Buffer): void => {
+  readonly #sendUp = (chunk: Buffer): void => {
     this.#bytesUp += chunk.length;
-    this.#deadlines.refresh(this.#silence);
+    this.#deadlines.refresh(this.#idleTimeout);
     this.#member.write(chunk);
     if (this.#member.writableLength >= this.#member.writableHighWaterMark) this.#client.pause();
   };
 
-  readonly #down = (chunk: Buffer): void => {
+  readonly #sendDown = (chunk: Buffer): void => {
     this.#bytesDown += chunk.length;
-    this.#deadlines.refresh(this.#silence);
+    this.#deadlines.refresh(this.#idleTimeout);
     this.#client.write(chunk);
     if (this.#client.writableLength >= this.#client.writableHighWaterMark) this.#member.pause();
   };
@@ -116,34 +117,34 @@ class Relay {
     this.#client.resume();
   };
 
-  /** Most tunnels are short: the system calls are for those that are not. */
-  readonly #onLasting = (): void => {
+  /** Delayed, because most tunnels are short and do not need these system calls. */
+  readonly #enableKeepAlive = (): void => {
     this.#client.setKeepAlive(true, TCP_KEEP_ALIVE_MS);
     this.#member.setKeepAlive(true, TCP_KEEP_ALIVE_MS);
   };
 
   readonly #onClientEnd = (): void => {
     this.#clientEnded = true;
-    this.#passEnd(this.#member);
+    this.#endWritable(this.#member);
   };
 
   readonly #onMemberEnd = (): void => {
     this.#noteCut();
     this.#memberEnded = true;
-    this.#passEnd(this.#client);
+    this.#endWritable(this.#client);
   };
 
-  /** To a side that has ended too, with nothing left to be sent, closing says the same with fewer system calls. */
-  #passEnd(side: Socket): void {
-    const last = this.#clientEnded && this.#memberEnded;
-    if (last && side.writableLength === 0 && !(side instanceof TLSSocket)) side.destroy();
+  /** Both sides have ended and the buffer is empty: `destroy` closes with fewer system calls than `end`. TLS needs its alert. */
+  #endWritable(side: Socket): void {
+    const bothEnded = this.#clientEnded && this.#memberEnded;
+    if (bothEnded && side.writableLength === 0 && !(side instanceof TLSSocket)) side.destroy();
     else side.end();
     this.#linger();
   }
 
   readonly #onClientClose = (): void => {
     if ((this.#open & CLIENT) === 0) return;
-    // After two clean ends the member's socket is flushing what it was given, and closes by itself.
+    // After two clean ends the member's socket flushes its buffer and closes by itself.
     if (!this.#clientEnded || !this.#memberEnded) this.#member.destroy();
     this.#onClose(CLIENT);
   };
@@ -153,18 +154,18 @@ class Relay {
     if (!this.#memberEnded) {
       this.#noteCut();
       this.#memberEnded = true;
-      this.#letClientRead();
+      this.#endAfterMemberFailure();
     }
     this.#onClose(MEMBER);
   };
 
   /**
-   * The member's side is broken: the client still gets every byte that came before. Closing at once would reset the
-   * connection if the client has sent something unread, and could cost it what it has not read yet.
+   * The member's connection failed. The client still gets every byte received before, and its own bytes are discarded: closing
+   * with unread data would reset the connection, and the client could lose what it has not read yet.
    */
-  #letClientRead(): void {
+  #endAfterMemberFailure(): void {
     const client = this.#client;
-    client.off('data', this.#up);
+    client.off('data', this.#sendUp);
     client.end();
     client.resume();
     this.#linger();
@@ -175,13 +176,13 @@ class Relay {
       this.#cut = true;
   }
 
-  /** One direction has ended: the other one has less time to be silent. */
+  /** One direction has ended: from now on the shorter limit applies. */
   #linger(): void {
-    if (this.#lingers || this.#open === 0) return;
-    this.#lingers = true;
-    this.#deadlines.clear(this.#silence);
+    if (this.#lingering || this.#open === 0) return;
+    this.#lingering = true;
+    this.#deadlines.clear(this.#idleTimeout);
     const ms = Math.min(this.#options.lingerMs, this.#options.idleTimeoutMs);
-    this.#silence = this.#deadlines.set(ms, this.#destroy);
+    this.#idleTimeout = this.#deadlines.set(ms, this.#destroy);
   }
 
   readonly #destroy = (): void => {
@@ -192,8 +193,8 @@ class Relay {
   #onClose(side: number): void {
     this.#open &= ~side;
     if (this.#open !== 0) return;
-    this.#deadlines.clear(this.#silence);
-    this.#deadlines.clear(this.#lasting);
+    this.#deadlines.clear(this.#idleTimeout);
+    this.#deadlines.clear(this.#keepAliveDelay);
     this.#options.onEnd({ bytesUp: this.#bytesUp, bytesDown: this.#bytesDown, cut: this.#cut });
   }
 }

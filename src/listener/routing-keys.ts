@@ -1,29 +1,28 @@
 /**
- * The grammar of a wish as a table: what a client can ask for, under which names, and what a value looks like.
+ * The grammar of routing options as a table: each key with its other names, its value and its effect.
  *
- * routing-options.ts reads by it, and docs/routing.md prints it, held by test/held/routing.test.ts.
+ * routing-options.ts parses with it, and docs/routing.md prints it, held by test/held/routing.test.ts.
  */
 import { MEMBER_PROTOCOLS } from '../core/protocol.ts';
 
-/** The keys by their own names. */
 export type RoutingKeyName = 'session' | 'ttl' | 'source' | 'adr' | 'life' | 'protocol' | 'rotate';
 
 /** One row of the grammar. */
 export interface RoutingKey {
   readonly key: RoutingKeyName;
-  /** Other names of it, as other gateways use them. */
+  /** Names that other gateways use for it. */
   readonly aliases: readonly string[];
-  /** What its value looks like; completes "the value is …". Absent: it has none. */
+  /** What its value looks like; completes "the value is …". Absent: it has no value. */
   readonly value?: string;
   readonly effect: string;
-  /** For durations: ms of a bare number, by the name under which it was given. */
+  /** For durations: what a bare number means in ms, for each name of the key. */
   readonly bareUnitMs?: Readonly<Record<string, number>>;
 }
 
 export const SECOND_MS = 1000;
 export const MINUTE_MS = 60 * SECOND_MS;
 
-/** All there is to ask for. Names are in lower case, and each stands for one key. */
+/** Names are in lower case and unique in the table. */
 export const ROUTING_KEYS: readonly RoutingKey[] = [
   {
     key: 'session',

@@ -1,9 +1,8 @@
 /**
- * What a client asks for: `BASE-key-value-key-value…` in its proxy user name, or the same keys as X-Noria headers.
+ * Parses routing options: `BASE-key-value-key-value…` in the proxy user name, or the same keys as X-Noria headers.
  *
- * The keys stand in routing-keys.ts; who a BASE is, access.ts decides. Liberal about BASE, strict about keys: a wish that
- * cannot be read is refused, never ignored, since a client that believes itself on one member while it rotates is worse
- * off than one that is told.
+ * routing-keys.ts lists the keys; access.ts decides which part of a user name is BASE. BASE may be almost anything, but invalid
+ * options are always refused and never ignored: a client with a misspelled session would otherwise rotate without noticing.
  */
 import { NoriaError } from '../core/faults.ts';
 import { ownText } from '../core/own-text.ts';
@@ -12,7 +11,7 @@ import type { RoutingOptions } from '../pool/lease.ts';
 import { MINUTE_MS, ROUTING_KEYS, type RoutingKey, type RoutingKeyName, SECOND_MS } from './routing-keys.ts';
 
 const HOUR_MS = 60 * MINUTE_MS;
-/** A longer one is a slip of the unit, and would keep sessions in memory for no client. */
+/** A longer duration is a mistake in the unit, and would keep a session in memory that no client uses. */
 const MAX_DURATION_MS = 7 * 24 * HOUR_MS;
 const MAX_LOCATION_LENGTH = 64;
 const SESSION_NAME = /^[A-Za-z0-9_.~]{1,64}$/;
@@ -23,25 +22,25 @@ const KEYS_BY_NAME: ReadonlyMap<string, RoutingKey> = new Map(
   ROUTING_KEYS.flatMap((entry) => [entry.key, ...entry.aliases].map((name) => [name, entry] as const)),
 );
 
-/** What a listener knows about a connection, to complete and to judge a wish. */
+/** What the listener knows about a connection, to check and complete its routing options. */
 export interface RoutingContext {
-  /** The configured user that the client proved to be; '' where none is configured. */
+  /** The configured user that the client has authenticated as; '' when the listener has no users. */
   readonly user: string;
   readonly sessionMode: 'none' | 'client-ip' | 'port' | 'target-host';
-  /** Of the client, where `sessionMode` asks for it; '' when it has left. */
+  /** Set only if `sessionMode` is `client-ip`; '' when the client has left. */
   readonly clientAddress: string;
-  /** The listener's port that the client came to. */
+  /** The port of the listener that the client connected to. */
   readonly localPort: number;
   /** Canonical host of the target. */
   readonly targetHost: string;
-  /** The one source this listener draws from. */
+  /** The only source that this listener uses. */
   readonly listenerSource?: string | undefined;
   /** Names of all configured sources. */
   readonly sources: readonly string[];
 }
 
-/** A wish as it was written, before the listener's own choices. */
-interface Draft {
+/** The options that the client gave, before the listener adds its own. */
+interface GivenOptions {
   session?: string;
   sessionTtlMs?: number;
   source?: string;
@@ -51,78 +50,83 @@ interface Draft {
   rotate?: boolean;
 }
 
-/** What is wrong with a wish: for the log, and for the client in words that are none of its own. */
+/** Why options are refused: `message` for the log; `reason` for the client, without text that the client sent. */
 interface Problem {
   readonly message: string;
   readonly reason: string;
 }
 
 /**
- * Reads a wish and fills in what the listener decides: its source, its session mode, the user a session belongs to.
+ * Parses routing options and adds what the listener decides: its source, its session mode, and the user of the session.
  *
- * @param routingText - what follows BASE in the user name, without the separator; both `key-value-key-value` and
+ * @param routingText - what follows BASE in the user name, without the separator: `key-value-key-value` or
  *   `key-value,key-value`.
- * @param headers - raw pairs in any letter case; those named X-Noria-KEY are read and win over `routingText`.
- * @returns `bad-routing` for an unknown key, a bad or missing value, a key given twice, or a source that is not there. Its
- *   message is for the log alone, since it quotes the client; `reason` in its context says the same in words of ours.
+ * @param headers - raw pairs in any letter case. Those named X-Noria-KEY override `routingText`.
+ * @returns `bad-routing` for an unknown key, an invalid or missing value, a key given twice, or an unknown source. Its message
+ *   quotes the client and is for the log only; the `reason` in its context is for the client.
  */
 export function readRoutingOptions(
   routingText: string,
   headers: readonly (readonly [string, string])[],
   context: RoutingContext,
 ): RoutingOptions | NoriaError {
-  const draft: Draft = {};
-  const wrong = readText(routingText, draft) ?? readHeaders(headers, draft) ?? judgeSource(draft, context);
-  if (wrong !== undefined) {
-    return new NoriaError('bad-routing', wrong.message, { context: { reason: wrong.reason } });
+  const given: GivenOptions = {};
+  const found = parseText(routingText, given) ?? parseHeaders(headers, given) ?? checkSource(given, context);
+  if (found !== undefined) {
+    return new NoriaError('bad-routing', found.message, { context: { reason: found.reason } });
   }
-  return complete(draft, context);
+  return complete(given, context);
 }
 
 /**
- * What follows BASE in a user name where no users are configured, so that BASE may be anything.
+ * What follows BASE in a user name if the listener has no users, so that BASE can be anything.
  *
- * BASE is what stands before the first word that is a key: `my-app-session-1` is `my-app` and `session-1`,
- * `session-abc,adr-Shanghai` has none. It has at most two words (three after Bright Data's `brd-customer`): more than
- * that looks like a key noria does not know, and is given back to be refused as one.
+ * BASE ends before the first word that is a key: `my-app-session-1` is `my-app` and `session-1`, and the BASE of
+ * `session-abc,adr-Shanghai` is empty. BASE has at most two words, or three after Bright Data's `brd-customer`. In a longer one
+ * the second word is probably a misspelled key, so it is returned as an option and then refused.
  */
 export function routingTextWithoutUsers(username: string): string {
   if (username === '') return '';
   const words = username.split(/[-,]/);
   if (words.length === 1 && words[0] !== 'rotate') return '';
   const firstKey = words.findIndex((word) => KEYS_BY_NAME.has(word.toLowerCase()));
-  const before = firstKey < 0 ? words.length : firstKey;
-  const most = /^(?:brd|lum)-customer-/.test(username) ? 3 : 2;
-  const baseWords = before <= most ? before : 1;
+  const wordsBefore = firstKey < 0 ? words.length : firstKey;
+  const maxWords = /^(?:brd|lum)-customer-/.test(username) ? 3 : 2;
+  const baseWords = wordsBefore <= maxWords ? wordsBefore : 1;
   return words.slice(0, baseWords).reduce((rest, word) => rest.slice(word.length + 1), username);
 }
 
-function readText(routingText: string, draft: Draft): Problem | undefined {
+function parseText(routingText: string, given: GivenOptions): Problem | undefined {
   if (routingText === '') return undefined;
-  const given = new Set<RoutingKeyName>();
+  const seen = new Set<RoutingKeyName>();
   for (const item of routingText.split(',')) {
     const words = item.split('-');
     for (let index = 0; index < words.length; ) {
       const name = words[index] ?? '';
       const entry = KEYS_BY_NAME.get(name.toLowerCase());
       if (entry === undefined) {
-        const reason = `a key in the user name is none of ${ALL_KEYS}`;
-        return problem(`unknown key ${quote(name)} in the user name`, reason);
+        return problem(
+          `unknown key ${quote(name)} in the user name`,
+          `the user name contains an unknown key; the keys are ${ALL_KEYS}`,
+        );
       }
-      if (given.has(entry.key)) return problem(`key ${entry.key} given twice in the user name`);
-      given.add(entry.key);
+      if (seen.has(entry.key)) return problem(`key ${entry.key} is given twice in the user name`);
+      seen.add(entry.key);
       const value = entry.value === undefined ? '' : words[index + 1];
-      if (value === undefined) return problem(`key ${name} without a value in the user name`);
+      if (value === undefined) return problem(`key ${name} has no value in the user name`);
       const key = name.toLowerCase();
-      if (!setWish(draft, entry, key, value)) return badValue(entry, key, value, 'in the user name');
+      if (!setOption(given, entry, key, value)) return invalidValue(entry, key, value, 'in the user name');
       index += entry.value === undefined ? 1 : 2;
     }
   }
   return undefined;
 }
 
-function readHeaders(headers: readonly (readonly [string, string])[], draft: Draft): Problem | undefined {
-  const given = new Set<RoutingKeyName>();
+function parseHeaders(
+  headers: readonly (readonly [string, string])[],
+  given: GivenOptions,
+): Problem | undefined {
+  const seen = new Set<RoutingKeyName>();
   for (const [header, value] of headers) {
     if (header.length <= HEADER_PREFIX.length) continue;
     if (header.slice(0, HEADER_PREFIX.length).toLowerCase() !== HEADER_PREFIX) continue;
@@ -131,64 +135,64 @@ function readHeaders(headers: readonly (readonly [string, string])[], draft: Dra
     if (entry === undefined) {
       return problem(
         `unknown header ${quote(header)}`,
-        `the key of an X-Noria header is none of ${ALL_KEYS}`,
+        `an X-Noria header has an unknown key; the keys are ${ALL_KEYS}`,
       );
     }
-    if (given.has(entry.key)) return problem(`key ${entry.key} given twice in headers`);
-    given.add(entry.key);
+    if (seen.has(entry.key)) return problem(`key ${entry.key} is given twice in headers`);
+    seen.add(entry.key);
     const text = value.trim();
-    if (!setWish(draft, entry, name, text)) return badValue(entry, name, text, 'in a header');
+    if (!setOption(given, entry, name, text)) return invalidValue(entry, name, text, 'in a header');
   }
   return undefined;
 }
 
-function badValue(entry: RoutingKey, name: string, value: string, where: string): Problem {
-  const wanted = `of key ${name} ${where}: wanted ${entry.value ?? 'none'}`;
-  return problem(`bad value ${quote(value)} ${wanted}`, `bad value ${wanted}`);
+function invalidValue(entry: RoutingKey, name: string, value: string, where: string): Problem {
+  const expected = `for key ${name} ${where}: expected ${entry.value ?? 'yes or no'}`;
+  return problem(`invalid value ${quote(value)} ${expected}`, `invalid value ${expected}`);
 }
 
-/** @returns false when the value is none for this key. */
-function setWish(draft: Draft, entry: RoutingKey, name: string, value: string): boolean {
+/** @returns false when the value is invalid for this key. */
+function setOption(given: GivenOptions, entry: RoutingKey, name: string, value: string): boolean {
   switch (entry.key) {
     case 'session':
       if (!SESSION_NAME.test(value)) return false;
-      draft.session = ownText(value); // sessions last
+      given.session = ownText(value); // sessions outlive the request whose head this text is part of
       return true;
     case 'ttl':
     case 'life': {
       const ms = parseDuration(value, entry.bareUnitMs?.[name] ?? SECOND_MS);
       if (ms === undefined) return false;
-      if (entry.key === 'ttl') draft.sessionTtlMs = ms;
-      else draft.minLifeMs = ms;
+      if (entry.key === 'ttl') given.sessionTtlMs = ms;
+      else given.minLifeMs = ms;
       return true;
     }
     case 'source':
       if (value === '') return false;
-      draft.source = ownText(value);
+      given.source = ownText(value);
       return true;
     case 'adr': {
       const location = decodeLocation(value);
       if (location === undefined) return false;
-      draft.location = ownText(location);
+      given.location = ownText(location);
       return true;
     }
     case 'protocol': {
       const protocol = MEMBER_PROTOCOLS.find((known) => known === value.toLowerCase());
       if (protocol === undefined) return false;
-      draft.protocol = protocol;
+      given.protocol = protocol;
       return true;
     }
     case 'rotate': {
-      // A header cannot be without a value, so the usual words for yes and no are read there.
+      // A header always has a value, so the usual words for yes and no are accepted.
       const yes = /^(?:|1|true|yes|on)$/i.test(value);
       if (!yes && !/^(?:0|false|no|off)$/i.test(value)) return false;
-      draft.rotate = yes;
+      given.rotate = yes;
       return true;
     }
   }
 }
 
-/** `500ms`, `10s`, `5m`, `2h`, or a bare whole number in `bareUnitMs`; more than 0 and at most 7 days. */
+/** `500ms`, `10s`, `5m`, `2h`, or a whole number in `bareUnitMs`; more than 0 and at most 7 days. */
 function parseDuration(text: string, bareUnitMs: number): number | undefined {
   const parts = /^(\d{1,9})(ms|s|m|h)?$/i.exec(text);
   if (parts === null) return undefined;
@@ -203,34 +207,32 @@ function decodeLocation(value: string): string | undefined {
   try {
     location = decodeURIComponent(value.replaceAll('_', ' ')).trim();
   } catch {
-    return undefined; // handled: a stray percent sign is a bad value
+    return undefined; // handled: a stray percent sign makes the value invalid
   }
-  const good = location !== '' && location.length <= MAX_LOCATION_LENGTH && !/\p{Cc}/u.test(location);
-  return good ? location : undefined;
+  const isValid = location !== '' && location.length <= MAX_LOCATION_LENGTH && !/\p{Cc}/u.test(location);
+  return isValid ? location : undefined;
 }
 
-function judgeSource(draft: Draft, context: RoutingContext): Problem | undefined {
-  if (draft.source === undefined) return undefined;
-  if (!context.sources.includes(draft.source)) {
+function checkSource({ source }: GivenOptions, context: RoutingContext): Problem | undefined {
+  if (source === undefined) return undefined;
+  if (!context.sources.includes(source)) {
     return problem(
-      `no source ${quote(draft.source)}, named by key source`,
-      'key source names none of the configured sources',
+      `key source names ${quote(source)}, which is not configured`,
+      'key source names a source that is not configured',
     );
   }
-  if (context.listenerSource !== undefined && draft.source !== context.listenerSource) {
-    return problem(
-      `key source names ${draft.source}, and this listener draws from ${context.listenerSource} alone`,
-    );
+  if (context.listenerSource !== undefined && source !== context.listenerSource) {
+    return problem(`key source names ${source}, but this listener uses only ${context.listenerSource}`);
   }
   return undefined;
 }
 
-function complete(draft: Draft, context: RoutingContext): RoutingOptions {
-  const session = draft.session ?? (draft.rotate ? undefined : automaticSession(context));
-  const source = draft.source ?? context.listenerSource;
-  const { sessionTtlMs, location, minLifeMs, protocol } = draft;
+function complete(given: GivenOptions, context: RoutingContext): RoutingOptions {
+  const session = given.session ?? (given.rotate ? undefined : automaticSession(context));
+  const source = given.source ?? context.listenerSource;
+  const { sessionTtlMs, location, minLifeMs, protocol } = given;
   const routing: { -readonly [Key in keyof RoutingOptions]: RoutingOptions[Key] } = {};
-  if (session !== undefined) routing.session = ofUser(session, context.user);
+  if (session !== undefined) routing.session = sessionOfUser(session, context.user);
   if (session !== undefined && sessionTtlMs !== undefined) routing.sessionTtlMs = sessionTtlMs;
   if (source !== undefined) routing.source = source;
   if (location !== undefined) routing.location = location;
@@ -239,13 +241,13 @@ function complete(draft: Draft, context: RoutingContext): RoutingOptions {
   return routing;
 }
 
-/** The session that the listener's mode gives to everyone. Its `=` keeps it apart from any name a client can choose. */
+/** The session that the listener's session mode assigns. Its `=` cannot occur in a session name that a client chooses. */
 function automaticSession(context: RoutingContext): string | undefined {
   switch (context.sessionMode) {
     case 'none':
       return undefined;
     case 'client-ip':
-      if (context.clientAddress === '') return undefined; // it has left: no session is its own
+      if (context.clientAddress === '') return undefined; // the client has left, so its address is unknown
       return `client-ip=${context.clientAddress.replace(/^::ffff:(?=\d+\.)/i, '')}`;
     case 'port':
       return `port=${context.localPort}`;
@@ -254,17 +256,17 @@ function automaticSession(context: RoutingContext): string | undefined {
   }
 }
 
-/** A session belongs to its user: two users with the same name for one have two. */
-function ofUser(session: string, user: string): string {
+/** A session belongs to its user: the same name under two users is two sessions. */
+function sessionOfUser(session: string, user: string): string {
   return user === '' ? session : `${user}:${session}`;
 }
 
-/** `reason` where `message` quotes the client. */
+/** `reason` is needed only if `message` quotes the client. */
 function problem(message: string, reason = message): Problem {
   return { message, reason };
 }
 
-/** A client's text for a log line: short, and with its control characters escaped. */
+/** The client's text for a log line: shortened, with control characters escaped. */
 function quote(text: string): string {
   return JSON.stringify(text.length > 40 ? `${text.slice(0, 40)}…` : text);
 }

@@ -14,7 +14,7 @@ import { describeError, NoriaError } from '../core/faults.ts';
 import { isSame } from '../core/is-same.ts';
 import { formatListenAddress, overlap } from '../core/listen-address.ts';
 import type { Dialer } from '../dialer/dial.ts';
-import { type Access, createAccess } from '../listener/access.ts';
+import { Access } from '../listener/access.ts';
 import type { BoundAddress } from '../listener/bind.ts';
 import type { ConnectionLimit } from '../listener/connection-limit.ts';
 import type { OwnAddress } from '../listener/deny-targets.ts';
@@ -159,7 +159,7 @@ export class ListenerSet {
   /** Somebody gave wrong credentials to another process that shares this listener. */
   failedElsewhere(listener: number, remoteAddress: string | undefined): void {
     const opened = this.#opened.find(({ config }) => config.shared?.id === listener);
-    opened?.access.failedElsewhere(remoteAddress);
+    opened?.access.countFailure(remoteAddress);
   }
 
   /** Takes no new clients; resolves when all connections with something under way have ended. */
@@ -196,7 +196,7 @@ export class ListenerSet {
       change.stopped.push(each);
       stop(each);
     }
-    await known?.listener.listenAgain();
+    await known?.listener.listen();
     const opened = known === undefined ? await this.#open(config) : { ...known, config };
     change.opened.push(opened);
     return opened;
@@ -214,7 +214,7 @@ export class ListenerSet {
     const lost: string[] = [];
     for (const { listener } of stopped) {
       try {
-        await listener.listenAgain();
+        await listener.listen();
       } catch (error) {
         lost.push(describeError(error)); // handled: told below, once the others have been taken back
         this.#opened = this.#opened.filter((each) => each.listener !== listener);
@@ -244,7 +244,7 @@ export class ListenerSet {
   async #open(config: PlacedListener): Promise<OpenedListener> {
     const { clock, bus, dialer, sources, ownAddresses, sharing } = this.#options;
     const { users, allow, denyTargets, tls, source, shared } = config;
-    const access = createAccess({
+    const access = new Access({
       users,
       allow,
       denyTargets,

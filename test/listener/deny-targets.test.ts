@@ -90,12 +90,12 @@ test('deny-targets: the reason says which kind of rule it was, and not what the 
     (text) => targets.reasonToDeny(target(text)),
   );
   expect(reasons).toEqual([
-    'by its name',
-    'by a pattern of names',
-    'by its network',
-    'as a private address',
-    'as a name of this machine or network',
-    'by its port',
+    'the host of the target is in denyTargets',
+    'the domain of the target is in denyTargets',
+    'the network of the target is in denyTargets',
+    'the target is a private address, which denyTargets excludes',
+    'the target is a name of this machine or its network, which denyTargets excludes',
+    'the port of the target is in denyTargets',
   ]);
 });
 

@@ -5,7 +5,7 @@ import { systemClock } from '../../src/core/clock.ts';
 import { Deadlines } from '../../src/core/deadlines.ts';
 import { EventBus, type EventName, type NoriaEvents } from '../../src/core/events.ts';
 import type { Dialer } from '../../src/dialer/dial.ts';
-import { type AccessOptions, createAccess } from '../../src/listener/access.ts';
+import { Access, type AccessOptions } from '../../src/listener/access.ts';
 import { type Listener, type ListenerOptions, openListener } from '../../src/listener/listener.ts';
 
 import { until } from '../support/until.ts';
@@ -42,7 +42,7 @@ export function listenerOptions(
     name: 'here',
     addresses: [{ kind: 'tcp', host: '127.0.0.1', port: 0 }],
     protocols: ['http', 'socks5', 'socks4'],
-    access: createAccess({ users: [], allow: [], denyTargets: [], clock: systemClock, ...access }),
+    access: new Access({ users: [], allow: [], denyTargets: [], clock: systemClock, ...access }),
     dialer,
     bus: new EventBus((name, error) => {
       throw new Error(`an observer of ${name} failed`, { cause: error });

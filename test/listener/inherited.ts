@@ -2,14 +2,14 @@
 import { systemClock } from '../../src/core/clock.ts';
 import { Deadlines } from '../../src/core/deadlines.ts';
 import { EventBus } from '../../src/core/events.ts';
-import { createAccess } from '../../src/listener/access.ts';
+import { Access } from '../../src/listener/access.ts';
 import { openListener } from '../../src/listener/listener.ts';
 
 const listener = await openListener({
   name: 'fd:3',
   addresses: [{ kind: 'fd', fd: 3 }],
   protocols: ['http'],
-  access: createAccess({ users: [], allow: [], denyTargets: [], clock: systemClock }),
+  access: new Access({ users: [], allow: [], denyTargets: [], clock: systemClock }),
   dialer: {
     dial: () => ({
       result: Promise.resolve({ ok: false, failure: { code: 'pool-empty', reason: '', attempts: 0 } }),

@@ -181,7 +181,9 @@ test('listener: an address that others can reach is refused without users', asyn
   const addresses = [{ kind: 'tcp', host: '0.0.0.0', port: 0 }] as const;
   const error = await failure(openListener(listenerOptions(directDialer(), { addresses })));
   expect(error.code).toBe('bad-config');
-  expect(error.message).toBe('0.0.0.0:0 can be reached from other machines, so it needs users');
+  expect(error.message).toBe(
+    'cannot listen on 0.0.0.0:0 without users: other machines can reach this address',
+  );
   const { port } = await listen(directDialer(), { addresses, allowNonLoopback: true });
   await RawClient.open(port);
 });

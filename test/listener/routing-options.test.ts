@@ -75,36 +75,36 @@ const BAD: readonly [text: string, named: RegExp][] = [
   ['-session-abc', /unknown key ""/],
   ['session-abc--life-30', /unknown key ""/],
   ['constructor-1', /unknown key "constructor"/],
-  ['session', /session without a value/],
-  ['life-30-session', /session without a value/],
-  ['session,adr-Shanghai', /session without a value/],
-  ['session-', /bad value "" of key session/],
-  ['session-a b', /bad value "a b" of key session/],
-  ['session-a:b', /of key session/],
-  ['session-client=1', /of key session/],
-  [`session-${'a'.repeat(65)}`, /of key session/],
-  ['session-abc-session-abd', /key session given twice/],
-  ['session-abc-sid-abc', /key session given twice/],
-  ['country-cn-city-shanghai', /key adr given twice/],
-  ['ttl-0', /of key ttl/],
-  ['ttl-', /of key ttl/],
-  ['ttl--5', /of key ttl/],
-  ['ttl-1.5h', /of key ttl/],
-  ['ttl-5d', /of key ttl/],
-  ['ttl-169h', /of key ttl/],
-  ['ttl-99999999999', /of key ttl/],
-  ['sesstime-10081', /of key sesstime/],
-  ['life-soon', /of key life/],
-  ['source-nowhere', /no source "nowhere"/],
-  ['zone-', /of key zone/],
-  ['adr-', /of key adr/],
-  ['adr-_', /of key adr/],
-  ['adr-%', /of key adr/],
-  ['adr-%E4', /of key adr/],
-  ['adr-a%00b', /of key adr/],
-  ['adr-a%0d%0ab', /of key adr/],
-  [`adr-${'a'.repeat(65)}`, /of key adr/],
-  ['protocol-ftp', /of key protocol/],
+  ['session', /session has no value/],
+  ['life-30-session', /session has no value/],
+  ['session,adr-Shanghai', /session has no value/],
+  ['session-', /invalid value "" for key session/],
+  ['session-a b', /invalid value "a b" for key session/],
+  ['session-a:b', /for key session/],
+  ['session-client=1', /for key session/],
+  [`session-${'a'.repeat(65)}`, /for key session/],
+  ['session-abc-session-abd', /key session is given twice/],
+  ['session-abc-sid-abc', /key session is given twice/],
+  ['country-cn-city-shanghai', /key adr is given twice/],
+  ['ttl-0', /for key ttl/],
+  ['ttl-', /for key ttl/],
+  ['ttl--5', /for key ttl/],
+  ['ttl-1.5h', /for key ttl/],
+  ['ttl-5d', /for key ttl/],
+  ['ttl-169h', /for key ttl/],
+  ['ttl-99999999999', /for key ttl/],
+  ['sesstime-10081', /for key sesstime/],
+  ['life-soon', /for key life/],
+  ['source-nowhere', /source names "nowhere"/],
+  ['zone-', /for key zone/],
+  ['adr-', /for key adr/],
+  ['adr-_', /for key adr/],
+  ['adr-%', /for key adr/],
+  ['adr-%E4', /for key adr/],
+  ['adr-a%00b', /for key adr/],
+  ['adr-a%0d%0ab', /for key adr/],
+  [`adr-${'a'.repeat(65)}`, /for key adr/],
+  ['protocol-ftp', /for key protocol/],
   ['rotate-yes', /unknown key "yes"/],
 ];
 
@@ -174,12 +174,12 @@ describe('wish: X-Noria headers', () => {
   test('wish: an unknown or repeated header is refused, other headers are not looked at', () => {
     expect(read('', [['X-Noria-Colour', 'red']])).toBe('unknown header "X-Noria-Colour"');
     expect(read('', [['X-Noria-', '']])).toEqual({});
-    expect(read('', [['X-Noria-Life', 'soon']])).toMatch(/bad value "soon" of key life/);
+    expect(read('', [['X-Noria-Life', 'soon']])).toMatch(/invalid value "soon" for key life/);
     const twice = [
       ['X-Noria-Session', 'a'],
       ['X-Noria-Sid', 'a'],
     ] as const;
-    expect(read('', twice)).toBe('key session given twice in headers');
+    expect(read('', twice)).toBe('key session is given twice in headers');
     const others = [
       ['Session', 'a'],
       ['X-Noria', 'a'],
@@ -194,7 +194,7 @@ describe('wish: X-Noria headers', () => {
       read('', [['X-Noria-Rotate', value]], { sessionMode: 'port' as const });
     for (const yes of ['', '1', 'true', 'YES', 'on']) expect(sessions(yes), yes).toEqual({});
     for (const no of ['0', 'false', 'No', 'off']) expect(sessions(no), no).toEqual({ session: 'port=8888' });
-    expect(sessions('maybe')).toMatch(/bad value "maybe" of key rotate/);
+    expect(sessions('maybe')).toMatch(/invalid value "maybe" for key rotate/);
   });
 });
 
@@ -242,7 +242,7 @@ describe('wish: what the listener adds', () => {
     const more = { listenerSource: 'city' };
     expect(read('', [], more)).toEqual({ source: 'city' });
     expect(read('source-city', [], more)).toEqual({ source: 'city' });
-    expect(read('source-other.source', [], more)).toMatch(/draws from city alone/);
+    expect(read('source-other.source', [], more)).toMatch(/uses only city/);
   });
 });
 

@@ -1,55 +1,33 @@
-/**
- * Everything that is decided about an HTTP request before a member is asked for, in the order that tells a stranger
- * the least: may this client come, who is it, what is the target, may it be reached, what is wished for.
- */
+/** Identifies the client of an HTTP request by its Proxy-Authorization field (HTTP Basic, RFC 7617). */
+import { isUtf8 } from 'node:buffer';
 import { NoriaError } from '../../core/faults.ts';
-import type { HostPort } from '../../core/host-port.ts';
-import type { RoutingOptions } from '../../pool/lease.ts';
-import { parseBasicCredentials } from '../access.ts';
-import type { ConnectionContext } from '../client-connection.ts';
-import { readRoutingOptions } from '../routing-options.ts';
+import type { ClientCredentials, ClientIdentity } from '../access.ts';
+import type { ClientConnection } from '../client-connection.ts';
 import { fieldValues, type HeaderField } from './header-fields.ts';
-import { type Refusal, refusedBy } from './replies.ts';
 
-/** Where a request goes, and through what kind of member. */
-export interface Route<Target> {
-  readonly target: Target;
-  readonly routing: RoutingOptions;
-}
-
-/**
- * @param readTarget - asked only once the client is known; gives what `hostOf` finds the host and port in.
- * @returns the first thing that stands against it; its message is for the log.
- */
-export function routeRequest<Target>(
-  context: ConnectionContext,
+/** Comes before every other check of a request, so that a stranger learns nothing about targets and routing options. */
+export function identifyRequest(
   fields: readonly HeaderField[],
-  readTarget: () => Target | NoriaError,
-  hostOf: (target: Target) => HostPort,
-): Route<Target> | NoriaError {
-  if (context.refusal !== undefined) return context.refusal;
-  const { access } = context.options;
+  connection: ClientConnection,
+): ClientIdentity | NoriaError {
+  if (connection.refusal !== undefined) return connection.refusal;
   const credentials = fieldValues(fields, 'proxy-authorization');
   if (credentials.length > 1) return new NoriaError('bad-request', 'two Proxy-Authorization fields');
   if (fieldValues(fields, 'host').length > 1) return new NoriaError('bad-request', 'two Host fields');
-  const identity = context.identify(parseBasicCredentials(credentials[0]));
-  if (identity instanceof NoriaError) return identity;
-
-  const target = readTarget();
-  if (target instanceof NoriaError) return target;
-  const hostPort = hostOf(target);
-  const denied = access.targets.denies(hostPort);
-  if (denied !== undefined) return denied;
-  const routing = readRoutingOptions(
-    identity.routingText,
-    fields,
-    context.routingContext(identity, hostPort.host),
-  );
-  return routing instanceof NoriaError ? routing : { target, routing };
+  return connection.identify(parseBasicCredentials(credentials[0]));
 }
 
-/** What the client is told of it: the code, and a reason where one was written for clients. */
-export function toldToClient(error: NoriaError): Refusal {
-  const { reason } = error.context;
-  return typeof reason === 'string' ? { ...refusedBy(error), reason } : refusedBy(error);
+/**
+ * Parses the value of Proxy-Authorization: the Basic scheme only, in UTF-8 or otherwise Latin-1.
+ *
+ * @returns undefined without a value, for another scheme, and for invalid base64. Without a colon all of it is the user name.
+ */
+export function parseBasicCredentials(header: string | undefined): ClientCredentials | undefined {
+  const encoded = /^basic +([A-Za-z0-9+/_-]+=*) *$/i.exec(header ?? '')?.[1];
+  if (encoded === undefined) return undefined;
+  const bytes = Buffer.from(encoded, 'base64');
+  const text = bytes.toString(isUtf8(bytes) ? 'utf8' : 'latin1');
+  const colon = text.indexOf(':');
+  if (colon < 0) return { username: text, password: '' };
+  return { username: text.slice(0, colon), password: text.slice(colon + 1) };
 }

@@ -1,61 +1,61 @@
 /**
- * One HTTP request and its answer over one way.
+ * One HTTP request and its response over one member connection.
  *
- * Owns the way from `start` until it is over: every ending ends the lease once, and either gives a clean connection back
- * for the next request or destroys it. What becomes of the answer, and whether another way is tried, is forwarding.ts's.
+ * Owns the connection from `start` to the end of the exchange. Every ending releases the lease once, and either gives a clean
+ * connection back for the next request or destroys it. forward.ts decides what happens to the response and whether to retry.
  */
 import { NoriaError } from '../../core/faults.ts';
 import type { DialOutcome, MemberConnection } from '../../dialer/dial.ts';
-import { type Framing, formatFields, type HeaderField, hasConnectionOption } from './header-fields.ts';
+import type { Framing } from './framing.ts';
+import { connectionOptions, formatFields, type HeaderField } from './header-fields.ts';
 import { type ResponseHead, type ResponsePart, ResponseReader } from './response-reader.ts';
 
-/** What an exchange must know of the request that goes over it. */
+/** What an exchange needs to know about its request. */
 export interface ExchangeRequest {
   readonly method: string;
-  /** How its body is framed; `sendBody` and `finishBody` send it. */
-  readonly body: Framing;
-  /** It asks for another protocol: 101 is an answer to it, and to no other. */
+  /** How the body is framed, which `sendBody` and `finishBody` send. */
+  readonly framing: Framing;
+  /** It asks to switch protocols. Without it, a 101 response is an error. */
   readonly upgrade: boolean;
 }
 
-/** What is told of the answer. Nothing more is after the `complete` part, `onSwitched` and `onFailed`. */
-export interface ExchangeSink {
+/** No callback follows the `complete` part, `onSwitched` or `onFailed`. */
+export interface ExchangeCallbacks {
   onPart(part: ResponsePart): void;
-  /** All that has arrived so far has been told. */
+  /** Every part received so far has been passed to `onPart`. */
   onRead(): void;
-  /** 101: the way's socket is the sink's, with what came behind the head back in it; so is the lease. */
+  /** A 101 response: the receiver now owns the member connection and its lease. Bytes after the head are back in the socket. */
   onSwitched(head: ResponseHead): void;
-  /** The member takes more of the body again. */
+  /** The member can take more of the body. */
   onDrain(): void;
-  /** It ended without a whole answer. `silent`: without one byte of it. */
+  /** The exchange ended without a whole response. `silent`: without a single byte of it. */
   onFailed(error: NoriaError, silent: boolean): void;
 }
 
 const SWITCHING_PROTOCOLS = 101;
 const LAST_CHUNK = '0\r\n';
 
-/** One request, one answer, one way. `start` begins it; it tells its sink how it goes. */
 export class HttpExchange {
-  readonly way: MemberConnection;
+  readonly memberConnection: MemberConnection;
   readonly #request: ExchangeRequest;
-  readonly #sink: ExchangeSink;
+  readonly #callbacks: ExchangeCallbacks;
   readonly #reader: ResponseReader;
-  /** The answer's head allows another request after it. */
-  #keepable = false;
+  /** The response head allows another exchange on the connection. */
+  #reusable = false;
   #requestSent: boolean;
   #over = false;
   #bytesUp = 0;
   #bytesDown = 0;
 
-  constructor(way: MemberConnection, request: ExchangeRequest, sink: ExchangeSink) {
-    this.way = way;
+  constructor(memberConnection: MemberConnection, request: ExchangeRequest, callbacks: ExchangeCallbacks) {
+    this.memberConnection = memberConnection;
     this.#request = request;
-    this.#sink = sink;
+    this.#callbacks = callbacks;
     this.#reader = new ResponseReader(request.method);
-    this.#requestSent = request.body.kind === 'none';
+    this.#requestSent = request.framing.kind === 'none';
   }
 
-  /** Handed to the member so far, heads and framing included. */
+  /** Bytes written to the member so far, heads and framing included. */
   get bytesUp(): number {
     return this.#bytesUp;
   }
@@ -64,9 +64,9 @@ export class HttpExchange {
     return this.#bytesDown;
   }
 
-  /** Sends the request's head: its line and fields, with the empty line. */
+  /** @param head - request line and fields, with the empty line. */
   start(head: string): void {
-    const { socket } = this.way;
+    const { socket } = this.memberConnection;
     socket
       .on('data', this.#onData)
       .on('end', this.#onEnd)
@@ -74,78 +74,79 @@ export class HttpExchange {
       .on('drain', this.#onDrain);
     socket.resume();
     this.#write(head);
-    if (this.way.head.length > 0)
-      this.#fail(new NoriaError('member-protocol', 'an answer came before the request'));
+    if (this.memberConnection.head.length > 0)
+      this.#fail(new NoriaError('member-protocol', 'a response came before the request'));
     else if (socket.destroyed) this.#onClose();
     else if (socket.readableEnded) this.#onEnd();
   }
 
-  /** @returns false when the member is slower than the client: wait for `onDrain`. */
+  /** @returns false if the member cannot take more for now: wait for `onDrain`. */
   sendBody(chunk: Buffer): boolean {
     if (this.#over || chunk.length === 0) return true;
-    if (this.#request.body.kind !== 'chunked') return this.#write(chunk);
-    const { socket } = this.way;
+    if (this.#request.framing.kind !== 'chunked') return this.#write(chunk);
+    const { socket } = this.memberConnection;
     socket.cork();
     this.#write(`${chunk.length.toString(16)}\r\n`);
     this.#write(chunk);
-    const taken = this.#write('\r\n');
+    const writable = this.#write('\r\n');
     socket.uncork();
-    return taken;
+    return writable;
   }
 
-  /** The request is whole. @param trailers - sent behind a chunked body alone. */
+  /** The body is complete. @param trailers - sent after a chunked body only. */
   finishBody(trailers: readonly HeaderField[]): void {
     if (this.#over || this.#requestSent) return;
     this.#requestSent = true;
-    if (this.#request.body.kind === 'chunked') this.#write(`${LAST_CHUNK}${formatFields(trailers)}\r\n`);
+    if (this.#request.framing.kind === 'chunked') this.#write(`${LAST_CHUNK}${formatFields(trailers)}\r\n`);
   }
 
-  /** The client reads too slowly: nothing more is told before `resume`. */
+  /** The client reads too slowly: no callback follows until `resume`. */
   pause(): void {
-    if (!this.#over) this.way.socket.pause();
+    if (!this.#over) this.memberConnection.socket.pause();
   }
 
   resume(): void {
-    if (!this.#over) this.way.socket.resume();
+    if (!this.#over) this.memberConnection.socket.resume();
   }
 
-  /** Nobody wants the answer any more. Safe to call twice. */
+  /** The response is no longer wanted. Idempotent. */
   abort(): void {
     this.#end({ cut: false });
   }
 
-  /** The member's 407 is its own question and no answer: ends as failed, and the dialer is told. */
+  /** The member asks for credentials with a 407, which is for the dialer and not for the client: the exchange fails. */
   rejectChallenge(): void {
     this.#end({ cut: false, proxyAuthRequired: true });
-    this.#sink.onFailed(new NoriaError('member-auth', 'the member asked for credentials'), false);
+    this.#callbacks.onFailed(new NoriaError('member-auth', 'the member asked for credentials'), false);
   }
 
   #write(data: string | Buffer): boolean {
+    const { socket } = this.memberConnection;
     this.#bytesUp += data.length;
-    return typeof data === 'string' ? this.way.socket.write(data, 'latin1') : this.way.socket.write(data);
+    return typeof data === 'string' ? socket.write(data, 'latin1') : socket.write(data);
   }
 
-  readonly #onDrain = (): void => this.#sink.onDrain();
+  readonly #onDrain = (): void => this.#callbacks.onDrain();
 
   readonly #onData = (chunk: Buffer): void => {
     this.#bytesDown += chunk.length;
     this.#reader.push(chunk);
-    this.#guard(() => {
+    this.#failOnError(() => {
       for (let part = this.#reader.next(); part !== undefined; part = this.#reader.next()) {
-        this.#take(part);
+        this.#onPart(part);
         if (this.#over) return;
       }
-      this.#sink.onRead();
+      this.#callbacks.onRead();
     });
   };
 
-  readonly #onEnd = (): void => this.#guard(() => this.#take(this.#reader.finish()));
+  readonly #onEnd = (): void => this.#failOnError(() => this.#onPart(this.#reader.finish()));
 
   readonly #onClose = (): void =>
-    this.#fail(new NoriaError('member-closed', 'the connection to the member broke'));
+    this.#fail(new NoriaError('member-closed', 'the connection to the member closed unexpectedly'));
 
-  /** An answer that cannot be read fails the exchange. */
-  #guard(read: () => void): void {
+  /** A response that cannot be parsed fails the exchange. Other errors pass. */
+  #failOnError(read: () => void): void {
     try {
       read();
     } catch (error) {
@@ -154,54 +155,55 @@ export class HttpExchange {
     }
   }
 
-  #take(part: ResponsePart): void {
+  #onPart(part: ResponsePart): void {
     if (part.kind === 'head') {
       if (part.head.status === SWITCHING_PROTOCOLS) {
-        if (!this.#request.upgrade) throw new NoriaError('member-protocol', 'a 101 that nobody asked for');
+        if (!this.#request.upgrade) throw new NoriaError('member-protocol', 'a 101 response without Upgrade');
         this.#switch(part.head);
         return;
       }
       const { minorVersion, fields } = part.head;
-      this.#keepable =
-        minorVersion === 1 && part.body.kind !== 'until-close' && !hasConnectionOption(fields, 'close');
+      this.#reusable =
+        minorVersion === 1 &&
+        part.framing.kind !== 'until-close' &&
+        !connectionOptions(fields).includes('close');
     }
-    // Ended first: the sink may start the client's next request at once, and that may want this connection.
+    // Ends before the callback, which may start the client's next request at once and reuse this connection.
     if (part.kind === 'complete') {
-      const clean = this.#keepable && this.#requestSent && this.#reader.rest.length === 0;
-      this.#end(clean ? { cut: false, keep: true } : { cut: false });
+      const keep = this.#reusable && this.#requestSent && this.#reader.rest.length === 0;
+      this.#end(keep ? { cut: false, keep } : { cut: false });
     }
-    this.#sink.onPart(part);
+    this.#callbacks.onPart(part);
   }
 
   #switch(head: ResponseHead): void {
     this.#over = true;
-    this.#letGo();
-    const { socket } = this.way;
+    this.#removeListeners();
+    const { socket } = this.memberConnection;
     socket.pause();
     if (this.#reader.rest.length > 0) socket.unshift(this.#reader.rest);
-    this.#sink.onSwitched(head);
+    this.#callbacks.onSwitched(head);
   }
 
   #fail(error: NoriaError): void {
     if (this.#over) return;
     const silent = this.#bytesDown === 0;
-    // A connection that was used before may have died of age, which is nobody's fault.
-    this.#end({ cut: silent && !this.way.reused });
-    this.#sink.onFailed(error, silent);
+    // A reused connection may have been idle for too long, so its end is not evidence against the member.
+    this.#end({ cut: silent && !this.memberConnection.reused });
+    this.#callbacks.onFailed(error, silent);
   }
 
   #end(outcome: DialOutcome): void {
     if (this.#over) return;
     this.#over = true;
-    this.#letGo();
-    if (outcome.keep === true) this.way.socket.pause();
-    else this.way.socket.destroy();
-    this.way.end(outcome);
+    this.#removeListeners();
+    if (outcome.keep === true) this.memberConnection.socket.pause();
+    else this.memberConnection.socket.destroy();
+    this.memberConnection.end(outcome);
   }
 
-  #letGo(): void {
-    const { socket } = this.way;
-    socket
+  #removeListeners(): void {
+    this.memberConnection.socket
       .off('data', this.#onData)
       .off('end', this.#onEnd)
       .off('close', this.#onClose)

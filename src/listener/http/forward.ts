@@ -1,111 +1,136 @@
 /**
- * One absolute-form request on its way: a way of its own, the request over it, the answer back; through another member
- * when one fails while that is safe.
+ * Serves one absolute-form request: dials, sends the request, returns the response, and retries through another member while
+ * that is safe.
  *
- * Safe is: no byte of an answer has come, the body can be sent again, and the method is idempotent (RFC 9110 §9.2.2),
- * since a member that fails may have passed the request on. For the same reason a request that is not idempotent never
- * goes over a connection that was used before and may turn out dead.
+ * A retry is safe if no byte of a response has arrived, the body can be sent again, and the method is idempotent (RFC 9110
+ * §9.2.2): a member that failed may have forwarded the request. For the same reason a request that is not idempotent never uses
+ * an idle connection, which may turn out to be dead.
  */
 import type { IncomingMessage, ServerResponse } from 'node:http';
-import type { Socket } from 'node:net';
 import type { Deadline } from '../../core/deadlines.ts';
-import type { FaultCode, NoriaError } from '../../core/faults.ts';
+import { type FaultCode, NoriaError } from '../../core/faults.ts';
 import type { Dialing, DialRequest, DialResult, MemberConnection } from '../../dialer/dial.ts';
-import type { ConnectionContext } from '../client-connection.ts';
-import { dialForClient } from '../dial-for-client.ts';
+import type { ClientConnection } from '../client-connection.ts';
+import { type Refusal, refusalOf } from '../refusal.ts';
+import { upgradeFields } from './end-to-end.ts';
 import { HttpExchange } from './exchange.ts';
-import { type Framing, upgradeFields } from './header-fields.ts';
-import { discardRest, refuseRequest } from './refusal.ts';
-import type { Refusal } from './replies.ts';
+import {
+  decrementMaxForwards,
+  type ForwardRequest,
+  formatRequestHead,
+  readForwardRequest,
+} from './forward-request.ts';
+import type { Framing } from './framing.ts';
+import { discardBody, type HttpReply, refusalReply, sendReply, successHeaders } from './replies.ts';
 import { RequestBody } from './request-body.ts';
-import { type ForwardRequest, formatRequestHead } from './request-head.ts';
 import type { ResponseHead, ResponsePart } from './response-reader.ts';
-import { formatResponseHead, ResponseWriter, wayFields } from './response-writer.ts';
+import { formatResponseHead, ResponseWriter } from './response-writer.ts';
 
-/** A request to change the protocol, whose socket node:http has let go. */
-export interface Upgrade {
-  readonly socket: Socket;
-  /** What the client sent behind its request. */
-  readonly head: Buffer;
+/** Dials for one request; each of them may itself try several members. */
+const MAX_DIALS = 3;
+const IDEMPOTENT = /^(?:GET|HEAD|OPTIONS|TRACE|PUT|DELETE|PROPFIND|REPORT|SEARCH)$/;
+const PROXY_AUTHENTICATION_REQUIRED = 407;
+const EMPTY_OK: HttpReply = {
+  status: 200,
+  reasonPhrase: 'OK',
+  headers: [['Content-Length', '0']],
+  body: '',
+};
+
+/**
+ * Serves one request. Owns its response until the response has closed.
+ *
+ * @param upgradeReceived - present if the request asks to switch protocols and node:http has detached its parser: what the client
+ *   has already sent after the request.
+ * @returns aborts the request without a reply; a no-op once it is over.
+ */
+export function serveForward(
+  request: IncomingMessage,
+  response: ServerResponse,
+  connection: ClientConnection,
+  upgradeReceived?: Buffer,
+): () => void {
+  const forwardRequest = readForwardRequest(request, connection, upgradeReceived !== undefined);
+  if (forwardRequest instanceof NoriaError) {
+    connection.reportRefusal(forwardRequest.code, forwardRequest.message);
+    sendReply(request, response, refusalReply(refusalOf(forwardRequest)), connection);
+    return () => {};
+  }
+  const fields = decrementMaxForwards(forwardRequest.method, forwardRequest.fields);
+  if (fields === undefined) {
+    sendReply(request, response, finalReply(forwardRequest.method, connection), connection);
+    return () => {};
+  }
+  const forward = new Forward(request, response, connection, { ...forwardRequest, fields }, upgradeReceived);
+  forward.start();
+  return forward.abort;
 }
 
-/** Dials for one request; each may itself go through several members. */
-const MAX_TRIES = 3;
-const IDEMPOTENT = new Set([
-  'GET',
-  'HEAD',
-  'OPTIONS',
-  'TRACE',
-  'PUT',
-  'DELETE',
-  'PROPFIND',
-  'REPORT',
-  'SEARCH',
-]);
-const PROXY_AUTHENTICATION_REQUIRED = 407;
+/** The reply to a request with Max-Forwards: 0, which must not be forwarded (RFC 9110 §7.6.2). */
+function finalReply(method: string, connection: ClientConnection): HttpReply {
+  if (method !== 'TRACE') return EMPTY_OK;
+  connection.reportRefusal('not-implemented', 'TRACE with Max-Forwards: 0');
+  const reason = 'a TRACE with Max-Forwards: 0 ends at noria, which does not reflect requests';
+  return refusalReply({ code: 'not-implemented', reason });
+}
 
 interface DialingPhase {
   readonly name: 'dialing';
-  /** Known once the dialer has returned. */
+  /** Set once `dial` has returned. */
   dialing?: Dialing;
 }
 
-/** Where the request is, and what is known there alone. */
 type Phase =
   | DialingPhase
-  /** Sent, or being sent; no final answer has come. */
+  /** The request is being sent or has been sent; no final response yet. */
   | { readonly name: 'waiting'; readonly exchange: HttpExchange }
-  | { readonly name: 'answering'; readonly exchange: HttpExchange }
-  /** Answered in full; the client has yet to take the last of it. */
+  | { readonly name: 'responding'; readonly exchange: HttpExchange }
+  /** The whole response has arrived; the client has not yet received all of it. */
   | { readonly name: 'delivering' }
   | { readonly name: 'over' };
 
-/** Owns the request's response, and the upgrade's socket, until both are done with. */
-export class Forward {
+class Forward {
   readonly #request: IncomingMessage;
   readonly #response: ServerResponse;
-  readonly #context: ConnectionContext;
-  readonly #order: ForwardRequest;
-  readonly #upgrade: Upgrade | undefined;
+  readonly #connection: ClientConnection;
+  readonly #forwardRequest: ForwardRequest;
   readonly #body: RequestBody;
-  readonly #answer: ResponseWriter;
+  readonly #writer: ResponseWriter;
   readonly #avoid: string[] = [];
   #phase: Phase = { name: 'dialing' };
-  #tries = 0;
+  #dialCount = 0;
   #attempts = 0;
-  /** What an upgrading client has sent ahead of the answer. */
+  /** What a client that asks to switch protocols has sent after its request. */
   #early: Buffer | undefined;
-  #silence: Deadline | undefined;
-  #exchangedAt = 0;
+  #idleTimeout: Deadline | undefined;
+  #exchangeStartedAt = 0;
 
   constructor(
     request: IncomingMessage,
     response: ServerResponse,
-    context: ConnectionContext,
-    order: ForwardRequest,
-    upgrade: Upgrade | undefined,
+    connection: ClientConnection,
+    forwardRequest: ForwardRequest,
+    early: Buffer | undefined,
   ) {
     this.#request = request;
     this.#response = response;
-    this.#context = context;
-    this.#order = order;
-    this.#upgrade = upgrade;
-    this.#early = upgrade?.head;
-    this.#body = new RequestBody(request, order.framing, () => this.#live());
-    this.#answer = new ResponseWriter(request, response);
+    this.#connection = connection;
+    this.#forwardRequest = forwardRequest;
+    this.#early = early;
+    this.#body = new RequestBody(request, forwardRequest.framing, () => this.#refreshIdleTimeout());
+    this.#writer = new ResponseWriter(request, response);
   }
 
-  /** Dials, and goes on from there; called once. */
   start(): void {
-    this.#response.on('close', this.giveUp).on('drain', this.#onClientDrain);
-    this.#dial(!IDEMPOTENT.has(this.#order.method));
+    this.#response.on('close', this.abort).on('drain', this.#onClientDrain);
+    this.#dial(!IDEMPOTENT.test(this.#forwardRequest.method));
   }
 
   #dial(fresh: boolean): void {
-    this.#tries += 1;
-    const { target, routing } = this.#order.route;
+    this.#dialCount += 1;
+    const { url, routing, upgrade } = this.#forwardRequest;
     const request: DialRequest = {
-      target: target.target,
+      target: url.target,
       routing,
       use: 'forward',
       fresh,
@@ -113,40 +138,41 @@ export class Forward {
     };
     const phase: DialingPhase = { name: 'dialing' };
     this.#phase = phase;
-    if (this.#upgrade !== undefined) {
-      dialForClient(this.#upgrade.socket, this.#early, this.#context, request, (result, early) => {
+    if (upgrade) {
+      this.#connection.dial(request, this.#early, (result, early) => {
         this.#early = early;
-        this.#upgrade?.socket.pause();
+        this.#connection.socket.pause();
         this.#onDialed(result);
       });
       return;
     }
-    // Into its own phase: what was dialed may have failed before this returns, and another dial may run by now.
-    phase.dialing = this.#context.options.dialer.dial(request, (result) => {
+    // Stored in its own phase: when `dial` returns, its result may already have failed and started another dial.
+    phase.dialing = this.#connection.options.dialer.dial(request, (result) => {
       this.#safely(() => this.#onDialed(result));
     });
   }
 
   #onDialed(result: DialResult): void {
-    // Looked at again after the wait: the client may have left, and then nobody else owns the way.
     if (this.#phase.name !== 'dialing') {
+      // The client left during the dial, so nothing else closes this connection.
       if (!result.ok) return;
       result.connection.socket.destroy();
       result.connection.end({ cut: false });
     } else if (result.ok) {
-      this.#exchange(result.connection);
+      this.#startExchange(result.connection);
+    } else if (result.failure.code === 'client-gone') {
+      this.#over();
+      this.#response.destroy();
     } else {
       const { failure } = result;
-      if (failure.code !== 'client-gone') this.#context.dialFailed(failure);
-      this.#answerRefusal({ ...failure, attempts: this.#attempts + failure.attempts });
+      this.#connection.reportFailedDial(failure);
+      this.#sendRefusal({ ...failure, attempts: this.#attempts + failure.attempts });
     }
   }
 
-  #exchange(way: MemberConnection): void {
-    this.#attempts += way.attempts;
-    const { method, framing } = this.#order;
-    const sent = { method, body: framing, upgrade: this.#order.upgrade };
-    const exchange = new HttpExchange(way, sent, {
+  #startExchange(memberConnection: MemberConnection): void {
+    this.#attempts += memberConnection.attempts;
+    const exchange = new HttpExchange(memberConnection, this.#forwardRequest, {
       onPart: (part) => this.#safely(() => this.#onPart(exchange, part)),
       onRead: () => this.#safely(() => this.#onRead(exchange)),
       onSwitched: (head) => this.#safely(() => this.#onSwitched(exchange, head)),
@@ -154,89 +180,84 @@ export class Forward {
       onFailed: (error, silent) => this.#safely(() => this.#onFailed(exchange, error, silent)),
     });
     this.#phase = { name: 'waiting', exchange };
-    const { deadlines, idleTimeoutMs, clock } = this.#context.options;
-    this.#exchangedAt = clock.monotonic();
-    this.#hush();
-    this.#silence = deadlines.set(idleTimeoutMs, this.#onSilence);
-    exchange.start(formatRequestHead(this.#order, way));
-    // One that failed at once may have another in its place already, which has the body.
+    const { deadlines, idleTimeoutMs, clock } = this.#connection.options;
+    this.#exchangeStartedAt = clock.monotonic();
+    this.#clearIdleTimeout();
+    this.#idleTimeout = deadlines.set(idleTimeoutMs, this.#onIdle);
+    exchange.start(formatRequestHead(this.#forwardRequest, memberConnection));
+    // If the exchange failed at once, another one may already have started and received the body.
     if (this.#phase.name === 'waiting' && this.#phase.exchange === exchange) this.#body.sendTo(exchange);
   }
 
   #onPart(exchange: HttpExchange, part: ResponsePart): void {
-    this.#live();
+    this.#refreshIdleTimeout();
     switch (part.kind) {
-      case 'information':
-        this.#answer.inform(part.head);
+      case 'interim':
+        this.#writer.sendInterim(part.head);
         return;
       case 'head':
-        this.#begin(exchange, part.head, part.body);
+        this.#startResponse(exchange, part.head, part.framing);
         return;
       case 'data':
-        this.#answer.data(part.chunk);
+        this.#writer.write(part.chunk);
         return;
       case 'complete':
         this.#phase = { name: 'delivering' };
-        this.#tellClosed(exchange);
-        this.#body.letGo();
-        this.#answer.complete(part.trailers);
-        discardRest(this.#request, this.#context);
+        this.#reportClosed(exchange);
+        this.#body.release();
+        this.#writer.complete(part.trailers);
+        discardBody(this.#request, this.#connection);
     }
   }
 
-  #begin(exchange: HttpExchange, head: ResponseHead, body: Framing): void {
-    const { way } = exchange;
-    // Neither is the client's to answer: a member's own question is the dialer's, and a target is no proxy.
+  #startResponse(exchange: HttpExchange, head: ResponseHead, framing: Framing): void {
+    const { memberConnection } = exchange;
+    // The client never gets a 407: a member's challenge is for the dialer, and a target is not a proxy.
     if (head.status === PROXY_AUTHENTICATION_REQUIRED) {
-      if (way.forwardMode === 'absolute') {
+      if (memberConnection.forwardMode === 'absolute') {
         exchange.rejectChallenge();
         return;
       }
       exchange.abort();
-      this.#tellClosed(exchange);
-      const reason = 'the target answered 407, which is for a proxy to say';
-      this.#refuse({ code: 'bad-answer', attempts: this.#attempts, reason }, reason);
+      this.#reportClosed(exchange);
+      this.#refuse('bad-answer', 'the target replied 407, which only a proxy may send');
       return;
     }
-    this.#phase = { name: 'answering', exchange };
-    this.#answer.start(head, body, wayFields(way, this.#attempts), this.#context.draining);
+    this.#phase = { name: 'responding', exchange };
+    const added = successHeaders(memberConnection, this.#attempts);
+    this.#writer.start(head, framing, added, this.#connection.draining);
   }
 
   #onRead(exchange: HttpExchange): void {
-    if (!this.#answer.flush()) exchange.pause();
+    if (!this.#writer.flush()) exchange.pause();
   }
 
   readonly #onClientDrain = (): void => {
-    this.#live();
-    if (this.#phase.name === 'answering') this.#phase.exchange.resume();
+    this.#refreshIdleTimeout();
+    if (this.#phase.name === 'responding') this.#phase.exchange.resume();
   };
 
-  #onSwitched(exchange: HttpExchange, head: ResponseHead): void {
-    const { way } = exchange;
-    const socket = this.#upgrade?.socket;
-    if (socket === undefined) throw new TypeError('a protocol was switched that nobody asked to switch');
+  #onSwitched({ memberConnection }: HttpExchange, head: ResponseHead): void {
+    const { socket } = this.#connection;
     this.#phase = { name: 'over' };
-    this.#hush();
+    this.#clearIdleTimeout();
     this.#response.detachSocket(socket);
-    socket.write(
-      formatResponseHead(head, [...upgradeFields(head.fields), ...wayFields(way, this.#attempts)]),
-      'latin1',
-    );
-    this.#context.tunnel(socket, way, this.#early);
+    const fields = [...upgradeFields(head.fields), ...successHeaders(memberConnection, this.#attempts)];
+    socket.write(formatResponseHead(head, fields), 'latin1');
+    this.#connection.tunnel(memberConnection, this.#early);
   }
 
   #onFailed(exchange: HttpExchange, error: NoriaError, silent: boolean): void {
-    this.#tellClosed(exchange);
-    if (this.#answer.begun) {
+    this.#reportClosed(exchange);
+    if (this.#writer.begun) {
       this.#cutOff('members-failed');
       return;
     }
-    const { reused, member } = exchange.way;
-    const challenged = error.code === 'member-auth'; // refused unread, and a new dial knows what to offer
-    const safe = challenged || (silent && IDEMPOTENT.has(this.#order.method));
-    if (!safe || !this.#body.replayable || this.#tries >= MAX_TRIES) {
-      const code = error.code === 'member-protocol' ? 'bad-answer' : 'members-failed';
-      this.#refuse({ code, attempts: this.#attempts, reason: error.message }, error.message);
+    const { reused, member } = exchange.memberConnection;
+    const challenged = error.code === 'member-auth'; // the member did not process the request; a new dial may have credentials
+    const safe = challenged || (silent && IDEMPOTENT.test(this.#forwardRequest.method));
+    if (!safe || !this.#body.replayable || this.#dialCount >= MAX_DIALS) {
+      this.#refuse(error.code === 'member-protocol' ? 'bad-answer' : 'members-failed', error.message);
       return;
     }
     this.#body.hold();
@@ -244,77 +265,77 @@ export class Forward {
     this.#dial(true);
   }
 
-  /** No byte went either way for too long. */
-  readonly #onSilence = (): void => {
+  /** Neither side has sent anything for too long. */
+  readonly #onIdle = (): void => {
     const phase = this.#phase;
-    if (phase.name === 'waiting' || phase.name === 'answering') {
+    if (phase.name === 'waiting' || phase.name === 'responding') {
       phase.exchange.abort();
-      this.#tellClosed(phase.exchange);
+      this.#reportClosed(phase.exchange);
     }
     if (phase.name === 'waiting') {
-      this.#refuse({ code: 'deadline', attempts: this.#attempts }, 'neither side sent anything');
+      this.#connection.reportRefusal('deadline', 'neither side sent anything within the idle timeout');
+      this.#sendRefusal({ code: 'deadline', attempts: this.#attempts });
     } else {
       this.#cutOff('deadline');
     }
   };
 
-  /** The client has left, has its whole answer, or sends what cannot be read on. */
-  readonly giveUp = (): void => {
+  /** Ends without a reply: the client has left, has its whole response, or sent a body that cannot be parsed. Idempotent. */
+  readonly abort = (): void => {
     const phase = this.#phase;
     this.#phase = { name: 'over' };
-    this.#hush();
+    this.#clearIdleTimeout();
     if (phase.name === 'dialing') phase.dialing?.cancel();
-    if (phase.name === 'waiting' || phase.name === 'answering') {
+    if (phase.name === 'waiting' || phase.name === 'responding') {
       phase.exchange.abort();
-      this.#tellClosed(phase.exchange);
+      this.#reportClosed(phase.exchange);
     }
   };
 
-  /** Runs what a member's socket brought about: a mistake of ours in it ends this connection, and no other. */
+  /** Runs an event handler of a member's socket. An unexpected error in it ends this client connection only. */
   #safely(work: () => void): void {
     try {
       work();
     } catch (error) {
-      this.giveUp();
-      this.#context.broke(error);
+      this.abort();
+      this.#connection.fail(error);
     }
   }
 
-  /** In the middle of an answer: cut off and not ended, since the client must see that something is missing. */
+  /** Destroys an incomplete response. It is not ended, so that the client sees that something is missing. */
   #cutOff(outcome: FaultCode): void {
     this.#phase = { name: 'over' };
-    this.#context.endedWith(outcome);
+    this.#connection.setOutcome(outcome);
     this.#response.destroy();
   }
 
-  #refuse(failure: Refusal, detail: string): void {
-    this.#context.refused(failure.code, detail);
-    this.#answerRefusal(failure);
+  #refuse(code: FaultCode, reason: string): void {
+    this.#connection.reportRefusal(code, reason);
+    this.#sendRefusal({ code, attempts: this.#attempts, reason });
   }
 
-  #answerRefusal(failure: Refusal): void {
+  #sendRefusal(refusal: Refusal): void {
+    this.#over();
+    sendReply(this.#request, this.#response, refusalReply(refusal), this.#connection);
+  }
+
+  #over(): void {
     this.#phase = { name: 'over' };
-    this.#body.letGo();
-    if (failure.code === 'client-gone') {
-      this.#response.destroy();
-      return;
-    }
-    refuseRequest(this.#request, this.#response, failure, this.#context);
+    this.#body.release();
   }
 
-  #tellClosed({ way, bytesUp, bytesDown }: HttpExchange): void {
-    const { bus, clock } = this.#context.options;
-    const { source, member } = way;
-    const ms = clock.monotonic() - this.#exchangedAt;
+  #reportClosed({ memberConnection, bytesUp, bytesDown }: HttpExchange): void {
+    const { bus, clock } = this.#connection.options;
+    const { source, member } = memberConnection;
+    const ms = clock.monotonic() - this.#exchangeStartedAt;
     bus.emit('tunnel.closed', { source, member, kind: 'forward', bytesUp, bytesDown, ms });
   }
 
-  #hush(): void {
-    if (this.#silence !== undefined) this.#context.options.deadlines.clear(this.#silence);
+  #clearIdleTimeout(): void {
+    if (this.#idleTimeout !== undefined) this.#connection.options.deadlines.clear(this.#idleTimeout);
   }
 
-  /** A sign of life. */
-  #live(): void {
-    if (this.#silence !== undefined) this.#context.options.deadlines.refresh(this.#silence);
+  #refreshIdleTimeout(): void {
+    if (this.#idleTimeout !== undefined) this.#connection.options.deadlines.refresh(this.#idleTimeout);
   }
 }

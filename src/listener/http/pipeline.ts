@@ -1,111 +1,108 @@
 /**
- * One client connection while node:http reads it: its requests are served one after the other, and what cannot be read
- * is answered when its turn has come.
+ * Serves the requests that node:http parses on one client connection one after another, also when the client sends several at
+ * once (pipelining). A parse error is answered after the requests before it.
  */
 import type { IncomingMessage, ServerResponse } from 'node:http';
-import type { Socket } from 'node:net';
 import type { FaultCode } from '../../core/faults.ts';
-import type { ConnectionContext } from '../client-connection.ts';
-import { refusalText } from './refusal.ts';
+import type { ClientConnection } from '../client-connection.ts';
+import { formatRefusal } from './replies.ts';
 
-/** As node:http reports what it could not read. */
+/** A parse error as node:http reports it. */
 export interface ParserError extends NodeJS.ErrnoException {
   readonly rawPacket?: Buffer;
 }
 
-/** Requests a client may send ahead; more is no client but a flood. */
-const MAX_PIPELINED = 64;
-/** A first word that could be a method, known to us or not. */
+/** Requests that may wait behind the current one. No real client sends more. */
+const MAX_WAITING = 64;
+/** Looks like a method, even if it is unknown. */
 const METHOD_LIKE = /^[A-Z-]+ /;
 
-/** A request under way, and how to give it up. */
-interface Current {
+/** The request being served. `abort` ends it without a reply. */
+interface CurrentRequest {
   readonly request: IncomingMessage;
   readonly response: ServerResponse;
-  readonly giveUp: () => void;
+  readonly abort: () => void;
 }
 
-/** The requests of one connection, in their order. */
 export class RequestPipeline {
-  readonly context: ConnectionContext;
-  readonly #socket: Socket;
+  readonly connection: ClientConnection;
   readonly #waiting: (() => void)[] = [];
   #serving = false;
-  #current: Current | undefined;
-  /** What came behind the requests so far could not be read. */
+  #current: CurrentRequest | undefined;
+  /** Set by the first parse error. Nothing after it is served. */
   #failure: FaultCode | undefined;
 
-  constructor(socket: Socket, context: ConnectionContext) {
-    this.#socket = socket;
-    this.context = context;
+  constructor(connection: ClientConnection) {
+    this.connection = connection;
   }
 
-  /** Calls `serve` when the requests before it have been answered. It gives back how to give the request up. */
-  answer(request: IncomingMessage, response: ServerResponse, serve: () => () => void): void {
-    this.takeOver(() => {
-      this.context.speaks('http');
-      response.on('error', ignored);
+  /** Calls `serve` when the requests before this one have been answered. `serve` returns the function that aborts the request. */
+  add(request: IncomingMessage, response: ServerResponse, serve: () => () => void): void {
+    this.addLast(() => {
+      this.connection.setProtocol('http');
+      response.on('error', () => {}); // ignored: the client has left, and 'close' follows
       response.on('close', () => this.#next());
-      this.#current = { request, response, giveUp: serve() };
+      this.#current = { request, response, abort: serve() };
     });
   }
 
-  /** Calls `serve` when the requests before it have been answered: it takes the socket, and no request follows. */
-  takeOver(serve: () => void): void {
-    if (this.#failure !== undefined || this.#socket.destroyed) return;
-    if (this.#waiting.length >= MAX_PIPELINED) {
-      this.context.refused('bad-request', `more than ${MAX_PIPELINED} requests sent ahead`);
-      this.#socket.destroy();
+  /** Calls `serve` when the requests before it have been answered. `serve` takes over the socket, so no request follows. */
+  addLast(serve: () => void): void {
+    const { socket } = this.connection;
+    if (this.#failure !== undefined || socket.destroyed) return;
+    if (this.#waiting.length >= MAX_WAITING) {
+      this.connection.reportRefusal('bad-request', `more than ${MAX_WAITING} pipelined requests`);
+      socket.destroy();
       return;
     }
     this.#waiting.push(serve);
     if (!this.#serving) this.#next();
   }
 
-  /** Something that is no request, or the rest of one, could not be read. */
+  /** Handles a parse error in a request head or in a body. */
   fail(error: ParserError): void {
+    const { socket } = this.connection;
     if (this.#failure !== undefined) return;
     this.#failure = faultOf(error);
-    if (!this.#socket.writable || error.code === 'ECONNRESET' || error.code === 'EPIPE') {
-      this.#socket.destroy();
+    if (!socket.writable || error.code === 'ECONNRESET' || error.code === 'EPIPE') {
+      socket.destroy();
       return;
     }
-    this.context.refused(this.#failure, `node:http: ${error.code ?? error.message}`);
+    this.connection.reportRefusal(this.#failure, `node:http: ${error.code ?? error.message}`);
     const current = this.#current;
     if (current === undefined) {
-      this.#sayFailure(this.#failure);
+      this.#refuse(this.#failure);
     } else if (!current.request.complete) {
-      // The body of the request under way: what was understood of it is not what the client meant.
-      current.giveUp();
-      if (current.response.headersSent) this.#socket.destroy();
-      else this.#sayFailure(this.#failure);
+      // The error is in the body of the current request, so the request as understood so far is not what the client meant.
+      current.abort();
+      if (current.response.headersSent) socket.destroy();
+      else this.#refuse(this.#failure);
     }
   }
 
   #next(): void {
     this.#current = undefined;
-    if (this.#socket.destroyed) return; // who sent the others is gone
+    if (this.connection.socket.destroyed) return;
     const serve = this.#waiting.shift();
     this.#serving = serve !== undefined;
     if (serve === undefined) {
-      if (this.#failure === undefined) this.context.awaitsRequest();
-      else this.#sayFailure(this.#failure);
+      if (this.#failure === undefined) this.connection.awaitRequest();
+      else this.#refuse(this.#failure);
       return;
     }
-    this.context.handshakeDone();
+    this.connection.beginRequest();
     try {
       serve();
     } catch (error) {
-      this.context.broke(error);
+      this.connection.fail(error);
     }
   }
 
-  #sayFailure(code: FaultCode): void {
-    this.context.farewell(refusalText({ code }, false));
+  #refuse(code: FaultCode): void {
+    this.connection.sendAndClose(formatRefusal({ code }, false));
   }
 }
 
-/** What an error about a request's bytes is to the client. */
 function faultOf({ code, rawPacket }: ParserError): FaultCode {
   switch (code) {
     case 'ERR_HTTP_REQUEST_TIMEOUT':
@@ -118,6 +115,3 @@ function faultOf({ code, rawPacket }: ParserError): FaultCode {
       return 'bad-request';
   }
 }
-
-/** ignored: a response fails when its client has left, which its 'close' tells too. */
-export function ignored(): void {}

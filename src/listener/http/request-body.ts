@@ -1,61 +1,63 @@
 /**
- * The body of a client's request on its way to a member, the beginning of it kept so that it can be sent again.
+ * The body of a client's request on its way to a member. Keeps the beginning of the body, so that a short one can be sent again
+ * through another member.
  *
- * Reads the client only while an exchange takes it, as fast as the member reads.
+ * Reads from the client only while an exchange takes the body, and no faster than the member reads.
  */
 import type { IncomingMessage } from 'node:http';
+import { endToEndTrailers } from './end-to-end.ts';
 import type { HttpExchange } from './exchange.ts';
-import { endToEndTrailers, type Framing, pairFields } from './header-fields.ts';
+import type { Framing } from './framing.ts';
+import { pairFields } from './header-fields.ts';
 
-/** What is kept of a body; a longer one is sent once and cannot be sent again. */
+/** A longer body is sent only once. */
 const MAX_KEPT_BYTES = 64 * 1024;
 
-/** One request's body, for as many exchanges as its beginning is kept for. */
 export class RequestBody {
   readonly #request: IncomingMessage;
   readonly #onProgress: () => void;
-  /** All that has been read, while that is little. */
+  /** Everything read so far; undefined once that is too much. */
   #kept: Buffer[] | undefined = [];
   #keptBytes = 0;
-  #whole: boolean;
+  #complete: boolean;
   #exchange: HttpExchange | undefined;
 
-  /** @param onProgress - called whenever the client sent something. */
+  /** @param onProgress - called whenever the client has sent something. */
   constructor(request: IncomingMessage, framing: Framing, onProgress: () => void) {
     this.#request = request;
     this.#onProgress = onProgress;
-    this.#whole = framing.kind === 'none';
-    if (this.#whole) return;
+    this.#complete = framing.kind === 'none';
+    if (this.#complete) return;
     request.on('data', this.#onData).on('end', this.#onEnd);
     request.pause();
   }
 
-  /** Whether another exchange can be given all of it. */
+  /** Whether the whole body can be sent to another exchange. */
   get replayable(): boolean {
     return this.#kept !== undefined;
   }
 
-  /** Sends it all to this exchange, from its first byte, as it comes. */
+  /** Sends the body to this exchange from its first byte. */
   sendTo(exchange: HttpExchange): void {
     this.#exchange = exchange;
     const writable = (this.#kept ?? []).map((chunk) => exchange.sendBody(chunk)).every(Boolean);
-    if (this.#whole) this.#finish(exchange);
+    if (this.#complete) this.#finish(exchange);
     else if (writable) this.#request.resume();
   }
 
-  /** The member takes more again. */
+  /** The member can take more. */
   resume(): void {
-    if (this.#exchange !== undefined && !this.#whole) this.#request.resume();
+    if (this.#exchange !== undefined && !this.#complete) this.#request.resume();
   }
 
-  /** Stops reading the client until another exchange takes it. */
+  /** Stops reading from the client until `sendTo` is called again. */
   hold(): void {
     this.#exchange = undefined;
     this.#request.pause();
   }
 
-  /** No exchange will take it: what is left of it is another's to read away. */
-  letGo(): void {
+  /** No further exchange will take the body. The rest of it is left in the request for others to read. */
+  release(): void {
     this.#exchange = undefined;
     this.#kept = undefined;
     this.#request.off('data', this.#onData).off('end', this.#onEnd);
@@ -68,7 +70,7 @@ export class RequestBody {
   };
 
   readonly #onEnd = (): void => {
-    this.#whole = true;
+    this.#complete = true;
     if (this.#exchange !== undefined) this.#finish(this.#exchange);
   };
 

@@ -1,30 +1,30 @@
 /**
- * Reads one HTTP/1 answer from the bytes of a member's or target's connection, and takes its framing off.
+ * Parses one HTTP/1 response from the bytes of a member connection, and removes its framing.
  *
- * A pure byte machine, fed chunks that are split anywhere, and asked for parts. Strict as llhttp is in its default mode, and where RFC 9112
- * lets a recipient repair something, this refuses: a bare LF, white space before a colon, a folded line, two lengths,
- * a coding other than chunked. Nothing is copied of a body; chunk extensions are dropped.
+ * A pure state machine without I/O. Chunks may be split anywhere; body bytes are not copied; chunk extensions are dropped. As
+ * strict as llhttp in its default mode. Where RFC 9112 allows a recipient to repair something, this refuses it: a bare LF, white
+ * space before a colon, a folded line, two lengths, a transfer coding other than chunked.
  */
 import { NoriaError } from '../../core/faults.ts';
-import { parseFieldLines } from './field-lines.ts';
-import { type Framing, type HeaderField, responseFraming } from './header-fields.ts';
+import { type Framing, responseFraming } from './framing.ts';
+import { type HeaderField, parseFieldLines } from './header-fields.ts';
 
-/** An answer's first part, decoded. */
+/** Status line and fields of a response. */
 export interface ResponseHead {
   /** 100 to 999. */
   readonly status: number;
-  /** As it came, Latin-1; may be empty. */
+  /** The reason phrase as received, in Latin-1; may be empty. */
   readonly reason: string;
   readonly minorVersion: 0 | 1;
   readonly fields: readonly HeaderField[];
 }
 
-/** What an answer is made of, in the order of its bytes. */
+/** The parts of a response, in the order of their bytes. */
 export type ResponsePart =
-  /** An interim answer: any 1xx but 101. */
-  | { readonly kind: 'information'; readonly head: ResponseHead }
-  /** `body`: how it was framed. After a 101, `rest` is the new protocol's. */
-  | { readonly kind: 'head'; readonly head: ResponseHead; readonly body: Framing }
+  /** Any 1xx response but 101. */
+  | { readonly kind: 'interim'; readonly head: ResponseHead }
+  /** The final head. After a 101, `rest` belongs to the new protocol. */
+  | { readonly kind: 'head'; readonly head: ResponseHead; readonly framing: Framing }
   | { readonly kind: 'data'; readonly chunk: Buffer }
   | { readonly kind: 'complete'; readonly trailers: readonly HeaderField[] };
 
@@ -32,16 +32,17 @@ export type ResponsePart =
 const MAX_BLOCK_BYTES = 64 * 1024;
 /** A chunk's size line, extensions included. */
 const MAX_SIZE_LINE_BYTES = 4 * 1024;
-/** Enough for any sane use; an endless run of interim answers would hold the client for nothing. */
-const MAX_INTERIM_ANSWERS = 32;
+/** More than any real use needs: otherwise endless interim responses could hold the client forever. */
+const MAX_INTERIM_RESPONSES = 32;
 const SWITCHING_PROTOCOLS = 101;
 const CR = 0x0d;
 const LF = 0x0a;
 
 const STATUS_LINE = /^HTTP\/1\.([01]) ([1-9]\d\d)(?: ([\t\x20-\x7e\x80-\xff]*))?\r\n/;
-/** 13 digits stay a safe integer. RFC 9112 §7.1.1: extensions follow, and are ignored. */
+/** 13 hexadecimal digits are always a safe integer. Extensions may follow (RFC 9112 §7.1.1). */
 const SIZE_LINE = /^([0-9A-Fa-f]{1,13})(?:;[\t\x20-\x7e\x80-\xff]*)?$/;
 
+/** What the next bytes are. */
 type State =
   | { readonly name: 'head' }
   | { readonly name: 'body'; leftBytes: number }
@@ -54,33 +55,33 @@ type State =
 
 const NOTHING = Buffer.alloc(0);
 
-/** Reads one answer: `push` what comes, take parts with `next` until there is none, `finish` at the end of the connection. */
+/** `push` received bytes, call `next` until it returns no part, and `finish` when the connection has ended. */
 export class ResponseReader {
   readonly #method: string;
   #state: State = { name: 'head' };
-  /** What has come and not been read: whole parts, or the beginning of a line or head. */
+  /** Received and not yet parsed: whole parts, or the beginning of a line or head. */
   #bytes: Buffer = NOTHING;
-  #interimAnswers = 0;
+  #interimCount = 0;
 
-  /** @param method - of the request: an answer to HEAD has no body. */
+  /** @param method - of the request: a response to HEAD has no body. */
   constructor(method: string) {
     this.#method = method;
   }
 
-  /** What came behind the answer: the new protocol's first bytes after a 101, else something that should not be. */
+  /** The bytes after the response: the first ones of the new protocol after a 101, otherwise a protocol error of the member. */
   get rest(): Buffer {
     return this.#bytes;
   }
 
-  /** Takes what has come. The chunk is kept, not copied, until its parts have been taken. */
+  /** The chunk is kept without a copy until `next` has returned its parts. */
   push(chunk: Buffer): void {
     this.#bytes = this.#bytes.length === 0 ? chunk : Buffer.concat([this.#bytes, chunk]);
   }
 
   /**
-   * The next part, or undefined when more bytes are needed. Nothing comes after `complete`.
+   * The next part; undefined if more bytes are needed, and after `complete`.
    *
-   * @throws NoriaError `member-protocol` when it is no HTTP answer, or one that could be read in two ways.
+   * @throws NoriaError `member-protocol` if this is not an HTTP response, or an ambiguous one.
    */
   next(): ResponsePart | undefined {
     for (;;) {
@@ -94,17 +95,17 @@ export class ResponseReader {
   }
 
   /**
-   * The connection has ended: the last part, where the answer's end is the connection's.
+   * The connection has ended: returns the last part of a response that ends with its connection.
    *
-   * @throws NoriaError `member-closed` when the answer is not whole.
+   * @throws NoriaError `member-closed` if the response is incomplete.
    */
   finish(): ResponsePart {
     if (this.#state.name !== 'until-close')
-      throw new NoriaError('member-closed', 'the answer ended too early');
+      throw new NoriaError('member-closed', 'the response is incomplete: the connection ended');
     return this.#complete([]);
   }
 
-  /** `again`: something was read that is no part of its own. */
+  /** `again`: bytes were parsed that are not a part by themselves. */
   #read(): ResponsePart | 'again' | undefined {
     const state = this.#state;
     switch (state.name) {
@@ -132,22 +133,24 @@ export class ResponseReader {
   }
 
   #readHead(): ResponsePart | undefined {
-    const text = this.#takeBlock('its head');
+    const text = this.#takeBlock('head');
     if (text === undefined) {
-      // Nothing that could become a status line: no need to wait for all of it.
-      if (!'HTTP/1.'.startsWith(this.#bytes.toString('latin1', 0, 7))) throw bad('it is not HTTP/1');
+      // Fails early when these bytes cannot become a status line.
+      if (!'HTTP/1.'.startsWith(this.#bytes.toString('latin1', 0, 7))) throw invalid('it is not HTTP/1');
       return undefined;
     }
     const head = parseHead(text);
     if (head.status < 200 && head.status !== SWITCHING_PROTOCOLS) {
-      this.#interimAnswers += 1;
-      if (this.#interimAnswers > MAX_INTERIM_ANSWERS) throw bad('it sends interim answers without end');
-      return { kind: 'information', head };
+      this.#interimCount += 1;
+      if (this.#interimCount > MAX_INTERIM_RESPONSES) {
+        throw invalid(`more than ${MAX_INTERIM_RESPONSES} interim responses`);
+      }
+      return { kind: 'interim', head };
     }
-    const body = responseFraming(this.#method, head.status, head.fields, head.minorVersion);
-    if (body instanceof NoriaError) throw bad(body.message);
-    this.#state = stateFor(body);
-    return { kind: 'head', head, body };
+    const framing = responseFraming(this.#method, head.status, head.fields, head.minorVersion);
+    if (framing instanceof NoriaError) throw invalid(framing.message);
+    this.#state = bodyState(framing);
+    return { kind: 'head', head, framing };
   }
 
   #readData(state: { leftBytes: number }): ResponsePart {
@@ -160,7 +163,7 @@ export class ResponseReader {
     const line = this.#takeLine(MAX_SIZE_LINE_BYTES);
     if (line === undefined) return undefined;
     const digits = SIZE_LINE.exec(line)?.[1];
-    if (digits === undefined) throw bad('a chunk has no readable size');
+    if (digits === undefined) throw invalid('a chunk size is malformed');
     const leftBytes = Number.parseInt(digits, 16);
     this.#state = leftBytes === 0 ? { name: 'trailers' } : { name: 'chunk', leftBytes };
     return 'again';
@@ -171,7 +174,7 @@ export class ResponseReader {
       this.#take(2);
       return this.#complete([]);
     }
-    const text = this.#takeBlock('its trailer section');
+    const text = this.#takeBlock('trailer section');
     return text === undefined ? undefined : this.#complete(parseFields(text, 0));
   }
 
@@ -180,21 +183,22 @@ export class ResponseReader {
     return { kind: 'complete', trailers };
   }
 
-  /** Lines, each with its end, up to the empty one that ends them, once they are whole. */
+  /** Takes the lines up to the empty line, each with its CR LF; undefined while they are incomplete. */
   #takeBlock(what: string): string | undefined {
     const end = this.#bytes.indexOf('\r\n\r\n', 0, 'latin1');
     if (end > MAX_BLOCK_BYTES || (end < 0 && this.#bytes.length > MAX_BLOCK_BYTES)) {
-      throw bad(`${what} is longer than ${MAX_BLOCK_BYTES} bytes`);
+      throw invalid(`the ${what} is longer than ${MAX_BLOCK_BYTES} bytes`);
     }
     return end < 0 ? undefined : this.#take(end + 4).toString('latin1', 0, end + 2);
   }
 
-  /** A line ended by CR LF, once it is whole, of at most so many bytes before that. */
+  /** Takes a line of at most `maxBytes` before its CR LF; undefined while it is incomplete. */
   #takeLine(maxBytes: number): string | undefined {
     const end = this.#bytes.indexOf(LF);
-    if ((end < 0 ? this.#bytes.length - 1 : end - 1) > maxBytes) throw bad('a line of its body is too long');
+    if ((end < 0 ? this.#bytes.length - 1 : end - 1) > maxBytes)
+      throw invalid('a line of the chunked body is too long');
     if (end < 0) return undefined;
-    if (this.#bytes[end - 1] !== CR) throw bad('a line of its body ends in a bare LF');
+    if (this.#bytes[end - 1] !== CR) throw invalid('a line of the chunked body ends in a bare LF');
     return this.#take(end + 1).toString('latin1', 0, end - 1);
   }
 
@@ -205,12 +209,12 @@ export class ResponseReader {
   }
 }
 
-function stateFor(body: Framing): State {
-  switch (body.kind) {
+function bodyState(framing: Framing): State {
+  switch (framing.kind) {
     case 'none':
       return { name: 'body', leftBytes: 0 };
     case 'length':
-      return { name: 'body', leftBytes: body.bytes };
+      return { name: 'body', leftBytes: framing.bytes };
     case 'chunked':
       return { name: 'size' };
     case 'until-close':
@@ -220,17 +224,17 @@ function stateFor(body: Framing): State {
 
 function parseHead(text: string): ResponseHead {
   const [statusLine = '', minor, status, reason = ''] = STATUS_LINE.exec(text) ?? [];
-  if (status === undefined) throw bad('its status line cannot be read');
+  if (status === undefined) throw invalid('the status line is malformed');
   const fields = parseFields(text, statusLine.length);
   return { status: Number(status), reason, minorVersion: minor === '0' ? 0 : 1, fields };
 }
 
 function parseFields(text: string, start: number): HeaderField[] {
   const fields = parseFieldLines(text, start);
-  if (fields === undefined) throw bad('one of its header lines cannot be read');
+  if (fields === undefined) throw invalid('a header line is malformed');
   return fields;
 }
 
-function bad(why: string): NoriaError {
-  return new NoriaError('member-protocol', `the answer breaks the rules of HTTP: ${why}`);
+function invalid(why: string): NoriaError {
+  return new NoriaError('member-protocol', `invalid HTTP response: ${why}`);
 }

@@ -1,110 +1,128 @@
 /**
- * HTTP clients: a plain CONNECT is read by hand, everything else by node:http; both end up in the same two places.
+ * Serves the HTTP clients of one listener. A plain CONNECT is parsed by connect.ts, everything else by node:http.
  *
- * Owns one http.Server that never listens: it is handed sockets, and its timer looks after slow heads. Requests of one
- * connection are served one after the other, also when they were pipelined.
+ * Owns an http.Server that never listens: it receives sockets, and its timer finds clients that send their head too slowly.
  */
-import { createServer, type IncomingMessage, ServerResponse } from 'node:http';
+import { createServer, type IncomingMessage, type Server, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 import { NoriaError } from '../../core/faults.ts';
 import { TCP_KEEP_ALIVE_MS } from '../../core/keep-alive.ts';
-import type { ConnectionContext } from '../client-connection.ts';
-import { awaitFirst } from '../first-bytes.ts';
-import { serveConnect } from './connect.ts';
-import { type ConnectHead, MAX_REQUEST_HEAD_BYTES, parseConnectHead } from './connect-request.ts';
-import type { Upgrade } from './forward.ts';
-import { serveForward } from './forward-request.ts';
-import {
-  checkHttpVersion,
-  fieldValues,
-  type HeaderField,
-  pairFields,
-  requestFraming,
-} from './header-fields.ts';
-import { ignored, type ParserError, RequestPipeline } from './pipeline.ts';
-import { refuseRequest } from './refusal.ts';
+import type { ClientConnection } from '../client-connection.ts';
+import { type ConnectHead, MAX_REQUEST_HEAD_BYTES, parseConnectHead, serveConnect } from './connect.ts';
+import { serveForward } from './forward.ts';
+import { checkHttpVersion, requestFraming } from './framing.ts';
+import { fieldValues, type HeaderField, pairFields } from './header-fields.ts';
+import { type ParserError, RequestPipeline } from './pipeline.ts';
+import { refusalReply, sendReply } from './replies.ts';
 
-/** Serves HTTP clients of one listener. */
-export interface HttpServer {
-  /** @param first - what has been read from the socket already. */
-  serve(socket: Socket, first: Buffer, context: ConnectionContext): void;
-  /** Stops its timer. Connections are the listener's to end. */
-  close(): void;
-}
-
-/** Between two requests on one connection. */
+/** How long a connection may be idle between two requests. */
 const KEEP_ALIVE_MS = 60_000;
-/** How often slow heads are looked for. */
+/** How often node:http checks for slow heads. */
 const SLOW_HEAD_CHECK_MS = 5_000;
 const H2C = /\bh2c\b/i;
 
-/** @param options - `headerTimeoutMs`: for a whole request head. */
-export function createHttpFront(options: { readonly headerTimeoutMs: number }): HttpServer {
-  const { headerTimeoutMs } = options;
-  const sessions = new WeakMap<object, RequestPipeline>();
-  const server = createServer({
-    insecureHTTPParser: false,
-    maxHeaderSize: MAX_REQUEST_HEAD_BYTES,
-    requireHostHeader: false, // the URL names the host; a missing Host is no reason to refuse
-    headersTimeout: headerTimeoutMs,
-    requestTimeout: 0, // an upload may take long; silence is what ends it
-    connectionsCheckingInterval: Math.min(SLOW_HEAD_CHECK_MS, headerTimeoutMs),
-    keepAliveTimeout: KEEP_ALIVE_MS,
-    optimizeEmptyRequests: true,
-    shouldUpgradeCallback: asksForAnotherProtocol,
-  });
-  server.maxHeadersCount = 0; // no field is dropped unread; their size is limited
-  server.emit('listening'); // it never listens itself, and this starts its check for slow heads
+export class HttpServer {
+  readonly #server: Server;
+  readonly #pipelines = new WeakMap<object, RequestPipeline>();
 
-  const sessionOf = (socket: object): RequestPipeline => {
-    const session = sessions.get(socket);
-    if (session === undefined) throw new TypeError('a request on a socket that was never handed over');
-    return session;
-  };
+  /** @param options - `headerTimeoutMs`: for a whole request head. */
+  constructor({ headerTimeoutMs }: { readonly headerTimeoutMs: number }) {
+    this.#server = createServer({
+      insecureHTTPParser: false,
+      maxHeaderSize: MAX_REQUEST_HEAD_BYTES,
+      requireHostHeader: false, // the URL contains the host, so a missing Host is harmless
+      headersTimeout: headerTimeoutMs,
+      requestTimeout: 0, // uploads may take long; the idle timeout ends silent ones
+      connectionsCheckingInterval: Math.min(SLOW_HEAD_CHECK_MS, headerTimeoutMs),
+      keepAliveTimeout: KEEP_ALIVE_MS,
+      optimizeEmptyRequests: true,
+      shouldUpgradeCallback: isUpgrade,
+    });
+    this.#server.maxHeadersCount = 0; // unlimited: above the limit node:http would drop fields silently
+    this.#server.emit('listening'); // starts the timer for slow heads, which normally starts with listening
+    this.#addListeners();
+  }
 
-  const serve = (socket: Socket, first: Buffer, context: ConnectionContext): void => {
+  /** @param first - what has already been read from the socket. */
+  serve(first: Buffer, connection: ClientConnection): void {
     const plain = parseConnectHead(first);
-    const again = (): void => awaitNext(socket, context, serve);
     if (plain !== undefined) {
-      serveConnect(socket, plain.head, first.subarray(plain.bytes), context, again);
+      const received = first.subarray(plain.bytes);
+      serveConnect(plain.head, received, connection, () => this.#awaitNext(connection));
       return;
     }
-    context.speaks('http');
-    context.awaitsRequest();
+    const { socket } = connection;
+    connection.setProtocol('http');
+    connection.awaitRequest();
     socket.setKeepAlive(true, TCP_KEEP_ALIVE_MS);
-    sessions.set(socket, new RequestPipeline(socket, context));
+    this.#pipelines.set(socket, new RequestPipeline(connection));
     socket.unshift(first);
-    server.emit('connection', socket);
-  };
+    this.#server.emit('connection', socket);
+  }
 
-  const onRequest = (request: IncomingMessage, response: ServerResponse): void => {
-    const session = sessionOf(request.socket);
-    session.answer(request, response, () => serveForward(request, response, session.context));
-  };
-  server.on('request', onRequest);
-  server.on('checkContinue', onRequest); // the target says whether to continue
-  server.on('checkExpectation', (request, response) => {
-    const session = sessionOf(request.socket);
-    session.answer(request, response, () => {
-      session.context.refused('expectation-failed', 'it expects something other than 100-continue');
-      refuseRequest(request, response, { code: 'expectation-failed' }, session.context);
-      return () => {};
-    });
-  });
-  server.on('connect', (request, socket: Socket, early) => {
-    const session = sessionOf(socket);
-    session.takeOver(() => {
-      const again = (): void => awaitNext(socket, session.context, serve);
-      serveConnect(socket, connectHead(request), early, session.context, again);
-    });
-  });
-  server.on('upgrade', (request, socket: Socket, head) => {
-    const session = sessionOf(socket);
-    session.takeOver(() => serveUpgrade(request, { socket, head }, session.context));
-  });
-  server.on('clientError', (error: ParserError, socket: Socket) => sessions.get(socket)?.fail(error));
+  /** Stops the timer. The listener closes the connections. */
+  close(): void {
+    this.#server.close();
+  }
 
-  return { serve, close: () => void server.close() };
+  #addListeners(): void {
+    const forward = (request: IncomingMessage, response: ServerResponse): void => {
+      const pipeline = this.#pipelineOf(request.socket);
+      pipeline.add(request, response, () => serveForward(request, response, pipeline.connection));
+    };
+    this.#server.on('request', forward);
+    this.#server.on('checkContinue', forward); // the target decides whether the client continues
+    this.#server.on('checkExpectation', (request, response) => {
+      const pipeline = this.#pipelineOf(request.socket);
+      const { connection } = pipeline;
+      pipeline.add(request, response, () => {
+        connection.reportRefusal('expectation-failed', 'Expect has a value other than 100-continue');
+        sendReply(request, response, refusalReply({ code: 'expectation-failed' }), connection);
+        return () => {};
+      });
+    });
+    this.#server.on('connect', (request, socket: Socket, received) => {
+      const pipeline = this.#pipelineOf(socket);
+      const { connection } = pipeline;
+      pipeline.addLast(() => {
+        serveConnect(connectHead(request), received, connection, () => this.#awaitNext(connection));
+      });
+    });
+    this.#server.on('upgrade', (request, socket: Socket, received) => {
+      const pipeline = this.#pipelineOf(socket);
+      pipeline.addLast(() => serveUpgrade(request, received, pipeline.connection));
+    });
+    this.#server.on('clientError', (error: ParserError, socket: Socket) =>
+      this.#pipelines.get(socket)?.fail(error),
+    );
+  }
+
+  #pipelineOf(socket: object): RequestPipeline {
+    const pipeline = this.#pipelines.get(socket);
+    if (pipeline === undefined) throw new TypeError('a request on a socket that serve() did not receive');
+    return pipeline;
+  }
+
+  /** After a refused CONNECT: waits for the next request. */
+  #awaitNext(connection: ClientConnection): void {
+    connection.awaitRequest(KEEP_ALIVE_MS);
+    connection.readFirst((first) => this.serve(first, connection));
+  }
+}
+
+/** node:http has detached its parser: if the protocol is not switched, the connection ends after the response. */
+function serveUpgrade(request: IncomingMessage, received: Buffer, connection: ClientConnection): void {
+  const { socket } = connection;
+  connection.setProtocol('upgrade');
+  const response = new ServerResponse(request);
+  response.shouldKeepAlive = false;
+  response.assignSocket(socket);
+  response.on('error', () => {}); // ignored: the client has left, and 'close' follows
+  response.on('finish', () => {
+    connection.awaitRequest();
+    socket.destroySoon();
+  });
+  serveForward(request, response, connection, received);
 }
 
 function connectHead(request: IncomingMessage): ConnectHead {
@@ -112,47 +130,26 @@ function connectHead(request: IncomingMessage): ConnectHead {
   return {
     authority: request.url ?? '',
     fields,
-    problem: checkHttpVersion(request.httpVersionMajor) ?? bodyProblem(fields),
+    problem: checkHttpVersion(request.httpVersionMajor) ?? checkNoBody(fields),
     keepAlive: request.httpVersionMinor === 1 && !/\bclose\b/i.test(request.headers.connection ?? ''),
   };
 }
 
-/** CONNECT has no body (RFC 9110 §9.3.6): one that announces it could mean its bytes for us or for the target. */
-function bodyProblem(fields: readonly HeaderField[]): NoriaError | undefined {
+/** CONNECT has no body (RFC 9110 §9.3.6). If one is announced, it is unclear whether its bytes are for noria or the target. */
+function checkNoBody(fields: readonly HeaderField[]): NoriaError | undefined {
   const framing = requestFraming(fields, 1);
   if (framing instanceof NoriaError) return framing;
   const announced = framing.kind === 'chunked' || (framing.kind === 'length' && framing.bytes > 0);
   return announced ? new NoriaError('bad-request', 'CONNECT with a body') : undefined;
 }
 
-/** Its parser is gone: if the protocol is not changed, the connection ends with the answer. */
-function serveUpgrade(request: IncomingMessage, upgrade: Upgrade, context: ConnectionContext): void {
-  const { socket } = upgrade;
-  context.speaks('upgrade');
-  const response = new ServerResponse(request);
-  response.shouldKeepAlive = false;
-  response.assignSocket(socket);
-  response.on('error', ignored);
-  response.on('finish', () => {
-    context.awaitsRequest();
-    socket.destroySoon();
-  });
-  serveForward(request, response, context, upgrade);
-}
-
-/** After a refused CONNECT: the connection waits for another request. */
-function awaitNext(socket: Socket, context: ConnectionContext, serve: HttpServer['serve']): void {
-  context.awaitsRequest(KEEP_ALIVE_MS);
-  awaitFirst(socket, context, (first) => serve(socket, first, context));
-}
-
 /**
- * Whether node:http should let go of the socket for this request. Not where a body comes with it, whose end only a
- * parser finds; and not for h2c, which curl offers with every request and nobody misses.
+ * Whether node:http detaches its parser for this request and emits 'upgrade'. Not for a request with a body, whose end only the
+ * parser finds; and not for h2c, which curl offers with every request and which may be ignored.
  */
-function asksForAnotherProtocol(request: IncomingMessage): boolean {
+function isUpgrade(request: IncomingMessage): boolean {
   const fields = pairFields(request.rawHeaders);
   const framing = requestFraming(fields, request.httpVersionMinor);
-  const bodiless = !(framing instanceof NoriaError) && framing.kind === 'none';
-  return bodiless && !fieldValues(fields, 'upgrade').some((protocols) => H2C.test(protocols));
+  const hasNoBody = !(framing instanceof NoriaError) && framing.kind === 'none';
+  return hasNoBody && !fieldValues(fields, 'upgrade').some((protocols) => H2C.test(protocols));
 }

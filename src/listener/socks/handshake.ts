@@ -1,19 +1,16 @@
 /**
- * Serves one SOCKS client: its handshake, its wish, a way to its target, the reply; then the tunnel has it.
+ * Serves one SOCKS client: performs the handshake, dials the target, replies, and starts the tunnel.
  *
- * Owns the socket from the call on. The bytes are socks-wire.ts's, waiting for a member dial-for-client.ts's; the
- * handshake's time limit and the last moments of a refused connection are the connection's own.
+ * messages.ts parses and formats the bytes. The connection (client-connection.ts) enforces the handshake timeout.
  */
 import type { Socket } from 'node:net';
 import { NoriaError } from '../../core/faults.ts';
 import type { HostPort } from '../../core/host-port.ts';
-import type { DialRequest, DialResult } from '../../dialer/dial.ts';
+import type { DialResult } from '../../dialer/dial.ts';
 import type { RoutingOptions } from '../../pool/lease.ts';
 import type { ClientCredentials, ClientIdentity } from '../access.ts';
-import type { ConnectionContext } from '../client-connection.ts';
-import { dialForClient } from '../dial-for-client.ts';
-import { refusedBy, socks5ReplyCode } from '../http/replies.ts';
-import { readRoutingOptions } from '../routing-options.ts';
+import type { ClientConnection } from '../client-connection.ts';
+import { refusalOf, socks5ReplyCode } from '../refusal.ts';
 import {
   AUTH_METHOD,
   authStatus,
@@ -26,81 +23,76 @@ import {
   socks4AuthRejection,
 } from './messages.ts';
 
-/** Stands in for an identity where none is asked: the request will be refused, whoever it is. */
-const NOBODY: ClientIdentity = { user: '', routingText: '' };
+/** Used where the request is refused whoever the client is. */
+const ANONYMOUS: ClientIdentity = { user: '', routingText: '' };
 
-/** Which message comes next, and what is known by then. */
+/** The message expected next, and what is known by then. */
 type Phase =
   | { readonly name: 'greeting' }
   | { readonly name: 'credentials' }
   | { readonly name: 'request'; readonly identity: ClientIdentity | undefined }
-  /** The handshake is over: a member is dialed, or the client was refused or has left. */
+  /** The handshake has ended: a dial is running, or the client was refused or has left. */
   | { readonly name: 'over' };
 
 /**
- * @param first - what has been read from the socket already; begins with the version byte.
- * @param version - the protocol that byte stands for.
+ * @param first - what has already been read from the socket. It starts with the version byte.
+ * @param version - the protocol that this byte selects.
  */
-export function serveSocks(
-  socket: Socket,
-  first: Buffer,
-  version: SocksVersion,
-  context: ConnectionContext,
-): void {
-  new SocksFront(socket, version, context).start(first);
+export function serveSocks(first: Buffer, version: SocksVersion, connection: ClientConnection): void {
+  new SocksHandshake(version, connection).start(first);
 }
 
-class SocksFront {
-  readonly #socket: Socket;
+class SocksHandshake {
   readonly #version: SocksVersion;
-  readonly #context: ConnectionContext;
-  readonly #wire: SocksReader;
+  readonly #connection: ClientConnection;
+  readonly #socket: Socket;
+  readonly #reader: SocksReader;
   #phase: Phase;
 
-  constructor(socket: Socket, version: SocksVersion, context: ConnectionContext) {
-    this.#socket = socket;
+  constructor(version: SocksVersion, connection: ClientConnection) {
     this.#version = version;
-    this.#context = context;
-    this.#wire = new SocksReader(version);
-    // SOCKS4 has no greeting: its one message is the request.
+    this.#connection = connection;
+    this.#socket = connection.socket;
+    this.#reader = new SocksReader(version);
+    // SOCKS4 has no greeting: its only message is the request.
     this.#phase = version === 5 ? { name: 'greeting' } : { name: 'request', identity: undefined };
   }
 
   start(first: Buffer): void {
-    this.#context.speaks(this.#version === 5 ? 'socks5' : 'socks4');
+    this.#connection.setProtocol(this.#version === 5 ? 'socks5' : 'socks4');
     this.#socket.on('error', this.#onError).on('data', this.#onData).on('end', this.#onEnd);
     this.#onData(first);
     this.#socket.resume();
   }
 
   readonly #onData = (bytes: Buffer): void => {
-    this.#wire.push(bytes);
+    this.#reader.push(bytes);
     try {
       this.#advance();
     } catch (error) {
-      this.#leaveHandshake();
-      this.#context.broke(error);
+      this.#endHandshake();
+      this.#connection.fail(error);
     }
   };
 
-  /** Takes messages for as long as they are whole: a client may send its whole handshake at once. */
+  /** Handles all complete messages, because a client may send its whole handshake at once. */
   #advance(): void {
     while (this.#phase.name !== 'over') {
-      const message = this.#wire.next(this.#phase.name);
+      const message = this.#reader.next(this.#phase.name);
       if (message === undefined) return;
       if (message.kind === 'fault') {
         this.#refuse(new NoriaError(message.code, message.detail), message.reply);
         return;
       }
-      const problem = this.#take(message);
-      if (problem !== undefined) this.#refuse(problem);
+      const error = this.#onMessage(message);
+      if (error !== undefined) this.#refuse(error);
     }
   }
 
-  #take(message: SocksMessage): NoriaError | undefined {
+  #onMessage(message: SocksMessage): NoriaError | undefined {
     switch (message.kind) {
       case 'greeting':
-        return this.#chooseMethod(message.methods);
+        return this.#selectMethod(message.methods);
       case 'credentials':
         return this.#checkCredentials(message);
       case 'request':
@@ -108,18 +100,18 @@ class SocksFront {
     }
   }
 
-  /** Username/password wherever it is offered, since it carries the wish, unless the client is refused anyway. */
-  #chooseMethod(methods: readonly number[]): NoriaError | undefined {
-    const { refusal, options } = this.#context;
+  /** Selects username/password if offered, because it carries the routing options, unless the client is refused anyway. */
+  #selectMethod(methods: readonly number[]): NoriaError | undefined {
+    const { refusal, options } = this.#connection;
     const withoutPassword = methods.includes(AUTH_METHOD.none);
     if (methods.includes(AUTH_METHOD.password) && !(refusal !== undefined && withoutPassword)) {
       this.#socket.write(methodSelection(AUTH_METHOD.password));
       this.#phase = { name: 'credentials' };
       return undefined;
     }
-    if (!withoutPassword) return new NoriaError('bad-request', `client offers ${listed(methods)}`);
-    if (refusal === undefined && options.access.asksForCredentials) {
-      return new NoriaError('auth-required', `no credentials: client offers ${listed(methods)}`);
+    if (!withoutPassword) return new NoriaError('bad-request', `client offers ${methodList(methods)}`);
+    if (refusal === undefined && options.access.requiresCredentials) {
+      return new NoriaError('auth-required', `no credentials: client offers ${methodList(methods)}`);
     }
     const identity = this.#identify(undefined);
     if (identity instanceof NoriaError) return identity;
@@ -131,8 +123,9 @@ class SocksFront {
   #checkCredentials(credentials: ClientCredentials): NoriaError | undefined {
     const identity = this.#identify(credentials);
     if (identity instanceof NoriaError) return identity;
-    // Read here to fail here; read again when the target is known, which a session may be named for.
-    const routing = this.#readRoutingOptions(identity, '');
+    // Checks the routing options in this step, where they can still fail the authentication. `#serve` reads them again, because
+    // the session may depend on the target.
+    const routing = this.#connection.readRoutingOptions(identity, '', []);
     if (routing instanceof NoriaError) return routing;
     this.#socket.write(authStatus(true));
     this.#phase = { name: 'request', identity };
@@ -140,94 +133,86 @@ class SocksFront {
   }
 
   #identify(credentials: ClientCredentials | undefined): ClientIdentity | NoriaError {
-    if (this.#context.refusal !== undefined) return NOBODY;
-    return this.#context.identify(credentials);
+    return this.#connection.refusal === undefined ? this.#connection.identify(credentials) : ANONYMOUS;
   }
 
-  /** A user id is a wish where anyone may come, and proves nothing where users are set. */
+  /** The user id contains routing options. It proves nothing, so it is refused if the listener has users. */
   #identifySocks4(userId: string): ClientIdentity | NoriaError {
-    if (this.#context.refusal === undefined && this.#context.options.access.asksForCredentials) {
+    const { refusal, options } = this.#connection;
+    if (refusal === undefined && options.access.requiresCredentials) {
       return new NoriaError('auth-required', 'SOCKS4 carries no password, and this listener has users');
     }
     return this.#identify({ username: userId, password: '' });
   }
 
-  #serve(request: { readonly target: HostPort; readonly userId: string }): NoriaError | undefined {
-    const { refusal, options } = this.#context;
+  #serve({ target, userId }: Extract<SocksMessage, { kind: 'request' }>): NoriaError | undefined {
+    const { refusal } = this.#connection;
     if (refusal !== undefined) return refusal;
     const known = this.#phase.name === 'request' ? this.#phase.identity : undefined;
-    const identity = known ?? this.#identifySocks4(request.userId);
+    const identity = known ?? this.#identifySocks4(userId);
     if (identity instanceof NoriaError) return identity;
-    const { target } = request;
-    const denied = options.access.targets.denies(target);
-    if (denied !== undefined) return denied;
-    const routing = this.#readRoutingOptions(identity, target.host);
+    const routing = this.#connection.route(identity, target, []);
     if (routing instanceof NoriaError) return routing;
     this.#dial(target, routing);
     return undefined;
   }
 
-  #readRoutingOptions(identity: ClientIdentity, targetHost: string): RoutingOptions | NoriaError {
-    return readRoutingOptions(identity.routingText, [], this.#context.routingContext(identity, targetHost));
-  }
-
   #dial(target: HostPort, routing: RoutingOptions): void {
-    this.#leaveHandshake();
-    this.#context.handshakeDone();
-    const request: DialRequest = { target, routing, use: 'tunnel' };
-    dialForClient(this.#socket, this.#wire.rest(), this.#context, request, this.#finish);
+    this.#endHandshake();
+    this.#connection.beginRequest();
+    this.#connection.dial({ target, routing, use: 'tunnel' }, this.#reader.rest(), this.#onDialed);
   }
 
-  readonly #finish = (result: DialResult, early: Buffer | undefined): void => {
+  readonly #onDialed = (result: DialResult, early: Buffer | undefined): void => {
     this.#socket.off('error', this.#onError);
     if (result.ok) {
       this.#socket.write(requestReply(this.#version, SOCKS5_REPLY.succeeded));
-      this.#context.tunnel(this.#socket, result.connection, early);
+      this.#connection.tunnel(result.connection, early);
       return;
     }
     const { failure } = result;
     if (failure.code === 'client-gone') {
-      this.#context.endedWith(failure.code);
+      this.#connection.setOutcome(failure.code);
       this.#socket.destroy();
       return;
     }
-    this.#context.dialFailed(failure);
-    this.#context.farewell(requestReply(this.#version, socks5ReplyCode(failure)));
+    this.#connection.reportFailedDial(failure);
+    this.#connection.sendAndClose(requestReply(this.#version, socks5ReplyCode(failure)));
   };
 
-  #refuse(problem: NoriaError, reply = socks5ReplyCode(refusedBy(problem))): void {
-    const lastWord = this.#lastWord(problem, reply);
-    this.#leaveHandshake();
+  #refuse(error: NoriaError, replyCode = socks5ReplyCode(refusalOf(error))): void {
+    const reply = this.#refusalReply(error, replyCode);
+    this.#endHandshake();
     this.#socket.off('error', this.#onError);
-    this.#context.refused(problem.code, problem.message);
-    this.#context.farewell(lastWord);
+    this.#connection.reportRefusal(error.code, error.message);
+    this.#connection.sendAndClose(reply);
   }
 
-  /** How a refusal is told, which depends on how far the handshake has come. */
-  #lastWord(problem: NoriaError, reply: number): Buffer {
+  /** Each step of the handshake has its own reply. */
+  #refusalReply(error: NoriaError, replyCode: number): Buffer {
     if (this.#phase.name === 'greeting') return methodSelection(AUTH_METHOD.unacceptable);
     if (this.#phase.name === 'credentials') return authStatus(false);
-    if (this.#version === 4 && problem.code === 'auth-required') return socks4AuthRejection();
-    return requestReply(this.#version, reply);
+    if (this.#version === 4 && error.code === 'auth-required') return socks4AuthRejection();
+    return requestReply(this.#version, replyCode);
   }
 
-  #leaveHandshake(): void {
+  #endHandshake(): void {
     this.#phase = { name: 'over' };
     this.#socket.off('data', this.#onData).off('end', this.#onEnd);
   }
 
-  /** Until a member has accepted. An error is told before 'close', and so before the connection tells how it ended. */
+  /** Until the dial has ended. 'error' comes before 'close', so the outcome is set before `connection.closed` is emitted. */
   readonly #onError = (): void => {
-    this.#context.endedWith('client-gone');
+    this.#connection.setOutcome('client-gone');
   };
 
-  /** In the middle of its handshake nobody half-closes to wait for an answer: the client has left. */
+  /** During the handshake no client half-closes and waits for a reply: it has left. */
   readonly #onEnd = (): void => {
-    this.#context.endedWith('client-gone');
+    this.#connection.setOutcome('client-gone');
     this.#socket.destroy();
   };
 }
 
-function listed(methods: readonly number[]): string {
+function methodList(methods: readonly number[]): string {
   return methods.length === 0 ? 'no method' : `methods ${methods.join(', ')}`;
 }

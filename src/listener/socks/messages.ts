@@ -1,18 +1,19 @@
 /**
- * What a SOCKS client says and is told, as bytes: SOCKS5 (RFC 1928), its username/password (RFC 1929), SOCKS4 and 4a.
+ * Parses the messages of SOCKS clients and formats the replies: SOCKS5 (RFC 1928), its username/password authentication
+ * (RFC 1929), SOCKS4 and SOCKS4a.
  *
- * Pure: bytes go in as they come, in pieces of any size; a message, a fault, or the need for more comes out. It
- * decides nothing: whoever drives it says which message is expected next, and keeps what follows the request.
+ * Pure, without I/O: chunks of any size go in; a message, a fault or undefined (more bytes needed) comes out. The caller decides
+ * which message it expects next.
  */
 import type { FaultCode } from '../../core/faults.ts';
 import { type HostPort, hostPort } from '../../core/host-port.ts';
 
-/** As the first byte of a connection says. */
+/** Selected by the first byte of a connection. */
 export type SocksVersion = 4 | 5;
 
-/** RFC 1928 §3: the ways a client can prove itself. */
+/** Authentication methods of RFC 1928 §3. */
 export const AUTH_METHOD = { none: 0x00, password: 0x02, unacceptable: 0xff } as const;
-/** RFC 1928 §6 replies that the wire itself knows. */
+/** The reply codes of RFC 1928 §6 that this file uses. */
 export const SOCKS5_REPLY = {
   succeeded: 0x00,
   failed: 0x01,
@@ -20,14 +21,14 @@ export const SOCKS5_REPLY = {
   addressUnknown: 0x08,
 } as const;
 
-/** What a client said, decoded; its target is canonical. */
+/** A message of the client, decoded. Its target is canonical. */
 export type SocksMessage =
   | { readonly kind: 'greeting'; readonly methods: readonly number[] }
   | { readonly kind: 'credentials'; readonly username: string; readonly password: string }
-  /** CONNECT, the only command there is. `userId` is SOCKS4's. */
+  /** CONNECT: other commands are faults. `userId` is '' in SOCKS5. */
   | { readonly kind: 'request'; readonly target: HostPort; readonly userId: string };
 
-/** The client is not to be understood. `reply` is what a SOCKS5 request is answered; `detail` is for the log. */
+/** A message that cannot be parsed or is not supported. `reply` is the SOCKS5 reply code; `detail` is for the log. */
 export interface SocksFault {
   readonly kind: 'fault';
   readonly code: Extract<FaultCode, 'bad-request' | 'not-implemented'>;
@@ -35,7 +36,7 @@ export interface SocksFault {
   readonly detail: string;
 }
 
-/** Which message comes next. With SOCKS4 it is always the request. */
+/** In SOCKS4 always the request. */
 export type ExpectedMessage = 'greeting' | 'credentials' | 'request';
 
 const VERSION_5 = 0x05;
@@ -45,81 +46,80 @@ const CONNECT = 0x01;
 const IPV4 = 0x01;
 const NAME = 0x03;
 const IPV6 = 0x04;
-/** SOCKS4 strings have no length before them; the longest wish is far shorter. */
+/** SOCKS4 strings have no length prefix. Routing options are far shorter. */
 const MAX_USER_ID_BYTES = 512;
 const MAX_NAME_BYTES = 255;
 const COMMANDS: Readonly<Record<number, string>> = { 1: 'CONNECT', 2: 'BIND', 3: 'UDP ASSOCIATE' };
 
 /**
- * Reads one message: yields how many bytes it wants next, and is given exactly these. So no message is longer than its
- * grammar lets it be, and what has come is never read twice.
+ * Parses one message: yields the number of bytes it needs next, and receives exactly these. So a message cannot be longer than
+ * its grammar allows, and no byte is parsed twice.
  */
-type Reading<Result> = Generator<number, Result, Buffer>;
+type Parser<Result> = Generator<number, Result, Buffer>;
 
-/** One client's side of the handshake. */
 export class SocksReader {
   readonly #version: SocksVersion;
   #bytes: Buffer = Buffer.alloc(0);
-  /** The message under way, and the bytes it wants. */
-  #reading: { readonly message: Reading<SocksMessage | SocksFault>; wants: number } | undefined;
+  /** The parser of an incomplete message, and how many bytes it needs next. */
+  #current: { readonly parser: Parser<SocksMessage | SocksFault>; needed: number } | undefined;
 
   constructor(version: SocksVersion) {
     this.#version = version;
   }
 
-  /** Adds what has come. The bytes are kept, not copied: they must not change any more. */
+  /** Adds received bytes. They are not copied, so they must not change afterwards. */
   push(bytes: Buffer): void {
     this.#bytes = this.#bytes.length === 0 ? bytes : Buffer.concat([this.#bytes, bytes]);
   }
 
   /**
-   * Takes the expected message off what has come; undefined while it is not whole, and then the same one has to be
-   * expected again. After a fault there is nothing more to be read.
+   * Returns the expected message once it is complete. While it returns undefined, the next call must expect the same message.
+   * After a fault it must not be called again.
    */
   next(expected: ExpectedMessage): SocksMessage | SocksFault | undefined {
-    this.#reading ??= { message: this.#read(expected), wants: 0 };
-    while (this.#bytes.length >= this.#reading.wants) {
-      const taken = this.#bytes.subarray(0, this.#reading.wants);
-      this.#bytes = this.#bytes.subarray(this.#reading.wants);
-      const step = this.#reading.message.next(taken);
+    this.#current ??= { parser: this.#parserFor(expected), needed: 0 };
+    while (this.#bytes.length >= this.#current.needed) {
+      const taken = this.#bytes.subarray(0, this.#current.needed);
+      this.#bytes = this.#bytes.subarray(this.#current.needed);
+      const step = this.#current.parser.next(taken);
       if (step.done) {
-        this.#reading = undefined;
+        this.#current = undefined;
         return step.value;
       }
-      this.#reading.wants = step.value;
+      this.#current.needed = step.value;
     }
     return undefined;
   }
 
-  /** Everything that came after the messages taken so far: the first bytes for the target. */
+  /** Everything received after the messages returned so far: the first bytes for the target. */
   rest(): Buffer {
     return this.#bytes;
   }
 
-  #read(expected: ExpectedMessage): Reading<SocksMessage | SocksFault> {
-    if (this.#version === 4) return readSocks4();
+  #parserFor(expected: ExpectedMessage): Parser<SocksMessage | SocksFault> {
+    if (this.#version === 4) return parseSocks4Request();
     switch (expected) {
       case 'greeting':
-        return readGreeting();
+        return parseGreeting();
       case 'credentials':
-        return readCredentials();
+        return parseCredentials();
       case 'request':
-        return readSocks5();
+        return parseSocks5Request();
     }
   }
 }
 
-/** RFC 1928 §3: the method chosen. */
+/** RFC 1928 §3. */
 export function methodSelection(method: number): Buffer {
   return Buffer.from([VERSION_5, method]);
 }
 
-/** RFC 1929 §2: 0 is success, anything else a failure after which the connection is closed. */
+/** RFC 1929 §2: 0 is success, anything else is a failure, after which the server closes the connection. */
 export function authStatus(ok: boolean): Buffer {
   return Buffer.from([AUTH_VERSION, ok ? 0x00 : 0x01]);
 }
 
-/** The last word of the handshake. The bound address is never told: all zeros, as RFC 1928 §6 leaves room for. */
+/** The reply to a request. The bound address is always zeros, so that it reveals nothing about the member. */
 export function requestReply(version: SocksVersion, reply: number): Buffer {
   if (version === 5) return Buffer.from([VERSION_5, reply, 0x00, IPV4, 0, 0, 0, 0, 0, 0]);
   const granted = 0x5a;
@@ -127,44 +127,44 @@ export function requestReply(version: SocksVersion, reply: number): Buffer {
   return Buffer.from([0x00, reply === SOCKS5_REPLY.succeeded ? granted : rejected, 0, 0, 0, 0, 0, 0]);
 }
 
-/** SOCKS4: the user id is not enough to prove who the client is. */
+/** SOCKS4: a user id cannot authenticate the client. */
 export function socks4AuthRejection(): Buffer {
   const userIdMismatch = 0x5d;
   return Buffer.from([0x00, userIdMismatch, 0, 0, 0, 0, 0, 0]);
 }
 
-function* readGreeting(): Reading<SocksMessage | SocksFault> {
+function* parseGreeting(): Parser<SocksMessage | SocksFault> {
   const version = yield* byte();
   if (version !== VERSION_5) return malformed(`SOCKS version ${version}`);
   return { kind: 'greeting', methods: [...(yield yield* byte())] };
 }
 
-function* readCredentials(): Reading<SocksMessage | SocksFault> {
+function* parseCredentials(): Parser<SocksMessage | SocksFault> {
   const version = yield* byte();
-  if (version !== AUTH_VERSION) return malformed(`version ${version} of username/password`);
-  // Empty ones are taken, though RFC 1929 says 1 to 255: clients send them where a password is not needed.
+  if (version !== AUTH_VERSION) return malformed(`username/password version ${version}`);
+  // RFC 1929 requires 1 to 255 bytes, but clients send empty ones where no password is needed.
   const username = yield* countedText();
   const password = yield* countedText();
   return { kind: 'credentials', username, password };
 }
 
-function* readSocks5(): Reading<SocksMessage | SocksFault> {
+function* parseSocks5Request(): Parser<SocksMessage | SocksFault> {
   const version = yield* byte();
   if (version !== VERSION_5) return malformed(`SOCKS version ${version} in the request`);
   const command = yield* byte();
   if (command !== CONNECT) return unknownCommand(command);
-  yield* byte(); // reserved; clients exist that do not send 0 here
-  const host = yield* readAddress();
+  yield* byte(); // reserved; some clients do not send 0
+  const host = yield* parseAddress();
   return typeof host === 'string' ? request(host, yield* uint16(), '') : host;
 }
 
-function* readAddress(): Reading<string | SocksFault> {
+function* parseAddress(): Parser<string | SocksFault> {
   const type = yield* byte();
   switch (type) {
     case IPV4:
       return (yield 4).join('.');
     case NAME:
-      // Some clients send an IPv6 literal as a name, with its brackets; it is that address all the same.
+      // Some clients send an IPv6 literal in brackets as a name.
       return (yield* countedText()).replace(/^\[(.*)\]$/, '$1');
     case IPV6:
       return ipv6Text(yield 16);
@@ -173,8 +173,8 @@ function* readAddress(): Reading<string | SocksFault> {
   }
 }
 
-/** SOCKS4 (`0x04 CMD PORT IP USERID NUL`), and 4a, where 0.0.0.x as the address says that a name follows. */
-function* readSocks4(): Reading<SocksMessage | SocksFault> {
+/** SOCKS4 (`0x04 CMD PORT IP USERID NUL`) and SOCKS4a, in which the address 0.0.0.x announces a host name after the user id. */
+function* parseSocks4Request(): Parser<SocksMessage | SocksFault> {
   const version = yield* byte();
   if (version !== VERSION_4) return malformed(`SOCKS version ${version}`);
   const command = yield* byte();
@@ -189,26 +189,26 @@ function* readSocks4(): Reading<SocksMessage | SocksFault> {
   return request(host, port, userId);
 }
 
-function* byte(): Reading<number> {
+function* byte(): Parser<number> {
   return (yield 1).readUInt8();
 }
 
-function* uint16(): Reading<number> {
+function* uint16(): Parser<number> {
   return (yield 2).readUInt16BE();
 }
 
-/** A byte that counts, and so many bytes of text. */
-function* countedText(): Reading<string> {
+/** A length byte and the text. */
+function* countedText(): Parser<string> {
   return (yield yield* byte()).toString('utf8');
 }
 
-/** Text up to a NUL; undefined when more than `most` bytes come before it. */
-function* textToNul(most: number): Reading<string | undefined> {
+/** Text up to a NUL; undefined if it is longer than `maxBytes`. */
+function* textToNul(maxBytes: number): Parser<string | undefined> {
   const bytes: number[] = [];
   for (;;) {
     const next = yield* byte();
     if (next === 0) return Buffer.from(bytes).toString('utf8');
-    if (bytes.length === most) return undefined;
+    if (bytes.length === maxBytes) return undefined;
     bytes.push(next);
   }
 }
@@ -216,7 +216,7 @@ function* textToNul(most: number): Reading<string | undefined> {
 function request(host: string, port: number, userId: string): SocksMessage | SocksFault {
   const target = hostPort(host, port);
   return target === undefined
-    ? malformed('a target that is no host and port')
+    ? malformed('the target is not a valid host and port')
     : { kind: 'request', target, userId };
 }
 

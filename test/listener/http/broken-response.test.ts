@@ -7,10 +7,14 @@ import { answering, rawOrigin } from '../origin.ts';
 const isWhole = (text: string) => text.endsWith('\n') && text.includes('\r\n\r\n');
 
 test.each([
-  ['its first chunk', 'Transfer-Encoding: chunked\r\n\r\nnonsense\r\n', 'chunk has no readable size'],
-  ['a later chunk', 'Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\nzz\r\n', 'chunk has no readable size'],
-  ['the end of a chunk', 'Transfer-Encoding: chunked\r\n\r\n3\r\nabcdef\r\n0\r\n\r\n', 'line of its body'],
-  ['its trailers', 'Transfer-Encoding: chunked\r\n\r\n0\r\nno field\r\n\r\n', 'header lines cannot be read'],
+  ['its first chunk', 'Transfer-Encoding: chunked\r\n\r\nnonsense\r\n', 'a chunk size is malformed'],
+  ['a later chunk', 'Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\nzz\r\n', 'a chunk size is malformed'],
+  [
+    'the end of a chunk',
+    'Transfer-Encoding: chunked\r\n\r\n3\r\nabcdef\r\n0\r\n\r\n',
+    'a line of the chunked body is too long',
+  ],
+  ['its trailers', 'Transfer-Encoding: chunked\r\n\r\n0\r\nno field\r\n\r\n', 'a header line is malformed'],
 ])(
   'forward: an answer broken in %s, in one piece with its head, becomes a 502 that says so',
   async (_where, answer, reason) => {

@@ -2,7 +2,7 @@ import { createServer } from 'node:http';
 import { duplexPair } from 'node:stream';
 import * as fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { parseConnectHead } from '../../../src/listener/http/connect-request.ts';
+import { parseConnectHead } from '../../../src/listener/http/connect.ts';
 import { pairFields } from '../../../src/listener/http/header-fields.ts';
 
 const read = (text: string) => parseConnectHead(Buffer.from(text, 'latin1'));

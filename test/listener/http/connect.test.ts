@@ -122,22 +122,22 @@ test.each<[string, string, string, object?]>([
   [
     'an unknown key',
     CONNECT('X-Noria-Secret-Word: hush\r\n'),
-    'The key of an X-Noria header is none of session, ttl, source, adr, life, protocol, rotate.',
+    'An X-Noria header has an unknown key; the keys are session, ttl, source, adr, life, protocol, rotate.',
   ],
   [
     'a bad value',
     CONNECT(basic('me-life-hush:')),
-    'Bad value of key life in the user name: wanted a duration.',
+    'Invalid value for key life in the user name: expected a duration.',
   ],
   [
     'a source that is not there',
     CONNECT(basic('me-source-hush:')),
-    'Key source names none of the configured sources.',
+    'Key source names a source that is not configured.',
   ],
   [
     'a denied target',
     CONNECT('', 'hush.example:25'),
-    'The target is denied by its port.',
+    'The port of the target is in denyTargets.',
     { denyTargets: ['smtp'] },
   ],
   [

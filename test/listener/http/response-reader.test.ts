@@ -11,7 +11,7 @@ interface Answer {
   readonly status: number;
   readonly reason: string;
   readonly fields: readonly HeaderField[];
-  readonly informed: readonly number[];
+  readonly interim: readonly number[];
   readonly body: string;
   readonly trailers: readonly HeaderField[];
   readonly rest: string;
@@ -22,16 +22,16 @@ type Outcome = Answer | 'refused' | 'cut short';
 /** Feeds the reader these chunks, then the end of the connection. */
 function readChunks(chunks: readonly Buffer[], method = 'GET'): Outcome {
   const reader = new ResponseReader(method);
-  const informed: number[] = [];
+  const interim: number[] = [];
   let answer: Answer | undefined;
   let body = '';
   let trailers: readonly HeaderField[] | undefined;
   const take = (part: ReturnType<ResponseReader['next']>): void => {
     if (part === undefined) return;
-    if (part.kind === 'information') informed.push(part.head.status);
+    if (part.kind === 'interim') interim.push(part.head.status);
     else if (part.kind === 'data') body += part.chunk.toString('latin1');
     else if (part.kind === 'complete') trailers = part.trailers;
-    else answer = { ...part.head, informed, body: '', trailers: [], rest: '' };
+    else answer = { ...part.head, interim, body: '', trailers: [], rest: '' };
   };
   try {
     for (const chunk of chunks) {
@@ -45,7 +45,7 @@ function readChunks(chunks: readonly Buffer[], method = 'GET'): Outcome {
   }
   if (answer === undefined || trailers === undefined) throw new Error('complete without a head');
   const { status, reason, fields } = answer;
-  return { status, reason, fields, informed, body, trailers, rest: reader.rest.toString('latin1') };
+  return { status, reason, fields, interim, body, trailers, rest: reader.rest.toString('latin1') };
 }
 
 const bytes = (text: string) => Buffer.from(text, 'latin1');
@@ -56,7 +56,7 @@ const byteByByte = (text: string, method?: string) =>
     method,
   );
 
-const plain = { status: 200, reason: 'OK', fields: [], informed: [], body: '', trailers: [], rest: '' };
+const plain = { status: 200, reason: 'OK', fields: [], interim: [], body: '', trailers: [], rest: '' };
 
 test.each<[string, string, Partial<Answer>, string?]>([
   [
@@ -104,7 +104,7 @@ test.each<[string, string, Partial<Answer>, string?]>([
   [
     'interim answers first',
     'HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early\r\nLink: a\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nx',
-    { informed: [100, 103], fields: [['Content-Length', '1']], body: 'x' },
+    { interim: [100, 103], fields: [['Content-Length', '1']], body: 'x' },
   ],
   [
     'fields in order, case and number',
@@ -284,7 +284,7 @@ test('response reader: whatever is accepted here, node:http understands the same
       const ours = read(text);
       if (typeof ours === 'string' || ours.rest !== '') return;
       acceptedCount += 1;
-      const { informed: _informed, rest: _rest, ...seen } = ours;
+      const { interim: _interim, rest: _rest, ...seen } = ours;
       expect(await nodeReads(bytes(text))).toEqual(seen);
     }),
     { numRuns: 2_000 },

@@ -154,7 +154,7 @@ describe('socks-wire: what is refused, and with which reply', () => {
     expect(readOne('request', bytes(5, 1, 0, 2))).toHaveProperty('detail', 'address type 2');
     expect(readOne('request', bytes(5, 1, 0, 3, [...counted('a b')], [0, 80]))).toHaveProperty(
       'detail',
-      'a target that is no host and port',
+      'the target is not a valid host and port',
     );
   });
 });

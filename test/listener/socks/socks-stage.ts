@@ -18,7 +18,7 @@ import type {
   DialResult,
   MemberConnection,
 } from '../../../src/dialer/dial.ts';
-import { createAccess } from '../../../src/listener/access.ts';
+import { Access } from '../../../src/listener/access.ts';
 import { ClientConnection } from '../../../src/listener/client-connection.ts';
 import type { RoutingContext } from '../../../src/listener/routing-options.ts';
 import { serveSocks } from '../../../src/listener/socks/handshake.ts';
@@ -71,7 +71,7 @@ export class Stage {
     const users = Object.entries(options.users ?? {});
     const front = {
       name: 'test',
-      access: createAccess({
+      access: new Access({
         users: users.map(([username, password]) => ({ username, password: new Secret(password) })),
         allow: [],
         denyTargets: options.denyTargets ?? [],
@@ -93,7 +93,7 @@ export class Stage {
       this.accepted.push(socket);
       const connection = new ClientConnection(socket, socket.localPort ?? 0, front);
       if (options.refusal !== undefined) connection.refuseAll(options.refusal);
-      socket.once('data', (first: Buffer) => serveSocks(socket, first, first[0] === 4 ? 4 : 5, connection));
+      socket.once('data', (first: Buffer) => serveSocks(first, first[0] === 4 ? 4 : 5, connection));
       socket.resume();
     });
   }

@@ -1,0 +1,72 @@
+/**
+ * Determines where the body of an HTTP/1 message ends (RFC 9112 §6).
+ *
+ * Where the RFC allows a recipient to repair ambiguous framing, this refuses it: two readers that disagree about the end of a
+ * message allow request smuggling.
+ */
+import { NoriaError } from '../../core/faults.ts';
+import { fieldValues, type HeaderField } from './header-fields.ts';
+
+/** Where a body ends. */
+export type Framing =
+  | { readonly kind: 'none' }
+  | { readonly kind: 'length'; readonly bytes: number }
+  | { readonly kind: 'chunked' }
+  /** Responses only: at the end of the connection. */
+  | { readonly kind: 'until-close' };
+
+/**
+ * Where a request's body ends.
+ *
+ * @returns `bad-request` for ambiguous framing (two lengths, a length and a transfer coding, a transfer coding in HTTP/1.0, or
+ *   an invalid length), `not-implemented` for a transfer coding other than chunked.
+ */
+export function requestFraming(fields: readonly HeaderField[], minorVersion: number): Framing | NoriaError {
+  return declaredFraming(fields, minorVersion) ?? { kind: 'none' };
+}
+
+/**
+ * Where a response's body ends.
+ *
+ * @param method - of the request: a response to HEAD has no body.
+ * @returns the same errors as `requestFraming`.
+ */
+export function responseFraming(
+  method: string,
+  status: number,
+  fields: readonly HeaderField[],
+  minorVersion: number,
+): Framing | NoriaError {
+  const declared = declaredFraming(fields, minorVersion);
+  if (declared instanceof NoriaError) return declared;
+  if (method === 'HEAD' || status < 200 || status === 204 || status === 304) return { kind: 'none' };
+  return declared ?? { kind: 'until-close' };
+}
+
+/** Refuses requests other than HTTP/1.x: node:http also accepts HTTP/2.0, and reads a line without a version as HTTP/0.9. */
+export function checkHttpVersion(majorVersion: number): NoriaError | undefined {
+  if (majorVersion === 1) return undefined;
+  const reason = 'the request line does not end in HTTP/1.1 or HTTP/1.0';
+  return new NoriaError('bad-request', reason, { context: { reason } });
+}
+
+function declaredFraming(
+  fields: readonly HeaderField[],
+  minorVersion: number,
+): Framing | NoriaError | undefined {
+  const lengths = fieldValues(fields, 'content-length');
+  const codings = fieldValues(fields, 'transfer-encoding');
+  if (codings.length > 0) {
+    if (lengths.length > 0) return new NoriaError('bad-request', 'both Content-Length and Transfer-Encoding');
+    if (minorVersion === 0) return new NoriaError('bad-request', 'Transfer-Encoding in HTTP/1.0');
+    if (codings.length > 1) return new NoriaError('bad-request', 'two Transfer-Encoding fields');
+    if (codings[0]?.toLowerCase() === 'chunked') return { kind: 'chunked' };
+    return new NoriaError('not-implemented', 'a transfer coding other than chunked');
+  }
+  const [length] = lengths;
+  if (length === undefined) return undefined;
+  if (lengths.length > 1) return new NoriaError('bad-request', 'two Content-Length fields');
+  const bytes = /^\d{1,16}$/.test(length) ? Number(length) : Number.NaN;
+  if (!Number.isSafeInteger(bytes)) return new NoriaError('bad-request', 'Content-Length is not a number');
+  return { kind: 'length', bytes };
+}

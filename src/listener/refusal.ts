@@ -1,0 +1,41 @@
+/** Why a client is refused, in a form that both protocols turn into a reply. */
+import { FAULTS, type Fault, type FaultCode, type NoriaError } from '../core/faults.ts';
+import type { SourceOutlook } from '../pool/lease.ts';
+
+/** A `DialFailure` can be used as a refusal as it is. */
+export interface Refusal {
+  readonly code: FaultCode;
+  /** noria's own words, for the client. It never quotes the client, a member or the service. */
+  readonly reason?: string;
+  /** When a retry makes sense; sent in whole seconds, rounded up. */
+  readonly retryAfterMs?: number;
+  /** What each source is waiting for; sent where a later retry can help. */
+  readonly sources?: readonly SourceOutlook[];
+  /** With `target-unreachable`: the target refused the connection, rather than being unreachable. */
+  readonly targetRefused?: boolean;
+  readonly attempts?: number;
+}
+
+const GENERAL_FAILURE = 0x01;
+const NOT_ALLOWED = 0x02;
+const CONNECTION_REFUSED = 0x05;
+
+/** What a client may learn about an error: its code, and the reason and retry time in its context, but never its message. */
+export function refusalOf({ code, context }: NoriaError): Refusal {
+  const { reason, retryAfterMs } = context;
+  return {
+    code,
+    ...(typeof reason === 'string' ? { reason } : {}),
+    ...(typeof retryAfterMs === 'number' ? { retryAfterMs } : {}),
+  };
+}
+
+/**
+ * The reply code of RFC 1928 §6 for a refusal. A code that the fault table assigns to the authentication step becomes 0x02
+ * (not allowed) here, because that step is over.
+ */
+export function socks5ReplyCode(refusal: Refusal): number {
+  if (refusal.code === 'target-unreachable' && refusal.targetRefused) return CONNECTION_REFUSED;
+  const fault: Fault = FAULTS[refusal.code];
+  return fault.socks5 === 'auth' ? NOT_ALLOWED : (fault.socks5 ?? GENERAL_FAILURE);
+}
