@@ -67,7 +67,7 @@ export interface AttemptFailure {
   /** The member reports that the target refused the connection. */
   readonly targetRefused: boolean;
   /**
-   * What it shows about our own network. `up`: another machine answered, if only to refuse. `down`: nobody answered, so
+   * What the failure shows about our own network. `up`: another machine answered, if only to refuse. `down`: no answer, so
    * either the member or our network is down. `unknown`: nothing was sent.
    */
   readonly network: 'up' | 'down' | 'unknown';

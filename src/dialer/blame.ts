@@ -1,9 +1,9 @@
 /**
- * Decides whom to blame for a failed attempt: the member, the target, the source, our own network, or nobody.
+ * Decides what caused a failed attempt: the member, the target, the source, our own network, or none of them.
  *
- * `blameFor` decides from the evidence; docs/health.md explains it, and test/held/health.test.ts compares the two. `DialBlame`
- * collects the evidence of one dial. Correct blame matters because a blamed member is quarantined or evicted: a pool that
- * blames its members for dead targets or for a cut cable empties itself.
+ * `blameFor` decides from the evidence, `DialBlame` collects the evidence of one dial. docs/health.md explains the rules.
+ * A blamed member is quarantined or evicted. If members were blamed for dead targets or for a cut cable, the pool would
+ * empty itself.
  */
 import type { Clock } from '../core/clock.ts';
 import type { Blame, EventBus, NoriaEvents } from '../core/events.ts';
@@ -20,7 +20,7 @@ export interface Evidence {
   readonly reachedByOther: boolean;
   /** The client left before the dial had a result. */
   readonly clientLeft: boolean;
-  /** Members, including this one, that accepted the same request and then failed in a way that the target can cause. */
+  /** Members of the same dial, including this one, that failed in a way that the target can cause. */
   readonly similarFailures: number;
   /** The member reached a target recently. */
   readonly memberWorked: boolean;
@@ -31,7 +31,7 @@ export interface Evidence {
   readonly networkDown: boolean;
 }
 
-/** A member that reports more targets in a row as unreachable has probably lost its own connection to the internet. */
+/** A member that reports more targets in a row as unreachable has probably lost its own internet connection. */
 export const MAX_TARGETS_UNREACHABLE = 8;
 /** Similar failures that mean that the target is at fault. */
 const FAILURES_OF_A_DEAD_TARGET = 2;
@@ -53,8 +53,8 @@ export function blameFor({ fault, phase, local }: FailedAttempt, evidence: Evide
       if (phase === 'connect') return evidence.networkDown ? 'network' : 'member';
       if (evidence.reachedByOther) return 'member';
       if (evidence.clientLeft) return 'nobody';
-      // A dead target can cause this too. It is blamed only if the member works otherwise: else a pool whose members have
-      // all gone bad would never be replaced.
+      // A dead target can cause this too. It is blamed only if the member worked recently: otherwise a pool of nothing but
+      // bad members would never be replaced.
       return evidence.similarFailures >= FAILURES_OF_A_DEAD_TARGET && evidence.memberWorked
         ? 'target'
         : 'member';
@@ -73,7 +73,7 @@ export function isUndecided(failure: FailedAttempt): boolean {
   return failure.fault === 'member-auth' || targetCanCause(failure);
 }
 
-/** Whether the target can cause such a failure: the member had accepted the request. */
+/** Whether a dead target can cause the failure: the member had received the request. */
 export function targetCanCause({ fault, phase }: FailedAttempt): boolean {
   switch (fault) {
     case 'member-silent':

@@ -88,8 +88,8 @@ export class SourceCredentials {
   }
 
   /**
-   * A member refused the credentials, or requires some and none are configured. Where members never get credentials
-   * (`neverInstance`), a refusal is that member's fault alone.
+   * A member refused the credentials, or requires some and none are configured. If noria has none that these members may
+   * get (`neverInstance`), the refusal is the fault of that member alone.
    */
   refused(member: string): void {
     if (this.#access.neverInstance && this.#current === undefined) return;

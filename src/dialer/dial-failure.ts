@@ -25,7 +25,7 @@ export function membersFailed(
   const answered = failures.filter(({ phase }) => phase === 'answer');
   const unreachable = answered.filter(({ fault }) => fault === 'target-doubted');
   const reason = describeAttempts(failures, attempts, ms);
-  // The target is at fault only if all members that accepted the request say so.
+  // The target is at fault only if all members that received the request say so.
   if (answered.length === 0 || unreachable.length < answered.length) {
     return { code: 'members-failed', reason, attempts };
   }

@@ -8,15 +8,15 @@ import type { FaultCode } from '../core/faults.ts';
 import type { HostPort } from '../core/host-port.ts';
 import type { RoutingOptions, SourceOutlook } from '../pool/lease.ts';
 
-/** How a plain HTTP request is written: `direct` as to the target, through a tunnel; `absolute` in absolute form to the member. */
+/** How a plain HTTP request is sent: `direct` to the target through a tunnel, or in `absolute` form to the member. */
 export type ForwardMode = 'direct' | 'absolute';
 
 export interface DialRequest {
   readonly target: HostPort;
   readonly routing: RoutingOptions;
   /**
-   * `tunnel`: unmodified bytes to the target. `forward`: a plain HTTP request to the target. It may reuse an idle connection,
-   * and may use absolute form if the member does not accept CONNECT to this port.
+   * `tunnel`: unmodified bytes to the target. `forward`: a plain HTTP request to the target. It may reuse an idle
+   * connection, and may use absolute form if the member does not accept CONNECT to this port.
    */
   readonly use: 'tunnel' | 'forward';
   /** `forward` only, after a reused connection turned out to be closed: open a new connection. */
@@ -37,7 +37,7 @@ export interface MemberConnection {
   readonly forwardMode: ForwardMode;
   /** Value of Proxy-Authorization for a request in absolute form. Never log it. */
   readonly proxyAuthorization?: string | undefined;
-  /** The connection was idle before. It may turn out to be closed, for which nobody is to blame. */
+  /** The connection was idle before. It may turn out to be closed, which is not the member's fault. */
   readonly reused: boolean;
   readonly member: string;
   readonly source: string;
@@ -93,6 +93,7 @@ export interface Dialing {
   cancel(): void;
 }
 
+/** The dialer as the listener uses it. */
 export interface Dialer {
   /**
    * @param onResult - called exactly once, synchronously with the result and possibly before `dial` returns: a promise would

@@ -1,9 +1,8 @@
 /**
- * Hedging: a second attempt in parallel with a slow first one. When it starts, how many may be wasted, and which members it
- * avoids.
+ * Hedging: a second attempt starts in parallel with a slow first one.
  *
- * A hedge that helps is free. Wasted are hedges whose first attempt succeeds after all, and a budget limits those. So a good
- * pool gets at most a tenth more attempts, and a bad pool gets as many hedges as it needs.
+ * A hedge is wasted if the first attempt succeeds after all. A budget limits wasted hedges only, so a good pool gets at most
+ * a tenth more attempts, and a bad pool gets as many hedges as it needs.
  */
 import type { Deadline, Deadlines } from '../core/deadlines.ts';
 import type { EventBus } from '../core/events.ts';
@@ -75,7 +74,7 @@ export class Hedge {
   readonly #settings: HedgeSettings;
   readonly #onOverdue: () => void;
   #deadline: Deadline | undefined;
-  /** A hedge was taken from the budget, and it is open whether it is wasted. */
+  /** A hedge was taken from the budget, and it is not known yet whether it is wasted. */
   #charged = false;
 
   constructor(parts: HedgeParts, settings: HedgeSettings, onOverdue: () => void) {
@@ -123,10 +122,10 @@ interface OverdueAttempt {
   readonly lease: { readonly member: string };
 }
 
-/** Each avoided member makes the pool's choice slower, and no choice helps a pool with more slow members than this. */
+/** Each avoided member makes the pool's choice slower. A pool with more slow members than this has no good choice. */
 const MAX_AVOIDED = 64;
 
-/** The running attempts of one dialer that are overdue. A silent member fails only at its timeout: until then hedges avoid it. */
+/** The overdue attempts of one dialer. Hedges avoid their members, which may be silent and fail only at the timeout. */
 export class OverdueAttempts {
   readonly #overdue = new Set<OverdueAttempt>();
 

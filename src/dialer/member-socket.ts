@@ -26,7 +26,7 @@ export interface MemberAddress {
  */
 export type OpenSocket = (member: MemberAddress, use: DialRequest['use']) => Socket;
 
-/** Sockets that may stay open for long. For tunnels, listener/relay.ts enables keep-alive later: most tunnels end before. */
+/** For sockets that may stay open for long. listener/relay.ts enables keep-alive for tunnels later: most end before that. */
 const LONG_LIVED = {
   allowHalfOpen: true,
   noDelay: true,

@@ -258,7 +258,7 @@ export class RunningDial implements Dialing, AttemptOwner, Listed {
     this.#onResult({ ok: false, failure });
   }
 
-  /** The result is certain: stops all waiting and blames for the failures so far. */
+  /** The result is certain: stops all waiting, and decides the blame for the failures so far. */
   #end(phase: 'connected' | 'failed', end: DialEnd): void {
     const { deadlines, pool } = this.#parts;
     this.#phase = phase;

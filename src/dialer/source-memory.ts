@@ -37,7 +37,7 @@ const RELEARN_MS = 10 * 60_000;
  * The forward mode for the HTTP members of one source.
  *
  * CONNECT is preferred: the member then cannot modify the request, and its own errors cannot be mistaken for the target's.
- * Some members accept CONNECT only to port 443, or not at all. The first refusal teaches this.
+ * Some members accept CONNECT only to port 443, or not at all. noria learns this from their first refusal.
  */
 export class ForwardModeMemory {
   readonly #clock: Clock;

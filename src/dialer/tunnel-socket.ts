@@ -1,9 +1,9 @@
 /**
  * A socket to a member that reuses its read buffer, where a plain socket allocates 64 KiB for every read.
  *
- * It emits 'data', pauses, resumes and ends like any socket, but `read()` and `for await` get nothing. All tunnels of a dialer
- * read into one shared buffer and emit copies, so an idle tunnel holds no memory. A tunnel that fills the shared buffer reads
- * into a larger one of its own while its transfer rate is high.
+ * It emits 'data', pauses, resumes and ends like any socket, but `read()` and `for await` get nothing. All tunnels of a
+ * dialer read into one shared buffer and emit copies, so an idle tunnel holds no memory. A tunnel that fills the shared
+ * buffer reads into a larger private buffer while its transfer rate is high.
  */
 import { Socket } from 'node:net';
 

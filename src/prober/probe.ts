@@ -18,7 +18,7 @@ export type ProbeOutcome =
   /** `latencyMs` is absent if only a sign of life was required. */
   | { readonly kind: 'passed'; readonly latencyMs?: number }
   | { readonly kind: 'failed'; readonly fault: FaultCode; readonly blame: Blame }
-  /** Either the member or the site failed: the success of another member decides. `alive`: the member speaks its protocol. */
+  /** The member or the site failed. The success of another member decides. `alive`: the member speaks its protocol. */
   | { readonly kind: 'suspect'; readonly fault: FaultCode; readonly alive: boolean }
   | { readonly kind: 'cancelled' };
 

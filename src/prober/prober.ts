@@ -193,7 +193,7 @@ export class Prober implements AsyncDisposable {
     this.#suspects = [];
   }
 
-  /** No member reached the site, so the suspects are not at fault. New ones that are alive are admitted as without a check. */
+  /** No member reached the site, so the suspects are not at fault. Admits new members that are alive, as without a check. */
   #acquit(suspects: readonly Suspect[]): void {
     for (const { lease, alive } of suspects) {
       if (alive && this.#isNew(lease)) this.#admit(lease, undefined);
