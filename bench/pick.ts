@@ -14,7 +14,7 @@ import { systemRandom } from '../src/core/random.ts';
 import type { DrawnMember } from '../src/pool/drawn-member.ts';
 import { isLease, type RoutingOptions } from '../src/pool/lease.ts';
 import { type PoolSettings, STRATEGIES, type Strategy } from '../src/pool/options.ts';
-import { openPool, type Pool } from '../src/pool/pool.ts';
+import { Pool } from '../src/pool/pool.ts';
 
 const SIZES = [10, 40, 1_000, 100_000];
 /** The best of several runs: what disturbs one, on a machine that has other work, is not what is measured. */
@@ -69,7 +69,7 @@ function run(pool: Pool, routing: RoutingOptions): number {
 }
 
 function filledPool(size: number): Pool {
-  const pool = openPool({
+  const pool = new Pool({
     ...settingsOf('round-robin'),
     clock: systemClock,
     random: systemRandom,

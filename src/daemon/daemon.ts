@@ -20,7 +20,7 @@ import type { SourceFault } from '../dialer/credentials.ts';
 import type { OwnAddress } from '../listener/deny-targets.ts';
 import { asOwn, type DataPlane, LocalPlane } from '../plane/data-plane.ts';
 import type { Surroundings } from '../plane/workers/messages.ts';
-import { openPool, type Pool } from '../pool/pool.ts';
+import { Pool } from '../pool/pool.ts';
 import { decodeSnapshot } from '../pool/snapshot.ts';
 import { Prober } from '../prober/prober.ts';
 import { openRefiller, type Refiller } from '../refill/refiller.ts';
@@ -176,7 +176,7 @@ async function openParts(ground: Ground, draining: () => boolean): Promise<Parts
   );
   let refiller = NO_REFILL;
   const outlook = () => refiller.outlook();
-  const pool = await owner.open('pool', openPool({ ...poolSettings(config()), clock, random, bus, outlook }));
+  const pool = await owner.open('pool', new Pool({ ...poolSettings(config()), clock, random, bus, outlook }));
   const kept = decodeSnapshot(state.snapshot.read('pool'));
   if (kept !== undefined) pool.restore(kept, state.snapshot.ageMs('pool'));
   const faults: SourceFaults = new SourceFaults({

@@ -79,8 +79,8 @@ export class Members {
     return this.#byId.values();
   }
 
-  find(id: string): Member | undefined {
-    return this.#byId.get(id);
+  find(id: string | undefined): Member | undefined {
+    return id === undefined ? undefined : this.#byId.get(id);
   }
 
   candidates(filter: MemberFilter, now: number): Candidates {

@@ -50,7 +50,7 @@ export class Picker {
   /** Moves a session to another member that passes the filter of its last request, if one is free. */
   rotate(session: Session, now: number): SessionRotation {
     const from = session.member;
-    const current = from === undefined ? undefined : this.#members.find(from);
+    const current = this.#members.find(from);
     this.#prepare('', from === undefined ? [] : [from], now);
     this.check.lastExit = current?.exit ?? '';
     this.check.heldBySessions = this.#sessions.countByMember;
@@ -77,7 +77,7 @@ export class Picker {
   #pickForSession(session: Session, candidates: Candidates): Member | undefined {
     const { check } = this;
     check.heldBySessions = this.#sessions.countByMember;
-    const current = session.member === undefined ? undefined : this.#members.find(session.member);
+    const current = this.#members.find(session.member);
     if (current === undefined) return this.#bind(session, candidates.pick(check), 'left');
     // It failed this very request: the session moves only when another member accepts; see `Leases`.
     if (check.avoid.includes(current.id)) return candidates.pick(check);

@@ -50,11 +50,6 @@ export interface ClientVerdict {
   readonly verdict: 'banned' | 'ok';
 }
 
-/** Opens an empty pool. */
-export function openPool(options: PoolOptions): Pool {
-  return new Pool(options);
-}
-
 export class Pool implements LeaseProvider {
   readonly #clock: Clock;
   readonly #random: Random;
@@ -178,10 +173,9 @@ export class Pool implements LeaseProvider {
 
   sessions(): readonly SessionView[] {
     const now = this.#clock.monotonic();
-    return [...this.#sessions.all()].map((session) => {
-      const hasMember = session.member !== undefined && this.#members.find(session.member) !== undefined;
-      return sessionView(session, hasMember, now);
-    });
+    return [...this.#sessions.all()].map((session) =>
+      sessionView(session, this.#members.find(session.member)?.id, now),
+    );
   }
 
   /** Removes a member on request; its open tunnels continue. @returns false when there is no such member. */
@@ -212,8 +206,7 @@ export class Pool implements LeaseProvider {
    */
   ban({ of, host, verdict }: ClientVerdict): boolean {
     const session = 'session' in of ? this.#sessions.find(of.session) : undefined;
-    const id = 'member' in of ? of.member : session?.member;
-    const member = id === undefined ? undefined : this.#members.find(id);
+    const member = this.#members.find('member' in of ? of.member : session?.member);
     if (member === undefined) return session !== undefined; // the session's member has left: nothing to ban
     if (verdict === 'banned') this.#members.ban(member, host);
     else this.#members.unban(member, host);
@@ -240,13 +233,9 @@ export class Pool implements LeaseProvider {
     return this.#leases.of(holder);
   }
 
-  /** Limits the open leases of the source to `factor` of the current limit, or of the open leases when there is none. At least 1. */
+  /** See `PoolSource.limitLeases`. */
   limitTunnels(sourceName: string, factor: number): void {
-    const source = this.#members.sources.get(sourceName);
-    if (source === undefined) return;
-    const { leaseLimit, openLeases } = source;
-    const current = leaseLimit === Number.POSITIVE_INFINITY ? openLeases : leaseLimit;
-    source.leaseLimit = Math.max(1, Math.floor(current * factor));
+    this.#members.sources.get(sourceName)?.limitLeases(factor);
   }
 
   unlimitTunnels(sourceName: string): void {
@@ -377,8 +366,9 @@ export class Pool implements LeaseProvider {
       this.#queue.retryAt(spacedUntil);
       for (const source of candidates.tiers[0]?.sources ?? []) source.usedUp.add(1, now);
     }
-    const waitsForDraw = needsDraw(request, candidates, { members: this.#members, sessions: this.#sessions });
-    const answer = this.#queue.join(request, { candidates, now, needsDraw: waitsForDraw });
+    const parts = { members: this.#members, sessions: this.#sessions };
+    const terms = { candidates, now, needsDraw: needsDraw(request, candidates, parts) };
+    const answer = this.#queue.join(request, terms);
     // At a count of 1, 2, 4, 8 …: refill needs to know that more clients wait, but not ten thousand times.
     if ((candidates.waitingCount & (candidates.waitingCount - 1)) === 0) this.#emitDemand(candidates, now);
     return answer;

@@ -76,6 +76,12 @@ export class PoolSource {
     return this.openLeases >= this.leaseLimit;
   }
 
+  /** Limits the open leases to `factor` of the current limit, or of the open leases when there is no limit. At least 1. */
+  limitLeases(factor: number): void {
+    const current = this.leaseLimit === Number.POSITIVE_INFINITY ? this.openLeases : this.leaseLimit;
+    this.leaseLimit = Math.max(1, Math.floor(current * factor));
+  }
+
   /** Records what members of this source are like, from one that lives for `lifeMs`. */
   learn({ protocol }: DrawnMember, lifeMs: number): void {
     this.protocols.add(protocol);

@@ -72,12 +72,12 @@ export function memberView(member: Member, now: number): MemberView | undefined 
   });
 }
 
-/** @param hasMember - whether the session's member is still in the pool. */
-export function sessionView(session: Session, hasMember: boolean, now: number): SessionView {
+/** @param member - id of the session's member, if that is still in the pool. */
+export function sessionView(session: Session, member: string | undefined, now: number): SessionView {
   const idleMs = session.openLeases > 0 ? 0 : now - session.usedAt;
   return Object.freeze({
     id: session.name,
-    member: hasMember ? (session.member ?? null) : null,
+    member: member ?? null,
     idleSeconds: tenths(idleMs / 1000),
     expiresInSeconds: tenths((session.ttlMs - idleMs) / 1000),
     uses: session.uses,

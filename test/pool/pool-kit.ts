@@ -11,7 +11,7 @@ import {
   type RoutingOptions,
 } from '../../src/pool/lease.ts';
 import type { PoolOptions, PoolSourceOptions, RotationOptions } from '../../src/pool/options.ts';
-import { openPool, type Pool } from '../../src/pool/pool.ts';
+import { Pool } from '../../src/pool/pool.ts';
 import { ManualClock } from '../support/manual-clock.ts';
 
 export interface PoolKit {
@@ -79,7 +79,7 @@ export function openKit(changes: Changes = {}): PoolKit {
   });
   const told: PoolKit['told'] = [];
   for (const name of WATCHED) bus.on(name, (event) => told.push({ name, event }));
-  const pool = openPool({
+  const pool = new Pool({
     clock,
     bus,
     random: seededRandom(7),

@@ -5,7 +5,7 @@
 import { EventBus } from '../../core/events.ts';
 import { seededRandom } from '../../core/random.ts';
 import { VirtualClock } from '../../core/virtual-clock.ts';
-import { openPool } from '../../pool/pool.ts';
+import { Pool } from '../../pool/pool.ts';
 import { SERVICE_ZONE_OFFSET_MS } from '../../service/codes.ts';
 import { createTimekeeper } from '../../state/moment.ts';
 import { createPaceMemory } from '../../state/pace-file.ts';
@@ -30,7 +30,7 @@ export async function simulate(options: SimulationOptions): Promise<SimulationRe
     throw error;
   });
   const service = new SimulatedService({ clock, random });
-  const pool = openPool({ ...options.pool, clock, random, bus, outlook: () => refiller.outlook() });
+  const pool = new Pool({ ...options.pool, clock, random, bus, outlook: () => refiller.outlook() });
   const boot = { id: 'simulated', elapsedMs: () => clock.monotonic() };
   const refiller = openRefiller({
     ...refill,

@@ -7,7 +7,7 @@ import { EventBus } from '../../../src/core/events.ts';
 import { describeError } from '../../../src/core/faults.ts';
 import { type Random, seededRandom } from '../../../src/core/random.ts';
 import { VirtualClock } from '../../../src/core/virtual-clock.ts';
-import { openPool, type Pool } from '../../../src/pool/pool.ts';
+import { Pool } from '../../../src/pool/pool.ts';
 import { decodeSnapshot } from '../../../src/pool/snapshot.ts';
 import type { Extractor } from '../../../src/refill/options.ts';
 import { openRefiller, type Refiller } from '../../../src/refill/refiller.ts';
@@ -114,7 +114,7 @@ class Trial {
       checker.violated(`an observer of ${name} threw: ${describeError(error)}`),
     );
     const { pool: members, refill: restored } = JSON.parse(this.#snapshot.text);
-    const pool = openPool({ ...poolSettings, clock, random, bus, outlook: () => refiller.outlook() });
+    const pool = new Pool({ ...poolSettings, clock, random, bus, outlook: () => refiller.outlook() });
     const snapshot = decodeSnapshot(members);
     if (snapshot !== undefined) pool.restore(snapshot, this.#clock.monotonic() - this.#snapshot.takenAt);
     checker.started(pool, life);
