@@ -8,83 +8,83 @@ type Step =
   | 'half'
   | 'accepted'
   | 'completed'
-  /** So many half-lives pass. */
+  /** Half-lives that pass. */
   | number;
 
-/** What a member's faults lead to, with three allowed in a row: `-` where nothing was to be decided. */
+/** Steps and their verdicts, with `maxFailures` 3; `-` for a step without a verdict. */
 const REPLAYS: readonly {
-  says: string;
+  title: string;
   steps: readonly Step[];
   verdicts: readonly (HealthVerdict | '-')[];
 }[] = [
   {
-    says: 'the third in a row evicts',
+    title: 'the third fault in a row evicts',
     steps: ['fault', 'fault', 'fault'],
     verdicts: ['quarantine', 'quarantine', 'evict'],
   },
   {
-    says: 'a success clears the row',
+    title: 'a success clears whole faults',
     steps: ['fault', 'fault', 'accepted', 'fault', 'fault', 'fault'],
     verdicts: ['quarantine', 'quarantine', '-', 'quarantine', 'quarantine', 'evict'],
   },
   {
-    says: 'two halves are one, and six evict',
+    title: 'two half faults count as one, and six evict',
     steps: ['half', 'half', 'half', 'half', 'half', 'half'],
     verdicts: ['none', 'quarantine', 'none', 'quarantine', 'none', 'evict'],
   },
   {
-    says: 'being accepted does not clear halves: a member that accepts and cuts is found out',
+    title: 'an accepted attempt does not clear half faults',
     steps: ['accepted', 'half', 'accepted', 'half', 'accepted', 'half', 'accepted', 'half', 'half', 'half'],
     verdicts: ['-', 'none', '-', 'quarantine', '-', 'none', '-', 'quarantine', 'none', 'evict'],
   },
   {
-    says: 'a tunnel that ran well clears halves',
+    title: 'a tunnel that ended well clears half faults',
     steps: ['half', 'completed', 'half', 'completed', 'half'],
     verdicts: ['none', '-', 'none', '-', 'none'],
   },
   {
-    says: 'halves and wholes add up',
+    title: 'half and whole faults add up',
     steps: ['fault', 'half', 'fault', 'half'],
     verdicts: ['quarantine', 'none', 'quarantine', 'evict'],
   },
   {
-    says: 'old faults fade: after two half-lives three are less than one',
+    title: 'after two half-lives, three faults count less than one',
     steps: ['fault', 'fault', 2, 'fault', 'fault', 'fault'],
     verdicts: ['quarantine', 'quarantine', '-', 'quarantine', 'quarantine', 'evict'],
   },
   {
-    says: 'within a half-life they do not',
+    title: 'within a half-life faults do not fade',
     steps: ['fault', 'fault', 0.99, 'fault'],
     verdicts: ['quarantine', 'quarantine', '-', 'evict'],
   },
 ];
 
-test.each(REPLAYS)('health: $says', ({ steps, verdicts }) => {
+test.each(REPLAYS)('health: $title', ({ steps, verdicts }) => {
   const health = new Health();
   let now = 0;
-  const found = steps.map((step): HealthVerdict | '-' => {
+  const results = steps.map((step): HealthVerdict | '-' => {
     if (typeof step === 'number') now += step * HALF_LIFE_MS;
     else if (step === 'accepted') health.accepted();
     else if (step === 'completed') health.completed();
     else return health.fault(step === 'half', now, HALF_LIFE_MS, { maxFailures: 3, quarantineMs: 10 });
     return '-';
   });
-  expect(found).toEqual(verdicts);
+  expect(results).toEqual(verdicts);
 });
 
-test('health: each rest in a row is twice as long, and a success starts again', () => {
+test('health: each quarantine in a row is twice as long, until a success', () => {
   const health = new Health();
   const options = { maxFailures: 10, quarantineMs: 10_000 };
-  const rests = () => {
+  const next = () => {
     health.fault(false, 0, HALF_LIFE_MS, options);
     return health.nextQuarantineMs(options);
   };
-  expect([rests(), rests(), rests()]).toEqual([10_000, 20_000, 40_000]);
+  expect([next(), next(), next()]).toEqual([10_000, 20_000, 40_000]);
   health.accepted();
-  expect(rests()).toBe(10_000);
+  expect(next()).toBe(10_000);
 });
 
-test('health: a history goes over whole', () => {
+test('health: a record keeps the whole history', () => {
   const before = new Health();
   const options = { maxFailures: 3, quarantineMs: 10_000 };
   before.fault(false, 5, HALF_LIFE_MS, options);

@@ -11,7 +11,7 @@ function filled(keysOfNodes: readonly number[]): { heap: Heap<HeapNode>; nodes: 
   return { heap, nodes };
 }
 
-test('heap: nodes come out in order, whatever was moved or taken out before', () => {
+test('heap: nodes are removed in order, after any updates and removals', () => {
   const changes = fc.array(fc.tuple(fc.nat(), fc.integer({ min: -1, max: 50 })), { maxLength: 60 });
   fc.assert(
     fc.property(keys, changes, (ofNodes, moves) => {
@@ -35,7 +35,7 @@ test('heap: nodes come out in order, whatever was moved or taken out before', ()
   );
 });
 
-test('heap: it counts, finds what comes next, and finds the least that fits, as a walk over all would', () => {
+test('heap: its queries return what a search of all nodes returns', () => {
   fc.assert(
     fc.property(
       keys,

@@ -1,9 +1,9 @@
-/** What holds of a pool whatever happens to it, in whatever order: see `Play`, which checks it. */
+/** Invariants of a pool under random steps; `PoolModel` checks them after each step. */
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { STRATEGIES } from '../../src/pool/options.ts';
 import { decodeSnapshot } from '../../src/pool/snapshot.ts';
-import { Play, type Step } from './play.ts';
+import { PoolModel, type Step } from './pool-model.ts';
 
 const few = fc.nat({ max: 7 });
 const source = fc.constantFrom('city' as const, 'backup' as const);
@@ -19,10 +19,10 @@ const routing = fc.record(
   { requiredKeys: [] },
 );
 
-/** How often each step comes beside the others. */
+/** The weight of a step is its frequency. */
 const step: fc.Arbitrary<Step> = fc.oneof(
   often(6, {
-    do: is('take'),
+    do: is('acquire'),
     routing,
     host: few,
     avoid: fc.option(few, { nil: undefined, freq: 3 }),
@@ -36,7 +36,7 @@ const step: fc.Arbitrary<Step> = fc.oneof(
     blame: fc.constantFrom('member', 'half-member', 'target', 'nobody'),
   }),
   often(4, {
-    do: is('pour'),
+    do: is('add'),
     source,
     numbers: fc.array(few, { maxLength: 4 }),
     lifeMs: fc.constantFrom(2_000, 8_000, 30_000, 120_000, undefined),
@@ -61,14 +61,14 @@ const rotation = fc.record({
   perHostSpacingMs: fc.constantFrom(0, 0, 5_000),
 });
 
-test('pool: whatever happens to it, leases add up, waits end, and nobody gets a member that may not be had', async () => {
+test('pool: the invariants hold after every random step', async () => {
   await fc.assert(
-    fc.asyncProperty(rotation, fc.array(step, { minLength: 20, maxLength: 120 }), async (options, all) => {
-      const play = new Play(options);
-      for (const one of all) await play.run(one);
-      const text = JSON.stringify(play.kit.pool.snapshot());
+    fc.asyncProperty(rotation, fc.array(step, { minLength: 20, maxLength: 120 }), async (options, steps) => {
+      const model = new PoolModel(options);
+      for (const one of steps) await model.run(one);
+      const text = JSON.stringify(model.kit.pool.snapshot());
       expect(decodeSnapshot(JSON.parse(text)), 'the snapshot can be read').toBeDefined();
-      await play.end();
+      await model.end();
     }),
     { numRuns: 150 },
   );

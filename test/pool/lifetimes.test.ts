@@ -1,48 +1,48 @@
 import { expect, test } from 'vitest';
 import {
   accept,
+  acquire,
+  addMembers,
   CITY,
   close,
+  drawn,
   fail,
   LateClock,
-  lend,
-  offer,
   openKit,
-  pourMembers,
   refusal,
   stateOf,
   use,
 } from './pool-kit.ts';
 
-test('lifetimes: below minRemaining a member is used only if nothing else is there', () => {
+test('lifetimes: a member below minRemaining is used only when there is no other', () => {
   const kit = openKit();
-  kit.pool.addMembers('city', [offer(kit, 1, 30_000)]);
+  kit.pool.addMembers('city', [drawn(kit, 1, 30_000)]);
   const [short] = kit.pool.members();
-  kit.pool.addMembers('city', [offer(kit, 2, 60_000)]);
+  kit.pool.addMembers('city', [drawn(kit, 2, 60_000)]);
   kit.clock.advance(20_000);
   const longer = Array.from({ length: 5 }, () => use(kit).member);
   expect(longer).not.toContain(short?.id);
   const [other] = longer;
-  expect(lend(kit, {}, { avoid: other === undefined ? [] : [other] }).member).toBe(short?.id);
+  expect(acquire(kit, {}, { avoid: other === undefined ? [] : [other] }).member).toBe(short?.id);
 });
 
-test('lifetimes: one timer serves every member', () => {
+test('lifetimes: all members share one timer', () => {
   const kit = openKit();
-  pourMembers(kit, 200);
+  addMembers(kit, 200);
   expect(kit.clock.armedCount).toBe(1);
 });
 
-test('lifetimes: a member that has ended is not given away though its timer is late', () => {
+test('lifetimes: an expired member is never picked, even when the timer is late', () => {
   const clock = new LateClock();
   const kit = openKit({ clock });
-  pourMembers(kit, 1, 60_000);
+  addMembers(kit, 1, 60_000);
   clock.lateMs = 57_000;
   expect(refusal(kit).refused).toBe('pool-empty');
 });
 
-test('lifetimes: each member leaves at its own moment', () => {
+test('lifetimes: each member leaves at its own end', () => {
   const kit = openKit();
-  for (const seconds of [60, 20, 40]) kit.pool.addMembers('city', [offer(kit, seconds, seconds * 1_000)]);
+  for (const seconds of [60, 20, 40]) kit.pool.addMembers('city', [drawn(kit, seconds, seconds * 1_000)]);
   const left: number[] = [];
   for (let second = 1; second <= 60; second += 1) {
     kit.clock.advance(1_000);
@@ -51,10 +51,10 @@ test('lifetimes: each member leaves at its own moment', () => {
   expect(left).toEqual([17, 37, 57]);
 });
 
-test('lifetimes: what would be expired on arrival is rejected', () => {
+test('lifetimes: a draw cannot add a member inside the safety margin', () => {
   const kit = openKit();
   expect(
-    kit.pool.addMembers('city', [offer(kit, 1, 3_000), offer(kit, 2, 3_001), offer(kit, 3, -5)]),
+    kit.pool.addMembers('city', [drawn(kit, 1, 3_000), drawn(kit, 2, 3_001), drawn(kit, 3, -5)]),
   ).toEqual({
     joined: 1,
     renewed: 0,
@@ -62,17 +62,17 @@ test('lifetimes: what would be expired on arrival is rejected', () => {
   });
 });
 
-test('lifetimes: drawn again, the later end of life holds and the history stays', () => {
+test('lifetimes: a member drawn again keeps its history and the later end of life', () => {
   const kit = openKit();
-  pourMembers(kit, 1, 60_000);
+  addMembers(kit, 1, 60_000);
   const { member } = use(kit);
-  fail(kit, lend(kit));
-  expect(kit.pool.addMembers('city', [offer(kit, 0, 120_000)])).toEqual({
+  fail(kit, acquire(kit));
+  expect(kit.pool.addMembers('city', [drawn(kit, 0, 120_000)])).toEqual({
     joined: 0,
     renewed: 1,
     rejected: 0,
   });
-  expect(kit.pool.addMembers('city', [offer(kit, 0, 30_000)])).toEqual({
+  expect(kit.pool.addMembers('city', [drawn(kit, 0, 30_000)])).toEqual({
     joined: 0,
     renewed: 1,
     rejected: 0,
@@ -83,29 +83,29 @@ test('lifetimes: drawn again, the later end of life holds and the history stays'
   expect(kit.events('member.joined').map(({ renewed }) => renewed)).toEqual([false, true, true]);
 });
 
-test('lifetimes: the same address of another protocol, port or source is another member', () => {
+test('lifetimes: protocol, port and source distinguish members with the same address', () => {
   const kit = openKit({ sources: [CITY, { ...CITY, name: 'town' }] });
-  kit.pool.addMembers('city', [offer(kit, 1), offer(kit, 1, 180_000, { port: 8001 })]);
-  kit.pool.addMembers('city', [offer(kit, 1, 180_000, { protocol: 'socks5' })]);
-  kit.pool.addMembers('town', [offer(kit, 1)]);
+  kit.pool.addMembers('city', [drawn(kit, 1), drawn(kit, 1, 180_000, { port: 8001 })]);
+  kit.pool.addMembers('city', [drawn(kit, 1, 180_000, { protocol: 'socks5' })]);
+  kit.pool.addMembers('town', [drawn(kit, 1)]);
   expect(kit.pool.members()).toHaveLength(4);
   expect(new Set(kit.pool.members().map(({ id }) => id)).size).toBe(4);
 });
 
-test('lifetimes: one that drains and is drawn again joins anew beside itself', () => {
+test('lifetimes: a draining member that is drawn again joins as a new member', () => {
   const kit = openKit();
-  pourMembers(kit, 1, 60_000);
-  const tunnel = lend(kit);
+  addMembers(kit, 1, 60_000);
+  const tunnel = acquire(kit);
   accept(kit, tunnel);
   kit.clock.advance(58_000);
-  expect(kit.pool.addMembers('city', [offer(kit, 0, 60_000)]).joined).toBe(1);
+  expect(kit.pool.addMembers('city', [drawn(kit, 0, 60_000)]).joined).toBe(1);
   expect(kit.pool.members().map(({ state }) => state)).toEqual(['draining', 'ready']);
-  expect(lend(kit).member).not.toBe(tunnel.member);
+  expect(acquire(kit).member).not.toBe(tunnel.member);
 });
 
-test('lifetimes: a life of unknown length is renewed by success, and ends without one', () => {
+test('lifetimes: an unknown lifetime is renewed by success, and ends without one', () => {
   const kit = openKit();
-  kit.pool.addMembers('city', [offer(kit, 1, 0, { endsAt: undefined })]);
+  kit.pool.addMembers('city', [drawn(kit, 1, 0, { endsAt: undefined })]);
   expect(kit.pool.members()).toMatchObject([{ remainingSeconds: null }]);
   for (let hour = 0; hour < 12; hour += 1) {
     kit.clock.advance(300_000);
@@ -115,19 +115,19 @@ test('lifetimes: a life of unknown length is renewed by success, and ends withou
   expect(refusal(kit).refused).toBe('pool-empty');
 });
 
-test('lifetimes: one that failed may not come back while the life it had would last', () => {
+test('lifetimes: a failed member cannot come back before the end of its announced life', () => {
   const kit = openKit({ health: { maxFailures: 1, quarantineMs: 10_000 } });
-  pourMembers(kit, 1, 60_000);
-  fail(kit, lend(kit));
-  expect(kit.pool.addMembers('city', [offer(kit, 0, 180_000)]).rejected).toBe(1);
+  addMembers(kit, 1, 60_000);
+  fail(kit, acquire(kit));
+  expect(kit.pool.addMembers('city', [drawn(kit, 0, 180_000)]).rejected).toBe(1);
   kit.clock.advance(60_000);
-  expect(kit.pool.addMembers('city', [offer(kit, 0, 180_000)]).joined).toBe(1);
+  expect(kit.pool.addMembers('city', [drawn(kit, 0, 180_000)]).joined).toBe(1);
 });
 
-test('lifetimes: one removed by hand takes nothing new, lets its tunnels end, and may not come back either', () => {
+test('lifetimes: an evicted member drains and cannot come back', () => {
   const kit = openKit();
-  pourMembers(kit, 1);
-  const tunnel = lend(kit);
+  addMembers(kit, 1);
+  const tunnel = acquire(kit);
   accept(kit, tunnel);
   expect(kit.pool.evict(tunnel.member)).toBe(true);
   expect(kit.pool.evict('nobody')).toBe(false);
@@ -135,13 +135,13 @@ test('lifetimes: one removed by hand takes nothing new, lets its tunnels end, an
   expect(refusal(kit).refused).toBe('pool-empty');
   close(kit, tunnel);
   expect(kit.events('member.left')).toMatchObject([{ reason: 'evicted' }]);
-  expect(kit.pool.addMembers('city', [offer(kit, 0)]).rejected).toBe(1);
+  expect(kit.pool.addMembers('city', [drawn(kit, 0)]).rejected).toBe(1);
 });
 
-test('lifetimes: one that drains is there until the last of its tunnels has ended', () => {
+test('lifetimes: a draining member stays until its last tunnel ends', () => {
   const kit = openKit();
-  pourMembers(kit, 1);
-  const tunnels = [lend(kit), lend(kit)];
+  addMembers(kit, 1);
+  const tunnels = [acquire(kit), acquire(kit)];
   const [first, second] = tunnels;
   if (first === undefined || second === undefined) throw new Error('no leases');
   kit.pool.evict(first.member);
@@ -152,39 +152,39 @@ test('lifetimes: one that drains is there until the last of its tunnels has ende
   expect(stateOf(kit, first.member)).toBe('left');
 });
 
-test('lifetimes: one that ended and is drawn again has its history for another life, and no longer', () => {
+test('lifetimes: an expired member that is drawn again has its history, for the length of one life', () => {
   const kit = openKit();
-  pourMembers(kit, 1, 60_000);
-  const { member } = lend(kit);
+  addMembers(kit, 1, 60_000);
+  const { member } = acquire(kit);
   kit.pool.ban({ of: { member }, host: 'banned.example', verdict: 'banned' });
   kit.clock.advance(60_000);
-  pourMembers(kit, 1, 30_000);
+  addMembers(kit, 1, 30_000);
   expect(refusal(kit, {}, { targetHost: 'banned.example' }).refused).toBe('pool-empty');
   kit.pool.evict(kit.pool.members()[0]?.id ?? '');
   kit.clock.advance(120_000);
-  pourMembers(kit, 1, 60_000);
+  addMembers(kit, 1, 60_000);
   expect(use(kit, {}, { targetHost: 'banned.example' }).source).toBe('city');
 });
 
-test('lifetimes: what a draw brought joins in shuffled order', () => {
+test('lifetimes: drawn members join in shuffled order', () => {
   const kit = openKit();
   kit.pool.addMembers(
     'city',
-    Array.from({ length: 20 }, (_, number) => offer(kit, number)),
+    Array.from({ length: 20 }, (_, number) => drawn(kit, number)),
   );
   const hosts = kit.pool.members().map(({ host }) => host);
-  expect(hosts).not.toEqual(Array.from({ length: 20 }, (_, number) => offer(kit, number).host));
+  expect(hosts).not.toEqual(Array.from({ length: 20 }, (_, number) => drawn(kit, number).host));
   expect(new Set(hosts).size).toBe(20);
 });
 
-test('lifetimes: a pool that is closed takes nothing in and lends nothing', () => {
+test('lifetimes: a closed pool adds no members and grants no leases', () => {
   const kit = openKit();
-  pourMembers(kit, 2);
-  const tunnel = lend(kit);
+  addMembers(kit, 2);
+  const tunnel = acquire(kit);
   kit.pool.close();
   kit.pool.close();
   expect(refusal(kit).refused).toBe('shutting-down');
-  expect(kit.pool.addMembers('city', [offer(kit, 9)]).rejected).toBe(1);
+  expect(kit.pool.addMembers('city', [drawn(kit, 9)]).rejected).toBe(1);
   close(kit, tunnel);
   expect(stateOf(kit, tunnel.member)).toBe('ready');
 });

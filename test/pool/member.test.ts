@@ -3,8 +3,8 @@ import { MEMBER_MOVES, Member, type MemberPhaseName } from '../../src/pool/membe
 import { PoolSource } from '../../src/pool/source.ts';
 import { CITY } from './pool-kit.ts';
 
-/** What brings a fresh member into a phase, or moves it there from another. */
-const MOVERS: Record<MemberPhaseName, (member: Member) => void> = {
+/** The call that moves a member into each phase. */
+const MOVE_INTO: Record<MemberPhaseName, (member: Member) => void> = {
   joining: () => {
     throw new TypeError('joining -> joining is not a move');
   },
@@ -21,7 +21,7 @@ const MOVERS: Record<MemberPhaseName, (member: Member) => void> = {
   },
 };
 
-const WAYS: Record<MemberPhaseName, readonly MemberPhaseName[]> = {
+const PATHS: Record<MemberPhaseName, readonly MemberPhaseName[]> = {
   joining: [],
   ready: ['ready'],
   quarantined: ['ready', 'quarantined'],
@@ -41,11 +41,11 @@ function newMember(unproven = true): Member {
 
 function inPhase(phase: MemberPhaseName): Member {
   const member = newMember();
-  for (const step of WAYS[phase]) MOVERS[step](member);
+  for (const step of PATHS[phase]) MOVE_INTO[step](member);
   return member;
 }
 
-test('member: it makes the moves of the table and no other', () => {
+test('member: makes the moves of the table and no other', () => {
   const phases = Object.keys(MEMBER_MOVES).filter((name): name is MemberPhaseName => name in MEMBER_MOVES);
   expect(phases).toHaveLength(5);
   for (const from of phases) {
@@ -54,14 +54,14 @@ test('member: it makes the moves of the table and no other', () => {
       const member = inPhase(from);
       expect(member.phase.name).toBe(from);
       if (allowed.includes(to)) {
-        MOVERS[to](member);
+        MOVE_INTO[to](member);
         expect(member.phase.name, `${from} -> ${to}`).toBe(to);
-      } else expect(() => MOVERS[to](member), `${from} -> ${to}`).toThrow(TypeError);
+      } else expect(() => MOVE_INTO[to](member), `${from} -> ${to}`).toThrow(TypeError);
     }
   }
 });
 
-test('member: each move is counted at its source', () => {
+test('member: each move updates the counts of its source', () => {
   const member = newMember(false);
   member.source.counts.ready += 1;
   member.quarantine(0, 10, 'member-silent');
@@ -70,7 +70,7 @@ test('member: each move is counted at its source', () => {
   expect(member.source.counts).toMatchObject({ ready: 0, quarantined: 0, left: 1 });
 });
 
-test('member: a new reading of latency weighs more the longer the last one is ago', () => {
+test('member: a latency reading weighs more when the previous one is older', () => {
   const [soon, late] = [100, 60_000].map((gapMs) => {
     const member = newMember();
     member.recordSuccess(0, 100);
@@ -90,7 +90,7 @@ test('member: with age, a latency reading approaches the typical latency of the 
   expect(member.expectedLatencyMs(600_000)).toBeCloseTo(80, 0);
 });
 
-test('member: it remembers a bounded number of hosts', () => {
+test('member: remembers a bounded number of hosts', () => {
   const member = newMember();
   for (let number = 0; number < 3_000; number += 1) {
     member.ban(`host-${number}.example`);

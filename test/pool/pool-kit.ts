@@ -1,4 +1,4 @@
-/** A pool under a manual clock, and the few things its tests say over and over. */
+/** A pool on a manual clock, and the operations that its tests share. */
 import { onTestFinished } from 'vitest';
 import { EventBus, type EventName, type NoriaEvents } from '../../src/core/events.ts';
 import { seededRandom } from '../../src/core/random.ts';
@@ -17,7 +17,7 @@ import { ManualClock } from '../support/manual-clock.ts';
 export interface PoolKit {
   readonly pool: Pool;
   readonly clock: ManualClock;
-  readonly told: { readonly name: EventName; readonly event: object }[];
+  readonly emitted: { readonly name: EventName; readonly event: object }[];
   /** The events of one name so far. */
   events<Name extends EventName>(name: Name): NoriaEvents[Name][];
 }
@@ -29,7 +29,7 @@ type Changes = Omit<Partial<PoolOptions>, 'rotation' | 'clock'> & {
 
 export const CITY: PoolSourceOptions = { name: 'city', priority: 1, size: 5, unknownLifetimeMs: 600_000 };
 
-/** A clock whose timers are late: time has passed, and none has fired. */
+/** A clock whose timers can be late: with `lateMs`, time has passed and no timer has fired. */
 export class LateClock extends ManualClock {
   lateMs = 0;
 
@@ -38,7 +38,7 @@ export class LateClock extends ManualClock {
   }
 }
 
-const WATCHED = [
+const RECORDED = [
   'member.joined',
   'member.quarantined',
   'member.restored',
@@ -71,14 +71,14 @@ export function poolSettings(changes: Changes = {}) {
   } as const;
 }
 
-/** Opens a pool that is closed when the test ends; then no timer may be armed. */
+/** Opens a pool, closes it when the test ends, and checks that no timer is armed then. */
 export function openKit(changes: Changes = {}): PoolKit {
   const clock = changes.clock ?? new ManualClock();
   const bus = new EventBus((name, error) => {
     throw new Error(`an observer of ${name} failed`, { cause: error });
   });
-  const told: PoolKit['told'] = [];
-  for (const name of WATCHED) bus.on(name, (event) => told.push({ name, event }));
+  const emitted: PoolKit['emitted'] = [];
+  for (const name of RECORDED) bus.on(name, (event) => emitted.push({ name, event }));
   const pool = new Pool({
     clock,
     bus,
@@ -93,13 +93,13 @@ export function openKit(changes: Changes = {}): PoolKit {
   return {
     pool,
     clock,
-    told,
-    events: (name) => told.filter((one) => one.name === name).map((one) => one.event as never),
+    emitted,
+    events: (name) => emitted.filter((event) => event.name === name).map(({ event }) => event as never),
   };
 }
 
-/** An offer that lives `lifeMs` from now; `number` makes its address. */
-export function offer(
+/** A drawn member that lives for `lifeMs` from now. Its address depends on `number`. */
+export function drawn(
   kit: PoolKit,
   number: number,
   lifeMs = 180_000,
@@ -115,15 +115,15 @@ export function offer(
   };
 }
 
-/** Pours `count` members, one after the other so that they stand in order. */
-export function pourMembers(
+/** Adds `count` members one after the other, because a single draw would shuffle them. */
+export function addMembers(
   kit: PoolKit,
   count: number,
   lifeMs = 180_000,
   changes: Partial<DrawnMember> = {},
 ): void {
   for (let number = 0; number < count; number += 1) {
-    kit.pool.addMembers('city', [offer(kit, number, lifeMs, changes)]);
+    kit.pool.addMembers('city', [drawn(kit, number, lifeMs, changes)]);
   }
 }
 
@@ -134,23 +134,27 @@ export function request(routing: RoutingOptions = {}, changes: Partial<LeaseRequ
   return { id: lastRequest, routing, targetHost: 'example.com', avoid: [], waitMs: 0, ...changes };
 }
 
-/** A lease that must be there at once. */
-export function lend(kit: PoolKit, routing: RoutingOptions = {}, changes: Partial<LeaseRequest> = {}): Lease {
+/** A lease that the pool must grant at once. */
+export function acquire(
+  kit: PoolKit,
+  routing: RoutingOptions = {},
+  changes: Partial<LeaseRequest> = {},
+): Lease {
   const answer = kit.pool.acquire(request(routing, changes));
-  if (answer instanceof Promise) throw new Error('the client has to wait');
+  if (answer instanceof Promise) throw new Error('the request waits');
   if (!isLease(answer)) throw new Error(`refused: ${answer.refused}: ${answer.reason}`);
   return answer;
 }
 
-/** The refusal that must come at once. */
+/** A refusal that the pool must give at once. */
 export function refusal(
   kit: PoolKit,
   routing: RoutingOptions = {},
   changes: Partial<LeaseRequest> = {},
 ): LeaseRefusal {
   const answer = kit.pool.acquire(request(routing, changes));
-  if (answer instanceof Promise) throw new Error('the client has to wait');
-  if (isLease(answer)) throw new Error(`lent ${answer.member}`);
+  if (answer instanceof Promise) throw new Error('the request waits');
+  if (isLease(answer)) throw new Error(`granted a lease on ${answer.member}`);
   return answer;
 }
 
@@ -170,9 +174,9 @@ export function fail(
   kit.pool.report({ lease: lease.id, kind: 'failed', blame, fault: 'member-unreachable' });
 }
 
-/** Uses a member whole: accepted and closed well. */
+/** Acquires a lease that is accepted and ends well. */
 export function use(kit: PoolKit, routing: RoutingOptions = {}, changes: Partial<LeaseRequest> = {}): Lease {
-  const lease = lend(kit, routing, changes);
+  const lease = acquire(kit, routing, changes);
   accept(kit, lease);
   close(kit, lease);
   return lease;

@@ -1,30 +1,30 @@
 import { expect, test } from 'vitest';
 import {
   accept,
+  acquire,
+  addMembers,
   close,
+  drawn,
   fail,
-  lend,
-  offer,
   openKit,
-  pourMembers,
   refusal,
   request,
   stateOf,
   use,
 } from './pool-kit.ts';
 
-test('pool: round-robin gives each member in turn', () => {
+test('pool: round-robin picks each member in turn', () => {
   const kit = openKit();
-  pourMembers(kit, 3);
+  addMembers(kit, 3);
   const order = Array.from({ length: 6 }, () => use(kit).member);
   expect(new Set(order.slice(0, 3)).size).toBe(3);
   expect(order.slice(3)).toEqual(order.slice(0, 3));
 });
 
-test('pool: inside the safety margin nothing new goes through a member, and open tunnels go on', () => {
+test('pool: inside the safety margin a member gets no new tunnels, and open ones continue', () => {
   const kit = openKit();
-  pourMembers(kit, 1, 60_000);
-  const tunnel = lend(kit);
+  addMembers(kit, 1, 60_000);
+  const tunnel = acquire(kit);
   accept(kit, tunnel);
   kit.clock.advance(56_999);
   use(kit);
@@ -36,23 +36,23 @@ test('pool: inside the safety margin nothing new goes through a member, and open
   expect(kit.events('member.left')).toMatchObject([{ reason: 'expired', uses: 2 }]);
 });
 
-test('pool: a client that waits is served by the next member that joins', async () => {
+test('pool: the next member that joins serves a waiting client', async () => {
   const kit = openKit();
   const waiting = kit.pool.acquire(request({}, { waitMs: 5_000 }));
   expect(waiting).toBeInstanceOf(Promise);
   kit.clock.advance(1_200);
-  kit.pool.addMembers('city', [offer(kit, 1)]);
+  kit.pool.addMembers('city', [drawn(kit, 1)]);
   await expect(waiting).resolves.toMatchObject({ source: 'city', waitedMs: 1_200 });
   expect(kit.events('client.waited')).toEqual([{ ms: 1_200, outcome: 'served' }]);
 });
 
-test('pool: a faulty member rests, is tried by one client alone, and is evicted with its second fault', () => {
+test('pool: a faulty member is quarantined, then tried by one client, then evicted by its second fault', () => {
   const kit = openKit();
-  pourMembers(kit, 1);
-  fail(kit, lend(kit));
+  addMembers(kit, 1);
+  fail(kit, acquire(kit));
   expect(kit.events('member.quarantined')).toMatchObject([{ forMs: 10_000, faults: 1 }]);
   kit.clock.advance(10_000);
-  const trial = lend(kit);
+  const trial = acquire(kit);
   expect(trial.doubtful).toBe(true);
   expect(refusal(kit).refused).toBe('pool-empty');
   fail(kit, trial);

@@ -3,14 +3,14 @@ import { isLease } from '../../src/pool/lease.ts';
 import { STRATEGIES } from '../../src/pool/options.ts';
 import {
   accept,
+  acquire,
+  addMembers,
   CITY,
   close,
+  drawn,
   fail,
   LateClock,
-  lend,
-  offer,
   openKit,
-  pourMembers,
   refusal,
   request,
   use,
@@ -18,9 +18,9 @@ import {
 
 const ABC = { session: 'abc' };
 
-test('sessions: one keeps its member while others rotate', () => {
+test('sessions: a session keeps its member while other clients rotate', () => {
   const kit = openKit();
-  pourMembers(kit, 4);
+  addMembers(kit, 4);
   const own = use(kit, ABC);
   expect(own.session).toBe('abc');
   for (let round = 0; round < 10; round += 1) {
@@ -31,51 +31,51 @@ test('sessions: one keeps its member while others rotate', () => {
   expect(kit.pool.sessions()).toMatchObject([{ id: 'abc', member: own.member, uses: 11, idleSeconds: 0 }]);
 });
 
-test('sessions: two of them are spread over the members', () => {
+test('sessions: two sessions get different members', () => {
   const kit = openKit();
-  pourMembers(kit, 2);
+  addMembers(kit, 2);
   expect(use(kit, { session: 'one' }).member).not.toBe(use(kit, { session: 'two' }).member);
 });
 
 test.each(STRATEGIES)(
-  'sessions: by %s a new one takes a member that no other has, while there is one',
+  'sessions: by %s, a new session gets a member without a session while there is one',
   (strategy) => {
     const kit = openKit({ rotation: { strategy } });
-    pourMembers(kit, 6);
+    addMembers(kit, 6);
     const members = Array.from({ length: 6 }, (_, index) => {
-      for (let other = 0; other < index; other += 1) use(kit); // those without a session bring all to their turn
+      for (let other = 0; other < index; other += 1) use(kit); // so that every member gets its turn
       return use(kit, { session: `s${index}` }).member;
     });
     expect(new Set(members).size).toBe(6);
-    expect(use(kit, { session: 'one too many' }).member).toBeOneOf(members);
+    expect(use(kit, { session: 'seventh' }).member).toBeOneOf(members);
   },
 );
 
-test('sessions: one that is moved takes a member that no other has', () => {
+test('sessions: a session that moves gets a member without a session', () => {
   const kit = openKit();
-  pourMembers(kit, 5);
+  addMembers(kit, 5);
   const members = ['a', 'b', 'c', 'd'].map((session) => use(kit, { session }).member);
-  use(kit); // the one that nobody has comes last
+  use(kit); // the member without a session is last in turn
   const moved = kit.pool.rotateSession('a');
   expect(moved?.to).not.toBeOneOf(members);
   kit.pool.evict(members[1] ?? '');
-  expect(use(kit, { session: 'b' }).member, 'the one that a had').toBe(members[0]);
+  expect(use(kit, { session: 'b' }).member, 'the former member of a').toBe(members[0]);
 });
 
-test('sessions: what an ended one had is free for another', () => {
+test('sessions: the member of a forgotten session is free for another session', () => {
   const kit = openKit();
-  pourMembers(kit, 3);
+  addMembers(kit, 3);
   const [first] = ['a', 'b', 'c'].map((session) => use(kit, { session }).member);
   kit.pool.forgetSession('a');
   for (const _turn of ['b', 'c']) use(kit);
   expect(use(kit, { session: 'd' }).member).toBe(first);
 });
 
-test('sessions: one moves before its member ends, when another lasts longer', () => {
+test('sessions: a session moves before its member expires, when another lasts longer', () => {
   const kit = openKit();
-  kit.pool.addMembers('city', [offer(kit, 1, 60_000)]);
+  kit.pool.addMembers('city', [drawn(kit, 1, 60_000)]);
   const own = use(kit, ABC);
-  kit.pool.addMembers('city', [offer(kit, 2, 300_000)]);
+  kit.pool.addMembers('city', [drawn(kit, 2, 300_000)]);
   kit.clock.advance(49_999);
   expect(use(kit, ABC).member).toBe(own.member);
   kit.clock.advance(1);
@@ -86,23 +86,23 @@ test('sessions: one moves before its member ends, when another lasts longer', ()
   ]);
 });
 
-test('sessions: without a better one it stays to the last moment', () => {
+test('sessions: without a longer-lived member a session stays to the end', () => {
   const kit = openKit();
-  kit.pool.addMembers('city', [offer(kit, 1, 60_000), offer(kit, 2, 60_000)]);
+  kit.pool.addMembers('city', [drawn(kit, 1, 60_000), drawn(kit, 2, 60_000)]);
   const own = use(kit, ABC);
   kit.clock.advance(56_999);
   expect(use(kit, ABC).member).toBe(own.member);
 });
 
-test('sessions: one moves when its member has left, rests, or its source is blocked', () => {
+test('sessions: a session moves when its member has left, is quarantined or is blocked', () => {
   const kit = openKit({ sources: [CITY, { ...CITY, name: 'town' }] });
-  pourMembers(kit, 3);
+  addMembers(kit, 3);
   const first = use(kit, ABC);
   kit.pool.evict(first.member);
   const second = use(kit, ABC);
-  fail(kit, lend(kit, ABC));
+  fail(kit, acquire(kit, ABC));
   const third = use(kit, ABC);
-  kit.pool.addMembers('town', [offer(kit, 9)]);
+  kit.pool.addMembers('town', [drawn(kit, 9)]);
   kit.pool.blockSource('city', 'credentials refused');
   expect(use(kit, ABC).source).toBe('town');
   expect(new Set([first.member, second.member, third.member]).size).toBe(3);
@@ -113,11 +113,11 @@ test('sessions: one moves when its member has left, rests, or its source is bloc
   ]);
 });
 
-test('sessions: one moves when its member does not meet a new wish', () => {
+test('sessions: a session moves when its member does not fit new routing options', () => {
   const kit = openKit();
-  kit.pool.addMembers('city', [offer(kit, 1, 60_000, { location: '广东' })]);
+  kit.pool.addMembers('city', [drawn(kit, 1, 60_000, { location: '广东' })]);
   const own = use(kit, ABC);
-  kit.pool.addMembers('city', [offer(kit, 2, 300_000, { location: '江苏', protocol: 'socks5' })]);
+  kit.pool.addMembers('city', [drawn(kit, 2, 300_000, { location: '江苏', protocol: 'socks5' })]);
   expect(use(kit, { ...ABC, location: '江' }).member).not.toBe(own.member);
   expect(use(kit, { ...ABC, location: '广' }).member).toBe(own.member);
   expect(use(kit, { ...ABC, minLifeMs: 100_000 }).member).not.toBe(own.member);
@@ -125,13 +125,13 @@ test('sessions: one moves when its member does not meet a new wish', () => {
   expect(kit.events('session.moved').map(({ reason }) => reason)).toEqual(Array(4).fill('routing-options'));
 });
 
-test('sessions: one follows whoever takes over from its member within a request, and no loser after that', () => {
+test('sessions: a session moves to the member that accepts first, and ignores later ones', () => {
   const kit = openKit();
-  pourMembers(kit, 3);
+  addMembers(kit, 3);
   const own = use(kit, ABC);
-  const slow = lend(kit, ABC);
+  const slow = acquire(kit, ABC);
   kit.clock.advance(300);
-  const faster = lend(kit, ABC, { avoid: [slow.member] });
+  const faster = acquire(kit, ABC, { avoid: [slow.member] });
   kit.clock.advance(50);
   accept(kit, faster);
   kit.clock.advance(50);
@@ -143,60 +143,60 @@ test('sessions: one follows whoever takes over from its member within a request,
   expect(use(kit, ABC).member).toBe(faster.member);
 });
 
-test('sessions: a second attempt that is not needed moves nothing', () => {
+test('sessions: a hedge that loses does not move a session', () => {
   const kit = openKit();
-  pourMembers(kit, 3);
+  addMembers(kit, 3);
   const own = use(kit, ABC);
-  const first = lend(kit, ABC);
+  const first = acquire(kit, ABC);
   kit.clock.advance(300);
-  const beside = lend(kit, ABC, { avoid: [first.member] });
+  const hedge = acquire(kit, ABC, { avoid: [first.member] });
   kit.clock.advance(50);
   accept(kit, first);
   kit.clock.advance(50);
-  accept(kit, beside);
+  accept(kit, hedge);
   expect(kit.events('session.moved')).toEqual([]);
   expect(use(kit, ABC).member).toBe(own.member);
 });
 
-test('sessions: one waits for its own member when that is only full', async () => {
+test('sessions: a session waits for its member when that is only full', async () => {
   const kit = openKit({ rotation: { maxTunnelsPerMember: 1 } });
-  pourMembers(kit, 2);
-  const own = lend(kit, ABC);
+  addMembers(kit, 2);
+  const own = acquire(kit, ABC);
   accept(kit, own);
   expect(refusal(kit, ABC).refused).toBe('pool-empty');
-  const asked = kit.pool.acquire(request(ABC, { waitMs: 5_000 }));
-  expect(kit.pool.demand('city').waiting, 'another member would not help').toBe(0);
+  const client = kit.pool.acquire(request(ABC, { waitMs: 5_000 }));
+  expect(kit.pool.demand('city').waiting, 'no draw helps').toBe(0);
   close(kit, own);
-  await expect(asked).resolves.toMatchObject({ member: own.member });
+  await expect(client).resolves.toMatchObject({ member: own.member });
 });
 
-test('sessions: one whose member has just failed it waits for another, which a draw may bring', async () => {
+test('sessions: a session whose member failed waits for a newly drawn one', async () => {
   const kit = openKit();
-  pourMembers(kit, 1);
+  addMembers(kit, 1);
   const own = use(kit, ABC);
-  const asked = kit.pool.acquire(request(ABC, { waitMs: 5_000, avoid: [own.member] }));
+  const client = kit.pool.acquire(request(ABC, { waitMs: 5_000, avoid: [own.member] }));
   expect(kit.pool.demand('city').waiting).toBe(1);
-  kit.pool.addMembers('city', [offer(kit, 9)]);
-  await expect(asked).resolves.toMatchObject({ session: 'abc', waitedMs: 0 });
+  kit.pool.addMembers('city', [drawn(kit, 9)]);
+  await expect(client).resolves.toMatchObject({ session: 'abc', waitedMs: 0 });
 });
 
-test('sessions: one that waits for its own member holds up nobody behind it', async () => {
+test('sessions: a session that waits for its member does not block clients behind it', async () => {
   const kit = openKit({ rotation: { maxTunnelsPerMember: 1 } });
-  pourMembers(kit, 1);
-  accept(kit, lend(kit, ABC));
+  addMembers(kit, 1);
+  accept(kit, acquire(kit, ABC));
   const own = kit.pool.acquire(request(ABC, { waitMs: 5_000 }));
   const behind = kit.pool.acquire(request({}, { waitMs: 5_000 }));
-  kit.pool.addMembers('city', [offer(kit, 9)]);
+  kit.pool.addMembers('city', [drawn(kit, 9)]);
   await expect(behind).resolves.toMatchObject({ waitedMs: 0 });
   expect(kit.pool.waitingCount).toBe(1);
   kit.clock.advance(5_000);
   await expect(own).resolves.toMatchObject({ refused: 'pool-empty' });
 });
 
-test('sessions: an idle one ends after its time, an open tunnel keeps it', () => {
+test('sessions: a session ends after its TTL, but not while it has an open tunnel', () => {
   const kit = openKit();
-  pourMembers(kit, 1, 3_600_000);
-  const tunnel = lend(kit, { session: 'long', sessionTtlMs: 60_000 });
+  addMembers(kit, 1, 3_600_000);
+  const tunnel = acquire(kit, { session: 'long', sessionTtlMs: 60_000 });
   accept(kit, tunnel);
   use(kit, { session: 'idle', sessionTtlMs: 60_000 });
   use(kit, { session: 'default' });
@@ -217,10 +217,10 @@ test('sessions: an idle one ends after its time, an open tunnel keeps it', () =>
   ]);
 });
 
-test('sessions: one whose time is over is not taken up again though its timer is late', () => {
+test('sessions: an expired session is never reused, even when the timer is late', () => {
   const clock = new LateClock();
   const kit = openKit({ clock });
-  pourMembers(kit, 1, 3_600_000);
+  addMembers(kit, 1, 3_600_000);
   use(kit, { ...ABC, sessionTtlMs: 60_000 });
   clock.lateMs = 60_000;
   use(kit, { ...ABC, sessionTtlMs: 60_000 });
@@ -228,9 +228,9 @@ test('sessions: one whose time is over is not taken up again though its timer is
   expect(kit.events('session.ended')).toEqual([{ session: 'abc', reason: 'idle' }]);
 });
 
-test('sessions: a use starts the idle time again, with the ttl that came with it', () => {
+test('sessions: each use restarts the idle time with its own TTL', () => {
   const kit = openKit();
-  pourMembers(kit, 1, 3_600_000);
+  addMembers(kit, 1, 3_600_000);
   use(kit, { ...ABC, sessionTtlMs: 60_000 });
   kit.clock.advance(50_000);
   use(kit, { ...ABC, sessionTtlMs: 10_000 });
@@ -241,10 +241,10 @@ test('sessions: a use starts the idle time again, with the ttl that came with it
   expect(kit.pool.sessionCount).toBe(0);
 });
 
-test('sessions: one that is rotated by hand gets another member and tells which leases were open', () => {
+test('sessions: a rotation on request moves a session to another member', () => {
   const kit = openKit();
-  pourMembers(kit, 3);
-  const tunnel = lend(kit, ABC);
+  addMembers(kit, 3);
+  const tunnel = acquire(kit, ABC);
   accept(kit, tunnel);
   const rotated = kit.pool.rotateSession('abc');
   expect(rotated).toEqual({ from: tunnel.member, to: expect.any(String) });
@@ -253,10 +253,10 @@ test('sessions: one that is rotated by hand gets another member and tells which 
   expect(kit.pool.rotateSession('nobody')).toBeUndefined();
 });
 
-test('sessions: an attempt through the old member does not undo a rotation', () => {
+test('sessions: an attempt through the former member does not undo a rotation', () => {
   const kit = openKit();
-  pourMembers(kit, 3);
-  const before = lend(kit, ABC);
+  addMembers(kit, 3);
+  const before = acquire(kit, ABC);
   kit.clock.advance(10);
   const rotated = kit.pool.rotateSession('abc');
   kit.clock.advance(10);
@@ -264,10 +264,10 @@ test('sessions: an attempt through the old member does not undo a rotation', () 
   expect(kit.pool.sessions()).toMatchObject([{ member: rotated?.to }]);
 });
 
-test('sessions: a rotation keeps to the kind of member that was wished for', () => {
+test('sessions: a rotation keeps to the filter of the last request', () => {
   const kit = openKit();
   for (let number = 0; number < 6; number += 1) {
-    kit.pool.addMembers('city', [offer(kit, number, 180_000, { protocol: number < 4 ? 'http' : 'socks5' })]);
+    kit.pool.addMembers('city', [drawn(kit, number, 180_000, { protocol: number < 4 ? 'http' : 'socks5' })]);
   }
   const own = use(kit, { ...ABC, protocol: 'socks5' });
   const to = kit.pool.rotateSession('abc')?.to;
@@ -275,28 +275,28 @@ test('sessions: a rotation keeps to the kind of member that was wished for', () 
   expect(kit.pool.members().find(({ id }) => id === to)?.protocol).toBe('socks5');
 });
 
-test('sessions: with no other member a rotation leaves it without one until its next use', () => {
+test('sessions: a rotation without another member leaves the session without one until its next use', () => {
   const kit = openKit();
-  pourMembers(kit, 1);
+  addMembers(kit, 1);
   const own = use(kit, ABC);
   expect(kit.pool.rotateSession('abc')).toEqual({ from: own.member, to: undefined });
   expect(kit.pool.sessions()).toMatchObject([{ member: null }]);
   expect(use(kit, ABC).member).toBe(own.member);
 });
 
-test('sessions: one that is forgotten starts anew', () => {
+test('sessions: a forgotten session starts again', () => {
   const kit = openKit();
-  pourMembers(kit, 3);
-  const own = lend(kit, ABC);
+  addMembers(kit, 3);
+  const own = acquire(kit, ABC);
   expect(kit.pool.forgetSession('abc')).toBe(true);
   expect(kit.pool.forgetSession('abc')).toBe(false);
   close(kit, own);
   expect(use(kit, ABC).member).not.toBe(own.member);
 });
 
-test('sessions: a member banned for a host is left by its session there, and used by no one else for it', () => {
+test('sessions: a banned member is used for that host neither by its session nor by other clients', () => {
   const kit = openKit();
-  pourMembers(kit, 2);
+  addMembers(kit, 2);
   const own = use(kit, ABC);
   expect(kit.pool.ban({ of: { session: 'abc' }, host: 'example.com', verdict: 'banned' })).toBe(true);
   expect(kit.events('member.banned')).toMatchObject([{ member: own.member, host: 'example.com' }]);
@@ -309,21 +309,21 @@ test('sessions: a member banned for a host is left by its session there, and use
   expect(kit.pool.ban({ of: { member: 'nobody' }, host: 'example.com', verdict: 'banned' })).toBe(false);
 });
 
-test('sessions: spacing does not part one from its member', () => {
+test('sessions: spacing does not apply to a session', () => {
   const kit = openKit({ rotation: { perHostSpacingMs: 60_000 } });
-  pourMembers(kit, 1);
+  addMembers(kit, 1);
   const own = use(kit, ABC);
   kit.clock.advance(30_000);
   expect(use(kit, ABC).member).toBe(own.member);
   kit.clock.advance(30_000);
-  expect(refusal(kit).refused, 'others count its uses').toBe('pool-empty');
+  expect(refusal(kit).refused, 'it applies to other clients').toBe('pool-empty');
   kit.clock.advance(30_000);
   expect(use(kit).member).toBe(own.member);
 });
 
-test('sessions: there is a most of them, and the one that would end first goes', () => {
+test('sessions: at the limit, the session that would end first is removed', () => {
   const kit = openKit({ limits: { sessions: 3 } });
-  pourMembers(kit, 1);
+  addMembers(kit, 1);
   for (const session of ['a', 'b', 'c']) {
     use(kit, { session });
     kit.clock.advance(1_000);
@@ -339,9 +339,9 @@ test('sessions: there is a most of them, and the one that would end first goes',
   expect(kit.events('session.ended')).toEqual([{ session: 'b', reason: 'too-many' }]);
 });
 
-test('sessions: a hundred thousand are kept on one timer', () => {
+test('sessions: a hundred thousand share one timer', () => {
   const kit = openKit();
-  pourMembers(kit, 20);
+  addMembers(kit, 20);
   for (let number = 0; number < 100_001; number += 1) {
     const answer = kit.pool.acquire(request({ session: `s${number}` }));
     if (answer instanceof Promise || !isLease(answer)) throw new Error('no lease');

@@ -1,15 +1,15 @@
 import { expect, test } from 'vitest';
 import { decodeSnapshot, type PoolSnapshot } from '../../src/pool/snapshot.ts';
-import { accept, fail, lend, offer, openKit, type PoolKit, pourMembers, refusal, use } from './pool-kit.ts';
+import { accept, acquire, addMembers, drawn, fail, openKit, type PoolKit, refusal, use } from './pool-kit.ts';
 
-/** What a file would hold of the pool. */
+/** The snapshot as read back from a file. */
 function saved(kit: PoolKit): PoolSnapshot {
   const snapshot = decodeSnapshot(JSON.parse(JSON.stringify(kit.pool.snapshot())));
-  if (snapshot === undefined) throw new Error('the pool does not understand its own snapshot');
+  if (snapshot === undefined) throw new Error('the snapshot cannot be decoded');
   return snapshot;
 }
 
-/** A pool that starts `laterMs` after the snapshot was taken, by the wall clock, and has it. */
+/** A pool with the snapshot of another one, restored `laterMs` later by the wall clock. */
 function restarted(before: PoolKit, laterMs: number): PoolKit {
   const kit = openKit();
   kit.clock.advance(123_456); // another origin of monotonic time
@@ -18,60 +18,63 @@ function restarted(before: PoolKit, laterMs: number): PoolKit {
   return kit;
 }
 
-test('snapshot: members come back with their ids, lives and histories', () => {
+test('snapshot: members keep their ids, lives and histories', () => {
   const before = openKit();
   before.pool.addMembers('city', [
-    offer(before, 1, 120_000, { exitIp: '198.51.100.7', location: '广东', facts: { level: 'elite' } }),
+    drawn(before, 1, 120_000, { exitIp: '198.51.100.7', location: '广东', facts: { level: 'elite' } }),
   ]);
   const { member } = use(before);
   before.pool.ban({ of: { member }, host: 'banned.example', verdict: 'banned' });
-  fail(before, lend(before));
+  fail(before, acquire(before));
   const after = restarted(before, 20_000);
   expect(after.pool.members()).toEqual([
     { ...before.pool.members()[0], remainingSeconds: 100, state: 'quarantined', faults: 1, uses: 1 },
   ]);
   expect(refusal(after, {}, { targetHost: 'banned.example' }).refused).toBe('pool-empty');
-  fail(after, lend(after));
-  expect(after.pool.members(), 'two in a row, before and after').toEqual([]);
+  fail(after, acquire(after));
+  expect(after.pool.members(), 'the second fault in a row evicts').toEqual([]);
 });
 
-test('snapshot: a rest goes on where it was', () => {
+test('snapshot: a quarantine continues', () => {
   const before = openKit();
-  pourMembers(before, 2);
-  const resting = lend(before);
-  fail(before, resting);
+  addMembers(before, 2);
+  const quarantined = acquire(before);
+  fail(before, quarantined);
   const after = restarted(before, 4_000);
-  for (let round = 0; round < 4; round += 1) expect(use(after).member).not.toBe(resting.member);
+  for (let round = 0; round < 4; round += 1) expect(use(after).member).not.toBe(quarantined.member);
   after.clock.advance(6_000);
-  expect([lend(after).member, lend(after).member]).toContain(resting.member);
+  expect([acquire(after).member, acquire(after).member]).toContain(quarantined.member);
 });
 
-test('snapshot: what expired meanwhile is dropped', () => {
+test('snapshot: members that expired since are dropped', () => {
   const before = openKit();
-  before.pool.addMembers('city', [offer(before, 1, 60_000), offer(before, 2, 120_000)]);
+  before.pool.addMembers('city', [drawn(before, 1, 60_000), drawn(before, 2, 120_000)]);
   const after = restarted(before, 57_000);
   expect(after.pool.members()).toMatchObject([{ remainingSeconds: 63 }]);
 });
 
-test('snapshot: a clock that was set back gives nobody a longer life', () => {
+test('snapshot: a clock that was set back prolongs no life', () => {
   const before = openKit();
-  pourMembers(before, 1, 60_000);
+  addMembers(before, 1, 60_000);
   const after = restarted(before, -86_400_000);
   expect(after.pool.members()).toMatchObject([{ remainingSeconds: 60 }]);
 });
 
-test('snapshot: how much time has passed may be told by whoever knows better than the clock', () => {
-  const before = openKit();
-  pourMembers(before, 1, 60_000);
-  const after = openKit();
-  after.clock.stepWall(86_400_000);
-  after.pool.restore(saved(before), 20_000);
-  expect(after.pool.members()).toMatchObject([{ remainingSeconds: 40 }]);
-});
+test.each([86_400_000, -3_600_000])(
+  'snapshot: a known time since the snapshot counts, though the wall clock moved by %d ms',
+  (movedMs) => {
+    const before = openKit();
+    addMembers(before, 1, 60_000);
+    const after = openKit();
+    after.clock.stepWall(movedMs);
+    after.pool.restore(saved(before), 20_000);
+    expect(after.pool.members()).toMatchObject([{ remainingSeconds: 40 }]);
+  },
+);
 
-test('snapshot: a life of unknown length stays unknown, and goes on being renewed', () => {
+test('snapshot: an unknown lifetime stays unknown and is still renewed', () => {
   const before = openKit();
-  before.pool.addMembers('city', [offer(before, 1, 0, { endsAt: undefined })]);
+  before.pool.addMembers('city', [drawn(before, 1, 0, { endsAt: undefined })]);
   const after = restarted(before, 300_000);
   expect(after.pool.members()).toMatchObject([{ remainingSeconds: null }]);
   use(after);
@@ -81,18 +84,18 @@ test('snapshot: a life of unknown length stays unknown, and goes on being renewe
 
 test('snapshot: unproven members stay unproven, draining ones are left out', () => {
   const before = openKit();
-  before.pool.addMembers('city', [offer(before, 1, 60_000)]);
-  const draining = lend(before);
+  before.pool.addMembers('city', [drawn(before, 1, 60_000)]);
+  const draining = acquire(before);
   accept(before, draining);
   before.pool.evict(draining.member);
-  before.pool.addMembers('city', [offer(before, 2, 60_000, { unproven: true })]);
+  before.pool.addMembers('city', [drawn(before, 2, 60_000, { unproven: true })]);
   expect(before.pool.members()).toHaveLength(2);
   expect(restarted(before, 0).pool.members()).toMatchObject([{ state: 'joining' }]);
 });
 
-test('snapshot: sessions keep their members and the rest of their time', () => {
+test('snapshot: sessions keep their members and their remaining time', () => {
   const before = openKit();
-  pourMembers(before, 3);
+  addMembers(before, 3);
   const own = use(before, { session: 'abc', sessionTtlMs: 60_000 });
   use(before, { session: 'old', sessionTtlMs: 10_000 });
   const after = restarted(before, 20_000);
@@ -100,54 +103,45 @@ test('snapshot: sessions keep their members and the rest of their time', () => {
   expect(use(after, { session: 'abc' }).member).toBe(own.member);
 });
 
-test('snapshot: one that may not come back may not do so after a restart either', () => {
+test('snapshot: an evicted member cannot come back after a restart either', () => {
   const before = openKit();
-  pourMembers(before, 1, 60_000);
-  before.pool.evict(lend(before).member);
+  addMembers(before, 1, 60_000);
+  before.pool.evict(acquire(before).member);
   const after = restarted(before, 10_000);
-  expect(after.pool.addMembers('city', [offer(after, 0)]).rejected).toBe(1);
+  expect(after.pool.addMembers('city', [drawn(after, 0)]).rejected).toBe(1);
   after.clock.advance(50_000);
-  expect(after.pool.addMembers('city', [offer(after, 0)]).joined).toBe(1);
+  expect(after.pool.addMembers('city', [drawn(after, 0)]).joined).toBe(1);
 });
 
-test('snapshot: members of sources that are not configured any more are left out', () => {
+test('snapshot: members of sources that are no longer configured are left out', () => {
   const before = openKit();
-  pourMembers(before, 1);
+  addMembers(before, 1);
   const kit = openKit({ sources: [{ name: 'town', priority: 1, size: 5, unknownLifetimeMs: 1 }] });
   expect(kit.pool.restore(saved(before))).toEqual({ members: 0, sessions: 0 });
 });
 
-test('snapshot: whoever knows how much time has really passed is believed rather than the wall clock', () => {
-  const before = openKit();
-  pourMembers(before, 1, 60_000);
-  const after = openKit();
-  after.clock.stepWall(-3_600_000);
-  after.pool.restore(saved(before), 20_000);
-  expect(after.pool.members()[0]?.remainingSeconds).toBe(40);
-});
-
 test('snapshot: restoring twice adds nothing', () => {
   const before = openKit();
-  pourMembers(before, 3);
+  addMembers(before, 3);
   use(before, { session: 'abc' });
   const after = restarted(before, 0);
   expect(after.pool.restore(saved(before))).toEqual({ members: 3, sessions: 1 });
 });
 
-test('snapshot: a new session leaves the members of those that came back alone', () => {
+test('snapshot: a new session gets no member of a restored session', () => {
   const before = openKit();
-  pourMembers(before, 3);
+  addMembers(before, 3);
   for (const session of ['a', 'b']) use(before, { session });
   const after = restarted(before, 0);
   const own = after.pool.sessions().map(({ member }) => member);
-  use(after); // in whatever order they came back
+  use(after);
   expect(own).toHaveLength(2);
   expect(use(after, { session: 'c' }).member).not.toBeOneOf(own);
 });
 
-test('snapshot: a life that no service ever gave is not believed', () => {
+test('snapshot: an impossible lifetime is cut to a week', () => {
   const before = openKit();
-  pourMembers(before, 1);
+  addMembers(before, 1);
   const snapshot = saved(before);
   for (const member of snapshot.members) member.endsAt += 1e15;
   const after = openKit();
@@ -163,14 +157,14 @@ test.each([
   [],
   {},
   { version: 2, at: 0, members: [], sessions: [], remembered: [] },
-])('snapshot: %j is none', (value) => {
+])('snapshot: %j is not decoded', (value) => {
   expect(decodeSnapshot(value)).toBeUndefined();
 });
 
-test('snapshot: one with a fault that noria does not know is none', () => {
+test('snapshot: an unknown fault code makes it invalid', () => {
   const before = openKit();
-  pourMembers(before, 1);
-  fail(before, lend(before));
+  addMembers(before, 1);
+  fail(before, acquire(before));
   const text = JSON.stringify(before.pool.snapshot());
   expect(decodeSnapshot(JSON.parse(text))).toBeDefined();
   expect(decodeSnapshot(JSON.parse(text.replace('member-unreachable', 'constructor')))).toBeUndefined();

@@ -12,7 +12,7 @@ import {
   type LeaseRefusal,
   type LeaseReport,
 } from '../../../src/pool/lease.ts';
-import { offer, openKit, type PoolKit, pourMembers, request } from '../../pool/pool-kit.ts';
+import { drawn, openKit, type PoolKit, addMembers, request } from '../../pool/pool-kit.ts';
 import { until } from '../../support/until.ts';
 
 /** Both halves, and a channel between them that carries plain data, later. */
@@ -56,7 +56,7 @@ async function leaseFrom(remote: RemoteLending, id: number): Promise<Lease> {
 
 test('lending across a channel: a lease and its reports are the same as at the pool itself', async () => {
   const kit = openKit();
-  pourMembers(kit, 1, 180_000, { exitIp: '198.51.100.7' });
+  addMembers(kit, 1, 180_000, { exitIp: '198.51.100.7' });
   const { remote } = join(kit.pool);
   const lease = await leaseFrom(remote, 1);
   const [member] = kit.pool.members();
@@ -89,14 +89,14 @@ test('lending across a channel: requests of two askers with one id do not get in
   await until('three wait', () => kit.pool.waitingCount === 3);
   left.remote.cancel(1);
   await expect(leftAnswer).resolves.toMatchObject({ refused: 'client-gone' });
-  kit.pool.addMembers('city', [offer(kit, 1)]);
+  kit.pool.addMembers('city', [drawn(kit, 1)]);
   const answers = await Promise.all([rightAnswer, ownAnswer]);
   expect(answers.every(isLease)).toBe(true);
 });
 
 test('lending across a channel: when the asker goes, its leases end and nobody waits for it any more', async () => {
   const kit = openKit({ rotation: { maxTunnelsPerMember: 1 } });
-  pourMembers(kit, 1);
+  addMembers(kit, 1);
   const { remote, breakOff } = join(kit.pool);
   await leaseFrom(remote, 1);
   const late = remote.acquire(request({ protocol: 'socks5' }, { id: 2, waitMs: 60_000 }));

@@ -1,6 +1,7 @@
 /**
- * Plays steps on a pool and checks, after each, what must hold whatever happens: against a plain list of the leases
- * and requests, kept here.
+ * Runs steps on a pool and checks its invariants after each step.
+ *
+ * The model keeps its own list of leases and requests, and compares the pool with it.
  */
 import { expect } from 'vitest';
 import {
@@ -13,20 +14,20 @@ import {
 } from '../../src/pool/lease.ts';
 import type { HealthOptions, RotationOptions } from '../../src/pool/options.ts';
 import type { MemberView } from '../../src/pool/views.ts';
-import { CITY, offer, openKit, type PoolKit, poolSettings } from './pool-kit.ts';
+import { CITY, drawn, openKit, type PoolKit, poolSettings } from './pool-kit.ts';
 
 const SAFETY_MARGIN_MS = 3_000;
 const BACKUP = { ...CITY, name: 'backup', priority: 2, size: 3 };
 
 export type SourceName = 'city' | 'backup';
 
-/** Numbers name the n-th of what there is; where there are fewer, nothing happens. */
+/** `which` is an index into the open leases, requests or members; a step beyond the last one does nothing. */
 export type Step =
-  | { do: 'take'; routing: RoutingOptions; host: number; avoid: number | undefined; waits: boolean }
+  | { do: 'acquire'; routing: RoutingOptions; host: number; avoid: number | undefined; waits: boolean }
   | { do: 'accept'; which: number }
   | { do: 'close'; which: number; cut: boolean }
   | { do: 'fail'; which: number; blame: 'member' | 'half-member' | 'target' | 'nobody' }
-  | { do: 'pour'; source: SourceName; numbers: number[]; lifeMs: number | undefined; unproven: boolean }
+  | { do: 'add'; source: SourceName; numbers: number[]; lifeMs: number | undefined; unproven: boolean }
   | { do: 'pass'; ms: number }
   | { do: 'cancel'; which: number }
   | { do: 'evict'; which: number }
@@ -38,32 +39,31 @@ export type Step =
   | { do: 'freeze'; on: boolean }
   | { do: 'reload'; both: boolean };
 
-interface Held {
+interface OpenLease {
   readonly lease: Lease;
-  readonly probe: boolean;
-  /** How often its member had gone into quarantine, where it was given while that was in doubt. */
-  readonly doubt: number | undefined;
+  readonly isProbe: boolean;
+  /** For a trial: how often its member had been quarantined before. */
+  readonly trialAfter: number | undefined;
 }
 
-interface Asked {
+interface Requested {
   readonly request: LeaseRequest;
   answers: number;
 }
 
-export class Play {
+export class PoolModel {
   readonly kit: PoolKit;
   readonly #limits: Partial<RotationOptions>;
   readonly #settings: { readonly rotation: Partial<RotationOptions>; readonly health: HealthOptions };
-  readonly #held = new Map<number, Held>();
-  readonly #asked: Asked[] = [];
+  readonly #leases = new Map<number, OpenLease>();
+  readonly #requests: Requested[] = [];
   readonly #bans = new Set<string>();
   readonly #blocked = new Set<string>();
   readonly #limited = new Set<string>();
-  /** Latest end of life that was ever poured for an address. */
+  /** The latest end of life that was added for each address. */
   readonly #endsAt = new Map<string, number>();
-  /** A check that failed for a client that had waited: fails the step. */
-  #trouble: unknown;
-  #requests = 0;
+  /** A failed check of a late answer. Fails the step. */
+  #failure: unknown;
 
   constructor(rotation: Partial<RotationOptions>) {
     this.#limits = rotation;
@@ -73,25 +73,25 @@ export class Play {
 
   async run(step: Step): Promise<void> {
     this.#do(step);
-    await settled();
+    await runCallbacks();
     this.#check();
   }
 
-  /** Closes the pool; then everyone must have an answer and nothing be armed. */
+  /** Closes the pool, and checks that it answers every request and leaves no timer armed. */
   async end(): Promise<void> {
     this.kit.pool.close();
-    await settled();
+    await runCallbacks();
     expect(
-      this.#asked.every(({ answers }) => answers === 1),
-      'everyone is answered, once',
+      this.#requests.every(({ answers }) => answers === 1),
+      'every request is answered once',
     ).toBe(true);
     expect(this.kit.clock.armedCount).toBe(0);
   }
 
   #do(step: Step): void {
     const { pool, clock } = this.kit;
-    if (step.do === 'take') this.#take(step);
-    else if (step.do === 'pour') this.#addMembers(step);
+    if (step.do === 'acquire') this.#acquire(step);
+    else if (step.do === 'add') this.#addMembers(step);
     else if (step.do === 'accept')
       this.#report(step.which, (lease) => ({ lease, kind: 'accepted', latencyMs: 15 }));
     else if (step.do === 'close')
@@ -100,106 +100,105 @@ export class Play {
       const { which, blame } = step;
       this.#report(which, (lease) => ({ lease, kind: 'failed', blame, fault: 'member-silent' }));
     } else if (step.do === 'pass') clock.advance(step.ms);
-    else if (step.do === 'cancel') pool.cancel(this.#asked[step.which]?.request.id ?? -1);
+    else if (step.do === 'cancel') pool.cancel(this.#requests[step.which]?.request.id ?? -1);
     else if (step.do === 'evict') pool.evict(this.#memberAt(step.which));
     else if (step.do === 'probe')
-      for (const lease of pool.acquireForProbe(step.limit, 10_000)) this.#hold(lease, true);
+      for (const lease of pool.acquireForProbe(step.limit, 10_000)) this.#addLease(lease, true);
     else if (step.do === 'ban') this.#ban(this.#memberAt(step.which), hostOf(step.host));
     else if (step.do === 'rotate') pool.rotateSession(step.session);
     else if (step.do === 'block') {
-      note(this.#blocked, step.source, step.on && this.#isConfigured(step.source));
+      setPresence(this.#blocked, step.source, step.on && this.#isConfigured(step.source));
       pool.blockSource(step.source, step.on ? 'credentials refused' : undefined);
     } else if (step.do === 'limit') {
-      note(this.#limited, step.source, step.on && this.#isConfigured(step.source));
+      setPresence(this.#limited, step.source, step.on && this.#isConfigured(step.source));
       if (step.on) pool.limitTunnels(step.source, 0.5);
       else pool.unlimitTunnels(step.source);
     } else if (step.do === 'freeze') pool.freezeEvictions(step.on);
     else {
       if (!step.both) for (const names of [this.#blocked, this.#limited]) names.delete('backup');
-      pool.reconfigure(poolSettings({ ...this.#settings, sources: step.both ? [CITY, BACKUP] : [CITY] }));
+      const sources = step.both ? [CITY, BACKUP] : [CITY];
+      pool.reconfigure(poolSettings({ ...this.#settings, sources }));
     }
   }
 
-  #take({ routing, host, avoid, waits }: Extract<Step, { do: 'take' }>): void {
-    this.#requests += 1;
+  #acquire({ routing, host, avoid, waits }: Extract<Step, { do: 'acquire' }>): void {
     const request: LeaseRequest = {
-      id: this.#requests,
+      id: this.#requests.length + 1,
       routing,
       targetHost: hostOf(host),
       avoid: avoid === undefined ? [] : [this.#memberAt(avoid)],
       waitMs: waits ? 20_000 : 0,
     };
-    const asked: Asked = { request, answers: 0 };
-    this.#asked.push(asked);
+    const requested: Requested = { request, answers: 0 };
+    this.#requests.push(requested);
     const answer = this.kit.pool.acquire(request);
-    if (answer instanceof Promise) void this.#answeredLate(asked, answer);
-    else this.#answered(asked, answer);
+    if (answer instanceof Promise) void this.#checkLateAnswer(requested, answer);
+    else this.#checkAnswer(requested, answer);
   }
 
-  #answered(asked: Asked, answer: Lease | LeaseRefusal): void {
-    asked.answers += 1;
+  #checkAnswer(requested: Requested, answer: Lease | LeaseRefusal): void {
+    requested.answers += 1;
     if (!isLease(answer)) return;
-    const { routing, targetHost, avoid } = asked.request;
+    const { routing, targetHost, avoid } = requested.request;
     expect(avoid).not.toContain(answer.member);
     expect(this.#bans.has(`${answer.member} ${targetHost}`), 'banned for the host').toBe(false);
-    expect(this.#blocked.has(answer.source), 'its source is blocked').toBe(false);
+    expect(this.#blocked.has(answer.source), 'of a blocked source').toBe(false);
     expect(answer.source).toBe(routing.source ?? answer.source);
     expect(answer.protocol).toBe(routing.protocol ?? answer.protocol);
     expect(answer.session).toBe(routing.session);
-    this.#hold(answer, false);
+    this.#addLease(answer, false);
   }
 
-  async #answeredLate(asked: Asked, answer: Promise<Lease | LeaseRefusal>): Promise<void> {
+  async #checkLateAnswer(requested: Requested, answer: Promise<Lease | LeaseRefusal>): Promise<void> {
     try {
-      this.#answered(asked, await answer);
+      this.#checkAnswer(requested, await answer);
     } catch (error) {
-      this.#trouble ??= error;
+      this.#failure ??= error;
     }
   }
 
-  #hold(lease: Lease, probe: boolean): void {
-    expect(this.#held.has(lease.id), 'a lease given twice').toBe(false);
-    const leastEndsAt = this.kit.clock.monotonic() + SAFETY_MARGIN_MS;
-    expect(this.#endsAt.get(addressOf(lease)), 'expired').toBeGreaterThan(leastEndsAt);
+  #addLease(lease: Lease, isProbe: boolean): void {
+    expect(this.#leases.has(lease.id), 'a lease id granted twice').toBe(false);
+    const minEndsAt = this.kit.clock.monotonic() + SAFETY_MARGIN_MS;
+    expect(this.#endsAt.get(addressOf(lease)), 'end of the member').toBeGreaterThan(minEndsAt);
     if (lease.remainingMs !== undefined) expect(lease.remainingMs).toBeGreaterThan(SAFETY_MARGIN_MS);
     const state = this.kit.pool.members().find(({ id }) => id === lease.member)?.state;
-    expect(state).toMatch(probe ? /joining|ready|quarantined/ : /ready|quarantined/);
+    expect(state).toMatch(isProbe ? /joining|ready|quarantined/ : /ready|quarantined/);
     if (state !== 'ready') expect(lease.doubtful).toBe(true);
-    const doubt = state === 'ready' ? undefined : this.#rests(lease.member);
-    this.#held.set(lease.id, { lease, probe, doubt });
+    const trialAfter = state === 'ready' ? undefined : this.#quarantinesOf(lease.member);
+    this.#leases.set(lease.id, { lease, isProbe, trialAfter });
   }
 
-  #report(which: number, report: (lease: number) => LeaseReport): void {
-    const held = [...this.#held.values()][which];
-    if (held === undefined) return;
-    const told = report(held.lease.id);
-    if (told.kind !== 'accepted') this.#held.delete(held.lease.id);
-    this.kit.pool.report(told);
-    this.kit.pool.report(told); // told again: ignored
+  #report(which: number, reportOn: (lease: number) => LeaseReport): void {
+    const open = [...this.#leases.values()][which];
+    if (open === undefined) return;
+    const report = reportOn(open.lease.id);
+    if (report.kind !== 'accepted') this.#leases.delete(open.lease.id);
+    this.kit.pool.report(report);
+    this.kit.pool.report(report); // the pool ignores a repeated report
   }
 
-  #addMembers({ source, numbers, lifeMs, unproven }: Extract<Step, { do: 'pour' }>): void {
+  #addMembers({ source, numbers, lifeMs, unproven }: Extract<Step, { do: 'add' }>): void {
     const now = this.kit.clock.monotonic();
-    const offers = numbers.map((number) => ({
-      ...offer(this.kit, number, lifeMs),
+    const members = numbers.map((number) => ({
+      ...drawn(this.kit, number, lifeMs),
       protocol: number % 2 === 0 ? ('http' as const) : ('socks5' as const),
       location: number % 3 === 0 ? 'East' : 'West',
       unproven,
       endsAt: lifeMs === undefined ? undefined : now + lifeMs,
     }));
-    for (const one of offers) {
-      const address = addressOf({ ...one, source });
-      // A life of unknown length is renewed, so it has no end that could be told here.
-      const endsAt = one.endsAt ?? Number.POSITIVE_INFINITY;
+    for (const member of members) {
+      const address = addressOf({ ...member, source });
+      const endsAt = member.endsAt ?? Number.POSITIVE_INFINITY; // success renews it
       this.#endsAt.set(address, Math.max(endsAt, this.#endsAt.get(address) ?? 0));
     }
-    const { joined, renewed, rejected } = this.kit.pool.addMembers(source, offers);
-    expect(joined + renewed + rejected).toBe(offers.length);
+    const { joined, renewed, rejected } = this.kit.pool.addMembers(source, members);
+    expect(joined + renewed + rejected).toBe(members.length);
   }
 
   #ban(member: string, host: string): void {
-    const known = this.kit.pool.ban({ of: { member }, host, verdict: 'banned' });
-    if (known) this.#bans.add(`${member} ${host}`);
+    const isMember = this.kit.pool.ban({ of: { member }, host, verdict: 'banned' });
+    if (isMember) this.#bans.add(`${member} ${host}`);
   }
 
   #isConfigured(name: string): boolean {
@@ -210,40 +209,40 @@ export class Play {
     return this.kit.pool.members()[which]?.id ?? 'nobody';
   }
 
-  #rests(member: string): number {
+  #quarantinesOf(member: string): number {
     return this.kit.events('member.quarantined').filter((event) => event.member === member).length;
   }
 
   #check(): void {
-    if (this.#trouble !== undefined) throw this.#trouble;
+    if (this.#failure !== undefined) throw this.#failure;
     const { pool, clock } = this.kit;
     const members = pool.members();
     for (const member of members) this.#checkMember(member);
     this.#checkCounts(members);
     const ids = new Set(members.map(({ id }) => id));
-    for (const { lease } of this.#held.values())
-      expect(ids, 'a lease without a member').toContain(lease.member);
+    for (const { lease } of this.#leases.values())
+      expect(ids, 'members with an open lease').toContain(lease.member);
     const leases = members.flatMap(({ id }) => pool.leasesOf({ member: id }));
-    expect(new Set(leases)).toEqual(new Set(this.#held.keys()));
-    const waiting = this.#asked.filter(({ answers }) => answers === 0);
+    expect(new Set(leases)).toEqual(new Set(this.#leases.keys()));
+    const waiting = this.#requests.filter(({ answers }) => answers === 0);
     expect(pool.waitingCount).toBe(waiting.length);
-    expect(this.#asked.every(({ answers }) => answers <= 1)).toBe(true);
+    expect(this.#requests.every(({ answers }) => answers <= 1)).toBe(true);
     for (const { request } of waiting) this.#checkWait(request, members);
     expect(clock.armedCount, 'timers').toBeLessThanOrEqual(3);
   }
 
   #checkMember({ id, state, openTunnels, uses }: MemberView): void {
-    const held = [...this.#held.values()].filter(({ lease }) => lease.member === id);
+    const leases = [...this.#leases.values()].filter(({ lease }) => lease.member === id);
     const { maxTunnelsPerMember = 0, maxUsesPerMember = 0 } = this.#limits;
-    expect(openTunnels, 'open leases').toBe(held.length);
-    if (state === 'draining') expect(held.length, 'draining with nothing open').toBeGreaterThan(0);
+    expect(openTunnels, 'open leases').toBe(leases.length);
+    if (state === 'draining') expect(leases.length, 'open leases of a draining member').toBeGreaterThan(0);
     if (maxUsesPerMember > 0) expect(uses).toBeLessThanOrEqual(maxUsesPerMember);
     if (maxTunnelsPerMember > 0) {
-      expect(held.filter(({ probe }) => !probe).length).toBeLessThanOrEqual(maxTunnelsPerMember);
+      expect(leases.filter(({ isProbe }) => !isProbe).length).toBeLessThanOrEqual(maxTunnelsPerMember);
     }
     if (state !== 'joining' && state !== 'quarantined') return;
-    const trials = held.filter(({ doubt }) => doubt === this.#rests(id));
-    expect(trials.length, 'a crowd on a member in doubt').toBeLessThanOrEqual(1);
+    const trials = leases.filter(({ trialAfter }) => trialAfter === this.#quarantinesOf(id));
+    expect(trials.length, 'trials of one member').toBeLessThanOrEqual(1);
   }
 
   #checkCounts(members: readonly MemberView[]): void {
@@ -253,12 +252,12 @@ export class Play {
       for (const state of ['joining', 'ready', 'quarantined'] as const) {
         expect(counts[state], state).toBe(own.filter((member) => member.state === state).length);
       }
-      const living = own.filter(({ state }) => state !== 'draining').length;
-      expect(pool.usableAt(counts.source, clock.monotonic())).toBeLessThanOrEqual(living);
+      const notDraining = own.filter(({ state }) => state !== 'draining').length;
+      expect(pool.usableAt(counts.source, clock.monotonic())).toBeLessThanOrEqual(notDraining);
     }
   }
 
-  /** Where nothing limits members, a client without a wish does not wait while one is ready. */
+  /** Without limits, a client without routing options waits only while no member is ready. */
   #checkWait({ routing, avoid, targetHost }: LeaseRequest, members: readonly MemberView[]): void {
     const { maxTunnelsPerMember, maxUsesPerMember, perHostSpacingMs } = this.#limits;
     if (Object.keys(routing).length > 0 || avoid.length > 0) return;
@@ -270,7 +269,7 @@ export class Play {
         !this.#limited.has(source) &&
         !this.#bans.has(`${id} ${targetHost}`),
     );
-    expect(free, 'waiting beside a free member').toEqual([]);
+    expect(free, 'free members while a client waits').toEqual([]);
   }
 }
 
@@ -282,12 +281,12 @@ function hostOf(number: number): string {
   return `host-${number % 3}.example`;
 }
 
-function note(names: Set<string>, name: string, on: boolean): void {
-  if (on) names.add(name);
+function setPresence(names: Set<string>, name: string, present: boolean): void {
+  if (present) names.add(name);
   else names.delete(name);
 }
 
-/** Lets promises that are settled tell so. */
-async function settled(): Promise<void> {
+/** Runs the callbacks of settled promises. */
+async function runCallbacks(): Promise<void> {
   for (let turn = 0; turn < 4; turn += 1) await Promise.resolve();
 }
