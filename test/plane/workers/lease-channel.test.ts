@@ -12,7 +12,7 @@ import {
   type LeaseRefusal,
   type LeaseReport,
 } from '../../../src/pool/lease.ts';
-import { drawn, openKit, type PoolKit, addMembers, request } from '../../pool/pool-kit.ts';
+import { addMembers, drawn, openKit, type PoolKit, request } from '../../pool/pool-kit.ts';
 import { until } from '../../support/until.ts';
 
 /** Both halves, and a channel between them that carries plain data, later. */
