@@ -1,7 +1,7 @@
 /** What a reload changes, in words: sections by name, sources and listeners one by one. No value is told. */
 import type { Config } from '../config/config.ts';
 import { isSame } from '../core/is-same.ts';
-import { listenerName } from '../plane/listener-set.ts';
+import { formatListenAddress } from '../core/listen-address.ts';
 
 /** Sections that are one thing; the others are lists. */
 const SECTIONS = [
@@ -29,8 +29,8 @@ export function changedKeys(before: Config, next: Config): readonly string[] {
     ),
     ...changedEntries(
       'listener',
-      byName(before.listeners, listenerName),
-      byName(next.listeners, listenerName),
+      byName(before.listeners, ({ address }) => formatListenAddress(address)),
+      byName(next.listeners, ({ address }) => formatListenAddress(address)),
     ),
   ];
 }

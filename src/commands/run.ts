@@ -41,7 +41,11 @@ async function run(flags: RunFlags, terminal: Terminal, level: LogLevel | undefi
   const log = createLog(config.log);
   printWarnings(config, log);
   const ended = untilSignalled(); // before anything is opened: as PID 1 a signal nobody waits for is lost
-  const daemon = await startDaemon({ config, log, handedOver: handedOverSockets(terminal.env, process.pid) });
+  const daemon = await startDaemon({
+    config,
+    log,
+    inheritedFds: handedOverSockets(terminal.env, process.pid),
+  });
   const manager = openServiceManager({
     env: terminal.env,
     clock: systemClock,

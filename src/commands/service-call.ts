@@ -39,7 +39,7 @@ export async function callWithinPace<Answer extends { readonly code: string }>(
   const client = openServiceClient({
     timeoutMs,
     clock: holdingClock,
-    refuses: refusesOf(config, () => false),
+    refuses: refusesOf(config, []),
   });
   const pace = new Pace(paceKey(paced), {
     store: state.pace,

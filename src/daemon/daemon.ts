@@ -1,10 +1,4 @@
-/**
- * Builds the parts, in order, and closes them in the reverse order. Nothing else builds parts.
- *
- * The order: log, state, pool, data plane, prober, admin, service client, refill. Closing begins with the draining of the
- * data plane, while refill still draws and the admin page still shows it; the last snapshot is written when nothing can
- * change any more.
- */
+/** A running noria: starts with one configuration, takes over others by reload, and closes in order. parts.ts opens its parts. */
 import type { AdminBackend } from '../admin/backend.ts';
 import type { Config } from '../config/config.ts';
 import { type Clock, pause, systemClock } from '../core/clock.ts';
@@ -12,87 +6,53 @@ import { EventBus } from '../core/events.ts';
 import { describeError, type NoriaError } from '../core/faults.ts';
 import { formatHostPort } from '../core/host-port.ts';
 import { isSame } from '../core/is-same.ts';
-import { type Log, logEvents } from '../core/log.ts';
-import { type Ownership, openAll } from '../core/ownership.ts';
+import type { Log } from '../core/log.ts';
+import { openAll } from '../core/ownership.ts';
 import { type Random, systemRandom } from '../core/random.ts';
-import { readVersion } from '../core/version.ts';
-import type { SourceFault } from '../dialer/credentials.ts';
-import type { OwnAddress } from '../listener/deny-targets.ts';
-import { asOwn, type DataPlane, LocalPlane } from '../plane/data-plane.ts';
-import type { Surroundings } from '../plane/workers/messages.ts';
-import { Pool } from '../pool/pool.ts';
-import { decodeSnapshot } from '../pool/snapshot.ts';
-import { Prober } from '../prober/prober.ts';
-import { openRefiller, type Refiller } from '../refill/refiller.ts';
-import { openState } from '../state/folder.ts';
-import { viewDaemon } from './admin-view.ts';
 import {
-  adminWaits,
+  adminNeedsListenerAddress,
+  changesForRestart,
   dialerSettings,
+  listenerSettings,
+  planeContext,
   poolSettings,
   proberSettings,
   refillSettings,
-  secretsIn,
-  waitsForRestart,
-  workersOf,
 } from './part-options.ts';
-import { AdminSlot, ReplaceableClient, type ReplaceableGround } from './replaceable-parts.ts';
-import { keepSnapshot } from './snapshot-writer.ts';
-import { SourceFaults } from './source-faults.ts';
+import { openParts, type Parts } from './parts.ts';
 
 export interface DaemonOptions {
   readonly config: Config;
   readonly log: Log;
-  /** The system's own when absent. */
   readonly clock?: Clock;
   readonly random?: Random;
-  /** Descriptors of listening sockets that were handed over (`fd:3`); none when absent. */
-  readonly handedOver?: ReadonlySet<number>;
+  /** File descriptors of inherited listening sockets (`fd:3`). */
+  readonly inheritedFds?: ReadonlySet<number>;
 }
 
 export interface Daemon {
   /** The configuration in force. */
   readonly config: Config;
-  /** What is really bound, as `host:port`. */
+  /** The bound addresses, as `host:port`. */
   readonly addresses: { readonly listeners: readonly string[]; readonly admin: string | undefined };
   readonly bus: EventBus;
-  /** What the admin API shows and steers. */
+  /** What the admin API shows and does. */
   readonly control: AdminBackend;
-  /** Resolves when nobody can be served any more: workers-failed. It is to be closed then. */
+  /** Resolves with workers-failed when noria can no longer serve clients. The caller must then close it. */
   readonly failed: Promise<NoriaError>;
   /**
-   * Takes over another configuration without a loss: members, sessions and connections of what did not change stay. When
-   * something cannot be opened everything stays as it was.
+   * Applies another configuration. Members, sessions and the connections of unchanged listeners are kept. When something
+   * cannot be opened, nothing changes.
    *
-   * @returns what changed only in the file, and waits for a restart.
+   * @returns changed keys that take effect only after a restart.
    * @throws NoriaError listen-failed, bad-config
    */
   reload(config: Config): Promise<readonly string[]>;
   /**
-   * Stops taking clients, lets tunnels finish for at most `shutdown.drainTimeout`, then closes everything. Calling it again
+   * Stops accepting clients, lets tunnels finish for at most `shutdown.drainTimeout`, then closes everything. Calling it again
    * joins the first call.
    */
   close(): Promise<void>;
-}
-
-/** What every part of one daemon is opened with. */
-interface Ground extends ReplaceableGround {
-  readonly random: Random;
-  readonly owner: Ownership;
-  readonly handedOver: ReadonlySet<number>;
-  readonly onFailed: (error: NoriaError) => void;
-}
-
-/** The parts that a reload touches. */
-interface Parts {
-  readonly client: ReplaceableClient;
-  readonly pool: Pool;
-  readonly refiller: Refiller;
-  readonly plane: DataPlane;
-  readonly faults: SourceFaults;
-  readonly prober: Prober;
-  readonly admin: AdminSlot;
-  readonly backend: AdminBackend;
 }
 
 /**
@@ -101,35 +61,48 @@ interface Parts {
  * @throws NoriaError listen-failed, state-locked, state-unwritable, bad-config, workers-failed
  */
 export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
-  const { log, clock = systemClock, random = systemRandom, handedOver = new Set() } = options;
+  const { log, clock = systemClock, random = systemRandom, inheritedFds = new Set() } = options;
   const bus = new EventBus((name, error) =>
     log.error({ event: name, error: describeError(error) }, 'observer failed'),
   );
   let config = options.config;
   let draining = false;
   const failed = Promise.withResolvers<NoriaError>();
-  const ground = { clock, random, bus, log, handedOver, config: () => config, onFailed: failed.resolve };
-  const { built: parts, owner } = await openAll((owner) => openParts({ ...ground, owner }, () => draining));
+  const { built: parts, owner } = await openAll((owner) =>
+    openParts(
+      {
+        log,
+        clock,
+        random,
+        bus,
+        inheritedFds,
+        config: () => config,
+        draining: () => draining,
+        onFailed: failed.resolve,
+      },
+      owner,
+    ),
+  );
 
   const reload = async (next: Config): Promise<readonly string[]> => {
     const before = config;
     config = next;
     try {
-      await takeOver(parts, before, next);
+      await applyConfig(parts, before, next);
     } catch (error) {
       config = before;
       throw error;
     }
     log.level = next.log.level;
-    return waitsForRestart(before, next);
+    return changesForRestart(before, next);
   };
   const close = async (): Promise<void> => {
     const drained = parts.plane.drain();
-    // A draw that nobody waits for would be paid for in vain.
+    // Members of a further draw would be paid for and never used.
     if (parts.pool.waitingCount === 0) await parts.refiller.close();
-    const patience = new AbortController();
-    await Promise.race([drained, pause(clock, config.shutdown.drainTimeoutMs, patience.signal)]);
-    patience.abort();
+    const timeout = new AbortController();
+    await Promise.race([drained, pause(clock, config.shutdown.drainTimeoutMs, timeout.signal)]);
+    timeout.abort();
     await owner.close();
   };
   let reloading: Promise<unknown> = Promise.resolve();
@@ -139,24 +112,25 @@ export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
       return config;
     },
     get addresses() {
-      const { plane, admin } = parts;
+      const format = ({ host, port }: { readonly host: string; readonly port: number }) =>
+        formatHostPort(host, port);
+      const admin = parts.admin.address;
       return {
-        listeners: addressesOf(plane).map(({ host, port }) => formatHostPort(host, port)),
-        admin:
-          admin.address === undefined ? undefined : formatHostPort(admin.address.host, admin.address.port),
+        listeners: parts.plane.listeners.flatMap(({ addresses }) => addresses.map(format)),
+        admin: admin === undefined ? undefined : format(admin),
       };
     },
     bus,
-    control: parts.backend,
+    control: parts.control,
     failed: failed.promise,
     reload(next) {
       const reloaded = reloading.then(() => reload(next)); // one after the other
-      reloading = reloaded.catch(() => {}); // ignored here: the caller is told
+      reloading = reloaded.catch(() => {}); // ignored here: the caller handles it
       return reloaded;
     },
     close() {
-      draining = true; // before a reload under way has finished: readiness says it at once
-      parts.plane.hurry();
+      draining = true; // at once, so that readiness reports it while a reload is still running
+      parts.plane.prepareToClose();
       closing ??= reloading.then(close);
       return closing;
     },
@@ -164,137 +138,33 @@ export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
 }
 
 /**
- * Refill comes last: what fails to open before it has cost no call. Until then the others see a refill without sources.
+ * The steps that can fail come first, and are undone when a later one fails. The rest cannot fail.
+ *
+ * Sources change before `commit`: removed listeners keep their connections, and so may still acquire leases, until then.
  */
-async function openParts(ground: Ground, draining: () => boolean): Promise<Parts> {
-  const { clock, random, bus, log, owner, config } = ground;
-  const following = logEvents(bus, log);
-  owner.own('log', () => following[Symbol.dispose]());
-  const state = await owner.open(
-    'state',
-    openState({ dir: config().state?.dir, daemon: true, clock, warn: (message) => log.warn({}, message) }),
-  );
-  let refiller = NO_REFILL;
-  const outlook = () => refiller.outlook();
-  const pool = await owner.open('pool', new Pool({ ...poolSettings(config()), clock, random, bus, outlook }));
-  const kept = decodeSnapshot(state.snapshot.read('pool'));
-  if (kept !== undefined) pool.restore(kept, state.snapshot.ageMs('pool'));
-  const faults: SourceFaults = new SourceFaults({
-    clock,
-    log,
-    block: (source, reason) => pool.blockSource(source, reason),
-    forgive: (source) => plane.resetRefusals(source),
-  });
-  owner.own('source faults', () => faults.close());
-  const plane = await owner.open('data plane', openPlane(ground, pool, faults));
-  const probing = { ...proberSettings(config()), clock, random, bus, pool, dialer: plane };
-  const prober = await owner.open('prober', new Prober(probing));
-  const admin = new AdminSlot(ground);
-  await plane.update(config().listeners, 0);
-  const backend = viewDaemon({
-    version: readVersion(),
-    clock,
-    log,
-    pool,
-    refiller: () => refiller,
-    plane,
-    draining,
-    faults,
-  });
-  owner.own('admin', () => admin.close());
-  await admin.open(config(), backend);
-  plane.surround(surroundingsOf(config(), admin));
-
-  const ownAddresses = () => [...addressesOf(plane).map(asOwn), ...ownAdmin(admin)];
-  const client = await owner.open('service client', new ReplaceableClient(ground, ownAddresses));
-  refiller = await owner.open(
-    'refill',
-    openRefiller({
-      ...refillSettings(config()),
-      clock,
-      random,
-      bus,
-      pace: state.pace,
-      extractor: client,
-      pool: pool,
-      restored: state.snapshot.read('refill'),
-    }),
-  );
-  const keeping = keepSnapshot(state, pool, refiller, bus);
-  owner.own('snapshot', () => keeping[Symbol.dispose]());
-  return { client, pool, refiller, plane, faults, prober, admin, backend };
-}
-
-/** What stands in for refill until it opens. */
-const NO_REFILL: Refiller = {
-  sources: () => [],
-  outlook: () => ({ sources: [] }),
-  refill: () => false,
-  pause: () => false,
-  resume: () => false,
-  update: async () => {},
-  record: () => ({}),
-  close: async () => {},
-};
-
-/** What is really bound, of all listeners. */
-const addressesOf = ({ listeners }: DataPlane) => listeners.flatMap(({ addresses }) => addresses);
-
-const ownAdmin = ({ address }: AdminSlot): OwnAddress[] => (address === undefined ? [] : [asOwn(address)]);
-
-function surroundingsOf({ sources }: Config, admin: AdminSlot | undefined): Surroundings {
-  return {
-    sources: sources.map(({ name }) => name),
-    own: admin === undefined ? [] : ownAdmin(admin),
+async function applyConfig(parts: Parts, before: Config, next: Config): Promise<void> {
+  const { plane, admin } = parts;
+  const updateListeners = (config: Config) =>
+    plane.update(listenerSettings(config), config.shutdown.drainTimeoutMs);
+  const updateAdmin = async (config: Config) => {
+    if (!isSame(before.admin, next.admin)) await admin.open(config.admin);
+    plane.setContext(planeContext(config, admin.address));
   };
-}
-
-/** In this process, or in as many as the configuration says. */
-async function openPlane(ground: Ground, pool: Pool, faults: SourceFaults): Promise<DataPlane> {
-  const { clock, bus, config, handedOver, log, onFailed } = ground;
-  const common = {
-    clock,
-    bus,
-    pool,
-    handedOver,
-    dialer: dialerSettings(config()),
-    surroundings: surroundingsOf(config(), undefined),
-    onSourceFault: (fault: SourceFault) => faults.tell(fault),
-    onNetwork: (down: boolean) => pool.freezeEvictions(down),
-  };
-  const workers = workersOf(config());
-  if (workers === 1) return new LocalPlane(common);
-  const { openWorkersPlane } = await import('../plane/workers/workers-plane.ts'); // node:cluster is for those who want it
-  return openWorkersPlane({ ...common, workers, log, onFailed, secrets: () => secretsIn(config()) });
-}
-
-/**
- * What may fail comes first, and each step that fails has changed nothing; the rest cannot fail. Sources change before
- * listeners let go of what they had, so that no client meets a listener whose source is not there yet.
- */
-async function takeOver(parts: Parts, before: Config, next: Config): Promise<void> {
-  const { plane, admin, backend } = parts;
-  const takeListeners = (config: Config) => plane.update(config.listeners, config.shutdown.drainTimeoutMs);
-  const takeAdmin = async (config: Config) => {
-    if (!isSame(before.admin, next.admin)) await admin.open(config, backend);
-  };
-  const steps = adminWaits(before, next) ? [takeListeners, takeAdmin] : [takeAdmin, takeListeners];
-  const taken: typeof steps = [];
-  plane.surround(surroundingsOf(next, admin));
+  const steps = adminNeedsListenerAddress(before, next)
+    ? [updateListeners, updateAdmin]
+    : [updateAdmin, updateListeners];
+  const done: typeof steps = [];
   try {
     for (const step of steps) {
       await step(next);
-      taken.unshift(step);
+      done.unshift(step);
     }
   } catch (error) {
-    for (const step of taken) await step(before);
-    plane.surround(surroundingsOf(before, admin));
+    for (const step of done) await step(before);
     throw error;
   }
-  plane.surround(surroundingsOf(next, admin));
-  parts.client.renew();
   parts.pool.reconfigure(poolSettings(next));
-  plane.configure(dialerSettings(next));
+  plane.commit(dialerSettings(next));
   parts.prober.configure(proberSettings(next));
   parts.faults.forget();
   await parts.refiller.update(refillSettings(next));

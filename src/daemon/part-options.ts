@@ -1,12 +1,16 @@
-/** From the configuration to each part's own options: the one place that knows both. */
+/** The configuration as each part's own options. Only this file knows both. */
 import { availableParallelism } from 'node:os';
-import type { Config, SourceConfig } from '../config/config.ts';
+import type { Config, ListenerConfig, SourceConfig } from '../config/config.ts';
+import { hostPort } from '../core/host-port.ts';
 import { isSame } from '../core/is-same.ts';
 import { overlap } from '../core/listen-address.ts';
 import { isPrivateAddress } from '../core/networks.ts';
 import { Secret } from '../core/secret.ts';
 import type { DialerSettings } from '../dialer/dialer.ts';
 import type { SourceSettings } from '../dialer/source-memory.ts';
+import type { BoundAddress } from '../listener/bind.ts';
+import { isOwnAddress } from '../listener/deny-targets.ts';
+import type { ListenerSettings, PlaneContext } from '../plane/data-plane.ts';
 import type { PoolSettings } from '../pool/options.ts';
 import type { ProberSettings } from '../prober/prober.ts';
 import type { DrawSourceOptions, RefillSettings } from '../refill/options.ts';
@@ -14,58 +18,60 @@ import type { RefuseAddress } from '../service/decode.ts';
 import { defaultLifetimeMs, type Product } from '../service/operations.ts';
 import type { ExtractCall } from '../service/request.ts';
 
-/** A member whose lifetime nobody knows lives so long, renewed by success, where the source does not say. */
+/** The lifetime, renewed by each success, of a member for which neither the service nor the source gives one. */
 const UNKNOWN_LIFETIME_MS = 600_000;
 
-/** What a call of a source is made with, but for the count. */
+/** An extraction call of the source, except its count. */
 export function callOf(config: Config, source: SourceConfig): Omit<ExtractCall, 'count'> {
+  const { product, instance, key, params, format, textLayout, baseUrl, extractHost } = source;
   return {
-    product: source.product,
+    product,
     method: config.service.method,
-    instance: source.instance,
-    key: source.key,
-    params: source.params,
-    format: source.format,
-    ...(source.textLayout === undefined ? {} : { textLayout: source.textLayout }),
-    ...(source.baseUrl === undefined ? {} : { baseUrl: source.baseUrl }),
-    ...(source.extractHost === undefined ? {} : { extractHost: source.extractHost }),
+    instance,
+    key,
+    params,
+    format,
+    ...(textLayout !== undefined && { textLayout }),
+    ...(baseUrl !== undefined && { baseUrl }),
+    ...(extractHost !== undefined && { extractHost }),
   };
 }
 
-/** Every secret a source knows: masked in whatever text of an answer is kept. */
+/** The secrets of a source, which are masked in stored text of the service's answers. */
 export function secretsOf(source: SourceConfig) {
   const { auth } = source.upstream;
   const credentials = auth.kind === 'none' ? undefined : auth.credentials;
   return [source.key, source.password, credentials?.password].filter((secret) => secret !== undefined);
 }
 
-/** Every secret of the whole configuration. */
+/** All secrets of a configuration. */
 export function secretsIn(config: unknown): Secret[] {
   if (config instanceof Secret) return [config];
   if (typeof config !== 'object' || config === null) return [];
   return Object.values(config).flatMap(secretsIn);
 }
 
-/** Processes that serve clients. */
+/** How many processes serve clients. */
 export function workersOf({ workers }: Config): number {
   return workers === 'auto' ? availableParallelism() : workers;
 }
 
-/** Which of the sections that are read once, at the start, differ. */
-export function waitsForRestart(before: Config, next: Config): string[] {
-  const sections = {
+/** The changed keys among those that are read only at start. */
+export function changesForRestart(before: Config, next: Config): string[] {
+  const keys = {
     'state.dir': [before.state, next.state],
     workers: [before.workers, next.workers],
     'log.format': [before.log.format, next.log.format],
   } as const;
-  return Object.entries(sections).flatMap(([name, [one, other]]) => (isSame(one, other) ? [] : [name]));
+  return Object.entries(keys).flatMap(([name, [one, other]]) => (isSame(one, other) ? [] : [name]));
 }
 
-/** Which addresses of an answer are no members. */
-export function refusesOf(config: Config, isOwn: (host: string, port: number) => boolean): RefuseAddress {
+/** Decides which addresses of an answer cannot be members. */
+export function refusesOf(config: Config, ownAddresses: readonly BoundAddress[]): RefuseAddress {
   const { allowPrivateAddresses } = config.pool;
   return (host, port) => {
-    if (isOwn(host, port)) return 'own';
+    const address = hostPort(host, port);
+    if (address !== undefined && isOwnAddress(address, ownAddresses)) return 'own';
     return !allowPrivateAddresses && isPrivateAddress(host) ? 'private' : undefined;
   };
 }
@@ -88,13 +94,13 @@ export function poolSettings(config: Config): PoolSettings {
 
 export function refillSettings(config: Config): RefillSettings {
   return {
-    sources: config.sources.map((source) => refillSource(config, source)),
+    sources: config.sources.map((source) => drawSourceOptions(config, source)),
     idleAfterMs: config.pool.idleAfterMs,
     callTimeoutMs: config.service.timeoutMs,
   };
 }
 
-function refillSource(config: Config, source: SourceConfig): DrawSourceOptions {
+function drawSourceOptions(config: Config, source: SourceConfig): DrawSourceOptions {
   const { name, intervalMs, count, size, priority, dailyBudget, product, params, upstream } = source;
   return {
     name,
@@ -106,7 +112,7 @@ function refillSource(config: Config, source: SourceConfig): DrawSourceOptions {
     priority,
     dailyBudget,
     protocol: upstream.protocol,
-    unproven: joinsUnproven(product),
+    unproven: isUnproven(product),
     defaultLifetimeMs: source.lifetimeMs === undefined ? defaultLifetimeMs(product, params) : undefined,
   };
 }
@@ -114,33 +120,50 @@ function refillSource(config: Config, source: SourceConfig): DrawSourceOptions {
 export function dialerSettings(config: Config): DialerSettings {
   return {
     ...config.dial,
-    sources: new Map(config.sources.map((source) => [source.name, accessOf(source)])),
+    sources: new Map(config.sources.map((source) => [source.name, sourceSettings(source)])),
   };
 }
 
 export function proberSettings(config: Config): ProberSettings {
-  const unproven = config.sources.filter(({ product }) => joinsUnproven(product));
+  const unproven = config.sources.filter(({ product }) => isUnproven(product));
   return { check: config.health.check, unprovenSources: new Set(unproven.map(({ name }) => name)) };
 }
 
-/** Most free proxies are dead on arrival: no client is the first to try one. */
-function joinsUnproven(product: Product): boolean {
+/** Most free proxies are dead when drawn, so each is checked before a client gets it. */
+function isUnproven(product: Product): boolean {
   return product === 'free';
 }
 
-function accessOf({ instance, product, upstream, password }: SourceConfig): SourceSettings {
+function sourceSettings({ instance, product, upstream, password }: SourceConfig): SourceSettings {
   const { auth } = upstream;
-  const free = product === 'free';
+  const isFree = product === 'free';
   return {
     auth: auth.kind === 'always' ? auth.credentials : auth.kind,
     instance,
-    ...(password === undefined ? {} : { password }),
-    neverInstance: free,
-    forwardMode: free ? 'absolute' : 'direct',
+    ...(password !== undefined && { password }),
+    neverInstance: isFree,
+    forwardMode: isFree ? 'absolute' : 'direct',
   };
 }
 
-/** Whether the admin server is to have an address of a listener, which has to give it up first. */
-export function adminWaits({ listeners }: Config, { admin }: Config): boolean {
+export function listenerSettings(config: Config): ListenerSettings[] {
+  return config.listeners.map(listenerSettingsOf);
+}
+
+function listenerSettingsOf({ session, source, tls, ...rest }: ListenerConfig): ListenerSettings {
+  return {
+    ...rest,
+    sessionMode: session,
+    ...(source !== undefined && { source }),
+    ...(tls !== undefined && { tls: { cert: tls.cert, key: tls.key } }),
+  };
+}
+
+export function planeContext({ sources }: Config, adminAddress: BoundAddress | undefined): PlaneContext {
+  return { sourceNames: sources.map(({ name }) => name), adminAddress };
+}
+
+/** Whether the next admin address belongs to a listener, which must release it first. */
+export function adminNeedsListenerAddress({ listeners }: Config, { admin }: Config): boolean {
   return admin !== undefined && listeners.some(({ address }) => overlap(address, admin.address));
 }

@@ -1,6 +1,6 @@
 /**
- * Sources whose credentials several members refused: set aside as a whole, so that no further member is burnt, told once,
- * and tried again from time to time, since what was wrong may have been put right at the service.
+ * Sources whose credentials several members refused. Such a source is blocked as a whole, so that it costs no more members, and
+ * tried again at intervals, because the credentials may have been corrected at the service.
  */
 import type { Clock } from '../core/clock.ts';
 import type { Log } from '../core/log.ts';
@@ -9,75 +9,70 @@ import type { SourceFault } from '../dialer/credentials.ts';
 export interface SourceFaultsOptions {
   readonly clock: Clock;
   readonly log: Log;
-  /** None of the source's members is picked, for this reason, until it is called with none. */
+  /** Keeps the source's members from being picked, for this reason; `undefined` unblocks them. */
   readonly block: (source: string, reason: string | undefined) => void;
-  /** The dialer counts refusals of this source from none again. */
-  readonly forgive: (source: string) => void;
+  /** Makes the dialer forget which members refused the source's credentials. */
+  readonly resetRefusals: (source: string) => void;
 }
 
-/** What stands in the status of such a source. */
-export interface KnownFault {
-  readonly reason: string;
-  readonly advice: string;
-}
+/** How long a source stays blocked before its members are tried again. */
+const RETRY_MS = 60_000;
 
-/** How long such a source is left alone before its members are tried again. */
-const TRIED_AGAIN_AFTER_MS = 60_000;
-
-interface Faulty extends KnownFault {
-  /** Armed while the source is set aside; none while it is being tried again. */
+interface KnownFault extends Pick<SourceFault, 'reason' | 'advice'> {
+  /** Absent while the source is being tried again. */
   readonly retry: Disposable | undefined;
 }
 
 export class SourceFaults {
   readonly #options: SourceFaultsOptions;
-  readonly #faulty = new Map<string, Faulty>();
+  readonly #known = new Map<string, KnownFault>();
 
   constructor(options: SourceFaultsOptions) {
     this.#options = options;
   }
 
-  /** What is wrong with the source, also while it is being tried again; undefined when nothing is known. */
-  of(source: string): KnownFault | undefined {
-    return this.#faulty.get(source);
+  /** The fault of the source, also while it is being tried again. */
+  of(source: string): Pick<SourceFault, 'reason' | 'advice'> | undefined {
+    return this.#known.get(source);
   }
 
-  /** The dialer found the source at fault, or found that it is no longer. */
-  tell({ source, active, reason, advice }: SourceFault): void {
+  /** The dialer found that the source is at fault, or no longer is. */
+  update({ source, active, reason, advice }: SourceFault): void {
     const { clock, log, block } = this.#options;
-    const before = this.#faulty.get(source);
+    const before = this.#known.get(source);
     before?.retry?.[Symbol.dispose]();
     if (!active) {
-      this.#faulty.delete(source);
+      this.#known.delete(source);
       block(source, undefined);
-      log.info({ source }, 'source accepted by its members again');
+      log.info({ source }, 'source credentials accepted again');
       return;
     }
-    const retry = clock.after(TRIED_AGAIN_AFTER_MS, () => this.tryAgain(source));
-    this.#faulty.set(source, { reason, advice, retry });
+    const retry = clock.after(RETRY_MS, () => this.tryAgain(source));
+    this.#known.set(source, { reason, advice, retry });
     block(source, reason);
-    if (before === undefined) log.error({ source, reason, advice }, 'source refused by its members');
+    if (before === undefined)
+      log.error({ source, reason, advice }, 'source credentials refused by its members');
   }
 
-  /** Lets clients try its members now: a resume, a changed configuration, or time enough. */
+  /** Unblocks the source now: after RETRY_MS, a resume, or a reload. */
   tryAgain(source: string): void {
-    const fault = this.#faulty.get(source);
+    const fault = this.#known.get(source);
     if (fault === undefined) return;
     fault.retry?.[Symbol.dispose]();
-    this.#faulty.set(source, { ...fault, retry: undefined });
-    this.#options.forgive(source);
+    this.#known.set(source, { ...fault, retry: undefined });
+    this.#options.resetRefusals(source);
     this.#options.block(source, undefined);
   }
 
-  /** A configuration took over: nothing that was known holds any more. */
+  /** After a reload, when known faults may no longer apply: tries all sources again. */
   forget(): void {
-    for (const source of [...this.#faulty.keys()]) this.tryAgain(source);
-    this.#faulty.clear();
+    for (const source of [...this.#known.keys()]) this.tryAgain(source);
+    this.#known.clear();
   }
 
-  /** Stops every timer. */
+  /** Stops all timers. */
   close(): void {
-    for (const { retry } of this.#faulty.values()) retry?.[Symbol.dispose]();
-    this.#faulty.clear();
+    for (const { retry } of this.#known.values()) retry?.[Symbol.dispose]();
+    this.#known.clear();
   }
 }

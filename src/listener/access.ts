@@ -12,7 +12,8 @@ import { type HostPort, parseHostPort } from '../core/host-port.ts';
 import { clientNetwork, Networks } from '../core/networks.ts';
 import { ownText } from '../core/own-text.ts';
 import type { Secret } from '../core/secret.ts';
-import { DenyTargets, isOwnAddress, type OwnAddress } from './deny-targets.ts';
+import type { BoundAddress } from './bind.ts';
+import { DenyTargets, isOwnAddress } from './deny-targets.ts';
 import { routingTextWithoutUsers } from './routing-options.ts';
 
 export interface AccessOptions {
@@ -23,7 +24,7 @@ export interface AccessOptions {
   /** Rules in the grammar of core/target-rule.ts. */
   readonly denyTargets: readonly string[];
   /** The addresses that noria listens on now. They are refused as targets, whatever the rules say. */
-  readonly ownAddresses?: () => readonly OwnAddress[];
+  readonly ownAddresses?: () => readonly BoundAddress[];
   /** Called for each attempt with wrong credentials, so that other processes with the same listener can count it too. */
   readonly onFailure?: (remoteAddress: string | undefined) => void;
   readonly clock: Clock;

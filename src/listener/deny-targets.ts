@@ -10,6 +10,7 @@ import { networkInterfaces } from 'node:os';
 import type { HostPort } from '../core/host-port.ts';
 import { embeddedIpv4, isLoopbackAddress, isPrivateAddress, Networks } from '../core/networks.ts';
 import { parseTargetRule, type TargetRule } from '../core/target-rule.ts';
+import type { BoundAddress } from './bind.ts';
 
 /** Ports on which mail servers accept mail: refused against spam. */
 const SMTP_PORTS: readonly number[] = [25, 465, 587];
@@ -64,19 +65,12 @@ export class DenyTargets {
   }
 }
 
-/** An address on which noria itself listens. */
-export interface OwnAddress {
-  /** As bound: an IP literal, or `0.0.0.0` or `::` for every address of this machine. */
-  readonly address: string;
-  readonly port: number;
-}
-
 /**
  * Whether a target is one of noria's own listeners or its admin address. These are refused even without a rule: otherwise a
  * client could reach the admin API through the proxy, or create a proxy loop.
  */
-export function isOwnAddress(target: HostPort, own: readonly OwnAddress[]): boolean {
-  return own.some(({ address, port }) => {
+export function isOwnAddress(target: HostPort, own: readonly BoundAddress[]): boolean {
+  return own.some(({ host: address, port }) => {
     if (port !== target.port) return false;
     if (target.kind === 'name') return isLocalhostName(target.host);
     const host = embeddedIpv4(target.host) ?? target.host; // [::ffff:192.0.2.1] is 192.0.2.1

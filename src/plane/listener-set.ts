@@ -1,315 +1,328 @@
 /**
- * The daemon's listeners, through reloads: those that did not change keep their connections, changed ones give their address
- * to their successors and let their tunnels finish.
+ * The open listeners, through reloads. An unchanged listener keeps its connections. A changed one hands its addresses to
+ * its successor and lets its own tunnels finish.
  *
- * A reload may fail after the listeners have changed, so what it takes out of service keeps its connections as they are until
- * `settle`: an `update` back to what stood before takes it in again.
+ * An update is provisional until `commit`: a listener that it removes stops listening but keeps its connections, so that an
+ * update back to the previous settings restores it.
  */
-
-import type { ListenerConfig } from '../config/config.ts';
 import { type Clock, pause } from '../core/clock.ts';
 import { Deadlines } from '../core/deadlines.ts';
 import type { EventBus } from '../core/events.ts';
 import { describeError, NoriaError } from '../core/faults.ts';
 import { isSame } from '../core/is-same.ts';
-import { formatListenAddress, overlap } from '../core/listen-address.ts';
+import { formatListenAddress, type ListenAddress, overlap } from '../core/listen-address.ts';
 import type { Dialer } from '../dialer/dial.ts';
 import { Access } from '../listener/access.ts';
 import type { BoundAddress } from '../listener/bind.ts';
 import type { ConnectionLimit } from '../listener/connection-limit.ts';
-import type { OwnAddress } from '../listener/deny-targets.ts';
 import { type Listener, openListener } from '../listener/listener.ts';
-import { InheritedSockets } from './inherited-sockets.ts';
+import type { ListenerSettings, ListenerStatus, PlaneContext } from './data-plane.ts';
 
 export interface ListenerSetOptions {
   readonly clock: Clock;
   readonly bus: EventBus;
   readonly dialer: Dialer;
-  /** Names of all sources, at this moment. */
-  readonly sources: () => readonly string[];
-  /** Where noria listens, at this moment: never a target. */
-  readonly ownAddresses: () => readonly OwnAddress[];
-  /** Descriptors of listening sockets that were handed over. Each can be opened once. */
-  readonly handedOver: ReadonlySet<number>;
-  /** Only where several processes open the same listeners. */
-  readonly sharing?: Sharing;
+  readonly context: PlaneContext;
+  /** File descriptors of inherited listening sockets (`fd:3`). Each can be opened once. */
+  readonly inheritedFds: ReadonlySet<number>;
+  /** Set where several processes open the same listeners. */
+  readonly sharing?: ListenerSharing;
 }
 
-/** A listener of the configuration; where several processes open it, with what they have to agree on. */
-export interface PlacedListener extends ListenerConfig {
-  readonly shared?: {
-    /** The same in every process, and through reloads that leave the listener as it is. */
-    readonly id: number;
-    /** Bound instead of port 0, which would be another one in each. */
-    readonly port: number | undefined;
-  };
+/** What the processes that open the same listener have in common. */
+export interface ListenerSharing {
+  connectionLimit(listenerId: number): ConnectionLimit;
+  /** A client of this process sent wrong credentials. */
+  onWrongCredentials(listenerId: number, remoteAddress: string | undefined): void;
 }
 
-/** What one process has to tell the others, and to ask them, about a listener that they share. */
-export interface Sharing {
-  /** Who knows how many connections the limit leaves. */
-  roomOf(listener: number): ConnectionLimit;
-  /** Somebody gave wrong credentials here. */
-  failed(listener: number, remoteAddress: string | undefined): void;
-}
-
-export interface OpenedListener {
-  readonly config: PlacedListener;
+interface OpenedListener {
+  /** Only the certificate can change while it is open. */
+  settings: ListenerSettings;
   readonly listener: Listener;
   readonly access: Access;
 }
 
-/** What is to stand, and what is there for it: open, or out of service until the change is settled. */
+/** A listener that an update wants: open, suspended by an uncommitted update, or (without `existing`) new. */
 interface Wanted {
-  readonly config: PlacedListener;
-  readonly known: OpenedListener | undefined;
+  readonly settings: ListenerSettings;
+  readonly existing: OpenedListener | undefined;
 }
 
-/** How far an update has come. */
+/** The steps of one update so far, to undo them. */
 interface Change {
-  /** Open now, and not to stand. */
-  readonly going: readonly OpenedListener[];
-  /** Of those: whose addresses were wanted. */
+  readonly removed: readonly OpenedListener[];
+  /** Those of `removed` whose addresses another listener needs. */
   readonly stopped: OpenedListener[];
-  /** Opened, or taken in again. */
-  readonly opened: OpenedListener[];
+  /** New or restored. */
+  readonly started: OpenedListener[];
 }
 
-/** How long a first head, a handshake and a half-closed tunnel may take: not worth a key of the configuration. */
+/** Limits that need no configuration key. */
 const HEADER_TIMEOUT_MS = 15_000;
 const HANDSHAKE_TIMEOUT_MS = 15_000;
+/** How long one direction of a tunnel may stay open and silent after the other has ended. */
 const LINGER_MS = 60_000;
-/** Coarse: what it ends has been silent for many times as long. */
+/** Coarse is enough: the timeouts above are much longer. */
 const DEADLINE_TICK_MS = 250;
 
 export class ListenerSet {
   readonly #options: ListenerSetOptions;
   readonly #deadlines: Deadlines;
+  #context: PlaneContext;
   #opened: readonly OpenedListener[] = [];
-  /** While a change is not settled: what stood before it, and may be wanted back. */
-  #before: { readonly opened: readonly OpenedListener[]; readonly drainTimeoutMs: number } | undefined;
+  /** The listeners before the uncommitted updates; undefined when every update is committed. */
+  #previous: { readonly opened: readonly OpenedListener[]; readonly drainTimeoutMs: number } | undefined;
   /** Listeners of an earlier configuration whose tunnels finish. */
-  readonly #leaving = new Map<Listener, Promise<void>>();
-  readonly #handedOver: InheritedSockets;
+  readonly #draining = new Map<Listener, Promise<void>>();
+  /** Descriptors opened so far. Once closed, the same number can belong to another file. */
+  readonly #usedFds = new Set<number>();
+  /** Recomputed on change, because every request reads it. */
+  #ownAddresses: readonly BoundAddress[] = [];
 
   constructor(options: ListenerSetOptions) {
     this.#options = options;
     this.#deadlines = new Deadlines(options.clock, DEADLINE_TICK_MS);
-    this.#handedOver = new InheritedSockets(options.handedOver);
+    this.#context = options.context;
   }
 
-  /** In the order of the configuration. */
-  get opened(): readonly OpenedListener[] {
-    return this.#opened;
+  /** In the order of the settings. */
+  status(): readonly ListenerStatus[] {
+    const leaving = [...this.#suspended.map(({ listener }) => listener), ...this.#draining.keys()];
+    return this.#opened.map(({ settings, listener }) => {
+      const sameName = [listener, ...leaving.filter(({ name }) => name === listener.name)];
+      return {
+        name: listener.name,
+        protocols: settings.protocols,
+        addresses: listener.addresses,
+        connections: sameName.reduce((sum, { connectionCount }) => sum + connectionCount, 0),
+      };
+    });
   }
 
-  /** What is really bound. */
-  get addresses(): readonly BoundAddress[] {
-    return this.#opened.flatMap(({ listener }) => listener.addresses);
+  setContext(context: PlaneContext): void {
+    this.#context = context;
+    this.#refreshOwnAddresses();
   }
 
-  /** Client connections open at this moment, those of listeners included that had the name before and go. */
-  connectionsOf({ listener }: OpenedListener): number {
-    const going = [...this.#outOfService.map((opened) => opened.listener), ...this.#leaving.keys()];
-    const sameName = going.filter(({ name }) => name === listener.name);
-    return [listener, ...sameName].reduce((sum, { connectionCount }) => sum + connectionCount, 0);
-  }
-
-  /**
-   * Makes the set what `configs` says, until `settle` in a way that an `update` to what was before undoes. When one cannot be
-   * opened, those before stand again, with their connections, and the reason is thrown.
-   *
-   * @param drainTimeoutMs - how long tunnels of listeners that go may take to finish.
-   * @throws NoriaError listen-failed, bad-config
-   */
-  async update(configs: readonly PlacedListener[], drainTimeoutMs: number): Promise<void> {
-    const opened = this.#opened;
-    const wanted = this.#match(configs);
-    const certificates = wanted.flatMap(prepareCertificate);
+  /** See `DataPlane.update`. */
+  async update(settings: readonly ListenerSettings[], drainTimeoutMs: number): Promise<void> {
+    const before = this.#opened;
+    const wanted = this.#match(settings);
+    const certificateSwaps = wanted.flatMap(prepareCertificate);
     const change: Change = {
-      going: opened.filter(({ listener }) => !wanted.some(({ known }) => known?.listener === listener)),
+      removed: before.filter((opened) => !wanted.some(({ existing }) => existing === opened)),
       stopped: [],
-      opened: [],
+      started: [],
     };
     const next: OpenedListener[] = [];
     try {
-      for (const each of wanted) next.push(await this.#bringIn(each, change));
+      for (const each of wanted) next.push(await this.#start(each, change));
     } catch (error) {
       await this.#undo(change, error, drainTimeoutMs);
       throw error;
     }
-    for (const exchange of certificates) exchange();
-    this.#opened = next;
-    const before = this.#before?.opened ?? opened;
-    if (before.length > 0) this.#before = { opened: before, drainTimeoutMs };
-    for (const each of change.going) {
-      stop(each);
-      // What came and went with a change that never was settled is wanted back by nobody.
-      if (!has(before, each.listener)) this.#leave(each.listener, drainTimeoutMs);
+    for (const swap of certificateSwaps) swap();
+    this.#setOpened(next);
+    const restorable = this.#previous?.opened ?? before;
+    if (restorable.length > 0) this.#previous = { opened: restorable, drainTimeoutMs };
+    for (const removed of change.removed) {
+      stop(removed);
+      // A listener that only an uncommitted update had opened is never restored.
+      if (!restorable.includes(removed)) this.#drainAndClose(removed.listener, drainTimeoutMs);
     }
   }
 
-  /** The change stands: what it took out of service lets its clients finish, then closes. */
-  settle(): void {
-    const { drainTimeoutMs = 0 } = this.#before ?? {};
-    for (const { listener } of this.#outOfService) this.#leave(listener, drainTimeoutMs);
-    this.#before = undefined;
+  /** Makes the updates so far final: the listeners that they removed drain, then close. */
+  commit(): void {
+    const { drainTimeoutMs = 0 } = this.#previous ?? {};
+    for (const { listener } of this.#suspended) this.#drainAndClose(listener, drainTimeoutMs);
+    this.#previous = undefined;
   }
 
-  /** Somebody gave wrong credentials to another process that shares this listener. */
-  failedElsewhere(listener: number, remoteAddress: string | undefined): void {
-    const opened = this.#opened.find(({ config }) => config.shared?.id === listener);
+  /** A client sent wrong credentials to another process that shares this listener. */
+  countWrongCredentials(listenerId: number, remoteAddress: string | undefined): void {
+    const opened = this.#opened.find(({ settings }) => settings.shared?.id === listenerId);
     opened?.access.countFailure(remoteAddress);
   }
 
-  /** Takes no new clients; resolves when all connections with something under way have ended. */
+  /** Stops accepting clients. Resolves when every connection with a request under way has ended. */
   async drain(): Promise<void> {
-    const listeners = [...this.#opened, ...this.#outOfService].map(({ listener }) => listener);
-    await Promise.all([...listeners.map((listener) => listener.drain()), ...this.#leaving.values()]);
+    const listeners = [...this.#opened, ...this.#suspended].map(({ listener }) => listener);
+    await Promise.all([...listeners.map((listener) => listener.drain()), ...this.#draining.values()]);
   }
 
-  /** Ends everything now. */
+  /** Closes everything now. */
   async close(): Promise<void> {
-    const listeners = [...this.#opened, ...this.#outOfService].map(({ listener }) => listener);
-    await Promise.all([...listeners, ...this.#leaving.keys()].map((listener) => listener.close()));
+    const listeners = [...this.#opened, ...this.#suspended].map(({ listener }) => listener);
+    await Promise.all([...listeners, ...this.#draining.keys()].map((listener) => listener.close()));
     this.#deadlines.clearAll();
   }
 
-  /** What stood before a change that is not settled, and does not stand now. */
-  get #outOfService(): readonly OpenedListener[] {
-    return (this.#before?.opened ?? []).filter(({ listener }) => !has(this.#opened, listener));
+  /** Removed by an uncommitted update: they no longer listen, and keep their connections. */
+  get #suspended(): readonly OpenedListener[] {
+    return (this.#previous?.opened ?? []).filter((opened) => !this.#opened.includes(opened));
   }
 
-  #match(configs: readonly PlacedListener[]): Wanted[] {
-    const known = [...this.#opened, ...this.#outOfService];
-    return configs.map((config) => {
-      const at = known.findIndex((opened) => isSameButTls(opened.config, config));
-      return { config, known: at < 0 ? undefined : known.splice(at, 1)[0] };
+  #match(settings: readonly ListenerSettings[]): Wanted[] {
+    const available = [...this.#opened, ...this.#suspended];
+    return settings.map((each) => {
+      const at = available.findIndex((opened) => isSameButCertificate(opened.settings, each));
+      return { settings: each, existing: at < 0 ? undefined : available.splice(at, 1)[0] };
     });
   }
 
-  async #bringIn({ config, known }: Wanted, change: Change): Promise<OpenedListener> {
-    if (known !== undefined && has(this.#opened, known.listener)) return { ...known, config };
-    if (known === undefined) this.#handedOver.claim(config.address);
-    for (const each of change.going) {
-      if (change.stopped.includes(each) || !overlap(boundTo(each.config), boundTo(config))) continue;
-      change.stopped.push(each);
-      stop(each);
+  async #start({ settings, existing }: Wanted, change: Change): Promise<OpenedListener> {
+    if (existing !== undefined && this.#opened.includes(existing)) return existing;
+    if (existing === undefined) this.#claimInherited(settings.address);
+    for (const removed of change.removed) {
+      const conflicts = overlap(bindAddress(removed.settings), bindAddress(settings));
+      if (!conflicts || change.stopped.includes(removed)) continue;
+      change.stopped.push(removed);
+      stop(removed);
     }
-    await known?.listener.listen();
-    const opened = known === undefined ? await this.#open(config) : { ...known, config };
-    change.opened.push(opened);
-    return opened;
+    await existing?.listener.listen();
+    const started = existing ?? (await this.#open(settings));
+    change.started.push(started);
+    return started;
   }
 
   /**
-   * @throws NoriaError listen-failed when another program was quick enough to take an address that was free for a moment:
-   *   then its listener is gone, and opened by the next reload that wants it.
+   * @throws NoriaError listen-failed when another program has taken an address in the moment when it was free. That listener
+   *   is then closed; the next reload that names it opens it again.
    */
-  async #undo({ stopped, opened }: Change, reason: unknown, drainTimeoutMs: number): Promise<void> {
-    for (const each of opened) {
-      if (has(this.#outOfService, each.listener)) stop(each);
+  async #undo({ stopped, started }: Change, reason: unknown, drainTimeoutMs: number): Promise<void> {
+    for (const each of started) {
+      if (this.#suspended.includes(each)) stop(each);
       else await each.listener.close();
     }
     const lost: string[] = [];
-    for (const { listener } of stopped) {
+    for (const each of stopped) {
       try {
-        await listener.listen();
+        await each.listener.listen();
       } catch (error) {
-        lost.push(describeError(error)); // handled: told below, once the others have been taken back
-        this.#opened = this.#opened.filter((each) => each.listener !== listener);
-        this.#leave(listener, drainTimeoutMs);
+        lost.push(describeError(error)); // handled: reported below, after the other listeners are restored
+        this.#setOpened(this.#opened.filter((opened) => opened !== each));
+        this.#drainAndClose(each.listener, drainTimeoutMs);
       }
     }
     if (lost.length === 0) return;
-    const why = `${describeError(reason)}; and what stood before is lost: ${lost.join('; ')}`;
+    const why = `${describeError(reason)}; could not restore the previous listeners: ${lost.join('; ')}`;
     throw new NoriaError('listen-failed', why, { cause: reason });
   }
 
-  /** Lets a listener finish what it has, then closes it. Its address is free at once. */
-  #leave(listener: Listener, drainTimeoutMs: number): void {
-    const patience = new AbortController();
-    const leaving = Promise.race([
+  /**
+   * @throws NoriaError listen-failed for a descriptor that was not inherited, or was opened before: a change to such a listener
+   *   needs a restart, during which the service manager keeps the socket.
+   */
+  #claimInherited(address: ListenAddress): void {
+    if (address.kind !== 'fd') return;
+    const { fd } = address;
+    const isInherited = this.#options.inheritedFds.has(fd);
+    if (isInherited && !this.#usedFds.has(fd)) {
+      this.#usedFds.add(fd);
+      return;
+    }
+    const why = isInherited
+      ? 'an inherited socket can be opened only once; restart noria to change this listener'
+      : 'noria inherited no such socket; start it through a systemd socket unit, or listen on host:port';
+    throw new NoriaError('listen-failed', `cannot listen on fd:${fd}: ${why}`);
+  }
+
+  #setOpened(opened: readonly OpenedListener[]): void {
+    this.#opened = opened;
+    this.#refreshOwnAddresses();
+  }
+
+  #refreshOwnAddresses(): void {
+    const { adminAddress } = this.#context;
+    const listeners = this.#opened.flatMap(({ listener }) => listener.addresses);
+    this.#ownAddresses = adminAddress === undefined ? listeners : [...listeners, adminAddress];
+  }
+
+  #drainAndClose(listener: Listener, drainTimeoutMs: number): void {
+    const timeout = new AbortController();
+    const closed = Promise.race([
       listener.drain(),
-      pause(this.#options.clock, drainTimeoutMs, patience.signal),
+      pause(this.#options.clock, drainTimeoutMs, timeout.signal),
     ])
       .then(() => listener.close())
       .finally(() => {
-        patience.abort();
-        this.#leaving.delete(listener);
+        timeout.abort();
+        this.#draining.delete(listener);
       });
-    this.#leaving.set(listener, leaving);
+    this.#draining.set(listener, closed);
   }
 
-  async #open(config: PlacedListener): Promise<OpenedListener> {
-    const { clock, bus, dialer, sources, ownAddresses, sharing } = this.#options;
-    const { users, allow, denyTargets, tls, source, shared } = config;
+  async #open(settings: ListenerSettings): Promise<OpenedListener> {
+    const { clock, bus, dialer, sharing } = this.#options;
+    const { users, allow, denyTargets, tls, source, shared } = settings;
+    const shares = sharing === undefined || shared === undefined ? undefined : { sharing, id: shared.id };
     const access = new Access({
       users,
       allow,
       denyTargets,
-      ownAddresses,
+      ownAddresses: () => this.#ownAddresses,
       clock,
-      ...(sharing === undefined || shared === undefined
-        ? {}
-        : { onFailure: (remoteAddress) => sharing.failed(shared.id, remoteAddress) }),
+      ...(shares && {
+        onFailure: (remoteAddress) => shares.sharing.onWrongCredentials(shares.id, remoteAddress),
+      }),
     });
+    const sourceNames = () => this.#context.sourceNames;
     const listener = await openListener({
-      name: listenerName(config),
+      name: formatListenAddress(settings.address),
       access,
       dialer,
       bus,
       clock,
       deadlines: this.#deadlines,
-      sessionMode: config.session,
-      ...(source === undefined ? {} : { source }),
+      sessionMode: settings.sessionMode,
+      ...(source !== undefined && { source }),
       get sources() {
-        return sources(); // a reload may change them while the listener stays
+        return sourceNames(); // a reload can change them while the listener stays open
       },
-      idleTimeoutMs: config.idleTimeoutMs,
+      idleTimeoutMs: settings.idleTimeoutMs,
       lingerMs: LINGER_MS,
       headerTimeoutMs: HEADER_TIMEOUT_MS,
       handshakeTimeoutMs: HANDSHAKE_TIMEOUT_MS,
-      addresses: [boundTo(config)],
-      protocols: config.protocols,
-      ...(tls === undefined ? {} : { tls: { cert: tls.cert, key: tls.key.reveal() } }),
-      maxConnections: config.maxConnections,
+      addresses: [bindAddress(settings)],
+      protocols: settings.protocols,
+      ...(tls && { tls: { cert: tls.cert, key: tls.key.reveal() } }),
+      maxConnections: settings.maxConnections,
       allowNonLoopback: users.length > 0,
-      ...(sharing === undefined || shared === undefined ? {} : { sharedLimit: sharing.roomOf(shared.id) }),
+      ...(shares && { sharedLimit: shares.sharing.connectionLimit(shares.id) }),
     });
-    return { config, listener, access };
+    return { settings, listener, access };
   }
 }
 
-function has(set: readonly OpenedListener[], listener: Listener): boolean {
-  return set.some((opened) => opened.listener === listener);
+/** Stops listening, except on an inherited socket: it could not be opened again, and no other listener needs its address. */
+function stop({ settings, listener }: OpenedListener): void {
+  if (settings.address.kind !== 'fd') listener.stop();
 }
 
-/** A socket that was handed over cannot be opened anew, and is in nobody's way: it is kept until its listener leaves. */
-function stop({ config, listener }: OpenedListener): void {
-  if (config.address.kind !== 'fd') listener.stop();
+/** Reads a changed certificate of a listener that stays open. Calling the result puts it in use. */
+function prepareCertificate({ settings, existing }: Wanted): (() => void)[] {
+  const { tls } = settings;
+  if (tls === undefined || existing === undefined || isSame(existing.settings.tls, tls)) return [];
+  const swap = existing.listener.prepareTls({ cert: tls.cert, key: tls.key.reveal() });
+  return [
+    () => {
+      swap();
+      existing.settings = settings;
+    },
+  ];
 }
 
-/** Exchanges the certificate of a listener that keeps all else, once the result is called. */
-function prepareCertificate({ config: { tls }, known }: Wanted): (() => void)[] {
-  if (tls === undefined || known === undefined || isSame(known.config.tls, tls)) return [];
-  return [known.listener.prepareTls({ cert: tls.cert, key: tls.key.reveal() })];
-}
-
-/** Where it is really to listen. */
-export function boundTo({ address, shared }: PlacedListener): ListenerConfig['address'] {
+/** Where the listener binds: its address, with the shared port instead of port 0. */
+export function bindAddress({ address, shared }: ListenerSettings): ListenAddress {
   const port = shared?.port;
   return address.kind === 'fd' || port === undefined ? address : { ...address, port, lastPort: port };
 }
 
-/** A certificate can be exchanged under an open listener; going from TLS to none, or back, cannot. */
-export function isSameButTls(one: PlacedListener, other: PlacedListener): boolean {
+/** A listener's certificate can change while it is open. Switching TLS on or off needs a new listener. */
+export function isSameButCertificate(one: ListenerSettings, other: ListenerSettings): boolean {
   const { tls: oneTls, ...oneRest } = one;
   const { tls: otherTls, ...otherRest } = other;
   return (oneTls === undefined) === (otherTls === undefined) && isSame(oneRest, otherRest);
-}
-
-/** A listener's name in events and metrics: its address as it is configured. */
-export function listenerName({ address }: Pick<ListenerConfig, 'address'>): string {
-  return formatListenAddress(address);
 }

@@ -82,7 +82,7 @@ test.skipIf(!HAS_NOTIFY)(
         ?.split('=')[1],
     );
     expect(reloadedUs).toBeLessThan(Number(process.hrtime.bigint() / 1_000n));
-    expect(told()).toContain('STATUS=shutting down: open tunnels finish, new clients are refused');
+    expect(told()).toContain('STATUS=shutting down: open tunnels may finish, new clients are refused');
     expect(told()).toContain('EXTEND_TIMEOUT_USEC=35000000');
   },
 );
@@ -119,7 +119,7 @@ test.skipIf(!HAS_ACTIVATE)('systemd: a socket it hands over is listened on', asy
   noria.child.kill('SIGHUP');
   const refused = await noria.line('configuration refused: the one before goes on');
   expect(String(refused['errors'])).toMatch(
-    /fd:3: a socket that was handed over can be opened once; restart noria/,
+    /fd:3: an inherited socket can be opened only once; restart noria/,
   );
   const again = await curl('-x', `http://127.0.0.1:${port}`, `${targetUrl}/ip`);
   expect(again).toMatchObject({ exitCode: 0, out: expect.stringMatching(/^127\./) });
@@ -130,7 +130,7 @@ test('systemd: fd:3 without a socket handed over is refused in words', async () 
   const noria = runNoria(['run', '-c', file], { env: { LISTEN_FDS: '1', LISTEN_PID: '1' } });
   expect(await noria.ended).toEqual([1, null]);
   expect(noria.err()).toMatch(
-    /cannot listen on fd:3: no such socket was handed over; start noria by a systemd/,
+    /cannot listen on fd:3: noria inherited no such socket; start it through a systemd/,
   );
 });
 

@@ -184,7 +184,7 @@ describe('access: failed attempts', () => {
 
 describe('access: which targets', () => {
   test('access: by the rules, and never where noria itself listens', () => {
-    const own: { address: string; port: number }[] = [];
+    const own: { host: string; port: number }[] = [];
     const some = access({ denyTargets: ['smtp'], ownAddresses: () => own });
     const denies = (host: string, port: number) => {
       const target = hostPort(host, port);
@@ -195,7 +195,7 @@ describe('access: which targets', () => {
       'target example.com:25 refused: the port of the target is in denyTargets',
     );
     expect(denies('127.0.0.1', 8889)).toBeUndefined();
-    own.push({ address: '127.0.0.1', port: 8889 }); // the admin server has started meanwhile
+    own.push({ host: '127.0.0.1', port: 8889 }); // the admin server has started meanwhile
     expect(denies('127.0.0.1', 8889)).toBe(
       'target 127.0.0.1:8889 refused: the target is an address of noria itself',
     );

@@ -104,7 +104,7 @@ test('deny-targets: what is no rule is a mistake of the programmer', () => {
 });
 
 describe("deny-targets: noria's own addresses", () => {
-  const own = (text: string, address: string) => isOwnAddress(target(text), [{ address, port: 8888 }]);
+  const own = (text: string, address: string) => isOwnAddress(target(text), [{ host: address, port: 8888 }]);
 
   test('deny-targets: bound to loopback, every way to loopback on that port is its own', () => {
     const ways = [

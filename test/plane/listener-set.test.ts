@@ -2,6 +2,7 @@ import { Server } from 'node:net';
 import { expect, onTestFinished, test, vi } from 'vitest';
 import { systemClock } from '../../src/core/clock.ts';
 import { EventBus } from '../../src/core/events.ts';
+import { listenerSettings } from '../../src/daemon/part-options.ts';
 import { ListenerSet } from '../../src/plane/listener-set.ts';
 import { directDialer } from '../listener/direct-dialer.ts';
 import { RawClient } from '../listener/harness.ts';
@@ -13,10 +14,12 @@ const SOURCE =
   '  - { name: city, product: free, instance: "1", akey: "0123456789abcdef", baseUrl: "http://127.0.0.1:9" }';
 
 const at = (...listeners: string[]) =>
-  testConfig({
-    sources: [SOURCE],
-    listeners: `listeners: [${listeners.map((each) => `{ address: "127.0.0.1:${each} }`).join(', ')}]`,
-  }).listeners;
+  listenerSettings(
+    testConfig({
+      sources: [SOURCE],
+      listeners: `listeners: [${listeners.map((each) => `{ address: "127.0.0.1:${each} }`).join(', ')}]`,
+    }),
+  );
 
 function openSet(): ListenerSet {
   const set = new ListenerSet({
@@ -25,50 +28,51 @@ function openSet(): ListenerSet {
       throw new Error(`an observer of ${name} failed`, { cause: error });
     }),
     dialer: directDialer(),
-    sources: () => ['city'],
-    ownAddresses: () => [],
-    handedOver: new Set(),
+    context: { sourceNames: ['city'], adminAddress: undefined },
+    inheritedFds: new Set(),
   });
   onTestFinished(() => set.close());
   return set;
 }
 
+const portOf = (set: ListenerSet) => set.status()[0]?.addresses[0]?.port ?? 0;
+
 const clientOf = async (set: ListenerSet) => {
-  const client = await RawClient.open(set.addresses[0]?.port ?? 0);
-  await until('it is accepted', () => (set.opened[0]?.listener.connectionCount ?? 0) > 0);
+  const client = await RawClient.open(portOf(set));
+  await until('it is accepted', () => (set.status()[0]?.connections ?? 0) > 0);
   return client;
 };
 
-test('listeners: until a change is settled, going back takes in again what it took out of service', async () => {
+test('listener set: before a commit, going back restores the removed listeners with their connections', async () => {
   const set = openSet();
   await set.update(at('0"'), 0);
-  const { addresses } = set;
+  const port = portOf(set);
   const client = await clientOf(set);
   await set.update(at(`${await freePort()}"`), 0);
-  await expect(RawClient.open(addresses[0]?.port ?? 0)).rejects.toThrow(/ECONNREFUSED/);
+  await expect(RawClient.open(port)).rejects.toThrow(/ECONNREFUSED/);
   const between = await clientOf(set);
   await set.update(at('0"'), 0);
-  expect(set.addresses, 'clients know the port').toEqual(addresses);
-  await between.until('its listener is wanted by nobody', () => between.ended || between.closed);
+  expect(portOf(set), 'clients know the port').toBe(port);
+  await between.until('the end', () => between.ended || between.closed);
   await clientOf(set);
   client.send('GET / HTTP/1.1\r\n\r\n');
   expect(await client.until('the answer', (text) => text.includes('\r\n\r\n'))).toMatch(/^HTTP\/1\.1 400 /);
 });
 
-test('listeners: once a change is settled, what it took out of service ends', async () => {
+test('listener set: a commit drains and closes the removed listeners', async () => {
   const set = openSet();
   const port = await freePort();
   await set.update(at(`${port}"`), 0);
   const client = await clientOf(set);
   await set.update(at(`${port}", idleTimeout: 7s`), 60_000);
-  const count = () => set.opened.map((opened) => set.connectionsOf(opened));
+  const count = () => set.status().map(({ connections }) => connections);
   expect([client.ended, count()]).toEqual([false, [1]]);
-  set.settle();
+  set.commit();
   await client.until('the end', () => client.ended || client.closed);
   await until('nothing is counted', () => count()[0] === 0);
 });
 
-test('listeners: one whose address is lost while a change is undone is named, and opened by the next change', async () => {
+test('listener set: a listener that cannot be restored is reported, and opened by the next update', async () => {
   const set = openSet();
   const [port, taken] = [await freePort(), await freePort()];
   await set.update(at(`${port}"`), 0);
@@ -79,16 +83,16 @@ test('listeners: one whose address is lost while a change is undone is named, an
   const { listen } = Server.prototype;
   const listening = vi.spyOn(Server.prototype, 'listen');
   onTestFinished(() => listening.mockRestore());
-  // The changed one, the one that is taken, and then the one that stood before.
+  // The changed listener and the one on the taken port listen as usual; restoring the first one then fails.
   for (const _ of [1, 2]) listening.mockImplementationOnce(listen);
   listening.mockImplementationOnce(function (this: Server) {
     const error = Object.assign(new Error('listen EADDRINUSE'), { code: 'EADDRINUSE' });
     queueMicrotask(() => this.emit('error', error));
     return this;
   });
-  const lost = `what stood before is lost: cannot listen on 127.0.0.1:${port}: another program listens there`;
+  const lost = `could not restore the previous listeners: cannot listen on 127.0.0.1:${port}: another program listens there`;
   await expect(set.update(at(`${port}", idleTimeout: 7s`, `${taken}"`), 0)).rejects.toThrow(lost);
-  expect(set.opened).toEqual([]);
+  expect(set.status()).toEqual([]);
   await client.until('the end', () => client.ended || client.closed);
   await set.update(at(`${port}"`), 0);
   await clientOf(set);

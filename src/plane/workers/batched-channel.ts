@@ -1,57 +1,57 @@
 /**
- * What one process says to another over their pipe: in order, and as few messages as can be, since each costs both sides a
- * system call and a wake-up, however little it holds: almost a third of a busy worker's work, if each were sent at once.
+ * Sends messages to another process in order and in few batches. Each IPC message costs both sides a system call and a
+ * wake-up. Sent one by one, they take almost a third of a busy worker's CPU time.
  */
 import type { Clock } from '../../core/clock.ts';
 
-/** How long what nobody waits for may lie, when nothing else is said meanwhile. */
-const LINGER_MS = 5;
+/** How long `sendLater` may delay a message when nothing else is sent. */
+const LATER_MS = 5;
 
 export class BatchedChannel<Message extends object> {
   readonly #clock: Clock;
-  readonly #send: (batch: readonly Message[]) => void;
+  readonly #write: (batch: readonly Message[]) => void;
   #batch: Message[] = [];
-  /** The batch goes at the end of this turn, or when it has lingered; `none`: it is empty. */
-  #phase: 'none' | 'lingering' | 'going' | 'closed' = 'none';
-  #lingering: Disposable | undefined;
+  /** When the batch is written: `later` after LATER_MS, `scheduled` at the end of this turn of the event loop. */
+  #phase: 'empty' | 'later' | 'scheduled' | 'closed' = 'empty';
+  #timer: Disposable | undefined;
 
-  /** @param send - gives one batch to the pipe; never an empty one. */
-  constructor(clock: Clock, send: (batch: readonly Message[]) => void) {
+  /** @param write - sends one batch, which is never empty. */
+  constructor(clock: Clock, write: (batch: readonly Message[]) => void) {
     this.#clock = clock;
-    this.#send = send;
+    this.#write = write;
   }
 
-  /** Says it with everything else that is said in this turn of the event loop; nothing after `close`. */
-  readonly say = (message: Message): void => {
+  /** Sends at the end of this turn of the event loop, in one batch with the other messages of the turn. No-op after `close`. */
+  readonly send = (message: Message): void => {
     if (this.#phase === 'closed') return;
     this.#batch.push(message);
-    if (this.#phase === 'going') return;
-    this.#phase = 'going';
+    if (this.#phase === 'scheduled') return;
+    this.#phase = 'scheduled';
     setImmediate(this.flush);
   };
 
-  /** Says it with whatever is said next, or a few ms later: for what nobody waits for. */
-  readonly mention = (message: Message): void => {
+  /** Sends with the next message, at the latest after LATER_MS: for messages that nobody waits for. */
+  readonly sendLater = (message: Message): void => {
     if (this.#phase === 'closed') return;
     this.#batch.push(message);
-    if (this.#phase !== 'none') return;
-    this.#phase = 'lingering';
-    this.#lingering = this.#clock.after(LINGER_MS, this.flush);
+    if (this.#phase !== 'empty') return;
+    this.#phase = 'later';
+    this.#timer = this.#clock.after(LATER_MS, this.flush);
   };
 
-  /** Says now what is still to be said. */
+  /** Sends what is queued now. */
   readonly flush = (): void => {
     if (this.#phase === 'closed' || this.#batch.length === 0) return;
     const batch = this.#batch;
     this.#batch = [];
-    this.#lingering?.[Symbol.dispose]();
-    this.#phase = 'none';
-    this.#send(batch);
+    this.#timer?.[Symbol.dispose]();
+    this.#phase = 'empty';
+    this.#write(batch);
   };
 
-  /** The pipe has gone: what was not said is dropped. Safe to call twice. */
+  /** The pipe has closed: drops what is queued. Safe to call twice. */
   close(): void {
-    this.#lingering?.[Symbol.dispose]();
+    this.#timer?.[Symbol.dispose]();
     this.#phase = 'closed';
     this.#batch = [];
   }

@@ -1,145 +1,193 @@
 /**
- * The limit on one listener's connections where several workers accept them: a permit for each connection, the office in
- * the primary, and each worker with some in stock, so that almost none has to be asked for.
+ * A listener's connection limit where several workers accept its connections. Each connection needs a permit. The primary has
+ * a pool of permits; each worker holds some unused ones, so that it rarely has to ask.
  *
- * There are never more permits than the limit allows. A worker that runs out asks; when the office has none left, the other
- * workers give back what they do not use. So a client is refused only after every worker has said that it has nothing to spare,
- * or has said nothing for so long that it hangs. What both sides say goes through functions, in order.
+ * There are never more permits than the limit. A worker that runs out asks the pool. When the pool is empty, it recalls the
+ * unused permits of the workers. A client is therefore refused only after every worker has answered that it has none to
+ * spare, or has not answered in time. Messages between the two sides arrive in order.
  */
 import type { Clock } from '../../core/clock.ts';
 
-/** What a worker says to the office. */
+/** From a worker to the primary. */
 export type PermitRequest =
   | { readonly kind: 'permits.asked' }
-  /** The answer to `permits.wanted`; 0 when it uses all it has. */
+  /** Answers `permits.recalled`; 0 when all are in use. */
   | { readonly kind: 'permits.returned'; readonly count: number };
 
-/** What the office says to a worker. */
-export type PermitOrder =
-  /** The answer to `permits.asked`; 0 when there is none. */
-  | { readonly kind: 'permits.given'; readonly count: number }
-  /** To be answered with those it does not use. */
-  | { readonly kind: 'permits.wanted' };
+/** From the primary to a worker. */
+export type PermitReply =
+  /** Answers `permits.asked`; 0 when there is none. */
+  | { readonly kind: 'permits.granted'; readonly count: number }
+  /** The worker must return its unused permits. */
+  | { readonly kind: 'permits.recalled' };
 
-/** How long a worker may take to give back what it does not use: one that answers at all does so within some ms. */
-const RECALL_PATIENCE_MS = 1_000;
-
-/** The others are being asked to give back, for those who asked before. */
-interface Round {
-  readonly for: number[];
-  readonly awaited: Set<number>;
-  readonly patience: Disposable;
+export interface LimitedListener {
+  readonly id: number;
+  /** Connections in all workers together. */
+  readonly maxConnections: number;
 }
 
-/** One for each listener, in the primary. */
+/** A worker that works at all answers a recall within some ms. */
+const RECALL_TIMEOUT_MS = 1_000;
+
+/** In the primary: the permits of all listeners that workers share. */
+export class PermitPools {
+  readonly #clock: Clock;
+  readonly #send: (worker: number, listener: number, reply: PermitReply) => void;
+  readonly #pools = new Map<number, PermitPool>();
+
+  constructor(clock: Clock, send: (worker: number, listener: number, reply: PermitReply) => void) {
+    this.#clock = clock;
+    this.#send = send;
+  }
+
+  get listenerIds(): readonly number[] {
+    return [...this.#pools.keys()];
+  }
+
+  /** Call it before workers open these listeners. Existing pools stay as they are. */
+  open(listeners: readonly LimitedListener[]): void {
+    for (const { id, maxConnections } of listeners) {
+      if (this.#pools.has(id)) continue;
+      const send = (worker: number, reply: PermitReply) => this.#send(worker, id, reply);
+      this.#pools.set(id, new PermitPool(maxConnections, this.#clock, send));
+    }
+  }
+
+  /** Closes the pools of all other listeners. Permits returned to them later are ignored. */
+  keep(listeners: readonly LimitedListener[]): void {
+    const ids = new Set(listeners.map(({ id }) => id));
+    for (const [id, pool] of this.#pools) {
+      if (ids.has(id)) continue;
+      pool.close();
+      this.#pools.delete(id);
+    }
+  }
+
+  receive(worker: number, listener: number, request: PermitRequest): void {
+    this.#pools.get(listener)?.receive(worker, request);
+  }
+
+  workerExited(worker: number): void {
+    for (const pool of this.#pools.values()) pool.workerExited(worker);
+  }
+}
+
+/** Workers that asked, and the workers whose unused permits the pool recalls for them. */
+interface Recall {
+  readonly for: number[];
+  readonly awaited: Set<number>;
+  readonly timeout: Disposable;
+}
+
+/** The permits of one listener. */
 export class PermitPool {
   readonly #clock: Clock;
-  readonly #say: (worker: number, order: PermitOrder) => void;
-  /** How many each worker has, in stock and in use. */
+  readonly #send: (worker: number, reply: PermitReply) => void;
+  /** Permits of each worker, used and unused. */
   readonly #held = new Map<number, number>();
   #free: number;
-  /** Workers that wait for an answer; each is in here or in the round at most once. */
+  /** Workers that wait for a reply. Each is at most once in here or in the recall. */
   #asking: number[] = [];
-  #round: Round | undefined;
-  /** Workers that did not answer in time: their answer is still to come, and they are not asked again before. */
+  #recall: Recall | undefined;
+  /** Workers that missed a recall's timeout. They are not recalled again before they answer. */
   readonly #silent = new Set<number>();
 
-  /** @param limit - connections in all. */
-  constructor(limit: number, clock: Clock, say: (worker: number, order: PermitOrder) => void) {
+  constructor(limit: number, clock: Clock, send: (worker: number, reply: PermitReply) => void) {
     this.#free = limit;
     this.#clock = clock;
-    this.#say = say;
+    this.#send = send;
   }
 
-  hear(worker: number, request: PermitRequest): void {
+  receive(worker: number, request: PermitRequest): void {
     if (request.kind === 'permits.asked') this.#asking.push(worker);
-    else this.#take(worker, request.count);
+    else this.#takeBack(worker, request.count);
     this.#serve();
   }
 
-  /** A worker has ended, and all its connections with it. */
-  gone(worker: number): void {
+  /** The connections of the worker have ended with it. */
+  workerExited(worker: number): void {
     this.#asking = this.#asking.filter((each) => each !== worker);
-    this.#take(worker, this.#held.get(worker) ?? 0);
+    this.#takeBack(worker, this.#held.get(worker) ?? 0);
     this.#held.delete(worker);
-    const round = this.#round;
-    if (round !== undefined) this.#round = { ...round, for: round.for.filter((each) => each !== worker) };
+    const recall = this.#recall;
+    if (recall !== undefined) this.#recall = { ...recall, for: recall.for.filter((each) => each !== worker) };
     this.#serve();
   }
 
-  /** Nobody is answered any more. */
+  /** Stops replying. */
   close(): void {
-    this.#round?.patience[Symbol.dispose]();
+    this.#recall?.timeout[Symbol.dispose]();
   }
 
-  #take(worker: number, count: number): void {
+  #takeBack(worker: number, count: number): void {
     this.#held.set(worker, (this.#held.get(worker) ?? 0) - count);
     this.#free += count;
     this.#silent.delete(worker);
-    this.#round?.awaited.delete(worker);
+    this.#recall?.awaited.delete(worker);
   }
 
   #serve(): void {
     while (this.#free > 0) {
-      const next = this.#round?.for.shift() ?? this.#asking.shift();
+      const next = this.#recall?.for.shift() ?? this.#asking.shift();
       if (next === undefined) break;
-      this.#give(next);
+      this.#grant(next);
     }
-    if (this.#round?.awaited.size === 0) {
-      for (const worker of this.#round.for) this.#say(worker, { kind: 'permits.given', count: 0 });
-      this.#round.patience[Symbol.dispose]();
-      this.#round = undefined;
+    if (this.#recall?.awaited.size === 0) {
+      for (const worker of this.#recall.for) this.#send(worker, { kind: 'permits.granted', count: 0 });
+      this.#recall.timeout[Symbol.dispose]();
+      this.#recall = undefined;
     }
-    if (this.#round === undefined && this.#asking.length > 0) this.#recall();
+    if (this.#recall === undefined && this.#asking.length > 0) this.#startRecall();
   }
 
-  /** Half a fair share of what is left, so that the last ones are given singly and seldom have to be recalled. */
-  #give(worker: number): void {
+  /** Grants half of the worker's share of the free permits: the last ones go out singly, so recalls stay rare. */
+  #grant(worker: number): void {
     const held = this.#held.get(worker) ?? 0;
     const workers = Math.max(2, this.#held.size);
     const count = Math.max(1, Math.floor(this.#free / (2 * workers)));
     this.#free -= count;
     this.#held.set(worker, held + count);
-    this.#say(worker, { kind: 'permits.given', count });
+    this.#send(worker, { kind: 'permits.granted', count });
   }
 
-  /** From those who ask, too: they may have got some back meanwhile, and more than they need. */
-  #recall(): void {
-    const holders = [...this.#held.keys()].filter((worker) => this.#mayReturn(worker));
+  /** Recalls from the asking workers too: their clients may have left since they asked. */
+  #startRecall(): void {
+    const holders = [...this.#held.keys()].filter((worker) => this.#canReturn(worker));
     const awaited = new Set(holders);
-    const patience = this.#clock.after(RECALL_PATIENCE_MS, () => this.#goOnWithout(awaited));
-    this.#round = { for: this.#asking.splice(0), awaited, patience };
-    for (const worker of holders) this.#say(worker, { kind: 'permits.wanted' });
+    const timeout = this.#clock.after(RECALL_TIMEOUT_MS, () => this.#giveUpOn(awaited));
+    this.#recall = { for: this.#asking.splice(0), awaited, timeout };
+    for (const worker of holders) this.#send(worker, { kind: 'permits.recalled' });
     if (holders.length === 0) this.#serve();
   }
 
-  #mayReturn(worker: number): boolean {
+  #canReturn(worker: number): boolean {
     return (this.#held.get(worker) ?? 0) > 0 && !this.#silent.has(worker);
   }
 
-  #goOnWithout(awaited: Set<number>): void {
+  #giveUpOn(awaited: Set<number>): void {
     for (const worker of awaited) this.#silent.add(worker);
     awaited.clear();
     this.#serve();
   }
 }
 
-/** One for each listener, in every worker. */
+/** The permits that one worker holds for one listener. */
 export class PermitHolder {
-  readonly #say: (request: PermitRequest) => void;
-  /** Stock and in use together. */
+  readonly #send: (request: PermitRequest) => void;
+  /** Used and unused. */
   #held = 0;
   #used = 0;
   readonly #waiting: ((permitted: boolean) => void)[] = [];
   #asking = false;
-  /** Of those who wait, how many had come before the request that is under way. */
+  /** How many of `#waiting` had come before the request in flight. */
   #askedFor = 0;
 
-  constructor(say: (request: PermitRequest) => void) {
-    this.#say = say;
+  constructor(send: (request: PermitRequest) => void) {
+    this.#send = send;
   }
 
-  /** For one connection: at once where there is one in stock. Whoever gets `true` gives it back by `release`. */
+  /** For one connection; answers at once while an unused permit is left. Call `release` after `true`. */
   acquire(): boolean | Promise<boolean> {
     if (this.#used < this.#held) {
       this.#used += 1;
@@ -156,16 +204,16 @@ export class PermitHolder {
     this.#serve();
   }
 
-  hear(order: PermitOrder): void {
-    if (order.kind === 'permits.wanted') {
+  receive(reply: PermitReply): void {
+    if (reply.kind === 'permits.recalled') {
       const count = this.#held - this.#used;
       this.#held = this.#used;
-      this.#say({ kind: 'permits.returned', count });
+      this.#send({ kind: 'permits.returned', count });
       return;
     }
     this.#asking = false;
-    this.#held += order.count;
-    const refused = order.count === 0 ? this.#waiting.splice(0, this.#askedFor) : [];
+    this.#held += reply.count;
+    const refused = reply.count === 0 ? this.#waiting.splice(0, this.#askedFor) : [];
     for (const resolve of refused) resolve(false);
     this.#serve();
     this.#ask();
@@ -186,6 +234,6 @@ export class PermitHolder {
     if (this.#asking || this.#waiting.length === 0) return;
     this.#asking = true;
     this.#askedFor = this.#waiting.length;
-    this.#say({ kind: 'permits.asked' });
+    this.#send({ kind: 'permits.asked' });
   }
 }

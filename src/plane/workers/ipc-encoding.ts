@@ -1,60 +1,60 @@
 /**
- * Settings as they go through the pipe to a worker: plain JSON, with secrets opened on purpose and closed again on arrival.
+ * Settings as JSON for the pipe between the primary and a worker, including secrets and maps.
  *
- * A Secret masks itself whenever it is made into text, so one that were sent as it is would arrive as its mask. Only what a
- * worker needs is packed; the pipe joins two processes of one user, and nothing of it is written anywhere.
+ * A Secret converts to its mask in any text, so it needs an encoding of its own. The pipe connects two processes of the same
+ * user, and nothing that goes through it is stored.
  */
 import { Secret } from '../../core/secret.ts';
 
-/** What `pack` made; opaque to whoever carries it. */
-export type IpcEncoded = { readonly packed: Json };
+/** Settings in encoded form. */
+export type IpcEncoded = { readonly encoded: Json };
 
 type Json = null | boolean | number | string | readonly Json[] | { readonly [key: string]: Json };
 
-/** Keys under which a secret and a map stand: no key of any settings begins with a dollar sign. */
+/** Mark a secret and a map. No key of any settings starts with a dollar sign. */
 const SECRET = '$secret';
 const MAP = '$map';
 
 /**
- * Packs plain data, maps with text keys, and secrets, to any depth. What is `undefined` is left out.
+ * Encodes plain data, maps with string keys, and secrets, at any depth. Leaves out keys whose value is `undefined`.
  *
- * @throws TypeError for anything else: a number that JSON does not know, a function, an object of another class.
+ * @throws TypeError for everything else, such as NaN, a function or a class instance.
  */
 export function encodeForIpc(settings: object): IpcEncoded {
-  return { packed: packValue(settings) };
+  return { encoded: encode(settings) };
 }
 
-/** What was packed. Its type is what the other side gave: both run the same code. */
-export function decodeFromIpc<Settings>({ packed }: IpcEncoded): Settings {
-  return unpackValue(packed) as Settings; // decoded here: the pipe's other end packed it
+/** The settings that the other process encoded. */
+export function decodeFromIpc<Settings>({ encoded }: IpcEncoded): Settings {
+  return decode(encoded) as Settings; // both processes run the same code
 }
 
-function packValue(value: unknown): Json {
+function encode(value: unknown): Json {
   if (value instanceof Secret) return { [SECRET]: value.reveal() };
-  if (value instanceof Map) return { [MAP]: [...value].map(([key, each]) => [key, packValue(each)]) };
-  if (Array.isArray(value)) return value.map(packValue);
+  if (value instanceof Map) return { [MAP]: [...value].map(([key, each]) => [key, encode(each)]) };
+  if (Array.isArray(value)) return value.map(encode);
   if (value === null || typeof value === 'boolean' || typeof value === 'string') return value;
   if (typeof value === 'number' && Number.isFinite(value)) return value;
   if (isPlain(value)) {
     const entries = Object.entries(value).filter(([, each]) => each !== undefined);
-    return Object.fromEntries(entries.map(([key, each]) => [key, packValue(each)]));
+    return Object.fromEntries(entries.map(([key, each]) => [key, encode(each)]));
   }
-  throw new TypeError(`cannot be packed: ${typeof value}`);
+  throw new TypeError(`cannot encode for IPC: ${typeof value}`);
 }
 
-function unpackValue(value: Json): unknown {
-  if (Array.isArray(value)) return value.map(unpackValue);
+function decode(value: Json): unknown {
+  if (Array.isArray(value)) return value.map(decode);
   if (value === null || typeof value !== 'object') return value;
   const entries = Object.entries(value);
   const [[key, content] = []] = entries;
   if (entries.length === 1 && key === SECRET) return new Secret(String(content));
-  if (entries.length === 1 && key === MAP && Array.isArray(content)) return new Map(content.map(unpackPair));
-  return Object.fromEntries(entries.map(([name, each]) => [name, unpackValue(each)]));
+  if (entries.length === 1 && key === MAP && Array.isArray(content)) return new Map(content.map(decodePair));
+  return Object.fromEntries(entries.map(([name, each]) => [name, decode(each)]));
 }
 
-function unpackPair(pair: Json): [unknown, unknown] {
+function decodePair(pair: Json): [unknown, unknown] {
   const [key, value = null] = Array.isArray(pair) ? pair : [];
-  return [key, unpackValue(value)];
+  return [key, decode(value)];
 }
 
 function isPlain(value: unknown): value is Readonly<Record<string, unknown>> {

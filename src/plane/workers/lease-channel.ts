@@ -1,9 +1,9 @@
 /**
- * Lending across a channel: the same interface for listeners that live in another process than the pool.
+ * Leases for listeners in another process than the pool. RemotePool, in the worker, offers the pool's interface; LeaseServer,
+ * in the primary, applies its requests to the pool.
  *
- * Requests, leases and reports are plain data, so they go over as they are. Two halves, each spoken to by whoever owns the
- * channel: `hear` what the other half said, in order, and `close` when the channel has gone. Then they tidy up: who waits is
- * refused, and leases that nobody can report on any more end.
+ * Requests, leases and reports are plain data and go through the channel unchanged. The owner of the channel passes each
+ * received message to `receive`, in order, and calls `close` when the channel has closed.
  */
 import {
   isLease,
@@ -16,142 +16,126 @@ import {
 
 type Answer = Lease | LeaseRefusal;
 
-/** What the asker says to the pool. */
+/** From a worker to the pool. */
 export type ToPool =
-  | { readonly kind: 'take'; readonly request: LeaseRequest }
-  | { readonly kind: 'cancel'; readonly requestId: number }
-  | { readonly kind: 'report'; readonly report: LeaseReport };
+  | { readonly kind: 'lease.asked'; readonly request: LeaseRequest }
+  | { readonly kind: 'lease.canceled'; readonly requestId: number }
+  | { readonly kind: 'lease.reported'; readonly report: LeaseReport };
 
-/** What the pool says to an asker. */
+/** From the pool to a worker. */
 export interface FromPool {
-  readonly kind: 'answer';
+  readonly kind: 'lease.answered';
   readonly requestId: number;
   readonly answer: Answer;
 }
 
-/** The pool's half, for one asker. */
-export interface ServedLending {
-  hear(message: ToPool): void;
-  /** The asker has gone: nobody is blamed for what it had. Safe to call twice. */
-  close(): void;
-}
+/** Request ids of a worker are below this. The pool sees each id plus this times the worker's number. */
+const IDS_PER_WORKER = 2 ** 32;
 
-/** The asker's half. */
-export interface RemoteLending extends LeaseProvider {
-  hear(message: FromPool): void;
-  /** The pool has gone. Who waits is refused with `shutting-down`. Safe to call twice. */
-  close(): void;
-}
+/** Serves one worker. */
+export class LeaseServer {
+  readonly #pool: LeaseProvider;
+  readonly #firstId: number;
+  readonly #send: (message: FromPool) => void;
+  readonly #waiting = new Set<number>();
+  readonly #open = new Set<number>();
+  #closed = false;
 
-/** Request ids of one asker stay below this; the pool sees them shifted by the asker's number. */
-const IDS_PER_ASKER = 2 ** 32;
+  /** @param worker - 1 or more, never used twice for this pool. 0 would collide with the requests of the primary itself. */
+  constructor(pool: LeaseProvider, worker: number, send: (message: FromPool) => void) {
+    this.#pool = pool;
+    this.#firstId = worker * IDS_PER_WORKER;
+    this.#send = send;
+  }
 
-/**
- * Lends to the asker at the other end of the channel, until it is closed.
- *
- * @param asker - a number from 1 on that no other asker of this pool has had: requests of different askers may have the
- * same id, and are kept apart by it. Requests made at the pool itself are those of asker 0.
- */
-export function serveLending(
-  lending: LeaseProvider,
-  asker: number,
-  say: (message: FromPool) => void,
-): ServedLending {
-  const waiting = new Set<number>();
-  const open = new Set<number>();
-  let closed = false;
-
-  const give = (requestId: number, answer: Answer) => {
-    if (closed) {
-      if (isLease(answer)) endForNobody(lending, answer.id);
-      return;
+  receive(message: ToPool): void {
+    switch (message.kind) {
+      case 'lease.asked':
+        void this.#acquire(message.request); // never rejects: the pool's promise does not either
+        break;
+      case 'lease.canceled':
+        this.#pool.cancel(this.#firstId + message.requestId);
+        break;
+      case 'lease.reported':
+        if (message.report.kind !== 'accepted') this.#open.delete(message.report.lease);
+        this.#pool.report(message.report);
+        break;
     }
-    if (isLease(answer)) open.add(answer.id);
-    say({ kind: 'answer', requestId, answer });
-  };
+  }
 
-  const take = async (request: LeaseRequest) => {
-    const id = asker * IDS_PER_ASKER + request.id;
-    const answer = lending.acquire({ ...request, id });
+  /** The worker has exited: cancels its requests and ends its leases without blame. Safe to call twice. */
+  close(): void {
+    this.#closed = true;
+    for (const id of this.#waiting) this.#pool.cancel(id);
+    for (const lease of this.#open) this.#endWithoutBlame(lease);
+    this.#open.clear();
+  }
+
+  async #acquire(request: LeaseRequest): Promise<void> {
+    const id = this.#firstId + request.id;
+    const answer = this.#pool.acquire({ ...request, id });
     if (!(answer instanceof Promise)) {
-      give(request.id, answer);
+      this.#answer(request.id, answer);
       return;
     }
-    waiting.add(id);
+    this.#waiting.add(id);
     const late = await answer;
-    waiting.delete(id);
-    give(request.id, late);
-  };
+    this.#waiting.delete(id);
+    this.#answer(request.id, late);
+  }
 
-  return {
-    hear(message) {
-      switch (message.kind) {
-        case 'take':
-          void take(message.request); // never rejects: neither does the promise of a lease
-          break;
-        case 'cancel':
-          lending.cancel(asker * IDS_PER_ASKER + message.requestId);
-          break;
-        case 'report':
-          if (message.report.kind !== 'accepted') open.delete(message.report.lease);
-          lending.report(message.report);
-          break;
-      }
-    },
-    close() {
-      closed = true;
-      for (const id of waiting) lending.cancel(id);
-      for (const lease of open) endForNobody(lending, lease);
-      open.clear();
-    },
-  };
+  #answer(requestId: number, answer: Answer): void {
+    if (this.#closed) {
+      if (isLease(answer)) this.#endWithoutBlame(answer.id);
+      return;
+    }
+    if (isLease(answer)) this.#open.add(answer.id);
+    this.#send({ kind: 'lease.answered', requestId, answer });
+  }
+
+  #endWithoutBlame(lease: number): void {
+    this.#pool.report({ lease, kind: 'failed', blame: 'nobody', fault: 'client-gone' });
+  }
 }
 
-function endForNobody(lending: LeaseProvider, lease: number): void {
-  lending.report({ lease, kind: 'failed', blame: 'nobody', fault: 'client-gone' });
-}
-
-/** The pool at the other end of the channel. Every `take` is answered by a promise. */
-export function connectLending(say: (message: ToPool) => void): RemoteLending {
-  return new ChannelLending(say);
-}
-
-class ChannelLending implements RemoteLending {
-  readonly #say: (message: ToPool) => void;
+/** The pool of another process. `acquire` answers with a promise, except after `close`. */
+export class RemotePool implements LeaseProvider {
+  readonly #send: (message: ToPool) => void;
   readonly #asked = new Map<number, (answer: Answer) => void>();
   #closed = false;
 
-  constructor(say: (message: ToPool) => void) {
-    this.#say = say;
+  constructor(send: (message: ToPool) => void) {
+    this.#send = send;
   }
 
   acquire(request: LeaseRequest): LeaseRefusal | Promise<Answer> {
     if (this.#closed) return shuttingDown();
-    if (this.#asked.has(request.id)) throw new TypeError(`lease request ${request.id} is under way already`);
+    if (this.#asked.has(request.id)) throw new TypeError(`lease request ${request.id} is already in flight`);
     const { promise, resolve } = Promise.withResolvers<Answer>();
     this.#asked.set(request.id, resolve);
-    this.#say({ kind: 'take', request });
+    this.#send({ kind: 'lease.asked', request });
     return promise;
   }
 
   cancel(requestId: number): void {
-    if (this.#asked.has(requestId)) this.#say({ kind: 'cancel', requestId });
+    if (this.#asked.has(requestId)) this.#send({ kind: 'lease.canceled', requestId });
   }
 
   report(report: LeaseReport): void {
-    this.#say({ kind: 'report', report });
+    this.#send({ kind: 'lease.reported', report });
   }
 
-  hear({ requestId, answer }: FromPool): void {
-    this.#settle(requestId, answer);
+  receive({ requestId, answer }: FromPool): void {
+    this.#resolve(requestId, answer);
   }
 
+  /** The pool cannot be reached: refuses waiting requests with `shutting-down`. Safe to call twice. */
   close(): void {
     this.#closed = true;
-    for (const requestId of [...this.#asked.keys()]) this.#settle(requestId, shuttingDown());
+    for (const requestId of [...this.#asked.keys()]) this.#resolve(requestId, shuttingDown());
   }
 
-  #settle(requestId: number, answer: Answer): void {
+  #resolve(requestId: number, answer: Answer): void {
     const resolve = this.#asked.get(requestId);
     this.#asked.delete(requestId);
     resolve?.(answer);
@@ -159,5 +143,5 @@ class ChannelLending implements RemoteLending {
 }
 
 function shuttingDown(): LeaseRefusal {
-  return { refused: 'shutting-down', reason: 'The pool is not there any more.', sources: [] };
+  return { refused: 'shutting-down', reason: 'noria is shutting down.', sources: [] };
 }

@@ -1,31 +1,28 @@
-/**
- * Where several processes open the same listeners: which listener is which, through reloads, the port for those that want
- * any free one, and whether the others can be had at all, tried before any process is asked.
- */
+/** Prepares listeners that several workers open: gives each an id and a port, and checks that its addresses are free. */
 import { createServer } from 'node:net';
-import type { ListenerConfig } from '../../config/config.ts';
 import { NoriaError } from '../../core/faults.ts';
-import { overlap } from '../../core/listen-address.ts';
+import { type ListenAddress, overlap } from '../../core/listen-address.ts';
 import { bind } from '../../listener/bind.ts';
-import { boundTo, isSameButTls, type PlacedListener } from '../listener-set.ts';
+import type { ListenerSettings } from '../data-plane.ts';
+import { bindAddress, isSameButCertificate } from '../listener-set.ts';
 
-export class Placing {
+export class ListenerPlan {
   #lastId = 0;
 
-  /** Each listener with its id and port: those of before where it stays as it is, new ones where not. */
-  async place(
-    configs: readonly ListenerConfig[],
-    before: readonly PlacedListener[],
-  ): Promise<readonly PlacedListener[]> {
-    const left = [...before];
-    const placed: PlacedListener[] = [];
-    for (const config of configs) {
-      const at = left.findIndex((one) => isSameButTls(withoutPlace(one), config));
-      const [same] = at < 0 ? [] : left.splice(at, 1);
-      const shared = same?.shared ?? { id: this.#nextId(), port: await portFor(config) };
-      placed.push({ ...config, shared });
+  /** Adds `shared`: that of `before` to an unchanged listener, a new id and port to the others. */
+  async assign(
+    settings: readonly ListenerSettings[],
+    before: readonly ListenerSettings[],
+  ): Promise<readonly ListenerSettings[]> {
+    const available = [...before];
+    const assigned: ListenerSettings[] = [];
+    for (const each of settings) {
+      const at = available.findIndex(({ shared: _, ...one }) => isSameButCertificate(one, each));
+      const [same] = at < 0 ? [] : available.splice(at, 1);
+      const shared = same?.shared ?? { id: this.#nextId(), port: await freePortFor(each.address) };
+      assigned.push({ ...each, shared });
     }
-    return placed;
+    return assigned;
   }
 
   #nextId(): number {
@@ -34,19 +31,15 @@ export class Placing {
   }
 }
 
-function withoutPlace({ shared: _, ...config }: PlacedListener): ListenerConfig {
-  return config;
-}
-
 /**
- * A port that is free at this moment, for a listener that wants any; undefined for one that names its own. Another program
- * may take it before the workers do, which is as likely as for any port: then listening fails, and is tried again.
+ * A free port for an address with port 0, else undefined. Another program can take the port before the workers do. Listening
+ * then fails, and the caller tries again with another port.
  */
-function portFor({ address }: ListenerConfig): Promise<number | undefined> {
+function freePortFor(address: ListenAddress): Promise<number | undefined> {
   if (address.kind === 'fd' || address.port !== 0) return Promise.resolve(undefined);
   const probe = createServer();
   return new Promise((resolve) => {
-    probe.once('error', () => resolve(undefined)); // handled: the worker that listens there will say why it cannot
+    probe.once('error', () => resolve(undefined)); // handled: the worker that listens there reports the error
     probe.listen({ host: address.host, port: 0, exclusive: true }, () => {
       const bound = probe.address();
       const port = bound === null || typeof bound === 'string' ? undefined : bound.port;
@@ -56,27 +49,27 @@ function portFor({ address }: ListenerConfig): Promise<number | undefined> {
 }
 
 /**
- * Listens for a moment, in this process, wherever these are to listen and none of `held` does.
+ * Binds each address of `listeners` for a moment in this process, except those that overlap an address of `open`.
  *
- * node:cluster hands a worker even a socket that could not be bound, and neither lets go of it afterwards: a port that
- * cannot be had must not come before it.
+ * Needed because node:cluster passes a worker even a socket that could not be bound, and never closes that socket: it must
+ * never see a port that is taken.
  *
- * @param held - those that workers have open: only they can say whether an address of one may pass to another.
- * @returns why one of them cannot be had: listen-failed or bad-config; undefined when all can.
+ * @param open - what workers have open. Only they can pass such an address from one listener to another.
+ * @returns the error, listen-failed or bad-config, of the first address that cannot be bound.
  */
-export async function updateError(
-  listeners: readonly PlacedListener[],
-  held: readonly PlacedListener[],
+export async function findBindError(
+  listeners: readonly ListenerSettings[],
+  open: readonly ListenerSettings[],
 ): Promise<NoriaError | undefined> {
-  const taken = held.map(boundTo);
+  const openAddresses = open.map(bindAddress);
   try {
     for (const listener of listeners) {
-      const address = boundTo(listener);
+      const address = bindAddress(listener);
       if (address.kind === 'fd') continue;
       for (let { port, lastPort = port } = address; port <= lastPort; port += 1) {
         const each = { ...address, port, lastPort: port };
-        if (!taken.some((other) => overlap(other, each)))
-          await listenBriefly(each, listener.users.length > 0);
+        if (openAddresses.some((other) => overlap(other, each))) continue;
+        await bindBriefly(each, listener.users.length > 0);
       }
     }
     return undefined;
@@ -86,11 +79,11 @@ export async function updateError(
   }
 }
 
-async function listenBriefly(address: ListenerConfig['address'], mayFaceNetwork: boolean): Promise<void> {
+async function bindBriefly(address: ListenAddress, allowNonLoopback: boolean): Promise<void> {
   const servers = await bind(address, {
-    allowNonLoopback: mayFaceNetwork,
-    onConnection: (socket) => socket.destroy(), // nobody is served yet
-    onAcceptError: () => {}, // ignored: likewise
+    allowNonLoopback,
+    onConnection: (socket) => socket.destroy(), // the workers do not listen yet
+    onAcceptError: () => {}, // ignored: the server closes at once
   });
   await Promise.all(servers.map((server) => new Promise((resolve) => server.close(resolve))));
 }

@@ -1,21 +1,21 @@
-/** All that the primary and a worker say to each other: plain data that survives JSON. */
+/** All messages between the primary and a worker: plain data that survives JSON. */
 import type { EventName, NoriaEvents } from '../../core/events.ts';
 import type { FaultCode } from '../../core/faults.ts';
 import type { SourceFault } from '../../dialer/credentials.ts';
 import type { BoundAddress } from '../../listener/bind.ts';
-import type { OwnAddress } from '../../listener/deny-targets.ts';
-import type { PermitOrder, PermitRequest } from './connection-permits.ts';
+import type { PlaneContext } from '../data-plane.ts';
+import type { PermitReply, PermitRequest } from './connection-permits.ts';
 import type { IpcEncoded } from './ipc-encoding.ts';
 import type { FromPool, ToPool } from './lease-channel.ts';
 
-/** Signals that workers ignore: a terminal sends them to all processes, and what is to be done then is the primary's to say. */
-export const SIGNALS_OF_THE_PRIMARY = [
+/** A terminal sends these to all processes. Workers ignore them: the primary decides what happens. */
+export const SIGNALS_FOR_PRIMARY = [
   'SIGINT',
   'SIGTERM',
   'SIGHUP',
 ] as const satisfies readonly NodeJS.Signals[];
 
-/** What the data plane tells on its bus: the primary tells it again on its own. */
+/** Events of a worker's data plane, which the primary emits on its own bus. */
 export const FORWARDED_EVENTS = [
   'connection.opened',
   'connection.closed',
@@ -28,9 +28,8 @@ export const FORWARDED_EVENTS = [
 
 export type ForwardedEventName = (typeof FORWARDED_EVENTS)[number];
 
-/** One event on its way. */
 export interface ForwardedEvent<Name extends ForwardedEventName = ForwardedEventName> {
-  readonly kind: 'told';
+  readonly kind: 'event';
   readonly name: Name;
   readonly event: NoriaEvents[Name];
 }
@@ -38,78 +37,72 @@ export interface ForwardedEvent<Name extends ForwardedEventName = ForwardedEvent
 export type FromWorker =
   | ToPool
   | ForwardedEvent
-  /** It has loaded, and can be told what to do. */
+  /** The first message: the worker can receive messages. */
   | { readonly kind: 'loaded' }
-  /** The answer to `update`. */
+  /** Answers `update`. */
   | { readonly kind: 'updated'; readonly outcome: UpdateOutcome }
-  /** The answer to `drain`: nothing is under way any more. */
+  /** Answers `drain`: no request is under way. */
   | { readonly kind: 'drained' }
   | { readonly kind: 'source.fault'; readonly fault: SourceFault }
-  /** This worker's own judgement of our network. */
   | { readonly kind: 'network.judged'; readonly down: boolean }
-  /** Somebody gave wrong credentials. */
-  | { readonly kind: 'client.failed'; readonly listener: number; readonly address: string | undefined }
+  | WrongCredentials
   | { readonly kind: 'permits'; readonly listener: number; readonly request: PermitRequest }
-  /** It ends, by an error that nobody caught. */
+  /** The worker exits because of an uncaught error. */
   | { readonly kind: 'crashed'; readonly stack: string };
 
 export type ToWorker =
   | FromPool
-  | Begin
-  | { readonly kind: 'permits'; readonly listener: number; readonly order: PermitOrder }
+  | OpenPlane
+  | { readonly kind: 'permits'; readonly listener: number; readonly reply: PermitReply }
   | PlaneCommand;
 
-/** First of all: what it works with. */
-export interface Begin {
-  readonly kind: 'begin';
-  readonly dialer: IpcEncoded;
-  readonly surroundings: Surroundings;
-  /** Descriptors of listening sockets that were handed over to the primary. */
-  readonly handedOver: readonly number[];
+/** A client sent wrong credentials to another worker. The primary forwards this between workers. */
+export interface WrongCredentials {
+  readonly kind: 'wrong-credentials';
+  readonly listener: number;
+  readonly address: string | undefined;
 }
 
-/** What is done with the data plane. */
+/** Opens the worker's data plane. The first message to a worker. */
+export interface OpenPlane {
+  readonly kind: 'open';
+  readonly dialer: IpcEncoded;
+  readonly context: PlaneContext;
+  readonly inheritedFds: readonly number[];
+}
+
+/** Calls on the worker's data plane. */
 export type PlaneCommand =
-  | Update
-  /** What the dialer is to do from now on. */
-  | { readonly kind: 'configure'; readonly dialer: IpcEncoded }
-  /** What listeners have to know of the rest of noria. */
-  | { readonly kind: 'surroundings'; readonly surroundings: Surroundings }
-  | { readonly kind: 'forgive'; readonly source: string }
-  | { readonly kind: 'cut'; readonly leases: readonly number[] }
-  /** Somebody out there answered another process. */
-  | { readonly kind: 'answered' }
-  /** Somebody gave wrong credentials to another process. */
-  | { readonly kind: 'client.failed'; readonly listener: number; readonly address: string | undefined }
+  | PlaneUpdate
+  | { readonly kind: 'commit'; readonly dialer: IpcEncoded }
+  | { readonly kind: 'set-context'; readonly context: PlaneContext }
+  | { readonly kind: 'reset-refusals'; readonly source: string }
+  | { readonly kind: 'close-connections'; readonly leases: readonly number[] }
+  /** Another process got an answer, so the network is up. */
+  | { readonly kind: 'network-is-up' }
+  | WrongCredentials
   | { readonly kind: 'drain' }
   | { readonly kind: 'close' };
 
-/** Open these listeners, and close those that are not among them; all or none. */
-export interface Update {
+/** `DataPlane.update`. */
+export interface PlaneUpdate {
   readonly kind: 'update';
   readonly listeners: IpcEncoded;
   readonly drainTimeoutMs: number;
-  /** Ids of all listeners whose connections the primary still counts: what is known of others may be forgotten. */
-  readonly counted: readonly number[];
+  /** Ids of all listeners that the primary still has permits for. The worker forgets its permits for all others. */
+  readonly permitListeners: readonly number[];
 }
 
 export type UpdateOutcome =
-  /** What is bound, for each listener, in order. */
+  /** The bound addresses of each listener, in order. */
   | { readonly ok: true; readonly addresses: readonly (readonly BoundAddress[])[] }
   | {
       readonly ok: false;
       readonly code: FaultCode;
       readonly message: string;
       /**
-       * It holds a socket that could not be bound, which node:cluster never lets go of: it ends the worker when that port
-       * is named again.
+       * The worker holds a socket that could not be bound. node:cluster never closes such a socket: this worker can never
+       * listen on that port.
        */
-      readonly spoilt?: boolean;
+      readonly holdsUnboundSocket?: boolean;
     };
-
-export interface Surroundings {
-  /** Names of all sources. */
-  readonly sources: readonly string[];
-  /** Where noria listens, but for these listeners: never a target. */
-  readonly own: readonly OwnAddress[];
-}

@@ -1,60 +1,55 @@
 /**
- * Whether our own network is down, where several processes judge it, each by what it dials itself.
+ * Whether our own network is down, when several processes each judge it by their own dials.
  *
- * One that finds nobody answering is believed unless another had an answer lately; and as soon as anyone has one, those that
- * judged otherwise are told.
+ * A process that gets no answers is believed unless another process got one recently. As soon as any process gets an answer,
+ * the processes that judged the network down are overruled.
  */
 import type { Clock } from '../../core/clock.ts';
 
 export interface NetworkVerdictOptions {
   readonly clock: Clock;
-  /** How long ago an answer may have been to speak against a verdict: about as long as it takes to miss one. */
-  readonly freshMs: () => number;
-  /** This judge's network is up after all: somebody answered elsewhere. */
-  readonly reassure: (judge: number) => void;
-  /** The verdict of all of them changed. */
-  readonly onJudged: (down: boolean) => void;
+  /** How long an answer outweighs a process that gets none: about as long as an attempt may take. */
+  readonly answerValidMs: () => number;
+  /** The process is wrong: its network is up. */
+  readonly overrule: (process: number) => void;
+  readonly onChange: (down: boolean) => void;
 }
 
 export class NetworkVerdict {
   readonly #options: NetworkVerdictOptions;
-  /** Judges that say it is down. */
-  readonly #doubting = new Set<number>();
+  /** Processes that judge the network down. */
+  readonly #saysDown = new Set<number>();
   #answeredAt = Number.NEGATIVE_INFINITY;
 
   constructor(options: NetworkVerdictOptions) {
     this.#options = options;
   }
 
-  /** Somebody out there answered, whoever asked. */
+  /** A member or the service answered one of the processes. */
   answered(): void {
     this.#answeredAt = this.#options.clock.monotonic();
-    if (this.#doubting.size === 0) return;
-    for (const judge of this.#doubting) this.#options.reassure(judge);
-    this.#doubting.clear();
-    this.#options.onJudged(false);
+    if (this.#saysDown.size === 0) return;
+    for (const process of this.#saysDown) this.#options.overrule(process);
+    this.#saysDown.clear();
+    this.#options.onChange(false);
   }
 
-  judged(judge: number, down: boolean): void {
+  judged(process: number, down: boolean): void {
     if (!down) {
-      this.#cleared(judge);
+      this.remove(process);
       return;
     }
-    const { clock, freshMs, reassure, onJudged } = this.#options;
-    if (clock.monotonic() - this.#answeredAt <= freshMs()) {
-      reassure(judge);
+    const { clock, answerValidMs, overrule, onChange } = this.#options;
+    if (clock.monotonic() - this.#answeredAt <= answerValidMs()) {
+      overrule(process);
       return;
     }
-    this.#doubting.add(judge);
-    if (this.#doubting.size === 1) onJudged(true);
+    this.#saysDown.add(process);
+    if (this.#saysDown.size === 1) onChange(true);
   }
 
-  /** The judge has ended: its verdict goes with it. */
-  gone(judge: number): void {
-    this.#cleared(judge);
-  }
-
-  #cleared(judge: number): void {
-    if (this.#doubting.delete(judge) && this.#doubting.size === 0) this.#options.onJudged(false);
+  /** Forgets the judgement of this process, for example because it has exited. */
+  remove(process: number): void {
+    if (this.#saysDown.delete(process) && this.#saysDown.size === 0) this.#options.onChange(false);
   }
 }

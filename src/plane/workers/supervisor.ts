@@ -1,10 +1,10 @@
 /**
- * The workers of one noria: so many that live, each brought to where the others are before it counts, replaced when it
- * ends. Owns the processes; what they are told and what they tell is for the one who opened it.
+ * Keeps the wanted number of worker processes running: starts them, prepares each before it counts as ready, and replaces one
+ * that exits. Owns the processes. What they do is decided by the caller.
  */
 import type { Clock } from '../../core/clock.ts';
 import { describeError, NoriaError } from '../../core/faults.ts';
-import { SIGNALS_OF_THE_PRIMARY } from './messages.ts';
+import { SIGNALS_FOR_PRIMARY } from './messages.ts';
 import { type WorkerExit, WorkerProcess, type WorkerReport } from './worker-process.ts';
 
 export interface WorkerSupervisorOptions {
@@ -13,55 +13,55 @@ export interface WorkerSupervisorOptions {
   readonly entry: string;
   readonly wanted: number;
   readonly onReport: (worker: WorkerProcess, report: WorkerReport) => void;
-  /** Brings a worker that has loaded to where the others are. A failure ends that worker. */
+  /** Brings a replacement, once loaded, to the state of the other workers. When it rejects, the worker is killed. */
   readonly prepare: (worker: WorkerProcess) => Promise<void>;
-  /** A worker ended that should not have. `againMs`: after how long another one is started. */
-  readonly onLost: (worker: WorkerProcess, ending: WorkerExit, againMs: number) => void;
-  /** Every worker that ever was, once it has gone. */
-  readonly onGone: (worker: WorkerProcess) => void;
-  /** None lives, and none can be started: the end. */
+  /** A worker exited unexpectedly; a replacement starts after `restartMs`. */
+  readonly onLost: (worker: WorkerProcess, exit: WorkerExit, restartMs: number) => void;
+  /** Any worker exited, expected or not. */
+  readonly onExit: (worker: WorkerProcess) => void;
+  /** No worker runs, and none can be started. */
   readonly onFailed: (error: NoriaError) => void;
 }
 
-/** Who has lived so long did not die of its start. */
-const STEADY_MS = 10_000;
-const FIRST_WAIT_MS = 500;
-const LONGEST_WAIT_MS = 30_000;
-/** Short lives in a row, while none lives, after which it is given up. */
-const MOST_SHORT_LIVES = 6;
-/** How long one that was told to close may take; a service manager has less than 5 s for all that follows the draining. */
-const CLOSE_PATIENCE_MS = 2_000;
+/** A worker that ran this long did not fail because of its start. */
+const STABLE_MS = 10_000;
+const FIRST_RESTART_MS = 500;
+const MAX_RESTART_MS = 30_000;
+/** Workers in a row that exit before STABLE_MS, after which the supervisor gives up. */
+const MAX_SHORT_LIVES = 6;
+/** For a worker to close. A service manager allows less than 5 s for everything after the drain. */
+const CLOSE_TIMEOUT_MS = 2_000;
 /**
- * A terminal or a service manager sends them to all processes, and a worker that still loads cannot ignore them yet: they say
- * nothing against it. Whether noria goes on is for the primary to say, which has had the signal too.
+ * A worker that is still loading cannot ignore these signals yet, so exiting by one is no failure. The primary receives the
+ * same signal and decides whether noria goes on.
  */
-const SENT_TO_ALL: ReadonlySet<NodeJS.Signals> = new Set(SIGNALS_OF_THE_PRIMARY);
-/** Starts of one worker that are cut short by those, one after the other, before it is given up. */
-const MOST_STARTS = 3;
+const SENT_TO_ALL: ReadonlySet<NodeJS.Signals> = new Set(SIGNALS_FOR_PRIMARY);
+/** Starts of one worker that such signals interrupt, before the supervisor gives up. */
+const MAX_STARTS = 3;
 
 /**
- * Starts them all; they have loaded when it resolves.
+ * Starts all workers. They have loaded when it resolves.
  *
- * @throws NoriaError workers-failed when one of them does not come up.
+ * @throws NoriaError workers-failed when one of them does not start.
  */
 export async function openWorkerSupervisor(options: WorkerSupervisorOptions): Promise<WorkerSupervisor> {
-  const crew = new WorkerSupervisor(options);
+  const supervisor = new WorkerSupervisor(options);
   try {
-    await crew.open();
+    await supervisor.open();
   } catch (error) {
-    await crew.close();
+    await supervisor.close();
     throw error;
   }
-  return crew;
+  return supervisor;
 }
 
-/** See `openCrew`. */
+/** Opened by `openWorkerSupervisor`. */
 export class WorkerSupervisor {
   readonly #options: WorkerSupervisorOptions;
-  /** All processes, those that come up included. */
+  /** All processes, including those that are starting. */
   readonly #all = new Set<WorkerProcess>();
   readonly #ready = new Set<WorkerProcess>();
-  readonly #waits = new Set<Disposable>();
+  readonly #restarts = new Set<Disposable>();
   #phase: 'opening' | 'running' | 'ending' = 'opening';
   #lastNumber = 0;
   #shortLives = 0;
@@ -70,7 +70,7 @@ export class WorkerSupervisor {
     this.#options = options;
   }
 
-  /** Those that serve clients. */
+  /** The workers that serve clients. */
   get ready(): readonly WorkerProcess[] {
     return [...this.#ready];
   }
@@ -80,38 +80,44 @@ export class WorkerSupervisor {
     this.#phase = 'running';
   }
 
-  async #start(): Promise<void> {
-    for (let starts = 1; ; starts += 1) {
-      const worker = this.#fork();
-      if ((await worker.answer('loaded')) !== undefined) {
-        this.#ready.add(worker);
-        return;
-      }
-      const { how, signal, stack } = await worker.gone;
-      const interrupted = signal !== undefined && SENT_TO_ALL.has(signal);
-      if (interrupted && starts < MOST_STARTS && this.#phase === 'opening') continue;
-      const why = stack === undefined ? how : `${how}: ${stack}`;
-      throw new NoriaError('workers-failed', `a worker did not start: ${why}`);
-    }
-  }
-
-  /** None is replaced any more. */
+  /** Stops replacing workers, for good. */
   stopReplacing(): void {
     this.#phase = 'ending';
-    for (const wait of this.#waits) wait[Symbol.dispose]();
-    this.#waits.clear();
+    for (const restart of this.#restarts) restart[Symbol.dispose]();
+    this.#restarts.clear();
     for (const worker of this.#all) if (!this.#ready.has(worker)) worker.kill();
   }
 
-  /** Tells each to close, and waits until it has; one that does not is killed. Safe to call twice. */
+  /** Asks every worker to close, and kills those that do not within CLOSE_TIMEOUT_MS. Safe to call twice. */
   async close(): Promise<void> {
     this.stopReplacing();
-    const patience = this.#options.clock.after(CLOSE_PATIENCE_MS, () => {
+    const timeout = this.#options.clock.after(CLOSE_TIMEOUT_MS, () => {
       for (const worker of this.#all) worker.kill();
     });
-    for (const worker of this.#ready) worker.say({ kind: 'close' });
-    await Promise.all([...this.#all].map(({ gone }) => gone));
-    patience[Symbol.dispose]();
+    for (const worker of this.#ready) worker.send({ kind: 'close' });
+    await Promise.all([...this.#all].map(({ exited }) => exited));
+    timeout[Symbol.dispose]();
+  }
+
+  /** Gives up: replaces no worker from now on, and reports the error. */
+  fail(error: NoriaError): void {
+    this.stopReplacing();
+    this.#options.onFailed(error);
+  }
+
+  async #start(): Promise<void> {
+    for (let starts = 1; ; starts += 1) {
+      const worker = this.#fork();
+      if ((await worker.nextAnswer('loaded')) !== undefined) {
+        this.#ready.add(worker);
+        return;
+      }
+      const { how, signal, stack } = await worker.exited;
+      const interrupted = signal !== undefined && SENT_TO_ALL.has(signal);
+      if (interrupted && starts < MAX_STARTS && this.#phase === 'opening') continue;
+      const why = stack === undefined ? how : `${how}: ${stack}`;
+      throw new NoriaError('workers-failed', `a worker did not start: ${why}`);
+    }
   }
 
   #fork(): WorkerProcess {
@@ -125,48 +131,43 @@ export class WorkerSupervisor {
       onReport: (report) => onReport(worker, report),
     });
     this.#all.add(worker);
-    void worker.gone.then((ending) => this.#lost(worker, ending, clock.monotonic() - startedAt)); // never rejects
+    void worker.exited.then((exit) => this.#onExit(worker, exit, clock.monotonic() - startedAt)); // never rejects
     return worker;
   }
 
-  #lost(worker: WorkerProcess, ending: WorkerExit, livedMs: number): void {
+  #onExit(worker: WorkerProcess, exit: WorkerExit, livedMs: number): void {
     this.#all.delete(worker);
-    const served = this.#ready.delete(worker);
-    this.#options.onGone(worker);
-    // While they start, one that had not loaded is seen to by whoever waits for it.
-    if (this.#phase === 'ending' || (this.#phase === 'opening' && !served)) return;
-    this.#shortLives = livedMs >= STEADY_MS ? 0 : this.#shortLives + 1;
-    if (this.#all.size === 0 && this.#shortLives >= MOST_SHORT_LIVES) {
-      const lately = `the last ${this.#shortLives} of them ended within seconds, the last one ${ending.how}`;
-      this.fail(new NoriaError('workers-failed', `no worker stays alive: ${lately}`));
+    const wasReady = this.#ready.delete(worker);
+    this.#options.onExit(worker);
+    // While opening, `#start` handles a worker that exits before it has loaded.
+    if (this.#phase === 'ending' || (this.#phase === 'opening' && !wasReady)) return;
+    this.#shortLives = livedMs >= STABLE_MS ? 0 : this.#shortLives + 1;
+    if (this.#all.size === 0 && this.#shortLives >= MAX_SHORT_LIVES) {
+      const seconds = STABLE_MS / 1_000;
+      const why = `the last ${this.#shortLives} exited within ${seconds} s of their start; last exit: ${exit.how}`;
+      this.fail(new NoriaError('workers-failed', `no worker stays up: ${why}`));
       return;
     }
-    const againMs = this.#shortLives === 0 ? 0 : FIRST_WAIT_MS * 2 ** (this.#shortLives - 1);
-    this.#replace(worker, ending, Math.min(againMs, LONGEST_WAIT_MS));
+    const delayMs = this.#shortLives === 0 ? 0 : FIRST_RESTART_MS * 2 ** (this.#shortLives - 1);
+    this.#restartAfter(Math.min(delayMs, MAX_RESTART_MS), worker, exit);
   }
 
-  /** Gives up: none is replaced any more, and whoever opened this is told. */
-  fail(error: NoriaError): void {
-    this.stopReplacing();
-    this.#options.onFailed(error);
-  }
-
-  #replace(worker: WorkerProcess, ending: WorkerExit, againMs: number): void {
-    const wait = this.#options.clock.after(againMs, () => {
-      this.#waits.delete(wait);
-      void this.#bringUp(); // never rejects
+  #restartAfter(delayMs: number, lost: WorkerProcess, exit: WorkerExit): void {
+    const restart = this.#options.clock.after(delayMs, () => {
+      this.#restarts.delete(restart);
+      void this.#startReplacement(); // never rejects
     });
-    this.#waits.add(wait);
-    this.#options.onLost(worker, ending, againMs);
+    this.#restarts.add(restart);
+    this.#options.onLost(lost, exit, delayMs);
   }
 
-  async #bringUp(): Promise<void> {
+  async #startReplacement(): Promise<void> {
     const worker = this.#fork();
-    if ((await worker.answer('loaded')) === undefined) return; // it ended, which is seen to
+    if ((await worker.nextAnswer('loaded')) === undefined) return; // it exited, and `#onExit` restarts it
     try {
       await this.#options.prepare(worker);
     } catch (error) {
-      worker.unfit(describeError(error));
+      worker.killBecause(describeError(error));
       return;
     }
     if (this.#all.has(worker) && this.#phase !== 'ending') this.#ready.add(worker);

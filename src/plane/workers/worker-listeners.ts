@@ -1,92 +1,88 @@
 /**
- * The listeners that all workers open: which they are, opened in every worker or in none, and what their workers have to agree
- * on. Part of workers-plane.ts, which knows the workers.
+ * The listeners that all workers open, in every worker or in none, and what the workers share about them: permits and
+ * connection counts. Part of workers-plane.ts, which owns the workers.
  */
-
-import type { ListenerConfig } from '../../config/config.ts';
 import type { Clock } from '../../core/clock.ts';
 import { NoriaError } from '../../core/faults.ts';
-import { overlap } from '../../core/listen-address.ts';
+import { formatListenAddress, overlap } from '../../core/listen-address.ts';
 import type { BoundAddress } from '../../listener/bind.ts';
-import type { PlaneListener } from '../data-plane.ts';
-import { boundTo, listenerName, type PlacedListener } from '../listener-set.ts';
-import { ConnectionCounts } from './connection-counts.ts';
-import type { PermitOrder } from './connection-permits.ts';
+import type { ListenerSettings, ListenerStatus } from '../data-plane.ts';
+import { bindAddress } from '../listener-set.ts';
+import { type LimitedListener, PermitPools, type PermitReply } from './connection-permits.ts';
 import { encodeForIpc } from './ipc-encoding.ts';
-import { Placing, updateError } from './listener-plan.ts';
+import { findBindError, ListenerPlan } from './listener-plan.ts';
 import type { UpdateOutcome } from './messages.ts';
-import { type LimitedListener, SharedLimits } from './shared-limits.ts';
 import type { WorkerProcess } from './worker-process.ts';
 
-/** How often a port that was free is looked for anew, when another program was quicker. */
-const MOST_PLACINGS = 3;
-/** A worker that has not opened its listeners by then does nothing else either. */
-const ANSWER_PATIENCE_MS = 30_000;
-/** How long all of them together may take when noria closes; one that answers at all does so within the last of these. */
-const HURRY_MS = 1_000;
-const LEAST_PATIENCE_MS = 250;
+/** Tries with another free port for port 0, when another program takes the port first. */
+const MAX_PORT_TRIES = 3;
+/** A worker that has not opened its listeners by then hangs. */
+const UPDATE_TIMEOUT_MS = 30_000;
+/** When noria closes: for all workers together, and the least for each. A worker that does not hang needs a few ms. */
+const CLOSING_TIMEOUT_MS = 1_000;
+const MIN_TIMEOUT_MS = 250;
 
-/** A worker, as far as its listeners go. */
-export type ListeningWorker = Pick<WorkerProcess, 'answer' | 'say' | 'unfit'>;
+/** A worker as far as this file needs it. */
+export type ListeningWorker = Pick<WorkerProcess, 'nextAnswer' | 'send' | 'killBecause'>;
 
 export class WorkerListeners {
-  readonly limits: SharedLimits;
+  readonly permits: PermitPools;
   readonly connections = new ConnectionCounts();
   readonly #clock: Clock;
   readonly #workers: () => readonly ListeningWorker[];
-  readonly #placing = new Placing();
-  #placed: readonly PlacedListener[] = [];
-  /** In the order of those. */
+  readonly #plan = new ListenerPlan();
+  #listeners: readonly ListenerSettings[] = [];
+  /** In the order of `#listeners`. */
   #addresses: readonly (readonly BoundAddress[])[] = [];
   #drainTimeoutMs = 0;
-  /** The one that is to answer now. */
-  #asked: { readonly worker: ListeningWorker; patience: Disposable } | undefined;
-  #answersBy = Number.POSITIVE_INFINITY;
+  /** The worker whose answer is awaited. */
+  #updating: { readonly worker: ListeningWorker; timeout: Disposable } | undefined;
+  #closesAt = Number.POSITIVE_INFINITY;
 
   /**
-   * @param workers - those that serve clients at this moment.
-   * @param order - tells a worker, by its number, what it may do about the connections of a listener.
+   * @param workers - those that serve clients now.
+   * @param sendPermits - sends a reply about a listener's permits to a worker, given by its number.
    */
   constructor(
     clock: Clock,
     workers: () => readonly ListeningWorker[],
-    order: (worker: number, listener: number, order: PermitOrder) => void,
+    sendPermits: (worker: number, listener: number, reply: PermitReply) => void,
   ) {
     this.#clock = clock;
     this.#workers = workers;
-    this.limits = new SharedLimits(clock, order);
+    this.permits = new PermitPools(clock, sendPermits);
   }
 
-  get views(): readonly PlaneListener[] {
-    return this.#placed.map((config, at) => {
-      const name = listenerName(config);
+  status(): readonly ListenerStatus[] {
+    return this.#listeners.map(({ address, protocols }, at) => {
+      const name = formatListenAddress(address);
       return {
         name,
-        protocols: config.protocols,
+        protocols,
         addresses: this.#addresses[at] ?? [],
         connections: this.connections.of(name),
       };
     });
   }
 
-  /** Whether one of them came from whoever started noria: it cannot be opened anew once all workers have gone. */
-  get handedOver(): boolean {
-    return this.#placed.some(({ address }) => address.kind === 'fd');
+  /** Whether one of them uses an inherited socket, which cannot be opened again once all workers have exited. */
+  get useInheritedSocket(): boolean {
+    return this.#listeners.some(({ address }) => address.kind === 'fd');
   }
 
-  /** See `DataPlane.update`. Not to be called again before it has ended. */
-  async update(configs: readonly ListenerConfig[], drainTimeoutMs: number): Promise<void> {
-    for (let placings = 1; ; placings += 1) {
-      const placed = await this.#placing.place(configs, this.#placed);
-      const outcome = await this.#openEverywhere(placed, drainTimeoutMs);
+  /** See `DataPlane.update`. One call at a time. */
+  async update(settings: readonly ListenerSettings[], drainTimeoutMs: number): Promise<void> {
+    for (let tries = 1; ; tries += 1) {
+      const next = await this.#plan.assign(settings, this.#listeners);
+      const outcome = await this.#openEverywhere(next, drainTimeoutMs);
       if (outcome.ok) {
-        this.#placed = placed;
+        this.#listeners = next;
         this.#addresses = outcome.addresses;
         this.#drainTimeoutMs = drainTimeoutMs;
         return;
       }
-      const chosen = placed.some(({ shared }) => shared?.port !== undefined);
-      if (!chosen || outcome.code !== 'listen-failed' || placings >= MOST_PLACINGS) {
+      const anotherPortMayWork = next.some(({ shared }) => shared?.port !== undefined);
+      if (!anotherPortMayWork || outcome.code !== 'listen-failed' || tries >= MAX_PORT_TRIES) {
         throw new NoriaError(outcome.code, outcome.message);
       }
     }
@@ -95,107 +91,139 @@ export class WorkerListeners {
   /**
    * Opens in a new worker what the others have open.
    *
-   * @throws NoriaError when it cannot.
+   * @throws NoriaError when the worker cannot open them.
    */
   async openIn(worker: ListeningWorker): Promise<void> {
-    const outcome = await this.#open(worker, this.#placed, 0);
+    const outcome = await this.#updateWorker(worker, this.#listeners, 0);
     if (outcome?.ok === false) throw new NoriaError(outcome.code, outcome.message);
   }
 
-  /** noria closes: whoever is being asked to open listeners, or will be, has little time left. */
-  hurry(): void {
-    this.#answersBy = this.#clock.monotonic() + HURRY_MS;
-    if (this.#asked === undefined) return;
-    this.#asked.patience[Symbol.dispose]();
-    this.#asked.patience = this.#patienceWith(this.#asked.worker);
+  /** See `DataPlane.prepareToClose`. */
+  prepareToClose(): void {
+    this.#closesAt = this.#clock.monotonic() + CLOSING_TIMEOUT_MS;
+    if (this.#updating === undefined) return;
+    this.#updating.timeout[Symbol.dispose]();
+    this.#updating.timeout = this.#killAfterTimeout(this.#updating.worker);
   }
 
-  /** In every worker, or in none. No worker is asked for what this process cannot have either. */
-  async #openEverywhere(placed: readonly PlacedListener[], drainTimeoutMs: number): Promise<UpdateOutcome> {
-    const before = this.#placed;
-    const fresh = placed.filter(({ shared }) => !before.some((one) => one.shared?.id === shared?.id));
-    const refusal = await updateError(fresh, before);
-    if (refusal !== undefined) return refused(refusal);
-    this.limits.open(limitsOf(placed));
-    const clear = before.filter((one) => !placed.some((other) => isInTheWay(one, other)));
-    if (clear.length < before.length) {
-      await this.#openInAll(clear, drainTimeoutMs);
-      const late = await updateError(fresh, clear);
-      if (late !== undefined) return this.#goBack(refused(late));
+  /** Opens the listeners in every worker or in none. Asks no worker for an address that this process cannot bind either. */
+  async #openEverywhere(next: readonly ListenerSettings[], drainTimeoutMs: number): Promise<UpdateOutcome> {
+    const before = this.#listeners;
+    const added = next.filter(({ shared }) => !before.some((one) => one.shared?.id === shared?.id));
+    const error = await findBindError(added, before);
+    if (error !== undefined) return failure(error);
+    this.permits.open(limitsOf(next));
+    const unblocking = before.filter((one) => !next.some((other) => blocks(one, other)));
+    if (unblocking.length < before.length) {
+      await this.#updateWorkers(unblocking, drainTimeoutMs);
+      const lateError = await findBindError(added, unblocking);
+      if (lateError !== undefined) return this.#goBack(failure(lateError));
     }
-    const outcomes = await this.#openInAll(placed, drainTimeoutMs);
+    const outcomes = await this.#updateWorkers(next, drainTimeoutMs);
     const failed = outcomes.find((outcome) => !outcome.ok);
     if (failed !== undefined) return this.#goBack(failed);
-    this.limits.keep(limitsOf(placed));
-    return outcomes[0] ?? { ok: false, code: 'workers-failed', message: 'no worker is alive to listen' };
+    this.permits.keep(limitsOf(next));
+    return outcomes[0] ?? { ok: false, code: 'workers-failed', message: 'no worker is running' };
   }
 
   /**
-   * What those that live answer; one that dies meanwhile has a successor that is told what holds then. One after the other:
-   * an address that changes hands is held by the others meanwhile, so that it is never free for anyone else.
+   * Updates one worker after the other: while one changes hands, the others hold the address, so that no other program can
+   * take it. Stops at the first failure. A worker that exits is skipped, because its replacement opens the current listeners.
    */
-  async #openInAll(placed: readonly PlacedListener[], drainTimeoutMs: number): Promise<UpdateOutcome[]> {
+  async #updateWorkers(
+    listeners: readonly ListenerSettings[],
+    drainTimeoutMs: number,
+  ): Promise<UpdateOutcome[]> {
     const outcomes: UpdateOutcome[] = [];
     for (const worker of this.#workers()) {
-      const outcome = await this.#open(worker, placed, drainTimeoutMs);
+      const outcome = await this.#updateWorker(worker, listeners, drainTimeoutMs);
       if (outcome !== undefined) outcomes.push(outcome);
       if (outcome?.ok === false) {
-        if (outcome.spoilt === true) worker.unfit(outcome.message);
+        if (outcome.holdsUnboundSocket === true) worker.killBecause(outcome.message);
         break;
       }
     }
     return outcomes;
   }
 
-  /** @returns `outcome`, once every worker has what it had before. */
+  /** @returns `outcome`, once every worker has the previous listeners again. */
   async #goBack(outcome: UpdateOutcome): Promise<UpdateOutcome> {
     for (const worker of this.#workers()) {
-      const back = await this.#open(worker, this.#placed, this.#drainTimeoutMs);
-      if (back?.ok === false) worker.unfit(back.message); // its successor may succeed
+      const restored = await this.#updateWorker(worker, this.#listeners, this.#drainTimeoutMs);
+      if (restored?.ok === false) worker.killBecause(restored.message); // its replacement may succeed
     }
-    this.limits.keep(limitsOf(this.#placed));
+    this.permits.keep(limitsOf(this.#listeners));
     return outcome;
   }
 
-  async #open(
+  /** @returns undefined when the worker exits before it answers. */
+  async #updateWorker(
     worker: ListeningWorker,
-    placed: readonly PlacedListener[],
+    listeners: readonly ListenerSettings[],
     drainTimeoutMs: number,
   ): Promise<UpdateOutcome | undefined> {
-    const asked = { worker, patience: this.#patienceWith(worker) };
-    this.#asked = asked;
-    const answer = worker.answer('updated');
-    const { counted } = this.limits;
-    worker.say({ kind: 'update', listeners: encodeForIpc(placed), drainTimeoutMs, counted });
-    const told = await answer;
-    this.#asked = undefined;
-    asked.patience[Symbol.dispose]();
-    return told?.outcome;
+    const updating = { worker, timeout: this.#killAfterTimeout(worker) };
+    this.#updating = updating;
+    const answered = worker.nextAnswer('updated');
+    const permitListeners = this.permits.listenerIds;
+    worker.send({ kind: 'update', listeners: encodeForIpc(listeners), drainTimeoutMs, permitListeners });
+    const answer = await answered;
+    this.#updating = undefined;
+    updating.timeout[Symbol.dispose]();
+    return answer?.outcome;
   }
 
-  #patienceWith(worker: ListeningWorker): Disposable {
-    const leftMs = Math.max(LEAST_PATIENCE_MS, this.#answersBy - this.#clock.monotonic());
-    return this.#clock.after(Math.min(ANSWER_PATIENCE_MS, leftMs), () =>
-      worker.unfit('it did not open its listeners in time'),
+  #killAfterTimeout(worker: ListeningWorker): Disposable {
+    const untilCloseMs = Math.max(MIN_TIMEOUT_MS, this.#closesAt - this.#clock.monotonic());
+    return this.#clock.after(Math.min(UPDATE_TIMEOUT_MS, untilCloseMs), () =>
+      worker.killBecause('it did not open its listeners in time'),
     );
   }
 }
 
+/** The open client connections of each worker, by listener name, counted from the workers' events. */
+class ConnectionCounts {
+  readonly #byWorker = new Map<number, Map<string, number>>();
+
+  add(worker: number, listener: string, change: 1 | -1): void {
+    let counts = this.#byWorker.get(worker);
+    if (counts === undefined) {
+      counts = new Map();
+      this.#byWorker.set(worker, counts);
+    }
+    counts.set(listener, (counts.get(listener) ?? 0) + change);
+  }
+
+  /** In all workers together. */
+  of(listener: string): number {
+    let sum = 0;
+    for (const counts of this.#byWorker.values()) sum += counts.get(listener) ?? 0;
+    return sum;
+  }
+
+  /** @returns the listener name of each connection that the worker had. */
+  removeWorker(worker: number): string[] {
+    const counts = this.#byWorker.get(worker) ?? new Map<string, number>();
+    this.#byWorker.delete(worker);
+    return [...counts].flatMap(([listener, count]) => Array<string>(count).fill(listener));
+  }
+}
+
 /**
- * Whether nobody can listen as the second says before all workers have let go of the first: on the same port of different
- * addresses, one of which is all of them. On the same address they hand it over one by one, and no client is refused.
+ * Whether all workers must close `one` before any can open `other`. That is so for the same port on different hosts, one of
+ * which includes the other. On the same host the workers hand the address over one by one, and no client is refused.
  */
-function isInTheWay(one: PlacedListener, other: PlacedListener): boolean {
-  const [before, next] = [boundTo(one), boundTo(other)];
+function blocks(one: ListenerSettings, other: ListenerSettings): boolean {
+  const [before, next] = [bindAddress(one), bindAddress(other)];
   return before.kind === 'tcp' && next.kind === 'tcp' && before.host !== next.host && overlap(before, next);
 }
 
-function refused({ code, message }: NoriaError): UpdateOutcome {
+function failure({ code, message }: NoriaError): UpdateOutcome {
   return { ok: false, code, message };
 }
 
-function limitsOf(listeners: readonly PlacedListener[]): LimitedListener[] {
+function limitsOf(listeners: readonly ListenerSettings[]): LimitedListener[] {
   return listeners.flatMap(({ shared, maxConnections }) =>
-    shared === undefined ? [] : [{ id: shared.id, limit: maxConnections }],
+    shared === undefined ? [] : [{ id: shared.id, maxConnections }],
   );
 }

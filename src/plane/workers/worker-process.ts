@@ -1,8 +1,8 @@
 /**
- * One worker as the primary sees it: a process that is told things, asked things, and ends.
+ * One worker process, as the primary uses it.
  *
- * Workers are forked by node:cluster without its scheduling: all of them accept from the same listening sockets, which the
- * primary holds, so that clients in the kernel's queue do not notice when one of them ends.
+ * node:cluster forks workers without its scheduling: all accept from the same listening sockets, which the primary holds. A
+ * client that waits in the kernel's queue is served by another worker when one exits.
  */
 import cluster, { type Worker } from 'node:cluster';
 import { getCompileCacheDir } from 'node:module';
@@ -11,60 +11,58 @@ import { maskSecrets, type Secret } from '../../core/secret.ts';
 import { BatchedChannel } from './batched-channel.ts';
 import type { FromWorker, ToWorker } from './messages.ts';
 
-/** Kinds of messages that are awaited, each the answer to something that was said. */
+/** Kinds of messages that answer another message. */
 const ANSWERS = ['loaded', 'updated', 'drained'] as const;
 type AnswerKind = (typeof ANSWERS)[number];
-type Answer<Kind extends AnswerKind> = Extract<FromWorker, { kind: Kind }>;
-/** What is told without being asked for. */
+type WorkerAnswer<Kind extends AnswerKind> = Extract<FromWorker, { kind: Kind }>;
+/** A message that answers nothing. */
 export type WorkerReport = Exclude<FromWorker, { kind: AnswerKind | 'crashed' }>;
 
 export interface WorkerOptions {
   readonly clock: Clock;
-  /** From 1 on, never used twice. */
+  /** 1 or more, never used twice. */
   readonly number: number;
-  /** The module that a worker runs. */
+  /** The module that the worker runs. */
   readonly entry: string;
   readonly onReport: (report: WorkerReport) => void;
 }
 
-/** How it ended. */
 export interface WorkerExit {
   /** `killed by SIGKILL`, `ended with code 1`, or why it did not start. */
   readonly how: string;
-  /** What killed it. */
   readonly signal?: NodeJS.Signals;
-  /** The error that nobody caught. */
+  /** Of an uncaught error. */
   readonly stack?: string;
 }
 
 export class WorkerProcess {
   readonly number: number;
-  /** Resolves when it has ended and everything that it said has been heard. */
-  readonly gone: Promise<WorkerExit>;
+  /** Resolves when the process has exited and all its messages have been read. */
+  readonly exited: Promise<WorkerExit>;
   readonly #worker: Worker;
-  readonly #link: BatchedChannel<ToWorker>;
+  readonly #channel: BatchedChannel<ToWorker>;
   readonly #onReport: (report: WorkerReport) => void;
   readonly #awaited = new Map<AnswerKind, (answer: FromWorker | undefined) => void>();
   #stack: string | undefined;
-  #unfitFor: string | undefined;
-  #ended = false;
+  #killReason: string | undefined;
+  #hasExited = false;
 
-  /** Starts it. */
+  /** Starts the process. */
   constructor({ clock, number, entry, onReport }: WorkerOptions) {
     this.number = number;
     this.#onReport = onReport;
     cluster.schedulingPolicy = cluster.SCHED_NONE;
-    // Its standard error is for what even it cannot tell: the engine's last words.
+    // Standard error is for messages of the JavaScript engine, such as running out of memory.
     cluster.setupPrimary({ exec: entry, args: [], stdio: ['ignore', 'ignore', 'inherit', 'ipc'] });
     const compileCache = getCompileCacheDir();
     this.#worker = cluster.fork(compileCache === undefined ? {} : { NODE_COMPILE_CACHE: compileCache });
-    this.#link = new BatchedChannel(clock, (batch) => {
+    this.#channel = new BatchedChannel(clock, (batch) => {
       this.#worker.send(batch, ignored);
     });
     this.#worker.on('message', (batch: readonly FromWorker[]) => {
-      for (const message of batch) this.#hear(message);
+      for (const message of batch) this.#receive(message);
     });
-    this.gone = this.#untilGone();
+    this.exited = this.#untilExited();
   }
 
   /** `undefined` when it could not be started. */
@@ -72,34 +70,33 @@ export class WorkerProcess {
     return this.#worker.process.pid;
   }
 
-  readonly say = (message: ToWorker): void => this.#link.say(message);
+  readonly send = (message: ToWorker): void => this.#channel.send(message);
 
-  /** The next answer of this kind; undefined when it ends before. One at a time. */
-  answer<Kind extends AnswerKind>(kind: Kind): Promise<Answer<Kind> | undefined> {
-    if (this.#awaited.has(kind)) throw new TypeError(`${kind} is awaited already`);
-    if (this.#ended) return Promise.resolve(undefined);
-    const { promise, resolve } = Promise.withResolvers<Answer<Kind> | undefined>();
-    this.#awaited.set(kind, (answer) => resolve(answer as Answer<Kind> | undefined)); // kept under its kind
+  /** The next answer of this kind; undefined when the worker exits first. One call at a time for each kind. */
+  nextAnswer<Kind extends AnswerKind>(kind: Kind): Promise<WorkerAnswer<Kind> | undefined> {
+    if (this.#awaited.has(kind)) throw new TypeError(`${kind} is already awaited`);
+    if (this.#hasExited) return Promise.resolve(undefined);
+    const { promise, resolve } = Promise.withResolvers<WorkerAnswer<Kind> | undefined>();
+    this.#awaited.set(kind, (answer) => resolve(answer as WorkerAnswer<Kind> | undefined)); // stored under its kind
     return promise;
   }
 
-  /** Ends it because it is of no use, for this reason. */
-  unfit(reason: string): void {
-    this.#unfitFor = reason;
+  /** Kills it. The reason becomes `how` of its exit. */
+  killBecause(reason: string): void {
+    this.#killReason = reason;
     this.kill();
   }
 
-  /** Ends it at once. */
   kill(): void {
     this.#worker.process.kill('SIGKILL');
   }
 
-  #hear(message: FromWorker): void {
+  #receive(message: FromWorker): void {
     switch (message.kind) {
       case 'loaded':
       case 'updated':
       case 'drained':
-        this.#settle(message.kind, message);
+        this.#resolve(message.kind, message);
         break;
       case 'crashed':
         this.#stack = message.stack;
@@ -109,40 +106,41 @@ export class WorkerProcess {
     }
   }
 
-  #settle(kind: AnswerKind, answer: FromWorker | undefined): void {
+  #resolve(kind: AnswerKind, answer: FromWorker | undefined): void {
     const resolve = this.#awaited.get(kind);
     this.#awaited.delete(kind);
     resolve?.(answer);
   }
 
-  async #untilGone(): Promise<WorkerExit> {
+  async #untilExited(): Promise<WorkerExit> {
     const worker = this.#worker;
     const ended = await new Promise<WorkerExit>((resolve) => {
-      let ending: WorkerExit | undefined;
+      let exit: WorkerExit | undefined;
       worker.on('exit', (code, signal: NodeJS.Signals | null) => {
-        ending =
-          signal === null ? { how: `ended with code ${code}` } : { how: `killed by ${signal}`, signal };
-        if (!worker.isConnected()) resolve(ending);
+        exit = signal === null ? { how: `ended with code ${code}` } : { how: `killed by ${signal}`, signal };
+        if (!worker.isConnected()) resolve(exit);
       });
-      // What it said last is read by then.
-      worker.on('disconnect', () => ending !== undefined && resolve(ending));
+      // 'disconnect' comes after the last message has been read, before or after 'exit'.
+      worker.on('disconnect', () => exit !== undefined && resolve(exit));
       worker.on('error', (error: Error) => {
         if (worker.process.pid === undefined) resolve({ how: `could not be started: ${error.message}` });
       });
     });
-    this.#ended = true;
-    this.#link.close();
-    for (const kind of ANSWERS) this.#settle(kind, undefined);
-    const told = this.#unfitFor === undefined ? ended : { ...ended, how: `stopped: ${this.#unfitFor}` };
-    return { ...told, ...(this.#stack === undefined ? {} : { stack: this.#stack }) };
+    this.#hasExited = true;
+    this.#channel.close();
+    for (const kind of ANSWERS) this.#resolve(kind, undefined);
+    const how = this.#killReason === undefined ? ended.how : `stopped: ${this.#killReason}`;
+    return { ...ended, how, ...(this.#stack !== undefined && { stack: this.#stack }) };
   }
 }
 
-/** As it may be told: an error's text may quote whatever it was about. */
+/** For the log: an error's text may quote a secret. */
 export function withoutSecrets({ how, stack }: WorkerExit, secrets: readonly Secret[]): WorkerExit {
-  const masked = stack === undefined ? {} : { stack: maskSecrets(stack, secrets) };
-  return { how: maskSecrets(how, secrets), ...masked };
+  return {
+    how: maskSecrets(how, secrets),
+    ...(stack !== undefined && { stack: maskSecrets(stack, secrets) }),
+  };
 }
 
-/** ignored: a pipe that cannot be written to is one whose worker has gone, which is noticed by itself. */
+/** ignored: the pipe breaks only when the worker exits, which 'exit' reports. */
 function ignored(): void {}

@@ -1,165 +1,182 @@
 /**
- * What a worker process runs: the data plane on a pool that is elsewhere, steered through the pipe to the primary.
+ * The entry of a worker process: listeners and a dialer on the pool of the primary, controlled through the pipe to it.
  *
- * It takes no signal, writes nothing, and has no life of its own: when the pipe breaks, node:cluster ends it at once.
+ * A worker ignores signals and writes nothing. When the pipe closes, node:cluster ends the process.
  */
 import { systemClock } from '../../core/clock.ts';
 import { tuneForShortLives } from '../../core/engine.ts';
 import { EventBus } from '../../core/events.ts';
 import { describeError, NoriaError } from '../../core/faults.ts';
-import type { DialerSettings } from '../../dialer/dialer.ts';
-import { LocalPlane } from '../data-plane.ts';
-import type { PlacedListener } from '../listener-set.ts';
+import { type DialerSettings, MemberDialer } from '../../dialer/dialer.ts';
+import type { ListenerSettings } from '../data-plane.ts';
+import { ListenerSet } from '../listener-set.ts';
 import { BatchedChannel } from './batched-channel.ts';
 import { PermitHolder } from './connection-permits.ts';
 import { decodeFromIpc } from './ipc-encoding.ts';
-import { connectLending } from './lease-channel.ts';
+import { RemotePool } from './lease-channel.ts';
 import {
-  type Begin,
   FORWARDED_EVENTS,
   type ForwardedEventName,
   type FromWorker,
+  type OpenPlane,
   type PlaneCommand,
-  SIGNALS_OF_THE_PRIMARY,
+  type PlaneUpdate,
+  SIGNALS_FOR_PRIMARY,
   type ToWorker,
-  type Update,
   type UpdateOutcome,
 } from './messages.ts';
 
-for (const signal of SIGNALS_OF_THE_PRIMARY) process.on(signal, () => {});
+/** The data plane of this process. */
+interface WorkerPlane {
+  readonly listeners: ListenerSet;
+  readonly dialer: MemberDialer;
+}
+
+for (const signal of SIGNALS_FOR_PRIMARY) process.on(signal, () => {});
 tuneForShortLives();
 
-const { say, mention, flush } = openLink();
-const permits = new Map<number, PermitHolder>();
-const lending = connectLending((message) => {
-  if (message.kind === 'report' && message.report.kind !== 'failed') mention(message);
-  else say(message);
+const { send, sendLater, flush } = new BatchedChannel<FromWorker>(systemClock, (batch) => {
+  process.send?.(batch, undefined, undefined, ignored);
 });
-let plane: LocalPlane | undefined;
+const permits = new Map<number, PermitHolder>();
+const pool = new RemotePool((message) => {
+  const nobodyWaits = message.kind === 'lease.reported' && message.report.kind !== 'failed';
+  if (nobodyWaits) sendLater(message);
+  else send(message);
+});
+let plane: WorkerPlane | undefined;
 
 process.on('uncaughtException', (error) => {
-  say({ kind: 'crashed', stack: error.stack ?? describeError(error) });
-  endWith(1);
+  send({ kind: 'crashed', stack: error.stack ?? describeError(error) });
+  exitWith(1);
 });
 process.on('message', (batch: readonly ToWorker[]) => {
-  for (const message of batch) hear(message);
+  for (const message of batch) receive(message);
 });
-say({ kind: 'loaded' });
+send({ kind: 'loaded' });
 
-function hear(message: ToWorker): void {
+function receive(message: ToWorker): void {
   switch (message.kind) {
-    case 'answer':
-      lending.hear(message);
+    case 'lease.answered':
+      pool.receive(message);
       return;
-    case 'begin':
+    case 'open':
       plane = openPlane(message);
       return;
     case 'permits':
-      permits.get(message.listener)?.hear(message.order);
+      permits.get(message.listener)?.receive(message.reply);
       return;
     default:
-      if (plane === undefined) throw new TypeError(`${message.kind} came before begin`);
-      steer(plane, message);
+      if (plane === undefined) throw new TypeError(`${message.kind} came before open`);
+      execute(message, plane);
   }
 }
 
-function steer(plane: LocalPlane, message: PlaneCommand): void {
-  switch (message.kind) {
+function execute(command: PlaneCommand, { listeners, dialer }: WorkerPlane): void {
+  switch (command.kind) {
     case 'update':
-      void update(plane, message).then((outcome) => say({ kind: 'updated', outcome }));
+      void update(command, listeners).then((outcome) => send({ kind: 'updated', outcome }));
       break;
-    case 'configure':
-      plane.configure(decodeFromIpc<DialerSettings>(message.dialer));
+    case 'commit':
+      listeners.commit();
+      dialer.configure(decodeFromIpc<DialerSettings>(command.dialer));
       break;
-    case 'surroundings':
-      plane.surround(message.surroundings);
+    case 'set-context':
+      listeners.setContext(command.context);
       break;
-    case 'forgive':
-      plane.resetRefusals(message.source);
+    case 'reset-refusals':
+      dialer.resetRefusals(command.source);
       break;
-    case 'cut':
-      plane.closeConnections(message.leases);
+    case 'close-connections':
+      dialer.closeConnections(command.leases);
       break;
-    case 'answered':
-      plane.answeredElsewhere();
+    case 'network-is-up':
+      dialer.answeredElsewhere();
       break;
-    case 'client.failed':
-      plane.failedElsewhere(message.listener, message.address);
+    case 'wrong-credentials':
+      listeners.countWrongCredentials(command.listener, command.address);
       break;
     case 'drain':
-      void plane.drain().then(() => say({ kind: 'drained' }));
+      void listeners.drain().then(() => send({ kind: 'drained' }));
       break;
     case 'close':
-      void plane.close().then(() => endWith(0));
+      void close({ listeners, dialer });
       break;
   }
 }
 
-function openPlane({ dialer, surroundings, handedOver }: Begin): LocalPlane {
+function openPlane({ dialer: settings, context, inheritedFds }: OpenPlane): WorkerPlane {
   const bus = new EventBus((_name, error) => {
-    throw error; // the observers are those below, which do nothing that may fail
+    throw error; // a bug: the only observers are those that `forward` adds
   });
   for (const name of FORWARDED_EVENTS) forward(bus, name);
-  return new LocalPlane({
+  const dialer = new MemberDialer({
+    ...decodeFromIpc<DialerSettings>(settings),
     clock: systemClock,
     bus,
-    pool: lending,
-    dialer: decodeFromIpc<DialerSettings>(dialer),
-    surroundings,
-    handedOver: new Set(handedOver),
-    sharing: {
-      roomOf,
-      failed: (listener, address) => say({ kind: 'client.failed', listener, address }),
-    },
-    onSourceFault: (fault) => say({ kind: 'source.fault', fault }),
-    onNetwork: (down) => say({ kind: 'network.judged', down }),
+    pool,
+    onSourceFault: (fault) => send({ kind: 'source.fault', fault }),
+    onNetwork: (down) => send({ kind: 'network.judged', down }),
   });
+  const listeners = new ListenerSet({
+    clock: systemClock,
+    bus,
+    dialer,
+    context,
+    inheritedFds: new Set(inheritedFds),
+    sharing: {
+      connectionLimit: permitsOf,
+      onWrongCredentials: (listener, address) => send({ kind: 'wrong-credentials', listener, address }),
+    },
+  });
+  return { listeners, dialer };
 }
 
 function forward<Name extends ForwardedEventName>(bus: EventBus, name: Name): void {
-  bus.on(name, (event) => mention({ kind: 'told', name, event }));
+  bus.on(name, (event) => sendLater({ kind: 'event', name, event }));
 }
 
-function roomOf(listener: number): PermitHolder {
+function permitsOf(listener: number): PermitHolder {
   const known = permits.get(listener);
   if (known !== undefined) return known;
-  const stock = new PermitHolder((request) => say({ kind: 'permits', listener, request }));
-  permits.set(listener, stock);
-  return stock;
+  const holder = new PermitHolder((request) => send({ kind: 'permits', listener, request }));
+  permits.set(listener, holder);
+  return holder;
 }
 
-async function update(plane: LocalPlane, message: Update): Promise<UpdateOutcome> {
-  const { listeners, drainTimeoutMs, counted } = message;
-  // Not those that go now: when the update is refused they come back, with the permits that they have.
-  for (const id of permits.keys()) if (!counted.includes(id)) permits.delete(id);
+async function update(command: PlaneUpdate, listeners: ListenerSet): Promise<UpdateOutcome> {
+  // Permits of listeners that this update removes stay: a failed update restores those listeners.
+  for (const id of permits.keys()) if (!command.permitListeners.includes(id)) permits.delete(id);
   try {
-    await plane.update(decodeFromIpc<readonly PlacedListener[]>(listeners), drainTimeoutMs);
-    return { ok: true, addresses: plane.listeners.map(({ addresses }) => addresses) };
+    const settings = decodeFromIpc<readonly ListenerSettings[]>(command.listeners);
+    await listeners.update(settings, command.drainTimeoutMs);
+    return { ok: true, addresses: listeners.status().map(({ addresses }) => addresses) };
   } catch (error) {
     const code = error instanceof NoriaError ? error.code : 'internal';
-    return { ok: false, code, message: describeError(error), spoilt: isSpoiltBy(error) };
+    const message = describeError(error);
+    return { ok: false, code, message, holdsUnboundSocket: leavesUnboundSocket(error) };
   }
 }
 
-/** Whether the primary found the address taken when it bound it, and node:cluster handed the socket over all the same. */
-function isSpoiltBy(error: unknown): boolean {
+/** Whether the primary failed to bind the address, in which case node:cluster has passed the unbound socket on nevertheless. */
+function leavesUnboundSocket(error: unknown): boolean {
   if (!(error instanceof Error)) return false;
-  const isThat =
+  const failedToBind =
     'syscall' in error && error.syscall === 'bind' && 'code' in error && error.code === 'EADDRINUSE';
-  return isThat || isSpoiltBy(error.cause);
+  return failedToBind || leavesUnboundSocket(error.cause);
 }
 
-function openLink(): BatchedChannel<FromWorker> {
-  return new BatchedChannel(systemClock, (batch) => {
-    process.send?.(batch, undefined, undefined, ignored);
-  });
+async function close({ listeners, dialer }: WorkerPlane): Promise<void> {
+  await listeners.close();
+  await dialer.close();
+  exitWith(0);
 }
 
-/** Says what is still to be said, then ends. */
-function endWith(code: number): void {
+/** Sends what is queued, then exits. */
+function exitWith(code: number): void {
   flush();
   process.send?.([], undefined, undefined, () => process.exit(code));
 }
 
-/** ignored: without the pipe there is no worker either. */
+/** ignored: when the pipe breaks, node:cluster ends this process. */
 function ignored(): void {}

@@ -1,52 +1,43 @@
 /**
- * The data plane in worker processes, seen by the daemon as one: one pool lends to all, what they tell is told here, and what
- * listeners have to agree on is agreed on here.
+ * The data plane in several worker processes. All of them use the pool of this process, the primary. Their events go to its
+ * bus, and what their listeners share is decided here.
  *
- * A dialer of its own stays in this process, for probes.
+ * The primary has a dialer, too, for health checks.
  */
 import { extname } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import type { ListenerConfig } from '../../config/config.ts';
 import type { Clock } from '../../core/clock.ts';
 import { EventBus } from '../../core/events.ts';
 import { NoriaError } from '../../core/faults.ts';
 import type { Log } from '../../core/log.ts';
 import type { Secret } from '../../core/secret.ts';
-import type { SourceFault } from '../../dialer/credentials.ts';
 import { type DialerSettings, MemberDialer } from '../../dialer/dialer.ts';
-import type { LeaseProvider } from '../../pool/lease.ts';
-import type { DataPlane, PlaneListener } from '../data-plane.ts';
+import type { DataPlane, ListenerSettings, ListenerStatus, PlaneContext } from '../data-plane.ts';
+import type { LocalPlaneOptions } from '../local-plane.ts';
 import { encodeForIpc } from './ipc-encoding.ts';
-import { type ServedLending, serveLending } from './lease-channel.ts';
-import type { ForwardedEvent, ForwardedEventName, Surroundings, ToWorker } from './messages.ts';
+import { LeaseServer } from './lease-channel.ts';
+import type { ForwardedEvent, ForwardedEventName, ToWorker } from './messages.ts';
 import { NetworkVerdict } from './network-verdict.ts';
 import { openWorkerSupervisor, type WorkerSupervisor } from './supervisor.ts';
 import { WorkerListeners } from './worker-listeners.ts';
 import { type WorkerExit, type WorkerProcess, type WorkerReport, withoutSecrets } from './worker-process.ts';
 
-export interface WorkersPlaneOptions {
-  /** 2 or more. */
-  readonly workers: number;
+export interface WorkersPlaneOptions extends Omit<LocalPlaneOptions, 'sharing'> {
   readonly clock: Clock;
   readonly bus: EventBus;
+  /** 2 or more. */
+  readonly workers: number;
   readonly log: Log;
-  readonly pool: LeaseProvider;
-  readonly dialer: DialerSettings;
-  readonly surroundings: Surroundings;
-  /** Descriptors of listening sockets that were handed over. */
-  readonly handedOver: ReadonlySet<number>;
-  /** Never to stand in the log, whatever a worker says last. */
+  /** Masked in what the log says about a worker's exit. */
   readonly secrets: () => readonly Secret[];
-  readonly onSourceFault: (fault: SourceFault) => void;
-  readonly onNetwork: (down: boolean) => void;
-  /** Nobody is served any more, and nobody will be. */
+  /** Clients can no longer be served. */
   readonly onFailed: (error: NoriaError) => void;
 }
 
-/** This process among those that judge the network; workers count from 1. */
-const PROBER = 0;
+/** The number of this process in the network verdict; workers count from 1. */
+const PRIMARY = 0;
 
-/** @throws NoriaError workers-failed when the workers cannot be started; `update` opens the first listeners. */
+/** @throws NoriaError workers-failed when the workers cannot be started. `update` opens the first listeners. */
 export async function openWorkersPlane(options: WorkersPlaneOptions): Promise<DataPlane> {
   const plane = new WorkersPlane(options);
   try {
@@ -58,56 +49,62 @@ export async function openWorkersPlane(options: WorkersPlaneOptions): Promise<Da
   return plane;
 }
 
-interface Begun {
+interface OpenWorker {
   readonly process: WorkerProcess;
-  readonly lending: ServedLending;
+  readonly leases: LeaseServer;
 }
 
 class WorkersPlane implements DataPlane {
+  readonly dialer: MemberDialer;
   readonly #options: WorkersPlaneOptions;
-  readonly #dialer: MemberDialer;
   readonly #verdict: NetworkVerdict;
   readonly #listeners: WorkerListeners;
-  /** Workers that have been told what they work with, by number. */
-  readonly #begun = new Map<number, Begun>();
-  readonly #drawing: Disposable;
-  #crew: WorkerSupervisor | undefined;
+  /** Workers that have received `open`, by number. */
+  readonly #open = new Map<number, OpenWorker>();
+  readonly #draws: Disposable;
+  #supervisor: WorkerSupervisor | undefined;
   #settings: DialerSettings;
-  #surroundings: Surroundings;
-  /** Listeners change, and workers join, one after the other. */
-  #turn: Promise<unknown> = Promise.resolve();
+  #context: PlaneContext;
+  /** The last of the updates and preparations, which run one after the other. */
+  #queue: Promise<unknown> = Promise.resolve();
 
   constructor(options: WorkersPlaneOptions) {
-    const { clock, dialer, pool, log, onSourceFault } = options;
+    const { clock, bus, dialer, context, log, onNetwork } = options;
     this.#options = options;
     this.#settings = dialer;
-    this.#surroundings = options.surroundings;
+    this.#context = context;
     this.#listeners = new WorkerListeners(
       clock,
       () => this.#ready,
-      (worker, listener, order) => this.#begun.get(worker)?.process.say({ kind: 'permits', listener, order }),
+      (worker, listener, reply) => this.#sendTo(worker, { kind: 'permits', listener, reply }),
     );
     this.#verdict = new NetworkVerdict({
       clock,
-      freshMs: () => this.#settings.attemptTimeoutMs,
-      reassure: (judge) => this.#reassure(judge),
-      onJudged: (down) => {
-        options.onNetwork(down);
-        options.bus.emit('network.judged', { down });
+      answerValidMs: () => this.#settings.attemptTimeoutMs,
+      overrule: (process) => {
+        if (process === PRIMARY) this.dialer.answeredElsewhere();
+        else this.#sendTo(process, { kind: 'network-is-up' });
+      },
+      onChange: (down) => {
+        onNetwork(down);
+        bus.emit('network.judged', { down });
       },
     });
-    // The service answers: whoever does not, it is not our network.
-    this.#drawing = options.bus.on('draw.done', ({ code }) => {
+    // An answer of the service, too, proves that the network is up.
+    this.#draws = bus.on('draw.done', ({ code }) => {
       if (code !== 'transport') this.#verdict.answered();
     });
-    // What a dialer alone would tell of the network is told once all have been heard.
-    const unheard = new EventBus((event, error) => log.error({ event, error }, 'observer failed'));
-    const onNetwork = (down: boolean) => this.#verdict.judged(PROBER, down);
-    this.#dialer = new MemberDialer({ ...dialer, clock, bus: unheard, pool, onSourceFault, onNetwork });
+    this.dialer = new MemberDialer({
+      ...options,
+      ...dialer,
+      // Its own bus has no subscriber: it emits `network.judged` for this process, and `#verdict` does so for all.
+      bus: new EventBus((event, error) => log.error({ event, error }, 'observer failed')),
+      onNetwork: (down) => this.#verdict.judged(PRIMARY, down),
+    });
   }
 
-  get listeners(): readonly PlaneListener[] {
-    return this.#listeners.views;
+  get listeners(): readonly ListenerStatus[] {
+    return this.#listeners.status();
   }
 
   get workers(): { readonly wanted: number; readonly running: number } {
@@ -116,103 +113,103 @@ class WorkersPlane implements DataPlane {
 
   async open(): Promise<void> {
     const { clock, workers: wanted, onFailed } = this.#options;
-    this.#crew = await openWorkerSupervisor({
+    this.#supervisor = await openWorkerSupervisor({
       clock,
       wanted,
       entry: fileURLToPath(new URL(`./worker${extname(import.meta.url)}`, import.meta.url)),
-      onReport: (worker, report) => this.#hear(worker, report),
+      onReport: (worker, report) => this.#receive(worker, report),
       prepare: (worker) => this.#inTurn(() => this.#prepare(worker)),
-      onLost: (worker, ending, againMs) => this.#lost(worker, ending, againMs),
-      onGone: (worker) => this.#gone(worker),
+      onLost: (worker, exit, restartMs) => this.#onLost(worker, exit, restartMs),
+      onExit: (worker) => this.#onExit(worker),
       onFailed,
     });
-    for (const worker of this.#ready) if (!this.#begun.has(worker.number)) this.#begin(worker);
+    for (const worker of this.#ready) if (!this.#open.has(worker.number)) this.#openWorker(worker);
   }
 
-  update(configs: readonly ListenerConfig[], drainTimeoutMs: number): Promise<void> {
-    return this.#inTurn(() => this.#listeners.update(configs, drainTimeoutMs));
+  update(settings: readonly ListenerSettings[], drainTimeoutMs: number): Promise<void> {
+    return this.#inTurn(() => this.#listeners.update(settings, drainTimeoutMs));
   }
 
-  surround(surroundings: Surroundings): void {
-    this.#surroundings = surroundings;
-    this.#tellAll({ kind: 'surroundings', surroundings });
-  }
-
-  configure(settings: DialerSettings): void {
+  commit(settings: DialerSettings): void {
     this.#settings = settings;
-    this.#dialer.configure(settings);
-    this.#tellAll({ kind: 'configure', dialer: encodeForIpc(settings) });
+    this.dialer.configure(settings);
+    this.#sendToAll({ kind: 'commit', dialer: encodeForIpc(settings) });
+  }
+
+  setContext(context: PlaneContext): void {
+    this.#context = context;
+    this.#sendToAll({ kind: 'set-context', context });
   }
 
   resetRefusals(source: string): void {
-    this.#dialer.resetRefusals(source);
-    this.#tellAll({ kind: 'forgive', source });
+    this.dialer.resetRefusals(source);
+    this.#sendToAll({ kind: 'reset-refusals', source });
   }
 
   closeConnections(leases: readonly number[]): void {
-    this.#dialer.closeConnections(leases);
-    this.#tellAll({ kind: 'cut', leases });
+    this.dialer.closeConnections(leases);
+    this.#sendToAll({ kind: 'close-connections', leases });
   }
 
-  attempt(task: Parameters<MemberDialer['attempt']>[0]): ReturnType<MemberDialer['attempt']> {
-    return this.#dialer.attempt(task);
-  }
-
-  hurry(): void {
-    this.#listeners.hurry();
+  prepareToClose(): void {
+    this.#listeners.prepareToClose();
   }
 
   async drain(): Promise<void> {
-    this.#crew?.stopReplacing();
-    this.#tellAll({ kind: 'drain' });
-    await Promise.all(this.#ready.map((worker) => worker.answer('drained')));
+    this.#supervisor?.stopReplacing();
+    this.#sendToAll({ kind: 'drain' });
+    await Promise.all(this.#ready.map((worker) => worker.nextAnswer('drained')));
   }
 
   async close(): Promise<void> {
-    this.#drawing[Symbol.dispose]();
-    this.#listeners.limits.keep([]);
-    await this.#crew?.close();
-    await this.#dialer.close();
+    this.#draws[Symbol.dispose]();
+    this.#listeners.permits.keep([]);
+    await this.#supervisor?.close();
+    await this.dialer.close();
   }
 
   get #ready(): readonly WorkerProcess[] {
-    return this.#crew?.ready ?? [];
+    return this.#supervisor?.ready ?? [];
   }
 
   #inTurn<T>(act: () => Promise<T>): Promise<T> {
-    const acted = this.#turn.then(act);
-    this.#turn = acted.catch(() => {}); // ignored here: whoever waits for it is told
-    return acted;
+    const result = this.#queue.then(act);
+    this.#queue = result.catch(() => {}); // ignored here: the caller handles it
+    return result;
   }
 
-  #tellAll(message: ToWorker): void {
-    for (const { process } of this.#begun.values()) process.say(message);
+  #sendTo(worker: number, message: ToWorker): void {
+    this.#open.get(worker)?.process.send(message);
   }
 
-  #begin(process: WorkerProcess): void {
-    const { handedOver, pool } = this.#options;
-    this.#begun.set(process.number, { process, lending: serveLending(pool, process.number, process.say) });
-    process.say({
-      kind: 'begin',
+  #sendToAll(message: ToWorker): void {
+    for (const { process } of this.#open.values()) process.send(message);
+  }
+
+  #openWorker(process: WorkerProcess): void {
+    const { inheritedFds, pool } = this.#options;
+    this.#open.set(process.number, { process, leases: new LeaseServer(pool, process.number, process.send) });
+    process.send({
+      kind: 'open',
       dialer: encodeForIpc(this.#settings),
-      surroundings: this.#surroundings,
-      handedOver: [...handedOver],
+      context: this.#context,
+      inheritedFds: [...inheritedFds],
     });
   }
 
-  /** One that takes the place of another. */
+  /** Brings a replacement to the state of the other workers. */
   #prepare(worker: WorkerProcess): Promise<void> {
-    this.#begin(worker);
+    this.#openWorker(worker);
     return this.#listeners.openIn(worker);
   }
 
-  #hear({ number }: WorkerProcess, report: WorkerReport): void {
+  #receive({ number }: WorkerProcess, report: WorkerReport): void {
     switch (report.kind) {
-      case 'told':
-        this.#tellAgain(number, report);
+      case 'event':
+        this.#forward(number, report);
         break;
       case 'permits':
-        this.#listeners.limits.hear(number, report.listener, report.request);
+        this.#listeners.permits.receive(number, report.listener, report.request);
         break;
       case 'network.judged':
         this.#verdict.judged(number, report.down);
@@ -220,51 +217,50 @@ class WorkersPlane implements DataPlane {
       case 'source.fault':
         this.#options.onSourceFault(report.fault);
         break;
-      case 'client.failed':
-        for (const { process } of this.#begun.values()) if (process.number !== number) process.say(report);
+      case 'wrong-credentials':
+        for (const other of this.#open.keys()) if (other !== number) this.#sendTo(other, report);
         break;
       default:
-        this.#begun.get(number)?.lending.hear(report);
+        this.#open.get(number)?.leases.receive(report);
     }
   }
 
-  #tellAgain(worker: number, told: ForwardedEvent): void {
-    if (is(told, 'connection.opened')) this.#listeners.connections.opened(worker, told.event.listener);
-    else if (is(told, 'connection.closed')) this.#listeners.connections.closed(worker, told.event.listener);
-    else if (is(told, 'dial.attempted') && told.event.outcome === 'accepted') this.#verdict.answered();
-    this.#options.bus.emit(told.name, told.event);
+  #forward(worker: number, forwarded: ForwardedEvent): void {
+    const { connections } = this.#listeners;
+    if (is(forwarded, 'connection.opened')) connections.add(worker, forwarded.event.listener, 1);
+    else if (is(forwarded, 'connection.closed')) connections.add(worker, forwarded.event.listener, -1);
+    else if (is(forwarded, 'dial.attempted') && forwarded.event.outcome === 'accepted')
+      this.#verdict.answered();
+    this.#options.bus.emit(forwarded.name, forwarded.event);
   }
 
-  #reassure(judge: number): void {
-    if (judge === PROBER) this.#dialer.answeredElsewhere();
-    else this.#begun.get(judge)?.process.say({ kind: 'answered' });
-  }
-
-  /** A client hears nothing of it but that its connection ends: whoever tries again is served by another worker. */
-  #lost({ number, pid }: WorkerProcess, ending: WorkerExit, againMs: number): void {
+  #onLost({ number, pid }: WorkerProcess, exit: WorkerExit, restartMs: number): void {
     const { log, bus, secrets } = this.#options;
-    const cut = this.#listeners.connections.gone(number);
+    const closed = this.#listeners.connections.removeWorker(number);
     log.error(
-      { pid, ...withoutSecrets(ending, secrets()), connections: cut.length, againMs },
-      'worker lost: its connections ended with it, and another is started',
+      { pid, ...withoutSecrets(exit, secrets()), connections: closed.length, restartMs },
+      'worker lost with its connections; starting another',
     );
-    for (const listener of cut) {
+    for (const listener of closed) {
       bus.emit('connection.closed', { listener, protocol: 'unknown', outcome: 'internal' });
     }
-    if (this.#ready.length > 0 || !this.#listeners.handedOver) return;
-    // With the last of them went the socket itself; its number may stand for something else by now.
-    const why = 'all workers ended, and a socket that was handed over can be opened once';
-    this.#crew?.fail(new NoriaError('workers-failed', why));
+    if (this.#ready.length > 0 || !this.#listeners.useInheritedSocket) return;
+    // The last worker closed the inherited socket. Its descriptor number may belong to another file by now.
+    const why = 'all workers have exited, and an inherited socket cannot be opened again';
+    this.#supervisor?.fail(new NoriaError('workers-failed', why));
   }
 
-  #gone({ number }: WorkerProcess): void {
-    this.#begun.get(number)?.lending.close();
-    this.#begun.delete(number);
-    this.#listeners.limits.gone(number);
-    this.#verdict.gone(number);
+  #onExit({ number }: WorkerProcess): void {
+    this.#open.get(number)?.leases.close();
+    this.#open.delete(number);
+    this.#listeners.permits.workerExited(number);
+    this.#verdict.remove(number);
   }
 }
 
-function is<Name extends ForwardedEventName>(told: ForwardedEvent, name: Name): told is ForwardedEvent<Name> {
-  return told.name === name;
+function is<Name extends ForwardedEventName>(
+  forwarded: ForwardedEvent,
+  name: Name,
+): forwarded is ForwardedEvent<Name> {
+  return forwarded.name === name;
 }

@@ -6,71 +6,71 @@ interface Word {
   readonly word: number;
 }
 
-function openLink() {
+function openChannel() {
   const sent: (readonly Word[])[] = [];
   const clock = new ManualClock();
-  return { link: new BatchedChannel<Word>(clock, (batch) => void sent.push(batch)), sent, clock };
+  return { channel: new BatchedChannel<Word>(clock, (batch) => void sent.push(batch)), sent, clock };
 }
 
-/** The end of this turn, and of what it has set off. */
+/** The end of this turn of the event loop. */
 const nextTurn = () => new Promise<void>((resolve) => setImmediate(resolve));
 
-test('link: all that is said in one turn is one message, in order', async () => {
-  const { link, sent } = openLink();
-  link.say({ word: 1 });
-  await Promise.resolve().then(() => link.say({ word: 2 }));
-  process.nextTick(() => link.say({ word: 3 }));
+test('channel: messages of one turn go out as one batch, in order', async () => {
+  const { channel, sent } = openChannel();
+  channel.send({ word: 1 });
+  await Promise.resolve().then(() => channel.send({ word: 2 }));
+  process.nextTick(() => channel.send({ word: 3 }));
   expect(sent).toEqual([]);
   await nextTurn();
   expect(sent).toEqual([[{ word: 1 }, { word: 2 }, { word: 3 }]]);
-  link.say({ word: 4 });
+  channel.send({ word: 4 });
   await nextTurn();
   expect(sent.slice(1)).toEqual([[{ word: 4 }]]);
 });
 
-test('link: what nobody waits for goes with what is said next, in order', async () => {
-  const { link, sent, clock } = openLink();
-  link.mention({ word: 1 });
-  link.mention({ word: 2 });
+test('channel: sendLater adds a message to the next batch, in order', async () => {
+  const { channel, sent, clock } = openChannel();
+  channel.sendLater({ word: 1 });
+  channel.sendLater({ word: 2 });
   await nextTurn();
   expect(sent).toEqual([]);
-  link.say({ word: 3 });
-  link.mention({ word: 4 });
+  channel.send({ word: 3 });
+  channel.sendLater({ word: 4 });
   await nextTurn();
   expect(sent).toEqual([[{ word: 1 }, { word: 2 }, { word: 3 }, { word: 4 }]]);
   expect(clock.armedCount).toBe(0);
 });
 
-test('link: what nobody waits for goes by itself, when nothing else is said for a few ms', async () => {
-  const { link, sent, clock } = openLink();
-  link.mention({ word: 1 });
+test('channel: sendLater sends after 5 ms when nothing else is sent', async () => {
+  const { channel, sent, clock } = openChannel();
+  channel.sendLater({ word: 1 });
   clock.advance(4);
   expect(sent).toEqual([]);
   clock.advance(1);
   expect(sent).toEqual([[{ word: 1 }]]);
-  link.mention({ word: 2 });
+  channel.sendLater({ word: 2 });
   clock.advance(5);
   expect(sent.length).toBe(2);
   expect(clock.armedCount).toBe(0);
 });
 
-test('link: what is said at last is sent at once, and only once', async () => {
-  const { link, sent } = openLink();
-  link.say({ word: 1 });
-  link.flush();
-  link.flush();
+test('channel: flush sends the batch at once, and only once', async () => {
+  const { channel, sent } = openChannel();
+  channel.send({ word: 1 });
+  channel.flush();
+  channel.flush();
   expect(sent).toEqual([[{ word: 1 }]]);
   await nextTurn();
   expect(sent.length).toBe(1);
 });
 
-test('link: nothing is sent through a pipe that has gone', async () => {
-  const { link, sent, clock } = openLink();
-  link.mention({ word: 1 });
-  link.say({ word: 2 });
-  link.close();
-  link.say({ word: 3 });
-  link.mention({ word: 4 });
+test('channel: nothing is sent after close', async () => {
+  const { channel, sent, clock } = openChannel();
+  channel.sendLater({ word: 1 });
+  channel.send({ word: 2 });
+  channel.close();
+  channel.send({ word: 3 });
+  channel.sendLater({ word: 4 });
   await nextTurn();
   clock.advance(10);
   expect(sent).toEqual([]);

@@ -2,28 +2,26 @@ import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import {
   PermitHolder,
-  type PermitOrder,
   PermitPool,
+  type PermitReply,
   type PermitRequest,
 } from '../../../src/plane/workers/connection-permits.ts';
 import { ManualClock } from '../../support/manual-clock.ts';
 
-/** An office and its workers, with a pipe to and from each that delivers when it is told to, in order. */
+/** A pool and its workers. The pipes between them deliver in order, when the test says so. */
 class Play {
   readonly limit: number;
-  readonly office: PermitPool;
+  readonly pool: PermitPool;
   readonly clock = new ManualClock();
-  readonly stocks = new Map<number, PermitHolder>();
-  readonly #toOffice = new Map<number, PermitRequest[]>();
-  readonly #toWorker = new Map<number, PermitOrder[]>();
+  readonly holders = new Map<number, PermitHolder>();
+  readonly #toPool = new Map<number, PermitRequest[]>();
+  readonly #toWorker = new Map<number, PermitReply[]>();
   readonly used = new Map<number, number>();
   refused = 0;
 
   constructor(limit: number, workers: number) {
     this.limit = limit;
-    this.office = new PermitPool(limit, this.clock, (worker, order) =>
-      this.#toWorker.get(worker)?.push(order),
-    );
+    this.pool = new PermitPool(limit, this.clock, (worker, reply) => this.#toWorker.get(worker)?.push(reply));
     for (let worker = 1; worker <= workers; worker += 1) this.join(worker);
   }
 
@@ -32,16 +30,16 @@ class Play {
   }
 
   join(worker: number): void {
-    this.#toOffice.set(worker, []);
+    this.#toPool.set(worker, []);
     this.#toWorker.set(worker, []);
     this.used.set(worker, 0);
-    this.stocks.set(worker, new PermitHolder((request) => this.#toOffice.get(worker)?.push(request)));
+    this.holders.set(worker, new PermitHolder((request) => this.#toPool.get(worker)?.push(request)));
   }
 
-  /** A client comes to this worker. */
+  /** A client connects to this worker. */
   async arrive(worker: number): Promise<void> {
-    const permitted = await this.stocks.get(worker)?.acquire();
-    if (!this.used.has(worker)) return; // it ended while the client waited
+    const permitted = await this.holders.get(worker)?.acquire();
+    if (!this.used.has(worker)) return; // the worker exited while the client waited
     if (permitted === true) this.used.set(worker, (this.used.get(worker) ?? 0) + 1);
     else this.refused += 1;
   }
@@ -50,33 +48,33 @@ class Play {
     const used = this.used.get(worker) ?? 0;
     if (used === 0) return;
     this.used.set(worker, used - 1);
-    this.stocks.get(worker)?.release();
+    this.holders.get(worker)?.release();
   }
 
   end(worker: number): void {
-    for (const pipe of [this.#toOffice, this.#toWorker]) pipe.delete(worker);
+    for (const pipe of [this.#toPool, this.#toWorker]) pipe.delete(worker);
     this.used.delete(worker);
-    this.stocks.delete(worker);
-    this.office.gone(worker);
+    this.holders.delete(worker);
+    this.pool.workerExited(worker);
   }
 
-  /** Delivers one message of this worker's pipe. @returns false when there is none. */
-  deliver(worker: number, way: 'up' | 'down'): boolean {
-    if (way === 'up') {
-      const request = this.#toOffice.get(worker)?.shift();
-      if (request !== undefined) this.office.hear(worker, request);
+  /** Delivers one message from (`up`) or to (`down`) this worker. @returns false when there is none. */
+  deliver(worker: number, direction: 'up' | 'down'): boolean {
+    if (direction === 'up') {
+      const request = this.#toPool.get(worker)?.shift();
+      if (request !== undefined) this.pool.receive(worker, request);
       return request !== undefined;
     }
-    const order = this.#toWorker.get(worker)?.shift();
-    if (order !== undefined) this.stocks.get(worker)?.hear(order);
-    return order !== undefined;
+    const reply = this.#toWorker.get(worker)?.shift();
+    if (reply !== undefined) this.holders.get(worker)?.receive(reply);
+    return reply !== undefined;
   }
 
-  /** Until nobody has anything to say any more. */
+  /** Delivers until no message is left. */
   async settle(): Promise<void> {
     for (let busy = true; busy; ) {
       busy = false;
-      for (const worker of [...this.stocks.keys()]) {
+      for (const worker of [...this.holders.keys()]) {
         while (this.deliver(worker, 'up') || this.deliver(worker, 'down')) busy = true;
       }
       await turn();
@@ -91,7 +89,7 @@ const STEP = fc.record({
   worker: fc.integer({ min: 1, max: 3 }),
 });
 
-test('permits: whatever is under way, there are never more connections than the limit', async () => {
+test('permits: there are never more connections than the limit, whatever messages are in flight', async () => {
   await fc.assert(
     fc.asyncProperty(
       fc.integer({ min: 0, max: 12 }),
@@ -101,23 +99,23 @@ test('permits: whatever is under way, there are never more connections than the 
         const arrivals: Promise<void>[] = [];
         let alive = 3;
         for (const { what, worker } of steps) {
-          if (what === 'arrive' && play.stocks.has(worker)) arrivals.push(play.arrive(worker));
+          if (what === 'arrive' && play.holders.has(worker)) arrivals.push(play.arrive(worker));
           else if (what === 'leave') play.leave(worker);
           else if (what === 'up' || what === 'down') play.deliver(worker, what);
           else if (what === 'wait') play.clock.advance(1_000);
-          else if (what === 'end' && alive > 1 && play.stocks.has(worker)) {
+          else if (what === 'end' && alive > 1 && play.holders.has(worker)) {
             alive -= 1;
             play.end(worker);
           }
-          await turn(); // those let in at once have come in
+          await turn(); // permits acquired at once are counted
           expect(play.inUse).toBeLessThanOrEqual(limit);
         }
         await play.settle();
         expect(play.inUse).toBeLessThanOrEqual(limit);
-        // Nothing is lost on the way: when all have left, as many as ever can come in.
-        for (const worker of play.stocks.keys()) while ((play.used.get(worker) ?? 0) > 0) play.leave(worker);
+        // No permit is lost: once all have left, as many as the limit can connect again.
+        for (const worker of play.holders.keys()) while ((play.used.get(worker) ?? 0) > 0) play.leave(worker);
         await play.settle();
-        const [first = 0] = play.stocks.keys();
+        const [first = 0] = play.holders.keys();
         const before = play.refused;
         const more = Array.from({ length: limit + 2 }, () => play.arrive(first));
         await play.settle();
@@ -130,7 +128,7 @@ test('permits: whatever is under way, there are never more connections than the 
   );
 });
 
-test('permits: where every message arrives before the next client, exactly the limit is let in', async () => {
+test('permits: when every message arrives before the next client, exactly the limit connects', async () => {
   await fc.assert(
     fc.asyncProperty(
       fc.integer({ min: 0, max: 20 }),
@@ -155,26 +153,28 @@ test('permits: where every message arrives before the next client, exactly the l
   );
 });
 
-test('permits: a large limit is asked for seldom', async () => {
-  const said: PermitRequest[] = [];
-  const stock: PermitHolder = new PermitHolder((request) => {
-    said.push(request);
-    office.hear(1, request);
+test('permits: a worker asks rarely under a large limit', async () => {
+  const requests: PermitRequest[] = [];
+  const holder: PermitHolder = new PermitHolder((request) => {
+    requests.push(request);
+    pool.receive(1, request);
   });
-  const office: PermitPool = new PermitPool(10_000, new ManualClock(), (_worker, order) => stock.hear(order));
-  for (let n = 0; n < 10_000; n += 1) expect(await stock.acquire()).toBe(true);
-  expect(await stock.acquire()).toBe(false);
-  expect(said.length).toBeLessThan(60);
+  const pool: PermitPool = new PermitPool(10_000, new ManualClock(), (_worker, reply) =>
+    holder.receive(reply),
+  );
+  for (let n = 0; n < 10_000; n += 1) expect(await holder.acquire()).toBe(true);
+  expect(await holder.acquire()).toBe(false);
+  expect(requests.length).toBeLessThan(60);
 });
 
-test('permits: a worker that hangs keeps what it has, and nobody waits for it longer than 1 s', async () => {
+test('permits: a worker that hangs keeps its permits, and clients wait for it 1 s at most', async () => {
   const play = new Play(4, 2);
   for (const worker of [1, 2]) {
     const arrival = play.arrive(worker);
     while (play.deliver(worker, 'up') || play.deliver(worker, 'down'));
     await arrival;
   }
-  // From here on nothing that is said to the second one arrives.
+  // From here on no message to the second worker arrives.
   const hangs = async (arrival: Promise<void>) => {
     while (play.deliver(1, 'up') || play.deliver(1, 'down'));
     await turn();
@@ -191,8 +191,8 @@ test('permits: a worker that hangs keeps what it has, and nobody waits for it lo
   expect([waiting, play.refused > 0]).toEqual([0, true]);
   const refused = play.refused;
   await hangs(play.arrive(1));
-  expect(play.refused, 'it is not waited for again').toBe(refused + 1);
-  await play.settle(); // it goes on
+  expect(play.refused, 'the pool does not wait for it again').toBe(refused + 1);
+  await play.settle(); // the second worker resumes
   const free = 4 - play.inUse;
   for (let n = 0; n < free; n += 1) {
     const arrival = play.arrive(1);

@@ -8,7 +8,7 @@ import { decodeFromIpc, encodeForIpc } from '../../../src/plane/workers/ipc-enco
 const carry = <Settings extends object>(settings: Settings): Settings =>
   decodeFromIpc<Settings>(JSON.parse(JSON.stringify(encodeForIpc(settings))));
 
-test('packed: secrets arrive as secrets, and maps as maps, however deep', () => {
+test('ipc encoding: secrets stay secrets and maps stay maps, at any depth', () => {
   const settings = {
     sources: new Map([['city', { auth: { username: 'me', password: new Secret('pass&word') } }]]),
     users: [{ password: new Secret('other') }],
@@ -24,7 +24,7 @@ test('packed: secrets arrive as secrets, and maps as maps, however deep', () => 
   expect(arrived.text).toBe('[secret]');
 });
 
-test('packed: any plain data comes out as it went in', () => {
+test('ipc encoding: plain data is decoded unchanged', () => {
   const leaf = fc.oneof(
     fc.string(),
     fc.boolean(),
@@ -49,7 +49,7 @@ test('packed: any plain data comes out as it went in', () => {
   );
 });
 
-test('packed: what JSON would change is refused rather than changed', () => {
+test('ipc encoding: values that JSON would change are refused', () => {
   for (const odd of [Number.NaN, Number.POSITIVE_INFINITY, () => 1, new Date(0), Symbol('odd'), 1n]) {
     expect(() => encodeForIpc({ odd })).toThrow(TypeError);
   }

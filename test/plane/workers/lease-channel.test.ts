@@ -1,10 +1,5 @@
 import { expect, onTestFinished, test } from 'vitest';
-import {
-  connectLending,
-  type RemoteLending,
-  type ServedLending,
-  serveLending,
-} from '../../../src/plane/workers/lease-channel.ts';
+import { LeaseServer, RemotePool } from '../../../src/plane/workers/lease-channel.ts';
 import {
   isLease,
   type Lease,
@@ -15,31 +10,31 @@ import {
 import { addMembers, drawn, openKit, type PoolKit, request } from '../../pool/pool-kit.ts';
 import { until } from '../../support/until.ts';
 
-/** Both halves, and a channel between them that carries plain data, later. */
+/** A remote pool and its server, connected by a channel that carries JSON in a later turn. */
 interface Joined {
-  readonly remote: RemoteLending;
-  /** The channel breaks: each half notices. */
+  readonly remote: RemotePool;
+  /** Breaks the channel and closes both ends. */
   breakOff(): void;
 }
 
-function join(lending: LeaseProvider, asker = 1): Joined {
+function join(pool: LeaseProvider, worker = 1): Joined {
   let open = true;
-  const carry = <Message>(message: Message, hear: (message: Message) => void) =>
-    setImmediate((text: string) => open && hear(JSON.parse(text)), JSON.stringify(message));
-  const served: ServedLending = serveLending(lending, asker, (message) =>
-    carry(message, (heard) => remote.hear(heard)),
+  const carry = <Message>(message: Message, receive: (message: Message) => void) =>
+    setImmediate((text: string) => open && receive(JSON.parse(text)), JSON.stringify(message));
+  const server: LeaseServer = new LeaseServer(pool, worker, (message) =>
+    carry(message, (received) => remote.receive(received)),
   );
-  const remote = connectLending((message) => carry(message, (heard) => served.hear(heard)));
+  const remote = new RemotePool((message) => carry(message, (received) => server.receive(received)));
   const breakOff = () => {
     open = false;
     remote.close();
-    served.close();
+    server.close();
   };
   onTestFinished(breakOff);
   return { remote, breakOff };
 }
 
-/** Askers at a pool that lends to all of them. */
+/** Workers that share a pool. */
 function connect(kit: PoolKit, count = 1): Joined[] {
   return Array.from({ length: count }, (_, index) => join(kit.pool, index + 1));
 }
@@ -48,13 +43,13 @@ function openTunnels(kit: PoolKit): number {
   return kit.pool.counts()[0]?.openTunnels ?? Number.NaN;
 }
 
-async function leaseFrom(remote: RemoteLending, id: number): Promise<Lease> {
+async function leaseFrom(remote: RemotePool, id: number): Promise<Lease> {
   const answer = await remote.acquire({ ...request({ session: 'abc' }), id });
   if (!isLease(answer)) throw new Error(`refused: ${answer.refused}`);
   return answer;
 }
 
-test('lending across a channel: a lease and its reports are the same as at the pool itself', async () => {
+test('lease channel: a lease and its reports are the same as at the pool itself', async () => {
   const kit = openKit();
   addMembers(kit, 1, 180_000, { exitIp: '198.51.100.7' });
   const { remote } = join(kit.pool);
@@ -79,10 +74,10 @@ test('lending across a channel: a lease and its reports are the same as at the p
   await until('the tunnel is closed', () => openTunnels(kit) === 0);
 });
 
-test('lending across a channel: requests of two askers with one id do not get in each other’s way', async () => {
+test('lease channel: requests of two workers with the same id are kept apart', async () => {
   const kit = openKit();
   const [left, right] = connect(kit, 2);
-  if (left === undefined || right === undefined) throw new Error('nobody asks');
+  if (left === undefined || right === undefined) throw new Error('no workers');
   const leftAnswer = left.remote.acquire(request({}, { id: 1, waitMs: 60_000 }));
   const rightAnswer = right.remote.acquire(request({}, { id: 1, waitMs: 60_000 }));
   const ownAnswer = kit.pool.acquire(request({}, { id: 1, waitMs: 60_000 }));
@@ -94,7 +89,7 @@ test('lending across a channel: requests of two askers with one id do not get in
   expect(answers.every(isLease)).toBe(true);
 });
 
-test('lending across a channel: when the asker goes, its leases end and nobody waits for it any more', async () => {
+test('lease channel: when the worker exits, its leases end and its requests are canceled', async () => {
   const kit = openKit({ rotation: { maxTunnelsPerMember: 1 } });
   addMembers(kit, 1);
   const { remote, breakOff } = join(kit.pool);
@@ -108,7 +103,7 @@ test('lending across a channel: when the asker goes, its leases end and nobody w
   expect(await remote.acquire(request())).toMatchObject({ refused: 'shutting-down' });
 });
 
-test('lending across a channel: when the pool closes, who waits is told so', async () => {
+test('lease channel: when the pool closes, waiting requests are refused', async () => {
   const kit = openKit();
   const { remote } = join(kit.pool);
   const waiting = remote.acquire(request({}, { waitMs: 60_000 }));
@@ -117,9 +112,9 @@ test('lending across a channel: when the pool closes, who waits is told so', asy
   await expect(waiting).resolves.toMatchObject({ refused: 'shutting-down' });
 });
 
-/** A pool that answers when it is told to, and notes what it is told. */
-class SlowLending implements LeaseProvider {
-  readonly told: (LeaseReport | { cancelled: number })[] = [];
+/** A pool that answers when the test says so, and records its calls. */
+class SlowPool implements LeaseProvider {
+  readonly calls: (LeaseReport | { cancelled: number })[] = [];
   answer: ((answer: Lease | LeaseRefusal) => void) | undefined;
 
   acquire(): Promise<Lease | LeaseRefusal> {
@@ -129,11 +124,11 @@ class SlowLending implements LeaseProvider {
   }
 
   cancel(cancelled: number): void {
-    this.told.push({ cancelled });
+    this.calls.push({ cancelled });
   }
 
   report(report: LeaseReport): void {
-    this.told.push(report);
+    this.calls.push(report);
   }
 }
 
@@ -148,28 +143,28 @@ const LEASE: Lease = {
   doubtful: false,
 };
 
-test('lending across a channel: a lease that comes when the asker has gone ends at once', async () => {
-  const lending = new SlowLending();
-  const { remote, breakOff } = join(lending);
+test('lease channel: a lease granted after the worker has exited ends at once', async () => {
+  const pool = new SlowPool();
+  const { remote, breakOff } = join(pool);
   void remote.acquire(request({}, { waitMs: 60_000 }));
-  await until('it is asked', () => lending.answer !== undefined);
+  await until('it is asked', () => pool.answer !== undefined);
   breakOff();
-  await until('it is cancelled', () => lending.told.length === 1);
-  lending.answer?.(LEASE);
-  await until('the lease ends', () => lending.told.length === 2);
-  expect(lending.told[1]).toEqual({ lease: 77, kind: 'failed', blame: 'nobody', fault: 'client-gone' });
+  await until('it is cancelled', () => pool.calls.length === 1);
+  pool.answer?.(LEASE);
+  await until('the lease ends', () => pool.calls.length === 2);
+  expect(pool.calls[1]).toEqual({ lease: 77, kind: 'failed', blame: 'nobody', fault: 'client-gone' });
 });
 
-test('lending across a channel: what has ended is not ended again when the asker goes', async () => {
-  const lending = new SlowLending();
-  const { remote, breakOff } = join(lending);
+test('lease channel: a lease that has ended is not ended again when the worker exits', async () => {
+  const pool = new SlowPool();
+  const { remote, breakOff } = join(pool);
   const answer = remote.acquire(request({}, { waitMs: 60_000 }));
-  await until('it is asked', () => lending.answer !== undefined);
-  lending.answer?.(LEASE);
+  await until('it is asked', () => pool.answer !== undefined);
+  pool.answer?.(LEASE);
   await answer;
   const closed: LeaseReport = { lease: 77, kind: 'closed', cut: false };
   remote.report(closed);
-  await until('it is reported', () => lending.told.length === 1);
+  await until('it is reported', () => pool.calls.length === 1);
   breakOff();
-  expect(lending.told).toEqual([closed]);
+  expect(pool.calls).toEqual([closed]);
 });

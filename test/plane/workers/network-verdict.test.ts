@@ -2,56 +2,56 @@ import { expect, test } from 'vitest';
 import { NetworkVerdict } from '../../../src/plane/workers/network-verdict.ts';
 import { ManualClock } from '../../support/manual-clock.ts';
 
-const FRESH_MS = 5_000;
+const ANSWER_VALID_MS = 5_000;
 
 function openVerdict() {
   const clock = new ManualClock();
-  const told: string[] = [];
+  const changes: string[] = [];
   const verdict = new NetworkVerdict({
     clock,
-    freshMs: () => FRESH_MS,
-    reassure: (judge) => told.push(`${judge} is reassured`),
-    onJudged: (down) => told.push(down ? 'down' : 'up'),
+    answerValidMs: () => ANSWER_VALID_MS,
+    overrule: (process) => changes.push(`${process} is overruled`),
+    onChange: (down) => changes.push(down ? 'down' : 'up'),
   });
-  return { clock, told, verdict };
+  return { clock, changes, verdict };
 }
 
-test('shared verdict: it is down as long as one says so', () => {
-  const { told, verdict } = openVerdict();
+test('network verdict: the network is down as long as one process says so', () => {
+  const { changes, verdict } = openVerdict();
   verdict.judged(1, true);
   verdict.judged(2, true);
   verdict.judged(1, false);
-  expect(told).toEqual(['down']);
+  expect(changes).toEqual(['down']);
   verdict.judged(2, false);
-  expect(told).toEqual(['down', 'up']);
+  expect(changes).toEqual(['down', 'up']);
 });
 
-test('shared verdict: who finds nobody is reassured when another had an answer just now', () => {
-  const { clock, told, verdict } = openVerdict();
+test('network verdict: a process without answers is overruled when another got one recently', () => {
+  const { clock, changes, verdict } = openVerdict();
   verdict.answered();
-  clock.advance(FRESH_MS);
+  clock.advance(ANSWER_VALID_MS);
   verdict.judged(1, true);
-  expect(told).toEqual(['1 is reassured']);
+  expect(changes).toEqual(['1 is overruled']);
   clock.advance(1);
   verdict.judged(1, true);
-  expect(told).toEqual(['1 is reassured', 'down']);
+  expect(changes).toEqual(['1 is overruled', 'down']);
 });
 
-test('shared verdict: an answer to anyone ends it for all', () => {
-  const { told, verdict } = openVerdict();
+test('network verdict: an answer to any process overrules all', () => {
+  const { changes, verdict } = openVerdict();
   verdict.judged(1, true);
   verdict.judged(2, true);
   verdict.answered();
-  expect(told).toEqual(['down', '1 is reassured', '2 is reassured', 'up']);
+  expect(changes).toEqual(['down', '1 is overruled', '2 is overruled', 'up']);
   verdict.judged(1, false);
-  expect(told.length).toBe(4);
+  expect(changes.length).toBe(4);
 });
 
-test('shared verdict: what a process judged ends with it', () => {
-  const { told, verdict } = openVerdict();
+test('network verdict: the judgement of a process ends with it', () => {
+  const { changes, verdict } = openVerdict();
   verdict.judged(1, true);
-  verdict.gone(2);
-  expect(told).toEqual(['down']);
-  verdict.gone(1);
-  expect(told).toEqual(['down', 'up']);
+  verdict.remove(2);
+  expect(changes).toEqual(['down']);
+  verdict.remove(1);
+  expect(changes).toEqual(['down', 'up']);
 });

@@ -1,4 +1,4 @@
-/** Real processes: what they run is in fixtures.ts beside this file, or is noria's own worker. */
+/** Real processes, which run the fixtures in this folder or noria's own worker. */
 import { fork } from 'node:child_process';
 import { once } from 'node:events';
 import { writeFileSync } from 'node:fs';
@@ -17,155 +17,158 @@ import { until } from '../../support/until.ts';
 const here = (file: string) => join(process.cwd(), 'test/plane/workers', file);
 
 async function open(entry: string, more: Partial<WorkerSupervisorOptions> = {}) {
-  const lost: (WorkerExit & { readonly againMs: number })[] = [];
+  const lost: (WorkerExit & { readonly restartMs: number })[] = [];
   const failed: NoriaError[] = [];
-  const crew = await openWorkerSupervisor({
+  const supervisor = await openWorkerSupervisor({
     clock: systemClock,
     entry: here(entry),
     wanted: 2,
     onReport: () => {},
     prepare: async () => {},
-    onLost: (_worker, ending, againMs) => void lost.push({ ...ending, againMs }),
-    onGone: () => {},
+    onLost: (_worker, exit, restartMs) => void lost.push({ ...exit, restartMs }),
+    onExit: () => {},
     onFailed: (error) => void failed.push(error),
     ...more,
   });
-  onTestFinished(() => crew.close());
-  return { crew, lost, failed };
+  onTestFinished(() => supervisor.close());
+  return { supervisor, lost, failed };
 }
 
-test('crew: one that ends is replaced, and tells why it ended', async () => {
-  const { crew, lost } = await open('worker-that-obeys.ts');
-  const [first, second] = crew.ready;
-  first?.say({ kind: 'forgive', source: 'crash' });
+test('supervisor: a worker that exits is replaced, and the exit says why', async () => {
+  const { supervisor, lost } = await open('worker-that-obeys.ts');
+  const [first, second] = supervisor.ready;
+  first?.send({ kind: 'reset-refusals', source: 'crash' });
   await until('it is lost', () => lost.length === 1);
   expect(lost[0]).toMatchObject({ how: 'ended with code 1', stack: expect.stringMatching(/told to crash/) });
-  await until('another one is there', () => crew.ready.length === 2);
-  expect(crew.ready).toContain(second);
-  expect(crew.ready).not.toContain(first);
+  await until('a replacement is ready', () => supervisor.ready.length === 2);
+  expect(supervisor.ready).toContain(second);
+  expect(supervisor.ready).not.toContain(first);
 });
 
-test('crew: those that die young are replaced more and more slowly, and at last it is given up', async () => {
+test('supervisor: workers that exit early are replaced with growing delays, until it gives up', async () => {
   const clock = new ManualClock();
-  const { crew, lost, failed } = await open('worker-that-obeys.ts', { clock });
+  const { supervisor, lost, failed } = await open('worker-that-obeys.ts', { clock });
   const kill = async () => {
     const already = lost.length + failed.length;
-    for (const worker of crew.ready) worker.kill();
-    await until('they are gone', () => lost.length + failed.length > already && crew.ready.length === 0);
+    for (const worker of supervisor.ready) worker.kill();
+    await until(
+      'they have exited',
+      () => lost.length + failed.length > already && supervisor.ready.length === 0,
+    );
   };
   await kill();
   await until('both are lost', () => lost.length === 2);
-  expect(lost.map(({ againMs }) => againMs)).toEqual([500, 1_000]);
-  for (const againMs of [500, 500]) {
-    clock.advance(againMs);
-    await until('one is there', () => crew.ready.length === 1);
+  expect(lost.map(({ restartMs }) => restartMs)).toEqual([500, 1_000]);
+  for (const restartMs of [500, 500]) {
+    clock.advance(restartMs);
+    await until('one is ready', () => supervisor.ready.length === 1);
     await kill();
   }
-  expect(lost.map(({ againMs }) => againMs)).toEqual([500, 1_000, 2_000, 4_000]);
+  expect(lost.map(({ restartMs }) => restartMs)).toEqual([500, 1_000, 2_000, 4_000]);
   clock.advance(2_000);
-  await until('one is there', () => crew.ready.length === 1);
+  await until('one is ready', () => supervisor.ready.length === 1);
   await kill();
   clock.advance(4_000);
-  await until('one is there', () => crew.ready.length === 1);
+  await until('one is ready', () => supervisor.ready.length === 1);
   await kill();
   expect(failed.map(({ code, message }) => [code, message])).toEqual([
     [
       'workers-failed',
-      expect.stringMatching(/the last 6 of them ended within seconds, .* killed by SIGKILL/),
+      expect.stringMatching(/the last 6 exited within 10 s of their start; last exit: killed by SIGKILL/),
     ],
   ]);
   expect(clock.armedCount).toBe(0);
 });
 
-test('crew: one that lived long is replaced at once', async () => {
+test('supervisor: a worker that ran for long is replaced at once', async () => {
   const clock = new ManualClock();
-  const { crew, lost } = await open('worker-that-obeys.ts', { clock });
+  const { supervisor, lost } = await open('worker-that-obeys.ts', { clock });
   clock.advance(10_000);
-  crew.ready[0]?.kill();
+  supervisor.ready[0]?.kill();
   await until('it is lost', () => lost.length === 1);
-  expect(lost[0]?.againMs).toBe(0);
+  expect(lost[0]?.restartMs).toBe(0);
 });
 
-test('crew: one that cannot be brought to where the others are is none', async () => {
-  const { crew, lost } = await open('worker-that-obeys.ts', {
-    prepare: () => Promise.reject(new Error('the port is gone')),
+test('supervisor: a replacement that cannot be prepared is killed', async () => {
+  const { supervisor, lost } = await open('worker-that-obeys.ts', {
+    prepare: () => Promise.reject(new Error('the port is taken')),
   });
-  crew.ready[0]?.kill();
-  await until('its successor is lost too', () => lost.length === 2);
-  expect(lost[1]?.how).toBe('stopped: the port is gone');
-  expect(crew.ready.length).toBe(1);
+  supervisor.ready[0]?.kill();
+  await until('its replacement is lost too', () => lost.length === 2);
+  expect(lost[1]?.how).toBe('stopped: the port is taken');
+  expect(supervisor.ready.length).toBe(1);
 });
 
-test('crew: workers that cannot start fail it, in words, and leave nothing', async () => {
+test('supervisor: opening fails when a worker cannot start', async () => {
   await expect(open('worker-that-cannot-start.ts')).rejects.toMatchObject({
     code: 'workers-failed',
     message: 'a worker did not start: ended with code 3',
   });
 });
 
-test('crew: one that ends while others still start is replaced like any other', async () => {
+test('supervisor: a worker that exits while others start is replaced', async () => {
   const clock = new ManualClock();
   const marks = testFolder();
   vi.stubEnv('NORIA_TEST_MARKS', marks);
   onTestFinished(() => void vi.unstubAllEnvs());
   const lost: string[] = [];
   const opening = open('worker-that-waits.ts', { clock, onLost: (_worker, { how }) => void lost.push(how) });
-  await until('the quick one has died', () => lost.length === 1);
+  await until('the first worker has exited', () => lost.length === 1);
   writeFileSync(join(marks, 'go'), '');
-  const { crew } = await opening;
-  expect([lost, crew.ready.length]).toEqual([['ended with code 4'], 1]);
+  const { supervisor } = await opening;
+  expect([lost, supervisor.ready.length]).toEqual([['ended with code 4'], 1]);
   clock.advance(500);
-  await until('another one is there', () => crew.ready.length === 2);
+  await until('a replacement is ready', () => supervisor.ready.length === 2);
 });
 
-test('crew: a signal that a terminal sends to all processes while they start is no failure of a worker', async () => {
+test('supervisor: a signal sent to all processes during the start is no failure', async () => {
   vi.stubEnv('NORIA_TEST_MARKS', testFolder());
   onTestFinished(() => void vi.unstubAllEnvs());
-  const { crew, lost } = await open('worker-that-is-interrupted.ts');
-  expect([crew.ready.length, lost]).toEqual([2, []]);
+  const { supervisor, lost } = await open('worker-that-is-interrupted.ts');
+  expect([supervisor.ready.length, lost]).toEqual([2, []]);
 });
 
-test('crew: one that does not close when told to is killed', async () => {
+test('supervisor: a worker that does not close in time is killed', async () => {
   const clock = new ManualClock();
-  const gone: string[] = [];
-  const { crew } = await open('worker-that-obeys.ts', { clock });
-  for (const worker of crew.ready) void worker.gone.then(({ how }) => gone.push(how));
-  crew.ready[0]?.say({ kind: 'forgive', source: 'stay' });
-  const closed = crew.close();
-  await until('the other one has closed', () => gone.length === 1);
+  const exits: string[] = [];
+  const { supervisor } = await open('worker-that-obeys.ts', { clock });
+  for (const worker of supervisor.ready) void worker.exited.then(({ how }) => exits.push(how));
+  supervisor.ready[0]?.send({ kind: 'reset-refusals', source: 'stay' });
+  const closed = supervisor.close();
+  await until('the other worker has closed', () => exits.length === 1);
   clock.advance(2_000);
   await closed;
-  expect(gone).toEqual(['ended with code 0', 'killed by SIGKILL']);
+  expect(exits).toEqual(['ended with code 0', 'killed by SIGKILL']);
   expect(clock.armedCount).toBe(0);
 });
 
-test('crew: what is told of an ending holds no secret', () => {
+test('supervisor: an exit is logged without secrets', () => {
   const secrets = [new Secret('city+pass/word')];
-  const ending = { how: 'stopped: city+pass/word is wrong', stack: 'Error: city%2Bpass%2Fword\n at here' };
-  expect(withoutSecrets(ending, secrets)).toEqual({
+  const exit = { how: 'stopped: city+pass/word is wrong', stack: 'Error: city%2Bpass%2Fword\n at here' };
+  expect(withoutSecrets(exit, secrets)).toEqual({
     how: 'stopped: [secret] is wrong',
     stack: 'Error: [secret]\n at here',
   });
   expect(withoutSecrets({ how: 'killed by SIGKILL' }, secrets)).toEqual({ how: 'killed by SIGKILL' });
 });
 
-test('worker: what nobody catches ends it with its stack in the last thing it says', async () => {
+test('worker: an uncaught error ends it, and its last message holds the stack', async () => {
   const child = fork(join(process.cwd(), 'src/plane/workers/worker.ts'), {
     stdio: ['ignore', 'pipe', 'pipe', 'ipc'],
   });
   onTestFinished(() => void child.kill('SIGKILL'));
-  const said: FromWorker[] = [];
+  const received: FromWorker[] = [];
   let printed = '';
   for (const stream of [child.stdout, child.stderr]) stream?.on('data', (chunk) => (printed += chunk));
   child.on('message', (batch: FromWorker[]) => {
-    said.push(...batch);
-    if (said.length === 1) child.send([{ kind: 'drain' }]); // before anything else: noria never does
+    received.push(...batch);
+    if (received.length === 1) child.send([{ kind: 'drain' }]); // noria always sends `open` first
   });
   const [code] = await once(child, 'close');
   expect(code).toBe(1);
-  expect(said.map(({ kind }) => kind)).toEqual(['loaded', 'crashed']);
-  expect(said[1]).toMatchObject({
-    stack: expect.stringMatching(/^TypeError: drain came before begin\n +at /),
+  expect(received.map(({ kind }) => kind)).toEqual(['loaded', 'crashed']);
+  expect(received[1]).toMatchObject({
+    stack: expect.stringMatching(/^TypeError: drain came before open\n +at /),
   });
   expect(printed).toBe('');
 });

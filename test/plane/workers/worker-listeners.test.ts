@@ -3,7 +3,7 @@ import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
 import { systemClock } from '../../../src/core/clock.ts';
-import { dialerSettings } from '../../../src/daemon/part-options.ts';
+import { dialerSettings, listenerSettings } from '../../../src/daemon/part-options.ts';
 import { boundAddress } from '../../../src/listener/bind.ts';
 import { encodeForIpc } from '../../../src/plane/workers/ipc-encoding.ts';
 import type { FromWorker, ToWorker } from '../../../src/plane/workers/messages.ts';
@@ -16,34 +16,34 @@ import { until } from '../../support/until.ts';
 
 type Updated = Extract<FromWorker, { kind: 'updated' }>;
 
-/** A worker that answers what it is told to answer, or nothing until it is ended. */
+/** Gives the answers of the test, one for each update; `nothing` hangs until the worker is killed. */
 class FakeWorker implements ListeningWorker {
-  readonly said: ToWorker[] = [];
-  readonly unfitFor: string[] = [];
+  readonly received: ToWorker[] = [];
+  readonly killReasons: string[] = [];
   readonly #answers: (Updated['outcome'] | 'nothing')[];
-  #end: (() => void) | undefined;
+  #exit: (() => void) | undefined;
 
   constructor(...answers: (Updated['outcome'] | 'nothing')[]) {
     this.#answers = answers;
   }
 
-  answer<Kind extends 'loaded' | 'updated' | 'drained'>() {
+  nextAnswer<Kind extends 'loaded' | 'updated' | 'drained'>() {
     const { promise, resolve } = Promise.withResolvers<Extract<FromWorker, { kind: Kind }> | undefined>();
     const outcome = this.#answers.shift() ?? OPENED;
-    if (outcome === 'nothing') this.#end = () => resolve(undefined);
-    else resolve({ kind: 'updated', outcome } as Extract<FromWorker, { kind: Kind }>); // nothing else is asked for
+    if (outcome === 'nothing') this.#exit = () => resolve(undefined);
+    else resolve({ kind: 'updated', outcome } as Extract<FromWorker, { kind: Kind }>); // only `updated` is awaited
     return promise;
   }
 
-  readonly say = (message: ToWorker): void => void this.said.push(message);
+  readonly send = (message: ToWorker): void => void this.received.push(message);
 
-  unfit(reason: string): void {
-    this.unfitFor.push(reason);
-    this.#end?.();
+  killBecause(reason: string): void {
+    this.killReasons.push(reason);
+    this.#exit?.();
   }
 }
 
-/** Nobody listens there, so that it is the workers' answers that count. */
+/** Free addresses: the outcome depends on the workers' answers only. */
 const FREE = `127.0.0.1:${await freePort()}`;
 const FREE_TOO = `127.0.0.1:${await freePort()}`;
 const OPENED = { ok: true, addresses: [[{ host: '127.0.0.1', port: 8_888 }]] } as const;
@@ -52,7 +52,7 @@ const SOURCE =
   '  - { name: city, product: free, instance: "1", akey: "0123456789abcdef", baseUrl: "http://127.0.0.1:9" }';
 
 const listenersAt = (address: string) =>
-  testConfig({ sources: [SOURCE], listeners: `listeners: [{ address: "${address}" }]` }).listeners;
+  listenerSettings(testConfig({ sources: [SOURCE], listeners: `listeners: [{ address: "${address}" }]` }));
 
 function open(...workers: FakeWorker[]) {
   const clock = new ManualClock();
@@ -66,60 +66,60 @@ function open(...workers: FakeWorker[]) {
   };
 }
 
-test('workers: one that does not answer a reload is ended, and the reload goes on without it', async () => {
+test('worker listeners: a worker that does not answer an update is killed, and the update goes on without it', async () => {
   const [stuck, other] = [new FakeWorker('nothing'), new FakeWorker()];
   const { clock, listeners } = open(stuck, other);
   const updated = listeners.update(listenersAt(FREE), 0);
-  await until('it has been asked', () => stuck.said.length === 1);
+  await until('the worker is asked', () => stuck.received.length === 1);
   clock.advance(29_999);
-  expect(stuck.unfitFor).toEqual([]);
+  expect(stuck.killReasons).toEqual([]);
   clock.advance(1);
   await updated;
-  expect(stuck.unfitFor).toEqual(['it did not open its listeners in time']);
-  expect(listeners.views.map(({ addresses }) => addresses)).toEqual(OPENED.addresses);
+  expect(stuck.killReasons).toEqual(['it did not open its listeners in time']);
+  expect(listeners.status().map(({ addresses }) => addresses)).toEqual(OPENED.addresses);
   expect(clock.armedCount).toBe(0);
 });
 
-test('workers: when noria closes, one that hangs has 1 s left to answer', async () => {
+test('worker listeners: when noria closes, a worker that hangs has 1 s left to answer', async () => {
   const stuck = new FakeWorker('nothing');
   const { clock, listeners } = open(stuck, new FakeWorker());
   const updated = listeners.update(listenersAt(FREE), 0);
-  await until('it has been asked', () => stuck.said.length === 1);
+  await until('the worker is asked', () => stuck.received.length === 1);
   clock.advance(10_000);
-  listeners.hurry();
+  listeners.prepareToClose();
   clock.advance(999);
-  expect(stuck.unfitFor).toEqual([]);
+  expect(stuck.killReasons).toEqual([]);
   clock.advance(1);
   await updated;
-  expect(stuck.unfitFor).toEqual(['it did not open its listeners in time']);
+  expect(stuck.killReasons).toEqual(['it did not open its listeners in time']);
   expect(clock.armedCount).toBe(0);
 });
 
-test('workers: one that cannot go back after a reload that failed is ended', async () => {
+test('worker listeners: a worker that cannot restore its listeners after a failed update is killed', async () => {
   const [first, second] = [new FakeWorker(OPENED, OPENED, TAKEN), new FakeWorker(OPENED, TAKEN)];
   const { listeners } = open(first, second);
   await listeners.update(listenersAt(FREE), 0);
   await expect(listeners.update(listenersAt(FREE_TOO), 0)).rejects.toMatchObject(TAKEN_ERROR);
-  expect([first.unfitFor, second.unfitFor]).toEqual([[TAKEN.message], []]);
-  expect(listeners.views.map(({ name }) => name)).toEqual([FREE]);
+  expect([first.killReasons, second.killReasons]).toEqual([[TAKEN.message], []]);
+  expect(listeners.status().map(({ name }) => name)).toEqual([FREE]);
 });
 
 const TAKEN_ERROR = { code: TAKEN.code, message: TAKEN.message };
 
-test('workers: a port that another program was quicker to take is looked for anew, three times', async () => {
+test('worker listeners: when another program takes the free port first, three ports are tried', async () => {
   const lucky = new FakeWorker(TAKEN, OPENED, TAKEN, OPENED, OPENED);
   await open(lucky).listeners.update(listenersAt('127.0.0.1:0'), 0);
-  expect(lucky.said.length).toBe(5); // opened and gone back twice, then opened
+  expect(lucky.received.length).toBe(5); // two failed updates, each restored, then a successful one
   const luckless = new FakeWorker(TAKEN, OPENED, TAKEN, OPENED, TAKEN, OPENED);
   await expect(open(luckless).listeners.update(listenersAt('127.0.0.1:0'), 0)).rejects.toMatchObject(
     TAKEN_ERROR,
   );
   const named = new FakeWorker(TAKEN, OPENED);
   await expect(open(named).listeners.update(listenersAt(FREE), 0)).rejects.toMatchObject(TAKEN_ERROR);
-  expect([luckless.said.length, named.said.length]).toEqual([6, 2]);
+  expect([luckless.received.length, named.received.length]).toEqual([6, 2]);
 });
 
-test('workers: what cannot be had is refused before any worker is asked', async () => {
+test('worker listeners: a taken address is refused before any worker is asked', async () => {
   const program = createServer().listen(0, '127.0.0.1');
   onTestFinished(() => void program.close());
   await once(program, 'listening');
@@ -130,47 +130,47 @@ test('workers: what cannot be had is refused before any worker is asked', async 
     code: 'listen-failed',
     message: `cannot listen on 127.0.0.1:${port}: another program listens there`,
   });
-  expect(worker.said).toEqual([]);
+  expect(worker.received).toEqual([]);
 });
 
-test('workers: one whom another program was quicker than is ended, since it can never name that port again', async () => {
-  const spoilt = new FakeWorker(OPENED, { ...TAKEN, spoilt: true });
+test('worker listeners: a worker that holds an unbound socket is killed, because it can never listen on that port', async () => {
+  const unlucky = new FakeWorker(OPENED, { ...TAKEN, holdsUnboundSocket: true });
   const other = new FakeWorker();
-  const { listeners } = open(spoilt, other);
+  const { listeners } = open(unlucky, other);
   await listeners.update(listenersAt(FREE), 0);
   await expect(listeners.update(listenersAt(FREE_TOO), 0)).rejects.toMatchObject(TAKEN_ERROR);
-  expect([spoilt.unfitFor, other.unfitFor]).toEqual([[TAKEN.message], []]);
+  expect([unlucky.killReasons, other.killReasons]).toEqual([[TAKEN.message], []]);
 });
 
-test('worker: it tells that it holds a socket that could not be bound', async () => {
+test('worker: reports that it holds a socket that could not be bound', async () => {
   const program = createServer().listen(0, '127.0.0.1');
   onTestFinished(() => void program.close());
   await once(program, 'listening');
-  const crew = await openWorkerSupervisor({
+  const supervisor = await openWorkerSupervisor({
     clock: systemClock,
     entry: join(process.cwd(), 'src/plane/workers/worker.ts'),
     wanted: 1,
     onReport: () => {},
     prepare: async () => {},
     onLost: () => {},
-    onGone: () => {},
+    onExit: () => {},
     onFailed: () => {},
   });
-  onTestFinished(() => crew.close());
-  const [worker] = crew.ready;
+  onTestFinished(() => supervisor.close());
+  const [worker] = supervisor.ready;
   if (worker === undefined) throw new TypeError('there is one');
   const config = testConfig({ sources: [SOURCE] });
-  const surroundings = { sources: ['city'], own: [] };
-  worker.say({ kind: 'begin', dialer: encodeForIpc(dialerSettings(config)), surroundings, handedOver: [] });
+  const context = { sourceNames: ['city'], adminAddress: undefined };
+  worker.send({ kind: 'open', dialer: encodeForIpc(dialerSettings(config)), context, inheritedFds: [] });
   const outcomeAt = async (address: string) => {
-    const answer = worker.answer('updated');
+    const answer = worker.nextAnswer('updated');
     const listeners = encodeForIpc(listenersAt(address));
-    worker.say({ kind: 'update', listeners, drainTimeoutMs: 0, counted: [] });
+    worker.send({ kind: 'update', listeners, drainTimeoutMs: 0, permitListeners: [] });
     return (await answer)?.outcome;
   };
   expect(await outcomeAt(`127.0.0.1:${boundAddress(program).port}`)).toMatchObject({
     code: 'listen-failed',
-    spoilt: true,
+    holdsUnboundSocket: true,
   });
   expect(await outcomeAt(FREE)).toMatchObject({ ok: true });
 });

@@ -1,4 +1,4 @@
-/** The first of them is interrupted while it loads, as by a terminal; the others close when told to. */
+/** The first of these workers receives SIGINT while it loads, as from a terminal. The others obey. */
 import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 
@@ -7,7 +7,7 @@ function isFirst(): boolean {
     mkdirSync(join(process.env['NORIA_TEST_MARKS'] ?? '', 'first'));
     return true;
   } catch {
-    return false; // handled: another one was
+    return false; // handled: another worker was first
   }
 }
 

@@ -1,12 +1,12 @@
-/** A worker that does nothing: it crashes when told to, and closes when told to, unless it was told to stay. */
+/** A worker without a data plane. It crashes or ignores `close` when a test says so through `reset-refusals`. */
 import type { ToWorker } from '../../../src/plane/workers/messages.ts';
 
 let stays = false;
 
 process.on('message', (batch: readonly ToWorker[]) => {
   for (const message of batch) {
-    if (message.kind === 'forgive' && message.source === 'stay') stays = true;
-    if (message.kind === 'forgive' && message.source === 'crash') crash();
+    if (message.kind === 'reset-refusals' && message.source === 'stay') stays = true;
+    if (message.kind === 'reset-refusals' && message.source === 'crash') crash();
     if (message.kind === 'close' && !stays) process.exit(0);
   }
 });

@@ -1,4 +1,4 @@
-/** The first of them loads and dies; the second loads when there is a mark for it to go; the others load at once. */
+/** The first of these workers loads and exits. The second loads once the file `go` exists. The others load at once. */
 import { existsSync, mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import type { ToWorker } from '../../../src/plane/workers/messages.ts';
@@ -10,7 +10,7 @@ function isFirst(mark: string): boolean {
     mkdirSync(join(marks, mark));
     return true;
   } catch {
-    return false; // handled: another one was
+    return false; // handled: another worker was first
   }
 }
 

@@ -1,11 +1,11 @@
-/** The running daemon as the admin server shows and steers it: snapshots of the parts, put together; verbs passed on. */
-
+/** What the admin API, the command line and embedding programs see and do: status from all parts, and commands to them. */
 import type { AdminBackend } from '../admin/backend.ts';
 import type { SourceJson, Status } from '../admin/schemas.ts';
 import type { Clock } from '../core/clock.ts';
 import { formatHostPort, hostPort } from '../core/host-port.ts';
 import type { Log } from '../core/log.ts';
 import { isLoopbackAddress } from '../core/networks.ts';
+import { readVersion } from '../core/version.ts';
 import type { DataPlane } from '../plane/data-plane.ts';
 import type { Pool } from '../pool/pool.ts';
 import type { SourceCounts } from '../pool/views.ts';
@@ -13,27 +13,32 @@ import type { Refiller } from '../refill/refiller.ts';
 import type { SourceStatus } from '../refill/status.ts';
 import type { SourceFaults } from './source-faults.ts';
 
-export interface Viewed {
-  readonly version: string;
+export interface ControlOptions {
   readonly clock: Clock;
   readonly log: Log;
   readonly pool: Pool;
   readonly refiller: () => Refiller;
   readonly plane: Pick<DataPlane, 'listeners' | 'workers' | 'closeConnections'>;
   readonly draining: () => boolean;
-  /** Sources that their own members refuse. */
   readonly faults: Pick<SourceFaults, 'of' | 'tryAgain'>;
 }
 
 const MS_PER_SECOND = 1_000;
-/** States out of which a source draws again by itself. */
-const DRAWS_AGAIN: ReadonlySet<string> = new Set(['idle', 'ready', 'drawing', 'waiting', 'backoff']);
+/** States in which a source can draw without an operator. */
+const CAN_DRAW: ReadonlySet<string> = new Set(['idle', 'ready', 'drawing', 'waiting', 'backoff']);
+/** `hostPort` needs a port to make a host canonical. */
+const ANY_PORT = 1;
 
-export function viewDaemon(viewed: Viewed): AdminBackend {
-  const { pool, refiller, clock, log } = viewed;
+export function createControl(options: ControlOptions): AdminBackend {
+  const { pool, refiller, plane, clock, log, faults } = options;
   const startedAt = clock.monotonic();
+  const version = readVersion();
   return {
-    status: () => statusOf(viewed, startedAt),
+    status: () => ({
+      version,
+      uptimeSeconds: Math.round((clock.monotonic() - startedAt) / MS_PER_SECOND),
+      ...statusOf(options),
+    }),
     members: () => pool.members(),
     memberCounts: () => pool.counts(),
     sessions: () => pool.sessions(),
@@ -41,13 +46,13 @@ export function viewDaemon(viewed: Viewed): AdminBackend {
     refillSource: (source) => refiller().refill(source),
     pauseSource: (source) => refiller().pause(source),
     resumeSource(source) {
-      viewed.faults.tryAgain(source);
+      faults.tryAgain(source);
       return refiller().resume(source);
     },
     rotateSession(session, closeTunnels) {
       const leases = closeTunnels ? pool.leasesOf({ session }) : [];
       if (pool.rotateSession(session) === undefined) return false;
-      viewed.plane.closeConnections(leases);
+      plane.closeConnections(leases);
       return true;
     },
     forgetSession: (session) => pool.forgetSession(session),
@@ -59,25 +64,20 @@ export function viewDaemon(viewed: Viewed): AdminBackend {
     setLogLevel: (level) => {
       log.level = level;
     },
-    proxyAddress: () => proxyAddress(viewed),
+    proxyAddress: () => proxyAddress(plane),
   };
 }
 
-/** Only to have a host made canonical that stands without a port. */
-const ANY_PORT = 1;
-
-function statusOf(viewed: Viewed, startedAt: number): Status {
-  const { pool, refiller, clock, version } = viewed;
+function statusOf(options: ControlOptions): Omit<Status, 'version' | 'uptimeSeconds'> {
+  const { pool, refiller, plane, faults } = options;
   const counts = pool.counts();
   const statuses = refiller().sources();
   const sum = (of: (count: SourceCounts) => number) => counts.reduce((total, count) => total + of(count), 0);
   const ready = sum((count) => (count.blocked === null ? count.ready : 0));
   return {
-    version,
-    uptimeSeconds: Math.round((clock.monotonic() - startedAt) / MS_PER_SECOND),
-    ...readiness(viewed, ready, statuses, counts),
-    workers: viewed.plane.workers,
-    listeners: viewed.plane.listeners.map(({ name, protocols, addresses, connections }) => ({
+    ...readiness(options, ready, statuses, counts),
+    workers: plane.workers,
+    listeners: plane.listeners.map(({ name, protocols, addresses, connections }) => ({
       name,
       address: addresses.map(({ host, port }) => formatHostPort(host, port)).join(', '),
       protocols: [...protocols],
@@ -96,64 +96,55 @@ function statusOf(viewed: Viewed, startedAt: number): Status {
       sourceView(
         status,
         counts.find(({ source }) => source === status.name),
-        viewed.faults.of(status.name)?.advice,
+        faults.of(status.name)?.advice,
       ),
     ),
   };
 }
 
-/** Does it work, in one sentence: the reason when not, what is missing when it does only partly. */
+/** Whether noria can serve a client, with the reason if not and the sources that have trouble. */
 function readiness(
-  { draining, plane }: Viewed,
+  { draining, plane }: ControlOptions,
   usable: number,
   sources: readonly SourceStatus[],
   counts: readonly SourceCounts[],
 ): { ready: boolean; reason: string } {
   if (draining())
-    return { ready: false, reason: 'shutting down: open tunnels finish, new clients are refused' };
-  if (plane.listeners.length === 0) return { ready: false, reason: 'not ready: nothing listens' };
+    return { ready: false, reason: 'shutting down: open tunnels may finish, new clients are refused' };
+  if (plane.listeners.length === 0) return { ready: false, reason: 'not ready: no listener is open' };
   if (plane.workers.running === 0) {
-    return {
-      ready: false,
-      reason: 'not ready: no worker process lives, so nobody is served until another one has started',
-    };
+    return { ready: false, reason: 'not ready: all workers are down; restarting' };
   }
-  const troubles = sources
-    .map((source) =>
-      troubleOf(
-        source,
-        counts.find((count) => count.source === source.name),
-      ),
-    )
-    .filter((trouble) => trouble !== undefined);
-  const but = troubles.length === 0 ? '' : `; ${troubles.join('; ')}`;
-  if (usable > 0)
-    return {
-      ready: true,
-      reason: `ready: ${usable} ${usable === 1 ? 'member is' : 'members are'} usable${but}`,
-    };
+  const troubles = sources.flatMap((source) =>
+    troubleOf(
+      source,
+      counts.find((count) => count.source === source.name),
+    ),
+  );
+  const suffix = troubles.map((trouble) => `; ${trouble}`).join('');
+  if (usable > 0) {
+    const members = usable === 1 ? 'member is' : 'members are';
+    return { ready: true, reason: `ready: ${usable} ${members} usable${suffix}` };
+  }
   const blocked = new Set(counts.filter((count) => count.blocked !== null).map(({ source }) => source));
-  const drawing = sources.filter(({ name, state }) => DRAWS_AGAIN.has(state) && !blocked.has(name));
+  const drawing = sources.filter(({ name, state }) => CAN_DRAW.has(state) && !blocked.has(name));
   if (drawing.length > 0) {
-    const atRest = drawing.every(({ state }) => state === 'idle');
-    const next = atRest
-      ? 'no client has come lately, and members are drawn when one does'
-      : 'the pool is empty, and members can still be drawn';
-    return { ready: true, reason: `ready: ${next}${but}` };
+    const isIdle = drawing.every(({ state }) => state === 'idle');
+    const why = isIdle
+      ? 'no recent clients; the next client starts a draw'
+      : 'the pool is empty; a source can draw';
+    return { ready: true, reason: `ready: ${why}${suffix}` };
   }
-  return { ready: false, reason: `not ready: the pool is empty and no source can draw${but}` };
+  return { ready: false, reason: `not ready: the pool is empty and no source can draw${suffix}` };
 }
 
-function troubleOf(
-  { name, state, reason }: SourceStatus,
-  counts: SourceCounts | undefined,
-): string | undefined {
-  if (counts !== undefined && counts.blocked !== null) return `${name} is paused: ${counts.blocked}`;
-  if (state === 'backoff') return `${name} backs off: ${reason}`;
-  return state === 'halted' || state === 'paused' ? `${name} is ${state}: ${reason}` : undefined;
+function troubleOf({ name, state, reason }: SourceStatus, counts: SourceCounts | undefined): string[] {
+  if (counts !== undefined && counts.blocked !== null) return [`${name} is paused: ${counts.blocked}`];
+  if (state === 'backoff') return [`${name} is backing off: ${reason}`];
+  return state === 'halted' || state === 'paused' ? [`${name} is ${state}: ${reason}`] : [];
 }
 
-/** @param faultAdvice - what to do about a source whose members refuse it. */
+/** @param faultAdvice - present while members of the source refuse its credentials. */
 function sourceView(
   status: SourceStatus,
   counts: SourceCounts | undefined,
@@ -164,7 +155,7 @@ function sourceView(
   return {
     name,
     product,
-    // Set aside by its own members' refusals: that passes, when the credentials are put right.
+    // Blocked by its own members' refusals: this ends when the credentials are corrected.
     state: blocked === null ? state : 'paused',
     reason: blocked ?? reason,
     advice: (blocked === null ? advice : faultAdvice) ?? null,
@@ -176,16 +167,16 @@ function sourceView(
     size,
     ready: blocked === null ? (counts?.ready ?? 0) : 0,
     drawn: status.drawn,
-    used: status.used + (counts?.used ?? 0), // those that are gone, and those alive
+    used: status.used + (counts?.used ?? 0), // removed members and present ones
     unused: status.unused,
   };
 }
 
-/** The first listener that speaks HTTP, as a browser on this machine reaches it. */
-function proxyAddress({ plane }: Viewed): string | undefined {
-  const first = plane.listeners.find(({ protocols }) => protocols.includes('http'))?.addresses[0];
+/** The first HTTP listener, as clients on this machine reach it. */
+function proxyAddress({ listeners }: ControlOptions['plane']): string | undefined {
+  const first = listeners.find(({ protocols }) => protocols.includes('http'))?.addresses[0];
   if (first === undefined) return undefined;
-  const anywhere = first.host === '0.0.0.0' || first.host === '::';
-  const host = anywhere || isLoopbackAddress(first.host) ? '127.0.0.1' : first.host;
+  const isWildcard = first.host === '0.0.0.0' || first.host === '::';
+  const host = isWildcard || isLoopbackAddress(first.host) ? '127.0.0.1' : first.host;
   return formatHostPort(first.host === '::1' ? '::1' : host, first.port);
 }

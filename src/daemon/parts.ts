@@ -1,0 +1,167 @@
+/**
+ * Opens the parts of noria in order: log, state, pool, data plane, health checks, admin API, service client, refill, snapshot. The
+ * owner closes them in reverse. No other file opens parts.
+ */
+import type { AdminBackend } from '../admin/backend.ts';
+import type { Config } from '../config/config.ts';
+import type { Clock } from '../core/clock.ts';
+import type { EventBus, EventName } from '../core/events.ts';
+import type { NoriaError } from '../core/faults.ts';
+import { type Log, logEvents } from '../core/log.ts';
+import type { Ownership } from '../core/ownership.ts';
+import type { Random } from '../core/random.ts';
+import type { SourceFault } from '../dialer/credentials.ts';
+import type { DataPlane } from '../plane/data-plane.ts';
+import { openLocalPlane } from '../plane/local-plane.ts';
+import { Pool } from '../pool/pool.ts';
+import { decodeSnapshot } from '../pool/snapshot.ts';
+import { Prober } from '../prober/prober.ts';
+import { openRefiller, type Refiller } from '../refill/refiller.ts';
+import { openServiceClient, type ServiceClient } from '../service/client.ts';
+import { openState, type State } from '../state/folder.ts';
+import { AdminSlot } from './admin-slot.ts';
+import { createControl } from './control.ts';
+import {
+  dialerSettings,
+  listenerSettings,
+  planeContext,
+  poolSettings,
+  proberSettings,
+  refillSettings,
+  refusesOf,
+  secretsIn,
+  workersOf,
+} from './part-options.ts';
+import { SourceFaults } from './source-faults.ts';
+
+export interface PartsContext {
+  readonly clock: Clock;
+  readonly random: Random;
+  readonly bus: EventBus;
+  readonly log: Log;
+  /** The configuration in force. */
+  readonly config: () => Config;
+  readonly draining: () => boolean;
+  /** File descriptors of inherited listening sockets. */
+  readonly inheritedFds: ReadonlySet<number>;
+  /** Clients can no longer be served. */
+  readonly onFailed: (error: NoriaError) => void;
+}
+
+/** The parts that a running daemon uses. */
+export interface Parts {
+  readonly pool: Pool;
+  readonly plane: DataPlane;
+  readonly faults: SourceFaults;
+  readonly prober: Prober;
+  readonly control: AdminBackend;
+  readonly admin: AdminSlot;
+  readonly refiller: Refiller;
+}
+
+/** Refill opens last, because its first draw costs money: every other part must have opened by then. */
+export async function openParts(context: PartsContext, owner: Ownership): Promise<Parts> {
+  const { clock, random, bus, log, config, draining } = context;
+  const eventLog = logEvents(bus, log);
+  owner.own('log', () => eventLog[Symbol.dispose]());
+  const warn = (message: string) => log.warn({}, message);
+  const state = await owner.open('state', openState({ dir: config().state?.dir, daemon: true, clock, warn }));
+  let refiller = NO_REFILLER;
+  const outlook = () => refiller.outlook();
+  const pool = await owner.open('pool', new Pool({ ...poolSettings(config()), clock, random, bus, outlook }));
+  const snapshot = decodeSnapshot(state.snapshot.read('pool'));
+  if (snapshot !== undefined) pool.restore(snapshot, state.snapshot.ageMs('pool'));
+  const faults: SourceFaults = new SourceFaults({
+    clock,
+    log,
+    block: (source, reason) => pool.blockSource(source, reason),
+    resetRefusals: (source) => plane.resetRefusals(source),
+  });
+  owner.own('source faults', () => faults.close());
+  const plane = await owner.open('data plane', openPlane(context, pool, faults));
+  const probing = { ...proberSettings(config()), clock, random, bus, pool, dialer: plane.dialer };
+  const prober = await owner.open('prober', new Prober(probing));
+  await plane.update(listenerSettings(config()), 0);
+  const control = createControl({ clock, log, pool, plane, draining, faults, refiller: () => refiller });
+  const admin = new AdminSlot({ clock, bus, log, control });
+  owner.own('admin', () => admin.close());
+  await admin.open(config().admin);
+  plane.setContext(planeContext(config(), admin.address));
+  const extractor = await owner.open('service client', openClient(context, plane, admin));
+  const restored = state.snapshot.read('refill');
+  const drawing = { clock, random, bus, pace: state.pace, extractor, pool, restored };
+  refiller = await owner.open('refill', openRefiller({ ...refillSettings(config()), ...drawing }));
+  const keeping = keepSnapshot(state, pool, refiller, bus);
+  owner.own('snapshot', () => keeping[Symbol.dispose]());
+  return { pool, plane, faults, prober, control, admin, refiller };
+}
+
+/** For the parts that open before refill. */
+const NO_REFILLER: Refiller = {
+  sources: () => [],
+  outlook: () => ({ sources: [] }),
+  refill: () => false,
+  pause: () => false,
+  resume: () => false,
+  update: async () => {},
+  record: () => ({}),
+  close: async () => {},
+};
+
+async function openPlane(context: PartsContext, pool: Pool, faults: SourceFaults): Promise<DataPlane> {
+  const { clock, bus, config, inheritedFds, log, onFailed } = context;
+  const options = {
+    clock,
+    bus,
+    pool,
+    inheritedFds,
+    dialer: dialerSettings(config()),
+    context: planeContext(config(), undefined),
+    onSourceFault: (fault: SourceFault) => faults.update(fault),
+    onNetwork: (down: boolean) => pool.freezeEvictions(down),
+  };
+  const workers = workersOf(config());
+  if (workers === 1) return openLocalPlane(options);
+  const { openWorkersPlane } = await import('../plane/workers/workers-plane.ts'); // loads node:cluster
+  return openWorkersPlane({ ...options, workers, log, onFailed, secrets: () => secretsIn(config()) });
+}
+
+/** Reads timeout and rules anew for each call, so that a reload needs no other client. */
+function openClient({ clock, config }: PartsContext, plane: DataPlane, admin: AdminSlot): ServiceClient {
+  const ownAddresses = () => [
+    ...plane.listeners.flatMap(({ addresses }) => addresses),
+    ...(admin.address === undefined ? [] : [admin.address]),
+  ];
+  return openServiceClient({
+    clock,
+    get timeoutMs() {
+      return config().service.timeoutMs;
+    },
+    refuses: (host, port) => refusesOf(config(), ownAddresses())(host, port),
+  });
+}
+
+/** Changes of the pool that a later snapshot may include, within seconds. */
+const SNAPSHOT_EVENTS = [
+  'member.left',
+  'member.quarantined',
+  'member.banned',
+  'session.bound',
+  'session.moved',
+  'session.ended',
+] as const satisfies readonly EventName[];
+
+/** Saves the state that survives a restart, until disposed of. */
+function keepSnapshot({ snapshot }: State, pool: Pool, refiller: Refiller, bus: EventBus): Disposable {
+  snapshot.addPart('pool', () => pool.snapshot());
+  snapshot.addPart('refill', () => refiller.record());
+  const subscriptions = [
+    bus.on('draw.done', () => void snapshot.save()), // at once: a crash must not lose members that are paid for
+    ...SNAPSHOT_EVENTS.map((name) => bus.on(name, () => snapshot.saveSoon())),
+  ];
+  return {
+    [Symbol.dispose]: () => {
+      for (const subscription of subscriptions) subscription[Symbol.dispose]();
+    },
+  };
+}

@@ -1,0 +1,37 @@
+/** The data plane in this process. */
+import type { DialerOptions, DialerSettings } from '../dialer/dialer.ts';
+import { MemberDialer } from '../dialer/dialer.ts';
+import type { DataPlane } from './data-plane.ts';
+import { ListenerSet, type ListenerSetOptions } from './listener-set.ts';
+
+export interface LocalPlaneOptions
+  extends Omit<ListenerSetOptions, 'dialer'>,
+    Pick<DialerOptions, 'pool' | 'onSourceFault' | 'onNetwork'> {
+  readonly dialer: DialerSettings;
+}
+
+export function openLocalPlane({ dialer: settings, ...options }: LocalPlaneOptions): DataPlane {
+  const dialer = new MemberDialer({ ...options, ...settings });
+  const listeners = new ListenerSet({ ...options, dialer });
+  return {
+    get listeners() {
+      return listeners.status();
+    },
+    workers: { wanted: 1, running: 1 },
+    dialer,
+    update: (next, drainTimeoutMs) => listeners.update(next, drainTimeoutMs),
+    commit(next) {
+      listeners.commit();
+      dialer.configure(next);
+    },
+    setContext: (context) => listeners.setContext(context),
+    resetRefusals: (source) => dialer.resetRefusals(source),
+    closeConnections: (leases) => dialer.closeConnections(leases),
+    prepareToClose() {}, // an update here waits for no other process
+    drain: () => listeners.drain(),
+    async close() {
+      await listeners.close();
+      await dialer.close();
+    },
+  };
+}
