@@ -1,12 +1,11 @@
 /**
- * What a pick costs, for each strategy and size of pool: a lease taken, accepted and closed, on the system clock.
- * `npm run bench` shows the figures of the default strategy beside the others.
+ * Measures the cost of a pick, for each strategy and pool size: a lease is acquired, accepted and closed.
+ * `npm run bench` includes the figures of the default strategy.
  *
  *   node bench/pick.ts
  *
- * Prints ns for one such cycle. The claim of the pool is that it grows with the logarithm of the number of members at
- * most (what more it grows by is memory that no cache holds); a plain walk over as many numbers, in the last line,
- * shows what that is worth.
+ * Prints ns per cycle. The cost must grow at most with the logarithm of the number of members; beyond that it grows by
+ * cache misses. For comparison, the last line shows a loop over as many numbers.
  */
 import { systemClock } from '../src/core/clock.ts';
 import { EventBus } from '../src/core/events.ts';
@@ -17,13 +16,13 @@ import { type PoolSettings, STRATEGIES, type Strategy } from '../src/pool/option
 import { Pool } from '../src/pool/pool.ts';
 
 const SIZES = [10, 40, 1_000, 100_000];
-/** The best of several runs: what disturbs one, on a machine that has other work, is not what is measured. */
+/** The best run counts, because other work on the machine disturbs some of them. */
 const RUNS = 6;
-/** In one run: so many that every member of the largest pool is touched before the last run. */
+/** Cycles per run. Enough that all runs together use every member of the largest pool. */
 const CYCLES = 20_000;
 const LIFE_MS = 3_600_000;
 
-/** Ns for one cycle in a pool of so many members, with the default strategy. */
+/** Ns per cycle in a pool of `size` members, with the default strategy. */
 export function measurePick(size: number): number {
   const pool = filledPool(size);
   try {
@@ -35,16 +34,16 @@ export function measurePick(size: number): number {
 
 function main(): void {
   const pools = SIZES.map(filledPool);
-  console.log('ns for taken + accepted + closed'.padEnd(40) + SIZES.map(column).join(''));
+  console.log('ns to acquire, accept and close'.padEnd(40) + SIZES.map(column).join(''));
   for (const strategy of STRATEGIES) {
     for (const pool of pools) pool.reconfigure(settingsOf(strategy));
     report(strategy, pools, {});
   }
   for (const pool of pools) pool.reconfigure(settingsOf('round-robin'));
-  report('round-robin, a location wished for', pools, { location: 'Place 3' });
-  report('round-robin, a life half of them have', pools, { minLifeMs: 1.5 * LIFE_MS });
+  report('round-robin, one location of ten', pools, { location: 'City 3' });
+  report('round-robin, a life that half have', pools, { minLifeMs: 1.5 * LIFE_MS });
   report('one session', pools, { session: 'bench' });
-  console.log('a walk over as many numbers'.padEnd(40) + SIZES.map((size) => column(walk(size))).join(''));
+  console.log('a loop over as many numbers'.padEnd(40) + SIZES.map((size) => column(loop(size))).join(''));
   for (const pool of pools) pool.close();
 }
 
@@ -56,12 +55,12 @@ function measure(pool: Pool, routing: RoutingOptions): number {
   return Math.min(...Array.from({ length: RUNS }, () => run(pool, routing)));
 }
 
-/** Ns for one cycle. */
+/** Ns per cycle. */
 function run(pool: Pool, routing: RoutingOptions): number {
   const startAt = systemClock.monotonic();
   for (let cycle = 0; cycle < CYCLES; cycle += 1) {
     const lease = pool.acquire({ id: 0, routing, targetHost: 'example.com', avoid: [], waitMs: 0 });
-    if (lease instanceof Promise || !isLease(lease)) throw new Error('a full pool lent nothing');
+    if (lease instanceof Promise || !isLease(lease)) throw new Error('a full pool granted no lease');
     pool.report({ lease: lease.id, kind: 'accepted', latencyMs: 10 });
     pool.report({ lease: lease.id, kind: 'closed', cut: false });
   }
@@ -88,7 +87,7 @@ function filledPool(size: number): Pool {
         port: 8000,
         endsAt: now + LIFE_MS * (1 + (number % 2)) + number,
         unproven: false,
-        location: `Place ${number % 10}`,
+        location: `City ${number % 10}`,
       };
     }),
   );
@@ -111,7 +110,7 @@ function settingsOf(strategy: Strategy): PoolSettings {
   };
 }
 
-function walk(size: number): number {
+function loop(size: number): number {
   const numbers = Float64Array.from({ length: size }, (_, index) => index);
   const rounds = Math.ceil(2_000_000 / size);
   let least = 0;
