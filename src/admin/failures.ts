@@ -102,8 +102,8 @@ function follow(bus: EventBus, record: RecordFailure): Disposable[] {
 }
 
 function describeFault(code: FaultCode): Pick<FailureView, 'code' | 'side' | 'says' | 'advice'> {
-  const { side, says, advice } = FAULTS[code];
-  return { code, side, says, advice };
+  const { side, summary, advice } = FAULTS[code];
+  return { code, side, says: summary, advice };
 }
 
 function viewOf({ failure, times, firstAt, lastAt }: Entry): FailureView {

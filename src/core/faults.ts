@@ -1,39 +1,41 @@
 /**
- * Every way noria can fail, in one table, and the one class that carries it.
+ * The table of all faults, and the error class that carries one.
  *
- * `side` says whose fault it is, `retry` what may be tried next; `http`, `socks5` and `proxyStatus` are what a
- * waiting client is told, `says` and `advice` the words for it. docs/errors.md lists the same codes, held by
- * test/held/errors.test.ts. SOCKS4 knows one refusal (0x5B), so it has no column.
+ * docs/errors.md lists the same table, held by test/held/errors.test.ts. There is no column for SOCKS4, which has a single
+ * code for all refusals (0x5B).
  */
 
 export type Side = 'client' | 'member' | 'target' | 'source' | 'service' | 'operator' | 'noria';
 export type Retry = 'never' | 'other-member' | 'later';
 
 export interface Fault {
+  /** Which side caused it. */
   readonly side: Side;
+  /** What may be tried next. */
   readonly retry: Retry;
-  /** HTTP status for a waiting client; absent where no client waits. */
+  /** HTTP status for the client; absent if no HTTP client gets it. */
   readonly http?: number;
-  /** Reply for a waiting SOCKS5 client (RFC 1928 §6); `auth` fails the RFC 1929 sub-negotiation instead. */
+  /** SOCKS5 reply for the client (RFC 1928 §6); `auth` fails the authentication instead (RFC 1929). */
   readonly socks5?: number | 'auth';
-  /** The error token of RFC 9209 §2.3. */
+  /** Error token of the Proxy-Status header (RFC 9209 §2.3). */
   readonly proxyStatus?: string;
   /** What happened, in one sentence. */
-  readonly says: string;
+  readonly summary: string;
   /** What to do about it, in one sentence. */
   readonly advice: string;
 }
 
 export const FAULTS = {
-  // What a client is told. The codes are those of the X-Noria-Error header.
+  // Sent to clients; the code is in the header X-Noria-Error.
   'auth-required': {
     side: 'client',
     retry: 'never',
     http: 407,
     socks5: 'auth',
     proxyStatus: 'http_request_denied',
-    says: 'This listener asks for a user name and password, and none that fit were given.',
-    advice: 'Give the proxy credentials of a user of this listener (HTTP Basic or SOCKS5 username/password).',
+    summary: 'Missing or invalid proxy credentials.',
+    advice:
+      'Use the user name and password of a user of this listener (HTTP Basic or SOCKS5 username/password).',
   },
   'bad-routing': {
     side: 'client',
@@ -41,9 +43,9 @@ export const FAULTS = {
     http: 400,
     socks5: 'auth',
     proxyStatus: 'http_request_error',
-    says: 'The wish in the proxy user name or in an X-Noria header cannot be read, or never be met.',
+    summary: 'Invalid or unsatisfiable routing options in the proxy user name or an X-Noria header.',
     advice:
-      'Write it as BASE-key-value, for example user-session-abc-life-30s; the documentation lists the keys.',
+      'Write them as BASE-key-value, for example user-session-abc-life-30s; the documentation lists the keys.',
   },
   forbidden: {
     side: 'client',
@@ -51,8 +53,8 @@ export const FAULTS = {
     http: 403,
     socks5: 0x02,
     proxyStatus: 'http_request_denied',
-    says: 'This client or this target is not allowed on this listener.',
-    advice: "Look at allow and denyTargets of the listener in noria's configuration.",
+    summary: 'The listener does not allow this client or this target.',
+    advice: "Check allow and denyTargets of the listener in noria's configuration.",
   },
   'bad-request': {
     side: 'client',
@@ -60,8 +62,8 @@ export const FAULTS = {
     http: 400,
     socks5: 0x01,
     proxyStatus: 'http_request_error',
-    says: 'The request is malformed.',
-    advice: 'Send a CONNECT or an absolute-form HTTP request, or speak SOCKS.',
+    summary: 'The request is malformed.',
+    advice: 'Send a CONNECT, absolute-form HTTP or SOCKS request.',
   },
   'request-timeout': {
     side: 'client',
@@ -69,24 +71,24 @@ export const FAULTS = {
     http: 408,
     socks5: 0x01,
     proxyStatus: 'http_request_error',
-    says: 'The request head did not arrive in time.',
-    advice: 'Send the whole head at once.',
+    summary: 'The request head did not arrive in time.',
+    advice: 'Send the whole request head at once.',
   },
   'expectation-failed': {
     side: 'client',
     retry: 'never',
     http: 417,
     proxyStatus: 'http_request_error',
-    says: 'The request expects something that noria does not know.',
-    advice: 'Expect nothing but 100-continue.',
+    summary: 'The request has an Expect header that noria does not support.',
+    advice: 'Use only Expect: 100-continue.',
   },
   'head-too-large': {
     side: 'client',
     retry: 'never',
     http: 431,
     proxyStatus: 'http_request_error',
-    says: 'The request head is too large.',
-    advice: 'Keep the request line and the headers below 16 KiB.',
+    summary: 'The request head is too large.',
+    advice: 'Keep the request line and headers below 16 KiB.',
   },
   'not-implemented': {
     side: 'client',
@@ -94,9 +96,9 @@ export const FAULTS = {
     http: 501,
     socks5: 0x07,
     proxyStatus: 'http_request_error',
-    says: 'The request uses something that noria does not do.',
+    summary: 'The request uses a feature that noria does not support.',
     advice:
-      'Use CONNECT or http:// in absolute form, chunked as the only transfer coding, and CONNECT in SOCKS.',
+      'Use CONNECT or an absolute http:// URL, no transfer coding except chunked, and only the CONNECT command of SOCKS.',
   },
   'too-many-requests': {
     side: 'client',
@@ -104,8 +106,8 @@ export const FAULTS = {
     http: 429,
     socks5: 'auth',
     proxyStatus: 'http_request_denied',
-    says: 'Too many attempts with wrong credentials came from this address.',
-    advice: 'Wait a minute, then use the right ones.',
+    summary: 'Too many attempts with wrong credentials from this address.',
+    advice: 'Wait a minute, then use the right credentials.',
   },
   'too-many-connections': {
     side: 'client',
@@ -113,8 +115,8 @@ export const FAULTS = {
     http: 503,
     socks5: 0x01,
     proxyStatus: 'connection_limit_reached',
-    says: 'This listener holds as many connections as it may.',
-    advice: 'Close some, or raise maxConnections of the listener.',
+    summary: 'The listener has reached its connection limit.',
+    advice: 'Close connections, or raise maxConnections of the listener.',
   },
   'pool-empty': {
     side: 'source',
@@ -122,8 +124,8 @@ export const FAULTS = {
     http: 503,
     socks5: 0x01,
     proxyStatus: 'destination_unavailable',
-    says: 'No member became available in time.',
-    advice: 'Try again after the time in Retry-After; noria status says what each source waits for.',
+    summary: 'No member became available in time.',
+    advice: 'Try again after the time in Retry-After; noria status shows what each source waits for.',
   },
   'target-unreachable': {
     side: 'target',
@@ -131,8 +133,8 @@ export const FAULTS = {
     http: 502,
     socks5: 0x04,
     proxyStatus: 'destination_ip_unroutable',
-    says: 'The target is unreachable through every member tried.',
-    advice: 'Check the host name and the port; the members themselves answered.',
+    summary: 'The target is unreachable through every member tried.',
+    advice: 'Check the host name and port of the target; the members themselves answered.',
   },
   'members-failed': {
     side: 'member',
@@ -140,7 +142,7 @@ export const FAULTS = {
     http: 502,
     socks5: 0x01,
     proxyStatus: 'destination_unavailable',
-    says: 'Every member tried failed.',
+    summary: 'Every member tried failed.',
     advice: 'Try again; noria status shows the health of the members.',
   },
   'bad-answer': {
@@ -148,8 +150,8 @@ export const FAULTS = {
     retry: 'never',
     http: 502,
     proxyStatus: 'http_protocol_error',
-    says: 'The answer to this request is not one that a proxy may pass on.',
-    advice: 'Ask the target without a proxy to see what it sends; CONNECT passes everything on unread.',
+    summary: 'A proxy must not forward the response to this request.',
+    advice: 'Request the target without a proxy to see its response; CONNECT forwards everything unread.',
   },
   deadline: {
     side: 'noria',
@@ -157,7 +159,7 @@ export const FAULTS = {
     http: 504,
     socks5: 0x06,
     proxyStatus: 'connection_timeout',
-    says: 'The deadline passed before a member reached the target.',
+    summary: 'The deadline passed before a member reached the target.',
     advice: 'Try again, or raise dial.deadline.',
   },
   'shutting-down': {
@@ -166,8 +168,8 @@ export const FAULTS = {
     http: 503,
     socks5: 0x01,
     proxyStatus: 'proxy_internal_response',
-    says: 'noria is shutting down.',
-    advice: 'Try again when it is back.',
+    summary: 'noria is shutting down.',
+    advice: 'Try again when noria is running again.',
   },
   internal: {
     side: 'noria',
@@ -175,176 +177,173 @@ export const FAULTS = {
     http: 500,
     socks5: 0x01,
     proxyStatus: 'proxy_internal_error',
-    says: 'noria made a mistake while it handled this request.',
+    summary: 'Internal error in noria.',
     advice: 'Report it with the log lines of this moment.',
   },
 
-  // What one attempt through one member came to.
+  // Results of one attempt through one member.
   'member-unreachable': {
     side: 'member',
     retry: 'other-member',
-    says: 'No TCP connection to the member came about.',
-    advice: 'Nothing: another member is tried, and this one rests.',
+    summary: 'Could not connect to the member.',
+    advice: 'No action needed: noria tries another member and quarantines this one.',
   },
   'member-silent': {
     side: 'member',
     retry: 'other-member',
-    says: 'The member took the connection and did not answer within dial.attemptTimeout.',
-    advice: 'Nothing: another member is tried, and this one rests.',
+    summary: 'The member accepted the connection but did not answer within dial.attemptTimeout.',
+    advice: 'No action needed: noria tries another member and quarantines this one.',
   },
   'member-closed': {
     side: 'member',
     retry: 'other-member',
-    says: 'The member closed the connection before it had answered.',
-    advice: 'Nothing: another member is tried, and this one rests.',
+    summary: 'The member closed the connection before it answered.',
+    advice: 'No action needed: noria tries another member and quarantines this one.',
   },
   'member-protocol': {
     side: 'member',
     retry: 'other-member',
-    says: 'The member answered something that is not its protocol.',
+    summary: 'The answer of the member does not follow its protocol.',
     advice: 'If all members of a source do this, check upstream.protocol of the source.',
   },
   'member-refused': {
     side: 'member',
     retry: 'other-member',
-    says: 'The member refused the request.',
+    summary: 'The member refused the request.',
     advice: 'If all members of a source do this, they may not allow this port.',
   },
   'member-incapable': {
     side: 'member',
     retry: 'other-member',
-    says: "The member's protocol has no way to name this target.",
-    advice:
-      'SOCKS4 knows no IPv6 addresses: ask for the target by its name, or for members of another protocol.',
+    summary: 'The protocol of the member cannot express this target.',
+    advice: 'SOCKS4 has no IPv6 addresses: request the target by name, or use members with another protocol.',
   },
   'member-auth': {
     side: 'member',
     retry: 'other-member',
-    says: 'The member asked for credentials, or refused those given.',
+    summary: 'The member asked for credentials or rejected them.',
     advice:
-      "Bind this machine's address in the service's console, or give the instance's password in the source.",
+      "Bind this machine's IP address in the console of the service, or set the password of the instance in the source.",
   },
   'target-doubted': {
     side: 'target',
     retry: 'other-member',
-    says: 'The member answered that it cannot reach the target.',
-    advice: 'Nothing: another member is asked, and its answer decides whose fault it was.',
+    summary: 'The member reported that it cannot reach the target.',
+    advice: 'No action needed: noria tries another member, whose answer decides which side is at fault.',
   },
   'member-cut': {
     side: 'member',
     retry: 'never',
-    says: 'The member ended the tunnel before the first byte of an answer.',
-    advice: 'Nothing: it counts half a fault of the member.',
+    summary: 'The member closed the tunnel before the first byte of an answer.',
+    advice: 'No action needed: it counts as half a failure of the member.',
   },
   'client-gone': {
     side: 'client',
     retry: 'never',
-    says: 'The client left before a member had accepted.',
-    advice: "Nothing, or raise the client's own timeout.",
+    summary: 'The client disconnected before a member accepted the request.',
+    advice: 'No action needed, or raise the timeout of the client.',
   },
   'network-down': {
     side: 'noria',
     retry: 'later',
-    says: 'Connections to many members failed at once, for different targets: our own network is at fault.',
-    advice: 'Check the network of this machine; members are not evicted meanwhile.',
+    summary:
+      'Connections to many members failed at once for different targets, so the network of this machine is at fault.',
+    advice: 'Check the network of this machine; noria evicts no members until it is back.',
   },
 
   // The extraction service.
   'service-transport': {
     side: 'service',
     retry: 'later',
-    says: 'The extraction service gave no answer.',
-    advice: 'Check service.baseUrl and the network; noria tries again, more and more slowly.',
+    summary: 'The extraction service did not answer.',
+    advice: 'Check service.baseUrl and the network; noria retries with increasing delays.',
   },
   'service-blocked': {
     side: 'service',
     retry: 'later',
-    says: 'The answer came from something else than the service: perhaps a firewall that blocks this address.',
-    advice:
-      'Stop other programs that call the service from here; noria stays away for a while before it tries again.',
+    summary: 'The answer did not come from the service; a firewall may block this address.',
+    advice: 'Stop other programs that call the service from this address; noria waits before it retries.',
   },
   'service-protocol': {
     side: 'service',
     retry: 'later',
-    says: "The service's answer cannot be understood.",
-    advice: "Check that format and textLayout fit the instance's extraction format.",
+    summary: 'The answer of the service could not be parsed.',
+    advice: 'Check that format and textLayout match the extraction format of the instance.',
   },
   'service-refused': {
     side: 'service',
     retry: 'later',
-    says: 'The service refused with a code of its own.',
-    advice: 'The page on the service lists each code and what to do.',
+    summary: 'The service returned an error code.',
+    advice: 'See the list of codes in the documentation of the service.',
   },
 
-  // The operator's side.
+  // For the operator: configuration, command line, admin API.
   'bad-usage': {
     side: 'operator',
     retry: 'never',
-    says: 'The command was not understood.',
-    advice: 'noria help COMMAND shows how it is used.',
+    summary: 'Invalid command or arguments.',
+    advice: 'Run noria help COMMAND for its usage.',
   },
   'bad-config': {
     side: 'operator',
     retry: 'never',
-    says: 'The configuration is invalid.',
-    advice: 'Each line of the error names the place and what is wanted there.',
+    summary: 'The configuration is invalid.',
+    advice: 'Each error names the place in the file and what was expected.',
   },
   'bad-params': {
     side: 'operator',
     retry: 'never',
-    says: 'A parameter of a source is not one that its operation takes.',
-    advice: "Compare params with the operation's parameters in the documentation.",
+    summary: 'A source has a parameter that is invalid for its operation.',
+    advice: 'Compare params with the parameters of the operation in the documentation.',
   },
   'listen-failed': {
     side: 'operator',
     retry: 'never',
-    says: 'An address could not be listened on.',
-    advice: 'Free the port, choose another one, or give the permission.',
+    summary: 'Could not listen on an address.',
+    advice: 'Free the port, choose another one, or grant the permission.',
   },
   'state-locked': {
     side: 'operator',
     retry: 'never',
-    says: 'Another noria uses the same state folder.',
-    advice: 'Stop it, or give this one another state.dir.',
+    summary: 'Another noria uses the same state folder.',
+    advice: 'Stop it, or set another state.dir for this one.',
   },
   'state-unwritable': {
     side: 'operator',
     retry: 'never',
-    says: 'The state folder cannot be written.',
-    advice:
-      'Give the user that runs noria the right to write state.dir, on a file system that has hard links.',
+    summary: 'The state folder cannot be written.',
+    advice: 'Make state.dir writable for the user that runs noria, on a file system with hard links.',
   },
   'workers-failed': {
     side: 'operator',
     retry: 'never',
-    says: 'No worker process stays alive, so nobody can be served.',
-    advice:
-      'The log says how each of them ended; look at the memory and the number of processes allowed, or set workers: 1.',
+    summary: 'All worker processes keep failing, so noria cannot serve clients.',
+    advice: 'See the log for the reasons; check the memory and process limits, or set workers: 1.',
   },
   'pace-held': {
     side: 'operator',
     retry: 'later',
-    says: 'The pace does not allow a call now.',
-    advice: 'Wait for the time that is named.',
+    summary: 'The pace does not allow a call now.',
+    advice: 'Wait for the time in the message.',
   },
   'daemon-unreachable': {
     side: 'operator',
     retry: 'later',
-    says: 'No running noria answered at the admin address.',
-    advice: 'Start it with noria run, or name its address with --admin.',
+    summary: 'No running noria answered at the admin address.',
+    advice: 'Start one with noria run, or set its address with --admin.',
   },
   'not-found': {
     side: 'operator',
     retry: 'never',
     http: 404,
-    says: 'There is no such thing.',
-    advice: 'The lists of the admin API name what there is.',
+    summary: 'The requested item does not exist.',
+    advice: 'Use the lists of the admin API to see what exists.',
   },
 } as const satisfies Record<string, Fault>;
 
 export type FaultCode = keyof typeof FAULTS;
 
-/** Facts for the log line: ids, host:port, counts, ms. Never a secret, never a body. */
+/** Facts for the log: ids, host:port, counts, ms. Never a secret or a body. */
 export type FaultContext = Readonly<Record<string, string | number | boolean>>;
 
 export class NoriaError extends Error {
@@ -367,12 +366,12 @@ export class NoriaError extends Error {
   }
 }
 
-/** Match on the code, never on the message or the class. */
+/** Match on the code, not on the message or the class. */
 export function hasCode(error: unknown, code: FaultCode): error is NoriaError {
   return error instanceof NoriaError && error.code === code;
 }
 
-/** One line about any thrown thing: a system error's code and message, an AggregateError's parts. */
+/** One line for any thrown value; for an AggregateError, its parts. */
 export function describeError(error: unknown): string {
   if (error instanceof AggregateError && error.errors.length > 0)
     return error.errors.map(describeError).join('; ');

@@ -66,10 +66,10 @@ export function outcomeOfAnswer(product: Product, answer: DrawAnswer): DrawOutco
 /** @throws every error that is not a NoriaError, because it is a defect of the program. */
 export function outcomeOfError(error: unknown): DrawOutcome {
   if (!(error instanceof NoriaError)) throw error;
-  const { side, says, advice } = FAULTS[error.code];
+  const { side, summary, advice } = FAULTS[error.code];
   return {
     code: side === 'service' ? TRANSPORT : error.code,
-    summary: says,
+    summary,
     advice,
     message: error.message,
     verdict: verdictOn(error.code),

@@ -40,7 +40,7 @@ test('failures: a request that found no way is explained by its code, with what 
   const { clock, bus, list } = openTestFailures();
   bus.emit('dial.ended', DIAL);
   const at = new Date(clock.now()).toISOString();
-  const { says, advice } = FAULTS['target-unreachable'];
+  const { summary: says, advice } = FAULTS['target-unreachable'];
   expect(list()).toEqual([
     {
       kind: 'request',

@@ -92,7 +92,7 @@ describe('program: what it cannot understand is bad usage, told on standard erro
 test('program: a daemon that does not answer is exit code 3', async () => {
   const { exitCode, out, err } = await run(['status', '--admin', '127.0.0.1:1']);
   expect({ exitCode, out }).toEqual({ exitCode: 3, out: '' });
-  expect(err).toMatch(/^noria: nothing answers at http:\/\/127\.0\.0\.1:1: .*\n {2}Start it with noria run/);
+  expect(err).toMatch(/^noria: nothing answers at http:\/\/127\.0\.0\.1:1: .*\n {2}Start one with noria run/);
 });
 
 test('program: every error of a configuration is told at once, with its place', async () => {

@@ -23,7 +23,7 @@ const PROXY_STATUS_TOKENS = new Set(
 
 const faults: readonly [FaultCode, Fault][] = Object.entries(FAULTS) as [FaultCode, Fault][];
 
-test('faults: the contract with clients, status and SOCKS5 reply', () => {
+test('faults: status and SOCKS5 reply are those of the contract', () => {
   const contract: Partial<Record<FaultCode, readonly [http: number, socks5: number | 'auth']>> = {
     'auth-required': [407, 'auth'],
     'bad-routing': [400, 'auth'],
@@ -40,15 +40,15 @@ test('faults: the contract with clients, status and SOCKS5 reply', () => {
   }
 });
 
-test('faults: what a client is told over HTTP has a registered Proxy-Status token', () => {
-  const told = faults.filter(([, fault]) => fault.proxyStatus !== undefined);
-  expect(told.length).toBeGreaterThan(10);
-  for (const [code, fault] of told) {
+test('faults: every fault that clients get has a registered Proxy-Status token', () => {
+  const forClients = faults.filter(([, fault]) => fault.proxyStatus !== undefined);
+  expect(forClients.length).toBeGreaterThan(10);
+  for (const [code, fault] of forClients) {
     expect(PROXY_STATUS_TOKENS, code).toContain(fault.proxyStatus);
     expect(fault.http, code).toBeGreaterThanOrEqual(400);
   }
   for (const [code, fault] of faults) {
-    if (fault.socks5 !== undefined) expect(fault.proxyStatus, `${code} is told to clients`).toBeDefined();
+    if (fault.socks5 !== undefined) expect(fault.proxyStatus, `${code} is sent to clients`).toBeDefined();
   }
 });
 
@@ -61,15 +61,15 @@ test('faults: SOCKS5 replies are those of RFC 1928', () => {
   }
 });
 
-test('faults: each says what happened and what to do, in sentences', () => {
+test('faults: summary and advice are sentences', () => {
   for (const [code, fault] of faults) {
-    expect(fault.says, code).toMatch(/^(?:[A-Z]|noria).{8,}\.$/);
+    expect(fault.summary, code).toMatch(/^(?:[A-Z]|noria).{8,}\.$/);
     expect(fault.advice, code).toMatch(/^(?:[A-Z]|noria).{8,}\.$/);
     expect(code).toMatch(/^[a-z]+(?:-[a-z]+)*$/);
   }
 });
 
-test('faults: an error carries its code, its row of the table, its cause and its facts', () => {
+test('faults: an error has a code, its fault, a cause and a context', () => {
   const cause = new Error('below');
   const error = new NoriaError('deadline', 'too late', { cause, context: { ms: 3 } });
   expect(error.fault).toBe(FAULTS.deadline);
@@ -81,7 +81,7 @@ test('faults: an error carries its code, its row of the table, its cause and its
   expect(hasCode(Object.assign(new Error('x'), { code: 'deadline' }), 'deadline')).toBe(false);
 });
 
-test('faults: any thrown thing becomes one line', () => {
+test('faults: describes any thrown value in one line', () => {
   expect(describeError(new Error('broken'))).toBe('broken');
   expect(describeError(new TypeError(''))).toBe('TypeError');
   expect(describeError(new AggregateError([new Error('a'), new Error('b')], 'both'))).toBe('a; b');

@@ -18,11 +18,11 @@ const RULES: readonly [text: string, rule: TargetRule][] = [
   [':6000-6010', { kind: 'ports', from: 6000, to: 6010 }],
 ];
 
-test.each(RULES)('target-rule: %s is read', (text, rule) => {
+test.each(RULES)('target rule: reads %s', (text, rule) => {
   expect(parseTargetRule(text)).toEqual(rule);
 });
 
-test('target-rule: nothing else is a rule', () => {
+test('target rule: rejects anything else', () => {
   const bad = [
     '',
     '*',
@@ -50,12 +50,12 @@ test('target-rule: nothing else is a rule', () => {
 });
 
 test.each([
-  [':25-', 'is not a port, or a range of ports, from 1 to 65535'],
+  [':25-', 'is not a port or a port range from 1 to 65535'],
   ['10.0.0.0/33', 'is not a network'],
-  ['*.127.0.0.1', 'is a pattern of an address; give a network in CIDR form'],
-  ['example.com:25', 'has a host and a port; give the one or the other'],
-  ['a.*.com', 'is not a rule about targets'],
-])('target-rule: what is wrong with %s is said', (text, wrong) => {
+  ['*.127.0.0.1', 'is a pattern with an address'],
+  ['example.com:25', 'has both a host and a port'],
+  ['a.*.com', 'is not a valid target'],
+])('target rule: says what is wrong with %s', (text, wrong) => {
   expect(parseTargetRule(text)).toBeUndefined();
   expect(wrongTargetRule(text)).toBe(wrong);
 });

@@ -16,16 +16,16 @@ function socks5Cell(reply: Fault['socks5']): string {
   return reply === 'auth' ? reply : `0x${reply.toString(16).padStart(2, '0')}`;
 }
 
-test('docs/errors.md: every code stands there once, with what the table says of it', () => {
+test('docs/errors.md: lists every fault once, as in the table', () => {
   const coded = faults.map(([code, fault]) =>
     fault.proxyStatus === undefined
-      ? [`\`${code}\``, fault.side, fault.retry, fault.says, fault.advice]
+      ? [`\`${code}\``, fault.side, fault.retry, fault.summary, fault.advice]
       : [
           `\`${code}\``,
           String(fault.http),
           socks5Cell(fault.socks5),
           `\`${fault.proxyStatus}\``,
-          fault.says,
+          fault.summary,
           fault.advice,
         ],
   );
@@ -34,7 +34,7 @@ test('docs/errors.md: every code stands there once, with what the table says of 
   expect([...rows].sort(byCode)).toEqual([...coded].sort(byCode));
 });
 
-test('docs/errors.md: the answer shown is the one that noria gives', () => {
+test('docs/errors.md: the example is the response that noria sends', () => {
   const { status, reasonPhrase, headers, body } = refusalReply({
     code: 'pool-empty',
     reason: 'Waited 15 s for a member that fits the routing options.',

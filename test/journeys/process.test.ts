@@ -165,7 +165,7 @@ test('process: what fails to open leaves nothing: one line, exit code 1, and the
   expect(await noria.ended).toEqual([1, null]);
   expect(noria.err().trim().split('\n')).toEqual([
     `noria: cannot listen on 127.0.0.1:${stage.port}: another program listens there`,
-    '  Free the port, choose another one, or give the permission.',
+    '  Free the port, choose another one, or grant the permission.',
   ]);
   expect(stage.sandbox.stats().calls, 'nothing is drawn for a start that fails').toBe(0);
   taken.close();

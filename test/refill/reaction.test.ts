@@ -135,6 +135,6 @@ test('reaction: the summary and advice contain no text of the service', () => {
   expect(outcome.message).toBe('akey错误');
   expect(outcome.summary + outcome.advice).not.toContain('akey错误');
   const transport = outcomeOfError(new NoriaError('service-protocol', 'cannot read "<html>…"'));
-  expect(transport).toMatchObject({ code: 'transport', summary: FAULTS['service-protocol'].says });
+  expect(transport).toMatchObject({ code: 'transport', summary: FAULTS['service-protocol'].summary });
   expect(transport.message).toContain('<html>');
 });

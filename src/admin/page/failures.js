@@ -64,7 +64,7 @@ function failureRow() {
       setText(details, parts.join(', '));
       details.hidden = parts.length === 0;
       // "Nothing: …" is the advice for failures that noria handles without the operator.
-      setText(advice, failure.advice.startsWith('Nothing') ? '' : failure.advice);
+      setText(advice, failure.advice.startsWith('No action needed') ? '' : failure.advice);
     },
   };
 }

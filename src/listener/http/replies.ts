@@ -115,7 +115,7 @@ function announcesBody({ headers }: IncomingMessage): boolean {
 function paragraph(refusal: Refusal, fault: Fault): string {
   const reason = refusal.reason === undefined || refusal.reason === '' ? [] : [sentence(refusal.reason)];
   const sources = fault.retry === 'later' ? (refusal.sources ?? []).map(sourceSentence) : [];
-  const parts = [fault.says, ...reason, ...sources, fault.advice];
+  const parts = [fault.summary, ...reason, ...sources, fault.advice];
   return parts.join(' ').replaceAll(/\s+/g, ' ');
 }
 

@@ -26,7 +26,7 @@ describe('replies: the fault table', () => {
       );
       expect(header(headers, 'Content-Length'), code).toBe(String(Buffer.byteLength(body)));
       expect(header(headers, 'Content-Type'), code).toBe('text/plain; charset=utf-8');
-      expect(body, code).toBe(`${row.says} ${row.advice}\n`);
+      expect(body, code).toBe(`${row.summary} ${row.advice}\n`);
     }
   });
 });
@@ -82,7 +82,7 @@ describe('replies: headers and body of a refusal', () => {
         'Source city: waiting (the pace allows one draw in 10 s), next draw in 4 s. ' +
         'Source other: halted (the key is wrong (12001)). ' +
         'Source third: drawing. ' +
-        'Try again after the time in Retry-After; noria status says what each source waits for.\n',
+        'Try again after the time in Retry-After; noria status shows what each source waits for.\n',
     );
   });
 });
