@@ -1,5 +1,5 @@
 /**
- * The candidate index: keeps each member in the right bucket of every candidate list that it belongs to.
+ * The candidate index moves each member between the buckets (fresh, expiring, quarantined) of its candidate lists.
  *
  * It owns the lists, one for each filter that clients used lately, and one timer for the next moment at which time
  * moves a member: its life becomes short or ends, or its quarantine ends.

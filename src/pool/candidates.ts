@@ -11,8 +11,8 @@ import { type Rotation, RotationEntry } from './rotation/rotation.ts';
 import type { PoolSource } from './source.ts';
 
 /**
- * `fresh`: enough life left. `expiring`: picked only without a fresh member. `quarantined`: picked only when no tier has
- * another member.
+ * `fresh`: enough life left. `expiring`: picked only when the tier has no fresh member that fits. `quarantined`: picked
+ * only when no tier has another member that fits.
  */
 export type Bucket = 'fresh' | 'expiring' | 'quarantined';
 

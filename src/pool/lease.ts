@@ -4,6 +4,7 @@
  * All of it is plain data without sockets or callbacks, so that it can be sent to another process: the pool may live in
  * another process than the listeners that it serves.
  */
+import type { Blame } from '../core/events.ts';
 import type { FaultCode } from '../core/faults.ts';
 import type { MemberProtocol } from '../core/protocol.ts';
 
@@ -86,7 +87,7 @@ export type LeaseReport =
   | {
       readonly lease: number;
       readonly kind: 'failed';
-      readonly blame: 'nobody' | 'member' | 'half-member' | 'target' | 'source' | 'network';
+      readonly blame: Blame;
       readonly fault: FaultCode;
     }
   /** The tunnel or forwarded request ended. `cut`: the member closed it before its first byte. */

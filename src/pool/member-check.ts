@@ -1,4 +1,4 @@
-/** Checks members for one lease request. A pool has one check and prepares it for each pick, so a pick allocates nothing. */
+/** Checks members for one lease request. A pool reuses one check for all picks, to save the allocation. */
 import type { Candidate } from './candidates.ts';
 import { FITS, type Fit, type PickCheck, SECOND_CHOICE, UNFIT } from './rotation/rotation.ts';
 

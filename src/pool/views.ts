@@ -1,12 +1,12 @@
 /** Frozen copies of the pool's state, in the terms of the admin API. Durations are in seconds. */
 import type { MemberProtocol } from '../core/protocol.ts';
 import type { Facts } from './drawn-member.ts';
-import type { Member } from './member.ts';
+import type { Member, MemberPhaseName } from './member.ts';
 import type { Session } from './sessions.ts';
 import type { PoolSource } from './source.ts';
 
 /** The phases of members that have not left. */
-export type MemberState = 'joining' | 'ready' | 'quarantined' | 'draining';
+export type MemberState = Exclude<MemberPhaseName, 'left'>;
 
 /** One member, as `/api/members` shows it. */
 export interface MemberView {

@@ -169,3 +169,19 @@ test('snapshot: an unknown fault code makes it invalid', () => {
   expect(decodeSnapshot(JSON.parse(text))).toBeDefined();
   expect(decodeSnapshot(JSON.parse(text.replace('member-unreachable', 'constructor')))).toBeUndefined();
 });
+
+test.each([
+  { uses: -1 },
+  { uses: 1.5 },
+  { port: 0 },
+  { id: '' },
+  { latencyMs: -1 },
+  { health: { inRow: -1, halves: 0, rests: 0 } },
+])('snapshot: a member with %j makes it invalid', (changes) => {
+  const before = openKit();
+  addMembers(before, 1);
+  const snapshot = before.pool.snapshot();
+  const members = snapshot.members.map((member) => ({ ...member, ...changes }));
+  expect(decodeSnapshot(snapshot)).toBeDefined();
+  expect(decodeSnapshot({ ...snapshot, members })).toBeUndefined();
+});
