@@ -4,40 +4,53 @@
 import { request } from 'node:http';
 import { expect, test } from 'vitest';
 import { FORMATS, METHODS, PRODUCTS } from '../../src/service/operations.ts';
-import { openTestSandbox, sourceLine, startNoria, untilReady } from '../support/noria.ts';
+import { openTestSandbox, sourceLine, startNoria } from '../support/noria.ts';
 
-function exitSeen(proxy: string, url: string): Promise<string> {
-  const [host, port] = proxy.split(':');
-  return new Promise((resolve, reject) => {
-    const asked = request(
-      { host, port, path: url, headers: { host: new URL(url).host }, agent: false },
-      async (answer) => {
-        let body = '';
-        for await (const chunk of answer) body += chunk;
-        resolve(`${answer.statusCode} ${body.trim()}`);
-      },
+const CASES = PRODUCTS.flatMap((product, index) =>
+  FORMATS.map((format) => {
+    const name = `${product.replaceAll('-', '_')}_${format}`;
+    return { product, format, name, id: `20260101${index}${FORMATS.indexOf(format)}` };
+  }),
+);
+
+test.each(METHODS)(
+  'products: each draws members that carry traffic, in every format, by %s',
+  async (method) => {
+    const sandbox = await openTestSandbox({
+      instances: CASES.map(({ product, id }) => ({ product, id, members: 6 })),
+    });
+    const noria = await startNoria({
+      sources: CASES.map(({ product, format, name, id }) =>
+        sourceLine(sandbox, name, product, `format: ${format}, size: 2`, id),
+      ),
+      more: `service: { method: ${method} }`,
+    });
+    expect(CASES.length).toBe(24);
+    const exits = await Promise.all(
+      CASES.map(async ({ name }) => [name, await exitThrough(noria.proxy, name, `${sandbox.targetUrl}/ip`)]),
     );
+    for (const [name, exit] of exits) expect(exit, name).toMatch(/^200 127\.\d+\.\d+\.\d+$/);
+    expect(new Set(exits.map(([, exit]) => exit)).size, 'each by a member of its own source').toBe(
+      CASES.length,
+    );
+    expect(sandbox.strangers()).toEqual([]);
+  },
+);
+
+/** Status and body of a GET through a member of this source. */
+function exitThrough(proxy: string, source: string, url: string): Promise<string> {
+  const [host, port] = proxy.split(':');
+  const headers = {
+    host: new URL(url).host,
+    'proxy-authorization': `Basic ${Buffer.from(`me-source-${source}:x`).toString('base64')}`,
+  };
+  return new Promise((resolve, reject) => {
+    const asked = request({ host, port, path: url, headers, agent: false }, async (answer) => {
+      let body = '';
+      for await (const chunk of answer) body += chunk;
+      resolve(`${answer.statusCode} ${body.trim()}`);
+    });
     asked.on('error', reject);
     asked.end();
-  });
-}
-
-for (const product of PRODUCTS) {
-  test(`products: ${product} draws members that carry traffic, in every format, by GET and POST`, async () => {
-    for (const format of FORMATS) {
-      for (const method of METHODS) {
-        const sandbox = await openTestSandbox({ instances: [{ product, members: 6 }] });
-        const noria = await startNoria({
-          sources: [sourceLine(sandbox, 'one', product, `format: ${format}, size: 2`)],
-          more: `service: { method: ${method} }`,
-        });
-        await untilReady(noria, 1);
-        const seen = await exitSeen(noria.proxy, `${sandbox.targetUrl}/ip`);
-        expect(seen, `${format} by ${method}`).toMatch(/^200 127\.\d+\.\d+\.\d+$/);
-        expect(sandbox.strangers()).toEqual([]);
-        await noria.close();
-        await sandbox.close();
-      }
-    }
   });
 }

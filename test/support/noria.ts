@@ -23,14 +23,17 @@ export async function openTestSandbox(options: SandboxOptions = {}): Promise<San
   return sandbox;
 }
 
-/** One line of YAML for a source of the sandbox; `more` is further keys of it. */
+/** One line of YAML for a source of the sandbox; `more` is further keys, `id` an instance other than the product's first. */
 export function sourceLine(
   sandbox: Sandbox,
   name: string,
   product: Parameters<Sandbox['instance']>[0],
   more = '',
+  id = sandbox.instance(product).id,
 ): string {
-  const { id, password, baseUrl } = sandbox.instance(product);
+  const instance = sandbox.instances.find((known) => known.id === id);
+  if (instance === undefined) throw new TypeError(`the sandbox has no instance ${id}`);
+  const { password, baseUrl } = instance;
   return `  - { name: ${name}, product: ${product}, baseUrl: "${baseUrl}", instance: "${id}", password: "${password}"${more === '' ? '' : `, ${more}`} }`;
 }
 
