@@ -8,6 +8,9 @@ import { onTestFinished } from 'vitest';
 import { childEnvironment } from '../support/environment.ts';
 import { until } from '../support/until.ts';
 
+/** `nobody` where the tests run as root, who may do everything; else the user of the tests. */
+export const UNPRIVILEGED = process.getuid?.() === 0 ? { uid: 65_534 } : {};
+
 export interface NoriaProcess {
   readonly child: ChildProcess;
   /** Exit code and signal, once it has ended. */

@@ -13,13 +13,11 @@ import { freePort } from '../support/free-port.ts';
 import { openTestSandbox, sourceLine } from '../support/noria.ts';
 import { hasCommand } from '../support/tools.ts';
 import { until } from '../support/until.ts';
-import { runNoria, testFolder, writeIn } from './noria-process.ts';
+import { runNoria, testFolder, UNPRIVILEGED, writeIn } from './noria-process.ts';
 
 /** The oldest that `engines` names, and the package that has its binary. */
 const OLDEST_NODE = '22.22.2';
 const NODE_PACKAGE = `node-${process.platform}-${process.arch}`;
-/** "nobody", where the tests run as root; else their own user, who is as powerless. */
-const UNPRIVILEGED = process.getuid?.() === 0 ? { uid: 65_534 } : {};
 const LIMIT_MS = 300_000;
 
 let folder = '';

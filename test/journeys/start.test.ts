@@ -1,0 +1,101 @@
+/**
+ * The process starts wholly or not at all, and says in a line what is wrong; a configuration that changes is taken over as a
+ * whole or not at all. Seen by a real process, its exit code and its log.
+ */
+import { once } from 'node:events';
+import { chownSync, mkdirSync, writeFileSync } from 'node:fs';
+import { type AddressInfo, connect, createServer } from 'node:net';
+import { join } from 'node:path';
+import { expect, onTestFinished, test } from 'vitest';
+import { startNoria } from '../../src/embed.ts';
+import { getIp, setUpDaemon, startOn, tunnelThrough } from './daemon-stage.ts';
+import { runNoria, UNPRIVILEGED, writeIn } from './noria-process.ts';
+
+test('process: a configuration that became invalid is refused with every error, and the one before goes on', async () => {
+  const stage = await setUpDaemon();
+  const noria = await startOn(stage);
+  const tunnel = await tunnelThrough(connect(stage.port, '127.0.0.1'), stage);
+  writeFileSync(stage.file, stage.config(', sesion: port', 'dial: { attempts: none }'));
+  noria.child.kill('SIGHUP');
+  const refused = await noria.line('configuration refused: the one before goes on');
+  expect(refused).toMatchObject({ level: 50, cause: 'SIGHUP', file: stage.file });
+  const errors = String(refused.errors);
+  expect(errors).toMatch(/listeners\[0\]\.sesion: unknown key; did you mean session\?/);
+  expect(errors).toMatch(/dial\.attempts: /);
+  expect(await getIp(tunnel)).toContain('200 OK');
+  expect(noria.child.exitCode).toBeNull();
+});
+
+test('process: --watch takes over what was written, and says what changed', async () => {
+  const stage = await setUpDaemon();
+  const noria = await startOn(stage, '--watch');
+  const tunnel = await tunnelThrough(connect(stage.port, '127.0.0.1'), stage);
+  writeFileSync(stage.file, stage.config('', 'dial: { attempts: 5 }\nworkers: 3'));
+  const reloaded = await noria.line('configuration reloaded');
+  expect(reloaded).toMatchObject({ cause: 'the file changed', changed: ['dial', 'workers'] });
+  expect(await noria.line('these sections take effect at the next start')).toMatchObject({
+    sections: ['workers'],
+  });
+  expect(await getIp(tunnel)).toContain('200 OK');
+});
+
+test('process: what fails to open leaves nothing: one line, exit code 1, and the state folder is free', async () => {
+  const stage = await setUpDaemon();
+  const taken = createServer().listen(stage.port, '127.0.0.1');
+  await once(taken, 'listening');
+  const noria = runNoria(['run', '-c', stage.file, '--log-level', 'warn']);
+  expect(await noria.ended).toEqual([1, null]);
+  expect(noria.err().trim().split('\n')).toEqual([
+    `noria: cannot listen on 127.0.0.1:${stage.port}: another program listens there`,
+    '  Free the port, choose another one, or grant the permission.',
+  ]);
+  expect(stage.sandbox.stats().calls, 'nothing is drawn for a start that fails').toBe(0);
+  taken.close();
+  await once(taken, 'close');
+  await startOn(stage);
+});
+
+test('process: a start that fails gives back what it had opened: port, state folder, and all', async () => {
+  const stage = await setUpDaemon();
+  const taken = createServer().listen(0, '127.0.0.1');
+  await once(taken, 'listening');
+  onTestFinished(() => void taken.close());
+  const { port } = taken.address() as AddressInfo;
+  const first = `listeners: [{ address: "127.0.0.1:${stage.port}" }, { address: "127.0.0.1:${port}" }]`;
+  const config = stage.config('', 'workers: 1').replace(/^listeners: .*$/m, first);
+  await expect(startNoria({ config })).rejects.toMatchObject({ code: 'listen-failed' });
+  const noria = await startNoria({ config: stage.config('', 'workers: 1') }); // in the same process: no dead owner helps
+  onTestFinished(() => noria.close());
+  expect(noria.addresses.listeners).toEqual([`127.0.0.1:${stage.port}`]);
+});
+
+test('process: a second daemon on one state folder refuses, and names the first', async () => {
+  const stage = await setUpDaemon();
+  const first = await startOn(stage);
+  const other = writeIn(stage.folder, 'other.yaml', stage.config().replace(`:${stage.port}"`, ':0"'));
+  const second = runNoria(['run', '-c', other, '--log-level', 'warn']);
+  expect(await second.ended).toEqual([1, null]);
+  expect(second.err()).toContain(`is in use by the noria with pid ${first.child.pid}\n`);
+  expect(first.child.exitCode).toBeNull();
+});
+
+test('process: a reader that leaves early ends it quietly', async () => {
+  const noria = runNoria(['check', '--schema']);
+  noria.child.stdout?.destroy();
+  expect(await noria.ended).toEqual([141, null]); // 128 + SIGPIPE
+  expect(noria.err()).toBe('');
+});
+
+test('process: names a state folder that it cannot write', async () => {
+  const stage = await setUpDaemon();
+  const locked = join(stage.folder, 'locked');
+  mkdirSync(locked, { mode: 0o555 });
+  const file = writeIn(stage.folder, 'noria.yaml', stage.config().replace(stage.folder, locked));
+  const { uid } = UNPRIVILEGED;
+  if (uid !== undefined) for (const path of [stage.folder, file]) chownSync(path, uid, uid);
+  const noria = runNoria(['run', '-c', file, '--log-level', 'warn'], UNPRIVILEGED);
+  expect(await noria.ended).toEqual([1, null]);
+  expect(noria.err()).toMatch(
+    /^noria: the state folder \S+\/locked\/state .*EACCES.*\n {2}Give the user that runs noria/,
+  );
+});
