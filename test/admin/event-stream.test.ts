@@ -3,7 +3,7 @@ import { ManualClock } from '../support/manual-clock.ts';
 import { until } from '../support/until.ts';
 import { openTestAdmin } from './open-test-admin.ts';
 
-test('admin: events reach a reader as they happen, and closing ends its stream', async () => {
+test('event-stream: sends events as they happen, and stops when the client disconnects', async () => {
   const { url, bus } = await openTestAdmin();
   const answer = await fetch(`${url}/api/events`);
   expect(answer.headers.get('content-type')).toContain('text/event-stream');
@@ -12,10 +12,10 @@ test('admin: events reach a reader as they happen, and closing ends its stream',
   bus.emit('source.warned', { source: 'city', message: 'slow down' });
   await reader.readUntil('event: source.warned\ndata: {"source":"city","message":"slow down"}\n\n');
   await reader.cancel();
-  await until('the reader is forgotten', () => !bus.hears('source.warned'));
+  await until('the subscription is disposed', () => !bus.hears('source.warned'));
 });
 
-test('admin: a reader may ask for some events only, by names that there are', async () => {
+test('event-stream: `only` selects events, and refuses unknown names', async () => {
   const { url, bus } = await openTestAdmin();
   const reader = readerOf(await fetch(`${url}/api/events?only=source.warned,session.bound`));
   await reader.readUntil('event: hello');
@@ -30,19 +30,19 @@ test('admin: a reader may ask for some events only, by names that there are', as
   await reader.cancel();
 });
 
-test('admin: a reader that does not read is cut off, and its events are not kept', async () => {
+test('event-stream: disconnects a client that does not read, and drops its events', async () => {
   const { url, bus } = await openTestAdmin();
   const slow = await fetch(`${url}/api/events?only=source.warned`);
-  await until('the reader is there', () => bus.hears('source.warned'));
+  await until('the client is subscribed', () => bus.hears('source.warned'));
   const message = 'x'.repeat(10_000);
-  await until('the reader is cut off', () => {
+  await until('the client is disconnected', () => {
     for (let at = 0; at < 200; at += 1) bus.emit('source.warned', { source: 'city', message });
     return !bus.hears('source.warned');
   });
   await slow.body?.cancel();
 });
 
-test('admin: there is room for so many readers, and a request for the head alone is none', async () => {
+test('event-stream: serves at most 64 clients, and a HEAD request does not count', async () => {
   const { url, bus } = await openTestAdmin();
   const head = await fetch(`${url}/api/events`, { method: 'HEAD' });
   expect([head.status, bus.hears('source.warned')]).toEqual([200, false]);
@@ -56,25 +56,25 @@ test('admin: there is room for so many readers, and a request for the head alone
     { error: { code: 'too-many-readers' } },
   ]);
   await Promise.all(readers.map((reader) => reader.cancel()));
-  await until('the readers are forgotten', () => !bus.hears('source.warned'));
+  await until('the subscriptions are disposed', () => !bus.hears('source.warned'));
   const reader = readerOf(await fetch(`${url}/api/events`));
   await reader.readUntil('event: hello');
   await reader.cancel();
 });
 
-test('admin: a quiet stream shows every five seconds that noria is still there', async () => {
+test('event-stream: sends a heartbeat every five seconds', async () => {
   const clock = new ManualClock();
   const { url } = await openTestAdmin({ clock });
   const reader = readerOf(await fetch(`${url}/api/events`));
   await reader.readUntil('event: hello');
-  await until('the reader waits', () => clock.armedCount === 1);
+  await until('the heartbeat is armed', () => clock.armedCount === 1);
   clock.advance(5_000);
   await reader.readUntil(': heartbeat');
   await reader.cancel();
-  await until('its timer is gone', () => clock.armedCount === 0);
+  await until('its timer is cleared', () => clock.armedCount === 0);
 });
 
-/** Reads the stream of an answer until it has told something. */
+/** Reads the stream of a response until it contains a text. */
 function readerOf(answer: Response) {
   const reader = (answer.body ?? new ReadableStream()).pipeThrough(new TextDecoderStream()).getReader();
   let text = '';

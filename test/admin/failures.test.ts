@@ -3,6 +3,7 @@ import { openFailures } from '../../src/admin/failures.ts';
 import { EventBus, type NoriaEvents } from '../../src/core/events.ts';
 import { FAULTS } from '../../src/core/faults.ts';
 import { ManualClock } from '../support/manual-clock.ts';
+import { strictBus } from './open-test-admin.ts';
 
 const DIAL: NoriaEvents['dial.ended'] = {
   outcome: 'target-unreachable',
@@ -28,15 +29,13 @@ const MOVED: NoriaEvents['source.moved'] = {
 
 function openTestFailures() {
   const clock = new ManualClock();
-  const bus = new EventBus((_name, error) => {
-    throw error;
-  });
+  const bus = strictBus();
   const failures = openFailures(bus, clock);
   onTestFinished(() => failures.close());
   return { clock, bus, list: () => failures.list() };
 }
 
-test('failures: a request that found no way is explained by its code, with what was tried', () => {
+test('failures: a failed request has the texts of its code and what was tried', () => {
   const { clock, bus, list } = openTestFailures();
   bus.emit('dial.ended', DIAL);
   const at = new Date(clock.now()).toISOString();
@@ -57,7 +56,7 @@ test('failures: a request that found no way is explained by its code, with what 
   ]);
 });
 
-test('failures: the same failure is one entry that counts, and the latest comes first', () => {
+test('failures: repeated failures are one entry with a count, the latest first', () => {
   const { clock, bus, list } = openTestFailures();
   const firstAt = clock.now();
   bus.emit('dial.ended', DIAL);
@@ -82,7 +81,7 @@ test('failures: a failed dial and the refusal of its client are one entry', () =
   expect(list().map(({ kind }) => kind)).toEqual(['refusal', 'request']);
 });
 
-test('failures: a client that left, an accepted dial and a blameless attempt are no failures', () => {
+test('failures: a client that left, an accepted dial and an attempt without blame are not failures', () => {
   const { bus, list } = openTestFailures();
   bus.emit('dial.ended', { ...DIAL, outcome: 'client-gone' });
   bus.emit('dial.ended', { ...DIAL, outcome: 'accepted' });
@@ -93,7 +92,7 @@ test('failures: a client that left, an accepted dial and a blameless attempt are
   expect(list()).toEqual([]);
 });
 
-test('failures: attempts are one entry for each source and kind, not for each member', () => {
+test('failures: failed attempts are one entry per source and code, not per member', () => {
   const { bus, list } = openTestFailures();
   for (const member of ['m1', 'm2', 'm3']) {
     const attempt = { source: 'city', phase: 'connect', ms: 1, hedge: false } as const;
@@ -102,7 +101,7 @@ test('failures: attempts are one entry for each source and kind, not for each me
   expect(list()).toMatchObject([{ kind: 'attempt', code: 'member-unreachable', times: 3, source: 'city' }]);
 });
 
-test('failures: a source in trouble is told in its own words; one that a person paused is not', () => {
+test('failures: a source that cannot draw has its own reason and advice; a pause by the operator is not listed', () => {
   const { bus, list } = openTestFailures();
   bus.emit('source.moved', MOVED);
   bus.emit('source.moved', { source: 'town', from: 'ready', to: 'paused', reason: 'a person paused it' });
@@ -111,7 +110,7 @@ test('failures: a source in trouble is told in its own words; one that a person 
   ]);
 });
 
-test('failures: an empty pool is laid to its sources, and a draw that brought nothing stands beside it', () => {
+test('failures: an empty pool counts against its source, and a draw without usable members is a second entry', () => {
   const { bus, list } = openTestFailures();
   const reason = '10001: Every proxy of the answer was dropped: private 5.';
   bus.emit('source.moved', { ...MOVED, to: 'waiting', reason, advice: 'Allow them.', code: '10001' });
@@ -123,7 +122,7 @@ test('failures: an empty pool is laid to its sources, and a draw that brought no
   ]);
 });
 
-test('failures: a flood of one kind leaves room for the others, and memory is bounded', () => {
+test('failures: many failures of one kind do not displace others, and the list is bounded', () => {
   const { bus, list } = openTestFailures();
   bus.emit('client.refused', REFUSAL);
   for (let at = 0; at < 500; at += 1) {

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { JSON_TYPE, openTestAdmin, rawRequest } from './open-test-admin.ts';
 
-test('admin: a name that an attacker pointed at us is refused (DNS rebinding)', async () => {
+test('guard: refuses a Host other than its own (DNS rebinding)', async () => {
   const { url, port } = await openTestAdmin();
   expect(await rawRequest(`${url}/api/status`, { host: `evil.example:${port}` })).toBe(421);
   expect(await rawRequest(`${url}/api/status`, { host: 'localhost:1' })).toBe(421);
@@ -9,7 +9,7 @@ test('admin: a name that an attacker pointed at us is refused (DNS rebinding)', 
   expect(await rawRequest(`${url}/api/status`, { host: `[::1]:${port}` })).toBe(200);
 });
 
-test("admin: another page's requests are refused, by origin and by fetch metadata (CSRF)", async () => {
+test('guard: refuses requests from other web pages, by Origin and fetch metadata (CSRF)', async () => {
   const { url, port, backend } = await openTestAdmin();
   const path = `${url}/api/sources/city/pause`;
   expect(await rawRequest(path, { ...JSON_TYPE, origin: 'http://evil.example' }, 'POST')).toBe(403);
@@ -19,7 +19,7 @@ test("admin: another page's requests are refused, by origin and by fetch metadat
   expect(await rawRequest(path, { ...JSON_TYPE, origin: `http://127.0.0.1:${port}` }, 'POST')).toBe(202);
 });
 
-test('admin: what a plain form can send changes nothing', async () => {
+test('guard: refuses requests that an HTML form can send (CSRF)', async () => {
   const { url, backend } = await openTestAdmin();
   for (const type of ['application/x-www-form-urlencoded', 'text/plain', 'multipart/form-data; boundary=x']) {
     const headers = { 'content-type': type };
@@ -31,7 +31,7 @@ test('admin: what a plain form can send changes nothing', async () => {
   expect(backend.commands).toEqual([]);
 });
 
-test('admin: with a token, only what is open to all answers without it', async () => {
+test('guard: only the page and the probes need no token', async () => {
   const { url } = await openTestAdmin({ token: 'correct horse'.replace(' ', '-') });
   const status = async (authorization?: string) =>
     (await fetch(`${url}/api/status`, authorization === undefined ? {} : { headers: { authorization } }))
@@ -55,7 +55,7 @@ test('admin: with a token, only what is open to all answers without it', async (
   }
 });
 
-test('admin: a link to the page may stand anywhere, and leads to the page alone', async () => {
+test('guard: accepts links from other sites to the page, and to nothing else', async () => {
   const { url } = await openTestAdmin();
   const link = { 'sec-fetch-site': 'cross-site', 'sec-fetch-mode': 'navigate', 'sec-fetch-dest': 'document' };
   expect(await rawRequest(`${url}/`, link)).toBe(200);
@@ -63,7 +63,7 @@ test('admin: a link to the page may stand anywhere, and leads to the page alone'
   expect(await rawRequest(`${url}/api/status`, link)).toBe(403);
 });
 
-test('admin: every answer forbids to run, frame, keep or guess at it', async () => {
+test('guard: every response has the security headers', async () => {
   const { url } = await openTestAdmin({ token: 'correct-horse' });
   for (const [path, status] of [
     ['/healthz', 200],
@@ -89,7 +89,7 @@ test.each([
   ['OPTIONS', '/', 405, 'GET, HEAD'],
   ['GET', '/api/members/m1/evict', 405, 'POST'],
   ['PUT', '/api/sessions/abc', 405, 'DELETE'],
-] as const)('admin: %s %s is told %i, whatever its content type', async (method, path, status, allow) => {
+] as const)('admin: %s %s answers %i, whatever its content type', async (method, path, status, allow) => {
   const { url, backend } = await openTestAdmin();
   for (const headers of [{}, JSON_TYPE]) {
     const answer = await fetch(`${url}${path}`, { method, headers });
@@ -100,14 +100,14 @@ test.each([
   expect(backend.commands).toEqual([]);
 });
 
-test('admin: without the token nobody learns which routes there are', async () => {
+test('guard: reveals no routes without the token', async () => {
   const { url } = await openTestAdmin({ token: 'correct-horse' });
   for (const path of ['/api/nowhere', '/api/members', '/api/reports']) {
     expect((await fetch(`${url}${path}`, { method: 'POST' })).status, path).toBe(401);
   }
 });
 
-test('admin: a body that is too large is refused, told or not', async () => {
+test('admin: refuses a body that is too large, with or without Content-Length', async () => {
   const { url, backend } = await openTestAdmin();
   const body = JSON.stringify({ session: 'abc', host: 'a'.repeat(20_000), verdict: 'banned' });
   const chunked = new ReadableStream({

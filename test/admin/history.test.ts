@@ -3,6 +3,7 @@ import { openHistory } from '../../src/admin/history.ts';
 import { EventBus, type NoriaEvents } from '../../src/core/events.ts';
 import type { FaultCode } from '../../src/core/faults.ts';
 import { ManualClock } from '../support/manual-clock.ts';
+import { strictBus } from './open-test-admin.ts';
 
 const STEP_MS = 5_000;
 const DIAL: NoriaEvents['dial.ended'] = {
@@ -39,30 +40,28 @@ const REFUSAL: NoriaEvents['client.refused'] = {
 /** A history that has covered one whole step; now is the start of the next one. */
 function openTestHistory() {
   const clock = new ManualClock();
-  const bus = new EventBus((_name, error) => {
-    throw error;
-  });
+  const bus = strictBus();
   const history = openHistory(bus, clock);
   onTestFinished(() => history.close());
   clock.advance(STEP_MS - (clock.monotonic() % STEP_MS));
   return { clock, bus, history };
 }
 
-test('history: what happened in a step is told when the step is over, as rates', () => {
+test('history: shows a step as rates after it has ended', () => {
   const { clock, bus, history } = openTestHistory();
   clock.advance(200);
   for (let dial = 0; dial < 10; dial += 1) bus.emit('dial.ended', DIAL);
   bus.emit('tunnel.closed', TUNNEL);
   expect(history.read('15m').tunnelsPerSecond.at(-1)).toBeNull();
   clock.advance(STEP_MS - 200);
-  const told = history.read('15m');
-  expect(told.tunnelsPerSecond.at(-1)).toBe(2);
-  expect(told.bytesUpPerSecond.at(-1)).toBe(100);
-  expect(told.bytesDownPerSecond.at(-1)).toBe(2_000);
-  expect(Date.parse(told.endsAt)).toBe(clock.now());
+  const view = history.read('15m');
+  expect(view.tunnelsPerSecond.at(-1)).toBe(2);
+  expect(view.bytesUpPerSecond.at(-1)).toBe(100);
+  expect(view.bytesDownPerSecond.at(-1)).toBe(2_000);
+  expect(Date.parse(view.endsAt)).toBe(clock.now());
 });
 
-test('history: half of the dials, and 95 of 100, took no longer than it says, to about a tenth', () => {
+test('history: p50 and p95 of the connect time are right to about a tenth', () => {
   const { clock, bus, history } = openTestHistory();
   for (let ms = 1; ms <= 100; ms += 1) bus.emit('dial.ended', { ...DIAL, ms: ms * 10 });
   clock.advance(STEP_MS);
@@ -72,10 +71,10 @@ test('history: half of the dials, and 95 of 100, took no longer than it says, to
   expect(dialP95Ms.at(-1)).toBeGreaterThan(950 * 0.88);
   expect(dialP95Ms.at(-1)).toBeLessThan(950 * 1.12);
   clock.advance(STEP_MS);
-  expect(history.read('15m').dialP50Ms.at(-1), 'nothing was dialled').toBeNull();
+  expect(history.read('15m').dialP50Ms.at(-1), 'nothing was dialed').toBeNull();
 });
 
-test('history: bytes of a long tunnel are spread over the time for which it was open', () => {
+test('history: spreads the bytes of a tunnel over the time it was open', () => {
   const { clock, bus, history } = openTestHistory();
   clock.advance(3 * STEP_MS);
   bus.emit('tunnel.closed', { ...TUNNEL, bytesUp: 0, bytesDown: 30_000, ms: 3 * STEP_MS });
@@ -83,7 +82,7 @@ test('history: bytes of a long tunnel are spread over the time for which it was 
   expect(history.read('15m').bytesDownPerSecond.slice(-4)).toEqual([2_000, 2_000, 2_000, 0]);
 });
 
-test('history: a tunnel older than the history adds only what fell into it', () => {
+test('history: of a tunnel older than the history, counts only the share within it', () => {
   const { clock, bus, history } = openTestHistory();
   clock.advance(40_000 * STEP_MS);
   bus.emit('tunnel.closed', { ...TUNNEL, bytesUp: 0, bytesDown: 1e9, ms: 1e8 });
@@ -111,11 +110,11 @@ test('history: counts every failure once, under the side at fault', () => {
   bus.emit('dial.ended', { ...DIAL, outcome: 'client-gone' });
   clock.advance(STEP_MS);
   const { failures } = history.read('15m');
-  const last = Object.fromEntries(Object.entries(failures).map(([who, column]) => [who, column.at(-1)]));
+  const last = Object.fromEntries(Object.entries(failures).map(([side, column]) => [side, column.at(-1)]));
   expect(last).toEqual({ member: 3, target: 1, source: 2, network: 1, client: 2, noria: 1 });
 });
 
-test('history: it remembers 15 minutes by 5 seconds and a day by 2 minutes, and not a step more', () => {
+test('history: keeps 15 minutes in steps of 5 seconds and 24 hours in steps of 2 minutes', () => {
   const { clock, bus, history } = openTestHistory();
   bus.emit('dial.ended', DIAL);
   clock.advance(179 * STEP_MS);
@@ -127,7 +126,7 @@ test('history: it remembers 15 minutes by 5 seconds and a day by 2 minutes, and 
   expect(history.read('24h').tunnelsPerSecond).toHaveLength(719);
 });
 
-test('history: a quiet time leaves nothing of what was there before', () => {
+test('history: a quiet period overwrites old steps with zeros', () => {
   const { clock, bus, history } = openTestHistory();
   for (let step = 0; step < 180; step += 1) {
     bus.emit('dial.ended', DIAL);

@@ -2,11 +2,10 @@ import { expect, onTestFinished, test } from 'vitest';
 import { openMetrics } from '../../src/admin/metrics.ts';
 import { EventBus } from '../../src/core/events.ts';
 import { fakeBackend } from './fake-backend.ts';
+import { strictBus } from './open-test-admin.ts';
 
 function openTestMetrics() {
-  const bus = new EventBus((_name, error) => {
-    throw error;
-  });
+  const bus = strictBus();
   const metrics = openMetrics(bus, fakeBackend(), false);
   onTestFinished(() => metrics.close());
   const lines = async () =>
@@ -14,7 +13,7 @@ function openTestMetrics() {
   return { bus, metrics, lines };
 }
 
-test('metrics: counters follow the events, by their labels', async () => {
+test('metrics: counters count events by label', async () => {
   const { bus, lines } = openTestMetrics();
   const draw = { source: 'city', asked: 5, received: 5, renewed: 1, rejected: 0, forbidden: 0, ms: 20 };
   bus.emit('draw.done', { ...draw, code: '10001', joined: 4 });
@@ -49,14 +48,14 @@ test('metrics: counters follow the events, by their labels', async () => {
   );
 });
 
-test('metrics: a second scrape does not count again', async () => {
+test('metrics: a second scrape counts nothing twice', async () => {
   const { bus, lines } = openTestMetrics();
   bus.emit('hedge.ended', { outcome: 'lost' });
   await lines();
   expect(await lines()).toContain('noria_hedges_total{outcome="lost"} 1');
 });
 
-test('metrics: gauges are what the daemon says at the scrape', async () => {
+test('metrics: gauges are read at the scrape', async () => {
   const { lines } = openTestMetrics();
   expect(await lines()).toEqual(
     expect.arrayContaining([
@@ -70,7 +69,7 @@ test('metrics: gauges are what the daemon says at the scrape', async () => {
   );
 });
 
-test('metrics: a dial is timed in seconds, with its wait and what was left of the member', async () => {
+test('metrics: observes duration, wait and remaining lifetime of a dial in seconds', async () => {
   const { bus, lines } = openTestMetrics();
   bus.emit('dial.ended', {
     outcome: 'accepted',
@@ -89,7 +88,7 @@ test('metrics: a dial is timed in seconds, with its wait and what was left of th
   );
 });
 
-test('metrics: a bucket of a histogram counts all that took no longer, its bound included', async () => {
+test('metrics: histogram buckets are cumulative and include their upper bound', async () => {
   const { bus, lines } = openTestMetrics();
   const dial = { outcome: 'accepted', attempts: 1, waitedMs: 0, target: 'a:1' } as const;
   for (const ms of [3, 250, 251, 60_000]) bus.emit('dial.ended', { ...dial, ms });
@@ -113,7 +112,7 @@ test('metrics: a bucket of a histogram counts all that took no longer, its bound
   ]);
 });
 
-test("metrics: those of the process stand beside noria's own, however often the server was opened", async () => {
+test('metrics: process metrics appear once, however many servers were opened', async () => {
   const buses = [1, 2].map(() => new EventBus(() => {}));
   const opened = buses.map((bus) => openMetrics(bus, fakeBackend()));
   const [first, second] = opened;

@@ -8,21 +8,21 @@ import { fakeBackend, type STATUS } from './fake-backend.ts';
 
 export const JSON_TYPE = { 'content-type': 'application/json' };
 
-/** A bus whose observers may not fail. */
-export function makeBus(): EventBus {
+/** A bus that throws when an observer fails. */
+export function strictBus(): EventBus {
   return new EventBus((_name, error) => {
     throw error;
   });
 }
 
-/** Options of an admin server that shows the fake. */
+/** Options of an admin server on a fake backend. */
 export function adminOptions(more: Partial<AdminOptions> = {}): AdminOptions {
   return {
     host: '127.0.0.1',
     port: 0,
     version: '1.2.3',
     backend: fakeBackend(),
-    bus: makeBus(),
+    bus: strictBus(),
     clock: systemClock,
     onError: (error) => {
       throw error;
@@ -31,14 +31,14 @@ export function adminOptions(more: Partial<AdminOptions> = {}): AdminOptions {
   };
 }
 
-/** An admin server that closes with the test, what was done through it, and what it could not explain. */
+/** An admin server that closes with the test. `backend.commands` are the commands it called, `errors` its unexpected errors. */
 export async function openTestAdmin(
   options: { token?: string; status?: Partial<typeof STATUS> } & Partial<Pick<AdminOptions, 'clock'>> = {},
 ) {
   const { token, status, ...more } = options;
   const backend = fakeBackend(status);
   const errors: unknown[] = [];
-  const bus = makeBus();
+  const bus = strictBus();
   const admin = await openAdmin(
     adminOptions({
       backend,
@@ -52,7 +52,7 @@ export async function openTestAdmin(
   return { backend, errors, bus, url: `http://127.0.0.1:${admin.port}`, port: admin.port };
 }
 
-/** The status of a request with headers that fetch() refuses to set, Host and Origin among them: attackers do not use it. */
+/** Sends headers that fetch() cannot set, such as Host and Origin. Resolves with the status. */
 export function rawRequest(url: string, headers: Record<string, string>, method = 'GET'): Promise<number> {
   return new Promise((resolve, reject) => {
     const request = httpRequest(url, { method, headers }, (response) => {

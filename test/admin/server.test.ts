@@ -7,7 +7,7 @@ import { ManualClock } from '../support/manual-clock.ts';
 import { fakeBackend, MEMBER, SESSION, STATUS } from './fake-backend.ts';
 import { adminOptions, JSON_TYPE, openTestAdmin, rawRequest } from './open-test-admin.ts';
 
-test('admin: healthz answers while the process works, readyz says why clients cannot be served', async () => {
+test('admin: /healthz answers 200, /readyz 503 with the reason when not ready', async () => {
   const ready = await openTestAdmin();
   expect((await fetch(`${ready.url}/healthz`)).status).toBe(200);
   expect((await fetch(`${ready.url}/readyz`)).status).toBe(200);
@@ -18,14 +18,14 @@ test('admin: healthz answers while the process works, readyz says why clients ca
   expect([answer.status, await answer.text()]).toEqual([503, 'the pool is empty: city is halted\n']);
 });
 
-test('admin: reads are what the daemon says', async () => {
+test('admin: reads return the snapshots of the backend', async () => {
   const { url } = await openTestAdmin();
   expect(await (await fetch(`${url}/api/status`)).json()).toEqual(STATUS);
   expect(await (await fetch(`${url}/api/members`)).json()).toEqual([MEMBER]);
   expect(await (await fetch(`${url}/api/sessions`)).json()).toEqual([SESSION]);
 });
 
-const VERBS = [
+const COMMANDS = [
   ['POST', '/api/members/m1/evict', undefined, 204, 'evict m1'],
   ['POST', '/api/members/m9/evict', undefined, 404, 'evict m9'],
   ['POST', '/api/sources/city/refill', undefined, 202, 'refill city'],
@@ -51,7 +51,7 @@ const VERBS = [
   ['PUT', '/api/log-level', { level: 'loud' }, 400, undefined],
 ] as const;
 
-for (const [method, path, body, status, verb] of VERBS) {
+for (const [method, path, body, status, command] of COMMANDS) {
   test(`admin: ${method} ${path} ${body === undefined ? '' : JSON.stringify(body)} answers ${status}`, async () => {
     const { url, backend } = await openTestAdmin();
     const answer = await fetch(`${url}${path}`, {
@@ -60,7 +60,7 @@ for (const [method, path, body, status, verb] of VERBS) {
       ...(body === undefined ? {} : { body: JSON.stringify(body) }),
     });
     expect(answer.status).toBe(status);
-    expect(backend.commands).toEqual(verb === undefined ? [] : [verb]);
+    expect(backend.commands).toEqual(command === undefined ? [] : [command]);
     if (status >= 400) {
       expect(await answer.json()).toEqual({
         error: { code: expect.any(String), message: expect.any(String) },
@@ -69,7 +69,7 @@ for (const [method, path, body, status, verb] of VERBS) {
   });
 }
 
-test('admin: a body that is not JSON is refused in the one shape of errors', async () => {
+test('admin: refuses a body that is not JSON with a JSON error', async () => {
   const { url, backend, errors } = await openTestAdmin();
   for (const path of ['/api/sessions/abc/rotate', '/api/reports']) {
     const answer = await fetch(`${url}${path}`, { method: 'POST', headers: JSON_TYPE, body: '{' });
@@ -81,7 +81,7 @@ test('admin: a body that is not JSON is refused in the one shape of errors', asy
   expect([backend.commands, errors]).toEqual([[], []]);
 });
 
-test('admin: a list can be cut short, and a limit that is none is refused', async () => {
+test('admin: `limit` shortens a list, and an invalid limit is refused', async () => {
   const backend = { ...fakeBackend(), members: () => [MEMBER, { ...MEMBER, id: 'm2' }] };
   const admin = await openAdmin(adminOptions({ backend }));
   onTestFinished(() => admin.close());
@@ -97,7 +97,7 @@ test('admin: a list can be cut short, and a limit that is none is refused', asyn
   }
 });
 
-test('admin: what a verb has changed is read at once, however much reading costs', async () => {
+test('admin: the first read after a change is fresh, however expensive reads are', async () => {
   const members = [MEMBER, { ...MEMBER, id: 'm2' }];
   const clock = new ManualClock();
   const backend = {
@@ -114,7 +114,7 @@ test('admin: what a verb has changed is read at once, however much reading costs
   const read = async () => (await (await fetch(`${url}/api/members`)).json()) as unknown[];
   expect(await read()).toHaveLength(2);
   members.push(MEMBER);
-  expect(await read(), 'kept while it is dear').toHaveLength(2);
+  expect(await read(), 'cached while reads are expensive').toHaveLength(2);
   await fetch(`${url}/api/members/m1/evict`, { method: 'POST', headers: JSON_TYPE });
   members.push(MEMBER);
   expect(await read()).toHaveLength(3);
@@ -136,7 +136,7 @@ test('admin: history and failures follow the events', async () => {
   expect((await fetch(`${url}/api/history?span=1h`)).status).toBe(400);
 });
 
-test('admin: the page and its files are served to anyone, and nothing else of the disk is', async () => {
+test('admin: serves the page and its files without a token, and no other files', async () => {
   const { url } = await openTestAdmin({ token: 'correct-horse' });
   const page = await fetch(`${url}/`);
   expect([page.status, page.headers.get('content-type')]).toEqual([200, 'text/html; charset=utf-8']);
@@ -155,7 +155,7 @@ test('admin: the page and its files are served to anyone, and nothing else of th
   }
 });
 
-test('admin: a file of the page that has not changed is not sent again', async () => {
+test('admin: answers 304 for an unchanged page file', async () => {
   const { url } = await openTestAdmin();
   const first = await fetch(`${url}/page/main.js`);
   const etag = first.headers.get('etag') ?? '';
@@ -165,7 +165,7 @@ test('admin: a file of the page that has not changed is not sent again', async (
   await first.text();
 });
 
-test('admin: a PAC file never lets a browser go around noria', async () => {
+test('admin: the PAC file has no DIRECT fallback', async () => {
   const { url } = await openTestAdmin();
   const answer = await fetch(`${url}/proxy.pac`);
   expect(answer.headers.get('content-type')).toBe('application/x-ns-proxy-autoconfig');
@@ -174,7 +174,7 @@ test('admin: a PAC file never lets a browser go around noria', async () => {
   expect(find('http://localhost/', 'localhost')).toBe('DIRECT');
 });
 
-test('admin: an address in use is told in one line, with the address', async () => {
+test('admin: reports an address in use with the address and the system error', async () => {
   const taken = createServer().listen(0, '127.0.0.1');
   await once(taken, 'listening');
   onTestFinished(() => void taken.close());
@@ -186,7 +186,7 @@ test('admin: an address in use is told in one line, with the address', async () 
   });
 });
 
-test('admin: closing ends open connections', async () => {
+test('admin: closing ends open connections and is safe to call twice', async () => {
   const admin = await openAdmin(adminOptions());
   await fetch(`http://127.0.0.1:${admin.port}/healthz`);
   await Promise.all([admin.close(), admin.close()]);

@@ -13,12 +13,12 @@ function makeCached(costMs: number) {
   return { clock, cached, made: () => made };
 }
 
-test('cached: what costs nothing is made anew each time', () => {
+test('snapshot-cache: creates a cheap snapshot at every read', () => {
   const { cached } = makeCached(0);
   expect([cached.get().made, cached.get().made]).toEqual([1, 2]);
 });
 
-test('cached: what costs 20 ms is kept for a second, so that it takes a fiftieth of the time at most', () => {
+test('snapshot-cache: keeps a snapshot that took 20 ms for a second', () => {
   const { clock, cached, made } = makeCached(20);
   cached.get();
   clock.advance(999);
@@ -29,7 +29,7 @@ test('cached: what costs 20 ms is kept for a second, so that it takes a fiftieth
   expect(made()).toBe(2);
 });
 
-test('cached: what was changed by hand is seen at once', () => {
+test('snapshot-cache: creates a new snapshot after clear()', () => {
   const { cached, made } = makeCached(20);
   cached.get();
   cached.clear();

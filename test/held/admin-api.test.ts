@@ -14,7 +14,7 @@ async function describeApi(): Promise<Description> {
   return (await (await fetch(`${url}/openapi.json`)).json()) as Description;
 }
 
-test('docs/admin-api.md: the page lists every route, and no other', async () => {
+test('docs/admin-api.md: lists exactly the routes of the API', async () => {
   const { paths } = await describeApi();
   const coded = Object.entries(paths).flatMap(([path, operations]) =>
     Object.keys(operations).map(
@@ -27,7 +27,7 @@ test('docs/admin-api.md: the page lists every route, and no other', async () => 
   expect(listed.sort()).toEqual(coded.sort());
 });
 
-test('docs/admin-api.md: the page lists every code of an error with its status', () => {
+test('docs/admin-api.md: lists every error code with its status', () => {
   const listed = [...page.matchAll(/^\| `([\w-]+)` \| (\d+) \|/gm)].map(([, code, status]) => [
     code,
     Number(status),
@@ -35,7 +35,7 @@ test('docs/admin-api.md: the page lists every code of an error with its status',
   expect(listed).toEqual(Object.entries(ADMIN_ERRORS));
 });
 
-test('docs/admin-api.md: its example of a failure is what the API says', async () => {
+test('docs/admin-api.md: the example of an error is what the API answers', async () => {
   const { url } = await openTestAdmin();
   const headers = { 'content-type': 'application/json' };
   const answer = await fetch(`${url}/api/sources/town/pause`, { method: 'POST', headers });
@@ -43,7 +43,7 @@ test('docs/admin-api.md: its example of a failure is what the API says', async (
   expect(await answer.json()).toEqual(JSON.parse(shown));
 });
 
-test('admin: every route is described by a summary, and by what it answers when it fails', async () => {
+test('admin: the description has a summary and an error response for every route', async () => {
   const { paths } = await describeApi();
   for (const [path, operations] of Object.entries(paths)) {
     for (const [method, operation] of Object.entries(operations)) {

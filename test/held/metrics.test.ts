@@ -1,13 +1,11 @@
 import { readFileSync } from 'node:fs';
 import { expect, onTestFinished, test } from 'vitest';
 import { openMetrics } from '../../src/admin/metrics.ts';
-import { EventBus } from '../../src/core/events.ts';
 import { fakeBackend } from '../admin/fake-backend.ts';
+import { strictBus } from '../admin/open-test-admin.ts';
 
-test('docs/metrics.md: the page lists every metric with its type and labels, and no other', async () => {
-  const bus = new EventBus((_name, error) => {
-    throw error;
-  });
+test('docs/metrics.md: lists exactly the metrics, with type and labels', async () => {
+  const bus = strictBus();
   const metrics = openMetrics(bus, fakeBackend(), false);
   onTestFinished(() => metrics.close());
   const coded = metrics.list().map(({ name, type, labels }) => `${name} ${type} ${labels.join(' ')}`.trim());
