@@ -2,7 +2,7 @@
  * The candidate index moves each member between the buckets (fresh, expiring, quarantined) of its candidate lists.
  *
  * It owns the lists, one for each filter that clients used lately, and one timer for the next moment at which time
- * moves a member: its life becomes short or ends, or its quarantine ends.
+ * moves a member: its remaining life becomes short or ends, or its quarantine ends.
  */
 import type { Clock } from '../core/clock.ts';
 import { EarliestTimer } from '../core/earliest-timer.ts';
@@ -16,12 +16,12 @@ import { RoundRobin } from './rotation/round-robin.ts';
 import type { PoolSource } from './source.ts';
 import { makeRotation } from './strategies.ts';
 
-/** Lists kept, except those for which clients wait. Beyond it the list whose last request is longest ago is dropped. */
+/** At this number of lists, the one whose last request is longest ago is dropped. A list for which clients wait stays. */
 const MAX_LISTS = 256;
 
 /** The members that may be picked now, by filter. */
 export class CandidateIndex {
-  /** Since this was last cleared, a member may have become available for a client that waits. */
+  /** Set when a member may have become available. Cleared by the pool, which then serves the waiting clients. */
   membersFreed = false;
 
   readonly #random: Random;

@@ -2,7 +2,7 @@
  * Candidates: the members that pass one filter, in the order in which they are picked.
  *
  * They are grouped into tiers, one for each source priority. Each tier holds its members in three buckets, and each
- * bucket is a rotation, so that a pick does not search. A member is in the same bucket of every tier that it belongs to.
+ * bucket is a rotation, so that a pick does not search. A member is in the same bucket in all its tiers.
  */
 import type { MemberFilter } from './filter.ts';
 import type { Member } from './member.ts';
@@ -16,7 +16,7 @@ import type { PoolSource } from './source.ts';
  */
 export type Bucket = 'fresh' | 'expiring' | 'quarantined';
 
-/** A request after this time without one raises demand; see `demand.rose`. */
+/** The first request after a pause of this length emits `demand.rose`. */
 export const QUIET_MS = 1_000;
 
 /** A member in one tier. */

@@ -10,7 +10,7 @@ import type { PoolSource } from './source.ts';
 export interface MemberFilter {
   readonly source?: string;
   readonly protocol?: MemberProtocol;
-  /** Folded keyword that the member's location contains. */
+  /** Keyword in lower case that the member's location contains. */
   readonly location?: string;
 }
 

@@ -28,7 +28,7 @@ export interface LeaseRequest {
   /** Chosen by the caller for `cancel`; unique among its pending requests. */
   readonly id: number;
   readonly routing: RoutingOptions;
-  /** Canonical host of the target, for spacing and bans. */
+  /** Canonical host of the target, for bans and for the minimum time between two uses of a member for one host. */
   readonly targetHost: string;
   /** Ids of members already tried for the same client request. */
   readonly avoid: readonly string[];

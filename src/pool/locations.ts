@@ -1,4 +1,4 @@
-/** The locations of members, each stored once, so that a keyword is compared with few texts instead of with every member. */
+/** The locations of members, each stored once, so that a keyword search compares few texts instead of all members. */
 import { BoundedMap } from '../core/bounded-map.ts';
 
 /** Free text of the service, such as province, city and carrier. */

@@ -14,7 +14,7 @@ export class MemberCheck implements PickCheck<Candidate> {
   /** A member whose id is a key here is a second choice. */
   heldBySessions: ReadonlyMap<string, unknown> | undefined;
 
-  /** Result: the earliest moment at which a member fits that only the spacing of its host excludes now. */
+  /** Result: the earliest moment at which the spacing of the host (`perHostSpacing`) no longer excludes a member. */
   spacedUntil = Number.POSITIVE_INFINITY;
   /** Result: a member does not fit this request, but may fit others with the same filter. */
   rejectedForRequest = false;

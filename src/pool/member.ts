@@ -113,7 +113,7 @@ export class Member implements MemberIdentity {
 
   /** The keys are the hosts for which clients banned the member. */
   bans: BoundedMap<string, true> | undefined;
-  /** Monotonic moment at which the member may be used again, for each host. */
+  /** Monotonic moment from which the member may be used again for a host, by host (`perHostSpacing`). */
   #spacing: BoundedMap<string, number> | undefined;
 
   // Written by `CandidateIndex` only.

@@ -22,7 +22,7 @@ export function makeRotation(strategy: Strategy, random: Random): Rotation<Candi
   return ROTATIONS[strategy](random);
 }
 
-/** A turn fits into 32 bits, with the open leases above them: a double holds the sum exactly. */
+/** The rank holds the turn in its low 32 bits and the open leases above them. A double represents it exactly. */
 const TURN_RANGE = 2 ** 32;
 
 /** Fewest open leases first; among equals, the one whose last use is longest ago. */

@@ -16,7 +16,7 @@ export class RankedRotation<Entry extends RotationEntry> implements Rotation<Ent
   readonly #rank: (entry: Entry, lastTurn: number) => number;
   #turn = 0;
 
-  /** @param rank - `lastTurn` grows with each use of any entry: the smaller it is, the longer ago was the entry's last use. */
+  /** @param rank - `lastTurn` is the number of the entry's last use, counted over the uses of all entries. */
   constructor(rank: (entry: Entry, lastTurn: number) => number) {
     this.#rank = rank;
   }

@@ -1,7 +1,7 @@
 /**
  * Shuffle: rounds in random order. No entry is picked twice in a round while another one still fits.
  *
- * The array has two parts: first the entries whose turn in this round is still to come, then the used ones. An entry
+ * The array has two parts: first the entries whose turn is still to come in this round, then those that had it. An entry
  * that leaves and comes back within a round (because its tunnels were full, for example) gets no second turn in it.
  */
 import type { Random } from '../../core/random.ts';
@@ -12,7 +12,7 @@ import { MAX_UNFIT_AHEAD, type PickCheck, type Rotation, type RotationEntry } fr
 export class ShuffleRotation<Entry extends RotationEntry> implements Rotation<Entry> {
   readonly #entries: Entry[] = [];
   readonly #random: Random;
-  /** The first so many entries are still to come in this round. */
+  /** Length of the first part of the array. */
   #toCome = 0;
   #round = 0;
 
@@ -42,7 +42,7 @@ export class ShuffleRotation<Entry extends RotationEntry> implements Rotation<En
 
   used(entry: Entry): void {
     if (this.#toCome === 0) this.#startRound();
-    if (entry.arrayIndex >= this.#toCome) return; // a second turn: no entry to come fitted that pick
+    if (entry.arrayIndex >= this.#toCome) return; // it had its turn, but no entry in the first part fitted
     entry.lastTurn = this.#round;
     this.#toCome -= 1;
     this.#swap(entry, this.#toCome);
