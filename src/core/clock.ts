@@ -1,26 +1,26 @@
 /**
- * The one place that reads the time or arms a timer. Everything else is handed a Clock.
+ * The only place that reads the time or arms a timer. Everything else gets a Clock.
  *
- * Units: `monotonic()` is ms from an arbitrary origin, for lifetimes, deadlines and durations; `now()` is
- * epoch ms, for what leaves the process (snapshots, display) and the service's day.
+ * Use `monotonic()` for lifetimes, deadlines and durations; `now()` for what leaves the process (snapshots, display) and for
+ * the day of the service.
  */
 
 export interface Clock {
-  /** Epoch ms. May step either way when the machine's clock is set. */
+  /** Epoch ms. May jump when the clock of the machine is set. */
   now(): number;
   /** Ms from an arbitrary origin; never steps back. */
   monotonic(): number;
-  /** Runs `fn` once, not before `ms` have passed. Disposing it first means it never runs. */
+  /** Calls `fn` once, not before `ms` have passed, unless the result is disposed of first. */
   after(ms: number, fn: () => void): Disposable;
 }
 
-/** The longest delay a Node timer takes; a longer one would fire at once. */
+/** The longest delay of a Node timer; a longer one would fire at once. */
 const MAX_TIMER_MS = 2 ** 31 - 1;
 
-/** The clock of this machine. A pending timer is no reason for the process to stay alive; open sockets are. */
+/** The clock of this machine. Its timers do not keep the process alive. */
 export const systemClock: Clock = clockWhoseTimers((timer) => timer.unref());
 
-/** The same for a command that has nothing else to stay alive for: its timers hold the process. */
+/** The same with timers that keep the process alive, for commands that have nothing else to do so. */
 export const holdingClock: Clock = clockWhoseTimers((timer) => timer);
 
 function clockWhoseTimers(armed: (timer: NodeJS.Timeout) => NodeJS.Timeout): Clock {
@@ -40,7 +40,7 @@ function clockWhoseTimers(armed: (timer: NodeJS.Timeout) => NodeJS.Timeout): Clo
   };
 }
 
-/** Resolves after `ms`, or earlier when `signal` aborts. Never rejects: the caller looks at its signal. */
+/** Resolves after `ms`, or when `signal` aborts. Never rejects: the caller checks its signal. */
 export function pause(clock: Clock, ms: number, signal?: AbortSignal): Promise<void> {
   return new Promise((resolve) => {
     if (signal?.aborted) return resolve();

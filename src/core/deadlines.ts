@@ -1,17 +1,18 @@
 /**
- * Many coarse deadlines on one timer: a hashed timing wheel over a Clock.
+ * Many coarse timeouts on one timer: a hashed timing wheel.
  *
- * For what is set for every connection and almost never comes due (handshakes, idle tunnels): setting and clearing
- * one costs a small object and no timer of the runtime. A deadline never fires early, and about a tick late at most.
+ * For timeouts that every connection sets and that rarely expire (handshakes, idle tunnels): setting and clearing one costs
+ * a small object and no timer of the runtime. A deadline never fires early, and at most about one tick late.
  */
 import type { Clock } from './clock.ts';
 
-/** A deadline as its setter holds it: a link of the ring of its slot. Its fields are the wheel's alone. */
+/** Only Deadlines uses its fields. */
 export class Deadline {
   readonly ms: number;
   readonly fn: () => void;
-  /** The tick at which it fires; may be later than its slot's, after `refresh` or beyond one turn. */
+  /** The tick at which it fires; NaN once it has fired or was cleared. May be later than the tick of its slot. */
   dueTick = Number.NaN;
+  /** Links of the circular list of its slot. */
   next: Deadline = this;
   previous: Deadline = this;
 
@@ -21,7 +22,7 @@ export class Deadline {
   }
 }
 
-/** One turn of the wheel, in ticks; later deadlines are looked at once a turn. A power of two, for the mask. */
+/** Ticks in one turn of the wheel; later deadlines are visited once per turn. A power of two, for the mask. */
 const SLOT_COUNT = 256;
 const SLOT_MASK = SLOT_COUNT - 1;
 
@@ -30,24 +31,24 @@ export class Deadlines {
   readonly #tickMs: number;
   readonly #slots = Array.from({ length: SLOT_COUNT }, makeRing);
   #size = 0;
-  /** Up to this tick every slot has been emptied of what was due. */
+  /** Everything due up to this tick has fired. */
   #doneTick: number;
   #timer: Disposable | undefined;
   #timerTick = Number.POSITIVE_INFINITY;
 
-  /** @param tickMs - how exact the deadlines are; what comes due within one tick fires together. */
+  /** @param tickMs - the resolution: deadlines within one tick fire together. */
   constructor(clock: Clock, tickMs: number) {
     this.#clock = clock;
     this.#tickMs = tickMs;
     this.#doneTick = this.#nowTick();
   }
 
-  /** How many are set. A test of something closed ends by asserting that this is 0. */
+  /** Number of deadlines that are set; 0 once everything is closed. */
   get size(): number {
     return this.#size;
   }
 
-  /** Runs `fn` once, not before `ms` have passed, unless it is cleared. */
+  /** Calls `fn` once, not before `ms` have passed. */
   set(ms: number, fn: () => void): Deadline {
     const deadline = new Deadline(ms, fn);
     deadline.dueTick = this.#dueTick(ms);
@@ -57,20 +58,20 @@ export class Deadlines {
     return deadline;
   }
 
-  /** Starts it again for its full time: cheap enough for every sign of life. Ignored once it has fired or was cleared. */
+  /** Restarts it with its full time; cheap enough for every packet. Ignored once it has fired or was cleared. */
   refresh(deadline: Deadline): void {
-    // It stays in its slot; the wheel moves it on when it gets there and finds it not yet due.
+    // It stays in its slot until the wheel gets there and moves it, because it is not due yet.
     if (!Number.isNaN(deadline.dueTick)) deadline.dueTick = this.#dueTick(deadline.ms);
   }
 
-  /** Safe on one that has fired or was cleared already. */
+  /** Ignored once it has fired or was cleared. */
   clear(deadline: Deadline): void {
     if (Number.isNaN(deadline.dueTick)) return;
     this.#forget(deadline);
     if (this.#size === 0) this.#disarm();
   }
 
-  /** Clears all of them; the wheel can be used again. */
+  /** Clears all. New ones can be set afterwards. */
   clearAll(): void {
     for (const ring of this.#slots) {
       while (ring.next !== ring) this.#forget(ring.next);
@@ -99,7 +100,7 @@ export class Deadlines {
 
   #dueTick(ms: number): number {
     const tick = Math.ceil((this.#clock.monotonic() + ms) / this.#tickMs);
-    return Math.max(tick, this.#doneTick + 1); // a slot that is done is not looked at before the next turn
+    return Math.max(tick, this.#doneTick + 1); // finished slots are visited again only in the next turn
   }
 
   #arm(tick: number): void {
@@ -114,7 +115,7 @@ export class Deadlines {
     this.#timerTick = Number.POSITIVE_INFINITY;
   }
 
-  /** Fires what is due by now, then sleeps until the next slot that holds anything. */
+  /** Fires what is due, then arms the timer for the next slot that is not empty. */
   #turn(): void {
     this.#disarm();
     const nowTick = this.#nowTick();
@@ -123,14 +124,14 @@ export class Deadlines {
     for (let tick = firstTick; tick <= nowTick; tick += 1) this.#collect(tick, nowTick, due);
     this.#doneTick = Math.max(this.#doneTick, nowTick);
     try {
-      // One by one from the ring: each may clear or set others, the due ones included.
+      // One at a time, because each callback may clear or set others, including due ones.
       while (due.next !== due) {
         const deadline = due.next;
         this.#forget(deadline);
         deadline.fn();
       }
     } finally {
-      this.#rest(due);
+      this.#armNext(due);
     }
   }
 
@@ -150,8 +151,8 @@ export class Deadlines {
     }
   }
 
-  /** Arms the timer for what is left; `due` holds something only when a callback threw. */
-  #rest(due: Deadline): void {
+  /** @param due - not empty only if a callback threw. */
+  #armNext(due: Deadline): void {
     while (due.next !== due) {
       const deadline = due.next;
       unlink(deadline);
@@ -168,7 +169,7 @@ export class Deadlines {
   }
 }
 
-/** An empty ring: a link that is its own neighbour. */
+/** The head of an empty circular list. */
 function makeRing(): Deadline {
   return new Deadline(0, () => {});
 }

@@ -1,12 +1,12 @@
-/** What a process that is a proxy and nothing else asks of the JavaScript engine. Not for a process that has other work too. */
+/** JavaScript engine settings for a process that is only a proxy. Not for a program that embeds noria. */
 import { setFlagsFromString } from 'node:v8';
 
 /**
- * Call it before the first connection.
+ * Disables allocation-site pretenuring. Call it before the first connection.
  *
- * V8 notices where most objects outlive a young collection, and from then on allocates such objects as old ones. It
- * decides so once and for all; a moment with many open tunnels is enough. Then every tunnel that ever was holds a
- * young collection's work up until the next full one, a tenth of all CPU time (docs/performance.md).
+ * If most objects of an allocation site survive young garbage collections, V8 allocates them in old space from then on, and
+ * never reverts that. Many open tunnels at one moment are enough. Closed tunnels then stay in old space until the next full
+ * collection and slow down every young one, which costs about a tenth of the CPU time (docs/performance.md).
  */
 export function tuneForShortLives(): void {
   setFlagsFromString('--no-allocation-site-pretenuring');

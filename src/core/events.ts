@@ -1,8 +1,8 @@
 /**
- * The bus on which the parts tell what happened, and the list of everything they tell.
+ * The event bus, and the list of all events.
  *
- * Metrics, logs, the dashboard's stream and the snapshot listen; the parts that tell import none of them. Payloads
- * are plain data, without secrets. Names are in the past tense, durations in ms, moments in epoch ms.
+ * Pool, refill, dialer and listener emit events; metrics, log, dashboard and snapshot subscribe. Payloads are plain data
+ * without secrets.
  */
 import type { FaultCode } from './faults.ts';
 import type { MemberProtocol } from './protocol.ts';
@@ -10,24 +10,24 @@ import type { MemberProtocol } from './protocol.ts';
 export interface NoriaEvents {
   /** A member entered the pool, or was drawn again and keeps its history (`renewed`). */
   'member.joined': MemberEvent & { readonly remainingMs: number | undefined; readonly renewed: boolean };
-  /** A member rests until a time, because of `fault`. */
+  /** A member is excluded for `forMs` because of `fault`. `faults` is its current fault score. */
   'member.quarantined': MemberEvent & {
     readonly forMs: number;
     readonly fault: FaultCode;
     readonly faults: number;
   };
-  /** A quarantined member proved itself again. */
+  /** The quarantine of a member ended. */
   'member.restored': MemberEvent;
-  /** A member takes nothing new any more; its open tunnels go on. */
+  /** A member gets no new work; its open tunnels continue. */
   'member.drained': MemberEvent & { readonly openTunnels: number };
-  /** A member is gone for good. */
+  /** A member left the pool for good. */
   'member.left': MemberEvent & { readonly reason: string; readonly uses: number; readonly fault?: FaultCode };
-  /** A member may not be used for a host any more, by a client's own verdict. */
+  /** A client reported that a member is banned by a host. */
   'member.banned': MemberEvent & { readonly host: string };
 
-  /** Clients wait, or one came after a quiet time: `sources` may be wanted now. */
+  /** A client waits for a member of one of `sources`, or is the first one after a while without clients. */
   'demand.rose': { readonly sources: readonly string[] };
-  /** A client got a member after waiting, or gave up (`outcome` says which). */
+  /** A client stopped waiting for a member. */
   'client.waited': { readonly ms: number; readonly outcome: 'served' | 'gave-up' | 'refused' };
 
   'session.bound': { readonly session: string; readonly member: string };
@@ -41,8 +41,8 @@ export interface NoriaEvents {
 
   'draw.started': { readonly source: string; readonly asked: number };
   /**
-   * `code` is the service's, or `transport`. `forbidden`: of the rejected ones, proxies at addresses that are private while
-   * these are not allowed, or noria's own; paid for like every other.
+   * `code` is that of the service, or `transport` without an answer. `forbidden` counts those of `rejected` that are paid for and may not be used:
+   * proxies at private addresses, or at addresses of noria itself.
    */
   'draw.done': {
     readonly source: string;
@@ -56,7 +56,7 @@ export interface NoriaEvents {
     readonly ms: number;
     readonly message?: string;
   };
-  /** A source changed its state, or the reason for it. */
+  /** The state of a source changed, or the reason for its state. */
   'source.moved': {
     readonly source: string;
     readonly from: string;
@@ -67,7 +67,7 @@ export interface NoriaEvents {
   };
   'source.warned': { readonly source: string; readonly message: string };
 
-  /** One attempt through one member ended. `outcome` is `accepted`, `cancelled` or a fault's code. */
+  /** An attempt through one member ended. */
   'dial.attempted': {
     readonly source: string;
     readonly member: string;
@@ -77,7 +77,7 @@ export interface NoriaEvents {
     readonly ms: number;
     readonly hedge: boolean;
   };
-  /** One client request found its way through a member, or none. `ms` includes the waiting for a member. */
+  /** The dial for one client request ended. `ms` includes `waitedMs`, the wait for a member. */
   'dial.ended': {
     readonly outcome: 'accepted' | FaultCode;
     readonly attempts: number;
@@ -85,19 +85,19 @@ export interface NoriaEvents {
     readonly waitedMs: number;
     readonly source?: string;
     readonly member?: string;
-    /** `host:port` of the target; for logs and recent failures, never for a metric's label. */
+    /** `host:port`. Not for metric labels, which need closed sets. */
     readonly target: string;
-    /** Life left of the member at that moment, when it is known. */
+    /** Remaining lifetime of the member, if known. */
     readonly remainingMs?: number;
   };
   'hedge.ended': { readonly outcome: 'won' | 'lost' | 'failed' };
-  /** Connections to many members failed at once; `down: false` when it is over. */
+  /** The network of this machine is down, because connections to many members failed at once, or is back. */
   'network.judged': { readonly down: boolean };
 
   'connection.opened': { readonly listener: string };
   /**
-   * A client connection ended. `outcome` is `ok` or a fault's code. One that ended with the worker that served it is told as
-   * `unknown` and `internal`, without `ms`.
+   * A client connection ended. If its worker process died, `protocol` is `unknown`, `outcome` is `internal`, and `ms` is
+   * absent.
    */
   'connection.closed': {
     readonly listener: string;
@@ -105,7 +105,7 @@ export interface NoriaEvents {
     readonly outcome: 'ok' | FaultCode;
     readonly ms?: number;
   };
-  /** A tunnel or a forwarded request ended. Up is from the client to the target. */
+  /** A tunnel or a forwarded request ended. `bytesUp`: from the client to the target. */
   'tunnel.closed': {
     readonly source: string;
     readonly member: string;
@@ -115,7 +115,7 @@ export interface NoriaEvents {
     readonly ms: number;
   };
   /**
-   * A client was refused. `detail` is for the log: it may name the target or the key that was wrong, never a secret.
+   * A client was refused. `detail` is for the log: it may name the target or an invalid key, never a secret.
    * `dialFailed`: the reason is a failed dial, which `dial.ended` has already reported with the same code.
    */
   'client.refused': {
@@ -129,12 +129,12 @@ export interface NoriaEvents {
 
 export type ClientProtocol = 'http' | 'connect' | 'upgrade' | 'socks5' | 'socks4' | 'unknown';
 
-/** Who a failed attempt is laid at: see docs/health.md. */
+/** What a failed attempt is blamed on: see docs/health.md. */
 export type Blame = 'nobody' | 'member' | 'half-member' | 'target' | 'source' | 'network';
 
 interface MemberEvent {
   readonly source: string;
-  /** The member's opaque id, as in X-Noria-Member. */
+  /** The opaque id, as in X-Noria-Member. */
   readonly member: string;
   readonly protocol: MemberProtocol;
 }
@@ -147,12 +147,12 @@ export class EventBus {
   readonly #observers: Observers = {};
   readonly #onObserverError: (name: EventName, error: unknown) => void;
 
-  /** @param onObserverError - told of an observer that threw; what it observes goes on. */
+  /** @param onObserverError - called when an observer throws; the other observers still get the event. */
   constructor(onObserverError: (name: EventName, error: unknown) => void) {
     this.#onObserverError = onObserverError;
   }
 
-  /** Calls `observer` with every such event from now on, until the result is disposed of. */
+  /** Subscribes to an event until the result is disposed of. */
   on<Name extends EventName>(name: Name, observer: Observer<Name>): Disposable {
     const before: Observer<Name>[] = this.#observers[name] ?? [];
     this.#set(name, [...before, observer]);
@@ -162,18 +162,18 @@ export class EventBus {
         if (!observes) return;
         observes = false;
         const now: Observer<Name>[] = this.#observers[name] ?? [];
-        const at = now.indexOf(observer); // one of them, where the same observer was added twice
+        const at = now.indexOf(observer); // only one, if the same observer was added twice
         this.#set(name, now.toSpliced(at, 1));
       },
     };
   }
 
-  /** Whether anyone listens: lets a hot path leave out building an event. */
+  /** Whether the event has subscribers: a hot path can skip building it. */
   hears(name: EventName): boolean {
     return (this.#observers[name]?.length ?? 0) > 0;
   }
 
-  /** Tells every observer, at once, in the order of their coming. */
+  /** Calls all observers synchronously, in the order of subscription. */
   emit<Name extends EventName>(name: Name, event: NoriaEvents[Name]): void {
     const observers: Observer<Name>[] | undefined = this.#observers[name];
     if (observers === undefined) return;

@@ -1,10 +1,9 @@
 /**
- * A host and a port, decoded once at the edge into one canonical form that everything inside trusts.
+ * Parses a host and a port into a canonical form that the rest of noria trusts.
  *
- * One grammar for what a client asks for, what a SOCKS frame names and what an address in the configuration
- * says, so that no two readers of the same text can differ. Names become A-labels in lower case, IPv4 in any
- * spelling of the WHATWG URL standard becomes dotted decimal, IPv6 its shortest form without brackets; user info,
- * `%`, white space and control characters are refused.
+ * Requests, SOCKS frames and the configuration use the same grammar, so that no two parsers can disagree about a text. Names
+ * become lower-case A-labels, IPv4 in any spelling of the WHATWG URL standard becomes dotted decimal, and IPv6 its shortest
+ * form without brackets. User info, `%`, white space and control characters are rejected.
  */
 import { isIP, isIPv4, isIPv6 } from 'node:net';
 
@@ -16,25 +15,25 @@ export interface HostPort {
   /** 1 to 65535. */
   readonly port: number;
   readonly kind: HostKind;
-  /** Both as one text, as in CONNECT: brackets around an IPv6 host. */
+  /** `host:port`, with brackets around an IPv6 host. */
   readonly text: string;
 }
 
 const MAX_NAME_LENGTH = 253;
 const MAX_LABEL_LENGTH = 63;
-/** Before it is normalised: IDNA drops some characters altogether, and no reader should have to go through many. */
+/** Before normalisation, which removes some characters. Limits the work for hostile input. */
 const MAX_TEXT_LENGTH = 512;
-/** What may stand in a host text before it is normalised. Non-ASCII letters are left to IDNA. */
+/** Allowed before normalisation. IDNA checks non-ASCII letters. */
 const HOST_TEXT = /^[^\s\p{Cc}%@/\\?#[\]:<>^|"'`{}!$&()*+,;=~]+$/u;
-/** A label after normalisation: letters, digits, hyphens; an underscore as many real names have it. */
+/** A label after normalisation. Underscores occur in many real names. */
 const LABEL = /^[a-z0-9_](?:[a-z0-9_-]*[a-z0-9_])?$/;
-/** The common case, decided without a URL parser: lower-case labels that cannot be read as a number. */
+/** The common case, which needs no URL parser: lower-case labels that cannot be a number. */
 const PLAIN_NAME = /^(?:[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z]{2,63}$/;
 
 /**
- * Reads `host:port`, `[v6]:port` or, with `defaultPort`, either without the port.
+ * Parses `host:port` or `[v6]:port`. With `defaultPort`, the port may be missing.
  *
- * @returns undefined when it is anything else.
+ * @returns undefined for anything else.
  */
 export function parseHostPort(text: string, defaultPort?: number): HostPort | undefined {
   const bracketed = text.startsWith('[');
@@ -47,13 +46,13 @@ export function parseHostPort(text: string, defaultPort?: number): HostPort | un
   return makeHostPort(bracketed ? text.slice(1, end - 1) : text.slice(0, end), port, bracketed);
 }
 
-/** A target from a SOCKS frame or a URL: a host text without brackets, and a port number. */
+/** From a host without brackets and a port number, as in a SOCKS frame or a URL. */
 export function hostPort(host: string, port: number): HostPort | undefined {
   if (!Number.isInteger(port) || port < 1 || port > 65_535) return undefined;
   return makeHostPort(host, port, host.includes(':'));
 }
 
-/** 1 to 65535 in plain decimal, else undefined. */
+/** 1 to 65535 in decimal, otherwise undefined. */
 export function parsePort(text: string): number | undefined {
   if (!/^\d{1,5}$/.test(text)) return undefined;
   const port = Number(text);
@@ -65,7 +64,7 @@ export function formatHostPort(host: string, port: number): string {
   return host.includes(':') ? `[${host}]:${port}` : `${host}:${port}`;
 }
 
-/** The canonical form of an IP literal, or undefined when `text` is not one. No other spelling is taken. */
+/** The canonical form of an IP literal; undefined for anything else, including other spellings of IPv4. */
 export function canonicalIp(text: string): string | undefined {
   if (isIPv4(text)) return text;
   if (!isIPv6(text) || text.includes('%')) return undefined;
@@ -86,14 +85,14 @@ function makeHostPort(host: string, port: number, wantsIpv6: boolean): HostPort 
   return { host: name, port, kind: isIPv4(name) ? 'ipv4' : 'name', text: `${name}:${port}` };
 }
 
-/** Lower case, IDNA to A-labels, numbers to dotted decimal; undefined for what is no host name. */
+/** Lower case, IDNA to A-labels, numbers to dotted decimal; undefined if it is not a host name. */
 function canonicalName(text: string): string | undefined {
   if (text === '' || text.length > MAX_TEXT_LENGTH || !HOST_TEXT.test(text)) return undefined;
   let host: string;
   try {
     host = new URL(`http://${text}`).hostname;
   } catch {
-    return undefined; // handled: the URL standard refuses it, so do we
+    return undefined; // handled: not a host of the URL standard
   }
   const name = host.endsWith('.') ? host.slice(0, -1) : host;
   if (isIPv4(name)) return name;

@@ -1,2 +1,2 @@
-/** When the kernel begins to probe a silent TCP connection: shorter than what NATs on the way forget it after. */
+/** Idle time after which the kernel probes a TCP connection: shorter than the timeout of common NAT gateways. */
 export const TCP_KEEP_ALIVE_MS = 30_000;

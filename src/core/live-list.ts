@@ -1,15 +1,15 @@
 /**
- * What is open just now: things that come and go by the thousand a second, counted, found again and walked in no order.
+ * An unordered collection for open connections, of which thousands are added and removed per second.
  *
- * A Set would do, if it were not for the garbage collector: a Set or Map that is written to all the time replaces its
- * table again and again, every replaced table points to the next one, and as soon as one of them has become old, all
- * that were ever in the tables after it stay in memory until the next full collection. The young collections then
- * copy what is long over: a tenth of the CPU time of a busy proxy (docs/performance.md).
+ * A Set has the same operations but costs about a tenth of the CPU time of a busy proxy in garbage collection
+ * (docs/performance.md). A Set that is written all the time replaces its table again and again, and each old table points to
+ * the next one. Once one of them is in old space, everything in later tables survives until the next full collection, and
+ * young collections keep copying it.
  */
 
-/** What can be listed, in one list at a time. The field is the list's alone. */
+/** An item can be in one list at a time. Only the list writes the field. */
 export interface Listed {
-  /** Its place while it is listed; -1 otherwise. */
+  /** The index of the item, or -1. */
   listedAt: number;
 }
 
@@ -20,14 +20,14 @@ export class LiveList<Item extends Listed> {
     return this.#items.length;
   }
 
-  /** Ignored for one that is listed already. */
+  /** Ignored if it is in the list. */
   add(item: Item): void {
     if (item.listedAt >= 0) return;
     item.listedAt = this.#items.length;
     this.#items.push(item);
   }
 
-  /** The last one takes its place. Ignored for one that is not listed. */
+  /** The last item takes its place. Ignored if it is not in the list. */
   delete(item: Item): void {
     const { listedAt } = item;
     if (listedAt < 0) return;
@@ -38,7 +38,7 @@ export class LiveList<Item extends Listed> {
     this.#items[listedAt] = last;
   }
 
-  /** All that are listed at this moment: what comes and goes during a walk over them changes nothing of it. */
+  /** A copy, so that items can be added and removed while iterating. */
   all(): readonly Item[] {
     return [...this.#items];
   }

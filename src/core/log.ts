@@ -1,9 +1,9 @@
 /**
- * The log: one line an event, on standard error, as JSON or pretty for a terminal.
+ * The log: one line for each event, on standard error, as JSON or as pretty text.
  *
- * The parts never import it: they tell the bus, and the table below says which line each event is worth. Levels:
- * `error` an operator must act; `warn` noria worked around it; `info` a change of state; `debug` one line for each connection
- * or forwarded request; `trace` the steps in between.
+ * Parts do not import it. They emit events, and the table below has level and message of each. Levels: `error`: an operator
+ * must act; `warn`: noria worked around a problem; `info`: a change of state; `debug`: one line for each connection or
+ * forwarded request; `trace`: the steps in between.
  */
 import { type DestinationStream, pino } from 'pino';
 import pretty from 'pino-pretty';
@@ -16,7 +16,6 @@ export const LOG_FORMATS = ['auto', 'json', 'pretty'] as const;
 
 type Fields = object;
 
-/** What the daemon and the commands may say beside the events. */
 export interface Log {
   level: string;
   trace(fields: Fields, message: string): void;
@@ -29,11 +28,11 @@ export interface Log {
 export interface LogOptions {
   readonly level: LogLevel;
   readonly format: (typeof LOG_FORMATS)[number];
-  /** Where lines go; standard error when absent. */
+  /** Default: standard error. */
   readonly destination?: DestinationStream;
 }
 
-/** Names under which a secret would stand if one ever got into the fields of a line. The type Secret is the first net, this the second. */
+/** Fields that are masked, as a second line of defence after the type Secret. */
 const REDACTED = ['password', 'akey', 'key', 'token', 'authorization', 'proxyAuthorization'];
 
 export function createLog(options: LogOptions): Log {
@@ -53,7 +52,7 @@ export function createLog(options: LogOptions): Log {
   );
 }
 
-/** Durations to a tenth of a ms: the rest is noise. */
+/** To a tenth of a ms. */
 function roundDurations(fields: Record<string, unknown>): Record<string, unknown> {
   return Object.fromEntries(
     Object.entries(fields).map(([name, value]) => [
@@ -64,7 +63,7 @@ function roundDurations(fields: Record<string, unknown>): Record<string, unknown
 }
 
 function prettyStream(destination: DestinationStream | undefined): DestinationStream {
-  const colorize = process.stderr.isTTY === true && (process.env['NO_COLOR'] ?? '') === ''; // no-color.org: present and not empty
+  const colorize = process.stderr.isTTY === true && (process.env['NO_COLOR'] ?? '') === ''; // https://no-color.org: set and not empty
   return pretty({
     colorize,
     singleLine: true,
@@ -77,10 +76,10 @@ function prettyStream(destination: DestinationStream | undefined): DestinationSt
 type Level = 'trace' | 'debug' | 'info' | 'warn' | 'error';
 type Line<Name extends EventName> = (event: NoriaEvents[Name]) => readonly [Level, string];
 
-/** Phases that come and go all day; the others are worth a line. */
+/** Changes between these states are normal operation. */
 const ROUTINE_STATES = new Set(['ready', 'drawing', 'waiting']);
 
-/** The line that each event is worth. */
+/** Level and message of each event. */
 const LINES: { readonly [Name in EventName]: Line<Name> } = {
   'member.joined': () => ['debug', 'member joined'],
   'member.quarantined': () => ['warn', 'member quarantined'],
@@ -98,14 +97,14 @@ const LINES: { readonly [Name in EventName]: Line<Name> } = {
   'source.moved': ({ from, to }) => [sourceLevel(from, to), 'source moved'],
   'source.warned': () => ['warn', 'source warned'],
   'dial.attempted': ({ outcome }) => [outcome === 'accepted' ? 'trace' : 'debug', 'dial attempted'],
-  'dial.ended': () => ['debug', 'dial ended'], // one that failed is told as the refusal of its client
+  'dial.ended': () => ['debug', 'dial ended'], // the client.refused event logs a failed dial
   'hedge.ended': () => ['trace', 'hedge ended'],
   'network.judged': ({ down }) => [
     down ? 'error' : 'info',
-    down ? 'own network judged down: members are not evicted meanwhile' : 'own network is back',
+    down ? 'network of this machine down: no members are evicted' : 'network of this machine back up',
   ],
   'connection.opened': () => ['trace', 'connection opened'],
-  // What went well has had its line with its dial.
+  // A successful connection already has the line of its dial.
   'connection.closed': ({ outcome }) => [outcome === 'ok' ? 'trace' : 'debug', 'connection closed'],
   'tunnel.closed': () => ['trace', 'tunnel closed'],
   'client.refused': () => ['info', 'client refused'],
@@ -117,9 +116,9 @@ function sourceLevel(from: string, to: string): Level {
   return ROUTINE_STATES.has(from) && ROUTINE_STATES.has(to) ? 'debug' : 'info';
 }
 
-/** Writes a line for every event until it is disposed of. An event nobody would see the line of is not built. */
+/** Logs every event until it is disposed of. */
 export function logEvents(bus: EventBus, log: Log): Disposable {
-  const names = Object.keys(LINES) as EventName[]; // the table's own keys
+  const names = Object.keys(LINES) as EventName[]; // the keys of the table
   const subscriptions = names.map((name) => logEvent(bus, log, name));
   return {
     [Symbol.dispose]: () => {

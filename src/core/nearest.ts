@@ -1,9 +1,9 @@
-/** What somebody may have meant by a name that is not known: the nearest one that is. */
+/** Finds the known name that a misspelt name was probably meant to be. */
 
 /**
- * The known name nearest to `text`, letter case aside.
+ * Ignores case.
  *
- * @returns undefined when none is near: more than a third of the longer name would have to change.
+ * @returns undefined if more than a third of the longer name would have to change.
  */
 export function nearest(text: string, known: Iterable<string>): string | undefined {
   let best: string | undefined;
@@ -18,7 +18,7 @@ export function nearest(text: string, known: Iterable<string>): string | undefin
   return best;
 }
 
-/** How many insertions, deletions, replacements and swaps of neighbours lead from one to the other (optimal string alignment). */
+/** Number of insertions, deletions, substitutions and transpositions (optimal string alignment distance). */
 function distance(from: string, to: string): number {
   let before: number[] = [];
   let last = Array.from({ length: to.length + 1 }, (_, index) => index);

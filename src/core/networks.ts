@@ -1,9 +1,9 @@
 /**
- * Which addresses are not the public Internet: loopback, private, link-local, reserved, and the IPv6 forms that
- * embed such an IPv4 address. One list for two users: members that the service names, targets that clients name.
+ * Which addresses are not public: loopback, private, link-local, reserved, and IPv6 addresses that embed such an IPv4
+ * address. Used for the addresses of members and for targets of clients.
  *
- * Sources: IANA special-purpose registries; NAT64 (RFC 6052), 6to4 (RFC 3056) and IPv4-compatible addresses are
- * judged by the IPv4 address inside them, which `net.BlockList` does only for v4-mapped ones.
+ * Sources: IANA special-purpose registries. NAT64 (RFC 6052), 6to4 (RFC 3056) and IPv4-compatible addresses are judged by the
+ * IPv4 address inside them; `net.BlockList` does that only for IPv4-mapped addresses.
  */
 import { BlockList, isIP, isIPv6 } from 'node:net';
 
@@ -29,11 +29,11 @@ export const PRIVATE_NETWORKS = [
   'ff00::/8',
 ] as const;
 
-/** A set of networks, asked whether an address is inside. Built once; each question costs no allocation worth naming. */
+/** A set of networks. */
 export class Networks {
   readonly #list = new BlockList();
 
-  /** @param cidrs - checked before by `isCidr`; anything else throws `TypeError`. */
+  /** @throws TypeError for a text that `isCidr` rejects. */
   constructor(cidrs: readonly string[]) {
     for (const cidr of cidrs) {
       const parsed = parseCidr(cidr);
@@ -42,7 +42,7 @@ export class Networks {
     }
   }
 
-  /** @param address - an IP literal without brackets, a zone is looked past; anything else is never inside. */
+  /** @param address - an IP literal without brackets; its zone is ignored. Anything else is not in the set. */
   has(address: string): boolean {
     const version = isIP(address);
     if (version === 0) return false;
@@ -55,12 +55,12 @@ export class Networks {
 
 const PRIVATE = new Networks(PRIVATE_NETWORKS);
 
-/** Whether an IP literal is loopback, private, link-local or otherwise not a public unicast address. */
+/** Whether an IP literal is not a public unicast address. */
 export function isPrivateAddress(address: string): boolean {
   return PRIVATE.has(address);
 }
 
-/** Whether an IP literal is a loopback address, v4-mapped ones included. */
+/** Whether an IP literal is a loopback address, including IPv4-mapped ones. */
 export function isLoopbackAddress(address: string): boolean {
   return LOOPBACK.has(address);
 }
@@ -83,7 +83,7 @@ function parseCidr(text: string): { address: string; bits: number; family: 'ipv4
   return { address, bits, family: version === 4 ? 'ipv4' : 'ipv6' };
 }
 
-/** The IPv4 address inside a v4-mapped, v4-compatible, NAT64 or 6to4 address, if it is one. */
+/** The IPv4 address inside an IPv4-mapped, IPv4-compatible, NAT64 or 6to4 address. */
 export function embeddedIpv4(address: string): string | undefined {
   const groups = ipv6Groups(address);
   if (groups === undefined) return undefined;
@@ -98,10 +98,7 @@ export function embeddedIpv4(address: string): string | undefined {
   return undefined;
 }
 
-/**
- * Who counts as one client when attempts or connections are counted: an IPv4 address (also where it came v4-mapped),
- * or the /64 of an IPv6 one, since a single customer has all of that.
- */
+/** What counts as one client in limits: an IPv4 address, or the /64 of an IPv6 address, because one customer has a whole /64. */
 export function clientNetwork(address: string): string {
   const groups = ipv6Groups(address);
   if (groups === undefined) return address;

@@ -1,10 +1,8 @@
-/** Text that is kept longer than what it was a piece of. */
-
 /**
- * The same text, in memory of its own.
+ * A copy of a text, for storing a part of a longer text.
  *
- * A piece of a longer text is a view of it: kept, it keeps all of it, and a name out of a request's head would hold
- * the whole head, credentials too. Well-formed Unicode only: a lone surrogate would not stay what it is.
+ * V8 represents a part of a string as a view of the whole string. Storing a name from a request head would keep the whole
+ * head in memory, including credentials. Only for well-formed Unicode: a lone surrogate would change.
  */
 export function ownText(text: string): string {
   return Buffer.from(text, 'utf8').toString('utf8');

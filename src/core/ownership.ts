@@ -1,21 +1,16 @@
-/**
- * The owner's list of what was opened: its reverse is the order of closing.
- *
- * Opening many things is a transaction: when one fails, those before it are closed and the failure goes on.
- */
+/** Closes what was opened, in reverse order, also if opening fails half way. */
 export type Close = () => void | Promise<void>;
 
 export class Ownership {
   readonly #owned: { readonly name: string; readonly close: Close }[] = [];
   #closing: Promise<void> | undefined;
 
-  /** Adds one thing. Closing starts with the last one added. */
   own(name: string, close: Close): void {
-    if (this.#closing !== undefined) throw new TypeError(`${name} was opened by an owner that is closing`);
+    if (this.#closing !== undefined) throw new TypeError(`${name} was opened while its owner was closing`);
     this.#owned.push({ name, close });
   }
 
-  /** Awaits `opening` and owns what it gives. */
+  /** Awaits `opening` and owns the result. */
   async open<T extends { close(): void | Promise<void> }>(name: string, opening: T | Promise<T>): Promise<T> {
     const thing = await opening;
     this.own(name, () => thing.close());
@@ -23,9 +18,9 @@ export class Ownership {
   }
 
   /**
-   * Closes all, the last first, each after the one before has closed. Calling it again joins the first call.
+   * Closes everything one by one, the last first. Calling it again joins the first call.
    *
-   * @throws AggregateError naming each thing that failed to close; the others are closed all the same.
+   * @throws AggregateError that names each thing that failed to close; all others are closed.
    */
   close(): Promise<void> {
     this.#closing ??= this.#closeAll();
@@ -45,11 +40,7 @@ export class Ownership {
   }
 }
 
-/**
- * Runs `build` with a new owner: returns what it built and the owner, or closes whatever was opened and throws.
- *
- * @throws what `build` threw.
- */
+/** Runs `build` with a new owner. If it throws, closes everything it opened and rethrows. */
 export async function openAll<T>(
   build: (owner: Ownership) => Promise<T>,
 ): Promise<{ built: T; owner: Ownership }> {
@@ -57,7 +48,7 @@ export async function openAll<T>(
   try {
     return { built: await build(owner), owner };
   } catch (error) {
-    await owner.close().catch(() => {}); // ignored: the reason that opening failed is the one to tell
+    await owner.close().catch(() => {}); // ignored: the caller needs the error of opening
     throw error;
   }
 }

@@ -1,9 +1,9 @@
-/** What a member speaks to us. `https` is TLS to an HTTP proxy; a free proxy labelled https is plain `http`. */
+/** Protocols of members. `https` is an HTTP proxy over TLS; a free proxy labelled https is plain `http`. */
 export const MEMBER_PROTOCOLS = ['http', 'https', 'socks4', 'socks5'] as const;
 
 export type MemberProtocol = (typeof MEMBER_PROTOCOLS)[number];
 
-/** What clients may speak to a listener. */
+/** Protocols of clients. */
 export const LISTENER_PROTOCOLS = ['http', 'socks5', 'socks4'] as const;
 
 export type ListenerProtocol = (typeof LISTENER_PROTOCOLS)[number];

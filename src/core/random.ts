@@ -1,4 +1,4 @@
-/** A source of randomness, handed in so that a test can repeat it: a number from 0 up to but not including 1. */
+/** Returns a number from 0 up to but not including 1. Passed in, so that tests are repeatable. */
 export type Random = () => number;
 
 export const systemRandom: Random = () => Math.random();
@@ -8,15 +8,15 @@ export function randomBelow(random: Random, below: number): number {
   return Math.floor(random() * below);
 }
 
-/** A random order of `items`, as a new list. */
+/** A shuffled copy. */
 export function shuffled<T>(random: Random, items: readonly T[]): T[] {
   return items
-    .map((item) => ({ item, place: random() }))
-    .sort((a, b) => a.place - b.place)
+    .map((item) => ({ item, order: random() }))
+    .sort((a, b) => a.order - b.order)
     .map(({ item }) => item);
 }
 
-/** The same numbers for the same seed: for simulations and for tests that must be repeatable (mulberry32). */
+/** Returns the same numbers for the same seed (mulberry32): for simulations and tests. */
 export function seededRandom(seed: number): Random {
   let state = seed >>> 0;
   return () => {

@@ -1,8 +1,4 @@
-/**
- * A value that must not be shown: passwords, keys, tokens.
- *
- * Every way of printing it gives `[secret]`; `reveal()` is called only where it is written to the wire.
- */
+/** A password, key or token. Every way of printing it gives `[secret]`. */
 import { inspect } from 'node:util';
 
 export const MASK = '[secret]';
@@ -14,7 +10,7 @@ export class Secret {
     this.#value = value;
   }
 
-  /** The value itself, for the wire. */
+  /** Call it only where the value is written to the wire. */
   reveal(): string {
     return this.#value;
   }
@@ -32,16 +28,16 @@ export class Secret {
   }
 }
 
-/** Masking a shorter one would garble every text that is masked. */
+/** Masking shorter values would mask too much of a text. */
 const MIN_MASKED_LENGTH = 4;
 
-/** `text` with every occurrence of the given secrets masked, plain and URL-encoded. Values of less than 4 characters are left. */
+/** Masks every occurrence of the secrets, plain and URL-encoded. Secrets with less than 4 characters are not masked. */
 export function maskSecrets(text: string, secrets: readonly Secret[]): string {
   const values = secrets
     .map((secret) => secret.reveal())
     .filter((value) => value.length >= MIN_MASKED_LENGTH);
   if (values.length === 0) return text;
-  // In one pass and the longest first: of two secrets that begin alike, the longer one's end must not be left standing.
+  // In one pass, longest first: if one secret starts with another, masking the shorter one would leave the rest visible.
   const forms = values.flatMap((value) => [value, encodeURIComponent(value)]);
   const longestFirst = forms.sort((a, b) => b.length - a.length).map(escapeRegExp);
   return text.replace(new RegExp(longestFirst.join('|'), 'g'), MASK);

@@ -1,8 +1,8 @@
 /**
- * A Clock on which days pass in seconds: time jumps from one armed timer to the next.
+ * A Clock for simulations, on which time jumps from one armed timer to the next.
  *
- * For simulations. Timers that are due at one moment fire in the order of their arming, and whatever promises each one
- * lets go on have done so before the next fires.
+ * Timers that are due at the same time fire in the order in which they were armed. Promises that a timer resolves have
+ * continued before the next timer fires.
  */
 import { setImmediate } from 'node:timers/promises';
 import type { Clock } from './clock.ts';
@@ -19,7 +19,7 @@ export class VirtualClock implements Clock {
   #wallMs: number;
   #made = 0;
   #armedCount = 0;
-  /** A binary heap, the next timer first; disposed ones stay until they come up. */
+  /** A binary heap, the next timer first. Disposed timers stay until they are due. */
   readonly #heap: Timer[] = [];
 
   /** @param startAt - epoch ms. */
@@ -37,7 +37,7 @@ export class VirtualClock implements Clock {
 
   after(ms: number, fn: () => void): Disposable {
     this.#made += 1;
-    // Whole ms, as a timer of the runtime: a fraction lost in a sum would else be waited for without end.
+    // Whole ms, like timers of the runtime. A fraction lost in a sum could otherwise be waited for forever.
     const dueAt = this.#monotonicMs + Math.max(0, Math.ceil(ms));
     const timer = { dueAt, order: this.#made, fn, armed: true };
     this.#armedCount += 1;
@@ -45,17 +45,17 @@ export class VirtualClock implements Clock {
     return { [Symbol.dispose]: () => this.#disarm(timer) };
   }
 
-  /** Timers that are still armed: who ends a simulation asserts that none is. */
+  /** The number of armed timers; 0 at the end of a simulation. */
   get armedCount(): number {
     return this.#armedCount;
   }
 
-  /** Sets the wall clock, as an operator or NTP would; monotonic time goes on as before. */
+  /** Sets the wall clock, like an operator or NTP. Monotonic time does not change. */
   stepWall(ms: number): void {
     this.#wallMs += ms;
   }
 
-  /** Lets time pass until monotonic `untilMs`, firing what comes due. */
+  /** Advances to monotonic `untilMs` and fires what is due. */
   async runUntil(untilMs: number): Promise<void> {
     await setImmediate();
     for (let next = this.#heap[0]; next !== undefined && next.dueAt <= untilMs; next = this.#heap[0]) {
@@ -64,7 +64,7 @@ export class VirtualClock implements Clock {
       this.#disarm(next);
       this.#moveTo(next.dueAt);
       next.fn();
-      await setImmediate(); // everything that was waiting for this moment goes on, however many promises deep
+      await setImmediate(); // promises that wait for this moment continue, at any depth
     }
     this.#moveTo(untilMs);
   }
