@@ -140,53 +140,53 @@ interface MemberEvent {
 }
 
 export type EventName = keyof NoriaEvents;
-type Observer<Name extends EventName> = (event: NoriaEvents[Name]) => void;
-type Observers = { [Name in EventName]?: Observer<Name>[] };
+type Subscriber<Name extends EventName> = (event: NoriaEvents[Name]) => void;
+type Subscribers = { [Name in EventName]?: Subscriber<Name>[] };
 
 export class EventBus {
-  readonly #observers: Observers = {};
-  readonly #onObserverError: (name: EventName, error: unknown) => void;
+  readonly #subscribers: Subscribers = {};
+  readonly #onSubscriberError: (name: EventName, error: unknown) => void;
 
-  /** @param onObserverError - called when an observer throws; the other observers still get the event. */
-  constructor(onObserverError: (name: EventName, error: unknown) => void) {
-    this.#onObserverError = onObserverError;
+  /** @param onSubscriberError - called when an subscriber throws; the other subscribers still get the event. */
+  constructor(onSubscriberError: (name: EventName, error: unknown) => void) {
+    this.#onSubscriberError = onSubscriberError;
   }
 
   /** Subscribes to an event until the result is disposed of. */
-  on<Name extends EventName>(name: Name, observer: Observer<Name>): Disposable {
-    const before: Observer<Name>[] = this.#observers[name] ?? [];
-    this.#set(name, [...before, observer]);
-    let observes = true;
+  on<Name extends EventName>(name: Name, subscriber: Subscriber<Name>): Disposable {
+    const before: Subscriber<Name>[] = this.#subscribers[name] ?? [];
+    this.#set(name, [...before, subscriber]);
+    let subscribed = true;
     return {
       [Symbol.dispose]: () => {
-        if (!observes) return;
-        observes = false;
-        const now: Observer<Name>[] = this.#observers[name] ?? [];
-        const at = now.indexOf(observer); // only one, if the same observer was added twice
+        if (!subscribed) return;
+        subscribed = false;
+        const now: Subscriber<Name>[] = this.#subscribers[name] ?? [];
+        const at = now.indexOf(subscriber); // only one, if the same subscriber was added twice
         this.#set(name, now.toSpliced(at, 1));
       },
     };
   }
 
   /** Whether the event has subscribers: a hot path can skip building it. */
-  hears(name: EventName): boolean {
-    return (this.#observers[name]?.length ?? 0) > 0;
+  hasSubscribers(name: EventName): boolean {
+    return (this.#subscribers[name]?.length ?? 0) > 0;
   }
 
-  /** Calls all observers synchronously, in the order of subscription. */
+  /** Calls all subscribers synchronously, in the order of subscription. */
   emit<Name extends EventName>(name: Name, event: NoriaEvents[Name]): void {
-    const observers: Observer<Name>[] | undefined = this.#observers[name];
-    if (observers === undefined) return;
-    for (const observer of observers) {
+    const subscribers: Subscriber<Name>[] | undefined = this.#subscribers[name];
+    if (subscribers === undefined) return;
+    for (const subscriber of subscribers) {
       try {
-        observer(event);
+        subscriber(event);
       } catch (error) {
-        this.#onObserverError(name, error);
+        this.#onSubscriberError(name, error);
       }
     }
   }
 
-  #set<Name extends EventName>(name: Name, observers: Observer<Name>[]): void {
-    (this.#observers as Record<Name, Observer<Name>[]>)[name] = observers;
+  #set<Name extends EventName>(name: Name, subscribers: Subscriber<Name>[]): void {
+    (this.#subscribers as Record<Name, Subscriber<Name>[]>)[name] = subscribers;
   }
 }

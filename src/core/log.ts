@@ -94,8 +94,8 @@ const LINES: { readonly [Name in EventName]: Line<Name> } = {
   'session.ended': () => ['debug', 'session ended'],
   'draw.started': () => ['debug', 'draw started'],
   'draw.done': ({ code }) => [code === '10001' ? 'info' : 'warn', 'draw done'],
-  'source.moved': ({ from, to }) => [sourceLevel(from, to), 'source moved'],
-  'source.warned': () => ['warn', 'source warned'],
+  'source.moved': ({ from, to }) => [sourceLevel(from, to), 'source state changed'],
+  'source.warned': () => ['warn', 'source warning'],
   'dial.attempted': ({ outcome }) => [outcome === 'accepted' ? 'trace' : 'debug', 'dial attempted'],
   'dial.ended': () => ['debug', 'dial ended'], // the client.refused event logs a failed dial
   'hedge.ended': () => ['trace', 'hedge ended'],

@@ -197,7 +197,7 @@ export class DialBlame {
     ms: number,
   ): void {
     const { bus } = this.#parts;
-    if (bus.hears('dial.attempted')) {
+    if (bus.hasSubscribers('dial.attempted')) {
       bus.emit('dial.attempted', { source, member, outcome, phase, blame, ms, hedge });
     }
   }

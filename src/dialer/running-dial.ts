@@ -297,7 +297,7 @@ export class RunningDial implements Dialing, AttemptOwner, Listed {
 
   #emitEnded(outcome: DialEnded['outcome'], lease?: Lease): void {
     const { bus } = this.#parts;
-    if (!bus.hears('dial.ended')) return;
+    if (!bus.hasSubscribers('dial.ended')) return;
     const event: { -readonly [Key in keyof DialEnded]: DialEnded[Key] } = {
       outcome,
       attempts: this.#budget.attempts,

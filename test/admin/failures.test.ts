@@ -149,6 +149,6 @@ test('failures: closing stops following the events', () => {
     'source.moved',
     'network.judged',
   ] as const) {
-    expect(bus.hears(name), name).toBe(false);
+    expect(bus.hasSubscribers(name), name).toBe(false);
   }
 });

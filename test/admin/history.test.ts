@@ -155,6 +155,6 @@ test('history: closing stops following the events', () => {
   const history = openHistory(bus, new ManualClock());
   history.close();
   for (const name of ['dial.ended', 'dial.attempted', 'client.refused', 'tunnel.closed'] as const) {
-    expect(bus.hears(name), name).toBe(false);
+    expect(bus.hasSubscribers(name), name).toBe(false);
   }
 });

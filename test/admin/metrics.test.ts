@@ -126,7 +126,7 @@ test('metrics: process metrics appear once, however many servers were opened', a
 
 test('metrics: closing stops following the events', () => {
   const { bus, metrics } = openTestMetrics();
-  expect(bus.hears('dial.ended')).toBe(true);
+  expect(bus.hasSubscribers('dial.ended')).toBe(true);
   metrics.close();
-  expect(bus.hears('dial.ended')).toBe(false);
+  expect(bus.hasSubscribers('dial.ended')).toBe(false);
 });

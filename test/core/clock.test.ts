@@ -3,11 +3,11 @@ import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import { pause, systemClock } from '../../src/core/clock.ts';
 import { ManualClock } from '../support/manual-clock.ts';
 
-describe('clock: the system one', () => {
+describe('clock: system clock', () => {
   beforeEach(() => void vi.useFakeTimers());
   afterEach(() => void vi.useRealTimers());
 
-  test('clock: runs once, not before its time', () => {
+  test('clock: a timer fires once, not early', () => {
     let runs = 0;
     systemClock.after(1_000, () => {
       runs += 1;
@@ -19,7 +19,7 @@ describe('clock: the system one', () => {
     expect(vi.getTimerCount()).toBe(0);
   });
 
-  test('clock: part of a millisecond is waited for whole', () => {
+  test('clock: a fraction of a millisecond is rounded up', () => {
     let ran = false;
     systemClock.after(0.2, () => {
       ran = true;
@@ -30,7 +30,7 @@ describe('clock: the system one', () => {
     expect(ran).toBe(true);
   });
 
-  test('clock: a delay longer than a timer takes is waited for whole, and can be called off', () => {
+  test('clock: delays beyond the limit of Node timers work and can be cancelled', () => {
     const day = 86_400_000;
     let runs = 0;
     const run = () => {
@@ -46,7 +46,7 @@ describe('clock: the system one', () => {
     expect(vi.getTimerCount()).toBe(0);
   });
 
-  test('clock: wall and monotonic time go on together', () => {
+  test('clock: wall and monotonic time advance together', () => {
     const [wall, monotonic] = [systemClock.now(), systemClock.monotonic()];
     vi.advanceTimersByTime(250);
     expect(systemClock.now() - wall).toBe(250);
@@ -55,7 +55,7 @@ describe('clock: the system one', () => {
 });
 
 describe('clock: pause', () => {
-  test('clock: a pause ends by itself', async () => {
+  test('clock: a pause ends after its time', async () => {
     const clock = new ManualClock();
     const paused = pause(clock, 500);
     clock.advance(500);
@@ -63,7 +63,7 @@ describe('clock: pause', () => {
     expect(clock.armedCount).toBe(0);
   });
 
-  test('clock: an abort ends a pause, and nothing of it is left', async () => {
+  test('clock: an abort ends a pause and clears its timer', async () => {
     const clock = new ManualClock();
     const abort = new AbortController();
     const paused = pause(clock, 500, abort.signal);
@@ -74,7 +74,7 @@ describe('clock: pause', () => {
     expect(clock.armedCount).toBe(0);
   });
 
-  test('clock: a pause that ended leaves no listener on its signal', async () => {
+  test('clock: a pause leaves no listener on its signal', async () => {
     const clock = new ManualClock();
     const { signal } = new AbortController();
     const paused = pause(clock, 500, signal);

@@ -10,7 +10,7 @@ function makeWheel() {
   return { clock, wheel: new Deadlines(clock, TICK_MS) };
 }
 
-test('deadlines: one fires once, not before its time and at most a tick after it', () => {
+test('deadlines: a deadline fires once, not early and at most one tick late', () => {
   const { clock, wheel } = makeWheel();
   clock.advance(3);
   let fired = 0;
@@ -25,7 +25,7 @@ test('deadlines: one fires once, not before its time and at most a tick after it
   expect(clock.armedCount).toBe(0);
 });
 
-test('deadlines: a cleared one never fires, and clearing it again changes nothing', () => {
+test('deadlines: a cleared deadline never fires, and can be cleared again', () => {
   const { clock, wheel } = makeWheel();
   let fired = 0;
   const one = wheel.set(50, () => fired++);
@@ -39,7 +39,7 @@ test('deadlines: a cleared one never fires, and clearing it again changes nothin
   expect(wheel.size).toBe(0);
 });
 
-test('deadlines: refresh starts the full time again, and leaves one that is over alone', () => {
+test('deadlines: refresh restarts the full time, and does nothing after the deadline has fired', () => {
   const { clock, wheel } = makeWheel();
   let firedAt = 0;
   const idle = wheel.set(1_000, () => {
@@ -57,7 +57,7 @@ test('deadlines: refresh starts the full time again, and leaves one that is over
   expect(firedAt).toBe(10_000);
 });
 
-test('deadlines: many share one timer, and none is armed once the last is cleared', () => {
+test('deadlines: all share one timer, which is disarmed when the last one is cleared', () => {
   const { clock, wheel } = makeWheel();
   const set = Array.from({ length: 500 }, (_, i) => wheel.set(100 + i * 7, () => {}));
   expect(clock.armedCount).toBe(1);
@@ -65,7 +65,7 @@ test('deadlines: many share one timer, and none is armed once the last is cleare
   expect(clock.armedCount).toBe(0);
 });
 
-test('deadlines: clearAll forgets them, and the wheel can be used again', () => {
+test('deadlines: new ones can be set after clearAll', () => {
   const { clock, wheel } = makeWheel();
   let fired = 0;
   for (let i = 0; i < 20; i++) wheel.set(i * 100, () => fired++);
@@ -78,7 +78,7 @@ test('deadlines: clearAll forgets them, and the wheel can be used again', () => 
   expect(fired).toBe(1);
 });
 
-test('deadlines: a callback may clear one that is due in the same tick, and set another', () => {
+test('deadlines: a callback can clear a deadline of the same tick and set another', () => {
   const { clock, wheel } = makeWheel();
   const fired: string[] = [];
   wheel.set(50, () => {
@@ -91,7 +91,7 @@ test('deadlines: a callback may clear one that is due in the same tick, and set 
   expect(fired).toEqual(['first', 'third']);
 });
 
-test('deadlines: a callback that throws does not keep the others from firing', () => {
+test('deadlines: the others fire if a callback throws', () => {
   const { clock, wheel } = makeWheel();
   let fired = 0;
   wheel.set(20, () => {
@@ -105,7 +105,7 @@ test('deadlines: a callback that throws does not keep the others from firing', (
   expect(wheel.size).toBe(0);
 });
 
-test('deadlines: whatever is set, cleared and refreshed, each fires within a tick of its time or not at all', () => {
+test('deadlines: in any sequence of operations, each fires within a tick of its time or never', () => {
   const step = fc.record({
     act: fc.constantFrom('set', 'clear', 'refresh'),
     ms: fc.integer({ min: 0, max: 9_000 }),

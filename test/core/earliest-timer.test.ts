@@ -9,7 +9,7 @@ function kit() {
   return { clock, firedAt, timer };
 }
 
-test('earliest timer: fires once, at the earliest moment of all', () => {
+test('earliest timer: fires once, at the earliest moment', () => {
   const { clock, firedAt, timer } = kit();
   for (const at of [300, 100, 200]) timer.armBy(at);
   expect(timer.dueAt).toBe(100);
@@ -35,7 +35,7 @@ test('earliest timer: ignores an infinite moment', () => {
   expect(clock.armedCount).toBe(0);
 });
 
-test('earliest timer: never fires after disarm, and accepts a later moment then', () => {
+test('earliest timer: does not fire after disarm, and can be armed for a later moment', () => {
   const { clock, firedAt, timer } = kit();
   timer.armBy(100);
   timer.disarm();

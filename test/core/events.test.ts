@@ -8,61 +8,64 @@ function busWithErrors() {
   return { bus: new EventBus((name, error) => errors.push([name, error])), errors };
 }
 
-test('events: every observer of an event is told, in the order of their coming, and no other', () => {
+test('events: calls all subscribers of an event in the order of subscription, and no others', () => {
   const { bus } = busWithErrors();
-  const told: string[] = [];
-  bus.on('member.restored', (event) => told.push(`first ${event.member}`));
-  bus.on('member.restored', (event) => told.push(`second ${event.member}`));
-  bus.on('member.drained', () => told.push('another event'));
+  const calls: string[] = [];
+  bus.on('member.restored', (event) => calls.push(`first ${event.member}`));
+  bus.on('member.restored', (event) => calls.push(`second ${event.member}`));
+  bus.on('member.drained', () => calls.push('another event'));
   bus.emit('member.restored', restored);
-  expect(told).toEqual(['first m1', 'second m1']);
+  expect(calls).toEqual(['first m1', 'second m1']);
 });
 
-test('events: an observer that throws is reported, and the others are told all the same', () => {
+test('events: reports a subscriber that throws, and calls the others', () => {
   const { bus, errors } = busWithErrors();
-  const failure = new Error('observer');
-  const told: string[] = [];
+  const failure = new Error('subscriber');
+  const calls: string[] = [];
   bus.on('member.restored', () => {
     throw failure;
   });
-  bus.on('member.restored', () => told.push('told'));
+  bus.on('member.restored', () => calls.push('called'));
   bus.emit('member.restored', restored);
-  expect(told).toEqual(['told']);
+  expect(calls).toEqual(['called']);
   expect(errors).toEqual([['member.restored', failure]]);
 });
 
-test('events: disposing ends one observation, once', () => {
+test('events: disposing removes one subscription, once', () => {
   const { bus } = busWithErrors();
-  const told: string[] = [];
-  const observer = () => told.push('told');
-  const first = bus.on('member.restored', observer);
-  bus.on('member.restored', observer);
+  const calls: string[] = [];
+  const subscriber = () => calls.push('called');
+  const first = bus.on('member.restored', subscriber);
+  bus.on('member.restored', subscriber);
   first[Symbol.dispose]();
   first[Symbol.dispose]();
   bus.emit('member.restored', restored);
-  expect(told, 'the second observation goes on').toEqual(['told']);
+  expect(calls, 'the second subscription remains').toEqual(['called']);
 });
 
-test('events: the bus knows whether anyone listens', () => {
+test('events: hasSubscribers is true while an event has one', () => {
   const { bus } = busWithErrors();
-  expect(bus.hears('member.restored')).toBe(false);
-  const observation = bus.on('member.restored', () => {});
-  expect([bus.hears('member.restored'), bus.hears('member.drained')]).toEqual([true, false]);
-  observation[Symbol.dispose]();
-  expect(bus.hears('member.restored')).toBe(false);
+  expect(bus.hasSubscribers('member.restored')).toBe(false);
+  const subscription = bus.on('member.restored', () => {});
+  expect([bus.hasSubscribers('member.restored'), bus.hasSubscribers('member.drained')]).toEqual([
+    true,
+    false,
+  ]);
+  subscription[Symbol.dispose]();
+  expect(bus.hasSubscribers('member.restored')).toBe(false);
 });
 
-test('events: an observer that leaves or joins while it is told changes the next telling, not this one', () => {
+test('events: a subscriber that is added or removed during an event affects only the next event', () => {
   const { bus } = busWithErrors();
-  const told: string[] = [];
+  const calls: string[] = [];
   const leaving = bus.on('member.restored', () => {
-    told.push('leaving');
+    calls.push('leaving');
     leaving[Symbol.dispose]();
-    bus.on('member.restored', () => told.push('joined'));
+    bus.on('member.restored', () => calls.push('joined'));
   });
-  bus.on('member.restored', () => told.push('staying'));
+  bus.on('member.restored', () => calls.push('staying'));
   bus.emit('member.restored', restored);
-  expect(told).toEqual(['leaving', 'staying']);
+  expect(calls).toEqual(['leaving', 'staying']);
   bus.emit('member.restored', restored);
-  expect(told).toEqual(['leaving', 'staying', 'staying', 'joined']);
+  expect(calls).toEqual(['leaving', 'staying', 'staying', 'joined']);
 });

@@ -9,7 +9,7 @@ import {
   parsePort,
 } from '../../src/core/host-port.ts';
 
-/** Spellings of one host that different readers have been known to take for different hosts. */
+/** Spellings that parsers are known to interpret differently. */
 const SPELLINGS: readonly [text: string, host: string, kind: HostKind][] = [
   ['127.0.0.1', '127.0.0.1', 'ipv4'],
   ['127.1', '127.0.0.1', 'ipv4'],
@@ -48,8 +48,8 @@ const SPELLINGS: readonly [text: string, host: string, kind: HostKind][] = [
   ['a.b-c.d0', 'a.b-c.d0', 'name'],
 ];
 
-/** Texts that no reader may take for a host. */
-const NO_HOSTS: readonly string[] = [
+/** Texts that are not a host. */
+const INVALID_HOSTS: readonly string[] = [
   '',
   '.',
   '..',
@@ -114,7 +114,7 @@ const NO_HOSTS: readonly string[] = [
   'a(b)',
 ];
 
-describe('host-port: every spelling of a host comes to one canonical form', () => {
+describe('host-port: canonical form', () => {
   test.each(SPELLINGS)('host-port: %s is %s (%s)', (text, host, kind) => {
     expect(parseHostPort(`${text}:80`)).toEqual({ host, port: 80, kind, text: formatHostPort(host, 80) });
     const bare = text.startsWith('[') ? text.slice(1, -1) : text;
@@ -127,19 +127,22 @@ describe('host-port: every spelling of a host comes to one canonical form', () =
   });
 });
 
-describe('host-port: what is no host is refused', () => {
-  test.each(NO_HOSTS.map((text) => [JSON.stringify(text.slice(0, 70)), text]))('host-port: %s', (_, text) => {
-    expect(parseHostPort(`${text}:80`)).toBeUndefined();
-  });
+describe('host-port: invalid hosts', () => {
+  test.each(INVALID_HOSTS.map((text) => [JSON.stringify(text.slice(0, 70)), text]))(
+    'host-port: rejects %s',
+    (_, text) => {
+      expect(parseHostPort(`${text}:80`)).toBeUndefined();
+    },
+  );
 
-  test('host-port: a SOCKS frame cannot name what an HTTP target cannot', () => {
-    const tried = NO_HOSTS.filter((text) => text !== '::1'); // there it stands without brackets
+  test('host-port: a SOCKS frame and an HTTP target accept the same hosts', () => {
+    const tried = INVALID_HOSTS.filter((text) => text !== '::1'); // there it stands without brackets
     expect(tried.length).toBeGreaterThan(50);
     for (const text of tried) expect(hostPort(text, 80), JSON.stringify(text)).toBeUndefined();
   });
 });
 
-test('host-port: ports are 1 to 65535 in plain decimal', () => {
+test('host-port: ports are 1 to 65535 in decimal', () => {
   const good = { '1': 1, '80': 80, '65535': 65_535, '00080': 80 };
   for (const [text, port] of Object.entries(good)) expect(parsePort(text), text).toBe(port);
   const bad = [
@@ -167,7 +170,7 @@ test('host-port: ports are 1 to 65535 in plain decimal', () => {
   }
 });
 
-test('host-port: without a port the default stands in, where there is one', () => {
+test('host-port: a missing port is replaced by the default, if there is one', () => {
   expect(parseHostPort('example.com')).toBeUndefined();
   expect(parseHostPort('example.com', 80)).toEqual({
     host: 'example.com',
@@ -181,13 +184,13 @@ test('host-port: without a port the default stands in, where there is one', () =
   expect(parseHostPort('example.com:80:80', 80)).toBeUndefined();
 });
 
-test('host-port: only an IPv6 host is written in brackets', () => {
+test('host-port: only IPv6 hosts have brackets', () => {
   expect(formatHostPort('example.com', 80)).toBe('example.com:80');
   expect(formatHostPort('192.0.2.1', 80)).toBe('192.0.2.1:80');
   expect(formatHostPort('2001:db8::1', 80)).toBe('[2001:db8::1]:80');
 });
 
-test('host-port: an IP literal in its canonical form, and no other spelling of IPv4', () => {
+test('host-port: canonicalIp accepts IP literals, but no other spelling of IPv4', () => {
   expect(canonicalIp('192.0.2.1')).toBe('192.0.2.1');
   expect(canonicalIp('2001:DB8::0:1')).toBe('2001:db8::1');
   for (const text of ['127.1', '2130706433', '[::1]', 'fe80::1%eth0', 'localhost', '']) {
@@ -195,7 +198,7 @@ test('host-port: an IP literal in its canonical form, and no other spelling of I
   }
 });
 
-/** Texts near the grammar's edges: pieces of hosts, separators and characters that normalise to something else. */
+/** Texts at the edges of the grammar: parts of hosts, separators, and characters that normalisation changes. */
 const nearlyHost = fc
   .array(
     fc.oneof(
@@ -209,7 +212,7 @@ const nearlyHost = fc
   )
   .map((pieces) => pieces.join(''));
 
-test('host-port: any text is refused or canonical, and the canonical form reads as itself', () => {
+test('host-port: any text is rejected or canonical, and the canonical form parses to itself', () => {
   let accepted = 0;
   fc.assert(
     fc.property(fc.oneof(nearlyHost, fc.domain(), fc.ipV4(), fc.ipV6()), fc.integer(), (text, port) => {
@@ -231,7 +234,7 @@ test('host-port: any text is refused or canonical, and the canonical form reads 
   expect(accepted, 'nothing was accepted: the property said nothing').toBeGreaterThan(0);
 });
 
-test('host-port: reads a host as the URL standard does, or refuses it', () => {
+test('host-port: parses a host like the URL standard, or rejects it', () => {
   fc.assert(
     fc.property(fc.oneof(nearlyHost, fc.domain(), fc.ipV4Extended()), (text) => {
       const ours = parseHostPort(`${text}:81`);

@@ -8,7 +8,7 @@ function make(): Listed {
   return { listedAt: -1 };
 }
 
-test('live list: whatever comes and goes, it holds what a set would', () => {
+test('live list: has the same items as a Set after any operations', () => {
   fc.assert(
     fc.property(fc.array(fc.tuple(fc.boolean(), fc.nat(9))), (steps) => {
       const items = Array.from({ length: 10 }, make);
@@ -30,7 +30,7 @@ test('live list: whatever comes and goes, it holds what a set would', () => {
   );
 });
 
-test('live list: what leaves during a walk does not disturb the walk', () => {
+test('live list: items can be removed while iterating', () => {
   const list = new LiveList<Listed>();
   const items = Array.from({ length: 5 }, make);
   for (const item of items) list.add(item);
@@ -43,7 +43,7 @@ test('live list: what leaves during a walk does not disturb the walk', () => {
   expect(list.size).toBe(0);
 });
 
-test('live list: young collections free what has left, however long the list is in use', () => {
+test('live list: young garbage collections free removed items, also of a list in old space', () => {
   setFlagsFromString('--expose-gc');
   const collect: (options: { type: 'minor' | 'major' }) => void = runInNewContext('gc');
   const list = new LiveList<Listed & { payload: number[] }>();

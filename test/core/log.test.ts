@@ -13,11 +13,11 @@ function openTestLog(level: LogLevel = 'trace') {
   const bus = new EventBus((_name, error) => {
     throw error;
   });
-  const following = logEvents(bus, log);
-  return { log, bus, lines, following };
+  const subscription = logEvents(bus, log);
+  return { log, bus, lines, subscription };
 }
 
-/** pino's numbers of levels. */
+/** The level numbers of pino. */
 const LEVEL = { trace: 10, debug: 20, info: 30, warn: 40, error: 50 } as const;
 
 const LISTENER = '127.0.0.1:8888';
@@ -31,8 +31,8 @@ const DIAL: NoriaEvents['dial.ended'] = {
   target: 'a.example:443',
 };
 
-/** What the parts tell of one tunnel that goes well. */
-function tellTunnel(bus: EventBus): void {
+/** The events of a successful tunnel. */
+function emitTunnel(bus: EventBus): void {
   const via = { source: 'city', member: 'm1' };
   bus.emit('connection.opened', { listener: LISTENER });
   bus.emit('dial.attempted', {
@@ -48,18 +48,18 @@ function tellTunnel(bus: EventBus): void {
   bus.emit('connection.closed', { listener: LISTENER, protocol: 'connect', outcome: 'ok', ms: 91 });
 }
 
-test('log: a connection that goes well is one line at debug, with its target and its member, and none at info', () => {
+test('log: a successful connection is one line at debug, with target and member, and none at info', () => {
   const debug = openTestLog('debug');
-  tellTunnel(debug.bus);
+  emitTunnel(debug.bus);
   expect(debug.lines).toMatchObject([
     { msg: 'dial ended', target: 'a.example:443', member: 'm1', level: LEVEL.debug },
   ]);
   const info = openTestLog('info');
-  tellTunnel(info.bus);
+  emitTunnel(info.bus);
   expect(info.lines).toEqual([]);
 });
 
-test('log: changes of state are told at info, trouble at warn, what needs a person at error', () => {
+test('log: changes of state are info, problems are warn, what needs an operator is error', () => {
   const { bus, lines } = openTestLog('info');
   const moved = { source: 'city', reason: 'why' };
   bus.emit('source.moved', { ...moved, from: 'waiting', to: 'drawing' });
@@ -79,36 +79,36 @@ test('log: changes of state are told at info, trouble at warn, what needs a pers
     [LEVEL.warn, 'backoff'],
     [LEVEL.error, 'halted'],
     [LEVEL.info, 'client refused'],
-    [LEVEL.error, 'own network judged down: members are not evicted meanwhile'],
+    [LEVEL.error, 'network of this machine down: no members are evicted'],
   ]);
 });
 
-test('log: the level can be changed while it runs', () => {
+test('log: the level can be changed at any time', () => {
   const { bus, log, lines } = openTestLog('info');
-  tellTunnel(bus);
+  emitTunnel(bus);
   log.level = 'trace';
-  tellTunnel(bus);
+  emitTunnel(bus);
   log.level = 'silent';
-  tellTunnel(bus);
+  emitTunnel(bus);
   expect(lines).toHaveLength(5);
 });
 
-test('log: durations are told to a tenth of a millisecond, and nothing else is touched', () => {
+test('log: durations are rounded to a tenth of a millisecond, other numbers are not', () => {
   const { log, lines } = openTestLog();
   log.info({ ms: 12.3456, waitedMs: 0.04, forms: 1.23456, remaining: 1.23456, msTotal: 'x' }, 'said');
   expect(lines).toMatchObject([{ ms: 12.3, waitedMs: 0, forms: 1.23456, remaining: 1.23456, msTotal: 'x' }]);
 });
 
-test('log: a secret is masked, as a Secret and by its name', () => {
+test('log: masks secrets by type and by field name', () => {
   const { log, lines } = openTestLog();
   log.info({ given: new Secret('s1'), password: 's2', source: { akey: 's3', token: 's4' } }, 'said');
   expect(JSON.stringify(lines)).not.toMatch(/s[1-4]"/);
   expect(lines).toMatchObject([{ given: '[secret]', password: '[secret]', source: { akey: '[secret]' } }]);
 });
 
-test('log: it stops following the events', () => {
-  const { bus, lines, following } = openTestLog();
-  following[Symbol.dispose]();
-  tellTunnel(bus);
+test('log: logs no events once it is disposed of', () => {
+  const { bus, lines, subscription } = openTestLog();
+  subscription[Symbol.dispose]();
+  emitTunnel(bus);
   expect(lines).toEqual([]);
 });

@@ -18,6 +18,6 @@ test.each([
   expect(nearest(text, KNOWN)).toBe(meant);
 });
 
-test('nearest: of equally near names the first is taken', () => {
+test('nearest: the first of equally near names wins', () => {
   expect(nearest('bet', ['beta', 'bets'])).toBe('beta');
 });

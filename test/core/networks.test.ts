@@ -75,13 +75,13 @@ describe('networks: addresses that are not public', () => {
     expect(isPrivateAddress(address)).toBe(false);
   });
 
-  test('networks: what is no address is in no network', () => {
+  test('networks: a text that is not an address is in no network', () => {
     for (const text of ['', 'localhost', '127.1', '[::1]', '2130706433', '10.0.0.0/8']) {
       expect(isPrivateAddress(text), text).toBe(false);
     }
   });
 
-  test('networks: an IPv4 address is private exactly when each IPv6 form that embeds it is', () => {
+  test('networks: an IPv4 address is private if and only if every IPv6 form that embeds it is', () => {
     fc.assert(
       fc.property(fc.ipV4(), (address) => {
         const [a = 0, b = 0, c = 0, d = 0] = address.split('.').map(Number);
@@ -97,7 +97,7 @@ describe('networks: addresses that are not public', () => {
   });
 });
 
-test('networks: loopback is 127/8 and ::1, however it is written', () => {
+test('networks: loopback is 127/8 and ::1 in any spelling', () => {
   for (const address of ['127.0.0.1', '127.9.9.9', '::1', '0:0:0:0:0:0:0:1', '::ffff:127.0.0.1']) {
     expect(isLoopbackAddress(address), address).toBe(true);
   }
@@ -106,13 +106,13 @@ test('networks: loopback is 127/8 and ::1, however it is written', () => {
   }
 });
 
-test('networks: only v4-mapped, v4-compatible, NAT64 and 6to4 addresses embed an IPv4 one', () => {
+test('networks: only IPv4-mapped, IPv4-compatible, NAT64 and 6to4 addresses embed an IPv4 address', () => {
   for (const address of ['2001:db8::7f00:1', 'fe80::7f00:1', '1::ffff:7f00:1', '127.0.0.1', 'nothing']) {
     expect(embeddedIpv4(address), address).toBeUndefined();
   }
 });
 
-test('networks: a set has its own networks, single addresses and v4-mapped clients in it', () => {
+test('networks: a set contains its networks, single addresses and IPv4-mapped addresses', () => {
   const set = new Networks(['192.0.2.0/24', '198.51.100.7', '2001:db8::/32']);
   for (const inside of ['192.0.2.0', '192.0.2.255', '::ffff:192.0.2.9', '198.51.100.7', '2001:db8:9::1']) {
     expect(set.has(inside), inside).toBe(true);
@@ -123,7 +123,7 @@ test('networks: a set has its own networks, single addresses and v4-mapped clien
   expect(new Networks([]).has('192.0.2.1')).toBe(false);
 });
 
-test('networks: CIDR form, and nothing near it', () => {
+test('networks: isCidr accepts CIDR form and addresses only', () => {
   const good = ['192.0.2.0/24', '0.0.0.0/0', '192.0.2.1/32', '192.0.2.1', '::/0', '2001:db8::/128', '::1'];
   for (const text of [...good, ...PRIVATE_NETWORKS]) expect(isCidr(text), text).toBe(true);
   const bad = ['', '/8', '10.0.0.0/', '10.0.0.0/33', '::/129', '10.0.0.0/8/8', '10.0.0/8', '10.0.0.0/-1'];
@@ -133,7 +133,7 @@ test('networks: CIDR form, and nothing near it', () => {
   }
 });
 
-test('networks: an IPv4 client counts by its address, an IPv6 client by its /64', () => {
+test('networks: an IPv4 client counts by address, an IPv6 client by /64', () => {
   expect(clientNetwork('192.0.2.1')).toBe('192.0.2.1');
   expect(clientNetwork('::ffff:192.0.2.1')).toBe('192.0.2.1');
   expect(clientNetwork('2001:db8:1:2::1')).toBe('2001:db8:1:2::/64');

@@ -4,11 +4,11 @@ import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { ownText } from '../../src/core/own-text.ts';
 
-test('own text: it is the same text', () => {
+test('own text: is equal to the text', () => {
   fc.assert(fc.property(fc.string({ unit: 'binary' }), (text) => void expect(ownText(text)).toBe(text)));
 });
 
-test('own text: it does not keep what it was a piece of', () => {
+test('own text: does not keep the longer text in memory', () => {
   setFlagsFromString('--expose-gc');
   const collect: () => void = runInNewContext('gc');
   const pieces: string[] = [];

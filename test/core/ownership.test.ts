@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { Ownership, openAll } from '../../src/core/ownership.ts';
 
-test('ownership: closes the last opened first, each after the one before', async () => {
+test('ownership: closes one by one, the last opened first', async () => {
   const told: string[] = [];
   const owner = new Ownership();
   for (const name of ['a', 'b', 'c']) {
@@ -15,7 +15,7 @@ test('ownership: closes the last opened first, each after the one before', async
   expect(told).toEqual(['c closing', 'c closed', 'b closing', 'b closed', 'a closing', 'a closed']);
 });
 
-test('ownership: one that fails to close is named, and the others are closed', async () => {
+test('ownership: names what fails to close, and closes the rest', async () => {
   const told: string[] = [];
   const owner = new Ownership();
   owner.own('first', () => void told.push('first'));
@@ -24,7 +24,7 @@ test('ownership: one that fails to close is named, and the others are closed', a
   expect(told).toEqual(['first']);
 });
 
-test('ownership: when opening fails half way, what was opened is closed and the reason is told', async () => {
+test('ownership: if opening fails, closes what was opened and rethrows', async () => {
   const told: string[] = [];
   const opening = openAll(async (owner) => {
     await owner.open('first', { close: () => void told.push('first closed') });
@@ -34,7 +34,7 @@ test('ownership: when opening fails half way, what was opened is closed and the 
   expect(told).toEqual(['first closed']);
 });
 
-test('ownership: a thing opened by an owner that is closing is a mistake of the programmer', async () => {
+test('ownership: opening something while closing is a TypeError', async () => {
   const owner = new Ownership();
   await owner.close();
   expect(() => owner.own('late', () => {})).toThrow(TypeError);

@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { randomBelow, shuffled, systemRandom } from '../../src/core/random.ts';
 
-test('random: the edges of a draw are 0 and one below the limit', () => {
+test('random: a number is from 0 to one below the limit', () => {
   expect(randomBelow(() => 0, 6)).toBe(0);
   expect(randomBelow(() => 1 - Number.EPSILON / 2, 6)).toBe(5);
   expect(randomBelow(() => 0.5, 1)).toBe(0);
@@ -11,7 +11,7 @@ test('random: the edges of a draw are 0 and one below the limit', () => {
   }
 });
 
-test('random: a shuffle keeps every item, decides by the numbers it is given, and leaves its input alone', () => {
+test('random: a shuffle keeps every item, depends on the given numbers, and does not change its input', () => {
   fc.assert(
     fc.property(
       fc.array(fc.integer()),

@@ -5,7 +5,7 @@ import { VirtualClock } from '../../src/core/virtual-clock.ts';
 
 const START_AT = Date.UTC(2030, 0, 1);
 
-test('virtual clock: timers fire in order of due time, then of arming, at their moment', async () => {
+test('virtual clock: timers fire at their time, in the order of arming if equal', async () => {
   const clock = new VirtualClock(START_AT);
   const fired: string[] = [];
   for (const [name, ms] of [
@@ -21,7 +21,7 @@ test('virtual clock: timers fire in order of due time, then of arming, at their 
   expect([clock.monotonic(), clock.now(), clock.armedCount]).toEqual([100, START_AT + 100, 1]);
 });
 
-test('virtual clock: a thousand timers in random order, some of them disposed of, fire in order', async () => {
+test('virtual clock: a thousand random timers fire in order, disposed ones never', async () => {
   const clock = new VirtualClock(START_AT);
   const random = seededRandom(5);
   const fired: number[] = [];
@@ -39,7 +39,7 @@ test('virtual clock: a thousand timers in random order, some of them disposed of
   expect(clock.armedCount).toBe(0);
 });
 
-test('virtual clock: promises go on before the next timer fires, however many deep', async () => {
+test('virtual clock: promises continue before the next timer fires, at any depth', async () => {
   const clock = new VirtualClock(START_AT);
   const told: string[] = [];
   const sleeper = async () => {
@@ -56,7 +56,7 @@ test('virtual clock: promises go on before the next timer fires, however many de
   expect(told).toEqual(['woken', 'timer', 'again at 15']);
 });
 
-test('virtual clock: a fraction of a millisecond is waited for as a whole one, so no wait is without end', async () => {
+test('virtual clock: rounds fractions of a millisecond up, so that no wait is endless', async () => {
   const clock = new VirtualClock(START_AT);
   let rounds = 0;
   const again = () => {
@@ -68,7 +68,7 @@ test('virtual clock: a fraction of a millisecond is waited for as a whole one, s
   expect(rounds).toBe(5);
 });
 
-test('virtual clock: the wall clock can be set, monotonic time goes on', () => {
+test('virtual clock: setting the wall clock does not change monotonic time', () => {
   const clock = new VirtualClock(START_AT);
   clock.stepWall(-5_000);
   expect([clock.now(), clock.monotonic()]).toEqual([START_AT - 5_000, 0]);

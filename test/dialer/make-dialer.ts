@@ -41,7 +41,7 @@ export function makeDialer(members: readonly FakePoolMember[], settings: Partial
     await dialer.close();
     for (const { socket } of connections) socket.destroy();
     expect(dialer.openCount, 'attempts and idle connections after close').toBe(0);
-    expect(bus.hears('draw.done'), 'observers after close').toBe(false);
+    expect(bus.hasSubscribers('draw.done'), 'observers after close').toBe(false);
     for (const connection of connections) connection.end({ cut: false });
     expect(pool.openLeases, 'leases without a report').toBe(0);
   });

@@ -228,7 +228,7 @@ async function runToEnd(args: readonly string[]): Promise<string> {
 }
 
 const sourceStates = (noria: NoriaProcess) =>
-  new Map(noria.lines('source moved').map(({ source, to }) => [source, to]));
+  new Map(noria.lines('source state changed').map(({ source, to }) => [source, to]));
 
 test('secrets: the search finds each of them in every form', () => {
   for (const [name, secret] of Object.entries(SECRETS)) {
