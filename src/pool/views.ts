@@ -1,6 +1,4 @@
 /** Frozen copies of the pool's state, in the terms of the admin API. Durations are in seconds. */
-import type { MemberProtocol } from '../core/protocol.ts';
-import type { Facts } from './drawn-member.ts';
 import type { Member, MemberPhaseName } from './member.ts';
 import type { Session } from './sessions.ts';
 import type { PoolSource } from './source.ts';
@@ -8,35 +6,8 @@ import type { PoolSource } from './source.ts';
 /** The phases of members that have not left. */
 export type MemberState = Exclude<MemberPhaseName, 'left'>;
 
-/** One member, as `/api/members` shows it. */
-export interface MemberView {
-  readonly id: string;
-  readonly source: string;
-  readonly protocol: MemberProtocol;
-  readonly host: string;
-  readonly port: number;
-  readonly location: string | null;
-  readonly exitIp: string | null;
-  readonly state: MemberState;
-  /** null when unknown. */
-  readonly remainingSeconds: number | null;
-  readonly openTunnels: number;
-  readonly uses: number;
-  /** In a row; a tunnel cut before its first byte counts half. */
-  readonly faults: number;
-  readonly latencyMs: number | null;
-  readonly facts: Facts;
-}
-
-/** One session, as `/api/sessions` shows it. */
-export interface SessionView {
-  readonly id: string;
-  /** null when its member has left and no client has used the session since. */
-  readonly member: string | null;
-  readonly idleSeconds: number;
-  readonly expiresInSeconds: number;
-  readonly uses: number;
-}
+export type MemberView = NonNullable<ReturnType<typeof memberView>>;
+export type SessionView = ReturnType<typeof sessionView>;
 
 /** One source's members, counted by state. */
 export interface SourceCounts extends Record<MemberState, number> {
@@ -50,8 +21,8 @@ export interface SourceCounts extends Record<MemberState, number> {
   readonly blocked: string | null;
 }
 
-/** The member at monotonic `now`; undefined when it has left. */
-export function memberView(member: Member, now: number): MemberView | undefined {
+/** The member at monotonic `now`, as `/api/members` shows it; undefined when it has left. */
+export function memberView(member: Member, now: number) {
   const state = member.phase.name;
   if (state === 'left') return undefined;
   return Object.freeze({
@@ -72,8 +43,12 @@ export function memberView(member: Member, now: number): MemberView | undefined 
   });
 }
 
-/** @param member - id of the session's member, if that is still in the pool. */
-export function sessionView(session: Session, member: string | undefined, now: number): SessionView {
+/**
+ * The session at monotonic `now`, as `/api/sessions` shows it.
+ *
+ * @param member - id of the session's member, if that is still in the pool.
+ */
+export function sessionView(session: Session, member: string | undefined, now: number) {
   const idleMs = session.openLeases > 0 ? 0 : now - session.usedAt;
   return Object.freeze({
     id: session.name,
