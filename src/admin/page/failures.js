@@ -63,8 +63,7 @@ function failureRow() {
       const parts = detailsOf(failure);
       setText(details, parts.join(', '));
       details.hidden = parts.length === 0;
-      // "Nothing: …" is the advice for failures that noria handles without the operator.
-      setText(advice, failure.advice.startsWith('No action needed') ? '' : failure.advice);
+      setText(advice, failure.advice);
     },
   };
 }
