@@ -16,13 +16,13 @@ function users(...pairs: readonly [username: string, password: string][]) {
   return pairs.map(([username, password]) => ({ username, password: new Secret(password) }));
 }
 
-describe('access: who may connect', () => {
-  test('access: without an allow list everyone may', () => {
+describe('access: client addresses', () => {
+  test('access: without an allow list every address may connect', () => {
     expect(access().admits(CLIENT)).toBe(true);
     expect(access().admits(undefined)).toBe(true);
   });
 
-  test('access: with one, its networks may, also where they come v4-mapped', () => {
+  test('access: an allow list admits its networks, also as v4-mapped addresses', () => {
     const listed = access({ allow: ['192.0.2.0/24', '2001:db8::/32'] });
     for (const address of [CLIENT, `::ffff:${CLIENT}`, '2001:db8::1']) {
       expect(listed.admits(address), address).toBe(true);
@@ -33,8 +33,8 @@ describe('access: who may connect', () => {
   });
 });
 
-describe('access: who it is', () => {
-  test('access: without users anyone is nobody, and only the wish is read', () => {
+describe('access: users', () => {
+  test("access: without users every client is user '' and only the routing options are read", () => {
     const open = access();
     expect(open.requiresCredentials).toBe(false);
     expect(open.identify(undefined, CLIENT)).toEqual({ user: '', routingText: '' });
@@ -57,7 +57,7 @@ describe('access: who it is', () => {
   const known = users(['ann', 'a'], ['ann-lee', 'b'], ['session', 'c'], ['müller', 'pässword']);
 
   test.each(GOOD)(
-    'access: %s is the longest user that fits, and the rest a wish',
+    'access: %s is the longest matching user, and the rest is routing options',
     (username, password, user, routingText) => {
       expect(access({ users: known }).identify({ username, password }, CLIENT)).toEqual({
         user,
@@ -72,7 +72,7 @@ describe('access: who it is', () => {
     ['ann', 'a '],
     ['ann', 'A'],
     ['Ann', 'a'],
-    ['ann-lee', 'a'], // the longer name fits, whatever the shorter one's password
+    ['ann-lee', 'a'], // the longer name matches, so the shorter one's password is wrong
     ['ann-lee-session-x', 'a'],
     ['anna', 'a'],
     ['ann_lee', 'a'],
@@ -83,12 +83,12 @@ describe('access: who it is', () => {
     ['bob', ''],
   ];
 
-  test.each(WRONG)('access: %j with %j is nobody', (username, password) => {
+  test.each(WRONG)('access: %j with password %j is refused', (username, password) => {
     const outcome = access({ users: known }).identify({ username, password }, CLIENT);
     expect(hasCode(outcome, 'auth-required')).toBe(true);
   });
 
-  test('access: no credentials are asked for, not counted', () => {
+  test('access: missing credentials do not count as a failed attempt', () => {
     const closed = access({ users: known });
     expect(closed.requiresCredentials).toBe(true);
     for (let index = 0; index < 100; index += 1) {
@@ -100,7 +100,7 @@ describe('access: who it is', () => {
     });
   });
 
-  test('access: what is refused never tells the password or the user name', () => {
+  test('access: an error contains neither the password nor the user name', () => {
     const outcome = access({ users: known }).identify({ username: 'intruder', password: 'guess' }, CLIENT);
     expect(outcome).toBeInstanceOf(NoriaError);
     expect(String(outcome)).not.toMatch(/intruder|guess/);
@@ -120,7 +120,7 @@ describe('access: failed attempts', () => {
     return { clock, closed, fail };
   }
 
-  test('access: after 20 within a minute an address has to wait, with right credentials too', () => {
+  test('access: after 20 failures within a minute an address must wait, also with correct credentials', () => {
     const { clock, closed, fail } = limited();
     fail(19, CLIENT);
     expect(closed.identify(right, CLIENT)).toEqual({ user: 'ann', routingText: '' });
@@ -136,16 +136,16 @@ describe('access: failed attempts', () => {
     expect(closed.identify(right, CLIENT)).toEqual({ user: 'ann', routingText: '' });
   });
 
-  test('access: attempts that are refused unseen do not lengthen the wait', () => {
+  test('access: attempts during the wait do not extend it', () => {
     const { clock, closed, fail } = limited();
     fail(500, CLIENT);
     clock.advance(60_000);
     expect(closed.identify(right, CLIENT)).toEqual({ user: 'ann', routingText: '' });
     fail(20, CLIENT);
-    expect(hasCode(closed.identify(right, CLIENT), 'too-many-requests'), 'and so on').toBe(true);
+    expect(hasCode(closed.identify(right, CLIENT), 'too-many-requests'), 'a new window').toBe(true);
   });
 
-  test('access: failures of a minute ago count no more', () => {
+  test('access: failures older than a minute do not count', () => {
     const { clock, closed, fail } = limited();
     fail(19, CLIENT);
     clock.advance(60_000);
@@ -153,7 +153,7 @@ describe('access: failed attempts', () => {
     expect(closed.identify(right, CLIENT)).toEqual({ user: 'ann', routingText: '' });
   });
 
-  test('access: a window that has ended makes way for the next one of its address', () => {
+  test('access: a new window of an address becomes the newest one', () => {
     const { clock, closed, fail } = limited();
     fail(20, 'first');
     clock.advance(60_000);
@@ -163,7 +163,7 @@ describe('access: failed attempts', () => {
     expect(hasCode(closed.identify(right, 'first'), 'too-many-requests'), 'second is the oldest').toBe(true);
   });
 
-  test('access: a v4-mapped address is that address, and a /64 is one client', () => {
+  test('access: a v4-mapped address counts as IPv4, and an IPv6 /64 as one client', () => {
     const { closed, fail } = limited();
     fail(20, `::ffff:${CLIENT}`);
     expect(hasCode(closed.identify(right, CLIENT), 'too-many-requests')).toBe(true);
@@ -172,7 +172,7 @@ describe('access: failed attempts', () => {
     expect(closed.identify(right, '2001:db8:0:1::1')).toEqual({ user: 'ann', routingText: '' });
   });
 
-  test('access: beyond ten thousand addresses the one that failed longest ago is forgotten', () => {
+  test('access: beyond 10,000 addresses the one with the oldest window is forgotten', () => {
     const { closed, fail } = limited();
     fail(20, 'first');
     fail(20, 'second');
@@ -182,8 +182,8 @@ describe('access: failed attempts', () => {
   });
 });
 
-describe('access: which targets', () => {
-  test('access: by the rules, and never where noria itself listens', () => {
+describe('access: targets', () => {
+  test("access: refuses targets by the rules, and noria's own addresses", () => {
     const own: { host: string; port: number }[] = [];
     const some = access({ denyTargets: ['smtp'], ownAddresses: () => own });
     const denies = (host: string, port: number) => {
@@ -195,7 +195,7 @@ describe('access: which targets', () => {
       'target example.com:25 refused: the port of the target is in denyTargets',
     );
     expect(denies('127.0.0.1', 8889)).toBeUndefined();
-    own.push({ host: '127.0.0.1', port: 8889 }); // the admin server has started meanwhile
+    own.push({ host: '127.0.0.1', port: 8889 }); // the admin server has started
     expect(denies('127.0.0.1', 8889)).toBe(
       'target 127.0.0.1:8889 refused: the target is an address of noria itself',
     );

@@ -9,7 +9,7 @@ function target(text: string): HostPort {
   return parsed;
 }
 
-/** Which of `texts` the rules deny. */
+/** Those of `texts` that the rules deny. */
 function denied(rules: readonly string[], texts: readonly string[]): string[] {
   const targets = new DenyTargets(rules);
   return texts.filter((text) => targets.reasonToDeny(target(text)) !== undefined);
@@ -54,17 +54,17 @@ describe('deny-targets: the default rules', () => {
     expect(denied(['private', 'smtp'], [text])).toEqual([text]);
   });
 
-  test('deny-targets: public targets are not, nor names that only look like a denied one', () => {
+  test('deny-targets: public targets and names that only resemble denied ones are allowed', () => {
     const alike = ['notlocalhost', 'local', 'internal', 'mylocal', 'xlocal.example', 'example.com:26'];
     expect(denied(['private', 'smtp'], [...PUBLIC, ...alike])).toEqual([]);
   });
 });
 
-test('deny-targets: no rule denies nothing', () => {
+test('deny-targets: an empty list allows everything', () => {
   expect(denied([], ['127.0.0.1', 'localhost', 'example.com:25', ...PUBLIC])).toEqual([]);
 });
 
-test('deny-targets: each set and each kind of rule denies its own and no more', () => {
+test('deny-targets: each kind of rule denies only what it names', () => {
   const some = ['127.0.0.1', 'localhost', 'example.com:25', 'example.com', 'a.example.com', '192.0.2.1'];
   expect(denied(['private'], some)).toEqual(['127.0.0.1', 'localhost']);
   expect(denied(['smtp'], some)).toEqual(['example.com:25']);
@@ -75,7 +75,7 @@ test('deny-targets: each set and each kind of rule denies its own and no more', 
   expect(denied([':400-500'], some)).toEqual(some.filter((text) => text !== 'example.com:25'));
 });
 
-test('deny-targets: a rule holds for every spelling of what it names', () => {
+test('deny-targets: a rule applies to every notation of its target', () => {
   expect(denied(['bücher.example'], ['xn--bcher-kva.example', 'BÜCHER.example.'])).toHaveLength(2);
   expect(denied(['*.EXAMPLE.com'], ['deep.down.example.com', 'badexample.com'])).toEqual([
     'deep.down.example.com',
@@ -84,7 +84,7 @@ test('deny-targets: a rule holds for every spelling of what it names', () => {
   expect(denied(['2001:db8::/32'], ['[2001:DB8:0::1]', '[2001:db9::1]'])).toEqual(['[2001:DB8:0::1]']);
 });
 
-test('deny-targets: the reason says which kind of rule it was, and not what the rule says', () => {
+test('deny-targets: the reason names the kind of rule without quoting the rule', () => {
   const targets = new DenyTargets(['private', 'smtp', 'a.example', '*.b.example', '192.0.2.0/24']);
   const reasons = ['a.example', 'x.b.example', '192.0.2.1', '10.0.0.1', 'localhost', 'c.example:25'].map(
     (text) => targets.reasonToDeny(target(text)),
@@ -99,15 +99,15 @@ test('deny-targets: the reason says which kind of rule it was, and not what the 
   ]);
 });
 
-test('deny-targets: what is no rule is a mistake of the programmer', () => {
+test('deny-targets: an invalid rule throws', () => {
   expect(() => new DenyTargets(['10.0.0.0/99'])).toThrow(/not a rule of denyTargets: 10\.0\.0\.0\/99/);
 });
 
 describe("deny-targets: noria's own addresses", () => {
   const own = (text: string, address: string) => isOwnAddress(target(text), [{ host: address, port: 8888 }]);
 
-  test('deny-targets: bound to loopback, every way to loopback on that port is its own', () => {
-    const ways = [
+  test('deny-targets: if noria is bound to loopback, all loopback targets on that port are its own', () => {
+    const targets = [
       '127.0.0.1',
       '127.1.2.3',
       '[::1]',
@@ -117,12 +117,14 @@ describe("deny-targets: noria's own addresses", () => {
       'localhost',
       'a.localhost',
     ];
-    for (const way of ways) expect(own(`${way}:8888`, '127.0.0.1'), way).toBe(true);
-    for (const way of ways) expect(own(`${way}:8887`, '127.0.0.1'), `${way} on another port`).toBe(false);
-    for (const way of ['192.0.2.1', 'example.com']) expect(own(`${way}:8888`, '127.0.0.1'), way).toBe(false);
+    for (const text of targets) expect(own(`${text}:8888`, '127.0.0.1'), text).toBe(true);
+    for (const text of targets)
+      expect(own(`${text}:8887`, '127.0.0.1'), `${text} on another port`).toBe(false);
+    for (const text of ['192.0.2.1', 'example.com'])
+      expect(own(`${text}:8888`, '127.0.0.1'), text).toBe(false);
   });
 
-  test('deny-targets: bound to one address, that address is its own and loopback is not', () => {
+  test('deny-targets: if noria is bound to one address, only that address is its own', () => {
     expect(own('192.0.2.1:8888', '192.0.2.1')).toBe(true);
     expect(own('[::ffff:192.0.2.1]:8888', '192.0.2.1')).toBe(true);
     expect(own('[2001:DB8::1]:8888', '2001:db8::1')).toBe(true);
@@ -130,7 +132,7 @@ describe("deny-targets: noria's own addresses", () => {
     expect(own('127.0.0.1:8888', '192.0.2.1')).toBe(false);
   });
 
-  test('deny-targets: bound to all, every address of this machine is its own and no other', () => {
+  test('deny-targets: if noria is bound to all addresses, only those of this machine are its own', () => {
     const interfaces = Object.values(networkInterfaces()).flatMap((list) => list ?? []);
     const here = interfaces.filter((each) => each.scopeid === undefined || each.scopeid === 0);
     expect(here.length).toBeGreaterThan(0);

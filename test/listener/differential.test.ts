@@ -1,6 +1,6 @@
 /**
- * The same request to the same origin, directly and through noria: what the origin saw and what the client got must be the
- * same, but for what belongs to one connection and noria's own X-Noria fields.
+ * Sends each request directly and through noria. Target and client must see the same messages, except for hop-by-hop fields and
+ * noria's X-Noria fields.
  */
 import {
   Agent,
@@ -31,7 +31,7 @@ interface Seen {
 }
 
 interface Got {
-  readonly informed: readonly string[];
+  readonly interim: readonly string[];
   readonly status: number | undefined;
   readonly reason: string | undefined;
   readonly fields: Fields;
@@ -45,47 +45,47 @@ interface Case {
     readonly body?: readonly string[];
     readonly trailers?: Record<string, string>;
   };
-  readonly answer: (response: ServerResponse, seen: Seen) => void;
+  readonly respond: (response: ServerResponse, seen: Seen) => void;
 }
 
 const payload = 'x'.repeat(300_000);
 
 const CASES: readonly Case[] = [
-  { name: 'a small GET', send: { path: '/a?b=c&d=%20' }, answer: (response) => response.end('hi') },
+  { name: 'a small GET', send: { path: '/a?b=c&d=%20' }, respond: (response) => response.end('hi') },
   {
     name: 'chunks',
     send: {},
-    answer(response) {
+    respond(response) {
       response.write('a');
       response.write('b');
       response.end('c');
     },
   },
-  { name: 'a large body', send: {}, answer: (response) => response.end(payload) },
+  { name: 'a large body', send: {}, respond: (response) => response.end(payload) },
   {
     name: 'a large body by length',
     send: {},
-    answer: (response) => response.writeHead(200, { 'Content-Length': payload.length }).end(payload),
+    respond: (response) => response.writeHead(200, { 'Content-Length': payload.length }).end(payload),
   },
   {
     name: 'HEAD',
     send: { method: 'HEAD' },
-    answer: (response) => response.setHeader('Content-Length', 5).end(),
+    respond: (response) => response.setHeader('Content-Length', 5).end(),
   },
-  { name: '204', send: {}, answer: (response) => response.writeHead(204).end() },
+  { name: '204', send: {}, respond: (response) => response.writeHead(204).end() },
   {
     name: '304',
     send: {},
-    answer: (response) => response.writeHead(304, { ETag: '"x"', 'Content-Length': '12' }).end(),
+    respond: (response) => response.writeHead(304, { ETag: '"x"', 'Content-Length': '12' }).end(),
   },
   {
     name: 'a redirect',
     send: {},
-    answer: (response) => response.writeHead(302, 'Look There', { Location: '/b' }).end(),
+    respond: (response) => response.writeHead(302, 'Look There', { Location: '/b' }).end(),
   },
-  { name: 'a status of its own', send: {}, answer: (response) => response.writeHead(799, 'Odd').end() },
+  { name: 'an unassigned status', send: {}, respond: (response) => response.writeHead(799, 'Odd').end() },
   {
-    name: 'fields twice, in their order and letter case',
+    name: 'repeated fields, in order and letter case',
     send: {
       headers: [
         'X-b',
@@ -102,18 +102,18 @@ const CASES: readonly Case[] = [
         'c=d',
       ] as unknown as RequestOptions['headers'],
     },
-    answer: (response) =>
+    respond: (response) =>
       response.writeHead(200, ['set-cookie', 'a', 'X-z', '1', 'Set-Cookie', 'b', 'x-Z', '2']).end(),
   },
   {
-    name: 'a gzip body stays one',
+    name: 'a gzip body',
     send: { headers: { 'Accept-Encoding': 'gzip' } },
-    answer: (response) => response.writeHead(200, { 'Content-Encoding': 'gzip' }).end(gzipSync(payload)),
+    respond: (response) => response.writeHead(200, { 'Content-Encoding': 'gzip' }).end(gzipSync(payload)),
   },
   {
     name: 'trailers both ways',
     send: { method: 'POST', headers: { Trailer: 'X-Up' }, body: ['a', 'b'], trailers: { 'X-Up': 'u' } },
-    answer(response) {
+    respond(response) {
       response.writeHead(200, { Trailer: 'X-Down' });
       response.write('x');
       response.addTrailers({ 'X-Down': 'd' });
@@ -123,7 +123,7 @@ const CASES: readonly Case[] = [
   {
     name: 'interim answers',
     send: {},
-    answer(response) {
+    respond(response) {
       response.writeProcessing();
       response.writeEarlyHints({ link: '</a.css>; rel=preload; as=style', 'x-hint': '1' });
       response.end('late');
@@ -132,48 +132,48 @@ const CASES: readonly Case[] = [
   {
     name: 'a POST by length',
     send: { method: 'POST', headers: { 'Content-Length': '3' }, body: ['abc'] },
-    answer: (response, seen) => response.end(seen.body),
+    respond: (response, seen) => response.end(seen.body),
   },
   {
     name: 'a large upload in chunks',
     send: { method: 'PUT', body: [payload, payload] },
-    answer: (response, seen) => response.end(String(seen.body.length)),
+    respond: (response, seen) => response.end(String(seen.body.length)),
   },
   {
     name: 'DELETE with a body',
     send: { method: 'DELETE', headers: { 'Content-Length': '2' }, body: ['hi'] },
-    answer: (response) => response.end(),
+    respond: (response) => response.end(),
   },
   {
     name: 'a range',
     send: { headers: { Range: 'bytes=2-' } },
-    answer: (response) => response.writeHead(206, { 'Content-Range': 'bytes 2-3/4' }).end('cd'),
+    respond: (response) => response.writeHead(206, { 'Content-Range': 'bytes 2-3/4' }).end('cd'),
   },
   {
     name: 'another method',
     send: { method: 'PROPFIND', headers: { Depth: '1' } },
-    answer: (response) => response.writeHead(207).end('<a/>'),
+    respond: (response) => response.writeHead(207).end('<a/>'),
   },
   {
     name: 'OPTIONS',
     send: { method: 'OPTIONS', path: '/x' },
-    answer: (response) => response.writeHead(200, { Allow: 'GET' }).end(),
+    respond: (response) => response.writeHead(200, { Allow: 'GET' }).end(),
   },
   {
     name: 'an error',
     send: {},
-    answer: (response) => response.writeHead(503, { 'Retry-After': '3' }).end('no'),
+    respond: (response) => response.writeHead(503, { 'Retry-After': '3' }).end('no'),
   },
   {
     name: 'credentials for the target',
     send: { headers: { Authorization: 'Bearer x' } },
-    answer: (response) => response.writeHead(401, { 'WWW-Authenticate': 'Basic' }).end(),
+    respond: (response) => response.writeHead(401, { 'WWW-Authenticate': 'Basic' }).end(),
   },
 ];
 
-/** Both the origin's and the client's view of one exchange, by the way it took. */
+/** What target and client see of one exchange. `through`: the port of noria; undefined for a direct request. */
 async function exchange(
-  { send, answer }: Case,
+  { send, respond }: Case,
   through: number | undefined,
 ): Promise<{ seen: Seen; got: Got }> {
   let seen: Seen | undefined;
@@ -181,7 +181,7 @@ async function exchange(
     response.sendDate = false;
     void read(incoming).then((message) => {
       seen = message;
-      answer(response, message);
+      respond(response, message);
     });
   });
   const port = await listenOn(server);
@@ -213,13 +213,13 @@ function ask(
   trailers?: Record<string, string>,
 ): Promise<Got> {
   return new Promise((resolve, reject) => {
-    const informed: string[] = [];
+    const interim: string[] = [];
     const outgoing = request(options, (response) => {
       buffer(response).then((content) => {
         const { statusCode: status, statusMessage: reason, rawHeaders, rawTrailers } = response;
         const fields = endToEnd(rawHeaders);
         resolve({
-          informed,
+          interim,
           status,
           reason,
           fields,
@@ -229,7 +229,7 @@ function ask(
       }, reject);
     });
     outgoing.on('information', ({ statusCode, rawHeaders }) =>
-      informed.push(`${statusCode} ${rawHeaders.join()}`),
+      interim.push(`${statusCode} ${rawHeaders.join()}`),
     );
     outgoing.on('error', reject);
     for (const part of body) outgoing.write(part);
@@ -253,7 +253,7 @@ function endToEnd(raw: Fields): Fields {
   return kept;
 }
 
-/** Host is the URL's through noria, whatever the client wrote; its place and letter case stay. */
+/** noria replaces the value of Host by the URL's authority, but keeps its place and letter case. */
 const withoutHost = (fields: Fields): Fields => fields.map((field) => field.replace(/^(host): .*/i, '$1'));
 
 function listenOn(server: Server): Promise<number> {
@@ -262,7 +262,7 @@ function listenOn(server: Server): Promise<number> {
   );
 }
 
-test.each(CASES)('through noria as directly: $name', async (given) => {
+test.each(CASES)('differential: through noria as directly: $name', async (given) => {
   const { port } = await listen(directDialer());
   const direct = await exchange(given, undefined);
   const through = await exchange(given, port);

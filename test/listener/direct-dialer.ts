@@ -1,4 +1,4 @@
-/** A Dialer whose members are no proxies at all: each way is a plain connection to the target. */
+/** A fake Dialer without members: each member connection is a plain connection to the target. */
 import { connect, type Socket } from 'node:net';
 import { onTestFinished } from 'vitest';
 import type {
@@ -12,29 +12,29 @@ import type {
 } from '../../src/dialer/dial.ts';
 
 export interface DirectDialer extends Dialer {
-  /** What was asked for, in order. */
+  /** All requests, in order. */
   readonly requests: DialRequest[];
-  /** How each lease ended, in order of ending. */
+  /** The outcome of each lease, in the order in which they ended. */
   readonly ended: (DialOutcome & { readonly member: string })[];
   /** Dials cancelled by the listener. */
   cancelled: number;
-  /** Sockets of ways, in order of dialing. */
+  /** The sockets of the member connections, in order of dialing. */
   readonly sockets: Socket[];
-  /** What the next dials come to, before real ones are made again. */
+  /** The results of the next dials. When it is empty, dials connect again. */
   readonly failures: DialFailure[];
-  /** Holds every dial until it is called; then they go on. */
+  /** Delays every dial until the returned function is called. */
   hold(): () => void;
 }
 
 export interface DirectDialerOptions {
-  /** Ways say `absolute`, with these credentials. */
+  /** Member connections have the forward mode `absolute` and these credentials. */
   readonly absolute?: { readonly proxyAuthorization?: string };
-  /** Where every way leads instead of to its target. */
+  /** All connections go here instead of to their target. */
   readonly to?: { readonly port: number };
-  /** Keeps connections that are given back, and hands each out once more. */
+  /** Keeps returned connections and uses each of them once more. */
   readonly reuse?: boolean;
-  /** Parts of a way that differ from the usual. */
-  readonly way?: Partial<MemberConnection>;
+  /** Fields of the member connections to override. */
+  readonly overrides?: Partial<MemberConnection>;
 }
 
 const CLIENT_GONE: DialFailure = { code: 'client-gone', reason: 'The client left.', attempts: 0 };
@@ -75,10 +75,13 @@ export function directDialer(options: DirectDialerOptions = {}): DirectDialer {
           return { ok: false, failure: CLIENT_GONE };
         }
         if (socket === undefined) {
-          return { ok: false, failure: { code: 'members-failed', reason: 'Nobody was there.', attempts: 1 } };
+          return {
+            ok: false,
+            failure: { code: 'members-failed', reason: 'Could not connect.', attempts: 1 },
+          };
         }
         dialer.sockets.push(socket);
-        const way: MemberConnection = {
+        const connection: MemberConnection = {
           socket,
           head: Buffer.alloc(0),
           forwardMode: options.absolute === undefined ? 'direct' : 'absolute',
@@ -92,9 +95,9 @@ export function directDialer(options: DirectDialerOptions = {}): DirectDialer {
             if (outcome.keep === true && options.reuse === true) idle.push(socket);
             else socket.destroy();
           },
-          ...options.way,
+          ...options.overrides,
         };
-        return { ok: true, connection: way };
+        return { ok: true, connection };
       };
       void open().then(done);
       return {

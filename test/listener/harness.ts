@@ -1,4 +1,4 @@
-/** A listener on a free loopback port over a fake dialer, and raw clients for it. */
+/** A listener on a free loopback port with a fake dialer, and raw clients for it. */
 import { connect, type Socket } from 'node:net';
 import { onTestFinished } from 'vitest';
 import { systemClock } from '../../src/core/clock.ts';
@@ -10,7 +10,8 @@ import { type Listener, type ListenerOptions, openListener } from '../../src/lis
 
 import { until } from '../support/until.ts';
 
-export interface Told {
+/** An event that the listener emitted. */
+export interface EmittedEvent {
   readonly name: EventName;
   readonly event: NoriaEvents[EventName];
 }
@@ -20,8 +21,8 @@ export interface Harness {
   readonly port: number;
   readonly deadlines: Deadlines;
   /** Events of the listener, in order. */
-  readonly told: Told[];
-  /** Those of one name. */
+  readonly emitted: EmittedEvent[];
+  /** The events with this name. */
   events<Name extends EventName>(name: Name): NoriaEvents[Name][];
 }
 
@@ -32,7 +33,7 @@ const NAMES: readonly EventName[] = [
   'tunnel.closed',
 ];
 
-/** What a test's listener is opened with, where the test does not say otherwise. */
+/** Options for a listener, with the test's own ones on top. */
 export function listenerOptions(
   dialer: Dialer,
   options: Partial<ListenerOptions> = {},
@@ -61,28 +62,28 @@ export function listenerOptions(
   };
 }
 
-/** Opens a listener; it is closed when the test ends. */
+/** Opens a listener and closes it when the test ends. */
 export async function listen(
   dialer: Dialer,
   differing: Partial<ListenerOptions> = {},
   access: Partial<AccessOptions> = {},
 ): Promise<Harness> {
   const options = listenerOptions(dialer, differing, access);
-  const told: Told[] = [];
-  for (const name of NAMES) options.bus.on(name, (event) => told.push({ name, event }));
+  const emitted: EmittedEvent[] = [];
+  for (const name of NAMES) options.bus.on(name, (event) => emitted.push({ name, event }));
   const listener = await openListener(options);
   onTestFinished(() => listener.close());
   return {
     listener,
     port: listener.addresses[0]?.port ?? 0,
     deadlines: options.deadlines,
-    told,
+    emitted,
     events: <Name extends EventName>(name: Name) =>
-      told.filter((entry) => entry.name === name).map((entry) => entry.event as NoriaEvents[Name]),
+      emitted.filter((entry) => entry.name === name).map((entry) => entry.event as NoriaEvents[Name]),
   };
 }
 
-/** Resolves once a count has not changed for a while: nothing moves any more. */
+/** Resolves when a count has not changed for ten polls. */
 export async function untilStill(what: string, count: () => number): Promise<void> {
   let last = Number.NaN;
   let sameCount = 0;
@@ -93,7 +94,7 @@ export async function untilStill(what: string, count: () => number): Promise<voi
   });
 }
 
-/** A raw client: everything it receives is kept, in Latin-1. */
+/** A raw client that keeps everything it receives, in Latin-1. */
 export class RawClient {
   readonly socket: Socket;
   received = '';
@@ -111,7 +112,7 @@ export class RawClient {
     socket.on('close', () => {
       this.closed = true;
     });
-    socket.on('error', () => {}); // ignored: a test looks at what was received and whether it closed
+    socket.on('error', () => {}); // ignored: tests check the received bytes and the close
   }
 
   /** Destroyed when the test ends. */
@@ -123,7 +124,7 @@ export class RawClient {
     return client;
   }
 
-  /** For a test that opens too many to remember each: it closes them itself. */
+  /** The test itself destroys the client. */
   static async openUntracked(port: number, host = '127.0.0.1'): Promise<RawClient> {
     const socket = connect({ port, host, allowHalfOpen: true });
     await new Promise((resolve, reject) => {
@@ -138,8 +139,8 @@ export class RawClient {
     return this;
   }
 
-  /** Sends so many bytes, as fast as they are taken; `bytes` is how many were. */
-  addMembers(total: number): { bytes: number } {
+  /** Sends `total` bytes as fast as they are accepted. `bytes` counts the accepted ones. */
+  sendBytes(total: number): { bytes: number } {
     const sent = { bytes: 0 };
     const chunk = Buffer.alloc(64 * 1024, 'x');
     const next = (): void => {
@@ -159,11 +160,11 @@ export class RawClient {
     return this;
   }
 
-  /** Everything received once `holds`. */
+  /** Waits until `holds`, and returns everything received. */
   async until(what: string, holds: (received: string) => boolean): Promise<string> {
     await new Promise<void>((resolve, reject) => {
       const limit = setTimeout(
-        () => reject(new Error(`never came: ${what}; received: ${this.received}`)),
+        () => reject(new Error(`timed out waiting for ${what}; received: ${this.received}`)),
         60_000,
       );
       const look = (): void => {
@@ -178,7 +179,7 @@ export class RawClient {
     return this.received;
   }
 
-  /** Everything received until the other side ended. */
+  /** Waits until the other side has ended, and returns everything received. */
   whole(): Promise<string> {
     return this.until('the end', () => this.ended || this.closed);
   }

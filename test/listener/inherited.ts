@@ -1,4 +1,4 @@
-/** A process of its own with a listener on the socket it inherited as descriptor 3. Ends when its input does. */
+/** A process with a listener on the socket inherited as file descriptor 3. Ends when its standard input does. */
 import { systemClock } from '../../src/core/clock.ts';
 import { Deadlines } from '../../src/core/deadlines.ts';
 import { EventBus } from '../../src/core/events.ts';

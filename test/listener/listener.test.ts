@@ -31,7 +31,7 @@ const failure = (opening: Promise<unknown>) =>
     },
   );
 
-test('listener: the first byte decides what a client speaks', async () => {
+test('listener: the first byte selects the protocol', async () => {
   const origin = await echo();
   const { port } = await listen(directDialer());
   const speak = async (hello: string) => {
@@ -50,22 +50,22 @@ test.each([
   ['socks5', ['http', 'socks4'], socks5To(80), '\x05\x00\x05\x07'],
   ['socks4', ['http', 'socks5'], socks4To(80), '\x00\x5b'],
 ] as const)(
-  'listener: a client speaking %s where it is not enabled is refused in its own words',
-  async (_what, protocols, hello, answer) => {
+  'listener: a client of the disabled protocol %s is refused in that protocol',
+  async (_what, protocols, hello, reply) => {
     const dialer = directDialer();
     const { port, events } = await listen(dialer, { protocols });
     const client = await RawClient.open(port);
     client.send(hello);
-    expect((await client.whole()).slice(0, answer.length)).toBe(answer);
+    expect((await client.whole()).slice(0, reply.length)).toBe(reply);
     expect(events('client.refused')).toMatchObject([{ code: 'not-implemented' }]);
     expect(dialer.requests).toEqual([]);
   },
 );
 
-/** A free port with a free one behind it. */
+/** A free port whose next port is free, too. */
 async function freePair(): Promise<number> {
   for (;;) {
-    // Whoever comes by was meant for somebody else, and must not keep them open.
+    // Closes stray connections, which would keep the servers open.
     const [first, second] = [
       createServer((stray) => stray.destroy()),
       createServer((stray) => stray.destroy()),
@@ -83,7 +83,7 @@ async function freePair(): Promise<number> {
   }
 }
 
-test('listener: each port of a range listens, and a session by port keeps them apart', async () => {
+test('listener: each port of a range listens and has its own session by port', async () => {
   const first = await freePair();
   const dialer = directDialer();
   const { listener } = await listen(dialer, {
@@ -93,11 +93,11 @@ test('listener: each port of a range listens, and a session by port keeps them a
   expect(listener.addresses).toEqual([first, first + 1].map((port) => ({ host: '127.0.0.1', port })));
   for (const { port } of listener.addresses)
     (await RawClient.open(port)).send('CONNECT a.example:1 HTTP/1.1\r\n\r\n');
-  await until('both were dialed', () => dialer.requests.length === 2);
+  await until('both dials', () => dialer.requests.length === 2);
   expect(new Set(dialer.requests.map((request) => request.routing.session)).size).toBe(2);
 });
 
-test('listener: IPv6, and several addresses in one', async () => {
+test('listener: listens on several addresses, also IPv6', async () => {
   const origin = await echo();
   const { listener } = await listen(directDialer(), {
     addresses: [
@@ -109,11 +109,11 @@ test('listener: IPv6, and several addresses in one', async () => {
   for (const { host, port } of listener.addresses) {
     const client = await RawClient.open(port, host);
     client.send(connectTo(origin.port));
-    await client.until('the answer', (text) => text.startsWith('HTTP/1.1 200'));
+    await client.until('the response', (text) => text.startsWith('HTTP/1.1 200'));
   }
 });
 
-test('listener: an IPv4 client of a socket for both versions is an IPv4 client', async () => {
+test('listener: an IPv4 client of a dual-stack socket is an IPv4 client', async () => {
   const dialer = directDialer();
   const { port } = await listen(dialer, {
     addresses: [{ kind: 'tcp', host: '::', port: 0 }],
@@ -121,11 +121,11 @@ test('listener: an IPv4 client of a socket for both versions is an IPv4 client',
     sessionMode: 'client-ip',
   });
   (await RawClient.open(port)).send('CONNECT a.example:1 HTTP/1.1\r\n\r\n');
-  await until('it was dialed', () => dialer.requests.length === 1);
+  await until('a dial', () => dialer.requests.length === 1);
   expect(dialer.requests[0]?.routing.session).toMatch(/(?<!:)127\.0\.0\.1/);
 });
 
-test('listener: a listening socket that was handed in by descriptor is used', async () => {
+test('listener: uses an inherited listening socket', async () => {
   const given = createServer();
   await new Promise<void>((resolve) => given.listen(0, '127.0.0.1', resolve));
   const { port } = given.address() as AddressInfo;
@@ -139,13 +139,13 @@ test('listener: a listening socket that was handed in by descriptor is used', as
   given.close();
   await new Promise((resolve) => child.stdout?.once('data', resolve));
   const client = (await RawClient.open(port)).send('GET / HTTP/1.1\r\nHost: x\r\n\r\n');
-  expect(await client.until('the answer', whole)).toMatch(/^HTTP\/1\.1 400 /);
+  expect(await client.until('the response', whole)).toMatch(/^HTTP\/1\.1 400 /);
   child.stdin?.end();
   const [code] = await once(child, 'exit');
   expect(code).toBe(0);
 });
 
-test('listener: a port in use is told in words, and nothing stays open', async () => {
+test('listener: reports a port in use in plain words and leaves nothing open', async () => {
   const taken = createServer();
   await new Promise<void>((resolve) => taken.listen(0, '127.0.0.1', resolve));
   onTestFinished(() => {
@@ -163,7 +163,7 @@ test('listener: a port in use is told in words, and nothing stays open', async (
   expect(error.message).toBe(`cannot listen on 127.0.0.1:${port}: another program listens there`);
 });
 
-test('listener: a range of which one port is taken gives the others back', async () => {
+test('listener: a range with a port in use frees the others', async () => {
   const port = await freePair();
   const taken = createServer();
   await new Promise<void>((resolve) => taken.listen(port + 1, '127.0.0.1', resolve));
@@ -177,7 +177,7 @@ test('listener: a range of which one port is taken gives the others back', async
   await listen(directDialer(), { addresses: [{ kind: 'tcp', host: '127.0.0.1', port }] });
 });
 
-test('listener: an address that others can reach is refused without users', async () => {
+test('listener: refuses an address that other machines can reach, without users', async () => {
   const addresses = [{ kind: 'tcp', host: '0.0.0.0', port: 0 }] as const;
   const error = await failure(openListener(listenerOptions(directDialer(), { addresses })));
   expect(error.code).toBe('bad-config');
@@ -188,10 +188,10 @@ test('listener: an address that others can reach is refused without users', asyn
   await RawClient.open(port);
 });
 
-test('listener: one client too many is told so, and a place that comes free is given again', async () => {
+test('listener: refuses a client above maxConnections until a connection closes', async () => {
   const { port, listener, events } = await listen(directDialer(), { maxConnections: 2 });
   const [first] = [await RawClient.open(port), await RawClient.open(port)];
-  await until('both are in', () => listener.connectionCount === 2);
+  await until('both connections', () => listener.connectionCount === 2);
   const http = (await RawClient.open(port)).send(connectTo(1));
   expect(await http.whole()).toMatch(/^HTTP\/1\.1 503 .*X-Noria-Error: too-many-connections\r\n/s);
   const socks = (await RawClient.open(port)).send(socks5To(1));
@@ -201,14 +201,14 @@ test('listener: one client too many is told so, and a place that comes free is g
     'too-many-connections',
   ]);
   first?.socket.destroy();
-  await until('it is gone', () => events('connection.closed').length === 1);
+  await until('the close', () => events('connection.closed').length === 1);
   for (const client of [http, socks]) client.socket.destroy();
-  await until('one place is free', () => listener.connectionCount === 1);
+  await until('one connection', () => listener.connectionCount === 1);
   const next = (await RawClient.open(port)).send('GET / HTTP/1.1\r\n\r\n');
-  expect(await next.until('an answer', whole)).toMatch(/^HTTP\/1\.1 400 /);
+  expect(await next.until('a response', whole)).toMatch(/^HTTP\/1\.1 400 /);
 });
 
-test('listener: a flood of clients above the limit is closed without a word, and holds nothing', async () => {
+test('listener: closes a flood of clients above the limit without a reply', async () => {
   const { port, listener } = await listen(directDialer(), { maxConnections: 1 });
   const clients = await Promise.all(Array.from({ length: 80 }, () => RawClient.open(port)));
   await until(
@@ -217,13 +217,13 @@ test('listener: a flood of clients above the limit is closed without a word, and
   );
   expect(listener.connectionCount).toBe(65);
   for (const client of clients) client.socket.destroy();
-  await until('all are gone', () => listener.connectionCount === 0);
+  await until('all closes', () => listener.connectionCount === 0);
   await RawClient.open(port);
-  const told = (await RawClient.open(port)).send(connectTo(1));
-  expect(await told.whole()).toMatch(/^HTTP\/1\.1 503 /);
+  const refused = (await RawClient.open(port)).send(connectTo(1));
+  expect(await refused.whole()).toMatch(/^HTTP\/1\.1 503 /);
 });
 
-test('listener: a flood of clients that are not allowed holds no more', async () => {
+test('listener: closes a flood of clients that are not allowed without a reply', async () => {
   const { port, listener } = await listen(directDialer(), {}, { allow: ['192.0.2.0/24'] });
   const clients = await Promise.all(Array.from({ length: 80 }, () => RawClient.open(port)));
   await until(
@@ -233,12 +233,12 @@ test('listener: a flood of clients that are not allowed holds no more', async ()
   expect(listener.connectionCount).toBe(64);
 });
 
-test('listener: a client that says nothing is closed in time', async () => {
+test('listener: closes a silent client after the handshake timeout', async () => {
   const { port, listener, deadlines, events } = await listen(directDialer(), { handshakeTimeoutMs: 40 });
   const silent = await RawClient.open(port);
   const halting = (await RawClient.open(port)).send('\x05');
   await Promise.all([silent.whole(), halting.whole()]);
-  await until('both are gone', () => listener.connectionCount === 0);
+  await until('both closes', () => listener.connectionCount === 0);
   expect(events('connection.closed').map(({ outcome }) => outcome)).toEqual([
     'request-timeout',
     'request-timeout',
@@ -246,62 +246,62 @@ test('listener: a client that says nothing is closed in time', async () => {
   expect(deadlines.size).toBe(0);
 });
 
-test('listener: a request head that trickles is answered with 408, also as the second of its connection', async () => {
+test('listener: a slow request head gets 408, also as the second one of its connection', async () => {
   const { port } = await listen(directDialer(), { headerTimeoutMs: 100 });
   const slow = (await RawClient.open(port)).send('GET http://a.example/ HTTP/1.1\r\nHo');
   expect(await slow.whole()).toMatch(/^HTTP\/1\.1 408 .*X-Noria-Error: request-timeout\r\n/s);
   const later = (await RawClient.open(port)).send('GET / HTTP/1.1\r\nHost: x\r\n\r\n');
-  await later.until('the first answer', whole);
+  await later.until('the first response', whole);
   later.send('GET http://a.example/ HT');
   expect(await later.whole()).toMatch(/HTTP\/1\.1 408 /);
 });
 
 test.each([
   [
-    'a head too large',
+    'a head above the limit',
     `GET http://a.example/ HTTP/1.1\r\nA: ${'b'.repeat(20_000)}\r\n\r\n`,
     431,
     'head-too-large',
   ],
   [
-    'a CONNECT head too large',
+    'a CONNECT head above the limit',
     `CONNECT a.example:1 HTTP/1.1\r\nA: ${'b'.repeat(20_000)}\r\n\r\n`,
     431,
     'head-too-large',
   ],
   ['an unknown method', 'FROB http://a.example/ HTTP/1.1\r\n\r\n', 501, 'not-implemented'],
-  ['no HTTP at all', '\x16\x03\x01\x02\x00\x01\x00\x01\xfc', 400, 'bad-request'],
+  ['another protocol', '\x16\x03\x01\x02\x00\x01\x00\x01\xfc', 400, 'bad-request'],
   ['a request for a web site', 'GET / HTTP/1.1\r\nHost: x\r\n\r\n', 400, 'bad-request'],
   ['an https URL', 'GET https://a.example/ HTTP/1.1\r\nHost: x\r\n\r\n', 501, 'not-implemented'],
-  ['HTTP/2 without asking', 'PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n', 400, 'bad-request'],
-])('listener: %s is answered properly', async (_what, request, status, code) => {
+  ['an HTTP/2 preface', 'PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n', 400, 'bad-request'],
+])('listener: the reply to %s has the right code', async (_what, request, status, code) => {
   const { port, events } = await listen(directDialer());
   const client = (await RawClient.open(port)).send(request);
-  const received = await client.until('the answer', whole);
+  const received = await client.until('the response', whole);
   expect(received).toMatch(new RegExp(`^HTTP/1\\.1 ${status} `));
   expect(received).toContain(`X-Noria-Error: ${code}\r\n`);
   expect(events('client.refused').map((event) => event.code)).toEqual([code]);
 });
 
-test('listener: a flood of pipelined requests ends its connection', async () => {
+test('listener: too many pipelined requests end their connection', async () => {
   const dialer = directDialer();
   dialer.hold();
   const { port, listener } = await listen(dialer);
   const client = await RawClient.open(port);
   client.send('GET http://a.example/ HTTP/1.1\r\nHost: x\r\n\r\n'.repeat(200));
   await client.whole();
-  await until('it is gone', () => listener.connectionCount === 0);
+  await until('the close', () => listener.connectionCount === 0);
   expect(dialer.requests.length).toBe(1);
 });
 
-test('listener: draining takes nobody new, ends who waits, and lets what runs finish', async () => {
+test('listener: drain refuses new connections, closes idle ones and waits for the others', async () => {
   const origin = await echo();
   const { port, listener } = await listen(directDialer());
   const tunnel = (await RawClient.open(port)).send(connectTo(origin.port));
   await tunnel.until('the tunnel', (text) => text.includes('\r\n\r\n'));
   const idle = await RawClient.open(port);
   const keptAlive = (await RawClient.open(port)).send('GET / HTTP/1.1\r\nHost: x\r\n\r\n');
-  await keptAlive.until('its answer', whole);
+  await keptAlive.until('the response', whole);
   let drained = false;
   const draining = listener.drain().then(() => {
     drained = true;
@@ -316,7 +316,7 @@ test('listener: draining takes nobody new, ends who waits, and lets what runs fi
   expect(listener.connectionCount).toBe(0);
 });
 
-test('listener: a request under way while draining is answered, with the end of its connection', async () => {
+test('listener: a request in progress during drain is answered with Connection: close', async () => {
   const origin = await rawOrigin(answering('HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi'));
   const dialer = directDialer();
   const release = dialer.hold();
@@ -324,27 +324,27 @@ test('listener: a request under way while draining is answered, with the end of 
   const client = (await RawClient.open(port)).send(
     `GET http://127.0.0.1:${origin.port}/ HTTP/1.1\r\nHost: x\r\n\r\n`,
   );
-  await until('it was dialed', () => dialer.requests.length === 1);
+  await until('a dial', () => dialer.requests.length === 1);
   const draining = listener.drain();
   release();
   expect(await client.whole()).toMatch(/Connection: close\r\n\r\nhi$/);
   await draining;
 });
 
-test('listener: a connection whose answer had begun before the draining ends with that answer', async () => {
+test('listener: a connection whose response started before drain closes after it', async () => {
   const origin = await rawOrigin(answering('HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nhi'));
   const { port, listener } = await listen(directDialer());
   const client = (await RawClient.open(port)).send(
     `GET http://127.0.0.1:${origin.port}/ HTTP/1.1\r\nHost: x\r\n\r\n`,
   );
-  await client.until('the beginning', (text) => text.endsWith('hi'));
+  await client.until('the first bytes', (text) => text.endsWith('hi'));
   const draining = listener.drain();
   origin.sockets[0]?.write('ho');
   expect(await client.whole()).toMatch(/hiho$/);
   await draining;
 });
 
-test('listener: closing ends everything at once, and may be asked for twice', async () => {
+test('listener: close ends everything at once and is idempotent', async () => {
   const origin = await echo();
   const dialer = directDialer();
   const { port, listener, deadlines } = await listen(dialer);
@@ -353,7 +353,7 @@ test('listener: closing ends everything at once, and may be asked for twice', as
   await RawClient.open(port);
   await Promise.all([listener.close(), listener.close()]);
   expect(listener.connectionCount).toBe(0);
-  await until('the lease ended', () => dialer.ended.length === 1);
+  await until('the end of the lease', () => dialer.ended.length === 1);
   expect(dialer.sockets[0]?.destroyed).toBe(true);
   expect(deadlines.size).toBe(0);
 });
@@ -371,7 +371,7 @@ async function openTls(
   socket.on('data', (chunk: Buffer) => {
     received += chunk.toString('latin1');
   });
-  socket.on('error', () => {}); // ignored: tests look at what was received
+  socket.on('error', () => {}); // ignored: tests check the received bytes
   onTestFinished(() => {
     socket.destroy();
   });
@@ -390,22 +390,22 @@ test.each([
   socket.write(Buffer.from(`${hello(origin.port)}ping`, 'latin1'));
   await until('the echo', () => received().endsWith('ping'));
   socket.end();
-  await until('the connection is gone', () => listener.connectionCount === 0);
+  await until('the close', () => listener.connectionCount === 0);
 });
 
-test('listener: a half-close goes on inside TLS, and the answer to it comes back', async () => {
+test('listener: a half-close inside TLS is forwarded, and the reply comes back', async () => {
   const origin = await rawOrigin((socket) => {
     socket.on('end', () => socket.end('goodbye'));
   });
   const { port, listener } = await listen(directDialer(), { tls: material('first') });
   const { socket, received } = await openTls(port);
   socket.end(`${connectTo(origin.port)}hello`);
-  await until('the answer', () => received().endsWith('goodbye'));
+  await until('the response', () => received().endsWith('goodbye'));
   expect(origin.seen[0]).toBe('hello');
-  await until('the connection is gone', () => listener.connectionCount === 0);
+  await until('the close', () => listener.connectionCount === 0);
 });
 
-/** Passes everything on to `port`, and keeps what comes back. */
+/** Relays to `port` and records what comes back. */
 async function wiretap(port: number): Promise<{ port: number; heard: Buffer[] }> {
   const heard: Buffer[] = [];
   const server = createServer({ allowHalfOpen: true }, (client) => {
@@ -423,7 +423,7 @@ async function wiretap(port: number): Promise<{ port: number; heard: Buffer[] }>
   return { port: (server.address() as AddressInfo).port, heard };
 }
 
-/** Types of the TLS records (RFC 5246 §6.2.1), in order. */
+/** The types of the TLS records (RFC 5246 §6.2.1), in order. */
 function recordTypes(bytes: Buffer): number[] {
   const types: number[] = [];
   for (let at = 0; at + 5 <= bytes.length; at += 5 + bytes.readUInt16BE(at + 3))
@@ -431,7 +431,7 @@ function recordTypes(bytes: Buffer): number[] {
   return types;
 }
 
-test('listener: a tunnel inside TLS ends with close_notify, so that no client takes it for cut off', async () => {
+test('listener: a tunnel inside TLS ends with close_notify, so it does not look truncated', async () => {
   const origin = await rawOrigin((socket) => socket.on('end', () => socket.end('goodbye')));
   const { port } = await listen(directDialer(), { tls: material('first') });
   const tap = await wiretap(port);
@@ -441,7 +441,7 @@ test('listener: a tunnel inside TLS ends with close_notify, so that no client ta
     rejectUnauthorized: false,
     maxVersion: 'TLSv1.2',
   } as const;
-  const socket = connectTls(tls).on('error', () => {}); // ignored: what was heard is looked at
+  const socket = connectTls(tls).on('error', () => {}); // ignored: the test checks the recorded bytes
   socket.end(`${connectTo(origin.port)}hello`);
   socket.resume();
   await new Promise((resolve) => socket.on('close', resolve));
@@ -455,11 +455,11 @@ test('listener: absolute-form requests inside TLS keep their connection', async 
   const { socket, received } = await openTls(port);
   for (const nth of [1, 2]) {
     socket.write(`GET http://127.0.0.1:${origin.port}/ HTTP/1.1\r\nHost: x\r\n\r\n`);
-    await until('the answer', () => received().split('hi').length === nth + 1);
+    await until('the response', () => received().split('hi').length === nth + 1);
   }
 });
 
-test('listener: a new certificate serves from the next connection on; a bad one changes nothing', async () => {
+test('listener: a new certificate applies to new connections, and an invalid one changes nothing', async () => {
   const { port, listener } = await listen(directDialer(), { tls: material('first') });
   const before = await openTls(port);
   expect(before.commonName).toBe('first.noria.test');
@@ -474,7 +474,7 @@ test('listener: a new certificate serves from the next connection on; a bad one 
   await until('the old connection is still served', () => before.received().startsWith('HTTP/1.1 400'));
 });
 
-test('listener: a client that speaks no TLS to a TLS listener is closed, and so is one that halts in the handshake', async () => {
+test('listener: closes clients without TLS, and those that stall in the TLS handshake', async () => {
   const { port, listener, deadlines } = await listen(directDialer(), {
     tls: material('first'),
     handshakeTimeoutMs: 100,
@@ -483,11 +483,11 @@ test('listener: a client that speaks no TLS to a TLS listener is closed, and so 
   await plain.whole();
   const halting = (await RawClient.open(port)).send('\x16\x03\x01\x00');
   await halting.whole();
-  await until('both are gone', () => listener.connectionCount === 0);
+  await until('both closes', () => listener.connectionCount === 0);
   expect(deadlines.size).toBe(0);
 });
 
-test('listener: TLS material that cannot be used is refused at the start', async () => {
+test('listener: refuses unusable TLS material at the start', async () => {
   const tls = { cert: 'no', key: 'no' };
   expect((await failure(openListener(listenerOptions(directDialer(), { tls })))).code).toBe('bad-config');
 });

@@ -1,4 +1,4 @@
-/** Targets for tests: a raw one that says what it saw, and scripts for it. */
+/** A raw target that records what it receives, and a script for it. */
 import { createServer, type Server, type Socket } from 'node:net';
 import { onTestFinished } from 'vitest';
 
@@ -9,7 +9,7 @@ export interface RawOrigin {
   readonly sockets: Socket[];
 }
 
-/** Calls `onConnection` for each connection; keeps what each receives. Closed when the test ends. */
+/** Calls `onConnection` for each connection and records what it receives. Closed when the test ends. */
 export async function rawOrigin(
   onConnection: (socket: Socket, index: number) => void = () => {},
 ): Promise<RawOrigin> {
@@ -32,8 +32,8 @@ export async function rawOrigin(
   return { port: portOf(server), seen, sockets };
 }
 
-/** Answers the first request head on each connection with these bytes, and ends unless told otherwise. */
-export function answering(answer: string, end = false): (socket: Socket) => void {
+/** Sends `response` for each request head. `end`: then half-closes. */
+export function answering(response: string, end = false): (socket: Socket) => void {
   return (socket) => {
     let head = '';
     socket.on('data', (chunk: Buffer) => {
@@ -41,7 +41,7 @@ export function answering(answer: string, end = false): (socket: Socket) => void
       const at = head.indexOf('\r\n\r\n');
       if (at < 0) return;
       head = head.slice(at + 4);
-      socket.write(answer, 'latin1');
+      socket.write(response, 'latin1');
       if (end) socket.end();
     });
   };

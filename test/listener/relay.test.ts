@@ -32,7 +32,7 @@ async function join(
   const deadlines = new Deadlines(clock, 10);
   const ends: RelayResult[] = [];
   const early = given.early === undefined ? undefined : Buffer.from(given.early);
-  relay(client.near, way(member.near, given.head), early, {
+  relay(client.near, memberConnection(member.near, given.head), early, {
     deadlines,
     idleTimeoutMs: IDLE_MS,
     lingerMs: LINGER_MS,
@@ -41,7 +41,7 @@ async function join(
   return { client, member, deadlines, clock, ends };
 }
 
-function way(socket: Socket, head = ''): MemberConnection {
+function memberConnection(socket: Socket, head = ''): MemberConnection {
   return {
     socket,
     head: Buffer.from(head),
@@ -56,7 +56,7 @@ function way(socket: Socket, head = ''): MemberConnection {
 
 const ended = (joined: Joined) => until('the relay ended', () => joined.ends.length > 0);
 
-test('relay: bytes go both ways, what came early goes first, and all are counted', async () => {
+test('relay: bytes flow both ways, early bytes first, and all are counted', async () => {
   const joined = await join({ early: 'early ', head: 'head ' });
   const [atClient, atMember] = [record(joined.client.far), record(joined.member.far)];
   joined.client.far.write('up');
@@ -70,7 +70,7 @@ test('relay: bytes go both ways, what came early goes first, and all are counted
 });
 
 test.each(['client', 'member'] as const)(
-  'relay: a half-close by the %s goes on, and the other direction still carries',
+  'relay: a half-close by the %s is forwarded, and the other direction continues',
   async (side) => {
     const joined = await join();
     const other = side === 'client' ? 'member' : 'client';
@@ -79,7 +79,7 @@ test.each(['client', 'member'] as const)(
     await until('the end arrived', () => there.ended);
     expect(there.text).toBe('last words');
     joined[other].far.write('still ');
-    await until('an answer after the end', () => here.text === 'still ');
+    await until('a response after the half-close', () => here.text === 'still ');
     joined[other].far.end('here');
     await ended(joined);
     await until('the other end arrived', () => here.ended);
@@ -88,7 +88,7 @@ test.each(['client', 'member'] as const)(
   },
 );
 
-test('relay: a client that had ended before it began is passed on as ended', async () => {
+test('relay: a client that ended before the relay started is half-closed to the member', async () => {
   const client = await socketPair();
   const member = await socketPair();
   const atMember = record(member.far);
@@ -97,7 +97,7 @@ test('relay: a client that had ended before it began is passed on as ended', asy
   client.near.on('data', (chunk: Buffer) => chunks.push(chunk)).resume();
   await until('the client had ended', () => client.near.readableEnded);
   client.near.removeAllListeners('data');
-  relay(client.near, way(member.near), Buffer.concat(chunks), {
+  relay(client.near, memberConnection(member.near), Buffer.concat(chunks), {
     deadlines: new Deadlines(systemClock, 10),
     idleTimeoutMs: IDLE_MS,
     lingerMs: LINGER_MS,
@@ -123,7 +123,7 @@ test.each([
     },
   ],
 ])(
-  'relay: when one side %s before it began the other is closed, and the end told once',
+  'relay: if one side %s before the start, the other one is closed, and onEnd is called once',
   async (_how, leave) => {
     for (const leaving of [['client'], ['member'], ['client', 'member']] as const) {
       const pairs = { client: await socketPair(), member: await socketPair() };
@@ -137,7 +137,7 @@ test.each([
         lingerMs: LINGER_MS,
         onEnd: (end: RelayResult) => ends.push(end),
       };
-      relay(pairs.client.near, way(pairs.member.near), undefined, options);
+      relay(pairs.client.near, memberConnection(pairs.member.near), undefined, options);
       pairs.client.far.on('end', () => pairs.client.far.end()).resume();
       await bothClosed;
       expect(ends.length).toBe(1);
@@ -151,7 +151,7 @@ test.each(['client', 'member'] as const)('relay: a reset by the %s closes the ot
   const other = record(joined[side === 'client' ? 'member' : 'client'].far);
   joined[side].far.resetAndDestroy();
   if (side === 'member') {
-    await until('the client was told', () => other.ended);
+    await until('the end at the client', () => other.ended);
     joined.client.far.end();
   }
   await ended(joined);
@@ -159,12 +159,12 @@ test.each(['client', 'member'] as const)('relay: a reset by the %s closes the ot
   expect(joined.deadlines.size).toBe(0);
 });
 
-test('relay: what a member sent before it broke still reaches a client that reads slowly', async () => {
+test('relay: bytes received before the member failed still reach a slow client', async () => {
   const size = 16 * 1024 * 1024;
   const joined = await join();
   joined.client.far.pause();
   joined.member.far.write('x'.repeat(size));
-  await until('noria reads no more', () => joined.member.near.isPaused());
+  await until('back-pressure', () => joined.member.near.isPaused());
   joined.member.near.destroy(new Error('broken'));
   const held = joined.client.near.bytesWritten;
   const atClient = record(joined.client.far);
@@ -176,12 +176,12 @@ test('relay: what a member sent before it broke still reaches a client that read
   await ended(joined);
 });
 
-test('relay: a client that does not read holds at most a few hundred KiB, and loses nothing', async () => {
+test('relay: a client that does not read buffers at most 300 KiB and loses nothing', async () => {
   const size = 64 * 1024 * 1024;
   const joined = await join();
   joined.client.far.pause();
   joined.member.far.end(Buffer.alloc(size, 'x'));
-  await untilStill('noria reads no more', () => joined.member.near.bytesRead);
+  await untilStill('back-pressure', () => joined.member.near.bytesRead);
   expect(joined.client.near.writableLength + joined.member.near.readableLength).toBeLessThan(300 * 1024);
   expect(joined.member.near.bytesRead).toBeLessThan(size);
   const atClient = record(joined.client.far);
@@ -190,7 +190,7 @@ test('relay: a client that does not read holds at most a few hundred KiB, and lo
   expect(atClient.bytes).toBe(size);
 });
 
-test('relay: what waits to be written when both sides have ended is still written', async () => {
+test('relay: buffered bytes are still written after both sides have ended', async () => {
   const joined = await join();
   const atClient = record(joined.client.far);
   joined.client.far.end();
@@ -202,7 +202,7 @@ test('relay: what waits to be written when both sides have ended is still writte
   expect(atClient.text).toBe('last words');
 });
 
-test('relay: a member that does not read slows the client down, and loses nothing', async () => {
+test('relay: a member that does not read applies back-pressure and loses nothing', async () => {
   const size = 64 * 1024 * 1024;
   const joined = await join();
   joined.member.far.pause();
@@ -215,7 +215,7 @@ test('relay: a member that does not read slows the client down, and loses nothin
   expect(atMember.bytes).toBe(size);
 });
 
-test('relay: floods through tunnels that share memory arrive unchanged, however slowly the clients read', async () => {
+test('relay: large transfers through tunnels with shared memory arrive unchanged at slow clients', async () => {
   const size = 24 * 1024 * 1024;
   const memory = new ReadMemory();
   const floods = await Promise.all([3, 5, 7].map((seed) => flood(pattern(size, seed), memory)));
@@ -225,7 +225,7 @@ test('relay: floods through tunnels that share memory arrive unchanged, however 
   }
 });
 
-/** A member that sends all of `sent` through a relay to a client which stops again and again. */
+/** Sends `sent` from a member through a relay to a client that pauses again and again. */
 async function flood(sent: Buffer, memory: ReadMemory) {
   const server = createServer((socket) => socket.end(sent)).listen(0, '127.0.0.1');
   await once(server, 'listening');
@@ -234,7 +234,7 @@ async function flood(sent: Buffer, memory: ReadMemory) {
   await once(member, 'connect');
   server.close();
   const client = await socketPair();
-  relay(client.near, way(member), undefined, {
+  relay(client.near, memberConnection(member), undefined, {
     deadlines: new Deadlines(systemClock, 10),
     idleTimeoutMs: IDLE_MS,
     lingerMs: LINGER_MS,
@@ -246,21 +246,21 @@ async function flood(sent: Buffer, memory: ReadMemory) {
     chunk.copy(received.bytes, received.length);
     received.length += chunk.length;
     if (received.length < stopAt) return;
-    stopAt = received.length + 4 * 1024 * 1024; // more than the kernel holds, so that writes stay pending
+    stopAt = received.length + 4 * 1024 * 1024; // more than the kernel buffers, so that writes stay pending
     client.far.pause();
     setImmediate(() => setImmediate(() => client.far.resume()));
   });
   return { sent, received };
 }
 
-/** Bytes of which each word depends on its place and on `seed`. */
+/** Bytes in which each word depends on its index and on `seed`. */
 function pattern(bytes: number, seed: number): Buffer {
   const words = new Uint32Array(bytes / Uint32Array.BYTES_PER_ELEMENT);
   for (let at = 0; at < words.length; at += 1) words[at] = Math.imul(at + seed, 2_654_435_761);
   return Buffer.from(words.buffer);
 }
 
-test('relay: a tunnel that lasts is probed, a short one costs no system calls for it', async () => {
+test('relay: TCP keep-alive is enabled after 30 s, not for short tunnels', async () => {
   const probed: string[] = [];
   const joined = await join({
     before: (pairs) => {
@@ -278,7 +278,7 @@ test('relay: a tunnel that lasts is probed, a short one costs no system calls fo
   expect(probed).toEqual(['client true', 'member true']);
 });
 
-test('relay: silence in both directions ends it, any byte keeps it', async () => {
+test('relay: the idle timeout ends it, and any byte restarts the timeout', async () => {
   const joined = await join();
   const atClient = record(joined.client.far);
   joined.clock.advance(IDLE_MS - 20);
@@ -292,7 +292,7 @@ test('relay: silence in both directions ends it, any byte keeps it', async () =>
   expect(joined.clock.armedCount).toBe(0);
 });
 
-test('relay: once one direction has ended, a shorter silence ends it', async () => {
+test('relay: after a half-close the shorter limit ends it', async () => {
   const joined = await join();
   const atMember = record(joined.member.far);
   joined.client.far.end();
@@ -303,7 +303,7 @@ test('relay: once one direction has ended, a shorter silence ends it', async () 
   await ended(joined);
 });
 
-test('relay: a member that ends before its first byte, though the client sent something, has cut it', async () => {
+test('relay: cut if the member ends before its first byte, although the client has sent something', async () => {
   const joined = await join({ early: 'hello' });
   joined.member.far.resume();
   joined.member.far.end();
@@ -313,10 +313,10 @@ test('relay: a member that ends before its first byte, though the client sent so
 });
 
 test.each([
-  ['it had answered', { early: 'hello', head: 'x' }, (joined: Joined) => joined.member.far.end()],
-  ['the client had sent nothing', {}, (joined: Joined) => joined.member.far.end()],
-  ['the client had left first', { early: 'hello' }, (joined: Joined) => joined.client.far.resetAndDestroy()],
-])('relay: a member has not cut it when %s', async (_when, given, end) => {
+  ['the member has sent a byte', { early: 'hello', head: 'x' }, (joined: Joined) => joined.member.far.end()],
+  ['the client has sent nothing', {}, (joined: Joined) => joined.member.far.end()],
+  ['the client leaves first', { early: 'hello' }, (joined: Joined) => joined.client.far.resetAndDestroy()],
+])('relay: not cut if %s', async (_when, given, end) => {
   const joined = await join(given);
   joined.member.far.resume();
   joined.client.far.on('end', () => joined.client.far.end()).resume();

@@ -65,7 +65,7 @@ const GOOD: readonly [text: string, routing: RoutingOptions][] = [
   ['session-abc-life-30s,adr-Shanghai,rotate', { session: 'abc', minLifeMs: 30_000, location: 'Shanghai' }],
 ];
 
-/** Each with the word that the message must name. */
+/** Each with what the message must contain. */
 const BAD: readonly [text: string, named: RegExp][] = [
   ['colour-red', /unknown key "colour"/],
   ['session-abc-colour-red', /unknown key "colour"/],
@@ -108,23 +108,23 @@ const BAD: readonly [text: string, named: RegExp][] = [
   ['rotate-yes', /unknown key "yes"/],
 ];
 
-describe('wish: the user name', () => {
-  test.each(GOOD)('wish: %s is read', (text, routing) => {
+describe('routing options: user name', () => {
+  test.each(GOOD)('routing options: %s is valid', (text, routing) => {
     expect(read(text)).toEqual(routing);
   });
 
-  test.each(BAD)('wish: %s is refused, naming the key', (text, named) => {
+  test.each(BAD)('routing options: %s is refused with the key in the message', (text, named) => {
     expect(read(text)).toMatch(named);
   });
 
-  test('wish: a refusal quotes at most a little of the client, on one line', () => {
+  test('routing options: a message quotes at most 40 characters of the client, on one line', () => {
     const message = read(`${'x'.repeat(41)}\r\nSet-Cookie: a`);
     expect(message).toMatch(/^unknown key "x+…" in the user name$/);
     expect(message).toHaveLength(40 + 1 + 'unknown key "" in the user name'.length);
     expect(read('a\r\nb-1')).toBe('unknown key "a\\r\\nb" in the user name');
   });
 
-  test('wish: every key and every alias of the table is read', () => {
+  test('routing options: every key and alias of the table works', () => {
     const samples: Record<RoutingKeyName, readonly [before: string, value: string, routing: RoutingOptions]> =
       {
         session: ['', '-abc', { session: 'abc' }],
@@ -139,7 +139,7 @@ describe('wish: the user name', () => {
       [key, ...aliases].map((name) => ({ key, name })),
     );
     expect(names.length).toBeGreaterThan(20);
-    expect(new Set(names.map(({ name }) => name)).size, 'a name stands for one key').toBe(names.length);
+    expect(new Set(names.map(({ name }) => name)).size, 'names are unique').toBe(names.length);
     for (const { key, name } of names) {
       const [before, value, routing] = samples[key];
       expect(read(before + name + value, [], { sessionMode: 'none' }), name).toEqual(routing);
@@ -147,15 +147,15 @@ describe('wish: the user name', () => {
   });
 });
 
-describe('wish: X-Noria headers', () => {
-  test('wish: a header is read like a key, by any of its names and in any letter case', () => {
+describe('routing options: X-Noria headers', () => {
+  test('routing options: a header works like a key, with any of its names and in any letter case', () => {
     expect(read('', [['X-Noria-Session', 'abc']])).toEqual({ session: 'abc' });
     expect(read('', [['x-noria-sessid', ' abc ']])).toEqual({ session: 'abc' });
     expect(read('', [['X-NORIA-CITY', 'New York']])).toEqual({ location: 'New York' });
     expect(read('session-a', [['X-Noria-SessTime', '10']])).toEqual({ session: 'a', sessionTtlMs: 600_000 });
   });
 
-  test('wish: a header wins over the user name, whichever of its names either uses', () => {
+  test('routing options: a header overrides the user name, also with another alias', () => {
     const headers = [
       ['X-Noria-Sid', 'header'],
       ['X-Noria-Country', 'there'],
@@ -167,11 +167,11 @@ describe('wish: X-Noria headers', () => {
     });
   });
 
-  test('wish: a user name that cannot be read is refused also where headers would win', () => {
+  test('routing options: an invalid user name is refused even if headers override it', () => {
     expect(read('sesion-a', [['X-Noria-Session', 'b']])).toMatch(/unknown key "sesion"/);
   });
 
-  test('wish: an unknown or repeated header is refused, other headers are not looked at', () => {
+  test('routing options: unknown or repeated X-Noria headers are refused, other headers ignored', () => {
     expect(read('', [['X-Noria-Colour', 'red']])).toBe('unknown header "X-Noria-Colour"');
     expect(read('', [['X-Noria-', '']])).toEqual({});
     expect(read('', [['X-Noria-Life', 'soon']])).toMatch(/invalid value "soon" for key life/);
@@ -189,7 +189,7 @@ describe('wish: X-Noria headers', () => {
     expect(read('', others)).toEqual({});
   });
 
-  test('wish: rotate as a header is yes or no in the usual words', () => {
+  test('routing options: the rotate header accepts the usual words for yes and no', () => {
     const sessions = (value: string) =>
       read('', [['X-Noria-Rotate', value]], { sessionMode: 'port' as const });
     for (const yes of ['', '1', 'true', 'YES', 'on']) expect(sessions(yes), yes).toEqual({});
@@ -198,8 +198,8 @@ describe('wish: X-Noria headers', () => {
   });
 });
 
-describe('wish: what the listener adds', () => {
-  test('wish: the session of each mode', () => {
+describe('routing options: what the listener adds', () => {
+  test('routing options: the session of each session mode', () => {
     const of = (sessionMode: RoutingContext['sessionMode'], more = {}) =>
       read('', [], { sessionMode, ...more });
     expect(of('none')).toEqual({});
@@ -214,7 +214,7 @@ describe('wish: what the listener adds', () => {
     expect(of('port', { user: 'ann' })).toEqual({ session: 'ann:port=8888' });
   });
 
-  test('wish: a session of the client takes the place of the listener’s, and rotate drops that one', () => {
+  test('routing options: a session of the client replaces that of the listener, and rotate drops it', () => {
     const more = { sessionMode: 'port' as const };
     expect(read('session-abc', [], more)).toEqual({ session: 'abc' });
     expect(read('rotate', [], more)).toEqual({});
@@ -222,12 +222,12 @@ describe('wish: what the listener adds', () => {
     expect(read('ttl-5m', [], more)).toEqual({ session: 'port=8888', sessionTtlMs: 300_000 });
   });
 
-  test('wish: a session belongs to its user', () => {
+  test('routing options: a session belongs to its user', () => {
     expect(read('session-abc', [], { user: 'ann' })).toEqual({ session: 'ann:abc' });
     expect(read('session-abc', [], { user: 'bob' })).toEqual({ session: 'bob:abc' });
   });
 
-  test('wish: no name a client can choose is one that the listener gives', () => {
+  test('routing options: no client can choose a session name of the listener', () => {
     fc.assert(
       fc.property(fc.stringMatching(/^[A-Za-z0-9_.~]{1,64}$/), (name) => {
         const chosen = read(`session-${name}`);
@@ -238,7 +238,7 @@ describe('wish: what the listener adds', () => {
     );
   });
 
-  test('wish: a listener of one source draws from it, and refuses a wish for another', () => {
+  test('routing options: a listener with one source uses it and refuses another', () => {
     const more = { listenerSource: 'city' };
     expect(read('', [], more)).toEqual({ source: 'city' });
     expect(read('source-city', [], more)).toEqual({ source: 'city' });
@@ -246,7 +246,7 @@ describe('wish: what the listener adds', () => {
   });
 });
 
-/** A whole wish, and one of the many ways to write it. */
+/** Random routing options, and one of the many ways to write them. */
 const written = fc
   .record({
     session: fc.option(fc.stringMatching(/^[A-Za-z0-9_.~]{1,64}$/), { nil: undefined }),
@@ -289,7 +289,7 @@ function encodeLocation(location: string): string {
   return encodeURIComponent(location).replaceAll('-', '%2D').replaceAll('_', '%5F').replaceAll('%20', '_');
 }
 
-test('wish: any wish, written in any order and form, is read as itself', () => {
+test('routing options: any options in any order and form are parsed correctly', () => {
   fc.assert(
     fc.property(
       written,
@@ -303,7 +303,7 @@ test('wish: any wish, written in any order and form, is read as itself', () => {
   );
 });
 
-test('wish: any text whatever is read or refused, and never throws', () => {
+test('routing options: no text throws', () => {
   const words = ROUTING_KEYS.flatMap((entry) => [entry.key, ...entry.aliases]);
   const piece = fc.oneof(
     fc.constantFrom('-', ',', '%', '_', '0', '10', ...words),
@@ -320,7 +320,7 @@ test('wish: any text whatever is read or refused, and never throws', () => {
   );
 });
 
-/** User names where no users are configured: what follows BASE, and whether that is a wish. */
+/** User names for a listener without users: what follows BASE, and the outcome. */
 const BASES: readonly [username: string, routingText: string, outcome: RoutingOptions | 'refused'][] = [
   ['', '', {}],
   ['scraper', '', {}],
@@ -349,7 +349,7 @@ const BASES: readonly [username: string, routingText: string, outcome: RoutingOp
   ['groups-RESIDENTIAL,session-x,country-US', 'session-x,country-US', { session: 'x', location: 'US' }],
   ['user-rotate', 'rotate', {}],
   ['rotate', 'rotate', {}],
-  // Too many words before a key, or no key at all: taken for a key that is not known.
+  // Too many words before the first key, or no key at all: refused as an unknown key.
   ['user-colour-red', 'colour-red', 'refused'],
   ['user-sesion-abc', 'sesion-abc', 'refused'],
   ['my-cool-app', 'cool-app', 'refused'],
@@ -359,9 +359,12 @@ const BASES: readonly [username: string, routingText: string, outcome: RoutingOp
   ['user-session-', 'session-', 'refused'],
 ];
 
-test.each(BASES)('wish: without users, of %j the wish is %j', (username, routingText, outcome) => {
-  expect(routingTextWithoutUsers(username)).toBe(routingText);
-  const routing = read(routingText);
-  if (outcome === 'refused') expect(routing).toBeTypeOf('string');
-  else expect(routing).toEqual(outcome);
-});
+test.each(BASES)(
+  'routing options: without users, %j has the routing options %j',
+  (username, routingText, outcome) => {
+    expect(routingTextWithoutUsers(username)).toBe(routingText);
+    const routing = read(routingText);
+    if (outcome === 'refused') expect(routing).toBeTypeOf('string');
+    else expect(routing).toEqual(outcome);
+  },
+);

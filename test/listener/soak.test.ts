@@ -1,7 +1,7 @@
 /**
- * Connections opened and ended in every way there is, many times over: nothing may be left of them.
+ * Opens and ends many connections in every possible way, then checks that nothing is left of them.
  *
- * NORIA_SOAK sets how many; the usual number keeps the suite fast.
+ * NORIA_SOAK sets the number of connections; the default keeps the suite fast.
  */
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
@@ -20,13 +20,13 @@ const socks5 = (port: number) =>
   `\x05\x01\x00\x05\x01\x00\x01\x7f\x00\x00\x01${String.fromCharCode(port >> 8, port & 255)}`;
 
 interface Targets {
-  /** Gives back what it gets, and ends when the client does. */
+  /** Echoes, and ends when the client does. */
   readonly echo: number;
-  /** Answers each request. */
+  /** Responds to each request. */
   readonly site: number;
-  /** Resets whatever speaks to it. */
+  /** Resets a connection at its first byte. */
   readonly resetting: number;
-  /** Where nothing listens. */
+  /** A port without a listener. */
   readonly nowhere: number;
 }
 
@@ -35,11 +35,11 @@ const whole = async (client: RawClient) => {
   client.socket.destroy();
 };
 
-/** Every way a connection can go, by name. */
-const LIVES: Readonly<Record<string, (client: RawClient, at: Targets) => Promise<void>>> = {
-  async 'a tunnel that ends in order'(client, { echo }) {
+/** Every possible course of a connection, by name. */
+const COURSES: Readonly<Record<string, (client: RawClient, at: Targets) => Promise<void>>> = {
+  async 'a tunnel that ends cleanly'(client, { echo }) {
     client.send(connectHead(echo));
-    await client.until('the way', (text) => text.includes('\r\n\r\n'));
+    await client.until('the response', (text) => text.includes('\r\n\r\n'));
     await whole(client.send('hello').end());
   },
   async 'a tunnel that the client resets'(client, { echo }) {
@@ -50,27 +50,27 @@ const LIVES: Readonly<Record<string, (client: RawClient, at: Targets) => Promise
   'a tunnel that the target resets': (client, { resetting }) =>
     whole(client.send(`${connectHead(resetting)}hello`)),
   'a half-closed client': (client, { echo }) => whole(client.send(`${connectHead(echo)}hello`).end()),
-  async 'a client that leaves in mid-dial'(client, { echo }) {
+  async 'a client that leaves during the dial'(client, { echo }) {
     client.send(connectHead(echo));
     await new Promise((resolve) => setImmediate(resolve));
     client.socket.destroy();
   },
-  async 'a client that leaves in the middle of a head'(client) {
+  async 'a client that leaves during its request head'(client) {
     client.send('CONNECT a.exam');
     await new Promise((resolve) => setImmediate(resolve));
     client.socket.resetAndDestroy();
   },
-  async 'a client that says nothing'(client) {
+  async 'a silent client'(client) {
     client.socket.destroy();
   },
-  'a target that is not there': (client, { nowhere }) => whole(client.send(connectHead(nowhere))),
-  'no HTTP': (client) => whole(client.send('hello\r\n\r\n')),
-  async 'requests on one connection'(client, { site }) {
+  'a target that does not listen': (client, { nowhere }) => whole(client.send(connectHead(nowhere))),
+  'another protocol': (client) => whole(client.send('hello\r\n\r\n')),
+  async 'pipelined requests'(client, { site }) {
     client.send(get(site) + get(site));
-    await client.until('two answers', (text) => text.split('hi').length === 3);
+    await client.until('two responses', (text) => text.split('hi').length === 3);
     client.socket.destroy();
   },
-  async 'a client that leaves in the middle of an answer'(client, { site }) {
+  async 'a client that leaves during a response'(client, { site }) {
     client.send(get(site));
     await new Promise((resolve) => setImmediate(resolve));
     client.socket.destroy();
@@ -85,14 +85,14 @@ const LIVES: Readonly<Record<string, (client: RawClient, at: Targets) => Promise
     await client.until('the echo', (text) => text.endsWith('hello'));
     await whole(client.end());
   },
-  async 'a SOCKS5 client that leaves in its handshake'(client) {
+  async 'a SOCKS5 client that leaves during its handshake'(client) {
     client.send('\x05\x01\x00\x05\x01');
     await client.until('its method', (text) => text.length === 2);
     client.socket.destroy();
   },
 };
 
-test(`soak: ${TOTAL} connections that end in every way leave nothing behind`, async () => {
+test(`soak: ${TOTAL} connections that end in every possible way leave nothing behind`, async () => {
   const echo = await rawOrigin((socket) => socket.pipe(socket));
   const site = await rawOrigin((socket) =>
     socket
@@ -104,45 +104,45 @@ test(`soak: ${TOTAL} connections that end in every way leave nothing behind`, as
   );
   const targets = { echo: echo.port, site: site.port, resetting: resetting.port, nowhere: 1 };
   const dialer = directDialer();
-  const { port, listener, deadlines, told } = await listen(dialer);
-  const lives = Object.values(LIVES);
+  const { port, listener, deadlines, emitted } = await listen(dialer);
+  const courses = Object.values(COURSES);
 
-  const forget = (): void => {
+  const clear = (): void => {
     for (const { sockets, seen } of [echo, site, resetting]) sockets.length = seen.length = 0;
-    for (const list of [dialer.sockets, dialer.requests, dialer.ended, told]) list.length = 0;
+    for (const list of [dialer.sockets, dialer.requests, dialer.ended, emitted]) list.length = 0;
   };
-  const live = async (count: number): Promise<void> => {
+  const run = async (count: number): Promise<void> => {
     let next = 0;
-    const liveOn = async (): Promise<void> => {
+    const runNext = async (): Promise<void> => {
       while (next < count) {
-        const life = lives[next++ % lives.length];
-        await life?.(await RawClient.openUntracked(port), targets);
+        const course = courses[next++ % courses.length];
+        await course?.(await RawClient.openUntracked(port), targets);
       }
     };
-    await Promise.all(Array.from({ length: AT_ONCE }, liveOn));
-    await until('all connections are gone', () => listener.connectionCount === 0);
+    await Promise.all(Array.from({ length: AT_ONCE }, runNext));
+    await until('all closes', () => listener.connectionCount === 0);
     await until('all leases have ended', () => dialer.ended.length === dialer.sockets.length);
-    await until('all targets are left', () =>
+    await until('all target connections to close', () =>
       [echo, site, resetting].every((origin) => origin.sockets.every((socket) => socket.destroyed)),
     );
   };
 
-  await live(lives.length * 20); // what is made once is made here
-  forget();
+  await run(courses.length * 20); // warm-up: creates what is created only once
+  clear();
   const before = await leftovers();
-  await live(TOTAL);
-  const count = (event: string): number => told.filter(({ name }) => name === event).length;
-  // Who connects and leaves at once may be gone before noria has seen it.
+  await run(TOTAL);
+  const count = (event: string): number => emitted.filter(({ name }) => name === event).length;
+  // A client that leaves at once may be gone before noria accepts it.
   expect(count('connection.opened')).toBeGreaterThan(TOTAL * 0.8);
   expect(count('connection.closed')).toBe(count('connection.opened'));
   expect(deadlines.size).toBe(0);
-  forget();
+  clear();
   const after = await leftovers();
   expect(after.handles).toBe(before.handles);
   expect(after.heapBytes - before.heapBytes).toBeLessThan(1024 * 1024);
 }, 300_000);
 
-/** Open sockets of this process, and what its heap holds after a full collection. */
+/** The open sockets of this process, and its heap size after a full garbage collection. */
 async function leftovers(): Promise<{ handles: number; heapBytes: number }> {
   setFlagsFromString('--expose-gc');
   const collect = runInNewContext('gc') as () => void;

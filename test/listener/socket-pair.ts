@@ -1,11 +1,11 @@
-/** Two ends of one loopback connection, both half-open; destroyed when the test ends. */
+/** The two ends of a loopback connection that allows half-close. Destroyed when the test ends. */
 import { connect, createServer, type Socket } from 'node:net';
 import { onTestFinished } from 'vitest';
 
 export interface SocketPair {
-  /** What the code under test is given. */
+  /** The end for the code under test. */
   readonly near: Socket;
-  /** The peer, played by the test. */
+  /** The end for the test. */
   readonly far: Socket;
 }
 
@@ -28,7 +28,7 @@ export async function socketPair(): Promise<SocketPair> {
   return { near, far };
 }
 
-/** Everything a socket receives from now on, and whether it ended. */
+/** Records everything that a socket receives from now on, and whether it has ended. */
 export function record(socket: Socket): { text: string; bytes: number; ended: boolean; closed: boolean } {
   const seen = { text: '', bytes: 0, ended: false, closed: false };
   socket.on('data', (chunk: Buffer) => {

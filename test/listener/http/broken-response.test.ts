@@ -1,4 +1,4 @@
-/** Answers that cannot be passed on: the client gets one of noria's own wherever nothing of theirs has been sent. */
+/** Invalid responses: the client gets noria's own reply, unless part of the response has already been sent. */
 import { expect, test } from 'vitest';
 import { directDialer } from '../direct-dialer.ts';
 import { listen, RawClient } from '../harness.ts';
@@ -16,25 +16,25 @@ test.each([
   ],
   ['its trailers', 'Transfer-Encoding: chunked\r\n\r\n0\r\nno field\r\n\r\n', 'a header line is malformed'],
 ])(
-  'forward: an answer broken in %s, in one piece with its head, becomes a 502 that says so',
-  async (_where, answer, reason) => {
-    const origin = await rawOrigin(answering(`HTTP/1.1 200 OK\r\n${answer}`));
+  'forward: a response with an error in %s, received at once, becomes a 502 with the reason',
+  async (_where, response, reason) => {
+    const origin = await rawOrigin(answering(`HTTP/1.1 200 OK\r\n${response}`));
     const dialer = directDialer();
     const { port, events } = await listen(dialer);
     const client = await RawClient.open(port);
     client.send(`GET http://127.0.0.1:${origin.port}/ HTTP/1.1\r\nHost: x\r\n\r\n`);
-    const received = await client.until('an answer', (text) => isWhole(text) || client.ended);
+    const received = await client.until('a response', (text) => isWhole(text) || client.ended);
     expect(received).toMatch(/^HTTP\/1\.1 502 /);
     expect(received).toContain('X-Noria-Error: bad-answer\r\n');
     expect(received).toContain('error=http_protocol_error;');
     expect(received).toContain(reason);
     expect(events('client.refused')).toMatchObject([{ code: 'bad-answer' }]);
-    expect(dialer.requests.length, 'a member has answered: no other is asked').toBe(1);
-    expect(client.ended, 'the client may go on').toBe(false);
+    expect(dialer.requests.length, 'no retry after a response').toBe(1);
+    expect(client.ended, 'the connection stays open').toBe(false);
   },
 );
 
-test('forward: an answer that breaks behind a part that the client has is cut off', async () => {
+test('forward: a response is cut off if it turns invalid after a part was sent', async () => {
   const origin = await rawOrigin((socket) => {
     socket.once('data', () =>
       socket.write('HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n'),
@@ -49,14 +49,14 @@ test('forward: an answer that breaks behind a part that the client has is cut of
   expect(events('client.refused')).toEqual([]);
 });
 
-test("forward: a target's 407 is no question to noria's client: it becomes a 502 and costs no member anything", async () => {
+test('forward: a 407 of the target becomes a 502 and is not a fault of the member', async () => {
   const question = 'HTTP/1.1 407 Auth\r\nProxy-Authenticate: Basic realm="t"\r\nContent-Length: 0\r\n\r\n';
   const origin = await rawOrigin(answering(question));
   const dialer = directDialer();
   const { port } = await listen(dialer);
   const client = await RawClient.open(port);
   client.send(`GET http://127.0.0.1:${origin.port}/ HTTP/1.1\r\nHost: x\r\n\r\n`);
-  const received = await client.until('an answer', isWhole);
+  const received = await client.until('a response', isWhole);
   expect(received).toMatch(/^HTTP\/1\.1 502 /);
   expect(received).toContain('X-Noria-Error: bad-answer\r\n');
   expect(received).toContain('407');

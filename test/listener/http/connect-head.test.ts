@@ -7,7 +7,7 @@ import { pairFields } from '../../../src/listener/http/header-fields.ts';
 
 const read = (text: string) => parseConnectHead(Buffer.from(text, 'latin1'));
 
-test('connect head: target, fields as they came, and where the early bytes begin', () => {
+test('connect head: returns target, unchanged fields and the length of the head', () => {
   const head =
     'CONNECT a.example:443 HTTP/1.1\r\nHost: a.example:443\r\nproxy-Connection:  keep-alive \r\nX-A:\r\n\r\n';
   expect(read(`${head}early`)).toEqual({
@@ -24,12 +24,12 @@ test('connect head: target, fields as they came, and where the early bytes begin
   });
 });
 
-test('connect head: a client that wants the connection closed is understood', () => {
+test('connect head: Connection: close is recognised', () => {
   expect(read('CONNECT a.example:443 HTTP/1.1\r\nConnection: Close\r\n\r\n')?.head.keepAlive).toBe(false);
 });
 
 test.each([
-  ['not whole yet', 'CONNECT a.example:443 HTTP/1.1\r\nHost: a\r\n'],
+  ['an incomplete head', 'CONNECT a.example:443 HTTP/1.1\r\nHost: a\r\n'],
   ['another method', 'GET http://a.example/ HTTP/1.1\r\n\r\n'],
   ['a method in lower case', 'connect a.example:443 HTTP/1.1\r\n\r\n'],
   ['HTTP/1.0', 'CONNECT a.example:443 HTTP/1.0\r\n\r\n'],
@@ -43,9 +43,9 @@ test.each([
   ['a line without a colon', 'CONNECT a.example:443 HTTP/1.1\r\nA\r\n\r\n'],
   ['a NUL in a value', 'CONNECT a.example:443 HTTP/1.1\r\nA: b\0\r\n\r\n'],
   ['a length', 'CONNECT a.example:443 HTTP/1.1\r\nContent-Length: 0\r\n\r\n'],
-  ['a coding', 'CONNECT a.example:443 HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n'],
+  ['a transfer coding', 'CONNECT a.example:443 HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n'],
   ['an expectation', 'CONNECT a.example:443 HTTP/1.1\r\nExpect: 100-continue\r\n\r\n'],
-  ['an odd Connection', 'CONNECT a.example:443 HTTP/1.1\r\nConnection: keep-alive, x\r\n\r\n'],
+  ['an unusual Connection field', 'CONNECT a.example:443 HTTP/1.1\r\nConnection: keep-alive, x\r\n\r\n'],
   ['a head above the limit', `CONNECT a.example:443 HTTP/1.1\r\nA: ${'b'.repeat(16 * 1024)}\r\n\r\n`],
 ])('connect head: %s is left to node:http', (_what, text) => {
   expect(read(text)).toBeUndefined();
@@ -57,7 +57,7 @@ interface Understood {
   readonly early: string;
 }
 
-/** What node:http makes of the same bytes. */
+/** How node:http parses the same bytes. */
 async function nodeReads(bytes: Buffer): Promise<Understood | 'refused'> {
   const server = createServer({ requireHostHeader: false, maxHeaderSize: 16 * 1024 });
   server.maxHeadersCount = 0;
@@ -108,7 +108,7 @@ const head = fc
   .tuple(target, fc.array(fc.tuple(line, ending), { maxLength: 5 }), fc.string({ maxLength: 10 }))
   .map(([to, lines, early]) => `CONNECT ${to} HTTP/1.1\r\n${lines.flat().join('')}\r\n${early}`);
 
-test('connect head: whatever is read here, node:http reads the same', async () => {
+test('connect head: node:http parses every accepted head the same way', async () => {
   let readCount = 0;
   await fc.assert(
     fc.asyncProperty(head, async (text) => {

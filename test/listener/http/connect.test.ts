@@ -12,14 +12,14 @@ const users = [{ username: 'ann', password: new Secret('right') }];
 const basic = (text: string) => `Proxy-Authorization: Basic ${Buffer.from(text).toString('base64')}\r\n`;
 const echo = () => rawOrigin((socket) => socket.pipe(socket));
 
-/** A plain CONNECT is read by hand; with a field that bears on framing, however harmless, by node:http. */
+/** noria parses a plain CONNECT itself. node:http parses one with a framing field, even a harmless one. */
 const READERS = [
-  ['by hand', ''],
+  ['by noria', ''],
   ['by node:http', 'Content-Length: 0\r\n'],
 ] as const;
 
 test.each(READERS)(
-  'CONNECT, read %s: bytes sent ahead reach the target, after the answer its own come back',
+  'CONNECT, parsed %s: early bytes reach the target, and its reply follows the response',
   async (_how, odd) => {
     const origin = await echo();
     const { port, events } = await listen(directDialer());
@@ -32,7 +32,7 @@ test.each(READERS)(
     expect(origin.seen[0]).toBe('early');
     client.end();
     await client.whole();
-    await until('it is told', () => events('connection.closed').length === 1);
+    await until('the event', () => events('connection.closed').length === 1);
     expect(events('tunnel.closed')).toMatchObject([
       { kind: 'tunnel', member: 'm1', bytesUp: 5, bytesDown: 5 },
     ]);
@@ -40,30 +40,33 @@ test.each(READERS)(
   },
 );
 
-test.each(READERS)('CONNECT, read %s: after a 407 the same connection may try again', async (_how, odd) => {
-  const origin = await echo();
-  const { port, events } = await listen(directDialer(), {}, { users });
-  const client = await RawClient.open(port);
-  client.send(`CONNECT 127.0.0.1:${origin.port} HTTP/1.1\r\nHost: x\r\n${odd}\r\n`);
-  const challenge = await client.until(
-    'the challenge',
-    (text) => text.endsWith('\n') && text.includes('\r\n\r\n'),
-  );
-  expect(challenge).toMatch(/^HTTP\/1\.1 407 /);
-  expect(challenge).toContain('Proxy-Authenticate: Basic realm="noria", charset="UTF-8"\r\n');
-  expect(challenge).toContain('Connection: keep-alive\r\n');
-  client.send(`CONNECT 127.0.0.1:${origin.port} HTTP/1.1\r\nHost: x\r\n${odd}${basic('ann:right')}\r\n`);
-  await client.until('the way', (text) => text.includes('HTTP/1.1 200 '));
-  client.send('ping');
-  await client.until('the echo', (text) => text.endsWith('ping'));
-  client.end();
-  await client.whole();
-  await until('it is told', () => events('connection.closed').length === 1);
-  expect(events('connection.closed')[0]?.outcome).toBe('ok');
-});
+test.each(READERS)(
+  'CONNECT, parsed %s: after a 407 the client may retry on the same connection',
+  async (_how, odd) => {
+    const origin = await echo();
+    const { port, events } = await listen(directDialer(), {}, { users });
+    const client = await RawClient.open(port);
+    client.send(`CONNECT 127.0.0.1:${origin.port} HTTP/1.1\r\nHost: x\r\n${odd}\r\n`);
+    const challenge = await client.until(
+      'the challenge',
+      (text) => text.endsWith('\n') && text.includes('\r\n\r\n'),
+    );
+    expect(challenge).toMatch(/^HTTP\/1\.1 407 /);
+    expect(challenge).toContain('Proxy-Authenticate: Basic realm="noria", charset="UTF-8"\r\n');
+    expect(challenge).toContain('Connection: keep-alive\r\n');
+    client.send(`CONNECT 127.0.0.1:${origin.port} HTTP/1.1\r\nHost: x\r\n${odd}${basic('ann:right')}\r\n`);
+    await client.until('the response', (text) => text.includes('HTTP/1.1 200 '));
+    client.send('ping');
+    await client.until('the echo', (text) => text.endsWith('ping'));
+    client.end();
+    await client.whole();
+    await until('the event', () => events('connection.closed').length === 1);
+    expect(events('connection.closed')[0]?.outcome).toBe('ok');
+  },
+);
 
 test.each(READERS)(
-  'CONNECT, read %s: what was sent behind a refused one is never read as a request',
+  'CONNECT, parsed %s: bytes after a refused request are never parsed as a request',
   async (_how, odd) => {
     const origin = await echo();
     const dialer = directDialer();
@@ -92,22 +95,22 @@ test.each<[string, string, number, string, object?]>([
   ['a body', CONNECT('Content-Length: 3\r\n'), 400, 'bad-request'],
   ['a chunked body', CONNECT('Transfer-Encoding: chunked\r\n'), 400, 'bad-request'],
   ['two Host fields', CONNECT('Host: y\r\n'), 400, 'bad-request'],
-  ['a wish that cannot be read', CONNECT('X-Noria-Nonsense: 1\r\n'), 400, 'bad-routing'],
+  ['invalid routing options', CONNECT('X-Noria-Nonsense: 1\r\n'), 400, 'bad-routing'],
   ['a denied target', CONNECT('', '127.0.0.1:443'), 403, 'forbidden', { denyTargets: ['private'] }],
   [
-    'a denied target in another spelling',
+    'a denied target in another notation',
     CONNECT('', '2130706433:443'),
     403,
     'forbidden',
     { denyTargets: ['private'] },
   ],
   ['a client that is not allowed', CONNECT(), 403, 'forbidden', { allow: ['192.0.2.0/24'] }],
-])('CONNECT: %s is refused, and no member asked for', async (_what, request, status, code, access = {}) => {
+])('CONNECT: %s is refused without a dial', async (_what, request, status, code, access = {}) => {
   const dialer = directDialer();
   const { port, events } = await listen(dialer, {}, { clock: systemClock, ...access });
   const client = await RawClient.open(port);
   client.send(request);
-  const received = await client.until('the answer', (text) => /\r\n\r\n.*\n$/s.test(text));
+  const received = await client.until('the response', (text) => /\r\n\r\n.*\n$/s.test(text));
   expect(received).toMatch(new RegExp(`^HTTP/1\\.1 ${status} `));
   expect(received).toContain(`X-Noria-Error: ${code}\r\n`);
   expect(received).toContain('Proxy-Status: noria; error=');
@@ -125,12 +128,12 @@ test.each<[string, string, string, object?]>([
     'An X-Noria header has an unknown key; the keys are session, ttl, source, adr, life, protocol, rotate.',
   ],
   [
-    'a bad value',
+    'an invalid value',
     CONNECT(basic('me-life-hush:')),
     'Invalid value for key life in the user name: expected a duration.',
   ],
   [
-    'a source that is not there',
+    'an unknown source',
     CONNECT(basic('me-source-hush:')),
     'Key source names a source that is not configured.',
   ],
@@ -147,7 +150,7 @@ test.each<[string, string, string, object?]>([
     { allow: ['192.0.2.0/24'] },
   ],
 ])(
-  'CONNECT: the answer to %s says so, in no word of the client',
+  'CONNECT: the reply to %s states the reason without quoting the client',
   async (_what, request, reason, access = {}) => {
     const { port } = await listen(directDialer(), {}, access);
     const client = (await RawClient.open(port)).send(request);
@@ -157,7 +160,7 @@ test.each<[string, string, string, object?]>([
   },
 );
 
-test('CONNECT: the wish of the user name and of the headers reaches the dialer, and neither goes on', async () => {
+test('CONNECT: routing options of user name and headers reach the dialer, but not the target', async () => {
   const origin = await echo();
   const dialer = directDialer();
   const { port } = await listen(dialer, {}, { users });
@@ -165,7 +168,7 @@ test('CONNECT: the wish of the user name and of the headers reaches the dialer, 
   client.send(
     `CONNECT 127.0.0.1:${origin.port} HTTP/1.1\r\n${basic('ann-life-30s-source-city:right')}X-Noria-Source: other\r\n\r\n`,
   );
-  await client.until('the answer', (text) => text.includes('200'));
+  await client.until('the response', (text) => text.includes('200'));
   expect(dialer.requests[0]).toMatchObject({
     routing: { minLifeMs: 30_000, source: 'other' },
     use: 'tunnel',
@@ -187,7 +190,7 @@ test.each([
   ],
   [{ code: 'deadline' as const, reason: '', attempts: 2 }, 504, /error=connection_timeout/],
 ])(
-  'CONNECT: a dial that fails is answered, and the connection closed: $0.code',
+  'CONNECT: a failed dial is answered and the connection closed: $0.code',
   async (failure, status, pattern) => {
     const dialer = directDialer();
     dialer.failures.push(failure);
@@ -198,7 +201,7 @@ test.each([
     expect(received).toMatch(new RegExp(`^HTTP/1\\.1 ${status} `));
     expect(received).toMatch(pattern);
     client.end();
-    await until('it is told', () => events('connection.closed').length === 1);
+    await until('the event', () => events('connection.closed').length === 1);
     expect(events('connection.closed')[0]).toMatchObject({ protocol: 'connect', outcome: failure.code });
     expect(events('client.refused')).toMatchObject([{ code: failure.code, dialFailed: true }]);
   },
@@ -207,22 +210,22 @@ test.each([
 test.each<[string, (client: RawClient) => void]>([
   ['resets', (client) => client.socket.resetAndDestroy()],
   ['closes', (client) => client.socket.destroy()],
-  ['ends, having sent nothing more', (client) => client.end()],
-])('CONNECT: a client that %s while a member is sought cancels the dial', async (_how, leave) => {
+  ['half-closes without sending anything', (client) => client.end()],
+])('CONNECT: a client that %s during the dial cancels it', async (_how, leave) => {
   const dialer = directDialer();
   const release = dialer.hold();
   const { port, listener, events } = await listen(dialer);
   const client = await RawClient.open(port);
   client.send(CONNECT());
-  await until('it was dialed', () => dialer.requests.length === 1);
+  await until('a dial', () => dialer.requests.length === 1);
   leave(client);
   await until('the dial was cancelled', () => dialer.cancelled === 1);
   release();
-  await until('the connection is gone', () => listener.connectionCount === 0);
+  await until('the close', () => listener.connectionCount === 0);
   expect(events('connection.closed')[0]?.outcome).toBe('client-gone');
 });
 
-test('CONNECT: a client that has sent its bytes and ended still gets the answer to them', async () => {
+test('CONNECT: a client that half-closes after its early bytes still gets the reply', async () => {
   const origin = await rawOrigin((socket) => {
     let all = '';
     socket.on('data', (chunk: Buffer) => {
@@ -235,12 +238,12 @@ test('CONNECT: a client that has sent its bytes and ended still gets the answer 
   const { port } = await listen(dialer);
   const client = await RawClient.open(port);
   client.send(`CONNECT 127.0.0.1:${origin.port} HTTP/1.1\r\n\r\nall of it`).end();
-  await until('it was dialed', () => dialer.requests.length === 1);
+  await until('a dial', () => dialer.requests.length === 1);
   release();
   expect(await client.whole()).toMatch(/heard all of it$/);
 });
 
-test('CONNECT: what a client sends while a member is sought is held up to a limit, and none of it is lost', async () => {
+test('CONNECT: bytes sent during the dial are buffered up to a limit, and none is lost', async () => {
   const size = 64 * 1024 * 1024;
   let bytes = 0;
   const origin = await rawOrigin((socket) =>
@@ -253,31 +256,31 @@ test('CONNECT: what a client sends while a member is sought is held up to a limi
   const { port } = await listen(dialer);
   const client = await RawClient.open(port);
   client.send(`CONNECT 127.0.0.1:${origin.port} HTTP/1.1\r\n\r\n`);
-  const sent = client.addMembers(size);
-  await untilStill('the client is not read from', () => sent.bytes);
+  const sent = client.sendBytes(size);
+  await untilStill('back-pressure', () => sent.bytes);
   expect(sent.bytes).toBeLessThan(size);
   release();
   await until('all of it arrived', () => bytes === size);
 });
 
-test('CONNECT: a client that was not read from any more still gets its refusal, and can end in order', async () => {
+test('CONNECT: a paused client still gets its refusal and can close cleanly', async () => {
   const dialer = directDialer();
   dialer.failures.push({ code: 'members-failed', reason: 'All failed.', attempts: 3 });
   const release = dialer.hold();
-  // No deadline comes due: the connection has to end by itself.
+  // No timeout fires: the connection must end without one.
   const { port, listener } = await listen(dialer, { deadlines: new Deadlines(new ManualClock(), 5) });
   const client = await RawClient.open(port);
   const size = 256 * 1024;
   client.send(`CONNECT 127.0.0.1:9 HTTP/1.1\r\n\r\n`);
-  client.addMembers(size);
-  await until('it was dialed', () => dialer.requests.length === 1);
+  client.sendBytes(size);
+  await until('a dial', () => dialer.requests.length === 1);
   release();
   expect(await client.whole()).toMatch(/^HTTP\/1\.1 502 /);
   client.end();
-  await until('the connection is gone', () => listener.connectionCount === 0);
+  await until('the close', () => listener.connectionCount === 0);
 });
 
-test('CONNECT: a mistake of ours in one connection ends that one alone', async () => {
+test('CONNECT: an unexpected error ends only its own connection', async () => {
   const origin = await echo();
   const dialer = directDialer();
   const dial = dialer.dial.bind(dialer);
@@ -290,5 +293,5 @@ test('CONNECT: a mistake of ours in one connection ends that one alone', async (
   await unlucky.whole();
   expect(events('client.refused')).toMatchObject([{ code: 'internal', detail: 'a mistake' }]);
   const other = (await RawClient.open(port)).send(CONNECT('', `127.0.0.1:${origin.port}`));
-  await other.until('its way', (text) => text.startsWith('HTTP/1.1 200 '));
+  await other.until('the response', (text) => text.startsWith('HTTP/1.1 200 '));
 });

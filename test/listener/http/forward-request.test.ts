@@ -87,11 +87,11 @@ test('request head: Upgrade is forwarded only if the request asks to switch prot
     ['Connection', 'Upgrade'],
     ['Upgrade', 'websocket'],
   ];
-  const asked = request('GET', 'http://a.example/', fields, true);
-  expect(formatRequestHead(asked, DIRECT)).toBe(
+  const switching = request('GET', 'http://a.example/', fields, true);
+  expect(formatRequestHead(switching, DIRECT)).toBe(
     'GET / HTTP/1.1\r\nHost: a.example\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n',
   );
-  expect(formatRequestHead({ ...asked, upgrade: false }, DIRECT)).toBe(
+  expect(formatRequestHead({ ...switching, upgrade: false }, DIRECT)).toBe(
     'GET / HTTP/1.1\r\nHost: a.example\r\n\r\n',
   );
 });

@@ -9,25 +9,25 @@ import { listen, RawClient, untilStill } from '../harness.ts';
 import { answering, rawOrigin } from '../origin.ts';
 import { record, socketPair } from '../socket-pair.ts';
 
-const WAY = 'X-Noria-Member: m1\r\nX-Noria-Attempts: 1\r\n';
+const MEMBER_HEADERS = 'X-Noria-Member: m1\r\nX-Noria-Attempts: 1\r\n';
 
-/** Sends `request` (with PORT for the origin's port) to noria and gives what the target saw and the client got. */
+/** Sends `request` to noria, with PORT replaced by the target's port. Returns what the target saw and the client received. */
 async function exchange(
   request: string,
-  answer: string,
+  response: string,
   options: { endAfter?: boolean; done?: (received: string) => boolean } = {},
 ): Promise<{ seen: string; received: string; client: RawClient; port: number }> {
-  const origin = await rawOrigin(answering(answer, options.endAfter));
+  const origin = await rawOrigin(answering(response, options.endAfter));
   const { port } = await listen(directDialer());
   const client = await RawClient.open(port);
   client.send(request.replaceAll('PORT', `${origin.port}`));
-  const received = await client.until('the answer', options.done ?? ((text) => text.includes('\r\n\r\n')));
+  const received = await client.until('the response', options.done ?? ((text) => text.includes('\r\n\r\n')));
   return { seen: (origin.seen[0] ?? '').replaceAll(`${origin.port}`, 'PORT'), received, client, port };
 }
 
 const OK = 'HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi';
 
-/** Request bytes and what the target must see of them; answers are plain. */
+/** Request bytes, and what the target must see. */
 test.each<[string, string, string]>([
   [
     'a length and a body',
@@ -35,17 +35,17 @@ test.each<[string, string, string]>([
     'POST / HTTP/1.1\r\nHost: 127.0.0.1:PORT\r\ncontent-length: 3\r\n\r\nabc',
   ],
   [
-    'a chunked body, framed anew, with its trailers',
+    'a chunked body with new framing and its trailers',
     'POST http://127.0.0.1:PORT/ HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nTrailer: X-T\r\n\r\n3;ext=1\r\nabc\r\n0\r\nX-T: 1\r\n\r\n',
     'POST / HTTP/1.1\r\nHost: 127.0.0.1:PORT\r\nTransfer-Encoding: chunked\r\nTrailer: X-T\r\n\r\n3\r\nabc\r\n0\r\nX-T: 1\r\n\r\n',
   ],
   [
-    'a chunked body of a GET stays one request',
+    'a GET with a chunked body as one request',
     'GET http://127.0.0.1:PORT/ HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nGET /\r\n0\r\n\r\n',
     'GET / HTTP/1.1\r\nHost: 127.0.0.1:PORT\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nGET /\r\n0\r\n\r\n',
   ],
   [
-    'HTTP/1.0 is sent on as HTTP/1.1',
+    'an HTTP/1.0 request as HTTP/1.1',
     'GET http://127.0.0.1:PORT/a HTTP/1.0\r\nX: y\r\n\r\n',
     'GET /a HTTP/1.1\r\nHost: 127.0.0.1:PORT\r\nX: y\r\n\r\n',
   ],
@@ -55,17 +55,17 @@ test.each<[string, string, string]>([
     'PUT /a HTTP/1.1\r\nHost: 127.0.0.1:PORT\r\nContent-Length: 0\r\n\r\n',
   ],
   [
-    'Host from the URL where the client sent none',
+    'Host from the URL if the client sent none',
     'GET http://127.0.0.1:PORT/ HTTP/1.1\r\nA: b\r\n\r\n',
     'GET / HTTP/1.1\r\nHost: 127.0.0.1:PORT\r\nA: b\r\n\r\n',
   ],
   [
-    'an h2c offer is not passed on',
+    'no h2c offer',
     'GET http://127.0.0.1:PORT/ HTTP/1.1\r\nHost: x\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMA\r\n\r\n',
     'GET / HTTP/1.1\r\nHost: 127.0.0.1:PORT\r\n\r\n',
   ],
   [
-    'bytes above ASCII in a value stay as they are',
+    'non-ASCII bytes in a value unchanged',
     'GET http://127.0.0.1:PORT/ HTTP/1.1\r\nHost: x\r\nX: \xfc\r\n\r\n',
     'GET / HTTP/1.1\r\nHost: 127.0.0.1:PORT\r\nX: \xfc\r\n\r\n',
   ],
@@ -75,85 +75,89 @@ test.each<[string, string, string]>([
   expect(received).toContain('HTTP/1.1 200 OK\r\n');
 });
 
-/** Answer bytes, and what the client must get of them. */
+/** Response bytes, and what the client must get. */
 test.each<
   [string, string, string, { method?: string; version?: string; extra?: string; endAfter?: boolean }?]
 >([
-  ['a length', OK, `HTTP/1.1 200 OK\r\nContent-Length: 2\r\n${WAY}\r\nhi`],
+  ['a length', OK, `HTTP/1.1 200 OK\r\nContent-Length: 2\r\n${MEMBER_HEADERS}\r\nhi`],
   [
-    'chunks, framed anew, with trailers',
+    'chunks with new framing and trailers',
     'HTTP/1.1 200 OK\r\nTrailer: X-T\r\ntransfer-encoding: chunked\r\nA: b\r\n\r\n1;x\r\nh\r\n1\r\ni\r\n0\r\nX-T: 1\r\n\r\n',
-    `HTTP/1.1 200 OK\r\nTrailer: X-T\r\ntransfer-encoding: chunked\r\nA: b\r\n${WAY}\r\n1\r\nh\r\n1\r\ni\r\n0\r\nX-T: 1\r\n\r\n`,
+    `HTTP/1.1 200 OK\r\nTrailer: X-T\r\ntransfer-encoding: chunked\r\nA: b\r\n${MEMBER_HEADERS}\r\n1\r\nh\r\n1\r\ni\r\n0\r\nX-T: 1\r\n\r\n`,
   ],
   [
-    'a body until the end of the connection becomes chunks',
+    'chunks for a body that ends with the connection',
     'HTTP/1.0 200 Fine\r\nA: b\r\n\r\nhi',
-    `HTTP/1.1 200 Fine\r\nA: b\r\n${WAY}Transfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\n\r\n`,
+    `HTTP/1.1 200 Fine\r\nA: b\r\n${MEMBER_HEADERS}Transfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\n\r\n`,
     { endAfter: true },
   ],
   [
-    'chunks for an HTTP/1.0 client end with the connection',
+    'a body until close for HTTP/1.0 instead of chunks',
     'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: X-T\r\n\r\n2\r\nhi\r\n0\r\nX-T: 1\r\n\r\n',
-    `HTTP/1.1 200 OK\r\n${WAY}\r\nhi`,
+    `HTTP/1.1 200 OK\r\n${MEMBER_HEADERS}\r\nhi`,
     { version: '1.0' },
   ],
   [
-    'an HTTP/1.0 client that keeps its connection is told so',
+    'Connection: keep-alive for an HTTP/1.0 client that asked for it',
     OK,
-    `HTTP/1.1 200 OK\r\nContent-Length: 2\r\n${WAY}Connection: keep-alive\r\n\r\nhi`,
+    `HTTP/1.1 200 OK\r\nContent-Length: 2\r\n${MEMBER_HEADERS}Connection: keep-alive\r\n\r\nhi`,
     { version: '1.0', extra: 'Connection: keep-alive\r\n' },
   ],
   [
-    'a client that wants the connection closed is told so',
+    'Connection: close if it asked for it',
     OK,
-    `HTTP/1.1 200 OK\r\nContent-Length: 2\r\n${WAY}Connection: close\r\n\r\nhi`,
+    `HTTP/1.1 200 OK\r\nContent-Length: 2\r\n${MEMBER_HEADERS}Connection: close\r\n\r\nhi`,
     { extra: 'Connection: close\r\n' },
   ],
   [
     'HEAD',
     'HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n',
-    `HTTP/1.1 200 OK\r\nContent-Length: 2\r\n${WAY}\r\n`,
+    `HTTP/1.1 200 OK\r\nContent-Length: 2\r\n${MEMBER_HEADERS}\r\n`,
     { method: 'HEAD' },
   ],
   [
-    'HEAD of something chunked',
+    'the response to HEAD without Transfer-Encoding',
     'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n',
-    `HTTP/1.1 200 OK\r\n${WAY}\r\n`,
+    `HTTP/1.1 200 OK\r\n${MEMBER_HEADERS}\r\n`,
     { method: 'HEAD' },
   ],
-  ['204', 'HTTP/1.1 204 No Content\r\nContent-Length: 5\r\n\r\n', `HTTP/1.1 204 No Content\r\n${WAY}\r\n`],
+  [
+    '204',
+    'HTTP/1.1 204 No Content\r\nContent-Length: 5\r\n\r\n',
+    `HTTP/1.1 204 No Content\r\n${MEMBER_HEADERS}\r\n`,
+  ],
   [
     '304 with a length',
     'HTTP/1.1 304 Not Modified\r\nContent-Length: 9\r\n\r\n',
-    `HTTP/1.1 304 Not Modified\r\nContent-Length: 9\r\n${WAY}\r\n`,
+    `HTTP/1.1 304 Not Modified\r\nContent-Length: 9\r\n${MEMBER_HEADERS}\r\n`,
   ],
   [
-    'interim answers',
+    'interim responses',
     `HTTP/1.1 102 Processing\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </a>; x\r\nConnection: x\r\nContent-Length: 5\r\n\r\n${OK}`,
-    `HTTP/1.1 102 Processing\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </a>; x\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n${WAY}\r\nhi`,
+    `HTTP/1.1 102 Processing\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </a>; x\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n${MEMBER_HEADERS}\r\nhi`,
   ],
   [
-    'no interim answers for HTTP/1.0',
+    'no interim responses in HTTP/1.0',
     `HTTP/1.1 103 Early\r\n\r\n${OK}`,
-    `HTTP/1.1 200 OK\r\nContent-Length: 2\r\n${WAY}\r\nhi`,
+    `HTTP/1.1 200 OK\r\nContent-Length: 2\r\n${MEMBER_HEADERS}\r\nhi`,
     { version: '1.0' },
   ],
   [
-    'fields in order, case and number, without those of the connection',
+    'fields in order, with case and duplicates, without hop-by-hop fields',
     'HTTP/1.1 200 \xdcber OK\r\nset-cookie: a=\xe4\r\nConnection: X-Hop\r\nX-Hop: 1\r\nSET-COOKIE: b\r\nProxy-Authenticate: Basic\r\nX-Noria-Member: lie\r\nKeep-Alive: 5\r\nContent-Length: 0\r\nDate: then\r\n\r\n',
-    `HTTP/1.1 200 \xdcber OK\r\nset-cookie: a=\xe4\r\nSET-COOKIE: b\r\nContent-Length: 0\r\nDate: then\r\n${WAY}\r\n`,
+    `HTTP/1.1 200 \xdcber OK\r\nset-cookie: a=\xe4\r\nSET-COOKIE: b\r\nContent-Length: 0\r\nDate: then\r\n${MEMBER_HEADERS}\r\n`,
   ],
-])('forward: the client gets %s', async (_what, answer, expected, options = {}) => {
+])('forward: the client gets %s', async (_what, response, expected, options = {}) => {
   const { method = 'GET', version = '1.1', extra = '', endAfter = false } = options;
   const request = `${method} http://127.0.0.1:PORT/ HTTP/${version}\r\nHost: x\r\n${extra}\r\n`;
-  const { received } = await exchange(request, answer, {
+  const { received } = await exchange(request, response, {
     endAfter,
     done: (text) => text.length >= expected.length,
   });
   expect(received).toBe(expected);
 });
 
-test('forward: an answer that trickles is passed on as it comes', async () => {
+test('forward: a slow response is forwarded as it arrives', async () => {
   const origin = await rawOrigin((socket) =>
     socket.once('data', () => socket.write('HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n')),
   );
@@ -167,7 +171,7 @@ test('forward: an answer that trickles is passed on as it comes', async () => {
   await client.until('the end', (text) => text.endsWith('data: 2\n\n\r\n0\r\n\r\n'));
 });
 
-test('forward: each request of a connection is a new choice, one after the other, also when they came at once', async () => {
+test('forward: pipelined requests are served in order, and each picks its own member', async () => {
   const origin = await rawOrigin(answering(OK));
   const dialer = directDialer();
   const { port } = await listen(dialer);
@@ -175,10 +179,10 @@ test('forward: each request of a connection is a new choice, one after the other
   const get = (path: string) => `GET http://127.0.0.1:${origin.port}/${path} HTTP/1.1\r\nHost: x\r\n\r\n`;
   const release = dialer.hold();
   client.send(get('a') + get('b') + get('c'));
-  await until('the first was dialed', () => dialer.requests.length > 0);
+  await until('the first dial', () => dialer.requests.length > 0);
   expect(dialer.requests.length).toBe(1);
   release();
-  const received = await client.until('three answers', (text) => text.split('hi').length === 4);
+  const received = await client.until('three responses', (text) => text.split('hi').length === 4);
   expect([...received.matchAll(/X-Noria-Member: (\w+)/g)].map((match) => match[1])).toEqual([
     'm1',
     'm2',
@@ -187,7 +191,7 @@ test('forward: each request of a connection is a new choice, one after the other
   expect(origin.seen.map((head) => head.slice(0, 6))).toEqual(['GET /a', 'GET /b', 'GET /c']);
 });
 
-test('forward: Expect goes to the target, and its 100 comes back before the body', async () => {
+test('forward: Expect reaches the target, and its 100 comes back before the body', async () => {
   const origin = await rawOrigin((socket) => {
     let all = '';
     socket.on('data', (chunk: Buffer) => {
@@ -204,11 +208,11 @@ test('forward: Expect goes to the target, and its 100 comes back before the body
   await client.until('the 100', (text) => text === 'HTTP/1.1 100 Continue\r\n\r\n');
   expect(origin.seen[0]).toContain('Expect: 100-continue\r\n');
   client.send('body');
-  await client.until('the answer', (text) => text.endsWith('hi'));
+  await client.until('the response', (text) => text.endsWith('hi'));
   expect(client.received).not.toContain('Connection: close');
 });
 
-test('forward: a final answer instead of a 100 closes the connection, since the body may or may not come', async () => {
+test('forward: a final response instead of a 100 closes the connection', async () => {
   const { received, client } = await exchange(
     'POST http://127.0.0.1:PORT/ HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 4\r\n\r\n',
     'HTTP/1.1 401 No\r\nContent-Length: 0\r\n\r\n',
@@ -221,12 +225,12 @@ test('forward: an unknown expectation is refused with 417', async () => {
   const { port } = await listen(directDialer());
   const client = await RawClient.open(port);
   client.send('GET http://127.0.0.1:9/ HTTP/1.1\r\nHost: x\r\nExpect: magic\r\n\r\n');
-  const received = await client.until('the answer', (text) => text.includes('\r\n\r\n'));
+  const received = await client.until('the response', (text) => text.includes('\r\n\r\n'));
   expect(received).toMatch(/^HTTP\/1\.1 417 .*\r\n/);
   expect(received).toContain('X-Noria-Error: expectation-failed\r\n');
 });
 
-test('forward: a refusal instead of a 100 closes the connection for the same reason', async () => {
+test('forward: a refusal instead of a 100 closes the connection', async () => {
   const { port } = await listen(directDialer(), {}, { denyTargets: ['private'] });
   const client = await RawClient.open(port);
   client.send(
@@ -235,54 +239,54 @@ test('forward: a refusal instead of a 100 closes the connection for the same rea
   expect(await client.whole()).toMatch(/^HTTP\/1\.1 403 .*Connection: close\r\n/s);
 });
 
-test('forward: an early answer reaches a client that is still sending, and the connection goes on', async () => {
+test('forward: an early response reaches a client that is still sending, and the connection stays usable', async () => {
   const origin = await rawOrigin(answering('HTTP/1.1 413 Too Large\r\nContent-Length: 0\r\n\r\n'));
   const dialer = directDialer();
   const { port, deadlines } = await listen(dialer);
   const client = await RawClient.open(port);
   client.send(`PUT http://127.0.0.1:${origin.port}/ HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\nabc`);
-  await client.until('the answer', (text) => text.startsWith('HTTP/1.1 413 '));
-  expect(dialer.ended, 'half a request was sent: the member cannot take another').toEqual([
+  await client.until('the response', (text) => text.startsWith('HTTP/1.1 413 '));
+  expect(dialer.ended, 'after half a request the member connection is not reusable').toEqual([
     { cut: false, member: 'm1' },
   ]);
   client.send('defghij');
   client.send('GET / HTTP/1.1\r\nHost: x\r\n\r\n');
-  await client.until('the next answer', (text) => text.includes('HTTP/1.1 400 '));
-  await until('its time runs no more', () => deadlines.size === 0);
+  await client.until('the next response', (text) => text.includes('HTTP/1.1 400 '));
+  await until('no deadline', () => deadlines.size === 0);
 });
 
 test.each([
   ['without a body', ''],
-  ['with one', 'Content-Length: 3\r\n'],
+  ['with a body', 'Content-Length: 3\r\n'],
 ])(
-  'forward: after the refusal of a request %s nothing is armed, and the connection goes on',
+  'forward: after a refused request %s no timer is armed and the connection stays usable',
   async (_what, fields) => {
     const { port, deadlines } = await listen(directDialer(), {}, { denyTargets: ['private'] });
     const client = await RawClient.open(port);
     for (const nth of [1, 2]) {
       client.send(`PUT http://127.0.0.1/ HTTP/1.1\r\nHost: x\r\n${fields}\r\n${fields === '' ? '' : 'abc'}`);
       await client.until('the refusal', (text) => text.split('HTTP/1.1 403 ').length === nth + 1);
-      await until('nothing is armed', () => deadlines.size === 0);
+      await until('no deadline', () => deadlines.size === 0);
     }
     expect(client.received).not.toContain('Connection: close');
   },
 );
 
-test('forward: a client that never ends a request that has its answer is cut off', async () => {
+test('forward: a client that never finishes an answered request is cut off', async () => {
   const origin = await rawOrigin(answering('HTTP/1.1 413 Too Large\r\nContent-Length: 0\r\n\r\n'));
   const clock = new ManualClock();
   const { port, deadlines } = await listen(directDialer(), { deadlines: new Deadlines(clock, 5) });
   const client = await RawClient.open(port);
   client.send(`PUT http://127.0.0.1:${origin.port}/ HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\nabc`);
-  await client.until('the answer', (text) => text.startsWith('HTTP/1.1 413 '));
-  await until('its time runs', () => deadlines.size === 1);
+  await client.until('the response', (text) => text.startsWith('HTTP/1.1 413 '));
+  await until('a deadline', () => deadlines.size === 1);
   clock.advance(1_900);
   expect(deadlines.size).toBe(1);
   clock.advance(200);
   await client.whole();
 });
 
-test('forward: a target that does not read slows the client down', async () => {
+test('forward: a target that does not read applies back-pressure to the client', async () => {
   const origin = await rawOrigin((socket) => {
     socket.once('data', () => socket.pause());
   });
@@ -291,13 +295,13 @@ test('forward: a target that does not read slows the client down', async () => {
   const client = await RawClient.open(port);
   const size = 64 * 1024 * 1024;
   client.send(`PUT http://127.0.0.1:${origin.port}/ HTTP/1.1\r\nHost: x\r\nContent-Length: ${size}\r\n\r\n`);
-  const sent = client.addMembers(size);
-  await untilStill('the client is not read from', () => sent.bytes);
+  const sent = client.sendBytes(size);
+  await untilStill('back-pressure', () => sent.bytes);
   expect(sent.bytes).toBeLessThan(size);
   expect(dialer.sockets[0]?.writableLength).toBeLessThan(300 * 1024);
 });
 
-test('forward: a large upload and a large download pass whole, and a slow client slows the target down', async () => {
+test('forward: large uploads and downloads are complete, and a slow client applies back-pressure', async () => {
   const size = 8 * 1024 * 1024;
   let uploaded = 0;
   const origin = await rawOrigin((socket: Socket) => {
@@ -313,22 +317,22 @@ test('forward: a large upload and a large download pass whole, and a slow client
   const client = await RawClient.open(port);
   client.send(`PUT http://127.0.0.1:${origin.port}/ HTTP/1.1\r\nHost: x\r\nContent-Length: ${size}\r\n\r\n`);
   client.socket.write(Buffer.alloc(size, 'u'));
-  await client.until('the beginning', (text) => text.length > 0);
+  await client.until('the first bytes', (text) => text.length > 0);
   client.socket.pause();
-  await until('the target is not read from', () => dialer.sockets[0]?.isPaused() === true);
+  await until('back-pressure', () => dialer.sockets[0]?.isPaused() === true);
   expect(dialer.sockets[0]?.bytesRead).toBeLessThan(size * 8);
   client.socket.resume();
-  await client.until('all of it', (text) => text.length >= size * 8 + 60);
+  await client.until('the whole response', (text) => text.length >= size * 8 + 60);
 });
 
-test('forward: a clean connection is given back, and used again by an idempotent request alone', async () => {
+test('forward: a clean member connection is returned, and only idempotent requests reuse it', async () => {
   const origin = await rawOrigin(answering(OK));
   const dialer = directDialer({ reuse: true });
   const { port } = await listen(dialer);
   const client = await RawClient.open(port);
   const send = async (method: string, nth: number) => {
     client.send(`${method} http://127.0.0.1:${origin.port}/ HTTP/1.1\r\nHost: x\r\n\r\n`);
-    await client.until('the answer', (text) => text.split('hi').length === nth + 1);
+    await client.until('the response', (text) => text.split('hi').length === nth + 1);
   };
   await send('GET', 1);
   await send('GET', 2);
@@ -339,22 +343,22 @@ test('forward: a clean connection is given back, and used again by an idempotent
 });
 
 test.each([
-  ['the target wants it closed', 'HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n'],
+  ['the target sends Connection: close', 'HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n'],
   ['the target speaks HTTP/1.0', 'HTTP/1.0 200 OK\r\nContent-Length: 0\r\n\r\n'],
-  ['something came behind the answer', 'HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\nHTTP/1.1 200 OK\r\n'],
-])('forward: a connection is not given back when %s', async (_when, answer) => {
-  const origin = await rawOrigin(answering(answer));
+  ['bytes follow the response', 'HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\nHTTP/1.1 200 OK\r\n'],
+])('forward: a member connection is not returned if %s', async (_when, response) => {
+  const origin = await rawOrigin(answering(response));
   const dialer = directDialer();
   const { port } = await listen(dialer);
   const client = await RawClient.open(port);
   client.send(`GET http://127.0.0.1:${origin.port}/ HTTP/1.1\r\nHost: x\r\n\r\n`);
-  await client.until('the answer', (text) => text.includes('\r\n\r\n'));
-  await until('the lease ended', () => dialer.ended.length > 0);
+  await client.until('the response', (text) => text.includes('\r\n\r\n'));
+  await until('the end of the lease', () => dialer.ended.length > 0);
   expect(dialer.ended).toEqual([{ cut: false, member: 'm1' }]);
   expect(dialer.sockets[0]?.destroyed).toBe(true);
 });
 
-test('forward: a member that dies before a byte of the answer is replaced, body and all', async () => {
+test('forward: a member that fails before the first response byte is replaced, and the body is sent again', async () => {
   const origin = await rawOrigin((socket, index) => {
     let all = '';
     socket.on('data', (chunk: Buffer) => {
@@ -368,7 +372,7 @@ test('forward: a member that dies before a byte of the answer is replaced, body 
   const { port, events, deadlines } = await listen(dialer);
   const client = await RawClient.open(port);
   client.send(`PUT http://127.0.0.1:${origin.port}/ HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n\r\nbody`);
-  const received = await client.until('the answer', (text) => text.endsWith('hi'));
+  const received = await client.until('the response', (text) => text.endsWith('hi'));
   expect(received).toContain('X-Noria-Member: m2\r\nX-Noria-Attempts: 2\r\n');
   expect(origin.seen[1]).toBe(origin.seen[0]);
   expect(dialer.requests[1]).toMatchObject({ fresh: true, avoid: ['m1'] });
@@ -380,10 +384,10 @@ test('forward: a member that dies before a byte of the answer is replaced, body 
     'forward m1',
     'forward m2',
   ]);
-  await until('nothing is armed', () => deadlines.size === 0);
+  await until('no deadline', () => deadlines.size === 0);
 });
 
-test('forward: a reused connection that turns out dead is nobody’s fault, and a fresh one is dialed', async () => {
+test("forward: a dead idle connection is not the member's fault, and a fresh one is dialed", async () => {
   const origin = await rawOrigin((socket, index) => {
     let count = 0;
     socket.on('data', () => {
@@ -397,7 +401,7 @@ test('forward: a reused connection that turns out dead is nobody’s fault, and 
   const client = await RawClient.open(port);
   for (const nth of [1, 2]) {
     client.send(`GET http://127.0.0.1:${origin.port}/ HTTP/1.1\r\nHost: x\r\n\r\n`);
-    await client.until('the answer', (text) => text.split('hi').length === nth + 1);
+    await client.until('the response', (text) => text.split('hi').length === nth + 1);
   }
   expect(dialer.requests.map(({ fresh, avoid }) => ({ fresh, avoid }))).toEqual([
     { fresh: false, avoid: [] },
@@ -415,14 +419,14 @@ test('forward: a request that is not idempotent is sent once', async () => {
   const { port } = await listen(dialer);
   const client = await RawClient.open(port);
   client.send(`POST http://127.0.0.1:${origin.port}/ HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n`);
-  const received = await client.until('the answer', (text) => text.includes('\r\n\r\n'));
+  const received = await client.until('the response', (text) => text.includes('\r\n\r\n'));
   expect(received).toMatch(/^HTTP\/1\.1 502 /);
   expect(received).toContain('X-Noria-Error: members-failed\r\n');
   expect(received).toContain('X-Noria-Attempts: 1\r\n');
   expect(origin.seen.length).toBe(1);
 });
 
-test('forward: a body too large to keep is sent once', async () => {
+test('forward: a request with a large body is sent once', async () => {
   const size = 100_000;
   const origin = await rawOrigin((socket) => {
     let bytes = 0;
@@ -435,18 +439,18 @@ test('forward: a body too large to keep is sent once', async () => {
   const client = await RawClient.open(port);
   client.send(`PUT http://127.0.0.1:${origin.port}/ HTTP/1.1\r\nHost: x\r\nContent-Length: ${size}\r\n\r\n`);
   client.socket.write(Buffer.alloc(size, 'x'));
-  const received = await client.until('the answer', (text) => text.includes('\r\n\r\n'));
+  const received = await client.until('the response', (text) => text.includes('\r\n\r\n'));
   expect(received).toMatch(/^HTTP\/1\.1 502 /);
   expect(origin.seen.length).toBe(1);
 });
 
-test('forward: members are tried three times, then the client is told', async () => {
+test('forward: after three dials the client gets the failure', async () => {
   const origin = await rawOrigin(dying);
   const dialer = directDialer();
   const { port, events } = await listen(dialer);
   const client = await RawClient.open(port);
   client.send(`GET http://127.0.0.1:${origin.port}/ HTTP/1.1\r\nHost: x\r\n\r\n`);
-  const received = await client.until('the answer', (text) => text.includes('\r\n\r\n'));
+  const received = await client.until('the response', (text) => text.includes('\r\n\r\n'));
   expect(received).toMatch(/^HTTP\/1\.1 502 /);
   expect(received).toContain('X-Noria-Attempts: 3\r\n');
   expect(dialer.requests.map(({ avoid }) => avoid)).toEqual([[], ['m1'], ['m1', 'm2']]);
@@ -454,7 +458,7 @@ test('forward: members are tried three times, then the client is told', async ()
   expect(events('client.refused')[0]).not.toHaveProperty('dialFailed');
 });
 
-test('forward: a dial that fails behind a member that died is told with all attempts', async () => {
+test('forward: a failed dial after a failed member reports all attempts', async () => {
   const dialer = directDialer();
   const origin = await rawOrigin((socket) =>
     socket.once('data', () => {
@@ -465,13 +469,13 @@ test('forward: a dial that fails behind a member that died is told with all atte
   const { port, events } = await listen(dialer);
   const client = await RawClient.open(port);
   client.send(`GET http://127.0.0.1:${origin.port}/ HTTP/1.1\r\nHost: x\r\n\r\n`);
-  const received = await client.until('the answer', (text) => text.includes('\r\n\r\n'));
+  const received = await client.until('the response', (text) => text.includes('\r\n\r\n'));
   expect(received).toMatch(/^HTTP\/1\.1 502 /);
   expect(received).toContain('X-Noria-Attempts: 3\r\n');
   expect(events('client.refused')).toMatchObject([{ code: 'members-failed', dialFailed: true }]);
 });
 
-test('forward: an answer that breaks off is seen to break off', async () => {
+test('forward: the client can see that a response is incomplete', async () => {
   const { client, received } = await exchange(
     'GET http://127.0.0.1:PORT/ HTTP/1.1\r\nHost: x\r\n\r\n',
     'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n',
@@ -482,20 +486,20 @@ test('forward: an answer that breaks off is seen to break off', async () => {
   expect(client.received).not.toContain('0\r\n\r\n');
 });
 
-test('forward: an answer that cannot be trusted is replaced by a 502, and the member is not asked again', async () => {
+test('forward: a response with ambiguous framing becomes a 502 without a retry', async () => {
   const origin = await rawOrigin(
     answering('HTTP/1.1 200 OK\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n'),
   );
   const { port, events } = await listen(directDialer());
   const client = await RawClient.open(port);
   client.send(`GET http://127.0.0.1:${origin.port}/ HTTP/1.1\r\nHost: x\r\n\r\n`);
-  const received = await client.until('the answer', (text) => text.includes('\r\n\r\n'));
+  const received = await client.until('the response', (text) => text.includes('\r\n\r\n'));
   expect(received).toMatch(/^HTTP\/1\.1 502 /);
   expect(events('client.refused')[0]?.detail).toContain('both Content-Length and Transfer-Encoding');
   expect(origin.seen.length).toBe(1);
 });
 
-test('forward: in absolute form the member gets the whole URL and its credentials', async () => {
+test('forward: in absolute form the member gets the whole URL and its own credentials', async () => {
   const origin = await rawOrigin(answering(OK));
   const dialer = directDialer({ absolute: { proxyAuthorization: 'Basic bTpw' }, to: origin });
   const { port } = await listen(dialer);
@@ -503,13 +507,13 @@ test('forward: in absolute form the member gets the whole URL and its credential
   client.send(
     'GET http://t.example/a?b HTTP/1.1\r\nHost: x\r\nProxy-Authorization: Basic dTpw\r\nA: b\r\n\r\n',
   );
-  await client.until('the answer', (text) => text.endsWith('hi'));
+  await client.until('the response', (text) => text.endsWith('hi'));
   expect(origin.seen[0]).toBe(
     'GET http://t.example/a?b HTTP/1.1\r\nHost: t.example\r\nA: b\r\nProxy-Authorization: Basic bTpw\r\n\r\n',
   );
 });
 
-test("forward: a member's own question for credentials never reaches the client, and another member is asked", async () => {
+test('forward: a 407 of the member never reaches the client, and the request is retried', async () => {
   const origin = await rawOrigin((socket, index) => {
     const question = 'HTTP/1.1 407 Auth\r\nProxy-Authenticate: Basic realm="m"\r\nContent-Length: 0\r\n\r\n';
     socket.on('data', () => socket.write(index === 0 ? question : OK));
@@ -518,26 +522,26 @@ test("forward: a member's own question for credentials never reaches the client,
   const { port } = await listen(dialer);
   const client = await RawClient.open(port);
   client.send('POST http://t.example/ HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\n\r\nx');
-  const received = await client.until('the answer', (text) => text.endsWith('hi'));
+  const received = await client.until('the response', (text) => text.endsWith('hi'));
   expect(received).toMatch(/^HTTP\/1\.1 200 /);
   expect(dialer.ended[0]).toEqual({ cut: false, proxyAuthRequired: true, member: 'm1' });
-  expect(dialer.requests[1], 'the same member may have credentials left to try').toMatchObject({ avoid: [] });
+  expect(dialer.requests[1], 'the same member may accept other credentials').toMatchObject({ avoid: [] });
 });
 
-test('forward: a client that leaves while a member is sought cancels the dial', async () => {
+test('forward: a client that leaves during the dial cancels it', async () => {
   const dialer = directDialer();
   const release = dialer.hold();
   const { port, listener } = await listen(dialer);
   const client = await RawClient.open(port);
   client.send('GET http://127.0.0.1:9/ HTTP/1.1\r\nHost: x\r\n\r\n');
-  await until('it was dialed', () => dialer.requests.length === 1);
+  await until('a dial', () => dialer.requests.length === 1);
   client.socket.destroy();
   await until('the dial was cancelled', () => dialer.cancelled === 1);
   release();
-  await until('the connection is gone', () => listener.connectionCount === 0);
+  await until('the close', () => listener.connectionCount === 0);
 });
 
-/** Its ways stand before `dial` returns, as idle connections do: the first is dead, then come `next`, then none for ever. */
+/** Connects before `dial` returns, as with idle connections: first a dead socket, then those of `next`, then never. */
 async function promptDialer(
   ...next: Socket[]
 ): Promise<Dialer & { requests: DialRequest[]; cancelled: number[] }> {
@@ -551,74 +555,74 @@ async function promptDialer(
       const nth = dialer.requests.push(request);
       const socket = sockets.shift();
       const member = `m${nth}`;
-      const way = {
+      const facts = {
         head: Buffer.alloc(0),
         forwardMode: 'direct',
         reused: true,
         source: 'city',
         attempts: 1,
       } as const;
-      if (socket !== undefined) done({ ok: true, connection: { ...way, socket, member, end: () => {} } });
+      if (socket !== undefined) done({ ok: true, connection: { ...facts, socket, member, end: () => {} } });
       return { cancel: () => void dialer.cancelled.push(nth) };
     },
   };
   return dialer;
 }
 
-test('forward: a client that leaves cancels the dial that runs, also when one before it failed at once', async () => {
+test('forward: a client that leaves cancels the running dial, also if an earlier one failed at once', async () => {
   const dialer = await promptDialer();
   const { port, listener } = await listen(dialer);
   const client = await RawClient.open(port);
   client.send('GET http://127.0.0.1:9/ HTTP/1.1\r\nHost: x\r\n\r\n');
-  await until('it was dialed again', () => dialer.requests.length === 2);
+  await until('the second dial', () => dialer.requests.length === 2);
   client.socket.destroy();
-  await until('the connection is gone', () => listener.connectionCount === 0);
+  await until('the close', () => listener.connectionCount === 0);
   expect(dialer.cancelled).toEqual([2]);
 });
 
-test('forward: a body goes over the way that stands, also when one before it failed at once', async () => {
+test('forward: the body goes to the current exchange, also if an earlier one failed at once', async () => {
   const { near, far } = await socketPair();
   const seen = record(far);
   const { port } = await listen(await promptDialer(near));
   const client = await RawClient.open(port);
   client.send('PUT http://127.0.0.1:9/ HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n\r\nbody');
-  await until('the member has it', () => seen.text.endsWith('body'));
+  await until('the body at the member', () => seen.text.endsWith('body'));
   far.write(OK);
-  expect(await client.until('the answer', (text) => text.endsWith('hi'))).toMatch(/^HTTP\/1\.1 200 /);
+  expect(await client.until('the response', (text) => text.endsWith('hi'))).toMatch(/^HTTP\/1\.1 200 /);
 });
 
-test('forward: a client that leaves in the middle of an answer closes the member, which is not at fault', async () => {
+test('forward: a client that leaves during a response closes the member connection without blame', async () => {
   const origin = await rawOrigin(answering('HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhi'));
   const dialer = directDialer();
   const { port, events } = await listen(dialer);
   const client = await RawClient.open(port);
   client.send(`GET http://127.0.0.1:${origin.port}/ HTTP/1.1\r\nHost: x\r\n\r\n`);
-  await client.until('the beginning', (text) => text.endsWith('hi'));
+  await client.until('the first bytes', (text) => text.endsWith('hi'));
   client.socket.resetAndDestroy();
-  await until('the lease ended', () => dialer.ended.length > 0);
+  await until('the end of the lease', () => dialer.ended.length > 0);
   expect(dialer.ended).toEqual([{ cut: false, member: 'm1' }]);
-  await until('it is told', () => events('connection.closed').length > 0);
+  await until('the event', () => events('connection.closed').length > 0);
   expect(events('connection.closed')[0]).toMatchObject({ protocol: 'http', outcome: 'client-gone' });
 });
 
-test('forward: silence ends an exchange: 504 before an answer, a cut within one', async () => {
+test('forward: the idle timeout gives 504 before a response and cuts off a started one', async () => {
   const silent = await rawOrigin();
   const halting = await rawOrigin(answering('HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhi'));
   const dialer = directDialer();
   const { port, deadlines } = await listen(dialer, { idleTimeoutMs: 60 });
   const client = await RawClient.open(port);
   client.send(`GET http://127.0.0.1:${silent.port}/ HTTP/1.1\r\nHost: x\r\n\r\n`);
-  const received = await client.until('the answer', (text) => text.includes('\r\n\r\n'));
+  const received = await client.until('the response', (text) => text.includes('\r\n\r\n'));
   expect(received).toMatch(/^HTTP\/1\.1 504 /);
   const other = await RawClient.open(port);
   other.send(`GET http://127.0.0.1:${halting.port}/ HTTP/1.1\r\nHost: x\r\n\r\n`);
   expect(await other.whole()).toMatch(/hi$/);
-  await until('no deadline is left', () => deadlines.size === 0);
+  await until('no deadline', () => deadlines.size === 0);
   expect(dialer.ended.map(({ cut }) => cut)).toEqual([false, false]);
   expect(dialer.sockets.every((socket) => socket.destroyed)).toBe(true);
 });
 
-test('forward: a client that does not take the last of its answer is cut off in the end', async () => {
+test('forward: a client that does not read the end of its response is cut off by the idle timeout', async () => {
   const size = 32 * 1024 * 1024;
   const origin = await rawOrigin((socket) =>
     socket.once('data', () => {
@@ -634,14 +638,14 @@ test('forward: a client that does not take the last of its answer is cut off in 
   const client = await RawClient.open(port);
   client.socket.pause();
   client.send(`GET http://127.0.0.1:${origin.port}/ HTTP/1.1\r\nHost: x\r\n\r\n`);
-  await untilStill('nothing moves', () => origin.sockets[0]?.writableLength ?? -1);
+  await untilStill('back-pressure', () => origin.sockets[0]?.writableLength ?? -1);
   expect(deadlines.size).toBe(1);
   clock.advance(600_100);
-  await until('it is cut off', () => listener.connectionCount === 0);
+  await until('the close', () => listener.connectionCount === 0);
   expect(deadlines.size).toBe(0);
 });
 
-test('forward: a mistake of ours in one connection ends that one alone', async () => {
+test('forward: an unexpected error ends only its own connection', async () => {
   const origin = await rawOrigin((socket, index) =>
     socket.on('data', () => (index === 0 ? socket.resetAndDestroy() : socket.write(OK))),
   );
@@ -657,5 +661,5 @@ test('forward: a mistake of ours in one connection ends that one alone', async (
   await unlucky.whole();
   expect(events('client.refused')).toMatchObject([{ code: 'internal', detail: 'a mistake' }]);
   const other = (await RawClient.open(port)).send(request);
-  await other.until('its answer', (text) => text.endsWith('hi'));
+  await other.until('the response', (text) => text.endsWith('hi'));
 });

@@ -7,7 +7,7 @@ import { NoriaError } from '../../../src/core/faults.ts';
 import type { HeaderField } from '../../../src/listener/http/header-fields.ts';
 import { ResponseReader } from '../../../src/listener/http/response-reader.ts';
 
-interface Answer {
+interface ParsedResponse {
   readonly status: number;
   readonly reason: string;
   readonly fields: readonly HeaderField[];
@@ -17,13 +17,13 @@ interface Answer {
   readonly rest: string;
 }
 
-type Outcome = Answer | 'refused' | 'cut short';
+type Outcome = ParsedResponse | 'refused' | 'cut short';
 
-/** Feeds the reader these chunks, then the end of the connection. */
+/** Feeds the chunks to the reader, then the end of the connection. */
 function readChunks(chunks: readonly Buffer[], method = 'GET'): Outcome {
   const reader = new ResponseReader(method);
   const interim: number[] = [];
-  let answer: Answer | undefined;
+  let response: ParsedResponse | undefined;
   let body = '';
   let trailers: readonly HeaderField[] | undefined;
   const take = (part: ReturnType<ResponseReader['next']>): void => {
@@ -31,7 +31,7 @@ function readChunks(chunks: readonly Buffer[], method = 'GET'): Outcome {
     if (part.kind === 'interim') interim.push(part.head.status);
     else if (part.kind === 'data') body += part.chunk.toString('latin1');
     else if (part.kind === 'complete') trailers = part.trailers;
-    else answer = { ...part.head, interim, body: '', trailers: [], rest: '' };
+    else response = { ...part.head, interim, body: '', trailers: [], rest: '' };
   };
   try {
     for (const chunk of chunks) {
@@ -43,8 +43,8 @@ function readChunks(chunks: readonly Buffer[], method = 'GET'): Outcome {
     if (!(error instanceof NoriaError)) throw error;
     return error.code === 'member-closed' ? 'cut short' : 'refused';
   }
-  if (answer === undefined || trailers === undefined) throw new Error('complete without a head');
-  const { status, reason, fields } = answer;
+  if (response === undefined || trailers === undefined) throw new Error('complete without a head');
+  const { status, reason, fields } = response;
   return { status, reason, fields, interim, body, trailers, rest: reader.rest.toString('latin1') };
 }
 
@@ -58,17 +58,17 @@ const byteByByte = (text: string, method?: string) =>
 
 const plain = { status: 200, reason: 'OK', fields: [], interim: [], body: '', trailers: [], rest: '' };
 
-test.each<[string, string, Partial<Answer>, string?]>([
+test.each<[string, string, Partial<ParsedResponse>, string?]>([
   [
     'a length',
     'HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabc',
     { fields: [['Content-Length', '3']], body: 'abc' },
   ],
   ['a length of 0', 'HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n', { fields: [['Content-Length', '0']] }],
-  ['no length: until the end', 'HTTP/1.1 200 OK\r\n\r\nabc', { body: 'abc' }],
+  ['no length: until close', 'HTTP/1.1 200 OK\r\n\r\nabc', { body: 'abc' }],
   ['HTTP/1.0', 'HTTP/1.0 200 OK\r\n\r\nabc', { body: 'abc' }],
   [
-    'no reason',
+    'no reason phrase',
     'HTTP/1.1 200\r\nContent-Length: 0\r\n\r\n',
     { reason: '', fields: [['Content-Length', '0']] },
   ],
@@ -102,12 +102,12 @@ test.each<[string, string, Partial<Answer>, string?]>([
     { status: 304, reason: 'Not', fields: [['Content-Length', '9']] },
   ],
   [
-    'interim answers first',
+    'interim responses before the final one',
     'HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early\r\nLink: a\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nx',
     { interim: [100, 103], fields: [['Content-Length', '1']], body: 'x' },
   ],
   [
-    'fields in order, case and number',
+    'fields in order, with case and duplicates',
     'HTTP/1.1 204 OK\r\nset-cookie: a\r\nSet-Cookie:b \r\nX:\t\r\n\r\n',
     {
       status: 204,
@@ -128,7 +128,7 @@ test.each<[string, string, Partial<Answer>, string?]>([
   if (differs.rest === undefined) expect(byteByByte(text, method)).toEqual({ ...plain, ...differs });
 });
 
-test('response reader: bytes behind an answer are not part of it', () => {
+test('response reader: bytes after a response are not part of it', () => {
   expect(read('HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nxHTTP/1.1 200 OK\r\n\r\n')).toMatchObject({
     body: 'x',
     rest: 'HTTP/1.1 200 OK\r\n\r\n',
@@ -138,7 +138,7 @@ test('response reader: bytes behind an answer are not part of it', () => {
 const CHUNKED = 'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n';
 
 test.each([
-  ['nothing like HTTP', 'SSH-2.0-x\r\n'],
+  ['another protocol', 'SSH-2.0-x\r\n'],
   ['HTTP/2', 'HTTP/2.0 200 OK\r\n\r\n'],
   ['a status of two digits', 'HTTP/1.1 20 OK\r\n\r\n'],
   ['a status below 100', 'HTTP/1.1 099 OK\r\n\r\n'],
@@ -155,26 +155,26 @@ test.each([
     'a length and a coding',
     'HTTP/1.1 200 OK\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n',
   ],
-  ['another coding', 'HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n'],
+  ['another transfer coding', 'HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n'],
   [
     'two codings',
     'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n',
   ],
-  ['a coding in HTTP/1.0', 'HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n'],
-  ['a chunk size that is none', `${CHUNKED}x\r\n`],
+  ['a transfer coding in HTTP/1.0', 'HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n'],
+  ['an invalid chunk size', `${CHUNKED}x\r\n`],
   ['a chunk size with a sign', `${CHUNKED}+1\r\nx\r\n0\r\n\r\n`],
-  ['a chunk size in 0x', `${CHUNKED}0x1\r\nx\r\n0\r\n\r\n`],
-  ['a chunk size beyond any', `${CHUNKED}${'f'.repeat(17)}\r\n`],
+  ['a chunk size with 0x', `${CHUNKED}0x1\r\nx\r\n0\r\n\r\n`],
+  ['a chunk size above the safe integers', `${CHUNKED}${'f'.repeat(17)}\r\n`],
   ['a chunk size padded with spaces', `${CHUNKED}1 \r\nx\r\n0\r\n\r\n`],
-  ['a chunk line ended by LF', `${CHUNKED}1\nx\r\n0\r\n\r\n`],
-  ['a chunk longer than it says', `${CHUNKED}1\r\nxy\r\n0\r\n\r\n`],
-  ['a chunk ended by LF', `${CHUNKED}1\r\nx\n0\r\n\r\n`],
+  ['a chunk size line that ends in bare LF', `${CHUNKED}1\nx\r\n0\r\n\r\n`],
+  ['a chunk longer than its size', `${CHUNKED}1\r\nxy\r\n0\r\n\r\n`],
+  ['a chunk that ends in bare LF', `${CHUNKED}1\r\nx\n0\r\n\r\n`],
   ['an endless chunk extension', `${CHUNKED}1;${'a'.repeat(5_000)}`],
-  ['a bad trailer', `${CHUNKED}0\r\nA : b\r\n\r\n`],
+  ['an invalid trailer', `${CHUNKED}0\r\nA : b\r\n\r\n`],
   ['a head above the limit', `HTTP/1.1 200 OK\r\nA: ${'b'.repeat(65_600)}\r\n\r\n`],
   ['a head that never ends', `HTTP/1.1 200 OK\r\nA: ${'b'.repeat(66_000)}`],
   ['trailers above the limit', `${CHUNKED}0\r\nA: ${'b'.repeat(66_000)}`],
-  ['interim answers without end', 'HTTP/1.1 102 Wait\r\n\r\n'.repeat(40)],
+  ['endless interim responses', 'HTTP/1.1 102 Wait\r\n\r\n'.repeat(40)],
 ])('response reader: %s is refused', (_what, text) => {
   expect(read(text)).toBe('refused');
 });
@@ -185,14 +185,14 @@ test.each([
   ['in a chunk', `${CHUNKED}3\r\nab`],
   ['before the last chunk', `${CHUNKED}3\r\nabc\r\n`],
   ['in the trailers', `${CHUNKED}0\r\nA: b\r\n`],
-])('response reader: an end %s is told from a whole answer', (_where, text) => {
+])('response reader: an end %s is an incomplete response', (_where, text) => {
   expect(read(text)).toBe('cut short');
 });
 
-/** What node:http makes of the same bytes followed by the end of the connection. */
+/** How node:http parses the same bytes and the end of the connection. */
 function nodeReads(
   raw: Buffer,
-): Promise<Pick<Answer, 'status' | 'reason' | 'fields' | 'body' | 'trailers'> | 'refused'> {
+): Promise<Pick<ParsedResponse, 'status' | 'reason' | 'fields' | 'body' | 'trailers'> | 'refused'> {
   return new Promise((resolve) => {
     const [near, far] = duplexPair();
     const sent = request({
@@ -269,7 +269,7 @@ const body = fc.oneof(
     )
     .map((parts) => parts.flat().join('')),
 );
-const answer = fc
+const response = fc
   .tuple(
     fc.constantFrom('200 OK', '200 OK', '404 ', '204 x', '304 y', '200', '2000 z'),
     fc.array(fc.tuple(line, mostlyCrlf), { maxLength: 4 }),
@@ -277,10 +277,10 @@ const answer = fc
   )
   .map(([status, lines, content]) => `HTTP/1.1 ${status}\r\n${lines.flat().join('')}\r\n${content}`);
 
-test('response reader: whatever is accepted here, node:http understands the same', async () => {
+test('response reader: node:http parses every accepted response the same way', async () => {
   let acceptedCount = 0;
   await fc.assert(
-    fc.asyncProperty(answer, async (text) => {
+    fc.asyncProperty(response, async (text) => {
       const ours = read(text);
       if (typeof ours === 'string' || ours.rest !== '') return;
       acceptedCount += 1;
@@ -292,9 +292,9 @@ test('response reader: whatever is accepted here, node:http understands the same
   expect(acceptedCount, 'hardly anything was comparable').toBeGreaterThan(200);
 });
 
-test('response reader: an answer means the same however it is split', () => {
+test('response reader: the result does not depend on how the response is split', () => {
   void fc.assert(
-    fc.property(answer, fc.array(fc.nat(200), { maxLength: 8 }), (text, cuts) => {
+    fc.property(response, fc.array(fc.nat(200), { maxLength: 8 }), (text, cuts) => {
       const raw = bytes(text);
       const places = [0, ...cuts.map((cut) => Math.min(cut, raw.length)).sort((a, b) => a - b), raw.length];
       const chunks = places.slice(1).map((end, at) => raw.subarray(places[at] ?? 0, end));

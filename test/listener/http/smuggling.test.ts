@@ -1,6 +1,6 @@
 /**
- * Requests and answers whose end two readers could see in different places. What must hold: a member sees exactly the
- * one request that noria understood, or none; a client never gets bytes of one answer as the beginning of another.
+ * Requests and responses with ambiguous framing. A member must see exactly the request that noria understood, or none, and a
+ * client must never get bytes of one response as the start of another.
  */
 import { expect, test } from 'vitest';
 import { until } from '../../support/until.ts';
@@ -12,7 +12,7 @@ const SMUGGLED = 'GET http://127.0.0.1:PORT/smuggled HTTP/1.1\r\nHost: x\r\n\r\n
 const post = (fields: string, body: string, version = '1.1') =>
   `POST http://127.0.0.1:PORT/ HTTP/${version}\r\nHost: x\r\n${fields}\r\n${body}`;
 
-/** Sends it all, then a request that tells whether the connection is still in step; gives what came of it. */
+/** Sends the request and half-closes. Returns what the target saw and what the client received. */
 async function send(request: string): Promise<{ seen: string[]; received: string }> {
   const origin = await rawOrigin((socket) => {
     socket.on('data', () =>
@@ -23,7 +23,7 @@ async function send(request: string): Promise<{ seen: string[]; received: string
   const client = await RawClient.open(port);
   client.send(request.replaceAll('PORT', `${origin.port}`)).end();
   await client.whole();
-  await until('noria is done with it', () => listener.connectionCount === 0);
+  await until('the close', () => listener.connectionCount === 0);
   return {
     seen: origin.seen.map((text) => text.replaceAll(`${origin.port}`, 'PORT')),
     received: client.received,
@@ -37,7 +37,7 @@ test.each([
   ],
   ['TE.CL', post('Transfer-Encoding: chunked\r\nContent-Length: 4\r\n', `5c\r\n${SMUGGLED}\r\n0\r\n\r\n`)],
   [
-    'TE.TE: two codings',
+    'TE.TE: two transfer codings',
     post('Transfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n', `0\r\n\r\n${SMUGGLED}`),
   ],
   [
@@ -51,8 +51,8 @@ test.each([
   ['TE: a vertical tab', post('Transfer-Encoding: \x0bchunked\r\n', `0\r\n\r\n${SMUGGLED}`)],
   ['TE: a space before the colon', post('Transfer-Encoding : chunked\r\n', `0\r\n\r\n${SMUGGLED}`)],
   ['TE: a tab before the name', post('X: y\r\n\tTransfer-Encoding: chunked\r\n', `0\r\n\r\n${SMUGGLED}`)],
-  ['TE: behind a bare LF', post('X: y\nTransfer-Encoding: chunked\r\n', `0\r\n\r\n${SMUGGLED}`)],
-  ['TE: behind a bare CR', post('X: y\rTransfer-Encoding: chunked\r\n', `0\r\n\r\n${SMUGGLED}`)],
+  ['TE: after a bare LF', post('X: y\nTransfer-Encoding: chunked\r\n', `0\r\n\r\n${SMUGGLED}`)],
+  ['TE: after a bare CR', post('X: y\rTransfer-Encoding: chunked\r\n', `0\r\n\r\n${SMUGGLED}`)],
   ['TE: folded', post('Transfer-Encoding:\r\n chunked\r\n', `0\r\n\r\n${SMUGGLED}`)],
   ['TE in HTTP/1.0', post('Transfer-Encoding: chunked\r\n', `0\r\n\r\n${SMUGGLED}`, '1.0')],
   ['two lengths', post(`Content-Length: 0\r\nContent-Length: ${SMUGGLED.length}\r\n`, SMUGGLED)],
@@ -61,12 +61,12 @@ test.each([
   ['a signed length', post('Content-Length: +0\r\n', SMUGGLED)],
   ['a negative length', post('Content-Length: -1\r\n', SMUGGLED)],
   ['a length in hex', post('Content-Length: 0x0\r\n', SMUGGLED)],
-  ['a length with a space within', post('Content-Length: 0 0\r\n', SMUGGLED)],
+  ['a length with an inner space', post('Content-Length: 0 0\r\n', SMUGGLED)],
   ['a length with a NUL', post('Content-Length: 0\0\r\n', SMUGGLED)],
-  ['a length too long to count', post('Content-Length: 18446744073709551616\r\n', SMUGGLED)],
+  ['a length above 64 bits', post('Content-Length: 18446744073709551616\r\n', SMUGGLED)],
   ['a length in a folded line', post('X: y\r\n Content-Length: 5\r\n', SMUGGLED)],
-  ['heads ended by bare LF', `GET http://127.0.0.1:PORT/ HTTP/1.1\nHost: x\n\n${SMUGGLED}`],
-  ['a line without a version', `GET http://127.0.0.1:PORT/\r\nHost: x\r\n\r\n`],
+  ['a head that ends in bare LF', `GET http://127.0.0.1:PORT/ HTTP/1.1\nHost: x\n\n${SMUGGLED}`],
+  ['a request line without a version', `GET http://127.0.0.1:PORT/\r\nHost: x\r\n\r\n`],
   ['HTTP/0.9', `GET http://127.0.0.1:PORT/ HTTP/0.9\r\nHost: x\r\n\r\n`],
   ['HTTP/2.0', `GET http://127.0.0.1:PORT/ HTTP/2.0\r\nHost: x\r\n\r\n`],
   ['a CONNECT without a version', `CONNECT 127.0.0.1:PORT\r\n\r\n`],
@@ -81,7 +81,7 @@ test.each([
     'a head without a line end before the body',
     `GET http://127.0.0.1:PORT/ HTTP/1.1\r\nX: y\r\r\n\r\n${SMUGGLED}`,
   ],
-])('smuggling: %s is refused, and no member sees a byte of it', async (_what, request) => {
+])('smuggling: %s is refused, and the member gets no byte of it', async (_what, request) => {
   const { seen, received } = await send(request);
   expect(seen.filter((text) => text !== '')).toEqual([]);
   expect(received).toMatch(/^HTTP\/1\.1 (?:400|501) /);
@@ -90,7 +90,7 @@ test.each([
 
 const INNER = 'GET http://a.example/ HTTP/1.1\r\nHost: a\r\n\r\n';
 
-test('smuggling: a body that cannot be read on gives up what was begun for it', async () => {
+test('smuggling: a malformed body cancels the dial of its request', async () => {
   const dialer = directDialer();
   dialer.hold();
   const { port } = await listen(dialer);
@@ -101,21 +101,21 @@ test('smuggling: a body that cannot be read on gives up what was begun for it', 
   expect(dialer.cancelled).toBe(1);
 });
 
-/** Understood in one way, and told to the member in that way alone. */
+/** Unambiguous requests, and the only form in which the member gets them. */
 test.each([
   [
     'a chunked body of a GET',
     `GET http://127.0.0.1:PORT/ HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n2b\r\n${INNER}\r\n0\r\n\r\n`,
     `GET / HTTP/1.1\r\nHost: 127.0.0.1:PORT\r\nTransfer-Encoding: chunked\r\n\r\n2b\r\n${INNER}\r\n0\r\n\r\n`,
   ],
-  // RFC 9112 §3 lets a recipient read words apart by any white space; what goes on has single spaces.
+  // RFC 9112 §3 allows a recipient to split the request line at any white space. noria sends single spaces.
   [
     'a request line with two spaces',
     `GET  http://127.0.0.1:PORT/x  HTTP/1.1\r\nHost: x\r\n\r\n`,
     `GET /x HTTP/1.1\r\nHost: 127.0.0.1:PORT\r\n\r\n`,
   ],
   [
-    'a body of a GET by length',
+    'a GET with Content-Length and a body',
     `GET http://127.0.0.1:PORT/ HTTP/1.1\r\nHost: x\r\nContent-Length: 11\r\n\r\nGET /x HTTP`,
     `GET / HTTP/1.1\r\nHost: 127.0.0.1:PORT\r\nContent-Length: 11\r\n\r\nGET /x HTTP`,
   ],
@@ -125,21 +125,21 @@ test.each([
     'POST / HTTP/1.1\r\nHost: 127.0.0.1:PORT\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n',
   ],
   [
-    'leading zeros of a chunk size',
+    'a chunk size with leading zeros',
     post('Transfer-Encoding: chunked\r\n', '0003\r\nabc\r\n000\r\n\r\n'),
     'POST / HTTP/1.1\r\nHost: 127.0.0.1:PORT\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n',
   ],
   [
-    'a Connection field that names what frames the message',
+    'a Connection field that nominates framing fields',
     post('Connection: Content-Length, Host\r\nContent-Length: 3\r\n', 'abc'),
     'POST / HTTP/1.1\r\nHost: 127.0.0.1:PORT\r\nContent-Length: 3\r\n\r\nabc',
   ],
   [
-    'trailers that would be fields',
+    'trailers that are only allowed as header fields',
     post('Transfer-Encoding: chunked\r\n', '0\r\nAuthorization: z\r\nX-T: 1\r\nHost: y\r\n\r\n'),
     'POST / HTTP/1.1\r\nHost: 127.0.0.1:PORT\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nX-T: 1\r\n\r\n',
   ],
-])('smuggling: %s reaches the member as noria understood it', async (_what, request, expected) => {
+])('smuggling: the member gets %s as noria understood it', async (_what, request, expected) => {
   const origin = await rawOrigin((socket, index) => {
     socket.on('data', () => {
       if (origin.seen[index]?.replaceAll(`${origin.port}`, 'PORT') === expected) {
@@ -150,7 +150,7 @@ test.each([
   const { port } = await listen(directDialer(), { idleTimeoutMs: 2_000 });
   const client = await RawClient.open(port);
   client.send(request.replaceAll('PORT', `${origin.port}`));
-  await client.until('an answer', (text) => text.includes('\r\n\r\n'));
+  await client.until('a response', (text) => text.includes('\r\n\r\n'));
   expect(origin.seen.map((text) => text.replaceAll(`${origin.port}`, 'PORT'))).toEqual([expected]);
   expect(client.received).toMatch(/^HTTP\/1\.1 200 /);
 });
@@ -159,23 +159,26 @@ const SECOND = 'HTTP/1.1 200 OK\r\nContent-Length: 8\r\n\r\nsmuggled';
 
 test.each([
   ['two lengths', `Content-Length: 0\r\nContent-Length: ${SECOND.length}\r\n\r\n${SECOND}`],
-  ['a length and a coding', `Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n${SECOND}`],
-  ['another coding', `Transfer-Encoding: chunked, identity\r\n\r\n0\r\n\r\n${SECOND}`],
+  [
+    'a length and a transfer coding',
+    `Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n${SECOND}`,
+  ],
+  ['another transfer coding', `Transfer-Encoding: chunked, identity\r\n\r\n0\r\n\r\n${SECOND}`],
   ['a folded line', `X: y\r\n Content-Length: 0\r\n\r\n${SECOND}`],
   ['a space before the colon', `Content-Length : 0\r\n\r\n${SECOND}`],
   ['a bare LF', `X: y\nContent-Length: 0\r\n\r\n${SECOND}`],
 ])(
-  'smuggling: an answer with %s becomes a 502, and nothing of it reaches the client',
-  async (_what, answer) => {
+  'smuggling: a response with %s becomes a 502, and the client gets no byte of it',
+  async (_what, response) => {
     const origin = await rawOrigin((socket) =>
-      socket.on('data', () => socket.write(`HTTP/1.1 200 OK\r\n${answer}`)),
+      socket.on('data', () => socket.write(`HTTP/1.1 200 OK\r\n${response}`)),
     );
     const dialer = directDialer({ reuse: true });
     const { port } = await listen(dialer);
     const client = await RawClient.open(port);
     client.send(`GET http://127.0.0.1:${origin.port}/ HTTP/1.1\r\nHost: x\r\n\r\n`);
     const received = await client.until(
-      'an answer',
+      'a response',
       (text) => text.endsWith('\n') && text.includes('\r\n\r\n'),
     );
     expect(received).toMatch(/^HTTP\/1\.1 502 /);
@@ -184,7 +187,7 @@ test.each([
   },
 );
 
-test('smuggling: bytes behind an answer never become the next one', async () => {
+test('smuggling: bytes after a response never become the next response', async () => {
   const origin = await rawOrigin((socket, index) =>
     socket.on('data', () =>
       socket.write(`HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nreal${index === 0 ? SECOND : ''}`),
@@ -194,21 +197,21 @@ test('smuggling: bytes behind an answer never become the next one', async () => 
   const client = await RawClient.open(port);
   for (const nth of [1, 2]) {
     client.send(`GET http://127.0.0.1:${origin.port}/ HTTP/1.1\r\nHost: x\r\n\r\n`);
-    await client.until('an answer', (text) => text.split('real').length === nth + 1);
+    await client.until('a response', (text) => text.split('real').length === nth + 1);
   }
   expect(client.received).not.toContain('smuggled');
   expect(origin.sockets.length).toBe(2);
 });
 
-test('smuggling: bytes that come before a request was sent on a kept connection are not its answer', async () => {
+test('smuggling: bytes received before the request are not its response', async () => {
   const origin = await rawOrigin((socket) => {
     socket.on('data', () => socket.write('HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nreal'));
   });
-  const dialer = directDialer({ way: { head: Buffer.from(SECOND) } });
+  const dialer = directDialer({ overrides: { head: Buffer.from(SECOND) } });
   const { port } = await listen(dialer);
   const client = await RawClient.open(port);
   client.send(`GET http://127.0.0.1:${origin.port}/ HTTP/1.1\r\nHost: x\r\n\r\n`);
-  const received = await client.until('an answer', (text) => text.includes('\r\n\r\n'));
+  const received = await client.until('a response', (text) => text.includes('\r\n\r\n'));
   expect(received).toMatch(/^HTTP\/1\.1 502 /);
   expect(received).not.toContain('smuggled');
 });

@@ -9,9 +9,9 @@ const ask = (port: number, behind = '') =>
   `Upgrade: websocket\r\nSec-WebSocket-Key: k\r\n\r\n${behind}`;
 const GRANTED =
   'HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: a\r\n\r\n';
-const WAY = 'X-Noria-Member: m1\r\nX-Noria-Attempts: 1\r\n';
+const MEMBER_HEADERS = 'X-Noria-Member: m1\r\nX-Noria-Attempts: 1\r\n';
 
-test('upgrade: granted, the two are joined, with what each had sent ahead', async () => {
+test('upgrade: after a 101 both sides are joined, with the bytes that each has sent early', async () => {
   const origin = await rawOrigin((socket) => {
     socket.once('data', () => {
       socket.write(`${GRANTED}server first `);
@@ -20,8 +20,8 @@ test('upgrade: granted, the two are joined, with what each had sent ahead', asyn
   });
   const { port, events, listener } = await listen(directDialer());
   const client = (await RawClient.open(port)).send(ask(origin.port, 'client first'));
-  const expected = `${GRANTED.slice(0, -2)}${WAY}\r\nserver first <client first>`;
-  await client.until('both first words', (text) => text.length >= expected.length);
+  const expected = `${GRANTED.slice(0, -2)}${MEMBER_HEADERS}\r\nserver first <client first>`;
+  await client.until('both first bytes', (text) => text.length >= expected.length);
   expect(client.received).toBe(expected);
   expect(origin.seen[0]).toBe(
     `GET /chat HTTP/1.1\r\nHost: 127.0.0.1:${origin.port}\r\nconnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Key: k\r\n\r\nclient first`,
@@ -31,37 +31,37 @@ test('upgrade: granted, the two are joined, with what each had sent ahead', asyn
   origin.sockets[0]?.end();
   await client.whole();
   client.end();
-  await until('it is over', () => listener.connectionCount === 0);
+  await until('the end of the connection', () => listener.connectionCount === 0);
   expect(events('tunnel.closed')).toMatchObject([{ kind: 'tunnel', member: 'm1' }]);
   expect(events('connection.closed')).toMatchObject([{ protocol: 'upgrade', outcome: 'ok' }]);
 });
 
-test('upgrade: refused by the target, its answer comes back and the connection ends', async () => {
+test('upgrade: a refusal of the target reaches the client, and the connection ends', async () => {
   const origin = await rawOrigin(
     answering('HTTP/1.1 426 No\r\nUpgrade: h2c\r\nConnection: Upgrade\r\nContent-Length: 2\r\n\r\nno'),
   );
   const { port, events, listener } = await listen(directDialer());
   const client = (await RawClient.open(port)).send(ask(origin.port));
   expect(await client.whole()).toBe(
-    `HTTP/1.1 426 No\r\nContent-Length: 2\r\n${WAY}Connection: close\r\n\r\nno`,
+    `HTTP/1.1 426 No\r\nContent-Length: 2\r\n${MEMBER_HEADERS}Connection: close\r\n\r\nno`,
   );
   client.end();
-  await until('it is over', () => listener.connectionCount === 0);
+  await until('the end of the connection', () => listener.connectionCount === 0);
   expect(events('connection.closed')).toMatchObject([{ outcome: 'ok' }]);
 });
 
-test('upgrade: a member that fails before it answered is replaced', async () => {
+test('upgrade: a member that fails before its response is replaced', async () => {
   const origin = await rawOrigin((socket, index) =>
     socket.once('data', () => (index === 0 ? socket.resetAndDestroy() : socket.write(GRANTED))),
   );
   const { port } = await listen(directDialer());
   const client = (await RawClient.open(port)).send(ask(origin.port, 'ahead'));
-  await client.until('the grant', (text) => text.includes('\r\n\r\n'));
+  await client.until('the 101', (text) => text.includes('\r\n\r\n'));
   expect(client.received).toContain('X-Noria-Member: m2\r\nX-Noria-Attempts: 2\r\n');
   await until('what was sent ahead arrived', () => origin.seen[1]?.endsWith('\r\n\r\nahead') === true);
 });
 
-test('upgrade: a dial that fails is answered', async () => {
+test('upgrade: a failed dial is answered', async () => {
   const dialer = directDialer();
   dialer.failures.push({ code: 'pool-empty', reason: 'Nobody.', attempts: 0, retryAfterMs: 1_000 });
   const { port, listener } = await listen(dialer);
@@ -70,16 +70,16 @@ test('upgrade: a dial that fails is answered', async () => {
   expect(received).toMatch(/^HTTP\/1\.1 503 /);
   expect(received).toContain('Connection: close\r\n');
   client.end();
-  await until('it is over', () => listener.connectionCount === 0);
+  await until('the end of the connection', () => listener.connectionCount === 0);
 });
 
-test('upgrade: a 101 that nobody asked for is not believed', async () => {
+test('upgrade: a 101 without a request for it becomes a 502', async () => {
   const origin = await rawOrigin(answering(GRANTED));
   const { port, events } = await listen(directDialer());
   const client = (await RawClient.open(port)).send(
     `GET http://127.0.0.1:${origin.port}/ HTTP/1.1\r\nHost: x\r\n\r\n`,
   );
-  const received = await client.until('the answer', (text) => text.includes('\r\n\r\n'));
+  const received = await client.until('the response', (text) => text.includes('\r\n\r\n'));
   expect(received).toMatch(/^HTTP\/1\.1 502 /);
   expect(events('client.refused')).toMatchObject([{ code: 'bad-answer' }]);
 });
@@ -89,18 +89,18 @@ test('upgrade: a client that leaves while it waits ends the exchange', async () 
   const dialer = directDialer();
   const { port, listener } = await listen(dialer);
   const client = (await RawClient.open(port)).send(ask(origin.port));
-  await until('the target was asked', () => origin.seen[0]?.includes('websocket') === true);
+  await until('the request at the target', () => origin.seen[0]?.includes('websocket') === true);
   client.socket.resetAndDestroy();
-  await until('it is over', () => listener.connectionCount === 0 && dialer.ended.length === 1);
+  await until('the end of the connection', () => listener.connectionCount === 0 && dialer.ended.length === 1);
 });
 
-test('upgrade: one that comes with a body is an ordinary request', async () => {
+test('upgrade: a request with a body is not an upgrade', async () => {
   const origin = await rawOrigin(answering('HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n'));
   const { port } = await listen(directDialer());
   const client = (await RawClient.open(port)).send(
     `POST http://127.0.0.1:${origin.port}/ HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nContent-Length: 1\r\n\r\nx`,
   );
-  await client.until('the answer', (text) => text.includes('\r\n\r\n'));
+  await client.until('the response', (text) => text.includes('\r\n\r\n'));
   expect(origin.seen[0]).toBe(
     `POST / HTTP/1.1\r\nHost: 127.0.0.1:${origin.port}\r\nContent-Length: 1\r\n\r\nx`,
   );

@@ -3,7 +3,7 @@ import { SocksClient, type SocksClientOptions } from 'socks';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { Stage, type StageOptions } from './socks-stage.ts';
 
-/** Connects with a client that is not ours. */
+/** Connects with an independent client. */
 function connectTo(stage: Stage, proxy: Partial<SocksClientOptions['proxy']>, host: string) {
   return SocksClient.createConnection({
     proxy: { host: '127.0.0.1', port: stage.port, type: 5, ...proxy },
@@ -12,7 +12,7 @@ function connectTo(stage: Stage, proxy: Partial<SocksClientOptions['proxy']>, ho
   });
 }
 
-describe('socks-front: the socks package as a client', () => {
+describe('socks handshake: the socks package as a client', () => {
   const CALLS: readonly [
     what: string,
     options: StageOptions,
@@ -24,7 +24,7 @@ describe('socks-front: the socks package as a client', () => {
     ['SOCKS5 to an IPv4 address', {}, { type: 5 }, '192.0.2.1', {}],
     ['SOCKS5 to an IPv6 address', {}, { type: 5 }, '2001:db8::1', {}],
     [
-      'SOCKS5 with credentials and a wish',
+      'SOCKS5 with credentials and routing options',
       { users: { ann: 'a' } },
       { type: 5, userId: 'ann-session-x', password: 'a' },
       'example.com',
@@ -32,7 +32,7 @@ describe('socks-front: the socks package as a client', () => {
     ],
     ['SOCKS4 to an address', {}, { type: 4 }, '192.0.2.1', {}],
     [
-      'SOCKS4a to a name, with a wish',
+      'SOCKS4a to a name, with routing options',
       {},
       { type: 4, userId: 'me-session-x' },
       'example.com',
@@ -49,19 +49,19 @@ describe('socks-front: the socks package as a client', () => {
     await dial.succeed();
     const { socket } = await connecting;
     onTestFinished(() => void socket.destroy());
-    const answer = once(socket, 'data');
+    const reply = once(socket, 'data');
     socket.resume();
     socket.write('word');
-    expect(String((await answer)[0])).toBe('word');
+    expect(String((await reply)[0])).toBe('word');
   });
 
-  test('socks-front: wrong credentials fail its authentication', async () => {
+  test('socks handshake: wrong credentials fail the authentication', async () => {
     const proxy = { type: 5, userId: 'ann', password: 'b' } as const;
     const stage = await Stage.open({ users: { ann: 'a' } });
     await expect(connectTo(stage, proxy, 'example.com')).rejects.toThrow(/Authentication failed/);
   });
 
-  test('socks-front: a denied target fails its request', async () => {
+  test('socks handshake: a denied target fails the request', async () => {
     const stage = await Stage.open({ denyTargets: ['private'] });
     await expect(connectTo(stage, { type: 5 }, 'localhost')).rejects.toThrow(/NotAllowed/);
   });

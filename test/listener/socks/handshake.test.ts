@@ -28,8 +28,8 @@ const AUTH_FAILED = '0101';
 const reply5 = (code: string): string => `05${code}0001000000000000`;
 const reply4 = (code: string): string => `00${code}000000000000`;
 
-describe('socks-front: a SOCKS5 client is served', () => {
-  test('socks-front: without credentials, message by message', async () => {
+describe('socks handshake: SOCKS5', () => {
+  test('socks handshake: without credentials, message by message', async () => {
     const stage = await Stage.open();
     const client = await stage.connect();
     client.send(GREETING_NONE);
@@ -53,7 +53,7 @@ describe('socks-front: a SOCKS5 client is served', () => {
     expect(stage.events('connection.closed')).toMatchObject([{ protocol: 'socks5', outcome: 'ok' }]);
   });
 
-  test('socks-front: who offers both methods gets username/password, so that its wish is read', async () => {
+  test('socks handshake: selects username/password if both methods are offered, for the routing options', async () => {
     const stage = await Stage.open();
     const client = await stage.connect();
     client.send(GREETING_BOTH);
@@ -64,14 +64,14 @@ describe('socks-front: a SOCKS5 client is served', () => {
     expect((await stage.dialed()).request.routing).toEqual({ session: 'abc', minLifeMs: 30_000 });
   });
 
-  test('socks-front: a session of the listener is named for the target', async () => {
+  test('socks handshake: the session mode target-host uses the target', async () => {
     const stage = await Stage.open({ sessionMode: 'target-host', users: { ann: 'a' } });
     const client = await stage.connect();
     client.send(Buffer.concat([GREETING_PASSWORD, credentials('ann', 'a'), request('WWW.example.com')]));
     expect((await stage.dialed()).request.routing).toEqual({ session: 'ann:target-host=www.example.com' });
   });
 
-  test('socks-front: the whole handshake and the first bytes for the target may come at once', async () => {
+  test('socks handshake: accepts the whole handshake and early bytes at once', async () => {
     const stage = await Stage.open();
     const client = await stage.connect();
     client.send(Buffer.concat([GREETING_PASSWORD, credentials('me'), request(), Buffer.from('early ')]));
@@ -79,12 +79,12 @@ describe('socks-front: a SOCKS5 client is served', () => {
     client.send('birds');
     await dial.succeed(Buffer.from('banner '));
     expect((await client.receive(14)).toString('hex')).toBe(METHOD_PASSWORD + AUTH_OK + reply5('00'));
-    const answer = (await client.receive(18)).toString();
-    expect(answer).toContain('banner ');
-    expect(answer.replace('banner ', '')).toBe('early birds');
+    const reply = (await client.receive(18)).toString();
+    expect(reply).toContain('banner ');
+    expect(reply.replace('banner ', '')).toBe('early birds');
   });
 
-  test('socks-front: or byte by byte', async () => {
+  test('socks handshake: accepts the handshake byte by byte', async () => {
     const stage = await Stage.open({ users: { ann: 'a' } });
     const client = await stage.connect();
     client.socket.setNoDelay(true);
@@ -98,7 +98,7 @@ describe('socks-front: a SOCKS5 client is served', () => {
     expect((await client.receive(14)).toString('hex')).toBe(METHOD_PASSWORD + AUTH_OK + reply5('00'));
   });
 
-  test('socks-front: what a client sends ahead is held to a limit, and none of it is lost', async () => {
+  test('socks handshake: early bytes are buffered up to a limit, and none is lost', async () => {
     const stage = await Stage.open();
     const client = await stage.connect();
     const payload = Buffer.alloc(8 * 1024 * 1024, 'noria');
@@ -112,7 +112,7 @@ describe('socks-front: a SOCKS5 client is served', () => {
     expect((await client.receive(payload.length)).equals(payload)).toBe(true);
   });
 
-  test('socks-front: a client that ends its side with its request on the way is still answered', async () => {
+  test('socks handshake: a client that half-closes after its early bytes is still answered', async () => {
     const stage = await Stage.open();
     const client = await stage.connect();
     client.send(Buffer.concat([GREETING_NONE, request(), Buffer.from('question')]));
@@ -122,8 +122,8 @@ describe('socks-front: a SOCKS5 client is served', () => {
   });
 });
 
-describe('socks-front: a SOCKS4 client is served', () => {
-  test('socks-front: its user id is the wish, its name goes to the member', async () => {
+describe('socks handshake: SOCKS4', () => {
+  test('socks handshake: the user id has the routing options, and the name goes to the member', async () => {
     const stage = await Stage.open();
     const client = await stage.connect();
     client.send(Buffer.concat([request4a('me-session-abc'), Buffer.from('early')]));
@@ -141,14 +141,14 @@ describe('socks-front: a SOCKS4 client is served', () => {
     expect(stage.events('connection.closed')).toMatchObject([{ protocol: 'socks4' }]);
   });
 
-  test('socks-front: where users are set it is refused', async () => {
+  test('socks handshake: SOCKS4 is refused if the listener has users', async () => {
     const stage = await Stage.open({ users: { ann: 'a' } });
     expect(await stage.exchange(request4a('ann'))).toBe(reply4('5d'));
     expect(await stage.outcome()).toBe('auth-required');
     expect(stage.dials).toEqual([]);
   });
 
-  test('socks-front: every other failure is 0x5B', async () => {
+  test('socks handshake: every other SOCKS4 failure is 0x5B', async () => {
     const denied = await Stage.open({ denyTargets: ['private'] });
     expect(await denied.exchange(request4a('', 'localhost'))).toBe(reply4('5b'));
     const routing = await Stage.open();
@@ -160,7 +160,7 @@ describe('socks-front: a SOCKS4 client is served', () => {
     expect(await refused.exchange(request4a())).toBe(reply4('5b'));
   });
 
-  test('socks-front: also when no member leads to the target', async () => {
+  test('socks handshake: a failed dial is 0x5B in SOCKS4', async () => {
     const stage = await Stage.open();
     const client = await stage.connect();
     client.send(request4a());
@@ -169,36 +169,36 @@ describe('socks-front: a SOCKS4 client is served', () => {
   });
 });
 
-describe('socks-front: a SOCKS5 client is refused', () => {
+describe('socks handshake: SOCKS5 refusals', () => {
   interface Refusal {
     readonly what: string;
     readonly users?: Record<string, string>;
     readonly sent: readonly Buffer[];
-    readonly answer: string;
+    readonly reply: string;
     readonly code: string;
     readonly detail: RegExp;
   }
   const users = { ann: 'a' };
   const REFUSALS: readonly Refusal[] = [
     {
-      what: 'no method that noria knows',
+      what: 'unknown methods',
       sent: [hex('05 02 01 80')],
-      answer: NO_METHOD,
+      reply: NO_METHOD,
       code: 'bad-request',
       detail: /^client offers methods 1, 128$/,
     },
     {
-      what: 'no method at all',
+      what: 'a greeting without methods',
       sent: [hex('05 00')],
-      answer: NO_METHOD,
+      reply: NO_METHOD,
       code: 'bad-request',
       detail: /no method/,
     },
     {
-      what: 'no credentials where users are set',
+      what: 'missing credentials',
       users,
       sent: [GREETING_NONE],
-      answer: NO_METHOD,
+      reply: NO_METHOD,
       code: 'auth-required',
       detail: /no credentials/,
     },
@@ -206,7 +206,7 @@ describe('socks-front: a SOCKS5 client is refused', () => {
       what: 'a wrong password',
       users,
       sent: [GREETING_PASSWORD, credentials('ann', 'b'), request()],
-      answer: METHOD_PASSWORD + AUTH_FAILED,
+      reply: METHOD_PASSWORD + AUTH_FAILED,
       code: 'auth-required',
       detail: /^wrong credentials$/,
     },
@@ -214,80 +214,83 @@ describe('socks-front: a SOCKS5 client is refused', () => {
       what: 'an unknown user',
       users,
       sent: [GREETING_BOTH, credentials('bob', 'a')],
-      answer: METHOD_PASSWORD + AUTH_FAILED,
+      reply: METHOD_PASSWORD + AUTH_FAILED,
       code: 'auth-required',
       detail: /^wrong credentials$/,
     },
     {
-      what: 'a wish that cannot be read',
+      what: 'invalid routing options',
       users,
       sent: [GREETING_PASSWORD, credentials('ann-colour-red', 'a'), request()],
-      answer: METHOD_PASSWORD + AUTH_FAILED,
+      reply: METHOD_PASSWORD + AUTH_FAILED,
       code: 'bad-routing',
       detail: /unknown key "colour"/,
     },
     {
-      what: 'credentials of another version',
+      what: 'another version of the credentials',
       sent: [GREETING_PASSWORD, hex('05 01 00')],
-      answer: METHOD_PASSWORD + AUTH_FAILED,
+      reply: METHOD_PASSWORD + AUTH_FAILED,
       code: 'bad-request',
       detail: /username\/password version 5/,
     },
     {
       what: 'BIND',
       sent: [GREETING_NONE, hex('05 02 00 01 c0000201 0050')],
-      answer: METHOD_NONE + reply5('07'),
+      reply: METHOD_NONE + reply5('07'),
       code: 'not-implemented',
       detail: /command BIND/,
     },
     {
       what: 'UDP ASSOCIATE',
       sent: [GREETING_NONE, hex('05 03 00 01 00000000 0000')],
-      answer: METHOD_NONE + reply5('07'),
+      reply: METHOD_NONE + reply5('07'),
       code: 'not-implemented',
       detail: /command UDP ASSOCIATE/,
     },
     {
       what: 'an unknown address type',
       sent: [GREETING_NONE, hex('05 01 00 09 c0000201 0050')],
-      answer: METHOD_NONE + reply5('08'),
+      reply: METHOD_NONE + reply5('08'),
       code: 'not-implemented',
       detail: /address type 9/,
     },
     {
       what: 'a malformed target',
       sent: [GREETING_NONE, request('a b')],
-      answer: METHOD_NONE + reply5('01'),
+      reply: METHOD_NONE + reply5('01'),
       code: 'bad-request',
       detail: /not a valid host and port/,
     },
     {
-      what: 'another version in the request',
+      what: 'another version of the request',
       sent: [GREETING_NONE, hex('04 01')],
-      answer: METHOD_NONE + reply5('01'),
+      reply: METHOD_NONE + reply5('01'),
       code: 'bad-request',
       detail: /version 4/,
     },
   ];
 
-  test.each(REFUSALS)('socks-front: $what', async ({ users: some, sent, answer, code, detail }) => {
-    const stage = await Stage.open(some === undefined ? {} : { users: some });
-    expect(await stage.exchange(...sent)).toBe(answer);
-    expect(await stage.outcome()).toBe(code);
-    expect(stage.events('client.refused')).toMatchObject([{ listener: 'test', protocol: 'socks5', code }]);
-    expect(stage.events('client.refused')[0]?.detail).toMatch(detail);
-    expect(stage.dials).toEqual([]);
-  });
+  test.each(REFUSALS)(
+    'socks handshake: refuses $what',
+    async ({ users: some, sent, reply, code, detail }) => {
+      const stage = await Stage.open(some === undefined ? {} : { users: some });
+      expect(await stage.exchange(...sent)).toBe(reply);
+      expect(await stage.outcome()).toBe(code);
+      expect(stage.events('client.refused')).toMatchObject([{ listener: 'test', protocol: 'socks5', code }]);
+      expect(stage.events('client.refused')[0]?.detail).toMatch(detail);
+      expect(stage.dials).toEqual([]);
+    },
+  );
 
   const DENIED = ['127.0.0.1', 'localhost', '::ffff:127.0.0.1', '2130706433', '169.254.169.254'];
-  test.each(DENIED)('socks-front: the target %s, by the default rules', async (host) => {
+  test.each(DENIED)('socks handshake: refuses the target %s by the default rules', async (host) => {
     const stage = await Stage.open({ denyTargets: ['private', 'smtp'] });
     expect(await stage.exchange(GREETING_NONE, request(host))).toBe(METHOD_NONE + reply5('02'));
     expect(await stage.outcome()).toBe('forbidden');
     expect(stage.dials).toEqual([]);
   });
 
-  test('socks-front: a target on port 25, by the default rules', async () => {
+  test('socks handshake: refuses a target on port 25 by the default rules', async () => {
     const stage = await Stage.open({ denyTargets: ['private', 'smtp'] });
     const mail = Buffer.concat([hex('05 01 00 03'), counted('mail.example'), hex('0019')]);
     expect(await stage.exchange(GREETING_NONE, mail)).toBe(METHOD_NONE + reply5('02'));
@@ -296,7 +299,7 @@ describe('socks-front: a SOCKS5 client is refused', () => {
     );
   });
 
-  test('socks-front: after 20 wrong passwords, with the right one too', async () => {
+  test('socks handshake: after 20 wrong passwords refuses the right one too', async () => {
     const stage = await Stage.open({ users });
     const wrong = [GREETING_PASSWORD, credentials('ann', 'guess')] as const;
     for (let index = 0; index < 20; index += 1) await stage.exchange(...wrong);
@@ -316,42 +319,48 @@ describe('socks-front: a SOCKS5 client is refused', () => {
     [{ code: 'shutting-down' }, '01'],
     [{ code: 'internal' }, '01'],
   ];
-  test.each(FAILURES)('socks-front: a dial that ends in %j is answered 0x%s', async (failure, reply) => {
-    const stage = await Stage.open();
-    const client = await stage.connect();
-    client.send(Buffer.concat([GREETING_NONE, request()]));
-    (await stage.dialed()).fail(failure);
-    expect((await client.toEnd()).toString('hex')).toBe(METHOD_NONE + reply5(reply));
-    expect(await stage.outcome()).toBe(failure.code);
-    expect(stage.events('client.refused')).toMatchObject([
-      { code: failure.code, detail: 'the test says so', dialFailed: true },
-    ]);
-  });
+  test.each(FAILURES)(
+    'socks handshake: the reply to a dial that fails with %j is 0x%s',
+    async (failure, reply) => {
+      const stage = await Stage.open();
+      const client = await stage.connect();
+      client.send(Buffer.concat([GREETING_NONE, request()]));
+      (await stage.dialed()).fail(failure);
+      expect((await client.toEnd()).toString('hex')).toBe(METHOD_NONE + reply5(reply));
+      expect(await stage.outcome()).toBe(failure.code);
+      expect(stage.events('client.refused')).toMatchObject([
+        { code: failure.code, detail: 'the test decided so', dialFailed: true },
+      ]);
+    },
+  );
 });
 
-describe('socks-front: a client that the listener refuses', () => {
+describe('socks handshake: a client that the listener refuses', () => {
   const refusal = new NoriaError('forbidden', 'client address is not in allow');
 
   test.each([
     ['none', GREETING_NONE, METHOD_NONE],
     ['both', GREETING_BOTH, METHOD_NONE],
-  ])('socks-front: is told by the reply to its request (methods: %s)', async (_, greeting, method) => {
-    const stage = await Stage.open({ refusal, users: { ann: 'a' } });
-    expect(await stage.exchange(greeting, request())).toBe(method + reply5('02'));
-    expect(await stage.outcome()).toBe('forbidden');
-    expect(stage.dials).toEqual([]);
-  });
+  ])(
+    'socks handshake: a refused client gets the reply to its request (methods: %s)',
+    async (_, greeting, method) => {
+      const stage = await Stage.open({ refusal, users: { ann: 'a' } });
+      expect(await stage.exchange(greeting, request())).toBe(method + reply5('02'));
+      expect(await stage.outcome()).toBe('forbidden');
+      expect(stage.dials).toEqual([]);
+    },
+  );
 
-  test('socks-front: and its credentials are not looked at', async () => {
+  test('socks handshake: the credentials of a refused client are not checked', async () => {
     const stage = await Stage.open({ refusal, users: { ann: 'a' } });
-    const answer = await stage.exchange(GREETING_PASSWORD, credentials('ann-colour-red', 'wrong'), request());
-    expect(answer).toBe(METHOD_PASSWORD + AUTH_OK + reply5('02'));
+    const reply = await stage.exchange(GREETING_PASSWORD, credentials('ann-colour-red', 'wrong'), request());
+    expect(reply).toBe(METHOD_PASSWORD + AUTH_OK + reply5('02'));
     expect(stage.events('client.refused')).toMatchObject([{ code: 'forbidden', detail: refusal.message }]);
   });
 });
 
-describe('socks-front: a client that takes its time', () => {
-  test('socks-front: with its handshake: the connection is ended', async () => {
+describe('socks handshake: timeouts', () => {
+  test('socks handshake: a slow handshake is closed after the timeout', async () => {
     const stage = await Stage.open();
     const client = await stage.connect();
     client.send(GREETING_NONE);
@@ -361,7 +370,7 @@ describe('socks-front: a client that takes its time', () => {
     expect(await stage.outcome()).toBe('request-timeout');
   });
 
-  test('socks-front: once its request is whole, the time for the handshake counts no more', async () => {
+  test('socks handshake: the timeout ends with a complete request', async () => {
     const stage = await Stage.open();
     const client = await stage.connect();
     client.send(Buffer.concat([GREETING_NONE, request()]));
@@ -372,8 +381,8 @@ describe('socks-front: a client that takes its time', () => {
   });
 });
 
-describe('socks-front: a client that leaves', () => {
-  test('socks-front: in the middle of its handshake: the connection is over', async () => {
+describe('socks handshake: a client that leaves', () => {
+  test('socks handshake: a client that leaves during the handshake ends its connection', async () => {
     const stage = await Stage.open();
     const client = await stage.connect();
     client.send(hex('05 02 00'));
@@ -384,21 +393,24 @@ describe('socks-front: a client that leaves', () => {
   });
 
   const LEAVING: readonly [how: string, leave: (socket: import('node:net').Socket) => void][] = [
-    ['in order', (socket) => void socket.end()],
+    ['cleanly', (socket) => void socket.end()],
     ['by a reset', (socket) => void socket.resetAndDestroy()],
   ];
-  test.each(LEAVING)('socks-front: while a member is dialed, %s: the dial is cancelled', async (_, leave) => {
-    const stage = await Stage.open();
-    const client = await stage.connect();
-    client.send(Buffer.concat([GREETING_NONE, request()]));
-    const dial = await stage.dialed();
-    leave(client.socket);
-    await until('the dial to be cancelled', () => dial.cancelled);
-    expect(await stage.outcome()).toBe('client-gone');
-    expect(stage.events('client.refused')).toEqual([]);
-  });
+  test.each(LEAVING)(
+    'socks handshake: a client that leaves %s during the dial cancels it',
+    async (_, leave) => {
+      const stage = await Stage.open();
+      const client = await stage.connect();
+      client.send(Buffer.concat([GREETING_NONE, request()]));
+      const dial = await stage.dialed();
+      leave(client.socket);
+      await until('the dial to be cancelled', () => dial.cancelled);
+      expect(await stage.outcome()).toBe('client-gone');
+      expect(stage.events('client.refused')).toEqual([]);
+    },
+  );
 
-  test('socks-front: after its refusal, by a reset: what it was refused for stands', async () => {
+  test('socks handshake: a reset after a refusal does not change the outcome', async () => {
     const stage = await Stage.open({ denyTargets: ['private'] });
     const client = await stage.connect();
     client.send(Buffer.concat([GREETING_NONE, request('localhost')]));
@@ -407,7 +419,7 @@ describe('socks-front: a client that leaves', () => {
     expect(await stage.outcome()).toBe('forbidden');
   });
 
-  test('socks-front: a refused client that goes on sending can read its reply', async () => {
+  test('socks handshake: a refused client that keeps sending can read its reply', async () => {
     const stage = await Stage.open({ denyTargets: ['private'] });
     const client = await stage.connect();
     client.send(Buffer.concat([GREETING_NONE, request('localhost'), Buffer.alloc(512 * 1024)]));

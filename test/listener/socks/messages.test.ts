@@ -20,10 +20,10 @@ const bytes = (...parts: readonly (number | string | readonly number[])[]): Buff
       typeof part === 'string' ? Buffer.from(part) : Buffer.from(typeof part === 'number' ? [part] : part),
     ),
   );
-/** A string with its length before it. */
+/** A string after its length byte. */
 const counted = (text: string): Buffer => bytes(Buffer.byteLength(text), text);
 
-/** Reads the expected messages from pieces, as they come; what is left stands at the end. */
+/** Parses the expected messages from chunks. The last element is the rest of the bytes. */
 function read(version: SocksVersion, expected: readonly ExpectedMessage[], pieces: readonly Buffer[]) {
   const wire = new SocksReader(version);
   const outcomes: Outcome[] = [];
@@ -50,8 +50,8 @@ const target = (host: string, port: number, kind: 'name' | 'ipv4' | 'ipv6', user
 
 const IPV6_BYTES = [0x20, 0x01, 0x0d, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1];
 
-describe('socks-wire: what a SOCKS5 client says', () => {
-  test('socks-wire: a greeting lists its methods', () => {
+describe('socks messages: SOCKS5', () => {
+  test('socks messages: a greeting lists its methods', () => {
     expect(readOne('greeting', bytes(5, 1, 0))).toEqual({ kind: 'greeting', methods: [0] });
     expect(readOne('greeting', bytes(5, 3, 0, 1, 2))).toEqual({ kind: 'greeting', methods: [0, 1, 2] });
     expect(readOne('greeting', bytes(5, 0))).toEqual({ kind: 'greeting', methods: [] });
@@ -59,7 +59,7 @@ describe('socks-wire: what a SOCKS5 client says', () => {
     expect(readOne('greeting', bytes(5, 255, all))).toEqual({ kind: 'greeting', methods: all });
   });
 
-  test('socks-wire: credentials are text in UTF-8, of 0 to 255 bytes each', () => {
+  test('socks messages: credentials are UTF-8 text of 0 to 255 bytes each', () => {
     const said = (username: string, password: string) =>
       readOne('credentials', bytes(1, [...counted(username)], [...counted(password)]));
     for (const [username, password] of [
@@ -96,12 +96,12 @@ describe('socks-wire: what a SOCKS5 client says', () => {
     ['the highest port', bytes(5, 1, 0, 1, [192, 0, 2, 1], [255, 255]), target('192.0.2.1', 65_535, 'ipv4')],
   ];
 
-  test.each(REQUESTS)('socks-wire: a request for %s', (_, message, outcome) => {
+  test.each(REQUESTS)('socks messages: a request for %s', (_, message, outcome) => {
     expect(readOne('request', message)).toEqual(outcome);
   });
 });
 
-describe('socks-wire: what is refused, and with which reply', () => {
+describe('socks messages: faults and their reply codes', () => {
   const FAULTS: readonly [
     what: string,
     expected: ExpectedMessage,
@@ -109,15 +109,15 @@ describe('socks-wire: what is refused, and with which reply', () => {
     code: string,
     reply: number,
   ][] = [
-    ['a greeting of SOCKS 4', 'greeting', bytes(4, 1), 'bad-request', 0x01],
-    ['a greeting of HTTP', 'greeting', bytes('GET'), 'bad-request', 0x01],
-    ['credentials of another version', 'credentials', bytes(5, 1), 'bad-request', 0x01],
-    ['a request of another version', 'request', bytes(4, 1), 'bad-request', 0x01],
+    ['a SOCKS4 greeting', 'greeting', bytes(4, 1), 'bad-request', 0x01],
+    ['an HTTP request', 'greeting', bytes('GET'), 'bad-request', 0x01],
+    ['another version of the credentials', 'credentials', bytes(5, 1), 'bad-request', 0x01],
+    ['another version of the request', 'request', bytes(4, 1), 'bad-request', 0x01],
     ['BIND', 'request', bytes(5, 2, 0, 1), 'not-implemented', 0x07],
     ['UDP ASSOCIATE', 'request', bytes(5, 3), 'not-implemented', 0x07],
     ['an unknown command', 'request', bytes(5, 0x83), 'not-implemented', 0x07],
     ['an unknown address type', 'request', bytes(5, 1, 0, 2), 'not-implemented', 0x08],
-    ['a name of no length', 'request', bytes(5, 1, 0, 3, 0, [0, 80]), 'bad-request', 0x01],
+    ['an empty name', 'request', bytes(5, 1, 0, 3, 0, [0, 80]), 'bad-request', 0x01],
     ['port 0', 'request', bytes(5, 1, 0, 1, [192, 0, 2, 1], [0, 0]), 'bad-request', 0x01],
     ['a name with a space', 'request', bytes(5, 1, 0, 3, [...counted('a b')], [0, 80]), 'bad-request', 0x01],
     [
@@ -144,11 +144,11 @@ describe('socks-wire: what is refused, and with which reply', () => {
     ['a name of 255 bytes', 'request', bytes(5, 1, 0, 3, 255, 'a'.repeat(255), [0, 80]), 'bad-request', 0x01],
   ];
 
-  test.each(FAULTS)('socks-wire: %s', (_, expected, message, code, reply) => {
+  test.each(FAULTS)('socks messages: %s', (_, expected, message, code, reply) => {
     expect(readOne(expected, message)).toMatchObject({ kind: 'fault', code, reply });
   });
 
-  test('socks-wire: a fault names what is wrong by numbers, never by the client’s text', () => {
+  test('socks messages: a fault contains numbers, never text of the client', () => {
     expect(readOne('request', bytes(5, 2))).toHaveProperty('detail', 'command BIND');
     expect(readOne('request', bytes(5, 9))).toHaveProperty('detail', 'command 9');
     expect(readOne('request', bytes(5, 1, 0, 2))).toHaveProperty('detail', 'address type 2');
@@ -159,7 +159,7 @@ describe('socks-wire: what is refused, and with which reply', () => {
   });
 });
 
-describe('socks-wire: SOCKS4 and 4a', () => {
+describe('socks messages: SOCKS4 and SOCKS4a', () => {
   const PORT = [0, 80];
   const REQUESTS: readonly [what: string, message: Buffer, outcome: object][] = [
     ['an address', bytes(4, 1, PORT, [192, 0, 2, 1], 0), target('192.0.2.1', 80, 'ipv4')],
@@ -187,7 +187,7 @@ describe('socks-wire: SOCKS4 and 4a', () => {
     ],
   ];
 
-  test.each(REQUESTS)('socks-wire: a SOCKS4 request with %s', (_, message, outcome) => {
+  test.each(REQUESTS)('socks messages: a SOCKS4 request with %s', (_, message, outcome) => {
     expect(readOne('request', message, 4)).toEqual(outcome);
   });
 
@@ -200,12 +200,12 @@ describe('socks-wire: SOCKS4 and 4a', () => {
     ['a name without an end', bytes(4, 1, PORT, [0, 0, 0, 1], 0, 'a'.repeat(256)), 'bad-request'],
   ];
 
-  test.each(FAULTS)('socks-wire: a SOCKS4 request with %s is refused', (_, message, code) => {
+  test.each(FAULTS)('socks messages: a SOCKS4 request with %s is refused', (_, message, code) => {
     expect(readOne('request', message, 4)).toMatchObject({ kind: 'fault', code });
   });
 });
 
-test('socks-wire: what a client is told, byte by byte', () => {
+test('socks messages: the bytes of each reply', () => {
   expect(methodSelection(0x02)).toEqual(bytes(5, 2));
   expect(methodSelection(0xff)).toEqual(bytes(5, 0xff));
   expect(authStatus(true)).toEqual(bytes(1, 0));
@@ -218,7 +218,7 @@ test('socks-wire: what a client is told, byte by byte', () => {
 });
 
 const anyBytes = (most: number) => fc.uint8Array({ maxLength: most }).map((array) => Buffer.from(array));
-/** Whole handshakes with something behind them, and bytes that are none. */
+/** Whole handshakes followed by other bytes, and invalid bytes. */
 const conversations = fc.oneof(
   fc
     .tuple(fc.string({ maxLength: 40 }), fc.string({ maxLength: 40 }), fc.domain(), anyBytes(30))
@@ -248,7 +248,7 @@ function split(sent: Buffer, cuts: readonly number[]): Buffer[] {
   return places.slice(1).map((end, index) => sent.subarray(places[index], end));
 }
 
-test('socks-wire: however the bytes are cut, the same messages come out and the same bytes are left', () => {
+test('socks messages: the result does not depend on how the bytes are split', () => {
   let whole = 0;
   fc.assert(
     fc.property(conversations, fc.array(fc.nat(), { maxLength: 12 }), ({ version, expected, sent }, cuts) => {
@@ -269,7 +269,7 @@ test('socks-wire: however the bytes are cut, the same messages come out and the 
   expect(whole, 'some conversations are whole').toBeGreaterThan(50);
 });
 
-test('socks-wire: no bytes whatever make it throw', () => {
+test('socks messages: no bytes throw', () => {
   const message = fc.constantFrom<ExpectedMessage>('greeting', 'credentials', 'request');
   fc.assert(
     fc.property(anyBytes(800), message, fc.constantFrom<SocksVersion>(4, 5), (sent, expected, version) => {
@@ -279,7 +279,7 @@ test('socks-wire: no bytes whatever make it throw', () => {
   );
 });
 
-test('socks-wire: a client that never ends its message is refused or held to the longest there is', () => {
+test('socks messages: an endless message is refused or limited to the longest valid one', () => {
   for (const version of [4, 5] as const) {
     for (const expected of ['greeting', 'credentials', 'request'] as const) {
       for (const filler of [0x01, 0x04, 0x05, 0x41, 0xff]) {

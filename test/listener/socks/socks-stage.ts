@@ -1,6 +1,6 @@
 /**
- * A stage for the SOCKS front: a loopback port that serves it over real sockets, a dialer whose answers the test gives,
- * a target that echoes, and clients that read exact numbers of bytes. Everything is closed when the test has finished.
+ * Serves SOCKS handshakes on a loopback port, with a dialer whose results the test gives, a target that echoes, and clients that
+ * read an exact number of bytes. Everything is closed when the test ends.
  */
 import { once } from 'node:events';
 import { type AddressInfo, connect, createServer, type Server, type Socket } from 'node:net';
@@ -34,24 +34,24 @@ export interface StageOptions {
   readonly refusal?: NoriaError;
 }
 
-/** One dial as the front asked for it, waiting for the test to decide it. */
-export interface AskedDial {
+/** A requested dial whose result the test decides. */
+export interface PendingDial {
   readonly request: DialRequest;
   cancelled: boolean;
-  /** How its way was ended, once it was. */
+  /** The outcomes with which its lease was ended: at most one. */
   ended: DialOutcome[];
-  /** The member's side of the way, once it stands. */
+  /** Set once the dial has succeeded. */
   memberSocket: Socket | undefined;
   succeed(head?: Buffer): Promise<void>;
   fail(failure: Partial<DialFailure> & Pick<DialFailure, 'code'>): void;
 }
 
 export class Stage {
-  readonly dials: AskedDial[] = [];
-  readonly told: { readonly name: EventName; readonly event: unknown }[] = [];
+  readonly dials: PendingDial[] = [];
+  readonly emitted: { readonly name: EventName; readonly event: unknown }[] = [];
   readonly clock = new ManualClock();
   readonly deadlines = new Deadlines(this.clock, 20);
-  /** The front's side of each client's connection. */
+  /** The listener's side of each client connection. */
   readonly accepted: Socket[] = [];
   readonly #server: Server;
   readonly #echo: Server;
@@ -66,10 +66,10 @@ export class Stage {
       throw error;
     });
     for (const name of ['client.refused', 'connection.closed', 'tunnel.closed'] as const) {
-      bus.on(name, (event) => this.told.push({ name, event }));
+      bus.on(name, (event) => this.emitted.push({ name, event }));
     }
     const users = Object.entries(options.users ?? {});
-    const front = {
+    const connectionOptions = {
       name: 'test',
       access: new Access({
         users: users.map(([username, password]) => ({ username, password: new Secret(password) })),
@@ -91,7 +91,7 @@ export class Stage {
     this.#server = createServer({ allowHalfOpen: true, pauseOnConnect: true }, (socket) => {
       this.#own(socket);
       this.accepted.push(socket);
-      const connection = new ClientConnection(socket, socket.localPort ?? 0, front);
+      const connection = new ClientConnection(socket, socket.localPort ?? 0, connectionOptions);
       if (options.refusal !== undefined) connection.refuseAll(options.refusal);
       socket.once('data', (first: Buffer) => serveSocks(first, first[0] === 4 ? 4 : 5, connection));
       socket.resume();
@@ -119,15 +119,15 @@ export class Stage {
     return new Client(socket);
   }
 
-  /** Connects, sends, and gives everything that comes back until the end, in hexadecimal. */
+  /** Connects, sends, and returns everything received until the end, in hexadecimal. */
   async exchange(...sent: readonly Buffer[]): Promise<string> {
     const client = await this.connect();
     for (const bytes of sent) client.send(bytes);
     return (await client.toEnd()).toString('hex');
   }
 
-  /** The only dial there is, once it has been asked for. */
-  async dialed(): Promise<AskedDial> {
+  /** Waits for the only dial. */
+  async dialed(): Promise<PendingDial> {
     await until('a dial', () => this.dials.length > 0);
     const [dial, ...more] = this.dials;
     expect(more).toEqual([]);
@@ -136,10 +136,10 @@ export class Stage {
   }
 
   events<Name extends EventName>(name: Name): NoriaEvents[Name][] {
-    return this.told.flatMap((each) => (each.name === name ? [each.event as NoriaEvents[Name]] : []));
+    return this.emitted.flatMap((each) => (each.name === name ? [each.event as NoriaEvents[Name]] : []));
   }
 
-  /** Waits until the connection has closed, and gives its outcome. */
+  /** Waits until the connection has closed, and returns its outcome. */
   async outcome(): Promise<string> {
     await until('the connection to close', () => this.events('connection.closed').length > 0);
     return this.events('connection.closed')[0]?.outcome ?? '';
@@ -152,7 +152,7 @@ export class Stage {
       isDone = true;
       done(result);
     };
-    const dial: AskedDial = {
+    const dial: PendingDial = {
       request,
       cancelled: false,
       ended: [],
@@ -163,7 +163,7 @@ export class Stage {
         await once(socket, 'connect');
         dial.memberSocket = socket;
         const end = (outcome: DialOutcome) => void dial.ended.push(outcome);
-        const way: MemberConnection = {
+        const connection: MemberConnection = {
           ...{
             socket,
             head,
@@ -175,10 +175,10 @@ export class Stage {
             end,
           },
         };
-        resolve({ ok: true, connection: way });
+        resolve({ ok: true, connection });
       },
       fail: (failure) => {
-        resolve({ ok: false, failure: { reason: 'the test says so', attempts: 1, ...failure } });
+        resolve({ ok: false, failure: { reason: 'the test decided so', attempts: 1, ...failure } });
       },
     };
     this.dials.push(dial);
@@ -191,11 +191,11 @@ export class Stage {
 
   #own(socket: Socket): void {
     this.#sockets.add(socket);
-    socket.on('error', () => {}); // ignored: a reset is what some tests are about, and 'close' follows
+    socket.on('error', () => {}); // ignored: some tests reset connections, and 'close' follows
     socket.on('close', () => this.#sockets.delete(socket));
   }
 
-  /** Nothing may be left: every connection is told as closed and no deadline is set. */
+  /** Checks that nothing is left: all connections have closed and no deadline is set. */
   async #close(): Promise<void> {
     this.#server.close();
     this.#echo.close();
@@ -235,7 +235,7 @@ export class Client {
     return taken;
   }
 
-  /** Everything that comes until the other side ends; then this side ends too. */
+  /** Waits until the other side has ended, ends this side, and returns everything received. */
   async toEnd(): Promise<Buffer> {
     await until('the end', () => this.#ended);
     this.socket.end();
