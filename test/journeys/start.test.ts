@@ -96,6 +96,6 @@ test('process: names a state folder that it cannot write', async () => {
   const noria = runNoria(['run', '-c', file, '--log-level', 'warn'], UNPRIVILEGED);
   expect(await noria.ended).toEqual([1, null]);
   expect(noria.err()).toMatch(
-    /^noria: cannot create the state folder \S+\/locked\/state: .*EACCES.*\n {2}Give the user that runs noria/,
+    /^noria: cannot create the state folder \S+\/locked\/state: .*EACCES.*\n {2}Make state.dir writable for the user that runs noria/,
   );
 });
