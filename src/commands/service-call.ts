@@ -6,7 +6,7 @@ import { systemRandom } from '../core/random.ts';
 import { callOf, refusesOf } from '../daemon/part-options.ts';
 import { Pace, paceKey } from '../refill/pace.ts';
 import type { Settlement } from '../refill/pace-rule.ts';
-import { openServiceClient, type ServiceClient } from '../service/client.ts';
+import { ServiceClient } from '../service/client.ts';
 import { meaningOf, SUCCESS } from '../service/codes.ts';
 import type { OperationNumber } from '../service/operations.ts';
 import type { ServiceAddress } from '../service/request.ts';
@@ -36,7 +36,7 @@ export async function callWithinPace<Answer extends { readonly code: string }>(
     clock: holdingClock,
     warn: (message) => terminal.tell(`noria: ${message}`),
   });
-  const client = openServiceClient({
+  const client = new ServiceClient({
     timeoutMs,
     clock: holdingClock,
     refuses: refusesOf(config, []),

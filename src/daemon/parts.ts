@@ -17,7 +17,7 @@ import { Pool } from '../pool/pool.ts';
 import { decodeSnapshot } from '../pool/snapshot.ts';
 import { Prober } from '../prober/prober.ts';
 import { openRefiller, type Refiller } from '../refill/refiller.ts';
-import { openServiceClient, type ServiceClient } from '../service/client.ts';
+import { ServiceClient } from '../service/client.ts';
 import { openState, type State } from '../state/folder.ts';
 import { AdminSlot } from './admin-slot.ts';
 import { createControl } from './control.ts';
@@ -132,7 +132,7 @@ function openClient({ clock, config }: PartsContext, plane: DataPlane, admin: Ad
     ...plane.listeners.flatMap(({ addresses }) => addresses),
     ...(admin.address === undefined ? [] : [admin.address]),
   ];
-  return openServiceClient({
+  return new ServiceClient({
     clock,
     get timeoutMs() {
       return config().service.timeoutMs;

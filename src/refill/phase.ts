@@ -55,7 +55,7 @@ export function mayMove(from: SourcePhaseName, to: SourcePhaseName): boolean {
 }
 
 export function pausedByOperator(source: string): SourcePhase {
-  const advice = `Run "noria resume ${source}" to draw again.`;
+  const advice = `Resume it in the dashboard, or with POST /api/sources/${source}/resume.`;
   return { name: 'paused', reason: 'paused by the operator', advice, untilAt: Infinity, urgentAt: Infinity };
 }
 

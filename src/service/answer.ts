@@ -1,43 +1,36 @@
-/**
- * What one call of the extraction service came to, in noria's own words: wire names end in `decode`.
- *
- * Shared by the client, which makes it, and refill, which acts on it.
- */
+/** The decoded answer of an extraction call, in noria's terms instead of the wire names. The client creates it, refill uses it. */
 import type { MemberProtocol } from '../core/protocol.ts';
 
-/** One proxy of an answer, checked: an address and a port that can be used. Everything else may be missing. */
+/** One proxy of an answer, with a valid address and port. Everything else may be missing. */
 export interface DrawnEntry {
   /** An IP literal in canonical form, without brackets. */
   readonly host: string;
   readonly port: number;
-  /** Only where the entry itself says it (free product). */
+  /** Only where the entry names it (free product). */
   readonly protocol?: MemberProtocol;
-  /**
-   * What is left of its life, ms, counted from the sending of the request. `unknown`: the service says that nobody can
-   * know (-1). Absent: the service did not tell.
-   */
+  /** Remaining lifetime in ms from the sending of the request. `unknown`: the service sent -1. Absent: it sent none. */
   readonly lifetimeMs?: number | 'unknown';
   readonly exitIp?: string;
   /** Free text: province, city, carrier. */
   readonly location?: string;
   readonly onlineMs?: number;
-  /** Anonymity label of the free product, as it came. */
+  /** The anonymity label of the free product, as received. */
   readonly level?: string;
   readonly area?: string;
   readonly serverId?: string;
   readonly lastScore?: number;
   readonly yesterdayScore?: number;
-  /** A distinct IP that this instance had not drawn today (pure edition). */
+  /** This instance had not drawn the IP before today (short-pure). */
   readonly isNew?: boolean;
 }
 
-/** The counters of an answer, wherever they stood in it. All are numbers of distinct IPs. */
+/** The counters of an answer, as numbers of distinct IPs. */
 export interface Quota {
-  /** Left for today, or in all: `surplus_count`, or `today_left_count` of the pure edition. */
+  /** Left for today or in total: `surplus_count`, or `today_left_count` of short-pure. */
   readonly remaining?: number;
-  /** New with this call: `update_count` or `dedup_count`. */
+  /** New in this answer: `update_count` or `dedup_count`. */
   readonly added?: number;
-  /** Drawn lately and alive: `active_count`. */
+  /** Drawn before and still alive: `active_count`. */
   readonly active?: number;
   /** Drawn today: `today_count`. */
   readonly today?: number;
@@ -46,11 +39,11 @@ export interface Quota {
 export interface DrawAnswer {
   /** The service's code, e.g. `10001`. */
   readonly code: string;
-  /** The service's own text: for status and log only. Secrets are masked in it. */
+  /** The service's own text with masked secrets: only for status and log. */
   readonly message: string;
   /** Empty unless the code is success. At most 1,000. */
   readonly entries: readonly DrawnEntry[];
-  /** Entries that were dropped, by reason: `address`, `port`, `private`, `own`, `protocol`, `excess`. */
+  /** Numbers of dropped entries, by `DropReason`. */
   readonly dropped: Readonly<Record<string, number>>;
   readonly quota: Quota;
   /** Monotonic moment at which the request was sent: lifetimes count from here. */

@@ -1,51 +1,68 @@
 /**
- * The body of an answer as text, and what is said of one that cannot be understood: its beginning is quoted, on one printable
- * line, with secrets masked. Pure.
+ * What answers of all formats have in common: the text of the body, the code, and the errors for a body that is not an
+ * answer. An error quotes the beginning of the body on one printable line, with masked secrets. Pure.
  */
 import { NoriaError } from '../core/faults.ts';
 import { maskSecrets, type Secret } from '../core/secret.ts';
 import { oneLine } from './fields.ts';
 
-/** Who answered, and what must not be shown of it. */
 export interface AnswerOrigin {
   /** Host and port of the service. */
   readonly host: string;
+  /** Masked in quotes of the answer. */
   readonly secrets: readonly Secret[];
 }
 
-/** Characters of an answer that are quoted. */
-export const QUOTE_LENGTH = 200;
+/** Values by their wire names, as received. */
+export type RawFields = Readonly<Record<string, unknown>>;
 
-/** What begins a page for people rather than an answer for programs. */
+/** An answer as its format holds it, with unchecked values. */
+export interface Envelope {
+  readonly code: string;
+  /** The service's own text, as received. */
+  readonly message: string;
+  /** The objects that may contain counters, the most likely one first. */
+  readonly counters: readonly RawFields[];
+  readonly entries: readonly RawFields[];
+}
+
+/** Maximum length of a quote, in characters. */
+const QUOTE_LENGTH = 200;
+/** The beginning of an HTML page. */
 const WEB_PAGE = /^<(?:!doctype\s+html|html|head|body|title|meta|script|center|h1)\b/i;
 
-/** UTF-8 without a byte order mark and surrounding white space; bytes that are no UTF-8 become U+FFFD. */
+/** Decodes UTF-8 and removes a byte order mark and surrounding white space. Invalid bytes become U+FFFD. */
 export function bodyText(body: Uint8Array): string {
   return new TextDecoder().decode(body).trim();
+}
+
+/** The service's code, which an answer may contain as a string or a number; undefined for anything else. */
+export function readCode(raw: unknown): string | undefined {
+  const text = typeof raw === 'number' || typeof raw === 'string' ? String(raw).trim() : '';
+  return /^[\w.-]{1,16}$/.test(text) ? text : undefined;
 }
 
 export function isWebPage(text: string): boolean {
   return WEB_PAGE.test(text);
 }
 
-/** One printable line of at most `length` characters. Masked before it is cut, lest half a secret stays. */
+/** One printable line of at most `length` characters. It is masked before it is cut, so that no half of a secret remains. */
 export function quoteText(text: string, length: number, secrets: readonly Secret[]): string {
   const line = oneLine(maskSecrets(text, secrets));
   return line.length <= length ? line : `${line.slice(0, length).toWellFormed()}…`;
 }
 
-/** The error for an answer in no known form. @param what - e.g. `is not the json asked for`. */
+/** @param what - what is wrong with the answer: completes "the answer of HOST …". */
 export function unreadableAnswer(what: string, text: string, origin: AnswerOrigin): NoriaError {
-  return unreadable('service-protocol', `the answer of ${origin.host} ${what}`, text, origin);
+  return badAnswer('service-protocol', `the answer of ${origin.host} ${what}`, text, origin);
 }
 
-/** The error for a web page where an answer was expected. */
 export function webPageAnswer(text: string, origin: AnswerOrigin): NoriaError {
-  const what = `${origin.host} sent a web page instead of an answer, as a firewall does that blocks this address`;
-  return unreadable('service-blocked', what, text, origin);
+  const what = `${origin.host} sent a web page instead of an answer; perhaps a firewall blocks this machine`;
+  return badAnswer('service-blocked', what, text, origin);
 }
 
-/** The error for a status other than 200 without a code of the service. */
+/** The error for a status other than 200, in an answer without a code of the service. */
 export function unexpectedStatus(
   status: number,
   redirectsTo: string | undefined,
@@ -54,12 +71,12 @@ export function unexpectedStatus(
 ): NoriaError {
   const what =
     redirectsTo === undefined
-      ? `${origin.host} answered with status ${status} instead of 200, as a firewall does that blocks this address`
-      : `${origin.host} redirects to ${redirectsTo} (status ${status}), which is not followed, since the key would go there; correct service.baseUrl`;
-  return unreadable('service-blocked', what, text, origin, { status });
+      ? `${origin.host} answered with status ${status} instead of 200; perhaps a firewall blocks this machine`
+      : `${origin.host} redirects to ${redirectsTo} (status ${status}); noria does not follow, because that would send the key there; correct service.baseUrl`;
+  return badAnswer('service-blocked', what, text, origin, { status });
 }
 
-function unreadable(
+function badAnswer(
   code: 'service-protocol' | 'service-blocked',
   what: string,
   text: string,

@@ -1,7 +1,7 @@
 /**
- * The extraction service as noria sees it: one call, made once, decoded. Pace, retries and what follows are refill's.
+ * Calls the extraction service: one call, one attempt, one decoded answer. Pace, retries and reactions belong to refill.
  *
- * Whatever goes wrong is a NoriaError that names the host, what happened and what to do; a key is never in it.
+ * Every failure is a NoriaError that names the host, what happened and what to do. It never contains a key.
  */
 import type { LookupFunction } from 'node:net';
 import type { Clock } from '../core/clock.ts';
@@ -24,23 +24,21 @@ import {
 import { type Exchange, exchange } from './transport.ts';
 
 export interface ServiceClientOptions {
-  /** For one call: connecting, waiting and reading together. */
+  /** For one whole call: connecting, waiting and reading. */
   readonly timeoutMs: number;
   readonly clock: Clock;
-  /** Which addresses are no members: private ones, unless allowed, and noria's own. */
   readonly refuses: RefuseAddress;
-  /** Resolves the service's name; the machine's own resolver when left out. */
+  /** Resolves the service's name; default: the system resolver. */
   readonly lookup?: LookupFunction;
 }
 
 export interface CallOptions {
-  /** Gives the call up; it then fails with `shutting-down`. */
+  /** Cancels the call, which then fails with `shutting-down`. */
   readonly signal?: AbortSignal;
-  /** Masked, besides the key, in whatever text of the answer is kept: the instance's plain password. */
+  /** Masked in every kept text of the answer, in addition to the key. */
   readonly secrets?: readonly Secret[];
 }
 
-/** When it was sent, and how long it took. */
 export interface Timing {
   /** Monotonic moment just before connecting. */
   readonly sentAt: number;
@@ -50,77 +48,84 @@ export interface Timing {
 /** An answer of operation 9 or 10. */
 export type ListAnswer = DecodedList & Timing;
 
+type Decode<Decoded> = (body: Uint8Array, origin: AnswerOrigin) => Decoded;
+
 /**
- * Every method resolves with whatever code the service gave, and rejects with a NoriaError when it gave none:
- * service-transport (no whole answer), service-blocked (something else answered: a web page, a status other than 200, a
- * redirect), service-protocol (not understood), bad-config (no usable address), shutting-down (given up).
+ * A call resolves with the service's answer, whatever its code, and rejects with a NoriaError when there is none:
+ * service-transport (no complete answer), service-blocked (a web page, a redirect or a status other than 200),
+ * service-protocol (not understood), bad-config (unusable address), shutting-down (cancelled).
+ *
+ * The client keeps no connection between calls.
  */
-export interface ServiceClient {
-  /** One draw: operations 1 to 8. */
-  extract(call: ExtractCall, options?: CallOptions): Promise<DrawAnswer>;
-  /** Operation 9: the area lines that can be added to the exclusive pool. */
-  areas(call: AreasCall, options?: CallOptions): Promise<ListAnswer>;
-  /** Operation 10: the exclusive-pool instances of an account. */
-  instances(call: InstancesCall, options?: CallOptions): Promise<ListAnswer>;
-  /** Gives up the calls under way and takes no more. Safe to call twice. */
-  close(): void;
-}
+export class ServiceClient {
+  readonly #options: ServiceClientOptions;
+  readonly #inFlight = new Set<AbortController>();
+  #isClosed = false;
 
-/** Opens a client. It holds no connection between calls. */
-export function openServiceClient(options: ServiceClientOptions): ServiceClient {
-  const { refuses } = options;
-  const underWay = new Set<AbortController>();
-  let closed = false;
-
-  /** One exchange that `close` and the caller's signal can both give up; no listener stays on a long-lived signal. */
-  async function send(request: ServiceRequest, signal: AbortSignal | undefined): Promise<Exchange> {
-    const giveUp = new AbortController();
-    const abort = () => giveUp.abort();
-    if (closed || signal?.aborted) abort();
-    signal?.addEventListener('abort', abort);
-    underWay.add(giveUp);
-    try {
-      return await exchange(request, { ...options, signal: giveUp.signal });
-    } finally {
-      underWay.delete(giveUp);
-      signal?.removeEventListener('abort', abort);
-    }
+  constructor(options: ServiceClientOptions) {
+    this.#options = options;
   }
 
-  async function call<Decoded extends { readonly code: string }>(
+  /** One draw: operations 1 to 8. */
+  async extract(call: ExtractCall, options: CallOptions = {}): Promise<DrawAnswer> {
+    const { refuses } = this.#options;
+    return this.#call(extractRequest(call), call.key, options, (body, origin) =>
+      decodeDraw(body, { ...origin, ...call, refuses }),
+    );
+  }
+
+  /** Operation 9: the area lines that can be added to the exclusive pool. */
+  async areas(call: AreasCall, options: CallOptions = {}): Promise<ListAnswer> {
+    return this.#call(areasRequest(call), call.key, options, (body, origin) =>
+      decodeList('areas', body, origin),
+    );
+  }
+
+  /** Operation 10: the exclusive-pool instances of an account. */
+  async instances(call: InstancesCall, options: CallOptions = {}): Promise<ListAnswer> {
+    return this.#call(instancesRequest(call), call.key, options, (body, origin) =>
+      decodeList('instances', body, origin),
+    );
+  }
+
+  /** Cancels the calls in flight and rejects later ones. Idempotent. */
+  close(): void {
+    this.#isClosed = true;
+    for (const call of this.#inFlight) call.abort();
+  }
+
+  async #call<Decoded extends { readonly code: string }>(
     request: ServiceRequest,
     key: Secret,
     { signal, secrets = [] }: CallOptions,
-    decode: (body: Uint8Array, origin: AnswerOrigin) => Decoded,
+    decode: Decode<Decoded>,
   ): Promise<Decoded & Timing> {
-    const reply = await send(request, signal);
+    const reply = await this.#send(request, signal);
     const decoded = decodeReply(reply, { host: request.url.host, secrets: [key, ...secrets] }, decode);
     return { ...decoded, sentAt: reply.sentAt, tookMs: reply.tookMs };
   }
 
-  return {
-    extract: async (draw, callOptions = {}) =>
-      call(extractRequest(draw), draw.key, callOptions, (body, origin) =>
-        decodeDraw(body, { ...origin, ...draw, refuses }),
-      ),
-    areas: async (list, callOptions = {}) =>
-      call(areasRequest(list), list.key, callOptions, (body, origin) => decodeList('areas', body, origin)),
-    instances: async (list, callOptions = {}) =>
-      call(instancesRequest(list), list.key, callOptions, (body, origin) =>
-        decodeList('instances', body, origin),
-      ),
-    close() {
-      closed = true;
-      for (const giveUp of underWay) giveUp.abort();
-    },
-  };
+  /** `close` and the caller's signal can cancel it. It removes its listener, because the signal may live long. */
+  async #send(request: ServiceRequest, signal: AbortSignal | undefined): Promise<Exchange> {
+    const call = new AbortController();
+    const abort = () => call.abort();
+    if (this.#isClosed || signal?.aborted) abort();
+    signal?.addEventListener('abort', abort);
+    this.#inFlight.add(call);
+    try {
+      return await exchange(request, { ...this.#options, signal: call.signal });
+    } finally {
+      this.#inFlight.delete(call);
+      signal?.removeEventListener('abort', abort);
+    }
+  }
 }
 
-/** The specification shows no status for errors, so a code of the service counts whatever the status; success needs 200. */
+/** The specification names no status for errors, so a code of the service is valid with any status. A success needs 200. */
 function decodeReply<Decoded extends { readonly code: string }>(
   { status, redirectsTo, body }: Exchange,
   origin: AnswerOrigin,
-  decode: (body: Uint8Array, origin: AnswerOrigin) => Decoded,
+  decode: Decode<Decoded>,
 ): Decoded {
   if (status === 200) return decode(body, origin);
   try {
@@ -128,7 +133,7 @@ function decodeReply<Decoded extends { readonly code: string }>(
     if (decoded.code !== SUCCESS) return decoded;
   } catch (error) {
     if (!(error instanceof NoriaError)) throw error;
-    // handled: no code in it, so the status is what there is to tell
+    // ignored: without a code, the status is the better explanation
   }
   throw unexpectedStatus(status, redirectsTo, bodyText(body), origin);
 }

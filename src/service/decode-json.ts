@@ -1,35 +1,35 @@
 /**
- * The JSON envelope of an extraction: `{ code, msg, data: { count, proxy_list } }`, and the forms of it that were seen.
+ * Reads the JSON envelope of an extraction: `{ code, msg, data: { count, proxy_list } }`. Pure.
  *
- * The code may be a number; `data` may be missing, null, an empty text, or itself the list. Pure.
+ * The code may be a number; `data` may be missing, null, an empty string, or the list itself.
  */
-import { type Envelope, type RawFields, readCode } from './envelope.ts';
+import { type Envelope, type RawFields, readCode } from './body.ts';
+import { SUCCESS } from './codes.ts';
 
-/** @returns undefined when it is no JSON object with a code, or a success whose `data` cannot be understood. */
+/** @returns undefined when it is not a JSON object with a code, or a success whose `data` is not understood. */
 export function readJson(text: string): Envelope | undefined {
   const body = parseObject(text);
   const code = readCode(body?.['code']);
   if (body === undefined || code === undefined) return undefined;
   const { data, msg } = body;
   const message = typeof msg === 'string' ? msg : '';
-  const list = listIn(data);
-  // An error is told by its code alone: whatever stands in data is not looked at.
-  const entries = list ?? (code === '10001' ? undefined : []);
+  // The data of an error has no meaning, so it need not be understood.
+  const entries = listIn(data) ?? (code === SUCCESS ? undefined : []);
   if (entries === undefined) return undefined;
   return { code, message, counters: isObject(data) ? [data, body] : [body], entries };
 }
 
-/** The JSON object that `text` is; undefined when it is anything else. */
+/** @returns undefined when the text is not a JSON object. */
 export function parseObject(text: string): RawFields | undefined {
   try {
     const parsed: unknown = JSON.parse(text);
     return isObject(parsed) ? parsed : undefined;
   } catch {
-    return undefined; // handled: the caller says what it was instead
+    return undefined; // ignored: the caller reports what the text is instead
   }
 }
 
-/** The members of a list that are objects; for those that are not, an empty one, so that they are counted as dropped. */
+/** Replaces items that are not objects by empty objects, so that they count as dropped. */
 export function objectsIn(list: readonly unknown[]): RawFields[] {
   return list.map((item) => (isObject(item) ? item : {}));
 }
@@ -38,11 +38,11 @@ function listIn(data: unknown): RawFields[] | undefined {
   if (data === undefined || data === null || data === '') return [];
   if (Array.isArray(data)) return objectsIn(data);
   if (!isObject(data)) return undefined;
-  const list = data['proxy_list'];
+  const { proxy_list: list, count } = data;
   if (Array.isArray(list)) return objectsIn(list);
-  const nothingSaid = list === undefined || list === null || list === '';
-  const nothingCounted = data['count'] === undefined || Number(data['count']) === 0;
-  return nothingSaid && nothingCounted ? [] : undefined;
+  const isListEmpty = list === undefined || list === null || list === '';
+  const isCountZero = count === undefined || Number(count) === 0;
+  return isListEmpty && isCountZero ? [] : undefined;
 }
 
 function isObject(value: unknown): value is RawFields {

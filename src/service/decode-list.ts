@@ -1,39 +1,36 @@
-/**
- * The answers of operations 9 and 10: lists in JSON, kept in the specification's own field names, since commands only show
- * them. Pure.
- */
+/** Decodes the answers of operations 9 and 10: JSON lists. They keep the specification's field names, because commands print them. Pure. */
 import {
   type AnswerOrigin,
   bodyText,
   isWebPage,
   quoteText,
+  type RawFields,
+  readCode,
   unreadableAnswer,
   webPageAnswer,
 } from './body.ts';
 import { SUCCESS } from './codes.ts';
 import { MAX_ENTRIES, MAX_MESSAGE_LENGTH } from './decode.ts';
 import { objectsIn, parseObject } from './decode-json.ts';
-import { type RawFields, readCode } from './envelope.ts';
 import { readInteger, readText } from './fields.ts';
 import { type ListName, OPERATIONS } from './operations.ts';
 
-/** An area line or an instance: fields as the table of operations names and types them; what is not known is left out. */
+/** An area line or an instance, with the fields and types of the operation's table. Fields without a valid value are left out. */
 export type ListRecord = Readonly<Record<string, string | number>>;
 
 export interface DecodedList {
   /** The service's code, e.g. `10001`. */
   readonly code: string;
-  /** The service's own text, with secrets masked. */
+  /** The service's own text, with masked secrets. */
   readonly message: string;
   /** Empty unless the code is success. At most 1,000. */
   readonly records: readonly ListRecord[];
 }
 
 /**
- * Decodes the answer of operation 9 or 10, whatever its status was. Records without their first field (the area, the
- * instance's id) are left out.
+ * Decodes an answer with any HTTP status. Leaves out records without their first field (the area, the id of the instance).
  *
- * @throws NoriaError service-protocol when it is no such JSON, service-blocked when it is a web page.
+ * @throws NoriaError service-protocol when it is not the expected JSON, service-blocked when it is a web page.
  */
 export function decodeList(name: ListName, body: Uint8Array, origin: AnswerOrigin): DecodedList {
   const text = bodyText(body);
@@ -41,10 +38,10 @@ export function decodeList(name: ListName, body: Uint8Array, origin: AnswerOrigi
   const answer = parseObject(text);
   const code = readCode(answer?.['code']);
   if (answer === undefined || code === undefined)
-    throw unreadableAnswer('is not the JSON expected', text, origin);
-  const list = code === SUCCESS ? (answer[OPERATIONS[name].listField] ?? []) : [];
-  if (!Array.isArray(list))
-    throw unreadableAnswer(`has no list in ${OPERATIONS[name].listField}`, text, origin);
+    throw unreadableAnswer('is not JSON with a code', text, origin);
+  const { listField } = OPERATIONS[name];
+  const list = code === SUCCESS ? (answer[listField] ?? []) : [];
+  if (!Array.isArray(list)) throw unreadableAnswer(`has no list in ${listField}`, text, origin);
   const { msg } = answer;
   return {
     code,
@@ -60,6 +57,6 @@ function readRecord(name: ListName, raw: RawFields): ListRecord[] {
     const value = type === 'integer' ? readInteger(raw[field]) : readText(raw[field]);
     if (value !== undefined) record[field] = value;
   }
-  const [needed = ''] = Object.keys(fields);
-  return Object.hasOwn(record, needed) ? [record] : [];
+  const [requiredField = ''] = Object.keys(fields);
+  return Object.hasOwn(record, requiredField) ? [record] : [];
 }

@@ -1,11 +1,11 @@
 /**
- * An answer in Text: one proxy a line, in the default layout, the free product's line, or a custom one. Pure.
+ * Reads an answer in the format Text: one proxy per line, in the default layout, the free product's, or a custom one. Pure.
  *
- * The text has no envelope, so success is inferred from lines that fit. The specification shows no layout for errors in it,
- * so a code of the operation is looked for in what is nothing else.
+ * Text has no envelope, so lines that match are a success. The specification shows no error in Text; in a text that does
+ * not match, a code of the operation counts as one.
  */
+import type { Envelope, RawFields } from './body.ts';
 import { CODES, SUCCESS } from './codes.ts';
-import type { Envelope, RawFields } from './envelope.ts';
 import { OPERATIONS, type OperationNumber, type Product } from './operations.ts';
 import { compileLayout, type RecordReader } from './text-layout.ts';
 
@@ -15,25 +15,25 @@ const PLAIN_LINE =
 /** `[level]ip:port@protocol#location`, the line of the free product. */
 const FREE_LINE =
   /[ \t]*\[(?<level>[^\]\n]{0,100})\](?<ip>[^\s:]{1,45}|\[[0-9a-fA-F:.]{2,45}\]):(?<port>\d{1,6})@(?<protocol>\w{1,16})#(?<adr>[^\n]*)(?=\n|$)/y;
-/** Longest text in which a code is looked for: an error is short. */
+/** The longest text that can be an error. */
 const MAX_ERROR_LENGTH = 2_000;
 
 /**
- * Reads the lines of a Text answer.
+ * Reads the lines of a Text answer. An empty text is a success without proxies.
  *
- * @param layout - the custom extraction format, checked before by `compileLayout`; a wrong one throws `TypeError`.
- * @returns undefined when at least half of the lines do not fit. No lines are a success without proxies.
+ * @param layout - the custom extraction format, already checked by `compileLayout`; an invalid one throws `TypeError`.
+ * @returns undefined when at least half of the lines do not match.
  */
 export function readTextLines(text: string, product: Product, layout?: string): Envelope | undefined {
   const lines = text.replace(/\r\n?/g, '\n');
-  const { entries, strangers } = readRecords(lines, recordReader(product, layout));
-  // One bad line among good ones is a bad entry; mostly bad lines are some other text that happens to hold an address.
-  if (entries.length <= strangers && strangers > 0) return undefined;
-  const bad = new Array<RawFields>(strangers).fill({});
+  const { entries, mismatches } = readRecords(lines, recordReader(product, layout));
+  // A few bad lines are bad entries. Mostly bad lines are some other text that happens to contain an address.
+  if (mismatches > 0 && mismatches >= entries.length) return undefined;
+  const bad = new Array<RawFields>(mismatches).fill({});
   return { code: SUCCESS, message: '', counters: [], entries: [...entries, ...bad] };
 }
 
-/** Reads the code out of a short text: a labelled one, or one that this operation can answer with, standing alone. */
+/** Finds the code of an error in a short text: after the word `code`, or any code of the operation. */
 export function readTextCode(text: string, product: Product): Envelope | undefined {
   if (text.length > MAX_ERROR_LENGTH) return undefined;
   const labelled = /\bcode\b\W{1,4}(\d{5})\b/i.exec(text)?.[1];
@@ -56,10 +56,10 @@ function lineReader(pattern: RegExp): RecordReader {
   };
 }
 
-/** All records, and how many lines (or ends of lines) are none. */
-function readRecords(text: string, read: RecordReader): { entries: RawFields[]; strangers: number } {
+/** All records, and the number of lines, or rests of lines, that do not match. */
+function readRecords(text: string, read: RecordReader): { entries: RawFields[]; mismatches: number } {
   const entries: RawFields[] = [];
-  let strangers = 0;
+  let mismatches = 0;
   let at = 0;
   while (at < text.length) {
     const record = read(text, at);
@@ -69,16 +69,16 @@ function readRecords(text: string, read: RecordReader): { entries: RawFields[]; 
     } else {
       const lineEnd = text.indexOf('\n', at);
       const end = lineEnd < 0 ? text.length : lineEnd + 1;
-      if (text.slice(at, end).trim() !== '') strangers += 1;
+      if (text.slice(at, end).trim() !== '') mismatches += 1;
       at = end;
     }
   }
-  return { entries, strangers };
+  return { entries, mismatches };
 }
 
 function listedCode(text: string, operation: OperationNumber): string | undefined {
-  // A port after an address is no code, whatever its number.
-  const bare = text.replace(/\d{1,3}(?:\.\d{1,3}){3}\W{1,3}\d{1,5}\b/g, ' ');
-  const codes = bare.match(/\b\d{5}\b/g) ?? [];
-  return codes.find((code) => Object.hasOwn(CODES[operation], code));
+  // A port after an address is not a code.
+  const withoutAddresses = text.replace(/\d{1,3}(?:\.\d{1,3}){3}\W{1,3}\d{1,5}\b/g, ' ');
+  const numbers = withoutAddresses.match(/\b\d{5}\b/g) ?? [];
+  return numbers.find((code) => Object.hasOwn(CODES[operation], code));
 }

@@ -1,14 +1,14 @@
 /**
- * The envelope in XML. The specification shows no layout, so any sane one is read: elements or attributes, whatever the
- * names around them, with or without name spaces, in either letter case. Pure.
+ * Reads the envelope in XML. Pure.
  *
- * An entry is an element with an `ip` or a `port` of its own; where several stand side by side in one element, each
- * repeated name begins the next entry. A document type is refused: no service needs one, and entities are an attack.
+ * The specification shows no layout, so any reasonable one is accepted: elements or attributes, inside elements of any name,
+ * with or without namespaces, in any letter case. An element with an `ip` or a `port` is an entry; if it contains several
+ * entries side by side, a repeated name starts the next one. A document type is rejected, because entities enable attacks.
  */
 import { XMLParser, XMLValidator } from 'fast-xml-parser';
-import { type Envelope, type RawFields, readCode } from './envelope.ts';
+import { type Envelope, type RawFields, readCode } from './body.ts';
 
-/** An element as the parser gives it: its name with what is inside, and its attributes under `:@`. */
+/** An element as the parser returns it: its content under its name, its attributes under `:@`. */
 type ParsedNode = Readonly<Record<string, unknown>>;
 
 interface Element {
@@ -30,24 +30,24 @@ const parser = new XMLParser({
   cdataPropName: CDATA,
   removeNSPrefix: true,
   parseTagValue: false,
-  trimValues: false, // done here: space before a CDATA section belongs to the text
+  trimValues: false, // trimmed here, because space before a CDATA section is part of the text
   ignoreDeclaration: true,
   ignorePiTags: true,
-  processEntities: false, // done here: the parser leaves out numeric references
+  processEntities: false, // resolved here, because the parser ignores numeric references
   maxNestedTags: 32,
 });
 
-/** @returns undefined when it is no well-formed XML with a code in it. */
+/** @returns undefined when it is not well-formed XML with a code. */
 export function readXml(text: string): Envelope | undefined {
   const root = parse(text);
   if (root === undefined) return undefined;
-  const outside: Record<string, unknown> = {};
+  const envelope: Record<string, unknown> = {};
   const entries: RawFields[] = [];
-  collect(root, outside, entries);
-  const code = readCode(outside['code']);
+  collect(root, envelope, entries);
+  const code = readCode(envelope['code']);
   if (code === undefined) return undefined;
-  const message = outside['msg'];
-  return { code, message: typeof message === 'string' ? message : '', counters: [outside], entries };
+  const message = envelope['msg'];
+  return { code, message: typeof message === 'string' ? message : '', counters: [envelope], entries };
 }
 
 function parse(text: string): Element | undefined {
@@ -55,9 +55,9 @@ function parse(text: string): Element | undefined {
   try {
     if (XMLValidator.validate(text, { allowBooleanAttributes: true }) !== true) return undefined;
     const [root, ...more] = elementsIn(parser.parse(text));
-    return more.length === 0 ? root : undefined; // the validator lets a second, empty root pass
+    return more.length === 0 ? root : undefined; // the validator accepts a second, empty root
   } catch {
-    return undefined; // handled: nested too deep or a reserved name; the caller says that it cannot be understood
+    return undefined; // ignored: nested too deep or a reserved name; the caller reports that the answer is not understood
   }
 }
 
@@ -81,7 +81,7 @@ function elementsIn(nodes: unknown): Element[] {
   });
 }
 
-/** The text of an element: its own, and that of its CDATA sections, which hold no entities. */
+/** The text of an element, including its CDATA sections, which contain no entities. */
 function textIn(nodes: unknown): string {
   const parts = nodesIn(nodes).map((node) => {
     if (typeof node[TEXT] === 'string') return resolved(node[TEXT]);
@@ -94,23 +94,23 @@ function nodesIn(nodes: unknown): readonly ParsedNode[] {
   return Array.isArray(nodes) ? nodes : [];
 }
 
-/** Walks the tree: entries into `entries`; of everything else the first value of each name into `outside`. */
-function collect(element: Element, outside: Record<string, unknown>, entries: RawFields[]): void {
+/** Walks the tree and adds entries to `entries`, and of all other names the first value to `envelope`. */
+function collect(element: Element, envelope: Record<string, unknown>, entries: RawFields[]): void {
   const values = valuesOf(element);
   const names = new Set(values.map(([name]) => name));
-  // Beside the code an ip alone is no entry: the text of an error may come with the address of a caller.
-  const holdsEntries = names.has('code')
+  // Next to the code, an ip alone is not an entry: an error may contain the address of a caller.
+  const hasEntries = names.has('code')
     ? names.has('ip') && names.has('port')
     : names.has('ip') || names.has('port');
-  if (holdsEntries) entries.push(...entriesIn(values));
-  if (holdsEntries && !names.has('code')) return;
+  if (hasEntries) entries.push(...entriesIn(values));
+  if (hasEntries && !names.has('code')) return;
   for (const [name, value] of values) {
-    if (!Object.hasOwn(outside, name)) outside[name] = value;
+    if (!Object.hasOwn(envelope, name)) envelope[name] = value;
   }
-  for (const child of element.children) collect(child, outside, entries);
+  for (const child of element.children) collect(child, envelope, entries);
 }
 
-/** Entries side by side in one element: each repeated name begins the next one. */
+/** Splits the values of one element into entries. */
 function entriesIn(values: readonly [string, string][]): RawFields[] {
   const groups: Record<string, string>[] = [];
   let group: Record<string, string> | undefined;
@@ -124,7 +124,7 @@ function entriesIn(values: readonly [string, string][]): RawFields[] {
   return groups;
 }
 
-/** Names with their texts: the attributes of an element, then those of its children that hold no further elements. */
+/** Names with their texts: the attributes of an element, then its children without children. */
 function valuesOf(element: Element): [string, string][] {
   const attributes = Object.entries(element.attributes).map(([name, value]): [string, string] => [
     name,
@@ -134,15 +134,15 @@ function valuesOf(element: Element): [string, string][] {
   return [...attributes, ...leaves.map((leaf): [string, string] => [leaf.name, leaf.text])];
 }
 
-const NAMED: Readonly<Record<string, string>> = { lt: '<', gt: '>', amp: '&', quot: '"', apos: "'" };
+const ENTITIES: Readonly<Record<string, string>> = { lt: '<', gt: '>', amp: '&', quot: '"', apos: "'" };
 
-/** The five entities of XML and numeric references; others are left as they are. */
+/** Resolves the five entities of XML and numeric references. Others stay as they are. */
 function resolved(text: string): string {
   return text.replace(/&(?:#(\d{1,7})|#x([0-9a-f]{1,6})|([a-z]{2,4}));/gi, resolveOne);
 }
 
 function resolveOne(whole: string, decimal?: string, hex?: string, name?: string): string {
-  if (name !== undefined) return NAMED[name] ?? whole;
+  if (name !== undefined) return ENTITIES[name] ?? whole;
   const point = decimal === undefined ? Number.parseInt(hex ?? '', 16) : Number(decimal);
   return point <= 0x10ffff ? String.fromCodePoint(point) : whole;
 }

@@ -1,16 +1,18 @@
 /**
- * The answer of a draw, from bytes to what noria keeps of it. Pure: liberal in what it reads, strict in what it keeps.
+ * Decodes the answer of a draw. Pure: liberal in what it reads, strict in what it keeps.
  *
- * An entry is kept with an IP literal, a port and nothing that speaks against it; every other one is dropped and counted. What
- * cannot be understood is a NoriaError that quotes the beginning of it, with secrets masked.
+ * It keeps an entry with an IP literal and a port that nothing disqualifies, drops all others and counts them. An
+ * unreadable answer is a NoriaError that quotes its beginning, with masked secrets.
  */
 import type { MemberProtocol } from '../core/protocol.ts';
-import type { DrawAnswer, DrawnEntry } from './answer.ts';
+import type { DrawAnswer, DrawnEntry, Quota } from './answer.ts';
 import {
   type AnswerOrigin,
   bodyText,
+  type Envelope,
   isWebPage,
   quoteText,
+  type RawFields,
   unreadableAnswer,
   webPageAnswer,
 } from './body.ts';
@@ -18,81 +20,80 @@ import { SUCCESS } from './codes.ts';
 import { readJson } from './decode-json.ts';
 import { readTextCode, readTextLines } from './decode-text.ts';
 import { readXml } from './decode-xml.ts';
-import { type Envelope, type RawFields, readQuota } from './envelope.ts';
-import { readDetails, readEntryPort, readIp } from './fields.ts';
+import { readDetails, readEntryPort, readInteger, readIp } from './fields.ts';
 import { type Format, OPERATIONS, type Product } from './operations.ts';
 
-/** Most entries kept of one answer. */
+/** The most entries kept of one answer. */
 export const MAX_ENTRIES = 1_000;
-/** Longest text of the service that is kept for status and log. */
+/** The longest text of the service that is kept, in characters. */
 export const MAX_MESSAGE_LENGTH = 500;
 
 export type DropReason = 'address' | 'port' | 'private' | 'own' | 'protocol' | 'excess';
 
-/** Why an address is not acceptable as a member, or undefined when it is. Both are noria's policy, not the service's. */
+/** Why an address cannot be a member: private ones unless the configuration allows them, and noria's own. Undefined: it can. */
 export type RefuseAddress = (host: string, port: number) => 'private' | 'own' | undefined;
 
-/** How an answer is to be read. */
 export interface DecodeOptions extends AnswerOrigin {
   readonly product: Product;
   readonly format: Format;
-  /** With the format `text`: the custom extraction format, checked by `compileLayout` before. */
+  /** For the format `text`: the custom extraction format, already checked by `compileLayout`. */
   readonly textLayout?: string | undefined;
   readonly refuses: RefuseAddress;
 }
 
 export type DecodedDraw = Pick<DrawAnswer, 'code' | 'message' | 'entries' | 'dropped' | 'quota'>;
 
-/** What an answer of the free product calls its protocols. `https` there means: an HTTP proxy that can CONNECT. */
-const PROTOCOL_LABELS: Readonly<Record<string, MemberProtocol>> = {
+/** The protocol names of the free product. Its `https` is an HTTP proxy that supports CONNECT. */
+const PROTOCOLS: Readonly<Record<string, MemberProtocol>> = {
   http: 'http',
   https: 'http',
   socks4: 'socks4',
   socks5: 'socks5',
 };
 
-const READERS: Readonly<Record<Format, (text: string, reading: DecodeOptions) => Envelope | undefined>> = {
+const READERS: Readonly<Record<Format, (text: string, options: DecodeOptions) => Envelope | undefined>> = {
   json: readJson,
   xml: readXml,
   text: (text, { product, textLayout }) => readTextLines(text, product, textLayout),
 };
 
 /**
- * Decodes the body of an answer, whatever its status was.
+ * Decodes the body of an answer with any HTTP status.
  *
- * @throws NoriaError service-protocol when it is not the format asked for, service-blocked when it is a web page.
+ * @throws NoriaError service-protocol when it is not in the requested format, service-blocked when it is a web page.
  */
-export function decodeDraw(body: Uint8Array, reading: DecodeOptions): DecodedDraw {
-  const envelope = readEnvelope(bodyText(body), reading);
+export function decodeDraw(body: Uint8Array, options: DecodeOptions): DecodedDraw {
+  const envelope = readEnvelope(bodyText(body), options);
   const { code } = envelope;
-  const message = quoteText(envelope.message, MAX_MESSAGE_LENGTH, reading.secrets);
-  // An error is told by its code alone: whatever else stands there is not looked at.
-  const raw = code === SUCCESS ? envelope.entries : [];
-  return { code, message, ...keep(raw, reading), quota: readQuota(envelope.counters) };
+  const message = quoteText(envelope.message, MAX_MESSAGE_LENGTH, options.secrets);
+  const entries = code === SUCCESS ? envelope.entries : []; // the data of an error has no meaning
+  return { code, message, ...keepValid(entries, options), quota: readQuota(envelope.counters) };
 }
 
-/** The envelope in the format asked for; that of another format only where it tells an error. */
-function readEnvelope(text: string, reading: DecodeOptions): Envelope {
-  // No lines are no proxies; in the other formats there is always something.
-  if (text === '' && reading.format !== 'text') throw unreadableAnswer('is empty', text, reading);
-  if (isWebPage(text)) throw webPageAnswer(text, reading);
-  const asked = READERS[reading.format](text, reading);
-  if (asked !== undefined) return asked;
+/** Reads the requested format, and other formats only if they contain an error. */
+function readEnvelope(text: string, options: DecodeOptions): Envelope {
+  const { format, product } = options;
+  // An empty text means no proxies. The other formats always have content.
+  if (text === '' && format !== 'text') throw unreadableAnswer('is empty', text, options);
+  if (isWebPage(text)) throw webPageAnswer(text, options);
+  const requested = READERS[format](text, options);
+  if (requested !== undefined) return requested;
   const other =
-    readJson(text) ??
-    readXml(text) ??
-    (reading.format === 'text' ? readTextCode(text, reading.product) : undefined);
+    readJson(text) ?? readXml(text) ?? (format === 'text' ? readTextCode(text, product) : undefined);
   if (other !== undefined && other.code !== SUCCESS) return other;
-  throw unreadableAnswer(`is not the ${reading.format} asked for`, text, reading);
+  throw unreadableAnswer(`is not in the requested format ${format}`, text, options);
 }
 
-function keep(raw: readonly RawFields[], reading: DecodeOptions): Pick<DecodedDraw, 'entries' | 'dropped'> {
+function keepValid(
+  raw: readonly RawFields[],
+  options: DecodeOptions,
+): Pick<DecodedDraw, 'entries' | 'dropped'> {
   const entries: DrawnEntry[] = [];
   const dropped: Partial<Record<DropReason, number>> = {};
   for (const fields of raw) {
-    const judged = entries.length < MAX_ENTRIES ? readEntry(fields, reading) : 'excess';
-    if (typeof judged === 'string') dropped[judged] = (dropped[judged] ?? 0) + 1;
-    else entries.push(judged);
+    const entry = entries.length < MAX_ENTRIES ? readEntry(fields, options) : 'excess';
+    if (typeof entry === 'string') dropped[entry] = (dropped[entry] ?? 0) + 1;
+    else entries.push(entry);
   }
   return { entries, dropped };
 }
@@ -113,5 +114,25 @@ function readEntry(raw: RawFields, { product, refuses }: DecodeOptions): DrawnEn
 
 function readProtocol(label: unknown): MemberProtocol | undefined {
   const name = typeof label === 'string' ? label.trim().toLowerCase() : '';
-  return Object.hasOwn(PROTOCOL_LABELS, name) ? PROTOCOL_LABELS[name] : undefined;
+  return Object.hasOwn(PROTOCOLS, name) ? PROTOCOLS[name] : undefined;
+}
+
+/** Takes each counter from the first object that has it. Source: "Additional data fields" of the specification. */
+function readQuota(counters: readonly RawFields[]): Quota {
+  const count = (...names: readonly string[]): number | undefined => {
+    for (const counter of counters) {
+      for (const name of names) {
+        const value = Object.hasOwn(counter, name) ? readInteger(counter[name]) : undefined;
+        if (value !== undefined && value >= 0) return value;
+      }
+    }
+    return undefined;
+  };
+  const quota: Record<keyof Quota, number | undefined> = {
+    remaining: count('surplus_count', 'today_left_count'),
+    added: count('update_count', 'dedup_count'),
+    active: count('active_count'),
+    today: count('today_count'),
+  };
+  return Object.fromEntries(Object.entries(quota).filter(([, value]) => value !== undefined));
 }

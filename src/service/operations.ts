@@ -1,14 +1,14 @@
 /**
- * The ten operations of the extraction service, as data: the client, the checks of `params`, refill's pace and
- * docs/service.md all read this table. Adding an operation is adding a row.
+ * The ten operations of the extraction service as a table. The client, the checks of `params`, the pace of refill and
+ * docs/service.md use it. A new operation is a new row.
  *
- * Source: the service's interface specification, sections "Endpoints" and "Limits"; lifetimes and paces where it is silent
- * are noria's own (docs/service.md says which).
+ * Source: the service's specification, sections "Endpoints" and "Limits". Where it names no lifetime or pace, noria chose
+ * one (docs/service.md lists them).
  */
 import type { MemberProtocol } from '../core/protocol.ts';
 import type { WireField } from './fields.ts';
 
-/** The product families, as `product:` of a source names them. Each has one extraction operation. */
+/** The products, as `product:` of a source names them. Each has one extraction operation. */
 export const PRODUCTS = [
   'long-residential',
   'shared',
@@ -29,83 +29,80 @@ export type Format = (typeof FORMATS)[number];
 export const METHODS = ['GET', 'POST'] as const;
 export type Method = (typeof METHODS)[number];
 
-/** What `noria instances --status` takes, and what operation 10 calls it. */
+/** The values of `noria instances --status`, and the numbers that operation 10 uses for them. */
 export const INSTANCE_STATUSES = { 'near-expiry': 1, active: 2, expired: 3 } as const;
 export type InstanceStatus = keyof typeof INSTANCE_STATUSES;
 
 /** One parameter of an operation. `about` completes the sentence "NAME is …". */
 export type OperationParam = {
-  /** Sent when a source does not give it. Whatever the service requires has one, so nothing must be given. */
+  /** Sent when a source does not set it. Every required parameter has a default, so a source need not set any. */
   readonly default?: number;
   readonly about: string;
 } & (
   | { readonly kind: 'whole'; readonly from: number; readonly to: number }
-  /** One of a few numbers; what each stands for. */
+  /** One of a few numbers, each with its meaning. */
   | { readonly kind: 'choice'; readonly values: Readonly<Record<number, string>> }
-  /** One or several keywords: a list, or a text with half-width commas. */
+  /** Keywords: a list, or a text with half-width commas. */
   | { readonly kind: 'keywords' }
-  /** A label as the service spells it. */
+  /** A label in the service's spelling. */
   | { readonly kind: 'label' }
 );
 
 interface OperationRow {
   readonly number: OperationNumber;
-  /** Below the base address; the trailing slash belongs to it. */
+  /** Relative to the base address. The trailing slash is required. */
   readonly path: string;
-  /** The parameters that say who asks: the instance (or account), and its key. */
+  /** The names of the parameters for the instance (or account) and its key. */
   readonly identity: { readonly name: string; readonly key: string };
-  /** Everything else a call can carry, `count` and the type selector aside. */
+  /** All parameters other than `identity`, `count` and the format selector. */
   readonly params: Readonly<Record<string, OperationParam>>;
 }
 
 /** An operation that draws proxies: 1 to 8. */
 export interface DrawOperation extends OperationRow {
-  /** `base`: below {base_url}. `extract-host`: on the instance's own extraction server. */
+  /** `base`: {base_url}. `extract-host`: the instance's own extraction server. */
   readonly server: 'base' | 'extract-host';
-  /** The parameter that chooses the format, and its values. */
+  /** The parameter that selects the format, and its values. */
   readonly selector: { readonly name: string } & Readonly<Record<Format, number>>;
   readonly count: {
-    /** Whether the service wants it; noria sends it always. */
-    readonly required: boolean;
-    /** The most the service takes, where it says a number; else the instance's single-pull limit. */
+    /** The maximum of the service. Absent: each instance has its own. */
     readonly max?: number;
-    /** The most noria asks for where a source does not say. */
+    /** The maximum that noria requests when the source sets none. */
     readonly defaultMax: number;
   };
-  /** Least time from the start of one call to the start of the next. */
+  /** The least time from the start of one call to the start of the next. */
   readonly minIntervalMs: number;
   /** The recommended one. */
   readonly defaultIntervalMs: number;
-  /** How long an entry lives whose lifetime the answer leaves out. */
+  /** The lifetime of an entry without one: `timespan` minutes (with `byTimespan`), but at least `atLeastMs`. */
   readonly defaultLifetime: { readonly byTimespan: boolean; readonly atLeastMs: number };
-  /** What the members speak: always the same, by the parameter `pro`, or as each entry says. */
+  /** The protocol of the members: fixed, selected by the parameter `pro`, or named by each entry. */
   readonly protocol: MemberProtocol | 'by-pro' | 'by-entry';
-  /** Fields of an entry, which are the tags of its custom Text layout too. */
+  /** The fields of an entry, which a custom Text layout may use. */
   readonly fields: readonly WireField[];
 }
 
-/** An operation that lists something: 9 and 10. JSON only. */
+/** An operation that returns a list in JSON: 9 and 10. */
 export interface ListOperation extends OperationRow {
   readonly server: 'base';
-  /** The member of the answer that holds the list. */
+  /** The field of the answer that contains the list. */
   readonly listField: string;
-  /** Fields of a record and their types; the first one is what a record cannot be without. */
+  /** The fields of a record and their types. The first one is required. */
   readonly fields: Readonly<Record<string, 'string' | 'integer'>>;
 }
 
 export type ListName = 'areas' | 'instances';
-export type OperationName = Product | ListName;
 
 const SECOND_MS = 1_000;
 const MINUTE_MS = 60_000;
 
 const ADR: OperationParam = {
   kind: 'keywords',
-  about: 'where: keywords of province, city or carrier',
+  about: 'the location: keywords for province, city or carrier',
 };
 const FITTER: OperationParam = {
   kind: 'choice',
-  values: { 1: 'leave out exit IPs drawn already today', 2: 'no filter' },
+  values: { 1: 'exclude exit IPs already drawn today', 2: 'no filter' },
   default: 2,
   about: 'the filter of exit IPs',
 };
@@ -119,7 +116,7 @@ const PRO: OperationParam = {
   kind: 'choice',
   values: { 1: 'HTTP(S)', 2: 'SOCKS5' },
   default: 1,
-  about: 'what the members speak',
+  about: 'the protocol of the members',
 };
 const ORDER: OperationParam = {
   kind: 'choice',
@@ -128,20 +125,20 @@ const ORDER: OperationParam = {
   about: 'the order',
 };
 
-/** The least lifetime: a whole number of minutes, whose smallest value is the default. */
-function timespan(from: number, to: number, until: string): OperationParam {
+/** The minimum lifetime in minutes. Its smallest value is the default. */
+function timespan(from: number, to: number, maxLifetime: string): OperationParam {
   return {
     kind: 'whole',
     from,
     to,
     default: from,
-    about: `the least remaining lifetime in minutes; IPs with that to ${until} minutes are drawn`,
+    about: `the minimum remaining lifetime in minutes; drawn IPs have that to ${maxLifetime} minutes`,
   };
 }
 
 const BY_TYPE = { name: 'type', text: 1, xml: 2, json: 3 } as const;
 const BY_API = { name: 'api', key: 'akey' } as const;
-const LIMIT_BY_INSTANCE = { required: false, defaultMax: 5 } as const;
+const LIMIT_BY_INSTANCE = { defaultMax: 5 } as const;
 
 const RESIDENTIAL = {
   server: 'base',
@@ -171,7 +168,7 @@ export const OPERATIONS: Readonly<Record<Product, DrawOperation> & Record<ListNa
     number: 1,
     path: '/PrivateProxy/GetIP/',
     ...RESIDENTIAL,
-    count: { required: true, defaultMax: 5 },
+    count: LIMIT_BY_INSTANCE,
     protocol: 'http',
   },
   shared: {
@@ -181,14 +178,14 @@ export const OPERATIONS: Readonly<Record<Product, DrawOperation> & Record<ListNa
     identity: BY_API,
     params: {
       adr: ADR,
-      nadr: { kind: 'keywords', about: 'where not: keywords of locations to leave out' },
+      nadr: { kind: 'keywords', about: 'excluded locations: keywords' },
       pro: PRO,
-      // "timespan-10 minutes", listed without a range, and the sample request leaves it out.
+      // The specification gives no range, only "timespan-10 minutes", and its sample request does not send it.
       timespan: {
         kind: 'whole',
         from: 0,
         to: 10,
-        about: 'the least remaining lifetime in minutes; IPs with that to 10 minutes are drawn',
+        about: 'the minimum remaining lifetime in minutes; drawn IPs have that to 10 minutes',
       },
       order: ORDER,
     },
@@ -218,15 +215,15 @@ export const OPERATIONS: Readonly<Record<Product, DrawOperation> & Record<ListNa
       adr: ADR,
       dedup: {
         kind: 'choice',
-        values: { 0: 'no filter', 1: 'leave out IPs drawn already today' },
+        values: { 0: 'no filter', 1: 'exclude IPs already drawn today' },
         default: 0,
         about: 'the filter of IPs',
       },
       timespan: timespan(1, 5, '6'),
     },
-    selector: { name: 'type', text: 1, json: 2, xml: 3 }, // not as everywhere else
-    count: { required: true, defaultMax: 5 },
-    minIntervalMs: 100, // ten calls within one second
+    selector: { name: 'type', text: 1, json: 2, xml: 3 }, // unlike all other operations
+    count: LIMIT_BY_INSTANCE,
+    minIntervalMs: 100, // at most ten calls per second
     defaultIntervalMs: 10 * SECOND_MS,
     defaultLifetime: { byTimespan: true, atLeastMs: MINUTE_MS },
     protocol: 'http',
@@ -243,12 +240,12 @@ export const OPERATIONS: Readonly<Record<Product, DrawOperation> & Record<ListNa
         kind: 'choice',
         values: { 0: 'overseas', 1: 'mainland' },
         default: 1,
-        about: 'the part of the world',
+        about: 'the region',
       },
       protocol_type: {
         kind: 'choice',
         values: { 1: 'http', 2: 'socks4', 3: 'socks5', 4: 'https' },
-        about: 'what the proxies speak',
+        about: 'the protocol of the proxies',
       },
       level_type: {
         kind: 'choice',
@@ -259,18 +256,18 @@ export const OPERATIONS: Readonly<Record<Product, DrawOperation> & Record<ListNa
           4: 'transparent',
           5: 'unknown',
         },
-        about: 'the anonymity',
+        about: 'the anonymity level',
       },
-      isp: { kind: 'label', about: "the carrier, by the service's label for it" },
+      isp: { kind: 'label', about: 'the carrier, as the service labels it' },
       lastcheck_type: {
         kind: 'choice',
         values: { 1: '1 minute', 2: '10 minutes', 3: '30 minutes', 4: '1 hour', 5: '1.5 hours' },
-        about: 'how long ago the service verified it, at most',
+        about: 'the maximum time since the service verified it',
       },
       sleep_type: {
         kind: 'choice',
         values: { 1: '1 s', 2: '3 s', 3: '5 s', 4: '10 s', 5: '15 s' },
-        about: 'the response time, at most',
+        about: 'the maximum response time',
       },
       alive_type: {
         kind: 'choice',
@@ -283,11 +280,11 @@ export const OPERATIONS: Readonly<Record<Product, DrawOperation> & Record<ListNa
           6: '24 hours',
           7: '48 hours',
         },
-        about: 'how long it has been alive, at least',
+        about: 'the minimum time it has been alive',
       },
     },
     selector: { name: 'return_type', text: 1, xml: 2, json: 3 },
-    count: { required: false, max: 100, defaultMax: 20 },
+    count: { max: 100, defaultMax: 20 },
     minIntervalMs: SECOND_MS,
     defaultIntervalMs: 10 * SECOND_MS,
     defaultLifetime: { byTimespan: false, atLeastMs: MINUTE_MS },
@@ -313,7 +310,7 @@ export const OPERATIONS: Readonly<Record<Product, DrawOperation> & Record<ListNa
     path: '/ExclusiveProxy/GetAddibleServerList/',
     server: 'base',
     identity: BY_API,
-    params: { areaKeyword: { kind: 'keywords', about: 'which area lines: keywords' } },
+    params: { areaKeyword: { kind: 'keywords', about: 'a filter for area lines: keywords' } },
     listField: 'serverList',
     fields: { area: 'string', count: 'integer', score: 'integer' },
   },
@@ -326,7 +323,7 @@ export const OPERATIONS: Readonly<Record<Product, DrawOperation> & Record<ListNa
       status: {
         kind: 'choice',
         values: { 1: 'near expiry', 2: 'not expired', 3: 'expired' },
-        about: 'which instances',
+        about: 'a filter for instances',
       },
     },
     listField: 'instance_list',
@@ -344,9 +341,9 @@ export const OPERATIONS: Readonly<Record<Product, DrawOperation> & Record<ListNa
 };
 
 /**
- * Ms an entry lives whose lifetime the answer left out, counted from the sending of the request.
+ * The lifetime of an entry without one, in ms from the sending of the request.
  *
- * @param params - as `checkParams` gives them.
+ * @param params - from `checkParams`.
  */
 export function defaultLifetimeMs(product: Product, params: Readonly<Record<string, unknown>>): number {
   const { byTimespan, atLeastMs } = OPERATIONS[product].defaultLifetime;
@@ -355,11 +352,9 @@ export function defaultLifetimeMs(product: Product, params: Readonly<Record<stri
 }
 
 /**
- * What the members of a product speak unless an entry says otherwise.
+ * The protocol of a product's members. For the free product: of entries that name none.
  *
- * For the free product it is the fallback for entries without a label: by `protocol_type`, else plain HTTP.
- *
- * @param params - as `checkParams` gives them.
+ * @param params - from `checkParams`.
  */
 export function memberProtocol(product: Product, params: Readonly<Record<string, unknown>>): MemberProtocol {
   const { protocol: speaks } = OPERATIONS[product];

@@ -1,27 +1,23 @@
-/**
- * The check of a source's `params` against the operation's table, before anything is sent. Pure.
- *
- * Everything wrong is told at once; the caller adds the place in the file.
- */
+/** Checks the `params` of a source against the table of its operation and reports all problems at once. Pure. */
 import { nearest } from '../core/nearest.ts';
 import { type DrawOperation, OPERATIONS, type OperationParam, type Product } from './operations.ts';
 
 export interface ParamProblem {
-  /** The parameter's name, as it was given. */
+  /** The name of the parameter. */
   readonly key: string;
-  /** What is wrong, and what is wanted: completes "params.KEY …". */
+  /** What is wrong and what is valid: completes "params.KEY …". */
   readonly message: string;
-  /** The name that was probably meant. */
+  /** The known name that is most similar. */
   readonly suggestion?: string;
 }
 
 export interface CheckedParams {
-  /** Ready to be sent: numbers, lists joined, defaults filled in. `count`, where given, is the most for one call. */
+  /** As the service expects them: numbers converted, lists joined, defaults added. `count` is the maximum per call. */
   readonly params: Readonly<Record<string, string | number>>;
   readonly problems: readonly ParamProblem[];
 }
 
-/** Where the parameters come from that a source does not give in `params`. */
+/** Parameters that noria sends but that a source does not set in `params`. */
 const SET_ELSEWHERE: Readonly<Record<string, string>> = {
   api: 'comes from instance',
   inst_id: 'comes from instance',
@@ -31,16 +27,12 @@ const SET_ELSEWHERE: Readonly<Record<string, string>> = {
   return_type: 'comes from format',
 };
 
-/** The longest text of one parameter: a query longer than a few KiB is refused by many servers. */
+/** The longest text of one parameter, because many servers reject a query of more than a few KiB. */
 const MAX_LENGTH = 500;
-/** No plan is known to give more than this in one call; it is what noria keeps of an answer. */
+/** The most entries that noria keeps of an answer. No known plan returns more in one call. */
 const MAX_COUNT = 1_000;
 
-/**
- * Checks and completes the parameters of a source.
- *
- * A number may be given as text, keywords as a list or as a text with half-width commas.
- */
+/** Numbers may be text. Keywords may be a list, or a text with half-width commas. */
 export function checkParams(product: Product, params: Readonly<Record<string, unknown>>): CheckedParams {
   const operation = OPERATIONS[product];
   const checked: Record<string, string | number> = {};
@@ -70,10 +62,10 @@ type Read = { readonly value: string | number } | { readonly wrong: string };
 
 function unknownParam(key: string, operation: DrawOperation): ParamProblem {
   const elsewhere = Object.hasOwn(SET_ELSEWHERE, key) ? SET_ELSEWHERE[key] : undefined;
-  if (elsewhere !== undefined) return { key, message: `is not given here: it ${elsewhere}` };
+  if (elsewhere !== undefined) return { key, message: `cannot be set here: it ${elsewhere}` };
   const known = [...Object.keys(operation.params), 'count'];
   const suggestion = nearest(key, known);
-  const message = `is no parameter of ${operation.path}, which takes ${known.join(', ')}`;
+  const message = `is not a parameter of ${operation.path}; its parameters are ${known.join(', ')}`;
   return suggestion === undefined ? { key, message } : { key, message, suggestion };
 }
 
@@ -93,46 +85,46 @@ function readParam(param: OperationParam, raw: unknown): Read {
 function readWhole(raw: unknown, from: number, to: number): Read {
   const value = wholeNumber(raw);
   if (value !== undefined && value >= from && value <= to) return { value };
-  return { wrong: `wants a whole number from ${from} to ${to}, not ${shown(raw)}` };
+  return { wrong: `must be a whole number from ${from} to ${to}, not ${quoteValue(raw)}` };
 }
 
 function readChoice(raw: unknown, values: Readonly<Record<number, string>>): Read {
   const value = wholeNumber(raw);
   if (value !== undefined && Object.hasOwn(values, value)) return { value };
   const list = Object.entries(values).map(([number, meaning]) => `${number} (${meaning})`);
-  return { wrong: `wants ${list.join(', ')}; not ${shown(raw)}` };
+  return { wrong: `must be one of ${list.join(', ')}; not ${quoteValue(raw)}` };
 }
 
 function readKeywords(raw: unknown): Read {
   const list = Array.isArray(raw) ? raw : typeof raw === 'string' ? raw.split(',') : [];
   const keywords = list.map((item) => (typeof item === 'string' ? item.trim() : ''));
   if (keywords.length === 0 || keywords.includes(''))
-    return { wrong: `wants keywords, as a list or separated by commas, not ${shown(raw)}` };
+    return { wrong: `must be keywords, as a list or separated by commas, not ${quoteValue(raw)}` };
   if (keywords.some((keyword) => /[，、,;；]/.test(keyword)))
-    return { wrong: `wants half-width commas between its keywords, not ${shown(raw)}` };
+    return { wrong: `must have half-width commas between its keywords, not ${quoteValue(raw)}` };
   return readText(keywords.join(','), raw);
 }
 
 function readLabel(raw: unknown): Read {
   const label = typeof raw === 'string' ? raw.trim() : '';
-  return label === '' ? { wrong: `wants a label, not ${shown(raw)}` } : readText(label, raw);
+  return label === '' ? { wrong: `must be a label, not ${quoteValue(raw)}` } : readText(label, raw);
 }
 
 function readText(text: string, raw: unknown): Read {
   if (!text.isWellFormed() || /\p{Cc}/u.test(text))
-    return { wrong: `wants printable text, not ${shown(raw)}` };
+    return { wrong: `must be printable text, not ${quoteValue(raw)}` };
   if (text.length > MAX_LENGTH) return { wrong: `is longer than ${MAX_LENGTH} characters` };
   return { value: text };
 }
 
-/** Combinations that can never bring a proxy. */
+/** Combinations that exclude every proxy. */
 function contradictions(params: Readonly<Record<string, string | number>>): ParamProblem[] {
-  const wanted = String(params['adr'] ?? '').split(',');
+  const requested = String(params['adr'] ?? '').split(',');
   const both = String(params['nadr'] ?? '')
     .split(',')
-    .filter((keyword) => keyword !== '' && wanted.includes(keyword));
+    .filter((keyword) => keyword !== '' && requested.includes(keyword));
   if (both.length === 0) return [];
-  return [{ key: 'nadr', message: `leaves out what adr asks for: ${both.join(', ')}` }];
+  return [{ key: 'nadr', message: `excludes what adr requests: ${both.join(', ')}` }];
 }
 
 function wholeNumber(raw: unknown): number | undefined {
@@ -140,7 +132,7 @@ function wholeNumber(raw: unknown): number | undefined {
   return typeof value === 'number' && Number.isInteger(value) ? value : undefined;
 }
 
-function shown(raw: unknown): string {
+function quoteValue(raw: unknown): string {
   const text = typeof raw === 'string' ? JSON.stringify(raw) : Array.isArray(raw) ? 'a list' : String(raw);
   return text.length > 60 ? `${text.slice(0, 60)}…` : text;
 }

@@ -1,119 +1,114 @@
 /**
- * What goes over the wire for a call: method, address, form body. Pure; the only place that opens a key.
+ * Builds the HTTP request of a call: method, URL and form body. Pure. Only this file reveals a key.
  *
- * GET carries the parameters in the query, POST as a form in the body; both in UTF-8, percent-encoded. The specification
- * does not show where POST wants them: a form is what sister services document.
+ * GET sends the parameters in the query, POST as a form in the body, both as percent-encoded UTF-8. The specification does
+ * not define the body of POST; related services use a form.
  */
 import { NoriaError } from '../core/faults.ts';
 import { formatHostPort, parseHostPort } from '../core/host-port.ts';
-import { MASK, type Secret } from '../core/secret.ts';
+import type { Secret } from '../core/secret.ts';
 import { type Format, type ListName, type Method, OPERATIONS, type Product } from './operations.ts';
 
-/** Where the service is: one of the two. */
+/** The address of the service: one of the two is required. */
 export interface ServiceAddress {
-  /** {base_url}, `http://` or `https://`; a path in it is kept. For `short-pure` it stands in for host and port. */
+  /** {base_url}: `http://` or `https://`, optionally with a path. For `short-pure` it replaces host and port. */
   readonly baseUrl?: string;
-  /** {extract_host} of `short-pure`, with port 8080 unless it names another. */
+  /** {extract_host} of `short-pure`; its default port is 8080. */
   readonly extractHost?: string;
 }
 
-interface CallBasis extends ServiceAddress {
+interface CallBase extends ServiceAddress {
   readonly method: Method;
   /** The 16-character key: see key.ts. */
   readonly key: Secret;
 }
 
 /** One draw: operations 1 to 8. */
-export interface ExtractCall extends CallBasis {
+export interface ExtractCall extends CallBase {
   readonly product: Product;
   readonly format: Format;
-  /** With the format `text`: the instance's own extraction format, e.g. `{ip}:{port},{adr}`. */
+  /** For the format `text`: the instance's custom extraction format, e.g. `{ip}:{port},{adr}`. */
   readonly textLayout?: string;
   /** Sent as api, inst_id or app_id. */
   readonly instance: string;
-  /** As `checkParams` gives them. A `count` among them is the most for one call, and is not sent from here. */
+  /** From `checkParams`. Its `count`, the maximum per call, is not sent. */
   readonly params: Readonly<Record<string, string | number>>;
-  /** How many proxies to ask for; left out, the service decides where it may. */
+  /** How many proxies to request; absent: the service decides. */
   readonly count?: number;
 }
 
 /** Operation 9. */
-export interface AreasCall extends CallBasis {
+export interface AreasCall extends CallBase {
   readonly instance: string;
   readonly areaKeyword?: string;
 }
 
 /** Operation 10. */
-export interface InstancesCall extends CallBasis {
+export interface InstancesCall extends CallBase {
   readonly username: string;
-  /** 1 near expiry, 2 not expired, 3 expired; left out: all. */
+  /** See `INSTANCE_STATUSES`; absent: all. */
   readonly status?: number;
 }
 
 export interface ServiceRequest {
   readonly method: Method;
-  /** With the key in it where the method is GET: for the wire only. */
+  /** Contains the key if the method is GET: never show it. */
   readonly url: URL;
   /** The form, for POST. */
   readonly body?: string;
-  /** The same call for logs and messages, key masked. */
-  readonly shown: string;
 }
 
 const EXTRACT_PORT = 8080;
 
 type Pairs = readonly (readonly [name: string, value: string | number | Secret])[];
 
-/**
- * The request of a draw.
- *
- * @throws NoriaError bad-config when the address cannot be used.
- */
+/** The request of a draw. @throws NoriaError bad-config when the address is unusable. */
 export function extractRequest(call: ExtractCall): ServiceRequest {
   const { identity, params, path, selector } = OPERATIONS[call.product];
-  const chosen = Object.keys(params).flatMap((name) => pair(name, call.params[name]));
+  const given = Object.keys(params).flatMap((name) => pair(name, call.params[name]));
   return request(call, path, [
     [identity.name, call.instance],
     [identity.key, call.key],
     ...pair('count', call.count),
-    ...chosen,
+    ...given,
     [selector.name, selector[call.format]],
   ]);
 }
 
-/** The request of operation 9. @throws NoriaError bad-config when the address cannot be used. */
+/** The request of operation 9. @throws NoriaError bad-config when the address is unusable. */
 export function areasRequest(call: AreasCall): ServiceRequest {
   return listRequest('areas', call, call.instance, pair('areaKeyword', call.areaKeyword));
 }
 
-/** The request of operation 10. @throws NoriaError bad-config when the address cannot be used. */
+/** The request of operation 10. @throws NoriaError bad-config when the address is unusable. */
 export function instancesRequest(call: InstancesCall): ServiceRequest {
   return listRequest('instances', call, call.username, pair('status', call.status));
 }
 
-function listRequest(name: ListName, call: CallBasis, who: string, filter: Pairs): ServiceRequest {
+function listRequest(name: ListName, call: CallBase, identifier: string, filter: Pairs): ServiceRequest {
   const { identity, path } = OPERATIONS[name];
-  return request(call, path, [[identity.name, who], [identity.key, call.key], ...filter]);
+  return request(call, path, [[identity.name, identifier], [identity.key, call.key], ...filter]);
 }
 
 function pair(name: string, value: string | number | undefined): Pairs {
   return value === undefined ? [] : [[name, value]];
 }
 
-function request(call: CallBasis, path: string, pairs: Pairs): ServiceRequest {
+function request(call: CallBase, path: string, pairs: Pairs): ServiceRequest {
   const url = new URL(rootOf(call) + path);
-  const form = encode(pairs, (secret) => encodeURIComponent(secret.reveal()));
-  const masked = encode(pairs, () => MASK);
-  if (call.method === 'POST') return { method: 'POST', url, body: form, shown: `POST ${url.href} ${masked}` };
-  const shown = `GET ${url.href}?${masked}`;
+  const form = encodeForm(pairs);
+  if (call.method === 'POST') return { method: 'POST', url, body: form };
   url.search = form;
-  return { method: 'GET', url, shown };
+  return { method: 'GET', url };
 }
 
-function encode(pairs: Pairs, open: (secret: Secret) => string): string {
-  const text = (value: string | number | Secret) =>
-    typeof value === 'object' ? open(value) : encodeURIComponent(String(value).toWellFormed());
-  return pairs.map(([name, value]) => `${encodeURIComponent(name)}=${text(value)}`).join('&');
+function encodeForm(pairs: Pairs): string {
+  return pairs
+    .map(([name, value]) => {
+      const text = typeof value === 'object' ? value.reveal() : String(value).toWellFormed();
+      return `${encodeURIComponent(name)}=${encodeURIComponent(text)}`;
+    })
+    .join('&');
 }
 
 /** The address up to the operation's path, without a trailing slash. */
@@ -122,21 +117,24 @@ function rootOf({ baseUrl, extractHost }: ServiceAddress): string {
   if (extractHost === undefined) throw new TypeError('a call needs baseUrl or extractHost');
   const address = parseHostPort(extractHost, EXTRACT_PORT);
   if (address === undefined)
-    throw new NoriaError('bad-config', `not an extraction host: ${extractHost}; give a host name`);
+    throw new NoriaError(
+      'bad-config',
+      `${extractHost} is not a host name or host:port; correct host of the source`,
+    );
   return `http://${formatHostPort(address.host, address.port)}`;
 }
 
 function baseRoot(baseUrl: string): string {
   const url = URL.canParse(baseUrl) ? new URL(baseUrl) : undefined;
-  const usable =
+  const isUsable =
     url !== undefined &&
     (url.protocol === 'http:' || url.protocol === 'https:') &&
     url.username + url.password + url.search + url.hash === '';
-  // The address itself is not quoted: user info in it would be a password.
-  if (!usable)
+  // The message does not quote the address, because it may contain a password.
+  if (!isUsable)
     throw new NoriaError(
       'bad-config',
-      'the base address of the service cannot be used; give http:// or https://, a host and perhaps a path, without user info or query',
+      'the base address of the service is unusable; it must be http:// or https:// with a host and optionally a path, without credentials, query and fragment',
     );
   return url.origin + url.pathname.replace(/\/+$/, '');
 }

@@ -1,13 +1,13 @@
 /**
- * A custom extraction format, such as `{ip}:{port},{adr}`, compiled to a reader of one record.
+ * Compiles a custom extraction format, such as `{ip}:{port},{adr}`, to a reader of one record. Pure.
  *
- * Tags are the wire fields of the operation in braces; everything between them is literal and separates them. What follows
- * the last tag separates records, as a line break always does. Pure.
+ * A tag is a wire field of the operation in braces. The literal text between tags separates the fields; the literal after
+ * the last tag separates records, and so does a line break.
  */
 import { ENTRY_FIELDS, isWireField, type WireField } from './fields.ts';
 import { OPERATIONS, type Product } from './operations.ts';
 
-/** Reads the record that begins at `from`; undefined when there is none. Line breaks in `text` are `\n`. */
+/** Reads the record at `from`; undefined when there is none. Line breaks in `text` must be `\n`. */
 export type RecordReader = (
   text: string,
   from: number,
@@ -17,10 +17,7 @@ export type CompiledLayout =
   | { readonly read: RecordReader; readonly problem?: never }
   | { readonly read?: never; readonly problem: string };
 
-/**
- * What each kind of field looks like in a text. Bounded, so that no line takes long: the two free texts that an operation has
- * at most are the only parts that can be tried more than once over a distance.
- */
+/** The pattern of each kind of field. Lengths are bounded, so that backtracking over the free texts of a line stays cheap. */
 const PATTERNS = {
   address: String.raw`\[?[0-9a-fA-F:.]{0,45}\]?`,
   number: String.raw`-?\d{0,12}`,
@@ -28,19 +25,19 @@ const PATTERNS = {
   free: String.raw`[^\n]{0,100}?`,
 } as const;
 
-/** Compiles a layout for a product, or says what is wrong with it. */
+/** Returns the reader of a layout, or what is wrong with the layout. */
 export function compileLayout(product: Product, layout: string): CompiledLayout {
   const normal = layout.replace(/\r\n?/g, '\n');
   const parts = normal.split(/\{([^{}]*)\}/); // literal, tag, literal, tag, …, literal
   const literals = parts.filter((_, index) => index % 2 === 0);
   const tags = parts.filter((_, index) => index % 2 === 1);
-  const problem = problemWith(product, tags, literals);
+  const problem = findProblem(product, tags, literals);
   if (problem !== undefined) return { problem };
   const names = tags.filter(isWireField);
   return { read: recordReader(names, literals) };
 }
 
-function problemWith(
+function findProblem(
   product: Product,
   tags: readonly string[],
   literals: readonly string[],
@@ -50,22 +47,22 @@ function problemWith(
   const unknown = tags.find((tag) => !known.includes(tag));
   if (unknown !== undefined) {
     const list = fields.map((field) => `{${field}}`).join(' ');
-    return `{${unknown}} is no tag of ${product}; it has ${list}`;
+    return `{${unknown}} is not a field of ${product}; its fields are ${list}`;
   }
   const missing = ['ip', 'port'].find((tag) => !tags.includes(tag));
-  if (missing !== undefined) return `a layout needs {ip} and {port}; {${missing}} is missing`;
+  if (missing !== undefined) return `the layout must contain {ip} and {port}; {${missing}} is missing`;
   const twice = tags.find((tag, index) => tags.indexOf(tag) !== index);
-  if (twice !== undefined) return `{${twice}} stands twice`;
-  if (literals.slice(1, -1).includes('')) return 'two tags need something between them';
+  if (twice !== undefined) return `{${twice}} occurs twice`;
+  if (literals.slice(1, -1).includes('')) return 'two fields must have text between them';
   return undefined;
 }
 
 function recordReader(names: readonly WireField[], literals: readonly string[]): RecordReader {
   const inner = names.map(
-    (name, index) => `${quoted(literals[index])}(${PATTERNS[ENTRY_FIELDS[name].text]})`,
+    (name, index) => `${escapeRegExp(literals[index])}(${PATTERNS[ENTRY_FIELDS[name].text]})`,
   );
   const last = literals.at(-1) ?? '';
-  const end = last === '' ? String.raw`[ \t]*(?=\n|$)` : `(?:${quoted(last)}|[ \\t]*(?=\\n|$))`;
+  const end = last === '' ? String.raw`[ \t]*(?=\n|$)` : `(?:${escapeRegExp(last)}|[ \\t]*(?=\\n|$))`;
   const pattern = new RegExp(`[ \\t]*${inner.join('')}${end}`, 'y');
   return (text, from) => {
     pattern.lastIndex = from;
@@ -76,6 +73,6 @@ function recordReader(names: readonly WireField[], literals: readonly string[]):
   };
 }
 
-function quoted(literal = ''): string {
+function escapeRegExp(literal = ''): string {
   return literal.replace(/[\\^$.*+?()[\]{}|/-]/g, String.raw`\$&`);
 }

@@ -1,79 +1,76 @@
 /**
- * What a failed exchange is called: from the errors of sockets, names, TLS and HTTP to one sentence that names the host, what
- * happened and what to do. Pure. Nothing of the request is quoted, so no key can be.
+ * Maps the errors of DNS, sockets, TLS and HTTP to a fault with one sentence: the host, what happened and what to do. Pure.
+ * The sentence quotes nothing of the request, so it cannot contain the key.
  */
 import { errors } from 'undici';
 import { describeError, type FaultCode, NoriaError } from '../core/faults.ts';
 import { oneLine } from './fields.ts';
 
-/** How far an exchange has come. */
 export interface ExchangeProgress {
-  /** Host and port of the service, as the address has them. */
+  /** Host and port of the service. */
   readonly host: string;
-  /** What is being waited for. */
+  /** What the exchange waits for. */
   phase: 'connection' | 'answer' | 'body';
   /** Monotonic ms. */
   readonly startedAt: number;
 }
 
-interface Kind {
+interface TransportFault {
   readonly code: FaultCode;
-  readonly says: (host: string, ms: number) => string;
+  readonly message: (host: string, ms: number) => string;
 }
 
-const REFUSED: Kind = {
+const REFUSED: TransportFault = {
   code: 'service-transport',
-  says: (host, ms) =>
+  message: (host, ms) =>
     `${host} refused the connection after ${ms} ms; check service.baseUrl, and whether the service is up`,
 };
-const CUT: Kind = {
+const CLOSED: TransportFault = {
   code: 'service-transport',
-  says: (host, ms) => `${host} ended the connection after ${ms} ms, before the whole answer had come`,
+  message: (host, ms) => `${host} closed the connection after ${ms} ms, before the answer was complete`,
 };
-const NO_ADDRESS: Kind = {
+const UNRESOLVED: TransportFault = {
   code: 'service-transport',
-  says: (host, ms) =>
-    `no address was found for ${host} in ${ms} ms; check the host name and this machine's name resolution`,
+  message: (host, ms) =>
+    `could not resolve ${host} (after ${ms} ms); check the host name and this machine's DNS`,
 };
-const NO_WAY: Kind = {
+const UNREACHABLE: TransportFault = {
   code: 'service-transport',
-  says: (host, ms) => `${host} could not be reached, as told after ${ms} ms; check this machine's network`,
+  message: (host, ms) => `could not reach ${host} (after ${ms} ms); check this machine's network`,
 };
-const TOO_LARGE: Kind = {
+const TOO_LARGE: TransportFault = {
   code: 'service-protocol',
-  says: (host) => `${host} sent more than an answer can be: over 1 MiB; check service.baseUrl`,
+  message: (host) => `${host} sent more than 1 MiB, which is too much for an answer; check service.baseUrl`,
 };
-const NOT_HTTP: Kind = {
+const NOT_HTTP: TransportFault = {
   code: 'service-blocked',
-  says: (host) => `what ${host} sent is not HTTP; check host, port and http:// or https:// in the address`,
+  message: (host) =>
+    `${host} did not answer with HTTP; check the host, the port and http:// or https:// of the address`,
 };
 
-const KINDS: Readonly<Record<string, Kind>> = {
+const FAULT_OF_CODE: Readonly<Record<string, TransportFault>> = {
   ECONNREFUSED: REFUSED,
-  ECONNRESET: CUT,
-  EPIPE: CUT,
-  UND_ERR_SOCKET: CUT,
-  UND_ERR_RES_CONTENT_LENGTH_MISMATCH: CUT,
-  ENOTFOUND: NO_ADDRESS,
-  EAI_AGAIN: NO_ADDRESS,
-  ENODATA: NO_ADDRESS,
-  EHOSTUNREACH: NO_WAY,
-  ENETUNREACH: NO_WAY,
-  EADDRNOTAVAIL: NO_WAY,
-  ETIMEDOUT: NO_WAY,
+  ECONNRESET: CLOSED,
+  EPIPE: CLOSED,
+  UND_ERR_SOCKET: CLOSED,
+  UND_ERR_RES_CONTENT_LENGTH_MISMATCH: CLOSED,
+  ENOTFOUND: UNRESOLVED,
+  EAI_AGAIN: UNRESOLVED,
+  ENODATA: UNRESOLVED,
+  EHOSTUNREACH: UNREACHABLE,
+  ENETUNREACH: UNREACHABLE,
+  EADDRNOTAVAIL: UNREACHABLE,
+  ETIMEDOUT: UNREACHABLE,
   UND_ERR_RES_EXCEEDED_MAX_SIZE: TOO_LARGE,
   UND_ERR_HEADERS_OVERFLOW: NOT_HTTP,
 };
 
-/** Codes of a TLS handshake or certificate that failed, as OpenSSL and Node name them. */
+/** The codes of OpenSSL and Node for a failed TLS handshake or an invalid certificate. */
 const TLS_CODE = /^(?:EPROTO$|ERR_TLS|ERR_SSL)|CERT|SELF_SIGNED|^UNABLE_TO/;
 
 /**
- * The fault that an exchange failed with.
- *
  * @param nowAt - monotonic ms.
- * @returns a NoriaError service-transport, service-blocked or service-protocol; `context`: host, phase, ms, and errno where
- * the system named one.
+ * @returns service-transport, service-blocked or service-protocol, with host, phase, ms and, if known, errno as `context`.
  */
 export function transportError(
   error: unknown,
@@ -82,29 +79,29 @@ export function transportError(
 ): NoriaError {
   const ms = Math.round(nowAt - startedAt);
   const errno = codeOf(error);
-  const { code, says } = kindOf(errno, error);
+  const { code, message } = faultOf(errno, error);
   const context = { host, phase, ms, ...(errno === undefined ? {} : { errno }) };
-  // The parser's own error holds what was received, in which a request may be quoted: it is not passed on.
+  // The parser's error contains the received bytes, which may quote the request with its key, so it is no cause here.
   const cause = error instanceof errors.HTTPParserError ? {} : { cause: error };
-  return new NoriaError(code, says(host, ms), { ...cause, context });
+  return new NoriaError(code, message(host, ms), { ...cause, context });
 }
 
-function kindOf(errno: string | undefined, error: unknown): Kind {
-  const known = errno !== undefined && Object.hasOwn(KINDS, errno) ? KINDS[errno] : undefined;
+function faultOf(errno: string | undefined, error: unknown): TransportFault {
+  const known = errno !== undefined && Object.hasOwn(FAULT_OF_CODE, errno) ? FAULT_OF_CODE[errno] : undefined;
   if (known !== undefined) return known;
   if (error instanceof errors.HTTPParserError) return NOT_HTTP;
   const reason = errno ?? oneLine(describeError(error));
   const tls = errno !== undefined && TLS_CODE.test(errno);
   return {
     code: 'service-transport',
-    says: (host, ms) =>
+    message: (host, ms) =>
       tls
-        ? `no TLS connection came about with ${host} (${reason}) after ${ms} ms; check its certificate, and whether the address should begin with http://`
+        ? `the TLS handshake with ${host} failed after ${ms} ms (${reason}); check its certificate, and whether the address should begin with http://`
         : `the call to ${host} failed after ${ms} ms: ${reason}`,
   };
 }
 
-/** The system's or the library's code; an error of several addresses has that of the first. */
+/** The code of the system or the library. An AggregateError of several addresses has the code of the first. */
 function codeOf(error: unknown): string | undefined {
   if (!(error instanceof Error) || !('code' in error)) return undefined;
   return typeof error.code === 'string' ? error.code : undefined;

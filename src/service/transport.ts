@@ -1,8 +1,8 @@
 /**
- * One HTTP exchange with the service, over a connection of its own: from the first packet to the last byte of the body.
+ * Makes one HTTP exchange with the service on a new connection, and closes it.
  *
- * Follows no redirect and obeys no proxy variable of the environment: the key would go to whoever they name, and a desktop's
- * proxy setting may name noria itself. One deadline covers everything; when it is over, nothing stays open.
+ * It follows no redirect and ignores the proxy variables of the environment: another host would get the key, and a proxy
+ * variable may even point to noria itself. One timeout covers everything.
  */
 import dns from 'node:dns';
 import net, { type LookupFunction, type Socket } from 'node:net';
@@ -17,15 +17,15 @@ export interface ExchangeOptions {
   /** From the start of connecting to the end of the body. */
   readonly timeoutMs: number;
   readonly clock: Clock;
-  /** Gives the exchange up: it fails with `shutting-down`. */
+  /** Cancels the exchange, which then fails with `shutting-down`. */
   readonly signal: AbortSignal;
-  /** Resolves the service's name; the machine's own resolver when left out. */
+  /** Resolves the service's name; default: the system resolver. */
   readonly lookup?: LookupFunction | undefined;
 }
 
 export interface Exchange {
   readonly status: number;
-  /** Host that a redirect points to; absent when there is none. */
+  /** The target host of a redirect. */
   readonly redirectsTo?: string;
   readonly body: Uint8Array;
   /** Monotonic moment just before connecting. */
@@ -33,23 +33,23 @@ export interface Exchange {
   readonly tookMs: number;
 }
 
-/** Largest body read; a full answer of 1,000 entries is a fifth of it. */
+/** The largest accepted body: five times a full answer of 1,000 entries. */
 export const MAX_BODY_BYTES = 1024 * 1024;
 
-/** A name with several addresses: how long one of them is tried before the next. */
+/** How long to try one of several addresses before the next. */
 const ADDRESS_ATTEMPT_MS = 2_000;
 
 /**
- * Sends a request and reads the whole answer, whatever its status.
+ * Sends a request and reads the whole answer, with any status.
  *
- * @throws NoriaError service-transport when no whole answer came, service-blocked when it is not HTTP, service-protocol when
- * it is larger than 1 MiB, shutting-down when `signal` gave it up.
+ * @throws NoriaError service-transport without a complete answer, service-blocked when it is not HTTP, service-protocol when
+ * it is larger than 1 MiB, shutting-down when `signal` cancelled it.
  */
 export async function exchange(request: ServiceRequest, options: ExchangeOptions): Promise<Exchange> {
   const { clock, signal, timeoutMs } = options;
   const sentAt = clock.monotonic();
   const progress: ExchangeProgress = { host: request.url.host, phase: 'connection', startedAt: sentAt };
-  if (signal.aborted) throw givenUp(progress);
+  if (signal.aborted) throw cancelled(progress);
 
   let socket: Socket | undefined;
   const client = new Client(request.url.origin, {
@@ -60,16 +60,16 @@ export async function exchange(request: ServiceRequest, options: ExchangeOptions
       });
       socket.once('error', (error) => done(error, null));
     },
-    pipelining: 0, // one request, then the connection ends
+    pipelining: 0, // closes the connection after one request
     allowH2: false,
-    headersTimeout: 0, // one deadline of ours covers it all
+    headersTimeout: 0, // the timer below covers everything
     bodyTimeout: 0,
     maxResponseSize: MAX_BODY_BYTES,
   });
-  // The request fails with the reason for which its client is destroyed, whatever it was waiting for.
+  // Destroying the client makes the request fail with the given reason, in any phase.
   const timer = clock.after(timeoutMs, () => void client.destroy(timedOut(progress, timeoutMs)));
-  const giveUp = () => void client.destroy(givenUp(progress));
-  signal.addEventListener('abort', giveUp);
+  const cancel = () => void client.destroy(cancelled(progress));
+  signal.addEventListener('abort', cancel);
   try {
     const answer = await client.request({
       method: request.method,
@@ -91,8 +91,8 @@ export async function exchange(request: ServiceRequest, options: ExchangeOptions
     throw error instanceof NoriaError ? error : transportError(error, progress, clock.monotonic());
   } finally {
     timer[Symbol.dispose]();
-    signal.removeEventListener('abort', giveUp);
-    socket?.destroy(); // undici would leave one that is still connecting to itself
+    signal.removeEventListener('abort', cancel);
+    socket?.destroy(); // undici does not destroy a socket that is still connecting
     await client.destroy();
   }
 }
@@ -102,7 +102,7 @@ function headersOf(request: ServiceRequest): Record<string, string> {
   return { accept: '*/*', 'user-agent': 'noria', ...form };
 }
 
-/** Connects, with TLS where the address says https. An error comes as the socket's own event. */
+/** Connects, with TLS for https. An error is emitted by the socket. */
 function connectSocket(
   { hostname, port, protocol }: buildConnector.Options,
   lookup: LookupFunction,
@@ -128,8 +128,8 @@ function connectSocket(
 }
 
 /**
- * Only the IPv4 addresses of a name that has any: the service authorises callers and clients of its proxies by address, and
- * members are reached over IPv4, so the calls must leave by the same address.
+ * Ignores the IPv6 addresses of a name that has IPv4 ones. The service authorises both calls and connections to members by
+ * address. Members are connected over IPv4, so the calls must have the same source address.
  */
 function ipv4First(lookup: LookupFunction): LookupFunction {
   return (hostname, options, done) => {
@@ -152,18 +152,18 @@ function redirectHost(location: string | string[] | undefined, from: URL): strin
 
 const WAITED_FOR = {
   connection: 'the connection',
-  answer: 'the beginning of an answer',
+  answer: 'the start of the answer',
   body: 'the end of the answer',
 } as const;
 
 function timedOut({ host, phase }: ExchangeProgress, timeoutMs: number): NoriaError {
   return new NoriaError(
     'service-transport',
-    `${host} gave no answer within ${timeoutMs} ms, waiting for ${WAITED_FOR[phase]}; check the network, or raise service.timeout`,
+    `${host} did not answer within ${timeoutMs} ms (waiting for ${WAITED_FOR[phase]}); check the network, or raise service.timeout`,
     { context: { host, phase, ms: timeoutMs } },
   );
 }
 
-function givenUp({ host, phase }: ExchangeProgress): NoriaError {
-  return new NoriaError('shutting-down', `the call to ${host} was given up`, { context: { host, phase } });
+function cancelled({ host, phase }: ExchangeProgress): NoriaError {
+  return new NoriaError('shutting-down', `the call to ${host} was cancelled`, { context: { host, phase } });
 }

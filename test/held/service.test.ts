@@ -32,7 +32,7 @@ const minutes = (ms: number) => `${ms / 60_000} min`;
 
 function protocolCell({ protocol: speaks }: DrawOperation): string {
   if (speaks === 'by-pro') return '`pro`: 1 http, 2 socks5';
-  return speaks === 'by-entry' ? 'what each entry says' : speaks;
+  return speaks === 'by-entry' ? 'named by each entry' : speaks;
 }
 
 function lifetimeCell({ defaultLifetime: { byTimespan, atLeastMs } }: DrawOperation): string {
@@ -66,9 +66,9 @@ function valuesCell(param: OperationParam): string {
         .map(([value, meaning]) => `${value}: ${meaning}`)
         .join('; ');
     case 'keywords':
-      return 'a list, or a text with commas';
+      return 'list, or text with commas';
     case 'label':
-      return 'a text';
+      return 'text';
   }
 }
 
@@ -83,44 +83,44 @@ function countRow({ count }: DrawOperation): string {
   return row(
     '`count`',
     `1 to ${most}`,
-    `what is missing, at most ${count.defaultMax}`,
-    'the most for one call',
+    `the missing members, at most ${count.defaultMax}`,
+    'the maximum per call',
   );
 }
 
 function verdictCell(verdict: CodeVerdict): string {
   switch (verdict.kind) {
     case 'ok':
-      return 'carries on';
+      return 'continues';
     case 'empty':
-      return 'carries on at the pace';
+      return 'continues at the pace';
     case 'slow-down':
       return 'widens the pace';
     case 'silence':
-      return `\`paused\`: not one call for ${seconds(verdict.ms)}`;
+      return `\`paused\`: no call for ${seconds(verdict.ms)}`;
     case 'pause':
-      return `\`paused\`: looks again every ${seconds(verdict.retryEveryMs)}`;
+      return `\`paused\`: retries every ${seconds(verdict.retryEveryMs)}`;
     case 'quota': {
       const { retryFromMs, retryToMs, atMidnight } = verdict;
       const doubling = retryFromMs === retryToMs ? '' : `, doubling to ${minutes(retryToMs)}`;
       const midnight = atMidnight ? ", and when the service's day begins" : '';
-      return `\`paused\`: looks again after ${minutes(retryFromMs)}${doubling}${midnight}`;
+      return `\`paused\`: retries after ${minutes(retryFromMs)}${doubling}${midnight}`;
     }
     case 'halt':
       return verdict.retryEveryMs === undefined
         ? '`halted`'
-        : `\`halted\`: looks again every ${minutes(verdict.retryEveryMs)}`;
+        : `\`halted\`: retries every ${minutes(verdict.retryEveryMs)}`;
     case 'back-off':
-      return `\`backoff\`: looks again after ${seconds(verdict.retryFromMs)}, doubling to ${minutes(verdict.retryToMs)}`;
+      return `\`backoff\`: retries after ${seconds(verdict.retryFromMs)}, doubling to ${minutes(verdict.retryToMs)}`;
   }
 }
 
 const NUMBERS: readonly OperationNumber[] = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10];
 
-/** What a command does, which asks once. */
+/** The reaction of a command, which makes one call. */
 function commandCell({ kind }: CodeVerdict): string {
   if (kind === 'ok') return 'prints the list';
-  return kind === 'empty' ? 'prints an empty list' : 'says so, exit code 1';
+  return kind === 'empty' ? 'prints an empty list' : 'prints the error, exit code 1';
 }
 
 /** One row for each code and meaning, with the operations that give it this meaning. */
@@ -161,7 +161,7 @@ test.each(PRODUCTS)('docs/service.md: the parameters and fields of %s are those 
   expect(section).toContain(`\nFields: ${tags}`);
 });
 
-test.each(PRODUCTS)('docs/service.md: the example of %s can be configured as it stands', (product) => {
+test.each(PRODUCTS)('docs/service.md: the example of %s is a valid configuration', (product) => {
   const { number } = OPERATIONS[product];
   const section = page.slice(page.indexOf(`\n### ${number}. ${product}\n`));
   const example = /```yaml\n([\s\S]*?)```/.exec(section)?.[1] ?? '';
@@ -183,20 +183,20 @@ test('docs/service.md: the lists of operations 9 and 10 have the parameters and 
   }
 });
 
-test('docs/service.md: every field of an entry stands there with its meaning', () => {
+test('docs/service.md: it lists every field of an entry with its meaning', () => {
   const rows = Object.entries(ENTRY_FIELDS).map(([name, { about }]) => row(`\`${name}\``, about));
   expect(rows.length).toBeGreaterThan(10);
   expect(tableAfter('### Fields of an entry')).toEqual(rows);
 });
 
-test('docs/service.md: every code of the extraction operations stands there with what noria does', () => {
+test('docs/service.md: it lists every code of the extraction operations with the reaction', () => {
   expect(tableAfter('### Codes of the extraction operations')).toEqual(codeRows(NUMBERS.slice(0, 8)));
 });
 
-test('docs/service.md: every code of operations 9 and 10 stands there', () => {
+test('docs/service.md: it lists every code of operations 9 and 10', () => {
   expect(tableAfter('### Codes of operations 9 and 10')).toEqual(codeRows(NUMBERS.slice(8), commandCell));
 });
 
-test('docs/service.md: a code that is not listed has the way that the page says', () => {
-  expect(page).toContain(`is tried again: ${verdictCell(meaningOf(1, '99999').verdict)}.`);
+test('docs/service.md: the reaction to an unlisted code is as described', () => {
+  expect(page).toContain(`is temporary: ${verdictCell(meaningOf(1, '99999').verdict)}.`);
 });

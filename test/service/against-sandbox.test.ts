@@ -9,8 +9,8 @@ import { checkParams } from '../../src/service/params.ts';
 import type { ExtractCall } from '../../src/service/request.ts';
 import { faultOf, openClient } from './calls.ts';
 
-// The sandbox was written from the specification without a look at the client, and shares no table and no parser with
-// it: where the two agree, one reading of the specification has been checked by another.
+// The sandbox was written from the specification and shares no table and no parser with the client, so these tests compare
+// two independent readings of the specification.
 
 async function open(options: SandboxOptions = {}): Promise<{ sandbox: Sandbox; client: ServiceClient }> {
   const sandbox = await openSandbox({ paceMs: 0, aliases: false, ...options });
@@ -18,7 +18,7 @@ async function open(options: SandboxOptions = {}): Promise<{ sandbox: Sandbox; c
   return { sandbox, client: openClient() };
 }
 
-/** A draw of three from the sandbox's instance of a product, as a configuration without params would make it. */
+/** A draw of three proxies from the sandbox's instance of a product, with default parameters. */
 function drawOf(sandbox: Sandbox, product: Product, more: Partial<ExtractCall> = {}): ExtractCall {
   const { id, password, baseUrl } = sandbox.instance(product);
   return {
@@ -34,8 +34,8 @@ function drawOf(sandbox: Sandbox, product: Product, more: Partial<ExtractCall> =
   };
 }
 
-describe('against the sandbox: each operation brings three proxies', () => {
-  test.each(PRODUCTS)('%s, in every format and by every method', async (product) => {
+describe('against the sandbox: each operation returns three proxies', () => {
+  test.each(PRODUCTS)('%s, in every format and with every method', async (product) => {
     const { sandbox, client } = await open();
     for (const format of FORMATS) {
       for (const method of METHODS) {
@@ -50,7 +50,7 @@ describe('against the sandbox: each operation brings three proxies', () => {
   });
 });
 
-describe('against the sandbox: every field of an entry is told alike in every format', () => {
+describe('against the sandbox: every format has the same fields of an entry', () => {
   test.each(PRODUCTS)('%s', async (product) => {
     const { fields } = OPERATIONS[product];
     const textLayout = fields.map((field) => `{${field}}`).join(';');
@@ -62,7 +62,7 @@ describe('against the sandbox: every field of an entry is told alike in every fo
       const layout = format === 'text' && product !== 'free' ? { textLayout } : {};
       const { entries } = await client.extract(drawOf(sandbox, product, { format, ...layout }));
       expect(entries).toHaveLength(3);
-      // What counts down or up with time, and what is new only once, is left out of the comparison.
+      // Without the values that change with time or between two draws.
       const lasting = entries.map(({ lifetimeMs, onlineMs, isNew, ...rest }) => ({
         ...rest,
         hasLifetime: lifetimeMs !== undefined,
@@ -77,7 +77,7 @@ describe('against the sandbox: every field of an entry is told alike in every fo
   });
 });
 
-describe('against the sandbox: every code arrives in every format', () => {
+describe('against the sandbox: every code is decoded in every format', () => {
   test.each(PRODUCTS)('%s', async (product) => {
     const { sandbox, client } = await open();
     const codes = [...Object.keys(CODES[OPERATIONS[product].number]), '19999'];
@@ -94,7 +94,7 @@ describe('against the sandbox: every code arrives in every format', () => {
   });
 });
 
-describe('against the sandbox: what is wrong with an instance is told by its own code', () => {
+describe('against the sandbox: each condition of an instance has its own code', () => {
   const cases: [product: Product, condition: object, code: string][] = [
     ['short-classic', { expired: true }, '12005'],
     ['shared', { frozen: true }, '12006'],
@@ -115,7 +115,7 @@ describe('against the sandbox: what is wrong with an instance is told by its own
     expect((await client.extract(drawOf(sandbox, product))).code).toBe(code);
   });
 
-  test('a wrong key, an unknown instance and a pace that is broken', async () => {
+  test('a wrong key, an unknown instance and a broken pace', async () => {
     const { sandbox, client } = await open({ instances: [{ product: 'short-classic', paceMs: 60_000 }] });
     const good = drawOf(sandbox, 'short-classic');
     expect((await client.extract({ ...good, key: new Secret('0000000000000000') })).code).toBe('12001');
@@ -126,7 +126,7 @@ describe('against the sandbox: what is wrong with an instance is told by its own
   });
 });
 
-test('against the sandbox: counters of distinct IPs are told where the product has them', async () => {
+test('against the sandbox: counters of distinct IPs are decoded for the products that have them', async () => {
   const { sandbox, client } = await open();
   for (const product of ['long-residential', 'residential-socks5'] as const) {
     const { quota } = await client.extract(drawOf(sandbox, product));
@@ -136,26 +136,26 @@ test('against the sandbox: counters of distinct IPs are told where the product h
   expect(Object.keys(quota).toSorted()).toEqual(['added', 'remaining']);
 });
 
-test('against the sandbox: every failure on the way has its name', async () => {
+test('against the sandbox: every transport failure has its fault', async () => {
   const { sandbox, client } = await open();
   const hasty = openClient({ timeoutMs: 300 });
   const cases = [
-    [{ fault: 'reset' }, 'service-transport', /ended the connection/],
-    [{ fault: 'close' }, 'service-transport', /ended the connection/],
-    [{ fault: 'hang' }, 'service-transport', /gave no answer within 300 ms/],
+    [{ fault: 'reset' }, 'service-transport', /closed the connection/],
+    [{ fault: 'close' }, 'service-transport', /closed the connection/],
+    [{ fault: 'hang' }, 'service-transport', /did not answer within 300 ms/],
     [{ fault: 'slow', ms: 5_000 }, 'service-transport', /waiting for the end of the answer/],
-    [{ fault: 'delay', ms: 5_000 }, 'service-transport', /waiting for the beginning of an answer/],
+    [{ fault: 'delay', ms: 5_000 }, 'service-transport', /waiting for the start of the answer/],
     [{ fault: 'status', status: 403 }, 'service-blocked', /status 403/],
-    [{ fault: 'redirect' }, 'service-blocked', /redirects to .* not followed/],
-    [{ fault: 'garbage' }, 'service-protocol', /is not the json asked for/],
-    [{ fault: 'huge' }, 'service-protocol', /over 1 MiB/],
-    [{ fault: 'wrong-format' }, 'service-protocol', /is not the json asked for/],
-    [{ fault: 'truncated' }, 'service-transport', /ended the connection/],
+    [{ fault: 'redirect' }, 'service-blocked', /redirects to .* does not follow/],
+    [{ fault: 'garbage' }, 'service-protocol', /is not in the requested format json/],
+    [{ fault: 'huge' }, 'service-protocol', /more than 1 MiB/],
+    [{ fault: 'wrong-format' }, 'service-protocol', /is not in the requested format json/],
+    [{ fault: 'truncated' }, 'service-transport', /closed the connection/],
     [{ body: '<html>blocked</html>' }, 'service-blocked', /web page/],
   ] as const;
   for (const [answer, code, message] of cases) {
     const rule = sandbox.rules.add({ answer });
-    const waits = /gave no answer|waiting for/.test(message.source);
+    const waits = /did not answer|waiting for/.test(message.source);
     const fault = await faultOf((waits ? hasty : client).extract(drawOf(sandbox, 'short-classic')));
     expect({ answer, code: fault.code }).toEqual({ answer, code });
     expect(fault.message).toMatch(message);
@@ -165,7 +165,7 @@ test('against the sandbox: every failure on the way has its name', async () => {
   expect((await client.extract(drawOf(sandbox, 'short-classic'))).entries).toHaveLength(3);
 });
 
-test('against the sandbox: operation 9 lists area lines, by every method, and every code of it arrives', async () => {
+test('against the sandbox: operation 9 lists area lines with every method, and its codes are decoded', async () => {
   const { sandbox, client } = await open();
   const { id, password, baseUrl } = sandbox.instance('exclusive');
   const key = keyFromPassword(new Secret(password));
@@ -185,7 +185,7 @@ test('against the sandbox: operation 9 lists area lines, by every method, and ev
   }
 });
 
-test('against the sandbox: operation 10 lists instances, by every method, and every code of it arrives', async () => {
+test('against the sandbox: operation 10 lists instances with every method, and its codes are decoded', async () => {
   const { sandbox, client } = await open();
   const { username, password } = sandbox.account;
   const account = { baseUrl: sandbox.url, username, key: keyFromPassword(new Secret(password)) };

@@ -1,10 +1,10 @@
-/** One draw in a process of its own, so that its environment is its own: prints the code, or the fault. */
+/** Makes one draw in a new process with its own environment, and prints the code or the error message. */
 import { systemClock } from '../../src/core/clock.ts';
 import { Secret } from '../../src/core/secret.ts';
-import { openServiceClient } from '../../src/service/client.ts';
+import { ServiceClient } from '../../src/service/client.ts';
 
 const [baseUrl = ''] = process.argv.slice(2);
-const client = openServiceClient({ timeoutMs: 60_000, clock: systemClock, refuses: () => undefined });
+const client = new ServiceClient({ timeoutMs: 60_000, clock: systemClock, refuses: () => undefined });
 const call = {
   baseUrl,
   product: 'short-classic',

@@ -3,18 +3,14 @@ import { onTestFinished } from 'vitest';
 import { systemClock } from '../../src/core/clock.ts';
 import { NoriaError } from '../../src/core/faults.ts';
 import { Secret } from '../../src/core/secret.ts';
-import {
-  openServiceClient,
-  type ServiceClient,
-  type ServiceClientOptions,
-} from '../../src/service/client.ts';
+import { ServiceClient, type ServiceClientOptions } from '../../src/service/client.ts';
 import type { ExtractCall } from '../../src/service/request.ts';
 
 export const KEY = '83aa400af464c76d';
 
-/** A client that is closed when the test is finished. */
+/** A client that is closed at the end of the test. */
 export function openClient(more: Partial<ServiceClientOptions> = {}): ServiceClient {
-  const client = openServiceClient({
+  const client = new ServiceClient({
     timeoutMs: 60_000,
     clock: systemClock,
     refuses: () => undefined,
@@ -24,7 +20,7 @@ export function openClient(more: Partial<ServiceClientOptions> = {}): ServiceCli
   return client;
 }
 
-/** A draw of short-classic by GET in JSON, unless told otherwise. */
+/** A draw of short-classic with GET and JSON by default. */
 export function drawFrom(baseUrl: string, more: Partial<ExtractCall> = {}): ExtractCall {
   return {
     baseUrl,
@@ -39,7 +35,7 @@ export function drawFrom(baseUrl: string, more: Partial<ExtractCall> = {}): Extr
   };
 }
 
-/** The NoriaError that a call fails with, after a check that no key is in it. */
+/** The NoriaError of a failed call. Checks that it contains no key. */
 export async function faultOf(call: Promise<unknown>): Promise<NoriaError> {
   const error: unknown = await call.then(
     () => new Error('the call succeeded'),

@@ -9,10 +9,10 @@ import { stubService, stubSocket } from './stub-service.ts';
 const SCRIPT = fileURLToPath(new URL('call-once.ts', import.meta.url));
 
 /**
- * A desktop's proxy setting may name noria itself, and whoever it names would see the key. Read by Node as the process
- * starts, so the call is made in a process of its own; the proxy is a socket that must stay alone.
+ * A proxy variable may point to noria itself, and any proxy would see the key. Node reads these variables when the process
+ * starts, so the call runs in a new process. Its proxy is a socket that must get no connection.
  */
-test('client environment: no proxy variable is obeyed, in either case, also where Node itself would', async () => {
+test('client environment: proxy variables are ignored, in any letter case, even if Node itself uses them', async () => {
   let seenByProxy = 0;
   const proxy = await stubSocket((socket) => {
     seenByProxy += 1;
@@ -40,37 +40,37 @@ test('client environment: no proxy variable is obeyed, in either case, also wher
   expect(seenByProxy).toBe(0);
 });
 
-/** A certificate of our own for localhost and 127.0.0.1, good for a century; its key protects nothing. */
+/** A self-signed certificate for localhost and 127.0.0.1 that is valid for a century. Its key protects nothing. */
 const CERTIFICATE = fileURLToPath(new URL('../fixtures/service/tls/localhost.cert.pem', import.meta.url));
 const tls = {
   cert: readFileSync(CERTIFICATE),
   key: readFileSync(new URL('../fixtures/service/tls/localhost.key.pem', import.meta.url)),
 };
 
-/** What a process of its own says about a call over HTTPS. */
+/** The output of a new process that makes a call over HTTPS. */
 async function callOverTls(address: string, more: NodeJS.ProcessEnv): Promise<string> {
   const env = { ...process.env, NODE_NO_WARNINGS: '1', ...more };
   const { stdout } = await promisify(execFile)(process.execPath, [SCRIPT, `https://${address}`], { env });
   return stdout;
 }
 
-test('client environment: a service over HTTPS is called when its certificate is trusted, by name or by address', async () => {
-  const namesAskedFor: unknown[] = [];
+test('client environment: an HTTPS service with a trusted certificate is called, by name or by address', async () => {
+  const serverNames: unknown[] = [];
   const service = await stubService((response) => {
-    if (response.socket instanceof TLSSocket) namesAskedFor.push(response.socket.servername);
+    if (response.socket instanceof TLSSocket) serverNames.push(response.socket.servername);
     response.end('{"code":"12009"}');
   }, tls);
   const trust = { NODE_EXTRA_CA_CERTS: CERTIFICATE };
   expect(await callOverTls(`localhost:${service.port}`, trust)).toBe('12009');
   expect(await callOverTls(`127.0.0.1:${service.port}`, trust)).toBe('12009');
-  expect(namesAskedFor).toEqual(['localhost', false]); // an address is no server name (RFC 6066 §3)
+  expect(serverNames).toEqual(['localhost', false]); // an IP address is not a server name (RFC 6066 §3)
 });
 
-test('client environment: a service over HTTPS whose certificate is not trusted is told nothing', async () => {
+test('client environment: an HTTPS service with an untrusted certificate gets no request', async () => {
   const service = await stubService((response) => response.end('{"code":"12009"}'), tls);
   const said = await callOverTls(`localhost:${service.port}`, {});
   expect(said).toMatch(
-    /^no TLS connection came about with localhost:\d+ \(DEPTH_ZERO_SELF_SIGNED_CERT\) after/,
+    /^the TLS handshake with localhost:\d+ failed after \d+ ms \(DEPTH_ZERO_SELF_SIGNED_CERT\)/,
   );
   expect(service.received).toEqual([]);
 });

@@ -8,7 +8,7 @@ import { drawFrom, faultOf, KEY, openClient } from './calls.ts';
 import { GOLDEN, goldenBody } from './golden.ts';
 import { stubService } from './stub-service.ts';
 
-test('client: every golden answer arrives whole, by GET and by POST', async () => {
+test('client: every golden answer is decoded, with GET and POST', async () => {
   let body: Buffer | undefined;
   const service = await stubService((response) => response.end(body));
   const client = openClient();
@@ -24,7 +24,7 @@ test('client: every golden answer arrives whole, by GET and by POST', async () =
   }
 });
 
-test('client: a GET has its parameters in the query and no body, a POST in a form and no query', async () => {
+test('client: GET sends the parameters in the query, POST in a form', async () => {
   const service = await stubService((response) => response.end('{"code":"12009"}'));
   const client = openClient();
   const form = `api=203001011200000001&akey=${KEY}&count=2&timespan=3&type=3`;
@@ -40,14 +40,14 @@ test('client: a GET has its parameters in the query and no body, a POST in a for
   });
 });
 
-test('client: nothing but the parameters says who calls', async () => {
+test('client: only the parameters identify the caller', async () => {
   const service = await stubService((response) => response.end('{"code":"12009"}'));
   await openClient().extract(drawFrom(service.baseUrl));
   const { headers } = service.received[0] ?? {};
   expect(headers).toEqual({ accept: '*/*', connection: 'close', host: service.host, 'user-agent': 'noria' });
 });
 
-test('client: lifetimes count from before the request, and the time it took is told', async () => {
+test('client: sentAt is a moment before the request, and tookMs its duration', async () => {
   const clock = new ManualClock();
   const service = await stubService((response) => {
     clock.advance(60);
@@ -58,7 +58,7 @@ test('client: lifetimes count from before the request, and the time it took is t
   expect({ sentAt, tookMs }).toEqual({ sentAt: 1_000, tookMs: 60 });
 });
 
-test('client: an address that is refused as a member is dropped', async () => {
+test('client: a refused address is dropped', async () => {
   const body = '{"code":"10001","data":[{"ip":"127.0.0.1","port":80},{"ip":"192.0.2.1","port":80}]}';
   const service = await stubService((response) => response.end(body));
   const client = openClient({ refuses: (host) => (host === '127.0.0.1' ? 'private' : undefined) });
@@ -68,7 +68,7 @@ test('client: an address that is refused as a member is dropped', async () => {
   });
 });
 
-test('client: key and password are masked in what the service says', async () => {
+test('client: key and password are masked in the text of the service', async () => {
   const body = `{"code":"12001","msg":"akey=${KEY} of hunter22 is wrong"}`;
   const service = await stubService((response) => response.end(body));
   const { message } = await openClient().extract(drawFrom(service.baseUrl), {
@@ -77,7 +77,7 @@ test('client: key and password are masked in what the service says', async () =>
   expect(message).toBe('akey=[secret] of [secret] is wrong');
 });
 
-test('client: operations 9 and 10 list what the service lists', async () => {
+test('client: operations 9 and 10 return the lists of the service', async () => {
   const service = await stubService((response, { url }) => {
     response.end(goldenBody(url.includes('GetAddible') ? '09-areas.json' : '10-instances.json'));
   });
@@ -99,7 +99,7 @@ test('client: operations 9 and 10 list what the service lists', async () => {
   ]);
 });
 
-test('client: calls may run side by side, each over a connection that ends with it', async () => {
+test('client: parallel calls have their own connections, which close with them', async () => {
   const service = await stubService((response) => response.end('{"code":"12009"}'));
   const client = openClient();
   const calls = Array.from({ length: 20 }, () => client.extract(drawFrom(service.baseUrl)));
@@ -108,7 +108,7 @@ test('client: calls may run side by side, each over a connection that ends with 
   await until('all connections have ended', () => service.open.size === 0);
 });
 
-test("client: a caller's signal gives its call up at once, and no other", async () => {
+test("client: a caller's signal cancels its call at once, and no other", async () => {
   const service = await stubService((response, { url }) => {
     if (!url.includes('count=1&')) response.end('{"code":"12009"}');
   });
@@ -119,12 +119,12 @@ test("client: a caller's signal gives its call up at once, and no other", async 
   controller.abort();
   const fault = await faultOf(silent);
   expect(hasCode(fault, 'shutting-down')).toBe(true);
-  expect(fault.message).toBe(`the call to ${service.host} was given up`);
+  expect(fault.message).toBe(`the call to ${service.host} was cancelled`);
   await until('its connection has ended', () => service.open.size === 0);
   expect((await client.extract(drawFrom(service.baseUrl))).code).toBe('12009');
 });
 
-test('client: a signal that has fired already lets no request go out', async () => {
+test('client: an aborted signal prevents the request', async () => {
   const service = await stubService((response) => response.end('{"code":"12009"}'));
   const fault = await faultOf(
     openClient().extract(drawFrom(service.baseUrl), { signal: AbortSignal.abort() }),
@@ -133,7 +133,7 @@ test('client: a signal that has fired already lets no request go out', async () 
   expect(service.received).toEqual([]);
 });
 
-test('client: closing it gives up what is under way, and it takes no more', async () => {
+test('client: close cancels the calls in flight and rejects new ones', async () => {
   const service = await stubService(() => {});
   const client = openClient();
   const calls = [1, 2, 3].map((count) => faultOf(client.extract(drawFrom(service.baseUrl, { count }))));
@@ -146,7 +146,7 @@ test('client: closing it gives up what is under way, and it takes no more', asyn
   await until('all connections have ended', () => service.open.size === 0);
 });
 
-test('client: no timer and no listener of a call outlives it', async () => {
+test('client: an ended call leaves no timer and no listener', async () => {
   const service = await stubService((response) => response.end('{"code":"12009"}'));
   let armed = 0;
   const clock = {
@@ -173,7 +173,7 @@ test('client: no timer and no listener of a call outlives it', async () => {
   expect({ armed, listeners }).toEqual({ armed: 0, listeners: 0 });
 });
 
-test('client: an address that cannot be used is told as one of the configuration', async () => {
+test('client: an unusable address is a configuration error', async () => {
   const fault = await faultOf(openClient().extract(drawFrom('ftp://extract.test')));
   expect(fault.code).toBe('bad-config');
 });

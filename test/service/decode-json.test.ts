@@ -10,7 +10,7 @@ test.each([
   ['data that is itself the list', { code: '10001', data: [ENTRY] }],
   ['a count that does not fit the list', { code: '10001', data: { count: 7, proxy_list: [ENTRY] } }],
   ['more members than are known', { code: '10001', data: { proxy_list: [ENTRY], page: 1 }, took: 3 }],
-])('json: %s is understood', (_, body) => {
+])('json: it reads %s', (_, body) => {
   expect(decoded(body)).toMatchObject({ code: '10001', entries: [{ host: '192.0.2.1', port: 8000 }] });
 });
 
@@ -32,12 +32,12 @@ test.each([
   { code: '10001', data: 7 },
   { code: '10001', data: { count: 3 } },
   { code: '10001', data: { proxy_list: 'none' } },
-])('json: the success %o cannot be understood', (body) => {
+])('json: the success %o is not understood', (body) => {
   expect(readJson(JSON.stringify(body))).toBeUndefined();
 });
 
 test.each([undefined, null, '', [], {}, 'text', 7, { proxy_list: 'x' }, [ENTRY]])(
-  'json: an error is told by its code, whatever data is: %o',
+  'json: an error is read with any data: %o',
   (data) => {
     expect(decoded({ code: '12009', msg: 'none', data })).toEqual(
       expect.objectContaining({
@@ -50,7 +50,7 @@ test.each([undefined, null, '', [], {}, 'text', 7, { proxy_list: 'x' }, [ENTRY]]
   },
 );
 
-test('json: counters are read inside data and outside, data first, as numbers or text', () => {
+test('json: counters are read inside data first, then next to it, as numbers or text', () => {
   const inside = { surplus_count: '9', update_count: 2, active_count: 3, today_count: 4, proxy_list: [] };
   expect(decoded({ code: '10001', data: inside }).quota).toEqual({
     remaining: 9,
@@ -65,18 +65,18 @@ test('json: counters are read inside data and outside, data first, as numbers or
   expect(decoded({ code: '10001', today_count: 1, data: { today_count: 2 } }).quota).toEqual({ today: 2 });
 });
 
-test('json: counters that make no sense are left out', () => {
+test('json: invalid counters are left out', () => {
   const data = { surplus_count: -1, update_count: 'many', active_count: null, today_count: 1.5 };
   expect(decoded({ code: '10001', data }).quota).toEqual({});
 });
 
-test('json: a list nested a hundred thousand deep is refused, not a crash', () => {
+test('json: a list with 100,000 levels is rejected without a crash', () => {
   const deep = '['.repeat(100_000);
   expect(readJson(deep + ']'.repeat(100_000))).toBeUndefined();
   expect(readJson(deep)).toBeUndefined();
 });
 
-test('json: names of what every object has are no fields', () => {
+test('json: inherited properties are not fields', () => {
   const body =
     '{"code":"10001","data":[{"ip":"192.0.2.1","port":80,"__proto__":{"timeout":5},"constructor":1}]}';
   expect(decoded(body).entries).toEqual([{ host: '192.0.2.1', port: 80 }]);

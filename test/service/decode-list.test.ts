@@ -6,7 +6,7 @@ import { reading } from './reading.ts';
 const areas = (body: unknown) =>
   decodeList('areas', Buffer.from(typeof body === 'string' ? body : JSON.stringify(body)), reading());
 
-test('lists: numbers come as numbers or text, unknown fields are left out, records without their name too', () => {
+test('lists: numbers may be text; unknown fields and records without their first field are left out', () => {
   const serverList = [
     { area: '福建', count: '12', score: -1, more: 'x' },
     { area: 7, count: 'many' },
@@ -21,7 +21,7 @@ test('lists: numbers come as numbers or text, unknown fields are left out, recor
   });
 });
 
-test('lists: a success without a list is an empty one, and an error has none', () => {
+test('lists: a success without a list is empty, and so is an error', () => {
   expect(areas({ code: '10001' }).records).toEqual([]);
   expect(areas({ code: '10001', serverList: null }).records).toEqual([]);
   expect(areas({ code: '14001', serverList: [{ area: 'x' }] })).toEqual({
@@ -37,9 +37,9 @@ test('lists: at most 1,000 records are kept', () => {
 });
 
 test.each([
-  ['192.0.2.1:80', 'service-protocol', /is not the JSON expected: 192\.0\.2\.1:80$/],
-  ['', 'service-protocol', /is not the JSON expected$/],
-  ['{"serverList":[]}', 'service-protocol', /is not the JSON expected/],
+  ['192.0.2.1:80', 'service-protocol', /is not JSON with a code: 192\.0\.2\.1:80$/],
+  ['', 'service-protocol', /is not JSON with a code$/],
+  ['{"serverList":[]}', 'service-protocol', /is not JSON with a code/],
   ['{"code":"10001","serverList":{}}', 'service-protocol', /has no list in serverList/],
   ['<html>0123456789abcdef</html>', 'service-blocked', /web page.*: <html>\[secret\]<\/html>$/],
 ])('lists: %j is an error', (body, code, message) => {

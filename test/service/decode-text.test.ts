@@ -14,7 +14,7 @@ test.each([
   ['CR', '192.0.2.1:8000\r192.0.2.2:8001\r'],
   ['empty lines and spaces', '\r\n  192.0.2.1:8000 \r\n\r\n\t192.0.2.2:8001\t\n\n'],
   ['a byte order mark', '\ufeff192.0.2.1:8000\n192.0.2.2:8001'],
-])('text: lines of address and port, with %s', (_, body) => {
+])('text: it reads lines of address and port, with %s', (_, body) => {
   for (const product of PRODUCTS.filter((name) => name !== 'free')) {
     expect(decoded(body, { format: 'text', product })).toEqual(
       expect.objectContaining({
@@ -27,12 +27,12 @@ test.each([
   }
 });
 
-test('text: an IPv6 address stands in brackets', () => {
+test('text: IPv6 addresses are in brackets', () => {
   const { entries } = decoded('[2001:DB8::1]:8000', { format: 'text' });
   expect(entries).toEqual([{ host: '2001:db8::1', port: 8000 }]);
 });
 
-test('text: bad lines among more good ones are dropped and counted', () => {
+test('text: a minority of bad lines is dropped and counted', () => {
   const body = '192.0.2.1:8000\n192.0.2.999:1\n192.0.2.2:8001\n192.0.2.3:99999\nnonsense\n';
   expect(decoded(body, { format: 'text' })).toMatchObject({
     entries: TWO,
@@ -40,7 +40,7 @@ test('text: bad lines among more good ones are dropped and counted', () => {
   });
 });
 
-test('text: an address among other lines does not make it an answer', () => {
+test('text: a text with mostly other lines is not an answer', () => {
   expect(readTextLines('Access denied for\n192.0.2.1:8000\nAsk the operator', 'shared')).toBeUndefined();
 });
 
@@ -57,7 +57,7 @@ test.each([
   expect(readTextLines(line, product)).toBeUndefined();
 });
 
-test('text: a free line may have an empty label and an empty place, and signs in them', () => {
+test('text: label and location of a free line may be empty or contain punctuation', () => {
   const body = '[]192.0.2.1:8000@http#\n[a:b@c#d]192.0.2.2:8001@SOCKS5#x#y [z] @ w\n';
   expect(decoded(body, { format: 'text', product: 'free' }).entries).toEqual([
     { host: '192.0.2.1', port: 8000, protocol: 'http' },
@@ -87,7 +87,9 @@ test.each([
   [`12009 ${'x'.repeat(2_000)}`, undefined],
 ])('text: the error %j of the free product has the code %s', (body, code) => {
   if (code === undefined) {
-    expect(() => decoded(body, { format: 'text', product: 'free' })).toThrow(/is not the text asked for/);
+    expect(() => decoded(body, { format: 'text', product: 'free' })).toThrow(
+      /is not in the requested format text/,
+    );
   } else {
     const answer = decoded(body, { format: 'text', product: 'free' });
     expect(answer).toMatchObject({ code, entries: [] });

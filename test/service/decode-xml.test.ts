@@ -7,7 +7,7 @@ const TWO = [
   { host: '192.0.2.2', port: 8001 },
 ];
 
-// The specification shows no layout: these are the ways in which libraries print such a value.
+// The specification shows no layout, so these are the layouts in which XML libraries print such a value.
 test.each([
   [
     'a list element around entries',
@@ -59,7 +59,7 @@ test('xml: an entry without its port or its address is dropped and counted', () 
   });
 });
 
-test('xml: a success without entries is one', () => {
+test('xml: a success may have no entries', () => {
   for (const data of ['', '<data/>', '<data></data>', '<data><count>0</count><proxy_list/></data>']) {
     const body = `<r><code>10001</code><msg/>${data}</r>`;
     expect(decoded(body, { format: 'xml' })).toEqual(
@@ -68,7 +68,7 @@ test('xml: a success without entries is one', () => {
   }
 });
 
-test('xml: an error is told by its code, also with an address beside it', () => {
+test('xml: an error is read by its code, even next to an address', () => {
   const body =
     '<r><code>12012</code><msg>a &lt;b&gt; &amp;amp; &nope; &#9999999;</msg><ip>198.51.100.1</ip></r>';
   expect(decoded(body, { format: 'xml' })).toEqual(
@@ -81,7 +81,7 @@ test('xml: an error is told by its code, also with an address beside it', () => 
   );
 });
 
-test('xml: an address beside the code of a success, without a port, is no entry', () => {
+test('xml: an address without a port next to the code of a success is not an entry', () => {
   const body = '<r><code>10001</code><ip>198.51.100.1</ip><p><ip>192.0.2.1</ip><port>80</port></p></r>';
   expect(decoded(body, { format: 'xml' })).toEqual(
     expect.objectContaining({
@@ -91,13 +91,13 @@ test('xml: an address beside the code of a success, without a port, is no entry'
   );
 });
 
-test('xml: of several codes and counters outside the entries the first counts', () => {
+test('xml: the first of several codes and counters outside the entries is used', () => {
   const body =
     '<r><code>10001</code><today_count>1</today_count><data><code>12001</code><today_count>2</today_count></data></r>';
   expect(decoded(body, { format: 'xml' })).toMatchObject({ code: '10001', quota: { today: 1 } });
 });
 
-test('xml: counters are read wherever they stand', () => {
+test('xml: counters are read at any place', () => {
   const body =
     '<r surplus_count="9"><code>10001</code><data><update_count>2</update_count><more><today_count>4</today_count></more></data></r>';
   expect(decoded(body, { format: 'xml' }).quota).toEqual({ remaining: 9, added: 2, today: 4 });
@@ -113,6 +113,6 @@ test.each([
   ['has entities of its own', '<!DOCTYPE r [<!ENTITY a "10001">]><r><code>&a;</code></r>'],
   ['names what every object has', '<r><code>10001</code><__proto__><ip>1</ip></__proto__></r>'],
   ['is no XML', 'code 10001'],
-])('xml: what %s is not understood', (_, body) => {
+])('xml: a document that %s is not understood', (_, body) => {
   expect(readXml(body)).toBeUndefined();
 });

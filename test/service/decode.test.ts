@@ -63,7 +63,7 @@ test.each([
   [{ ip: '192.0.2.1', port: [80] }, 'port'],
   [null, 'address'],
   ['192.0.2.1:80', 'address'],
-])('decode: the entry %o is dropped for its %s, and the good ones beside it are kept', (bad, reason) => {
+])('decode: the entry %o is dropped for its %s, and valid ones next to it are kept', (bad, reason) => {
   const { entries, dropped } = decoded(listOf(ENTRY, bad, { ...ENTRY, port: 8001 }));
   expect(entries).toEqual([
     { host: '192.0.2.1', port: 8000 },
@@ -81,19 +81,16 @@ test.each([
   '::1',
   'fd00::1',
   '::ffff:127.0.0.1',
-])(
-  'decode: the private address %s is dropped by a reader that refuses private ones, and kept by one that does not',
-  (ip) => {
-    const strict: RefuseAddress = (host) => (isPrivateAddress(host) ? 'private' : undefined);
-    expect(decoded(listOf({ ip, port: 80 }), { refuses: strict })).toMatchObject({
-      entries: [],
-      dropped: { private: 1 },
-    });
-    expect(decoded(listOf({ ip, port: 80 })).entries).toHaveLength(1);
-  },
-);
+])('decode: the private address %s is dropped only if private addresses are refused', (ip) => {
+  const strict: RefuseAddress = (host) => (isPrivateAddress(host) ? 'private' : undefined);
+  expect(decoded(listOf({ ip, port: 80 }), { refuses: strict })).toMatchObject({
+    entries: [],
+    dropped: { private: 1 },
+  });
+  expect(decoded(listOf({ ip, port: 80 })).entries).toHaveLength(1);
+});
 
-test("decode: noria's own address is dropped, its other ports are not", () => {
+test("decode: noria's own address is dropped, other ports of its host are not", () => {
   const refuses: RefuseAddress = (host, port) => (host === '192.0.2.1' && port === 8888 ? 'own' : undefined);
   const { entries, dropped } = decoded(listOf({ ip: '192.0.2.1', port: 8888 }, ENTRY), { refuses });
   expect(entries).toEqual([{ host: '192.0.2.1', port: 8000 }]);
@@ -141,7 +138,7 @@ test.each([
   expect(decoded(listOf({ ...ENTRY, is_new_dedup })).entries[0]?.isNew).toBe(isNew);
 });
 
-test('decode: fields that make no sense are left out, and unknown ones ignored', () => {
+test('decode: invalid fields are left out, unknown ones ignored', () => {
   const strange = { adr: '  ', outip: 'x', cometime: -5, lastscore: 'high', id: {}, level: 7, more: 'x' };
   expect(decoded(listOf({ ...ENTRY, ...strange })).entries).toEqual([
     { host: '192.0.2.1', port: 8000, level: '7' },
@@ -161,20 +158,20 @@ test.each([
   ['HTTPS', 'http'],
   ['socks4', 'socks4'],
   ['Socks5 ', 'socks5'],
-])('decode: the free label %j means %s', (protocol, spoken) => {
+])('decode: the protocol label %j of the free product means %s', (protocol, spoken) => {
   const { entries } = decoded(listOf({ ...ENTRY, protocol }), { product: 'free' });
   expect(entries[0]?.protocol).toBe(spoken);
 });
 
 test.each(['shadowsocks', 'http2', 5, 'constructor'])(
-  'decode: a free entry labelled %j is dropped',
+  'decode: an entry of the free product with the label %j is dropped',
   (protocol) => {
     const { entries, dropped } = decoded(listOf({ ...ENTRY, protocol }), { product: 'free' });
     expect({ entries, dropped }).toEqual({ entries: [], dropped: { protocol: 1 } });
   },
 );
 
-test('decode: a free entry without a label is kept, and other products have none', () => {
+test('decode: an entry of the free product without a label is kept, and other products ignore the label', () => {
   for (const without of [{}, { protocol: null }, { protocol: '' }]) {
     const { entries } = decoded(listOf({ ...ENTRY, ...without }), { product: 'free' });
     expect(entries).toEqual([{ host: '192.0.2.1', port: 8000 }]);
@@ -209,11 +206,11 @@ test.each([
 ] as const)('decode: asked for %s, the answer %j is an error that quotes it', (format, body) => {
   const error = failure(body, { format });
   expect(hasCode(error, 'service-protocol')).toBe(true);
-  expect(error.message).toBe(`the answer of service.test is not the ${format} asked for: ${body}`);
+  expect(error.message).toBe(`the answer of service.test is not in the requested format ${format}: ${body}`);
   expect(error.context).toEqual({ host: 'service.test' });
 });
 
-test('decode: an empty answer is an error in JSON and XML, and a text of no proxies', () => {
+test('decode: an empty body is an error in JSON and XML, and no proxies in Text', () => {
   for (const body of ['', ' \r\n', '\ufeff']) {
     expect(failure(body, { format: 'json' }).message).toBe('the answer of service.test is empty');
     expect(failure(body, { format: 'xml' }).message).toBe('the answer of service.test is empty');
@@ -223,7 +220,7 @@ test('decode: an empty answer is an error in JSON and XML, and a text of no prox
   }
 });
 
-test('decode: what is quoted has 200 printable characters, and no half of a secret', () => {
+test('decode: a quote has 200 printable characters and no half of a secret', () => {
   const secrets = [new Secret('83aa400af464c76d'), new Secret('hunter22')];
   const error = failure(`${'x'.repeat(190)}\u0007${'83aa400af464c76d'} hunter22 ${'y'.repeat(500)}`, {
     secrets,
@@ -236,7 +233,7 @@ test.each([
   '<!DOCTYPE html><html></html>',
   '\ufeff\r\n<HTML><body>blocked</body>',
   '<head><title>403</title>',
-])('decode: the web page %j is told from an answer, whatever was asked for', (page) => {
+])('decode: the web page %j is recognised in every format', (page) => {
   for (const format of ['json', 'xml', 'text'] as const) {
     const error = failure(page, { format });
     expect(error.code).toBe('service-blocked');
@@ -244,7 +241,7 @@ test.each([
   }
 });
 
-test('decode: an error told in another format than the one asked for is understood', () => {
+test('decode: an error in another format than the requested one is understood', () => {
   const json = '{"code":"12002","msg":"slow"}';
   const xml = '<response><code>12002</code><msg>slow</msg></response>';
   for (const [body, format] of [
@@ -257,16 +254,16 @@ test('decode: an error told in another format than the one asked for is understo
   }
 });
 
-test('decode: a byte order mark, white space and bytes that are no UTF-8 do no harm', () => {
+test('decode: a byte order mark, white space and invalid UTF-8 are accepted', () => {
   const body = Buffer.concat([
     Buffer.from('\ufeff\r\n{"code":"10001","msg":"'),
-    Buffer.from([0xbb, 0xf1, 0xc8, 0xa1]), // a text in GBK
+    Buffer.from([0xbb, 0xf1, 0xc8, 0xa1]), // text in GBK
     Buffer.from('","data":{"proxy_list":[{"ip":"192.0.2.1","port":80}]}}\r\n'),
   ]);
   expect(decodeDraw(body, reading()).entries).toEqual([{ host: '192.0.2.1', port: 80 }]);
 });
 
-test('decode: entries printed in the names of the specification read as the same entries again', () => {
+test('decode: a printed entry is read as the same entry', () => {
   const told = GOLDEN.draws.filter(
     ({ format, expected }) => format === 'json' && expected.entries.length > 0,
   );

@@ -6,7 +6,7 @@ import { FORMATS, OPERATIONS, PRODUCTS } from '../../src/service/operations.ts';
 import { GOLDEN, goldenBody } from './golden.ts';
 import { reading } from './reading.ts';
 
-describe('golden answers: read as the specification says', () => {
+describe('golden answers: they are read as the specification defines', () => {
   test.each(GOLDEN.draws)('$file', ({ file, product, format, textLayout, expected }) => {
     const { code, entries, quota, dropped } = decodeDraw(
       goldenBody(file),
@@ -22,7 +22,7 @@ describe('golden answers: read as the specification says', () => {
   });
 });
 
-test('golden answers: there is one for each operation and format, and each names its lines of the specification', () => {
+test('golden answers: each operation and format has one, with its lines of the specification', () => {
   const written = new Set(GOLDEN.draws.map(({ operation, format }) => `${operation} ${format}`));
   const wanted = PRODUCTS.flatMap((product) =>
     FORMATS.map((format) => `${OPERATIONS[product].number} ${format}`),

@@ -8,7 +8,7 @@ interface Line {
   readonly says: string;
 }
 
-/** A hand-written answer, the lines of the specification it comes from, and what is to be made of it. */
+/** A hand-written answer, the lines of the specification that it follows, and the expected result. */
 export interface GoldenDraw {
   readonly file: string;
   readonly operation: number;

@@ -8,7 +8,7 @@ import {
 } from '../../src/service/operations.ts';
 import { checkParams } from '../../src/service/params.ts';
 
-// Written out from the interface specification and noria's contract, so that a slip in the table shows.
+// Copied from the specification and noria's contract, to detect mistakes in the table.
 const TOLD: Record<
   Product,
   { number: number; path: string; instance: string; interval: number; minimum: number; protocol: string }
@@ -79,28 +79,25 @@ const TOLD: Record<
   },
 };
 
-test.each(PRODUCTS)(
-  'operations: %s has the number, path, identity, pace and protocol it is told to have',
-  (product) => {
-    const { number, path, identity, defaultIntervalMs, minIntervalMs } = OPERATIONS[product];
-    expect({
-      number,
-      path,
-      instance: identity.name,
-      interval: defaultIntervalMs,
-      minimum: minIntervalMs,
-      protocol: memberProtocol(product, checkParams(product, {}).params),
-    }).toEqual(TOLD[product]);
-    expect(identity.key).toBe('akey');
-  },
-);
+test.each(PRODUCTS)('operations: %s has its number, path, identity, pace and protocol', (product) => {
+  const { number, path, identity, defaultIntervalMs, minIntervalMs } = OPERATIONS[product];
+  expect({
+    number,
+    path,
+    instance: identity.name,
+    interval: defaultIntervalMs,
+    minimum: minIntervalMs,
+    protocol: memberProtocol(product, checkParams(product, {}).params),
+  }).toEqual(TOLD[product]);
+  expect(identity.key).toBe('akey');
+});
 
-test('operations: the numbers are those of the ten operations, each once', () => {
+test('operations: each of the ten numbers occurs once', () => {
   const numbers = Object.values(OPERATIONS).map(({ number }) => number);
   expect(numbers.toSorted((a, b) => a - b)).toEqual([1, 2, 3, 4, 5, 6, 7, 8, 9, 10]);
 });
 
-test('operations: the pure edition and no other has its own type selector and its own host', () => {
+test('operations: only short-pure has its own format selector and host', () => {
   for (const product of PRODUCTS) {
     const { selector, server: at } = OPERATIONS[product];
     const pure = product === 'short-pure';
@@ -123,7 +120,7 @@ test.each([
   { product: 'free', params: { timespan: 9 }, ms: 60_000 },
   { product: 'exclusive', params: {}, ms: 60_000 },
 ] as const)(
-  'operations: an untold lifetime of $product with $params is $ms ms',
+  'operations: the default lifetime of $product with $params is $ms ms',
   ({ product, params, ms }) => {
     expect(defaultLifetimeMs(product, params)).toBe(ms);
   },

@@ -4,7 +4,7 @@ import { checkParams } from '../../src/service/params.ts';
 
 const ADR = '广东,江苏';
 
-/** Each parameter of the specification, with every value at the edge of what is allowed and just beyond. */
+/** Each parameter of the specification, with its first and last valid values and the invalid ones next to them. */
 const EDGES: { product: Product; key: string; good: number[]; bad: number[] }[] = [
   { product: 'long-residential', key: 'fitter', good: [1, 2], bad: [0, 3] },
   { product: 'long-residential', key: 'timespan', good: [6, 29], bad: [5, 30] },
@@ -30,7 +30,7 @@ const EDGES: { product: Product; key: string; good: number[]; bad: number[] }[] 
   { product: 'exclusive', key: 'order', good: [1, 2], bad: [0, 3] },
 ];
 
-test.each(EDGES)('params: $product takes $key from $good and refuses $bad', ({ product, key, good, bad }) => {
+test.each(EDGES)('params: $product accepts $good and rejects $bad as $key', ({ product, key, good, bad }) => {
   for (const value of good) {
     const { params, problems } = checkParams(product, { [key]: value });
     expect(problems).toEqual([]);
@@ -43,7 +43,7 @@ test.each(EDGES)('params: $product takes $key from $good and refuses $bad', ({ p
   }
 });
 
-test('params: every number of every operation has its edges above', () => {
+test('params: every numeric parameter of every operation is in the table above', () => {
   const numbers = PRODUCTS.flatMap((product) =>
     Object.entries(OPERATIONS[product].params)
       .filter(([, { kind }]) => kind === 'whole' || kind === 'choice')
@@ -67,7 +67,7 @@ test.each([
   expect(checkParams(product, {})).toEqual({ params: defaults, problems: [] });
 });
 
-test('params: a list of keywords is joined with commas, and a text is taken as it is', () => {
+test('params: a list of keywords is joined with commas, a text is kept', () => {
   expect(checkParams('shared', { adr: ['广东', ' 江苏 '], nadr: '上海' }).params).toMatchObject({
     adr: ADR,
     nadr: '上海',
@@ -75,7 +75,7 @@ test('params: a list of keywords is joined with commas, and a text is taken as i
   expect(checkParams('short-classic', { adr: ADR }).params['adr']).toBe(ADR);
 });
 
-test('params: numbers may be texts of digits, as an environment variable gives them', () => {
+test('params: numbers may be text, as from an environment variable', () => {
   expect(checkParams('short-classic', { timespan: '3', count: '5' })).toEqual({
     params: { timespan: 3, count: 5 },
     problems: [],
@@ -84,21 +84,21 @@ test('params: numbers may be texts of digits, as an environment variable gives t
 
 test.each([
   ['adr', '广东，江苏', /half-width commas/],
-  ['adr', [], /wants keywords/],
-  ['adr', ['广东', ''], /wants keywords/],
-  ['adr', ['广东', 7], /wants keywords/],
-  ['adr', 7, /wants keywords/],
+  ['adr', [], /must be keywords/],
+  ['adr', ['广东', ''], /must be keywords/],
+  ['adr', ['广东', 7], /must be keywords/],
+  ['adr', 7, /must be keywords/],
   ['adr', 'a\u0000b', /printable/],
   ['adr', '\ud800', /printable/],
   ['adr', 'x'.repeat(501), /longer than 500/],
-  ['isp', '', /wants a label/],
-  ['isp', 4, /wants a label/],
-])('params: %s is refused as %o', (key, value, message) => {
+  ['isp', '', /must be a label/],
+  ['isp', 4, /must be a label/],
+])('params: %s is rejected with the value %o', (key, value, message) => {
   const { problems } = checkParams('free', { [key]: value });
   expect(problems).toEqual([{ key, message: expect.stringMatching(message) }]);
 });
 
-test('params: an unknown one is a problem, with the nearest known name', () => {
+test('params: the problem of an unknown name suggests the nearest known one', () => {
   const { problems } = checkParams('long-residential', { filter: 1, timespam: 6, xyz: 1 });
   expect(problems.map(({ key, suggestion }) => [key, suggestion])).toEqual([
     ['filter', 'fitter'],
@@ -108,25 +108,27 @@ test('params: an unknown one is a problem, with the nearest known name', () => {
 });
 
 test.each(['api', 'inst_id', 'app_id', 'akey', 'type', 'return_type'])(
-  'params: %s is refused with the key that it comes from, and never repeated',
+  'params: %s is rejected with the setting to use instead, without its value',
   (key) => {
     const { params, problems } = checkParams('short-classic', { [key]: 'hunter2hunter2' });
-    expect(problems).toEqual([{ key, message: expect.stringMatching(/^is not given here: it comes from /) }]);
+    expect(problems).toEqual([
+      { key, message: expect.stringMatching(/^cannot be set here: it comes from /) },
+    ]);
     expect(JSON.stringify([params, problems])).not.toContain('hunter2');
   },
 );
 
-test('params: asking for a place and leaving it out at once is a problem', () => {
+test('params: a keyword in both adr and nadr is a problem', () => {
   const { problems } = checkParams('shared', { adr: '广东,江苏', nadr: ['江苏'] });
-  expect(problems).toEqual([{ key: 'nadr', message: 'leaves out what adr asks for: 江苏' }]);
+  expect(problems).toEqual([{ key: 'nadr', message: 'excludes what adr requests: 江苏' }]);
 });
 
-test('params: everything wrong is told at once', () => {
+test('params: all problems are reported at once', () => {
   const { problems } = checkParams('short-pure', { dedup: 5, timespan: 9, count: 0, fitter: 1 });
   expect(problems.map(({ key }) => key).toSorted()).toEqual(['count', 'dedup', 'fitter', 'timespan']);
 });
 
-test('params: names of what every object has are no parameters', () => {
+test('params: inherited properties are not parameters', () => {
   const { problems } = checkParams('short-classic', JSON.parse('{"__proto__": 1, "constructor": 2}'));
   expect(problems.map(({ key }) => key).toSorted()).toEqual(['__proto__', 'constructor']);
 });

@@ -10,7 +10,7 @@ const RUNS = { numRuns: 100 };
 
 const ipv4 = fc.ipV4();
 const port = fc.integer({ min: 1, max: 65_535 });
-/** Text as a label of a place has it: no line breaks, no signs of markup or of the layouts below, no space at its ends. */
+/** Text of a location: without line breaks, markup, the separators of the layouts below, and surrounding space. */
 const label = fc.stringMatching(/^[a-z\u4e00-\u9fa5]{1,8}( [a-z\u4e00-\u9fa5]{1,8})?$/);
 const entry = fc.record(
   { ip: ipv4, port, adr: label, timeout: fc.integer({ min: -1, max: 1_800 }), cometime: fc.nat(90_000) },
@@ -25,7 +25,7 @@ const whole = fc.record({
 });
 type Printed = { ip: string; port: number; adr?: string; timeout?: number; cometime?: number };
 
-/** What is to be made of an entry, from the specification's words for its fields. */
+/** The expected result for an entry, from the specification of its fields. */
 function told({ ip, port: number, adr, timeout, cometime }: Printed): object {
   return {
     host: ip,
@@ -36,7 +36,7 @@ function told({ ip, port: number, adr, timeout, cometime }: Printed): object {
   };
 }
 
-test('parsers: arbitrary bytes give a valid answer or a fault of the service', () => {
+test('parsers: any bytes are a valid answer or a fault of the service', () => {
   fc.assert(
     fc.property(fc.uint8Array({ maxLength: 400 }), (bytes) => {
       readEveryWay(bytes);
@@ -45,7 +45,7 @@ test('parsers: arbitrary bytes give a valid answer or a fault of the service', (
   );
 });
 
-test('parsers: arbitrary text with the signs of the formats gives a valid answer or a fault of the service', () => {
+test('parsers: any text with the syntax characters of the formats is a valid answer or a fault of the service', () => {
   const piece = fc.constantFrom(
     '{',
     '}',
@@ -103,7 +103,7 @@ test('parsers: arbitrary text with the signs of the formats gives a valid answer
   );
 });
 
-test('parsers: any JSON value in the place of any member gives a valid answer or a fault of the service', () => {
+test('parsers: any JSON value of any field is a valid answer or a fault of the service', () => {
   const anything = fc.jsonValue({ maxDepth: 3 });
   const body = fc.record(
     {
@@ -137,7 +137,7 @@ test('parsers: any JSON value in the place of any member gives a valid answer or
   );
 });
 
-test('parsers: what is printed as JSON reads as what was printed', () => {
+test('parsers: entries printed as JSON are read back', () => {
   fc.assert(
     fc.property(fc.array(entry, { maxLength: 20 }), fc.boolean(), (entries, asText) => {
       const proxy_list = entries.map((one) =>
@@ -150,7 +150,7 @@ test('parsers: what is printed as JSON reads as what was printed', () => {
   );
 });
 
-test('parsers: what is printed as XML reads as what was printed, as elements or as attributes', () => {
+test('parsers: entries printed as XML elements or attributes are read back', () => {
   fc.assert(
     fc.property(fc.array(entry, { maxLength: 20 }), fc.boolean(), (entries, attributes) => {
       const proxies = entries.map((one) => {
@@ -168,7 +168,7 @@ test('parsers: what is printed as XML reads as what was printed, as elements or 
   );
 });
 
-test('parsers: what is printed by a text layout reads as what was printed, in any order and with any separators', () => {
+test('parsers: entries printed with a text layout are read back, in any order and with any separators', () => {
   const separator = fc.constantFrom(',', ';', ' ', '\t', '|', ' - ', '::', '#', '->', '$1', '(', '\\', '\n');
   const layout = fc
     .tuple(
@@ -189,7 +189,7 @@ test('parsers: what is printed by a text layout reads as what was printed, in an
   );
 });
 
-test('parsers: any text as a layout compiles or is refused, and what compiles reads anything', () => {
+test('parsers: any text is a valid layout or a problem, and a valid layout reads any text', () => {
   const piece = fc.oneof(
     fc.constantFrom('{ip}', '{port}', '{adr}', '{timeout}', '{', '}', ':', ',', '.*', '(?', '\n', '\\'),
     fc.string({ maxLength: 3 }),
@@ -204,7 +204,7 @@ test('parsers: any text as a layout compiles or is refused, and what compiles re
   );
 });
 
-test('parsers: every product reads its own fields by a layout of all of them', () => {
+test('parsers: every product reads a layout with all of its fields', () => {
   for (const product of PRODUCTS) {
     const { fields } = OPERATIONS[product];
     expect(fields.every(isWireField)).toBe(true);

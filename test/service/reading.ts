@@ -2,7 +2,7 @@ import { Secret } from '../../src/core/secret.ts';
 import type { DecodedDraw, DecodeOptions } from '../../src/service/decode.ts';
 import { decodeDraw } from '../../src/service/decode.ts';
 
-/** How the tests read an answer unless they say otherwise: short-classic, JSON, every address welcome. */
+/** The default options: short-classic, JSON, no refused address. */
 export function reading(more: Partial<DecodeOptions> = {}): DecodeOptions {
   return {
     host: 'service.test',
@@ -14,7 +14,7 @@ export function reading(more: Partial<DecodeOptions> = {}): DecodeOptions {
   };
 }
 
-/** Decodes a text, or a value as the JSON that it prints as. */
+/** Decodes a text, or a value as JSON. */
 export function decoded(body: unknown, more: Partial<DecodeOptions> = {}): DecodedDraw {
   const text = typeof body === 'string' ? body : JSON.stringify(body);
   return decodeDraw(Buffer.from(text), reading(more));

@@ -14,15 +14,15 @@ export interface StubService {
   readonly baseUrl: string;
   readonly host: string;
   readonly port: number;
-  /** Every request that came, in order. */
+  /** All requests, in order. */
   readonly received: Received[];
-  /** Connections that are open now. */
+  /** The open connections. */
   readonly open: ReadonlySet<Socket>;
-  /** How many connections there have been. */
+  /** The number of connections so far. */
   accepted(): number;
 }
 
-/** An HTTP server on a free port of loopback that answers as told; gone when the test is finished. With `tls`, HTTPS. */
+/** An HTTP server, or with `tls` an HTTPS server, on a free loopback port. It is closed at the end of the test. */
 export async function stubService(
   answer: (response: ServerResponse, received: Received) => void,
   tls?: { readonly key: Buffer; readonly cert: Buffer },
@@ -40,12 +40,12 @@ export async function stubService(
   return { ...(await listening(server)), received };
 }
 
-/** A bare TCP server that does to each connection what it is told. */
+/** A TCP server that calls `onConnection` for each connection. */
 export async function stubSocket(onConnection: (socket: Socket) => void): Promise<StubService> {
   return { ...(await listening(net.createServer(onConnection))), received: [] };
 }
 
-/** A port of loopback on which nothing listens. */
+/** A loopback port without a listener. */
 export async function closedPort(): Promise<number> {
   const server = net.createServer().listen(0, '127.0.0.1');
   await new Promise((resolve) => server.once('listening', resolve));
@@ -60,7 +60,7 @@ async function listening(server: net.Server): Promise<Omit<StubService, 'receive
   server.on('connection', (socket) => {
     accepted += 1;
     open.add(socket);
-    socket.on('error', () => {}); // ignored: the client may end it as it likes
+    socket.on('error', () => {}); // ignored: the client may reset it
     socket.on('close', () => open.delete(socket));
   });
   server.listen(0, '127.0.0.1');

@@ -31,13 +31,13 @@ test.each([
   );
 });
 
-test('text layout: fields may be empty, and are then not told', () => {
+test('text layout: an empty field is missing', () => {
   const textLayout = '{ip}:{port},{out_ip},{expired_seconds},{is_new_dedup},{adr}';
   const { entries } = decoded('192.0.2.1:8000,,,,', { format: 'text', product: 'short-pure', textLayout });
   expect(entries).toEqual([{ host: '192.0.2.1', port: 8000 }]);
 });
 
-test('text layout: -1 is read, and an IPv6 address with or without brackets', () => {
+test('text layout: it reads -1, and IPv6 addresses with or without brackets', () => {
   const textLayout = '{ip} {port} {timeout}';
   const { entries } = decoded('2001:db8::1 8000 -1\n[2001:db8::2] 8000 5', { format: 'text', textLayout });
   expect(entries).toEqual([
@@ -46,13 +46,13 @@ test('text layout: -1 is read, and an IPv6 address with or without brackets', ()
   ]);
 });
 
-test('text layout: a record that is none is dropped, and most of them make it another text', () => {
+test('text layout: a minority of mismatching lines is dropped, a majority rejects the answer', () => {
   const textLayout = '{ip}:{port},{timeout};';
   const some = decoded('192.0.2.1:8000,213;192.0.2.2:8001,60;broken', { format: 'text', textLayout });
   expect(some.entries).toHaveLength(2);
   expect(some.dropped).toEqual({ address: 1 });
   expect(() => decoded('broken;broken\n192.0.2.1:8000', { format: 'text', textLayout })).toThrow(
-    /not the text/,
+    /not in the requested format text/,
   );
 });
 
@@ -60,32 +60,32 @@ test.each([
   [
     'short-classic',
     '{ip}:{port},{outip}',
-    '{outip} is no tag of short-classic; it has {ip} {port} {adr} {timeout} {cometime}',
+    '{outip} is not a field of short-classic; its fields are {ip} {port} {adr} {timeout} {cometime}',
   ],
   [
     'short-classic',
     '{ip}:{prot}',
-    '{prot} is no tag of short-classic; it has {ip} {port} {adr} {timeout} {cometime}',
+    '{prot} is not a field of short-classic; its fields are {ip} {port} {adr} {timeout} {cometime}',
   ],
-  ['short-classic', '{ip}', 'a layout needs {ip} and {port}; {port} is missing'],
-  ['short-classic', 'ip:port', 'a layout needs {ip} and {port}; {ip} is missing'],
-  ['short-classic', '', 'a layout needs {ip} and {port}; {ip} is missing'],
-  ['short-classic', '{ip}:{port}:{ip}', '{ip} stands twice'],
-  ['short-classic', '{ip}:{port}{adr}', 'two tags need something between them'],
-  ['free', '{ip}:{port}{}', '{} is no tag of free; it has {ip} {port} {adr} {protocol} {level}'],
-] as [Product, string, string][])('text layout: for %s %j is refused: %s', (product, layout, problem) => {
+  ['short-classic', '{ip}', 'the layout must contain {ip} and {port}; {port} is missing'],
+  ['short-classic', 'ip:port', 'the layout must contain {ip} and {port}; {ip} is missing'],
+  ['short-classic', '', 'the layout must contain {ip} and {port}; {ip} is missing'],
+  ['short-classic', '{ip}:{port}:{ip}', '{ip} occurs twice'],
+  ['short-classic', '{ip}:{port}{adr}', 'two fields must have text between them'],
+  ['free', '{ip}:{port}{}', '{} is not a field of free; its fields are {ip} {port} {adr} {protocol} {level}'],
+] as [Product, string, string][])('text layout: for %s, %j is rejected: %s', (product, layout, problem) => {
   expect(compileLayout(product, layout)).toEqual({ problem });
 });
 
-test('text layout: a layout that nobody checked is a mistake of the program', () => {
+test('text layout: an unchecked invalid layout throws a TypeError', () => {
   expect(() => decoded('192.0.2.1:80', { format: 'text', textLayout: '{ip}' })).toThrow(TypeError);
 });
 
-test('text layout: a line made to be slow to match is read in linear time', () => {
+test('text layout: a line made for slow matching is read in linear time', () => {
   const product = 'exclusive';
   const textLayout = '{ip}:{port},{adr},{timeout},{cometime},{area},{id},{lastscore},{yestodayscore}';
   const line = `192.0.2.1:80,${','.repeat(100)}1,`.repeat(40);
   const body = `${line}\n`.repeat(200);
   const decode = () => decoded(body, { format: 'text', product, textLayout });
-  expect(() => runOrTerminate(decode)).toThrow(/not the text/);
+  expect(() => runOrTerminate(decode)).toThrow(/not in the requested format text/);
 });

@@ -8,10 +8,10 @@ import { reading } from './reading.ts';
 
 const LAYOUT = '{ip}:{port},{adr}';
 
-/** Products that differ in how they are read: with -1 and exit IPs, with its own fields and counters, with its own line. */
+/** Products that are read differently: -1 and exit IPs, own fields and counters, own text line. */
 const DIFFERENT: readonly Product[] = ['long-residential', 'short-pure', 'free'];
 
-/** Every way in which an answer can be read. */
+/** All products, formats and layouts to read an answer with. */
 const READINGS: readonly { product: Product; format: Format; textLayout?: string }[] = DIFFERENT.flatMap(
   (product) => [
     ...FORMATS.map((format) => ({ product, format })),
@@ -19,7 +19,7 @@ const READINGS: readonly { product: Product; format: Format; textLayout?: string
   ],
 );
 
-/** Reads `body` in every way: each gives a valid answer or a fault of the service, and nothing else. Counts the answers. */
+/** Expects that `body` is a valid answer or a fault of the service in each of them. Returns the number of answers. */
 export function readEveryWay(body: Uint8Array): number {
   let answers = 0;
   for (const how of READINGS) {
@@ -35,7 +35,7 @@ export function readEveryWay(body: Uint8Array): number {
   return answers;
 }
 
-/** What refill and pool rely on, whatever was received. */
+/** Checks everything that refill and pool rely on. */
 export function expectValid({ code, message, entries, dropped, quota }: DecodedDraw): void {
   expect(code).toMatch(/^[\w.-]{1,16}$/);
   expectPrintable(message, 501);
