@@ -60,7 +60,7 @@ export function section<S extends Shape>(shape: S): Section<S> {
   const withUnit = new Map(durations.map((key) => [key, `${key}Ms`]));
   const withoutUnit = new Map(durations.map((key) => [`${key}Ms`, key]));
   return z.codec(z.strictObject(shape), z.custom<SectionOf<S>>(), {
-    decode: (value) => renameKeys(value, withUnit) as SectionOf<S>, // what the type says of the names
+    decode: (value) => renameKeys(value, withUnit) as SectionOf<S>, // SectionOf renames the same keys
     encode: (value) => renameKeys(value, withoutUnit) as z.output<z.ZodObject<S, z.core.$strict>>,
   });
 }

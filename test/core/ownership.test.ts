@@ -2,36 +2,36 @@ import { expect, test } from 'vitest';
 import { Ownership, openAll } from '../../src/core/ownership.ts';
 
 test('ownership: closes one by one, the last opened first', async () => {
-  const told: string[] = [];
+  const calls: string[] = [];
   const owner = new Ownership();
   for (const name of ['a', 'b', 'c']) {
     owner.own(name, async () => {
-      told.push(`${name} closing`);
+      calls.push(`${name} closing`);
       await new Promise((next) => setImmediate(next));
-      told.push(`${name} closed`);
+      calls.push(`${name} closed`);
     });
   }
   await Promise.all([owner.close(), owner.close()]);
-  expect(told).toEqual(['c closing', 'c closed', 'b closing', 'b closed', 'a closing', 'a closed']);
+  expect(calls).toEqual(['c closing', 'c closed', 'b closing', 'b closed', 'a closing', 'a closed']);
 });
 
 test('ownership: names what fails to close, and closes the rest', async () => {
-  const told: string[] = [];
+  const calls: string[] = [];
   const owner = new Ownership();
-  owner.own('first', () => void told.push('first'));
+  owner.own('first', () => void calls.push('first'));
   owner.own('second', () => Promise.reject(new Error('stuck')));
   await expect(owner.close()).rejects.toThrow('second did not close: Error: stuck');
-  expect(told).toEqual(['first']);
+  expect(calls).toEqual(['first']);
 });
 
 test('ownership: if opening fails, closes what was opened and rethrows', async () => {
-  const told: string[] = [];
+  const calls: string[] = [];
   const opening = openAll(async (owner) => {
-    await owner.open('first', { close: () => void told.push('first closed') });
+    await owner.open('first', { close: () => void calls.push('first closed') });
     throw new Error('port in use');
   });
   await expect(opening).rejects.toThrow('port in use');
-  expect(told).toEqual(['first closed']);
+  expect(calls).toEqual(['first closed']);
 });
 
 test('ownership: opening something while closing is a TypeError', async () => {

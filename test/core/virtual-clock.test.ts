@@ -41,19 +41,19 @@ test('virtual clock: a thousand random timers fire in order, disposed ones never
 
 test('virtual clock: promises continue before the next timer fires, at any depth', async () => {
   const clock = new VirtualClock(START_AT);
-  const told: string[] = [];
+  const calls: string[] = [];
   const sleeper = async () => {
     await pause(clock, 10);
     for (let hop = 0; hop < 50; hop += 1) await undefined;
-    told.push('woken');
+    calls.push('woken');
     await pause(clock, 5);
-    told.push(`again at ${clock.monotonic()}`);
+    calls.push(`again at ${clock.monotonic()}`);
   };
   const done = sleeper();
-  clock.after(11, () => told.push('timer'));
+  clock.after(11, () => calls.push('timer'));
   await clock.runUntil(20);
   await done;
-  expect(told).toEqual(['woken', 'timer', 'again at 15']);
+  expect(calls).toEqual(['woken', 'timer', 'again at 15']);
 });
 
 test('virtual clock: rounds fractions of a millisecond up, so that no wait is endless', async () => {
