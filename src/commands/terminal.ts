@@ -27,7 +27,6 @@ export const EXIT = { fine: 0, failed: 1, usage: 2, unreachable: 3 } as const;
 const EXIT_OF: { readonly [Code in FaultCode]?: number } = {
   'bad-usage': EXIT.usage,
   'bad-config': EXIT.usage,
-  'bad-params': EXIT.usage,
   'daemon-unreachable': EXIT.unreachable,
   'service-transport': EXIT.unreachable,
 };

@@ -8,19 +8,17 @@ const NO_FOLDING = { lineWidth: 0 };
 
 /** Each secret is `[secret]`, each path absolute. A key without a value is left out, unless it is `off`. */
 export function printConfig(config: Config): string {
-  const { file: _file, warnings: _warnings, ...sections } = config;
+  const { file: _file, warnings: _warnings, account, admin, ...sections } = config;
   const texts = z.encode(SCHEMA, {
     ...sections,
-    account: config.account && { ...config.account, ...NO_ACCOUNT_FILES },
+    account: account && { ...account, password: undefined, passwordFile: undefined, keyFile: undefined },
     sources: config.sources.map(fileSource),
     listeners: config.listeners.map(fileListener),
-    admin: config.admin && { ...config.admin, tokenFile: undefined },
+    admin: admin && { ...admin, tokenFile: undefined },
   });
   // The failsafe schema has only texts, so that 20 and false need no quotes.
   return new Document(withoutUndefined(texts), { schema: 'failsafe' }).toString(NO_FOLDING);
 }
-
-const NO_ACCOUNT_FILES = { password: undefined, passwordFile: undefined, keyFile: undefined };
 
 function fileSource(source: SourceConfig): FileSource {
   const { key, count, params, extractHost, password, upstream, ...rest } = source;

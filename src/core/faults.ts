@@ -290,12 +290,6 @@ export const FAULTS = {
     summary: 'The configuration is invalid.',
     advice: 'Each error names the place in the file and what was expected.',
   },
-  'bad-params': {
-    side: 'operator',
-    retry: 'never',
-    summary: 'A source has a parameter that is invalid for its operation.',
-    advice: 'Compare params with the parameters of the operation in the documentation.',
-  },
   'listen-failed': {
     side: 'operator',
     retry: 'never',

@@ -1,6 +1,4 @@
-/**
- * The table of keys, docs/configuration.md and config.example.yaml say the same: every key, default, range and meaning.
- */
+/** docs/configuration.md and config.example.yaml have every key of the schema, with its default, range and meaning. */
 import { readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
 import { isMap, isScalar, isSeq, parseDocument } from 'yaml';
@@ -13,12 +11,12 @@ const page = readFileSync('docs/configuration.md', 'utf8');
 const example = readFileSync('config.example.yaml', 'utf8');
 const env = { CITY_PASSWORD: 'hunter2hunter2' };
 
-/** A default as the page and the example write it. */
+/** A default as written in the docs and the example. */
 function written(fallback: unknown): string {
   return Array.isArray(fallback) ? `[${fallback.join(', ')}]` : String(fallback);
 }
 
-/** The row of a key in the table of its section. */
+/** The row of a key in the docs. */
 function rowOf(field: Field): string {
   const { path, required, fallback, otherwise, type, shape, about } = field;
   const isPlain = fallback !== undefined && (typeof fallback === 'string' || Array.isArray(fallback));
@@ -28,7 +26,7 @@ function rowOf(field: Field): string {
   return `| \`${path}\` | ${byDefault} | ${shape === 'scalar' || shape === 'list' ? each : value[shape]} | ${about} |`;
 }
 
-test('docs/configuration.md: every key has its row: default, value, meaning', () => {
+test('docs/configuration.md: every key has a row with default, value and meaning', () => {
   const lines = page.slice(page.indexOf('\n## `service`'), page.indexOf('\n## Warnings')).split('\n');
   const firstCells = lines.map((line) => /^\| `([^`]+)` \|/.exec(line)?.[1] ?? '');
   const products: readonly string[] = PRODUCTS;
@@ -40,7 +38,7 @@ test('docs/configuration.md: every key has its row: default, value, meaning', ()
   expect(rows).toEqual(inTables.map(rowOf));
 });
 
-test('docs/configuration.md: every section has its heading and says what it is for', () => {
+test('docs/configuration.md: every section has a heading and its meaning', () => {
   const sections = FIELDS.filter(({ path, shape }) => !path.includes('.') && shape !== 'scalar');
   expect(sections.length).toBeGreaterThan(10);
   for (const { path, about } of sections) {
@@ -50,15 +48,17 @@ test('docs/configuration.md: every section has its heading and says what it is f
   }
 });
 
-test('docs/configuration.md: its small configuration loads, and its slips are told as it says', () => {
+test('docs/configuration.md: the example loads, and its typos produce the errors shown', () => {
   const [, small = ''] = /```yaml\n([\s\S]*?)```/.exec(page) ?? [];
-  const [, told = ''] = /```text\n([\s\S]*?)\n```/.exec(page) ?? [];
+  const [, shown = ''] = /```text\n([\s\S]*?)\n```/.exec(page) ?? [];
   expect(parseConfig(small, 'noria.yaml', { env }).sources).toHaveLength(1);
-  const slips = `${small.replace('short-classic', 'short-clasic')}pool:\n  szie: 30\n`;
-  expect(() => parseConfig(slips, 'noria.yaml', { env })).toThrow(expect.objectContaining({ message: told }));
+  const typos = `${small.replace('short-classic', 'short-clasic')}pool:\n  szie: 30\n`;
+  expect(() => parseConfig(typos, 'noria.yaml', { env })).toThrow(
+    expect.objectContaining({ message: shown }),
+  );
 });
 
-test('docs/configuration.md: every product has its row: path, instance, protocol, pace', () => {
+test('docs/configuration.md: every product has a row with path, instance, protocol and pace', () => {
   const speaks = { 'by-pro': 'by `pro`: 1 http, 2 socks5', 'by-entry': "by each entry's `protocol`" };
   for (const product of PRODUCTS) {
     const { path, identity, protocol: how, minIntervalMs, defaultIntervalMs } = OPERATIONS[product];
@@ -74,7 +74,7 @@ test('docs/configuration.md: every product has its row: path, instance, protocol
   }
 });
 
-test('config.example.yaml: loads as it is, and says what an almost empty file says', () => {
+test('config.example.yaml: loads, with the values of a minimal file', () => {
   const shown = parseConfig(example, 'noria.yaml', { env });
   const short = parseConfig(
     `service: { baseUrl: https://extract.example.com }
@@ -87,7 +87,7 @@ sources: [{ name: city, product: short-classic, instance: "202611210001", passwo
   );
 });
 
-test('config.example.yaml: shows every key of the table, and no other, below its line of meaning', () => {
+test('config.example.yaml: has every key of the schema, and no other, below its line of meaning', () => {
   const keys = keysOf(example);
   expect([...new Set(keys.map(({ path }) => path))]).toEqual(FIELDS.map(({ path }) => path));
   const lines = example.split('\n');
@@ -97,7 +97,7 @@ test('config.example.yaml: shows every key of the table, and no other, below its
   }
 });
 
-test('config.example.yaml: a key that has a default stands there with it', () => {
+test('config.example.yaml: every key with a default shows it', () => {
   const keys = keysOf(example);
   const withDefault = FIELDS.filter(({ fallback }) => typeof fallback === 'string');
   expect(withDefault.length).toBeGreaterThan(30);
@@ -112,7 +112,7 @@ interface ExampleKey {
   readonly text: string | undefined;
 }
 
-/** Every key of the example, those behind a `#` included: the character is taken away, and what it hid stays in its column. */
+/** Every key of the example, including those commented out as `#key`, whose `#` is removed. */
 function keysOf(text: string): ExampleKey[] {
   const bared = text.replace(/^( *)#(?=(?:- )?\w+:)/gm, '$1');
   const document = parseDocument(bared, { schema: 'failsafe', uniqueKeys: false });
