@@ -3,11 +3,11 @@
 // process of its own, as an operator runs it; members that ask for credentials, a source whose key is wrong and one that
 // nobody answers; clients with right, wrong and unreadable credentials; a service that sends keys back.
 import { createHash } from 'node:crypto';
+import { once } from 'node:events';
 import { readdirSync, readFileSync } from 'node:fs';
 import { connect } from 'node:net';
 import { join } from 'node:path';
-import { setTimeout as sleep } from 'node:timers/promises';
-import { expect, test } from 'vitest';
+import { expect, onTestFinished, test } from 'vitest';
 import { freePort } from '../support/free-port.ts';
 import { openTestSandbox, WORKERS_LINE } from '../support/noria.ts';
 import { until } from '../support/until.ts';
@@ -64,24 +64,22 @@ function secretsIn(text: string): string[] {
   return FORMS.filter(({ form }) => text.includes(form)).map(({ name, form }) => `${name} as ${form}`);
 }
 
-/** Sends bytes one after the other and returns all that comes back until the other side ends, or is quiet. */
-function converse(port: number, ...messages: (string | Uint8Array)[]): Promise<string> {
-  return new Promise((resolve, reject) => {
-    const socket = connect(port, '127.0.0.1');
-    let told = '';
-    socket.setTimeout(1_500, () => socket.destroy());
-    socket.on('connect', async () => {
-      for (const message of messages) {
-        socket.write(message);
-        await sleep(50); // SOCKS: each answer before the next question
-      }
-    });
-    socket.on('data', (chunk) => {
-      told += chunk.toString('latin1');
-    });
-    socket.on('error', reject);
-    socket.on('close', () => resolve(told));
+/** Sends each message after an answer to the one before. Returns all that came back until the other side ended. */
+async function converse(port: number, ...messages: (string | Uint8Array)[]): Promise<string> {
+  const socket = connect(port, '127.0.0.1');
+  onTestFinished(() => void socket.destroy());
+  const closed = once(socket, 'close');
+  let received = '';
+  socket.on('data', (chunk) => {
+    received += chunk.toString('latin1');
   });
+  for (const message of messages) {
+    const answered = Promise.race([once(socket, 'data'), closed]);
+    socket.write(message);
+    await answered;
+  }
+  await closed;
+  return received;
 }
 
 const basic = (user: string, password: string) =>
