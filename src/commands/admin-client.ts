@@ -1,4 +1,4 @@
-/** Asks a running daemon over its admin API, with the same schemas the daemon answers by. */
+/** A client of a running daemon's admin API. It validates answers with the schemas that the daemon uses. */
 import type { z } from '@hono/zod-openapi';
 import { Agent, request } from 'undici';
 import { memberSchema, statusSchema } from '../admin/schemas.ts';
@@ -13,9 +13,12 @@ export interface AdminClient {
   close(): Promise<void>;
 }
 
-/** @param base - e.g. `http://127.0.0.1:8889`. Each call throws NoriaError daemon-unreachable when nothing answers as noria does. */
+/**
+ * @param base - for example `http://127.0.0.1:8889`.
+ * @returns a client whose calls throw NoriaError daemon-unreachable when no noria answers, and bad-usage when it needs a token.
+ */
 export function connectAdmin(base: string, token: Secret | undefined): AdminClient {
-  // An agent of our own: proxies named by the environment must not stand between us and the daemon.
+  // Its own agent, because the default one may use a proxy from the environment.
   const agent = new Agent({
     headersTimeout: TIMEOUT_MS,
     bodyTimeout: TIMEOUT_MS,
@@ -23,33 +26,31 @@ export function connectAdmin(base: string, token: Secret | undefined): AdminClie
   });
   const headers = token === undefined ? {} : { authorization: `Bearer ${token.reveal()}` };
 
-  const ask = async <Schema extends z.ZodType>(path: string, schema: Schema): Promise<z.infer<Schema>> => {
+  const get = async <Schema extends z.ZodType>(path: string, schema: Schema): Promise<z.infer<Schema>> => {
     const url = new URL(path, base);
     const answer = await request(url, { dispatcher: agent, headers }).catch((cause: unknown) => {
-      throw new NoriaError(
-        'daemon-unreachable',
-        `nothing answers at ${url.origin}: ${describeError(cause)}`,
-        { cause },
-      );
+      throw new NoriaError('daemon-unreachable', `no answer from ${url.origin}: ${describeError(cause)}`, {
+        cause,
+      });
     });
     const text = await answer.body.text();
     if (answer.statusCode === 401) {
       throw new NoriaError(
         'bad-usage',
-        `the daemon at ${url.origin} wants its token: set NORIA_ADMIN_TOKEN, or name its configuration with -c`,
+        `the daemon at ${url.origin} requires a token: set NORIA_ADMIN_TOKEN, or name its configuration with -c`,
       );
     }
     const parsed = answer.statusCode === 200 ? schema.safeParse(parseJson(text)) : undefined;
     if (parsed?.success === true) return parsed.data;
     throw new NoriaError(
       'daemon-unreachable',
-      `what answers at ${url.origin} is not noria: status ${answer.statusCode}`,
+      `the answer from ${url.origin} is not from noria: status ${answer.statusCode}`,
     );
   };
 
   return {
-    status: () => ask('/api/status', statusSchema),
-    members: () => ask('/api/members', memberSchema.array()),
+    status: () => get('/api/status', statusSchema),
+    members: () => get('/api/members', memberSchema.array()),
     close: () => agent.close(),
   };
 }
@@ -58,6 +59,6 @@ function parseJson(text: string): unknown {
   try {
     return JSON.parse(text);
   } catch {
-    return undefined; // handled: the schema refuses it, and the caller says what that means
+    return undefined; // handled: the schema rejects undefined, and the caller reports it
   }
 }

@@ -1,15 +1,14 @@
-/** `noria areas SOURCE`: the idle area lines that can be added to an exclusive pool (operation 9). */
+/** `noria areas SOURCE`: area lines that can be added to the pool of an exclusive instance (operation 9). */
 import type { Command } from 'commander';
 import { NoriaError } from '../core/faults.ts';
 import { OPERATIONS } from '../service/operations.ts';
+import type { CommandContext } from './command.ts';
 import { configOption, readConfig } from './config-file.ts';
-import type { CommandContext } from './context.ts';
-import { printRecords } from './records.ts';
-import { callWithinPace, pacedAs, requireSuccess, sourceNamed } from './service-call.ts';
+import { callWithinPace, pacedAs, printRecords, requireSuccess, sourceNamed } from './service-call.ts';
 import { EXIT, type Terminal } from './terminal.ts';
 
-/** "No area line matches": an empty list, not a failure. */
-const NONE_MATCHES = '14006';
+/** An empty list, not a failure. */
+const NO_MATCHING_AREA = '14006';
 
 interface AreasFlags {
   readonly config?: string;
@@ -20,10 +19,10 @@ interface AreasFlags {
 export function addAreasCommand(program: Command, { action, terminal }: CommandContext): void {
   program
     .command('areas')
-    .description('the area lines that can be added to the pool of an exclusive source')
+    .description('list the area lines that can be added to the pool of an exclusive source')
     .argument('<source>', 'an exclusive source of the configuration')
-    .option('--keyword <keywords>', 'only area lines with these keywords, comma separated')
-    .option('--json', "print an array in the service's own field names")
+    .option('--keyword <keywords>', 'only area lines with these comma-separated keywords')
+    .option('--json', "print a JSON array with the service's field names")
     .addOption(configOption())
     .addHelpText(
       'after',
@@ -33,12 +32,12 @@ export function addAreasCommand(program: Command, { action, terminal }: CommandC
 }
 
 async function listAreas(name: string, flags: AreasFlags, terminal: Terminal): Promise<number> {
-  const config = await readConfig(flags.config, terminal);
+  const config = readConfig(flags.config, terminal);
   const source = sourceNamed(config, name);
   if (source.product !== 'exclusive') {
     throw new NoriaError(
       'bad-usage',
-      `source ${name} is ${source.product}; area lines are of exclusive sources`,
+      `source ${name} has the product ${source.product}; only exclusive sources have area lines`,
     );
   }
   const { baseUrl, instance, key } = source;
@@ -56,7 +55,7 @@ async function listAreas(name: string, flags: AreasFlags, terminal: Terminal): P
       }),
     () => ({ kind: 'done' }),
   );
-  if (answer.code !== NONE_MATCHES) requireSuccess(9, answer);
+  if (answer.code !== NO_MATCHING_AREA) requireSuccess(9, answer);
   printRecords(answer.records, Object.keys(OPERATIONS.areas.fields), flags.json === true, terminal);
   return EXIT.fine;
 }

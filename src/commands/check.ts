@@ -1,9 +1,9 @@
-/** `noria check`: is the configuration right, and what does it mean. */
+/** `noria check`: validates a configuration and prints it with all defaults. */
 import type { Command } from 'commander';
 import { printConfig } from '../config/print.ts';
 import { schemaJson } from '../config/schema-json.ts';
+import type { CommandContext } from './command.ts';
 import { configOption, readConfig } from './config-file.ts';
-import type { CommandContext } from './context.ts';
 import { EXIT, type Terminal } from './terminal.ts';
 
 interface CheckFlags {
@@ -14,12 +14,12 @@ interface CheckFlags {
 export function addCheckCommand(program: Command, { action, terminal }: CommandContext): void {
   program
     .command('check')
-    .description('validate a configuration and print it as understood, secrets masked')
+    .description('validate a configuration and print it with all defaults, secrets masked')
     .addOption(configOption())
-    .option('--schema', 'print the JSON Schema of the configuration instead, for editors')
+    .option('--schema', 'print the JSON Schema of the configuration instead, for use in editors')
     .addHelpText(
       'after',
-      '\nExamples:\n  noria check\n  noria check -c /etc/noria/noria.yaml\n  noria check --schema > noria.schema.json\n\nExit code 2 and every error with file:line:column when it is invalid.',
+      '\nExamples:\n  noria check\n  noria check -c /etc/noria/noria.yaml\n  noria check --schema > noria.schema.json\n\nIf it is invalid, prints every error with file:line:column and exits with code 2.',
     )
     .action(action((flags: CheckFlags) => check(flags, terminal)));
 }
@@ -29,10 +29,10 @@ async function check(flags: CheckFlags, terminal: Terminal): Promise<number> {
     terminal.print(JSON.stringify(schemaJson(), undefined, 2));
     return EXIT.fine;
   }
-  const config = await readConfig(flags.config, terminal);
+  const config = readConfig(flags.config, terminal);
   terminal.print(printConfig(config).trimEnd());
   for (const { line, column, path, message } of config.warnings) {
-    terminal.tell(`${config.file}:${line}:${column}: warning: ${path}: ${message}`);
+    terminal.printError(`${config.file}:${line}:${column}: warning: ${path}: ${message}`);
   }
   return EXIT.fine;
 }

@@ -1,32 +1,32 @@
-/** `noria completion SHELL`: a completion script made from the tree of commands itself. */
+/** `noria completion SHELL`: prints a completion script, generated from the commands and their options. */
 import { Argument, type Command, type Option } from 'commander';
-import type { CommandContext } from './context.ts';
+import type { CommandContext } from './command.ts';
 import { EXIT } from './terminal.ts';
 
 const SHELLS = ['bash', 'zsh', 'fish'] as const;
 type Shell = (typeof SHELLS)[number];
 
-/** What can stand behind a flag: nothing, a path, one of a few words, or something only the user knows. */
-type Value = 'none' | 'file' | 'free' | readonly string[];
+/** The value of a flag: none, a path, free text, or one of these words. */
+type FlagValue = 'none' | 'file' | 'free' | readonly string[];
 
 interface Flag {
   readonly long: string;
   readonly short: string | undefined;
   readonly about: string;
-  readonly value: Value;
+  readonly value: FlagValue;
 }
 
-interface Words {
+interface CommandWords {
   readonly name: string;
   readonly about: string;
   readonly flags: readonly Flag[];
-  /** Words that can stand as its argument. */
+  /** Possible values of its argument. */
   readonly choices: readonly string[];
 }
 
 interface Tree {
-  readonly commands: readonly Words[];
-  readonly top: Words;
+  readonly commands: readonly CommandWords[];
+  readonly top: CommandWords;
 }
 
 export function addCompletionCommand(program: Command, { action, terminal }: CommandContext): void {
@@ -51,7 +51,7 @@ export function addCompletionCommand(program: Command, { action, terminal }: Com
     );
 }
 
-function wordsOf(command: Command, parent?: Command): Words {
+function wordsOf(command: Command, parent?: Command): CommandWords {
   const flags = [...command.options, ...(parent?.options ?? [])].map(flagOf);
   return {
     name: command.name(),
@@ -61,10 +61,10 @@ function wordsOf(command: Command, parent?: Command): Words {
   };
 }
 
-/** commander makes this command by itself and keeps it out of the list. */
-function helpOf(program: Command): Words {
+/** commander adds the help command itself, and does not list it. */
+function helpOf(program: Command): CommandWords {
   const choices = program.commands.map((command) => command.name());
-  return { name: 'help', about: 'show how a command is used', flags: [], choices };
+  return { name: 'help', about: 'show the usage of a command', flags: [], choices };
 }
 
 function flagOf({ long, short, flags, required, argChoices, description }: Option): Flag {
@@ -72,17 +72,18 @@ function flagOf({ long, short, flags, required, argChoices, description }: Optio
   return { long: long ?? '', short, about: description, value };
 }
 
-/** Every flag of the tree that takes a value, once: no name means two things. */
+/** Every flag that takes a value, once. A flag has the same meaning in all commands. */
 function valueFlags({ commands, top }: Tree): readonly Flag[] {
   const all = [top, ...commands].flatMap(({ flags }) => flags).filter(({ value }) => value !== 'none');
   return [...new Map(all.map((flag) => [flag.long, flag])).values()];
 }
 
 const spellings = ({ long, short }: Flag) => (short === undefined ? long : `${short}|${long}`);
-const wordsBehind = ({ flags, choices }: Words) => [...choices, ...flags.map(({ long }) => long)].join(' ');
+const completionWords = ({ flags, choices }: CommandWords) =>
+  [...choices, ...flags.map(({ long }) => long)].join(' ');
 const quote = (text: string) => `'${text.replaceAll("'", "'\\''")}'`;
 
-/** Shell code that leaves the command in `$command`: the first word that is one. */
+/** Shell code that sets `$command` to the first word that names a command. */
 const findCommand = ({ commands }: Tree, earlier: string) => [
   `  for each in ${earlier}; do`,
   `    case $each in ${commands.map(({ name }) => name).join('|')}) command=$each; break ;; esac`,
@@ -99,8 +100,8 @@ const SCRIPTS: { readonly [S in Shell]: (tree: Tree) => string } = {
       ...valueFlags(tree).map((flag) => `    ${spellings(flag)}) ${bashValue(flag.value)}; return ;;`),
       '  esac',
       '  case $command in',
-      `    '') words=${quote([...tree.commands.map(({ name }) => name), wordsBehind(tree.top)].join(' '))} ;;`,
-      ...tree.commands.map((command) => `    ${command.name}) words=${quote(wordsBehind(command))} ;;`),
+      `    '') words=${quote([...tree.commands.map(({ name }) => name), completionWords(tree.top)].join(' '))} ;;`,
+      ...tree.commands.map((command) => `    ${command.name}) words=${quote(completionWords(command))} ;;`),
       '  esac',
       '  mapfile -t COMPREPLY < <(compgen -W "$words" -- "$word")',
       '}',
@@ -146,7 +147,7 @@ const SCRIPTS: { readonly [S in Shell]: (tree: Tree) => string } = {
   },
 };
 
-function bashValue(value: Value): string {
+function bashValue(value: FlagValue): string {
   if (typeof value === 'object')
     return `mapfile -t COMPREPLY < <(compgen -W ${quote(value.join(' '))} -- "$word")`;
   return value === 'file'
@@ -154,7 +155,7 @@ function bashValue(value: Value): string {
     : 'COMPREPLY=()';
 }
 
-function zshValue(value: Value): string {
+function zshValue(value: FlagValue): string {
   if (typeof value === 'object') return `compadd -- ${value.join(' ')}`;
   return value === 'file' ? '_files' : "_message 'a value'";
 }
@@ -163,7 +164,7 @@ function described(pairs: readonly (readonly [word: string, about: string])[]): 
   return pairs.map(([word, about]) => quote(`${word}:${about.replaceAll(':', '\\:')}`)).join(' ');
 }
 
-const describedFlags = ({ flags }: Words) => described(flags.map(({ long, about }) => [long, about]));
+const describedFlags = ({ flags }: CommandWords) => described(flags.map(({ long, about }) => [long, about]));
 
 function fishFlag(when: string, { long, short, about, value }: Flag): string {
   const name = [...(short === undefined ? [] : [`-s ${short.slice(1)}`]), `-l ${long.slice(2)}`].join(' ');

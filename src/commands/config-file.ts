@@ -1,4 +1,4 @@
-/** Where a command finds its configuration, and how it is told of what is wrong with it. */
+/** The configuration file of a command: the option that names it, and where it is looked for. */
 import { existsSync } from 'node:fs';
 import { Option } from 'commander';
 import type { Config } from '../config/config.ts';
@@ -6,22 +6,24 @@ import { DEFAULT_FILES, loadConfig } from '../config/load.ts';
 import { NoriaError } from '../core/faults.ts';
 import type { Terminal } from './terminal.ts';
 
-/** `-c FILE`, as every command that reads a configuration takes it. */
 export function configOption(): Option {
-  return new Option('-c, --config <file>', `the configuration (default: ${DEFAULT_FILES.join(', then ')})`);
-}
-
-/** The file that was named, or the first of the default ones that exists. @throws NoriaError bad-config */
-export function findConfigFile(named: string | undefined): string {
-  const file = named ?? DEFAULT_FILES.find((candidate) => existsSync(candidate));
-  if (file !== undefined) return file;
-  throw new NoriaError(
-    'bad-config',
-    `noria: no configuration: neither ${DEFAULT_FILES.join(' nor ')} exists; name one with -c FILE, or try noria demo, which needs none`,
+  return new Option(
+    '-c, --config <file>',
+    `the configuration file (default: ${DEFAULT_FILES.join(', then ')})`,
   );
 }
 
-/** Reads the configuration and tells its warnings. @throws NoriaError bad-config with every problem at once */
-export async function readConfig(named: string | undefined, terminal: Terminal): Promise<Config> {
-  return loadConfig(findConfigFile(named), { env: terminal.env });
+/** The given file, or the first default file that exists. @throws NoriaError bad-config */
+export function findConfigFile(given: string | undefined): string {
+  const file = given ?? DEFAULT_FILES.find((candidate) => existsSync(candidate));
+  if (file !== undefined) return file;
+  throw new NoriaError(
+    'bad-config',
+    `noria: no configuration file: neither ${DEFAULT_FILES.join(' nor ')} exists; name one with -c FILE, or try noria demo, which needs none`,
+  );
+}
+
+/** @throws NoriaError bad-config with all problems of the file */
+export function readConfig(given: string | undefined, { env }: Terminal): Config {
+  return loadConfig(findConfigFile(given), { env });
 }

@@ -1,4 +1,4 @@
-/** `noria demo`: the daemon on an embedded sandbox of the extraction service, with what to try printed first. */
+/** `noria demo`: runs the daemon on an embedded sandbox of the extraction service, and prints commands to try. */
 import { createServer } from 'node:net';
 import type { Command } from 'commander';
 import type { Config } from '../config/config.ts';
@@ -9,24 +9,22 @@ import { createLog, type LogLevel } from '../core/log.ts';
 import { Ownership } from '../core/ownership.ts';
 import { type Daemon, startDaemon } from '../daemon/daemon.ts';
 import { openSandbox, type Sandbox } from '../sandbox/sandbox.ts';
-import { readFraction, readPort, readWhole } from './arguments.ts';
-import type { CommandContext } from './context.ts';
-import { untilSignalled } from './lifecycle.ts';
+import { type CommandContext, fractionOption, integerOption, portOption, untilSignal } from './command.ts';
 import { STORY_MEMBERS, tellStory } from './story.ts';
 import { EXIT, type Terminal } from './terminal.ts';
 
 const HOST = '127.0.0.1';
 const DEFAULT_PORT = 8888;
 const DEFAULT_ADMIN_PORT = 8889;
-/** A second listener with a user, for clients that send credentials only when they are asked for them. */
-const DEFAULT_ASKING_PORT = 8890;
+/** A second listener with a user, for clients that send credentials only after a 407. */
+const DEFAULT_AUTH_PORT = 8890;
 const DEFAULT_TARGET_PORT = 8080;
 const DEFAULT_MEMBERS = 20;
-/** Members alone resolve this name: what reaches it went through one. */
+/** Only members resolve this name, so every request for it goes through one. */
 const TARGET_NAME = 'target.example';
-/** Time to look at the dashboard between two chapters of the story, for a person. */
+/** Between two chapters of the story, so that a person can look at the dashboard. */
 const STORY_PAUSE_MS = 4_000;
-/** The demo's members live as long as short-lived ones do, at the short end: there is something to see. */
+/** Short, so that a viewer soon sees members expire. */
 const LIFETIME_MS = [60_000, 180_000] as const;
 
 interface DemoFlags {
@@ -43,27 +41,27 @@ export function addDemoCommand(program: Command, { action, terminal, logLevel }:
   program
     .command('demo')
     .description(
-      'the daemon on an embedded sandbox with real loopback members and a target; prints what to try',
+      'run the daemon on an embedded sandbox with real members and a target site; prints commands to try',
     )
     .option(
       '--port <port>',
-      `the proxy's port (default: ${DEFAULT_PORT}, or a free one when that is taken)`,
-      readPort,
+      `port of the proxy (default: ${DEFAULT_PORT}, or a free one if it is taken)`,
+      portOption,
     )
     .option(
       '--admin-port <port>',
-      `the dashboard's port (default: ${DEFAULT_ADMIN_PORT}, or a free one)`,
-      readPort,
+      `port of the dashboard (default: ${DEFAULT_ADMIN_PORT}, or a free one)`,
+      portOption,
     )
     .option(
       '--target-port <port>',
-      `the target site's port (default: ${DEFAULT_TARGET_PORT}, or a free one)`,
-      readPort,
+      `port of the target site (default: ${DEFAULT_TARGET_PORT}, or a free one)`,
+      portOption,
     )
-    .option('--story', 'show what noria does, step by step, with what to watch on the dashboard')
-    .option('--members <count>', 'members to hold', readWhole(1, 1_000), DEFAULT_MEMBERS)
-    .option('--dead <share>', 'share of members that are dead on arrival, from 0 to 1', readFraction, 0)
-    .option('--slow <share>', 'share of members that are slow by 2 s, from 0 to 1', readFraction, 0)
+    .option('--story', 'demonstrate noria step by step, and say what to look at on the dashboard')
+    .option('--members <count>', 'pool size', integerOption(1, 1_000), DEFAULT_MEMBERS)
+    .option('--dead <fraction>', 'fraction of members that are dead when drawn, 0 to 1', fractionOption, 0)
+    .option('--slow <fraction>', 'fraction of members with a delay of 2 s, 0 to 1', fractionOption, 0)
     .addHelpText(
       'after',
       '\nExamples:\n  noria demo\n  noria demo --story\n  noria demo --members 40 --dead 0.2 --slow 0.1\n  noria demo --port 9000 --admin-port 9001',
@@ -81,24 +79,25 @@ async function demo(flags: DemoFlags, terminal: Terminal, level: LogLevel | unde
     const log = createLog({ level: level ?? (flags.story ? 'error' : config.log.level), format: 'pretty' });
     const daemon = await owner.open('daemon', startDaemon({ config, log }));
     if (flags.story) return await story(daemon, sandbox, terminal);
-    for (const line of whatToTry(daemon.addresses, targetOf(sandbox), flags.members)) terminal.print(line);
-    await untilSignalled();
-    farewell(terminal);
+    for (const line of commandsToTry(daemon.addresses, targetOf(sandbox), flags.members))
+      terminal.print(line);
+    await untilSignal();
+    printGoodbye(terminal);
     return EXIT.fine;
   } finally {
     await owner.close();
   }
 }
 
-/** Ends by itself where nobody watches; on a terminal the demo goes on until Ctrl-C. */
+/** On a terminal, the demo runs on after the story until Ctrl-C; otherwise it ends. */
 async function story(daemon: Daemon, sandbox: Sandbox, terminal: Terminal): Promise<number> {
   const { listeners, admin } = daemon.addresses;
   const [proxy = ''] = listeners;
   const page = `http://${admin ?? ''}/`;
-  const left = new AbortController();
-  const { signal } = left;
-  const leaving = untilSignalled().then(() => left.abort());
-  const told = await tellStory({
+  const interruption = new AbortController();
+  const { signal } = interruption;
+  const interrupted = untilSignal().then(() => interruption.abort());
+  const succeeded = await tellStory({
     proxy,
     page,
     target: targetOf(sandbox),
@@ -108,34 +107,33 @@ async function story(daemon: Daemon, sandbox: Sandbox, terminal: Terminal): Prom
     pause: () => (terminal.interactive ? pause(systemClock, STORY_PAUSE_MS, signal) : Promise.resolve()),
     signal,
   }).catch((error: unknown) => {
-    if (signal.aborted) return true; // a request that the signal cut short
+    if (signal.aborted) return true; // the signal aborted a request
     throw error;
   });
   if (terminal.interactive && !signal.aborted) {
     terminal.print('');
-    terminal.print(`That was the story. The proxy ${proxy} and ${page} stay until Ctrl-C.`);
-    await leaving;
+    terminal.print(`The story has ended. The proxy ${proxy} and the dashboard ${page} run until Ctrl-C.`);
+    await interrupted;
   }
-  farewell(terminal);
-  return told || signal.aborted ? EXIT.fine : EXIT.failed;
+  printGoodbye(terminal);
+  return succeeded || signal.aborted ? EXIT.fine : EXIT.failed;
 }
 
-/** The target's address with a name that only members resolve. */
 function targetOf(sandbox: Sandbox): string {
   return `http://${TARGET_NAME}:${sandbox.target.port}`;
 }
 
-function farewell(terminal: Terminal): void {
+function printGoodbye(terminal: Terminal): void {
   terminal.print('');
   terminal.print(
-    'The demo has ended. With an account: noria check, then noria run; README.md shows the configuration.',
+    'The demo has ended. To use your account, write a configuration (README.md shows one), then noria check and noria run.',
   );
 }
 
 async function openDemoSandbox({ members, dead, slow, targetPort }: DemoFlags): Promise<Sandbox> {
   const [http, socks] = split(members);
   const shared = { lifetimeMs: LIFETIME_MS, dead, slow, singlePullLimit: Math.max(1, members) };
-  // Twice as many exist as are held, so that replaced ones are other ones.
+  // Twice the pool size, so that a draw brings new members.
   return openSandbox({
     targetPort: targetPort ?? (await freePort(DEFAULT_TARGET_PORT)),
     instances: [
@@ -147,7 +145,7 @@ async function openDemoSandbox({ members, dead, slow, targetPort }: DemoFlags): 
 
 async function demoConfig(flags: DemoFlags, sandbox: Sandbox): Promise<Config> {
   const port = flags.port ?? (await freePort(DEFAULT_PORT));
-  const askingPort = port === 0 ? 0 : await freePort(DEFAULT_ASKING_PORT);
+  const authPort = port === 0 ? 0 : await freePort(DEFAULT_AUTH_PORT);
   const adminPort = flags.adminPort ?? (await freePort(DEFAULT_ADMIN_PORT));
   const [http, socks] = split(flags.members);
   const sources = [
@@ -163,7 +161,7 @@ pool: { allowPrivateAddresses: true }   # the members are on loopback
 listeners:
   - address: ${HOST}:${port}
     denyTargets: [smtp]                 # the target is on loopback too
-  - address: ${HOST}:${askingPort}
+  - address: ${HOST}:${authPort}
     users: [{ username: me, password: x }]
     denyTargets: [smtp]
 admin: { address: "${HOST}:${adminPort}" }
@@ -184,13 +182,13 @@ function sourceText(
   return `  - { name: ${name}, product: ${product}, instance: "${id}", password: "${password}", params: { count: ${size} }, size: ${size} }`;
 }
 
-/** Two kinds of members: HTTP and SOCKS5. */
+/** Splits the pool into HTTP and SOCKS5 members. */
 function split(members: number): readonly [http: number, socks: number] {
   const socks = Math.floor(members / 2);
   return [members - socks, socks];
 }
 
-function whatToTry(
+function commandsToTry(
   { listeners, admin }: { readonly listeners: readonly string[]; readonly admin: string | undefined },
   targetUrl: string,
   members: number,
@@ -199,31 +197,31 @@ function whatToTry(
   const python = `import urllib.request as u; print(u.build_opener(u.ProxyHandler({'http': 'http://${proxy}'})).open('${targetUrl}/ip').read().decode())`;
   return [
     '',
-    `noria demo: a rotating proxy on ${proxy} (HTTP, SOCKS5, SOCKS4), ${members} members behind it`,
-    `  target     ${targetUrl}/ip  tells which exit it saw; members alone know its name`,
+    `noria demo: a rotating proxy on ${proxy} (HTTP, SOCKS5, SOCKS4) with ${members} members`,
+    `  target     ${targetUrl}/ip  answers with the exit address; only members resolve its name`,
     `  dashboard  http://${admin ?? ''}/`,
     '',
-    'Try in another terminal; each call shows another exit:',
+    'Try these in another terminal. Each call uses another exit:',
     '',
     `  curl -x http://${proxy} ${targetUrl}/ip`,
     `  curl -x socks5h://${proxy} ${targetUrl}/ip`,
     `  python3 -c "${python}"`,
     '',
-    'One member for as long as a session lasts:',
+    'A session keeps one member:',
     '',
     `  curl -x http://me-session-one:x@${proxy} ${targetUrl}/ip`,
     '',
-    `Browsers send a user name only when asked: ${listeners[1] ?? ''} asks for user me, password x (docs/clients.md).`,
-    'Ctrl-C ends it. What happens meanwhile:',
+    `Browsers send a user name only after a 407. For them, ${listeners[1] ?? ''} requires user me, password x (docs/clients.md).`,
+    'Stop with Ctrl-C. Events:',
     '',
   ];
 }
 
-/** `wanted` when it is free, else any. */
-function freePort(wanted: number): Promise<number> {
+/** The preferred port if it is free, else 0. */
+function freePort(preferred: number): Promise<number> {
   return new Promise((resolve) => {
     const probe = createServer();
-    probe.once('error', () => resolve(0)); // handled: taken, so any free one will do
-    probe.listen(wanted, HOST, () => probe.close(() => resolve(wanted)));
+    probe.once('error', () => resolve(0)); // handled: the port is taken
+    probe.listen(preferred, HOST, () => probe.close(() => resolve(preferred)));
   });
 }

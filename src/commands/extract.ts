@@ -1,4 +1,4 @@
-/** `noria extract SOURCE`: one draw, printed; a running daemon's pool is not touched, its pace is kept. */
+/** `noria extract SOURCE`: makes one extraction call and prints the result. Keeps the pace; the pool of a running daemon does not change. */
 import type { Command } from 'commander';
 import { systemClock } from '../core/clock.ts';
 import { NoriaError } from '../core/faults.ts';
@@ -7,10 +7,9 @@ import { callOf, secretsOf } from '../daemon/part-options.ts';
 import { outcomeOfAnswer, reactTo } from '../refill/reaction.ts';
 import { printEntry } from '../service/fields.ts';
 import { OPERATIONS } from '../service/operations.ts';
+import type { CommandContext } from './command.ts';
 import { configOption, readConfig } from './config-file.ts';
-import type { CommandContext } from './context.ts';
-import { printRecords } from './records.ts';
-import { callWithinPace, pacedAs, requireSuccess, sourceNamed } from './service-call.ts';
+import { callWithinPace, pacedAs, printRecords, requireSuccess, sourceNamed } from './service-call.ts';
 import { EXIT, type Terminal } from './terminal.ts';
 
 interface ExtractFlags {
@@ -22,10 +21,10 @@ interface ExtractFlags {
 export function addExtractCommand(program: Command, { action, terminal }: CommandContext): void {
   program
     .command('extract')
-    .description('one extraction call for a source, within the pace, printed')
+    .description('make one extraction call for a source, within the pace, and print the result')
     .argument('<source>', 'a source of the configuration')
     .option('-n, --count <count>', 'how many proxies to ask for (default: 1)')
-    .option('--json', "print an array in the service's own field names")
+    .option('--json', "print a JSON array with the service's field names")
     .addOption(configOption())
     .addHelpText(
       'after',
@@ -35,7 +34,7 @@ export function addExtractCommand(program: Command, { action, terminal }: Comman
 }
 
 async function extract(name: string, flags: ExtractFlags, terminal: Terminal): Promise<number> {
-  const config = await readConfig(flags.config, terminal);
+  const config = readConfig(flags.config, terminal);
   const source = sourceNamed(config, name);
   const { number, fields, count: limits } = OPERATIONS[source.product];
   const count = readCount(flags.count, limits.max);
@@ -51,19 +50,19 @@ async function extract(name: string, flags: ExtractFlags, terminal: Terminal): P
   const rows = answer.entries.map((entry) => printEntry(entry, fields));
   printRecords(rows, fields, flags.json === true, terminal);
   for (const [reason, dropped] of Object.entries(answer.dropped)) {
-    terminal.tell(`${dropped} left out: ${DROPPED[reason] ?? reason}`);
+    terminal.printError(`${dropped} dropped: ${DROP_REASONS[reason] ?? reason}`);
   }
   return EXIT.fine;
 }
 
-/** Why an entry is no member, in words. */
-const DROPPED: Readonly<Record<string, string>> = {
-  address: 'without a usable address',
-  port: 'without a usable port',
-  private: 'private addresses; pool.allowPrivateAddresses would take them',
-  own: "noria's own address",
-  protocol: 'an unknown protocol',
-  excess: 'more than 1,000 in one answer',
+/** Why an entry cannot be a member. */
+const DROP_REASONS: Readonly<Record<string, string>> = {
+  address: 'no usable address',
+  port: 'no usable port',
+  private: 'private address; set pool.allowPrivateAddresses to accept it',
+  own: 'an address of noria itself',
+  protocol: 'unknown protocol',
+  excess: 'over the limit of 1,000 in one answer',
 };
 
 function readCount(text: string | undefined, most = 1_000): number {

@@ -1,21 +1,21 @@
-/** `noria key`: the 16-character key of a password, without the password reaching a shell's history. */
+/** `noria key`: the 16-character key of a password, read from standard input to keep it out of the shell's history. */
 import type { Command } from 'commander';
 import { NoriaError } from '../core/faults.ts';
 import { Secret } from '../core/secret.ts';
 import { keyFromPassword } from '../service/key.ts';
-import type { CommandContext } from './context.ts';
+import type { CommandContext } from './command.ts';
 import { EXIT } from './terminal.ts';
 
 export function addKeyCommand(program: Command, { action, terminal }: CommandContext): void {
   program
     .command('key')
-    .description('read a password from standard input (hidden on a terminal), print its 16-character key')
+    .description('print the 16-character key of a password read from standard input (hidden on a terminal)')
     .addHelpText('after', '\nExamples:\n  noria key\n  noria key < password-file')
     .action(
       action(async () => {
         const typed = await terminal.readHidden('password: ');
         const password = typed.replace(/\r?\n$/, '');
-        if (password === '') throw new NoriaError('bad-usage', 'no password was given on standard input');
+        if (password === '') throw new NoriaError('bad-usage', 'no password on standard input');
         terminal.print(keyFromPassword(new Secret(password)).reveal());
         return EXIT.fine;
       }),

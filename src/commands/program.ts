@@ -1,11 +1,16 @@
-/** The command line: which commands there are, what all of them share, and how they end. */
+/** The command line: its commands, their common options, and exit codes. */
 import { Command, CommanderError, Option } from 'commander';
 import { LOG_LEVELS } from '../core/log.ts';
 import { readVersion } from '../core/version.ts';
-import type { CommandContext } from './context.ts';
-import { EXIT, exitCodeOf, type Terminal, tellFailure } from './terminal.ts';
+import type { CommandContext } from './command.ts';
+import { EXIT, exitCodeOf, printFailure, type Terminal } from './terminal.ts';
 
-/** Runs one command line (without `node` and the file) to its end. Returns the exit code; never throws. */
+/**
+ * Runs one command line. Never throws.
+ *
+ * @param argv - without the paths of node and of the script.
+ * @returns the exit code.
+ */
 export async function runProgram(argv: readonly string[], terminal: Terminal): Promise<number> {
   let exitCode: number = EXIT.fine;
   try {
@@ -15,15 +20,16 @@ export async function runProgram(argv: readonly string[], terminal: Terminal): P
     await program.parseAsync(argv, { from: 'user' });
     return exitCode;
   } catch (error) {
-    if (error instanceof CommanderError) return error.exitCode === 0 ? EXIT.fine : EXIT.usage; // it has said so
-    tellFailure(terminal, error);
+    // commander has printed its error already.
+    if (error instanceof CommanderError) return error.exitCode === 0 ? EXIT.fine : EXIT.usage;
+    printFailure(terminal, error);
     return exitCodeOf(error);
   }
 }
 
 type AddCommand = (program: Command, context: CommandContext) => void;
 
-/** In the order of the help. Loaded when wanted: a health check of a container shall not load a daemon. */
+/** In the order of the help. Each is imported only when it runs: `noria status` as a container's health check loads no daemon. */
 const COMMANDS: ReadonlyMap<string, () => Promise<AddCommand>> = new Map([
   ['run', async () => (await import('./run.ts')).addRunCommand],
   ['demo', async () => (await import('./demo.ts')).addDemoCommand],
@@ -39,15 +45,15 @@ const COMMANDS: ReadonlyMap<string, () => Promise<AddCommand>> = new Map([
 ]);
 
 /**
- * The tree of commands: the one that `argv` begins with, or all of them where it begins with something else or asks for
- * the completion script, which reads the whole tree.
+ * The program with the command that `argv` starts with. With all commands when `argv` starts with something else, or with
+ * `completion`, which reads the whole tree.
  *
- * @param exitWith - told the exit code of the command that ran.
+ * @param onExitCode - called when a command has run.
  */
 export async function buildProgram(
   argv: readonly string[],
   terminal: Terminal,
-  exitWith: (code: number) => void,
+  onExitCode: (code: number) => void,
 ): Promise<Command> {
   const program = new Command('noria');
   const context: CommandContext = {
@@ -56,7 +62,7 @@ export async function buildProgram(
     action:
       (run) =>
       async (...args) =>
-        exitWith(await run(...args)),
+        onExitCode(await run(...args)),
   };
   program
     .description(
@@ -64,17 +70,19 @@ export async function buildProgram(
     )
     .version(readVersion(), '--version', 'print the version')
     .addOption(
-      new Option('--log-level <level>', 'how much to log, on standard error').choices([...LOG_LEVELS]),
+      new Option('--log-level <level>', 'the log level; the log goes to standard error').choices([
+        ...LOG_LEVELS,
+      ]),
     )
     .helpOption('--help', 'print help')
     .addHelpText('after', HELP_TAIL)
-    .showHelpAfterError('noria help COMMAND shows how it is used')
+    .showHelpAfterError('Run noria help COMMAND for usage.')
     .showSuggestionAfterError()
     .exitOverride()
     .configureHelp({ showGlobalOptions: true })
     .configureOutput({
       writeOut: (text) => terminal.print(text.trimEnd()),
-      writeErr: (text) => terminal.tell(text.trimEnd()),
+      writeErr: (text) => terminal.printError(text.trimEnd()),
       getOutHelpWidth: () => terminal.columns,
       getErrHelpWidth: () => terminal.columns,
       getOutHasColors: () => terminal.colour,
@@ -89,9 +97,9 @@ export async function buildProgram(
 
 const HELP_TAIL = `
 Examples:
-  noria demo                     try it, with nothing to configure
-  noria check -c noria.yaml      is the configuration right
-  noria run -c noria.yaml        the daemon
-  noria status --watch           what it is doing
+  noria demo                     try noria without an account
+  noria check -c noria.yaml      validate a configuration
+  noria run -c noria.yaml        run the daemon
+  noria status --watch           watch a running daemon
 
-Exit code: 0 fine, 1 the operation failed, 2 bad usage or configuration, 3 nothing reachable.`;
+Exit codes: 0 success, 1 the operation failed, 2 bad usage or configuration, 3 nothing reachable.`;

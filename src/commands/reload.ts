@@ -1,33 +1,36 @@
 /**
- * Reloading while the daemon runs: by SIGHUP, and when the file changes where that is wanted. An invalid configuration is
- * refused with every error logged, and the one before goes on.
+ * Reloads a running daemon on SIGHUP, and optionally when the configuration file changes. An invalid configuration is refused
+ * with all its errors in the log, and the previous one stays in force.
  */
 import { type FSWatcher, watch } from 'node:fs';
 import { basename, dirname } from 'node:path';
 import type { Config } from '../config/config.ts';
 import { type Clock, systemClock } from '../core/clock.ts';
 import { describeError, NoriaError } from '../core/faults.ts';
+import { isSame } from '../core/is-same.ts';
+import { formatListenAddress } from '../core/listen-address.ts';
 import type { Log } from '../core/log.ts';
 import type { Daemon } from '../daemon/daemon.ts';
-import { changedKeys } from './changed-keys.ts';
 
 export interface ReloadOptions {
   readonly daemon: Pick<Daemon, 'config' | 'reload'>;
   readonly log: Log;
   readonly file: string;
-  /** Reads the file anew. @throws NoriaError bad-config */
+  /** Reads the file again. @throws NoriaError bad-config */
   readonly read: () => Config;
-  /** Also when the file changes. */
+  /** Reloads also when the file changes. */
   readonly watch: boolean;
-  /** Told before and after each reload (systemd). */
-  readonly around?: (phase: 'reloading' | 'ready') => void;
+  /** Called before and after each reload, for systemd. */
+  readonly onPhase?: (phase: 'reloading' | 'ready') => void;
   readonly clock?: Clock;
 }
 
-/** An editor writes a file in several steps: wait until it has been still for so long. */
-const SETTLE_MS = 200;
+/** An editor writes a file in several steps: a reload waits until it has not changed for this long. */
+const QUIET_MS = 200;
+/** A mounted Kubernetes volume replaces this link when a file in it changes. */
+const KUBERNETES_DATA_LINK = '..data';
 
-/** Reloads from now on, until disposed of. */
+/** Reloads on demand until disposed of. */
 export function reloadOnDemand(options: ReloadOptions): Disposable {
   const onHangup = () => void reload(options, 'SIGHUP');
   process.on('SIGHUP', onHangup);
@@ -40,45 +43,87 @@ export function reloadOnDemand(options: ReloadOptions): Disposable {
   };
 }
 
-/** Logs what is not wrong and yet worth a word. */
-export function printWarnings({ file, warnings }: Config, log: Log): void {
+export function logWarnings({ file, warnings }: Config, log: Log): void {
   for (const { line, column, path, message } of warnings) {
     log.warn({ place: `${file}:${line}:${column}`, path, warning: message }, 'configuration warning');
   }
 }
 
-async function reload({ daemon, log, file, read, around }: ReloadOptions, cause: string): Promise<void> {
-  around?.('reloading');
+async function reload({ daemon, log, file, read, onPhase }: ReloadOptions, cause: string): Promise<void> {
+  onPhase?.('reloading');
   try {
     const [before, next] = [daemon.config, read()];
-    const waiting = await daemon.reload(next);
+    const needRestart = await daemon.reload(next);
     log.info({ file, cause, changed: changedKeys(before, next) }, 'configuration reloaded');
-    printWarnings(next, log);
-    if (waiting.length > 0) log.warn({ sections: waiting }, 'these sections take effect at the next start');
+    logWarnings(next, log);
+    if (needRestart.length > 0) log.warn({ keys: needRestart }, 'some changes need a restart');
   } catch (error) {
     const message = error instanceof NoriaError ? error.message : describeError(error);
-    log.error({ file, cause, errors: message.split('\n') }, 'configuration refused: the one before goes on');
+    log.error(
+      { file, cause, errors: message.split('\n') },
+      'configuration refused; the previous one stays in force',
+    );
   } finally {
-    around?.('ready');
+    onPhase?.('ready');
   }
 }
 
-/** The folder is watched, not the file: editors and mounted secrets replace it by another one. */
+/** Watches the folder, because editors and mounted secrets replace the file. */
 function watchFile(options: ReloadOptions): Disposable {
   const { clock = systemClock, log, file } = options;
-  let settling: Disposable | undefined;
+  let quiet: Disposable | undefined;
   const watcher: FSWatcher = watch(dirname(file), (_event, name) => {
-    if (name !== null && name !== basename(file) && name !== '..data') return; // ..data: a mounted Kubernetes volume
-    settling?.[Symbol.dispose]();
-    settling = clock.after(SETTLE_MS, () => void reload(options, 'the file changed'));
+    if (name !== null && name !== basename(file) && name !== KUBERNETES_DATA_LINK) return;
+    quiet?.[Symbol.dispose]();
+    quiet = clock.after(QUIET_MS, () => void reload(options, 'the file changed'));
   });
   watcher.on('error', (error) =>
-    log.warn({ file, error: describeError(error) }, 'the file is not watched any more'),
+    log.warn({ file, error: describeError(error) }, 'configuration file is no longer watched'),
   );
   return {
     [Symbol.dispose]: () => {
-      settling?.[Symbol.dispose]();
+      quiet?.[Symbol.dispose]();
       watcher.close();
     },
   };
+}
+
+/** Sections that are reported as a whole; of lists, the changed entries are reported. */
+const SECTIONS = [
+  'service',
+  'account',
+  'pool',
+  'rotation',
+  'dial',
+  'health',
+  'admin',
+  'log',
+  'state',
+  'shutdown',
+  'workers',
+] as const satisfies readonly (keyof Config)[];
+
+/** What differs, without values: for example `['pool', 'source city added', 'listener 127.0.0.1:8888 changed']`. */
+export function changedKeys(before: Config, next: Config): readonly string[] {
+  const sources = (config: Config) => new Map(config.sources.map((source) => [source.name, source]));
+  const listeners = (config: Config) =>
+    new Map(config.listeners.map((listener) => [formatListenAddress(listener.address), listener]));
+  return [
+    ...SECTIONS.filter((section) => !isSame(before[section], next[section])),
+    ...changedEntries('source', sources(before), sources(next)),
+    ...changedEntries('listener', listeners(before), listeners(next)),
+  ];
+}
+
+function changedEntries(
+  kind: string,
+  before: ReadonlyMap<string, unknown>,
+  next: ReadonlyMap<string, unknown>,
+): string[] {
+  const names = new Set([...before.keys(), ...next.keys()]);
+  return [...names].flatMap((name) => {
+    if (!next.has(name)) return [`${kind} ${name} removed`];
+    if (!before.has(name)) return [`${kind} ${name} added`];
+    return isSame(before.get(name), next.get(name)) ? [] : [`${kind} ${name} changed`];
+  });
 }

@@ -7,12 +7,10 @@ import { systemClock } from '../core/clock.ts';
 import { tuneForShortLives } from '../core/engine.ts';
 import { createLog, type LogLevel } from '../core/log.ts';
 import { startDaemon } from '../daemon/daemon.ts';
+import { type CommandContext, untilSignal } from './command.ts';
 import { configOption, findConfigFile } from './config-file.ts';
-import type { CommandContext } from './context.ts';
-import { handedOverSockets } from './handed-over.ts';
-import { untilSignalled } from './lifecycle.ts';
-import { printWarnings, reloadOnDemand } from './reload.ts';
-import { openServiceManager } from './service-manager.ts';
+import { logWarnings, reloadOnDemand } from './reload.ts';
+import { inheritedSockets, openServiceManager } from './service-manager.ts';
 import { EXIT, type Terminal } from './terminal.ts';
 
 interface RunFlags {
@@ -23,9 +21,9 @@ interface RunFlags {
 export function addRunCommand(program: Command, { action, terminal, logLevel }: CommandContext): void {
   program
     .command('run')
-    .description('the daemon, until SIGTERM or SIGINT; open tunnels finish first')
+    .description('run the daemon until SIGTERM or SIGINT; open tunnels may finish')
     .addOption(configOption())
-    .option('--watch', 'reload when the file changes, as SIGHUP does')
+    .option('--watch', 'reload when the file changes, as on SIGHUP')
     .addHelpText(
       'after',
       '\nExamples:\n  noria run\n  noria run --watch\n  noria run -c /etc/noria/noria.yaml --log-level debug',
@@ -33,34 +31,36 @@ export function addRunCommand(program: Command, { action, terminal, logLevel }: 
     .action(action((flags: RunFlags) => run(flags, terminal, logLevel())));
 }
 
-async function run(flags: RunFlags, terminal: Terminal, level: LogLevel | undefined): Promise<number> {
+async function run(flags: RunFlags, { env }: Terminal, level: LogLevel | undefined): Promise<number> {
   tuneForShortLives();
   const file = findConfigFile(flags.config);
-  const read = () => withLevel(loadConfig(file, { env: terminal.env }), level);
+  const read = () => withLogLevel(loadConfig(file, { env }), level);
   const config = read();
   const log = createLog(config.log);
-  printWarnings(config, log);
-  const ended = untilSignalled(); // before anything is opened: as PID 1 a signal nobody waits for is lost
-  const daemon = await startDaemon({
-    config,
-    log,
-    inheritedFds: handedOverSockets(terminal.env, process.pid),
-  });
+  logWarnings(config, log);
+  const signalled = untilSignal(); // before anything opens: PID 1 ignores a signal without a handler
+  const daemon = await startDaemon({ config, log, inheritedFds: inheritedSockets(env, process.pid) });
   const manager = openServiceManager({
-    env: terminal.env,
+    env,
     clock: systemClock,
     boot: systemBoot(),
     log,
     status: () => daemon.control.status().reason,
   });
-  const around = (phase: 'reloading' | 'ready') => manager[phase]();
-  const reloading = reloadOnDemand({ daemon, log, file, read, watch: flags.watch === true, around });
+  const reloading = reloadOnDemand({
+    daemon,
+    log,
+    file,
+    read,
+    watch: flags.watch === true,
+    onPhase: (phase) => manager[phase](),
+  });
   const { listeners, admin } = daemon.addresses;
   log.info({ listeners, admin: admin ?? 'off' }, 'noria is running');
   manager.ready();
-  const end = await Promise.race([ended, daemon.failed]);
+  const end = await Promise.race([signalled, daemon.failed]);
   if (typeof end === 'string') log.info({ signal: end }, 'noria is shutting down');
-  else log.error({ error: end.message }, 'noria cannot go on');
+  else log.error({ error: end.message }, 'noria failed and is shutting down');
   reloading[Symbol.dispose]();
   const closing = daemon.close();
   manager.stopping(daemon.config.shutdown.drainTimeoutMs);
@@ -71,7 +71,7 @@ async function run(flags: RunFlags, terminal: Terminal, level: LogLevel | undefi
   return EXIT.fine;
 }
 
-/** --log-level wins over the file, also over a reloaded one. */
-function withLevel(config: Config, level: LogLevel | undefined): Config {
+/** --log-level overrides the file, also after a reload. */
+function withLogLevel(config: Config, level: LogLevel | undefined): Config {
   return level === undefined ? config : { ...config, log: { ...config.log, level } };
 }

@@ -1,9 +1,7 @@
-/** `noria sandbox`: the stand-in service alone, for trying a configuration or another client against it. */
+/** `noria sandbox`: runs the sandbox of the extraction service alone, to test a configuration or another client. */
 import type { Command } from 'commander';
 import { openSandbox, type Sandbox } from '../sandbox/sandbox.ts';
-import { readFraction, readPort, readWhole } from './arguments.ts';
-import type { CommandContext } from './context.ts';
-import { untilSignalled } from './lifecycle.ts';
+import { type CommandContext, fractionOption, integerOption, portOption, untilSignal } from './command.ts';
 import { formatTable } from './table.ts';
 import { EXIT } from './terminal.ts';
 
@@ -22,30 +20,40 @@ export function addSandboxCommand(program: Command, { action, terminal }: Comman
   program
     .command('sandbox')
     .description(
-      'the sandbox of the extraction service alone: all ten operations, real loopback members, a target',
+      'run the sandbox of the extraction service: all ten operations, real members on loopback, a target site',
     )
-    .option('--port <port>', "the service's port, 0 for a free one", readPort, 0)
-    .option('--extract-port <port>', "the pure edition's extraction server, 0 for a free one", readPort, 0)
-    .option('--target-port <port>', "the target site's port, 0 for a free one", readPort, 0)
-    .option('--members <count>', 'proxies that exist at a time, for each instance', readWhole(1, 1_000), 20)
-    .option('--dead <share>', 'share of proxies that are dead on arrival, from 0 to 1', readFraction, 0)
-    .option('--slow <share>', 'share of proxies that are slow by 2 s, from 0 to 1', readFraction, 0)
+    .option('--port <port>', 'port of the service, 0 for a free one', portOption, 0)
+    .option(
+      '--extract-port <port>',
+      'port of the short-pure extraction server, 0 for a free one',
+      portOption,
+      0,
+    )
+    .option('--target-port <port>', 'port of the target site, 0 for a free one', portOption, 0)
+    .option(
+      '--members <count>',
+      'proxies that exist at a time for each instance',
+      integerOption(1, 1_000),
+      20,
+    )
+    .option('--dead <fraction>', 'fraction of proxies that are dead when drawn, 0 to 1', fractionOption, 0)
+    .option('--slow <fraction>', 'fraction of proxies with a delay of 2 s, 0 to 1', fractionOption, 0)
     .option(
       '--pace <ms>',
-      "least time between two calls, ms, instead of each operation's own",
-      readWhole(0, 600_000),
+      "minimum time between two calls in ms, instead of each operation's own",
+      integerOption(0, 600_000),
     )
-    .option('--scenario <file>', 'what goes wrong, and when: YAML or JSON')
+    .option('--scenario <file>', 'a YAML or JSON file that says what fails, and when')
     .addHelpText(
       'after',
-      '\nExamples:\n  noria sandbox --port 9090\n  noria sandbox --dead 0.2 --pace 1000\n  noria sandbox --scenario scenario.yaml\n\ndocs/sandbox.md tells how to make it answer any code.',
+      '\nExamples:\n  noria sandbox --port 9090\n  noria sandbox --dead 0.2 --pace 1000\n  noria sandbox --scenario scenario.yaml\n\ndocs/sandbox.md explains how to make it answer with any code.',
     )
     .action(
       action(async ({ pace, ...flags }: SandboxFlags) => {
         const sandbox = await openSandbox({ ...flags, ...(pace === undefined ? {} : { paceMs: pace }) });
         try {
           for (const line of describeSandbox(sandbox)) terminal.print(line);
-          await untilSignalled();
+          await untilSignal();
           return EXIT.fine;
         } finally {
           await sandbox.close();
@@ -64,8 +72,8 @@ function describeSandbox(sandbox: Sandbox): string[] {
   ]);
   return [
     `sandbox of the extraction service: ${sandbox.url}`,
-    `  target   ${sandbox.targetUrl}/ip  tells which exit it saw`,
-    `  control  ${sandbox.url}/_control/  what was called, and what goes wrong from now on`,
+    `  target   ${sandbox.targetUrl}/ip  answers with the client's exit address`,
+    `  control  ${sandbox.url}/_control/  lists calls and sets faults`,
     `  account  ${sandbox.account.username}, password ${sandbox.account.password}  for noria instances`,
     '',
     ...formatTable(
@@ -74,11 +82,11 @@ function describeSandbox(sandbox: Sandbox): string[] {
         { title: 'INSTANCE' },
         { title: 'PASSWORD' },
         { title: 'KEY' },
-        { title: 'BASE ADDRESS' },
+        { title: 'BASE URL' },
       ],
       rows,
     ),
     '',
-    'These passwords protect nothing. A configuration needs pool.allowPrivateAddresses: true. Ctrl-C ends it.',
+    'The passwords are public. A configuration that uses the sandbox needs pool.allowPrivateAddresses: true. Stop it with Ctrl-C.',
   ];
 }

@@ -1,4 +1,4 @@
-/** One call of the service from the command line: with a client of its own, within the pace that a daemon shares. */
+/** What extract, areas and instances share: one call of the service within the pace, and printing its records. */
 import type { Config, SourceConfig } from '../config/config.ts';
 import { holdingClock } from '../core/clock.ts';
 import { NoriaError } from '../core/faults.ts';
@@ -11,17 +11,21 @@ import { meaningOf, SUCCESS } from '../service/codes.ts';
 import type { OperationNumber } from '../service/operations.ts';
 import type { ServiceAddress } from '../service/request.ts';
 import { openState } from '../state/folder.ts';
+import { formatTable } from './table.ts';
 import type { Terminal } from './terminal.ts';
 
 const MS_PER_SECOND = 1_000;
 
-/** What the pace of a call is kept for: an instance (or an account) at a service address. */
+/** Identifies a pace: an instance (or an account) at a service address. */
 export interface PacedCall extends ServiceAddress {
   readonly instance: string;
   readonly intervalMs: number;
 }
 
-/** Makes one call when the pace allows it, telling how long that takes; written down where a daemon on the same state folder sees it. */
+/**
+ * Makes one call as soon as the pace allows it, and says how long that takes. Records it in the state folder, so that a daemon
+ * with the same folder keeps the pace, too.
+ */
 export async function callWithinPace<Answer extends { readonly code: string }>(
   config: Config,
   paced: PacedCall,
@@ -30,64 +34,69 @@ export async function callWithinPace<Answer extends { readonly code: string }>(
   settle: (answer: Answer) => Settlement,
 ): Promise<Answer> {
   const { timeoutMs } = config.service;
-  const state = await openState({
-    dir: config.state?.dir,
-    daemon: false,
-    clock: holdingClock,
-    warn: (message) => terminal.tell(`noria: ${message}`),
-  });
-  const client = new ServiceClient({
-    timeoutMs,
-    clock: holdingClock,
-    refuses: refusesOf(config, []),
-  });
-  const pace = new Pace(paceKey(paced), {
-    store: state.pace,
-    clock: holdingClock,
-    random: systemRandom,
-  });
+  const clock = holdingClock;
+  const warn = (message: string) => terminal.printError(`noria: ${message}`);
+  const state = await openState({ dir: config.state?.dir, daemon: false, clock, warn });
+  const client = new ServiceClient({ timeoutMs, clock, refuses: refusesOf(config, []) });
+  const pace = new Pace(paceKey(paced), { store: state.pace, clock, random: systemRandom });
   try {
     const turn = {
       rule: { intervalMs: paced.intervalMs, callTimeoutMs: timeoutMs },
       onWait: (ms: number) =>
-        terminal.tell(`the pace allows the next call in ${Math.ceil(ms / MS_PER_SECOND)} s: waiting`),
+        terminal.printError(`waiting ${Math.ceil(ms / MS_PER_SECOND)} s: the pace allows no earlier call`),
       call: async () => {
         const result = await call(client);
         return { result, settlement: settle(result) };
       },
     };
     const answer = await pace.take(turn, new AbortController().signal);
-    if (answer === undefined)
-      throw new NoriaError('pace-held', 'the call was given up before the pace allowed it');
-    return answer;
+    if (answer !== undefined) return answer;
+    throw new NoriaError('pace-held', 'the call was canceled before the pace allowed it');
   } finally {
     client.close();
     await state.close();
   }
 }
 
-/** @throws NoriaError service-refused naming the code, what it means and the service's own words. */
+/** @throws NoriaError service-refused with the code, its meaning and the service's own message */
 export function requireSuccess(
   operation: OperationNumber,
   answer: { readonly code: string; readonly message: string },
 ): void {
   if (answer.code === SUCCESS) return;
   const { summary, advice } = meaningOf(operation, answer.code);
-  const own = answer.message === '' ? '' : ` (the service's words: ${answer.message})`;
+  const own = answer.message === '' ? '' : ` (message of the service: ${answer.message})`;
   throw new NoriaError('service-refused', `code ${answer.code}: ${summary}${own} ${advice}`, {
     context: { code: answer.code },
   });
 }
 
-/** The source of that name. @throws NoriaError bad-usage naming those there are. */
+/** @throws NoriaError bad-usage that lists the sources */
 export function sourceNamed(config: Config, name: string): SourceConfig {
   const source = config.sources.find((candidate) => candidate.name === name);
   if (source !== undefined) return source;
   const known = config.sources.map((candidate) => candidate.name).join(', ');
-  throw new NoriaError('bad-usage', `there is no source ${name} in ${config.file}; there are: ${known}`);
+  throw new NoriaError('bad-usage', `${config.file} has no source ${name}; its sources are: ${known}`);
 }
 
-/** What the pace of a source's calls is kept for. */
+/** The pace of a source's calls. */
 export function pacedAs(config: Config, source: SourceConfig): PacedCall {
   return { ...callOf(config, source), intervalMs: source.intervalMs };
+}
+
+/** Prints records as a table, or as a JSON array, under the service's own field names. */
+export function printRecords(
+  records: readonly Readonly<Record<string, string | number | boolean>>[],
+  fields: readonly string[],
+  json: boolean,
+  terminal: Terminal,
+): void {
+  if (json) {
+    terminal.print(JSON.stringify(records, undefined, 2));
+    return;
+  }
+  const columns = fields.map((field) => ({ title: field.toUpperCase() }));
+  const rows = records.map((record) => fields.map((field) => String(record[field] ?? '')));
+  for (const line of formatTable(columns, rows)) terminal.print(line);
+  if (records.length === 0) terminal.printError('no records');
 }

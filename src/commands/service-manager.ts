@@ -1,8 +1,9 @@
 /**
- * What systemd is told of this process (sd_notify(3)): ready, reloading, stopping, how it is, and that its event loop turns.
+ * What noria exchanges with systemd: sockets that it inherits (sd_listen_fds(3)), and notifications that it sends (sd_notify(3)):
+ * ready, reloading, stopping, status, and watchdog.
  *
- * Node cannot send to a Unix datagram socket, so each message goes through systemd's own `systemd-notify`, one after the
- * other; docs/decisions/0003-tell-systemd-by-its-own-command.md says why.
+ * Node cannot send to a Unix datagram socket, so each notification runs systemd's own `systemd-notify`, one after the other;
+ * see docs/decisions/0003-notify-systemd-by-its-command.md.
  */
 import { execFile } from 'node:child_process';
 import type { BootClock } from '../core/boot.ts';
@@ -18,131 +19,151 @@ export interface ServiceManagerOptions {
   readonly log: Log;
   /** One sentence for `systemctl status`. */
   readonly status: () => string;
-  /** Sends `NAME=value` lines. Absent: by systemd-notify. */
+  /** Sends `NAME=value` fields; runs systemd-notify by default. */
   readonly send?: (fields: readonly string[]) => Promise<void>;
 }
 
-/** Each verb is told in the order of the calls; none waits, none throws: noria works without being heard. */
+/** Notifications are sent in the order of the calls. No call waits or throws: noria works without systemd. */
 export interface ServiceManager {
   ready(): void;
   reloading(): void;
-  /** @param withinMs - how long the end may take: systemd does not kill before. */
+  /** @param withinMs - how long stopping may take; systemd kills later. */
   stopping(withinMs: number): void;
-  /** Resolves when everything has been told, or given up. Safe to call twice. */
+  /** Resolves when every notification has been sent or has failed. Safe to call twice. */
   close(): Promise<void>;
 }
 
-/** How often the status is refreshed where no watchdog sets the beat. */
+/** The first descriptor of inherited sockets. */
+const FIRST_FD = 3;
+/** How often the status is sent without a watchdog. */
 const STATUS_INTERVAL_MS = 10_000;
-/** Beats in one interval of the watchdog: one may be lost. */
-const BEATS = 3;
-/** A beat that comes so late is worth a word: something held the event loop up. */
+/** Watchdog notifications in one watchdog interval: one may get lost. */
+const BEATS_PER_INTERVAL = 3;
+/** A timer that is this late is logged: something blocked the event loop. */
 const LATE_MS = 1_000;
-/** A systemd that does not take a message for so long is not waited for. */
 const SEND_TIMEOUT_MS = 5_000;
-/** Beyond what noria itself allows: the last snapshot, the exit. */
-const STOP_SLACK_MS = 5_000;
+/** For the end after the drain: the last snapshot, the exit. */
+const STOP_MARGIN_MS = 5_000;
 const US_PER_MS = 1_000;
 
-/** What speaks to the service manager that started this process; where none did, what says nothing. */
+/**
+ * The descriptors of the sockets that this process inherits.
+ *
+ * Checks LISTEN_PID: when a shell or npm runs between systemd and noria, these descriptors are something else.
+ */
+export function inheritedSockets(
+  env: Readonly<Record<string, string | undefined>>,
+  pid: number,
+): ReadonlySet<number> {
+  const { LISTEN_FDS: count, LISTEN_PID: listenPid } = env;
+  if (count === undefined || !/^\d{1,4}$/.test(count) || listenPid !== String(pid)) return new Set();
+  return new Set(Array.from({ length: Number(count) }, (_, index) => FIRST_FD + index));
+}
+
+/** Without a service manager (no NOTIFY_SOCKET) the result does nothing. */
 export function openServiceManager(options: ServiceManagerOptions): ServiceManager {
   const { NOTIFY_SOCKET: socket } = options.env;
-  if (socket === undefined || socket === '') return NOBODY;
+  if (socket === undefined || socket === '') return NO_SERVICE_MANAGER;
   return new Systemd(
     options,
     options.send ?? ((fields) => systemdNotify(socket, fields, options.env['PATH'])),
   );
 }
 
-const NOBODY: ServiceManager = { ready() {}, reloading() {}, stopping() {}, close: async () => {} };
+const NO_SERVICE_MANAGER: ServiceManager = {
+  ready() {},
+  reloading() {},
+  stopping() {},
+  close: async () => {},
+};
 
 class Systemd implements ServiceManager {
   readonly #options: ServiceManagerOptions;
   readonly #send: (fields: readonly string[]) => Promise<void>;
-  readonly #watched: boolean;
+  readonly #hasWatchdog: boolean;
   readonly #intervalMs: number;
-  #beat: Disposable | undefined;
-  #sent: Promise<void> = Promise.resolve();
-  #pending = 0;
-  #toldStatus: string | undefined;
-  #toldOfFailure = false;
+  #timer: Disposable | undefined;
+  /** Settles when the last notification has been sent. */
+  #queue: Promise<void> = Promise.resolve();
+  #queuedCount = 0;
+  #lastStatus: string | undefined;
+  #failureLogged = false;
 
   constructor(options: ServiceManagerOptions, send: (fields: readonly string[]) => Promise<void>) {
     this.#options = options;
     this.#send = send;
-    const watchdogMs = watchdogOf(options.env);
-    this.#watched = watchdogMs !== undefined;
-    this.#intervalMs = watchdogMs === undefined ? STATUS_INTERVAL_MS : watchdogMs / BEATS;
+    const watchdogMs = readWatchdogMs(options.env);
+    this.#hasWatchdog = watchdogMs !== undefined;
+    this.#intervalMs = watchdogMs === undefined ? STATUS_INTERVAL_MS : watchdogMs / BEATS_PER_INTERVAL;
   }
 
   ready(): void {
-    this.#tell(['READY=1', ...this.#freshStatus()]);
-    if (this.#beat === undefined) this.#arm();
+    this.#notify(['READY=1', ...this.#changedStatus()]);
+    if (this.#timer === undefined) this.#arm();
   }
 
   reloading(): void {
     const monotonicUs = Math.round(this.#options.boot.elapsedMs() * US_PER_MS);
-    this.#tell(['RELOADING=1', `MONOTONIC_USEC=${monotonicUs}`]);
+    this.#notify(['RELOADING=1', `MONOTONIC_USEC=${monotonicUs}`]);
   }
 
   stopping(withinMs: number): void {
-    const extendUs = (withinMs + STOP_SLACK_MS) * US_PER_MS;
-    this.#tell(['STOPPING=1', ...this.#freshStatus(), `EXTEND_TIMEOUT_USEC=${extendUs}`]);
+    const extendUs = (withinMs + STOP_MARGIN_MS) * US_PER_MS;
+    this.#notify(['STOPPING=1', ...this.#changedStatus(), `EXTEND_TIMEOUT_USEC=${extendUs}`]);
   }
 
   async close(): Promise<void> {
-    this.#beat?.[Symbol.dispose]();
-    this.#beat = undefined;
-    await this.#sent;
+    this.#timer?.[Symbol.dispose]();
+    this.#timer = undefined;
+    await this.#queue;
   }
 
-  /** A timer of the event loop itself: when that does not turn, no beat goes out and systemd starts noria anew. */
+  /** When the event loop is blocked, this timer does not fire, and systemd's watchdog restarts noria. */
   #arm(): void {
     const { clock, log } = this.#options;
     const dueAt = clock.monotonic() + this.#intervalMs;
-    this.#beat = clock.after(this.#intervalMs, () => {
+    this.#timer = clock.after(this.#intervalMs, () => {
       const lateMs = Math.round(clock.monotonic() - dueAt);
-      if (lateMs >= LATE_MS) log.warn({ lateMs }, 'event loop was held up');
-      if (this.#pending === 0) this.#tellBeat(); // else systemd is slow, and more would only queue up behind
+      if (lateMs >= LATE_MS) log.warn({ lateMs }, 'event loop was blocked');
+      if (this.#queuedCount === 0) this.#beat(); // otherwise systemd is slow, and the queue would grow
       this.#arm();
     });
   }
 
-  #tellBeat(): void {
-    const fields = [...(this.#watched ? ['WATCHDOG=1'] : []), ...this.#freshStatus()];
-    if (fields.length > 0) this.#tell(fields);
+  #beat(): void {
+    const fields = [...(this.#hasWatchdog ? ['WATCHDOG=1'] : []), ...this.#changedStatus()];
+    if (fields.length > 0) this.#notify(fields);
   }
 
-  /** The status line, where it differs from the last one told. */
-  #freshStatus(): string[] {
+  #changedStatus(): string[] {
     const status = this.#options.status().replaceAll('\n', ' ');
-    if (status === this.#toldStatus) return [];
-    this.#toldStatus = status;
+    if (status === this.#lastStatus) return [];
+    this.#lastStatus = status;
     return [`STATUS=${status}`];
   }
 
-  #tell(fields: readonly string[]): void {
-    this.#pending += 1;
-    this.#sent = this.#sent
+  #notify(fields: readonly string[]): void {
+    this.#queuedCount += 1;
+    this.#queue = this.#queue
       .then(() => this.#send(fields))
-      .catch((error: unknown) => this.#failed(error))
+      .catch((error: unknown) => this.#logFailure(error))
       .finally(() => {
-        this.#pending -= 1;
+        this.#queuedCount -= 1;
       });
   }
 
-  /** Once: without a watchdog noria works on unheard; with one, systemd says what follows. */
-  #failed(error: unknown): void {
-    if (this.#toldOfFailure) return;
-    this.#toldOfFailure = true;
+  /** Once: more lines would say the same. */
+  #logFailure(error: unknown): void {
+    if (this.#failureLogged) return;
+    this.#failureLogged = true;
     const advice =
       'systemd-notify of the systemd package must be on the PATH, and NotifyAccess=all in the unit';
-    this.#options.log.warn({ error: describeError(error), advice }, 'systemd cannot be told');
+    this.#options.log.warn({ error: describeError(error), advice }, 'systemd cannot be notified');
   }
 }
 
-/** How long systemd waits for a beat; undefined where it does not, or where another process is meant. */
-function watchdogOf({
+/** undefined without a watchdog, or when it watches another process. */
+function readWatchdogMs({
   WATCHDOG_USEC: us,
   WATCHDOG_PID: pid,
 }: ServiceManagerOptions['env']): number | undefined {
@@ -151,7 +172,7 @@ function watchdogOf({
   return Number(us) / US_PER_MS;
 }
 
-/** Waits until systemd has taken the message: the sender has to live until then for systemd to know whose it is. */
+/** systemd-notify stays alive until systemd has read the message: systemd identifies the sender by its running process. */
 function systemdNotify(socket: string, fields: readonly string[], path = '/usr/bin:/bin'): Promise<void> {
   return new Promise((resolve, reject) => {
     execFile(

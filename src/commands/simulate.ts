@@ -1,17 +1,17 @@
-/** `noria simulate`: what a configuration would cost and give, on a clock that jumps, without calling anyone. */
+/** `noria simulate`: predicts the cost and the yield of a configuration on a simulated clock. It makes no network calls. */
 import { type Command, InvalidArgumentError } from 'commander';
 import { NoriaError } from '../core/faults.ts';
 import { poolSettings, refillSettings } from '../daemon/part-options.ts';
 import { formatReport } from '../refill/simulation/report.ts';
 import { simulate } from '../refill/simulation/simulate.ts';
-import { readWhole } from './arguments.ts';
+import type { CommandContext } from './command.ts';
+import { integerOption } from './command.ts';
 import { configOption, readConfig } from './config-file.ts';
-import type { CommandContext } from './context.ts';
 import { EXIT, type Terminal } from './terminal.ts';
 
 const MS_PER_SECOND = 1_000;
 const HOURS_PER_DAY = 24;
-/** A year: beyond that nobody waits for the answer. */
+/** A year: more takes too long. */
 const MAX_DAYS = 366;
 const MAX_REQUESTS_PER_MINUTE = 100_000;
 const MAX_TUNNEL_SECONDS = 3_600;
@@ -30,30 +30,37 @@ interface SimulateFlags {
 export function addSimulateCommand(program: Command, { action, terminal }: CommandContext): void {
   program
     .command('simulate')
-    .description('predict calls, drawn, used and wasted members and waits of a configuration; calls nobody')
+    .description(
+      'predict calls, drawn, used and wasted members, and waits for a configuration; makes no network calls',
+    )
     .addOption(configOption())
-    .option('--days <days>', 'how many days', readWhole(1, MAX_DAYS), 1)
+    .option('--days <days>', 'days to simulate', integerOption(1, MAX_DAYS), 1)
     .option(
       '--requests <count>',
-      'client requests a minute, on average',
-      readWhole(1, MAX_REQUESTS_PER_MINUTE),
+      'average client requests per minute',
+      integerOption(1, MAX_REQUESTS_PER_MINUTE),
       30,
     )
-    .option('--hours <from-to>', 'hours of the day in which clients come', readHours, [0, HOURS_PER_DAY])
-    .option('--tunnel <seconds>', 'how long a tunnel lasts, on average', readWhole(1, MAX_TUNNEL_SECONDS), 10)
-    .option('--seed <number>', 'the same seed gives the same days', readWhole(0, MAX_SEED), 1)
-    .option('--json', 'print the figures as JSON')
+    .option('--hours <from-to>', 'hours of the day with client requests', readHours, [0, HOURS_PER_DAY])
+    .option('--tunnel <seconds>', 'average duration of a tunnel', integerOption(1, MAX_TUNNEL_SECONDS), 10)
+    .option(
+      '--seed <number>',
+      'random seed; the same seed gives the same result',
+      integerOption(0, MAX_SEED),
+      1,
+    )
+    .option('--json', 'print the result as JSON')
     .addHelpText(
       'after',
-      '\nExamples:\n  noria simulate\n  noria simulate -c noria.yaml --days 7 --requests 120 --hours 8-20\n  noria simulate --json | jq .wasted\n\nLifetimes are those that the service promises for the product and its timespan.',
+      '\nExamples:\n  noria simulate\n  noria simulate -c noria.yaml --days 7 --requests 120 --hours 8-20\n  noria simulate --json | jq .wasted\n\nMembers live as long as the product and its timespan promise.',
     )
     .action(action((flags: SimulateFlags) => predict(flags, terminal)));
 }
 
 async function predict(flags: SimulateFlags, terminal: Terminal): Promise<number> {
-  const config = await readConfig(flags.config, terminal);
+  const config = readConfig(flags.config, terminal);
   if (config.sources.length === 0) {
-    throw new NoriaError('bad-config', `${config.file}: sources: there is none to simulate`);
+    throw new NoriaError('bad-config', `${config.file}: sources: empty; simulate needs at least one`);
   }
   const { days, seed, requests, hours, tunnel } = flags;
   const report = await simulate({
@@ -68,10 +75,10 @@ async function predict(flags: SimulateFlags, terminal: Terminal): Promise<number
   return EXIT.fine;
 }
 
-/** `8-20`: from 08:00 to 20:00. */
+/** Reads `8-20`: from 08:00 to 20:00. */
 function readHours(text: string): [from: number, to: number] {
   const [, from, to] = /^(\d{1,2})-(\d{1,2})$/.exec(text) ?? [];
   const hours: [number, number] = [Number(from ?? Number.NaN), Number(to ?? Number.NaN)];
   if (hours[0] < hours[1] && hours[1] <= HOURS_PER_DAY) return hours;
-  throw new InvalidArgumentError('wanted: two hours from 0 to 24, for example 8-20.');
+  throw new InvalidArgumentError('Expected two hours from 0 to 24, for example 8-20.');
 }

@@ -1,23 +1,22 @@
 /**
- * `noria status --watch`: the picture, again and again, until Ctrl-C.
+ * `noria status --watch`: prints the status every second until Ctrl-C.
  *
- * On a terminal it is drawn over the one before, on a screen of its own, line by line without clearing, so that nothing
- * flickers and the scrollback stays as it was. Piped, each is printed after the other.
+ * On a terminal it redraws the alternate screen, so that the scrollback is kept, line by line without clearing, so that nothing
+ * flickers. Into a pipe it prints one status after the other.
  */
 import type { MemberJson, Status } from '../admin/schemas.ts';
 import { type Clock, pause } from '../core/clock.ts';
 import { hasCode } from '../core/faults.ts';
-import { drawStatus } from './status-picture.ts';
+import { formatStatus } from './status-format.ts';
 import { cutToWidth } from './table.ts';
 import type { Terminal } from './terminal.ts';
 
-export interface Watching {
-  readonly ask: () => Promise<{ readonly status: Status; readonly members: readonly MemberJson[] }>;
-  /** Where it asks, for the line that says that nothing answers. */
-  readonly where: string;
+export interface StatusWatch {
+  readonly fetch: () => Promise<{ readonly status: Status; readonly members: readonly MemberJson[] }>;
+  /** The admin address, for the message that it does not answer. */
+  readonly url: string;
   readonly terminal: Terminal;
   readonly clock: Clock;
-  /** Ends it. */
   readonly signal: AbortSignal;
 }
 
@@ -29,13 +28,14 @@ const CLEAR_LINE_END = '\u001b[K';
 const CLEAR_BELOW = '\u001b[J';
 
 /**
- * Shows it until `signal` aborts. @returns whether noria was ready at last.
+ * Runs until `signal` aborts.
  *
- * @throws NoriaError when the very first question fails; later it says so and goes on asking.
+ * @returns whether noria was ready in the last status.
+ * @throws NoriaError when the first request fails. A later failure is shown, and the request repeated.
  */
-export async function watchStatus(watching: Watching): Promise<boolean> {
-  const { terminal, clock, signal } = watching;
-  let { ready, lines } = await picture(watching);
+export async function watchStatus(options: StatusWatch): Promise<boolean> {
+  const { terminal, clock, signal } = options;
+  let { ready, lines } = await fetchStatus(options);
   let seenAt = clock.monotonic();
   if (terminal.interactive) terminal.write(ENTER_SCREEN);
   try {
@@ -44,25 +44,29 @@ export async function watchStatus(watching: Watching): Promise<boolean> {
       await pause(clock, INTERVAL_MS, signal);
       if (signal.aborted) break;
       try {
-        ({ ready, lines } = await picture(watching));
+        ({ ready, lines } = await fetchStatus(options));
         seenAt = clock.monotonic();
       } catch (error) {
         if (!hasCode(error, 'daemon-unreachable')) throw error;
         ready = false;
         const silentSeconds = Math.round((clock.monotonic() - seenAt) / 1_000);
-        lines = [`nothing has answered at ${watching.where} for ${silentSeconds} s; trying again`];
+        lines = [`no answer from ${options.url} for ${silentSeconds} s; retrying`];
       }
     }
   } finally {
     if (terminal.interactive) terminal.write(LEAVE_SCREEN);
   }
-  if (terminal.interactive) for (const line of lines) terminal.print(line); // what it was when it was left
+  if (terminal.interactive) for (const line of lines) terminal.print(line); // the last status stays on the normal screen
   return ready;
 }
 
-async function picture({ ask, terminal, clock }: Watching): Promise<{ ready: boolean; lines: string[] }> {
-  const { status, members } = await ask();
-  const lines = drawStatus(status, members, { now: clock.now(), colour: terminal.colour });
+async function fetchStatus({
+  fetch,
+  terminal,
+  clock,
+}: StatusWatch): Promise<{ ready: boolean; lines: string[] }> {
+  const { status, members } = await fetch();
+  const lines = formatStatus(status, members, { now: clock.now(), colour: terminal.colour });
   return { ready: status.ready, lines };
 }
 
@@ -74,6 +78,6 @@ function show(terminal: Terminal, lines: readonly string[]): void {
   const room = Math.max(1, terminal.rows - 1);
   const shown =
     lines.length <= room ? lines : [...lines.slice(0, room - 1), `… ${lines.length - room + 1} more lines`];
-  const drawn = shown.map((line) => `${cutToWidth(line, terminal.columns)}${CLEAR_LINE_END}\n`);
-  terminal.write(`${TO_TOP}${drawn.join('')}${CLEAR_BELOW}`);
+  const redrawn = shown.map((line) => `${cutToWidth(line, terminal.columns)}${CLEAR_LINE_END}\n`);
+  terminal.write(`${TO_TOP}${redrawn.join('')}${CLEAR_BELOW}`);
 }

@@ -1,81 +1,82 @@
 /**
- * The story of `noria demo --story`: four things noria does, shown by real requests through the running proxy, each with
- * what to watch on the dashboard. It looks at what the target saw, never at what noria meant to do.
+ * `noria demo --story`: demonstrates four features with real requests through the running proxy, and says what to look at on the
+ * dashboard. Each step is checked by the target's answers, not by noria's own state.
  */
 import { request } from 'node:http';
 import type { AdminBackend } from '../admin/backend.ts';
 import type { Sandbox } from '../sandbox/sandbox.ts';
 
 export interface StoryOptions {
-  /** `host:port` of the proxy. */
+  /** `host:port`. */
   readonly proxy: string;
-  /** Address of the dashboard. */
+  /** URL of the dashboard. */
   readonly page: string;
-  /** Base address of the target, as the members resolve it. */
+  /** URL of the target, with a name that only members resolve. */
   readonly target: string;
   readonly sandbox: Pick<Sandbox, 'members' | 'kill'>;
   readonly control: Pick<AdminBackend, 'members'>;
   readonly print: (line: string) => void;
-  /** Time to look at the page, after each chapter. */
+  /** Called after each chapter, so that a viewer can look at the dashboard. */
   readonly pause: () => Promise<void>;
   readonly signal: AbortSignal;
 }
 
-/** The least members for which every chapter can be told. */
+/** Fewer members cannot show every feature. */
 export const STORY_MEMBERS = 4;
 
 const SESSION = 'story';
 const ROTATIONS = 5;
 const STICKY_REQUESTS = 4;
 const DEAD_TARGET_REQUESTS = 3;
-/** A port on which nothing listens. */
+/** Nothing listens on this port. */
 const DEAD_TARGET = 'http://target.example:1/';
 
 interface Chapter {
   readonly title: string;
-  readonly watch: string;
-  /** Returns whether what it tells has come true. */
-  readonly tell: (options: StoryOptions) => Promise<boolean>;
+  /** What to look at on the dashboard. */
+  readonly look: string;
+  /** Returns whether noria did what the title says. */
+  readonly show: (options: StoryOptions) => Promise<boolean>;
 }
 
 const CHAPTERS: readonly Chapter[] = [
   {
-    title: 'Rotation: each request leaves through another member',
-    watch: 'Members: the uses go up one by one, on one member after the other.',
-    tell: rotate,
+    title: 'Rotation: each request uses another member',
+    look: 'Members: the use counts rise in turn.',
+    show: rotate,
   },
   {
     title: `A sticky session: the user name me-session-${SESSION} keeps one member`,
-    watch: `Sessions: ${SESSION} is there, with its member.`,
-    tell: stick,
+    look: `Sessions: ${SESSION} is listed with its member.`,
+    show: keepSession,
   },
   {
-    title: 'A member dies, and the client does not notice',
-    watch: `Members: one is quarantined. Sessions: ${SESSION} has moved to another one.`,
-    tell: loseMember,
+    title: 'A member fails, and the client does not notice',
+    look: `Members: one is quarantined. Sessions: ${SESSION} has moved to another member.`,
+    show: loseMember,
   },
   {
-    title: 'A dead target costs no member anything',
-    watch: 'Members: as many are ready as before. Failures: the target is named, no member.',
-    tell: askDeadTarget,
+    title: 'A dead target is not blamed on members',
+    look: 'Members: as many are ready as before. Failures: they name the target, not a member.',
+    show: askDeadTarget,
   },
 ];
 
-/** Tells it all. Returns whether everything told came true; false at once when `signal` ends it. */
+/** Runs all chapters. Returns whether each of them succeeded; false at once when `signal` aborts. */
 export async function tellStory(options: StoryOptions): Promise<boolean> {
   const { print, page, pause, signal } = options;
-  let allTrue = true;
-  for (const [index, { title, watch, tell }] of CHAPTERS.entries()) {
+  let allSucceeded = true;
+  for (const [index, { title, look, show }] of CHAPTERS.entries()) {
     print('');
     print(`${index + 1}. ${title}`);
-    const isTrue = await tell(options);
-    allTrue &&= isTrue;
-    if (!isTrue) print('   That did not go as told: the log says why.');
-    print(`   Watch ${page}  ${watch}`);
+    const succeeded = await show(options);
+    allSucceeded &&= succeeded;
+    if (!succeeded) print('   This step failed; the log says why.');
+    print(`   See ${page}  ${look}`);
     await pause();
     if (signal.aborted) return false;
   }
-  return allTrue;
+  return allSucceeded;
 }
 
 async function rotate({ proxy, target, print, signal }: StoryOptions): Promise<boolean> {
@@ -89,7 +90,7 @@ async function rotate({ proxy, target, print, signal }: StoryOptions): Promise<b
   return exits.size >= Math.min(ROTATIONS, STORY_MEMBERS);
 }
 
-async function stick({ proxy, target, print, signal }: StoryOptions): Promise<boolean> {
+async function keepSession({ proxy, target, print, signal }: StoryOptions): Promise<boolean> {
   print(`   $ curl -x http://me-session-${SESSION}:x@${proxy} ${target}/ip    (${STICKY_REQUESTS} times)`);
   const exits: string[] = [];
   for (let n = 0; n < STICKY_REQUESTS; n += 1) {
@@ -105,10 +106,10 @@ async function loseMember({ proxy, target, sandbox, print, signal }: StoryOption
   const victim = sandbox.members().find(({ exit }) => exit === before);
   if (victim === undefined) return false;
   await sandbox.kill(victim.id);
-  print(`   ${before}, the session's member, is switched off: its port is closed, nobody has told noria.`);
+  print(`   The demo now closes the port of ${before}, the session's member. noria does not know.`);
   const { status, exit, attempts } = await ask(proxy, `${target}/ip`, signal, username);
-  print(`   The session's next request: status ${status} from ${exit}, after ${attempts} attempts.`);
-  print('   noria found the port closed and took another member before it said anything to the client.');
+  print(`   The session's next request: status ${status} through ${exit}, after ${attempts} attempts.`);
+  print('   noria found the port closed and used another member before it answered the client.');
   return status === 200 && exit !== before && attempts > 1;
 }
 
@@ -116,7 +117,7 @@ async function askDeadTarget({ proxy, control, print, signal }: StoryOptions): P
   const faults = () => control.members().reduce((sum, member) => sum + member.faults, 0);
   const before = faults();
   print(
-    `   $ curl -x http://${proxy} ${DEAD_TARGET}    (${DEAD_TARGET_REQUESTS} times; nobody listens there)`,
+    `   $ curl -x http://${proxy} ${DEAD_TARGET}    (${DEAD_TARGET_REQUESTS} times; nothing listens there)`,
   );
   const codes: string[] = [];
   for (let n = 0; n < DEAD_TARGET_REQUESTS; n += 1) {
@@ -126,23 +127,23 @@ async function askDeadTarget({ proxy, control, print, signal }: StoryOptions): P
   }
   const added = faults() - before;
   print(
-    `   Two members failed alike, so the target is at fault. Faults of members: ${before}, then ${before + added}.`,
+    `   Two members failed in the same way, so the target is at fault. Faults of members: ${before} before, ${before + added} after.`,
   );
   return codes.every((code) => code === 'target-unreachable') && added === 0;
 }
 
-interface Answer {
+interface StoryAnswer {
   readonly status: number;
-  /** The exit that the target saw; empty unless it answered. */
+  /** The exit address that the target saw; empty unless it answered. */
   readonly exit: string;
-  /** noria's own code, where the request failed. */
+  /** X-Noria-Error, if the request failed. */
   readonly code: string;
-  /** Members tried; 0 where it is not told. */
+  /** X-Noria-Attempts; 0 without it. */
   readonly attempts: number;
 }
 
-/** One request in absolute form, on a connection of its own, as curl would. */
-function ask(proxy: string, url: string, signal: AbortSignal, username?: string): Promise<Answer> {
+/** Sends one absolute-form request on a new connection, like curl. */
+function ask(proxy: string, url: string, signal: AbortSignal, username?: string): Promise<StoryAnswer> {
   const { hostname, port } = new URL(`http://${proxy}`);
   const { host } = new URL(url);
   const auth = username === undefined ? {} : { 'Proxy-Authorization': `Basic ${btoa(`${username}:x`)}` };

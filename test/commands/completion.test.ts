@@ -15,7 +15,7 @@ beforeAll(async () => {
   }
 });
 
-/** What the real shell offers for a line, one a line. */
+/** The completions of the real shell for a command line, one per line. */
 type Ask = (script: string, line: string) => string[];
 
 const ask: { readonly [S in (typeof SHELLS)[number]]: Ask } = {
@@ -24,7 +24,7 @@ const ask: { readonly [S in (typeof SHELLS)[number]]: Ask } = {
     const setUp = `COMP_WORDS=(${words.join(' ')}); COMP_CWORD=${words.length - 1}; compopt() { :; }`;
     return run('bash', ['--norc', '-c', `${script}\n${setUp}; _noria; printf '%s\\n' "\${COMPREPLY[@]}"`]);
   },
-  // Its completion system runs only in an interactive shell: what the script asks of it is printed instead.
+  // zsh completes only in an interactive shell, so stubs of its completion functions print their arguments.
   zsh: (script, line) => {
     const words = line.split(' ');
     const setUp = [
@@ -52,24 +52,24 @@ for (const shell of SHELLS) {
   describe.skipIf(!hasCommand(shell))(`completion: ${shell}`, () => {
     const offers = (line: string) => ask[shell](scripts.get(shell) ?? '', line);
 
-    test('offers commands where one is missing', () => {
+    test('offers commands in place of the first argument', () => {
       expect(offers('noria s').sort()).toEqual(['sandbox', 'simulate', 'status']);
       expect(offers('noria --log-level debug ru')).toEqual(['run']);
     });
 
-    test('offers the flags of the command that stands there', () => {
+    test('offers the flags of the given command', () => {
       expect(offers('noria run --w')).toEqual(['--watch']);
       expect(offers('noria check --w')).toEqual([]);
     });
 
-    test('offers the words that a flag or an argument takes', () => {
+    test('offers the possible values of a flag or an argument', () => {
       expect(offers('noria run --log-level de')).toEqual(['debug']);
       expect(offers('noria completion fi')).toEqual(['fish']);
       expect(offers('noria instances --status near')).toEqual(['near-expiry']);
       expect(offers('noria help extr')).toEqual(['extract']);
     });
 
-    test('offers files behind -c, and nothing behind a number', () => {
+    test('offers files after -c, and nothing after a flag with a number', () => {
       expect(offers('noria run -c vitest.conf')).toEqual(['vitest.config.ts']);
       expect(offers('noria run --config vitest.conf')).toEqual(['vitest.config.ts']);
       expect(offers('noria demo --port p')).toEqual([]);

@@ -1,30 +1,30 @@
 import type { Terminal } from '../../src/commands/terminal.ts';
 
 export interface FakeTerminal extends Terminal {
-  /** Everything on standard output, and on standard error. */
+  /** All of standard output. */
   printed(): string;
-  told(): string;
+  /** All of standard error. */
+  errors(): string;
 }
 
-/** A terminal that keeps what it is given; `input` is what stands on its standard input. */
+/** A terminal that records its output; `input` is its standard input. */
 export function fakeTerminal(
   given: { readonly env?: Readonly<Record<string, string>>; readonly input?: string } = {},
 ): FakeTerminal {
   const printed: string[] = [];
-  const told: string[] = [];
+  const errors: string[] = [];
   const { env = {}, input = '' } = given;
   return {
     print: (line) => void printed.push(`${line}\n`),
     write: (text) => void printed.push(text),
-    tell: (line) => void told.push(`${line}\n`),
+    printError: (line) => void errors.push(`${line}\n`),
     interactive: false,
     colour: false,
     columns: 80,
     rows: 24,
     env,
-    readInput: async () => input,
     readHidden: async () => input,
     printed: () => printed.join(''),
-    told: () => told.join(''),
+    errors: () => errors.join(''),
   };
 }

@@ -10,10 +10,10 @@ const names = tree.commands.map((command) => command.name());
 async function run(args: readonly string[], given: Parameters<typeof fakeTerminal>[0] = {}) {
   const terminal = fakeTerminal(given);
   const exitCode = await runProgram(args, terminal);
-  return { exitCode, out: terminal.printed(), err: terminal.told() };
+  return { exitCode, out: terminal.printed(), err: terminal.errors() };
 }
 
-test('program: it has the commands of the manual', () => {
+test('program: has the documented commands', () => {
   expect([...names].sort()).toEqual([
     'areas',
     'check',
@@ -30,7 +30,7 @@ test('program: it has the commands of the manual', () => {
 });
 
 describe('program: --help', () => {
-  test.each(names)('%s teaches by examples that its own options can read', async (name) => {
+  test.each(names)('%s shows examples that use its own options', async (name) => {
     const { exitCode, out, err } = await run([name, '--help']);
     expect({ exitCode, err }).toEqual({ exitCode: 0, err: '' });
     const examples = [...out.matchAll(/^ {2}noria (.*)$/gm)].map(([, words = '']) => words.split(' '));
@@ -46,10 +46,12 @@ describe('program: --help', () => {
     expect(out, 'colours are for terminals').not.toContain('\u001b');
   });
 
-  test('of the whole shows every command and what exit codes say', async () => {
+  test('the overview lists every command and the exit codes', async () => {
     const { out } = await run(['--help']);
     for (const name of names) expect(out).toMatch(new RegExp(`^ {2}${name} `, 'm'));
-    expect(out).toMatch(/0 fine, 1 the operation failed, 2 bad usage or configuration, 3 nothing reachable/);
+    expect(out).toMatch(
+      /0 success, 1 the operation failed, 2 bad usage or configuration, 3 nothing reachable/,
+    );
     expect(out.split('\n').filter((line) => line.length > 100)).toEqual([]);
   });
 });
@@ -61,41 +63,41 @@ test('program: help is as wide as the terminal', async () => {
   expect(Math.max(...options.map((line) => line.length))).toBeLessThanOrEqual(70);
 });
 
-test('program: --version prints the version alone', async () => {
+test('program: --version prints only the version', async () => {
   expect(await run(['--version'])).toEqual({ exitCode: 0, out: `${readVersion()}\n`, err: '' });
 });
 
-describe('program: what it cannot understand is bad usage, told on standard error, with what to do', () => {
+describe('program: an invalid command line exits with 2 and says on standard error what to do', () => {
   test.each([
     [[], /^Usage: noria/],
-    [['statsu'], /^noria: unknown command 'statsu'\n\(Did you mean status\?\)\nnoria help COMMAND/],
+    [['statsu'], /^noria: unknown command 'statsu'\n\(Did you mean status\?\)\nRun noria help COMMAND/],
     [['constructor'], /unknown command 'constructor'/],
     [['run', '--wach'], /unknown option '--wach'\n\(Did you mean --watch\?\)/],
     [['run', 'fast'], /too many arguments/],
     [['extract'], /missing required argument 'source'/],
-    [['demo', '--port', 'x'], /'x' is invalid\. wanted: a port from 1 to 65535, or 0 for a free one/],
-    [['demo', '--dead', '1.5'], /wanted: a share from 0 to 1, for example 0\.2/],
-    [['sandbox', '--members', '0'], /wanted: a whole number from 1 to 1000/],
-    [['simulate', '--hours', '20-8'], /wanted: two hours from 0 to 24, for example 8-20/],
+    [['demo', '--port', 'x'], /'x' is invalid\. Expected a port from 1 to 65535, or 0 for a free one/],
+    [['demo', '--dead', '1.5'], /Expected a fraction from 0 to 1, for example 0\.2/],
+    [['sandbox', '--members', '0'], /Expected a whole number from 1 to 1000/],
+    [['simulate', '--hours', '20-8'], /Expected two hours from 0 to 24, for example 8-20/],
     [['completion', 'tcsh'], /Allowed choices are bash, zsh, fish/],
     [['--log-level', 'loud', 'key'], /Allowed choices are trace, debug, info/],
     [['status', '--admin', 'ftp://x'], /--admin ftp:\/\/x is not a URL/],
-    [['key'], /no password was given on standard input/],
+    [['key'], /no password on standard input/],
     [['check', '-c', '/nonexistent/noria.yaml'], /^\/nonexistent\/noria\.yaml: cannot read the file: ENOENT/],
-  ] as const)('%j', async (args, told) => {
+  ] as const)('%j', async (args, expected) => {
     const { exitCode, out, err } = await run(args);
     expect({ exitCode, out }).toEqual({ exitCode: 2, out: '' });
-    expect(err).toMatch(told);
+    expect(err).toMatch(expected);
   });
 });
 
-test('program: a daemon that does not answer is exit code 3', async () => {
+test('program: exits with 3 when the daemon does not answer', async () => {
   const { exitCode, out, err } = await run(['status', '--admin', '127.0.0.1:1']);
   expect({ exitCode, out }).toEqual({ exitCode: 3, out: '' });
-  expect(err).toMatch(/^noria: nothing answers at http:\/\/127\.0\.0\.1:1: .*\n {2}Start one with noria run/);
+  expect(err).toMatch(/^noria: no answer from http:\/\/127\.0\.0\.1:1: .*\n {2}Start one with noria run/);
 });
 
-test('program: every error of a configuration is told at once, with its place', async () => {
+test('program: all errors of a configuration are printed with their position', async () => {
   const file = writeIn(testFolder(), 'noria.yaml', 'sorces: []\npool: { size: -3 }\n');
   const { exitCode, out, err } = await run(['check', '-c', file]);
   expect({ exitCode, out }).toEqual({ exitCode: 2, out: '' });
@@ -103,12 +105,12 @@ test('program: every error of a configuration is told at once, with its place', 
   expect(err).toContain(`${file}:2:15: pool.size: `);
 });
 
-test('program: a key comes from standard input and goes to standard output', async () => {
+test('program: key reads standard input and prints the key to standard output', async () => {
   const { exitCode, out, err } = await run(['key'], { input: '12345678\n' });
   expect({ exitCode, out, err }).toEqual({ exitCode: 0, out: '83aa400af464c76d\n', err: '' });
 });
 
-test('program: simulate predicts a configuration and calls nobody', async () => {
+test('program: simulate makes no network calls', async () => {
   const text = `
 service: { baseUrl: "http://127.0.0.1:1" }
 sources: [{ name: city, product: short-classic, instance: "1", password: "12345678", size: 2 }]

@@ -1,8 +1,7 @@
 import { mkdirSync, renameSync, symlinkSync, unlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
-import { changedKeys } from '../../src/commands/changed-keys.ts';
-import { reloadOnDemand } from '../../src/commands/reload.ts';
+import { changedKeys, reloadOnDemand } from '../../src/commands/reload.ts';
 import { loadConfig, parseConfig } from '../../src/config/load.ts';
 import { createLog } from '../../src/core/log.ts';
 import { testFolder, writeIn } from '../journeys/noria-process.ts';
@@ -15,7 +14,7 @@ pool: { size: ${size} }
 ${more}
 `;
 
-/** Watches a file, for a daemon that takes whatever it is given. */
+/** Watches a file for a daemon that accepts every configuration. */
 function follow(file: string) {
   const read = () => loadConfig(file, { env: {} });
   const sizes: number[] = [];
@@ -41,13 +40,13 @@ function follow(file: string) {
     file,
     read,
     watch: true,
-    around: (phase) => void phases.push(phase),
+    onPhase: (phase) => void phases.push(phase),
   });
   onTestFinished(() => reloading[Symbol.dispose]());
   return { sizes, lines, phases };
 }
 
-test('reload: a file that an editor replaces by another one is read anew', async () => {
+test('reload: a file that an editor replaces is read again', async () => {
   const folder = testFolder();
   const file = writeIn(folder, 'noria.yaml', yaml(5));
   const { sizes, phases } = follow(file);
@@ -59,7 +58,7 @@ test('reload: a file that an editor replaces by another one is read anew', async
   expect(phases).toEqual(['reloading', 'ready', 'reloading', 'ready']);
 });
 
-test('reload: a mounted ConfigMap that changes is read anew', async () => {
+test('reload: a changed Kubernetes ConfigMap is read again', async () => {
   // Kubernetes: noria.yaml -> ..data/noria.yaml, ..data -> ..DATE; an update renames a new link over ..data.
   const folder = testFolder();
   for (const [version, size] of [
@@ -78,7 +77,7 @@ test('reload: a mounted ConfigMap that changes is read anew', async () => {
   expect(sizes).toEqual([6]);
 });
 
-test('reload: a file that is gone is refused, and taken when it is back', async () => {
+test('reload: a missing file is refused, and read when it exists again', async () => {
   const folder = testFolder();
   const file = writeIn(folder, 'noria.yaml', yaml(5));
   const { sizes, lines } = follow(file);
@@ -91,7 +90,7 @@ test('reload: a file that is gone is refused, and taken when it is back', async 
 
 const config = (text: string) => parseConfig(text, 'noria.yaml', { env: {} });
 
-test('reload: what changes is told by name, and no value of it', () => {
+test('reload: changes are named without values', () => {
   const before = config(yaml(5));
   expect(changedKeys(before, config(yaml(5)))).toEqual([]);
   const next = `

@@ -5,7 +5,7 @@ import { ManualClock } from '../support/manual-clock.ts';
 
 const ENV = { NOTIFY_SOCKET: '/run/systemd/notify', WATCHDOG_USEC: '30000000' };
 
-/** Fires its timers 3 s late, as a loop does that something holds up. */
+/** Fires its timers 3 s late, like a blocked event loop. */
 class HeldUpClock extends ManualClock {
   override after(ms: number, fn: () => void): Disposable {
     return super.after(ms + 3_000, fn);
@@ -43,7 +43,7 @@ function open(
   return { manager, clock, told, lines, pass, settle, say: (text: string) => (status = text) };
 }
 
-test('service manager: the watchdog is fed three times in each of its intervals, the status told when it changes', async () => {
+test('service manager: notifies the watchdog three times per interval, and sends the status when it changes', async () => {
   const { manager, told, pass, settle, say, clock } = open(ENV);
   manager.ready();
   await settle();
@@ -61,7 +61,7 @@ test('service manager: the watchdog is fed three times in each of its intervals,
   ]);
 });
 
-test('service manager: without a watchdog only a changed status is told', async () => {
+test('service manager: sends only a changed status without a watchdog', async () => {
   const { manager, told, pass, say } = open({ NOTIFY_SOCKET: '/run/systemd/notify' });
   manager.ready();
   await pass(10_000);
@@ -71,7 +71,7 @@ test('service manager: without a watchdog only a changed status is told', async 
   expect(told).toEqual(['READY=1 STATUS=ready: 1 member is usable', 'STATUS=not ready: nothing listens']);
 });
 
-test('service manager: a watchdog that is meant for another process is not fed', async () => {
+test('service manager: ignores a watchdog of another process', async () => {
   const { manager, told, pass } = open({ ...ENV, WATCHDOG_PID: '1' });
   manager.ready();
   await pass(60_000);
@@ -79,7 +79,7 @@ test('service manager: a watchdog that is meant for another process is not fed',
   expect(told).toEqual(['READY=1 STATUS=ready: 1 member is usable']);
 });
 
-test('service manager: a reload carries the moment on the monotonic clock, the end how long it may take', async () => {
+test('service manager: a reload carries its monotonic time, stopping the time it may take', async () => {
   const { manager, told, settle } = open(ENV);
   manager.reloading();
   manager.stopping(30_000);
@@ -90,7 +90,7 @@ test('service manager: a reload carries the moment on the monotonic clock, the e
   ]);
 });
 
-test('service manager: messages go one after the other, and beats do not pile up behind a slow one', async () => {
+test('service manager: sends one notification at a time, and queues no watchdog notification behind a slow one', async () => {
   const ends: (() => void)[] = [];
   const { manager, told, pass, settle, say } = open(
     ENV,
@@ -111,28 +111,28 @@ test('service manager: messages go one after the other, and beats do not pile up
   ]);
 });
 
-test('service manager: an event loop that was held up is told of', async () => {
+test('service manager: logs a blocked event loop', async () => {
   const { manager, lines, pass } = open(ENV, undefined, new HeldUpClock());
   manager.ready();
   await pass(13_000);
   await manager.close();
   expect(lines.map((line) => JSON.parse(line))).toMatchObject([
-    { msg: 'event loop was held up', lateMs: 3_000 },
+    { msg: 'event loop was blocked', lateMs: 3_000 },
   ]);
 });
 
-test('service manager: a failure to tell is logged once', async () => {
+test('service manager: logs a failed notification once', async () => {
   const { manager, lines, pass } = open(ENV, () => Promise.reject(new Error('spawn ENOENT')));
   manager.ready();
   await pass(10_000);
   await pass(10_000);
   await manager.close();
   expect(lines.map((line) => JSON.parse(line))).toMatchObject([
-    { msg: 'systemd cannot be told', error: 'spawn ENOENT' },
+    { msg: 'systemd cannot be notified', error: 'spawn ENOENT' },
   ]);
 });
 
-test('service manager: started by nobody, it says nothing and arms nothing', async () => {
+test('service manager: does nothing without NOTIFY_SOCKET', async () => {
   const { manager, told, clock } = open({});
   manager.ready();
   manager.reloading();

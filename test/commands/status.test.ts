@@ -15,10 +15,10 @@ import { fakeTerminal } from './fake-terminal.ts';
 async function run(argv: readonly string[], env: Record<string, string> = {}) {
   const terminal = fakeTerminal({ env });
   const code = await runProgram(['status', ...argv], terminal);
-  return { code, printed: terminal.printed(), told: terminal.told() };
+  return { code, printed: terminal.printed(), errors: terminal.errors() };
 }
 
-test('status: exit code 0 and a picture when it is ready, 1 when it is not, 3 when nothing answers', async () => {
+test('status: exits with 0 when noria is ready, 1 when it is not, 3 when it does not answer', async () => {
   const ready = await openTestAdmin();
   expect(await run(['--admin', ready.url])).toMatchObject({
     code: 0,
@@ -31,11 +31,11 @@ test('status: exit code 0 and a picture when it is ready, 1 when it is not, 3 wh
   });
   expect(await run(['--admin', '127.0.0.1:1'])).toMatchObject({
     code: 3,
-    told: expect.stringContaining('nothing answers at http://127.0.0.1:1'),
+    errors: expect.stringContaining('no answer from http://127.0.0.1:1'),
   });
 });
 
-test('status: --json prints what the API says, and nothing else', async () => {
+test('status: --json prints only the answer of the API', async () => {
   const { url } = await openTestAdmin();
   const { printed } = await run(['--json', '--admin', url]);
   expect(JSON.parse(printed)).toEqual(STATUS);
@@ -46,7 +46,7 @@ test('status: address and token come from the command line, the environment or t
   const { url, port } = await openTestAdmin({ token: 'river-stone' });
   expect(await run([], { NORIA_ADMIN: url })).toMatchObject({
     code: 2,
-    told: expect.stringContaining('wants its token: set NORIA_ADMIN_TOKEN'),
+    errors: expect.stringContaining('requires a token: set NORIA_ADMIN_TOKEN'),
   });
   expect(await run([], { NORIA_ADMIN: url, NORIA_ADMIN_TOKEN: 'river-stone' })).toMatchObject({ code: 0 });
   const folder = mkdtempSync(join(tmpdir(), 'noria-'));
@@ -57,13 +57,13 @@ test('status: address and token come from the command line, the environment or t
   writeFileSync(file, `${source}\n${rest}\nadmin: { address: "0.0.0.0:${port}", token: river-stone }\n`);
   expect(await run(['-c', file])).toMatchObject({ code: 0 });
   writeFileSync(file, `${source}\n${rest}\nadmin: { address: off }\n`);
-  expect(await run(['-c', file])).toMatchObject({ code: 2, told: expect.stringContaining('admin is off') });
+  expect(await run(['-c', file])).toMatchObject({ code: 2, errors: expect.stringContaining('admin is off') });
 });
 
-test('status: --watch goes on until it is interrupted, in a process that has nothing else to do', async () => {
+test('status: --watch runs until it is interrupted', async () => {
   const { url } = await openTestAdmin();
   const watch = runNoria(['status', '--watch', '--admin', url]);
-  await until('two pictures', () => (watch.out().match(/^noria 1\.2\.3: ready/gm) ?? []).length === 2);
+  await until('two statuses', () => (watch.out().match(/^noria 1\.2\.3: ready/gm) ?? []).length === 2);
   watch.child.kill('SIGINT');
   expect(await watch.ended).toEqual([0, null]);
   expect(watch.err()).toBe('');
@@ -74,7 +74,7 @@ interface Shown {
   readonly rows?: number;
 }
 
-/** A watch on a screen, with a daemon that answers as told. */
+/** A watch of a daemon that answers until `silence` is called. */
 function openWatch({ interactive, rows = 24 }: Shown) {
   const terminal = { ...fakeTerminal(), interactive, rows, columns: 60 };
   const clock = new ManualClock();
@@ -82,7 +82,7 @@ function openWatch({ interactive, rows = 24 }: Shown) {
   let answers = true;
   let asked = 0;
   const watching = watchStatus({
-    ask: async () => {
+    fetch: async () => {
       asked += 1;
       if (!answers) throw new NoriaError('daemon-unreachable', 'gone');
       return {
@@ -90,23 +90,23 @@ function openWatch({ interactive, rows = 24 }: Shown) {
         members: Array.from({ length: 40 }, (_, at) => ({ ...MEMBER, id: `m${at}` })),
       };
     },
-    where: 'http://127.0.0.1:8889',
+    url: 'http://127.0.0.1:8889',
     terminal,
     clock,
     signal: ending.signal,
   });
-  const nextPicture = async () => {
-    await until('it rests', () => clock.armedCount === 1);
+  const nextStatus = async () => {
+    await until('it waits for the next request', () => clock.armedCount === 1);
     const before = asked;
     clock.advance(1_000);
-    await until('it rests again', () => asked > before && clock.armedCount === 1);
+    await until('it waits again', () => asked > before && clock.armedCount === 1);
   };
-  return { terminal, nextPicture, watching, ending, silence: () => (answers = false) };
+  return { terminal, nextStatus, watching, ending, silence: () => (answers = false) };
 }
 
-test('status: --watch draws over what was there, cut to the screen, and leaves the scrollback alone', async () => {
-  const { terminal, nextPicture, watching, ending } = openWatch({ interactive: true, rows: 12 });
-  await nextPicture();
+test('status: --watch redraws the alternate screen, cut to its size', async () => {
+  const { terminal, nextStatus, watching, ending } = openWatch({ interactive: true, rows: 12 });
+  await nextStatus();
   ending.abort();
   expect(await watching).toBe(true);
   const [entered = '', screen = '', after = ''] = terminal
@@ -114,21 +114,21 @@ test('status: --watch draws over what was there, cut to the screen, and leaves t
     .split(/(?<=\?25l)|(?=\p{Cc}\[\?25h)|(?<=\?1049l)/u)
     .filter((part) => !part.endsWith('?1049l'));
   expect(entered).toBe('\u001b[?1049h\u001b[?25l');
-  const pictures = screen.split('\u001b[H').slice(1);
-  expect(pictures).toHaveLength(2);
+  const frames = screen.split('\u001b[H').slice(1);
+  expect(frames).toHaveLength(2);
   expect(screen, 'clearing a screen flickers').not.toContain('\u001b[2J');
-  for (const picture of pictures) {
-    const lines = picture.replace('\n\u001b[J', '').split('\n');
+  for (const frame of frames) {
+    const lines = frame.replace('\n\u001b[J', '').split('\n');
     expect(lines).toHaveLength(11);
     expect(lines.at(-1)).toBe('… 37 more lines\u001b[K');
     for (const line of lines) expect(line.replace('\u001b[K', '').length).toBeLessThanOrEqual(60);
   }
-  expect(after, 'what it was when it was left').toContain('noria 1.2.3: ready');
+  expect(after, 'the last status on the normal screen').toContain('noria 1.2.3: ready');
 });
 
-test('status: --watch into a pipe prints one picture after the other, whole', async () => {
-  const { terminal, nextPicture, watching, ending } = openWatch({ interactive: false });
-  await nextPicture();
+test('status: --watch into a pipe prints whole statuses one after the other', async () => {
+  const { terminal, nextStatus, watching, ending } = openWatch({ interactive: false });
+  await nextStatus();
   ending.abort();
   await watching;
   expect(terminal.printed()).not.toContain('\u001b');
@@ -136,12 +136,12 @@ test('status: --watch into a pipe prints one picture after the other, whole', as
   expect(terminal.printed().match(/^m39 /gm)).toHaveLength(2);
 });
 
-test('status: --watch says when nothing answers any more, and is not ready then', async () => {
-  const { terminal, nextPicture, watching, ending, silence } = openWatch({ interactive: false });
-  await nextPicture();
+test('status: --watch reports a daemon that stops answering, and then counts as not ready', async () => {
+  const { terminal, nextStatus, watching, ending, silence } = openWatch({ interactive: false });
+  await nextStatus();
   silence();
-  await nextPicture();
-  expect(terminal.printed()).toContain('nothing has answered at http://127.0.0.1:8889 for 1 s; trying again');
+  await nextStatus();
+  expect(terminal.printed()).toContain('no answer from http://127.0.0.1:8889 for 1 s; retrying');
   ending.abort();
   expect(await watching).toBe(false);
 });

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { cutToWidth, displayWidth, formatTable } from '../../src/commands/table.ts';
 
-test('table: columns are as wide as their widest cell, numbers stand to the right, no line ends in spaces', () => {
+test('table: columns are as wide as their widest cell, numbers are right-aligned, no line ends in spaces', () => {
   const lines = formatTable(
     [{ title: 'NAME' }, { title: 'N', align: 'right' }, { title: 'WHY' }],
     [
@@ -12,7 +12,7 @@ test('table: columns are as wide as their widest cell, numbers stand to the righ
   expect(lines).toEqual(['NAME       N  WHY', 'city       7  fine', 'harbour  120']);
 });
 
-test('table: East Asian text takes two columns a character, colours take none', () => {
+test('table: an East Asian character takes two columns, a style sequence none', () => {
   expect(displayWidth('广东 电信')).toBe(9);
   expect(displayWidth('\u001b[31mred\u001b[0m')).toBe(3);
   expect(
@@ -26,11 +26,11 @@ test('table: East Asian text takes two columns a character, colours take none', 
   ).toEqual(['A     B', '广东  x', 'ab    y']);
 });
 
-test('table: without rows only the titles stand', () => {
+test('table: without rows only the titles are printed', () => {
   expect(formatTable([{ title: 'NAME' }], [])).toEqual(['NAME']);
 });
 
-test('table: a line is cut to the columns it may take, wide characters and styles respected', () => {
+test('table: a line is cut to the given columns, wide characters and styles respected', () => {
   expect(cutToWidth('abcdef', 6)).toBe('abcdef');
   expect(cutToWidth('abcdef', 4)).toBe('abcd');
   expect(cutToWidth('上海市', 5)).toBe('上海');

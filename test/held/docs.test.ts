@@ -95,14 +95,13 @@ test('docs: every test and source that a page names exists', () => {
 test('docs: every command and option of noria that a page shows exists', async () => {
   const silent: Terminal = {
     print: () => {},
-    tell: () => {},
+    printError: () => {},
     interactive: false,
     colour: false,
     columns: 80,
     rows: 24,
     write: () => {},
     env: {},
-    readInput: () => Promise.resolve(''),
     readHidden: () => Promise.resolve(''),
   };
   const program = await buildProgram([], silent, () => {});

@@ -273,7 +273,7 @@ test('secrets: nothing that noria says, to whomever, holds one of them', async (
 
   writeIn(folder, 'noria.yaml', config.replace('size: 3', 'siz: 3').replace('interval: 1s', 'interval: 1ms'));
   noria.child.kill('SIGHUP');
-  await noria.line('configuration refused: the one before goes on');
+  await noria.line('configuration refused; the previous one stays in force');
   writeIn(folder, 'noria.yaml', config);
   const printed = await Promise.all([
     runToEnd(['check', '-c', file]),

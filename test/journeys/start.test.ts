@@ -17,7 +17,7 @@ test('process: a configuration that became invalid is refused with every error, 
   const tunnel = await tunnelThrough(connect(stage.port, '127.0.0.1'), stage);
   writeFileSync(stage.file, stage.config(', sesion: port', 'dial: { attempts: none }'));
   noria.child.kill('SIGHUP');
-  const refused = await noria.line('configuration refused: the one before goes on');
+  const refused = await noria.line('configuration refused; the previous one stays in force');
   expect(refused).toMatchObject({ level: 50, cause: 'SIGHUP', file: stage.file });
   const errors = String(refused.errors);
   expect(errors).toMatch(/listeners\[0\]\.sesion: unknown key; did you mean session\?/);
@@ -33,8 +33,8 @@ test('process: --watch takes over what was written, and says what changed', asyn
   writeFileSync(stage.file, stage.config('', 'dial: { attempts: 5 }\nworkers: 3'));
   const reloaded = await noria.line('configuration reloaded');
   expect(reloaded).toMatchObject({ cause: 'the file changed', changed: ['dial', 'workers'] });
-  expect(await noria.line('these sections take effect at the next start')).toMatchObject({
-    sections: ['workers'],
+  expect(await noria.line('some changes need a restart')).toMatchObject({
+    keys: ['workers'],
   });
   expect(await getIp(tunnel)).toContain('200 OK');
 });

@@ -33,12 +33,12 @@ test('story: each chapter shows what its title says', async () => {
   expect(new Set(exitsOf(rotation)).size).toBeGreaterThanOrEqual(4);
   expect(exitsOf(session).length).toBe(4);
   expect(new Set(exitsOf(session)).size).toBe(1);
-  expect(death).toMatch(/next request: status 200 from 127\S+, after 2 attempts/);
+  expect(death).toMatch(/next request: status 200 through 127\S+, after 2 attempts/);
   expect(target.match(/status 502 target-unreachable/g)?.length).toBe(3);
-  const [, before, after] = /Faults of members: (\d+), then (\d+)/.exec(target) ?? [];
+  const [, before, after] = /Faults of members: (\d+) before, (\d+) after/.exec(target) ?? [];
   expect(after).toBe(before);
-  expect(out.match(/Watch http/g)?.length).toBe(4);
-  expect(out).not.toContain('did not go as told');
+  expect(out.match(/See http/g)?.length).toBe(4);
+  expect(out).not.toContain('This step failed');
   expect(exitCode).toBe(0);
 });
 

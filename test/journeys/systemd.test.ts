@@ -92,10 +92,10 @@ test.skipIf(!HAS_NOTIFY)('systemd: a noria that cannot tell it says so once, and
   const noria = runNoria(['run', '-c', file], {
     env: { NOTIFY_SOCKET: '/nowhere', WATCHDOG_USEC: '300000' },
   });
-  await noria.line('systemd cannot be told');
+  await noria.line('systemd cannot be notified');
   noria.child.kill('SIGTERM');
   expect(await noria.ended).toEqual([0, null]);
-  expect(noria.lines('systemd cannot be told').length).toBe(1);
+  expect(noria.lines('systemd cannot be notified').length).toBe(1);
 });
 
 test.skipIf(!HAS_ACTIVATE)('systemd: a socket it hands over is listened on', async () => {
@@ -117,7 +117,7 @@ test.skipIf(!HAS_ACTIVATE)('systemd: a socket it hands over is listened on', asy
     readFileSync(file, 'utf8').replace('denyTargets: []', 'denyTargets: [":99"]'),
   );
   noria.child.kill('SIGHUP');
-  const refused = await noria.line('configuration refused: the one before goes on');
+  const refused = await noria.line('configuration refused; the previous one stays in force');
   expect(String(refused['errors'])).toMatch(
     /fd:3: an inherited socket can be opened only once; restart noria/,
   );

@@ -1,10 +1,11 @@
-/** One picture of a running daemon for a terminal: a sentence, its sources with what to do, its members with their lives. Pure. */
+/** The status of a running daemon as text for a terminal: a summary, its sources with advice, its members with a bar for their remaining life. */
 import { styleText } from 'node:util';
 import type { MemberJson, SourceJson, Status } from '../admin/schemas.ts';
+import { formatCount } from '../refill/words.ts';
 import { type Column, formatTable } from './table.ts';
 
-export interface PictureOptions {
-  /** Epoch ms, to count down to the next draws. */
+export interface StatusFormat {
+  /** Epoch ms; the times of the next draws are shown relative to it. */
   readonly now: number;
   readonly colour: boolean;
 }
@@ -13,10 +14,10 @@ type Style = Parameters<typeof styleText>[0];
 type Paint = (style: Style, text: string) => string;
 
 const BAR_CELLS = 10;
-/** Eighths of a cell, from none to seven. */
-const PART_CELLS = ['', '▏', '▎', '▍', '▌', '▋', '▊', '▉'];
-/** A life shorter than this does not fill a bar, so that a pool near its end looks like one. */
-const LEAST_FULL_SECONDS = 30;
+/** A cell filled by 0 to 7 eighths. */
+const PARTIAL_CELLS = ['', '▏', '▎', '▍', '▌', '▋', '▊', '▉'];
+/** A full bar is at least this long: a pool in which every member is about to expire shows short bars. */
+const MIN_FULL_SECONDS = 30;
 
 const STATE_STYLES: Readonly<Record<string, Style>> = {
   idle: 'dim',
@@ -32,39 +33,38 @@ const STATE_STYLES: Readonly<Record<string, Style>> = {
 
 const RIGHT = 'right' as const;
 
-/** The lines of the picture. */
-export function drawStatus(
+export function formatStatus(
   status: Status,
   members: readonly MemberJson[],
-  { now, colour }: PictureOptions,
+  { now, colour }: StatusFormat,
 ): string[] {
   const paint: Paint = colour
     ? (style, text) => styleText(style, text, { validateStream: false })
     : (_style, text) => text;
   return [
     paint(status.ready ? 'bold' : ['bold', 'red'], `noria ${status.version}: ${status.reason}`),
-    paint('dim', whereAndHowMuch(status)),
+    paint('dim', formatCounts(status)),
     '',
-    ...drawSources(status.sources, now, paint),
+    ...formatSources(status.sources, now, paint),
     '',
-    ...drawMembers(members, paint),
+    ...formatMembers(members, paint),
   ];
 }
 
-function whereAndHowMuch({ listeners, workers, pool, uptimeSeconds }: Status): string {
+function formatCounts({ listeners, workers, pool, uptimeSeconds }: Status): string {
   const clients = listeners.reduce((sum, { connections }) => sum + connections, 0);
   return [
     `listening on ${listeners.map(({ address }) => address).join(', ') || 'nothing'}`,
     ...(workers.wanted === 1 ? [] : [`${workers.running} of ${workers.wanted} workers`]),
-    counted(clients, 'client'),
-    `${counted(pool.openTunnels, 'open tunnel')}`,
+    formatCount(clients, 'client'),
+    formatCount(pool.openTunnels, 'open tunnel'),
     `${pool.waitingClients} waiting`,
-    counted(pool.sessions, 'session'),
-    `up ${inWords(uptimeSeconds)}`,
+    formatCount(pool.sessions, 'session'),
+    `up ${roughSeconds(uptimeSeconds)}`,
   ].join(', ');
 }
 
-function drawSources(sources: readonly SourceJson[], now: number, paint: Paint): string[] {
+function formatSources(sources: readonly SourceJson[], now: number, paint: Paint): string[] {
   const columns: Column[] = [
     { title: 'SOURCE' },
     { title: 'PRODUCT' },
@@ -76,7 +76,7 @@ function drawSources(sources: readonly SourceJson[], now: number, paint: Paint):
     { title: 'WASTED', align: RIGHT },
     { title: 'QUOTA', align: RIGHT },
     { title: 'BUDGET', align: RIGHT },
-    { title: 'WHY' },
+    { title: 'REASON' },
   ];
   const rows = sources.map((source) => [
     source.name,
@@ -99,13 +99,13 @@ function drawSources(sources: readonly SourceJson[], now: number, paint: Paint):
   return [...formatTable(columns, rows), ...advice];
 }
 
-function drawMembers(members: readonly MemberJson[], paint: Paint): string[] {
+function formatMembers(members: readonly MemberJson[], paint: Paint): string[] {
   if (members.length === 0) return ['no members'];
-  const longest = longestLives(members);
+  const fullSeconds = longestLifeBySource(members);
   const columns: Column[] = [
     { title: 'MEMBER' },
     { title: 'SOURCE' },
-    { title: 'SPEAKS' },
+    { title: 'PROTOCOL' },
     { title: 'STATE' },
     { title: 'LIFE' },
     { title: 'LEFT', align: RIGHT },
@@ -120,8 +120,8 @@ function drawMembers(members: readonly MemberJson[], paint: Paint): string[] {
     member.source,
     member.protocol,
     paint(STATE_STYLES[member.state] ?? 'reset', member.state),
-    paint('cyan', lifeBar(member.remainingSeconds, longest.get(member.source) ?? LEAST_FULL_SECONDS)),
-    member.remainingSeconds === null ? '?' : inWords(member.remainingSeconds),
+    paint('cyan', lifeBar(member.remainingSeconds, fullSeconds.get(member.source) ?? MIN_FULL_SECONDS)),
+    member.remainingSeconds === null ? '?' : roughSeconds(member.remainingSeconds),
     String(member.openTunnels),
     String(member.uses),
     String(member.faults),
@@ -131,11 +131,11 @@ function drawMembers(members: readonly MemberJson[], paint: Paint): string[] {
   return formatTable(columns, rows);
 }
 
-/** What a full bar stands for: the longest life in each source. */
-function longestLives(members: readonly MemberJson[]): ReadonlyMap<string, number> {
+/** A full bar is the longest remaining life in its source. */
+function longestLifeBySource(members: readonly MemberJson[]): ReadonlyMap<string, number> {
   const longest = new Map<string, number>();
   for (const { source, remainingSeconds } of members) {
-    longest.set(source, Math.max(longest.get(source) ?? LEAST_FULL_SECONDS, remainingSeconds ?? 0));
+    longest.set(source, Math.max(longest.get(source) ?? MIN_FULL_SECONDS, remainingSeconds ?? 0));
   }
   return longest;
 }
@@ -143,28 +143,24 @@ function longestLives(members: readonly MemberJson[]): ReadonlyMap<string, numbe
 function lifeBar(remainingSeconds: number | null, fullSeconds: number): string {
   if (remainingSeconds === null) return '?'.padEnd(BAR_CELLS, '·');
   const eighths = Math.min(BAR_CELLS * 8, Math.round((remainingSeconds / fullSeconds) * BAR_CELLS * 8));
-  return `${'█'.repeat(eighths >> 3)}${PART_CELLS[eighths & 7] ?? ''}`.padEnd(BAR_CELLS, '·');
+  return `${'█'.repeat(eighths >> 3)}${PARTIAL_CELLS[eighths & 7] ?? ''}`.padEnd(BAR_CELLS, '·');
 }
 
-/** A source that holds what is wanted draws when it lacks something, not when it may. */
+/** A source that is `ready` draws only when members are missing. */
 function nextDraw({ nextCallAt, state }: SourceJson, now: number): string {
   if (nextCallAt === null) return '-';
   const seconds = (Date.parse(nextCallAt) - now) / 1_000;
-  if (seconds > 0) return `in ${inWords(Math.ceil(seconds))}`;
+  if (seconds > 0) return `in ${roughSeconds(Math.ceil(seconds))}`;
   return state === 'ready' ? 'when needed' : 'now';
 }
 
-/** `45 s`, `12 min`, `3 h`: for a column, not exact. */
-function inWords(seconds: number): string {
+/** `45 s`, `12 min`, `3 h`. */
+function roughSeconds(seconds: number): string {
   if (seconds < 120) return `${Math.round(seconds)} s`;
   return seconds < 7_200 ? `${Math.round(seconds / 60)} min` : `${Math.round(seconds / 3_600)} h`;
 }
 
-function counted(count: number, noun: string): string {
-  return `${count} ${noun}${count === 1 ? '' : 's'}`;
-}
-
-/** What the service says may hold anything; a terminal must not obey it. */
+/** Removes control characters: text of the service must not control the terminal. */
 function oneLine(text: string): string {
   return text.replace(/[\p{Cc}\p{Cf}\s]+/gu, ' ').trim();
 }

@@ -1,0 +1,57 @@
+/** What commands share: their context, readers of numeric options, and signals. */
+import { constants } from 'node:os';
+import { InvalidArgumentError } from 'commander';
+import { parsePort } from '../core/host-port.ts';
+import type { LogLevel } from '../core/log.ts';
+import type { Terminal } from './terminal.ts';
+
+export interface CommandContext {
+  readonly terminal: Terminal;
+  /** The value of --log-level, if given. */
+  logLevel(): LogLevel | undefined;
+  /** Turns a function that returns its exit code into a commander action. */
+  action<Args extends readonly unknown[]>(
+    run: (...args: Args) => Promise<number>,
+  ): (...args: Args) => Promise<void>;
+}
+
+const ENDING_SIGNALS = ['SIGINT', 'SIGTERM'] as const;
+/** A shell reports this plus the signal's number for a process that a signal ended. */
+const SIGNAL_EXIT_BASE = 128;
+
+/** Reads a TCP port; 0 takes a free one. */
+export function portOption(text: string): number {
+  const port = text === '0' ? 0 : parsePort(text);
+  if (port !== undefined) return port;
+  throw new InvalidArgumentError('Expected a port from 1 to 65535, or 0 for a free one.');
+}
+
+/** Reads an integer from `min` to `max`. */
+export function integerOption(min: number, max: number): (text: string) => number {
+  return (text) => {
+    const value = /^\d{1,9}$/.test(text) ? Number(text) : Number.NaN;
+    if (value >= min && value <= max) return value;
+    throw new InvalidArgumentError(`Expected a whole number from ${min} to ${max}.`);
+  };
+}
+
+/** Reads a fraction from 0 to 1. */
+export function fractionOption(text: string): number {
+  const value = /^\d*\.?\d+$/.test(text) ? Number(text) : Number.NaN;
+  if (value >= 0 && value <= 1) return value;
+  throw new InvalidArgumentError('Expected a fraction from 0 to 1, for example 0.2.');
+}
+
+/** Resolves with the first SIGINT or SIGTERM. From then on, another one ends the process at once. */
+export function untilSignal(): Promise<NodeJS.Signals> {
+  return new Promise((resolve) => {
+    const onFirst = (signal: NodeJS.Signals) => {
+      for (const name of ENDING_SIGNALS) {
+        process.off(name, onFirst);
+        process.once(name, () => process.exit(SIGNAL_EXIT_BASE + constants.signals[name]));
+      }
+      resolve(signal);
+    };
+    for (const name of ENDING_SIGNALS) process.on(name, onFirst);
+  });
+}
