@@ -46,7 +46,8 @@ function addMemberActions(app: OpenAPIHono, backend: AdminBackend): void {
     createRoute({
       method: 'post',
       path: '/api/reports',
-      summary: "Report a target's verdict on a member; a banned member is not used for that host again",
+      summary:
+        'Report that a host banned a member, or that it did not; a banned member is not used for that host again',
       request: { body: { content: jsonContent(reportSchema), required: true } },
       responses: {
         204: { description: 'Recorded' },

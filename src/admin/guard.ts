@@ -17,7 +17,7 @@ export interface GuardOptions {
   /** Where the server listens. */
   readonly address: () => { readonly host: string; readonly port: number };
   readonly token?: Secret;
-  /** The content type matters only where a route exists. */
+  /** Requests without a route get 404 or 405, whatever their content type. */
   readonly hasRoute: (method: string, path: string) => boolean;
   /** Paths that need no token: the page itself and the probes. */
   readonly openPaths: ReadonlySet<string>;

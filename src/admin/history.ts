@@ -67,7 +67,7 @@ export function openHistory(bus: EventBus, clock: Clock): History {
         for (const ring of rings) ring.addTunnel(ms, now);
         return;
       }
-      // Failures of members and targets count by attempt. A client that left is no failure.
+      // Failures of members and targets have been counted by attempt. A client that left is not a failure.
       const { side } = FAULTS[outcome];
       if (side === 'noria' || side === 'source' || outcome === 'bad-routing') addRefusal(outcome);
     }),

@@ -41,9 +41,7 @@ export function openMetrics(bus: EventBus, backend: AdminBackend, withProcess = 
   const histograms = createHistograms();
   addGauges(registry, backend);
   const subscriptions = [
-    ...countMembers(registry, bus),
-    ...countTraffic(registry, bus),
-    ...countAttempts(registry, bus),
+    ...countEvents(registry, bus),
     bus.on('dial.ended', ({ ms, waitedMs, remainingMs }) => {
       histograms.dial.observe(ms / MS_PER_SECOND);
       histograms.wait.observe(waitedMs / MS_PER_SECOND);
@@ -150,23 +148,25 @@ function addGauges(registry: Registry, backend: AdminBackend): void {
   );
 }
 
-function countMembers(registry: Registry, bus: EventBus): Disposable[] {
+function countEvents(registry: Registry, bus: EventBus): Disposable[] {
   const counter = (name: string, help: string, labels: readonly string[]) =>
     new FastCounter({ name, help, labels, registry });
-  const extractions = counter('noria_extractions_total', 'Calls of the extraction service by code.', [
-    'source',
-    'code',
-  ]);
+  const extractionHelp = 'Calls of the extraction service by code.';
+  const extractions = counter('noria_extractions_total', extractionHelp, ['source', 'code']);
   const drawn = counter('noria_members_drawn_total', 'Members drawn.', ['source']);
-  const gone = counter('noria_members_gone_total', 'Members that left the pool, by reason.', [
-    'source',
-    'reason',
-  ]);
-  const unused = counter(
-    'noria_members_unused_total',
-    'Members drawn and never used: they left the pool, or noria may not use their address.',
-    ['source'],
-  );
+  const goneHelp = 'Members that left the pool, by reason.';
+  const gone = counter('noria_members_gone_total', goneHelp, ['source', 'reason']);
+  const unusedHelp = 'Members drawn and never used: they left the pool, or noria may not use their address.';
+  const unused = counter('noria_members_unused_total', unusedHelp, ['source']);
+  const connectionHelp = 'Client connections that ended, by protocol and outcome.';
+  const connectionLabels = ['listener', 'protocol', 'outcome'];
+  const connections = counter('noria_connections_total', connectionHelp, connectionLabels);
+  const bytesHelp = 'Bytes relayed; up is from the client to the target.';
+  const bytes = counter('noria_bytes_total', bytesHelp, ['source', 'direction']);
+  const attemptHelp = 'Attempts through one member, by outcome.';
+  const attempts = counter('noria_dial_attempts_total', attemptHelp, ['source', 'outcome']);
+  const hedgeHelp = 'Hedges (second attempts in parallel with a slow first one), by outcome.';
+  const hedges = counter('noria_hedges_total', hedgeHelp, ['outcome']);
   return [
     bus.on('draw.done', ({ source, code, joined, forbidden }) => {
       extractions.add(1, source, code);
@@ -177,23 +177,6 @@ function countMembers(registry: Registry, bus: EventBus): Disposable[] {
       gone.add(1, source, reason);
       if (uses === 0) unused.add(1, source);
     }),
-  ];
-}
-
-function countTraffic(registry: Registry, bus: EventBus): Disposable[] {
-  const connections = new FastCounter({
-    name: 'noria_connections_total',
-    help: 'Client connections that ended, by protocol and outcome.',
-    labels: ['listener', 'protocol', 'outcome'],
-    registry,
-  });
-  const bytes = new FastCounter({
-    name: 'noria_bytes_total',
-    help: 'Bytes relayed; up is from the client to the target.',
-    labels: ['source', 'direction'],
-    registry,
-  });
-  return [
     bus.on('connection.closed', ({ listener, protocol, outcome }) =>
       connections.add(1, listener, protocol, outcome),
     ),
@@ -201,23 +184,6 @@ function countTraffic(registry: Registry, bus: EventBus): Disposable[] {
       bytes.add(bytesUp, source, 'up');
       bytes.add(bytesDown, source, 'down');
     }),
-  ];
-}
-
-function countAttempts(registry: Registry, bus: EventBus): Disposable[] {
-  const attempts = new FastCounter({
-    name: 'noria_dial_attempts_total',
-    help: 'Attempts through one member, by outcome.',
-    labels: ['source', 'outcome'],
-    registry,
-  });
-  const hedges = new FastCounter({
-    name: 'noria_hedges_total',
-    help: 'Hedges (second attempts in parallel with a slow first one), by outcome.',
-    labels: ['outcome'],
-    registry,
-  });
-  return [
     bus.on('dial.attempted', ({ source, outcome }) => attempts.add(1, source, outcome)),
     bus.on('hedge.ended', ({ outcome }) => hedges.add(1, outcome)),
   ];

@@ -1,6 +1,6 @@
 /**
- * The admin server: guards first, then the routes, errors in one form. It owns the HTTP server and what follows the events
- * for the routes. No other part depends on it.
+ * The admin server: guards first, then the routes, errors in one form. It owns the HTTP server, the metrics, the history and
+ * the failure list. No other part depends on it.
  */
 import { createServer, type Server } from 'node:http';
 import { getRequestListener } from '@hono/node-server';

@@ -64,7 +64,7 @@ const wheel = new Wheel((member, pinned) => {
 });
 const actions = openActions(poll);
 const card = openMemberCard((member) => void actions.evict(member).then(keepFocus));
-const memberTable = openMemberTable();
+const memberTable = openMemberTable((member) => wheel.levelOf(member));
 const sources = openSources(actions);
 const traffic = openTraffic();
 const failures = openFailures();

@@ -72,13 +72,21 @@ function expiresIn({ remainingSeconds }) {
   return remainingSeconds === null ? 'unknown' : duration(remainingSeconds);
 }
 
-/** Rows exist only while the table is open. It is open from the start on wide screens. */
-export function openMemberTable() {
+/**
+ * Rows exist only while the table is open. It is open from the start on wide screens.
+ *
+ * @param {(member: Member) => number | undefined} levelOf - the remaining lifetime from 0 to 1; undefined when it is unknown
+ */
+export function openMemberTable(levelOf) {
   const details = byId('member-table');
-  const showRows = keyedList(byId('member-rows'), (/** @type {Entry} */ { member }) => member.id, memberRow);
+  const showRows = keyedList(
+    byId('member-rows'),
+    (/** @type {Member} */ { id }) => id,
+    () => memberRow(levelOf),
+  );
   /** @type {readonly Member[]} */
   let members = [];
-  const redraw = () => showRows(details.hasAttribute('open') ? entriesOf(members) : []);
+  const redraw = () => showRows(details.hasAttribute('open') ? members.slice(0, MAX_ROWS) : []);
   details.toggleAttribute('open', matchMedia('(width >= 900px)').matches);
   details.addEventListener('toggle', redraw);
   return {
@@ -91,27 +99,10 @@ export function openMemberTable() {
 }
 
 /**
- * A member and its remaining lifetime as a share of the longest one in its source; undefined when it is unknown.
- *
- * @typedef {{ member: Member, share: number | undefined }} Entry
- * @param {readonly Member[]} members
- * @returns {Entry[]}
+ * @param {(member: Member) => number | undefined} levelOf
+ * @returns {import('./dom.js').Row<Member>}
  */
-function entriesOf(members) {
-  /** @type {Map<string, number>} */
-  const longest = new Map();
-  for (const { source, remainingSeconds } of members) {
-    longest.set(source, Math.max(longest.get(source) ?? 1, remainingSeconds ?? 0));
-  }
-  return members.slice(0, MAX_ROWS).map((member) => {
-    const { source, remainingSeconds } = member;
-    const full = longest.get(source) ?? 1;
-    return { member, share: remainingSeconds === null ? undefined : remainingSeconds / full };
-  });
-}
-
-/** @returns {import('./dom.js').Row<Entry>} */
-function memberRow() {
+function memberRow(levelOf) {
   const name = h('th', { scope: 'row' });
   const bar = h('span', { class: 'lifetime-bar' });
   const lifetime = h('span');
@@ -134,12 +125,13 @@ function memberRow() {
   );
   return {
     element,
-    update({ member, share }) {
+    update(member) {
+      const level = levelOf(member);
       setText(name, member.id);
       setText(source, member.source);
       setText(state, member.state);
-      setAttribute(bar, 'data-state', share === undefined ? 'unknown' : 'known');
-      bar.style.backgroundSize = share === undefined ? '' : `${Math.round(share * 100)}% 100%`;
+      setAttribute(bar, 'data-state', level === undefined ? 'unknown' : 'known');
+      bar.style.backgroundSize = level === undefined ? '' : `${Math.round(level * 100)}% 100%`;
       setText(lifetime, expiresIn(member));
       setText(tunnels, count(member.openTunnels));
       setText(uses, count(member.uses));

@@ -1,7 +1,7 @@
 // @ts-check
 /**
  * The wheel of members: one slot per wanted member, grouped by source. A member is shown as a bucket, filled by its remaining
- * lifetime; a moving line to the hub shows its open tunnels. A member stays in its slot for life.
+ * lifetime; a moving line to the hub shows its open tunnels. A member stays in its slot until it leaves.
  *
  * One bucket at a time is in the tab order; the arrow keys move between buckets.
  */
@@ -119,6 +119,18 @@ export class Wheel {
   }
 
   /**
+   * The remaining lifetime from 0 to 1, relative to the longest one of the source; undefined when it is unknown.
+   *
+   * @param {Member} member
+   * @param {number} [elapsed] - seconds since the last `show`
+   */
+  levelOf({ source, remainingSeconds }, elapsed = 0) {
+    return remainingSeconds === null
+      ? undefined
+      : this.#assignment.levelOf(source, remainingSeconds - elapsed);
+  }
+
+  /**
    * The speed of the axle and the number in the hub.
    *
    * @param {number} tunnelsPerSecond
@@ -214,11 +226,8 @@ export class Wheel {
   }
 
   /** @param {Slot} slot @param {Member} member @param {number} elapsed - seconds since the last `show` */
-  #setLevel(slot, { source, remainingSeconds }, elapsed) {
-    const level =
-      remainingSeconds === null
-        ? UNKNOWN_LEVEL
-        : this.#assignment.levelOf(source, Math.max(0, remainingSeconds - elapsed));
+  #setLevel(slot, member, elapsed) {
+    const level = this.levelOf(member, elapsed) ?? UNKNOWN_LEVEL;
     if (Math.abs(level - slot.level) < 0.002) return;
     slot.level = level;
     slot.fill.setAttribute('d', bucketPath(slot.bucket, level));
