@@ -12,7 +12,7 @@ export interface BoundAddress {
   readonly port: number;
 }
 
-export interface BindOptions {
+interface BindOptions {
   /** @param localPort - the bound port, passed on to save a system call for each connection. */
   readonly onConnection: (socket: Socket, localPort: number) => void;
   /** A connection could not be accepted, for example because no file descriptor is free. The server keeps listening. */

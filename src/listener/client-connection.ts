@@ -267,17 +267,12 @@ export class ClientConnection implements Listed {
 
   /** Emits `client.refused` and makes the code the connection's outcome. `detail` is for the log, without secrets. */
   reportRefusal(code: FaultCode, detail: string): void {
-    this.#outcome = code;
-    const { name, bus } = this.options;
-    bus.emit('client.refused', { listener: name, protocol: this.#protocol, code, detail });
+    this.#reportRefusal(code, detail, {});
   }
 
   /** Emits `client.refused` for a failed dial, which `dial.ended` has already reported. */
-  reportFailedDial({ code, reason }: Pick<DialFailure, 'code' | 'reason'>): void {
-    this.#outcome = code;
-    const { name, bus } = this.options;
-    const event = { listener: name, protocol: this.#protocol, code, detail: reason } as const;
-    bus.emit('client.refused', { ...event, dialFailed: true });
+  reportFailedDial({ code, reason }: DialFailure): void {
+    this.#reportRefusal(code, reason, { dialFailed: true });
   }
 
   /** Handles an unexpected error: reports it as `internal` and destroys the socket. */
@@ -307,6 +302,12 @@ export class ClientConnection implements Listed {
 
   destroy(): void {
     this.#socket.destroy();
+  }
+
+  #reportRefusal(code: FaultCode, detail: string, cause: { readonly dialFailed?: true }): void {
+    this.#outcome = code;
+    const { name, bus } = this.options;
+    bus.emit('client.refused', { listener: name, protocol: this.#protocol, code, detail, ...cause });
   }
 
   /** A system call, so used only where needed. '' when the client has left. */

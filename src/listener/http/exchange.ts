@@ -11,7 +11,7 @@ import { connectionOptions, formatFields, type HeaderField } from './header-fiel
 import { type ResponseHead, type ResponsePart, ResponseReader } from './response-reader.ts';
 
 /** What an exchange needs to know about its request. */
-export interface ExchangeRequest {
+interface ExchangeRequest {
   readonly method: string;
   /** How the body is framed, which `sendBody` and `finishBody` send. */
   readonly framing: Framing;
@@ -20,7 +20,7 @@ export interface ExchangeRequest {
 }
 
 /** No callback follows the `complete` part, `onSwitched` or `onFailed`. */
-export interface ExchangeCallbacks {
+interface ExchangeCallbacks {
   onPart(part: ResponsePart): void;
   /** Every part received so far has been passed to `onPart`. */
   onRead(): void;
@@ -30,6 +30,8 @@ export interface ExchangeCallbacks {
   onDrain(): void;
   /** The exchange ended without a whole response. `silent`: without a single byte of it. */
   onFailed(error: NoriaError, silent: boolean): void;
+  /** The exchange is over and its lease has been released, before the `complete` part or `onFailed`. Not after `onSwitched`. */
+  onReleased(bytesUp: number, bytesDown: number): void;
 }
 
 const SWITCHING_PROTOCOLS = 101;
@@ -44,6 +46,7 @@ export class HttpExchange {
   #reusable = false;
   #requestSent: boolean;
   #over = false;
+  /** Heads and framing included. */
   #bytesUp = 0;
   #bytesDown = 0;
 
@@ -53,15 +56,6 @@ export class HttpExchange {
     this.#callbacks = callbacks;
     this.#reader = new ResponseReader(request.method);
     this.#requestSent = request.framing.kind === 'none';
-  }
-
-  /** Bytes written to the member so far, heads and framing included. */
-  get bytesUp(): number {
-    return this.#bytesUp;
-  }
-
-  get bytesDown(): number {
-    return this.#bytesDown;
   }
 
   /** @param head - request line and fields, with the empty line. */
@@ -200,6 +194,7 @@ export class HttpExchange {
     if (outcome.keep === true) this.memberConnection.socket.pause();
     else this.memberConnection.socket.destroy();
     this.memberConnection.end(outcome);
+    this.#callbacks.onReleased(this.#bytesUp, this.#bytesDown);
   }
 
   #removeListeners(): void {

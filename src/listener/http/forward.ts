@@ -82,11 +82,9 @@ interface DialingPhase {
 
 type Phase =
   | DialingPhase
-  /** The request is being sent or has been sent; no final response yet. */
-  | { readonly name: 'waiting'; readonly exchange: HttpExchange }
-  | { readonly name: 'responding'; readonly exchange: HttpExchange }
-  /** The whole response has arrived; the client has not yet received all of it. */
-  | { readonly name: 'delivering' }
+  /** `waiting`: no final response yet. */
+  | { readonly name: 'waiting' | 'responding'; readonly exchange: HttpExchange }
+  /** There is no dial or exchange left. The client may not yet have received all of its response. */
   | { readonly name: 'over' };
 
 class Forward {
@@ -103,7 +101,6 @@ class Forward {
   /** What a client that asks to switch protocols has sent after its request. */
   #early: Buffer | undefined;
   #idleTimeout: Deadline | undefined;
-  #exchangeStartedAt = 0;
 
   constructor(
     request: IncomingMessage,
@@ -171,6 +168,8 @@ class Forward {
   }
 
   #startExchange(memberConnection: MemberConnection): void {
+    const { deadlines, idleTimeoutMs, clock, bus } = this.#connection.options;
+    const startedAt = clock.monotonic();
     this.#attempts += memberConnection.attempts;
     const exchange = new HttpExchange(memberConnection, this.#forwardRequest, {
       onPart: (part) => this.#safely(() => this.#onPart(exchange, part)),
@@ -178,10 +177,13 @@ class Forward {
       onSwitched: (head) => this.#safely(() => this.#onSwitched(exchange, head)),
       onDrain: () => this.#safely(() => this.#body.resume()),
       onFailed: (error, silent) => this.#safely(() => this.#onFailed(exchange, error, silent)),
+      onReleased: (bytesUp, bytesDown) => {
+        const { source, member } = memberConnection;
+        const ms = clock.monotonic() - startedAt;
+        bus.emit('tunnel.closed', { source, member, kind: 'forward', bytesUp, bytesDown, ms });
+      },
     });
     this.#phase = { name: 'waiting', exchange };
-    const { deadlines, idleTimeoutMs, clock } = this.#connection.options;
-    this.#exchangeStartedAt = clock.monotonic();
     this.#clearIdleTimeout();
     this.#idleTimeout = deadlines.set(idleTimeoutMs, this.#onIdle);
     exchange.start(formatRequestHead(this.#forwardRequest, memberConnection));
@@ -202,9 +204,7 @@ class Forward {
         this.#writer.write(part.chunk);
         return;
       case 'complete':
-        this.#phase = { name: 'delivering' };
-        this.#reportClosed(exchange);
-        this.#body.release();
+        this.#over();
         this.#writer.complete(part.trailers);
         discardBody(this.#request, this.#connection);
     }
@@ -219,7 +219,6 @@ class Forward {
         return;
       }
       exchange.abort();
-      this.#reportClosed(exchange);
       this.#refuse('bad-answer', 'the target replied 407, which only a proxy may send');
       return;
     }
@@ -248,7 +247,6 @@ class Forward {
   }
 
   #onFailed(exchange: HttpExchange, error: NoriaError, silent: boolean): void {
-    this.#reportClosed(exchange);
     if (this.#writer.begun) {
       this.#cutOff('members-failed');
       return;
@@ -268,10 +266,7 @@ class Forward {
   /** Neither side has sent anything for too long. */
   readonly #onIdle = (): void => {
     const phase = this.#phase;
-    if (phase.name === 'waiting' || phase.name === 'responding') {
-      phase.exchange.abort();
-      this.#reportClosed(phase.exchange);
-    }
+    if (phase.name === 'waiting' || phase.name === 'responding') phase.exchange.abort();
     if (phase.name === 'waiting') {
       this.#connection.reportRefusal('deadline', 'neither side sent anything within the idle timeout');
       this.#sendRefusal({ code: 'deadline', attempts: this.#attempts });
@@ -280,16 +275,13 @@ class Forward {
     }
   };
 
-  /** Ends without a reply: the client has left, has its whole response, or sent a body that cannot be parsed. Idempotent. */
+  /** Ends without a reply: the client has left, has its whole response, or sent an invalid body. Idempotent. */
   readonly abort = (): void => {
     const phase = this.#phase;
     this.#phase = { name: 'over' };
     this.#clearIdleTimeout();
     if (phase.name === 'dialing') phase.dialing?.cancel();
-    if (phase.name === 'waiting' || phase.name === 'responding') {
-      phase.exchange.abort();
-      this.#reportClosed(phase.exchange);
-    }
+    if (phase.name === 'waiting' || phase.name === 'responding') phase.exchange.abort();
   };
 
   /** Runs an event handler of a member's socket. An unexpected error in it ends this client connection only. */
@@ -322,13 +314,6 @@ class Forward {
   #over(): void {
     this.#phase = { name: 'over' };
     this.#body.release();
-  }
-
-  #reportClosed({ memberConnection, bytesUp, bytesDown }: HttpExchange): void {
-    const { bus, clock } = this.#connection.options;
-    const { source, member } = memberConnection;
-    const ms = clock.monotonic() - this.#exchangeStartedAt;
-    bus.emit('tunnel.closed', { source, member, kind: 'forward', bytesUp, bytesDown, ms });
   }
 
   #clearIdleTimeout(): void {

@@ -172,7 +172,6 @@ class SocksHandshake {
     }
     const { failure } = result;
     if (failure.code === 'client-gone') {
-      this.#connection.setOutcome(failure.code);
       this.#socket.destroy();
       return;
     }

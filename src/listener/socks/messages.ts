@@ -152,7 +152,7 @@ function* parseSocks5Request(): Parser<SocksMessage | SocksFault> {
   const version = yield* byte();
   if (version !== VERSION_5) return malformed(`SOCKS version ${version} in the request`);
   const command = yield* byte();
-  if (command !== CONNECT) return unknownCommand(command);
+  if (command !== CONNECT) return unsupportedCommand(command);
   yield* byte(); // reserved; some clients do not send 0
   const host = yield* parseAddress();
   return typeof host === 'string' ? request(host, yield* uint16(), '') : host;
@@ -169,7 +169,7 @@ function* parseAddress(): Parser<string | SocksFault> {
     case IPV6:
       return ipv6Text(yield 16);
     default:
-      return unknownAddressType(type);
+      return unsupported(`address type ${type}`, SOCKS5_REPLY.addressUnknown);
   }
 }
 
@@ -178,7 +178,7 @@ function* parseSocks4Request(): Parser<SocksMessage | SocksFault> {
   const version = yield* byte();
   if (version !== VERSION_4) return malformed(`SOCKS version ${version}`);
   const command = yield* byte();
-  if (command !== CONNECT) return unknownCommand(command);
+  if (command !== CONNECT) return unsupportedCommand(command);
   const port = yield* uint16();
   const address = yield 4;
   const userId = yield* textToNul(MAX_USER_ID_BYTES);
@@ -224,18 +224,12 @@ function malformed(detail: string): SocksFault {
   return { kind: 'fault', code: 'bad-request', reply: SOCKS5_REPLY.failed, detail };
 }
 
-function unknownCommand(command: number): SocksFault {
-  const detail = `command ${COMMANDS[command] ?? command}`;
-  return { kind: 'fault', code: 'not-implemented', reply: SOCKS5_REPLY.commandUnknown, detail };
+function unsupported(detail: string, reply: number): SocksFault {
+  return { kind: 'fault', code: 'not-implemented', reply, detail };
 }
 
-function unknownAddressType(type: number): SocksFault {
-  return {
-    kind: 'fault',
-    code: 'not-implemented',
-    reply: SOCKS5_REPLY.addressUnknown,
-    detail: `address type ${type}`,
-  };
+function unsupportedCommand(command: number): SocksFault {
+  return unsupported(`command ${COMMANDS[command] ?? command}`, SOCKS5_REPLY.commandUnknown);
 }
 
 function ipv6Text(bytes: Buffer): string {
