@@ -36,7 +36,7 @@ export function resolveUser(
 }
 
 /** What a section says about a password and a key, in place or by file. */
-export interface KeySection {
+interface KeySection {
   readonly password: Secret | undefined;
   readonly passwordFile: string | undefined;
   readonly key: Secret | undefined;

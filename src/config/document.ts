@@ -33,7 +33,7 @@ export interface Place {
 }
 
 /** The extent of a value in the text and its path. Each alias of the value adds another one. */
-export interface Extent {
+interface Extent {
   readonly start: number;
   readonly end: number;
   /** Empty for a value that is not in the tree, such as the second value of a duplicate key. */

@@ -3,7 +3,7 @@
 /** The variables of the process, or of a test. */
 export type Environment = Readonly<Record<string, string | undefined>>;
 
-export interface Substituted {
+interface Substituted {
   readonly text: string;
   /** The names of the references. */
   readonly variables: readonly string[];

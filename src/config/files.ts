@@ -21,7 +21,7 @@ export const systemFiles: ConfigFiles = {
 };
 
 /** The value of a key `NAME` and of its twin `NAMEFile`. */
-export interface SecretKeys {
+interface SecretKeys {
   readonly plain: Secret | undefined;
   readonly file: string | undefined;
 }

@@ -2,7 +2,7 @@
 import { z } from 'zod';
 import { type Duration, isDuration, oneOf } from './scalars.ts';
 
-export interface KeyNote {
+interface KeyNote {
   /** One line of meaning, for the docs, the example and editors. */
   readonly about: string;
   /** For a key without a default: what applies when it is left out. */
@@ -40,14 +40,14 @@ type DurationKey = Duration | z.ZodOptional<Duration> | z.ZodPrefault<Duration>;
 type Frozen<T> = T extends readonly (infer Item)[] ? readonly Item[] : T;
 
 /** A section as the Config has it. The names of durations get their unit: `timeout: 10s` becomes `timeoutMs: 10_000`. */
-export type SectionOf<S extends Shape> = {
+type SectionOf<S extends Shape> = {
   readonly [Key in keyof S & string as S[Key] extends DurationKey ? `${Key}Ms` : Key]: Frozen<
     z.output<S[Key]>
   >;
 };
-export type Section<S extends Shape> = z.ZodCodec<z.ZodObject<S, z.core.$strict>, z.ZodCustom<SectionOf<S>>>;
+type Section<S extends Shape> = z.ZodCodec<z.ZodObject<S, z.core.$strict>, z.ZodCustom<SectionOf<S>>>;
 
-export type SectionOrOff<S extends Shape> = z.ZodCodec<
+type SectionOrOff<S extends Shape> = z.ZodCodec<
   z.ZodUnion<[typeof OFF, Section<S>]>,
   z.ZodCustom<SectionOf<S> | undefined>
 >;

@@ -9,7 +9,7 @@ import { ConfigError, Problems } from './problems.ts';
 import { resolveConfig } from './resolve.ts';
 import { checkWarnings } from './warnings.ts';
 
-export interface LoadOptions {
+interface LoadOptions {
   /** For `${NAME}`; the environment of the process by default. */
   readonly env?: Environment;
   readonly files?: ConfigFiles;

@@ -24,7 +24,7 @@ export interface ScalarJsonSchema {
 }
 
 /** `wrong` is a predicate that follows the value in a message: `is not a duration`. It never quotes the value, which may be a secret. */
-export type Reading<T> = { readonly value: T } | { readonly wrong: string };
+type Reading<T> = { readonly value: T } | { readonly wrong: string };
 
 export interface ScalarType<T> {
   /** What a good value is: follows "expected" in messages, and stands in the docs. */
@@ -147,7 +147,7 @@ export function wordOr<const Word extends string, T>(
   });
 }
 
-export interface TextRules {
+interface TextRules {
   readonly expected: string;
   readonly example: string;
   /** Must match the whole text. */

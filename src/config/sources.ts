@@ -11,7 +11,7 @@ import type { FileSource } from './schema.ts';
 import { formatDuration } from './units.ts';
 
 /** Values of other sections that are the defaults of sources. */
-export interface SourceDefaults {
+interface SourceDefaults {
   readonly baseUrl: string | undefined;
   readonly size: number;
 }

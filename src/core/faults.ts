@@ -6,7 +6,7 @@
  */
 
 export type Side = 'client' | 'member' | 'target' | 'source' | 'service' | 'operator' | 'noria';
-export type Retry = 'never' | 'other-member' | 'later';
+type Retry = 'never' | 'other-member' | 'later';
 
 export interface Fault {
   /** Which side caused it. */
@@ -338,7 +338,7 @@ export const FAULTS = {
 export type FaultCode = keyof typeof FAULTS;
 
 /** Facts for the log: ids, host:port, counts, ms. Never a secret or a body. */
-export type FaultContext = Readonly<Record<string, string | number | boolean>>;
+type FaultContext = Readonly<Record<string, string | number | boolean>>;
 
 export class NoriaError extends Error {
   override readonly name = 'NoriaError';

@@ -5,7 +5,7 @@ import { isLoopbackAddress } from './networks.ts';
 export type ListenAddress = TcpAddress | FdAddress;
 
 /** A host with one port or a range of ports. */
-export interface TcpAddress {
+interface TcpAddress {
   readonly kind: 'tcp';
   /** Canonical, without brackets. */
   readonly host: string;
@@ -16,7 +16,7 @@ export interface TcpAddress {
 }
 
 /** A listening socket inherited from the process that started noria (socket activation). */
-export interface FdAddress {
+interface FdAddress {
   readonly kind: 'fd';
   /** At least 3: lower descriptors are the standard streams. */
   readonly fd: number;

@@ -25,7 +25,7 @@ export interface Log {
   error(fields: Fields, message: string): void;
 }
 
-export interface LogOptions {
+interface LogOptions {
   readonly level: LogLevel;
   readonly format: (typeof LOG_FORMATS)[number];
   /** Default: standard error. */

@@ -1,5 +1,5 @@
 /** Closes what was opened, in reverse order, also if opening fails half way. */
-export type Close = () => void | Promise<void>;
+type Close = () => void | Promise<void>;
 
 export class Ownership {
   readonly #owned: { readonly name: string; readonly close: Close }[] = [];

@@ -62,7 +62,7 @@ export interface PaceStore {
 /** After this time without a call, the entry is removed: the instance is probably no longer configured. */
 const FORGOTTEN_AFTER_MS = 7 * 24 * 3_600_000;
 
-export interface PaceFileOptions {
+interface PaceFileOptions {
   /** Must exist. */
   readonly folder: string;
   readonly timekeeper: Timekeeper;

@@ -26,7 +26,7 @@ export interface SnapshotFile {
   close(): Promise<void>;
 }
 
-export interface SnapshotFileOptions {
+interface SnapshotFileOptions {
   readonly path: string;
   readonly clock: Clock;
   readonly timekeeper: Timekeeper;
