@@ -1,8 +1,8 @@
 /**
- * Makes the pictures of the dashboard again, docs/dashboard.png and docs/dashboard-dark.png: a noria on a sandbox, with a dead
- * and a slow member here and there, under light traffic for a quarter of an hour, so that the charts are full.
+ * Takes the screenshots of the dashboard, docs/dashboard.png and docs/dashboard-dark.png: noria on a sandbox with some dead and
+ * slow members, after a quarter of an hour of light traffic, so that the charts are full.
  *
- * `node scripts/screenshot.ts [MINUTES]`, with a Chromium at /usr/bin/chromium or where CHROMIUM says.
+ * `node scripts/screenshot.ts [MINUTES]` uses the Chromium at /usr/bin/chromium, or at the path in CHROMIUM.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type Browser, chromium } from 'playwright-core';
@@ -18,10 +18,10 @@ const PICTURES = [
   ['light', 'docs/dashboard.png'],
   ['dark', 'docs/dashboard-dark.png'],
 ] as const;
-/** Down to the charts; what stands below is for the page itself. */
+/** High enough to include the charts. */
 const VIEW = { width: 1_440, height: 1_330 } as const;
 const SESSIONS = ['checkout', 'prices', 'search', 'reviews'];
-/** Between two requests, ms: the least, and how much more at most. */
+/** Between two requests: the minimum, and the most that is added to it. */
 const SPACING_MS = [60, 380] as const;
 const WAVE_MS = 240_000;
 
@@ -50,8 +50,8 @@ async function main(): Promise<void> {
     const log = createLog({ level: 'error', format: 'json' });
     const daemon = await owner.open('daemon', startDaemon({ config: configFor(sandbox), log }));
     const { listeners, admin } = daemon.addresses;
-    const enough = new AbortController();
-    const load = keepBusy(listeners[0] ?? '', sandbox.targetUrl, enough.signal);
+    const stopLoad = new AbortController();
+    const load = keepBusy(listeners[0] ?? '', sandbox.targetUrl, stopLoad.signal);
     await sleep(MINUTES * 60_000);
     const browser = await owner.open(
       'browser',
@@ -59,7 +59,7 @@ async function main(): Promise<void> {
     );
     for (const [colorScheme, path] of PICTURES)
       await photograph(browser, `http://${admin}/`, { colorScheme, path });
-    enough.abort();
+    stopLoad.abort();
     await load;
   } finally {
     await owner.close();
@@ -87,7 +87,7 @@ state: off
   );
 }
 
-/** Requests of every kind, more and less of them in slow waves. */
+/** Sends requests of all kinds at a rate that rises and falls slowly. */
 async function keepBusy(proxy: string, target: string, signal: AbortSignal): Promise<void> {
   const users = [
     ...SESSIONS.map((session) => `crawl-session-${session}`),
@@ -100,16 +100,16 @@ async function keepBusy(proxy: string, target: string, signal: AbortSignal): Pro
     return new ProxyAgent({ uri: `http://${proxy}`, token, proxyTunnel: true });
   });
   const startAt = performance.now();
-  let asked = 0;
+  let requestCount = 0;
   const inFlight = new Set<Promise<void>>();
   while (!signal.aborted) {
     const wave = (1 + Math.sin(((performance.now() - startAt) / WAVE_MS) * 2 * Math.PI)) / 2;
-    asked += 1;
-    const url = asked % 97 === 0 ? 'http://gone.invalid/' : `${target}${pathOf(asked)}`;
-    const dispatcher = agents[asked % agents.length];
+    requestCount += 1;
+    const url = requestCount % 97 === 0 ? 'http://gone.invalid/' : `${target}${pathOf(requestCount)}`;
+    const dispatcher = agents[requestCount % agents.length];
     const one = request(url, dispatcher === undefined ? {} : { dispatcher, reset: true })
       .then(({ body }) => body.dump({ limit: 1_000_000 }))
-      .catch(() => {}) // ignored: failures are part of the picture
+      .catch(() => {}) // ignored: some requests are meant to fail
       .finally(() => inFlight.delete(one));
     inFlight.add(one);
     await sleep(SPACING_MS[0] + SPACING_MS[1] * (1 - wave));
@@ -117,9 +117,11 @@ async function keepBusy(proxy: string, target: string, signal: AbortSignal): Pro
   await Promise.all(inFlight);
 }
 
-/** Mostly downloads, now and then one that takes a while: its tunnel stays open. */
-function pathOf(asked: number): string {
-  return asked % 4 === 0 ? `/delay/${(asked * 37) % 9_000}` : `/bytes/${(asked * 7_919) % 400_000}`;
+/** Downloads, and every fourth time a slow response, which keeps its tunnel open. */
+function pathOf(requestCount: number): string {
+  return requestCount % 4 === 0
+    ? `/delay/${(requestCount * 37) % 9_000}`
+    : `/bytes/${(requestCount * 7_919) % 400_000}`;
 }
 
 async function photograph(
@@ -136,7 +138,7 @@ async function photograph(
   await page.locator('.chart canvas').nth(3).waitFor();
   await page.locator('.bucket[role=button]').nth(3).click();
   await page.mouse.move(0, 0);
-  await sleep(3_000); // the animations of joining are over, the charts have read their latest step
+  await sleep(3_000); // for the animations to end and the charts to load
   await page.screenshot({ path });
   await page.close();
 }

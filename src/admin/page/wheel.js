@@ -53,7 +53,6 @@ export class Wheel {
   constructor(onSelect) {
     this.#onSelect = onSelect;
     this.buckets = svg('g', {
-      class: 'buckets',
       role: 'group',
       'aria-label': 'Members. Use the arrow keys to move between them.',
     });
