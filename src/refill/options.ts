@@ -33,7 +33,10 @@ export interface RefillPool {
   demand(source: string): Demand;
   /** Adds the members of a draw in random order. Waiting clients get them at once. */
   addMembers(source: string, drawn: readonly DrawnMember[]): AddedMembers;
-  /** Limits the source to `factor` of its open tunnels, or of the limit it already has: the service reported too many connections (12008 of operation 1). */
+  /**
+   * Limits the source to `factor` of its open tunnels, or of the limit it already has. The service reported too many
+   * connections (12008 of operation 1).
+   */
   limitTunnels(source: string, factor: number): void;
   /** Removes that limit. */
   unlimitTunnels(source: string): void;

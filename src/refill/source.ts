@@ -2,8 +2,9 @@
  * One configured source of members: a state machine that draws when its pool is going to lack members, at the pace of its
  * instance, and suspends itself when the service says so.
  *
- * Every event that may matter calls `wake`. A check then decides what to do (draw-plan.ts); at most one turn at the pace is
- * in progress. The reaction to an answer is in reaction.ts. Owns the turn and one timer. Only `#move` writes the phase.
+ * Every event that may matter calls `wake`, which schedules a check. A check plans (draw-plan.ts), and if a draw is due it
+ * starts a turn: the wait for a permit of the pace (pace.ts) and the draw itself. At most one turn is in progress. Owns the
+ * turn and one timer. Only `#move` writes the phase.
  */
 import { EarliestTimer } from '../core/earliest-timer.ts';
 import { NoriaError } from '../core/faults.ts';

@@ -56,7 +56,7 @@ function lineReader(pattern: RegExp): RecordReader {
   };
 }
 
-/** All records, and the number of lines, or rests of lines, that do not match. */
+/** All records, and the number of lines that do not match, completely or from some point on. */
 function readRecords(text: string, read: RecordReader): { entries: RawFields[]; mismatches: number } {
   const entries: RawFields[] = [];
   let mismatches = 0;

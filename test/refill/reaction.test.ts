@@ -27,9 +27,9 @@ test('reaction: every code of every operation has one, and no suspension is shor
   expect(EVERY.length).toBeGreaterThan(60);
   for (const [product, code] of [...EVERY, ['free', '99999'] as const]) {
     const outcome = outcomeOfAnswer(product, answer(code));
-    const { suspension: rest } = react(product, answer(code));
+    const { suspension } = react(product, answer(code));
     expect(outcome.summary, `${product} ${code}`).toMatch(/\.$/);
-    if (rest !== undefined) expect(rest.ms, `${product} ${code}`).toBeGreaterThanOrEqual(30_000);
+    if (suspension !== undefined) expect(suspension.ms, `${product} ${code}`).toBeGreaterThanOrEqual(30_000);
   }
 });
 
@@ -99,22 +99,24 @@ test('reaction: the draw that empties the quota suspends the source', () => {
 });
 
 test('reaction: without an answer the backoff doubles up to ten minutes, one minute while clients wait', () => {
-  const rests = Array.from(
+  const suspensions = Array.from(
     { length: 12 },
     (_, index) => reactToFault('service-transport', index + 1).suspension,
   );
-  expect(rests.slice(0, 4).map((rest) => rest?.ms)).toEqual([5_000, 10_000, 20_000, 40_000]);
-  expect(rests.at(-1)).toEqual({ phase: 'backoff', ms: 10 * MINUTE_MS, urgentMs: MINUTE_MS });
+  expect(suspensions.slice(0, 4).map((suspension) => suspension?.ms)).toEqual([
+    5_000, 10_000, 20_000, 40_000,
+  ]);
+  expect(suspensions.at(-1)).toEqual({ phase: 'backoff', ms: 10 * MINUTE_MS, urgentMs: MINUTE_MS });
 });
 
 test('reaction: a block causes silence from two minutes up to half an hour, also while clients wait', () => {
   const reactions = [1, 2, 5, 20].map((inARow) => reactToFault('service-blocked', inARow));
-  expect(reactions.map(({ suspension: rest }) => rest?.ms)).toEqual(
+  expect(reactions.map(({ suspension }) => suspension?.ms)).toEqual(
     [2, 4, 30, 30].map((minutes) => minutes * MINUTE_MS),
   );
-  for (const { suspension: rest, settlement } of reactions) {
-    expect(rest?.urgentMs).toBe(rest?.ms);
-    expect(settlement).toEqual({ kind: 'silence', ms: rest?.ms });
+  for (const { suspension, settlement } of reactions) {
+    expect(suspension?.urgentMs).toBe(suspension?.ms);
+    expect(settlement).toEqual({ kind: 'silence', ms: suspension?.ms });
   }
 });
 

@@ -57,7 +57,7 @@ describe('against the sandbox: every format has the same fields of an entry', ()
     const own = product === 'free' ? {} : { textLayout };
     const instances = [{ product, members: 3, lifetimeMs: 600_000, ...own }] as const;
     const { sandbox, client } = await open({ instances });
-    const told = [];
+    const answers = [];
     for (const format of FORMATS) {
       const layout = format === 'text' && product !== 'free' ? { textLayout } : {};
       const { entries } = await client.extract(drawOf(sandbox, product, { format, ...layout }));
@@ -69,9 +69,9 @@ describe('against the sandbox: every format has the same fields of an entry', ()
         hasOnline: onlineMs !== undefined,
         hasNew: isNew !== undefined,
       }));
-      told.push(lasting.toSorted((a, b) => a.port - b.port));
+      answers.push(lasting.toSorted((a, b) => a.port - b.port));
     }
-    const [json, xml, text] = told;
+    const [json, xml, text] = answers;
     expect(xml).toEqual(json);
     expect(text).toEqual(json);
   });

@@ -28,7 +28,7 @@ test.each([
 });
 
 test.each([
-  { code: '10001', data: 'gone' },
+  { code: '10001', data: 'text' },
   { code: '10001', data: 7 },
   { code: '10001', data: { count: 3 } },
   { code: '10001', data: { proxy_list: 'none' } },

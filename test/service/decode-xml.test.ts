@@ -29,15 +29,15 @@ test.each([
     `<answer><code>10001</code><proxy ip="192.0.2.1"><port>8000</port><adr>上海市 电信</adr><timeout>213</timeout></proxy><proxy port="8001"><ip>192.0.2.2</ip></proxy></answer>`,
   ],
   [
-    'entries side by side without an element of their own',
+    'entries side by side in one element',
     `<root><code>10001</code><list><ip>192.0.2.1</ip><port>8000</port><adr>上海市 电信</adr><timeout>213</timeout><ip>192.0.2.2</ip><port>8001</port></list></root>`,
   ],
   [
-    'entries side by side beside the code',
+    'entries side by side, next to the code',
     `<root><code>10001</code><msg>ok</msg><ip>192.0.2.1</ip><port>8000</port><adr>上海市 电信</adr><timeout>213</timeout><ip>192.0.2.2</ip><port>8001</port></root>`,
   ],
   [
-    'names with capitals and name spaces',
+    'names with capitals and namespaces',
     `<s:Answer xmlns:s="urn:x" xmlns:i="urn:y"><s:Code>10001</s:Code><s:Data><s:Entry i:kind="p"><s:Ip>192.0.2.1</s:Ip><s:Port>8000</s:Port><s:Adr>上海市 电信</s:Adr><s:Timeout>213</s:Timeout></s:Entry><s:Entry><s:Ip>192.0.2.2</s:Ip><s:Port>8001</s:Port></s:Entry></s:Data></s:Answer>`,
   ],
   [
@@ -104,15 +104,15 @@ test('xml: counters are read at any place', () => {
 });
 
 test.each([
-  ['is cut short', '<r><code>10001</code><p><ip>192.0.2.1</ip>'],
-  ['closes what it did not open', '<r><code>10001</code></s>'],
+  ['is truncated', '<r><code>10001</code><p><ip>192.0.2.1</ip>'],
+  ['closes an element that is not open', '<r><code>10001</code></s>'],
   ['has no code', '<r><p><ip>192.0.2.1</ip><port>80</port></p></r>'],
   ['has two roots', '<r><code>10001</code></r><r/>'],
-  ['is nested a thousand deep', `${'<r>'.repeat(1_000)}<code>10001</code>${'</r>'.repeat(1_000)}`],
+  ['has a thousand levels', `${'<r>'.repeat(1_000)}<code>10001</code>${'</r>'.repeat(1_000)}`],
   ['has a document type', '<!DOCTYPE r><r><code>10001</code></r>'],
-  ['has entities of its own', '<!DOCTYPE r [<!ENTITY a "10001">]><r><code>&a;</code></r>'],
-  ['names what every object has', '<r><code>10001</code><__proto__><ip>1</ip></__proto__></r>'],
-  ['is no XML', 'code 10001'],
+  ['defines entities', '<!DOCTYPE r [<!ENTITY a "10001">]><r><code>&a;</code></r>'],
+  ['uses the name of an inherited property', '<r><code>10001</code><__proto__><ip>1</ip></__proto__></r>'],
+  ['is not XML', 'code 10001'],
 ])('xml: a document that %s is not understood', (_, body) => {
   expect(readXml(body)).toBeUndefined();
 });

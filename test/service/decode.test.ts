@@ -203,7 +203,7 @@ test.each([
   ['xml', '<response><msg>no code</msg></response>'],
   ['text', '{"code":"10001","data":{"proxy_list":[{"ip":"192.0.2.1","port":80}]}}'],
   ['text', 'please log in'],
-] as const)('decode: asked for %s, the answer %j is an error that quotes it', (format, body) => {
+] as const)('decode: with the format %s the answer %j is an error that quotes it', (format, body) => {
   const error = failure(body, { format });
   expect(hasCode(error, 'service-protocol')).toBe(true);
   expect(error.message).toBe(`the answer of service.test is not in the requested format ${format}: ${body}`);
@@ -264,11 +264,11 @@ test('decode: a byte order mark, white space and invalid UTF-8 are accepted', ()
 });
 
 test('decode: a printed entry is read as the same entry', () => {
-  const told = GOLDEN.draws.filter(
+  const successes = GOLDEN.draws.filter(
     ({ format, expected }) => format === 'json' && expected.entries.length > 0,
   );
-  expect(told.length).toBeGreaterThan(7);
-  for (const { product, expected } of told) {
+  expect(successes.length).toBeGreaterThan(7);
+  for (const { product, expected } of successes) {
     const printed = expected.entries.map((entry) => printEntry(entry, OPERATIONS[product].fields));
     expect(decoded(listOf(...printed), { product }).entries).toEqual(expected.entries);
   }

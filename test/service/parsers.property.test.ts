@@ -26,7 +26,7 @@ const whole = fc.record({
 type Printed = { ip: string; port: number; adr?: string; timeout?: number; cometime?: number };
 
 /** The expected result for an entry, from the specification of its fields. */
-function told({ ip, port: number, adr, timeout, cometime }: Printed): object {
+function expectedEntry({ ip, port: number, adr, timeout, cometime }: Printed): object {
   return {
     host: ip,
     port: number,
@@ -144,7 +144,7 @@ test('parsers: entries printed as JSON are read back', () => {
         asText ? Object.fromEntries(Object.entries(one).map(([name, value]) => [name, String(value)])) : one,
       );
       const answer = decoded({ code: '10001', msg: '', data: { count: entries.length, proxy_list } });
-      expect(answer).toEqual(expect.objectContaining({ entries: entries.map(told), dropped: {} }));
+      expect(answer).toEqual(expect.objectContaining({ entries: entries.map(expectedEntry), dropped: {} }));
     }),
     RUNS,
   );
@@ -161,7 +161,7 @@ test('parsers: entries printed as XML elements or attributes are read back', () 
       });
       const body = `<answer><code>10001</code><data><list>${proxies.join('\n')}</list></data></answer>`;
       expect(decoded(body, { format: 'xml' })).toEqual(
-        expect.objectContaining({ entries: entries.map(told), dropped: {} }),
+        expect.objectContaining({ entries: entries.map(expectedEntry), dropped: {} }),
       );
     }),
     RUNS,
@@ -183,7 +183,7 @@ test('parsers: entries printed with a text layout are read back, in any order an
         .map((one) => textLayout.replace(/\{(\w+)\}/g, (_, tag: keyof Printed) => String(one[tag])))
         .join('\r\n');
       const answer = decoded(body, { format: 'text', textLayout });
-      expect(answer).toEqual(expect.objectContaining({ entries: entries.map(told), dropped: {} }));
+      expect(answer).toEqual(expect.objectContaining({ entries: entries.map(expectedEntry), dropped: {} }));
     }),
     RUNS,
   );
