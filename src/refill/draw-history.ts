@@ -1,4 +1,4 @@
-/** What a source learned from its calls and from how its members did: the reaction to a call, how much to request, what to warn about. */
+/** What a source learned from its calls and from failed members: the reaction to a call, the maximum to request, and warnings. */
 import type { Clock } from '../core/clock.ts';
 import type { Random } from '../core/random.ts';
 import { DrawSpacing } from './draw-spacing.ts';
@@ -82,7 +82,7 @@ export class DrawHistory {
     this.#warnedOfDropped = false;
   }
 
-  /** The service may have rejected only the count, which noria chose. Only a rejected count of 1 shows that the configuration is wrong. */
+  /** The service may have rejected only the count, which noria chose. Only a rejected count of 1 proves a wrong configuration. */
   #requestLess(asked: number): Reaction {
     const max = Math.floor(asked / 2);
     this.#options.records.learnedMax = max;

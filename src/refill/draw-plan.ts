@@ -86,8 +86,8 @@ function wanted(inputs: DrawInputs): number {
 }
 
 /**
- * How many members the pool may still take. Expiring members are there until after their replacements arrive, and
- * quarantined ones may come back, so the pool can exceed the wanted number, by at most one draw.
+ * How many members the pool may still take. It may exceed the wanted number by one draw, because expiring members are
+ * still there when their replacements arrive, and quarantined ones may come back.
  */
 function room(inputs: DrawInputs): number {
   return wanted(inputs) + inputs.maxPerCall - inputs.stock.heldAt(inputs.now + inputs.startInMs);
@@ -100,7 +100,7 @@ function nextCheckAt(inputs: DrawInputs): number {
   const byLoss = lossAt === undefined ? Infinity : lossAt - leadMs + 1; // 1 ms later the loss lies before the horizon
   // Without room for replacements, the next lost member makes some.
   const byRoom = room(inputs) > 0 ? Infinity : (stock.nextLossAt(now) ?? Infinity);
-  // Clients use members up at no known moment, so check again before the lead time has passed.
+  // It is unknown when clients use members up, so check again before the lead time has passed.
   const byUse = demand.usedUpPerSecond > 0 ? now + leadMs : Infinity;
   return Math.min(byLoss, byRoom, byUse);
 }

@@ -65,7 +65,7 @@ export interface SettledCall {
   readonly settlement: Settlement;
 }
 
-/** Records how a call ended. Does not touch a later claim, by a process that took this call for dead. */
+/** Records how a call ended. Does not touch the later claim of a process that assumed that this call had died. */
 export function settleCall(
   entry: PaceEntry | undefined,
   now: Moment,

@@ -77,7 +77,7 @@ export function outcomeOfError(error: unknown): DrawOutcome {
   };
 }
 
-/** The outcome in noria's words, without text of the service: `12009: No proxy exists at present under these conditions.` */
+/** The outcome in noria's words, without text of the service: `12001: The key is wrong.` */
 export function describeOutcome({ code, summary }: Pick<DrawOutcome, 'code' | 'summary'>): string {
   return /^\d+$/.test(code) ? `${code}: ${summary}` : summary;
 }

@@ -1,4 +1,4 @@
-/** What a source has drawn, used and wasted, what the service reported about its quota, and what was measured. Kept across restarts. */
+/** What a source has drawn, used and wasted, its quota at the service, and how long calls take. Kept across restarts. */
 import { z } from 'zod';
 import type { Quota } from '../service/answer.ts';
 import { DailyBudget } from './daily-budget.ts';
@@ -31,7 +31,7 @@ const snapshotSchema = z.object({
   codes: z.record(z.string(), count).catch({}),
   quota: z.record(z.string(), count).catch({}),
   budget: z.object({ day: count, drawn: z.array(z.string()).readonly() }).catch({ day: 0, drawn: [] }),
-  /** The maximum per call that refusals taught; absent: unknown. */
+  /** The maximum per call, learned from refusals (12003); absent: unknown. */
   learnedMost: count.min(1).optional().catch(undefined),
 });
 
@@ -50,7 +50,7 @@ export class SourceRecords {
   readonly codes: Map<string, number>;
   readonly budget: DailyBudget;
   quota: Quota;
-  /** The maximum per call that refusals taught. */
+  /** The maximum per call, learned from refusals (12003). */
   learnedMax: number;
   #latencyMs: number | undefined;
 

@@ -113,7 +113,7 @@ export class DrawSource {
     this.wake();
   }
 
-  /** Ends the operator's pause. Another suspension is ended by one immediate attempt, at the pace. */
+  /** Ends the operator's pause. If the source is suspended for another reason, it makes one attempt, at the pace. */
   resume(): void {
     const wasPaused = this.#isPausedByOperator;
     this.#refillRequested = isSuspended(this.#phase) && !wasPaused;
@@ -124,7 +124,7 @@ export class DrawSource {
     this.wake();
   }
 
-  /** Applies changed options. A suspension under the old ones is ended by one immediate attempt, at the pace. */
+  /** Applies changed options. If the source was suspended under the old ones, it makes one attempt, at the pace. */
   change(options: DrawSourceOptions): void {
     const before = this.#options;
     this.#options = options;
@@ -234,8 +234,8 @@ export class DrawSource {
         this.#pauseUntilMidnight();
         break;
       case 'idle':
-        // Missing demand does not repair what halted the source. The same applies below.
-        if (this.#phase.name !== 'halted') this.#move({ name: 'idle', reason: plan.reason });
+        if (this.#phase.name === 'halted') break; // missing demand does not solve its problem
+        this.#move({ name: 'idle', reason: plan.reason });
         break;
       case 'enough':
         if (this.#phase.name === 'halted') break;

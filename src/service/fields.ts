@@ -12,7 +12,7 @@ type Details = Omit<DrawnEntry, 'host' | 'port' | 'protocol'>;
 type Printed = string | number | boolean;
 
 interface FieldRow {
-  /** What its text looks like: a custom Text layout needs to know. */
+  /** Which characters its text has in a custom Text layout: see `PATTERNS` in text-layout.ts. */
   readonly text: 'address' | 'number' | 'word' | 'free';
   readonly about: string;
   /** Absent for address, port and protocol, which `decode` reads. */
@@ -138,7 +138,7 @@ function readFlag(raw: unknown): boolean | undefined {
   );
 }
 
-/** A field that is the same in noria's terms, once `read` has accepted its value. */
+/** The functions of a row whose value noria uses unchanged, if `read` accepts it. */
 function field<Name extends keyof Details>(
   name: Name,
   read: (raw: unknown) => Details[Name] | undefined,

@@ -1,5 +1,6 @@
 /**
- * Builds the HTTP request of a call: method, URL and form body. Pure. Only this file reveals a key.
+ * Builds the HTTP request of a call: method, URL and form body. Pure. This is the only place that writes a key
+ * to the wire.
  *
  * GET sends the parameters in the query, POST as a form in the body, both as percent-encoded UTF-8. The specification does
  * not define the body of POST; related services use a form.
