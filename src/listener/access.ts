@@ -43,7 +43,7 @@ export interface ClientIdentity {
   readonly routingText: string;
 }
 
-/** Attempts with wrong credentials that an address may make within one window. A browser's own retries stay far below it. */
+/** Attempts with wrong credentials allowed from one client network within a window. A browser's own retries stay far below. */
 const MAX_FAILURES = 20;
 const FAILURE_WINDOW_MS = 60_000;
 const MAX_FAILING_NETWORKS = 10_000;
@@ -85,8 +85,8 @@ export class Access {
   }
 
   /**
-   * Finds the user that these credentials prove, and the routing options behind its name. In a listener without users every
-   * client is user '', and its user name carries routing options only.
+   * Checks credentials and returns the user and the routing options after its name. In a listener without users every client is
+   * user '', and its user name contains only routing options.
    *
    * @returns `auth-required`, or `too-many-requests` with `retryAfterMs` in its context after too many failures from this
    *   address. Correct credentials are then refused too: otherwise the reply would confirm a guess.
@@ -165,7 +165,7 @@ function digest(text: string): Buffer {
   return createHash('sha256').update(text, 'utf8').digest();
 }
 
-/** How many attempts with wrong credentials each client network made in its current window. */
+/** Counts attempts with wrong credentials: for each client network, those of its current window. */
 class FailureCounts {
   readonly #clock: Clock;
   /** Windows are equally long, so the oldest ones end first. */

@@ -17,7 +17,7 @@ interface BindOptions {
   readonly onConnection: (socket: Socket, localPort: number) => void;
   /** A connection could not be accepted, for example because no file descriptor is free. The server keeps listening. */
   readonly onAcceptError: (error: Error) => void;
-  /** Whether an address may be bound that other machines can reach. */
+  /** Whether to bind an address that other machines can reach. */
   readonly allowNonLoopback: boolean;
 }
 

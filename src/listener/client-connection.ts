@@ -58,7 +58,7 @@ const MAX_EARLY_BYTES = 64 * 1024;
 export class ClientConnection implements Listed {
   listedAt = -1;
   readonly options: ConnectionOptions;
-  /** Distinguishes the listeners of a port range. */
+  /** The port that the client connected to, for listeners with a port range. */
   readonly #localPort: number;
   readonly #accepted: Socket;
   readonly #openedAt: number;
@@ -83,7 +83,7 @@ export class ClientConnection implements Listed {
     this.#setTimeout(options.handshakeTimeoutMs);
   }
 
-  /** What the client sends and receives: the accepted socket, or TLS on top of it. */
+  /** The socket to read from and to write to: the accepted one, or TLS on top of it. */
   get socket(): Socket {
     return this.#socket;
   }
@@ -107,12 +107,12 @@ export class ClientConnection implements Listed {
     this.#socket.on('error', () => {}); // ignored: 'close' follows every error
   }
 
-  /** The first reason wins. */
+  /** Refuses every request of this connection. The first reason wins. */
   refuseAll(reason: NoriaError): void {
     this.#refusal ??= reason;
   }
 
-  /** For events. The last protocol set is the one that `connection.closed` reports. */
+  /** Sets the protocol that events report. */
   setProtocol(protocol: ClientProtocol): void {
     this.#protocol = protocol;
   }
@@ -138,7 +138,7 @@ export class ClientConnection implements Listed {
     socket.resume();
   }
 
-  /** A whole request has arrived: clears the time limit. Idempotent. */
+  /** Called when a whole request has arrived. Clears the time limit. Idempotent. */
   beginRequest(): void {
     if (this.#answered) this.#outcome = 'ok'; // the outcome of an earlier request of this connection no longer counts
     this.#answered = false;
@@ -146,7 +146,10 @@ export class ClientConnection implements Listed {
     this.#clearTimeout();
   }
 
-  /** The request has been answered and another one may follow, within `timeoutMs` if given. Closes instead while draining. */
+  /**
+   * Called when the request has been answered. Another one may follow, within `timeoutMs` if given. While draining, closes the
+   * connection instead.
+   */
   awaitRequest(timeoutMs?: number): void {
     this.#phase = 'idle';
     this.#answered = true;
@@ -197,8 +200,8 @@ export class ClientConnection implements Listed {
    * dial is cancelled with `client-gone` when the client closes, or ends its side without having sent anything.
    *
    * @param received - what the client has already sent after its request.
-   * @param done - called once, with everything that the client has sent for the target. The socket's listeners of this method
-   *   are removed in the same tick, so a caller that adds its own at once misses no byte.
+   * @param done - called once, with everything that the client has sent for the target. `dial` removes its socket listeners in
+   *   the same tick, so a caller that adds its own at once misses no byte.
    */
   dial(
     request: DialRequest,

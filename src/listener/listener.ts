@@ -31,9 +31,9 @@ export interface ListenerOptions extends ConnectionOptions {
   /** Present if clients connect to the proxy with TLS. */
   readonly tls?: TlsMaterial;
   readonly maxConnections: number;
-  /** The same limit where several processes share it: it is asked instead of counting connections here. */
+  /** Where several processes share the limit: decides in place of a local count of connections. */
   readonly sharedLimit?: ConnectionLimit;
-  /** Whether an address may be bound that other machines can reach: false for a listener without users. */
+  /** Whether to bind an address that other machines can reach. False for a listener without users. */
   readonly allowNonLoopback: boolean;
 }
 

@@ -134,7 +134,10 @@ class Relay {
     this.#endWritable(this.#client);
   };
 
-  /** Both sides have ended and the buffer is empty: `destroy` closes with fewer system calls than `end`. TLS needs its alert. */
+  /**
+   * Half-closes a side. If both sides have ended and its buffer is empty, `destroy` does so with fewer system calls than `end`,
+   * except in TLS, which must still send close_notify.
+   */
   #endWritable(side: Socket): void {
     const bothEnded = this.#clientEnded && this.#memberEnded;
     if (bothEnded && side.writableLength === 0 && !(side instanceof TLSSocket)) side.destroy();

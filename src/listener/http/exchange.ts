@@ -87,14 +87,14 @@ export class HttpExchange {
     return writable;
   }
 
-  /** The body is complete. @param trailers - sent after a chunked body only. */
+  /** Ends the body. @param trailers - sent after a chunked body only. */
   finishBody(trailers: readonly HeaderField[]): void {
     if (this.#over || this.#requestSent) return;
     this.#requestSent = true;
     if (this.#request.framing.kind === 'chunked') this.#write(`${LAST_CHUNK}${formatFields(trailers)}\r\n`);
   }
 
-  /** The client reads too slowly: no callback follows until `resume`. */
+  /** Stops reading, because the client reads too slowly. */
   pause(): void {
     if (!this.#over) this.memberConnection.socket.pause();
   }
@@ -103,12 +103,12 @@ export class HttpExchange {
     if (!this.#over) this.memberConnection.socket.resume();
   }
 
-  /** The response is no longer wanted. Idempotent. */
+  /** Ends the exchange, because its response is no longer wanted. Idempotent. */
   abort(): void {
     this.#end({ cut: false });
   }
 
-  /** The member asks for credentials with a 407, which is for the dialer and not for the client: the exchange fails. */
+  /** Fails the exchange: the member asks for credentials with a 407, which is for the dialer and not for the client. */
   rejectChallenge(): void {
     this.#end({ cut: false, proxyAuthRequired: true });
     this.#callbacks.onFailed(new NoriaError('member-auth', 'the member asked for credentials'), false);

@@ -13,7 +13,7 @@ import { fieldValues, formatFields, type HeaderField, pairFields } from './heade
 export interface ForwardRequest {
   readonly method: string;
   readonly url: AbsoluteUrl;
-  /** As the client sent them. */
+  /** As the client sent them, except that Max-Forwards is decremented before the request is forwarded. */
   readonly fields: readonly HeaderField[];
   readonly framing: Framing;
   readonly routing: RoutingOptions;
@@ -34,7 +34,7 @@ const DEFAULT_HTTP_PORT = 80;
 const ABSOLUTE_URL = /^([A-Za-z][A-Za-z0-9+.-]*):\/\/([^/?#]*)([^#]*)$/;
 const ORIGIN_FORM = /^[/*]/;
 
-/** @returns why the request is refused, if it is. */
+/** Decodes and checks a request. An error is the reason to refuse it. */
 export function readForwardRequest(
   request: IncomingMessage,
   connection: ClientConnection,

@@ -45,7 +45,7 @@ export class RequestBody {
     else if (writable) this.#request.resume();
   }
 
-  /** The member can take more. */
+  /** Continues to read, because the member can take more. */
   resume(): void {
     if (this.#exchange !== undefined && !this.#complete) this.#request.resume();
   }
@@ -56,7 +56,7 @@ export class RequestBody {
     this.#request.pause();
   }
 
-  /** No further exchange will take the body. The rest of it is left in the request for others to read. */
+  /** Detaches from the request, because no further exchange takes the body. The rest of it remains unread. */
   release(): void {
     this.#exchange = undefined;
     this.#kept = undefined;

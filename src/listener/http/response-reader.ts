@@ -21,7 +21,7 @@ export interface ResponseHead {
 
 /** The parts of a response, in the order of their bytes. */
 export type ResponsePart =
-  /** Any 1xx response but 101. */
+  /** Any 1xx response except 101. */
   | { readonly kind: 'interim'; readonly head: ResponseHead }
   /** The final head. After a 101, `rest` belongs to the new protocol. */
   | { readonly kind: 'head'; readonly head: ResponseHead; readonly framing: Framing }

@@ -37,7 +37,7 @@ export class ResponseWriter {
     response.removeHeader('connection');
   }
 
-  /** Some of the final response has been sent to the client, so it can only be finished or cut off. */
+  /** Whether some of the final response has been sent, so that it can only be finished or cut off. */
   get begun(): boolean {
     return this.#response.headersSent;
   }
@@ -95,7 +95,7 @@ export class ResponseWriter {
     return !this.#response.writableNeedDrain;
   }
 
-  /** The response is complete. node:http sends trailers only if the body is chunked. */
+  /** Ends the response. node:http sends trailers only if the body is chunked. */
   complete(trailers: readonly HeaderField[]): void {
     this.#writeHead();
     const kept = endToEndTrailers(trailers);
