@@ -1,8 +1,10 @@
 import { expect, test } from 'vitest';
+import { STATUS } from './fake-backend.ts';
 
 /** The page is plain JavaScript with its own tsconfig.page.json. Modules that need no document can be tested here. */
 const load = (name: string) => import(new URL(`../../src/admin/page/${name}`, import.meta.url).href);
 const { ago, counted, duration, milliseconds, rate, sentence, size } = await load('format.js');
+const { assess } = await load('headline.js');
 const { WheelSlots } = await load('wheel-slots.js');
 const { bucketPath, INNER, layOutSectors, OUTER } = await load('wheel-geometry.js');
 
@@ -44,6 +46,21 @@ const FORMATTED: readonly (readonly [formatted: string, wanted: string])[] = [
 
 test('page: formats numbers, sizes and times', () => {
   for (const [formatted, wanted] of FORMATTED) expect(formatted).toBe(wanted);
+});
+
+test.each([
+  ['ready: 3 members are usable', 'ready', '3 members are usable.', []],
+  ['ready: the pool is empty; a source can draw', 'ready', 'the pool is empty; a source can draw.', []],
+  [
+    'ready: 3 members are usable; city is halted: 12001; wrong key',
+    'degraded',
+    '3 members are usable.',
+    ['city is halted: 12001; wrong key.'],
+  ],
+  ['not ready: all workers are down; restarting', 'not-ready', 'all workers are down; restarting.', []],
+])('page: the headline of "%s"', (reason, health, first, problems) => {
+  const status = { ...STATUS, ready: !reason.startsWith('not ready'), reason };
+  expect(assess(status)).toEqual({ health, reason: first, problems });
 });
 
 test('page: buckets are inside the rims of the wheel and do not overlap', () => {

@@ -28,16 +28,24 @@ export function showHeadline(status) {
 }
 
 /**
- * The reason of a status is `ready: REASON; PROBLEM; PROBLEM` or `not ready: …`. A problem begins with the name of its source.
+ * The reason of a status is `ready: REASON; PROBLEM; PROBLEM` or `not ready: …`. A problem begins with the name of a source;
+ * other semicolons are part of the text.
  *
  * @param {Status} status
  * @returns {{ health: keyof typeof HEALTH, reason: string, problems: string[] }}
  */
-function assess({ ready, reason, pool }) {
-  const [first = '', ...problems] = reason.replace(/^(not )?ready: /, '').split('; ');
+export function assess({ ready, reason, pool, sources }) {
+  const isProblem = (/** @type {string} */ text) =>
+    sources.some(({ name }) => text.startsWith(`${name} is `));
+  /** @type {string[]} */
+  const clauses = [];
+  for (const text of reason.replace(/^(not )?ready: /, '').split('; ')) {
+    if (clauses.length === 0 || isProblem(text)) clauses.push(text);
+    else clauses.push(`${clauses.pop()}; ${text}`);
+  }
+  const [first = '', ...problems] = clauses.map(withFullStop);
   const degraded = problems.length > 0 || (pool.ready === 0 && pool.waitingClients > 0);
-  const health = !ready ? 'not-ready' : degraded ? 'degraded' : 'ready';
-  return { health, reason: withFullStop(first), problems: problems.map(withFullStop) };
+  return { health: !ready ? 'not-ready' : degraded ? 'degraded' : 'ready', reason: first, problems };
 }
 
 /** @param {Status} status */
