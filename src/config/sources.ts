@@ -18,7 +18,6 @@ interface SourceDefaults {
 
 /** Only to check the host of an extraction server that has no port. */
 const EXTRACT_PORT = 8080;
-const QUOTED_START = 20;
 
 /** @param path - of the source in the file: `sources[0]`. @returns undefined if a problem prevents building it. */
 export function resolveSource(
@@ -63,23 +62,12 @@ function resolveParams(
   for (const { key: name, message, suggestion } of checked.problems) {
     const at = `${path}.params.${name}`;
     const isKnown = name === 'count' || Object.hasOwn(OPERATIONS[product].params, name);
-    const masked = maskQuoted(message, params[name], (value) => problems.quote(at, value));
+    const value = params[name];
+    const quoted = isKnown && typeof value === 'string' ? problems.quote(at, value) : '';
     const advice = suggestion === undefined ? '' : ` (did you mean ${suggestion}?)`;
-    problems.error(at, masked + advice, isKnown ? 'value' : 'key');
+    problems.error(at, `${quoted} ${message}${advice}`.trim(), isKnown ? 'value' : 'key');
   }
   return checked.params;
-}
-
-/** The message with the value at its end quoted as in other problems: one from the environment by its variable. */
-function maskQuoted(
-  message: string,
-  value: FileSource['params'][string] | undefined,
-  quote: (value: string) => string,
-): string {
-  if (typeof value !== 'string') return message;
-  // The message cuts a long value, so look for its beginning.
-  const at = message.indexOf(JSON.stringify(value).slice(0, QUOTED_START));
-  return at < 0 ? message : message.slice(0, at) + (quote(value) || 'this');
 }
 
 function checkLayout({ product, format, textLayout }: FileSource, path: string, problems: Problems): void {

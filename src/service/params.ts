@@ -5,7 +5,7 @@ import { type DrawOperation, OPERATIONS, type OperationParam, type Product } fro
 export interface ParamProblem {
   /** The name of the parameter. */
   readonly key: string;
-  /** What is wrong and what is valid: completes "params.KEY …". */
+  /** A predicate that follows the value or the key: `is not a whole number from 0 to 5`. Does not quote the value. */
   readonly message: string;
   /** The known name that is most similar. */
   readonly suggestion?: string;
@@ -85,34 +85,33 @@ function readParam(param: OperationParam, raw: unknown): Read {
 function readWhole(raw: unknown, from: number, to: number): Read {
   const value = wholeNumber(raw);
   if (value !== undefined && value >= from && value <= to) return { value };
-  return { wrong: `must be a whole number from ${from} to ${to}, not ${quoteValue(raw)}` };
+  return { wrong: `is not a whole number from ${from} to ${to}` };
 }
 
 function readChoice(raw: unknown, values: Readonly<Record<number, string>>): Read {
   const value = wholeNumber(raw);
   if (value !== undefined && Object.hasOwn(values, value)) return { value };
   const list = Object.entries(values).map(([number, meaning]) => `${number} (${meaning})`);
-  return { wrong: `must be one of ${list.join(', ')}; not ${quoteValue(raw)}` };
+  return { wrong: `is not one of ${list.join(', ')}` };
 }
 
 function readKeywords(raw: unknown): Read {
   const list = Array.isArray(raw) ? raw : typeof raw === 'string' ? raw.split(',') : [];
   const keywords = list.map((item) => (typeof item === 'string' ? item.trim() : ''));
   if (keywords.length === 0 || keywords.includes(''))
-    return { wrong: `must be keywords, as a list or separated by commas, not ${quoteValue(raw)}` };
+    return { wrong: 'is not a list of keywords, or keywords separated by commas' };
   if (keywords.some((keyword) => /[，、,;；]/.test(keyword)))
-    return { wrong: `must have half-width commas between its keywords, not ${quoteValue(raw)}` };
-  return readText(keywords.join(','), raw);
+    return { wrong: 'has separators other than half-width commas' };
+  return readText(keywords.join(','));
 }
 
 function readLabel(raw: unknown): Read {
   const label = typeof raw === 'string' ? raw.trim() : '';
-  return label === '' ? { wrong: `must be a label, not ${quoteValue(raw)}` } : readText(label, raw);
+  return label === '' ? { wrong: 'is not a label' } : readText(label);
 }
 
-function readText(text: string, raw: unknown): Read {
-  if (!text.isWellFormed() || /\p{Cc}/u.test(text))
-    return { wrong: `must be printable text, not ${quoteValue(raw)}` };
+function readText(text: string): Read {
+  if (!text.isWellFormed() || /\p{Cc}/u.test(text)) return { wrong: 'is not printable text' };
   if (text.length > MAX_LENGTH) return { wrong: `is longer than ${MAX_LENGTH} characters` };
   return { value: text };
 }
@@ -130,9 +129,4 @@ function contradictions(params: Readonly<Record<string, string | number>>): Para
 function wholeNumber(raw: unknown): number | undefined {
   const value = typeof raw === 'string' && /^\d{1,9}$/.test(raw.trim()) ? Number(raw) : raw;
   return typeof value === 'number' && Number.isInteger(value) ? value : undefined;
-}
-
-function quoteValue(raw: unknown): string {
-  const text = typeof raw === 'string' ? JSON.stringify(raw) : Array.isArray(raw) ? 'a list' : String(raw);
-  return text.length > 60 ? `${text.slice(0, 60)}…` : text;
 }

@@ -142,7 +142,7 @@ test('source config: messages name the variable of an invalid parameter, not its
 sources: [{ name: city, product: short-classic, instance: 1, akey: ${KEY}, params: { timespan: "\${S}" } }]`;
   for (const value of ['hunter2', 'hunter2'.repeat(20)]) {
     expect(problemsOf(() => parseConfig(text, FILE, { env: { S: value } }))).toEqual([
-      'sources[0].params.timespan: must be a whole number from 0 to 5, not the value of ${S}',
+      'sources[0].params.timespan: the value of ${S} is not a whole number from 0 to 5',
     ]);
   }
 });

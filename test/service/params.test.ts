@@ -84,15 +84,15 @@ test('params: numbers may be text, as from an environment variable', () => {
 
 test.each([
   ['adr', '广东，江苏', /half-width commas/],
-  ['adr', [], /must be keywords/],
-  ['adr', ['广东', ''], /must be keywords/],
-  ['adr', ['广东', 7], /must be keywords/],
-  ['adr', 7, /must be keywords/],
+  ['adr', [], /not a list of keywords/],
+  ['adr', ['广东', ''], /not a list of keywords/],
+  ['adr', ['广东', 7], /not a list of keywords/],
+  ['adr', 7, /not a list of keywords/],
   ['adr', 'a\u0000b', /printable/],
   ['adr', '\ud800', /printable/],
   ['adr', 'x'.repeat(501), /longer than 500/],
-  ['isp', '', /must be a label/],
-  ['isp', 4, /must be a label/],
+  ['isp', '', /not a label/],
+  ['isp', 4, /not a label/],
 ])('params: %s is rejected with the value %o', (key, value, message) => {
   const { problems } = checkParams('free', { [key]: value });
   expect(problems).toEqual([{ key, message: expect.stringMatching(message) }]);
