@@ -1,9 +1,9 @@
 /** The bad answers of members that misbehave: silence, another status, another protocol, half of one, none. */
 import type { Socket } from 'node:net';
 import { Transform } from 'node:stream';
-import { type HandshakeRefusal, httpAnswer, readAsk, sayTo } from './handshakes.ts';
 import type { RunningMember } from './member.ts';
 import type { Temper } from './member-behaviour.ts';
+import { type HandshakeRefusal, httpAnswer, readAsk, sayTo } from './proxy-request.ts';
 import { SocketReader } from './socket-reader.ts';
 
 /** Those that never serve anybody. */

@@ -7,7 +7,7 @@ import { sixteenOf } from './akey.ts';
 import { type Reason, type RefusalCodes, SUCCESS_CODE, textFor } from './codes.ts';
 import type { Instance } from './instance.ts';
 import type { Answer, Entry } from './layouts.ts';
-import { PLACES } from './places.ts';
+import { PLACES } from './locations.ts';
 
 export const AREAS_REFUSALS = {
   key: '14001',

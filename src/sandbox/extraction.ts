@@ -5,7 +5,7 @@
  * the instance's condition, quotas, and what is left then. Source: service-spec, Endpoints, Errors, Limits.
  */
 import { type Reason, SUCCESS_CODE, textFor } from './codes.ts';
-import { readExtractionQuery } from './demand.ts';
+import { readExtractionQuery } from './extraction-query.ts';
 import type { Instance } from './instance.ts';
 import { type Answer, customLine, freeLine, type Layout, plainLine, type Value } from './layouts.ts';
 import type { RunningMember } from './member.ts';

@@ -9,9 +9,9 @@ import { Agent, createServer, type Server as HttpServer } from 'node:http';
 import type { Socket } from 'node:net';
 import { type PrepareRequestFunctionOpts, RequestError, Server } from 'proxy-chain';
 import type { Outlet } from './exits.ts';
-import { handshakeRefusalOf } from './handshakes.ts';
-import { joinStreams } from './join.ts';
+import { joinStreams } from './join-streams.ts';
 import type { RunningMember } from './member.ts';
+import { handshakeRefusalOf } from './proxy-request.ts';
 
 const STATUS_NOT_ALLOWED = 405;
 const STATUS_TIMEOUT = 504;

@@ -3,8 +3,8 @@
  */
 import type { Clock } from '../core/clock.ts';
 import { sixteenOf } from './akey.ts';
-import { CallLedger, ClientWatch, PaceKeeper } from './ledger.ts';
-import type { Fleet } from './member-fleet.ts';
+import type { Fleet } from './instance-members.ts';
+import { CallLedger, ClientWatch, PaceKeeper } from './limits.ts';
 import { type Operation, operationOf, type SandboxProduct } from './operations.ts';
 import { type Condition, conditionOf, type SettledOptions } from './settings.ts';
 

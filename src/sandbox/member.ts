@@ -8,10 +8,10 @@ import { createServer, type Server, type Socket } from 'node:net';
 import type { Clock } from '../core/clock.ts';
 import { closed } from './closed.ts';
 import type { Exit } from './exits.ts';
-import type { ClientLogin } from './handshakes.ts';
+import type { SandboxLocation } from './locations.ts';
 import type { Temper } from './member-behaviour.ts';
 import type { ProxyProtocol } from './operations.ts';
-import type { SandboxLocation } from './places.ts';
+import type { ClientLogin } from './proxy-request.ts';
 
 /** What the service says of a proxy, beside its address. */
 export interface Traits {

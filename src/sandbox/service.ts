@@ -7,10 +7,10 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { CallLog } from './call-log.ts';
 import { SUCCESS_CODE, textForCode } from './codes.ts';
-import { bring, type Delivery, isLost, lose, type SpoiledAnswer } from './delivery.ts';
 import { ENDPOINTS, type Endpoint, type EndpointCall, type Known } from './endpoints.ts';
 import type { Answer } from './layouts.ts';
 import type { RuleAnswer, Rules } from './rules.ts';
+import { bring, type Delivery, isLost, lose, type SpoiledAnswer } from './send-answer.ts';
 import { openWebServer, pageOf, readBody, send, type WebServer } from './web-server.ts';
 
 export interface ServiceOptions extends Known {

@@ -1,7 +1,8 @@
 /** What can be set of an instance: how its members are, and how it stands at the service; with every default. */
-import type { ClientLogin } from './handshakes.ts';
+
 import type { Temper } from './member-behaviour.ts';
 import { SANDBOX_PRODUCTS, type SandboxProduct } from './operations.ts';
+import type { ClientLogin } from './proxy-request.ts';
 
 /** What can be set for each instance, and for all of them at once. */
 export interface CommonSettings {

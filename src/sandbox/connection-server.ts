@@ -7,6 +7,10 @@ import type { Transform } from 'node:stream';
 import { type Clock, pause } from '../core/clock.ts';
 import { answerBadly, cutAfter, endWith } from './bad-answers.ts';
 import type { Outlet } from './exits.ts';
+import { HttpProxy } from './http-proxy.ts';
+import { joinStreams } from './join-streams.ts';
+import type { RunningMember } from './member.ts';
+import type { Temper } from './member-behaviour.ts';
 import {
   type Ask,
   type HandshakeRefusal,
@@ -14,11 +18,7 @@ import {
   readAsk,
   type Say,
   sayTo,
-} from './handshakes.ts';
-import { HttpProxy } from './http-proxy.ts';
-import { joinStreams } from './join.ts';
-import type { RunningMember } from './member.ts';
-import type { Temper } from './member-behaviour.ts';
+} from './proxy-request.ts';
 import { HandshakeEnded } from './socket-reader.ts';
 
 export class MemberSet {

@@ -2,9 +2,9 @@
  * Which proxies a call asks for: the parameters of an operation in the sandbox's own words.
  * Source: service-spec, Endpoints 1 to 8.
  */
-import type { CallLedger } from './ledger.ts';
+import type { CallLedger } from './limits.ts';
+import { PLACES, type SandboxLocation } from './locations.ts';
 import type { Operation, ProxyProtocol } from './operations.ts';
-import { PLACES, type SandboxLocation } from './places.ts';
 import type { Condition } from './settings.ts';
 
 /** What a proxy speaks, and what the free product calls it. */

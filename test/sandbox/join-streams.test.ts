@@ -1,7 +1,7 @@
 import { once } from 'node:events';
 import { Duplex } from 'node:stream';
 import { expect, test } from 'vitest';
-import { joinStreams } from '../../src/sandbox/join.ts';
+import { joinStreams } from '../../src/sandbox/join-streams.ts';
 
 test('join: a target that has ended and closed leaves the client the time to take what was sent', async () => {
   const taken: string[] = [];

@@ -5,8 +5,8 @@
 import type { Socket } from 'node:net';
 import type { Clock } from '../core/clock.ts';
 import { type Random, randomBelow, shuffled } from '../core/random.ts';
-import type { ExtractionQuery } from './demand.ts';
 import type { Exits } from './exits.ts';
+import type { ExtractionQuery } from './extraction-query.ts';
 import { RunningMember, type Traits } from './member.ts';
 import { GOOD, type Temper } from './member-behaviour.ts';
 import { loginOf, type SettledOptions } from './settings.ts';

@@ -3,9 +3,9 @@ import { once } from 'node:events';
 import { connect, createServer, type Socket } from 'node:net';
 import { onTestFinished, test } from 'vitest';
 import { systemClock } from '../../src/core/clock.ts';
+import { MemberSet } from '../../src/sandbox/connection-server.ts';
+import { PLACES } from '../../src/sandbox/locations.ts';
 import { RunningMember } from '../../src/sandbox/member.ts';
-import { MemberSet } from '../../src/sandbox/member-set.ts';
-import { PLACES } from '../../src/sandbox/places.ts';
 import { until } from '../support/until.ts';
 
 async function connectedSocket(): Promise<Socket> {
