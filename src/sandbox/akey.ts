@@ -2,6 +2,6 @@
 import { createHash } from 'node:crypto';
 
 /** @param password - as the console shows it; hashed as UTF-8. */
-export function sixteenOf(password: string): string {
+export function akeyOf(password: string): string {
   return createHash('md5').update(password, 'utf8').digest('hex').substring(8, 24);
 }

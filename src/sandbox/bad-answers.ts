@@ -2,12 +2,12 @@
 import type { Socket } from 'node:net';
 import { Transform } from 'node:stream';
 import type { RunningMember } from './member.ts';
-import type { Temper } from './member-behaviour.ts';
-import { type HandshakeRefusal, httpAnswer, readAsk, sayTo } from './proxy-request.ts';
+import type { Behaviour } from './member-behaviour.ts';
+import { httpAnswer, type RefusalCause, readProxyRequest, sendTo } from './proxy-request.ts';
 import { SocketReader } from './socket-reader.ts';
 
 /** Those that never serve anybody. */
-export type BadTemper = Exclude<Temper, { how: 'good' | 'slow' | 'no-connect' | 'dribble' | 'cut' }>;
+export type BadBehaviour = Exclude<Behaviour, { how: 'good' | 'slow' | 'no-connect' | 'dribble' | 'cut' }>;
 
 /** The greeting of another protocol, then bytes that are no text. */
 const GARBAGE = Buffer.from(
@@ -30,18 +30,22 @@ const STATUS_TEXTS: Readonly<Record<number, string>> = {
   504: 'Gateway Timeout',
 };
 /** The SOCKS reply nearest to a status. */
-const STATUS_REFUSALS: Readonly<Record<number, HandshakeRefusal>> = {
+const STATUS_REFUSALS: Readonly<Record<number, RefusalCause>> = {
   403: 'ruleset',
   502: 'host-unreachable',
   503: 'net-unreachable',
   504: 'ttl',
 };
 
-/** Takes over a connection that `member` accepted, and treats it as its temper says. */
-export async function answerBadly(socket: Socket, member: RunningMember, temper: BadTemper): Promise<void> {
+/** Takes over a connection that `member` accepted, and treats it as its behaviour says. */
+export async function answerBadly(
+  socket: Socket,
+  member: RunningMember,
+  behaviour: BadBehaviour,
+): Promise<void> {
   const { protocol } = member.traits;
-  if (('when' in temper ? temper.when : undefined) !== 'accept') await new SocketReader(socket).some();
-  switch (temper.how) {
+  if (('when' in behaviour ? behaviour.when : undefined) !== 'accept') await new SocketReader(socket).some();
+  switch (behaviour.how) {
     case 'refuse': // its port is closed; this one was still in the backlog
       socket.destroy();
       return;
@@ -50,7 +54,7 @@ export async function answerBadly(socket: Socket, member: RunningMember, temper:
     case 'silent-after':
       return acceptAndSwallow(socket, member);
     case 'status':
-      return answerStatus(socket, member, temper.status);
+      return answerStatus(socket, member, behaviour.status);
     case 'garbage':
       return endWith(socket, GARBAGE);
     case 'partial':
@@ -65,7 +69,7 @@ export async function answerBadly(socket: Socket, member: RunningMember, temper:
     case 'endless-head':
       return answerEndlessly(socket, member);
     default:
-      temper satisfies never;
+      behaviour satisfies never;
   }
 }
 
@@ -96,8 +100,8 @@ function swallow(socket: Socket): void {
 }
 
 async function acceptAndSwallow(socket: Socket, member: RunningMember): Promise<void> {
-  const say = sayTo(socket);
-  const ask = await readAsk(socket, member.traits.protocol, member.login, say);
+  const say = sendTo(socket);
+  const ask = await readProxyRequest(socket, member.traits.protocol, member.login, say);
   if (ask === undefined) return endWith(socket);
   await say(ask.accepted);
   swallow(socket);
@@ -108,7 +112,7 @@ async function answerStatus(socket: Socket, member: RunningMember, status: numbe
   const { protocol } = member.traits;
   if (protocol === 'socks5' && status === 407) return endWith(socket, Buffer.from([0x05, 0xff]));
   const isHttp = protocol === 'http';
-  const ask = await readAsk(socket, protocol, isHttp ? undefined : member.login, sayTo(socket));
+  const ask = await readProxyRequest(socket, protocol, isHttp ? undefined : member.login, sendTo(socket));
   if (ask === undefined) return endWith(socket);
   if (!isHttp) return endWith(socket, ask.refusal(STATUS_REFUSALS[status] ?? 'general'));
   const challenge = status === 407 ? 'Proxy-Authenticate: Basic realm="sandbox"\r\n' : '';
@@ -117,13 +121,13 @@ async function answerStatus(socket: Socket, member: RunningMember, status: numbe
 
 /** Half of what it would say to accept the target, then the end. */
 async function answerHalf(socket: Socket, member: RunningMember): Promise<void> {
-  const ask = await readAsk(socket, member.traits.protocol, member.login, sayTo(socket));
+  const ask = await readProxyRequest(socket, member.traits.protocol, member.login, sendTo(socket));
   const whole = ask === undefined || ask.accepted.length === 0 ? httpAnswer('200 OK') : ask.accepted;
   endWith(socket, whole.subarray(0, Math.floor(whole.length / 2)));
 }
 
 async function answerEndlessly(socket: Socket, member: RunningMember): Promise<void> {
-  const say = sayTo(socket);
+  const say = sendTo(socket);
   const isHttp = member.traits.protocol === 'http';
   if (isHttp) await say(Buffer.from('HTTP/1.1 200 OK\r\n'));
   while (!socket.destroyed) await say(isHttp ? ENDLESS_LINE : ENDLESS_BYTES);

@@ -6,7 +6,7 @@
  */
 
 /** What is wrong with a call, whichever code its operation has for it. */
-export type Reason =
+export type RefusalReason =
   | 'key'
   | 'pace'
   | 'parameters'
@@ -21,7 +21,7 @@ export type Reason =
   | 'other-client';
 
 /** The code for each reason that an operation knows. */
-export type RefusalCodes = Readonly<Partial<Record<Reason, string>>>;
+export type RefusalCodes = Readonly<Partial<Record<RefusalReason, string>>>;
 
 export const SUCCESS_CODE = '10001';
 
@@ -35,7 +35,7 @@ export const EXTRACTION_REFUSALS = {
   none: '12009',
 } as const satisfies RefusalCodes;
 
-const TEXTS: Readonly<Record<Reason, string>> = {
+const TEXTS: Readonly<Record<RefusalReason, string>> = {
   key: 'akey错误',
   pace: '调用频率过快，请降低调用频率',
   parameters: '参数不完整或有错误',
@@ -51,13 +51,14 @@ const TEXTS: Readonly<Record<Reason, string>> = {
 };
 
 /** The text for a reason. */
-export function textFor(reason: Reason): string {
+export function textFor(reason: RefusalReason): string {
   return TEXTS[reason];
 }
 
 /** The text that goes with a code in an operation; a general one for a code that the operation does not know. */
 export function textForCode(refusals: RefusalCodes, code: string): string {
   if (code === SUCCESS_CODE) return '获取成功';
-  for (const reason of Object.keys(TEXTS) as Reason[]) if (refusals[reason] === code) return TEXTS[reason];
+  for (const reason of Object.keys(TEXTS) as RefusalReason[])
+    if (refusals[reason] === code) return TEXTS[reason];
   return '未知错误';
 }

@@ -1,6 +1,6 @@
 /**
  * What members do with the connections they accept: serve them well, by proxy-chain or as SOCKS servers, or badly in
- * the way their temper says.
+ * the way their behaviour says.
  */
 import type { Socket } from 'node:net';
 import type { Transform } from 'node:stream';
@@ -10,18 +10,18 @@ import type { Outlet } from './exits.ts';
 import { HttpProxy } from './http-proxy.ts';
 import { joinStreams } from './join-streams.ts';
 import type { RunningMember } from './member.ts';
-import type { Temper } from './member-behaviour.ts';
+import type { Behaviour } from './member-behaviour.ts';
 import {
-  type Ask,
-  type HandshakeRefusal,
-  handshakeRefusalOf,
-  readAsk,
-  type Say,
-  sayTo,
+  type ProxyRequest,
+  type RefusalCause,
+  readProxyRequest,
+  refusalCauseOf,
+  type Send,
+  sendTo,
 } from './proxy-request.ts';
-import { HandshakeEnded } from './socket-reader.ts';
+import { HandshakeError } from './socket-reader.ts';
 
-export class MemberSet {
+export class ConnectionServer {
   readonly #outlet: Outlet;
   readonly #clock: Clock;
   readonly #proxy: HttpProxy;
@@ -34,38 +34,38 @@ export class MemberSet {
 
   /** Takes over a connection that `member` accepted. */
   serve(socket: Socket, member: RunningMember): void {
-    this.#serve(socket, member, member.temper).catch((error: unknown) => {
+    this.#serve(socket, member, member.behaviour).catch((error: unknown) => {
       socket.destroy();
       if (!endsConnectionOnly(error)) throw error;
     });
   }
 
-  async #serve(socket: Socket, member: RunningMember, temper: Temper): Promise<void> {
-    const say = sayTo(socket);
-    switch (temper.how) {
+  async #serve(socket: Socket, member: RunningMember, behaviour: Behaviour): Promise<void> {
+    const say = sendTo(socket);
+    switch (behaviour.how) {
       case 'good':
       case 'no-connect': // a matter of the HTTP proxy
         return this.#serveWell(socket, member);
       case 'slow':
-        await this.#pause(temper.ms, socket);
+        await this.#pause(behaviour.ms, socket);
         return this.#serveWell(socket, member);
       case 'dribble':
-        return this.#serveAsk(socket, member, (bytes) => this.#dribble(socket, bytes, temper.ms));
+        return this.#serveAsk(socket, member, (bytes) => this.#dribble(socket, bytes, behaviour.ms));
       case 'cut':
-        return this.#serveAsk(socket, member, say, cutAfter(temper.afterBytes, socket));
+        return this.#serveAsk(socket, member, say, cutAfter(behaviour.afterBytes, socket));
       default:
-        return answerBadly(socket, member, temper);
+        return answerBadly(socket, member, behaviour);
     }
   }
 
   #serveWell(socket: Socket, member: RunningMember): Promise<void> | void {
     if (member.traits.protocol === 'http') return this.#proxy.serve(socket, member);
-    return this.#serveAsk(socket, member, sayTo(socket));
+    return this.#serveAsk(socket, member, sendTo(socket));
   }
 
   /** Reads what is asked, dials it, answers, joins. */
-  async #serveAsk(socket: Socket, member: RunningMember, say: Say, back?: Transform): Promise<void> {
-    const ask = await readAsk(socket, member.traits.protocol, member.login, say);
+  async #serveAsk(socket: Socket, member: RunningMember, say: Send, back?: Transform): Promise<void> {
+    const ask = await readProxyRequest(socket, member.traits.protocol, member.login, say);
     if (ask === undefined) return endWith(socket);
     const target = await this.#dial(member, ask);
     if ('why' in target) {
@@ -81,16 +81,16 @@ export class MemberSet {
     joinStreams(socket, target, back);
   }
 
-  async #dial(member: RunningMember, ask: Ask): Promise<Socket | { readonly why: HandshakeRefusal }> {
+  async #dial(member: RunningMember, ask: ProxyRequest): Promise<Socket | { readonly why: RefusalCause }> {
     try {
       return await this.#outlet.dial(member.exit, ask.host, ask.port);
     } catch (error) {
-      return { why: handshakeRefusalOf(error) };
+      return { why: refusalCauseOf(error) };
     }
   }
 
   async #dribble(socket: Socket, bytes: Buffer, ms = 0): Promise<void> {
-    const say = sayTo(socket);
+    const say = sendTo(socket);
     for (const byte of bytes) {
       await say(Buffer.from([byte]));
       if (ms > 0) await this.#pause(ms, socket);
@@ -105,11 +105,11 @@ export class MemberSet {
     socket.once('close', leave);
     await pause(this.#clock, ms, gone.signal);
     socket.off('close', leave);
-    if (socket.destroyed) throw new HandshakeEnded('the client left');
+    if (socket.destroyed) throw new HandshakeError('the client left');
   }
 }
 
 /** A client that left, or the system's word for it. Anything else is a mistake of ours. */
 function endsConnectionOnly(error: unknown): boolean {
-  return error instanceof HandshakeEnded || (error instanceof Error && 'code' in error);
+  return error instanceof HandshakeError || (error instanceof Error && 'code' in error);
 }

@@ -7,7 +7,7 @@ import type { IncomingMessage, ServerResponse } from 'node:http';
 import { NoriaError } from '../core/faults.ts';
 import type { CallLog } from './call-log.ts';
 import type { Rules } from './rules.ts';
-import { conditionSchema, decode, ruleSchema, temperSchema } from './scenario.ts';
+import { behaviourSchema, conditionSchema, decode, ruleSchema } from './scenario.ts';
 import type { SandboxControls } from './steering.ts';
 import type { Target } from './target.ts';
 import { readBody, send } from './web-server.ts';
@@ -61,7 +61,7 @@ export const CONTROL_ROUTES: readonly Route[] = [
     method: 'PUT',
     path: 'members/ID',
     does: 'how a member behaves from its next connection on, for example {"how": "slow", "ms": 800}',
-    run: ({ id, body }, { steering }) => steering.misbehave(id, decode(temperSchema, body, 'temper')),
+    run: ({ id, body }, { steering }) => steering.misbehave(id, decode(behaviourSchema, body, 'behaviour')),
   },
   {
     method: 'DELETE',

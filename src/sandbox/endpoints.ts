@@ -16,12 +16,12 @@ export interface Endpoint {
   readonly product: string;
   readonly hasPace: boolean;
   readonly refusals: RefusalCodes;
-  readonly decide: (call: EndpointCall, known: Known) => Answer | Promise<Answer>;
+  readonly decide: (call: EndpointCall, known: ServiceState) => Answer | Promise<Answer>;
   readonly layout: (call: EndpointCall) => Layout;
 }
 
 /** What operations know beside the call. */
-export interface Known {
+export interface ServiceState {
   readonly instances: readonly Instance[];
   readonly account: Account;
   readonly clock: Clock;

@@ -3,11 +3,11 @@
  * JSON only. Source: service-spec, Endpoints 9 and 10.
  */
 import type { Clock } from '../core/clock.ts';
-import { sixteenOf } from './akey.ts';
-import { type Reason, type RefusalCodes, SUCCESS_CODE, textFor } from './codes.ts';
+import { akeyOf } from './akey.ts';
+import { type RefusalCodes, type RefusalReason, SUCCESS_CODE, textFor } from './codes.ts';
 import type { Instance } from './instance.ts';
 import type { Answer, Entry } from './layouts.ts';
-import { PLACES } from './locations.ts';
+import { LOCATIONS } from './locations.ts';
 
 export const AREAS_REFUSALS = {
   key: '14001',
@@ -54,7 +54,7 @@ export function listAreas(params: URLSearchParams, instance: Instance | undefine
 }
 
 /** Idle servers and scores differ by line and stay the same; one score could not be retrieved. */
-const AREAS = PLACES.filter(({ region }) => region === 'mainland').map(({ area }, at) => ({
+const AREAS = LOCATIONS.filter(({ region }) => region === 'mainland').map(({ area }, at) => ({
   area,
   count: 1 + ((at * 7) % 12),
   score: at === 3 ? -1 : 70 + ((at * 11) % 30),
@@ -73,7 +73,7 @@ export function listInstances(
     (name) => params.get(name) ?? '',
   );
   if (!username || !password || !/^[123]?$/.test(status)) return refuse(INSTANCES_REFUSALS, 'parameters');
-  if (username !== account.username || password !== sixteenOf(account.password)) {
+  if (username !== account.username || password !== akeyOf(account.password)) {
     return refuse(INSTANCES_REFUSALS, 'key', '用户名或密码错误');
   }
   const owned = instances.filter(
@@ -90,7 +90,7 @@ function hasStatus({ condition }: Instance, status: string): boolean {
   return status === '' || (!condition.expired && condition.daysLeft <= NEAR_EXPIRY_DAYS);
 }
 
-function recordOf({ id, condition, options, fleet }: Instance, now: number): Entry {
+function recordOf({ id, condition, options, members: fleet }: Instance, now: number): Entry {
   const expiresAt = now + (condition.expired ? -1 : condition.daysLeft) * DAY_MS;
   return {
     instanceId: id,
@@ -109,7 +109,7 @@ function localTime(at: number): string {
   return new Date(at + ZONE_MS).toISOString().slice(0, 19);
 }
 
-function refuse(refusals: RefusalCodes, reason: Reason, msg = textFor(reason)): Answer {
+function refuse(refusals: RefusalCodes, reason: RefusalReason, msg = textFor(reason)): Answer {
   const code = refusals[reason];
   if (code === undefined) throw new TypeError(`the operation has no code for: ${reason}`);
   return { code, msg };

@@ -2,13 +2,13 @@
  * Which proxies a call asks for: the parameters of an operation in the sandbox's own words.
  * Source: service-spec, Endpoints 1 to 8.
  */
-import type { CallLedger } from './limits.ts';
-import { PLACES, type SandboxLocation } from './locations.ts';
+import type { ExitLedger } from './limits.ts';
+import { LOCATIONS, type SandboxLocation } from './locations.ts';
 import type { Operation, ProxyProtocol } from './operations.ts';
 import type { Condition } from './settings.ts';
 
 /** What a proxy speaks, and what the free product calls it. */
-export interface ParameterKind {
+export interface ProxyKind {
   readonly protocol: ProxyProtocol;
   readonly label: string;
 }
@@ -20,8 +20,8 @@ export interface ExtractionQuery {
   readonly newAllowed: number;
   /** Whether one that was handed out before, known by its exit, may be handed out again. */
   readonly mayRepeat: (exit: string) => boolean;
-  readonly kinds: readonly ParameterKind[];
-  readonly places: readonly SandboxLocation[];
+  readonly kinds: readonly ProxyKind[];
+  readonly locations: readonly SandboxLocation[];
   /** Reverse proxies: only, never, or as it comes. */
   readonly reverse: boolean | 'either';
   /** The least life left of those that exist; reverse ones are not bound by it. */
@@ -39,7 +39,7 @@ const MINUTE_MS = 60_000;
 /** No proxy is made with less than this, so that one of `timespan` 0 is of use to somebody. */
 const SHORTEST_LIFE_MS = 60_000;
 
-const FREE_KINDS: Readonly<Record<string, ParameterKind>> = {
+const FREE_KINDS: Readonly<Record<string, ProxyKind>> = {
   '1': { protocol: 'http', label: 'http' },
   '2': { protocol: 'socks4', label: 'socks4' },
   '3': { protocol: 'socks5', label: 'socks5' },
@@ -50,8 +50,8 @@ const RESPONSE_SECONDS = [1, 3, 5, 10, 15] as const;
 const ALIVE_HOURS = [1 / 6, 1 / 2, 1, 3, 10, 24, 48] as const;
 
 /** What of an instance bears on which proxies it may have. */
-export interface Asker {
-  readonly ledger: CallLedger;
+export interface QueryContext {
+  readonly ledger: ExitLedger;
   readonly condition: Condition;
   /** Its own lives, which win over `timespan`. */
   readonly lifetimeMs: number | readonly [least: number, most: number] | undefined;
@@ -60,7 +60,7 @@ export interface Asker {
 /** The parameters in the sandbox's own words. */
 export function readExtractionQuery(
   { operation, params }: { readonly operation: Operation; readonly params: URLSearchParams },
-  { ledger, condition, lifetimeMs }: Asker,
+  { ledger, condition, lifetimeMs }: QueryContext,
   count: number,
 ): ExtractionQuery {
   const onlyNew = params.get('fitter') === '1' || params.get('dedup') === '1';
@@ -69,7 +69,7 @@ export function readExtractionQuery(
     newAllowed: operation.counters === undefined ? count : ledger.distinctLeft(condition),
     mayRepeat: (exit) => !onlyNew || !ledger.drawnToday(exit),
     kinds: kindsOf(operation, params),
-    places: placesOf(params),
+    locations: placesOf(params),
     reverse: reverseOf(params.get('tunnel')),
     ...livesOf(operation, params, lifetimeMs),
     order: params.get('order') === '1' ? 'longest' : 'random',
@@ -80,7 +80,7 @@ export function readExtractionQuery(
   };
 }
 
-function kindsOf({ protocol }: Operation, params: URLSearchParams): readonly ParameterKind[] {
+function kindsOf({ protocol }: Operation, params: URLSearchParams): readonly ProxyKind[] {
   if (protocol === 'pro') {
     return params.get('pro') === '2'
       ? [{ protocol: 'socks5', label: 'socks5' }]
@@ -98,7 +98,7 @@ function placesOf(params: URLSearchParams): readonly SandboxLocation[] {
   const [wanted, carriers, unwanted] = [words('adr'), words('isp'), words('nadr')];
   const holds = (place: SandboxLocation, keywords: readonly string[]) =>
     keywords.some((word) => place.adr.includes(word));
-  return PLACES.filter(
+  return LOCATIONS.filter(
     (place) =>
       place.region === region &&
       (wanted.length === 0 || holds(place, wanted)) &&

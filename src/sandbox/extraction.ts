@@ -4,7 +4,7 @@
  * The order of the checks is the stand-in's choice where the specification gives none: parameters, instance, key, pace,
  * the instance's condition, quotas, and what is left then. Source: service-spec, Endpoints, Errors, Limits.
  */
-import { type Reason, SUCCESS_CODE, textFor } from './codes.ts';
+import { type RefusalReason, SUCCESS_CODE, textFor } from './codes.ts';
 import { readExtractionQuery } from './extraction-query.ts';
 import type { Instance } from './instance.ts';
 import { type Answer, customLine, freeLine, type Layout, plainLine, type Value } from './layouts.ts';
@@ -51,7 +51,7 @@ export async function extract(call: Call, instance: Instance | undefined): Promi
 
   const { ledger, condition, options } = instance;
   const demand = readExtractionQuery(call, { ledger, condition, lifetimeMs: options.lifetimeMs }, count);
-  const members = await instance.fleet.draw(demand);
+  const members = await instance.members.draw(demand);
   if (members.length === 0) return refuse(operation, 'none');
   return success(instance, members);
 }
@@ -75,9 +75,9 @@ function countOf({ operation, params }: Call, instance: Instance | undefined): n
 }
 
 /** What stands against a call whatever it asks for, as far as the operation has a code for it. */
-function conditionReason(instance: Instance): Reason | undefined {
+function conditionReason(instance: Instance): RefusalReason | undefined {
   const { condition, options, ledger } = instance;
-  const standing: readonly (readonly [Reason, boolean])[] = [
+  const standing: readonly (readonly [RefusalReason, boolean])[] = [
     ['expired', condition.expired],
     ['unknown', condition.expired], // where an operation has no code for expired alone
     ['frozen', condition.frozen],
@@ -91,7 +91,7 @@ function conditionReason(instance: Instance): Reason | undefined {
 }
 
 /** 12008 means something else for almost every operation. */
-function quotaIsUsedUp({ product, condition, fleet, ledger }: Instance): boolean {
+function quotaIsUsedUp({ product, condition, members: fleet, ledger }: Instance): boolean {
   const usageIsUp = reaches(ledger.handedOut, condition.usageLimit);
   if (product === 'long-residential') return reaches(fleet.connections, condition.connectionLimit);
   if (product === 'residential-socks5') return usageIsUp || reaches(fleet.bytes, condition.trafficLimitBytes);
@@ -103,7 +103,7 @@ function reaches(used: number, limit: number | null): boolean {
 }
 
 function success(
-  { operation, options, condition, fleet, ledger }: Instance,
+  { operation, options, condition, members: fleet, ledger }: Instance,
   members: readonly RunningMember[],
 ): Answer {
   const fresh = members.map(({ exit }) => ledger.note(exit.address));
@@ -144,7 +144,7 @@ function entryOf(
   return {
     ip: member.host,
     port: member.port,
-    adr: traits.place.adr,
+    adr: traits.location.adr,
     outip: member.exit.address,
     out_ip: showsExit ? member.exit.address : undefined,
     timeout: traits.reverse ? -1 : secondsLeft,
@@ -153,7 +153,7 @@ function entryOf(
     is_new_dedup: isNew,
     protocol: traits.label,
     level: LEVELS[traits.level - 1],
-    area: traits.place.area,
+    area: traits.location.area,
     id: traits.serverId,
     lastscore: traits.lastScore,
     yestodayscore: traits.yesterdayScore,
@@ -165,7 +165,7 @@ function pairOf(entry: Readonly<Record<string, Value | undefined>>, name: string
   return value === undefined ? [] : [[name, value]];
 }
 
-function refuse({ refusals }: Operation, reason: Reason, detail = ''): Answer {
+function refuse({ refusals }: Operation, reason: RefusalReason, detail = ''): Answer {
   const code = refusals[reason];
   if (code === undefined) throw new TypeError(`the operation has no code for: ${reason}`);
   return { code, msg: textFor(reason) + detail };

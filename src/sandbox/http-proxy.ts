@@ -11,7 +11,7 @@ import { type PrepareRequestFunctionOpts, RequestError, Server } from 'proxy-cha
 import type { Outlet } from './exits.ts';
 import { joinStreams } from './join-streams.ts';
 import type { RunningMember } from './member.ts';
-import { handshakeRefusalOf } from './proxy-request.ts';
+import { refusalCauseOf } from './proxy-request.ts';
 
 const STATUS_NOT_ALLOWED = 405;
 const STATUS_TIMEOUT = 504;
@@ -46,9 +46,9 @@ export class HttpProxy {
     if (login !== undefined && (username !== login.username || password !== login.password)) {
       return { requestAuthentication: true };
     }
-    const { temper } = member;
-    if (!isHttp && temper.how === 'no-connect' && temper.ports?.includes(port) !== true) {
-      throw new RequestError('CONNECT is not allowed here', temper.status ?? STATUS_NOT_ALLOWED);
+    const { behaviour } = member;
+    if (!isHttp && behaviour.how === 'no-connect' && behaviour.ports?.includes(port) !== true) {
+      throw new RequestError('CONNECT is not allowed here', behaviour.status ?? STATUS_NOT_ALLOWED);
     }
     const target = await this.#dial(member, hostname.replace(/^\[|\]$/g, ''), port);
     const leave = () => target.destroy();
@@ -64,7 +64,7 @@ export class HttpProxy {
     try {
       return await this.#outlet.dial(member.exit, host, port);
     } catch (error) {
-      const why = handshakeRefusalOf(error);
+      const why = refusalCauseOf(error);
       const status = why === 'ttl' ? STATUS_TIMEOUT : STATUS_BAD_GATEWAY;
       throw new RequestError(`the target cannot be reached: ${why}`, status); // to the client, in proxy-chain's form
     }

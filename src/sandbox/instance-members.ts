@@ -7,11 +7,11 @@ import type { Clock } from '../core/clock.ts';
 import { type Random, randomBelow, shuffled } from '../core/random.ts';
 import type { Exits } from './exits.ts';
 import type { ExtractionQuery } from './extraction-query.ts';
-import { RunningMember, type Traits } from './member.ts';
-import { GOOD, type Temper } from './member-behaviour.ts';
+import { type MemberTraits, RunningMember } from './member.ts';
+import { type Behaviour, WELL_BEHAVED } from './member-behaviour.ts';
 import { loginOf, type SettledOptions } from './settings.ts';
 
-export interface FleetOptions {
+export interface InstanceMembersOptions {
   readonly instance: SettledOptions;
   /** The instance's number from 0: its exits form a series. */
   readonly series: number;
@@ -20,7 +20,7 @@ export interface FleetOptions {
   readonly random: Random;
   readonly serve: (socket: Socket, member: RunningMember) => void;
   /** How the nth member (from 0) behaves by a scenario; undefined leaves it to the instance. */
-  readonly temper: (n: number) => Temper | undefined;
+  readonly behaviour: (n: number) => Behaviour | undefined;
 }
 
 const DEFAULT_MEMBERS = 20;
@@ -30,15 +30,15 @@ const HOUR_MS = 3_600_000;
 const REVERSE_SHARE = 0.25;
 const LONGEST_ALIVE_HOURS = 96;
 
-export class Fleet {
-  readonly #options: FleetOptions;
+export class InstanceMembers {
+  readonly #options: InstanceMembersOptions;
   /** All that are not gone yet, in the order in which they were made. */
   readonly #members = new Set<RunningMember>();
   #made = 0;
   #goneBytes = 0;
   #closed = false;
 
-  constructor(options: FleetOptions) {
+  constructor(options: InstanceMembersOptions) {
     this.#options = options;
   }
 
@@ -83,7 +83,7 @@ export class Fleet {
 
   #make(demand: ExtractionQuery): RunningMember[] {
     const wanted = Math.min(demand.count, demand.newAllowed);
-    if (demand.places.length === 0 || demand.kinds.length === 0) return [];
+    if (demand.locations.length === 0 || demand.kinds.length === 0) return [];
     const protocols = new Set(demand.kinds.map(({ protocol }) => protocol));
     const places = [...this.#members].filter(({ holdsPlace }) => holdsPlace);
     const alike = places.filter(({ traits }) => protocols.has(traits.protocol)).length;
@@ -108,7 +108,7 @@ export class Fleet {
       traits,
       lifeMs: least + random() * (most - least),
       graceMs: instance.graceMs ?? 0,
-      temper: this.#temper(n),
+      behaviour: this.#behaviour(n),
       login: loginOf(instance),
       clock,
       serve,
@@ -121,14 +121,14 @@ export class Fleet {
     return member;
   }
 
-  #temper(n: number): Temper {
-    const { instance, random, temper } = this.#options;
+  #behaviour(n: number): Behaviour {
+    const { instance, random, behaviour } = this.#options;
     const { dead = 0, slow = 0, slowMs = DEFAULT_SLOW_MS } = instance;
-    const chosen = temper(n) ?? instance.temper?.(n);
+    const chosen = behaviour(n) ?? instance.behaviour?.(n);
     if (chosen !== undefined) return chosen;
     const thrown = random();
     if (thrown < dead) return { how: 'refuse' };
-    return thrown < dead + slow ? { how: 'slow', ms: slowMs } : GOOD;
+    return thrown < dead + slow ? { how: 'slow', ms: slowMs } : WELL_BEHAVED;
   }
 }
 
@@ -137,7 +137,7 @@ function mayRepeat({ traits, remainingMs, exit }: RunningMember, demand: Extract
   return (
     demand.mayRepeat(exit.address) &&
     demand.kinds.some(({ protocol, label }) => protocol === traits.protocol && label === traits.label) &&
-    demand.places.includes(traits.place) &&
+    demand.locations.includes(traits.location) &&
     (demand.reverse === 'either' || demand.reverse === traits.reverse) &&
     (traits.reverse || remainingMs >= demand.leastRemainingMs) &&
     demand.levels.includes(traits.level) &&
@@ -148,13 +148,13 @@ function mayRepeat({ traits, remainingMs, exit }: RunningMember, demand: Extract
 }
 
 /** Traits of a new proxy that fits what is asked for. */
-function traitsFor(demand: ExtractionQuery, n: number, random: Random): Traits {
+function traitsFor(demand: ExtractionQuery, n: number, random: Random): MemberTraits {
   const score = () => (random() < 0.1 ? -1 : 60 + randomBelow(random, 41));
   const { protocol, label } = oneOf(demand.kinds, random);
   return {
     protocol,
     label,
-    place: oneOf(demand.places, random),
+    location: oneOf(demand.locations, random),
     reverse: demand.reverse === 'either' ? random() < REVERSE_SHARE : demand.reverse,
     onlineMs: random() * HOUR_MS,
     level: oneOf(demand.levels, random),

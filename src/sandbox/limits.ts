@@ -1,6 +1,6 @@
 /** What the service remembers of an instance: when it was called, by whom, and which distinct exits it handed out. */
 import type { Clock } from '../core/clock.ts';
-import type { PaceLimit } from './operations.ts';
+import type { RateLimit } from './operations.ts';
 import type { Condition } from './settings.ts';
 
 const DAY_MS = 86_400_000;
@@ -10,12 +10,12 @@ const ZONE_MS = 8 * 3_600_000;
 const CLIENT_SILENCE_MS = 120_000;
 
 /** At most so many calls within so long, from start to start, as the service sees their arrival. */
-export class PaceKeeper {
-  readonly #limit: PaceLimit;
+export class RateLimiter {
+  readonly #limit: RateLimit;
   readonly #clock: Clock;
   #starts: number[] = [];
 
-  constructor(limit: PaceLimit, clock: Clock) {
+  constructor(limit: RateLimit, clock: Clock) {
     this.#limit = limit;
     this.#clock = clock;
   }
@@ -31,7 +31,7 @@ export class PaceKeeper {
 }
 
 /** The distinct exits drawn today and ever. */
-export class CallLedger {
+export class ExitLedger {
   readonly #clock: Clock;
   readonly #ever = new Set<string>();
   #today = new Set<string>();
@@ -96,7 +96,7 @@ export class CallLedger {
 }
 
 /** Which client of a free application is extracting at present. */
-export class ClientWatch {
+export class ClientLock {
   readonly #clock: Clock;
   #client: string | undefined;
   #seenAt = 0;

@@ -15,7 +15,7 @@ const mainland = (province: string, city: string, carrier: string): SandboxLocat
 });
 const overseas = (country: string): SandboxLocation => ({ adr: country, area: country, region: 'overseas' });
 
-export const PLACES: readonly SandboxLocation[] = [
+export const LOCATIONS: readonly SandboxLocation[] = [
   mainland('广东省', '深圳市', '电信'),
   mainland('广东省', '广州市', '联通'),
   mainland('广东省', '东莞市', '移动'),

@@ -1,6 +1,6 @@
 /** How a member behaves: well, or badly in one of the ways that members are known for. */
 
-export type Temper =
+export type Behaviour =
   | { readonly how: 'good' }
   /** Its port is closed. */
   | { readonly how: 'refuse' }
@@ -35,4 +35,4 @@ export type Temper =
   /** Well, but resets the tunnel once this many bytes of the target have gone back to the client. */
   | { readonly how: 'cut'; readonly afterBytes: number };
 
-export const GOOD: Temper = { how: 'good' };
+export const WELL_BEHAVED: Behaviour = { how: 'good' };

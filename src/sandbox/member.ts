@@ -9,16 +9,16 @@ import type { Clock } from '../core/clock.ts';
 import { closed } from './closed.ts';
 import type { Exit } from './exits.ts';
 import type { SandboxLocation } from './locations.ts';
-import type { Temper } from './member-behaviour.ts';
+import type { Behaviour } from './member-behaviour.ts';
 import type { ProxyProtocol } from './operations.ts';
 import type { ClientLogin } from './proxy-request.ts';
 
 /** What the service says of a proxy, beside its address. */
-export interface Traits {
+export interface MemberTraits {
   readonly protocol: ProxyProtocol;
   /** The free product's label: `https` for an HTTP proxy that is known to CONNECT. */
   readonly label: string;
-  readonly place: SandboxLocation;
+  readonly location: SandboxLocation;
   /** A reverse proxy: nobody can tell how long it lives. */
   readonly reverse: boolean;
   /** How long it had been online when it was made. */
@@ -40,11 +40,11 @@ export interface MemberOptions {
   readonly instance: string;
   readonly exit: Exit;
   readonly listenHost: string;
-  readonly traits: Traits;
+  readonly traits: MemberTraits;
   readonly lifeMs: number;
   /** Tunnels of an ended member are cut this much later. */
   readonly graceMs: number;
-  readonly temper: Temper;
+  readonly behaviour: Behaviour;
   /** Asked of clients; absent: terminal-IP authorization, which needs none. */
   readonly login?: ClientLogin | undefined;
   readonly clock: Clock;
@@ -58,14 +58,14 @@ export class RunningMember {
   readonly instance: string;
   readonly exit: Exit;
   readonly host: string;
-  readonly traits: Traits;
+  readonly traits: MemberTraits;
   readonly login: ClientLogin | undefined;
   readonly #options: MemberOptions;
   readonly #sockets = new Set<Socket>();
   readonly #madeAt: number;
   #port = 0;
   #server: Server | undefined;
-  #temper: Temper;
+  #behaviour: Behaviour;
   #endsAt: number;
   #timer: Disposable | undefined;
   #phase: 'opening' | 'alive' | 'draining' | 'gone' = 'opening';
@@ -80,7 +80,7 @@ export class RunningMember {
     this.traits = options.traits;
     this.login = options.login;
     this.#options = options;
-    this.#temper = options.temper;
+    this.#behaviour = options.behaviour;
     this.#madeAt = options.clock.monotonic();
     this.#endsAt = this.#madeAt + options.lifeMs;
   }
@@ -90,8 +90,8 @@ export class RunningMember {
     return this.#port;
   }
 
-  get temper(): Temper {
-    return this.#temper;
+  get behaviour(): Behaviour {
+    return this.#behaviour;
   }
 
   /** It counts among the proxies that exist: it opens, or lives. */
@@ -145,16 +145,16 @@ export class RunningMember {
     }
     if (!this.holdsPlace) return this.#stopListening(); // closed while it opened
     this.#phase = 'alive';
-    if (this.#temper.how === 'refuse') this.#stopListening();
+    if (this.#behaviour.how === 'refuse') this.#stopListening();
     this.#endsAt = clock.monotonic() + lifeMs;
     this.#timer = clock.after(lifeMs, () => this.#end(this.#options.graceMs));
   }
 
   /** Behaves so from the next connection on. Connections that it has stay. */
-  async behave(temper: Temper): Promise<void> {
-    const refused = this.#temper.how === 'refuse';
-    this.#temper = temper;
-    if (!this.isOpen || refused === (temper.how === 'refuse')) return;
+  async behave(behaviour: Behaviour): Promise<void> {
+    const refused = this.#behaviour.how === 'refuse';
+    this.#behaviour = behaviour;
+    if (!this.isOpen || refused === (behaviour.how === 'refuse')) return;
     if (refused) await this.#listen(this.#port);
     else this.#stopListening();
   }

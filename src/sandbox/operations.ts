@@ -31,7 +31,7 @@ export type AnswerFormat = 'text' | 'xml' | 'json';
 export type ProxyProtocol = 'http' | 'socks4' | 'socks5';
 
 /** At most `calls` calls may start within any `withinMs`. */
-export interface PaceLimit {
+export interface RateLimit {
   readonly calls: number;
   readonly withinMs: number;
 }
@@ -59,7 +59,7 @@ export interface Operation {
   /** All but the instance, the key, `count` and the selector. */
   readonly parameters: readonly Parameter[];
   readonly countRequired: boolean;
-  readonly pace: PaceLimit;
+  readonly rateLimit: RateLimit;
   /** `pro`: the caller chooses by that parameter; `mixed`: each entry says it. */
   readonly protocol: ProxyProtocol | 'pro' | 'mixed';
   readonly timespan?: Timespan;
@@ -81,9 +81,9 @@ const anything = () => true;
 const PAID_FORMATS = { '1': 'text', '2': 'xml', '3': 'json' } as const;
 const PURE_FORMATS = { '1': 'text', '2': 'json', '3': 'xml' } as const;
 
-const EVERY_SECOND: PaceLimit = { calls: 1, withinMs: 1000 };
-const EVERY_TEN_SECONDS: PaceLimit = { calls: 1, withinMs: 10_000 };
-const TEN_A_SECOND: PaceLimit = { calls: 10, withinMs: 1000 };
+const EVERY_SECOND: RateLimit = { calls: 1, withinMs: 1000 };
+const EVERY_TEN_SECONDS: RateLimit = { calls: 1, withinMs: 10_000 };
+const TEN_A_SECOND: RateLimit = { calls: 10, withinMs: 1000 };
 
 const BASIC_FIELDS = ['ip', 'port', 'adr', 'timeout', 'cometime'] as const;
 const RESIDENTIAL_FIELDS = ['ip', 'port', 'adr', 'outip', 'timeout', 'cometime'] as const;
@@ -107,7 +107,7 @@ export const SANDBOX_OPERATIONS: readonly Operation[] = [
     path: '/PrivateProxy/GetIP/',
     parameters: RESIDENTIAL_PARAMETERS,
     countRequired: true,
-    pace: EVERY_SECOND,
+    rateLimit: EVERY_SECOND,
     protocol: 'http',
     timespan: { topMinutes: 30 },
     longestMinutes: 30,
@@ -134,7 +134,7 @@ export const SANDBOX_OPERATIONS: readonly Operation[] = [
       must('order', whole(1, 2)),
     ],
     countRequired: false,
-    pace: EVERY_SECOND,
+    rateLimit: EVERY_SECOND,
     protocol: 'pro',
     timespan: { topMinutes: 10 },
     longestMinutes: 10,
@@ -148,7 +148,7 @@ export const SANDBOX_OPERATIONS: readonly Operation[] = [
     path: '/ShortS5Proxy/GetIP/',
     parameters: SHORT_PARAMETERS,
     countRequired: false,
-    pace: EVERY_TEN_SECONDS,
+    rateLimit: EVERY_TEN_SECONDS,
     protocol: 'socks5',
     timespan: { topMinutes: 6 },
     longestMinutes: 6,
@@ -162,7 +162,7 @@ export const SANDBOX_OPERATIONS: readonly Operation[] = [
     path: '/ShortProxy/GetIP/',
     parameters: SHORT_PARAMETERS,
     countRequired: false,
-    pace: EVERY_TEN_SECONDS,
+    rateLimit: EVERY_TEN_SECONDS,
     protocol: 'http',
     timespan: { topMinutes: 6 },
     longestMinutes: 6,
@@ -176,7 +176,7 @@ export const SANDBOX_OPERATIONS: readonly Operation[] = [
     path: '/PrivateS5Proxy/GetIP/',
     parameters: RESIDENTIAL_PARAMETERS,
     countRequired: false,
-    pace: EVERY_SECOND,
+    rateLimit: EVERY_SECOND,
     protocol: 'socks5',
     timespan: { topMinutes: 30 },
     longestMinutes: 30,
@@ -199,7 +199,7 @@ export const SANDBOX_OPERATIONS: readonly Operation[] = [
     formats: PURE_FORMATS,
     parameters: [may('adr', anything), must('dedup', whole(0, 1)), must('timespan', whole(1, 5))],
     countRequired: true,
-    pace: TEN_A_SECOND,
+    rateLimit: TEN_A_SECOND,
     protocol: 'http',
     timespan: { topMinutes: 6 },
     longestMinutes: 6,
@@ -225,7 +225,7 @@ export const SANDBOX_OPERATIONS: readonly Operation[] = [
       may('alive_type', whole(1, 7)),
     ],
     countRequired: false,
-    pace: EVERY_SECOND,
+    rateLimit: EVERY_SECOND,
     protocol: 'mixed',
     longestMinutes: 20,
     fields: ['ip', 'port', 'adr', 'protocol', 'level'],
@@ -238,7 +238,7 @@ export const SANDBOX_OPERATIONS: readonly Operation[] = [
     path: '/ExclusiveProxy/GetIP/',
     parameters: [may('adr', anything), must('pro', whole(1, 2)), must('order', whole(1, 2))],
     countRequired: false,
-    pace: EVERY_SECOND,
+    rateLimit: EVERY_SECOND,
     protocol: 'pro',
     longestMinutes: 10,
     fields: ['ip', 'port', 'adr', 'timeout', 'cometime', 'area', 'id', 'lastscore', 'yestodayscore'],

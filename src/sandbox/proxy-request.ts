@@ -5,7 +5,7 @@
  */
 import type { Socket } from 'node:net';
 import type { ProxyProtocol } from './operations.ts';
-import { HandshakeEnded, SocketReader } from './socket-reader.ts';
+import { HandshakeError, SocketReader } from './socket-reader.ts';
 
 export interface ClientLogin {
   readonly username: string;
@@ -13,7 +13,7 @@ export interface ClientLogin {
 }
 
 /** Why a member does not serve a request; each protocol has its own word for it. */
-export type HandshakeRefusal =
+export type RefusalCause =
   | 'general'
   | 'ruleset'
   | 'net-unreachable'
@@ -23,24 +23,24 @@ export type HandshakeRefusal =
   | 'command';
 
 /** A target asked for, and the words of the protocol in which to answer. */
-export interface Ask {
+export interface ProxyRequest {
   readonly host: string;
   readonly port: number;
   /** Says that the target is connected; empty where the target's own answer says it. */
   readonly accepted: Buffer;
   /** Goes to the target before everything else the client sends. */
   readonly first: Buffer;
-  readonly refusal: (why: HandshakeRefusal) => Buffer;
+  readonly refusal: (why: RefusalCause) => Buffer;
 }
 
 /** Writes to the client; a member that dribbles writes slowly. */
-export type Say = (bytes: Buffer) => Promise<void>;
+export type Send = (bytes: Buffer) => Promise<void>;
 
 /** Writes each answer at once, and waits until the other side takes more. */
-export function sayTo(socket: Socket): Say {
+export function sendTo(socket: Socket): Send {
   return (bytes) => {
     if (bytes.length === 0) return Promise.resolve();
-    if (socket.destroyed) return Promise.reject(new HandshakeEnded('the client left'));
+    if (socket.destroyed) return Promise.reject(new HandshakeError('the client left'));
     return new Promise((resolve, reject) => {
       socket.write(bytes, (error) => (error ? reject(error) : resolve()));
     });
@@ -49,7 +49,7 @@ export function sayTo(socket: Socket): Say {
 
 const MAX_HEAD_BYTES = 65_536;
 
-const SOCKS5_REPLIES: Readonly<Record<HandshakeRefusal, number>> = {
+const SOCKS5_REPLIES: Readonly<Record<RefusalCause, number>> = {
   general: 0x01,
   ruleset: 0x02,
   'net-unreachable': 0x03,
@@ -59,7 +59,7 @@ const SOCKS5_REPLIES: Readonly<Record<HandshakeRefusal, number>> = {
   command: 0x07,
 };
 
-const HTTP_STATUSES: Readonly<Record<HandshakeRefusal, string>> = {
+const HTTP_STATUSES: Readonly<Record<RefusalCause, string>> = {
   general: '500 Internal Server Error',
   ruleset: '403 Forbidden',
   'net-unreachable': '502 Bad Gateway',
@@ -75,12 +75,12 @@ const HTTP_STATUSES: Readonly<Record<HandshakeRefusal, string>> = {
  * @returns undefined when it was refused: the answer is written, and the connection is to be ended.
  * @throws HandshakeEnded when the client leaves or speaks something else.
  */
-export function readAsk(
+export function readProxyRequest(
   socket: Socket,
   protocol: ProxyProtocol,
   login: ClientLogin | undefined,
-  say: Say,
-): Promise<Ask | undefined> {
+  say: Send,
+): Promise<ProxyRequest | undefined> {
   const reader = new SocketReader(socket);
   switch (protocol) {
     case 'socks5':
@@ -93,7 +93,7 @@ export function readAsk(
 }
 
 /** The refusal that fits a failed connection to the target. */
-export function handshakeRefusalOf(error: unknown): HandshakeRefusal {
+export function refusalCauseOf(error: unknown): RefusalCause {
   const code = error instanceof Error && 'code' in error ? error.code : undefined;
   switch (code) {
     case 'ECONNREFUSED':
@@ -112,8 +112,8 @@ export function handshakeRefusalOf(error: unknown): HandshakeRefusal {
 async function readSocks5(
   reader: SocketReader,
   login: ClientLogin | undefined,
-  say: Say,
-): Promise<Ask | undefined> {
+  say: Send,
+): Promise<ProxyRequest | undefined> {
   await expectVersion(reader, 5);
   const methods = await reader.take(await reader.byte());
   const wanted = login === undefined ? 0x00 : 0x02;
@@ -133,12 +133,12 @@ async function readSocks5(
     await say(reply(host === undefined ? 0x08 : SOCKS5_REPLIES.command));
     return undefined;
   }
-  const refusal = (why: HandshakeRefusal) => reply(SOCKS5_REPLIES[why]);
+  const refusal = (why: RefusalCause) => reply(SOCKS5_REPLIES[why]);
   return { host, port, accepted: reply(0x00), first: Buffer.alloc(0), refusal };
 }
 
 /** RFC 1929: version 1, user name, password, each with its length. */
-async function readLogin(reader: SocketReader, login: ClientLogin, say: Say): Promise<boolean> {
+async function readLogin(reader: SocketReader, login: ClientLogin, say: Send): Promise<boolean> {
   await expectVersion(reader, 1);
   const username = (await reader.take(await reader.byte())).toString('utf8');
   const password = (await reader.take(await reader.byte())).toString('utf8');
@@ -158,7 +158,7 @@ async function readSocks5Host(reader: SocketReader, kind: number | undefined): P
 }
 
 /** SOCKS4; 4a when the address is 0.0.0.x, the name then following the user id. */
-async function readSocks4(reader: SocketReader): Promise<Ask | undefined> {
+async function readSocks4(reader: SocketReader): Promise<ProxyRequest | undefined> {
   await expectVersion(reader, 4);
   const command = await reader.byte();
   const port = (await reader.take(2)).readUInt16BE(0);
@@ -170,7 +170,7 @@ async function readSocks4(reader: SocketReader): Promise<Ask | undefined> {
     : [...address].join('.');
   const reply = (code: number) => Buffer.from([0x00, code, 0, 0, 0, 0, 0, 0]);
   const ask = { host, port, accepted: reply(0x5a), first: Buffer.alloc(0), refusal: () => reply(0x5b) };
-  if (command !== 0x01) throw new HandshakeEnded(`SOCKS4 command ${command}`);
+  if (command !== 0x01) throw new HandshakeError(`SOCKS4 command ${command}`);
   return ask;
 }
 
@@ -178,8 +178,8 @@ async function readSocks4(reader: SocketReader): Promise<Ask | undefined> {
 async function readHttp(
   reader: SocketReader,
   login: ClientLogin | undefined,
-  say: Say,
-): Promise<Ask | undefined> {
+  say: Send,
+): Promise<ProxyRequest | undefined> {
   const head = (await reader.takeThrough('\r\n\r\n', MAX_HEAD_BYTES)).toString('latin1');
   const [requestLine = '', ...lines] = head.slice(0, -4).split('\r\n');
   const [method = '', target = ''] = requestLine.split(' ');
@@ -194,7 +194,7 @@ async function readHttp(
   const tunnel = method === 'CONNECT';
   const url = URL.parse(tunnel ? `http://${target}` : target);
   if (url === null || url.protocol !== 'http:')
-    throw new HandshakeEnded(`not a proxy request: ${requestLine}`);
+    throw new HandshakeError(`not a proxy request: ${requestLine}`);
   const kept = lines.filter((line) => !/^(?:proxy-|connection:)/i.test(line));
   const origin = [`${method} ${url.pathname}${url.search} HTTP/1.1`, ...kept, 'Connection: close', '', ''];
   return {
@@ -215,5 +215,5 @@ export function httpAnswer(status: string, headers = ''): Buffer {
 
 async function expectVersion(reader: SocketReader, version: number): Promise<void> {
   const got = await reader.byte();
-  if (got !== version) throw new HandshakeEnded(`version ${got} where ${version} was expected`);
+  if (got !== version) throw new HandshakeError(`version ${got} where ${version} was expected`);
 }

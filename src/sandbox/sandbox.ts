@@ -7,18 +7,18 @@
 import { type Clock, systemClock } from '../core/clock.ts';
 import { openAll } from '../core/ownership.ts';
 import { type Random, systemRandom } from '../core/random.ts';
-import { sixteenOf } from './akey.ts';
+import { akeyOf } from './akey.ts';
 import { CallLog, type CallRecord, type SandboxStats } from './call-log.ts';
-import { MemberSet } from './connection-server.ts';
+import { ConnectionServer } from './connection-server.ts';
 import { control } from './control.ts';
 import type { Account } from './exclusive.ts';
 import { openExits } from './exits.ts';
 import { Instance } from './instance.ts';
-import { Fleet } from './instance-members.ts';
-import type { Temper } from './member-behaviour.ts';
+import { InstanceMembers } from './instance-members.ts';
+import type { Behaviour } from './member-behaviour.ts';
 import { SANDBOX_PRODUCTS, type SandboxProduct } from './operations.ts';
 import { Rules } from './rules.ts';
-import { loadScenario, type Scenario, temperFrom } from './scenario.ts';
+import { behaviourFrom, loadScenario, type Scenario } from './scenario.ts';
 import { openService, type Service } from './service.ts';
 import {
   type CommonSettings,
@@ -47,7 +47,7 @@ export interface SandboxOptions extends CommonSettings {
   /** Whether members get a loopback address each; absent: tried. */
   readonly aliases?: boolean | undefined;
   readonly clock?: Clock | undefined;
-  /** A seeded one makes lives, places and tempers repeatable. */
+  /** A seeded one makes lives, places and behaviours repeatable. */
   readonly random?: Random | undefined;
 }
 
@@ -72,7 +72,7 @@ export interface Sandbox {
   /** Members alive now: of all instances, or of the one with this id. */
   members(instance?: string): readonly SandboxMember[];
   /** Makes a living member behave so from its next connection on. @throws NoriaError `not-found` */
-  misbehave(member: string, temper: Temper): Promise<void>;
+  misbehave(member: string, behaviour: Behaviour): Promise<void>;
   /** Ends a member's life now: its port closes, its tunnels are cut. @throws NoriaError `not-found` */
   kill(member: string): Promise<void>;
   stats(): SandboxStats;
@@ -110,14 +110,14 @@ export async function openSandbox(options: SandboxOptions = {}): Promise<Sandbox
       'target',
       openTarget({ host, port: options.targetPort ?? 0, clock, exitOf }),
     );
-    const crew = new MemberSet(exits, clock);
+    const crew = new ConnectionServer(exits, clock);
     const serve = crew.serve.bind(crew);
     const given = options.instances ?? SANDBOX_PRODUCTS.map((product) => ({ product }));
     const settled = settleIdentities(given.map((own) => ({ ...commonOf(options), ...own })));
     const instances = settled.map((instance, series) => {
       const { product } = instance;
-      const ruled = (n: number) => temperFrom(scenario.members ?? [], { product, n, random });
-      const fleet = new Fleet({ instance, series, exits, clock, random, serve, temper: ruled });
+      const ruled = (n: number) => behaviourFrom(scenario.members ?? [], { product, n, random });
+      const fleet = new InstanceMembers({ instance, series, exits, clock, random, serve, behaviour: ruled });
       parts.own(`members of ${instance.id}`, () => fleet.close());
       return new Instance(instance, clock, fleet);
     });
@@ -152,7 +152,7 @@ export async function openSandbox(options: SandboxOptions = {}): Promise<Sandbox
     extractUrl: extraction.url,
     target,
     targetUrl: target.url,
-    account: { ...account, key: sixteenOf(account.password) },
+    account: { ...account, key: akeyOf(account.password) },
     rules,
     get instances() {
       return steering.instances();
@@ -164,7 +164,7 @@ export async function openSandbox(options: SandboxOptions = {}): Promise<Sandbox
     },
     setCondition: (id, change) => void steering.setCondition(id, change),
     members: (id) => steering.members(id),
-    misbehave: (id, temper) => steering.misbehave(id, temper),
+    misbehave: (id, behaviour) => steering.misbehave(id, behaviour),
     kill: (id) => steering.kill(id),
     stats: () => steering.stats(),
     calls: () => log.latest,
@@ -175,6 +175,6 @@ export async function openSandbox(options: SandboxOptions = {}): Promise<Sandbox
 
 /** What instances take from the sandbox's own options unless they say it themselves. */
 function commonOf(options: SandboxOptions): CommonSettings {
-  const { members, lifetimeMs, graceMs, dead, slow, slowMs, paceMs, auth, temper } = options;
-  return { members, lifetimeMs, graceMs, dead, slow, slowMs, paceMs, auth, temper };
+  const { members, lifetimeMs, graceMs, dead, slow, slowMs, paceMs, auth, behaviour } = options;
+  return { members, lifetimeMs, graceMs, dead, slow, slowMs, paceMs, auth, behaviour };
 }

@@ -6,7 +6,7 @@ import { parse } from 'yaml';
 import { z } from 'zod';
 import { describeError, NoriaError } from '../core/faults.ts';
 import type { Random } from '../core/random.ts';
-import type { Temper } from './member-behaviour.ts';
+import type { Behaviour } from './member-behaviour.ts';
 import { OPERATION_NAMES, SANDBOX_PRODUCTS, type SandboxProduct } from './operations.ts';
 import type { Rule, RuleAnswer, ServiceFault } from './rules.ts';
 import type { Condition } from './settings.ts';
@@ -19,7 +19,7 @@ export interface MemberRule {
   readonly first?: number | undefined;
   /** Each with this probability, 0 to 1. Default 1 where `first` is not given. */
   readonly share?: number | undefined;
-  readonly temper: Temper;
+  readonly behaviour: Behaviour;
 }
 
 export interface Scenario {
@@ -32,7 +32,7 @@ const ms = z.number().min(0).max(3_600_000);
 const status = z.int().min(200).max(599);
 const when = z.enum(['accept', 'request']).optional();
 
-export const temperSchema = z.discriminatedUnion('how', [
+export const behaviourSchema = z.discriminatedUnion('how', [
   z.strictObject({ how: z.literal('good') }),
   z.strictObject({ how: z.literal('refuse') }),
   z.strictObject({ how: z.literal('silent') }),
@@ -52,7 +52,7 @@ export const temperSchema = z.discriminatedUnion('how', [
   z.strictObject({ how: z.literal('wrong-version') }),
   z.strictObject({ how: z.literal('endless-head') }),
   z.strictObject({ how: z.literal('cut'), afterBytes: count }),
-]) satisfies z.ZodType<Temper>;
+]) satisfies z.ZodType<Behaviour>;
 
 export const faultSchema = z.discriminatedUnion('fault', [
   z.strictObject({ fault: z.literal('refuse'), forMs: ms.optional() }),
@@ -95,7 +95,7 @@ const scenarioSchema: z.ZodType<Scenario> = z.strictObject({
         product: z.enum(SANDBOX_PRODUCTS).optional(),
         first: count.optional(),
         share: z.number().min(0).max(1).optional(),
-        temper: temperSchema,
+        behaviour: behaviourSchema,
       }),
     )
     .optional(),
@@ -144,15 +144,15 @@ export function decode<T>(schema: z.ZodType<T>, content: unknown, what: string):
   throw new NoriaError('bad-config', `${what}: ${places.join('; ')}`);
 }
 
-/** The temper that a scenario gives the nth new member (from 0) of an instance; undefined when it gives none. */
-export function temperFrom(
+/** The behaviour that a scenario gives the nth new member (from 0) of an instance; undefined when it gives none. */
+export function behaviourFrom(
   rules: readonly MemberRule[],
   { product, n, random }: { readonly product: SandboxProduct; readonly n: number; readonly random: Random },
-): Temper | undefined {
+): Behaviour | undefined {
   const fitting = rules.find((rule) => {
     if (rule.product !== undefined && rule.product !== product) return false;
     if (rule.first !== undefined && n >= rule.first) return false;
     return rule.share === undefined || random() < rule.share;
   });
-  return fitting?.temper;
+  return fitting?.behaviour;
 }

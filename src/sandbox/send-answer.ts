@@ -5,7 +5,7 @@ import { type Answer, type Layout, type Printed, print } from './layouts.ts';
 import type { ServiceFault } from './rules.ts';
 import { pageOf, send, type WebServer } from './web-server.ts';
 
-export interface Delivery {
+export interface AnswerContext {
   readonly response: ServerResponse;
   /** The path that was called, with its query. */
   readonly path: string;
@@ -21,17 +21,20 @@ const GARBAGE = Buffer.from(Array.from({ length: 512 }, (_, at) => (at * 197 + 1
 const FILLER = 'x'.repeat(65_536);
 
 /** The faults that stand in for an answer; the service does not even decide the call. */
-export type LostAnswer = Extract<
+export type ReplacingFault = Extract<
   ServiceFault,
   { fault: 'refuse' | 'reset' | 'close' | 'hang' | 'status' | 'garbage' | 'redirect' | 'huge' }
 >;
-export type SpoiledAnswer = Exclude<ServiceFault, LostAnswer>;
+export type AlteringFault = Exclude<ServiceFault, ReplacingFault>;
 
-export function isLost(fault: ServiceFault): fault is LostAnswer {
+export function replacesAnswer(fault: ServiceFault): fault is ReplacingFault {
   return !['delay', 'slow', 'wrong-format', 'bom', 'truncated'].includes(fault.fault);
 }
 
-export async function lose({ response, path, server }: Delivery, fault: LostAnswer): Promise<void> {
+export async function sendFault(
+  { response, path, server }: AnswerContext,
+  fault: ReplacingFault,
+): Promise<void> {
   switch (fault.fault) {
     case 'refuse':
       server.refuseFor(fault.forMs ?? DEFAULT_REFUSAL_MS);
@@ -60,13 +63,13 @@ export async function lose({ response, path, server }: Delivery, fault: LostAnsw
 }
 
 /** @param fault - undefined brings it whole. */
-export async function bring(
-  { response, server, clock }: Delivery,
+export async function sendAnswer(
+  { response, server, clock }: AnswerContext,
   {
     answer,
     layout,
     fault,
-  }: { readonly answer: Answer; readonly layout: Layout; readonly fault?: SpoiledAnswer | undefined },
+  }: { readonly answer: Answer; readonly layout: Layout; readonly fault?: AlteringFault | undefined },
 ): Promise<void> {
   const { body, contentType } = print(
     answer,

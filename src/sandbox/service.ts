@@ -7,13 +7,19 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { CallLog } from './call-log.ts';
 import { SUCCESS_CODE, textForCode } from './codes.ts';
-import { ENDPOINTS, type Endpoint, type EndpointCall, type Known } from './endpoints.ts';
+import { ENDPOINTS, type Endpoint, type EndpointCall, type ServiceState } from './endpoints.ts';
 import type { Answer } from './layouts.ts';
 import type { RuleAnswer, Rules } from './rules.ts';
-import { bring, type Delivery, isLost, lose, type SpoiledAnswer } from './send-answer.ts';
+import {
+  type AlteringFault,
+  type AnswerContext,
+  replacesAnswer,
+  sendAnswer,
+  sendFault,
+} from './send-answer.ts';
 import { openWebServer, pageOf, readBody, send, type WebServer } from './web-server.ts';
 
-export interface ServiceOptions extends Known {
+export interface ServiceOptions extends ServiceState {
   readonly host: string;
   readonly port: number;
   readonly extractPort: number;
@@ -86,7 +92,7 @@ async function take(
   const { params, client, early } = call;
   const seen = { operation: endpoint.name, instance: id, method, client, arrivedAt, early };
   const note = (outcome: string) => log.note({ ...seen, params: Object.fromEntries(params), outcome });
-  const delivery: Delivery = { response, path, server, clock };
+  const delivery: AnswerContext = { response, path, server, clock };
   await answer(rules.take(endpoint.name, id), { endpoint, call, options, delivery, note });
 }
 
@@ -107,7 +113,7 @@ interface Turn {
   readonly endpoint: Endpoint;
   readonly call: EndpointCall;
   readonly options: ServiceOptions;
-  readonly delivery: Delivery;
+  readonly delivery: AnswerContext;
   /** Notes the outcome before anything of the answer leaves. */
   readonly note: (outcome: string) => void;
 }
@@ -122,15 +128,15 @@ async function answer(
     return send(delivery.response, status, contentType, body);
   }
   const fault = rule !== undefined && 'fault' in rule ? rule : undefined;
-  if (fault !== undefined && isLost(fault)) {
+  if (fault !== undefined && replacesAnswer(fault)) {
     note(`fault:${fault.fault}`);
-    return lose(delivery, fault);
+    return sendFault(delivery, fault);
   }
   const given = rule !== undefined && 'code' in rule ? ruledAnswer(rule, endpoint) : undefined;
   const decided = given ?? (await endpoint.decide(call, options));
-  const spoiled: SpoiledAnswer | undefined = fault;
+  const spoiled: AlteringFault | undefined = fault;
   note(spoiled === undefined ? decided.code : `fault:${spoiled.fault}`);
-  return bring(delivery, { answer: decided, layout: endpoint.layout(call), fault: spoiled });
+  return sendAnswer(delivery, { answer: decided, layout: endpoint.layout(call), fault: spoiled });
 }
 
 /** The refusal that a rule asks for; success without a single proxy for 10001. */

@@ -1,6 +1,6 @@
 /** What can be set of an instance: how its members are, and how it stands at the service; with every default. */
 
-import type { Temper } from './member-behaviour.ts';
+import type { Behaviour } from './member-behaviour.ts';
 import { SANDBOX_PRODUCTS, type SandboxProduct } from './operations.ts';
 import type { ClientLogin } from './proxy-request.ts';
 
@@ -23,7 +23,7 @@ export interface CommonSettings {
   /** `ip`: proxies ask for nothing; `password`: for the instance's id and password. Default `ip`. */
   readonly auth?: 'ip' | 'password' | undefined;
   /** Decides how the nth proxy (from 0) of an instance behaves; undefined leaves it to `dead` and `slow`. */
-  readonly temper?: ((n: number) => Temper | undefined) | undefined;
+  readonly behaviour?: ((n: number) => Behaviour | undefined) | undefined;
 }
 
 /** The state of an instance at the service; each may be changed while the sandbox runs. */

@@ -5,7 +5,7 @@ import { once } from 'node:events';
 import type { Socket } from 'node:net';
 
 /** The other side ended before it had sent what was waited for, or sent too much. */
-export class HandshakeEnded extends Error {
+export class HandshakeError extends Error {
   override readonly name = 'HandshakeEnded';
 }
 
@@ -29,7 +29,7 @@ export class SocketReader {
   takeThrough(mark: string, limit: number): Promise<Buffer> {
     return this.#collect((seen) => {
       const at = seen.indexOf(mark);
-      if (at < 0 && seen.length > limit) throw new HandshakeEnded(`no end within ${limit} bytes`);
+      if (at < 0 && seen.length > limit) throw new HandshakeError(`no end within ${limit} bytes`);
       return at < 0 ? undefined : at + mark.length;
     });
   }
@@ -57,7 +57,7 @@ export class SocketReader {
 
   async #more(): Promise<void> {
     const socket = this.#socket;
-    if (socket.destroyed || socket.readableEnded) throw new HandshakeEnded('the client left');
+    if (socket.destroyed || socket.readableEnded) throw new HandshakeError('the client left');
     const over = new AbortController();
     const { signal } = over;
     try {

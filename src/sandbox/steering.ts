@@ -3,7 +3,7 @@ import { NoriaError } from '../core/faults.ts';
 import type { CallLog, SandboxStats } from './call-log.ts';
 import type { Instance } from './instance.ts';
 import type { RunningMember } from './member.ts';
-import type { Temper } from './member-behaviour.ts';
+import type { Behaviour } from './member-behaviour.ts';
 import type { ProxyProtocol, SandboxProduct } from './operations.ts';
 import type { Condition, ConditionChange } from './settings.ts';
 
@@ -31,7 +31,7 @@ export interface SandboxMember {
   /** The address that targets see. */
   readonly exit: string;
   readonly location: string;
-  readonly temper: Temper;
+  readonly behaviour: Behaviour;
   /** What is left of its life, also where the service tells -1. */
   readonly remainingMs: number;
   /** Connections that it has, and that it ever accepted. */
@@ -74,8 +74,8 @@ export class SandboxControls {
   }
 
   /** Makes a member behave so from its next connection on. @throws NoriaError `not-found` */
-  async misbehave(id: string, temper: Temper): Promise<void> {
-    await this.#find(id).behave(temper);
+  async misbehave(id: string, behaviour: Behaviour): Promise<void> {
+    await this.#find(id).behave(behaviour);
   }
 
   /** Ends a member's life now: its port closes, its tunnels are cut. @throws NoriaError `not-found` */
@@ -88,7 +88,7 @@ export class SandboxControls {
   }
 
   #living(): readonly RunningMember[] {
-    return this.#options.instances.flatMap(({ fleet }) => fleet.members);
+    return this.#options.instances.flatMap(({ members: fleet }) => fleet.members);
   }
 
   #find(id: string): RunningMember {
@@ -104,8 +104,8 @@ export class SandboxControls {
 }
 
 function describeMember(member: RunningMember): SandboxMember {
-  const { id, instance, host, port, temper, remainingMs, connections, accepted } = member;
-  const { protocol, place } = member.traits;
+  const { id, instance, host, port, behaviour, remainingMs, connections, accepted } = member;
+  const { protocol, location: place } = member.traits;
   const exit = member.exit.address;
   return {
     id,
@@ -115,7 +115,7 @@ function describeMember(member: RunningMember): SandboxMember {
     port,
     exit,
     location: place.adr,
-    temper,
+    behaviour,
     remainingMs,
     connections,
     accepted,

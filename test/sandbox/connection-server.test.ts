@@ -3,8 +3,8 @@ import { once } from 'node:events';
 import { connect, createServer, type Socket } from 'node:net';
 import { onTestFinished, test } from 'vitest';
 import { systemClock } from '../../src/core/clock.ts';
-import { MemberSet } from '../../src/sandbox/connection-server.ts';
-import { PLACES } from '../../src/sandbox/locations.ts';
+import { ConnectionServer } from '../../src/sandbox/connection-server.ts';
+import { LOCATIONS } from '../../src/sandbox/locations.ts';
 import { RunningMember } from '../../src/sandbox/member.ts';
 import { until } from '../support/until.ts';
 
@@ -25,9 +25,9 @@ async function connectedSocket(): Promise<Socket> {
 
 /** A member that is served by a crew whose dial is the test's. */
 async function openMember(protocol: 'http' | 'socks5', dial: () => Promise<Socket>): Promise<RunningMember> {
-  const [place] = PLACES;
+  const [place] = LOCATIONS;
   if (place === undefined) throw new Error('there is no place');
-  const crew = new MemberSet({ dial }, systemClock);
+  const crew = new ConnectionServer({ dial }, systemClock);
   const member = new RunningMember({
     id: 'one',
     instance: 'any',
@@ -36,7 +36,7 @@ async function openMember(protocol: 'http' | 'socks5', dial: () => Promise<Socke
     traits: {
       protocol,
       label: protocol,
-      place,
+      location: place,
       reverse: false,
       onlineMs: 0,
       level: 1,
@@ -49,7 +49,7 @@ async function openMember(protocol: 'http' | 'socks5', dial: () => Promise<Socke
     },
     lifeMs: 60_000,
     graceMs: 0,
-    temper: { how: 'good' },
+    behaviour: { how: 'good' },
     clock: systemClock,
     serve: crew.serve.bind(crew),
     onGone: () => {},

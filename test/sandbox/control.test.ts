@@ -44,7 +44,9 @@ test('control: members are listed, misbehave and die', async () => {
   if (entry === undefined) throw new Error('nothing was drawn');
   const [member] = sandbox.members();
   const { told } = await steer(sandbox, 'GET members');
-  expect(told).toMatchObject([{ id: member?.id, host: entry.ip, port: entry.port, temper: { how: 'good' } }]);
+  expect(told).toMatchObject([
+    { id: member?.id, host: entry.ip, port: entry.port, behaviour: { how: 'good' } },
+  ]);
   expect((await steer(sandbox, `PUT members/${member?.id}`, { how: 'status', status: 503 })).status).toBe(
     204,
   );

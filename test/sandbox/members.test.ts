@@ -3,7 +3,7 @@
 import { once } from 'node:events';
 import { connect, createServer, type Socket } from 'node:net';
 import { expect, onTestFinished, test } from 'vitest';
-import type { Temper } from '../../src/sandbox/member-behaviour.ts';
+import type { Behaviour } from '../../src/sandbox/member-behaviour.ts';
 import type { SandboxProduct } from '../../src/sandbox/operations.ts';
 import type { Sandbox, SandboxOptions } from '../../src/sandbox/sandbox.ts';
 import { ManualClock } from '../support/manual-clock.ts';
@@ -32,7 +32,8 @@ async function openOne(
   return { sandbox, entry, target: `127.0.0.1:${sandbox.target.port}` };
 }
 
-const misbehaving = (product: SandboxProduct, temper: Temper) => openOne(product, { temper: () => temper });
+const misbehaving = (product: SandboxProduct, behaviour: Behaviour) =>
+  openOne(product, { behaviour: () => behaviour });
 
 /** A server that answers each connection with `greet`, half-open. */
 async function openServer(greet: (socket: Socket) => void): Promise<number> {
@@ -308,7 +309,7 @@ test('misbehave slow: served after its wait', async () => {
   const clock = new ManualClock();
   const { entry, sandbox } = await openOne('short-classic', {
     clock,
-    temper: () => ({ how: 'slow', ms: 2_000 }),
+    behaviour: () => ({ how: 'slow', ms: 2_000 }),
   });
   let isServed = false;
   const served = getThrough(entry, `${sandbox.targetUrl}/ip`).then(({ body }) => {
@@ -462,11 +463,11 @@ test('shares: so many of the new members are dead and slow as the options say', 
   });
   await draw(sandbox, 'short-classic', { count: '400' });
   const counts = { good: 0, refuse: 0, slow: 0 };
-  for (const { temper } of sandbox.members()) {
-    if (temper.how !== 'good' && temper.how !== 'refuse' && temper.how !== 'slow')
-      throw new Error(temper.how);
-    counts[temper.how] += 1;
-    if (temper.how === 'slow') expect(temper.ms).toBe(700);
+  for (const { behaviour } of sandbox.members()) {
+    if (behaviour.how !== 'good' && behaviour.how !== 'refuse' && behaviour.how !== 'slow')
+      throw new Error(behaviour.how);
+    counts[behaviour.how] += 1;
+    if (behaviour.how === 'slow') expect(behaviour.ms).toBe(700);
   }
   expect(counts.refuse).toBeGreaterThan(50);
   expect(counts.refuse).toBeLessThan(110);

@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
 import { parseConfig } from '../../src/config/load.ts';
 import { CONTROL_ROUTES } from '../../src/sandbox/control.ts';
-import { conditionSchema, faultSchema, loadScenario, temperSchema } from '../../src/sandbox/scenario.ts';
+import { behaviourSchema, conditionSchema, faultSchema, loadScenario } from '../../src/sandbox/scenario.ts';
 import { open } from './client.ts';
 
 const page = readFileSync('docs/sandbox.md', 'utf8');
@@ -38,10 +38,10 @@ test('docs/sandbox.md: the instances are those of a sandbox that is told nothing
   expect(page).toContain(`\`${sandbox.account.username}\` with the password \`${sandbox.account.password}\``);
 });
 
-test('docs/sandbox.md: conditions, faults and tempers are those of the code', () => {
+test('docs/sandbox.md: conditions, faults and behaviours are those of the code', () => {
   expect(names('condition')).toEqual(Object.keys(conditionSchema.shape));
   expect(names('fault')).toEqual(faultSchema.options.map(({ shape }) => shape.fault.value));
-  expect(names('temper')).toEqual(temperSchema.options.map(({ shape }) => shape.how.value));
+  expect(names('behaviour')).toEqual(behaviourSchema.options.map(({ shape }) => shape.how.value));
 });
 
 test('docs/sandbox.md: the control API is that of the code', () => {

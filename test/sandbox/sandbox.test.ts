@@ -54,7 +54,7 @@ test('sandbox: dead members have a closed port, slow ones answer late', async ()
   const sandbox = await open({
     clock,
     members: 2,
-    temper: (n) => (n === 0 ? { how: 'refuse' } : undefined),
+    behaviour: (n) => (n === 0 ? { how: 'refuse' } : undefined),
     slow: 1,
     slowMs: 150,
   });

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
 import { openSandbox } from '../../src/sandbox/sandbox.ts';
-import { loadScenario, temperFrom } from '../../src/sandbox/scenario.ts';
+import { behaviourFrom, loadScenario } from '../../src/sandbox/scenario.ts';
 import { ask, draw, open } from './client.ts';
 
 async function fileWith(content: string): Promise<string> {
@@ -22,14 +22,19 @@ rules:
   - operation: shared
     answer: { fault: bom }
 members:
-  - { product: short-classic, first: 2, temper: { how: refuse } }
-  - { product: short-classic, first: 3, temper: { how: slow, ms: 800 } }
+  - { product: short-classic, first: 2, behaviour: { how: refuse } }
+  - { product: short-classic, first: 3, behaviour: { how: slow, ms: 800 } }
 `);
   const sandbox = await open({ paceMs: 0, scenario: path });
   expect((await ask(sandbox, 'short-classic')).code).toBe('12009');
   await draw(sandbox, 'short-classic', { count: '4' });
-  const tempers = sandbox.members().map(({ temper }) => temper);
-  expect(tempers).toEqual([{ how: 'refuse' }, { how: 'refuse' }, { how: 'slow', ms: 800 }, { how: 'good' }]);
+  const behaviours = sandbox.members().map(({ behaviour }) => behaviour);
+  expect(behaviours).toEqual([
+    { how: 'refuse' },
+    { how: 'refuse' },
+    { how: 'slow', ms: 800 },
+    { how: 'good' },
+  ]);
   expect(sandbox.rules.list()).toMatchObject([{ operation: 'shared', answer: { fault: 'bom' } }]);
 });
 
@@ -42,8 +47,8 @@ test('scenario: JSON is YAML, and an empty file is no scenario', async () => {
 test.each([
   ['rules: [{ answer: { fault: nothing } }]', /rules\.0\.answer/],
   ['rules: [{ operation: shorts, answer: { code: "1" } }]', /rules\.0\.operation/],
-  ['members: [{ temper: { how: slow } }]', /members\.0\.temper\.ms/],
-  ['members: [{ share: 2, temper: { how: good } }]', /members\.0\.share/],
+  ['members: [{ behaviour: { how: slow } }]', /members\.0\.behaviour\.ms/],
+  ['members: [{ share: 2, behaviour: { how: good } }]', /members\.0\.share/],
   ['colour: red', /colour/],
   ['rules: {', /cannot be read/],
 ])('scenario: %s is refused with its place', async (content, place) => {
@@ -61,12 +66,12 @@ test('scenario: a file that is not there is told', async () => {
 
 test('scenario: a share is a probability, and the first rule that fits decides', () => {
   const rules = [
-    { share: 0.3, temper: { how: 'refuse' } },
-    { product: 'shared', temper: { how: 'silent' } },
+    { share: 0.3, behaviour: { how: 'refuse' } },
+    { product: 'shared', behaviour: { how: 'silent' } },
   ] as const;
-  const temper = (product: 'shared' | 'free', thrown: number) =>
-    temperFrom(rules, { product, n: 0, random: () => thrown });
-  expect(temper('shared', 0.29)).toEqual({ how: 'refuse' });
-  expect(temper('shared', 0.3)).toEqual({ how: 'silent' });
-  expect(temper('free', 0.3)).toBeUndefined();
+  const behaviour = (product: 'shared' | 'free', thrown: number) =>
+    behaviourFrom(rules, { product, n: 0, random: () => thrown });
+  expect(behaviour('shared', 0.29)).toEqual({ how: 'refuse' });
+  expect(behaviour('shared', 0.3)).toEqual({ how: 'silent' });
+  expect(behaviour('free', 0.3)).toBeUndefined();
 });
