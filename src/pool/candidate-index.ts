@@ -6,10 +6,10 @@
  */
 import type { Clock } from '../core/clock.ts';
 import { EarliestTimer } from '../core/earliest-timer.ts';
+import { Heap } from '../core/heap.ts';
 import type { Random } from '../core/random.ts';
 import { type Bucket, Candidate, Candidates, Tier } from './candidates.ts';
 import { ANY_MEMBER, type MemberFilter, passesFilter } from './filter.ts';
-import { Heap } from './heap.ts';
 import type { Member, MemberMoment } from './member.ts';
 import type { PoolSettings } from './options.ts';
 import { RoundRobin } from './rotation/round-robin.ts';

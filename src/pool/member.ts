@@ -6,11 +6,11 @@
  */
 import { BoundedMap } from '../core/bounded-map.ts';
 import type { FaultCode } from '../core/faults.ts';
+import type { HeapNode } from '../core/heap.ts';
 import type { MemberProtocol } from '../core/protocol.ts';
 import type { Bucket, Candidate } from './candidates.ts';
 import type { Facts } from './drawn-member.ts';
 import { Health } from './health.ts';
-import type { HeapNode } from './heap.ts';
 import type { Location } from './locations.ts';
 import type { PoolSource } from './source.ts';
 

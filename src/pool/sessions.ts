@@ -7,8 +7,8 @@
 import type { Clock } from '../core/clock.ts';
 import { EarliestTimer } from '../core/earliest-timer.ts';
 import type { EventBus } from '../core/events.ts';
+import { Heap, type HeapNode } from '../core/heap.ts';
 import { ANY_MEMBER, type MemberFilter } from './filter.ts';
-import { Heap, type HeapNode } from './heap.ts';
 
 /** One session. `key` is the monotonic moment at which the timer looks at it next. */
 export class Session implements HeapNode {

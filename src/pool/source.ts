@@ -1,7 +1,8 @@
 /** What the pool keeps of one source: its members, the load on them, and whether clients may use them. */
+
+import { Heap } from '../core/heap.ts';
 import type { MemberProtocol } from '../core/protocol.ts';
 import type { DrawnMember } from './drawn-member.ts';
-import { Heap } from './heap.ts';
 import type { Member, MemberMoment, MemberPhaseName } from './member.ts';
 import type { PoolSourceOptions } from './options.ts';
 

@@ -7,8 +7,8 @@
 import type { Clock } from '../core/clock.ts';
 import { EarliestTimer } from '../core/earliest-timer.ts';
 import type { EventBus } from '../core/events.ts';
+import { Heap, type HeapNode } from '../core/heap.ts';
 import type { Candidates } from './candidates.ts';
-import { Heap, type HeapNode } from './heap.ts';
 import type { Lease, LeaseRefusal, LeaseRequest } from './lease.ts';
 
 type Answer = Lease | LeaseRefusal;

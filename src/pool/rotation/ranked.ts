@@ -1,5 +1,5 @@
 /** Ranked: a heap whose entry with the lowest rank is next. */
-import { Heap } from '../heap.ts';
+import { Heap } from '../../core/heap.ts';
 import {
   FITS,
   MAX_SECOND_CHOICES,

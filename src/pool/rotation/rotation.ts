@@ -5,7 +5,7 @@
  * order; the caller reports with `used` which entry it took. An entry that does not fit costs the pick one step. After
  * a long run of such entries, the rotation puts them behind the others, so that the next picks do not repeat the search.
  */
-import type { HeapNode } from '../heap.ts';
+import type { HeapNode } from '../../core/heap.ts';
 
 /** The pick must not return the entry. */
 export const UNFIT = 0;

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { Heap, type HeapNode } from '../../src/pool/heap.ts';
+import { Heap, type HeapNode } from '../../src/core/heap.ts';
 
 const keys = fc.array(fc.integer({ min: 0, max: 50 }), { maxLength: 60 });
 
