@@ -8,12 +8,11 @@ import type { Clock } from '../core/clock.ts';
 import { EarliestTimer } from '../core/earliest-timer.ts';
 import { Heap } from '../core/heap.ts';
 import type { Random } from '../core/random.ts';
-import { type Bucket, Candidate, Candidates, Tier } from './candidates.ts';
+import { Candidate, Candidates, Tier } from './candidates.ts';
 import { ANY_MEMBER, type MemberFilter, passesFilter } from './filter.ts';
-import type { Member, MemberMoment } from './member.ts';
+import type { Bucket, Member, MemberMoment, PoolSource } from './member.ts';
 import type { PoolSettings } from './options.ts';
 import { RoundRobin } from './rotation/round-robin.ts';
-import type { PoolSource } from './source.ts';
 import { makeRotation } from './strategies.ts';
 
 /** At this number of lists, the one whose last request is longest ago is dropped. A list for which clients wait stays. */
@@ -103,18 +102,18 @@ export class CandidateIndex {
   setEnd(member: Member, endsAt: number): void {
     member.endsAt = endsAt;
     member.source.expiries.update(member.usableUntil, endsAt - this.#settings.safetyMarginMs);
-    for (const candidate of member.candidates) candidate.rotation?.rankChanged(candidate);
+    for (const candidate of member.candidates) candidate.rankChanged();
   }
 
   /** A client got a lease on the member. */
   leased(member: Member, now: number): void {
-    for (const candidate of member.candidates) candidate.rotation?.used(candidate);
+    for (const candidate of member.candidates) candidate.used();
     this.update(member, now);
   }
 
   /** A lease on the member ended. */
   leaseEnded(member: Member, now: number): void {
-    for (const candidate of member.candidates) candidate.rotation?.rankChanged(candidate);
+    for (const candidate of member.candidates) candidate.rankChanged();
     if (member.source.leaseLimit !== Number.POSITIVE_INFINITY) this.membersFreed = true;
     this.update(member, now);
   }

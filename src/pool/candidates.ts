@@ -5,22 +5,22 @@
  * bucket is a rotation, so that a pick does not search. A member is in the same bucket in all its tiers.
  */
 import type { MemberFilter } from './filter.ts';
-import type { Member } from './member.ts';
-import type { MemberCheck } from './member-check.ts';
-import { type Rotation, RotationEntry } from './rotation/rotation.ts';
-import type { PoolSource } from './source.ts';
-
-/**
- * `fresh`: enough life left. `expiring`: picked only when the tier has no fresh member that fits. `quarantined`: picked
- * only when no tier has another member that fits.
- */
-export type Bucket = 'fresh' | 'expiring' | 'quarantined';
+import type { Bucket, Member, MemberCandidate, PoolSource } from './member.ts';
+import {
+  FITS,
+  type Fit,
+  type PickCheck,
+  type Rotation,
+  RotationEntry,
+  SECOND_CHOICE,
+  UNFIT,
+} from './rotation/rotation.ts';
 
 /** The first request after a pause of this length emits `demand.rose`. */
 export const QUIET_MS = 1_000;
 
 /** A member in one tier. */
-export class Candidate extends RotationEntry {
+export class Candidate extends RotationEntry implements MemberCandidate {
   readonly member: Member;
   readonly tier: Tier;
   /** The rotation of its bucket; undefined while the member may not be picked. */
@@ -36,6 +36,14 @@ export class Candidate extends RotationEntry {
     this.rotation?.remove(this);
     this.rotation = bucket === undefined ? undefined : this.tier.buckets[bucket];
     this.rotation?.add(this);
+  }
+
+  used(): void {
+    this.rotation?.used(this);
+  }
+
+  rankChanged(): void {
+    this.rotation?.rankChanged(this);
   }
 }
 
@@ -93,5 +101,55 @@ export class Candidates {
       if (candidate !== undefined) return candidate.member;
     }
     return undefined;
+  }
+}
+
+/**
+ * Checks members for one lease request: what the pick requires of a member, and what it finds out about those it rejects. The
+ * pool reuses one check for all picks, to save the allocation.
+ */
+export class MemberCheck implements PickCheck<Candidate> {
+  now = 0;
+  host = '';
+  /** Ids of members. */
+  avoid: readonly string[] = [];
+  minEndsAt = Number.NEGATIVE_INFINITY;
+  /** A member with this exit is a second choice. */
+  lastExit = '';
+  /** A member whose id is a key here is a second choice. */
+  heldBySessions: ReadonlyMap<string, unknown> | undefined;
+
+  /** Result: the earliest moment at which the spacing of the host (`perHostSpacing`) no longer excludes a member. */
+  spacedUntil = Number.POSITIVE_INFINITY;
+  /** Result: a member does not fit this request, but may fit others with the same filter. */
+  rejectedForRequest = false;
+  /** Result: the pick searched a tier that no request had searched for `QUIET_MS`. */
+  endedQuiet = false;
+
+  /** Clears the results of the previous pick. */
+  clearResults(): void {
+    this.spacedUntil = Number.POSITIVE_INFINITY;
+    this.rejectedForRequest = false;
+    this.endedQuiet = false;
+  }
+
+  fit({ member }: Candidate): Fit {
+    if (member.source.isFull) return UNFIT;
+    if (
+      member.endsAt < this.minEndsAt ||
+      member.bans?.has(this.host) === true ||
+      (this.avoid.length > 0 && this.avoid.includes(member.id))
+    ) {
+      this.rejectedForRequest = true;
+      return UNFIT;
+    }
+    const spacedUntil = member.spacedUntil(this.host);
+    if (spacedUntil > this.now) {
+      this.rejectedForRequest = true;
+      if (spacedUntil < this.spacedUntil) this.spacedUntil = spacedUntil;
+      return UNFIT;
+    }
+    if (member.exit === this.lastExit) return SECOND_CHOICE;
+    return this.heldBySessions?.has(member.id) === true ? SECOND_CHOICE : FITS;
   }
 }

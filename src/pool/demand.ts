@@ -3,9 +3,9 @@ import type { Candidates } from './candidates.ts';
 import type { Demand } from './drawn-member.ts';
 import { couldDraw } from './filter.ts';
 import type { LeaseRequest } from './lease.ts';
+import type { PoolSource } from './member.ts';
 import type { Members } from './members.ts';
 import type { Sessions } from './sessions.ts';
-import type { PoolSource } from './source.ts';
 
 /**
  * Members of the source that clients can use at that moment without another draw. Unproven members count until a probe

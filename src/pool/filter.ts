@@ -1,10 +1,8 @@
 /** Filters: the part of a client's routing options that a member passes or fails for its whole life. */
 import type { MemberProtocol } from '../core/protocol.ts';
 import type { RoutingOptions } from './lease.ts';
-import { foldLocation, looksLikeCode } from './locations.ts';
-import type { Member } from './member.ts';
-import type { Members } from './members.ts';
-import type { PoolSource } from './source.ts';
+import { foldLocation, type Locations, looksLikeCode } from './locations.ts';
+import type { Member, PoolSource } from './member.ts';
 
 /** An absent field allows everything. */
 export interface MemberFilter {
@@ -50,13 +48,17 @@ export function couldDraw(source: PoolSource, filter: MemberFilter, minLifeMs = 
  * The service's locations are words. A keyword that looks like a country code is therefore refused at once, unless a
  * known location contains it or a source reports that it could have such members.
  */
-export function whyImpossible({ source, location }: RoutingOptions, members: Members): string | undefined {
-  if (source !== undefined && !members.sources.has(source)) {
+export function whyImpossible(
+  { source, location }: RoutingOptions,
+  sources: ReadonlyMap<string, PoolSource>,
+  locations: Locations,
+): string | undefined {
+  if (source !== undefined && !sources.has(source)) {
     return 'No source with this name is configured. noria status lists the sources.';
   }
   if (location === undefined || !looksLikeCode(location)) return undefined;
-  if (members.locations.someContain(foldLocation(location))) return undefined;
-  for (const { options } of members.sources.values()) {
+  if (locations.someContain(foldLocation(location))) return undefined;
+  for (const { options } of sources.values()) {
     if (source !== undefined && source !== options.name) continue;
     if (options.couldHaveLocation?.(location) === true) return undefined;
   }

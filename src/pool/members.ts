@@ -14,9 +14,8 @@ import { DepartedMembers, departedMember, type MemberHistory, memberKey } from '
 import type { DrawnMember } from './drawn-member.ts';
 import type { MemberFilter } from './filter.ts';
 import { Locations } from './locations.ts';
-import { type Departure, Member } from './member.ts';
+import { type Departure, Member, PoolSource } from './member.ts';
 import type { PoolSettings } from './options.ts';
-import { PoolSource } from './source.ts';
 
 /** A success renews an assumed end of life only when that adds at least this share of the life. Saves work on most successes. */
 const MIN_RENEWAL_SHARE = 1 / 64;

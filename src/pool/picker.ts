@@ -5,11 +5,10 @@
  * the routing options, or expires soon while another member does not. It waits for a member that is only full. Its
  * next member is preferably one that no other session has.
  */
-import type { Candidates } from './candidates.ts';
+import { type Candidates, MemberCheck } from './candidates.ts';
 import { passesFilter } from './filter.ts';
 import type { LeaseRequest } from './lease.ts';
 import type { Member } from './member.ts';
-import { MemberCheck } from './member-check.ts';
 import type { Members } from './members.ts';
 import type { Session, Sessions } from './sessions.ts';
 

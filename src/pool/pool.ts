@@ -14,12 +14,12 @@ import type { AddedMembers, Demand, DrawnMember } from './drawn-member.ts';
 import { filterOf, whyImpossible } from './filter.ts';
 import type { Lease, LeaseProvider, LeaseRefusal, LeaseReport, LeaseRequest } from './lease.ts';
 import { type LeaseHolder, Leases } from './leases.ts';
+import type { PoolSource } from './member.ts';
 import { Members } from './members.ts';
 import { DEFAULT_LIMITS, type Outlook, type PoolOptions, type PoolSettings } from './options.ts';
 import { Picker, type SessionRotation } from './picker.ts';
 import { type Session, Sessions } from './sessions.ts';
 import { type PoolSnapshot, type RestoredCounts, restoreSnapshot, takeSnapshot } from './snapshot.ts';
-import type { PoolSource } from './source.ts';
 import {
   type MemberView,
   memberView,
@@ -83,7 +83,7 @@ export class Pool implements LeaseProvider {
     if (this.#closed) return SHUTTING_DOWN;
     const now = this.#clock.monotonic();
     this.#catchUp(now); // waiting clients come first
-    const impossible = whyImpossible(request.routing, this.#members);
+    const impossible = whyImpossible(request.routing, this.#members.sources, this.#members.locations);
     if (impossible !== undefined) return this.#refusal('bad-routing', impossible);
     const candidates = this.#members.candidates(filterOf(request.routing), now);
     const lease = this.#tryLease(request, candidates, now, now);
@@ -192,7 +192,7 @@ export class Pool implements LeaseProvider {
     this.#configure(settings, now);
     for (const client of this.#queue.all()) {
       const { routing } = client.request;
-      const impossible = whyImpossible(routing, this.#members);
+      const impossible = whyImpossible(routing, this.#members.sources, this.#members.locations);
       if (impossible === undefined) {
         this.#queue.changeLine(client, this.#members.candidates(filterOf(routing), now));
       } else this.#queue.answer(client, this.#refusal('bad-routing', impossible), 'refused', now);

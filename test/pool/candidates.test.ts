@@ -1,9 +1,8 @@
 import { expect, test } from 'vitest';
 import { CandidateIndex } from '../../src/pool/candidate-index.ts';
+import { MemberCheck } from '../../src/pool/candidates.ts';
 import { ANY_MEMBER, type MemberFilter } from '../../src/pool/filter.ts';
-import { Member } from '../../src/pool/member.ts';
-import { MemberCheck } from '../../src/pool/member-check.ts';
-import { PoolSource } from '../../src/pool/source.ts';
+import { Member, PoolSource } from '../../src/pool/member.ts';
 import { ManualClock } from '../support/manual-clock.ts';
 import { CITY, poolSettings } from './pool-kit.ts';
 

@@ -1,6 +1,5 @@
 import { expect, test } from 'vitest';
-import { MEMBER_MOVES, Member, type MemberPhaseName } from '../../src/pool/member.ts';
-import { PoolSource } from '../../src/pool/source.ts';
+import { MEMBER_MOVES, Member, type MemberPhaseName, PoolSource } from '../../src/pool/member.ts';
 import { CITY } from './pool-kit.ts';
 
 /** The call that moves a member into each phase. */
