@@ -1,7 +1,4 @@
-/**
- * noria inside another program: what `import { startNoria } from 'noria'` gives. The process stays the program's own: no
- * signal is handled, nothing is printed unless asked for.
- */
+/** noria inside another program: `import { startNoria } from 'noria'`. It handles no signals, and prints nothing. */
 import type { Config } from './config/config.ts';
 import { parseConfig } from './config/load.ts';
 import { NoriaError } from './core/faults.ts';
@@ -11,33 +8,33 @@ import { type Daemon, startDaemon } from './daemon/daemon.ts';
 export type { Daemon } from './daemon/daemon.ts';
 
 export interface EmbedOptions {
-  /** The configuration, as YAML: what stands in a noria.yaml. Relative paths in it begin at the working folder. */
+  /** The configuration as YAML, like a noria.yaml. Relative paths in it start at the working folder. */
   readonly config: string;
-  /** What `${NAME}` in it takes; the environment of the process when absent. */
+  /** Variables for `${NAME}` in the configuration; the environment of the process by default. */
   readonly env?: Readonly<Record<string, string | undefined>>;
-  /** Takes the log lines, as JSON, each with its line end. Absent: nothing is logged. */
+  /** Receives each log line as JSON with its newline. Without it nothing is logged. */
   readonly onLogLine?: (line: string) => void;
 }
 
 /** A noria that runs in this process. */
 export interface Noria extends Omit<Daemon, 'reload' | 'failed'> {
   /**
-   * Takes over another configuration without a loss.
+   * Applies another configuration, like `Daemon.reload`.
    *
-   * @returns sections that take effect only at the next start.
-   * @throws NoriaError bad-config or listen-failed; everything stays as it was.
+   * @returns changed keys that take effect only after a restart.
+   * @throws NoriaError bad-config or listen-failed. Nothing changes then.
    */
   reload(config: string): Promise<readonly string[]>;
 }
 
 /**
- * Starts a noria that listens when the promise resolves. `close()` ends it, and leaves nothing behind.
+ * Starts noria. Its listeners are open when the promise resolves. `close()` stops it completely.
  *
- * @throws NoriaError bad-config with every problem of the configuration; listen-failed, state-locked, state-unwritable.
+ * @throws NoriaError bad-config with all problems of the configuration; listen-failed, state-locked, state-unwritable.
  */
 export async function startNoria({ config: text, env, onLogLine }: EmbedOptions): Promise<Noria> {
   const read = (yaml: string) =>
-    inOneProcess(parseConfig(yaml, 'noria.yaml', env === undefined ? {} : { env }));
+    requireOneProcess(parseConfig(yaml, 'noria.yaml', env === undefined ? {} : { env }));
   const config = read(text);
   const level: LogLevel = onLogLine === undefined ? 'silent' : config.log.level;
   const log = createLog({ level, format: 'json', destination: { write: (line) => onLogLine?.(line) } });
@@ -56,11 +53,11 @@ export async function startNoria({ config: text, env, onLogLine }: EmbedOptions)
   };
 }
 
-/** The process is another program's own: it is not for noria to start more of them. */
-function inOneProcess(config: Config): Config {
+/** Workers would change the settings of node:cluster, which are process-wide and belong to the embedding program. */
+function requireOneProcess(config: Config): Config {
   if (config.workers === 1) return config;
   throw new NoriaError(
     'bad-config',
-    `noria.yaml: workers: ${config.workers} is for the command noria run; inside another program it is 1`,
+    `noria.yaml: workers: ${config.workers} works only with noria run; an embedded noria needs workers: 1`,
   );
 }

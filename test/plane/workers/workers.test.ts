@@ -1,6 +1,6 @@
 /**
- * A whole noria whose clients are served by two processes: what it promises as one, it keeps as two, also when one of them dies.
- * A test chooses the worker that serves by stopping the other one for that moment.
+ * A whole noria with two workers keeps the promises of one process, also when a worker dies. A test chooses the worker that
+ * accepts a connection: it stops the other one (SIGSTOP) for that moment.
  */
 import { once } from 'node:events';
 import { readdirSync, readFileSync } from 'node:fs';
@@ -23,7 +23,7 @@ import {
 import { hasCommand } from '../../support/tools.ts';
 import { until } from '../../support/until.ts';
 
-/** Processes whose parent is `parent` and that run noria's worker. */
+/** The pids of the workers of this process. */
 function workersOf(parent: number | undefined): number[] {
   const pids = readdirSync('/proc').filter((name) => /^\d+$/.test(name));
   return pids.map(Number).filter((pid) => {
@@ -34,14 +34,14 @@ function workersOf(parent: number | undefined): number[] {
         readFileSync(`/proc/${pid}/cmdline`, 'utf8').includes('plane/workers/worker.')
       );
     } catch {
-      return false; // ignored: it ended while the list was read
+      return false; // ignored: the process ended while the list was read
     }
   });
 }
 
 const openFiles = (pid: number) => readdirSync(`/proc/${pid}/fd`).length;
 
-/** Connects so that this worker accepts it, and no other. */
+/** Opens a connection that this worker accepts. */
 async function connectTo(worker: number, workers: readonly number[], proxy: string): Promise<Socket> {
   const others = workers.filter((pid) => pid !== worker);
   const before = openFiles(worker);
@@ -49,7 +49,7 @@ async function connectTo(worker: number, workers: readonly number[], proxy: stri
   try {
     const socket = connect(Number(proxy.split(':')[1]), '127.0.0.1');
     onTestFinished(() => void socket.destroy());
-    socket.on('error', () => {}); // ended by the test, or by the death of its worker
+    socket.on('error', () => {}); // the test or the exit of its worker resets it
     await once(socket, 'connect');
     await until('the worker has accepted it', () => openFiles(worker) > before);
     return socket;
@@ -102,7 +102,7 @@ async function startPair(more: Partial<NoriaOptions> = {}, clock?: Clock): Promi
 const lines = ({ lines }: Noria, message: string) =>
   lines.map((line) => JSON.parse(line)).filter(({ msg }) => msg === message);
 
-test('workers: one that is killed takes its own tunnels with it and nothing else, and is replaced', async () => {
+test('workers: a killed worker loses only its own tunnels, and is replaced', async () => {
   const { noria, workers, target, through } = await startPair();
   const [dying, staying] = [await through(0), await through(1)];
   for (const socket of [dying, staying]) expect(await openTunnel(socket, target)).toMatch(/^HTTP\/1\.1 200 /);
@@ -128,7 +128,7 @@ test('workers: one that is killed takes its own tunnels with it and nothing else
   expect(page).toMatch(/^noria_connections_open\{listener="127\.0\.0\.1:0"\} 2$/m);
 });
 
-test('workers: noria is not ready while none lives, and says so', async () => {
+test('workers: noria is not ready while all workers are down', async () => {
   const { noria, workers } = await startPair();
   for (const pid of workers) process.kill(pid, 'SIGKILL');
   await untilStatus(noria, ({ workers }) => workers.running === 0);
@@ -148,10 +148,10 @@ async function untilStatus(
   return control.status();
 }
 
-test('workers: the one that takes the place of another has the configuration of now', async () => {
+test('workers: a replacement has the current configuration', async () => {
   const { noria, options, workers, target, through } = await startPair();
   const users = 'denyTargets: [], users: [{ username: me, password: right-one }]';
-  const listeners = `listeners: [{ address: "${noria.proxy}", ${users} }]`; // the port that it has, now by its number
+  const listeners = `listeners: [{ address: "${noria.proxy}", ${users} }]`; // the same port as before, now given as a number
   expect(await noria.reload(testConfig({ ...options, listeners }))).toEqual([]);
   expect(await openTunnel(await through(0), target)).toMatch(/^HTTP\/1\.1 407 /);
   process.kill(workers[0], 'SIGKILL');
@@ -164,7 +164,7 @@ test('workers: the one that takes the place of another has the configuration of 
   expect(await openTunnel(again, target, basic('me', 'right-one'))).toMatch(/^HTTP\/1\.1 200 /);
 });
 
-test('workers: a session has one member, whichever worker its client comes to', async () => {
+test('workers: a session keeps its member in every worker', async () => {
   const { target, through } = await startPair();
   const members: (string | undefined)[] = [];
   for (const worker of [0, 1, 0, 1] as const) {
@@ -175,7 +175,7 @@ test('workers: a session has one member, whichever worker its client comes to', 
   expect(new Set(members).size).toBe(1);
 });
 
-test('workers: tunnels of a session are ended wherever they are', async () => {
+test('workers: tunnels of a session are closed in all workers', async () => {
   const { noria, target, through } = await startPair();
   const sockets = [await through(0), await through(1)];
   for (const socket of sockets) await openTunnel(socket, target, basic('me-session-one'));
@@ -187,7 +187,7 @@ test('workers: tunnels of a session are ended wherever they are', async () => {
   expect(await getIp(other)).toContain('200 OK');
 });
 
-test('workers: maxConnections is the limit of all of them together, and a place is given to whoever comes', async () => {
+test('workers: maxConnections limits all workers together, and a freed connection can be used by any worker', async () => {
   const { noria, target, through } = await startPair({ listener: 'maxConnections: 3' });
   const open = [await through(0), await through(0), await through(1)];
   for (const socket of open) expect(await openTunnel(socket, target)).toMatch(/^HTTP\/1\.1 200 /);
@@ -196,16 +196,19 @@ test('workers: maxConnections is the limit of all of them together, and a place 
       /^HTTP\/1\.1 503 .*X-Noria-Error: too-many-connections\r\n/s,
     );
   }
-  await until('only those within it are open', () => noria.control.status().listeners[0]?.connections === 3);
+  await until(
+    'only those within the limit are open',
+    () => noria.control.status().listeners[0]?.connections === 3,
+  );
   open[0]?.destroy();
-  await until('a place is free', () => noria.control.status().listeners[0]?.connections === 2);
-  expect(await openTunnel(await through(1), target), 'the place was the other one’s').toMatch(
+  await until('a connection has closed', () => noria.control.status().listeners[0]?.connections === 2);
+  expect(await openTunnel(await through(1), target), 'the permit was held by the other worker').toMatch(
     /^HTTP\/1\.1 200 /,
   );
   expect(await openTunnel(await through(0), target)).toMatch(/^HTTP\/1\.1 503 /);
 });
 
-/** Another program on that port. */
+/** Listens on the port like another program. */
 async function occupy(port: number, host: string) {
   const program = createServer().listen(port, host);
   onTestFinished(() => void program.close());
@@ -213,7 +216,7 @@ async function occupy(port: number, host: string) {
   return program;
 }
 
-test('workers: reloads to a port that another program has cost nobody anything, and work when it is free', async () => {
+test('workers: a reload to a taken port changes nothing, and succeeds once the port is free', async () => {
   const { noria, options, workers, target, through } = await startPair();
   const tunnels = [await through(0), await through(1)];
   for (const socket of tunnels) expect(await openTunnel(socket, target)).toMatch(/^HTTP\/1\.1 200 /);
@@ -232,18 +235,18 @@ test('workers: reloads to a port that another program has cost nobody anything, 
   await noria.reload(next);
   expect(await refuses(`127.0.0.1:${port}`)).toBe(false);
   for (const socket of tunnels) expect(await getIp(socket)).toContain('200 OK');
-  expect(workers.filter(lives)).toEqual(workers);
+  expect(workers.filter(isAlive)).toEqual(workers);
 });
 
-test('workers: maxConnections is the same after reloads that were refused half way', async () => {
+test('workers: maxConnections is unchanged after failed reloads', async () => {
   const { noria, options, through, target } = await startPair({ listener: 'maxConnections: 3' });
   const [host, port] = noria.proxy.split(':');
-  const first = [await through(0), await through(1)]; // so both have had permits
+  const first = [await through(0), await through(1)]; // so that both workers hold permits
   for (const socket of first) await openTunnel(socket, target);
   await untilStatus(noria, ({ listeners }) => listeners[0]?.connections === 2);
   for (const socket of first) socket.destroy();
   await untilStatus(noria, ({ listeners }) => listeners[0]?.connections === 0);
-  await occupy(Number(port), '127.0.0.2'); // in the way of all addresses, and not of the one that noria has
+  await occupy(Number(port), '127.0.0.2'); // blocks 0.0.0.0, but not noria's own address
   const users = 'users: [{ username: me, password: right-one }]';
   const listeners = `listeners: [{ address: "0.0.0.0:${port}", ${users} }]`;
   for (let n = 0; n < 3; n += 1) {
@@ -259,7 +262,7 @@ test('workers: maxConnections is the same after reloads that were refused half w
   expect(await openTunnel(await through(1), target)).toMatch(/^HTTP\/1\.1 503 /);
 });
 
-test('workers: wrong passwords are counted over all of them', async () => {
+test('workers: wrong passwords are counted over all workers', async () => {
   const { target, through } = await startPair({
     listener: 'users: [{ username: me, password: right-one }]',
   });
@@ -272,16 +275,16 @@ test('workers: wrong passwords are counted over all of them', async () => {
   for (const worker of [0, 1] as const) {
     const right = () =>
       through(worker).then((socket) => openTunnel(socket, target, basic('me', 'right-one')));
-    await until('the right one is refused as well', async () => /^HTTP\/1\.1 429 /.test(await right()));
+    await until('the right password is refused too', async () => /^HTTP\/1\.1 429 /.test(await right()));
   }
 });
 
-test('workers: nothing is left when noria has closed, and who is still there is let finish first', async () => {
+test('workers: closing lets open tunnels finish, then ends all workers', async () => {
   const { noria, workers, target, through } = await startPair();
   const tunnels = [await through(0), await through(1)];
   for (const socket of tunnels) await openTunnel(socket, target);
   const closing = noria.close();
-  await until('no client is taken any more', () => refuses(noria.proxy));
+  await until('new clients are refused', () => refuses(noria.proxy));
   for (const socket of tunnels) {
     expect(await getIp(socket)).toContain('200 OK');
     socket.end();
@@ -291,7 +294,7 @@ test('workers: nothing is left when noria has closed, and who is still there is 
   expect(lines(noria, 'worker lost with its connections; starting another')).toEqual([]);
 });
 
-test('workers: one that hangs holds up neither the end of noria nor a reload that is under way then', async () => {
+test('workers: a worker that hangs delays neither the close nor a reload in progress by more than a second', async () => {
   const firedMs: number[] = [];
   const clock: Clock = {
     ...systemClock,
@@ -313,7 +316,7 @@ test('workers: one that hangs holds up neither the end of noria nor a reload tha
   tunnel.end();
   await closing;
   expect(Math.max(...firedMs), 'a reload alone would wait 30 s for the worker').toBeLessThan(5_000);
-  expect(workers.filter(lives)).toEqual([]);
+  expect(workers.filter(isAlive)).toEqual([]);
 });
 
 async function refuses(proxy: string): Promise<boolean> {
@@ -322,13 +325,13 @@ async function refuses(proxy: string): Promise<boolean> {
     await once(socket, 'connect');
     return false;
   } catch {
-    return true; // handled: nobody listens
+    return true; // handled: nothing listens
   } finally {
     socket.destroy();
   }
 }
 
-/** A file for two workers that listen on this address. */
+/** Writes a configuration with two workers that listen on this address. */
 function pairFile(sandbox: Sandbox, address: string): string {
   const config = `
 sources:
@@ -342,7 +345,7 @@ workers: 2
   return writeIn(testFolder(), 'noria.yaml', config);
 }
 
-/** noria as an operator runs it, with its workers. */
+/** `noria run` with two workers. */
 async function runPair() {
   const sandbox = await openTestSandbox({ members: 4, lifetimeMs: 60_000 });
   const port = await freePort();
@@ -354,7 +357,7 @@ async function runPair() {
   return { noria, workers, proxy: `127.0.0.1:${port}`, target: new URL(sandbox.targetUrl).host };
 }
 
-const lives = (pid: number) => {
+const isAlive = (pid: number) => {
   try {
     return process.kill(pid, 0);
   } catch {
@@ -362,15 +365,15 @@ const lives = (pid: number) => {
   }
 };
 
-test('workers: they end with the process that was started, however it ends', async () => {
+test('workers: exit when the primary is killed', async () => {
   const { noria, workers, proxy } = await runPair();
   noria.child.kill('SIGKILL');
   await noria.ended;
-  await until('they are gone', () => !workers.some(lives));
+  await until('they have exited', () => !workers.some(isAlive));
   expect(await refuses(proxy)).toBe(true);
 });
 
-test('workers: what a terminal sends to all processes is for the first one alone', async () => {
+test('workers: ignore signals that a terminal sends to all processes', async () => {
   const { noria, workers, proxy, target } = await runPair();
   for (const pid of workers) {
     for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.kill(pid, signal);
@@ -393,7 +396,7 @@ test('workers: what a terminal sends to all processes is for the first one alone
 });
 
 test.skipIf(!hasCommand('systemd-socket-activate'))(
-  'workers: a socket that was handed over is served by all, and with the last of them noria ends',
+  'workers: all serve an inherited socket, and noria ends with the last of them',
   async () => {
     const sandbox = await openTestSandbox({ members: 4, lifetimeMs: 60_000 });
     const port = await freePort();
@@ -401,8 +404,8 @@ test.skipIf(!hasCommand('systemd-socket-activate'))(
     const noria = runNoria([process.execPath, 'src/main.ts', 'run', '-c', file], {
       command: ['systemd-socket-activate', '-l', `127.0.0.1:${port}`],
     });
-    await until('the socket stands', () => /Listening on/.test(noria.err()));
-    const first = connect(port, '127.0.0.1'); // it waits in the socket's queue until noria runs
+    await until('the socket is open', () => /Listening on/.test(noria.err()));
+    const first = connect(port, '127.0.0.1'); // waits in the socket's queue until noria runs
     onTestFinished(() => void first.destroy());
     await noria.line('draw done');
     const target = new URL(sandbox.targetUrl).host;
@@ -420,13 +423,13 @@ test.skipIf(!hasCommand('systemd-socket-activate'))(
   },
 );
 
-test('workers: inside another program there are none', async () => {
+test('workers: an embedded noria refuses workers', async () => {
   const config = `
 sources: [{ name: city, product: short-classic, instance: "1", akey: "0123456789abcdef", baseUrl: "http://127.0.0.1:9" }]
 workers: auto
 `;
   await expect(embedNoria({ config })).rejects.toMatchObject({
     code: 'bad-config',
-    message: 'noria.yaml: workers: auto is for the command noria run; inside another program it is 1',
+    message: 'noria.yaml: workers: auto works only with noria run; an embedded noria needs workers: 1',
   });
 });
