@@ -2,7 +2,8 @@
 import type { Config } from './config/config.ts';
 import { parseConfig } from './config/load.ts';
 import { NoriaError } from './core/faults.ts';
-import { createLog, type LogLevel } from './core/log.ts';
+import { createLog } from './core/log.ts';
+import type { LogLevel } from './core/log-options.ts';
 import { type Daemon, startDaemon } from './daemon/daemon.ts';
 
 export type { Daemon } from './daemon/daemon.ts';

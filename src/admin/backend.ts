@@ -1,5 +1,5 @@
 /** What the admin server reads and controls: snapshots and commands. The daemon implements it. */
-import type { LogLevel } from '../core/log.ts';
+import type { LogLevel } from '../core/log-options.ts';
 import type { MemberJson, Report, SessionJson, Status } from './schemas.ts';
 
 export interface AdminBackend {

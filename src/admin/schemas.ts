@@ -4,7 +4,7 @@
  */
 import { z } from '@hono/zod-openapi';
 import type { Side } from '../core/faults.ts';
-import { LOG_LEVELS } from '../core/log.ts';
+import { LOG_LEVELS } from '../core/log-options.ts';
 import { MEMBER_PROTOCOLS } from '../core/protocol.ts';
 
 export const SOURCE_STATES = ['idle', 'ready', 'drawing', 'waiting', 'backoff', 'paused', 'halted'] as const;

@@ -2,7 +2,7 @@
 import { constants } from 'node:os';
 import { InvalidArgumentError } from 'commander';
 import { parsePort } from '../core/host-port.ts';
-import type { LogLevel } from '../core/log.ts';
+import type { LogLevel } from '../core/log-options.ts';
 import type { Terminal } from './terminal.ts';
 
 export interface CommandContext {

@@ -1,6 +1,6 @@
 /** The command line: its commands, their common options, and exit codes. */
 import { Command, CommanderError, Option } from 'commander';
-import { LOG_LEVELS } from '../core/log.ts';
+import { LOG_LEVELS } from '../core/log-options.ts';
 import { readVersion } from '../core/version.ts';
 import type { CommandContext } from './command.ts';
 import { EXIT, exitCodeOf, printFailure, type Terminal } from './terminal.ts';

@@ -4,7 +4,7 @@ import { holdingClock, systemClock } from '../core/clock.ts';
 import { NoriaError } from '../core/faults.ts';
 import { formatHostPort } from '../core/host-port.ts';
 import { Secret } from '../core/secret.ts';
-import { type AdminClient, connectAdmin } from './admin-client.ts';
+import { AdminClient } from './admin-client.ts';
 import type { CommandContext } from './command.ts';
 import { formatStatus } from './status-format.ts';
 import { watchStatus } from './status-watch.ts';
@@ -49,19 +49,15 @@ async function showStatus(flags: StatusFlags, terminal: Terminal): Promise<numbe
     throw new NoriaError('bad-usage', 'use either --watch or --json: --json prints one answer');
   }
   const { url, token } = await findTarget(flags, terminal);
-  const client = connectAdmin(url, token);
-  try {
-    if (flags.watch === true) return (await watch(client, url, terminal)) ? EXIT.fine : EXIT.failed;
-    const status = await client.status();
-    if (flags.json === true) terminal.print(JSON.stringify(status, undefined, 2));
-    else {
-      const format = { now: systemClock.now(), colour: terminal.colour };
-      for (const line of formatStatus(status, await client.members(), format)) terminal.print(line);
-    }
-    return status.ready ? EXIT.fine : EXIT.failed;
-  } finally {
-    await client.close();
+  const client = new AdminClient(url, token);
+  if (flags.watch === true) return (await watch(client, url, terminal)) ? EXIT.fine : EXIT.failed;
+  const status = await client.status();
+  if (flags.json === true) terminal.print(JSON.stringify(status, undefined, 2));
+  else {
+    const format = { now: systemClock.now(), colour: terminal.colour };
+    for (const line of formatStatus(status, await client.members(), format)) terminal.print(line);
   }
+  return status.ready ? EXIT.fine : EXIT.failed;
 }
 
 async function watch(client: AdminClient, url: string, terminal: Terminal): Promise<boolean> {

@@ -6,7 +6,7 @@
  * Rules about several keys are in resolve.ts, sources.ts and listeners.ts. Defaults are written as in YAML.
  */
 import { z } from 'zod';
-import { LOG_FORMATS, LOG_LEVELS } from '../core/log.ts';
+import { LOG_FORMATS, LOG_LEVELS } from '../core/log-options.ts';
 import { LISTENER_PROTOCOLS, MEMBER_PROTOCOLS } from '../core/protocol.ts';
 import { STRATEGIES } from '../pool/options.ts';
 import { FORMATS, METHODS, PRODUCTS } from '../service/operations.ts';

@@ -8,11 +8,7 @@
 import { type DestinationStream, pino } from 'pino';
 import pretty from 'pino-pretty';
 import type { EventBus, EventName, NoriaEvents } from './events.ts';
-
-export const LOG_LEVELS = ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'] as const;
-export type LogLevel = (typeof LOG_LEVELS)[number];
-/** `auto`: pretty when standard error is a terminal, else JSON. */
-export const LOG_FORMATS = ['auto', 'json', 'pretty'] as const;
+import type { LOG_FORMATS, LogLevel } from './log-options.ts';
 
 type Fields = object;
 

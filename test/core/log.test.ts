@@ -1,6 +1,7 @@
 import { expect, test } from 'vitest';
 import { EventBus, type NoriaEvents } from '../../src/core/events.ts';
-import { createLog, type LogLevel, logEvents } from '../../src/core/log.ts';
+import { createLog, logEvents } from '../../src/core/log.ts';
+import type { LogLevel } from '../../src/core/log-options.ts';
 import { Secret } from '../../src/core/secret.ts';
 
 function openTestLog(level: LogLevel = 'trace') {

@@ -1,0 +1,6 @@
+/** Log levels and formats. Apart from log.ts, so that commands without a log do not load pino. */
+
+export const LOG_LEVELS = ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'] as const;
+export type LogLevel = (typeof LOG_LEVELS)[number];
+/** `auto`: pretty when standard error is a terminal, else JSON. */
+export const LOG_FORMATS = ['auto', 'json', 'pretty'] as const;
