@@ -1,7 +1,7 @@
 /** The status of a running daemon as text for a terminal: a summary, its sources with advice, its members with a bar for their remaining life. */
 import { styleText } from 'node:util';
 import type { MemberJson, SourceJson, Status } from '../admin/schemas.ts';
-import { formatCount } from '../refill/words.ts';
+import { formatCount } from '../core/words.ts';
 import { type Column, formatTable } from './table.ts';
 
 export interface StatusFormat {

@@ -4,8 +4,9 @@
  * A draw is due when, without it, fewer members than wanted would be usable at the moment when the *following* draw could
  * deliver. So members are replaced before they expire, and a draw requests only as many as will be missing.
  */
+
+import { roughDuration } from '../core/words.ts';
 import type { Demand } from '../pool/drawn-member.ts';
-import { roughDuration } from './words.ts';
 
 /** The members of one source in the pool: the methods of `RefillPool` without the name. Moments are monotonic ms. */
 export interface Stock {

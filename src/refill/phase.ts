@@ -2,8 +2,9 @@
  * The phases of a source, the allowed moves between them, and the reasons that status shows. The diagram in
  * docs/architecture.md draws the same moves, held by test/held/phases.test.ts.
  */
+
+import { roughDuration } from '../core/words.ts';
 import { type DrawOutcome, describeOutcome, type Suspension } from './reaction.ts';
-import { roughDuration } from './words.ts';
 
 interface SuspendedState {
   /** Why, in noria's words, without text of the service. */

@@ -9,6 +9,7 @@
 import { EarliestTimer } from '../core/earliest-timer.ts';
 import { NoriaError } from '../core/faults.ts';
 import type { Random } from '../core/random.ts';
+import { formatCount, roughDuration } from '../core/words.ts';
 import { OPERATIONS } from '../service/operations.ts';
 import { untilServiceMidnight } from './daily-budget.ts';
 import { type DrawContext, type DrawResult, makeDraw } from './draw.ts';
@@ -29,7 +30,6 @@ import {
 import { outcomeOfError } from './reaction.ts';
 import { SourceRecords, type SourceRecordsSnapshot } from './source-records.ts';
 import { type SourceStatus, sourceStatus } from './status.ts';
-import { formatCount, roughDuration } from './words.ts';
 
 /** What all sources of a refiller share. */
 export interface DrawSourceContext extends DrawContext {

@@ -1,5 +1,5 @@
 /** The result of a simulation, as data and as text for someone who chooses size, count and timespan. */
-import { formatCount } from '../words.ts';
+import { formatCount } from '../../core/words.ts';
 import type { SimulatedEnding } from './clients.ts';
 
 export interface SimulationReport {
