@@ -103,6 +103,8 @@ function settingsOf(strategy: Strategy): PoolSettings {
       maxUsesPerMember: 0,
       perHostSpacingMs: 0,
       sessionTtlMs: 600_000,
+      maxSessionTtlMs: 86_400_000,
+      maxSessionsPerClient: 1_000,
     },
     safetyMarginMs: 3_000,
     minRemainingMs: 10_000,

@@ -5,13 +5,13 @@
  * the environment is read like one from the file.
  */
 import { z } from 'zod';
+import { formatDuration, parseDuration } from '../core/duration.ts';
 import { formatListenAddress, type ListenAddress, readListenAddress } from '../core/listen-address.ts';
 import { nearest } from '../core/nearest.ts';
 import { isCidr } from '../core/networks.ts';
 import { Secret } from '../core/secret.ts';
 import { parseTargetRule, TARGET_SETS, wrongTargetRule } from '../core/target-rule.ts';
 import { isKey } from '../service/key.ts';
-import { formatDuration, parseDuration } from './units.ts';
 
 /** The part of JSON Schema that scalars need. */
 export interface ScalarJsonSchema {

@@ -32,7 +32,14 @@ const SECOND_MS = 1000;
 const HOUR_MS = 3600 * SECOND_MS;
 const WEEK_MS = 7 * 24 * HOUR_MS;
 /** The largest numbers that make sense: what the pool, the dialer and a process are built for. */
-const MOST = { members: 100_000, tunnels: 1_000_000, attempts: 10, processes: 256, priority: 1000 };
+const MOST = {
+  members: 100_000,
+  sessions: 100_000,
+  tunnels: 1_000_000,
+  attempts: 10,
+  processes: 256,
+  priority: 1000,
+};
 const MAX_PATH_BYTES = 4096;
 
 const filePath = (example: string, expected = 'the path of a file') =>
@@ -267,6 +274,16 @@ export const SCHEMA = z.strictObject({
         'minimum time between two uses of one member for the same target host',
       ),
       sessionTtl: given(duration(SECOND_MS, WEEK_MS), '10m', 'how long an idle session keeps its member'),
+      maxSessionTtl: given(
+        duration(SECOND_MS, WEEK_MS),
+        '24h',
+        'maximum `ttl` that a client may set; longer ones are refused',
+      ),
+      maxSessionsPerClient: given(
+        whole(1, MOST.sessions),
+        '1000',
+        'maximum number of sessions of one user, or of one client address without a user; at the limit, the one idle longest ends',
+      ),
     }),
     {},
     'which member a client gets',

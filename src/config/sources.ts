@@ -1,4 +1,6 @@
 /** Resolves one source: checks its keys against its product and derives the rest from both. */
+
+import { formatDuration } from '../core/duration.ts';
 import { parseHostPort } from '../core/host-port.ts';
 import type { Secret } from '../core/secret.ts';
 import { memberProtocol, OPERATIONS } from '../service/operations.ts';
@@ -8,7 +10,6 @@ import type { SourceConfig, UpstreamAuth, UpstreamConfig } from './config.ts';
 import { type ResolveContext, resolveKey, resolveUser } from './credentials.ts';
 import type { Problems } from './problems.ts';
 import type { FileSource } from './schema.ts';
-import { formatDuration } from './units.ts';
 
 /** Values of other sections that are the defaults of sources. */
 interface SourceDefaults {

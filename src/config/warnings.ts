@@ -1,10 +1,11 @@
 /** Warnings about a valid configuration: what costs money, leaks, or has no effect. */
+
+import { formatDuration } from '../core/duration.ts';
 import { formatListenAddress, isLocalAddress } from '../core/listen-address.ts';
 import { isPrivateAddress } from '../core/networks.ts';
 import { defaultLifetimeMs, OPERATIONS } from '../service/operations.ts';
 import type { Config, ListenerConfig, SourceConfig } from './config.ts';
 import type { Problems } from './problems.ts';
-import { formatDuration } from './units.ts';
 
 type Resolved = Omit<Config, 'warnings'>;
 

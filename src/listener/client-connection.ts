@@ -187,7 +187,7 @@ export class ClientConnection implements Listed {
     return readRoutingOptions(identity.routingText, headers, {
       user: identity.user,
       sessionMode,
-      clientAddress: sessionMode === 'client-ip' ? this.#clientAddress : '',
+      client: this.#accepted,
       localPort: this.#localPort,
       targetHost,
       sources,

@@ -7,7 +7,7 @@
 import { NoriaError } from '../core/faults.ts';
 import { ownText } from '../core/own-text.ts';
 import { MEMBER_PROTOCOLS, type MemberProtocol } from '../core/protocol.ts';
-import type { RoutingOptions } from '../pool/lease.ts';
+import type { RoutingOptions, SessionOwner } from '../pool/lease.ts';
 import { MINUTE_MS, ROUTING_KEYS, type RoutingKey, type RoutingKeyName, SECOND_MS } from './routing-keys.ts';
 
 const HOUR_MS = 60 * MINUTE_MS;
@@ -27,8 +27,8 @@ export interface RoutingContext {
   /** The configured user that the client has authenticated as; '' when the listener has no users. */
   readonly user: string;
   readonly sessionMode: 'none' | 'client-ip' | 'port' | 'target-host';
-  /** Set only if `sessionMode` is `client-ip`; '' when the client has left. */
-  readonly clientAddress: string;
+  /** The client's socket; without an address when the client has left. Read only for a session: it is a system call. */
+  readonly client: { readonly remoteAddress?: string | undefined };
   /** The port of the listener that the client connected to. */
   readonly localPort: number;
   /** Canonical host of the target. */
@@ -232,8 +232,11 @@ function complete(given: GivenOptions, context: RoutingContext): RoutingOptions 
   const source = given.source ?? context.listenerSource;
   const { sessionTtlMs, location, minLifeMs, protocol } = given;
   const routing: { -readonly [Key in keyof RoutingOptions]: RoutingOptions[Key] } = {};
-  if (session !== undefined) routing.session = sessionOfUser(session, context.user);
-  if (session !== undefined && sessionTtlMs !== undefined) routing.sessionTtlMs = sessionTtlMs;
+  if (session !== undefined) {
+    routing.session = sessionOfUser(session, context.user);
+    routing.sessionOwner = ownerOf(session, context);
+    if (sessionTtlMs !== undefined) routing.sessionTtlMs = sessionTtlMs;
+  }
   if (source !== undefined) routing.source = source;
   if (location !== undefined) routing.location = location;
   if (minLifeMs !== undefined) routing.minLifeMs = minLifeMs;
@@ -247,13 +250,28 @@ function automaticSession(context: RoutingContext): string | undefined {
     case 'none':
       return undefined;
     case 'client-ip':
-      if (context.clientAddress === '') return undefined; // the client has left, so its address is unknown
-      return `client-ip=${context.clientAddress.replace(/^::ffff:(?=\d+\.)/i, '')}`;
+      return addressSession(context.client);
     case 'port':
-      return `port=${context.localPort}`;
+      return portSession(context);
     case 'target-host':
       return `target-host=${context.targetHost}`;
   }
+}
+
+/** Undefined when the client has left, because its address is unknown then. */
+function addressSession({ remoteAddress = '' }: RoutingContext['client']): string | undefined {
+  return remoteAddress === '' ? undefined : `client-ip=${remoteAddress.replace(/^::ffff:(?=\d+\.)/i, '')}`;
+}
+
+function portSession({ localPort }: RoutingContext): string {
+  return `port=${localPort}`;
+}
+
+/** A port's session belongs to the port: clients that use thousands of ports must not displace the sessions of the first ones. */
+function ownerOf(session: string, context: RoutingContext): SessionOwner {
+  if (context.sessionMode === 'port' && session === portSession(context))
+    return { user: '', address: session };
+  return { user: context.user, address: context.client.remoteAddress ?? '' };
 }
 
 /** A session belongs to its user: the same name under two users is two sessions. */

@@ -8,10 +8,19 @@ import type { Blame } from '../core/events.ts';
 import type { FaultCode } from '../core/faults.ts';
 import type { MemberProtocol } from '../core/protocol.ts';
 
+/** The client that a session belongs to: its sessions count together. */
+export interface SessionOwner {
+  /** The user that it has authenticated as; '' when the listener has no users. */
+  readonly user: string;
+  readonly address: string;
+}
+
 /** What a client asks for in its user name or headers, completed by the options of its listener. */
 export interface RoutingOptions {
   /** Complete name of the session, unique among users and listeners. Equals the value of X-Noria-Session. */
   readonly session?: string;
+  /** Who opens the session, if it does not exist. */
+  readonly sessionOwner?: SessionOwner;
   /** How long the session may be idle; absent: the pool's default. */
   readonly sessionTtlMs?: number;
   /** Only members of this source. */

@@ -6,7 +6,8 @@
 import type { Lease, LeaseReport } from './lease.ts';
 import type { Member } from './member.ts';
 import type { Members } from './members.ts';
-import type { Session, Sessions } from './sessions.ts';
+import type { Session } from './session.ts';
+import type { Sessions } from './sessions.ts';
 
 interface OpenLease {
   readonly id: number;

@@ -40,6 +40,10 @@ export interface RotationOptions {
   readonly perHostSpacingMs: number;
   /** How long an idle session lives when the client sets no TTL. */
   readonly sessionTtlMs: number;
+  /** The longest TTL that a client may set. */
+  readonly maxSessionTtlMs: number;
+  /** Sessions of one user, or of one address whose client has no user. */
+  readonly maxSessionsPerClient: number;
 }
 
 /** What faults lead to. */
@@ -65,7 +69,7 @@ export interface PoolSettings {
 export interface PoolLimits {
   /** Clients that may wait at a time; the pool refuses further ones at once. */
   readonly waiting: number;
-  /** Sessions; at the limit the one that would end first is removed. */
+  /** Sessions of all clients. At the limit the client with the most of them loses one. */
   readonly sessions: number;
 }
 

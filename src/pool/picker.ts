@@ -10,7 +10,8 @@ import { passesFilter } from './filter.ts';
 import type { LeaseRequest } from './lease.ts';
 import type { Member } from './member.ts';
 import type { Members } from './members.ts';
-import type { Session, Sessions } from './sessions.ts';
+import type { Session } from './session.ts';
+import type { Sessions } from './sessions.ts';
 
 /** The result of moving a session on request. */
 export interface SessionRotation {

@@ -12,13 +12,21 @@ import { type Candidates, QUIET_MS } from './candidates.ts';
 import { demandFor, heldAt, needsDraw, searchedSources, usableAt } from './demand.ts';
 import type { AddedMembers, Demand, DrawnMember } from './drawn-member.ts';
 import { filterOf, whyImpossible } from './filter.ts';
-import type { Lease, LeaseProvider, LeaseRefusal, LeaseReport, LeaseRequest } from './lease.ts';
+import type {
+  Lease,
+  LeaseProvider,
+  LeaseRefusal,
+  LeaseReport,
+  LeaseRequest,
+  RoutingOptions,
+} from './lease.ts';
 import { type LeaseHolder, Leases } from './leases.ts';
 import type { PoolSource } from './member.ts';
 import { Members } from './members.ts';
 import { DEFAULT_LIMITS, type Outlook, type PoolOptions, type PoolSettings } from './options.ts';
 import { Picker, type SessionRotation } from './picker.ts';
-import { type Session, Sessions } from './sessions.ts';
+import type { Session } from './session.ts';
+import { Sessions } from './sessions.ts';
 import { type PoolSnapshot, type RestoredCounts, restoreSnapshot, takeSnapshot } from './snapshot.ts';
 import {
   type MemberView,
@@ -72,7 +80,7 @@ export class Pool implements LeaseProvider {
     this.#maxWaiting = waiting;
     const onChange = () => this.#serveWaiting(clock.monotonic());
     this.#members = new Members({ clock, random, bus, settings, onChange });
-    this.#sessions = new Sessions(clock, bus, sessions);
+    this.#sessions = new Sessions(clock, bus, { maxCount: sessions, settings: settings.rotation });
     this.#leases = new Leases(this.#members, this.#sessions);
     this.#queue = new WaitingQueue(clock, bus, () => this.#onQueueDue());
     this.#picker = new Picker(this.#members, this.#sessions);
@@ -83,7 +91,7 @@ export class Pool implements LeaseProvider {
     if (this.#closed) return SHUTTING_DOWN;
     const now = this.#clock.monotonic();
     this.#catchUp(now); // waiting clients come first
-    const impossible = whyImpossible(request.routing, this.#members.sources, this.#members.locations);
+    const impossible = this.#whyImpossible(request.routing);
     if (impossible !== undefined) return this.#refusal('bad-routing', impossible);
     const candidates = this.#members.candidates(filterOf(request.routing), now);
     const lease = this.#tryLease(request, candidates, now, now);
@@ -192,7 +200,7 @@ export class Pool implements LeaseProvider {
     this.#configure(settings, now);
     for (const client of this.#queue.all()) {
       const { routing } = client.request;
-      const impossible = whyImpossible(routing, this.#members.sources, this.#members.locations);
+      const impossible = this.#whyImpossible(routing);
       if (impossible === undefined) {
         this.#queue.changeLine(client, this.#members.candidates(filterOf(routing), now));
       } else this.#queue.answer(client, this.#refusal('bad-routing', impossible), 'refused', now);
@@ -293,11 +301,17 @@ export class Pool implements LeaseProvider {
   #configure(settings: PoolSettings, now: number): void {
     const known = new Set(this.#members.sources.keys());
     this.#members.configure(settings, now);
+    this.#sessions.settings = settings.rotation;
     const first = Math.min(...settings.sources.map(({ priority }) => priority));
     // A new source of the first priority draws before its first client.
     for (const [name, source] of this.#members.sources) {
       if (!known.has(name) && source.options.priority === first) source.lastWantedAt = now;
     }
+  }
+
+  #whyImpossible(routing: RoutingOptions): string | undefined {
+    const { sources, locations } = this.#members;
+    return this.#sessions.whyRefused(routing) ?? whyImpossible(routing, sources, locations);
   }
 
   /** Does what is due at `now`, since timers may be late. */
@@ -337,10 +351,10 @@ export class Pool implements LeaseProvider {
 
   #tryLease(request: LeaseRequest, candidates: Candidates, sinceAt: number, now: number): Lease | undefined {
     const { routing, targetHost } = request;
-    const { perHostSpacingMs, sessionTtlMs } = this.#members.settings.rotation;
+    const { perHostSpacingMs } = this.#members.settings.rotation;
     let session: Session | undefined;
     if (routing.session !== undefined) {
-      session = this.#sessions.use(routing.session, routing.sessionTtlMs ?? sessionTtlMs, now);
+      session = this.#sessions.use(routing.session, routing, now);
       session.filter = candidates.filter;
     }
     const member = this.#picker.pick(request, candidates, session, now);

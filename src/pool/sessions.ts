@@ -2,47 +2,23 @@
  * Sessions: the names under which clients stay on one member until the session has been idle for its TTL.
  *
  * It owns all sessions and one timer for them. A session refers to its member by id, so it keeps no member alive. Using
- * a session only records the time: its place in the heap is corrected when the timer reaches it.
+ * a session only records the time: its place in the heap is corrected when the timer reaches it. At a limit, a client that
+ * opens a session loses one of its own (session-clients.ts).
  */
 import type { Clock } from '../core/clock.ts';
+import { formatDuration } from '../core/duration.ts';
 import { EarliestTimer } from '../core/earliest-timer.ts';
 import type { EventBus } from '../core/events.ts';
-import { Heap, type HeapNode } from '../core/heap.ts';
-import { ANY_MEMBER, type MemberFilter } from './filter.ts';
+import { Heap } from '../core/heap.ts';
+import type { RoutingOptions, SessionOwner } from './lease.ts';
+import type { RotationOptions } from './options.ts';
+import { Session } from './session.ts';
+import { SessionClients } from './session-clients.ts';
 
-/** One session. `key` is the monotonic moment at which the timer looks at it next. */
-export class Session implements HeapNode {
-  readonly name: string;
-  ttlMs: number;
-  /** Id of its member; undefined until the next pick when it has none. */
-  member: string | undefined;
-  /** The filter of its last request. */
-  filter: MemberFilter = ANY_MEMBER;
-  /** Monotonic moment of its last use. */
-  usedAt: number;
-  /** Monotonic moment at which its member was last picked for it or accepted an attempt. */
-  confirmedAt = Number.NEGATIVE_INFINITY;
-  /** Leases so far. */
-  uses = 0;
-  /** Open leases; with one, the session is not idle. */
-  openLeases = 0;
-  key: number;
-  heapIndex = -1;
+/** For sessions of unknown owners. */
+const NO_OWNER: SessionOwner = { user: '', address: '' };
 
-  constructor(name: string, ttlMs: number, now: number) {
-    this.name = name;
-    this.ttlMs = ttlMs;
-    this.usedAt = now;
-    this.key = now + ttlMs;
-  }
-
-  /** Monotonic moment at which it ends without another use. */
-  get endsAt(): number {
-    return this.usedAt + this.ttlMs;
-  }
-}
-
-/** All sessions, up to a limit. */
+/** All sessions, up to the limits. */
 export class Sessions {
   readonly #clock: Clock;
   readonly #bus: EventBus;
@@ -50,12 +26,20 @@ export class Sessions {
   readonly #byName = new Map<string, Session>();
   readonly #countByMember = new Map<string, number>();
   readonly #byEnd = new Heap<Session>();
+  readonly #clients = new SessionClients();
   readonly #timer: EarliestTimer;
+  /** Replaced by a reload. */
+  settings: Pick<RotationOptions, 'sessionTtlMs' | 'maxSessionTtlMs' | 'maxSessionsPerClient'>;
 
-  constructor(clock: Clock, bus: EventBus, maxCount: number) {
+  constructor(
+    clock: Clock,
+    bus: EventBus,
+    { maxCount, settings }: { maxCount: number; settings: Sessions['settings'] },
+  ) {
     this.#clock = clock;
     this.#bus = bus;
     this.#maxCount = maxCount;
+    this.settings = settings;
     this.#timer = new EarliestTimer(clock, () => this.#endIdle(this.#clock.monotonic()));
   }
 
@@ -77,8 +61,17 @@ export class Sessions {
     return this.#byName.get(name);
   }
 
+  /** Why a session cannot have the TTL of these routing options, as a text for the client; undefined when it can. */
+  whyRefused({ sessionTtlMs = 0 }: RoutingOptions): string | undefined {
+    const { maxSessionTtlMs } = this.settings;
+    if (sessionTtlMs <= maxSessionTtlMs) return undefined;
+    const [given, most] = [formatDuration(sessionTtlMs), formatDuration(maxSessionTtlMs)];
+    return `ttl is ${given}, but a session may be idle for at most ${most} (rotation.maxSessionTtl).`;
+  }
+
   /** Uses the session of this name; creates one without a member when there is none. */
-  use(name: string, ttlMs: number, now: number): Session {
+  use(name: string, { sessionTtlMs, sessionOwner = NO_OWNER }: RoutingOptions, now: number): Session {
+    const ttlMs = sessionTtlMs ?? this.settings.sessionTtlMs;
     const session = this.#byName.get(name);
     if (session !== undefined && session.openLeases === 0 && session.endsAt <= now) {
       this.#end(session, 'idle'); // its timer is late
@@ -89,12 +82,14 @@ export class Sessions {
       this.#timer.armBy(session.key);
       return session;
     }
-    this.#makeRoom();
-    return this.add(new Session(name, ttlMs, now));
+    return this.add(new Session(name, sessionOwner, { ttlMs, usedAt: now }), now);
   }
 
-  add(session: Session): Session {
+  /** Adds a session. At a limit, ends another one first. */
+  add(session: Session, now: number): Session {
+    this.#makeRoom(session.owner, now);
     this.#byName.set(session.name, session);
+    this.#clients.add(session);
     this.#count(session.member, 1);
     this.#byEnd.add(session);
     this.#timer.armBy(session.key);
@@ -139,16 +134,20 @@ export class Sessions {
     this.#timer.armBy(this.#byEnd.firstKey);
   }
 
-  /** At the limit, ends the session that would end first. */
-  #makeRoom(): void {
-    if (this.#byName.size < this.#maxCount) return;
-    for (let first = this.#byEnd.first; first !== undefined; first = this.#byEnd.first) {
-      if (first.key >= first.endsAt) {
-        this.#end(first, 'too-many');
-        return;
-      }
-      this.#byEnd.update(first, first.endsAt);
+  #makeRoom(owner: SessionOwner, now: number): void {
+    const { maxSessionsPerClient } = this.settings;
+    while (owner !== NO_OWNER && this.#clients.countOf(owner) >= maxSessionsPerClient) {
+      if (!this.#endOne(this.#clients.leastUsedOf(owner, now))) break;
     }
+    while (this.#byName.size >= this.#maxCount) {
+      if (!this.#endOne(this.#clients.leastUsedOfLargest(now))) break;
+    }
+  }
+
+  #endOne(session: Session | undefined): boolean {
+    if (session === undefined) return false;
+    this.#end(session, 'too-many');
+    return true;
   }
 
   #setMember(session: Session, member: string | undefined): void {
@@ -168,6 +167,7 @@ export class Sessions {
     this.#byName.delete(session.name);
     this.#count(session.member, -1);
     this.#byEnd.remove(session);
+    this.#clients.remove(session);
     this.#bus.emit('session.ended', { session: session.name, reason });
   }
 }

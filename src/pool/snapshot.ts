@@ -9,7 +9,8 @@ import { FAULTS, type FaultCode } from '../core/faults.ts';
 import { MEMBER_PROTOCOLS } from '../core/protocol.ts';
 import type { Member } from './member.ts';
 import type { Members } from './members.ts';
-import { Session, type Sessions } from './sessions.ts';
+import { Session } from './session.ts';
+import type { Sessions } from './sessions.ts';
 
 /** No member lives longer. Limits what a damaged file can claim. */
 const MAX_LIFE_MS = 7 * 24 * 3600 * 1000;
@@ -46,6 +47,8 @@ const memberSchema = z.object({
 
 const sessionSchema = z.object({
   name: z.string(),
+  user: z.string().default(''),
+  address: z.string().default(''),
   member: z.string().optional(),
   ttlMs: durationMs,
   usedAt: moment,
@@ -96,8 +99,10 @@ export function takeSnapshot({ clock, members, sessions }: SnapshotParts): PoolS
     version: 1,
     at,
     members: staying.map((member) => memberRecord(member, wall)),
-    sessions: [...sessions.all()].map(({ name, member, ttlMs, usedAt, openLeases, uses }) => ({
+    sessions: [...sessions.all()].map(({ name, owner, member, ttlMs, usedAt, openLeases, uses }) => ({
       name,
+      user: owner.user,
+      address: owner.address,
       member,
       ttlMs,
       usedAt: wall(openLeases > 0 ? now : usedAt),
@@ -142,12 +147,12 @@ export function restoreSnapshot(
     };
     members.restore(source, restored, now);
   }
-  for (const { name, member, ttlMs, usedAt, uses } of snapshot.sessions) {
+  for (const { name, user, address, member, ttlMs, usedAt, uses } of snapshot.sessions) {
     if (sessions.find(name) !== undefined || monotonic(usedAt) + ttlMs <= now) continue;
-    const session = new Session(name, ttlMs, monotonic(usedAt));
+    const session = new Session(name, { user, address }, { ttlMs, usedAt: monotonic(usedAt) });
     session.member = member;
     session.uses = uses;
-    sessions.add(session);
+    sessions.add(session, now);
   }
   return { members: members.size, sessions: sessions.size };
 }

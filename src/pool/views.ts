@@ -1,6 +1,6 @@
 /** Frozen copies of the pool's state, in the terms of the admin API. Durations are in seconds. */
 import type { Member, MemberPhaseName, PoolSource } from './member.ts';
-import type { Session } from './sessions.ts';
+import type { Session } from './session.ts';
 
 /** The phases of members that have not left. */
 export type MemberState = Exclude<MemberPhaseName, 'left'>;

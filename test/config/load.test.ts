@@ -41,6 +41,8 @@ test('load: every key has its default', () => {
       maxUsesPerMember: 0,
       perHostSpacingMs: 0,
       sessionTtlMs: 600_000,
+      maxSessionTtlMs: 86_400_000,
+      maxSessionsPerClient: 1000,
     },
     dial: {
       attempts: 3,

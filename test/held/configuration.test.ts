@@ -4,7 +4,7 @@ import { expect, test } from 'vitest';
 import { isMap, isScalar, isSeq, parseDocument } from 'yaml';
 import { FIELDS, type Field } from '../../src/config/fields.ts';
 import { parseConfig } from '../../src/config/load.ts';
-import { formatDuration } from '../../src/config/units.ts';
+import { formatDuration } from '../../src/core/duration.ts';
 import { OPERATIONS, PRODUCTS } from '../../src/service/operations.ts';
 
 const page = readFileSync('docs/configuration.md', 'utf8');

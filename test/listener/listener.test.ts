@@ -125,6 +125,16 @@ test('listener: an IPv4 client of a dual-stack socket is an IPv4 client', async 
   expect(dialer.requests[0]?.routing.session).toMatch(/(?<!:)127\.0\.0\.1/);
 });
 
+test('listener: a session reaches the pool with the address of its client', async () => {
+  const dialer = directDialer();
+  const { port } = await listen(dialer, {});
+  const header = `Proxy-Authorization: Basic ${Buffer.from('me-session-abc:x').toString('base64')}`;
+  (await RawClient.open(port)).send(`CONNECT a.example:1 HTTP/1.1\r\n${header}\r\n\r\n`);
+  await until('a dial', () => dialer.requests.length === 1);
+  const { routing } = dialer.requests[0] ?? {};
+  expect(routing).toEqual({ session: 'abc', sessionOwner: { user: '', address: '127.0.0.1' } });
+});
+
 test('listener: uses an inherited listening socket', async () => {
   const given = createServer();
   await new Promise<void>((resolve) => given.listen(0, '127.0.0.1', resolve));

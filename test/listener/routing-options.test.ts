@@ -13,7 +13,7 @@ import type { RoutingOptions } from '../../src/pool/lease.ts';
 const context: RoutingContext = {
   user: '',
   sessionMode: 'none',
-  clientAddress: '192.0.2.1',
+  client: { remoteAddress: '192.0.2.1' },
   localPort: 8888,
   targetHost: 'example.com',
   sources: ['city', 'other.source'],
@@ -25,7 +25,10 @@ function read(
   more = {},
 ): RoutingOptions | string {
   const routing = readRoutingOptions(text, headers, { ...context, ...more });
-  if (!(routing instanceof NoriaError)) return routing;
+  if (!(routing instanceof NoriaError)) {
+    const { sessionOwner: _owner, ...options } = routing;
+    return options;
+  }
   expect(routing.code).toBe('bad-routing');
   return routing.message;
 }
@@ -204,11 +207,13 @@ describe('routing options: what the listener adds', () => {
       read('', [], { sessionMode, ...more });
     expect(of('none')).toEqual({});
     expect(of('client-ip')).toEqual({ session: 'client-ip=192.0.2.1' });
-    expect(of('client-ip', { clientAddress: '::ffff:192.0.2.1' })).toEqual({
+    expect(of('client-ip', { client: { remoteAddress: '::ffff:192.0.2.1' } })).toEqual({
       session: 'client-ip=192.0.2.1',
     });
-    expect(of('client-ip', { clientAddress: '2001:db8::1' })).toEqual({ session: 'client-ip=2001:db8::1' });
-    expect(of('client-ip', { clientAddress: '' }), 'a client that has left').toEqual({});
+    expect(of('client-ip', { client: { remoteAddress: '2001:db8::1' } })).toEqual({
+      session: 'client-ip=2001:db8::1',
+    });
+    expect(of('client-ip', { client: {} }), 'a client that has left').toEqual({});
     expect(of('port')).toEqual({ session: 'port=8888' });
     expect(of('target-host')).toEqual({ session: 'target-host=example.com' });
     expect(of('port', { user: 'ann' })).toEqual({ session: 'ann:port=8888' });
@@ -225,6 +230,24 @@ describe('routing options: what the listener adds', () => {
   test('routing options: a session belongs to its user', () => {
     expect(read('session-abc', [], { user: 'ann' })).toEqual({ session: 'ann:abc' });
     expect(read('session-abc', [], { user: 'bob' })).toEqual({ session: 'bob:abc' });
+  });
+
+  test('routing options: a session carries its owner, and without a session no address is read', () => {
+    const ownerOf = (text: string, more: Partial<RoutingContext> = {}) => {
+      const routing = readRoutingOptions(text, [], { ...context, user: 'ann', ...more });
+      return routing instanceof NoriaError ? routing : routing.sessionOwner;
+    };
+    const ann = { user: 'ann', address: '192.0.2.1' };
+    expect(ownerOf('session-abc')).toEqual(ann);
+    expect(ownerOf('', { sessionMode: 'target-host' })).toEqual(ann);
+    expect(ownerOf('', { sessionMode: 'port' }), 'of the port').toEqual({ user: '', address: 'port=8888' });
+    expect(ownerOf('session-abc', { sessionMode: 'port' })).toEqual(ann);
+    const unread = {
+      get remoteAddress(): string {
+        throw new Error('read');
+      },
+    };
+    expect(ownerOf('life-30s', { client: unread })).toBeUndefined();
   });
 
   test('routing options: no client can choose a session name of the listener', () => {

@@ -66,6 +66,8 @@ export function poolSettings(changes: Changes = {}) {
       maxUsesPerMember: 0,
       perHostSpacingMs: 0,
       sessionTtlMs: 600_000,
+      maxSessionTtlMs: 86_400_000,
+      maxSessionsPerClient: 1_000,
       ...rotation,
     },
   } as const;

@@ -175,6 +175,21 @@ test('workers: a session keeps its member in every worker', async () => {
   expect(new Set(members).size).toBe(1);
 });
 
+test('workers: the limit on sessions counts a client over all of them', async () => {
+  const more = 'workers: 2\nrotation: { maxSessionsPerClient: 2 }';
+  const { noria, target, through } = await startPair({ more });
+  for (const [worker, name] of [
+    [0, 'one'],
+    [1, 'two'],
+    [0, 'three'],
+  ] as const) {
+    const tunnel = await openTunnel(await through(worker), target, basic(`me-session-${name}`));
+    expect(tunnel).toMatch(/^HTTP\/1\.1 200 /);
+  }
+  await until('a session has ended', () => noria.control.sessions().length === 2);
+  expect(noria.control.sessions().map(({ id }) => id)).toContain('three');
+});
+
 test('workers: tunnels of a session are closed in all workers', async () => {
   const { noria, target, through } = await startPair();
   const sockets = [await through(0), await through(1)];

@@ -15,6 +15,8 @@ export function calmTrial(world: Partial<World> = {}): TrialOptions {
         maxUsesPerMember: 0,
         perHostSpacingMs: 0,
         sessionTtlMs: 600_000,
+        maxSessionTtlMs: 86_400_000,
+        maxSessionsPerClient: 1_000,
       },
       safetyMarginMs: 3_000,
       minRemainingMs: 10_000,

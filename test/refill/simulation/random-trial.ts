@@ -35,6 +35,8 @@ export function randomTrial(seed: number, days: number): TrialOptions {
         maxUsesPerMember: pick(random, [0, 0, 5]),
         perHostSpacingMs: 0,
         sessionTtlMs: 10 * MINUTE_MS,
+        maxSessionTtlMs: 86_400_000,
+        maxSessionsPerClient: 1_000,
       },
       safetyMarginMs: 3_000,
       minRemainingMs: 10_000,

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { formatDuration, parseDuration } from '../../src/config/units.ts';
+import { formatDuration, parseDuration } from '../../src/core/duration.ts';
 
 test('duration: reads each unit, and zero without one', () => {
   const read = ['500ms', '10s', '5m', '2h', '0s', '0', '0ms', '090s'].map(parseDuration);

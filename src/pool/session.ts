@@ -1,0 +1,52 @@
+/** One session: the name under which a client stays on one member. */
+
+import type { HeapNode } from '../core/heap.ts';
+import { ANY_MEMBER, type MemberFilter } from './filter.ts';
+import type { SessionOwner } from './lease.ts';
+
+/** One session. `key` is the monotonic moment at which the timer looks at it next. */
+export class Session implements HeapNode {
+  readonly name: string;
+  readonly owner: SessionOwner;
+  ttlMs: number;
+  /** Id of its member; undefined until the next pick when it has none. */
+  member: string | undefined;
+  /** The filter of its last request. */
+  filter: MemberFilter = ANY_MEMBER;
+  /** Monotonic moment of its last use. */
+  usedAt: number;
+  /** Monotonic moment at which its member was last picked for it or accepted an attempt. */
+  confirmedAt = Number.NEGATIVE_INFINITY;
+  /** Leases so far. */
+  uses = 0;
+  /** Open leases; with one, the session is not idle. */
+  openLeases = 0;
+  /** Its place in the order of use of its client's sessions. */
+  readonly use = new SessionUse(this);
+  key: number;
+  heapIndex = -1;
+
+  constructor(name: string, owner: SessionOwner, { ttlMs, usedAt }: { ttlMs: number; usedAt: number }) {
+    this.name = name;
+    this.owner = owner;
+    this.ttlMs = ttlMs;
+    this.usedAt = usedAt;
+    this.key = usedAt + ttlMs;
+  }
+
+  /** Monotonic moment at which it ends without another use. */
+  get endsAt(): number {
+    return this.usedAt + this.ttlMs;
+  }
+}
+
+/** A session in the order of use. `key` is a moment at which it was used, perhaps not the last one. */
+export class SessionUse implements HeapNode {
+  readonly session: Session;
+  key = 0;
+  heapIndex = -1;
+
+  constructor(session: Session) {
+    this.session = session;
+  }
+}

@@ -1,0 +1,117 @@
+/** A client's sessions are limited, so that one client's sessions never displace those of others. */
+import { expect, test } from 'vitest';
+import {
+  accept,
+  acquire,
+  addMembers,
+  close,
+  openKit,
+  type PoolKit,
+  poolSettings,
+  refusal,
+  use,
+} from './pool-kit.ts';
+
+const ALICE = { user: 'alice', address: '198.51.100.1' };
+const BOB = { user: 'bob', address: '198.51.100.1' };
+const MALLORY = { user: '', address: '198.51.100.66' };
+const HOUR_MS = 3_600_000;
+
+function idsOf(kit: PoolKit, prefix: string): string[] {
+  return kit.pool.sessions().flatMap(({ id }) => (id.startsWith(prefix) ? [id] : []));
+}
+
+function useMany(kit: PoolKit, prefix: string, count: number, sessionOwner: object): void {
+  for (let number = 0; number < count; number += 1) {
+    use(kit, { session: `${prefix}${number}`, sessionOwner: sessionOwner as never });
+    kit.clock.advance(1);
+  }
+}
+
+test('session limits: 100,000 names of one client displace no session of another client', () => {
+  const kit = openKit({ rotation: { maxSessionTtlMs: 168 * HOUR_MS } });
+  addMembers(kit, 5, 24 * HOUR_MS);
+  useMany(kit, 'alice:', 5, ALICE);
+  useMany(kit, 'bob:', 5, BOB);
+  useMany(kit, 'm', 100_000, MALLORY);
+  expect(idsOf(kit, 'alice:')).toHaveLength(5);
+  expect(idsOf(kit, 'bob:')).toHaveLength(5);
+  expect(idsOf(kit, 'm')).toHaveLength(1_000);
+  expect(idsOf(kit, 'm')[0], 'the latest stay').toBe('m99000');
+});
+
+test('session limits: at the limit, the client loses its session that has been idle longest', () => {
+  const kit = openKit({ rotation: { maxSessionsPerClient: 3 } });
+  addMembers(kit, 5);
+  useMany(kit, 'm', 3, MALLORY);
+  const busy = acquire(kit, { session: 'm1', sessionOwner: MALLORY });
+  use(kit, { session: 'm0', sessionOwner: MALLORY });
+  useMany(kit, 'n', 1, MALLORY);
+  expect(kit.events('session.ended')).toEqual([{ session: 'm2', reason: 'too-many' }]);
+  useMany(kit, 'o', 1, MALLORY);
+  expect(idsOf(kit, ''), 'one in use is not idle').toEqual(['m1', 'n0', 'o0']);
+  expect(kit.pool.leasesOf({ session: 'm1' })).toEqual([busy.id]);
+});
+
+test('session limits: a client that uses all its sessions loses one of them, and its tunnels continue', () => {
+  const kit = openKit({ rotation: { maxSessionsPerClient: 2 } });
+  addMembers(kit, 5);
+  const leases = ['a', 'b', 'c'].map((session) => acquire(kit, { session, sessionOwner: MALLORY }));
+  expect(idsOf(kit, '')).toHaveLength(2);
+  expect(idsOf(kit, 'c')).toHaveLength(1);
+  for (const lease of leases) {
+    accept(kit, lease);
+    close(kit, lease);
+  }
+});
+
+test('session limits: a user has the limit once, and its address with the most sessions gives way', () => {
+  const kit = openKit({ rotation: { maxSessionsPerClient: 10 } });
+  addMembers(kit, 5);
+  useMany(kit, 'alice:desk', 3, ALICE);
+  useMany(kit, 'alice:flood', 100, { user: 'alice', address: '198.51.100.2' });
+  expect(idsOf(kit, 'alice:desk')).toHaveLength(3);
+  expect(idsOf(kit, 'alice:flood')).toHaveLength(7);
+  useMany(kit, 'alice:more', 1, ALICE);
+  expect(idsOf(kit, 'alice:desk')).toHaveLength(3);
+  expect(idsOf(kit, 'alice:flood')).toHaveLength(6);
+});
+
+test('session limits: at the limit of all sessions, the client with the most gives way', () => {
+  const kit = openKit({ limits: { sessions: 20 } });
+  addMembers(kit, 5);
+  useMany(kit, 'bob:', 2, BOB);
+  useMany(kit, 'alice:', 5, ALICE);
+  for (const address of ['198.51.100.66', '198.51.100.67']) useMany(kit, address, 50, { user: '', address });
+  expect(idsOf(kit, 'bob:')).toHaveLength(2);
+  expect(idsOf(kit, 'alice:')).toHaveLength(5);
+  expect(kit.pool.sessionCount).toBe(20);
+});
+
+test('session limits: the addresses of an IPv6 network are one client', () => {
+  const kit = openKit({ rotation: { maxSessionsPerClient: 3 } });
+  addMembers(kit, 5);
+  for (let number = 1; number <= 10; number += 1) {
+    use(kit, { session: `m${number}`, sessionOwner: { user: '', address: `2001:db8::${number}` } });
+  }
+  expect(kit.pool.sessionCount).toBe(3);
+});
+
+test('session limits: a longer TTL than rotation.maxSessionTtl is refused, with both', () => {
+  const kit = openKit({ rotation: { maxSessionTtlMs: 24 * HOUR_MS } });
+  addMembers(kit, 2);
+  const refused = refusal(kit, { session: 'abc', sessionTtlMs: 168 * HOUR_MS });
+  expect(refused).toMatchObject({ refused: 'bad-routing' });
+  expect(refused.reason).toMatch(/ttl.*168h.*24h.*rotation\.maxSessionTtl/);
+  expect(kit.pool.sessionCount).toBe(0);
+  use(kit, { session: 'abc', sessionTtlMs: 24 * HOUR_MS });
+});
+
+test('session limits: a lower limit from a reload applies when the client opens its next session', () => {
+  const kit = openKit();
+  addMembers(kit, 5);
+  useMany(kit, 'm', 20, MALLORY);
+  kit.pool.reconfigure(poolSettings({ rotation: { maxSessionsPerClient: 5 } }));
+  useMany(kit, 'n', 1, MALLORY);
+  expect(idsOf(kit, '')).toEqual(['m16', 'm17', 'm18', 'm19', 'n0']);
+});
