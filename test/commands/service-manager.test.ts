@@ -17,7 +17,7 @@ function open(
   sending: (fields: readonly string[]) => Promise<void> = async () => {},
   clock = new ManualClock(),
 ) {
-  const told: string[] = [];
+  const sent: string[] = [];
   const lines: string[] = [];
   let status = 'ready: 1 member is usable';
   const manager = openServiceManager({
@@ -31,7 +31,7 @@ function open(
     }),
     status: () => status,
     send: (fields) => {
-      told.push(fields.join(' '));
+      sent.push(fields.join(' '));
       return sending(fields);
     },
   });
@@ -40,11 +40,11 @@ function open(
     clock.advance(ms);
     await settle();
   };
-  return { manager, clock, told, lines, pass, settle, say: (text: string) => (status = text) };
+  return { manager, clock, sent, lines, pass, settle, say: (text: string) => (status = text) };
 }
 
 test('service manager: notifies the watchdog three times per interval, and sends the status when it changes', async () => {
-  const { manager, told, pass, settle, say, clock } = open(ENV);
+  const { manager, sent, pass, settle, say, clock } = open(ENV);
   manager.ready();
   await settle();
   await pass(10_000);
@@ -53,7 +53,7 @@ test('service manager: notifies the watchdog three times per interval, and sends
   await pass(10_000);
   await manager.close();
   expect(clock.armedCount).toBe(0);
-  expect(told).toEqual([
+  expect(sent).toEqual([
     'READY=1 STATUS=ready: 1 member is usable',
     'WATCHDOG=1',
     'WATCHDOG=1 STATUS=ready: 2 members are usable',
@@ -62,29 +62,29 @@ test('service manager: notifies the watchdog three times per interval, and sends
 });
 
 test('service manager: sends only a changed status without a watchdog', async () => {
-  const { manager, told, pass, say } = open({ NOTIFY_SOCKET: '/run/systemd/notify' });
+  const { manager, sent, pass, say } = open({ NOTIFY_SOCKET: '/run/systemd/notify' });
   manager.ready();
   await pass(10_000);
   say('not ready: nothing listens');
   await pass(10_000);
   await manager.close();
-  expect(told).toEqual(['READY=1 STATUS=ready: 1 member is usable', 'STATUS=not ready: nothing listens']);
+  expect(sent).toEqual(['READY=1 STATUS=ready: 1 member is usable', 'STATUS=not ready: nothing listens']);
 });
 
 test('service manager: ignores a watchdog of another process', async () => {
-  const { manager, told, pass } = open({ ...ENV, WATCHDOG_PID: '1' });
+  const { manager, sent, pass } = open({ ...ENV, WATCHDOG_PID: '1' });
   manager.ready();
   await pass(60_000);
   await manager.close();
-  expect(told).toEqual(['READY=1 STATUS=ready: 1 member is usable']);
+  expect(sent).toEqual(['READY=1 STATUS=ready: 1 member is usable']);
 });
 
 test('service manager: a reload carries its monotonic time, stopping the time it may take', async () => {
-  const { manager, told, settle } = open(ENV);
+  const { manager, sent, settle } = open(ENV);
   manager.reloading();
   manager.stopping(30_000);
   await settle();
-  expect(told).toEqual([
+  expect(sent).toEqual([
     'RELOADING=1 MONOTONIC_USEC=1234500',
     'STOPPING=1 STATUS=ready: 1 member is usable EXTEND_TIMEOUT_USEC=35000000',
   ]);
@@ -92,20 +92,20 @@ test('service manager: a reload carries its monotonic time, stopping the time it
 
 test('service manager: sends one notification at a time, and queues no watchdog notification behind a slow one', async () => {
   const ends: (() => void)[] = [];
-  const { manager, told, pass, settle, say } = open(
+  const { manager, sent, pass, settle, say } = open(
     ENV,
     () => new Promise((resolve) => void ends.push(resolve)),
   );
   manager.ready();
   say('ready: 2 members are usable');
   for (let beat = 0; beat < 5; beat += 1) await pass(10_000);
-  expect(told.length).toBe(1);
+  expect(sent.length).toBe(1);
   ends.shift()?.();
   await settle();
   await pass(10_000);
   ends.shift()?.();
   await manager.close();
-  expect(told).toEqual([
+  expect(sent).toEqual([
     'READY=1 STATUS=ready: 1 member is usable',
     'WATCHDOG=1 STATUS=ready: 2 members are usable',
   ]);
@@ -133,11 +133,11 @@ test('service manager: logs a failed notification once', async () => {
 });
 
 test('service manager: does nothing without NOTIFY_SOCKET', async () => {
-  const { manager, told, clock } = open({});
+  const { manager, sent, clock } = open({});
   manager.ready();
   manager.reloading();
   manager.stopping(1);
   await manager.close();
-  expect(told).toEqual([]);
+  expect(sent).toEqual([]);
   expect(clock.armedCount).toBe(0);
 });
