@@ -63,29 +63,19 @@ export function addSandboxCommand(program: Command, { action, terminal }: Comman
 }
 
 function describeSandbox(sandbox: Sandbox): string[] {
-  const rows = sandbox.instances.map(({ product, id, password, akey, baseUrl }) => [
-    product,
-    id,
-    password,
-    akey,
-    baseUrl,
-  ]);
   return [
     `sandbox of the extraction service: ${sandbox.url}`,
     `  target   ${sandbox.targetUrl}/ip  answers with the client's exit address`,
     `  control  ${sandbox.url}/_control/  lists calls and sets faults`,
     `  account  ${sandbox.account.username}, password ${sandbox.account.password}  for noria instances`,
     '',
-    ...formatTable(
-      [
-        { title: 'PRODUCT' },
-        { title: 'INSTANCE' },
-        { title: 'PASSWORD' },
-        { title: 'KEY' },
-        { title: 'BASE URL' },
-      ],
-      rows,
-    ),
+    ...formatTable(sandbox.instances, [
+      { title: 'PRODUCT', cell: ({ product }) => product },
+      { title: 'INSTANCE', cell: ({ id }) => id },
+      { title: 'PASSWORD', cell: ({ password }) => password },
+      { title: 'KEY', cell: ({ akey }) => akey },
+      { title: 'BASE URL', cell: ({ baseUrl }) => baseUrl },
+    ]),
     '',
     'The passwords are public. A configuration that uses the sandbox needs pool.allowPrivateAddresses: true. Stop it with Ctrl-C.',
   ];

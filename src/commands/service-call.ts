@@ -95,8 +95,10 @@ export function printRecords(
     terminal.print(JSON.stringify(records, undefined, 2));
     return;
   }
-  const columns = fields.map((field) => ({ title: field.toUpperCase() }));
-  const rows = records.map((record) => fields.map((field) => String(record[field] ?? '')));
-  for (const line of formatTable(columns, rows)) terminal.print(line);
+  const columns = fields.map((field) => ({
+    title: field.toUpperCase(),
+    cell: (record: Readonly<Record<string, unknown>>) => String(record[field] ?? ''),
+  }));
+  for (const line of formatTable(records, columns)) terminal.print(line);
   if (records.length === 0) terminal.printError('no records');
 }

@@ -2,7 +2,7 @@
 import { styleText } from 'node:util';
 import type { MemberJson, SourceJson, Status } from '../admin/schemas.ts';
 import { formatCount } from '../core/words.ts';
-import { type Column, formatTable } from './table.ts';
+import { formatTable } from './table.ts';
 
 export interface StatusFormat {
   /** Epoch ms; the times of the next draws are shown relative to it. */
@@ -30,8 +30,6 @@ const STATE_STYLES: Readonly<Record<string, Style>> = {
   draining: 'dim',
   joining: 'dim',
 };
-
-const RIGHT = 'right' as const;
 
 export function formatStatus(
   status: Status,
@@ -65,70 +63,53 @@ function formatCounts({ listeners, workers, pool, uptimeSeconds }: Status): stri
 }
 
 function formatSources(sources: readonly SourceJson[], now: number, paint: Paint): string[] {
-  const columns: Column[] = [
-    { title: 'SOURCE' },
-    { title: 'PRODUCT' },
-    { title: 'STATE' },
-    { title: 'USABLE', align: RIGHT },
-    { title: 'NEXT DRAW', align: RIGHT },
-    { title: 'DRAWN', align: RIGHT },
-    { title: 'USED', align: RIGHT },
-    { title: 'WASTED', align: RIGHT },
-    { title: 'QUOTA', align: RIGHT },
-    { title: 'BUDGET', align: RIGHT },
-    { title: 'REASON' },
-  ];
-  const rows = sources.map((source) => [
-    source.name,
-    source.product,
-    paint(STATE_STYLES[source.state] ?? 'reset', source.state),
-    `${source.ready}/${source.size}`,
-    nextDraw(source, now),
-    String(source.drawn),
-    String(source.used),
-    String(source.unused),
-    source.quota.remaining === undefined ? '' : String(source.quota.remaining),
-    source.budget === null ? '' : `${source.budget.used}/${source.budget.limit}`,
-    source.reason,
+  const table = formatTable(sources, [
+    { title: 'SOURCE', cell: ({ name }) => name },
+    { title: 'PRODUCT', cell: ({ product }) => product },
+    { title: 'STATE', cell: ({ state }) => paint(STATE_STYLES[state] ?? 'reset', state) },
+    { title: 'USABLE', align: 'right', cell: ({ ready, size }) => `${ready}/${size}` },
+    { title: 'NEXT DRAW', align: 'right', cell: (source) => nextDraw(source, now) },
+    { title: 'DRAWN', align: 'right', cell: ({ drawn }) => String(drawn) },
+    { title: 'USED', align: 'right', cell: ({ used }) => String(used) },
+    { title: 'WASTED', align: 'right', cell: ({ unused }) => String(unused) },
+    { title: 'QUOTA', align: 'right', cell: ({ quota }) => String(quota.remaining ?? '') },
+    { title: 'BUDGET', align: 'right', cell: formatBudget },
+    { title: 'REASON', cell: ({ reason }) => reason },
   ]);
   const advice = sources.flatMap(({ name, advice, message }) =>
     advice === null
       ? []
       : [`  ${name}: ${advice}${message === null ? '' : paint('dim', ` (${oneLine(message)})`)}`],
   );
-  return [...formatTable(columns, rows), ...advice];
+  return [...table, ...advice];
 }
 
 function formatMembers(members: readonly MemberJson[], paint: Paint): string[] {
   if (members.length === 0) return ['no members'];
   const fullSeconds = longestLifeBySource(members);
-  const columns: Column[] = [
-    { title: 'MEMBER' },
-    { title: 'SOURCE' },
-    { title: 'PROTOCOL' },
-    { title: 'STATE' },
-    { title: 'LIFE' },
-    { title: 'LEFT', align: RIGHT },
-    { title: 'OPEN', align: RIGHT },
-    { title: 'USES', align: RIGHT },
-    { title: 'FAULTS', align: RIGHT },
-    { title: 'LATENCY', align: RIGHT },
-    { title: 'LOCATION' },
-  ];
-  const rows = members.map((member) => [
-    member.id,
-    member.source,
-    member.protocol,
-    paint(STATE_STYLES[member.state] ?? 'reset', member.state),
-    paint('cyan', lifeBar(member.remainingSeconds, fullSeconds.get(member.source) ?? MIN_FULL_SECONDS)),
-    member.remainingSeconds === null ? '?' : roughSeconds(member.remainingSeconds),
-    String(member.openTunnels),
-    String(member.uses),
-    String(member.faults),
-    member.latencyMs === null ? '' : `${Math.round(member.latencyMs)} ms`,
-    oneLine(member.location ?? ''),
+  const life = ({ remainingSeconds, source }: MemberJson) =>
+    lifeBar(remainingSeconds, fullSeconds.get(source) ?? MIN_FULL_SECONDS);
+  return formatTable(members, [
+    { title: 'MEMBER', cell: ({ id }) => id },
+    { title: 'SOURCE', cell: ({ source }) => source },
+    { title: 'PROTOCOL', cell: ({ protocol }) => protocol },
+    { title: 'STATE', cell: ({ state }) => paint(STATE_STYLES[state] ?? 'reset', state) },
+    { title: 'LIFE', cell: (member) => paint('cyan', life(member)) },
+    {
+      title: 'LEFT',
+      align: 'right',
+      cell: ({ remainingSeconds: s }) => (s === null ? '?' : roughSeconds(s)),
+    },
+    { title: 'OPEN', align: 'right', cell: ({ openTunnels }) => String(openTunnels) },
+    { title: 'USES', align: 'right', cell: ({ uses }) => String(uses) },
+    { title: 'FAULTS', align: 'right', cell: ({ faults }) => String(faults) },
+    {
+      title: 'LATENCY',
+      align: 'right',
+      cell: ({ latencyMs: ms }) => (ms === null ? '' : `${Math.round(ms)} ms`),
+    },
+    { title: 'LOCATION', cell: ({ location }) => oneLine(location ?? '') },
   ]);
-  return formatTable(columns, rows);
 }
 
 /** A full bar is the longest remaining life in its source. */
@@ -152,6 +133,10 @@ function nextDraw({ nextCallAt, state }: SourceJson, now: number): string {
   const seconds = (Date.parse(nextCallAt) - now) / 1_000;
   if (seconds > 0) return `in ${roughSeconds(Math.ceil(seconds))}`;
   return state === 'ready' ? 'when needed' : 'now';
+}
+
+function formatBudget({ budget }: SourceJson): string {
+  return budget === null ? '' : `${budget.used}/${budget.limit}`;
 }
 
 /** `45 s`, `12 min`, `3 h`. */

@@ -2,7 +2,9 @@
  * `noria demo --story`: demonstrates four features with real requests through the running proxy, and says what to look at on the
  * dashboard. Each step is checked by the target's answers, not by noria's own state.
  */
-import { request } from 'node:http';
+import { once } from 'node:events';
+import { type IncomingMessage, request } from 'node:http';
+import { text } from 'node:stream/consumers';
 import type { AdminBackend } from '../admin/backend.ts';
 import type { Sandbox } from '../sandbox/sandbox.ts';
 
@@ -143,32 +145,18 @@ interface StoryAnswer {
 }
 
 /** Sends one absolute-form request on a new connection, like curl. */
-function ask(proxy: string, url: string, signal: AbortSignal, username?: string): Promise<StoryAnswer> {
+async function ask(proxy: string, url: string, signal: AbortSignal, username?: string): Promise<StoryAnswer> {
   const { hostname, port } = new URL(`http://${proxy}`);
   const { host } = new URL(url);
   const auth = username === undefined ? {} : { 'Proxy-Authorization': `Basic ${btoa(`${username}:x`)}` };
-  return new Promise((resolve, reject) => {
-    const asked = request(
-      { host: hostname, port, path: url, headers: { host, ...auth }, agent: false, signal },
-      (answer) => {
-        let body = '';
-        answer.setEncoding('utf8');
-        answer.on('data', (chunk) => {
-          body += chunk;
-        });
-        answer.on('error', reject);
-        answer.on('end', () => {
-          const status = answer.statusCode ?? 0;
-          resolve({
-            status,
-            exit: status === 200 ? body.trim() : '',
-            code: String(answer.headers['x-noria-error'] ?? ''),
-            attempts: Number(answer.headers['x-noria-attempts'] ?? 0),
-          });
-        });
-      },
-    );
-    asked.on('error', reject);
-    asked.end();
-  });
+  const options = { host: hostname, port, path: url, headers: { host, ...auth }, agent: false, signal };
+  const [response]: IncomingMessage[] = await once(request(options).end(), 'response');
+  const body = response === undefined ? '' : await text(response);
+  const { statusCode: status = 0, headers = {} } = response ?? {};
+  return {
+    status,
+    exit: status === 200 ? body.trim() : '',
+    code: String(headers['x-noria-error'] ?? ''),
+    attempts: Number(headers['x-noria-attempts'] ?? 0),
+  };
 }

@@ -1,22 +1,25 @@
 /** Text tables: each column is as wide as its widest cell, with two spaces between columns. */
 import { stripVTControlCharacters } from 'node:util';
 
-export interface Column {
+export interface Column<Row> {
   readonly title: string;
+  readonly cell: (row: Row) => string;
   readonly align?: 'left' | 'right';
 }
 
-/** The lines of a table, starting with the titles. A missing cell is empty. */
-export function formatTable(columns: readonly Column[], rows: readonly (readonly string[])[]): string[] {
-  const widths = columns.map(({ title }, at) =>
-    Math.max(...[title, ...rows.map((row) => row[at] ?? '')].map(displayWidth)),
-  );
-  const line = (cells: readonly string[]) =>
-    columns
-      .map(({ align }, at) => pad(cells[at] ?? '', widths[at] ?? 0, align ?? 'left'))
+/** The lines of a table, starting with the titles. */
+export function formatTable<Row>(rows: readonly Row[], columns: readonly Column<Row>[]): string[] {
+  const formatted = columns.map(({ title, cell, align = 'left' }) => {
+    const cells = [title, ...rows.map(cell)];
+    const width = Math.max(...cells.map(displayWidth));
+    return cells.map((text) => pad(text, width, align));
+  });
+  return ['', ...rows].map((_, line) =>
+    formatted
+      .map((cells) => cells[line])
       .join('  ')
-      .trimEnd();
-  return [line(columns.map(({ title }) => title)), ...rows.map(line)];
+      .trimEnd(),
+  );
 }
 
 /** The number of terminal columns that a text takes. Wide East Asian characters take two. */

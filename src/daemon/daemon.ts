@@ -1,4 +1,4 @@
-/** A running noria: starts with one configuration, takes over others by reload, and closes in order. parts.ts opens its parts. */
+/** A running noria: starts, applies reloaded configurations, and shuts down. parts.ts opens its parts. */
 import type { AdminBackend } from '../admin/backend.ts';
 import type { Config } from '../config/config.ts';
 import { type Clock, pause, systemClock } from '../core/clock.ts';
@@ -137,11 +137,7 @@ export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
   };
 }
 
-/**
- * The steps that can fail come first, and are undone when a later one fails. The rest cannot fail.
- *
- * Sources change before `commit`: removed listeners keep their connections, and so may still acquire leases, until then.
- */
+/** The steps that can fail come first, and are undone when a later one fails. The rest cannot fail. */
 async function applyConfig(parts: Parts, before: Config, next: Config): Promise<void> {
   const { plane, admin } = parts;
   const updateListeners = (config: Config) =>

@@ -1,6 +1,5 @@
 /** The data plane in this process. */
-import type { DialerOptions, DialerSettings } from '../dialer/dialer.ts';
-import { MemberDialer } from '../dialer/dialer.ts';
+import { type DialerOptions, type DialerSettings, MemberDialer } from '../dialer/dialer.ts';
 import type { DataPlane } from './data-plane.ts';
 import { ListenerSet, type ListenerSetOptions } from './listener-set.ts';
 

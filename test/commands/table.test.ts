@@ -2,13 +2,15 @@ import { expect, test } from 'vitest';
 import { cutToWidth, displayWidth, formatTable } from '../../src/commands/table.ts';
 
 test('table: columns are as wide as their widest cell, numbers are right-aligned, no line ends in spaces', () => {
-  const lines = formatTable(
-    [{ title: 'NAME' }, { title: 'N', align: 'right' }, { title: 'WHY' }],
-    [
-      ['city', '7', 'fine'],
-      ['harbour', '120', ''],
-    ],
-  );
+  const rows = [
+    { name: 'city', count: 7, why: 'fine' },
+    { name: 'harbour', count: 120, why: '' },
+  ];
+  const lines = formatTable(rows, [
+    { title: 'NAME', cell: ({ name }) => name },
+    { title: 'N', align: 'right', cell: ({ count }) => String(count) },
+    { title: 'WHY', cell: ({ why }) => why },
+  ]);
   expect(lines).toEqual(['NAME       N  WHY', 'city       7  fine', 'harbour  120']);
 });
 
@@ -17,17 +19,17 @@ test('table: an East Asian character takes two columns, a style sequence none', 
   expect(displayWidth('\u001b[31mred\u001b[0m')).toBe(3);
   expect(
     formatTable(
-      [{ title: 'A' }, { title: 'B' }],
+      ['广东 x', 'ab y'],
       [
-        ['广东', 'x'],
-        ['ab', 'y'],
+        { title: 'A', cell: (row) => row.split(' ')[0] ?? '' },
+        { title: 'B', cell: (row) => row.split(' ')[1] ?? '' },
       ],
     ),
   ).toEqual(['A     B', '广东  x', 'ab    y']);
 });
 
 test('table: without rows only the titles are printed', () => {
-  expect(formatTable([{ title: 'NAME' }], [])).toEqual(['NAME']);
+  expect(formatTable([], [{ title: 'NAME', cell: String }])).toEqual(['NAME']);
 });
 
 test('table: a line is cut to the given columns, wide characters and styles respected', () => {
