@@ -7,7 +7,7 @@ import { type MemberJson, memberSchema, type Status, statusSchema } from '../adm
 import { describeError, NoriaError } from '../core/faults.ts';
 import type { Secret } from '../core/secret.ts';
 
-/** For the whole answer. */
+/** Time limit of one request, answer included. */
 const TIMEOUT_MS = 5_000;
 
 /** Its calls throw NoriaError daemon-unreachable when no noria answers, and bad-usage when it requires a token. */

@@ -7,7 +7,7 @@ import { configOption, readConfig } from './config-file.ts';
 import { callWithinPace, pacedAs, printRecords, requireSuccess, sourceNamed } from './service-call.ts';
 import { EXIT, type Terminal } from './terminal.ts';
 
-/** An empty list, not a failure. */
+/** The service's code for an empty list, which is not a failure. */
 const NO_MATCHING_AREA = '14006';
 
 interface AreasFlags {

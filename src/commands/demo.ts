@@ -23,9 +23,9 @@ const DEFAULT_TARGET_PORT = 8080;
 const DEFAULT_MEMBERS = 20;
 /** Only members resolve this name, so every request for it goes through one. */
 const TARGET_NAME = 'target.example';
-/** Between two chapters of the story, so that a person can look at the dashboard. */
+/** Pause between two chapters of the story, so that a person can look at the dashboard. */
 const STORY_PAUSE_MS = 4_000;
-/** Short, so that a viewer soon sees members expire. */
+/** The lifetimes of members: short, so that a viewer soon sees some expire. */
 const LIFETIME_MS = [60_000, 180_000] as const;
 
 interface DemoFlags {

@@ -7,9 +7,9 @@ import { configOption, readConfig } from './config-file.ts';
 import { callWithinPace, printRecords, requireSuccess } from './service-call.ts';
 import { EXIT, type Terminal } from './terminal.ts';
 
-/** An empty list, not a failure. */
+/** The service's code for an empty list, which is not a failure. */
 const NO_MATCHING_INSTANCE = '18003';
-/** The service publishes no pace for this operation. */
+/** Chosen by noria: the service publishes no pace for this operation. */
 const INTERVAL_MS = 1_000;
 
 interface InstancesFlags {

@@ -88,7 +88,7 @@ function watchFile(options: ReloadOptions): Disposable {
   };
 }
 
-/** Sections that are reported as a whole; of lists, the changed entries are reported. */
+/** Sections whose change is reported by their name. Of `sources` and `listeners`, the changed entries are reported. */
 const SECTIONS = [
   'service',
   'account',

@@ -42,7 +42,7 @@ const BEATS_PER_INTERVAL = 3;
 /** A timer that is this late is logged: something blocked the event loop. */
 const LATE_MS = 1_000;
 const SEND_TIMEOUT_MS = 5_000;
-/** For the end after the drain: the last snapshot, the exit. */
+/** Time for what follows the drain: the last snapshot and the exit. */
 const STOP_MARGIN_MS = 5_000;
 const US_PER_MS = 1_000;
 
@@ -125,7 +125,7 @@ class Systemd implements ServiceManager {
     this.#timer = clock.after(this.#intervalMs, () => {
       const lateMs = Math.round(clock.monotonic() - dueAt);
       if (lateMs >= LATE_MS) log.warn({ lateMs }, 'event loop was blocked');
-      if (this.#queuedCount === 0) this.#beat(); // otherwise systemd is slow, and the queue would grow
+      if (this.#queuedCount === 0) this.#beat(); // systemd is slow when notifications are queued; more would only wait behind them
       this.#arm();
     });
   }

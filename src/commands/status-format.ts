@@ -16,7 +16,7 @@ type Paint = (style: Style, text: string) => string;
 const BAR_CELLS = 10;
 /** A cell filled by 0 to 7 eighths. */
 const PARTIAL_CELLS = ['', '▏', '▎', '▍', '▌', '▋', '▊', '▉'];
-/** A full bar is at least this long: a pool in which every member is about to expire shows short bars. */
+/** A full bar stands for at least this time: when every member is about to expire, all bars are short. */
 const MIN_FULL_SECONDS = 30;
 
 const STATE_STYLES: Readonly<Record<string, Style>> = {
@@ -112,7 +112,7 @@ function formatMembers(members: readonly MemberJson[], paint: Paint): string[] {
   ]);
 }
 
-/** A full bar is the longest remaining life in its source. */
+/** The remaining life that a full bar stands for: the longest in each source. */
 function longestLifeBySource(members: readonly MemberJson[]): ReadonlyMap<string, number> {
   const longest = new Map<string, number>();
   for (const { source, remainingSeconds } of members) {

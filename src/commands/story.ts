@@ -9,7 +9,7 @@ import type { AdminBackend } from '../admin/backend.ts';
 import type { Sandbox } from '../sandbox/sandbox.ts';
 
 export interface StoryOptions {
-  /** `host:port`. */
+  /** `host:port` of the proxy. */
   readonly proxy: string;
   /** URL of the dashboard. */
   readonly page: string;
@@ -23,7 +23,7 @@ export interface StoryOptions {
   readonly signal: AbortSignal;
 }
 
-/** Fewer members cannot show every feature. */
+/** The minimum number of members that shows every feature. */
 export const STORY_MEMBERS = 4;
 
 const SESSION = 'story';

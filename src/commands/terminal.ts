@@ -59,7 +59,7 @@ const processTerminal: Terminal = {
   write: (text) => void process.stdout.write(text),
   printError: (line) => void process.stderr.write(`${line}\n`),
   interactive: process.stdout.isTTY === true,
-  colour: process.stdout.isTTY === true && (process.env['NO_COLOR'] ?? '') === '', // no-color.org: present and not empty
+  colour: process.stdout.isTTY === true && (process.env['NO_COLOR'] ?? '') === '', // see no-color.org: disabled when the variable is set and not empty
   get columns() {
     return process.stdout.columns ?? 80;
   },

@@ -56,7 +56,7 @@ export interface Daemon {
 }
 
 /**
- * Opens everything, or nothing.
+ * Starts noria. When a part cannot be opened, closes those that were opened before it.
  *
  * @throws NoriaError listen-failed, state-locked, state-unwritable, bad-config, workers-failed
  */

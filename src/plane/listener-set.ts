@@ -49,12 +49,12 @@ interface Wanted {
   readonly existing: OpenedListener | undefined;
 }
 
-/** The steps of one update so far, to undo them. */
+/** What one update has done so far. Used to undo it. */
 interface Change {
   readonly removed: readonly OpenedListener[];
   /** Those of `removed` whose addresses another listener needs. */
   readonly stopped: OpenedListener[];
-  /** New or restored. */
+  /** Listeners that the update has opened or restored. */
   readonly started: OpenedListener[];
 }
 

@@ -11,7 +11,7 @@ export type IpcEncoded = { readonly encoded: Json };
 
 type Json = null | boolean | number | string | readonly Json[] | { readonly [key: string]: Json };
 
-/** Mark a secret and a map. No key of any settings starts with a dollar sign. */
+/** The keys that mark an encoded secret and an encoded map. No key of any settings starts with a dollar sign. */
 const SECRET = '$secret';
 const MAP = '$map';
 
@@ -26,7 +26,7 @@ export function encodeForIpc(settings: object): IpcEncoded {
 
 /** The settings that the other process encoded. */
 export function decodeFromIpc<Settings>({ encoded }: IpcEncoded): Settings {
-  return decode(encoded) as Settings; // both processes run the same code
+  return decode(encoded) as Settings; // safe: both processes run the same code
 }
 
 function encode(value: unknown): Json {

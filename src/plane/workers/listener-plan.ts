@@ -9,7 +9,7 @@ import { bindAddress, isSameButCertificate } from '../listener-set.ts';
 export class ListenerPlan {
   #lastId = 0;
 
-  /** Adds `shared`: that of `before` to an unchanged listener, a new id and port to the others. */
+  /** Gives each listener its `shared` settings: those of `before` when it is unchanged, otherwise a new id and port. */
   async assign(
     settings: readonly ListenerSettings[],
     before: readonly ListenerSettings[],

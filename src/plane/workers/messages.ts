@@ -56,7 +56,7 @@ export type ToWorker =
   | { readonly kind: 'permits'; readonly listener: number; readonly reply: PermitReply }
   | PlaneCommand;
 
-/** A client sent wrong credentials to another worker. The primary forwards this between workers. */
+/** A client sent wrong credentials to one worker. The primary forwards this to the others, which count it, too. */
 export interface WrongCredentials {
   readonly kind: 'wrong-credentials';
   readonly listener: number;

@@ -27,16 +27,16 @@ export interface WorkerSupervisorOptions {
 const STABLE_MS = 10_000;
 const FIRST_RESTART_MS = 500;
 const MAX_RESTART_MS = 30_000;
-/** Workers in a row that exit before STABLE_MS, after which the supervisor gives up. */
+/** The supervisor gives up after this many workers in a row that exit before STABLE_MS, when none is left. */
 const MAX_SHORT_LIVES = 6;
-/** For a worker to close. A service manager allows less than 5 s for everything after the drain. */
+/** How long a worker may take to close. A service manager allows less than 5 s for everything after the drain. */
 const CLOSE_TIMEOUT_MS = 2_000;
 /**
  * A worker that is still loading cannot ignore these signals yet, so exiting by one is no failure. The primary receives the
  * same signal and decides whether noria goes on.
  */
 const SENT_TO_ALL: ReadonlySet<NodeJS.Signals> = new Set(SIGNALS_FOR_PRIMARY);
-/** Starts of one worker that such signals interrupt, before the supervisor gives up. */
+/** The supervisor gives up after this many starts of one worker, all interrupted by such signals. */
 const MAX_STARTS = 3;
 
 /**

@@ -14,15 +14,15 @@ import { findBindError, ListenerPlan } from './listener-plan.ts';
 import type { UpdateOutcome } from './messages.ts';
 import type { WorkerProcess } from './worker-process.ts';
 
-/** Tries with another free port for port 0, when another program takes the port first. */
+/** How many free ports are tried for port 0, when other programs take them first. */
 const MAX_PORT_TRIES = 3;
-/** A worker that has not opened its listeners by then hangs. */
+/** A worker that takes longer to open its listeners counts as hung. */
 const UPDATE_TIMEOUT_MS = 30_000;
-/** When noria closes: for all workers together, and the least for each. A worker that does not hang needs a few ms. */
+/** The timeout when noria closes: for all workers together, and the minimum for each. A healthy worker needs a few ms. */
 const CLOSING_TIMEOUT_MS = 1_000;
 const MIN_TIMEOUT_MS = 250;
 
-/** A worker as far as this file needs it. */
+/** The part of a worker that this file uses. */
 export type ListeningWorker = Pick<WorkerProcess, 'nextAnswer' | 'send' | 'killBecause'>;
 
 export class WorkerListeners {
@@ -127,8 +127,9 @@ export class WorkerListeners {
   }
 
   /**
-   * Updates one worker after the other: while one changes hands, the others hold the address, so that no other program can
-   * take it. Stops at the first failure. A worker that exits is skipped, because its replacement opens the current listeners.
+   * Updates one worker after the other: while an address moves between listeners in one worker, the others still hold it, so
+   * that no other program can take it. Stops at the first failure. Skips a worker that exits: its replacement opens the current
+   * listeners.
    */
   async #updateWorkers(
     listeners: readonly ListenerSettings[],

@@ -31,7 +31,7 @@ export interface WorkerExit {
   /** `killed by SIGKILL`, `ended with code 1`, or why it did not start. */
   readonly how: string;
   readonly signal?: NodeJS.Signals;
-  /** Of an uncaught error. */
+  /** The stack of an uncaught error. */
   readonly stack?: string;
 }
 
