@@ -26,6 +26,16 @@ export interface Envelope {
   readonly entries: readonly RawFields[];
 }
 
+/**
+ * Limits of an answer, checked before or while it is parsed, so that decoding never blocks other work for long. The largest
+ * answer that noria keeps whole, 1,000 entries with all fields, has half as many values.
+ */
+export const MAX_VALUES = 32_000;
+export const MAX_DEPTH = 32;
+export const TOO_MANY_VALUES = `more than ${MAX_VALUES} values or more than ${MAX_DEPTH} levels`;
+
+/** A quote is made from the first so many times its length: most of a text may be white space that it loses. */
+const QUOTED_SHARE = 8;
 /** Maximum length of a quote, in characters. */
 const QUOTE_LENGTH = 200;
 /** The beginning of an HTML page. */
@@ -48,13 +58,26 @@ export function isWebPage(text: string): boolean {
 
 /** One printable line of at most `length` characters. It is masked before it is cut, so that no half of a secret remains. */
 export function quoteText(text: string, length: number, secrets: readonly Secret[]): string {
-  const line = oneLine(maskSecrets(text, secrets));
+  const line = oneLine(maskBeginning(text, length * QUOTED_SHARE, secrets));
   return line.length <= length ? line : `${line.slice(0, length).toWellFormed()}…`;
+}
+
+/** Masks and keeps about `length` characters. A secret that the cut divides is removed completely. */
+function maskBeginning(text: string, length: number, secrets: readonly Secret[]): string {
+  if (text.length <= length) return maskSecrets(text, secrets);
+  const longest = Math.max(0, ...secrets.map((secret) => encodeURIComponent(secret.reveal()).length));
+  const masked = maskSecrets(text.slice(0, length + longest), secrets);
+  return masked.slice(0, masked.length - longest);
 }
 
 /** @param what - what is wrong with the answer: completes "the answer of HOST …". */
 export function unreadableAnswer(what: string, text: string, origin: AnswerOrigin): NoriaError {
   return badAnswer('service-protocol', `the answer of ${origin.host} ${what}`, text, origin);
+}
+
+/** @param excess - the limit that it exceeds: completes "it has …". */
+export function oversizedAnswer(excess: string, text: string, origin: AnswerOrigin): NoriaError {
+  return unreadableAnswer(`is too large (it has ${excess}); ask for fewer proxies`, text, origin);
 }
 
 export function webPageAnswer(text: string, origin: AnswerOrigin): NoriaError {

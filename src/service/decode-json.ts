@@ -3,12 +3,28 @@
  *
  * The code may be a number; `data` may be missing, null, an empty string, or the list itself.
  */
-import { type Envelope, type RawFields, readCode } from './body.ts';
+import {
+  type AnswerOrigin,
+  type Envelope,
+  MAX_DEPTH,
+  MAX_VALUES,
+  oversizedAnswer,
+  type RawFields,
+  readCode,
+  TOO_MANY_VALUES,
+} from './body.ts';
 import { SUCCESS } from './codes.ts';
 
-/** @returns undefined when it is not a JSON object with a code, or a success whose `data` is not understood. */
-export function readJson(text: string): Envelope | undefined {
-  const body = parseObject(text);
+const [QUOTE, BACKSLASH, COMMA, OPEN_OBJECT, CLOSE_OBJECT, OPEN_LIST, CLOSE_LIST] = [...'"\\,{}[]'].map(
+  (char) => char.charCodeAt(0),
+);
+
+/**
+ * @returns undefined when it is not a JSON object with a code, or a success whose `data` is not understood.
+ * @throws NoriaError service-protocol when it exceeds the limits.
+ */
+export function readJson(text: string, origin: AnswerOrigin): Envelope | undefined {
+  const body = parseObject(text, origin);
   const code = readCode(body?.['code']);
   if (body === undefined || code === undefined) return undefined;
   const { data, msg } = body;
@@ -19,8 +35,13 @@ export function readJson(text: string): Envelope | undefined {
   return { code, message, counters: isObject(data) ? [data, body] : [body], entries };
 }
 
-/** @returns undefined when the text is not a JSON object. */
-export function parseObject(text: string): RawFields | undefined {
+/**
+ * @returns undefined when the text is not a JSON object.
+ * @throws NoriaError service-protocol when it exceeds the limits.
+ */
+export function parseObject(text: string, origin: AnswerOrigin): RawFields | undefined {
+  if (!text.startsWith('{')) return undefined;
+  if (isOversized(text)) throw oversizedAnswer(TOO_MANY_VALUES, text, origin);
   try {
     const parsed: unknown = JSON.parse(text);
     return isObject(parsed) ? parsed : undefined;
@@ -32,6 +53,33 @@ export function parseObject(text: string): RawFields | undefined {
 /** Replaces items that are not objects by empty objects, so that they count as dropped. */
 export function objectsIn(list: readonly unknown[]): RawFields[] {
   return list.map((item) => (isObject(item) ? item : {}));
+}
+
+/** Counts values and levels without parsing. Each value but the first of an object or list follows a comma. */
+function isOversized(text: string): boolean {
+  let depth = 0;
+  let values = 0;
+  for (let at = 0; at < text.length; at += 1) {
+    const char = text.charCodeAt(at);
+    if (char === QUOTE) at = endOfString(text, at);
+    else if (char === COMMA) values += 1;
+    else if (char === OPEN_OBJECT || char === OPEN_LIST) {
+      values += 1;
+      depth += 1;
+    } else if (char === CLOSE_OBJECT || char === CLOSE_LIST) depth -= 1;
+    if (values > MAX_VALUES || depth > MAX_DEPTH) return true;
+  }
+  return false;
+}
+
+/** The index of the closing quotation mark, or of the end of the text. */
+function endOfString(text: string, start: number): number {
+  for (let at = start + 1; at < text.length; at += 1) {
+    const char = text.charCodeAt(at);
+    if (char === QUOTE) return at;
+    if (char === BACKSLASH) at += 1;
+  }
+  return text.length;
 }
 
 function listIn(data: unknown): RawFields[] | undefined {

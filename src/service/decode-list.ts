@@ -35,7 +35,7 @@ export interface DecodedList {
 export function decodeList(name: ListName, body: Uint8Array, origin: AnswerOrigin): DecodedList {
   const text = bodyText(body);
   if (isWebPage(text)) throw webPageAnswer(text, origin);
-  const answer = parseObject(text);
+  const answer = parseObject(text, origin);
   const code = readCode(answer?.['code']);
   if (answer === undefined || code === undefined)
     throw unreadableAnswer('is not JSON with a code', text, origin);

@@ -4,7 +4,7 @@
  * Text has no envelope, so lines that match are a success. The specification shows no error in Text; in a text that does
  * not match, a code of the operation counts as one.
  */
-import type { Envelope, RawFields } from './body.ts';
+import { type AnswerOrigin, type Envelope, oversizedAnswer, type RawFields } from './body.ts';
 import { CODES, SUCCESS } from './codes.ts';
 import { OPERATIONS, type OperationNumber, type Product } from './operations.ts';
 import { compileLayout, type RecordReader } from './text-layout.ts';
@@ -15,18 +15,30 @@ const PLAIN_LINE =
 /** `[level]ip:port@protocol#location`, the line of the free product. */
 const FREE_LINE =
   /[ \t]*\[(?<level>[^\]\n]{0,100})\](?<ip>[^\s:]{1,45}|\[[0-9a-fA-F:.]{2,45}\]):(?<port>\d{1,6})@(?<protocol>\w{1,16})#(?<adr>[^\n]*)(?=\n|$)/y;
+/** Beyond these limits decoding takes too long. The pattern of a custom layout may backtrack in each line. */
+const MAX_LINES = 32_000;
+const MAX_LAYOUT_LINES = 1_000;
 /** The longest text that can be an error. */
 const MAX_ERROR_LENGTH = 2_000;
+
+export interface TextOptions extends AnswerOrigin {
+  readonly product: Product;
+  /** The custom extraction format, already checked by `compileLayout`; an invalid one throws `TypeError`. */
+  readonly textLayout?: string | undefined;
+}
 
 /**
  * Reads the lines of a Text answer. An empty text is a success without proxies.
  *
- * @param layout - the custom extraction format, already checked by `compileLayout`; an invalid one throws `TypeError`.
  * @returns undefined when at least half of the lines do not match.
+ * @throws NoriaError service-protocol when it exceeds the limits.
  */
-export function readTextLines(text: string, product: Product, layout?: string): Envelope | undefined {
+export function readTextLines(text: string, options: TextOptions): Envelope | undefined {
   const lines = text.replace(/\r\n?/g, '\n');
-  const { entries, mismatches } = readRecords(lines, recordReader(product, layout));
+  const maxLines = options.textLayout === undefined ? MAX_LINES : MAX_LAYOUT_LINES;
+  const read = readRecords(lines, recordReader(options.product, options.textLayout), maxLines);
+  if (read === undefined) throw oversizedAnswer(`more than ${maxLines} lines`, text, options);
+  const { entries, mismatches } = read;
   // A few bad lines are bad entries. Mostly bad lines are some other text that happens to contain an address.
   if (mismatches > 0 && mismatches >= entries.length) return undefined;
   const bad = new Array<RawFields>(mismatches).fill({});
@@ -56,12 +68,17 @@ function lineReader(pattern: RegExp): RecordReader {
   };
 }
 
-/** All records, and the number of lines that do not match, completely or from some point on. */
-function readRecords(text: string, read: RecordReader): { entries: RawFields[]; mismatches: number } {
+/** All records, and the number of lines that do not match, completely or from some point on; undefined for too many. */
+function readRecords(
+  text: string,
+  read: RecordReader,
+  maxLines: number,
+): { entries: RawFields[]; mismatches: number } | undefined {
   const entries: RawFields[] = [];
   let mismatches = 0;
   let at = 0;
   while (at < text.length) {
+    if (entries.length + mismatches > maxLines) return undefined;
     const record = read(text, at);
     if (record !== undefined) {
       entries.push(record.fields);

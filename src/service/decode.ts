@@ -54,7 +54,7 @@ const PROTOCOLS: Readonly<Record<string, MemberProtocol>> = {
 const READERS: Readonly<Record<Format, (text: string, options: DecodeOptions) => Envelope | undefined>> = {
   json: readJson,
   xml: readXml,
-  text: (text, { product, textLayout }) => readTextLines(text, product, textLayout),
+  text: readTextLines,
 };
 
 /**
@@ -79,7 +79,9 @@ function readEnvelope(text: string, options: DecodeOptions): Envelope {
   const requested = READERS[format](text, options);
   if (requested !== undefined) return requested;
   const other =
-    readJson(text) ?? readXml(text) ?? (format === 'text' ? readTextCode(text, product) : undefined);
+    readJson(text, options) ??
+    readXml(text, options) ??
+    (format === 'text' ? readTextCode(text, product) : undefined);
   if (other !== undefined && other.code !== SUCCESS) return other;
   throw unreadableAnswer(`is not in the requested format ${format}`, text, options);
 }

@@ -20,8 +20,9 @@ interface FieldRow {
   readonly print: (entry: DrawnEntry) => Printed | undefined;
 }
 
-/** The longest text kept of a field, in characters. */
+/** The longest text kept of a field, in characters; how much of it is read, since most may be white space. */
 const MAX_TEXT_LENGTH = 200;
+const MAX_READ_LENGTH = 2_000;
 /** A lifetime of more than a year is invalid. */
 const MAX_LIFETIME_SECONDS = 366 * 86_400;
 
@@ -106,7 +107,7 @@ export function readInteger(raw: unknown): number | undefined {
 export function readText(raw: unknown): string | undefined {
   if (typeof raw === 'number') return Number.isFinite(raw) ? String(raw) : undefined;
   if (typeof raw !== 'string') return undefined;
-  const text = oneLine(raw).slice(0, MAX_TEXT_LENGTH).trim();
+  const text = oneLine(raw.slice(0, MAX_READ_LENGTH)).slice(0, MAX_TEXT_LENGTH).trim();
   return text === '' ? undefined : text;
 }
 

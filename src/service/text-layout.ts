@@ -21,8 +21,8 @@ export type CompiledLayout =
 const PATTERNS = {
   address: String.raw`\[?[0-9a-fA-F:.]{0,45}\]?`,
   number: String.raw`-?\d{0,12}`,
-  word: String.raw`[\w-]{0,40}`,
-  free: String.raw`[^\n]{0,100}?`,
+  word: String.raw`\w{0,40}`,
+  free: String.raw`[^\n]{0,60}?`,
 } as const;
 
 /** Returns the reader of a layout, or what is wrong with the layout. */
@@ -53,7 +53,11 @@ function findProblem(
   if (missing !== undefined) return `the layout must contain {ip} and {port}; {${missing}} is missing`;
   const twice = tags.find((tag, index) => tags.indexOf(tag) !== index);
   if (twice !== undefined) return `{${twice}} occurs twice`;
-  if (literals.slice(1, -1).includes('')) return 'two fields must have text between them';
+  const separators = literals.slice(1, -1);
+  if (separators.includes('')) return 'two fields must have text between them';
+  // Otherwise the texts of both fields may contain it, and a line could be divided in too many ways.
+  const weak = separators.find((separator) => /^\w*$/.test(separator));
+  if (weak !== undefined) return `"${weak}" cannot separate two fields: use a character such as , or ;`;
   return undefined;
 }
 

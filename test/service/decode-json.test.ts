@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { readJson } from '../../src/service/decode-json.ts';
-import { decoded } from './reading.ts';
+import { decoded, reading } from './reading.ts';
 
 const ENTRY = { ip: '192.0.2.1', port: 8000 };
 
@@ -33,7 +33,7 @@ test.each([
   { code: '10001', data: { count: 3 } },
   { code: '10001', data: { proxy_list: 'none' } },
 ])('json: the success %o is not understood', (body) => {
-  expect(readJson(JSON.stringify(body))).toBeUndefined();
+  expect(readJson(JSON.stringify(body), reading())).toBeUndefined();
 });
 
 test.each([undefined, null, '', [], {}, 'text', 7, { proxy_list: 'x' }, [ENTRY]])(
@@ -72,8 +72,8 @@ test('json: invalid counters are left out', () => {
 
 test('json: a list with 100,000 levels is rejected without a crash', () => {
   const deep = '['.repeat(100_000);
-  expect(readJson(deep + ']'.repeat(100_000))).toBeUndefined();
-  expect(readJson(deep)).toBeUndefined();
+  expect(readJson(deep + ']'.repeat(100_000), reading())).toBeUndefined();
+  expect(readJson(deep, reading())).toBeUndefined();
 });
 
 test('json: inherited properties are not fields', () => {

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { readTextLines } from '../../src/service/decode-text.ts';
 import { PRODUCTS } from '../../src/service/operations.ts';
-import { decoded } from './reading.ts';
+import { decoded, reading } from './reading.ts';
 
 const TWO = [
   { host: '192.0.2.1', port: 8000 },
@@ -41,7 +41,9 @@ test('text: a minority of bad lines is dropped and counted', () => {
 });
 
 test('text: a text with mostly other lines is not an answer', () => {
-  expect(readTextLines('Access denied for\n192.0.2.1:8000\nAsk the operator', 'shared')).toBeUndefined();
+  expect(
+    readTextLines('Access denied for\n192.0.2.1:8000\nAsk the operator', reading({ product: 'shared' })),
+  ).toBeUndefined();
 });
 
 test.each([
@@ -54,7 +56,7 @@ test.each([
   ['192.0.2.1:80', 'free'],
   ['[高匿]192.0.2.1:80@http', 'free'],
 ] as const)('text: %j is no line of %s', (line, product) => {
-  expect(readTextLines(line, product)).toBeUndefined();
+  expect(readTextLines(line, reading({ product }))).toBeUndefined();
 });
 
 test('text: label and location of a free line may be empty or contain punctuation', () => {

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { readXml } from '../../src/service/decode-xml.ts';
-import { decoded } from './reading.ts';
+import { decoded, reading } from './reading.ts';
 
 const TWO = [
   { host: '192.0.2.1', port: 8000, location: '上海市 电信', lifetimeMs: 213_000 },
@@ -108,11 +108,17 @@ test.each([
   ['closes an element that is not open', '<r><code>10001</code></s>'],
   ['has no code', '<r><p><ip>192.0.2.1</ip><port>80</port></p></r>'],
   ['has two roots', '<r><code>10001</code></r><r/>'],
-  ['has a thousand levels', `${'<r>'.repeat(1_000)}<code>10001</code>${'</r>'.repeat(1_000)}`],
   ['has a document type', '<!DOCTYPE r><r><code>10001</code></r>'],
   ['defines entities', '<!DOCTYPE r [<!ENTITY a "10001">]><r><code>&a;</code></r>'],
-  ['uses the name of an inherited property', '<r><code>10001</code><__proto__><ip>1</ip></__proto__></r>'],
+  ['repeats an attribute', '<r code="10001" code="12001"/>'],
+  ['has text outside its root', '<r><code>10001</code></r>x'],
   ['is not XML', 'code 10001'],
 ])('xml: a document that %s is not understood', (_, body) => {
-  expect(readXml(body)).toBeUndefined();
+  expect(readXml(body, reading())).toBeUndefined();
+});
+
+test('xml: an element with the name of an inherited property is an element as any other', () => {
+  const body =
+    '<r><code>10001</code><__proto__><ip>192.0.2.1</ip><port>80</port></__proto__><constructor>x</constructor></r>';
+  expect(decoded(body, { format: 'xml' }).entries).toEqual([{ host: '192.0.2.1', port: 80 }]);
 });
