@@ -1,6 +1,7 @@
 /** `noria sandbox`: runs the sandbox of the extraction service alone, to test a configuration or another client. */
 import type { Command } from 'commander';
-import { openSandbox, type Sandbox } from '../sandbox/sandbox.ts';
+import { openSandbox } from '../sandbox/open-sandbox.ts';
+import type { Sandbox } from '../sandbox/sandbox.ts';
 import { type CommandContext, fractionOption, integerOption, portOption, untilSignal } from './command.ts';
 import { formatTable } from './table.ts';
 import { EXIT } from './terminal.ts';

@@ -1,9 +1,9 @@
-/** What the service was asked and what it answered: counters, and the latest calls themselves. */
+/** The calls that the service answered: counters, and the latest calls in full. */
 import type { SandboxOperationName } from './operations.ts';
 
 export interface CallRecord {
   readonly operation: SandboxOperationName;
-  /** As the call named it, known or not; empty where the operation names none. */
+  /** As the call names it, known or not; empty if the operation has no such parameter. */
   readonly instance: string;
   readonly method: string;
   readonly params: Readonly<Record<string, string>>;
@@ -11,21 +11,21 @@ export interface CallRecord {
   readonly client: string;
   /** Monotonic ms by the sandbox's clock. */
   readonly arrivedAt: number;
-  /** It came before the pace allowed it, whatever it was answered. */
+  /** It came before the rate limit allowed it, whatever the answer was. */
   readonly early: boolean;
-  /** The code, or `fault:NAME` or `body` where a rule spoiled or wrote the answer. */
+  /** The code of the answer, or `fault:NAME` or `body` if a rule replaced or altered it. */
   readonly outcome: string;
 }
 
 export interface CallCounts {
   readonly calls: number;
-  /** Calls that came before the pace allowed them, whatever they were answered. */
+  /** Calls that came before the rate limit allowed them, whatever the answers were. */
   readonly paceBreaks: number;
   /** Calls by outcome. */
   readonly codes: Readonly<Record<string, number>>;
 }
 
-/** All calls, and those of each instance by its id. */
+/** Of all calls, and of each instance by its id. */
 export interface SandboxStats extends CallCounts {
   readonly instances: Readonly<Record<string, CallCounts>>;
 }
@@ -38,12 +38,12 @@ export class CallLog {
   #all = NONE;
   readonly #instances = new Map<string, CallCounts>();
 
-  note(record: CallRecord): void {
+  add(record: CallRecord): void {
     this.#latest.push(record);
     if (this.#latest.length > KEPT_CALLS) this.#latest.shift();
-    this.#all = counted(this.#all, record);
+    this.#all = count(this.#all, record);
     if (record.instance === '') return;
-    this.#instances.set(record.instance, counted(this.#instances.get(record.instance) ?? NONE, record));
+    this.#instances.set(record.instance, count(this.#instances.get(record.instance) ?? NONE, record));
   }
 
   /** The latest 1,000, oldest first. */
@@ -51,7 +51,7 @@ export class CallLog {
     return [...this.#latest];
   }
 
-  /** What stands for an instance that was never called is zero. */
+  /** @param instances - ids that are listed even if they were never called. */
   stats(instances: readonly string[]): SandboxStats {
     const counts = new Map([...instances.map((id) => [id, NONE] as const), ...this.#instances]);
     return { ...this.#all, instances: Object.fromEntries(counts) };
@@ -64,7 +64,7 @@ export class CallLog {
   }
 }
 
-function counted({ calls, paceBreaks, codes }: CallCounts, { early, outcome }: CallRecord): CallCounts {
+function count({ calls, paceBreaks, codes }: CallCounts, { early, outcome }: CallRecord): CallCounts {
   return {
     calls: calls + 1,
     paceBreaks: paceBreaks + (early ? 1 : 0),

@@ -1,11 +1,9 @@
 /**
- * Why the stand-in refuses a call, the code each operation has for it, and the text that goes with it.
- *
- * The texts are the service's own tongue, as it answers in the field; nobody may decide on them.
- * Source: service-spec, Errors.
+ * Why the sandbox refuses a call, the code that each operation has for the reason, and the text that goes with it. The texts
+ * are in the language of the service; no client may decide by them. Source: service-spec, Errors.
  */
 
-/** What is wrong with a call, whichever code its operation has for it. */
+/** What is wrong with a call, independent of its operation's code for it. */
 export type RefusalReason =
   | 'key'
   | 'pace'
@@ -20,12 +18,12 @@ export type RefusalReason =
   | 'device'
   | 'other-client';
 
-/** The code for each reason that an operation knows. */
+/** The codes of an operation, for the reasons that it distinguishes. */
 export type RefusalCodes = Readonly<Partial<Record<RefusalReason, string>>>;
 
 export const SUCCESS_CODE = '10001';
 
-/** What every extraction operation (1 to 8) can answer. */
+/** Codes that every extraction operation (1 to 8) has. */
 export const EXTRACTION_REFUSALS = {
   key: '12001',
   pace: '12002',
@@ -50,12 +48,18 @@ const TEXTS: Readonly<Record<RefusalReason, string>> = {
   'other-client': '上一个客户端IP仍在提取，请等待其停止调用2分钟后再切换',
 };
 
-/** The text for a reason. */
-export function textFor(reason: RefusalReason): string {
-  return TEXTS[reason];
+/** @param detail - follows the text. */
+export function refusal(
+  refusals: RefusalCodes,
+  reason: RefusalReason,
+  detail = '',
+): { readonly code: string; readonly msg: string } {
+  const code = refusals[reason];
+  if (code === undefined) throw new TypeError(`the operation has no code for: ${reason}`);
+  return { code, msg: TEXTS[reason] + detail };
 }
 
-/** The text that goes with a code in an operation; a general one for a code that the operation does not know. */
+/** The text that goes with a code of an operation, or a general one for an unknown code. */
 export function textForCode(refusals: RefusalCodes, code: string): string {
   if (code === SUCCESS_CODE) return '获取成功';
   for (const reason of Object.keys(TEXTS) as RefusalReason[])

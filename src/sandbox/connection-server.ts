@@ -1,16 +1,14 @@
 /**
- * What members do with the connections they accept: serve them well, by proxy-chain or as SOCKS servers, or badly in
- * the way their behaviour says.
+ * Serves the connections that members accept: by proxy-chain or as a SOCKS server, or badly, as the member's behaviour says.
  */
 import type { Socket } from 'node:net';
 import type { Transform } from 'node:stream';
 import { type Clock, pause } from '../core/clock.ts';
 import { answerBadly, cutAfter, endWith } from './bad-answers.ts';
-import type { Outlet } from './exits.ts';
+import type { Exits } from './exits.ts';
 import { HttpProxy } from './http-proxy.ts';
 import { joinStreams } from './join-streams.ts';
 import type { RunningMember } from './member.ts';
-import type { Behaviour } from './member-behaviour.ts';
 import {
   type ProxyRequest,
   type RefusalCause,
@@ -19,97 +17,101 @@ import {
   type Send,
   sendTo,
 } from './proxy-request.ts';
+import type { Behaviour } from './scenario.ts';
 import { HandshakeError } from './socket-reader.ts';
 
 export class ConnectionServer {
-  readonly #outlet: Outlet;
+  readonly #exits: Pick<Exits, 'dial'>;
   readonly #clock: Clock;
-  readonly #proxy: HttpProxy;
+  readonly #httpProxy: HttpProxy;
 
-  constructor(outlet: Outlet, clock: Clock) {
-    this.#outlet = outlet;
+  constructor(exits: Pick<Exits, 'dial'>, clock: Clock) {
+    this.#exits = exits;
     this.#clock = clock;
-    this.#proxy = new HttpProxy(outlet);
+    this.#httpProxy = new HttpProxy(exits);
   }
 
   /** Takes over a connection that `member` accepted. */
   serve(socket: Socket, member: RunningMember): void {
     this.#serve(socket, member, member.behaviour).catch((error: unknown) => {
       socket.destroy();
-      if (!endsConnectionOnly(error)) throw error;
+      if (!isOfConnection(error)) throw error;
     });
   }
 
   async #serve(socket: Socket, member: RunningMember, behaviour: Behaviour): Promise<void> {
-    const say = sendTo(socket);
+    const send = sendTo(socket);
     switch (behaviour.how) {
       case 'good':
-      case 'no-connect': // a matter of the HTTP proxy
+      case 'no-connect': // the HTTP proxy refuses CONNECT
         return this.#serveWell(socket, member);
       case 'slow':
         await this.#pause(behaviour.ms, socket);
         return this.#serveWell(socket, member);
       case 'dribble':
-        return this.#serveAsk(socket, member, (bytes) => this.#dribble(socket, bytes, behaviour.ms));
+        return this.#relay(socket, member, (bytes) => this.#dribble(socket, bytes, behaviour.ms));
       case 'cut':
-        return this.#serveAsk(socket, member, say, cutAfter(behaviour.afterBytes, socket));
+        return this.#relay(socket, member, send, cutAfter(behaviour.afterBytes, socket));
       default:
         return answerBadly(socket, member, behaviour);
     }
   }
 
   #serveWell(socket: Socket, member: RunningMember): Promise<void> | void {
-    if (member.traits.protocol === 'http') return this.#proxy.serve(socket, member);
-    return this.#serveAsk(socket, member, sendTo(socket));
+    if (member.traits.protocol === 'http') return this.#httpProxy.serve(socket, member);
+    return this.#relay(socket, member, sendTo(socket));
   }
 
-  /** Reads what is asked, dials it, answers, joins. */
-  async #serveAsk(socket: Socket, member: RunningMember, say: Send, back?: Transform): Promise<void> {
-    const ask = await readProxyRequest(socket, member.traits.protocol, member.login, say);
-    if (ask === undefined) return endWith(socket);
-    const target = await this.#dial(member, ask);
-    if ('why' in target) {
-      await say(ask.refusal(target.why));
+  /** Reads the client's request, dials its target, answers, and joins client and target. */
+  async #relay(socket: Socket, member: RunningMember, send: Send, back?: Transform): Promise<void> {
+    const request = await readProxyRequest(socket, member.traits.protocol, member.login, send);
+    if (request === undefined) return endWith(socket);
+    const target = await this.#dial(member, request);
+    if ('cause' in target) {
+      await send(request.refusal(target.cause));
       return endWith(socket);
     }
     if (socket.destroyed) {
-      target.destroy(); // the client left, or the member ended, while we dialed
+      target.destroy(); // the client left, or the member closed, during the dial
       return;
     }
-    if (ask.first.length > 0) target.write(ask.first);
-    await say(ask.accepted);
+    if (request.first.length > 0) target.write(request.first);
+    await send(request.accepted);
     joinStreams(socket, target, back);
   }
 
-  async #dial(member: RunningMember, ask: ProxyRequest): Promise<Socket | { readonly why: RefusalCause }> {
+  async #dial(
+    member: RunningMember,
+    { host, port }: ProxyRequest,
+  ): Promise<Socket | { readonly cause: RefusalCause }> {
     try {
-      return await this.#outlet.dial(member.exit, ask.host, ask.port);
+      return await this.#exits.dial(member.exit, host, port);
     } catch (error) {
-      return { why: refusalCauseOf(error) };
+      return { cause: refusalCauseOf(error) };
     }
   }
 
   async #dribble(socket: Socket, bytes: Buffer, ms = 0): Promise<void> {
-    const say = sendTo(socket);
+    const send = sendTo(socket);
     for (const byte of bytes) {
-      await say(Buffer.from([byte]));
+      await send(Buffer.from([byte]));
       if (ms > 0) await this.#pause(ms, socket);
-      else await new Promise((next) => setImmediate(next)); // else the kernel would send several at once
+      else await new Promise((next) => setImmediate(next)); // else the kernel sends several bytes in one packet
     }
   }
 
-  /** Waits. @throws HandshakeEnded as soon as the connection is gone. */
+  /** @throws HandshakeError as soon as the connection closes. */
   async #pause(ms: number, socket: Socket): Promise<void> {
-    const gone = new AbortController();
-    const leave = () => gone.abort();
-    socket.once('close', leave);
-    await pause(this.#clock, ms, gone.signal);
-    socket.off('close', leave);
+    const closing = new AbortController();
+    const abort = () => closing.abort();
+    socket.once('close', abort);
+    await pause(this.#clock, ms, closing.signal);
+    socket.off('close', abort);
     if (socket.destroyed) throw new HandshakeError('the client left');
   }
 }
 
-/** A client that left, or the system's word for it. Anything else is a mistake of ours. */
-function endsConnectionOnly(error: unknown): boolean {
+/** Whether the client left or the system reported an error. Anything else is a defect of the sandbox. */
+function isOfConnection(error: unknown): boolean {
   return error instanceof HandshakeError || (error instanceof Error && 'code' in error);
 }

@@ -1,26 +1,16 @@
 /**
- * The control API: what steers a sandbox from outside its process, as JSON below `/_control/` of the base address.
+ * The control API: JSON requests below `/_control/` of the base address that control a running sandbox.
  *
- * It has no guard of its own: the sandbox listens on loopback and holds nothing worth guarding.
+ * It needs no credentials: the sandbox listens on loopback and contains no secrets.
  */
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { NoriaError } from '../core/faults.ts';
-import type { CallLog } from './call-log.ts';
-import type { Rules } from './rules.ts';
-import { behaviourSchema, conditionSchema, decode, ruleSchema } from './scenario.ts';
-import type { SandboxControls } from './steering.ts';
-import type { Target } from './target.ts';
+import type { Sandbox } from './sandbox.ts';
+import { behaviourSchema, decode, ruleSchema } from './scenario.ts';
+import { conditionSchema } from './settings.ts';
 import { readBody, send } from './web-server.ts';
 
-/** What it steers. */
-export interface ControlledParts {
-  readonly steering: SandboxControls;
-  readonly rules: Rules;
-  readonly log: CallLog;
-  readonly target: Target;
-}
-
-interface Asked {
+interface ControlRequest {
   /** The part of the path after the route's name. */
   readonly id: string;
   readonly body: unknown;
@@ -31,49 +21,49 @@ interface Route {
   /** `members` or `members/ID`. */
   readonly path: string;
   readonly does: string;
-  readonly run: (asked: Asked, parts: ControlledParts) => unknown;
+  /** @returns the content of the JSON answer; undefined for status 204. */
+  readonly run: (request: ControlRequest, sandbox: Sandbox) => unknown;
 }
 
 const MAX_BODY_BYTES = 1_048_576;
 
-/** Every request of the control API; what `run` gives is sent as JSON, nothing as 204. */
 export const CONTROL_ROUTES: readonly Route[] = [
   {
     method: 'GET',
     path: 'instances',
-    does: 'every instance with its id, password, key, base address and condition',
-    run: (_asked, { steering }) => steering.instances(),
+    does: 'lists all instances: id, password, key, base address and condition',
+    run: (_request, sandbox) => sandbox.instances,
   },
   {
     method: 'PATCH',
     path: 'instances/ID',
     does: 'changes the condition of an instance, for example {"frozen": true}',
-    run: ({ id, body }, { steering }) =>
-      steering.setCondition(id, decode(conditionSchema, body, 'condition')),
+    run: ({ id, body }, sandbox) =>
+      sandbox.setCondition(id, decode(conditionSchema.partial(), body, 'condition')),
   },
   {
     method: 'GET',
     path: 'members',
-    does: 'every member alive',
-    run: (_asked, { steering }) => steering.members(),
+    does: 'lists all living members',
+    run: (_request, sandbox) => sandbox.members(),
   },
   {
     method: 'PUT',
     path: 'members/ID',
-    does: 'how a member behaves from its next connection on, for example {"how": "slow", "ms": 800}',
-    run: ({ id, body }, { steering }) => steering.misbehave(id, decode(behaviourSchema, body, 'behaviour')),
+    does: 'sets the behaviour of a member from its next connection on, for example {"how": "slow", "ms": 800}',
+    run: ({ id, body }, sandbox) => sandbox.setBehaviour(id, decode(behaviourSchema, body, 'behaviour')),
   },
   {
     method: 'DELETE',
     path: 'members/ID',
-    does: 'ends a life now: the port closes, the tunnels are cut',
-    run: ({ id }, { steering }) => steering.kill(id),
+    does: "ends a member's life: closes its port and its tunnels",
+    run: ({ id }, sandbox) => sandbox.kill(id),
   },
   {
     method: 'GET',
     path: 'rules',
-    does: 'the rules in force, with how often each was used',
-    run: (_asked, { rules }) => rules.list(),
+    does: 'lists the rules in force and how often each was used',
+    run: (_request, { rules }) => rules.list(),
   },
   {
     method: 'POST',
@@ -84,7 +74,7 @@ export const CONTROL_ROUTES: readonly Route[] = [
   {
     method: 'PUT',
     path: 'rules',
-    does: 'replaces all rules by a list',
+    does: 'replaces all rules with a list of rules',
     run: ({ body }, { rules }) => {
       const list = decode(ruleSchema.array(), body, 'rules');
       rules.clear();
@@ -92,7 +82,7 @@ export const CONTROL_ROUTES: readonly Route[] = [
       return rules.list();
     },
   },
-  { method: 'DELETE', path: 'rules', does: 'removes all rules', run: (_asked, { rules }) => rules.clear() },
+  { method: 'DELETE', path: 'rules', does: 'removes all rules', run: (_request, { rules }) => rules.clear() },
   {
     method: 'DELETE',
     path: 'rules/ID',
@@ -104,16 +94,26 @@ export const CONTROL_ROUTES: readonly Route[] = [
   {
     method: 'GET',
     path: 'stats',
-    does: 'calls, calls that broke the pace, and answers by code; in all and by instance',
-    run: (_asked, { steering }) => steering.stats(),
+    does: 'counts calls, calls that came too early, and answers by code, in total and by instance',
+    run: (_request, sandbox) => sandbox.stats(),
   },
-  { method: 'DELETE', path: 'stats', does: 'counts from zero again', run: (_asked, { log }) => log.reset() },
-  { method: 'GET', path: 'calls', does: 'the latest 1,000 calls', run: (_asked, { log }) => log.latest },
+  {
+    method: 'DELETE',
+    path: 'stats',
+    does: 'resets the counts',
+    run: (_request, sandbox) => sandbox.resetStats(),
+  },
+  {
+    method: 'GET',
+    path: 'calls',
+    does: 'lists the latest 1,000 calls',
+    run: (_request, sandbox) => sandbox.calls(),
+  },
   {
     method: 'GET',
     path: 'target',
-    does: 'the target site: its address, requests, and connections by the exit they came from',
-    run: (_asked, { target }) => ({
+    does: 'describes the target site: its address, requests, and connections by exit',
+    run: (_request, { target }) => ({
       url: target.url,
       requests: target.requests,
       connections: Object.fromEntries(target.connections),
@@ -121,11 +121,11 @@ export const CONTROL_ROUTES: readonly Route[] = [
   },
 ];
 
-/** Answers a request of the control API; `path` is what follows `/_control/`. */
-export async function control(
+/** @param path - follows `/_control/`. */
+export async function answerControl(
   request: IncomingMessage,
   response: ServerResponse,
-  { path, parts }: { readonly path: string; readonly parts: ControlledParts },
+  { path, sandbox }: { readonly path: string; readonly sandbox: Sandbox },
 ): Promise<void> {
   try {
     const body = await readBody(request, MAX_BODY_BYTES);
@@ -138,7 +138,7 @@ export async function control(
       const message = `no ${request.method} /_control/${path}; GET /_control/ lists all requests`;
       return sendError(response, routes.length > 0 ? 405 : 404, 'not-found', message);
     }
-    const result = await route.run({ id, body: readJson(body) }, parts);
+    const result = await route.run({ id, body: parseBody(body) }, sandbox);
     if (result === undefined) response.writeHead(204).end();
     else sendJson(response, 200, result);
   } catch (error) {
@@ -156,18 +156,18 @@ function decodePath(path: string): string[] {
   }
 }
 
-function describeRoute({ method, path, does }: Route): Readonly<Record<string, string>> {
-  return { request: `${method} /_control/${path}`, does };
-}
-
-/** The body as JSON; nothing at all counts as null. */
-function readJson(text: string): unknown {
+/** The body as JSON; null if it is empty. */
+function parseBody(text: string): unknown {
   if (text.trim() === '') return null;
   try {
     return JSON.parse(text);
   } catch (cause) {
     throw new NoriaError('bad-config', 'the body is not JSON', { cause });
   }
+}
+
+function describeRoute({ method, path, does }: Route): Readonly<Record<string, string>> {
+  return { request: `${method} /_control/${path}`, does };
 }
 
 function sendError(response: ServerResponse, status: number, code: string, message: string): void {

@@ -1,4 +1,4 @@
-/** The ten operations as the HTTP side sees them: where each is, whom it names, and what decides and prints it. */
+/** The ten operations as the HTTP side sees them: path, instance parameter, refusal codes, decision and layout. */
 import type { Clock } from '../core/clock.ts';
 import type { RefusalCodes } from './codes.ts';
 import { type Account, AREAS_REFUSALS, INSTANCES_REFUSALS, listAreas, listInstances } from './exclusive.ts';
@@ -10,17 +10,17 @@ import { SANDBOX_OPERATIONS, type SandboxOperationName } from './operations.ts';
 export interface Endpoint {
   readonly name: SandboxOperationName;
   readonly path: string;
-  /** The parameter that names the instance, if one does. */
+  /** The parameter that names the instance, if there is one. */
   readonly idName: string | undefined;
-  /** The product that the instance must be of. */
+  /** The product that the instance must have. */
   readonly product: string;
-  readonly hasPace: boolean;
+  readonly hasRateLimit: boolean;
   readonly refusals: RefusalCodes;
-  readonly decide: (call: EndpointCall, known: ServiceState) => Answer | Promise<Answer>;
+  readonly decide: (call: EndpointCall, state: ServiceState) => Answer | Promise<Answer>;
   readonly layout: (call: EndpointCall) => Layout;
 }
 
-/** What operations know beside the call. */
+/** What all operations share. */
 export interface ServiceState {
   readonly instances: readonly Instance[];
   readonly account: Account;
@@ -29,10 +29,11 @@ export interface ServiceState {
 
 export interface EndpointCall {
   readonly params: URLSearchParams;
+  /** The caller's address. */
   readonly client: string;
-  /** The instance that it names, if there is such a one of the operation's product. */
+  /** The instance that the call names, if it exists and has the operation's product. */
   readonly instance: Instance | undefined;
-  /** It came before the instance's pace allowed it. */
+  /** It came before the instance's rate limit allowed it. */
   readonly early: boolean;
 }
 
@@ -45,7 +46,7 @@ export const ENDPOINTS: readonly Endpoint[] = [
       path: operation.path,
       idName: operation.idName,
       product: operation.product,
-      hasPace: true,
+      hasRateLimit: true,
       refusals: operation.refusals,
       decide: (call) => extract({ operation, ...call }, call.instance),
       layout: ({ params, instance }) => layoutOf({ operation, params }, instance),
@@ -56,7 +57,7 @@ export const ENDPOINTS: readonly Endpoint[] = [
     path: '/ExclusiveProxy/GetAddibleServerList/',
     idName: 'api',
     product: 'exclusive',
-    hasPace: false,
+    hasRateLimit: false,
     refusals: AREAS_REFUSALS,
     decide: ({ params, instance }) => listAreas(params, instance),
     layout: () => JSON_LAYOUT,
@@ -66,10 +67,9 @@ export const ENDPOINTS: readonly Endpoint[] = [
     path: '/ExclusiveProxy/GetInstanceList/',
     idName: undefined,
     product: 'exclusive',
-    hasPace: false,
+    hasRateLimit: false,
     refusals: INSTANCES_REFUSALS,
-    decide: ({ params }, { account, instances, clock }) =>
-      listInstances(params, { account, instances, clock }),
+    decide: ({ params }, state) => listInstances(params, state),
     layout: () => JSON_LAYOUT,
   },
 ];

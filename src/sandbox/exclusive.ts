@@ -1,11 +1,10 @@
 /**
- * Operations 9 and 10: the area lines that can be added to an exclusive pool, and the instances of an account.
- * JSON only. Source: service-spec, Endpoints 9 and 10.
+ * Operations 9 and 10: the area lines that can be added to an exclusive pool, and the exclusive instances of an account. JSON
+ * only. Source: service-spec, Endpoints 9 and 10.
  */
 import type { Clock } from '../core/clock.ts';
-import { akeyOf } from './akey.ts';
-import { type RefusalCodes, type RefusalReason, SUCCESS_CODE, textFor } from './codes.ts';
-import type { Instance } from './instance.ts';
+import { type RefusalCodes, refusal, SUCCESS_CODE } from './codes.ts';
+import { akeyOf, type Instance } from './instance.ts';
 import type { Answer, Entry } from './layouts.ts';
 import { LOCATIONS } from './locations.ts';
 
@@ -18,14 +17,14 @@ export const AREAS_REFUSALS = {
   none: '14006',
 } as const satisfies RefusalCodes;
 
-/** `key` stands for a wrong user name or password. */
+/** `key`: wrong user name or password. */
 export const INSTANCES_REFUSALS = {
   parameters: '18001',
   key: '18002',
   none: '18003',
 } as const satisfies RefusalCodes;
 
-/** The owner of the sandbox's exclusive instances; the password in clear, for it protects nothing. */
+/** The owner of the exclusive instances. The password is in clear text because it protects nothing. */
 export interface Account {
   readonly username: string;
   readonly password: string;
@@ -38,29 +37,29 @@ const BOUGHT_DAYS = 60;
 /** Minutes between two redials of a pool's servers. */
 const RESET_PERIOD_MINUTES = 10;
 
-/** Operation 9. `instance` is undefined when the call names none of the sandbox's exclusive ones. */
-export function listAreas(params: URLSearchParams, instance: Instance | undefined): Answer {
-  if (!params.get('api') || !params.get('akey')) return refuse(AREAS_REFUSALS, 'parameters');
-  if (instance === undefined) return refuse(AREAS_REFUSALS, 'unknown');
-  if (params.get('akey') !== instance.akey) return refuse(AREAS_REFUSALS, 'key');
-  if (instance.condition.expired) return refuse(AREAS_REFUSALS, 'expired');
-  if (instance.condition.frozen) return refuse(AREAS_REFUSALS, 'frozen');
-  const keywords = (params.get('areaKeyword') ?? '').split(',').filter((word) => word !== '');
-  const items = AREAS.filter(
-    ({ area }) => keywords.length === 0 || keywords.some((word) => area.includes(word)),
-  );
-  if (items.length === 0) return refuse(AREAS_REFUSALS, 'none');
-  return { code: SUCCESS_CODE, msg: '获取成功', list: { name: 'serverList', items } };
-}
-
-/** Idle servers and scores differ by line and stay the same; one score could not be retrieved. */
+/** Idle servers and scores differ by line and are constant. One score is -1, which means that it is unknown. */
 const AREAS = LOCATIONS.filter(({ region }) => region === 'mainland').map(({ area }, at) => ({
   area,
   count: 1 + ((at * 7) % 12),
   score: at === 3 ? -1 : 70 + ((at * 11) % 30),
 }));
 
-/** Operation 10: the sandbox's exclusive instances. */
+/** Operation 9. `instance` is undefined if the call names none of the exclusive instances. */
+export function listAreas(params: URLSearchParams, instance: Instance | undefined): Answer {
+  if (!params.get('api') || !params.get('akey')) return refusal(AREAS_REFUSALS, 'parameters');
+  if (instance === undefined) return refusal(AREAS_REFUSALS, 'unknown');
+  if (params.get('akey') !== instance.akey) return refusal(AREAS_REFUSALS, 'key');
+  if (instance.condition.expired) return refusal(AREAS_REFUSALS, 'expired');
+  if (instance.condition.frozen) return refusal(AREAS_REFUSALS, 'frozen');
+  const keywords = (params.get('areaKeyword') ?? '').split(',').filter((word) => word !== '');
+  const items = AREAS.filter(
+    ({ area }) => keywords.length === 0 || keywords.some((word) => area.includes(word)),
+  );
+  if (items.length === 0) return refusal(AREAS_REFUSALS, 'none');
+  return { code: SUCCESS_CODE, msg: '获取成功', list: { name: 'serverList', items } };
+}
+
+/** Operation 10. */
 export function listInstances(
   params: URLSearchParams,
   {
@@ -72,45 +71,40 @@ export function listInstances(
   const [username, password, status = ''] = ['username', 'password', 'status'].map(
     (name) => params.get(name) ?? '',
   );
-  if (!username || !password || !/^[123]?$/.test(status)) return refuse(INSTANCES_REFUSALS, 'parameters');
+  if (!username || !password || !/^[123]?$/.test(status)) return refusal(INSTANCES_REFUSALS, 'parameters');
   if (username !== account.username || password !== akeyOf(account.password)) {
-    return refuse(INSTANCES_REFUSALS, 'key', '用户名或密码错误');
+    return { ...refusal(INSTANCES_REFUSALS, 'key'), msg: '用户名或密码错误' };
   }
   const owned = instances.filter(
     (instance) => instance.product === 'exclusive' && hasStatus(instance, status),
   );
   const items = owned.map((instance) => recordOf(instance, clock.now()));
-  if (items.length === 0) return refuse(INSTANCES_REFUSALS, 'none', '没有符合条件的实例');
+  if (items.length === 0) return { ...refusal(INSTANCES_REFUSALS, 'none'), msg: '没有符合条件的实例' };
   return { code: SUCCESS_CODE, msg: '获取成功', list: { name: 'instance_list', items } };
 }
 
+/** `1`: near expiry, `2`: active, `3`: expired; empty: any. */
 function hasStatus({ condition }: Instance, status: string): boolean {
   if (status === '3') return condition.expired;
   if (status === '2') return !condition.expired;
   return status === '' || (!condition.expired && condition.daysLeft <= NEAR_EXPIRY_DAYS);
 }
 
-function recordOf({ id, condition, options, members: fleet }: Instance, now: number): Entry {
+function recordOf({ id, condition, options, members }: Instance, now: number): Entry {
   const expiresAt = now + (condition.expired ? -1 : condition.daysLeft) * DAY_MS;
   return {
     instanceId: id,
     status: condition.expired ? '已过期' : '正常',
     createTime: localTime(expiresAt - BOUGHT_DAYS * DAY_MS),
     expirationTime: localTime(expiresAt),
-    serverMaxCount: fleet.most,
-    serverCount: fleet.members.length,
+    serverMaxCount: members.max,
+    serverCount: members.alive.length,
     resetPeriod: RESET_PERIOD_MINUTES,
     authorizationMode: options.auth === 'password' ? 1 : 0,
   };
 }
 
-/** `YYYY-MM-DDTHH:MM:SS` of the service's own zone, without naming it. */
+/** `YYYY-MM-DDTHH:MM:SS` in the service's time zone, without its name. */
 function localTime(at: number): string {
   return new Date(at + ZONE_MS).toISOString().slice(0, 19);
-}
-
-function refuse(refusals: RefusalCodes, reason: RefusalReason, msg = textFor(reason)): Answer {
-  const code = refusals[reason];
-  if (code === undefined) throw new TypeError(`the operation has no code for: ${reason}`);
-  return { code, msg };
 }

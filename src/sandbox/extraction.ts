@@ -1,72 +1,72 @@
 /**
- * Decides one extraction call: refuses it with the operation's code, or draws members and says what the service says.
+ * Decides one extraction call: refuses it with the operation's code, or draws members and reports them as the service does.
  *
- * The order of the checks is the stand-in's choice where the specification gives none: parameters, instance, key, pace,
- * the instance's condition, quotas, and what is left then. Source: service-spec, Endpoints, Errors, Limits.
+ * Where the specification gives no order, the checks come in this one: parameters, instance, key, rate limit, the instance's
+ * condition and quotas, other client, and finally the proxies that are left. Source: service-spec, Endpoints, Errors, Limits.
  */
-import { type RefusalReason, SUCCESS_CODE, textFor } from './codes.ts';
+import { type RefusalReason, refusal, SUCCESS_CODE } from './codes.ts';
 import { readExtractionQuery } from './extraction-query.ts';
 import type { Instance } from './instance.ts';
 import { type Answer, customLine, freeLine, type Layout, plainLine, type Value } from './layouts.ts';
 import type { RunningMember } from './member.ts';
 import type { AnswerFormat, Operation } from './operations.ts';
 
-export interface Call {
+export interface ExtractionCall {
   readonly operation: Operation;
   readonly params: URLSearchParams;
   /** The caller's address. */
   readonly client: string;
-  /** It came before the instance's pace allowed it. */
+  /** It came before the instance's rate limit allowed it. */
   readonly early: boolean;
 }
 
-/** A proxy made for an answer is told with its whole life, though some of it went by while it opened. */
+/** A new proxy is reported with its whole life, although it has lived for some milliseconds while it opened. */
 const OPENING_MS = 50;
 
 const LEVELS = ['高匿', '普匿', '匿名', '透明', '未知'] as const;
 
-/** The format that a call selects; JSON where it selects none, so that its refusal can be read. */
+/** The format that a call selects; JSON if it selects none, so that the refusal can be read. */
 export function layoutOf(
-  { operation, params }: Pick<Call, 'operation' | 'params'>,
+  { operation, params }: Pick<ExtractionCall, 'operation' | 'params'>,
   instance: Instance | undefined,
 ): Layout {
   const format: AnswerFormat = operation.formats[params.get(operation.formatName) ?? ''] ?? 'json';
   const { textLayout, fields } = instance?.options ?? {};
-  const usual = operation.product === 'free' ? freeLine : plainLine;
-  return { format, line: textLayout === undefined ? usual : customLine(textLayout), fields };
+  const defaultLine = operation.product === 'free' ? freeLine : plainLine;
+  return { format, line: textLayout === undefined ? defaultLine : customLine(textLayout), fields };
 }
 
-/** Answers a call of operations 1 to 8. `instance` is undefined when it names none of the operation's. */
-export async function extract(call: Call, instance: Instance | undefined): Promise<Answer> {
+/** Answers a call of operations 1 to 8. `instance` is undefined if the call names none of the operation's. */
+export async function extract(call: ExtractionCall, instance: Instance | undefined): Promise<Answer> {
   const { operation, params } = call;
+  const refuse = (reason: RefusalReason, detail?: string) => refusal(operation.refusals, reason, detail);
   const count = countOf(call, instance);
-  if (count === undefined || !hasGoodParameters(call)) return refuse(operation, 'parameters');
-  if (instance === undefined) return refuse(operation, 'unknown');
-  if (params.get('akey') !== instance.akey) return refuse(operation, 'key');
-  if (call.early) return refuse(operation, 'pace');
+  if (count === undefined || !hasValidParameters(call)) return refuse('parameters');
+  if (instance === undefined) return refuse('unknown');
+  if (params.get('akey') !== instance.akey) return refuse('key');
+  if (call.early) return refuse('pace');
   const reason = conditionReason(instance);
-  if (reason !== undefined) return refuse(operation, reason);
-  const otherClient = operation.product === 'free' ? instance.clients.note(call.client) : undefined;
-  if (otherClient !== undefined) return refuse(operation, 'other-client', `：${otherClient}`);
+  if (reason !== undefined) return refuse(reason);
+  const otherClient = operation.product === 'free' ? instance.clientLock.acquire(call.client) : undefined;
+  if (otherClient !== undefined) return refuse('other-client', `：${otherClient}`);
 
   const { ledger, condition, options } = instance;
-  const demand = readExtractionQuery(call, { ledger, condition, lifetimeMs: options.lifetimeMs }, count);
-  const members = await instance.members.draw(demand);
-  if (members.length === 0) return refuse(operation, 'none');
-  return success(instance, members);
+  const context = { ledger, condition, lifetimeMs: options.lifetimeMs };
+  const members = await instance.members.draw(readExtractionQuery(call, context, count));
+  return members.length === 0 ? refuse('none') : success(instance, members);
 }
 
-function hasGoodParameters({ operation, params }: Call): boolean {
+function hasValidParameters({ operation, params }: ExtractionCall): boolean {
   if (operation.formats[params.get(operation.formatName) ?? ''] === undefined) return false;
   if (!params.get(operation.idName) || !params.get('akey')) return false;
-  return operation.parameters.every(({ name, required, fits }) => {
+  return operation.parameters.every(({ name, required, isValid }) => {
     const value = params.get(name);
-    return value === null || value === '' ? !required : fits(value);
+    return value === null || value === '' ? !required : isValid(value);
   });
 }
 
-/** How many proxies are asked for; undefined when that is no number, or more than the instance may have. */
-function countOf({ operation, params }: Call, instance: Instance | undefined): number | undefined {
+/** How many proxies the call asks for; undefined if that is no number, or more than the instance may have. */
+function countOf({ operation, params }: ExtractionCall, instance: Instance | undefined): number | undefined {
   const limit = instance?.condition.singlePullLimit ?? 1;
   const text = params.get('count') ?? '';
   if (text === '') return operation.countRequired ? undefined : limit;
@@ -74,43 +74,42 @@ function countOf({ operation, params }: Call, instance: Instance | undefined): n
   return instance !== undefined && Number(text) > limit ? undefined : Number(text);
 }
 
-/** What stands against a call whatever it asks for, as far as the operation has a code for it. */
+/** Why the instance's condition refuses every call, as far as the operation has a code for the reason. */
 function conditionReason(instance: Instance): RefusalReason | undefined {
   const { condition, options, ledger } = instance;
-  const standing: readonly (readonly [RefusalReason, boolean])[] = [
+  const reasons: readonly (readonly [RefusalReason, boolean])[] = [
     ['expired', condition.expired],
-    ['unknown', condition.expired], // where an operation has no code for expired alone
+    ['unknown', condition.expired], // for operations without a code for expired alone
     ['frozen', condition.frozen],
     ['device', !condition.deviceAuthorised],
     ['unbound', !condition.terminalIpBound && options.auth !== 'password'],
-    ['quota', quotaIsUsedUp(instance)],
+    ['quota', isQuotaUsedUp(instance)],
     ['distinct', ledger.distinctLeft(condition) === 0],
   ];
   const { refusals } = instance.operation;
-  return standing.find(([reason, stands]) => stands && refusals[reason] !== undefined)?.[0];
+  return reasons.find(([reason, applies]) => applies && refusals[reason] !== undefined)?.[0];
 }
 
-/** 12008 means something else for almost every operation. */
-function quotaIsUsedUp({ product, condition, members: fleet, ledger }: Instance): boolean {
-  const usageIsUp = reaches(ledger.handedOut, condition.usageLimit);
-  if (product === 'long-residential') return reaches(fleet.connections, condition.connectionLimit);
-  if (product === 'residential-socks5') return usageIsUp || reaches(fleet.bytes, condition.trafficLimitBytes);
-  return product === 'short-pure' ? condition.restricted : usageIsUp;
+/** The quota behind 12008 differs by product. */
+function isQuotaUsedUp({ product, condition, members, ledger }: Instance): boolean {
+  const isUsedUp = reaches(ledger.handedOut, condition.usageLimit);
+  if (product === 'long-residential') return reaches(members.connections, condition.connectionLimit);
+  if (product === 'residential-socks5')
+    return isUsedUp || reaches(members.bytes, condition.trafficLimitBytes);
+  return product === 'short-pure' ? condition.restricted : isUsedUp;
 }
 
 function reaches(used: number, limit: number | null): boolean {
   return limit !== null && used >= limit;
 }
 
-function success(
-  { operation, options, condition, members: fleet, ledger }: Instance,
-  members: readonly RunningMember[],
-): Answer {
-  const fresh = members.map(({ exit }) => ledger.note(exit.address));
-  const added = fresh.filter(Boolean).length;
-  const entries = members.map((member, at) => {
-    const entry = entryOf(member, fresh[at] ?? false, options.showOutIp ?? true);
-    return Object.fromEntries(operation.fields.flatMap((name) => pairOf(entry, name)));
+function success(instance: Instance, drawn: readonly RunningMember[]): Answer {
+  const { operation, options, condition, members, ledger } = instance;
+  const isNew = drawn.map(({ exit }) => ledger.record(exit.address));
+  const added = isNew.filter(Boolean).length;
+  const entries = drawn.map((member, at) => {
+    const entry = entryOf(member, isNew[at] ?? false, options.showOutIp ?? true);
+    return Object.fromEntries(operation.fields.flatMap((name) => fieldOf(entry, name)));
   });
   if (operation.counters === 'pure') {
     const left = ledger.distinctLeft(condition);
@@ -125,7 +124,7 @@ function success(
     operation.counters === 'residential'
       ? {
           update_count: added,
-          active_count: fleet.members.filter(({ exit }) => ledger.drawnEver(exit.address)).length,
+          active_count: members.alive.filter(({ exit }) => ledger.wasDrawn(exit.address)).length,
           today_count: ledger.today,
           ...(condition.accounting === 'even' ? {} : { surplus_count: ledger.distinctLeft(condition) }),
         }
@@ -133,7 +132,7 @@ function success(
   return { code: SUCCESS_CODE, msg: '获取成功', data: { counters, entries } };
 }
 
-/** Everything that any operation says of a proxy. Times are whole seconds, not more than is left. */
+/** Every field that any operation reports of a proxy. Times are whole seconds, rounded down. */
 function entryOf(
   member: RunningMember,
   isNew: boolean,
@@ -160,13 +159,7 @@ function entryOf(
   };
 }
 
-function pairOf(entry: Readonly<Record<string, Value | undefined>>, name: string): [string, Value][] {
+function fieldOf(entry: Readonly<Record<string, Value | undefined>>, name: string): [string, Value][] {
   const value = entry[name];
   return value === undefined ? [] : [[name, value]];
-}
-
-function refuse({ refusals }: Operation, reason: RefusalReason, detail = ''): Answer {
-  const code = refusals[reason];
-  if (code === undefined) throw new TypeError(`the operation has no code for: ${reason}`);
-  return { code, msg: textFor(reason) + detail };
 }

@@ -1,14 +1,14 @@
 /**
- * The good HTTP members: one proxy-chain for all of them, told by the socket which member it speaks for.
+ * Serves the good HTTP members with one proxy-chain server for all of them. The socket identifies the member.
  *
- * proxy-chain reads the requests, asks for credentials and forwards; dialing is ours, so that each member leaves by
- * its own exit, answers 502 or 504 for a dead target as real proxies do, and carries half-closes both ways. Members
- * listen themselves and hand their sockets over, so this server never listens.
+ * proxy-chain reads the requests, asks for credentials and forwards. This class dials, so that each member connects from its
+ * own exit, answers 502 or 504 for a dead target as real proxies do, and relays half-closes both ways. Members listen
+ * themselves and hand their sockets over, so the server here never listens.
  */
 import { Agent, createServer, type Server as HttpServer } from 'node:http';
 import type { Socket } from 'node:net';
 import { type PrepareRequestFunctionOpts, RequestError, Server } from 'proxy-chain';
-import type { Outlet } from './exits.ts';
+import type { Exits } from './exits.ts';
 import { joinStreams } from './join-streams.ts';
 import type { RunningMember } from './member.ts';
 import { refusalCauseOf } from './proxy-request.ts';
@@ -18,21 +18,21 @@ const STATUS_TIMEOUT = 504;
 const STATUS_BAD_GATEWAY = 502;
 
 export class HttpProxy {
-  readonly #outlet: Outlet;
+  readonly #exits: Pick<Exits, 'dial'>;
   readonly #server: Server;
   readonly #members = new WeakMap<Socket, RunningMember>();
   readonly #dialed = new WeakMap<Socket, Socket>();
   readonly #joiner: HttpServer;
 
-  constructor(outlet: Outlet) {
-    this.#outlet = outlet;
-    this.#server = new Server({ prepareRequestFunction: (asked) => this.#prepare(asked) });
-    // proxy-chain hands an accepted tunnel to this "server" by emitting `connection`; nothing listens.
+  constructor(exits: Pick<Exits, 'dial'>) {
+    this.#exits = exits;
+    this.#server = new Server({ prepareRequestFunction: (request) => this.#prepare(request) });
+    // proxy-chain hands over an accepted tunnel by emitting `connection` on this server, which does not listen.
     this.#joiner = createServer().removeAllListeners('connection');
     this.#joiner.on('connection', (client: Socket) => this.#join(client));
   }
 
-  /** Takes over a connection that a member accepted. The member still closes it at the end of its life. */
+  /** Serves a connection that a member accepted. The member closes it at the end of its life. */
   serve(socket: Socket, member: RunningMember): void {
     this.#members.set(socket, member);
     this.#server.server.emit('connection', socket);
@@ -41,7 +41,7 @@ export class HttpProxy {
   async #prepare({ request, username, password, hostname, port, isHttp }: PrepareRequestFunctionOpts) {
     const client = request.socket;
     const member = this.#members.get(client);
-    if (member === undefined) throw new TypeError('a request on a connection that no member handed over');
+    if (member === undefined) throw new TypeError('the connection of a request belongs to no member');
     const { login } = member;
     if (login !== undefined && (username !== login.username || password !== login.password)) {
       return { requestAuthentication: true };
@@ -51,10 +51,10 @@ export class HttpProxy {
       throw new RequestError('CONNECT is not allowed here', behaviour.status ?? STATUS_NOT_ALLOWED);
     }
     const target = await this.#dial(member, hostname.replace(/^\[|\]$/g, ''), port);
-    const leave = () => target.destroy();
-    client.once('close', leave);
-    target.once('close', () => client.off('close', leave));
-    if (client.destroyed) target.destroy(); // it left while we dialed
+    const destroyTarget = () => target.destroy();
+    client.once('close', destroyTarget);
+    target.once('close', () => client.off('close', destroyTarget));
+    if (client.destroyed) target.destroy(); // it left during the dial
     if (isHttp) return { httpAgent: new DialedAgent(target) };
     this.#dialed.set(client, target);
     return { customConnectServer: this.#joiner };
@@ -62,22 +62,22 @@ export class HttpProxy {
 
   async #dial(member: RunningMember, host: string, port: number): Promise<Socket> {
     try {
-      return await this.#outlet.dial(member.exit, host, port);
+      return await this.#exits.dial(member.exit, host, port);
     } catch (error) {
-      const why = refusalCauseOf(error);
-      const status = why === 'ttl' ? STATUS_TIMEOUT : STATUS_BAD_GATEWAY;
-      throw new RequestError(`the target cannot be reached: ${why}`, status); // to the client, in proxy-chain's form
+      const cause = refusalCauseOf(error);
+      const status = cause === 'ttl' ? STATUS_TIMEOUT : STATUS_BAD_GATEWAY;
+      throw new RequestError(`cannot reach the target: ${cause}`, status); // proxy-chain sends it to the client
     }
   }
 
   #join(client: Socket): void {
     const target = this.#dialed.get(client);
-    if (target === undefined) throw new TypeError('a tunnel accepted without a target');
+    if (target === undefined) throw new TypeError('an accepted tunnel has no target');
     joinStreams(client, target);
   }
 }
 
-/** Gives a forwarded request the connection that was dialed for it; it is closed after the answer. */
+/** Gives a forwarded request the connection that was dialed for it, which closes after the answer. */
 class DialedAgent extends Agent {
   readonly #socket: Socket;
 

@@ -1,6 +1,6 @@
 /**
- * The members of one instance: made when they are drawn, never more alive at a time than there are proxies, each with
- * an exit of its own, gone at the end of its life.
+ * The members of one instance. They are created when they are drawn, each with a new exit, never more at a time than the
+ * instance has proxies, and they close at the end of their life.
  */
 import type { Socket } from 'node:net';
 import type { Clock } from '../core/clock.ts';
@@ -8,71 +8,71 @@ import { type Random, randomBelow, shuffled } from '../core/random.ts';
 import type { Exits } from './exits.ts';
 import type { ExtractionQuery } from './extraction-query.ts';
 import { type MemberTraits, RunningMember } from './member.ts';
-import { type Behaviour, WELL_BEHAVED } from './member-behaviour.ts';
-import { loginOf, type SettledOptions } from './settings.ts';
+import type { Behaviour } from './scenario.ts';
+import { type IdentifiedOptions, loginOf } from './settings.ts';
 
 export interface InstanceMembersOptions {
-  readonly instance: SettledOptions;
-  /** The instance's number from 0: its exits form a series. */
+  readonly instance: IdentifiedOptions;
+  /** The instance's number from 0, which selects its range of exits. */
   readonly series: number;
   readonly exits: Exits;
   readonly clock: Clock;
   readonly random: Random;
   readonly serve: (socket: Socket, member: RunningMember) => void;
-  /** How the nth member (from 0) behaves by a scenario; undefined leaves it to the instance. */
-  readonly behaviour: (n: number) => Behaviour | undefined;
+  /** How the scenario makes the nth member (from 0) behave; undefined leaves it to the instance's options. */
+  readonly behaviourOf: (n: number) => Behaviour | undefined;
 }
 
 const DEFAULT_MEMBERS = 20;
 const DEFAULT_SLOW_MS = 2000;
 const HOUR_MS = 3_600_000;
-/** The share of reverse proxies where a call takes both kinds. */
+/** The share of reverse proxies if a call accepts both kinds. */
 const REVERSE_SHARE = 0.25;
-const LONGEST_ALIVE_HOURS = 96;
+const MAX_ALIVE_HOURS = 96;
 
 export class InstanceMembers {
   readonly #options: InstanceMembersOptions;
-  /** All that are not gone yet, in the order in which they were made. */
+  /** All that are not closed yet, in the order of their creation. */
   readonly #members = new Set<RunningMember>();
-  #made = 0;
-  #goneBytes = 0;
+  #created = 0;
+  #closedBytes = 0;
   #closed = false;
 
   constructor(options: InstanceMembersOptions) {
     this.#options = options;
   }
 
-  /** Those alive now, in the order in which they were made. */
-  get members(): readonly RunningMember[] {
-    return [...this.#members].filter((member) => member.isOpen);
+  /** The living ones, in the order of their creation. */
+  get alive(): readonly RunningMember[] {
+    return [...this.#members].filter((member) => member.isAlive);
   }
 
   /** How many may be alive at a time. */
-  get most(): number {
+  get max(): number {
     return this.#options.instance.members ?? DEFAULT_MEMBERS;
   }
 
-  /** Connections open through them now. */
+  /** Open connections through all of them. */
   get connections(): number {
     return [...this.#members].reduce((sum, member) => sum + member.connections, 0);
   }
 
-  /** Bytes that went through them and those before them, both ways. */
+  /** Bytes in both directions through all of them, closed ones included. */
   get bytes(): number {
-    return [...this.#members].reduce((sum, member) => sum + member.bytes, this.#goneBytes);
+    return [...this.#members].reduce((sum, member) => sum + member.bytes, this.#closedBytes);
   }
 
-  /** Draws up to `count` members: new ones as far as there are any, then some that were drawn before. */
-  async draw(demand: ExtractionQuery): Promise<readonly RunningMember[]> {
+  /** Draws up to `count` members: new ones while fewer than `max` are alive, then ones that were drawn before. */
+  async draw(query: ExtractionQuery): Promise<readonly RunningMember[]> {
     if (this.#closed) return [];
     const { random } = this.#options;
-    const repeats = this.members.filter((member) => mayRepeat(member, demand));
-    const fresh = this.#make(demand);
-    await Promise.all(fresh.map((member) => member.open()));
-    const drawn = [...fresh, ...shuffled(random, repeats)]
-      .filter((member) => member.isOpen) // one may have ended while others opened
-      .slice(0, demand.count);
-    if (demand.order === 'random') return shuffled(random, drawn);
+    const repeats = this.alive.filter((member) => mayRepeat(member, query));
+    const created = this.#create(query);
+    await Promise.all(created.map((member) => member.open()));
+    const drawn = [...created, ...shuffled(random, repeats)]
+      .filter((member) => member.isAlive) // one may have expired while others opened
+      .slice(0, query.count);
+    if (query.order === 'random') return shuffled(random, drawn);
     return drawn.sort((a, b) => b.remainingMs - a.remainingMs);
   }
 
@@ -81,86 +81,86 @@ export class InstanceMembers {
     await Promise.all([...this.#members].map((member) => member.close()));
   }
 
-  #make(demand: ExtractionQuery): RunningMember[] {
-    const wanted = Math.min(demand.count, demand.newAllowed);
-    if (demand.locations.length === 0 || demand.kinds.length === 0) return [];
-    const protocols = new Set(demand.kinds.map(({ protocol }) => protocol));
-    const places = [...this.#members].filter(({ holdsPlace }) => holdsPlace);
-    const alike = places.filter(({ traits }) => protocols.has(traits.protocol)).length;
-    const room = Math.max(0, Math.min(wanted, this.most - alike));
-    return Array.from({ length: room }, () => this.#add(demand));
+  #create(query: ExtractionQuery): RunningMember[] {
+    if (query.locations.length === 0 || query.kinds.length === 0) return [];
+    const protocols = new Set(query.kinds.map(({ protocol }) => protocol));
+    const counted = [...this.#members].filter(
+      (member) => member.countsAsProxy && protocols.has(member.traits.protocol),
+    );
+    const room = Math.max(0, Math.min(query.count, query.newAllowed, this.max - counted.length));
+    return Array.from({ length: room }, () => this.#add(query));
   }
 
-  #add(demand: ExtractionQuery): RunningMember {
+  #add(query: ExtractionQuery): RunningMember {
     const { instance, exits, series, clock, random, serve } = this.#options;
-    const [least, most] = demand.lifeMs;
+    const [min, max] = query.lifeMs;
     const exit = exits.next(series);
-    const n = this.#made;
-    this.#made += 1;
-    const traits = traitsFor(demand, n, random);
+    const n = this.#created;
+    this.#created += 1;
+    const traits = newTraits(query, n, random);
     // A reverse proxy is reached at its server's address, as every proxy of the pure edition is.
-    const shared = instance.product === 'short-pure' || traits.reverse;
+    const sharesAddress = instance.product === 'short-pure' || traits.reverse;
     const member = new RunningMember({
       id: `${instance.product}-${series}-${n}`,
       instance: instance.id,
       exit,
-      listenHost: shared ? exits.gateway(series) : exit.listenHost,
+      listenHost: sharesAddress ? exits.gateway(series) : exit.listenHost,
       traits,
-      lifeMs: least + random() * (most - least),
+      lifeMs: min + random() * (max - min),
       graceMs: instance.graceMs ?? 0,
-      behaviour: this.#behaviour(n),
+      behaviour: this.#behaviourOf(n),
       login: loginOf(instance),
       clock,
       serve,
-      onGone: (gone) => {
-        this.#members.delete(gone);
-        this.#goneBytes += gone.bytes;
+      onClosed: (closed) => {
+        this.#members.delete(closed);
+        this.#closedBytes += closed.bytes;
       },
     });
     this.#members.add(member);
     return member;
   }
 
-  #behaviour(n: number): Behaviour {
-    const { instance, random, behaviour } = this.#options;
+  #behaviourOf(n: number): Behaviour {
+    const { instance, random, behaviourOf } = this.#options;
     const { dead = 0, slow = 0, slowMs = DEFAULT_SLOW_MS } = instance;
-    const chosen = behaviour(n) ?? instance.behaviour?.(n);
+    const chosen = behaviourOf(n) ?? instance.behaviour?.(n);
     if (chosen !== undefined) return chosen;
-    const thrown = random();
-    if (thrown < dead) return { how: 'refuse' };
-    return thrown < dead + slow ? { how: 'slow', ms: slowMs } : WELL_BEHAVED;
+    const drawn = random();
+    if (drawn < dead) return { how: 'refuse' };
+    return drawn < dead + slow ? { how: 'slow', ms: slowMs } : { how: 'good' };
   }
 }
 
-/** Whether a member that exists is one of those asked for. */
-function mayRepeat({ traits, remainingMs, exit }: RunningMember, demand: ExtractionQuery): boolean {
+/** Whether an existing member matches the query. */
+function mayRepeat({ traits, remainingMs, exit }: RunningMember, query: ExtractionQuery): boolean {
   return (
-    demand.mayRepeat(exit.address) &&
-    demand.kinds.some(({ protocol, label }) => protocol === traits.protocol && label === traits.label) &&
-    demand.locations.includes(traits.location) &&
-    (demand.reverse === 'either' || demand.reverse === traits.reverse) &&
-    (traits.reverse || remainingMs >= demand.leastRemainingMs) &&
-    demand.levels.includes(traits.level) &&
-    demand.checkedMinutes.includes(traits.checkedMinutes) &&
-    demand.responseSeconds.includes(traits.responseSeconds) &&
-    traits.aliveHours >= demand.leastAliveHours
+    query.mayRepeat(exit.address) &&
+    query.kinds.some(({ protocol, label }) => protocol === traits.protocol && label === traits.label) &&
+    query.locations.includes(traits.location) &&
+    (query.reverse === 'either' || query.reverse === traits.reverse) &&
+    (traits.reverse || remainingMs >= query.minRemainingMs) &&
+    query.levels.includes(traits.level) &&
+    query.checkedMinutes.includes(traits.checkedMinutes) &&
+    query.responseSeconds.includes(traits.responseSeconds) &&
+    traits.aliveHours >= query.minAliveHours
   );
 }
 
-/** Traits of a new proxy that fits what is asked for. */
-function traitsFor(demand: ExtractionQuery, n: number, random: Random): MemberTraits {
+/** Traits of a new proxy that matches the query. */
+function newTraits(query: ExtractionQuery, n: number, random: Random): MemberTraits {
   const score = () => (random() < 0.1 ? -1 : 60 + randomBelow(random, 41));
-  const { protocol, label } = oneOf(demand.kinds, random);
+  const { protocol, label } = oneOf(query.kinds, random);
   return {
     protocol,
     label,
-    location: oneOf(demand.locations, random),
-    reverse: demand.reverse === 'either' ? random() < REVERSE_SHARE : demand.reverse,
+    location: oneOf(query.locations, random),
+    reverse: query.reverse === 'either' ? random() < REVERSE_SHARE : query.reverse,
     onlineMs: random() * HOUR_MS,
-    level: oneOf(demand.levels, random),
-    checkedMinutes: oneOf(demand.checkedMinutes, random),
-    responseSeconds: oneOf(demand.responseSeconds, random),
-    aliveHours: demand.leastAliveHours + random() * (LONGEST_ALIVE_HOURS - demand.leastAliveHours),
+    level: oneOf(query.levels, random),
+    checkedMinutes: oneOf(query.checkedMinutes, random),
+    responseSeconds: oneOf(query.responseSeconds, random),
+    aliveHours: query.minAliveHours + random() * (MAX_ALIVE_HOURS - query.minAliveHours),
     serverId: `s${100 + n}`,
     lastScore: score(),
     yesterdayScore: score(),

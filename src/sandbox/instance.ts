@@ -1,47 +1,43 @@
-/**
- * One instance (or free application) that the stand-in knows: its settings, its condition, its books and its members.
- */
+/** One instance (or free application) at the service: its settings, its condition, its limits and its members. */
+import { createHash } from 'node:crypto';
 import type { Clock } from '../core/clock.ts';
-import { akeyOf } from './akey.ts';
 import type { InstanceMembers } from './instance-members.ts';
 import { ClientLock, ExitLedger, RateLimiter } from './limits.ts';
 import { type Operation, operationOf, type SandboxProduct } from './operations.ts';
-import { type Condition, conditionOf, type SettledOptions } from './settings.ts';
+import { type Condition, type IdentifiedOptions, initialCondition } from './settings.ts';
 
 export class Instance {
   readonly id: string;
   readonly product: SandboxProduct;
   readonly password: string;
-  /** The key that calls carry: derived from the password. */
+  /** The key that calls carry. */
   readonly akey: string;
   readonly operation: Operation;
-  readonly options: SettledOptions;
+  readonly options: IdentifiedOptions;
   readonly condition: Condition;
+  readonly rateLimiter: RateLimiter;
   readonly ledger: ExitLedger;
-  readonly clients: ClientLock;
+  readonly clientLock: ClientLock;
   readonly members: InstanceMembers;
-  readonly #pace: RateLimiter;
 
-  constructor(options: SettledOptions, clock: Clock, fleet: InstanceMembers) {
-    this.id = options.id;
-    this.product = options.product;
-    this.password = options.password;
-    this.akey = akeyOf(options.password);
-    this.operation = operationOf(options.product);
+  constructor(options: IdentifiedOptions, clock: Clock, members: InstanceMembers) {
+    const { id, product, password, paceMs } = options;
+    this.id = id;
+    this.product = product;
+    this.password = password;
+    this.akey = akeyOf(password);
+    this.operation = operationOf(product);
     this.options = options;
-    this.condition = conditionOf(options);
-    const { paceMs } = options;
-    this.#pace = new RateLimiter(
-      paceMs === undefined ? this.operation.rateLimit : { calls: 1, withinMs: paceMs },
-      clock,
-    );
+    this.condition = initialCondition(options);
+    const rateLimit = paceMs === undefined ? this.operation.rateLimit : { calls: 1, withinMs: paceMs };
+    this.rateLimiter = new RateLimiter(rateLimit, clock);
     this.ledger = new ExitLedger(clock);
-    this.clients = new ClientLock(clock);
-    this.members = fleet;
+    this.clientLock = new ClientLock(clock);
+    this.members = members;
   }
+}
 
-  /** Notes the arrival of a call. @returns whether it came in time. */
-  takePace(): boolean {
-    return this.#pace.take();
-  }
+/** The 16-character form of a password: the middle of the 32 hexadecimal digits of its MD5 hash, over UTF-8. */
+export function akeyOf(password: string): string {
+  return createHash('md5').update(password, 'utf8').digest('hex').substring(8, 24);
 }

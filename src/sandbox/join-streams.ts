@@ -1,24 +1,23 @@
-/** Joins a member's client with the target. */
 import type { Duplex, Transform } from 'node:stream';
 
 /**
- * Carries bytes both ways until both directions have ended, each half-close passed on. Owns both streams: when one
- * closes before it has ended both ways, the other is destroyed.
+ * Relays bytes both ways between a member's client and the target, half-closes included. Owns both streams: if one closes
+ * before both of its directions have ended, the other one is destroyed.
  *
- * @param back - what the target's bytes go through on their way to the client.
+ * @param back - transforms the target's bytes on their way to the client.
  */
 export function joinStreams(client: Duplex, target: Duplex, back?: Transform): void {
-  tie(client, target);
-  tie(target, client);
+  destroyWith(client, target);
+  destroyWith(target, client);
   client.pipe(target);
   (back === undefined ? target : target.pipe(back)).pipe(client);
 }
 
-function tie(one: Duplex, other: Duplex): void {
-  const fall = () => {
-    const isWhole = one.readableEnded && one.writableFinished && !one.errored;
-    if (!isWhole) other.destroy();
+function destroyWith(one: Duplex, other: Duplex): void {
+  const onClose = () => {
+    const hasEnded = one.readableEnded && one.writableFinished && !one.errored;
+    if (!hasEnded) other.destroy();
   };
-  if (one.destroyed) fall();
-  else one.once('close', fall);
+  if (one.destroyed) onClose();
+  else one.once('close', onClose);
 }

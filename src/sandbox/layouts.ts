@@ -1,8 +1,8 @@
 /**
- * Answers on the wire: JSON, XML and Text, in the layouts that the specification and clients of the field show.
+ * Answers on the wire: JSON, XML and Text, in the layouts that the specification and real clients show.
  *
- * An answer is written once as fields and printed in the format that was asked for. Errors of the Text type are the
- * JSON envelope, as clients that look for `msg` in it expect. Source: service-spec, Resources and their fields.
+ * An answer is decided as fields and printed in the requested format. A refusal in the Text type is the JSON envelope, because
+ * clients look for `msg` in it. Source: service-spec, Resources and their fields.
  */
 import { SUCCESS_CODE } from './codes.ts';
 import type { AnswerFormat } from './operations.ts';
@@ -10,13 +10,13 @@ import type { AnswerFormat } from './operations.ts';
 export type Value = string | number | boolean;
 export type Entry = Readonly<Record<string, Value>>;
 
-/** What an answer says, before it has a format. */
+/** The content of an answer, independent of its format. */
 export interface Answer {
   readonly code: string;
   readonly msg: string;
-  /** Of extraction operations that succeeded: counters in order, then the proxies. */
+  /** Of successful extraction operations: counters in order, then the proxies. */
   readonly data?: { readonly counters: Readonly<Record<string, number>>; readonly entries: readonly Entry[] };
-  /** Of operations 9 and 10, under the operation's own name. */
+  /** Of operations 9 and 10, under the name that the operation has for its list. */
   readonly list?: { readonly name: 'serverList' | 'instance_list'; readonly items: readonly Entry[] };
 }
 
@@ -24,7 +24,7 @@ export interface Layout {
   readonly format: AnswerFormat;
   /** One line of the Text type. */
   readonly line: (entry: Entry) => string;
-  /** The entry fields of JSON and XML; absent: all. */
+  /** The entry fields of JSON and XML answers; default all. */
   readonly fields?: readonly string[] | undefined;
 }
 
@@ -41,14 +41,14 @@ const CONTENT_TYPES: Readonly<Record<AnswerFormat, string>> = {
 
 export function print(answer: Answer, { format, line, fields }: Layout): Printed {
   if (format === 'xml')
-    return { body: printXml(chosenFields(answer, fields)), contentType: CONTENT_TYPES.xml };
+    return { body: printXml(selectFields(answer, fields)), contentType: CONTENT_TYPES.xml };
   if (format === 'text' && answer.code === SUCCESS_CODE && answer.data !== undefined) {
     return { body: answer.data.entries.map(line).join('\r\n'), contentType: CONTENT_TYPES.text };
   }
-  return { body: printJson(chosenFields(answer, fields)), contentType: CONTENT_TYPES[format] };
+  return { body: printJson(selectFields(answer, fields)), contentType: CONTENT_TYPES[format] };
 }
 
-function chosenFields(answer: Answer, fields: readonly string[] | undefined): Answer {
+function selectFields(answer: Answer, fields: readonly string[] | undefined): Answer {
   if (answer.data === undefined || fields === undefined) return answer;
   const entries = answer.data.entries.map((entry) =>
     Object.fromEntries(Object.entries(entry).filter(([name]) => fields.includes(name))),
@@ -56,7 +56,7 @@ function chosenFields(answer: Answer, fields: readonly string[] | undefined): An
   return { ...answer, data: { ...answer.data, entries } };
 }
 
-/** `ip:port`, the Text line of a paid product without an extraction format of its own. */
+/** `ip:port`, the Text line of a paid product without a custom extraction format. */
 export function plainLine({ ip, port }: Entry): string {
   return `${ip}:${port}`;
 }
@@ -66,7 +66,7 @@ export function freeLine({ level, ip, port, protocol, adr }: Entry): string {
   return `[${level}]${ip}:${port}@${protocol}#${adr}`;
 }
 
-/** A custom extraction format: each `{tag}` is replaced by that field, an unknown one left as it is. */
+/** A custom extraction format: each `{tag}` is replaced by the field of that name. Unknown tags stay as they are. */
 export function customLine(layout: string): (entry: Entry) => string {
   return (entry) => layout.replace(/\{(\w+)\}/g, (tag, name: string) => String(entry[name] ?? tag));
 }

@@ -1,15 +1,15 @@
-/** What the service remembers of an instance: when it was called, by whom, and which distinct exits it handed out. */
+/** What the service remembers of an instance in order to limit it: its calls, the exits it handed out, its client. */
 import type { Clock } from '../core/clock.ts';
 import type { RateLimit } from './operations.ts';
 import type { Condition } from './settings.ts';
 
 const DAY_MS = 86_400_000;
-/** The service's day begins at midnight in its own zone, UTC+8. */
+/** The service's day begins at midnight, UTC+8. */
 const ZONE_MS = 8 * 3_600_000;
-/** Free product: a client address keeps the application to itself until it has been silent for so long. */
+/** Free product: another client address is refused until the last one has been silent for this long. */
 const CLIENT_SILENCE_MS = 120_000;
 
-/** At most so many calls within so long, from start to start, as the service sees their arrival. */
+/** Counts calls from start to start, at the moment when the service sees them arrive. */
 export class RateLimiter {
   readonly #limit: RateLimit;
   readonly #clock: Clock;
@@ -20,8 +20,8 @@ export class RateLimiter {
     this.#clock = clock;
   }
 
-  /** Notes a call. False when it came too early; such a call does not put off the next one. */
-  take(): boolean {
+  /** Counts a call, unless it comes too early: such a call does not delay the next one. @returns whether it is allowed. */
+  admit(): boolean {
     const now = this.#clock.monotonic();
     this.#starts = this.#starts.filter((start) => now - start < this.#limit.withinMs);
     if (this.#starts.length >= this.#limit.calls) return false;
@@ -30,7 +30,7 @@ export class RateLimiter {
   }
 }
 
-/** The distinct exits drawn today and ever. */
+/** The distinct exits that were handed out today and in total. */
 export class ExitLedger {
   readonly #clock: Clock;
   readonly #ever = new Set<string>();
@@ -43,47 +43,42 @@ export class ExitLedger {
     this.#day = this.#currentDay();
   }
 
-  /** Distinct exits drawn today, by the service's day. */
+  /** Distinct exits of the service's current day. */
   get today(): number {
-    this.#turn();
+    this.#startNewDay();
     return this.#today.size;
   }
 
-  /** Distinct exits drawn in all. */
-  get ever(): number {
-    return this.#ever.size;
-  }
-
-  /** Proxies handed out in all, repeated ones too. */
+  /** Proxies handed out in total, repeated ones included. */
   get handedOut(): number {
     return this.#handedOut;
   }
 
-  /** How many more distinct exits may be drawn: today, in all, or without end, by the instance's accounting. */
+  /** How many more distinct exits the instance's accounting allows; infinite if it does not count them. */
   distinctLeft({ accounting, distinctLimit }: Pick<Condition, 'accounting' | 'distinctLimit'>): number {
     if (accounting === 'even') return Number.POSITIVE_INFINITY;
-    return Math.max(0, distinctLimit - (accounting === 'pay-per-use' ? this.ever : this.today));
+    return Math.max(0, distinctLimit - (accounting === 'pay-per-use' ? this.#ever.size : this.today));
   }
 
-  drawnToday(exit: string): boolean {
-    this.#turn();
+  wasDrawnToday(exit: string): boolean {
+    this.#startNewDay();
     return this.#today.has(exit);
   }
 
-  drawnEver(exit: string): boolean {
+  wasDrawn(exit: string): boolean {
     return this.#ever.has(exit);
   }
 
-  /** Notes that a proxy was handed out. @returns whether its exit is new today. */
-  note(exit: string): boolean {
-    const isNew = !this.drawnToday(exit);
+  /** Records that a proxy was handed out. @returns whether its exit is new today. */
+  record(exit: string): boolean {
+    const isNew = !this.wasDrawnToday(exit);
     this.#handedOut += 1;
     this.#today.add(exit);
     this.#ever.add(exit);
     return isNew;
   }
 
-  #turn(): void {
+  #startNewDay(): void {
     const day = this.#currentDay();
     if (day === this.#day) return;
     this.#day = day;
@@ -95,7 +90,7 @@ export class ExitLedger {
   }
 }
 
-/** Which client of a free application is extracting at present. */
+/** A free application serves one client address at a time. */
 export class ClientLock {
   readonly #clock: Clock;
   #client: string | undefined;
@@ -105,11 +100,11 @@ export class ClientLock {
     this.#clock = clock;
   }
 
-  /** Notes a call. @returns the other client that still has the application, if one has. */
-  note(client: string): string | undefined {
+  /** Gives the application to the client if no other one holds it. @returns the other client that holds it. */
+  acquire(client: string): string | undefined {
     const now = this.#clock.monotonic();
-    const silent = this.#client === undefined || now - this.#seenAt >= CLIENT_SILENCE_MS;
-    if (!silent && this.#client !== client) return this.#client;
+    const isFree = this.#client === undefined || now - this.#seenAt >= CLIENT_SILENCE_MS;
+    if (!isFree && this.#client !== client) return this.#client;
     this.#client = client;
     this.#seenAt = now;
     return undefined;

@@ -1,9 +1,9 @@
-/** Where the stand-in's proxies claim to be: location labels as the service writes them, and exclusive area lines. */
+/** Where the sandbox's proxies claim to be: location labels as the service writes them, and lines of the exclusive pool. */
 
 export interface SandboxLocation {
-  /** Province and city, then the carrier; overseas the country. */
+  /** Province and city, then the carrier; abroad the country. */
   readonly adr: string;
-  /** The line of the exclusive pool that stands there. */
+  /** The line of the exclusive pool at this location. */
   readonly area: string;
   readonly region: 'mainland' | 'overseas';
 }

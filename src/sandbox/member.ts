@@ -1,31 +1,30 @@
 /**
- * One proxy that really works: it listens on its address, leaves by its exit, and ends when its life is over.
+ * One proxy that really works: it listens on its address, connects from its exit, and closes at the end of its life.
  *
- * Owns its listening socket, the connections it accepted and the timer of its end. What it does with a connection is
- * its crew's business.
+ * Owns its listening socket, the connections that it accepted and the timer of its expiry. The connection server relays what
+ * its clients send.
  */
 import { createServer, type Server, type Socket } from 'node:net';
 import type { Clock } from '../core/clock.ts';
-import { closed } from './closed.ts';
 import type { Exit } from './exits.ts';
 import type { SandboxLocation } from './locations.ts';
-import type { Behaviour } from './member-behaviour.ts';
 import type { ProxyProtocol } from './operations.ts';
 import type { ClientLogin } from './proxy-request.ts';
+import type { Behaviour } from './scenario.ts';
 
-/** What the service says of a proxy, beside its address. */
+/** What the service reports of a proxy in addition to its address. */
 export interface MemberTraits {
   readonly protocol: ProxyProtocol;
-  /** The free product's label: `https` for an HTTP proxy that is known to CONNECT. */
+  /** The free product's label: `https` for an HTTP proxy that supports CONNECT. */
   readonly label: string;
   readonly location: SandboxLocation;
-  /** A reverse proxy: nobody can tell how long it lives. */
+  /** A reverse proxy: its remaining life is unknown. */
   readonly reverse: boolean;
-  /** How long it had been online when it was made. */
+  /** How long it had been online when it was created. */
   readonly onlineMs: number;
   /** Free product: 1 high anonymity … 5 unknown. */
   readonly level: number;
-  /** Free product: minutes since it was last verified, seconds it took to answer, hours it has been alive. */
+  /** Free product: minutes since its last check, seconds until it answered, hours it has been alive. */
   readonly checkedMinutes: number;
   readonly responseSeconds: number;
   readonly aliveHours: number;
@@ -42,15 +41,15 @@ export interface MemberOptions {
   readonly listenHost: string;
   readonly traits: MemberTraits;
   readonly lifeMs: number;
-  /** Tunnels of an ended member are cut this much later. */
+  /** How long its tunnels stay open after its life. */
   readonly graceMs: number;
   readonly behaviour: Behaviour;
-  /** Asked of clients; absent: terminal-IP authorization, which needs none. */
+  /** The credentials that clients need; none with terminal-IP authorization. */
   readonly login?: ClientLogin | undefined;
   readonly clock: Clock;
   readonly serve: (socket: Socket, member: RunningMember) => void;
-  /** Its life is over, and its connections are cut. */
-  readonly onGone: (member: RunningMember) => void;
+  /** It has expired, and its connections are closed. */
+  readonly onClosed: (member: RunningMember) => void;
 }
 
 export class RunningMember {
@@ -62,13 +61,13 @@ export class RunningMember {
   readonly login: ClientLogin | undefined;
   readonly #options: MemberOptions;
   readonly #sockets = new Set<Socket>();
-  readonly #madeAt: number;
+  readonly #createdAt: number;
   #port = 0;
   #server: Server | undefined;
   #behaviour: Behaviour;
   #endsAt: number;
   #timer: Disposable | undefined;
-  #phase: 'opening' | 'alive' | 'draining' | 'gone' = 'opening';
+  #phase: 'opening' | 'alive' | 'draining' | 'closed' = 'opening';
   #accepted = 0;
   #closedBytes = 0;
 
@@ -81,8 +80,8 @@ export class RunningMember {
     this.login = options.login;
     this.#options = options;
     this.#behaviour = options.behaviour;
-    this.#madeAt = options.clock.monotonic();
-    this.#endsAt = this.#madeAt + options.lifeMs;
+    this.#createdAt = options.clock.monotonic();
+    this.#endsAt = this.#createdAt + options.lifeMs;
   }
 
   /** 0 until it is open. */
@@ -94,46 +93,46 @@ export class RunningMember {
     return this.#behaviour;
   }
 
-  /** It counts among the proxies that exist: it opens, or lives. */
-  get holdsPlace(): boolean {
+  /** Whether it is one of the proxies that the instance may have at a time. */
+  get countsAsProxy(): boolean {
     return this.#phase === 'opening' || this.#phase === 'alive';
   }
 
-  /** It has begun its life and not ended it. */
-  get isOpen(): boolean {
+  get isAlive(): boolean {
     return this.#phase === 'alive';
   }
 
-  /** Connections that it has now. */
+  /** Open connections. */
   get connections(): number {
     return this.#sockets.size;
   }
 
-  /** Connections that it ever accepted. */
+  /** Connections accepted so far. */
   get accepted(): number {
     return this.#accepted;
   }
 
-  /** Bytes that clients and it exchanged, both ways. */
+  /** Bytes to and from its clients. */
   get bytes(): number {
     let sum = this.#closedBytes;
     for (const socket of this.#sockets) sum += socket.bytesRead + socket.bytesWritten;
     return sum;
   }
 
-  /** What is left of its life, whether or not the service would tell. */
+  /** Its remaining life, also if the service reports it as unknown. */
   get remainingMs(): number {
     return Math.max(0, this.#endsAt - this.#options.clock.monotonic());
   }
 
   get onlineMs(): number {
-    return this.traits.onlineMs + this.#options.clock.monotonic() - this.#madeAt;
+    return this.traits.onlineMs + this.#options.clock.monotonic() - this.#createdAt;
   }
 
   /**
-   * Starts listening, and its life. A member that refuses has a port too: one that is closed.
+   * Starts listening, and with it the member's life. A member that refuses connections listens too, to get a port, then closes
+   * the port.
    *
-   * @throws the system's error when it cannot listen; it is ended then.
+   * @throws the system's error if it cannot listen; the member is then closed.
    */
   async open(): Promise<void> {
     const { clock, lifeMs } = this.#options;
@@ -143,47 +142,47 @@ export class RunningMember {
       this.#end(0);
       throw error;
     }
-    if (!this.holdsPlace) return this.#stopListening(); // closed while it opened
+    if (!this.countsAsProxy) return this.#stopListening(); // it was closed while it opened
     this.#phase = 'alive';
     if (this.#behaviour.how === 'refuse') this.#stopListening();
     this.#endsAt = clock.monotonic() + lifeMs;
     this.#timer = clock.after(lifeMs, () => this.#end(this.#options.graceMs));
   }
 
-  /** Behaves so from the next connection on. Connections that it has stay. */
-  async behave(behaviour: Behaviour): Promise<void> {
+  /** Applies from the next connection on. Open connections stay. */
+  async setBehaviour(behaviour: Behaviour): Promise<void> {
     const refused = this.#behaviour.how === 'refuse';
     this.#behaviour = behaviour;
-    if (!this.isOpen || refused === (behaviour.how === 'refuse')) return;
+    if (!this.isAlive || refused === (behaviour.how === 'refuse')) return;
     if (refused) await this.#listen(this.#port);
     else this.#stopListening();
   }
 
-  /** Ends its life now and cuts its connections, whatever grace it had. Resolves when they are closed; safe to call twice. */
+  /** Ends its life and closes its connections without a grace. Resolves when all are closed. Idempotent. */
   async close(): Promise<void> {
     const server = this.#server;
     const closing = [...this.#sockets].map(closed);
     if (server?.listening) closing.push(closed(server));
     this.#end(0);
-    this.#leave();
+    this.#closeSockets();
     await Promise.all(closing);
   }
 
   #end(graceMs: number): void {
-    if (!this.holdsPlace) return;
+    if (!this.countsAsProxy) return;
     this.#phase = 'draining';
     this.#timer?.[Symbol.dispose]();
     this.#stopListening();
-    if (graceMs === 0) this.#leave();
-    else this.#timer = this.#options.clock.after(graceMs, () => this.#leave());
+    if (graceMs === 0) this.#closeSockets();
+    else this.#timer = this.#options.clock.after(graceMs, () => this.#closeSockets());
   }
 
-  #leave(): void {
-    if (this.#phase === 'gone') return;
-    this.#phase = 'gone';
+  #closeSockets(): void {
+    if (this.#phase === 'closed') return;
+    this.#phase = 'closed';
     this.#timer?.[Symbol.dispose]();
     for (const socket of this.#sockets) socket.destroy();
-    this.#options.onGone(this);
+    this.#options.onClosed(this);
   }
 
   #listen(port: number): Promise<void> {
@@ -191,7 +190,7 @@ export class RunningMember {
     this.#server = server;
     return new Promise((resolve, reject) => {
       server.once('error', reject);
-      server.once('close', () => resolve()); // closed before it listened
+      server.once('close', () => resolve()); // closed before it was listening
       server.listen(port, this.host, () => {
         const address = server.address();
         if (typeof address === 'object' && address !== null) this.#port = address.port;
@@ -200,16 +199,15 @@ export class RunningMember {
     });
   }
 
-  /** Takes effect at once; what it accepted is ended by `#leave`. */
   #stopListening(): void {
     this.#server?.close();
     this.#server = undefined;
   }
 
   #accept(socket: Socket): void {
-    socket.on('error', () => {}); // ignored: a client that leaves hard ends its own connection only
-    if (!this.isOpen) {
-      socket.destroy(); // it was still in the backlog
+    socket.on('error', () => {}); // ignored: it ends this connection only
+    if (!this.isAlive) {
+      socket.destroy(); // it was in the backlog
       return;
     }
     this.#accepted += 1;
@@ -220,4 +218,9 @@ export class RunningMember {
     });
     this.#options.serve(socket, this);
   }
+}
+
+/** Also if an error comes first, with which `events.once` would reject. */
+function closed(emitter: Server | Socket): Promise<void> {
+  return new Promise((resolve) => emitter.once('close', () => resolve()));
 }

@@ -1,8 +1,8 @@
 /**
- * The eight extraction operations as the specification lists them: paths, parameters, selectors, pace, fields, codes.
+ * The eight extraction operations as the specification lists them: paths, parameters, selectors, rate limits, fields, codes.
  *
- * Written from the specification alone and shared with nobody: noria's own table must not be able to repeat a
- * misreading that stands here. Source: service-spec, Endpoints 1 to 8, Limits, Errors.
+ * Written from the specification alone. noria's own table is separate, so that one misreading cannot hide in both.
+ * Source: service-spec, Endpoints 1 to 8, Limits, Errors.
  */
 import { EXTRACTION_REFUSALS, type RefusalCodes } from './codes.ts';
 
@@ -17,20 +17,20 @@ export const SANDBOX_PRODUCTS = [
   'exclusive',
 ] as const;
 
-/** A product family, by the name noria's configuration has for it. */
+/** A product family, by its name in noria's configuration. */
 export type SandboxProduct = (typeof SANDBOX_PRODUCTS)[number];
 
-/** Every operation by a name: those that extract by their product, operations 9 and 10 by what they list. */
+/** A name for every operation: extractions have their product's, operations 9 and 10 that of what they list. */
 export const OPERATION_NAMES = [...SANDBOX_PRODUCTS, 'areas', 'instances'] as const;
 
 export type SandboxOperationName = (typeof OPERATION_NAMES)[number];
 
 export type AnswerFormat = 'text' | 'xml' | 'json';
 
-/** What a proxy speaks; the free product labels each entry with one of these or `https`. */
+/** The protocol of a proxy. The free product labels each entry with one of these or with `https`. */
 export type ProxyProtocol = 'http' | 'socks4' | 'socks5';
 
-/** At most `calls` calls may start within any `withinMs`. */
+/** At most `calls` calls may start within any period of `withinMs`. */
 export interface RateLimit {
   readonly calls: number;
   readonly withinMs: number;
@@ -39,10 +39,10 @@ export interface RateLimit {
 export interface Parameter {
   readonly name: string;
   readonly required: boolean;
-  readonly fits: (value: string) => boolean;
+  readonly isValid: (value: string) => boolean;
 }
 
-/** How an operation's `timespan` selects: from that many minutes up to `topMinutes`. */
+/** `timespan` selects remaining lives from its value up to `topMinutes`, both in minutes. */
 export interface Timespan {
   readonly topMinutes: number;
 }
@@ -51,32 +51,40 @@ export interface Operation {
   readonly number: number;
   readonly product: SandboxProduct;
   readonly path: string;
-  /** The parameter that carries the instance. */
+  /** The parameter that names the instance. */
   readonly idName: 'api' | 'inst_id' | 'app_id';
-  /** The parameter that selects the format, and what its values mean. */
+  /** The parameter that selects the format, and the meaning of its values. */
   readonly formatName: 'type' | 'return_type';
   readonly formats: Readonly<Record<string, AnswerFormat>>;
-  /** All but the instance, the key, `count` and the selector. */
+  /** All except the instance, the key, `count` and the format. */
   readonly parameters: readonly Parameter[];
   readonly countRequired: boolean;
   readonly rateLimit: RateLimit;
-  /** `pro`: the caller chooses by that parameter; `mixed`: each entry says it. */
+  /** `pro`: the parameter of that name selects it; `mixed`: each entry contains it. */
   readonly protocol: ProxyProtocol | 'pro' | 'mixed';
   readonly timespan?: Timespan;
-  /** The longest life of a proxy of this product, minutes. */
+  /** The longest life of a proxy of this product. */
   readonly longestMinutes: number;
-  /** Fields of an entry, in order; also the brace tags of the custom Text layout. */
+  /** Fields of an entry, in order; also the brace tags of a custom Text layout. */
   readonly fields: readonly string[];
-  /** The counters of distinct exits that its answers carry; such a product's draws count against a total. */
+  /** The counters of distinct exits in its answers. Draws of a product that has them count towards a limit. */
   readonly counters?: 'residential' | 'pure';
   readonly refusals: RefusalCodes;
 }
 
-const must = (name: string, fits: Parameter['fits']): Parameter => ({ name, required: true, fits });
-const may = (name: string, fits: Parameter['fits']): Parameter => ({ name, required: false, fits });
-const whole = (least: number, most: number) => (value: string) =>
-  /^\d{1,9}$/.test(value) && Number(value) >= least && Number(value) <= most;
-const anything = () => true;
+const required = (name: string, isValid: Parameter['isValid']): Parameter => ({
+  name,
+  required: true,
+  isValid,
+});
+const optional = (name: string, isValid: Parameter['isValid']): Parameter => ({
+  name,
+  required: false,
+  isValid,
+});
+const integer = (min: number, max: number) => (value: string) =>
+  /^\d{1,9}$/.test(value) && Number(value) >= min && Number(value) <= max;
+const anyText = () => true;
 
 const PAID_FORMATS = { '1': 'text', '2': 'xml', '3': 'json' } as const;
 const PURE_FORMATS = { '1': 'text', '2': 'json', '3': 'xml' } as const;
@@ -89,16 +97,16 @@ const BASIC_FIELDS = ['ip', 'port', 'adr', 'timeout', 'cometime'] as const;
 const RESIDENTIAL_FIELDS = ['ip', 'port', 'adr', 'outip', 'timeout', 'cometime'] as const;
 
 const RESIDENTIAL_PARAMETERS = [
-  may('adr', anything),
-  must('fitter', whole(1, 2)),
-  must('timespan', whole(6, 29)),
-  must('tunnel', whole(1, 3)),
+  optional('adr', anyText),
+  required('fitter', integer(1, 2)),
+  required('timespan', integer(6, 29)),
+  required('tunnel', integer(1, 3)),
 ];
-const SHORT_PARAMETERS = [may('adr', anything), must('timespan', whole(0, 5))];
+const SHORT_PARAMETERS = [optional('adr', anyText), required('timespan', integer(0, 5))];
 
 const PAID = { idName: 'api', formatName: 'type', formats: PAID_FORMATS } as const;
 
-/** Spec 1 gives no number for its pace ("reasonable"); the stand-in enforces what it says for its sister, operation 5. */
+/** Operation 1 has no number for its rate limit ("reasonable"); the sandbox applies that of the similar operation 5. */
 export const SANDBOX_OPERATIONS: readonly Operation[] = [
   {
     ...PAID,
@@ -127,11 +135,11 @@ export const SANDBOX_OPERATIONS: readonly Operation[] = [
     product: 'shared',
     path: '/CotenancyProxy/GetIP/',
     parameters: [
-      may('adr', anything),
-      may('nadr', anything),
-      must('pro', whole(1, 2)),
-      may('timespan', whole(0, 10)),
-      must('order', whole(1, 2)),
+      optional('adr', anyText),
+      optional('nadr', anyText),
+      required('pro', integer(1, 2)),
+      optional('timespan', integer(0, 10)),
+      required('order', integer(1, 2)),
     ],
     countRequired: false,
     rateLimit: EVERY_SECOND,
@@ -197,7 +205,11 @@ export const SANDBOX_OPERATIONS: readonly Operation[] = [
     idName: 'inst_id',
     formatName: 'type',
     formats: PURE_FORMATS,
-    parameters: [may('adr', anything), must('dedup', whole(0, 1)), must('timespan', whole(1, 5))],
+    parameters: [
+      optional('adr', anyText),
+      required('dedup', integer(0, 1)),
+      required('timespan', integer(1, 5)),
+    ],
     countRequired: true,
     rateLimit: TEN_A_SECOND,
     protocol: 'http',
@@ -215,14 +227,14 @@ export const SANDBOX_OPERATIONS: readonly Operation[] = [
     formatName: 'return_type',
     formats: PAID_FORMATS,
     parameters: [
-      may('adr', anything),
-      must('dalu', whole(0, 1)),
-      may('protocol_type', whole(1, 4)),
-      may('level_type', whole(1, 5)),
-      may('isp', anything),
-      may('lastcheck_type', whole(1, 5)),
-      may('sleep_type', whole(1, 5)),
-      may('alive_type', whole(1, 7)),
+      optional('adr', anyText),
+      required('dalu', integer(0, 1)),
+      optional('protocol_type', integer(1, 4)),
+      optional('level_type', integer(1, 5)),
+      optional('isp', anyText),
+      optional('lastcheck_type', integer(1, 5)),
+      optional('sleep_type', integer(1, 5)),
+      optional('alive_type', integer(1, 7)),
     ],
     countRequired: false,
     rateLimit: EVERY_SECOND,
@@ -236,7 +248,7 @@ export const SANDBOX_OPERATIONS: readonly Operation[] = [
     number: 8,
     product: 'exclusive',
     path: '/ExclusiveProxy/GetIP/',
-    parameters: [may('adr', anything), must('pro', whole(1, 2)), must('order', whole(1, 2))],
+    parameters: [optional('adr', anyText), required('pro', integer(1, 2)), required('order', integer(1, 2))],
     countRequired: false,
     rateLimit: EVERY_SECOND,
     protocol: 'pro',

@@ -1,7 +1,7 @@
 /**
- * What a client asks of a member, read from its first bytes: SOCKS5 (RFC 1928, 1929), SOCKS4 and 4a, HTTP.
+ * The request of a member's client, read from its first bytes: SOCKS5 (RFC 1928, 1929), SOCKS4 and 4a, HTTP.
  *
- * Good HTTP members are proxy-chain; the HTTP reader here serves members that misbehave on purpose.
+ * proxy-chain serves the good HTTP members; the HTTP reader here is for members that misbehave.
  */
 import type { Socket } from 'node:net';
 import type { ProxyProtocol } from './operations.ts';
@@ -12,7 +12,7 @@ export interface ClientLogin {
   readonly password: string;
 }
 
-/** Why a member does not serve a request; each protocol has its own word for it. */
+/** Why a member refuses a request. Each protocol has its own codes for these. */
 export type RefusalCause =
   | 'general'
   | 'ruleset'
@@ -22,21 +22,20 @@ export type RefusalCause =
   | 'ttl'
   | 'command';
 
-/** A target asked for, and the words of the protocol in which to answer. */
+/** The requested target, and the bytes with which the protocol answers. */
 export interface ProxyRequest {
   readonly host: string;
   readonly port: number;
-  /** Says that the target is connected; empty where the target's own answer says it. */
+  /** Reports that the target is connected; empty if the target's own answer does. */
   readonly accepted: Buffer;
-  /** Goes to the target before everything else the client sends. */
+  /** Sent to the target before the client's next bytes. */
   readonly first: Buffer;
-  readonly refusal: (why: RefusalCause) => Buffer;
+  readonly refusal: (cause: RefusalCause) => Buffer;
 }
 
-/** Writes to the client; a member that dribbles writes slowly. */
+/** Writes to the client. Resolves when the bytes are flushed. */
 export type Send = (bytes: Buffer) => Promise<void>;
 
-/** Writes each answer at once, and waits until the other side takes more. */
 export function sendTo(socket: Socket): Send {
   return (bytes) => {
     if (bytes.length === 0) return Promise.resolve();
@@ -70,29 +69,29 @@ const HTTP_STATUSES: Readonly<Record<RefusalCause, string>> = {
 };
 
 /**
- * Reads one request in the member's protocol, answering on the way as far as the protocol asks for it.
+ * Reads one request in the member's protocol, and sends the answers of the protocol's handshake.
  *
- * @returns undefined when it was refused: the answer is written, and the connection is to be ended.
- * @throws HandshakeEnded when the client leaves or speaks something else.
+ * @returns undefined if the request is refused: the refusal is sent, and the caller ends the connection.
+ * @throws HandshakeError if the client leaves or uses another protocol.
  */
 export function readProxyRequest(
   socket: Socket,
   protocol: ProxyProtocol,
   login: ClientLogin | undefined,
-  say: Send,
+  send: Send,
 ): Promise<ProxyRequest | undefined> {
   const reader = new SocketReader(socket);
   switch (protocol) {
     case 'socks5':
-      return readSocks5(reader, login, say);
+      return readSocks5(reader, login, send);
     case 'socks4':
       return readSocks4(reader);
     case 'http':
-      return readHttp(reader, login, say);
+      return readHttp(reader, login, send);
   }
 }
 
-/** The refusal that fits a failed connection to the target. */
+/** The cause that fits a failed connection to the target. */
 export function refusalCauseOf(error: unknown): RefusalCause {
   const code = error instanceof Error && 'code' in error ? error.code : undefined;
   switch (code) {
@@ -112,87 +111,91 @@ export function refusalCauseOf(error: unknown): RefusalCause {
 async function readSocks5(
   reader: SocketReader,
   login: ClientLogin | undefined,
-  say: Send,
+  send: Send,
 ): Promise<ProxyRequest | undefined> {
   await expectVersion(reader, 5);
   const methods = await reader.take(await reader.byte());
   const wanted = login === undefined ? 0x00 : 0x02;
   if (!methods.includes(wanted)) {
-    await say(Buffer.from([0x05, 0xff])); // no acceptable method
+    await send(Buffer.from([0x05, 0xff])); // no acceptable method
     return undefined;
   }
-  await say(Buffer.from([0x05, wanted]));
-  if (login !== undefined && !(await readLogin(reader, login, say))) return undefined;
+  await send(Buffer.from([0x05, wanted]));
+  if (login !== undefined && !(await readLogin(reader, login, send))) return undefined;
 
   await expectVersion(reader, 5);
-  const [command, , kind] = await reader.take(3);
-  const host = await readSocks5Host(reader, kind);
+  const [command, , addressType] = await reader.take(3);
+  const host = await readSocks5Host(reader, addressType);
   const port = (await reader.take(2)).readUInt16BE(0);
   const reply = (code: number) => Buffer.from([0x05, code, 0x00, 0x01, 0, 0, 0, 0, 0, 0]);
   if (host === undefined || command !== 0x01) {
-    await say(reply(host === undefined ? 0x08 : SOCKS5_REPLIES.command));
+    await send(reply(host === undefined ? 0x08 : SOCKS5_REPLIES.command));
     return undefined;
   }
-  const refusal = (why: RefusalCause) => reply(SOCKS5_REPLIES[why]);
+  const refusal = (cause: RefusalCause) => reply(SOCKS5_REPLIES[cause]);
   return { host, port, accepted: reply(0x00), first: Buffer.alloc(0), refusal };
 }
 
-/** RFC 1929: version 1, user name, password, each with its length. */
-async function readLogin(reader: SocketReader, login: ClientLogin, say: Send): Promise<boolean> {
+/** RFC 1929: version 1, then user name and password, each after its length. */
+async function readLogin(reader: SocketReader, login: ClientLogin, send: Send): Promise<boolean> {
   await expectVersion(reader, 1);
   const username = (await reader.take(await reader.byte())).toString('utf8');
   const password = (await reader.take(await reader.byte())).toString('utf8');
-  const good = username === login.username && password === login.password;
-  await say(Buffer.from([0x01, good ? 0x00 : 0x01]));
-  return good;
+  const isCorrect = username === login.username && password === login.password;
+  await send(Buffer.from([0x01, isCorrect ? 0x00 : 0x01]));
+  return isCorrect;
 }
 
-/** The address of a SOCKS5 request as text; undefined for a type that does not exist. */
-async function readSocks5Host(reader: SocketReader, kind: number | undefined): Promise<string | undefined> {
-  if (kind === 0x01) return [...(await reader.take(4))].join('.');
-  if (kind === 0x03) return (await reader.take(await reader.byte())).toString('utf8');
-  if (kind !== 0x04) return undefined;
+/** The address of a SOCKS5 request as text; undefined for an unknown address type. */
+async function readSocks5Host(
+  reader: SocketReader,
+  addressType: number | undefined,
+): Promise<string | undefined> {
+  if (addressType === 0x01) return [...(await reader.take(4))].join('.');
+  if (addressType === 0x03) return (await reader.take(await reader.byte())).toString('utf8');
+  if (addressType !== 0x04) return undefined;
   const bytes = await reader.take(16);
   const groups = Array.from({ length: 8 }, (_, at) => bytes.readUInt16BE(at * 2).toString(16)).join(':');
   return new URL(`http://[${groups}]`).hostname.slice(1, -1);
 }
 
-/** SOCKS4; 4a when the address is 0.0.0.x, the name then following the user id. */
+/** SOCKS4, or 4a if the address is 0.0.0.x: a name then follows the user id. */
 async function readSocks4(reader: SocketReader): Promise<ProxyRequest | undefined> {
   await expectVersion(reader, 4);
   const command = await reader.byte();
   const port = (await reader.take(2)).readUInt16BE(0);
   const address = await reader.take(4);
   await reader.takeThrough('\0', MAX_HEAD_BYTES);
-  const named = address[0] === 0 && address[1] === 0 && address[2] === 0 && address[3] !== 0;
-  const host = named
+  const isNamed = address[0] === 0 && address[1] === 0 && address[2] === 0 && address[3] !== 0;
+  const host = isNamed
     ? (await reader.takeThrough('\0', MAX_HEAD_BYTES)).subarray(0, -1).toString('utf8')
     : [...address].join('.');
   const reply = (code: number) => Buffer.from([0x00, code, 0, 0, 0, 0, 0, 0]);
-  const ask = { host, port, accepted: reply(0x5a), first: Buffer.alloc(0), refusal: () => reply(0x5b) };
   if (command !== 0x01) throw new HandshakeError(`SOCKS4 command ${command}`);
-  return ask;
+  return { host, port, accepted: reply(0x5a), first: Buffer.alloc(0), refusal: () => reply(0x5b) };
 }
 
-/** CONNECT, or a request in absolute form that goes to the target in origin form with `Connection: close`. */
+/** CONNECT, or an absolute-form request, which goes to the target in origin form with `Connection: close`. */
 async function readHttp(
   reader: SocketReader,
   login: ClientLogin | undefined,
-  say: Send,
+  send: Send,
 ): Promise<ProxyRequest | undefined> {
   const head = (await reader.takeThrough('\r\n\r\n', MAX_HEAD_BYTES)).toString('latin1');
   const [requestLine = '', ...lines] = head.slice(0, -4).split('\r\n');
   const [method = '', target = ''] = requestLine.split(' ');
   const token = Buffer.from(`${login?.username}:${login?.password}`).toString('base64');
-  const authorised = lines.some((line) => /^proxy-authorization:/i.test(line) && line.endsWith(` ${token}`));
-  if (login !== undefined && !authorised) {
-    await say(
+  const isAuthorized = lines.some(
+    (line) => /^proxy-authorization:/i.test(line) && line.endsWith(` ${token}`),
+  );
+  if (login !== undefined && !isAuthorized) {
+    await send(
       httpAnswer('407 Proxy Authentication Required', 'Proxy-Authenticate: Basic realm="sandbox"\r\n'),
     );
     return undefined;
   }
-  const tunnel = method === 'CONNECT';
-  const url = URL.parse(tunnel ? `http://${target}` : target);
+  const isConnect = method === 'CONNECT';
+  const url = URL.parse(isConnect ? `http://${target}` : target);
   if (url === null || url.protocol !== 'http:')
     throw new HandshakeError(`not a proxy request: ${requestLine}`);
   const kept = lines.filter((line) => !/^(?:proxy-|connection:)/i.test(line));
@@ -200,13 +203,13 @@ async function readHttp(
   return {
     host: url.hostname.replace(/^\[|\]$/g, ''),
     port: url.port === '' ? 80 : Number(url.port),
-    accepted: tunnel ? Buffer.from('HTTP/1.1 200 Connection established\r\n\r\n') : Buffer.alloc(0),
-    first: tunnel ? Buffer.alloc(0) : Buffer.from(origin.join('\r\n'), 'latin1'),
-    refusal: (why) => httpAnswer(HTTP_STATUSES[why]),
+    accepted: isConnect ? Buffer.from('HTTP/1.1 200 Connection established\r\n\r\n') : Buffer.alloc(0),
+    first: isConnect ? Buffer.alloc(0) : Buffer.from(origin.join('\r\n'), 'latin1'),
+    refusal: (cause) => httpAnswer(HTTP_STATUSES[cause]),
   };
 }
 
-/** A whole HTTP answer with an HTML page, as the proxies of the field send it. */
+/** A complete HTTP answer with an HTML page, as real proxies send it. */
 export function httpAnswer(status: string, headers = ''): Buffer {
   const page = `<html><head><title>${status}</title></head><body><h1>${status}</h1></body></html>\r\n`;
   const head = `HTTP/1.1 ${status}\r\nContent-Type: text/html\r\nContent-Length: ${page.length}\r\n${headers}Connection: close\r\n\r\n`;

@@ -1,67 +1,18 @@
-/**
- * Answers on demand: rules that say what calls are answered instead of what the service would say.
- *
- * The first rule that fits a call takes it; one with `times` is gone once it is used up.
- */
+/** Rules that answer calls in place of the service. The first rule that matches a call answers it. */
 import type { SandboxOperationName } from './operations.ts';
-
-/** What the transport, or a server in between, does to an answer. From `delay` on the service decides the call first. */
-export type ServiceFault =
-  /** The port is closed for `forMs` (default 1000), for this and every other call. */
-  | { readonly fault: 'refuse'; readonly forMs?: number | undefined }
-  | { readonly fault: 'reset' }
-  /** The connection ends without an answer. */
-  | { readonly fault: 'close' }
-  /** No answer, ever. */
-  | { readonly fault: 'hang' }
-  /** An HTTP status with an HTML page, as a firewall in between sends it. */
-  | { readonly fault: 'status'; readonly status: number }
-  | { readonly fault: 'garbage' }
-  /** 302 to `to`; default the same call at another path of this server. */
-  | { readonly fault: 'redirect'; readonly to?: string | undefined }
-  /** A body of `bytes` (default 8 MiB) that begins like JSON. */
-  | { readonly fault: 'huge'; readonly bytes?: number | undefined }
-  /** The service's answer, `ms` late. */
-  | { readonly fault: 'delay'; readonly ms: number }
-  /** The head at once, the body in small pieces over `ms`. */
-  | { readonly fault: 'slow'; readonly ms: number }
-  /** In another format than the one asked for. */
-  | { readonly fault: 'wrong-format' }
-  /** With a byte order mark. */
-  | { readonly fault: 'bom' }
-  /** Half of the body, then the end. */
-  | { readonly fault: 'truncated' };
-
-export type RuleAnswer =
-  /** The service's own refusal; `10001` gives an empty list. */
-  | { readonly code: string; readonly msg?: string | undefined }
-  /** These very bytes as UTF-8. */
-  | { readonly body: string; readonly contentType?: string | undefined; readonly status?: number | undefined }
-  | ServiceFault;
-
-export interface Rule {
-  /** Default: calls of every operation. */
-  readonly operation?: SandboxOperationName | undefined;
-  /** Default: of every instance. */
-  readonly instance?: string | undefined;
-  /** Fitting calls that it lets pass first. Default 0. */
-  readonly after?: number | undefined;
-  /** Calls that it answers. Default: all until it is removed. */
-  readonly times?: number | undefined;
-  readonly answer: RuleAnswer;
-}
+import type { Rule, RuleAnswer } from './scenario.ts';
 
 /** A rule in force. */
-export interface KnownRule extends Rule {
+export interface ActiveRule extends Rule {
   readonly id: string;
-  /** Calls that it answered. */
+  /** How many calls it has answered. */
   readonly used: number;
 }
 
 interface Entry {
   readonly id: string;
   readonly rule: Rule;
-  seen: number;
+  matched: number;
   used: number;
 }
 
@@ -77,16 +28,16 @@ export class Rules {
   add(rule: Rule): string {
     this.#added += 1;
     const id = `r${this.#added}`;
-    this.#entries.push({ id, rule, seen: 0, used: 0 });
+    this.#entries.push({ id, rule, matched: 0, used: 0 });
     return id;
   }
 
-  /** Rules in force, in order. */
-  list(): readonly KnownRule[] {
+  /** In the order in which they are tried. */
+  list(): readonly ActiveRule[] {
     return this.#entries.map(({ id, rule, used }) => ({ id, ...rule, used }));
   }
 
-  /** @returns whether there was such a rule. */
+  /** @returns whether the rule existed. */
   remove(id: string): boolean {
     const before = this.#entries.length;
     this.#entries = this.#entries.filter((entry) => entry.id !== id);
@@ -97,14 +48,14 @@ export class Rules {
     this.#entries = [];
   }
 
-  /** The answer of the first rule that fits a call, counting it. */
-  take(operation: SandboxOperationName, instance: string): RuleAnswer | undefined {
+  /** Counts the call, and returns the answer of the first rule that matches it. A rule is removed after its last answer. */
+  answerTo(operation: SandboxOperationName, instance: string): RuleAnswer | undefined {
     for (const entry of this.#entries) {
       const { rule } = entry;
       if (rule.operation !== undefined && rule.operation !== operation) continue;
       if (rule.instance !== undefined && rule.instance !== instance) continue;
-      entry.seen += 1;
-      if (entry.seen <= (rule.after ?? 0)) continue;
+      entry.matched += 1;
+      if (entry.matched <= (rule.after ?? 0)) continue;
       entry.used += 1;
       if (entry.used >= (rule.times ?? Number.POSITIVE_INFINITY)) this.remove(entry.id);
       return rule.answer;

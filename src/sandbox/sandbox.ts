@@ -1,58 +1,67 @@
 /**
- * The sandbox: a stand-in for the whole extraction service, with members that carry traffic and a target that says
- * which of them it saw. Nothing of it leaves this machine.
+ * The sandbox: a stand-in for the whole extraction service, with members that carry traffic and a target site that reports
+ * which member it saw. It uses this machine only.
  *
  * Written from the specification, not from noria's client, so that one misreading cannot hide in both.
  */
-import { type Clock, systemClock } from '../core/clock.ts';
-import { openAll } from '../core/ownership.ts';
-import { type Random, systemRandom } from '../core/random.ts';
-import { akeyOf } from './akey.ts';
-import { CallLog, type CallRecord, type SandboxStats } from './call-log.ts';
-import { ConnectionServer } from './connection-server.ts';
-import { control } from './control.ts';
+import { NoriaError } from '../core/faults.ts';
+import type { CallLog, CallRecord, SandboxStats } from './call-log.ts';
 import type { Account } from './exclusive.ts';
-import { openExits } from './exits.ts';
-import { Instance } from './instance.ts';
-import { InstanceMembers } from './instance-members.ts';
-import type { Behaviour } from './member-behaviour.ts';
-import { SANDBOX_PRODUCTS, type SandboxProduct } from './operations.ts';
-import { Rules } from './rules.ts';
-import { behaviourFrom, loadScenario, type Scenario } from './scenario.ts';
-import { openService, type Service } from './service.ts';
-import {
-  type CommonSettings,
-  type ConditionChange,
-  type InstanceOptions,
-  settleIdentities,
-} from './settings.ts';
-import { SandboxControls, type SandboxInstance, type SandboxMember } from './steering.ts';
-import { openTarget, type Target } from './target.ts';
+import type { Exits } from './exits.ts';
+import { akeyOf, type Instance } from './instance.ts';
+import type { RunningMember } from './member.ts';
+import type { ProxyProtocol, SandboxProduct } from './operations.ts';
+import type { Rules } from './rules.ts';
+import type { Behaviour } from './scenario.ts';
+import type { Service } from './service.ts';
+import type { Condition, ConditionChange } from './settings.ts';
+import type { Target } from './target.ts';
 
-export interface SandboxOptions extends CommonSettings {
-  /** Where service and target listen. Default 127.0.0.1. */
-  readonly host?: string | undefined;
-  /** The service's port. Default 0: a free one. */
-  readonly port?: number | undefined;
-  /** The port of the pure edition's extraction server (8080 at the real service). Default 0. */
-  readonly extractPort?: number | undefined;
-  /** The target site's port. Default 0. */
-  readonly targetPort?: number | undefined;
-  /** Default: one of each product. What an instance leaves out it takes from here. */
-  readonly instances?: readonly InstanceOptions[] | undefined;
-  /** Who owns the exclusive instances (operation 10). Default `sandbox` with the password `sandbox0`. */
-  readonly account?: Account | undefined;
-  /** What goes wrong: a scenario, or the path of a YAML or JSON file with one. */
-  readonly scenario?: Scenario | string | undefined;
-  /** Whether members get a loopback address each; absent: tried. */
-  readonly aliases?: boolean | undefined;
-  readonly clock?: Clock | undefined;
-  /** A seeded one makes lives, places and behaviours repeatable. */
-  readonly random?: Random | undefined;
+/** An instance as its owner sees it in the service's console. */
+export interface SandboxInstance {
+  readonly product: SandboxProduct;
+  readonly id: string;
+  /** In clear text: it protects nothing. */
+  readonly password: string;
+  /** The key that clients derive from the password and send. */
+  readonly akey: string;
+  /** The base address to configure for this instance: that of the pure edition differs. */
+  readonly baseUrl: string;
+  readonly condition: Readonly<Condition>;
 }
 
-export interface Sandbox {
-  /** Base address of the service, without a slash at its end; the control API is below `/_control/`. */
+export interface SandboxMember {
+  readonly id: string;
+  /** The id of its instance. */
+  readonly instance: string;
+  readonly protocol: ProxyProtocol;
+  readonly host: string;
+  readonly port: number;
+  /** The address that targets see. */
+  readonly exit: string;
+  readonly location: string;
+  readonly behaviour: Behaviour;
+  /** Its remaining life, also if the service reports -1. */
+  readonly remainingMs: number;
+  /** Open connections. */
+  readonly connections: number;
+  /** Connections accepted so far. */
+  readonly accepted: number;
+}
+
+export interface SandboxParts {
+  readonly instances: readonly Instance[];
+  readonly account: Account;
+  readonly exits: Exits;
+  readonly rules: Rules;
+  readonly log: CallLog;
+  readonly target: Target;
+  readonly service: Service;
+  readonly close: () => Promise<void>;
+}
+
+export class Sandbox {
+  /** Base address of the service, without a slash at its end. The control API is below `/_control/`. */
   readonly url: string;
   /** The pure edition's extraction server as `host:port`, and the same as an address. */
   readonly extractHost: string;
@@ -62,119 +71,118 @@ export interface Sandbox {
   readonly targetUrl: string;
   /** The account of operation 10, with the 16-character form of its password. */
   readonly account: Account & { readonly key: string };
-  readonly instances: readonly SandboxInstance[];
-  /** The first instance of a product. @throws TypeError when there is none. */
-  instance(product: SandboxProduct): SandboxInstance;
-  /** Changes an instance's condition from the next call on. @throws NoriaError `not-found` */
-  setCondition(instance: string, change: ConditionChange): void;
-  /** Answers on demand. */
+  /** Rules that answer calls in place of the service. */
   readonly rules: Rules;
-  /** Members alive now: of all instances, or of the one with this id. */
-  members(instance?: string): readonly SandboxMember[];
-  /** Makes a living member behave so from its next connection on. @throws NoriaError `not-found` */
-  misbehave(member: string, behaviour: Behaviour): Promise<void>;
-  /** Ends a member's life now: its port closes, its tunnels are cut. @throws NoriaError `not-found` */
-  kill(member: string): Promise<void>;
-  stats(): SandboxStats;
+  readonly #instances: readonly Instance[];
+  readonly #exits: Exits;
+  readonly #log: CallLog;
+  readonly #close: () => Promise<void>;
+
+  constructor({ instances, account, exits, rules, log, target, service, close }: SandboxParts) {
+    this.url = service.base.url;
+    this.extractHost = service.extraction.address;
+    this.extractUrl = service.extraction.url;
+    this.target = target;
+    this.targetUrl = target.url;
+    this.account = { ...account, key: akeyOf(account.password) };
+    this.rules = rules;
+    this.#instances = instances;
+    this.#exits = exits;
+    this.#log = log;
+    this.#close = close;
+  }
+
+  get instances(): readonly SandboxInstance[] {
+    return this.#instances.map((instance) => this.#describe(instance));
+  }
+
+  /** The first instance of a product. @throws TypeError if there is none. */
+  instance(product: SandboxProduct): SandboxInstance {
+    const instance = this.#instances.find((known) => known.product === product);
+    if (instance === undefined) throw new TypeError(`the sandbox has no instance of ${product}`);
+    return this.#describe(instance);
+  }
+
+  /** Changes an instance's condition from the next call on. @throws NoriaError `not-found` */
+  setCondition(id: string, change: ConditionChange): SandboxInstance {
+    const instance = this.#instances.find((known) => known.id === id);
+    if (instance === undefined) throw new NoriaError('not-found', `no instance ${id}`);
+    const changed = Object.entries(change).filter(([, value]) => value !== undefined);
+    Object.assign(instance.condition, Object.fromEntries(changed));
+    return this.#describe(instance);
+  }
+
+  /** Living members: of all instances, or of the one with this id. */
+  members(instance?: string): readonly SandboxMember[] {
+    return this.#living()
+      .filter((member) => instance === undefined || member.instance === instance)
+      .map(describeMember);
+  }
+
+  /** Applies from the member's next connection on. @throws NoriaError `not-found` */
+  async setBehaviour(member: string, behaviour: Behaviour): Promise<void> {
+    await this.#find(member).setBehaviour(behaviour);
+  }
+
+  /** Ends a member's life now: closes its port and its tunnels. @throws NoriaError `not-found` */
+  async kill(member: string): Promise<void> {
+    await this.#find(member).close();
+  }
+
+  stats(): SandboxStats {
+    return this.#log.stats(this.#instances.map(({ id }) => id));
+  }
+
+  resetStats(): void {
+    this.#log.reset();
+  }
+
   /** The latest 1,000 calls, oldest first. */
-  calls(): readonly CallRecord[];
-  /** Addresses that reached the target without being a member's exit. Empty as long as nobody went there directly. */
-  strangers(): readonly string[];
-  /** Leaves no socket, timer or server. Safe to call twice. */
-  close(): Promise<void>;
+  calls(): readonly CallRecord[] {
+    return this.#log.latest;
+  }
+
+  /** Addresses that reached the target and are no member's exit. Empty unless a client went there directly. */
+  strangers(): readonly string[] {
+    return [...this.target.connections.keys()].filter((address) => !this.#exits.has(address));
+  }
+
+  /** Closes all servers, members and timers. Idempotent. */
+  close(): Promise<void> {
+    return this.#close();
+  }
+
+  #living(): readonly RunningMember[] {
+    return this.#instances.flatMap(({ members }) => members.alive);
+  }
+
+  #find(id: string): RunningMember {
+    const member = this.#living().find((candidate) => candidate.id === id);
+    if (member === undefined) throw new NoriaError('not-found', `no living member ${id}`);
+    return member;
+  }
+
+  #describe({ product, id, password, akey, condition }: Instance): SandboxInstance {
+    const baseUrl = product === 'short-pure' ? this.extractUrl : this.url;
+    return { product, id, password, akey, baseUrl, condition: { ...condition } };
+  }
 }
 
-const DEFAULT_ACCOUNT: Account = { username: 'sandbox', password: 'sandbox0' };
-
-/**
- * Opens it all. Members are made when they are first drawn, so this takes a few milliseconds.
- *
- * @throws NoriaError `listen-failed` when a port cannot be listened on, `bad-config` for a scenario file that is wrong.
- */
-export async function openSandbox(options: SandboxOptions = {}): Promise<Sandbox> {
-  const {
-    host = '127.0.0.1',
-    clock = systemClock,
-    random = systemRandom,
-    account = DEFAULT_ACCOUNT,
-  } = options;
-  const scenario =
-    typeof options.scenario === 'string' ? await loadScenario(options.scenario) : (options.scenario ?? {});
-  const rules = new Rules(scenario.rules);
-  const log = new CallLog();
-
-  const { built, owner } = await openAll(async (parts) => {
-    const exits = await openExits(options.aliases);
-    const exitOf = exits.seenAs.bind(exits);
-    const target = await parts.open(
-      'target',
-      openTarget({ host, port: options.targetPort ?? 0, clock, exitOf }),
-    );
-    const crew = new ConnectionServer(exits, clock);
-    const serve = crew.serve.bind(crew);
-    const given = options.instances ?? SANDBOX_PRODUCTS.map((product) => ({ product }));
-    const settled = settleIdentities(given.map((own) => ({ ...commonOf(options), ...own })));
-    const instances = settled.map((instance, series) => {
-      const { product } = instance;
-      const ruled = (n: number) => behaviourFrom(scenario.members ?? [], { product, n, random });
-      const fleet = new InstanceMembers({ instance, series, exits, clock, random, serve, behaviour: ruled });
-      parts.own(`members of ${instance.id}`, () => fleet.close());
-      return new Instance(instance, clock, fleet);
-    });
-    const steering = new SandboxControls({
-      instances,
-      log,
-      baseUrlOf: (product) => (product === 'short-pure' ? service.extraction.url : service.base.url),
-    });
-    const service: Service = await parts.open(
-      'service',
-      openService({
-        host,
-        port: options.port ?? 0,
-        extractPort: options.extractPort ?? 0,
-        instances,
-        account,
-        rules,
-        log,
-        clock,
-        control: (request, response, path) =>
-          control(request, response, { path, parts: { steering, rules, log, target } }),
-      }),
-    );
-    return { exits, target, service, steering };
-  });
-
-  const { exits, target, service, steering } = built;
-  const { base, extraction } = service;
+function describeMember(member: RunningMember): SandboxMember {
+  const { id, instance, host, port, behaviour, remainingMs, connections, accepted } = member;
+  const { protocol, location } = member.traits;
+  const exit = member.exit.address;
   return {
-    url: base.url,
-    extractHost: extraction.address,
-    extractUrl: extraction.url,
-    target,
-    targetUrl: target.url,
-    account: { ...account, key: akeyOf(account.password) },
-    rules,
-    get instances() {
-      return steering.instances();
-    },
-    instance(product) {
-      const instance = steering.instances().find((known) => known.product === product);
-      if (instance === undefined) throw new TypeError(`the sandbox has no instance of ${product}`);
-      return instance;
-    },
-    setCondition: (id, change) => void steering.setCondition(id, change),
-    members: (id) => steering.members(id),
-    misbehave: (id, behaviour) => steering.misbehave(id, behaviour),
-    kill: (id) => steering.kill(id),
-    stats: () => steering.stats(),
-    calls: () => log.latest,
-    strangers: () => [...target.connections.keys()].filter((address) => !exits.has(address)),
-    close: () => owner.close(),
+    id,
+    instance,
+    protocol,
+    host,
+    port,
+    exit,
+    location: location.adr,
+    behaviour,
+    remainingMs,
+    connections,
+    accepted,
   };
-}
-
-/** What instances take from the sandbox's own options unless they say it themselves. */
-function commonOf(options: SandboxOptions): CommonSettings {
-  const { members, lifetimeMs, graceMs, dead, slow, slowMs, paceMs, auth, behaviour } = options;
-  return { members, lifetimeMs, graceMs, dead, slow, slowMs, paceMs, auth, behaviour };
 }

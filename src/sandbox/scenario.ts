@@ -1,131 +1,138 @@
 /**
- * Scenarios: what the sandbox is to do wrong, from a YAML or JSON file or from the control API, decoded and checked.
+ * Scenarios: how members misbehave and how calls are answered on demand. The schemas decode scenario files and bodies of the
+ * control API; the types are inferred from them.
  */
 import { readFile } from 'node:fs/promises';
 import { parse } from 'yaml';
 import { z } from 'zod';
 import { describeError, NoriaError } from '../core/faults.ts';
 import type { Random } from '../core/random.ts';
-import type { Behaviour } from './member-behaviour.ts';
 import { OPERATION_NAMES, SANDBOX_PRODUCTS, type SandboxProduct } from './operations.ts';
-import type { Rule, RuleAnswer, ServiceFault } from './rules.ts';
-import type { Condition } from './settings.ts';
-
-/** How some of the new members behave. The first of these that fits a new member decides. */
-export interface MemberRule {
-  /** Default: members of every product. */
-  readonly product?: SandboxProduct | undefined;
-  /** Each of the first so many members of an instance. */
-  readonly first?: number | undefined;
-  /** Each with this probability, 0 to 1. Default 1 where `first` is not given. */
-  readonly share?: number | undefined;
-  readonly behaviour: Behaviour;
-}
-
-export interface Scenario {
-  readonly rules?: readonly Rule[] | undefined;
-  readonly members?: readonly MemberRule[] | undefined;
-}
 
 const count = z.int().min(0);
 const ms = z.number().min(0).max(3_600_000);
 const status = z.int().min(200).max(599);
+/** Whether a connection ends on accept or after the client's request. Default `request`. */
 const when = z.enum(['accept', 'request']).optional();
 
+/** How a member behaves: well, or in one of the ways in which real proxies fail. */
 export const behaviourSchema = z.discriminatedUnion('how', [
   z.strictObject({ how: z.literal('good') }),
+  /** Its port is closed. */
   z.strictObject({ how: z.literal('refuse') }),
+  /** Accepts the connection and never sends anything. */
   z.strictObject({ how: z.literal('silent') }),
+  /** Accepts the target, then relays nothing either way. */
   z.strictObject({ how: z.literal('silent-after') }),
+  /** Good, after a delay of `ms` on each new connection. */
   z.strictObject({ how: z.literal('slow'), ms }),
+  /** Answers this status (such as 407, 502, 503 or 504) with an HTML page. SOCKS members send the nearest reply. */
   z.strictObject({ how: z.literal('status'), status }),
+  /** HTTP members: good, but CONNECT gets `status` (default 405), except to `ports`. */
   z.strictObject({
     how: z.literal('no-connect'),
     status: status.optional(),
-    ports: z.array(z.int().min(1).max(65_535)).optional(),
+    ports: z.array(z.int().min(1).max(65_535)).readonly().optional(),
   }),
+  /** Answers with bytes of another protocol. */
   z.strictObject({ how: z.literal('garbage') }),
+  /** Good, but sends each byte of its own answers separately, `ms` apart (default: in the next turn of the event loop). */
   z.strictObject({ how: z.literal('dribble'), ms: ms.optional() }),
+  /** Sends half of its answer, then ends the connection. */
   z.strictObject({ how: z.literal('partial') }),
+  /** Ends the connection without an answer. */
   z.strictObject({ how: z.literal('close'), when }),
+  /** Resets the connection without an answer. */
   z.strictObject({ how: z.literal('reset'), when }),
+  /** Answers with a protocol version that does not exist. */
   z.strictObject({ how: z.literal('wrong-version') }),
+  /** Sends an answer whose head never ends. */
   z.strictObject({ how: z.literal('endless-head') }),
+  /** Good, but resets the tunnel after this many bytes from the target to the client. */
   z.strictObject({ how: z.literal('cut'), afterBytes: count }),
-]) satisfies z.ZodType<Behaviour>;
+]);
 
+export type Behaviour = Readonly<z.infer<typeof behaviourSchema>>;
+
+/** What the transport, or a server in between, does to an answer of the service. */
 export const faultSchema = z.discriminatedUnion('fault', [
+  /** Closes the port for `forMs` (default 1000), for this call and all others. */
   z.strictObject({ fault: z.literal('refuse'), forMs: ms.optional() }),
   z.strictObject({ fault: z.literal('reset') }),
+  /** Ends the connection without an answer. */
   z.strictObject({ fault: z.literal('close') }),
+  /** Never answers. */
   z.strictObject({ fault: z.literal('hang') }),
+  /** Answers this status with an HTML page, as a firewall does. */
   z.strictObject({ fault: z.literal('status'), status }),
   z.strictObject({ fault: z.literal('garbage') }),
+  /** Redirects with 302 to `to` (default: the same call at another path of this server). */
   z.strictObject({ fault: z.literal('redirect'), to: z.string().optional() }),
+  /** Sends a body of `bytes` (default 8 MiB) that begins like JSON. */
   z.strictObject({ fault: z.literal('huge'), bytes: count.optional() }),
+  // From here on the service decides the call first; the fault alters its answer.
   z.strictObject({ fault: z.literal('delay'), ms }),
+  /** Sends the head at once, the body in small pieces over `ms`. */
   z.strictObject({ fault: z.literal('slow'), ms }),
+  /** In a format other than the requested one. */
   z.strictObject({ fault: z.literal('wrong-format') }),
+  /** With a byte order mark. */
   z.strictObject({ fault: z.literal('bom') }),
+  /** Sends half of the body, then ends the connection. */
   z.strictObject({ fault: z.literal('truncated') }),
-]) satisfies z.ZodType<ServiceFault>;
+]);
+
+export type ServiceFault = Readonly<z.infer<typeof faultSchema>>;
 
 /** YAML reads an unquoted code as a number. */
 const code = z.union([z.string(), z.int()]).transform(String);
 
-const answerSchema: z.ZodType<RuleAnswer> = z.union([
+const answerSchema = z.union([
+  /** The service's own refusal; `10001` is success with an empty list. */
   z.strictObject({ code, msg: z.string().optional() }),
+  /** Exactly these bytes, in UTF-8. */
   z.strictObject({ body: z.string(), contentType: z.string().optional(), status: status.optional() }),
   faultSchema,
 ]);
 
-export const ruleSchema: z.ZodType<Rule> = z.strictObject({
+export type RuleAnswer = Readonly<z.infer<typeof answerSchema>>;
+
+/** Answers matching calls in place of the service. */
+export const ruleSchema = z.strictObject({
+  /** Default: calls of every operation. */
   operation: z.enum(OPERATION_NAMES).optional(),
+  /** Default: calls for every instance. */
   instance: z.string().optional(),
+  /** How many matching calls pass before the first one is answered. Default 0. */
   after: count.optional(),
+  /** How many calls are answered. Default: all until the rule is removed. */
   times: count.min(1).optional(),
   answer: answerSchema,
 });
 
-const scenarioSchema: z.ZodType<Scenario> = z.strictObject({
-  rules: z.array(ruleSchema).optional(),
-  members: z
-    .array(
-      z.strictObject({
-        product: z.enum(SANDBOX_PRODUCTS).optional(),
-        first: count.optional(),
-        share: z.number().min(0).max(1).optional(),
-        behaviour: behaviourSchema,
-      }),
-    )
-    .optional(),
+export type Rule = Readonly<z.infer<typeof ruleSchema>>;
+
+/** How some of the new members behave. The first of these rules that matches a new member decides. */
+const memberRuleSchema = z.strictObject({
+  /** Default: members of every product. */
+  product: z.enum(SANDBOX_PRODUCTS).optional(),
+  /** Matches the first members of an instance, this many. */
+  first: count.optional(),
+  /** Matches with this probability, 0 to 1. Default 1. */
+  share: z.number().min(0).max(1).optional(),
+  behaviour: behaviourSchema,
 });
 
-const limit = count.nullable();
+export type MemberRule = Readonly<z.infer<typeof memberRuleSchema>>;
 
-/** A change of an instance's condition: what is left out stays. */
-export const conditionSchema = z
-  .strictObject({
-    singlePullLimit: count.min(1),
-    expired: z.boolean(),
-    daysLeft: z.number(),
-    frozen: z.boolean(),
-    restricted: z.boolean(),
-    deviceAuthorised: z.boolean(),
-    terminalIpBound: z.boolean(),
-    accounting: z.enum(['centralized', 'pay-per-use', 'even']),
-    distinctLimit: count,
-    usageLimit: limit,
-    connectionLimit: limit,
-    trafficLimitBytes: limit,
-  } satisfies Record<keyof Condition, z.ZodType>)
-  .partial();
+const scenarioSchema = z.strictObject({
+  rules: z.array(ruleSchema).readonly().optional(),
+  members: z.array(memberRuleSchema).readonly().optional(),
+});
 
-/**
- * Reads a scenario file.
- *
- * @throws NoriaError `bad-config` naming the file and every place that is wrong.
- */
+export type Scenario = Readonly<z.infer<typeof scenarioSchema>>;
+
+/** @throws NoriaError `bad-config` that names the file and every invalid field. */
 export async function loadScenario(path: string): Promise<Scenario> {
   let content: unknown;
   try {
@@ -136,23 +143,25 @@ export async function loadScenario(path: string): Promise<Scenario> {
   return decode(scenarioSchema, content ?? {}, path);
 }
 
-/** @throws NoriaError `bad-config` naming every place of `content` that is wrong, after `what` it is. */
+/** @throws NoriaError `bad-config` that names `what` was decoded and every invalid field. */
 export function decode<T>(schema: z.ZodType<T>, content: unknown, what: string): T {
-  const read = schema.safeParse(content);
-  if (read.success) return read.data;
-  const places = read.error.issues.map(({ path, message }) => `${path.join('.') || 'all of it'}: ${message}`);
-  throw new NoriaError('bad-config', `${what}: ${places.join('; ')}`);
+  const result = schema.safeParse(content);
+  if (result.success) return result.data;
+  const errors = result.error.issues.map(
+    ({ path, message }) => `${path.join('.') || 'top level'}: ${message}`,
+  );
+  throw new NoriaError('bad-config', `${what}: ${errors.join('; ')}`);
 }
 
-/** The behaviour that a scenario gives the nth new member (from 0) of an instance; undefined when it gives none. */
+/** How a scenario makes the nth new member (from 0) of an instance behave; undefined if no rule matches. */
 export function behaviourFrom(
   rules: readonly MemberRule[],
   { product, n, random }: { readonly product: SandboxProduct; readonly n: number; readonly random: Random },
 ): Behaviour | undefined {
-  const fitting = rules.find((rule) => {
+  const matching = rules.find((rule) => {
     if (rule.product !== undefined && rule.product !== product) return false;
     if (rule.first !== undefined && n >= rule.first) return false;
     return rule.share === undefined || random() < rule.share;
   });
-  return fitting?.behaviour;
+  return matching?.behaviour;
 }

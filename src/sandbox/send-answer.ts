@@ -1,13 +1,13 @@
-/** Brings an answer to the caller: well, or spoiled on the way as a rule says. */
+/** Sends the answer to a call: intact, altered on the way, or replaced by a fault of the transport. */
 import type { ServerResponse } from 'node:http';
 import { type Clock, pause } from '../core/clock.ts';
 import { type Answer, type Layout, type Printed, print } from './layouts.ts';
-import type { ServiceFault } from './rules.ts';
-import { pageOf, send, type WebServer } from './web-server.ts';
+import type { ServiceFault } from './scenario.ts';
+import { htmlPage, send, type WebServer } from './web-server.ts';
 
 export interface AnswerContext {
   readonly response: ServerResponse;
-  /** The path that was called, with its query. */
+  /** The path of the call, with its query. */
   readonly path: string;
   readonly server: WebServer;
   readonly clock: Clock;
@@ -16,16 +16,16 @@ export interface AnswerContext {
 const DEFAULT_REFUSAL_MS = 1000;
 const DEFAULT_HUGE_BYTES = 8 * 1024 * 1024;
 const SLICES = 20;
-/** No UTF-8, no JSON, no XML. */
+/** Neither UTF-8 nor JSON nor XML. */
 const GARBAGE = Buffer.from(Array.from({ length: 512 }, (_, at) => (at * 197 + 131) % 256));
 const FILLER = 'x'.repeat(65_536);
 
-/** The faults that stand in for an answer; the service does not even decide the call. */
-export type ReplacingFault = Extract<
+/** Faults that alter the service's answer. The others replace it: the service does not decide the call. */
+export type AlteringFault = Extract<
   ServiceFault,
-  { fault: 'refuse' | 'reset' | 'close' | 'hang' | 'status' | 'garbage' | 'redirect' | 'huge' }
+  { fault: 'delay' | 'slow' | 'wrong-format' | 'bom' | 'truncated' }
 >;
-export type AlteringFault = Exclude<ServiceFault, ReplacingFault>;
+export type ReplacingFault = Exclude<ServiceFault, AlteringFault>;
 
 export function replacesAnswer(fault: ServiceFault): fault is ReplacingFault {
   return !['delay', 'slow', 'wrong-format', 'bom', 'truncated'].includes(fault.fault);
@@ -45,10 +45,10 @@ export async function sendFault(
     case 'close':
       response.socket?.end();
       return;
-    case 'hang': // the caller's own deadline, or the server's end
+    case 'hang': // until the caller gives up or the server closes
       return;
     case 'status':
-      return send(response, fault.status, 'text/html', pageOf(fault.status, 'Refused'));
+      return send(response, fault.status, 'text/html', htmlPage(fault.status, 'Refused'));
     case 'garbage':
       return send(response, 200, 'application/octet-stream', GARBAGE);
     case 'redirect':
@@ -62,7 +62,7 @@ export async function sendFault(
   }
 }
 
-/** @param fault - undefined brings it whole. */
+/** @param fault - undefined: the answer arrives intact. */
 export async function sendAnswer(
   { response, server, clock }: AnswerContext,
   {
@@ -71,10 +71,7 @@ export async function sendAnswer(
     fault,
   }: { readonly answer: Answer; readonly layout: Layout; readonly fault?: AlteringFault | undefined },
 ): Promise<void> {
-  const { body, contentType } = print(
-    answer,
-    fault?.fault === 'wrong-format' ? anotherFormat(layout) : layout,
-  );
+  const { body, contentType } = print(answer, fault?.fault === 'wrong-format' ? otherFormat(layout) : layout);
   switch (fault?.fault) {
     case undefined:
     case 'wrong-format':
@@ -85,8 +82,8 @@ export async function sendAnswer(
       await pause(clock, fault.ms, server.signal);
       return send(response, 200, contentType, body);
     case 'slow':
-      return sendSlowly({ body, contentType }, response, (share) =>
-        pause(clock, fault.ms * share, server.signal),
+      return sendSlowly({ body, contentType }, response, () =>
+        pause(clock, fault.ms / SLICES, server.signal),
       );
     case 'truncated': {
       const bytes = Buffer.from(body);
@@ -99,21 +96,21 @@ export async function sendAnswer(
   }
 }
 
-function anotherFormat(layout: Layout): Layout {
+function otherFormat(layout: Layout): Layout {
   return { ...layout, format: layout.format === 'xml' ? 'json' : 'xml' };
 }
 
 async function sendSlowly(
   { body, contentType }: Printed,
   response: ServerResponse,
-  wait: (share: number) => Promise<void>,
+  wait: () => Promise<void>,
 ): Promise<void> {
   const bytes = Buffer.from(body);
   const step = Math.ceil(bytes.length / SLICES);
   response.writeHead(200, { 'Content-Type': contentType, 'Content-Length': bytes.length });
   for (let at = 0; at < bytes.length && !response.destroyed; at += step) {
     response.write(bytes.subarray(at, at + step));
-    await wait(1 / SLICES);
+    await wait();
   }
   response.end();
 }

@@ -1,23 +1,19 @@
 /**
- * The extraction service's HTTP side: takes calls by GET and POST, has them decided, brings the answer, keeps the log.
+ * The HTTP side of the extraction service: reads calls by GET and POST, lets rules and operations decide them, sends the
+ * answers and records the calls.
  *
- * Owns two servers: one for the base address (with the control API beside the operations), one for the extraction
- * host of the pure edition.
+ * Owns two servers: one for the base address, which also has the control API, and one for the extraction host of the pure
+ * edition.
  */
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { CallLog } from './call-log.ts';
 import { SUCCESS_CODE, textForCode } from './codes.ts';
 import { ENDPOINTS, type Endpoint, type EndpointCall, type ServiceState } from './endpoints.ts';
 import type { Answer } from './layouts.ts';
-import type { RuleAnswer, Rules } from './rules.ts';
-import {
-  type AlteringFault,
-  type AnswerContext,
-  replacesAnswer,
-  sendAnswer,
-  sendFault,
-} from './send-answer.ts';
-import { openWebServer, pageOf, readBody, send, type WebServer } from './web-server.ts';
+import type { Rules } from './rules.ts';
+import type { RuleAnswer } from './scenario.ts';
+import { type AnswerContext, replacesAnswer, sendAnswer, sendFault } from './send-answer.ts';
+import { htmlPage, openWebServer, readBody, send, type WebServer } from './web-server.ts';
 
 export interface ServiceOptions extends ServiceState {
   readonly host: string;
@@ -25,7 +21,7 @@ export interface ServiceOptions extends ServiceState {
   readonly extractPort: number;
   readonly rules: Rules;
   readonly log: CallLog;
-  /** Takes what is asked below `/_control/` of the base address; `path` is what follows. */
+  /** Answers requests below `/_control/` of the base address; `path` is the rest of the path. */
   readonly control: (request: IncomingMessage, response: ServerResponse, path: string) => Promise<void>;
 }
 
@@ -38,24 +34,24 @@ export interface Service {
 
 const MAX_BODY_BYTES = 65_536;
 const CONTROL_PATH = '/_control/';
-const ON_EXTRACTION = ENDPOINTS.filter(({ name }) => name === 'short-pure');
-const ON_BASE = ENDPOINTS.filter(({ name }) => name !== 'short-pure');
+const EXTRACTION_ENDPOINTS = ENDPOINTS.filter(({ name }) => name === 'short-pure');
+const BASE_ENDPOINTS = ENDPOINTS.filter(({ name }) => name !== 'short-pure');
 
 /** @throws NoriaError `listen-failed` */
 export async function openService(options: ServiceOptions): Promise<Service> {
   const { host, clock } = options;
-  const serve = async (port: number, endpoints: readonly Endpoint[]): Promise<WebServer> => {
+  const open = async (port: number, endpoints: readonly Endpoint[]): Promise<WebServer> => {
     const server: WebServer = await openWebServer({
       host,
       port,
       clock,
-      take: (request, response) => take(options, endpoints, { request, response, server }),
+      answer: (request, response) => answerRequest(options, endpoints, { request, response, server }),
     });
     return server;
   };
-  const base = await serve(options.port, ON_BASE);
+  const base = await open(options.port, BASE_ENDPOINTS);
   try {
-    const extraction = await serve(options.extractPort, ON_EXTRACTION);
+    const extraction = await open(options.extractPort, EXTRACTION_ENDPOINTS);
     const close = async () => {
       await Promise.all([base.close(), extraction.close()]);
     };
@@ -72,7 +68,7 @@ interface Exchange {
   readonly server: WebServer;
 }
 
-async function take(
+async function answerRequest(
   options: ServiceOptions,
   endpoints: readonly Endpoint[],
   { request, response, server }: Exchange,
@@ -81,7 +77,7 @@ async function take(
   const arrivedAt = clock.monotonic();
   const { method = '', url: path = '' } = request;
   const url = URL.parse(path, 'http://service.example');
-  if (endpoints !== ON_EXTRACTION && url?.pathname.startsWith(CONTROL_PATH)) {
+  if (endpoints === BASE_ENDPOINTS && url?.pathname.startsWith(CONTROL_PATH)) {
     return options.control(request, response, url.pathname.slice(CONTROL_PATH.length));
   }
   const endpoint = endpoints.find((candidate) => candidate.path === url?.pathname);
@@ -90,13 +86,13 @@ async function take(
 
   const { id, call } = await readCall(request, url, { endpoint, options });
   const { params, client, early } = call;
-  const seen = { operation: endpoint.name, instance: id, method, client, arrivedAt, early };
-  const note = (outcome: string) => log.note({ ...seen, params: Object.fromEntries(params), outcome });
-  const delivery: AnswerContext = { response, path, server, clock };
-  await answer(rules.take(endpoint.name, id), { endpoint, call, options, delivery, note });
+  const facts = { operation: endpoint.name, instance: id, method, client, arrivedAt, early };
+  const record = (outcome: string) => log.add({ ...facts, params: Object.fromEntries(params), outcome });
+  const context: AnswerContext = { response, path, server, clock };
+  await answerCall(rules.answerTo(endpoint.name, id), { endpoint, call, options, context, record });
 }
 
-/** Who calls for what; notes the arrival where the operation has a pace. */
+/** Counts the call against the rate limit, if the operation has one. */
 async function readCall(
   request: IncomingMessage,
   url: URL,
@@ -105,57 +101,58 @@ async function readCall(
   const params = await readParams(request, url);
   const id = endpoint.idName === undefined ? '' : (params.get(endpoint.idName) ?? '');
   const instance = options.instances.find((known) => known.id === id && known.product === endpoint.product);
-  const early = endpoint.hasPace && instance !== undefined && !instance.takePace();
+  const early = endpoint.hasRateLimit && instance !== undefined && !instance.rateLimiter.admit();
   return { id, call: { params, client: request.socket.remoteAddress ?? '', instance, early } };
 }
 
-interface Turn {
+interface CallToAnswer {
   readonly endpoint: Endpoint;
   readonly call: EndpointCall;
   readonly options: ServiceOptions;
-  readonly delivery: AnswerContext;
-  /** Notes the outcome before anything of the answer leaves. */
-  readonly note: (outcome: string) => void;
+  readonly context: AnswerContext;
+  /** Records the call. It comes before any byte of the answer, so that a client that has its answer finds the record. */
+  readonly record: (outcome: string) => void;
 }
 
-async function answer(
+async function answerCall(
   rule: RuleAnswer | undefined,
-  { endpoint, call, options, delivery, note }: Turn,
+  { endpoint, call, options, context, record }: CallToAnswer,
 ): Promise<void> {
   if (rule !== undefined && 'body' in rule) {
-    note('body');
+    record('body');
     const { body, contentType = 'application/json; charset=utf-8', status = 200 } = rule;
-    return send(delivery.response, status, contentType, body);
+    return send(context.response, status, contentType, body);
   }
   const fault = rule !== undefined && 'fault' in rule ? rule : undefined;
   if (fault !== undefined && replacesAnswer(fault)) {
-    note(`fault:${fault.fault}`);
-    return sendFault(delivery, fault);
+    record(`fault:${fault.fault}`);
+    return sendFault(context, fault);
   }
-  const given = rule !== undefined && 'code' in rule ? ruledAnswer(rule, endpoint) : undefined;
-  const decided = given ?? (await endpoint.decide(call, options));
-  const spoiled: AlteringFault | undefined = fault;
-  note(spoiled === undefined ? decided.code : `fault:${spoiled.fault}`);
-  return sendAnswer(delivery, { answer: decided, layout: endpoint.layout(call), fault: spoiled });
+  const answer =
+    rule !== undefined && 'code' in rule
+      ? answerWithCode(rule, endpoint)
+      : await endpoint.decide(call, options);
+  record(fault === undefined ? answer.code : `fault:${fault.fault}`);
+  return sendAnswer(context, { answer, layout: endpoint.layout(call), fault });
 }
 
-/** The refusal that a rule asks for; success without a single proxy for 10001. */
-function ruledAnswer(
+/** The refusal that a rule asks for; for 10001 success with an empty list. */
+function answerWithCode(
   { code, msg }: Extract<RuleAnswer, { code: string }>,
   { refusals, name }: Endpoint,
 ): Answer {
-  const said = { code, msg: msg ?? textForCode(refusals, code) };
-  if (code !== SUCCESS_CODE) return said;
-  if (name === 'areas') return { ...said, list: { name: 'serverList', items: [] } };
-  if (name === 'instances') return { ...said, list: { name: 'instance_list', items: [] } };
-  return { ...said, data: { counters: {}, entries: [] } };
+  const envelope = { code, msg: msg ?? textForCode(refusals, code) };
+  if (code !== SUCCESS_CODE) return envelope;
+  if (name === 'areas') return { ...envelope, list: { name: 'serverList', items: [] } };
+  if (name === 'instances') return { ...envelope, list: { name: 'instance_list', items: [] } };
+  return { ...envelope, data: { counters: {}, entries: [] } };
 }
 
 function sendPage(response: ServerResponse, status: number, title: string): void {
-  send(response, status, 'text/html', pageOf(status, title));
+  send(response, status, 'text/html', htmlPage(status, title));
 }
 
-/** The parameters of the query and, with POST, of the form in the body; the body's win. */
+/** The parameters of the query and, with POST, of the form in the body, which takes precedence. */
 async function readParams(request: IncomingMessage, url: URL): Promise<URLSearchParams> {
   const params = new URLSearchParams(url.search);
   if (request.method !== 'POST') return params;

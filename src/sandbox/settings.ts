@@ -1,76 +1,81 @@
-/** What can be set of an instance: how its members are, and how it stands at the service; with every default. */
-
-import type { Behaviour } from './member-behaviour.ts';
+/** The settings of an instance: how its members behave and what its state at the service is, with every default. */
+import { z } from 'zod';
 import { SANDBOX_PRODUCTS, type SandboxProduct } from './operations.ts';
 import type { ClientLogin } from './proxy-request.ts';
+import type { Behaviour } from './scenario.ts';
 
 /** What can be set for each instance, and for all of them at once. */
 export interface CommonSettings {
-  /** Distinct proxies that exist at one time (for each protocol). Default 20. */
+  /** Distinct proxies that exist at a time (for each protocol). Default 20. */
   readonly members?: number | undefined;
-  /** How long a proxy lives, ms: a range or one value. It then wins over `timespan`. Default: what the product says. */
-  readonly lifetimeMs?: number | readonly [least: number, most: number] | undefined;
-  /** Tunnels of a proxy whose life is over are cut this much later. Default 0. */
+  /** How long a proxy lives, ms: a range or one value. Overrides `timespan`. Default: what the product specifies. */
+  readonly lifetimeMs?: number | readonly [min: number, max: number] | undefined;
+  /** How long the tunnels of an expired proxy stay open. Default 0. */
   readonly graceMs?: number | undefined;
   /** The share of new proxies whose port is closed, from 0 to 1. Default 0. */
   readonly dead?: number | undefined;
-  /** The share of new proxies that let each connection wait `slowMs`. Default 0. */
+  /** The share of new proxies that delay each connection by `slowMs`. Default 0. */
   readonly slow?: number | undefined;
   /** Default 2000. */
   readonly slowMs?: number | undefined;
-  /** Least time between two calls, instead of the operation's own limit; 0 enforces none. */
+  /** Minimum time between two calls, in place of the operation's own limit; 0 enforces none. */
   readonly paceMs?: number | undefined;
-  /** `ip`: proxies ask for nothing; `password`: for the instance's id and password. Default `ip`. */
+  /** `ip`: proxies need no credentials; `password`: they ask for the instance's id and password. Default `ip`. */
   readonly auth?: 'ip' | 'password' | undefined;
-  /** Decides how the nth proxy (from 0) of an instance behaves; undefined leaves it to `dead` and `slow`. */
+  /** How the nth proxy (from 0) of an instance behaves; undefined leaves it to `dead` and `slow`. */
   readonly behaviour?: ((n: number) => Behaviour | undefined) | undefined;
 }
 
-/** The state of an instance at the service; each may be changed while the sandbox runs. */
-export interface Condition {
-  /** Most proxies for one call. Default 20; free 100. */
-  singlePullLimit: number;
-  expired: boolean;
-  /** Exclusive: days until it expires, as the list of instances tells it. */
-  daysLeft: number;
-  frozen: boolean;
-  /** Pure edition: 12008. */
-  restricted: boolean;
-  /** False: 12010, 12019 or 17008, by operation. */
-  deviceAuthorised: boolean;
-  /** False, in mode `ip`: 12007. Pure edition: whether a whitelist is set. */
-  terminalIpBound: boolean;
-  /** How distinct IPs are counted: a daily total, a total for good, or not at all (then `surplus_count` is not told). */
-  accounting: 'centralized' | 'pay-per-use' | 'even';
-  /** The total that `accounting` counts against; pure edition: a day. Default 10,000. */
-  distinctLimit: number;
-  /** Proxies handed out in all; then 12008. Default null: none. */
-  usageLimit: number | null;
-  /** Connections open through the instance's proxies at a time (operation 1); then 12008. Default null: none. */
-  connectionLimit: number | null;
-  /** Bytes through the instance's proxies (operation 5); then 12008. Default null: none. */
-  trafficLimitBytes: number | null;
-}
+const count = z.int().min(0);
+const limit = count.nullable();
 
-/** What is left out stays. */
+/** The state of an instance at the service. It may change while the sandbox runs. */
+export const conditionSchema = z.strictObject({
+  /** Maximum number of proxies per call. Default 20; free 100. */
+  singlePullLimit: count.min(1),
+  expired: z.boolean(),
+  /** Exclusive: days until it expires, as the list of instances reports it. */
+  daysLeft: z.number(),
+  frozen: z.boolean(),
+  /** Pure edition: 12008. */
+  restricted: z.boolean(),
+  /** False: 12010, 12019 or 17008, by operation. */
+  deviceAuthorised: z.boolean(),
+  /** False, in mode `ip`: 12007. Pure edition: whether a whitelist is set. */
+  terminalIpBound: z.boolean(),
+  /** How distinct IPs are counted: per day, in total, or not at all (then `surplus_count` is left out). */
+  accounting: z.enum(['centralized', 'pay-per-use', 'even']),
+  /** The limit that `accounting` applies; pure edition: per day. Default 10,000. */
+  distinctLimit: count,
+  /** Maximum number of proxies handed out in total; then 12008. Default null: none. */
+  usageLimit: limit,
+  /** Maximum number of open connections through the instance's proxies (operation 1); then 12008. Default null: none. */
+  connectionLimit: limit,
+  /** Maximum number of bytes through the instance's proxies (operation 5); then 12008. Default null: none. */
+  trafficLimitBytes: limit,
+});
+
+export type Condition = z.infer<typeof conditionSchema>;
+
+/** Fields that are left out stay as they are. */
 export type ConditionChange = { readonly [K in keyof Condition]?: Condition[K] | undefined };
 
 export interface InstanceOptions extends CommonSettings, Partial<Condition> {
   readonly product: SandboxProduct;
   /** Default: eighteen digits. */
   readonly id?: string;
-  /** In clear: the sandbox's passwords protect nothing. Default: eight characters. */
+  /** In clear text: the sandbox's passwords protect nothing. Default: eight characters. */
   readonly password?: string;
-  /** The entry fields that JSON and XML answers carry; default all of the operation. */
+  /** The entry fields that JSON and XML answers contain; default all of the operation. */
   readonly fields?: readonly string[];
   /** Custom extraction format of the Text type, with the operation's brace tags: `{ip}:{port},{adr}`. */
   readonly textLayout?: string;
-  /** Pure edition: whether `out_ip` is told. Default true. */
+  /** Pure edition: whether answers contain `out_ip`. Default true. */
   readonly showOutIp?: boolean;
 }
 
-/** An instance's settings with its identity settled. */
-export type SettledOptions = InstanceOptions & { readonly id: string; readonly password: string };
+/** An instance's settings with its id and password filled in. */
+export type IdentifiedOptions = InstanceOptions & { readonly id: string; readonly password: string };
 
 const DEFAULT_SINGLE_PULL_LIMIT = 20;
 const FREE_PULL_LIMIT = 100;
@@ -78,30 +83,30 @@ const DEFAULT_DISTINCT_LIMIT = 10_000;
 const DEFAULT_DAYS_LEFT = 30;
 
 /**
- * Fills in ids and passwords where they are not given: eighteen digits by product and place among its like, and
- * `sandbox` with a digit.
+ * Fills in missing ids and passwords. An id is eighteen digits made of the product's number and the position among the
+ * instances of that product, a password `sandbox` with the product's number.
  *
- * @throws TypeError when two instances have one id.
+ * @throws TypeError when two instances have the same id.
  */
-export function settleIdentities(given: readonly InstanceOptions[]): readonly SettledOptions[] {
-  const settled = given.map((options, at) => {
+export function fillInIdentities(given: readonly InstanceOptions[]): readonly IdentifiedOptions[] {
+  const identified = given.map((options, at) => {
     const number = SANDBOX_PRODUCTS.indexOf(options.product) + 1;
-    const alike = given.slice(0, at).filter(({ product }) => product === options.product).length;
-    const id = options.id ?? `2026010100000${number}000${alike + 1}`;
+    const sameProduct = given.slice(0, at).filter(({ product }) => product === options.product).length;
+    const id = options.id ?? `2026010100000${number}000${sameProduct + 1}`;
     return { ...options, id, password: options.password ?? `sandbox${number}` };
   });
-  const ids = new Set(settled.map(({ id }) => id));
-  if (ids.size < settled.length) throw new TypeError('two instances of the sandbox have the same id');
-  return settled;
+  const ids = new Set(identified.map(({ id }) => id));
+  if (ids.size < identified.length) throw new TypeError('two instances of the sandbox have the same id');
+  return identified;
 }
 
-/** What proxies of an instance ask for: nothing in terminal-IP mode, and nothing ever of free ones. */
-export function loginOf({ auth, product, id, password }: SettledOptions): ClientLogin | undefined {
+/** The credentials that an instance's proxies ask for: none in terminal-IP mode, and none for free proxies. */
+export function loginOf({ auth, product, id, password }: IdentifiedOptions): ClientLogin | undefined {
   return auth === 'password' && product !== 'free' ? { username: id, password } : undefined;
 }
 
-/** How an instance stands at first. */
-export function conditionOf(options: InstanceOptions): Condition {
+/** The condition in which an instance starts. */
+export function initialCondition(options: InstanceOptions): Condition {
   return {
     singlePullLimit:
       options.singlePullLimit ?? (options.product === 'free' ? FREE_PULL_LIMIT : DEFAULT_SINGLE_PULL_LIMIT),

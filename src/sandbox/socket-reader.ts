@@ -1,12 +1,10 @@
-/**
- * Reads the first bytes of a connection in the order in which they are wanted; what is not taken stays in the socket.
- */
+/** Reads the first bytes of a connection piece by piece. Bytes that are not taken stay in the socket. */
 import { once } from 'node:events';
 import type { Socket } from 'node:net';
 
-/** The other side ended before it had sent what was waited for, or sent too much. */
+/** The client left before it had sent the expected bytes, or sent something else. */
 export class HandshakeError extends Error {
-  override readonly name = 'HandshakeEnded';
+  override readonly name = 'HandshakeError';
 }
 
 export class SocketReader {
@@ -16,7 +14,7 @@ export class SocketReader {
     this.#socket = socket;
   }
 
-  /** The next `count` bytes. @throws HandshakeEnded */
+  /** The next `count` bytes. @throws HandshakeError */
   take(count: number): Promise<Buffer> {
     return this.#collect((seen) => (seen.length >= count ? count : undefined));
   }
@@ -25,7 +23,7 @@ export class SocketReader {
     return (await this.take(1)).readUInt8(0);
   }
 
-  /** Everything up to and with `mark`. @throws HandshakeEnded also when it is not among the first `limit` bytes. */
+  /** Everything up to the end of `mark`. @throws HandshakeError also if `mark` is not within the first `limit` bytes. */
   takeThrough(mark: string, limit: number): Promise<Buffer> {
     return this.#collect((seen) => {
       const at = seen.indexOf(mark);
@@ -34,7 +32,7 @@ export class SocketReader {
     });
   }
 
-  /** Takes bytes until `endOf` tells how many of them are wanted; gives the others back to the socket. */
+  /** Reads until `endOf` returns how many of the bytes to take; returns the rest to the socket. */
   async #collect(endOf: (seen: Buffer) => number | undefined): Promise<Buffer> {
     let seen = Buffer.alloc(0);
     for (;;) {
@@ -43,23 +41,23 @@ export class SocketReader {
         if (end < seen.length) this.#socket.unshift(seen.subarray(end));
         return seen.subarray(0, end);
       }
-      // All that there is: a socket that holds less than what is asked for says `readable` again and again.
+      // Without a size: with one, a socket that holds fewer bytes would emit `readable` again and again.
       const chunk: Buffer | null = this.#socket.read();
-      if (chunk === null) await this.#more();
+      if (chunk === null) await this.#waitForMore();
       else seen = Buffer.concat([seen, chunk]);
     }
   }
 
-  /** Returns once something can be read, without taking it. */
-  async some(): Promise<void> {
-    if (this.#socket.readableLength === 0) await this.#more();
+  /** Resolves when bytes can be read, without taking them. */
+  async waitForBytes(): Promise<void> {
+    if (this.#socket.readableLength === 0) await this.#waitForMore();
   }
 
-  async #more(): Promise<void> {
+  async #waitForMore(): Promise<void> {
     const socket = this.#socket;
     if (socket.destroyed || socket.readableEnded) throw new HandshakeError('the client left');
-    const over = new AbortController();
-    const { signal } = over;
+    const finished = new AbortController();
+    const { signal } = finished;
     try {
       await Promise.race([
         once(socket, 'readable', { signal }),
@@ -67,7 +65,7 @@ export class SocketReader {
         once(socket, 'close', { signal }),
       ]);
     } finally {
-      over.abort();
+      finished.abort();
     }
   }
 }

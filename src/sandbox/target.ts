@@ -1,8 +1,8 @@
 /**
- * A small target site for members to reach: it says which exit it saw, and counts connections by exit.
+ * A small target site for members: it reports which exit a request came from, and counts connections by exit.
  *
- * `/ip` the exit and a newline · `/bytes/N` N bytes · `/echo` method, URL, headers and body as JSON · `/delay/MS`
- * answers late · `/status/N` answers that status · `/ws` a WebSocket that echoes. Owns its server.
+ * `/ip`: the exit and a newline. `/bytes/N`: N bytes. `/echo`: method, URL, headers and body as JSON. `/delay/MS`: an answer
+ * after that time. `/status/N`: that status. `/ws`: a WebSocket that echoes.
  */
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
@@ -15,7 +15,7 @@ export interface TargetOptions {
   readonly host: string;
   readonly port: number;
   readonly clock: Clock;
-  /** The exit behind a connection's address and port. */
+  /** The exit to which a connection's remote address and port belong. */
   readonly exitOf: (address: string, port: number) => string;
 }
 
@@ -23,9 +23,9 @@ export interface Target {
   readonly url: string;
   readonly host: string;
   readonly port: number;
-  /** Connections that came so far, by the exit they were seen from. */
+  /** Number of connections so far, by the exit that they came from. */
   readonly connections: ReadonlyMap<string, number>;
-  /** Requests so far. */
+  /** Number of requests so far. */
   readonly requests: number;
   close(): Promise<void>;
 }
@@ -53,9 +53,9 @@ export async function openTarget({ host, port, clock, exitOf }: TargetOptions): 
       requests += 1;
       echoMessages(request, socket, head);
     },
-    take: (request, response) => {
+    answer: (request, response) => {
       requests += 1;
-      return answer(request, response, {
+      return answerPage(request, response, {
         exit: exits.get(request.socket) ?? '',
         wait: (ms) => pause(clock, ms, server.signal),
       });
@@ -78,7 +78,7 @@ interface Context {
   readonly wait: (ms: number) => Promise<void>;
 }
 
-async function answer(
+async function answerPage(
   request: IncomingMessage,
   response: ServerResponse,
   { exit, wait }: Context,
@@ -88,27 +88,27 @@ async function answer(
   const number = /^\d{1,13}$/.test(argument) ? Number(argument) : undefined;
   if (page === 'echo') return echo(request, response);
   request.resume();
-  if (page === 'ip') return text(response, 200, `${exit}\n`);
+  if (page === 'ip') return sendText(response, 200, `${exit}\n`);
   if (page === 'bytes' && number !== undefined && number <= MAX_BYTES) return sendBytes(response, number);
   if (page === 'status' && number !== undefined && number >= 200 && number <= 599) {
-    return text(response, number, number === 204 || number === 304 ? '' : `${number}\n`);
+    return sendText(response, number, number === 204 || number === 304 ? '' : `${number}\n`);
   }
   if (page === 'delay' && number !== undefined) {
     await wait(number);
-    return text(response, 200, `${number} ms\n`);
+    return sendText(response, 200, `${number} ms\n`);
   }
-  text(response, page === '' ? 200 : 404, PAGES);
+  sendText(response, page === '' ? 200 : 404, PAGES);
 }
 
-function text(response: ServerResponse, status: number, body: string): void {
+function sendText(response: ServerResponse, status: number, body: string): void {
   send(response, status, 'text/plain; charset=utf-8', body);
 }
 
 async function echo(request: IncomingMessage, response: ServerResponse): Promise<void> {
   const body = await readBody(request, MAX_ECHO_BYTES);
   const { method, url, httpVersion, rawHeaders, rawTrailers } = request;
-  const said = { method, url, httpVersion, rawHeaders, rawTrailers, body };
-  send(response, 200, 'application/json', JSON.stringify(said));
+  const content = { method, url, httpVersion, rawHeaders, rawTrailers, body };
+  send(response, 200, 'application/json', JSON.stringify(content));
 }
 
 async function sendBytes(response: ServerResponse, count: number): Promise<void> {

@@ -1,4 +1,4 @@
-/** One HTTP server of the sandbox: it owns its sockets, can refuse connections for a while, and closes at once. */
+/** An HTTP server that owns its sockets, closes at once, and can refuse connections for a while. */
 import { once } from 'node:events';
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
@@ -6,20 +6,19 @@ import type { Duplex } from 'node:stream';
 import type { Clock } from '../core/clock.ts';
 import { describeError, hasCode, NoriaError } from '../core/faults.ts';
 import { formatHostPort } from '../core/host-port.ts';
-import { closed } from './closed.ts';
 
 export interface WebServerOptions {
   readonly host: string;
-  /** 0 takes a free one. */
+  /** 0: a free port. */
   readonly port: number;
   readonly clock: Clock;
-  /** A rejection is told to the client, unless it left: 400 for `bad-request`, else 500. */
-  readonly take: (request: IncomingMessage, response: ServerResponse) => Promise<void>;
+  /** If it rejects, the client gets 400 for `bad-request` and 500 for any other error. */
+  readonly answer: (request: IncomingMessage, response: ServerResponse) => Promise<void>;
   readonly onConnection?: (socket: Socket) => void;
   readonly onUpgrade?: (request: IncomingMessage, socket: Duplex, head: Buffer) => void;
 }
 
-/** Between two attempts to listen again. */
+/** Pause between two attempts to listen again. */
 const LISTEN_RETRY_MS = 100;
 
 /** @throws NoriaError `listen-failed` */
@@ -42,7 +41,7 @@ export class WebServer {
     this.#options = options;
     this.host = options.host;
     this.#port = options.port;
-    this.#server = createServer((request, response) => this.#take(request, response));
+    this.#server = createServer((request, response) => this.#answer(request, response));
     this.#server.on('connection', (socket) => this.#accept(socket));
     const { onUpgrade } = options;
     if (onUpgrade !== undefined) this.#server.on('upgrade', onUpgrade);
@@ -61,7 +60,7 @@ export class WebServer {
     return `http://${this.address}`;
   }
 
-  /** Aborts when it closes: whoever still owes an answer stops. */
+  /** Aborts when the server closes, and with it every answer that is still pending. */
   get signal(): AbortSignal {
     return this.#closing.signal;
   }
@@ -82,11 +81,11 @@ export class WebServer {
   /** Closes the port and every connection, and listens on the same port again after `ms`. */
   refuseFor(ms: number): void {
     this.#server.close();
-    this.#cut();
+    this.#destroySockets();
     this.#listenAfter(ms);
   }
 
-  /** Tries again and again: another program may have taken the port while it was closed. */
+  /** Retries until it succeeds: another program may have taken the port while it was closed. */
   #listenAfter(ms: number): void {
     this.#reopening?.[Symbol.dispose]();
     if (this.signal.aborted) return;
@@ -101,13 +100,13 @@ export class WebServer {
     if (this.signal.aborted) return;
     this.#closing.abort();
     this.#reopening?.[Symbol.dispose]();
-    const end = this.#server.listening ? closed(this.#server) : undefined;
+    const closed = this.#server.listening ? once(this.#server, 'close') : undefined;
     this.#server.close();
-    this.#cut();
-    await end;
+    this.#destroySockets();
+    await closed;
   }
 
-  #cut(): void {
+  #destroySockets(): void {
     for (const socket of this.#sockets) socket.destroy();
   }
 
@@ -117,8 +116,8 @@ export class WebServer {
     this.#options.onConnection?.(socket);
   }
 
-  #take(request: IncomingMessage, response: ServerResponse): void {
-    this.#options.take(request, response).catch((error: unknown) => {
+  #answer(request: IncomingMessage, response: ServerResponse): void {
+    this.#options.answer(request, response).catch((error: unknown) => {
       if (response.destroyed || response.headersSent) return response.destroy();
       const status = hasCode(error, 'bad-request') ? 400 : 500;
       send(response, status, 'text/plain; charset=utf-8', `${describeError(error)}\n`);
@@ -126,7 +125,6 @@ export class WebServer {
   }
 }
 
-/** Answers with a whole body. */
 export function send(
   response: ServerResponse,
   status: number,
@@ -137,18 +135,18 @@ export function send(
   response.end(body);
 }
 
-/** The page that web servers send with a status. */
-export function pageOf(status: number, title: string): string {
+/** The kind of page that web servers send with a status. */
+export function htmlPage(status: number, title: string): string {
   return `<html><head><title>${status} ${title}</title></head><body><h1>${status} ${title}</h1></body></html>\r\n`;
 }
 
-/** The whole body as text. @throws NoriaError `bad-request` when it is larger than `limitBytes`. */
+/** The body as text. @throws NoriaError `bad-request` if it is larger than `limitBytes`. */
 export async function readBody(request: IncomingMessage, limitBytes: number): Promise<string> {
   const chunks: Buffer[] = [];
   let size = 0;
   for await (const chunk of request) {
     size += chunk.length;
-    if (size > limitBytes) throw new NoriaError('bad-request', `a body above ${limitBytes} bytes`);
+    if (size > limitBytes) throw new NoriaError('bad-request', `the body is larger than ${limitBytes} bytes`);
     chunks.push(chunk);
   }
   return Buffer.concat(chunks).toString('utf8');

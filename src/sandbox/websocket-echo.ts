@@ -1,6 +1,4 @@
-/**
- * The least of a WebSocket server (RFC 6455) that gives every message back: text, binary, fragments, ping and close.
- */
+/** A minimal WebSocket server (RFC 6455) that sends every message back: text, binary, fragments, ping and close. */
 import { createHash } from 'node:crypto';
 import type { IncomingMessage } from 'node:http';
 import type { Duplex } from 'node:stream';
@@ -12,9 +10,9 @@ const OPCODE_PING = 0x9;
 const OPCODE_PONG = 0xa;
 const MAX_FRAME_BYTES = 2 ** 24;
 
-/** Takes over an upgrade request: `/ws` is answered and echoed, anything else ended. */
+/** Handles an upgrade request: echoes at `/ws`, answers 404 everywhere else. */
 export function echoMessages(request: IncomingMessage, socket: Duplex, head: Buffer): void {
-  socket.on('error', () => {}); // ignored: a client that leaves hard ends its own connection only
+  socket.on('error', () => {}); // ignored: it ends this connection only
   const key = request.headers['sec-websocket-key'];
   if (key === undefined || request.url !== '/ws') {
     socket.end('HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n');
@@ -27,11 +25,11 @@ export function echoMessages(request: IncomingMessage, socket: Duplex, head: Buf
     `HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: ${accept}\r\n\r\n`,
   );
   let buffered = head;
-  const work = () => {
+  const echo = () => {
     for (let frame = readFrame(buffered); frame !== undefined; frame = readFrame(buffered)) {
       buffered = buffered.subarray(frame.size);
       if (frame.opcode === OPCODE_PONG) continue;
-      // Fragments go back as they came, so that a message keeps its shape.
+      // Each fragment is echoed on its own, so a message keeps its fragmentation.
       const opcode = frame.opcode === OPCODE_PING ? OPCODE_PONG : frame.opcode;
       socket.write(printFrame((frame.first & 0xf0) | opcode, frame.payload));
       if (frame.opcode === OPCODE_CLOSE) socket.end();
@@ -40,10 +38,10 @@ export function echoMessages(request: IncomingMessage, socket: Duplex, head: Buf
   };
   socket.on('data', (chunk: Buffer) => {
     buffered = Buffer.concat([buffered, chunk]);
-    work();
+    echo();
   });
   socket.on('end', () => socket.end());
-  work();
+  echo();
 }
 
 interface Frame {
@@ -55,7 +53,7 @@ interface Frame {
   readonly size: number;
 }
 
-/** RFC 6455 §5.2; undefined until it is whole. */
+/** RFC 6455 §5.2. @returns undefined until the whole frame has arrived. */
 function readFrame(bytes: Buffer): Frame | undefined {
   if (bytes.length < 2) return undefined;
   const first = bytes.readUInt8(0);
@@ -75,7 +73,7 @@ function readFrame(bytes: Buffer): Frame | undefined {
   return { first, opcode: first & 0x0f, payload, size: dataAt + length };
 }
 
-/** Servers do not mask. */
+/** Without a mask: servers send none. */
 function printFrame(first: number, payload: Buffer): Buffer {
   const { length } = payload;
   if (length < 126) return Buffer.concat([Buffer.from([first, length]), payload]);

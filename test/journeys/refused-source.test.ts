@@ -35,7 +35,7 @@ test('a refused source: says so and what to do, is not ready, and is tried again
       sandbox
         .members()
         .map(({ id }) =>
-          sandbox.misbehave(id, status === undefined ? { how: 'good' } : { how: 'status', status }),
+          sandbox.setBehaviour(id, status === undefined ? { how: 'good' } : { how: 'status', status }),
         ),
     );
   await challenge(407);

@@ -14,7 +14,7 @@ const record = (n: number): CallRecord => ({
 
 test('call log: the latest 1,000 calls are kept, all are counted', () => {
   const log = new CallLog();
-  for (let n = 0; n < 1_005; n += 1) log.note(record(n));
+  for (let n = 0; n < 1_005; n += 1) log.add(record(n));
   expect([log.latest.length, log.latest[0]?.arrivedAt, log.latest.at(-1)?.arrivedAt]).toEqual([
     1_000, 5, 1_004,
   ]);

@@ -1,7 +1,7 @@
 /** Ends: closing leaves no socket, server or timer, whatever was under way, and can be called again. */
 import { connect } from 'node:net';
 import { expect, test } from 'vitest';
-import { openSandbox } from '../../src/sandbox/sandbox.ts';
+import { openSandbox } from '../../src/sandbox/open-sandbox.ts';
 import { ManualClock } from '../support/manual-clock.ts';
 import { until } from '../support/until.ts';
 import { call, connectThrough, draw, type Entry, getThrough, socksThrough } from './client.ts';
@@ -27,7 +27,7 @@ test('close: a sandbox in the middle of everything leaves nothing behind', async
   await connectThrough(http, target);
   await socksThrough(socks, target, 5);
   pending.push(getThrough(http, `${sandbox.targetUrl}/delay/60000`).catch(ignore));
-  await sandbox.misbehave(idOf(slow), { how: 'slow', ms: 60_000 });
+  await sandbox.setBehaviour(idOf(slow), { how: 'slow', ms: 60_000 });
   pending.push(getThrough(slow, `${sandbox.targetUrl}/ip`).catch(ignore));
   sandbox.rules.add({ times: 1, answer: { fault: 'hang' } });
   pending.push(call(sandbox, 'shared').catch(ignore));

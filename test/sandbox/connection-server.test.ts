@@ -52,7 +52,7 @@ async function openMember(protocol: 'http' | 'socks5', dial: () => Promise<Socke
     behaviour: { how: 'good' },
     clock: systemClock,
     serve: crew.serve.bind(crew),
-    onGone: () => {},
+    onClosed: () => {},
   });
   await member.open();
   onTestFinished(() => member.close());

@@ -42,7 +42,7 @@ test('sandbox: arbitrary bytes end their own connection and nothing else', async
   const [dribbling] = await draw(sandbox, 'shared', { count: '1', pro: '1' });
   if (!http || !socks5 || !socks4 || !dribbling) throw new Error('too few were drawn');
   const own = sandbox.members(sandbox.instance('shared').id)[0];
-  await sandbox.misbehave(own?.id ?? '', { how: 'dribble' });
+  await sandbox.setBehaviour(own?.id ?? '', { how: 'dribble' });
   const ports = [
     http,
     socks5,

@@ -3,9 +3,10 @@
 import { once } from 'node:events';
 import { connect, createServer, type Socket } from 'node:net';
 import { expect, onTestFinished, test } from 'vitest';
-import type { Behaviour } from '../../src/sandbox/member-behaviour.ts';
+import type { SandboxOptions } from '../../src/sandbox/open-sandbox.ts';
 import type { SandboxProduct } from '../../src/sandbox/operations.ts';
-import type { Sandbox, SandboxOptions } from '../../src/sandbox/sandbox.ts';
+import type { Sandbox } from '../../src/sandbox/sandbox.ts';
+import type { Behaviour } from '../../src/sandbox/scenario.ts';
 import { ManualClock } from '../support/manual-clock.ts';
 import { until } from '../support/until.ts';
 import {
@@ -269,10 +270,10 @@ test('misbehave refuse: the port closes for new connections, running tunnels sta
   const { entry, target, sandbox } = await openOne('short-classic');
   const [member] = sandbox.members();
   const { socket } = await connectThrough(entry, target);
-  await sandbox.misbehave(member?.id ?? '', { how: 'refuse' });
+  await sandbox.setBehaviour(member?.id ?? '', { how: 'refuse' });
   await expect(connectThrough(entry, target)).rejects.toThrow(/ECONNREFUSED/);
   expect(await getOver(socket, '/ip')).toBe(`${entry.ip}\n`);
-  await sandbox.misbehave(member?.id ?? '', { how: 'good' });
+  await sandbox.setBehaviour(member?.id ?? '', { how: 'good' });
   expect((await connectThrough(entry, target)).status).toBe(200);
 });
 
@@ -356,7 +357,11 @@ test('misbehave no-connect: CONNECT is refused, except to some ports; absolute f
   expect((await connectThrough(entry, target)).status).toBe(405);
   expect((await getThrough(entry, `${sandbox.targetUrl}/ip`)).body).toBe(`${entry.ip}\n`);
   const [member] = sandbox.members();
-  await sandbox.misbehave(member?.id ?? '', { how: 'no-connect', status: 403, ports: [sandbox.target.port] });
+  await sandbox.setBehaviour(member?.id ?? '', {
+    how: 'no-connect',
+    status: 403,
+    ports: [sandbox.target.port],
+  });
   expect((await connectThrough(entry, target)).status).toBe(200);
   expect((await connectThrough(entry, '127.0.0.1:1')).status).toBe(403);
 });

@@ -6,7 +6,8 @@ import { join } from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
 import { parseConfig } from '../../src/config/load.ts';
 import { CONTROL_ROUTES } from '../../src/sandbox/control.ts';
-import { behaviourSchema, conditionSchema, faultSchema, loadScenario } from '../../src/sandbox/scenario.ts';
+import { behaviourSchema, faultSchema, loadScenario } from '../../src/sandbox/scenario.ts';
+import { conditionSchema } from '../../src/sandbox/settings.ts';
 import { open } from './client.ts';
 
 const page = readFileSync('docs/sandbox.md', 'utf8');

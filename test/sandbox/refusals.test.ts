@@ -3,8 +3,8 @@
  * for the reason it is listed for. The table is written by hand from the specification (Errors).
  */
 import { expect, test } from 'vitest';
+import { openSandbox } from '../../src/sandbox/open-sandbox.ts';
 import { SANDBOX_PRODUCTS, type SandboxProduct } from '../../src/sandbox/operations.ts';
-import { openSandbox } from '../../src/sandbox/sandbox.ts';
 import type { ConditionChange } from '../../src/sandbox/settings.ts';
 import { ManualClock } from '../support/manual-clock.ts';
 import { ask, call, connectThrough, draw, open, send, socksThrough } from './client.ts';
@@ -131,7 +131,7 @@ test('sandbox: parameters that an operation does not know are ignored', async ()
 test('sandbox: a body beyond any reason is refused by the web server', async () => {
   const sandbox = await open();
   const told = await call(sandbox, 'short-classic', { adr: 'x'.repeat(70_000) }, { method: 'POST' });
-  expect([told.status, told.body]).toEqual([400, 'a body above 65536 bytes\n']);
+  expect([told.status, told.body]).toEqual([400, 'the body is larger than 65536 bytes\n']);
 });
 
 test('sandbox: two instances with one id are a mistake of whoever opens it', async () => {

@@ -11,7 +11,7 @@ test('web server: it listens again after a refusal, also when another program he
     host: '127.0.0.1',
     port: 0,
     clock,
-    take: async (_request, response) => send(response, 200, 'text/plain', 'here'),
+    answer: async (_request, response) => send(response, 200, 'text/plain', 'here'),
   });
   onTestFinished(() => server.close());
   server.refuseFor(1_000);

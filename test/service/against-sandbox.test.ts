@@ -1,6 +1,7 @@
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { Secret } from '../../src/core/secret.ts';
-import { openSandbox, type Sandbox, type SandboxOptions } from '../../src/sandbox/sandbox.ts';
+import { openSandbox, type SandboxOptions } from '../../src/sandbox/open-sandbox.ts';
+import type { Sandbox } from '../../src/sandbox/sandbox.ts';
 import type { ServiceClient } from '../../src/service/client.ts';
 import { CODES, SUCCESS } from '../../src/service/codes.ts';
 import { keyFromPassword } from '../../src/service/key.ts';

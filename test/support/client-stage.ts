@@ -1,7 +1,8 @@
 /** What real clients are tried on: a whole noria with members of both kinds, and targets over HTTP and TLS. */
 import { createLog } from '../../src/core/log.ts';
 import { type Daemon, startDaemon } from '../../src/daemon/daemon.ts';
-import { openSandbox, type Sandbox } from '../../src/sandbox/sandbox.ts';
+import { openSandbox } from '../../src/sandbox/open-sandbox.ts';
+import type { Sandbox } from '../../src/sandbox/sandbox.ts';
 import { type ExitOrigin, openExitOrigin } from './exit-origin.ts';
 import { sourceLine, testConfig, untilReady } from './noria.ts';
 

@@ -1,0 +1,108 @@
+/** Opens a sandbox: builds its parts in order and gives their closing to one owner. */
+import { type Clock, systemClock } from '../core/clock.ts';
+import { openAll } from '../core/ownership.ts';
+import { type Random, systemRandom } from '../core/random.ts';
+import { CallLog } from './call-log.ts';
+import { ConnectionServer } from './connection-server.ts';
+import { answerControl } from './control.ts';
+import type { Account } from './exclusive.ts';
+import { openExits } from './exits.ts';
+import { Instance } from './instance.ts';
+import { InstanceMembers } from './instance-members.ts';
+import { SANDBOX_PRODUCTS } from './operations.ts';
+import { Rules } from './rules.ts';
+import { Sandbox } from './sandbox.ts';
+import { behaviourFrom, loadScenario, type Scenario } from './scenario.ts';
+import { openService } from './service.ts';
+import { type CommonSettings, fillInIdentities, type InstanceOptions } from './settings.ts';
+import { openTarget } from './target.ts';
+
+export interface SandboxOptions extends CommonSettings {
+  /** Where service and target listen. Default 127.0.0.1. */
+  readonly host?: string | undefined;
+  /** The service's port. Default 0: a free one. */
+  readonly port?: number | undefined;
+  /** The port of the pure edition's extraction server (8080 at the real service). Default 0. */
+  readonly extractPort?: number | undefined;
+  /** The target site's port. Default 0. */
+  readonly targetPort?: number | undefined;
+  /** Default: one of each product. Settings that an instance leaves out are those of the sandbox. */
+  readonly instances?: readonly InstanceOptions[] | undefined;
+  /** The owner of the exclusive instances (operation 10). Default `sandbox` with the password `sandbox0`. */
+  readonly account?: Account | undefined;
+  /** What fails: a scenario, or the path of a YAML or JSON file with one. */
+  readonly scenario?: Scenario | string | undefined;
+  /** Whether each member gets its own loopback address. Default: if this machine can bind one. */
+  readonly aliases?: boolean | undefined;
+  readonly clock?: Clock | undefined;
+  /** With a seed, the lives, locations and behaviours of members are repeatable. */
+  readonly random?: Random | undefined;
+}
+
+const DEFAULT_ACCOUNT: Account = { username: 'sandbox', password: 'sandbox0' };
+
+/**
+ * Takes a few milliseconds, because members are created when they are drawn.
+ *
+ * @throws NoriaError `listen-failed` if a port is not available, `bad-config` for an invalid scenario file.
+ */
+export async function openSandbox(options: SandboxOptions = {}): Promise<Sandbox> {
+  const {
+    host = '127.0.0.1',
+    clock = systemClock,
+    random = systemRandom,
+    account = DEFAULT_ACCOUNT,
+  } = options;
+  const scenario =
+    typeof options.scenario === 'string' ? await loadScenario(options.scenario) : (options.scenario ?? {});
+  const rules = new Rules(scenario.rules);
+  const log = new CallLog();
+
+  const { built, owner } = await openAll(async (parts) => {
+    const exits = await openExits(options.aliases);
+    const target = await parts.open(
+      'target',
+      openTarget({ host, port: options.targetPort ?? 0, clock, exitOf: exits.exitOf.bind(exits) }),
+    );
+    const connections = new ConnectionServer(exits, clock);
+    const given = options.instances ?? SANDBOX_PRODUCTS.map((product) => ({ product }));
+    const identified = fillInIdentities(given.map((own) => ({ ...commonSettings(options), ...own })));
+    const instances = identified.map((instance, series) => {
+      const { id, product } = instance;
+      const members = new InstanceMembers({
+        instance,
+        series,
+        exits,
+        clock,
+        random,
+        serve: (socket, member) => connections.serve(socket, member),
+        behaviourOf: (n) => behaviourFrom(scenario.members ?? [], { product, n, random }),
+      });
+      parts.own(`members of ${id}`, () => members.close());
+      return new Instance(instance, clock, members);
+    });
+    const service = await parts.open(
+      'service',
+      openService({
+        host,
+        port: options.port ?? 0,
+        extractPort: options.extractPort ?? 0,
+        instances,
+        account,
+        rules,
+        log,
+        clock,
+        control: (request, response, path) => answerControl(request, response, { path, sandbox }),
+      }),
+    );
+    return { exits, target, instances, service };
+  });
+  const sandbox = new Sandbox({ ...built, account, rules, log, close: () => owner.close() });
+  return sandbox;
+}
+
+/** The settings of the sandbox that its instances share. */
+function commonSettings(options: SandboxOptions): CommonSettings {
+  const { members, lifetimeMs, graceMs, dead, slow, slowMs, paceMs, auth, behaviour } = options;
+  return { members, lifetimeMs, graceMs, dead, slow, slowMs, paceMs, auth, behaviour };
+}
