@@ -58,7 +58,7 @@ ${WORKERS_LINE}
 }
 
 test.skipIf(!HAS_NOTIFY)(
-  'systemd: is told of readiness, its beat, a reload and the end, in that order',
+  'systemd: receives readiness, watchdog, reload and stop notifications in that order',
   async () => {
     const { file, folder } = await configFor('127.0.0.1:0');
     const socket = join(folder, 'notify');
@@ -87,18 +87,21 @@ test.skipIf(!HAS_NOTIFY)(
   },
 );
 
-test.skipIf(!HAS_NOTIFY)('systemd: a noria that cannot tell it says so once, and works on', async () => {
-  const { file } = await configFor('127.0.0.1:0');
-  const noria = runNoria(['run', '-c', file], {
-    env: { NOTIFY_SOCKET: '/nowhere', WATCHDOG_USEC: '300000' },
-  });
-  await noria.line('systemd cannot be notified');
-  noria.child.kill('SIGTERM');
-  expect(await noria.ended).toEqual([0, null]);
-  expect(noria.lines('systemd cannot be notified').length).toBe(1);
-});
+test.skipIf(!HAS_NOTIFY)(
+  'systemd: noria logs once that it cannot notify systemd, and continues',
+  async () => {
+    const { file } = await configFor('127.0.0.1:0');
+    const noria = runNoria(['run', '-c', file], {
+      env: { NOTIFY_SOCKET: '/nowhere', WATCHDOG_USEC: '300000' },
+    });
+    await noria.line('systemd cannot be notified');
+    noria.child.kill('SIGTERM');
+    expect(await noria.ended).toEqual([0, null]);
+    expect(noria.lines('systemd cannot be notified').length).toBe(1);
+  },
+);
 
-test.skipIf(!HAS_ACTIVATE)('systemd: a socket it hands over is listened on', async () => {
+test.skipIf(!HAS_ACTIVATE)('systemd: noria listens on an inherited socket', async () => {
   const { file, folder, targetUrl } = await configFor('fd:3');
   const port = await freePort();
   const noria = runNoria([process.execPath, 'src/main.ts', 'run', '-c', file], {
@@ -125,7 +128,7 @@ test.skipIf(!HAS_ACTIVATE)('systemd: a socket it hands over is listened on', asy
   expect(again).toMatchObject({ exitCode: 0, out: expect.stringMatching(/^127\./) });
 });
 
-test('systemd: fd:3 without a socket handed over is refused in words', async () => {
+test('systemd: fd:3 without an inherited socket is refused with advice', async () => {
   const { file } = await configFor('fd:3');
   const noria = runNoria(['run', '-c', file], { env: { LISTEN_FDS: '1', LISTEN_PID: '1' } });
   expect(await noria.ended).toEqual([1, null]);
@@ -136,7 +139,7 @@ test('systemd: fd:3 without a socket handed over is refused in words', async () 
 
 const UNITS = ['systemd/noria.service', 'systemd/noria.socket'];
 
-test.skipIf(!HAS_ANALYZE)('systemd: both units are verified without a word', () => {
+test.skipIf(!HAS_ANALYZE)('systemd: systemd-analyze verifies both units without a message', () => {
   // What the service runs is installed elsewhere; here it is enough that the units can be read.
   const { status, stderr } = spawnSync('systemd-analyze', ['verify', '--man=no', ...UNITS], {
     encoding: 'utf8',
