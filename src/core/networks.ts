@@ -2,8 +2,9 @@
  * Which addresses are not public: loopback, private, link-local, reserved, and IPv6 addresses that embed such an IPv4
  * address. Used for the addresses of members and for targets of clients.
  *
- * Sources: IANA special-purpose registries. NAT64 (RFC 6052), 6to4 (RFC 3056) and IPv4-compatible addresses are judged by the
- * IPv4 address inside them; `net.BlockList` does that only for IPv4-mapped addresses.
+ * Sources: IANA special-purpose registries. NAT64 (RFC 6052), 6to4 (RFC 3056), Teredo (RFC 4380), ISATAP (RFC 5214) and
+ * IPv4-compatible addresses are judged by the IPv4 addresses inside them; `net.BlockList` does that only for IPv4-mapped
+ * addresses.
  */
 import { BlockList, isIP, isIPv6 } from 'node:net';
 
@@ -45,11 +46,15 @@ export class Networks {
   /** @param address - an IP literal without brackets; its zone is ignored. Anything else is not in the set. */
   has(address: string): boolean {
     const version = isIP(address);
-    if (version === 0) return false;
-    if (version === 4) return this.#list.check(address, 'ipv4');
-    if (this.#list.check(address, 'ipv6')) return true;
-    const embedded = embeddedIpv4(address);
-    return embedded !== undefined && this.#list.check(embedded, 'ipv4');
+    return version !== 0 && this.#list.check(address, version === 4 ? 'ipv4' : 'ipv6');
+  }
+
+  /**
+   * Whether the set has the address or an IPv4 address inside it. For refusing only: the owner of an IPv6 network can embed
+   * any IPv4 address in its own addresses.
+   */
+  hasOrEmbeds(address: string): boolean {
+    return this.has(address) || embeddedIpv4(address).some((embedded) => this.#list.check(embedded, 'ipv4'));
   }
 }
 
@@ -57,7 +62,7 @@ const PRIVATE = new Networks(PRIVATE_NETWORKS);
 
 /** Whether an IP literal is not a public unicast address. */
 export function isPrivateAddress(address: string): boolean {
-  return PRIVATE.has(address);
+  return PRIVATE.hasOrEmbeds(address);
 }
 
 /** Whether an IP literal is a loopback address, including IPv4-mapped ones. */
@@ -83,19 +88,24 @@ function parseCidr(text: string): { address: string; bits: number; family: 'ipv4
   return { address, bits, family: version === 4 ? 'ipv4' : 'ipv6' };
 }
 
-/** The IPv4 address inside an IPv4-mapped, IPv4-compatible, NAT64 or 6to4 address. */
-export function embeddedIpv4(address: string): string | undefined {
+/** The IPv4 addresses inside an IPv4-mapped, IPv4-compatible, NAT64, 6to4, ISATAP or Teredo address. */
+export function embeddedIpv4(address: string): readonly string[] {
   const groups = ipv6Groups(address);
-  if (groups === undefined) return undefined;
+  if (groups === undefined) return [];
   const at = (index: number) => groups[index] ?? 0;
   const quad = (high: number, low: number) => `${high >> 8}.${high & 255}.${low >> 8}.${low & 255}`;
   const zeros = (count: number) => groups.slice(0, count).every((group) => group === 0);
-  if (zeros(5) && at(5) === 0xffff) return quad(at(6), at(7)); // ::ffff:0:0/96
-  if (zeros(4) && at(4) === 0xffff && at(5) === 0) return quad(at(6), at(7)); // ::ffff:0:0:0/96 (RFC 2765)
-  if (zeros(6)) return quad(at(6), at(7)); // ::/96
-  if (at(0) === 0x64 && at(1) === 0xff9b) return quad(at(6), at(7)); // 64:ff9b::/96 (RFC 6052)
-  if (at(0) === 0x2002) return quad(at(1), at(2)); // 2002::/16
-  return undefined;
+  const last = quad(at(6), at(7));
+  if (zeros(5) && at(5) === 0xffff) return [last]; // ::ffff:0:0/96
+  if (zeros(4) && at(4) === 0xffff && at(5) === 0) return [last]; // ::ffff:0:0:0/96 (RFC 2765)
+  if (zeros(6)) return [last]; // ::/96
+  if (at(0) === 0x64 && at(1) === 0xff9b) return [last]; // 64:ff9b::/96 (RFC 6052)
+  const isIsatap = (at(4) === 0 || at(4) === 0x200) && at(5) === 0x5efe;
+  const inner = isIsatap ? [last] : [];
+  if (at(0) === 0x2002) return [quad(at(1), at(2)), ...inner]; // 2002::/16
+  // 2001::/32: the server, and the client with inverted bits
+  if (at(0) === 0x2001 && at(1) === 0) return [quad(at(2), at(3)), quad(~at(6) & 0xffff, ~at(7) & 0xffff)];
+  return inner;
 }
 
 /** What counts as one client in limits: an IPv4 address, or the /64 of an IPv6 address, because one customer has a whole /64. */
@@ -103,7 +113,7 @@ export function clientNetwork(address: string): string {
   const groups = ipv6Groups(address);
   if (groups === undefined) return address;
   if (groups.slice(0, 5).every((group) => group === 0) && groups[5] === 0xffff) {
-    return embeddedIpv4(address) ?? address;
+    return embeddedIpv4(address)[0] ?? address;
   }
   const prefix = groups.slice(0, 4).map((group) => group.toString(16));
   return `${prefix.join(':')}::/64`;

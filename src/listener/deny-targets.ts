@@ -6,7 +6,7 @@
  * they mean. Names are not resolved here. Only members resolve names, so a name that resolves to a private address cannot
  * reach noria's own network.
  */
-import { networkInterfaces } from 'node:os';
+import { hostname, networkInterfaces } from 'node:os';
 import type { HostPort } from '../core/host-port.ts';
 import { embeddedIpv4, isLoopbackAddress, isPrivateAddress, Networks } from '../core/networks.ts';
 import { parseTargetRule, type TargetRule } from '../core/target-rule.ts';
@@ -14,12 +14,23 @@ import type { BoundAddress } from './bind.ts';
 
 /** Ports on which mail servers accept mail: refused against spam. */
 const SMTP_PORTS: readonly number[] = [25, 465, 587];
-/** Names of this machine or network: RFC 6761 §6.3, RFC 6762 §3, ICANN's .internal, and the usual names in hosts files. */
-const LOCALHOST_NAMES = ['localhost', 'localhost.localdomain', 'ip6-localhost', 'ip6-loopback'];
+/** The usual names of loopback in hosts files. */
+const LOOPBACK_NAMES = [
+  'localhost',
+  'localhost.localdomain',
+  'localhost4',
+  'localhost4.localdomain4',
+  'localhost6',
+  'localhost6.localdomain6',
+  'ip6-localhost',
+  'ip6-loopback',
+];
+/** Names of this machine or network: RFC 6761 §6.3, RFC 6762 §3, ICANN's .internal. */
 const PRIVATE_SUFFIXES = ['.localhost', '.local', '.internal'];
 
 export class DenyTargets {
   readonly #private: boolean;
+  readonly #ownNames = ownNames();
   readonly #hosts: ReadonlySet<string>;
   readonly #suffixes: readonly string[];
   readonly #networks: Networks;
@@ -50,7 +61,7 @@ export class DenyTargets {
       return 'the port of the target is in denyTargets';
     }
     if (target.kind !== 'name') {
-      if (this.#networks.has(target.host)) return 'the network of the target is in denyTargets';
+      if (this.#networks.hasOrEmbeds(target.host)) return 'the network of the target is in denyTargets';
       const isPrivate = this.#private && isPrivateAddress(target.host);
       return isPrivate ? 'the target is a private address, which denyTargets excludes' : undefined;
     }
@@ -58,7 +69,7 @@ export class DenyTargets {
     if (this.#suffixes.some((suffix) => target.host.endsWith(suffix))) {
       return 'the domain of the target is in denyTargets';
     }
-    const isPrivate = this.#private && isPrivateName(target.host);
+    const isPrivate = this.#private && isPrivateName(target.host, this.#ownNames);
     return isPrivate
       ? 'the target is a name of this machine or its network, which denyTargets excludes'
       : undefined;
@@ -72,22 +83,33 @@ export class DenyTargets {
 export function isOwnAddress(target: HostPort, own: readonly BoundAddress[]): boolean {
   return own.some(({ host: address, port }) => {
     if (port !== target.port) return false;
-    if (target.kind === 'name') return isLocalhostName(target.host);
-    const host = embeddedIpv4(target.host) ?? target.host; // [::ffff:192.0.2.1] is 192.0.2.1
-    if (host === address) return true;
-    const wildcard = address === '0.0.0.0' || address === '::';
-    // As targets, 127.0.0.0/8, ::1 and the wildcard addresses all mean this machine.
-    const isLocal = isLoopbackAddress(target.host) || host === '0.0.0.0'; // `embeddedIpv4` maps :: to 0.0.0.0
-    return isLocal ? wildcard || isLoopbackAddress(address) : wildcard && isInterfaceAddress(host);
+    if (target.kind === 'name') return isOwnName(target.host, ownNames());
+    // [::ffff:192.0.2.1] is 192.0.2.1
+    return [target.host, ...embeddedIpv4(target.host)].some((host) => reaches(host, address));
   });
 }
 
-function isLocalhostName(name: string): boolean {
-  return LOCALHOST_NAMES.includes(name) || name.endsWith('.localhost');
+/** Whether a connection to `host` reaches a server that is bound to `address`. */
+function reaches(host: string, address: string): boolean {
+  if (host === address) return true;
+  const wildcard = address === '0.0.0.0' || address === '::';
+  // As targets, 127.0.0.0/8, ::1 and the wildcard addresses all mean this machine.
+  const isLocal = isLoopbackAddress(host) || host === '0.0.0.0'; // `embeddedIpv4` maps :: to 0.0.0.0
+  return isLocal ? wildcard || isLoopbackAddress(address) : wildcard && isInterfaceAddress(host);
 }
 
-function isPrivateName(name: string): boolean {
-  return isLocalhostName(name) || PRIVATE_SUFFIXES.some((suffix) => name.endsWith(suffix));
+/** The names of loopback, and this machine's own name with and without its domain. */
+function ownNames(): ReadonlySet<string> {
+  const name = hostname().toLowerCase();
+  return new Set([...LOOPBACK_NAMES, name, name.replace(/\..*$/s, '')]);
+}
+
+function isOwnName(name: string, own: ReadonlySet<string>): boolean {
+  return own.has(name) || name.endsWith('.localhost');
+}
+
+function isPrivateName(name: string, own: ReadonlySet<string>): boolean {
+  return isOwnName(name, own) || PRIVATE_SUFFIXES.some((suffix) => name.endsWith(suffix));
 }
 
 /** Reads the interfaces each time, which is rare: only targets with one of noria's own ports get here. */

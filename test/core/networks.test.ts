@@ -38,6 +38,12 @@ const PRIVATE: readonly string[] = [
   '64:ff9b:1::808:808',
   '2002:7f00:1::',
   '2002:a9fe:a9fe::1',
+  '2001:0:7f00:1::', // Teredo, by its server
+  '2001:0:808:808:0:0:f5ff:fffe', // Teredo, by its client 10.0.0.1
+  '2001:0:808:808:8000:1234:5601:5601', // 169.254.169.254
+  '2001:db8::5efe:10.0.0.1', // ISATAP
+  '2606:4700::200:5efe:127.0.0.1',
+  'fe80::5efe:8.8.8.8',
   '100::1',
   'fc00::1',
   'fd00:ec2::254', // a cloud's metadata address
@@ -62,6 +68,10 @@ const PUBLIC: readonly string[] = [
   '::ffff:8.8.8.8',
   '64:ff9b::8.8.8.8',
   '2002:808:808::1',
+  '2001:0:808:808:8000:1234:f7f7:f7f7', // 8.8.8.8 by way of 8.8.8.8
+  '2606:4700::5efe:8.8.8.8',
+  '2606:4700::100:5efe:10.0.0.1',
+  '2001:1::f5ff:fffe',
   '2606:4700::1',
   '2a00::1',
 ];
@@ -87,8 +97,18 @@ describe('networks: addresses that are not public', () => {
         const [a = 0, b = 0, c = 0, d = 0] = address.split('.').map(Number);
         const high = ((a << 8) | b).toString(16);
         const low = ((c << 8) | d).toString(16);
-        for (const form of [`::ffff:${address}`, `64:ff9b::${high}:${low}`, `2002:${high}:${low}::1`]) {
-          expect(embeddedIpv4(form), form).toBe(address);
+        const [notHigh, notLow] = [high, low].map((part) =>
+          (0xffff - Number.parseInt(part, 16)).toString(16),
+        );
+        const forms = [
+          `::ffff:${address}`,
+          `64:ff9b::${high}:${low}`,
+          `2002:${high}:${low}::1`,
+          `2001:0:808:808:0:0:${notHigh}:${notLow}`,
+          `2606:4700::5efe:${high}:${low}`,
+        ];
+        for (const form of forms) {
+          expect(embeddedIpv4(form), form).toContain(address);
           expect(isPrivateAddress(form), form).toBe(isPrivateAddress(address));
         }
       }),
@@ -106,9 +126,9 @@ test('networks: loopback is 127/8 and ::1 in any spelling', () => {
   }
 });
 
-test('networks: only IPv4-mapped, IPv4-compatible, NAT64 and 6to4 addresses embed an IPv4 address', () => {
+test('networks: only the known kinds of addresses embed an IPv4 address', () => {
   for (const address of ['2001:db8::7f00:1', 'fe80::7f00:1', '1::ffff:7f00:1', '127.0.0.1', 'nothing']) {
-    expect(embeddedIpv4(address), address).toBeUndefined();
+    expect(embeddedIpv4(address), address).toEqual([]);
   }
 });
 
@@ -121,6 +141,14 @@ test('networks: a set contains its networks, single addresses and IPv4-mapped ad
     expect(set.has(outside), outside).toBe(false);
   }
   expect(new Networks([]).has('192.0.2.1')).toBe(false);
+});
+
+test('networks: an address that embeds an IPv4 address of the set is refused by it, not admitted', () => {
+  const set = new Networks(['192.0.2.0/24']);
+  for (const address of ['2002:c000:201::1', '2001:db8::5efe:192.0.2.1', '64:ff9b::192.0.2.1']) {
+    expect(set.has(address), address).toBe(false);
+    expect(set.hasOrEmbeds(address), address).toBe(true);
+  }
 });
 
 test('networks: isCidr accepts CIDR form and addresses only', () => {

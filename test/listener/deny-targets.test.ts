@@ -1,4 +1,4 @@
-import { networkInterfaces } from 'node:os';
+import { hostname, networkInterfaces } from 'node:os';
 import { describe, expect, test } from 'vitest';
 import { type HostPort, parseHostPort } from '../../src/core/host-port.ts';
 import { DenyTargets, isOwnAddress } from '../../src/listener/deny-targets.ts';
@@ -43,6 +43,12 @@ describe('deny-targets: the default rules', () => {
     '192.168.0.1',
     '[fd00:ec2::254]',
     '[64:ff9b::10.0.0.1]',
+    '[2001:0:808:808::f5ff:fffe]',
+    '[2606:4700::5efe:10.0.0.1]',
+    'localhost4',
+    'localhost6.localdomain6',
+    hostname(),
+    `${hostname().toUpperCase().split('.')[0]}.`,
     'printer.local',
     'metadata.google.internal',
     'example.com:25',
@@ -116,6 +122,15 @@ describe("deny-targets: noria's own addresses", () => {
       '[::]',
       'localhost',
       'a.localhost',
+      'localhost4',
+      'localhost6',
+      'localhost4.localdomain4',
+      'ip6-loopback',
+      hostname(),
+      hostname().toUpperCase(),
+      `${hostname().split('.')[0]}.`,
+      '[2001:0:808:808::80ff:fffe]',
+      '[2606:4700::5efe:127.0.0.1]',
     ];
     for (const text of targets) expect(own(`${text}:8888`, '127.0.0.1'), text).toBe(true);
     for (const text of targets)
