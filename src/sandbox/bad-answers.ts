@@ -2,7 +2,7 @@
 import type { Socket } from 'node:net';
 import { Transform } from 'node:stream';
 import type { RunningMember } from './member.ts';
-import { httpAnswer, type RefusalCause, readProxyRequest, sendTo } from './proxy-request.ts';
+import { httpAnswer, PROXY_CHALLENGE, type RefusalCause, readProxyRequest, sendTo } from './proxy-request.ts';
 import type { Behaviour } from './scenario.ts';
 import { SocketReader } from './socket-reader.ts';
 
@@ -21,14 +21,6 @@ const ENDLESS_BYTES = Buffer.alloc(1000, 0x05);
 /** How long an ended connection waits for the client to end it too. */
 const LINGER_MS = 1000;
 
-const STATUS_TEXTS: Readonly<Record<number, string>> = {
-  403: 'Forbidden',
-  407: 'Proxy Authentication Required',
-  500: 'Internal Server Error',
-  502: 'Bad Gateway',
-  503: 'Service Unavailable',
-  504: 'Gateway Timeout',
-};
 /** The cause whose SOCKS reply is nearest to a status. */
 const STATUS_CAUSES: Readonly<Record<number, RefusalCause>> = {
   403: 'ruleset',
@@ -116,15 +108,13 @@ async function answerStatus(socket: Socket, member: RunningMember, status: numbe
   const request = await readProxyRequest(socket, protocol, isHttp ? undefined : member.login, sendTo(socket));
   if (request === undefined) return endWith(socket);
   if (!isHttp) return endWith(socket, request.refusal(STATUS_CAUSES[status] ?? 'general'));
-  const challenge = status === 407 ? 'Proxy-Authenticate: Basic realm="sandbox"\r\n' : '';
-  endWith(socket, httpAnswer(`${status} ${STATUS_TEXTS[status] ?? 'Unknown'}`, challenge));
+  endWith(socket, httpAnswer(status, status === 407 ? PROXY_CHALLENGE : ''));
 }
 
 /** Sends half of the bytes that accept the target, then ends the connection. */
 async function answerHalf(socket: Socket, member: RunningMember): Promise<void> {
   const request = await readProxyRequest(socket, member.traits.protocol, member.login, sendTo(socket));
-  const whole =
-    request === undefined || request.accepted.length === 0 ? httpAnswer('200 OK') : request.accepted;
+  const whole = request === undefined || request.accepted.length === 0 ? httpAnswer(200) : request.accepted;
   endWith(socket, whole.subarray(0, Math.floor(whole.length / 2)));
 }
 

@@ -6,6 +6,7 @@ import type { Clock } from '../core/clock.ts';
 import { type RefusalCodes, refusal, SUCCESS_CODE } from './codes.ts';
 import { akeyOf, type Instance } from './instance.ts';
 import type { Answer, Entry } from './layouts.ts';
+import { DAY_MS, ZONE_MS } from './limits.ts';
 import { LOCATIONS } from './locations.ts';
 
 export const AREAS_REFUSALS = {
@@ -30,8 +31,6 @@ export interface Account {
   readonly password: string;
 }
 
-const DAY_MS = 86_400_000;
-const ZONE_MS = 8 * 3_600_000;
 const NEAR_EXPIRY_DAYS = 7;
 const BOUGHT_DAYS = 60;
 /** Minutes between two redials of a pool's servers. */

@@ -116,14 +116,14 @@ function reverseOf(tunnel: string | null): ExtractionQuery['reverse'] {
 
 /** Lives by `timespan`, unless the instance has its own range. */
 function livesOf(
-  { timespan, longestMinutes }: Operation,
+  { parameters, longestMinutes }: Operation,
   params: URLSearchParams,
   own: QueryContext['lifetimeMs'],
 ): Pick<ExtractionQuery, 'minRemainingMs' | 'lifeMs'> {
   if (own !== undefined) return { minRemainingMs: 0, lifeMs: typeof own === 'number' ? [own, own] : own };
-  const minMs = timespan === undefined ? 0 : Number(params.get('timespan') ?? 0) * MINUTE_MS;
-  const maxMs = (timespan?.topMinutes ?? longestMinutes) * MINUTE_MS;
-  return { minRemainingMs: minMs, lifeMs: [Math.max(minMs, MIN_LIFE_MS), maxMs] };
+  const hasTimespan = parameters.some(({ name }) => name === 'timespan');
+  const minMs = hasTimespan ? Number(params.get('timespan') ?? 0) * MINUTE_MS : 0;
+  return { minRemainingMs: minMs, lifeMs: [Math.max(minMs, MIN_LIFE_MS), longestMinutes * MINUTE_MS] };
 }
 
 /** The values up to the one that a selector, counted from 1, names; all if it is missing. */

@@ -3,9 +3,9 @@ import type { Clock } from '../core/clock.ts';
 import type { RateLimit } from './operations.ts';
 import type { Condition } from './settings.ts';
 
-const DAY_MS = 86_400_000;
-/** The service's day begins at midnight, UTC+8. */
-const ZONE_MS = 8 * 3_600_000;
+export const DAY_MS = 86_400_000;
+/** The service's time zone is UTC+8; its day begins at midnight there. */
+export const ZONE_MS = 8 * 3_600_000;
 /** Free product: another client address is refused until the last one has been silent for this long. */
 const CLIENT_SILENCE_MS = 120_000;
 

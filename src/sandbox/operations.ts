@@ -42,13 +42,7 @@ export interface Parameter {
   readonly isValid: (value: string) => boolean;
 }
 
-/** `timespan` selects remaining lives from its value up to `topMinutes`, both in minutes. */
-export interface Timespan {
-  readonly topMinutes: number;
-}
-
 export interface Operation {
-  readonly number: number;
   readonly product: SandboxProduct;
   readonly path: string;
   /** The parameter that names the instance. */
@@ -62,8 +56,7 @@ export interface Operation {
   readonly rateLimit: RateLimit;
   /** `pro`: the parameter of that name selects it; `mixed`: each entry contains it. */
   readonly protocol: ProxyProtocol | 'pro' | 'mixed';
-  readonly timespan?: Timespan;
-  /** The longest life of a proxy of this product. */
+  /** The longest life of a proxy of this product, and the upper end of what `timespan` selects. */
   readonly longestMinutes: number;
   /** Fields of an entry, in order; also the brace tags of a custom Text layout. */
   readonly fields: readonly string[];
@@ -72,66 +65,62 @@ export interface Operation {
   readonly refusals: RefusalCodes;
 }
 
-const required = (name: string, isValid: Parameter['isValid']): Parameter => ({
-  name,
-  required: true,
-  isValid,
-});
-const optional = (name: string, isValid: Parameter['isValid']): Parameter => ({
-  name,
-  required: false,
-  isValid,
-});
+type Check = Parameter['isValid'];
+const required = (name: string, isValid: Check): Parameter => ({ name, required: true, isValid });
+const optional = (name: string, isValid: Check): Parameter => ({ name, required: false, isValid });
 const integer = (min: number, max: number) => (value: string) =>
   /^\d{1,9}$/.test(value) && Number(value) >= min && Number(value) <= max;
 const anyText = () => true;
-
-const PAID_FORMATS = { '1': 'text', '2': 'xml', '3': 'json' } as const;
-const PURE_FORMATS = { '1': 'text', '2': 'json', '3': 'xml' } as const;
 
 const EVERY_SECOND: RateLimit = { calls: 1, withinMs: 1000 };
 const EVERY_TEN_SECONDS: RateLimit = { calls: 1, withinMs: 10_000 };
 const TEN_A_SECOND: RateLimit = { calls: 10, withinMs: 1000 };
 
 const BASIC_FIELDS = ['ip', 'port', 'adr', 'timeout', 'cometime'] as const;
-const RESIDENTIAL_FIELDS = ['ip', 'port', 'adr', 'outip', 'timeout', 'cometime'] as const;
 
-const RESIDENTIAL_PARAMETERS = [
-  optional('adr', anyText),
-  required('fitter', integer(1, 2)),
-  required('timespan', integer(6, 29)),
-  required('tunnel', integer(1, 3)),
-];
-const SHORT_PARAMETERS = [optional('adr', anyText), required('timespan', integer(0, 5))];
-
-const PAID = { idName: 'api', formatName: 'type', formats: PAID_FORMATS } as const;
+/** What most products share. */
+const USUAL = {
+  idName: 'api',
+  formatName: 'type',
+  formats: { '1': 'text', '2': 'xml', '3': 'json' },
+  countRequired: false,
+  rateLimit: EVERY_SECOND,
+  fields: BASIC_FIELDS,
+} as const;
+const PAID_REFUSALS = { ...EXTRACTION_REFUSALS, expired: '12005', unbound: '12007', quota: '12008' } as const;
 
 /** Operation 1 has no number for its rate limit ("reasonable"); the sandbox applies that of the similar operation 5. */
+const RESIDENTIAL = {
+  ...USUAL,
+  parameters: [
+    optional('adr', anyText),
+    required('fitter', integer(1, 2)),
+    required('timespan', integer(6, 29)),
+    required('tunnel', integer(1, 3)),
+  ],
+  longestMinutes: 30,
+  fields: ['ip', 'port', 'adr', 'outip', 'timeout', 'cometime'],
+  counters: 'residential',
+  refusals: { ...PAID_REFUSALS, distinct: '12010' },
+} as const;
+
+const SHORT = {
+  ...USUAL,
+  parameters: [optional('adr', anyText), required('timespan', integer(0, 5))],
+  rateLimit: EVERY_TEN_SECONDS,
+  longestMinutes: 6,
+} as const;
+
 export const SANDBOX_OPERATIONS: readonly Operation[] = [
   {
-    ...PAID,
-    number: 1,
+    ...RESIDENTIAL,
     product: 'long-residential',
     path: '/PrivateProxy/GetIP/',
-    parameters: RESIDENTIAL_PARAMETERS,
     countRequired: true,
-    rateLimit: EVERY_SECOND,
     protocol: 'http',
-    timespan: { topMinutes: 30 },
-    longestMinutes: 30,
-    fields: RESIDENTIAL_FIELDS,
-    counters: 'residential',
-    refusals: {
-      ...EXTRACTION_REFUSALS,
-      expired: '12005',
-      unbound: '12007',
-      quota: '12008',
-      distinct: '12010',
-    },
   },
   {
-    ...PAID,
-    number: 2,
+    ...USUAL,
     product: 'shared',
     path: '/CotenancyProxy/GetIP/',
     parameters: [
@@ -141,70 +130,36 @@ export const SANDBOX_OPERATIONS: readonly Operation[] = [
       optional('timespan', integer(0, 10)),
       required('order', integer(1, 2)),
     ],
-    countRequired: false,
-    rateLimit: EVERY_SECOND,
     protocol: 'pro',
-    timespan: { topMinutes: 10 },
     longestMinutes: 10,
-    fields: BASIC_FIELDS,
-    refusals: { ...EXTRACTION_REFUSALS, expired: '12005', unbound: '12007', quota: '12008', device: '12010' },
+    refusals: { ...PAID_REFUSALS, device: '12010' },
   },
   {
-    ...PAID,
-    number: 3,
+    ...SHORT,
     product: 'short-socks5',
     path: '/ShortS5Proxy/GetIP/',
-    parameters: SHORT_PARAMETERS,
-    countRequired: false,
-    rateLimit: EVERY_TEN_SECONDS,
     protocol: 'socks5',
-    timespan: { topMinutes: 6 },
-    longestMinutes: 6,
-    fields: BASIC_FIELDS,
     refusals: { ...EXTRACTION_REFUSALS, expired: '12005', unbound: '12007', device: '12010' },
   },
   {
-    ...PAID,
-    number: 4,
+    ...SHORT,
     product: 'short-classic',
     path: '/ShortProxy/GetIP/',
-    parameters: SHORT_PARAMETERS,
-    countRequired: false,
-    rateLimit: EVERY_TEN_SECONDS,
     protocol: 'http',
-    timespan: { topMinutes: 6 },
-    longestMinutes: 6,
-    fields: BASIC_FIELDS,
-    refusals: { ...EXTRACTION_REFUSALS, expired: '12005', unbound: '12007', quota: '12008', device: '12010' },
+    refusals: { ...PAID_REFUSALS, device: '12010' },
   },
   {
-    ...PAID,
-    number: 5,
+    ...RESIDENTIAL,
     product: 'residential-socks5',
     path: '/PrivateS5Proxy/GetIP/',
-    parameters: RESIDENTIAL_PARAMETERS,
-    countRequired: false,
-    rateLimit: EVERY_SECOND,
     protocol: 'socks5',
-    timespan: { topMinutes: 30 },
-    longestMinutes: 30,
-    fields: RESIDENTIAL_FIELDS,
-    counters: 'residential',
-    refusals: {
-      ...EXTRACTION_REFUSALS,
-      expired: '12005',
-      unbound: '12007',
-      quota: '12008',
-      distinct: '12010',
-    },
   },
   {
-    number: 6,
     product: 'short-pure',
     path: '/GetIP/',
     idName: 'inst_id',
     formatName: 'type',
-    formats: PURE_FORMATS,
+    formats: { '1': 'text', '2': 'json', '3': 'xml' },
     parameters: [
       optional('adr', anyText),
       required('dedup', integer(0, 1)),
@@ -213,19 +168,17 @@ export const SANDBOX_OPERATIONS: readonly Operation[] = [
     countRequired: true,
     rateLimit: TEN_A_SECOND,
     protocol: 'http',
-    timespan: { topMinutes: 6 },
     longestMinutes: 6,
     fields: ['ip', 'port', 'adr', 'out_ip', 'expired_seconds', 'is_new_dedup'],
     counters: 'pure',
-    refusals: { ...EXTRACTION_REFUSALS, expired: '12005', unbound: '12007', quota: '12008', device: '12019' },
+    refusals: { ...PAID_REFUSALS, device: '12019' },
   },
   {
-    number: 7,
+    ...USUAL,
     product: 'free',
     path: '/FreeProxy/Get/',
     idName: 'app_id',
     formatName: 'return_type',
-    formats: PAID_FORMATS,
     parameters: [
       optional('adr', anyText),
       required('dalu', integer(0, 1)),
@@ -236,29 +189,23 @@ export const SANDBOX_OPERATIONS: readonly Operation[] = [
       optional('sleep_type', integer(1, 5)),
       optional('alive_type', integer(1, 7)),
     ],
-    countRequired: false,
-    rateLimit: EVERY_SECOND,
     protocol: 'mixed',
     longestMinutes: 20,
     fields: ['ip', 'port', 'adr', 'protocol', 'level'],
     refusals: { ...EXTRACTION_REFUSALS, 'other-client': '12012' },
   },
   {
-    ...PAID,
-    number: 8,
+    ...USUAL,
     product: 'exclusive',
     path: '/ExclusiveProxy/GetIP/',
     parameters: [optional('adr', anyText), required('pro', integer(1, 2)), required('order', integer(1, 2))],
-    countRequired: false,
-    rateLimit: EVERY_SECOND,
     protocol: 'pro',
     longestMinutes: 10,
-    fields: ['ip', 'port', 'adr', 'timeout', 'cometime', 'area', 'id', 'lastscore', 'yestodayscore'],
-    refusals: { ...EXTRACTION_REFUSALS, expired: '12005', unbound: '12007', quota: '12008', device: '17008' },
+    fields: [...BASIC_FIELDS, 'area', 'id', 'lastscore', 'yestodayscore'],
+    refusals: { ...PAID_REFUSALS, device: '17008' },
   },
 ];
 
-/** The extraction operation of a product. */
 export function operationOf(product: SandboxProduct): Operation {
   const operation = SANDBOX_OPERATIONS.find((candidate) => candidate.product === product);
   if (operation === undefined) throw new TypeError(`no operation for the product ${product}`);

@@ -6,6 +6,7 @@
 import type { Socket } from 'node:net';
 import type { ProxyProtocol } from './operations.ts';
 import { HandshakeError, SocketReader } from './socket-reader.ts';
+import { htmlPage, statusLine } from './web-server.ts';
 
 export interface ClientLogin {
   readonly username: string;
@@ -58,15 +59,17 @@ const SOCKS5_REPLIES: Readonly<Record<RefusalCause, number>> = {
   command: 0x07,
 };
 
-const HTTP_STATUSES: Readonly<Record<RefusalCause, string>> = {
-  general: '500 Internal Server Error',
-  ruleset: '403 Forbidden',
-  'net-unreachable': '502 Bad Gateway',
-  'host-unreachable': '502 Bad Gateway',
-  refused: '502 Bad Gateway',
-  ttl: '504 Gateway Timeout',
-  command: '405 Method Not Allowed',
+const HTTP_STATUSES: Readonly<Record<RefusalCause, number>> = {
+  general: 500,
+  ruleset: 403,
+  'net-unreachable': 502,
+  'host-unreachable': 502,
+  refused: 502,
+  ttl: 504,
+  command: 405,
 };
+
+export const PROXY_CHALLENGE = 'Proxy-Authenticate: Basic realm="sandbox"\r\n';
 
 /**
  * Reads one request in the member's protocol, and sends the answers of the protocol's handshake.
@@ -189,9 +192,7 @@ async function readHttp(
     (line) => /^proxy-authorization:/i.test(line) && line.endsWith(` ${token}`),
   );
   if (login !== undefined && !isAuthorized) {
-    await send(
-      httpAnswer('407 Proxy Authentication Required', 'Proxy-Authenticate: Basic realm="sandbox"\r\n'),
-    );
+    await send(httpAnswer(407, PROXY_CHALLENGE));
     return undefined;
   }
   const isConnect = method === 'CONNECT';
@@ -210,9 +211,9 @@ async function readHttp(
 }
 
 /** A complete HTTP answer with an HTML page, as real proxies send it. */
-export function httpAnswer(status: string, headers = ''): Buffer {
-  const page = `<html><head><title>${status}</title></head><body><h1>${status}</h1></body></html>\r\n`;
-  const head = `HTTP/1.1 ${status}\r\nContent-Type: text/html\r\nContent-Length: ${page.length}\r\n${headers}Connection: close\r\n\r\n`;
+export function httpAnswer(status: number, headers = ''): Buffer {
+  const page = htmlPage(status);
+  const head = `HTTP/1.1 ${statusLine(status)}\r\nContent-Type: text/html\r\nContent-Length: ${page.length}\r\n${headers}Connection: close\r\n\r\n`;
   return Buffer.from(head + page, 'latin1');
 }
 

@@ -48,7 +48,7 @@ export async function sendFault(
     case 'hang': // until the caller gives up or the server closes
       return;
     case 'status':
-      return send(response, fault.status, 'text/html', htmlPage(fault.status, 'Refused'));
+      return send(response, fault.status, 'text/html', htmlPage(fault.status));
     case 'garbage':
       return send(response, 200, 'application/octet-stream', GARBAGE);
     case 'redirect':

@@ -81,8 +81,8 @@ async function answerRequest(
     return options.control(request, response, url.pathname.slice(CONTROL_PATH.length));
   }
   const endpoint = endpoints.find((candidate) => candidate.path === url?.pathname);
-  if (url === null || endpoint === undefined) return sendPage(response, 404, 'Not Found');
-  if (method !== 'GET' && method !== 'POST') return sendPage(response, 405, 'Method Not Allowed');
+  if (url === null || endpoint === undefined) return sendPage(response, 404);
+  if (method !== 'GET' && method !== 'POST') return sendPage(response, 405);
 
   const { id, call } = await readCall(request, url, { endpoint, options });
   const { params, client, early } = call;
@@ -148,8 +148,8 @@ function answerWithCode(
   return { ...envelope, data: { counters: {}, entries: [] } };
 }
 
-function sendPage(response: ServerResponse, status: number, title: string): void {
-  send(response, status, 'text/html', htmlPage(status, title));
+function sendPage(response: ServerResponse, status: number): void {
+  send(response, status, 'text/html', htmlPage(status));
 }
 
 /** The parameters of the query and, with POST, of the form in the body, which takes precedence. */

@@ -1,6 +1,12 @@
 /** An HTTP server that owns its sockets, closes at once, and can refuse connections for a while. */
 import { once } from 'node:events';
-import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
+import {
+  createServer,
+  type IncomingMessage,
+  type Server,
+  type ServerResponse,
+  STATUS_CODES,
+} from 'node:http';
 import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import type { Clock } from '../core/clock.ts';
@@ -136,8 +142,14 @@ export function send(
 }
 
 /** The kind of page that web servers send with a status. */
-export function htmlPage(status: number, title: string): string {
-  return `<html><head><title>${status} ${title}</title></head><body><h1>${status} ${title}</h1></body></html>\r\n`;
+export function htmlPage(status: number): string {
+  const title = statusLine(status);
+  return `<html><head><title>${title}</title></head><body><h1>${title}</h1></body></html>\r\n`;
+}
+
+/** `404 Not Found`. */
+export function statusLine(status: number): string {
+  return `${status} ${STATUS_CODES[status] ?? 'Unknown'}`;
 }
 
 /** The body as text. @throws NoriaError `bad-request` if it is larger than `limitBytes`. */
