@@ -365,7 +365,7 @@ export const SCHEMA = z.strictObject({
         dir: given(
           wordOr(['off'], filePath('/var/lib/noria', 'the path of a folder')),
           './.noria',
-          'folder for the pace and the pool snapshot, used by one noria at a time; `off` stores nothing',
+          'folder for the pace, the members and the sessions, used by one noria at a time; `off` stores nothing',
         ),
       }),
     ),

@@ -71,6 +71,8 @@ export async function openParts(context: PartsContext, owner: Ownership): Promis
   const pool = await owner.open('pool', new Pool({ ...poolSettings(config()), clock, random, bus, outlook }));
   const snapshot = decodeSnapshot(state.snapshot.read('pool'));
   if (snapshot !== undefined) pool.restore(snapshot, state.snapshot.ageMs('pool'));
+  pool.restoreSessions(state.sessions.found);
+  state.sessions.attach((onChange) => pool.sessionJournal(onChange));
   const faults: SourceFaults = new SourceFaults({
     clock,
     log,
@@ -146,9 +148,6 @@ const SNAPSHOT_EVENTS = [
   'member.left',
   'member.quarantined',
   'member.banned',
-  'session.bound',
-  'session.moved',
-  'session.ended',
 ] as const satisfies readonly EventName[];
 
 /** Saves the state that survives a restart, until disposed of. */

@@ -26,8 +26,9 @@ import { Members } from './members.ts';
 import { DEFAULT_LIMITS, type Outlook, type PoolOptions, type PoolSettings } from './options.ts';
 import { Picker, type SessionRotation } from './picker.ts';
 import type { Session } from './session.ts';
+import { restoredSession, type SessionJournal, type StoredSession } from './session-journal.ts';
 import { Sessions } from './sessions.ts';
-import { type PoolSnapshot, type RestoredCounts, restoreSnapshot, takeSnapshot } from './snapshot.ts';
+import { type PoolSnapshot, restoreSnapshot, takeSnapshot } from './snapshot.ts';
 import {
   type MemberView,
   memberView,
@@ -272,7 +273,7 @@ export class Pool implements LeaseProvider {
   }
 
   snapshot(): PoolSnapshot {
-    return takeSnapshot({ clock: this.#clock, members: this.#members, sessions: this.#sessions });
+    return takeSnapshot({ clock: this.#clock, members: this.#members });
   }
 
   /**
@@ -280,11 +281,24 @@ export class Pool implements LeaseProvider {
    *
    * @param passedMs - time since the snapshot; defaults to the time by the wall clock.
    */
-  restore(snapshot: PoolSnapshot, passedMs?: number): RestoredCounts {
-    const parts = { clock: this.#clock, members: this.#members, sessions: this.#sessions };
-    const restored = restoreSnapshot(parts, snapshot, passedMs);
+  restore(snapshot: PoolSnapshot, passedMs?: number): void {
+    restoreSnapshot({ clock: this.#clock, members: this.#members }, snapshot, passedMs);
     this.#serveWaiting(this.#clock.monotonic());
-    return restored;
+  }
+
+  /** The sessions as records, and their changes from now on. @param onChange - called for each change. */
+  sessionJournal(onChange: () => void): SessionJournal {
+    return this.#sessions.journal(onChange);
+  }
+
+  /** Restores the sessions that have not ended since. Ignores invalid records. */
+  restoreSessions(stored: Iterable<readonly [name: string, StoredSession]>): void {
+    const now = this.#clock.monotonic();
+    for (const [name, record] of stored) {
+      const session =
+        this.#sessions.find(name) === undefined ? restoredSession(name, record, now) : undefined;
+      if (session !== undefined) this.#sessions.add(session, now);
+    }
   }
 
   /** Refuses all waiting and new requests and stops every timer. Members stay, so that a last snapshot is possible. */

@@ -4,6 +4,9 @@ import type { HeapNode } from '../core/heap.ts';
 import { ANY_MEMBER, type MemberFilter } from './filter.ts';
 import type { SessionOwner } from './lease.ts';
 
+/** How old the record of a session in use may become, as a share of its TTL. */
+export const REFRESH_SHARE = 1 / 4;
+
 /** One session. `key` is the monotonic moment at which the timer looks at it next. */
 export class Session implements HeapNode {
   readonly name: string;
@@ -21,6 +24,8 @@ export class Session implements HeapNode {
   uses = 0;
   /** Open leases; with one, the session is not idle. */
   openLeases = 0;
+  /** Monotonic moment of its last record in the journal. */
+  recordedAt = Number.NEGATIVE_INFINITY;
   /** Its place in the order of use of its client's sessions. */
   readonly use = new SessionUse(this);
   key: number;
@@ -31,12 +36,20 @@ export class Session implements HeapNode {
     this.owner = owner;
     this.ttlMs = ttlMs;
     this.usedAt = usedAt;
-    this.key = usedAt + ttlMs;
+    this.key = this.nextCheckAt(usedAt);
   }
 
   /** Monotonic moment at which it ends without another use. */
   get endsAt(): number {
     return this.usedAt + this.ttlMs;
+  }
+
+  /** When to look at it again: when it ends, and often enough to keep its record fresh. */
+  nextCheckAt(now: number): number {
+    return Math.min(
+      this.openLeases > 0 ? Number.POSITIVE_INFINITY : this.endsAt,
+      now + this.ttlMs * REFRESH_SHARE,
+    );
   }
 }
 

@@ -14,6 +14,7 @@ import type { RoutingOptions, SessionOwner } from './lease.ts';
 import type { RotationOptions } from './options.ts';
 import { Session } from './session.ts';
 import { SessionClients } from './session-clients.ts';
+import { SessionJournal } from './session-journal.ts';
 
 /** For sessions of unknown owners. */
 const NO_OWNER: SessionOwner = { user: '', address: '' };
@@ -28,6 +29,7 @@ export class Sessions {
   readonly #byEnd = new Heap<Session>();
   readonly #clients = new SessionClients();
   readonly #timer: EarliestTimer;
+  #journal: SessionJournal | undefined;
   /** Replaced by a reload. */
   settings: Pick<RotationOptions, 'sessionTtlMs' | 'maxSessionTtlMs' | 'maxSessionsPerClient'>;
 
@@ -61,6 +63,12 @@ export class Sessions {
     return this.#byName.get(name);
   }
 
+  /** From now on, keeps track of changes. @param onChange - called for each of them. */
+  journal(onChange: () => void): SessionJournal {
+    this.#journal = new SessionJournal(this.#clock, this.#byName, onChange);
+    return this.#journal;
+  }
+
   /** Why a session cannot have the TTL of these routing options, as a text for the client; undefined when it can. */
   whyRefused({ sessionTtlMs = 0 }: RoutingOptions): string | undefined {
     const { maxSessionTtlMs } = this.settings;
@@ -78,6 +86,7 @@ export class Sessions {
     } else if (session !== undefined) {
       session.usedAt = now;
       session.ttlMs = ttlMs;
+      this.#journal?.sessionUsed(session, now);
       if (session.endsAt < session.key) this.#byEnd.update(session, session.endsAt);
       this.#timer.armBy(session.key);
       return session;
@@ -93,6 +102,7 @@ export class Sessions {
     this.#count(session.member, 1);
     this.#byEnd.add(session);
     this.#timer.armBy(session.key);
+    this.#journal?.sessionChanged(session);
     return session;
   }
 
@@ -127,9 +137,12 @@ export class Sessions {
 
   #endIdle(now: number): void {
     for (let first = this.#byEnd.first; first !== undefined && first.key <= now; first = this.#byEnd.first) {
-      if (first.openLeases > 0) this.#byEnd.update(first, now + first.ttlMs);
-      else if (first.endsAt > now) this.#byEnd.update(first, first.endsAt);
-      else this.#end(first, 'idle');
+      if (first.openLeases === 0 && first.endsAt <= now) {
+        this.#end(first, 'idle');
+        continue;
+      }
+      if (first.openLeases > 0) this.#journal?.sessionUsed(first, now);
+      this.#byEnd.update(first, first.nextCheckAt(now));
     }
     this.#timer.armBy(this.#byEnd.firstKey);
   }
@@ -154,6 +167,7 @@ export class Sessions {
     this.#count(session.member, -1);
     this.#count(member, 1);
     session.member = member;
+    this.#journal?.sessionChanged(session);
   }
 
   #count(member: string | undefined, change: 1 | -1): void {
@@ -168,6 +182,7 @@ export class Sessions {
     this.#count(session.member, -1);
     this.#byEnd.remove(session);
     this.#clients.remove(session);
+    this.#journal?.sessionChanged(session);
     this.#bus.emit('session.ended', { session: session.name, reason });
   }
 }

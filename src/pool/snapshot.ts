@@ -1,5 +1,5 @@
 /**
- * The pool as plain JSON, and back: what a restart keeps.
+ * The members as plain JSON, and back: what a restart keeps. Sessions have a journal (session-journal.ts).
  *
  * Moments in a snapshot are epoch ms, because monotonic time ends with the process.
  */
@@ -9,8 +9,6 @@ import { FAULTS, type FaultCode } from '../core/faults.ts';
 import { MEMBER_PROTOCOLS } from '../core/protocol.ts';
 import type { Member } from './member.ts';
 import type { Members } from './members.ts';
-import { Session } from './session.ts';
-import type { Sessions } from './sessions.ts';
 
 /** No member lives longer. Limits what a damaged file can claim. */
 const MAX_LIFE_MS = 7 * 24 * 3600 * 1000;
@@ -45,16 +43,6 @@ const memberSchema = z.object({
   rest: z.object({ untilAt: moment, fault: z.custom<FaultCode>(isFaultCode) }).optional(),
 });
 
-const sessionSchema = z.object({
-  name: z.string(),
-  user: z.string().default(''),
-  address: z.string().default(''),
-  member: z.string().optional(),
-  ttlMs: durationMs,
-  usedAt: moment,
-  uses: count,
-});
-
 const departedSchema = z.object({ ...history, key: z.string(), untilAt: moment, barred: z.boolean() });
 
 const snapshotSchema = z.object({
@@ -62,7 +50,6 @@ const snapshotSchema = z.object({
   /** When it was taken. */
   at: moment,
   members: z.array(memberSchema),
-  sessions: z.array(sessionSchema),
   /** Departed members. */
   remembered: z.array(departedSchema),
 });
@@ -74,13 +61,6 @@ export type PoolSnapshot = z.infer<typeof snapshotSchema>;
 export interface SnapshotParts {
   readonly clock: Clock;
   readonly members: Members;
-  readonly sessions: Sessions;
-}
-
-/** What the pool holds after a restore. */
-export interface RestoredCounts {
-  readonly members: number;
-  readonly sessions: number;
 }
 
 /** The snapshot in `value`; undefined when it does not hold one. */
@@ -90,7 +70,7 @@ export function decodeSnapshot(value: unknown): PoolSnapshot | undefined {
 }
 
 /** Leaves out draining members, since their tunnels end with the process. */
-export function takeSnapshot({ clock, members, sessions }: SnapshotParts): PoolSnapshot {
+export function takeSnapshot({ clock, members }: SnapshotParts): PoolSnapshot {
   const at = clock.now();
   const now = clock.monotonic();
   const wall = (monotonicAt: number) => Math.round(at + monotonicAt - now);
@@ -99,15 +79,6 @@ export function takeSnapshot({ clock, members, sessions }: SnapshotParts): PoolS
     version: 1,
     at,
     members: staying.map((member) => memberRecord(member, wall)),
-    sessions: [...sessions.all()].map(({ name, owner, member, ttlMs, usedAt, openLeases, uses }) => ({
-      name,
-      user: owner.user,
-      address: owner.address,
-      member,
-      ttlMs,
-      usedAt: wall(openLeases > 0 ? now : usedAt),
-      uses,
-    })),
     remembered: [...members.departed.entries(now)].map(([key, { bans, health, untilAt, barred }]) => ({
       key,
       bans: [...bans],
@@ -125,10 +96,10 @@ export function takeSnapshot({ clock, members, sessions }: SnapshotParts): PoolS
  * set back does not prolong any life.
  */
 export function restoreSnapshot(
-  { clock, members, sessions }: SnapshotParts,
+  { clock, members }: SnapshotParts,
   snapshot: PoolSnapshot,
   passedMs = Math.max(0, clock.now() - snapshot.at),
-): RestoredCounts {
+): void {
   const now = clock.monotonic();
   const monotonic = (wallAt: number) => now + Math.min(wallAt - snapshot.at, MAX_LIFE_MS) - passedMs;
   for (const { key, ...departed } of snapshot.remembered) {
@@ -147,14 +118,6 @@ export function restoreSnapshot(
     };
     members.restore(source, restored, now);
   }
-  for (const { name, user, address, member, ttlMs, usedAt, uses } of snapshot.sessions) {
-    if (sessions.find(name) !== undefined || monotonic(usedAt) + ttlMs <= now) continue;
-    const session = new Session(name, { user, address }, { ttlMs, usedAt: monotonic(usedAt) });
-    session.member = member;
-    session.uses = uses;
-    sessions.add(session, now);
-  }
-  return { members: members.size, sessions: sessions.size };
 }
 
 function memberRecord(

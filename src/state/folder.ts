@@ -1,5 +1,5 @@
 /**
- * The state folder: the pace, shared by all processes that use the folder, and the snapshot, which belongs to one daemon.
+ * The state folder: the pace, shared by all processes that use the folder, and the snapshot and sessions of one daemon.
  *
  * A second daemon on the same folder does not start and names the first. Commands may run at the same time and share the pace.
  */
@@ -9,6 +9,7 @@ import { z } from 'zod';
 import { type BootClock, systemBoot } from '../core/boot.ts';
 import type { Clock } from '../core/clock.ts';
 import { describeError, NoriaError } from '../core/faults.ts';
+import { type Journal, noJournal, openJournal } from './journal.ts';
 import { createTimekeeper } from './moment.ts';
 import { isAlive, type Owner, ownerSchema, thisProcess } from './owner.ts';
 import { createPaceFile, createPaceMemory, type PaceStore } from './pace-file.ts';
@@ -29,6 +30,7 @@ export interface StateOptions {
 export interface State {
   readonly pace: PaceStore;
   readonly snapshot: SnapshotFile;
+  readonly sessions: Journal;
   /** Writes the last snapshot and unlocks the folder. Safe to call twice. */
   close(): Promise<void>;
 }
@@ -38,24 +40,35 @@ export async function openState(options: StateOptions): Promise<State> {
   const { dir: folder, clock, warn, boot = systemBoot() } = options;
   const timekeeper = createTimekeeper(clock, boot);
   if (folder === undefined) {
-    return { pace: createPaceMemory(timekeeper), snapshot: noSnapshot(), close: async () => {} };
+    return { pace: createPaceMemory(timekeeper), ...NOTHING_STORED };
   }
   await createFolder(folder);
   const pace = createPaceFile({ folder, timekeeper, warn });
-  if (!options.daemon) return { pace, snapshot: noSnapshot(), close: async () => {} };
+  if (!options.daemon) return { pace, ...NOTHING_STORED };
 
   const release = await lockFolder(folder, boot);
   try {
     await sweepDrafts(folder);
-    const snapshot = await openSnapshotFile({ path: join(folder, 'snapshot.json'), clock, timekeeper, warn });
+    const file = { clock, timekeeper, warn };
+    const snapshot = await openSnapshotFile({ ...file, path: join(folder, 'snapshot.json') });
+    const sessions = await openJournal({ ...file, path: join(folder, 'sessions.jsonl') });
     let closing: Promise<void> | undefined;
-    const close = () => (closing ??= snapshot.close().finally(release));
-    return { pace, snapshot, close };
+    const close = () =>
+      (closing ??= Promise.all([snapshot.close(), sessions.close()])
+        .then(() => {})
+        .finally(release));
+    return { pace, snapshot, sessions, close };
   } catch (error) {
     await release();
     throw error;
   }
 }
+
+const NOTHING_STORED: Omit<State, 'pace'> = {
+  snapshot: noSnapshot(),
+  sessions: noJournal(),
+  close: async () => {},
+};
 
 /** `null`, like a damaged lock: nobody uses the folder. */
 const lockSchema = z.object({ owner: ownerSchema.nullable().catch(null) }).catch({ owner: null });

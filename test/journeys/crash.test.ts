@@ -147,7 +147,7 @@ function troubles(noria: NoriaProcess): string[] {
   return noria
     .err()
     .split('\n')
-    .filter((line) => /snapshot|state folder|pace file|cannot be understood/.test(line));
+    .filter((line) => /snapshot|journal|state folder|pace file|cannot be understood/.test(line));
 }
 
 test('crash: after a kill the same members serve, and those still missing wait for the pace', async () => {
@@ -167,4 +167,40 @@ test('crash: after a kill the same members serve, and those still missing wait f
   expect(await members(stage.adminPort)).toEqual(before);
   expect(await get(stage.proxyPort, `${sandbox.targetUrl}/ip`)).toBe(200);
   expect(sandbox.stats().calls).toBe(calls);
+});
+
+/** The member that serves a session. */
+function memberOf(session: string, proxyPort: number, path: string): Promise<string | undefined> {
+  return new Promise((resolve, reject) => {
+    const headers = { 'X-Noria-Session': session };
+    const asked = request({ host: '127.0.0.1', port: proxyPort, path, headers, agent: false }, (answer) => {
+      answer.resume();
+      answer.on('end', () => resolve(String(answer.headers['x-noria-member'])));
+    });
+    asked.on('error', reject).end();
+  });
+}
+
+test('crash: a session that is a second old keeps its member', async () => {
+  const sandbox = await openTestSandbox({
+    instances: [{ product: 'short-pure', members: 8, lifetimeMs: 60_000, paceMs: 100 }],
+  });
+  const stage = await setUp(sandbox, 'interval: 10s, size: 8, params: { count: 8 }');
+  const first = stage.start();
+  await first.line('noria is running');
+  await writtenMembers(stage, 8);
+  const url = `${sandbox.targetUrl}/ip`;
+  const names = ['one', 'two', 'three', 'four'];
+  const before = await Promise.all(names.map((name) => memberOf(name, stage.proxyPort, url)));
+  const path = join(stage.stateDir, 'sessions.jsonl');
+  const isWritten = () => names.every((name) => readFileSync(path, 'utf8').includes(`"${name}"`));
+  await until('the sessions are written', () => existsSync(path) && isWritten());
+  first.child.kill('SIGKILL');
+  await first.ended;
+
+  const second = stage.start();
+  await second.line('noria is running');
+  await Promise.all(names.map((_, index) => memberOf(`other${index}`, stage.proxyPort, url)));
+  expect(await Promise.all(names.map((name) => memberOf(name, stage.proxyPort, url)))).toEqual(before);
+  expect(troubles(second)).toEqual([]);
 });

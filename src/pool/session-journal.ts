@@ -1,0 +1,103 @@
+/**
+ * Sessions as records for a file that a restart reads, and which of them have changed since they were last taken.
+ *
+ * A use changes a record only when it is a quarter of the TTL old, so that a busy session costs four writes per TTL.
+ */
+import { z } from 'zod';
+import type { Clock } from '../core/clock.ts';
+import { REFRESH_SHARE, Session } from './session.ts';
+
+/** No session is idle longer. Limits what a damaged file can claim. */
+const MAX_TTL_MS = 7 * 24 * 3600 * 1000;
+
+const durationMs = z.number().nonnegative();
+
+const recordSchema = z.object({
+  user: z.string(),
+  address: z.string(),
+  member: z.string().optional(),
+  ttlMs: durationMs.max(MAX_TTL_MS),
+  /** Since its last use; 0 while it has an open lease. */
+  idleMs: durationMs,
+  uses: z.int().nonnegative(),
+});
+
+type SessionRecord = z.infer<typeof recordSchema>;
+/** Without a record, the session has ended. */
+type SessionEntry = readonly [name: string, record: SessionRecord | undefined];
+
+/** A record as it is read back. */
+export interface StoredSession {
+  /** Not validated. */
+  readonly value: unknown;
+  /** Ms since it was written. */
+  readonly ageMs: number;
+}
+
+export class SessionJournal {
+  readonly #clock: Clock;
+  readonly #sessions: ReadonlyMap<string, Session>;
+  readonly #onChange: () => void;
+  /** Names of changed and ended sessions. */
+  readonly #changed = new Set<string>();
+
+  /** @param onChange - called for each change. */
+  constructor(clock: Clock, sessions: ReadonlyMap<string, Session>, onChange: () => void) {
+    this.#clock = clock;
+    this.#sessions = sessions;
+    this.#onChange = onChange;
+  }
+
+  get size(): number {
+    return this.#sessions.size;
+  }
+
+  *all(): Generator<SessionEntry> {
+    for (const session of this.#sessions.values()) yield [session.name, this.#record(session)];
+  }
+
+  takeChanges(most: number): SessionEntry[] {
+    const taken: SessionEntry[] = [];
+    for (const name of this.#changed) {
+      if (taken.length === most) break;
+      this.#changed.delete(name);
+      const session = this.#sessions.get(name);
+      taken.push([name, session && this.#record(session)]);
+    }
+    return taken;
+  }
+
+  dropChanges(): void {
+    this.#changed.clear();
+  }
+
+  sessionChanged({ name }: Session): void {
+    this.#changed.add(name);
+    this.#onChange();
+  }
+
+  /** The session was used, or is in use. */
+  sessionUsed(session: Session, now: number): void {
+    if (now - session.recordedAt >= session.ttlMs * REFRESH_SHARE) this.sessionChanged(session);
+  }
+
+  #record(session: Session): SessionRecord {
+    const { owner, member, ttlMs, usedAt, openLeases, uses } = session;
+    const now = this.#clock.monotonic();
+    session.recordedAt = now;
+    return { ...owner, member, ttlMs, idleMs: openLeases > 0 ? 0 : Math.max(0, now - usedAt), uses };
+  }
+}
+
+/** The session of a record at monotonic `now`; undefined when it has ended since, or the record is invalid. */
+export function restoredSession(name: string, stored: StoredSession, now: number): Session | undefined {
+  const { success, data } = recordSchema.safeParse(stored.value);
+  if (!success) return undefined;
+  const { user, address, member, ttlMs, uses } = data;
+  const idleMs = data.idleMs + stored.ageMs;
+  if (idleMs >= ttlMs) return undefined;
+  const session = new Session(name, { user, address }, { ttlMs, usedAt: now - idleMs });
+  session.member = member;
+  session.uses = uses;
+  return session;
+}

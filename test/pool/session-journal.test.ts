@@ -1,0 +1,106 @@
+import { expect, test } from 'vitest';
+import { accept, acquire, addMembers, close, openKit, type PoolKit, use } from './pool-kit.ts';
+
+const HOUR_MS = 3_600_000;
+
+/** A pool whose changed sessions are taken as a file would. */
+function openJournaled(changes: Parameters<typeof openKit>[0] = {}) {
+  const kit = openKit(changes);
+  addMembers(kit, 3, 24 * HOUR_MS);
+  let changeCount = 0;
+  const journal = kit.pool.sessionJournal(() => {
+    changeCount += 1;
+  });
+  const taken = () => Object.fromEntries(journal.takeChanges(1_000));
+  return { kit, journal, taken, changeCount: () => changeCount };
+}
+
+/** The sessions that a restart finds, `laterMs` after the record was written. */
+function restored(value: unknown, laterMs: number): PoolKit {
+  const kit = openKit();
+  kit.pool.restoreSessions([['abc', { value, ageMs: laterMs }]]);
+  return kit;
+}
+
+test('session journal: a new session, a move and an end are changes', () => {
+  const { kit, taken, changeCount } = openJournaled();
+  const { member } = use(kit, { session: 'abc', sessionOwner: { user: 'ann', address: '192.0.2.1' } });
+  expect(changeCount()).toBeGreaterThan(0);
+  expect(taken()).toEqual({
+    abc: { user: 'ann', address: '192.0.2.1', member, ttlMs: 600_000, idleMs: 0, uses: 1 },
+  });
+  expect(taken(), 'taken once').toEqual({});
+  kit.pool.rotateSession('abc');
+  expect(taken()).toMatchObject({ abc: { member: kit.pool.sessions()[0]?.member } });
+  kit.pool.forgetSession('abc');
+  expect(taken()).toEqual({ abc: undefined });
+});
+
+test('session journal: uses are a change four times per TTL', () => {
+  const { kit, taken, changeCount } = openJournaled();
+  use(kit, { session: 'abc', sessionTtlMs: 60_000 });
+  taken();
+  const before = changeCount();
+  for (let second = 0; second < 60; second += 1) {
+    kit.clock.advance(1_000);
+    use(kit, { session: 'abc', sessionTtlMs: 60_000 });
+    taken();
+  }
+  expect(changeCount() - before).toBe(4);
+});
+
+test('session journal: the record of a session with an open tunnel never expires', () => {
+  const { kit, taken } = openJournaled();
+  const lease = acquire(kit, { session: 'abc', sessionTtlMs: 60_000 });
+  accept(kit, lease);
+  let record: unknown = taken()['abc'];
+  let ageMs = 0;
+  for (let second = 0; second < 1_000; second += 1) {
+    kit.clock.advance(1_000);
+    const next = taken()['abc'];
+    ageMs = next === undefined ? ageMs + 1_000 : 0;
+    record = next ?? record;
+    expect(restored(record, ageMs + 30_000).pool.sessionCount, `after ${second} s`).toBe(1);
+  }
+  close(kit, lease);
+});
+
+test('session journal: a restored session has been idle since its record, too', () => {
+  const { kit, journal } = openJournaled();
+  use(kit, { session: 'abc', sessionTtlMs: 60_000 });
+  kit.clock.advance(15_000);
+  const [[, record] = []] = journal.all();
+  expect(restored(record, 20_000).pool.sessions()).toMatchObject([{ id: 'abc', expiresInSeconds: 25 }]);
+  expect(restored(record, 45_000).pool.sessionCount).toBe(0);
+});
+
+test('session journal: a restored session counts for its client', () => {
+  const { kit, journal } = openJournaled();
+  const sessionOwner = { user: 'ann', address: '192.0.2.1' };
+  for (const session of ['a', 'b', 'c']) use(kit, { session, sessionOwner });
+  const after = openKit({ rotation: { maxSessionsPerClient: 3 } });
+  after.pool.restoreSessions([...journal.all()].map(([name, value]) => [name, { value, ageMs: 0 }]));
+  addMembers(after, 3);
+  use(after, { session: 'd', sessionOwner });
+  expect(after.pool.sessionCount).toBe(3);
+});
+
+test('session journal: no more is taken than asked for', () => {
+  const { kit, journal } = openJournaled();
+  for (const session of ['a', 'b', 'c']) use(kit, { session });
+  expect(journal.takeChanges(2)).toHaveLength(2);
+  expect(journal.takeChanges(2)).toHaveLength(1);
+  for (const session of ['a', 'b', 'c']) kit.pool.forgetSession(session);
+  journal.dropChanges();
+  expect(journal.takeChanges(2)).toEqual([]);
+});
+
+test.each([
+  undefined,
+  7,
+  {},
+  { user: '', address: '', ttlMs: 1e15, idleMs: 0, uses: 1 },
+  { user: '', address: '', ttlMs: 60_000, idleMs: -1, uses: 1 },
+])('session journal: the record %j is ignored', (value) => {
+  expect(restored(value, 0).pool.sessionCount).toBe(0);
+});
