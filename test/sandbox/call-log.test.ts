@@ -12,7 +12,7 @@ const record = (n: number): CallRecord => ({
   outcome: '10001',
 });
 
-test('call log: the latest 1,000 calls are kept, all are counted', () => {
+test('call log: keeps the latest 1,000 calls and counts all', () => {
   const log = new CallLog();
   for (let n = 0; n < 1_005; n += 1) log.add(record(n));
   expect([log.latest.length, log.latest[0]?.arrivedAt, log.latest.at(-1)?.arrivedAt]).toEqual([

@@ -1,4 +1,4 @@
-/** A client of the sandbox for its tests: opens one, calls its service by hand, goes through its members. */
+/** Helpers for tests of the sandbox: they open one, call its service without noria's client, and connect through its members. */
 import { once } from 'node:events';
 import { request } from 'node:http';
 import { connect, type Socket } from 'node:net';
@@ -16,7 +16,7 @@ export async function open(options: SandboxOptions = {}): Promise<Sandbox> {
   return sandbox;
 }
 
-/** A repeatable sequence (mulberry32). */
+/** A repeatable sequence of random numbers (mulberry32). */
 export function seeded(seed: number): () => number {
   let state = seed;
   return () => {
@@ -27,7 +27,7 @@ export function seeded(seed: number): () => number {
   };
 }
 
-/** Path, instance parameter and the least parameters that make a good call, by hand from the specification. */
+/** Path, instance parameter and the minimal parameters of a valid call, copied from the specification. */
 export const GOOD_CALLS: Readonly<
   Record<
     SandboxProduct,
@@ -72,7 +72,7 @@ export const GOOD_CALLS: Readonly<
   },
 };
 
-export interface Told {
+export interface HttpAnswer {
   readonly status: number;
   readonly contentType: string;
   readonly body: string;
@@ -80,29 +80,29 @@ export interface Told {
 
 export interface CallOptions {
   readonly method?: 'GET' | 'POST' | 'PUT';
-  /** The address the call comes from. */
+  /** The client's address. */
   readonly from?: string;
 }
 
-/** Calls a product's operation. `params` go over the good ones; undefined leaves one out. */
+/** Calls a product's operation. `params` override the valid ones; undefined leaves a parameter out. */
 export function call(
   sandbox: Sandbox,
   product: SandboxProduct,
   params: Readonly<Record<string, string | undefined>> = {},
   options: CallOptions = {},
-): Promise<Told> {
+): Promise<HttpAnswer> {
   const { id, akey, baseUrl } = sandbox.instance(product);
   const good = GOOD_CALLS[product];
   const all = { [good.id]: id, akey, ...good.params, ...params };
   return send(`${baseUrl}${good.path}`, all, options);
 }
 
-/** Sends parameters to an address in the way of the method. */
+/** Sends parameters in the query or, if the method is not GET, as a form. */
 export async function send(
   address: string,
   params: Readonly<Record<string, string | undefined>>,
   { method = 'GET', from }: CallOptions = {},
-): Promise<Told> {
+): Promise<HttpAnswer> {
   const fields = new URLSearchParams();
   for (const [name, value] of Object.entries(params)) if (value !== undefined) fields.set(name, value);
   const form = fields.toString();
@@ -120,14 +120,13 @@ export async function send(
   return { status: response.statusCode, contentType: response.headers['content-type'] ?? '', body };
 }
 
-/** The envelope of a JSON answer. */
 export interface Envelope {
   readonly code: string;
   readonly msg: string;
   readonly data?: Record<string, unknown> & { readonly proxy_list: readonly Record<string, unknown>[] };
 }
 
-/** Calls and reads JSON. */
+/** Calls and decodes the JSON answer. */
 export async function ask(...args: Parameters<typeof call>): Promise<Envelope> {
   return JSON.parse((await call(...args)).body);
 }
@@ -137,10 +136,10 @@ export interface Entry extends Record<string, unknown> {
   readonly port: number;
 }
 
-/** Calls, expects success, and gives the entries. */
+/** Calls and returns the entries. @throws Error if the call is refused. */
 export async function draw(...args: Parameters<typeof call>): Promise<readonly Entry[]> {
   const { code, msg, data } = await ask(...args);
-  if (code !== '10001') throw new Error(`the draw was refused: ${code} ${msg}`);
+  if (code !== '10001') throw new Error(`the call was refused: ${code} ${msg}`);
   return (data?.proxy_list ?? []) as Entry[];
 }
 
@@ -157,7 +156,7 @@ export interface Credentials {
   readonly password: string;
 }
 
-/** GET in absolute form through an HTTP member. */
+/** An absolute-form GET through an HTTP member. */
 export async function getThrough(
   { ip, port }: Entry,
   url: string,
@@ -211,14 +210,14 @@ export async function socksThrough(
   return socket;
 }
 
-/** What a target says on a tunnel that stands: the body of a GET. */
+/** The body of the target's answer to a GET on an open tunnel. */
 export async function getOver(socket: Socket, path: string): Promise<string> {
   socket.write(`GET ${path} HTTP/1.1\r\nHost: target.example\r\nConnection: close\r\n\r\n`);
-  const told = await readAll(socket);
-  return told.slice(told.indexOf('\r\n\r\n') + 4);
+  const received = await readAll(socket);
+  return received.slice(received.indexOf('\r\n\r\n') + 4);
 }
 
-/** Sends bytes and gives all that comes back until the other side ends. */
+/** Sends bytes and returns everything received until the member ends the connection. */
 export async function exchange({ ip, port }: Entry, bytes: Buffer | string): Promise<Buffer> {
   const socket = connect({ host: ip, port });
   onTestFinished(() => void socket.destroy());
@@ -229,9 +228,9 @@ export async function exchange({ ip, port }: Entry, bytes: Buffer | string): Pro
 }
 
 export async function readAll(socket: Socket): Promise<string> {
-  let told = '';
-  for await (const chunk of socket.setEncoding('latin1')) told += chunk;
-  return told;
+  let received = '';
+  for await (const chunk of socket.setEncoding('latin1')) received += chunk;
+  return received;
 }
 
 function proxyAuthorization(credentials: Credentials | undefined): Record<string, string> {

@@ -1,4 +1,4 @@
-/** Ends: closing leaves no socket, server or timer, whatever was under way, and can be called again. */
+/** Closing a sandbox leaves no socket, server or timer, whatever is in progress, and is idempotent. */
 import { connect } from 'node:net';
 import { expect, test } from 'vitest';
 import { openSandbox } from '../../src/sandbox/open-sandbox.ts';
@@ -11,9 +11,9 @@ const openHandles = () =>
     .getActiveResourcesInfo()
     .filter((name) => name.startsWith('TCP'))
     .toSorted();
-const ignore = () => {}; // what the end of the sandbox does to a client is the client's own business
+const ignore = () => {}; // ignored: how a client fails when the sandbox closes
 
-test('close: a sandbox in the middle of everything leaves nothing behind', async () => {
+test('close: leaves nothing open, whatever is in progress', async () => {
   const before = openHandles();
   const clock = new ManualClock();
   const sandbox = await openSandbox({ clock, paceMs: 0, graceMs: 60_000 });
@@ -35,8 +35,11 @@ test('close: a sandbox in the middle of everything leaves nothing behind', async
   pending.push(call(sandbox, 'free').catch(ignore));
   sandbox.rules.add({ operation: 'short-pure', answer: { fault: 'refuse', forMs: 60_000 } });
   pending.push(call(sandbox, 'short-pure').catch(ignore));
-  await until('all of it is under way', () => sandbox.stats().calls === 5 && sandbox.target.requests === 1);
-  expect(clock.armedCount, 'timers to be disposed of').toBeGreaterThan(5);
+  await until(
+    'everything is in progress',
+    () => sandbox.stats().calls === 5 && sandbox.target.requests === 1,
+  );
+  expect(clock.armedCount, 'timers that close disposes of').toBeGreaterThan(5);
 
   await Promise.all([sandbox.close(), sandbox.close()]);
   expect(clock.armedCount).toBe(0);
@@ -46,7 +49,7 @@ test('close: a sandbox in the middle of everything leaves nothing behind', async
   expect(sandbox.members()).toEqual([]);
 });
 
-test('close: a member in its grace is closed too', async () => {
+test('close: closes a member in its grace period', async () => {
   const before = openHandles();
   const clock = new ManualClock();
   const sandbox = await openSandbox({ clock, lifetimeMs: 5_000, graceMs: 60_000 });
@@ -62,7 +65,7 @@ test('close: a member in its grace is closed too', async () => {
   await until('no handle is left', () => openHandles().join() === before.join());
 });
 
-test('close: a port that cannot be listened on is told, and what was opened is closed', async () => {
+test('open: fails if a port is taken, and closes what it had opened', async () => {
   const before = openHandles();
   const first = await openSandbox();
   const port = Number(new URL(first.url).port);
@@ -73,7 +76,7 @@ test('close: a port that cannot be listened on is told, and what was opened is c
   await until('no handle is left', () => openHandles().join() === before.join());
 });
 
-test('open: members are made when they are drawn, so at first only three servers listen', async () => {
+test('open: starts three servers, and no member before it is drawn', async () => {
   const before = openHandles().length;
   const sandbox = await openSandbox({ members: 1_000 });
   await until('three servers listen', () => openHandles().length - before === 3); // base address, extraction host, target

@@ -1,4 +1,4 @@
-/** The crew with a dial that ends when the test wants it to. */
+/** The connection server with a dial that the test ends. */
 import { once } from 'node:events';
 import { connect, createServer, type Socket } from 'node:net';
 import { onTestFinished, test } from 'vitest';
@@ -23,11 +23,11 @@ async function connectedSocket(): Promise<Socket> {
   return socket;
 }
 
-/** A member that is served by a crew whose dial is the test's. */
+/** A member whose connection server dials as the test says. */
 async function openMember(protocol: 'http' | 'socks5', dial: () => Promise<Socket>): Promise<RunningMember> {
-  const [place] = LOCATIONS;
-  if (place === undefined) throw new Error('there is no place');
-  const crew = new ConnectionServer({ dial }, systemClock);
+  const [location] = LOCATIONS;
+  if (location === undefined) throw new Error('there is no location');
+  const connections = new ConnectionServer({ dial }, systemClock);
   const member = new RunningMember({
     id: 'one',
     instance: 'any',
@@ -36,7 +36,7 @@ async function openMember(protocol: 'http' | 'socks5', dial: () => Promise<Socke
     traits: {
       protocol,
       label: protocol,
-      location: place,
+      location,
       reverse: false,
       onlineMs: 0,
       level: 1,
@@ -51,7 +51,7 @@ async function openMember(protocol: 'http' | 'socks5', dial: () => Promise<Socke
     graceMs: 0,
     behaviour: { how: 'good' },
     clock: systemClock,
-    serve: crew.serve.bind(crew),
+    serve: connections.serve.bind(connections),
     onClosed: () => {},
   });
   await member.open();
@@ -62,7 +62,7 @@ async function openMember(protocol: 'http' | 'socks5', dial: () => Promise<Socke
 /** A client that has sent its request. */
 function openClient({ host, port }: RunningMember, request: string | Uint8Array): Socket {
   const client = connect({ host, port });
-  client.on('error', () => {}); // ignored: how it ends is the test's doing
+  client.on('error', () => {}); // ignored: the test ends it
   onTestFinished(() => void client.destroy());
   client.write(request);
   return client;
@@ -75,7 +75,7 @@ test.each([
   ['http', 'GET http://127.0.0.1:80/ HTTP/1.1\r\nHost: a\r\n\r\n'],
   ['socks5', Buffer.from([5, 1, 0, 5, 1, 0, 1, 127, 0, 0, 1, 0, 80])],
 ] as const)(
-  'crew: a %s client that leaves while its target is dialed leaves no connection behind',
+  'connection server: closes the target when a %s client leaves during the dial',
   async (protocol, request) => {
     const dialed = Promise.withResolvers<Socket>();
     let isDialing = false;
@@ -93,7 +93,7 @@ test.each([
   },
 );
 
-test('crew: a member that ends at any moment of a CONNECT leaves no connection behind', async () => {
+test('connection server: leaves no connection open when a member closes at any moment of a CONNECT', async () => {
   for (let turns = 0; turns < 16; turns += 1) {
     const dialed = Promise.withResolvers<Socket>();
     let isDialing = false;

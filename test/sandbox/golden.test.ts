@@ -1,6 +1,6 @@
 /**
- * The sandbox's answers have the shape of the hand-written golden answers that noria's client is tested with, so that
- * one misreading cannot hide in both.
+ * The sandbox's answers have the same shape as the hand-written golden answers with which noria's client is tested, so that one
+ * misreading cannot hide in both.
  */
 import { readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
@@ -11,14 +11,14 @@ const golden = (name: string) => readFileSync(`test/fixtures/service/golden/${na
 const fileOf = (product: SandboxProduct, format: string) =>
   `0${SANDBOX_PRODUCTS.indexOf(product) + 1}-${product}.${format}`;
 
-/** One instance, in the mode that its golden answers were written for: those of operation 5 tell no surplus. */
+/** One instance, in the mode of its golden answers: those of operation 5 have no surplus. */
 function openFor(product: SandboxProduct) {
   return open({
     instances: [{ product, accounting: product === 'residential-socks5' ? 'even' : 'centralized' }],
   });
 }
 
-/** Names and types, in order; of a list the shape that all its items have. */
+/** Names and types, in order; of a list the common shape of its items. */
 function shapeOf(value: unknown): unknown {
   if (Array.isArray(value)) {
     const shapes = new Set(value.map((item) => JSON.stringify(shapeOf(item))));
@@ -29,7 +29,7 @@ function shapeOf(value: unknown): unknown {
   return Object.entries(value).map(([name, inner]) => [name, shapeOf(inner)]);
 }
 
-/** The names of the elements inside the root, in order, one entry standing for all. */
+/** The names of the elements inside the root, in order, with those of one entry only. */
 function elementsOf(xml: string): readonly string[] {
   const tight = xml.replace(/>\s+</g, '><');
   const one = tight.replace(/(<proxy>.*?<\/proxy>)(?:<proxy>.*?<\/proxy>)+/s, '$1');
@@ -72,7 +72,7 @@ test.each(SANDBOX_PRODUCTS)(
   },
 );
 
-test('operations 9 and 10: the golden answers and the sandbox’s have the same names and types', async () => {
+test("operations 9 and 10: the sandbox's answers have the names and types of the golden ones", async () => {
   const sandbox = await open();
   const { id, akey } = sandbox.instance('exclusive');
   const areas = await send(`${sandbox.url}/ExclusiveProxy/GetAddibleServerList/`, { api: id, akey });
@@ -82,7 +82,7 @@ test('operations 9 and 10: the golden answers and the sandbox’s have the same 
   expect(shapeOf(JSON.parse(instances.body))).toEqual(shapeOf(JSON.parse(golden('10-instances.json'))));
 });
 
-test('refusals: the golden one and the sandbox’s have the same names and types', async () => {
+test("refusals: the sandbox's answer has the names and types of the golden one", async () => {
   const sandbox = await open();
   const { body } = await call(sandbox, 'short-classic', { adr: '火星' });
   expect(JSON.parse(body)).toEqual(JSON.parse(golden('error-12009.json')));

@@ -3,7 +3,7 @@ import { Duplex } from 'node:stream';
 import { expect, test } from 'vitest';
 import { joinStreams } from '../../src/sandbox/join-streams.ts';
 
-test('join: a target that has ended and closed leaves the client the time to take what was sent', async () => {
+test('join streams: a client receives everything from a target that has already closed', async () => {
   const taken: string[] = [];
   const client = new Duplex({
     read() {},
@@ -23,14 +23,14 @@ test('join: a target that has ended and closed leaves the client the time to tak
       done();
     },
   });
-  client.push(null); // the client has nothing to say
+  client.push(null); // the client sends nothing
   joinStreams(client, target);
   await once(client, 'close');
   expect(taken).toEqual(['one', 'two', 'three']);
   expect([client.writableFinished, target.destroyed]).toEqual([true, true]);
 });
 
-test('join: a stream that is closed already takes the other with it', async () => {
+test('join streams: a stream that is already closed destroys the other one', async () => {
   const idle = () => new Duplex({ read() {}, write: (_chunk, _encoding, done) => done() });
   const [client, target] = [idle(), idle()];
   client.destroy();

@@ -1,6 +1,6 @@
 /**
- * The contract: each operation answers in the layout that the specification shows, in all its formats, by both methods.
- * The layouts below are written by hand from the specification (Endpoints 1 to 10, Resources and their fields).
+ * Each operation answers in the layout of the specification, in all its formats, by both methods. The layouts below are copied
+ * from the specification (Endpoints 1 to 10, Resources and their fields).
  */
 import { describe, expect, test } from 'vitest';
 import { print } from '../../src/sandbox/layouts.ts';
@@ -58,7 +58,7 @@ const LAYOUTS: Readonly<
   },
 };
 
-/** The parameter that selects the format, and its values for text, XML and JSON, by the specification. */
+/** The parameter that selects the format, and its values for text, XML and JSON, from the specification. */
 function selector(product: SandboxProduct, format: 'text' | 'xml' | 'json'): Record<string, string> {
   if (product === 'short-pure') return { type: { text: '1', json: '2', xml: '3' }[format] };
   const value = { text: '1', xml: '2', json: '3' }[format];
@@ -76,7 +76,7 @@ function expectEntry(
   }
 }
 
-/** What stands between an element's tags. */
+/** The content of an element. */
 function inside(xml: string, name: string): readonly string[] {
   return [...xml.matchAll(new RegExp(`<${name}>(.*?)</${name}>`, 'gs'))].map(([, content = '']) => content);
 }
@@ -86,9 +86,9 @@ describe.each(['GET', 'POST'] as const)('sandbox by %s', (method) => {
     '%s: JSON carries code as a string, count, counters and the entries',
     async (product) => {
       const sandbox = await open();
-      const told = await call(sandbox, product, selector(product, 'json'), { method });
-      expect([told.status, told.contentType]).toEqual([200, 'application/json; charset=utf-8']);
-      const { code, msg, data } = JSON.parse(told.body);
+      const answer = await call(sandbox, product, selector(product, 'json'), { method });
+      expect([answer.status, answer.contentType]).toEqual([200, 'application/json; charset=utf-8']);
+      const { code, msg, data } = JSON.parse(answer.body);
       expect([code, msg.startsWith('获取成功')]).toEqual(['10001', true]);
       const { counters, entry } = LAYOUTS[product];
       expect(Object.keys(data)).toEqual(['count', ...counters, 'proxy_list']);
@@ -98,12 +98,14 @@ describe.each(['GET', 'POST'] as const)('sandbox by %s', (method) => {
     },
   );
 
-  test.each(SANDBOX_PRODUCTS)('%s: XML carries the same envelope and fields', async (product) => {
+  test.each(SANDBOX_PRODUCTS)('%s: XML has the same envelope and fields', async (product) => {
     const sandbox = await open();
-    const told = await call(sandbox, product, selector(product, 'xml'), { method });
-    expect([told.status, told.contentType]).toEqual([200, 'text/xml; charset=utf-8']);
-    expect(told.body).toMatch(/^<\?xml version="1.0" encoding="utf-8"\?>\n<result><code>10001<\/code><msg>/);
-    const [data = ''] = inside(told.body, 'data');
+    const answer = await call(sandbox, product, selector(product, 'xml'), { method });
+    expect([answer.status, answer.contentType]).toEqual([200, 'text/xml; charset=utf-8']);
+    expect(answer.body).toMatch(
+      /^<\?xml version="1.0" encoding="utf-8"\?>\n<result><code>10001<\/code><msg>/,
+    );
+    const [data = ''] = inside(answer.body, 'data');
     const { counters, entry } = LAYOUTS[product];
     for (const name of ['count', ...counters])
       expect(inside(data, name), name).toEqual([expect.stringMatching(/^\d+$/)]);
@@ -114,11 +116,11 @@ describe.each(['GET', 'POST'] as const)('sandbox by %s', (method) => {
     }
   });
 
-  test.each(SANDBOX_PRODUCTS)('%s: Text is a line for each proxy, CRLF between them', async (product) => {
+  test.each(SANDBOX_PRODUCTS)('%s: Text has one line per proxy, separated by CRLF', async (product) => {
     const sandbox = await open();
-    const told = await call(sandbox, product, selector(product, 'text'), { method });
-    expect([told.status, told.contentType]).toEqual([200, 'text/plain; charset=utf-8']);
-    const lines = told.body.split('\r\n');
+    const answer = await call(sandbox, product, selector(product, 'text'), { method });
+    expect([answer.status, answer.contentType]).toEqual([200, 'text/plain; charset=utf-8']);
+    const lines = answer.body.split('\r\n');
     expect(lines).toHaveLength(3);
     const shape =
       product === 'free'
@@ -127,16 +129,16 @@ describe.each(['GET', 'POST'] as const)('sandbox by %s', (method) => {
     for (const line of lines) expect(line).toMatch(shape);
   });
 
-  test('areas: code, msg and a serverList of area, count and score', async () => {
+  test('areas: has code, msg and a serverList of area, count and score', async () => {
     const sandbox = await open();
     const { id, akey } = sandbox.instance('exclusive');
-    const told = await send(
+    const answer = await send(
       `${sandbox.url}/ExclusiveProxy/GetAddibleServerList/`,
       { api: id, akey, i: '1' },
       { method },
     );
-    expect([told.status, told.contentType]).toEqual([200, 'application/json; charset=utf-8']);
-    const body = JSON.parse(told.body);
+    expect([answer.status, answer.contentType]).toEqual([200, 'application/json; charset=utf-8']);
+    const body = JSON.parse(answer.body);
     expect(Object.keys(body)).toEqual(['code', 'msg', 'serverList']);
     expect(body.code).toBe('10001');
     expect(body.serverList.length).toBeGreaterThan(5);
@@ -144,16 +146,16 @@ describe.each(['GET', 'POST'] as const)('sandbox by %s', (method) => {
       expectEntry(line, { area: 'string', count: 'number', score: 'number' });
   });
 
-  test('instances: code, msg and an instance_list of records', async () => {
+  test('instances: has code, msg and an instance_list of records', async () => {
     const sandbox = await open();
     const { username, key } = sandbox.account;
-    const told = await send(
+    const answer = await send(
       `${sandbox.url}/ExclusiveProxy/GetInstanceList/`,
       { username, password: key },
       { method },
     );
-    expect([told.status, told.contentType]).toEqual([200, 'application/json; charset=utf-8']);
-    const body = JSON.parse(told.body);
+    expect([answer.status, answer.contentType]).toEqual([200, 'application/json; charset=utf-8']);
+    const body = JSON.parse(answer.body);
     expect(Object.keys(body)).toEqual(['code', 'msg', 'instance_list']);
     const time = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d$/;
     expect(body.instance_list).toHaveLength(1);
@@ -170,7 +172,7 @@ describe.each(['GET', 'POST'] as const)('sandbox by %s', (method) => {
   });
 });
 
-test('sandbox: a refusal has code and msg alone, in the format that was asked for', async () => {
+test('sandbox: a refusal has only code and msg, in the requested format', async () => {
   const sandbox = await open();
   const json = await call(sandbox, 'short-classic', { akey: 'wrong' });
   expect(JSON.parse(json.body)).toEqual({ code: '12001', msg: 'akey错误' });
@@ -180,7 +182,7 @@ test('sandbox: a refusal has code and msg alone, in the format that was asked fo
   expect([text.contentType, JSON.parse(text.body).code]).toEqual(['text/plain; charset=utf-8', '12001']);
 });
 
-test('sandbox: an extraction format chooses the fields of JSON and XML, and the line of Text', async () => {
+test('sandbox: an extraction format selects the fields of JSON and XML, and the line of Text', async () => {
   const sandbox = await open({
     paceMs: 0,
     instances: [
@@ -194,7 +196,7 @@ test('sandbox: an extraction format chooses the fields of JSON and XML, and the 
   expect(body).toMatch(/^127\.\d+\.\d+\.\d+:\d+,.+ .+,\d+$/);
 });
 
-test('pure edition: its proxies stand behind one address, and out_ip is told only where it is switched on', async () => {
+test('pure edition: its proxies share one address, and out_ip can be switched off', async () => {
   const sandbox = await open({ instances: [{ product: 'short-pure', showOutIp: false }] });
   const { data } = await ask(sandbox, 'short-pure');
   const list = data?.proxy_list ?? [];
@@ -203,7 +205,7 @@ test('pure edition: its proxies stand behind one address, and out_ip is told onl
   for (const entry of list) expect(entry).not.toHaveProperty('out_ip');
 });
 
-test('pure edition: it lives on its extraction server alone, the others on the base address alone', async () => {
+test('pure edition: only its extraction server has it, and only the base address has the others', async () => {
   const sandbox: Sandbox = await open();
   const { path } = GOOD_CALLS['short-pure'];
   expect((await send(`${sandbox.url}${path}`, {})).status).toBe(404);
@@ -211,7 +213,7 @@ test('pure edition: it lives on its extraction server alone, the others on the b
   expect(sandbox.extractUrl).toBe(`http://${sandbox.extractHost}`);
 });
 
-test('sandbox: other methods and unknown paths are answered by the web server, not by the service', async () => {
+test('sandbox: other methods and unknown paths get 405 and 404', async () => {
   const sandbox = await open();
   const put = await call(sandbox, 'short-classic', {}, { method: 'PUT' });
   expect([put.status, put.contentType]).toEqual([405, 'text/html']);
@@ -219,7 +221,7 @@ test('sandbox: other methods and unknown paths are answered by the web server, n
   expect(sandbox.stats().calls).toBe(0);
 });
 
-test('sandbox: what would be markup is escaped in XML', () => {
+test('sandbox: escapes markup in XML', () => {
   const entries = [{ adr: '<a> & "b"' }];
   const layout = { format: 'xml', line: String } as const;
   const { body } = print({ code: '10001', msg: '<&>', data: { counters: {}, entries } }, layout);

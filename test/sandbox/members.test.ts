@@ -1,4 +1,4 @@
-/** Members on the wire: serving well in each protocol and mode, their lives, and each way in which they misbehave. */
+/** Members on the wire: how they serve each protocol and mode, their lives, and each of their behaviours. */
 
 import { once } from 'node:events';
 import { connect, createServer, type Socket } from 'node:net';
@@ -21,7 +21,7 @@ import {
   socksThrough,
 } from './client.ts';
 
-/** A sandbox and one member of a product. */
+/** A sandbox and one drawn member of a product. */
 async function openOne(
   product: SandboxProduct,
   options: SandboxOptions = {},
@@ -41,7 +41,7 @@ async function openServer(greet: (socket: Socket) => void): Promise<number> {
   const sockets = new Set<Socket>();
   const server = createServer({ allowHalfOpen: true }, (socket) => {
     sockets.add(socket);
-    socket.on('error', () => {}); // ignored: how the other side ends is the test's business
+    socket.on('error', () => {}); // ignored: the member may reset it
     greet(socket);
   });
   server.listen(0, '127.0.0.1');
@@ -55,14 +55,14 @@ async function openServer(greet: (socket: Socket) => void): Promise<number> {
   return address.port;
 }
 
-/** The head of a SOCKS5 exchange without credentials that asks for an IPv4 target. */
+/** The client's bytes of a SOCKS5 handshake without credentials, for an IPv4 target. */
 function socks5Request(port: number, head = [0x05, 0x01, 0x00]): Buffer {
   return Buffer.from([...head, 0x05, 0x01, 0x00, 0x01, 127, 0, 0, 1, port >> 8, port & 255]);
 }
 
 const connectRequest = (target: string) => `CONNECT ${target} HTTP/1.1\r\nHost: ${target}\r\n\r\n`;
 
-test('password mode: HTTP members ask with 407 and take the instance’s id and password alone', async () => {
+test("password mode: HTTP members answer 407 unless the client sends the instance's id and password", async () => {
   const { sandbox, entry, target } = await openOne('short-classic', { auth: 'password' });
   const { id: username, password, akey } = sandbox.instance('short-classic');
   expect((await connectThrough(entry, target)).status).toBe(407);
@@ -75,7 +75,7 @@ test('password mode: HTTP members ask with 407 and take the instance’s id and 
   );
 });
 
-test('password mode: SOCKS5 members want method 2 and take the instance’s id and password alone', async () => {
+test("password mode: SOCKS5 members require method 2 with the instance's id and password", async () => {
   const { sandbox, entry, target } = await openOne('short-socks5', { auth: 'password' });
   const { id: username, password } = sandbox.instance('short-socks5');
   expect(await exchange(entry, Buffer.from([0x05, 0x01, 0x00]))).toEqual(Buffer.from([0x05, 0xff]));
@@ -86,12 +86,12 @@ test('password mode: SOCKS5 members want method 2 and take the instance’s id a
   expect(await getOver(socket, '/ip')).toBe(`${entry.ip}\n`);
 });
 
-test('free members ask for nothing, whatever the mode', async () => {
+test('free members: need no credentials in either mode', async () => {
   const { entry, sandbox } = await openOne('free', { auth: 'password' }, { protocol_type: '4' });
   expect((await getThrough(entry, `${sandbox.targetUrl}/ip`)).status).toBe(200);
 });
 
-test('SOCKS4 and SOCKS4a: served by free members, names resolved by them', async () => {
+test('SOCKS4 and SOCKS4a: free members serve them and resolve the names', async () => {
   const { entry, sandbox } = await openOne('free', {}, { protocol_type: '2' });
   for (const host of ['127.0.0.1', 'target.example']) {
     const socket = await socksThrough(entry, `${host}:${sandbox.target.port}`, 4);
@@ -101,7 +101,7 @@ test('SOCKS4 and SOCKS4a: served by free members, names resolved by them', async
   expect(refused).toEqual(Buffer.from([0, 0x5b, 0, 0, 0, 0, 0, 0]));
 });
 
-test('SOCKS5: a request that comes byte by byte is served, and its early bytes reach the target', async () => {
+test("SOCKS5: a request may arrive byte by byte, and the client's early bytes reach the target", async () => {
   const { entry, sandbox } = await openOne('short-socks5');
   const { port } = sandbox.target;
   const socket = connect({ host: entry.ip, port: entry.port });
@@ -113,12 +113,14 @@ test('SOCKS5: a request that comes byte by byte is served, and its early bytes r
     socket.write(Buffer.from([byte]));
     await new Promise((next) => setImmediate(next));
   }
-  const told = await readAll(socket);
-  expect(Buffer.from(told.slice(0, 12), 'latin1')).toEqual(Buffer.from([5, 0, 5, 0, 0, 1, 0, 0, 0, 0, 0, 0]));
-  expect(told.endsWith(`${entry.ip}\n`)).toBe(true);
+  const received = await readAll(socket);
+  expect(Buffer.from(received.slice(0, 12), 'latin1')).toEqual(
+    Buffer.from([5, 0, 5, 0, 0, 1, 0, 0, 0, 0, 0, 0]),
+  );
+  expect(received.endsWith(`${entry.ip}\n`)).toBe(true);
 });
 
-test('SOCKS5: BIND, UDP and unknown address types get their reply', async () => {
+test('SOCKS5: BIND, UDP and unknown address types get the reply of the RFC', async () => {
   const { entry } = await openOne('short-socks5');
   const reply = async (command: number, kind: number) => {
     const bytes = await exchange(entry, Buffer.from([5, 1, 0, 5, command, 0, kind, 127, 0, 0, 1, 0, 80]));
@@ -127,7 +129,7 @@ test('SOCKS5: BIND, UDP and unknown address types get their reply', async () => 
   expect([await reply(2, 1), await reply(3, 1), await reply(1, 9)]).toEqual([0x07, 0x07, 0x08]);
 });
 
-test('dead targets: HTTP members answer 502, SOCKS5 members the reply that says why', async () => {
+test('dead targets: HTTP members answer 502, SOCKS5 members the matching reply', async () => {
   const { entry, sandbox } = await openOne('short-classic');
   expect((await connectThrough(entry, '127.0.0.1:1')).status).toBe(502);
   expect((await getThrough(entry, 'http://127.0.0.1:1/')).status).toBe(502);
@@ -150,34 +152,34 @@ test.each(['short-classic', 'short-socks5'] as const)(
     const { entry } = await openOne(product);
     const isHttp = product === 'short-classic';
     const answer = isHttp ? 'HTTP/1.1 200 Connection Established\r\n\r\n' : '\x05\0\x05\0\0\x01\0\0\0\0\0\0';
-    /** A half-open connection that has asked for a tunnel, and all that comes back on it. */
+    /** A half-open connection that has requested a tunnel, and everything received on it. */
     const openTunnel = (port: number) => {
       const socket = connect({ host: entry.ip, port: entry.port, allowHalfOpen: true });
       onTestFinished(() => void socket.destroy());
       socket.write(isHttp ? connectRequest(`127.0.0.1:${port}`) : socks5Request(port));
-      const told: string[] = [];
-      socket.setEncoding('latin1').on('data', (chunk: string) => told.push(chunk));
-      return { socket, told: () => told.join('') };
+      const received: string[] = [];
+      socket.setEncoding('latin1').on('data', (chunk: string) => received.push(chunk));
+      return { socket, received: () => received.join('') };
     };
 
     const answersAfterEnd = await openServer((socket) => {
       socket.resume();
-      socket.once('end', () => socket.end('you have ended'));
+      socket.once('end', () => socket.end('the client has ended'));
     });
     const ended = openTunnel(answersAfterEnd);
-    await until('the tunnel stands', () => ended.told() === answer);
+    await until('the tunnel is open', () => ended.received() === answer);
     ended.socket.end('that is all');
     await once(ended.socket, 'end');
-    expect(ended.told()).toBe(`${answer}you have ended`);
+    expect(ended.received()).toBe(`${answer}the client has ended`);
 
     const heard: string[] = [];
     const endsFirst = await openServer((socket) => {
-      socket.end('I have ended');
+      socket.end('the target has ended');
       socket.setEncoding('latin1').on('data', (chunk: string) => heard.push(chunk));
     });
     const other = openTunnel(endsFirst);
     await once(other.socket, 'end');
-    expect(other.told()).toBe(`${answer}I have ended`);
+    expect(other.received()).toBe(`${answer}the target has ended`);
     other.socket.end('I go on');
     await until('the target heard it', () => heard.join('') === 'I go on');
   },
@@ -197,10 +199,10 @@ test.each(['short-classic', 'short-socks5'] as const)(
     socket.write(product === 'short-classic' ? connectRequest(`127.0.0.1:${port}`) : socks5Request(port));
     let heard = 0;
     socket.on('data', (chunk: Buffer) => {
-      if (heard === 0) socket.end(); // the answer of the member
+      if (heard === 0) socket.end(); // these bytes are the member's answer
       heard += chunk.length;
       socket.pause();
-      setImmediate(() => socket.resume()); // never in a hurry
+      setImmediate(() => socket.resume()); // a slow reader
     });
     await once(socket, 'end');
     expect(heard).toBeGreaterThan(size);
@@ -232,7 +234,7 @@ test.each(['short-classic', 'short-socks5'] as const)(
   },
 );
 
-test('lives: at the end a new tunnel is refused, and one that runs goes on within the grace', async () => {
+test('lives: an expired member refuses new tunnels and keeps open ones during its grace period', async () => {
   const clock = new ManualClock();
   const { entry, target, sandbox } = await openOne('short-classic', {
     clock,
@@ -247,7 +249,7 @@ test('lives: at the end a new tunnel is refused, and one that runs goes on withi
   expect(await getOver(socket, '/ip'), 'within the grace').toBe(`${entry.ip}\n`);
 });
 
-test('lives: when the grace is over a tunnel that runs is cut', async () => {
+test('lives: the end of the grace period cuts open tunnels', async () => {
   const clock = new ManualClock();
   const { entry, target } = await openOne('short-socks5', { clock, lifetimeMs: 2_000, graceMs: 500 });
   const socket = await socksThrough(entry, target, 5);
@@ -257,7 +259,7 @@ test('lives: when the grace is over a tunnel that runs is cut', async () => {
   await once(socket, 'close');
 });
 
-test('lives: a place that is free again is taken by a new proxy with another exit', async () => {
+test('lives: a new proxy with another exit replaces an expired one', async () => {
   const { entry, sandbox } = await openOne('short-classic', { paceMs: 0 });
   const [member] = sandbox.members();
   await sandbox.kill(member?.id ?? '');
@@ -266,7 +268,7 @@ test('lives: a place that is free again is taken by a new proxy with another exi
   await expect(sandbox.kill(member?.id ?? '')).rejects.toThrow(/no living member/);
 });
 
-test('misbehave refuse: the port closes for new connections, running tunnels stay, and it can come back', async () => {
+test('refuse: closes the port, keeps open tunnels, and is reversible', async () => {
   const { entry, target, sandbox } = await openOne('short-classic');
   const [member] = sandbox.members();
   const { socket } = await connectThrough(entry, target);
@@ -278,7 +280,7 @@ test('misbehave refuse: the port closes for new connections, running tunnels sta
 });
 
 test.each(['short-classic', 'short-socks5'] as const)(
-  'misbehave silent: %s accepts and never answers',
+  'silent: %s accepts and never answers',
   async (product) => {
     const { entry, target, sandbox } = await misbehaving(product, { how: 'silent' });
     const socket = connect({ host: entry.ip, port: entry.port });
@@ -293,7 +295,7 @@ test.each(['short-classic', 'short-socks5'] as const)(
 );
 
 test.each(['short-classic', 'short-socks5'] as const)(
-  'misbehave silent-after: %s accepts the target and carries nothing',
+  'silent-after: %s accepts the target and relays nothing',
   async (product) => {
     const { entry, target, sandbox } = await misbehaving(product, { how: 'silent-after' });
     const socket =
@@ -306,7 +308,7 @@ test.each(['short-classic', 'short-socks5'] as const)(
   },
 );
 
-test('misbehave slow: served after its wait', async () => {
+test('slow: serves after the delay', async () => {
   const clock = new ManualClock();
   const { entry, sandbox } = await openOne('short-classic', {
     clock,
@@ -325,13 +327,13 @@ test('misbehave slow: served after its wait', async () => {
   expect(await served).toBe(`${entry.ip}\n`);
 });
 
-test.each([502, 503, 504, 407])('misbehave status: HTTP members answer %i with a page', async (status) => {
+test.each([502, 503, 504, 407])('status: HTTP members answer %i with a page', async (status) => {
   const { entry, target, sandbox } = await misbehaving('short-classic', { how: 'status', status });
-  const told = (await exchange(entry, connectRequest(target))).toString('latin1');
-  expect(told).toMatch(
+  const received = (await exchange(entry, connectRequest(target))).toString('latin1');
+  expect(received).toMatch(
     new RegExp(`^HTTP/1.1 ${status} .+\r\nContent-Type: text/html\r\n[\\s\\S]+</html>\r\n$`),
   );
-  expect(told.includes('Proxy-Authenticate')).toBe(status === 407);
+  expect(received.includes('Proxy-Authenticate')).toBe(status === 407);
   expect((await getThrough(entry, `${sandbox.targetUrl}/ip`)).status).toBe(status);
 });
 
@@ -341,18 +343,18 @@ test.each([
   [504, 0x06],
   [403, 0x02],
   [500, 0x01],
-])('misbehave status: SOCKS5 members answer %i as reply %i', async (status, reply) => {
+])('status: SOCKS5 members answer %i as reply %i', async (status, reply) => {
   const { entry, sandbox } = await misbehaving('short-socks5', { how: 'status', status });
-  const told = await exchange(entry, socks5Request(sandbox.target.port));
-  expect([...told.subarray(0, 4)]).toEqual([0x05, 0x00, 0x05, reply]);
+  const received = await exchange(entry, socks5Request(sandbox.target.port));
+  expect([...received.subarray(0, 4)]).toEqual([0x05, 0x00, 0x05, reply]);
 });
 
-test('misbehave status 407: SOCKS5 members accept no method', async () => {
+test('status 407: SOCKS5 members accept no method', async () => {
   const { entry } = await misbehaving('short-socks5', { how: 'status', status: 407 });
   expect(await exchange(entry, Buffer.from([5, 2, 0, 2]))).toEqual(Buffer.from([0x05, 0xff]));
 });
 
-test('misbehave no-connect: CONNECT is refused, except to some ports; absolute form is served', async () => {
+test('no-connect: refuses CONNECT except to the listed ports, and serves absolute form', async () => {
   const { entry, target, sandbox } = await misbehaving('short-classic', { how: 'no-connect' });
   expect((await connectThrough(entry, target)).status).toBe(405);
   expect((await getThrough(entry, `${sandbox.targetUrl}/ip`)).body).toBe(`${entry.ip}\n`);
@@ -366,32 +368,32 @@ test('misbehave no-connect: CONNECT is refused, except to some ports; absolute f
   expect((await connectThrough(entry, '127.0.0.1:1')).status).toBe(403);
 });
 
-test('misbehave garbage: bytes of another protocol, then the end', async () => {
+test('garbage: sends bytes of another protocol, then ends', async () => {
   for (const product of ['short-classic', 'short-socks5'] as const) {
     const { entry, target } = await misbehaving(product, { how: 'garbage' });
     expect((await exchange(entry, connectRequest(target))).toString('latin1')).toMatch(/^SSH-2\.0-/);
   }
 });
 
-test('misbehave wrong-version: an answer in a version that does not exist', async () => {
+test('wrong-version: answers with a version that does not exist', async () => {
   const http = await misbehaving('short-classic', { how: 'wrong-version' });
   expect((await exchange(http.entry, connectRequest(http.target))).toString()).toMatch(/^HTTP\/9\.9 200/);
   const socks = await misbehaving('short-socks5', { how: 'wrong-version' });
   expect((await exchange(socks.entry, Buffer.from([5, 1, 0])))[0]).toBe(9);
 });
 
-test('misbehave partial: half an answer, then the end', async () => {
+test('partial: sends half an answer, then ends', async () => {
   const http = await misbehaving('short-classic', { how: 'partial' });
-  const told = (await exchange(http.entry, connectRequest(http.target))).toString();
-  expect(told).toMatch(/^HTTP\/1\.1 200/);
-  expect(told).not.toContain('\r\n\r\n');
+  const received = (await exchange(http.entry, connectRequest(http.target))).toString();
+  expect(received).toMatch(/^HTTP\/1\.1 200/);
+  expect(received).not.toContain('\r\n\r\n');
   const socks = await misbehaving('short-socks5', { how: 'partial' });
   const bytes = await exchange(socks.entry, socks5Request(socks.sandbox.target.port));
   expect(bytes).toEqual(Buffer.from([5, 0, 5, 0, 0, 1, 0]));
 });
 
 test.each(['short-classic', 'short-socks5'] as const)(
-  'misbehave dribble: %s answers rightly, byte by byte',
+  'dribble: %s answers correctly, byte by byte',
   async (product) => {
     const { entry, target, sandbox } = await misbehaving(product, { how: 'dribble' });
     const socket = connect({ host: entry.ip, port: entry.port });
@@ -407,13 +409,13 @@ test.each(['short-classic', 'short-socks5'] as const)(
   },
 );
 
-test('misbehave dribble: a request in absolute form is served too', async () => {
+test('dribble: serves a request in absolute form', async () => {
   const { entry, sandbox } = await misbehaving('short-classic', { how: 'dribble' });
   expect(await getThrough(entry, `${sandbox.targetUrl}/ip`)).toEqual({ status: 200, body: `${entry.ip}\n` });
 });
 
 test.each(['accept', 'request'] as const)(
-  'misbehave close and reset: without an answer, on %s',
+  'close and reset: end the connection without an answer, on %s',
   async (when) => {
     const closing = await misbehaving('short-classic', { how: 'close', when });
     const socket = connect({ host: closing.entry.ip, port: closing.entry.port });
@@ -425,23 +427,23 @@ test.each(['accept', 'request'] as const)(
   },
 );
 
-test('misbehave endless-head: header lines without end, as long as anybody listens', async () => {
+test('endless-head: sends header lines until the client leaves', async () => {
   const { entry, target } = await misbehaving('short-classic', { how: 'endless-head' });
   const socket = connect({ host: entry.ip, port: entry.port });
   onTestFinished(() => void socket.destroy());
-  let told = '';
+  let received = '';
   socket.setEncoding('latin1').on('data', (chunk: string) => {
-    told += chunk;
+    received += chunk;
   });
   socket.write(connectRequest(target));
-  await until('it went on beyond any limit', () => told.length > 200_000);
+  await until('it went on beyond any limit', () => received.length > 200_000);
   socket.destroy();
-  expect(told).toMatch(/^HTTP\/1\.1 200 OK\r\nX-Filler: a+\r\nX-Filler/);
-  expect(told).not.toContain('\r\n\r\n');
+  expect(received).toMatch(/^HTTP\/1\.1 200 OK\r\nX-Filler: a+\r\nX-Filler/);
+  expect(received).not.toContain('\r\n\r\n');
 });
 
 test.each(['short-classic', 'short-socks5'] as const)(
-  'misbehave cut: %s resets the tunnel after so many bytes',
+  'cut: %s resets the tunnel after that many bytes',
   async (product) => {
     const { entry, target } = await misbehaving(product, { how: 'cut', afterBytes: 5_000 });
     const socket =
@@ -458,7 +460,7 @@ test.each(['short-classic', 'short-socks5'] as const)(
   },
 );
 
-test('shares: so many of the new members are dead and slow as the options say', async () => {
+test('shares: new members are dead and slow in the configured proportions', async () => {
   const sandbox = await open({
     members: 400,
     dead: 0.2,

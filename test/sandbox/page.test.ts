@@ -1,4 +1,4 @@
-/** docs/sandbox.md lists what there is, and what it shows works. */
+/** The lists of docs/sandbox.md are complete, and its examples work. */
 import { readFileSync } from 'node:fs';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -28,7 +28,7 @@ function table(header: string): readonly (readonly string[])[] {
 const names = (header: string) => table(header).map(([name = '']) => name.replaceAll('`', ''));
 const block = (mark: string) => new RegExp(`\`\`\`yaml\n(${mark}[\\s\\S]*?)\`\`\``).exec(page)?.[1] ?? '';
 
-test('docs/sandbox.md: the instances are those of a sandbox that is told nothing', async () => {
+test('docs/sandbox.md: lists the default instances', async () => {
   const sandbox = await open();
   const listed = table('product').map(([product = '', id, password]) => [
     product.replaceAll('`', ''),
@@ -39,20 +39,20 @@ test('docs/sandbox.md: the instances are those of a sandbox that is told nothing
   expect(page).toContain(`\`${sandbox.account.username}\` with the password \`${sandbox.account.password}\``);
 });
 
-test('docs/sandbox.md: conditions, faults and behaviours are those of the code', () => {
+test('docs/sandbox.md: lists the conditions, faults and behaviours of the code', () => {
   expect(names('condition')).toEqual(Object.keys(conditionSchema.shape));
   expect(names('fault')).toEqual(faultSchema.options.map(({ shape }) => shape.fault.value));
   expect(names('behaviour')).toEqual(behaviourSchema.options.map(({ shape }) => shape.how.value));
 });
 
-test('docs/sandbox.md: the control API is that of the code', () => {
+test('docs/sandbox.md: lists the requests of the control API', () => {
   const listed = table('request').map(([request = '', does]) => [request.replaceAll('`', ''), does]);
   expect(listed).toEqual(
     CONTROL_ROUTES.map(({ method, path, does }) => [`${method} /_control/${path}`, does]),
   );
 });
 
-test('docs/sandbox.md: the configuration is one, for instances that there are', async () => {
+test('docs/sandbox.md: the configuration is valid and names existing instances', async () => {
   const sandbox = await open();
   const config = parseConfig(block('service:'), 'noria.yaml', { env: {} });
   for (const { product, instance } of config.sources) {
@@ -61,7 +61,7 @@ test('docs/sandbox.md: the configuration is one, for instances that there are', 
   expect(config.sources).toHaveLength(2);
 });
 
-test('docs/sandbox.md: the scenario is one', async () => {
+test('docs/sandbox.md: the scenario is valid', async () => {
   const folder = await mkdtemp(join(tmpdir(), 'noria-page-'));
   onTestFinished(() => rm(folder, { recursive: true }));
   const path = join(folder, 'bad-day.yaml');

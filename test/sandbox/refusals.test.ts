@@ -1,6 +1,6 @@
 /**
- * The contract: every code of the specification's table of errors is answered by each operation it is listed for, and
- * for the reason it is listed for. The table is written by hand from the specification (Errors).
+ * Each operation answers every code that the specification's table of errors lists for it, for the listed reason. The table
+ * below is copied from the specification (Errors).
  */
 import { expect, test } from 'vitest';
 import { openSandbox } from '../../src/sandbox/open-sandbox.ts';
@@ -9,7 +9,7 @@ import type { ConditionChange } from '../../src/sandbox/settings.ts';
 import { ManualClock } from '../support/manual-clock.ts';
 import { ask, call, connectThrough, draw, open, send, socksThrough } from './client.ts';
 
-/** Conditions of an instance, the code they lead to, and the operations (by number) that the code is listed for. */
+/** A condition of an instance, its code, and the operations (by number) for which the code is listed. */
 const CONDITIONS: readonly {
   readonly condition: ConditionChange;
   readonly code: string;
@@ -60,7 +60,7 @@ test.each(SANDBOX_PRODUCTS)(
   },
 );
 
-/** Parameter values that the specification rules out, by operation. */
+/** Parameter values that the specification excludes, by operation. */
 const WRONG_PARAMETERS: Readonly<
   Record<SandboxProduct, readonly Readonly<Record<string, string | undefined>>[]>
 > = {
@@ -114,27 +114,30 @@ const WRONG_PARAMETERS: Readonly<
   exclusive: [{ pro: undefined }, { pro: '0' }, { order: undefined }, { order: '3' }, { count: '21' }],
 };
 
-test.each(SANDBOX_PRODUCTS)('%s: 12003 for parameters that are missing or out of range', async (product) => {
-  const sandbox = await open({ paceMs: 0 });
-  const wrong = WRONG_PARAMETERS[product];
-  expect(wrong.length, 'nothing to try').toBeGreaterThan(0);
-  for (const params of wrong) {
-    expect((await ask(sandbox, product, params)).code, JSON.stringify(params)).toBe('12003');
-  }
-});
+test.each(SANDBOX_PRODUCTS)(
+  '%s: answers 12003 to parameters that are missing or out of range',
+  async (product) => {
+    const sandbox = await open({ paceMs: 0 });
+    const wrong = WRONG_PARAMETERS[product];
+    expect(wrong.length, 'nothing to try').toBeGreaterThan(0);
+    for (const params of wrong) {
+      expect((await ask(sandbox, product, params)).code, JSON.stringify(params)).toBe('12003');
+    }
+  },
+);
 
-test('sandbox: parameters that an operation does not know are ignored', async () => {
+test('sandbox: ignores unknown parameters', async () => {
   const sandbox = await open();
   expect((await ask(sandbox, 'short-classic', { fitter: '9', i: '1', adr: '' })).code).toBe('10001');
 });
 
-test('sandbox: a body beyond any reason is refused by the web server', async () => {
+test('sandbox: refuses a body that is too large', async () => {
   const sandbox = await open();
-  const told = await call(sandbox, 'short-classic', { adr: 'x'.repeat(70_000) }, { method: 'POST' });
-  expect([told.status, told.body]).toEqual([400, 'the body is larger than 65536 bytes\n']);
+  const answer = await call(sandbox, 'short-classic', { adr: 'x'.repeat(70_000) }, { method: 'POST' });
+  expect([answer.status, answer.body]).toEqual([400, 'the body is larger than 65536 bytes\n']);
 });
 
-test('sandbox: two instances with one id are a mistake of whoever opens it', async () => {
+test('sandbox: throws if two instances have one id', async () => {
   const product = 'shared';
   const instances = [
     { product, id: 'same' },
@@ -143,7 +146,7 @@ test('sandbox: two instances with one id are a mistake of whoever opens it', asy
   await expect(openSandbox({ instances })).rejects.toThrow(/same id/);
 });
 
-test('12008 of operation 1: too many connections open through its proxies, and fine once they are fewer', async () => {
+test('12008 of operation 1: while too many connections through its proxies are open', async () => {
   const sandbox = await open({ paceMs: 0, instances: [{ product: 'long-residential', connectionLimit: 1 }] });
   const [entry] = await draw(sandbox, 'long-residential');
   if (entry === undefined) throw new Error('nothing was drawn');
@@ -154,7 +157,7 @@ test('12008 of operation 1: too many connections open through its proxies, and f
   socket.destroy();
 });
 
-test('12008 of operation 5: the data that went through its proxies is used up', async () => {
+test('12008 of operation 5: once its proxies have relayed too many bytes', async () => {
   const sandbox = await open({
     paceMs: 0,
     instances: [{ product: 'residential-socks5', trafficLimitBytes: 10_000 }],
@@ -167,7 +170,7 @@ test('12008 of operation 5: the data that went through its proxies is used up', 
   expect((await ask(sandbox, 'residential-socks5')).code).toBe('12008');
 });
 
-test('12009: nothing fits the parameters', async () => {
+test('12009: no proxy matches the parameters', async () => {
   const sandbox = await open({ paceMs: 0, members: 2 });
   expect((await ask(sandbox, 'short-classic', { adr: '火星' })).code).toBe('12009');
   expect((await ask(sandbox, 'long-residential', { fitter: '1' })).code).toBe('10001');
@@ -176,7 +179,7 @@ test('12009: nothing fits the parameters', async () => {
   );
 });
 
-test('12012: another client of a free application waits until the first has been silent for two minutes', async () => {
+test('12012: another client of a free application is refused until the first has been silent for two minutes', async () => {
   const clock = new ManualClock();
   const sandbox = await openSandbox({ clock });
   const from = async (address: string) => {
@@ -204,7 +207,7 @@ test.each([
   ['short-pure', 10, 1000],
   ['free', 1, 1000],
   ['exclusive', 1, 1000],
-] as const)('12002: %s takes %i call(s) in %i ms, from start to start', async (product, calls, withinMs) => {
+] as const)('12002: %s allows %i call(s) in %i ms, from start to start', async (product, calls, withinMs) => {
   const clock = new ManualClock();
   const sandbox = await open({ clock, instances: [{ product }] });
   const code = async () => (await ask(sandbox, product)).code;
@@ -217,7 +220,7 @@ test.each([
   expect(sandbox.stats().paceBreaks).toBe(2);
 });
 
-test('12002: the pace is an instance’s own, and a call with another key does not escape it', async () => {
+test('12002: each instance has its own rate limit, which also counts calls with a wrong key', async () => {
   const sandbox = await open({
     instances: [{ product: 'short-classic' }, { product: 'short-classic', id: 'other' }],
   });
@@ -228,7 +231,7 @@ test('12002: the pace is an instance’s own, and a call with another key does n
   expect(sandbox.stats().paceBreaks, 'counted all the same').toBe(1);
 });
 
-test('operation 9: each of its codes', async () => {
+test('operation 9: answers each of its codes', async () => {
   const sandbox = await open();
   const { id, akey } = sandbox.instance('exclusive');
   const code = async (params: Record<string, string | undefined>) => {
@@ -251,7 +254,7 @@ test('operation 9: each of its codes', async () => {
   expect(sandbox.stats().paceBreaks, 'it has no pace').toBe(0);
 });
 
-test('operation 9: areaKeyword takes several keywords', async () => {
+test('operation 9: areaKeyword accepts several keywords', async () => {
   const sandbox = await open();
   const { id, akey } = sandbox.instance('exclusive');
   const params = { api: id, akey, areaKeyword: '苏州,深圳' };
@@ -260,7 +263,7 @@ test('operation 9: areaKeyword takes several keywords', async () => {
   expect(areas.toSorted()).toEqual(['深圳电信', '苏州电信'].toSorted());
 });
 
-test('operation 10: each of its codes', async () => {
+test('operation 10: answers each of its codes', async () => {
   const sandbox = await open({
     instances: [{ product: 'exclusive' }],
     account: { username: 'me', password: '12345678' },
@@ -278,7 +281,7 @@ test('operation 10: each of its codes', async () => {
   expect(await code({ status: '3' }), 'none has expired').toBe('18003');
 });
 
-test('operation 10: status chooses near expiry, not expired, expired', async () => {
+test('operation 10: status selects near expiry, not expired or expired', async () => {
   const sandbox = await open({
     instances: [
       { product: 'exclusive', id: 'fine', members: 7, auth: 'password' },
@@ -301,7 +304,7 @@ test('operation 10: status chooses near expiry, not expired, expired', async () 
   expect(await ids('3')).toEqual(['over']);
   const [fine, , over] = await list();
   expect(fine).toMatchObject({ status: '正常', serverMaxCount: 7, serverCount: 0, authorizationMode: 1 });
-  // 30 days on, in the service's own zone (UTC+8), where it is the next morning.
+  // In 30 days, in the service's time zone (UTC+8), where it is already the next morning.
   expect(fine?.['expirationTime']).toBe('2030-02-01T04:00:00');
   expect(over).toMatchObject({ status: '已过期', authorizationMode: 0 });
 });

@@ -1,4 +1,4 @@
-/** Answers on demand: each code, each fault of the transport, and how rules are counted. */
+/** Rules that answer calls: each code, each fault of the transport, and how calls are counted. */
 import { once } from 'node:events';
 import { request } from 'node:http';
 import { connect } from 'node:net';
@@ -16,7 +16,7 @@ async function spoiled(fault: ServiceFault, clock: Clock = systemClock): Promise
   return open({ clock, paceMs: 0, scenario: { rules: [{ answer: fault, times: 1 }] } });
 }
 
-/** All bytes of the answer to a good call, as they come. */
+/** The raw bytes of the answer to a valid call. */
 async function rawAnswer(sandbox: Sandbox): Promise<string> {
   const { id, akey } = sandbox.instance(PRODUCT);
   const { path, params } = GOOD_CALLS[PRODUCT];
@@ -28,7 +28,7 @@ async function rawAnswer(sandbox: Sandbox): Promise<string> {
   return readAll(socket);
 }
 
-test('rules: any code, with its usual text, one of its own, or a code nobody knows', async () => {
+test('rules: answer any code, with its usual text or another one, and unknown codes', async () => {
   const sandbox = await open({ paceMs: 0 });
   sandbox.rules.add({ times: 1, answer: { code: '12009' } });
   sandbox.rules.add({ times: 1, answer: { code: '12002', msg: '调用频率过快，请至少10秒调用一次' } });
@@ -37,10 +37,10 @@ test('rules: any code, with its usual text, one of its own, or a code nobody kno
   expect(await ask(sandbox, PRODUCT)).toEqual({ code: '12002', msg: '调用频率过快，请至少10秒调用一次' });
   expect(await ask(sandbox, PRODUCT)).toEqual({ code: '19999', msg: '未知错误' });
   expect((await ask(sandbox, PRODUCT)).code).toBe('10001');
-  expect(sandbox.members(), 'a rule that refuses draws nobody').toHaveLength(3);
+  expect(sandbox.members(), 'a refusal draws no member').toHaveLength(3);
 });
 
-test('rules: 10001 gives success without a single proxy', async () => {
+test('rules: 10001 is success with an empty list', async () => {
   const sandbox = await open({ paceMs: 0, scenario: { rules: [{ answer: { code: '10001' } }] } });
   expect((await ask(sandbox, PRODUCT)).data).toEqual({ count: 0, proxy_list: [] });
   expect((await call(sandbox, PRODUCT, { type: '1' })).body).toBe('');
@@ -50,12 +50,12 @@ test('rules: 10001 gives success without a single proxy', async () => {
   expect(JSON.parse(instances.body).instance_list).toEqual([]);
 });
 
-test('rules: a refusal comes in the format that was asked for', async () => {
+test('rules: a refusal has the requested format', async () => {
   const sandbox = await open({ paceMs: 0, scenario: { rules: [{ answer: { code: '12006' } }] } });
   expect((await call(sandbox, PRODUCT, { type: '2' })).body).toContain('<code>12006</code>');
 });
 
-test('rules: any body, with its own type and status', async () => {
+test('rules: answer any body, with any type and status', async () => {
   const body = '{"code":10001,"data":null}';
   const sandbox = await open({
     scenario: { rules: [{ answer: { body, contentType: 'text/html', status: 503 } }] },
@@ -63,7 +63,7 @@ test('rules: any body, with its own type and status', async () => {
   expect(await call(sandbox, PRODUCT)).toEqual({ status: 503, contentType: 'text/html', body });
 });
 
-test('rules: by operation and instance, after so many calls, so many times; the first that fits takes the call', async () => {
+test('rules: match by operation, instance and number of calls; the first match answers', async () => {
   const sandbox = await open({ paceMs: 0 });
   const { id } = sandbox.instance(PRODUCT);
   const first = sandbox.rules.add({ operation: PRODUCT, after: 1, times: 2, answer: { code: '12009' } });
@@ -72,20 +72,22 @@ test('rules: by operation and instance, after so many calls, so many times; the 
   for (let n = 0; n < 4; n += 1) codes.push((await ask(sandbox, PRODUCT)).code);
   expect(codes).toEqual(['12006', '12009', '12009', '12006']);
   expect((await ask(sandbox, 'shared')).code, 'of another operation').toBe('10001');
-  expect(sandbox.rules.list(), 'a rule that is used up is gone').toMatchObject([{ instance: id, used: 2 }]);
+  expect(sandbox.rules.list(), 'a rule is removed after its last answer').toMatchObject([
+    { instance: id, used: 2 },
+  ]);
   expect(sandbox.rules.remove(first)).toBe(false);
   sandbox.rules.clear();
   expect((await ask(sandbox, PRODUCT)).code).toBe('10001');
 });
 
-test('rules: a call that breaks the pace is counted, whatever a rule answers', async () => {
+test('rules: a call that comes too early is counted, whatever the rule answers', async () => {
   const sandbox = await open({ scenario: { rules: [{ answer: { code: '12009' } }] } });
   await ask(sandbox, PRODUCT);
   expect((await ask(sandbox, PRODUCT)).code).toBe('12009');
   expect(sandbox.stats()).toMatchObject({ calls: 2, paceBreaks: 1, codes: { '12009': 2 } });
 });
 
-test('calls: each is kept with its parameters, moment and outcome; unknown instances count too', async () => {
+test('calls: are recorded with parameters, moment and outcome, also for unknown instances', async () => {
   const sandbox = await open({ paceMs: 0 });
   await call(sandbox, PRODUCT, { count: '2' }, { method: 'POST' });
   await call(sandbox, PRODUCT, { api: 'nobody' });
@@ -107,7 +109,7 @@ test('calls: each is kept with its parameters, moment and outcome; unknown insta
   expect(sandbox.stats().instances[sandbox.instance('shared').id]?.calls).toBe(0);
 });
 
-test('fault refuse: the port is closed for a while, and open again', async () => {
+test('fault refuse: closes the port for a time', async () => {
   const sandbox = await spoiled({ fault: 'refuse', forMs: 100 });
   await expect(call(sandbox, PRODUCT)).rejects.toThrow(/ECONNRESET|socket hang up/);
   await expect(call(sandbox, PRODUCT)).rejects.toThrow(/ECONNREFUSED/);
@@ -120,16 +122,16 @@ test('fault refuse: the port is closed for a while, and open again', async () =>
   expect(sandbox.stats().codes).toEqual({ 'fault:refuse': 1, '10001': 1 });
 });
 
-test('fault reset: the connection is reset', async () => {
+test('fault reset: resets the connection', async () => {
   const sandbox = await spoiled({ fault: 'reset' });
   await expect(rawAnswer(sandbox)).rejects.toThrow(/ECONNRESET/);
 });
 
-test('fault close: the connection ends without an answer', async () => {
+test('fault close: ends the connection without an answer', async () => {
   expect(await rawAnswer(await spoiled({ fault: 'close' }))).toBe('');
 });
 
-test('fault hang: no answer ever comes, and closing the sandbox ends it', async () => {
+test('fault hang: never answers; closing the sandbox ends the connection', async () => {
   const sandbox = await spoiled({ fault: 'hang' });
   const answer = rawAnswer(sandbox).catch(() => 'ended');
   await until('the call came', () => sandbox.stats().calls === 1);
@@ -139,39 +141,39 @@ test('fault hang: no answer ever comes, and closing the sandbox ends it', async 
   expect(['', 'ended']).toContain(await answer);
 });
 
-test('fault status: an HTTP status with an HTML page', async () => {
-  const told = await call(await spoiled({ fault: 'status', status: 403 }), PRODUCT);
-  expect([told.status, told.contentType]).toEqual([403, 'text/html']);
-  expect(told.body).toMatch(/^<html>/);
+test('fault status: answers the HTTP status with an HTML page', async () => {
+  const answer = await call(await spoiled({ fault: 'status', status: 403 }), PRODUCT);
+  expect([answer.status, answer.contentType]).toEqual([403, 'text/html']);
+  expect(answer.body).toMatch(/^<html>/);
 });
 
-test('fault garbage: 200 with bytes that are no text', async () => {
-  const told = await call(await spoiled({ fault: 'garbage' }), PRODUCT);
-  expect(told.status).toBe(200);
-  expect(told.body).toContain('\uFFFD');
+test('fault garbage: answers 200 with bytes that are not text', async () => {
+  const answer = await call(await spoiled({ fault: 'garbage' }), PRODUCT);
+  expect(answer.status).toBe(200);
+  expect(answer.body).toContain('\uFFFD');
 });
 
-test('fault redirect: 302 to another path here, or to where it is told', async () => {
+test('fault redirect: answers 302 to another path or to the given address', async () => {
   const here = await rawAnswer(await spoiled({ fault: 'redirect' }));
   expect(here).toMatch(/^HTTP\/1.1 302 Found\r\nLocation: \/moved\/ShortProxy\/GetIP\/\?api=/);
   const there = await rawAnswer(await spoiled({ fault: 'redirect', to: 'http://127.0.0.1:1/' }));
   expect(there).toContain('Location: http://127.0.0.1:1/\r\n');
 });
 
-test('fault huge: a body as large as it is told', async () => {
-  const told = await call(await spoiled({ fault: 'huge', bytes: 200_000 }), PRODUCT);
-  expect(told.body.length).toBeGreaterThanOrEqual(200_000);
-  expect(told.body).toMatch(/^\{"code":"10001"/);
+test('fault huge: sends a body of the given size', async () => {
+  const answer = await call(await spoiled({ fault: 'huge', bytes: 200_000 }), PRODUCT);
+  expect(answer.body.length).toBeGreaterThanOrEqual(200_000);
+  expect(answer.body).toMatch(/^\{"code":"10001"/);
 });
 
-test('fault delay: the whole answer, later', async () => {
+test('fault delay: sends the whole answer after the delay', async () => {
   const clock = new ManualClock();
   const answer = ask(await spoiled({ fault: 'delay', ms: 120 }, clock), PRODUCT);
   await passThrough(clock, 120);
   expect((await answer).code).toBe('10001');
 });
 
-test('fault slow: the head at once, the body in pieces', async () => {
+test('fault slow: sends the head at once, the body in pieces', async () => {
   const clock = new ManualClock();
   const sandbox = await spoiled({ fault: 'slow', ms: 300 }, clock);
   const { id, akey } = sandbox.instance(PRODUCT);
@@ -195,20 +197,20 @@ test('fault slow: the head at once, the body in pieces', async () => {
   expect(JSON.parse(body).code).toBe('10001');
 });
 
-test('fault wrong-format: another format than the one asked for', async () => {
+test('fault wrong-format: answers in a format other than the requested one', async () => {
   const xml = await call(await spoiled({ fault: 'wrong-format' }), PRODUCT);
   expect(xml.body).toMatch(/^<\?xml/);
   const json = await call(await spoiled({ fault: 'wrong-format' }), PRODUCT, { type: '2' });
   expect(JSON.parse(json.body).code).toBe('10001');
 });
 
-test('fault bom: a byte order mark before the answer', async () => {
+test('fault bom: starts the answer with a byte order mark', async () => {
   const { body } = await call(await spoiled({ fault: 'bom' }), PRODUCT);
   expect(body.charCodeAt(0)).toBe(0xfeff);
   expect(JSON.parse(body.slice(1)).code).toBe('10001');
 });
 
-test('fault truncated: less than the length that was announced', async () => {
+test('fault truncated: sends less than the announced length', async () => {
   const raw = await rawAnswer(await spoiled({ fault: 'truncated' })).catch((error: Error) => error.message);
   expect(raw).toMatch(/^HTTP\/1.1 200 OK[\s\S]+\r\n\r\n\{"code":"10001"/);
   const length = Number(/Content-Length: (\d+)/.exec(raw)?.[1]);

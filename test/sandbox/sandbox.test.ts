@@ -3,7 +3,7 @@ import { ManualClock } from '../support/manual-clock.ts';
 import { until } from '../support/until.ts';
 import { ask, connectThrough, draw, getOver, getThrough, open, passThrough, socksThrough } from './client.ts';
 
-test('sandbox: every member leaves by an exit of its own, whatever it speaks', async () => {
+test('sandbox: every member has its own exit, whatever its protocol', async () => {
   const sandbox = await open({ members: 3 });
   const target = `target.example:${sandbox.target.port}`;
   const exits: string[] = [];
@@ -23,7 +23,7 @@ test('sandbox: every member leaves by an exit of its own, whatever it speaks', a
   expect(sandbox.strangers()).toEqual([]);
 });
 
-test('sandbox: a call before the pace allows it is refused, counted, and does not put off the next one', async () => {
+test('sandbox: refuses and counts a call that comes too early, without delaying the next one', async () => {
   const clock = new ManualClock();
   const sandbox = await open({ clock, paceMs: 200 });
   const codes: string[] = [];
@@ -35,7 +35,7 @@ test('sandbox: a call before the pace allows it is refused, counted, and does no
   expect(sandbox.stats().paceBreaks).toBe(1);
 });
 
-test('sandbox: at the end of its life a member closes its port and cuts its tunnels', async () => {
+test('sandbox: an expired member closes its port and its tunnels', async () => {
   const clock = new ManualClock();
   const sandbox = await open({ clock, lifetimeMs: 300 });
   const [entry] = await draw(sandbox, 'short-socks5', { count: '1' });
@@ -49,7 +49,7 @@ test('sandbox: at the end of its life a member closes its port and cuts its tunn
   await expect(socksThrough(entry, `127.0.0.1:${sandbox.target.port}`, 5)).rejects.toThrow(/ECONNREFUSED/);
 });
 
-test('sandbox: dead members have a closed port, slow ones answer late', async () => {
+test('sandbox: dead members have a closed port, slow ones answer after a delay', async () => {
   const clock = new ManualClock();
   const sandbox = await open({
     clock,

@@ -1,4 +1,4 @@
-/** Scenarios: read from a file or handed over, applied to answers and members, and refused when they are wrong. */
+/** Scenarios: decoded from a file or an object, applied to answers and members, and refused if they are invalid. */
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -15,10 +15,10 @@ async function fileWith(content: string): Promise<string> {
   return path;
 }
 
-test('scenario: rules and members from a YAML file', async () => {
+test('scenario: a YAML file sets rules and behaviours', async () => {
   const path = await fileWith(`
 rules:
-  - { operation: short-classic, times: 1, answer: { code: 12009 } } # a number is as good as a text
+  - { operation: short-classic, times: 1, answer: { code: 12009 } } # a number works like a string
   - operation: shared
     answer: { fault: bom }
 members:
@@ -38,7 +38,7 @@ members:
   expect(sandbox.rules.list()).toMatchObject([{ operation: 'shared', answer: { fault: 'bom' } }]);
 });
 
-test('scenario: JSON is YAML, and an empty file is no scenario', async () => {
+test('scenario: a file may contain JSON or be empty', async () => {
   const json = await fileWith(JSON.stringify({ rules: [{ answer: { code: '12006' } }] }));
   expect(await loadScenario(json)).toEqual({ rules: [{ answer: { code: '12006' } }] });
   expect(await loadScenario(await fileWith(''))).toEqual({});
@@ -51,20 +51,20 @@ test.each([
   ['members: [{ share: 2, behaviour: { how: good } }]', /members\.0\.share/],
   ['colour: red', /colour/],
   ['rules: {', /cannot be read/],
-])('scenario: %s is refused with its place', async (content, place) => {
+])('scenario: the refusal of %s names the invalid field', async (content, field) => {
   const path = await fileWith(content);
   const opening = openSandbox({ scenario: path });
-  await expect(opening).rejects.toMatchObject({ code: 'bad-config', message: expect.stringMatching(place) });
+  await expect(opening).rejects.toMatchObject({ code: 'bad-config', message: expect.stringMatching(field) });
   await expect(opening).rejects.toThrow(path);
 });
 
-test('scenario: a file that is not there is told', async () => {
+test('scenario: a missing file is refused', async () => {
   await expect(openSandbox({ scenario: '/nowhere/scenario.yaml' })).rejects.toMatchObject({
     code: 'bad-config',
   });
 });
 
-test('scenario: a share is a probability, and the first rule that fits decides', () => {
+test('scenario: a share is a probability, and the first matching rule decides', () => {
   const rules = [
     { share: 0.3, behaviour: { how: 'refuse' } },
     { product: 'shared', behaviour: { how: 'silent' } },

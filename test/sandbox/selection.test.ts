@@ -1,4 +1,4 @@
-/** What the parameters select, and what the counters of an answer count. */
+/** Which proxies the parameters select, and the counters of an answer. */
 import { expect, test } from 'vitest';
 import { ManualClock } from '../support/manual-clock.ts';
 import { ask, draw, open, seeded } from './client.ts';
@@ -14,7 +14,7 @@ test.each([
   ['residential-socks5', '6', 6 * MINUTE, 30 * MINUTE],
   ['short-pure', '3', 3 * MINUTE, 6 * MINUTE],
 ] as const)(
-  'timespan: %s with %s gives lives of %i to %i seconds',
+  'timespan: %s with %s selects lives of %i to %i seconds',
   async (product, timespan, least, most) => {
     const sandbox = await open();
     const entries = await draw(sandbox, product, { timespan, count: '20' });
@@ -27,7 +27,7 @@ test.each([
   },
 );
 
-test('timespan: one that was drawn before comes again only while enough of its life is left', async () => {
+test('timespan: a proxy is handed out again only while enough of its life remains', async () => {
   const clock = new ManualClock();
   const sandbox = await open({ clock, members: 3, random: () => 0 });
   const first = await draw(sandbox, 'short-classic', { timespan: '3' });
@@ -40,13 +40,13 @@ test('timespan: one that was drawn before comes again only while enough of its l
   expect((await ask(sandbox, 'short-classic', { timespan: '3' })).code).toBe('12009');
 });
 
-test('lifetimeMs: an own life of the sandbox wins over timespan', async () => {
+test('lifetimeMs: overrides timespan', async () => {
   const sandbox = await open({ lifetimeMs: [2_000, 2_000] });
   const entries = await draw(sandbox, 'long-residential', { timespan: '29' });
   expect(entries.map(({ timeout }) => timeout)).toEqual([2, 2, 2]);
 });
 
-test('adr and nadr: any of the keywords, none of the unwanted ones', async () => {
+test('adr and nadr: select locations with any keyword of adr and none of nadr', async () => {
   const sandbox = await open({ paceMs: 0 });
   for (const { adr } of await draw(sandbox, 'short-classic', { adr: '广东,江苏', count: '20' })) {
     expect(adr).toMatch(/^(广东|江苏)省/);
@@ -56,7 +56,7 @@ test('adr and nadr: any of the keywords, none of the unwanted ones', async () =>
   }
 });
 
-test('tunnel: public and reverse proxies, public ones alone, reverse ones alone', async () => {
+test('tunnel: selects public and reverse proxies, public ones, or reverse ones', async () => {
   const sandbox = await open({
     paceMs: 0,
     random: seeded(7),
@@ -71,7 +71,7 @@ test('tunnel: public and reverse proxies, public ones alone, reverse ones alone'
   expect(both).toEqual(new Set([true, false]));
 });
 
-test('reverse proxies: reached at one address, each with an exit of its own, and they end all the same', async () => {
+test('reverse proxies: share one address, have separate exits, and expire', async () => {
   const clock = new ManualClock();
   const sandbox = await open({ clock, lifetimeMs: 5_000 });
   const entries = await draw(sandbox, 'long-residential', { tunnel: '3' });
@@ -81,7 +81,7 @@ test('reverse proxies: reached at one address, each with an exit of its own, and
   expect(sandbox.members()).toEqual([]);
 });
 
-test('order: 1 is longest life first', async () => {
+test('order: 1 sorts by remaining life, longest first', async () => {
   const sandbox = await open({ paceMs: 0, clock: new ManualClock() });
   for (const product of ['shared', 'exclusive'] as const) {
     const lives = (await draw(sandbox, product, { order: '1', count: '20' })).map(({ timeout }) =>
@@ -99,14 +99,14 @@ test('order: 1 is longest life first', async () => {
   }
 });
 
-test('pro: HTTP and SOCKS5 proxies are different ones', async () => {
+test('pro: HTTP and SOCKS5 are different proxies', async () => {
   const sandbox = await open({ paceMs: 0, members: 2 });
   await draw(sandbox, 'shared', { pro: '1' });
   await draw(sandbox, 'shared', { pro: '2' });
   expect(sandbox.members().map(({ protocol }) => protocol)).toEqual(['http', 'http', 'socks5', 'socks5']);
 });
 
-test('count: left out it is the single-pull limit, and no more proxies exist than there are', async () => {
+test('count: defaults to the single-pull limit, and is limited by the number of proxies', async () => {
   const sandbox = await open({
     paceMs: 0,
     members: 7,
@@ -120,7 +120,7 @@ test('count: left out it is the single-pull limit, and no more proxies exist tha
   expect(new Set(all.map(({ ip }) => ip)).size, 'repeated, but none twice in one answer').toBe(5);
 });
 
-test('free: every filter is kept', async () => {
+test('free: applies every filter', async () => {
   const sandbox = await open({ paceMs: 0, members: 100 });
   const wanted = {
     dalu: '0',
@@ -141,7 +141,7 @@ test('free: every filter is kept', async () => {
   for (const { adr } of await draw(sandbox, 'free', { isp: '电信' })) expect(adr).toMatch(/电信$/);
 });
 
-test('free: one that exists is handed out again only to a call whose filters it fits', async () => {
+test('free: a proxy is handed out again only to a call whose filters it matches', async () => {
   const worst = await open({ paceMs: 0, members: 1, random: () => 0.99 });
   await draw(worst, 'free', { protocol_type: '1' });
   const code = async (params: Record<string, string>) =>
@@ -156,7 +156,7 @@ test('free: one that exists is handed out again only to a call whose filters it 
   expect((await ask(young, 'free', { alive_type: '1' })).code).toBe('12009');
 });
 
-test('residential counters: what this call added, what is alive, what was drawn today, what is left', async () => {
+test('residential counters: new in this call, alive, drawn today, remaining', async () => {
   const sandbox = await open({
     paceMs: 0,
     instances: [{ product: 'long-residential', members: 4, distinctLimit: 10 }],
@@ -171,7 +171,7 @@ test('residential counters: what this call added, what is alive, what was drawn 
   expect(await counters()).toEqual([3, 3, 7, 3]);
 });
 
-test('distinct total: no more new ones than are left, then 12010 until the service’s midnight', async () => {
+test("distinct limit: new exits up to the limit, then 12010 until the service's midnight", async () => {
   const clock = new ManualClock(Date.UTC(2030, 0, 1, 15, 59, 50)); // ten seconds before midnight at UTC+8
   const sandbox = await open({
     clock,
@@ -186,7 +186,7 @@ test('distinct total: no more new ones than are left, then 12010 until the servi
   expect((await ask(sandbox, 'residential-socks5')).code).toBe('10001');
 });
 
-test('distinct total: pay-per-use counts for good, even extraction tells no surplus', async () => {
+test('distinct limit: pay-per-use counts in total, even extraction reports no surplus', async () => {
   const clock = new ManualClock();
   const sandbox = await open({
     clock,
@@ -204,7 +204,7 @@ test('distinct total: pay-per-use counts for good, even extraction tells no surp
   expect(data).not.toHaveProperty('surplus_count');
 });
 
-test('pure edition: new ones and what is left are told in data and msg; dedup leaves out what was drawn today', async () => {
+test('pure edition: data and msg report new and remaining exits; dedup excludes those drawn today', async () => {
   const sandbox = await open({
     paceMs: 0,
     instances: [{ product: 'short-pure', members: 4, distinctLimit: 100 }],
@@ -219,14 +219,14 @@ test('pure edition: new ones and what is left are told in data and msg; dedup le
   expect((await ask(sandbox, 'short-pure', { dedup: '1' })).code).toBe('12009');
 });
 
-test('pure edition: with none left for today only known ones come', async () => {
+test("pure edition: hands out only known exits once the day's limit is reached", async () => {
   const sandbox = await open({ paceMs: 0, instances: [{ product: 'short-pure', distinctLimit: 2 }] });
   expect((await ask(sandbox, 'short-pure')).data).toMatchObject({ count: 2, today_left_count: 0 });
   const again = await ask(sandbox, 'short-pure');
   expect(again.data).toMatchObject({ count: 2, dedup_count: 0, today_left_count: 0 });
 });
 
-test('cometime grows, timeout shrinks', async () => {
+test('cometime and timeout: one grows, the other shrinks', async () => {
   const clock = new ManualClock();
   const sandbox = await open({ clock, members: 1, lifetimeMs: 60_000 });
   const [before] = await draw(sandbox, 'exclusive');

@@ -1,4 +1,4 @@
-/** The target site: what each page says, and whom it saw. */
+/** The target site: its pages, and the exits that it reports. */
 import { createHash } from 'node:crypto';
 import { once } from 'node:events';
 import { request } from 'node:http';
@@ -7,7 +7,7 @@ import { ManualClock } from '../support/manual-clock.ts';
 import { until } from '../support/until.ts';
 import { connectThrough, draw, getOver, getThrough, open, passThrough, socksThrough } from './client.ts';
 
-test('target: /ip says the exit that it saw, and a direct visitor is a stranger', async () => {
+test('target: /ip answers with the exit; a client without a member is a stranger', async () => {
   const sandbox = await open();
   const [entry] = await draw(sandbox, 'short-classic', { count: '1' });
   if (entry === undefined) throw new Error('nothing was drawn');
@@ -20,7 +20,7 @@ test('target: /ip says the exit that it saw, and a direct visitor is a stranger'
   expect(sandbox.target.requests).toBe(3);
 });
 
-test('target: without addresses of their own members still have an exit each', async () => {
+test('target: members that share one address still have separate exits', async () => {
   const sandbox = await open({ aliases: false });
   const target = `127.0.0.1:${sandbox.target.port}`;
   const seen: string[] = [];
@@ -38,7 +38,7 @@ test('target: without addresses of their own members still have an exit each', a
   expect(sandbox.strangers()).toEqual([]);
 });
 
-test('target: /bytes/N sends so many bytes, also more than fit in any buffer', async () => {
+test('target: /bytes/N sends N bytes, also more than any buffer holds', async () => {
   const sandbox = await open();
   for (const count of [0, 1, 70_000, 5_000_000]) {
     const response = await fetch(`${sandbox.targetUrl}/bytes/${count}`);
@@ -46,19 +46,19 @@ test('target: /bytes/N sends so many bytes, also more than fit in any buffer', a
   }
 });
 
-test('target: /echo gives back the request as it came', async () => {
+test('target: /echo returns the request unchanged', async () => {
   const sandbox = await open();
   const response = await fetch(`${sandbox.targetUrl}/echo?a=1`, {
     method: 'PUT',
     body: 'häuser',
     headers: { 'X-Case': 'Kept' },
   });
-  const told = await response.json();
-  expect(told).toMatchObject({ method: 'PUT', url: '/echo?a=1', httpVersion: '1.1', body: 'häuser' });
-  expect((told as { rawHeaders: string[] }).rawHeaders.join()).toContain('X-Case,Kept');
+  const received = await response.json();
+  expect(received).toMatchObject({ method: 'PUT', url: '/echo?a=1', httpVersion: '1.1', body: 'häuser' });
+  expect((received as { rawHeaders: string[] }).rawHeaders.join()).toContain('X-Case,Kept');
 });
 
-test('target: /delay/MS answers late, /status/N as it is told, anything else with the list of pages', async () => {
+test('target: /delay/MS answers after MS, /status/N with N, other paths with the list of pages', async () => {
   const clock = new ManualClock();
   const sandbox = await open({ clock });
   const late = fetch(`${sandbox.targetUrl}/delay/60`);
@@ -71,7 +71,7 @@ test('target: /delay/MS answers late, /status/N as it is told, anything else wit
   expect([unknown.status, await unknown.text()]).toEqual([404, expect.stringContaining('/bytes/N')]);
 });
 
-test('target: /ws echoes messages of every size, answers pings, and closes', async () => {
+test('target: /ws echoes messages of every size and closes', async () => {
   const sandbox = await open();
   const socket = new WebSocket(`${sandbox.targetUrl.replace('http', 'ws')}/ws`);
   onTestFinished(() => socket.close());
@@ -90,7 +90,7 @@ test('target: /ws echoes messages of every size, answers pings, and closes', asy
   expect([closed.code, closed.reason, closed.wasClean]).toEqual([1000, 'done', true]);
 });
 
-test('target: /ws answers a ping with a pong, frame by frame', async () => {
+test('target: /ws answers a ping with a pong', async () => {
   const sandbox = await open();
   const key = 'dGhlIHNhbXBsZSBub25jZQ==';
   const headers = { Connection: 'Upgrade', Upgrade: 'websocket', 'Sec-WebSocket-Key': key };
@@ -102,11 +102,11 @@ test('target: /ws answers a ping with a pong, frame by frame', async () => {
   expect([response.headers['sec-websocket-accept'], head.length]).toEqual([accept, 0]);
   const heard: Buffer[] = [];
   socket.on('data', (chunk: Buffer) => heard.push(chunk));
-  socket.write(Buffer.from([0x89, 0x82, 1, 2, 3, 4, 0x61 ^ 1, 0x62 ^ 2])); // a masked ping that says "ab"
+  socket.write(Buffer.from([0x89, 0x82, 1, 2, 3, 4, 0x61 ^ 1, 0x62 ^ 2])); // a masked ping with the payload "ab"
   await until('the pong came', () => Buffer.concat(heard).equals(Buffer.from([0x8a, 0x02, 0x61, 0x62])));
 });
 
-test('target: an upgrade elsewhere is refused', async () => {
+test('target: refuses an upgrade at other paths', async () => {
   const sandbox = await open();
   const headers = { Connection: 'Upgrade', Upgrade: 'websocket', 'Sec-WebSocket-Key': 'x' };
   const asked = request(`${sandbox.targetUrl}/other`, { headers });

@@ -5,7 +5,7 @@ import { openWebServer, send } from '../../src/sandbox/web-server.ts';
 import { ManualClock } from '../support/manual-clock.ts';
 import { until } from '../support/until.ts';
 
-test('web server: it listens again after a refusal, also when another program held its port meanwhile', async () => {
+test('web server: listens again after a refusal, even if another program holds its port for some time', async () => {
   const clock = new ManualClock();
   const server = await openWebServer({
     host: '127.0.0.1',
@@ -21,7 +21,7 @@ test('web server: it listens again after a refusal, also when another program he
   await once(other, 'listening');
 
   clock.advance(1_000);
-  await until('it has failed and waits for its next attempt', () => clock.armedCount === 1);
+  await until('it has failed and waits to retry', () => clock.armedCount === 1);
   other.close();
   await once(other, 'close');
   clock.advance(Math.max(...clock.armedMs));
