@@ -1,12 +1,16 @@
 /** Deep equality of plain data, for example of two configurations. `node:util` cannot do it: it calls any two Secrets equal. */
 import { Secret } from './secret.ts';
 
-/** Compares maps, lists and scalars by value, and Secrets by what they hold. A key with the value `undefined` counts as a key. */
+/**
+ * Compares plain objects, arrays, Maps and scalars by value, and Secrets by what they hold. A key with the value `undefined`
+ * counts as a key. Any other object, for example a Set, equals only itself.
+ */
 export function isSame(one: unknown, other: unknown): boolean {
-  if (one instanceof Secret || other instanceof Secret) {
-    return one instanceof Secret && other instanceof Secret && one.reveal() === other.reveal();
+  if (one instanceof Secret && other instanceof Secret) return one.reveal() === other.reveal();
+  if (one instanceof Map && other instanceof Map) {
+    return one.size === other.size && [...one].every(([key, value]) => isSameEntry(other, key, value));
   }
-  if (!isObject(one) || !isObject(other)) return Object.is(one, other);
+  if (!isPlain(one) || !isPlain(other)) return Object.is(one, other);
   const keys = Object.keys(one);
   return (
     Array.isArray(one) === Array.isArray(other) &&
@@ -15,6 +19,12 @@ export function isSame(one: unknown, other: unknown): boolean {
   );
 }
 
-function isObject(value: unknown): value is Readonly<Record<string, unknown>> {
-  return typeof value === 'object' && value !== null;
+function isSameEntry(map: ReadonlyMap<unknown, unknown>, key: unknown, value: unknown): boolean {
+  return map.has(key) && isSame(map.get(key), value);
+}
+
+function isPlain(value: unknown): value is Readonly<Record<string, unknown>> {
+  if (typeof value !== 'object' || value === null) return false;
+  const prototype: unknown = Object.getPrototypeOf(value);
+  return prototype === Object.prototype || prototype === null || Array.isArray(value);
 }

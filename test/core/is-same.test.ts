@@ -7,6 +7,7 @@ const source = () => ({
   key: new Secret('one'),
   params: { count: 5 },
   users: [{ a: 1 }],
+  limits: new Map([['city', { count: 5 }]]),
   size: undefined,
 });
 
@@ -24,7 +25,18 @@ test.each([
   ['one key more', { more: 1 }],
   ['nothing and something', { size: 1 }],
   ['nothing and null', { size: null }],
+  ['an entry of a Map', { limits: new Map([['city', { count: 6 }]]) }],
+  ['a key of a Map', { limits: new Map([['town', { count: 5 }]]) }],
+  ['a Map and an empty object', { limits: {} }],
+  ['another kind of object', { limits: new Set(['city']) }],
 ])('is same: %s makes a difference', (_, change) => {
   expect(isSame(source(), { ...source(), ...change })).toBe(false);
   expect(isSame({ ...source(), ...change }, source())).toBe(false);
+});
+
+test('is same: an object that is not plain data equals only itself', () => {
+  const names = new Set(['city']);
+  expect(isSame({ names }, { names })).toBe(true);
+  expect(isSame(new Set(['city']), new Set(['town']))).toBe(false);
+  expect(isSame(new Date(1), new Date(2))).toBe(false);
 });
