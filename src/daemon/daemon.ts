@@ -3,7 +3,7 @@ import type { AdminBackend } from '../admin/backend.ts';
 import type { Config } from '../config/config.ts';
 import { type Clock, pause, systemClock } from '../core/clock.ts';
 import { EventBus } from '../core/events.ts';
-import { describeError, type NoriaError } from '../core/faults.ts';
+import { describeError, NoriaError } from '../core/faults.ts';
 import { formatHostPort } from '../core/host-port.ts';
 import { isSame } from '../core/is-same.ts';
 import type { Log } from '../core/log.ts';
@@ -45,7 +45,7 @@ export interface Daemon {
    * cannot be opened, nothing changes.
    *
    * @returns changed keys that take effect only after a restart.
-   * @throws NoriaError listen-failed, bad-config
+   * @throws NoriaError listen-failed, bad-config; shutting-down after `close()`
    */
   reload(config: Config): Promise<readonly string[]>;
   /**
@@ -124,6 +124,10 @@ export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
     control: parts.control,
     failed: failed.promise,
     reload(next) {
+      if (draining)
+        return Promise.reject(
+          new NoriaError('shutting-down', 'noria is shutting down: the configuration is not reloaded'),
+        );
       const reloaded = reloading.then(() => reload(next)); // one after the other
       reloading = reloaded.catch(() => {}); // ignored here: the caller handles it
       return reloaded;

@@ -284,3 +284,13 @@ test('shutdown: clients are refused, readiness says so, a tunnel may finish with
   await closing;
   await expect(get(first, sandbox.targetUrl)).rejects.toThrow();
 });
+
+test('reload: one that starts after the shutdown is refused, and changes nothing', async () => {
+  const { noria, options } = await startTwo();
+  const { config } = noria;
+  const closing = noria.close();
+  const reload = noria.reload(testConfig({ ...options, more: 'dial: { attempts: 7 }' }));
+  await expect(reload).rejects.toMatchObject({ code: 'shutting-down' });
+  await closing;
+  expect(noria.config).toBe(config);
+});
