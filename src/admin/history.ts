@@ -21,7 +21,8 @@ type FailureSide = keyof HistoryView['failures'];
 const SIDE_OF_BLAME: { readonly [B in Blame]: FailureSide | undefined } = {
   nobody: undefined,
   member: 'member',
-  'half-member': 'member',
+  'member-for-target': 'member',
+  unclear: 'member',
   target: 'target',
   source: 'source',
   network: 'network',

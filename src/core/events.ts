@@ -129,8 +129,11 @@ export interface NoriaEvents {
 
 export type ClientProtocol = 'http' | 'connect' | 'upgrade' | 'socks5' | 'socks4' | 'unknown';
 
-/** What a failed attempt is blamed on: see docs/health.md. */
-export type Blame = 'nobody' | 'member' | 'half-member' | 'target' | 'source' | 'network';
+/**
+ * What a failed attempt is blamed on: see docs/health.md. `member`: no target can cause the failure. `member-for-target`:
+ * another member reached the same target. `unclear`: the member or the target; other targets through the member decide.
+ */
+export type Blame = 'nobody' | 'member' | 'member-for-target' | 'unclear' | 'target' | 'source' | 'network';
 
 interface MemberEvent {
   readonly source: string;

@@ -1,5 +1,7 @@
 /** What one dial may still spend: attempts through members, and time waiting for one. */
 
+import { FULL_REPORT } from './blame.ts';
+
 export interface AttemptBudgetSettings {
   /** Members tried for one client request; fast failures do not count. */
   readonly attempts: number;
@@ -13,9 +15,9 @@ export const FAST_FAILURE_MS = 100;
 /** Limit for all attempts of a dial, including those that do not count. */
 export const MAX_ATTEMPTS = 10;
 /** Members that must report a target as unreachable before the dial gives up. */
-const UNREACHABLE_REPORTS = 2;
+const REPORTS = 2;
 /** The same for a target that another member reached recently: then wrong reports are likelier than a dead target. */
-const UNREACHABLE_REPORTS_AFTER_REACHED = 5;
+const REPORTS_AFTER_REACHED = 5;
 /** Limit of the wait for a member after a first report that the target is unreachable. */
 export const SECOND_REPORT_WAIT_MS = 2_000;
 
@@ -55,19 +57,19 @@ export class AttemptBudget {
   /**
    * Whether another attempt may start.
    *
-   * @param unreachableReports - members that reported the target as unreachable.
+   * @param reportPoints - of the reports that the target is unreachable; `FULL_REPORT` each.
    * @param reachedRecently - another member reached the target a moment ago, so the reports may be wrong.
    */
-  allowsAnother(running: number, unreachableReports: number, reachedRecently: boolean): boolean {
+  allowsAnother(running: number, reportPoints: number, reachedRecently: boolean): boolean {
     const left = this.#settings.attempts - this.#slowFailures - running;
-    const enoughReports = reachedRecently ? UNREACHABLE_REPORTS_AFTER_REACHED : UNREACHABLE_REPORTS;
-    return left > 0 && this.#attempts < MAX_ATTEMPTS && unreachableReports < enoughReports;
+    const reports = reachedRecently ? REPORTS_AFTER_REACHED : REPORTS;
+    return left > 0 && this.#attempts < MAX_ATTEMPTS && reportPoints < reports * FULL_REPORT;
   }
 
   /** How long the dial may wait for its next member. @param elapsedMs - since the start of the dial. */
-  maxWaitMs(elapsedMs: number, unreachableReports: number): number {
+  maxWaitMs(elapsedMs: number, reportPoints: number): number {
     const { waitForMemberMs, deadlineMs } = this.#settings;
     const leftMs = Math.max(0, Math.min(waitForMemberMs - this.#waitedMs, deadlineMs - elapsedMs));
-    return unreachableReports > 0 ? Math.min(leftMs, SECOND_REPORT_WAIT_MS) : leftMs;
+    return reportPoints > 0 ? Math.min(leftMs, SECOND_REPORT_WAIT_MS) : leftMs;
   }
 }

@@ -22,47 +22,35 @@ export interface Evidence {
   readonly clientLeft: boolean;
   /** Members of the same dial, including this one, that failed in a way that the target can cause. */
   readonly similarFailures: number;
-  /** The member reached a target recently. */
-  readonly memberWorked: boolean;
-  /** Different targets in a row, including this one, that only this member reported as unreachable. */
-  readonly targetsUnreachable: number;
-  /** Several members of the source refuse its credentials. */
+  /** A member of the source reached a target recently. */
+  readonly sourceWorked: boolean;
+  /** Most members of the source refuse its credentials, or require those that they did not get. */
   readonly sourceFaulty: boolean;
   readonly networkDown: boolean;
 }
 
-/** A member that reports more targets in a row as unreachable has probably lost its own internet connection. */
-export const MAX_TARGETS_UNREACHABLE = 8;
 /** Similar failures that mean that the target is at fault. */
 const FAILURES_OF_A_DEAD_TARGET = 2;
 
-export function blameFor({ fault, phase, local }: FailedAttempt, evidence: Evidence): Blame {
-  if (local) return 'network';
-  switch (fault) {
+export function blameFor(failure: FailedAttempt, evidence: Evidence): Blame {
+  if (failure.local) return 'network';
+  if (targetCanCause(failure)) {
+    if (evidence.reachedByOther) return 'member-for-target';
+    if (evidence.clientLeft) return 'nobody';
+    // If no member of the source has worked recently, all of them may be bad: other targets decide.
+    const isDead = evidence.similarFailures >= FAILURES_OF_A_DEAD_TARGET && evidence.sourceWorked;
+    return isDead ? 'target' : 'unclear';
+  }
+  switch (failure.fault) {
     case 'member-unreachable':
+    case 'member-silent':
+    case 'member-closed':
+    case 'member-refused':
       return evidence.networkDown ? 'network' : 'member';
     case 'member-protocol':
       return 'member';
     case 'member-auth':
       return evidence.sourceFaulty ? 'source' : 'member';
-    case 'member-cut':
-      return 'half-member';
-    case 'member-silent':
-    case 'member-closed':
-    case 'member-refused':
-      if (phase === 'connect') return evidence.networkDown ? 'network' : 'member';
-      if (evidence.reachedByOther) return 'member';
-      if (evidence.clientLeft) return 'nobody';
-      // A dead target can cause this too. It is blamed only if the member worked recently: otherwise a pool of nothing but
-      // bad members would never be replaced.
-      return evidence.similarFailures >= FAILURES_OF_A_DEAD_TARGET && evidence.memberWorked
-        ? 'target'
-        : 'member';
-    case 'target-doubted':
-      if (evidence.reachedByOther) return 'member';
-      if (evidence.clientLeft) return 'nobody';
-      if (evidence.targetsUnreachable > MAX_TARGETS_UNREACHABLE) return 'member';
-      return evidence.similarFailures >= FAILURES_OF_A_DEAD_TARGET ? 'target' : 'nobody';
     default:
       return 'nobody';
   }
@@ -85,6 +73,21 @@ export function targetCanCause({ fault, phase }: FailedAttempt): boolean {
     default:
       return false;
   }
+}
+
+/** A report that counts in full. */
+export const FULL_REPORT = 3;
+/** An unproven member may answer every request with an error: three of them count as two members that worked. */
+const UNPROVEN_REPORT = 2;
+
+/**
+ * How much a failure says that the target is unreachable. Proxies report this in many ways: 502 to 504, a SOCKS reply, any
+ * other error status, or they hang up.
+ */
+function reportPoints(failure: FailedAttempt, memberWorked: boolean): number {
+  if (!targetCanCause(failure)) return 0;
+  if (memberWorked || failure.fault === 'target-doubted') return FULL_REPORT;
+  return failure.fault === 'member-silent' ? 0 : UNPROVEN_REPORT;
 }
 
 export interface BlameParts {
@@ -116,7 +119,7 @@ export class DialBlame {
   readonly #target: string;
   readonly #failures: AttemptFailure[] = [];
   readonly #undecided: Failed[] = [];
-  #unreachableReports = 0;
+  #reportPoints = 0;
   #end: DialEnd | undefined;
 
   constructor(parts: BlameParts, target: string) {
@@ -128,9 +131,16 @@ export class DialBlame {
     return this.#failures;
   }
 
-  /** Members that reported the target as unreachable. */
-  get unreachableReports(): number {
-    return this.#unreachableReports;
+  /** How many members report that the target is unreachable, by `FULL_REPORT` each. */
+  get reportPoints(): number {
+    return this.#reportPoints;
+  }
+
+  /** Whether the failures so far show that the target is unreachable: all members that received the request agree. */
+  get isTargetUnreachable(): boolean {
+    const answered = this.#failures.filter(({ phase }) => phase === 'answer');
+    if (answered.length === 0 || !answered.every(targetCanCause)) return false;
+    return this.#reportPoints >= Math.min(answered.length, FAILURES_OF_A_DEAD_TARGET) * FULL_REPORT;
   }
 
   /** An attempt was accepted, before or after the end of the dial. Its lease stays open. */
@@ -139,18 +149,18 @@ export class DialBlame {
     const { clock, pool, network, reachability } = this.#parts;
     network.answered();
     reachability.recordReached(lease.member, this.#target);
-    attempt.memory.latency.add({ member: lease.member, ms, at: clock.monotonic() });
+    attempt.memory.recordAccepted({ member: lease.member, ms, at: clock.monotonic() });
     pool.report({ lease: lease.id, kind: 'accepted', latencyMs: ms });
     this.#emit(attempt, 'accepted', 'done', 'nobody', ms);
   }
 
   /** An attempt failed, before or after the end of the dial. */
   failed(attempt: Attempt, failure: AttemptFailure): void {
-    const { network } = this.#parts;
+    const { network, reachability } = this.#parts;
     if (failure.network === 'down') network.lost(attempt.lease.member, failure.ms);
     else if (failure.network === 'up') network.answered();
     this.#failures.push(failure);
-    if (failure.fault === 'target-doubted') this.#unreachableReports += 1;
+    this.#reportPoints += reportPoints(failure, reachability.memberWorked(attempt.lease.member));
     const failed = { attempt, failure };
     if (this.#end !== undefined) this.#decide(failed, this.#end);
     else if (isUndecided(failure)) this.#undecided.push(failed);
@@ -171,20 +181,17 @@ export class DialBlame {
   }
 
   #decide({ attempt, failure }: Failed, end: DialEnd): void {
-    const { pool, reachability, network } = this.#parts;
+    const { pool, network } = this.#parts;
     const { lease } = attempt;
     const { fault, phase, ms } = failure;
-    const unreachable = fault === 'target-doubted' && end.kind === 'failed';
     const blame = blameFor(failure, {
       reachedByOther: end.kind === 'connected' && end.member !== lease.member,
       clientLeft: end.kind === 'client-left',
       similarFailures: this.#failures.filter(targetCanCause).length,
-      memberWorked: reachability.memberWorked(lease.member),
-      targetsUnreachable: unreachable ? reachability.recordUnreachable(lease.member, this.#target) : 0,
+      sourceWorked: attempt.memory.worked,
       sourceFaulty: attempt.memory.credentials.faulty,
       networkDown: network.down,
     });
-    if (unreachable && blame === 'member') reachability.resetUnreachable(lease.member);
     pool.report({ lease: lease.id, kind: 'failed', blame, fault });
     this.#emit(attempt, fault, phase, blame, ms);
   }

@@ -16,24 +16,6 @@ const DESCRIPTIONS: Partial<Record<FaultCode, string>> = {
   'target-doubted': 'could not reach the target',
 };
 
-/** Every member that was tried failed. */
-export function membersFailed(
-  failures: readonly AttemptFailure[],
-  attempts: number,
-  ms: number,
-): DialFailure {
-  const answered = failures.filter(({ phase }) => phase === 'answer');
-  const unreachable = answered.filter(({ fault }) => fault === 'target-doubted');
-  const reason = describeAttempts(failures, attempts, ms);
-  // The target is at fault only if all members that received the request say so.
-  if (answered.length === 0 || unreachable.length < answered.length) {
-    return { code: 'members-failed', reason, attempts };
-  }
-  // One report of a refused connection is enough: "unreachable", and HTTP's 502, may be all that the others know.
-  const targetRefused = unreachable.some((failure) => failure.targetRefused);
-  return { code: 'target-unreachable', reason, attempts, targetRefused };
-}
-
 /** The pool had no member. */
 export function noMember(
   { refused, reason, retryAfterMs, sources }: LeaseRefusal,

@@ -53,6 +53,8 @@ export interface MemberConnection {
 export interface DialOutcome {
   /** The member closed the connection, or it failed, before the member's first byte. */
   readonly cut: boolean;
+  /** At least one byte arrived from the target. */
+  readonly answered?: boolean;
   /** `forward` only: the exchange is complete and the socket can serve another request. The dialer owns it again. */
   readonly keep?: boolean;
   /** `absolute` only: the member answered 407. The next dial carries other credentials if there are any. */

@@ -7,11 +7,13 @@ import type { RawConnection } from './attempt.ts';
 import type { SourceCredentials } from './credentials.ts';
 import type { DialOutcome, ForwardMode, MemberConnection } from './dial.ts';
 import type { IdleConnections } from './idle-connections.ts';
+import type { Reachability } from './reachability.ts';
 
 export interface ConnectionParts {
   readonly clock: Clock;
   readonly pool: LeaseProvider;
   readonly idle: IdleConnections;
+  readonly reachability: Reachability;
   /** Connections that have not ended. The dialer can close them from outside. */
   readonly openConnections: LiveList<LeasedConnection>;
 }
@@ -71,11 +73,14 @@ export class LeasedConnection implements MemberConnection, Listed {
   end(outcome: DialOutcome): void {
     if (this.#ended) return;
     this.#ended = true;
-    const { pool, idle, openConnections } = this.#parts;
+    const { pool, idle, openConnections, reachability } = this.#parts;
     const { raw, credentials, reusable, target } = this.#facts;
     const { socket, member, forwardMode } = this;
     openConnections.delete(this);
-    pool.report({ lease: this.leaseId, kind: 'closed', cut: outcome.cut });
+    const isAnswered = outcome.answered === true;
+    if (isAnswered) reachability.recordAnswered(member, target);
+    const cut = outcome.cut && (reachability.recordCut(member, target) ? 'member-for-target' : 'unclear');
+    pool.report({ lease: this.leaseId, kind: 'closed', cut, answered: isAnswered });
     if (outcome.proxyAuthRequired === true && forwardMode === 'absolute') credentials.challenged(raw.login);
     if (outcome.keep !== true) return;
     if (!reusable) {

@@ -19,7 +19,7 @@ import {
 import { AttemptBudget, type AttemptBudgetSettings } from './attempt-budget.ts';
 import { type BlameParts, DialBlame, type DialEnd } from './blame.ts';
 import type { DialFailure, Dialing, DialRequest, DialResult } from './dial.ts';
-import { describeAttempts, membersFailed, noMember } from './dial-failure.ts';
+import { describeAttempts, noMember } from './dial-failure.ts';
 import { NO_BYTES } from './handshake.ts';
 import { Hedge, type HedgeParts, type HedgeSettings, type OverdueAttempts } from './hedge.ts';
 import { type ConnectionParts, LeasedConnection } from './leased-connection.ts';
@@ -131,8 +131,7 @@ export class RunningDial implements Dialing, AttemptOwner, Listed {
 
   #mayTryAnother(): boolean {
     const reachedRecently = this.#parts.reachability.targetReached(this.#request.target.text);
-    const { unreachableReports } = this.#blame;
-    return this.#budget.allowsAnother(this.#running.length, unreachableReports, reachedRecently);
+    return this.#budget.allowsAnother(this.#running.length, this.#blame.reportPoints, reachedRecently);
   }
 
   /** Asks the pool for the next member. @param avoid - members to avoid in addition to those that were tried. */
@@ -143,7 +142,7 @@ export class RunningDial implements Dialing, AttemptOwner, Listed {
       routing: this.#request.routing,
       targetHost: this.#request.target.host,
       avoid: this.#tried.length + avoid.length === 0 ? NONE : [...this.#tried, ...avoid],
-      waitMs: hedge ? 0 : this.#budget.maxWaitMs(this.#elapsedMs, this.#blame.unreachableReports),
+      waitMs: hedge ? 0 : this.#budget.maxWaitMs(this.#elapsedMs, this.#blame.reportPoints),
     });
     if (!(answer instanceof Promise)) {
       this.#onPoolAnswer(answer, hedge, avoid);
@@ -239,7 +238,15 @@ export class RunningDial implements Dialing, AttemptOwner, Listed {
   }
 
   #failAfterAttempts(): void {
-    this.#fail(membersFailed(this.#blame.failures, this.#budget.attempts, this.#elapsedMs));
+    const { failures, isTargetUnreachable } = this.#blame;
+    const { attempts } = this.#budget;
+    const reason = describeAttempts(failures, attempts, this.#elapsedMs);
+    if (!isTargetUnreachable) this.#fail({ code: 'members-failed', reason, attempts });
+    else {
+      // One report of a refused connection is enough: "unreachable", and HTTP's 502, may be all that the others know.
+      const targetRefused = failures.some((failure) => failure.targetRefused);
+      this.#fail({ code: 'target-unreachable', reason, attempts, targetRefused });
+    }
   }
 
   #abort(code: 'deadline' | 'client-gone' | 'shutting-down'): void {

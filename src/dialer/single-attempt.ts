@@ -70,8 +70,7 @@ export class SingleAttempt implements AttemptOwner {
       reachedByOther: false,
       clientLeft: false,
       similarFailures: 1,
-      memberWorked: false,
-      targetsUnreachable: 1,
+      sourceWorked: false,
       sourceFaulty: memory.credentials.faulty,
       networkDown: this.#network.down,
     });

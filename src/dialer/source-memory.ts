@@ -2,7 +2,7 @@
 import type { Clock } from '../core/clock.ts';
 import { type SourceAccess, SourceCredentials, type SourceFault } from './credentials.ts';
 import type { ForwardMode } from './dial.ts';
-import { LatencyEstimator } from './latency.ts';
+import { LatencyEstimator, type LatencySample } from './latency.ts';
 
 /** How the dialer uses the members of one source. */
 export interface SourceSettings extends SourceAccess {
@@ -15,16 +15,33 @@ export interface SourceMemoryParts {
   readonly onSourceFault: (fault: SourceFault) => void;
 }
 
+/** How long a success of one member speaks for the others. */
+const WORKED_MS = 60_000;
+
 export class SourceMemory {
   readonly settings: SourceSettings;
   readonly credentials: SourceCredentials;
   readonly forwardMode: ForwardModeMemory;
   readonly latency = new LatencyEstimator();
+  readonly #clock: Clock;
+  #acceptedAt = Number.NEGATIVE_INFINITY;
 
   constructor(source: string, settings: SourceSettings, { clock, onSourceFault }: SourceMemoryParts) {
     this.settings = settings;
+    this.#clock = clock;
     this.credentials = new SourceCredentials(source, settings, onSourceFault);
     this.forwardMode = new ForwardModeMemory(clock, settings.forwardMode);
+  }
+
+  /** Whether a member of the source reached a target recently. */
+  get worked(): boolean {
+    return this.#clock.monotonic() - this.#acceptedAt <= WORKED_MS;
+  }
+
+  /** A member accepted an attempt. */
+  recordAccepted(sample: LatencySample): void {
+    this.#acceptedAt = sample.at;
+    this.latency.add(sample);
   }
 }
 

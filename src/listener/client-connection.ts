@@ -9,9 +9,10 @@ import { type SecureContext, TLSSocket } from 'node:tls';
 import type { Clock } from '../core/clock.ts';
 import type { Deadline, Deadlines } from '../core/deadlines.ts';
 import type { ClientProtocol, EventBus } from '../core/events.ts';
-import { describeError, type FaultCode, type NoriaError } from '../core/faults.ts';
+import { describeError, type FaultCode, NoriaError } from '../core/faults.ts';
 import type { HostPort } from '../core/host-port.ts';
 import type { Listed } from '../core/live-list.ts';
+import { clientNetwork } from '../core/networks.ts';
 import type {
   Dialer,
   DialFailure,
@@ -184,8 +185,9 @@ export class ClientConnection implements Listed {
     headers: readonly (readonly [string, string])[],
   ): RoutingOptions | NoriaError {
     const { sessionMode, source, sources } = this.options;
-    return readRoutingOptions(identity.routingText, headers, {
-      user: identity.user,
+    const { user } = identity;
+    const routing = readRoutingOptions(identity.routingText, headers, {
+      user,
       sessionMode,
       client: this.#accepted,
       localPort: this.#localPort,
@@ -193,6 +195,8 @@ export class ClientConnection implements Listed {
       sources,
       listenerSource: source,
     });
+    if (routing instanceof NoriaError) return routing;
+    return { ...routing, client: user === '' ? clientNetwork(this.#accepted.remoteAddress ?? '') : user };
   }
 
   /**
@@ -253,7 +257,7 @@ export class ClientConnection implements Listed {
       idleTimeoutMs,
       lingerMs,
       onEnd: ({ bytesUp, bytesDown, cut }) => {
-        memberConnection.end({ cut });
+        memberConnection.end({ cut, answered: bytesDown > 0 });
         const ms = clock.monotonic() - startedAt;
         bus.emit('tunnel.closed', { source, member, kind: 'tunnel', bytesUp, bytesDown, ms });
       },

@@ -1,61 +1,89 @@
 /**
  * Health: the faults of one member in a row, and what the next fault leads to.
  *
- * There are two counts. A failed attempt is a whole fault; the next accepted attempt clears those. A tunnel that the
- * member cut before its first byte is half a fault; only a tunnel that ended well clears those, because a member may
- * accept everything and then hang up. Old faults fade: both counts halve with each half-life without a fault.
+ * A fault that no target can cause counts in full. Failures that the target may have caused are suspicions: refusals end
+ * with the next accepted attempt, closed tunnels only with the next answer of a target, because a member may accept
+ * everything and then hang up. Old faults fade: they halve with each half-life without a fault.
  */
 import type { HealthOptions } from './options.ts';
+import { type Surroundings, type SuspectFailure, Suspicion } from './suspicion.ts';
 
-/** What a fault leads to. */
-export type HealthVerdict = 'none' | 'quarantine' | 'evict';
+/**
+ * What a fault leads to. `trial-evict`: the member fails for several targets, and no other member works. The pool may replace a
+ * few such members to find out whether new ones do.
+ */
+export type HealthVerdict = 'none' | 'quarantine' | 'evict' | 'trial-evict';
 
-/** As a snapshot stores it. */
+/** As a snapshot stores it. Suspicions are not stored. */
 export interface HealthRecord {
-  /** Whole faults in a row. */
+  /** Faults in a row that no target can cause. */
   readonly inRow: number;
-  /** Half faults in a row. */
-  readonly halves: number;
   /** Quarantines in a row. */
   readonly rests: number;
 }
 
+/** How long a success speaks for a member. */
+const WORKED_MS = 60_000;
+
 /** The faults of one member. */
 export class Health {
-  #wholeFaults = 0;
-  #halfFaults = 0;
+  #faults = 0;
   #quarantines = 0;
   #lastFaultAt = 0;
+  #acceptedAt = Number.NEGATIVE_INFINITY;
+  #answeredAt = Number.NEGATIVE_INFINITY;
+  #refusals: Suspicion | undefined;
+  #cuts: Suspicion | undefined;
 
   /** Faults in a row, as `maxFailures` counts them. */
   get score(): number {
-    return this.#wholeFaults + this.#halfFaults / 2;
+    return this.#faults + (this.#refusals?.counted ?? 0) + (this.#cuts?.counted ?? 0);
   }
 
-  /** An attempt was accepted. */
-  accepted(): void {
-    this.#wholeFaults = 0;
-    if (this.#halfFaults === 0) this.#quarantines = 0;
+  /** An attempt was accepted at monotonic `now`. */
+  accepted(now: number): void {
+    this.#acceptedAt = now;
+    this.#faults = 0;
+    this.#refusals?.clear();
+    if (this.score === 0) this.#quarantines = 0;
   }
 
-  /** A tunnel or forwarded request ended well. */
-  completed(): void {
-    this.#halfFaults = 0;
-    if (this.#wholeFaults === 0) this.#quarantines = 0;
+  /** A target answered through the member. */
+  answered(now: number): void {
+    this.#answeredAt = now;
+    this.#cuts?.clear();
+    if (this.score === 0) this.#quarantines = 0;
   }
 
   /**
-   * Counts a fault at monotonic `now`. Each whole fault and every second half fault leads to quarantine.
+   * Counts a fault that no target can cause.
    *
    * @param halfLifeMs - time without a fault after which the earlier faults count half.
    */
-  fault(half: boolean, now: number, halfLifeMs: number, { maxFailures }: HealthOptions): HealthVerdict {
+  fault(now: number, halfLifeMs: number, { maxFailures }: HealthOptions): HealthVerdict {
     this.#fade(now, halfLifeMs);
-    this.#lastFaultAt = now;
-    if (half) this.#halfFaults += 1;
-    else this.#wholeFaults += 1;
-    if (this.score >= Math.max(1, maxFailures)) return 'evict';
-    return half && this.#halfFaults % 2 !== 0 ? 'none' : 'quarantine';
+    this.#faults += 1;
+    return this.score >= Math.max(1, maxFailures) ? 'evict' : 'quarantine';
+  }
+
+  /** Counts a failure that the target may have caused. `cut`: after the member had accepted it. */
+  suspect(
+    failure: SuspectFailure & { readonly cut: boolean },
+    surroundings: Omit<Surroundings, 'memberWorked' | 'sourceWorked'>,
+    { now, halfLifeMs, maxFailures }: { now: number; halfLifeMs: number; maxFailures: number },
+  ): HealthVerdict {
+    const workedAt = failure.cut ? this.#answeredAt : this.#acceptedAt;
+    const memberWorked = now - workedAt <= WORKED_MS;
+    if (memberWorked && !failure.compared) return 'none';
+    this.#fade(now, halfLifeMs);
+    const suspicion = this.#suspicionFor(failure.cut);
+    const before = suspicion.counted;
+    const sourceWorked = now - surroundings.sourceTotals.succeededAt <= WORKED_MS;
+    suspicion.add(failure, { ...surroundings, memberWorked, sourceWorked });
+    const isCounted = suspicion.counted > 0;
+    if (isCounted && suspicion.provesMember && this.score >= Math.max(1, maxFailures)) return 'evict';
+    if (suspicion.allowsTrialEviction && !suspicion.provesMember) return 'trial-evict';
+    return isCounted && (failure.compared || suspicion.counted > before) ? 'quarantine' : 'none';
   }
 
   /** Duration of the quarantine that begins now: `quarantineMs` at first, and twice as long each further time in a row. */
@@ -66,22 +94,32 @@ export class Health {
   }
 
   record(): HealthRecord {
-    return { inRow: this.#wholeFaults, halves: this.#halfFaults, rests: this.#quarantines };
+    return { inRow: this.#faults, rests: this.#quarantines };
   }
 
   /** Replaces the counts, as of monotonic `now`. */
-  inherit({ inRow, halves, rests }: HealthRecord, now: number): void {
-    this.#wholeFaults = inRow;
-    this.#halfFaults = halves;
+  inherit({ inRow, rests }: HealthRecord, now: number): void {
+    this.#faults = inRow;
     this.#quarantines = rests;
     this.#lastFaultAt = now;
   }
 
+  #suspicionFor(cut: boolean): Suspicion {
+    if (cut) {
+      this.#cuts ??= new Suspicion();
+      return this.#cuts;
+    }
+    this.#refusals ??= new Suspicion();
+    return this.#refusals;
+  }
+
   #fade(now: number, halfLifeMs: number): void {
     const halfLives = Math.floor((now - this.#lastFaultAt) / Math.max(1, halfLifeMs));
+    this.#lastFaultAt = now;
     if (halfLives <= 0) return;
-    this.#wholeFaults /= 2 ** halfLives;
-    this.#halfFaults = Math.floor(this.#halfFaults / 2 ** halfLives);
+    this.#faults /= 2 ** halfLives;
     this.#quarantines = Math.max(0, this.#quarantines - halfLives);
+    this.#refusals?.clear();
+    this.#cuts?.clear();
   }
 }

@@ -17,6 +17,8 @@ export interface SessionOwner {
 
 /** What a client asks for in its user name or headers, completed by the options of its listener. */
 export interface RoutingOptions {
+  /** Who asks: the user, or the client's address where there are no users. Absent: all such requests come from one client. */
+  readonly client?: string;
   /** Complete name of the session, unique among users and listeners. Equals the value of X-Noria-Session. */
   readonly session?: string;
   /** Who opens the session, if it does not exist. */
@@ -92,15 +94,22 @@ export interface SourceOutlook {
 export type LeaseReport =
   /** The member connected to the target. `latencyMs` is absent when an idle connection was reused. */
   | { readonly lease: number; readonly kind: 'accepted'; readonly latencyMs?: number }
-  /** The attempt failed. Only the blames `member` and `half-member` count against the member. */
+  /** The attempt failed. Only the blames `member`, `member-for-target` and `unclear` count against the member. */
   | {
       readonly lease: number;
       readonly kind: 'failed';
       readonly blame: Blame;
       readonly fault: FaultCode;
     }
-  /** The tunnel or forwarded request ended. `cut`: the member closed it before its first byte. */
-  | { readonly lease: number; readonly kind: 'closed'; readonly cut: boolean };
+  /** The tunnel or forwarded request ended. */
+  | {
+      readonly lease: number;
+      readonly kind: 'closed';
+      /** The member closed it before its first byte: whether another member got an answer of the target. */
+      readonly cut: false | Extract<Blame, 'member-for-target' | 'unclear'>;
+      /** At least one byte of the target arrived. */
+      readonly answered?: boolean;
+    };
 
 /** The pool, as the data plane uses it. */
 export interface LeaseProvider {

@@ -3,7 +3,9 @@
  *
  * It owns the open leases and the counters that depend on them.
  */
-import type { Lease, LeaseReport } from './lease.ts';
+import type { Blame } from '../core/events.ts';
+import type { FaultCode } from '../core/faults.ts';
+import type { Lease, LeaseReport, LeaseRequest } from './lease.ts';
 import type { Member } from './member.ts';
 import type { Members } from './members.ts';
 import type { Session } from './session.ts';
@@ -13,6 +15,9 @@ interface OpenLease {
   readonly id: number;
   readonly member: Member;
   readonly session: Session | undefined;
+  /** Of the request; '' for a probe. */
+  readonly targetHost: string;
+  readonly client: string;
   readonly leasedAt: number;
   readonly isProbe: boolean;
   accepted: boolean;
@@ -23,8 +28,8 @@ export interface Grant {
   readonly now: number;
   readonly waitedMs: number;
   readonly session: Session | undefined;
-  /** A probe tests the member. It is no client's use and no demand. */
-  readonly isProbe: boolean;
+  /** Absent for a probe, which tests the member. It is no client's use and no demand. */
+  readonly request?: LeaseRequest;
 }
 
 /** Names one session, or one member by id. */
@@ -42,7 +47,8 @@ export class Leases {
     this.#sessions = sessions;
   }
 
-  grant(member: Member, { now, waitedMs, session, isProbe }: Grant): Lease {
+  grant(member: Member, { now, waitedMs, session, request }: Grant): Lease {
+    const isProbe = request === undefined;
     this.#lastId += 1;
     const id = this.#lastId;
     member.openLeases += 1;
@@ -54,7 +60,18 @@ export class Leases {
       session.openLeases += 1;
       session.uses += 1;
     }
-    this.#open.set(id, { id, member, session, leasedAt: now, isProbe, accepted: false });
+    const targetHost = request?.targetHost ?? '';
+    const client = request?.routing.client ?? '';
+    this.#open.set(id, {
+      id,
+      member,
+      session,
+      targetHost,
+      client,
+      leasedAt: now,
+      isProbe,
+      accepted: false,
+    });
     if (isProbe) this.#members.index.update(member, now);
     else this.#members.index.leased(member, now);
     const lease: { -readonly [Key in keyof Lease]: Lease[Key] } = {
@@ -108,7 +125,7 @@ export class Leases {
   }
 
   #end(lease: OpenLease, report: Exclude<LeaseReport, { kind: 'accepted' }>, now: number): void {
-    const { id, member, session, leasedAt, isProbe, accepted } = lease;
+    const { id, member, session, isProbe, accepted } = lease;
     this.#open.delete(id);
     member.openLeases -= 1;
     member.source.openLeases -= 1;
@@ -118,13 +135,22 @@ export class Leases {
       session.openLeases -= 1;
       session.usedAt = now;
     }
-    if (report.kind === 'failed') {
-      const { blame, fault } = report;
-      const half = blame === 'half-member';
-      if (half || blame === 'member') this.#members.recordFault(member, { half, fault, leasedAt }, now);
-    } else if (report.cut) {
-      this.#members.recordFault(member, { half: true, fault: 'member-cut', leasedAt }, now);
-    } else if (accepted) member.health.completed();
+    if (report.kind === 'failed') this.#blame(lease, report, now);
+    else {
+      if (report.answered === true) this.#members.recordAnswer(member, lease.client, now);
+      if (report.cut !== false) this.#blame(lease, { blame: report.cut, fault: 'member-cut' }, now);
+    }
     if (member.phase.name !== 'left') this.#members.leaseEnded(member, now);
+  }
+  #blame(
+    { member, leasedAt, client, targetHost }: OpenLease,
+    { blame, fault }: { readonly blame: Blame; readonly fault: FaultCode },
+    now: number,
+  ): void {
+    if (blame === 'member') this.#members.recordFault(member, { fault, leasedAt }, now);
+    if (blame !== 'member-for-target' && blame !== 'unclear') return;
+    const compared = blame === 'member-for-target';
+    const cut = fault === 'member-cut';
+    this.#members.recordSuspicion(member, { fault, leasedAt, client, host: targetHost, compared, cut }, now);
   }
 }

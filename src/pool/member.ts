@@ -12,6 +12,7 @@ import type { DrawnMember, Facts } from './drawn-member.ts';
 import { Health } from './health.ts';
 import type { Location } from './locations.ts';
 import type { PoolSourceOptions } from './options.ts';
+import { SourceEvidence } from './source-evidence.ts';
 
 /** After `failed`, `used-up` and `evicted`, a draw cannot bring the same proxy back; see `DepartedMembers`. */
 export type LeaveReason = 'expired' | 'failed' | 'used-up' | 'evicted' | 'removed';
@@ -193,7 +194,7 @@ export class Member implements MemberIdentity {
   /** Records an accepted attempt. `latencyMs` is undefined when an idle connection was reused. */
   recordSuccess(now: number, latencyMs: number | undefined): void {
     this.lastSuccessAt = now;
-    this.health.accepted();
+    this.health.accepted(now);
     if (latencyMs === undefined) return;
     const weight =
       this.latencyMs === undefined
@@ -291,6 +292,8 @@ export class PoolSource {
   readonly usedUp = new DecayingRate();
   /** Decaying mean over all its members; 0 before the first reading. */
   typicalLatencyMs = 0;
+
+  readonly evidence = new SourceEvidence();
 
   /** The protocols of its members so far. */
   readonly protocols = new Set<MemberProtocol>();

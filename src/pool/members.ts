@@ -16,6 +16,7 @@ import type { MemberFilter } from './filter.ts';
 import { Locations } from './locations.ts';
 import { type Departure, Member, PoolSource } from './member.ts';
 import type { PoolSettings } from './options.ts';
+import type { SuspectFailure } from './suspicion.ts';
 
 /** A success renews an assumed end of life only when that adds at least this share of the life. Saves work on most successes. */
 const MIN_RENEWAL_SHARE = 1 / 64;
@@ -33,6 +34,11 @@ export interface RestoredMember extends DrawnMember, MemberHistory {
   readonly uses: number;
   readonly latencyMs: number | undefined;
   readonly quarantine: { readonly untilAt: number; readonly fault: FaultCode } | undefined;
+}
+
+interface FaultOfLease {
+  readonly fault: FaultCode;
+  readonly leasedAt: number;
 }
 
 export interface MembersOptions {
@@ -158,6 +164,7 @@ export class Members {
   recordSuccess(member: Member, latencyMs: number | undefined, now: number): void {
     const { name } = member.phase;
     member.recordSuccess(now, latencyMs);
+    member.source.evidence.recordAccept(now);
     if (latencyMs !== undefined) member.source.learnLatency(latencyMs);
     if (name === 'draining') return;
     if (name !== 'ready') this.#admit(member, now);
@@ -167,24 +174,48 @@ export class Members {
       this.remove(member, { reason: 'used-up' }, now);
   }
 
-  /**
-   * Applies a fault of the member. Ignored when its lease is older than the current quarantine, whose cause is
-   * probably the same.
-   */
-  recordFault(
+  /** A target answered through the member. */
+  recordAnswer(member: Member, client: string, now: number): void {
+    member.health.answered(now);
+    member.source.evidence.recordAnswer(client, now);
+  }
+
+  /** Applies a fault that no target can cause. */
+  recordFault(member: Member, { fault, leasedAt }: FaultOfLease, now: number): void {
+    if (!this.#mayBlame(member, leasedAt)) return;
+    const verdict = member.health.fault(now, member.endsAt - member.joinedAt, this.settings.health);
+    // One fault is enough for an unproven member, since most of those are dead.
+    if (verdict === 'evict' || member.phase.name === 'joining') {
+      this.remove(member, { reason: 'failed', fault }, now);
+    } else this.#quarantine(member, fault, now);
+  }
+
+  /** Applies a failure that the target may have caused. */
+  recordSuspicion(
     member: Member,
-    { half, fault, leasedAt }: { half: boolean; fault: FaultCode; leasedAt: number },
+    { fault, leasedAt, ...failure }: FaultOfLease & SuspectFailure & { readonly cut: boolean },
     now: number,
   ): void {
-    const { phase } = member;
-    if (this.#evictionsFrozen || phase.name === 'draining') return;
-    if (phase.name === 'quarantined' && leasedAt < phase.sinceAt) return;
-    const halfLifeMs = member.endsAt - member.joinedAt;
-    const verdict = member.health.fault(half, now, halfLifeMs, this.settings.health);
-    // One fault is enough for an unproven member, since most of those are dead.
-    if (verdict === 'evict' || (phase.name === 'joining' && !half)) {
+    const { evidence, options } = member.source;
+    const sourceTotals = failure.cut ? evidence.answers : evidence.accepts;
+    sourceTotals.failures += 1;
+    if (!this.#mayBlame(member, leasedAt) || member.phase.name === 'joining') return;
+    const otherClientsServed = evidence.servedOther(failure.client, now);
+    const { maxFailures } = this.settings.health;
+    const verdict = member.health.suspect(
+      failure,
+      { otherClientsServed, sourceTotals },
+      { now, halfLifeMs: member.endsAt - member.joinedAt, maxFailures },
+    );
+    if (verdict === 'evict' || (verdict === 'trial-evict' && evidence.spendTrialEviction(options.size))) {
       this.remove(member, { reason: 'failed', fault }, now);
-    } else if (verdict === 'quarantine' && phase.name !== 'joining') this.#quarantine(member, fault, now);
+    } else if (verdict === 'quarantine') this.#quarantine(member, fault, now);
+  }
+
+  /** A lease that is older than the current quarantine probably failed for the same cause. */
+  #mayBlame({ phase }: Member, leasedAt: number): boolean {
+    if (this.#evictionsFrozen || phase.name === 'draining') return false;
+    return phase.name !== 'quarantined' || leasedAt >= phase.sinceAt;
   }
 
   /** Applies the end of a lease, after its counters were updated. */
@@ -283,6 +314,7 @@ export class Members {
     this.#byId.set(member.id, member);
     this.#byKey.set(memberKey(source.name, member), member);
     source.members.add(member);
+    source.evidence.memberJoined(source.options.size);
     source.counts[member.phase.name] += 1;
     this.index.setEnd(member, member.endsAt);
     this.index.add(member, now);

@@ -118,7 +118,7 @@ export class Pool implements LeaseProvider {
     this.#members.update(now);
     for (const member of this.#members.toProbe(now, staleMs)) {
       if (leases.length >= limit) break;
-      leases.push(this.#leases.grant(member, { now, waitedMs: 0, session: undefined, isProbe: true }));
+      leases.push(this.#leases.grant(member, { now, waitedMs: 0, session: undefined }));
     }
     return leases;
   }
@@ -375,7 +375,7 @@ export class Pool implements LeaseProvider {
     if (member === undefined) return undefined;
     if (perHostSpacingMs > 0) member.space(targetHost, now + perHostSpacingMs, now);
     if (session !== undefined) this.#recordSessionDemand(member.source, now);
-    return this.#leases.grant(member, { now, waitedMs: now - sinceAt, session, isProbe: false });
+    return this.#leases.grant(member, { now, waitedMs: now - sinceAt, session, request });
   }
 
   #wait(

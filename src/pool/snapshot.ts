@@ -19,7 +19,7 @@ const durationMs = z.number().nonnegative();
 
 const history = {
   bans: z.array(z.string()),
-  health: z.object({ inRow: z.number().nonnegative(), halves: count, rests: count }),
+  health: z.object({ inRow: z.number().nonnegative(), rests: count }),
 };
 
 const memberSchema = z.object({

@@ -92,7 +92,7 @@ test('history: of a tunnel older than the history, counts only the share within 
 
 test('history: counts every failure once, under the side at fault', () => {
   const { clock, bus, history } = openTestHistory();
-  for (const blame of ['member', 'half-member', 'target', 'source', 'network', 'nobody'] as const) {
+  for (const blame of ['member', 'unclear', 'target', 'source', 'network', 'nobody'] as const) {
     bus.emit('dial.attempted', { ...ATTEMPT, blame });
   }
   const failDial = (code: FaultCode) => {

@@ -5,6 +5,7 @@ import {
   MAX_ATTEMPTS,
   SECOND_REPORT_WAIT_MS,
 } from '../../src/dialer/attempt-budget.ts';
+import { FULL_REPORT } from '../../src/dialer/blame.ts';
 
 const SETTINGS = { attempts: 3, deadlineMs: 30_000, waitForMemberMs: 15_000 };
 
@@ -30,7 +31,7 @@ test('attempt budget: fast failures do not count, up to ten attempts', () => {
 
 test('attempt budget: two members decide that a target is unreachable, five if it was reached recently', () => {
   const allows = (reports: number, reachedRecently: boolean) =>
-    new AttemptBudget(SETTINGS).allowsAnother(0, reports, reachedRecently);
+    new AttemptBudget(SETTINGS).allowsAnother(0, reports * FULL_REPORT, reachedRecently);
   expect([allows(1, false), allows(2, false), allows(4, true), allows(5, true)]).toEqual([
     true,
     false,
@@ -46,6 +47,6 @@ test('attempt budget: the wait is limited by waitForMember, by the deadline, and
   expect(budget.maxWaitMs(4_000, 0)).toBe(11_000);
   expect(budget.maxWaitMs(29_000, 0)).toBe(1_000);
   expect(budget.maxWaitMs(31_000, 0)).toBe(0);
-  expect(budget.maxWaitMs(4_000, 1)).toBe(SECOND_REPORT_WAIT_MS);
-  expect(budget.maxWaitMs(29_500, 1)).toBe(500);
+  expect(budget.maxWaitMs(4_000, FULL_REPORT)).toBe(SECOND_REPORT_WAIT_MS);
+  expect(budget.maxWaitMs(29_500, FULL_REPORT)).toBe(500);
 });

@@ -2,20 +2,13 @@
 import { expect, test } from 'vitest';
 import type { Blame } from '../../src/core/events.ts';
 import { FAULTS, type FaultCode } from '../../src/core/faults.ts';
-import {
-  blameFor,
-  type Evidence,
-  type FailedAttempt,
-  isUndecided,
-  MAX_TARGETS_UNREACHABLE,
-} from '../../src/dialer/blame.ts';
+import { blameFor, type Evidence, type FailedAttempt, isUndecided } from '../../src/dialer/blame.ts';
 
 const NOTHING_ELSE: Evidence = {
   reachedByOther: false,
   clientLeft: false,
   similarFailures: 1,
-  memberWorked: true,
-  targetsUnreachable: 1,
+  sourceWorked: true,
   sourceFaulty: false,
   networkDown: false,
 };
@@ -23,8 +16,6 @@ const NOTHING_ELSE: Evidence = {
 function failed(fault: FaultCode, phase: FailedAttempt['phase'] = 'answer', local = false): FailedAttempt {
   return { fault, phase, local };
 }
-
-const TOO_MANY = MAX_TARGETS_UNREACHABLE + 1;
 
 const CASES: readonly [what: string, attempt: FailedAttempt, evidence: Partial<Evidence>, blame: Blame][] = [
   ['the member refuses the connection', failed('member-unreachable', 'connect'), {}, 'member'],
@@ -50,52 +41,24 @@ const CASES: readonly [what: string, attempt: FailedAttempt, evidence: Partial<E
   ],
   ['the member speaks no proxy protocol', failed('member-protocol'), { similarFailures: 3 }, 'member'],
 
-  ['silence, another reached the target', failed('member-silent'), { reachedByOther: true }, 'member'],
-  ['silence, no other member was tried', failed('member-silent'), {}, 'member'],
-  ['silence of several that worked recently', failed('member-silent'), { similarFailures: 2 }, 'target'],
-  [
-    'silence of several that did not work recently',
-    failed('member-silent'),
-    { similarFailures: 2, memberWorked: false },
-    'member',
-  ],
-  ['silence, the client left', failed('member-silent'), { clientLeft: true, similarFailures: 2 }, 'nobody'],
-  ['closed, another reached the target', failed('member-closed'), { reachedByOther: true }, 'member'],
-  ['closed by several that worked recently', failed('member-closed'), { similarFailures: 2 }, 'target'],
-  ['refused, another reached the target', failed('member-refused'), { reachedByOther: true }, 'member'],
-  ['refused by several that worked recently', failed('member-refused'), { similarFailures: 3 }, 'target'],
-  ['refused by one', failed('member-refused'), {}, 'member'],
-
-  [
-    '"unreachable", another reached it',
-    failed('target-doubted'),
-    { reachedByOther: true, similarFailures: 2 },
-    'member',
-  ],
-  [
-    '"unreachable", another reports the same',
-    failed('target-doubted'),
-    { similarFailures: 2, memberWorked: false },
-    'target',
-  ],
-  ['"unreachable", no other member was tried', failed('target-doubted'), {}, 'nobody'],
-  [
-    '"unreachable", the client left',
-    failed('target-doubted'),
-    { clientLeft: true, similarFailures: 2 },
-    'nobody',
-  ],
-  [
-    '"unreachable" for too many targets in a row',
-    failed('target-doubted'),
-    { similarFailures: 2, targetsUnreachable: TOO_MANY },
-    'member',
-  ],
+  ...(['member-silent', 'member-closed', 'member-refused', 'target-doubted'] as const).flatMap(
+    (fault): (typeof CASES)[number][] => [
+      [`${fault}, another reached the target`, failed(fault), { reachedByOther: true }, 'member-for-target'],
+      [`${fault}, no other member was tried`, failed(fault), {}, 'unclear'],
+      [`${fault} of several, the source works`, failed(fault), { similarFailures: 2 }, 'target'],
+      [
+        `${fault} of several, no member of the source works`,
+        failed(fault),
+        { similarFailures: 2, sourceWorked: false },
+        'unclear',
+      ],
+      [`${fault}, the client left`, failed(fault), { clientLeft: true, similarFailures: 2 }, 'nobody'],
+    ],
+  ),
 
   ['credentials refused by this member', failed('member-auth'), { reachedByOther: true }, 'member'],
   ['credentials refused by several', failed('member-auth'), { sourceFaulty: true }, 'source'],
 
-  ['the tunnel was cut before its first byte', failed('member-cut', 'done'), {}, 'half-member'],
   ['the client left', failed('client-gone', 'connect'), {}, 'nobody'],
   ['SOCKS4 and an IPv6 target', failed('member-incapable', 'connect'), { reachedByOther: true }, 'nobody'],
 ];
@@ -109,7 +72,7 @@ test('blame: later evidence does not change what is decided at once', () => {
     { reachedByOther: true },
     { similarFailures: 2 },
     { clientLeft: true },
-    { targetsUnreachable: TOO_MANY },
+    { sourceWorked: false },
   ];
   const codes = Object.keys(FAULTS) as FaultCode[];
   const decided = codes

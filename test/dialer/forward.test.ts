@@ -66,14 +66,14 @@ test('forward: a source that accepts CONNECT replaces a single member that refus
     member: 'good',
     attempts: 2,
   });
-  expect(pool.blames()).toEqual(['odd member-refused member']);
+  expect(pool.blames()).toEqual(['odd member-refused member-for-target']);
 });
 
 test('forward: a tunnel never falls back to absolute form', async () => {
   const at = await openMember('http', absoluteBehavior);
   const { dial, pool } = makeDialer([{ id: 'm1', at }], { waitForMemberMs: 0 });
   expect((await dial('target.example:80')).ok).toBe(false);
-  expect(pool.blames()).toEqual(['m1 member-refused member']);
+  expect(pool.blames()).toEqual(['m1 member-refused unclear']);
 });
 
 test('forward: `absolute` applies to HTTP members from the start, never to SOCKS members', async () => {
@@ -219,7 +219,7 @@ test('forward: end() is idempotent', async () => {
   const connection = connectionOf(await dial('target.example:80', FORWARD));
   connection.end({ cut: true });
   connection.end({ cut: false, keep: true });
-  expect(pool.reports).toMatchObject([{ kind: 'accepted' }, { kind: 'closed', cut: true }]);
+  expect(pool.reports).toMatchObject([{ kind: 'accepted' }, { kind: 'closed', cut: 'unclear' }]);
   expect(dialer.openCount).toBe(0);
 });
 

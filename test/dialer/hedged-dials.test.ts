@@ -35,7 +35,7 @@ test('hedged dial: a silent first member costs only the hedge delay, and is blam
   expect(hedges).toEqual([{ outcome: 'won' }]);
   expect([pool.blames(), silent.open, dialer.openCount]).toEqual([[], 1, 1]);
   await until('the loser is blamed', () => pool.blames().length > 0);
-  expect(pool.blames()).toEqual(['silent member-silent member']);
+  expect(pool.blames()).toEqual(['silent member-silent member-for-target']);
   expect([dialer.openCount, attempts.map(({ member, hedge }) => [member, hedge])]).toEqual([
     0,
     [
@@ -79,7 +79,7 @@ test('hedged dial: a hedge that loses continues until its own result', async () 
   expect(connectionOf(await dial('target.example:443')).member).toBe('late');
   expect(hedges).toEqual([{ outcome: 'lost' }]);
   await until('the hedge is blamed', () => pool.blames().length > 0);
-  expect(pool.blames()).toEqual(['silent member-silent member']);
+  expect(pool.blames()).toEqual(['silent member-silent member-for-target']);
   expect(hedges).toHaveLength(1);
 });
 

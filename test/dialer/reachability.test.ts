@@ -29,28 +29,40 @@ test('reachability: repeated success renews both', () => {
   expect([reachability.targetReached('a:1'), reachability.memberWorked('m1')]).toEqual([true, true]);
 });
 
-test('reachability: counts different unreachable targets in a row per member, until it reaches one or is blamed', () => {
-  const reachability = new Reachability(new ManualClock());
-  expect(['a:1', 'b:1', 'a:1', 'c:1'].map((target) => reachability.recordUnreachable('m1', target))).toEqual([
-    1, 2, 2, 3,
-  ]);
-  expect(reachability.recordUnreachable('m2', 'a:1')).toBe(1);
-  reachability.recordReached('m1', 'z:1');
-  expect(reachability.recordUnreachable('m1', 'a:1')).toBe(1);
-  reachability.resetUnreachable('m1');
-  expect(reachability.recordUnreachable('m1', 'b:1')).toBe(1);
+test('reachability: a cut compares with an answer through another member that is newer than other cuts', () => {
+  const clock = new ManualClock();
+  const reachability = new Reachability(clock);
+  const cut = (member: string) => {
+    clock.advance(1);
+    return reachability.recordCut(member, 'a:1');
+  };
+  const answer = (member: string) => {
+    clock.advance(1);
+    reachability.recordAnswered(member, 'a:1');
+  };
+  expect(cut('m1'), 'no answer').toBe(false);
+  answer('m1');
+  expect(cut('m1'), 'an answer of the same member').toBe(false);
+  answer('m2');
+  expect(cut('m1')).toBe(true);
+  expect(cut('m3'), 'another member failed after the answer').toBe(false);
+  answer('m2');
+  clock.advance(30_000);
+  expect(cut('m1'), 'the answer is old').toBe(false);
+  answer('m2');
+  expect(reachability.recordCut('m1', 'b:1'), 'another target').toBe(false);
 });
 
 test('reachability: replaces the oldest entries when it is full', () => {
   const reachability = new Reachability(new ManualClock());
   for (let index = 0; index < 5_000; index += 1) {
     reachability.recordReached(`m${index}`, `t${index}:1`);
-    reachability.recordUnreachable(`d${index}`, 'a:1');
+    reachability.recordAnswered('m1', `t${index}:1`);
   }
   expect([reachability.targetReached('t0:1'), reachability.targetReached('t4999:1')]).toEqual([false, true]);
   expect([reachability.memberWorked('m0'), reachability.memberWorked('m4999')]).toEqual([false, true]);
-  expect([
-    reachability.recordUnreachable('d0', 'b:1'),
-    reachability.recordUnreachable('d4999', 'b:1'),
-  ]).toEqual([1, 2]);
+  expect([reachability.recordCut('m2', 't0:1'), reachability.recordCut('m2', 't4999:1')]).toEqual([
+    false,
+    true,
+  ]);
 });

@@ -12,10 +12,14 @@ import type {
 } from '../../src/dialer/dial.ts';
 
 export interface DirectDialer extends Dialer {
-  /** All requests, in order. */
+  /** All requests, in order, without the client. */
   readonly requests: DialRequest[];
-  /** The outcome of each lease, in the order in which they ended. */
-  readonly ended: (DialOutcome & { readonly member: string })[];
+  /** The client of each request. */
+  readonly clients: (string | undefined)[];
+  /** The outcome of each lease, in the order in which they ended, without `answered`. */
+  readonly ended: (Omit<DialOutcome, 'answered'> & { readonly member: string })[];
+  /** Whether the target answered, for each lease. */
+  readonly answered: (boolean | undefined)[];
   /** Dials cancelled by the listener. */
   cancelled: number;
   /** The sockets of the member connections, in order of dialing. */
@@ -45,7 +49,9 @@ export function directDialer(options: DirectDialerOptions = {}): DirectDialer {
   const idle: Socket[] = [];
   const dialer: DirectDialer = {
     requests: [],
+    clients: [],
     ended: [],
+    answered: [],
     cancelled: 0,
     sockets: [],
     failures: [],
@@ -55,7 +61,9 @@ export function directDialer(options: DirectDialerOptions = {}): DirectDialer {
       return resolve;
     },
     dial(request, done): Dialing {
-      dialer.requests.push(request);
+      const { client, ...routing } = request.routing;
+      dialer.clients.push(client);
+      dialer.requests.push({ ...request, routing });
       memberCount += 1;
       const member = `m${memberCount}`;
       let cancelled = false;
@@ -90,7 +98,8 @@ export function directDialer(options: DirectDialerOptions = {}): DirectDialer {
           member,
           source: 'city',
           attempts: 1,
-          end(outcome) {
+          end({ answered, ...outcome }) {
+            dialer.answered.push(answered);
             dialer.ended.push({ ...outcome, member });
             if (outcome.keep === true && options.reuse === true) idle.push(socket);
             else socket.destroy();

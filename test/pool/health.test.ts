@@ -5,47 +5,35 @@ const HALF_LIFE_MS = 100_000;
 
 type Step =
   | 'fault'
-  | 'half'
   | 'accepted'
-  | 'completed'
+  | 'answered'
   /** Half-lives that pass. */
-  | number;
+  | number
+  /**
+   * A suspect failure: the target, `+` if another member reached it, `/` if it is a cut, `!` if it is a client's that never
+   * asked before.
+   */
+  | `${'a' | 'b' | 'c' | 'd' | 'e' | 'f' | 'g' | 'h'}${'' | '+'}${'' | '/'}${'' | '!'}`;
+
+interface Replay {
+  readonly title: string;
+  readonly steps: readonly Step[];
+  readonly verdicts: readonly (HealthVerdict | '-')[];
+  readonly source?: 'works' | 'fails' | 'is down';
+  readonly othersServed?: boolean;
+}
 
 /** Steps and their verdicts, with `maxFailures` 3; `-` for a step without a verdict. */
-const REPLAYS: readonly {
-  title: string;
-  steps: readonly Step[];
-  verdicts: readonly (HealthVerdict | '-')[];
-}[] = [
+const REPLAYS: readonly Replay[] = [
   {
     title: 'the third fault in a row evicts',
     steps: ['fault', 'fault', 'fault'],
     verdicts: ['quarantine', 'quarantine', 'evict'],
   },
   {
-    title: 'a success clears whole faults',
+    title: 'a success clears faults',
     steps: ['fault', 'fault', 'accepted', 'fault', 'fault', 'fault'],
     verdicts: ['quarantine', 'quarantine', '-', 'quarantine', 'quarantine', 'evict'],
-  },
-  {
-    title: 'two half faults count as one, and six evict',
-    steps: ['half', 'half', 'half', 'half', 'half', 'half'],
-    verdicts: ['none', 'quarantine', 'none', 'quarantine', 'none', 'evict'],
-  },
-  {
-    title: 'an accepted attempt does not clear half faults',
-    steps: ['accepted', 'half', 'accepted', 'half', 'accepted', 'half', 'accepted', 'half', 'half', 'half'],
-    verdicts: ['-', 'none', '-', 'quarantine', '-', 'none', '-', 'quarantine', 'none', 'evict'],
-  },
-  {
-    title: 'a tunnel that ended well clears half faults',
-    steps: ['half', 'completed', 'half', 'completed', 'half'],
-    verdicts: ['none', '-', 'none', '-', 'none'],
-  },
-  {
-    title: 'half and whole faults add up',
-    steps: ['fault', 'half', 'fault', 'half'],
-    verdicts: ['quarantine', 'none', 'quarantine', 'evict'],
   },
   {
     title: 'after two half-lives, three faults count less than one',
@@ -57,16 +45,95 @@ const REPLAYS: readonly {
     steps: ['fault', 'fault', 0.99, 'fault'],
     verdicts: ['quarantine', 'quarantine', '-', 'evict'],
   },
+  {
+    title: 'one target never evicts, however often other members reach it',
+    steps: ['a+', 'a+', 'a+', 'a+', 'a+', 'a+'],
+    verdicts: new Array(6).fill('quarantine'),
+  },
+  {
+    title: 'three targets that other members reach evict',
+    steps: ['a+', 'b+', 'c+'],
+    verdicts: ['quarantine', 'quarantine', 'evict'],
+  },
+  {
+    title: 'one target that no other member reached says nothing, two quarantine',
+    steps: ['a', 'a', 'a', 'b', 'b'],
+    verdicts: ['none', 'none', 'none', 'quarantine', 'none'],
+  },
+  {
+    title: 'targets that no other member reached never evict while the source works',
+    steps: ['a', 'b', 'c', 'd', 'a', 'b', 'c', 'd'],
+    verdicts: ['none', 'quarantine', 'quarantine', 'quarantine', 'none', 'none', 'none', 'none'],
+  },
+  {
+    title: 'nothing that fails through most members counts',
+    steps: ['a', 'b', 'c', 'd'],
+    source: 'fails',
+    verdicts: ['none', 'none', 'none', 'none'],
+  },
+  {
+    title: 'while no member works, eight targets allow a trial eviction',
+    steps: ['a', 'a', 'b', 'c', 'd', 'e', 'f', 'g', 'h'],
+    source: 'is down',
+    verdicts: [...new Array<'none'>(8).fill('none'), 'trial-evict'],
+  },
+  {
+    title: 'one client proves nothing while others are served, two do',
+    steps: ['a+', 'b+', 'c+', 'd+', 'd+!'],
+    othersServed: true,
+    verdicts: ['none', 'none', 'none', 'none', 'evict'],
+  },
+  {
+    title: 'after a recent success, a target that no other member reached does not count',
+    steps: ['accepted', 'a', 'b', 'c', 'd'],
+    verdicts: ['-', 'none', 'none', 'none', 'none'],
+  },
+  {
+    title: 'after a recent success, the first target that others reach does not count',
+    steps: ['accepted', 'a+', 'a+', 'b+', 'c+', 'd+'],
+    verdicts: ['-', 'none', 'none', 'quarantine', 'quarantine', 'evict'],
+  },
+  {
+    title: 'an accepted attempt clears refusals, but not cuts',
+    steps: ['a+', 'a+/', 'accepted', 'b+/', 'accepted', 'c+/'],
+    verdicts: ['quarantine', 'quarantine', '-', 'quarantine', '-', 'evict'],
+  },
+  {
+    title: 'an answer clears cuts',
+    steps: ['a+/', 'b+/', 'answered', 'a+/', 'b+/'],
+    verdicts: ['quarantine', 'quarantine', '-', 'none', 'quarantine'],
+  },
+  {
+    title: 'faults and targets add up',
+    steps: ['fault', 'a+', 'b+'],
+    verdicts: ['quarantine', 'quarantine', 'evict'],
+  },
 ];
 
-test.each(REPLAYS)('health: $title', ({ steps, verdicts }) => {
+const OPTIONS = { maxFailures: 3, quarantineMs: 10 };
+
+test.each(REPLAYS)('health: $title', ({ steps, verdicts, source = 'works', othersServed = false }) => {
   const health = new Health();
+  const totals = { successes: 0, failures: 0, succeededAt: source === 'is down' ? -60_001 : 0 };
   let now = 0;
   const results = steps.map((step): HealthVerdict | '-' => {
     if (typeof step === 'number') now += step * HALF_LIFE_MS;
-    else if (step === 'accepted') health.accepted();
-    else if (step === 'completed') health.completed();
-    else return health.fault(step === 'half', now, HALF_LIFE_MS, { maxFailures: 3, quarantineMs: 10 });
+    else if (step === 'accepted') health.accepted(now);
+    else if (step === 'answered') health.answered(now);
+    else if (step === 'fault') return health.fault(now, HALF_LIFE_MS, OPTIONS);
+    else {
+      const client = step.endsWith('!') ? 'another' : 'first';
+      const failure = { host: step.charAt(0), client, compared: step.includes('+'), cut: step.includes('/') };
+      const times = { now, halfLifeMs: HALF_LIFE_MS, maxFailures: OPTIONS.maxFailures };
+      const verdict = health.suspect(
+        failure,
+        { otherClientsServed: othersServed, sourceTotals: totals },
+        times,
+      );
+      totals.failures += 1;
+      if (source === 'works') totals.successes += 2;
+      return verdict;
+    }
     return '-';
   });
   expect(results).toEqual(verdicts);
@@ -76,23 +143,23 @@ test('health: each quarantine in a row is twice as long, until a success', () =>
   const health = new Health();
   const options = { maxFailures: 10, quarantineMs: 10_000 };
   const next = () => {
-    health.fault(false, 0, HALF_LIFE_MS, options);
+    health.fault(0, HALF_LIFE_MS, options);
     return health.nextQuarantineMs(options);
   };
   expect([next(), next(), next()]).toEqual([10_000, 20_000, 40_000]);
-  health.accepted();
+  health.accepted(0);
   expect(next()).toBe(10_000);
 });
 
 test('health: a record keeps the whole history', () => {
   const before = new Health();
   const options = { maxFailures: 3, quarantineMs: 10_000 };
-  before.fault(false, 5, HALF_LIFE_MS, options);
+  before.fault(5, HALF_LIFE_MS, options);
   before.nextQuarantineMs(options);
   const after = new Health();
   after.inherit(before.record(), 1_000);
   expect(after.score).toBe(1);
   expect(after.nextQuarantineMs(options)).toBe(20_000);
-  expect(after.fault(false, 2_000, HALF_LIFE_MS, options)).toBe('quarantine');
-  expect(after.fault(false, 3_000, HALF_LIFE_MS, options)).toBe('evict');
+  expect(after.fault(2_000, HALF_LIFE_MS, options)).toBe('quarantine');
+  expect(after.fault(3_000, HALF_LIFE_MS, options)).toBe('evict');
 });

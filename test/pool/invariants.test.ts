@@ -29,11 +29,15 @@ const step: fc.Arbitrary<Step> = fc.oneof(
     waits: fc.boolean(),
   }),
   often(3, { do: is('accept'), which: few }),
-  often(3, { do: is('close'), which: few, cut: fc.boolean() }),
+  often(3, {
+    do: is('close'),
+    which: few,
+    cut: fc.constantFrom(false as const, 'member-for-target' as const, 'unclear' as const),
+  }),
   often(3, {
     do: is('fail'),
     which: few,
-    blame: fc.constantFrom('member', 'half-member', 'target', 'nobody'),
+    blame: fc.constantFrom('member', 'member-for-target', 'unclear', 'target', 'nobody'),
   }),
   often(4, {
     do: is('add'),

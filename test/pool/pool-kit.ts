@@ -164,15 +164,16 @@ export function accept(kit: PoolKit, lease: Lease, latencyMs = 20): void {
   kit.pool.report({ lease: lease.id, kind: 'accepted', latencyMs });
 }
 
-export function close(kit: PoolKit, lease: Lease, cut = false): void {
-  kit.pool.report({ lease: lease.id, kind: 'closed', cut });
-}
-
-export function fail(
+/** A tunnel ends: after an answer of the target, or cut before it. */
+export function close(
   kit: PoolKit,
   lease: Lease,
-  blame: 'member' | 'half-member' | 'target' = 'member',
+  cut: false | 'member-for-target' | 'unclear' = false,
 ): void {
+  kit.pool.report({ lease: lease.id, kind: 'closed', cut, answered: cut === false });
+}
+
+export function fail(kit: PoolKit, lease: Lease, blame: 'member' | 'target' = 'member'): void {
   kit.pool.report({ lease: lease.id, kind: 'failed', blame, fault: 'member-unreachable' });
 }
 

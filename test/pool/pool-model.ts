@@ -25,8 +25,8 @@ export type SourceName = 'city' | 'backup';
 export type Step =
   | { do: 'acquire'; routing: RoutingOptions; host: number; avoid: number | undefined; waits: boolean }
   | { do: 'accept'; which: number }
-  | { do: 'close'; which: number; cut: boolean }
-  | { do: 'fail'; which: number; blame: 'member' | 'half-member' | 'target' | 'nobody' }
+  | { do: 'close'; which: number; cut: false | 'member-for-target' | 'unclear' }
+  | { do: 'fail'; which: number; blame: 'member' | 'member-for-target' | 'unclear' | 'target' | 'nobody' }
   | { do: 'add'; source: SourceName; numbers: number[]; lifeMs: number | undefined; unproven: boolean }
   | { do: 'pass'; ms: number }
   | { do: 'cancel'; which: number }
@@ -95,7 +95,12 @@ export class PoolModel {
     else if (step.do === 'accept')
       this.#report(step.which, (lease) => ({ lease, kind: 'accepted', latencyMs: 15 }));
     else if (step.do === 'close')
-      this.#report(step.which, (lease) => ({ lease, kind: 'closed', cut: step.cut }));
+      this.#report(step.which, (lease) => ({
+        lease,
+        kind: 'closed',
+        cut: step.cut,
+        answered: step.cut === false,
+      }));
     else if (step.do === 'fail') {
       const { which, blame } = step;
       this.#report(which, (lease) => ({ lease, kind: 'failed', blame, fault: 'member-silent' }));

@@ -15,7 +15,7 @@ import {
   use,
 } from './pool-kit.ts';
 
-type Step = 'member' | 'half-member' | 'target' | 'source' | 'network' | 'nobody' | 'use' | 'cut' | number;
+type Step = 'member' | 'target' | 'source' | 'network' | 'nobody' | 'use' | number;
 
 /** Steps with the only member of a pool, and its state after them. The quarantine is 10 s, `maxFailures` 3. */
 const REPLAYS: readonly { title: string; steps: readonly Step[]; state: string }[] = [
@@ -53,15 +53,6 @@ const REPLAYS: readonly { title: string; steps: readonly Step[]; state: string }
     steps: ['member', 10_000, 'target'],
     state: 'quarantined',
   },
-  { title: 'one cut tunnel changes nothing', steps: ['cut'], state: 'ready' },
-  { title: 'two cut tunnels in a row quarantine a member', steps: ['cut', 'cut'], state: 'quarantined' },
-  {
-    title: 'accepted attempts do not clear cut tunnels',
-    steps: ['cut', 'cut', 10_000, 'cut', 'cut', 10_000, 'cut', 'cut'],
-    state: 'left',
-  },
-  { title: 'a tunnel that ended well clears cut tunnels', steps: ['cut', 'use', 'cut'], state: 'ready' },
-  { title: 'two half faults count as one', steps: ['half-member', 'half-member'], state: 'quarantined' },
 ];
 
 function play(kit: PoolKit, step: Step): void {
@@ -70,9 +61,9 @@ function play(kit: PoolKit, step: Step): void {
     return;
   }
   const lease = acquire(kit);
-  if (step === 'use' || step === 'cut') {
+  if (step === 'use') {
     accept(kit, lease);
-    close(kit, lease, step === 'cut');
+    close(kit, lease);
   } else kit.pool.report({ lease: lease.id, kind: 'failed', blame: step, fault: 'member-silent' });
 }
 

@@ -193,7 +193,7 @@ export class HttpExchange {
     this.#removeListeners();
     if (outcome.keep === true) this.memberConnection.socket.pause();
     else this.memberConnection.socket.destroy();
-    this.memberConnection.end(outcome);
+    this.memberConnection.end({ answered: this.#bytesDown > 0, ...outcome });
     this.#callbacks.onReleased(this.#bytesUp, this.#bytesDown);
   }
 

@@ -160,6 +160,29 @@ test.each<[string, string, string, object?]>([
   },
 );
 
+test.each([
+  ['the user', users, basic('ann-session-x:right'), 'ann'],
+  ['the address without users', [], '', '127.0.0.1'],
+])(
+  'CONNECT: the dialer gets %s as the client, and whether the target answered',
+  async (_, own, field, client) => {
+    for (const [origin, answered] of [
+      [await echo(), true],
+      [await rawOrigin((socket) => void socket.resume().end()), false],
+    ] as const) {
+      const dialer = directDialer();
+      const { port } = await listen(dialer, {}, { users: own });
+      const raw = await RawClient.open(port);
+      raw.send(`CONNECT 127.0.0.1:${origin.port} HTTP/1.1\r\nHost: x\r\n${field}\r\nearly`);
+      if (answered) await raw.until('the echo', (text) => text.endsWith('early'));
+      raw.end();
+      await raw.whole();
+      await until('the lease ended', () => dialer.answered.length === 1);
+      expect([dialer.clients, dialer.answered]).toEqual([[client], [answered]]);
+    }
+  },
+);
+
 test('CONNECT: routing options of user name and headers reach the dialer, but not the target', async () => {
   const origin = await echo();
   const dialer = directDialer();

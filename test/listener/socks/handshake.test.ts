@@ -38,7 +38,7 @@ describe('socks handshake: SOCKS5', () => {
     const dial = await stage.dialed();
     expect(dial.request).toEqual({
       target: { host: 'example.com', port: 443, kind: 'name', text: 'example.com:443' },
-      routing: {},
+      routing: { client: '127.0.0.1' },
       use: 'tunnel',
     });
     await dial.succeed();
@@ -48,7 +48,7 @@ describe('socks handshake: SOCKS5', () => {
     client.socket.end();
     expect((await client.toEnd()).length).toBe(0);
     expect(await stage.outcome()).toBe('ok');
-    expect(dial.ended).toEqual([{ cut: false }]);
+    expect(dial.ended).toEqual([{ cut: false, answered: true }]);
     expect(stage.events('tunnel.closed')).toMatchObject([{ kind: 'tunnel', bytesUp: 5, bytesDown: 5 }]);
     expect(stage.events('connection.closed')).toMatchObject([{ protocol: 'socks5', outcome: 'ok' }]);
   });
@@ -69,6 +69,7 @@ describe('socks handshake: SOCKS5', () => {
     const client = await stage.connect();
     client.send(Buffer.concat([GREETING_PASSWORD, credentials('ann', 'a'), request('WWW.example.com')]));
     expect((await stage.dialed()).request.routing).toMatchObject({
+      client: 'ann',
       session: 'ann:target-host=www.example.com',
     });
   });
@@ -95,7 +96,7 @@ describe('socks handshake: SOCKS5', () => {
       await new Promise((next) => setImmediate(next));
     }
     const dial = await stage.dialed();
-    expect(dial.request.routing).toMatchObject({ session: 'ann:s' });
+    expect(dial.request.routing).toMatchObject({ client: 'ann', session: 'ann:s' });
     await dial.succeed();
     expect((await client.receive(14)).toString('hex')).toBe(METHOD_PASSWORD + AUTH_OK + reply5('00'));
   });
@@ -132,7 +133,7 @@ describe('socks handshake: SOCKS4', () => {
     const dial = await stage.dialed();
     expect(dial.request).toMatchObject({
       target: { host: 'example.com', port: 80, kind: 'name', text: 'example.com:80' },
-      routing: { session: 'abc' },
+      routing: { client: '127.0.0.1', session: 'abc' },
       use: 'tunnel',
     });
     await dial.succeed();

@@ -1,0 +1,92 @@
+/** A dialer over a real pool, to test what blame does to the members. */
+import { onTestFinished } from 'vitest';
+import { EventBus } from '../../src/core/events.ts';
+import { seededRandom } from '../../src/core/random.ts';
+import type { DialRequest } from '../../src/dialer/dial.ts';
+import { type DialerOptions, MemberDialer } from '../../src/dialer/dialer.ts';
+import { memberSockets } from '../../src/dialer/member-socket.ts';
+import { Pool } from '../../src/pool/pool.ts';
+import type { TestMember } from '../support/bad-members.ts';
+import { ManualClock } from '../support/manual-clock.ts';
+import { collect, start, targetOf } from './make-dialer.ts';
+
+const openMemberSocket = memberSockets();
+
+/**
+ * Members of source `city`, in the order of the pool's picks. They live for half an hour of the manual clock, so no timeout
+ * passes unless the test advances it.
+ */
+export function makeDialerWithPool(
+  members: readonly Pick<TestMember, 'protocol' | 'host' | 'port'>[],
+  settings: Partial<DialerOptions> = {},
+) {
+  const clock = new ManualClock();
+  const bus = new EventBus((name, error) => {
+    throw new Error(`observer of ${name} failed`, { cause: error });
+  });
+  const source = { name: 'city', priority: 1, size: members.length, unknownLifetimeMs: 600_000 };
+  const pool = new Pool({
+    clock,
+    bus,
+    random: seededRandom(7),
+    outlook: () => ({ sources: [] }),
+    sources: [source],
+    rotation: {
+      strategy: 'round-robin',
+      maxTunnelsPerMember: 0,
+      maxUsesPerMember: 0,
+      perHostSpacingMs: 0,
+      sessionTtlMs: 600_000,
+      maxSessionTtlMs: 86_400_000,
+      maxSessionsPerClient: 1_000,
+    },
+    safetyMarginMs: 3_000,
+    minRemainingMs: 10_000,
+    health: { maxFailures: 2, quarantineMs: 10_000 },
+  });
+  const quarantined = collect(bus, 'member.quarantined');
+  const left = collect(bus, 'member.left');
+  const endsAt = clock.monotonic() + 1_800_000;
+  for (const { protocol, host, port } of members) {
+    pool.addMembers('city', [{ protocol, host, port, endsAt, unproven: false }]);
+  }
+  const dialer = new MemberDialer({
+    clock,
+    bus,
+    pool,
+    attempts: 3,
+    attemptTimeoutMs: 2_000,
+    hedgeAfter: 'off',
+    deadlineMs: 30_000,
+    waitForMemberMs: 15_000,
+    sources: new Map(),
+    onSourceFault: () => {},
+    onNetwork: () => {},
+    openSocket: (member, use) => openMemberSocket({ ...member, host: '127.0.0.1' }, use),
+    ...settings,
+  });
+  onTestFinished(async () => {
+    await dialer.close();
+    pool.close();
+  });
+  const dial = (target: string, request: Partial<DialRequest> = {}) =>
+    start(dialer, { target: targetOf(target), routing: {}, use: 'tunnel', ...request }).result;
+  /** A tunnel that the target answers, or that ends without an answer. @returns the member. */
+  const tunnel = async (target: string, end: 'answered' | 'cut', request: Partial<DialRequest> = {}) => {
+    const result = await dial(target, request);
+    if (!result.ok) throw new Error(`no tunnel to ${target}: ${result.failure.reason}`);
+    result.connection.socket.destroy();
+    result.connection.end({ cut: end === 'cut', answered: end === 'answered' });
+    return result.connection.member;
+  };
+  return { dialer, pool, bus, clock, dial, tunnel, quarantined, left };
+}
+
+/** Many members that are one server. Their addresses differ, because two members never have the same host and port. */
+export function copies(
+  { protocol, port }: Pick<TestMember, 'protocol' | 'port'>,
+  count: number,
+  from = 1,
+): Pick<TestMember, 'protocol' | 'host' | 'port'>[] {
+  return Array.from({ length: count }, (_, index) => ({ protocol, port, host: `127.0.0.${from + index}` }));
+}
