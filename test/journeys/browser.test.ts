@@ -34,7 +34,7 @@ describe.skipIf(CHROMIUM === undefined)('browser', () => {
   }
 
   test('browser: answers the question of a listener with users, and its session keeps one member', async () => {
-    const proxy = { server: `http://${stage.asking}`, username: 'me-session-browser', password: 'x' };
+    const proxy = { server: `http://${stage.withUsers}`, username: 'me-session-browser', password: 'x' };
     const context = await browser.newContext({ proxy, ignoreHTTPSErrors: true });
     const page = await context.newPage();
     const exits = new Set<string>();

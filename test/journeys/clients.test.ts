@@ -180,7 +180,7 @@ async function run(
 async function prepare(snippet: Snippet, scheme: Scheme, folder: string): Promise<[string, ...string[]]> {
   const { client, language, text } = snippet;
   const target = stage.target(scheme);
-  const [targetPort, open, asking] = [target, stage.open, stage.asking].map((address) =>
+  const [targetPort, open, asking] = [target, stage.open, stage.withUsers].map((address) =>
     address.split(':').at(-1),
   );
   const code = text

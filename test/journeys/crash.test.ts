@@ -1,8 +1,8 @@
 /**
- * noria is killed without a warning, at random moments, while clients use it: it comes back with the members it had, and the
- * pace holds across all its lives. Seen by the service that it calls, by its files, and by its own log.
+ * noria is killed at random moments while clients use it. After a restart it has its members again, and the pace holds across
+ * all restarts. The service's counts, noria's files and its log are checked.
  *
- * NORIA_KILLS says how many times; the 200 of a release take some minutes.
+ * NORIA_KILLS is the number of kills; a release uses 200, which takes some minutes.
  */
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { request } from 'node:http';
@@ -17,12 +17,12 @@ import { until } from '../support/until.ts';
 import { type NoriaProcess, runNoria, testFolder, writeIn } from './noria-process.ts';
 
 const KILLS = Number(process.env['NORIA_KILLS'] ?? 6);
-/** From the start of the process, or from when it runs: in turn, so that about half of the kills hit it while it opens. */
+/** Maximum time until a kill, measured in turn from the start of the process and from when it runs. */
 const LONGEST_LIFE_MS = 1_000;
 const MS_PER_CYCLE_AT_MOST = 15_000;
-/** Longer than a start takes, so that a noria that forgot its last call would come too early. */
+/** Longer than a start, so that a noria which forgot its last call would call too early. */
 const INTERVAL_MS = 2_000;
-/** Loopback and timers take a little of the interval away. */
+/** The service sees the interval shortened a little by loopback and timers. */
 const SERVICE_PACE_MS = INTERVAL_MS - 20;
 
 interface Stage {
@@ -53,7 +53,7 @@ ${WORKERS_LINE}
   return { proxyPort, adminPort, stateDir, start: () => runNoria(['run', '-c', file]) };
 }
 
-/** What the snapshot holds; throws when it cannot be read. */
+/** The snapshot file; empty if there is none. @throws SyntaxError if it is not JSON. */
 function snapshotText(stateDir: string): string {
   const path = join(stateDir, 'snapshot.json');
   if (!existsSync(path)) return '';
@@ -62,7 +62,7 @@ function snapshotText(stateDir: string): string {
   return text;
 }
 
-/** Ids of the members that it shows, in their order. */
+/** Ids of the members, from the admin API. */
 async function members(adminPort: number): Promise<readonly string[]> {
   const answer = await fetch(`http://127.0.0.1:${adminPort}/api/members`);
   return memberSchema
@@ -71,10 +71,10 @@ async function members(adminPort: number): Promise<readonly string[]> {
     .map(({ id }) => id);
 }
 
-/** Waits until the running noria has some members and they are in the snapshot; returns their ids. */
+/** Waits until noria has at least this many members and all are in the snapshot. Returns their ids. */
 async function writtenMembers({ adminPort, stateDir }: Stage, least: number) {
   let ids: readonly string[] = [];
-  await until(`${least} members are written down`, async () => {
+  await until(`${least} members are in the snapshot`, async () => {
     ids = await members(adminPort);
     const text = snapshotText(stateDir);
     return ids.length >= least && ids.every((id) => text.includes(JSON.stringify(id)));
@@ -88,13 +88,13 @@ function get(proxyPort: number, url: string): Promise<number> {
       answer.resume();
       answer.on('close', () => resolve(answer.complete ? (answer.statusCode ?? 0) : 0));
     });
-    asked.on('error', () => resolve(0)); // nobody there, or killed in the middle: what this journey is about
+    asked.on('error', () => resolve(0)); // noria is down, or is killed during the request
     asked.end();
   });
 }
 
-/** Clients that come all the time; returns how many were served so far. */
-function keepAsking(proxyPort: number, url: string): () => number {
+/** Starts two clients that send requests without a pause. Returns a count of the successful ones. */
+function keepRequesting(proxyPort: number, url: string): () => number {
   let served = 0;
   let over = false;
   onTestFinished(() => {
@@ -111,14 +111,14 @@ function keepAsking(proxyPort: number, url: string): () => number {
   return () => served;
 }
 
-test(`crash: killed ${KILLS} times under traffic, it never calls too early, and always reads what it wrote`, {
+test(`crash: killed ${KILLS} times under traffic, noria never calls too early and always reads its files`, {
   timeout: 120_000 + KILLS * MS_PER_CYCLE_AT_MOST,
 }, async () => {
   const sandbox = await openTestSandbox({
     instances: [{ product: 'short-pure', members: 40, lifetimeMs: [2_000, 6_000], paceMs: SERVICE_PACE_MS }],
   });
   const stage = await setUp(sandbox, `interval: ${INTERVAL_MS}ms, size: 4, params: { count: 4 }`);
-  const served = keepAsking(stage.proxyPort, `${sandbox.targetUrl}/ip`);
+  const served = keepRequesting(stage.proxyPort, `${sandbox.targetUrl}/ip`);
   const seed = Number(process.env['NORIA_SEED'] ?? process.pid);
   const random = seededRandom(seed);
   for (let kill = 0; kill < KILLS; kill += 1) {
@@ -127,7 +127,7 @@ test(`crash: killed ${KILLS} times under traffic, it never calls too early, and 
     await new Promise((resolve) => setTimeout(resolve, randomBelow(random, LONGEST_LIFE_MS)));
     noria.child.kill('SIGKILL');
     expect(await noria.ended, `seed ${seed}: ${noria.err()}`).toEqual([null, 'SIGKILL']);
-    expect(troubles(noria), `seed ${seed}, kill ${kill}`).toEqual([]);
+    expect(problemsOf(noria), `seed ${seed}, kill ${kill}`).toEqual([]);
     expect(() => snapshotText(stage.stateDir), `seed ${seed}, kill ${kill}`).not.toThrow();
   }
 
@@ -135,22 +135,22 @@ test(`crash: killed ${KILLS} times under traffic, it never calls too early, and 
   await last.line('noria is running');
   const before = served();
   await until('clients are served again', () => served() > before + 5);
-  expect(troubles(last)).toEqual([]);
+  expect(problemsOf(last)).toEqual([]);
   expect(readdirSync(stage.stateDir).filter((name) => name.includes('broken'))).toEqual([]);
   await until('it draws again', () => sandbox.stats().calls > 1);
   expect(sandbox.stats().paceBreaks, `seed ${seed}`).toBe(0);
   expect(sandbox.strangers()).toEqual([]);
 });
 
-/** Log lines about the state folder: there is nothing to say of it. */
-function troubles(noria: NoriaProcess): string[] {
+/** Log lines about problems with the state folder. */
+function problemsOf(noria: NoriaProcess): string[] {
   return noria
     .err()
     .split('\n')
     .filter((line) => /snapshot|journal|state folder|pace file|cannot be understood/.test(line));
 }
 
-test('crash: after a kill the same members serve, and those still missing wait for the pace', async () => {
+test('crash: after a kill the same members serve, and missing ones wait for the pace', async () => {
   const sandbox = await openTestSandbox({
     instances: [{ product: 'short-pure', members: 6, lifetimeMs: 60_000, paceMs: 100 }],
   });
@@ -181,7 +181,7 @@ function memberOf(session: string, proxyPort: number, path: string): Promise<str
   });
 }
 
-test('crash: a session that is a second old keeps its member', async () => {
+test('crash: a session keeps its member across a kill', async () => {
   const sandbox = await openTestSandbox({
     instances: [{ product: 'short-pure', members: 8, lifetimeMs: 60_000, paceMs: 100 }],
   });
@@ -202,5 +202,5 @@ test('crash: a session that is a second old keeps its member', async () => {
   await second.line('noria is running');
   await Promise.all(names.map((_, index) => memberOf(`other${index}`, stage.proxyPort, url)));
   expect(await Promise.all(names.map((name) => memberOf(name, stage.proxyPort, url)))).toEqual(before);
-  expect(troubles(second)).toEqual([]);
+  expect(problemsOf(second)).toEqual([]);
 });

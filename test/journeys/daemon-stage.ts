@@ -1,4 +1,4 @@
-/** A configuration file for a noria of its own process on a sandbox, and clients of that noria. */
+/** A noria process on a sandbox, with its configuration file, and clients of it. */
 import { once } from 'node:events';
 import type { Socket } from 'node:net';
 import { join } from 'node:path';
@@ -13,7 +13,7 @@ export interface DaemonStage {
   readonly folder: string;
   readonly file: string;
   readonly port: number;
-  /** The configuration with further keys inside its one listener, and further sections. */
+  /** The configuration. `listener`: further keys of its listener; `more`: further sections. */
   config(listener?: string, more?: string): string;
 }
 
@@ -44,7 +44,7 @@ export async function startOn(stage: DaemonStage, ...args: string[]): Promise<No
 /** An open tunnel to the sandbox's target. */
 export async function tunnelThrough(socket: Socket, { sandbox }: DaemonStage): Promise<Socket> {
   onTestFinished(() => void socket.destroy());
-  socket.on('error', () => {}); // ended by the test
+  socket.on('error', () => {}); // ignored: noria may reset it
   const { host } = new URL(sandbox.targetUrl);
   socket.write(`CONNECT ${host} HTTP/1.1\r\nHost: ${host}\r\n\r\n`);
   const [head] = await once(socket, 'data');

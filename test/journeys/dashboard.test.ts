@@ -66,7 +66,7 @@ describe.skipIf(CHROMIUM === undefined)('in a browser', () => {
 
   test('dashboard: shows readiness and one bucket per member, and loads nothing from elsewhere', async () => {
     const noria = await startBusyNoria();
-    const { page, asked } = await visit(browser, noria.admin);
+    const { page, requested } = await visit(browser, noria.admin);
     await page.getByRole('heading', { name: `noria is ready: ${SIZE} members are usable.` }).waitFor();
     await buckets(page)
       .nth(SIZE - 1)
@@ -76,7 +76,7 @@ describe.skipIf(CHROMIUM === undefined)('in a browser', () => {
     expect(names.map((name) => name?.split(' ')[0]).sort()).toEqual(ids.sort());
     expect(await page.title()).toBe(`noria: ${SIZE} usable`);
     await page.locator('.chart canvas').nth(3).waitFor({ state: 'attached' });
-    expect(asked.filter((url) => !url.startsWith(`${noria.admin}/`))).toEqual([]);
+    expect(requested.filter((url) => !url.startsWith(`${noria.admin}/`))).toEqual([]);
   });
 
   test('dashboard: an eviction needs confirmation and frees the slot at once', async () => {
@@ -140,7 +140,7 @@ describe.skipIf(CHROMIUM === undefined)('in a browser', () => {
   test('dashboard: shows a lost connection and reconnects', async () => {
     const before = await openPlainAdmin();
     // The browser logs refused connections itself; the page cannot prevent that.
-    const { page } = await visit(browser, before.url, { mayComplain: true });
+    const { page } = await visit(browser, before.url, { mayFail: true });
     await untilLive(page);
     await before.close();
     await page.getByText(/disconnected for .*, reconnecting/).waitFor();
@@ -152,7 +152,7 @@ describe.skipIf(CHROMIUM === undefined)('in a browser', () => {
 
   test('dashboard: asks for the token, keeps it for the tab, and never puts it into a URL', async () => {
     const { url } = await openPlainAdmin({ token: 'river-stone' });
-    const { page, asked, complaints } = await visit(browser, url, { mayComplain: true });
+    const { page, requested, errors } = await visit(browser, url, { mayFail: true });
     const dialog = page.getByRole('dialog', { name: 'Token required' });
     await dialog.getByLabel('Token').fill('wrong-stone');
     await dialog.getByRole('button').click();
@@ -163,16 +163,16 @@ describe.skipIf(CHROMIUM === undefined)('in a browser', () => {
     await untilLive(page);
     await page.reload();
     await untilLive(page);
-    expect(asked.filter((address) => address.includes('stone'))).toEqual([]);
+    expect(requested.filter((address) => address.includes('stone'))).toEqual([]);
     // The browser logs each 401 itself; anything else comes from the page.
-    expect(complaints.filter((complaint) => !complaint.includes('401'))).toEqual([]);
+    expect(errors.filter((error) => !error.includes('401'))).toEqual([]);
     await page.getByRole('button', { name: 'Forget the token' }).click();
     await dialog.waitFor();
   });
 
   test('dashboard: each button sends its request, destructive ones after confirmation', async () => {
     const { url, commands } = await openPlainAdmin();
-    const { page, asked } = await visit(browser, url);
+    const { page, requested } = await visit(browser, url);
     const buttons = [
       ['Draw now from city', undefined, 'refill city'],
       ['Pause city', 'Pause', 'pause city'],
@@ -190,7 +190,7 @@ describe.skipIf(CHROMIUM === undefined)('in a browser', () => {
     }
     await page.getByRole('button', { name: '24 hours' }).click();
     await until('the history of 24 hours is requested', () =>
-      asked.some((address) => address.endsWith('/api/history?span=24h')),
+      requested.some((address) => address.endsWith('/api/history?span=24h')),
     );
     expect(await page.getByRole('button', { name: '24 hours' }).getAttribute('aria-pressed')).toBe('true');
   });

@@ -1,6 +1,4 @@
-/**
- * A newcomer starts the demo, copies what it prints, and ends it with Ctrl-C. Seen by a real process and real curl.
- */
+/** A newcomer starts the demo, runs the commands that it prints, and ends it with Ctrl-C. */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { expect, onTestFinished, test } from 'vitest';
@@ -27,10 +25,10 @@ function startDemo(...args: string[]) {
 }
 
 test.skipIf(!hasCommand('curl'))(
-  'demo: the printed lines work as pasted, and show another exit at each call',
+  'demo: the printed commands work, and each call shows another exit',
   async () => {
     const { out } = startDemo('--members', '6');
-    await until('the demo tells what to try', () => out().includes('Ctrl-C'));
+    await until('the demo has printed its commands', () => out().includes('Ctrl-C'));
     const lines = [...out().matchAll(/^ {2}curl (.*)$/gm)].map(([, args = '']) => args.split(' '));
     expect(lines.length).toBe(3);
     const [http = [], socks = [], session = []] = lines;
@@ -50,7 +48,7 @@ test.skipIf(!hasCommand('curl'))(
 
 test('demo: Ctrl-C ends it with exit code 0', async () => {
   const { child, ended, out } = startDemo('--members', '2');
-  await until('the demo tells what to try', () => out().includes('Ctrl-C'));
+  await until('the demo has printed its commands', () => out().includes('Ctrl-C'));
   child.kill('SIGINT');
   expect(await ended).toEqual([0, null]);
 });

@@ -1,13 +1,11 @@
-/**
- * A member that dies in mid-use is not noticed by the next clients: another one takes its place before anything is told.
- */
+/** Clients do not notice that a member has died: noria tries another one before it answers. */
 import { expect, test } from 'vitest';
 import { curl } from '../support/curl.ts';
 import { openTestSandbox, sourceLine, startNoria, untilReady } from '../support/noria.ts';
 import { hasCommand } from '../support/tools.ts';
 
 test.skipIf(!hasCommand('curl'))(
-  'a dying member: the next clients do not notice, over HTTP members and SOCKS ones',
+  'dying member: the next clients are served by others, with HTTP and SOCKS members',
   async () => {
     const sandbox = await openTestSandbox({ members: 8, lifetimeMs: 60_000 });
     const noria = await startNoria({
@@ -19,8 +17,8 @@ test.skipIf(!hasCommand('curl'))(
     await untilReady(noria, 8);
     const call = () => curl('-x', `http://${noria.proxy}`, '-p', `${sandbox.targetUrl}/ip`);
     const dead = new Set<string>();
-    for (const kind of ['short-classic', 'short-socks5'] as const) {
-      const { id } = sandbox.instance(kind);
+    for (const product of ['short-classic', 'short-socks5'] as const) {
+      const { id } = sandbox.instance(product);
       const victims = sandbox
         .members(id)
         .filter(({ port }) => noria.control.members().some((member) => member.port === port));

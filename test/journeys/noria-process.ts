@@ -1,4 +1,4 @@
-/** A noria of its own process, as an operator runs it: started, spoken to by signals, read by its log. */
+/** A noria in a separate process, as an operator runs it: with signals and a log. */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
@@ -8,7 +8,7 @@ import { onTestFinished } from 'vitest';
 import { childEnvironment } from '../support/environment.ts';
 import { until } from '../support/until.ts';
 
-/** `nobody` where the tests run as root, who may do everything; else the user of the tests. */
+/** The user `nobody` if the tests run as root; else the user of the tests. */
 export const UNPRIVILEGED = process.getuid?.() === 0 ? { uid: 65_534 } : {};
 
 export interface NoriaProcess {
@@ -19,34 +19,34 @@ export interface NoriaProcess {
   out(): string;
   /** Everything on standard error so far. */
   err(): string;
-  /** The log lines so far that say this. */
+  /** The log lines with this message so far. */
   lines(message: string): readonly Readonly<Record<string, unknown>>[];
-  /** Waits for a log line, and returns the last one. */
+  /** Waits until the log has `count` lines with this message, and returns the last one. */
   line(message: string, count?: number): Promise<Readonly<Record<string, unknown>>>;
 }
 
-/** A folder that goes with the test. */
+/** A folder that is removed after the test. */
 export function testFolder(): string {
   const folder = mkdtempSync(join(tmpdir(), 'noria-'));
   onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
   return folder;
 }
 
-/** Writes a file into the folder, readable by its owner alone, and returns its path. */
+/** Writes a file that only its owner can read, and returns its path. */
 export function writeIn(folder: string, name: string, text: string): string {
   const path = join(folder, name);
   writeFileSync(path, text, { mode: 0o600 });
   return path;
 }
 
-/** Runs `command`, by default this checkout's noria, until it ends or the test does. */
+/** Runs `command`, by default this checkout's noria. It is killed at the end of the test. */
 export function runNoria(
   args: readonly string[],
   options: {
     readonly env?: Readonly<Record<string, string>>;
     readonly command?: readonly [string, ...string[]];
     readonly cwd?: string;
-    /** User and group of the process; the test's own when absent. */
+    /** User and group of the process; by default those of the test. */
     readonly uid?: number;
   } = {},
 ): NoriaProcess {
@@ -75,10 +75,10 @@ export function runNoria(
     err: () => text,
     lines,
     async line(message, count = 1) {
-      const told = () => `the log says "${message}"; it says:\n${text}`;
-      await until(told(), () => lines(message).length >= count || child.exitCode !== null);
+      const wanted = () => `the log contains "${message}"; it is:\n${text}`;
+      await until(wanted(), () => lines(message).length >= count || child.exitCode !== null);
       const line = lines(message).at(-1);
-      if (line === undefined) throw new Error(`noria ended with ${child.exitCode} before ${told()}`);
+      if (line === undefined) throw new Error(`noria ended with ${child.exitCode} before ${wanted()}`);
       return line;
     },
   };
@@ -87,7 +87,7 @@ export function runNoria(
 function linesOf(text: string): Record<string, unknown>[] {
   return text
     .split('\n')
-    .slice(0, -1) // the last one may not be whole yet
+    .slice(0, -1) // the last one may be incomplete
     .filter((line) => line.startsWith('{'))
     .map((line) => JSON.parse(line));
 }

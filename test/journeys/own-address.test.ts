@@ -1,10 +1,10 @@
-/** No client reaches noria through noria, whatever the rules for targets say, and whatever a reload has changed. */
+/** No client reaches noria's own addresses through noria, whatever the target rules are, also after a reload. */
 import { once } from 'node:events';
 import { connect } from 'node:net';
 import { expect, test } from 'vitest';
 import { openTestSandbox, sourceLine, startNoria, testConfig, untilReady } from '../support/noria.ts';
 
-/** The first line of the answer to CONNECT. */
+/** The status line of the answer to CONNECT. */
 async function connectTo(proxy: string, target: string): Promise<string> {
   const [host = '', port = ''] = proxy.split(':');
   const socket = connect(Number(port), host);
@@ -16,7 +16,7 @@ async function connectTo(proxy: string, target: string): Promise<string> {
 
 const portOf = (address: string): string => address.slice(address.lastIndexOf(':') + 1);
 
-test('own address: neither the admin API nor a listener can be reached through noria, also after a reload', async () => {
+test('own address: the admin API and the listeners are unreachable through noria, also after a reload', async () => {
   const sandbox = await openTestSandbox();
   const options = { sources: [sourceLine(sandbox, 'city', 'short-classic')] };
   const noria = await startNoria(options);
@@ -30,7 +30,7 @@ test('own address: neither the admin API nor a listener can be reached through n
   const second = '{ address: "127.0.0.1:0", denyTargets: [], session: port }';
   await noria.reload(testConfig({ ...options, listeners: `listeners: [${second}, ${second}]` }));
   const [one = '', other = ''] = noria.control.status().listeners.map(({ address }) => address);
-  expect(await connectTo(one, other), 'a listener that the reload has added').toBe(refused);
+  expect(await connectTo(one, other), 'a listener added by the reload').toBe(refused);
   expect(await connectTo(other, one)).toBe(refused);
   expect(await connectTo(one, `127.0.0.1:${firstAdmin}`)).toBe(refused);
 });

@@ -1,7 +1,4 @@
-/**
- * The image and the examples around it, as far as they can be seen without an engine: the Dockerfile keeps its promises, the
- * examples are YAML whose configurations noria takes without a warning.
- */
+/** The Dockerfile and the deployment examples, as far as they can be checked without a container engine. */
 import { existsSync, readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
 import { parse, parseAllDocuments } from 'yaml';
@@ -10,7 +7,7 @@ import type { ConfigFiles } from '../../src/config/files.ts';
 import { parseConfig } from '../../src/config/load.ts';
 
 const dockerfile = readFileSync('Dockerfile', 'utf8');
-/** Instructions, each on one line, without comments. */
+/** Instructions, one per line, without comments. */
 const instructions = dockerfile
   .replaceAll(/^#.*\n/gm, '')
   .replaceAll(/\\\n\s*/g, ' ')
@@ -18,26 +15,26 @@ const instructions = dockerfile
   .filter((line) => line !== '');
 const lastOf = (name: string) => instructions.filter((line) => line.startsWith(`${name} `)).at(-1) ?? '';
 
-/** Secret files that are there, and that their owner alone can read. */
+/** Every secret file exists and is readable by its owner only. */
 const SECRETS: ConfigFiles = { read: () => Buffer.from('hunter2-hunter2\n'), isWorldReadable: () => false };
 const accept = (yaml: string, env = {}) =>
   parseConfig(yaml, '/etc/noria/noria.yaml', { env, files: SECRETS });
 
-test('Dockerfile: one pinned base, of the Node that noria is developed on, for both stages', () => {
+test('Dockerfile: both stages use one pinned image with the Node of devDependencies', () => {
   const { devDependencies } = JSON.parse(readFileSync('package.json', 'utf8'));
   expect(instructions[0]).toBe(`ARG NODE_IMAGE=node:${devDependencies.node}-bookworm-slim`);
   const stages = instructions.filter((line) => line.startsWith('FROM '));
   expect(stages).toEqual(['FROM ${NODE_IMAGE} AS build', 'FROM ${NODE_IMAGE}']);
 });
 
-test('Dockerfile: the result runs as a number, asks for its health, and is told to end by SIGTERM', () => {
+test('Dockerfile: the image has a numeric user, a health check and SIGTERM as its stop signal', () => {
   expect(lastOf('USER')).toMatch(/^USER [1-9]\d+:[1-9]\d+$/);
   expect(lastOf('HEALTHCHECK')).toMatch(/CMD \["noria", "status"\]$/);
   expect(lastOf('STOPSIGNAL')).toBe('STOPSIGNAL SIGTERM');
-  expect(lastOf('ENTRYPOINT')).toBe('ENTRYPOINT ["noria"]'); // without a shell: noria is PID 1 and hears it
+  expect(lastOf('ENTRYPOINT')).toBe('ENTRYPOINT ["noria"]'); // without a shell, noria is PID 1 and receives the signal
 });
 
-test('Dockerfile: what it copies exists, and passes .dockerignore', () => {
+test('Dockerfile: every file that it copies exists and is not in .dockerignore', () => {
   const ignore = readFileSync('.dockerignore', 'utf8').split('\n');
   const copied = instructions
     .filter((line) => /^COPY (?!--from)/.test(line))
@@ -45,9 +42,9 @@ test('Dockerfile: what it copies exists, and passes .dockerignore', () => {
     .filter((name) => !name.includes('*'));
   expect(copied.length).toBeGreaterThan(5);
   expect(copied.filter((name) => !existsSync(name))).toEqual([]);
-  const letIn = (name: string) =>
+  const isIncluded = (name: string) =>
     ignore.includes(`!${name}`) || (/^tsconfig/.test(name) && ignore.includes('!tsconfig*.json'));
-  expect(copied.filter((name) => !letIn(name))).toEqual([]);
+  expect(copied.filter((name) => !isIncluded(name))).toEqual([]);
 });
 
 const composeSchema = z.object({
@@ -62,20 +59,20 @@ const composeSchema = z.object({
   configs: z.object({ 'noria.yaml': z.object({ content: z.string() }) }),
 });
 
-test('docs/operations/compose.yaml: its configuration is one, and the client reaches the address in it', () => {
+test('docs/operations/compose.yaml: has a valid configuration whose address the client reaches', () => {
   const { services, configs } = composeSchema.parse(
     parse(readFileSync('docs/operations/compose.yaml', 'utf8')),
   );
   const config = accept(configs['noria.yaml'].content);
   expect(config.warnings).toEqual([]);
   expect(config.listeners[0]?.address).toMatchObject({ host: '127.0.0.1', port: 8888 });
-  expect(config.admin?.address).toMatchObject({ port: 8889 }); // what noria status asks by itself
+  expect(config.admin?.address).toMatchObject({ port: 8889 }); // the default of noria status
   expect(Number.parseInt(services.noria.stop_grace_period, 10)).toBeGreaterThan(
     config.shutdown.drainTimeoutMs / 1_000,
   );
 });
 
-const locked = z.object({
+const restricted = z.object({
   allowPrivilegeEscalation: z.literal(false),
   readOnlyRootFilesystem: z.literal(true),
   capabilities: z.object({ drop: z.tuple([z.literal('ALL')]) }),
@@ -94,24 +91,24 @@ const deploymentSchema = z.object({
           z.object({
             restartPolicy: z.literal('Always'),
             args: z.array(z.string()),
-            securityContext: locked,
+            securityContext: restricted,
             startupProbe: probe,
             readinessProbe: probe,
             livenessProbe: probe,
             ports: z.tuple([z.object({ name: z.literal('admin'), containerPort: z.number() })]),
           }),
         ]),
-        containers: z.array(z.object({ securityContext: locked })),
+        containers: z.array(z.object({ securityContext: restricted })),
       }),
     }),
   }),
 });
 
-test('docs/operations/kubernetes.yaml: a locked sidecar, whose probes reach the admin address of its configuration', () => {
+test('docs/operations/kubernetes.yaml: has a restricted sidecar whose probes reach the configured admin address', () => {
   const documents = parseAllDocuments(readFileSync('docs/operations/kubernetes.yaml', 'utf8'));
   const [map, deployment] = documents.map((document) => document.toJS());
   const config = accept(mapSchema.parse(map).data['noria.yaml']);
-  expect(config.warnings.map(({ path }) => path)).toEqual(['admin.address']); // as the page says
+  expect(config.warnings.map(({ path }) => path)).toEqual(['admin.address']); // as the page explains
   const { spec } = deploymentSchema.parse(deployment).spec.template;
   const [noria] = spec.initContainers;
   expect(config.admin?.address).toMatchObject({ host: '0.0.0.0', port: noria.ports[0].containerPort });
@@ -121,7 +118,7 @@ test('docs/operations/kubernetes.yaml: a locked sidecar, whose probes reach the 
   expect(spec.terminationGracePeriodSeconds).toBeGreaterThan(config.shutdown.drainTimeoutMs / 1_000);
 });
 
-test('docs/operations/systemd.md: its configuration is one, and keeps its state where the unit lets it', () => {
+test('docs/operations/systemd.md: has a valid configuration with the state folder of the unit', () => {
   const page = readFileSync('docs/operations/systemd.md', 'utf8');
   const yaml = /```yaml\n([\s\S]*?)```/.exec(page)?.[1] ?? '';
   const config = accept(yaml, { CREDENTIALS_DIRECTORY: '/run/credentials/noria.service' });

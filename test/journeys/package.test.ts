@@ -1,7 +1,7 @@
 /**
- * What is published is what runs: the tarball, installed into an empty folder with production dependencies alone, started as a
- * user without rights on a tree that it cannot write, on the oldest Node and the one at hand. Skipped, and said so, where no
- * registry can be reached.
+ * The published tarball works: installed into an empty folder with production dependencies only, and started as an
+ * unprivileged user who cannot write to it, on the oldest supported Node and on the current one. Skipped if npm cannot reach
+ * a registry.
  */
 import { spawnSync } from 'node:child_process';
 import { chmodSync, chownSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
@@ -15,7 +15,7 @@ import { hasCommand } from '../support/tools.ts';
 import { until } from '../support/until.ts';
 import { runNoria, testFolder, UNPRIVILEGED, writeIn } from './noria-process.ts';
 
-/** The oldest that `engines` names, and the package that has its binary. */
+/** The oldest version in `engines`. */
 const OLDEST_NODE = '22.22.2';
 const NODE_PACKAGE = `node-${process.platform}-${process.arch}`;
 const LIMIT_MS = 300_000;
@@ -23,7 +23,7 @@ const LIMIT_MS = 300_000;
 let folder = '';
 let installed = '';
 let tarball = '';
-let whyNot = '';
+let registryError = '';
 
 function run(program: string, args: readonly string[], cwd: string) {
   const { status, stdout, stderr } = spawnSync(program, args, {
@@ -34,7 +34,7 @@ function run(program: string, args: readonly string[], cwd: string) {
   return { status, out: stdout, err: stderr };
 }
 
-/** Empty when it worked; else why the registry could not be reached. @throws for any other failure. */
+/** @returns an empty string, or why npm cannot reach the registry. @throws Error for any other failure. */
 function npmInstall(into: string, what: string): string {
   mkdirSync(into, { recursive: true });
   writeFileSync(join(into, 'package.json'), '{ "private": true, "type": "module" }');
@@ -47,14 +47,14 @@ function npmInstall(into: string, what: string): string {
 
 beforeAll(() => {
   folder = mkdtempSync(join(tmpdir(), 'noria-package-'));
-  // As `npm pack` alone, whose `prepack` checks the types too: that is another test's work.
+  // `npm pack` alone would also check the types, which CI does in a separate step.
   const built = run(process.execPath, ['scripts/build.ts', '--no-check'], process.cwd());
   expect(built.status, built.err).toBe(0);
   const packed = run('npm', ['pack', '--ignore-scripts', '--pack-destination', folder], process.cwd());
   expect(packed.status, packed.err).toBe(0);
   tarball = join(folder, packed.out.trim().split('\n').at(-1) ?? '');
   const app = join(folder, 'app');
-  whyNot = npmInstall(app, tarball);
+  registryError = npmInstall(app, tarball);
   installed = join(app, 'node_modules/noria');
   run('chmod', ['-R', 'a-w,a+rX', folder], folder);
 }, LIMIT_MS);
@@ -64,22 +64,23 @@ afterAll(() => {
   rmSync(folder, { recursive: true, force: true });
 });
 
-const needsRegistry = (context: TestContext) => context.skip(whyNot !== '', `no registry: ${whyNot}`);
+const needsRegistry = (context: TestContext) =>
+  context.skip(registryError !== '', `no registry: ${registryError}`);
 
-test('package: it holds what runs, an example, and what has to be read; nothing else', () => {
+test('package: contains the program, an example and the documents, nothing else', () => {
   const files = run('tar', ['-tzf', tarball], folder).out.trim().split('\n');
-  const beside = files.filter((file) => !file.startsWith('package/dist/')).sort();
-  expect(beside).toEqual(
+  const documents = files.filter((file) => !file.startsWith('package/dist/')).sort();
+  expect(documents).toEqual(
     ['CHANGELOG.md', 'LICENSE', 'README.md', 'config.example.yaml', 'package.json'].map(
       (name) => `package/${name}`,
     ),
   );
   expect(files).toContain('package/dist/main.js');
-  const strange = files.filter((file) => !/\.(js|d\.ts|md|json|yaml|html|css|svg)$|LICENSE$/.test(file));
-  expect(strange).toEqual([]);
+  const others = files.filter((file) => !/\.(js|d\.ts|md|json|yaml|html|css|svg)$|LICENSE$/.test(file));
+  expect(others).toEqual([]);
 });
 
-test('package: the daemon runs as the image runs it, is healthy, and ends in order', async (context) => {
+test('package: the daemon starts, is healthy and shuts down, as in the image', async (context) => {
   needsRegistry(context);
   const sandbox = await openTestSandbox({ members: 4, lifetimeMs: 60_000 });
   const home = testFolder();
@@ -112,14 +113,14 @@ workers: 2
   expect(await noria.ended).toEqual([0, null]);
 });
 
-/** Starts the demo and asks for the page that its first line names. */
+/** Starts the demo and runs the first curl command that it prints. */
 async function tryDemo(command: readonly [string, ...string[]]): Promise<string> {
   const demo = runNoria(['demo', '--port', '0', '--admin-port', '0', '--members', '2'], {
     command,
     cwd: '/',
     ...UNPRIVILEGED,
   });
-  await until('the demo tells what to try', () => demo.out().includes('Ctrl-C'));
+  await until('the demo has printed its commands', () => demo.out().includes('Ctrl-C'));
   const words = / {2}curl (.*)$/m.exec(demo.out())?.[1]?.split(' ') ?? [];
   const { out } = await curl(...words);
   demo.child.kill('SIGINT');
@@ -128,7 +129,7 @@ async function tryDemo(command: readonly [string, ...string[]]): Promise<string>
 }
 
 test.skipIf(!hasCommand('curl'))(
-  'package: the demo runs from it, by the name it installs',
+  'package: the demo runs by the name of the installed command',
   async (context) => {
     needsRegistry(context);
     expect(await tryDemo([join(folder, 'app/node_modules/.bin/noria')])).toMatch(/^127\./);
@@ -136,18 +137,18 @@ test.skipIf(!hasCommand('curl'))(
 );
 
 test.skipIf(!hasCommand('curl'))(
-  `package: build and source run on Node ${OLDEST_NODE}, the oldest that engines names`,
+  `package: build and source run on Node ${OLDEST_NODE}, the oldest version in engines`,
   { timeout: LIMIT_MS },
   async (context) => {
     needsRegistry(context);
     const { engines } = JSON.parse(readFileSync('package.json', 'utf8'));
     expect(engines.node).toMatch(new RegExp(`^\\^${OLDEST_NODE.replaceAll('.', '\\.')} `));
-    const place = testFolder();
-    chmodSync(place, 0o755);
-    const missing = npmInstall(place, `${NODE_PACKAGE}@${OLDEST_NODE}`);
+    const other = testFolder();
+    chmodSync(other, 0o755);
+    const missing = npmInstall(other, `${NODE_PACKAGE}@${OLDEST_NODE}`);
     context.skip(missing !== '', `no Node ${OLDEST_NODE}: ${missing}`);
-    const node = join(place, 'node_modules', NODE_PACKAGE, 'bin/node');
-    expect(run(node, ['--version'], place).out.trim()).toBe(`v${OLDEST_NODE}`);
+    const node = join(other, 'node_modules', NODE_PACKAGE, 'bin/node');
+    expect(run(node, ['--version'], other).out.trim()).toBe(`v${OLDEST_NODE}`);
     expect(await tryDemo([node, join(installed, 'dist/main.js')])).toMatch(/^127\./);
     expect(await tryDemo([node, join(process.cwd(), 'src/main.ts')])).toMatch(/^127\./);
   },
@@ -165,19 +166,19 @@ state: off
 \`;
 const noria: Noria = await startNoria({ config: yaml(0) });
 const [address = ''] = noria.addresses.listeners;
-const waits: readonly string[] = await noria.reload(yaml(0));
-console.log(/^127\\.0\\.0\\.1:\\d+$/.test(address), noria.control.status().ready, waits.length);
+const restartKeys: readonly string[] = await noria.reload(yaml(0));
+console.log(/^127\\.0\\.0\\.1:\\d+$/.test(address), noria.control.status().ready, restartKeys.length);
 await noria.close();
 `;
 
-test('package: another program starts a noria of its own by it, with types', (context) => {
+test('package: another program embeds noria, with its types', (context) => {
   needsRegistry(context);
-  const place = testFolder();
-  const program = writeIn(place, 'program.mts', PROGRAM);
-  run('ln', ['-s', join(folder, 'app/node_modules'), 'node_modules'], place);
+  const consumer = testFolder();
+  const program = writeIn(consumer, 'program.mts', PROGRAM);
+  run('ln', ['-s', join(folder, 'app/node_modules'), 'node_modules'], consumer);
   const types = ['--typeRoots', join(process.cwd(), 'node_modules/@types'), '--types', 'node'];
   const flags = ['--noEmit', '--strict', '--module', 'nodenext', '--target', 'es2024', ...types];
   const compiler = join(process.cwd(), 'node_modules/.bin/tsc');
-  expect(run(compiler, [...flags, program], place)).toMatchObject({ status: 0, out: '' });
-  expect(run(process.execPath, [program], place)).toMatchObject({ status: 0, out: 'true true 0\n' });
+  expect(run(compiler, [...flags, program], consumer)).toMatchObject({ status: 0, out: '' });
+  expect(run(process.execPath, [program], consumer)).toMatchObject({ status: 0, out: 'true true 0\n' });
 });

@@ -1,7 +1,4 @@
-/**
- * The process as an operator lives with it: it takes over a certificate without a loss, and ends when a signal says so. Seen
- * by a real process, its exit code, its log and its listeners.
- */
+/** A real noria process replaces a certificate without cutting a connection, and ends by signals. */
 import { spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import { copyFileSync, existsSync, writeFileSync } from 'node:fs';
@@ -13,7 +10,7 @@ import { until } from '../support/until.ts';
 import { getIp, setUpDaemon, startOn, tunnelThrough } from './daemon-stage.ts';
 import { runNoria } from './noria-process.ts';
 
-test('process: a new certificate is taken over while connections go on', async () => {
+test('process: SIGHUP loads a new certificate and keeps connections open', async () => {
   const stage = await setUpDaemon();
   const [cert, key] = [join(stage.folder, 'cert.pem'), join(stage.folder, 'key.pem')];
   const use = (name: 'first' | 'second') => {
@@ -41,20 +38,20 @@ test('process: a new certificate is taken over while connections go on', async (
   expect(await getIp(tunnel)).toContain('200 OK');
 });
 
-test('process: SIGTERM lets a tunnel finish, takes no new client, and ends with 0', async () => {
+test('process: SIGTERM lets a tunnel finish, refuses new clients, and ends with 0', async () => {
   const stage = await setUpDaemon();
   const noria = await startOn(stage);
   const tunnel = await tunnelThrough(connect(stage.port, '127.0.0.1'), stage);
   noria.child.kill('SIGTERM');
   await noria.line('noria is shutting down');
   expect(await getIp(tunnel)).toContain('200 OK');
-  await until('no new client is taken', () => refuses(stage.port)); // at once, or as soon as all workers have heard
+  await until('new clients are refused', () => refuses(stage.port)); // with workers: once all have closed
   tunnel.end();
   expect(await noria.ended).toEqual([0, null]);
   expect(existsSync(join(stage.folder, 'state/snapshot.json'))).toBe(true);
 });
 
-test('process: a second signal ends it at once, whatever is open', async () => {
+test('process: a second signal ends noria at once, also with open tunnels', async () => {
   const stage = await setUpDaemon();
   const noria = await startOn(stage);
   await tunnelThrough(connect(stage.port, '127.0.0.1'), stage);
@@ -64,10 +61,10 @@ test('process: a second signal ends it at once, whatever is open', async () => {
   expect(await noria.ended).toEqual([143, null]); // 128 + SIGTERM
 });
 
-/** Whether noria can be made the first process of a container's namespace here. */
+/** Whether this machine lets a test start a process as PID 1 of a new namespace. */
 const CAN_UNSHARE = spawnSync('unshare', ['--pid', '--fork', '--kill-child', 'true']).status === 0;
 
-test.skipIf(!CAN_UNSHARE)('process: as PID 1 it hears SIGTERM, and ends with 0', async () => {
+test.skipIf(!CAN_UNSHARE)('process: as PID 1, noria receives SIGTERM and ends with 0', async () => {
   const stage = await setUpDaemon();
   const noria = runNoria([process.execPath, 'src/main.ts', 'run', '-c', stage.file], {
     command: ['unshare', '--pid', '--fork', '--kill-child', '--mount-proc'],

@@ -1,6 +1,4 @@
-/**
- * The members of a source refuse its credentials: it is set aside, says so with what to do, and comes back when they accept.
- */
+/** If the members of a source refuse its credentials, noria pauses the source with advice until a resume. */
 import { request } from 'node:http';
 import { expect, test } from 'vitest';
 import { openTestSandbox, sourceLine, startNoria, untilReady } from '../support/noria.ts';
@@ -22,7 +20,7 @@ function connectStatus(proxy: string, target: string): Promise<number> {
   });
 }
 
-test('a refused source: says so and what to do, is not ready, and is tried again by a resume', async () => {
+test('refused source: is paused with advice, is not ready, and is tried again after a resume', async () => {
   const sandbox = await openTestSandbox({ instances: [{ product: 'long-residential', members: 4 }] });
   const noria = await startNoria({
     sources: [sourceLine(sandbox, 'city', 'long-residential', 'size: 4, params: { count: 4 }')],
@@ -30,7 +28,7 @@ test('a refused source: says so and what to do, is not ready, and is tried again
   });
   await untilReady(noria, 4);
   const target = new URL(sandbox.targetUrl).host;
-  const challenge = (status: number | undefined) =>
+  const setStatus = (status: number | undefined) =>
     Promise.all(
       sandbox
         .members()
@@ -38,7 +36,7 @@ test('a refused source: says so and what to do, is not ready, and is tried again
           sandbox.setBehaviour(id, status === undefined ? { how: 'good' } : { how: 'status', status }),
         ),
     );
-  await challenge(407);
+  await setStatus(407);
   for (let n = 0; n < 3; n += 1) expect(await connectStatus(noria.proxy, target)).toBeGreaterThanOrEqual(502);
 
   const [source] = noria.control.status().sources;
@@ -46,7 +44,7 @@ test('a refused source: says so and what to do, is not ready, and is tried again
   expect(source?.advice).toMatch(/password/);
   expect(noria.control.status().ready).toBe(false);
 
-  await challenge(undefined);
+  await setStatus(undefined);
   expect(noria.control.resumeSource('city')).toBe(true);
   expect(await connectStatus(noria.proxy, target)).toBe(200);
   expect(noria.control.status()).toMatchObject({ ready: true, sources: [{ state: 'ready', advice: null }] });

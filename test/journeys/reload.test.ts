@@ -1,6 +1,6 @@
 /**
- * An operator changes the configuration of a running noria: what did not change keeps its members, sessions and tunnels;
- * what cannot be had leaves everything as it was.
+ * An operator changes the configuration of a running noria. Unchanged parts keep their members, sessions and tunnels; a
+ * configuration that cannot be applied changes nothing.
  */
 import { once } from 'node:events';
 import { createServer, request } from 'node:http';
@@ -20,14 +20,14 @@ import {
 } from '../support/noria.ts';
 import { until } from '../support/until.ts';
 
-/** A free port not far below this one: all from it on can be listened on. */
+/** The port below this one if it is free, else this one: the start of a range that is free up to `port`. */
 async function freePortBefore(port: number): Promise<number> {
   const server = createServer().listen(port - 1, '127.0.0.1');
   try {
     await once(server, 'listening');
     return port - 1;
   } catch {
-    return port; // handled: taken, so the range is this port alone
+    return port; // handled: it is taken, so the range is this port only
   } finally {
     server.close();
   }
@@ -36,7 +36,7 @@ async function freePortBefore(port: number): Promise<number> {
 async function openTunnel(proxyPort: number, target: string): Promise<Socket> {
   const socket = connect(proxyPort, '127.0.0.1');
   onTestFinished(() => void socket.destroy());
-  socket.on('error', () => {}); // ended by the test
+  socket.on('error', () => {}); // ignored: noria may reset it
   socket.write(`CONNECT ${target} HTTP/1.1\r\nHost: ${target}\r\n\r\n`);
   const [head] = await once(socket, 'data');
   expect(String(head)).toMatch(/^HTTP\/1\.1 200 /);
@@ -46,13 +46,13 @@ async function openTunnel(proxyPort: number, target: string): Promise<Socket> {
 async function ask(socket: Socket, path: string): Promise<string> {
   socket.write(`GET ${path} HTTP/1.1\r\nHost: target\r\n\r\n`);
   const cut = once(socket, 'close').then(() => {
-    throw new Error('it was cut off');
+    throw new Error('noria closed the tunnel');
   });
   const [answer] = await Promise.race([once(socket, 'data'), cut]);
   return String(answer);
 }
 
-/** One that another program listens on. */
+/** A port that another server listens on. */
 async function takenPort(): Promise<number> {
   const taken = createServer().listen(0, '127.0.0.1');
   await once(taken, 'listening');
@@ -63,7 +63,7 @@ async function takenPort(): Promise<number> {
 const tls = (name: 'first' | 'second') =>
   `, tls: { cert: "${resolve(`test/fixtures/tls/${name}.cert.pem`)}", key: "${resolve(`test/fixtures/tls/${name}.key.pem`)}" }`;
 
-/** What a listener shows its clients. */
+/** The fingerprint of a listener's certificate. */
 async function certificateAt(port: number): Promise<string | undefined> {
   const socket = connectTls({ port, host: '127.0.0.1', rejectUnauthorized: false });
   onTestFinished(() => void socket.destroy());
@@ -71,8 +71,8 @@ async function certificateAt(port: number): Promise<string | undefined> {
   return socket.getPeerX509Certificate()?.fingerprint256;
 }
 
-/** Nothing that goes may take any time. */
-const impatient = (config: Config): Config => ({
+/** Without a drain time. */
+const withoutDrain = (config: Config): Config => ({
   ...config,
   shutdown: { ...config.shutdown, drainTimeoutMs: 0 },
 });
@@ -115,7 +115,7 @@ async function startTwo() {
   return { sandbox, noria, options, sources, first, second, listeners, plain };
 }
 
-test('reload: an unchanged source keeps its members, a removed one lets them go', async () => {
+test('reload: an unchanged source keeps its members, a removed one loses them', async () => {
   const { noria, options, sources } = await startTwo();
   const before = noria.control
     .members()
@@ -128,7 +128,7 @@ test('reload: an unchanged source keeps its members, a removed one lets them go'
   expect(noria.control.status().sources.map(({ name }) => name)).toEqual(['pure']);
 });
 
-test('reload: tunnels of an unchanged listener go on, and those of a removed one may finish', async () => {
+test('reload: tunnels stay open, also those of a removed listener', async () => {
   const { sandbox, noria, options, first, second, listeners, plain } = await startTwo();
   const target = new URL(sandbox.targetUrl).host;
   const [kept, leaving] = [await openTunnel(first, target), await openTunnel(second, target)];
@@ -138,7 +138,7 @@ test('reload: tunnels of an unchanged listener go on, and those of a removed one
   await expect(openTunnel(second, target)).rejects.toThrow(/ECONNREFUSED/);
 });
 
-test('reload: a changed listener takes its address over from the one before', async () => {
+test('reload: a changed listener keeps its address', async () => {
   const { sandbox, noria, options, first, second, listeners, plain } = await startTwo();
   const users = ', users: [{ username: me, password: secret-word }]';
   await noria.reload(testConfig({ ...options, listeners: listeners(plain(first, users), plain(second)) }));
@@ -146,7 +146,7 @@ test('reload: a changed listener takes its address over from the one before', as
   expect(await get(second, `${sandbox.targetUrl}/ip`)).toBe(200);
 });
 
-test('reload: a listener may be given other ports, some of them its own, and another address', async () => {
+test('reload: a listener may move to an overlapping port range or address', async () => {
   const { sandbox, noria, options, first, listeners } = await startTwo();
   const port = await freePortBefore(first);
   const at = (address: string) =>
@@ -162,7 +162,7 @@ test('reload: a listener may be given other ports, some of them its own, and ano
   }
 });
 
-test('reload: when an address cannot be had, everything stays as it was', async () => {
+test('reload: if a port is taken, nothing changes', async () => {
   const { sandbox, noria, options, sources, first, second, listeners, plain } = await startTwo();
   const port = await takenPort();
   const users = ', users: [{ username: me, password: secret-word }]';
@@ -179,11 +179,11 @@ test('reload: when an address cannot be had, everything stays as it was', async 
   }
 });
 
-test('reload: one that is refused cuts no connection and changes no certificate, wherever it fails', async () => {
+test('reload: a refused one closes no connection and changes no certificate, wherever it fails', async () => {
   const { sandbox, noria, options, first, second, listeners, plain } = await startTwo();
   const before = listeners(plain(first), plain(second, tls('first')));
   await noria.reload(testConfig({ ...options, listeners: before }));
-  const [shown, taken] = [await certificateAt(second), await takenPort()];
+  const [fingerprint, taken] = [await certificateAt(second), await takenPort()];
   const target = new URL(sandbox.targetUrl).host;
   const tunnels = await Promise.all(Array.from({ length: 10 }, () => openTunnel(first, target)));
   const renewed = plain(second, tls('second'));
@@ -191,34 +191,34 @@ test('reload: one that is refused cuts no connection and changes no certificate,
   const wide = `{ address: "0.0.0.0:${first}", users: [{ username: me, password: secret-word }] }`;
   const connections = () => noria.control.status().listeners[0]?.connections;
   const refused: Record<string, Config> = {
-    'a changed listener beside a port that is taken': impatient(
+    'a changed listener, and a port that is taken': withoutDrain(
       testConfig({ ...options, listeners: listeners(renewed, silent, plain(taken)) }),
     ),
-    'another address beside a port that is taken': impatient(
+    'another address, and a port that is taken': withoutDrain(
       testConfig({ ...options, listeners: listeners(renewed, wide, plain(taken)) }),
     ),
     'changed listeners, and an admin port that is taken': adminAt(
       taken,
-      impatient(testConfig({ ...options, listeners: listeners(renewed, silent) })),
+      withoutDrain(testConfig({ ...options, listeners: listeners(renewed, silent) })),
     ),
-    'a listener less, and an admin port that is taken': adminAt(
+    'a removed listener, and an admin port that is taken': adminAt(
       taken,
-      impatient(testConfig({ ...options, listeners: listeners(renewed) })),
+      withoutDrain(testConfig({ ...options, listeners: listeners(renewed) })),
     ),
   };
   for (const [what, next] of Object.entries(refused)) {
     await expect(noria.reload(next), what).rejects.toMatchObject({ code: 'listen-failed' });
-    await until(`${what}: all are counted`, () => connections() === tunnels.length);
+    await until(`${what}: all tunnels are counted`, () => connections() === tunnels.length);
     for (const tunnel of tunnels) expect(await ask(tunnel, '/ip'), what).toContain('200 OK');
     expect(await get(first, `${sandbox.targetUrl}/ip`), what).toBe(200);
-    expect(await certificateAt(second), what).toBe(shown);
+    expect(await certificateAt(second), what).toBe(fingerprint);
   }
-  await noria.reload(impatient(testConfig({ ...options, listeners: listeners(renewed, plain(first)) })));
-  expect(await certificateAt(second)).not.toBe(shown);
+  await noria.reload(withoutDrain(testConfig({ ...options, listeners: listeners(renewed, plain(first)) })));
+  expect(await certificateAt(second)).not.toBe(fingerprint);
   for (const tunnel of tunnels) expect(await ask(tunnel, '/ip')).toContain('200 OK');
 });
 
-test('reload: the admin server and a listener may take over each other’s address', async () => {
+test('reload: the admin server and a listener may exchange their addresses', async () => {
   const { sandbox, noria, options, first, listeners, plain } = await startTwo();
   const port = await freePort();
   const other = await freePort();
@@ -237,7 +237,7 @@ test('reload: the admin server and a listener may take over each other’s addre
   }
 });
 
-test('reload: a connection of a changed listener counts until it ends, and may take the time to drain', async () => {
+test('reload: connections of a changed listener are counted until the drain time has passed', async () => {
   const { sandbox, noria, options, first, listeners, plain } = await startTwo();
   const target = new URL(sandbox.targetUrl).host;
   const tunnels = [await openTunnel(first, target), await openTunnel(first, target)];
@@ -245,13 +245,13 @@ test('reload: a connection of a changed listener counts until it ends, and may t
   await noria.reload(testConfig({ ...options, listeners: listeners(plain(first, ', idleTimeout: 7s')) }));
   expect(connections()).toBe(tunnels.length);
   tunnels.push(await openTunnel(first, target));
-  await until('all are counted', () => connections() === tunnels.length);
+  await until('all tunnels are counted', () => connections() === tunnels.length);
   const ended = tunnels.slice(0, 2).map((tunnel) => once(tunnel.resume(), 'close'));
   await Promise.all(ended);
-  await until('what was cut off is not', () => connections() === 1);
+  await until('closed tunnels are not counted', () => connections() === 1);
 });
 
-test('reload: a session keeps its member, and a new source can be wished for', async () => {
+test('reload: a session keeps its member, and clients can select a new source', async () => {
   const { sandbox, noria, options, sources, first } = await startTwo();
   const url = `${sandbox.targetUrl}/ip`;
   expect(await get(first, url, 'me-source-city')).toBe(400);
@@ -268,16 +268,16 @@ test('reload: a session keeps its member, and a new source can be wished for', a
   expect(await get(first, url, 'me-source-city')).toBe(200);
 });
 
-test('reload: what is read once at the start is named', async () => {
+test('reload: returns the sections that take effect at the next start', async () => {
   const { noria, options } = await startTwo();
   expect(await noria.reload(testConfig({ ...options, more: 'workers: 3' }))).toEqual(['workers']);
 });
 
-test('shutdown: clients are refused, readiness says so, a tunnel may finish within the drain time', async () => {
+test('shutdown: refuses new clients, is not ready, and lets a tunnel finish within the drain time', async () => {
   const { sandbox, noria, first } = await startTwo();
   const tunnel = await openTunnel(first, new URL(sandbox.targetUrl).host);
   const closing = noria.close();
-  await until('readiness says it', () => !noria.control.status().ready);
+  await until('noria is not ready', () => !noria.control.status().ready);
   expect(noria.control.status().reason).toMatch(/shutting down/);
   expect(await ask(tunnel, '/ip')).toContain('200 OK');
   tunnel.end();

@@ -1,7 +1,10 @@
-// What noria says is searched for every secret it was given or sent: its whole output at the finest level, what clients are
-// answered, every answer of the admin API with the page, metrics and events, its state folder, and what commands print. A
-// process of its own, as an operator runs it; members that ask for credentials, a source whose key is wrong and one that
-// nobody answers; clients with right, wrong and unreadable credentials; a service that sends keys back.
+/**
+ * Everything that noria emits is searched for every secret that it was given: its output at log level trace, answers to
+ * clients, all answers of the admin API with page, metrics and events, its state folder, and the output of commands.
+ *
+ * A separate noria process has members that ask for credentials, a source with a wrong key, and one without a service.
+ * Clients send right, wrong and malformed credentials. The service sends keys back.
+ */
 import { createHash } from 'node:crypto';
 import { once } from 'node:events';
 import { readdirSync, readFileSync } from 'node:fs';
@@ -13,7 +16,7 @@ import { openTestSandbox, WORKERS_LINE } from '../support/noria.ts';
 import { until } from '../support/until.ts';
 import { type NoriaProcess, runNoria, testFolder, writeIn } from './noria-process.ts';
 
-/** Characters that URLs, YAML, JSON and regular expressions each write in their own way. */
+/** With characters that URLs, YAML, JSON and regular expressions escape differently. */
 const SECRETS = {
   instancePassword: 'city+pass/word&1$',
   keyedAkey: '0f1e2d3c4b5a6978',
@@ -29,16 +32,16 @@ const SECRETS = {
   query: 'query-value-12',
 } as const;
 
-/** No secret, but the client's own text: the log may quote it, an answer to the client may not. */
-const WISH_VALUE = 'wishvalue10';
+/** Text of a client, not a secret: the log may quote it, answers may not. */
+const ROUTING_VALUE = 'routingvalue10';
 
 const sixteen = (password: string) => createHash('md5').update(password).digest('hex').slice(8, 24);
 
-/** A secret in every form in which it might be written; short parts of one are no evidence. */
+/** A secret in all encodings in which it may appear. */
 function formsOf(secret: string): string[] {
   const hash = createHash('md5').update(secret).digest('hex');
   const base64 = Buffer.from(secret).toString('base64').replace(/=+$/, '');
-  // As the tail of `user:secret` in base64, whatever the length of the user.
+  // The end of `user:secret` in base64, for every length of the user name.
   const tails = [1, 2].map((shift) => {
     const shifted = Buffer.from('x'.repeat(shift) + secret)
       .toString('base64')
@@ -59,12 +62,12 @@ const FORMS = Object.entries(SECRETS).flatMap(([name, secret]) =>
   formsOf(secret).map((form) => ({ name, form })),
 );
 
-/** Which secrets stand in a text, by name. */
+/** Names and forms of the secrets in a text. */
 function secretsIn(text: string): string[] {
   return FORMS.filter(({ form }) => text.includes(form)).map(({ name, form }) => `${name} as ${form}`);
 }
 
-/** Sends each message after an answer to the one before. Returns all that came back until the other side ended. */
+/** Sends each message after an answer to the previous one. Returns everything received until noria closes. */
 async function converse(port: number, ...messages: (string | Uint8Array)[]): Promise<string> {
   const socket = connect(port, '127.0.0.1');
   onTestFinished(() => void socket.destroy());
@@ -107,7 +110,7 @@ async function startJourney() {
   });
   const { url } = sandbox;
   const idOf = (product: Parameters<typeof sandbox.instance>[0]) => sandbox.instance(product).id;
-  // A service that sends back what it was sent, in its text and as a page of something in between.
+  // The service, and a firewall in between, repeat the key in their answers.
   sandbox.rules.add({
     operation: 'long-residential',
     times: 1,
@@ -144,7 +147,7 @@ ${WORKERS_LINE}
   return { sandbox, noria, port, folder, file, config, admin: `http://127.0.0.1:${adminPort}` };
 }
 
-/** What clients are told, on every way to be let in or turned away. */
+/** Answers to clients that are accepted or refused for each possible reason. */
 async function askAsClients(port: number, targetUrl: string): Promise<string[]> {
   const { userPassword, typedPassword, cookie, query } = SECRETS;
   const { host } = new URL(targetUrl);
@@ -167,17 +170,17 @@ async function askAsClients(port: number, targetUrl: string): Promise<string[]> 
     converse(port, tunnel(host, right), inner),
     converse(port, get('/ip', basic('worker', typedPassword))),
     converse(port, get('/ip', '')),
-    converse(port, get('/ip', basic(`worker-life-${WISH_VALUE}`, userPassword))),
+    converse(port, get('/ip', basic(`worker-life-${ROUTING_VALUE}`, userPassword))),
     converse(port, get('/ip', basic('worker-source-wrong', userPassword))),
     converse(port, tunnel(`nowhere.invalid:443`, right)),
     converse(port, `GET / HTTP/1.1\r\n${right}Cookie: a=${cookie}\r\nbroken\r\n\r\n`),
     converse(port, hello, socksLogin('worker', userPassword), socksTarget, inner),
     converse(port, hello, socksLogin('worker', typedPassword)),
-    converse(port, hello, socksLogin(`worker-life-${WISH_VALUE}`, userPassword)),
+    converse(port, hello, socksLogin(`worker-life-${ROUTING_VALUE}`, userPassword)),
   ]);
 }
 
-/** Every answer of the admin API to a read, with its headers; to wrong tokens and to bodies that cannot be read. */
+/** Answers of the admin API, with their headers: to every GET, to wrong tokens and to malformed bodies. */
 async function askAsOperator(admin: string): Promise<string[]> {
   const { adminToken, typedToken, userPassword } = SECRETS;
   const ask = async (path: string, token: string, init: RequestInit = {}) => {
@@ -205,18 +208,18 @@ async function askAsOperator(admin: string): Promise<string[]> {
   ]);
 }
 
-/** The stream of events, read until it is aborted. */
+/** The event stream, until it is aborted. */
 async function followEvents(admin: string, signal: AbortSignal): Promise<string> {
   const headers = { authorization: `Bearer ${SECRETS.adminToken}` };
   const answer = await fetch(`${admin}/api/events`, { headers, signal });
   const reader = (answer.body ?? new ReadableStream()).pipeThrough(new TextDecoderStream()).getReader();
-  let told = '';
+  let received = '';
   try {
-    for (let part = await reader.read(); !part.done; part = await reader.read()) told += part.value;
+    for (let part = await reader.read(); !part.done; part = await reader.read()) received += part.value;
   } catch {
-    // ignored: aborted, which is how it ends
+    // ignored: aborted by the test
   }
-  return told;
+  return received;
 }
 
 async function runToEnd(args: readonly string[]): Promise<string> {
@@ -228,7 +231,7 @@ async function runToEnd(args: readonly string[]): Promise<string> {
 const sourceStates = (noria: NoriaProcess) =>
   new Map(noria.lines('source state changed').map(({ source, to }) => [source, to]));
 
-test('secrets: the search finds each of them in every form', () => {
+test('secrets: the search finds each secret in every form', () => {
   for (const [name, secret] of Object.entries(SECRETS)) {
     const credentials = ['u', 'us', 'use'].map((user) => Buffer.from(`${user}:${secret}`).toString('base64'));
     for (const text of [secret, JSON.stringify({ secret }), `?akey=${sixteen(secret)}&`, ...credentials]) {
@@ -240,12 +243,12 @@ test('secrets: the search finds each of them in every form', () => {
   }
 });
 
-test('secrets: nothing that noria says, to whomever, holds one of them', async () => {
+test('secrets: no output of noria contains one', async () => {
   const { sandbox, noria, port, folder, file, config, admin } = await startJourney();
   expect(secretsIn(config).length, 'the search works on the file itself').toBeGreaterThan(5);
   const ending = new AbortController();
   const events = followEvents(admin, ending.signal);
-  await until('the sources have met their fates', () => {
+  await until('each source has reached its state', () => {
     const states = sourceStates(noria);
     return (
       states.get('keyed') === 'halted' &&
@@ -262,13 +265,13 @@ test('secrets: nothing that noria says, to whomever, holds one of them', async (
     method: 'POST',
     headers: { authorization: `Bearer ${SECRETS.adminToken}`, 'content-type': 'application/json' },
   });
-  const told = await askAsClients(port, sandbox.targetUrl);
-  expect(told.slice(0, 2).every((answer) => answer.startsWith('HTTP/1.1 200'))).toBe(true);
-  expect(told[2]).toMatch(/^HTTP\/1\.1 407/);
-  expect(told[4]).toMatch(/^HTTP\/1\.1 400/);
-  expect(told[8], 'SOCKS5 let in').toContain('HTTP/1.1 200');
-  expect(told[9], 'SOCKS5 turned away').toBe('\u0005\u0002\u0001\u0001');
-  expect(told.join('\n')).not.toContain(WISH_VALUE);
+  const answered = await askAsClients(port, sandbox.targetUrl);
+  expect(answered.slice(0, 2).every((answer) => answer.startsWith('HTTP/1.1 200'))).toBe(true);
+  expect(answered[2]).toMatch(/^HTTP\/1\.1 407/);
+  expect(answered[4]).toMatch(/^HTTP\/1\.1 400/);
+  expect(answered[8], 'SOCKS5 accepted').toContain('HTTP/1.1 200');
+  expect(answered[9], 'SOCKS5 refused').toBe('\u0005\u0002\u0001\u0001');
+  expect(answered.join('\n')).not.toContain(ROUTING_VALUE);
   const answers = await askAsOperator(admin);
 
   writeIn(folder, 'noria.yaml', config.replace('size: 3', 'siz: 3').replace('interval: 1s', 'interval: 1ms'));
@@ -290,15 +293,15 @@ test('secrets: nothing that noria says, to whomever, holds one of them', async (
   );
   expect(kept.length).toBeGreaterThan(0);
 
-  const said: Record<string, string> = {
+  const outputs: Record<string, string> = {
     'log and output': noria.out() + noria.err(),
-    clients: told.join('\n'),
+    clients: answered.join('\n'),
     admin: answers.join('\n'),
     events: await events,
     state: kept.join('\n'),
     commands: printed.join('\n'),
   };
-  for (const [where, text] of Object.entries(said)) {
+  for (const [where, text] of Object.entries(outputs)) {
     expect(text.length, where).toBeGreaterThan(100);
     expect(secretsIn(text), where).toEqual([]);
   }

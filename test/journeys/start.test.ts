@@ -1,6 +1,6 @@
 /**
- * The process starts wholly or not at all, and says in a line what is wrong; a configuration that changes is taken over as a
- * whole or not at all. Seen by a real process, its exit code and its log.
+ * A real noria process starts completely or not at all, and applies a changed configuration completely or not at all. Either
+ * way it prints what is wrong.
  */
 import { once } from 'node:events';
 import { chownSync, mkdirSync, writeFileSync } from 'node:fs';
@@ -11,7 +11,7 @@ import { startNoria } from '../../src/embed.ts';
 import { getIp, setUpDaemon, startOn, tunnelThrough } from './daemon-stage.ts';
 import { runNoria, UNPRIVILEGED, writeIn } from './noria-process.ts';
 
-test('process: a configuration that became invalid is refused with every error, and the one before goes on', async () => {
+test('process: refuses an invalid configuration with every error, and keeps the old one', async () => {
   const stage = await setUpDaemon();
   const noria = await startOn(stage);
   const tunnel = await tunnelThrough(connect(stage.port, '127.0.0.1'), stage);
@@ -26,7 +26,7 @@ test('process: a configuration that became invalid is refused with every error, 
   expect(noria.child.exitCode).toBeNull();
 });
 
-test('process: --watch takes over what was written, and says what changed', async () => {
+test('process: --watch applies a changed file and logs what changed', async () => {
   const stage = await setUpDaemon();
   const noria = await startOn(stage, '--watch');
   const tunnel = await tunnelThrough(connect(stage.port, '127.0.0.1'), stage);
@@ -39,7 +39,7 @@ test('process: --watch takes over what was written, and says what changed', asyn
   expect(await getIp(tunnel)).toContain('200 OK');
 });
 
-test('process: what fails to open leaves nothing: one line, exit code 1, and the state folder is free', async () => {
+test('process: a start that fails prints the reason, exits with 1 and releases the state folder', async () => {
   const stage = await setUpDaemon();
   const taken = createServer().listen(stage.port, '127.0.0.1');
   await once(taken, 'listening');
@@ -49,13 +49,13 @@ test('process: what fails to open leaves nothing: one line, exit code 1, and the
     `noria: cannot listen on 127.0.0.1:${stage.port}: another program listens there`,
     '  Free the port, choose another one, or grant the permission.',
   ]);
-  expect(stage.sandbox.stats().calls, 'nothing is drawn for a start that fails').toBe(0);
+  expect(stage.sandbox.stats().calls, 'draws of the failed start').toBe(0);
   taken.close();
   await once(taken, 'close');
   await startOn(stage);
 });
 
-test('process: a start that fails gives back what it had opened: port, state folder, and all', async () => {
+test('process: a start that fails closes everything that it had opened', async () => {
   const stage = await setUpDaemon();
   const taken = createServer().listen(0, '127.0.0.1');
   await once(taken, 'listening');
@@ -64,12 +64,12 @@ test('process: a start that fails gives back what it had opened: port, state fol
   const first = `listeners: [{ address: "127.0.0.1:${stage.port}" }, { address: "127.0.0.1:${port}" }]`;
   const config = stage.config('', 'workers: 1').replace(/^listeners: .*$/m, first);
   await expect(startNoria({ config })).rejects.toMatchObject({ code: 'listen-failed' });
-  const noria = await startNoria({ config: stage.config('', 'workers: 1') }); // in the same process: no dead owner helps
+  const noria = await startNoria({ config: stage.config('', 'workers: 1') }); // in the same process, so nothing is released by its end
   onTestFinished(() => noria.close());
   expect(noria.addresses.listeners).toEqual([`127.0.0.1:${stage.port}`]);
 });
 
-test('process: a second daemon on one state folder refuses, and names the first', async () => {
+test('process: a second daemon on one state folder refuses to start and names the first', async () => {
   const stage = await setUpDaemon();
   const first = await startOn(stage);
   const other = writeIn(stage.folder, 'other.yaml', stage.config().replace(`:${stage.port}"`, ':0"'));
@@ -79,14 +79,14 @@ test('process: a second daemon on one state folder refuses, and names the first'
   expect(first.child.exitCode).toBeNull();
 });
 
-test('process: a reader that leaves early ends it quietly', async () => {
+test('process: a closed output pipe ends noria quietly', async () => {
   const noria = runNoria(['check', '--schema']);
   noria.child.stdout?.destroy();
   expect(await noria.ended).toEqual([141, null]); // 128 + SIGPIPE
   expect(noria.err()).toBe('');
 });
 
-test('process: names a state folder that it cannot write', async () => {
+test('process: names a state folder that it cannot write to', async () => {
   const stage = await setUpDaemon();
   const locked = join(stage.folder, 'locked');
   mkdirSync(locked, { mode: 0o555 });

@@ -1,14 +1,14 @@
-/** The story that `noria demo --story` tells comes true, and ends by itself where nobody watches. */
+/** `noria demo --story` shows what it announces, and ends by itself without a terminal. */
 import { execFile } from 'node:child_process';
 import { expect, test } from 'vitest';
 
-interface Told {
+interface StoryRun {
   readonly exitCode: number;
   readonly out: string;
   readonly err: string;
 }
 
-function tell(...args: string[]): Promise<Told> {
+function runStory(...args: string[]): Promise<StoryRun> {
   return new Promise((resolve) => {
     execFile(
       process.execPath,
@@ -22,13 +22,13 @@ function tell(...args: string[]): Promise<Told> {
   });
 }
 
-/** The exits that one chapter shows, each on a line of its own. */
+/** The exits that a chapter shows, one per line. */
 function exitsOf(chapter: string): string[] {
   return [...chapter.matchAll(/^ {3}(127[.\d:]+)$/gm)].map(([, exit = '']) => exit);
 }
 
-test('story: each chapter shows what its title says', async () => {
-  const { exitCode, out } = await tell('--members', '8');
+test('story: each chapter shows what its title announces', async () => {
+  const { exitCode, out } = await runStory('--members', '8');
   const [, rotation = '', session = '', death = '', target = ''] = out.split(/^\d\. /m);
   expect(new Set(exitsOf(rotation)).size).toBeGreaterThanOrEqual(4);
   expect(exitsOf(session).length).toBe(4);
@@ -42,8 +42,8 @@ test('story: each chapter shows what its title says', async () => {
   expect(exitCode).toBe(0);
 });
 
-test('story: with too few members for it, it says how many it needs', async () => {
-  const { exitCode, err } = await tell('--members', '2');
+test('story: refuses too few members and names the minimum', async () => {
+  const { exitCode, err } = await runStory('--members', '2');
   expect(err).toContain('--story needs --members 4 or more');
   expect(exitCode).toBe(2);
 });

@@ -1,6 +1,6 @@
 /**
- * systemd starts noria, is told how it is, reloads and stops it, and hands it a socket; the units are what systemd takes.
- * Seen by a real datagram socket, by systemd-socket-activate and by systemd-analyze, each where this machine has it.
+ * systemd receives noria's state, reloads and stops it, and passes it a socket; both units are valid. The tests use a real
+ * datagram socket, systemd-socket-activate and systemd-analyze.
  */
 import { spawn, spawnSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
@@ -17,7 +17,7 @@ const HAS_NOTIFY = hasCommand('systemd-notify') && hasCommand('python3');
 const HAS_ACTIVATE = hasCommand('systemd-socket-activate') && hasCommand('curl');
 const HAS_ANALYZE = hasCommand('systemd-analyze');
 
-/** A datagram socket, which Node has none of: prints each message as a line of JSON. */
+/** A Unix datagram socket, which Node does not have. Prints each message as a line of JSON. */
 const RECEIVER = `
 import json, socket, sys
 s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
@@ -26,7 +26,7 @@ print('[]', flush=True)
 while True: print(json.dumps(s.recv(4096).decode().splitlines()), flush=True)
 `;
 
-/** Everything that was told to the socket, without the barrier by which systemd-notify waits. */
+/** All messages to the socket, without the barrier that systemd-notify adds. */
 async function listenAsSystemd(path: string): Promise<() => readonly string[]> {
   const child = spawn('python3', ['-c', RECEIVER, path], { stdio: ['ignore', 'pipe', 'inherit'] });
   onTestFinished(() => void child.kill());
@@ -62,28 +62,34 @@ test.skipIf(!HAS_NOTIFY)(
   async () => {
     const { file, folder } = await configFor('127.0.0.1:0');
     const socket = join(folder, 'notify');
-    const told = await listenAsSystemd(socket);
+    const received = await listenAsSystemd(socket);
     const noria = runNoria(['run', '-c', file], { env: { NOTIFY_SOCKET: socket, WATCHDOG_USEC: '900000' } });
-    const has = (field: string, times = 1) => told().filter((each) => each === field).length >= times;
-    await until('READY=1', () => has('READY=1'));
-    await until('two beats', () => has('WATCHDOG=1', 2));
-    await until('a status', () => told().some((field) => /^STATUS=ready: 2 members are usable/.test(field)));
+    const hasReceived = (field: string, times = 1) =>
+      received().filter((each) => each === field).length >= times;
+    await until('READY=1', () => hasReceived('READY=1'));
+    await until('two watchdog messages', () => hasReceived('WATCHDOG=1', 2));
+    await until('a status', () =>
+      received().some((field) => /^STATUS=ready: 2 members are usable/.test(field)),
+    );
     noria.child.kill('SIGHUP');
-    await until('RELOADING=1, then ready again', () => has('RELOADING=1') && has('READY=1', 2));
+    await until(
+      'RELOADING=1, then ready again',
+      () => hasReceived('RELOADING=1') && hasReceived('READY=1', 2),
+    );
     noria.child.kill('SIGTERM');
     expect(await noria.ended).toEqual([0, null]);
-    await until('STOPPING=1', () => has('STOPPING=1'));
+    await until('STOPPING=1', () => hasReceived('STOPPING=1'));
 
-    const order = told().filter((field) => /^(READY|RELOADING|STOPPING)=/.test(field));
+    const order = received().filter((field) => /^(READY|RELOADING|STOPPING)=/.test(field));
     expect(order).toEqual(['READY=1', 'RELOADING=1', 'READY=1', 'STOPPING=1']);
     const reloadedUs = Number(
-      told()
+      received()
         .find((field) => field.startsWith('MONOTONIC_USEC='))
         ?.split('=')[1],
     );
     expect(reloadedUs).toBeLessThan(Number(process.hrtime.bigint() / 1_000n));
-    expect(told()).toContain('STATUS=shutting down: open tunnels may finish, new clients are refused');
-    expect(told()).toContain('EXTEND_TIMEOUT_USEC=35000000');
+    expect(received()).toContain('STATUS=shutting down: open tunnels may finish, new clients are refused');
+    expect(received()).toContain('EXTEND_TIMEOUT_USEC=35000000');
   },
 );
 
@@ -107,13 +113,13 @@ test.skipIf(!HAS_ACTIVATE)('systemd: noria listens on an inherited socket', asyn
   const noria = runNoria([process.execPath, 'src/main.ts', 'run', '-c', file], {
     command: ['systemd-socket-activate', '-l', `127.0.0.1:${port}`],
   });
-  await until('the socket stands', () => /Listening on/.test(noria.err()));
-  // This connection is what starts noria; it waits in the backlog until it is taken.
+  await until('systemd-socket-activate listens', () => /Listening on/.test(noria.err()));
+  // This connection starts noria, and waits in the backlog until noria accepts it.
   const first = await curl('-x', `http://127.0.0.1:${port}`, `${targetUrl}/ip`);
   expect(first).toMatchObject({ exitCode: 0, out: expect.stringMatching(/^127\./) });
   expect((await noria.line('noria is running'))['listeners']).toEqual([`127.0.0.1:${port}`]);
 
-  // It cannot be opened a second time: a reload that wants to is refused, and what listens goes on.
+  // A socket cannot be inherited twice: a reload that changes its listener is refused, and the listener stays.
   writeIn(
     folder,
     'noria.yaml',
@@ -140,12 +146,12 @@ test('systemd: fd:3 without an inherited socket is refused with advice', async (
 const UNITS = ['systemd/noria.service', 'systemd/noria.socket'];
 
 test.skipIf(!HAS_ANALYZE)('systemd: systemd-analyze verifies both units without a message', () => {
-  // What the service runs is installed elsewhere; here it is enough that the units can be read.
+  // The program of the unit is not installed on this machine.
   const { status, stderr } = spawnSync('systemd-analyze', ['verify', '--man=no', ...UNITS], {
     encoding: 'utf8',
   });
-  const words = stderr.split('\n').filter((line) => line !== '' && !/is not executable/.test(line));
-  expect(words).toEqual([]);
+  const messages = stderr.split('\n').filter((line) => line !== '' && !/is not executable/.test(line));
+  expect(messages).toEqual([]);
   if (stderr === '') expect(status).toBe(0);
 });
 

@@ -1,4 +1,4 @@
-/** Debian's Chromium, driven by playwright-core; for the tests of the page. */
+/** The machine's Chromium, driven by playwright-core. */
 import { type Browser, type BrowserContextOptions, chromium, type Page } from 'playwright-core';
 import { expect, onTestFinished } from 'vitest';
 import { CHROMIUM } from './tools.ts';
@@ -13,40 +13,40 @@ const ARGS = [
   '--disable-sync',
 ];
 
-/** A browser; the caller closes it. */
+/** The caller closes the browser. */
 export function launchBrowser(): Promise<Browser> {
-  if (CHROMIUM === undefined) throw new TypeError('there is no Chromium to launch');
+  if (CHROMIUM === undefined) throw new TypeError('this machine has no Chromium');
   return chromium.launch({ executablePath: CHROMIUM, args: ARGS });
 }
 
 export interface Visit {
   readonly page: Page;
-  /** What the page complained of, in its console or by throwing. */
-  readonly complaints: readonly string[];
-  /** Addresses it asked for. */
-  readonly asked: readonly string[];
+  /** Errors and warnings of the page, from its console and from exceptions. */
+  readonly errors: readonly string[];
+  /** URLs that the page requested. */
+  readonly requested: readonly string[];
 }
 
-/** Opens an address in a context of its own, which closes with the test. The page must not have complained by then. */
+/** Opens a URL in a new context, which closes with the test. Fails the test if the page had errors, unless it may. */
 export async function visit(
   browser: Browser,
   url: string,
-  options: BrowserContextOptions & { readonly mayComplain?: boolean } = {},
+  options: BrowserContextOptions & { readonly mayFail?: boolean } = {},
 ): Promise<Visit> {
-  const { mayComplain = false, ...rest } = options;
+  const { mayFail = false, ...rest } = options;
   const context = await browser.newContext(rest);
-  const complaints: string[] = [];
-  const asked: string[] = [];
+  const errors: string[] = [];
+  const requested: string[] = [];
   onTestFinished(async () => {
     await context.close();
-    if (!mayComplain) expect(complaints, 'the page complained').toEqual([]);
+    if (!mayFail) expect(errors, 'errors of the page').toEqual([]);
   });
   const page = await context.newPage();
   page.on('console', (message) => {
-    if (message.type() === 'error' || message.type() === 'warning') complaints.push(message.text());
+    if (message.type() === 'error' || message.type() === 'warning') errors.push(message.text());
   });
-  page.on('pageerror', (error) => complaints.push(String(error)));
-  page.on('request', (request) => asked.push(request.url()));
+  page.on('pageerror', (error) => errors.push(String(error)));
+  page.on('request', (request) => requested.push(request.url()));
   await page.goto(url);
-  return { page, complaints, asked };
+  return { page, errors, requested };
 }

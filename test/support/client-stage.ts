@@ -1,4 +1,4 @@
-/** What real clients are tried on: a whole noria with members of both kinds, and targets over HTTP and TLS. */
+/** What real clients are tested against: a whole noria with HTTP and SOCKS5 members, and targets over HTTP and TLS. */
 import { createLog } from '../../src/core/log.ts';
 import { type Daemon, startDaemon } from '../../src/daemon/daemon.ts';
 import { openSandbox } from '../../src/sandbox/open-sandbox.ts';
@@ -12,20 +12,21 @@ export type Scheme = (typeof SCHEMES)[number];
 export interface ClientStage {
   readonly sandbox: Sandbox;
   readonly daemon: Daemon;
-  /** `127.0.0.1:PORT` of a listener without users, and of one with the user `me`, password `x`. */
+  /** `127.0.0.1:PORT` of a listener without users. */
   readonly open: string;
-  readonly asking: string;
+  /** The same of a listener with the user `me`, password `x`. */
+  readonly withUsers: string;
   readonly origins: Readonly<Record<Scheme, ExitOrigin>>;
-  /** Base address of a target, by a name that only members resolve. */
+  /** Base address of a target, with a name that only members resolve. */
   target(scheme: Scheme): string;
-  /** Addresses that reached a target without being a member's. */
+  /** Addresses that reached a target and are no member's exit. */
   strangers(): string[];
   close(): Promise<void>;
 }
 
-/** Members of each kind. */
+/** Of each source. */
 const MEMBERS = 8;
-/** Longer than any test file takes. */
+/** Longer than any test file runs. */
 const LIFETIME_MS = 600_000;
 
 export async function openClientStage(): Promise<ClientStage> {
@@ -42,12 +43,12 @@ export async function openClientStage(): Promise<ClientStage> {
   });
   const origins = { http: await openExitOrigin(false), https: await openExitOrigin(true) };
   await untilReady(daemon, MEMBERS * 2);
-  const [open = '', asking = ''] = daemon.addresses.listeners;
+  const [open = '', withUsers = ''] = daemon.addresses.listeners;
   return {
     sandbox,
     daemon,
     open,
-    asking,
+    withUsers,
     origins,
     target: (scheme) => `${scheme}://target.example:${origins[scheme].port}`,
     strangers() {

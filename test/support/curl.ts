@@ -6,7 +6,7 @@ export interface CurlAnswer {
   readonly err: string;
 }
 
-/** Runs curl, quiet but for errors, without anyone's curlrc or proxy variables, ended after 60 s at the latest. */
+/** Runs curl without a progress bar, curlrc or proxy variables, for at most 60 s. */
 export function curl(...args: string[]): Promise<CurlAnswer> {
   return new Promise((resolve) => {
     execFile(

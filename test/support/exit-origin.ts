@@ -1,6 +1,6 @@
 /**
- * A target that tells each client which exit it saw, in whatever form that client can show: a page, the name of a git
- * branch, the version of a Python package, the description of an npm package. Over HTTP, or TLS as `target.example`.
+ * A target that reports the exit to each client in a form which that client can show: a page, the name of a git branch, the
+ * version of a Python package, the description of an npm package. Over HTTP, or over TLS as `target.example`.
  */
 import { createHash } from 'node:crypto';
 import { once } from 'node:events';
@@ -10,17 +10,17 @@ import { createServer as createTlsServer } from 'node:https';
 import type { AddressInfo } from 'node:net';
 import { echoMessages } from '../../src/sandbox/websocket-echo.ts';
 
-/** Trusted by whoever is told to; for the name `target.example` alone. */
+/** Self-signed, for the name `target.example`. */
 export const TARGET_CERTIFICATE = 'test/fixtures/tls/target.cert.pem';
 
 export interface ExitOrigin {
   readonly port: number;
-  /** Addresses that connections came from. */
+  /** Remote addresses of all connections so far. */
   readonly seen: ReadonlySet<string>;
   close(): Promise<void>;
 }
 
-/** Images of the page at `/page`. */
+/** Number of images of the page at `/page`. */
 export const PAGE_RESOURCES = 100;
 
 const PAGE = `<!doctype html><title>loading</title>
@@ -39,7 +39,7 @@ ${Array.from({ length: PAGE_RESOURCES }, (_, n) => `<img src="/dot/${n}.svg">`).
     (error) => { document.title = 'failed: ' + error; },
   );
 </script>`;
-/** What `/bytes` serves: a mebibyte in which every place differs from its neighbours. */
+/** The content of `/bytes`: 1 MiB in which neighbouring bytes differ. */
 export const BYTES = Buffer.alloc(2 ** 20, Buffer.from(Array.from({ length: 251 }, (_, n) => n)));
 
 const DOT = '<svg xmlns="http://www.w3.org/2000/svg" width="1" height="1"/>';
@@ -54,7 +54,7 @@ export async function openExitOrigin(tls: boolean): Promise<ExitOrigin> {
     : createServer(answer);
   server.on('connection', ({ remoteAddress }) => seen.add(remoteAddress ?? ''));
   server.on('upgrade', echoMessages);
-  server.on('clientError', (_, socket) => socket.destroy()); // a client that leaves in the middle
+  server.on('clientError', (_, socket) => socket.destroy()); // a client that leaves during a request
   server.listen(0, '127.0.0.1');
   await once(server, 'listening');
   return {
@@ -69,12 +69,12 @@ export async function openExitOrigin(tls: boolean): Promise<ExitOrigin> {
 }
 
 function answer(request: IncomingMessage, response: ServerResponse): void {
-  if (request.url === '/upload') digest(request, response);
+  if (request.url === '/upload') sendDigest(request, response);
   else if (request.url === '/bytes') sendRange(request, response);
-  else tellExit(request, response);
+  else sendExit(request, response);
 }
 
-function tellExit(request: IncomingMessage, response: ServerResponse): void {
+function sendExit(request: IncomingMessage, response: ServerResponse): void {
   const exit = request.socket.remoteAddress ?? '';
   const { pathname } = new URL(request.url ?? '/', 'http://target.example');
   request.resume();
@@ -96,8 +96,8 @@ function tellExit(request: IncomingMessage, response: ServerResponse): void {
   response.end(body ?? 'no such page\n');
 }
 
-/** Says how many bytes came, and their SHA-256. */
-function digest(request: IncomingMessage, response: ServerResponse): void {
+/** Answers with the size of the body and its SHA-256. */
+function sendDigest(request: IncomingMessage, response: ServerResponse): void {
   const hash = createHash('sha256');
   let bytes = 0;
   request.on('data', (chunk: Buffer) => {
@@ -107,7 +107,7 @@ function digest(request: IncomingMessage, response: ServerResponse): void {
   request.on('end', () => response.end(`${bytes} ${hash.digest('hex')}\n`));
 }
 
-/** All of BYTES, or from where the client asks on. */
+/** All of BYTES, or the part from the requested offset on. */
 function sendRange(request: IncomingMessage, response: ServerResponse): void {
   const from = Number(/^bytes=(\d+)-$/.exec(request.headers.range ?? '')?.[1] ?? 0);
   const range = { 'Content-Range': `bytes ${from}-${BYTES.length - 1}/${BYTES.length}` };

@@ -1,13 +1,13 @@
-/** A port for a noria that is to be told one: by a file, or to have it again after a restart. */
+/** A port for a noria that needs a fixed one: in a configuration file, or across a restart. */
 import { randomInt } from 'node:crypto';
 import { once } from 'node:events';
 import { createServer } from 'node:net';
 
-/** Below those that the system gives to outgoing connections, which other tests make by the thousand. */
+/** Below the range from which the system takes the ports of outgoing connections, of which other tests open thousands. */
 const FIRST = 10_000;
 const END = 32_000;
 
-/** A port that was free a moment ago. */
+/** Free when it was tried. */
 export async function freePort(): Promise<number> {
   for (;;) {
     const port = randomInt(FIRST, END);
@@ -18,7 +18,7 @@ export async function freePort(): Promise<number> {
       await once(server, 'close');
       return port;
     } catch {
-      // ignored: taken, so another one is tried
+      // ignored: the port is taken, so try another one
     }
   }
 }

@@ -1,6 +1,6 @@
 import type { Clock } from '../../src/core/clock.ts';
 
-/** A Clock that moves only when told to. Due timers run in order of due time, then of arming. */
+/** A clock that only `advance` moves. Due timers run in order of their due time, then of arming. */
 export class ManualClock implements Clock {
   #monotonicMs = 0;
   #wallMs: number;
@@ -29,12 +29,12 @@ export class ManualClock implements Clock {
     return this.#armed.length;
   }
 
-  /** What is left of each armed timer. */
+  /** Remaining time of each armed timer. */
   get armedMs(): readonly number[] {
     return this.#armed.map(({ dueAt }) => dueAt - this.#monotonicMs);
   }
 
-  /** Sets the wall clock without moving monotonic time, as an operator or NTP would. */
+  /** Moves the wall clock without moving monotonic time, as an operator or NTP does. */
   stepWall(ms: number): void {
     this.#wallMs += ms;
   }

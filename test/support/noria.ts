@@ -24,7 +24,7 @@ export async function openTestSandbox(options: SandboxOptions = {}): Promise<San
   return sandbox;
 }
 
-/** One line of YAML for a source of the sandbox; `more` is further keys, `id` an instance other than the product's first. */
+/** The YAML of a source. `more`: further keys. `id`: an instance; by default the product's first. */
 export function sourceLine(
   sandbox: Sandbox,
   name: string,
@@ -38,16 +38,16 @@ export function sourceLine(
   return `  - { name: ${name}, product: ${product}, baseUrl: "${baseUrl}", instance: "${id}", password: "${password}"${more === '' ? '' : `, ${more}`} }`;
 }
 
-/** The processes that serve clients in this run of the tests: one, or as many as NORIA_TEST_WORKERS says. */
-export const WORKERS = Number(process.env['NORIA_TEST_WORKERS'] ?? 1);
+/** Number of worker processes in this run of the tests. */
+const WORKERS = Number(process.env['NORIA_TEST_WORKERS'] ?? 1);
 
-/** A line of YAML that says so; none where it is one. */
+/** The YAML that sets it; empty for one, the default. */
 export const WORKERS_LINE = WORKERS === 1 ? '' : `workers: ${WORKERS}`;
 
 export interface NoriaOptions {
   /** Lines of `sources:`. */
   readonly sources: readonly string[];
-  /** Further YAML, at the top level. `pool` and `listeners` have defaults fit for loopback. */
+  /** Further top-level YAML. */
   readonly more?: string;
   readonly pool?: string;
   readonly listeners?: string;
@@ -73,7 +73,7 @@ export function testConfig(options: NoriaOptions): Config {
   return parseConfig(text, 'test.yaml', { env: {} });
 }
 
-/** A whole noria on free ports, closed with the test; its log is kept, not printed. */
+/** A whole noria on free ports, closed with the test. It keeps its log lines instead of printing them. */
 export async function startNoria(options: NoriaOptions, clock: Clock = systemClock): Promise<Noria> {
   const lines: string[] = [];
   const log = createLog({
@@ -91,7 +91,7 @@ export async function startNoria(options: NoriaOptions, clock: Clock = systemClo
   };
 }
 
-/** Waits until so many members are usable. */
+/** Waits until this many members are usable. */
 export function untilReady(noria: Pick<Daemon, 'control'>, count: number): Promise<void> {
   return until(`${count} members are ready`, () => noria.control.status().pool.ready >= count);
 }

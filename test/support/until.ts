@@ -1,4 +1,4 @@
-/** Resolves when `holds()` is true; throws, naming `what`, when `limitMs` have passed. */
+/** Polls until `holds()` is true. @throws Error that names `what` after `limitMs`, a safety net for a hanging test. */
 export async function until(
   what: string,
   holds: () => boolean | Promise<boolean>,
