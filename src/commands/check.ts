@@ -2,6 +2,8 @@
 import type { Command } from 'commander';
 import { printConfig } from '../config/print.ts';
 import { schemaJson } from '../config/schema-json.ts';
+import { describeError } from '../core/faults.ts';
+import { inspectFolder } from '../state/state-files.ts';
 import type { CommandContext } from './command.ts';
 import { configOption, readConfig } from './config-file.ts';
 import { EXIT, type Terminal } from './terminal.ts';
@@ -34,5 +36,17 @@ async function check(flags: CheckFlags, terminal: Terminal): Promise<number> {
   for (const { line, column, path, message } of config.warnings) {
     terminal.printError(`${config.file}:${line}:${column}: warning: ${path}: ${message}`);
   }
-  return EXIT.fine;
+  return config.state === undefined ? EXIT.fine : checkStateFolder(config.state.dir, terminal);
+}
+
+/** The folder may not exist yet, and this user may not be able to read it: noria may run as another one. */
+async function checkStateFolder(folder: string, terminal: Terminal): Promise<number> {
+  try {
+    const problems = await inspectFolder(folder);
+    for (const problem of problems) terminal.printError(`error: state.dir: ${problem}`);
+    return problems.length === 0 ? EXIT.fine : EXIT.usage;
+  } catch (error) {
+    terminal.printError(`warning: state.dir was not checked: ${describeError(error)}`);
+    return EXIT.fine;
+  }
 }

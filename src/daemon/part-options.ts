@@ -76,6 +76,19 @@ export function refusesOf(config: Config, ownAddresses: readonly BoundAddress[])
   };
 }
 
+/** The addresses of listeners and admin as far as the configuration names them, for use before they are bound. */
+export function configuredAddresses({ listeners, admin }: Config): BoundAddress[] {
+  return [...listeners, ...(admin === undefined ? [] : [admin])].flatMap(({ address }) => {
+    if (address.kind === 'fd') return [];
+    const { host, port, lastPort = port } = address;
+    const boundHost = host === 'localhost' ? '127.0.0.1' : host;
+    return Array.from({ length: lastPort - port + 1 }, (_, index) => ({
+      host: boundHost,
+      port: port + index,
+    }));
+  });
+}
+
 export function poolSettings(config: Config): PoolSettings {
   const { pool, rotation, health } = config;
   return {

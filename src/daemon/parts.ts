@@ -14,7 +14,6 @@ import type { SourceFault } from '../dialer/credentials.ts';
 import type { DataPlane } from '../plane/data-plane.ts';
 import { openLocalPlane } from '../plane/local-plane.ts';
 import { Pool } from '../pool/pool.ts';
-import { decodeSnapshot } from '../pool/snapshot.ts';
 import { Prober } from '../prober/prober.ts';
 import { openRefiller, type Refiller } from '../refill/refiller.ts';
 import { ServiceClient } from '../service/client.ts';
@@ -22,6 +21,7 @@ import { openState, type State } from '../state/folder.ts';
 import { AdminSlot } from './admin-slot.ts';
 import { createControl } from './control.ts';
 import {
+  configuredAddresses,
   dialerSettings,
   listenerSettings,
   planeContext,
@@ -32,6 +32,7 @@ import {
   secretsIn,
   workersOf,
 } from './part-options.ts';
+import { restorePool } from './restore-pool.ts';
 import { SourceFaults } from './source-faults.ts';
 
 export interface PartsContext {
@@ -69,8 +70,7 @@ export async function openParts(context: PartsContext, owner: Ownership): Promis
   let refiller = NO_REFILLER;
   const outlook = () => refiller.outlook();
   const pool = await owner.open('pool', new Pool({ ...poolSettings(config()), clock, random, bus, outlook }));
-  const snapshot = decodeSnapshot(state.snapshot.read('pool'));
-  if (snapshot !== undefined) pool.restore(snapshot, state.snapshot.ageMs('pool'));
+  restorePool(pool, state.snapshot, { refuses: refusesOf(config(), configuredAddresses(config())), warn });
   pool.restoreSessions(state.sessions.found);
   state.sessions.attach((onChange) => pool.sessionJournal(onChange));
   const faults: SourceFaults = new SourceFaults({

@@ -14,7 +14,8 @@ import { createTimekeeper } from './moment.ts';
 import { isAlive, type Owner, ownerSchema, thisProcess } from './owner.ts';
 import { createPaceFile, createPaceMemory, type PaceStore } from './pace-file.ts';
 import { noSnapshot, openSnapshotFile, type SnapshotFile } from './snapshot-file.ts';
-import { sweepDrafts, VersionedFile } from './versioned-file.ts';
+import { inspectFolder, sweepDrafts, unusableFolder } from './state-files.ts';
+import { VersionedFile } from './versioned-file.ts';
 
 export interface StateOptions {
   /** Created with mode 0700 if missing. `undefined`: nothing is stored, and the pace is known only to this process. */
@@ -43,6 +44,8 @@ export async function openState(options: StateOptions): Promise<State> {
     return { pace: createPaceMemory(timekeeper), ...NOTHING_STORED };
   }
   await createFolder(folder);
+  const [problem] = await inspectFolder(folder);
+  if (problem !== undefined) throw unusableFolder(folder, problem);
   const pace = createPaceFile({ folder, timekeeper, warn });
   if (!options.daemon) return { pace, ...NOTHING_STORED };
 

@@ -5,11 +5,12 @@
  * the last one of a key counts; `["key"]` removes it. A write appends what has changed. A file with mostly outdated lines is
  * replaced by a new one. All work is done in slices, so that a hundred thousand records do not block the event loop.
  */
-import { type FileHandle, open, readFile, rename, rm, stat } from 'node:fs/promises';
+import type { FileHandle } from 'node:fs/promises';
 import { z } from 'zod';
 import type { Clock } from '../core/clock.ts';
 import { describeError } from '../core/faults.ts';
 import { elapsedBetween, type Moment, momentSchema, type Timekeeper } from './moment.ts';
+import { readStateFile, replaceStateFile } from './state-files.ts';
 
 /** `undefined` removes the record. */
 export type JournalEntry = readonly [key: string, value: unknown];
@@ -148,9 +149,7 @@ class JournalFile implements Journal {
 
   async #replace(source: JournalSource): Promise<void> {
     await this.#closeFile();
-    const draft = `${this.#options.path}.tmp`;
-    const file = await open(draft, 'w', 0o600);
-    try {
+    this.#file = await replaceStateFile(this.#options.path, async (file) => {
       source.dropChanges();
       this.#lineCount = 0;
       let slice: JournalEntry[] = [];
@@ -161,14 +160,7 @@ class JournalFile implements Journal {
         slice = [];
       }
       await this.#writeSlice(file, slice);
-      await file.datasync();
-      await rename(draft, this.#options.path);
-    } catch (error) {
-      await file.close();
-      await rm(draft, { force: true });
-      throw error;
-    }
-    this.#file = file;
+    });
   }
 
   async #writeSlice(file: FileHandle, entries: readonly JournalEntry[]): Promise<void> {
@@ -186,12 +178,11 @@ class JournalFile implements Journal {
 }
 
 async function readRecords({ path, timekeeper, warn }: JournalOptions): Promise<Map<string, FoundRecord>> {
-  let text: string;
+  let text: string | undefined;
   try {
-    if (!(await stat(path)).isFile()) throw new Error('it is not a file'); // a FIFO would never end
-    text = await readFile(path, 'utf8');
+    text = await readStateFile(path);
+    if (text === undefined) return new Map();
   } catch (error) {
-    if (error instanceof Error && 'code' in error && error.code === 'ENOENT') return new Map();
     warn(`cannot read the journal ${path}: ${describeError(error)}`);
     return new Map();
   }

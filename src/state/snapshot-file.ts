@@ -3,13 +3,13 @@
  *
  * Each part decides what it stores and how to read it; here it is plain data under the name of the part.
  */
-import { readdir, readFile, rename, rm } from 'node:fs/promises';
+import { readdir, rename, rm } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
-import writeFileAtomic from 'write-file-atomic';
 import { z } from 'zod';
 import type { Clock } from '../core/clock.ts';
 import { describeError } from '../core/faults.ts';
 import { elapsedBetween, momentSchema, type Timekeeper } from './moment.ts';
+import { readStateFile, replaceStateFile } from './state-files.ts';
 
 export interface SnapshotFile {
   /** What the file contained for a part when it was opened, not validated; undefined for nothing. */
@@ -134,7 +134,8 @@ class AtomicSnapshot implements SnapshotFile {
       this.#dirty = false;
       const text = JSON.stringify({ format: FORMAT, parts: this.#collect() });
       try {
-        await writeFileAtomic(path, text, { mode: 0o600 });
+        const file = await replaceStateFile(path, (file) => file.writeFile(text));
+        await file.close();
       } catch (error) {
         // The next change tries again: a full disk must not stop the service.
         warn(`cannot write the snapshot ${path}: ${describeError(error)}`);
@@ -151,11 +152,11 @@ class AtomicSnapshot implements SnapshotFile {
 }
 
 async function readParts({ path, clock, warn }: SnapshotFileOptions): Promise<Parts> {
-  let text: string;
+  let text: string | undefined;
   try {
-    text = await readFile(path, 'utf8');
+    text = await readStateFile(path);
+    if (text === undefined) return {};
   } catch (error) {
-    if (error instanceof Error && 'code' in error && error.code === 'ENOENT') return {};
     warn(`cannot read the snapshot ${path}: ${describeError(error)}`);
     return {};
   }

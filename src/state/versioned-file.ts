@@ -7,9 +7,18 @@
  * the others read and decide again. A process that is killed or stopped at any point never blocks the others.
  */
 import { randomUUID } from 'node:crypto';
-import { link, open, readdir, readFile, unlink } from 'node:fs/promises';
+import { link, readdir } from 'node:fs/promises';
 import { join } from 'node:path';
-import { describeError, NoriaError } from '../core/faults.ts';
+import { describeError, type NoriaError } from '../core/faults.ts';
+import {
+  errnoOf,
+  findNumberProblem,
+  readStateFile,
+  syncFolder,
+  unlinkIfThere,
+  unusableFolder,
+  writeDraft,
+} from './state-files.ts';
 
 /** Without `next`, nothing is written. */
 export interface Decision<T> {
@@ -68,8 +77,7 @@ export class VersionedFile {
   }
 
   #unwritable(why: string, cause?: unknown): NoriaError {
-    const message = `cannot use the state folder ${this.#folder}: ${why}`;
-    return new NoriaError('state-unwritable', message, { cause, context: { folder: this.#folder } });
+    return unusableFolder(this.#folder, why, cause);
   }
 
   async #newest(): Promise<Version> {
@@ -80,7 +88,7 @@ export class VersionedFile {
         await this.#linkNew(0, '');
         continue;
       }
-      const text = await readOrMissing(this.#path(number));
+      const text = await readStateFile(this.#path(number));
       if (text !== undefined) return { number, text };
     }
   }
@@ -89,7 +97,10 @@ export class VersionedFile {
     const names = await readdir(this.#folder);
     return names.flatMap((name) => {
       const digits = /^\.(\d+)\.json$/.exec(name.slice(this.#name.length))?.[1];
-      return name.startsWith(this.#name) && digits !== undefined ? [Number(digits)] : [];
+      if (!name.startsWith(this.#name) || digits === undefined) return [];
+      const problem = findNumberProblem(join(this.#folder, name));
+      if (problem !== undefined) throw new Error(problem);
+      return [Number(digits)];
     });
   }
 
@@ -99,7 +110,7 @@ export class VersionedFile {
     if (!(await this.#linkNew(number, JSON.stringify({ id: randomUUID(), value })))) return false;
     // If this process was suspended after it read its base, others may have created and swept this number since. They sweep
     // from the oldest version up, so the base has been removed, too, or was recreated by another late process with another id.
-    if ((await readOrMissing(this.#path(base.number))) !== base.text) {
+    if ((await readStateFile(this.#path(base.number))) !== base.text) {
       await unlinkIfThere(this.#path(number));
       return false;
     }
@@ -109,15 +120,9 @@ export class VersionedFile {
 
   /** Creates the version with this content, synced to disk. @returns false if it exists. */
   async #linkNew(number: number, text: string): Promise<boolean> {
-    const draft = join(this.#folder, `${this.#name}.${randomUUID()}.tmp`);
+    const { draft, file } = await writeDraft(this.#path(number), (file) => file.writeFile(text));
+    await file.close();
     try {
-      const file = await open(draft, 'wx', 0o600);
-      try {
-        await file.writeFile(text);
-        await file.sync();
-      } finally {
-        await file.close();
-      }
       await link(draft, this.#path(number));
       await syncFolder(this.#folder);
       return true;
@@ -143,12 +148,6 @@ export class VersionedFile {
   }
 }
 
-/** Removes the drafts of killed processes. A running process whose draft is removed tries again. */
-export async function sweepDrafts(folder: string): Promise<void> {
-  const names = await readdir(folder);
-  for (const name of names.filter((name) => name.endsWith('.tmp'))) await unlinkIfThere(join(folder, name));
-}
-
 function parseValue(text: string): unknown {
   if (text === '') return undefined;
   try {
@@ -159,23 +158,6 @@ function parseValue(text: string): unknown {
   }
 }
 
-async function readOrMissing(path: string): Promise<string | undefined> {
-  try {
-    return await readFile(path, 'utf8');
-  } catch (error) {
-    if (errnoOf(error) === 'ENOENT') return undefined;
-    throw error;
-  }
-}
-
-async function unlinkIfThere(path: string): Promise<void> {
-  try {
-    await unlink(path);
-  } catch (error) {
-    if (errnoOf(error) !== 'ENOENT') throw error;
-  }
-}
-
 async function isReadable(folder: string): Promise<boolean> {
   return readdir(folder).then(
     () => true,
@@ -183,22 +165,6 @@ async function isReadable(folder: string): Promise<boolean> {
   );
 }
 
-/** Makes the new name durable. */
-async function syncFolder(folder: string): Promise<void> {
-  if (process.platform === 'win32') return; // a folder cannot be opened there
-  const handle = await open(folder, 'r');
-  try {
-    await handle.sync();
-  } finally {
-    await handle.close();
-  }
-}
-
 function isOfLink(error: unknown): boolean {
   return error instanceof Error && 'syscall' in error && error.syscall === 'link';
-}
-
-function errnoOf(error: unknown): string | undefined {
-  if (!(error instanceof Error) || !('code' in error)) return undefined;
-  return typeof error.code === 'string' ? error.code : undefined;
 }

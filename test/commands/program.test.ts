@@ -1,3 +1,5 @@
+import { mkdirSync } from 'node:fs';
+import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { buildProgram, runProgram } from '../../src/commands/program.ts';
 import { readVersion } from '../../src/core/version.ts';
@@ -123,4 +125,18 @@ sources: [{ name: city, product: short-classic, instance: "1", password: "123456
   expect(report).toMatchObject({ days: 1, seed: 1 });
   expect(report.clients.served).toBeGreaterThan(20);
   expect(report.drawn).toBe(report.used + report.wasted);
+});
+
+test('program: check reports a state folder that noria cannot use, and exits with 2', async () => {
+  const folder = testFolder();
+  const source = 'sources: [{ name: a, product: short-classic, instance: "1", akey: 0123456789abcdef }]';
+  const text = `service: { baseUrl: "https://extract.example" }\n${source}\nstate: { dir: "${folder}/state" }\n`;
+  const file = writeIn(folder, 'noria.yaml', text);
+  expect(await run(['check', '-c', file])).toMatchObject({ exitCode: 0 });
+  mkdirSync(join(folder, 'state', 'snapshot.json'), { recursive: true });
+  const { exitCode, err } = await run(['check', '-c', file]);
+  expect(exitCode).toBe(2);
+  expect(err).toContain(
+    `error: state.dir: ${folder}/state/snapshot.json is a directory, not a regular file; remove it`,
+  );
 });

@@ -168,7 +168,9 @@ test('journal: what is not a file is not read', async () => {
   const path = journalPath();
   mkdirSync(path);
   const { attach, records, warnings, clock } = await openIn(path);
-  expect(warnings).toEqual([`cannot read the journal ${path}: it is not a file`]);
+  expect(warnings).toEqual([
+    `cannot read the journal ${path}: ${path} is a directory, not a regular file; remove it`,
+  ]);
   attach();
   records.change('a', 1);
   clock.advance(1_000);

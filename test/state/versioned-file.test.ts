@@ -3,7 +3,8 @@ import { once } from 'node:events';
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
-import { BROKEN, sweepDrafts, VersionedFile } from '../../src/state/versioned-file.ts';
+import { sweepDrafts } from '../../src/state/state-files.ts';
+import { BROKEN, VersionedFile } from '../../src/state/versioned-file.ts';
 import { until } from '../support/until.ts';
 import { temporaryFolder } from './temporary-folder.ts';
 
@@ -79,7 +80,7 @@ test('versioned file: sweeping removes drafts and no version', async () => {
   const folder = temporaryFolder();
   const file = new VersionedFile(folder, 'count');
   await file.change(plusOne);
-  writeFileSync(join(folder, 'count.0f0f.tmp'), 'half a vers');
+  writeFileSync(join(folder, 'pace.0f0f.tmp'), 'half a vers');
   await sweepDrafts(folder);
   expect(readdirSync(folder).sort()).toEqual(['count.0.json', 'count.1.json']);
 });

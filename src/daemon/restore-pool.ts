@@ -1,0 +1,44 @@
+/** Restores the pool from the snapshot. Its members pass the same checks of their addresses as those of a draw. */
+import { canonicalIp } from '../core/host-port.ts';
+import type { Pool } from '../pool/pool.ts';
+import { decodeSnapshot } from '../pool/snapshot.ts';
+import type { RefuseAddress } from '../service/decode.ts';
+import type { SnapshotFile } from '../state/snapshot-file.ts';
+
+interface RestoreOptions {
+  readonly refuses: RefuseAddress;
+  readonly warn: (message: string) => void;
+}
+
+const REASONS = {
+  address: 'without a valid address',
+  private: 'at private addresses',
+  own: 'at addresses of noria itself',
+} as const;
+
+export function restorePool(
+  pool: Pool,
+  file: Pick<SnapshotFile, 'read' | 'ageMs'>,
+  { refuses, warn }: RestoreOptions,
+): void {
+  const stored = file.read('pool');
+  if (stored === undefined) return;
+  const snapshot = decodeSnapshot(stored);
+  if (snapshot === undefined) {
+    warn('the members in the snapshot are invalid; noria starts without them');
+    return;
+  }
+  const refused = { address: 0, private: 0, own: 0 };
+  const members = snapshot.members.filter(({ host, port }) => {
+    const reason = canonicalIp(host) === host ? refuses(host, port) : 'address';
+    if (reason !== undefined) refused[reason] += 1;
+    return reason === undefined;
+  });
+  pool.restore({ ...snapshot, members }, file.ageMs('pool'));
+  if (members.length === snapshot.members.length) return;
+  const parts = (['address', 'private', 'own'] as const).filter((reason) => refused[reason] > 0);
+  const counts = parts.map((reason) => `${refused[reason]} ${REASONS[reason]}`).join(', ');
+  warn(
+    `noria does not restore ${snapshot.members.length - members.length} members of the snapshot: ${counts}`,
+  );
+}

@@ -1,0 +1,169 @@
+/**
+ * Reads and replaces files of the state folder. noria touches only regular files that belong to its user or to the owner of the
+ * folder, and never follows a link: otherwise another user could make it hang (a FIFO), or replace a file or device elsewhere.
+ */
+import { randomUUID } from 'node:crypto';
+import { constants, type Stats } from 'node:fs';
+import { type FileHandle, lstat, open, readdir, rename, stat, unlink } from 'node:fs/promises';
+import { basename, dirname, join } from 'node:path';
+import { describeError, NoriaError } from '../core/faults.ts';
+
+/** The names of noria's files. Other files in the folder are ignored. */
+const OWN_NAME = /^(?:pace|daemon|snapshot|sessions)\./;
+/** More versions than noria ever writes. Beyond 2^53 a number has no successor. */
+const MAX_VERSION = 1e12;
+/** Without O_NONBLOCK, opening a FIFO waits for its writer. Both flags are undefined on Windows. */
+const READ_FLAGS = constants.O_RDONLY | (constants.O_NOFOLLOW ?? 0) | (constants.O_NONBLOCK ?? 0);
+
+/** The folder cannot be used. `context.folder` names it. */
+export function unusableFolder(folder: string, why: string, cause?: unknown): NoriaError {
+  const message = `cannot use the state folder ${folder}: ${why}`;
+  return new NoriaError('state-unwritable', message, { cause, context: { folder } });
+}
+
+/**
+ * Checks the folder and all of noria's files in it without reading them.
+ *
+ * @returns what must be changed before noria can use the folder; empty for a folder that does not exist.
+ * @throws NoriaError state-unwritable if the folder cannot be listed.
+ */
+export async function inspectFolder(folder: string): Promise<readonly string[]> {
+  try {
+    const names = (await readdir(folder)).filter((name) => OWN_NAME.test(name));
+    const problems = await Promise.all(
+      names
+        .map((name) => join(folder, name))
+        .map(async (path) => findNumberProblem(path) ?? findProblem(path)),
+    );
+    return problems.filter((problem) => problem !== undefined);
+  } catch (error) {
+    const code = errnoOf(error);
+    if (code === 'ENOENT') return [];
+    if (code === 'ENOTDIR') return [`${folder} is not a directory`];
+    throw unusableFolder(folder, describeError(error), error);
+  }
+}
+
+/** @returns undefined for a version of a file (`NAME.7.json`) that noria may have written, and for other files. */
+export function findNumberProblem(path: string): string | undefined {
+  const digits = /\.(\d+)\.json$/.exec(path)?.[1];
+  if (digits === undefined || Number(digits) <= MAX_VERSION) return undefined;
+  return `${path} is not a version that noria wrote (at most ${MAX_VERSION}); remove it`;
+}
+
+/** @returns undefined for a missing file. @throws Error for anything but a regular file of noria. */
+export async function readStateFile(path: string): Promise<string | undefined> {
+  try {
+    await assertOwn(path);
+    const file = await open(path, READ_FLAGS);
+    try {
+      if (!(await file.stat()).isFile()) throw new Error(`${path} was replaced while noria opened it`);
+      return await file.readFile('utf8');
+    } finally {
+      await file.close();
+    }
+  } catch (error) {
+    if (errnoOf(error) === 'ENOENT') return undefined;
+    throw error;
+  }
+}
+
+/**
+ * Replaces the file by what `write` writes into a new one, which is synced and renamed: a crash leaves the old content or the new one.
+ *
+ * @returns the new file, still open.
+ */
+export async function replaceStateFile(
+  path: string,
+  write: (file: FileHandle) => Promise<void>,
+): Promise<FileHandle> {
+  await assertOwn(path);
+  const { draft, file } = await writeDraft(path, write);
+  try {
+    await rename(draft, path); // replaces a link itself, not the file that it points to
+    await syncFolder(dirname(path));
+    return file;
+  } catch (error) {
+    await file.close();
+    await unlinkIfThere(draft);
+    throw error;
+  }
+}
+
+/** Writes a new file next to `path` and syncs it. The caller closes the file, and renames, links or removes the draft. */
+export async function writeDraft(
+  path: string,
+  write: (file: FileHandle) => Promise<void>,
+): Promise<{ readonly draft: string; readonly file: FileHandle }> {
+  const name = basename(path).replace(/\..*$/, '');
+  const draft = join(dirname(path), `${name}.${randomUUID()}.tmp`);
+  const file = await open(draft, 'wx', 0o600);
+  try {
+    await write(file);
+    await file.sync();
+    return { draft, file };
+  } catch (error) {
+    await file.close();
+    await unlinkIfThere(draft);
+    throw error;
+  }
+}
+
+/** Removes the drafts of killed processes. A running process whose draft is removed tries again. */
+export async function sweepDrafts(folder: string): Promise<void> {
+  const drafts = (await readdir(folder)).filter((name) => OWN_NAME.test(name) && name.endsWith('.tmp'));
+  for (const name of drafts) await unlinkIfThere(join(folder, name));
+}
+
+export async function unlinkIfThere(path: string): Promise<void> {
+  try {
+    await unlink(path);
+  } catch (error) {
+    if (errnoOf(error) !== 'ENOENT') throw error;
+  }
+}
+
+/** Makes new names durable. */
+export async function syncFolder(folder: string): Promise<void> {
+  if (process.platform === 'win32') return; // a folder cannot be opened there
+  const handle = await open(folder, 'r');
+  try {
+    await handle.sync();
+  } finally {
+    await handle.close();
+  }
+}
+
+export function errnoOf(error: unknown): string | undefined {
+  if (!(error instanceof Error) || !('code' in error)) return undefined;
+  return typeof error.code === 'string' ? error.code : undefined;
+}
+
+async function assertOwn(path: string): Promise<void> {
+  const problem = await findProblem(path);
+  if (problem !== undefined) throw new Error(problem);
+}
+
+/** @returns undefined for a missing file and for a regular file of noria. */
+async function findProblem(path: string): Promise<string | undefined> {
+  let found: Stats;
+  try {
+    found = await lstat(path);
+  } catch (error) {
+    if (errnoOf(error) === 'ENOENT') return undefined;
+    throw error;
+  }
+  if (!found.isFile()) return `${path} is ${kindOf(found)}, not a regular file; remove it`;
+  const user = process.geteuid?.();
+  if (user === undefined || found.uid === user || found.uid === (await stat(dirname(path))).uid)
+    return undefined;
+  return `${path} belongs to user ${found.uid}, but noria runs as user ${user}; change its owner or remove it`;
+}
+
+function kindOf(found: Stats): string {
+  if (found.isSymbolicLink()) return 'a symbolic link';
+  if (found.isDirectory()) return 'a directory';
+  if (found.isFIFO()) return 'a FIFO';
+  if (found.isSocket()) return 'a socket';
+  return 'a device';
+}

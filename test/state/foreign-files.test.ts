@@ -1,0 +1,158 @@
+/** Whatever lies in the state folder under one of noria's names: noria reports it at once, and never writes through or over it. */
+import { execFileSync } from 'node:child_process';
+import { lstatSync, mkdirSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
+import { createServer } from 'node:net';
+import { join } from 'node:path';
+import { expect, onTestFinished, test } from 'vitest';
+import { systemClock } from '../../src/core/clock.ts';
+import { openState } from '../../src/state/folder.ts';
+import { inspectFolder, replaceStateFile } from '../../src/state/state-files.ts';
+import { temporaryFolder } from './temporary-folder.ts';
+
+async function open(dir: string, daemon = true) {
+  const warnings: string[] = [];
+  const warn = (message: string) => warnings.push(message);
+  const state = await openState({ dir, daemon, clock: systemClock, warn });
+  onTestFinished(() => state.close());
+  return { state, warnings };
+}
+
+const makeFifo = (path: string) => void execFileSync('mkfifo', [path]);
+
+async function makeSocket(path: string): Promise<void> {
+  const server = createServer();
+  onTestFinished(() => new Promise<void>((resolve) => void server.close(() => resolve())));
+  await new Promise<void>((resolve) => server.listen(path, resolve));
+}
+
+const kinds: [string, string, (path: string) => void | Promise<void>][] = [
+  'snapshot.json',
+  'pace.3.json',
+  'daemon.1.json',
+  'sessions.jsonl',
+].flatMap((name): [string, string, (path: string) => void | Promise<void>][] => [
+  [name, 'a FIFO', makeFifo],
+  [name, 'a directory', (path) => mkdirSync(path)],
+  [name, 'a symbolic link', (path) => symlinkSync('/dev/null', path)],
+  [name, 'a symbolic link', (path) => symlinkSync('missing', path)],
+  [name, 'a socket', makeSocket],
+]);
+
+test.each(kinds)('state folder: %s that is %s ends the start with a message', async (name, kind, make) => {
+  const dir = temporaryFolder();
+  const path = join(dir, name);
+  await make(path);
+  const problem = `${path} is ${kind}, not a regular file; remove it`;
+  for (const daemon of [true, false]) {
+    await expect(open(dir, daemon)).rejects.toMatchObject({
+      code: 'state-unwritable',
+      message: `cannot use the state folder ${dir}: ${problem}`,
+    });
+  }
+  expect(await inspectFolder(dir)).toEqual([problem]);
+  expect(readdirSync(dir)).toEqual([name]);
+});
+
+test.each(['pace.9007199254740992.json', 'daemon.9007199254740993.json', `pace.${'9'.repeat(30)}.json`])(
+  'state folder: %s, which has no successor, ends the start with a message',
+  async (name) => {
+    const dir = temporaryFolder();
+    writeFileSync(join(dir, name), '{}');
+    const problem = `${join(dir, name)} is not a version that noria wrote (at most 1000000000000); remove it`;
+    await expect(open(dir)).rejects.toThrow(problem);
+    expect(await inspectFolder(dir)).toEqual([problem]);
+  },
+);
+
+test('state folder: a version without successor that appears later fails each change with a message', async () => {
+  const dir = temporaryFolder();
+  const { state } = await open(dir);
+  writeFileSync(join(dir, 'pace.9007199254740992.json'), '{}');
+  await expect(state.pace.change('k', () => ({ result: 1 }))).rejects.toThrow(
+    'pace.9007199254740992.json is not a version that noria wrote (at most 1000000000000); remove it',
+  );
+});
+
+test('state folder: other names are ignored, and only drafts of noria are removed', async () => {
+  const dir = temporaryFolder();
+  mkdirSync(join(dir, 'x.tmp'));
+  mkdirSync(join(dir, 'lost+found'));
+  makeFifo(join(dir, 'fifo'));
+  writeFileSync(join(dir, 'mine.tmp'), 'mine');
+  writeFileSync(join(dir, 'pace.dead.tmp'), '{');
+  const { state, warnings } = await open(dir);
+  await state.close();
+  const names = readdirSync(dir).filter((name) => !/^(daemon|pace)\.\d\.json$/.test(name));
+  expect(names.sort()).toEqual(['fifo', 'lost+found', 'mine.tmp', 'x.tmp']);
+  expect(warnings).toEqual([]);
+});
+
+test('state folder: a draft that is a directory ends the start with a message', async () => {
+  const dir = temporaryFolder();
+  mkdirSync(join(dir, 'pace.x.tmp'));
+  await expect(open(dir)).rejects.toThrow(
+    `${join(dir, 'pace.x.tmp')} is a directory, not a regular file; remove it`,
+  );
+});
+
+test('state file: is never written through a link that appears after the start', async () => {
+  const dir = temporaryFolder();
+  const { state, warnings } = await open(dir);
+  const elsewhere = join(temporaryFolder(), 'device');
+  writeFileSync(elsewhere, 'not a snapshot');
+  symlinkSync(elsewhere, join(dir, 'snapshot.json'));
+  state.snapshot.addPart('pool', () => 'members');
+  await state.snapshot.save();
+  const path = join(dir, 'snapshot.json');
+  expect(warnings).toEqual([
+    `cannot write the snapshot ${path}: ${path} is a symbolic link, not a regular file; remove it`,
+  ]);
+  expect(readFileSync(elsewhere, 'utf8')).toBe('not a snapshot');
+  expect(lstatSync(path).isSymbolicLink()).toBe(true);
+});
+
+test('state folder: a path that is not a directory is a problem, a missing one is not', async () => {
+  const file = join(temporaryFolder(), 'file');
+  writeFileSync(file, '');
+  expect(await inspectFolder(file)).toEqual([`${file} is not a directory`]);
+  expect(await inspectFolder(join(file, '..', 'missing'))).toEqual([]);
+});
+
+test('state folder: may itself be behind a link', async () => {
+  const dir = join(temporaryFolder(), 'link');
+  symlinkSync(temporaryFolder(), dir);
+  const { state } = await open(dir);
+  state.snapshot.addPart('pool', () => 'members');
+  await state.snapshot.save();
+  expect(readdirSync(dir)).toContain('snapshot.json');
+});
+
+test.runIf(process.getuid?.() === 0)(
+  'state folder: a file of another user ends the start with a message',
+  async () => {
+    const dir = temporaryFolder();
+    const path = join(dir, 'snapshot.json');
+    writeFileSync(path, '{}');
+    execFileSync('chown', ['12345', path]);
+    await expect(open(dir)).rejects.toThrow(
+      `${path} belongs to user 12345, but noria runs as user 0; change its owner or remove it`,
+    );
+    execFileSync('chown', ['12345', dir]);
+    await open(dir); // the folder's owner is the user that usually runs noria
+  },
+);
+
+test('state file: is replaced completely, and a failed write leaves no draft', async () => {
+  const dir = temporaryFolder();
+  const path = join(dir, 'snapshot.json');
+  const replace = async (path: string, text: string) => {
+    const file = await replaceStateFile(path, (file) => file.writeFile(text));
+    await file.close();
+  };
+  await replace(path, 'long content');
+  await replace(path, 'short');
+  expect(readFileSync(path, 'utf8')).toBe('short');
+  mkdirSync(join(dir, 'taken'));
+  await expect(replace(join(dir, 'taken'), 'x')).rejects.toThrow('is a directory');
+  expect(readdirSync(dir).sort()).toEqual(['snapshot.json', 'taken']);
+});
