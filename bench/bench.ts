@@ -1,23 +1,23 @@
-/** What every scenario is given. */
+/** What all scenarios share. */
 import type { Children, Running } from './children.ts';
 import type { Report, Row } from './report.ts';
-import { type Figures, inTurn } from './rounds.ts';
+import { type Figures, measureInRounds } from './rounds.ts';
 import type { SubjectOptions } from './subject.ts';
 import type { World } from './world.ts';
 
 export interface Bench {
   readonly children: Children;
   readonly report: Report;
-  /** Good members, and targets. */
+  /** Working members, and targets. */
   readonly world: World;
-  /** Smaller loads and fewer rounds: for CI, which looks for what is broken, not for figures. */
+  /** Smaller loads and fewer rounds, for CI: they find what is broken, and give no exact figures. */
   readonly quick: boolean;
 }
 
-/** Members of every world. */
+/** Number of members in every world. */
 export const MEMBERS = 40;
 
-/** noria and the proxy it is compared to, started anew. */
+/** A fresh noria and the proxy that it is compared with. */
 export interface Pair {
   readonly noria: Running;
   readonly 'proxy-chain': Running;
@@ -32,24 +32,24 @@ export function closePair(pair: Pair): void {
   for (const { child } of Object.values(pair) as Running[]) child.kill();
 }
 
-/** What all good members are to a subject. */
-export function goodMembers(world: World, protocol: SubjectOptions['protocol']): SubjectOptions {
+/** The options of a subject that uses all members, which all work. */
+export function workingMembers(world: World, protocol: SubjectOptions['protocol']): SubjectOptions {
   return { world, protocol, members: MEMBERS, usable: MEMBERS };
 }
 
-/** Measures both in turn and notes the row. */
+/** Measures both in alternating rounds and adds the row to the report. */
 export async function compare(
   { report }: Bench,
   pair: Pair,
-  about: Omit<Row, 'noria' | 'proxy-chain' | 'ratio'>,
+  row: Omit<Row, 'noria' | 'proxy-chain' | 'ratio'>,
   rounds: number,
   measure: (subject: Running, name: keyof Pair) => Promise<number>,
 ): Promise<void> {
-  const { medians, ratio }: Figures<keyof Pair> = await inTurn(
+  const { medians, ratio }: Figures<keyof Pair> = await measureInRounds(
     { ...pair },
     ['noria', 'proxy-chain'],
     rounds,
     measure,
   );
-  report.add({ ...about, ...medians, ratio });
+  report.add({ ...row, ...medians, ratio });
 }

@@ -1,10 +1,16 @@
-/** The processes of the bench: started, asked over their channel, and weighed by what the kernel has counted for them. */
+/** The processes of the benchmark: starts them, sends them requests over IPC, and reads their CPU time and memory. */
 import { type ChildProcess, fork } from 'node:child_process';
 import { once } from 'node:events';
 import { readdirSync, readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import type { Load, LoadResult } from './load.ts';
-import { SUBJECTS, type SubjectName, type SubjectOptions, WEIGH, type Weight } from './subject.ts';
+import {
+  MEASURE_MEMORY,
+  type MemoryUse,
+  SUBJECTS,
+  type SubjectName,
+  type SubjectOptions,
+} from './subject.ts';
 import type { World, WorldOptions } from './world.ts';
 
 const NS_PER_MS = 1e6;
@@ -16,11 +22,11 @@ export interface Running {
   readonly port: number;
 }
 
-/** Starts the processes of one bench and ends them with it. */
+/** Starts the processes of one benchmark, and ends them on close. */
 export class Children {
   readonly #children: ChildProcess[] = [];
   readonly #load: ChildProcess;
-  /** Started when one is not enough to keep all workers of a proxy busy. */
+  /** Started when one process cannot keep all workers of a proxy busy. */
   #secondLoad: ChildProcess | undefined;
 
   constructor() {
@@ -28,35 +34,35 @@ export class Children {
   }
 
   world(options: WorldOptions): Promise<World> {
-    return ask(this.#start('world.ts'), options);
+    return request(this.#start('world.ts'), options);
   }
 
   async subject(name: SubjectName, options: SubjectOptions): Promise<Running> {
     const child = this.#start(SUBJECTS[name]);
-    const { port } = await ask<{ port: number }>(child, options);
+    const { port } = await request<{ port: number }>(child, options);
     return { child, port };
   }
 
-  /** Runs one load to its end. */
+  /** Runs one load to completion. */
   load(load: Load): Promise<LoadResult> {
-    return ask(this.#load, load);
+    return request(this.#load, load);
   }
 
-  /** The same. @throws Error when anything failed: a figure of failures is none. */
-  async flawless(load: Load): Promise<LoadResult> {
+  /** The same. @throws Error if any part of the load failed, because the figure would be meaningless. */
+  async loadOrThrow(load: Load): Promise<LoadResult> {
     const result = await this.load(load);
     const { done, failed } = result;
     if (failed > 0) throw new Error(`${failed} of ${done + failed} failed: ${JSON.stringify(load)}`);
     return result;
   }
 
-  /** The same by two processes at once, each half of it; returns how many tunnels a second they opened together. */
+  /** Splits the load between two processes. Returns how many tunnels per second they open together. */
   async tunnelsPerSecond(load: Extract<Load, { kind: 'tunnels' }>): Promise<number> {
     this.#secondLoad ??= this.#start('load.ts');
-    const half = { ...load, count: Math.ceil(load.count / 2), beside: Math.ceil(load.beside / 2) };
+    const half = { ...load, count: Math.ceil(load.count / 2), concurrency: Math.ceil(load.concurrency / 2) };
     const startedAt = performance.now();
     const results = await Promise.all(
-      [this.#load, this.#secondLoad].map((child) => ask<LoadResult>(child, half)),
+      [this.#load, this.#secondLoad].map((child) => request<LoadResult>(child, half)),
     );
     const seconds = (performance.now() - startedAt) / MS_PER_SECOND;
     const failed = results.reduce((sum, result) => sum + result.failed, 0);
@@ -76,15 +82,12 @@ export class Children {
   }
 }
 
-/**
- * CPU time that a process and those it has started have used so far, ms: of all their threads, of their own and in the kernel
- * for them.
- */
+/** User and kernel CPU time of all threads of a process and its children so far. */
 export function cpuMs({ child: { pid } }: Running): number {
   const children = readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8').split(' ').filter(Boolean);
   let ns = 0;
   for (const process of [pid, ...children]) {
-    // Threads come and go at the start alone: the engine's helpers, which stay.
+    // A thread that ends would take its time with it; V8's threads start early and stay.
     for (const thread of readdirSync(`/proc/${process}/task`)) {
       ns += Number(readFileSync(`/proc/${process}/task/${thread}/schedstat`, 'utf8').split(' ', 1)[0]);
     }
@@ -92,18 +95,18 @@ export function cpuMs({ child: { pid } }: Running): number {
   return ns / NS_PER_MS;
 }
 
-/** What a subject holds once its garbage is gone, KiB of resident memory. */
-export async function weighKib({ child }: Running): Promise<number> {
-  return (await ask<Weight>(child, WEIGH)).kib;
+/** Resident memory of a subject after garbage collection. */
+export async function memoryKib({ child }: Running): Promise<number> {
+  return (await request<MemoryUse>(child, MEASURE_MEMORY)).kib;
 }
 
-/** One question and its answer over the channel of a child. */
-async function ask<Answer>(child: ChildProcess, message: object | string): Promise<Answer> {
+/** Sends a request to a child and returns its answer. */
+async function request<Answer>(child: ChildProcess, message: object | string): Promise<Answer> {
   const answered = new AbortController();
   const ended = once(child, 'exit', { signal: answered.signal }).then(([code]) => {
-    throw new Error(`a process of the bench ended with ${code}`);
+    throw new Error(`a process of the benchmark exited with ${code}`);
   });
-  ended.catch(() => {}); // ignored: aborted when the answer came first
+  ended.catch(() => {}); // ignored: aborted after the answer
   try {
     child.send(message);
     const [answer] = await Promise.race([once(child, 'message', { signal: answered.signal }), ended]);

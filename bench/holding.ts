@@ -1,25 +1,25 @@
-/** What idle tunnels hold in memory, and what a pick costs in pools of different sizes. */
+/** The memory of idle tunnels, and the cost of a pick in pools of different sizes. */
 import { readFileSync } from 'node:fs';
-import { type Bench, closePair, goodMembers, openPair } from './bench.ts';
-import { type Running, weighKib } from './children.ts';
+import { type Bench, closePair, openPair, workingMembers } from './bench.ts';
+import { memoryKib, type Running } from './children.ts';
 import { measurePick } from './pick.ts';
 
-/** Beside its tunnels, a subject has its members' sockets of a moment ago, its listeners and the engine's own. */
-const DESCRIPTORS_TO_SPARE = 400;
+/** File descriptors of a subject in addition to its tunnels: listeners, recently closed sockets and Node's own. */
+const OTHER_DESCRIPTORS = 400;
 const DESCRIPTORS_PER_TUNNEL = 2;
-/** Opened and closed first, so that what a proxy allocates once is not laid to the tunnels. */
+/** Opened and closed first, so that memory which a proxy allocates once is not counted as the tunnels'. */
 const WARM_TUNNELS = 2_000;
 const KIB_PER_MIB = 1_024;
 
 export async function measureIdle(bench: Bench): Promise<void> {
   const { children, world, quick, report } = bench;
-  // The target has a process of its own, or the members' would run out of descriptors first.
-  const { echoPort } = await children.world({ members: 1, troubles: [] });
-  const most = Math.floor((mostDescriptors() - DESCRIPTORS_TO_SPARE) / DESCRIPTORS_PER_TUNNEL);
+  // The target runs in a separate process, because the process of the members would run out of descriptors.
+  const { echoPort } = await children.world({ members: 1, faults: [] });
+  const most = Math.floor((mostDescriptors() - OTHER_DESCRIPTORS) / DESCRIPTORS_PER_TUNNEL);
   const [few, many] = quick ? [500, 2_500] : [2_000, Math.min(10_000, most)];
-  const pair = await openPair(bench, goodMembers(world, 'http'));
-  const noria = await weighTunnels(bench, pair.noria, echoPort, [few, many]);
-  const proxyChain = await weighTunnels(bench, pair['proxy-chain'], echoPort, [few, many]);
+  const pair = await openPair(bench, workingMembers(world, 'http'));
+  const noria = await memoryWithTunnels(bench, pair.noria, echoPort, [few, many]);
+  const proxyChain = await memoryWithTunnels(bench, pair['proxy-chain'], echoPort, [few, many]);
   closePair(pair);
   for (const [at, count] of [few, many].entries()) {
     report.add({
@@ -29,7 +29,7 @@ export async function measureIdle(bench: Bench): Promise<void> {
       'proxy-chain': (proxyChain[at] ?? 0) / KIB_PER_MIB,
     });
   }
-  // Between the two counts, not from none: memory that is free by then has been filled.
+  // Between two counts, not from zero: the first tunnels use memory that the process already has.
   const each = ([before = 0, after = 0]: readonly number[]) => (after - before) / (many - few);
   report.add({
     scenario: 'each further idle tunnel',
@@ -42,24 +42,31 @@ export async function measureIdle(bench: Bench): Promise<void> {
   });
 }
 
-/** KiB that the subject holds with each of these numbers of idle tunnels, garbage apart. */
-async function weighTunnels(
+/** KiB of the subject with each of these numbers of idle tunnels, after garbage collection. */
+async function memoryWithTunnels(
   { children }: Bench,
   subject: Running,
   target: number,
   counts: readonly number[],
 ): Promise<number[]> {
   const { port } = subject;
-  await children.flawless({ kind: 'tunnels', via: 'http', port, target, count: WARM_TUNNELS, beside: 64 });
-  const weights: number[] = [];
+  await children.loadOrThrow({
+    kind: 'tunnels',
+    via: 'http',
+    port,
+    target,
+    count: WARM_TUNNELS,
+    concurrency: 64,
+  });
+  const kib: number[] = [];
   let held = 0;
   for (const count of counts) {
-    await children.flawless({ kind: 'hold', port, target, count: count - held });
+    await children.loadOrThrow({ kind: 'hold', port, target, count: count - held });
     held = count;
-    weights.push(await weighKib(subject));
+    kib.push(await memoryKib(subject));
   }
   await children.load({ kind: 'release' });
-  return weights;
+  return kib;
 }
 
 function mostDescriptors(): number {

@@ -1,58 +1,61 @@
-/** The clients, in a process of their own: each message is one load, answered with what came of it. Raw sockets, so that the client costs little. */
+/**
+ * The clients, in a separate process. Each message requests one load, and the answer is its result. They use raw sockets, so that
+ * the client costs little.
+ */
 import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
 
 const HOST = '127.0.0.1';
 
 export type Load =
-  /** Connect, ask for the target, send a byte, read it back, close. `rate`: so many a second instead of as fast as it goes. */
+  /** Connect, request the target, send a byte, read it back, close. `rate`: tunnels per second; by default as fast as possible. */
   | {
       readonly kind: 'tunnels';
       readonly via: 'http' | 'socks5';
       readonly port: number;
       readonly target: number;
       readonly count: number;
-      readonly beside: number;
+      readonly concurrency: number;
       readonly rate?: number;
     }
   | { readonly kind: 'bulk'; readonly port: number; readonly target: number; readonly bytes: number }
-  /** Absolute-form GETs on kept connections. */
+  /** Absolute-form GETs on persistent connections. */
   | {
       readonly kind: 'gets';
       readonly port: number;
       readonly target: number;
       readonly count: number;
-      readonly beside: number;
+      readonly concurrency: number;
     }
-  /** One-byte round trips inside kept tunnels. */
+  /** One-byte round trips in open tunnels. */
   | {
       readonly kind: 'pings';
       readonly port: number;
       readonly target: number;
       readonly count: number;
-      readonly beside: number;
+      readonly concurrency: number;
     }
-  /** Opens tunnels and holds them until `release`. */
+  /** Opens tunnels and keeps them open until `release`. */
   | { readonly kind: 'hold'; readonly port: number; readonly target: number; readonly count: number }
   | { readonly kind: 'release' };
 
 export interface LoadResult {
   readonly done: number;
   readonly failed: number;
-  /** Of each tunnel, sorted; empty where none was timed. */
+  /** Of each tunnel, sorted; empty for loads without latencies. */
   readonly latenciesMs: readonly number[];
 }
 
-/** A client gives up on a proxy that stays silent for so long. */
-const PATIENCE_MS = 10_000;
+/** A client gives up on a proxy that sends nothing for this long. */
+const SILENCE_LIMIT_MS = 10_000;
 
-const held: Socket[] = [];
+const heldSockets: Socket[] = [];
 
 function openSocket(port: number): Socket {
   return connect({ port, host: HOST, noDelay: true });
 }
 
-/** The next chunk; rejects when the socket ends or fails first. */
+/** @throws Error if the socket closes or fails before the next chunk. */
 function nextChunk(socket: Socket): Promise<Buffer> {
   return new Promise((resolve, reject) => {
     const settle = () => {
@@ -70,13 +73,13 @@ function nextChunk(socket: Socket): Promise<Buffer> {
   });
 }
 
-async function askHttp(socket: Socket, target: number): Promise<void> {
+async function connectOverHttp(socket: Socket, target: number): Promise<void> {
   socket.write(`CONNECT ${HOST}:${target} HTTP/1.1\r\nHost: ${HOST}:${target}\r\n\r\n`);
   const head = await nextChunk(socket);
   if (!head.subarray(0, 12).toString('latin1').includes(' 200')) throw new Error('refused');
 }
 
-async function askSocks5(socket: Socket, target: number): Promise<void> {
+async function connectOverSocks5(socket: Socket, target: number): Promise<void> {
   socket.write(Buffer.from([5, 1, 0]));
   await nextChunk(socket);
   socket.write(Buffer.from([5, 1, 0, 1, 127, 0, 0, 1, target >> 8, target & 255]));
@@ -87,14 +90,14 @@ async function askSocks5(socket: Socket, target: number): Promise<void> {
 async function openTunnel(via: 'http' | 'socks5', port: number, target: number): Promise<Socket> {
   const socket = openSocket(port);
   socket.on('error', () => socket.destroy());
-  socket.setTimeout(PATIENCE_MS, () => socket.destroy());
-  await (via === 'http' ? askHttp(socket, target) : askSocks5(socket, target));
+  socket.setTimeout(SILENCE_LIMIT_MS, () => socket.destroy());
+  await (via === 'http' ? connectOverHttp(socket, target) : connectOverSocks5(socket, target));
   return socket;
 }
 
 async function inParallel(
   count: number,
-  beside: number,
+  concurrency: number,
   one: (n: number) => Promise<void>,
 ): Promise<{ done: number; failed: number }> {
   let next = 0;
@@ -109,7 +112,7 @@ async function inParallel(
       );
     }
   };
-  await Promise.all(Array.from({ length: beside }, worker));
+  await Promise.all(Array.from({ length: concurrency }, worker));
   return { done, failed };
 }
 
@@ -121,7 +124,7 @@ async function run(load: Load): Promise<LoadResult> {
     switch (load.kind) {
       case 'tunnels': {
         const startedAt = performance.now();
-        return inParallel(load.count, load.beside, async (n) => {
+        return inParallel(load.count, load.concurrency, async (n) => {
           if (load.rate !== undefined) {
             const waitMs = startedAt + (n * 1_000) / load.rate - performance.now();
             if (waitMs > 0) await new Promise((next) => setTimeout(next, waitMs));
@@ -146,15 +149,15 @@ async function run(load: Load): Promise<LoadResult> {
       }
       case 'gets': {
         const request = `GET http://${HOST}:${load.target}/ HTTP/1.1\r\nHost: ${HOST}:${load.target}\r\n\r\n`;
-        const sockets = Array.from({ length: load.beside }, () => openSocket(load.port));
+        const sockets = Array.from({ length: load.concurrency }, () => openSocket(load.port));
         for (const socket of sockets) socket.on('error', () => socket.destroy());
         const free = [...sockets];
-        const counts = await inParallel(load.count, load.beside, async () => {
+        const counts = await inParallel(load.count, load.concurrency, async () => {
           const socket = free.pop();
           if (socket === undefined) throw new Error('no socket');
           socket.write(request);
           let text = '';
-          while (!isWhole(text)) text += (await nextChunk(socket)).toString('latin1');
+          while (!isComplete(text)) text += (await nextChunk(socket)).toString('latin1');
           if (!text.startsWith('HTTP/1.1 200')) throw new Error(text.slice(0, 40));
           free.push(socket);
         });
@@ -163,10 +166,10 @@ async function run(load: Load): Promise<LoadResult> {
       }
       case 'pings': {
         const free = await Promise.all(
-          Array.from({ length: load.beside }, () => openTunnel('http', load.port, load.target)),
+          Array.from({ length: load.concurrency }, () => openTunnel('http', load.port, load.target)),
         );
         const sockets = [...free];
-        const counts = await inParallel(load.count, load.beside, async () => {
+        const counts = await inParallel(load.count, load.concurrency, async () => {
           const socket = free.pop();
           if (socket === undefined) throw new Error('no socket');
           socket.write(BYTE);
@@ -178,10 +181,10 @@ async function run(load: Load): Promise<LoadResult> {
       }
       case 'hold':
         return inParallel(load.count, 64, async () => {
-          held.push((await openTunnel('http', load.port, load.target)).setTimeout(0));
+          heldSockets.push((await openTunnel('http', load.port, load.target)).setTimeout(0));
         });
       case 'release':
-        for (const socket of held.splice(0)) socket.destroy();
+        for (const socket of heldSockets.splice(0)) socket.destroy();
         return { done: 0, failed: 0 };
     }
   };
@@ -189,7 +192,7 @@ async function run(load: Load): Promise<LoadResult> {
   return { ...counts, latenciesMs: latenciesMs.sort((a, b) => a - b) };
 }
 
-function isWhole(text: string): boolean {
+function isComplete(text: string): boolean {
   const end = text.indexOf('\r\n\r\n');
   if (end < 0) return false;
   const length = Number(/\r\ncontent-length: (\d+)/i.exec(text.slice(0, end + 2))?.[1] ?? 0);

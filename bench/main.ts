@@ -1,9 +1,10 @@
 /**
- * `npm run bench`: noria beside a bare proxy-chain in one run, in turn. The primary figure is CPU time of the proxy's own
- * process (Linux: /proc); load, members and targets have processes of their own. bench/README.md says how to read it.
+ * `npm run bench`: compares noria with a plain proxy-chain in alternating rounds. The main figure is the CPU time of the
+ * proxy's process, from /proc (Linux). Clients, members and targets run in separate processes. bench/README.md explains the
+ * results.
  *
- *   npm run bench                   every scenario, less than five minutes
- *   npm run bench -- --quick        small loads, less than one; exit 1 when a figure is far from what it usually is
+ *   npm run bench                   all scenarios, less than five minutes
+ *   npm run bench -- --quick        small loads, less than one minute; exits with 1 if a figure is beyond its limit
  */
 import { platform } from 'node:os';
 import { type Bench, MEMBERS } from './bench.ts';
@@ -15,7 +16,7 @@ import { measureBadPool, measurePaced, measureStart } from './waiting.ts';
 import { measureWorkers } from './workers.ts';
 
 if (platform() !== 'linux') {
-  console.error('the bench reads CPU time from /proc: it needs Linux');
+  console.error('the benchmark needs Linux: it reads CPU time from /proc');
   process.exit(1);
 }
 
@@ -27,7 +28,7 @@ try {
     children,
     report,
     quick,
-    world: await children.world({ members: MEMBERS, troubles: [] }),
+    world: await children.world({ members: MEMBERS, faults: [] }),
   };
   await measureThroughput(bench);
   await measureWorkers(bench);
@@ -40,8 +41,8 @@ try {
   children.close();
 }
 report.print();
-console.log(`\nwritten to ${report.save(quick)}`);
-for (const { scenario, limit, noria, ratio = noria } of report.broken) {
-  console.error(`far from usual: ${scenario}: ${ratio.toFixed(2)}, limit ${JSON.stringify(limit)}`);
+console.log(`\nresults: ${report.save(quick)}`);
+for (const { scenario, limit, noria, ratio = noria } of report.beyondLimit) {
+  console.error(`beyond its limit: ${scenario}: ${ratio.toFixed(2)}, limit ${JSON.stringify(limit)}`);
   process.exitCode = 1;
 }

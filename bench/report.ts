@@ -1,22 +1,22 @@
-/** What the bench found: its rows, the table, the file, and whether any ratio is far worse than usual. */
+/** The results: rows, the printed table, the file, and the rows that are beyond their limit. */
 import { execFileSync } from 'node:child_process';
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { arch, cpus, loadavg } from 'node:os';
 import { fileURLToPath } from 'node:url';
 
-/** One figure of each proxy for one scenario; a proxy that the scenario says nothing about is absent. */
+/** The figures of one scenario, without those of proxies that it does not measure. */
 export interface Row {
   readonly scenario: string;
   readonly unit: string;
   readonly noria: number;
   readonly 'proxy-chain'?: number;
-  /** Two plain sockets and nothing else: the least that Node can do it for. */
+  /** Two joined sockets and nothing else: the lowest cost possible in Node. */
   readonly bare?: number;
   /** noria to proxy-chain. */
   readonly ratio?: number;
-  /** What the ratio is meant to stay below. */
+  /** The ratio should stay below this. */
   readonly target?: number;
-  /** A ratio, or where there is none a figure of noria, beyond which something has broken: well away from the usual one. */
+  /** Something is broken if the ratio, or without one noria's figure, is beyond this. Far from the usual value. */
   readonly limit?: { readonly most: number } | { readonly least: number };
 }
 
@@ -30,8 +30,7 @@ export class Report {
     console.error(`${String(seconds).padStart(4)} s  ${row.scenario}: ${format(row.ratio ?? row.noria)}`);
   }
 
-  /** Rows beyond their limit. */
-  get broken(): readonly Row[] {
+  get beyondLimit(): readonly Row[] {
     return this.rows.filter(({ noria, ratio = noria, limit }) => {
       if (limit === undefined) return false;
       return 'most' in limit ? !(ratio <= limit.most) : !(ratio >= limit.least);
@@ -60,7 +59,7 @@ export class Report {
     }
   }
 
-  /** @returns where it was written. */
+  /** @returns the path of the file. */
   save(quick: boolean): string {
     const date = new Date().toISOString();
     const [cpu] = cpus();
@@ -82,6 +81,6 @@ function commit(): string {
   try {
     return execFileSync('git', ['rev-parse', '--short', 'HEAD'], { encoding: 'utf8' }).trim();
   } catch {
-    return 'unknown'; // handled: not a checkout
+    return 'unknown'; // handled: this is no checkout
   }
 }

@@ -1,28 +1,28 @@
 /**
- * The same measurement on several proxies in turn, again and again: whatever else the machine does meanwhile falls on all
- * of them alike, and the median forgets what fell on one.
+ * Repeats a measurement on several proxies in alternating rounds, so that other load on the machine affects all of them alike.
+ * The median ignores single outliers.
  */
 import type { Running } from './children.ts';
 
 export type Subjects<Name extends string> = Readonly<Record<Name, Running>>;
 
-/** `ratios` are to the last of the names: the median of the ratios of each round, not the ratio of the medians. */
+/** `ratio`: the median of the ratios of all rounds, not the ratio of the medians. */
 export interface Figures<Name extends string> {
   readonly medians: Readonly<Record<Name, number>>;
   readonly ratio: number;
 }
 
-/** Not counted: the first rounds only warm up the compiler and the heap. */
+/** First rounds that are not counted: they warm up the compiler and the heap. */
 const WARM_ROUNDS = 4;
 
-/** `first` of the names is compared to `second`. */
-export async function inTurn<Name extends string>(
+/** The ratio is that of `first` to `second`. */
+export async function measureInRounds<Name extends string>(
   subjects: Subjects<Name>,
   [first, second]: readonly [NoInfer<Name>, NoInfer<Name>],
   rounds: number,
   measure: (subject: Running, name: NoInfer<Name>) => Promise<number>,
 ): Promise<Figures<Name>> {
-  const names = Object.keys(subjects) as Name[]; // the record's own keys
+  const names = Object.keys(subjects) as Name[]; // the keys of the record
   const figures = new Map<Name, number[]>(names.map((name) => [name, []]));
   for (let round = -WARM_ROUNDS; round < rounds; round += 1) {
     for (const name of names) {
@@ -37,13 +37,13 @@ export async function inTurn<Name extends string>(
 }
 
 export function median(values: readonly number[]): number {
-  return at(
+  return quantile(
     [...values].sort((a, b) => a - b),
     0.5,
   );
 }
 
-/** The value below which this share of the sorted ones lies; 0 where there is none. */
-export function at(sorted: readonly number[], share: number): number {
+/** The value below which this share of the sorted values lies; 0 if there are none. */
+export function quantile(sorted: readonly number[], share: number): number {
   return sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * share))] ?? 0;
 }

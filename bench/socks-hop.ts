@@ -1,11 +1,11 @@
 /**
- * What a SOCKS5 handshake with a member costs: the `socks` library behind the adapter that its faults call for, and
- * noria's own byte machine, in turns within one run. The figures behind decision record 0002.
+ * Measures the cost of a SOCKS5 handshake with a member: with the `socks` library and the adapter that it needs, and with
+ * noria's own state machine, in alternating rounds. Decision record 0002 uses the figures.
  *
  *   node bench/socks-hop.ts [TUNNELS]
  *
- * Each tunnel: connect, handshake, one byte echoed, close; 32 at a time, the member in a process of its own. CPU is
- * this process's, user and system, in microseconds a tunnel.
+ * Each tunnel connects, does the handshake, echoes one byte and closes; 32 at a time, with the member in a separate process.
+ * Prints user and system CPU time of this process per tunnel.
  */
 import { type ChildProcess, fork } from 'node:child_process';
 import { once } from 'node:events';
@@ -19,19 +19,19 @@ const ROUNDS = 5;
 const TARGET = { host: 'target.example', port: 443, kind: 'name', text: 'target.example:443' } as const;
 const IS_MEMBER = process.env['NORIA_BENCH_MEMBER'] === '1';
 
-/** Calls `done` in the tick in which the way stands, with what came behind the reply. */
+/** Calls `done` in the tick in which the tunnel is open, with the bytes that followed the reply. */
 type Handshake = (port: number, done: (socket: Socket, rest: Buffer) => void) => void;
 
 function openSocket(port: number): Socket {
   return connect({ host: '127.0.0.1', port, allowHalfOpen: true, noDelay: true, autoSelectFamily: false }).on(
     'error',
     (error) => {
-      throw error; // a benchmark that hides failures measures nothing
+      throw error; // a failure makes the figures meaningless
     },
   );
 }
 
-/** Nothing but TCP and the same two writes and reads, without a protocol: the floor under both. */
+/** The same writes and reads without a protocol: the lowest possible cost. */
 const bare: Handshake = (port, done) => {
   const socket = openSocket(port);
   let step = 0;
@@ -78,7 +78,7 @@ const byHand: Handshake = (port, done) => {
   });
 };
 
-/** The socket is ours and so is its error listener; the result is taken in the tick of 'established'. */
+/** As the dialer would use the library: its own socket and error listener, the result in the tick of `established`. */
 const byLibrary: Handshake = (port, done) => {
   const socket = openSocket(port);
   socket.once('connect', () => {
@@ -125,7 +125,7 @@ async function measure(handshake: Handshake, port: number): Promise<number> {
   return (user + system) / TUNNELS;
 }
 
-/** A SOCKS5 server that reads whole messages as the client above sends them, and echoes. */
+/** A SOCKS5 server that expects complete messages, as the clients above send them, and echoes. */
 function serveMember(): void {
   const server = createServer({ noDelay: true }, (socket) => {
     let step = 0;
@@ -147,14 +147,14 @@ async function compare(member: ChildProcess): Promise<void> {
   for (let round = 0; round <= ROUNDS; round += 1) {
     for (const [name, handshake] of Object.entries(ways)) {
       const microseconds = await measure(handshake, port);
-      if (round > 0) figures.set(name, [...(figures.get(name) ?? []), microseconds]); // the first round warms up
+      if (round > 0) figures.set(name, [...(figures.get(name) ?? []), microseconds]); // the first round only warms up
     }
   }
   for (const [name, all] of figures) {
     const sorted = all.sort((a, b) => a - b);
     const median = sorted[Math.floor(sorted.length / 2)] ?? Number.NaN;
     const range = `${sorted[0]?.toFixed(1)} to ${sorted.at(-1)?.toFixed(1)}`;
-    process.stdout.write(`${name.padEnd(10)} ${median.toFixed(1).padStart(7)} µs a tunnel   (${range})\n`);
+    process.stdout.write(`${name.padEnd(10)} ${median.toFixed(1).padStart(7)} µs per tunnel   (${range})\n`);
   }
   member.kill();
 }

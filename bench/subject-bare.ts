@@ -1,6 +1,6 @@
 /**
- * The least a tunnel can cost in Node: CONNECT read by hand on both sides of two plain sockets, members in turn, and
- * nothing else: no check, no timeout, no count, no second try. No proxy that anyone should run.
+ * The lowest cost of a tunnel in Node: two joined sockets with a minimal CONNECT parser, and members in rotation. It has no
+ * checks, timeouts, counts or retries, so it is no proxy for real use.
  */
 import { once } from 'node:events';
 import { type AddressInfo, connect, createServer, type Socket } from 'node:net';

@@ -1,4 +1,4 @@
-/** noria as it runs by default, on the members of the bench's world: metrics, sessions and health on, log at info. */
+/** noria with its default settings, on the members of the benchmark's world. */
 import { parseConfig } from '../src/config/load.ts';
 import { tuneForShortLives } from '../src/core/engine.ts';
 import { createLog } from '../src/core/log.ts';

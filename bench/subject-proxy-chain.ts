@@ -1,4 +1,4 @@
-/** A bare proxy-chain of twenty lines: a random member for each request, nothing else. What most people would write. */
+/** What most people would write: twenty lines around proxy-chain, with a random member for each request. */
 import { Server } from 'proxy-chain';
 import { serveSubject } from './subject.ts';
 

@@ -1,16 +1,16 @@
-/** The proxies that are measured, each in a process of its own, and what they are told. */
+/** The proxies under test, each in a separate process, and their options. */
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import type { World } from './world.ts';
 
 export interface SubjectOptions {
   readonly world: World;
-  /** What the members speak. */
+  /** The protocol of the members. */
   readonly protocol: 'http' | 'socks5';
   readonly members: number;
-  /** Members that must be usable before the load begins. */
+  /** Number of members that must be usable before the load starts. */
   readonly usable: number;
-  /** noria alone: processes that serve clients; 1 when absent. */
+  /** Worker processes of noria; default 1. */
   readonly workers?: number;
 }
 
@@ -22,27 +22,26 @@ export const SUBJECTS = {
 
 export type SubjectName = keyof typeof SUBJECTS;
 
-/** Sent to a subject: it throws its garbage away, and answers with what it then holds. */
-export const WEIGH = 'weigh';
+/** The message that makes a subject collect its garbage and answer with its memory use. */
+export const MEASURE_MEMORY = 'measure memory';
 
-/** What a subject answers to WEIGH. */
-export interface Weight {
+export interface MemoryUse {
   readonly kib: number;
 }
 
-/** Starts the proxy with the first message and tells its port; weighs it when asked; ends with the bench. */
+/** Starts the proxy at the first message and answers with its port. Ends when the benchmark disconnects. */
 export function serveSubject(open: (options: SubjectOptions) => Promise<number>): void {
   process.once('message', (options: SubjectOptions) => {
     process.on('message', (message) => {
-      if (message === WEIGH) process.send?.(weigh());
+      if (message === MEASURE_MEMORY) process.send?.(measureMemory());
     });
     void open(options).then((port) => process.send?.({ port }));
   });
   process.on('disconnect', () => process.exit(0));
 }
 
-/** Resident memory after two full collections: the second one frees what the first one's finalisers let go. */
-function weigh(): Weight {
+/** Resident memory after two full collections: the second one frees what the first one's finalizers released. */
+function measureMemory(): MemoryUse {
   setFlagsFromString('--expose-gc');
   const collect: () => void = runInNewContext('gc');
   collect();

@@ -1,25 +1,25 @@
-/** CPU time of the proxy's own process for what it does all day: tunnels opened, bytes and requests carried. */
-import { type Bench, closePair, compare, goodMembers, openPair, type Pair } from './bench.ts';
+/** CPU time of the proxy's process per tunnel, per byte and per request. */
+import { type Bench, closePair, compare, openPair, type Pair, workingMembers } from './bench.ts';
 import { cpuMs, type Running } from './children.ts';
 import type { Load } from './load.ts';
-import { inTurn } from './rounds.ts';
+import { measureInRounds } from './rounds.ts';
 
 const US_PER_MS = 1_000;
 const GIGABYTE = 1e9;
-const TUNNELS_BESIDE = 64;
-const REQUESTS_BESIDE = 32;
+const CONCURRENT_TUNNELS = 64;
+const CONCURRENT_REQUESTS = 32;
 
 export async function measureThroughput(bench: Bench): Promise<void> {
   const { children, world } = bench;
-  const pair = await openPair(bench, goodMembers(world, 'http'));
-  const bare = await children.subject('bare', goodMembers(world, 'http'));
+  const pair = await openPair(bench, workingMembers(world, 'http'));
+  const bare = await children.subject('bare', workingMembers(world, 'http'));
   await measureSetUp(bench, pair, bare);
   await measureBulk(bench, pair, bare);
   await measureMessages(bench, pair);
   bare.child.kill();
   closePair(pair);
 
-  const socks = await openPair(bench, goodMembers(world, 'socks5'));
+  const socks = await openPair(bench, workingMembers(world, 'socks5'));
   const about = {
     scenario: 'tunnel, HTTP in, SOCKS5 member',
     unit: 'CPU µs',
@@ -31,7 +31,7 @@ export async function measureThroughput(bench: Bench): Promise<void> {
 }
 
 async function measureSetUp(bench: Bench, pair: Pair, bare: Running): Promise<void> {
-  const { medians, ratio } = await inTurn(
+  const { medians, ratio } = await measureInRounds(
     { ...pair, bare },
     ['noria', 'proxy-chain'],
     rounds(bench),
@@ -40,7 +40,7 @@ async function measureSetUp(bench: Bench, pair: Pair, bare: Running): Promise<vo
   const unit = 'CPU µs';
   const goal = { target: 0.55, limit: { most: 1.1 } };
   bench.report.add({ scenario: 'tunnel, HTTP in, HTTP member', unit, ...medians, ratio, ...goal });
-  // proxy-chain takes no SOCKS5 clients: its HTTP tunnels stand beside.
+  // proxy-chain serves no SOCKS5 clients, so noria's are compared with its HTTP tunnels.
   await compare(
     bench,
     pair,
@@ -52,7 +52,7 @@ async function measureSetUp(bench: Bench, pair: Pair, bare: Running): Promise<vo
 
 async function measureBulk(bench: Bench, pair: Pair, bare: Running): Promise<void> {
   const bytes = bench.quick ? 100e6 : 250e6;
-  const { medians, ratio } = await inTurn(
+  const { medians, ratio } = await measureInRounds(
     { ...pair, bare },
     ['noria', 'proxy-chain'],
     rounds(bench),
@@ -76,7 +76,7 @@ async function measureMessages(bench: Bench, pair: Pair): Promise<void> {
     kind: 'pings',
     target: world.echoPort,
     count: quick ? 6_000 : 15_000,
-    beside: REQUESTS_BESIDE,
+    concurrency: CONCURRENT_REQUESTS,
   } as const;
   const about = { scenario: 'one byte echoed in a tunnel', unit: 'CPU µs', limit: { most: 1.4 } };
   await compare(
@@ -90,7 +90,7 @@ async function measureMessages(bench: Bench, pair: Pair): Promise<void> {
     kind: 'gets',
     target: world.httpPort,
     count: quick ? 2_000 : 5_000,
-    beside: REQUESTS_BESIDE,
+    concurrency: CONCURRENT_REQUESTS,
   } as const;
   const goal = { target: 0.8, limit: { most: 0.95 } };
   await compare(
@@ -110,13 +110,13 @@ async function tunnelUs(bench: Bench, subject: Running, via: 'http' | 'socks5'):
   const count = bench.quick ? 800 : 2_000;
   const { port } = subject;
   const target = bench.world.echoPort;
-  const load: Load = { kind: 'tunnels', via, port, target, count, beside: TUNNELS_BESIDE };
+  const load: Load = { kind: 'tunnels', via, port, target, count, concurrency: CONCURRENT_TUNNELS };
   return US_PER_MS * (await cpuPer(bench, subject, load));
 }
 
-/** CPU ms of the subject for one load, divided by what was done. */
+/** CPU ms of the subject per completed item of a load. */
 async function cpuPer({ children }: Bench, subject: Running, load: Load): Promise<number> {
   const before = cpuMs(subject);
-  const { done } = await children.flawless(load);
+  const { done } = await children.loadOrThrow(load);
   return (cpuMs(subject) - before) / done;
 }

@@ -1,22 +1,22 @@
 /**
- * What two workers cost and bring: CPU time of all processes of noria for one tunnel, and tunnels a second, beside the same
- * in one process. Clients, members and targets want cores as well: where there are few, the rate says how they share them.
+ * Compares two workers with one process of noria: CPU time of all its processes per tunnel, and tunnels per second. Clients,
+ * members and targets need cores too: on few cores, the rate only shows how all of them share the cores.
  */
-import { type Bench, goodMembers } from './bench.ts';
+import { type Bench, workingMembers } from './bench.ts';
 import { cpuMs } from './children.ts';
-import { inTurn, median } from './rounds.ts';
+import { measureInRounds, median } from './rounds.ts';
 
 const US_PER_MS = 1_000;
 const TUNNELS_BESIDE = 128;
 
 export async function measureWorkers(bench: Bench): Promise<void> {
   const { children, world, report, quick } = bench;
-  const options = goodMembers(world, 'http');
+  const options = workingMembers(world, 'http');
   const two = await children.subject('noria', { ...options, workers: 2 });
   const one = await children.subject('noria', options);
   const rates: Record<'one' | 'two', number[]> = { one: [], two: [] };
   const count = quick ? 1_200 : 3_000;
-  const { medians, ratio } = await inTurn(
+  const { medians, ratio } = await measureInRounds(
     { two, one },
     ['two', 'one'],
     quick ? 5 : 11,
@@ -24,7 +24,14 @@ export async function measureWorkers(bench: Bench): Promise<void> {
       const before = cpuMs(subject);
       const { port } = subject;
       const target = world.echoPort;
-      const load = { kind: 'tunnels', via: 'http', port, target, count, beside: TUNNELS_BESIDE } as const;
+      const load = {
+        kind: 'tunnels',
+        via: 'http',
+        port,
+        target,
+        count,
+        concurrency: TUNNELS_BESIDE,
+      } as const;
       rates[name].push(await children.tunnelsPerSecond(load));
       return (US_PER_MS * (cpuMs(subject) - before)) / count;
     },

@@ -1,6 +1,6 @@
 /**
- * Everything around the proxy under test, in a process of its own so that it is never the limit: HTTP and SOCKS5 members,
- * an echo and an HTTP target, and an extraction service that hands the members out. As cheap as it can be, on loopback.
+ * Everything around the proxy under test: HTTP and SOCKS5 members, an echo target, an HTTP target, and an extraction service
+ * that hands out the members. It runs in a separate process and costs as little as possible, so that the proxy is the limit.
  */
 import { once } from 'node:events';
 import { createServer as createHttpServer } from 'node:http';
@@ -14,23 +14,23 @@ const PLAIN_ANSWER = Buffer.concat([
   ANSWER_BODY,
 ]);
 const SLOW_MS = 2_000;
-/** From here on nobody listens; a port that was let go of would soon be somebody else's. */
+/** Ports from here on have no listener. A port that was closed could be reused by another program. */
 const REFUSING_PORT = 40;
 const BULK_CHUNK = Buffer.alloc(1 << 20, 'b');
 
-export type Trouble = 'refusing' | 'silent' | '502' | 'slow';
+export type MemberFault = 'refusing' | 'silent' | '502' | 'slow';
 
 export interface WorldOptions {
   readonly members: number;
-  /** How the first ones misbehave; the others are good. */
-  readonly troubles: readonly Trouble[];
+  /** Faults of the first members; the others work. */
+  readonly faults: readonly MemberFault[];
 }
 
 export interface World {
   readonly httpMembers: readonly number[];
   readonly socksMembers: readonly number[];
   readonly echoPort: number;
-  /** Sends as many bytes as the first line asks for. */
+  /** Sends as many bytes as the first line requests. */
   readonly bulkPort: number;
   readonly httpPort: number;
   readonly servicePort: number;
@@ -45,16 +45,16 @@ async function listen(server: Server): Promise<number> {
   return (server.address() as AddressInfo).port;
 }
 
-const quiet = (socket: Socket): Socket => socket.on('error', () => socket.destroy()).setNoDelay(true);
+const destroyOnError = (socket: Socket): Socket =>
+  socket.on('error', () => socket.destroy()).setNoDelay(true);
 
-/** Joins two sockets by the cheapest means there are. */
 function join(one: Socket, other: Socket): void {
   one.pipe(other);
   other.pipe(one);
 }
 
 function reach(client: Socket, port: number, answer: Buffer, rest: Buffer): void {
-  const target = quiet(
+  const target = destroyOnError(
     connect({ port, host: HOST, allowHalfOpen: true }, () => {
       client.write(answer);
       if (rest.length > 0) target.write(rest);
@@ -67,24 +67,24 @@ function reach(client: Socket, port: number, answer: Buffer, rest: Buffer): void
 
 const ESTABLISHED = Buffer.from('HTTP/1.1 200 Connection established\r\n\r\n');
 
-function serveHttpMember(client: Socket, trouble: Trouble | undefined): void {
-  quiet(client);
-  if (trouble === 'silent') return void client.resume();
+function serveHttpMember(client: Socket, fault: MemberFault | undefined): void {
+  destroyOnError(client);
+  if (fault === 'silent') return void client.resume();
   let pending = '';
   const onData = (chunk: Buffer) => {
     pending += chunk.toString('latin1');
     for (let end = pending.indexOf('\r\n\r\n'); end >= 0; end = pending.indexOf('\r\n\r\n')) {
       const head = pending.slice(0, end);
       pending = pending.slice(end + 4);
-      if (trouble === '502') return void client.end('HTTP/1.1 502 Bad Gateway\r\nContent-Length: 0\r\n\r\n');
+      if (fault === '502') return void client.end('HTTP/1.1 502 Bad Gateway\r\nContent-Length: 0\r\n\r\n');
       if (!head.startsWith('CONNECT ')) {
-        client.write(PLAIN_ANSWER); // absolute form, on a kept connection: answered as the target would
+        client.write(PLAIN_ANSWER); // absolute form on a persistent connection, answered in place of the target
         continue;
       }
       client.off('data', onData);
       const rest = Buffer.from(pending, 'latin1');
       const go = () => reach(client, Number(/:(\d+) /.exec(head)?.[1]), ESTABLISHED, rest);
-      return void (trouble === 'slow' ? setTimeout(go, SLOW_MS) : go());
+      return void (fault === 'slow' ? setTimeout(go, SLOW_MS) : go());
     }
   };
   client.on('data', onData);
@@ -94,7 +94,7 @@ const SOCKS_NO_AUTH = Buffer.from([5, 0]);
 const SOCKS_DONE = Buffer.from([5, 0, 0, 1, 0, 0, 0, 0, 0, 0]);
 
 function serveSocksMember(client: Socket): void {
-  quiet(client);
+  destroyOnError(client);
   client.once('data', () => {
     client.write(SOCKS_NO_AUTH);
     client.once('data', (request: Buffer) => {
@@ -104,20 +104,20 @@ function serveSocksMember(client: Socket): void {
   });
 }
 
-async function build({ members, troubles }: WorldOptions): Promise<World> {
+async function build({ members, faults }: WorldOptions): Promise<World> {
   const httpMembers: number[] = [];
   const socksMembers: number[] = [];
   for (let n = 0; n < members; n += 1) {
-    const trouble = troubles[n];
-    const server = createServer({ allowHalfOpen: true }, (client) => serveHttpMember(client, trouble));
-    httpMembers.push(trouble === 'refusing' ? REFUSING_PORT + n : await listen(server));
+    const fault = faults[n];
+    const server = createServer({ allowHalfOpen: true }, (client) => serveHttpMember(client, fault));
+    httpMembers.push(fault === 'refusing' ? REFUSING_PORT + n : await listen(server));
     socksMembers.push(await listen(createServer({ allowHalfOpen: true }, serveSocksMember)));
   }
   const echoPort = await listen(
-    createServer({ allowHalfOpen: true }, (socket) => void quiet(socket).pipe(socket)),
+    createServer({ allowHalfOpen: true }, (socket) => void destroyOnError(socket).pipe(socket)),
   );
   const bulkPort = await listen(
-    createServer((socket) => quiet(socket).once('data', (line) => sendBulk(socket, Number(line)))),
+    createServer((socket) => destroyOnError(socket).once('data', (line) => sendBulk(socket, Number(line)))),
   );
   const httpPort = await listen(
     createHttpServer({ keepAliveTimeout: 60_000 }, (_request, response) =>

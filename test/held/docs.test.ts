@@ -1,4 +1,4 @@
-/** What the pages say of themselves and of each other: links lead somewhere, every page is found, commands exist. */
+/** The documentation is consistent: links work, every page is linked, and commands, files and keys exist. */
 import { existsSync, readdirSync, readFileSync, statSync } from 'node:fs';
 import { dirname, join, normalize } from 'node:path';
 import { expect, test } from 'vitest';
@@ -17,7 +17,7 @@ const pages = [...readdirSync('.').filter((file) => file.endsWith('.md')), ...do
 
 const textOf = (page: string): string => readFileSync(page, 'utf8');
 
-/** The page without fenced code and code spans, in which brackets are not links. */
+/** A page without fenced code and code spans, where brackets are not links. */
 const prose = (page: string): string =>
   textOf(page)
     .replace(/^```[\s\S]*?^```$/gm, '')
@@ -29,7 +29,7 @@ interface Link {
   readonly anchor: string;
 }
 
-/** The links of a page to files of the repository; `path` is from its root. */
+/** The links of a page to files of the repository. `path` is relative to the repository. */
 function linksOf(page: string): Link[] {
   return [...prose(page).matchAll(/\]\(([^)\s]+)\)/g)]
     .map(([, target = '']) => target)
@@ -40,7 +40,7 @@ function linksOf(page: string): Link[] {
     });
 }
 
-/** The anchors of a page's headings, as GitHub makes them. */
+/** The anchors that GitHub generates for a page's headings. */
 function anchorsOf(page: string): string[] {
   return [
     ...textOf(page)
@@ -54,7 +54,7 @@ function anchorsOf(page: string): string[] {
   );
 }
 
-test('docs: every link to a file, and to a heading in it, leads somewhere', () => {
+test('docs: every link leads to an existing file and heading', () => {
   const links = pages.flatMap(linksOf);
   expect(links.length).toBeGreaterThan(60);
   const dead = links.filter(
@@ -63,7 +63,7 @@ test('docs: every link to a file, and to a heading in it, leads somewhere', () =
   expect(dead).toEqual([]);
 });
 
-test('docs: every page is found from the README by links', () => {
+test('docs: every page can be reached from the README', () => {
   const found = new Set<string>();
   const follow = (page: string): void => {
     if (found.has(page)) return;
@@ -82,7 +82,7 @@ test('docs: every page is found from the README by links', () => {
   expect(pages.filter((page) => !found.has(page))).toEqual([]);
 });
 
-test('docs: every test and source that a page names exists', () => {
+test('docs: every source and test file that a page names exists', () => {
   const named = pages.flatMap((page) =>
     [...textOf(page).matchAll(/`((?:src|test|bench|scripts|docs)\/[\w./-]*\w\/?)`/g)].map(
       ([, path = '']) => ({ page, path }),
@@ -92,7 +92,7 @@ test('docs: every test and source that a page names exists', () => {
   expect(named.filter(({ path }) => !path.includes('NAME') && !existsSync(path))).toEqual([]);
 });
 
-test('docs: every command and option of noria that a page shows exists', async () => {
+test('docs: every noria command and option on a page exists', async () => {
   const silent: Terminal = {
     print: () => {},
     printError: () => {},
@@ -130,7 +130,7 @@ test('docs: every command and option of noria that a page shows exists', async (
   ).toEqual([]);
 });
 
-/** What follows `noria` in code spans, and at the beginning of lines of fenced code. */
+/** The arguments of `noria` in code spans and at the start of lines of fenced code. */
 function commandsOf(text: string): string[] {
   const call = /^(?:\$ )?(?:npx )?(?:npm run )?noria (?:-- )?([a-z][^#|;&)]*)/;
   const spans = [...text.replace(/^```[\s\S]*?^```$/gm, '').matchAll(/`([^`\n]+)`/g)].map(
@@ -142,16 +142,16 @@ function commandsOf(text: string): string[] {
   return [...spans, ...fenced].flatMap((line) => call.exec(line)?.[1]?.trim() ?? []);
 }
 
-test('README.md: is short, and its configuration is one', () => {
+test('README.md: is short, and its configuration is valid', () => {
   const text = textOf('README.md');
   expect(text.split('\n').length).toBeLessThanOrEqual(README_LINES);
   const yaml = /```yaml\n([\s\S]*?)```/.exec(text)?.[1] ?? '';
   const { warnings, sources } = parseConfig(yaml, 'noria.yaml', { env: { CITY_PASSWORD: 'sandbox4' } });
   expect(sources.map(({ name }) => name)).toEqual(['city']);
-  expect(warnings.map(({ path }) => path)).toEqual(['service.baseUrl']); // plain http, as the service's own examples
+  expect(warnings.map(({ path }) => path)).toEqual(['service.baseUrl']); // plain http, as in the service's own examples
 });
 
-test('docs/clients.md: its configuration is one', () => {
+test('docs/clients.md: the configuration is valid', () => {
   const yaml = /```yaml\n([\s\S]*?)```/.exec(textOf('docs/clients.md'))?.[1] ?? '';
   const source =
     'sources: [{ name: a, product: shared, instance: "1", password: p, baseUrl: "https://s.example" }]\n';
@@ -159,7 +159,7 @@ test('docs/clients.md: its configuration is one', () => {
   expect(listeners.length).toBe(3);
 });
 
-test('docs/migrating.md: every key of ours that it names exists', () => {
+test('docs/migrating.md: every configuration key of noria exists', () => {
   const configuration = textOf('docs/configuration.md');
   const keys = [
     ...textOf('docs/migrating.md').matchAll(
@@ -170,7 +170,7 @@ test('docs/migrating.md: every key of ours that it names exists', () => {
   expect(keys.filter((key) => !configuration.includes(`\`${key}\``))).toEqual([]);
 });
 
-test('.github: the forms and the workflow are YAML', () => {
+test('.github: the forms and the workflow are valid YAML', () => {
   const files = readdirSync('.github', { recursive: true, encoding: 'utf8' }).filter((file) =>
     file.endsWith('.yml'),
   );
