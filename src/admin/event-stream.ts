@@ -23,6 +23,7 @@ const STREAMED_EVENTS = [
   'draw.done',
   'source.moved',
   'source.warned',
+  'readiness.changed',
   'dial.ended',
   'network.judged',
   'client.refused',

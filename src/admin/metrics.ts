@@ -143,6 +143,8 @@ function addGauges(registry: Registry, backend: AdminBackend): void {
   gauge('noria_sessions', 'Sessions that hold a member.', [], (sessions) =>
     sessions.set(backend.status().pool.sessions),
   );
+  const readyHelp = '1 when a client that comes now is expected to be served, else 0.';
+  gauge('noria_ready', readyHelp, [], (ready) => ready.set(backend.status().ready ? 1 : 0));
   gauge('noria_workers', 'Running processes that serve clients.', [], (workers) =>
     workers.set(backend.status().workers.running),
   );

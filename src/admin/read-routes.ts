@@ -7,6 +7,7 @@ import type { Failures } from './failures.ts';
 import type { History } from './history.ts';
 import type { Metrics } from './metrics.ts';
 import { describeIssues, jsonResponse, NOT_FOUND, sendError, textResponse } from './openapi.ts';
+import { readinessLines } from './readiness-text.ts';
 import {
   failureSchema,
   historySchema,
@@ -82,15 +83,15 @@ function addHealth(app: OpenAPIHono, status: SnapshotCache<Status>): void {
     createRoute({
       method: 'get',
       path: '/readyz',
-      summary: 'Readiness: whether clients can be served',
+      summary: 'Readiness: whether a client that comes now is expected to be served',
       responses: {
         200: textResponse('Ready, with the reason', 'text/plain'),
-        503: textResponse('Not ready, with the reason', 'text/plain'),
+        503: textResponse('Not ready: the reason, since when, the next attempt, what to do', 'text/plain'),
       },
     }),
     (context) => {
-      const { ready, reason } = status.get();
-      return context.text(`${reason}\n`, ready ? 200 : 503);
+      const current = status.get();
+      return context.text(`${readinessLines(current).join('\n')}\n`, current.ready ? 200 : 503);
     },
   );
 }

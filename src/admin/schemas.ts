@@ -10,6 +10,21 @@ import { MEMBER_PROTOCOLS } from '../core/protocol.ts';
 export const SOURCE_STATES = ['idle', 'ready', 'drawing', 'waiting', 'backoff', 'paused', 'halted'] as const;
 export const MEMBER_STATES = ['joining', 'ready', 'quarantined', 'draining'] as const;
 
+export const READINESS_STATES = ['serving', 'starting', 'idle', 'degraded', 'not-serving'] as const;
+export const PROBLEM_KINDS = [
+  'shutting-down',
+  'no-listener',
+  'workers-down',
+  'requests-failing',
+  'credentials-refused',
+  'halted',
+  'paused',
+  'draw-failed',
+  'draw-empty',
+  'draw-late',
+  'members-failing',
+] as const;
+
 const SIDES = [
   'client',
   'member',
@@ -61,12 +76,42 @@ const sourceSchema = z
   })
   .openapi('Source');
 
+const problemSchema = z
+  .object({
+    kind: z.enum(PROBLEM_KINDS),
+    source: z.string().nullable().openapi({ description: 'The source that has it; null: noria as a whole' }),
+    reason: z.string(),
+    advice: z.string().nullable().openapi({ description: 'What the operator can do about it' }),
+    nextAttemptSeconds: z
+      .number()
+      .nullable()
+      .openapi({ description: 'Until noria tries again; null: not without the operator or a client' }),
+  })
+  .openapi('Problem');
+
+const readinessSchema = z.object({
+  state: z.enum(READINESS_STATES).openapi({
+    description:
+      'serving; starting: the first draw is under way; idle: no clients; degraded: serves, with problems; not-serving',
+  }),
+  ready: z.boolean().openapi({ description: 'Whether a client that comes now is expected to be served' }),
+  reason: z.string().openapi({ description: 'Why noria is in this state' }),
+  advice: z
+    .string()
+    .nullable()
+    .openapi({ description: 'What the operator can do; null while noria is ready' }),
+  sinceSeconds: integer('For how long noria has been in this state'),
+  nextAttemptSeconds: z.number().nullable().openapi({
+    description: 'Until noria next tries to solve a problem; null: none, or not without the operator',
+  }),
+  problems: z.array(problemSchema),
+});
+
 export const statusSchema = z
   .object({
     version: z.string(),
     uptimeSeconds: z.number(),
-    ready: z.boolean(),
-    reason: z.string().openapi({ description: 'Why noria is ready or not' }),
+    ...readinessSchema.shape,
     workers: z
       .object({ wanted: z.number().int(), running: z.number().int() })
       .openapi({ description: 'Processes that serve clients: configured and running' }),
@@ -190,6 +235,8 @@ export const reportSchema = z
 export const logLevelSchema = z.strictObject({ level: z.enum(LOG_LEVELS) }).openapi('LogLevel');
 
 export type Status = z.infer<typeof statusSchema>;
+export type Readiness = z.infer<typeof readinessSchema>;
+export type ReadinessProblem = z.infer<typeof problemSchema>;
 export type SourceJson = z.infer<typeof sourceSchema>;
 export type MemberJson = z.infer<typeof memberSchema>;
 export type SessionJson = z.infer<typeof sessionSchema>;

@@ -1,5 +1,6 @@
 /** `noria run`: the daemon, until a signal ends it. */
 import type { Command } from 'commander';
+import { readinessHeadline } from '../admin/readiness-text.ts';
 import type { Config } from '../config/config.ts';
 import { loadConfig } from '../config/load.ts';
 import { systemBoot } from '../core/boot.ts';
@@ -46,7 +47,7 @@ async function run(flags: RunFlags, { env }: Terminal, level: LogLevel | undefin
     clock: systemClock,
     boot: systemBoot(),
     log,
-    status: () => daemon.control.status().reason,
+    status: () => readinessHeadline(daemon.control.status()),
   });
   const reloading = reloadOnDemand({
     daemon,
@@ -59,10 +60,12 @@ async function run(flags: RunFlags, { env }: Terminal, level: LogLevel | undefin
   const { listeners, admin } = daemon.addresses;
   log.info({ listeners, admin: admin ?? 'off' }, 'noria is running');
   manager.ready();
+  const telling = daemon.bus.on('readiness.changed', () => manager.statusChanged());
   const end = await Promise.race([signalled, daemon.failed]);
   if (typeof end === 'string') log.info({ signal: end }, 'noria is shutting down');
   else log.error({ error: end.message }, 'noria failed and is shutting down');
   reloading[Symbol.dispose]();
+  telling[Symbol.dispose]();
   const closing = daemon.close();
   manager.stopping(daemon.config.shutdown.drainTimeoutMs);
   await closing;

@@ -27,6 +27,8 @@ export interface ServiceManagerOptions {
 export interface ServiceManager {
   ready(): void;
   reloading(): void;
+  /** The status may have changed. */
+  statusChanged(): void;
   /** @param withinMs - how long stopping may take; systemd kills later. */
   stopping(withinMs: number): void;
   /** Resolves when every notification has been sent or has failed. Safe to call twice. */
@@ -73,6 +75,7 @@ export function openServiceManager(options: ServiceManagerOptions): ServiceManag
 const NO_SERVICE_MANAGER: ServiceManager = {
   ready() {},
   reloading() {},
+  statusChanged() {},
   stopping() {},
   close: async () => {},
 };
@@ -87,6 +90,7 @@ class Systemd implements ServiceManager {
   #queue: Promise<void> = Promise.resolve();
   #queuedCount = 0;
   #lastStatus: string | undefined;
+  #isStatusDue = false;
   #failureLogged = false;
 
   constructor(options: ServiceManagerOptions, send: (fields: readonly string[]) => Promise<void>) {
@@ -105,6 +109,13 @@ class Systemd implements ServiceManager {
   reloading(): void {
     const monotonicUs = Math.round(this.#options.boot.elapsedMs() * US_PER_MS);
     this.#notify(['RELOADING=1', `MONOTONIC_USEC=${monotonicUs}`]);
+  }
+
+  statusChanged(): void {
+    this.#isStatusDue = this.#queuedCount > 0; // it is sent after the queued notifications, once
+    if (this.#isStatusDue) return;
+    const fields = this.#changedStatus();
+    if (fields.length > 0) this.#notify(fields);
   }
 
   stopping(withinMs: number): void {
@@ -149,6 +160,7 @@ class Systemd implements ServiceManager {
       .catch((error: unknown) => this.#logFailure(error))
       .finally(() => {
         this.#queuedCount -= 1;
+        if (this.#queuedCount === 0 && this.#isStatusDue) this.statusChanged();
       });
   }
 

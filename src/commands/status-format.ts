@@ -1,5 +1,6 @@
 /** The status of a running daemon as text for a terminal: a summary, its sources with advice, its members with a bar for their remaining life. */
 import { styleText } from 'node:util';
+import { readinessLines } from '../admin/readiness-text.ts';
 import type { MemberJson, SourceJson, Status } from '../admin/schemas.ts';
 import { formatCount } from '../core/words.ts';
 import { formatTable } from './table.ts';
@@ -40,7 +41,9 @@ export function formatStatus(
     ? (style, text) => styleText(style, text, { validateStream: false })
     : (_style, text) => text;
   return [
-    paint(status.ready ? 'bold' : ['bold', 'red'], `noria ${status.version}: ${status.reason}`),
+    ...readinessLines(status).map((line, at) =>
+      paint(status.ready ? 'bold' : ['bold', 'red'], at === 0 ? `noria ${status.version}: ${line}` : line),
+    ),
     paint('dim', formatCounts(status)),
     '',
     ...formatSources(status.sources, now, paint),

@@ -67,6 +67,19 @@ export interface NoriaEvents {
   };
   'source.warned': { readonly source: string; readonly message: string };
 
+  /** Whether noria can serve clients changed, or why not. */
+  'readiness.changed': {
+    readonly from: string;
+    readonly to: string;
+    readonly ready: boolean;
+    readonly reason: string;
+    readonly advice?: string;
+    /** Each with its source. */
+    readonly problems: readonly string[];
+    /** The last problem ended. */
+    readonly cleared: boolean;
+  };
+
   /** An attempt through one member ended. */
   'dial.attempted': {
     readonly source: string;

@@ -75,6 +75,8 @@ type Line<Name extends EventName> = (event: NoriaEvents[Name]) => readonly [Leve
 /** Changes between these states are normal operation. */
 const ROUTINE_STATES = new Set(['ready', 'drawing', 'waiting']);
 
+const ROUTINE_READINESS = new Set(['serving', 'degraded']);
+
 /** Level and message of each event. */
 const LINES: { readonly [Name in EventName]: Line<Name> } = {
   'member.joined': () => ['debug', 'member joined'],
@@ -92,6 +94,7 @@ const LINES: { readonly [Name in EventName]: Line<Name> } = {
   'draw.done': ({ code }) => [code === '10001' ? 'info' : 'warn', 'draw done'],
   'source.moved': ({ from, to }) => [sourceLevel(from, to), 'source state changed'],
   'source.warned': () => ['warn', 'source warning'],
+  'readiness.changed': (event) => [readinessLevel(event), 'readiness changed'],
   'dial.attempted': ({ outcome }) => [outcome === 'accepted' ? 'trace' : 'debug', 'dial attempted'],
   'dial.ended': () => ['debug', 'dial ended'], // the client.refused event logs a failed dial
   'hedge.ended': () => ['trace', 'hedge ended'],
@@ -110,6 +113,14 @@ function sourceLevel(from: string, to: string): Level {
   if (to === 'halted') return 'error';
   if (to === 'paused' || to === 'backoff') return 'warn';
   return ROUTINE_STATES.has(from) && ROUTINE_STATES.has(to) ? 'debug' : 'info';
+}
+
+/** A pool that is empty for a moment is no problem: then noria is degraded without one. */
+function readinessLevel({ from, to, ready, problems, cleared }: NoriaEvents['readiness.changed']): Level {
+  if (!ready) return problems[0]?.startsWith('shutting down') ? 'info' : 'error';
+  if (problems.length > 0) return 'warn';
+  const isRoutine = ROUTINE_READINESS.has(from) && ROUTINE_READINESS.has(to);
+  return isRoutine && !cleared ? 'debug' : 'info';
 }
 
 /** Logs every event until it is disposed of. */

@@ -11,6 +11,7 @@ import type { Pool } from '../pool/pool.ts';
 import type { SourceCounts } from '../pool/views.ts';
 import type { Refiller } from '../refill/refiller.ts';
 import type { SourceStatus } from '../refill/status.ts';
+import type { ReadinessMonitor } from './readiness-monitor.ts';
 import type { SourceFaults } from './source-faults.ts';
 
 export interface ControlOptions {
@@ -19,13 +20,11 @@ export interface ControlOptions {
   readonly pool: Pool;
   readonly refiller: () => Refiller;
   readonly plane: Pick<DataPlane, 'listeners' | 'workers' | 'closeConnections'>;
-  readonly draining: () => boolean;
+  readonly readiness: Pick<ReadinessMonitor, 'check'>;
   readonly faults: Pick<SourceFaults, 'of' | 'tryAgain'>;
 }
 
 const MS_PER_SECOND = 1_000;
-/** States in which a source can draw without an operator. */
-const CAN_DRAW: ReadonlySet<string> = new Set(['idle', 'ready', 'drawing', 'waiting', 'backoff']);
 /** `hostPort` needs a port to make a host canonical. */
 const ANY_PORT = 1;
 
@@ -69,13 +68,12 @@ export function createControl(options: ControlOptions): AdminBackend {
 }
 
 function statusOf(options: ControlOptions): Omit<Status, 'version' | 'uptimeSeconds'> {
-  const { pool, refiller, plane, faults } = options;
+  const { pool, refiller, plane, faults, readiness } = options;
   const counts = pool.counts();
   const statuses = refiller().sources();
   const sum = (of: (count: SourceCounts) => number) => counts.reduce((total, count) => total + of(count), 0);
-  const ready = sum((count) => (count.blocked === null ? count.ready : 0));
   return {
-    ...readiness(options, ready, statuses, counts),
+    ...readiness.check(statuses, counts),
     workers: plane.workers,
     listeners: plane.listeners.map(({ name, protocols, addresses, connections }) => ({
       name,
@@ -100,48 +98,6 @@ function statusOf(options: ControlOptions): Omit<Status, 'version' | 'uptimeSeco
       ),
     ),
   };
-}
-
-/** Whether noria can serve a client, with the reason if not and the sources that have trouble. */
-function readiness(
-  { draining, plane }: ControlOptions,
-  usable: number,
-  sources: readonly SourceStatus[],
-  counts: readonly SourceCounts[],
-): { ready: boolean; reason: string } {
-  if (draining())
-    return { ready: false, reason: 'shutting down: open tunnels may finish, new clients are refused' };
-  if (plane.listeners.length === 0) return { ready: false, reason: 'not ready: no listener is open' };
-  if (plane.workers.running === 0) {
-    return { ready: false, reason: 'not ready: all workers are down; restarting' };
-  }
-  const troubles = sources.flatMap((source) =>
-    troubleOf(
-      source,
-      counts.find((count) => count.source === source.name),
-    ),
-  );
-  const suffix = troubles.map((trouble) => `; ${trouble}`).join('');
-  if (usable > 0) {
-    const members = usable === 1 ? 'member is' : 'members are';
-    return { ready: true, reason: `ready: ${usable} ${members} usable${suffix}` };
-  }
-  const blocked = new Set(counts.filter((count) => count.blocked !== null).map(({ source }) => source));
-  const drawing = sources.filter(({ name, state }) => CAN_DRAW.has(state) && !blocked.has(name));
-  if (drawing.length > 0) {
-    const isIdle = drawing.every(({ state }) => state === 'idle');
-    const why = isIdle
-      ? 'no recent clients; the next client starts a draw'
-      : 'the pool is empty; a source can draw';
-    return { ready: true, reason: `ready: ${why}${suffix}` };
-  }
-  return { ready: false, reason: `not ready: the pool is empty and no source can draw${suffix}` };
-}
-
-function troubleOf({ name, state, reason }: SourceStatus, counts: SourceCounts | undefined): string[] {
-  if (counts !== undefined && counts.blocked !== null) return [`${name} is paused: ${counts.blocked}`];
-  if (state === 'backoff') return [`${name} is backing off: ${reason}`];
-  return state === 'halted' || state === 'paused' ? [`${name} is ${state}: ${reason}`] : [];
 }
 
 /** @param faultAdvice - present while members of the source refuse its credentials. */

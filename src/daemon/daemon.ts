@@ -134,6 +134,7 @@ export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
     },
     close() {
       draining = true; // at once, so that readiness reports it while a reload is still running
+      parts.readiness.check();
       parts.plane.prepareToClose();
       closing ??= reloading.then(close);
       return closing;

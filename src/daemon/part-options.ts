@@ -137,6 +137,10 @@ export function dialerSettings(config: Config): DialerSettings {
   };
 }
 
+export function readinessLimits({ dial, service }: Config): { clientWaitMs: number; drawTimeoutMs: number } {
+  return { clientWaitMs: dial.waitForMemberMs, drawTimeoutMs: service.timeoutMs };
+}
+
 export function proberSettings(config: Config): ProberSettings {
   const unproven = config.sources.filter(({ product }) => isUnproven(product));
   return { check: config.health.check, unprovenSources: new Set(unproven.map(({ name }) => name)) };

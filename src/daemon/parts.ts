@@ -27,11 +27,13 @@ import {
   planeContext,
   poolSettings,
   proberSettings,
+  readinessLimits,
   refillSettings,
   refusesOf,
   secretsIn,
   workersOf,
 } from './part-options.ts';
+import { ReadinessMonitor } from './readiness-monitor.ts';
 import { restorePool } from './restore-pool.ts';
 import { SourceFaults } from './source-faults.ts';
 
@@ -55,6 +57,7 @@ export interface Parts {
   readonly plane: DataPlane;
   readonly faults: SourceFaults;
   readonly prober: Prober;
+  readonly readiness: ReadinessMonitor;
   readonly control: AdminBackend;
   readonly admin: AdminSlot;
   readonly refiller: Refiller;
@@ -84,7 +87,19 @@ export async function openParts(context: PartsContext, owner: Ownership): Promis
   const probing = { ...proberSettings(config()), clock, random, bus, pool, dialer: plane.dialer };
   const prober = await owner.open('prober', new Prober(probing));
   await plane.update(listenerSettings(config()), 0);
-  const control = createControl({ clock, log, pool, plane, draining, faults, refiller: () => refiller });
+  const limits = () => readinessLimits(config());
+  const readiness = new ReadinessMonitor({
+    clock,
+    bus,
+    pool,
+    plane,
+    draining,
+    faults,
+    limits,
+    refiller: () => refiller,
+  });
+  owner.own('readiness', () => readiness.close());
+  const control = createControl({ clock, log, pool, plane, faults, readiness, refiller: () => refiller });
   const admin = new AdminSlot({ clock, bus, log, control });
   owner.own('admin', () => admin.close());
   await admin.open(config().admin);
@@ -95,7 +110,7 @@ export async function openParts(context: PartsContext, owner: Ownership): Promis
   refiller = await owner.open('refill', openRefiller({ ...refillSettings(config()), ...drawing }));
   const keeping = keepSnapshot(state, pool, refiller, bus);
   owner.own('snapshot', () => keeping[Symbol.dispose]());
-  return { pool, plane, faults, prober, control, admin, refiller };
+  return { pool, plane, faults, prober, readiness, control, admin, refiller };
 }
 
 /** For the parts that open before refill. */

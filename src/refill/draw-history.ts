@@ -27,6 +27,9 @@ export interface EndedCall {
 
 /** Draws without a member in a row before the operator is warned. */
 const EMPTY_BEFORE_WARNING = 3;
+/** Why drawn members may fail before their first use. */
+export const UNUSED_FAILURES_ADVICE =
+  "Check that this machine's address is bound in the console, and check upstream.protocol and upstream.auth.";
 const NO_STREAK = { kind: '', length: 0 };
 
 export class DrawHistory {
@@ -46,6 +49,12 @@ export class DrawHistory {
   /** The outcome of the last call. */
   get last(): DrawOutcome | undefined {
     return this.#last;
+  }
+
+  /** The last call failed for a reason that may end without the operator. An empty answer is no failure: it may be paid for. */
+  get mayRecover(): boolean {
+    const kind = this.#last?.verdict.kind ?? 'ok';
+    return kind !== 'ok' && kind !== 'empty' && kind !== 'halt';
   }
 
   get maxPerCall(): number {
@@ -70,7 +79,7 @@ export class DrawHistory {
     const failures = this.spacing.recordUnusedFailure();
     if (failures === undefined) return;
     this.#options.warn(
-      `${failures} members in a row failed before their first use, so noria now draws one at a time and less often. Check that this machine's address is bound in the console, and check upstream.protocol and upstream.auth`,
+      `${failures} members in a row failed before their first use, so noria now draws one at a time and less often. ${UNUSED_FAILURES_ADVICE}`,
     );
   }
 

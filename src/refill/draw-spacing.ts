@@ -30,6 +30,11 @@ export class DrawSpacing {
     return this.#fruitlessDraws === 0 && !this.#isDistrusted;
   }
 
+  /** The members in a row that failed before their first use, while they make the source distrusted. */
+  get unusedFailures(): number | undefined {
+    return this.#isDistrusted ? this.#unusedFailures : undefined;
+  }
+
   /** 1 while the source is distrusted: enough to notice that it works again. */
   get maxPerCall(): number {
     return this.#isDistrusted ? 1 : Infinity;

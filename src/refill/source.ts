@@ -50,6 +50,8 @@ export class DrawSource {
   readonly #records: SourceRecords;
   readonly #history: DrawHistory;
   #phase: SourcePhase = { name: 'idle', reason: 'no client request yet' };
+  /** Monotonic moment of the last move to another state. */
+  #movedAt: number;
   #isPausedByOperator = false;
   /** The operator wants a draw now, also without demand and despite a suspension. */
   #refillRequested = false;
@@ -71,6 +73,7 @@ export class DrawSource {
     const records = new SourceRecords(clock.now(), snapshot);
     const warn = (message: string) => bus.emit('source.warned', { source: name, message });
     this.#context = context;
+    this.#movedAt = clock.monotonic();
     this.#options = options;
     this.#records = records;
     this.#history = new DrawHistory({ clock, random, records, unproven, warn });
@@ -152,6 +155,8 @@ export class DrawSource {
       phase: this.#phase,
       records: this.#records,
       last: this.#history.last,
+      unusedFailures: this.#history.spacing.unusedFailures,
+      stateMs: this.#context.clock.monotonic() - this.#movedAt,
       nextCallMs: this.#nextCallMs(),
       isPlanned: this.#turn !== undefined || this.#timer.dueAt !== Infinity,
       wallAt: this.#context.clock.now(),
@@ -220,7 +225,8 @@ export class DrawSource {
       latencyMs: this.#records.latencyMs,
       maxPerCall: Math.min(count ?? defaultMax, max, this.#history.maxPerCall),
       quotaLeft: this.#records.quotaLeft(dailyBudget, clock.now()),
-      refillRequested: this.#refillRequested,
+      // A failed draw is repeated without demand, too: a load balancer sends no client to a noria that is not ready.
+      refillRequested: this.#refillRequested || this.#history.mayRecover,
     };
   }
 
@@ -358,6 +364,7 @@ export class DrawSource {
     if (!mayMove(from.name, next.name)) {
       throw new TypeError(`source ${source}: ${from.name} -> ${next.name} is not a move`);
     }
+    if (from.name !== next.name) this.#movedAt = this.#context.clock.monotonic();
     this.#phase = next;
     if (from.name === next.name && from.reason === next.reason) return;
     this.#context.bus.emit('source.moved', { source, from: from.name, to: next.name, ...phaseReport(next) });

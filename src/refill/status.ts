@@ -1,8 +1,9 @@
 /** The status of a source. Only `message` contains text of the service. */
 import type { Quota } from '../service/answer.ts';
+import { UNUSED_FAILURES_ADVICE } from './draw-history.ts';
 import type { DrawSourceOptions } from './options.ts';
 import { phaseReport, type SourcePhase, type SourcePhaseName } from './phase.ts';
-import type { DrawOutcome } from './reaction.ts';
+import { type DrawOutcome, describeOutcome } from './reaction.ts';
 import type { SourceRecords } from './source-records.ts';
 
 export interface SourceStatus {
@@ -17,6 +18,10 @@ export interface SourceStatus {
   readonly code?: string;
   /** The service's own text of the last call, or how it failed: not for clients. */
   readonly message?: string;
+  /** The last draw; absent before the first one has ended. */
+  readonly lastDraw?: LastDraw;
+  /** How long it has been in this state. */
+  readonly stateMs: number;
   /** Ms until the next call may start; absent when the operator has to act first. */
   readonly nextCallMs?: number;
   /** The same as epoch ms, where a call is planned: a source that is idle or has enough members plans none. */
@@ -37,11 +42,24 @@ export interface SourceStatus {
   readonly codes: Readonly<Record<string, number>>;
 }
 
+/** Whether the next draw is likely to bring usable members, judged by the last one. */
+export interface LastDraw {
+  /** `useless`: it brought members, but many in a row failed before their first use. */
+  readonly result: 'succeeded' | 'empty' | 'useless' | 'failed';
+  /** Its outcome in noria's words, without text of the service. */
+  readonly reason: string;
+  /** What the operator can do; empty when nothing is needed. */
+  readonly advice: string;
+}
+
 export interface StatusInputs {
   readonly options: DrawSourceOptions;
   readonly phase: SourcePhase;
   readonly records: SourceRecords;
   readonly last: DrawOutcome | undefined;
+  /** The drawn members that failed unused in a row, when they make the source distrusted; else undefined. */
+  readonly unusedFailures: number | undefined;
+  readonly stateMs: number;
   /** Ms until the next call may start; undefined: the operator has to act first. */
   readonly nextCallMs: number | undefined;
   /** Whether that call starts without a further event. */
@@ -55,6 +73,8 @@ export function sourceStatus({
   phase,
   records,
   last,
+  unusedFailures,
+  stateMs,
   nextCallMs,
   isPlanned,
   wallAt,
@@ -69,6 +89,8 @@ export function sourceStatus({
     ...(advice === undefined ? {} : { advice }),
     ...(last === undefined ? {} : { code: last.code }),
     ...(last?.message === undefined ? {} : { message: last.message }),
+    ...(last === undefined ? {} : { lastDraw: lastDraw(last, unusedFailures) }),
+    stateMs,
     ...(nextCallMs === undefined ? {} : { nextCallMs }),
     ...(nextCallMs === undefined || !isPlanned ? {} : { nextCallAt: wallAt + nextCallMs }),
     latencyMs: records.latencyMs,
@@ -81,4 +103,14 @@ export function sourceStatus({
     ...records.counts,
     codes: Object.fromEntries(records.codes),
   });
+}
+
+function lastDraw(last: DrawOutcome, unusedFailures: number | undefined): LastDraw {
+  const { kind } = last.verdict;
+  if (kind === 'ok' && unusedFailures !== undefined) {
+    const reason = `${unusedFailures} members in a row failed before their first use.`;
+    return { result: 'useless', reason, advice: UNUSED_FAILURES_ADVICE };
+  }
+  const result = kind === 'ok' ? 'succeeded' : kind === 'empty' ? 'empty' : 'failed';
+  return { result, reason: describeOutcome(last), advice: last.advice };
 }

@@ -48,7 +48,12 @@ export const STATUS: Status = {
   version: '1.2.3',
   uptimeSeconds: 12,
   ready: true,
-  reason: 'ready: 20 members are usable',
+  state: 'serving',
+  reason: '20 members are usable',
+  advice: null,
+  sinceSeconds: 10,
+  nextAttemptSeconds: null,
+  problems: [],
   workers: { wanted: 1, running: 1 },
   listeners: [
     {

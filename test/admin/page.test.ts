@@ -4,7 +4,7 @@ import { STATUS } from './fake-backend.ts';
 /** The page is plain JavaScript with its own tsconfig.page.json. Modules that need no document can be tested here. */
 const load = (name: string) => import(new URL(`../../src/admin/page/${name}`, import.meta.url).href);
 const { ago, counted, duration, milliseconds, rate, sentence, size } = await load('format.js');
-const { assess } = await load('headline.js');
+const { describe } = await load('headline.js');
 const { WheelSlots } = await load('wheel-slots.js');
 const { bucketPath, INNER, layOutSectors, OUTER } = await load('wheel-geometry.js');
 
@@ -48,19 +48,42 @@ test('page: formats numbers, sizes and times', () => {
   for (const [formatted, wanted] of FORMATTED) expect(formatted).toBe(wanted);
 });
 
+const HALTED_CITY = {
+  kind: 'halted',
+  source: 'city',
+  reason: '12001: The key is wrong',
+  advice: 'Check the password.',
+  nextAttemptSeconds: null,
+} as const;
+
 test.each([
-  ['ready: 3 members are usable', 'ready', '3 members are usable.', []],
-  ['ready: the pool is empty; a source can draw', 'ready', 'the pool is empty; a source can draw.', []],
+  [{}, 'noria works: 20 members are usable.', '', 'noria: 20 usable'],
   [
-    'ready: 3 members are usable; city is halted: 12001; wrong key',
-    'degraded',
-    '3 members are usable.',
-    ['city is halted: 12001; wrong key.'],
+    { state: 'degraded', problems: [HALTED_CITY] },
+    'noria works, with problems: 20 members are usable.',
+    '',
+    '! noria: 20 usable',
   ],
-  ['not ready: all workers are down; restarting', 'not-ready', 'all workers are down; restarting.', []],
-])('page: the headline of "%s"', (reason, health, first, problems) => {
-  const status = { ...STATUS, ready: !reason.startsWith('not ready'), reason };
-  expect(assess(status)).toEqual({ health, reason: first, problems });
+  [
+    { state: 'starting', reason: 'the first draw is under way' },
+    'noria is starting: the first draw is under way.',
+    '',
+    '… noria: 20 usable',
+  ],
+  [
+    { state: 'idle', reason: 'no clients' },
+    'noria is ready, without clients: no clients.',
+    '',
+    'noria: 20 usable',
+  ],
+  [
+    { state: 'not-serving', ready: false, sinceSeconds: 75, nextAttemptSeconds: 4 },
+    'noria cannot serve clients.',
+    'Clients get the error pool-empty (503). This has lasted for 1 min 15 s. noria tries again in 4 s.',
+    '✕ noria: no service',
+  ],
+] as const)('page: the headline of %j', (more, headline, detail, title) => {
+  expect(describe({ ...STATUS, ...more })).toMatchObject({ headline, detail, title });
 });
 
 test('page: buckets are inside the rims of the wheel and do not overlap', () => {

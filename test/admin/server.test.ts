@@ -7,15 +7,24 @@ import { ManualClock } from '../support/manual-clock.ts';
 import { fakeBackend, MEMBER, SESSION, STATUS } from './fake-backend.ts';
 import { adminOptions, JSON_TYPE, openTestAdmin, rawRequest } from './open-test-admin.ts';
 
-test('admin: /healthz answers 200, /readyz 503 with the reason when not ready', async () => {
+test('admin: /healthz answers 200, /readyz 503 with the reason and what to do when not ready', async () => {
   const ready = await openTestAdmin();
   expect((await fetch(`${ready.url}/healthz`)).status).toBe(200);
   expect((await fetch(`${ready.url}/readyz`)).status).toBe(200);
   const empty = await openTestAdmin({
-    status: { ready: false, reason: 'the pool is empty: city is halted' },
+    status: {
+      state: 'not-serving',
+      ready: false,
+      reason: 'source city: 12001: The key is wrong',
+      advice: 'Check the password.',
+      nextAttemptSeconds: 4,
+    },
   });
   const answer = await fetch(`${empty.url}/readyz`);
-  expect([answer.status, await answer.text()]).toEqual([503, 'the pool is empty: city is halted\n']);
+  expect([answer.status, await answer.text()]).toEqual([
+    503,
+    'not serving: source city: 12001: The key is wrong\nFor 10 s; the next attempt starts in 4 s.\nWhat to do: Check the password.\n',
+  ]);
 });
 
 test('admin: reads return the snapshots of the backend', async () => {

@@ -20,7 +20,7 @@ test('status: prints a summary, the sources with advice, and the members with a 
   const waiting = { ...SOURCE, nextCallAt: new Date(NOW + 6_200).toISOString() };
   const members = [MEMBER, { ...MEMBER, id: 'm2', remainingSeconds: null, latencyMs: null, location: null }];
   expect(formatStatus({ ...STATUS, sources: [waiting, HALTED] }, members, PLAIN)).toEqual([
-    'noria 1.2.3: ready: 20 members are usable',
+    'noria 1.2.3: serving: 20 members are usable',
     'listening on 127.0.0.1:8888, 1 client, 1 open tunnel, 0 waiting, 1 session, up 12 s',
     '',
     'SOURCE   PRODUCT        STATE   USABLE  NEXT DRAW  DRAWN  USED  WASTED  QUOTA    BUDGET  REASON',

@@ -22,12 +22,14 @@ test('status: exits with 0 when noria is ready, 1 when it is not, 3 when it does
   const ready = await openTestAdmin();
   expect(await run(['--admin', ready.url])).toMatchObject({
     code: 0,
-    printed: expect.stringMatching(/^noria 1\.2\.3: ready: 20 members are usable\n.*\nm1 {6}city/s),
+    printed: expect.stringMatching(/^noria 1\.2\.3: serving: 20 members are usable\n.*\nm1 {6}city/s),
   });
-  const down = await openTestAdmin({ status: { ready: false, reason: 'not ready: the pool is empty' } });
+  const down = await openTestAdmin({
+    status: { state: 'not-serving', ready: false, reason: 'no listener is open' },
+  });
   expect(await run(['--admin', down.url])).toMatchObject({
     code: 1,
-    printed: expect.stringContaining('noria 1.2.3: not ready: the pool is empty'),
+    printed: expect.stringContaining('noria 1.2.3: not serving: no listener is open'),
   });
   expect(await run(['--admin', '127.0.0.1:1'])).toMatchObject({
     code: 3,
@@ -63,7 +65,7 @@ test('status: address and token come from the command line, the environment or t
 test('status: --watch runs until it is interrupted', async () => {
   const { url } = await openTestAdmin();
   const watch = runNoria(['status', '--watch', '--admin', url]);
-  await until('two statuses', () => (watch.out().match(/^noria 1\.2\.3: ready/gm) ?? []).length === 2);
+  await until('two statuses', () => (watch.out().match(/^noria 1\.2\.3: serving/gm) ?? []).length === 2);
   watch.child.kill('SIGINT');
   expect(await watch.ended).toEqual([0, null]);
   expect(watch.err()).toBe('');
@@ -123,7 +125,7 @@ test('status: --watch redraws the alternate screen, cut to its size', async () =
     expect(lines.at(-1)).toBe('… 37 more lines\u001b[K');
     for (const line of lines) expect(line.replace('\u001b[K', '').length).toBeLessThanOrEqual(60);
   }
-  expect(after, 'the last status on the normal screen').toContain('noria 1.2.3: ready');
+  expect(after, 'the last status on the normal screen').toContain('noria 1.2.3: serving');
 });
 
 test('status: --watch into a pipe prints whole statuses one after the other', async () => {
@@ -132,7 +134,7 @@ test('status: --watch into a pipe prints whole statuses one after the other', as
   ending.abort();
   await watching;
   expect(terminal.printed()).not.toContain('\u001b');
-  expect(terminal.printed().match(/^noria 1\.2\.3: ready/gm)).toHaveLength(2);
+  expect(terminal.printed().match(/^noria 1\.2\.3: serving/gm)).toHaveLength(2);
   expect(terminal.printed().match(/^m39 /gm)).toHaveLength(2);
 });
 

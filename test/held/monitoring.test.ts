@@ -52,7 +52,7 @@ function metricsIn(expr: string): { name: string; labels: string[] }[] {
 test('docs/operations: alerts and dashboard use existing metrics and labels', () => {
   const known = labelsByMetric();
   expect(alerts.map(({ alert }) => alert)).toEqual([
-    'NoriaPoolEmpty',
+    'NoriaNotReady',
     'NoriaSourceHalted',
     'NoriaPaceRefused',
   ]);

@@ -67,7 +67,7 @@ describe.skipIf(CHROMIUM === undefined)('in a browser', () => {
   test('dashboard: shows readiness and one bucket per member, and loads nothing from elsewhere', async () => {
     const noria = await startBusyNoria();
     const { page, requested } = await visit(browser, noria.admin);
-    await page.getByRole('heading', { name: `noria is ready: ${SIZE} members are usable.` }).waitFor();
+    await page.getByRole('heading', { name: `noria works: ${SIZE} members are usable.` }).waitFor();
     await buckets(page)
       .nth(SIZE - 1)
       .waitFor();
@@ -125,12 +125,16 @@ describe.skipIf(CHROMIUM === undefined)('in a browser', () => {
       ],
     });
     const { page } = await visit(browser, noria.admin);
-    await page.getByRole('heading', { name: /^noria is not ready: / }).waitFor();
+    await page.getByRole('heading', { name: 'noria cannot serve clients.' }).waitFor();
     const [source] = noria.control.status().sources;
     expect(source?.state).toBe('halted');
     const card = page.locator('.source');
     await card.getByText('halted', { exact: true }).waitFor();
     await card.getByText(source?.advice ?? 'no advice').waitFor();
+    await page
+      .locator('#problems')
+      .getByText(source?.advice ?? 'no advice')
+      .waitFor();
     expect(await card.getByRole('button', { name: 'Resume city' }).isVisible()).toBe(true);
     expect(await card.getByRole('button', { name: 'Pause city' }).isVisible()).toBe(false);
     await page.locator('.failure').first().waitFor();
@@ -143,11 +147,14 @@ describe.skipIf(CHROMIUM === undefined)('in a browser', () => {
     const { page } = await visit(browser, before.url, { mayFail: true });
     await untilLive(page);
     await before.close();
+    // The owner of a noria that has died must see it at once.
+    await page.getByRole('heading', { name: 'noria does not answer' }).waitFor({ timeout: 3_000 });
+    expect(await page.title()).toBe('✕ noria does not answer');
     await page.getByText(/disconnected for .*, reconnecting/).waitFor();
     await page.getByRole('status').filter({ hasText: 'Connection to noria lost.' }).waitFor();
     await openPlainAdmin({ port: before.port });
     await untilLive(page);
-    await page.getByRole('heading', { name: 'noria is ready: 20 members are usable.' }).waitFor();
+    await page.getByRole('heading', { name: 'noria works: 20 members are usable.' }).waitFor();
   });
 
   test('dashboard: asks for the token, keeps it for the tab, and never puts it into a URL', async () => {

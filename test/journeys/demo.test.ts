@@ -42,7 +42,7 @@ test.skipIf(!hasCommand('curl'))(
     for (let n = 0; n < 4; n += 1) pinned.add((await curl(...session)).out);
     expect(pinned.size).toBe(1);
     const page = /dashboard {2}(\S+)/.exec(out())?.[1] ?? '';
-    expect((await curl(`${page}readyz`)).out).toMatch(/^ready: 6 members/);
+    expect((await curl(`${page}readyz`)).out).toMatch(/^serving: 6 members/);
   },
 );
 

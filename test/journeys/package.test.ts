@@ -108,7 +108,7 @@ workers: 2
     ...UNPRIVILEGED,
   });
   expect(await health.ended).toEqual([0, null]);
-  expect(health.out()).toMatch(/ready: 2 members are usable\n.*, 2 of 2 workers, /);
+  expect(health.out()).toMatch(/serving: 2 members are usable\n.*, 2 of 2 workers, /);
   noria.child.kill('SIGTERM');
   expect(await noria.ended).toEqual([0, null]);
 });

@@ -69,7 +69,7 @@ test.skipIf(!HAS_NOTIFY)(
     await until('READY=1', () => hasReceived('READY=1'));
     await until('two watchdog messages', () => hasReceived('WATCHDOG=1', 2));
     await until('a status', () =>
-      received().some((field) => /^STATUS=ready: 2 members are usable/.test(field)),
+      received().some((field) => /^STATUS=serving: 2 members are usable/.test(field)),
     );
     noria.child.kill('SIGHUP');
     await until(
@@ -88,7 +88,9 @@ test.skipIf(!HAS_NOTIFY)(
         ?.split('=')[1],
     );
     expect(reloadedUs).toBeLessThan(Number(process.hrtime.bigint() / 1_000n));
-    expect(received()).toContain('STATUS=shutting down: open tunnels may finish, new clients are refused');
+    expect(received()).toContain(
+      'STATUS=not serving: shutting down; open tunnels may finish, new clients are refused',
+    );
     expect(received()).toContain('EXTEND_TIMEOUT_USEC=35000000');
   },
 );

@@ -111,6 +111,24 @@ test('source: an expired instance is retried every half hour while there is dema
   expect(rig.service.calls).toHaveLength(7);
 });
 
+test('source: a failed draw is repeated without demand until it succeeds, so that readiness recovers', async () => {
+  const rig = answering(
+    new Array<Reply>(6).fill(new NoriaError('service-transport', 'refused the connection')),
+  );
+  await pass(rig.clock, 2 * HOUR_MS, 2_000);
+  expect(rig.service.calls).toHaveLength(7);
+  expect(rig.status()).toMatchObject({ state: 'idle', lastDraw: { result: 'succeeded' } });
+});
+
+test('source: an empty answer is not repeated without demand', async () => {
+  const rig = answering(new Array<Reply>(100).fill(code('12009')));
+  await pass(rig.clock, 2 * HOUR_MS, 2_000);
+  const calls = rig.service.calls.length;
+  await pass(rig.clock, HOUR_MS, 2_000);
+  expect(rig.service.calls).toHaveLength(calls);
+  expect(rig.status()).toMatchObject({ state: 'idle', lastDraw: { result: 'empty' } });
+});
+
 test('source: it stays halted without demand', async () => {
   const rig = answering([code('12004')]);
   await pass(rig.clock, 2 * HOUR_MS, MINUTE_MS);

@@ -50,6 +50,8 @@ export interface NoriaOptions {
   /** Further top-level YAML. */
   readonly more?: string;
   readonly pool?: string;
+  /** Whether members at private addresses may be used, as those of the sandbox are; default true. */
+  readonly allowPrivate?: boolean;
   readonly listeners?: string;
   /** Keys inside the one default listener. */
   readonly listener?: string;
@@ -61,7 +63,7 @@ export function testConfig(options: NoriaOptions): Config {
   const text = [
     'sources:',
     ...options.sources,
-    `pool: { allowPrivateAddresses: true, ${options.pool ?? 'safetyMargin: 200ms, minRemaining: 0s'} }`,
+    `pool: { allowPrivateAddresses: ${options.allowPrivate ?? true}, ${options.pool ?? 'safetyMargin: 200ms, minRemaining: 0s'} }`,
     options.listeners ??
       `listeners: [{ address: "127.0.0.1:0", denyTargets: [] ${options.listener === undefined ? '' : `, ${options.listener}`} }]`,
     'admin: { address: "127.0.0.1:0" }',

@@ -1,51 +1,93 @@
 // @ts-check
-/** The headline: whether noria is ready, why, and which problems it has. And the facts in the page header. */
+/** The headline: whether noria can serve clients, why not, and what to do. And the facts in the page header. */
 import { byId, h, setAttribute, setText } from './dom.js';
-import { count, counted, duration } from './format.js';
+import { count, counted, duration, sentence } from './format.js';
+import {
+  HEADLINES,
+  LOST,
+  NEXT_ATTEMPT,
+  NOT_SERVING_TITLE,
+  notServingFor,
+  usableTitle,
+  waitingFor,
+} from './texts.js';
 
-/** @typedef {import('../schemas.ts').Status} Status */
-
-const HEALTH = {
-  ready: { text: 'noria is ready', titleMark: '' },
-  degraded: { text: 'noria is ready, with problems', titleMark: '! ' },
-  'not-ready': { text: 'noria is not ready', titleMark: '\u2715 ' },
-};
+/**
+ * @typedef {import('../schemas.ts').Status} Status
+ * @typedef {{ source: string | null, reason: string, advice: string | null }} Shown
+ */
 
 /** @param {Status} status */
 export function showHeadline(status) {
-  const { pool } = status;
-  const { health, reason, problems } = assess(status);
-  const { text, titleMark } = HEALTH[health];
-  const headline = `${text}: ${reason}`;
-  if (byId('headline').getAttribute('data-health') !== health) announce(headline);
-  setAttribute(byId('headline'), 'data-health', health);
+  const { state, pool } = status;
+  const { headline, detail, title, problems } = describe(status);
+  if (byId('headline').getAttribute('data-health') !== state) announce(headline);
+  setAttribute(byId('headline'), 'data-health', state);
   setText(byId('headline-text'), headline);
-  document.title = `${titleMark}noria: ${count(pool.ready)} usable`;
-  const waiting =
-    pool.waitingClients > 0 ? [`${counted(pool.waitingClients, 'client')} waiting for a member.`] : [];
-  showList('problems', [...waiting, ...problems]);
-  showList('facts', factsOf(status));
+  const waiting = pool.waitingClients > 0 ? waitingFor(counted(pool.waitingClients, 'client')) : '';
+  showDetail([detail, waiting].filter((text) => text !== '').join(' '));
+  showProblems(problems);
+  document.title = title;
+  showFacts(factsOf(status));
 }
 
 /**
- * The reason of a status is `ready: REASON; PROBLEM; PROBLEM` or `not ready: …`. A problem begins with the name of a source;
- * other semicolons are part of the text.
+ * The headline of a noria that does not answer.
  *
- * @param {Status} status
- * @returns {{ health: keyof typeof HEALTH, reason: string, problems: string[] }}
+ * @param {number} silentSeconds
  */
-export function assess({ ready, reason, pool, sources }) {
-  const isProblem = (/** @type {string} */ text) =>
-    sources.some(({ name }) => text.startsWith(`${name} is `));
-  /** @type {string[]} */
-  const clauses = [];
-  for (const text of reason.replace(/^(not )?ready: /, '').split('; ')) {
-    if (clauses.length === 0 || isProblem(text)) clauses.push(text);
-    else clauses.push(`${clauses.pop()}; ${text}`);
-  }
-  const [first = '', ...problems] = clauses.map(withFullStop);
-  const degraded = problems.length > 0 || (pool.ready === 0 && pool.waitingClients > 0);
-  return { health: !ready ? 'not-ready' : degraded ? 'degraded' : 'ready', reason: first, problems };
+export function showLost(silentSeconds) {
+  setAttribute(byId('headline'), 'data-health', 'lost');
+  setText(byId('headline-text'), LOST.headline);
+  showDetail(LOST.detail(duration(silentSeconds)));
+  showProblems([{ source: null, reason: '', advice: LOST.advice }]);
+  document.title = LOST.title;
+}
+
+/**
+ * @param {Status} status
+ * @returns {{ headline: string, detail: string, title: string, problems: readonly Shown[] }}
+ */
+export function describe({ state, ready, reason, sinceSeconds, nextAttemptSeconds, problems, sources }) {
+  const { text, titleMark } = HEADLINES[state];
+  const usable = sources.reduce((sum, source) => sum + source.ready, 0);
+  return {
+    headline: ready ? `${text}: ${reason}.` : `${text}.`,
+    detail: ready ? '' : `${notServingFor(duration(sinceSeconds))} ${nextAttempt(nextAttemptSeconds)}`,
+    title: `${titleMark}${ready ? usableTitle(count(usable)) : NOT_SERVING_TITLE}`,
+    problems,
+  };
+}
+
+/** @param {number | null} seconds */
+function nextAttempt(seconds) {
+  if (seconds === null) return NEXT_ATTEMPT.none;
+  return seconds === 0 ? NEXT_ATTEMPT.now : NEXT_ATTEMPT.in(duration(seconds));
+}
+
+/** @param {string} text */
+function showDetail(text) {
+  setText(byId('headline-detail'), text);
+  byId('headline-detail').hidden = text === '';
+}
+
+/** @param {readonly Shown[]} problems */
+function showProblems(problems) {
+  const list = byId('problems');
+  const key = JSON.stringify(problems.map(({ source, reason, advice }) => [source, reason, advice]));
+  if (list.dataset['shown'] === key) return;
+  list.dataset['shown'] = key;
+  list.replaceChildren(
+    ...problems.map(({ source, reason, advice }) =>
+      h(
+        'li',
+        {},
+        ...(source === null ? [] : [h('strong', {}, source), ' ']),
+        sentence(reason),
+        ...(advice === null ? [] : [h('span', { class: 'remedy' }, advice)]),
+      ),
+    ),
+  );
 }
 
 /** @param {Status} status */
@@ -71,14 +113,9 @@ export function announce(text) {
   setText(byId('announcement'), text);
 }
 
-/** @param {string} id @param {readonly string[]} items */
-function showList(id, items) {
-  const list = byId(id);
+/** @param {readonly string[]} items */
+function showFacts(items) {
+  const list = byId('facts');
   const shown = [...list.children].map((item) => item.textContent);
   if (shown.join('\n') !== items.join('\n')) list.replaceChildren(...items.map((item) => h('li', {}, item)));
-}
-
-/** @param {string} clause */
-function withFullStop(clause) {
-  return clause.endsWith('.') ? clause : `${clause}.`;
 }

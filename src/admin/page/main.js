@@ -9,7 +9,7 @@ import { askToken } from './dialogs.js';
 import { byId, setAttribute, setText } from './dom.js';
 import { openFailures } from './failures.js';
 import { duration } from './format.js';
-import { announce, showHeadline } from './headline.js';
+import { announce, showHeadline, showLost } from './headline.js';
 import { openMemberCard, openMemberTable } from './member.js';
 import { MAX_SESSIONS, openSessions } from './sessions.js';
 import { openSources } from './sources.js';
@@ -35,6 +35,7 @@ const FOLLOWED_EVENTS = [
   'draw.started',
   'draw.done',
   'source.moved',
+  'readiness.changed',
   'network.judged',
 ];
 /** Without events too: loads and counts change without an event. */
@@ -115,8 +116,9 @@ async function loadState() {
     failures.show(failureAnswer.value);
     showConnected();
     tick();
-  } catch {
-    // ignored: the event stream detects a lost connection, shows it, and polls again after the reconnect
+  } catch (error) {
+    // An answer, even an error, is not a lost connection. The event stream asks for the token and reconnects.
+    if (!(error instanceof ApiError)) showDisconnected();
   }
 }
 
@@ -150,8 +152,9 @@ function showCard() {
 /** Updates what changes with time between two polls: levels, countdowns, ages. */
 function tick() {
   if (isDisconnected) {
-    const silent = duration((performance.now() - lastAnswerAt) / 1_000);
-    setText(byId('connection'), `disconnected for ${silent}, reconnecting`);
+    const silentSeconds = (performance.now() - lastAnswerAt) / 1_000;
+    setText(byId('connection'), `disconnected for ${duration(silentSeconds)}, reconnecting`);
+    showLost(silentSeconds);
     return;
   }
   const now = Date.now() + skewMs;

@@ -135,7 +135,7 @@ test('workers: noria is not ready while all workers are down', async () => {
   const answer = await fetch(`${noria.admin}/readyz`);
   expect([answer.status, await answer.text()]).toEqual([
     503,
-    expect.stringMatching(/^not ready: all workers are down; restarting/),
+    expect.stringMatching(/^not serving: all workers are down; restarting/),
   ]);
   await untilStatus(noria, ({ ready }) => ready);
 });

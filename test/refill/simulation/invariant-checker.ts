@@ -11,6 +11,7 @@ import type { DrawSourceOptions, RefillSettings } from '../../../src/refill/opti
 import { paceKey } from '../../../src/refill/pace.ts';
 import { PACE_SLACK_MS } from '../../../src/refill/pace-rule.ts';
 import { DEFAULT_LATENCY_MS } from '../../../src/refill/source-records.ts';
+import { SUCCESS } from '../../../src/service/codes.ts';
 import { OPERATIONS } from '../../../src/service/operations.ts';
 import type { ExtractCall } from '../../../src/service/request.ts';
 import type { Life } from './life.ts';
@@ -58,6 +59,8 @@ export class InvariantChecker {
   readonly #options: InvariantOptions;
   readonly #lastCallAt = new Map<string, number>();
   readonly #inFlight = new Set<string>();
+  /** Sources whose last draw failed: they repeat it without clients, too. */
+  readonly #failed = new Set<string>();
   /** Members that were ever in quarantine: they are replaced, and may come back. */
   readonly #quarantined = new Set<string>();
   readonly #maxWanted = new Map<string, number>();
@@ -108,7 +111,9 @@ export class InvariantChecker {
   }
 
   /** The members of a source's draw are in the pool. */
-  drawDone(source: string): void {
+  drawDone(source: string, code: string): void {
+    if (code === SUCCESS) this.#failed.delete(source);
+    else this.#failed.add(source);
     this.#inFlight.delete(paceKey(this.#source(source).call));
     if (this.#running !== undefined) this.#checkPool(this.#running.pool);
   }
@@ -195,7 +200,7 @@ export class InvariantChecker {
     const most = Math.max(missing, urgent);
     if (count > most) this.violated(`${name} requested ${count} members, ${most} were missing`);
     const quietMs = this.#now - this.#lastRequestAt;
-    if (idleAfterMs > 0 && waiting === 0 && quietMs > idleAfterMs) {
+    if (idleAfterMs > 0 && waiting === 0 && quietMs > idleAfterMs && !this.#failed.has(name)) {
       this.violated(`${name} drew ${Math.round(quietMs / 1_000)} s after the last client request`);
     }
   }

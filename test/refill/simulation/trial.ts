@@ -126,8 +126,8 @@ class Trial {
     });
     bus.on('draw.started', ({ source, asked }) => checker.drawStarted(source, asked));
     bus.on('member.quarantined', ({ member }) => checker.memberQuarantined(member));
-    bus.on('draw.done', ({ source }) => {
-      checker.drawDone(source);
+    bus.on('draw.done', ({ source, code }) => {
+      checker.drawDone(source, code);
       const text = JSON.stringify({ pool: pool.snapshot(), refill: refiller.record() });
       this.#snapshot = { text, takenAt: this.#clock.monotonic() };
     });

@@ -1,0 +1,200 @@
+/**
+ * Decides whether a client that comes now is expected to be served, and why not. Pure: facts in, verdict out.
+ *
+ * /readyz, `noria status`, the dashboard, systemd's status, the metric noria_ready and the log all show this verdict. A new
+ * reason is one more check that returns problems.
+ */
+import type { Readiness, ReadinessProblem } from '../admin/schemas.ts';
+import { formatCount, roughDuration } from '../core/words.ts';
+import type { SourceStatus } from '../refill/status.ts';
+
+/** What the verdict depends on. Durations are in ms. */
+export interface ReadinessFacts {
+  /** Monotonic. */
+  readonly now: number;
+  readonly draining: boolean;
+  readonly listenerCount: number;
+  readonly workers: { readonly wanted: number; readonly running: number };
+  /** Client requests in a row, up to now, for which every member tried failed. */
+  readonly failedRequests: number;
+  /** How long a client waits for a member. */
+  readonly clientWaitMs: number;
+  /** The longest time that a draw takes. */
+  readonly drawTimeoutMs: number;
+  readonly sources: readonly SourceFacts[];
+}
+
+export interface SourceFacts
+  extends Pick<SourceStatus, 'name' | 'state' | 'stateMs' | 'reason' | 'advice' | 'lastDraw' | 'nextCallMs'> {
+  /** Members that a client can get now. */
+  readonly usable: number;
+  /** Drawn members whose first health check is under way. */
+  readonly joining: number;
+  /** Its members refuse its credentials, so clients may not use them. */
+  readonly blocked?: { readonly reason: string; readonly advice: string };
+}
+
+/** An earlier verdict, for how long its state has lasted. */
+export interface ReadinessSince {
+  readonly state: Readiness['state'];
+  /** Monotonic. */
+  readonly since: number;
+}
+
+type Verdict = Pick<Readiness, 'state' | 'reason'>;
+
+const MS_PER_SECOND = 1_000;
+/** One request may meet a few bad members; two in a row are a reason to look. */
+const FAILED_REQUESTS_IN_A_ROW = 2;
+
+export function decideReadiness(facts: ReadinessFacts, before?: ReadinessSince): Readiness & ReadinessSince {
+  const fatal = fatalProblems(facts);
+  const problems = [
+    ...fatal,
+    ...facts.sources.flatMap((source) => problemOf(source, facts)),
+    ...doubts(facts),
+  ];
+  const { state, reason } = fatal[0] === undefined ? verdictOn(facts, problems) : stopped(fatal);
+  const since = before?.state === state ? before.since : facts.now;
+  const attempts = problems.flatMap(({ nextAttemptSeconds }) => nextAttemptSeconds ?? []);
+  return {
+    state,
+    ready: state !== 'not-serving',
+    reason,
+    advice: state === 'not-serving' ? (problems.find(({ advice }) => advice !== null)?.advice ?? null) : null,
+    sinceSeconds: Math.floor((facts.now - since) / MS_PER_SECOND),
+    nextAttemptSeconds: attempts.length === 0 ? null : Math.min(...attempts),
+    problems,
+    since,
+  };
+}
+
+/** Whether two verdicts say the same, apart from counts and times. */
+export function isSameVerdict(one: Readiness, other: Readiness): boolean {
+  const key = ({ state, problems }: Readiness) =>
+    JSON.stringify([state, problems.map(({ kind, source, reason }) => [kind, source, reason])]);
+  return key(one) === key(other);
+}
+
+/** Nothing can be served, whatever the sources do. */
+function fatalProblems({ draining, listenerCount, workers }: ReadinessFacts): ReadinessProblem[] {
+  if (draining) {
+    return [problem('shutting-down', 'shutting down; open tunnels may finish, new clients are refused')];
+  }
+  if (listenerCount === 0) {
+    return [
+      problem('no-listener', 'no listener is open', {
+        advice: 'Add one to listeners in the configuration and reload.',
+      }),
+    ];
+  }
+  if (workers.running === 0) {
+    const advice = 'If they keep ending, the log says why.';
+    return [problem('workers-down', 'all workers are down; restarting', { advice, nextMs: 0 })];
+  }
+  return [];
+}
+
+/** What limits the service without ending it. */
+function doubts({ workers, failedRequests }: ReadinessFacts): ReadinessProblem[] {
+  const found: ReadinessProblem[] = [];
+  if (workers.running > 0 && workers.running < workers.wanted) {
+    found.push(
+      problem('workers-down', `${workers.running} of ${workers.wanted} workers run; restarting the others`),
+    );
+  }
+  if (failedRequests >= FAILED_REQUESTS_IN_A_ROW) {
+    const advice =
+      'Check upstream.protocol and upstream.auth of the source, and whether this machine can reach its members.';
+    const reason = `for the last ${failedRequests} client requests every member tried failed`;
+    found.push(problem('requests-failing', reason, { advice }));
+  }
+  return found;
+}
+
+/** Why the source is not expected to bring members when a client needs them. */
+function problemOf(source: SourceFacts, facts: ReadinessFacts): ReadinessProblem[] {
+  const { name, state, reason, advice, blocked, lastDraw, nextCallMs } = source;
+  const of = (kind: ReadinessProblem['kind'], why: string, what: string | undefined, nextMs = nextCallMs) => [
+    problem(kind, why, { source: name, advice: what ?? '', ...(nextMs === undefined ? {} : { nextMs }) }),
+  ];
+  if (blocked !== undefined) return of('credentials-refused', blocked.reason, blocked.advice);
+  if (state === 'halted' || state === 'paused') return of(state, reason, advice);
+  if (state === 'backoff') return of('draw-failed', reason, advice);
+  if (lastDraw?.result === 'failed') return of('draw-failed', lastDraw.reason, lastDraw.advice);
+  if (lastDraw?.result === 'empty' && source.usable === 0)
+    return of('draw-empty', lastDraw.reason, lastDraw.advice);
+  if (lastDraw?.result === 'useless') return of('members-failing', lastDraw.reason, lastDraw.advice);
+  if (source.usable > 0) return [];
+  if (state === 'drawing' && source.stateMs > facts.drawTimeoutMs) {
+    return of(
+      'draw-late',
+      `no answer of the service for ${roughDuration(source.stateMs)}`,
+      'Check service.baseUrl.',
+    );
+  }
+  if (state === 'waiting' && (nextCallMs ?? 0) > facts.clientWaitMs) return of('draw-late', reason, advice);
+  return [];
+}
+
+/** @param problems - of the sources, and doubts: none of them is fatal by itself. */
+function verdictOn({ sources }: ReadinessFacts, problems: readonly ReadinessProblem[]): Verdict {
+  const usable = sources.reduce((sum, source) => sum + (source.blocked === undefined ? source.usable : 0), 0);
+  const has = (source: SourceFacts) =>
+    problems.some((one) => one.source === source.name && !isPassing(one, source));
+  const able = sources.filter((source) => !has(source));
+  if (usable > 0) {
+    const reason = `${formatCount(usable, 'member')} ${usable === 1 ? 'is' : 'are'} usable`;
+    return { state: problems.length === 0 ? 'serving' : 'degraded', reason };
+  }
+  if (able.length === 0 && sources.length > 0) return stopped(problems);
+  const isFirst = ({ state, lastDraw }: SourceFacts) =>
+    lastDraw === undefined && (state === 'waiting' || state === 'drawing');
+  if (sources.length === 0 || able.some(isFirst)) {
+    return { state: 'starting', reason: 'the first draw is under way; clients wait for it' };
+  }
+  const isIdle = able.every(({ state }) => state === 'idle');
+  const idle = 'no recent clients; the next client starts a draw';
+  if (isIdle && problems.length === 0) return { state: 'idle', reason: idle };
+  return { state: 'degraded', reason: isIdle ? idle : emptyPool(able) };
+}
+
+/** Members that failed are no reason to refuse the next client: it starts a draw, and noria cannot recover without one. */
+function isPassing({ kind }: ReadinessProblem, { state }: SourceFacts): boolean {
+  return kind === 'members-failing' && state === 'idle';
+}
+
+function emptyPool(able: readonly SourceFacts[]): string {
+  const joining = able.reduce((sum, source) => sum + source.joining, 0);
+  if (joining > 0) return `no member is usable yet; ${formatCount(joining, 'drawn member')} being checked`;
+  if (able.some(({ state }) => state === 'drawing')) return 'no member is usable; a draw is under way';
+  const nextMs = Math.min(...able.map(({ nextCallMs = 0 }) => nextCallMs));
+  return `no member is usable; the next draw can start in ${roughDuration(nextMs)}`;
+}
+
+function stopped(problems: readonly ReadinessProblem[]): Verdict {
+  const [first] = problems;
+  const what = first === undefined ? 'no source can draw' : describeProblem(first);
+  const others = problems.length - 1;
+  const more = others > 0 ? `; and ${formatCount(others, 'more problem')}` : '';
+  return { state: 'not-serving', reason: `${what}${more}` };
+}
+
+function describeProblem({ source, reason }: ReadinessProblem): string {
+  return `${source === null ? '' : `source ${source}: `}${reason}`;
+}
+
+function problem(
+  kind: ReadinessProblem['kind'],
+  reason: string,
+  more: { readonly source?: string; readonly advice?: string; readonly nextMs?: number } = {},
+): ReadinessProblem {
+  const { source = null, advice = '', nextMs } = more;
+  return {
+    kind,
+    source,
+    reason: reason.replace(/\.$/, ''),
+    advice: advice === '' ? null : advice,
+    nextAttemptSeconds: nextMs === undefined ? null : Math.ceil(nextMs / MS_PER_SECOND),
+  };
+}

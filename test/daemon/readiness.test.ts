@@ -1,0 +1,251 @@
+import { expect, test } from 'vitest';
+import {
+  decideReadiness,
+  isSameVerdict,
+  type ReadinessFacts,
+  type SourceFacts,
+} from '../../src/daemon/readiness.ts';
+import { SOURCE_MOVES, type SourcePhaseName } from '../../src/refill/phase.ts';
+import type { LastDraw } from '../../src/refill/status.ts';
+
+const DRAWS = {
+  none: undefined,
+  succeeded: { result: 'succeeded', reason: '10001: Success.', advice: '' },
+  empty: { result: 'empty', reason: '12009: The service has no proxy.', advice: 'Relax the filters.' },
+  useless: { result: 'useless', reason: '10 members in a row failed.', advice: 'Check upstream.auth.' },
+  failed: { result: 'failed', reason: 'No answer from the service.', advice: 'Check service.baseUrl.' },
+} as const satisfies Record<string, LastDraw | undefined>;
+type Draw = keyof typeof DRAWS;
+
+function source({ draw = 'succeeded', ...more }: Partial<SourceFacts> & { draw?: Draw } = {}): SourceFacts {
+  const lastDraw = DRAWS[draw];
+  return {
+    name: 'city',
+    state: 'ready',
+    stateMs: 0,
+    reason: 'the reason of its state.',
+    usable: 0,
+    joining: 0,
+    nextCallMs: 4_200,
+    ...(lastDraw === undefined ? {} : { lastDraw }),
+    ...more,
+  };
+}
+
+function facts(more: Partial<ReadinessFacts> = {}): ReadinessFacts {
+  return {
+    now: 100_000,
+    draining: false,
+    listenerCount: 1,
+    workers: { wanted: 2, running: 2 },
+    failedRequests: 0,
+    clientWaitMs: 15_000,
+    drawTimeoutMs: 10_000,
+    sources: [source({ usable: 3 })],
+    ...more,
+  };
+}
+
+const decide = (more: Partial<ReadinessFacts>) => decideReadiness(facts(more));
+const stateOf = (...sources: SourceFacts[]) => decide({ sources }).state;
+
+/** The state of a noria with this one source and no usable member, by the source's state and its last draw. */
+const EMPTY_POOL: Readonly<Record<SourcePhaseName, Readonly<Record<Draw, string>>>> = {
+  idle: { none: 'idle', succeeded: 'idle', empty: 'not-serving', useless: 'degraded', failed: 'not-serving' },
+  ready: {
+    none: 'degraded',
+    succeeded: 'degraded',
+    empty: 'not-serving',
+    useless: 'not-serving',
+    failed: 'not-serving',
+  },
+  waiting: {
+    none: 'starting',
+    succeeded: 'degraded',
+    empty: 'not-serving',
+    useless: 'not-serving',
+    failed: 'not-serving',
+  },
+  drawing: {
+    none: 'starting',
+    succeeded: 'degraded',
+    empty: 'not-serving',
+    useless: 'not-serving',
+    failed: 'not-serving',
+  },
+  backoff: {
+    none: 'not-serving',
+    succeeded: 'not-serving',
+    empty: 'not-serving',
+    useless: 'not-serving',
+    failed: 'not-serving',
+  },
+  paused: {
+    none: 'not-serving',
+    succeeded: 'not-serving',
+    empty: 'not-serving',
+    useless: 'not-serving',
+    failed: 'not-serving',
+  },
+  halted: {
+    none: 'not-serving',
+    succeeded: 'not-serving',
+    empty: 'not-serving',
+    useless: 'not-serving',
+    failed: 'not-serving',
+  },
+};
+/** States of a source that are a problem whatever its last draw brought. */
+const STOPPED = new Set<SourcePhaseName>(['backoff', 'paused', 'halted']);
+
+const STATES = Object.keys(SOURCE_MOVES) as SourcePhaseName[];
+const ALL_DRAWS = Object.keys(DRAWS) as Draw[];
+const COMBINATIONS = STATES.flatMap((state) => ALL_DRAWS.map((draw) => [state, draw] as const));
+
+test('readiness: the table has every state of a source', () => {
+  expect(Object.keys(EMPTY_POOL)).toEqual(STATES);
+  expect(COMBINATIONS).toHaveLength(7 * 5);
+});
+
+test.each(COMBINATIONS)(
+  'readiness: no member is usable, the source is %s, its last draw: %s',
+  (state, draw) => {
+    expect(stateOf(source({ state, draw }))).toBe(EMPTY_POOL[state][draw]);
+  },
+);
+
+test.each(COMBINATIONS)(
+  'readiness: members are usable, the source is %s, its last draw: %s',
+  (state, draw) => {
+    const hasProblem = STOPPED.has(state) || draw === 'failed' || draw === 'useless';
+    const { state: found, ready } = decide({ sources: [source({ state, draw, usable: 3 })] });
+    expect([found, ready]).toEqual([hasProblem ? 'degraded' : 'serving', true]);
+  },
+);
+
+test.each(COMBINATIONS)(
+  'readiness: the members refuse the credentials, the source is %s, its last draw: %s',
+  (state, draw) => {
+    const blocked = { reason: 'its members refuse the credentials', advice: 'Set password.' };
+    const { state: found, advice } = decide({ sources: [source({ state, draw, blocked })] });
+    expect([found, advice]).toEqual(['not-serving', 'Set password.']);
+  },
+);
+
+test.each(COMBINATIONS)(
+  'readiness: a second source that works keeps noria ready, the first is %s, its last draw: %s',
+  (state, draw) => {
+    const first = source({ state, draw });
+    const serving = source({ name: 'town', usable: 1 });
+    const idle = source({ name: 'town', state: 'idle' });
+    expect(decide({ sources: [first, serving] }).ready).toBe(true);
+    expect(decide({ sources: [first, idle] }).ready).toBe(true);
+    const hasProblem = decide({ sources: [first, serving] }).problems.length > 0;
+    expect(stateOf(first, serving)).toBe(hasProblem ? 'degraded' : 'serving');
+    const stopped = source({ name: 'town', state: 'halted' });
+    const alone = decide({ sources: [first] });
+    const both = decide({ sources: [first, stopped] });
+    expect(both.ready).toBe(alone.ready);
+  },
+);
+
+test.each([
+  ['is shutting down', { draining: true }, /^shutting down; /],
+  ['has no listener', { listenerCount: 0 }, /^no listener is open/],
+  ['has no worker', { workers: { wanted: 2, running: 0 } }, /^all workers are down; restarting/],
+] as const)('readiness: noria %s: not serving, whatever the source does', (_what, fatal, reason) => {
+  for (const [state, draw] of COMBINATIONS) {
+    const found = decide({ ...fatal, sources: [source({ state, draw, usable: 3 })] });
+    expect(found).toMatchObject({
+      state: 'not-serving',
+      ready: false,
+      reason: expect.stringMatching(reason),
+    });
+  }
+});
+
+test('readiness: a missing worker and failing requests are problems, and clients are still served', () => {
+  const missing = decide({ workers: { wanted: 2, running: 1 } });
+  expect(missing).toMatchObject({ state: 'degraded', ready: true, problems: [{ kind: 'workers-down' }] });
+  expect(decide({ failedRequests: 1 }).state).toBe('serving');
+  const failing = decide({ failedRequests: 2 });
+  expect(failing).toMatchObject({ state: 'degraded', ready: true, problems: [{ kind: 'requests-failing' }] });
+});
+
+test('readiness: a draw that cannot come within the wait of a client does not count', () => {
+  const waiting = (nextCallMs: number) => source({ state: 'waiting', draw: 'none', nextCallMs });
+  expect(stateOf(waiting(15_000))).toBe('starting');
+  expect(decide({ sources: [waiting(15_001)] })).toMatchObject({
+    state: 'not-serving',
+    reason: 'source city: the reason of its state',
+    nextAttemptSeconds: 16,
+  });
+});
+
+test('readiness: the first draw counts until its deadline', () => {
+  const drawing = (stateMs: number) => source({ state: 'drawing', draw: 'none', stateMs });
+  expect(stateOf(drawing(10_000))).toBe('starting');
+  expect(decide({ sources: [drawing(10_001)] })).toMatchObject({
+    state: 'not-serving',
+    reason: 'source city: no answer of the service for 10 s',
+    problems: [{ kind: 'draw-late' }],
+  });
+});
+
+test('readiness: before the sources are open, noria is starting', () => {
+  expect(decide({ sources: [] })).toMatchObject({ state: 'starting', ready: true, problems: [] });
+});
+
+test('readiness: not serving says why, since when, when it tries again, and what to do', () => {
+  const sources = [
+    source({
+      state: 'backoff',
+      draw: 'failed',
+      reason: 'No answer from the service.',
+      advice: 'Check service.baseUrl.',
+    }),
+  ];
+  const first = decideReadiness(facts({ sources }));
+  const later = decideReadiness(facts({ sources, now: 112_900 }), first);
+  expect(later).toEqual({
+    state: 'not-serving',
+    ready: false,
+    reason: 'source city: No answer from the service',
+    advice: 'Check service.baseUrl.',
+    sinceSeconds: 12,
+    nextAttemptSeconds: 5,
+    since: 100_000,
+    problems: [
+      {
+        kind: 'draw-failed',
+        source: 'city',
+        reason: 'No answer from the service',
+        advice: 'Check service.baseUrl.',
+        nextAttemptSeconds: 5,
+      },
+    ],
+  });
+  expect(isSameVerdict(first, later)).toBe(true);
+  expect(decideReadiness(facts({ now: 120_000 }), later)).toMatchObject({
+    state: 'serving',
+    sinceSeconds: 0,
+  });
+});
+
+test('readiness: a retry under way does not make noria ready, and the time goes on', () => {
+  const backoff = decideReadiness(
+    facts({ sources: [source({ state: 'backoff', draw: 'failed', ...DRAWS.failed })] }),
+  );
+  const retry = source({ state: 'drawing', draw: 'failed', nextCallMs: 0 });
+  const retrying = decideReadiness(facts({ now: 105_000, sources: [retry] }), backoff);
+  expect(retrying).toMatchObject({ state: 'not-serving', sinceSeconds: 5, nextAttemptSeconds: 0 });
+  expect(isSameVerdict(backoff, retrying)).toBe(true);
+});
+
+test('readiness: an unproven member counts when its check has succeeded', () => {
+  const found = decide({ sources: [source({ joining: 2 })] });
+  expect(found).toMatchObject({
+    state: 'degraded',
+    reason: 'no member is usable yet; 2 drawn members being checked',
+  });
+});

@@ -1,0 +1,93 @@
+/**
+ * Mistakes of a newcomer: every surface says that no client can be served, why, and what to do; and a noria that recovers
+ * says that, too.
+ */
+import { expect, test } from 'vitest';
+import { freePort } from '../support/free-port.ts';
+import { type Noria, openTestSandbox, sourceLine, startNoria, untilReady } from '../support/noria.ts';
+import { until } from '../support/until.ts';
+
+const FAST = 'dial: { waitForMember: 200ms, deadline: 3s }';
+
+async function readyz(noria: Noria): Promise<{ status: number; text: string }> {
+  const answer = await fetch(`${noria.admin}/readyz`);
+  return { status: answer.status, text: await answer.text() };
+}
+
+const readyMetric = async (noria: Noria) =>
+  /^noria_ready (\d)$/m.exec(await (await fetch(`${noria.admin}/metrics`)).text())?.[1];
+
+const readinessLines = (noria: Noria) =>
+  noria.lines.map((line) => JSON.parse(line)).filter(({ msg }) => msg === 'readiness changed');
+
+const unreachable = (baseUrl: string) => [
+  `  - { name: city, product: short-classic, baseUrl: "${baseUrl}", instance: "202611210001", password: "pw" }`,
+];
+
+async function expectNotServing(noria: Noria, reason: RegExp, advice: RegExp): Promise<void> {
+  await until('it is not ready', () => !noria.control.status().ready);
+  const { state, problems } = noria.control.status();
+  expect([state, problems[0]?.reason]).toEqual(['not-serving', expect.stringMatching(reason)]);
+  const { status, text } = await readyz(noria);
+  expect(status).toBe(503);
+  expect(text).toMatch(reason);
+  expect(text).toMatch(/^For \d+ s; /m);
+  expect(text).toMatch(advice);
+  expect(await readyMetric(noria)).toBe('0');
+  expect(readinessLines(noria).at(-1)).toMatchObject({ level: 50, to: 'not-serving', ready: false });
+}
+
+test('readiness: a service that refuses the connection', async () => {
+  const noria = await startNoria({
+    sources: unreachable(`http://127.0.0.1:${await freePort()}`),
+    more: FAST,
+  });
+  await expectNotServing(noria, /service/i, /^What to do: /m);
+});
+
+test('readiness: a name that does not resolve', async () => {
+  const noria = await startNoria({ sources: unreachable('http://service.invalid'), more: FAST });
+  await expectNotServing(noria, /service/i, /^What to do: /m);
+});
+
+test('readiness: a URL that is not the service', async () => {
+  const sandbox = await openTestSandbox();
+  const noria = await startNoria({ sources: unreachable(`${sandbox.targetUrl}/nothing`), more: FAST });
+  await expectNotServing(noria, /service/i, /^What to do: /m);
+});
+
+test('readiness: a wrong key', async () => {
+  const sandbox = await openTestSandbox({ instances: [{ product: 'short-classic' }] });
+  const { id, baseUrl } = sandbox.instance('short-classic');
+  const line = `  - { name: city, product: short-classic, baseUrl: "${baseUrl}", instance: "${id}", password: "wrong" }`;
+  const noria = await startNoria({ sources: [line], more: FAST });
+  await expectNotServing(noria, /12001/, /password/);
+});
+
+test('readiness: every member is at an address that noria may not use', async () => {
+  const sandbox = await openTestSandbox({ instances: [{ product: 'short-classic' }] });
+  const noria = await startNoria({
+    sources: [sourceLine(sandbox, 'city', 'short-classic')],
+    allowPrivate: false,
+    more: FAST,
+  });
+  await expectNotServing(noria, /All proxies of the answer were dropped: private/, /allowPrivateAddresses/);
+});
+
+test('readiness: a noria that works says so, and one log line reports each change', async () => {
+  const sandbox = await openTestSandbox({ instances: [{ product: 'short-classic', members: 4 }] });
+  const noria = await startNoria({ sources: [sourceLine(sandbox, 'city', 'short-classic', 'size: 2')] });
+  await untilReady(noria, 2);
+  expect(await readyz(noria)).toEqual({ status: 200, text: 'serving: 2 members are usable\n' });
+  expect(await readyMetric(noria)).toBe('1');
+  noria.control.pauseSource('city');
+  await until('a problem', () => noria.control.status().state === 'degraded');
+  expect((await readyz(noria)).text).toMatch(/^degraded: 2 members are usable; city: paused by the operator/);
+  noria.control.resumeSource('city');
+  await until('no problem', () => noria.control.status().state === 'serving');
+  expect(readinessLines(noria).map(({ from, to }) => `${from} ${to}`)).toEqual([
+    'starting serving',
+    'serving degraded',
+    'degraded serving',
+  ]);
+});
