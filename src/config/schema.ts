@@ -121,7 +121,7 @@ export const SOURCE = section({
           }),
         ]),
         'auto',
-        'credentials sent to members; `auto`: instance and password when a member asks for them; `instance`: the same, always; `none`: never any; or a user name and password',
+        'credentials sent to members; `auto`: instance and password once most members ask for them; `instance`: the same, always; `none`: never any; or a user name and password',
       ),
     }),
     {},

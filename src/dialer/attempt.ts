@@ -66,6 +66,8 @@ export interface AttemptFailure {
   readonly local: boolean;
   /** The member reports that the target refused the connection. */
   readonly targetRefused: boolean;
+  /** The member requires credentials, and noria does not know yet whether the source needs them. */
+  readonly withheld: boolean;
   /**
    * What the failure shows about our own network. `up`: another machine answered, if only to refuse. `down`: no answer, so
    * either the member or our network is down. `unknown`: nothing was sent.
@@ -74,6 +76,7 @@ export interface AttemptFailure {
   readonly ms: number;
 }
 
+const NO_NOTES = { targetRefused: false, withheld: false };
 /** Share of the timeout for TCP and TLS. A lost SYN is sent again after 1 s and after 3 s. */
 const CONNECT_SHARE = 0.8;
 
@@ -106,6 +109,11 @@ export class Attempt {
 
   get elapsedMs(): number {
     return this.#parts.clock.monotonic() - this.#startedAt;
+  }
+
+  /** The credentials that the member got, if any. */
+  get login(): PreparedLogin | undefined {
+    return this.#login;
   }
 
   get phase(): AttemptPhase {
@@ -215,20 +223,22 @@ export class Attempt {
   /** Retries the same member once with credentials, or without CONNECT, if that can change its answer. */
   #onRefusal(refusal: HandshakeFailure): void {
     const { credentials, forwardMode } = this.memory;
+    let withheld = false;
     if (refusal.fault === 'member-auth') {
-      const login = credentials.afterRefusal(this.#login);
+      const login = credentials.refused(this.lease.member, this.#login);
       if (login !== undefined) {
         this.#reconnect(login, this.#forwardMode);
         return;
       }
-      credentials.refused(this.lease.member);
+      withheld = credentials.hasOthers(this.#login);
     } else if (refusal.noConnect === true && this.#canUseAbsoluteForm()) {
       if (forwardMode.connectRefused(this.lease.member)) {
         this.#reconnect(this.#login, 'absolute');
         return;
       }
     }
-    this.#fail(refusal.fault, refusal.detail, refusal.targetRefused === true);
+    const targetRefused = refusal.targetRefused === true;
+    this.#fail(refusal.fault, refusal.detail, { targetRefused, withheld });
   }
 
   #reconnect(login: PreparedLogin | undefined, forwardMode: ForwardMode): void {
@@ -246,11 +256,11 @@ export class Attempt {
     this.#removeListeners(socket);
     const login = this.#login;
     const forwardMode = this.#forwardMode;
-    if (forwardMode === 'direct') this.memory.credentials.accepted(login);
+    if (forwardMode === 'direct') this.memory.credentials.accepted(this.lease.member, login);
     this.#owner.attemptAccepted(this, { socket, head, forwardMode, login });
   }
 
-  #fail(fault: FaultCode, detail: string, targetRefused = false): void {
+  #fail(fault: FaultCode, detail: string, notes = NO_NOTES): void {
     const { elapsedMs: ms } = this;
     const phase = this.#phase;
     if (phase === 'done') return;
@@ -258,7 +268,7 @@ export class Attempt {
     this.#closeSocket();
     const local = isLocalCode(detail);
     const network = networkSign(fault, detail);
-    this.#owner.attemptFailed(this, { fault, phase, detail, local, targetRefused, network, ms });
+    this.#owner.attemptFailed(this, { fault, phase, detail, local, network, ms, ...notes });
   }
 
   #end(): void {

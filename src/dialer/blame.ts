@@ -24,8 +24,10 @@ export interface Evidence {
   readonly similarFailures: number;
   /** A member of the source reached a target recently. */
   readonly sourceWorked: boolean;
-  /** Most members of the source refuse its credentials, or require those that they did not get. */
+  /** Most members of the source refuse its credentials. */
   readonly sourceFaulty: boolean;
+  /** Other members accept the credentials that this one refused, or work without them. */
+  readonly credentialsWork: boolean;
   readonly networkDown: boolean;
 }
 
@@ -50,7 +52,8 @@ export function blameFor(failure: FailedAttempt, evidence: Evidence): Blame {
     case 'member-protocol':
       return 'member';
     case 'member-auth':
-      return evidence.sourceFaulty ? 'source' : 'member';
+      if (evidence.sourceFaulty) return 'source';
+      return evidence.credentialsWork ? 'member' : 'nobody';
     default:
       return 'nobody';
   }
@@ -131,6 +134,11 @@ export class DialBlame {
     return this.#failures;
   }
 
+  /** Every member so far required other credentials. */
+  get allRequireCredentials(): boolean {
+    return this.#failures.length > 0 && this.#failures.every(({ fault }) => fault === 'member-auth');
+  }
+
   /** How many members report that the target is unreachable, by `FULL_REPORT` each. */
   get reportPoints(): number {
     return this.#reportPoints;
@@ -182,14 +190,16 @@ export class DialBlame {
 
   #decide({ attempt, failure }: Failed, end: DialEnd): void {
     const { pool, network } = this.#parts;
-    const { lease } = attempt;
+    const { lease, memory } = attempt;
+    const { credentials } = memory;
     const { fault, phase, ms } = failure;
     const blame = blameFor(failure, {
       reachedByOther: end.kind === 'connected' && end.member !== lease.member,
       clientLeft: end.kind === 'client-left',
       similarFailures: this.#failures.filter(targetCanCause).length,
-      sourceWorked: attempt.memory.worked,
-      sourceFaulty: attempt.memory.credentials.faulty,
+      sourceWorked: memory.worked,
+      sourceFaulty: credentials.faulty,
+      credentialsWork: credentials.isMemberAtFault(attempt.login),
       networkDown: network.down,
     });
     pool.report({ lease: lease.id, kind: 'failed', blame, fault });

@@ -1,10 +1,13 @@
 /**
  * The credentials for the members of one source, learned from their answers.
  *
- * `auto` starts without credentials. The first member that requires them gets the instance's, and from then on every member
- * of the source does. When two different members refuse the credentials, the source is at fault: this is reported once,
- * and reported as resolved once when a member accepts.
+ * `auto` starts without credentials. Members get the instance's only if most of those tried require them, because a single
+ * member may ask in order to collect a password. From the first acceptance on every member of the source gets them. When most
+ * members refuse the credentials, the source is at fault: this is reported once, and reported as resolved once when a member
+ * accepts.
  */
+import { BoundedMap } from '../core/bounded-map.ts';
+import type { Clock } from '../core/clock.ts';
 import { Secret } from '../core/secret.ts';
 import type { Login } from './handshake.ts';
 
@@ -33,23 +36,44 @@ export interface PreparedLogin extends Login {
   readonly authorization: Secret;
 }
 
-/** Different members that must refuse the credentials before the source is at fault. */
-const REFUSALS_OF_A_FAULTY_SOURCE = 2;
+/**
+ * What a member last did. `open`: it accepted a request without credentials. `asked`: it required credentials and did not
+ * get them. `refused`: there are no others.
+ */
+type MemberAnswer = 'accepted' | 'open' | 'asked' | 'refused';
+
+/** The least number of different members of a majority. */
+export const MEMBERS_OF_A_MAJORITY = 3;
+/** Answers longer ago do not count. */
+const WINDOW_MS = 5 * 60_000;
+/** A busy proxy renews the answer of a member at most this often, not for every tunnel. */
+const RENEW_INTERVAL_MS = 1_000;
+const MAX_MEMBERS = 1_024;
 
 export class SourceCredentials {
+  readonly #clock: Clock;
   readonly #source: string;
   readonly #access: SourceAccess;
   readonly #onFault: (fault: SourceFault) => void;
   readonly #instance: PreparedLogin | undefined;
   #current: PreparedLogin | undefined;
-  readonly #refusedBy = new Set<string>();
+  /** The latest answers of members, the oldest first. */
+  readonly #answers = new BoundedMap<string, { readonly what: MemberAnswer; readonly at: number }>(
+    MAX_MEMBERS,
+  );
+  #faulty = false;
   /** The source was reported as faulty, and not yet as resolved. */
   #reported = false;
 
-  constructor(source: string, access: SourceAccess, onFault: (fault: SourceFault) => void) {
+  constructor(
+    source: string,
+    access: SourceAccess,
+    { clock, onSourceFault }: { readonly clock: Clock; readonly onSourceFault: (fault: SourceFault) => void },
+  ) {
+    this.#clock = clock;
     this.#source = source;
     this.#access = access;
-    this.#onFault = onFault;
+    this.#onFault = onSourceFault;
     this.#instance = instanceLogin(access);
     this.#current = firstLogin(access, this.#instance);
   }
@@ -59,51 +83,93 @@ export class SourceCredentials {
     return this.#current;
   }
 
+  /** Most members refuse the credentials. */
   get faulty(): boolean {
-    return this.#refusedBy.size >= REFUSALS_OF_A_FAULTY_SOURCE;
+    return this.#faulty;
   }
 
-  /** What to retry once with a member that answered `sent` by requiring credentials; undefined if there is nothing else. */
-  afterRefusal(sent: PreparedLogin | undefined): PreparedLogin | undefined {
-    if (this.#access.auth !== 'auto' || sent !== undefined) return undefined;
-    return this.#instance;
+  /** Whether there are credentials that a member which answered `sent` by requiring some did not get. */
+  hasOthers(sent: PreparedLogin | undefined): boolean {
+    return this.#access.auth === 'auto' && sent === undefined && this.#instance !== undefined;
   }
 
-  /** A member accepted `sent`: the whole source gets it from now on. */
-  accepted(sent: PreparedLogin | undefined): void {
-    // Never back to none: this attempt may have started before a member required credentials.
+  /** Whether a member that did not accept `sent` is at fault: others accept the same, or it is the only one to decide. */
+  isMemberAtFault(sent: PreparedLogin | undefined): boolean {
+    if (this.#access.neverInstance && this.#current === undefined) return true;
+    return this.#has(sent === undefined ? 'open' : 'accepted');
+  }
+
+  /**
+   * `member` answered `sent` by requiring credentials. If noria has none that these members may get (`neverInstance`), that
+   * is the fault of this member alone.
+   *
+   * @returns what to retry once with the same member; undefined if it gets nothing else.
+   */
+  refused(member: string, sent: PreparedLogin | undefined): PreparedLogin | undefined {
+    if (this.hasOthers(sent)) return this.#asked(member);
+    if (this.#faulty || (this.#access.neverInstance && this.#current === undefined)) return undefined;
+    this.#record(member, 'refused');
+    if (!this.#isMajority('refused')) return undefined;
+    this.#faulty = true;
+    this.#reported = true;
+    this.#report(true);
+    return undefined;
+  }
+
+  /** `member` accepted `sent`: the whole source gets it from now on. */
+  accepted(member: string, sent: PreparedLogin | undefined): void {
+    // Never back to none: this attempt may have started before members required credentials.
     if (sent !== undefined) this.#current = sent;
-    if (this.#refusedBy.size > 0) this.#refusedBy.clear();
+    if (this.#faulty) {
+      this.#answers.clear();
+      this.#faulty = false;
+    }
+    const before = this.#answers.get(member);
+    const what = sent === undefined ? 'open' : 'accepted';
+    const isRecent = before !== undefined && this.#clock.monotonic() - before.at < RENEW_INTERVAL_MS;
+    if (!isRecent || before.what !== what) this.#record(member, what);
     if (!this.#reported) return;
     this.#reported = false;
     this.#report(false);
   }
 
   /**
-   * A request in absolute form with `sent` was answered 407, so the next one carries other credentials if there are any. It
+   * A request in absolute form with `sent` was answered 407 through `member`, so the next one may carry other credentials. It
    * does not count as a refusal: the 407 may come from the target, and one page must not block a whole source.
    */
-  challenged(sent: PreparedLogin | undefined): void {
-    this.#current = this.afterRefusal(sent) ?? this.#current;
+  challenged(member: string, sent: PreparedLogin | undefined): void {
+    if (this.hasOthers(sent)) this.#current = this.#asked(member);
   }
 
-  /**
-   * A member refused the credentials, or requires some and none are configured. If noria has none that these members may
-   * get (`neverInstance`), the refusal is the fault of that member alone.
-   */
-  refused(member: string): void {
-    if (this.#access.neverInstance && this.#current === undefined) return;
-    if (this.faulty) return;
-    this.#refusedBy.add(member);
-    if (!this.faulty) return;
-    this.#reported = true;
-    this.#report(true);
-  }
-
-  /** Tries the source again: the next acceptance reports it as resolved, the next two refusals report it as faulty. */
+  /** Tries the source again: the next acceptance reports it as resolved, the next refusals report it as faulty. */
   resetRefusals(): void {
-    this.#refusedBy.clear();
+    this.#answers.clear();
+    this.#faulty = false;
     this.#reported = true; // possibly by another process: the first process to see an acceptance reports it
+  }
+
+  /** @returns the instance's credentials if most members ask for them, or if the only member asks again. */
+  #asked(member: string): PreparedLogin | undefined {
+    const again = this.#answers.get(member)?.what === 'asked';
+    this.#record(member, 'asked');
+    const isNeeded = this.#isMajority('asked') || (again && !this.#has('open'));
+    return isNeeded ? this.#instance : undefined;
+  }
+
+  #record(member: string, what: MemberAnswer): void {
+    const at = this.#clock.monotonic();
+    this.#answers.set(member, { what, at });
+    this.#answers.deleteOldestWhile((answer) => at - answer.at > WINDOW_MS);
+  }
+
+  #has(what: MemberAnswer): boolean {
+    return [...this.#answers.values()].some((answer) => answer.what === what);
+  }
+
+  #isMajority(what: MemberAnswer): boolean {
+    let count = 0;
+    for (const answer of this.#answers.values()) if (answer.what === what) count += 1;
+    return count >= MEMBERS_OF_A_MAJORITY && count > this.#answers.size / 2;
   }
 
   #report(active: boolean): void {
@@ -112,7 +178,8 @@ export class SourceCredentials {
 
   #explain(active: boolean): { reason: string; advice: string } {
     if (!active) return { reason: 'members accept the credentials again', advice: 'Nothing to do.' };
-    const members = `${REFUSALS_OF_A_FAULTY_SOURCE} different members`;
+    const refusals = [...this.#answers.values()].filter(({ what }) => what === 'refused').length;
+    const members = `${refusals} of ${this.#answers.size} members`;
     if (this.#current !== undefined || this.#instance !== undefined) {
       return {
         reason: `${members} refused the credentials`,

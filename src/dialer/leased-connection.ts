@@ -81,7 +81,10 @@ export class LeasedConnection implements MemberConnection, Listed {
     if (isAnswered) reachability.recordAnswered(member, target);
     const cut = outcome.cut && (reachability.recordCut(member, target) ? 'member-for-target' : 'unclear');
     pool.report({ lease: this.leaseId, kind: 'closed', cut, answered: isAnswered });
-    if (outcome.proxyAuthRequired === true && forwardMode === 'absolute') credentials.challenged(raw.login);
+    if (forwardMode === 'absolute') {
+      if (outcome.proxyAuthRequired === true) credentials.challenged(member, raw.login);
+      else if (isAnswered) credentials.accepted(member, raw.login);
+    }
     if (outcome.keep !== true) return;
     if (!reusable) {
       socket.destroy();

@@ -55,6 +55,7 @@ export class RunningDial implements Dialing, AttemptOwner, Listed {
   #waitingId: number | undefined;
   #waitingSince = 0;
   #deadline: Deadline | undefined;
+  #askedAll = false;
 
   constructor(
     parts: DialParts,
@@ -116,7 +117,7 @@ export class RunningDial implements Dialing, AttemptOwner, Listed {
       this.#finishIfIdle();
       return;
     }
-    this.#budget.failed(failure.ms);
+    if (!failure.withheld) this.#budget.failed(failure.ms);
     if (attempt.hedge) this.#hedge.ended('failed');
     this.#continue();
   }
@@ -142,7 +143,8 @@ export class RunningDial implements Dialing, AttemptOwner, Listed {
       routing: this.#request.routing,
       targetHost: this.#request.target.host,
       avoid: this.#tried.length + avoid.length === 0 ? NONE : [...this.#tried, ...avoid],
-      waitMs: hedge ? 0 : this.#budget.maxWaitMs(this.#elapsedMs, this.#blame.reportPoints),
+      // A new member would probably require credentials, too.
+      waitMs: hedge || this.#blame.allRequireCredentials ? 0 : this.#maxWaitMs,
     });
     if (!(answer instanceof Promise)) {
       this.#onPoolAnswer(answer, hedge, avoid);
@@ -154,6 +156,10 @@ export class RunningDial implements Dialing, AttemptOwner, Listed {
       this.#stopWaiting();
       this.#onPoolAnswer(later, hedge, avoid);
     });
+  }
+
+  get #maxWaitMs(): number {
+    return this.#budget.maxWaitMs(this.#elapsedMs, this.#blame.reportPoints);
   }
 
   #onPoolAnswer(answer: Lease | LeaseRefusal, hedge: boolean, avoided: readonly string[]): void {
@@ -232,8 +238,14 @@ export class RunningDial implements Dialing, AttemptOwner, Listed {
   }
 
   #onRefusal(refusal: LeaseRefusal): void {
-    const tried = refusal.refused === 'pool-empty' && this.#blame.failures.length > 0;
-    if (tried) this.#failAfterAttempts();
+    const { failures, allRequireCredentials } = this.#blame;
+    const tried = refusal.refused === 'pool-empty' && failures.length > 0;
+    const isWithheld = allRequireCredentials && failures.some(({ withheld }) => withheld);
+    if (tried && isWithheld && !this.#askedAll) {
+      this.#askedAll = true; // the first member that asks again gets them
+      this.#tried.splice(0, this.#tried.length, ...(this.#request.avoid ?? []));
+      this.#acquire(false);
+    } else if (tried) this.#failAfterAttempts();
     else this.#fail(noMember(refusal, this.#budget.attempts));
   }
 

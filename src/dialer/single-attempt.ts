@@ -64,7 +64,7 @@ export class SingleAttempt implements AttemptOwner {
     this.#settle({ kind: 'failed', failure, blame: this.#blame(attempt, failure) });
   }
 
-  #blame({ memory }: Attempt, failure: AttemptFailure): Blame | undefined {
+  #blame({ memory, login }: Attempt, failure: AttemptFailure): Blame | undefined {
     if (targetCanCause(failure)) return undefined;
     return blameFor(failure, {
       reachedByOther: false,
@@ -72,6 +72,7 @@ export class SingleAttempt implements AttemptOwner {
       similarFailures: 1,
       sourceWorked: false,
       sourceFaulty: memory.credentials.faulty,
+      credentialsWork: memory.credentials.isMemberAtFault(login),
       networkDown: this.#network.down,
     });
   }

@@ -26,10 +26,11 @@ export class SourceMemory {
   readonly #clock: Clock;
   #acceptedAt = Number.NEGATIVE_INFINITY;
 
-  constructor(source: string, settings: SourceSettings, { clock, onSourceFault }: SourceMemoryParts) {
+  constructor(source: string, settings: SourceSettings, parts: SourceMemoryParts) {
+    const { clock } = parts;
     this.settings = settings;
     this.#clock = clock;
-    this.credentials = new SourceCredentials(source, settings, onSourceFault);
+    this.credentials = new SourceCredentials(source, settings, parts);
     this.forwardMode = new ForwardModeMemory(clock, settings.forwardMode);
   }
 

@@ -61,7 +61,7 @@ function makeAttempt(timeoutMs: number) {
   const attempt = new Attempt(parts, owner, task);
   attempt.start();
   const receive = (text: string) => sockets.at(-1)?.emit('data', Buffer.from(text));
-  return { clock, deadlines, sockets, failures, connections, attempt, receive };
+  return { clock, deadlines, sockets, failures, connections, attempt, receive, memory };
 }
 
 test('attempt: a connection fails after four fifths of the timeout', () => {
@@ -87,7 +87,8 @@ test('attempt: the answer may take the rest of the timeout', () => {
 });
 
 test('attempt: a second connection to the same member shares the timeout of the first', () => {
-  const { clock, failures, sockets, receive, deadlines } = makeAttempt(5_000);
+  const { clock, failures, sockets, receive, deadlines, memory } = makeAttempt(5_000);
+  memory.credentials.refused('m1', undefined); // it asks again now
   sockets[0]?.emit('connect');
   clock.advance(3_000);
   receive('HTTP/1.1 407 Who\r\n\r\n');

@@ -21,16 +21,41 @@ const authorizations = (received: readonly Buffer[]) =>
   received.map((head) => /^proxy-authorization: (.*)$/im.exec(head.toString('latin1'))?.[1] ?? 'none');
 const BASIC = `Basic ${btoa('202611210001:12345678')}`;
 
-test('auth: auto retries the same member with credentials, and the next dial starts with them', async () => {
+test('auth: auto asks a lone member twice before it sends credentials, and the next dial starts with them', async () => {
   const at = await openMember('http', authBehavior('202611210001', '12345678'));
   const { dial, pool, bus } = makeDialer([{ id: 'm1', at }], sources());
   const attempts = collect(bus, 'dial.attempted');
   const connection = connectionOf(await dial('target.example:443'));
-  expect(connection.attempts).toBe(1);
+  expect(connection.attempts).toBe(2);
   await echo(connection, 'hello');
   connectionOf(await dial('target.example:443'));
-  expect([at.accepted, authorizations(at.received)]).toEqual([3, ['none', BASIC, BASIC]]);
-  expect([attempts.length, pool.blames()]).toEqual([2, []]);
+  expect([at.accepted, authorizations(at.received)]).toEqual([4, ['none', 'none', BASIC, BASIC]]);
+  expect([attempts.length, pool.blames()]).toEqual([3, ['m1 member-auth nobody']]);
+});
+
+test('auth: auto sends credentials to the third of three members that ask, and blames none of them', async () => {
+  const at = await openMember('http', authBehavior('202611210001', '12345678'));
+  const members = ['m1', 'm2', 'm3', 'm4'].map((id) => ({ id, at }));
+  const { dial, pool } = makeDialer(members, sources());
+  expect(connectionOf(await dial('target.example:443'))).toMatchObject({ member: 'm3', attempts: 3 });
+  expect(authorizations(at.received)).toEqual(['none', 'none', 'none', BASIC]);
+  expect(pool.blames()).toEqual(['m1 member-auth nobody', 'm2 member-auth nobody']);
+});
+
+test('auth: three members of twenty that ask get no password, and the others keep serving', async () => {
+  const asking = await openMember('http', authBehavior('202611210001', '12345678'));
+  const good = await openMember('http', httpBehavior());
+  const members = Array.from({ length: 20 }, (_, index) => ({
+    id: `m${index}`,
+    at: index % 7 === 1 ? asking : good,
+  }));
+  const { dial, pool, sourceFaults } = makeDialer(members, sources());
+  for (let time = 0; time < 40; time += 1) connectionOf(await dial('target.example:443'));
+  expect(new Set(authorizations([...asking.received, ...good.received]))).toEqual(new Set(['none']));
+  expect(sourceFaults).toEqual([]);
+  expect(new Set(pool.blames())).toEqual(
+    new Set(['m1 member-auth member', 'm8 member-auth member', 'm15 member-auth member']),
+  );
 });
 
 test('auth: auto does the same in SOCKS5, and offers one method at a time', async () => {
@@ -42,6 +67,7 @@ test('auth: auto does the same in SOCKS5, and offers one method at a time', asyn
   expect(
     at.received.filter(([version]) => version === 5).map((bytes) => bytes.subarray(0, 3).toString('hex')),
   ).toEqual([
+    '050100',
     '050100',
     '050102',
     '050100', // the request
@@ -57,15 +83,15 @@ test('auth: credentials never enter the tunnel', async () => {
   expect(authorizations(at.received)).toEqual([BASIC]);
 });
 
-test.each<[string, Partial<SourceSettings>]>([
-  ['none', { auth: 'none' }],
-  ['auto, for the free product', { neverInstance: true }],
-  ['instance, for the free product', { auth: 'instance', neverInstance: true }],
-])('auth: with %s a member that requires credentials gets none', async (_, settings) => {
+test.each<[string, Partial<SourceSettings>, string]>([
+  ['none', { auth: 'none' }, 'nobody'],
+  ['auto, for the free product', { neverInstance: true }, 'member'],
+  ['instance, for the free product', { auth: 'instance', neverInstance: true }, 'member'],
+])('auth: with %s a member that requires credentials gets none', async (_, settings, blame) => {
   const at = await openMember('http', authBehavior('202611210001', '12345678'));
   const { dial, pool } = makeDialer([{ id: 'm1', at }], { ...sources(settings), waitForMemberMs: 0 });
   expect(failureOf(await dial('target.example:443')).code).toBe('members-failed');
-  expect([authorizations(at.received), pool.blames()]).toEqual([['none'], ['m1 member-auth member']]);
+  expect([authorizations(at.received), pool.blames()]).toEqual([['none'], [`m1 member-auth ${blame}`]]);
 });
 
 test('auth: members of an unknown source get no credentials', async () => {
@@ -102,10 +128,11 @@ test('auth: refusals by all members are the fault of the source, reported once',
 
 test('auth: an acceptance after a source fault is reported', async () => {
   const at = await openMember('http', authBehavior('someone', 'else'));
-  const members = ['m1', 'm2'].map((id) => ({ id, at }));
-  const { dial, pool, sourceFaults } = makeDialer(members, { ...sources(), waitForMemberMs: 0 });
+  const members = ['m1', 'm2', 'm3'].map((id) => ({ id, at }));
+  const settings = { ...sources({ auth: 'instance' }), waitForMemberMs: 0 };
+  const { dial, pool, sourceFaults } = makeDialer(members, settings);
   await dial('target.example:443');
-  pool.members = [{ id: 'm3', at: await openMember('http', httpBehavior()) }];
+  pool.members = [{ id: 'm4', at: await openMember('http', httpBehavior()) }];
   connectionOf(await dial('target.example:443'));
   expect(sourceFaults.map(({ active }) => active)).toEqual([true, false]);
 });
@@ -126,5 +153,5 @@ test('auth: only a reload that changes the password resets what was learned', as
   dialer.configure({ ...settings, ...sources({ password: new Secret('changed!') }) });
   failureOf(await dial('target.example:443'));
   const changed = `Basic ${btoa('202611210001:changed!')}`;
-  expect(authorizations(at.received)).toEqual(['none', BASIC, BASIC, 'none', changed]);
+  expect(authorizations(at.received)).toEqual(['none', 'none', BASIC, BASIC, 'none', 'none', changed]);
 });

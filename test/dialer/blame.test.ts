@@ -10,6 +10,7 @@ const NOTHING_ELSE: Evidence = {
   similarFailures: 1,
   sourceWorked: true,
   sourceFaulty: false,
+  credentialsWork: false,
   networkDown: false,
 };
 
@@ -56,7 +57,8 @@ const CASES: readonly [what: string, attempt: FailedAttempt, evidence: Partial<E
     ],
   ),
 
-  ['credentials refused by this member', failed('member-auth'), { reachedByOther: true }, 'member'],
+  ['credentials refused by this member', failed('member-auth'), { credentialsWork: true }, 'member'],
+  ['credentials refused, no other member was tried', failed('member-auth'), {}, 'nobody'],
   ['credentials refused by several', failed('member-auth'), { sourceFaulty: true }, 'source'],
 
   ['the client left', failed('client-gone', 'connect'), {}, 'nobody'],

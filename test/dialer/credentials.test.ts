@@ -2,6 +2,7 @@ import { inspect } from 'node:util';
 import { expect, test } from 'vitest';
 import { Secret } from '../../src/core/secret.ts';
 import { type SourceAccess, SourceCredentials, type SourceFault } from '../../src/dialer/credentials.ts';
+import { ManualClock } from '../support/manual-clock.ts';
 
 const ACCESS: SourceAccess = {
   auth: 'auto',
@@ -12,31 +13,67 @@ const ACCESS: SourceAccess = {
 
 function makeBook(access: Partial<SourceAccess> = {}) {
   const faults: SourceFault[] = [];
-  const book = new SourceCredentials('city', { ...ACCESS, ...access }, (fault) => faults.push(fault));
-  return { book, faults };
+  const clock = new ManualClock();
+  const onSourceFault = (fault: SourceFault) => faults.push(fault);
+  const book = new SourceCredentials('city', { ...ACCESS, ...access }, { clock, onSourceFault });
+  return { book, faults, clock };
 }
 
-test("credentials: auto starts without any, and sends the instance's once to a member that requires them", () => {
+test("credentials: auto starts without any, and sends the instance's once most of three members ask for them", () => {
   const { book } = makeBook();
   expect(book.current).toBeUndefined();
-  const next = book.afterRefusal(undefined);
-  expect(next?.username).toBe('202611210001');
-  expect(next?.authorization.reveal()).toBe(`Basic ${btoa('202611210001:12345678')}`);
-  expect(book.afterRefusal(next)).toBeUndefined();
+  expect([book.refused('m1', undefined), book.refused('m2', undefined)]).toEqual([undefined, undefined]);
+  const login = book.refused('m3', undefined);
+  expect(login?.username).toBe('202611210001');
+  expect(login?.authorization.reveal()).toBe(`Basic ${btoa('202611210001:12345678')}`);
+  expect(book.current, 'not before a member has accepted them').toBeUndefined();
+  expect(book.refused('m3', login)).toBeUndefined();
+});
+
+test('credentials: a few members that ask get nothing while others work without', () => {
+  const { book, faults, clock } = makeBook();
+  for (let number = 0; number < 17; number += 1) book.accepted(`good${number}`, undefined);
+  for (let time = 0; time < 10; time += 1) {
+    for (const member of ['bad1', 'bad2', 'bad3']) {
+      expect(book.refused(member, undefined)).toBeUndefined();
+      book.challenged(member, undefined);
+    }
+    clock.advance(60_000);
+    for (let number = 0; number < 17; number += 1) book.accepted(`good${number}`, undefined);
+  }
+  expect([book.current, book.faulty, faults]).toEqual([undefined, false, []]);
+});
+
+test('credentials: answers older than five minutes do not count', () => {
+  const { book, clock } = makeBook();
+  for (let number = 0; number < 9; number += 1) book.accepted(`old${number}`, undefined);
+  clock.advance(300_001);
+  book.refused('m1', undefined);
+  book.refused('m2', undefined);
+  expect(book.refused('m3', undefined)).toBeDefined();
+});
+
+test('credentials: the only members of a small pool get them when one asks again', () => {
+  const { book } = makeBook();
+  expect([book.refused('m1', undefined), book.refused('m2', undefined)]).toEqual([undefined, undefined]);
+  expect(book.refused('m1', undefined)).toBeDefined();
 });
 
 test('credentials: the whole source gets what a member accepted; a late acceptance of none does not undo it', () => {
   const { book } = makeBook();
-  const login = book.afterRefusal(undefined);
-  book.accepted(login);
+  book.refused('m1', undefined);
+  const login = book.refused('m1', undefined);
+  book.accepted('m1', login);
   expect(book.current).toBe(login);
-  book.accepted(undefined);
+  book.accepted('m2', undefined);
   expect(book.current).toBe(login);
 });
 
-test('credentials: a 407 to a request in absolute form has the same effect', () => {
+test('credentials: 407s to requests in absolute form have the same effect', () => {
   const { book } = makeBook();
-  book.challenged(undefined);
+  for (const member of ['m1', 'm2']) book.challenged(member, undefined);
+  expect(book.current).toBeUndefined();
+  book.challenged('m3', undefined);
   expect(book.current?.username).toBe('202611210001');
 });
 
@@ -52,85 +89,82 @@ test.each<[string, Partial<SourceAccess>, first: string | undefined]>([
 ])('credentials: with %s nothing else is tried', (_, access, first) => {
   const { book } = makeBook(access);
   expect(book.current?.username).toBe(first);
-  expect(book.afterRefusal(book.current)).toBeUndefined();
+  for (const member of ['m1', 'm2', 'm3', 'm3']) {
+    expect(book.refused(member, book.current)).toBeUndefined();
+  }
 });
 
 test("credentials: members of the free product never get the instance's credentials", () => {
   for (const auth of ['auto', 'instance', 'none'] as const) {
     const { book } = makeBook({ auth, neverInstance: true });
-    book.challenged(undefined);
-    expect([book.current, book.afterRefusal(undefined)]).toEqual([undefined, undefined]);
+    for (const member of ['m1', 'm2', 'm3', 'm3']) {
+      book.challenged(member, undefined);
+      expect([book.current, book.refused(member, undefined)]).toEqual([undefined, undefined]);
+    }
   }
 });
 
-test('credentials: two members that refuse mean a faulty source, reported once and resolved once', () => {
-  const { book, faults } = makeBook();
-  book.refused('m1');
-  book.refused('m1');
+test('credentials: three members that refuse, and most of those tried, mean a faulty source', () => {
+  const { book, faults } = makeBook({ auth: 'instance' });
+  const refuse = (member: string) => book.refused(member, book.current);
+  for (const member of ['m1', 'm1', 'm2', 'm2']) refuse(member);
   expect([book.faulty, faults]).toEqual([false, []]);
-  book.refused('m2');
-  book.refused('m3');
-  book.refused('m4');
+  for (const member of ['m3', 'm4', 'm5']) refuse(member);
   expect(book.faulty).toBe(true);
   expect(faults).toEqual([
     {
       source: 'city',
       active: true,
-      reason: '2 different members refused the credentials',
+      reason: '3 of 3 members refused the credentials',
       advice: 'Check the password of the instance, or upstream.auth if it contains other credentials.',
     },
   ]);
-  book.accepted(undefined);
-  book.accepted(undefined);
+  book.accepted('m6', book.current);
+  book.accepted('m6', book.current);
   expect(faults.map(({ active }) => active)).toEqual([true, false]);
   expect(book.faulty).toBe(false);
 });
 
-test('credentials: an acceptance between two refusals resets the count', () => {
-  const { book, faults } = makeBook();
-  book.refused('m1');
-  book.accepted(undefined);
-  book.refused('m2');
+test('credentials: three members of twenty that refuse are no fault of the source', () => {
+  const { book, faults } = makeBook({ auth: 'instance' });
+  for (let number = 0; number < 17; number += 1) book.accepted(`good${number}`, book.current);
+  for (const member of ['m1', 'm2', 'm3']) book.refused(member, book.current);
   expect([book.faulty, faults]).toEqual([false, []]);
 });
 
 test('credentials: the advice depends on what is configured', () => {
   const { password: _, ...keyOnly } = ACCESS;
-  const withoutPassword = makeBook();
   const faults: SourceFault[] = [];
-  const book = new SourceCredentials('city', keyOnly, (fault) => faults.push(fault));
-  book.refused('m1');
-  book.refused('m2');
-  expect(faults[0]?.reason).toBe('2 different members require credentials, and none are configured');
+  const onSourceFault = (fault: SourceFault) => faults.push(fault);
+  const book = new SourceCredentials('city', keyOnly, { clock: new ManualClock(), onSourceFault });
+  for (const member of ['m1', 'm2', 'm3']) book.refused(member, undefined);
+  expect(faults[0]?.reason).toBe('3 of 3 members require credentials, and none are configured');
   expect(faults[0]?.advice).toContain('Bind this machine');
-  expect(withoutPassword.faults).toEqual([]);
 });
 
 test('credentials: a 407 to a request in absolute form is no refusal, because it may come from the target', () => {
   const { book, faults } = makeBook({ auth: 'instance' });
-  for (let n = 0; n < 5; n += 1) book.challenged(book.current);
+  for (let n = 0; n < 5; n += 1) book.challenged(`m${n}`, book.current);
   expect([book.faulty, faults]).toEqual([false, []]);
 });
 
 test('credentials: a source that never gets credentials is never faulty', () => {
   const { book, faults } = makeBook({ neverInstance: true });
-  book.refused('m1');
-  book.refused('m2');
+  for (const member of ['m1', 'm2', 'm3']) book.refused(member, undefined);
   expect([book.faulty, faults]).toEqual([false, []]);
 });
 
-test('credentials: after a reset, the next acceptance or the next two refusals are reported', () => {
+test('credentials: after a reset, the next acceptance or the next three refusals are reported', () => {
   const { book, faults } = makeBook({ auth: 'instance' });
   const refuse = () => {
-    book.refused('m1');
-    book.refused('m2');
+    for (const member of ['m1', 'm2', 'm3']) book.refused(member, book.current);
   };
   refuse();
   book.resetRefusals();
   expect(book.faulty).toBe(false);
   refuse();
   book.resetRefusals();
-  book.accepted(book.current);
+  book.accepted('m1', book.current);
   expect(faults.map(({ active }) => active)).toEqual([true, true, false]);
 });
 

@@ -20,7 +20,8 @@ const EVIDENCE: Readonly<Record<string, Partial<Evidence> & { readonly local?: b
   'similar failure of another member': { similarFailures: 2 },
   'similar failure of another member; the source works': { similarFailures: 2, sourceWorked: true },
   'the client left': { clientLeft: true, similarFailures: 2 },
-  'another member of its source refused too': { sourceFaulty: true },
+  'most members refuse': { sourceFaulty: true },
+  'other members accept the same': { credentialsWork: true },
 };
 
 test('docs/health.md: every row of the table of blame matches the code', () => {
@@ -37,6 +38,7 @@ test('docs/health.md: every row of the table of blame matches the code', () => {
         similarFailures: 1,
         sourceWorked: false,
         sourceFaulty: false,
+        credentialsWork: false,
         networkDown: false,
         ...evidence,
       },
