@@ -106,8 +106,8 @@ export const FAULTS = {
     http: 429,
     socks5: 'auth',
     proxyStatus: 'http_request_denied',
-    summary: 'Too many attempts with wrong credentials from this address.',
-    advice: 'Wait a minute, then use the right credentials.',
+    summary: 'Too many attempts with wrong credentials for this user from this address.',
+    advice: 'Use the right credentials: they always work. Further wrong ones are refused for up to a minute.',
   },
   'too-many-connections': {
     side: 'client',

@@ -2,19 +2,19 @@
  * Decides who may use a listener, as which user, and for which targets.
  *
  * Passwords are compared as digests in constant time, and an unknown user name takes as long to check as a known one.
- * Failed attempts are counted per client network; the count is bounded in memory and in time.
  */
 import { createHash, timingSafeEqual } from 'node:crypto';
 import { BoundedMap } from '../core/bounded-map.ts';
 import type { Clock } from '../core/clock.ts';
 import { NoriaError } from '../core/faults.ts';
 import { type HostPort, parseHostPort } from '../core/host-port.ts';
-import { clientNetwork, Networks } from '../core/networks.ts';
+import { Networks } from '../core/networks.ts';
 import { ownText } from '../core/own-text.ts';
 import type { Secret } from '../core/secret.ts';
 import type { BoundAddress } from './bind.ts';
 import { DenyTargets, isOwnAddress } from './deny-targets.ts';
 import { routingTextWithoutUsers } from './routing-options.ts';
+import { MAX_WRONG_ATTEMPTS, type WrongAttempt, WrongAttempts } from './wrong-attempts.ts';
 
 export interface AccessOptions {
   /** Empty: any client may connect, under any name. */
@@ -26,7 +26,7 @@ export interface AccessOptions {
   /** The addresses that noria listens on now. They are refused as targets, whatever the rules say. */
   readonly ownAddresses?: () => readonly BoundAddress[];
   /** Called for each attempt with wrong credentials, so that other processes with the same listener can count it too. */
-  readonly onFailure?: (remoteAddress: string | undefined) => void;
+  readonly onWrongCredentials?: (attempt: WrongAttempt) => void;
   readonly clock: Clock;
 }
 
@@ -43,10 +43,6 @@ export interface ClientIdentity {
   readonly routingText: string;
 }
 
-/** Attempts with wrong credentials allowed from one client network within a window. A browser's own retries stay far below. */
-const MAX_FAILURES = 20;
-const FAILURE_WINDOW_MS = 60_000;
-const MAX_FAILING_NETWORKS = 10_000;
 /** Compared in place of an unknown user's password, so that the time taken does not show which names exist. */
 const NO_PASSWORD = digest('');
 const MAX_CACHED_TARGETS = 1_024;
@@ -61,9 +57,10 @@ export class Access {
   readonly #options: AccessOptions;
   readonly #networks: Networks;
   readonly #deniedTargets: DenyTargets;
-  readonly #failures: FailureCounts;
+  readonly #wrong: WrongAttempts;
   readonly #digests: ReadonlyMap<string, Buffer>;
   readonly #longestName: number;
+  readonly #longestPassword: number;
   readonly #targets = new BoundedMap<string, HostPort>(MAX_CACHED_TARGETS);
 
   /** @throws TypeError for an invalid network or rule: the configuration has already checked them. */
@@ -74,9 +71,10 @@ export class Access {
     this.requiresCredentials = users.length > 0;
     this.#networks = new Networks(allow);
     this.#deniedTargets = new DenyTargets(options.denyTargets);
-    this.#failures = new FailureCounts(options.clock);
+    this.#wrong = new WrongAttempts(options.clock);
     this.#digests = new Map(users.map((user) => [user.username, digest(user.password.reveal())]));
     this.#longestName = Math.max(0, ...users.map((user) => user.username.length));
+    this.#longestPassword = Math.max(0, ...users.map((user) => user.password.reveal().length));
   }
 
   /** Whether a client from this address may connect at all. */
@@ -88,8 +86,8 @@ export class Access {
    * Checks credentials and returns the user and the routing options after its name. In a listener without users every client is
    * user '', and its user name contains only routing options.
    *
-   * @returns `auth-required`, or `too-many-requests` with `retryAfterMs` in its context after too many failures from this
-   *   address. Correct credentials are then refused too: otherwise the reply would confirm a guess.
+   * @returns for wrong credentials `auth-required`, or `too-many-requests` with `retryAfterMs` in its context after too many of
+   *   them for the same user from this address.
    */
   identify(
     credentials: ClientCredentials | undefined,
@@ -99,24 +97,30 @@ export class Access {
       return { user: '', routingText: routingTextWithoutUsers(credentials?.username ?? '') };
     }
     if (credentials === undefined) return new NoriaError('auth-required', 'no credentials given');
-    const retryAfterMs = this.#failures.blockedForMs(remoteAddress);
-    if (retryAfterMs > 0) {
-      const message = `${MAX_FAILURES} attempts with wrong credentials from this address within a minute`;
-      return new NoriaError('too-many-requests', message, { context: { retryAfterMs } });
-    }
     const { username, password } = credentials;
     const user = longestUser(username, this.#digests, this.#longestName);
+    const attempt = { address: remoteAddress, user: user ?? this.#firstName(username) };
+    const retryAfterMs = this.#wrong.retryAfterMs(attempt);
+    if (retryAfterMs > 0 && this.#wrong.isFlooded) return tooManyAttempts(retryAfterMs);
     const expected = (user === undefined ? undefined : this.#digests.get(user)) ?? NO_PASSWORD;
-    const matches = timingSafeEqual(expected, digest(password));
+    // A longer password is wrong in any case: hashing more of it would only cost time.
+    const matches = timingSafeEqual(expected, digest(password.slice(0, this.#longestPassword + 1)));
     if (user !== undefined && matches) return { user, routingText: username.slice(user.length + 1) };
-    this.#failures.count(remoteAddress);
-    this.#options.onFailure?.(remoteAddress);
-    return new NoriaError('auth-required', 'wrong credentials');
+    this.#wrong.count(attempt);
+    this.#options.onWrongCredentials?.(attempt);
+    return retryAfterMs > 0
+      ? tooManyAttempts(retryAfterMs)
+      : new NoriaError('auth-required', 'wrong credentials');
   }
 
   /** Counts an attempt with wrong credentials that another process with the same listener saw. */
-  countFailure(remoteAddress: string | undefined): void {
-    this.#failures.count(remoteAddress);
+  countWrongCredentials(attempt: WrongAttempt): void {
+    this.#wrong.count(attempt);
+  }
+
+  /** What an unknown user name is counted as. Counting it by name too hides which names exist. */
+  #firstName(username: string): string {
+    return username.slice(0, this.#longestName).replace(/[-,].*$/s, '');
   }
 
   /**
@@ -146,6 +150,11 @@ export class Access {
   }
 }
 
+function tooManyAttempts(retryAfterMs: number): NoriaError {
+  const message = `${MAX_WRONG_ATTEMPTS} attempts with wrong credentials for this user from this address within a minute`;
+  return new NoriaError('too-many-requests', message, { context: { retryAfterMs } });
+}
+
 /**
  * The longest of the names that is the whole user name or is followed by a separator.
  *
@@ -163,36 +172,4 @@ function longestUser(username: string, names: ReadonlyMap<string, unknown>, long
 
 function digest(text: string): Buffer {
   return createHash('sha256').update(text, 'utf8').digest();
-}
-
-/** Counts attempts with wrong credentials: for each client network, those of its current window. */
-class FailureCounts {
-  readonly #clock: Clock;
-  /** Windows are equally long, so the oldest ones end first. */
-  readonly #windows = new BoundedMap<string, { readonly endsAt: number; count: number }>(
-    MAX_FAILING_NETWORKS,
-  );
-
-  constructor(clock: Clock) {
-    this.#clock = clock;
-  }
-
-  /** Ms until this address may try again; 0 when it may try now. */
-  blockedForMs(address: string | undefined): number {
-    const window = this.#windows.get(clientNetwork(address ?? ''));
-    if (window === undefined || window.count < MAX_FAILURES) return 0;
-    return Math.max(0, window.endsAt - this.#clock.monotonic());
-  }
-
-  count(address: string | undefined): void {
-    const key = clientNetwork(address ?? '');
-    const nowMs = this.#clock.monotonic();
-    const window = this.#windows.get(key);
-    if (window !== undefined && window.endsAt > nowMs) {
-      window.count += 1;
-      return;
-    }
-    this.#windows.deleteOldestWhile(({ endsAt }) => endsAt <= nowMs);
-    this.#windows.set(key, { endsAt: nowMs + FAILURE_WINDOW_MS, count: 1 });
-  }
 }

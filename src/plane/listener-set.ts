@@ -16,6 +16,7 @@ import { Access } from '../listener/access.ts';
 import type { BoundAddress } from '../listener/bind.ts';
 import type { ConnectionLimit } from '../listener/connection-limit.ts';
 import { type Listener, openListener } from '../listener/listener.ts';
+import type { WrongAttempt } from '../listener/wrong-attempts.ts';
 import type { ListenerSettings, ListenerStatus, PlaneContext } from './data-plane.ts';
 
 export interface ListenerSetOptions {
@@ -33,7 +34,7 @@ export interface ListenerSetOptions {
 export interface ListenerSharing {
   connectionLimit(listenerId: number): ConnectionLimit;
   /** A client of this process sent wrong credentials. */
-  onWrongCredentials(listenerId: number, remoteAddress: string | undefined): void;
+  onWrongCredentials(listenerId: number, attempt: WrongAttempt): void;
 }
 
 interface OpenedListener {
@@ -141,9 +142,9 @@ export class ListenerSet {
   }
 
   /** A client sent wrong credentials to another process that shares this listener. */
-  countWrongCredentials(listenerId: number, remoteAddress: string | undefined): void {
+  countWrongCredentials(listenerId: number, attempt: WrongAttempt): void {
     const opened = this.#opened.find(({ settings }) => settings.shared?.id === listenerId);
-    opened?.access.countFailure(remoteAddress);
+    opened?.access.countWrongCredentials(attempt);
   }
 
   /** Stops accepting clients. Resolves when every connection with a request under way has ended. */
@@ -265,7 +266,7 @@ export class ListenerSet {
       ownAddresses: () => this.#ownAddresses,
       clock,
       ...(shares && {
-        onFailure: (remoteAddress) => shares.sharing.onWrongCredentials(shares.id, remoteAddress),
+        onWrongCredentials: (attempt) => shares.sharing.onWrongCredentials(shares.id, attempt),
       }),
     });
     const sourceNames = () => this.#context.sourceNames;

@@ -107,78 +107,111 @@ describe('access: users', () => {
   });
 });
 
-describe('access: failed attempts', () => {
+describe('access: wrong credentials', () => {
   const right = { username: 'ann', password: 'a' };
   const wrong = { username: 'ann', password: 'guess' };
+  const identity = { user: 'ann', routingText: '' };
 
   function limited() {
     const clock = new ManualClock();
-    const closed = access({ users: users(['ann', 'a']), clock });
-    const fail = (times: number, address: string) => {
-      for (let index = 0; index < times; index += 1) closed.identify(wrong, address);
+    const counted: unknown[] = [];
+    const onWrongCredentials = (attempt: unknown) => void counted.push(attempt);
+    const closed = access({ users: users(['ann', 'a'], ['bob-b', 'b']), clock, onWrongCredentials });
+    const fail = (times: number, address: string, credentials = wrong) => {
+      for (let index = 0; index < times; index += 1) closed.identify(credentials, address);
     };
-    return { clock, closed, fail };
+    /** The code for one more wrong attempt. */
+    const codeOf = (address: string, credentials = wrong) => {
+      const outcome = closed.identify(credentials, address);
+      return outcome instanceof NoriaError ? outcome.code : 'identified';
+    };
+    return { clock, closed, counted, fail, codeOf };
   }
 
-  test('access: after 20 failures within a minute an address must wait, also with correct credentials', () => {
+  test('access: right credentials always pass, after any number of wrong ones from the same address', () => {
+    const { closed, fail } = limited();
+    for (let round = 0; round < 30; round += 1) {
+      fail(20, CLIENT);
+      expect(closed.identify(right, CLIENT)).toEqual(identity);
+    }
+  });
+
+  test('access: after 20 wrong attempts within a minute, further wrong ones must wait', () => {
     const { clock, closed, fail } = limited();
-    fail(19, CLIENT);
-    expect(closed.identify(right, CLIENT)).toEqual({ user: 'ann', routingText: '' });
+    fail(10, CLIENT);
     clock.advance(10_000);
-    fail(1, CLIENT);
-    const refused = closed.identify(right, CLIENT);
+    fail(9, CLIENT);
+    expect(hasCode(closed.identify(wrong, CLIENT), 'auth-required'), 'the 20th').toBe(true);
+    const refused = closed.identify(wrong, CLIENT);
     expect(hasCode(refused, 'too-many-requests')).toBe(true);
     expect(refused).toHaveProperty('context', { retryAfterMs: 50_000 });
-    expect(closed.identify(right, '192.0.2.2'), 'another address').toEqual({ user: 'ann', routingText: '' });
-    clock.advance(49_999);
-    expect(hasCode(closed.identify(right, CLIENT), 'too-many-requests')).toBe(true);
-    clock.advance(1);
-    expect(closed.identify(right, CLIENT)).toEqual({ user: 'ann', routingText: '' });
-  });
-
-  test('access: attempts during the wait do not extend it', () => {
-    const { clock, closed, fail } = limited();
     fail(500, CLIENT);
-    clock.advance(60_000);
-    expect(closed.identify(right, CLIENT)).toEqual({ user: 'ann', routingText: '' });
+    clock.advance(49_999);
+    expect(hasCode(closed.identify(wrong, CLIENT), 'too-many-requests')).toBe(true);
+    clock.advance(1);
+    expect(hasCode(closed.identify(wrong, CLIENT), 'auth-required'), 'a new window').toBe(true);
+  });
+
+  test('access: counts by address and user, also by user names that do not exist', () => {
+    const { fail, codeOf } = limited();
     fail(20, CLIENT);
-    expect(hasCode(closed.identify(right, CLIENT), 'too-many-requests'), 'a new window').toBe(true);
-  });
-
-  test('access: failures older than a minute do not count', () => {
-    const { clock, closed, fail } = limited();
-    fail(19, CLIENT);
-    clock.advance(60_000);
-    fail(19, CLIENT);
-    expect(closed.identify(right, CLIENT)).toEqual({ user: 'ann', routingText: '' });
-  });
-
-  test('access: a new window of an address becomes the newest one', () => {
-    const { clock, closed, fail } = limited();
-    fail(20, 'first');
-    clock.advance(60_000);
-    fail(1, 'second');
-    fail(20, 'first');
-    for (let index = 0; index < 9_999; index += 1) fail(1, `address ${index}`);
-    expect(hasCode(closed.identify(right, 'first'), 'too-many-requests'), 'second is the oldest').toBe(true);
+    const session = { username: 'ann-session-7', password: 'x' };
+    expect(codeOf(CLIENT, session), 'the same user').toBe('too-many-requests');
+    for (const username of ['bob-b', 'bob', 'eve']) {
+      expect(codeOf(CLIENT, { username, password: 'x' }), username).toBe('auth-required');
+    }
+    expect(codeOf('192.0.2.2')).toBe('auth-required');
+    fail(20, CLIENT, { username: 'eve-session-1', password: 'x' });
+    expect(codeOf(CLIENT, { username: 'eve,session-2', password: 'x' })).toBe('too-many-requests');
   });
 
   test('access: a v4-mapped address counts as IPv4, and an IPv6 /64 as one client', () => {
-    const { closed, fail } = limited();
+    const { fail, codeOf } = limited();
     fail(20, `::ffff:${CLIENT}`);
-    expect(hasCode(closed.identify(right, CLIENT), 'too-many-requests')).toBe(true);
+    expect(codeOf(CLIENT)).toBe('too-many-requests');
     for (let host = 1; host <= 20; host += 1) fail(1, `2001:db8::${host}`);
-    expect(hasCode(closed.identify(right, '2001:db8::ffff'), 'too-many-requests')).toBe(true);
-    expect(closed.identify(right, '2001:db8:0:1::1')).toEqual({ user: 'ann', routingText: '' });
+    expect(codeOf('2001:db8::ffff')).toBe('too-many-requests');
+    expect(codeOf('2001:db8:0:1::1')).toBe('auth-required');
   });
 
   test('access: beyond 10,000 addresses the one with the oldest window is forgotten', () => {
-    const { closed, fail } = limited();
+    const { clock, fail, codeOf } = limited();
     fail(20, 'first');
     fail(20, 'second');
+    clock.advance(1_000);
     for (let index = 0; index < 9_999; index += 1) fail(1, `address ${index}`);
-    expect(closed.identify(right, 'first')).toEqual({ user: 'ann', routingText: '' });
-    expect(hasCode(closed.identify(right, 'second'), 'too-many-requests')).toBe(true);
+    clock.advance(1_000);
+    expect(codeOf('second')).toBe('too-many-requests');
+    expect(codeOf('first')).toBe('auth-required');
+  });
+
+  test('access: while all clients send 2,000 wrong attempts in a second, only those with too many go unchecked', () => {
+    const { clock, closed, counted, fail } = limited();
+    fail(2_000, CLIENT);
+    fail(1_000, CLIENT);
+    expect(counted).toHaveLength(2_000);
+    expect(hasCode(closed.identify(right, CLIENT), 'too-many-requests'), 'not checked').toBe(true);
+    expect(closed.identify(right, '192.0.2.2'), 'another address').toEqual(identity);
+    expect(closed.identify({ username: 'bob-b', password: 'b' }, CLIENT), 'another user').toMatchObject({
+      user: 'bob-b',
+    });
+    clock.advance(1_000);
+    expect(closed.identify(right, CLIENT), 'in the next second').toEqual(identity);
+  });
+
+  test('access: attempts that other processes saw count too', () => {
+    const { closed, codeOf } = limited();
+    for (let index = 0; index < 20; index += 1)
+      closed.countWrongCredentials({ address: CLIENT, user: 'ann' });
+    expect(codeOf(CLIENT)).toBe('too-many-requests');
+    expect(closed.identify(right, CLIENT)).toEqual(identity);
+  });
+
+  test('access: a password that begins with the right one is wrong', () => {
+    const { codeOf } = limited();
+    for (const rest of ['a', 'aa', 'a'.repeat(10_000)]) {
+      expect(codeOf(CLIENT, { username: 'ann', password: `a${rest}` })).toBe('auth-required');
+    }
   });
 });
 

@@ -3,6 +3,7 @@ import type { EventName, NoriaEvents } from '../../core/events.ts';
 import type { FaultCode } from '../../core/faults.ts';
 import type { SourceFault } from '../../dialer/credentials.ts';
 import type { BoundAddress } from '../../listener/bind.ts';
+import type { WrongAttempt } from '../../listener/wrong-attempts.ts';
 import type { PlaneContext } from '../data-plane.ts';
 import type { PermitReply, PermitRequest } from './connection-permits.ts';
 import type { IpcEncoded } from './ipc-encoding.ts';
@@ -60,7 +61,7 @@ export type ToWorker =
 export interface WrongCredentials {
   readonly kind: 'wrong-credentials';
   readonly listener: number;
-  readonly address: string | undefined;
+  readonly attempt: WrongAttempt;
 }
 
 /** Opens the worker's data plane. The first message to a worker. */

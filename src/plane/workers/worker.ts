@@ -94,7 +94,7 @@ function execute(command: PlaneCommand, { listeners, dialer }: WorkerPlane): voi
       dialer.answeredElsewhere();
       break;
     case 'wrong-credentials':
-      listeners.countWrongCredentials(command.listener, command.address);
+      listeners.countWrongCredentials(command.listener, command.attempt);
       break;
     case 'drain':
       void listeners.drain().then(() => send({ kind: 'drained' }));
@@ -126,7 +126,7 @@ function openPlane({ dialer: settings, context, inheritedFds }: OpenPlane): Work
     inheritedFds: new Set(inheritedFds),
     sharing: {
       connectionLimit: permitsOf,
-      onWrongCredentials: (listener, address) => send({ kind: 'wrong-credentials', listener, address }),
+      onWrongCredentials: (listener, attempt) => send({ kind: 'wrong-credentials', listener, attempt }),
     },
   });
   return { listeners, dialer };

@@ -1,0 +1,67 @@
+/**
+ * Counts attempts with wrong credentials by client network and user name, bounded in memory and in time. They slow down only
+ * further wrong ones: otherwise one client could lock out all others behind the same address.
+ */
+import { BoundedMap } from '../core/bounded-map.ts';
+import type { Clock } from '../core/clock.ts';
+import { clientNetwork } from '../core/networks.ts';
+
+/** A wrong attempt: where it came from, and the user name that it tried. */
+export interface WrongAttempt {
+  readonly address: string | undefined;
+  readonly user: string;
+}
+
+/** Attempts of one client and user within a window. A browser's own retries stay far below. */
+export const MAX_WRONG_ATTEMPTS = 20;
+const WINDOW_MS = 60_000;
+const MAX_WINDOWS = 10_000;
+/** Attempts of all clients. Beyond it, those that already have too many are not even checked. */
+const MAX_WRONG_PER_SECOND = 2_000;
+const SECOND_MS = 1_000;
+
+interface Window {
+  readonly endsAt: number;
+  count: number;
+}
+
+export class WrongAttempts {
+  readonly #clock: Clock;
+  /** Windows are equally long, so the oldest ones end first. */
+  readonly #windows = new BoundedMap<string, Window>(MAX_WINDOWS);
+  #second: Window = { endsAt: 0, count: 0 };
+
+  constructor(clock: Clock) {
+    this.#clock = clock;
+  }
+
+  /** Ms until a further wrong attempt is answered as the first ones; 0 while there are not too many. */
+  retryAfterMs(attempt: WrongAttempt): number {
+    const window = this.#windows.get(keyOf(attempt));
+    if (window === undefined || window.count < MAX_WRONG_ATTEMPTS) return 0;
+    return Math.max(0, window.endsAt - this.#clock.monotonic());
+  }
+
+  /** Whether all clients together have sent too many in this second. */
+  get isFlooded(): boolean {
+    return this.#second.count >= MAX_WRONG_PER_SECOND && this.#second.endsAt > this.#clock.monotonic();
+  }
+
+  count(attempt: WrongAttempt): void {
+    const key = keyOf(attempt);
+    const nowMs = this.#clock.monotonic();
+    if (this.#second.endsAt <= nowMs) this.#second = { endsAt: nowMs + SECOND_MS, count: 0 };
+    this.#second.count += 1;
+    const window = this.#windows.get(key);
+    if (window !== undefined && window.endsAt > nowMs) {
+      window.count += 1;
+      return;
+    }
+    this.#windows.deleteOldestWhile(({ endsAt }) => endsAt <= nowMs);
+    this.#windows.set(key, { endsAt: nowMs + WINDOW_MS, count: 1 });
+  }
+}
+
+function keyOf({ address, user }: WrongAttempt): string {
+  return `${clientNetwork(address ?? '')} ${user}`;
+}
