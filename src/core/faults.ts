@@ -82,6 +82,14 @@ export const FAULTS = {
     summary: 'The request has an Expect header that noria does not support.',
     advice: 'Use only Expect: 100-continue.',
   },
+  'uri-too-long': {
+    side: 'client',
+    retry: 'never',
+    http: 414,
+    proxyStatus: 'http_request_error',
+    summary: 'The request line is too long.',
+    advice: 'Keep the URL below 16 KiB.',
+  },
   'head-too-large': {
     side: 'client',
     retry: 'never',

@@ -155,7 +155,7 @@ export class ClientConnection implements Listed {
     this.#phase = 'idle';
     this.#answered = true;
     this.#clearTimeout();
-    if (this.#draining) this.#socket.destroy();
+    if (this.#draining) this.#socket.destroySoon();
     else if (timeoutMs !== undefined) this.#setTimeout(timeoutMs);
   }
 
@@ -288,15 +288,26 @@ export class ClientConnection implements Listed {
     this.#socket.destroy();
   }
 
-  /**
-   * Writes the last bytes and closes the connection. Discards what the client still sends for up to `CLOSE_TIMEOUT_MS`: closing
-   * with unread data would reset the connection, and the client could lose these bytes.
-   */
+  /** Writes the last bytes and closes the connection. */
   sendAndClose(bytes: string | Uint8Array): void {
+    this.#socket.write(bytes);
+    this.close();
+  }
+
+  /**
+   * Closes the connection when everything has been sent. Discards what the client still sends for up to `CLOSE_TIMEOUT_MS` after
+   * that: closing with unread data would reset the connection, and the client could lose the last bytes.
+   */
+  close(): void {
     const socket = this.#socket;
-    this.#setTimeout(CLOSE_TIMEOUT_MS);
+    const destroy = (): void => {
+      socket.destroy();
+    };
+    this.#setTimeout(this.options.idleTimeoutMs, destroy);
     socket.on('end', () => socket.destroySoon());
-    socket.end(bytes);
+    socket.end(() => {
+      if (!socket.destroyed) this.#setTimeout(CLOSE_TIMEOUT_MS, destroy);
+    });
     socket.resume();
     if (socket.readableEnded) socket.destroySoon();
   }
@@ -304,7 +315,7 @@ export class ClientConnection implements Listed {
   /** Closes the connection now if no request is in progress, otherwise after the current one. */
   drain(): void {
     this.#draining = true;
-    if (this.#phase === 'idle') this.#socket.destroy();
+    if (this.#phase === 'idle') this.#socket.destroySoon();
   }
 
   destroy(): void {
@@ -322,9 +333,9 @@ export class ClientConnection implements Listed {
     return this.#accepted.remoteAddress ?? '';
   }
 
-  #setTimeout(ms: number): void {
+  #setTimeout(ms: number, onTimeout = this.#onTimeout): void {
     this.#clearTimeout();
-    this.#timeout = this.options.deadlines.set(ms, this.#onTimeout);
+    this.#timeout = this.options.deadlines.set(ms, onTimeout);
   }
 
   #clearTimeout(): void {

@@ -14,7 +14,7 @@ import type { ListenerProtocol } from '../core/protocol.ts';
 import { type BoundAddress, bind, boundAddress } from './bind.ts';
 import { ClientConnection, type ConnectionOptions } from './client-connection.ts';
 import { AdmissionQueue, type ConnectionLimit } from './connection-limit.ts';
-import { HttpServer } from './http/server.ts';
+import { serveHttp } from './http/http-connection.ts';
 import { serveSocks } from './socks/handshake.ts';
 
 /** The certificate that a listener with TLS presents to its clients. */
@@ -64,7 +64,6 @@ export async function openListener(options: ListenerOptions): Promise<Listener> 
 export class Listener {
   readonly name: string;
   readonly #options: ListenerOptions;
-  readonly #http: HttpServer;
   readonly #servers: Server[] = [];
   /** Port 0 is replaced by the assigned port, so that listening again uses the same one. */
   #listenAddresses: readonly ListenAddress[];
@@ -84,7 +83,6 @@ export class Listener {
     this.#options = options;
     this.#listenAddresses = addresses;
     if (tls !== undefined) this.#secureContext = secureContext(name, tls);
-    this.#http = new HttpServer(options);
     if (sharedLimit !== undefined) this.#admissionQueue = new AdmissionQueue(sharedLimit, deadlines);
   }
 
@@ -159,7 +157,6 @@ export class Listener {
 
   async #close(): Promise<void> {
     const stopped = this.#stopAccepting();
-    this.#http.close();
     for (const connection of this.#connections.all()) connection.destroy();
     await stopped;
   }
@@ -243,7 +240,7 @@ export class Listener {
       const reason = `this listener does not accept ${protocol}`;
       connection.refuseAll(new NoriaError('not-implemented', reason, { context: { reason } }));
     }
-    if (version === undefined) this.#http.serve(first, connection);
+    if (version === undefined) serveHttp(first, connection);
     else serveSocks(first, version, connection);
   }
 }

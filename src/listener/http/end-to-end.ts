@@ -38,18 +38,23 @@ const NEVER_TRAILER = new Set([
 ]);
 
 /**
- * The fields of a message that are forwarded.
+ * The fields of a message that are forwarded. Those about its framing are written in canonical form, so that the next reader
+ * cannot understand them differently.
  *
  * @param body - how the forwarded body is framed. If it is chunked, Transfer-Encoding and Trailer are kept.
  */
 export function endToEndFields(fields: readonly HeaderField[], body: Framing): HeaderField[] {
   const nominated = nominatedFields(fields);
   const chunked = body.kind === 'chunked';
-  return fields.filter(([name]) => {
-    const lower = name.toLowerCase();
-    if (lower === 'transfer-encoding' || lower === 'trailer') return chunked;
-    return !HOP_BY_HOP.has(lower) && !isProxyField(lower) && !nominated.has(lower);
-  });
+  const kept: HeaderField[] = [];
+  for (const field of fields) {
+    const lower = field[0].toLowerCase();
+    if (lower === 'content-length') kept.push([field[0], String(Number(field[1]))]);
+    else if (lower === 'transfer-encoding' && chunked) kept.push([field[0], 'chunked']);
+    else if (lower === 'trailer' && !chunked) continue;
+    else if (!HOP_BY_HOP.has(lower) && !isProxyField(lower) && !nominated.has(lower)) kept.push(field);
+  }
+  return kept;
 }
 
 /** The same for a request to switch protocols and for its 101 response: Upgrade is kept, with `Connection: Upgrade`. */

@@ -1,5 +1,5 @@
 /** An absolute-form request: decoded and checked as the client sent it, and formatted for the target or the member. */
-import type { IncomingMessage } from 'node:http';
+import { isUtf8 } from 'node:buffer';
 import { NoriaError } from '../../core/faults.ts';
 import { formatHostPort, type HostPort, parseHostPort } from '../../core/host-port.ts';
 import type { MemberConnection } from '../../dialer/dial.ts';
@@ -7,8 +7,9 @@ import type { RoutingOptions } from '../../pool/lease.ts';
 import type { ClientConnection } from '../client-connection.ts';
 import { identifyRequest } from './client-identity.ts';
 import { endToEndFields, upgradeFields } from './end-to-end.ts';
-import { checkHttpVersion, type Framing, requestFraming } from './framing.ts';
-import { fieldValues, formatFields, type HeaderField, pairFields } from './header-fields.ts';
+import { checkHttpVersion, type Framing } from './framing.ts';
+import { connectionOptions, fieldValues, formatFields, type HeaderField } from './header-fields.ts';
+import type { RequestHead } from './request-head.ts';
 
 export interface ForwardRequest {
   readonly method: string;
@@ -26,35 +27,57 @@ export interface AbsoluteUrl {
   readonly target: HostPort;
   /** The value for Host: the canonical host, and the port unless it is 80. */
   readonly authority: string;
-  /** Path and query exactly as the client wrote them. If there are none: `*` for OPTIONS, otherwise `/`. */
+  /** Path and query as the client wrote them, with bytes outside ASCII percent-encoded. If there are none: `*` for OPTIONS, otherwise `/`. */
   readonly path: string;
 }
 
 const DEFAULT_HTTP_PORT = 80;
 const ABSOLUTE_URL = /^([A-Za-z][A-Za-z0-9+.-]*):\/\/([^/?#]*)([^#]*)$/;
 const ORIGIN_FORM = /^[/*]/;
+const NOT_ASCII = /[\x80-\xff]/;
+const H2C = /\bh2c\b/i;
 
 /** Decodes and checks a request. An error is the reason to refuse it. */
 export function readForwardRequest(
-  request: IncomingMessage,
+  head: RequestHead,
   connection: ClientConnection,
-  upgrade: boolean,
 ): ForwardRequest | NoriaError {
-  const { method = '' } = request;
-  const fields = pairFields(request.rawHeaders);
-  const wrongVersion = checkHttpVersion(request.httpVersionMajor);
+  const { method, fields, framing } = head;
+  const wrongVersion = checkHttpVersion(head.majorVersion);
   if (wrongVersion !== undefined) return wrongVersion;
-  const framing = requestFraming(fields, request.httpVersionMinor);
   if (framing instanceof NoriaError) return framing;
   const identity = identifyRequest(fields, connection);
   if (identity instanceof NoriaError) return identity;
-  const url = parseAbsoluteUrl(method, request.url ?? '');
+  const wrongExpectation = checkExpectation(head);
+  if (wrongExpectation !== undefined) return wrongExpectation;
+  const url = parseAbsoluteUrl(method, head.target);
   if (url instanceof NoriaError) return url;
   const routing = connection.route(identity, url.target, fields);
-  return routing instanceof NoriaError ? routing : { method, url, fields, framing, routing, upgrade };
+  if (routing instanceof NoriaError) return routing;
+  return { method, url, fields, framing, routing, upgrade: isUpgrade(head) };
 }
 
-/** Parses `http://host[:port]/path?query`. */
+/** The target decides whether the client continues; other expectations than `100-continue` do not exist (RFC 9110 §10.1.1). */
+function checkExpectation({ minorVersion, fields }: RequestHead): NoriaError | undefined {
+  const known = fieldValues(fields, 'expect').every((value) => value.toLowerCase() === '100-continue');
+  if (known || minorVersion === 0) return undefined;
+  return new NoriaError('expectation-failed', 'Expect has a value other than 100-continue');
+}
+
+/**
+ * Whether Upgrade is forwarded. Not for a request with a body, which would have to end before the protocol switches; and not for
+ * h2c, which curl offers with every request and which may be ignored.
+ */
+function isUpgrade({ minorVersion, fields, framing }: RequestHead): boolean {
+  const protocols = fieldValues(fields, 'upgrade');
+  if (protocols.length === 0 || minorVersion === 0) return false;
+  const hasNoBody = !(framing instanceof NoriaError) && framing.kind === 'none';
+  return (
+    hasNoBody && connectionOptions(fields).includes('upgrade') && !protocols.some((value) => H2C.test(value))
+  );
+}
+
+/** Parses `http://host[:port]/path?query`. @param url - in Latin-1. */
 export function parseAbsoluteUrl(method: string, url: string): AbsoluteUrl | NoriaError {
   if (ORIGIN_FORM.test(url)) {
     const reason = 'this port is noria, a forward proxy, not a web site: set it as the proxy of your client';
@@ -67,11 +90,24 @@ export function parseAbsoluteUrl(method: string, url: string): AbsoluteUrl | Nor
   }
   if (scheme.toLowerCase() !== 'http')
     return new NoriaError('bad-request', 'not an http URL in absolute form');
-  const target = parseHostPort(authority, DEFAULT_HTTP_PORT);
+  const target = parseHostPort(decodeUtf8(authority), DEFAULT_HTTP_PORT);
   if (target === undefined) return new NoriaError('bad-request', 'the URL has no valid host and port');
   const emptyPath = method === 'OPTIONS' ? '*' : '/';
   const path = rest === '' ? emptyPath : rest.startsWith('/') ? rest : `/${rest}`;
-  return { target, authority: hostValue(target), path };
+  return { target, authority: hostValue(target), path: encodeBytes(path) };
+}
+
+/** '' for text that is not UTF-8. */
+function decodeUtf8(latin1: string): string {
+  if (!NOT_ASCII.test(latin1)) return latin1;
+  const bytes = Buffer.from(latin1, 'latin1');
+  return isUtf8(bytes) ? bytes.toString('utf8') : '';
+}
+
+/** Percent-encodes the bytes outside ASCII, which a request target must not contain (RFC 3986 §2.1). */
+function encodeBytes(latin1: string): string {
+  if (!NOT_ASCII.test(latin1)) return latin1;
+  return latin1.replaceAll(/[\x80-\xff]/g, (byte) => `%${byte.charCodeAt(0).toString(16).toUpperCase()}`);
 }
 
 /**

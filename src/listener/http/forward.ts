@@ -6,7 +6,6 @@
  * §9.2.2): a member that failed may have forwarded the request. For the same reason a request that is not idempotent never uses
  * an idle connection, which may turn out to be dead.
  */
-import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Deadline } from '../../core/deadlines.ts';
 import { type FaultCode, NoriaError } from '../../core/faults.ts';
 import type { Dialing, DialRequest, DialResult, MemberConnection } from '../../dialer/dial.ts';
@@ -21,10 +20,13 @@ import {
   readForwardRequest,
 } from './forward-request.ts';
 import type { Framing } from './framing.ts';
-import { discardBody, type HttpReply, refusalReply, sendReply, successHeaders } from './replies.ts';
+import type { HeaderField } from './header-fields.ts';
+import { type HttpReply, refusalReply, successHeaders } from './replies.ts';
 import { RequestBody } from './request-body.ts';
+import type { RequestContext, RequestHandler } from './request-handler.ts';
+import type { RequestHead } from './request-head.ts';
 import type { ResponseHead, ResponsePart } from './response-reader.ts';
-import { formatResponseHead, ResponseWriter } from './response-writer.ts';
+import { formatResponseHead, type ResponseWriter } from './response-writer.ts';
 
 /** Dials for one request; each of them may itself try several members. */
 const MAX_DIALS = 3;
@@ -38,32 +40,27 @@ const EMPTY_OK: HttpReply = {
 };
 
 /**
- * Serves one request. Owns its response until the response has closed.
+ * Serves one request.
  *
- * @param upgradeReceived - present if the request asks to switch protocols and node:http has detached its parser: what the client
- *   has already sent after the request.
- * @returns aborts the request without a reply; a no-op once it is over.
+ * @returns what the events of the client go to; undefined if the request has been refused at once.
  */
-export function serveForward(
-  request: IncomingMessage,
-  response: ServerResponse,
-  connection: ClientConnection,
-  upgradeReceived?: Buffer,
-): () => void {
-  const forwardRequest = readForwardRequest(request, connection, upgradeReceived !== undefined);
+export function serveForward(head: RequestHead, context: RequestContext): RequestHandler | undefined {
+  const { connection, response } = context;
+  const forwardRequest = readForwardRequest(head, connection);
   if (forwardRequest instanceof NoriaError) {
     connection.reportRefusal(forwardRequest.code, forwardRequest.message);
-    sendReply(request, response, refusalReply(refusalOf(forwardRequest)), connection);
-    return () => {};
+    response.reply(refusalReply(refusalOf(forwardRequest)));
+    return undefined;
   }
   const fields = decrementMaxForwards(forwardRequest.method, forwardRequest.fields);
   if (fields === undefined) {
-    sendReply(request, response, finalReply(forwardRequest.method, connection), connection);
-    return () => {};
+    response.reply(finalReply(forwardRequest.method, connection));
+    return undefined;
   }
-  const forward = new Forward(request, response, connection, { ...forwardRequest, fields }, upgradeReceived);
+  if (forwardRequest.upgrade) connection.setProtocol('upgrade');
+  const forward = new Forward(context, { ...forwardRequest, fields });
   forward.start();
-  return forward.abort;
+  return forward;
 }
 
 /** The reply to a request with Max-Forwards: 0, which must not be forwarded (RFC 9110 §7.6.2). */
@@ -87,45 +84,51 @@ type Phase =
   /** There is no dial or exchange left. The client may not yet have received all of its response. */
   | { readonly name: 'over' };
 
-class Forward {
-  readonly #request: IncomingMessage;
-  readonly #response: ServerResponse;
+class Forward implements RequestHandler {
+  readonly #context: RequestContext;
   readonly #connection: ClientConnection;
+  readonly #response: ResponseWriter;
   readonly #forwardRequest: ForwardRequest;
   readonly #body: RequestBody;
-  readonly #writer: ResponseWriter;
   readonly #avoid: string[] = [];
   #phase: Phase = { name: 'dialing' };
   #dialCount = 0;
   #attempts = 0;
-  /** What a client that asks to switch protocols has sent after its request. */
-  #early: Buffer | undefined;
   #idleTimeout: Deadline | undefined;
 
-  constructor(
-    request: IncomingMessage,
-    response: ServerResponse,
-    connection: ClientConnection,
-    forwardRequest: ForwardRequest,
-    early: Buffer | undefined,
-  ) {
-    this.#request = request;
-    this.#response = response;
-    this.#connection = connection;
+  constructor(context: RequestContext, forwardRequest: ForwardRequest) {
+    this.#context = context;
+    this.#connection = context.connection;
+    this.#response = context.response;
     this.#forwardRequest = forwardRequest;
-    this.#early = early;
-    this.#body = new RequestBody(request, forwardRequest.framing, () => this.#refreshIdleTimeout());
-    this.#writer = new ResponseWriter(request, response);
+    this.#body = new RequestBody(forwardRequest.framing, context.resumeBody);
+  }
+
+  get wantsBody(): boolean {
+    return this.#body.wantsMore;
   }
 
   start(): void {
-    this.#response.on('close', this.abort).on('drain', this.#onClientDrain);
     this.#dial(!IDEMPOTENT.test(this.#forwardRequest.method));
+  }
+
+  onBody(chunk: Buffer): void {
+    this.#refreshIdleTimeout();
+    this.#body.add(chunk);
+  }
+
+  onBodyEnd(trailers: readonly HeaderField[]): void {
+    this.#body.end(trailers);
+  }
+
+  onClientDrain(): void {
+    this.#refreshIdleTimeout();
+    if (this.#phase.name === 'responding') this.#phase.exchange.resume();
   }
 
   #dial(fresh: boolean): void {
     this.#dialCount += 1;
-    const { url, routing, upgrade } = this.#forwardRequest;
+    const { url, routing } = this.#forwardRequest;
     const request: DialRequest = {
       target: url.target,
       routing,
@@ -135,14 +138,6 @@ class Forward {
     };
     const phase: DialingPhase = { name: 'dialing' };
     this.#phase = phase;
-    if (upgrade) {
-      this.#connection.dial(request, this.#early, (result, early) => {
-        this.#early = early;
-        this.#connection.socket.pause();
-        this.#onDialed(result);
-      });
-      return;
-    }
     // Stored in its own phase: when `dial` returns, its result may already have failed and started another dial.
     phase.dialing = this.#connection.options.dialer.dial(request, (result) => {
       this.#safely(() => this.#onDialed(result));
@@ -159,7 +154,7 @@ class Forward {
       this.#startExchange(result.connection);
     } else if (result.failure.code === 'client-gone') {
       this.#over();
-      this.#response.destroy();
+      this.#connection.destroy();
     } else {
       const { failure } = result;
       this.#connection.reportFailedDial(failure);
@@ -195,18 +190,17 @@ class Forward {
     this.#refreshIdleTimeout();
     switch (part.kind) {
       case 'interim':
-        this.#writer.sendInterim(part.head);
+        this.#response.sendInterim(part.head);
         return;
       case 'head':
         this.#startResponse(exchange, part.head, part.framing);
         return;
       case 'data':
-        this.#writer.write(part.chunk);
+        this.#response.write(part.chunk);
         return;
       case 'complete':
         this.#over();
-        this.#writer.complete(part.trailers);
-        discardBody(this.#request, this.#connection);
+        this.#response.complete(part.trailers);
     }
   }
 
@@ -224,30 +218,23 @@ class Forward {
     }
     this.#phase = { name: 'responding', exchange };
     const added = successHeaders(memberConnection, this.#attempts);
-    this.#writer.start(head, framing, added, this.#connection.draining);
+    this.#response.start(head, framing, added);
   }
 
   #onRead(exchange: HttpExchange): void {
-    if (!this.#writer.flush()) exchange.pause();
+    if (!this.#response.flush()) exchange.pause();
   }
 
-  readonly #onClientDrain = (): void => {
-    this.#refreshIdleTimeout();
-    if (this.#phase.name === 'responding') this.#phase.exchange.resume();
-  };
-
   #onSwitched({ memberConnection }: HttpExchange, head: ResponseHead): void {
-    const { socket } = this.#connection;
-    this.#phase = { name: 'over' };
-    this.#clearIdleTimeout();
-    this.#response.detachSocket(socket);
+    this.#over();
+    const early = this.#context.detach();
     const fields = [...upgradeFields(head.fields), ...successHeaders(memberConnection, this.#attempts)];
-    socket.write(formatResponseHead(head, fields), 'latin1');
-    this.#connection.tunnel(memberConnection, this.#early);
+    this.#connection.socket.write(formatResponseHead(head, fields), 'latin1');
+    this.#connection.tunnel(memberConnection, early);
   }
 
   #onFailed(exchange: HttpExchange, error: NoriaError, silent: boolean): void {
-    if (this.#writer.begun) {
+    if (this.#response.begun) {
       this.#cutOff('members-failed');
       return;
     }
@@ -275,14 +262,13 @@ class Forward {
     }
   };
 
-  /** Ends without a reply: the client has left, has its whole response, or sent an invalid body. Idempotent. */
-  readonly abort = (): void => {
+  /** Idempotent. */
+  abort(): void {
     const phase = this.#phase;
-    this.#phase = { name: 'over' };
-    this.#clearIdleTimeout();
+    this.#over();
     if (phase.name === 'dialing') phase.dialing?.cancel();
     if (phase.name === 'waiting' || phase.name === 'responding') phase.exchange.abort();
-  };
+  }
 
   /** Runs an event handler of a member's socket. An unexpected error in it ends this client connection only. */
   #safely(work: () => void): void {
@@ -296,9 +282,9 @@ class Forward {
 
   /** Destroys an incomplete response. It is not ended, so that the client sees that something is missing. */
   #cutOff(outcome: FaultCode): void {
-    this.#phase = { name: 'over' };
+    this.#over();
     this.#connection.setOutcome(outcome);
-    this.#response.destroy();
+    this.#connection.destroy();
   }
 
   #refuse(code: FaultCode, reason: string): void {
@@ -308,11 +294,12 @@ class Forward {
 
   #sendRefusal(refusal: Refusal): void {
     this.#over();
-    sendReply(this.#request, this.#response, refusalReply(refusal), this.#connection);
+    this.#response.reply(refusalReply(refusal));
   }
 
   #over(): void {
     this.#phase = { name: 'over' };
+    this.#clearIdleTimeout();
     this.#body.release();
   }
 

@@ -8,27 +8,30 @@
 /** The name in its original letter case; the value in Latin-1 without surrounding white space. */
 export type HeaderField = readonly [name: string, value: string];
 
-/** Sticky: matches at `lastIndex`, so lines need not be cut out first. */
-const FIELD_LINE = /([!#$%&'*+.^_`|~0-9A-Za-z-]+):([\t\x20-\x7e\x80-\xff]*)\r\n/y;
+/**
+ * `response`: white space between a name and its colon is removed. In a request it is an error, because it allows request
+ * smuggling (RFC 9112 §5.1).
+ */
+export type FieldSyntax = 'request' | 'response';
+
+/** Sticky: they match at `lastIndex`, so lines need not be cut out first. */
+const FIELD_LINES: Readonly<Record<FieldSyntax, RegExp>> = {
+  request: /([!#$%&'*+.^_`|~0-9A-Za-z-]+):([\t\x20-\x7e\x80-\xff]*)\r\n/y,
+  response: /([!#$%&'*+.^_`|~0-9A-Za-z-]+)[\t ]*:([\t\x20-\x7e\x80-\xff]*)\r\n/y,
+};
 const TAB = 0x09;
 const SPACE = 0x20;
 
 /** Parses the field lines of `text` from `start` to its end, each with its CR LF; undefined if one of them is invalid. */
-export function parseFieldLines(text: string, start: number): HeaderField[] | undefined {
+export function parseFieldLines(text: string, start: number, syntax: FieldSyntax): HeaderField[] | undefined {
+  const pattern = FIELD_LINES[syntax];
   const fields: HeaderField[] = [];
-  for (let at = start; at < text.length; at = FIELD_LINE.lastIndex) {
-    FIELD_LINE.lastIndex = at;
-    const [, name, value] = FIELD_LINE.exec(text) ?? [];
+  for (let at = start; at < text.length; at = pattern.lastIndex) {
+    pattern.lastIndex = at;
+    const [, name, value] = pattern.exec(text) ?? [];
     if (name === undefined || value === undefined) return undefined;
     fields.push([name, trimSpace(value)]);
   }
-  return fields;
-}
-
-/** Pairs up the flat name-value list of node:http. */
-export function pairFields(raw: readonly string[]): HeaderField[] {
-  const fields: HeaderField[] = [];
-  for (let at = 0; at + 1 < raw.length; at += 2) fields.push([raw[at] ?? '', raw[at + 1] ?? '']);
   return fields;
 }
 

@@ -4,11 +4,10 @@
  * A body consists of the fault table's texts (core/faults.ts), noria's own reasons and numbers; it never contains text from
  * outside. Headers: RFC 9110 (Retry-After, Proxy-Authenticate), RFC 7617 (Basic), RFC 9209 (Proxy-Status).
  */
-import { type IncomingMessage, type ServerResponse, STATUS_CODES } from 'node:http';
+import { STATUS_CODES } from 'node:http';
 import { FAULTS, type Fault, type FaultCode } from '../../core/faults.ts';
 import type { MemberConnection } from '../../dialer/dial.ts';
 import type { SourceOutlook } from '../../pool/lease.ts';
-import type { ClientConnection } from '../client-connection.ts';
 import type { Refusal } from '../refusal.ts';
 import { formatFields } from './header-fields.ts';
 
@@ -23,8 +22,6 @@ export interface HttpReply {
 
 /** Retry-After for an empty pool without a planned draw: an operator has to act first. */
 const NO_DRAW_RETRY_MS = 60_000;
-/** How long the rest of a request body is discarded after the reply; then the connection is destroyed. */
-const MAX_DISCARD_MS = 2_000;
 
 /** The reply to a refused request. A code without an HTTP status is sent as `internal`. */
 export function refusalReply(refusal: Refusal): HttpReply {
@@ -70,45 +67,11 @@ export function successHeaders(
   return headers;
 }
 
-/** A whole refusal as text, for a socket without a node:http response. */
+/** A whole refusal as text, where no request could be read, and for CONNECT. */
 export function formatRefusal(refusal: Refusal, keepAlive: boolean): string {
   const { status, reasonPhrase, headers, body } = refusalReply(refusal);
   const fields = formatFields([...headers, ['Connection', keepAlive ? 'keep-alive' : 'close']]);
   return `HTTP/1.1 ${status} ${reasonPhrase}\r\n${fields}\r\n${body}`;
-}
-
-/**
- * Replies to a request through its node:http response. The connection stays usable unless the client wants it closed, no request
- * of it is served, or the client has announced a body with Expect, which may or may not follow.
- */
-export function sendReply(
-  request: IncomingMessage,
-  response: ServerResponse,
-  { status, reasonPhrase, headers, body }: HttpReply,
-  connection: ClientConnection,
-): void {
-  const expects = request.headers.expect !== undefined;
-  const keepAlive =
-    response.shouldKeepAlive && connection.refusal === undefined && !connection.draining && !expects;
-  response.sendDate = false;
-  const fields = [...headers, ['Connection', keepAlive ? 'keep-alive' : 'close']];
-  response.writeHead(status, reasonPhrase, fields.flat());
-  response.end(body);
-  discardBody(request, connection);
-}
-
-/** Discards the rest of an answered request's body for a short time, because the next request begins where it ends. */
-export function discardBody(request: IncomingMessage, connection: ClientConnection): void {
-  // A request without a body is not `complete` either while it is being parsed, and never emits 'close'.
-  if (request.complete || !announcesBody(request)) return;
-  const { deadlines } = connection.options;
-  const timeout = deadlines.set(MAX_DISCARD_MS, () => request.socket.destroy());
-  request.on('close', () => deadlines.clear(timeout));
-  request.resume();
-}
-
-function announcesBody({ headers }: IncomingMessage): boolean {
-  return headers['transfer-encoding'] !== undefined || (headers['content-length'] ?? '0') !== '0';
 }
 
 /** What happened, why, and what to do. */

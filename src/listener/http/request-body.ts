@@ -2,34 +2,39 @@
  * The body of a client's request on its way to a member. Keeps the beginning of the body, so that a short one can be sent again
  * through another member.
  *
- * Reads from the client only while an exchange takes the body, and no faster than the member reads.
+ * Takes no more than the member accepts: it says whether it wants more, and the reader of the connection waits.
  */
-import type { IncomingMessage } from 'node:http';
 import { endToEndTrailers } from './end-to-end.ts';
 import type { HttpExchange } from './exchange.ts';
 import type { Framing } from './framing.ts';
-import { pairFields } from './header-fields.ts';
+import type { HeaderField } from './header-fields.ts';
 
 /** A longer body is sent only once. */
 const MAX_KEPT_BYTES = 64 * 1024;
+/** More parts are merged: a buffer of one byte costs some hundred bytes of memory. */
+const MAX_KEPT_PARTS = 16;
 
 export class RequestBody {
-  readonly #request: IncomingMessage;
-  readonly #onProgress: () => void;
-  /** Everything read so far; undefined once that is too much. */
+  readonly #onWantsMore: () => void;
+  /** Everything read so far; undefined once an exchange has got more than is kept. */
   #kept: Buffer[] | undefined = [];
   #keptBytes = 0;
-  #complete: boolean;
+  #trailers: readonly HeaderField[] | undefined;
   #exchange: HttpExchange | undefined;
+  /** The member cannot take more for now. */
+  #blocked = false;
+  #released = false;
 
-  /** @param onProgress - called whenever the client has sent something. */
-  constructor(request: IncomingMessage, framing: Framing, onProgress: () => void) {
-    this.#request = request;
-    this.#onProgress = onProgress;
-    this.#complete = framing.kind === 'none';
-    if (this.#complete) return;
-    request.on('data', this.#onData).on('end', this.#onEnd);
-    request.pause();
+  /** @param onWantsMore - called whenever `wantsMore` becomes true. */
+  constructor(framing: Framing, onWantsMore: () => void) {
+    this.#onWantsMore = onWantsMore;
+    if (framing.kind === 'none') this.#trailers = [];
+  }
+
+  /** False: the next part should not be read from the client yet. */
+  get wantsMore(): boolean {
+    if (this.#released) return true;
+    return this.#exchange === undefined ? this.#keptBytes < MAX_KEPT_BYTES : !this.#blocked;
   }
 
   /** Whether the whole body can be sent to another exchange. */
@@ -37,50 +42,51 @@ export class RequestBody {
     return this.#kept !== undefined;
   }
 
+  /** The next part of the body. After `release` it is discarded. */
+  add(chunk: Buffer): void {
+    if (this.#released) return;
+    this.#keptBytes += chunk.length;
+    if (this.#kept?.push(chunk) === MAX_KEPT_PARTS) this.#kept = [Buffer.concat(this.#kept)];
+    if (this.#exchange === undefined) return;
+    this.#blocked = !this.#exchange.sendBody(chunk);
+    this.#dropIfLong();
+  }
+
+  /** The body is complete. */
+  end(trailers: readonly HeaderField[]): void {
+    this.#trailers = endToEndTrailers(trailers);
+    if (!this.#released) this.#exchange?.finishBody(this.#trailers);
+  }
+
   /** Sends the body to this exchange from its first byte. */
   sendTo(exchange: HttpExchange): void {
     this.#exchange = exchange;
-    const writable = (this.#kept ?? []).map((chunk) => exchange.sendBody(chunk)).every(Boolean);
-    if (this.#complete) this.#finish(exchange);
-    else if (writable) this.#request.resume();
+    this.#blocked = !(this.#kept ?? []).map((chunk) => exchange.sendBody(chunk)).every(Boolean);
+    this.#dropIfLong();
+    if (this.#trailers !== undefined) exchange.finishBody(this.#trailers);
+    else if (!this.#blocked) this.#onWantsMore();
   }
 
-  /** Continues to read, because the member can take more. */
+  /** The member can take more. */
   resume(): void {
-    if (this.#exchange !== undefined && !this.#complete) this.#request.resume();
+    this.#blocked = false;
+    if (this.#exchange !== undefined) this.#onWantsMore();
   }
 
-  /** Stops reading from the client until `sendTo` is called again. */
+  /** Keeps what comes until `sendTo` is called again. */
   hold(): void {
     this.#exchange = undefined;
-    this.#request.pause();
   }
 
-  /** Detaches from the request, because no further exchange takes the body. The rest of it remains unread. */
+  /** No further exchange takes the body. The rest of it is discarded. */
   release(): void {
     this.#exchange = undefined;
     this.#kept = undefined;
-    this.#request.off('data', this.#onData).off('end', this.#onEnd);
+    this.#released = true;
+    this.#onWantsMore();
   }
 
-  readonly #onData = (chunk: Buffer): void => {
-    this.#onProgress();
-    this.#keep(chunk);
-    if (this.#exchange?.sendBody(chunk) === false) this.#request.pause();
-  };
-
-  readonly #onEnd = (): void => {
-    this.#complete = true;
-    if (this.#exchange !== undefined) this.#finish(this.#exchange);
-  };
-
-  #keep(chunk: Buffer): void {
-    this.#keptBytes += chunk.length;
+  #dropIfLong(): void {
     if (this.#keptBytes > MAX_KEPT_BYTES) this.#kept = undefined;
-    this.#kept?.push(chunk);
-  }
-
-  #finish(exchange: HttpExchange): void {
-    exchange.finishBody(endToEndTrailers(pairFields(this.#request.rawTrailers)));
   }
 }

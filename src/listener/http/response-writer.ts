@@ -1,58 +1,66 @@
 /**
- * Writes a member's response to the client through node:http, with the fields as received and new framing.
+ * Writes the response to one request to the client's socket: that of a member, with new framing, or a reply of noria itself.
  *
- * Each chunk is held until it is known whether another one follows, so that a small response leaves in one packet.
+ * The data of a read is held until it is known whether the response ends with it, so that a small response leaves in one write.
  */
-import type { IncomingMessage, ServerResponse } from 'node:http';
+import type { ClientConnection } from '../client-connection.ts';
 import { endToEndFields, endToEndTrailers } from './end-to-end.ts';
 import type { Framing } from './framing.ts';
 import { formatFields, type HeaderField } from './header-fields.ts';
+import type { HttpReply } from './replies.ts';
+import { expectsContinue, type RequestHead } from './request-head.ts';
 import type { ResponseHead } from './response-reader.ts';
 
 const CONTINUE = 100;
 const NO_CONTENT = 204;
 
-/** The head of a response, as it will be written. */
-interface WritableHead {
-  readonly status: number;
-  readonly reason: string;
-  readonly fields: readonly HeaderField[];
-}
-
-/** The response to one request. Its head is written by `flush`, by a second chunk, or by `complete`. */
+/** The response to one request. Its head is written by `flush` or `complete`. */
 export class ResponseWriter {
-  readonly #request: IncomingMessage;
-  readonly #response: ServerResponse;
+  readonly #request: RequestHead;
+  readonly #connection: ClientConnection;
+  readonly #onComplete: () => void;
   /** Undefined before `start` and once it has been written. */
-  #head: WritableHead | undefined;
+  #head: string | undefined;
   #held: Buffer | undefined;
-  #flushed = false;
+  #chunked = false;
+  #begun = false;
+  #completed = false;
   #continueSent = false;
+  #keepAlive: boolean;
 
-  constructor(request: IncomingMessage, response: ServerResponse) {
+  /** @param onComplete - called once, when the whole response has been passed to the socket. */
+  constructor(request: RequestHead, connection: ClientConnection, onComplete: () => void) {
     this.#request = request;
-    this.#response = response;
-    response.sendDate = false;
-    // node:http would add Connection and Keep-Alive. `start` adds Connection where it differs from the version's default.
-    response.removeHeader('connection');
+    this.#connection = connection;
+    this.#onComplete = onComplete;
+    this.#keepAlive = request.keepAlive;
   }
 
   /** Whether some of the final response has been sent, so that it can only be finished or cut off. */
   get begun(): boolean {
-    return this.#response.headersSent;
+    return this.#begun;
+  }
+
+  get completed(): boolean {
+    return this.#completed;
+  }
+
+  /** Whether another request may follow on the connection. */
+  get keepAlive(): boolean {
+    return this.#keepAlive;
   }
 
   /** Forwards an interim response. Clients of HTTP/1.0 do not understand them (RFC 9110 §15.2). */
   sendInterim(head: ResponseHead): void {
-    if (this.#request.httpVersionMinor === 0) return;
+    if (this.#request.minorVersion === 0) return;
     if (head.status === CONTINUE) {
-      if (this.#request.headers.expect === undefined) return;
+      if (!expectsContinue(this.#request)) return;
       this.#continueSent = true;
-      this.#response.writeContinue();
+      this.#write('HTTP/1.1 100 Continue\r\n\r\n');
       return;
     }
     const fields = withoutLength(endToEndFields(head.fields, { kind: 'none' }));
-    this.#response.socket?.write(formatResponseHead(head, fields), 'latin1');
+    this.#write(formatResponseHead(head, fields));
   }
 
   /**
@@ -60,20 +68,17 @@ export class ResponseWriter {
    * replaced by a refusal.
    *
    * @param added - noria's own fields, which follow those of the target.
-   * @param closing - the connection accepts no further request.
    */
-  start(head: ResponseHead, body: Framing, added: readonly HeaderField[], closing: boolean): void {
-    const isHttp10 = this.#request.httpVersionMinor === 0;
-    const framing: Framing = isHttp10 && body.kind === 'chunked' ? { kind: 'until-close' } : body;
-    const kept = endToEndFields(head.fields, framing);
+  start(head: ResponseHead, body: Framing, added: readonly HeaderField[]): void {
+    const isHttp10 = this.#request.minorVersion === 0;
+    const hasLength = body.kind === 'none' || body.kind === 'length';
+    this.#chunked = !hasLength && !isHttp10;
+    const kept = endToEndFields(head.fields, isHttp10 && !hasLength ? { kind: 'until-close' } : body);
     const fields = [...(head.status === NO_CONTENT ? withoutLength(kept) : kept), ...added];
-    // A body announced with Expect, but never asked for by a 100, may come or not: the next request's start is unknown.
-    const bodyUnclear = this.#request.headers.expect !== undefined && !this.#continueSent;
-    const keepAlive = this.#response.shouldKeepAlive && !closing && !bodyUnclear;
-    if (!keepAlive && !isHttp10) fields.push(['Connection', 'close']);
-    if (keepAlive && isHttp10 && framing.kind !== 'until-close') fields.push(['Connection', 'keep-alive']);
-    if (!keepAlive) this.#response.shouldKeepAlive = false;
-    this.#head = { status: head.status, reason: head.reason, fields };
+    if (body.kind === 'until-close' && this.#chunked) fields.push(['Transfer-Encoding', 'chunked']);
+    this.#keepAlive = this.#mayKeepAlive() && (hasLength || this.#chunked);
+    if (this.#keepAlive === isHttp10) fields.push(['Connection', isHttp10 ? 'keep-alive' : 'close']);
+    this.#head = formatResponseHead(head, fields);
   }
 
   write(chunk: Buffer): void {
@@ -87,37 +92,68 @@ export class ResponseWriter {
    * @returns false if the client reads too slowly: wait for 'drain'.
    */
   flush(): boolean {
+    const { socket } = this.#connection;
+    socket.cork();
     this.#writeHead();
-    if (!this.begun) return true;
-    if (this.#held === undefined && !this.#flushed) this.#response.flushHeaders();
     this.#writeHeld();
-    this.#flushed = true;
-    return !this.#response.writableNeedDrain;
+    socket.uncork();
+    return !socket.writableNeedDrain;
   }
 
-  /** Ends the response. node:http sends trailers only if the body is chunked. */
+  /** Ends the response. Trailers are sent only if the body is chunked. */
   complete(trailers: readonly HeaderField[]): void {
+    const { socket } = this.#connection;
+    socket.cork();
     this.#writeHead();
-    const kept = endToEndTrailers(trailers);
-    if (kept.length > 0)
-      this.#response.addTrailers(kept.map(([name, value]): [string, string] => [name, value]));
-    if (this.#held === undefined) this.#response.end();
-    else this.#response.end(this.#held);
+    this.#writeHeld();
+    if (this.#chunked) this.#write(`0\r\n${formatFields(endToEndTrailers(trailers))}\r\n`);
+    socket.uncork();
+    this.#complete();
+  }
+
+  /** Sends a reply of noria itself as the whole response. */
+  reply({ status, reasonPhrase, headers, body }: HttpReply): void {
+    this.#head = undefined;
     this.#held = undefined;
+    this.#keepAlive = this.#mayKeepAlive();
+    const fields = formatFields([...headers, ['Connection', this.#keepAlive ? 'keep-alive' : 'close']]);
+    const content = this.#request.method === 'HEAD' ? '' : body;
+    this.#begun = true;
+    this.#connection.socket.write(`HTTP/1.1 ${status} ${reasonPhrase}\r\n${fields}\r\n${content}`);
+    this.#complete();
+  }
+
+  /** A body announced with Expect, but never asked for by a 100, may come or not: the next request's start is unknown. */
+  #mayKeepAlive(): boolean {
+    const { draining, refusal } = this.#connection;
+    const bodyUnclear = expectsContinue(this.#request) && !this.#continueSent;
+    return this.#request.keepAlive && !draining && refusal === undefined && !bodyUnclear;
   }
 
   #writeHead(): void {
     if (this.#head === undefined) return;
-    const { status, reason, fields } = this.#head;
+    this.#begun = true;
+    this.#write(this.#head);
     this.#head = undefined;
-    this.#response.writeHead(status, reason, fields.flat());
   }
 
   #writeHeld(): void {
-    if (this.#held === undefined) return;
-    this.#writeHead();
-    this.#response.write(this.#held);
+    const held = this.#held;
+    if (held === undefined) return;
     this.#held = undefined;
+    this.#writeHead();
+    if (this.#chunked) this.#write(`${held.length.toString(16)}\r\n`);
+    this.#connection.socket.write(held);
+    if (this.#chunked) this.#write('\r\n');
+  }
+
+  #write(text: string): void {
+    this.#connection.socket.write(text, 'latin1');
+  }
+
+  #complete(): void {
+    this.#completed = true;
+    this.#onComplete();
   }
 }
 

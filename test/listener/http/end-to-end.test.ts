@@ -38,7 +38,23 @@ test('end to end: keeps Transfer-Encoding and Trailer of a chunked body in place
     ['Trailer', 'X-T'],
     ['A', 'b'],
   ];
-  expect(endToEndFields(fields, { kind: 'chunked' })).toEqual(fields);
+  expect(endToEndFields(fields, { kind: 'chunked' })).toEqual([
+    ['transfer-encoding', 'chunked'],
+    ['Trailer', 'X-T'],
+    ['A', 'b'],
+  ]);
+});
+
+test('end to end: writes a length in canonical form', () => {
+  const lengths = ['010', '00005', '0', '000', '9007199254740991'];
+  const fields = lengths.map((length): HeaderField => ['Content-length', length]);
+  expect(endToEndFields(fields, { kind: 'none' }).map(([, value]) => value)).toEqual([
+    '10',
+    '5',
+    '0',
+    '0',
+    '9007199254740991',
+  ]);
 });
 
 test('upgrade: keeps Upgrade, and Connection with that option only', () => {

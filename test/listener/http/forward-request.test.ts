@@ -3,6 +3,9 @@ import { NoriaError } from '../../../src/core/faults.ts';
 import { formatRequestHead, parseAbsoluteUrl } from '../../../src/listener/http/forward-request.ts';
 import type { HeaderField } from '../../../src/listener/http/header-fields.ts';
 
+/** How the request head parser passes on what a client sends as UTF-8. */
+const latin1 = (text: string): string => Buffer.from(text, 'utf8').toString('latin1');
+
 test.each<[string, string, string, unknown]>([
   [
     'host, port and path',
@@ -27,9 +30,17 @@ test.each<[string, string, string, unknown]>([
   [
     'an international name',
     'GET',
-    'http://bücher.example/',
+    latin1('http://bücher.example/'),
     ['xn--bcher-kva.example', 80, 'xn--bcher-kva.example', '/'],
   ],
+  [
+    'UTF-8 in path and query, which is percent-encoded',
+    'GET',
+    latin1('http://a.example/ü/%C3?q=日'),
+    ['a.example', 80, 'a.example', '/%C3%BC/%C3?q=%E6%97%A5'],
+  ],
+  ['other bytes in the path', 'GET', 'http://a.example/\xfc', ['a.example', 80, 'a.example', '/%FC']],
+  ['a host that is not UTF-8', 'GET', 'http://b\xfccher.example/', 'bad-request'],
   ['origin form', 'GET', '/x', 'bad-request'],
   ['asterisk form', 'OPTIONS', '*', 'bad-request'],
   ['https', 'GET', 'https://a.example/', 'not-implemented'],

@@ -7,14 +7,14 @@ import { runOrTerminate } from '../../support/terminate.ts';
 
 test('field lines: names keep their letter case, values lose surrounding white space', () => {
   const text = 'GET\r\nA: b\r\nC-d:e\tf  \r\nX:\t \r\nY:\r\nA:  \xe4 b \r\n';
-  expect(parseFieldLines(text, 5)).toEqual([
+  expect(parseFieldLines(text, 5, 'request')).toEqual([
     ['A', 'b'],
     ['C-d', 'e\tf'],
     ['X', ''],
     ['Y', ''],
     ['A', '\xe4 b'],
   ]);
-  expect(parseFieldLines('', 0)).toEqual([]);
+  expect(parseFieldLines('', 0, 'request')).toEqual([]);
 });
 
 test.each([
@@ -27,7 +27,7 @@ test.each([
   ['a control character', 'A: \x01\r\n'],
   ['no end', 'A: b'],
 ])('field lines: %s is invalid', (_, text) => {
-  expect(parseFieldLines(text, 0)).toBeUndefined();
+  expect(parseFieldLines(text, 0, 'request')).toBeUndefined();
 });
 
 test('field lines: parsing returns what was formatted', () => {
@@ -37,7 +37,9 @@ test('field lines: parsing returns what was formatted', () => {
   fc.assert(
     fc.property(fc.array(fc.tuple(name, space, value, space)), (lines) => {
       const text = lines.map(([field, before, held, after]) => `${field}:${before}${held}${after}\r\n`);
-      expect(parseFieldLines(text.join(''), 0)).toEqual(lines.map(([field, , held]) => [field, held]));
+      expect(parseFieldLines(text.join(''), 0, 'request')).toEqual(
+        lines.map(([field, , held]) => [field, held]),
+      );
     }),
   );
 });
@@ -51,7 +53,7 @@ test.each([
   ['nothing but white space', spaces(LONG), 1],
   ['white space and then an invalid character', `${spaces(LONG)}\x01`, undefined],
 ])('field lines: %s is parsed in linear time', (_, value, count) => {
-  const fields = runOrTerminate(() => parseFieldLines(`A:${value}\r\n`, 0));
+  const fields = runOrTerminate(() => parseFieldLines(`A:${value}\r\n`, 0, 'request'));
   expect(fields?.length).toBe(count);
 });
 

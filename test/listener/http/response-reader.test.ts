@@ -119,6 +119,17 @@ test.each<[string, string, Partial<ParsedResponse>, string?]>([
     },
   ],
   [
+    'white space before a colon, which is removed',
+    'HTTP/1.1 204 OK\r\nX : a\r\nY\t:b\r\n\r\n',
+    {
+      status: 204,
+      fields: [
+        ['X', 'a'],
+        ['Y', 'b'],
+      ],
+    },
+  ],
+  [
     '101, and what follows is not its body',
     'HTTP/1.1 101 Switching\r\nUpgrade: x\r\n\r\nframes',
     { status: 101, reason: 'Switching', fields: [['Upgrade', 'x']], rest: 'frames' },
@@ -144,7 +155,6 @@ test.each([
   ['a status below 100', 'HTTP/1.1 099 OK\r\n\r\n'],
   ['a folded line', 'HTTP/1.1 200 OK\r\nA: b\r\n c\r\n\r\n'],
   ['a bare LF in the head', 'HTTP/1.1 200 OK\r\nA: b\nC: d\r\n\r\n'],
-  ['a space before the colon', 'HTTP/1.1 200 OK\r\nA : b\r\n\r\n'],
   ['a NUL', 'HTTP/1.1 200 OK\r\nA: \0\r\n\r\n'],
   ['two lengths', 'HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nx'],
   ['the same length twice', 'HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 1\r\n\r\nx'],
@@ -170,7 +180,7 @@ test.each([
   ['a chunk longer than its size', `${CHUNKED}1\r\nxy\r\n0\r\n\r\n`],
   ['a chunk that ends in bare LF', `${CHUNKED}1\r\nx\n0\r\n\r\n`],
   ['an endless chunk extension', `${CHUNKED}1;${'a'.repeat(5_000)}`],
-  ['an invalid trailer', `${CHUNKED}0\r\nA : b\r\n\r\n`],
+  ['an invalid trailer', `${CHUNKED}0\r\nA\r\n\r\n`],
   ['a head above the limit', `HTTP/1.1 200 OK\r\nA: ${'b'.repeat(65_600)}\r\n\r\n`],
   ['a head that never ends', `HTTP/1.1 200 OK\r\nA: ${'b'.repeat(66_000)}`],
   ['trailers above the limit', `${CHUNKED}0\r\nA: ${'b'.repeat(66_000)}`],
@@ -246,7 +256,7 @@ const line = fc.oneof(
       'Transfer-Encoding: x',
     ),
   },
-  { weight: 1, arbitrary: fc.constantFrom(' folded', 'A : b', '\tx: y', 'A:\0', '') },
+  { weight: 1, arbitrary: fc.constantFrom(' folded', '\tx: y', 'A:\0', '') },
 );
 const mostlyCrlf = fc.constantFrom('\r\n', '\r\n', '\r\n', '\r\n', '\r\n', '\r\n', '\r\n', '\n', '\r');
 const chunk = fc

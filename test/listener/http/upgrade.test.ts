@@ -36,18 +36,18 @@ test('upgrade: after a 101 both sides are joined, with the bytes that each has s
   expect(events('connection.closed')).toMatchObject([{ protocol: 'upgrade', outcome: 'ok' }]);
 });
 
-test('upgrade: a refusal of the target reaches the client, and the connection ends', async () => {
+test('upgrade: a refusal of the target reaches the client, and the connection stays usable', async () => {
   const origin = await rawOrigin(
     answering('HTTP/1.1 426 No\r\nUpgrade: h2c\r\nConnection: Upgrade\r\nContent-Length: 2\r\n\r\nno'),
   );
-  const { port, events, listener } = await listen(directDialer());
+  const { port, listener } = await listen(directDialer());
   const client = (await RawClient.open(port)).send(ask(origin.port));
-  expect(await client.whole()).toBe(
-    `HTTP/1.1 426 No\r\nContent-Length: 2\r\n${MEMBER_HEADERS}Connection: close\r\n\r\nno`,
-  );
+  await client.until('the refusal', (text) => text.endsWith('no'));
+  expect(client.received).toBe(`HTTP/1.1 426 No\r\nContent-Length: 2\r\n${MEMBER_HEADERS}\r\nno`);
+  client.send('GET / HTTP/1.1\r\nHost: x\r\n\r\n');
+  await client.until('the next response', (text) => text.includes('HTTP/1.1 400 '));
   client.end();
   await until('the end of the connection', () => listener.connectionCount === 0);
-  expect(events('connection.closed')).toMatchObject([{ outcome: 'ok' }]);
 });
 
 test('upgrade: a member that fails before its response is replaced', async () => {
@@ -66,9 +66,8 @@ test('upgrade: a failed dial is answered', async () => {
   dialer.failures.push({ code: 'pool-empty', reason: 'Nobody.', attempts: 0, retryAfterMs: 1_000 });
   const { port, listener } = await listen(dialer);
   const client = (await RawClient.open(port)).send(ask(9));
-  const received = await client.whole();
+  const received = await client.until('the reply', (text) => text.includes('\r\n\r\n'));
   expect(received).toMatch(/^HTTP\/1\.1 503 /);
-  expect(received).toContain('Connection: close\r\n');
   client.end();
   await until('the end of the connection', () => listener.connectionCount === 0);
 });
@@ -103,5 +102,33 @@ test('upgrade: a request with a body is not an upgrade', async () => {
   await client.until('the response', (text) => text.includes('\r\n\r\n'));
   expect(origin.seen[0]).toBe(
     `POST / HTTP/1.1\r\nHost: 127.0.0.1:${origin.port}\r\nContent-Length: 1\r\n\r\nx`,
+  );
+});
+
+test('upgrade: a client that leaves by FIN while it waits ends the exchange', async () => {
+  const origin = await rawOrigin();
+  const dialer = directDialer();
+  const { port, listener, events } = await listen(dialer);
+  const client = (await RawClient.open(port)).send(ask(origin.port));
+  await until('the request at the target', () => origin.seen[0]?.includes('websocket') === true);
+  client.end();
+  await until('the end of the connection', () => listener.connectionCount === 0 && dialer.ended.length === 1);
+  expect(dialer.ended).toEqual([{ cut: false, member: 'm1' }]);
+  expect(events('connection.closed')).toMatchObject([{ outcome: 'client-gone' }]);
+});
+
+test('upgrade: what follows a request to switch protocols is the next request if the target ignores it', async () => {
+  const origin = await rawOrigin(answering('HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok'));
+  const dialer = directDialer();
+  const release = dialer.hold();
+  const { port } = await listen(dialer);
+  const next = `POST http://127.0.0.1:${origin.port}/2 HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n\r\n`;
+  const client = (await RawClient.open(port)).send(ask(origin.port, next));
+  await until('the dial', () => dialer.requests.length === 1);
+  client.send('body');
+  release();
+  await client.until('both answers', (text) => text.split('\r\n\r\nok').length === 3);
+  expect(origin.seen[1]).toBe(
+    `POST /2 HTTP/1.1\r\nHost: 127.0.0.1:${origin.port}\r\nContent-Length: 4\r\n\r\nbody`,
   );
 });

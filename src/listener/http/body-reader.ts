@@ -1,0 +1,243 @@
+/**
+ * Decodes the body of an HTTP/1 message: removes its framing (RFC 9112 §6 and §7.1). Chunk extensions are dropped.
+ *
+ * A pure state machine without I/O. The data of one read leaves as one buffer: a peer that sends chunks of one byte causes one
+ * write per read, as every other peer, and not one per chunk. Strict: lines end in CR LF, sizes are hexadecimal digits only.
+ */
+import type { NoriaError } from '../../core/faults.ts';
+import type { Framing } from './framing.ts';
+import { type FieldSyntax, type HeaderField, parseFieldLines } from './header-fields.ts';
+
+export interface BodyRules {
+  readonly maxTrailerBytes: number;
+  readonly fieldSyntax: FieldSyntax;
+  /** Makes the error for a malformed body. */
+  readonly invalid: (why: string) => NoriaError;
+}
+
+const MAX_EXTENSION_BYTES = 4 * 1024;
+/** 13 hexadecimal digits are always a safe integer. */
+const MAX_SIZE_DIGITS = 13;
+/** In a larger read, data is copied if most of the read is framing. */
+const MAX_SPARSE_BYTES = 4 * 1024;
+/** Below this a loop is cheaper than a call of `copyWithin`. */
+const MIN_BLOCK_COPY_BYTES = 32;
+const NOTHING: Buffer = Buffer.alloc(0);
+const TAB = 0x09;
+const LF = 0x0a;
+const CR = 0x0d;
+const SPACE = 0x20;
+const SEMICOLON = 0x3b;
+const DELETE = 0x7f;
+
+/** What the next byte is. Small integers, because a hostile body changes the state with every byte. */
+const SIZE_START = 0;
+const SIZE = 1;
+const EXTENSION = 2;
+const SIZE_LF = 3;
+const CHUNK = 4;
+const CHUNK_CR = 5;
+const CHUNK_LF = 6;
+const TRAILERS = 7;
+const LENGTH = 8;
+const UNTIL_CLOSE = 9;
+const COMPLETE = 10;
+
+const FIRST_STATE: Readonly<Record<Framing['kind'], number>> = {
+  none: COMPLETE,
+  length: LENGTH,
+  chunked: SIZE_START,
+  'until-close': UNTIL_CLOSE,
+};
+
+export class BodyReader {
+  readonly #rules: BodyRules;
+  #state: number;
+  /** Bytes missing from the body or the chunk; in a size line, the size so far. */
+  #leftBytes = 0;
+  /** Of the size line: its digits, then its extensions. */
+  #lineBytes = 0;
+  #trailerBytes: Buffer = NOTHING;
+  #trailers: readonly HeaderField[] = [];
+  #rest: Buffer = NOTHING;
+
+  constructor(framing: Framing, rules: BodyRules) {
+    this.#rules = rules;
+    this.#state = FIRST_STATE[framing.kind];
+    if (framing.kind === 'length') this.#leftBytes = framing.bytes;
+    if (framing.kind === 'length' && framing.bytes === 0) this.#state = COMPLETE;
+  }
+
+  get complete(): boolean {
+    return this.#state === COMPLETE;
+  }
+
+  /** Set when the body is complete. */
+  get trailers(): readonly HeaderField[] {
+    return this.#trailers;
+  }
+
+  /** The bytes of the last read that follow a complete body. */
+  get rest(): Buffer {
+    return this.#rest;
+  }
+
+  /** The connection has ended. @returns whether the body is complete. */
+  finish(): boolean {
+    if (this.#state === UNTIL_CLOSE) this.#state = COMPLETE;
+    return this.complete;
+  }
+
+  /**
+   * Decodes one read.
+   *
+   * @param bytes - not empty. The data of several chunks is moved together in it, so its content changes.
+   * @returns all data of these bytes; possibly empty.
+   * @throws what `invalid` makes.
+   */
+  decode(bytes: Buffer): Buffer {
+    switch (this.#state) {
+      case COMPLETE:
+        this.#rest = bytes;
+        return NOTHING;
+      case UNTIL_CLOSE:
+        return bytes;
+      case LENGTH:
+        return this.#decodeLength(bytes);
+      default:
+        return this.#decodeChunks(bytes);
+    }
+  }
+
+  #decodeLength(bytes: Buffer): Buffer {
+    if (bytes.length < this.#leftBytes) {
+      this.#leftBytes -= bytes.length;
+      return bytes;
+    }
+    const data = bytes.subarray(0, this.#leftBytes);
+    this.#completeAt(bytes, this.#leftBytes);
+    return data;
+  }
+
+  /** One loop on local variables, because a body of tiny chunks costs its sender little and its reader much. */
+  #decodeChunks(bytes: Buffer): Buffer {
+    const { length } = bytes;
+    let state = this.#state;
+    let left = this.#leftBytes;
+    let line = this.#lineBytes;
+    let start = 0;
+    let end = 0;
+    let at = 0;
+    while (at < length && state < TRAILERS) {
+      if (state === CHUNK) {
+        const count = Math.min(left, length - at);
+        if (end === start) {
+          start = at;
+          end = at;
+        }
+        move(bytes, at, end, count);
+        end += count;
+        at += count;
+        left -= count;
+        if (left === 0) state = CHUNK_CR;
+        continue;
+      }
+      const byte = bytes[at] ?? 0;
+      at += 1;
+      if (state <= SIZE) {
+        const digit = hexDigit(byte);
+        if (digit >= 0 && line < MAX_SIZE_DIGITS) {
+          left = left * 16 + digit;
+          line += 1;
+          state = SIZE;
+        } else if (state === SIZE && (byte === CR || byte === SEMICOLON)) {
+          state = byte === CR ? SIZE_LF : EXTENSION;
+          line = 0;
+        } else {
+          throw this.#malformedSize();
+        }
+      } else if (state === EXTENSION) {
+        line += 1;
+        if (byte === CR) state = SIZE_LF;
+        else this.#checkExtension(byte, line);
+      } else if (state === SIZE_LF) {
+        if (byte !== LF) throw this.#malformedSize();
+        state = left === 0 ? TRAILERS : CHUNK;
+        line = 0;
+      } else {
+        if (byte !== (state === CHUNK_CR ? CR : LF)) {
+          throw this.#rules.invalid('a chunk is longer than its size');
+        }
+        state = state === CHUNK_CR ? CHUNK_LF : SIZE_START;
+      }
+    }
+    this.#state = state;
+    this.#leftBytes = left;
+    this.#lineBytes = line;
+    if (state === TRAILERS && at < length) this.#readTrailers(bytes.subarray(at));
+    const data = bytes.subarray(start, end);
+    return length > MAX_SPARSE_BYTES && data.length < length / 2 ? compact(data) : data;
+  }
+
+  #checkExtension(byte: number, lineBytes: number): void {
+    if ((byte < SPACE && byte !== TAB) || byte === DELETE) throw this.#malformedSize();
+    if (lineBytes <= MAX_EXTENSION_BYTES) return;
+    throw this.#rules.invalid(`the extensions of a chunk are longer than ${MAX_EXTENSION_BYTES} bytes`);
+  }
+
+  #readTrailers(bytes: Buffer): void {
+    const earlierBytes = this.#trailerBytes.length;
+    const all = earlierBytes === 0 ? bytes : Buffer.concat([this.#trailerBytes, bytes]);
+    if (all.toString('latin1', 0, 2) === '\r\n') {
+      this.#completeAt(all, 2);
+      return;
+    }
+    const { maxTrailerBytes, fieldSyntax, invalid } = this.#rules;
+    const end = all.indexOf('\r\n\r\n', Math.max(0, earlierBytes - 3), 'latin1');
+    if ((end < 0 ? all.length : end) > maxTrailerBytes) {
+      throw invalid(`the trailer section is longer than ${maxTrailerBytes} bytes`);
+    }
+    if (end < 0) {
+      this.#trailerBytes = Buffer.from(all);
+      return;
+    }
+    const fields = parseFieldLines(all.toString('latin1', 0, end + 2), 0, fieldSyntax);
+    if (fields === undefined) throw invalid('a header line is malformed');
+    this.#trailers = fields;
+    this.#completeAt(all, end + 4);
+  }
+
+  #completeAt(bytes: Buffer, end: number): void {
+    this.#state = COMPLETE;
+    this.#trailerBytes = NOTHING;
+    this.#rest = bytes.length === end ? NOTHING : bytes.subarray(end);
+  }
+
+  #malformedSize(): NoriaError {
+    return this.#rules.invalid('a chunk size is malformed');
+  }
+}
+
+/** A copy with its own memory, so that queued data does not hold several times its size. */
+function compact(data: Buffer): Buffer {
+  const copy = Buffer.allocUnsafeSlow(data.length);
+  data.copy(copy);
+  return copy;
+}
+
+/** Moves bytes towards the start of the buffer. */
+function move(bytes: Buffer, from: number, to: number, count: number): void {
+  if (from === to) return;
+  if (count >= MIN_BLOCK_COPY_BYTES) {
+    bytes.copyWithin(to, from, from + count);
+    return;
+  }
+  for (let offset = 0; offset < count; offset += 1) bytes[to + offset] = bytes[from + offset] ?? 0;
+}
+
+/** -1 if the byte is not a hexadecimal digit. */
+function hexDigit(byte: number): number {
+  if (byte >= 0x30 && byte <= 0x39) return byte - 0x30;
+  const lower = byte | 0x20;
+  return lower >= 0x61 && lower <= 0x66 ? lower - 0x57 : -1;
+}

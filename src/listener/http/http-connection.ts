@@ -1,0 +1,307 @@
+/**
+ * Reads the requests of one HTTP client connection and serves them one after another.
+ *
+ * Owns the reading side of the client's socket from the first byte to the last request, or until a tunnel takes the socket over.
+ * A request is parsed only when the one before it has been answered. What a client sends ahead of that (pipelining, or data after
+ * a request to switch protocols) waits, at most `MAX_AHEAD_BYTES` of it; then reading pauses. So no byte is ever dropped.
+ */
+import type { Deadline } from '../../core/deadlines.ts';
+import { NoriaError } from '../../core/faults.ts';
+import { TCP_KEEP_ALIVE_MS } from '../../core/keep-alive.ts';
+import type { ClientConnection } from '../client-connection.ts';
+import { BodyReader, type BodyRules } from './body-reader.ts';
+import { parseConnectHead, serveConnect } from './connect.ts';
+import { serveForward } from './forward.ts';
+import { formatRefusal } from './replies.ts';
+import type { RequestHandler } from './request-handler.ts';
+import { MAX_REQUEST_HEAD_BYTES, parseRequestHead, type RequestHead } from './request-head.ts';
+import { ResponseWriter } from './response-writer.ts';
+
+/** How long a connection may be idle between two requests. */
+const KEEP_ALIVE_MS = 60_000;
+/** How long the rest of an answered request's body is discarded; then the connection is destroyed. */
+const MAX_DISCARD_MS = 2_000;
+const MAX_AHEAD_BYTES = 64 * 1024;
+const NOTHING = Buffer.alloc(0);
+const BODY_RULES: BodyRules = {
+  maxTrailerBytes: MAX_REQUEST_HEAD_BYTES,
+  fieldSyntax: 'request',
+  invalid: (why) => new NoriaError('bad-request', why),
+};
+
+interface CurrentRequest {
+  readonly response: ResponseWriter;
+  readonly body: BodyReader;
+  /** Undefined until `serveForward` has returned, and if it has refused the request at once. */
+  handler: RequestHandler | undefined;
+}
+
+/** @param first - what has already been read from the socket. */
+export function serveHttp(first: Buffer, connection: ClientConnection): void {
+  const plain = parseConnectHead(first);
+  if (plain === undefined) new HttpConnection(connection).start(first);
+  else serveConnect(plain.head, first.subarray(plain.bytes), connection, () => awaitNext(connection));
+}
+
+/** After a refused CONNECT: waits for the next request. */
+function awaitNext(connection: ClientConnection): void {
+  connection.awaitRequest(KEEP_ALIVE_MS);
+  connection.readFirst((first) => serveHttp(first, connection));
+}
+
+class HttpConnection {
+  readonly #connection: ClientConnection;
+  /** Received and not yet parsed. */
+  #received: Buffer = NOTHING;
+  #current: CurrentRequest | undefined;
+  /** Requests are being parsed further up the stack. */
+  #parsing = false;
+  #over = false;
+  /** For the head, the rest of a body, or the next request. */
+  #deadline: Deadline | undefined;
+  #awaitsHead = false;
+
+  constructor(connection: ClientConnection) {
+    this.#connection = connection;
+  }
+
+  start(first: Buffer): void {
+    const { socket } = this.#connection;
+    socket
+      .on('data', this.#onData)
+      .on('end', this.#onEnd)
+      .on('close', this.#onClose)
+      .on('drain', this.#onDrain);
+    socket.setKeepAlive(true, TCP_KEEP_ALIVE_MS);
+    this.#connection.setProtocol('http');
+    this.#connection.awaitRequest();
+    this.#onData(first);
+    if (socket.readableEnded && !this.#over) this.#onEnd();
+  }
+
+  readonly #onData = (chunk: Buffer): void => {
+    this.#safely(() => {
+      const body = this.#current?.body;
+      if (body !== undefined && !body.complete) this.#readBody(body, chunk);
+      else this.#received = this.#received.length === 0 ? chunk : Buffer.concat([this.#received, chunk]);
+      this.#parse();
+    });
+  };
+
+  /** The client has left, whatever it has sent ahead. */
+  readonly #onEnd = (): void => {
+    const { socket } = this.#connection;
+    if (this.#current === undefined && this.#received.length > 0 && !socket.writableNeedDrain) {
+      this.#refuse(new NoriaError('bad-request', 'the request head is incomplete: the client ended'));
+      return;
+    }
+    this.#abort();
+    this.#release();
+    if (this.#current === undefined || this.#current.response.completed) socket.destroySoon();
+    else socket.destroy();
+  };
+
+  readonly #onClose = (): void => {
+    this.#abort();
+    this.#release();
+  };
+
+  readonly #onDrain = (): void => {
+    this.#safely(() => {
+      this.#current?.handler?.onClientDrain();
+      if (this.#current === undefined) this.#parse();
+    });
+  };
+
+  /** Serves what has been received, as long as requests are answered at once and the client reads the answers. */
+  #parse(): void {
+    if (this.#parsing) return;
+    this.#parsing = true;
+    const { socket } = this.#connection;
+    while (!this.#over && this.#current === undefined && this.#received.length > 0) {
+      if (socket.writableNeedDrain || !this.#parseHead()) break;
+    }
+    this.#parsing = false;
+    if (!this.#over) this.#adjustReading();
+  }
+
+  /** @returns false if the head is incomplete. */
+  #parseHead(): boolean {
+    const parsed = parseRequestHead(this.#received);
+    if (parsed === undefined) {
+      this.#awaitHead();
+      return false;
+    }
+    if (parsed instanceof NoriaError) {
+      this.#refuse(parsed);
+      return false;
+    }
+    const rest = this.#received.subarray(parsed.bytes);
+    this.#received = NOTHING;
+    this.#serve(parsed.head, rest);
+    return true;
+  }
+
+  #awaitHead(): void {
+    if (this.#awaitsHead) return;
+    this.#awaitsHead = true;
+    const { headerTimeoutMs } = this.#connection.options;
+    this.#setDeadline(headerTimeoutMs, () => {
+      this.#refuse(
+        new NoriaError('request-timeout', `no complete request head within ${headerTimeoutMs} ms`),
+      );
+    });
+  }
+
+  #serve(head: RequestHead, rest: Buffer): void {
+    const connection = this.#connection;
+    this.#awaitsHead = false;
+    this.#clearDeadline();
+    if (head.method === 'CONNECT') {
+      this.#release();
+      serveConnect(head, rest, connection, () => awaitNext(connection));
+      return;
+    }
+    connection.setProtocol('http');
+    connection.beginRequest();
+    const response = new ResponseWriter(head, connection, () => this.#onAnswered());
+    const framing = head.framing instanceof NoriaError ? ({ kind: 'none' } as const) : head.framing;
+    const current: CurrentRequest = {
+      response,
+      body: new BodyReader(framing, BODY_RULES),
+      handler: undefined,
+    };
+    this.#current = current;
+    current.handler = serveForward(head, {
+      connection,
+      response,
+      resumeBody: () => this.#adjustReading(),
+      detach: () => this.#detach(),
+    });
+    if (this.#over || rest.length === 0) return;
+    if (this.#current === current && !current.body.complete) this.#readBody(current.body, rest);
+    else this.#received = rest;
+  }
+
+  #readBody(body: BodyReader, chunk: Buffer): void {
+    const handler = this.#current?.handler;
+    try {
+      const data = body.decode(chunk);
+      if (data.length > 0) handler?.onBody(data);
+    } catch (error) {
+      if (!(error instanceof NoriaError)) throw error;
+      this.#failBody(error);
+      return;
+    }
+    if (!body.complete) return;
+    this.#received = body.rest;
+    handler?.onBodyEnd(body.trailers);
+    this.#advance();
+  }
+
+  /** The body is malformed, so the request as understood so far is not what the client meant. */
+  #failBody(error: NoriaError): void {
+    const begun = this.#current?.response.begun;
+    this.#abort();
+    if (begun === false) {
+      this.#refuse(error);
+      return;
+    }
+    this.#connection.reportRefusal(error.code, error.message);
+    this.#connection.destroy();
+  }
+
+  #onAnswered(): void {
+    const current = this.#current;
+    if (current === undefined || this.#over) return;
+    const { response, body } = current;
+    if (!response.keepAlive) {
+      this.#close(body.complete && this.#received.length === 0);
+      return;
+    }
+    // The next request begins where the body ends.
+    if (!body.complete) this.#setDeadline(MAX_DISCARD_MS, () => this.#connection.destroy());
+    this.#advance();
+  }
+
+  /** Waits for the next request if this one has been read and answered. */
+  #advance(): void {
+    const current = this.#current;
+    if (this.#over || current === undefined || !current.body.complete || !current.response.completed) return;
+    this.#current = undefined;
+    const { socket, options, draining } = this.#connection;
+    // A client that still reads its response gets as long for it as during the response.
+    const idleMs = socket.writableLength > 0 ? options.idleTimeoutMs : KEEP_ALIVE_MS;
+    this.#setDeadline(idleMs, () => socket.destroy());
+    if (draining) this.#release();
+    this.#connection.awaitRequest();
+    if (!draining) this.#parse();
+  }
+
+  /** @param allRead - nothing of the client is unread as far as noria knows. */
+  #close(allRead: boolean): void {
+    this.#release();
+    this.#connection.awaitRequest();
+    if (allRead) this.#connection.socket.destroySoon();
+    else this.#connection.close();
+  }
+
+  #refuse(error: NoriaError): void {
+    this.#release();
+    this.#connection.reportRefusal(error.code, error.message);
+    this.#connection.sendAndClose(formatRefusal({ code: error.code }, false));
+  }
+
+  #abort(): void {
+    this.#current?.handler?.abort();
+  }
+
+  #detach(): Buffer | undefined {
+    const early = this.#received;
+    this.#release();
+    this.#connection.socket.pause();
+    return early.length === 0 ? undefined : early;
+  }
+
+  #adjustReading(): void {
+    const { socket } = this.#connection;
+    const current = this.#current;
+    const wantsMore =
+      current !== undefined && !current.body.complete
+        ? current.handler?.wantsBody !== false
+        : this.#received.length < MAX_AHEAD_BYTES;
+    if (wantsMore) socket.resume();
+    else socket.pause();
+  }
+
+  /** Reads nothing from now on. Idempotent. */
+  #release(): void {
+    if (this.#over) return;
+    this.#over = true;
+    this.#clearDeadline();
+    this.#connection.socket
+      .off('data', this.#onData)
+      .off('end', this.#onEnd)
+      .off('close', this.#onClose)
+      .off('drain', this.#onDrain);
+  }
+
+  #setDeadline(ms: number, fn: () => void): void {
+    this.#clearDeadline();
+    this.#deadline = this.#connection.options.deadlines.set(ms, fn);
+  }
+
+  #clearDeadline(): void {
+    if (this.#deadline !== undefined) this.#connection.options.deadlines.clear(this.#deadline);
+  }
+
+  /** An unexpected error ends this connection only. */
+  #safely(work: () => void): void {
+    try {
+      work();
+    } catch (error) {
+      this.#abort();
+      this.#connection.fail(error);
+    }
+  }
+}

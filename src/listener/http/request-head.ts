@@ -1,0 +1,104 @@
+/**
+ * Parses the head of an HTTP/1 request: request line and fields (RFC 9112 §2 to §5).
+ *
+ * Strict: lines end in CR LF, no folded lines, no white space before a colon. Any token is a method. A property test compares
+ * this parser with node:http.
+ */
+import { NoriaError } from '../../core/faults.ts';
+import { type Framing, requestFraming } from './framing.ts';
+import { connectionOptions, fieldValues, type HeaderField, parseFieldLines } from './header-fields.ts';
+
+export interface RequestHead {
+  readonly method: string;
+  /** The request target as received, in Latin-1. */
+  readonly target: string;
+  readonly majorVersion: number;
+  readonly minorVersion: number;
+  readonly fields: readonly HeaderField[];
+  /** How the body is framed. An error: where the body ends is unclear, and so is what follows it. */
+  readonly framing: Framing | NoriaError;
+  /** Whether another request may follow on this connection. Not if it is unclear where this one ends (RFC 9112 §6.1, §6.3). */
+  readonly keepAlive: boolean;
+}
+
+/** The empty line included. */
+export const MAX_REQUEST_HEAD_BYTES = 16 * 1024;
+
+const REQUEST_LINE = /^([!#$%&'*+.^_`|~0-9A-Za-z-]+) +([\x21-\x7e\x80-\xff]+) +HTTP\/(\d)\.(\d)\r\n/;
+/** The beginning of a request line, as far as it has arrived. */
+const REQUEST_LINE_PREFIX =
+  /^(?:\r|[!#$%&'*+.^_`|~0-9A-Za-z-]+(?: +(?:[\x21-\x7e\x80-\xff]+(?: +(?:H|HT|HTT|HTTP|HTTP\/[\d.]{0,3}\r?)?)?)?)?)?$/;
+const BARE_LF = /(?:^|[^\r])\n/;
+const CR = 0x0d;
+const LF = 0x0a;
+
+/**
+ * Parses the first head in `bytes`.
+ *
+ * @returns the head and its length; undefined while it is incomplete; `bad-request` for what cannot become a request head,
+ *   `uri-too-long` or `head-too-large` above the limit.
+ */
+export function parseRequestHead(
+  bytes: Buffer,
+): { readonly head: RequestHead; readonly bytes: number } | NoriaError | undefined {
+  const start = skipEmptyLines(bytes);
+  const end = bytes.indexOf('\r\n\r\n', start, 'latin1');
+  if ((end < 0 ? bytes.length : end + 4) - start > MAX_REQUEST_HEAD_BYTES) return tooLarge(bytes, start);
+  if (end < 0) return checkPrefix(bytes.toString('latin1', start));
+  const head = parseHead(bytes.toString('latin1', start, end + 2));
+  return head === undefined ? malformed('the request head is malformed') : { head, bytes: end + 4 };
+}
+
+function parseHead(text: string): RequestHead | undefined {
+  const [requestLine, method, target, major, minor] = REQUEST_LINE.exec(text) ?? [];
+  if (requestLine === undefined || method === undefined || target === undefined) return undefined;
+  const fields = parseFieldLines(text, requestLine.length, 'request');
+  if (fields === undefined) return undefined;
+  const minorVersion = Number(minor);
+  const framing = requestFraming(fields, minorVersion);
+  const options = connectionOptions(fields);
+  const persistent = minorVersion === 0 ? options.includes('keep-alive') : !options.includes('close');
+  return {
+    method,
+    target,
+    majorVersion: Number(major),
+    minorVersion,
+    fields,
+    framing,
+    keepAlive: persistent && major === '1' && !(framing instanceof NoriaError),
+  };
+}
+
+/** Whether a client sends its body only after a 100 response. Clients of HTTP/1.0 cannot ask for it (RFC 9110 §10.1.1). */
+export function expectsContinue({ minorVersion, fields }: RequestHead): boolean {
+  return minorVersion > 0 && fieldValues(fields, 'expect').length > 0;
+}
+
+/** Empty lines before a request are ignored (RFC 9112 §2.2). */
+function skipEmptyLines(bytes: Buffer): number {
+  let start = 0;
+  while (bytes[start] === CR && bytes[start + 1] === LF) start += 2;
+  return start;
+}
+
+/** Fails early, so that a client that speaks another protocol gets an answer. */
+function checkPrefix(text: string): NoriaError | undefined {
+  const lineEnd = text.indexOf('\r\n');
+  const plausible =
+    lineEnd < 0 ? REQUEST_LINE_PREFIX.test(text) : REQUEST_LINE.test(text.slice(0, lineEnd + 2));
+  return plausible && !BARE_LF.test(text) ? undefined : malformed('the request head is malformed');
+}
+
+function tooLarge(bytes: Buffer, start: number): NoriaError {
+  const lineEnd = bytes.indexOf('\r\n', start, 'latin1');
+  const isLine = lineEnd < 0 || lineEnd - start > MAX_REQUEST_HEAD_BYTES;
+  const code = isLine ? 'uri-too-long' : 'head-too-large';
+  return new NoriaError(
+    code,
+    `the request ${isLine ? 'line' : 'head'} is above ${MAX_REQUEST_HEAD_BYTES} bytes`,
+  );
+}
+
+function malformed(what: string): NoriaError {
+  return new NoriaError('bad-request', what);
+}
