@@ -75,7 +75,7 @@ function filledPool(size: number): Pool {
     bus: new EventBus((_name, error) => {
       throw error;
     }),
-    outlook: () => ({ sources: [] }),
+    forecasts: () => [],
   });
   const now = systemClock.monotonic();
   pool.addMembers(

@@ -11,11 +11,12 @@ import type { SourceSettings } from '../dialer/source-memory.ts';
 import type { BoundAddress } from '../listener/bind.ts';
 import { isOwnAddress } from '../listener/deny-targets.ts';
 import type { ListenerSettings, PlaneContext } from '../plane/data-plane.ts';
-import type { PoolSettings } from '../pool/options.ts';
+import type { PoolSettings, PoolSourceOptions } from '../pool/options.ts';
 import type { ProberSettings } from '../prober/prober.ts';
 import type { DrawSourceOptions, RefillSettings } from '../refill/options.ts';
 import type { RefuseAddress } from '../service/decode.ts';
-import { defaultLifetimeMs, type Product } from '../service/operations.ts';
+import { couldDrawLocation } from '../service/locations.ts';
+import { defaultLifetimeMs, longestLifeMs, type Product } from '../service/operations.ts';
 import type { ExtractCall } from '../service/request.ts';
 
 /** The lifetime, renewed by each success, of a member for which neither the service nor the source gives one. */
@@ -92,16 +93,34 @@ export function configuredAddresses({ listeners, admin }: Config): BoundAddress[
 export function poolSettings(config: Config): PoolSettings {
   const { pool, rotation, health } = config;
   return {
-    sources: config.sources.map(({ name, priority, size, lifetimeMs }) => ({
-      name,
-      priority,
-      size,
-      unknownLifetimeMs: lifetimeMs ?? UNKNOWN_LIFETIME_MS,
-    })),
+    sources: config.sources.map(poolSourceOptions),
     rotation,
     safetyMarginMs: pool.safetyMarginMs,
     minRemainingMs: pool.minRemainingMs,
     health,
+  };
+}
+
+function poolSourceOptions({
+  name,
+  priority,
+  size,
+  lifetimeMs,
+  product,
+  params,
+  upstream,
+}: SourceConfig): PoolSourceOptions {
+  const isFree = product === 'free'; // its entries name their protocols, and come from many countries
+  const longest = longestLifeMs(product, params);
+  return {
+    name,
+    priority,
+    size,
+    unknownLifetimeMs: lifetimeMs ?? UNKNOWN_LIFETIME_MS,
+    ...(longest !== undefined && { longestLifeMs: longest }),
+    ...(!isFree && upstream.protocol !== undefined && { protocol: upstream.protocol }),
+    couldHaveLocation: (keyword) => couldDrawLocation(params, keyword),
+    mixedLocations: isFree,
   };
 }
 

@@ -71,8 +71,11 @@ export async function openParts(context: PartsContext, owner: Ownership): Promis
   const warn = (message: string) => log.warn({}, message);
   const state = await owner.open('state', openState({ dir: config().state?.dir, daemon: true, clock, warn }));
   let refiller = NO_REFILLER;
-  const outlook = () => refiller.outlook();
-  const pool = await owner.open('pool', new Pool({ ...poolSettings(config()), clock, random, bus, outlook }));
+  const forecasts = () => refiller.forecasts();
+  const pool = await owner.open(
+    'pool',
+    new Pool({ ...poolSettings(config()), clock, random, bus, forecasts }),
+  );
   restorePool(pool, state.snapshot, { refuses: refusesOf(config(), configuredAddresses(config())), warn });
   pool.restoreSessions(state.sessions.found);
   state.sessions.attach((onChange) => pool.sessionJournal(onChange));
@@ -116,7 +119,7 @@ export async function openParts(context: PartsContext, owner: Ownership): Promis
 /** For the parts that open before refill. */
 const NO_REFILLER: Refiller = {
   sources: () => [],
-  outlook: () => ({ sources: [] }),
+  forecasts: () => [],
   refill: () => false,
   pause: () => false,
   resume: () => false,

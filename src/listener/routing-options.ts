@@ -5,6 +5,7 @@
  * options are always refused and never ignored: a client with a misspelled session would otherwise rotate without noticing.
  */
 import { NoriaError } from '../core/faults.ts';
+import { nearest } from '../core/nearest.ts';
 import { ownText } from '../core/own-text.ts';
 import { MEMBER_PROTOCOLS, type MemberProtocol } from '../core/protocol.ts';
 import type { RoutingOptions, SessionOwner } from '../pool/lease.ts';
@@ -16,6 +17,8 @@ const MAX_DURATION_MS = 7 * 24 * HOUR_MS;
 const MAX_LOCATION_LENGTH = 64;
 const SESSION_NAME = /^[A-Za-z0-9_.~]{1,64}$/;
 const HEADER_PREFIX = 'x-noria-';
+/** A longer word is no misspelt key, and comparing it would take long. */
+const MAX_KEY_LENGTH = 32;
 const ALL_KEYS = ROUTING_KEYS.map(({ key }) => key).join(', ');
 
 const KEYS_BY_NAME: ReadonlyMap<string, RoutingKey> = new Map(
@@ -107,7 +110,7 @@ function parseText(routingText: string, given: GivenOptions): Problem | undefine
       if (entry === undefined) {
         return problem(
           `unknown key ${quote(name)} in the user name`,
-          `the user name contains an unknown key; the keys are ${ALL_KEYS}`,
+          `the user name contains an unknown key; ${whichKeys(name)}`,
         );
       }
       if (seen.has(entry.key)) return problem(`key ${entry.key} is given twice in the user name`);
@@ -135,7 +138,7 @@ function parseHeaders(
     if (entry === undefined) {
       return problem(
         `unknown header ${quote(header)}`,
-        `an X-Noria header has an unknown key; the keys are ${ALL_KEYS}`,
+        `an X-Noria header has an unknown key; ${whichKeys(name)}`,
       );
     }
     if (seen.has(entry.key)) return problem(`key ${entry.key} is given twice in headers`);
@@ -144,6 +147,12 @@ function parseHeaders(
     if (!setOption(given, entry, name, text)) return invalidValue(entry, name, text, 'in a header');
   }
   return undefined;
+}
+
+/** The key that was probably meant, in noria's own spelling, and all keys. */
+function whichKeys(name: string): string {
+  const meant = name.length > MAX_KEY_LENGTH ? undefined : nearest(name, KEYS_BY_NAME.keys());
+  return meant === undefined ? `the keys are ${ALL_KEYS}` : `did you mean ${meant}? The keys are ${ALL_KEYS}`;
 }
 
 function invalidValue(entry: RoutingKey, name: string, value: string, where: string): Problem {

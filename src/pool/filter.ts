@@ -1,7 +1,7 @@
 /** Filters: the part of a client's routing options that a member passes or fails for its whole life. */
 import type { MemberProtocol } from '../core/protocol.ts';
 import type { RoutingOptions } from './lease.ts';
-import { foldLocation, type Locations, looksLikeCode } from './locations.ts';
+import { foldLocation } from './locations.ts';
 import type { Member, PoolSource } from './member.ts';
 
 /** An absent field allows everything. */
@@ -40,30 +40,4 @@ export function couldDraw(source: PoolSource, filter: MemberFilter, minLifeMs = 
   if (filter.protocol !== undefined && protocols.size > 0 && !protocols.has(filter.protocol)) return false;
   if (filter.location !== undefined && options.couldHaveLocation?.(filter.location) === false) return false;
   return longestLifeMs === 0 || minLifeMs <= longestLifeMs;
-}
-
-/**
- * Why no member can ever satisfy the routing options, as a text for the client; undefined when one may.
- *
- * The service's locations are words. A keyword that looks like a country code is therefore refused at once, unless a
- * known location contains it or a source reports that it could have such members.
- */
-export function whyImpossible(
-  { source, location }: RoutingOptions,
-  sources: ReadonlyMap<string, PoolSource>,
-  locations: Locations,
-): string | undefined {
-  if (source !== undefined && !sources.has(source)) {
-    return 'No source with this name is configured. noria status lists the sources.';
-  }
-  if (location === undefined || !looksLikeCode(location)) return undefined;
-  if (locations.someContain(foldLocation(location))) return undefined;
-  for (const { options } of sources.values()) {
-    if (source !== undefined && source !== options.name) continue;
-    if (options.couldHaveLocation?.(location) === true) return undefined;
-  }
-  return (
-    'No source has members in this location. Locations are words of the service (province, city, carrier), not ' +
-    'country codes. Leave the location out, or use one that the list of members shows.'
-  );
 }

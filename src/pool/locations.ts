@@ -37,6 +37,11 @@ export function foldLocation(text: string): string {
   return text.toLowerCase();
 }
 
+/** Whether a text of another script, such as Chinese, cannot contain it. */
+export function hasLatinLetter(text: string): boolean {
+  return /\p{Script=Latin}/u.test(text);
+}
+
 /** Whether the keyword looks like the country or state code that other gateways take. The service's locations are words. */
 export function looksLikeCode(keyword: string): boolean {
   return /^[a-z]{1,3}$/i.test(keyword);

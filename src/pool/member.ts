@@ -10,7 +10,7 @@ import { Heap, type HeapNode } from '../core/heap.ts';
 import type { MemberProtocol } from '../core/protocol.ts';
 import type { DrawnMember, Facts } from './drawn-member.ts';
 import { Health } from './health.ts';
-import type { Location } from './locations.ts';
+import { hasLatinLetter, type Location } from './locations.ts';
 import type { PoolSourceOptions } from './options.ts';
 import { SourceEvidence } from './source-evidence.ts';
 
@@ -299,6 +299,9 @@ export class PoolSource {
   readonly protocols = new Set<MemberProtocol>();
   /** The longest remaining life with which a member joined; 0 before the first. */
   longestLifeMs = 0;
+  /** Members with a location so far, and whether one of the locations had a Latin letter. */
+  locatedCount = 0;
+  hasLatinLocation = false;
 
   constructor(options: PoolSourceOptions) {
     this.options = options;
@@ -320,9 +323,12 @@ export class PoolSource {
   }
 
   /** Records what members of this source are like, from one that lives for `lifeMs`. */
-  learn({ protocol }: DrawnMember, lifeMs: number): void {
+  learn({ protocol, location = '' }: DrawnMember, lifeMs: number): void {
     this.protocols.add(protocol);
     this.longestLifeMs = Math.max(this.longestLifeMs, lifeMs);
+    if (location === '') return;
+    this.locatedCount += 1;
+    this.hasLatinLocation ||= hasLatinLetter(location);
   }
 
   learnLatency(latencyMs: number): void {

@@ -1,6 +1,7 @@
 /** The options of a pool: those that a reload may change, and what the pool works with. Durations in ms. */
 import type { Clock } from '../core/clock.ts';
 import type { EventBus } from '../core/events.ts';
+import type { MemberProtocol } from '../core/protocol.ts';
 import type { Random } from '../core/random.ts';
 import type { SourceOutlook } from './lease.ts';
 
@@ -25,8 +26,14 @@ export interface PoolSourceOptions {
   readonly size: number;
   /** How long a member of unknown lifetime lives after its last success. */
   readonly unknownLifetimeMs: number;
-  /** Whether the location of a newly drawn member could contain the keyword. Absent: every keyword but a country code. */
-  readonly couldHaveLocation?: (keyword: string) => boolean;
+  /** The protocol of all its members; absent: unknown. */
+  readonly protocol?: MemberProtocol;
+  /** No member lives longer when it is drawn; absent: unknown. */
+  readonly longestLifeMs?: number;
+  /** Whether the location of a newly drawn member could contain the keyword; absent or undefined: unknown. */
+  readonly couldHaveLocation?: (keyword: string) => boolean | undefined;
+  /** Its locations are in several languages, so that some of them say nothing about others. */
+  readonly mixedLocations?: boolean;
 }
 
 /** How members are picked, the maximum load of each, and the lifetime of sessions. */
@@ -75,18 +82,19 @@ export interface PoolLimits {
 
 export const DEFAULT_LIMITS: PoolLimits = { waiting: 20_000, sessions: 100_000 };
 
-/** What a refusal reports about the next members. */
-export interface Outlook {
-  /** When the next draw can bring a member; absent when no draw is planned. */
-  readonly retryAfterMs?: number;
-  readonly sources: readonly SourceOutlook[];
+/** What a source will do, as refill expects it. */
+export interface SourceForecast extends SourceOutlook {
+  /** Time until a draw can bring a member; absent when none is planned. */
+  readonly nextMemberMs?: number;
+  /** It draws nothing for this long, even if clients wait; `Infinity`: until the operator acts. 0: it may draw. */
+  readonly suspendedMs: number;
 }
 
 export interface PoolOptions extends PoolSettings {
   readonly clock: Clock;
   readonly random: Random;
   readonly bus: EventBus;
-  /** Called only for a refusal. */
-  readonly outlook: () => Outlook;
+  /** Called only for a request that cannot be served at once. A source that is missing may draw. */
+  readonly forecasts: () => readonly SourceForecast[];
   readonly limits?: Partial<PoolLimits>;
 }

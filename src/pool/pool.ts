@@ -6,26 +6,15 @@
  * that frees a member serves the waiting clients before the method returns.
  */
 import type { Clock } from '../core/clock.ts';
-import type { EventBus } from '../core/events.ts';
 import { type Random, shuffled } from '../core/random.ts';
-import { type Candidates, QUIET_MS } from './candidates.ts';
-import { demandFor, heldAt, needsDraw, searchedSources, usableAt } from './demand.ts';
+import { demandFor, heldAt, usableAt } from './demand.ts';
 import type { AddedMembers, Demand, DrawnMember } from './drawn-member.ts';
-import { filterOf, whyImpossible } from './filter.ts';
-import type {
-  Lease,
-  LeaseProvider,
-  LeaseRefusal,
-  LeaseReport,
-  LeaseRequest,
-  RoutingOptions,
-} from './lease.ts';
+import type { Lease, LeaseProvider, LeaseRefusal, LeaseReport, LeaseRequest } from './lease.ts';
 import { type LeaseHolder, Leases } from './leases.ts';
-import type { PoolSource } from './member.ts';
 import { Members } from './members.ts';
-import { DEFAULT_LIMITS, type Outlook, type PoolOptions, type PoolSettings } from './options.ts';
+import { DEFAULT_LIMITS, type PoolOptions, type PoolSettings } from './options.ts';
 import { Picker, type SessionRotation } from './picker.ts';
-import type { Session } from './session.ts';
+import { Requests } from './requests.ts';
 import { restoredSession, type SessionJournal, type StoredSession } from './session-journal.ts';
 import { Sessions } from './sessions.ts';
 import { type PoolSnapshot, restoreSnapshot, takeSnapshot } from './snapshot.ts';
@@ -37,18 +26,6 @@ import {
   sessionView,
   sourceCounts,
 } from './views.ts';
-import { type TurnResult, type WaitingClient, WaitingQueue } from './waiting-queue.ts';
-
-const SHUTTING_DOWN: LeaseRefusal = {
-  refused: 'shutting-down',
-  reason: 'noria is shutting down.',
-  sources: [],
-};
-const CLIENT_LEFT: LeaseRefusal = {
-  refused: 'client-gone',
-  reason: 'The client disconnected while it waited for a member.',
-  sources: [],
-};
 
 /** A client's report that a target host rejects a member, or accepts it again. */
 export interface ClientVerdict {
@@ -62,52 +39,46 @@ export interface ClientVerdict {
 export class Pool implements LeaseProvider {
   readonly #clock: Clock;
   readonly #random: Random;
-  readonly #bus: EventBus;
-  readonly #outlook: () => Outlook;
-  readonly #maxWaiting: number;
   readonly #members: Members;
   readonly #sessions: Sessions;
   readonly #leases: Leases;
-  readonly #queue: WaitingQueue;
   readonly #picker: Picker;
+  readonly #requests: Requests;
   #closed = false;
 
-  constructor({ clock, random, bus, outlook, limits, ...settings }: PoolOptions) {
+  constructor({ clock, random, bus, forecasts, limits, ...settings }: PoolOptions) {
     const { waiting, sessions } = { ...DEFAULT_LIMITS, ...limits };
     this.#clock = clock;
     this.#random = random;
-    this.#bus = bus;
-    this.#outlook = outlook;
-    this.#maxWaiting = waiting;
-    const onChange = () => this.#serveWaiting(clock.monotonic());
+    const onChange = () => this.#requests.serveWaiting(clock.monotonic());
     this.#members = new Members({ clock, random, bus, settings, onChange });
     this.#sessions = new Sessions(clock, bus, { maxCount: sessions, settings: settings.rotation });
     this.#leases = new Leases(this.#members, this.#sessions);
-    this.#queue = new WaitingQueue(clock, bus, () => this.#onQueueDue());
     this.#picker = new Picker(this.#members, this.#sessions);
+    this.#requests = new Requests({
+      clock,
+      bus,
+      members: this.#members,
+      sessions: this.#sessions,
+      leases: this.#leases,
+      picker: this.#picker,
+      forecasts,
+      maxWaiting: waiting,
+    });
     this.#configure(settings, clock.monotonic());
   }
 
   acquire(request: LeaseRequest): Lease | LeaseRefusal | Promise<Lease | LeaseRefusal> {
-    if (this.#closed) return SHUTTING_DOWN;
-    const now = this.#clock.monotonic();
-    this.#catchUp(now); // waiting clients come first
-    const impossible = this.#whyImpossible(request.routing);
-    if (impossible !== undefined) return this.#refusal('bad-routing', impossible);
-    const candidates = this.#members.candidates(filterOf(request.routing), now);
-    const lease = this.#tryLease(request, candidates, now, now);
-    if (this.#picker.check.endedQuiet) this.#emitDemand(candidates, now);
-    return lease ?? this.#wait(request, candidates, now);
+    return this.#requests.acquire(request);
   }
 
   cancel(requestId: number): void {
-    const client = this.#queue.find(requestId);
-    if (client !== undefined) this.#queue.answer(client, CLIENT_LEFT, 'gave-up', this.#clock.monotonic());
+    this.#requests.cancel(requestId);
   }
 
   report(report: LeaseReport): void {
     const now = this.#clock.monotonic();
-    if (this.#leases.report(report, now)) this.#serveWaiting(now);
+    if (this.#leases.report(report, now)) this.#requests.serveWaiting(now);
   }
 
   /** Leases on at most `limit` members that need a probe; see `Members.toProbe`. Reported on like other leases. */
@@ -157,7 +128,7 @@ export class Pool implements LeaseProvider {
     const now = this.#clock.monotonic();
     this.#members.update(now);
     for (const one of shuffled(this.#random, drawn)) added[this.#members.add(source, one, now)] += 1;
-    this.#serveWaiting(now);
+    this.#requests.serveWaiting(now);
     return added;
   }
 
@@ -173,7 +144,7 @@ export class Pool implements LeaseProvider {
   }
 
   get waitingCount(): number {
-    return this.#queue.size;
+    return this.#requests.waitingCount;
   }
 
   get sessionCount(): number {
@@ -199,14 +170,7 @@ export class Pool implements LeaseProvider {
   reconfigure(settings: PoolSettings): void {
     const now = this.#clock.monotonic();
     this.#configure(settings, now);
-    for (const client of this.#queue.all()) {
-      const { routing } = client.request;
-      const impossible = this.#whyImpossible(routing);
-      if (impossible === undefined) {
-        this.#queue.changeLine(client, this.#members.candidates(filterOf(routing), now));
-      } else this.#queue.answer(client, this.#refusal('bad-routing', impossible), 'refused', now);
-    }
-    this.#serveWaiting(now);
+    this.#requests.reconsider(now);
   }
 
   /**
@@ -219,7 +183,7 @@ export class Pool implements LeaseProvider {
     if (member === undefined) return session !== undefined; // the session's member has left: nothing to ban
     if (verdict === 'banned') this.#members.ban(member, host);
     else this.#members.unban(member, host);
-    this.#serveWaiting(this.#clock.monotonic());
+    this.#requests.serveWaiting(this.#clock.monotonic());
     return true;
   }
 
@@ -252,7 +216,7 @@ export class Pool implements LeaseProvider {
     if (source === undefined || source.leaseLimit === Number.POSITIVE_INFINITY) return;
     source.leaseLimit = Number.POSITIVE_INFINITY;
     this.#members.index.membersFreed = true;
-    this.#serveWaiting(this.#clock.monotonic());
+    this.#requests.serveWaiting(this.#clock.monotonic());
   }
 
   /** Excludes all members of a source from picks; clients see the reason. Undefined lifts the block. */
@@ -262,14 +226,15 @@ export class Pool implements LeaseProvider {
     source.blockedReason = reason;
     const now = this.#clock.monotonic();
     for (const member of source.members) this.#members.index.update(member, now);
-    this.#serveWaiting(now);
+    this.#requests.serveWaiting(now);
+    this.#requests.refuseHopeless();
   }
 
   /** Ignores faults of members while our own network is down. Unfreezing lets quarantined members be tried at once. */
   freezeEvictions(on: boolean): void {
     const now = this.#clock.monotonic();
     this.#members.freezeEvictions(on, now);
-    this.#serveWaiting(now);
+    this.#requests.serveWaiting(now);
   }
 
   snapshot(): PoolSnapshot {
@@ -283,7 +248,7 @@ export class Pool implements LeaseProvider {
    */
   restore(snapshot: PoolSnapshot, passedMs?: number): void {
     restoreSnapshot({ clock: this.#clock, members: this.#members }, snapshot, passedMs);
-    this.#serveWaiting(this.#clock.monotonic());
+    this.#requests.serveWaiting(this.#clock.monotonic());
   }
 
   /** The sessions as records, and their changes from now on. @param onChange - called for each change. */
@@ -305,11 +270,9 @@ export class Pool implements LeaseProvider {
   close(): void {
     if (this.#closed) return;
     this.#closed = true;
-    const now = this.#clock.monotonic();
-    for (const client of this.#queue.all()) this.#queue.answer(client, SHUTTING_DOWN, 'refused', now);
+    this.#requests.close();
     this.#members.index.close();
     this.#sessions.close();
-    this.#queue.close();
   }
 
   #configure(settings: PoolSettings, now: number): void {
@@ -321,105 +284,5 @@ export class Pool implements LeaseProvider {
     for (const [name, source] of this.#members.sources) {
       if (!known.has(name) && source.options.priority === first) source.lastWantedAt = now;
     }
-  }
-
-  #whyImpossible(routing: RoutingOptions): string | undefined {
-    const { sources, locations } = this.#members;
-    return this.#sessions.whyRefused(routing) ?? whyImpossible(routing, sources, locations);
-  }
-
-  /** Does what is due at `now`, since timers may be late. */
-  #catchUp(now: number): void {
-    this.#members.update(now);
-    if (this.#queue.takeRetry(now)) this.#members.index.membersFreed = true;
-    this.#serveWaiting(now);
-  }
-
-  #onQueueDue(): void {
-    const now = this.#clock.monotonic();
-    this.#catchUp(now);
-    for (let late = this.#queue.overdue(now); late !== undefined; late = this.#queue.overdue(now)) {
-      const waitedS = Math.round((now - late.sinceAt) / 100) / 10;
-      const reason = `Waited ${waitedS} s for a member that fits the routing options.`;
-      this.#queue.answer(late, this.#refusal('pool-empty', reason), 'refused', now);
-    }
-  }
-
-  #serveWaiting(now: number): void {
-    const { index } = this.#members;
-    if (!index.membersFreed) return;
-    index.membersFreed = false;
-    if (this.#queue.size > 0) this.#queue.giveTurns((client) => this.#serve(client, now));
-  }
-
-  #serve(client: WaitingClient, now: number): TurnResult {
-    const lease = this.#tryLease(client.request, client.candidates, client.sinceAt, now);
-    if (lease !== undefined) {
-      this.#queue.answer(client, lease, 'served', now);
-      return 'done';
-    }
-    const { spacedUntil, rejectedForRequest } = this.#picker.check;
-    if (spacedUntil < Number.POSITIVE_INFINITY) this.#queue.retryAt(spacedUntil);
-    return rejectedForRequest ? 'done' : 'line-blocked';
-  }
-
-  #tryLease(request: LeaseRequest, candidates: Candidates, sinceAt: number, now: number): Lease | undefined {
-    const { routing, targetHost } = request;
-    const { perHostSpacingMs } = this.#members.settings.rotation;
-    let session: Session | undefined;
-    if (routing.session !== undefined) {
-      session = this.#sessions.use(routing.session, routing, now);
-      session.filter = candidates.filter;
-    }
-    const member = this.#picker.pick(request, candidates, session, now);
-    if (member === undefined) return undefined;
-    if (perHostSpacingMs > 0) member.space(targetHost, now + perHostSpacingMs, now);
-    if (session !== undefined) this.#recordSessionDemand(member.source, now);
-    return this.#leases.grant(member, { now, waitedMs: now - sinceAt, session, request });
-  }
-
-  #wait(
-    request: LeaseRequest,
-    candidates: Candidates,
-    now: number,
-  ): LeaseRefusal | Promise<Lease | LeaseRefusal> {
-    if (request.waitMs <= 0)
-      return this.#refusal('pool-empty', 'No member that fits the routing options is free.');
-    if (this.#queue.size >= this.#maxWaiting) {
-      const reason = `No member is free, and ${this.#maxWaiting} clients wait for one already, which is the limit.`;
-      return this.#refusal('pool-empty', reason);
-    }
-    const { spacedUntil } = this.#picker.check;
-    if (spacedUntil < Number.POSITIVE_INFINITY) {
-      this.#queue.retryAt(spacedUntil);
-      for (const source of candidates.tiers[0]?.sources ?? []) source.usedUp.add(1, now);
-    }
-    const parts = { members: this.#members, sessions: this.#sessions };
-    const terms = { candidates, now, needsDraw: needsDraw(request, candidates, parts) };
-    const answer = this.#queue.join(request, terms);
-    // At a count of 1, 2, 4, 8 …: refill needs to know that more clients wait, but not ten thousand times.
-    if ((candidates.waitingCount & (candidates.waitingCount - 1)) === 0) this.#emitDemand(candidates, now);
-    return answer;
-  }
-
-  #refusal(refused: 'pool-empty' | 'bad-routing', reason: string): LeaseRefusal {
-    const { retryAfterMs, sources } = this.#outlook();
-    const outlooks = sources.map((outlook) => {
-      const blocked = this.#members.sources.get(outlook.name)?.blockedReason;
-      return blocked === undefined ? outlook : { ...outlook, reason: blocked };
-    });
-    return { refused, reason, sources: outlooks, ...(retryAfterMs === undefined ? {} : { retryAfterMs }) };
-  }
-
-  #emitDemand(candidates: Candidates, now: number): void {
-    const sources = searchedSources(candidates, now);
-    if (sources.length > 0) this.#bus.emit('demand.rose', { sources });
-  }
-
-  /** A session's pick of its own member searches no tier, so its demand is recorded at the source. */
-  #recordSessionDemand(source: PoolSource, now: number): void {
-    const wasQuiet = now - source.lastWantedAt > QUIET_MS;
-    source.lastWantedAt = now;
-    if (wasQuiet && !this.#picker.check.endedQuiet) this.#bus.emit('demand.rose', { sources: [source.name] });
   }
 }

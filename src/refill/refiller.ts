@@ -4,7 +4,7 @@
  */
 import type { EventName } from '../core/events.ts';
 import { isSame } from '../core/is-same.ts';
-import type { SourceOutlook } from '../pool/lease.ts';
+import type { SourceForecast } from '../pool/options.ts';
 import type { DrawSourceOptions, RefillerOptions, RefillSettings } from './options.ts';
 import { Paces } from './pace.ts';
 import { DrawSource, type DrawSourceContext } from './source.ts';
@@ -14,8 +14,8 @@ import type { SourceStatus } from './status.ts';
 export interface Refiller {
   /** The status of every source, in the order of the configuration. */
   sources(): readonly SourceStatus[];
-  /** What each source waits for, and the ms until a draw can bring a member; absent when the operator has to act first. */
-  outlook(): { readonly sources: readonly SourceOutlook[]; readonly retryAfterMs?: number };
+  /** What each source waits for, and when its next draw can bring a member. */
+  forecasts(): readonly SourceForecast[];
   /** Draws what the source is missing, at the pace, also without demand. Like the next two, it returns false for an unknown name. */
   refill(name: string): boolean;
   /** Stops drawing until `resume`. A call in flight is not aborted; its members are added. */
@@ -76,18 +76,8 @@ class SourceRefiller implements Refiller {
     return [...this.#sources.values()].map((source) => source.status());
   }
 
-  outlook(): { readonly sources: readonly SourceOutlook[]; readonly retryAfterMs?: number } {
-    const statuses = this.sources();
-    const sources = statuses.map(({ name, state, reason, nextCallMs }) => ({
-      name,
-      state,
-      reason,
-      ...(nextCallMs === undefined ? {} : { nextDrawMs: nextCallMs }),
-    }));
-    const retryAfterMs = Math.min(
-      ...statuses.map(({ nextCallMs = Infinity, latencyMs }) => nextCallMs + latencyMs),
-    );
-    return retryAfterMs === Infinity ? { sources } : { sources, retryAfterMs };
+  forecasts(): readonly SourceForecast[] {
+    return [...this.#sources.values()].map((source) => source.forecast());
   }
 
   refill(name: string): boolean {

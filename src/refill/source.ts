@@ -10,6 +10,7 @@ import { EarliestTimer } from '../core/earliest-timer.ts';
 import { NoriaError } from '../core/faults.ts';
 import type { Random } from '../core/random.ts';
 import { formatCount, roughDuration } from '../core/words.ts';
+import type { SourceForecast } from '../pool/options.ts';
 import { OPERATIONS } from '../service/operations.ts';
 import { untilServiceMidnight } from './daily-budget.ts';
 import { type DrawContext, type DrawResult, makeDraw } from './draw.ts';
@@ -161,6 +162,26 @@ export class DrawSource {
       isPlanned: this.#turn !== undefined || this.#timer.dueAt !== Infinity,
       wallAt: this.#context.clock.now(),
     });
+  }
+
+  /** What clients may expect of it. */
+  forecast(): SourceForecast {
+    const { name, reason } = this.#phase;
+    const nextDrawMs = this.#nextCallMs();
+    return {
+      name: this.#options.name,
+      state: name,
+      reason,
+      ...(nextDrawMs !== undefined && { nextDrawMs, nextMemberMs: nextDrawMs + this.#records.latencyMs }),
+      suspendedMs: this.#suspendedMs(),
+    };
+  }
+
+  /** How long it draws nothing, even if clients wait. A suspension that clients can shorten is 0, because they have to wait for that. */
+  #suspendedMs(): number {
+    if (!isSuspended(this.#phase) || this.#refillRequested) return 0;
+    const { untilAt, urgentAt } = this.#phase;
+    return urgentAt < untilAt ? 0 : untilAt - this.#context.clock.monotonic();
   }
 
   snapshot(): SourceRecordsSnapshot {

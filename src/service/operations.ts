@@ -76,6 +76,8 @@ export interface DrawOperation extends OperationRow {
   readonly defaultIntervalMs: number;
   /** The lifetime of an entry without one: `timespan` minutes (with `byTimespan`), but at least `atLeastMs`. */
   readonly defaultLifetime: { readonly byTimespan: boolean; readonly atLeastMs: number };
+  /** The longest lifetime of a drawn IP, in minutes; absent: unknown. */
+  readonly longestLifeMinutes?: number;
   /** The protocol of the members: fixed, selected by the parameter `pro`, or named by each entry. */
   readonly protocol: MemberProtocol | 'by-pro' | 'by-entry';
   /** The fields of an entry, which a custom Text layout may use. */
@@ -148,6 +150,7 @@ const RESIDENTIAL = {
   minIntervalMs: SECOND_MS,
   defaultIntervalMs: 10 * SECOND_MS,
   defaultLifetime: { byTimespan: true, atLeastMs: 0 },
+  longestLifeMinutes: 30,
   fields: ['ip', 'port', 'adr', 'outip', 'timeout', 'cometime'],
 } as const satisfies Partial<DrawOperation>;
 
@@ -160,6 +163,7 @@ const SHORT_LIVED = {
   minIntervalMs: 10 * SECOND_MS,
   defaultIntervalMs: 10 * SECOND_MS,
   defaultLifetime: { byTimespan: true, atLeastMs: MINUTE_MS },
+  longestLifeMinutes: 6,
   fields: ['ip', 'port', 'adr', 'timeout', 'cometime'],
 } as const satisfies Partial<DrawOperation>;
 
@@ -194,6 +198,7 @@ export const OPERATIONS: Readonly<Record<Product, DrawOperation> & Record<ListNa
     minIntervalMs: SECOND_MS,
     defaultIntervalMs: 10 * SECOND_MS,
     defaultLifetime: { byTimespan: true, atLeastMs: MINUTE_MS },
+    longestLifeMinutes: 10,
     protocol: 'by-pro',
     fields: ['ip', 'port', 'adr', 'timeout', 'cometime'],
   },
@@ -226,6 +231,7 @@ export const OPERATIONS: Readonly<Record<Product, DrawOperation> & Record<ListNa
     minIntervalMs: 100, // at most ten calls per second
     defaultIntervalMs: 10 * SECOND_MS,
     defaultLifetime: { byTimespan: true, atLeastMs: MINUTE_MS },
+    longestLifeMinutes: 6,
     protocol: 'http',
     fields: ['ip', 'port', 'adr', 'out_ip', 'expired_seconds', 'is_new_dedup'],
   },
@@ -349,6 +355,21 @@ export function defaultLifetimeMs(product: Product, params: Readonly<Record<stri
   const { byTimespan, atLeastMs } = OPERATIONS[product].defaultLifetime;
   const minutes = byTimespan ? params['timespan'] : undefined;
   return Math.max(atLeastMs, typeof minutes === 'number' ? minutes * MINUTE_MS : 0);
+}
+
+/**
+ * The longest lifetime with which a product's members are drawn; undefined: unknown, as that of reverse-proxy IPs.
+ *
+ * @param params - from `checkParams`.
+ */
+export function longestLifeMs(
+  product: Product,
+  params: Readonly<Record<string, unknown>>,
+): number | undefined {
+  const { longestLifeMinutes, params: known } = OPERATIONS[product];
+  if (longestLifeMinutes === undefined) return undefined;
+  const hasReverseProxies = Object.hasOwn(known, 'tunnel') && params['tunnel'] !== 2;
+  return hasReverseProxies ? undefined : longestLifeMinutes * MINUTE_MS;
 }
 
 /**

@@ -29,7 +29,7 @@ export function makeDialerWithPool(
     clock,
     bus,
     random: seededRandom(7),
-    outlook: () => ({ sources: [] }),
+    forecasts: () => [],
     sources: [source],
     rotation: {
       strategy: 'round-robin',

@@ -130,8 +130,14 @@ test('demand: a client that names a source is demand for that source alone', () 
 });
 
 test('demand: clients that a source can never serve are not its demand', () => {
-  const kit = openKit({ sources: [{ ...CITY, couldHaveLocation: (keyword) => keyword === '广东' }] });
-  addMembers(kit, 1, 180_000);
+  const couldHaveLocation = (keyword: string) => keyword === '广东';
+  const kit = openKit({
+    sources: [
+      { ...CITY, couldHaveLocation },
+      { ...CITY, name: 'any', priority: 2 },
+    ],
+  });
+  for (const source of ['city', 'any']) kit.pool.addMembers(source, [drawn(kit, 1)]);
   wait(kit, { location: '上海' });
   wait(kit, { protocol: 'socks5' });
   wait(kit, { minLifeMs: 3_600_000 });

@@ -17,6 +17,7 @@ import { ManualClock } from '../support/manual-clock.ts';
 export interface PoolKit {
   readonly pool: Pool;
   readonly clock: ManualClock;
+  readonly bus: EventBus;
   readonly emitted: { readonly name: EventName; readonly event: object }[];
   /** The events of one name so far. */
   events<Name extends EventName>(name: Name): NoriaEvents[Name][];
@@ -85,7 +86,7 @@ export function openKit(changes: Changes = {}): PoolKit {
     clock,
     bus,
     random: seededRandom(7),
-    outlook: () => ({ sources: [] }),
+    forecasts: () => [],
     ...poolSettings(changes),
   });
   onTestFinished(() => {
@@ -95,6 +96,7 @@ export function openKit(changes: Changes = {}): PoolKit {
   return {
     pool,
     clock,
+    bus,
     emitted,
     events: (name) => emitted.filter((event) => event.name === name).map(({ event }) => event as never),
   };

@@ -141,7 +141,7 @@ test('refill: sources of one instance share its pace', async () => {
   expect(callsTo(rig, '2')[0]?.at).toBe(0);
 });
 
-test('refill: the outlook has the reason of each source and the next possible delivery, but no text of the service', async () => {
+test('refill: the forecasts have the reason of each source and the next possible delivery, but no text of the service', async () => {
   const rig = openRig({
     sources: [first, { ...second, priority: 1 }],
     prepare: ({ service }) => {
@@ -150,18 +150,24 @@ test('refill: the outlook has the reason of each source and the next possible de
     },
   });
   await pass(rig.clock, 2_000, 100);
-  const { sources, retryAfterMs } = rig.refiller.outlook();
-  expect(sources).toEqual([
+  const forecasts = rig.refiller.forecasts();
+  expect(forecasts).toEqual([
     {
       name: 'first',
       state: 'waiting',
       reason: expect.stringMatching(/^12009: The service has no proxy/),
       nextDrawMs: 8_250,
+      nextMemberMs: 8_250 + 200,
+      suspendedMs: 0,
     },
-    { name: 'second', state: 'halted', reason: '12001: The key is wrong.' },
+    {
+      name: 'second',
+      state: 'halted',
+      reason: '12001: The key is wrong.',
+      suspendedMs: Number.POSITIVE_INFINITY,
+    },
   ]);
-  expect(retryAfterMs).toBe(8_250 + 200);
-  expect(JSON.stringify(sources)).not.toContain('没有');
+  expect(JSON.stringify(forecasts)).not.toContain('没有');
   expect(rig.status('first')).toMatchObject({
     message: '没有任何代理IP',
     nextCallAt: rig.clock.now() + 8_250,

@@ -88,9 +88,14 @@ test('source: a wrong key halts it; each resume makes one attempt at the pace', 
   expect(rig.status()).toMatchObject({ state: 'halted', code: '12001', message: 'akey错误' });
   expect(rig.status().reason).toBe('12001: The key is wrong.');
   expect(rig.status().advice).toMatch(/noria key/);
-  expect(rig.refiller.outlook()).toEqual({
-    sources: [{ name: 'city', state: 'halted', reason: '12001: The key is wrong.' }],
-  });
+  expect(rig.refiller.forecasts()).toEqual([
+    {
+      name: 'city',
+      state: 'halted',
+      reason: '12001: The key is wrong.',
+      suspendedMs: Number.POSITIVE_INFINITY,
+    },
+  ]);
 
   expect(rig.refiller.resume('city')).toBe(true);
   await pass(rig.clock, MINUTE_MS, 100);

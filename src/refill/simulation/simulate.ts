@@ -30,7 +30,7 @@ export async function simulate(options: SimulationOptions): Promise<SimulationRe
     throw error;
   });
   const service = new SimulatedService({ clock, random });
-  const pool = new Pool({ ...options.pool, clock, random, bus, outlook: () => refiller.outlook() });
+  const pool = new Pool({ ...options.pool, clock, random, bus, forecasts: () => refiller.forecasts() });
   const boot = { id: 'simulated', elapsedMs: () => clock.monotonic() };
   const refiller = openRefiller({
     ...refill,

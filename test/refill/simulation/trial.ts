@@ -114,7 +114,7 @@ class Trial {
       checker.violated(`an observer of ${name} threw: ${describeError(error)}`),
     );
     const { pool: members, refill: restored } = JSON.parse(this.#snapshot.text);
-    const pool = new Pool({ ...poolSettings, clock, random, bus, outlook: () => refiller.outlook() });
+    const pool = new Pool({ ...poolSettings, clock, random, bus, forecasts: () => refiller.forecasts() });
     const snapshot = decodeSnapshot(members);
     if (snapshot !== undefined) pool.restore(snapshot, this.#clock.monotonic() - this.#snapshot.takenAt);
     checker.started(pool, life);

@@ -1,0 +1,74 @@
+/**
+ * LeaseRefusals of the pool: what the sources that can serve a client will do, and whether the client should wait for it.
+ *
+ * Only those sources count. The next draw of another source would bring the client nothing.
+ */
+import { filterOf, passesFilter } from './filter.ts';
+import type { LeaseRefusal, LeaseRequest, RoutingOptions, SourceOutlook } from './lease.ts';
+import type { PoolSource } from './member.ts';
+import type { Members } from './members.ts';
+import type { SourceForecast } from './options.ts';
+import { couldServe } from './satisfiable.ts';
+
+export class LeaseRefusals {
+  readonly #members: Members;
+  readonly #forecasts: () => readonly SourceForecast[];
+
+  constructor(members: Members, forecasts: () => readonly SourceForecast[]) {
+    this.#members = members;
+    this.#forecasts = forecasts;
+  }
+
+  poolEmpty(reason: string, routing: RoutingOptions): LeaseRefusal {
+    const sources: SourceOutlook[] = [];
+    let retryAfterMs = Number.POSITIVE_INFINITY;
+    for (const { name, state, reason: why, nextDrawMs, nextMemberMs } of this.#forecasts()) {
+      const source = this.#members.sources.get(name);
+      if (source === undefined || !couldServe(source, routing)) continue;
+      if (source.blockedReason !== undefined) {
+        sources.push({ name, state: 'paused', reason: source.blockedReason });
+        continue;
+      }
+      sources.push({ name, state, reason: why, ...(nextDrawMs === undefined ? {} : { nextDrawMs }) });
+      retryAfterMs = Math.min(retryAfterMs, nextMemberMs ?? Number.POSITIVE_INFINITY);
+    }
+    const retry = retryAfterMs === Number.POSITIVE_INFINITY ? {} : { retryAfterMs };
+    return { refused: 'pool-empty', reason, sources, ...retry };
+  }
+
+  /** Finds clients for which no member can come in time, by what the sources will do as of monotonic `now`. */
+  judge(now: number): (request: LeaseRequest, waitMs: number) => LeaseRefusal | undefined {
+    const forecasts = new Map(this.#forecasts().map((forecast) => [forecast.name, forecast]));
+    return (request, waitMs) => {
+      const able = [...this.#members.sources.values()].filter((source) =>
+        couldServe(source, request.routing),
+      );
+      const mayServe = (source: PoolSource) => {
+        if (source.blockedReason !== undefined) return false;
+        const { suspendedMs = 0 } = forecasts.get(source.name) ?? {};
+        return suspendedMs < waitMs || hasMemberFor(request, source, now);
+      };
+      if (able.length === 0 || able.some(mayServe)) return undefined;
+      return this.poolEmpty(
+        'No source that can serve this request will have a member soon.',
+        request.routing,
+      );
+    };
+  }
+}
+
+/** Whether a member that the source has may become free for the request. */
+function hasMemberFor(
+  { routing, avoid, targetHost }: LeaseRequest,
+  source: PoolSource,
+  now: number,
+): boolean {
+  const filter = filterOf(routing);
+  const minEndsAt = now + (routing.minLifeMs ?? 0);
+  for (const member of source.members) {
+    if (member.phase.name === 'draining' || member.endsAt < minEndsAt || !passesFilter(member, filter))
+      continue;
+    if (!avoid.includes(member.id) && member.bans?.has(targetHost) !== true) return true;
+  }
+  return false;
+}

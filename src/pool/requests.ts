@@ -1,0 +1,225 @@
+/**
+ * Requests for leases: each is granted a lease at once, waits for one, or is refused.
+ *
+ * It owns the waiting clients and their timer.
+ */
+import type { Clock } from '../core/clock.ts';
+import type { EventBus } from '../core/events.ts';
+import { type Candidates, QUIET_MS } from './candidates.ts';
+import { needsDraw, searchedSources } from './demand.ts';
+import { filterOf } from './filter.ts';
+import type { Lease, LeaseRefusal, LeaseRequest, RoutingOptions } from './lease.ts';
+import { LeaseRefusals } from './lease-refusals.ts';
+import type { Leases } from './leases.ts';
+import type { PoolSource } from './member.ts';
+import type { Members } from './members.ts';
+import type { SourceForecast } from './options.ts';
+import type { Picker } from './picker.ts';
+import { whyImpossible } from './satisfiable.ts';
+import type { Session } from './session.ts';
+import type { Sessions } from './sessions.ts';
+import { type TurnResult, type WaitingClient, WaitingQueue } from './waiting-queue.ts';
+
+const SHUTTING_DOWN: LeaseRefusal = {
+  refused: 'shutting-down',
+  reason: 'noria is shutting down.',
+  sources: [],
+};
+const CLIENT_LEFT: LeaseRefusal = {
+  refused: 'client-gone',
+  reason: 'The client disconnected while it waited for a member.',
+  sources: [],
+};
+
+export interface RequestParts {
+  readonly clock: Clock;
+  readonly bus: EventBus;
+  readonly members: Members;
+  readonly sessions: Sessions;
+  readonly leases: Leases;
+  readonly picker: Picker;
+  readonly forecasts: () => readonly SourceForecast[];
+  /** Clients that may wait at a time. */
+  readonly maxWaiting: number;
+}
+
+export class Requests {
+  readonly #clock: Clock;
+  readonly #bus: EventBus;
+  readonly #members: Members;
+  readonly #sessions: Sessions;
+  readonly #leases: Leases;
+  readonly #picker: Picker;
+  readonly #maxWaiting: number;
+  readonly #queue: WaitingQueue;
+  readonly #refusals: LeaseRefusals;
+  readonly #sourceMoves: Disposable;
+  #closed = false;
+
+  constructor({ clock, bus, members, sessions, leases, picker, forecasts, maxWaiting }: RequestParts) {
+    this.#clock = clock;
+    this.#bus = bus;
+    this.#members = members;
+    this.#sessions = sessions;
+    this.#leases = leases;
+    this.#picker = picker;
+    this.#maxWaiting = maxWaiting;
+    this.#queue = new WaitingQueue(clock, bus, () => this.#onQueueDue());
+    this.#refusals = new LeaseRefusals(members, forecasts);
+    this.#sourceMoves = bus.on('source.moved', () => this.refuseHopeless());
+  }
+
+  get waitingCount(): number {
+    return this.#queue.size;
+  }
+
+  acquire(request: LeaseRequest): Lease | LeaseRefusal | Promise<Lease | LeaseRefusal> {
+    if (this.#closed) return SHUTTING_DOWN;
+    const now = this.#clock.monotonic();
+    this.#catchUp(now); // waiting clients come first
+    const impossible = this.#whyImpossible(request.routing);
+    if (impossible !== undefined) return badRouting(impossible);
+    const candidates = this.#members.candidates(filterOf(request.routing), now);
+    const lease = this.#tryLease(request, candidates, now, now);
+    if (this.#picker.check.endedQuiet) this.#emitDemand(candidates, now);
+    return lease ?? this.#wait(request, candidates, now);
+  }
+
+  cancel(requestId: number): void {
+    const client = this.#queue.find(requestId);
+    if (client !== undefined) this.#queue.answer(client, CLIENT_LEFT, 'gave-up', this.#clock.monotonic());
+  }
+
+  /** The settings have changed: waiting clients may have other candidates, or none any longer. */
+  reconsider(now: number): void {
+    for (const client of this.#queue.all()) {
+      const { routing } = client.request;
+      const impossible = this.#whyImpossible(routing);
+      if (impossible === undefined) {
+        this.#queue.changeLine(client, this.#members.candidates(filterOf(routing), now));
+      } else this.#queue.answer(client, badRouting(impossible), 'refused', now);
+    }
+    this.serveWaiting(now);
+    this.refuseHopeless();
+  }
+
+  /** Gives members that have become free to waiting clients. */
+  serveWaiting(now: number): void {
+    const { index } = this.#members;
+    if (!index.membersFreed) return;
+    index.membersFreed = false;
+    if (this.#queue.size > 0) this.#queue.giveTurns((client) => this.#serve(client, now));
+  }
+
+  /** Answers the waiting clients for which no member can come in time any longer. */
+  refuseHopeless(): void {
+    if (this.#queue.size === 0) return;
+    const now = this.#clock.monotonic();
+    const judge = this.#refusals.judge(now);
+    for (const client of this.#queue.all()) {
+      const hopeless = judge(client.request, client.key - now);
+      if (hopeless !== undefined) this.#queue.answer(client, hopeless, 'refused', now);
+    }
+  }
+
+  /** Refuses all waiting and new requests. Idempotent. */
+  close(): void {
+    if (this.#closed) return;
+    this.#closed = true;
+    const now = this.#clock.monotonic();
+    for (const client of this.#queue.all()) this.#queue.answer(client, SHUTTING_DOWN, 'refused', now);
+    this.#queue.close();
+    this.#sourceMoves[Symbol.dispose]();
+  }
+
+  #whyImpossible(routing: RoutingOptions): string | undefined {
+    const { sources, locations } = this.#members;
+    return this.#sessions.whyRefused(routing) ?? whyImpossible(routing, sources, locations);
+  }
+
+  /** Does what is due at `now`, since timers may be late. */
+  #catchUp(now: number): void {
+    this.#members.update(now);
+    if (this.#queue.takeRetry(now)) this.#members.index.membersFreed = true;
+    this.serveWaiting(now);
+  }
+
+  #onQueueDue(): void {
+    const now = this.#clock.monotonic();
+    this.#catchUp(now);
+    for (let late = this.#queue.overdue(now); late !== undefined; late = this.#queue.overdue(now)) {
+      const waitedS = Math.round((now - late.sinceAt) / 100) / 10;
+      const reason = `Waited ${waitedS} s for a member that fits the routing options.`;
+      this.#queue.answer(late, this.#refusals.poolEmpty(reason, late.request.routing), 'refused', now);
+    }
+  }
+
+  #serve(client: WaitingClient, now: number): TurnResult {
+    const lease = this.#tryLease(client.request, client.candidates, client.sinceAt, now);
+    if (lease !== undefined) {
+      this.#queue.answer(client, lease, 'served', now);
+      return 'done';
+    }
+    const { spacedUntil, rejectedForRequest } = this.#picker.check;
+    if (spacedUntil < Number.POSITIVE_INFINITY) this.#queue.retryAt(spacedUntil);
+    return rejectedForRequest ? 'done' : 'line-blocked';
+  }
+
+  #tryLease(request: LeaseRequest, candidates: Candidates, sinceAt: number, now: number): Lease | undefined {
+    const { routing, targetHost } = request;
+    const { perHostSpacingMs } = this.#members.settings.rotation;
+    let session: Session | undefined;
+    if (routing.session !== undefined) {
+      session = this.#sessions.use(routing.session, routing, now);
+      session.filter = candidates.filter;
+    }
+    const member = this.#picker.pick(request, candidates, session, now);
+    if (member === undefined) return undefined;
+    if (perHostSpacingMs > 0) member.space(targetHost, now + perHostSpacingMs, now);
+    if (session !== undefined) this.#recordSessionDemand(member.source, now);
+    return this.#leases.grant(member, { now, waitedMs: now - sinceAt, session, request });
+  }
+
+  #wait(
+    request: LeaseRequest,
+    candidates: Candidates,
+    now: number,
+  ): LeaseRefusal | Promise<Lease | LeaseRefusal> {
+    const { waitMs, routing } = request;
+    if (waitMs <= 0)
+      return this.#refusals.poolEmpty('No member that fits the routing options is free.', routing);
+    const hopeless = this.#refusals.judge(now)(request, waitMs);
+    if (hopeless !== undefined) return hopeless;
+    if (this.#queue.size >= this.#maxWaiting) {
+      const reason = `No member is free, and ${this.#maxWaiting} clients wait for one already, which is the limit.`;
+      return this.#refusals.poolEmpty(reason, routing);
+    }
+    const { spacedUntil } = this.#picker.check;
+    if (spacedUntil < Number.POSITIVE_INFINITY) {
+      this.#queue.retryAt(spacedUntil);
+      for (const source of candidates.tiers[0]?.sources ?? []) source.usedUp.add(1, now);
+    }
+    const parts = { members: this.#members, sessions: this.#sessions };
+    const terms = { candidates, now, needsDraw: needsDraw(request, candidates, parts) };
+    const answer = this.#queue.join(request, terms);
+    // At a count of 1, 2, 4, 8 …: refill needs to know that more clients wait, but not ten thousand times.
+    if ((candidates.waitingCount & (candidates.waitingCount - 1)) === 0) this.#emitDemand(candidates, now);
+    return answer;
+  }
+
+  #emitDemand(candidates: Candidates, now: number): void {
+    const sources = searchedSources(candidates, now);
+    if (sources.length > 0) this.#bus.emit('demand.rose', { sources });
+  }
+
+  /** A session's pick of its own member searches no tier, so its demand is recorded at the source. */
+  #recordSessionDemand(source: PoolSource, now: number): void {
+    const wasQuiet = now - source.lastWantedAt > QUIET_MS;
+    source.lastWantedAt = now;
+    if (wasQuiet && !this.#picker.check.endedQuiet) this.#bus.emit('demand.rose', { sources: [source.name] });
+  }
+}
+
+function badRouting(reason: string): LeaseRefusal {
+  return { refused: 'bad-routing', reason, sources: [] };
+}

@@ -1,0 +1,93 @@
+/**
+ * Whether members of a source could ever satisfy routing options, as far as the source's configuration and its earlier members show.
+ *
+ * What is unknown counts as possible, so that no client is refused that might be served.
+ */
+import { formatDuration } from '../core/duration.ts';
+import type { RoutingOptions } from './lease.ts';
+import { foldLocation, hasLatinLetter, type Locations, looksLikeCode } from './locations.ts';
+import type { PoolSource } from './member.ts';
+
+/** Whether a member of the source could serve the client, now or after a draw. */
+export function couldServe(source: PoolSource, routing: RoutingOptions): boolean {
+  return (
+    (routing.source === undefined || routing.source === source.name) &&
+    couldSpeak(source, routing) &&
+    couldLive(source, routing) &&
+    couldBeIn(source, routing)
+  );
+}
+
+/**
+ * Why no member can ever satisfy the routing options, as a text for the client; undefined when one may. It names the option, but no
+ * text of the client.
+ */
+export function whyImpossible(
+  routing: RoutingOptions,
+  sources: ReadonlyMap<string, PoolSource>,
+  locations: Locations,
+): string | undefined {
+  const { source, protocol, minLifeMs, location } = routing;
+  if (source !== undefined && !sources.has(source)) {
+    return 'No source with this name is configured. noria status lists the sources.';
+  }
+  if (protocol === undefined && minLifeMs === undefined && location === undefined) return undefined;
+  const named = [...sources.values()].filter(({ name }) => source === undefined || source === name);
+  const speaking = named.filter((one) => couldSpeak(one, routing));
+  if (speaking.length === 0) {
+    return `protocol is ${protocol}, but ${each(named, ({ protocol }) => `members of source %s speak ${protocol}`)}.`;
+  }
+  const living = speaking.filter((one) => couldLive(one, routing));
+  if (living.length === 0) {
+    const longest = ({ longestLifeMs = 0 }: PoolSource['options']) => formatDuration(longestLifeMs);
+    const lives = each(speaking, (options) => `members of source %s live for at most ${longest(options)}`);
+    return `life is ${formatDuration(minLifeMs ?? 0)}, but ${lives}.`;
+  }
+  if (location === undefined || locations.someContain(foldLocation(location))) return undefined;
+  return whyNowhere(living, routing);
+}
+
+function whyNowhere(sources: readonly PoolSource[], routing: RoutingOptions): string | undefined {
+  const { location = '' } = routing;
+  const advice = 'Leave it out, or use a word of a location that noria members shows.';
+  if (looksLikeCode(location)) {
+    if (sources.some(({ options }) => options.couldHaveLocation?.(location) === true)) return undefined;
+    return `adr looks like a country code, but locations are words of the service (province, city, carrier). ${advice}`;
+  }
+  if (sources.some((source) => couldBeIn(source, routing))) return undefined;
+  const why = (source: PoolSource) =>
+    isForeignScript(source, location)
+      ? 'has no location in Latin letters'
+      : 'excludes this location by its params (adr or nadr)';
+  const reasons = sources.map((source) => `source ${source.name} ${why(source)}`).join(', ');
+  return `adr matches no member that noria could draw: ${reasons}. ${advice}`;
+}
+
+function couldSpeak({ options, protocols }: PoolSource, { protocol }: RoutingOptions): boolean {
+  if (protocol === undefined || options.protocol === undefined) return true;
+  return protocol === options.protocol || protocols.has(protocol);
+}
+
+function couldLive({ options, longestLifeMs }: PoolSource, { minLifeMs = 0 }: RoutingOptions): boolean {
+  return options.longestLifeMs === undefined || minLifeMs <= Math.max(options.longestLifeMs, longestLifeMs);
+}
+
+function couldBeIn(source: PoolSource, { location }: RoutingOptions): boolean {
+  if (location === undefined) return true;
+  const known = source.options.couldHaveLocation?.(location);
+  return known ?? !isForeignScript(source, location);
+}
+
+/**
+ * Whether the keyword is in Latin letters and the source's locations are not. A full draw has to show that, of a product whose locations
+ * are alike.
+ */
+function isForeignScript({ options, locatedCount, hasLatinLocation }: PoolSource, keyword: string): boolean {
+  if (options.mixedLocations === true || hasLatinLocation || locatedCount < options.size) return false;
+  return hasLatinLetter(keyword);
+}
+
+/** One clause for each source; `%s` in it becomes the source's name. */
+function each(sources: readonly PoolSource[], clause: (options: PoolSource['options']) => string): string {
+  return sources.map(({ name, options }) => clause(options).replace('%s', name)).join(', ');
+}

@@ -1,0 +1,49 @@
+/** Whether the locations that a source draws can contain a keyword, by its own parameters `adr` and `nadr`. Pure. */
+
+/**
+ * Regions whose names cannot occur in the location of another one. Left out are those that can: 海南 (海南州 in 青海), 河南 (河南县 in
+ * 青海), 河北 (河北区 in 天津), and 山西, 山东, 湖北, 湖南, 江西 and 云南, which two neighbouring names can form (芜湖南陵).
+ */
+const REGIONS = [
+  ...[
+    '北京',
+    '上海',
+    '天津',
+    '重庆',
+    '辽宁',
+    '吉林',
+    '黑龙江',
+    '江苏',
+    '浙江',
+    '安徽',
+    '福建',
+    '广东',
+    '广西',
+  ],
+  ...['四川', '贵州', '西藏', '陕西', '甘肃', '青海', '宁夏', '新疆', '内蒙古', '香港', '澳门', '台湾'],
+];
+
+/** @returns undefined when the parameters do not tell. */
+export function couldDrawLocation(
+  { adr, nadr }: Readonly<Record<string, unknown>>,
+  keyword: string,
+): boolean | undefined {
+  const wanted = keyword.toLowerCase();
+  if (keywordsOf(nadr).some((excluded) => wanted.includes(excluded))) return false;
+  const drawn = keywordsOf(adr);
+  if (drawn.some((each) => each.includes(wanted) || wanted.includes(each))) return true;
+  const region = regionOf(wanted);
+  if (region === undefined || drawn.length === 0) return undefined;
+  const isElsewhere = (each: string) => ![undefined, region].includes(regionOf(each));
+  return drawn.every(isElsewhere) ? false : undefined;
+}
+
+function keywordsOf(param: unknown): string[] {
+  if (typeof param !== 'string') return [];
+  const keywords = param.split(',').map((keyword) => keyword.trim().toLowerCase());
+  return keywords.filter((keyword) => keyword !== '');
+}
+
+function regionOf(keyword: string): string | undefined {
+  return REGIONS.find((region) => keyword.startsWith(region));
+}

@@ -1,0 +1,189 @@
+/** What a client that gets no member is told, and when: by the sources that can serve it, and by no other. */
+import { expect, test } from 'vitest';
+import { isLease } from '../../src/pool/lease.ts';
+import type { SourceForecast } from '../../src/pool/options.ts';
+import { acquire, addMembers, CITY, drawn, openKit, refusal, request } from './pool-kit.ts';
+
+const TOWN = { ...CITY, name: 'town' };
+const WAIT = { waitMs: 15_000 };
+
+const READY_SOON: SourceForecast = {
+  name: 'town',
+  state: 'waiting',
+  reason: 'the pace',
+  nextDrawMs: 4_000,
+  nextMemberMs: 4_300,
+  suspendedMs: 0,
+};
+const HALTED: SourceForecast = {
+  name: 'city',
+  state: 'halted',
+  reason: '12001: The key is wrong.',
+  suspendedMs: Number.POSITIVE_INFINITY,
+};
+
+/** Two sources, of which `city` is halted; a test may change that. */
+function openTwo(changes: Parameters<typeof openKit>[0] = {}) {
+  const forecasts: SourceForecast[] = [HALTED, READY_SOON];
+  const kit = openKit({ sources: [CITY, TOWN], forecasts: () => forecasts, ...changes });
+  const move = (forecast: SourceForecast) => {
+    forecasts[0] = forecast;
+    kit.bus.emit('source.moved', { source: 'city', from: 'drawing', to: 'halted', reason: forecast.reason });
+  };
+  return { kit, forecasts, move };
+}
+
+test('refusal: a client that only a halted source can serve is refused at once, with its reason', () => {
+  const { kit } = openTwo();
+  expect(refusal(kit, { source: 'city' }, WAIT)).toEqual({
+    refused: 'pool-empty',
+    reason: 'No source that can serve this request will have a member soon.',
+    sources: [{ name: 'city', state: 'halted', reason: '12001: The key is wrong.' }],
+  });
+});
+
+test('refusal: the time of the next draw is that of a source that can serve the client', () => {
+  const { kit, forecasts } = openTwo();
+  expect(refusal(kit)).toMatchObject({ retryAfterMs: 4_300, sources: [{ name: 'city' }, { name: 'town' }] });
+  forecasts[0] = { ...HALTED, nextDrawMs: 1_500_000, nextMemberMs: 1_500_200, suspendedMs: 1_500_000 };
+  expect(refusal(kit, { source: 'city' }, WAIT)).toMatchObject({ retryAfterMs: 1_500_200 });
+  forecasts[0] = { ...READY_SOON, name: 'city', nextDrawMs: 100, nextMemberMs: 400 };
+  expect(refusal(kit)).toMatchObject({ retryAfterMs: 400 });
+  expect(refusal(kit, { source: 'town' })).toMatchObject({ retryAfterMs: 4_300 });
+});
+
+test.each([
+  ['protocol', { protocol: 'socks5' }, { protocol: 'http' }],
+  ['life', { minLifeMs: 600_000 }, { longestLifeMs: 360_000 }],
+  ['location', { location: '上海' }, { couldHaveLocation: (keyword: string) => keyword !== '上海' }],
+] as const)('refusal: a source whose %s excludes the client gives it no hope', (_, routing, facts) => {
+  const { kit } = openTwo({ sources: [CITY, { ...TOWN, ...facts }] });
+  expect(refusal(kit, routing, WAIT)).toEqual({
+    refused: 'pool-empty',
+    reason: expect.any(String),
+    sources: [{ name: 'city', state: 'halted', reason: '12001: The key is wrong.' }],
+  });
+});
+
+test('refusal: clients wait for a source that may draw in time, and for one whose suspension they shorten', () => {
+  const { kit, forecasts } = openTwo();
+  const waits = (routing = {}) => kit.pool.acquire(request(routing, WAIT)) instanceof Promise;
+  expect(waits()).toBe(true);
+  expect(waits({ source: 'town' })).toBe(true);
+  forecasts[0] = { ...HALTED, state: 'paused', suspendedMs: 14_999 };
+  expect(waits({ source: 'city' })).toBe(true);
+  forecasts[0] = { ...HALTED, state: 'paused', suspendedMs: 15_000 };
+  expect(waits({ source: 'city' })).toBe(false);
+  forecasts.shift();
+  expect(waits({ source: 'city' }), 'nothing is known about it yet').toBe(true);
+});
+
+test('refusal: clients wait for a member that the halted source still has', () => {
+  const { kit } = openTwo({ rotation: { maxTunnelsPerMember: 1 } });
+  addMembers(kit, 1, 60_000, { location: '广东' });
+  const { member } = acquire(kit);
+  const waits = (routing = {}, changes = {}) =>
+    kit.pool.acquire(request({ source: 'city', ...routing }, { ...WAIT, ...changes })) instanceof Promise;
+  expect(waits()).toBe(true);
+  expect(waits({ location: '广东' })).toBe(true);
+  expect(waits({ location: '江苏' })).toBe(false);
+  expect(waits({ minLifeMs: 70_000 })).toBe(false);
+  expect(waits({}, { avoid: [member] })).toBe(false);
+  kit.pool.ban({ of: { member }, host: 'banned.example', verdict: 'banned' });
+  expect(waits({}, { targetHost: 'banned.example' })).toBe(false);
+  kit.pool.evict(member);
+  expect(waits(), 'it drains').toBe(false);
+});
+
+test('refusal: a source that halts refuses its waiting clients at once, and no other', async () => {
+  const { kit, forecasts, move } = openTwo();
+  forecasts[0] = { ...READY_SOON, name: 'city', state: 'drawing' };
+  const answers: string[] = [];
+  for (const source of ['city', 'town']) {
+    const answer = kit.pool.acquire(request({ source }, WAIT));
+    void Promise.resolve(answer).then((later) =>
+      answers.push(isLease(later) ? 'lease' : `${source} ${later.refused}`),
+    );
+  }
+  move(HALTED);
+  await Promise.resolve();
+  expect(answers).toEqual(['city pool-empty']);
+  expect(kit.pool.waitingCount).toBe(1);
+});
+
+test('refusal: a source whose members refuse its credentials refuses clients at once, with that reason', async () => {
+  const { kit } = openTwo({ forecasts: () => [{ ...READY_SOON, name: 'city' }, READY_SOON] });
+  kit.pool.blockSource('city', 'its members refuse the credentials');
+  expect(refusal(kit, { source: 'city' }, WAIT)).toEqual({
+    refused: 'pool-empty',
+    reason: expect.any(String),
+    sources: [{ name: 'city', state: 'paused', reason: 'its members refuse the credentials' }],
+  });
+  const waiting = kit.pool.acquire(request({ source: 'town' }, WAIT));
+  kit.pool.blockSource('town', 'its members refuse the credentials');
+  expect(await waiting).toMatchObject({ refused: 'pool-empty', sources: [{ name: 'town' }] });
+});
+
+test('refusal: a life that no product has is refused at once, with both', () => {
+  const kit = openKit({
+    sources: [
+      { ...CITY, longestLifeMs: 360_000 },
+      { ...TOWN, longestLifeMs: 600_000 },
+    ],
+  });
+  const reasonFor = (routing: object) => refusal(kit, routing, WAIT).reason;
+  expect(reasonFor({ minLifeMs: 1_800_000 })).toBe(
+    'life is 30m, but members of source city live for at most 6m, members of source town live for at most 10m.',
+  );
+  expect(reasonFor({ minLifeMs: 480_000, source: 'city' })).toMatch(/^life is 8m, .* city .* 6m\.$/);
+  expect(kit.pool.acquire(request({ minLifeMs: 480_000 }, WAIT))).toBeInstanceOf(Promise);
+  kit.pool.addMembers('city', [drawn(kit, 1, 500_000)]);
+  expect(acquire(kit, { minLifeMs: 480_000, source: 'city' }), 'the service gave more').toBeDefined();
+});
+
+test('refusal: an unknown longest life never refuses', () => {
+  const kit = openKit({ sources: [CITY, { ...TOWN, longestLifeMs: 360_000 }] });
+  expect(kit.pool.acquire(request({ minLifeMs: 1_800_000 }, WAIT))).toBeInstanceOf(Promise);
+});
+
+test('refusal: a protocol that no source has is refused at once', () => {
+  const kit = openKit({ sources: [{ ...CITY, protocol: 'http' }] });
+  const { refused, reason } = refusal(kit, { protocol: 'socks5' }, WAIT);
+  expect([refused, reason]).toEqual([
+    'bad-routing',
+    'protocol is socks5, but members of source city speak http.',
+  ]);
+});
+
+test('refusal: a location that the configuration excludes is refused at once', () => {
+  const couldHaveLocation = (keyword: string) => (keyword === '上海' ? false : undefined);
+  const kit = openKit({ sources: [{ ...CITY, couldHaveLocation }] });
+  const { refused, reason } = refusal(kit, { location: '上海' }, WAIT);
+  expect([refused, reason]).toEqual([
+    'bad-routing',
+    expect.stringMatching(/^adr matches no member .* source city excludes/),
+  ]);
+  expect(kit.pool.acquire(request({ location: '广州' }, WAIT))).toBeInstanceOf(Promise);
+  kit.pool.addMembers('city', [drawn(kit, 1, 60_000, { location: '上海市' })]);
+  expect(acquire(kit, { location: '上海' }), 'it has one all the same').toBeDefined();
+});
+
+test('refusal: after a full draw without Latin letters, a location in Latin letters is refused at once', () => {
+  const kit = openKit();
+  const waits = (location: string) => kit.pool.acquire(request({ location }, WAIT)) instanceof Promise;
+  addMembers(kit, 4, 60_000, { location: '广东省深圳市 电信' });
+  expect(waits('Shanghai'), 'not a full draw yet').toBe(true);
+  kit.pool.addMembers('city', [drawn(kit, 9, 60_000, { location: '上海市 电信' })]);
+  expect(refusal(kit, { location: 'Shanghai' }, WAIT).reason).toMatch(
+    /source city has no location in Latin letters/,
+  );
+  expect(waits('北京'), 'a later draw may bring it').toBe(true);
+  kit.pool.addMembers('city', [drawn(kit, 10, 60_000, { location: '美国 Amazon' })]);
+  expect(waits('Shanghai'), 'there are Latin letters').toBe(true);
+});
+
+test('refusal: locations in several languages say nothing about others', () => {
+  const kit = openKit({ sources: [{ ...CITY, mixedLocations: true }] });
+  addMembers(kit, 20, 60_000, { location: '日本' });
+  expect(kit.pool.acquire(request({ location: 'Amazon' }, WAIT))).toBeInstanceOf(Promise);
+});
