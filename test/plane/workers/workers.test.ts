@@ -3,7 +3,7 @@
  * accepts a connection: it stops the other one (SIGSTOP) for that moment.
  */
 import { once } from 'node:events';
-import { readdirSync, readFileSync } from 'node:fs';
+import { readdirSync, readFileSync, readlinkSync } from 'node:fs';
 import { connect, createServer, type Socket } from 'node:net';
 import { expect, onTestFinished, test } from 'vitest';
 import { type Clock, systemClock } from '../../../src/core/clock.ts';
@@ -39,19 +39,41 @@ function workersOf(parent: number | undefined): number[] {
   });
 }
 
-const openFiles = (pid: number) => readdirSync(`/proc/${pid}/fd`).length;
+/** Whether this process has accepted the connection. */
+function hasAccepted(pid: number, { localPort = 0, remotePort = 0 }: Socket): boolean {
+  const address = (port: number) => `0100007F:${port.toString(16).toUpperCase().padStart(4, '0')}`;
+  const row = readFileSync('/proc/net/tcp', 'utf8')
+    .split('\n')
+    .map((line) => line.trim().split(/\s+/))
+    .find(([, local, remote]) => local === address(remotePort) && remote === address(localPort));
+  const inode = row?.[9] ?? '0'; // 0 as long as the connection is in the backlog
+  return inode !== '0' && linksOf(pid).includes(`socket:[${inode}]`);
+}
+
+/** What the open files of a process are. */
+function linksOf(pid: number): string[] {
+  return readdirSync(`/proc/${pid}/fd`).flatMap((fd) => {
+    try {
+      return readlinkSync(`/proc/${pid}/fd/${fd}`);
+    } catch {
+      return []; // ignored: closed while the list was read
+    }
+  });
+}
+
+const isStopped = (pid: number) => / \(.*\) T /.test(readFileSync(`/proc/${pid}/stat`, 'utf8'));
 
 /** Opens a connection that this worker accepts. */
 async function connectTo(worker: number, workers: readonly number[], proxy: string): Promise<Socket> {
   const others = workers.filter((pid) => pid !== worker);
-  const before = openFiles(worker);
   for (const pid of others) process.kill(pid, 'SIGSTOP');
   try {
+    await until('the other workers are stopped', () => others.every(isStopped));
     const socket = connect(Number(proxy.split(':')[1]), '127.0.0.1');
     onTestFinished(() => void socket.destroy());
     socket.on('error', () => {}); // the test or the exit of its worker resets it
     await once(socket, 'connect');
-    await until('the worker has accepted it', () => openFiles(worker) > before);
+    await until('the worker has accepted it', () => hasAccepted(worker, socket));
     return socket;
   } finally {
     for (const pid of others) process.kill(pid, 'SIGCONT');
