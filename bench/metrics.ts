@@ -50,7 +50,7 @@ function observeFailures(bus: EventBus) {
 
 function observeLog(bus: EventBus) {
   const log = createLog({ level: 'info', format: 'json', destination: { write: () => {} } });
-  const observing = logEvents(bus, log);
+  const observing = logEvents(bus, log, systemClock);
   return { close: () => observing[Symbol.dispose]() };
 }
 

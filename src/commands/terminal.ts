@@ -1,5 +1,6 @@
 /** A command's input and output: results on standard output, diagnostics on standard error. Also exit codes and error output. */
 import { type FaultCode, NoriaError } from '../core/faults.ts';
+import { escapeForTerminal } from '../core/printable.ts';
 
 export interface Terminal {
   /** Writes a line to standard output. */
@@ -55,9 +56,9 @@ export function openTerminal(): Terminal {
 const SIGPIPE_EXIT = 141;
 
 const processTerminal: Terminal = {
-  print: (line) => void process.stdout.write(`${line}\n`),
+  print: (line) => void process.stdout.write(`${escapeForTerminal(line)}\n`),
   write: (text) => void process.stdout.write(text),
-  printError: (line) => void process.stderr.write(`${line}\n`),
+  printError: (line) => void process.stderr.write(`${escapeForTerminal(line)}\n`),
   interactive: process.stdout.isTTY === true,
   colour: process.stdout.isTTY === true && (process.env['NO_COLOR'] ?? '') === '', // see no-color.org: disabled when the variable is set and not empty
   get columns() {

@@ -133,6 +133,8 @@ export interface NoriaEvents {
    */
   'client.refused': {
     readonly listener: string;
+    /** The client's address, or its IPv6 /64; '' if it has left. */
+    readonly client: string;
     readonly protocol: ClientProtocol;
     readonly code: FaultCode;
     readonly detail: string;

@@ -7,8 +7,11 @@
  */
 import { type DestinationStream, pino } from 'pino';
 import pretty from 'pino-pretty';
+import type { Clock } from './clock.ts';
 import type { EventBus, EventName, NoriaEvents } from './events.ts';
 import type { LOG_FORMATS, LogLevel } from './log-options.ts';
+import { escapeAll, escapeFormat } from './printable.ts';
+import { RefusalLog } from './refusal-log.ts';
 
 type Fields = object;
 
@@ -41,6 +44,8 @@ export function createLog(options: LogOptions): Log {
       level: options.level,
       base: null,
       formatters: { log: roundDurations },
+      // The pretty stream parses the line, so an escape must still be one after that.
+      hooks: { streamWrite: (line) => escapeFormat(line, asPretty ? '\\\\' : '\\') },
       redact: { paths: REDACTED.flatMap((name) => [name, `*.${name}`]), censor: '[secret]' },
       ...(asPretty ? {} : { timestamp: pino.stdTimeFunctions.isoTime }),
     },
@@ -63,6 +68,7 @@ function prettyStream(destination: DestinationStream | undefined): DestinationSt
   return pretty({
     colorize,
     singleLine: true,
+    messageFormat: (log, key) => escapeAll(String(log[key] ?? '')),
     translateTime: 'SYS:HH:MM:ss',
     sync: true,
     destination: destination ?? 2,
@@ -77,8 +83,11 @@ const ROUTINE_STATES = new Set(['ready', 'drawing', 'waiting']);
 
 const ROUTINE_READINESS = new Set(['serving', 'degraded']);
 
+/** The refusals of clients have a limit. */
+type UnlimitedEvent = Exclude<EventName, 'client.refused'>;
+
 /** Level and message of each event. */
-const LINES: { readonly [Name in EventName]: Line<Name> } = {
+const LINES: { readonly [Name in UnlimitedEvent]: Line<Name> } = {
   'member.joined': () => ['debug', 'member joined'],
   'member.quarantined': () => ['warn', 'member quarantined'],
   'member.restored': () => ['info', 'member restored'],
@@ -106,7 +115,6 @@ const LINES: { readonly [Name in EventName]: Line<Name> } = {
   // A successful connection already has the line of its dial.
   'connection.closed': ({ outcome }) => [outcome === 'ok' ? 'trace' : 'debug', 'connection closed'],
   'tunnel.closed': () => ['trace', 'tunnel closed'],
-  'client.refused': () => ['info', 'client refused'],
 };
 
 function sourceLevel(from: string, to: string): Level {
@@ -123,18 +131,28 @@ function readinessLevel({ from, to, ready, problems, cleared }: NoriaEvents['rea
   return isRoutine && !cleared ? 'debug' : 'info';
 }
 
-/** Logs every event until it is disposed of. */
-export function logEvents(bus: EventBus, log: Log): Disposable {
-  const names = Object.keys(LINES) as EventName[]; // the keys of the table
-  const subscriptions = names.map((name) => logEvent(bus, log, name));
+/** Logs every event until it is disposed of; of a client's refusals in a row, only the first ones. */
+export function logEvents(bus: EventBus, log: Log, clock: Clock): Disposable {
+  const names = Object.keys(LINES) as UnlimitedEvent[]; // the keys of the table
+  const refusals = new RefusalLog({
+    clock,
+    onSummary: (summary) => log.info(summary, 'client refused repeatedly'),
+  });
+  const subscriptions = [
+    ...names.map((name) => logEvent(bus, log, name)),
+    bus.on('client.refused', (event) => {
+      if (refusals.admit(event)) log.info(event, 'client refused');
+    }),
+  ];
   return {
     [Symbol.dispose]: () => {
       for (const subscription of subscriptions) subscription[Symbol.dispose]();
+      refusals[Symbol.dispose]();
     },
   };
 }
 
-function logEvent<Name extends EventName>(bus: EventBus, log: Log, name: Name): Disposable {
+function logEvent<Name extends UnlimitedEvent>(bus: EventBus, log: Log, name: Name): Disposable {
   const line: Line<Name> = LINES[name];
   return bus.on(name, (event) => {
     const [level, message] = line(event);

@@ -66,7 +66,7 @@ export interface Parts {
 /** Refill opens last, because its first draw costs money: every other part must have opened by then. */
 export async function openParts(context: PartsContext, owner: Ownership): Promise<Parts> {
   const { clock, random, bus, log, config, draining } = context;
-  const eventLog = logEvents(bus, log);
+  const eventLog = logEvents(bus, log, clock);
   owner.own('log', () => eventLog[Symbol.dispose]());
   const warn = (message: string) => log.warn({}, message);
   const state = await owner.open('state', openState({ dir: config().state?.dir, daemon: true, clock, warn }));

@@ -196,7 +196,7 @@ export class ClientConnection implements Listed {
       listenerSource: source,
     });
     if (routing instanceof NoriaError) return routing;
-    return { ...routing, client: user === '' ? clientNetwork(this.#accepted.remoteAddress ?? '') : user };
+    return { ...routing, client: user === '' ? clientNetwork(this.#clientAddress) : user };
   }
 
   /**
@@ -325,7 +325,14 @@ export class ClientConnection implements Listed {
   #reportRefusal(code: FaultCode, detail: string, cause: { readonly dialFailed?: true }): void {
     this.#outcome = code;
     const { name, bus } = this.options;
-    bus.emit('client.refused', { listener: name, protocol: this.#protocol, code, detail, ...cause });
+    bus.emit('client.refused', {
+      listener: name,
+      client: clientNetwork(this.#clientAddress),
+      protocol: this.#protocol,
+      code,
+      detail,
+      ...cause,
+    });
   }
 
   /** A system call, so used only where needed. '' when the client has left. */

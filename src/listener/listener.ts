@@ -177,6 +177,7 @@ export class Listener {
         const { name, bus } = this.#options;
         bus.emit('client.refused', {
           listener: name,
+          client: '',
           protocol: 'unknown',
           code: 'too-many-connections',
           detail,

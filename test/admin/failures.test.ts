@@ -13,6 +13,7 @@ const DIAL: NoriaEvents['dial.ended'] = {
   target: 'a.example:443',
 };
 const REFUSAL: NoriaEvents['client.refused'] = {
+  client: '192.0.2.1',
   listener: '127.0.0.1:8888',
   protocol: 'socks5',
   code: 'auth-required',

@@ -31,6 +31,7 @@ const TUNNEL: NoriaEvents['tunnel.closed'] = {
   ms: 100,
 };
 const REFUSAL: NoriaEvents['client.refused'] = {
+  client: '192.0.2.1',
   listener: '127.0.0.1:8888',
   protocol: 'http',
   code: 'auth-required',

@@ -132,6 +132,7 @@ test('admin: the first read after a change is fresh, however expensive reads are
 test('admin: history and failures follow the events', async () => {
   const { url, bus } = await openTestAdmin();
   bus.emit('client.refused', {
+    client: '192.0.2.1',
     listener: '127.0.0.1:8888',
     protocol: 'http',
     code: 'forbidden',

@@ -1,10 +1,13 @@
+import { Writable } from 'node:stream';
 import { expect, test } from 'vitest';
 import { EventBus, type NoriaEvents } from '../../src/core/events.ts';
 import { createLog, logEvents } from '../../src/core/log.ts';
 import type { LogLevel } from '../../src/core/log-options.ts';
 import { Secret } from '../../src/core/secret.ts';
+import { ManualClock } from '../support/manual-clock.ts';
+import { until } from '../support/until.ts';
 
-function openTestLog(level: LogLevel = 'trace') {
+function openTestLog(level: LogLevel = 'trace', clock = new ManualClock()) {
   const lines: Record<string, unknown>[] = [];
   const log = createLog({
     level,
@@ -14,8 +17,8 @@ function openTestLog(level: LogLevel = 'trace') {
   const bus = new EventBus((_name, error) => {
     throw error;
   });
-  const subscription = logEvents(bus, log);
-  return { log, bus, lines, subscription };
+  const subscription = logEvents(bus, log, clock);
+  return { log, bus, lines, subscription, clock };
 }
 
 /** The level numbers of pino. */
@@ -69,6 +72,7 @@ test('log: changes of state are info, problems are warn, what needs an operator 
   bus.emit('source.moved', { ...moved, from: 'drawing', to: 'halted' });
   bus.emit('dial.ended', { ...DIAL, outcome: 'pool-empty' });
   bus.emit('client.refused', {
+    client: '192.0.2.1',
     listener: LISTENER,
     protocol: 'http',
     code: 'auth-required',
@@ -112,4 +116,94 @@ test('log: logs no events once it is disposed of', () => {
   subscription[Symbol.dispose]();
   emitTunnel(bus);
   expect(lines).toEqual([]);
+});
+
+const REFUSAL: NoriaEvents['client.refused'] = {
+  listener: LISTENER,
+  client: '192.0.2.1',
+  protocol: 'connect',
+  code: 'forbidden',
+  detail: 'target 127.0.0.1:22 refused',
+};
+/** All that a terminal interprets, with a letter on each side. */
+const HOSTILE = 'a\u009b31mb\u202ec\u200bd\u2028e\u2066f\ufeffg\u007fh\u{e0041}i';
+const ESCAPED = String.raw`a\u009b31mb\u202ec\u200bd\u2028e\u2066f\ufeffg\u007fh\udb40\udc41i`;
+
+test('log: escapes control, bidirectional and zero-width characters in JSON, without changing the value', () => {
+  const texts: string[] = [];
+  const log = createLog({
+    level: 'info',
+    format: 'json',
+    destination: { write: (line) => void texts.push(line) },
+  });
+  log.info({ detail: HOSTILE, list: [HOSTILE] }, HOSTILE);
+  expect(texts).toHaveLength(1);
+  expect(texts[0]).toContain(`"detail":"${ESCAPED}"`);
+  expect(texts[0]).toContain(`"msg":"${ESCAPED}"`);
+  expect(texts[0]).toMatch(/^[ -~]*\n$/);
+  expect(JSON.parse(texts[0] ?? '')).toMatchObject({ detail: HOSTILE, list: [HOSTILE], msg: HOSTILE });
+});
+
+test('log: escapes them in pretty lines, in fields and in the message', async () => {
+  let text = '';
+  const destination = new Writable({
+    write: (chunk, _encoding, done) => {
+      text += String(chunk);
+      done();
+    },
+  });
+  const log = createLog({ level: 'info', format: 'pretty', destination });
+  log.info({ detail: `${HOSTILE}\u001b[31m` }, `${HOSTILE}\u001b[31m\nforged`);
+  await until('the line is written', () => text.endsWith('\n'));
+  expect(text).toMatch(/^[ -~]*\n$/);
+  expect(text).toContain(String.raw`${ESCAPED}\u001b[31m\u000aforged`);
+});
+
+test('log: of the refusals of a client within ten seconds, five are lines and the others a count', () => {
+  const { bus, lines, clock } = openTestLog('info');
+  for (let n = 0; n < 1_000; n += 1) bus.emit('client.refused', REFUSAL);
+  bus.emit('client.refused', { ...REFUSAL, code: 'bad-request' });
+  bus.emit('client.refused', { ...REFUSAL, client: '192.0.2.2' });
+  expect(lines.map(({ msg, client }) => [msg, client])).toEqual([
+    ...Array.from({ length: 5 }, () => ['client refused', '192.0.2.1']),
+    ['client refused', '192.0.2.2'],
+  ]);
+  clock.advance(10_000);
+  expect(lines.slice(6)).toMatchObject([
+    {
+      msg: 'client refused repeatedly',
+      client: '192.0.2.1',
+      count: 996,
+      codes: { forbidden: 995, 'bad-request': 1 },
+      ms: 10_000,
+    },
+  ]);
+  expect(clock.armedCount).toBe(0);
+  bus.emit('client.refused', REFUSAL);
+  expect(lines, 'a new window').toHaveLength(8);
+});
+
+test('log: more than 200 clients refused at a time are counted together', () => {
+  const { bus, lines, clock } = openTestLog('info');
+  for (let n = 0; n < 100_000; n += 1) {
+    bus.emit('client.refused', {
+      ...REFUSAL,
+      client: `2001:db8:${(n >> 8).toString(16)}:${(n & 255).toString(16)}::/64`,
+    });
+  }
+  expect(lines).toHaveLength(205);
+  clock.advance(4_000);
+  for (let n = 0; n < 10; n += 1) bus.emit('client.refused', { ...REFUSAL, client: '192.0.2.9' });
+  expect(lines).toHaveLength(205);
+  clock.advance(6_000);
+  expect(lines.slice(205)).toMatchObject([{ client: 'others', count: 99_805, codes: { forbidden: 99_805 } }]);
+  expect(clock.armedCount).toBe(0);
+});
+
+test('log: what was counted is logged when the log closes', () => {
+  const { bus, lines, clock, subscription } = openTestLog('info');
+  for (let n = 0; n < 7; n += 1) bus.emit('client.refused', REFUSAL);
+  subscription[Symbol.dispose]();
+  expect(lines.at(-1)).toMatchObject({ msg: 'client refused repeatedly', count: 2 });
+  expect(clock.armedCount).toBe(0);
 });
