@@ -1,9 +1,10 @@
 /** The routes that change something. Each calls one command of the daemon. */
+import { ServerResponse } from 'node:http';
 import { createRoute, type OpenAPIHono, z } from '@hono/zod-openapi';
 import { NoriaError } from '../core/faults.ts';
 import type { AdminBackend } from './backend.ts';
 import { jsonContent, jsonResponse, NOT_FOUND } from './openapi.ts';
-import { errorSchema, logLevelSchema, reportSchema, rotateSchema } from './schemas.ts';
+import { errorSchema, logLevelSchema, reloadSchema, reportSchema, rotateSchema } from './schemas.ts';
 
 const idParam = z.object({ id: z.string().min(1) });
 const nameParam = z.object({ name: z.string().min(1) });
@@ -12,6 +13,7 @@ export function addActionRoutes(app: OpenAPIHono, backend: AdminBackend): void {
   addMemberActions(app, backend);
   addSourceActions(app, backend);
   addSessionActions(app, backend);
+  addReload(app, backend);
   app.openapi(
     createRoute({
       method: 'put',
@@ -117,6 +119,36 @@ function addSessionActions(app: OpenAPIHono, backend: AdminBackend): void {
       return context.body(null, 204);
     },
   );
+}
+
+function addReload(app: OpenAPIHono, backend: AdminBackend): void {
+  app.openapi(
+    createRoute({
+      method: 'post',
+      path: '/api/reload',
+      summary: 'Read the configuration file again and apply it',
+      responses: {
+        200: jsonResponse('It is in force', reloadSchema),
+        202: jsonResponse('It changes `admin`: it is applied after this answer', reloadSchema),
+        400: jsonResponse('Invalid configuration, or none to read; the message has all errors', errorSchema),
+        409: jsonResponse('An address cannot be listened on, or noria is shutting down', errorSchema),
+      },
+    }),
+    async (context) => {
+      const { applied, ...reload } = await backend.reload(answered(context.env));
+      return context.json(reload, applied ? 200 : 202);
+    },
+  );
+}
+
+/** Resolves when the client has the answer, or has disconnected. @param env - the bindings of @hono/node-server. */
+function answered(env: object | undefined): Promise<void> {
+  if (env === undefined || !('outgoing' in env)) return Promise.resolve();
+  const { outgoing } = env;
+  return new Promise((resolve) => {
+    if (outgoing instanceof ServerResponse) outgoing.once('close', resolve);
+    else resolve();
+  });
 }
 
 function assertFound(found: boolean, message: string): void {

@@ -1,6 +1,6 @@
 /** What the admin server reads and controls: snapshots and commands. The daemon implements it. */
 import type { LogLevel } from '../core/log-options.ts';
-import type { MemberJson, Report, SessionJson, Status } from './schemas.ts';
+import type { MemberJson, Reload, Report, SessionJson, Status } from './schemas.ts';
 
 export interface AdminBackend {
   status(): Status;
@@ -20,6 +20,18 @@ export interface AdminBackend {
   forgetSession(session: string): boolean;
   reportMember(report: Report): boolean;
   setLogLevel(level: LogLevel): void;
+  /**
+   * Reads the configuration file again and applies it.
+   *
+   * @param answered - resolves when the client has its answer. A reload that replaces the admin server waits for it.
+   * @throws NoriaError bad-config, listen-failed, shutting-down. The previous configuration stays in force.
+   */
+  reload(answered: Promise<void>): Promise<ReloadOutcome>;
+}
+
+export interface ReloadOutcome extends Reload {
+  /** False when it is applied after the answer. */
+  readonly applied: boolean;
 }
 
 export interface MemberCounts extends Readonly<Record<MemberJson['state'], number>> {

@@ -6,10 +6,13 @@ import { errorSchema } from './schemas.ts';
 /** The codes of errors, with their HTTP status. docs/admin-api.md lists them, held by test/held/admin-api.test.ts. */
 export const ADMIN_ERRORS = {
   'bad-request': 400,
+  'bad-config': 400,
   'token-required': 401,
   'wrong-origin': 403,
   'not-found': 404,
   'method-not-allowed': 405,
+  'listen-failed': 409,
+  'shutting-down': 409,
   'too-large': 413,
   'wrong-content-type': 415,
   'wrong-host': 421,
@@ -34,6 +37,10 @@ export const textResponse = <Type extends string>(description: string, type: Typ
 });
 
 export const NOT_FOUND = jsonResponse('Not found', errorSchema);
+
+export function isAdminError(code: string): code is keyof typeof ADMIN_ERRORS {
+  return Object.hasOwn(ADMIN_ERRORS, code);
+}
 
 export function sendError<Code extends keyof typeof ADMIN_ERRORS>(
   context: Context,

@@ -232,6 +232,16 @@ export const reportSchema = z
   })
   .openapi('Report');
 
+const texts = (description: string) => z.array(z.string()).openapi({ description });
+
+export const reloadSchema = z
+  .object({
+    changed: texts('What differs from the previous configuration, without values'),
+    restart: texts('Of these, the keys that take effect only after a restart'),
+    warnings: texts('Warnings about the new configuration, each as FILE:LINE:COLUMN: path: message'),
+  })
+  .openapi('Reload');
+
 export const logLevelSchema = z.strictObject({ level: z.enum(LOG_LEVELS) }).openapi('LogLevel');
 
 export type Status = z.infer<typeof statusSchema>;
@@ -243,4 +253,5 @@ export type SessionJson = z.infer<typeof sessionSchema>;
 export type Span = z.infer<typeof spanSchema>;
 export type HistoryView = z.infer<typeof historySchema>;
 export type FailureView = z.infer<typeof failureSchema>;
+export type Reload = z.infer<typeof reloadSchema>;
 export type Report = z.infer<typeof reportSchema>;

@@ -20,7 +20,7 @@ import { openFailures } from './failures.ts';
 import { guard, isSafe } from './guard.ts';
 import { openHistory } from './history.ts';
 import { openMetrics } from './metrics.ts';
-import { addDescription, describeIssues, sendError } from './openapi.ts';
+import { addDescription, describeIssues, isAdminError, sendError } from './openapi.ts';
 import { addPage, readPageFiles } from './page-files.ts';
 import { addReadRoutes, type ReadRouteParts } from './read-routes.ts';
 
@@ -126,7 +126,7 @@ function buildApp(
     return sendError(context, 'method-not-allowed', `allowed methods: ${allowed.join(', ')}`);
   });
   app.onError((error, context) => {
-    if (error instanceof NoriaError && error.code === 'not-found') {
+    if (error instanceof NoriaError && isAdminError(error.code)) {
       return sendError(context, error.code, error.message);
     }
     if (error instanceof HTTPException && error.status === 400) {

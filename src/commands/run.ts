@@ -8,10 +8,10 @@ import { systemClock } from '../core/clock.ts';
 import { tuneForShortLives } from '../core/engine.ts';
 import { createLog } from '../core/log.ts';
 import type { LogLevel } from '../core/log-options.ts';
-import { startDaemon } from '../daemon/daemon.ts';
+import { type Daemon, startDaemon } from '../daemon/daemon.ts';
 import { type CommandContext, untilSignal } from './command.ts';
 import { configOption, findConfigFile } from './config-file.ts';
-import { logWarnings, reloadOnDemand } from './reload.ts';
+import { logWarnings, Reloader } from './reloader.ts';
 import { inheritedSockets, openServiceManager } from './service-manager.ts';
 import { EXIT, type Terminal } from './terminal.ts';
 
@@ -41,7 +41,20 @@ async function run(flags: RunFlags, { env }: Terminal, level: LogLevel | undefin
   const log = createLog(config.log);
   logWarnings(config, log);
   const signalled = untilSignal(); // before anything opens: PID 1 ignores a signal without a handler
-  const daemon = await startDaemon({ config, log, inheritedFds: inheritedSockets(env, process.pid) });
+  const started = Promise.withResolvers<Daemon>();
+  const reloader = new Reloader({
+    daemon: started.promise,
+    log,
+    file,
+    read,
+    onPhase: (phase) => manager[phase](),
+  });
+  const daemon = await startDaemon({
+    config,
+    log,
+    reload: (answered) => reloader.reload('admin API', answered),
+    inheritedFds: inheritedSockets(env, process.pid),
+  });
   const manager = openServiceManager({
     env,
     clock: systemClock,
@@ -49,23 +62,19 @@ async function run(flags: RunFlags, { env }: Terminal, level: LogLevel | undefin
     log,
     status: () => readinessHeadline(daemon.control.status()),
   });
-  const reloading = reloadOnDemand({
-    daemon,
-    log,
-    file,
-    read,
-    watch: flags.watch === true,
-    onPhase: (phase) => manager[phase](),
-  });
+  const observers = [
+    daemon.bus.on('readiness.changed', () => manager.statusChanged()),
+    reloader.onHangup(),
+    ...(flags.watch === true ? [reloader.onFileChange()] : []),
+  ];
+  started.resolve(daemon);
   const { listeners, admin } = daemon.addresses;
   log.info({ listeners, admin: admin ?? 'off' }, 'noria is running');
   manager.ready();
-  const telling = daemon.bus.on('readiness.changed', () => manager.statusChanged());
   const end = await Promise.race([signalled, daemon.failed]);
   if (typeof end === 'string') log.info({ signal: end }, 'noria is shutting down');
   else log.error({ error: end.message }, 'noria failed and is shutting down');
-  reloading[Symbol.dispose]();
-  telling[Symbol.dispose]();
+  for (const observer of observers) observer[Symbol.dispose]();
   const closing = daemon.close();
   manager.stopping(daemon.config.shutdown.drainTimeoutMs);
   await closing;

@@ -17,6 +17,7 @@ import type { SourceFaults } from './source-faults.ts';
 export interface ControlOptions {
   readonly clock: Clock;
   readonly log: Log;
+  readonly reload: AdminBackend['reload'];
   readonly pool: Pool;
   readonly refiller: () => Refiller;
   readonly plane: Pick<DataPlane, 'listeners' | 'workers' | 'closeConnections'>;
@@ -63,6 +64,7 @@ export function createControl(options: ControlOptions): AdminBackend {
     setLogLevel: (level) => {
       log.level = level;
     },
+    reload: options.reload,
     proxyAddress: () => proxyAddress(plane),
   };
 }

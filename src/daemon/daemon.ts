@@ -26,6 +26,8 @@ export interface DaemonOptions {
   readonly log: Log;
   readonly clock?: Clock;
   readonly random?: Random;
+  /** Reads the configuration again and applies it, for the admin API. Absent when there is no file to read. */
+  readonly reload?: AdminBackend['reload'];
   /** File descriptors of inherited listening sockets (`fd:3`). */
   readonly inheritedFds?: ReadonlySet<number>;
 }
@@ -77,6 +79,7 @@ export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
         bus,
         inheritedFds,
         config: () => config,
+        reload: options.reload ?? refuseReload,
         draining: () => draining,
         onFailed: failed.resolve,
       },
@@ -140,6 +143,13 @@ export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
       return closing;
     },
   };
+}
+
+async function refuseReload(): Promise<never> {
+  throw new NoriaError(
+    'bad-config',
+    'this noria was started without a configuration file: there is nothing to reload',
+  );
 }
 
 /** The steps that can fail come first, and are undone when a later one fails. The rest cannot fail. */

@@ -44,6 +44,8 @@ export interface PartsContext {
   readonly log: Log;
   /** The configuration in force. */
   readonly config: () => Config;
+  /** Reads the configuration again and applies it. */
+  readonly reload: AdminBackend['reload'];
   readonly draining: () => boolean;
   /** File descriptors of inherited listening sockets. */
   readonly inheritedFds: ReadonlySet<number>;
@@ -102,7 +104,16 @@ export async function openParts(context: PartsContext, owner: Ownership): Promis
     refiller: () => refiller,
   });
   owner.own('readiness', () => readiness.close());
-  const control = createControl({ clock, log, pool, plane, faults, readiness, refiller: () => refiller });
+  const control = createControl({
+    clock,
+    log,
+    reload: context.reload,
+    pool,
+    plane,
+    faults,
+    readiness,
+    refiller: () => refiller,
+  });
   const admin = new AdminSlot({ clock, bus, log, control });
   owner.own('admin', () => admin.close());
   await admin.open(config().admin);

@@ -98,6 +98,10 @@ export function fakeBackend(status: Partial<Status> = {}): AdminBackend & { read
       commands.push(`report ${session ?? member} ${host} ${verdict}`);
       return session === 'abc' || member === 'm1';
     },
+    reload: async () => {
+      commands.push('reload');
+      return { changed: ['pool'], restart: [], warnings: [], applied: true };
+    },
     setLogLevel: (level) => void commands.push(`level ${level}`),
     proxyAddress: () => '127.0.0.1:8888',
   };

@@ -3,6 +3,7 @@ import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { expect, onTestFinished, test } from 'vitest';
 import { openAdmin } from '../../src/admin/server.ts';
+import { NoriaError } from '../../src/core/faults.ts';
 import { ManualClock } from '../support/manual-clock.ts';
 import { fakeBackend, MEMBER, SESSION, STATUS } from './fake-backend.ts';
 import { adminOptions, JSON_TYPE, openTestAdmin, rawRequest } from './open-test-admin.ts';
@@ -44,6 +45,7 @@ const COMMANDS = [
   ['POST', '/api/sessions/abc/rotate', undefined, 202, 'rotate abc false'],
   ['POST', '/api/sessions/abc/rotate', { close: true }, 202, 'rotate abc true'],
   ['POST', '/api/sessions/user%3Aabc/rotate', {}, 404, 'rotate user:abc false'],
+  ['POST', '/api/reload', undefined, 200, 'reload'],
   ['DELETE', '/api/sessions/abc', undefined, 204, 'forget abc'],
   [
     'POST',
@@ -77,6 +79,46 @@ for (const [method, path, body, status, command] of COMMANDS) {
     }
   });
 }
+
+const REFUSED_RELOADS = [
+  ['bad-config', 400],
+  ['listen-failed', 409],
+  ['shutting-down', 409],
+] as const;
+
+for (const [code, status] of REFUSED_RELOADS) {
+  test(`admin: a reload that fails with ${code} answers ${status} with every error`, async () => {
+    const message = 'noria.yaml:1:1: sorces: unknown key\nnoria.yaml:2:1: pol: unknown key';
+    const backend = {
+      ...fakeBackend(),
+      reload: async () => {
+        throw new NoriaError(code, message);
+      },
+    };
+    const admin = await openAdmin(adminOptions({ backend }));
+    onTestFinished(() => admin.close());
+    const url = `http://127.0.0.1:${admin.port}/api/reload`;
+    const answer = await fetch(url, { method: 'POST', headers: JSON_TYPE });
+    expect([answer.status, await answer.json()]).toEqual([status, { error: { code, message } }]);
+  });
+}
+
+test('admin: a reload that replaces the server is answered first', async () => {
+  const outcome = { changed: ['admin'], restart: [], warnings: [] };
+  const replaced = Promise.withResolvers<void>();
+  const backend = {
+    ...fakeBackend(),
+    reload: async (answered: Promise<void>) => {
+      void answered.then(() => admin.close()).then(replaced.resolve);
+      return { ...outcome, applied: false };
+    },
+  };
+  const admin = await openAdmin(adminOptions({ backend }));
+  const url = `http://127.0.0.1:${admin.port}/api/reload`;
+  const answer = await fetch(url, { method: 'POST', headers: JSON_TYPE });
+  expect([answer.status, await answer.json()]).toEqual([202, outcome]);
+  await replaced.promise;
+});
 
 test('admin: refuses a body that is not JSON with a JSON error', async () => {
   const { url, backend, errors } = await openTestAdmin();

@@ -1,7 +1,8 @@
 import { mkdirSync, renameSync, symlinkSync, unlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
-import { changedKeys, reloadOnDemand } from '../../src/commands/reload.ts';
+import { changedKeys, Reloader } from '../../src/commands/reloader.ts';
+import type { Config } from '../../src/config/config.ts';
 import { loadConfig, parseConfig } from '../../src/config/load.ts';
 import { createLog } from '../../src/core/log.ts';
 import { testFolder, writeIn } from '../journeys/noria-process.ts';
@@ -21,17 +22,17 @@ function follow(file: string) {
   const lines: string[] = [];
   const phases: string[] = [];
   let config = read();
-  const reloading = reloadOnDemand({
-    daemon: {
+  const reloader = new Reloader({
+    daemon: Promise.resolve({
       get config() {
         return config;
       },
-      reload: async (next) => {
+      reload: async (next: Config) => {
         config = next;
         sizes.push(next.pool.size);
         return [];
       },
-    },
+    }),
     log: createLog({
       level: 'info',
       format: 'json',
@@ -39,11 +40,11 @@ function follow(file: string) {
     }),
     file,
     read,
-    watch: true,
     onPhase: (phase) => void phases.push(phase),
   });
-  onTestFinished(() => reloading[Symbol.dispose]());
-  return { sizes, lines, phases };
+  const watching = reloader.onFileChange();
+  onTestFinished(() => watching[Symbol.dispose]());
+  return { reloader, sizes, lines, phases };
 }
 
 test('reload: a file that an editor replaces is read again', async () => {

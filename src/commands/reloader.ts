@@ -1,0 +1,173 @@
+/**
+ * Reads the configuration file of a running daemon again and applies it: on SIGHUP, for the admin API, and optionally when the
+ * file changes. An invalid configuration is refused with all its errors, and the previous one stays in force.
+ */
+import { type FSWatcher, watch } from 'node:fs';
+import { basename, dirname } from 'node:path';
+import type { ReloadOutcome } from '../admin/backend.ts';
+import type { Config } from '../config/config.ts';
+import { type Clock, systemClock } from '../core/clock.ts';
+import { describeError, NoriaError } from '../core/faults.ts';
+import { isSame } from '../core/is-same.ts';
+import { formatListenAddress } from '../core/listen-address.ts';
+import type { Log } from '../core/log.ts';
+import type { Daemon } from '../daemon/daemon.ts';
+import { changesForRestart } from '../daemon/part-options.ts';
+
+export interface ReloaderOptions {
+  /** Resolves when the daemon runs. Reloads wait for it. */
+  readonly daemon: Promise<Pick<Daemon, 'config' | 'reload'>>;
+  readonly log: Log;
+  readonly file: string;
+  /** Reads the file again. @throws NoriaError bad-config */
+  readonly read: () => Config;
+  /** Called before and after each reload, for systemd. */
+  readonly onPhase?: (phase: 'reloading' | 'ready') => void;
+  readonly clock?: Clock;
+}
+
+/** An editor writes a file in several steps: a reload waits until it has not changed for this long. */
+const QUIET_MS = 200;
+/** A mounted Kubernetes volume replaces this link when a file in it changes. */
+const KUBERNETES_DATA_LINK = '..data';
+
+/** Reloads one after the other, and logs the outcome of each. */
+export class Reloader {
+  readonly #options: ReloaderOptions;
+  #last: Promise<unknown> = Promise.resolve();
+
+  constructor(options: ReloaderOptions) {
+    this.#options = options;
+  }
+
+  /**
+   * @param answered - of a request to the admin API: resolves when the client has its answer. The result of a reload that
+   * replaces the admin server comes early, and the reload waits for `answered`.
+   * @throws NoriaError bad-config, listen-failed, shutting-down. The previous configuration stays in force.
+   */
+  reload(cause: string, answered?: Promise<void>): Promise<ReloadOutcome> {
+    const early = Promise.withResolvers<ReloadOutcome>();
+    const reload = this.#last.then(() =>
+      this.#reload(cause, async (outcome) => {
+        if (answered === undefined) return;
+        early.resolve(outcome);
+        await answered;
+      }),
+    );
+    this.#last = reload.catch(() => {}); // ignored here: logged, and the caller gets it
+    return Promise.race([early.promise, reload]);
+  }
+
+  /** Reloads on SIGHUP until disposed of. */
+  onHangup(): Disposable {
+    const onHangup = () => this.#reloadUnasked('SIGHUP');
+    process.on('SIGHUP', onHangup);
+    return { [Symbol.dispose]: () => process.off('SIGHUP', onHangup) };
+  }
+
+  /** Reloads when the file changes, until disposed of. Watches the folder, because editors and mounted secrets replace the file. */
+  onFileChange(): Disposable {
+    const { clock = systemClock, log, file } = this.#options;
+    let quiet: Disposable | undefined;
+    const watcher: FSWatcher = watch(dirname(file), (_event, name) => {
+      if (name !== null && name !== basename(file) && name !== KUBERNETES_DATA_LINK) return;
+      quiet?.[Symbol.dispose]();
+      quiet = clock.after(QUIET_MS, () => this.#reloadUnasked('the file changed'));
+    });
+    watcher.on('error', (error) =>
+      log.warn({ file, error: describeError(error) }, 'configuration file is no longer watched'),
+    );
+    return {
+      [Symbol.dispose]: () => {
+        quiet?.[Symbol.dispose]();
+        watcher.close();
+      },
+    };
+  }
+
+  #reloadUnasked(cause: string): void {
+    this.reload(cause).catch(() => {}); // ignored: logged
+  }
+
+  async #reload(
+    cause: string,
+    beforeAdminChanges: (outcome: ReloadOutcome) => Promise<void>,
+  ): Promise<ReloadOutcome> {
+    const { log, file, read, onPhase } = this.#options;
+    const daemon = await this.#options.daemon;
+    onPhase?.('reloading');
+    try {
+      const [before, next] = [daemon.config, read()];
+      const outcome = {
+        changed: [...changedKeys(before, next)],
+        restart: changesForRestart(before, next),
+        warnings: warningLines(next),
+      };
+      if (!isSame(before.admin, next.admin)) await beforeAdminChanges({ ...outcome, applied: false });
+      await daemon.reload(next);
+      log.info({ file, cause, changed: outcome.changed }, 'configuration reloaded');
+      logWarnings(next, log);
+      if (outcome.restart.length > 0) log.warn({ keys: outcome.restart }, 'some changes need a restart');
+      return { ...outcome, applied: true };
+    } catch (error) {
+      const message = error instanceof NoriaError ? error.message : describeError(error);
+      log.error(
+        { file, cause, errors: message.split('\n') },
+        'configuration refused; the previous one stays in force',
+      );
+      throw error;
+    } finally {
+      onPhase?.('ready');
+    }
+  }
+}
+
+export function logWarnings({ file, warnings }: Config, log: Log): void {
+  for (const { line, column, path, message } of warnings) {
+    log.warn({ place: `${file}:${line}:${column}`, path, warning: message }, 'configuration warning');
+  }
+}
+
+function warningLines({ file, warnings }: Config): string[] {
+  return warnings.map(({ line, column, path, message }) => `${file}:${line}:${column}: ${path}: ${message}`);
+}
+
+/** Sections whose change is reported by their name. Of `sources` and `listeners`, the changed entries are reported. */
+const SECTIONS = [
+  'service',
+  'account',
+  'pool',
+  'rotation',
+  'dial',
+  'health',
+  'admin',
+  'log',
+  'state',
+  'shutdown',
+  'workers',
+] as const satisfies readonly (keyof Config)[];
+
+/** What differs, without values: for example `['pool', 'source city added', 'listener 127.0.0.1:8888 changed']`. */
+export function changedKeys(before: Config, next: Config): readonly string[] {
+  const sources = (config: Config) => new Map(config.sources.map((source) => [source.name, source]));
+  const listeners = (config: Config) =>
+    new Map(config.listeners.map((listener) => [formatListenAddress(listener.address), listener]));
+  return [
+    ...SECTIONS.filter((section) => !isSame(before[section], next[section])),
+    ...changedEntries('source', sources(before), sources(next)),
+    ...changedEntries('listener', listeners(before), listeners(next)),
+  ];
+}
+
+function changedEntries(
+  kind: string,
+  before: ReadonlyMap<string, unknown>,
+  next: ReadonlyMap<string, unknown>,
+): string[] {
+  const names = new Set([...before.keys(), ...next.keys()]);
+  return [...names].flatMap((name) => {
+    if (!next.has(name)) return [`${kind} ${name} removed`];
+    if (!before.has(name)) return [`${kind} ${name} added`];
+    return isSame(before.get(name), next.get(name)) ? [] : [`${kind} ${name} changed`];
+  });
+}
