@@ -37,7 +37,7 @@ USER 65532:65532
 # Pace and snapshot. The root file system can be read-only otherwise. In the configuration: state: { dir: /var/lib/noria }
 VOLUME ["/var/lib/noria"]
 EXPOSE 8888 8889
-# Exits with 0 when noria is ready. Requests http://127.0.0.1:8889, or the address in NORIA_ADMIN.
+# Exits with 0 when noria is ready. Asks the address in NORIA_ADMIN, else admin.address of /etc/noria/noria.yaml, else 127.0.0.1:8889.
 HEALTHCHECK --interval=30s --timeout=5s --start-period=10s --retries=3 CMD ["noria", "status"]
 # noria is PID 1. On SIGTERM it lets tunnels finish for shutdown.drainTimeout (30s): stop it with a longer timeout.
 STOPSIGNAL SIGTERM

@@ -1,24 +1,65 @@
 /** A client of a running daemon's admin API. It validates answers with the schemas that the daemon uses. */
-import { request as httpRequest } from 'node:http';
+import { request as httpRequest, type IncomingMessage } from 'node:http';
 import { request as httpsRequest } from 'node:https';
 import { text } from 'node:stream/consumers';
 import type { z } from '@hono/zod-openapi';
-import { type MemberJson, memberSchema, type Status, statusSchema } from '../admin/schemas.ts';
-import { describeError, NoriaError } from '../core/faults.ts';
+import {
+  errorSchema,
+  type MemberJson,
+  memberSchema,
+  type Reload,
+  reloadSchema,
+  type SessionJson,
+  type Status,
+  sessionSchema,
+  statusSchema,
+} from '../admin/schemas.ts';
+import { describeError, FAULTS, type FaultCode, NoriaError } from '../core/faults.ts';
 import type { Secret } from '../core/secret.ts';
+import { readVersion } from '../core/version.ts';
+
+export interface AdminTarget {
+  /** Without a path: `http://127.0.0.1:8889`. */
+  readonly origin: string;
+  /** Where the address comes from, for messages: `--admin`, `admin.address of ./noria.yaml`. */
+  readonly givenBy: string;
+  readonly token: Secret | undefined;
+  /** Where the token comes from, or why there is none. */
+  readonly tokenNote: string;
+}
 
 /** Time limit of one request, answer included. */
-const TIMEOUT_MS = 5_000;
+const TIMEOUT_MS = 2_500;
+/** A reload waits for worker processes, and ends one that hangs after 30 s. */
+const RELOAD_TIMEOUT_MS = 60_000;
 
-/** Its calls throw NoriaError daemon-unreachable when no noria answers, and bad-usage when it requires a token. */
+interface Call {
+  readonly method: 'GET' | 'POST' | 'DELETE';
+  readonly path: string;
+  readonly body?: unknown;
+  readonly timeoutMs?: number;
+}
+
+interface Answer {
+  readonly status: number;
+  readonly headers: IncomingMessage['headers'];
+  readonly body: string;
+}
+
+/**
+ * Its calls throw daemon-unreachable when no noria answers, bad-usage when the token is missing or wrong, and otherwise the fault
+ * that the daemon names, for example not-found.
+ */
 export class AdminClient {
-  readonly #base: string;
-  readonly #token: Secret | undefined;
+  readonly #target: AdminTarget;
 
-  /** @param base - for example `http://127.0.0.1:8889`. */
-  constructor(base: string, token: Secret | undefined) {
-    this.#base = base;
-    this.#token = token;
+  constructor(target: AdminTarget) {
+    this.#target = target;
+  }
+
+  /** For messages: `http://127.0.0.1:8889`. */
+  get origin(): string {
+    return this.#target.origin;
   }
 
   status(): Promise<Status> {
@@ -29,43 +70,131 @@ export class AdminClient {
     return this.#get('/api/members', memberSchema.array());
   }
 
+  sessions(): Promise<SessionJson[]> {
+    return this.#get('/api/sessions', sessionSchema.array());
+  }
+
+  async steerSource(source: string, verb: 'pause' | 'resume' | 'refill'): Promise<void> {
+    await this.#call({ method: 'POST', path: `/api/sources/${encodeURIComponent(source)}/${verb}` });
+  }
+
+  async evictMember(member: string): Promise<void> {
+    await this.#call({ method: 'POST', path: `/api/members/${encodeURIComponent(member)}/evict` });
+  }
+
+  async rotateSession(session: string, closeTunnels: boolean): Promise<void> {
+    const path = `/api/sessions/${encodeURIComponent(session)}/rotate`;
+    await this.#call({ method: 'POST', path, body: { close: closeTunnels } });
+  }
+
+  async forgetSession(session: string): Promise<void> {
+    await this.#call({ method: 'DELETE', path: `/api/sessions/${encodeURIComponent(session)}` });
+  }
+
+  /** @returns also whether the configuration is in force; otherwise the daemon applies it now, because it replaces the admin API. */
+  async reload(): Promise<Reload & { readonly applied: boolean }> {
+    await this.#call({ method: 'GET', path: '/healthz' }); // fails soon where the long time limit of a reload would not
+    const answer = await this.#call({ method: 'POST', path: '/api/reload', timeoutMs: RELOAD_TIMEOUT_MS });
+    return { ...this.#decode(answer, reloadSchema), applied: answer.status === 200 };
+  }
+
   async #get<T>(path: string, schema: z.ZodType<T>): Promise<T> {
-    const url = new URL(path, this.#base);
-    const headers = this.#token === undefined ? {} : { authorization: `Bearer ${this.#token.reveal()}` };
-    const answer = await get(url, headers).catch((cause: unknown) => {
-      const message = `no answer from ${url.origin}: ${describeError(cause)}`;
-      throw new NoriaError('daemon-unreachable', message, { cause });
-    });
-    if (answer.status === 401) {
-      throw new NoriaError(
-        'bad-usage',
-        `the daemon at ${url.origin} requires a token: set NORIA_ADMIN_TOKEN, or name its configuration with -c`,
+    return this.#decode(await this.#call({ method: 'GET', path }), schema);
+  }
+
+  #decode<T>(answer: Answer, schema: z.ZodType<T>): T {
+    const json = parseJson(answer.body);
+    const parsed = schema.safeParse(json);
+    if (parsed.success) return parsed.data;
+    const version = versionIn(json);
+    const why =
+      version === undefined || version === readVersion()
+        ? `is not from noria: status ${answer.status}`
+        : `is from noria ${version}, and this command is noria ${readVersion()}: use the same version`;
+    throw this.#unreachable(`the answer from ${this.origin} ${why}`);
+  }
+
+  /** @returns an answer with a status of 200 to 299. */
+  async #call(call: Call): Promise<Answer> {
+    const { origin, givenBy, token } = this.#target;
+    const headers = {
+      ...(token === undefined ? {} : { authorization: `Bearer ${token.reveal()}` }),
+      ...(call.method === 'GET' ? {} : { 'content-type': 'application/json' }),
+    };
+    const answer = await send(new URL(call.path, origin), call, headers).catch((cause: unknown) => {
+      throw this.#unreachable(
+        `no answer from ${origin} (${givenBy}): ${reasonOf(cause, origin, call)}`,
+        cause,
       );
+    });
+    if (answer.status >= 200 && answer.status < 300) return answer;
+    throw this.#refusal(answer);
+  }
+
+  #refusal({ status, headers, body }: Answer): NoriaError {
+    const { origin, givenBy, token, tokenNote } = this.#target;
+    if (headers['x-noria-error'] !== undefined) {
+      return this.#unreachable(`${origin} (${givenBy}) is a proxy port of noria, not its admin address`);
     }
-    const parsed = answer.status === 200 ? schema.safeParse(parseJson(answer.body)) : undefined;
-    if (parsed?.success === true) return parsed.data;
-    throw new NoriaError(
-      'daemon-unreachable',
-      `the answer from ${url.origin} is not from noria: status ${answer.status}`,
-    );
+    const refused = errorSchema.safeParse(parseJson(body));
+    if (!refused.success)
+      return this.#unreachable(`the answer from ${origin} is not from noria: status ${status}`);
+    const { code, message } = refused.data.error;
+    if (code === 'token-required') {
+      const why =
+        token === undefined
+          ? `requires a token: set NORIA_ADMIN_TOKEN, or name its configuration with -c (${tokenNote})`
+          : `refuses the token (${tokenNote}): it is not admin.token of the daemon`;
+      return new NoriaError('bad-usage', `the daemon at ${origin} ${why}`);
+    }
+    if (isFaultCode(code)) return new NoriaError(code, message);
+    return new NoriaError('bad-usage', `the daemon at ${origin} refused the request: ${message}`);
+  }
+
+  #unreachable(message: string, cause?: unknown): NoriaError {
+    return new NoriaError('daemon-unreachable', message, cause === undefined ? {} : { cause });
   }
 }
 
 /** By node:http, which loads in a fifth of undici's time. A container's health check runs this often. */
-function get(
+function send(
   url: URL,
+  { method, body = {}, timeoutMs = TIMEOUT_MS }: Call,
   headers: Readonly<Record<string, string>>,
-): Promise<{ readonly status: number; readonly body: string }> {
+): Promise<Answer> {
   const request = url.protocol === 'https:' ? httpsRequest : httpRequest;
-  const { promise, resolve, reject } = Promise.withResolvers<{ status: number; body: string }>();
+  const { promise, resolve, reject } = Promise.withResolvers<Answer>();
   // agent: false, because the global agent may use a proxy from the environment.
-  const options = { headers, agent: false, signal: AbortSignal.timeout(TIMEOUT_MS) };
+  const options = { method, headers, agent: false, signal: AbortSignal.timeout(timeoutMs) };
   request(url, options, (response) => {
-    text(response).then((body) => resolve({ status: response.statusCode ?? 0, body }), reject);
+    const { statusCode: status = 0, headers } = response;
+    text(response).then((body) => resolve({ status, headers, body }), reject);
   })
     .on('error', reject)
-    .end();
+    .end(method === 'POST' ? JSON.stringify(body) : undefined);
   return promise;
+}
+
+/** Why a request got no answer, in words for the usual mistakes. */
+function reasonOf(cause: unknown, origin: string, { timeoutMs = TIMEOUT_MS }: Call): string {
+  const code = cause instanceof Error && 'code' in cause ? String(cause.code) : '';
+  const isTls = origin.startsWith('https:');
+  if (code === 'ECONNREFUSED') return 'nothing listens there';
+  if (code === 'ENOTFOUND') return 'the host name does not exist';
+  if (code === 'ABORT_ERR' || code === 'ETIMEDOUT') return `timeout after ${timeoutMs / 1_000} s`;
+  if (code === 'EPROTO' && isTls) return 'it does not speak TLS; use http://';
+  if (code === 'ECONNRESET' && !isTls) return 'it closed the connection; if it speaks TLS, use https://';
+  if (code.startsWith('HPE_')) return 'it does not speak HTTP';
+  return describeError(cause);
+}
+
+function isFaultCode(code: string): code is FaultCode {
+  return Object.hasOwn(FAULTS, code);
+}
+
+function versionIn(json: unknown): string | undefined {
+  if (typeof json !== 'object' || json === null || !('version' in json)) return undefined;
+  return typeof json.version === 'string' ? json.version : undefined;
 }
 
 function parseJson(json: string): unknown {

@@ -1,8 +1,8 @@
 /** The configuration file of a command: the option that names it, and where it is looked for. */
-import { existsSync } from 'node:fs';
 import { Option } from 'commander';
 import type { Config } from '../config/config.ts';
-import { DEFAULT_FILES, loadConfig } from '../config/load.ts';
+import { DEFAULT_FILES, findDefaultFile } from '../config/files.ts';
+import { loadConfig } from '../config/load.ts';
 import { NoriaError } from '../core/faults.ts';
 import type { Terminal } from './terminal.ts';
 
@@ -15,7 +15,7 @@ export function configOption(): Option {
 
 /** The given file, or the first default file that exists. @throws NoriaError bad-config */
 export function findConfigFile(given: string | undefined): string {
-  const file = given ?? DEFAULT_FILES.find((candidate) => existsSync(candidate));
+  const file = given ?? findDefaultFile();
   if (file !== undefined) return file;
   throw new NoriaError(
     'bad-config',

@@ -3,17 +3,20 @@ import { styleText } from 'node:util';
 import { readinessLines } from '../admin/readiness-text.ts';
 import type { MemberJson, SourceJson, Status } from '../admin/schemas.ts';
 import { formatCount } from '../core/words.ts';
-import { formatTable } from './table.ts';
+import { displayWidth, formatTable, wrapText } from './table.ts';
 
 export interface StatusFormat {
   /** Epoch ms; the times of the next draws are shown relative to it. */
   readonly now: number;
   readonly colour: boolean;
+  /** The width of the terminal. */
+  readonly columns: number;
 }
 
 type Style = Parameters<typeof styleText>[0];
 type Paint = (style: Style, text: string) => string;
 
+const INDENT = '  ';
 const BAR_CELLS = 10;
 /** A cell filled by 0 to 7 eighths. */
 const PARTIAL_CELLS = ['', '▏', '▎', '▍', '▌', '▋', '▊', '▉'];
@@ -32,24 +35,31 @@ const STATE_STYLES: Readonly<Record<string, Style>> = {
   joining: 'dim',
 };
 
-export function formatStatus(
-  status: Status,
-  members: readonly MemberJson[],
-  { now, colour }: StatusFormat,
-): string[] {
-  const paint: Paint = colour
-    ? (style, text) => styleText(style, text, { validateStream: false })
-    : (_style, text) => text;
+export function formatStatus(status: Status, members: readonly MemberJson[], format: StatusFormat): string[] {
+  const paint = painter(format);
+  const { columns } = format;
+  const headline = readinessLines(status).flatMap((line, at) =>
+    wrapIndented(at === 0 ? `noria ${status.version}: ${line}` : line, columns),
+  );
   return [
-    ...readinessLines(status).map((line, at) =>
-      paint(status.ready ? 'bold' : ['bold', 'red'], at === 0 ? `noria ${status.version}: ${line}` : line),
-    ),
-    paint('dim', formatCounts(status)),
+    ...headline.map((line) => paint(status.ready ? 'bold' : ['bold', 'red'], line)),
+    ...wrapIndented(formatCounts(status), columns).map((line) => paint('dim', line)),
     '',
-    ...formatSources(status.sources, now, paint),
+    ...formatSources(status.sources, format),
     '',
-    ...formatMembers(members, paint),
+    ...formatMembers(members, format),
   ];
+}
+
+/** All lines but the first are indented. */
+function wrapIndented(text: string, columns: number): string[] {
+  if (displayWidth(text) <= columns) return [text];
+  const lines = wrapText(text, Math.max(1, columns - INDENT.length));
+  return lines.map((line, at) => (at === 0 ? line : INDENT + line));
+}
+
+function painter({ colour }: Pick<StatusFormat, 'colour'>): Paint {
+  return colour ? (style, text) => styleText(style, text, { validateStream: false }) : (_style, text) => text;
 }
 
 function formatCounts({ listeners, workers, pool, uptimeSeconds }: Status): string {
@@ -65,54 +75,77 @@ function formatCounts({ listeners, workers, pool, uptimeSeconds }: Status): stri
   ].join(', ');
 }
 
-function formatSources(sources: readonly SourceJson[], now: number, paint: Paint): string[] {
-  const table = formatTable(sources, [
-    { title: 'SOURCE', cell: ({ name }) => name },
-    { title: 'PRODUCT', cell: ({ product }) => product },
-    { title: 'STATE', cell: ({ state }) => paint(STATE_STYLES[state] ?? 'reset', state) },
-    { title: 'USABLE', align: 'right', cell: ({ ready, size }) => `${ready}/${size}` },
-    { title: 'NEXT DRAW', align: 'right', cell: (source) => nextDraw(source, now) },
-    { title: 'DRAWN', align: 'right', cell: ({ drawn }) => String(drawn) },
-    { title: 'USED', align: 'right', cell: ({ used }) => String(used) },
-    { title: 'WASTED', align: 'right', cell: ({ unused }) => String(unused) },
-    { title: 'QUOTA', align: 'right', cell: ({ quota }) => String(quota.remaining ?? '') },
-    { title: 'BUDGET', align: 'right', cell: formatBudget },
-    { title: 'REASON', cell: ({ reason }) => reason },
-  ]);
-  const advice = sources.flatMap(({ name, advice, message }) =>
-    advice === null
-      ? []
-      : [`  ${name}: ${advice}${message === null ? '' : paint('dim', ` (${oneLine(message)})`)}`],
+/** Each source is a row, and below it the reason for its state and the advice. */
+function formatSources(sources: readonly SourceJson[], format: StatusFormat): string[] {
+  const paint = painter(format);
+  const { now, columns } = format;
+  const [titles = '', ...rows] = formatTable<SourceJson>(
+    sources,
+    [
+      { title: 'SOURCE', cell: ({ name }) => name },
+      { title: 'STATE', cell: ({ state }) => paint(STATE_STYLES[state] ?? 'reset', state) },
+      { title: 'USABLE', align: 'right', cell: ({ ready, size }) => `${ready}/${size}` },
+      { title: 'NEXT DRAW', align: 'right', cell: (source) => nextDraw(source, now) },
+      { title: 'DRAWN', align: 'right', cell: ({ drawn }) => String(drawn) },
+      { title: 'USED', align: 'right', cell: ({ used }) => String(used) },
+      { title: 'WASTED', align: 'right', cell: ({ unused }) => String(unused) },
+      { title: 'QUOTA', align: 'right', cell: ({ quota }) => String(quota.remaining ?? ''), optional: true },
+      { title: 'BUDGET', align: 'right', cell: formatBudget, optional: true },
+      { title: 'PRODUCT', cell: ({ product }) => product, optional: true },
+    ],
+    columns,
   );
-  return [...table, ...advice];
+  return [titles, ...sources.flatMap((source, at) => [rows[at] ?? '', ...explain(source, columns, paint)])];
 }
 
-function formatMembers(members: readonly MemberJson[], paint: Paint): string[] {
+function explain({ reason, advice, message }: SourceJson, columns: number, paint: Paint): string[] {
+  const width = Math.max(1, columns - INDENT.length);
+  const wrap = (text: string) => wrapText(oneLine(text), width).map((line) => INDENT + line);
+  return [
+    ...wrap(reason),
+    ...(advice === null ? [] : wrap(advice)),
+    ...(advice === null || message === null
+      ? []
+      : wrap(`The service says: ${message}`).map((line) => paint('dim', line))),
+  ];
+}
+
+/** A table of members, or the sentence that there are none. */
+export function formatMembers(
+  members: readonly MemberJson[],
+  format: Pick<StatusFormat, 'colour' | 'columns'>,
+): string[] {
   if (members.length === 0) return ['no members'];
+  const paint = painter(format);
   const fullSeconds = longestLifeBySource(members);
   const life = ({ remainingSeconds, source }: MemberJson) =>
     lifeBar(remainingSeconds, fullSeconds.get(source) ?? MIN_FULL_SECONDS);
-  return formatTable(members, [
-    { title: 'MEMBER', cell: ({ id }) => id },
-    { title: 'SOURCE', cell: ({ source }) => source },
-    { title: 'PROTOCOL', cell: ({ protocol }) => protocol },
-    { title: 'STATE', cell: ({ state }) => paint(STATE_STYLES[state] ?? 'reset', state) },
-    { title: 'LIFE', cell: (member) => paint('cyan', life(member)) },
-    {
-      title: 'LEFT',
-      align: 'right',
-      cell: ({ remainingSeconds: s }) => (s === null ? '?' : roughSeconds(s)),
-    },
-    { title: 'OPEN', align: 'right', cell: ({ openTunnels }) => String(openTunnels) },
-    { title: 'USES', align: 'right', cell: ({ uses }) => String(uses) },
-    { title: 'FAULTS', align: 'right', cell: ({ faults }) => String(faults) },
-    {
-      title: 'LATENCY',
-      align: 'right',
-      cell: ({ latencyMs: ms }) => (ms === null ? '' : `${Math.round(ms)} ms`),
-    },
-    { title: 'LOCATION', cell: ({ location }) => oneLine(location ?? '') },
-  ]);
+  return formatTable<MemberJson>(
+    members,
+    [
+      { title: 'MEMBER', cell: ({ id }) => id },
+      { title: 'SOURCE', cell: ({ source }) => source },
+      { title: 'STATE', cell: ({ state }) => paint(STATE_STYLES[state] ?? 'reset', state) },
+      { title: 'LIFE', cell: (member) => paint('cyan', life(member)) },
+      {
+        title: 'LEFT',
+        align: 'right',
+        cell: ({ remainingSeconds: s }) => (s === null ? '?' : roughSeconds(s)),
+      },
+      { title: 'OPEN', align: 'right', cell: ({ openTunnels }) => String(openTunnels) },
+      { title: 'USES', align: 'right', cell: ({ uses }) => String(uses) },
+      { title: 'FAULTS', align: 'right', cell: ({ faults }) => String(faults) },
+      {
+        title: 'LATENCY',
+        align: 'right',
+        cell: ({ latencyMs: ms }) => (ms === null ? '' : `${Math.round(ms)} ms`),
+        optional: true,
+      },
+      { title: 'PROTOCOL', cell: ({ protocol }) => protocol, optional: true },
+      { title: 'LOCATION', cell: ({ location }) => oneLine(location ?? ''), optional: true },
+    ],
+    format.columns,
+  );
 }
 
 /** The remaining life that a full bar stands for: the longest in each source. */
@@ -143,7 +176,7 @@ function formatBudget({ budget }: SourceJson): string {
 }
 
 /** `45 s`, `12 min`, `3 h`. */
-function roughSeconds(seconds: number): string {
+export function roughSeconds(seconds: number): string {
   if (seconds < 120) return `${Math.round(seconds)} s`;
   return seconds < 7_200 ? `${Math.round(seconds / 60)} min` : `${Math.round(seconds / 3_600)} h`;
 }

@@ -66,7 +66,8 @@ async function fetchStatus({
   clock,
 }: StatusWatch): Promise<{ ready: boolean; lines: string[] }> {
   const { status, members } = await fetch();
-  const lines = formatStatus(status, members, { now: clock.now(), colour: terminal.colour });
+  const { colour, columns } = terminal;
+  const lines = formatStatus(status, members, { now: clock.now(), colour, columns });
   return { ready: status.ready, lines };
 }
 

@@ -1,25 +1,79 @@
-/** Text tables: each column is as wide as its widest cell, with two spaces between columns. */
+/** Text tables, each column as wide as its widest cell, with two spaces between columns; and wrapped text. */
 import { stripVTControlCharacters } from 'node:util';
 
 export interface Column<Row> {
   readonly title: string;
   readonly cell: (row: Row) => string;
   readonly align?: 'left' | 'right';
+  /** Left out when all its cells are empty, or when the table is too wide; the last such column first. */
+  readonly optional?: boolean;
 }
 
-/** The lines of a table, starting with the titles. */
-export function formatTable<Row>(rows: readonly Row[], columns: readonly Column<Row>[]): string[] {
-  const formatted = columns.map(({ title, cell, align = 'left' }) => {
-    const cells = [title, ...rows.map(cell)];
-    const width = Math.max(...cells.map(displayWidth));
-    return cells.map((text) => pad(text, width, align));
+interface FormattedColumn {
+  readonly width: number;
+  readonly cells: readonly string[];
+  readonly optional: boolean;
+}
+
+const GAP = '  ';
+
+/**
+ * The lines of a table, starting with the titles.
+ *
+ * @param width - the terminal columns that it may take. Lines that are still longer without optional columns are cut.
+ */
+export function formatTable<Row>(
+  rows: readonly Row[],
+  columns: readonly Column<Row>[],
+  width = Number.POSITIVE_INFINITY,
+): string[] {
+  const formatted = columns.flatMap((column) => formatColumn(rows, column));
+  while (widthOf(formatted) > width) {
+    const last = formatted.findLastIndex(({ optional }) => optional);
+    if (last < 0) break;
+    formatted.splice(last, 1);
+  }
+  return ['', ...rows].map((_, line) => {
+    const text = formatted.map(({ cells }) => cells[line]).join(GAP);
+    return cutToWidth(text.trimEnd(), width);
   });
-  return ['', ...rows].map((_, line) =>
-    formatted
-      .map((cells) => cells[line])
-      .join('  ')
-      .trimEnd(),
-  );
+}
+
+/** @returns a list of one, or of none for an optional column without content. */
+function formatColumn<Row>(
+  rows: readonly Row[],
+  { title, cell, align = 'left', optional = false }: Column<Row>,
+): FormattedColumn[] {
+  const content = rows.map(cell);
+  if (optional && content.every((text) => text === '')) return [];
+  const cells = [title, ...content];
+  const width = Math.max(...cells.map(displayWidth));
+  return [{ width, cells: cells.map((text) => pad(text, width, align)), optional }];
+}
+
+function widthOf(columns: readonly FormattedColumn[]): number {
+  return columns.reduce((sum, { width }) => sum + width + GAP.length, -GAP.length);
+}
+
+/** Breaks a text into lines of at most `width` terminal columns: at spaces, and inside a word only when it is longer than a line. */
+export function wrapText(text: string, width: number): string[] {
+  const lines: string[] = [];
+  let line = '';
+  for (const word of text.split(' ')) {
+    const longer = line === '' ? word : `${line} ${word}`;
+    if (displayWidth(longer) <= width) {
+      line = longer;
+      continue;
+    }
+    if (line !== '') lines.push(line);
+    line = word;
+    while (displayWidth(line) > width) {
+      const head = cutToWidth(line, width);
+      lines.push(head);
+      line = line.slice(head.length);
+    }
+  }
+  return [...lines, line];
 }
 
 /** The number of terminal columns that a text takes. Wide East Asian characters take two. */

@@ -1,5 +1,5 @@
 /** The files that a configuration refers to: certificates and secrets, and who else can read the secrets. */
-import { readFileSync, statSync } from 'node:fs';
+import { existsSync, readFileSync, statSync } from 'node:fs';
 import { dirname, resolve } from 'node:path';
 import { describeError } from '../core/faults.ts';
 import type { Secret } from '../core/secret.ts';
@@ -19,6 +19,14 @@ export const systemFiles: ConfigFiles = {
   read: (path) => readFileSync(path),
   isWorldReadable: (path) => (statSync(path).mode & READABLE_BY_OTHERS) !== 0,
 };
+
+/** Where to look for a configuration when no file is named. */
+export const DEFAULT_FILES = ['./noria.yaml', '/etc/noria/noria.yaml'] as const;
+
+/** The first default file that exists. */
+export function findDefaultFile(): string | undefined {
+  return DEFAULT_FILES.find((candidate) => existsSync(candidate));
+}
 
 /** The value of a key `NAME` and of its twin `NAMEFile`. */
 interface SecretKeys {

@@ -15,9 +15,6 @@ interface LoadOptions {
   readonly files?: ConfigFiles;
 }
 
-/** Where to look for a configuration when no file is named; the first that exists. */
-export const DEFAULT_FILES = ['./noria.yaml', '/etc/noria/noria.yaml'] as const;
-
 const MAX_BYTES = 1024 * 1024;
 
 /** @throws ConfigError with every error, also when the file cannot be read. */

@@ -339,7 +339,7 @@ export const FAULTS = {
     retry: 'never',
     http: 404,
     summary: 'The requested item does not exist.',
-    advice: 'Use the lists of the admin API to see what exists.',
+    advice: 'See noria status, noria members or noria sessions for what exists.',
   },
 } as const satisfies Record<string, Fault>;
 

@@ -59,7 +59,7 @@ export function mayMove(from: SourcePhaseName, to: SourcePhaseName): boolean {
 }
 
 export function pausedByOperator(source: string): SourcePhase {
-  const advice = `Resume it in the dashboard, or with POST /api/sources/${source}/resume.`;
+  const advice = `Run noria resume ${source}, or resume it in the dashboard.`;
   return { name: 'paused', reason: 'paused by the operator', advice, untilAt: Infinity, urgentAt: Infinity };
 }
 
@@ -71,14 +71,16 @@ export function waitingPhase(last: DrawOutcome | undefined, intervalMs: number):
   return { name: 'waiting', reason: describeOutcome(last), advice: last.advice, code: last.code };
 }
 
-/** The phase of a source that a call suspended at monotonic `now`. */
+/** The phase of `source`, which a call suspended at monotonic `now`. */
 export function suspendedPhase(
   outcome: DrawOutcome,
   { phase, ms, urgentMs }: Suspension,
-  now: number,
+  { source, now }: { readonly source: string; readonly now: number },
 ): SourcePhase {
-  const { code, advice } = outcome;
+  const { code } = outcome;
   const reason = describeOutcome(outcome);
+  const after = ` Then run noria resume ${source}, or noria reload after a change of the configuration.`;
+  const advice = phase === 'halted' ? `${outcome.advice}${after}` : outcome.advice;
   return { name: phase, reason, advice, code, untilAt: now + ms, urgentAt: now + urgentMs };
 }
 

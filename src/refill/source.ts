@@ -341,7 +341,12 @@ export class DrawSource {
     const call = { outcome, asked, gained, gapMs: this.#gapMs };
     const { settlement, suspension } = this.#history.recordCall(call);
     if (suspension !== undefined) {
-      this.#move(suspendedPhase(outcome, suspension, this.#context.clock.monotonic()));
+      this.#move(
+        suspendedPhase(outcome, suspension, {
+          source: this.#options.name,
+          now: this.#context.clock.monotonic(),
+        }),
+      );
     }
     return settlement;
   }

@@ -58,7 +58,7 @@ const OK: CodeMeaning = { summary: 'The call succeeded.', advice: '', verdict: {
 const KEY_WRONG: CodeMeaning = {
   summary: 'The key is wrong.',
   advice:
-    "Set password to the instance's own password, or akey to its 16-character key; the account's password and the full MD5 do not work. The command noria key prints the key of a password. Then reload (SIGHUP).",
+    "Set password to the instance's own password, or akey to its 16-character key; the account's password and the full MD5 do not work. The command noria key prints the key of a password.",
   verdict: { kind: 'halt' },
 };
 const TOO_OFTEN: CodeMeaning = {

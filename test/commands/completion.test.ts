@@ -53,7 +53,7 @@ for (const shell of SHELLS) {
     const offers = (line: string) => ask[shell](scripts.get(shell) ?? '', line);
 
     test('offers commands in place of the first argument', () => {
-      expect(offers('noria s').sort()).toEqual(['sandbox', 'simulate', 'status']);
+      expect(offers('noria s').sort()).toEqual(['sandbox', 'sessions', 'simulate', 'status']);
       expect(offers('noria --log-level debug ru')).toEqual(['run']);
     });
 
@@ -67,6 +67,8 @@ for (const shell of SHELLS) {
       expect(offers('noria completion fi')).toEqual(['fish']);
       expect(offers('noria instances --status near')).toEqual(['near-expiry']);
       expect(offers('noria help extr')).toEqual(['extract']);
+      expect(offers('noria sessions ro')).toEqual(['rotate']);
+      expect(offers('noria members ev')).toEqual(['evict']);
     });
 
     test('offers files after -c, and nothing after a flag with a number', () => {

@@ -24,8 +24,14 @@ test('program: has the documented commands', () => {
     'extract',
     'instances',
     'key',
+    'members',
+    'pause',
+    'refill',
+    'reload',
+    'resume',
     'run',
     'sandbox',
+    'sessions',
     'simulate',
     'status',
   ]);
@@ -83,7 +89,13 @@ describe('program: an invalid command line exits with 2 and says on standard err
     [['simulate', '--hours', '20-8'], /Expected two hours from 0 to 24, for example 8-20/],
     [['completion', 'tcsh'], /Allowed choices are bash, zsh, fish/],
     [['--log-level', 'loud', 'key'], /Allowed choices are trace, debug, info/],
-    [['status', '--admin', 'ftp://x'], /--admin ftp:\/\/x is not a URL/],
+    [['pause'], /missing required argument 'source'/],
+    [['members', 'evcit', 'm1'], /Allowed choices are evict/],
+    [['members', 'evict'], /needs the ID of a member; noria members lists them/],
+    [['members', 'evict', 'm1', '--source', 'city'], /--source is for the list/],
+    [['sessions', 'rotate'], /needs the ID of a session; noria sessions lists them/],
+    [['sessions', 'forget', 'a', '--close'], /--close is for noria sessions rotate ID/],
+    [['status', '--admin', 'ftp://x'], /--admin ftp:\/\/x: the scheme must be http or https/],
     [['key'], /no password on standard input/],
     [['check', '-c', '/nonexistent/noria.yaml'], /^\/nonexistent\/noria\.yaml: cannot read the file: ENOENT/],
   ] as const)('%j', async (args, expected) => {
@@ -96,7 +108,9 @@ describe('program: an invalid command line exits with 2 and says on standard err
 test('program: exits with 3 when the daemon does not answer', async () => {
   const { exitCode, out, err } = await run(['status', '--admin', '127.0.0.1:1']);
   expect({ exitCode, out }).toEqual({ exitCode: 3, out: '' });
-  expect(err).toMatch(/^noria: no answer from http:\/\/127\.0\.0\.1:1: .*\n {2}Start one with noria run/);
+  expect(err).toMatch(
+    /^noria: no answer from http:\/\/127\.0\.0\.1:1 \(--admin\): nothing listens there\n {2}Start one with noria run/,
+  );
 });
 
 test('program: all errors of a configuration are printed with their position', async () => {

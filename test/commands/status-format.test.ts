@@ -1,10 +1,11 @@
 import { stripVTControlCharacters } from 'node:util';
 import { expect, test } from 'vitest';
 import { formatStatus } from '../../src/commands/status-format.ts';
+import { displayWidth } from '../../src/commands/table.ts';
 import { MEMBER, SOURCE, STATUS } from '../admin/fake-backend.ts';
 
 const NOW = Date.UTC(2030, 0, 1);
-const PLAIN = { now: NOW, colour: false };
+const PLAIN = { now: NOW, colour: false, columns: 80 };
 const HALTED = {
   ...SOURCE,
   name: 'harbour',
@@ -21,16 +22,20 @@ test('status: prints a summary, the sources with advice, and the members with a 
   const members = [MEMBER, { ...MEMBER, id: 'm2', remainingSeconds: null, latencyMs: null, location: null }];
   expect(formatStatus({ ...STATUS, sources: [waiting, HALTED] }, members, PLAIN)).toEqual([
     'noria 1.2.3: serving: 20 members are usable',
-    'listening on 127.0.0.1:8888, 1 client, 1 open tunnel, 0 waiting, 1 session, up 12 s',
+    'listening on 127.0.0.1:8888, 1 client, 1 open tunnel, 0 waiting, 1 session, up',
+    '  12 s',
     '',
-    'SOURCE   PRODUCT        STATE   USABLE  NEXT DRAW  DRAWN  USED  WASTED  QUOTA    BUDGET  REASON',
-    'city     short-classic  ready    20/20     in 7 s     25    11       3                   all 20 members are there',
-    'harbour  short-classic  halted   20/20          -     25    11       3    799  201/2000  12001: The key is wrong.',
-    '  harbour: Check the password. (wrong [2Jkey)',
+    'SOURCE   STATE   USABLE  NEXT DRAW  DRAWN  USED  WASTED  QUOTA    BUDGET',
+    'city     ready    20/20     in 7 s     25    11       3',
+    '  all 20 members are there',
+    'harbour  halted   20/20          -     25    11       3    799  201/2000',
+    '  12001: The key is wrong.',
+    '  Check the password.',
+    '  The service says: wrong [2Jkey',
     '',
-    'MEMBER  SOURCE  PROTOCOL  STATE  LIFE        LEFT  OPEN  USES  FAULTS  LATENCY  LOCATION',
-    'm1      city    http      ready  ██████████  90 s     1     4       0    31 ms  Shanghai',
-    'm2      city    http      ready  ?·········     ?     1     4       0',
+    'MEMBER  SOURCE  STATE  LIFE        LEFT  OPEN  USES  FAULTS  LATENCY  PROTOCOL',
+    'm1      city    ready  ██████████  90 s     1     4       0    31 ms  http',
+    'm2      city    ready  ?·········     ?     1     4       0           http',
   ]);
 });
 
@@ -70,4 +75,25 @@ test('status: colours change no text, and control characters of the service are 
 
 test('status: says that the pool is empty', () => {
   expect(formatStatus(STATUS, [], PLAIN).at(-1)).toBe('no members');
+});
+
+test('status: fits 80 columns, with the whole reason and advice', () => {
+  const reason = `12009: ${'The service has no proxy that matches the parameters at the moment. '.repeat(3)}`;
+  const status = {
+    ...STATUS,
+    state: 'degraded' as const,
+    problems: [
+      { kind: 'draw-failed' as const, source: 'harbour', reason, advice: null, nextAttemptSeconds: 30 },
+    ],
+    sources: [{ ...HALTED, name: 'a_source_with_a_name_of_forty_characters_', reason, advice: reason }],
+  };
+  const member = {
+    ...MEMBER,
+    source: 'a_source_with_a_name_of_forty_characters_',
+    location: '广东省广州市 电信',
+  };
+  const lines = formatStatus(status, [member], PLAIN);
+  expect(lines.filter((line) => displayWidth(line) > 80)).toEqual([]);
+  const words = lines.join(' ').replace(/\s+/g, ' ');
+  expect(words.split(reason.trim()).length - 1, 'headline, reason and advice').toBe(3);
 });

@@ -122,7 +122,7 @@ test('status: --watch redraws the alternate screen, cut to its size', async () =
   for (const frame of frames) {
     const lines = frame.replace('\n\u001b[J', '').split('\n');
     expect(lines).toHaveLength(11);
-    expect(lines.at(-1)).toBe('… 37 more lines\u001b[K');
+    expect(lines.at(-1)).toBe('… 39 more lines\u001b[K');
     for (const line of lines) expect(line.replace('\u001b[K', '').length).toBeLessThanOrEqual(60);
   }
   expect(after, 'the last status on the normal screen').toContain('noria 1.2.3: serving');

@@ -1,0 +1,65 @@
+/** `noria pause SOURCE`, `noria resume SOURCE` and `noria refill SOURCE`: control the draws of one source of a running daemon. */
+import type { Command } from 'commander';
+import type { SourceJson } from '../admin/schemas.ts';
+import { hasCode, NoriaError } from '../core/faults.ts';
+import { nearest } from '../core/nearest.ts';
+import type { AdminClient } from './admin-client.ts';
+import { type AdminFlags, addAdminOptions, openAdminClient, TOKEN_HELP } from './admin-target.ts';
+import type { CommandContext } from './command.ts';
+import { EXIT, type Terminal } from './terminal.ts';
+
+type Verb = 'pause' | 'resume' | 'refill';
+
+interface SteerFlags extends AdminFlags {
+  readonly json?: boolean;
+}
+
+const DESCRIPTIONS: { readonly [V in Verb]: string } = {
+  pause: 'stop drawing from a source; its members stay in use',
+  resume: 'draw from a source again; a halted source tries once, within the pace',
+  refill: 'draw from a source as soon as the pace allows',
+};
+
+/** Adds one of the three commands. */
+export const addSteerCommand =
+  (verb: Verb) =>
+  (program: Command, { action, terminal }: CommandContext): void => {
+    const command = program
+      .command(verb)
+      .description(DESCRIPTIONS[verb])
+      .argument('<source>', 'the name of a source; noria status lists them');
+    addAdminOptions(command)
+      .option('--json', 'print the source as in /api/status')
+      .addHelpText('after', `\nExamples:\n  noria ${verb} city\n  noria ${verb} city --json\n\n${TOKEN_HELP}`)
+      .action(action((name: string, flags: SteerFlags) => steer(verb, name, flags, terminal)));
+  };
+
+async function steer(verb: Verb, name: string, flags: SteerFlags, terminal: Terminal): Promise<number> {
+  const client = openAdminClient(flags, terminal);
+  try {
+    await client.steerSource(name, verb);
+  } catch (error) {
+    if (hasCode(error, 'not-found')) await requireKnownSource(name, client);
+    throw error;
+  }
+  const source = (await client.status()).sources.find((candidate) => candidate.name === name);
+  if (source === undefined) throw new NoriaError('not-found', `a reload has removed the source ${name}`);
+  for (const line of flags.json === true ? [JSON.stringify(source, undefined, 2)] : describe(source)) {
+    terminal.print(line);
+  }
+  return EXIT.fine;
+}
+
+/** @throws NoriaError not-found, with the name that was probably meant. */
+export async function requireKnownSource(name: string, client: AdminClient): Promise<void> {
+  const names = (await client.status()).sources.map((source) => source.name);
+  if (names.includes(name)) return;
+  const meant = nearest(name, names);
+  const choice = names.length === 0 ? 'it has no sources' : `it has ${names.join(', ')}`;
+  const why = meant === undefined ? choice : `did you mean ${meant}?`;
+  throw new NoriaError('not-found', `the daemon at ${client.origin} has no source ${name}; ${why}`);
+}
+
+function describe({ name, state, reason, advice }: SourceJson): string[] {
+  return [`${name} is ${state}: ${reason}`, ...(advice === null ? [] : [`  ${advice}`])];
+}

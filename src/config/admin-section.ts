@@ -1,0 +1,85 @@
+/**
+ * Reads only the admin section of a configuration, for commands that control a running daemon. They need no other secret or
+ * variable, so the rest of the file may be invalid. Does not load the schema, which would double the CPU time of a health check.
+ */
+import { dirname, resolve } from 'node:path';
+import { describeError, NoriaError } from '../core/faults.ts';
+import { type ListenAddress, readListenAddress } from '../core/listen-address.ts';
+import { Secret } from '../core/secret.ts';
+import { type ParsedDocument, readDocument } from './document.ts';
+import type { Environment } from './environment.ts';
+import { systemFiles } from './files.ts';
+import { valueAt } from './tree.ts';
+
+export interface AdminSection {
+  /** `undefined` if the file does not set it. */
+  readonly address: ListenAddress | 'off' | undefined;
+  readonly token: Secret | undefined;
+  /** Why a token that the file sets cannot be read. */
+  readonly tokenProblem: string | undefined;
+}
+
+/** @throws NoriaError bad-config if the file cannot be read, or the address is invalid. */
+export function readAdminSection(file: string, env: Environment): AdminSection {
+  const document = readDocument(readText(file), env);
+  const [first] = document.problems;
+  if (document.tree === undefined) {
+    const { line, col } = document.lines.linePos(first?.offset ?? 0);
+    throw invalid(`${file}:${line}:${col}`, `invalid YAML: ${first?.message}`);
+  }
+  const text = (key: string) => {
+    const value = valueAt(document.tree, ['admin', key]);
+    return typeof value === 'string' && value !== '' ? value : undefined;
+  };
+  if (valueAt(document.tree, ['admin']) === 'off') return OFF;
+  return { address: addressOf(document, file, text('address')), ...tokenOf(document, file, text) };
+}
+
+const OFF: AdminSection = { address: 'off', token: undefined, tokenProblem: undefined };
+
+function addressOf(
+  document: ParsedDocument,
+  file: string,
+  text: string | undefined,
+): AdminSection['address'] {
+  const problem = problemAt(document, 'admin.address');
+  if (problem !== undefined) throw invalid(file, `admin.address ${problem}`);
+  if (text === undefined || text === 'off') return text;
+  const reading = readListenAddress(text);
+  if ('value' in reading) return reading.value;
+  throw invalid(file, `admin.address ${reading.wrong}; expected off or host:port`);
+}
+
+function tokenOf(
+  document: ParsedDocument,
+  file: string,
+  text: (key: string) => string | undefined,
+): Pick<AdminSection, 'token' | 'tokenProblem'> {
+  const problem = problemAt(document, 'admin.token') ?? problemAt(document, 'admin.tokenFile');
+  if (problem !== undefined) return { token: undefined, tokenProblem: problem };
+  const [plain, path] = [text('token'), text('tokenFile')];
+  if (plain !== undefined) return { token: new Secret(plain), tokenProblem: undefined };
+  if (path === undefined) return { token: undefined, tokenProblem: undefined };
+  try {
+    const token = readText(resolve(dirname(file), path)).replace(/\r?\n$/, '');
+    return { token: new Secret(token), tokenProblem: undefined };
+  } catch (error) {
+    return { token: undefined, tokenProblem: describeError(error) };
+  }
+}
+
+function problemAt({ problems }: ParsedDocument, path: string): string | undefined {
+  return problems.find((problem) => problem.path === path)?.message;
+}
+
+function readText(file: string): string {
+  try {
+    return systemFiles.read(file).toString('utf8');
+  } catch (error) {
+    throw invalid(file, `cannot read the file: ${describeError(error)}`);
+  }
+}
+
+function invalid(place: string, message: string): NoriaError {
+  return new NoriaError('bad-config', `${place}: ${message}`);
+}
