@@ -12,6 +12,7 @@ import type { Clock } from '../core/clock.ts';
 import type { EventBus } from '../core/events.ts';
 import { NoriaError } from '../core/faults.ts';
 import { formatHostPort } from '../core/host-port.ts';
+import { listenFailure } from '../core/listen-failure.ts';
 import type { Secret } from '../core/secret.ts';
 import { addActionRoutes } from './action-routes.ts';
 import type { AdminBackend } from './backend.ts';
@@ -157,10 +158,8 @@ async function fillEmptyBody({ req }: Context): Promise<void> {
 
 function listen(server: Server, { host, port }: Address): Promise<void> {
   return new Promise((resolve, reject) => {
-    server.once('error', (cause: NodeJS.ErrnoException) => {
-      const message = `cannot listen on admin address ${formatHostPort(host, port)}: ${cause.code}`;
-      reject(new NoriaError('listen-failed', message, { cause }));
-    });
+    const where = `the admin address ${formatHostPort(host, port)}`;
+    server.once('error', (cause) => reject(listenFailure(where, cause)));
     server.listen(port, host, resolve);
   });
 }

@@ -30,6 +30,8 @@ export interface Place {
   readonly valueOffset: number;
   /** The environment variables that it refers to. */
   readonly variables: readonly string[];
+  /** A `#` that no space follows ends it, as in `abc #def`: YAML ignores what may be the rest of the value. */
+  readonly isCutOff?: boolean;
 }
 
 /** The extent of a value in the text and its path. Each alias of the value adds another one. */
@@ -73,11 +75,12 @@ export function readDocument(text: string, environment: Environment): ParsedDocu
   if (problems.length > 0) {
     return { text, lines, problems, tree: undefined, places: new Map(), extents: [] };
   }
-  return new Composer(document, lines, environment).compose(text);
+  return new Composer(document, { text, lines, environment }).compose();
 }
 
 class Composer {
   readonly #document: Document;
+  readonly #text: string;
   readonly #lines: LineCounter;
   readonly #environment: Environment;
   readonly #problems: SyntaxProblem[] = [];
@@ -90,17 +93,21 @@ class Composer {
   #nodeCount = 0;
   #tooLarge = false;
 
-  constructor(document: Document, lines: LineCounter, environment: Environment) {
+  constructor(
+    document: Document,
+    { text, lines, environment }: { text: string; lines: LineCounter; environment: Environment },
+  ) {
     this.#document = document;
+    this.#text = text;
     this.#lines = lines;
     this.#environment = environment;
   }
 
-  compose(text: string): ParsedDocument {
+  compose(): ParsedDocument {
     const tree = this.#value(this.#document.contents, [], 0);
     this.#addUnseen();
     return {
-      text,
+      text: this.#text,
       lines: this.#lines,
       problems: this.#problems,
       tree,
@@ -209,7 +216,8 @@ class Composer {
     if (node.type === 'PLAIN' && /^(?:~|null|)$/.test(node.value)) return null;
     const { text, variables, problems } = substitute(node.value, this.#environment);
     for (const problem of problems) this.#problem(start, path, problem);
-    this.#places.set(pathText(path), { keyOffset, valueOffset: start, variables });
+    const isCutOff = node.type === 'PLAIN' && /^[ \t]+#\S/.test(this.#text.slice(node.range?.[1]));
+    this.#places.set(pathText(path), { keyOffset, valueOffset: start, variables, isCutOff });
     return text;
   }
 

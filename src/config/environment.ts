@@ -36,7 +36,9 @@ export function substitute(text: string, environment: Environment): Substituted 
     const value = Object.hasOwn(environment, name) ? environment[name] : undefined;
     if (fallback !== undefined) return value === undefined || value === '' ? fallback : value;
     if (value === undefined)
-      problems.push(`the environment variable ${name} is not set; set it, or write \${${name}:-default}`);
+      problems.push(
+        `the environment variable ${name} is not set; run export ${name}=… before noria, or write \${${name}:-default}`,
+      );
     return value ?? '';
   });
   return { text: replaced, variables, problems };

@@ -118,6 +118,14 @@ export class Problems {
     return this.#document.places.has(path);
   }
 
+  /** The paths of secrets that a `#` ends which may belong to them. */
+  get cutOffSecrets(): readonly string[] {
+    const places = [...this.#document.places];
+    return places.flatMap(([path, { isCutOff }]) =>
+      isCutOff === true && shownAs(path, undefined) === 'secret' ? [path] : [],
+    );
+  }
+
   /** Whether the value is written in the file and does not come from the environment. */
   isLiteral(path: string): boolean {
     return this.#document.places.get(path)?.variables.length === 0;

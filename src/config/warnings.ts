@@ -24,6 +24,11 @@ export function checkWarnings(config: Resolved, problems: Problems): void {
     checkListener(listener, `listeners[${index}]`, problems);
   });
   checkAdmin(config, problems);
+  for (const path of problems.cutOffSecrets) {
+    const message =
+      'ends before the #, which begins a comment; put the value in quotes if the # belongs to it';
+    problems.warn(path, message, 'value');
+  }
   if (config.sources.length === 0) {
     problems.warn('account', 'without sources, noria draws nothing and cannot serve clients');
   }

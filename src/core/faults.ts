@@ -272,6 +272,12 @@ export const FAULTS = {
     summary: 'The answer did not come from the service; a firewall may block this address.',
     advice: 'Stop other programs that call the service from this address; noria waits before it retries.',
   },
+  'service-not-found': {
+    side: 'service',
+    retry: 'later',
+    summary: 'The server at the address of the service does not have the operation.',
+    advice: 'Check service.baseUrl, or baseUrl or host of the source.',
+  },
   'service-protocol': {
     side: 'service',
     retry: 'later',
@@ -302,7 +308,7 @@ export const FAULTS = {
     side: 'operator',
     retry: 'never',
     summary: 'Could not listen on an address.',
-    advice: 'Free the port, choose another one, or grant the permission.',
+    advice: 'Correct the address in the configuration, or free it.',
   },
   'state-locked': {
     side: 'operator',

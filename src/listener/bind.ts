@@ -1,8 +1,9 @@
 /** Binds one configured address of a listener, and explains in plain words when that fails. */
 import { createServer, type Server, type Socket } from 'node:net';
-import { describeError, NoriaError } from '../core/faults.ts';
+import { NoriaError } from '../core/faults.ts';
 import { formatHostPort } from '../core/host-port.ts';
 import type { ListenAddress } from '../core/listen-address.ts';
+import { listenFailure } from '../core/listen-failure.ts';
 import { isLoopbackAddress } from '../core/networks.ts';
 
 /** The address that a server is bound to. */
@@ -20,16 +21,6 @@ interface BindOptions {
   /** Whether to bind an address that other machines can reach. */
   readonly allowNonLoopback: boolean;
 }
-
-const REASONS: Readonly<Record<string, string>> = {
-  EADDRINUSE: 'another program listens there',
-  EADDRNOTAVAIL: 'this machine has no such address',
-  EACCES: 'permission denied for the user that runs noria; ports below 1024 need a privilege',
-  ENOTFOUND: 'the host name does not exist',
-  EBADF: 'no such file descriptor was inherited',
-  EINVAL: 'the file descriptor is not a listening socket',
-  ENOTSOCK: 'the file descriptor is not a listening socket',
-};
 
 /**
  * Returns one listening server for each port.
@@ -66,10 +57,7 @@ function bindOne(
 ): Promise<Server> {
   const server = createServer({ allowHalfOpen: true, noDelay: true });
   return new Promise((resolve, reject) => {
-    const onError = (error: NodeJS.ErrnoException): void => {
-      const reason = REASONS[error.code ?? ''] ?? describeError(error);
-      reject(new NoriaError('listen-failed', `cannot listen on ${name}: ${reason}`, { cause: error }));
-    };
+    const onError = (error: Error): void => reject(listenFailure(name, error));
     server.once('error', onError);
     server.listen({ ...where, exclusive: false }, () => {
       server.off('error', onError);

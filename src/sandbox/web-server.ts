@@ -12,6 +12,7 @@ import type { Duplex } from 'node:stream';
 import type { Clock } from '../core/clock.ts';
 import { describeError, hasCode, NoriaError } from '../core/faults.ts';
 import { formatHostPort } from '../core/host-port.ts';
+import { listenFailure } from '../core/listen-failure.ts';
 
 export interface WebServerOptions {
   readonly host: string;
@@ -76,9 +77,7 @@ export class WebServer {
     try {
       await once(this.#server, 'listening');
     } catch (cause) {
-      throw new NoriaError('listen-failed', `the sandbox cannot listen on ${this.address}`, {
-        cause,
-      });
+      throw listenFailure(`${this.address} for the sandbox`, cause);
     }
     const address = this.#server.address();
     if (typeof address === 'object' && address !== null) this.#port = address.port;

@@ -38,6 +38,8 @@ export const TOO_MANY_VALUES = `more than ${MAX_VALUES} values or more than ${MA
 const QUOTED_SHARE = 8;
 /** Maximum length of a quote, in characters. */
 const QUOTE_LENGTH = 200;
+/** Statuses of a server that is not the service, or of a wrong path: not found, method not allowed, gone, not implemented. */
+const NOT_FOUND: ReadonlySet<number> = new Set([404, 405, 410, 501]);
 /** The beginning of an HTML page. */
 const WEB_PAGE = /^<(?:!doctype\s+html|html|head|body|title|meta|script|center|h1)\b/i;
 
@@ -92,15 +94,27 @@ export function unexpectedStatus(
   text: string,
   origin: AnswerOrigin,
 ): NoriaError {
-  const what =
-    redirectsTo === undefined
-      ? `${origin.host} answered with status ${status} instead of 200; perhaps a firewall blocks this machine`
-      : `${origin.host} redirects to ${redirectsTo} (status ${status}); noria does not follow, because that would send the key there; correct service.baseUrl`;
-  return badAnswer('service-blocked', what, text, origin, { status });
+  const { host } = origin;
+  if (NOT_FOUND.has(status)) {
+    const what = `${host} does not have this operation (status ${status}); check service.baseUrl, or baseUrl or host of the source`;
+    return badAnswer('service-not-found', what, text, origin, { status });
+  }
+  return badAnswer('service-blocked', `${host} ${describeStatus(status, redirectsTo)}`, text, origin, {
+    status,
+  });
+}
+
+function describeStatus(status: number, redirectsTo: string | undefined): string {
+  if (redirectsTo !== undefined) {
+    return `redirects to ${redirectsTo} (status ${status}); noria does not follow, because that would send the key there; correct service.baseUrl`;
+  }
+  return status >= 500
+    ? `failed with status ${status}; the service may be down, or a firewall blocks this machine`
+    : `answered with status ${status} instead of 200; perhaps a firewall blocks this machine`;
 }
 
 function badAnswer(
-  code: 'service-protocol' | 'service-blocked',
+  code: 'service-protocol' | 'service-blocked' | 'service-not-found',
   what: string,
   text: string,
   { host, secrets }: AnswerOrigin,

@@ -226,7 +226,7 @@ test('admin: the PAC file has no DIRECT fallback', async () => {
   expect(find('http://localhost/', 'localhost')).toBe('DIRECT');
 });
 
-test('admin: reports an address in use with the address and the system error', async () => {
+test('admin: reports an address in use, and what to do', async () => {
   const taken = createServer().listen(0, '127.0.0.1');
   await once(taken, 'listening');
   onTestFinished(() => void taken.close());
@@ -234,7 +234,7 @@ test('admin: reports an address in use with the address and the system error', a
   const opening = openAdmin(adminOptions({ port }));
   await expect(opening).rejects.toMatchObject({
     code: 'listen-failed',
-    message: `cannot listen on admin address 127.0.0.1:${port}: EADDRINUSE`,
+    message: `cannot listen on the admin address 127.0.0.1:${port}: another program listens there (address in use); stop it, or choose another port`,
   });
 });
 

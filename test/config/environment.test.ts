@@ -28,8 +28,8 @@ test('environment: a reference in a value is not replaced', () => {
 test('environment: an unset variable without a default is a problem that names it', () => {
   const { problems } = substitute('${NAME}${NOT_SET}${NOR_THIS}', ENV);
   expect(problems).toEqual([
-    'the environment variable NOT_SET is not set; set it, or write ${NOT_SET:-default}',
-    'the environment variable NOR_THIS is not set; set it, or write ${NOR_THIS:-default}',
+    'the environment variable NOT_SET is not set; run export NOT_SET=… before noria, or write ${NOT_SET:-default}',
+    'the environment variable NOR_THIS is not set; run export NOR_THIS=… before noria, or write ${NOR_THIS:-default}',
   ]);
 });
 

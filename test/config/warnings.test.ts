@@ -118,6 +118,27 @@ test('warnings: an account without sources', () => {
   ]);
 });
 
+test('warnings: a secret that a comment may have cut off, without showing the comment', () => {
+  const load = (password: string) =>
+    parseConfig(
+      `service: { baseUrl: "https://a.example" }\nsources:\n  - name: a\n    product: short-classic # ok\n    instance: 1 #1\n    password: ${password}\n`,
+      'noria.yaml',
+      { env: { SECRET: 'abc #def' } },
+    ).warnings;
+  expect(load('abc #def')).toEqual([
+    {
+      path: 'sources[0].password',
+      line: 6,
+      column: 15,
+      message: 'ends before the #, which begins a comment; put the value in quotes if the # belongs to it',
+      excerpt: '    6 |     password: [secret]\n      |               ^',
+    },
+  ]);
+  for (const password of ['"abc #def"', 'abc#def', 'abc # a comment', '${SECRET}', "'abc' #def"]) {
+    expect(load(password), password).toEqual([]);
+  }
+});
+
 test('warnings: each has a place in the file', () => {
   const [warning] = configOf('size: 3\nparams:\n  count: 5').warnings;
   expect(warning).toMatchObject({ line: 9, column: 7 });

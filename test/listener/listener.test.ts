@@ -170,7 +170,9 @@ test('listener: reports a port in use in plain words and leaves nothing open', a
   });
   const error = await failure(openListener(options));
   expect(error.code).toBe('listen-failed');
-  expect(error.message).toBe(`cannot listen on 127.0.0.1:${port}: another program listens there`);
+  expect(error.message).toBe(
+    `cannot listen on 127.0.0.1:${port}: another program listens there (address in use); stop it, or choose another port`,
+  );
 });
 
 test('listener: a range with a port in use frees the others', async () => {

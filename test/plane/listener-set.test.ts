@@ -90,7 +90,7 @@ test('listener set: a listener that cannot be restored is reported, and opened b
     queueMicrotask(() => this.emit('error', error));
     return this;
   });
-  const lost = `could not restore the previous listeners: cannot listen on 127.0.0.1:${port}: another program listens there`;
+  const lost = `could not restore the previous listeners: cannot listen on 127.0.0.1:${port}: another program listens there (address in use); stop it, or choose another port`;
   await expect(set.update(at(`${port}", idleTimeout: 7s`, `${taken}"`), 0)).rejects.toThrow(lost);
   expect(set.status()).toEqual([]);
   await client.until('the end', () => client.ended || client.closed);

@@ -178,9 +178,7 @@ test('client failures: a body just under 1 MiB is accepted', async () => {
 
 test.each([
   [403, '<html>blocked</html>'],
-  [404, 'not found'],
-  [500, ''],
-  [502, 'bad gateway'],
+  [429, ''],
   [201, '{"code":"10001","data":[{"ip":"192.0.2.1","port":80}]}'],
   [204, ''],
 ])('client failures: status %i without a code of the service', async (status, body) => {
@@ -192,6 +190,33 @@ test.each([
     `${service.host} answered with status ${status} instead of 200; perhaps a firewall blocks this machine${quote}`,
   );
   expect(fault.context).toEqual({ host: service.host, status });
+});
+
+test.each([404, 405, 410, 501])(
+  'client failures: status %i is a wrong address, not a firewall',
+  async (status) => {
+    const service = await stubService((response) => response.writeHead(status).end('<html>not found</html>'));
+    const fault = await faultOf(openClient().extract(drawFrom(service.baseUrl)));
+    expect(fault.code).toBe('service-not-found');
+    expect(fault.message).toBe(
+      `${service.host} does not have this operation (status ${status}); check service.baseUrl, or baseUrl or host of the source: <html>not found</html>`,
+    );
+    expect(`${fault.fault.summary} ${fault.fault.advice}`).not.toMatch(/firewall/);
+  },
+);
+
+test.each([
+  [500, ''],
+  [502, 'bad gateway'],
+  [503, ''],
+])('client failures: status %i is a failure of the service, or a firewall', async (status, body) => {
+  const service = await stubService((response) => response.writeHead(status).end(body));
+  const fault = await faultOf(openClient().extract(drawFrom(service.baseUrl)));
+  expect(fault.code).toBe('service-blocked');
+  const quote = body === '' ? '' : `: ${body}`;
+  expect(fault.message).toBe(
+    `${service.host} failed with status ${status}; the service may be down, or a firewall blocks this machine${quote}`,
+  );
 });
 
 test.each([400, 403, 500])(

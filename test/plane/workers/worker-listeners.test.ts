@@ -128,7 +128,7 @@ test('worker listeners: a taken address is refused before any worker is asked', 
   const { listeners } = open(worker);
   await expect(listeners.update(listenersAt(`127.0.0.1:${port}`), 0)).rejects.toMatchObject({
     code: 'listen-failed',
-    message: `cannot listen on 127.0.0.1:${port}: another program listens there`,
+    message: `cannot listen on 127.0.0.1:${port}: another program listens there (address in use); stop it, or choose another port`,
   });
   expect(worker.received).toEqual([]);
 });

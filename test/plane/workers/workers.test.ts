@@ -264,7 +264,7 @@ test('workers: a reload to a taken port changes nothing, and succeeds once the p
   for (let n = 0; n < 3; n += 1) {
     await expect(noria.reload(next)).rejects.toMatchObject({
       code: 'listen-failed',
-      message: `cannot listen on 127.0.0.1:${port}: another program listens there`,
+      message: `cannot listen on 127.0.0.1:${port}: another program listens there (address in use); stop it, or choose another port`,
     });
   }
   program.close();
