@@ -31,6 +31,8 @@ export interface AttemptTask {
   readonly lease: Lease;
   readonly target: HostPort;
   readonly use: DialRequest['use'];
+  /** Never use absolute form. */
+  readonly connectOnly?: boolean | undefined;
   /** It runs in parallel with a slow first attempt. */
   readonly hedge: boolean;
   /** For the connection and the handshake together, including a second connection. */
@@ -50,6 +52,8 @@ export interface RawConnection {
   /** Bytes that followed the member's answer. */
   readonly head: Buffer;
   readonly forwardMode: ForwardMode;
+  /** With `absolute`: the status with which the member refused CONNECT for the same request, if it was tried. */
+  readonly connectStatus?: number | undefined;
   /** What the member accepted, if anything. */
   readonly login: PreparedLogin | undefined;
 }
@@ -96,6 +100,7 @@ export class Attempt {
   #login: PreparedLogin | undefined;
   #forwardMode: ForwardMode = 'direct';
   #tcpConnected = false;
+  #connectStatus: number | undefined;
 
   constructor(parts: AttemptParts, owner: AttemptOwner, task: AttemptTask) {
     this.lease = task.lease;
@@ -127,7 +132,8 @@ export class Attempt {
       return;
     }
     const { credentials, forwardMode } = this.memory;
-    this.#connect(credentials.current, this.#canUseAbsoluteForm() ? forwardMode.current : 'direct');
+    const mayForward = this.#canUseAbsoluteForm();
+    this.#connect(credentials.current, mayForward ? forwardMode.first(this.#task.target.text) : 'direct');
   }
 
   /** Aborts it without a call to its owner. Idempotent. */
@@ -201,7 +207,7 @@ export class Attempt {
         this.#socket?.write(step.bytes);
         return;
       case 'accepted':
-        if (this.#canUseAbsoluteForm()) this.memory.forwardMode.connectAccepted();
+        if (this.#canUseAbsoluteForm()) this.memory.forwardMode.connectAccepted(this.#task.target.port);
         this.#accept(step.rest);
         return;
       case 'failed':
@@ -232,7 +238,8 @@ export class Attempt {
       }
       withheld = credentials.hasOthers(this.#login);
     } else if (refusal.noConnect === true && this.#canUseAbsoluteForm()) {
-      if (forwardMode.connectRefused(this.lease.member)) {
+      if (forwardMode.connectRefused(this.lease.member, this.#task.target.port)) {
+        this.#connectStatus = refusal.status;
         this.#reconnect(this.#login, 'absolute');
         return;
       }
@@ -257,7 +264,8 @@ export class Attempt {
     const login = this.#login;
     const forwardMode = this.#forwardMode;
     if (forwardMode === 'direct') this.memory.credentials.accepted(this.lease.member, login);
-    this.#owner.attemptAccepted(this, { socket, head, forwardMode, login });
+    const connectStatus = this.#connectStatus;
+    this.#owner.attemptAccepted(this, { socket, head, forwardMode, login, connectStatus });
   }
 
   #fail(fault: FaultCode, detail: string, notes = NO_NOTES): void {
@@ -301,8 +309,12 @@ export class Attempt {
   /** Only an HTTP member takes a plain HTTP request in absolute form. */
   #canUseAbsoluteForm(): boolean {
     const { protocol } = this.lease;
-    return this.#task.use === 'forward' && (protocol === 'http' || protocol === 'https');
+    return this.#task.use === 'forward' && !this.#task.connectOnly && isHttp(protocol);
   }
+}
+
+function isHttp(protocol: MemberProtocol): boolean {
+  return protocol === 'http' || protocol === 'https';
 }
 
 function makeHandshake(

@@ -59,7 +59,7 @@ function finalStep(status: number, rest: Buffer): HandshakeStep {
   const detail = `status ${status}`;
   if (status === PROXY_AUTHENTICATION_REQUIRED) return { kind: 'failed', fault: 'member-auth', detail };
   if (TARGET_UNREACHABLE.has(status)) return { kind: 'failed', fault: 'target-doubted', detail };
-  return { kind: 'failed', fault: 'member-refused', detail, noConnect: NO_CONNECT.has(status) };
+  return { kind: 'failed', fault: 'member-refused', detail, status, noConnect: NO_CONNECT.has(status) };
 }
 
 function protocolFailure(detail: string): HandshakeFailure {

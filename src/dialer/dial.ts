@@ -21,8 +21,19 @@ export interface DialRequest {
   readonly use: 'tunnel' | 'forward';
   /** `forward` only, after a reused connection turned out to be closed: open a new connection. */
   readonly fresh?: boolean;
+  /** `forward` only, after absolute form got an error of the member instead of an answer of the target: use CONNECT. */
+  readonly connectOnly?: boolean;
   /** Members that already failed for this client request, when a forwarded request is retried. */
   readonly avoid?: readonly string[];
+}
+
+/** An answer to a request in absolute form. */
+export interface AbsoluteAnswer {
+  readonly status: number;
+  /** Value of the Server field. */
+  readonly server: string | undefined;
+  /** The method is GET or HEAD, which every target accepts. */
+  readonly isRead: boolean;
 }
 
 /** A connection to the target through a member. */
@@ -46,6 +57,11 @@ export interface MemberConnection {
   readonly remainingMs?: number | undefined;
   readonly session?: string | undefined;
   readonly attempts: number;
+  /**
+   * `absolute` only: an answer has arrived. The dialer learns from it. @returns whether it is an error of the member itself,
+   * which must not be presented as the target's answer.
+   */
+  isMemberError(answer: AbsoluteAnswer): boolean;
   /** Ends the lease. Idempotent. Always call it; close the socket yourself unless `keep` returns it to the dialer. */
   end(outcome: DialOutcome): void;
 }

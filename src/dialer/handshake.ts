@@ -19,6 +19,8 @@ export interface HandshakeFailure {
   readonly detail: string;
   /** The member reports that the target refused the connection. */
   readonly targetRefused?: boolean;
+  /** HTTP status of the answer. */
+  readonly status?: number;
   /** The member does not accept CONNECT to this target. It may accept a plain HTTP request in absolute form. */
   readonly noConnect?: boolean;
 }

@@ -74,10 +74,15 @@ export class IdleConnections {
     socket.resume();
   }
 
-  /** A paused connection through `member` that can serve `target`, if there is one. The caller owns it. */
-  take(member: string, target: string): IdleConnection | undefined {
+  /**
+   * A paused connection through `member` that can serve `target`, if there is one. The caller owns it.
+   *
+   * @param mode - `direct`: not one in absolute form.
+   */
+  take(member: string, target: string, mode: ForwardMode): IdleConnection | undefined {
     if (this.#size === 0) return undefined;
     for (const forwardMode of FORWARD_MODES) {
+      if (forwardMode === 'absolute' && mode === 'direct') break;
       const key = keyOf({ member, target, forwardMode });
       const entry = this.#entries.get(key)?.at(-1);
       if (entry === undefined) continue;

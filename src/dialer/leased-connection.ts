@@ -4,10 +4,10 @@ import type { Clock } from '../core/clock.ts';
 import type { Listed, LiveList } from '../core/live-list.ts';
 import type { Lease, LeaseProvider } from '../pool/lease.ts';
 import type { RawConnection } from './attempt.ts';
-import type { SourceCredentials } from './credentials.ts';
-import type { DialOutcome, ForwardMode, MemberConnection } from './dial.ts';
+import type { AbsoluteAnswer, DialOutcome, ForwardMode, MemberConnection } from './dial.ts';
 import type { IdleConnections } from './idle-connections.ts';
 import type { Reachability } from './reachability.ts';
+import type { SourceMemory } from './source-memory.ts';
 
 export interface ConnectionParts {
   readonly clock: Clock;
@@ -22,7 +22,7 @@ export interface ConnectionFacts {
   readonly raw: RawConnection;
   readonly lease: Lease;
   /** Of the member's source. */
-  readonly credentials: SourceCredentials;
+  readonly memory: SourceMemory;
   readonly reused: boolean;
   /** The dialer may keep it for another plain HTTP request. */
   readonly reusable: boolean;
@@ -49,6 +49,8 @@ export class LeasedConnection implements MemberConnection, Listed {
   readonly #facts: ConnectionFacts;
   readonly #startedAt: number;
   #ended = false;
+  /** The last answer was an error of the member. */
+  #isMemberError = false;
 
   constructor(parts: ConnectionParts, facts: ConnectionFacts) {
     const { raw, lease } = facts;
@@ -70,20 +72,27 @@ export class LeasedConnection implements MemberConnection, Listed {
     parts.openConnections.add(this);
   }
 
+  isMemberError(answer: AbsoluteAnswer): boolean {
+    if (this.forwardMode !== 'absolute') return false;
+    const { raw, memory, target } = this.#facts;
+    this.#isMemberError = memory.forwardMode.answered(target, answer, raw.connectStatus);
+    return this.#isMemberError;
+  }
+
   end(outcome: DialOutcome): void {
     if (this.#ended) return;
     this.#ended = true;
     const { pool, idle, openConnections, reachability } = this.#parts;
-    const { raw, credentials, reusable, target } = this.#facts;
+    const { raw, memory, reusable, target } = this.#facts;
     const { socket, member, forwardMode } = this;
     openConnections.delete(this);
-    const isAnswered = outcome.answered === true;
+    const isAnswered = outcome.answered === true && !this.#isMemberError;
     if (isAnswered) reachability.recordAnswered(member, target);
     const cut = outcome.cut && (reachability.recordCut(member, target) ? 'member-for-target' : 'unclear');
     pool.report({ lease: this.leaseId, kind: 'closed', cut, answered: isAnswered });
     if (forwardMode === 'absolute') {
-      if (outcome.proxyAuthRequired === true) credentials.challenged(member, raw.login);
-      else if (isAnswered) credentials.accepted(member, raw.login);
+      if (outcome.proxyAuthRequired === true) memory.credentials.challenged(member, raw.login);
+      else if (isAnswered) memory.credentials.accepted(member, raw.login);
     }
     if (outcome.keep !== true) return;
     if (!reusable) {

@@ -186,9 +186,16 @@ export class RunningDial implements Dialing, AttemptOwner, Listed {
     this.#tried.push(lease.member);
     this.#budget.started();
     if (this.#reuseIdle(lease, hedge)) return;
-    const { target, use } = this.#request;
+    const { target, use, connectOnly } = this.#request;
     const timeoutMs = this.#settings.attemptTimeoutMs;
-    const attempt = new Attempt(this.#parts, this, { lease, target, use, hedge, timeoutMs });
+    const attempt = new Attempt(this.#parts, this, {
+      lease,
+      target,
+      use,
+      connectOnly,
+      hedge,
+      timeoutMs,
+    });
     this.#running.push(attempt);
     if (!hedge) this.#hedge.arm(lease, attempt.memory.latency.profile?.p95Ms);
     attempt.start();
@@ -198,7 +205,8 @@ export class RunningDial implements Dialing, AttemptOwner, Listed {
   #reuseIdle(lease: Lease, hedge: boolean): boolean {
     const { use, fresh, target } = this.#request;
     if (use === 'tunnel' || fresh === true) return false;
-    const idle = this.#parts.idle.take(lease.member, target.text);
+    const { forwardMode } = this.#parts.memoryOf(lease.source);
+    const idle = this.#parts.idle.take(lease.member, target.text, forwardMode.first(target.text));
     if (idle === undefined) return false;
     this.#parts.pool.report({ lease: lease.id, kind: 'accepted' });
     if (hedge) this.#hedge.ended('won');
@@ -226,7 +234,7 @@ export class RunningDial implements Dialing, AttemptOwner, Listed {
     const connection = new LeasedConnection(this.#parts, {
       raw,
       lease,
-      credentials: this.#parts.memoryOf(lease.source).credentials,
+      memory: this.#parts.memoryOf(lease.source),
       reused,
       reusable: this.#request.use === 'forward',
       attempts: this.#budget.attempts,

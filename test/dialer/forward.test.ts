@@ -37,7 +37,7 @@ test("forward: uses CONNECT to the target's port if the member accepts it", asyn
   expect(at.received.toString()).toContain('CONNECT target.example:80 HTTP/1.1');
 });
 
-test('forward: after a refused CONNECT, the member and the others of its source get absolute form', async () => {
+test('forward: after a refused CONNECT, the member gets absolute form, and so do others for the same target', async () => {
   const at = await openMember('http', absoluteBehavior);
   const { dial, pool } = makeDialer([
     { id: 'm1', at },
@@ -47,6 +47,7 @@ test('forward: after a refused CONNECT, the member and the others of its source 
   expect(connection).toMatchObject({ forwardMode: 'absolute', member: 'm1', attempts: 1 });
   await echo(connection, GET);
   expect(at.accepted).toBe(2);
+  connection.isMemberError({ status: 200, server: undefined, isRead: true });
   const sibling = connectionOf(await dial('target.example:80', FORWARD));
   expect(sibling).toMatchObject({ forwardMode: 'absolute', member: 'm2' });
   await until('the sibling was asked once', () => at.accepted === 3);

@@ -20,7 +20,9 @@ function makeIdle() {
 /** Connected sockets: only those that are readable and writable are kept. */
 async function makeSockets(count: number): Promise<Socket[]> {
   const { dial } = makeDialer([{ id: 'm1', at: await openMember('http', httpBehavior()) }]);
-  const connections = await Promise.all(Array.from({ length: count }, () => dial('target.example:80')));
+  const connections = await Promise.all(
+    Array.from({ length: count }, () => dial('target.example:80')),
+  );
   return connections.map((connection) => connectionOf(connection).socket);
 }
 
@@ -55,9 +57,9 @@ test('idle connections: the newest is taken first, each only once', async () => 
   if (a === undefined || b === undefined) throw new Error('no sockets');
   idle.keep(connection(a));
   idle.keep(connection(b));
-  expect(idle.take('m1', 'target.example:80')?.socket).toBe(b);
-  expect(idle.take('m1', 'target.example:80')?.socket).toBe(a);
-  expect(idle.take('m1', 'target.example:80')).toBeUndefined();
+  expect(idle.take('m1', 'target.example:80', 'absolute')?.socket).toBe(b);
+  expect(idle.take('m1', 'target.example:80', 'absolute')?.socket).toBe(a);
+  expect(idle.take('m1', 'target.example:80', 'absolute')).toBeUndefined();
   expect(
     [a, b].map((socket) => [socket.isPaused(), socket.listenerCount('data'), socket.listenerCount('end')]),
   ).toEqual([
@@ -71,8 +73,12 @@ test('idle connections: one in absolute form serves any target through its membe
   const [a] = await makeSockets(1);
   if (a === undefined) throw new Error('no socket');
   idle.keep(connection(a, { forwardMode: 'absolute' }));
-  expect(idle.take('m2', 'target.example:80')).toBeUndefined();
-  expect(idle.take('m1', 'other.example:80')).toMatchObject({ forwardMode: 'absolute', socket: a });
+  expect(idle.take('m2', 'target.example:80', 'absolute')).toBeUndefined();
+  expect(idle.take('m1', 'other.example:80', 'direct')).toBeUndefined();
+  expect(idle.take('m1', 'other.example:80', 'absolute')).toMatchObject({
+    forwardMode: 'absolute',
+    socket: a,
+  });
 });
 
 test('idle connections: at most four are kept per member and target', async () => {

@@ -95,6 +95,7 @@ export function directDialer(options: DirectDialerOptions = {}): DirectDialer {
           forwardMode: options.absolute === undefined ? 'direct' : 'absolute',
           ...options.absolute,
           reused: kept !== undefined,
+          isMemberError: () => false,
           member,
           source: 'city',
           attempts: 1,

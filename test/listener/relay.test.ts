@@ -47,6 +47,7 @@ function memberConnection(socket: Socket, head = ''): MemberConnection {
     head: Buffer.from(head),
     forwardMode: 'direct',
     reused: false,
+    isMemberError: () => false,
     member: 'm1',
     source: 'city',
     attempts: 1,

@@ -114,6 +114,13 @@ export class HttpExchange {
     this.#callbacks.onFailed(new NoriaError('member-auth', 'the member asked for credentials'), false);
   }
 
+  /** Fails the exchange: the answer is an error of the member and not of the target. */
+  rejectMemberError(status: number): void {
+    this.#end({ cut: false });
+    const message = `the member answered ${status} itself`;
+    this.#callbacks.onFailed(new NoriaError('member-refused', message), false);
+  }
+
   #write(data: string | Buffer): boolean {
     const { socket } = this.memberConnection;
     this.#bytesUp += data.length;

@@ -93,6 +93,8 @@ class Forward implements RequestHandler {
   readonly #avoid: string[] = [];
   #phase: Phase = { name: 'dialing' };
   #dialCount = 0;
+  /** Absolute form got an error of a member instead of an answer. */
+  #connectOnly = false;
   #attempts = 0;
   #idleTimeout: Deadline | undefined;
 
@@ -134,6 +136,7 @@ class Forward implements RequestHandler {
       routing,
       use: 'forward',
       fresh,
+      connectOnly: this.#connectOnly,
       avoid: [...this.#avoid],
     };
     const phase: DialingPhase = { name: 'dialing' };
@@ -216,9 +219,19 @@ class Forward implements RequestHandler {
       this.#refuse('bad-answer', 'the target replied 407, which only a proxy may send');
       return;
     }
+    if (memberConnection.forwardMode === 'absolute' && this.#isMemberError(memberConnection, head)) {
+      exchange.rejectMemberError(head.status);
+      return;
+    }
     this.#phase = { name: 'responding', exchange };
     const added = successHeaders(memberConnection, this.#attempts);
     this.#response.start(head, framing, added);
+  }
+
+  #isMemberError(memberConnection: MemberConnection, { status, fields }: ResponseHead): boolean {
+    const { method } = this.#forwardRequest;
+    const server = fields.find(([name]) => name.toLowerCase() === 'server')?.[1];
+    return memberConnection.isMemberError({ status, server, isRead: method === 'GET' || method === 'HEAD' });
   }
 
   #onRead(exchange: HttpExchange): void {
@@ -239,14 +252,17 @@ class Forward implements RequestHandler {
       return;
     }
     const { reused, member } = exchange.memberConnection;
-    const challenged = error.code === 'member-auth'; // the member did not process the request; a new dial may have credentials
-    const safe = challenged || (silent && IDEMPOTENT.test(this.#forwardRequest.method));
+    // The member did not process the request. A new dial may have credentials, or uses CONNECT.
+    const challenged = error.code === 'member-auth';
+    const refused = error.code === 'member-refused';
+    const safe = challenged || refused || (silent && IDEMPOTENT.test(this.#forwardRequest.method));
     if (!safe || !this.#body.replayable || this.#dialCount >= MAX_DIALS) {
       this.#refuse(error.code === 'member-protocol' ? 'bad-answer' : 'members-failed', error.message);
       return;
     }
     this.#body.hold();
-    if (!reused && !challenged) this.#avoid.push(member);
+    if (!reused && !challenged && !refused) this.#avoid.push(member);
+    if (refused) this.#connectOnly = true;
     this.#dial(true);
   }
 

@@ -562,6 +562,7 @@ async function promptDialer(
         head: Buffer.alloc(0),
         forwardMode: 'direct',
         reused: true,
+        isMemberError: () => false,
         source: 'city',
         attempts: 1,
       } as const;

@@ -93,6 +93,7 @@ describe('replies: headers of a successful response', () => {
       socket: new Socket(),
       head: Buffer.alloc(0),
       forwardMode: 'direct',
+      isMemberError: () => false,
       reused: false,
       member: 'm7',
       source: 'city',

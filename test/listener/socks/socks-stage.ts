@@ -169,6 +169,7 @@ export class Stage {
             head,
             forwardMode: 'direct',
             reused: false,
+            isMemberError: () => false,
             member: 'm1',
             source: 'city',
             attempts: 1,

@@ -1,0 +1,87 @@
+import { expect, test } from 'vitest';
+import type { AbsoluteAnswer } from '../../src/dialer/dial.ts';
+import { ForwardModeMemory } from '../../src/dialer/forward-mode.ts';
+import { ManualClock } from '../support/manual-clock.ts';
+
+const answer = (status: number, changes: Partial<AbsoluteAnswer> = {}): AbsoluteAnswer => ({
+  status,
+  server: undefined,
+  isRead: true,
+  ...changes,
+});
+
+function learnedMode() {
+  const clock = new ManualClock();
+  const mode = new ForwardModeMemory(clock, 'direct');
+  for (const name of ['a:80', 'b:80', 'c:80']) mode.answered(name, answer(200), 403);
+  return { clock, mode };
+}
+
+test('forward mode: refusals of CONNECT teach nothing', () => {
+  const mode = new ForwardModeMemory(new ManualClock(), 'direct');
+  for (let number = 0; number < 9; number += 1) {
+    expect(mode.connectRefused(`m${number}`, 80), 'this member gets absolute form').toBe(true);
+    expect(mode.first('dead:80')).toBe('direct');
+  }
+});
+
+test('forward mode: a target that only absolute form reached gets it first, three such targets teach all', () => {
+  const mode = new ForwardModeMemory(new ManualClock(), 'direct');
+  mode.answered('a:80', answer(200), 403);
+  expect([mode.first('a:80'), mode.first('z:80')]).toEqual(['absolute', 'direct']);
+  mode.answered('a:80', answer(304), 403);
+  mode.answered('b:80', answer(302), 403);
+  expect(mode.first('z:80')).toBe('direct');
+  mode.answered('c:80', answer(404), 403);
+  expect(mode.first('z:80'), 'an error may be that of the member').toBe('direct');
+  mode.answered('c:80', answer(200), 403);
+  expect(mode.first('z:80')).toBe('absolute');
+});
+
+test('forward mode: CONNECT is tried again ten minutes later, after a 405, or when a member accepts it', () => {
+  const later = learnedMode();
+  later.clock.advance(10 * 60_000);
+  expect(later.mode.first('z:80')).toBe('absolute');
+  later.clock.advance(1);
+  expect(later.mode.first('a:80')).toBe('direct');
+  for (const status of [405, 501]) {
+    const { mode } = learnedMode();
+    mode.answered('z:80', answer(status), undefined);
+    expect(mode.first('a:80')).toBe('direct');
+  }
+  const { mode } = learnedMode();
+  mode.connectAccepted(80);
+  expect(mode.first('a:80')).toBe('direct');
+});
+
+test('forward mode: where CONNECT works for the port, only three refusals in a row allow absolute form', () => {
+  const clock = new ManualClock();
+  const mode = new ForwardModeMemory(clock, 'direct');
+  mode.connectAccepted(80);
+  expect([mode.connectRefused('m1', 80), mode.connectRefused('m1', 80)]).toEqual([false, false]);
+  mode.connectAccepted(80);
+  expect(['m2', 'm3', 'm4'].map((member) => mode.connectRefused(member, 80))).toEqual([false, false, true]);
+  mode.connectAccepted(443);
+  expect(mode.connectRefused('m5', 8080), 'another port').toBe(true);
+});
+
+test.each<[string, AbsoluteAnswer, connectStatus: number | undefined, isError: boolean]>([
+  ['200', answer(200), 403, false],
+  ['404 of the target', answer(404), 403, false],
+  ['the same status as to CONNECT', answer(404), 404, true],
+  ['405 to a GET', answer(405), 403, true],
+  ['405 to a GET in a source that has learned absolute form', answer(405), undefined, true],
+  ['501 to a GET', answer(501), 403, true],
+  ['405 to a POST, which targets send too', answer(405, { isRead: false }), 403, false],
+  ['503 of squid itself', answer(503, { server: 'squid/5.7' }), undefined, true],
+  ['500 of tinyproxy itself', answer(500, { server: 'tinyproxy/1.11.1' }), 403, true],
+  ['503 of the target', answer(503, { server: 'nginx' }), 403, false],
+])('forward mode: whose answer is %s', (_, given, connectStatus, isError) => {
+  const mode = new ForwardModeMemory(new ManualClock(), 'direct');
+  expect(mode.answered('t:80', given, connectStatus)).toBe(isError);
+});
+
+test('forward mode: a source with `absolute` always uses absolute form and passes every answer on', () => {
+  const mode = new ForwardModeMemory(new ManualClock(), 'absolute');
+  expect([mode.first('a:80'), mode.answered('a:80', answer(405), undefined)]).toEqual(['absolute', false]);
+});
