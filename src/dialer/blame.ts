@@ -9,6 +9,7 @@ import type { Clock } from '../core/clock.ts';
 import type { Blame, EventBus, NoriaEvents } from '../core/events.ts';
 import type { LeaseProvider } from '../pool/lease.ts';
 import type { Attempt, AttemptFailure, AttemptPhase } from './attempt.ts';
+import type { ForwardMode } from './dial.ts';
 import type { NetworkWatch } from './network-watch.ts';
 import type { Reachability } from './reachability.ts';
 
@@ -103,7 +104,8 @@ export interface BlameParts {
 
 /** How a dial ended. */
 export type DialEnd =
-  | { readonly kind: 'connected'; readonly member: string }
+  /** `reachedBy`: the member; undefined in absolute form, which reaches the target only with its answer. */
+  | { readonly kind: 'connected'; readonly reachedBy: string | undefined }
   | { readonly kind: 'client-left' }
   | { readonly kind: 'failed' };
 
@@ -152,11 +154,11 @@ export class DialBlame {
   }
 
   /** An attempt was accepted, before or after the end of the dial. Its lease stays open. */
-  accepted(attempt: Attempt): void {
+  accepted(attempt: Attempt, forwardMode: ForwardMode): void {
     const { lease, elapsedMs: ms } = attempt;
     const { clock, pool, network, reachability } = this.#parts;
     network.answered();
-    reachability.recordReached(lease.member, this.#target);
+    if (forwardMode === 'direct') reachability.recordReached(lease.member, this.#target);
     attempt.memory.recordAccepted({ member: lease.member, ms, at: clock.monotonic() });
     pool.report({ lease: lease.id, kind: 'accepted', latencyMs: ms });
     this.#emit(attempt, 'accepted', 'done', 'nobody', ms);
@@ -194,7 +196,8 @@ export class DialBlame {
     const { credentials } = memory;
     const { fault, phase, ms } = failure;
     const blame = blameFor(failure, {
-      reachedByOther: end.kind === 'connected' && end.member !== lease.member,
+      reachedByOther:
+        end.kind === 'connected' && end.reachedBy !== undefined && end.reachedBy !== lease.member,
       clientLeft: end.kind === 'client-left',
       similarFailures: this.#failures.filter(targetCanCause).length,
       sourceWorked: memory.worked,

@@ -88,6 +88,7 @@ export class LeasedConnection implements MemberConnection, Listed {
     openConnections.delete(this);
     const isAnswered = outcome.answered === true && !this.#isMemberError;
     if (isAnswered) reachability.recordAnswered(member, target);
+    if (isAnswered && forwardMode === 'absolute') reachability.recordReached(member, target);
     const cut = outcome.cut && (reachability.recordCut(member, target) ? 'member-for-target' : 'unclear');
     pool.report({ lease: this.leaseId, kind: 'closed', cut, answered: isAnswered });
     if (forwardMode === 'absolute') {

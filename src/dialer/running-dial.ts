@@ -98,7 +98,7 @@ export class RunningDial implements Dialing, AttemptOwner, Listed {
   attemptAccepted(attempt: Attempt, connection: RawConnection): void {
     const { lease, hedge } = attempt;
     this.#remove(attempt);
-    this.#blame.accepted(attempt);
+    this.#blame.accepted(attempt, connection.forwardMode);
     if (this.#phase === 'open') {
       if (hedge) this.#hedge.ended('won');
       else if (this.#running.length > 0) this.#hedge.ended('lost');
@@ -229,7 +229,8 @@ export class RunningDial implements Dialing, AttemptOwner, Listed {
   }
 
   #succeed(lease: Lease, raw: RawConnection, reused: boolean): void {
-    this.#end('connected', { kind: 'connected', member: lease.member });
+    const reachedBy = raw.forwardMode === 'direct' ? lease.member : undefined;
+    this.#end('connected', { kind: 'connected', reachedBy });
     for (const slower of this.#running) this.#parts.overdueAttempts.add(slower);
     const connection = new LeasedConnection(this.#parts, {
       raw,

@@ -20,9 +20,7 @@ function makeIdle() {
 /** Connected sockets: only those that are readable and writable are kept. */
 async function makeSockets(count: number): Promise<Socket[]> {
   const { dial } = makeDialer([{ id: 'm1', at: await openMember('http', httpBehavior()) }]);
-  const connections = await Promise.all(
-    Array.from({ length: count }, () => dial('target.example:80')),
-  );
+  const connections = await Promise.all(Array.from({ length: count }, () => dial('target.example:80')));
   return connections.map((connection) => connectionOf(connection).socket);
 }
 

@@ -1,5 +1,6 @@
 /** A dialer over a real pool, to test what blame does to the members. */
 import { onTestFinished } from 'vitest';
+import type { Clock } from '../../src/core/clock.ts';
 import { EventBus } from '../../src/core/events.ts';
 import { seededRandom } from '../../src/core/random.ts';
 import type { DialRequest } from '../../src/dialer/dial.ts';
@@ -21,6 +22,15 @@ export function makeDialerWithPool(
   settings: Partial<DialerOptions> = {},
 ) {
   const clock = new ManualClock();
+  return { clock, ...openDialerWithPool(members, { clock, ...settings }) };
+}
+
+/** The same with a clock of the caller. */
+export function openDialerWithPool(
+  members: readonly Pick<TestMember, 'protocol' | 'host' | 'port'>[],
+  settings: Partial<DialerOptions> & { readonly clock: Clock },
+) {
+  const { clock } = settings;
   const bus = new EventBus((name, error) => {
     throw new Error(`observer of ${name} failed`, { cause: error });
   });
@@ -51,7 +61,6 @@ export function makeDialerWithPool(
     pool.addMembers('city', [{ protocol, host, port, endsAt, unproven: false }]);
   }
   const dialer = new MemberDialer({
-    clock,
     bus,
     pool,
     attempts: 3,
@@ -79,7 +88,7 @@ export function makeDialerWithPool(
     result.connection.end({ cut: end === 'cut', answered: end === 'answered' });
     return result.connection.member;
   };
-  return { dialer, pool, bus, clock, dial, tunnel, quarantined, left };
+  return { dialer, pool, bus, dial, tunnel, quarantined, left };
 }
 
 /** Many members that are one server. Their addresses differ, because two members never have the same host and port. */
