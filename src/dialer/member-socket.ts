@@ -5,11 +5,12 @@
  * address that the service named a moment ago, and it has no certificate to check. A client that needs to know its target
  * uses TLS inside the tunnel.
  */
-import { connect, type Socket } from 'node:net';
+import type { Socket } from 'node:net';
 import { connect as connectTls } from 'node:tls';
 import { TCP_KEEP_ALIVE_MS } from '../core/keep-alive.ts';
 import type { MemberProtocol } from '../core/protocol.ts';
 import type { DialRequest } from './dial.ts';
+import { ReceivingSocket } from './receiving-socket.ts';
 import { ReadMemory, TunnelSocket } from './tunnel-socket.ts';
 
 export interface MemberAddress {
@@ -43,7 +44,7 @@ export function memberSockets(): OpenSocket {
   const open: OpenSocket = ({ protocol, host, port }, use) => {
     const address = { host, port, autoSelectFamily: false };
     if (protocol === 'https') return connectTls({ ...address, ...LONG_LIVED, rejectUnauthorized: false });
-    if (use === 'forward') return connect({ ...address, ...LONG_LIVED });
+    if (use === 'forward') return new ReceivingSocket(LONG_LIVED).connect(address);
     return new TunnelSocket(memory).connect(address);
   };
   return (member, use) => open(member, use).on('error', ignoreError);

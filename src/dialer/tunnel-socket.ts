@@ -5,7 +5,7 @@
  * dialer read into one shared buffer and emit copies, so an idle tunnel holds no memory. A tunnel that fills the shared
  * buffer reads into a larger private buffer while its transfer rate is high.
  */
-import { Socket } from 'node:net';
+import { ReceivingSocket } from './receiving-socket.ts';
 
 /** The read size of a plain socket. */
 const SHARED_BYTES = 64 * 1024;
@@ -30,7 +30,7 @@ export class ReadMemory {
   }
 }
 
-export class TunnelSocket extends Socket {
+export class TunnelSocket extends ReceivingSocket {
   readonly #memory: ReadMemory;
   /** The large buffer while the transfer rate is high. On close it is left to the garbage collector: it may be in use. */
   #large: Buffer | undefined;

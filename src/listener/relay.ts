@@ -1,8 +1,8 @@
 /**
  * The hot path: relays bytes between a client and a member until both directions have ended.
  *
- * Owns both sockets. Forwards half-close in both directions, applies back-pressure, counts bytes, and ends the relay after
- * a silence. It adds no error handlers: those of the listener and the dialer stay on the sockets, and 'close' follows every
+ * Owns both sockets. Forwards half-close and resets in both directions, applies back-pressure, counts bytes, and ends the relay
+ * after a silence. It adds no error handlers: those of the listener and the dialer stay on the sockets, and 'close' follows every
  * error. Both sockets must be created with `allowHalfOpen`.
  */
 import type { Socket } from 'node:net';
@@ -10,7 +10,9 @@ import { TLSSocket } from 'node:tls';
 import type { Deadline, Deadlines } from '../core/deadlines.ts';
 import { TCP_KEEP_ALIVE_MS } from '../core/keep-alive.ts';
 import type { MemberConnection } from '../dialer/dial.ts';
+import { hasFailedWrite } from '../dialer/receiving-socket.ts';
 import { TunnelSocket } from '../dialer/tunnel-socket.ts';
+import { reset } from './reset.ts';
 
 /** Durations in ms. */
 export interface RelayOptions {
@@ -47,9 +49,16 @@ export function relay(
   new Relay(client, memberConnection.socket, options).start(early, memberConnection.head);
 }
 
+/**
+ * How long a client may read what the member has sent before a reset: a reset discards what is still on its way, and a client
+ * that is still sending would see it before the answer.
+ */
+const RESET_DELAY_MS = 2_000;
 /** Bits for the sides whose socket has not closed. */
 const CLIENT = 1;
 const MEMBER = 2;
+
+const NOTHING = Buffer.alloc(0);
 
 class Relay {
   readonly #client: Socket;
@@ -129,6 +138,10 @@ class Relay {
   };
 
   readonly #onMemberEnd = (): void => {
+    if (hasFailedWrite(this.#member)) {
+      this.#member.destroy();
+      return;
+    }
     this.#noteCut();
     this.#memberEnded = true;
     this.#endWritable(this.#client);
@@ -148,7 +161,7 @@ class Relay {
   readonly #onClientClose = (): void => {
     if ((this.#open & CLIENT) === 0) return;
     // After two clean ends the member's socket flushes its buffer and closes by itself.
-    if (!this.#clientEnded || !this.#memberEnded) this.#member.destroy();
+    if (!this.#clientEnded || !this.#memberEnded) reset(this.#member);
     this.#onClose(CLIENT);
   };
 
@@ -157,22 +170,35 @@ class Relay {
     if (!this.#memberEnded) {
       this.#noteCut();
       this.#memberEnded = true;
-      this.#endAfterMemberFailure();
+      this.#resetClient();
     }
     this.#onClose(MEMBER);
   };
 
   /**
-   * The member's connection failed. The client still gets every byte received before, and its own bytes are discarded: closing
-   * with unread data would reset the connection, and the client could lose what it has not read yet.
+   * The member's connection was reset or failed. A clean end would make what has arrived look complete, so the client's connection
+   * is reset too, once the client has had time to read what was received before. Its own bytes are discarded.
    */
-  #endAfterMemberFailure(): void {
+  #resetClient(): void {
     const client = this.#client;
-    client.off('data', this.#sendUp);
-    client.end();
-    client.resume();
+    if (client.destroyed) return;
+    if (this.#bytesDown === 0) {
+      reset(client);
+      return;
+    }
+    client.off('data', this.#sendUp).on('end', this.#resetClientNow).resume();
     this.#linger();
+    // Called when everything before it has been written.
+    client.write(NOTHING, () => {
+      if (client.destroyed) return;
+      if (client.readableEnded) this.#resetClientNow();
+      else this.#setTimeout(RESET_DELAY_MS, this.#resetClientNow);
+    });
   }
+
+  readonly #resetClientNow = (): void => {
+    if (this.#client.writableLength === 0) reset(this.#client);
+  };
 
   #noteCut(): void {
     if (this.#bytesDown === 0 && this.#bytesUp > 0 && !this.#clientEnded && !this.#client.destroyed)
@@ -183,9 +209,12 @@ class Relay {
   #linger(): void {
     if (this.#lingering || this.#open === 0) return;
     this.#lingering = true;
+    this.#setTimeout(Math.min(this.#options.lingerMs, this.#options.idleTimeoutMs), this.#destroy);
+  }
+
+  #setTimeout(ms: number, onTimeout: () => void): void {
     this.#deadlines.clear(this.#idleTimeout);
-    const ms = Math.min(this.#options.lingerMs, this.#options.idleTimeoutMs);
-    this.#idleTimeout = this.#deadlines.set(ms, this.#destroy);
+    this.#idleTimeout = this.#deadlines.set(ms, onTimeout);
   }
 
   readonly #destroy = (): void => {

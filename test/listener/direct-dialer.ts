@@ -1,5 +1,5 @@
 /** A fake Dialer without members: each member connection is a plain connection to the target. */
-import { connect, type Socket } from 'node:net';
+import type { Socket } from 'node:net';
 import { onTestFinished } from 'vitest';
 import type {
   Dialer,
@@ -10,6 +10,7 @@ import type {
   DialResult,
   MemberConnection,
 } from '../../src/dialer/dial.ts';
+import { memberSockets } from '../../src/dialer/member-socket.ts';
 
 export interface DirectDialer extends Dialer {
   /** All requests, in order, without the client. */
@@ -77,6 +78,7 @@ export function directDialer(options: DirectDialerOptions = {}): DirectDialer {
           kept ??
           (await openSocket(
             options.to === undefined ? request.target : { ...options.to, host: '127.0.0.1' },
+            request.use,
           ));
         if (cancelled) {
           socket?.destroy();
@@ -124,15 +126,14 @@ export function directDialer(options: DirectDialerOptions = {}): DirectDialer {
   return dialer;
 }
 
-function openSocket({
-  port,
-  host,
-}: {
-  readonly port: number;
-  readonly host: string;
-}): Promise<Socket | undefined> {
+const openMemberSocket = memberSockets();
+
+function openSocket(
+  { port, host }: { readonly port: number; readonly host: string },
+  use: DialRequest['use'],
+): Promise<Socket | undefined> {
   return new Promise((resolve) => {
-    const socket = connect({ port, host, allowHalfOpen: true });
+    const socket = openMemberSocket({ protocol: 'http', port, host }, use);
     socket.once('connect', () => {
       socket.pause();
       resolve(socket);

@@ -28,15 +28,26 @@ export async function socketPair(): Promise<SocketPair> {
   return { near, far };
 }
 
-/** Records everything that a socket receives from now on, and whether it has ended. */
-export function record(socket: Socket): { text: string; bytes: number; ended: boolean; closed: boolean } {
-  const seen = { text: '', bytes: 0, ended: false, closed: false };
+export interface Recording {
+  text: string;
+  bytes: number;
+  ended: boolean;
+  closed: boolean;
+  error: string | undefined;
+}
+
+/** Records everything that a socket receives from now on, and how it has ended. */
+export function record(socket: Socket): Recording {
+  const seen: Recording = { text: '', bytes: 0, ended: false, closed: false, error: undefined };
   socket.on('data', (chunk: Buffer) => {
     seen.bytes += chunk.length;
     if (seen.text.length < 1_000_000) seen.text += chunk.toString('latin1');
   });
   socket.on('end', () => {
     seen.ended = true;
+  });
+  socket.on('error', ({ code }: NodeJS.ErrnoException) => {
+    seen.error = code;
   });
   socket.on('close', () => {
     seen.closed = true;

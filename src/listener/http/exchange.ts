@@ -6,6 +6,7 @@
  */
 import { NoriaError } from '../../core/faults.ts';
 import type { DialOutcome, MemberConnection } from '../../dialer/dial.ts';
+import { hasFailedWrite } from '../../dialer/receiving-socket.ts';
 import type { Framing } from './framing.ts';
 import { connectionOptions, formatFields, type HeaderField } from './header-fields.ts';
 import { type ResponseHead, type ResponsePart, ResponseReader } from './response-reader.ts';
@@ -141,7 +142,11 @@ export class HttpExchange {
     });
   };
 
-  readonly #onEnd = (): void => this.#failOnError(() => this.#onPart(this.#reader.finish()));
+  readonly #onEnd = (): void => {
+    // A response that ends with its connection is complete only if the connection was not reset.
+    if (hasFailedWrite(this.memberConnection.socket)) this.#onClose();
+    else this.#failOnError(() => this.#onPart(this.#reader.finish()));
+  };
 
   readonly #onClose = (): void =>
     this.#fail(new NoriaError('member-closed', 'the connection to the member closed unexpectedly'));
@@ -171,7 +176,11 @@ export class HttpExchange {
     }
     // Ends before the callback, which may start the client's next request at once and reuse this connection.
     if (part.kind === 'complete') {
-      const keep = this.#reusable && this.#requestSent && this.#reader.rest.length === 0;
+      const keep =
+        this.#reusable &&
+        this.#requestSent &&
+        this.#reader.rest.length === 0 &&
+        !hasFailedWrite(this.memberConnection.socket);
       this.#end(keep ? { cut: false, keep } : { cut: false });
     }
     this.#callbacks.onPart(part);

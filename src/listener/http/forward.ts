@@ -300,7 +300,7 @@ class Forward implements RequestHandler {
   #cutOff(outcome: FaultCode): void {
     this.#over();
     this.#connection.setOutcome(outcome);
-    this.#connection.destroy();
+    this.#response.cutOff();
   }
 
   #refuse(code: FaultCode, reason: string): void {

@@ -4,6 +4,7 @@
  * The data of a read is held until it is known whether the response ends with it, so that a small response leaves in one write.
  */
 import type { ClientConnection } from '../client-connection.ts';
+import { reset } from '../reset.ts';
 import { endToEndFields, endToEndTrailers } from './end-to-end.ts';
 import type { Framing } from './framing.ts';
 import { formatFields, type HeaderField } from './header-fields.ts';
@@ -23,6 +24,8 @@ export class ResponseWriter {
   #head: string | undefined;
   #held: Buffer | undefined;
   #chunked = false;
+  /** Neither a length nor chunks show the client where the body ends. */
+  #endsWithConnection = false;
   #begun = false;
   #completed = false;
   #continueSent = false;
@@ -76,7 +79,8 @@ export class ResponseWriter {
     const kept = endToEndFields(head.fields, isHttp10 && !hasLength ? { kind: 'until-close' } : body);
     const fields = [...(head.status === NO_CONTENT ? withoutLength(kept) : kept), ...added];
     if (body.kind === 'until-close' && this.#chunked) fields.push(['Transfer-Encoding', 'chunked']);
-    this.#keepAlive = this.#mayKeepAlive() && (hasLength || this.#chunked);
+    this.#endsWithConnection = !hasLength && !this.#chunked;
+    this.#keepAlive = this.#mayKeepAlive() && !this.#endsWithConnection;
     if (this.#keepAlive === isHttp10) fields.push(['Connection', isHttp10 ? 'keep-alive' : 'close']);
     this.#head = formatResponseHead(head, fields);
   }
@@ -109,6 +113,13 @@ export class ResponseWriter {
     if (this.#chunked) this.#write(`0\r\n${formatFields(endToEndTrailers(trailers))}\r\n`);
     socket.uncork();
     this.#complete();
+  }
+
+  /** Closes the connection so that the client sees that something is missing. */
+  cutOff(): void {
+    const { socket } = this.#connection;
+    if (this.#endsWithConnection) reset(socket);
+    else socket.destroy();
   }
 
   /** Sends a reply of noria itself as the whole response. */

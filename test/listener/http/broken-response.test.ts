@@ -49,6 +49,19 @@ test('forward: a response is cut off if it turns invalid after a part was sent',
   expect(events('client.refused')).toEqual([]);
 });
 
+test('forward: a response that was cut off does not look complete to a client of HTTP/1.0', async () => {
+  const origin = await rawOrigin((socket) => {
+    socket.once('data', () => socket.write('HTTP/1.0 200 OK\r\n\r\nhalf'));
+  });
+  const { port } = await listen(directDialer());
+  const client = await RawClient.open(port);
+  client.send(`GET http://127.0.0.1:${origin.port}/ HTTP/1.0\r\n\r\n`);
+  await client.until('the first part', (text) => text.endsWith('half'));
+  origin.sockets[0]?.resetAndDestroy();
+  await client.until('the close', () => client.closed);
+  expect(client.ended, 'a reset and not an end').toBe(false);
+});
+
 test('forward: a 407 of the target becomes a 502 and is not a fault of the member', async () => {
   const question = 'HTTP/1.1 407 Auth\r\nProxy-Authenticate: Basic realm="t"\r\nContent-Length: 0\r\n\r\n';
   const origin = await rawOrigin(answering(question));
