@@ -83,10 +83,9 @@ export class Hedge {
     this.#onOverdue = onOverdue;
   }
 
-  /** A first attempt starts. A session is not hedged: it keeps its member even if that is slow. */
+  /** A first attempt starts. */
   arm(lease: Lease, p95Ms: number | undefined): void {
     this.disarm();
-    if (lease.session !== undefined) return;
     const delayMs = hedgeDelayMs(this.#settings, p95Ms, lease.doubtful);
     if (delayMs !== undefined) this.#deadline = this.#parts.deadlines.set(delayMs, this.#onOverdue);
   }

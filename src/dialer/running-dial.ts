@@ -142,6 +142,7 @@ export class RunningDial implements Dialing, AttemptOwner, Listed {
       id,
       routing: this.#request.routing,
       targetHost: this.#request.target.host,
+      hedge,
       avoid: this.#tried.length + avoid.length === 0 ? NONE : [...this.#tried, ...avoid],
       // A new member would probably require credentials, too.
       waitMs: hedge || this.#blame.allRequireCredentials ? 0 : this.#maxWaitMs,

@@ -43,8 +43,10 @@ export interface LeaseRequest {
   readonly targetHost: string;
   /** Ids of members already tried for the same client request. */
   readonly avoid: readonly string[];
-  /** How long the request may wait for a member. 0 (a hedge): it does not wait. */
+  /** How long the request may wait for a member. 0: it does not wait. */
   readonly waitMs: number;
+  /** It runs in parallel with a slow attempt, so its success does not move the session. */
+  readonly hedge?: boolean;
 }
 
 /** The pool's grant of a member to one request. It counts as load on the member until a report ends it. */

@@ -20,6 +20,7 @@ interface OpenLease {
   readonly client: string;
   readonly leasedAt: number;
   readonly isProbe: boolean;
+  readonly isHedge: boolean;
   accepted: boolean;
 }
 
@@ -70,6 +71,7 @@ export class Leases {
       client,
       leasedAt: now,
       isProbe,
+      isHedge: request?.hedge === true,
       accepted: false,
     });
     if (isProbe) this.#members.index.update(member, now);
@@ -109,7 +111,7 @@ export class Leases {
   }
 
   #accept(lease: OpenLease, latencyMs: number | undefined, now: number): void {
-    const { member, session, leasedAt, isProbe } = lease;
+    const { member, isProbe } = lease;
     lease.accepted = true;
     if (!isProbe) {
       member.pendingUses -= 1;
@@ -118,10 +120,27 @@ export class Leases {
       if (maxUsesPerMember > 0) member.source.usedUp.add(1 / maxUsesPerMember, now);
     }
     this.#members.recordSuccess(member, latencyMs, now);
-    if (session === undefined) return;
-    if (session.member === member.id) session.confirmedAt = now;
-    // The session's member failed or was slower, and no other attempt has confirmed a member since this lease began.
-    else if (session.confirmedAt <= leasedAt) this.#sessions.bind(session, member.id, 'failed-over', now);
+    if (lease.session !== undefined) this.#confirm(lease.session, lease, now);
+  }
+
+  /** The session stays with a member that was only slow, and moves from one that failed. */
+  #confirm(session: Session, { member, leasedAt, isHedge }: OpenLease, now: number): void {
+    if (session.member === member.id) {
+      session.confirmedAt = now;
+      session.memberFailed = false;
+    } else if (isHedge && !session.memberFailed) {
+      session.fallback = member.id;
+    } else if (session.confirmedAt <= leasedAt) {
+      // No other attempt has confirmed a member since this lease began.
+      this.#sessions.bind(session, member.id, 'failed-over', now);
+    }
+  }
+
+  /** An attempt of the session's own member failed: it moves to the member whose hedge has won, if any. */
+  #leaveFailed(session: Session, now: number): void {
+    session.memberFailed = true;
+    const fallback = this.#members.find(session.fallback);
+    if (fallback !== undefined) this.#sessions.bind(session, fallback.id, 'failed-over', now);
   }
 
   #end(lease: OpenLease, report: Exclude<LeaseReport, { kind: 'accepted' }>, now: number): void {
@@ -135,13 +154,17 @@ export class Leases {
       session.openLeases -= 1;
       session.usedAt = now;
     }
-    if (report.kind === 'failed') this.#blame(lease, report, now);
-    else {
+    if (report.kind === 'failed') {
+      this.#blame(lease, report, now);
+      const isFault = report.blame === 'member' || report.blame === 'member-for-target';
+      if (isFault && session?.member === member.id) this.#leaveFailed(session, now);
+    } else {
       if (report.answered === true) this.#members.recordAnswer(member, lease.client, now);
       if (report.cut !== false) this.#blame(lease, { blame: report.cut, fault: 'member-cut' }, now);
     }
     if (member.phase.name !== 'left') this.#members.leaseEnded(member, now);
   }
+
   #blame(
     { member, leasedAt, client, targetHost }: OpenLease,
     { blame, fault }: { readonly blame: Blame; readonly fault: FaultCode },

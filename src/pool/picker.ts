@@ -78,11 +78,11 @@ export class Picker {
     const { check } = this;
     check.heldBySessions = this.#sessions.countByMember;
     const current = this.#members.find(session.member);
-    if (current === undefined) return this.#bind(session, candidates.pick(check), 'left');
-    // It failed this very request: the session moves only when another member accepts; see `Leases`.
-    if (check.avoid.includes(current.id)) return candidates.pick(check);
+    if (current === undefined) return this.#bind(session, this.#pickNext(session, candidates), 'left');
+    // It failed this very request, or is slow: the session may move when another member accepts; see `Leases`.
+    if (check.avoid.includes(current.id)) return this.#pickNext(session, candidates);
     const reason = whyMove(current, candidates, check);
-    if (reason !== undefined) return this.#bind(session, candidates.pick(check), reason);
+    if (reason !== undefined) return this.#bind(session, this.#pickNext(session, candidates), reason);
     if (current.bucket === undefined || current.source.isFull) {
       check.rejectedForRequest = true; // clients that wait behind this one may get another member
       return undefined;
@@ -90,6 +90,18 @@ export class Picker {
     if (current.bucket !== 'expiring') return current;
     const other = candidates.pick(check);
     return other?.bucket === 'fresh' ? this.#bind(session, other, 'ending') : current;
+  }
+
+  /** The member to which the session moves: the one that served it last in place of its own, if that still can. */
+  #pickNext(session: Session, candidates: Candidates): Member | undefined {
+    const { check } = this;
+    const fallback = this.#members.find(session.fallback);
+    const serves =
+      fallback?.bucket === 'fresh' &&
+      !fallback.source.isFull &&
+      !check.avoid.includes(fallback.id) &&
+      whyMove(fallback, candidates, check) === undefined;
+    return serves ? fallback : candidates.pick(check);
   }
 
   #bind(session: Session, member: Member | undefined, reason: string): Member | undefined {

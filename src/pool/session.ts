@@ -14,6 +14,10 @@ export class Session implements HeapNode {
   ttlMs: number;
   /** Id of its member; undefined until the next pick when it has none. */
   member: string | undefined;
+  /** Id of the member whose hedge last won for it. It moves there when its own member fails. */
+  fallback: string | undefined;
+  /** Its member failed an attempt, and has not accepted one since. */
+  memberFailed = false;
   /** The filter of its last request. */
   filter: MemberFilter = ANY_MEMBER;
   /** Monotonic moment of its last use. */

@@ -111,6 +111,8 @@ export class Sessions {
     const from = session.member;
     this.#setMember(session, member);
     session.confirmedAt = now;
+    session.fallback = undefined;
+    session.memberFailed = false;
     if (from === undefined) this.#bus.emit('session.bound', { session: session.name, member });
     else if (from !== member) {
       this.#bus.emit('session.moved', { session: session.name, from, to: member, reason });

@@ -102,7 +102,7 @@ test('hedged dial: a hedge that fails is replaced, one at a time', async () => {
   expect(pool.blames()).toEqual(['dead1 member-unreachable member', 'dead2 member-unreachable member']);
 });
 
-test('hedged dial: a session is not hedged', async () => {
+test('hedged dial: a session whose member is slow is hedged', async () => {
   const { dial, pool } = makeDialer(
     [
       { id: 'late', at: await slow(150) },
@@ -111,11 +111,11 @@ test('hedged dial: a session is not hedged', async () => {
     FAST,
   );
   expect(connectionOf(await dial('target.example:443', { routing: { session: 's1' } }))).toMatchObject({
-    member: 'late',
+    member: 'good',
     session: 's1',
-    attempts: 1,
+    attempts: 2,
   });
-  expect(pool.requests).toHaveLength(1);
+  expect(pool.requests.map(({ hedge }) => hedge)).toEqual([false, true]);
 });
 
 test('hedged dial: without another ready member the first attempt continues', async () => {
