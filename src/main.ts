@@ -7,7 +7,9 @@ import { isAbsolute, join } from 'node:path';
 const OLDEST_NODE = 22;
 
 if (Number.parseInt(process.versions.node, 10) < OLDEST_NODE) {
-  process.stderr.write(`noria needs Node ${OLDEST_NODE} or newer; this is Node ${process.version}\n`);
+  process.stderr.write(
+    `noria needs Node ${OLDEST_NODE} or newer, and this is Node ${process.versions.node}: install Node 24, then run noria again.\n`,
+  );
   process.exit(2);
 }
 cacheCompiledCode(process.env);
