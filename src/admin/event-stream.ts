@@ -2,9 +2,11 @@
  * GET /api/events: events as server-sent events. A client that reads too slowly is disconnected, since buffering for it
  * would have no limit; an EventSource reconnects by itself.
  */
+import { getConnInfo } from '@hono/node-server/conninfo';
 import { createRoute, type OpenAPIHono, z } from '@hono/zod-openapi';
 import type { Clock } from '../core/clock.ts';
 import type { EventBus, EventName } from '../core/events.ts';
+import { clientNetwork } from '../core/networks.ts';
 import { jsonResponse, sendError } from './openapi.ts';
 import { errorSchema } from './schemas.ts';
 
@@ -31,6 +33,7 @@ const STREAMED_EVENTS = [
 
 /** Each client of the stream costs memory and a share of every event. */
 const MAX_READERS = 64;
+const MAX_READERS_PER_CLIENT = 16;
 const MAX_PENDING_EVENTS = 1_000;
 /** A comment line this often keeps proxies from closing a quiet stream and shows the client that noria is alive. */
 const HEARTBEAT_MS = 5_000;
@@ -59,12 +62,15 @@ const eventsRoute = createRoute({
   responses: {
     200: { description: 'The stream', content: { 'text/event-stream': { schema: z.string() } } },
     400: jsonResponse('`only` names an unknown event', errorSchema),
-    503: jsonResponse(`${MAX_READERS} clients already read the stream`, errorSchema),
+    503: jsonResponse(
+      `${MAX_READERS} clients already read the stream, or ${MAX_READERS_PER_CLIENT} from this address`,
+      errorSchema,
+    ),
   },
 });
 
 export function addEventStream(app: OpenAPIHono, bus: EventBus, clock: Clock): void {
-  let readerCount = 0;
+  const readers = new Readers();
   app.openapi(eventsRoute, (context) => {
     const { only } = context.req.valid('query');
     const wanted = only === undefined ? STREAMED_EVENTS : only.split(',');
@@ -72,22 +78,48 @@ export function addEventStream(app: OpenAPIHono, bus: EventBus, clock: Clock): v
     if (unknown !== undefined) {
       return sendError(context, 'bad-request', `only: there is no event ${unknown}`);
     }
-    if (readerCount >= MAX_READERS) {
-      return sendError(context, 'too-many-readers', `${MAX_READERS} clients already read the stream`);
-    }
+    const client = clientNetwork(getConnInfo(context).remote.address ?? '');
+    const reason = readers.reasonToRefuse(client);
+    if (reason !== undefined) return sendError(context, 'too-many-readers', reason);
     const names = STREAMED_EVENTS.filter((name) => wanted.includes(name));
     const stream = streamOf(() => {
-      readerCount += 1;
-      return new EventQueue(bus, clock, names, () => {
-        readerCount -= 1;
-      });
+      if (readers.reasonToRefuse(client) !== undefined) return undefined; // others were faster
+      return new EventQueue(bus, clock, names, readers.add(client));
     });
     return context.body(stream, 200, { 'Content-Type': 'text/event-stream' });
   });
 }
 
-/** Opens the queue at the first read: a response that is never read, for example to HEAD, costs nothing. */
-function streamOf(openQueue: () => EventQueue): ReadableStream<Uint8Array> {
+/** Counts the clients of the stream, in total and by address. */
+class Readers {
+  readonly #counts = new Map<string, number>();
+  #total = 0;
+
+  reasonToRefuse(client: string): string | undefined {
+    if (this.#total >= MAX_READERS) return `${MAX_READERS} clients already read the stream`;
+    const isFull = (this.#counts.get(client) ?? 0) >= MAX_READERS_PER_CLIENT;
+    return isFull ? `${MAX_READERS_PER_CLIENT} clients at this address already read the stream` : undefined;
+  }
+
+  /** @returns a function that removes it again. */
+  add(client: string): () => void {
+    this.#change(client, 1);
+    return () => this.#change(client, -1);
+  }
+
+  #change(client: string, by: 1 | -1): void {
+    this.#total += by;
+    const count = (this.#counts.get(client) ?? 0) + by;
+    if (count > 0) this.#counts.set(client, count);
+    else this.#counts.delete(client);
+  }
+}
+
+/**
+ * Opens the queue at the first read: a response that is never read, for example to HEAD, costs nothing. Without a queue, the
+ * stream ends.
+ */
+function streamOf(openQueue: () => EventQueue | undefined): ReadableStream<Uint8Array> {
   const encoder = new TextEncoder();
   let queue: EventQueue | undefined;
   return new ReadableStream<Uint8Array>(
@@ -95,7 +127,8 @@ function streamOf(openQueue: () => EventQueue): ReadableStream<Uint8Array> {
       async pull(controller) {
         if (queue === undefined) {
           queue = openQueue();
-          controller.enqueue(encoder.encode(HELLO));
+          if (queue === undefined) controller.close();
+          else controller.enqueue(encoder.encode(HELLO));
           return;
         }
         const text = await queue.next();

@@ -24,7 +24,7 @@ export interface GuardOptions {
 }
 
 /** On every response; the page replaces the Content-Security-Policy with its own. */
-const HEADERS = {
+export const SECURITY_HEADERS = {
   'Content-Security-Policy': "default-src 'none'; frame-ancestors 'none'",
   'Cross-Origin-Resource-Policy': 'same-origin',
   'Cache-Control': 'no-store',
@@ -43,7 +43,7 @@ export function isSafe(method: string): boolean {
 export function guard(options: GuardOptions): MiddlewareHandler {
   return async (context, next) => {
     const { req } = context;
-    for (const [name, value] of Object.entries(HEADERS)) context.header(name, value);
+    for (const [name, value] of Object.entries(SECURITY_HEADERS)) context.header(name, value);
     if (!isOwnHost(req.header('host'), options.address())) {
       return sendError(context, 'wrong-host', 'wrong Host header: use the admin address or localhost');
     }

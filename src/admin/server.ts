@@ -2,7 +2,7 @@
  * The admin server: guards first, then the routes, errors in one form. It owns the HTTP server, the metrics, the history and
  * the failure list. No other part depends on it.
  */
-import { createServer, type Server } from 'node:http';
+import { createServer, type RequestListener, type Server } from 'node:http';
 import { getRequestListener } from '@hono/node-server';
 import { OpenAPIHono } from '@hono/zod-openapi';
 import type { Context } from 'hono';
@@ -15,10 +15,11 @@ import { formatHostPort } from '../core/host-port.ts';
 import { listenFailure } from '../core/listen-failure.ts';
 import type { Secret } from '../core/secret.ts';
 import { addActionRoutes } from './action-routes.ts';
+import { limitConnections } from './admin-connections.ts';
 import type { AdminBackend } from './backend.ts';
 import { addEventStream } from './event-stream.ts';
 import { openFailures } from './failures.ts';
-import { guard, isSafe } from './guard.ts';
+import { guard, isSafe, SECURITY_HEADERS } from './guard.ts';
 import { openHistory } from './history.ts';
 import { openMetrics } from './metrics.ts';
 import { addDescription, describeIssues, isAdminError, sendError } from './openapi.ts';
@@ -49,11 +50,14 @@ export interface AdminServer {
 const OPEN_PATHS = ['/healthz', '/readyz', '/proxy.pac'] as const;
 /** More than any request needs. */
 const MAX_BODY_BYTES = 16_384;
-const MAX_CONNECTIONS = 512;
 /** The methods that routes use. */
 const METHODS = ['GET', 'POST', 'PUT', 'DELETE'] as const;
-/** For a complete request to arrive. */
+/** For the head and for the complete request to arrive; how often node:http checks it. */
+const HEAD_TIMEOUT_MS = 5_000;
 const REQUEST_TIMEOUT_MS = 10_000;
+const TIMEOUT_CHECK_MS = 1_000;
+/** For the next request of a connection. */
+const KEEP_ALIVE_MS = 5_000;
 
 type Address = Pick<AdminOptions, 'host' | 'port'>;
 
@@ -71,10 +75,15 @@ export async function openAdmin(options: AdminOptions): Promise<AdminServer> {
   };
   const app = buildApp(options, () => address, observers);
   const server = createServer(
-    { requestTimeout: REQUEST_TIMEOUT_MS, headersTimeout: REQUEST_TIMEOUT_MS },
-    getRequestListener(app.fetch),
+    {
+      headersTimeout: HEAD_TIMEOUT_MS,
+      requestTimeout: REQUEST_TIMEOUT_MS,
+      connectionsCheckingInterval: TIMEOUT_CHECK_MS,
+      keepAliveTimeout: KEEP_ALIVE_MS,
+    },
+    withoutTrace(getRequestListener(app.fetch)),
   );
-  server.maxConnections = MAX_CONNECTIONS;
+  limitConnections(server);
   try {
     await listen(server, address);
   } catch (error) {
@@ -137,6 +146,20 @@ function buildApp(
     return sendError(context, 'internal', 'internal error of noria: see its log');
   });
   return app;
+}
+
+/** Refuses TRACE, which the Request of the Fetch standard cannot represent. */
+function withoutTrace(listener: RequestListener): RequestListener {
+  return (request, response) => {
+    if (request.method !== 'TRACE') return listener(request, response);
+    const message = `allowed methods: ${METHODS.join(', ')}`;
+    response.writeHead(405, {
+      ...SECURITY_HEADERS,
+      Allow: METHODS.join(', '),
+      'Content-Type': 'application/json',
+    });
+    return response.end(JSON.stringify({ error: { code: 'method-not-allowed', message } }));
+  };
 }
 
 /** The methods of the routes at a path. The router matches middleware too, under another method. */
