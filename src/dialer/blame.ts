@@ -136,6 +136,11 @@ export class DialBlame {
     return this.#failures;
   }
 
+  /** At least one failure can be caused by the target. */
+  get mayBeTarget(): boolean {
+    return this.#failures.some(targetCanCause);
+  }
+
   /** Every member so far required other credentials. */
   get allRequireCredentials(): boolean {
     return this.#failures.length > 0 && this.#failures.every(({ fault }) => fault === 'member-auth');

@@ -11,6 +11,7 @@ import { isSame } from '../core/is-same.ts';
 import { LiveList } from '../core/live-list.ts';
 import type { LeaseProvider } from '../pool/lease.ts';
 import type { AttemptTask } from './attempt.ts';
+import { ClientBudgets } from './client-budgets.ts';
 import type { SourceFault } from './credentials.ts';
 import type { Dialer, Dialing, DialRequest, DialResult } from './dial.ts';
 import { HedgeBudget, OverdueAttempts } from './hedge.ts';
@@ -85,6 +86,7 @@ export class MemberDialer implements Dialer, AsyncDisposable {
       overdueAttempts: new OverdueAttempts(),
       hedgeBudget: new HedgeBudget(),
       reachability: new Reachability(clock),
+      clientBudgets: new ClientBudgets(clock),
       memoryOf: (source) => this.#memoryOf(source),
       nextRequestId: () => ++this.#lastRequestId,
       dialFinished: (dial) => this.#dials.delete(dial),

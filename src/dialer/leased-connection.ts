@@ -4,6 +4,7 @@ import type { Clock } from '../core/clock.ts';
 import type { Listed, LiveList } from '../core/live-list.ts';
 import type { Lease, LeaseProvider } from '../pool/lease.ts';
 import type { RawConnection } from './attempt.ts';
+import type { ClientBudgets } from './client-budgets.ts';
 import type { AbsoluteAnswer, DialOutcome, ForwardMode, MemberConnection } from './dial.ts';
 import type { IdleConnections } from './idle-connections.ts';
 import type { Reachability } from './reachability.ts';
@@ -14,6 +15,7 @@ export interface ConnectionParts {
   readonly pool: LeaseProvider;
   readonly idle: IdleConnections;
   readonly reachability: Reachability;
+  readonly clientBudgets: ClientBudgets;
   /** Connections that have not ended. The dialer can close them from outside. */
   readonly openConnections: LiveList<LeasedConnection>;
 }
@@ -27,6 +29,7 @@ export interface ConnectionFacts {
   /** The dialer may keep it for another plain HTTP request. */
   readonly reusable: boolean;
   readonly attempts: number;
+  readonly client: string;
   /** `host:port`. */
   readonly target: string;
 }
@@ -83,10 +86,11 @@ export class LeasedConnection implements MemberConnection, Listed {
     if (this.#ended) return;
     this.#ended = true;
     const { pool, idle, openConnections, reachability } = this.#parts;
-    const { raw, memory, reusable, target } = this.#facts;
+    const { raw, memory, reusable, target, client } = this.#facts;
     const { socket, member, forwardMode } = this;
     openConnections.delete(this);
     const isAnswered = outcome.answered === true && !this.#isMemberError;
+    if (outcome.cut && reusable) this.#parts.clientBudgets.charge(client, 1); // it is retried through another member
     if (isAnswered) reachability.recordAnswered(member, target);
     if (isAnswered && forwardMode === 'absolute') reachability.recordReached(member, target);
     const cut = outcome.cut && (reachability.recordCut(member, target) ? 'member-for-target' : 'unclear');

@@ -81,7 +81,9 @@ export class RunningDial implements Dialing, AttemptOwner, Listed {
   start(): void {
     this.#parts.hedgeBudget.earn();
     this.#deadline = this.#parts.deadlines.set(this.#settings.deadlineMs, () => this.#abort('deadline'));
-    this.#acquire(false);
+    // The request has failed through other members before.
+    if (this.#tried.length > 0 && !this.#parts.clientBudgets.allows(this.#client)) this.#failAfterAttempts();
+    else this.#acquire(false);
   }
 
   cancel(): void {
@@ -131,6 +133,7 @@ export class RunningDial implements Dialing, AttemptOwner, Listed {
   }
 
   #mayTryAnother(): boolean {
+    if (this.#blame.mayBeTarget && !this.#parts.clientBudgets.allows(this.#client)) return false;
     const reachedRecently = this.#parts.reachability.targetReached(this.#request.target.text);
     return this.#budget.allowsAnother(this.#running.length, this.#blame.reportPoints, reachedRecently);
   }
@@ -157,6 +160,10 @@ export class RunningDial implements Dialing, AttemptOwner, Listed {
       this.#stopWaiting();
       this.#onPoolAnswer(later, hedge, avoid);
     });
+  }
+
+  get #client(): string {
+    return this.#request.routing.client ?? '';
   }
 
   get #maxWaitMs(): number {
@@ -186,6 +193,7 @@ export class RunningDial implements Dialing, AttemptOwner, Listed {
   #use(lease: Lease, hedge: boolean): void {
     this.#tried.push(lease.member);
     this.#budget.started();
+    this.#parts.clientBudgets.attempted();
     if (this.#reuseIdle(lease, hedge)) return;
     const { target, use, connectOnly } = this.#request;
     const timeoutMs = this.#settings.attemptTimeoutMs;
@@ -240,6 +248,7 @@ export class RunningDial implements Dialing, AttemptOwner, Listed {
       reused,
       reusable: this.#request.use === 'forward',
       attempts: this.#budget.attempts,
+      client: this.#client,
       target: this.#request.target.text,
     });
     this.#emitEnded('accepted', lease);
@@ -280,6 +289,7 @@ export class RunningDial implements Dialing, AttemptOwner, Listed {
 
   #fail(failure: DialFailure): void {
     this.#cancelAttempts();
+    if (this.#blame.mayBeTarget) this.#parts.clientBudgets.charge(this.#client, this.#budget.attempts - 1);
     const clientLeft = failure.code === 'client-gone' || failure.code === 'shutting-down';
     this.#end('failed', { kind: clientLeft ? 'client-left' : 'failed' });
     this.#emitEnded(failure.code);

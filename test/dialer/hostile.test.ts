@@ -1,5 +1,6 @@
 /** What a client, a target or a few members can do to the other members of a pool. Real sockets, a real pool. */
 import { expect, test } from 'vitest';
+import { BURST } from '../../src/dialer/client-budgets.ts';
 import {
   type Behavior,
   closingBehavior,
@@ -87,6 +88,24 @@ test.each([
     expect([quarantined, left]).toEqual([[], []]);
   },
 );
+
+test('hostile: beyond its budget, a failing client gets one attempt for each request, and others as many as before', async () => {
+  const members = copies(await openMember('http', worksBut(answering('502 Bad Gateway'))), 20);
+  const { dial, tunnel, clock } = makeDialerWithPool(members);
+  for (let time = 0; time < 20; time += 1) await tunnel('good.example:443', 'answered');
+  const mallory = { routing: { client: 'mallory' } };
+  const attempts = async (request: object) => failureOf(await dial('dead.example:443', request)).attempts;
+  let total = 0;
+  for (let time = 0; time < 300; time += 1) total += await attempts(mallory);
+  expect(total).toBeGreaterThanOrEqual(300 + BURST);
+  expect(total).toBeLessThanOrEqual(300 + BURST + 45);
+  expect(await attempts({ routing: { client: 'alice' } })).toBe(2);
+  const retry = { ...mallory, avoid: ['a member that failed'] };
+  expect(await attempts(retry)).toBe(0);
+  await tunnel('good.example:443', 'answered', mallory);
+  clock.advance(1_000);
+  expect(await attempts(mallory)).toBe(2);
+});
 
 test('hostile: with one member, a dead target does not wait for another member for long', async () => {
   const members = copies(await openMember('http', worksBut(answering('500 Oops'))), 1);

@@ -1,0 +1,66 @@
+/**
+ * What failing requests of one client may cost the members. A client whose targets do not exist makes every request try
+ * several members; beyond its budget, a request that fails for a reason that the target can cause tries no other member.
+ *
+ * Failures of members themselves, such as a refused connection, are not limited: no client can cause them.
+ */
+import { BoundedMap } from '../core/bounded-map.ts';
+import type { Clock } from '../core/clock.ts';
+
+/** Further attempts of failed requests that a client may make at once, and per second. */
+export const BURST = 100;
+export const PER_SECOND = 10;
+/** In addition, its share of the attempts of all clients. */
+const SHARE = 0.1;
+/** Clients with failed requests. Forgetting one gives it a full budget. */
+const MAX_CLIENTS = 4_096;
+
+interface Budget {
+  left: number;
+  at: number;
+  /** Attempts of all clients at that moment. */
+  attempts: number;
+}
+
+export class ClientBudgets {
+  readonly #clock: Clock;
+  readonly #budgets = new BoundedMap<string, Budget>(MAX_CLIENTS);
+  #attempts = 0;
+
+  constructor(clock: Clock) {
+    this.#clock = clock;
+  }
+
+  /** An attempt of any client started. */
+  attempted(): void {
+    this.#attempts += 1;
+  }
+
+  /** Whether a failing request of the client may try another member. */
+  allows(client: string): boolean {
+    const budget = this.#budgets.get(client);
+    return budget === undefined || this.#refill(budget) >= 1;
+  }
+
+  /** A request of the client failed after this many attempts in addition to the first. */
+  charge(client: string, attempts: number): void {
+    if (attempts <= 0) return;
+    const budget = this.#budgets.get(client) ?? this.#full();
+    this.#refill(budget);
+    budget.left = Math.max(0, budget.left - attempts);
+    this.#budgets.set(client, budget);
+  }
+
+  #full(): Budget {
+    return { left: BURST, at: this.#clock.monotonic(), attempts: this.#attempts };
+  }
+
+  #refill(budget: Budget): number {
+    const now = this.#clock.monotonic();
+    const earned = ((now - budget.at) / 1_000) * PER_SECOND + (this.#attempts - budget.attempts) * SHARE;
+    budget.left = Math.min(BURST, budget.left + earned);
+    budget.at = now;
+    budget.attempts = this.#attempts;
+    return budget.left;
+  }
+}
