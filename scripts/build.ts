@@ -23,4 +23,8 @@ if (status !== 0) process.exit(status ?? 1);
 const page = 'src/admin/page';
 if (existsSync(page))
   cpSync(page, 'dist/admin/page', { recursive: true, filter: (path) => !path.endsWith('.ts') });
+cpSync('docs', 'dist/admin/docs', {
+  recursive: true,
+  filter: (path) => !/\.\w+$/.test(path) || path.endsWith('.md'),
+});
 chmodSync('dist/main.js', 0o755);

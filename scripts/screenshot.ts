@@ -20,7 +20,7 @@ const PICTURES = [
   ['dark', 'docs/dashboard-dark.png'],
 ] as const;
 /** High enough to include the charts. */
-const VIEW = { width: 1_440, height: 1_330 } as const;
+const VIEW = { width: 1_440, height: 1_700 } as const;
 const SESSIONS = ['checkout', 'prices', 'search', 'reviews'];
 /** Between two requests: the minimum, and the most that is added to it. */
 const SPACING_MS = [60, 380] as const;

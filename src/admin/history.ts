@@ -63,11 +63,12 @@ export function openHistory(bus: EventBus, clock: Clock): History {
   const addRefusal = (code: FaultCode) => addFailure(SIDE_OF_FAULT[FAULTS[code].side]);
   const subscriptions = [
     bus.on('dial.ended', ({ outcome, ms }) => {
+      const now = clock.monotonic();
       if (outcome === 'accepted') {
-        const now = clock.monotonic();
         for (const ring of rings) ring.addTunnel(ms, now);
         return;
       }
+      if (outcome !== 'client-gone') for (const ring of rings) ring.addFailedRequest(now);
       // Failures of members and targets have been counted by attempt. A client that left is not a failure.
       const { side } = FAULTS[outcome];
       if (side === 'noria' || side === 'source' || outcome === 'bad-routing') addRefusal(outcome);
@@ -78,6 +79,10 @@ export function openHistory(bus: EventBus, clock: Clock): History {
     }),
     bus.on('client.refused', ({ code, dialFailed }) => {
       if (dialFailed !== true) addRefusal(code);
+    }),
+    bus.on('member.left', ({ uses }) => {
+      const now = clock.monotonic();
+      for (const ring of rings) ring.addLeft(uses > 0, now);
     }),
     bus.on('tunnel.closed', ({ bytesUp, bytesDown, ms }) => {
       const now = clock.monotonic();
@@ -98,6 +103,9 @@ class Ring {
   readonly #stepCount: number;
   readonly #columns: Float64Array[] = [];
   readonly #tunnels: Float64Array;
+  readonly #failedRequests: Float64Array;
+  readonly #leftUsed: Float64Array;
+  readonly #leftUnused: Float64Array;
   readonly #bytesUp: Float64Array;
   readonly #bytesDown: Float64Array;
   readonly #dialP50: Float64Array;
@@ -105,6 +113,8 @@ class Ring {
   readonly #failures: { readonly [S in FailureSide]: Float64Array };
   /** Of the current step. */
   readonly #latencies = new LatencyHistogram();
+  /** Of all ended steps: one histogram per step, one after the other. */
+  readonly #endedLatencies: Uint32Array;
   /** Recording began during this step. */
   readonly #firstStep: number;
   #currentStep: number;
@@ -118,6 +128,10 @@ class Ring {
     this.#stepMs = stepMs;
     this.#stepCount = stepCount;
     this.#tunnels = column();
+    this.#failedRequests = column();
+    this.#leftUsed = column();
+    this.#leftUnused = column();
+    this.#endedLatencies = new Uint32Array(stepCount * BUCKET_COUNT);
     this.#bytesUp = column();
     this.#bytesDown = column();
     this.#dialP50 = column();
@@ -130,6 +144,14 @@ class Ring {
   addTunnel(ms: number, now: number): void {
     add(this.#tunnels, this.#advanceTo(now), 1);
     this.#latencies.add(ms);
+  }
+
+  addFailedRequest(now: number): void {
+    add(this.#failedRequests, this.#advanceTo(now), 1);
+  }
+
+  addLeft(wasUsed: boolean, now: number): void {
+    add(wasUsed ? this.#leftUsed : this.#leftUnused, this.#advanceTo(now), 1);
   }
 
   addFailure(side: FailureSide, now: number): void {
@@ -173,9 +195,30 @@ class Ring {
       tunnelsPerSecond: rate(this.#tunnels),
       bytesUpPerSecond: rate(this.#bytesUp),
       bytesDownPerSecond: rate(this.#bytesDown),
+      successRate: this.#values(this.#tunnels, (ok, index) => shareOf(ok, this.#failedRequests[index] ?? 0)),
+      membersLeft: {
+        used: this.#values(this.#leftUsed, (value) => value),
+        unused: this.#values(this.#leftUnused, (value) => value),
+      },
+      total: this.#total(),
       dialP50Ms: latency(this.#dialP50),
       dialP95Ms: latency(this.#dialP95),
       failures: forEachSide((side) => this.#values(this.#failures[side], (value) => value)),
+    };
+  }
+
+  /** Of the ended steps. */
+  #total(): HistoryView['total'] {
+    const sum = (column: Float64Array) =>
+      this.#values(column, (value) => value).reduce<number>((all, value) => all + (value ?? 0), 0);
+    const latencies = new LatencyHistogram();
+    latencies.addAll(this.#endedLatencies);
+    const [p50, p95] = [latencies.quantile(0.5), latencies.quantile(0.95)];
+    return {
+      succeeded: sum(this.#tunnels),
+      failed: sum(this.#failedRequests),
+      dialP50Ms: p50 === undefined ? null : toTenths(p50),
+      dialP95Ms: p95 === undefined ? null : toTenths(p95),
     };
   }
 
@@ -186,10 +229,13 @@ class Ring {
       const ended = this.#currentStep % this.#stepCount;
       this.#dialP50[ended] = this.#latencies.quantile(0.5) ?? 0;
       this.#dialP95[ended] = this.#latencies.quantile(0.95) ?? 0;
+      this.#latencies.copyTo(this.#endedLatencies, ended * BUCKET_COUNT);
       this.#latencies.reset();
       const passed = Math.min(step - this.#currentStep, this.#stepCount);
       for (let back = 0; back < passed; back += 1) {
-        for (const column of this.#columns) column[(step - back) % this.#stepCount] = 0;
+        const index = (step - back) % this.#stepCount;
+        for (const column of this.#columns) column[index] = 0;
+        this.#endedLatencies.fill(0, index * BUCKET_COUNT, (index + 1) * BUCKET_COUNT);
       }
       this.#currentStep = step;
     }
@@ -197,10 +243,11 @@ class Ring {
   }
 
   /** All steps before the current one. The first step was recorded in part only: it is null, like those before it. */
-  #values(column: Float64Array, convert: (value: number) => number | null): (number | null)[] {
+  #values(column: Float64Array, convert: (value: number, index: number) => number | null): (number | null)[] {
     const values: (number | null)[] = [];
     for (let step = this.#currentStep - this.#stepCount + 1; step < this.#currentStep; step += 1) {
-      values.push(step <= this.#firstStep ? null : convert(column[step % this.#stepCount] ?? 0));
+      const index = step % this.#stepCount;
+      values.push(step <= this.#firstStep ? null : convert(column[index] ?? 0, index));
     }
     return values;
   }
@@ -215,6 +262,19 @@ class LatencyHistogram {
     const bucket = ms <= 1 ? 0 : Math.min(BUCKET_COUNT - 1, Math.floor(Math.log2(ms) * BUCKETS_PER_OCTAVE));
     add(this.#counts, bucket, 1);
     this.#total += 1;
+  }
+
+  /** Adds histograms that `copyTo` stored. */
+  addAll(stored: Uint32Array): void {
+    for (const [index, count] of stored.entries()) {
+      if (count === 0) continue;
+      add(this.#counts, index % BUCKET_COUNT, count);
+      this.#total += count;
+    }
+  }
+
+  copyTo(stored: Uint32Array, offset: number): void {
+    stored.set(this.#counts, offset);
   }
 
   /** Ms that a `fraction` of the durations did not exceed, as the middle of a bucket; undefined when it is empty. */
@@ -249,6 +309,12 @@ function forEachSide<Value>(make: (side: FailureSide) => Value): { [S in Failure
     client: make('client'),
     noria: make('noria'),
   };
+}
+
+/** From 0 to 1, to a tenth of a percent; null without any. */
+function shareOf(succeeded: number, failed: number): number | null {
+  const all = succeeded + failed;
+  return all === 0 ? null : Math.round((succeeded / all) * 1_000) / 1_000;
 }
 
 function toTenths(value: number): number {

@@ -86,7 +86,7 @@ export function addDescription(app: OpenAPIHono, version: string, openPaths: Rea
   for (const [path, operations] of Object.entries(document.paths ?? {})) {
     for (const operation of [operations.get, operations.post, operations.put, operations.delete]) {
       if (operation === undefined) continue;
-      if (openPaths.has(path) || path === '/page/{file}') operation.security = [];
+      if (openPaths.has(path) || path === '/page/{file}' || path === '/docs/{page}') operation.security = [];
       operation.responses = { ...operation.responses, default: failure };
     }
   }

@@ -3,7 +3,7 @@
  * from memory; no request reaches the disk.
  */
 import { createHash } from 'node:crypto';
-import { readdirSync, readFileSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { createRoute, type OpenAPIHono, z } from '@hono/zod-openapi';
 import type { Context } from 'hono';
@@ -42,6 +42,9 @@ const PAGE_POLICY = [
   "frame-ancestors 'none'",
 ].join('; ');
 
+/** The documentation: in a checkout at the top, in the package next to this file. */
+const DOCS_FOLDERS = [new URL('./docs/', import.meta.url), new URL('../../docs/', import.meta.url)];
+
 export function readPageFiles(): readonly PageFile[] {
   const folder = new URL('./page/', import.meta.url);
   const own = readdirSync(folder).filter((name) => TYPES[extensionOf(name)] !== undefined);
@@ -50,7 +53,18 @@ export function readPageFiles(): readonly PageFile[] {
     ...Object.entries(UPLOT_FILES).map(([name, specifier]) =>
       readPageFile(name, new URL(import.meta.resolve(specifier))),
     ),
+    ...readDocs(),
   ];
+}
+
+/** Every page of the documentation as plain text; none where it is not installed. */
+function readDocs(): PageFile[] {
+  const folder = DOCS_FOLDERS.find((url) => existsSync(url));
+  if (folder === undefined) return [];
+  const names = readdirSync(folder, { recursive: true, encoding: 'utf8' }).filter((name) =>
+    name.endsWith('.md'),
+  );
+  return names.map((name) => readFile(`/docs/${name}`, 'text/plain; charset=utf-8', new URL(name, folder)));
 }
 
 export function addPage(app: OpenAPIHono, files: readonly PageFile[]): void {
@@ -91,13 +105,24 @@ export function addPage(app: OpenAPIHono, files: readonly PageFile[]): void {
     }),
     (context) => serve(context, `/page/${context.req.valid('param').file}`),
   );
+  app.openAPIRegistry.registerPath({
+    method: 'get',
+    path: '/docs/{page}',
+    summary: 'A page of the documentation, for example README.md or operations/monitoring.md',
+    request: { params: z.object({ page: z.string() }) },
+    responses: { 200: textResponse('The page', 'text/plain'), 404: NOT_FOUND },
+  });
+  app.get('/docs/*', (context) => serve(context, context.req.path));
 }
 
 function readPageFile(name: string, url: URL): PageFile {
+  return readFile(name === 'index.html' ? '/' : `/page/${name}`, TYPES[extensionOf(name)] ?? '', url);
+}
+
+function readFile(path: string, type: string, url: URL): PageFile {
   const bytes = new Uint8Array(readFileSync(fileURLToPath(url)));
   const etag = `"${createHash('sha256').update(bytes).digest('base64url').slice(0, 22)}"`;
-  const path = name === 'index.html' ? '/' : `/page/${name}`;
-  return { path, type: TYPES[extensionOf(name)] ?? '', bytes, etag };
+  return { path, type, bytes, etag };
 }
 
 function extensionOf(name: string): string {

@@ -62,6 +62,10 @@ const sourceSchema = z
       .nullable()
       .openapi({ description: "The service's code of the last call; `transport` if it gave no answer" }),
     message: z.string().nullable().openapi({ description: "The service's own message of the last call" }),
+    meaning: z
+      .string()
+      .nullable()
+      .openapi({ description: 'What the last call means, in English; null before the first' }),
     nextCallAt: z
       .string()
       .nullable()
@@ -179,6 +183,18 @@ export const historySchema = z
     tunnelsPerSecond: perStep('Dials that a member accepted; null before noria started'),
     bytesUpPerSecond: perStep('From clients to targets, spread over the time each tunnel was open'),
     bytesDownPerSecond: perStep('From targets to clients'),
+    successRate: perStep('Share of client requests that a member accepted, 0 to 1; null without requests'),
+    membersLeft: z
+      .object({ used: perStep('Used at least once'), unused: perStep('Never used: wasted') })
+      .openapi({ description: 'Members that left the pool' }),
+    total: z
+      .object({
+        succeeded: integer('Client requests that a member accepted'),
+        failed: integer('Client requests that failed; those of clients that left are not counted'),
+        dialP50Ms: z.number().nullable(),
+        dialP95Ms: z.number().nullable(),
+      })
+      .openapi({ description: 'Of all steps together' }),
     dialP50Ms: perStep('Median connect time, within about a tenth; null without dials'),
     dialP95Ms: perStep('95th percentile of the connect time'),
     failures: z

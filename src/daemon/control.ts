@@ -119,6 +119,7 @@ function sourceView(
     advice: (blocked === null ? advice : faultAdvice) ?? null,
     code: code ?? null,
     message: message ?? null,
+    meaning: status.lastDraw?.reason ?? null,
     nextCallAt: nextCallAt === undefined ? null : new Date(nextCallAt).toISOString(),
     quota,
     budget: budget ?? null,

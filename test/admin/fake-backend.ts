@@ -9,6 +9,7 @@ export const SOURCE: SourceJson = {
   advice: null,
   code: '10001',
   message: null,
+  meaning: '10001: Success.',
   nextCallAt: null,
   quota: {},
   budget: null,

@@ -48,6 +48,29 @@ function openTestHistory() {
   return { clock, bus, history };
 }
 
+test('history: the success rate, the total and the waste of a span', () => {
+  const { clock, bus, history } = openTestHistory();
+  const left = { source: 'city', member: 'm1', protocol: 'http', reason: 'expired' } as const;
+  for (let dial = 0; dial < 3; dial += 1) bus.emit('dial.ended', DIAL);
+  bus.emit('dial.ended', { ...DIAL, outcome: 'members-failed' });
+  bus.emit('dial.ended', { ...DIAL, outcome: 'client-gone' });
+  bus.emit('member.left', { ...left, uses: 2 });
+  bus.emit('member.left', { ...left, uses: 0 });
+  clock.advance(STEP_MS);
+  bus.emit('dial.ended', { ...DIAL, ms: 900 });
+  clock.advance(STEP_MS);
+  const { successRate, membersLeft, total } = history.read('15m');
+  expect(successRate.slice(-2)).toEqual([0.75, 1]);
+  expect(membersLeft.used.slice(-2)).toEqual([1, 0]);
+  expect(membersLeft.unused.slice(-2)).toEqual([1, 0]);
+  expect(total).toMatchObject({ succeeded: 4, failed: 1 });
+  expect(total.dialP50Ms).toBeGreaterThan(35);
+  expect(total.dialP50Ms).toBeLessThan(45);
+  expect(total.dialP95Ms).toBeGreaterThan(800);
+  clock.advance(15 * 60_000 + STEP_MS);
+  expect(history.read('15m').total).toEqual({ succeeded: 0, failed: 0, dialP50Ms: null, dialP95Ms: null });
+});
+
 test('history: shows a step as rates after it has ended', () => {
   const { clock, bus, history } = openTestHistory();
   clock.advance(200);

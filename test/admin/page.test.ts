@@ -1,12 +1,22 @@
 import { expect, test } from 'vitest';
-import { STATUS } from './fake-backend.ts';
+import { MEMBER, SOURCE, STATUS } from './fake-backend.ts';
 
 /** The page is plain JavaScript with its own tsconfig.page.json. Modules that need no document can be tested here. */
 const load = (name: string) => import(new URL(`../../src/admin/page/${name}`, import.meta.url).href);
 const { ago, counted, duration, milliseconds, rate, sentence, size } = await load('format.js');
 const { describe } = await load('headline.js');
+const { countMembers, proxyUrl, successText } = await load('connect.js');
+const { groupByCause } = await load('failures.js');
+const { membersByTrouble } = await load('member.js');
+const { sourcesByTrouble, usableText } = await load('sources.js');
 const { WheelSlots } = await load('wheel-slots.js');
 const { bucketPath, INNER, layOutSectors, OUTER } = await load('wheel-geometry.js');
+
+interface Cause {
+  readonly failure: { readonly code: string };
+  readonly times: number;
+  readonly places: readonly string[];
+}
 
 interface Bucket {
   readonly from: number;
@@ -79,11 +89,95 @@ test.each([
   [
     { state: 'not-serving', ready: false, sinceSeconds: 75, nextAttemptSeconds: 4 },
     'noria cannot serve clients.',
-    'Clients get the error pool-empty (503). This has lasted for 1 min 15 s. noria tries again in 4 s.',
+    'This has lasted for 1 min 15 s. noria tries again in 4 s.',
     '✕ noria: no service',
   ],
 ] as const)('page: the headline of %j', (more, headline, detail, title) => {
   expect(describe({ ...STATUS, ...more })).toMatchObject({ headline, detail, title });
+});
+
+test('page: the same problem of several sources is shown once', () => {
+  const problems = [
+    HALTED_CITY,
+    { ...HALTED_CITY, source: 'town' },
+    { ...HALTED_CITY, source: null, reason: 'x' },
+  ];
+  const { problems: shown } = describe({ ...STATUS, problems });
+  expect(shown).toMatchObject([{ source: 'city, town' }, { source: null, reason: 'x' }]);
+});
+
+test('page: counts usable, wanted and extra members by source', () => {
+  const sources = [
+    { ready: 23, size: 20 },
+    { ready: 5, size: 10 },
+  ];
+  expect(countMembers(sources)).toEqual({ ready: 28, wanted: 30, extra: 3 });
+  expect(usableText({ ...SOURCE, ready: 23, size: 20 })).toBe('23, 20 wanted, 3 extra');
+  expect(usableText({ ...SOURCE, ready: 5, size: 10 })).toBe('5 of 10 wanted');
+});
+
+test('page: the proxy URL is one that the browser can use', () => {
+  const listener = (address: string, protocols = ['http']) => ({
+    name: '',
+    address,
+    protocols,
+    connections: 0,
+  });
+  expect(proxyUrl([listener('127.0.0.1:1080', ['socks5']), listener('127.0.0.1:8888')], 'h')).toBe(
+    'http://127.0.0.1:8888',
+  );
+  expect(proxyUrl([listener('0.0.0.0:8888, [::]:8888')], 'box.example')).toBe('http://box.example:8888');
+  expect(proxyUrl([listener('[::]:8888')], 'box.example')).toBe('http://box.example:8888');
+  expect(proxyUrl([listener('')], 'h')).toBeUndefined();
+});
+
+test('page: one failure is never shown as 100 %', () => {
+  expect(successText(99_999, 1)).toBe('99.9 %');
+  expect(successText(5, 0)).toBe('100 %');
+  expect(successText(0, 0)).toBe('–');
+});
+
+test('page: failures of one cause are one entry with their sum', () => {
+  const failure = {
+    kind: 'request',
+    code: 'target-unreachable',
+    side: 'target',
+    says: '',
+    advice: '',
+    firstAt: '',
+    lastAt: '',
+  } as const;
+  const grouped = groupByCause([
+    { ...failure, times: 2, target: 'a:443' },
+    { ...failure, times: 5, target: 'b:443' },
+    { ...failure, code: 'deadline', times: 1, target: 'c:443' },
+  ]);
+  expect(grouped.map(({ failure: { code }, times, places }: Cause) => [code, times, places])).toEqual([
+    ['target-unreachable', 7, ['b:443 (5)', 'a:443 (2)']],
+    ['deadline', 1, []],
+  ]);
+});
+
+test('page: members and sources with trouble come first', () => {
+  const members = [
+    { ...MEMBER, id: 'late', remainingSeconds: 90 },
+    { ...MEMBER, id: 'soon', remainingSeconds: 5 },
+    { ...MEMBER, id: 'faulty', faults: 1 },
+    { ...MEMBER, id: 'quarantined', state: 'quarantined' as const },
+  ];
+  expect(membersByTrouble(members).map(({ id }: typeof MEMBER) => id)).toEqual([
+    'quarantined',
+    'faulty',
+    'soon',
+    'late',
+  ]);
+  const sources = (['ready', 'paused', 'halted', 'idle'] as const).map((state) => ({ ...SOURCE, state }));
+  expect(sourcesByTrouble(sources).map(({ state }: typeof SOURCE) => state)).toEqual([
+    'halted',
+    'paused',
+    'ready',
+    'idle',
+  ]);
 });
 
 test('page: buckets are inside the rims of the wheel and do not overlap', () => {

@@ -75,7 +75,13 @@ describe.skipIf(CHROMIUM === undefined)('in a browser', () => {
     const names = await buckets(page).evaluateAll((all) => all.map((one) => one.getAttribute('aria-label')));
     expect(names.map((name) => name?.split(' ')[0]).sort()).toEqual(ids.sort());
     expect(await page.title()).toBe(`noria: ${SIZE} usable`);
-    await page.locator('.chart canvas').nth(3).waitFor({ state: 'attached' });
+    await page.locator('.chart canvas').nth(5).waitFor({ state: 'attached' });
+    expect(await page.locator('#copies code').allTextContents()).toEqual([
+      `http://${noria.proxy}`,
+      `curl -x http://${noria.proxy} https://example.com/`,
+    ]);
+    const docs = await page.getByRole('link', { name: 'Documentation' }).getAttribute('href');
+    expect((await fetch(`${noria.admin}${docs}`)).status).toBe(200);
     expect(requested.filter((url) => !url.startsWith(`${noria.admin}/`))).toEqual([]);
   });
 
@@ -137,6 +143,7 @@ describe.skipIf(CHROMIUM === undefined)('in a browser', () => {
       .waitFor();
     expect(await card.getByRole('button', { name: 'Resume city' }).isVisible()).toBe(true);
     expect(await card.getByRole('button', { name: 'Pause city' }).isVisible()).toBe(false);
+    await page.getByText('The service says “akey错误”. Meaning: 12001: The key is wrong.').waitFor();
     await page.locator('.failure').first().waitFor();
     expect(await findAccessibilityProblems(page)).toEqual([]);
   });
@@ -184,9 +191,15 @@ describe.skipIf(CHROMIUM === undefined)('in a browser', () => {
       ['Draw now from city', undefined, 'refill city'],
       ['Pause city', 'Pause', 'pause city'],
       ['Rotate abc to another member with its next connection', undefined, 'rotate abc false'],
-      ['Rotate abc now and close its open tunnels', 'Rotate now', 'rotate abc true'],
+      ['Rotate now: abc, and close its open tunnels', 'Rotate now', 'rotate abc true'],
       ['Forget session abc', 'Forget', 'forget abc'],
     ] as const;
+    // Speech control presses a button by the word on it.
+    const named = await page
+      .locator('button[aria-label]')
+      .evaluateAll((all) => all.map((one) => [one.textContent ?? '', one.getAttribute('aria-label') ?? '']));
+    expect(named.length).toBeGreaterThan(5);
+    for (const [word = '', label] of named) expect(label).toContain(word);
     for (const [button, confirmation, command] of buttons) {
       await page.getByRole('button', { name: button }).click();
       if (confirmation !== undefined) {

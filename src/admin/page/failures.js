@@ -2,25 +2,24 @@
 /** The list of recent failures: what happened, where, how often, and what to do about it. */
 import { byId, h, keyedList, setAttribute, setText } from './dom.js';
 import { ago, count } from './format.js';
+import { CONSEQUENCES } from './texts.js';
 
-/** @typedef {import('../schemas.ts').FailureView} Failure */
+/**
+ * @typedef {import('../schemas.ts').FailureView} Failure
+ * @typedef {{ failure: Failure, times: number, places: string[] }} Cause - `failure` is its latest one
+ */
 
 const MAX_SHOWN = 12;
 
-/** What the failure meant for the client. */
-const CONSEQUENCE = {
-  request: 'the client got an error',
-  refusal: 'the client was refused',
-  attempt: 'noria tried another member',
-  source: 'nothing was drawn',
-};
+/** At most so many places of a cause are listed. */
+const MAX_PLACES = 4;
 
 export function openFailures() {
   const showRows = keyedList(byId('failures'), keyOf, failureRow);
   return {
     /** @param {readonly Failure[]} failures */
     show(failures) {
-      showRows(failures.slice(0, MAX_SHOWN));
+      showRows(groupByCause(failures).slice(0, MAX_SHOWN));
       byId('no-failures').hidden = failures.length > 0;
     },
     /** @param {number} now - epoch ms by noria's clock */
@@ -30,12 +29,37 @@ export function openFailures() {
   };
 }
 
-/** @param {Failure} failure */
-function keyOf({ kind, code, source, target, listener, protocol }) {
-  return [kind, code, source, target, listener, protocol].join(' ');
+/**
+ * Failures of one cause as one entry with their sum, the latest first.
+ *
+ * @param {readonly Failure[]} failures - latest first
+ * @returns {Cause[]}
+ */
+export function groupByCause(failures) {
+  const causes = Map.groupBy(failures, ({ kind, code, source }) =>
+    [kind, code, kind === 'source' ? source : ''].join(' '),
+  );
+  return [...causes.values()].flatMap((group) => {
+    const [failure] = group;
+    if (failure === undefined) return [];
+    const times = group.reduce((sum, one) => sum + one.times, 0);
+    const places =
+      group.length === 1 ? [] : group.toSorted((one, other) => other.times - one.times).map(placeOf);
+    return [{ failure, times, places }];
+  });
 }
 
-/** @returns {import('./dom.js').Row<Failure>} */
+/** @param {Failure} failure */
+function placeOf({ target, source, listener, times }) {
+  return `${target ?? source ?? listener ?? ''} (${count(times)})`;
+}
+
+/** @param {Cause} cause */
+function keyOf({ failure: { kind, code, source } }) {
+  return [kind, code, kind === 'source' ? source : ''].join(' ');
+}
+
+/** @returns {import('./dom.js').Row<Cause>} */
 function failureRow() {
   const time = h('time');
   const times = h('span', { class: 'failure-count' });
@@ -52,20 +76,26 @@ function failureRow() {
   );
   return {
     element,
-    update(failure) {
+    update({ failure, times: sum, places }) {
       setAttribute(element, 'data-side', failure.side);
       setAttribute(time, 'datetime', failure.lastAt);
       setAttribute(time, 'title', failure.lastAt);
-      setText(times, failure.times === 1 ? '' : `${count(failure.times)} times`);
+      setText(times, `${count(sum)} ×`);
       setText(title, failure.says);
       setText(code, failure.code);
-      setText(side, `side at fault: ${failure.side}; ${CONSEQUENCE[failure.kind]}`);
-      const parts = detailsOf(failure);
+      setText(side, `side at fault: ${failure.side}; ${CONSEQUENCES[failure.kind]}`);
+      const parts = places.length === 0 ? detailsOf(failure) : placesText(places);
       setText(details, parts.join(', '));
       details.hidden = parts.length === 0;
       setText(advice, failure.advice);
     },
   };
+}
+
+/** @param {readonly string[]} places */
+function placesText(places) {
+  const more = places.length - MAX_PLACES;
+  return [...places.slice(0, MAX_PLACES), ...(more > 0 ? [`and ${count(more)} more`] : [])];
 }
 
 /** @param {Failure} failure */

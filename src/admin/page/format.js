@@ -77,6 +77,15 @@ export function milliseconds(ms) {
 }
 
 /**
+ * `97.5 %`, rounded down.
+ *
+ * @param {number} share - 0 to 1
+ */
+export function percent(share) {
+  return `${ONE_DIGIT.format(Math.floor(share * 1_000) / 10)} %`;
+}
+
+/**
  * `just now`, `12 s ago`, `5 min ago`: one unit.
  *
  * @param {string} moment - in ISO 8601

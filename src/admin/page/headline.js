@@ -55,8 +55,24 @@ export function describe({ state, ready, reason, sinceSeconds, nextAttemptSecond
     headline: ready ? `${text}: ${reason}.` : `${text}.`,
     detail: ready ? '' : `${notServingFor(duration(sinceSeconds))} ${nextAttempt(nextAttemptSeconds)}`,
     title: `${titleMark}${ready ? usableTitle(count(usable)) : NOT_SERVING_TITLE}`,
-    problems,
+    problems: mergeProblems(problems),
   };
+}
+
+/**
+ * The same problem of several sources is shown once.
+ *
+ * @param {Status['problems']} problems
+ * @returns {Shown[]}
+ */
+function mergeProblems(problems) {
+  const groups = Map.groupBy(problems, ({ reason, advice }) => JSON.stringify([reason, advice]));
+  return [...groups.values()].flatMap((group) => {
+    const [first] = group;
+    if (first === undefined) return [];
+    const names = group.flatMap(({ source }) => source ?? []);
+    return [{ ...first, source: names.length === 0 ? null : names.join(', ') }];
+  });
 }
 
 /** @param {number | null} seconds */
@@ -82,7 +98,7 @@ function showProblems(problems) {
       h(
         'li',
         {},
-        ...(source === null ? [] : [h('strong', {}, source), ' ']),
+        ...(source === null ? [] : [h('strong', {}, `${source}: `)]),
         sentence(reason),
         ...(advice === null ? [] : [h('span', { class: 'remedy' }, advice)]),
       ),

@@ -5,6 +5,7 @@
  */
 import { openActions } from './actions.js';
 import { ApiError, follow, hasToken, read, setToken } from './api.js';
+import { openConnect } from './connect.js';
 import { askToken } from './dialogs.js';
 import { byId, setAttribute, setText } from './dom.js';
 import { openFailures } from './failures.js';
@@ -66,6 +67,7 @@ const wheel = new Wheel((member, pinned) => {
 const actions = openActions(poll);
 const card = openMemberCard((member) => void actions.evict(member).then(keepFocus));
 const memberTable = openMemberTable((member) => wheel.levelOf(member));
+const connect = openConnect();
 const sources = openSources(actions);
 const traffic = openTraffic();
 const failures = openFailures();
@@ -107,10 +109,12 @@ async function loadState() {
     members = memberAnswer.value;
     skewMs = statusAnswer.skewMs;
     showHeadline(status);
+    connect.showStatus(status);
     wheel.show(status, members, performance.now());
     showCard();
     memberTable.show(members);
     document.body.dataset['members'] = members.length === 0 ? 'none' : 'some';
+    document.body.dataset['failures'] = failureAnswer.value.length === 0 ? 'none' : 'some';
     sources.show(status.sources);
     sessions.show(sessionAnswer.value, status.pool.sessions);
     failures.show(failureAnswer.value);
@@ -132,6 +136,7 @@ async function loadHistory() {
     const history = /** @type {History} */ (value);
     if (history.span !== span) return; // the person switched to the other span
     traffic.show(history);
+    connect.showHistory(history);
     if (span === '15m') wheel.showRate(history.tunnelsPerSecond.at(-1) ?? 0);
   } catch {
     // ignored: as in loadState

@@ -2,6 +2,7 @@
 /** The member card, which shows one member and can evict it, and the table of members. */
 import { byId, h, keyedList, setAttribute, setText } from './dom.js';
 import { count, counted, duration, milliseconds } from './format.js';
+import { CARD_HINT } from './texts.js';
 
 /** @typedef {import('../schemas.ts').MemberJson} Member */
 
@@ -23,7 +24,7 @@ export function openMemberCard(evict) {
   const hint = h(
     'p',
     { class: 'hint' },
-    'Point at a bucket of the wheel to see its member. Click it or press Enter to keep it selected.',
+    matchMedia('(hover: none)').matches ? CARD_HINT.touch : CARD_HINT.mouse,
   );
   const body = h('div', {}, h('div', { class: 'source-head' }, name, state, button), facts);
   card.replaceChildren(hint, body);
@@ -53,11 +54,10 @@ export function openMemberCard(evict) {
  * @returns {Record<string, string>}
  */
 function factsOf(member) {
-  const { source, protocol, host, port, location, exitIp, openTunnels, uses, faults, latencyMs } = member;
-  const address = host.includes(':') ? `[${host}]:${port}` : `${host}:${port}`;
+  const { source, protocol, host, location, exitIp, openTunnels, uses, faults, latencyMs } = member;
   return {
     source,
-    address: `${protocol} ${address}`,
+    address: `${protocol} ${addressOf(member)}`,
     ...(exitIp === null || exitIp === host ? {} : { 'exit IP': exitIp }),
     ...(location === null ? {} : { location }),
     'expires in': expiresIn(member),
@@ -65,6 +65,29 @@ function factsOf(member) {
     ...(latencyMs === null ? {} : { latency: milliseconds(latencyMs) }),
     ...(faults === 0 ? {} : { faults: `${count(faults)} in a row` }),
   };
+}
+
+/** @param {Member} member */
+function addressOf({ host, port }) {
+  return host.includes(':') ? `[${host}]:${port}` : `${host}:${port}`;
+}
+
+/** Members with trouble come first. @type {Record<Member['state'], number>} */
+const STATE_ORDER = { quarantined: 0, ready: 1, joining: 1, draining: 2 };
+
+/**
+ * Members with trouble first: quarantined, then by faults, then those that expire next.
+ *
+ * @param {readonly Member[]} members
+ */
+export function membersByTrouble(members) {
+  const lifetime = (/** @type {Member} */ { remainingSeconds }) => remainingSeconds ?? Number.MAX_VALUE;
+  return members.toSorted(
+    (one, other) =>
+      STATE_ORDER[one.state] - STATE_ORDER[other.state] ||
+      other.faults - one.faults ||
+      lifetime(one) - lifetime(other),
+  );
 }
 
 /** @param {Member} member */
@@ -92,7 +115,7 @@ export function openMemberTable(levelOf) {
   return {
     /** @param {readonly Member[]} current */
     show(current) {
-      members = current;
+      members = membersByTrouble(current);
       redraw();
     },
   };
@@ -108,13 +131,14 @@ function memberRow(levelOf) {
   const lifetime = h('span');
   const text = () => h('td');
   const number = () => h('td', { class: 'number' });
-  const [source, state, location] = [text(), text(), text()];
+  const [source, address, state, location] = [text(), text(), text(), text()];
   const [tunnels, uses, faults, latency] = [number(), number(), number(), number()];
   const element = h(
     'tr',
     {},
     name,
     source,
+    address,
     state,
     h('td', {}, bar, lifetime),
     tunnels,
@@ -129,6 +153,8 @@ function memberRow(levelOf) {
       const level = levelOf(member);
       setText(name, member.id);
       setText(source, member.source);
+      setText(address, addressOf(member));
+      setAttribute(element, 'data-state', member.faults > 0 ? 'faulty' : member.state);
       setText(state, member.state);
       setAttribute(bar, 'data-state', level === undefined ? 'unknown' : 'known');
       bar.style.backgroundSize = level === undefined ? '' : `${Math.round(level * 100)}% 100%`;

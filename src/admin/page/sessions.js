@@ -60,7 +60,7 @@ function sessionRow(first, actions) {
       button('Rotate', `Rotate ${id} to another member with its next connection`, () =>
         actions.rotate(session),
       ),
-      button('Rotate now', `Rotate ${id} now and close its open tunnels`, () => actions.rotateNow(session)),
+      button('Rotate now', `Rotate now: ${id}, and close its open tunnels`, () => actions.rotateNow(session)),
       button('Forget', `Forget session ${id}`, () => actions.forget(session)),
     ),
   );

@@ -2,25 +2,23 @@
 /** The list of sources: state, reason, advice, next draw, quota, and how many of the drawn members were used. */
 import { byId, h, keyedList, setAttribute, setText } from './dom.js';
 import { count, counted, duration, sentence } from './format.js';
+import { SOURCE_STATES, serviceMessage, transportDetails, USAGE } from './texts.js';
 
 /**
  * @typedef {import('../schemas.ts').SourceJson} Source
  * @typedef {{ refill(source: Source): unknown, pause(source: Source): unknown, resume(source: Source): unknown }} SourceActions
  */
 
-/** Tooltips. */
-const STATE_MEANING = {
-  idle: 'no client needs members',
-  ready: 'holds all wanted members',
-  drawing: 'calls the service now',
-  waiting: 'waits until the pace allows a call',
-  backoff: 'the service failed; noria retries later',
-  paused: 'does not draw for now',
-  halted: 'does not draw until the operator acts',
-};
+/** Sources that need attention come first. */
+const TROUBLE = ['halted', 'backoff', 'paused'];
 
 /** @param {SourceActions} actions */
 export function openSources(actions) {
+  byId('usage-legend').replaceChildren(
+    ...Object.entries(USAGE).map(([kind, text]) =>
+      h('span', {}, h('span', { class: 'usage-part', 'data-kind': kind }), ` ${text}`),
+    ),
+  );
   const showRows = keyedList(
     byId('sources'),
     (/** @type {Source} */ { name }) => name,
@@ -32,7 +30,7 @@ export function openSources(actions) {
     /** @param {readonly Source[]} sources */
     show(sources) {
       shown = sources;
-      showRows(sources);
+      showRows(sourcesByTrouble(sources));
     },
     /**
      * Updates the countdowns to the next draws.
@@ -46,6 +44,17 @@ export function openSources(actions) {
       }
     },
   };
+}
+
+/**
+ * In the order of the configuration, those with trouble first.
+ *
+ * @param {readonly Source[]} sources
+ */
+export function sourcesByTrouble(sources) {
+  const rank = (/** @type {Source} */ { state }) =>
+    TROUBLE.includes(state) ? TROUBLE.indexOf(state) : TROUBLE.length;
+  return sources.toSorted((one, other) => rank(one) - rank(other));
 }
 
 /**
@@ -104,16 +113,15 @@ function sourceRow(first, actions) {
       source = next;
       setAttribute(element, 'data-state', next.state);
       setText(state, next.state);
-      setAttribute(state, 'title', STATE_MEANING[next.state]);
+      setAttribute(state, 'title', SOURCE_STATES[next.state]);
       setText(product, next.product);
       setText(reason, sentence(next.reason));
       setText(advice, next.advice ?? '');
       advice.hidden = next.advice === null;
       // The service's own message helps only where something went wrong.
       message.hidden = next.message === null || next.advice === null;
-      const label = next.code === 'transport' ? 'Details' : 'Message of the service';
-      setText(message, next.message === null ? '' : `${label}: ${next.message}`);
-      setText(usable, `${count(next.ready)} of ${count(next.size)}`);
+      setText(message, messageText(next));
+      setText(usable, usableText(next));
       showFigure(quota, quotaText(next));
       showFigure(
         budget,
@@ -126,6 +134,22 @@ function sourceRow(first, actions) {
       resume.hidden = !stopped;
     },
   };
+}
+
+/** @param {Source} source */
+function messageText({ message, meaning, code }) {
+  if (message === null) return '';
+  return code === 'transport' || meaning === null
+    ? transportDetails(message)
+    : serviceMessage(message, meaning);
+}
+
+/** @param {Source} source */
+export function usableText({ ready, size }) {
+  const extra = ready - size;
+  return extra > 0
+    ? `${count(ready)}, ${count(size)} wanted, ${count(extra)} extra`
+    : `${count(ready)} of ${count(size)} wanted`;
 }
 
 /** @param {Source} source */

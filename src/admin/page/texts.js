@@ -21,7 +21,7 @@ export const LOST = {
 };
 
 /** @param {string} time */
-export const notServingFor = (time) => `Clients get the error pool-empty (503). This has lasted for ${time}.`;
+export const notServingFor = (time) => `This has lasted for ${time}.`;
 export const NEXT_ATTEMPT = {
   /** @param {string} time */
   in: (time) => `noria tries again in ${time}.`,
@@ -33,3 +33,65 @@ export const waitingFor = (waiting) => `${waiting} waiting for a member.`;
 /** @param {string} usable */
 export const usableTitle = (usable) => `noria: ${usable} usable`;
 export const NOT_SERVING_TITLE = 'noria: no service';
+
+export const CONNECT = {
+  proxy: 'Proxy',
+  test: 'Test it',
+  copy: 'Copy',
+  copied: 'Copied.',
+  /** @param {string} proxy */
+  curl: (proxy) => `curl -x ${proxy} https://example.com/`,
+  none: 'No listener accepts HTTP.',
+};
+
+export const VITALS = {
+  usable: 'usable',
+  success: 'requests served',
+  p50: 'connect time p50',
+  p95: 'connect time p95',
+  noData: '–',
+  /** @param {string} wanted @param {string} extra */
+  counts: (wanted, extra) => (extra === '' ? `${wanted} wanted` : `${wanted} wanted, ${extra} extra`),
+  /** @param {string} failed @param {string} span */
+  failed: (failed, span) => `${failed} failed in ${span}`,
+  spans: { '15m': '15 minutes', '24h': '24 hours' },
+};
+
+export const MARKS =
+  'Height of a bucket: remaining lifetime; half-tone: unknown. Line to the hub: open tunnels. Speed of the axle: tunnels per second.';
+
+/** Of the member card while no member is selected, by the kind of pointer. */
+export const CARD_HINT = {
+  mouse: 'Point at a bucket of the wheel to see its member. Click it or press Enter to keep it selected.',
+  touch: 'Tap a bucket of the wheel to see its member.',
+};
+
+export const USAGE = {
+  used: 'used',
+  'not-yet-used': 'in the pool, not used yet',
+  'never-used': 'never used (wasted)',
+};
+
+/** Tooltips. */
+export const SOURCE_STATES = {
+  idle: 'no client needs members',
+  ready: 'holds all wanted members',
+  drawing: 'calls the service now',
+  waiting: 'waits until the pace allows a call',
+  backoff: 'the service failed; noria retries later',
+  paused: 'does not draw for now',
+  halted: 'does not draw until the operator acts',
+};
+
+/** What the failure meant for the client. */
+export const CONSEQUENCES = {
+  request: 'the client got an error',
+  refusal: 'the client was refused',
+  attempt: 'noria tried another member',
+  source: 'nothing was drawn',
+};
+
+/** @param {string} message @param {string} meaning */
+export const serviceMessage = (message, meaning) => `The service says “${message}”. Meaning: ${meaning}`;
+/** @param {string} message */
+export const transportDetails = (message) => `Details: ${message}`;

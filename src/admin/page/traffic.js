@@ -1,16 +1,16 @@
 // @ts-check
 /** The traffic charts: tunnels, bytes, connect time, failures by side. */
 import { byId, h, setText } from './dom.js';
-import { count, milliseconds, rate, size } from './format.js';
+import { count, milliseconds, percent, rate, size } from './format.js';
 import uPlot from './uplot.js';
 
 /**
  * @typedef {import('../schemas.ts').HistoryView} History
  * @typedef {(number | null)[]} Column
  * @typedef {{ label: string, colour: string, of: (history: History) => Column }} Line
- * `minTop` is the lowest upper end of the value axis.
+ * `minTop` is the lowest upper end of the value axis, `top` the highest.
  *
- * @typedef {{ title: string, format: (value: number) => string, steps?: number[], stacked?: boolean, minTop: number, lines: Line[] }} Chart
+ * @typedef {{ title: string, format: (value: number) => string, steps?: number[], stacked?: boolean, minTop: number, top?: number, lines: Line[] }} Chart
  */
 
 const AXIS_WIDTH = 52;
@@ -48,6 +48,24 @@ const CHARTS = [
     lines: [
       { label: 'p50', colour: '--accent', of: ({ dialP50Ms }) => dialP50Ms },
       { label: 'p95', colour: '--accent-2', of: ({ dialP95Ms }) => dialP95Ms },
+    ],
+  },
+  {
+    title: 'Requests served',
+    format: percent,
+    minTop: 1,
+    top: 1,
+    lines: [{ label: 'served', colour: '--accent', of: ({ successRate }) => successRate }],
+  },
+  {
+    title: 'Members that left the pool',
+    format: count,
+    steps: WHOLE_STEPS,
+    stacked: true,
+    minTop: 4,
+    lines: [
+      { label: 'used', colour: '--accent', of: ({ membersLeft }) => membersLeft.used },
+      { label: 'never used (wasted)', colour: '--side-target', of: ({ membersLeft }) => membersLeft.unused },
     ],
   },
   {
@@ -157,7 +175,7 @@ class ChartView {
 
   /** @returns {uPlot.Options} */
   #options() {
-    const { lines, minTop, format, steps, stacked } = this.#chart;
+    const { lines, minTop, top = Infinity, format, steps, stacked } = this.#chart;
     const ink = colour('--ink-3');
     const axis = { stroke: ink, font: AXIS_FONT, ticks: { show: false } };
     return {
@@ -173,7 +191,7 @@ class ChartView {
       },
       scales: {
         x: { time: true },
-        y: { range: (_plot, _low, high) => [0, Math.max(minTop, (high ?? 0) * 1.1)] },
+        y: { range: (_plot, _low, high) => [0, Math.min(top, Math.max(minTop, (high ?? 0) * 1.1))] },
       },
       axes: [
         {
@@ -225,14 +243,14 @@ class ChartView {
 }
 
 /** @param {Chart} chart @param {Column[]} columns */
-function summaryNote({ stacked, format }, columns) {
+function summaryNote({ stacked, format, top }, columns) {
   const values = columns.flat().filter((value) => value !== null);
   if (values.length === 0) return 'no data yet';
   if (stacked === true) {
     const total = values.reduce((all, value) => all + value, 0);
     return total === 0 ? 'none' : `${count(total)} in total`;
   }
-  return `max ${format(Math.max(...values))}`;
+  return top === undefined ? `max ${format(Math.max(...values))}` : `min ${format(Math.min(...values))}`;
 }
 
 /** @param {History} history @param {number} at @param {number} length */

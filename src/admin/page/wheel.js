@@ -5,8 +5,10 @@
  *
  * One bucket at a time is in the tab order; the arrow keys move between buckets.
  */
+import { countMembers } from './connect.js';
 import { byId, h, setAttribute, setText, svg } from './dom.js';
 import { count, counted, duration, rate } from './format.js';
+import { MARKS } from './texts.js';
 import {
   AXLE,
   bucketPath,
@@ -81,6 +83,7 @@ export class Wheel {
     drawing.addEventListener('keydown', (event) => this.#onKey(event));
     drawing.addEventListener('pointerleave', () => this.#onSelect(undefined, false));
     byId('wheel').replaceChildren(drawing);
+    setText(byId('wheel-marks'), MARKS);
   }
 
   /**
@@ -264,14 +267,20 @@ export class Wheel {
    * @param {number} shownCount
    */
   #showCounts({ sources, pool }, shownCount) {
-    const usable = sources.reduce((sum, { ready }) => sum + ready, 0);
-    const wanted = sources.reduce((sum, { size }) => sum + size, 0);
+    const { ready: usable, wanted, extra } = countMembers(sources);
     setText(this.usable, count(usable));
-    setText(this.wanted, `of ${count(wanted)} usable`);
+    setText(this.wanted, `usable, ${count(wanted)} wanted`);
     const item = (/** @type {string} */ label, /** @type {number} */ value, /** @type {string} */ state) =>
       h('div', { 'data-state': state }, h('dt', {}, label), h('dd', {}, count(value)));
     const items = STATES.map((state) => item(state, pool[state], state));
-    items.push(item('missing', this.#slots.length - this.#occupied().length, 'empty'));
+    if (extra > 0) items.push(item('extra', extra, 'extra'));
+    items.push(
+      item(
+        'missing',
+        sources.reduce((sum, { ready, size }) => sum + Math.max(0, size - ready), 0),
+        'empty',
+      ),
+    );
     const notShown = STATES.reduce((sum, state) => sum + pool[state], 0) - shownCount;
     if (notShown > 0) items.push(item('not shown', notShown, 'not-shown'));
     byId('legend').replaceChildren(...items);

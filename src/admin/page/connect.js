@@ -1,0 +1,111 @@
+// @ts-check
+/** How to use the proxy, and the figures that matter most: usable members, served requests, connect time. */
+import { toast } from './dialogs.js';
+import { byId, h, setAttribute, setText } from './dom.js';
+import { count, milliseconds } from './format.js';
+import { CONNECT, VITALS } from './texts.js';
+
+/**
+ * @typedef {import('../schemas.ts').Status} Status
+ * @typedef {import('../schemas.ts').HistoryView} History
+ */
+
+export function openConnect() {
+  const proxy = copyRow(CONNECT.proxy);
+  const curl = copyRow(CONNECT.test);
+  byId('copies').replaceChildren(proxy.element, curl.element);
+  const usable = vital(VITALS.usable);
+  const success = vital(VITALS.success);
+  const p50 = vital(VITALS.p50);
+  const p95 = vital(VITALS.p95);
+  byId('vitals').replaceChildren(usable.element, success.element, p50.element, p95.element);
+  return {
+    /** @param {Status} status */
+    showStatus({ listeners, sources }) {
+      const url = proxyUrl(listeners, location.hostname);
+      proxy.show(url ?? CONNECT.none);
+      curl.element.hidden = url === undefined;
+      if (url !== undefined) curl.show(CONNECT.curl(url));
+      const { ready, wanted, extra } = countMembers(sources);
+      usable.show(count(ready), VITALS.counts(count(wanted), extra === 0 ? '' : count(extra)));
+      setAttribute(usable.element, 'data-bad', ready === 0 && wanted > 0);
+    },
+    /** @param {History} history */
+    showHistory({ total, span }) {
+      const { succeeded, failed, dialP50Ms, dialP95Ms } = total;
+      const note = failed === 0 ? '' : VITALS.failed(count(failed), VITALS.spans[span]);
+      success.show(successText(succeeded, failed), note);
+      setAttribute(success.element, 'data-bad', failed > succeeded);
+      p50.show(dialP50Ms === null ? VITALS.noData : milliseconds(dialP50Ms), '');
+      p95.show(dialP95Ms === null ? VITALS.noData : milliseconds(dialP95Ms), '');
+    },
+  };
+}
+
+/**
+ * The URL of the first HTTP listener, as this browser's machine reaches it. A loopback address serves its own machine only.
+ *
+ * @param {Status['listeners']} listeners
+ * @param {string} pageHost
+ */
+export function proxyUrl(listeners, pageHost) {
+  const address = listeners.find(({ protocols }) => protocols.includes('http'))?.address.split(', ')[0];
+  if (address === undefined || address === '') return undefined;
+  return `http://${address.replace(/^(0\.0\.0\.0|\[::\])(?=:\d+$)/, pageHost)}`;
+}
+
+/**
+ * Members of all sources: those that a client can get, those wanted, and those beyond the wanted ones of their source.
+ *
+ * @param {readonly { ready: number, size: number }[]} sources
+ */
+export function countMembers(sources) {
+  const sum = (/** @type {(source: { ready: number, size: number }) => number} */ of) =>
+    sources.reduce((all, source) => all + of(source), 0);
+  return {
+    ready: sum(({ ready }) => ready),
+    wanted: sum(({ size }) => size),
+    extra: sum(({ ready, size }) => Math.max(0, ready - size)),
+  };
+}
+
+/**
+ * Rounded down, so that one failure is never 100 %.
+ *
+ * @param {number} succeeded @param {number} failed
+ */
+export function successText(succeeded, failed) {
+  const all = succeeded + failed;
+  return all === 0 ? VITALS.noData : `${Math.floor((succeeded / all) * 1_000) / 10} %`;
+}
+
+/** @param {string} term */
+function copyRow(term) {
+  const text = h('code');
+  const copy = async () => {
+    await navigator.clipboard.writeText(text.textContent ?? '');
+    toast(CONNECT.copied, 'done');
+  };
+  const select = () => getSelection()?.selectAllChildren(text); // without the right to the clipboard: ready for Ctrl-C
+  const button = h('button', { type: 'button', click: () => copy().catch(select) }, CONNECT.copy);
+  setAttribute(button, 'aria-label', `${CONNECT.copy}: ${term}`);
+  return {
+    element: h('div', {}, h('dt', {}, term), h('dd', {}, text, button)),
+    /** @param {string} value */
+    show: (value) => setText(text, value),
+  };
+}
+
+/** @param {string} term */
+function vital(term) {
+  const value = h('dd', { class: 'vital-value' }, VITALS.noData);
+  const note = h('dd', { class: 'vital-note' });
+  return {
+    element: h('div', {}, h('dt', {}, term), value, note),
+    /** @param {string} text @param {string} more */
+    show(text, more) {
+      setText(value, text);
+      setText(note, more);
+    },
+  };
+}
