@@ -32,6 +32,9 @@ export function whyImpossible(
     return 'No source with this name is configured. noria status lists the sources.';
   }
   if (protocol === undefined && minLifeMs === undefined && location === undefined) return undefined;
+  if (location === undefined || !looksLikeCode(location)) {
+    for (const one of sources.values()) if (couldServe(one, routing)) return undefined; // on the path of every request
+  }
   const named = [...sources.values()].filter(({ name }) => source === undefined || source === name);
   const speaking = named.filter((one) => couldSpeak(one, routing));
   if (speaking.length === 0) {

@@ -7,9 +7,9 @@
  */
 import type { FileHandle } from 'node:fs/promises';
 import { z } from 'zod';
-import type { Clock } from '../core/clock.ts';
 import { describeError } from '../core/faults.ts';
-import { elapsedBetween, type Moment, momentSchema, type Timekeeper } from './moment.ts';
+import { elapsedBetween, type Moment, momentSchema } from './moment.ts';
+import type { StateFileOptions } from './snapshot-file.ts';
 import { readStateFile, replaceStateFile } from './state-files.ts';
 
 /** `undefined` removes the record. */
@@ -44,14 +44,6 @@ export interface Journal {
   close(): Promise<void>;
 }
 
-export interface JournalOptions {
-  readonly path: string;
-  readonly clock: Clock;
-  readonly timekeeper: Timekeeper;
-  /** Called when the file cannot be read or written; noria continues. */
-  readonly warn: (message: string) => void;
-}
-
 /** How long a write waits for more changes: half of the second that a crash may cost. */
 const GATHER_MS = 500;
 /** Records that are turned into text at a time: about a millisecond. */
@@ -63,7 +55,7 @@ const FORMAT = 1;
 const headSchema = z.object({ format: z.literal(FORMAT), at: momentSchema });
 
 /** Opens and reads the journal. Invalid lines are ignored, with a warning. */
-export async function openJournal(options: JournalOptions): Promise<Journal> {
+export async function openJournal(options: StateFileOptions): Promise<Journal> {
   return new JournalFile(options, await readRecords(options));
 }
 
@@ -74,7 +66,7 @@ export function noJournal(): Journal {
 
 class JournalFile implements Journal {
   found: ReadonlyMap<string, FoundRecord>;
-  readonly #options: JournalOptions;
+  readonly #options: StateFileOptions;
   #source: JournalSource | undefined;
   /** Undefined until the first write and after a failed one: the next write then replaces the file. */
   #file: FileHandle | undefined;
@@ -85,7 +77,7 @@ class JournalFile implements Journal {
   #dirty = false;
   #closed = false;
 
-  constructor(options: JournalOptions, found: ReadonlyMap<string, FoundRecord>) {
+  constructor(options: StateFileOptions, found: ReadonlyMap<string, FoundRecord>) {
     this.#options = options;
     this.found = found;
   }
@@ -177,7 +169,7 @@ class JournalFile implements Journal {
   }
 }
 
-async function readRecords({ path, timekeeper, warn }: JournalOptions): Promise<Map<string, FoundRecord>> {
+async function readRecords({ path, timekeeper, warn }: StateFileOptions): Promise<Map<string, FoundRecord>> {
   let text: string | undefined;
   try {
     text = await readStateFile(path);

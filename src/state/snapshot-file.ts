@@ -26,7 +26,8 @@ export interface SnapshotFile {
   close(): Promise<void>;
 }
 
-interface SnapshotFileOptions {
+/** What a file in the state folder needs. */
+export interface StateFileOptions {
   readonly path: string;
   readonly clock: Clock;
   readonly timekeeper: Timekeeper;
@@ -49,7 +50,7 @@ const fileSchema = z.object({
 type Parts = z.infer<typeof fileSchema>['parts'];
 
 /** Opens and reads the snapshot. An invalid file is renamed, so that it is not overwritten. */
-export async function openSnapshotFile(options: SnapshotFileOptions): Promise<SnapshotFile> {
+export async function openSnapshotFile(options: StateFileOptions): Promise<SnapshotFile> {
   return new AtomicSnapshot(options, await readParts(options));
 }
 
@@ -66,7 +67,7 @@ export function noSnapshot(): SnapshotFile {
 }
 
 class AtomicSnapshot implements SnapshotFile {
-  readonly #options: SnapshotFileOptions;
+  readonly #options: StateFileOptions;
   readonly #found: Parts;
   readonly #collectors = new Map<string, () => unknown>();
   #timer: Disposable | undefined;
@@ -75,7 +76,7 @@ class AtomicSnapshot implements SnapshotFile {
   #dirty = false;
   #closed = false;
 
-  constructor(options: SnapshotFileOptions, found: Parts) {
+  constructor(options: StateFileOptions, found: Parts) {
     this.#options = options;
     this.#found = found;
   }
@@ -151,7 +152,7 @@ class AtomicSnapshot implements SnapshotFile {
   }
 }
 
-async function readParts({ path, clock, warn }: SnapshotFileOptions): Promise<Parts> {
+async function readParts({ path, clock, warn }: StateFileOptions): Promise<Parts> {
   let text: string | undefined;
   try {
     text = await readStateFile(path);
