@@ -19,6 +19,8 @@ export interface DialRequest {
    * connection, and may use absolute form if the member does not accept CONNECT to this port.
    */
   readonly use: 'tunnel' | 'forward';
+  /** `forward` only: an idle connection serves only requests of the same owner. */
+  readonly owner?: string;
   /** `forward` only, after a reused connection turned out to be closed: open a new connection. */
   readonly fresh?: boolean;
   /** `forward` only, after absolute form got an error of the member instead of an answer of the target: use CONNECT. */

@@ -16,11 +16,16 @@ export interface IdleConnection {
   /** `host:port` of the target. A connection in absolute form serves any target. */
   readonly target: string;
   readonly forwardMode: ForwardMode;
+  /** The only one whose requests it serves: a target may know the client by its connection. */
+  readonly owner: string;
   /** What it was opened with. Requests in absolute form on it carry the same. */
   readonly login: PreparedLogin | undefined;
   /** Monotonic time at which the member's lifetime ends; `Infinity` if unknown. */
   readonly endsAt: number;
 }
+
+/** What a request needs. */
+type IdleUse = Pick<IdleConnection, 'member' | 'target' | 'forwardMode' | 'owner'>;
 
 interface Entry {
   readonly connection: IdleConnection;
@@ -77,13 +82,13 @@ export class IdleConnections {
   /**
    * A paused connection through `member` that can serve `target`, if there is one. The caller owns it.
    *
-   * @param mode - `direct`: not one in absolute form.
+   * @param use.forwardMode - `direct`: not one in absolute form.
    */
-  take(member: string, target: string, mode: ForwardMode): IdleConnection | undefined {
+  take({ forwardMode: mode, ...use }: IdleUse): IdleConnection | undefined {
     if (this.#size === 0) return undefined;
     for (const forwardMode of FORWARD_MODES) {
       if (forwardMode === 'absolute' && mode === 'direct') break;
-      const key = keyOf({ member, target, forwardMode });
+      const key = keyOf({ ...use, forwardMode });
       const entry = this.#entries.get(key)?.at(-1);
       if (entry === undefined) continue;
       this.#remove(key, entry);
@@ -111,12 +116,8 @@ export class IdleConnections {
   }
 }
 
-function keyOf({
-  member,
-  target,
-  forwardMode,
-}: Pick<IdleConnection, 'member' | 'target' | 'forwardMode'>): string {
-  return forwardMode === 'absolute' ? member : `${member} ${target}`;
+function keyOf({ member, target, forwardMode, owner }: IdleUse): string {
+  return forwardMode === 'absolute' ? `${member} ${owner}` : `${member} ${target} ${owner}`;
 }
 
 /** Open in both directions, with nothing unread and nothing unsent. */

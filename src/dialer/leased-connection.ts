@@ -32,6 +32,8 @@ export interface ConnectionFacts {
   readonly client: string;
   /** `host:port`. */
   readonly target: string;
+  /** Of the request. */
+  readonly owner: string;
 }
 
 export class LeasedConnection implements MemberConnection, Listed {
@@ -86,7 +88,7 @@ export class LeasedConnection implements MemberConnection, Listed {
     if (this.#ended) return;
     this.#ended = true;
     const { pool, idle, openConnections, reachability } = this.#parts;
-    const { raw, memory, reusable, target, client } = this.#facts;
+    const { raw, memory, reusable, target, client, owner } = this.#facts;
     const { socket, member, forwardMode } = this;
     openConnections.delete(this);
     const isAnswered = outcome.answered === true && !this.#isMemberError;
@@ -105,6 +107,6 @@ export class LeasedConnection implements MemberConnection, Listed {
       return;
     }
     const endsAt = this.#startedAt + (this.remainingMs ?? Number.POSITIVE_INFINITY);
-    idle.keep({ socket, member, target, forwardMode, login: raw.login, endsAt });
+    idle.keep({ socket, member, target, forwardMode, owner, login: raw.login, endsAt });
   }
 }

@@ -212,10 +212,15 @@ export class RunningDial implements Dialing, AttemptOwner, Listed {
 
   /** Serves a plain HTTP request through an idle connection of the leased member, if there is one. */
   #reuseIdle(lease: Lease, hedge: boolean): boolean {
-    const { use, fresh, target } = this.#request;
+    const { use, fresh, target, owner = '' } = this.#request;
     if (use === 'tunnel' || fresh === true) return false;
     const { forwardMode } = this.#parts.memoryOf(lease.source);
-    const idle = this.#parts.idle.take(lease.member, target.text, forwardMode.first(target.text));
+    const idle = this.#parts.idle.take({
+      member: lease.member,
+      target: target.text,
+      forwardMode: forwardMode.first(target.text),
+      owner,
+    });
     if (idle === undefined) return false;
     this.#parts.pool.report({ lease: lease.id, kind: 'accepted' });
     if (hedge) this.#hedge.ended('won');
@@ -250,6 +255,7 @@ export class RunningDial implements Dialing, AttemptOwner, Listed {
       attempts: this.#budget.attempts,
       client: this.#client,
       target: this.#request.target.text,
+      owner: this.#request.owner ?? '',
     });
     this.#emitEnded('accepted', lease);
     this.#finishIfIdle();

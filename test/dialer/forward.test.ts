@@ -167,6 +167,7 @@ test.each([
   ['for another target', 'other.example:80', FORWARD],
   ['for another port', 'target.example:81', FORWARD],
   ['when a fresh one is asked for', 'target.example:80', { use: 'forward', fresh: true } as const],
+  ['for another owner', 'target.example:80', { use: 'forward', owner: 'bob' } as const],
   ['for a tunnel', 'target.example:80', { use: 'tunnel' } as const],
 ])('forward: an idle connection is not used %s', async (_, target, request) => {
   const at = await openMember('http', httpBehavior());

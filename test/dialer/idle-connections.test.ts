@@ -30,10 +30,18 @@ function connection(socket: Socket, over: Partial<IdleConnection> = {}): IdleCon
     member: 'm1',
     target: 'target.example:80',
     forwardMode: 'direct',
+    owner: 'ann',
     login: undefined,
     endsAt: Number.POSITIVE_INFINITY,
     ...over,
   };
+}
+
+function take(
+  idle: IdleConnections,
+  { member = 'm1', target = 'target.example:80', ...over }: Partial<IdleConnection> = {},
+) {
+  return idle.take({ member, target, forwardMode: 'absolute', owner: 'ann', ...over });
 }
 
 test('idle connections: kept for five seconds, never past the end of the member', async () => {
@@ -55,9 +63,9 @@ test('idle connections: the newest is taken first, each only once', async () => 
   if (a === undefined || b === undefined) throw new Error('no sockets');
   idle.keep(connection(a));
   idle.keep(connection(b));
-  expect(idle.take('m1', 'target.example:80', 'absolute')?.socket).toBe(b);
-  expect(idle.take('m1', 'target.example:80', 'absolute')?.socket).toBe(a);
-  expect(idle.take('m1', 'target.example:80', 'absolute')).toBeUndefined();
+  expect(take(idle, { member: 'm1', target: 'target.example:80', forwardMode: 'absolute' })?.socket).toBe(b);
+  expect(take(idle, { member: 'm1', target: 'target.example:80', forwardMode: 'absolute' })?.socket).toBe(a);
+  expect(take(idle, { member: 'm1', target: 'target.example:80', forwardMode: 'absolute' })).toBeUndefined();
   expect(
     [a, b].map((socket) => [socket.isPaused(), socket.listenerCount('data'), socket.listenerCount('end')]),
   ).toEqual([
@@ -71,13 +79,26 @@ test('idle connections: one in absolute form serves any target through its membe
   const [a] = await makeSockets(1);
   if (a === undefined) throw new Error('no socket');
   idle.keep(connection(a, { forwardMode: 'absolute' }));
-  expect(idle.take('m2', 'target.example:80', 'absolute')).toBeUndefined();
-  expect(idle.take('m1', 'other.example:80', 'direct')).toBeUndefined();
-  expect(idle.take('m1', 'other.example:80', 'absolute')).toMatchObject({
+  expect(take(idle, { member: 'm2', target: 'target.example:80', forwardMode: 'absolute' })).toBeUndefined();
+  expect(take(idle, { member: 'm1', target: 'other.example:80', forwardMode: 'direct' })).toBeUndefined();
+  expect(take(idle, { member: 'm1', target: 'other.example:80', forwardMode: 'absolute' })).toMatchObject({
     forwardMode: 'absolute',
     socket: a,
   });
 });
+
+test.each(['direct', 'absolute'] as const)(
+  'idle connections: one in %s form serves its owner only',
+  async (forwardMode) => {
+    const { idle } = makeIdle();
+    const [a] = await makeSockets(1);
+    if (a === undefined) throw new Error('no socket');
+    idle.keep(connection(a, { forwardMode }));
+    expect(take(idle, { owner: 'bob' })).toBeUndefined();
+    expect(take(idle, { owner: '' })).toBeUndefined();
+    expect(take(idle, { owner: 'ann' })?.socket).toBe(a);
+  },
+);
 
 test('idle connections: at most four are kept per member and target', async () => {
   const { idle } = makeIdle();

@@ -47,6 +47,7 @@ export class HttpExchange {
   #reusable = false;
   #requestSent: boolean;
   #over = false;
+  #keep: ((memberConnection: MemberConnection) => void) | undefined;
   /** Heads and framing included. */
   #bytesUp = 0;
   #bytesDown = 0;
@@ -102,6 +103,11 @@ export class HttpExchange {
 
   resume(): void {
     if (!this.#over) this.memberConnection.socket.resume();
+  }
+
+  /** If the connection can serve another request afterwards, `keep` gets it with its lease, and not the dialer. */
+  pin(keep: (memberConnection: MemberConnection) => void): void {
+    this.#keep = keep;
   }
 
   /** Ends the exchange, because its response is no longer wanted. Idempotent. */
@@ -209,7 +215,8 @@ export class HttpExchange {
     this.#removeListeners();
     if (outcome.keep === true) this.memberConnection.socket.pause();
     else this.memberConnection.socket.destroy();
-    this.memberConnection.end({ answered: this.#bytesDown > 0, ...outcome });
+    if (outcome.keep === true && this.#keep !== undefined) this.#keep(this.memberConnection);
+    else this.memberConnection.end({ answered: this.#bytesDown > 0, ...outcome });
     this.#callbacks.onReleased(this.#bytesUp, this.#bytesDown);
   }
 

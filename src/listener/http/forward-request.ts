@@ -18,6 +18,8 @@ export interface ForwardRequest {
   readonly fields: readonly HeaderField[];
   readonly framing: Framing;
   readonly routing: RoutingOptions;
+  /** Whose requests may share a connection with this one: those of one user, in one session. */
+  readonly owner: string;
   /** It asks to switch protocols. */
   readonly upgrade: boolean;
 }
@@ -54,7 +56,8 @@ export function readForwardRequest(
   if (url instanceof NoriaError) return url;
   const routing = connection.route(identity, url.target, fields);
   if (routing instanceof NoriaError) return routing;
-  return { method, url, fields, framing, routing, upgrade: isUpgrade(head) };
+  const owner = `${routing.session ?? ''} ${identity.user}`;
+  return { method, url, fields, framing, routing, owner, upgrade: isUpgrade(head) };
 }
 
 /** The target decides whether the client continues; other expectations than `100-continue` do not exist (RFC 9110 §10.1.1). */

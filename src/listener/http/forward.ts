@@ -21,6 +21,7 @@ import {
 } from './forward-request.ts';
 import type { Framing } from './framing.ts';
 import type { HeaderField } from './header-fields.ts';
+import { authenticatesConnection, offersConnectionAuthentication, type PinPurpose } from './pin.ts';
 import { type HttpReply, refusalReply, successHeaders } from './replies.ts';
 import { RequestBody } from './request-body.ts';
 import type { RequestContext, RequestHandler } from './request-handler.ts';
@@ -32,6 +33,8 @@ import { formatResponseHead, type ResponseWriter } from './response-writer.ts';
 const MAX_DIALS = 3;
 const IDEMPOTENT = /^(?:GET|HEAD|OPTIONS|TRACE|PUT|DELETE|PROPFIND|REPORT|SEARCH)$/;
 const PROXY_AUTHENTICATION_REQUIRED = 407;
+/** Shows the client that its connection keeps the connection to the target (RFC 4559 §6). */
+const SESSION_BASED: [string, string] = ['Proxy-Support', 'Session-Based-Authentication'];
 const EMPTY_OK: HttpReply = {
   status: 200,
   reasonPhrase: 'OK',
@@ -111,7 +114,9 @@ class Forward implements RequestHandler {
   }
 
   start(): void {
-    this.#dial(!IDEMPOTENT.test(this.#forwardRequest.method));
+    const pinned = this.#context.pin.take(this.#pinPurpose);
+    if (pinned !== undefined) this.#startExchange(pinned, true);
+    else this.#dial(!IDEMPOTENT.test(this.#forwardRequest.method));
   }
 
   onBody(chunk: Buffer): void {
@@ -130,11 +135,12 @@ class Forward implements RequestHandler {
 
   #dial(fresh: boolean): void {
     this.#dialCount += 1;
-    const { url, routing } = this.#forwardRequest;
+    const { url, routing, owner } = this.#forwardRequest;
     const request: DialRequest = {
       target: url.target,
       routing,
       use: 'forward',
+      owner,
       fresh,
       connectOnly: this.#connectOnly,
       avoid: [...this.#avoid],
@@ -154,7 +160,7 @@ class Forward implements RequestHandler {
       result.connection.socket.destroy();
       result.connection.end({ cut: false });
     } else if (result.ok) {
-      this.#startExchange(result.connection);
+      this.#startExchange(result.connection, authenticatesConnection(this.#forwardRequest.fields));
     } else if (result.failure.code === 'client-gone') {
       this.#over();
       this.#connection.destroy();
@@ -165,7 +171,7 @@ class Forward implements RequestHandler {
     }
   }
 
-  #startExchange(memberConnection: MemberConnection): void {
+  #startExchange(memberConnection: MemberConnection, pinned: boolean): void {
     const { deadlines, idleTimeoutMs, clock, bus } = this.#connection.options;
     const startedAt = clock.monotonic();
     this.#attempts += memberConnection.attempts;
@@ -181,6 +187,7 @@ class Forward implements RequestHandler {
         bus.emit('tunnel.closed', { source, member, kind: 'forward', bytesUp, bytesDown, ms });
       },
     });
+    if (pinned) this.#pin(exchange);
     this.#phase = { name: 'waiting', exchange };
     this.#clearIdleTimeout();
     this.#idleTimeout = deadlines.set(idleTimeoutMs, this.#onIdle);
@@ -225,7 +232,20 @@ class Forward implements RequestHandler {
     }
     this.#phase = { name: 'responding', exchange };
     const added = successHeaders(memberConnection, this.#attempts);
+    if (offersConnectionAuthentication(head.status, head.fields)) {
+      this.#pin(exchange);
+      added.push(SESSION_BASED);
+    }
     this.#response.start(head, framing, added);
+  }
+
+  get #pinPurpose(): PinPurpose {
+    const { url, owner, routing } = this.#forwardRequest;
+    return { target: url.target.text, owner, routing };
+  }
+
+  #pin(exchange: HttpExchange): void {
+    exchange.pin((memberConnection) => this.#context.pin.keep(memberConnection, this.#pinPurpose));
   }
 
   #isMemberError(memberConnection: MemberConnection, { status, fields }: ResponseHead): boolean {

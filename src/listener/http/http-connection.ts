@@ -12,6 +12,7 @@ import type { ClientConnection } from '../client-connection.ts';
 import { BodyReader, type BodyRules } from './body-reader.ts';
 import { parseConnectHead, serveConnect } from './connect.ts';
 import { serveForward } from './forward.ts';
+import { Pin } from './pin.ts';
 import { formatRefusal } from './replies.ts';
 import type { RequestHandler } from './request-handler.ts';
 import { MAX_REQUEST_HEAD_BYTES, parseRequestHead, type RequestHead } from './request-head.ts';
@@ -51,6 +52,7 @@ function awaitNext(connection: ClientConnection): void {
 
 class HttpConnection {
   readonly #connection: ClientConnection;
+  readonly #pin: Pin;
   /** Received and not yet parsed. */
   #received: Buffer = NOTHING;
   #current: CurrentRequest | undefined;
@@ -63,6 +65,7 @@ class HttpConnection {
 
   constructor(connection: ClientConnection) {
     this.#connection = connection;
+    this.#pin = new Pin(connection.options.clock);
   }
 
   start(first: Buffer): void {
@@ -175,6 +178,7 @@ class HttpConnection {
     current.handler = serveForward(head, {
       connection,
       response,
+      pin: this.#pin,
       resumeBody: () => this.#adjustReading(),
       detach: () => this.#detach(),
     });
@@ -279,6 +283,7 @@ class HttpConnection {
     if (this.#over) return;
     this.#over = true;
     this.#clearDeadline();
+    this.#pin.close();
     this.#connection.socket
       .off('data', this.#onData)
       .off('end', this.#onEnd)

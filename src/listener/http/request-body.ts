@@ -28,7 +28,8 @@ export class RequestBody {
   /** @param onWantsMore - called whenever `wantsMore` becomes true. */
   constructor(framing: Framing, onWantsMore: () => void) {
     this.#onWantsMore = onWantsMore;
-    if (framing.kind === 'none') this.#trailers = [];
+    const isEmpty = framing.kind === 'none' || (framing.kind === 'length' && framing.bytes === 0);
+    if (isEmpty) this.#trailers = [];
   }
 
   /** False: the next part should not be read from the client yet. */

@@ -1,6 +1,7 @@
 /** The interface between the connection, which reads requests, and what serves one of them. */
 import type { ClientConnection } from '../client-connection.ts';
 import type { HeaderField } from './header-fields.ts';
+import type { Pin } from './pin.ts';
 import type { ResponseWriter } from './response-writer.ts';
 
 /** What serves the current request. It gets the events of the client. */
@@ -19,6 +20,7 @@ export interface RequestHandler {
 export interface RequestContext {
   readonly connection: ClientConnection;
   readonly response: ResponseWriter;
+  readonly pin: Pin;
   /** `wantsBody` of the handler has become true. */
   resumeBody(): void;
   /** Stops reading for a tunnel. @returns what the client has sent after the request. */

@@ -65,7 +65,7 @@ const ABSOLUTE = { forwardMode: 'absolute' } as const;
 function request(method: string, text: string, fields: readonly HeaderField[] = [], upgrade = false) {
   const url = parseAbsoluteUrl(method, text);
   if (url instanceof NoriaError) throw url;
-  return { method, url, fields, framing: { kind: 'none' }, routing: {}, upgrade } as const;
+  return { method, url, fields, framing: { kind: 'none' }, routing: {}, owner: '', upgrade } as const;
 }
 
 test('request head: origin form for a target, absolute form for a member', () => {

@@ -1,0 +1,142 @@
+/**
+ * The member connection that a client connection keeps for itself, because the client authenticates to the target by a scheme
+ * that binds to the connection (NTLM, Negotiate). Any other client on that connection would be served as this one.
+ *
+ * Owns the connection and its lease between two requests. It is used for as long as the client connection lives.
+ */
+import type { Clock } from '../../core/clock.ts';
+import { isSame } from '../../core/is-same.ts';
+import type { AbsoluteAnswer, DialOutcome, MemberConnection } from '../../dialer/dial.ts';
+import type { RoutingOptions } from '../../pool/lease.ts';
+import { fieldValues, type HeaderField } from './header-fields.ts';
+
+/** What a connection is used for: a request of another user, with other options or to another target does not use it. */
+export interface PinPurpose {
+  /** `host:port`. */
+  readonly target: string;
+  readonly owner: string;
+  readonly routing: RoutingOptions;
+}
+
+/** Schemes whose credentials are valid for one request each. */
+const REQUEST_BOUND = new Set(['basic', 'digest', 'bearer']);
+const CONNECTION_BOUND_OFFER = /(?:^|,)\s*(?:ntlm|negotiate)\b/i;
+const UNAUTHORIZED = 401;
+
+/** Whether the credentials of a request may authenticate its connection. */
+export function authenticatesConnection(fields: readonly HeaderField[]): boolean {
+  return fieldValues(fields, 'authorization').some((value) => {
+    const [scheme = ''] = value.split(/[ ,]/, 1);
+    return !REQUEST_BOUND.has(scheme.toLowerCase());
+  });
+}
+
+/** Whether the target offers a scheme that authenticates the connection. */
+export function offersConnectionAuthentication(status: number, fields: readonly HeaderField[]): boolean {
+  return (
+    status === UNAUTHORIZED &&
+    fieldValues(fields, 'www-authenticate').some((value) => CONNECTION_BOUND_OFFER.test(value))
+  );
+}
+
+export class Pin {
+  readonly #clock: Clock;
+  #kept: { readonly connection: PinnedConnection; readonly purpose: PinPurpose } | undefined;
+
+  constructor(clock: Clock) {
+    this.#clock = clock;
+  }
+
+  /** Keeps an idle connection for the next request. Closes an earlier one. */
+  keep(connection: MemberConnection, purpose: PinPurpose): void {
+    this.close();
+    const pinned =
+      connection instanceof PinnedConnection ? connection : new PinnedConnection(connection, this.#clock);
+    this.#kept = { connection: pinned, purpose };
+    // A paused socket would notice neither an end nor an unexpected byte.
+    pinned.socket.on('data', this.#close).on('end', this.#close).on('close', this.#close).resume();
+    if (pinned.socket.destroyed || pinned.socket.readableEnded) this.close();
+  }
+
+  /** The paused connection, if there is one for this purpose. The caller owns it. */
+  take(purpose: PinPurpose): MemberConnection | undefined {
+    const kept = this.#kept;
+    if (kept === undefined || !isSame(kept.purpose, purpose)) return undefined;
+    this.#release();
+    kept.connection.socket.pause();
+    return kept.connection;
+  }
+
+  /** Closes the connection, if there is one. */
+  close(): void {
+    const connection = this.#kept?.connection;
+    if (connection === undefined) return;
+    this.#release();
+    connection.socket.destroy();
+    connection.end({ cut: false, answered: true });
+  }
+
+  readonly #close = (): void => this.close();
+
+  #release(): void {
+    this.#kept?.connection.socket.off('data', this.#close).off('end', this.#close).off('close', this.#close);
+    this.#kept = undefined;
+  }
+}
+
+/** A member connection after its first request. */
+class PinnedConnection implements MemberConnection {
+  readonly reused = true;
+  readonly attempts = 1;
+  readonly head = Buffer.alloc(0);
+  readonly #connection: MemberConnection;
+  readonly #clock: Clock;
+  readonly #pinnedAt: number;
+
+  constructor(connection: MemberConnection, clock: Clock) {
+    this.#connection = connection;
+    this.#clock = clock;
+    this.#pinnedAt = clock.monotonic();
+  }
+
+  get socket() {
+    return this.#connection.socket;
+  }
+
+  get forwardMode() {
+    return this.#connection.forwardMode;
+  }
+
+  get proxyAuthorization() {
+    return this.#connection.proxyAuthorization;
+  }
+
+  get member() {
+    return this.#connection.member;
+  }
+
+  get source() {
+    return this.#connection.source;
+  }
+
+  get exitIp() {
+    return this.#connection.exitIp;
+  }
+
+  get remainingMs() {
+    const { remainingMs } = this.#connection;
+    return remainingMs === undefined ? undefined : remainingMs - (this.#clock.monotonic() - this.#pinnedAt);
+  }
+
+  get session() {
+    return this.#connection.session;
+  }
+
+  isMemberError(answer: AbsoluteAnswer): boolean {
+    return this.#connection.isMemberError(answer);
+  }
+
+  end(outcome: DialOutcome): void {
+    this.#connection.end(outcome);
+  }
+}
