@@ -39,45 +39,39 @@ function workersOf(parent: number | undefined): number[] {
   });
 }
 
-/** Whether this process has accepted the connection. */
-function hasAccepted(pid: number, { localPort = 0, remotePort = 0 }: Socket): boolean {
-  const address = (port: number) => `0100007F:${port.toString(16).toUpperCase().padStart(4, '0')}`;
-  const row = readFileSync('/proc/net/tcp', 'utf8')
-    .split('\n')
-    .map((line) => line.trim().split(/\s+/))
-    .find(([, local, remote]) => local === address(remotePort) && remote === address(localPort));
-  const inode = row?.[9] ?? '0'; // 0 as long as the connection is in the backlog
-  return inode !== '0' && linksOf(pid).includes(`socket:[${inode}]`);
-}
-
-/** What the open files of a process are. */
-function linksOf(pid: number): string[] {
+/** The open sockets of a process. */
+function socketsOf(pid: number): string[] {
   return readdirSync(`/proc/${pid}/fd`).flatMap((fd) => {
     try {
-      return readlinkSync(`/proc/${pid}/fd/${fd}`);
+      const target = readlinkSync(`/proc/${pid}/fd/${fd}`);
+      return target.startsWith('socket:') ? [target] : [];
     } catch {
-      return []; // ignored: closed while the list was read
+      return []; // ignored: it closed while the list was read
     }
   });
 }
 
 const isStopped = (pid: number) => / \(.*\) T /.test(readFileSync(`/proc/${pid}/stat`, 'utf8'));
 
-/** Opens a connection that this worker accepts. */
-async function connectTo(worker: number, workers: readonly number[], proxy: string): Promise<Socket> {
+/** Runs `run` while this worker alone can accept connections: the others are stopped. */
+async function whileAlone<T>(worker: number, workers: readonly number[], run: () => Promise<T>): Promise<T> {
   const others = workers.filter((pid) => pid !== worker);
   for (const pid of others) process.kill(pid, 'SIGSTOP');
   try {
     await until('the other workers are stopped', () => others.every(isStopped));
-    const socket = connect(Number(proxy.split(':')[1]), '127.0.0.1');
-    onTestFinished(() => void socket.destroy());
-    socket.on('error', () => {}); // the test or the exit of its worker resets it
-    await once(socket, 'connect');
-    await until('the worker has accepted it', () => hasAccepted(worker, socket));
-    return socket;
+    return await run();
   } finally {
     for (const pid of others) process.kill(pid, 'SIGCONT');
   }
+}
+
+/** A connection to a proxy at `host:port`. */
+async function connectTo(proxy: string): Promise<Socket> {
+  const socket = connect(Number(proxy.split(':')[1]), '127.0.0.1');
+  onTestFinished(() => void socket.destroy());
+  socket.on('error', () => {}); // the test or the exit of its worker resets it
+  await once(socket, 'connect');
+  return socket;
 }
 
 const basic = (user: string, password = 'x') =>
@@ -100,7 +94,9 @@ interface Pair {
   readonly workers: readonly [number, number];
   /** `host:port` that members reach. */
   readonly target: string;
-  /** Through the first worker, or the second. */
+  /** A connection that this worker of `all` accepts. */
+  connectToWorker(worker: number, all: readonly number[]): Promise<Socket>;
+  /** A connection that the first or the second worker accepts. */
   through(worker: 0 | 1): Promise<Socket>;
 }
 
@@ -117,8 +113,21 @@ async function startPair(more: Partial<NoriaOptions> = {}, clock?: Clock): Promi
   const workers = workersOf(process.pid).filter((pid) => !before.includes(pid));
   const [first = 0, second = 0] = workers;
   expect(workers).toEqual([first, second]);
-  const through = (worker: 0 | 1) => connectTo(worker === 0 ? first : second, workers, noria.proxy);
-  return { noria, options, workers: [first, second], target: new URL(sandbox.targetUrl).host, through };
+  const connectToWorker = (worker: number, all: readonly number[]) =>
+    whileAlone(worker, all, async () => {
+      const before = new Set(socketsOf(worker));
+      const socket = await connectTo(noria.proxy);
+      await until('the worker has accepted it', () => socketsOf(worker).some((inode) => !before.has(inode)));
+      return socket;
+    });
+  return {
+    noria,
+    options,
+    workers: [first, second],
+    target: new URL(sandbox.targetUrl).host,
+    connectToWorker,
+    through: (worker) => connectToWorker(worker === 0 ? first : second, workers),
+  };
 }
 
 const lines = ({ lines }: Noria, message: string) =>
@@ -171,7 +180,7 @@ async function untilStatus(
 }
 
 test('workers: a replacement has the current configuration', async () => {
-  const { noria, options, workers, target, through } = await startPair();
+  const { noria, options, workers, target, connectToWorker, through } = await startPair();
   const users = 'denyTargets: [], users: [{ username: me, password: right-one }]';
   const listeners = `listeners: [{ address: "${noria.proxy}", ${users} }]`; // the same port as before, now given as a number
   expect(await noria.reload(testConfig({ ...options, listeners }))).toEqual([]);
@@ -180,9 +189,9 @@ test('workers: a replacement has the current configuration', async () => {
   await untilStatus(noria, ({ workers }) => workers.running === 1);
   await untilStatus(noria, ({ workers }) => workers.running === 2);
   const fresh = workersOf(process.pid).find((pid) => !workers.includes(pid)) ?? 0;
-  const socket = await connectTo(fresh, [workers[1], fresh], noria.proxy);
+  const socket = await connectToWorker(fresh, [workers[1], fresh]);
   expect(await openTunnel(socket, target)).toMatch(/^HTTP\/1\.1 407 /);
-  const again = await connectTo(fresh, [workers[1], fresh], noria.proxy);
+  const again = await connectToWorker(fresh, [workers[1], fresh]);
   expect(await openTunnel(again, target, basic('me', 'right-one'))).toMatch(/^HTTP\/1\.1 200 /);
 });
 
@@ -448,8 +457,10 @@ test.skipIf(!hasCommand('systemd-socket-activate'))(
     expect(await openTunnel(first, target)).toMatch(/^HTTP\/1\.1 200 /);
     const workers = workersOf(noria.child.pid);
     for (const pid of workers) {
-      const socket = await connectTo(pid, workers, `127.0.0.1:${port}`);
-      expect(await openTunnel(socket, target)).toMatch(/^HTTP\/1\.1 200 /);
+      const answer = await whileAlone(pid, workers, async () =>
+        openTunnel(await connectTo(`127.0.0.1:${port}`), target),
+      );
+      expect(answer).toMatch(/^HTTP\/1\.1 200 /);
     }
     for (const pid of workers) process.kill(pid, 'SIGKILL');
     expect(await noria.ended).toEqual([1, null]);
