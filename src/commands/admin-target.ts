@@ -5,6 +5,7 @@ import { type AdminSection, readAdminSection } from '../config/admin-section.ts'
 import { findDefaultFile } from '../config/files.ts';
 import { describeError, NoriaError } from '../core/faults.ts';
 import { formatHostPort, hostPort, parseHostPort, parsePort } from '../core/host-port.ts';
+import { localHostOf } from '../core/listen-address.ts';
 import { Secret } from '../core/secret.ts';
 import { AdminClient, type AdminTarget } from './admin-client.ts';
 import type { Terminal } from './terminal.ts';
@@ -17,12 +18,6 @@ export interface AdminFlags {
 const DEFAULT_HOST = '127.0.0.1';
 const DEFAULT_PORT = 8889;
 const EXAMPLES = '8889, 127.0.0.1:8889 or https://noria.example.com';
-/** A server bound to a wildcard address is reached through loopback. */
-const WILDCARDS: ReadonlyMap<string, string> = new Map([
-  ['0.0.0.0', '127.0.0.1'],
-  ['::', '::1'],
-]);
-
 /** Adds the options that name the daemon. */
 export function addAdminOptions(command: Command): Command {
   return command
@@ -136,5 +131,5 @@ function originOf(text: string, givenBy: string): string {
 }
 
 function httpOrigin(host: string, port: number): string {
-  return `http://${formatHostPort(WILDCARDS.get(host) ?? host, port)}`;
+  return `http://${formatHostPort(localHostOf(host), port)}`;
 }

@@ -1,10 +1,13 @@
 /** `noria demo`: runs the daemon on an embedded sandbox of the extraction service, and prints commands to try. */
+import { randomBytes } from 'node:crypto';
 import { createServer } from 'node:net';
-import type { Command } from 'commander';
+import { type Command, InvalidArgumentError } from 'commander';
 import type { Config } from '../config/config.ts';
 import { parseConfig } from '../config/load.ts';
 import { pause, systemClock } from '../core/clock.ts';
 import { NoriaError } from '../core/faults.ts';
+import { formatHostPort, hostPort, parseHostPort } from '../core/host-port.ts';
+import { isLocalAddress, localHostOf } from '../core/listen-address.ts';
 import { createLog } from '../core/log.ts';
 import type { LogLevel } from '../core/log-options.ts';
 import { Ownership } from '../core/ownership.ts';
@@ -15,7 +18,7 @@ import { type CommandContext, fractionOption, integerOption, portOption, untilSi
 import { STORY_MEMBERS, tellStory } from './story.ts';
 import { EXIT, type Terminal } from './terminal.ts';
 
-const HOST = '127.0.0.1';
+const DEFAULT_HOST = '127.0.0.1';
 const DEFAULT_PORT = 8888;
 const DEFAULT_ADMIN_PORT = 8889;
 /** A second listener with a user, for clients that send credentials only after a 407. */
@@ -26,10 +29,12 @@ const DEFAULT_MEMBERS = 20;
 const TARGET_NAME = 'target.example';
 /** Pause between two chapters of the story, so that a person can look at the dashboard. */
 const STORY_PAUSE_MS = 4_000;
+const SECRET_BYTES = 12;
 /** The lifetimes of members: short, so that a viewer soon sees some expire. */
 const LIFETIME_MS = [60_000, 180_000] as const;
 
 interface DemoFlags {
+  readonly host: string;
   readonly port?: number;
   readonly adminPort?: number;
   readonly targetPort?: number;
@@ -39,11 +44,23 @@ interface DemoFlags {
   readonly slow: number;
 }
 
+/** What clients and the dashboard must send when other machines can reach the demo. */
+interface DemoSecrets {
+  readonly password: string;
+  readonly token: string;
+}
+
 export function addDemoCommand(program: Command, { action, terminal, logLevel }: CommandContext): void {
   program
     .command('demo')
     .description(
       'run the daemon on an embedded sandbox with real members and a target site; prints commands to try',
+    )
+    .option(
+      '--host <address>',
+      'address to listen on; with another than loopback, 0.0.0.0 in a container, the demo requires a password and a token, which it prints',
+      hostOption,
+      DEFAULT_HOST,
     )
     .option(
       '--port <port>',
@@ -66,7 +83,7 @@ export function addDemoCommand(program: Command, { action, terminal, logLevel }:
     .option('--slow <fraction>', 'fraction of members with a delay of 2 s, 0 to 1', fractionOption, 0)
     .addHelpText(
       'after',
-      '\nExamples:\n  noria demo\n  noria demo --story\n  noria demo --members 40 --dead 0.2 --slow 0.1\n  noria demo --port 9000 --admin-port 9001',
+      '\nExamples:\n  noria demo\n  noria demo --story\n  noria demo --members 40 --dead 0.2 --slow 0.1\n  noria demo --port 9000 --admin-port 9001\n  noria demo --host 0.0.0.0\n\nWith --host, NORIA_ADMIN_TOKEN sets the token.',
     )
     .action(action((flags: DemoFlags) => demo(flags, terminal, logLevel())));
 }
@@ -74,14 +91,17 @@ export function addDemoCommand(program: Command, { action, terminal, logLevel }:
 async function demo(flags: DemoFlags, terminal: Terminal, level: LogLevel | undefined): Promise<number> {
   if (flags.story && flags.members < STORY_MEMBERS)
     throw new NoriaError('bad-usage', `--story needs --members ${STORY_MEMBERS} or more`);
+  const secrets = demoSecrets(flags, terminal);
+  if (flags.story && secrets !== undefined)
+    throw new NoriaError('bad-usage', '--story works on loopback: leave out --host');
   const owner = new Ownership();
   try {
     const sandbox = await owner.open('sandbox', openDemoSandbox(flags));
-    const config = await demoConfig(flags, sandbox);
+    const config = await demoConfig(flags, sandbox, secrets);
     const log = createLog({ level: level ?? (flags.story ? 'error' : config.log.level), format: 'pretty' });
     const daemon = await owner.open('daemon', startDaemon({ config, log }));
     if (flags.story) return await story(daemon, sandbox, terminal);
-    for (const line of commandsToTry(daemon.addresses, targetOf(sandbox), flags.members))
+    for (const line of introduction(daemon.addresses, targetOf(sandbox), flags, secrets))
       terminal.print(line);
     await untilSignal();
     printGoodbye(terminal);
@@ -137,7 +157,7 @@ async function openDemoSandbox({ members, dead, slow, targetPort }: DemoFlags): 
   const shared = { lifetimeMs: LIFETIME_MS, dead, slow, singlePullLimit: Math.max(1, members) };
   // Twice the pool size, so that a draw brings new members.
   return openSandbox({
-    targetPort: targetPort ?? (await freePort(DEFAULT_TARGET_PORT)),
+    targetPort: targetPort ?? (await freePort(DEFAULT_HOST, DEFAULT_TARGET_PORT)),
     instances: [
       { product: 'short-classic', members: http * 2, ...shared },
       { product: 'short-socks5', members: Math.max(1, socks) * 2, ...shared },
@@ -145,10 +165,22 @@ async function openDemoSandbox({ members, dead, slow, targetPort }: DemoFlags): 
   });
 }
 
-async function demoConfig(flags: DemoFlags, sandbox: Sandbox): Promise<Config> {
-  const port = flags.port ?? (await freePort(DEFAULT_PORT));
-  const authPort = port === 0 ? 0 : await freePort(DEFAULT_AUTH_PORT);
-  const adminPort = flags.adminPort ?? (await freePort(DEFAULT_ADMIN_PORT));
+/** Undefined on loopback, where nobody else can connect. */
+function demoSecrets({ host }: DemoFlags, { env }: Terminal): DemoSecrets | undefined {
+  if (isLocalAddress({ kind: 'tcp', host, port: 0 })) return undefined;
+  const random = () => randomBytes(SECRET_BYTES).toString('base64url');
+  return { password: random(), token: env['NORIA_ADMIN_TOKEN'] || random() };
+}
+
+async function demoConfig(
+  flags: DemoFlags,
+  sandbox: Sandbox,
+  secrets: DemoSecrets | undefined,
+): Promise<Config> {
+  const { host } = flags;
+  const port = flags.port ?? (await freePort(host, DEFAULT_PORT));
+  const authPort = port === 0 ? 0 : await freePort(host, DEFAULT_AUTH_PORT);
+  const adminPort = flags.adminPort ?? (await freePort(host, DEFAULT_ADMIN_PORT));
   const [http, socks] = split(flags.members);
   const sources = [
     sourceText('city', 'short-classic', http, sandbox),
@@ -161,16 +193,12 @@ sources:
 ${sources.join('\n')}
 pool: { allowPrivateAddresses: true }   # the members are on loopback
 listeners:
-  - address: ${HOST}:${port}
-    denyTargets: [smtp]                 # the target is on loopback too
-  - address: ${HOST}:${authPort}
-    users: [{ username: me, password: x }]
-    denyTargets: [smtp]
-admin: { address: "${HOST}:${adminPort}" }
+${listenersText((at) => formatHostPort(host, at), { port, authPort, secrets })}
+admin: { address: "${formatHostPort(host, adminPort)}"${secrets === undefined ? '' : ', token: "${NORIA_ADMIN_TOKEN}"'} }
 state: off
 `,
     'demo.yaml',
-    { env: {} },
+    { env: { DEMO_PASSWORD: secrets?.password, NORIA_ADMIN_TOKEN: secrets?.token } },
   );
 }
 
@@ -190,40 +218,76 @@ function split(members: number): readonly [http: number, socks: number] {
   return [members - socks, socks];
 }
 
-function commandsToTry(
-  { listeners, admin }: { readonly listeners: readonly string[]; readonly admin: string | undefined },
+/** On loopback the target may also be named by its address; other machines must not reach loopback through the demo. */
+function listenersText(
+  address: (port: number) => string,
+  {
+    port,
+    authPort,
+    secrets,
+  }: { readonly port: number; readonly authPort: number; readonly secrets: DemoSecrets | undefined },
+): string {
+  if (secrets !== undefined)
+    return `  - { address: "${address(port)}", users: [{ username: me, password: "\${DEMO_PASSWORD}" }] }`;
+  return [
+    `  - { address: "${address(port)}", denyTargets: [smtp] }`,
+    `  - { address: "${address(authPort)}", denyTargets: [smtp], users: [{ username: me, password: x }] }`,
+  ].join('\n');
+}
+
+/** What the demo is, and commands to try. */
+function introduction(
+  { listeners, admin = '' }: Daemon['addresses'],
   targetUrl: string,
-  members: number,
+  { members }: DemoFlags,
+  secrets: DemoSecrets | undefined,
 ): string[] {
-  const proxy = listeners[0] ?? '';
-  const python = `import urllib.request as u; print(u.build_opener(u.ProxyHandler({'http': 'http://${proxy}'})).open('${targetUrl}/ip').read().decode())`;
+  const proxy = reachable(listeners[0] ?? '');
+  const password = secrets?.password ?? 'x';
+  const rotating = `http://${secrets === undefined ? '' : `me:${password}@`}${proxy}`;
+  const python = `import urllib.request as u; print(u.build_opener(u.ProxyHandler({'http': '${rotating}'})).open('${targetUrl}/ip').read().decode())`;
   return [
     '',
     `noria demo: a rotating proxy on ${proxy} (HTTP, SOCKS5, SOCKS4) with ${members} members`,
     `  target     ${targetUrl}/ip  answers with the exit address; only members resolve its name`,
-    `  dashboard  http://${admin ?? ''}/`,
+    `  dashboard  http://${reachable(admin)}/${secrets === undefined ? '' : `  token ${secrets.token}`}`,
     '',
     'Try these in another terminal. Each call uses another exit:',
     '',
-    `  curl -x http://${proxy} ${targetUrl}/ip`,
-    `  curl -x socks5h://${proxy} ${targetUrl}/ip`,
+    `  curl -x ${rotating} ${targetUrl}/ip`,
+    `  curl -x ${rotating.replace('http:', 'socks5h:')} ${targetUrl}/ip`,
     `  python3 -c "${python}"`,
     '',
     'A session keeps one member:',
     '',
-    `  curl -x http://me-session-one:x@${proxy} ${targetUrl}/ip`,
+    `  curl -x http://me-session-one:${password}@${proxy} ${targetUrl}/ip`,
     '',
-    `Browsers send a user name only after a 407. For them, ${listeners[1] ?? ''} requires user me, password x (docs/clients.md).`,
+    secrets === undefined
+      ? `Browsers send a user name only after a 407. For them, ${listeners[1] ?? ''} requires user me, password x (docs/clients.md).`
+      : `It listens on ${listeners[0] ?? ''}: other machines can use it with this password, until it ends.`,
     'Stop with Ctrl-C. Events:',
     '',
   ];
 }
 
+/** An address as clients on this machine reach it. */
+function reachable(address: string): string {
+  const parsed = parseHostPort(address);
+  return parsed === undefined ? address : formatHostPort(localHostOf(parsed.host), parsed.port);
+}
+
+/** Reads an IP address or a host name, with or without brackets. */
+function hostOption(text: string): string {
+  const host = hostPort(text.replace(/^\[(.*)\]$/, '$1'), 1)?.host;
+  if (host !== undefined) return host;
+  throw new InvalidArgumentError('Expected an address without a port, for example 0.0.0.0.');
+}
+
 /** The preferred port if it is free, else 0. */
-function freePort(preferred: number): Promise<number> {
+function freePort(host: string, preferred: number): Promise<number> {
   return new Promise((resolve) => {
     const probe = createServer();
     probe.once('error', () => resolve(0)); // handled: the port is taken
-    probe.listen(preferred, HOST, () => probe.close(() => resolve(preferred)));
+    probe.listen(preferred, host, () => probe.close(() => resolve(preferred)));
   });
 }

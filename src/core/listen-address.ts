@@ -22,6 +22,10 @@ interface FdAddress {
   readonly fd: number;
 }
 
+const WILDCARDS: ReadonlyMap<string, string> = new Map([
+  ['0.0.0.0', '127.0.0.1'],
+  ['::', '::1'],
+]);
 const FIRST_FD = 3;
 /** Each port is a server. */
 const MAX_RANGE = 1000;
@@ -60,6 +64,11 @@ export function formatListenAddress(address: ListenAddress): string {
 /** Whether only this machine can reach the address. True for an inherited socket, whose address is known only once it is open. */
 export function isLocalAddress(address: ListenAddress): boolean {
   return address.kind === 'fd' || address.host === 'localhost' || isLoopbackAddress(address.host);
+}
+
+/** The host by which this machine reaches a server that listens on `host`: loopback for a wildcard. */
+export function localHostOf(host: string): string {
+  return WILDCARDS.get(host) ?? host;
 }
 
 /** Whether two servers cannot listen on these addresses at the same time. Port 0 never conflicts. */

@@ -46,6 +46,29 @@ test.skipIf(!hasCommand('curl'))(
   },
 );
 
+test.skipIf(!hasCommand('curl'))(
+  'demo: --host on all addresses requires the password and the token that it prints',
+  async () => {
+    const { out } = startDemo('--members', '2', '--host', '0.0.0.0');
+    await until('the demo tells what to try', () => out().includes('Ctrl-C'));
+    const lines = [...out().matchAll(/^ {2}curl (.*)$/gm)].map(([, args = '']) => args.split(' '));
+    expect(lines.length).toBe(3);
+    for (const line of lines) expect((await curl(...line)).out).toMatch(/^127\./);
+
+    const [, proxy = '', target = ''] = lines[0] ?? [];
+    const { host } = new URL(proxy);
+    const status = (...args: string[]) => curl('-o', '/dev/null', '-w', '%{http_code}', ...args);
+    expect((await status('-x', `http://${host}`, target)).out).toBe('407');
+    const loopback = target.replace('target.example', '127.0.0.1');
+    expect((await status('-x', proxy, loopback)).out, 'the network of the host').toBe('403');
+
+    const [, page = '', token = ''] = /dashboard {2}(\S+) {2}token (\S+)/.exec(out()) ?? [];
+    const api = `${page}api/status`;
+    expect((await status(api)).out).toBe('401');
+    expect((await status('-H', `Authorization: Bearer ${token}`, api)).out).toBe('200');
+  },
+);
+
 test('demo: Ctrl-C ends it with exit code 0', async () => {
   const { child, ended, out } = startDemo('--members', '2');
   await until('the demo has printed its commands', () => out().includes('Ctrl-C'));
