@@ -9,7 +9,7 @@ import type { EventBus } from '../core/events.ts';
 import { FAULTS, type FaultCode } from '../core/faults.ts';
 import type { FailureView } from './schemas.ts';
 
-/** More than a person reads. */
+/** More entries than an operator reads. */
 const MAX_ENTRIES = 60;
 /** A source in one of these states failed to draw if the state has a service code; a pause by the operator has none. */
 const STATES_AFTER_FAILURE: ReadonlySet<string> = new Set(['waiting', 'backoff', 'paused', 'halted']);

@@ -47,7 +47,7 @@ interface KeySection {
  * The key of an instance or account, given or derived from the password. If both are given, they must match.
  *
  * @param keyName - what the section calls its key.
- * @returns undefined, with a problem reported, without a valid key.
+ * @returns undefined if there is no valid key. The problem is then reported.
  */
 export function resolveKey(
   section: KeySection,

@@ -11,7 +11,7 @@ type Retry = 'never' | 'other-member' | 'later';
 export interface Fault {
   /** Which side caused it. */
   readonly side: Side;
-  /** What may be tried next. */
+  /** Whether another try may help: never, with another member, or later. */
   readonly retry: Retry;
   /** HTTP status for the client; absent if no HTTP client gets it. */
   readonly http?: number;

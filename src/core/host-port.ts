@@ -23,7 +23,7 @@ const MAX_NAME_LENGTH = 253;
 const MAX_LABEL_LENGTH = 63;
 /** Before normalisation, which removes some characters. Limits the work for hostile input. */
 const MAX_TEXT_LENGTH = 512;
-/** Allowed before normalisation. IDNA checks non-ASCII letters. */
+/** Characters allowed before normalisation, which checks the non-ASCII ones (IDNA). */
 const HOST_TEXT = /^[^\s\p{Cc}%@/\\?#[\]:<>^|"'`{}!$&()*+,;=~]+$/u;
 /** A label after normalisation. Underscores occur in many real names. */
 const LABEL = /^[a-z0-9_](?:[a-z0-9_-]*[a-z0-9_])?$/;

@@ -30,7 +30,7 @@ const FIRST_FD = 3;
 /** Each port is a server. */
 const MAX_RANGE = 1000;
 const MAX_PORT = 65_535;
-/** `hostPort` needs a port to check a host, also when the address has port 0. */
+/** For `hostPort`, which checks a host only together with a port and rejects the 0 that an address may have. */
 const ANY_PORT = 1;
 
 /** @returns the address, or in `wrong` a predicate that follows the address in a message: `has no port`. */

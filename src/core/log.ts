@@ -83,7 +83,7 @@ const ROUTINE_STATES = new Set(['ready', 'drawing', 'waiting']);
 
 const ROUTINE_READINESS = new Set(['serving', 'degraded']);
 
-/** The refusals of clients have a limit. */
+/** All events but the refusals of clients, whose log lines are limited. */
 type UnlimitedEvent = Exclude<EventName, 'client.refused'>;
 
 /** Level and message of each event. */

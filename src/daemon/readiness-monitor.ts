@@ -76,7 +76,7 @@ export class ReadinessMonitor {
     });
   }
 
-  /** After the other subscribers of the event. */
+  /** Checks once the other subscribers of the event have run. */
   #checkSoon(): void {
     if (this.#isCheckQueued) return;
     this.#isCheckQueued = true;

@@ -57,7 +57,7 @@ export class AttemptBudget {
   /**
    * Whether another attempt may start.
    *
-   * @param reportPoints - of the reports that the target is unreachable; `FULL_REPORT` each.
+   * @param reportPoints - the sum over the reports that the target is unreachable; `FULL_REPORT` for a full one.
    * @param reachedRecently - another member reached the target a moment ago, so the reports may be wrong.
    */
   allowsAnother(running: number, reportPoints: number, reachedRecently: boolean): boolean {

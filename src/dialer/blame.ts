@@ -85,8 +85,8 @@ export const FULL_REPORT = 3;
 const UNPROVEN_REPORT = 2;
 
 /**
- * How much a failure says that the target is unreachable. Proxies report this in many ways: 502 to 504, a SOCKS reply, any
- * other error status, or they hang up.
+ * How strongly a failure indicates that the target is unreachable, in points. Proxies report this in many ways: 502 to 504,
+ * a SOCKS reply, any other error status, or they hang up.
  */
 function reportPoints(failure: FailedAttempt, memberWorked: boolean): number {
   if (!targetCanCause(failure)) return 0;

@@ -88,7 +88,7 @@ export class SourceCredentials {
     return this.#faulty;
   }
 
-  /** Whether there are credentials that a member which answered `sent` by requiring some did not get. */
+  /** A member got `sent` and requires credentials. Returns whether noria has others for it. */
   hasOthers(sent: PreparedLogin | undefined): boolean {
     return this.#access.auth === 'auto' && sent === undefined && this.#instance !== undefined;
   }

@@ -33,7 +33,7 @@ export interface DialerOptions extends DialerSettings {
   readonly clock: Clock;
   readonly bus: EventBus;
   readonly pool: LeaseProvider;
-  /** Several members of a source refuse its credentials, or one accepts them again. Called once for each. */
+  /** Several members of a source refuse its credentials, or one accepts them again. Called once for each such change. */
   readonly onSourceFault: (fault: SourceFault) => void;
   /** Our own network is down, or up again. */
   readonly onNetwork: (down: boolean) => void;

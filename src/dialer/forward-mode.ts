@@ -10,7 +10,7 @@ import { BoundedMap } from '../core/bounded-map.ts';
 import type { Clock } from '../core/clock.ts';
 import type { AbsoluteAnswer, ForwardMode } from './dial.ts';
 
-/** Distinct targets that only absolute form has reached before the whole source uses it. */
+/** When only absolute form has reached this many distinct targets, noria uses it for every target of the source. */
 export const TARGETS_OF_ABSOLUTE_FORM = 3;
 /** Members that must refuse CONNECT in a row before a source that accepted it is considered changed. */
 const REFUSALS_OF_A_CHANGED_SOURCE = 3;
@@ -31,7 +31,7 @@ export class ForwardModeMemory {
   readonly #acceptedPorts = new BoundedMap<number, number>(MAX_TARGETS);
   readonly #refusedBy = new Set<string>();
 
-  /** @param initial - with `absolute` CONNECT is never tried, so nothing is learned. */
+  /** @param initial - with `absolute`, CONNECT is never tried, so nothing is learned. */
   constructor(clock: Clock, initial: ForwardMode) {
     this.#clock = clock;
     this.#initial = initial;

@@ -33,7 +33,7 @@ export class NetworkWatch {
     return this.#phase === 'down';
   }
 
-  /** Another machine answered anything. */
+  /** Another machine has answered, no matter what, so the network is up. */
   answered(): void {
     this.#answeredAt = this.#clock.monotonic();
     if (this.#lostAt.size > 0) this.#lostAt.clear();

@@ -280,7 +280,7 @@ export class RunningDial implements Dialing, AttemptOwner, Listed {
     const reason = describeAttempts(failures, attempts, this.#elapsedMs);
     if (!isTargetUnreachable) this.#fail({ code: 'members-failed', reason, attempts });
     else {
-      // One report of a refused connection is enough: "unreachable", and HTTP's 502, may be all that the others know.
+      // One member that reports a refused connection is enough: others may report the same only as "unreachable" or as 502.
       const targetRefused = failures.some((failure) => failure.targetRefused);
       this.#fail({ code: 'target-unreachable', reason, attempts, targetRefused });
     }

@@ -129,7 +129,7 @@ export class ListenerSet {
     if (restorable.length > 0) this.#previous = { opened: restorable, drainTimeoutMs };
     for (const removed of change.removed) {
       stop(removed);
-      // A listener that only an uncommitted update had opened is never restored.
+      // An update can only go back to the listeners of the last commit, so one opened since then can be closed.
       if (!restorable.includes(removed)) this.#drainAndClose(removed.listener, drainTimeoutMs);
     }
   }

@@ -19,7 +19,7 @@ import {
 /** The first request after a pause of this length emits `demand.rose`. */
 export const QUIET_MS = 1_000;
 
-/** A member in one tier. */
+/** A member as its rotation sees it. A tier contains the candidates of one source priority. */
 export class Candidate extends RotationEntry implements MemberCandidate {
   readonly member: Member;
   readonly tier: Tier;

@@ -136,7 +136,7 @@ export class Leases {
     }
   }
 
-  /** An attempt of the session's own member failed: it moves to the member whose hedge has won, if any. */
+  /** An attempt through the session's member failed. If a hedge has won, the session moves to the member of the hedge. */
   #leaveFailed(session: Session, now: number): void {
     session.memberFailed = true;
     const fallback = this.#members.find(session.fallback);

@@ -160,7 +160,7 @@ export class Members {
     this.index.update(member, now);
   }
 
-  /** Applies an accepted attempt through the member. */
+  /** The member has accepted an attempt. */
   recordSuccess(member: Member, latencyMs: number | undefined, now: number): void {
     const { name } = member.phase;
     member.recordSuccess(now, latencyMs);

@@ -53,7 +53,7 @@ export interface RotationOptions {
   readonly maxSessionsPerClient: number;
 }
 
-/** What faults lead to. */
+/** When faults quarantine or evict a member. */
 export interface HealthOptions {
   /** Faults in a row that evict a member; at least 1. */
   readonly maxFailures: number;

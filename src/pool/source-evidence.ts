@@ -19,7 +19,7 @@ export class SourceEvidence {
   /** Answers of targets, and tunnels that the member closed without one. */
   readonly answers: SourceTotals = { successes: 0, failures: 0, succeededAt: Number.NEGATIVE_INFINITY };
   #trialEvictions = Number.POSITIVE_INFINITY;
-  /** The last two distinct clients that were served show whether there is another one than any given client. */
+  /** The client served last. The two times, of this client and of any other, answer `servedOther` for every client. */
   #latestClient: string | undefined;
   #latestAt = Number.NEGATIVE_INFINITY;
   #otherAt = Number.NEGATIVE_INFINITY;

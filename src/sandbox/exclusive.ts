@@ -43,7 +43,7 @@ const AREAS = LOCATIONS.filter(({ region }) => region === 'mainland').map(({ are
   score: at === 3 ? -1 : 70 + ((at * 11) % 30),
 }));
 
-/** Operation 9. `instance` is undefined if the call names none of the exclusive instances. */
+/** Operation 9: the area lines. `instance` is undefined if the call names none of the exclusive instances. */
 export function listAreas(params: URLSearchParams, instance: Instance | undefined): Answer {
   if (!params.get('api') || !params.get('akey')) return refusal(AREAS_REFUSALS, 'parameters');
   if (instance === undefined) return refusal(AREAS_REFUSALS, 'unknown');
@@ -58,7 +58,7 @@ export function listAreas(params: URLSearchParams, instance: Instance | undefine
   return { code: SUCCESS_CODE, msg: '获取成功', list: { name: 'serverList', items } };
 }
 
-/** Operation 10. */
+/** Operation 10: the exclusive instances of the account. */
 export function listInstances(
   params: URLSearchParams,
   {

@@ -116,7 +116,7 @@ export type Rule = Readonly<z.infer<typeof ruleSchema>>;
 const memberRuleSchema = z.strictObject({
   /** Default: members of every product. */
   product: z.enum(SANDBOX_PRODUCTS).optional(),
-  /** Matches the first members of an instance, this many. */
+  /** Matches only this many members of an instance, the first ones. */
   first: count.optional(),
   /** Matches with this probability, 0 to 1. Default 1. */
   share: z.number().min(0).max(1).optional(),

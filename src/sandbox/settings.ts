@@ -45,7 +45,7 @@ export const conditionSchema = z.strictObject({
   terminalIpBound: z.boolean(),
   /** How distinct IPs are counted: per day, in total, or not at all (then `surplus_count` is left out). */
   accounting: z.enum(['centralized', 'pay-per-use', 'even']),
-  /** The limit that `accounting` applies; pure edition: per day. Default 10,000. */
+  /** Maximum number of distinct IPs, counted as `accounting` says. Default 10,000. */
   distinctLimit: count,
   /** Maximum number of proxies handed out in total; then 12008. Default null: none. */
   usageLimit: limit,

@@ -53,7 +53,11 @@ const FIELD_ROWS = {
     },
     print: ({ onlineMs }) => (onlineMs === undefined ? undefined : onlineMs / 1_000),
   },
-  is_new_dedup: { text: 'word', about: 'whether it is new today', ...field('isNew', readFlag) },
+  is_new_dedup: {
+    text: 'word',
+    about: 'whether this is the first draw of the IP today',
+    ...field('isNew', readFlag),
+  },
   protocol: { text: 'word', about: 'protocol of the proxy', print: (entry) => entry.protocol },
   level: { text: 'free', about: 'anonymity label', ...field('level', readText) },
   area: { text: 'free', about: 'area line', ...field('area', readText) },

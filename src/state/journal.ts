@@ -102,7 +102,7 @@ class JournalFile implements Journal {
   #saveSoon(): void {
     if (this.#closed || this.#source === undefined) return;
     this.#dirty = true;
-    if (this.#writing !== undefined) return; // it continues with these changes
+    if (this.#writing !== undefined) return; // its end starts the write of these changes
     this.#timer ??= this.#options.clock.after(GATHER_MS, () => void this.#write());
   }
 

@@ -186,7 +186,7 @@ function usageBar() {
       const amounts = { used, 'not-yet-used': notYet, 'never-used': unused };
       for (const { kind, part } of parts) part.style.flexGrow = String(amounts[kind]);
       bar.hidden = drawn === 0;
-      const shares = `${count(used)} used, ${count(notYet)} not used yet, ${count(unused)} never used`;
+      const shares = `${count(used)} used, ${count(notYet)} not used yet, ${count(unused)} never used (wasted)`;
       setText(text, drawn === 0 ? 'No members drawn yet.' : `${counted(drawn, 'member')} drawn: ${shares}`);
     },
   };

@@ -14,7 +14,7 @@ import { type ResponseHead, type ResponsePart, ResponseReader } from './response
 /** What an exchange needs to know about its request. */
 interface ExchangeRequest {
   readonly method: string;
-  /** How the body is framed, which `sendBody` and `finishBody` send. */
+  /** Of the body that `sendBody` and `finishBody` send. */
   readonly framing: Framing;
   /** It asks to switch protocols. Without it, a 101 response is an error. */
   readonly upgrade: boolean;

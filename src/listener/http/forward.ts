@@ -147,7 +147,7 @@ class Forward implements RequestHandler {
     };
     const phase: DialingPhase = { name: 'dialing' };
     this.#phase = phase;
-    // Stored in its own phase: when `dial` returns, its result may already have failed and started another dial.
+    // Not `this.#phase`: `dial` may report its result before it returns, and that may already have started the next dial.
     phase.dialing = this.#connection.options.dialer.dial(request, (result) => {
       this.#safely(() => this.#onDialed(result));
     });

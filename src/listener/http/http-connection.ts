@@ -91,7 +91,7 @@ class HttpConnection {
     });
   };
 
-  /** The client has left, whatever it has sent ahead. */
+  /** A client that ends its side has left: requests that it sent ahead get no answer. */
   readonly #onEnd = (): void => {
     const { socket } = this.#connection;
     if (this.#current === undefined && this.#received.length > 0 && !socket.writableNeedDrain) {

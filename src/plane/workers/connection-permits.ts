@@ -151,7 +151,7 @@ export class PermitPool {
     this.#send(worker, { kind: 'permits.granted', count });
   }
 
-  /** Recalls from the asking workers too: their clients may have left since they asked. */
+  /** Recalls permits from every worker, also from those that ask for more: their clients may have left since they asked. */
   #startRecall(): void {
     const holders = [...this.#held.keys()].filter((worker) => this.#canReturn(worker));
     const awaited = new Set(holders);
