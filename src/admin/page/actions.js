@@ -3,6 +3,7 @@
 import { send } from './api.js';
 import { confirm, toast } from './dialogs.js';
 import { counted, sentence } from './format.js';
+import { ACTIONS } from './texts.js';
 
 /**
  * @typedef {import('../schemas.ts').MemberJson} Member
@@ -26,42 +27,35 @@ export function openActions(onDone) {
   return {
     /** @param {Member} member */
     async evict({ id, openTunnels }) {
-      const tunnels = openTunnels === 0 ? '' : ` It still has ${counted(openTunnels, 'open tunnel')}.`;
-      const text = `noria stops using it for new connections and does not draw it again. Open tunnels continue.${tunnels}`;
-      if (!(await confirm({ title: `Evict ${id}?`, text, action: 'Evict' }))) return;
-      await perform(`${id} was evicted`, 'POST', apiPath('members', id, 'evict'));
+      const { title, text, action, done } = ACTIONS.evict;
+      const tunnels = openTunnels === 0 ? '' : counted(openTunnels, 'open tunnel');
+      if (!(await confirm({ title: title(id), text: text(tunnels), action }))) return;
+      await perform(done(id), 'POST', apiPath('members', id, 'evict'));
     },
     /** @param {Source} source */
-    refill: ({ name }) =>
-      perform(`${name} draws as soon as its pace allows`, 'POST', apiPath('sources', name, 'refill')),
+    refill: ({ name }) => perform(ACTIONS.refill.done(name), 'POST', apiPath('sources', name, 'refill')),
     /** @param {Source} source */
-    resume: ({ name }) => perform(`${name} was resumed`, 'POST', apiPath('sources', name, 'resume')),
+    resume: ({ name }) => perform(ACTIONS.resume.done(name), 'POST', apiPath('sources', name, 'resume')),
     /** @param {Source} source */
     async pause({ name, ready }) {
-      const text = `noria draws nothing from it until you resume it. Its ${counted(ready, 'usable member')} can be used until they expire.`;
-      if (!(await confirm({ title: `Pause ${name}?`, text, action: 'Pause' }))) return;
-      await perform(`${name} was paused`, 'POST', apiPath('sources', name, 'pause'));
+      const { title, text, action, done } = ACTIONS.pause;
+      const members = counted(ready, 'usable member');
+      if (!(await confirm({ title: title(name), text: text(members), action }))) return;
+      await perform(done(name), 'POST', apiPath('sources', name, 'pause'));
     },
     /** @param {Session} session */
-    rotate: ({ id }) =>
-      perform(
-        `${id} moves to another member with its next connection`,
-        'POST',
-        apiPath('sessions', id, 'rotate'),
-      ),
+    rotate: ({ id }) => perform(ACTIONS.rotate.done(id), 'POST', apiPath('sessions', id, 'rotate')),
     /** @param {Session} session */
     async rotateNow({ id }) {
-      const text = 'The session moves to another member, and its open tunnels are closed immediately.';
-      if (!(await confirm({ title: `Rotate ${id} now?`, text, action: 'Rotate now' }))) return;
-      const path = apiPath('sessions', id, 'rotate');
-      await perform(`${id} was moved and its tunnels were closed`, 'POST', path, { close: true });
+      const { title, text, action, done } = ACTIONS.rotateNow;
+      if (!(await confirm({ title: title(id), text, action }))) return;
+      await perform(done(id), 'POST', apiPath('sessions', id, 'rotate'), { close: true });
     },
     /** @param {Session} session */
     async forget({ id }) {
-      const text =
-        'The next connection starts a new session, possibly with another member. Open tunnels continue.';
-      if (!(await confirm({ title: `Forget ${id}?`, text, action: 'Forget' }))) return;
-      await perform(`${id} was forgotten`, 'DELETE', apiPath('sessions', id));
+      const { title, text, action, done } = ACTIONS.forget;
+      if (!(await confirm({ title: title(id), text, action }))) return;
+      await perform(done(id), 'DELETE', apiPath('sessions', id));
     },
   };
 }

@@ -1,6 +1,7 @@
 // @ts-check
 /** Dialogs (confirmation, token) and the toast. */
 import { byId, h, setAttribute, setText } from './dom.js';
+import { ACTIONS, TOKEN } from './texts.js';
 
 const TOAST_MS = 5_000;
 
@@ -24,7 +25,7 @@ export function confirm({ title, text, action }) {
       h(
         'div',
         { class: 'actions' },
-        h('button', { type: 'button', click: () => dialog.close() }, 'Cancel'),
+        h('button', { type: 'button', click: () => dialog.close() }, ACTIONS.cancel),
         h('button', { type: 'button', class: 'danger', click: accept }, action),
       ),
     );
@@ -52,9 +53,7 @@ export function askToken(rejected) {
     required: true,
     'aria-describedby': 'token-text',
   });
-  const text = rejected
-    ? 'Wrong token. Enter admin.token of the configuration.'
-    : 'Enter admin.token of the configuration. This page keeps it until the tab is closed.';
+  const text = rejected ? TOKEN.wrong : TOKEN.ask;
   return new Promise((resolve) => {
     const submit = (/** @type {Event} */ event) => {
       event.preventDefault();
@@ -67,14 +66,14 @@ export function askToken(rejected) {
     const dialog = h(
       'dialog',
       { 'aria-labelledby': 'token-title', cancel: (event) => event.preventDefault() },
-      h('h2', { id: 'token-title' }, 'Token required'),
+      h('h2', { id: 'token-title' }, TOKEN.title),
       h('p', { id: 'token-text', class: rejected ? 'wrong' : '' }, text),
       h(
         'form',
         { submit },
-        h('label', { for: 'token' }, 'Token'),
+        h('label', { for: 'token' }, TOKEN.label),
         field,
-        h('button', { type: 'submit' }, 'Continue'),
+        h('button', { type: 'submit' }, TOKEN.action),
       ),
     );
     document.body.append(dialog);

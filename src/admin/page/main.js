@@ -14,6 +14,7 @@ import { announce, showHeadline, showLost } from './headline.js';
 import { openMemberCard, openMemberTable } from './member.js';
 import { MAX_SESSIONS, openSessions } from './sessions.js';
 import { openSources } from './sources.js';
+import { CONNECTION } from './texts.js';
 import { openTraffic } from './traffic.js';
 import { MAX_MEMBERS, Wheel } from './wheel.js';
 
@@ -158,7 +159,7 @@ function showCard() {
 function tick() {
   if (isDisconnected) {
     const silentSeconds = (performance.now() - lastAnswerAt) / 1_000;
-    setText(byId('connection'), `disconnected for ${duration(silentSeconds)}, reconnecting`);
+    setText(byId('connection'), CONNECTION.lost(duration(silentSeconds)));
     showLost(silentSeconds);
     return;
   }
@@ -170,14 +171,14 @@ function tick() {
 
 function showConnected() {
   lastAnswerAt = performance.now();
-  if (isDisconnected) announce('Connection to noria restored.');
+  if (isDisconnected) announce(CONNECTION.announceRestored);
   isDisconnected = false;
   document.body.dataset['connection'] = 'live';
-  setText(byId('connection'), 'live');
+  setText(byId('connection'), CONNECTION.live);
 }
 
 function showDisconnected() {
-  if (!isDisconnected) announce('Connection to noria lost.');
+  if (!isDisconnected) announce(CONNECTION.announceLost);
   isDisconnected = true;
   document.body.dataset['connection'] = 'lost';
   tick();

@@ -2,7 +2,7 @@
 /** The member card, which shows one member and can evict it, and the table of members. */
 import { byId, h, keyedList, setAttribute, setText } from './dom.js';
 import { count, counted, duration, milliseconds } from './format.js';
-import { CARD_HINT } from './texts.js';
+import { ACTIONS, CARD_HINT } from './texts.js';
 
 /** @typedef {import('../schemas.ts').MemberJson} Member */
 
@@ -19,7 +19,7 @@ export function openMemberCard(evict) {
   const button = h(
     'button',
     { type: 'button', class: 'danger', click: () => shown !== undefined && evict(shown) },
-    'Evict',
+    ACTIONS.evict.action,
   );
   const hint = h(
     'p',
@@ -39,7 +39,7 @@ export function openMemberCard(evict) {
       setText(name, member.id);
       setText(state, member.state);
       setAttribute(card, 'data-state', member.state);
-      setAttribute(button, 'aria-label', `Evict ${member.id}`);
+      setAttribute(button, 'aria-label', `${ACTIONS.evict.action} ${member.id}`);
       button.hidden = member.state === 'draining';
       const rows = Object.entries(factsOf(member)).map(([term, value]) =>
         h('div', {}, h('dt', {}, term), h('dd', {}, value)),

@@ -2,6 +2,7 @@
 /** The table of sessions, with actions to move or forget each. */
 import { byId, h, keyedList, setText } from './dom.js';
 import { count, counted, duration } from './format.js';
+import { ACTIONS } from './texts.js';
 
 /**
  * @typedef {import('../schemas.ts').SessionJson} Session
@@ -57,11 +58,9 @@ function sessionRow(first, actions) {
     h(
       'td',
       { class: 'actions' },
-      button('Rotate', `Rotate ${id} to another member with its next connection`, () =>
-        actions.rotate(session),
-      ),
-      button('Rotate now', `Rotate now: ${id}, and close its open tunnels`, () => actions.rotateNow(session)),
-      button('Forget', `Forget session ${id}`, () => actions.forget(session)),
+      button(ACTIONS.rotate.action, ACTIONS.rotate.label(id), () => actions.rotate(session)),
+      button(ACTIONS.rotateNow.action, ACTIONS.rotateNow.label(id), () => actions.rotateNow(session)),
+      button(ACTIONS.forget.action, ACTIONS.forget.label(id), () => actions.forget(session)),
     ),
   );
   return {

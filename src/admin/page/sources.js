@@ -2,7 +2,7 @@
 /** The list of sources: state, reason, advice, next draw, quota, and how many of the drawn members were used. */
 import { byId, h, keyedList, setAttribute, setText } from './dom.js';
 import { count, counted, duration, sentence } from './format.js';
-import { SOURCE_STATES, serviceMessage, transportDetails, USAGE } from './texts.js';
+import { ACTIONS, SOURCE_STATES, serviceMessage, transportDetails, USAGE } from './texts.js';
 
 /**
  * @typedef {import('../schemas.ts').SourceJson} Source
@@ -86,9 +86,9 @@ function sourceRow(first, actions) {
   const quota = h('div', {}, h('dt', {}, 'quota'), h('dd'));
   const budget = h('div', {}, h('dt', {}, 'daily budget'), h('dd'));
   const usage = usageBar();
-  const refill = button('Draw now', `Draw now from ${name}`, () => actions.refill(source));
-  const pause = button('Pause', `Pause ${name}`, () => actions.pause(source));
-  const resume = button('Resume', `Resume ${name}`, () => actions.resume(source));
+  const refill = button(ACTIONS.refill.action, ACTIONS.refill.label(name), () => actions.refill(source));
+  const pause = button(ACTIONS.pause.action, ACTIONS.pause.label(name), () => actions.pause(source));
+  const resume = button(ACTIONS.resume.action, ACTIONS.resume.label(name), () => actions.resume(source));
   const element = h(
     'li',
     { class: 'source' },

@@ -1,5 +1,5 @@
 // @ts-check
-/** All sentences of the page, so that a translation replaces one file. */
+/** The sentences and terms that scripts show. Those of the frame are in index.html. */
 
 /** The headline by the state of readiness; `titleMark` starts the tab's title. */
 export const HEADLINES = {
@@ -95,3 +95,96 @@ export const CONSEQUENCES = {
 export const serviceMessage = (message, meaning) => `The service says “${message}”. Meaning: ${meaning}`;
 /** @param {string} message */
 export const transportDetails = (message) => `Details: ${message}`;
+
+/** The question before an action that cannot be undone, and the message after each action. `id` is a member or a session. */
+export const ACTIONS = {
+  cancel: 'Cancel',
+  evict: {
+    action: 'Evict',
+    /** @param {string} id */
+    title: (id) => `Evict ${id}?`,
+    /** @param {string} tunnels */
+    text: (tunnels) =>
+      `noria stops using it for new connections and does not draw it again. Open tunnels continue.${tunnels === '' ? '' : ` It still has ${tunnels}.`}`,
+    /** @param {string} id */
+    done: (id) => `${id} was evicted`,
+  },
+  refill: {
+    action: 'Draw now',
+    /** @param {string} source */
+    label: (source) => `Draw now from ${source}`,
+    /** @param {string} source */
+    done: (source) => `${source} draws as soon as its pace allows`,
+  },
+  resume: {
+    action: 'Resume',
+    /** @param {string} source */
+    label: (source) => `Resume ${source}`,
+    /** @param {string} source */
+    done: (source) => `${source} was resumed`,
+  },
+  pause: {
+    action: 'Pause',
+    /** @param {string} source */
+    label: (source) => `Pause ${source}`,
+    /** @param {string} source */
+    title: (source) => `Pause ${source}?`,
+    /** @param {string} members */
+    text: (members) =>
+      `noria draws nothing from it until you resume it. Its ${members} can be used until they expire.`,
+    /** @param {string} source */
+    done: (source) => `${source} was paused`,
+  },
+  rotate: {
+    action: 'Rotate',
+    /** @param {string} id */
+    label: (id) => `Rotate ${id} to another member with its next connection`,
+    /** @param {string} id */
+    done: (id) => `${id} moves to another member with its next connection`,
+  },
+  rotateNow: {
+    action: 'Rotate now',
+    /** @param {string} id */
+    label: (id) => `Rotate now: ${id}, and close its open tunnels`,
+    /** @param {string} id */
+    title: (id) => `Rotate ${id} now?`,
+    text: 'The session moves to another member, and its open tunnels are closed immediately.',
+    /** @param {string} id */
+    done: (id) => `${id} was moved and its tunnels were closed`,
+  },
+  forget: {
+    action: 'Forget',
+    /** @param {string} id */
+    label: (id) => `Forget session ${id}`,
+    /** @param {string} id */
+    title: (id) => `Forget ${id}?`,
+    text: 'The next connection starts a new session, possibly with another member. Open tunnels continue.',
+    /** @param {string} id */
+    done: (id) => `${id} was forgotten`,
+  },
+};
+
+export const TOKEN = {
+  title: 'Token required',
+  label: 'Token',
+  action: 'Continue',
+  wrong: 'Wrong token. Enter admin.token of the configuration.',
+  ask: 'Enter admin.token of the configuration. This page keeps it until the tab is closed.',
+};
+
+export const CONNECTION = {
+  live: 'live',
+  /** @param {string} silent */
+  lost: (silent) => `disconnected for ${silent}, reconnecting`,
+  announceLost: 'Connection to noria lost.',
+  announceRestored: 'Connection to noria restored.',
+};
+
+export const CHARTS = {
+  tunnels: 'Tunnels per second',
+  bytes: 'Bytes per second',
+  connectTime: 'Connect time',
+  served: 'Requests served',
+  left: 'Members that left the pool',
+  failures: 'Failures by side at fault',
+};

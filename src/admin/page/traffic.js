@@ -2,6 +2,7 @@
 /** The traffic charts: tunnels, bytes, connect time, failures by side. */
 import { byId, h, setText } from './dom.js';
 import { count, milliseconds, percent, rate, size } from './format.js';
+import { CHARTS as TITLES } from './texts.js';
 import uPlot from './uplot.js';
 
 /**
@@ -26,13 +27,13 @@ const WHOLE_STEPS = Array.from({ length: 8 }, (_, power) =>
 /** @type {Chart[]} */
 const CHARTS = [
   {
-    title: 'Tunnels per second',
+    title: TITLES.tunnels,
     format: rate,
     minTop: 1,
     lines: [{ label: 'tunnels', colour: '--accent', of: ({ tunnelsPerSecond }) => tunnelsPerSecond }],
   },
   {
-    title: 'Bytes per second',
+    title: TITLES.bytes,
     format: size,
     steps: BINARY_STEPS,
     minTop: 1_024,
@@ -42,7 +43,7 @@ const CHARTS = [
     ],
   },
   {
-    title: 'Connect time',
+    title: TITLES.connectTime,
     format: milliseconds,
     minTop: 20,
     lines: [
@@ -51,14 +52,14 @@ const CHARTS = [
     ],
   },
   {
-    title: 'Requests served',
+    title: TITLES.served,
     format: percent,
     minTop: 1,
     top: 1,
     lines: [{ label: 'served', colour: '--accent', of: ({ successRate }) => successRate }],
   },
   {
-    title: 'Members that left the pool',
+    title: TITLES.left,
     format: count,
     steps: WHOLE_STEPS,
     stacked: true,
@@ -69,7 +70,7 @@ const CHARTS = [
     ],
   },
   {
-    title: 'Failures by side at fault',
+    title: TITLES.failures,
     format: count,
     steps: WHOLE_STEPS,
     stacked: true,
