@@ -58,7 +58,7 @@ export const VITALS = {
 };
 
 export const MARKS =
-  'Height of a bucket: remaining lifetime; half-tone: unknown. Line to the hub: open tunnels. Speed of the axle: tunnels per second.';
+  'Height of a bucket: remaining lifetime; dashed edge: unknown. Line to the hub: open tunnels. Speed of the axle: tunnels per second.';
 
 /** Of the member card while no member is selected, by the kind of pointer. */
 export const CARD_HINT = {
