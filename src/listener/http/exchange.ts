@@ -9,6 +9,7 @@ import type { DialOutcome, MemberConnection } from '../../dialer/dial.ts';
 import { hasFailedWrite } from '../../dialer/receiving-socket.ts';
 import type { Framing } from './framing.ts';
 import { connectionOptions, formatFields, type HeaderField } from './header-fields.ts';
+import { PartLimit } from './part-limit.ts';
 import { type ResponseHead, type ResponsePart, ResponseReader } from './response-reader.ts';
 
 /** What an exchange needs to know about its request. */
@@ -47,6 +48,8 @@ export class HttpExchange {
   #reusable = false;
   #requestSent: boolean;
   #over = false;
+  /** Of the body's parts. Undefined without a body. */
+  #partLimit: PartLimit | undefined;
   #keep: ((memberConnection: MemberConnection) => void) | undefined;
   /** Heads and framing included. */
   #bytesUp = 0;
@@ -79,14 +82,18 @@ export class HttpExchange {
   /** @returns false if the member cannot take more for now: wait for `onDrain`. */
   sendBody(chunk: Buffer): boolean {
     if (this.#over || chunk.length === 0) return true;
-    if (this.#request.framing.kind !== 'chunked') return this.#write(chunk);
     const { socket } = this.memberConnection;
-    socket.cork();
-    this.#write(`${chunk.length.toString(16)}\r\n`);
-    this.#write(chunk);
-    const writable = this.#write('\r\n');
-    socket.uncork();
-    return writable;
+    if (this.#request.framing.kind === 'chunked') {
+      socket.cork();
+      this.#write(`${chunk.length.toString(16)}\r\n`);
+      this.#write(chunk);
+      this.#write('\r\n');
+      socket.uncork();
+    } else {
+      this.#write(chunk);
+    }
+    this.#partLimit ??= new PartLimit(socket, this.#onDrain);
+    return this.#partLimit.mayWrite();
   }
 
   /** Ends the body. @param trailers - sent after a chunked body only. */
@@ -128,13 +135,16 @@ export class HttpExchange {
     this.#callbacks.onFailed(new NoriaError('member-refused', message), false);
   }
 
-  #write(data: string | Buffer): boolean {
+  #write(data: string | Buffer): void {
     const { socket } = this.memberConnection;
     this.#bytesUp += data.length;
-    return typeof data === 'string' ? socket.write(data, 'latin1') : socket.write(data);
+    if (typeof data === 'string') socket.write(data, 'latin1');
+    else socket.write(data);
   }
 
-  readonly #onDrain = (): void => this.#callbacks.onDrain();
+  readonly #onDrain = (): void => {
+    if (!this.#over) this.#callbacks.onDrain();
+  };
 
   readonly #onData = (chunk: Buffer): void => {
     this.#bytesDown += chunk.length;

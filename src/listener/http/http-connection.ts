@@ -167,7 +167,10 @@ class HttpConnection {
     }
     connection.setProtocol('http');
     connection.beginRequest();
-    const response = new ResponseWriter(head, connection, () => this.#onAnswered());
+    const response = new ResponseWriter(head, connection, {
+      onComplete: () => this.#onAnswered(),
+      onWritten: this.#onDrain,
+    });
     const framing = head.framing instanceof NoriaError ? ({ kind: 'none' } as const) : head.framing;
     const current: CurrentRequest = {
       response,

@@ -8,6 +8,7 @@ import { reset } from '../reset.ts';
 import { endToEndFields, endToEndTrailers } from './end-to-end.ts';
 import type { Framing } from './framing.ts';
 import { formatFields, type HeaderField } from './header-fields.ts';
+import { PartLimit } from './part-limit.ts';
 import type { HttpReply } from './replies.ts';
 import { expectsContinue, type RequestHead } from './request-head.ts';
 import type { ResponseHead } from './response-reader.ts';
@@ -15,11 +16,20 @@ import type { ResponseHead } from './response-reader.ts';
 const CONTINUE = 100;
 const NO_CONTENT = 204;
 
+interface ResponseCallbacks {
+  /** Called once, when the whole response has been passed to the socket. */
+  onComplete(): void;
+  /** The client can take more, after `flush` has returned false. */
+  readonly onWritten: () => void;
+}
+
 /** The response to one request. Its head is written by `flush` or `complete`. */
 export class ResponseWriter {
   readonly #request: RequestHead;
   readonly #connection: ClientConnection;
-  readonly #onComplete: () => void;
+  readonly #callbacks: ResponseCallbacks;
+  /** Undefined until the first part that is not the last. */
+  #partLimit: PartLimit | undefined;
   /** Undefined before `start` and once it has been written. */
   #head: string | undefined;
   #held: Buffer | undefined;
@@ -31,11 +41,10 @@ export class ResponseWriter {
   #continueSent = false;
   #keepAlive: boolean;
 
-  /** @param onComplete - called once, when the whole response has been passed to the socket. */
-  constructor(request: RequestHead, connection: ClientConnection, onComplete: () => void) {
+  constructor(request: RequestHead, connection: ClientConnection, callbacks: ResponseCallbacks) {
     this.#request = request;
     this.#connection = connection;
-    this.#onComplete = onComplete;
+    this.#callbacks = callbacks;
     this.#keepAlive = request.keepAlive;
   }
 
@@ -93,7 +102,7 @@ export class ResponseWriter {
   /**
    * Writes what is held, because no more has arrived for now.
    *
-   * @returns false if the client reads too slowly: wait for 'drain'.
+   * @returns false if the client reads too slowly: wait for `onWritten` or for the socket's 'drain'.
    */
   flush(): boolean {
     const { socket } = this.#connection;
@@ -101,7 +110,8 @@ export class ResponseWriter {
     this.#writeHead();
     this.#writeHeld();
     socket.uncork();
-    return !socket.writableNeedDrain;
+    this.#partLimit ??= new PartLimit(socket, this.#callbacks.onWritten);
+    return this.#partLimit.mayWrite();
   }
 
   /** Ends the response. Trailers are sent only if the body is chunked. */
@@ -164,7 +174,7 @@ export class ResponseWriter {
 
   #complete(): void {
     this.#completed = true;
-    this.#onComplete();
+    this.#callbacks.onComplete();
   }
 }
 
