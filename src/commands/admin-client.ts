@@ -29,7 +29,7 @@ export interface AdminTarget {
 }
 
 /** Time limit of one request, answer included. */
-const TIMEOUT_MS = 2_500;
+const TIMEOUT_MS = 2_000;
 /** A reload waits for worker processes, and ends one that hangs after 30 s. */
 const RELOAD_TIMEOUT_MS = 60_000;
 

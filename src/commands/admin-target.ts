@@ -118,7 +118,7 @@ function originOf(text: string, givenBy: string): string {
   if (!trimmed.includes('://')) {
     const [address = ''] = trimmed.split('/', 1);
     const read = isIPv6(address) ? hostPort(address, DEFAULT_PORT) : parseHostPort(address, DEFAULT_PORT);
-    if (read === undefined) throw refuse('this is not an address');
+    if (read === undefined) throw refuse('this is not a host with a port from 1 to 65535');
     return httpOrigin(read.host, read.port);
   }
   const url = URL.parse(trimmed);

@@ -60,10 +60,7 @@ async function evict(id: string | undefined, flags: MembersFlags, terminal: Term
   const client = openAdminClient(flags, terminal);
   await client.evictMember(id).catch((error: unknown) => {
     if (!hasCode(error, 'not-found')) throw error;
-    throw new NoriaError(
-      'not-found',
-      `the daemon at ${client.origin} has no member ${id}; noria members lists them`,
-    );
+    throw new NoriaError('not-found', `the daemon at ${client.origin} has no member ${id}`);
   });
   terminal.print(
     flags.json === true

@@ -79,10 +79,7 @@ async function change(
   const client = openAdminClient(flags, terminal);
   await apply(verb, id, { client, close: flags.close === true }).catch((error: unknown) => {
     if (!hasCode(error, 'not-found')) throw error;
-    throw new NoriaError(
-      'not-found',
-      `the daemon at ${client.origin} has no session ${id}; noria sessions lists them`,
-    );
+    throw new NoriaError('not-found', `the daemon at ${client.origin} has no session ${id}`);
   });
   const [done, sentence] =
     verb === 'rotate'

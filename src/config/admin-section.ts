@@ -43,7 +43,7 @@ function addressOf(
   text: string | undefined,
 ): AdminSection['address'] {
   const problem = problemAt(document, 'admin.address');
-  if (problem !== undefined) throw invalid(file, `admin.address ${problem}`);
+  if (problem !== undefined) throw invalid(file, `admin.address: ${problem}`);
   if (text === undefined || text === 'off') return text;
   const reading = readListenAddress(text);
   if ('value' in reading) return reading.value;
