@@ -6,7 +6,7 @@ import type { Server } from 'node:http';
 import type { Socket } from 'node:net';
 import { clientNetwork } from '../core/networks.ts';
 
-/** With all listeners and tunnels, far below the limit on file descriptors. */
+/** Low enough to leave the file descriptors to listeners and tunnels. */
 export const MAX_ADMIN_CONNECTIONS = 256;
 
 /** Limits the connections of a server. */

@@ -30,7 +30,7 @@ export interface AdminBackend {
 }
 
 export interface ReloadOutcome extends Reload {
-  /** False when it is applied after the answer. */
+  /** False: the reload replaces the admin server, so noria applies it after the response to this request. */
   readonly applied: boolean;
 }
 

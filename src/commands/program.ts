@@ -51,8 +51,8 @@ const COMMANDS: ReadonlyMap<string, () => Promise<AddCommand>> = new Map([
 ]);
 
 /**
- * The program with the command that `argv` starts with. With all commands when `argv` starts with something else, or with
- * `completion`, which reads the whole tree.
+ * Builds the program with only the command that `argv` starts with, or with all commands: if `argv` starts with none, or
+ * with `completion`, which reads the whole tree.
  *
  * @param onExitCode - called when a command has run.
  */

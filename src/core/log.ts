@@ -123,7 +123,7 @@ function sourceLevel(from: string, to: string): Level {
   return ROUTINE_STATES.has(from) && ROUTINE_STATES.has(to) ? 'debug' : 'info';
 }
 
-/** A pool that is empty for a moment is no problem: then noria is degraded without one. */
+/** `degraded` without a problem is routine: the pool is only empty for a moment. */
 function readinessLevel({ from, to, ready, problems, cleared }: NoriaEvents['readiness.changed']): Level {
   if (!ready) return problems[0]?.startsWith('shutting down') ? 'info' : 'error';
   if (problems.length > 0) return 'warn';

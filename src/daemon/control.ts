@@ -113,7 +113,7 @@ function sourceView(
   return {
     name,
     product,
-    // Blocked by its own members' refusals: this ends when the credentials are corrected.
+    // A source whose members refuse its credentials is paused until the credentials are corrected.
     state: blocked === null ? state : 'paused',
     reason: blocked ?? reason,
     advice: (blocked === null ? advice : faultAdvice) ?? null,

@@ -110,7 +110,7 @@ function poolSourceOptions({
   params,
   upstream,
 }: SourceConfig): PoolSourceOptions {
-  const isFree = product === 'free'; // its entries name their protocols, and come from many countries
+  const isFree = product === 'free'; // free proxies name their own protocols and come from many countries
   const longest = longestLifeMs(product, params);
   return {
     name,

@@ -44,7 +44,7 @@ export interface ReadinessSince {
 type Verdict = Pick<Readiness, 'state' | 'reason'>;
 
 const MS_PER_SECOND = 1_000;
-/** One request may meet a few bad members; two in a row are a reason to look. */
+/** A single request may fail because of a few bad members. Two failed requests in a row are a reason to look. */
 const FAILED_REQUESTS_IN_A_ROW = 2;
 
 export function decideReadiness(facts: ReadinessFacts, before?: ReadinessSince): Readiness & ReadinessSince {

@@ -16,7 +16,7 @@ export interface WrongAttempt {
 export const MAX_WRONG_ATTEMPTS = 20;
 const WINDOW_MS = 60_000;
 const MAX_WINDOWS = 10_000;
-/** Attempts of all clients. Beyond it, those that already have too many are not even checked. */
+/** Attempts of all clients. Above this, the credentials of clients with too many attempts are no longer checked. */
 const MAX_WRONG_PER_SECOND = 2_000;
 const SECOND_MS = 1_000;
 

@@ -16,7 +16,7 @@ import { Session } from './session.ts';
 import { SessionClients } from './session-clients.ts';
 import { SessionJournal } from './session-journal.ts';
 
-/** For sessions of unknown owners. */
+/** The owner of sessions that have none. The limit per client does not apply to them. */
 const NO_OWNER: SessionOwner = { user: '', address: '' };
 
 /** All sessions, up to the limits. */

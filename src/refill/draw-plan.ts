@@ -71,7 +71,7 @@ export function planDraw(inputs: DrawInputs): DrawPlan {
 function deficit(inputs: DrawInputs): { readonly missing: number; readonly urgent: boolean } {
   const { now, stock, demand, startInMs, latencyMs, size } = inputs;
   const missing = Math.min(wanted(inputs) - stock.usableAt(now + horizonMs(inputs)), room(inputs));
-  // Quarantined members may be usable again at the horizon, but clients wait now. One draw is enough for all of them.
+  // Quarantined members may be usable again at the horizon, but clients wait now. One draw serves all these clients.
   const urgent = demand.waiting > 0 && stock.usableAt(now + startInMs + latencyMs) === 0;
   return { missing: urgent ? Math.max(missing, Math.min(demand.waiting, size)) : missing, urgent };
 }

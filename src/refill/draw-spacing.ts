@@ -16,7 +16,7 @@ export class DrawSpacing {
   /** Draws in a row that did not increase the number of usable members. */
   #fruitlessDraws = 0;
   #unusedFailures = 0;
-  /** Draws since the source is distrusted. */
+  /** Draws since the source became distrusted. */
   #distrustedDraws = 0;
   /** Monotonic. */
   #notBeforeAt = 0;

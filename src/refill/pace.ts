@@ -39,7 +39,7 @@ export interface PaceTurn<T> {
   onWait?(ms: number): void;
 }
 
-/** The turn is over, with the result of its call if one was made; or it has to wait. */
+/** A turn either ends, with the result of its call if it made one, or has to wait. */
 type Attempt<T> =
   | { readonly result: T | undefined; readonly waitMs?: undefined }
   | { readonly waitMs: number };

@@ -296,7 +296,7 @@ export class DrawSource {
     try {
       await this.#pace.take(turn, signal);
     } catch (error) {
-      // A failed call is an outcome, not an exception: this is a pace that could not be written, before or after the call.
+      // The pace could not be written, before or after the call. The call itself never throws: its failure is an outcome.
       if (!(error instanceof NoriaError)) throw error;
       if (!isSuspended(this.#phase)) this.#conclude({ outcome: outcomeOfError(error), gained: 0 }, 0);
     }

@@ -106,7 +106,7 @@ const FITTER: OperationParam = {
   kind: 'choice',
   values: { 1: 'exclude exit IPs already drawn today', 2: 'no filter' },
   default: 2,
-  about: 'the filter of exit IPs',
+  about: 'which exit IPs a draw may return',
 };
 const TUNNEL: OperationParam = {
   kind: 'choice',
@@ -134,7 +134,7 @@ function timespan(from: number, to: number, maxLifetime: string): OperationParam
     from,
     to,
     default: from,
-    about: `the minimum remaining lifetime in minutes; drawn IPs have that to ${maxLifetime} minutes`,
+    about: `the minimum remaining lifetime in minutes; drawn IPs have from this to ${maxLifetime} minutes left`,
   };
 }
 
@@ -189,7 +189,7 @@ export const OPERATIONS: Readonly<Record<Product, DrawOperation> & Record<ListNa
         kind: 'whole',
         from: 0,
         to: 10,
-        about: 'the minimum remaining lifetime in minutes; drawn IPs have that to 10 minutes',
+        about: 'the minimum remaining lifetime in minutes; drawn IPs have from this to 10 minutes left',
       },
       order: ORDER,
     },

@@ -192,7 +192,7 @@ class Forward implements RequestHandler {
     this.#clearIdleTimeout();
     this.#idleTimeout = deadlines.set(idleTimeoutMs, this.#onIdle);
     exchange.start(formatRequestHead(this.#forwardRequest, memberConnection));
-    // If the exchange failed at once, another one may already have started and received the body.
+    // Not if the exchange failed at once: another one may already have started and received the body.
     if (this.#phase.name === 'waiting' && this.#phase.exchange === exchange) this.#body.sendTo(exchange);
   }
 

@@ -16,7 +16,7 @@ const MAX_KEPT_PARTS = 16;
 
 export class RequestBody {
   readonly #onWantsMore: () => void;
-  /** Everything read so far; undefined once an exchange has got more than is kept. */
+  /** Everything read so far, for a retry; undefined once an exchange has got more than `MAX_KEPT_BYTES`. */
   #kept: Buffer[] | undefined = [];
   #keptBytes = 0;
   #trailers: readonly HeaderField[] | undefined;

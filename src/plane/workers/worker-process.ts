@@ -15,7 +15,7 @@ import type { FromWorker, ToWorker } from './messages.ts';
 const ANSWERS = ['loaded', 'updated', 'drained'] as const;
 type AnswerKind = (typeof ANSWERS)[number];
 type WorkerAnswer<Kind extends AnswerKind> = Extract<FromWorker, { kind: Kind }>;
-/** A message that answers nothing. */
+/** A message that is not an answer. */
 export type WorkerReport = Exclude<FromWorker, { kind: AnswerKind | 'crashed' }>;
 
 export interface WorkerOptions {

@@ -7,9 +7,11 @@ export interface SimulationReport {
   readonly seed: number;
   /** Calls by the service's code. */
   readonly calls: Readonly<Record<string, number>>;
-  /** Members that the service gave, each counted once; those that were used; those that expired unused. */
+  /** Members that the service gave, each counted once. */
   readonly drawn: number;
+  /** Of `drawn`: used at least once. */
   readonly used: number;
+  /** Of `drawn`: expired unused. */
   readonly wasted: number;
   /** Client requests by how they ended. */
   readonly clients: Readonly<Record<SimulatedEnding, number>>;
