@@ -54,7 +54,7 @@ export interface RawConnection {
   readonly forwardMode: ForwardMode;
   /** With `absolute`: the status with which the member refused CONNECT for the same request, if it was tried. */
   readonly connectStatus?: number | undefined;
-  /** The credentials that the member accepted; undefined if noria sent none. */
+  /** The credentials that the member accepted or, with `absolute`, gets with the request; undefined: none. */
   readonly login: PreparedLogin | undefined;
 }
 
