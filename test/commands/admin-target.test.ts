@@ -30,7 +30,10 @@ test.each([
   ['99999', /--admin 99999: a port is from 1 to 65535/],
   ['', /--admin : this is not a host with a port/],
   ['host:port', /--admin host:port: this is not a host with a port/],
-  ['*:8889', /this is not a host with a port from 1 to 65535; expected for example 8889, 127\.0\.0\.1:8889 or https:/],
+  [
+    '*:8889',
+    /this is not a host with a port from 1 to 65535; expected for example 8889, 127\.0\.0\.1:8889 or https:/,
+  ],
   ['ftp://x', /the scheme must be http or https/],
   ['http://', /this is not a URL/],
   [
