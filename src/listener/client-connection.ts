@@ -196,7 +196,7 @@ export class ClientConnection implements Listed {
       listenerSource: source,
     });
     if (routing instanceof NoriaError) return routing;
-    return { ...routing, client: user === '' ? clientNetwork(this.#clientAddress) : user };
+    return { ...routing, client: user === '' ? this.#clientWithoutUser : user };
   }
 
   /**
@@ -333,6 +333,11 @@ export class ClientConnection implements Listed {
       detail,
       ...cause,
     });
+  }
+
+  /** A listener without users and networks serves this machine only. */
+  get #clientWithoutUser(): string {
+    return this.options.access.admitsAll ? 'local' : clientNetwork(this.#clientAddress);
   }
 
   /** A system call, so used only where needed. '' when the client has left. */

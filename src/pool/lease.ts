@@ -17,7 +17,7 @@ export interface SessionOwner {
 
 /** What a client asks for in its user name or headers, completed by the options of its listener. */
 export interface RoutingOptions {
-  /** Who asks: the user, or the client's address where there are no users. Absent: all such requests come from one client. */
+  /** Who asks: the user, or the client's network where there are no users. Absent: all such requests come from one client. */
   readonly client?: string;
   /** Complete name of the session, unique among users and listeners. Equals the value of X-Noria-Session. */
   readonly session?: string;

@@ -162,7 +162,7 @@ test.each<[string, string, string, object?]>([
 
 test.each([
   ['the user', users, basic('ann-session-x:right'), 'ann'],
-  ['the address without users', [], '', '127.0.0.1'],
+  ['`local` without users', [], '', 'local'],
 ])(
   'CONNECT: the dialer gets %s as the client, and whether the target answered',
   async (_, own, field, client) => {

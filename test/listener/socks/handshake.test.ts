@@ -38,7 +38,7 @@ describe('socks handshake: SOCKS5', () => {
     const dial = await stage.dialed();
     expect(dial.request).toEqual({
       target: { host: 'example.com', port: 443, kind: 'name', text: 'example.com:443' },
-      routing: { client: '127.0.0.1' },
+      routing: { client: 'local' },
       use: 'tunnel',
     });
     await dial.succeed();
@@ -133,7 +133,7 @@ describe('socks handshake: SOCKS4', () => {
     const dial = await stage.dialed();
     expect(dial.request).toMatchObject({
       target: { host: 'example.com', port: 80, kind: 'name', text: 'example.com:80' },
-      routing: { client: '127.0.0.1', session: 'abc' },
+      routing: { client: 'local', session: 'abc' },
       use: 'tunnel',
     });
     await dial.succeed();
