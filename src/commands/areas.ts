@@ -45,14 +45,17 @@ async function listAreas(name: string, flags: AreasFlags, terminal: Terminal): P
     config,
     pacedAs(config, source),
     terminal,
-    (client) =>
-      client.areas({
-        method: config.service.method,
-        instance,
-        key,
-        ...(baseUrl === undefined ? {} : { baseUrl }),
-        ...(flags.keyword === undefined ? {} : { areaKeyword: flags.keyword }),
-      }),
+    (connection, gate) =>
+      connection.areas(
+        {
+          method: config.service.method,
+          instance,
+          key,
+          ...(baseUrl === undefined ? {} : { baseUrl }),
+          ...(flags.keyword === undefined ? {} : { areaKeyword: flags.keyword }),
+        },
+        { gate },
+      ),
     () => ({ kind: 'done' }),
   );
   if (answer.code !== NO_MATCHING_AREA) requireSuccess(9, answer);

@@ -42,7 +42,8 @@ async function extract(name: string, flags: ExtractFlags, terminal: Terminal): P
     config,
     pacedAs(config, source),
     terminal,
-    (client) => client.extract({ ...callOf(config, source), count }, { secrets: secretsOf(source) }),
+    (connection, gate) =>
+      connection.extract({ ...callOf(config, source), count }, { secrets: secretsOf(source), gate }),
     (answer) =>
       reactTo(outcomeOfAnswer(source.product, answer), 1, systemClock.now(), systemRandom).settlement,
   );

@@ -49,14 +49,17 @@ async function listInstances(flags: InstancesFlags, terminal: Terminal): Promise
     config,
     { baseUrl, instance: `account ${account.username}`, intervalMs: INTERVAL_MS },
     terminal,
-    (client) =>
-      client.instances({
-        method,
-        baseUrl,
-        username: account.username,
-        key: account.key,
-        ...(flags.status === undefined ? {} : { status: INSTANCE_STATUSES[flags.status] }),
-      }),
+    (connection, gate) =>
+      connection.instances(
+        {
+          method,
+          baseUrl,
+          username: account.username,
+          key: account.key,
+          ...(flags.status === undefined ? {} : { status: INSTANCE_STATUSES[flags.status] }),
+        },
+        { gate },
+      ),
     () => ({ kind: 'done' }),
   );
   if (answer.code !== NO_MATCHING_INSTANCE) requireSuccess(10, answer);

@@ -6,10 +6,11 @@ import { systemRandom } from '../core/random.ts';
 import { callOf, refusesOf } from '../daemon/part-options.ts';
 import { Pace, paceKey } from '../refill/pace.ts';
 import type { Settlement } from '../refill/pace-rule.ts';
-import { ServiceClient } from '../service/client.ts';
+import { ServiceClient, type ServiceConnection } from '../service/client.ts';
 import { meaningOf, SUCCESS } from '../service/codes.ts';
 import type { OperationNumber } from '../service/operations.ts';
 import type { ServiceAddress } from '../service/request.ts';
+import type { WriteGate } from '../service/transport.ts';
 import { openState } from '../state/folder.ts';
 import { formatTable } from './table.ts';
 import type { Terminal } from './terminal.ts';
@@ -30,7 +31,7 @@ export async function callWithinPace<Answer extends { readonly code: string }>(
   config: Config,
   paced: PacedCall,
   terminal: Terminal,
-  call: (client: ServiceClient) => Promise<Answer>,
+  call: (connection: ServiceConnection, gate: WriteGate) => Promise<Answer>,
   settle: (answer: Answer) => Settlement,
 ): Promise<Answer> {
   const { timeoutMs } = config.service;
@@ -39,16 +40,24 @@ export async function callWithinPace<Answer extends { readonly code: string }>(
   const state = await openState({ dir: config.state?.dir, daemon: false, clock, warn });
   const client = new ServiceClient({ timeoutMs, clock, refuses: refusesOf(config, []) });
   const pace = new Pace(paceKey(paced), { store: state.pace, clock, random: systemRandom });
-  try {
-    const turn = {
-      rule: { intervalMs: paced.intervalMs, callTimeoutMs: timeoutMs },
-      onWait: (ms: number) =>
-        terminal.printError(`waiting ${Math.ceil(ms / MS_PER_SECOND)} s: the pace allows no earlier call`),
-      call: async () => {
-        const result = await call(client);
+  let hasWaited = false;
+  const turn = {
+    rule: { intervalMs: paced.intervalMs, callTimeoutMs: timeoutMs },
+    onWait: (ms: number) => {
+      if (hasWaited) return; // the rest of the wait that was reported
+      hasWaited = true;
+      terminal.printError(`waiting ${Math.ceil(ms / MS_PER_SECOND)} s: the pace allows no earlier call`);
+    },
+    open: async () => {
+      const connection = await client.connect(paced);
+      const send = async (gate: WriteGate) => {
+        const result = await call(connection, gate);
         return { result, settlement: settle(result) };
-      },
-    };
+      };
+      return { send, close: () => connection.close() };
+    },
+  };
+  try {
     const answer = await pace.take(turn, new AbortController().signal);
     if (answer !== undefined) return answer;
     throw new NoriaError('pace-held', 'the call was canceled before the pace allowed it');

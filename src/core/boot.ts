@@ -7,18 +7,26 @@
  */
 import { randomUUID } from 'node:crypto';
 import { readFileSync } from 'node:fs';
+import { uptime } from 'node:os';
 
 export interface BootClock {
   /** Only moments with the same id can be compared. */
   readonly id: string;
   /** Ms since the boot, without the time that the machine was suspended. */
   elapsedMs(): number;
+  /** The same with the time that the machine was suspended, to about 10 ms. */
+  uptimeMs(): number;
 }
 
 const NANOSECONDS_IN_MS = 1e6;
+const MS_PER_SECOND = 1_000;
 
 export function systemBoot(): BootClock {
-  return { id: bootId(), elapsedMs: () => Number(process.hrtime.bigint()) / NANOSECONDS_IN_MS };
+  return {
+    id: bootId(),
+    elapsedMs: () => Number(process.hrtime.bigint()) / NANOSECONDS_IN_MS,
+    uptimeMs: () => uptime() * MS_PER_SECOND,
+  };
 }
 
 function bootId(): string {

@@ -23,6 +23,8 @@ export interface EndedCall {
   readonly gained: number;
   /** The pace. */
   readonly gapMs: number;
+  /** At least so long before this call the service received the previous one; undefined: unknown. */
+  readonly sinceArrivalMs: number | undefined;
 }
 
 /** Draws without a member in a row before the operator is warned. */
@@ -62,7 +64,7 @@ export class DrawHistory {
   }
 
   /** Records how a call ended and returns what follows for the pace and for the source. */
-  recordCall({ outcome, asked, gained, gapMs }: EndedCall): Reaction {
+  recordCall({ outcome, asked, gained, gapMs, sinceArrivalMs }: EndedCall): Reaction {
     const { clock, random } = this.#options;
     this.#last = outcome;
     if (outcome.code === PARAMS_WRONG && asked > 1) return this.#requestLess(asked);
@@ -70,7 +72,7 @@ export class DrawHistory {
     this.#streak = { kind, length: this.#streak.kind === kind ? this.#streak.length + 1 : 1 };
     if (kind === 'ok' || kind === 'empty') this.spacing.recordDraw(gained, clock.monotonic(), gapMs);
     if (kind === 'ok') this.#warnedOfDropped = false;
-    this.#warnAbout(outcome);
+    this.#warnAbout(outcome, sinceArrivalMs);
     return reactTo(outcome, this.#streak.length, clock.now(), random);
   }
 
@@ -101,7 +103,7 @@ export class DrawHistory {
     return { settlement: PACE_UNCHANGED };
   }
 
-  #warnAbout(outcome: DrawOutcome): void {
+  #warnAbout(outcome: DrawOutcome, sinceArrivalMs: number | undefined): void {
     const { warn } = this.#options;
     const { kind } = outcome.verdict;
     if (outcome.allDropped) {
@@ -112,10 +114,14 @@ export class DrawHistory {
         `${EMPTY_BEFORE_WARNING} draws in a row brought no member: ${describeOutcome(outcome)} ${outcome.advice}`,
       );
     }
-    if (kind === 'slow-down') {
-      warn(
-        `${describeOutcome(outcome)} noria kept its pace, so another program may be using this instance: stop it, or raise interval`,
-      );
-    }
+    if (kind === 'slow-down') warn(`${describeOutcome(outcome)} ${causeOfRefusal(sinceArrivalMs)}`);
   }
+}
+
+/** Blames another program only if noria's own calls cannot be the cause. */
+function causeOfRefusal(sinceArrivalMs: number | undefined): string {
+  if (sinceArrivalMs === undefined) {
+    return "noria does not know when its previous call arrived, because there is no record of one or it got no answer, so noria's own calls may be the cause; noria now calls less often. If this repeats, raise interval";
+  }
+  return `noria's previous call arrived at least ${Math.floor(sinceArrivalMs)} ms earlier, so another program may be using this instance, or the service wants a longer interval: stop the other program, or raise interval`;
 }

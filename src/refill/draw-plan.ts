@@ -45,8 +45,14 @@ export type DrawPlan =
   | { readonly kind: 'enough'; readonly checkAt: number }
   /** Members are missing, but budget or quota is used up. */
   | { readonly kind: 'exhausted' }
-  /** `urgent`: clients are waiting and no member will be usable when the draw arrives. */
-  | { readonly kind: 'draw'; readonly count: number; readonly urgent: boolean };
+  | PlannedDraw;
+
+export interface PlannedDraw {
+  readonly kind: 'draw';
+  readonly count: number;
+  /** Clients are waiting and no member will be usable when the draw arrives. */
+  readonly urgent: boolean;
+}
 
 /** The least time between two checks that are caused by the passing of time alone. */
 const MIN_CHECK_SPACING_MS = 50;

@@ -1,10 +1,15 @@
-/** One draw: calls the service, adds the members to the pool, counts and reports. The source decides when to draw and what follows. */
+/**
+ * One draw: opens a connection, calls the service, adds the members to the pool, counts and reports. The source decides when
+ * to draw and what follows.
+ */
 import type { Clock } from '../core/clock.ts';
 import type { EventBus, NoriaEvents } from '../core/events.ts';
+import { hasCode } from '../core/faults.ts';
 import type { AddedMembers, DrawnMember } from '../pool/drawn-member.ts';
 import type { DrawAnswer, DrawnEntry } from '../service/answer.ts';
 import { SUCCESS } from '../service/codes.ts';
-import type { DrawSourceOptions, Extractor, RefillPool } from './options.ts';
+import type { WriteGate } from '../service/transport.ts';
+import type { DrawSourceOptions, ExtractConnection, Extractor, RefillPool } from './options.ts';
 import { type DrawOutcome, outcomeOfAnswer, outcomeOfError } from './reaction.ts';
 import type { SourceRecords } from './source-records.ts';
 
@@ -15,13 +20,17 @@ export interface DrawContext {
   readonly pool: RefillPool;
 }
 
-export interface Draw {
+/** The source that draws. */
+export interface Drawer {
   readonly options: DrawSourceOptions;
   readonly records: SourceRecords;
+}
+
+export interface DrawOrder {
   readonly count: number;
   /** How far ahead `gained` is measured. */
   readonly aheadMs: number;
-  readonly signal: AbortSignal;
+  readonly gate: WriteGate;
 }
 
 export interface DrawResult {
@@ -34,45 +43,97 @@ export interface DrawResult {
 const TUNNEL_SHARE = 0.5;
 const NONE_ADDED: AddedMembers = { joined: 0, renewed: 0, rejected: 0 };
 
-/** Makes one draw. Returns undefined when `signal` aborted it. @throws only for a defect of the program. */
-export async function makeDraw(context: DrawContext, draw: Draw): Promise<DrawResult | undefined> {
-  const { clock, bus, pool } = context;
-  const { options, records, count, signal } = draw;
-  bus.emit('draw.started', { source: options.name, asked: count });
-  const startedAt = clock.monotonic();
-  const call = await callService(context, draw);
-  if (call === undefined) return undefined;
-
-  const { outcome, answer } = call;
-  const ms = clock.monotonic() - startedAt;
-  const usable = () => pool.usableAt(options.name, clock.monotonic() + draw.aheadMs);
-  const usableBefore = usable();
-  if (outcome.limitsConnections) pool.limitTunnels(options.name, TUNNEL_SHARE);
-  else if (outcome.code === SUCCESS) pool.unlimitTunnels(options.name);
-  const added = answer === undefined ? NONE_ADDED : addToPool(context, draw, answer);
-  const gained = usable() - usableBefore;
-  records.countCall(outcome.code, answer === undefined ? undefined : ms);
-  bus.emit('draw.done', drawDone(draw, outcome, answer, added, ms));
-  return signal.aborted ? undefined : { outcome, gained };
-}
-
-async function callService(
-  { extractor }: DrawContext,
-  { options, count, signal }: Draw,
-): Promise<{ readonly outcome: DrawOutcome; readonly answer?: DrawAnswer } | undefined> {
+/**
+ * Opens the connection of a draw that is going to request `asked` members. Returns how the draw ended if there is no
+ * connection, and undefined when `signal` aborted. `signal` also ends the draw.
+ *
+ * @throws only for a defect of the program.
+ */
+export async function openDraw(
+  context: DrawContext,
+  drawer: Drawer,
+  asked: number,
+  signal: AbortSignal,
+): Promise<Draw | DrawResult | undefined> {
+  const startedAt = context.clock.monotonic();
   try {
-    const call = { ...options.call, count };
-    const answer = await extractor.extract(call, { signal, secrets: options.secrets });
-    return { outcome: outcomeOfAnswer(options.call.product, answer), answer };
+    const connection = await context.extractor.connect(drawer.options.call, signal);
+    return new Draw({ ...context, ...drawer, connection, startedAt, signal });
   } catch (error) {
     if (signal.aborted) return undefined; // ignored: the abort caused it
-    return { outcome: outcomeOfError(error) };
+    const outcome = outcomeOfError(error);
+    const { bus, clock } = context;
+    const source = drawer.options.name;
+    bus.emit('draw.started', { source, asked });
+    drawer.records.countCall(outcome.code, undefined);
+    const ended = { source, asked, ms: clock.monotonic() - startedAt };
+    bus.emit('draw.done', drawDone(ended, outcome, undefined, NONE_ADDED));
+    return { outcome, gained: 0 };
+  }
+}
+
+interface DrawOptions extends DrawContext, Drawer {
+  readonly connection: ExtractConnection;
+  readonly startedAt: number;
+  readonly signal: AbortSignal;
+}
+
+/** A draw with an open connection. */
+export class Draw {
+  readonly #options: DrawOptions;
+
+  constructor(options: DrawOptions) {
+    this.#options = options;
+  }
+
+  /**
+   * Requests members and adds them to the pool. Returns undefined when the draw was aborted, or when the gate did not let the
+   * request pass. @throws only for a defect of the program.
+   */
+  async make(order: DrawOrder): Promise<DrawResult | undefined> {
+    const { clock, bus, pool, options, records, startedAt, signal } = this.#options;
+    const { count: asked, aheadMs } = order;
+    const source = options.name;
+    bus.emit('draw.started', { source, asked });
+    const call = await this.#call(order);
+    if (call === undefined) return undefined;
+
+    const { outcome, answer } = call;
+    const ms = clock.monotonic() - startedAt;
+    const usable = () => pool.usableAt(source, clock.monotonic() + aheadMs);
+    const usableBefore = usable();
+    if (outcome.limitsConnections) pool.limitTunnels(source, TUNNEL_SHARE);
+    else if (outcome.code === SUCCESS) pool.unlimitTunnels(source);
+    const added = answer === undefined ? NONE_ADDED : addToPool(this.#options, answer);
+    const gained = usable() - usableBefore;
+    records.countCall(outcome.code, answer === undefined ? undefined : ms);
+    bus.emit('draw.done', drawDone({ source, asked, ms }, outcome, answer, added));
+    return signal.aborted ? undefined : { outcome, gained };
+  }
+
+  /** Idempotent. */
+  close(): void {
+    this.#options.connection.close();
+  }
+
+  async #call({
+    count,
+    gate,
+  }: DrawOrder): Promise<{ readonly outcome: DrawOutcome; readonly answer?: DrawAnswer } | undefined> {
+    const { connection, options, signal } = this.#options;
+    try {
+      const answer = await connection.extract({ ...options.call, count }, { secrets: options.secrets, gate });
+      return { outcome: outcomeOfAnswer(options.call.product, answer), answer };
+    } catch (error) {
+      // ignored: the abort caused it, or the request was not sent and the turn starts again
+      if (signal.aborted || hasCode(error, 'pace-held')) return undefined;
+      return { outcome: outcomeOfError(error) };
+    }
   }
 }
 
 function addToPool(
-  { pool, clock }: DrawContext,
-  { options, records }: Draw,
+  { pool, clock, options, records }: DrawContext & Drawer,
   answer: DrawAnswer,
 ): AddedMembers {
   records.quota = { ...records.quota, ...answer.quota };
@@ -120,25 +181,22 @@ function factsOf(entry: DrawnEntry): DrawnMember['facts'] {
 
 /** `received` includes the entries that were dropped as unusable; `rejected` counts those, too. */
 function drawDone(
-  { options, count }: Draw,
+  ended: Pick<NoriaEvents['draw.done'], 'source' | 'asked' | 'ms'>,
   outcome: DrawOutcome,
   answer: DrawAnswer | undefined,
   { joined, renewed }: AddedMembers,
-  ms: number,
 ): NoriaEvents['draw.done'] {
   const dropped = Object.values(answer?.dropped ?? {}).reduce((total, number) => total + number, 0);
   const received = (answer?.entries.length ?? 0) + dropped;
   const { code, message } = outcome;
   return {
-    source: options.name,
+    ...ended,
     code,
-    asked: count,
     received,
     joined,
     renewed,
     rejected: received - joined - renewed,
     forbidden: forbiddenIn(answer),
-    ms,
     ...(code === SUCCESS || message === undefined ? {} : { message }),
   };
 }

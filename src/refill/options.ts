@@ -6,20 +6,32 @@ import type { Random } from '../core/random.ts';
 import type { Secret } from '../core/secret.ts';
 import type { AddedMembers, Demand, DrawnMember } from '../pool/drawn-member.ts';
 import type { DrawAnswer } from '../service/answer.ts';
-import type { ExtractCall } from '../service/request.ts';
+import type { ExtractCall, ServiceAddress } from '../service/request.ts';
+import type { WriteGate } from '../service/transport.ts';
 import type { PaceStore } from '../state/pace-file.ts';
 
 /** The client of the extraction service. */
 export interface Extractor {
   /**
+   * Opens a connection for one call. `signal` cancels the call, too.
+   *
+   * @throws NoriaError when no connection was opened. After `signal` has aborted it may throw anything.
+   */
+  connect(address: ServiceAddress, signal: AbortSignal): Promise<ExtractConnection>;
+}
+
+export interface ExtractConnection {
+  /**
    * Makes one extraction call and resolves with the service's answer, whatever its code.
    *
-   * @throws NoriaError when no answer came. After `signal` has aborted it may throw anything.
+   * @throws what `gate.beforeWrite` throws, and NoriaError when no answer came.
    */
   extract(
     call: ExtractCall,
-    options: { readonly signal: AbortSignal; readonly secrets: readonly Secret[] },
+    options: { readonly secrets: readonly Secret[]; readonly gate: WriteGate },
   ): Promise<DrawAnswer>;
+  /** Idempotent. */
+  close(): void;
 }
 
 /** The pool as refill uses it. All methods are synchronous and cheap: a source calls them after every change. */
@@ -48,7 +60,7 @@ export interface DrawSourceOptions {
   readonly call: Omit<ExtractCall, 'count'>;
   /** Masked in every text of the service that noria keeps, in addition to the key of the call. */
   readonly secrets: readonly Secret[];
-  /** The pace: from the start of one call to the start of the next. */
+  /** The pace: the least time between two arrivals at the service. */
   readonly intervalMs: number;
   /** The maximum to request in one call; undefined: the default of the product. */
   readonly count: number | undefined;

@@ -1,19 +1,26 @@
 /**
- * When the next call to an instance may start: pure rules on the entries of the pace file.
+ * When the next call to an instance may be sent, and whose turn it is: pure rules on the entries of the pace file.
  *
- * The pace counts from start to start, because the service measures when calls arrive. A call in flight blocks the next one
- * for as long as its timeout, so that two processes never have two calls in flight.
+ * The service measures when calls arrive, which noria does not see. So the pace counts from the latest moment at which the
+ * previous call can have arrived: the first byte of its answer; without an answer its end, because until then its bytes may
+ * have been on the way; and for a call of unknown fate (its process was killed) the longest time that a call may take.
  */
 import type { Random } from '../core/random.ts';
 import { elapsedBetween, type Moment } from '../state/moment.ts';
-import type { PaceDecision, PaceEntry, Refusals } from '../state/pace-file.ts';
+import type { LastCall, PaceDecision, PaceEntry, QueuedTurn, Refusals } from '../state/pace-file.ts';
 
 /** The pace of one caller. Two sources of one instance may have different ones. */
 export interface PaceRule {
-  /** Start to start, as configured. */
+  /** The least time between two arrivals at the service, as configured. */
   readonly intervalMs: number;
   /** The timeout of a call. */
   readonly callTimeoutMs: number;
+}
+
+/** One caller's turn: it waits in the queue, claims, and makes one call. */
+export interface Turn {
+  readonly id: string;
+  readonly rule: PaceRule;
 }
 
 /** How an ended call affects the next one. */
@@ -25,15 +32,29 @@ export type Settlement =
   /** No call for `ms` from now on. */
   | { readonly kind: 'silence'; readonly ms: number };
 
-/** A permit for one call, or the time to wait before claiming again. */
 export type Claim =
-  | { readonly granted: true; readonly claimedAt: Moment }
+  | {
+      readonly granted: true;
+      /** The last call before the claim. */
+      readonly before: LastCall | undefined;
+      /** At least so long ago the service received noria's previous call; undefined: unknown. */
+      readonly sinceArrivalMs: number | undefined;
+    }
   | { readonly granted: false; readonly waitMs: number };
 
 export const PACE_UNCHANGED: Settlement = { kind: 'done' };
 
-/** Added to every interval: the service measures arrivals, and network delays vary. */
+/** Added to every interval, because the service may measure a little later than its first byte arrives, and with another clock. */
 export const PACE_SLACK_MS = 250;
+/** A call must be sent within this time of its claim. */
+export const USE_BY_MS = 2_000;
+
+/** A turn whose process does not return so long after the moment it was waiting for loses its place. */
+const PLACE_GRACE_MS = 3_000;
+/** A turn renews its place when less than this is left of it, so it must ask more often. */
+const PLACE_RENEWED_AT_MS = 1_500;
+/** How often to ask in order to keep the place. */
+export const KEEP_PLACE_EVERY_MS = 1_000;
 
 /** Each 12002 widens the interval by this factor; each hour without one takes one such step back. */
 const WIDEN_STEP = 1.1;
@@ -43,25 +64,70 @@ const NARROW_EVERY_MS = 3_600_000;
 const MAX_DOUBLINGS = 4;
 const JITTER = 0.2;
 
-/** Grants a call and records its start, or says how long to wait. */
-export function claimCall(entry: PaceEntry | undefined, now: Moment, rule: PaceRule): PaceDecision<Claim> {
-  const current = entry === undefined ? undefined : withoutFutureStart(entry, now);
-  const waitMs = current === undefined ? 0 : waitBefore(current, now, rule);
-  if (waitMs > 0) {
-    // Rounded up, because a wait that is a fraction of a millisecond too short would be repeated again and again.
-    const result: Claim = { granted: false, waitMs: Math.ceil(waitMs) };
-    return current === undefined || current === entry ? { result } : { next: current, result };
-  }
-  const next = { startedAt: now, holdMs: rule.callTimeoutMs, refusals: current?.refusals };
-  return { next, result: { granted: true, claimedAt: now } };
+export interface Outlook {
+  /** Until the turn may claim, if all turns ahead call; 0: now. */
+  readonly waitMs: number;
+  /** When to ask again: the next turn may have lost its place by then. */
+  readonly askInMs: number;
 }
 
-/** A call that was made with a permit. */
-export interface SettledCall {
-  readonly claimedAt: Moment;
-  /** When it was really sent: writing the claim may have taken a while. */
-  readonly startedAt: Moment;
-  readonly rule: PaceRule;
+/** Enters the queue, or keeps the place in it. */
+export function askTurn(entry: PaceEntry | undefined, now: Moment, turn: Turn): PaceDecision<Outlook> {
+  const current = currentEntry(entry, now);
+  const ahead = turnsAhead(current, turn);
+  const waitMs = waitInQueue(current, now, ahead, turn);
+  const [next] = ahead;
+  const untilNextMs = next === undefined ? Infinity : waitBefore(current, now, next) + PLACE_GRACE_MS;
+  const result = { waitMs, askInMs: Math.min(waitMs, untilNextMs) };
+  const place = current.queue.find(({ id }) => id === turn.id);
+  if (place !== undefined && validForMs(place, now) >= waitMs + PLACE_RENEWED_AT_MS) return { result };
+  const validMs = waitMs + PLACE_GRACE_MS;
+  const renewed = { id: turn.id, intervalMs: turn.rule.intervalMs, renewedAt: now, validMs };
+  const behind = current.queue.slice(ahead.length + (place === undefined ? 0 : 1));
+  return { next: { ...current, queue: [...ahead, renewed, ...behind] }, result };
+}
+
+/** Claims the call of a turn that may claim, and removes the turn from the queue. */
+export function claimCall(entry: PaceEntry | undefined, now: Moment, turn: Turn): PaceDecision<Claim> {
+  const current = currentEntry(entry, now);
+  const waitMs = waitInQueue(current, now, turnsAhead(current, turn), turn);
+  if (waitMs > 0) return { result: { granted: false, waitMs } };
+  const { call: before, refusals } = current;
+  const call: LastCall = {
+    id: turn.id,
+    claimedAt: now,
+    arrivedWithinMs: USE_BY_MS + turn.rule.callTimeoutMs,
+    holdMs: 0,
+    fate: 'pending',
+  };
+  const next = { call, queue: current.queue.filter(({ id }) => id !== turn.id), refusals };
+  const sinceArrivalMs = before?.fate === 'answered' ? sinceLatestArrival(before, now) : undefined;
+  return { next, result: { granted: true, before, sinceArrivalMs } };
+}
+
+/** Restores the call before a claim that was not used. Does not touch the later claim of another turn. */
+export function giveBackClaim(
+  entry: PaceEntry | undefined,
+  turn: Turn,
+  before: LastCall | undefined,
+): PaceDecision<PaceEntry | undefined> {
+  if (entry?.call?.id !== turn.id) return { result: entry };
+  const next = { ...entry, call: before };
+  return { next, result: next };
+}
+
+/** Removes a turn that ended without a claim. */
+export function leaveQueue(entry: PaceEntry | undefined, { id }: Turn): PaceDecision<undefined> {
+  const queue = entry?.queue.filter((turn) => turn.id !== id);
+  if (entry === undefined || queue?.length === entry.queue.length) return { result: undefined };
+  return { next: { ...entry, queue: queue ?? [] }, result: undefined };
+}
+
+/** A call that was sent. */
+export interface SentCall {
+  readonly turn: Turn;
+  /** When its answer began; undefined: it ended without one. */
+  readonly answeredAt: Moment | undefined;
   readonly settlement: Settlement;
 }
 
@@ -69,44 +135,99 @@ export interface SettledCall {
 export function settleCall(
   entry: PaceEntry | undefined,
   now: Moment,
-  call: SettledCall,
+  ended: SentCall,
   random: Random,
 ): PaceDecision<PaceEntry | undefined> {
-  if (entry === undefined || !isSameMoment(entry.startedAt, call.claimedAt)) return { result: entry };
-  const next = settled(entry.refusals, now, call, random);
+  if (entry?.call?.id !== ended.turn.id) return { result: entry };
+  const { answeredAt, turn, settlement } = ended;
+  const arrivedAt = answeredAt ?? now;
+  const { holdMs, refusals } = consequences(entry.refusals, now, arrivedAt, { turn, settlement, random });
+  const call: LastCall = {
+    ...entry.call,
+    arrivedWithinMs: Math.max(0, elapsedBetween(entry.call.claimedAt, arrivedAt)),
+    holdMs,
+    fate: answeredAt === undefined ? 'unanswered' : 'answered',
+  };
+  const next = { call, queue: entry.queue, refusals };
   return { next, result: next };
 }
 
-/** Ms until the entry lets a call start; 0: now. */
-export function waitBefore(entry: PaceEntry, now: Moment, rule: PaceRule): number {
-  const intervalMs = rule.intervalMs * widening(entry.refusals, now);
-  const gapMs = Math.max(intervalMs, entry.holdMs) + PACE_SLACK_MS;
-  return Math.max(0, gapMs - elapsedBetween(entry.startedAt, now));
+/** Ms until the entry lets a call be sent; 0: now. While a call is in flight: as if it arrived now. */
+export function waitBefore(
+  entry: PaceEntry,
+  now: Moment,
+  { intervalMs }: Pick<PaceRule, 'intervalMs'>,
+): number {
+  const { call, refusals } = entry;
+  if (call === undefined) return 0;
+  const gapMs = gapOf(intervalMs, refusals, now);
+  const sinceMs = sinceLatestArrival(call, now);
+  const countedMs = call.fate === 'pending' ? Math.max(0, sinceMs) : sinceMs;
+  // Rounded up, because a wait that is a fraction of a millisecond too short would be repeated again and again.
+  return Math.max(0, Math.ceil(Math.max(gapMs, call.holdMs + PACE_SLACK_MS) - countedMs));
 }
 
-/** A start in the future, left by a wall clock that was set back during a reboot, counts as now: it costs one interval instead of years. */
-function withoutFutureStart(entry: PaceEntry, now: Moment): PaceEntry {
-  return elapsedBetween(entry.startedAt, now) < 0 ? { ...entry, startedAt: now } : entry;
+/** The turns ahead call first, each at its own pace. */
+function waitInQueue(entry: PaceEntry, now: Moment, ahead: readonly QueuedTurn[], { rule }: Turn): number {
+  const [first = rule, ...others] = [...ahead, rule];
+  const laterMs = others.map(({ intervalMs }) => Math.ceil(gapOf(intervalMs, entry.refusals, now)));
+  return laterMs.reduce((sum, ms) => sum + ms, waitBefore(entry, now, first));
 }
 
-function settled(
+function turnsAhead({ queue }: PaceEntry, { id }: Turn): readonly QueuedTurn[] {
+  const place = queue.findIndex((turn) => turn.id === id);
+  return place < 0 ? queue : queue.slice(0, place);
+}
+
+/** Ms since the latest moment at which the call can have reached the service; negative while that is ahead. */
+function sinceLatestArrival({ claimedAt, arrivedWithinMs }: LastCall, now: Moment): number {
+  return elapsedBetween(claimedAt, now) - arrivedWithinMs;
+}
+
+function gapOf(intervalMs: number, refusals: Refusals | undefined, now: Moment): number {
+  return intervalMs * widening(refusals, now) + PACE_SLACK_MS;
+}
+
+/**
+ * The entry without turns that lost their place. A claim in the future, left by a wall clock that was set back during a
+ * reboot, counts as now: it costs one interval instead of years.
+ */
+function currentEntry(entry: PaceEntry | undefined, now: Moment): PaceEntry {
+  if (entry === undefined) return { queue: [] };
+  const { call } = entry;
+  const queue = entry.queue.filter((turn) => validForMs(turn, now) > 0);
+  const isInFuture = call !== undefined && elapsedBetween(call.claimedAt, now) < 0;
+  return { ...entry, queue, call: isInFuture ? { ...call, claimedAt: now } : call };
+}
+
+function validForMs({ renewedAt, validMs }: QueuedTurn, now: Moment): number {
+  const elapsedMs = elapsedBetween(renewedAt, now);
+  return elapsedMs < 0 ? 0 : validMs - elapsedMs;
+}
+
+interface CallEffect extends Pick<SentCall, 'turn' | 'settlement'> {
+  readonly random: Random;
+}
+
+/** What follows from a call that reached the service at `arrivedAt` at the latest and has ended now. */
+function consequences(
   refusals: Refusals | undefined,
   now: Moment,
-  { startedAt, rule, settlement }: SettledCall,
-  random: Random,
-): PaceEntry {
+  arrivedAt: Moment,
+  { turn, settlement, random }: CallEffect,
+): { readonly holdMs: number; readonly refusals: Refusals | undefined } {
   switch (settlement.kind) {
     case 'done':
-      return { startedAt, holdMs: 0, refusals: withoutStreak(refusals, now) };
+      return { holdMs: 0, refusals: withoutStreak(refusals, now) };
     case 'silence': {
-      const tookMs = Math.max(0, elapsedBetween(startedAt, now));
-      return { startedAt, holdMs: tookMs + settlement.ms, refusals: withoutStreak(refusals, now) };
+      const tookMs = Math.max(0, elapsedBetween(arrivedAt, now));
+      return { holdMs: tookMs + settlement.ms, refusals: withoutStreak(refusals, now) };
     }
     case 'refused': {
       const next = withRefusal(refusals, now);
-      const baseMs = Math.max(rule.intervalMs * next.widening, settlement.leastMs ?? 0);
+      const baseMs = Math.max(turn.rule.intervalMs * next.widening, settlement.leastMs ?? 0);
       const doubledMs = baseMs * 2 ** Math.min(next.inARow, MAX_DOUBLINGS);
-      return { startedAt, holdMs: doubledMs * (1 + JITTER * random()), refusals: next };
+      return { holdMs: doubledMs * (1 + JITTER * random()), refusals: next };
     }
   }
 }
@@ -129,8 +250,4 @@ function widening(refusals: Refusals | undefined, now: Moment): number {
   if (refusals === undefined) return 1;
   const quietHours = Math.floor(Math.max(0, elapsedBetween(refusals.lastAt, now)) / NARROW_EVERY_MS);
   return Math.max(1, refusals.widening / WIDEN_STEP ** quietHours);
-}
-
-function isSameMoment(a: Moment, b: Moment): boolean {
-  return a.boot === b.boot && a.elapsedMs === b.elapsedMs && a.wallAt === b.wallAt;
 }

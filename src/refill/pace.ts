@@ -1,26 +1,34 @@
 /**
- * Keeps the pace of an instance of the service: one call in flight, and never two starts closer than the interval.
+ * Keeps the pace of an instance of the service: one call in flight, and never two arrivals closer than the interval.
  *
- * p-queue serialises the calls of this process. The pace store, which other processes share, decides when a call may start
- * (pace-rule.ts), and the Clock waits for that moment. p-queue's own interval cannot do it: it uses the wall clock and does
- * not know the calls of an earlier run or of another process.
+ * A turn waits in the queue of the pace store, which other processes share (pace-rule.ts), opens its connection, claims the
+ * call, and sends it at once. Everything that may take long happens before the claim. What stops the process after the claim
+ * makes the permit expire, and the turn starts again.
  */
+import { randomUUID } from 'node:crypto';
 import PQueue from 'p-queue';
 import { type Clock, pause } from '../core/clock.ts';
+import { NoriaError } from '../core/faults.ts';
 import type { Random } from '../core/random.ts';
 import type { ServiceAddress } from '../service/request.ts';
 import type { Moment } from '../state/moment.ts';
-import type { PaceStore } from '../state/pace-file.ts';
+import type { LastCall, PaceDecision, PaceEntry, PaceStore } from '../state/pace-file.ts';
 import {
+  askTurn,
   claimCall,
+  giveBackClaim,
+  KEEP_PLACE_EVERY_MS,
+  leaveQueue,
   PACE_SLACK_MS,
   PACE_UNCHANGED,
   type PaceRule,
-  type SettledCall,
   type Settlement,
   settleCall,
+  type Turn,
+  USE_BY_MS,
   waitBefore,
 } from './pace-rule.ts';
+import { Permit } from './permit.ts';
 
 export interface PaceOptions {
   readonly store: PaceStore;
@@ -31,25 +39,41 @@ export interface PaceOptions {
 /** A call that waits for its permit. */
 export interface PaceTurn<T> {
   readonly rule: PaceRule;
-  /** Checked after every wait, before the next claim: false ends the turn without using a permit. Default: true. */
+  /** Checked after every wait: false ends the turn. Default: true. */
   isWanted?(): boolean;
-  /** Makes the call, after the permit was written to disk. An abort of the turn does not end it. */
-  call(): Promise<{ readonly result: T; readonly settlement: Settlement }>;
+  /** Opens the connection of the call. Undefined ends the turn: there is nothing to send. */
+  open(signal: AbortSignal): Promise<PreparedCall<T> | undefined>;
   /** Called when a wait for the pace begins. */
   onWait?(ms: number): void;
 }
 
-/** A turn either ends, with the result of its call if it made one, or has to wait. */
-type Attempt<T> =
-  | { readonly result: T | undefined; readonly waitMs?: undefined }
-  | { readonly waitMs: number };
+/** A call with an open connection. */
+export interface PreparedCall<T> {
+  /**
+   * Sends the request, if it still should be, and calls the methods of the permit as `WriteGate` says. An abort of the turn
+   * does not end the call.
+   */
+  send(permit: Permit): Promise<{ readonly result: T; readonly settlement: Settlement }>;
+  /** Idempotent. */
+  close(): void;
+}
+
+/** A claimed call, and the last call before it. */
+interface Claimed {
+  readonly permit: Permit;
+  readonly before: LastCall | undefined;
+}
+
+/** After so many expired permits in a row, the state folder is too slow to call at all. */
+const MAX_EXPIRED_PERMITS = 3;
 
 /** The pace of one instance at one service address, for all callers in this process. */
 export class Pace {
   readonly #key: string;
   readonly #options: PaceOptions;
-  readonly #queue = new PQueue({ concurrency: 1 });
-  /** Monotonic moment of the next possible start, as last seen in the store. Another process may have moved it since. */
+  /** Changes of the entry, one at a time: turns of this process enter the queue in the order in which they began. */
+  readonly #changes = new PQueue({ concurrency: 1 });
+  /** Monotonic moment of the next possible call, as last seen in the store. Another process may have moved it since. */
   #freeAt = 0;
 
   constructor(key: string, options: PaceOptions) {
@@ -57,61 +81,141 @@ export class Pace {
     this.#options = options;
   }
 
-  /** Ms until the next call may start, as far as this process knows. */
+  /** Ms until the next call may be sent, as far as this process knows. */
   get nextInMs(): number {
     return Math.max(0, this.#freeAt - this.#options.clock.monotonic());
   }
 
   /**
-   * Waits for a permit and makes the call. The caller must want the call when it starts the turn.
+   * Waits for its turn, opens the connection, and makes the call. The caller must want the call when it starts the turn.
    *
-   * @returns the result of the call; undefined when it was no longer wanted or `signal` aborted before its start.
-   * @throws what the call throws, and NoriaError state-unwritable: a call whose start cannot be recorded is not made.
+   * @returns the result of the call; undefined when it was no longer wanted or `signal` aborted before it was sent.
+   * @throws what `open` and `send` throw, and NoriaError state-unwritable: a call that cannot be recorded is not made.
    */
-  async take<T>(turn: PaceTurn<T>, signal: AbortSignal): Promise<T | undefined> {
-    let hasWaited = this.#queue.pending > 0;
-    while (!signal.aborted) {
-      const attempt = await this.#queue.add(() => this.#attempt(turn, hasWaited, signal));
-      if (attempt.waitMs === undefined) return attempt.result;
-      turn.onWait?.(attempt.waitMs);
-      // Outside the queue, so that a caller with a shorter interval is not blocked.
-      await pause(this.#options.clock, attempt.waitMs, signal);
-      hasWaited = true;
+  async take<T>(paceTurn: PaceTurn<T>, signal: AbortSignal): Promise<T | undefined> {
+    const turn: Turn = { id: randomUUID(), rule: paceTurn.rule };
+    let expired = 0;
+    try {
+      while (await this.#waitForTurn(paceTurn, turn, signal)) {
+        const call = await this.#open(paceTurn, turn, signal);
+        if (call === undefined) return undefined;
+        try {
+          const claimed = await this.#claim(turn);
+          if (claimed === undefined) continue; // the turn lost its place while it was connecting
+          const result = await this.#send(call, turn, claimed, signal);
+          if (claimed.permit.state !== 'expired') return result;
+        } finally {
+          call.close();
+        }
+        expired += 1;
+        if (expired === MAX_EXPIRED_PERMITS) throw tooSlow();
+      }
+      return undefined;
+    } finally {
+      // ignored: the place expires
+      await this.#change((entry) => leaveQueue(entry, turn)).catch(() => {});
     }
-    return undefined;
   }
 
-  async #attempt<T>(turn: PaceTurn<T>, hasWaited: boolean, signal: AbortSignal): Promise<Attempt<T>> {
-    const { store, clock } = this.#options;
-    if (signal.aborted || (hasWaited && turn.isWanted?.() === false)) return { result: undefined };
-    const claim = await store.change(this.#key, (entry, now) => claimCall(entry, now, turn.rule));
-    const waitMs = claim.granted ? turn.rule.intervalMs + PACE_SLACK_MS : claim.waitMs;
-    this.#freeAt = clock.monotonic() + waitMs;
-    return claim.granted ? { result: await this.#call(turn, claim.claimedAt, signal) } : { waitMs };
+  /** Resolves with true when the turn may claim, and with false when it is over. */
+  async #waitForTurn<T>(paceTurn: PaceTurn<T>, turn: Turn, signal: AbortSignal): Promise<boolean> {
+    for (let hasWaited = false; !signal.aborted; hasWaited = true) {
+      if (hasWaited && paceTurn.isWanted?.() === false) return false;
+      const { waitMs, askInMs } = await this.#change((entry, now) => askTurn(entry, now, turn));
+      this.#expectFreeIn(waitMs);
+      if (waitMs === 0) return !signal.aborted;
+      paceTurn.onWait?.(waitMs);
+      await pause(this.#options.clock, askInMs, signal);
+    }
+    return false;
   }
 
-  async #call<T>(turn: PaceTurn<T>, claimedAt: Moment, signal: AbortSignal): Promise<T | undefined> {
-    const startedAt = this.#options.store.now();
+  /** Keeps the place in the queue while the connection is opened. */
+  async #open<T>(
+    paceTurn: PaceTurn<T>,
+    turn: Turn,
+    signal: AbortSignal,
+  ): Promise<PreparedCall<T> | undefined> {
+    const opened = new AbortController();
+    void this.#keepPlace(turn, opened.signal);
+    try {
+      return await paceTurn.open(signal);
+    } finally {
+      opened.abort();
+    }
+  }
+
+  async #keepPlace(turn: Turn, signal: AbortSignal): Promise<void> {
+    for (;;) {
+      await pause(this.#options.clock, KEEP_PLACE_EVERY_MS, signal);
+      if (signal.aborted) return;
+      // ignored: a lost place costs time only, and the claim reports an unwritable folder
+      await this.#change((entry, now) => askTurn(entry, now, turn)).catch(() => {});
+    }
+  }
+
+  async #claim(turn: Turn): Promise<Claimed | undefined> {
+    const { store } = this.#options;
+    const ageMs = store.stopwatch();
+    const claim = await this.#change((entry, now) => claimCall(entry, now, turn));
+    this.#expectFreeIn(claim.granted ? turn.rule.intervalMs + PACE_SLACK_MS : claim.waitMs);
+    if (!claim.granted) return undefined;
+    return { permit: new Permit(store, ageMs, claim.sinceArrivalMs), before: claim.before };
+  }
+
+  /** Sends the call and settles it, or gives its claim back when it was not sent. */
+  async #send<T>(
+    call: PreparedCall<T>,
+    turn: Turn,
+    { permit, before }: Claimed,
+    signal: AbortSignal,
+  ): Promise<T | undefined> {
     let settlement = PACE_UNCHANGED; // also for a call that throws
     try {
       if (signal.aborted) return undefined; // while the claim was being written
-      const called = await turn.call();
-      settlement = called.settlement;
-      return called.result;
+      const sent = await call.send(permit);
+      settlement = sent.settlement;
+      return sent.result;
+    } catch (error) {
+      if (permit.state === 'expired') return undefined; // ignored: the turn starts again
+      throw error;
     } finally {
-      await this.#settle({ claimedAt, startedAt, rule: turn.rule, settlement });
+      const { answeredAt } = permit;
+      const ended = { turn, answeredAt, settlement };
+      await this.#end(turn, (entry, now) =>
+        permit.state === 'used'
+          ? settleCall(entry, now, ended, this.#options.random)
+          : giveBackClaim(entry, turn, before),
+      );
     }
   }
 
-  async #settle(call: SettledCall): Promise<void> {
-    const { store, clock, random } = this.#options;
-    const waitMs = await store.change(this.#key, (entry, now) => {
-      const { next, result } = settleCall(entry, now, call, random);
-      const waitMs = result === undefined ? 0 : waitBefore(result, now, call.rule);
+  async #end(
+    { rule }: Turn,
+    decide: (entry: PaceEntry | undefined, now: Moment) => PaceDecision<PaceEntry | undefined>,
+  ): Promise<void> {
+    const waitMs = await this.#change((entry, now) => {
+      const { next, result } = decide(entry, now);
+      const waitMs = result === undefined ? 0 : waitBefore(result, now, rule);
       return next === undefined ? { result: waitMs } : { next, result: waitMs };
     });
-    this.#freeAt = clock.monotonic() + waitMs;
+    this.#expectFreeIn(waitMs);
   }
+
+  #expectFreeIn(ms: number): void {
+    this.#freeAt = this.#options.clock.monotonic() + ms;
+  }
+
+  #change<T>(decide: (entry: PaceEntry | undefined, now: Moment) => PaceDecision<T>): Promise<T> {
+    return this.#changes.add(() => this.#options.store.change(this.#key, decide));
+  }
+}
+
+function tooSlow(): NoriaError {
+  return new NoriaError(
+    'state-unwritable',
+    `recording a call in the state folder took longer than ${USE_BY_MS} ms, ${MAX_EXPIRED_PERMITS} times in a row, so noria made no call; put state.dir on a faster disk`,
+  );
 }
 
 /** The paces of all instances. Sources of one instance share its pace. */

@@ -3,8 +3,8 @@
  * instance, and suspends itself when the service says so.
  *
  * Every event that may matter calls `wake`, which schedules a check. A check plans (draw-plan.ts), and if a draw is due it
- * starts a turn: the wait for a permit of the pace (pace.ts) and the draw itself. At most one turn is in progress. Owns the
- * turn and one timer. Only `#move` writes the phase.
+ * starts a turn: the wait for its place in the pace (pace.ts), the connection and the draw itself. At most one turn is in
+ * progress. Owns the turn and one timer. Only `#move` writes the phase.
  */
 import { EarliestTimer } from '../core/earliest-timer.ts';
 import { NoriaError } from '../core/faults.ts';
@@ -13,12 +13,13 @@ import { formatCount, roughDuration } from '../core/words.ts';
 import type { SourceForecast } from '../pool/options.ts';
 import { OPERATIONS } from '../service/operations.ts';
 import { untilServiceMidnight } from './daily-budget.ts';
-import { type DrawContext, type DrawResult, makeDraw } from './draw.ts';
+import { Draw, type DrawContext, type DrawResult, openDraw } from './draw.ts';
 import { DrawHistory } from './draw-history.ts';
-import { type DrawInputs, type DrawPlan, planDraw } from './draw-plan.ts';
+import { type DrawInputs, type DrawPlan, type PlannedDraw, planDraw } from './draw-plan.ts';
 import type { DrawSourceOptions } from './options.ts';
-import { type Pace, type Paces, paceKey } from './pace.ts';
+import { type Pace, type Paces, type PreparedCall, paceKey } from './pace.ts';
 import { PACE_SLACK_MS, PACE_UNCHANGED, type Settlement } from './pace-rule.ts';
+import type { Permit } from './permit.ts';
 import {
   isSuspended,
   mayMove,
@@ -42,6 +43,12 @@ export interface DrawSourceContext extends DrawContext {
   readonly defersToEarlier: (source: DrawSource) => boolean;
 }
 
+interface SentDraw {
+  readonly result: undefined;
+  readonly settlement: Settlement;
+}
+
+const NOT_SENT: SentDraw = { result: undefined, settlement: PACE_UNCHANGED };
 /** A draw that delivers within this time is worth waiting for: longer than the usual pace and call, shorter than clients wait. */
 const SOON_MS = 12_000;
 
@@ -56,8 +63,10 @@ export class DrawSource {
   #isPausedByOperator = false;
   /** The operator wants a draw now, also without demand and despite a suspension. */
   #refillRequested = false;
-  /** Aborts the wait of the turn in progress. Its call runs to its end. */
+  /** Aborts the turn in progress until its call is sent. The call runs to its end. */
   #turn: AbortController | undefined;
+  /** Aborts the connection and the call of the turn in progress. */
+  #call: AbortController | undefined;
   /** Settles when the last turn has ended. */
   #running: Promise<void> = Promise.resolve();
   #isCheckQueued = false;
@@ -192,6 +201,7 @@ export class DrawSource {
   async close(): Promise<void> {
     this.#closing.abort();
     this.#turn?.abort();
+    this.#call?.abort();
     this.#timer.disarm();
     await this.#running;
   }
@@ -200,6 +210,7 @@ export class DrawSource {
     return this.#context.paces.of(paceKey(this.#options.call));
   }
 
+  /** From the answer of one call to the next call. */
   get #gapMs(): number {
     return this.#options.intervalMs + PACE_SLACK_MS;
   }
@@ -242,7 +253,7 @@ export class DrawSource {
       size,
       idleAfterMs: settings().idleAfterMs,
       startInMs,
-      gapMs: this.#gapMs,
+      gapMs: this.#gapMs + this.#records.latencyMs,
       latencyMs: this.#records.latencyMs,
       maxPerCall: Math.min(count ?? defaultMax, max, this.#history.maxPerCall),
       quotaLeft: this.#records.quotaLeft(dailyBudget, clock.now()),
@@ -255,7 +266,7 @@ export class DrawSource {
     if (plan.kind !== 'draw') this.#refillRequested = false;
     switch (plan.kind) {
       case 'draw':
-        this.#startTurn(plan.urgent);
+        this.#startTurn(plan);
         break;
       case 'exhausted':
         this.#pauseUntilMidnight();
@@ -272,7 +283,7 @@ export class DrawSource {
     }
   }
 
-  #startTurn(urgent: boolean): void {
+  #startTurn({ count, urgent }: PlannedDraw): void {
     const startAt = this.#refillRequested ? 0 : this.#history.spacing.notBeforeAt(urgent);
     this.#move(waitingPhase(this.#history.last, this.#options.intervalMs));
     if (startAt > this.#context.clock.monotonic()) {
@@ -280,65 +291,95 @@ export class DrawSource {
       return;
     }
     this.#turn = new AbortController();
-    this.#running = this.#takeTurn(this.#turn.signal);
+    this.#running = this.#takeTurn(count, this.#turn.signal);
   }
 
-  async #takeTurn(signal: AbortSignal): Promise<void> {
+  async #takeTurn(planned: number, signal: AbortSignal): Promise<void> {
+    let count = planned;
     const turn = {
       rule: {
         intervalMs: this.#options.intervalMs,
         callTimeoutMs: this.#context.settings().callTimeoutMs,
       },
-      isWanted: () => !this.#isPausedByOperator && this.#plan().kind === 'draw',
-      call: async () => ({ result: undefined, settlement: await this.#draw() }),
-      onWait: (ms: number) => this.#reportLongWait(ms),
+      isWanted: () => {
+        const plan = this.#plan();
+        if (plan.kind === 'draw') count = plan.count;
+        return plan.kind === 'draw' && !this.#isPausedByOperator;
+      },
+      open: () => this.#openDraw(count, signal),
+      onWait: (ms: number) => this.#reportWait(ms),
     };
     try {
       await this.#pace.take(turn, signal);
     } catch (error) {
       // The pace could not be written, before or after the call. The call itself never throws: its failure is an outcome.
       if (!(error instanceof NoriaError)) throw error;
-      if (!isSuspended(this.#phase)) this.#conclude({ outcome: outcomeOfError(error), gained: 0 }, 0);
+      if (!isSuspended(this.#phase))
+        this.#conclude({ outcome: outcomeOfError(error), gained: 0 }, 0, undefined);
     }
     this.#turn = undefined;
     this.#check();
   }
 
-  /** Explains a wait that is longer than the pace where no answer in this run explains it. */
-  #reportLongWait(ms: number): void {
-    const lastVerdict = this.#history.last?.verdict.kind ?? 'ok';
-    if (ms <= 2 * this.#gapMs || lastVerdict !== 'ok') return;
-    const cause = 'an earlier answer of the service, or a call in another process, blocks it';
-    this.#move({ name: 'waiting', reason: `the next call must wait ${roughDuration(ms)}: ${cause}` });
+  /** Also explains a wait that is longer than the pace where no answer in this run explains it. */
+  #reportWait(ms: number): void {
+    const { last } = this.#history;
+    if (ms > 2 * this.#gapMs && (last === undefined || last.verdict.kind === 'ok')) {
+      const cause = 'an earlier answer of the service, or a call in another process, blocks it';
+      this.#move({ name: 'waiting', reason: `the next call must wait ${roughDuration(ms)}: ${cause}` });
+    } else if (this.#phase.name === 'drawing') {
+      this.#move(waitingPhase(last, this.#options.intervalMs)); // another process called first
+    }
+  }
+
+  /** Opens the connection of a turn. Returns undefined if the turn is over. */
+  async #openDraw(count: number, signal: AbortSignal): Promise<PreparedCall<undefined> | undefined> {
+    this.#moveToDrawing(count);
+    // A reload during the call does not affect it: its members get the options it was made with.
+    const options = this.#options;
+    const call = new AbortController();
+    const abort = () => call.abort();
+    this.#call = call;
+    signal.addEventListener('abort', abort);
+    const drawer = { options, records: this.#records };
+    const draw = await openDraw(this.#context, drawer, count, call.signal);
+    signal.removeEventListener('abort', abort);
+    if (draw instanceof Draw) {
+      return { send: (permit) => this.#send(draw, options, permit), close: () => draw.close() };
+    }
+    this.#refillRequested = false;
+    if (draw !== undefined) this.#conclude(draw, count, undefined);
+    return undefined;
   }
 
   /** Makes the call of a turn, or skips it when it is no longer wanted. */
-  async #draw(): Promise<Settlement> {
-    // Planned again, because writing the claim took time. Earlier priorities do not matter now: the permit is used already.
+  async #send(draw: Draw, options: DrawSourceOptions, permit: Permit): Promise<SentDraw> {
+    // Planned again, because connecting and claiming took time. Earlier priorities do not matter now: the claim is written.
     const plan = planDraw(this.#inputs(0));
-    const { signal } = this.#closing;
-    if (plan.kind !== 'draw' || this.#isPausedByOperator || signal.aborted) return PACE_UNCHANGED;
+    if (plan.kind !== 'draw' || this.#isPausedByOperator) return NOT_SENT;
     const { count } = plan;
+    const refillRequested = this.#refillRequested;
     this.#refillRequested = false;
-    this.#move({ name: 'drawing', reason: `requested ${formatCount(count, 'member')} from the service` });
-    // A reload during the call does not affect it: its members get the options it was made with.
-    const options = this.#options;
-    const result = await makeDraw(this.#context, {
-      options,
-      records: this.#records,
-      count,
-      aheadMs: this.#gapMs + this.#records.latencyMs,
-      signal,
-    });
-    if (result === undefined) return PACE_UNCHANGED;
-    const settlement = this.#conclude(result, count);
+    this.#moveToDrawing(count);
+    const result = await draw.make({ count, aheadMs: this.#gapMs + this.#records.latencyMs, gate: permit });
+    if (permit.state === 'expired') this.#refillRequested ||= refillRequested; // the turn starts again
+    if (result === undefined) return NOT_SENT;
+    const settlement = this.#conclude(result, count, permit.sinceArrivalMs);
     if (options !== this.#options) this.#startOver();
-    return settlement;
+    return { result: undefined, settlement };
   }
 
-  /** Learns from the result of a draw and suspends the source if it has to be. */
-  #conclude({ outcome, gained }: DrawResult, asked: number): Settlement {
-    const call = { outcome, asked, gained, gapMs: this.#gapMs };
+  #moveToDrawing(count: number): void {
+    this.#move({ name: 'drawing', reason: `requesting ${formatCount(count, 'member')} from the service` });
+  }
+
+  /**
+   * Learns from the result of a draw and suspends the source if it has to be.
+   *
+   * @param sinceArrivalMs - see `Claim`.
+   */
+  #conclude({ outcome, gained }: DrawResult, asked: number, sinceArrivalMs: number | undefined): Settlement {
+    const call = { outcome, asked, gained, gapMs: this.#gapMs, sinceArrivalMs };
     const { settlement, suspension } = this.#history.recordCall(call);
     if (suspension !== undefined) {
       this.#move(

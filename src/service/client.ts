@@ -19,9 +19,11 @@ import {
   extractRequest,
   type InstancesCall,
   instancesRequest,
+  type ServiceAddress,
   type ServiceRequest,
+  serviceUrl,
 } from './request.ts';
-import { type Exchange, exchange } from './transport.ts';
+import { type Exchange, Transport, type WriteGate } from './transport.ts';
 
 export interface ServiceClientOptions {
   /** For one whole call: connecting, waiting and reading. */
@@ -33,14 +35,13 @@ export interface ServiceClientOptions {
 }
 
 export interface CallOptions {
-  /** Cancels the call, which then fails with `shutting-down`. */
-  readonly signal?: AbortSignal;
   /** Masked in every kept text of the answer, in addition to the key. */
   readonly secrets?: readonly Secret[];
+  readonly gate?: WriteGate;
 }
 
 export interface Timing {
-  /** Monotonic moment just before connecting. */
+  /** Monotonic moment just before the request was written. */
   readonly sentAt: number;
   readonly tookMs: number;
 }
@@ -51,26 +52,65 @@ export type ListAnswer = DecodedList & Timing;
 type Decode<Decoded> = (body: Uint8Array, origin: AnswerOrigin) => Decoded;
 
 /**
- * A call resolves with the service's answer, whatever its code, and rejects with a NoriaError when there is none:
- * service-transport (no complete answer), service-blocked (a web page, a redirect or a status other than 200),
+ * Opens a connection for each call, and keeps none. Opening one, and a call on it, reject with a NoriaError when there is no
+ * answer: service-transport (no complete answer), service-blocked (a web page, a redirect or a status other than 200),
  * service-protocol (not understood), bad-config (unusable address), shutting-down (cancelled).
- *
- * The client keeps no connection between calls.
  */
 export class ServiceClient {
   readonly #options: ServiceClientOptions;
-  readonly #inFlight = new Set<AbortController>();
+  readonly #open = new Set<AbortController>();
   #isClosed = false;
 
   constructor(options: ServiceClientOptions) {
     this.#options = options;
   }
 
+  /** Opens the connection of one call. The caller closes it. `signal` cancels the call, too. */
+  async connect(address: ServiceAddress, signal?: AbortSignal): Promise<ServiceConnection> {
+    const url = serviceUrl(address);
+    const abort = new AbortController();
+    const cancel = () => abort.abort();
+    if (this.#isClosed || signal?.aborted) cancel();
+    signal?.addEventListener('abort', cancel);
+    this.#open.add(abort);
+    // The signal may live long, so its listener is removed with the connection.
+    const closed = () => {
+      this.#open.delete(abort);
+      signal?.removeEventListener('abort', cancel);
+    };
+    const { timeoutMs, clock, lookup, refuses } = this.#options;
+    try {
+      const transport = await Transport.open(url, { timeoutMs, clock, lookup, signal: abort.signal });
+      return new ServiceConnection(transport, refuses, closed);
+    } catch (error) {
+      closed();
+      throw error;
+    }
+  }
+
+  /** Cancels the calls in flight and rejects later ones. Idempotent. */
+  close(): void {
+    this.#isClosed = true;
+    for (const call of this.#open) call.abort();
+  }
+}
+
+/** A connection to the service, for one call. The call resolves with the service's answer, whatever its code. */
+export class ServiceConnection {
+  readonly #transport: Transport;
+  readonly #refuses: RefuseAddress;
+  readonly #closed: () => void;
+
+  constructor(transport: Transport, refuses: RefuseAddress, closed: () => void) {
+    this.#transport = transport;
+    this.#refuses = refuses;
+    this.#closed = closed;
+  }
+
   /** One draw: operations 1 to 8. */
   async extract(call: ExtractCall, options: CallOptions = {}): Promise<DrawAnswer> {
-    const { refuses } = this.#options;
     return this.#call(extractRequest(call), call.key, options, (body, origin) =>
-      decodeDraw(body, { ...origin, ...call, refuses }),
+      decodeDraw(body, { ...origin, ...call, refuses: this.#refuses }),
     );
   }
 
@@ -88,36 +128,21 @@ export class ServiceClient {
     );
   }
 
-  /** Cancels the calls in flight and rejects later ones. Idempotent. */
+  /** Idempotent. */
   close(): void {
-    this.#isClosed = true;
-    for (const call of this.#inFlight) call.abort();
+    this.#transport.close();
+    this.#closed();
   }
 
   async #call<Decoded extends { readonly code: string }>(
     request: ServiceRequest,
     key: Secret,
-    { signal, secrets = [] }: CallOptions,
+    { gate, secrets = [] }: CallOptions,
     decode: Decode<Decoded>,
   ): Promise<Decoded & Timing> {
-    const reply = await this.#send(request, signal);
+    const reply = await this.#transport.exchange(request, gate);
     const decoded = decodeReply(reply, { host: request.url.host, secrets: [key, ...secrets] }, decode);
     return { ...decoded, sentAt: reply.sentAt, tookMs: reply.tookMs };
-  }
-
-  /** `close` and the caller's signal can cancel it. It removes its listener, because the signal may live long. */
-  async #send(request: ServiceRequest, signal: AbortSignal | undefined): Promise<Exchange> {
-    const call = new AbortController();
-    const abort = () => call.abort();
-    if (this.#isClosed || signal?.aborted) abort();
-    signal?.addEventListener('abort', abort);
-    this.#inFlight.add(call);
-    try {
-      return await exchange(request, { ...this.#options, signal: call.signal });
-    } finally {
-      this.#inFlight.delete(call);
-      signal?.removeEventListener('abort', abort);
-    }
   }
 }
 

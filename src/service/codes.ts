@@ -63,7 +63,7 @@ const KEY_WRONG: CodeMeaning = {
 };
 const TOO_OFTEN: CodeMeaning = {
   summary: 'The service is called too often.',
-  advice: 'Check whether another program uses the same instance and stop it, or raise interval.',
+  advice: 'Raise interval. If another program uses the same instance, stop it.',
   verdict: { kind: 'slow-down' },
 };
 const PARAMS_WRONG: CodeMeaning = {

@@ -86,6 +86,11 @@ export function instancesRequest(call: InstancesCall): ServiceRequest {
   return listRequest('instances', call, call.username, pair('status', call.status));
 }
 
+/** The URL to connect to. @throws NoriaError bad-config when the address is unusable. */
+export function serviceUrl(address: ServiceAddress): URL {
+  return new URL(rootOf(address));
+}
+
 function listRequest(name: ListName, call: CallBase, identifier: string, filter: Pairs): ServiceRequest {
   const { identity, path } = OPERATIONS[name];
   return request(call, path, [[identity.name, identifier], [identity.key, call.key], ...filter]);

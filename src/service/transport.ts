@@ -1,26 +1,35 @@
 /**
- * Makes one HTTP exchange with the service on a new connection, and closes it.
+ * Makes one HTTP exchange with the service on a new connection, and closes it. Opening the connection (DNS, TCP, TLS) and
+ * sending the request are two steps, so that the pace can be claimed between them.
  *
  * It follows no redirect and ignores the proxy variables of the environment: another host would get the key, and a proxy
- * variable may even point to noria itself. One timeout covers everything.
+ * variable may even point to noria itself. One timeout covers both steps.
  */
 import dns from 'node:dns';
 import net, { type LookupFunction, type Socket } from 'node:net';
 import tls from 'node:tls';
-import { type buildConnector, Client } from 'undici';
+import { Client } from 'undici';
 import type { Clock } from '../core/clock.ts';
 import { NoriaError } from '../core/faults.ts';
 import type { ServiceRequest } from './request.ts';
 import { type ExchangeProgress, transportError } from './transport-error.ts';
 
-export interface ExchangeOptions {
-  /** From the start of connecting to the end of the body. */
+export interface TransportOptions {
+  /** For opening the connection and for the exchange together, without the time between them. */
   readonly timeoutMs: number;
   readonly clock: Clock;
-  /** Cancels the exchange, which then fails with `shutting-down`. */
+  /** Cancels what is in progress, which then fails with `shutting-down`. */
   readonly signal: AbortSignal;
   /** Resolves the service's name; default: the system resolver. */
   readonly lookup?: LookupFunction | undefined;
+}
+
+/** Decides at the last moment whether a request is sent, and learns when it has arrived. */
+export interface WriteGate {
+  /** Called synchronously, right before the first byte of the request is written. If it throws a NoriaError, nothing is written. */
+  beforeWrite(): void;
+  /** Called when the head of the answer has arrived. */
+  answered(): void;
 }
 
 export interface Exchange {
@@ -28,7 +37,7 @@ export interface Exchange {
   /** The target host of a redirect. */
   readonly redirectsTo?: string;
   readonly body: Uint8Array;
-  /** Monotonic moment just before connecting. */
+  /** Monotonic moment just before the request was written. */
   readonly sentAt: number;
   readonly tookMs: number;
 }
@@ -39,62 +48,126 @@ export const MAX_BODY_BYTES = 1024 * 1024;
 /** How long to try one of several addresses before the next. */
 const ADDRESS_ATTEMPT_MS = 2_000;
 
-/**
- * Sends a request and reads the whole answer, with any status.
- *
- * @throws NoriaError service-transport without a complete answer, service-blocked when it is not HTTP, service-protocol when
- * it is larger than 1 MiB, shutting-down when `signal` cancelled it.
- */
-export async function exchange(request: ServiceRequest, options: ExchangeOptions): Promise<Exchange> {
-  const { clock, signal, timeoutMs } = options;
-  const sentAt = clock.monotonic();
-  const progress: ExchangeProgress = { host: request.url.host, phase: 'connection', startedAt: sentAt };
-  if (signal.aborted) throw cancelled(progress);
+/** An open connection to the service, for one exchange. */
+export class Transport {
+  readonly #connection: Connection;
+  readonly #options: TransportOptions;
+  /** What opening the connection left of the timeout. */
+  readonly #leftMs: number;
+  /** The request was written, and its answer has not begun. */
+  #isUnanswered = false;
 
-  let socket: Socket | undefined;
-  const client = new Client(request.url.origin, {
-    connect: (target, done) => {
-      socket = connectSocket(target, options.lookup ?? dns.lookup, (connected) => {
-        progress.phase = 'answer';
-        done(null, connected);
+  private constructor(connection: Connection, options: TransportOptions, leftMs: number) {
+    this.#connection = connection;
+    this.#options = options;
+    this.#leftMs = leftMs;
+  }
+
+  /** @throws NoriaError service-transport when no connection was opened, shutting-down when the signal cancelled it. */
+  static async open(url: URL, options: TransportOptions): Promise<Transport> {
+    const { clock, timeoutMs } = options;
+    const startedAt = clock.monotonic();
+    const connection = await openConnection(url, options);
+    return new Transport(connection, options, timeoutMs - (clock.monotonic() - startedAt));
+  }
+
+  /**
+   * Sends the request, reads the whole answer, with any status, and closes the connection.
+   *
+   * @throws what `gate.beforeWrite` throws, and NoriaError: service-transport without a complete answer, service-blocked when
+   * it is not HTTP, service-protocol when it is larger than 1 MiB, shutting-down when the signal cancelled it.
+   */
+  async exchange(request: ServiceRequest, gate?: WriteGate): Promise<Exchange> {
+    const { clock, signal, timeoutMs } = this.#options;
+    const { socket } = this.#connection;
+    let sentAt = clock.monotonic();
+    const progress: ExchangeProgress = { host: request.url.host, phase: 'answer', startedAt: sentAt };
+    if (signal.aborted) throw cancelled(progress);
+    if (socket.destroyed) throw transportError(socket.errored ?? CLOSED_EARLY, progress, sentAt);
+    guardFirstWrite(socket, () => {
+      gate?.beforeWrite();
+      sentAt = clock.monotonic();
+      this.#isUnanswered = true;
+    });
+    let reason: NoriaError | undefined;
+    const end = (error: NoriaError) => {
+      reason = error;
+      this.close();
+    };
+    const timer = clock.after(this.#leftMs, () => end(timedOut(progress, timeoutMs)));
+    const cancel = () => end(cancelled(progress));
+    signal.addEventListener('abort', cancel);
+    const client = clientOn(socket, request.url.origin);
+    try {
+      const answer = await client.request({
+        method: request.method,
+        path: request.url.pathname + request.url.search,
+        headers: headersOf(request),
+        body: request.body ?? null,
       });
-      socket.once('error', (error) => done(error, null));
-    },
+      gate?.answered();
+      this.#isUnanswered = false;
+      progress.phase = 'body';
+      const body = await answer.body.bytes();
+      const redirectsTo = redirectHost(answer.headers['location'], request.url);
+      return {
+        status: answer.statusCode,
+        ...(redirectsTo === undefined ? {} : { redirectsTo }),
+        body,
+        sentAt,
+        tookMs: clock.monotonic() - sentAt,
+      };
+    } catch (error) {
+      throw (
+        reason ?? (error instanceof NoriaError ? error : transportError(error, progress, clock.monotonic()))
+      );
+    } finally {
+      timer[Symbol.dispose]();
+      signal.removeEventListener('abort', cancel);
+      this.close();
+      await client.destroy();
+    }
+  }
+
+  /** Idempotent. Resets a connection without an answer: the kernel must not deliver the request after the call has ended. */
+  close(): void {
+    const { raw, socket } = this.#connection;
+    if (this.#isUnanswered && !raw.destroyed) raw.resetAndDestroy();
+    socket.destroy();
+    raw.destroy();
+  }
+}
+
+interface Connection {
+  /** The TCP connection. */
+  readonly raw: Socket;
+  /** What HTTP is spoken on: TLS for https, else the TCP connection. */
+  readonly socket: Socket;
+}
+
+/** The peer closed the connection before the request was written. */
+const CLOSED_EARLY = Object.assign(new Error('the service closed the connection'), { code: 'ECONNRESET' });
+
+/** An HTTP client that makes one request on an open connection. */
+function clientOn(socket: Socket, origin: string): Client {
+  return new Client(origin, {
+    connect: (_target, done) => queueMicrotask(() => done(null, socket)), // undici expects no result within the call
     pipelining: 0, // closes the connection after one request
     allowH2: false,
-    headersTimeout: 0, // the timer below covers everything
+    headersTimeout: 0, // the timer of the exchange covers everything
     bodyTimeout: 0,
     maxResponseSize: MAX_BODY_BYTES,
   });
-  // Destroying the client makes the request fail with the given reason, in any phase.
-  const timer = clock.after(timeoutMs, () => void client.destroy(timedOut(progress, timeoutMs)));
-  const cancel = () => void client.destroy(cancelled(progress));
-  signal.addEventListener('abort', cancel);
-  try {
-    const answer = await client.request({
-      method: request.method,
-      path: request.url.pathname + request.url.search,
-      headers: headersOf(request),
-      body: request.body ?? null,
-    });
-    progress.phase = 'body';
-    const body = await answer.body.bytes();
-    const redirectsTo = redirectHost(answer.headers['location'], request.url);
-    return {
-      status: answer.statusCode,
-      ...(redirectsTo === undefined ? {} : { redirectsTo }),
-      body,
-      sentAt,
-      tookMs: clock.monotonic() - sentAt,
-    };
-  } catch (error) {
-    throw error instanceof NoriaError ? error : transportError(error, progress, clock.monotonic());
-  } finally {
-    timer[Symbol.dispose]();
-    signal.removeEventListener('abort', cancel);
-    socket?.destroy(); // undici does not destroy a socket that is still connecting
-    await client.destroy();
-  }
+}
+
+/** Calls `allow` synchronously before the first byte is written; what it throws fails the write. */
+function guardFirstWrite(socket: Socket, allow: () => void): void {
+  const { write } = socket;
+  socket.write = (...written: unknown[]) => {
+    allow();
+    socket.write = write;
+    return Reflect.apply(write, socket, written);
+  };
 }
 
 function headersOf(request: ServiceRequest): Record<string, string> {
@@ -102,29 +175,59 @@ function headersOf(request: ServiceRequest): Record<string, string> {
   return { accept: '*/*', 'user-agent': 'noria', ...form };
 }
 
-/** Connects, with TLS for https. An error is emitted by the socket. */
-function connectSocket(
-  { hostname, port, protocol }: buildConnector.Options,
-  lookup: LookupFunction,
-  connected: (socket: Socket) => void,
-): Socket {
-  const secure = protocol === 'https:';
-  const target = {
-    host: hostname,
-    port: Number(port) || (secure ? 443 : 80),
-    lookup: ipv4First(lookup),
-    autoSelectFamily: true,
-    autoSelectFamilyAttemptTimeout: ADDRESS_ATTEMPT_MS,
-  };
-  if (!secure) {
-    const socket: Socket = net.connect(target, () => connected(socket));
-    return socket;
+/** Connects, with TLS for https. */
+async function openConnection(url: URL, options: TransportOptions): Promise<Connection> {
+  const { clock, signal, timeoutMs } = options;
+  const progress: ExchangeProgress = { host: url.host, phase: 'connection', startedAt: clock.monotonic() };
+  if (signal.aborted) throw cancelled(progress);
+  const { promise, resolve, reject } = Promise.withResolvers<Connection>();
+  const failed = (error: Error) => reject(transportError(error, progress, clock.monotonic()));
+  const raw = connectTcp(url, options.lookup ?? dns.lookup, () => {
+    const socket = url.protocol === 'https:' ? connectTls(raw, url, () => resolve({ raw, socket })) : raw;
+    if (socket === raw) resolve({ raw, socket });
+    else socket.on('error', failed);
+  });
+  raw.on('error', failed); // stays: an error after the connection was opened makes the exchange fail
+  const timer = clock.after(timeoutMs, () => reject(timedOut(progress, timeoutMs)));
+  const cancel = () => reject(cancelled(progress));
+  signal.addEventListener('abort', cancel);
+  try {
+    return await promise;
+  } catch (error) {
+    raw.destroy();
+    throw error;
+  } finally {
+    timer[Symbol.dispose]();
+    signal.removeEventListener('abort', cancel);
   }
-  const servername = net.isIP(hostname) === 0 ? { servername: hostname } : {};
-  const socket: tls.TLSSocket = tls.connect({ ...target, ...servername, ALPNProtocols: ['http/1.1'] }, () =>
-    connected(socket),
+}
+
+function connectTcp(
+  { hostname, port, protocol }: URL,
+  lookup: LookupFunction,
+  connected: () => void,
+): Socket {
+  return net.connect(
+    {
+      host: withoutBrackets(hostname),
+      port: Number(port) || (protocol === 'https:' ? 443 : 80),
+      lookup: ipv4First(lookup),
+      autoSelectFamily: true,
+      autoSelectFamilyAttemptTimeout: ADDRESS_ATTEMPT_MS,
+    },
+    connected,
   );
-  return socket;
+}
+
+function connectTls(raw: Socket, { hostname }: URL, connected: () => void): Socket {
+  const host = withoutBrackets(hostname);
+  const servername = net.isIP(host) === 0 ? { servername: host } : {};
+  return tls.connect({ socket: raw, host, ...servername, ALPNProtocols: ['http/1.1'] }, connected);
+}
+
+/** The host of a URL with an IPv6 address has brackets. */
+function withoutBrackets(hostname: string): string {
+  return hostname.replace(/^\[|\]$/g, '');
 }
 
 /**

@@ -16,10 +16,18 @@ export type Moment = Readonly<z.infer<typeof momentSchema>>;
 
 export interface Timekeeper {
   now(): Moment;
+  /** Starts a stopwatch, which returns its ms. It also counts while the process is stopped or the machine is suspended. */
+  stopwatch(): () => number;
 }
 
-export function createTimekeeper(clock: Pick<Clock, 'now'>, boot: BootClock): Timekeeper {
-  return { now: () => ({ wallAt: clock.now(), boot: boot.id, elapsedMs: boot.elapsedMs() }) };
+export function createTimekeeper(clock: Pick<Clock, 'now' | 'monotonic'>, boot: BootClock): Timekeeper {
+  return {
+    now: () => ({ wallAt: clock.now(), boot: boot.id, elapsedMs: boot.elapsedMs() }),
+    stopwatch: () => {
+      const [startedAt, uptimeMs] = [clock.monotonic(), boot.uptimeMs()];
+      return () => Math.max(clock.monotonic() - startedAt, boot.uptimeMs() - uptimeMs);
+    },
+  };
 }
 
 /** Ms from `then` to `now`. Negative if the wall clock was set back between two boots. */

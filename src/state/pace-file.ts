@@ -1,8 +1,9 @@
 /**
- * When each instance of the service was last called, on disk, shared by all processes that use the folder.
+ * When each instance of the service was last called, and which calls wait for their turn, on disk, shared by all processes
+ * that use the folder.
  *
- * A call is recorded *before* it starts, and reading, deciding and writing are one atomic step (versioned-file.ts). Neither a
- * crash loop nor a second process can therefore call too early. pace-rule.ts in refill decides when the next call may start.
+ * A call is recorded *before* it is sent, and reading, deciding and writing are one atomic step (versioned-file.ts). Neither a
+ * crash loop nor a second process can therefore call too early. pace-rule.ts in refill decides when the next call may be sent.
  */
 import { z } from 'zod';
 import { type Moment, momentSchema, type Timekeeper } from './moment.ts';
@@ -17,14 +18,41 @@ const refusalsSchema = z.object({
   lastAt: momentSchema,
 });
 
-const entrySchema = z.object({
-  /** The start of the last call. */
-  startedAt: momentSchema,
-  /** No call may start within this many ms of `startedAt`, in addition to the interval: a call is under way, or the service asked for a break. */
+const callSchema = z.object({
+  /** The id of the turn that made the call. */
+  id: z.string(),
+  claimedAt: momentSchema,
+  /** The call reached the service within this many ms of `claimedAt`, if at all. */
+  arrivedWithinMs: atLeast(0),
+  /** No call may be sent within this many ms of the arrival, in addition to the interval: the service asked for a break. */
   holdMs: atLeast(0),
-  /** Recent answers that noria calls too often (12002). */
-  refusals: refusalsSchema.optional().catch(undefined),
+  /** `pending`: it may still be sent, or is on its way; also if its process was killed. `unanswered`: it ended without an answer. */
+  fate: z.enum(['pending', 'answered', 'unanswered']),
 });
+
+const queuedTurnSchema = z.object({
+  id: z.string(),
+  /** The interval of the waiting source. */
+  intervalMs: atLeast(0),
+  renewedAt: momentSchema,
+  /** It is dropped this many ms after its renewal: its process has probably ended. */
+  validMs: atLeast(0),
+});
+
+/** Of earlier versions: the start of the last call, and a hold, which may mean a call in flight. */
+const oldEntrySchema = z.object({ startedAt: momentSchema, holdMs: atLeast(0) });
+
+const entrySchema = z.preprocess(
+  fromOldEntry,
+  z.object({
+    /** The last call; absent before the first one. */
+    call: callSchema.optional(),
+    /** The turns that wait for a call, first come, first served. They decide only the order: a lost one never breaks the pace. */
+    queue: z.array(queuedTurnSchema).catch([]),
+    /** Recent answers that noria calls too often (12002). */
+    refusals: refusalsSchema.optional().catch(undefined),
+  }),
+);
 
 const lenientEntry = entrySchema.optional().catch(undefined);
 
@@ -38,6 +66,8 @@ const fileSchema = z
   .catch({ paces: {} });
 
 export type Refusals = Readonly<z.infer<typeof refusalsSchema>>;
+export type LastCall = Readonly<z.infer<typeof callSchema>>;
+export type QueuedTurn = Readonly<z.infer<typeof queuedTurnSchema>>;
 /** The pace of one instance at one service address. */
 export type PaceEntry = Readonly<z.infer<typeof entrySchema>>;
 type Paces = Readonly<z.infer<typeof fileSchema>>;
@@ -48,8 +78,7 @@ export interface PaceDecision<T> {
   readonly result: T;
 }
 
-export interface PaceStore {
-  now(): Moment;
+export interface PaceStore extends Timekeeper {
   /**
    * Decides on the entry of `key` in one atomic step. `decide` may be called several times and must have no side effects;
    * its `now` is read inside the step.
@@ -73,7 +102,7 @@ interface PaceFileOptions {
 export function createPaceFile({ folder, timekeeper, warn }: PaceFileOptions): PaceStore {
   const file = new VersionedFile(folder, 'pace');
   return {
-    now: timekeeper.now,
+    ...timekeeper,
     async change(key, decide) {
       let broken = false;
       const result = await file.change((value) => {
@@ -94,7 +123,7 @@ export function createPaceFile({ folder, timekeeper, warn }: PaceFileOptions): P
 export function createPaceMemory(timekeeper: Timekeeper): PaceStore {
   const entries = new Map<string, PaceEntry>();
   return {
-    now: timekeeper.now,
+    ...timekeeper,
     async change(key, decide) {
       const { next, result } = decide(entries.get(key), timekeeper.now());
       if (next !== undefined) entries.set(key, next);
@@ -115,12 +144,29 @@ function decideOne<T>(
   // Always replace an unreadable file, or the wait would start again with every read.
   if (next === undefined && !broken) return { result };
   if (next !== undefined) entries.set(key, next);
-  const kept = [...entries].filter(
-    ([, entry]) => entry !== undefined && now.wallAt - entry.startedAt.wallAt < FORGOTTEN_AFTER_MS,
-  );
+  const kept = [...entries].filter(([, entry]) => entry !== undefined && isRecent(entry, now));
   return { next: { floor, paces: Object.fromEntries(kept) }, result };
 }
 
+function isRecent({ call, queue }: PaceEntry, now: Moment): boolean {
+  const moments = [
+    ...queue.map(({ renewedAt }) => renewedAt),
+    ...(call === undefined ? [] : [call.claimedAt]),
+  ];
+  return moments.some(({ wallAt }) => now.wallAt - wallAt < FORGOTTEN_AFTER_MS);
+}
+
+/** As if every instance had been called just now. */
 function pacesFrom(now: Moment): Paces {
-  return { floor: { startedAt: now, holdMs: 0 }, paces: {} };
+  return { floor: { call: unansweredCall(now, 0), queue: [] }, paces: {} };
+}
+
+function unansweredCall(claimedAt: Moment, arrivedWithinMs: number): LastCall {
+  return { id: '', claimedAt, arrivedWithinMs, holdMs: 0, fate: 'unanswered' };
+}
+
+function fromOldEntry(value: unknown): unknown {
+  const { data } = oldEntrySchema.safeParse(value);
+  if (data === undefined || typeof value !== 'object') return value;
+  return { ...value, call: unansweredCall(data.startedAt, data.holdMs) };
 }

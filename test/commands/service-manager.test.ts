@@ -23,7 +23,7 @@ function open(
   const manager = openServiceManager({
     env,
     clock,
-    boot: { id: 'b', elapsedMs: () => 1_234.5 },
+    boot: { id: 'b', elapsedMs: () => 1_234.5, uptimeMs: () => 1_234.5 },
     log: createLog({
       level: 'warn',
       format: 'json',

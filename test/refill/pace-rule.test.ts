@@ -1,16 +1,24 @@
 import { expect, test } from 'vitest';
 import {
+  askTurn,
   claimCall,
-  type PaceRule,
+  giveBackClaim,
+  leaveQueue,
   type Settlement,
   settleCall,
+  type Turn,
   waitBefore,
 } from '../../src/refill/pace-rule.ts';
 import type { Moment } from '../../src/state/moment.ts';
 import type { PaceEntry } from '../../src/state/pace-file.ts';
 
-const RULE: PaceRule = { intervalMs: 10_000, callTimeoutMs: 15_000 };
 const HOUR_MS = 3_600_000;
+
+const turn = (id: string, intervalMs = 10_000): Turn => ({ id, rule: { intervalMs, callTimeoutMs: 15_000 } });
+
+const A = turn('a');
+const B = turn('b');
+const C = turn('c');
 
 /** A moment of a machine that started at epoch ms 1,000,000. */
 const at = (elapsedMs: number, boot = 'a', wallAt = 1_000_000 + elapsedMs): Moment => ({
@@ -19,125 +27,203 @@ const at = (elapsedMs: number, boot = 'a', wallAt = 1_000_000 + elapsedMs): Mome
   elapsedMs,
 });
 
+function claimed(ms: number, before?: PaceEntry, of = A): PaceEntry {
+  const { next, result } = claimCall(before, at(ms), of);
+  if (!result.granted || next === undefined) throw new Error('no permit');
+  return next;
+}
+
+interface Called {
+  readonly settlement?: Settlement;
+  /** `null`: it ended without an answer. */
+  readonly answeredMs?: number | null;
+  readonly endedMs?: number;
+  readonly before?: PaceEntry | undefined;
+}
+
+/** A call that was claimed at `ms` and answered at once. */
 function called(
-  startedMs: number,
-  settlement: Settlement,
-  endedMs = startedMs + 200,
-  before?: PaceEntry,
-): PaceEntry {
-  const claim = claimCall(before, at(startedMs), RULE);
-  if (!claim.result.granted || claim.next === undefined) throw new Error('no permit');
-  const call = { claimedAt: claim.result.claimedAt, startedAt: at(startedMs), rule: RULE, settlement };
-  const settled = settleCall(claim.next, at(endedMs), call, () => 0).result;
+  ms: number,
+  { settlement = { kind: 'done' }, answeredMs = ms, endedMs = ms, before }: Called = {},
+) {
+  const answeredAt = answeredMs === null ? undefined : at(answeredMs);
+  const ended = { turn: A, answeredAt, settlement };
+  const settled = settleCall(claimed(ms, before), at(endedMs), ended, () => 0).result;
   if (settled === undefined) throw new Error('not settled');
   return settled;
 }
 
+/** The entry after the turn asked, and the wait. */
+function asked(
+  entry: PaceEntry | undefined,
+  ms: number,
+  of: Turn,
+): [entry: PaceEntry | undefined, waitMs: number] {
+  const { next = entry, result } = askTurn(entry, at(ms), of);
+  return [next, result.waitMs];
+}
+
 const waitAt = (entry: PaceEntry, ms: number, boot?: string, wallAt?: number) =>
-  waitBefore(entry, at(ms, boot, wallAt), RULE);
+  waitBefore(entry, at(ms, boot, wallAt), A.rule);
 
-test('pace rule: the first call of an instance starts at once and is recorded', () => {
-  const { next, result } = claimCall(undefined, at(5), RULE);
-  expect(result).toEqual({ granted: true, claimedAt: at(5) });
-  expect(next).toEqual({ startedAt: at(5), holdMs: 15_000, refusals: undefined });
+test('pace rule: the first call of an instance may be sent at once, and its claim is recorded', () => {
+  expect(askTurn(undefined, at(5), A).result).toEqual({ waitMs: 0, askInMs: 0 });
+  const { next, result } = claimCall(undefined, at(5), A);
+  expect(result).toEqual({ granted: true, before: undefined, sinceArrivalMs: undefined });
+  const call = { id: 'a', claimedAt: at(5), arrivedWithinMs: 17_000, holdMs: 0, fate: 'pending' };
+  expect(next).toEqual({ call, queue: [], refusals: undefined });
 });
 
-test('pace rule: from start to start it is the interval plus 250 ms', () => {
-  const entry = called(0, { kind: 'done' });
-  expect(claimCall(entry, at(10_249), RULE).result).toEqual({ granted: false, waitMs: 1 });
-  expect(claimCall(entry, at(10_250), RULE).result.granted).toBe(true);
+test('pace rule: from an answer to the next call it is the interval plus 250 ms', () => {
+  const entry = called(0, { answeredMs: 700, endedMs: 900 });
+  expect(claimCall(entry, at(10_949), B).result).toEqual({ granted: false, waitMs: 1 });
+  expect(claimCall(entry, at(10_950), B).result).toMatchObject({ granted: true, sinceArrivalMs: 10_250 });
 });
 
-test('pace rule: a call in flight blocks the next one for its timeout', () => {
-  const { next } = claimCall(undefined, at(0), RULE);
-  expect(next && waitAt(next, 10_250)).toBe(5_000);
+test('pace rule: a call without an answer counts as arrived when it ended', () => {
+  const entry = called(0, { answeredMs: null, endedMs: 15_000 });
+  expect(waitAt(entry, 15_000)).toBe(10_250);
+  const { result } = claimCall(entry, at(25_250), B);
+  expect(result).toMatchObject({ granted: true, sinceArrivalMs: undefined });
 });
 
-test('pace rule: the interval counts from the sending of the call, not from its claim', () => {
-  const claim = claimCall(undefined, at(0), RULE);
-  const call = { claimedAt: at(0), startedAt: at(700), rule: RULE, settlement: { kind: 'done' } } as const;
-  const { result } = settleCall(claim.next, at(900), call, () => 0);
-  expect(result && waitAt(result, 900)).toBe(10_050);
+test('pace rule: while a call is in flight the next one waits as if it arrived now', () => {
+  const entry = claimed(0);
+  for (const ms of [0, 1_000, 17_000]) expect(waitAt(entry, ms)).toBe(10_250);
 });
 
-test('pace rule: the late end of a call does not touch a later claim', () => {
-  const first = claimCall(undefined, at(0), RULE).next;
-  const second = claimCall(first, at(15_250), RULE).next;
-  const call = { claimedAt: at(0), startedAt: at(0), rule: RULE, settlement: { kind: 'done' } } as const;
-  expect(settleCall(second, at(16_000), call, () => 0)).toEqual({ result: second });
+test('pace rule: a call of unknown fate arrived when use-by time and timeout had passed, at the latest', () => {
+  const entry = claimed(0);
+  expect(waitAt(entry, 17_001)).toBe(10_249);
+  expect(claimCall(entry, at(27_249), B).result.granted).toBe(false);
+  expect(claimCall(entry, at(27_250), B).result.granted).toBe(true);
+});
+
+test('pace rule: a claim that is given back leaves the entry as it was', () => {
+  const before = called(0);
+  const { next, result } = claimCall(before, at(10_250), B);
+  if (!result.granted) throw new Error('no permit');
+  expect(giveBackClaim(next, B, result.before).next).toEqual(before);
+});
+
+test('pace rule: neither a late end nor a claim given back touches the claim of another turn', () => {
+  const second = claimed(27_250, claimed(0), B);
+  const ended = { turn: A, answeredAt: at(28_000), settlement: { kind: 'done' } } as const;
+  expect(settleCall(second, at(28_000), ended, () => 0)).toEqual({ result: second });
+  expect(giveBackClaim(second, A, undefined)).toEqual({ result: second });
+});
+
+test('pace rule: turns call in the order in which they asked', () => {
+  const [first, waitMs] = asked(called(0), 1_000, B);
+  const [second, longerMs] = asked(first, 2_000, C);
+  expect([waitMs, longerMs]).toEqual([9_250, 8_250 + 10_250]);
+  expect(claimCall(second, at(10_250), C).result).toEqual({ granted: false, waitMs: 10_250 });
+  expect(claimCall(second, at(10_250), B).result.granted).toBe(true);
+});
+
+test('pace rule: a waiting turn asks again when the next one may have lost its place', () => {
+  const [entry] = asked(called(0), 0, B);
+  expect(askTurn(entry, at(0), C).result).toEqual({ waitMs: 20_500, askInMs: 13_250 });
+});
+
+test('pace rule: a shorter interval does not overtake a longer one', () => {
+  const often = turn('often', 1_000);
+  const rare = turn('rare', 2_000);
+  const [first] = asked(called(0), 100, rare);
+  const [second, waitMs] = asked(first, 200, often);
+  expect(waitMs).toBe(2_050 + 1_250);
+  expect(claimCall(second, at(1_250), often).result.granted).toBe(false);
+  const third = claimed(2_250, second, rare);
+  expect(third.queue.map(({ id }) => id)).toEqual(['often']);
+});
+
+test('pace rule: a waiting turn writes its place once, and keeps it until some time after its turn came', () => {
+  const [entry] = asked(called(0), 0, B);
+  for (const ms of [1, 5_000, 10_250]) expect(askTurn(entry, at(ms), B).next, `${ms}`).toBeUndefined();
+  const [kept] = asked(entry, 12_000, B);
+  expect(kept?.queue[0]?.renewedAt).toEqual(at(12_000));
+});
+
+test('pace rule: a turn that does not return loses its place 3 s after its turn came', () => {
+  const [entry] = asked(called(0), 0, B);
+  expect(claimCall(entry, at(13_249), C).result.granted).toBe(false);
+  expect(claimCall(entry, at(13_250), C).result.granted).toBe(true);
+  const [late] = asked(asked(entry, 13_250, C)[0], 13_250, B);
+  expect(late?.queue.map(({ id }) => id)).toEqual(['c', 'b']);
+});
+
+test('pace rule: a turn that ends without a claim leaves the queue', () => {
+  const [entry] = asked(asked(called(0), 0, B)[0], 0, C);
+  expect(leaveQueue(entry, B).next?.queue.map(({ id }) => id)).toEqual(['c']);
+  expect(leaveQueue(entry, A)).toEqual({ result: undefined });
 });
 
 test('pace rule: steps of the wall clock have no effect while the machine runs', () => {
-  const entry = called(0, { kind: 'done' });
+  const entry = called(0);
   for (const wallAt of [0, 1_000_000 - HOUR_MS, 1_000_000 + 1_000 * HOUR_MS]) {
     expect(waitAt(entry, 4_000, 'a', wallAt)).toBe(6_250);
   }
 });
 
 test('pace rule: after a reboot the wall clock decides', () => {
-  const entry = called(0, { kind: 'done' });
+  const entry = called(0);
   expect(waitAt(entry, 3, 'b', 1_000_000 + 9_000)).toBe(1_250);
   expect(waitAt(entry, 3, 'b', 1_000_000 + 11_000)).toBe(0);
 });
 
-test('pace rule: a stored start in the future costs one interval', () => {
-  const future: PaceEntry = { startedAt: at(0, 'b', 9e12), holdMs: 0, refusals: undefined };
-  const first = claimCall(future, at(1_000), RULE);
-  expect(first.result).toEqual({ granted: false, waitMs: 10_250 });
-  expect(first.next?.startedAt).toEqual(at(1_000));
-  expect(claimCall(first.next, at(11_249), RULE).result.granted).toBe(false);
-  expect(claimCall(first.next, at(11_250), RULE).result.granted).toBe(true);
+test('pace rule: a stored call in the future costs one interval', () => {
+  const { call } = called(0);
+  if (call === undefined) throw new Error('no call');
+  const future = { call: { ...call, claimedAt: at(0, 'b', 9e12) }, queue: [] };
+  const [first, waitMs] = asked(future, 1_000, B);
+  expect(waitMs).toBe(10_250);
+  expect(first?.call?.claimedAt).toEqual(at(1_000));
+  expect(claimCall(first, at(11_249), B).result.granted).toBe(false);
+  expect(claimCall(first, at(11_250), B).result.granted).toBe(true);
 });
 
-test('pace rule: silence counts from the answer', () => {
-  const entry = called(0, { kind: 'silence', ms: 120_000 }, 800);
+test('pace rule: silence counts from the end of the call', () => {
+  const entry = called(0, { settlement: { kind: 'silence', ms: 120_000 }, endedMs: 800 });
   expect(waitAt(entry, 800)).toBe(120_250);
 });
 
 test('pace rule: each 12002 in a row doubles the next wait, up to 16 times, from the interval the service names', () => {
-  let entry: PaceEntry | undefined;
+  let before: PaceEntry | undefined;
   const waits: number[] = [];
   let now = 0;
   for (let times = 0; times < 6; times += 1) {
-    entry = called(now, { kind: 'refused', leastMs: undefined }, now, entry);
-    waits.push(Math.round(waitAt(entry, now) - 250));
-    now += Math.ceil(waitAt(entry, now));
+    before = called(now, { settlement: { kind: 'refused', leastMs: undefined }, before });
+    waits.push(waitAt(before, now) - 250);
+    now += waitAt(before, now);
   }
   const interval = (times: number) => 10_000 * 1.1 ** times;
   expect(waits).toEqual(
-    [2, 4, 8, 16, 16, 16].map((factor, index) => Math.round(interval(index + 1) * factor)),
+    [2, 4, 8, 16, 16, 16].map((factor, index) => Math.ceil(interval(index + 1) * factor)),
   );
-  const named = called(0, { kind: 'refused', leastMs: 30_000 }, 0);
+  const named = called(0, { settlement: { kind: 'refused', leastMs: 30_000 } });
   expect(waitAt(named, 0)).toBe(60_250);
 });
 
 test('pace rule: 12002 widens the interval by a tenth, an hour without one takes a tenth back', () => {
-  const refused = called(0, { kind: 'refused', leastMs: undefined });
-  const done = called(60_000, { kind: 'done' }, 60_200, refused);
-  expect(Math.round(waitAt(done, 60_000))).toBe(11_250);
-  const later = called(2 * HOUR_MS, { kind: 'done' }, 2 * HOUR_MS + 200, done);
-  expect(Math.round(waitAt(later, 2 * HOUR_MS))).toBe(10_250);
+  const refused = called(0, { settlement: { kind: 'refused', leastMs: undefined } });
+  const done = called(60_000, { before: refused });
+  expect(waitAt(done, 60_000)).toBe(11_250);
+  const later = called(2 * HOUR_MS, { before: done });
+  expect(waitAt(later, 2 * HOUR_MS)).toBe(10_250);
   expect(later.refusals).toBeUndefined();
 });
 
 test('pace rule: the interval is widened at most four times', () => {
-  let entry: PaceEntry | undefined;
-  let now = 0;
+  let before: PaceEntry | undefined;
   for (let times = 0; times < 40; times += 1) {
-    entry = called(now, { kind: 'refused', leastMs: undefined }, now, entry);
-    now += 300_000 * 4;
+    before = called(times * 1_200_000, { settlement: { kind: 'refused', leastMs: undefined }, before });
   }
-  expect(entry?.refusals?.widening).toBeLessThanOrEqual(4);
+  expect(before?.refusals?.widening).toBeLessThanOrEqual(4);
 });
 
 test('pace rule: the wait after 12002 has a jitter of a fifth', () => {
-  const claim = claimCall(undefined, at(0), RULE);
-  const call = {
-    claimedAt: at(0),
-    startedAt: at(0),
-    rule: RULE,
-    settlement: { kind: 'refused', leastMs: undefined },
-  } as const;
-  const hold = (random: number) => settleCall(claim.next, at(0), call, () => random).result?.holdMs ?? 0;
+  const ended = { turn: A, answeredAt: at(0), settlement: { kind: 'refused', leastMs: undefined } } as const;
+  const hold = (random: number) =>
+    settleCall(claimed(0), at(0), ended, () => random).result?.call?.holdMs ?? 0;
   expect(hold(0.999) / hold(0)).toBeCloseTo(1.2, 2);
 });

@@ -1,28 +1,46 @@
 import { expect, test } from 'vitest';
 import { NoriaError } from '../../src/core/faults.ts';
 import { Pace, type PaceTurn, paceKey } from '../../src/refill/pace.ts';
+import type { Permit } from '../../src/refill/permit.ts';
 import { createPaceMemory, type PaceStore } from '../../src/state/pace-file.ts';
 import { ManualClock } from '../support/manual-clock.ts';
 import { manualTimekeeper, pass, settle } from './rig.ts';
 
+interface TestTurn extends Partial<PaceTurn<string>> {
+  readonly intervalMs?: number;
+  readonly tookMs?: number;
+  readonly connectMs?: number;
+  readonly send?: (permit: Permit) => Promise<string>;
+}
+
 function open(changes: Partial<PaceStore> = {}) {
   const clock = new ManualClock();
   const store = { ...createPaceMemory(manualTimekeeper(clock)), ...changes };
-  const pace = new Pace('service 1', { store, clock, random: () => 0 });
+  const openPace = () => new Pace('service 1', { store, clock, random: () => 0 });
   const starts: [string, number][] = [];
-  const turn = (
-    name: string,
-    more: Partial<PaceTurn<string>> & { intervalMs?: number; tookMs?: number } = {},
-  ): PaceTurn<string> => ({
-    rule: { intervalMs: more.intervalMs ?? 1_000, callTimeoutMs: 5_000 },
-    call: async () => {
+  const wait = (ms: number) => new Promise<void>((resolve) => clock.after(ms, resolve));
+  const sendAs =
+    (name: string, tookMs = 100) =>
+    async (permit: Permit) => {
+      permit.beforeWrite();
       starts.push([name, clock.monotonic()]);
-      await new Promise<void>((resolve) => clock.after(more.tookMs ?? 100, resolve));
-      return { result: name, settlement: { kind: 'done' } };
-    },
-    ...more,
-  });
-  return { clock, pace, starts, turn };
+      await wait(tookMs);
+      permit.answered();
+      return name;
+    };
+  const turn = (name: string, more: TestTurn = {}): PaceTurn<string> => {
+    const { intervalMs = 1_000, connectMs = 0, tookMs, send = sendAs(name, tookMs), ...rest } = more;
+    return {
+      rule: { intervalMs, callTimeoutMs: 5_000 },
+      open: async () => {
+        if (connectMs > 0) await wait(connectMs);
+        const settlement = { kind: 'done' } as const;
+        return { send: async (permit) => ({ result: await send(permit), settlement }), close: () => {} };
+      },
+      ...rest,
+    };
+  };
+  return { clock, pace: openPace(), openPace, store, starts, turn, sendAs };
 }
 
 const never = new AbortController().signal;
@@ -34,47 +52,124 @@ test('pace: simultaneous turns call one after the other, at the pace, in order',
   expect(await Promise.all(results)).toEqual(['a', 'b', 'c']);
   expect(starts).toEqual([
     ['a', 0],
-    ['b', 1_250],
-    ['c', 2_500],
+    ['b', 1_350], // 100 ms for the answer
+    ['c', 2_700],
   ]);
   expect(clock.armedCount).toBe(0);
 });
 
-test('pace: a call that takes longer than the interval blocks the next one', async () => {
+test('pace: the interval counts from the answer of a call that takes longer', async () => {
   const { clock, pace, starts, turn } = open();
   void pace.take(turn('slow', { tookMs: 3_000 }), never);
   void pace.take(turn('next'), never);
-  await pass(clock, 4_000, 50);
+  await pass(clock, 6_000, 50);
   expect(starts).toEqual([
     ['slow', 0],
-    ['next', 3_000],
+    ['next', 4_250],
   ]);
 });
 
-test('pace: a turn with a longer interval does not block one with a shorter interval', async () => {
+test('pace: an interval below a second stays usable, with one call in flight', async () => {
   const { clock, pace, starts, turn } = open();
-  await Promise.all([pace.take(turn('first'), never), pass(clock, 200, 50)]);
-  void pace.take(turn('rare', { intervalMs: 30_000 }), never);
-  void pace.take(turn('often'), never);
+  for (const name of ['a', 'b', 'c']) void pace.take(turn(name, { intervalMs: 100, tookMs: 300 }), never);
   await pass(clock, 2_000, 50);
+  expect(starts.map(([, at]) => at)).toEqual([0, 650, 1_300]);
+});
+
+test('pace: of two callers that always want more, the one with the longer interval draws, too', async () => {
+  const { clock, openPace, starts, turn } = open();
+  const callAgain = async (name: string, intervalMs: number) => {
+    const pace = openPace(); // as in another process
+    while (clock.monotonic() < 60_000) await pace.take(turn(name, { intervalMs }), never);
+  };
+  const callers = [callAgain('often', 1_000), callAgain('rare', 2_000)];
+  await pass(clock, 70_000, 50);
+  await Promise.all(callers);
+  const count = (name: string) => starts.filter(([caller]) => caller === name).length;
+  expect(Math.abs(count('often') - count('rare'))).toBeLessThanOrEqual(1);
+  expect(count('rare')).toBeGreaterThanOrEqual(16);
+});
+
+test('pace: a slow connection keeps its place, and its call does not wait for the pace again', async () => {
+  const { clock, openPace, starts, turn } = open();
+  void openPace().take(turn('slow', { connectMs: 8_000 }), never);
+  await pass(clock, 50, 50);
+  void openPace().take(turn('next'), never);
+  await pass(clock, 12_000, 50);
   expect(starts).toEqual([
-    ['first', 0],
-    ['often', 1_250],
+    ['slow', 8_000],
+    ['next', 9_350],
   ]);
 });
 
-test('pace: an aborted wait ends at once and leaves no timer', async () => {
-  const { clock, pace, turn } = open();
+test('pace: a permit that is 2 s old is given back, and the turn starts again', async () => {
+  const { clock, pace, starts, turn, sendAs } = open();
+  let stops = 1;
+  const send = async (permit: Permit) => {
+    if (stops > 0) clock.advance(2_000); // the process was stopped
+    stops -= 1;
+    return sendAs('late')(permit);
+  };
+  const taken = pace.take(turn('late', { send }), never);
+  void pace.take(turn('next'), never);
+  await pass(clock, 4_000, 50);
+  expect(await taken).toBe('late');
+  expect(starts).toEqual([
+    ['next', 3_250], // it asked while the call seemed to be in flight
+    ['late', 4_600],
+  ]);
+});
+
+test('pace: a permit that another process has replaced in the meantime is not restored', async () => {
+  const { clock, openPace, starts, turn, sendAs } = open();
+  let stops = 1;
+  const send = async (permit: Permit) => {
+    if (stops > 0) await new Promise<void>((resolve) => clock.after(8_250, resolve)); // 5 s + 2 s + interval
+    stops -= 1;
+    return sendAs('late')(permit);
+  };
+  void openPace().take(turn('late', { send }), never);
+  await settle();
+  void openPace().take(turn('other'), never);
+  await pass(clock, 12_000, 50);
+  expect(starts).toEqual([
+    ['other', 8_250],
+    ['late', 9_600],
+  ]);
+});
+
+test('pace: a state folder that takes longer than a permit lives ends the turn with an error', async () => {
+  const { clock, pace, turn, sendAs, starts } = open();
+  const send = async (permit: Permit) => {
+    clock.advance(2_000);
+    return sendAs('never')(permit);
+  };
+  await expect(pace.take(turn('never', { send }), never)).rejects.toMatchObject({ code: 'state-unwritable' });
+  expect(starts).toEqual([]);
+});
+
+test('pace: a call that is not sent costs no permit', async () => {
+  const { clock, pace, starts, turn } = open();
+  expect(await pace.take(turn('not sent', { send: async () => 'not sent' }), never)).toBe('not sent');
+  expect(await pace.take({ ...turn('no connection'), open: async () => undefined }, never)).toBeUndefined();
+  void pace.take(turn('next'), never);
+  await settle();
+  expect(starts).toEqual([['next', clock.monotonic()]]);
+});
+
+test('pace: an aborted wait ends at once, leaves the queue and no timer', async () => {
+  const { clock, pace, store, turn } = open();
   await Promise.all([pace.take(turn('first'), never), pass(clock, 200, 50)]);
   const abort = new AbortController();
   const waits: number[] = [];
   const waiting = pace.take(turn('second', { onWait: (ms) => waits.push(ms) }), abort.signal);
   await settle();
-  expect(waits).toEqual([1_050]);
-  expect(pace.nextInMs).toBe(1_050);
+  expect(waits).toEqual([1_150]);
+  expect(pace.nextInMs).toBe(1_150);
   abort.abort();
   expect(await waiting).toBeUndefined();
   expect(clock.armedCount).toBe(0);
+  expect(await store.change('service 1', (entry) => ({ result: entry?.queue }))).toEqual([]);
 });
 
 test('pace: a turn that is no longer wanted after its wait uses no permit', async () => {
@@ -95,41 +190,40 @@ test('pace: a turn that is no longer wanted after its wait uses no permit', asyn
 });
 
 test('pace: a turn that is aborted while its claim is being written makes no call', async () => {
-  let written: () => void = () => {};
   const clock = new ManualClock();
   const memory = createPaceMemory(manualTimekeeper(clock));
-  const slow: PaceStore = {
-    now: memory.now,
-    change: async (key, decide) => {
-      const result = await memory.change(key, decide);
-      await new Promise<void>((resolve) => {
-        written = resolve;
-      });
-      return result;
-    },
-  };
-  const { pace, starts, turn } = open(slow);
   const abort = new AbortController();
-  const taken = pace.take(turn('aborted'), abort.signal);
-  await settle();
-  abort.abort();
-  written();
-  await settle();
-  written();
-  expect(await taken).toBeUndefined();
+  const change: PaceStore['change'] = async (key, decide) => {
+    let isClaim = false;
+    const result = await memory.change(key, (entry, now) => {
+      const decision = decide(entry, now);
+      isClaim = decision.next?.call?.fate === 'pending';
+      return decision;
+    });
+    if (isClaim) abort.abort();
+    return result;
+  };
+  const { pace, starts, turn } = open({ ...memory, change });
+  expect(await pace.take(turn('aborted'), abort.signal)).toBeUndefined();
+  expect(abort.signal.aborted).toBe(true);
   expect(starts).toEqual([]);
+  expect(await memory.change('service 1', (entry) => ({ result: entry }))).toMatchObject({ queue: [] });
 });
 
-test('pace: an exception of a call is rethrown, and the pace holds', async () => {
+test('pace: an exception of a call is rethrown, and the pace counts from its end', async () => {
   const { clock, pace, starts, turn } = open();
-  const failing = turn('failing', { call: () => Promise.reject(new RangeError('broken')) });
-  await expect(pace.take(failing, never)).rejects.toThrow('broken');
+  const send = async (permit: Permit) => {
+    permit.beforeWrite();
+    clock.advance(300);
+    throw new RangeError('broken');
+  };
+  await expect(pace.take(turn('failing', { send }), never)).rejects.toThrow('broken');
   void pace.take(turn('next'), never);
   await pass(clock, 2_000, 50);
-  expect(starts).toEqual([['next', 1_250]]);
+  expect(starts).toEqual([['next', 1_550]]);
 });
 
-test('pace: a call whose start cannot be written is not made', async () => {
+test('pace: a call whose claim cannot be written is not made', async () => {
   const full = new NoriaError('state-unwritable', 'the disk is full');
   const { pace, starts, turn } = open({ change: () => Promise.reject(full) });
   await expect(pace.take(turn('never'), never)).rejects.toBe(full);

@@ -3,11 +3,18 @@ import { onTestFinished } from 'vitest';
 import { EventBus, type EventName, type NoriaEvents } from '../../src/core/events.ts';
 import { Secret } from '../../src/core/secret.ts';
 import type { AddedMembers, Demand, DrawnMember } from '../../src/pool/drawn-member.ts';
-import type { DrawSourceOptions, Extractor, RefillerOptions, RefillPool } from '../../src/refill/options.ts';
+import type {
+  DrawSourceOptions,
+  ExtractConnection,
+  Extractor,
+  RefillerOptions,
+  RefillPool,
+} from '../../src/refill/options.ts';
 import { openRefiller, type Refiller } from '../../src/refill/refiller.ts';
 import type { SourceStatus } from '../../src/refill/status.ts';
 import type { DrawAnswer } from '../../src/service/answer.ts';
-import type { ExtractCall } from '../../src/service/request.ts';
+import type { ExtractCall, ServiceAddress } from '../../src/service/request.ts';
+import type { WriteGate } from '../../src/service/transport.ts';
 import { createTimekeeper } from '../../src/state/moment.ts';
 import { createPaceMemory, type PaceStore } from '../../src/state/pace-file.ts';
 import { ManualClock } from '../support/manual-clock.ts';
@@ -27,7 +34,8 @@ export async function pass(clock: ManualClock, ms: number, stepMs = 1_000): Prom
 }
 
 export function manualTimekeeper(clock: ManualClock, boot = 'boot 1') {
-  return createTimekeeper(clock, { id: boot, elapsedMs: () => clock.monotonic() });
+  const elapsedMs = () => clock.monotonic();
+  return createTimekeeper(clock, { id: boot, elapsedMs, uptimeMs: elapsedMs });
 }
 
 /** A pool that knows only when its members expire. */
@@ -113,8 +121,17 @@ export class ScriptedService implements Extractor {
     this.#clock = clock;
   }
 
-  async extract(call: ExtractCall, { signal }: { readonly signal: AbortSignal }): Promise<DrawAnswer> {
+  /** Opens connections at once; `connecting` may delay or fail that. */
+  connecting: (signal: AbortSignal) => Promise<void> = async () => {};
+
+  async connect(_address: ServiceAddress, signal: AbortSignal): Promise<ExtractConnection> {
+    await this.connecting(signal);
+    return { extract: (call, { gate }) => this.#extract(call, gate, signal), close: () => {} };
+  }
+
+  async #extract(call: ExtractCall, gate: WriteGate, signal: AbortSignal): Promise<DrawAnswer> {
     const count = call.count ?? 0;
+    gate.beforeWrite();
     const sentAt = this.#clock.monotonic();
     this.calls.push({ at: sentAt, instance: call.instance, count });
     this.inFlight += 1;
@@ -127,6 +144,7 @@ export class ScriptedService implements Extractor {
     if (signal.aborted) throw new Error('aborted');
     const reply = this.reply(call, this.calls.length - 1);
     if (reply instanceof Error) throw reply;
+    gate.answered();
     const entries = reply.code === undefined || reply.code === '10001' ? this.fresh(count) : [];
     const base = { code: '10001', message: '', entries, dropped: {}, quota: {} };
     return { ...base, sentAt, tookMs: this.tookMs, ...reply };

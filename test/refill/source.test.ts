@@ -69,7 +69,7 @@ test('source: a draw plans once before its claim and once after', async () => {
   const { service } = openRig({ clock, pool, sources: [sourceOptions({ size: 10 })] });
   await settle();
   expect([service.calls.length, plans]).toEqual([1, 2]);
-  await pass(clock, 10_200, 100);
+  await pass(clock, 10_400, 100);
   expect([service.calls.length, plans], 'waits for the pace').toEqual([1, 3]);
   await pass(clock, 100);
   expect([service.calls.length, plans]).toEqual([2, 5]);
@@ -387,7 +387,7 @@ test('source: without a writable pace file it backs off, and draws when the file
   const memory = createPaceMemory(manualTimekeeper(clock));
   let full = true;
   const store: PaceStore = {
-    now: memory.now,
+    ...memory,
     change: (key, decide) =>
       full ? Promise.reject(new NoriaError('state-unwritable', 'ENOSPC')) : memory.change(key, decide),
   };
@@ -405,7 +405,7 @@ test('source: a pace that cannot be written after a call does not end a halt', a
   const memory = createPaceMemory(manualTimekeeper(clock));
   let changes = 0;
   const store: PaceStore = {
-    now: memory.now,
+    ...memory,
     change: (key, decide) => {
       changes += 1;
       if (changes === 2) return Promise.reject(new NoriaError('state-unwritable', 'ENOSPC'));

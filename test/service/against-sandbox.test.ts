@@ -2,18 +2,17 @@ import { describe, expect, onTestFinished, test } from 'vitest';
 import { Secret } from '../../src/core/secret.ts';
 import { openSandbox, type SandboxOptions } from '../../src/sandbox/open-sandbox.ts';
 import type { Sandbox } from '../../src/sandbox/sandbox.ts';
-import type { ServiceClient } from '../../src/service/client.ts';
 import { CODES, SUCCESS } from '../../src/service/codes.ts';
 import { keyFromPassword } from '../../src/service/key.ts';
 import { FORMATS, METHODS, OPERATIONS, PRODUCTS, type Product } from '../../src/service/operations.ts';
 import { checkParams } from '../../src/service/params.ts';
 import type { ExtractCall } from '../../src/service/request.ts';
-import { faultOf, openClient } from './calls.ts';
+import { faultOf, openClient, type TestClient } from './calls.ts';
 
 // The sandbox was written from the specification and shares no table and no parser with the client, so these tests compare
 // two independent readings of the specification.
 
-async function open(options: SandboxOptions = {}): Promise<{ sandbox: Sandbox; client: ServiceClient }> {
+async function open(options: SandboxOptions = {}): Promise<{ sandbox: Sandbox; client: TestClient }> {
   const sandbox = await openSandbox({ paceMs: 0, aliases: false, ...options });
   onTestFinished(() => sandbox.close());
   return { sandbox, client: openClient() };

@@ -14,7 +14,8 @@ const call = {
   key: new Secret('83aa400af464c76d'),
   params: {},
 } as const;
-const said = await client.extract(call).then(
+const extract = async () => (await client.connect(call)).extract(call);
+const said = await extract().then(
   ({ code }) => code,
   (error: Error) => error.message,
 );

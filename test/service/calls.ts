@@ -3,13 +3,61 @@ import { onTestFinished } from 'vitest';
 import { systemClock } from '../../src/core/clock.ts';
 import { NoriaError } from '../../src/core/faults.ts';
 import { Secret } from '../../src/core/secret.ts';
-import { ServiceClient, type ServiceClientOptions } from '../../src/service/client.ts';
-import type { ExtractCall } from '../../src/service/request.ts';
+import type { DrawAnswer } from '../../src/service/answer.ts';
+import {
+  type CallOptions,
+  type ListAnswer,
+  ServiceClient,
+  type ServiceClientOptions,
+  type ServiceConnection,
+} from '../../src/service/client.ts';
+import type { AreasCall, ExtractCall, InstancesCall, ServiceAddress } from '../../src/service/request.ts';
 
 export const KEY = '83aa400af464c76d';
 
-/** A client that is closed at the end of the test. */
-export function openClient(more: Partial<ServiceClientOptions> = {}): ServiceClient {
+interface TestCallOptions extends CallOptions {
+  readonly signal?: AbortSignal;
+}
+
+/** A client that opens a connection for each call, and that is closed at the end of the test. */
+export class TestClient {
+  readonly #client: ServiceClient;
+
+  constructor(client: ServiceClient) {
+    this.#client = client;
+  }
+
+  extract(call: ExtractCall, options?: TestCallOptions): Promise<DrawAnswer> {
+    return this.#on(call, options, (connection) => connection.extract(call, options));
+  }
+
+  areas(call: AreasCall): Promise<ListAnswer> {
+    return this.#on(call, {}, (connection) => connection.areas(call));
+  }
+
+  instances(call: InstancesCall): Promise<ListAnswer> {
+    return this.#on(call, {}, (connection) => connection.instances(call));
+  }
+
+  close(): void {
+    this.#client.close();
+  }
+
+  async #on<T>(
+    address: ServiceAddress,
+    { signal }: TestCallOptions = {},
+    call: (connection: ServiceConnection) => Promise<T>,
+  ): Promise<T> {
+    const connection = await this.#client.connect(address, signal);
+    try {
+      return await call(connection);
+    } finally {
+      connection.close();
+    }
+  }
+}
+
+export function openClient(more: Partial<ServiceClientOptions> = {}): TestClient {
   const client = new ServiceClient({
     timeoutMs: 60_000,
     clock: systemClock,
@@ -17,7 +65,7 @@ export function openClient(more: Partial<ServiceClientOptions> = {}): ServiceCli
     ...more,
   });
   onTestFinished(() => client.close());
-  return client;
+  return new TestClient(client);
 }
 
 /** A draw of short-classic with GET and JSON by default. */

@@ -45,7 +45,11 @@ class Records extends Map<string, unknown> implements JournalSource {
 async function openIn(path: string, clock = new ManualClock()) {
   const warnings: string[] = [];
   const warn = (message: string) => warnings.push(message);
-  const timekeeper = createTimekeeper(clock, { id: 'boot 1', elapsedMs: () => clock.monotonic() });
+  const timekeeper = createTimekeeper(clock, {
+    id: 'boot 1',
+    elapsedMs: () => clock.monotonic(),
+    uptimeMs: () => clock.monotonic(),
+  });
   const journal = await openJournal({ path, clock, timekeeper, warn });
   onTestFinished(() => journal.close());
   const records = new Records();

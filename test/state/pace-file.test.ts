@@ -2,32 +2,39 @@ import { readdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { createTimekeeper, elapsedBetween, type Moment } from '../../src/state/moment.ts';
-import { createPaceFile, type PaceEntry } from '../../src/state/pace-file.ts';
+import { createPaceFile, type LastCall, type PaceEntry } from '../../src/state/pace-file.ts';
 import { ManualClock } from '../support/manual-clock.ts';
 import { temporaryFolder } from './temporary-folder.ts';
 
 function open(folder: string, clock = new ManualClock(), boot = 'boot 1') {
   const warnings: string[] = [];
-  const timekeeper = createTimekeeper(clock, { id: boot, elapsedMs: () => clock.monotonic() });
+  const elapsedMs = () => clock.monotonic();
+  const timekeeper = createTimekeeper(clock, { id: boot, elapsedMs, uptimeMs: elapsedMs });
   const store = createPaceFile({ folder, timekeeper, warn: (message) => warnings.push(message) });
   const entry = (key: string) => store.change(key, (found) => ({ result: found }));
   const put = (key: string, holdMs: number) =>
-    store.change(key, (_found, now) => ({
-      next: { startedAt: now, holdMs, refusals: undefined },
-      result: now,
-    }));
+    store.change(key, (_found, now) => ({ next: { call: callAt(now, holdMs), queue: [] }, result: now }));
   return { store, entry, put, warnings, clock };
 }
+
+const callAt = (claimedAt: Moment, holdMs: number): LastCall => ({
+  id: 'turn 1',
+  claimedAt,
+  arrivedWithinMs: 4,
+  holdMs,
+  fate: 'answered',
+});
 
 test('pace file: an entry is on disk when the change resolves, one for each key', async () => {
   const folder = temporaryFolder();
   const { put, store } = open(folder);
   const now = await put('service 1', 5);
   const refusals = { inARow: 2, widening: 1.21, lastAt: now };
-  const entry: PaceEntry = { startedAt: now, holdMs: 9, refusals };
+  const queue = [{ id: 'turn 2', intervalMs: 1_000, renewedAt: now, validMs: 3 }];
+  const entry: PaceEntry = { call: callAt(now, 9), queue, refusals };
   await store.change('service 2', () => ({ next: entry, result: undefined }));
   const { entry: read } = open(folder);
-  expect(await read('service 1')).toEqual({ startedAt: now, holdMs: 5, refusals: undefined });
+  expect(await read('service 1')).toEqual({ call: callAt(now, 5), queue: [] });
   expect(await read('service 2')).toEqual(entry);
   expect(await read('service 3')).toBeUndefined();
 });
@@ -46,32 +53,46 @@ test('pace file: an unreadable file counts as a call just now of every instance,
   writeFileSync(join(folder, 'pace.3.json'), 'not json');
   const { entry, clock, warnings } = open(folder);
   const found = await entry('k');
-  expect(found?.startedAt.wallAt).toBe(clock.now());
+  expect(found?.call).toMatchObject({ claimedAt: { wallAt: clock.now() }, fate: 'unanswered' });
   clock.advance(5_000);
-  expect((await entry('another'))?.startedAt).toEqual(found?.startedAt);
+  expect((await entry('another'))?.call).toEqual(found?.call);
   expect(warnings).toHaveLength(1);
   expect(warnings[0]).toMatch(/is unreadable/);
 });
 
 test('pace file: invalid entries count as never written', async () => {
   const folder = temporaryFolder();
-  const startedAt: Moment = { wallAt: 1, boot: 'b', elapsedMs: 2 };
+  const claimedAt: Moment = { wallAt: 1, boot: 'b', elapsedMs: 2 };
   const paces = {
-    whole: { startedAt, holdMs: 3 },
-    negative: { startedAt, holdMs: -3, refusals: { inARow: 'x', widening: 0, lastAt: startedAt } },
+    negative: {
+      call: { ...callAt(claimedAt, -3), arrivedWithinMs: -1 },
+      queue: 'nobody',
+      refusals: { inARow: 'x', widening: 0, lastAt: claimedAt },
+    },
     text: 'soon',
-    'no moment': { holdMs: 3, startedAt: { wallAt: 'x' } },
+    'no moment': { call: callAt({ ...claimedAt, boot: 7 as never }, 1), queue: [] },
   };
   writeFileSync(join(folder, 'pace.3.json'), JSON.stringify({ id: 'x', value: { paces } }));
   const { entry } = open(folder);
-  expect(await entry('whole')).toEqual({ startedAt, holdMs: 3, refusals: undefined });
   expect(await entry('negative')).toEqual({
-    startedAt,
-    holdMs: 0,
-    refusals: { inARow: 0, widening: 1, lastAt: startedAt },
+    call: { ...callAt(claimedAt, 0), arrivedWithinMs: 0 },
+    queue: [],
+    refusals: { inARow: 0, widening: 1, lastAt: claimedAt },
   });
   expect(await entry('text')).toBeUndefined();
   expect(await entry('no moment')).toBeUndefined();
+});
+
+test('pace file: reads the entries of earlier versions; a hold counts as a call in flight', async () => {
+  const folder = temporaryFolder();
+  const startedAt: Moment = { wallAt: 1, boot: 'b', elapsedMs: 2 };
+  const refusals = { inARow: 1, widening: 1.1, lastAt: startedAt };
+  const paces = { done: { startedAt, holdMs: 0, refusals }, held: { startedAt, holdMs: 10_000 } };
+  writeFileSync(join(folder, 'pace.3.json'), JSON.stringify({ id: 'x', value: { paces } }));
+  const { entry } = open(folder);
+  const call = { id: '', claimedAt: startedAt, arrivedWithinMs: 0, holdMs: 0, fate: 'unanswered' };
+  expect(await entry('done')).toEqual({ call, queue: [], refusals });
+  expect(await entry('held')).toEqual({ call: { ...call, arrivedWithinMs: 10_000 }, queue: [] });
 });
 
 test('pace file: an instance without a call for a week is removed at the next call of another', async () => {
@@ -88,4 +109,15 @@ test('moment: uses the boot clock within one boot and the wall clock across boot
   expect(elapsedBetween(then, { wallAt: 9_999_999, boot: 'a', elapsedMs: 60 })).toBe(10);
   expect(elapsedBetween(then, { wallAt: 3_000, boot: 'b', elapsedMs: 1 })).toBe(2_000);
   expect(elapsedBetween(then, { wallAt: 400, boot: 'b', elapsedMs: 1 })).toBe(-600);
+});
+
+test('moment: a stopwatch counts the time in which the machine was suspended', () => {
+  const times = { monotonicMs: 0, uptimeMs: 500 };
+  const boot = { id: 'a', elapsedMs: () => times.monotonicMs, uptimeMs: () => times.uptimeMs };
+  const clock = { now: () => 0, monotonic: () => times.monotonicMs };
+  const elapsedMs = createTimekeeper(clock, boot).stopwatch();
+  times.monotonicMs += 30;
+  expect(elapsedMs()).toBe(30);
+  times.uptimeMs += 60_000;
+  expect(elapsedMs()).toBe(60_000);
 });

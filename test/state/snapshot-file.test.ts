@@ -10,7 +10,8 @@ import { temporaryFolder } from './temporary-folder.ts';
 async function open(path: string, clock = new ManualClock()) {
   const warnings: string[] = [];
   const warn = (message: string) => warnings.push(message);
-  const timekeeper = createTimekeeper(clock, { id: 'boot 1', elapsedMs: () => clock.monotonic() });
+  const elapsedMs = () => clock.monotonic();
+  const timekeeper = createTimekeeper(clock, { id: 'boot 1', elapsedMs, uptimeMs: elapsedMs });
   const snapshot = await openSnapshotFile({ path, clock, timekeeper, warn });
   onTestFinished(() => snapshot.close());
   return { snapshot, clock, warnings };

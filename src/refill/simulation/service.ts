@@ -5,8 +5,9 @@ import type { Random } from '../../core/random.ts';
 import type { DrawAnswer, DrawnEntry } from '../../service/answer.ts';
 import { SUCCESS } from '../../service/codes.ts';
 import type { Product } from '../../service/operations.ts';
-import type { ExtractCall } from '../../service/request.ts';
-import type { Extractor } from '../options.ts';
+import type { ExtractCall, ServiceAddress } from '../../service/request.ts';
+import type { WriteGate } from '../../service/transport.ts';
+import type { ExtractConnection, Extractor } from '../options.ts';
 import { type Range, randomIn } from './options.ts';
 
 export interface SimulatedMember {
@@ -18,13 +19,16 @@ export interface SimulatedMember {
 export interface SimulatedServiceOptions {
   readonly clock: Clock;
   readonly random: Random;
-  /** How long a call takes. */
+  /** How long it takes to open a connection. */
+  readonly connectMs?: Range;
+  /** How long a call takes from its sending to its answer. It arrives at a random moment between them. */
   readonly callMs?: Range;
   /** How long a new member lives. */
   readonly lifetimeMs?: (product: Product, timespan: number | undefined) => Range;
 }
 
 const MINUTE_MS = 60_000;
+const CONNECT_MS: Range = [10, 100];
 const CALL_MS: Range = [100, 1_200];
 
 export class SimulatedService implements Extractor {
@@ -39,16 +43,14 @@ export class SimulatedService implements Extractor {
   wasted = 0;
 
   constructor(options: SimulatedServiceOptions) {
-    this.options = { callMs: CALL_MS, lifetimeMs: typicalLifetimeMs, ...options };
+    this.options = { connectMs: CONNECT_MS, callMs: CALL_MS, lifetimeMs: typicalLifetimeMs, ...options };
   }
 
-  async extract(call: ExtractCall, { signal }: { readonly signal: AbortSignal }): Promise<DrawAnswer> {
-    const { clock, random, callMs } = this.options;
-    const sentAt = clock.monotonic();
-    const tookMs = randomIn(callMs, random);
-    await pause(clock, tookMs, signal);
-    if (signal.aborted) throw new NoriaError('shutting-down', 'the call was cancelled');
-    return { message: '', dropped: {}, quota: {}, sentAt, tookMs, ...this.answer(call) };
+  async connect(_address: ServiceAddress, signal: AbortSignal): Promise<ExtractConnection> {
+    const { clock, random, connectMs } = this.options;
+    await pause(clock, randomIn(connectMs, random), signal);
+    if (signal.aborted) throw cancelled();
+    return { extract: (call, { gate }) => this.#exchange(call, gate, signal), close: () => {} };
   }
 
   /** Undefined for an address that was never given to noria or has expired. */
@@ -75,6 +77,22 @@ export class SimulatedService implements Extractor {
     }
   }
 
+  async #exchange(call: ExtractCall, gate: WriteGate, signal: AbortSignal): Promise<DrawAnswer> {
+    const { clock, random, callMs } = this.options;
+    gate.beforeWrite();
+    const sentAt = clock.monotonic();
+    const tookMs = randomIn(callMs, random);
+    const requestMs = tookMs * random();
+    await pause(clock, requestMs, signal);
+    if (signal.aborted) throw cancelled();
+    const answer = this.answer(call);
+    await pause(clock, tookMs - requestMs, signal);
+    if (signal.aborted) throw cancelled();
+    gate.answered();
+    return { message: '', dropped: {}, quota: {}, sentAt, tookMs, ...answer };
+  }
+
+  /** The service's answer to a call that arrives now. */
   protected answer(call: ExtractCall): Pick<DrawAnswer, 'code' | 'entries'> {
     this.sweep();
     this.countCall(SUCCESS);
@@ -98,6 +116,10 @@ export class SimulatedService implements Extractor {
     this.#members.set(`${host}:${port}`, { expiresAt: clock.monotonic() + lifetimeMs, isUsed: false });
     return { host, port, lifetimeMs };
   }
+}
+
+function cancelled(): NoriaError {
+  return new NoriaError('shutting-down', 'the call was cancelled');
 }
 
 /** The lifetimes that the specification names for a product and its `timespan` in minutes, and guesses where it names none. */

@@ -31,7 +31,8 @@ export async function simulate(options: SimulationOptions): Promise<SimulationRe
   });
   const service = new SimulatedService({ clock, random });
   const pool = new Pool({ ...options.pool, clock, random, bus, forecasts: () => refiller.forecasts() });
-  const boot = { id: 'simulated', elapsedMs: () => clock.monotonic() };
+  const elapsedMs = () => clock.monotonic();
+  const boot = { id: 'simulated', elapsedMs, uptimeMs: elapsedMs };
   const refiller = openRefiller({
     ...refill,
     // Protocols and the probes of unproven members are not simulated.

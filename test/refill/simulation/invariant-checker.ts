@@ -27,8 +27,10 @@ export interface InvariantOptions {
   readonly clock: Clock;
   readonly refill: RefillSettings;
   readonly troubles: readonly Trouble[];
-  /** The longest time that a call takes. */
+  /** The longest time that a call takes, with its connection and its records. */
   readonly maxCallMs: number;
+  /** The longest time for which a stopped or killed process blocks the calls of others. */
+  readonly maxBlockMs: number;
   readonly isAlive: (host: string, port: number) => boolean;
 }
 
@@ -47,17 +49,15 @@ const AFTERMATH_MS: Readonly<Record<Trouble['kind'], number>> = {
   12010: 31 * 60_000,
   12012: 3 * 60_000,
 };
-/** After a start, the call that was in flight at the kill blocks the next one. */
-const AFTER_START_MS = 15_000;
 const CHECK_EVERY_MS = 250;
-/** How long a possible draw may be missing while clients wait: longer than writing the pace takes. */
+/** How long a possible draw may be missing while clients wait, in addition to the time until its call arrives. */
 const MAX_NEGLECT_MS = 1_000;
 /** The others are only counted. */
 const MAX_VIOLATIONS_KEPT = 20;
 
 export class InvariantChecker {
   readonly #options: InvariantOptions;
-  readonly #lastCallAt = new Map<string, number>();
+  readonly #lastArrivalAt = new Map<string, number>();
   readonly #inFlight = new Set<string>();
   /** Sources whose last draw failed: they repeat it without clients, too. */
   readonly #failed = new Set<string>();
@@ -68,6 +68,7 @@ export class InvariantChecker {
   #lastRequestAt = 0;
   #waiting = 0;
   #neglectedSinceAt: number | undefined;
+  #continuedAt = -Infinity;
   #timer: Disposable | undefined;
   readonly violations: Violation[] = [];
   violationCount = 0;
@@ -79,7 +80,6 @@ export class InvariantChecker {
   started(pool: Pool, life: Life): void {
     this.#running = { pool, life };
     this.#lastRequestAt = this.#now;
-    this.#inFlight.clear();
     this.#neglectedSinceAt = undefined;
   }
 
@@ -96,25 +96,37 @@ export class InvariantChecker {
     if (this.#running !== undefined) this.#checkDemand(this.#source(source), count, this.#running);
   }
 
-  callStarted(call: ExtractCall): void {
+  /** A call reached the service. This is the judge of the pace. */
+  arrived(call: ExtractCall): void {
     const key = paceKey(call);
     const intervals = this.#options.refill.sources
       .filter((source) => paceKey(source.call) === key)
       .map(({ intervalMs }) => intervalMs);
-    const gapMs = this.#now - (this.#lastCallAt.get(key) ?? -Infinity);
-    if (gapMs < Math.min(...intervals) + PACE_SLACK_MS) {
-      this.violated(`${key} was called ${Math.round(gapMs)} ms after the previous call`);
+    const gapMs = this.#now - (this.#lastArrivalAt.get(key) ?? -Infinity);
+    if (gapMs < Math.min(...intervals)) {
+      this.violated(`a call of ${key} arrived ${Math.round(gapMs)} ms after the previous one`);
     }
+    this.#lastArrivalAt.set(key, this.#now);
+  }
+
+  /** A call was sent. The caller calls the result when the service has answered, whether or not the process still lives. */
+  sent(call: ExtractCall): () => void {
+    const key = paceKey(call);
     if (this.#inFlight.has(key)) this.violated(`${key} was called while another call was in flight`);
-    this.#lastCallAt.set(key, this.#now);
     this.#inFlight.add(key);
+    return () => this.#inFlight.delete(key);
+  }
+
+  /** After it was stopped. */
+  continued(): void {
+    this.#continuedAt = this.#now;
+    this.#neglectedSinceAt = undefined;
   }
 
   /** The members of a source's draw are in the pool. */
   drawDone(source: string, code: string): void {
     if (code === SUCCESS) this.#failed.delete(source);
     else this.#failed.add(source);
-    this.#inFlight.delete(paceKey(this.#source(source).call));
     if (this.#running !== undefined) this.#checkPool(this.#running.pool);
   }
 
@@ -172,7 +184,7 @@ export class InvariantChecker {
 
   /** From a call until the following one delivers, at the latest. */
   #horizonMs({ intervalMs }: DrawSourceOptions): number {
-    return intervalMs + PACE_SLACK_MS + Math.max(DEFAULT_LATENCY_MS, this.#options.maxCallMs);
+    return intervalMs + PACE_SLACK_MS + 2 * Math.max(DEFAULT_LATENCY_MS, this.#options.maxCallMs);
   }
 
   #wanted({ usedUpPerSecond }: Demand, source: DrawSourceOptions): number {
@@ -186,6 +198,7 @@ export class InvariantChecker {
   }
 
   #checkUse({ host, port }: Lease): void {
+    if (this.#now === this.#continuedAt) return; // it was acquired before noria was stopped
     if (!this.#options.isAlive(host, port)) this.violated(`${host}:${port} was used after it expired`);
   }
 
@@ -251,7 +264,7 @@ export class InvariantChecker {
       return;
     }
     this.#neglectedSinceAt ??= this.#now;
-    if (this.#now - this.#neglectedSinceAt <= MAX_NEGLECT_MS) return;
+    if (this.#now - this.#neglectedSinceAt <= MAX_NEGLECT_MS + this.#options.maxCallMs) return;
     this.violated(`${this.#waiting} clients waited without a draw, although one was possible`);
     this.#neglectedSinceAt = undefined;
   }
@@ -259,7 +272,7 @@ export class InvariantChecker {
   /** Whether no member is usable, no call is in flight, and a call may start that would bring members. */
   #couldDraw({ pool, life }: Running): boolean {
     const now = this.#now;
-    if (this.#inFlight.size > 0 || life.clock.monotonic() < AFTER_START_MS) return false;
+    if (this.#inFlight.size > 0 || life.isStopped) return false;
     const isTroubled = this.#options.troubles.some(
       ({ kind, fromMs, toMs }) => now >= fromMs && now < toMs + AFTERMATH_MS[kind],
     );
@@ -268,9 +281,12 @@ export class InvariantChecker {
     if (sources.some(({ name }) => pool.usableAt(name, life.clock.monotonic()) > 0)) return false;
     // A later priority may wait for an earlier one that draws soon.
     const first = Math.min(...sources.map(({ priority }) => priority));
-    return sources.some(({ priority, call, intervalMs }) => {
-      const lastCallAt = this.#lastCallAt.get(paceKey(call)) ?? -Infinity;
-      return priority === first && now - lastCallAt > intervalMs + PACE_SLACK_MS;
+    return sources.some(({ priority, call }) => {
+      const key = paceKey(call);
+      const shared = sources.filter((other) => paceKey(other.call) === key);
+      const gapMs = Math.max(...shared.map(({ intervalMs }) => intervalMs)) + PACE_SLACK_MS;
+      const lastAt = Math.max(this.#lastArrivalAt.get(key) ?? -Infinity, this.#continuedAt, life.startedAt);
+      return priority === first && now - lastAt > gapMs + this.#options.maxCallMs + this.#options.maxBlockMs;
     });
   }
 }

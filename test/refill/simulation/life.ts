@@ -1,15 +1,20 @@
 /**
- * One run of a simulated noria, until it is closed, or killed as by `kill -9`.
+ * One run of a simulated noria, until it is closed, or killed as by `kill -9`. It may be stopped (SIGSTOP) and continued.
  *
- * After a kill its timers never fire and what it awaits never settles. What it wrote to the pace store stays.
+ * After a kill its timers never fire and what it awaits never settles. What it wrote to the pace store stays. While it is
+ * stopped, its timers and what it awaits wait for the continuation.
  */
-import type { Clock } from '../../../src/core/clock.ts';
+import { type Clock, pause } from '../../../src/core/clock.ts';
 import type { PaceStore } from '../../../src/state/pace-file.ts';
 
 export class Life {
   readonly #world: Clock;
   readonly #timers = new Set<Disposable>();
   #isKilled = false;
+  /** Resolved by `continue`; undefined while it is not stopped. */
+  #continued: PromiseWithResolvers<void> | undefined;
+  /** Timers that were due while it was stopped. */
+  #missed: (() => void)[] = [];
   /** The clock of the process: its monotonic time starts at 0. */
   readonly clock: Clock;
   /** Monotonic moment of the start, in world time. */
@@ -36,20 +41,48 @@ export class Life {
     for (const timer of this.#timers) timer[Symbol.dispose]();
   }
 
-  /** Settles like `promise`, but never after a kill. */
+  get isStopped(): boolean {
+    return this.#continued !== undefined;
+  }
+
+  stop(): void {
+    this.#continued ??= Promise.withResolvers();
+  }
+
+  continue(): void {
+    const missed = this.#missed;
+    this.#continued?.resolve();
+    this.#continued = undefined;
+    this.#missed = [];
+    for (const fn of missed) if (!this.#isKilled) fn();
+  }
+
+  /** Settles like `promise`, but not while it is stopped, and never after a kill. */
   async orNever<T>(promise: Promise<T>): Promise<T> {
     const [result] = await Promise.allSettled([promise]);
+    while (this.#continued !== undefined) await this.#continued.promise;
     if (this.#isKilled) return new Promise(() => {});
     if (result.status === 'rejected') throw result.reason;
     return result.value;
   }
 
-  /** The store as this run sees it. */
-  storeOf(store: PaceStore): PaceStore {
+  /**
+   * The store as this run sees it.
+   *
+   * @param delayMs - of the disk, before and after each change.
+   * @param changed - called after a change, before this run learns of it.
+   */
+  storeOf(store: PaceStore, delayMs: () => number, changed: () => void): PaceStore {
+    const delay = () => this.orNever(pause(this.#world, delayMs()));
     return {
-      now: store.now,
-      change: (key, decide) =>
-        this.#isKilled ? new Promise(() => {}) : this.orNever(store.change(key, decide)),
+      ...store,
+      change: async (key, decide) => {
+        await delay();
+        const result = await this.orNever(store.change(key, decide));
+        changed();
+        await delay();
+        return result;
+      },
     };
   }
 
@@ -57,7 +90,8 @@ export class Life {
     if (this.#isKilled) return { [Symbol.dispose]: () => {} };
     const timer = this.#world.after(ms, () => {
       this.#timers.delete(handle);
-      fn();
+      if (this.isStopped) this.#missed.push(fn);
+      else fn();
     });
     const handle = {
       [Symbol.dispose]: () => {

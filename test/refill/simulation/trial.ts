@@ -5,17 +5,20 @@
 import type { Clock } from '../../../src/core/clock.ts';
 import { EventBus } from '../../../src/core/events.ts';
 import { describeError } from '../../../src/core/faults.ts';
-import { type Random, seededRandom } from '../../../src/core/random.ts';
+import { type Random, randomBelow, seededRandom } from '../../../src/core/random.ts';
 import { VirtualClock } from '../../../src/core/virtual-clock.ts';
 import { Pool } from '../../../src/pool/pool.ts';
 import { decodeSnapshot } from '../../../src/pool/snapshot.ts';
 import type { Extractor } from '../../../src/refill/options.ts';
+import { Pace, paceKey } from '../../../src/refill/pace.ts';
+import { USE_BY_MS } from '../../../src/refill/pace-rule.ts';
 import { openRefiller, type Refiller } from '../../../src/refill/refiller.ts';
 import { SimulatedClients } from '../../../src/refill/simulation/clients.ts';
 import { randomIn } from '../../../src/refill/simulation/options.ts';
 import { SIMULATION_START_AT } from '../../../src/refill/simulation/simulate.ts';
+import type { WriteGate } from '../../../src/service/transport.ts';
 import { createTimekeeper } from '../../../src/state/moment.ts';
-import { createPaceMemory } from '../../../src/state/pace-file.ts';
+import { createPaceMemory, type PaceStore } from '../../../src/state/pace-file.ts';
 import { InvariantChecker, type Violation } from './invariant-checker.ts';
 import { Life } from './life.ts';
 import { UnreliableService } from './unreliable-service.ts';
@@ -34,11 +37,15 @@ export interface TrialResult {
 }
 
 const DAY_MS = 24 * 3_600_000;
-/** How long a killed noria stays down, and how far the wall clock is set. */
+/** How long the turn of a killed process keeps its place in the queue. */
+const PLACE_MS = 3_000;
+/** How long a killed or stopped noria stays down, and how far the wall clock is set. */
 const DOWN_MS = [100, 60_000] as const;
 const CLOCK_STEP_MS = [-7_200_000, 7_200_000] as const;
 /** Time for open requests to end after the last client arrived. */
 const ENDING_MS = 3_600_000;
+/** Time to record the end of a call that the close aborted. */
+const CLOSING_MS = 10_000;
 
 export async function runTrial(options: TrialOptions): Promise<TrialResult> {
   return new Trial(options).run();
@@ -60,9 +67,7 @@ class Trial {
   readonly #service: UnreliableService;
   readonly #checker: InvariantChecker;
   /** The disk: the pace store and the snapshot outlive every run. */
-  readonly #paceStore = createPaceMemory(
-    createTimekeeper(this.#clock, { id: 'trial', elapsedMs: () => this.#clock.monotonic() }),
-  );
+  readonly #paceStore = createPaceMemory(createTimekeeper(this.#clock, bootOf(this.#clock)));
   #snapshot = { text: '{}', takenAt: 0 };
   #run: Run | undefined;
   readonly #allClients: SimulatedClients[] = [];
@@ -73,27 +78,38 @@ class Trial {
     this.#options = options;
     this.#world = world;
     this.#random = seededRandom(options.seed);
-    const { callMs = [100, 1_200], lifetimeMs } = world;
+    const { connectMs = [10, 100], callMs = [100, 1_200], lifetimeMs } = world;
     this.#service = new UnreliableService(
-      { clock, random: this.#random, callMs, ...(lifetimeMs === undefined ? {} : { lifetimeMs }) },
+      { clock, random: this.#random, connectMs, callMs, ...(lifetimeMs === undefined ? {} : { lifetimeMs }) },
       world,
+      (call) => this.#checker.arrived(call),
     );
     this.#checker = new InvariantChecker({
       clock,
       refill: options.refill,
       troubles: world.troubles,
-      maxCallMs: callMs[1],
+      maxCallMs: connectMs[1] + callMs[1] + 6 * world.diskMs[1] + (world.stopShare > 0 ? DOWN_MS[1] : 0),
+      maxBlockMs:
+        world.crashesPerDay + world.stopShare + world.killShare > 0
+          ? 2 * (USE_BY_MS + options.refill.callTimeoutMs + PLACE_MS) // one after another
+          : 0,
       isAlive: (host, port) => this.#service.member(host, port) !== undefined,
     });
   }
 
+  /** Whether a noria that is interrupted now may come back only after the last client. */
+  get #isEnding(): boolean {
+    return this.#clock.monotonic() > this.#options.days * DAY_MS - DOWN_MS[1];
+  }
+
   async run(): Promise<TrialResult> {
     const { days } = this.#options;
-    const { crashesPerDay, clockStepsPerDay } = this.#world;
+    const { crashesPerDay, extractsPerDay, clockStepsPerDay } = this.#world;
     const [clock, random] = [this.#clock, this.#random];
     this.#start();
     const incidents = [
       atRandomTimes(clock, random, crashesPerDay, () => this.#crash()),
+      atRandomTimes(clock, random, extractsPerDay, () => void this.#extract()),
       atRandomTimes(clock, random, clockStepsPerDay, () => clock.stepWall(randomIn(CLOCK_STEP_MS, random))),
     ];
     await clock.runUntil(days * DAY_MS);
@@ -121,7 +137,7 @@ class Trial {
     const refiller = openRefiller({
       ...refill,
       ...{ clock, random, bus, pool, restored },
-      pace: life.storeOf(this.#paceStore),
+      pace: this.#storeOf(life),
       extractor: this.#extractorOf(life),
     });
     bus.on('draw.started', ({ source, asked }) => checker.drawStarted(source, asked));
@@ -140,18 +156,75 @@ class Trial {
     this.#run = { life, pool, refiller, clients };
   }
 
+  #storeOf(life: Life): PaceStore {
+    const { diskMs } = this.#world;
+    const changed = () => this.#maybeInterrupt(life);
+    return life.storeOf(this.#paceStore, () => randomIn(diskMs, this.#random), changed);
+  }
+
   #extractorOf(life: Life): Extractor {
     return {
-      extract: async (call, options) => {
-        this.#checker.callStarted(call);
-        const answer = await life.orNever(this.#service.extract(call, options));
-        return { ...answer, sentAt: answer.sentAt - life.startedAt };
+      connect: async (address, signal) => {
+        const connection = await life.orNever(this.#service.connect(address, signal));
+        return {
+          close: () => connection.close(),
+          extract: async (call, { gate, secrets }) => {
+            let ended: (() => void) | undefined;
+            const beforeWrite = () => {
+              gate.beforeWrite();
+              ended = this.#checker.sent(call);
+              this.#maybeInterrupt(life);
+            };
+            const sent = { beforeWrite, answered: () => {} };
+            const answering = connection.extract(call, { gate: sent, secrets }).finally(() => ended?.());
+            const answer = await life.orNever(answering);
+            gate.answered();
+            return { ...answer, sentAt: answer.sentAt - life.startedAt };
+          },
+        };
       },
     };
   }
 
+  /** Another process makes one call on the same instance, as `noria extract` does. */
+  async #extract(): Promise<void> {
+    const life = new Life(this.#clock);
+    const [random, { callTimeoutMs, sources }] = [this.#random, this.#options.refill];
+    const source = sources[randomBelow(random, sources.length)];
+    if (source === undefined) return;
+    const { call, intervalMs } = source;
+    const pace = new Pace(paceKey(call), { store: this.#storeOf(life), clock: life.clock, random });
+    const extractor = this.#extractorOf(life);
+    const never = new AbortController().signal;
+    const open = async () => {
+      const connection = await extractor.connect(call, never);
+      const send = async (gate: WriteGate) => {
+        await connection.extract({ ...call, count: 1 }, { secrets: [], gate });
+        return { result: undefined, settlement: { kind: 'done' } as const };
+      };
+      return { send, close: () => connection.close() };
+    };
+    await pace.take({ rule: { intervalMs, callTimeoutMs }, open }, never).catch(() => {}); // ignored: the service may fail
+  }
+
+  /** Kills or stops the process at one of the worst moments. */
+  #maybeInterrupt(life: Life): void {
+    const { stopShare, killShare } = this.#world;
+    if (this.#isEnding) return;
+    if (this.#random() < killShare) {
+      if (life === this.#run?.life) this.#crash();
+      else life.kill();
+    } else if (this.#random() < stopShare && !life.isStopped) {
+      life.stop();
+      this.#clock.after(randomIn(DOWN_MS, this.#random), () => {
+        life.continue();
+        this.#checker.continued();
+      });
+    }
+  }
+
   #crash(): void {
-    if (this.#run === undefined) return;
+    if (this.#run === undefined || this.#isEnding) return;
     this.#checker.ended();
     this.#run.life.kill();
     this.#run = undefined;
@@ -161,9 +234,10 @@ class Trial {
   async #close(): Promise<void> {
     this.#checker.ended();
     const { refiller, pool, life, clients } = this.#run ?? {};
-    await refiller?.close();
+    const closing = refiller?.close();
+    await this.#clock.runUntil(this.#clock.monotonic() + CLOSING_MS);
+    await closing;
     pool?.close();
-    await this.#clock.runUntil(this.#clock.monotonic());
     if (clients !== undefined && clients.openCount > 0)
       this.#checker.violated(`${clients.openCount} clients got no answer`);
     if (life !== undefined && life.armedCount > 0)
@@ -194,6 +268,11 @@ class Trial {
       violationCount,
     };
   }
+}
+
+function bootOf(clock: Clock) {
+  const elapsedMs = () => clock.monotonic();
+  return { id: 'trial', elapsedMs, uptimeMs: elapsedMs };
 }
 
 /** Calls `happen` at random moments, on average `timesPerDay` times a day, until it is disposed of. */

@@ -13,13 +13,16 @@ const NO_ANSWER: Partial<Record<TroubleKind, NoriaError>> = {
 
 export class UnreliableService extends SimulatedService {
   readonly #world: World;
+  readonly #arrived: (call: ExtractCall) => void;
   readonly #dead = new Set<string>();
   /** The members that each instance was given. */
   readonly #given = new Map<string, DrawnEntry[]>();
 
-  constructor(options: SimulatedServiceOptions, world: World) {
+  /** @param arrived - called when a call reaches the service. */
+  constructor(options: SimulatedServiceOptions, world: World, arrived: (call: ExtractCall) => void) {
     super(options);
     this.#world = world;
+    this.#arrived = arrived;
   }
 
   override accepts(host: string, port: number): boolean {
@@ -28,6 +31,7 @@ export class UnreliableService extends SimulatedService {
 
   protected override answer(call: ExtractCall): Pick<DrawAnswer, 'code' | 'entries'> {
     const { troubles, maxCount } = this.#world;
+    this.#arrived(call);
     const now = this.options.clock.monotonic();
     const trouble = troubles.find(({ fromMs, toMs }) => now >= fromMs && now < toMs)?.kind;
     const failure = trouble && NO_ANSWER[trouble];

@@ -1,12 +1,14 @@
 /** What goes wrong in a trial. */
-import type { SimulationOptions } from '../../../src/refill/simulation/options.ts';
+import type { Range, SimulationOptions } from '../../../src/refill/simulation/options.ts';
 import type { SimulatedServiceOptions } from '../../../src/refill/simulation/service.ts';
 
 export interface TrialOptions extends SimulationOptions {
   readonly world?: Partial<World>;
 }
 
-export interface World extends Pick<SimulatedServiceOptions, 'callMs' | 'lifetimeMs'> {
+export interface World extends Pick<SimulatedServiceOptions, 'connectMs' | 'callMs' | 'lifetimeMs'> {
+  /** How long the disk takes before and after each change of the pace. */
+  readonly diskMs: Range;
   /** The share of members that never work. */
   readonly deadShare: number;
   /** The share of members in an answer that were given before and have not expired. */
@@ -16,6 +18,12 @@ export interface World extends Pick<SimulatedServiceOptions, 'callMs' | 'lifetim
   readonly troubles: readonly Trouble[];
   /** How often noria is killed and soon started again. */
   readonly crashesPerDay: number;
+  /** The share of changes of the pace, and of sent calls, after which the process is stopped (SIGSTOP) for up to a minute. */
+  readonly stopShare: number;
+  /** The same for processes that are killed. */
+  readonly killShare: number;
+  /** How often another process on the same state folder makes one call. */
+  readonly extractsPerDay: number;
   /** How often the wall clock is set, by up to two hours in either direction. */
   readonly clockStepsPerDay: number;
 }
@@ -36,6 +44,10 @@ export const CALM_WORLD: World = {
   repeatShare: 0,
   maxCount: Number.POSITIVE_INFINITY,
   troubles: [],
+  diskMs: [0, 0],
   crashesPerDay: 0,
+  stopShare: 0,
+  killShare: 0,
+  extractsPerDay: 0,
   clockStepsPerDay: 0,
 };

@@ -1,0 +1,61 @@
+/** A TCP proxy that holds up the first bytes of a client: a slow request, or with TLS a slow connection. */
+import { once } from 'node:events';
+import { connect, createServer, type Server, type Socket } from 'node:net';
+import { onTestFinished } from 'vitest';
+
+export interface DelayingProxy {
+  readonly port: number;
+  /** How many connections have sent bytes so far, delivered or not. */
+  begun(): number;
+}
+
+/**
+ * @param delayMs - by the number of the connection, from 0.
+ *
+ * Bytes on the way arrive although their client has died, as in a network.
+ */
+export async function openDelayingProxy(
+  target: number,
+  delayMs: (connection: number) => number,
+): Promise<DelayingProxy> {
+  const sockets = new Set<Socket>();
+  const timers = new Set<NodeJS.Timeout>();
+  let begun = 0;
+  const server = createServer({ allowHalfOpen: true }, (client) => {
+    const upstream = connect({ port: target, host: '127.0.0.1', allowHalfOpen: true });
+    for (const socket of [client, upstream]) {
+      sockets.add(socket);
+      socket.on('error', () => {}); // ignored: the other side sees the end
+    }
+    client.once('data', (first: Buffer) => {
+      client.pause();
+      const timer = setTimeout(() => {
+        timers.delete(timer);
+        upstream.write(first);
+        client.pipe(upstream);
+      }, delayMs(begun));
+      timers.add(timer);
+      begun += 1;
+    });
+    upstream.pipe(client);
+    upstream.on('close', () => client.destroy());
+  });
+  await listen(server);
+  onTestFinished(() => {
+    for (const timer of timers) clearTimeout(timer);
+    for (const socket of sockets) socket.destroy();
+    server.close();
+  });
+  return { port: portOf(server), begun: () => begun };
+}
+
+export async function listen(server: Server): Promise<void> {
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+}
+
+export function portOf(server: Server): number {
+  const address = server.address();
+  if (address === null || typeof address === 'string') throw new TypeError('the server has no port');
+  return address.port;
+}

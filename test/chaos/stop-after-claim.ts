@@ -1,0 +1,18 @@
+/**
+ * Loaded with `node --import` into a noria: stops the process (SIGSTOP) right after it has written its first claim of a call
+ * to the state folder, before the call.
+ */
+import { readFileSync } from 'node:fs';
+import promises from 'node:fs/promises';
+import { syncBuiltinESMExports } from 'node:module';
+
+const { link } = promises;
+let hasStopped = false;
+
+promises.link = async (from, to) => {
+  await link(from, to);
+  if (hasStopped || !readFileSync(to, 'utf8').includes('"fate":"pending"')) return;
+  hasStopped = true;
+  process.kill(process.pid, 'SIGSTOP');
+};
+syncBuiltinESMExports();
