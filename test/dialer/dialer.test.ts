@@ -343,7 +343,7 @@ test('dialer: a successful dial leaves no timer armed', async () => {
 
 test('dialer: dial.ended reports the wait for a member with every outcome', async () => {
   const clock = new ManualClock();
-  const { dial, pool, bus } = makeDialer([], { clock });
+  const { dial, pool, bus } = makeDialer([], { clock, deadlineMs: 5_000 });
   const ended = collect(bus, 'dial.ended');
   const served = dial('target.example:443');
   clock.advance(700);

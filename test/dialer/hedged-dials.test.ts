@@ -7,17 +7,24 @@ import {
   silentBehavior,
   type TestMember,
 } from '../support/bad-members.ts';
+import { LoopClock } from '../support/loop-clock.ts';
 import { ManualClock } from '../support/manual-clock.ts';
 import { until } from '../support/until.ts';
 import { collect, connectionOf, echo, makeDialer } from './make-dialer.ts';
 
-const FAST = { hedgeAfter: 40, attemptTimeoutMs: 1_000 } as const;
-
-function slow(ms: number): Promise<TestMember> {
-  return openMember('http', httpBehavior('HTTP/1.1 200 OK\r\n\r\n', ms));
+/** A dialer's settings, and members that answer after a delay, on one clock. */
+function timed() {
+  const clock = new LoopClock();
+  return {
+    clock,
+    fast: { clock, hedgeAfter: 40, attemptTimeoutMs: 1_000 } as const,
+    slow: (ms: number): Promise<TestMember> =>
+      openMember('http', httpBehavior('HTTP/1.1 200 OK\r\n\r\n', ms, clock)),
+  };
 }
 
 test('hedged dial: a silent first member costs only the hedge delay, and is blamed later', async () => {
+  const { clock, slow } = timed();
   const silent = await openMember('http', silentBehavior);
   const good = await slow(0);
   const { dial, dialer, pool, bus } = makeDialer(
@@ -25,7 +32,7 @@ test('hedged dial: a silent first member costs only the hedge delay, and is blam
       { id: 'silent', at: silent },
       { id: 'good', at: good },
     ],
-    { hedgeAfter: 40, attemptTimeoutMs: 300 },
+    { clock, hedgeAfter: 40, attemptTimeoutMs: 300 },
   );
   const attempts = collect(bus, 'dial.attempted');
   const hedges = collect(bus, 'hedge.ended');
@@ -47,13 +54,14 @@ test('hedged dial: a silent first member costs only the hedge delay, and is blam
 });
 
 test('hedged dial: a slow first member that answers late is not blamed, and its latency is recorded', async () => {
+  const { fast, slow } = timed();
   const late = await slow(150);
   const { dial, pool } = makeDialer(
     [
       { id: 'late', at: late },
       { id: 'good', at: await slow(0) },
     ],
-    FAST,
+    fast,
   );
   expect(connectionOf(await dial('target.example:443')).member).toBe('good');
   const late$ = () => pool.reports.filter(({ lease }) => lease === 1);
@@ -67,13 +75,14 @@ test('hedged dial: a slow first member that answers late is not blamed, and its 
 });
 
 test('hedged dial: a hedge that loses continues until its own result', async () => {
+  const { clock, slow } = timed();
   const silent = await openMember('http', silentBehavior);
   const { dial, pool, bus } = makeDialer(
     [
       { id: 'late', at: await slow(120) },
       { id: 'silent', at: silent },
     ],
-    { hedgeAfter: 40, attemptTimeoutMs: 250 },
+    { clock, hedgeAfter: 40, attemptTimeoutMs: 250 },
   );
   const hedges = collect(bus, 'hedge.ended');
   expect(connectionOf(await dial('target.example:443')).member).toBe('late');
@@ -84,6 +93,7 @@ test('hedged dial: a hedge that loses continues until its own result', async () 
 });
 
 test('hedged dial: a hedge that fails is replaced, one at a time', async () => {
+  const { fast, slow } = timed();
   const silent = await openMember('http', silentBehavior);
   const { dial, pool, bus } = makeDialer(
     [
@@ -93,7 +103,7 @@ test('hedged dial: a hedge that fails is replaced, one at a time', async () => {
       { id: 'good', at: await slow(0) },
       { id: 'spare', at: await slow(0) },
     ],
-    FAST,
+    fast,
   );
   const hedges = collect(bus, 'hedge.ended');
   const connection = connectionOf(await dial('target.example:443'));
@@ -103,12 +113,13 @@ test('hedged dial: a hedge that fails is replaced, one at a time', async () => {
 });
 
 test('hedged dial: a session whose member is slow is hedged', async () => {
+  const { fast, slow } = timed();
   const { dial, pool } = makeDialer(
     [
       { id: 'late', at: await slow(150) },
       { id: 'good', at: await slow(0) },
     ],
-    FAST,
+    fast,
   );
   expect(connectionOf(await dial('target.example:443', { routing: { session: 's1' } }))).toMatchObject({
     member: 'good',
@@ -119,7 +130,8 @@ test('hedged dial: a session whose member is slow is hedged', async () => {
 });
 
 test('hedged dial: without another ready member the first attempt continues', async () => {
-  const { dial, pool } = makeDialer([{ id: 'late', at: await slow(120) }], FAST);
+  const { fast, slow } = timed();
+  const { dial, pool } = makeDialer([{ id: 'late', at: await slow(120) }], fast);
   expect(connectionOf(await dial('target.example:443'))).toMatchObject({ member: 'late', attempts: 1 });
   expect(pool.requests.map(({ waitMs }) => waitMs > 0)).toEqual([true, false]);
 });
@@ -130,7 +142,7 @@ test('hedged dial: the hedge for an unproven member starts sooner', async () => 
   const { dial } = makeDialer(
     [
       { id: 'doubtful', at: doubtful, doubtful: true },
-      { id: 'good', at: await slow(0) },
+      { id: 'good', at: await openMember('http', httpBehavior()) },
     ],
     { clock, hedgeAfter: 'auto', attemptTimeoutMs: 4_000 },
   );
@@ -142,7 +154,7 @@ test('hedged dial: the hedge for an unproven member starts sooner', async () => 
 
 test('hedged dial: the delay is learned from the latency of good members', async () => {
   const silent = await openMember('http', silentBehavior);
-  const good = await slow(0);
+  const good = await openMember('http', httpBehavior());
   const clock = new ManualClock();
   const { dial, pool } = makeDialer([{ id: 'good', at: good }], {
     clock,
@@ -161,10 +173,11 @@ test('hedged dial: the delay is learned from the latency of good members', async
 });
 
 test('hedged dial: avoids members with an overdue attempt, unless there is no other', async () => {
+  const { fast, slow } = timed();
   const silent = { id: 'silent', at: await openMember('http', silentBehavior) };
   const late = { id: 'late', at: await slow(300) };
   const good = { id: 'good', at: await slow(0) };
-  const { dial, pool } = makeDialer([silent, good], FAST);
+  const { dial, pool } = makeDialer([silent, good], fast);
   expect(connectionOf(await dial('target.example:443')).member).toBe('good');
   pool.members = [late, silent, good];
   expect(connectionOf(await dial('target.example:443'))).toMatchObject({ member: 'good', attempts: 2 });
@@ -175,9 +188,10 @@ test('hedged dial: avoids members with an overdue attempt, unless there is no ot
 });
 
 test('hedged dial: avoids the member of a lost hedge until that ends', async () => {
+  const { clock, slow } = timed();
   const late = { id: 'late', at: await slow(120) };
   const silent = { id: 'silent', at: await openMember('http', silentBehavior) };
-  const { dial, pool } = makeDialer([late, silent], { hedgeAfter: 40, attemptTimeoutMs: 400 });
+  const { dial, pool } = makeDialer([late, silent], { clock, hedgeAfter: 40, attemptTimeoutMs: 400 });
   expect(connectionOf(await dial('target.example:443'))).toMatchObject({ member: 'late', attempts: 2 });
   pool.members = [late];
   await dial('target.example:443');
@@ -189,10 +203,11 @@ test('hedged dial: avoids the member of a lost hedge until that ends', async () 
 });
 
 test('hedged dial: continues when the first attempt fails before the pool refuses a hedge', async () => {
+  const { clock, slow } = timed();
   const closing = await openMember('http', (socket) => {
-    socket.once('data', () => setTimeout(() => socket.end(), 60));
+    socket.once('data', () => clock.after(60, () => socket.end()));
   });
-  const { dial, pool } = makeDialer([{ id: 'closing', at: closing }], { hedgeAfter: 40 });
+  const { dial, pool } = makeDialer([{ id: 'closing', at: closing }], { clock, hedgeAfter: 40 });
   const answers: (() => void)[] = [];
   const take = pool.acquire.bind(pool);
   pool.acquire = (request) =>
@@ -208,7 +223,8 @@ test('hedged dial: continues when the first attempt fails before the pool refuse
 });
 
 test('hedged dial: returns a lease that arrives after the result', async () => {
-  const { dial, pool } = makeDialer([{ id: 'late', at: await slow(100) }], { hedgeAfter: 40 });
+  const { clock, slow } = timed();
+  const { dial, pool } = makeDialer([{ id: 'late', at: await slow(100) }], { clock, hedgeAfter: 40 });
   const answers: (() => void)[] = [];
   const take = pool.acquire.bind(pool);
   pool.acquire = (request) =>
@@ -222,9 +238,10 @@ test('hedged dial: returns a lease that arrives after the result', async () => {
 });
 
 test('hedged dial: a hedge that never started is not charged to the budget', async () => {
+  const { clock, slow } = timed();
   const fast = { id: 'fast', at: await slow(0) };
   const late = { id: 'late', at: await slow(400) };
-  const { dial, pool } = makeDialer([fast], { hedgeAfter: 'auto' });
+  const { dial, pool } = makeDialer([fast], { clock, hedgeAfter: 'auto' });
   await Promise.all(Array.from({ length: 30 }, () => dial('target.example:443')));
   let answers: (() => void)[] = [];
   const take = pool.acquire.bind(pool);
@@ -242,13 +259,14 @@ test('hedged dial: a hedge that never started is not charged to the budget', asy
 });
 
 test('hedged dial: close ends attempts that outlive their dial', async () => {
+  const { fast, slow } = timed();
   const silent = await openMember('http', silentBehavior);
   const { dial, dialer, pool } = makeDialer(
     [
       { id: 'silent', at: silent },
       { id: 'good', at: await slow(0) },
     ],
-    FAST,
+    fast,
   );
   connectionOf(await dial('target.example:443')).end({ cut: false });
   await dialer.close();

@@ -20,10 +20,11 @@ import {
   socks5Behavior,
   type TestMember,
 } from '../support/bad-members.ts';
+import { LoopClock } from '../support/loop-clock.ts';
 import { ManualClock } from '../support/manual-clock.ts';
 import { until } from '../support/until.ts';
 
-const CHECK = { url: 'http://check.example/up?x=1#y', everyMs: 60_000, timeoutMs: 1_000, expectStatus: 204 };
+const CHECK = { url: 'http://check.example/up?x=1#y', everyMs: 60_000, timeoutMs: 60_000, expectStatus: 204 };
 
 /** Accepts CONNECT and then acts as the site, which answers with this status. */
 function siteBehavior(status: number | 'silent' | 'closed' | 'garbage'): Behavior {
@@ -95,7 +96,9 @@ class FakeProbePool {
 }
 
 function makeProber(members: readonly ProbedMember[], settings: Partial<ProberOptions> = {}) {
+  const { clock = systemClock } = settings;
   const { dialer, bus } = makeDialer([], {
+    clock,
     sources: new Map([
       [
         'city',
@@ -111,7 +114,7 @@ function makeProber(members: readonly ProbedMember[], settings: Partial<ProberOp
   });
   const pool = new FakeProbePool(members);
   const prober = new Prober({
-    clock: systemClock,
+    clock,
     random: () => 0.5,
     bus,
     pool,
@@ -258,7 +261,7 @@ test('prober: a site that fails through every member blames none and still admit
       { id: 'm3', at: await openMember('http', siteBehavior('silent')), source: 'city' },
       { id: 'm4', at: await openMember('http', siteBehavior(500)) },
     ],
-    { check: { ...CHECK, everyMs: 300, timeoutMs: 100 } },
+    { check: { ...CHECK, everyMs: 300, timeoutMs: 100 }, clock: new LoopClock() },
   );
   await until('all leases are released', () => pool.open === 0 && pool.reports.length >= 4);
   expect(pool.blames()).toEqual([

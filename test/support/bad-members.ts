@@ -9,6 +9,7 @@ import { readFileSync } from 'node:fs';
 import { type AddressInfo, createServer, type Server, type Socket } from 'node:net';
 import { createServer as createTlsServer } from 'node:tls';
 import { onTestFinished } from 'vitest';
+import { type Clock, pause, systemClock } from '../../src/core/clock.ts';
 import type { MemberProtocol } from '../../src/core/protocol.ts';
 
 export interface TestMember {
@@ -97,10 +98,14 @@ export async function openCanary(): Promise<{ readonly port: number; readonly re
 }
 
 /** Reads the head, answers with `answer`, then echoes. */
-export function httpBehavior(answer = 'HTTP/1.1 200 Connection established\r\n\r\n', delayMs = 0): Behavior {
+export function httpBehavior(
+  answer = 'HTTP/1.1 200 Connection established\r\n\r\n',
+  delayMs = 0,
+  clock: Clock = systemClock,
+): Behavior {
   return async (socket, record) => {
     record(await readHead(socket));
-    if (delayMs > 0) await delay(delayMs);
+    if (delayMs > 0) await pause(clock, delayMs);
     socket.write(answer, 'latin1');
     socket.pipe(socket);
   };
@@ -279,10 +284,6 @@ function write(socket: Socket, bytes: Buffer): Promise<void> {
   return new Promise((resolve, reject) => {
     socket.write(bytes, (error) => (error ? reject(error) : resolve()));
   });
-}
-
-function delay(ms: number): Promise<void> {
-  return new Promise((next) => setTimeout(next, ms));
 }
 
 async function listen(server: Server): Promise<number> {
