@@ -1,6 +1,5 @@
 /** A client of a running daemon's admin API. It validates answers with the schemas that the daemon uses. */
-import { request as httpRequest, type IncomingMessage } from 'node:http';
-import { request as httpsRequest } from 'node:https';
+import type { IncomingMessage } from 'node:http';
 import { text } from 'node:stream/consumers';
 import type { z } from '@hono/zod-openapi';
 import {
@@ -157,12 +156,12 @@ export class AdminClient {
 }
 
 /** By node:http, which loads in a fifth of undici's time. A container's health check runs this often. */
-function send(
+async function send(
   url: URL,
   { method, body = {}, timeoutMs = TIMEOUT_MS }: Call,
   headers: Readonly<Record<string, string>>,
 ): Promise<Answer> {
-  const request = url.protocol === 'https:' ? httpsRequest : httpRequest;
+  const { request } = await (url.protocol === 'https:' ? import('node:https') : import('node:http'));
   const { promise, resolve, reject } = Promise.withResolvers<Answer>();
   // agent: false, because the global agent may use a proxy from the environment.
   const options = { method, headers, agent: false, signal: AbortSignal.timeout(timeoutMs) };
