@@ -187,6 +187,10 @@ describe.skipIf(CHROMIUM === undefined)('in a browser', () => {
   test('dashboard: each button sends its request, destructive ones after confirmation', async () => {
     const { url, commands } = await openPlainAdmin();
     const { page, requested } = await visit(browser, url);
+    // The page gets its sources and sessions one after the other; both bring buttons.
+    for (const name of ['Draw now from city', 'Forget session abc']) {
+      await page.getByRole('button', { name }).waitFor();
+    }
     const buttons = [
       ['Draw now from city', undefined, 'refill city'],
       ['Pause city', 'Pause', 'pause city'],
