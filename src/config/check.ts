@@ -9,7 +9,8 @@ import type { z } from 'zod';
 import { nearest } from '../core/nearest.ts';
 import { FIELDS, fieldAt } from './fields.ts';
 import type { Problems } from './problems.ts';
-import { type FileConfig, type FileListener, type FileSource, LISTENER, SCHEMA, SOURCE } from './schema.ts';
+import { type FileConfig, type FileListener, LISTENER, SCHEMA } from './schema.ts';
+import { type FileSource, SOURCE } from './schema-source.ts';
 import { isTreeList, isTreeMap, type Path, pathText, type Tree, type TreeMap, valueAt } from './tree.ts';
 
 /** A file without its wrong values. An entry that cannot be completed by defaults is `undefined`. */

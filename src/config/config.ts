@@ -9,7 +9,8 @@ import type { ListenAddress } from '../core/listen-address.ts';
 import type { MemberProtocol } from '../core/protocol.ts';
 import type { Secret } from '../core/secret.ts';
 import type { Problem } from './problems.ts';
-import type { FileConfig, FileListener, FileSource } from './schema.ts';
+import type { FileConfig, FileListener } from './schema.ts';
+import type { FileSource } from './schema-source.ts';
 
 type Unresolved = 'account' | 'sources' | 'listeners' | 'admin' | 'state';
 

@@ -2,7 +2,8 @@
 import { Document } from 'yaml';
 import { z } from 'zod';
 import type { Config, ListenerConfig, SourceConfig } from './config.ts';
-import { type FileListener, type FileSource, SCHEMA } from './schema.ts';
+import { type FileListener, SCHEMA } from './schema.ts';
+import type { FileSource } from './schema-source.ts';
 
 const NO_FOLDING = { lineWidth: 0 };
 

@@ -1,15 +1,16 @@
 /**
  * Every key of noria's YAML: its type, range, default, and one line of meaning.
  *
- * This table is the only place to declare a key. The loader and its messages, the type Config, `noria check` and the JSON
- * Schema are made from it; config.example.yaml and docs/configuration.md are held to it (test/held/configuration.test.ts).
+ * This table (with schema-source.ts for sources) is the only place to declare a key. The loader and its messages, the type
+ * Config, `noria check` and the JSON Schema are made from it; config.example.yaml and docs/configuration.md are held to it
+ * (test/held/configuration.test.ts).
  * Rules about several keys are in resolve.ts, sources.ts and listeners.ts. Defaults are written as in YAML.
  */
 import { z } from 'zod';
 import { LOG_FORMATS, LOG_LEVELS } from '../core/log-options.ts';
-import { LISTENER_PROTOCOLS, MEMBER_PROTOCOLS } from '../core/protocol.ts';
+import { LISTENER_PROTOCOLS } from '../core/protocol.ts';
 import { STRATEGIES } from '../pool/options.ts';
-import { FORMATS, METHODS, PRODUCTS } from '../service/operations.ts';
+import { METHODS } from '../service/operations.ts';
 import { given, optional, required, section, sectionOrOff } from './keys.ts';
 import {
   baseAddress,
@@ -27,124 +28,8 @@ import {
   whole,
   wordOr,
 } from './scalars.ts';
-
-const SECOND_MS = 1000;
-const HOUR_MS = 3600 * SECOND_MS;
-const WEEK_MS = 7 * 24 * HOUR_MS;
-/** The largest numbers that make sense: what the pool, the dialer and a process are built for. */
-const MOST = {
-  members: 100_000,
-  sessions: 100_000,
-  tunnels: 1_000_000,
-  attempts: 10,
-  processes: 256,
-  priority: 1000,
-};
-const MAX_PATH_BYTES = 4096;
-
-const filePath = (example: string, expected = 'the path of a file') =>
-  text({ expected, example, maxBytes: MAX_PATH_BYTES });
-const secretFile = (example: string) => filePath(example, 'the path of a file that contains only the secret');
-const username = () =>
-  text({
-    expected: 'a user name of 1 to 255 bytes without a colon',
-    example: 'alice',
-    pattern: /^[^:]*$/,
-    wrong: 'contains a colon, which ends a user name in HTTP',
-    private: true,
-  });
-
-/** One entry of `sources`. */
-export const SOURCE = section({
-  name: required(
-    text({
-      expected: '1 to 64 letters, digits, `_` and `.`',
-      example: 'city',
-      pattern: /^[A-Za-z0-9_.]{1,64}$/,
-      maxBytes: 64,
-      wrong: 'contains a character other than letters, digits, `_` and `.`',
-    }),
-    'name in routing options, status and metrics',
-  ),
-  product: required(oneOf(PRODUCTS), 'product family, which selects the operation of the service'),
-  instance: required(
-    text({
-      expected: 'the id of an instance or application: 1 to 64 letters, digits, `_` and `-`',
-      example: '"202611210001"',
-      pattern: /^[A-Za-z0-9_-]{1,64}$/,
-      maxBytes: 64,
-      private: true,
-    }),
-    'id of the instance (of the application for `free`), sent as api, inst_id or app_id',
-  ),
-  password: optional(password(), 'password of the instance; noria derives the key from it'),
-  passwordFile: optional(secretFile('/run/secrets/city'), 'file that contains the password'),
-  akey: optional(key(), 'the 16-character key, in place of the password'),
-  akeyFile: optional(secretFile('/run/secrets/city-key'), 'file that contains the key'),
-  params: given(
-    z.record(z.string(), z.union([z.string(), z.array(z.string())])),
-    {},
-    'parameters of the operation, by the names of the service; `count` is the maximum for one call',
-  ),
-  format: given(oneOf(FORMATS), 'json', 'format of the answers'),
-  textLayout: optional(
-    text({
-      expected: 'the custom extraction format of the instance',
-      example: '"{ip}:{port},{adr},{timeout}"',
-      controls: true,
-      maxBytes: 1000,
-    }),
-    'custom extraction format of the instance, for `format: text`',
-    '`{ip}:{port}` on each line',
-  ),
-  host: optional(
-    text({
-      expected: 'host or host:port',
-      example: 'node7.example.com',
-      pattern: /^[^/@\s]+$/,
-      wrong: 'is not host or host:port',
-      private: true,
-    }),
-    'extraction server of the instance ({extract_host}), only for `short-pure`',
-  ),
-  baseUrl: optional(baseAddress(), 'address of the service for this source', '`service.baseUrl`'),
-  upstream: given(
-    section({
-      protocol: optional(oneOf(MEMBER_PROTOCOLS), 'protocol of the members', 'by product and params'),
-      auth: given(
-        z.union([
-          oneOf(['auto', 'none', 'instance']),
-          section({
-            username: required(username(), 'user name for the members'),
-            password: optional(password(), 'password for the members'),
-            passwordFile: optional(secretFile('/run/secrets/members'), 'file that contains the password'),
-          }),
-        ]),
-        'auto',
-        'credentials sent to members; `auto`: instance and password once most members ask for them; `instance`: the same, always; `none`: never any; or a user name and password',
-      ),
-    }),
-    {},
-    'how noria talks to members',
-  ),
-  interval: optional(
-    duration(100, HOUR_MS),
-    'pace: minimum time from one call to the next',
-    '10s, as the service recommends',
-  ),
-  dailyBudget: optional(whole(1, MOST.tunnels), 'maximum number of distinct IPs drawn in a day', 'no limit'),
-  lifetime: optional(
-    duration(SECOND_MS, WEEK_MS),
-    'lifetime of members when the service reports none; each success renews it',
-    '10m for reverse-proxy members; for others by product, see docs/service.md',
-  ),
-  size: optional(whole(1, MOST.members), 'number of usable members to hold for this source', '`pool.size`'),
-  priority: given(
-    whole(1, MOST.priority),
-    '1',
-    'noria draws from and uses a source only while no source with a smaller number can serve',
-  ),
-});
+import { SOURCE } from './schema-source.ts';
+import { filePath, HOUR_MS, MOST, ONE_SECOND_MS, secretFile, username, WEEK_MS } from './schema-values.ts';
 
 /** One entry of `listeners`. */
 export const LISTENER = section({
@@ -183,7 +68,7 @@ export const LISTENER = section({
     ['private', 'smtp'],
     'refused targets: hosts, networks, ports, `private` (this machine, private networks), `smtp` (mail ports)',
   ),
-  idleTimeout: given(duration(SECOND_MS), '10m', 'time after which a tunnel without traffic is closed'),
+  idleTimeout: given(duration(ONE_SECOND_MS), '10m', 'time after which a tunnel without traffic is closed'),
   maxConnections: given(whole(1, MOST.tunnels), '10000', 'maximum number of client connections at once'),
   source: optional(
     text({ expected: 'the name of a source', example: 'city' }),
@@ -207,7 +92,7 @@ export const SCHEMA = z.strictObject({
         'every source needs its own',
       ),
       method: given(oneOf(METHODS), 'GET', 'how parameters are sent: in the query (GET) or as a form (POST)'),
-      timeout: given(duration(100, 600 * SECOND_MS), '10s', 'timeout of one call'),
+      timeout: given(duration(100, 600 * ONE_SECOND_MS), '10s', 'timeout of one call'),
     }),
     {},
     'the extraction service',
@@ -273,9 +158,9 @@ export const SCHEMA = z.strictObject({
         '0s',
         'minimum time between two uses of one member for the same target host',
       ),
-      sessionTtl: given(duration(SECOND_MS, WEEK_MS), '10m', 'how long an idle session keeps its member'),
+      sessionTtl: given(duration(ONE_SECOND_MS, WEEK_MS), '10m', 'how long an idle session keeps its member'),
       maxSessionTtl: given(
-        duration(SECOND_MS, WEEK_MS),
+        duration(ONE_SECOND_MS, WEEK_MS),
         '24h',
         'maximum `ttl` that a client may set; longer ones are refused',
       ),
@@ -315,7 +200,7 @@ export const SCHEMA = z.strictObject({
         sectionOrOff(
           section({
             url: required(pageAddress(), 'page to fetch through each member'),
-            every: given(duration(SECOND_MS), '30s', 'how often each member is checked'),
+            every: given(duration(ONE_SECOND_MS), '30s', 'how often each member is checked'),
             timeout: given(duration(100), '5s', 'timeout of one check'),
             expectStatus: given(whole(100, 599), '200', 'status of a healthy answer'),
           }),
@@ -388,5 +273,4 @@ export const SCHEMA = z.strictObject({
 
 /** The file with its defaults. Secret files are not read yet and no entry is checked against another one. */
 export type FileConfig = z.output<typeof SCHEMA>;
-export type FileSource = z.output<typeof SOURCE>;
 export type FileListener = z.output<typeof LISTENER>;

@@ -9,7 +9,7 @@ import { compileLayout } from '../service/text-layout.ts';
 import type { SourceConfig, UpstreamAuth, UpstreamConfig } from './config.ts';
 import { type ResolveContext, resolveKey, resolveUser } from './credentials.ts';
 import type { Problems } from './problems.ts';
-import type { FileSource } from './schema.ts';
+import type { FileSource } from './schema-source.ts';
 
 /** Values of other sections that are the defaults of sources. */
 interface SourceDefaults {

@@ -1,0 +1,29 @@
+/** Limits and value types that several sections of the schema share. */
+import { text } from './scalars.ts';
+
+export const ONE_SECOND_MS = 1000;
+export const HOUR_MS = 3600 * ONE_SECOND_MS;
+export const WEEK_MS = 7 * 24 * HOUR_MS;
+/** The largest numbers that make sense: what the pool, the dialer and a process are built for. */
+export const MOST = {
+  members: 100_000,
+  sessions: 100_000,
+  tunnels: 1_000_000,
+  attempts: 10,
+  processes: 256,
+  priority: 1000,
+};
+const MAX_PATH_BYTES = 4096;
+
+export const filePath = (example: string, expected = 'the path of a file') =>
+  text({ expected, example, maxBytes: MAX_PATH_BYTES });
+export const secretFile = (example: string) =>
+  filePath(example, 'the path of a file that contains only the secret');
+export const username = () =>
+  text({
+    expected: 'a user name of 1 to 255 bytes without a colon',
+    example: 'alice',
+    pattern: /^[^:]*$/,
+    wrong: 'contains a colon, which ends a user name in HTTP',
+    private: true,
+  });
