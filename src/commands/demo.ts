@@ -191,7 +191,9 @@ async function demoConfig(
 service: { baseUrl: "${sandbox.url}" }
 sources:
 ${sources.join('\n')}
-pool: { allowPrivateAddresses: true }   # the members are on loopback
+pool:
+  allowPrivateAddresses: true   # the members are on loopback
+  idleAfter: 0                  # the members are free: the dashboard shows a full pool also without clients
 listeners:
 ${listenersText((at) => formatHostPort(host, at), { port, authPort, secrets })}
 admin: { address: "${formatHostPort(host, adminPort)}"${secrets === undefined ? '' : ', token: "${NORIA_ADMIN_TOKEN}"'} }

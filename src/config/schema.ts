@@ -119,7 +119,7 @@ export const SCHEMA = z.strictObject({
       idleAfter: given(
         duration(0, WEEK_MS),
         '5m',
-        'time without a client after which drawing stops; 0: never; start-up counts as a client',
+        'time after the last client request at which drawing stops; 0: never, so that the pool is always full; before the first client, noria draws once',
       ),
       safetyMargin: given(
         duration(0, HOUR_MS),

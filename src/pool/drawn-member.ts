@@ -33,7 +33,7 @@ export interface AddedMembers {
 export interface Demand {
   /** Waiting clients that a new member of this source could serve. */
   readonly waiting: number;
-  /** Monotonic moment of the last client request for this source. Start-up counts as a request for each source of the first priority. */
+  /** Monotonic moment of the last client request for this source; -Infinity before the first. */
   readonly lastWantedAt: number;
   /** Recent rate at which `maxUsesPerMember` or `perHostSpacing` uses members up; 0 when neither is set. */
   readonly usedUpPerSecond: number;

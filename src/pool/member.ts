@@ -286,7 +286,7 @@ export class PoolSource {
   leaseLimit = Number.POSITIVE_INFINITY;
   /** Why clients may not use its members; undefined when they may. */
   blockedReason: string | undefined;
-  /** Monotonic moment of the last demand that no tier recorded: start-up, a session, or a tier that no longer exists. */
+  /** Monotonic moment of the last demand that no tier recorded: of a session, or of a tier that no longer exists. */
   lastWantedAt = Number.NEGATIVE_INFINITY;
   /** Members used up, by `maxUsesPerMember` or by spacing. */
   readonly usedUp = new DecayingRate();

@@ -276,13 +276,7 @@ export class Pool implements LeaseProvider {
   }
 
   #configure(settings: PoolSettings, now: number): void {
-    const known = new Set(this.#members.sources.keys());
     this.#members.configure(settings, now);
     this.#sessions.settings = settings.rotation;
-    const first = Math.min(...settings.sources.map(({ priority }) => priority));
-    // A new source of the first priority draws before its first client.
-    for (const [name, source] of this.#members.sources) {
-      if (!known.has(name) && source.options.priority === first) source.lastWantedAt = now;
-    }
   }
 }

@@ -53,7 +53,10 @@ export class DrawHistory {
     return this.#last;
   }
 
-  /** The last call failed for a reason that may end without the operator. An empty answer is no failure: it may be paid for. */
+  /**
+   * The last call failed for a reason that may end without the operator, so it is repeated without demand: a load balancer sends
+   * no client to a noria that is not ready. An empty answer is no failure: it may be paid for.
+   */
   get mayRecover(): boolean {
     const kind = this.#last?.verdict.kind ?? 'ok';
     return kind !== 'ok' && kind !== 'empty' && kind !== 'halt';

@@ -34,8 +34,8 @@ export interface DrawInputs {
   readonly maxPerCall: number;
   /** Distinct IPs that the daily budget and the service's quota still allow; Infinity without a limit. */
   readonly quotaLeft: number;
-  /** The operator requested a refill: draw even without clients. */
-  readonly refillRequested: boolean;
+  /** Draw what is missing even without clients. */
+  readonly despiteNoDemand: boolean;
 }
 
 export type DrawPlan =
@@ -60,9 +60,9 @@ const MIN_CHECK_SPACING_MS = 50;
 export function planDraw(inputs: DrawInputs): DrawPlan {
   const { now, demand, idleAfterMs, maxPerCall, quotaLeft } = inputs;
   const idleAt = idleAfterMs === 0 || demand.waiting > 0 ? Infinity : demand.lastWantedAt + idleAfterMs;
-  if (now >= idleAt && !inputs.refillRequested) {
-    const reason = `no client request for ${roughDuration(idleAfterMs)}; the next one starts a draw`;
-    return { kind: 'idle', reason };
+  if (now >= idleAt && !inputs.despiteNoDemand) {
+    const since = demand.lastWantedAt === -Infinity ? 'yet' : `for ${roughDuration(idleAfterMs)}`;
+    return { kind: 'idle', reason: `no client request ${since}; the next one starts a draw` };
   }
   const { missing, urgent } = deficit(inputs);
   if (missing <= 0) {

@@ -104,7 +104,8 @@ class SourceRefiller implements Refiller {
       }
       removed.delete(options.name);
       this.#sources.set(options.name, source);
-      if (!isSame(source.options, options)) source.change(options);
+      if (isSame(source.options, options)) source.reloaded();
+      else source.change(options);
     }
     this.#wakeAll();
     await Promise.all([...removed.values()].map((source) => source.close()));
@@ -120,7 +121,10 @@ class SourceRefiller implements Refiller {
   }
 
   #open(options: DrawSourceOptions, snapshot: SourceRecordsSnapshot | undefined): void {
-    this.#sources.set(options.name, new DrawSource(this.#context, options, snapshot));
+    const source = new DrawSource(this.#context, options, snapshot);
+    this.#sources.set(options.name, source);
+    const first = Math.min(...this.#settings.sources.map(({ priority }) => priority));
+    if (options.priority === first) source.drawAhead();
   }
 
   #command(name: string, run: (source: DrawSource) => void): boolean {

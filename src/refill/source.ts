@@ -63,6 +63,8 @@ export class DrawSource {
   #isPausedByOperator = false;
   /** The operator wants a draw now, also without demand and despite a suspension. */
   #refillRequested = false;
+  /** The draw before the first client is still due. */
+  #drawsAhead = false;
   /** Aborts the turn in progress until its call is sent. The call runs to its end. */
   #turn: AbortController | undefined;
   /** Aborts the connection and the call of the turn in progress. */
@@ -116,6 +118,18 @@ export class DrawSource {
   refill(): void {
     this.#refillRequested = !this.#isPausedByOperator;
     this.wake();
+  }
+
+  /** Draws once without demand, so that the first client is served at once. Repeats the draw until it brings proxies. */
+  drawAhead(): void {
+    this.#drawsAhead = true;
+    this.wake();
+  }
+
+  /** The configuration was reloaded, and the options of this source did not change. */
+  reloaded(): void {
+    // Other options, such as `pool.allowPrivateAddresses`, decide which proxies noria may use.
+    if (this.#history.last?.allDropped) this.drawAhead();
   }
 
   /** Draws nothing until `resume`. A call in flight is not aborted; its members are added. */
@@ -257,8 +271,7 @@ export class DrawSource {
       latencyMs: this.#records.latencyMs,
       maxPerCall: Math.min(count ?? defaultMax, max, this.#history.maxPerCall),
       quotaLeft: this.#records.quotaLeft(dailyBudget, clock.now()),
-      // A failed draw is repeated without demand, too: a load balancer sends no client to a noria that is not ready.
-      refillRequested: this.#refillRequested || this.#history.mayRecover,
+      despiteNoDemand: this.#refillRequested || this.#drawsAhead || this.#history.mayRecover,
     };
   }
 
@@ -276,6 +289,7 @@ export class DrawSource {
         this.#move({ name: 'idle', reason: plan.reason });
         break;
       case 'enough':
+        this.#drawsAhead = false;
         if (this.#phase.name === 'halted') break;
         this.#move({ name: 'ready', reason: `it has enough members (size ${this.#options.size})` });
         this.#timer.armBy(plan.checkAt);
@@ -381,6 +395,8 @@ export class DrawSource {
   #conclude({ outcome, gained }: DrawResult, asked: number, sinceArrivalMs: number | undefined): Settlement {
     const call = { outcome, asked, gained, gapMs: this.#gapMs, sinceArrivalMs };
     const { settlement, suspension } = this.#history.recordCall(call);
+    // Proxies that noria cannot use are paid for, too.
+    if (outcome.verdict.kind === 'ok' || outcome.allDropped) this.#drawsAhead = false;
     if (suspension !== undefined) {
       this.#move(
         suspendedPhase(outcome, suspension, {

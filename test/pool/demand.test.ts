@@ -11,6 +11,7 @@ import {
   drawn,
   fail,
   openKit,
+  poolSettings,
   refusal,
   request,
   use,
@@ -89,10 +90,16 @@ test('demand: an unknown source has no members and no demand', () => {
   expect(pool.demand('nowhere').waiting).toBe(0);
 });
 
-test('demand: start-up counts as a request for sources of the first priority', () => {
-  const kit = openKit({ sources: [BACKUP, CITY] });
-  expect(kit.pool.demand('city').lastWantedAt).toBe(0);
-  expect(kit.pool.demand('backup').lastWantedAt).toBe(Number.NEGATIVE_INFINITY);
+test('demand: only clients are demand, neither the start nor a new source', () => {
+  const kit = openKit({ sources: [CITY] });
+  kit.clock.advance(5_000);
+  kit.pool.reconfigure(poolSettings({ sources: [CITY, BACKUP] }));
+  for (const name of ['city', 'backup'])
+    expect(kit.pool.demand(name)).toEqual({
+      waiting: 0,
+      lastWantedAt: Number.NEGATIVE_INFINITY,
+      usedUpPerSecond: 0,
+    });
 });
 
 test('demand: every request is recorded, also with a session, and the first after a quiet time emits demand.rose', () => {
@@ -126,7 +133,7 @@ test('demand: a client that names a source is demand for that source alone', () 
   kit.clock.advance(5_000);
   wait(kit, { source: 'backup' });
   expect(kit.pool.demand('backup')).toMatchObject({ waiting: 1, lastWantedAt: 5_000 });
-  expect(kit.pool.demand('city')).toMatchObject({ waiting: 0, lastWantedAt: 0 });
+  expect(kit.pool.demand('city')).toMatchObject({ waiting: 0, lastWantedAt: Number.NEGATIVE_INFINITY });
 });
 
 test('demand: clients that a source can never serve are not its demand', () => {

@@ -28,7 +28,7 @@ function inputs(expiries: readonly number[], changes: Partial<DrawInputs> = {}):
     latencyMs: LATENCY_MS,
     maxPerCall: 5,
     quotaLeft: Infinity,
-    refillRequested: false,
+    despiteNoDemand: false,
     ...changes,
   };
 }
@@ -62,7 +62,7 @@ test('draw plan: without clients nothing is drawn, unless the operator requests 
   const quiet = { now: 300_000 };
   expect(planDraw(inputs([], quiet)).kind).toBe('idle');
   expect(planDraw(inputs([], { now: 299_999 })).kind).toBe('draw');
-  expect(planDraw(inputs([], { ...quiet, refillRequested: true })).kind).toBe('draw');
+  expect(planDraw(inputs([], { ...quiet, despiteNoDemand: true })).kind).toBe('draw');
   expect(planDraw(inputs([], { ...quiet, idleAfterMs: 0 })).kind).toBe('draw');
   expect(planDraw(inputs([], { ...quiet, ...demand({ waiting: 1 }) })).kind).toBe('draw');
 });

@@ -6,11 +6,63 @@ import type { DrawSourceOptions } from '../../src/refill/options.ts';
 import { ManualClock } from '../support/manual-clock.ts';
 import { CountingPool, openRig, pass, type Rig, settle, sourceOptions } from './rig.ts';
 
+const HOUR_MS = 3_600_000;
+const NO_CLIENT = { lastWantedAt: Number.NEGATIVE_INFINITY };
+
 test('refill: every source of the first priority draws at start-up', async () => {
   const { service, status } = openRig();
   await settle();
   expect(service.calls).toEqual([{ at: 0, instance: '1001', count: 5 }]);
   expect(status()).toMatchObject({ name: 'city', product: 'short-classic', state: 'drawing', drawn: 0 });
+});
+
+test('refill: five minutes without a client cost one call for each source of the first priority', async () => {
+  const priorities = { city: 1, town: 1, backup: 2 };
+  const names = Object.keys(priorities);
+  const rig = openRig({
+    sources: Object.entries(priorities).map(([name, priority]) =>
+      sourceOptions({ name, instance: name, priority, size: 20, count: 5 }),
+    ),
+    prepare: ({ pool }) => {
+      for (const name of names) pool.want(name, NO_CLIENT);
+    },
+  });
+  await pass(rig.clock, 5 * 60_000);
+  expect(rig.service.calls.map(({ instance, count }) => [instance, count])).toEqual([
+    ['city', 5],
+    ['town', 5],
+  ]);
+  expect(names.map((name) => rig.status(name).reason)).toEqual(
+    names.map(() => 'no client request yet; the next one starts a draw'),
+  );
+  expect(rig.clock.armedCount, 'armed timers of idle sources').toBe(0);
+});
+
+test('refill: a start with enough members makes no call', async () => {
+  const clock = new ManualClock();
+  const pool = new CountingPool(clock);
+  pool.want('city', NO_CLIENT);
+  const member = { host: '203.0.113.1', endsAt: HOUR_MS, protocol: 'http', unproven: false } as const;
+  pool.addMembers(
+    'city',
+    [1, 2, 3, 4, 5].map((port) => ({ ...member, port })),
+  );
+  const { service } = openRig({ clock, pool });
+  await pass(clock, 5 * 60_000);
+  expect(service.calls).toEqual([]);
+});
+
+test('refill: a source that a reload adds draws once without a client', async () => {
+  const rig = openRig({
+    sources: [first],
+    prepare: ({ pool }) => {
+      for (const name of ['first', 'city']) pool.want(name, NO_CLIENT);
+    },
+  });
+  await pass(rig.clock, 60_000);
+  await rig.refiller.update(settings([first, sourceOptions({ size: 20 })]));
+  await pass(rig.clock, 5 * 60_000);
+  expect(rig.service.calls.map(({ instance }) => instance)).toEqual(['1', '1001']);
 });
 
 test('refill: missing members are drawn in calls of at most count, interval + 250 ms after each answer', async () => {

@@ -17,6 +17,7 @@ import {
 
 const MINUTE_MS = 60_000;
 const HOUR_MS = 60 * MINUTE_MS;
+const NO_CLIENT = { lastWantedAt: Number.NEGATIVE_INFINITY };
 
 /** A rig whose service answers with `codes` in order, then with members. */
 function answering(codes: readonly Reply[], changes: Parameters<typeof openRig>[0] = {}): Rig {
@@ -125,8 +126,31 @@ test('source: a failed draw is repeated without demand until it succeeds, so tha
   expect(rig.status()).toMatchObject({ state: 'idle', lastDraw: { result: 'succeeded' } });
 });
 
-test('source: an empty answer is not repeated without demand', async () => {
-  const rig = answering(new Array<Reply>(100).fill(code('12009')));
+test('source: without a client the draw at start-up is repeated until it brings proxies, at most every two minutes', async () => {
+  const rig = answering(new Array<Reply>(10).fill(code('12009')));
+  rig.pool.want('city', NO_CLIENT);
+  await pass(rig.clock, 2 * HOUR_MS, 2_000);
+  expect(rig.service.calls).toHaveLength(11);
+  expect(Math.max(...rig.service.gaps)).toBeLessThanOrEqual(2 * MINUTE_MS + 2_000);
+  expect(rig.status()).toMatchObject({
+    state: 'idle',
+    reason: 'no client request yet; the next one starts a draw',
+    lastDraw: { result: 'succeeded' },
+  });
+});
+
+test('source: without a client an answer of unusable proxies is not repeated, because it is paid for, until a reload', async () => {
+  const rig = answering(new Array<Reply>(10).fill({ entries: [], dropped: { private: 4 } }));
+  rig.pool.want('city', NO_CLIENT);
+  await pass(rig.clock, HOUR_MS, 2_000);
+  expect(rig.service.calls).toHaveLength(1);
+  await rig.refiller.update({ sources: [sourceOptions()], idleAfterMs: 300_000, callTimeoutMs: 10_000 });
+  await pass(rig.clock, HOUR_MS, 2_000);
+  expect(rig.service.calls).toHaveLength(2);
+});
+
+test('source: after a draw with members an empty answer is not repeated without demand', async () => {
+  const rig = answering([code('10001'), ...new Array<Reply>(100).fill(code('12009'))]);
   await pass(rig.clock, 2 * HOUR_MS, 2_000);
   const calls = rig.service.calls.length;
   await pass(rig.clock, HOUR_MS, 2_000);
@@ -134,11 +158,11 @@ test('source: an empty answer is not repeated without demand', async () => {
   expect(rig.status()).toMatchObject({ state: 'idle', lastDraw: { result: 'empty' } });
 });
 
-test('source: it stays halted without demand', async () => {
-  const rig = answering([code('12004')]);
+test('source: after a draw with members it stays halted without demand', async () => {
+  const rig = answering([code('10001'), code('12004')]);
   await pass(rig.clock, 2 * HOUR_MS, MINUTE_MS);
   expect(rig.status().state).toBe('halted');
-  expect(rig.service.calls).toHaveLength(1);
+  expect(rig.service.calls).toHaveLength(2);
 });
 
 test('source: 12003 halves the count, also for the next run', async () => {

@@ -59,8 +59,8 @@ export class InvariantChecker {
   readonly #options: InvariantOptions;
   readonly #lastArrivalAt = new Map<string, number>();
   readonly #inFlight = new Set<string>();
-  /** Sources whose last draw failed: they repeat it without clients, too. */
-  readonly #failed = new Set<string>();
+  /** Sources that draw without clients: their last draw failed, or they have not drawn since the start. */
+  readonly #drawsWithoutClients = new Set<string>();
   /** Members that were ever in quarantine: they are replaced, and may come back. */
   readonly #quarantined = new Set<string>();
   readonly #maxWanted = new Map<string, number>();
@@ -79,8 +79,11 @@ export class InvariantChecker {
 
   started(pool: Pool, life: Life): void {
     this.#running = { pool, life };
-    this.#lastRequestAt = this.#now;
+    this.#lastRequestAt = -Infinity;
     this.#neglectedSinceAt = undefined;
+    const { sources } = this.#options.refill;
+    const first = Math.min(...sources.map(({ priority }) => priority));
+    for (const { name, priority } of sources) if (priority === first) this.#drawsWithoutClients.add(name);
   }
 
   /** Closed or killed. */
@@ -125,8 +128,8 @@ export class InvariantChecker {
 
   /** The members of a source's draw are in the pool. */
   drawDone(source: string, code: string): void {
-    if (code === SUCCESS) this.#failed.delete(source);
-    else this.#failed.add(source);
+    if (code === SUCCESS) this.#drawsWithoutClients.delete(source);
+    else this.#drawsWithoutClients.add(source);
     if (this.#running !== undefined) this.#checkPool(this.#running.pool);
   }
 
@@ -213,7 +216,8 @@ export class InvariantChecker {
     const most = Math.max(missing, urgent);
     if (count > most) this.violated(`${name} requested ${count} members, ${most} were missing`);
     const quietMs = this.#now - this.#lastRequestAt;
-    if (idleAfterMs > 0 && waiting === 0 && quietMs > idleAfterMs && !this.#failed.has(name)) {
+    const isIdle = idleAfterMs > 0 && waiting === 0 && quietMs > idleAfterMs;
+    if (isIdle && !this.#drawsWithoutClients.has(name)) {
       this.violated(`${name} drew ${Math.round(quietMs / 1_000)} s after the last client request`);
     }
   }
