@@ -63,6 +63,7 @@ export interface UpstreamConfig {
   /** `undefined` for `free`, where each entry of an answer names its own. */
   readonly protocol: MemberProtocol | undefined;
   readonly auth: UpstreamAuth;
+  readonly handshake: FileSource['upstream']['handshake'];
 }
 
 export type UpstreamAuth =

@@ -32,7 +32,7 @@ function fileSource(source: SourceConfig): FileSource {
     akeyFile: undefined,
     params: Object.fromEntries(Object.entries(numbered).map(([name, value]) => [name, String(value)])),
     host: extractHost,
-    upstream: { protocol: upstream.protocol, auth: fileAuth(source) },
+    upstream: { ...upstream, auth: fileAuth(source) },
   };
 }
 

@@ -75,6 +75,11 @@ export const SOURCE = section({
         'auto',
         'credentials sent to members; `auto`: instance and password once most members ask for them; `instance`: the same, always; `none`: never any; or a user name and password',
       ),
+      handshake: given(
+        oneOf(['auto', 'plain', 'pipelined']),
+        'auto',
+        'SOCKS5 handshake; `plain`: wait for each reply of the member; `pipelined`: send all at once; `auto`: pipelined for members that accept it',
+      ),
     }),
     {},
     'how noria talks to members',

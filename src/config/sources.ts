@@ -93,7 +93,7 @@ function resolveUpstream(
     const message = 'SOCKS4 has no password authentication; set auth: none, or another protocol';
     context.problems.error(`${path}.upstream.auth`, message);
   }
-  return auth === undefined ? undefined : { protocol, auth };
+  return auth === undefined ? undefined : { protocol, auth, handshake: source.upstream.handshake };
 }
 
 function resolveAuth(

@@ -179,6 +179,7 @@ function sourceSettings({ instance, product, upstream, password }: SourceConfig)
     ...(password !== undefined && { password }),
     neverInstance: isFree,
     forwardMode: isFree ? 'absolute' : 'direct',
+    handshake: upstream.handshake,
   };
 }
 

@@ -2,7 +2,8 @@
  * One attempt: connects to a member, performs its handshake, and ends with a connection to the target or a failure.
  *
  * Owns its socket and its deadline until it ends. It connects to the same member again when the member requires
- * credentials, or refuses CONNECT for a plain HTTP request. It calls its owner exactly once, or never after `cancel`.
+ * credentials, refuses CONNECT for a plain HTTP request, or does not take a pipelined handshake. It calls its owner exactly
+ * once, or never after `cancel`.
  */
 import type { Socket } from 'node:net';
 import type { Clock } from '../core/clock.ts';
@@ -16,6 +17,7 @@ import type { PreparedLogin } from './credentials.ts';
 import type { DialRequest, ForwardMode } from './dial.ts';
 import { type Handshake, type HandshakeFailure, NO_BYTES } from './handshake.ts';
 import { closeCode, isAnswerCode, isLocalCode, type OpenSocket, readyEvent } from './member-socket.ts';
+import type { HandshakeMode } from './pipelining.ts';
 import { Socks4Handshake, Socks5Handshake, socks4CanReach } from './socks-handshake.ts';
 import type { SourceMemory } from './source-memory.ts';
 
@@ -101,6 +103,11 @@ export class Attempt {
   #forwardMode: ForwardMode = 'direct';
   #tcpConnected = false;
   #connectStatus: number | undefined;
+  #mode: HandshakeMode = 'plain';
+  /** When the current connection was established. */
+  #readyAt = 0;
+  /** A trial failed: the time that a plain handshake must not exceed to show that the member does not take pipelining. */
+  #lessonMs: number | undefined;
 
   constructor(parts: AttemptParts, owner: AttemptOwner, task: AttemptTask) {
     this.lease = task.lease;
@@ -149,8 +156,8 @@ export class Attempt {
     this.#phase = 'connect';
     this.#tcpConnected = false;
     const { protocol } = this.lease;
-    this.#handshake =
-      forwardMode === 'absolute' ? undefined : makeHandshake(protocol, this.#task.target, login);
+    this.#mode = this.#nextMode(login);
+    this.#handshake = forwardMode === 'absolute' ? undefined : this.#makeHandshake(login);
     const socket = this.#parts.openSocket(this.lease, this.#task.use);
     this.#socket = socket;
     this.#setDeadline();
@@ -159,22 +166,46 @@ export class Attempt {
     if (protocol === 'https') socket.on('connect', this.#onTcpConnected);
   }
 
-  /** There is one deadline at a time: first for the connection, then for the rest of the attempt. */
+  #nextMode(login: PreparedLogin | undefined): HandshakeMode {
+    if (this.lease.protocol !== 'socks5' || this.#lessonMs !== undefined) return 'plain';
+    return this.memory.pipelining.modeFor(this.lease.member, login !== undefined);
+  }
+
+  #makeHandshake(login: PreparedLogin | undefined): Handshake {
+    const { target } = this.#task;
+    switch (this.lease.protocol) {
+      case 'http':
+      case 'https':
+        return new ConnectHandshake(target, login?.authorization);
+      case 'socks5':
+        return new Socks5Handshake(target, login, this.#mode !== 'plain');
+      case 'socks4':
+        return new Socks4Handshake(target, login);
+    }
+  }
+
+  /** There is one deadline at a time: for the connection, for the answer to a trial, or for the rest of the attempt. */
   #setDeadline(): void {
     const leftMs = this.#task.timeoutMs - this.elapsedMs;
-    const connectMs = this.#task.timeoutMs * CONNECT_SHARE;
-    const ms = this.#phase === 'connect' ? Math.min(leftMs, connectMs) : leftMs;
-    this.#deadline = this.#parts.deadlines.set(ms, this.#onDeadline);
+    this.#deadline = this.#parts.deadlines.set(Math.min(leftMs, this.#phaseLimitMs), this.#onDeadline);
+  }
+
+  get #phaseLimitMs(): number {
+    if (this.#phase === 'connect') return this.#task.timeoutMs * CONNECT_SHARE;
+    return this.#mode === 'trial' ? this.memory.pipelining.silenceMs : Number.POSITIVE_INFINITY;
   }
 
   readonly #onDeadline = (): void => {
     if (this.#phase === 'connect') {
       if (this.#tcpConnected) this.#fail('member-silent', 'TLS handshake timed out');
       else this.#fail('member-unreachable', 'connection timed out');
-    } else if (this.elapsedMs < this.#task.timeoutMs) {
-      this.#setDeadline(); // it was the deadline of the connection, which is established
-    } else {
+    } else if (this.elapsedMs >= this.#task.timeoutMs) {
       this.#fail('member-silent', 'answer timed out');
+    } else if (this.#mode === 'trial') {
+      // The target may be slow. A plain handshake that takes less time shows that it is not.
+      this.#endTrial(this.#parts.clock.monotonic() - this.#readyAt);
+    } else {
+      this.#setDeadline(); // it was the deadline of the connection, which is established
     }
   };
 
@@ -187,6 +218,11 @@ export class Attempt {
     if (socket === undefined) return;
     this.#phase = 'answer';
     this.#tcpConnected = true;
+    if (this.lease.protocol === 'socks5') this.#readyAt = this.#parts.clock.monotonic();
+    if (this.#mode === 'trial') {
+      this.#clearDeadline();
+      this.#setDeadline();
+    }
     const handshake = this.#handshake;
     if (handshake === undefined) {
       this.#accept(NO_BYTES);
@@ -216,12 +252,12 @@ export class Attempt {
   };
 
   readonly #onEnd = (): void => {
-    this.#fail('member-closed', 'end of stream');
+    this.#failHandshake('member-closed', 'end of stream');
   };
 
   readonly #onClose = (): void => {
     const code = closeCode(this.#socket);
-    if (this.#phase === 'answer') this.#fail('member-closed', code);
+    if (this.#phase === 'answer') this.#failHandshake('member-closed', code);
     else if (!this.#tcpConnected) this.#fail('member-unreachable', code);
     else this.#fail(isAnswerCode(code) ? 'member-closed' : 'member-protocol', code);
   };
@@ -230,6 +266,10 @@ export class Attempt {
   #onRefusal(refusal: HandshakeFailure): void {
     const { credentials, forwardMode } = this.memory;
     let withheld = false;
+    if (this.#mode === 'trial' && this.#mayBeMisread(refusal)) {
+      this.#endTrial();
+      return;
+    }
     if (refusal.fault === 'member-auth') {
       const login = credentials.refused(this.lease.member, this.#login);
       if (login !== undefined) {
@@ -248,6 +288,22 @@ export class Attempt {
     this.#fail(refusal.fault, refusal.detail, { targetRefused, withheld });
   }
 
+  /** The member may have understood a pipelined handshake wrongly. A login that it has not read cannot be refused. */
+  #mayBeMisread({ fault }: HandshakeFailure): boolean {
+    return fault === 'member-protocol' || (fault === 'member-auth' && this.#login !== undefined);
+  }
+
+  /** A trial failed: the same member gets a plain handshake. @param lessonMs - see the field. */
+  #endTrial(lessonMs = Number.POSITIVE_INFINITY): void {
+    this.#lessonMs = lessonMs;
+    this.#reconnect(this.#login, this.#forwardMode);
+  }
+
+  #failHandshake(fault: FaultCode, detail: string): void {
+    if (this.#mode === 'trial') this.#endTrial();
+    else this.#fail(fault, detail);
+  }
+
   #reconnect(login: PreparedLogin | undefined, forwardMode: ForwardMode): void {
     this.#clearDeadline();
     this.#closeSocket();
@@ -263,15 +319,27 @@ export class Attempt {
     this.#removeListeners(socket);
     const login = this.#login;
     const forwardMode = this.#forwardMode;
+    if (this.lease.protocol === 'socks5') this.#recordHandshake();
     if (forwardMode === 'direct') this.memory.credentials.accepted(this.lease.member, login);
     const connectStatus = this.#connectStatus;
     this.#owner.attemptAccepted(this, { socket, head, forwardMode, login, connectStatus });
+  }
+
+  #recordHandshake(): void {
+    const { pipelining } = this.memory;
+    const { member } = this.lease;
+    const ms = this.#parts.clock.monotonic() - this.#readyAt;
+    pipelining.accepted(member, this.#mode, ms);
+    if (this.#mode !== 'plain') return;
+    if (this.#login !== undefined) pipelining.loginAccepted();
+    if (this.#lessonMs !== undefined && ms < this.#lessonMs) pipelining.refused(member);
   }
 
   #fail(fault: FaultCode, detail: string, notes = NO_NOTES): void {
     const { elapsedMs: ms } = this;
     const phase = this.#phase;
     if (phase === 'done') return;
+    if (this.#mode === 'pipelined' && phase === 'answer') this.memory.pipelining.failed(this.lease.member);
     this.#end();
     this.#closeSocket();
     const local = isLocalCode(detail);
@@ -315,22 +383,6 @@ export class Attempt {
 
 function isHttp(protocol: MemberProtocol): boolean {
   return protocol === 'http' || protocol === 'https';
-}
-
-function makeHandshake(
-  protocol: MemberProtocol,
-  target: HostPort,
-  login: PreparedLogin | undefined,
-): Handshake {
-  switch (protocol) {
-    case 'http':
-    case 'https':
-      return new ConnectHandshake(target, login?.authorization);
-    case 'socks5':
-      return new Socks5Handshake(target, login);
-    case 'socks4':
-      return new Socks4Handshake(target, login);
-  }
 }
 
 function networkSign(fault: FaultCode, detail: string): AttemptFailure['network'] {

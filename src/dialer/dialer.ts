@@ -48,6 +48,7 @@ const UNKNOWN_SOURCE: SourceSettings = {
   instance: '',
   neverInstance: true,
   forwardMode: 'direct',
+  handshake: 'plain',
 };
 
 export class MemberDialer implements Dialer, AsyncDisposable {

@@ -44,59 +44,83 @@ export class Socks5Handshake implements Handshake {
   readonly opening: Buffer;
   readonly #target: HostPort;
   readonly #login: Login | undefined;
+  /** The opening contains everything. */
+  readonly #isPipelined: boolean;
   #phase: 'method' | 'login' | 'reply' = 'method';
   #held: Buffer = NO_BYTES;
 
-  constructor(target: HostPort, login: Login | undefined) {
+  /** @param isPipelined - sends login and request without waiting for the replies before them. */
+  constructor(target: HostPort, login: Login | undefined, isPipelined = false) {
     this.#target = target;
     this.#login = login;
-    this.opening = login === undefined ? OFFER_NO_AUTHENTICATION : OFFER_LOGIN;
+    this.#isPipelined = isPipelined;
+    const greeting = login === undefined ? OFFER_NO_AUTHENTICATION : OFFER_LOGIN;
+    this.opening = isPipelined
+      ? Buffer.concat([greeting, login === undefined ? NO_BYTES : loginMessage(login), socks5Request(target)])
+      : greeting;
   }
 
   take(bytes: Buffer): HandshakeStep {
-    const all = this.#held.length === 0 ? bytes : Buffer.concat([this.#held, bytes]);
-    const step = this.#read(all);
-    this.#held = step.kind === 'more' ? all : NO_BYTES;
-    return step;
+    let all = this.#held.length === 0 ? bytes : Buffer.concat([this.#held, bytes]);
+    for (;;) {
+      const step = this.#read(all);
+      if (step.kind !== 'next') {
+        this.#held = step.kind === 'more' ? all : NO_BYTES;
+        return step;
+      }
+      all = all.subarray(step.replyBytes);
+      if (all.length > 0 && !this.#isPipelined) return prematureBytes();
+      this.#phase = step.phase;
+      if (!this.#isPipelined) return { kind: 'send', bytes: this.#message(step.phase) };
+      if (all.length > 0) continue;
+      this.#held = NO_BYTES;
+      return MORE;
+    }
   }
 
-  #read(all: Buffer): HandshakeStep {
+  #read(all: Buffer): HandshakeStep | NextPhase {
     switch (this.#phase) {
       case 'method':
         return this.#readMethod(all);
       case 'login':
-        return this.#readLogin(all);
+        return readLoginReply(all);
       case 'reply':
         return readReply(all);
     }
   }
 
-  #readMethod(all: Buffer): HandshakeStep {
+  #readMethod(all: Buffer): HandshakeStep | NextPhase {
     if (all[0] !== SOCKS5_VERSION) return failed('member-protocol', 'not a SOCKS5 reply');
     if (all.length < METHOD_REPLY_BYTES) return MORE;
-    if (all.length > METHOD_REPLY_BYTES) return prematureBytes();
     const wanted = this.#login === undefined ? NO_AUTHENTICATION : USERNAME_PASSWORD;
     const method = all[1];
     if (method === NO_ACCEPTABLE_METHOD || (method === USERNAME_PASSWORD && method !== wanted)) {
       return failed('member-auth', `method ${method}`);
     }
     if (method !== wanted) return failed('member-protocol', `method ${method} was not offered`);
-    if (this.#login === undefined) return this.#request();
-    this.#phase = 'login';
-    return { kind: 'send', bytes: loginMessage(this.#login) };
+    const phase = this.#login === undefined ? 'reply' : 'login';
+    return { kind: 'next', phase, replyBytes: METHOD_REPLY_BYTES };
   }
 
-  /** Ignores the version byte: servers send 1, as RFC 1929 requires, or 5. */
-  #readLogin(all: Buffer): HandshakeStep {
-    if (all.length < LOGIN_REPLY_BYTES) return MORE;
-    if (all.length > LOGIN_REPLY_BYTES) return prematureBytes();
-    return all[1] === SUCCEEDED ? this.#request() : failed('member-auth', `login status ${all[1]}`);
+  #message(phase: 'login' | 'reply'): Buffer {
+    return phase === 'login' && this.#login !== undefined
+      ? loginMessage(this.#login)
+      : socks5Request(this.#target);
   }
+}
 
-  #request(): HandshakeStep {
-    this.#phase = 'reply';
-    return { kind: 'send', bytes: socks5Request(this.#target) };
-  }
+/** A reply is complete and good: what follows it. */
+interface NextPhase {
+  readonly kind: 'next';
+  readonly phase: 'login' | 'reply';
+  readonly replyBytes: number;
+}
+
+/** Ignores the version byte: servers send 1, as RFC 1929 requires, or 5. */
+function readLoginReply(all: Buffer): HandshakeStep | NextPhase {
+  if (all.length < LOGIN_REPLY_BYTES) return MORE;
+  if (all[1] !== SUCCEEDED) return failed('member-auth', `login status ${all[1]}`);
+  return { kind: 'next', phase: 'reply', replyBytes: LOGIN_REPLY_BYTES };
 }
 
 /** RFC 1929 §2. The configuration limits user name and password to 255 bytes each. */

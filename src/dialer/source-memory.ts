@@ -1,14 +1,16 @@
-/** What the dialer has learned from the members of one source: their credentials, forward mode and latency. */
+/** What the dialer has learned from the members of one source: their credentials, forward mode, handshake and latency. */
 import type { Clock } from '../core/clock.ts';
 import { type SourceAccess, SourceCredentials, type SourceFault } from './credentials.ts';
 import type { ForwardMode } from './dial.ts';
 import { ForwardModeMemory } from './forward-mode.ts';
 import { LatencyEstimator, type LatencySample } from './latency.ts';
+import { type HandshakeSetting, Pipelining } from './pipelining.ts';
 
 /** How the dialer uses the members of one source. */
 export interface SourceSettings extends SourceAccess {
   /** The first choice for plain HTTP requests: `absolute` where most members refuse CONNECT (free product, label `http`). */
   readonly forwardMode: ForwardMode;
+  readonly handshake: HandshakeSetting;
 }
 
 export interface SourceMemoryParts {
@@ -23,6 +25,7 @@ export class SourceMemory {
   readonly settings: SourceSettings;
   readonly credentials: SourceCredentials;
   readonly forwardMode: ForwardModeMemory;
+  readonly pipelining: Pipelining;
   readonly latency = new LatencyEstimator();
   readonly #clock: Clock;
   #acceptedAt = Number.NEGATIVE_INFINITY;
@@ -33,6 +36,7 @@ export class SourceMemory {
     this.#clock = clock;
     this.credentials = new SourceCredentials(source, settings, parts);
     this.forwardMode = new ForwardModeMemory(clock, settings.forwardMode);
+    this.pipelining = new Pipelining(clock, settings.handshake);
   }
 
   /** Whether a member of the source reached a target recently. */

@@ -42,6 +42,7 @@ function makeAttempt(timeoutMs: number) {
     password: new Secret('12345678'),
     neverInstance: false,
     forwardMode: 'direct',
+    handshake: 'auto',
   } as const;
   const memory = new SourceMemory('city', settings, { clock, onSourceFault: () => {} });
   const parts = { clock, deadlines, openSocket, memoryOf: () => memory };

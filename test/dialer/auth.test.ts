@@ -11,6 +11,7 @@ const CITY: SourceSettings = {
   password: new Secret('12345678'),
   neverInstance: false,
   forwardMode: 'direct',
+  handshake: 'auto',
 };
 
 function sources(city: Partial<SourceSettings> = {}) {

@@ -83,6 +83,7 @@ test('forward: `absolute` applies to HTTP members from the start, never to SOCKS
     instance: 'app',
     neverInstance: true,
     forwardMode: 'absolute',
+    handshake: 'auto',
   };
   const http = await openMember('http', absoluteBehavior);
   const socks = await openMember('socks5', socks5Behavior());
@@ -100,7 +101,13 @@ test('forward: `absolute` applies to HTTP members from the start, never to SOCKS
 test('forward: a reload can change the initial forward mode', async () => {
   const { dial, dialer } = makeDialer([{ id: 'm1', at: await openMember('http', httpBehavior()) }]);
   expect(connectionOf(await dial('target.example:80', FORWARD)).forwardMode).toBe('direct');
-  const city = { auth: 'none', instance: '', neverInstance: true, forwardMode: 'absolute' } as const;
+  const city = {
+    auth: 'none',
+    instance: '',
+    neverInstance: true,
+    forwardMode: 'absolute',
+    handshake: 'auto',
+  } as const;
   dialer.configure({
     attempts: 3,
     attemptTimeoutMs: 2_000,
@@ -119,6 +126,7 @@ test('forward: after two 407s of a lone member in absolute form, the next connec
     password: new Secret('12345678'),
     neverInstance: false,
     forwardMode: 'absolute',
+    handshake: 'auto',
   };
   const at = await openMember('http', absoluteBehavior);
   const { dial } = makeDialer([{ id: 'm1', at }], { sources: new Map([['city', city]]) });
@@ -228,7 +236,13 @@ test('forward: end() is idempotent', async () => {
 });
 
 test('forward: an unreachable member in absolute form is replaced', async () => {
-  const settings = { auth: 'none', instance: 'app', neverInstance: true, forwardMode: 'absolute' } as const;
+  const settings = {
+    auth: 'none',
+    instance: 'app',
+    neverInstance: true,
+    forwardMode: 'absolute',
+    handshake: 'auto',
+  } as const;
   const { dial, pool } = makeDialer(
     [
       { id: 'dead', at: await refusingMember() },

@@ -108,6 +108,7 @@ function makeProber(members: readonly ProbedMember[], settings: Partial<ProberOp
           password: new Secret('12345678'),
           neverInstance: false,
           forwardMode: 'direct',
+          handshake: 'auto',
         },
       ],
     ]),

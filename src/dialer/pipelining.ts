@@ -1,0 +1,93 @@
+/**
+ * Which SOCKS5 members of one source take a pipelined handshake: greeting, login and request in one write.
+ *
+ * RFC 1928 lets a client wait for each reply, and some servers require that: they close the connection, answer out of order,
+ * or drop what came too early. So `auto` tries it once, after a plain handshake has shown how long one takes. A member that
+ * does not take it gets a plain handshake at once. A source whose members mostly do not take it keeps to plain handshakes.
+ *
+ * A login is sent ahead only after a member of the source has asked for it.
+ */
+import { BoundedMap } from '../core/bounded-map.ts';
+import type { Clock } from '../core/clock.ts';
+
+/** `auto`: learned from the members. `plain`: wait for each reply. `pipelined`: never wait, except for a login. */
+export type HandshakeSetting = 'auto' | 'plain' | 'pipelined';
+
+/** `trial`: pipelined; if it fails, the same member gets a plain handshake. */
+export type HandshakeMode = 'plain' | 'trial' | 'pipelined';
+
+/** What is known about a member for this long. */
+export const RELEARN_HANDSHAKE_MS = 10 * 60_000;
+/** Until a member has taken a pipelined handshake, one tunnel in this time tries it. */
+export const TRIAL_INTERVAL_MS = 1_000;
+/** The shortest wait for the answer to a trial. */
+const SILENCE_FLOOR_MS = 100;
+/** A trial may take this multiple of the longest recent handshake. */
+const SILENCE_FACTOR = 2;
+/** The longest recent handshake decays by this factor with each handshake. */
+const DECAY = 0.98;
+const MAX_MEMBERS = 1_024;
+
+export class Pipelining {
+  readonly #clock: Clock;
+  readonly #setting: HandshakeSetting;
+  /** Members, and when each of them showed it first. */
+  readonly #taking = new BoundedMap<string, number>(MAX_MEMBERS);
+  readonly #refusing = new BoundedMap<string, number>(MAX_MEMBERS);
+  #longestMs: number | undefined;
+  #trialAt = Number.NEGATIVE_INFINITY;
+  #isLoginNeeded = false;
+
+  constructor(clock: Clock, setting: HandshakeSetting) {
+    this.#clock = clock;
+    this.#setting = setting;
+  }
+
+  /** The mode of the next handshake with this member. @param hasLogin - it carries a login. */
+  modeFor(member: string, hasLogin: boolean): HandshakeMode {
+    if (this.#setting === 'plain' || (hasLogin && !this.#isLoginNeeded)) return 'plain';
+    if (this.#setting === 'pipelined') return 'pipelined';
+    const now = this.#clock.monotonic();
+    for (const members of [this.#taking, this.#refusing]) {
+      members.deleteOldestWhile((at) => now - at > RELEARN_HANDSHAKE_MS);
+    }
+    if (this.#taking.has(member)) return 'pipelined';
+    if (this.#longestMs === undefined || this.#refusing.has(member)) return 'plain';
+    if (this.#refusing.size > this.#taking.size) return 'plain';
+    return this.#taking.size > 0 || this.#startTrial(now) ? 'trial' : 'plain';
+  }
+
+  /** How long a trial may take from the established connection to its last reply. */
+  get silenceMs(): number {
+    return Math.max(SILENCE_FLOOR_MS, SILENCE_FACTOR * (this.#longestMs ?? 0));
+  }
+
+  /** A handshake took `ms`, and the member accepted. */
+  accepted(member: string, mode: HandshakeMode, ms: number): void {
+    this.#longestMs = Math.max(ms, DECAY * (this.#longestMs ?? 0));
+    if (mode === 'plain' || this.#taking.has(member)) return;
+    this.#refusing.delete(member);
+    this.#taking.set(member, this.#clock.monotonic());
+  }
+
+  /** A plain handshake with the member carried a login: the member asked for it. */
+  loginAccepted(): void {
+    this.#isLoginNeeded = true;
+  }
+
+  /** The member failed a trial, and accepted a plain handshake at once. */
+  refused(member: string): void {
+    this.#refusing.set(member, this.#clock.monotonic());
+  }
+
+  /** A pipelined handshake without a trial failed: the next one with this member is a trial again. */
+  failed(member: string): void {
+    this.#taking.delete(member);
+  }
+
+  #startTrial(now: number): boolean {
+    if (now - this.#trialAt < TRIAL_INTERVAL_MS) return false;
+    this.#trialAt = now;
+    return true;
+  }
+}
