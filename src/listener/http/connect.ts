@@ -4,7 +4,6 @@ import type { DialRequest } from '../../dialer/dial.ts';
 import type { ClientConnection } from '../client-connection.ts';
 import { type Refusal, refusalOf } from '../refusal.ts';
 import { identifyRequest } from './client-identity.ts';
-import { checkHttpVersion } from './framing.ts';
 import { formatFields } from './header-fields.ts';
 import { formatRefusal, successHeaders } from './replies.ts';
 import { parseRequestHead, type RequestHead } from './request-head.ts';
@@ -68,7 +67,7 @@ export function serveConnect(
 }
 
 function readDialRequest(head: RequestHead, connection: ClientConnection): DialRequest | NoriaError {
-  const problem = checkHttpVersion(head.majorVersion) ?? checkNoBody(head);
+  const problem = checkNoBody(head);
   if (problem !== undefined) return problem;
   const identity = identifyRequest(head.fields, connection);
   if (identity instanceof NoriaError) return identity;

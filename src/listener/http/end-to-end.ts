@@ -57,7 +57,10 @@ export function endToEndFields(fields: readonly HeaderField[], body: Framing): H
   return kept;
 }
 
-/** The same for a request to switch protocols and for its 101 response: Upgrade is kept, with `Connection: Upgrade`. */
+/**
+ * The same for a request to switch protocols and for its 101 response: Upgrade is kept, with `Connection: Upgrade`. Neither has a
+ * body, and a length in a 101 would make some clients take the first bytes of the new protocol for one (RFC 9110 §8.6).
+ */
 export function upgradeFields(fields: readonly HeaderField[]): HeaderField[] {
   const nominated = nominatedFields(fields);
   let connections = 0;
@@ -68,7 +71,8 @@ export function upgradeFields(fields: readonly HeaderField[]): HeaderField[] {
       connections += 1;
       return connections === 1 ? [[name, 'Upgrade']] : [];
     }
-    return HOP_BY_HOP.has(lower) || isProxyField(lower) || nominated.has(lower) ? [] : [[name, value]];
+    const isRemoved = HOP_BY_HOP.has(lower) || isProxyField(lower) || nominated.has(lower);
+    return isRemoved || lower === 'content-length' ? [] : [[name, value]];
   });
 }
 

@@ -7,7 +7,7 @@
 import { NoriaError } from '../../core/faults.ts';
 import type { DialOutcome, MemberConnection } from '../../dialer/dial.ts';
 import { hasFailedWrite } from '../../dialer/receiving-socket.ts';
-import type { Framing } from './framing.ts';
+import { type Framing, isEmptyBody } from './framing.ts';
 import { connectionOptions, formatFields, type HeaderField } from './header-fields.ts';
 import { PartLimit } from './part-limit.ts';
 import { type ResponseHead, type ResponsePart, ResponseReader } from './response-reader.ts';
@@ -192,9 +192,12 @@ export class HttpExchange {
     }
     // Ends before the callback, which may start the client's next request at once and reuse this connection.
     if (part.kind === 'complete') {
+      // A target that ignores bodies takes a body for the next request. Its response must not reach another client.
+      const mayShare = isEmptyBody(this.#request.framing);
       const keep =
         this.#reusable &&
         this.#requestSent &&
+        (mayShare || this.#keep !== undefined) &&
         this.#reader.rest.length === 0 &&
         !hasFailedWrite(this.memberConnection.socket);
       this.#end(keep ? { cut: false, keep } : { cut: false });

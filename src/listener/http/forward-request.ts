@@ -7,7 +7,7 @@ import type { RoutingOptions } from '../../pool/lease.ts';
 import type { ClientConnection } from '../client-connection.ts';
 import { identifyRequest } from './client-identity.ts';
 import { endToEndFields, upgradeFields } from './end-to-end.ts';
-import { checkHttpVersion, type Framing } from './framing.ts';
+import type { Framing } from './framing.ts';
 import { connectionOptions, fieldValues, formatFields, type HeaderField } from './header-fields.ts';
 import type { RequestHead } from './request-head.ts';
 
@@ -45,8 +45,6 @@ export function readForwardRequest(
   connection: ClientConnection,
 ): ForwardRequest | NoriaError {
   const { method, fields, framing } = head;
-  const wrongVersion = checkHttpVersion(head.majorVersion);
-  if (wrongVersion !== undefined) return wrongVersion;
   if (framing instanceof NoriaError) return framing;
   const identity = identifyRequest(fields, connection);
   if (identity instanceof NoriaError) return identity;

@@ -4,7 +4,7 @@
  *
  * A retry is safe if no byte of a response has arrived, the body can be sent again, and the method is idempotent (RFC 9110
  * §9.2.2): a member that failed may have forwarded the request. For the same reason a request that is not idempotent never uses
- * an idle connection, which may turn out to be dead.
+ * an idle connection, which may turn out to be dead; neither does one with a body, which may be too long to be sent again.
  */
 import type { Deadline } from '../../core/deadlines.ts';
 import { type FaultCode, NoriaError } from '../../core/faults.ts';
@@ -19,7 +19,7 @@ import {
   formatRequestHead,
   readForwardRequest,
 } from './forward-request.ts';
-import type { Framing } from './framing.ts';
+import { type Framing, isEmptyBody } from './framing.ts';
 import type { HeaderField } from './header-fields.ts';
 import { authenticatesConnection, offersConnectionAuthentication, type PinPurpose } from './pin.ts';
 import { type HttpReply, refusalReply, successHeaders } from './replies.ts';
@@ -114,9 +114,10 @@ class Forward implements RequestHandler {
   }
 
   start(): void {
+    const { method, framing } = this.#forwardRequest;
     const pinned = this.#context.pin.take(this.#pinPurpose);
     if (pinned !== undefined) this.#startExchange(pinned, true);
-    else this.#dial(!IDEMPOTENT.test(this.#forwardRequest.method));
+    else this.#dial(!(IDEMPOTENT.test(method) && isEmptyBody(framing)));
   }
 
   onBody(chunk: Buffer): void {

@@ -43,6 +43,11 @@ export function responseFraming(
   return declared ?? { kind: 'until-close' };
 }
 
+/** Whether the message has no content. */
+export function isEmptyBody(framing: Framing): boolean {
+  return framing.kind === 'none' || (framing.kind === 'length' && framing.bytes === 0);
+}
+
 /** Refuses requests other than HTTP/1.x: node:http also accepts HTTP/2.0, and reads a line without a version as HTTP/0.9. */
 export function checkHttpVersion(majorVersion: number): NoriaError | undefined {
   if (majorVersion === 1) return undefined;

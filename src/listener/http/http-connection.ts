@@ -12,10 +12,16 @@ import type { ClientConnection } from '../client-connection.ts';
 import { BodyReader, type BodyRules } from './body-reader.ts';
 import { parseConnectHead, serveConnect } from './connect.ts';
 import { serveForward } from './forward.ts';
+import type { Framing } from './framing.ts';
 import { Pin } from './pin.ts';
 import { formatRefusal } from './replies.ts';
 import type { RequestHandler } from './request-handler.ts';
-import { MAX_REQUEST_HEAD_BYTES, parseRequestHead, type RequestHead } from './request-head.ts';
+import {
+  emptyLinesBytes,
+  MAX_REQUEST_HEAD_BYTES,
+  parseRequestHead,
+  type RequestHead,
+} from './request-head.ts';
 import { ResponseWriter } from './response-writer.ts';
 
 /** How long a connection may be idle between two requests. */
@@ -24,6 +30,8 @@ const KEEP_ALIVE_MS = 60_000;
 const MAX_DISCARD_MS = 2_000;
 const MAX_AHEAD_BYTES = 64 * 1024;
 const NOTHING = Buffer.alloc(0);
+/** Everything after such a head is discarded. */
+const UNCLEAR: Framing = { kind: 'until-close' };
 const BODY_RULES: BodyRules = {
   maxTrailerBytes: MAX_REQUEST_HEAD_BYTES,
   fieldSyntax: 'request',
@@ -132,7 +140,9 @@ class HttpConnection {
   #parseHead(): boolean {
     const parsed = parseRequestHead(this.#received);
     if (parsed === undefined) {
-      this.#awaitHead();
+      // Empty lines begin no request: some clients send one after a body (RFC 9112 §2.2).
+      this.#received = this.#received.subarray(emptyLinesBytes(this.#received));
+      if (this.#received.length > 0 || this.#deadline === undefined) this.#awaitHead();
       return false;
     }
     if (parsed instanceof NoriaError) {
@@ -171,13 +181,14 @@ class HttpConnection {
       onComplete: () => this.#onAnswered(),
       onWritten: this.#onDrain,
     });
-    const framing = head.framing instanceof NoriaError ? ({ kind: 'none' } as const) : head.framing;
+    const framing = head.framing instanceof NoriaError ? UNCLEAR : head.framing;
     const current: CurrentRequest = {
       response,
       body: new BodyReader(framing, BODY_RULES),
       handler: undefined,
     };
     this.#current = current;
+    if (current.body.complete) this.#received = rest;
     current.handler = serveForward(head, {
       connection,
       response,
@@ -185,9 +196,7 @@ class HttpConnection {
       resumeBody: () => this.#adjustReading(),
       detach: () => this.#detach(),
     });
-    if (this.#over || rest.length === 0) return;
-    if (this.#current === current && !current.body.complete) this.#readBody(current.body, rest);
-    else this.#received = rest;
+    if (!this.#over && !current.body.complete && rest.length > 0) this.#readBody(current.body, rest);
   }
 
   #readBody(body: BodyReader, chunk: Buffer): void {

@@ -6,7 +6,7 @@
  */
 import { endToEndTrailers } from './end-to-end.ts';
 import type { HttpExchange } from './exchange.ts';
-import type { Framing } from './framing.ts';
+import { type Framing, isEmptyBody } from './framing.ts';
 import type { HeaderField } from './header-fields.ts';
 
 /** A longer body is sent only once. */
@@ -28,8 +28,7 @@ export class RequestBody {
   /** @param onWantsMore - called whenever `wantsMore` becomes true. */
   constructor(framing: Framing, onWantsMore: () => void) {
     this.#onWantsMore = onWantsMore;
-    const isEmpty = framing.kind === 'none' || (framing.kind === 'length' && framing.bytes === 0);
-    if (isEmpty) this.#trailers = [];
+    if (isEmptyBody(framing)) this.#trailers = [];
   }
 
   /** False: the next part should not be read from the client yet. */

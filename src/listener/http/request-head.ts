@@ -5,17 +5,16 @@
  * this parser with node:http.
  */
 import { NoriaError } from '../../core/faults.ts';
-import { type Framing, requestFraming } from './framing.ts';
+import { checkHttpVersion, type Framing, requestFraming } from './framing.ts';
 import { connectionOptions, fieldValues, type HeaderField, parseFieldLines } from './header-fields.ts';
 
 export interface RequestHead {
   readonly method: string;
   /** The request target as received, in Latin-1. */
   readonly target: string;
-  readonly majorVersion: number;
   readonly minorVersion: number;
   readonly fields: readonly HeaderField[];
-  /** How the body is framed. An error: where the body ends is unclear, and so is what follows it. */
+  /** How the body is framed. An error: it is unclear where the request ends, and what follows it is not a request. */
   readonly framing: Framing | NoriaError;
   /** Whether another request may follow on this connection. Not if it is unclear where this one ends (RFC 9112 §6.1, §6.3). */
   readonly keepAlive: boolean;
@@ -41,7 +40,7 @@ const LF = 0x0a;
 export function parseRequestHead(
   bytes: Buffer,
 ): { readonly head: RequestHead; readonly bytes: number } | NoriaError | undefined {
-  const start = skipEmptyLines(bytes);
+  const start = emptyLinesBytes(bytes);
   const end = bytes.indexOf('\r\n\r\n', start, 'latin1');
   if ((end < 0 ? bytes.length : end + 4) - start > MAX_REQUEST_HEAD_BYTES) return tooLarge(bytes, start);
   if (end < 0) return checkPrefix(bytes.toString('latin1', start));
@@ -55,17 +54,16 @@ function parseHead(text: string): RequestHead | undefined {
   const fields = parseFieldLines(text, requestLine.length, 'request');
   if (fields === undefined) return undefined;
   const minorVersion = Number(minor);
-  const framing = requestFraming(fields, minorVersion);
+  const framing = checkHttpVersion(Number(major)) ?? requestFraming(fields, minorVersion);
   const options = connectionOptions(fields);
-  const persistent = minorVersion === 0 ? options.includes('keep-alive') : !options.includes('close');
+  const persistent = !options.includes('close') && (minorVersion > 0 || options.includes('keep-alive'));
   return {
     method,
     target,
-    majorVersion: Number(major),
     minorVersion,
     fields,
     framing,
-    keepAlive: persistent && major === '1' && !(framing instanceof NoriaError),
+    keepAlive: persistent && !(framing instanceof NoriaError),
   };
 }
 
@@ -74,8 +72,8 @@ export function expectsContinue({ minorVersion, fields }: RequestHead): boolean 
   return minorVersion > 0 && fieldValues(fields, 'expect').length > 0;
 }
 
-/** Empty lines before a request are ignored (RFC 9112 §2.2). */
-function skipEmptyLines(bytes: Buffer): number {
+/** The length of the empty lines before a request, which are ignored (RFC 9112 §2.2). */
+export function emptyLinesBytes(bytes: Buffer): number {
   let start = 0;
   while (bytes[start] === CR && bytes[start + 1] === LF) start += 2;
   return start;

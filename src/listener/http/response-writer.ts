@@ -90,7 +90,9 @@ export class ResponseWriter {
     if (body.kind === 'until-close' && this.#chunked) fields.push(['Transfer-Encoding', 'chunked']);
     this.#endsWithConnection = !hasLength && !this.#chunked;
     this.#keepAlive = this.#mayKeepAlive() && !this.#endsWithConnection;
-    if (this.#keepAlive === isHttp10) fields.push(['Connection', isHttp10 ? 'keep-alive' : 'close']);
+    // A client of HTTP/1.0 sees a response of HTTP/1.1, which without this field announces that the connection stays open.
+    if (!this.#keepAlive) fields.push(['Connection', 'close']);
+    else if (isHttp10) fields.push(['Connection', 'keep-alive']);
     this.#head = formatResponseHead(head, fields);
   }
 

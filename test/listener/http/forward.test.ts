@@ -94,7 +94,7 @@ test.each<
   [
     'a body until close for HTTP/1.0 instead of chunks',
     'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: X-T\r\n\r\n2\r\nhi\r\n0\r\nX-T: 1\r\n\r\n',
-    `HTTP/1.1 200 OK\r\n${MEMBER_HEADERS}\r\nhi`,
+    `HTTP/1.1 200 OK\r\n${MEMBER_HEADERS}Connection: close\r\n\r\nhi`,
     { version: '1.0' },
   ],
   [
@@ -139,7 +139,7 @@ test.each<
   [
     'no interim responses in HTTP/1.0',
     `HTTP/1.1 103 Early\r\n\r\n${OK}`,
-    `HTTP/1.1 200 OK\r\nContent-Length: 2\r\n${MEMBER_HEADERS}\r\nhi`,
+    `HTTP/1.1 200 OK\r\nContent-Length: 2\r\n${MEMBER_HEADERS}Connection: close\r\n\r\nhi`,
     { version: '1.0' },
   ],
   [
@@ -380,7 +380,7 @@ test('forward: a member that fails before the first response byte is replaced, a
   expect(dialer.requests[1]).toMatchObject({ fresh: true, avoid: ['m1'] });
   expect(dialer.ended).toEqual([
     { cut: true, member: 'm1' },
-    { cut: false, keep: true, member: 'm2' },
+    { cut: false, member: 'm2' },
   ]);
   expect(events('tunnel.closed').map(({ member, kind }) => `${kind} ${member}`)).toEqual([
     'forward m1',

@@ -1,6 +1,8 @@
 /** Many requests at once on one connection: none is lost, whatever stands between them and however they are split. */
 import * as fc from 'fast-check';
 import { expect, onTestFinished, test } from 'vitest';
+import { Deadlines } from '../../../src/core/deadlines.ts';
+import { ManualClock } from '../../support/manual-clock.ts';
 import { until } from '../../support/until.ts';
 import { directDialer } from '../direct-dialer.ts';
 import { listen, RawClient, untilStill } from '../harness.ts';
@@ -51,6 +53,41 @@ test('pipelining: a client that does not read its answers is not read either', a
   write();
   await untilStill('back-pressure', () => events('client.refused').length);
   expect(written).toBeLessThan(1_000);
+});
+
+test('pipelining: an empty line after a body begins no request', async () => {
+  const recorder = await openRecorder();
+  const clock = new ManualClock();
+  const { port, events } = await listen(directDialer(), {
+    deadlines: new Deadlines(clock, 5),
+    headerTimeoutMs: 10_000,
+  });
+  const client = await RawClient.open(port);
+  const post = `POST http://127.0.0.1:${recorder.port}/ HTTP/1.1\r\nContent-Length: 1\r\n\r\nx\r\n`;
+  client.send(post);
+  await client.until('the first answer', (text) => text.endsWith('>'));
+  clock.advance(10_100);
+  client.send(post);
+  await client.until('the second answer', (text) => text.split('<POST / x>').length === 3);
+  client.end();
+  await client.whole();
+  expect(client.received).not.toContain('HTTP/1.1 4');
+  expect(events('client.refused')).toEqual([]);
+});
+
+test('pipelining: a client that sends only empty lines is cut off', async () => {
+  const clock = new ManualClock();
+  const { port, events } = await listen(directDialer(), {
+    deadlines: new Deadlines(clock, 5),
+    headerTimeoutMs: 10_000,
+  });
+  const client = (await RawClient.open(port)).send('\r\n'.repeat(100));
+  await until('the end', () => {
+    clock.advance(1_000);
+    return client.ended;
+  });
+  expect(client.received).toMatch(/^HTTP\/1\.1 408 /);
+  expect(events('client.refused')).toMatchObject([{ code: 'request-timeout' }]);
 });
 
 interface Part {

@@ -19,7 +19,6 @@ test('request head: returns the unchanged target and fields, the framing and the
     head: {
       method: 'POST',
       target: 'http://a.example/x',
-      majorVersion: 1,
       minorVersion: 1,
       fields: [
         ['Host', 'a.example'],
@@ -39,6 +38,7 @@ test.each([
   ['HTTP/1.1 with close', 'HTTP/1.1\r\nConnection: x, Close\r\n\r\n', false],
   ['HTTP/1.0', 'HTTP/1.0\r\n\r\n', false],
   ['HTTP/1.0 with keep-alive', 'HTTP/1.0\r\nConnection: Keep-Alive\r\n\r\n', true],
+  ['HTTP/1.0 with keep-alive and close', 'HTTP/1.0\r\nConnection: Keep-Alive, close\r\n\r\n', false],
   ['another version', 'HTTP/2.0\r\n\r\n', false],
   ['ambiguous framing', 'HTTP/1.1\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n', false],
 ])('request head: whether another request may follow: %s', (_what, rest, expected) => {

@@ -6,7 +6,7 @@ import { expect, test } from 'vitest';
 import { until } from '../../support/until.ts';
 import { directDialer } from '../direct-dialer.ts';
 import { listen, RawClient } from '../harness.ts';
-import { rawOrigin } from '../origin.ts';
+import { answering, rawOrigin } from '../origin.ts';
 
 const SMUGGLED = 'GET http://127.0.0.1:PORT/smuggled HTTP/1.1\r\nHost: x\r\n\r\n';
 const post = (fields: string, body: string, version = '1.1') =>
@@ -267,4 +267,36 @@ test('smuggling: bytes received before the request are not its response', async 
   const received = await client.until('a response', (text) => text.includes('\r\n\r\n'));
   expect(received).toMatch(/^HTTP\/1\.1 502 /);
   expect(received).not.toContain('smuggled');
+});
+
+test('smuggling: a connection that carried a body is not used again', async () => {
+  const origin = await rawOrigin(answering('HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi'));
+  const dialer = directDialer({ reuse: true });
+  const { port } = await listen(dialer);
+  const client = await RawClient.open(port);
+  // A target that ignores the body of a PUT to a static file takes it for a request, and answers that one too.
+  const requests = [
+    `PUT / HTTP/1.1\r\nContent-Length: ${SMUGGLED.length}\r\n\r\n${SMUGGLED}`,
+    'GET / HTTP/1.1\r\n\r\n',
+  ];
+  for (const [nth, request] of [...requests, ...requests].entries()) {
+    client.send(request.replace(' /', ` http://127.0.0.1:${origin.port}/`));
+    await client.until('the response', (text) => text.split('\r\n\r\nhi').length === nth + 2);
+  }
+  expect(dialer.ended.map(({ keep }) => keep === true)).toEqual([false, true, false, true]);
+  expect(dialer.requests.map(({ fresh }) => fresh)).toEqual([true, false, true, false]);
+});
+
+test.each([
+  ['two lengths', 'POST http://127.0.0.1:9/ HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n'],
+  ['another version', 'PRI * HTTP/2.0\r\n\r\n'],
+])('smuggling: the refusal of %s is not lost while the client still sends', async (_what, head) => {
+  const { port } = await listen(directDialer());
+  const client = (await RawClient.open(port)).send(head);
+  const size = 4 * 1024 * 1024;
+  const sent = client.sendBytes(size);
+  await until('all bytes are sent, or the connection is reset', () => sent.bytes === size || client.closed);
+  expect(sent.bytes).toBe(size);
+  expect(client.end().received).toMatch(/^HTTP\/1\.1 400 /);
+  await client.whole();
 });

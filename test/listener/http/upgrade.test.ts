@@ -36,6 +36,14 @@ test('upgrade: after a 101 both sides are joined, with the bytes that each has s
   expect(events('connection.closed')).toMatchObject([{ protocol: 'upgrade', outcome: 'ok' }]);
 });
 
+test('upgrade: the client gets a 101 without a length', async () => {
+  const origin = await rawOrigin(answering(`${GRANTED.slice(0, -2)}Content-Length: 5\r\n\r\nframe`));
+  const { port } = await listen(directDialer());
+  const client = (await RawClient.open(port)).send(ask(origin.port));
+  await client.until('the first bytes', (text) => text.endsWith('frame'));
+  expect(client.received).toBe(`${GRANTED.slice(0, -2)}${MEMBER_HEADERS}\r\nframe`);
+});
+
 test('upgrade: a refusal of the target reaches the client, and the connection stays usable', async () => {
   const origin = await rawOrigin(
     answering('HTTP/1.1 426 No\r\nUpgrade: h2c\r\nConnection: Upgrade\r\nContent-Length: 2\r\n\r\nno'),
