@@ -1,0 +1,151 @@
+/**
+ * Fetches suites from public registries with their usual clients, and unpacks them into a cache folder outside the checkout.
+ * What is there already is not fetched again.
+ */
+import { execFileSync } from 'node:child_process';
+import { createHash } from 'node:crypto';
+import {
+  cpSync,
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
+import { homedir } from 'node:os';
+import { basename, join } from 'node:path';
+import type { DebianSource, Edit, Sdist, Source, Suite } from './suite.ts';
+
+const HERE = import.meta.dirname;
+const CACHE = join(process.env['XDG_CACHE_HOME'] ?? join(homedir(), '.cache'), 'noria-foreign');
+const REQUIREMENTS = join(HERE, 'python/requirements.txt');
+const LIMIT_MS = 300_000;
+
+/** Where a suite is, once it is prepared. */
+export interface Prepared {
+  readonly folder: string;
+  readonly python: string;
+}
+
+export function resultsFile(suite: Suite): string {
+  return join(CACHE, `${suite.name}.results`);
+}
+
+/** @throws Error that says what could not be fetched, and why. */
+export function prepare(suite: Suite): Prepared {
+  mkdirSync(CACHE, { recursive: true });
+  const python = preparePython();
+  if (suite.source.registry === 'go') return { folder: goRoot(), python };
+  const folder = join(CACHE, 'suites', suite.name);
+  // Unpacked anew for each run: a run may leave files in it, and the edits may be others.
+  rmSync(folder, { recursive: true, force: true });
+  for (const { source, folder: part } of suite.support ?? [])
+    cpSync(join(unpack(source), part), join(folder, part), { recursive: true });
+  cpSync(unpack(suite.source), folder, { recursive: true });
+  for (const [from, to] of suite.copies ?? []) cpSync(join(HERE, from), join(folder, to));
+  for (const edit of suite.edits ?? []) apply(edit, folder);
+  return { folder, python };
+}
+
+/** A virtual environment for each state of the requirements. */
+function preparePython(): string {
+  const state = createHash('sha256').update(readFileSync(REQUIREMENTS)).digest('hex').slice(0, 12);
+  const folder = join(CACHE, `python-${state}`);
+  const python = join(folder, 'bin/python');
+  if (existsSync(join(folder, 'complete'))) return python;
+  rmSync(folder, { recursive: true, force: true });
+  run('python3', ['-m', 'venv', folder]);
+  run(python, ['-m', 'pip', 'install', '--quiet', '--disable-pip-version-check', '-r', REQUIREMENTS]);
+  writeFileSync(join(folder, 'complete'), '');
+  return python;
+}
+
+function unpack(source: Source): string {
+  switch (source.registry) {
+    case 'go':
+      return goRoot();
+    case 'pypi':
+      return unpackInto(`${source.package}-${source.version}`, (into) => fetchSdist(source, into));
+    case 'debian':
+      return unpackInto(`${source.package}-${source.version}`, (into) => fetchDebianSource(source, into));
+  }
+}
+
+/** Unpacks the archive that `fetchArchive` puts into a folder. A folder under its final name is complete. */
+function unpackInto(name: string, fetchArchive: (into: string) => string): string {
+  const folder = join(CACHE, 'sources', name);
+  if (existsSync(folder)) return folder;
+  const partial = `${folder}.partial`;
+  rmSync(partial, { recursive: true, force: true });
+  const content = join(partial, 'content');
+  mkdirSync(content, { recursive: true });
+  run('tar', ['-xf', fetchArchive(partial), '-C', content, '--strip-components=1']);
+  renameSync(content, folder);
+  rmSync(partial, { recursive: true });
+  return folder;
+}
+
+function fetchSdist({ package: name, version }: Sdist, into: string): string {
+  const what = ['--no-deps', '--no-binary', ':all:', `${name}==${version}`];
+  run('python3', ['-m', 'pip', 'download', '--quiet', '--disable-pip-version-check', '-d', into, ...what]);
+  const archive = readdirSync(into).find((file) => file.endsWith('.tar.gz'));
+  if (archive === undefined) throw new Error(`PyPI has no source archive of ${name} ${version}`);
+  return join(into, archive);
+}
+
+/** Uses lists of its own: the machine's settings usually leave source packages out. */
+function fetchDebianSource({ package: name, release, archive }: DebianSource, into: string): string {
+  mkdirSync(join(into, 'lists/partial'), { recursive: true });
+  writeFileSync(
+    join(into, 'debian.sources'),
+    `Types: deb-src\nURIs: http://deb.debian.org/debian\nSuites: ${release}\nComponents: main\n` +
+      'Signed-By: /usr/share/keyrings/debian-archive-keyring.gpg\n',
+  );
+  const settings = {
+    'Dir::Etc::sourcelist': join(into, 'debian.sources'),
+    'Dir::Etc::sourceparts': '-',
+    'Dir::State::lists': join(into, 'lists'),
+    'APT::Sandbox::User': 'root',
+  };
+  const options = Object.entries(settings).flatMap(([key, value]) => ['-o', `${key}=${value}`]);
+  run('apt-get', [...options, 'update', '-qq']);
+  try {
+    run(
+      'apt-get',
+      [...options, 'source', '-qq', '--download-only', '--tar-only', `${name}/${release}`],
+      into,
+    );
+  } catch (error) {
+    if (!existsSync(join(into, archive))) throw error; // else another archive of the package failed
+  }
+  return join(into, archive);
+}
+
+function goRoot(): string {
+  return run('go', ['env', 'GOROOT']).trim();
+}
+
+function apply({ file, from, to }: Edit, folder: string): void {
+  const path = join(folder, file);
+  const text = readFileSync(path, 'utf8');
+  if (!text.includes(from))
+    throw new Error(`${basename(folder)}: ${file} does not contain ${JSON.stringify(from)}`);
+  writeFileSync(path, text.replaceAll(from, to));
+}
+
+/** @throws Error with the last line that the command printed. */
+function run(command: string, args: readonly string[], cwd?: string): string {
+  try {
+    return execFileSync(command, args, {
+      encoding: 'utf8',
+      stdio: ['ignore', 'pipe', 'pipe'],
+      timeout: LIMIT_MS,
+      ...(cwd === undefined ? {} : { cwd }),
+    });
+  } catch (error) {
+    const printed = error instanceof Error && 'stderr' in error ? String(error.stderr).trim() : String(error);
+    throw new Error(printed.split('\n').at(-1) || String(error), { cause: error });
+  }
+}
