@@ -1,0 +1,163 @@
+/**
+ * A shared pool in memory: the reference model, and what the main process of a noria with workers keeps.
+ *
+ * Every replica gets facts in the microtask after they were published, in the same order as all others.
+ */
+import type { Clock } from '../core/clock.ts';
+import type { SharedSession } from '../pool/shared-member.ts';
+import type { PaceStore } from '../state/pace-file.ts';
+import type { Beat, Fact, Follower, LoggedFact, PacedSharedPool, SharedState } from './shared-pool.ts';
+import { SharedPoolState } from './shared-state.ts';
+
+export interface MemorySharedPoolOptions {
+  readonly clock: Clock;
+  readonly pace: PaceStore;
+}
+
+export class MemorySharedPool {
+  readonly #clock: Clock;
+  readonly #pace: PaceStore;
+  readonly #state = new SharedPoolState();
+  /** By replica, in the order in which they began to follow. */
+  readonly #connections = new Map<string, Connection>();
+
+  constructor({ clock, pace }: MemorySharedPoolOptions) {
+    this.#clock = clock;
+    this.#pace = pace;
+  }
+
+  /** The shared pool for one replica. @param replica - unique among those that are connected. */
+  connect(replica: string): PacedSharedPool {
+    const connection = new Connection();
+    return {
+      pace: this.#pace,
+      follow: async (follower) => {
+        if (this.#connections.has(replica)) throw new TypeError(`replica ${replica} follows already`);
+        this.#connections.set(replica, connection);
+        connection.start(follower, this.#state.read(this.#clock.monotonic()));
+        this.#membershipChanged();
+        await connection.delivered();
+      },
+      publish: (facts) => {
+        if (this.#follows(replica, connection)) this.#append(replica, facts);
+      },
+      beat: (beat) => {
+        if (this.#follows(replica, connection)) this.#hear(replica, beat);
+      },
+      bindSession: async (proposed) => this.#bind(replica, connection, proposed),
+      close: async () => {
+        if (!this.#follows(replica, connection)) return;
+        this.#connections.delete(replica);
+        connection.stop();
+        this.#membershipChanged();
+      },
+    };
+  }
+
+  #follows(replica: string, connection: Connection): boolean {
+    return this.#connections.get(replica) === connection;
+  }
+
+  #append(by: string, facts: readonly Fact[]): void {
+    if (facts.length === 0) return;
+    const now = this.#clock.monotonic();
+    const logged = facts.map((fact) => ({ by, fact }));
+    for (const each of logged) this.#state.apply(each, now);
+    for (const connection of this.#connections.values()) connection.addFacts(logged);
+  }
+
+  #hear(by: string, beat: Beat): void {
+    const uses: Record<string, number> = {};
+    for (const use of beat.members) {
+      const sum = this.#state.addUse(use);
+      if (sum !== undefined && use.uses > 0) uses[use.member] = sum;
+    }
+    for (const [name, connection] of this.#connections) {
+      connection.addUses(uses);
+      if (name !== by) connection.addBeat(by, beat);
+    }
+  }
+
+  #bind(by: string, connection: Connection, proposed: SharedSession): SharedSession {
+    if (!this.#follows(by, connection)) return proposed;
+    const known = this.#state.session(proposed.name, this.#clock.monotonic());
+    if (known !== undefined) return known;
+    this.#append(by, [{ kind: 'session.moved', session: proposed }]);
+    return proposed;
+  }
+
+  #membershipChanged(): void {
+    const replicas = [...this.#connections.keys()];
+    for (const connection of this.#connections.values()) connection.setReplicas(replicas);
+  }
+}
+
+/** What one replica has not received yet. Delivers it in a microtask, so that no method of the pool calls a follower. */
+class Connection {
+  #follower: Follower | undefined;
+  #facts: LoggedFact[] = [];
+  #beats: { readonly by: string; readonly beat: Beat }[] = [];
+  #uses: Record<string, number> = {};
+  #replicas: readonly string[] = [];
+  #hasNews = false;
+  #delivery: Promise<void> | undefined;
+
+  start(follower: Follower, state: SharedState): void {
+    this.#follower = follower;
+    this.#schedule(() => follower.loaded(state));
+  }
+
+  stop(): void {
+    this.#follower = undefined;
+  }
+
+  addFacts(facts: readonly LoggedFact[]): void {
+    this.#facts.push(...facts);
+    this.#schedule();
+  }
+
+  addBeat(by: string, beat: Beat): void {
+    this.#beats.push({ by, beat });
+    this.#hasNews = true;
+    this.#schedule();
+  }
+
+  addUses(uses: Readonly<Record<string, number>>): void {
+    Object.assign(this.#uses, uses);
+    if (Object.keys(uses).length === 0) return;
+    this.#hasNews = true;
+    this.#schedule();
+  }
+
+  setReplicas(replicas: readonly string[]): void {
+    this.#replicas = replicas;
+    this.#hasNews = true;
+    this.#schedule();
+  }
+
+  async delivered(): Promise<void> {
+    await this.#delivery;
+  }
+
+  #schedule(first = () => {}): void {
+    this.#delivery ??= Promise.resolve().then(() => {
+      this.#delivery = undefined;
+      first();
+      this.#deliver();
+    });
+  }
+
+  #deliver(): void {
+    if (this.#facts.length > 0) {
+      const facts = this.#facts;
+      this.#facts = [];
+      this.#follower?.followed(facts);
+    }
+    if (!this.#hasNews) return;
+    const view = { replicas: this.#replicas, beats: this.#beats, uses: this.#uses };
+    this.#beats = [];
+    this.#uses = {};
+    this.#hasNews = false;
+    this.#follower?.heard(view);
+  }
+}

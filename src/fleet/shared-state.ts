@@ -1,0 +1,132 @@
+/**
+ * The shared state as the result of the facts in the log: the reference for every implementation of `SharedPool`.
+ *
+ * It has no timer: what has ended is removed when something is added.
+ */
+import type { SharedMember, SharedSession } from '../pool/shared-member.ts';
+import type { LoggedFact, MemberLeft, MemberRecord, MemberUse, SharedState } from './shared-pool.ts';
+
+type Mutable<T> = { -readonly [Key in keyof T]: T[Key] };
+
+/** How many additions there are between two searches for what has ended. */
+const ADDITIONS_PER_SWEEP = 1_000;
+
+export class SharedPoolState {
+  readonly #members = new Map<string, Mutable<MemberRecord>>();
+  readonly #sessions = new Map<string, SharedSession>();
+  readonly #paused = new Set<string>();
+  #additions = 0;
+
+  /** Applies the next fact of the log. `now` is monotonic, like all moments here. */
+  apply({ by, fact }: LoggedFact, now: number): void {
+    switch (fact.kind) {
+      case 'member.joined':
+        this.#join(fact.member, by, now);
+        break;
+      case 'member.quarantined':
+        this.#change(fact.member, { quarantine: fact.quarantine });
+        break;
+      case 'member.restored':
+        this.#restore(fact.member);
+        break;
+      case 'member.left':
+        this.#leave(fact, by);
+        break;
+      case 'member.banned':
+        this.#ban(fact.member, fact.host, fact.lifted);
+        break;
+      case 'session.moved':
+        this.#addSession(fact.session, now);
+        break;
+      case 'session.ended':
+        this.#sessions.delete(fact.name);
+        break;
+      case 'source.commanded':
+        if (fact.command === 'pause') this.#paused.add(fact.source);
+        if (fact.command === 'resume') this.#paused.delete(fact.source);
+        break;
+    }
+  }
+
+  /** Applies a part of a beat. @returns the uses in all replicas so far; undefined when there is no such member. */
+  addUse({ member, uses, endsAt }: MemberUse): number | undefined {
+    const state = this.#members.get(member);
+    if (state === undefined) return undefined;
+    state.uses += uses;
+    if (endsAt !== undefined) state.member = withEnd(state.member, endsAt);
+    return state.uses;
+  }
+
+  /** The session, unless it has ended. */
+  session(name: string, now: number): SharedSession | undefined {
+    const session = this.#sessions.get(name);
+    return session === undefined || session.usedAt + session.ttlMs <= now ? undefined : session;
+  }
+
+  /** A copy. */
+  read(now: number): SharedState {
+    return {
+      members: [...this.#members.values()]
+        .filter(({ member }) => member.endsAt > now)
+        .map((state) => ({ ...state })),
+      sessions: [...this.#sessions.values()].filter(({ usedAt, ttlMs }) => usedAt + ttlMs > now),
+      paused: [...this.#paused],
+    };
+  }
+
+  #join(member: SharedMember, by: string, now: number): void {
+    const known = this.#members.get(member.id);
+    if (known !== undefined) {
+      const { exitIp = known.member.exitIp, facts = known.member.facts } = member;
+      known.member = withEnd({ ...known.member, exitIp, facts }, member.endsAt, member.endIsAssumed);
+      return;
+    }
+    this.#sweepSometimes(now);
+    this.#members.set(member.id, { member, drawnBy: by, bans: [], uses: 0, votes: [] });
+  }
+
+  #change(id: string, change: Partial<MemberRecord>): void {
+    const state = this.#members.get(id);
+    if (state !== undefined && state.left === undefined) Object.assign(state, change);
+  }
+
+  #restore(id: string): void {
+    const state = this.#members.get(id);
+    if (state === undefined || state.left !== undefined) return;
+    delete state.quarantine;
+    state.member = { ...state.member, unproven: false };
+  }
+
+  #leave({ member: id, reason, fault, votesNeeded }: MemberLeft, by: string): void {
+    const state = this.#members.get(id);
+    if (state === undefined || state.left !== undefined) return;
+    if (!state.votes.includes(by)) state.votes = [...state.votes, by];
+    if (state.votes.length >= votesNeeded) state.left = { reason, fault };
+  }
+
+  #ban(id: string, host: string, lifted: boolean): void {
+    const state = this.#members.get(id);
+    if (state === undefined) return;
+    const others = state.bans.filter((each) => each !== host);
+    state.bans = lifted ? others : [...others, host];
+  }
+
+  #addSession(session: SharedSession, now: number): void {
+    if (!this.#sessions.has(session.name)) this.#sweepSometimes(now);
+    this.#sessions.set(session.name, session);
+  }
+
+  #sweepSometimes(now: number): void {
+    this.#additions += 1;
+    if (this.#additions % ADDITIONS_PER_SWEEP !== 0) return;
+    for (const [id, { member }] of this.#members) if (member.endsAt <= now) this.#members.delete(id);
+    for (const name of this.#sessions.keys()) {
+      if (this.session(name, now) === undefined) this.#sessions.delete(name);
+    }
+  }
+}
+
+/** The member with the later of both ends of life. */
+function withEnd(member: SharedMember, endsAt: number, endIsAssumed = member.endIsAssumed): SharedMember {
+  return endsAt > member.endsAt ? { ...member, endsAt, endIsAssumed } : member;
+}

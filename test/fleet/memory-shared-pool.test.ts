@@ -1,0 +1,35 @@
+import { expect, test } from 'vitest';
+import { MemorySharedPool } from '../../src/fleet/memory-shared-pool.ts';
+import { createPaceMemory } from '../../src/state/pace-file.ts';
+import { ManualClock } from '../support/manual-clock.ts';
+import { Recorder, sharedMember, testSharedPool, timekeeperOf } from './shared-pool-contract.ts';
+
+function openStage() {
+  const clock = new ManualClock();
+  const pool = new MemorySharedPool({ clock, pace: createPaceMemory(timekeeperOf(clock)) });
+  return { clock, pool, connect: (replica: string) => pool.connect(replica) };
+}
+
+testSharedPool('in memory', openStage);
+
+test('in memory: one pace for all replicas', async () => {
+  const { pool } = openStage();
+  const [a, b] = [pool.connect('a'), pool.connect('b')];
+  const call = { queue: [] };
+  await a.pace.change('city', () => ({ next: call, result: undefined }));
+  expect(await b.pace.change('city', (entry) => ({ result: entry }))).toEqual(call);
+});
+
+test('in memory: what has ended is not loaded', async () => {
+  const stage = openStage();
+  const a = stage.connect('a');
+  await a.follow(new Recorder());
+  a.publish([
+    { kind: 'member.joined', member: sharedMember(stage, 'short', 5_000) },
+    { kind: 'member.joined', member: sharedMember(stage, 'long', 60_000) },
+  ]);
+  stage.clock.advance(5_000);
+  const late = new Recorder();
+  await stage.connect('b').follow(late);
+  expect(late.loads[0]?.members.map(({ member }) => member.id)).toEqual(['long']);
+});
