@@ -5,6 +5,7 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import type { Load, LoadResult } from './load.ts';
 import {
+  COUNT_ACCEPTED,
   MEASURE_MEMORY,
   type MemoryUse,
   SUBJECTS,
@@ -22,6 +23,18 @@ export interface Running {
   readonly port: number;
 }
 
+export interface Client {
+  readonly child: ChildProcess;
+  load(load: Load): Promise<LoadResult>;
+}
+
+export interface CountedWorld {
+  readonly child: ChildProcess;
+  readonly world: World;
+  /** How many connections the members have accepted so far. */
+  accepted(): Promise<number>;
+}
+
 /** Starts the processes of one benchmark, and ends them on close. */
 export class Children {
   readonly #children: ChildProcess[] = [];
@@ -33,8 +46,22 @@ export class Children {
     this.#load = this.#start('load.ts');
   }
 
-  world(options: WorldOptions): Promise<World> {
-    return request(this.#start('world.ts'), options);
+  async world(options: WorldOptions): Promise<World> {
+    return (await this.countedWorld(options)).world;
+  }
+
+  /** A world that counts the connections which its members accept. */
+  async countedWorld(options: WorldOptions): Promise<CountedWorld> {
+    const child = this.#start('world.ts');
+    const world = await request<World>(child, options);
+    const accepted = async () => (await request<{ accepted: number }>(child, COUNT_ACCEPTED)).accepted;
+    return { child, world, accepted };
+  }
+
+  /** One more process of clients, for loads at the same time. */
+  client(): Client {
+    const child = this.#start('load.ts');
+    return { child, load: (load) => request(child, load) };
   }
 
   async subject(name: SubjectName, options: SubjectOptions): Promise<Running> {

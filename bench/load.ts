@@ -17,6 +17,17 @@ export type Load =
       readonly count: number;
       readonly concurrency: number;
       readonly rate?: number;
+      /** Closes as soon as the proxy has accepted, and measures until then. */
+      readonly onlyOpen?: boolean;
+    }
+  /** One absolute-form GET on each of many connections, at a rate. `targets`: number of hosts of the target, all of this machine. */
+  | {
+      readonly kind: 'requests';
+      readonly port: number;
+      readonly target: number;
+      readonly targets: number;
+      readonly count: number;
+      readonly rate: number;
     }
   | { readonly kind: 'bulk'; readonly port: number; readonly target: number; readonly bytes: number }
   /** Absolute-form GETs on persistent connections. */
@@ -48,6 +59,8 @@ export interface LoadResult {
 
 /** A client gives up on a proxy that sends nothing for this long. */
 const SILENCE_LIMIT_MS = 10_000;
+
+const MAX_OPEN_REQUESTS = 512;
 
 const heldSockets: Socket[] = [];
 
@@ -125,14 +138,25 @@ async function run(load: Load): Promise<LoadResult> {
       case 'tunnels': {
         const startedAt = performance.now();
         return inParallel(load.count, load.concurrency, async (n) => {
-          if (load.rate !== undefined) {
-            const waitMs = startedAt + (n * 1_000) / load.rate - performance.now();
-            if (waitMs > 0) await new Promise((next) => setTimeout(next, waitMs));
-          }
+          if (load.rate !== undefined) await turnOf(n, load.rate, startedAt);
           const began = performance.now();
           const socket = await openTunnel(load.via, load.port, load.target);
-          socket.write(BYTE);
-          await nextChunk(socket);
+          if (load.onlyOpen !== true) {
+            socket.write(BYTE);
+            await nextChunk(socket);
+          }
+          latenciesMs.push(performance.now() - began);
+          socket.destroy();
+        });
+      }
+      case 'requests': {
+        const startedAt = performance.now();
+        return inParallel(load.count, MAX_OPEN_REQUESTS, async (n) => {
+          await turnOf(n, load.rate, startedAt);
+          const began = performance.now();
+          const socket = openSocket(load.port).on('error', () => {}); // ignored: the answer is missing
+          const host = `127.0.${1 + Math.floor((n % load.targets) / 200)}.${1 + ((n % load.targets) % 200)}`;
+          await get(socket, `${host}:${load.target}`);
           latenciesMs.push(performance.now() - began);
           socket.destroy();
         });
@@ -148,17 +172,13 @@ async function run(load: Load): Promise<LoadResult> {
         return { done: received, failed: load.bytes - received };
       }
       case 'gets': {
-        const request = `GET http://${HOST}:${load.target}/ HTTP/1.1\r\nHost: ${HOST}:${load.target}\r\n\r\n`;
         const sockets = Array.from({ length: load.concurrency }, () => openSocket(load.port));
         for (const socket of sockets) socket.on('error', () => socket.destroy());
         const free = [...sockets];
         const counts = await inParallel(load.count, load.concurrency, async () => {
           const socket = free.pop();
           if (socket === undefined) throw new Error('no socket');
-          socket.write(request);
-          let text = '';
-          while (!isComplete(text)) text += (await nextChunk(socket)).toString('latin1');
-          if (!text.startsWith('HTTP/1.1 200')) throw new Error(text.slice(0, 40));
+          await get(socket, `${HOST}:${load.target}`);
           free.push(socket);
         });
         for (const socket of sockets) socket.destroy();
@@ -190,6 +210,19 @@ async function run(load: Load): Promise<LoadResult> {
   };
   const counts = await result();
   return { ...counts, latenciesMs: latenciesMs.sort((a, b) => a - b) };
+}
+
+/** Waits until the moment of the n-th piece of work. */
+async function turnOf(n: number, rate: number, startedAt: number): Promise<void> {
+  const waitMs = startedAt + (n * 1_000) / rate - performance.now();
+  if (waitMs > 0) await new Promise((next) => setTimeout(next, waitMs));
+}
+
+async function get(socket: Socket, authority: string): Promise<void> {
+  socket.write(`GET http://${authority}/ HTTP/1.1\r\nHost: ${authority}\r\n\r\n`);
+  let text = '';
+  while (!isComplete(text)) text += (await nextChunk(socket)).toString('latin1');
+  if (!text.startsWith('HTTP/1.1 200')) throw new Error(text.slice(0, 40));
 }
 
 function isComplete(text: string): boolean {

@@ -3,13 +3,14 @@
  * proxy's process, from /proc (Linux). Clients, members and targets run in separate processes. bench/README.md explains the
  * results.
  *
- *   npm run bench                   all scenarios, less than five minutes
- *   npm run bench -- --quick        small loads, less than one minute; exits with 1 if a figure is beyond its limit
+ *   npm run bench                   all scenarios, about seven minutes
+ *   npm run bench -- --quick        small loads, about one minute; exits with 1 if a figure is beyond its limit
  */
 import { platform } from 'node:os';
 import { type Bench, MEMBERS } from './bench.ts';
 import { Children } from './children.ts';
 import { measureIdle, measurePicks } from './holding.ts';
+import { measureLatency } from './latency.ts';
 import { Report } from './report.ts';
 import { measureThroughput } from './throughput.ts';
 import { measureBadPool, measurePaced, measureStart } from './waiting.ts';
@@ -36,6 +37,7 @@ try {
   await measureIdle(bench);
   await measureStart(bench);
   await measureBadPool(bench);
+  measureLatency(bench);
   measurePicks(bench);
 } finally {
   children.close();

@@ -4,37 +4,63 @@
  */
 import { once } from 'node:events';
 import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
-import { serveSubject } from './subject.ts';
+import { MEMBER_LOGIN } from './socks-member.ts';
+import { type SubjectOptions, serveSubject } from './subject.ts';
 
 const HOST = '127.0.0.1';
 const ESTABLISHED = 'HTTP/1.1 200 Connection established\r\n\r\n';
 
-serveSubject(async ({ world }) => {
+serveSubject(async ({ world, protocol, login = false }) => {
+  const ports = protocol === 'http' ? world.httpMembers : world.socksMembers;
   let turn = 0;
   const server = createServer({ allowHalfOpen: true, noDelay: true }, (client) => {
-    turn = (turn + 1) % world.httpMembers.length;
-    serve(client, world.httpMembers[turn] ?? 0);
+    turn = (turn + 1) % ports.length;
+    serve(client, { protocol, login, host: world.memberHost, port: ports[turn] ?? 0 });
   });
   server.listen(0, HOST, 4_096);
   await once(server, 'listening');
   return (server.address() as AddressInfo).port;
 });
 
-function serve(client: Socket, port: number): void {
+interface Member {
+  readonly protocol: SubjectOptions['protocol'];
+  readonly login: boolean;
+  readonly host: string;
+  readonly port: number;
+}
+
+function serve(client: Socket, { protocol, login, host, port }: Member): void {
   client.on('error', () => client.destroy());
   client.once('data', (head) => {
     const authority = /^CONNECT (\S+) HTTP\/1\.1\r\n/.exec(head.toString('latin1'))?.[1];
     if (authority === undefined) return void client.destroy();
-    const where = { host: HOST, port, allowHalfOpen: true, noDelay: true, autoSelectFamily: false };
-    const member = connect(where, () =>
-      member.write(`CONNECT ${authority} HTTP/1.1\r\nHost: ${authority}\r\n\r\n`, 'latin1'),
-    );
+    const messages = messagesTo(protocol, login, authority);
+    const where = { host, port, allowHalfOpen: true, noDelay: true, autoSelectFamily: false };
+    const member = connect(where, () => send());
     member.on('error', () => member.destroy());
-    member.once('data', () => {
-      client.write(ESTABLISHED, 'latin1');
-      join(client, member);
-    });
+    const send = () => {
+      member.write(messages.shift() ?? '', 'latin1');
+      member.once('data', () => {
+        if (messages.length > 0) return send();
+        client.write(ESTABLISHED, 'latin1');
+        join(client, member);
+      });
+    };
   });
+}
+
+/** Each is sent when the one before it has been answered. */
+function messagesTo(protocol: Member['protocol'], login: boolean, authority: string): string[] {
+  if (protocol === 'http') return [`CONNECT ${authority} HTTP/1.1\r\nHost: ${authority}\r\n\r\n`];
+  const [host = '', port] = authority.split(':');
+  const bytes = (...values: number[]) => String.fromCharCode(...values);
+  const address = bytes(...host.split('.').map(Number));
+  const portBytes = bytes(Number(port) >> 8, Number(port) & 255);
+  if (protocol === 'socks4') return [`${bytes(4, 1)}${portBytes}${address}${bytes(0)}`];
+  const { username, password } = MEMBER_LOGIN;
+  const loginMessage = `${bytes(1, username.length)}${username}${bytes(password.length)}${password}`;
+  const request = `${bytes(5, 1, 0, 1)}${address}${portBytes}`;
+  return login ? [bytes(5, 1, 2), loginMessage, request] : [bytes(5, 1, 0), request];
 }
 
 function join(one: Socket, other: Socket): void {

@@ -4,16 +4,19 @@ import { tuneForShortLives } from '../src/core/engine.ts';
 import { createLog } from '../src/core/log.ts';
 import { startDaemon } from '../src/daemon/daemon.ts';
 import { until } from '../test/support/until.ts';
+import { MEMBER_LOGIN } from './socks-member.ts';
 import { serveSubject } from './subject.ts';
 
 tuneForShortLives(); // as `noria run` does
 
-serveSubject(async ({ world, protocol, members, usable, workers = 1 }) => {
-  const product = protocol === 'socks5' ? 'short-socks5' : 'short-classic';
+serveSubject(async ({ world, protocol, members, usable, workers = 1, login = false }) => {
+  const product = protocol === 'http' ? 'short-classic' : 'short-socks5';
+  const { username, password } = MEMBER_LOGIN;
+  const auth = login ? `{ username: "${username}", password: "${password}" }` : 'auto';
   const config = parseConfig(
     `
 service: { baseUrl: "http://127.0.0.1:${world.servicePort}" }
-sources: [{ name: bench, product: ${product}, instance: "202611210001", akey: "0123456789abcdef", params: { count: ${members} }, size: ${members} }]
+sources: [{ name: bench, product: ${product}, instance: "202611210001", akey: "0123456789abcdef", params: { count: ${members} }, size: ${members}, upstream: { protocol: ${protocol}, auth: ${auth} } }]
 pool: { allowPrivateAddresses: true }
 listeners: [{ address: "127.0.0.1:0", denyTargets: [], maxConnections: 20000 }]
 admin: { address: "127.0.0.1:0" }

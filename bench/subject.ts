@@ -6,7 +6,9 @@ import type { World } from './world.ts';
 export interface SubjectOptions {
   readonly world: World;
   /** The protocol of the members. */
-  readonly protocol: 'http' | 'socks5';
+  readonly protocol: 'http' | 'socks5' | 'socks4';
+  /** The members require a login. */
+  readonly login?: boolean;
   readonly members: number;
   /** Number of members that must be usable before the load starts. */
   readonly usable: number;
@@ -24,6 +26,9 @@ export type SubjectName = keyof typeof SUBJECTS;
 
 /** The message that makes a subject collect its garbage and answer with its memory use. */
 export const MEASURE_MEMORY = 'measure memory';
+
+/** The message that a world answers with the number of connections that its members have accepted. */
+export const COUNT_ACCEPTED = 'count accepted';
 
 export interface MemoryUse {
   readonly kib: number;

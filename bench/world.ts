@@ -5,6 +5,8 @@
 import { once } from 'node:events';
 import { createServer as createHttpServer } from 'node:http';
 import { type AddressInfo, connect, createServer, type Server, type Socket } from 'node:net';
+import { serveSocksMember } from './socks-member.ts';
+import { COUNT_ACCEPTED } from './subject.ts';
 
 const HOST = '127.0.0.1';
 const MEMBER_LIFE_SECONDS = 3_000;
@@ -24,9 +26,14 @@ export interface WorldOptions {
   readonly members: number;
   /** Faults of the first members; the others work. */
   readonly faults: readonly MemberFault[];
+  /** Where members listen, and under which address others reach them there; loopback by default. */
+  readonly memberHosts?: { readonly listen: string; readonly reach: string };
+  /** SOCKS5 members require a login. */
+  readonly memberLogin?: boolean;
 }
 
 export interface World {
+  readonly memberHost: string;
   readonly httpMembers: readonly number[];
   readonly socksMembers: readonly number[];
   readonly echoPort: number;
@@ -38,9 +45,9 @@ export interface World {
 
 const open: Server[] = [];
 
-async function listen(server: Server): Promise<number> {
+async function listen(server: Server, host = HOST): Promise<number> {
   open.push(server);
-  server.listen(0, HOST, 4_096);
+  server.listen(0, host, 4_096);
   await once(server, 'listening');
   return (server.address() as AddressInfo).port;
 }
@@ -90,28 +97,29 @@ function serveHttpMember(client: Socket, fault: MemberFault | undefined): void {
   client.on('data', onData);
 }
 
-const SOCKS_NO_AUTH = Buffer.from([5, 0]);
-const SOCKS_DONE = Buffer.from([5, 0, 0, 1, 0, 0, 0, 0, 0, 0]);
+/** Connections that members have accepted. */
+let accepted = 0;
 
-function serveSocksMember(client: Socket): void {
-  destroyOnError(client);
-  client.once('data', () => {
-    client.write(SOCKS_NO_AUTH);
-    client.once('data', (request: Buffer) => {
-      const at = request[3] === 1 ? 8 : 5 + (request[4] ?? 0);
-      reach(client, request.readUInt16BE(at), SOCKS_DONE, request.subarray(at + 2));
-    });
-  });
-}
-
-async function build({ members, faults }: WorldOptions): Promise<World> {
+async function build({ members, faults, memberHosts, memberLogin = false }: WorldOptions): Promise<World> {
+  const memberHost = memberHosts?.reach ?? HOST;
+  const openMember = (serve: (client: Socket) => void) =>
+    listen(
+      createServer({ allowHalfOpen: true }, (client) => {
+        accepted += 1;
+        serve(client);
+      }),
+      memberHosts?.listen,
+    );
   const httpMembers: number[] = [];
   const socksMembers: number[] = [];
   for (let n = 0; n < members; n += 1) {
     const fault = faults[n];
-    const server = createServer({ allowHalfOpen: true }, (client) => serveHttpMember(client, fault));
-    httpMembers.push(fault === 'refusing' ? REFUSING_PORT + n : await listen(server));
-    socksMembers.push(await listen(createServer({ allowHalfOpen: true }, serveSocksMember)));
+    httpMembers.push(
+      fault === 'refusing' ? REFUSING_PORT + n : await openMember((client) => serveHttpMember(client, fault)),
+    );
+    socksMembers.push(
+      await openMember((client) => serveSocksMember(destroyOnError(client), memberLogin, reach)),
+    );
   }
   const echoPort = await listen(
     createServer({ allowHalfOpen: true }, (socket) => void destroyOnError(socket).pipe(socket)),
@@ -130,7 +138,7 @@ async function build({ members, faults }: WorldOptions): Promise<World> {
     createHttpServer((request, response) => {
       const ports = request.url?.startsWith('/ShortS5Proxy') === true ? socksMembers : httpMembers;
       const list = ports.map((port) => ({
-        ip: HOST,
+        ip: memberHost,
         port,
         adr: 'bench',
         timeout: MEMBER_LIFE_SECONDS,
@@ -141,7 +149,7 @@ async function build({ members, faults }: WorldOptions): Promise<World> {
       );
     }),
   );
-  return { httpMembers, socksMembers, echoPort, bulkPort, httpPort, servicePort };
+  return { memberHost, httpMembers, socksMembers, echoPort, bulkPort, httpPort, servicePort };
 }
 
 function sendBulk(socket: Socket, bytes: number): void {
@@ -158,6 +166,9 @@ function sendBulk(socket: Socket, bytes: number): void {
 }
 
 process.once('message', (options: WorldOptions) => {
+  process.on('message', (message) => {
+    if (message === COUNT_ACCEPTED) process.send?.({ accepted });
+  });
   void build(options).then((world) => process.send?.(world));
 });
 process.on('disconnect', () => process.exit(0));
