@@ -15,7 +15,6 @@ import type { PoolSettings, PoolSourceOptions } from '../pool/options.ts';
 import type { ProberSettings } from '../prober/prober.ts';
 import type { DrawSourceOptions, RefillSettings } from '../refill/options.ts';
 import type { RefuseAddress } from '../service/decode.ts';
-import { couldDrawLocation } from '../service/locations.ts';
 import { defaultLifetimeMs, longestLifeMs, type Product } from '../service/operations.ts';
 import type { ExtractCall } from '../service/request.ts';
 
@@ -119,7 +118,7 @@ function poolSourceOptions({
     unknownLifetimeMs: lifetimeMs ?? UNKNOWN_LIFETIME_MS,
     ...(longest !== undefined && { longestLifeMs: longest }),
     ...(!isFree && upstream.protocol !== undefined && { protocol: upstream.protocol }),
-    couldHaveLocation: (keyword) => couldDrawLocation(params, keyword),
+    locationParams: { adr: params.adr, nadr: params.nadr },
     mixedLocations: isFree,
   };
 }

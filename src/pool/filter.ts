@@ -1,5 +1,6 @@
 /** Filters: the part of a client's routing options that a member passes or fails for its whole life. */
 import type { MemberProtocol } from '../core/protocol.ts';
+import { couldDrawLocation } from './drawable-locations.ts';
 import type { RoutingOptions } from './lease.ts';
 import { foldLocation } from './locations.ts';
 import type { Member, PoolSource } from './member.ts';
@@ -38,6 +39,8 @@ export function couldDraw(source: PoolSource, filter: MemberFilter, minLifeMs = 
   const { options, protocols, longestLifeMs } = source;
   if (filter.source !== undefined && filter.source !== source.name) return false;
   if (filter.protocol !== undefined && protocols.size > 0 && !protocols.has(filter.protocol)) return false;
-  if (filter.location !== undefined && options.couldHaveLocation?.(filter.location) === false) return false;
+  const { locationParams = {} } = options;
+  if (filter.location !== undefined && couldDrawLocation(locationParams, filter.location) === false)
+    return false;
   return longestLifeMs === 0 || minLifeMs <= longestLifeMs;
 }

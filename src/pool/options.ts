@@ -3,6 +3,7 @@ import type { Clock } from '../core/clock.ts';
 import type { EventBus } from '../core/events.ts';
 import type { MemberProtocol } from '../core/protocol.ts';
 import type { Random } from '../core/random.ts';
+import type { LocationParams } from './drawable-locations.ts';
 import type { SourceOutlook } from './lease.ts';
 
 /** How the next member is chosen. */
@@ -30,8 +31,8 @@ export interface PoolSourceOptions {
   readonly protocol?: MemberProtocol;
   /** No member lives longer when it is drawn; absent: unknown. */
   readonly longestLifeMs?: number;
-  /** Whether the location of a newly drawn member could contain the keyword; absent or undefined: unknown. */
-  readonly couldHaveLocation?: (keyword: string) => boolean | undefined;
+  /** The parameters of its draws that choose locations; absent: unknown. */
+  readonly locationParams?: LocationParams;
   /** Its locations are in several languages, so that some of them say nothing about others. */
   readonly mixedLocations?: boolean;
 }

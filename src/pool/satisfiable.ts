@@ -4,6 +4,7 @@
  * What is unknown counts as possible, so that no client is refused that might be served.
  */
 import { formatDuration } from '../core/duration.ts';
+import { couldDrawLocation } from './drawable-locations.ts';
 import type { RoutingOptions } from './lease.ts';
 import { foldLocation, hasLatinLetter, type Locations, looksLikeCode } from './locations.ts';
 import type { PoolSource } from './member.ts';
@@ -54,7 +55,8 @@ function whyNowhere(sources: readonly PoolSource[], routing: RoutingOptions): st
   const { location = '' } = routing;
   const advice = 'Leave it out, or use a word of a location that noria members shows.';
   if (looksLikeCode(location)) {
-    if (sources.some(({ options }) => options.couldHaveLocation?.(location) === true)) return undefined;
+    if (sources.some(({ options }) => couldDrawLocation(options.locationParams ?? {}, location) === true))
+      return undefined;
     return `adr looks like a country code, but locations are words of the service (province, city, carrier). ${advice}`;
   }
   if (sources.some((source) => couldBeIn(source, routing))) return undefined;
@@ -77,7 +79,7 @@ function couldLive({ options, longestLifeMs }: PoolSource, { minLifeMs = 0 }: Ro
 
 function couldBeIn(source: PoolSource, { location }: RoutingOptions): boolean {
   if (location === undefined) return true;
-  const known = source.options.couldHaveLocation?.(location);
+  const known = couldDrawLocation(source.options.locationParams ?? {}, location);
   return known ?? !isForeignScript(source, location);
 }
 

@@ -137,10 +137,9 @@ test('demand: a client that names a source is demand for that source alone', () 
 });
 
 test('demand: clients that a source can never serve are not its demand', () => {
-  const couldHaveLocation = (keyword: string) => keyword === '广东';
   const kit = openKit({
     sources: [
-      { ...CITY, couldHaveLocation },
+      { ...CITY, locationParams: { adr: '广东' } },
       { ...CITY, name: 'any', priority: 2 },
     ],
   });

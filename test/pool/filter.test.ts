@@ -55,8 +55,7 @@ test('filter: a country code that no location contains is refused at once, with 
 });
 
 test('filter: a client waits for a country code that a source could have', () => {
-  const could = (keyword: string) => keyword === 'jp';
-  const kit = openKit({ sources: [{ ...CITY, couldHaveLocation: could }, BACKUP] });
+  const kit = openKit({ sources: [{ ...CITY, locationParams: { adr: 'jp' } }, BACKUP] });
   expect(kit.pool.acquire(request({ location: 'jp' }, { waitMs: 1_000 }))).toBeInstanceOf(Promise);
   expect(refusal(kit, { location: 'jp', source: 'backup' }).refused).toBe('bad-routing');
   expect(refusal(kit, { location: 'us' }).refused).toBe('bad-routing');

@@ -55,7 +55,7 @@ test('refusal: the time of the next draw is that of a source that can serve the 
 test.each([
   ['protocol', { protocol: 'socks5' }, { protocol: 'http' }],
   ['life', { minLifeMs: 600_000 }, { longestLifeMs: 360_000 }],
-  ['location', { location: '上海' }, { couldHaveLocation: (keyword: string) => keyword !== '上海' }],
+  ['location', { location: '上海' }, { locationParams: { nadr: '上海' } }],
 ] as const)('refusal: a source whose %s excludes the client gives it no hope', (_, routing, facts) => {
   const { kit } = openTwo({ sources: [CITY, { ...TOWN, ...facts }] });
   expect(refusal(kit, routing, WAIT)).toEqual({
@@ -156,8 +156,7 @@ test('refusal: a protocol that no source has is refused at once', () => {
 });
 
 test('refusal: a location that the configuration excludes is refused at once', () => {
-  const couldHaveLocation = (keyword: string) => (keyword === '上海' ? false : undefined);
-  const kit = openKit({ sources: [{ ...CITY, couldHaveLocation }] });
+  const kit = openKit({ sources: [{ ...CITY, locationParams: { nadr: '上海' } }] });
   const { refused, reason } = refusal(kit, { location: '上海' }, WAIT);
   expect([refused, reason]).toEqual([
     'bad-routing',

@@ -23,11 +23,14 @@ const REGIONS = [
   ...['四川', '贵州', '西藏', '陕西', '甘肃', '青海', '宁夏', '新疆', '内蒙古', '香港', '澳门', '台湾'],
 ];
 
+/** Lists of keywords, separated by commas: those to draw, and those to exclude. */
+export interface LocationParams {
+  readonly adr?: unknown;
+  readonly nadr?: unknown;
+}
+
 /** @returns undefined when the parameters do not tell. */
-export function couldDrawLocation(
-  { adr, nadr }: Readonly<Record<string, unknown>>,
-  keyword: string,
-): boolean | undefined {
+export function couldDrawLocation({ adr, nadr }: LocationParams, keyword: string): boolean | undefined {
   const wanted = keyword.toLowerCase();
   if (keywordsOf(nadr).some((excluded) => wanted.includes(excluded))) return false;
   const drawn = keywordsOf(adr);
