@@ -26,9 +26,14 @@ export class MemorySharedPool {
     this.#pace = pace;
   }
 
-  /** The shared pool for one replica. @param replica - unique among those that are connected. */
-  connect(replica: string): PacedSharedPool {
-    const connection = new Connection();
+  /**
+   * The shared pool for one replica.
+   *
+   * @param replica - unique among those that are connected.
+   * @param servesClients - false: the others do not see it in `FleetView.replicas`.
+   */
+  connect(replica: string, { servesClients = true } = {}): PacedSharedPool {
+    const connection = new Connection(servesClients);
     return {
       pace: this.#pace,
       follow: async (follower) => {
@@ -72,6 +77,7 @@ export class MemorySharedPool {
       const sum = this.#state.addUse(use);
       if (sum !== undefined && use.uses > 0) uses[use.member] = sum;
     }
+    for (const use of beat.sessions) this.#state.useSession(use);
     for (const [name, connection] of this.#connections) {
       connection.addUses(uses);
       if (name !== by) connection.addBeat(by, beat);
@@ -82,18 +88,20 @@ export class MemorySharedPool {
     if (!this.#follows(by, connection)) return proposed;
     const known = this.#state.session(proposed.name, this.#clock.monotonic());
     if (known !== undefined) return known;
-    this.#append(by, [{ kind: 'session.moved', session: proposed }]);
+    this.#append(by, [{ kind: 'session.moved', session: proposed, reason: 'new' }]);
     return proposed;
   }
 
   #membershipChanged(): void {
-    const replicas = [...this.#connections.keys()];
+    const serving = [...this.#connections].filter(([, { servesClients }]) => servesClients);
+    const replicas = serving.map(([name]) => name);
     for (const connection of this.#connections.values()) connection.setReplicas(replicas);
   }
 }
 
 /** What one replica has not received yet. Delivers it in a microtask, so that no method of the pool calls a follower. */
 class Connection {
+  readonly servesClients: boolean;
   #follower: Follower | undefined;
   #facts: LoggedFact[] = [];
   #beats: { readonly by: string; readonly beat: Beat }[] = [];
@@ -101,6 +109,10 @@ class Connection {
   #replicas: readonly string[] = [];
   #hasNews = false;
   #delivery: Promise<void> | undefined;
+
+  constructor(servesClients: boolean) {
+    this.servesClients = servesClients;
+  }
 
   start(follower: Follower, state: SharedState): void {
     this.#follower = follower;

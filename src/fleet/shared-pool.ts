@@ -35,8 +35,8 @@ export type Fact =
       readonly host: string;
       readonly lifted: boolean;
     }
-  /** The session is on this member now, or was used again. Creates the session where it is missing. */
-  | { readonly kind: 'session.moved'; readonly session: SharedSession }
+  /** The session is on this member now, for this reason. Creates the session where it is missing. */
+  | { readonly kind: 'session.moved'; readonly session: SharedSession; readonly reason: string }
   /** The session was removed before its end, by the operator or for a limit. A session that is idle ends without a fact. */
   | { readonly kind: 'session.ended'; readonly name: string }
   /** The operator's command for a source, which every replica executes. The last `pause` or `resume` is part of the state. */
@@ -97,11 +97,13 @@ export interface Beat {
   /** By source; a source without any demand so far may be missing. `lastWantedAt` is finite. */
   readonly demand: Readonly<Record<string, Demand>>;
   /** Members whose numbers changed since the last beat. */
-  readonly members: readonly MemberUse[];
+  readonly members: readonly MemberActivity[];
+  /** Sessions that were used since the last beat, and those in use from time to time. */
+  readonly sessions: readonly SessionActivity[];
 }
 
 /** How one replica uses a member. */
-export interface MemberUse {
+export interface MemberActivity {
   readonly member: string;
   /** Accepted leases of clients since the last beat. The shared state has the sum. */
   readonly uses: number;
@@ -112,9 +114,20 @@ export interface MemberUse {
   readonly endsAt?: number | undefined;
 }
 
+/** How one replica uses a session. */
+export interface SessionActivity {
+  readonly session: string;
+  /** Leases since the last beat. */
+  readonly uses: number;
+  /** Open leases of this replica. */
+  readonly openLeases: number;
+  /** Its last use; now, while it has an open lease. The later one counts everywhere. */
+  readonly usedAt: number;
+}
+
 /** What the other replicas do. */
 export interface FleetView {
-  /** Names of the replicas that follow now, in an order that is the same for all, this one included. */
+  /** Names of the replicas that follow now and serve clients, in an order that is the same for all, this one included. */
   readonly replicas: readonly string[];
   /**
    * New beats of other replicas, in order. Beats of one replica may be merged: the last numbers of each member, and the last
@@ -153,7 +166,10 @@ export interface SharedPool {
    * dropped: the next `loaded` shows what is missing.
    */
   publish(facts: readonly Fact[]): void;
-  /** Replaces the beat of this replica, and adds its uses. Like `publish` otherwise. Others hear it within about a second. */
+  /**
+   * Replaces the demand of this replica, and adds its uses to the state. Like `publish` otherwise. Others hear it within about
+   * a second, and more demand at once. A replica calls it only when something has changed.
+   */
   beat(beat: Beat): void;
   /**
    * Opens a session that this replica does not know, in one atomic step. If no replica has it, the session becomes part of

@@ -4,7 +4,14 @@
  * It has no timer: what has ended is removed when something is added.
  */
 import type { SharedMember, SharedSession } from '../pool/shared-member.ts';
-import type { LoggedFact, MemberLeft, MemberRecord, MemberUse, SharedState } from './shared-pool.ts';
+import type {
+  LoggedFact,
+  MemberActivity,
+  MemberLeft,
+  MemberRecord,
+  SessionActivity,
+  SharedState,
+} from './shared-pool.ts';
 
 type Mutable<T> = { -readonly [Key in keyof T]: T[Key] };
 
@@ -49,12 +56,20 @@ export class SharedPoolState {
   }
 
   /** Applies a part of a beat. @returns the uses in all replicas so far; undefined when there is no such member. */
-  addUse({ member, uses, endsAt }: MemberUse): number | undefined {
+  addUse({ member, uses, endsAt }: MemberActivity): number | undefined {
     const state = this.#members.get(member);
     if (state === undefined) return undefined;
     state.uses += uses;
     if (endsAt !== undefined) state.member = withEnd(state.member, endsAt);
     return state.uses;
+  }
+
+  /** Applies a part of a beat. */
+  useSession({ session: name, uses, usedAt }: SessionActivity): void {
+    const session = this.#sessions.get(name);
+    if (session === undefined) return;
+    const latest = Math.max(session.usedAt, usedAt);
+    this.#sessions.set(name, { ...session, uses: session.uses + uses, usedAt: latest });
   }
 
   /** The session, unless it has ended. */

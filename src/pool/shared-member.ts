@@ -36,4 +36,6 @@ export interface SharedSession {
   readonly ttlMs: number;
   /** Its last use that is known. It ends `ttlMs` later. */
   readonly usedAt: number;
+  /** Leases so far. */
+  readonly uses: number;
 }

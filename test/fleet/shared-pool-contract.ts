@@ -83,10 +83,10 @@ export function sharedMember({ clock }: SharedPoolStage, id: string, lifeMs = 60
 
 function sharedSession({ clock }: SharedPoolStage, name: string, member: string): SharedSession {
   const owner = { user: 'me', address: '192.0.2.1' };
-  return { name, owner, member, ttlMs: 60_000, usedAt: clock.monotonic() };
+  return { name, owner, member, ttlMs: 60_000, usedAt: clock.monotonic(), uses: 0 };
 }
 
-const emptyBeat: Beat = { waiting: 0, demand: {}, members: [] };
+const emptyBeat: Beat = { waiting: 0, demand: {}, members: [], sessions: [] };
 
 const left = (member: string, votesNeeded: number): Fact => ({
   kind: 'member.left',
@@ -158,8 +158,8 @@ export function testSharedPool(name: string, open: () => SharedPoolStage | Promi
       { kind: 'member.banned', member: 'm1', host: 'one.example', lifted: false },
       { kind: 'member.banned', member: 'm1', host: 'two.example', lifted: false },
       { kind: 'member.banned', member: 'm1', host: 'one.example', lifted: true },
-      { kind: 'session.moved', session },
-      { kind: 'session.moved', session: { ...session, name: 's2' } },
+      { kind: 'session.moved', session, reason: 'new' },
+      { kind: 'session.moved', session: { ...session, name: 's2' }, reason: 'new' },
       { kind: 'session.ended', name: 's2' },
       { kind: 'source.commanded', source: 'city', command: 'pause' },
       { kind: 'source.commanded', source: 'backup', command: 'pause' },
@@ -216,10 +216,16 @@ export function testSharedPool(name: string, open: () => SharedPoolStage | Promi
     const b = await join(stage, 'b');
     await until('it is seen', () => a.seen.replicas.length === 2);
     expect(a.seen.replicas).toEqual(b.seen.replicas);
-    a.shared.publish([{ kind: 'member.joined', member: sharedMember(stage, 'm1') }]);
+    const session = sharedSession(stage, 's1', 'm1');
+    a.shared.publish([
+      { kind: 'member.joined', member: sharedMember(stage, 'm1') },
+      { kind: 'session.moved', session, reason: 'new' },
+    ]);
     const demand = { waiting: 2, lastWantedAt: stage.clock.monotonic(), usedUpPerSecond: 0.5 };
     const use = { member: 'm1', uses: 3, openLeases: 1, latencyMs: 20 };
-    a.shared.beat({ waiting: 2, demand: { city: demand }, members: [use] });
+    const usedAt = session.usedAt + 5_000;
+    const sessions = [{ session: 's1', uses: 2, openLeases: 1, usedAt }];
+    a.shared.beat({ waiting: 2, demand: { city: demand }, members: [use], sessions });
     await until('it is heard', () => b.seen.beats.length > 0);
     expect(b.seen.beats.at(-1)).toEqual({
       by: 'a',
@@ -227,6 +233,7 @@ export function testSharedPool(name: string, open: () => SharedPoolStage | Promi
         waiting: 2,
         demand: { city: { ...demand, lastWantedAt: near(demand.lastWantedAt) } },
         members: [use],
+        sessions: [{ session: 's1', uses: 2, openLeases: 1, usedAt: near(usedAt) }],
       },
     });
     a.shared.beat({ ...emptyBeat, members: [{ ...use, uses: 1, openLeases: 0 }] });
@@ -236,7 +243,9 @@ export function testSharedPool(name: string, open: () => SharedPoolStage | Promi
       await until('it knows the sum', () => seen.views.some(({ uses }) => uses['m1'] === 4));
     }
     expect(a.seen.beats).toEqual([]);
-    expect((await stateOf(stage, 'late')).members[0]?.uses).toBe(4);
+    const state = await stateOf(stage, 'late');
+    expect(state.members[0]?.uses).toBe(4);
+    expect(state.sessions).toMatchObject([{ uses: 2, usedAt: near(usedAt) }]);
     await b.shared.close();
     await until('it is no longer seen', () => a.seen.replicas.length === 1);
   });
@@ -253,7 +262,7 @@ export function testSharedPool(name: string, open: () => SharedPoolStage | Promi
     await until('it is in the log', () => a.seen.facts.length === 1 && b.seen.facts.length === 1);
     expect(a.seen.facts[0]?.fact).toMatchObject({ kind: 'session.moved', session: { member: members[0] } });
     const moved = { ...first, member: 'm3' };
-    b.shared.publish([{ kind: 'session.moved', session: moved }]);
+    b.shared.publish([{ kind: 'session.moved', session: moved, reason: 'left' }]);
     await until('it has moved', () => a.seen.facts.length === 2);
     expect((await a.shared.bindSession(first)).member).toBe('m3');
     b.shared.publish([{ kind: 'session.ended', name: 's1' }]);
