@@ -87,7 +87,7 @@ export class MemorySharedPool {
   #bind(by: string, connection: Connection, proposed: SharedSession): SharedSession {
     if (!this.#follows(by, connection)) return proposed;
     const known = this.#state.session(proposed.name, this.#clock.monotonic());
-    if (known !== undefined) return known;
+    if (known?.member !== undefined) return known;
     this.#append(by, [{ kind: 'session.moved', session: proposed, reason: 'new' }]);
     return proposed;
   }

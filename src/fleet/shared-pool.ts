@@ -13,50 +13,26 @@
  * The state is the result of all facts in the order of the log (shared-state.ts). The last fact about the same thing decides.
  * Every fact is idempotent: applied again, it changes nothing.
  */
-import type { FaultCode } from '../core/faults.ts';
-import type { Demand } from '../pool/drawn-member.ts';
-import type { LeaveReason } from '../pool/member.ts';
-import type { MemberQuarantine, SharedMember, SharedSession } from '../pool/shared-member.ts';
+import type {
+  MemberQuarantine,
+  PoolActivity,
+  PoolChange,
+  SharedMember,
+  SharedSession,
+} from '../pool/shared-member.ts';
 import type { PaceStore } from '../state/pace-file.ts';
 
 /** What a replica tells the others. */
-export type Fact =
-  /** A draw brought the member, or brought it again: the later end of life counts. Ignored for a member that was removed. */
-  | { readonly kind: 'member.joined'; readonly member: SharedMember }
-  /** The member becomes a last choice. */
-  | { readonly kind: 'member.quarantined'; readonly member: string; readonly quarantine: MemberQuarantine }
-  /** The member accepted an attempt after a quarantine, or for the first time. */
-  | { readonly kind: 'member.restored'; readonly member: string }
-  | MemberLeft
-  /** A client reported that the member is banned by the host, or (`lifted`) that it works again. */
-  | {
-      readonly kind: 'member.banned';
-      readonly member: string;
-      readonly host: string;
-      readonly lifted: boolean;
-    }
-  /** The session is on this member now, for this reason. Creates the session where it is missing. */
-  | { readonly kind: 'session.moved'; readonly session: SharedSession; readonly reason: string }
-  /** The session was removed before its end, by the operator or for a limit. A session that is idle ends without a fact. */
-  | { readonly kind: 'session.ended'; readonly name: string }
-  /** The operator's command for a source, which every replica executes. The last `pause` or `resume` is part of the state. */
-  | {
-      readonly kind: 'source.commanded';
-      readonly source: string;
-      readonly command: 'pause' | 'resume' | 'refill';
-    };
+export type Fact = Exclude<PoolChange, { kind: 'member.left' }> | MemberLeft | SourceCommand;
 
-/**
- * A replica removed the member before its end of life. The member is removed everywhere when `votesNeeded` different
- * replicas have published this fact, itself included. A member that ends, or whose source is no longer configured, leaves
- * without a fact.
- */
-export interface MemberLeft {
-  readonly kind: 'member.left';
-  readonly member: string;
-  readonly reason: Exclude<LeaveReason, 'expired' | 'removed'>;
-  readonly fault?: FaultCode | undefined;
-  readonly votesNeeded: number;
+/** The member is removed everywhere when `votesNeeded` different replicas have published this fact, itself included. */
+export type MemberLeft = Extract<PoolChange, { kind: 'member.left' }> & { readonly votesNeeded: number };
+
+/** The operator's command for a source, which every replica executes. The last `pause` or `resume` is part of the state. */
+export interface SourceCommand {
+  readonly kind: 'source.commanded';
+  readonly source: string;
+  readonly command: 'pause' | 'resume' | 'refill';
 }
 
 /** A fact in the log. */
@@ -90,40 +66,8 @@ export interface SharedState {
   readonly paused: readonly string[];
 }
 
-/** The state of one replica now. Unlike facts, only the last one matters. */
-export interface Beat {
-  /** Clients that wait for a member. */
-  readonly waiting: number;
-  /** By source; a source without any demand so far may be missing. `lastWantedAt` is finite. */
-  readonly demand: Readonly<Record<string, Demand>>;
-  /** Members whose numbers changed since the last beat. */
-  readonly members: readonly MemberActivity[];
-  /** Sessions that were used since the last beat, and those in use from time to time. */
-  readonly sessions: readonly SessionActivity[];
-}
-
-/** How one replica uses a member. */
-export interface MemberActivity {
-  readonly member: string;
-  /** Accepted leases of clients since the last beat. The shared state has the sum. */
-  readonly uses: number;
-  /** Open leases of this replica. */
-  readonly openLeases: number;
-  readonly latencyMs?: number | undefined;
-  /** For a member whose end of life is assumed: the end after its last success here. The later end counts everywhere. */
-  readonly endsAt?: number | undefined;
-}
-
-/** How one replica uses a session. */
-export interface SessionActivity {
-  readonly session: string;
-  /** Leases since the last beat. */
-  readonly uses: number;
-  /** Open leases of this replica. */
-  readonly openLeases: number;
-  /** Its last use; now, while it has an open lease. The later one counts everywhere. */
-  readonly usedAt: number;
-}
+/** What one replica does. Unlike facts, only the last numbers matter, and the sum of `uses`. */
+export type Beat = PoolActivity;
 
 /** What the other replicas do. */
 export interface FleetView {
@@ -172,8 +116,9 @@ export interface SharedPool {
    */
   beat(beat: Beat): void;
   /**
-   * Opens a session that this replica does not know, in one atomic step. If no replica has it, the session becomes part of
-   * the state as proposed, and a `session.moved` by this replica is appended. Otherwise the state stays as it is.
+   * Opens a session that this replica does not know, in one atomic step. If no replica has it, or the one in the state has
+   * no member, the proposal becomes part of the state, and a `session.moved` by this replica is appended. Otherwise the state
+   * stays as it is.
    *
    * @returns the session in the state, which another replica may have opened or moved; the proposal when the connection is
    *   lost or too slow. Never rejects.

@@ -3,15 +3,8 @@
  *
  * It has no timer: what has ended is removed when something is added.
  */
-import type { SharedMember, SharedSession } from '../pool/shared-member.ts';
-import type {
-  LoggedFact,
-  MemberActivity,
-  MemberLeft,
-  MemberRecord,
-  SessionActivity,
-  SharedState,
-} from './shared-pool.ts';
+import type { MemberActivity, SessionActivity, SharedMember, SharedSession } from '../pool/shared-member.ts';
+import type { LoggedFact, MemberLeft, MemberRecord, SharedState } from './shared-pool.ts';
 
 type Mutable<T> = { -readonly [Key in keyof T]: T[Key] };
 
@@ -65,11 +58,11 @@ export class SharedPoolState {
   }
 
   /** Applies a part of a beat. */
-  useSession({ session: name, uses, usedAt }: SessionActivity): void {
+  useSession({ session: name, uses, usedAt, ttlMs }: SessionActivity): void {
     const session = this.#sessions.get(name);
     if (session === undefined) return;
     const latest = Math.max(session.usedAt, usedAt);
-    this.#sessions.set(name, { ...session, uses: session.uses + uses, usedAt: latest });
+    this.#sessions.set(name, { ...session, ttlMs, uses: session.uses + uses, usedAt: latest });
   }
 
   /** The session, unless it has ended. */

@@ -1,13 +1,14 @@
 /**
- * Members and sessions as the replicas of one pool exchange them: plain data that survives JSON. Keys that are `undefined` may
- * be absent.
+ * Members, sessions and their changes as the replicas of one pool exchange them: plain data that survives JSON. Keys that are
+ * `undefined` may be absent.
  *
  * Moments are monotonic ms of the process that holds the data. What carries data to another process converts them.
  */
 import type { FaultCode } from '../core/faults.ts';
-import type { DrawnMember } from './drawn-member.ts';
+import type { Demand, DrawnMember } from './drawn-member.ts';
 import type { HealthRecord } from './health.ts';
 import type { SessionOwner } from './lease.ts';
+import type { LeaveReason } from './member.ts';
 
 /** A member of the pool, without what each replica learns about it. */
 export interface SharedMember extends Omit<DrawnMember, 'endsAt'> {
@@ -38,4 +39,67 @@ export interface SharedSession {
   readonly usedAt: number;
   /** Leases so far. */
   readonly uses: number;
+}
+
+/** A change of the pool that all its replicas apply. Applied again, it changes nothing. */
+export type PoolChange =
+  /** A draw brought the member, or brought it again: the later end of life counts. Ignored for a member that was removed. */
+  | { readonly kind: 'member.joined'; readonly member: SharedMember }
+  /** The member becomes a last choice. */
+  | { readonly kind: 'member.quarantined'; readonly member: string; readonly quarantine: MemberQuarantine }
+  /** The member accepted an attempt after a quarantine, or for the first time. */
+  | { readonly kind: 'member.restored'; readonly member: string }
+  /** The member was removed before its end of life. One that ends, or whose source is no longer configured, leaves without a change. */
+  | {
+      readonly kind: 'member.left';
+      readonly member: string;
+      readonly reason: Exclude<LeaveReason, 'expired' | 'removed'>;
+      readonly fault?: FaultCode | undefined;
+    }
+  /** A client reported that the member is banned by the host, or (`lifted`) that it works again. */
+  | {
+      readonly kind: 'member.banned';
+      readonly member: string;
+      readonly host: string;
+      readonly lifted: boolean;
+    }
+  /** The session is on this member now, for this reason. Creates the session where it is missing. */
+  | { readonly kind: 'session.moved'; readonly session: SharedSession; readonly reason: string }
+  /** The session was removed before its end, by the operator or for a limit. A session that is idle ends without a change. */
+  | { readonly kind: 'session.ended'; readonly name: string };
+
+/** How one replica uses a member. */
+export interface MemberActivity {
+  readonly member: string;
+  /** Accepted leases of clients since the last report. */
+  readonly uses: number;
+  /** Open leases of this replica. */
+  readonly openLeases: number;
+  readonly latencyMs?: number | undefined;
+  /** For a member whose end of life is assumed: the end after its last success here. The later end counts everywhere. */
+  readonly endsAt?: number | undefined;
+}
+
+/** How one replica uses a session. */
+export interface SessionActivity {
+  readonly session: string;
+  /** Leases since the last report. */
+  readonly uses: number;
+  /** Open leases of this replica. */
+  readonly openLeases: number;
+  /** Its last use; now, while it has an open lease. The later one counts everywhere. */
+  readonly usedAt: number;
+  readonly ttlMs: number;
+}
+
+/** What one replica does. */
+export interface PoolActivity {
+  /** Clients that wait for a member. */
+  readonly waiting: number;
+  /** By source; a source without any demand so far may be missing. `lastWantedAt` is finite. */
+  readonly demand: Readonly<Record<string, Demand>>;
+  /** Members whose numbers changed since the last report. */
+  readonly members: readonly MemberActivity[];
+  /** Sessions that were used since the last report, and those in use from time to time. */
+  readonly sessions: readonly SessionActivity[];
 }

@@ -224,7 +224,7 @@ export function testSharedPool(name: string, open: () => SharedPoolStage | Promi
     const demand = { waiting: 2, lastWantedAt: stage.clock.monotonic(), usedUpPerSecond: 0.5 };
     const use = { member: 'm1', uses: 3, openLeases: 1, latencyMs: 20 };
     const usedAt = session.usedAt + 5_000;
-    const sessions = [{ session: 's1', uses: 2, openLeases: 1, usedAt }];
+    const sessions = [{ session: 's1', uses: 2, openLeases: 1, usedAt, ttlMs: 90_000 }];
     a.shared.beat({ waiting: 2, demand: { city: demand }, members: [use], sessions });
     await until('it is heard', () => b.seen.beats.length > 0);
     expect(b.seen.beats.at(-1)).toEqual({
@@ -233,7 +233,7 @@ export function testSharedPool(name: string, open: () => SharedPoolStage | Promi
         waiting: 2,
         demand: { city: { ...demand, lastWantedAt: near(demand.lastWantedAt) } },
         members: [use],
-        sessions: [{ session: 's1', uses: 2, openLeases: 1, usedAt: near(usedAt) }],
+        sessions: [{ session: 's1', uses: 2, openLeases: 1, usedAt: near(usedAt), ttlMs: 90_000 }],
       },
     });
     a.shared.beat({ ...emptyBeat, members: [{ ...use, uses: 1, openLeases: 0 }] });
@@ -245,7 +245,7 @@ export function testSharedPool(name: string, open: () => SharedPoolStage | Promi
     expect(a.seen.beats).toEqual([]);
     const state = await stateOf(stage, 'late');
     expect(state.members[0]?.uses).toBe(4);
-    expect(state.sessions).toMatchObject([{ uses: 2, usedAt: near(usedAt) }]);
+    expect(state.sessions).toMatchObject([{ uses: 2, usedAt: near(usedAt), ttlMs: 90_000 }]);
     await b.shared.close();
     await until('it is no longer seen', () => a.seen.replicas.length === 1);
   });
@@ -267,7 +267,8 @@ export function testSharedPool(name: string, open: () => SharedPoolStage | Promi
     expect((await a.shared.bindSession(first)).member).toBe('m3');
     b.shared.publish([{ kind: 'session.ended', name: 's1' }]);
     await until('it has ended', () => a.seen.facts.length === 3);
-    expect((await a.shared.bindSession(first)).member).toBe('m1');
+    expect((await a.shared.bindSession({ ...first, member: undefined })).member).toBeUndefined();
+    expect((await b.shared.bindSession(first)).member, 'it had no member').toBe('m1');
   });
 
   test(`${name}: after close, it ignores what the replica publishes`, async () => {
