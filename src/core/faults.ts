@@ -245,12 +245,6 @@ export const FAULTS = {
     summary: 'The member closed the tunnel before the first byte of an answer.',
     advice: 'No action needed: it counts as half a failure of the member.',
   },
-  'member-rejected': {
-    side: 'member',
-    retry: 'other-member',
-    summary: 'A client of proxyPool reported the member as bad.',
-    advice: 'No action needed: noria quarantines the member, and its port moves to another one.',
-  },
   'client-gone': {
     side: 'client',
     retry: 'never',
@@ -327,6 +321,18 @@ export const FAULTS = {
     retry: 'never',
     summary: 'The state folder cannot be written.',
     advice: 'Make state.dir writable for the user that runs noria, on a file system with hard links.',
+  },
+  'fleet-store-lost': {
+    side: 'operator',
+    retry: 'later',
+    summary: "The fleet's store cannot be reached, so nothing is drawn.",
+    advice: 'Check fleet.url and the store; noria serves the members it has, and reconnects by itself.',
+  },
+  'fleet-store-unusable': {
+    side: 'operator',
+    retry: 'later',
+    summary: "The fleet's store refuses noria, so nothing is drawn.",
+    advice: 'Run noria check, which names the problem and the solution.',
   },
   'workers-failed': {
     side: 'operator',

@@ -78,12 +78,17 @@ export interface PaceDecision<T> {
   readonly result: T;
 }
 
+/** Decodes an entry. An invalid one is treated as if it was never written. */
+export function readPaceEntry(text: string): PaceEntry | undefined {
+  return lenientEntry.parse(JSON.parse(text));
+}
+
 export interface PaceStore extends Timekeeper {
   /**
    * Decides on the entry of `key` in one atomic step. `decide` may be called several times and must have no side effects;
    * its `now` is read inside the step.
    *
-   * @throws NoriaError state-unwritable
+   * @throws NoriaError state-unwritable; fleet-store-lost, fleet-store-unusable
    */
   change<T>(key: string, decide: (entry: PaceEntry | undefined, now: Moment) => PaceDecision<T>): Promise<T>;
 }

@@ -1,0 +1,159 @@
+/** The store as one replica of a fleet uses it: runs scripts, and follows the clock and the epoch of the store. */
+import { randomUUID } from 'node:crypto';
+import type { Clock } from '../../core/clock.ts';
+import { NoriaError } from '../../core/faults.ts';
+import type { Random } from '../../core/random.ts';
+import type { Timekeeper } from '../../state/moment.ts';
+import { EPOCH_LUA, type EpochState, epochArguments, epochKeys, readEpoch, STORE_FORMAT } from './epoch.ts';
+import { type FleetKeys, fleetKeys } from './keys.ts';
+import { Script } from './script.ts';
+import type { StoreAddress } from './store-address.ts';
+import { type Reply, type StoreClient, StoreRefusal } from './store-client.ts';
+import { StoreClock } from './store-clock.ts';
+import { COMMAND_DEADLINE_MS, type LogFollower, StoreConnection } from './store-connection.ts';
+
+export interface FleetStoreOptions {
+  readonly address: StoreAddress;
+  /** The name of the fleet. */
+  readonly name: string;
+  readonly clock: Clock;
+  readonly random: Random;
+  readonly timekeeper: Timekeeper;
+  readonly follow?: LogFollower;
+  readonly onConnected?: () => void;
+  readonly onLost?: (error: NoriaError) => void;
+  /** Called after each script. */
+  readonly onTiming?: (operation: string, ms: number) => void;
+}
+
+/** A script of the fleet, which begins with EPOCH_LUA: its KEYS begin at 7, its ARGV at 5. */
+export class FleetScript {
+  /** Its name in the metrics. */
+  readonly operation: string;
+  readonly script: Script;
+
+  constructor(operation: string, source: string) {
+    this.operation = operation;
+    this.script = new Script(EPOCH_LUA, source);
+  }
+}
+
+export interface FleetAnswer {
+  readonly epoch: EpochState;
+  readonly values: readonly Reply[];
+}
+
+/** What a script works on, after the keys and arguments of EPOCH_LUA. */
+export interface ScriptInput {
+  readonly keys?: readonly string[];
+  readonly args?: readonly (string | number)[];
+}
+
+const HELLO = new FleetScript('hello', 'return answer()');
+/** The fastest one bounds the store's time. */
+const HELLOS = 3;
+const UNCERTAIN_MS = 50;
+
+export class FleetStore {
+  readonly keys: FleetKeys;
+  readonly clock: StoreClock;
+  readonly connection: StoreConnection;
+  readonly #options: FleetStoreOptions;
+  readonly #elapsed: () => number;
+  #epochId = '';
+  #contactAt = 0;
+  #clockWasSet = false;
+
+  constructor(options: FleetStoreOptions) {
+    const { address, clock, random, timekeeper, name, follow, onLost, onConnected } = options;
+    this.#options = options;
+    this.#elapsed = exactStopwatch(clock, timekeeper);
+    this.keys = fleetKeys(name);
+    this.clock = new StoreClock(this.#elapsed);
+    this.connection = new StoreConnection({
+      address,
+      clock,
+      random,
+      greet: (client) => this.#greet(client),
+      follow,
+      onConnected: () => onConnected?.(),
+      onLost: (error) => onLost?.(error),
+    });
+  }
+
+  /** The id of the epoch that this replica remembers; empty before the first answer. */
+  get epochId(): string {
+    return this.#epochId;
+  }
+
+  /**
+   * Runs a script over the connection, or over `client`.
+   *
+   * @throws NoriaError fleet-store-lost, fleet-store-unusable
+   */
+  async run(script: FleetScript, input: ScriptInput = {}, client?: StoreClient): Promise<FleetAnswer> {
+    const runner = client === undefined ? this.connection : within(client);
+    const sentAt = this.#elapsed();
+    const remembered = this.#epochId;
+    const epoch = {
+      remembered,
+      rememberedForMs: sentAt - this.#contactAt,
+      fresh: randomUUID(),
+      clockWasSet: this.#clockWasSet,
+    };
+    const keys = [...epochKeys(this.keys), ...(input.keys ?? [])];
+    const args = [...epochArguments(epoch), ...(input.args ?? [])];
+    try {
+      const { state, values } = readEpoch(await script.script.run(runner, keys, args));
+      this.#learn(state, sentAt);
+      this.#options.onTiming?.(script.operation, this.#elapsed() - sentAt);
+      return { epoch: state, values };
+    } catch (error) {
+      throw error instanceof StoreRefusal ? refusedScript(this.#options.address.label, error) : error;
+    }
+  }
+
+  close(): Promise<void> {
+    return this.connection.close();
+  }
+
+  async #greet(client: StoreClient): Promise<void> {
+    for (let left = HELLOS; left > 0; left -= 1) await this.run(HELLO, {}, client);
+  }
+
+  /** In another epoch, the log may have lost facts, or have others at the same positions: it must be loaded again. */
+  #learn({ now, id }: EpochState, sentAt: number): void {
+    const isOther = this.#epochId !== '' && this.#epochId !== id;
+    this.#clockWasSet = this.clock.record(now, sentAt);
+    this.#epochId = id;
+    this.#contactAt = Math.max(this.#contactAt, sentAt);
+    if (!isOther) return;
+    const why = 'the store was restarted, emptied, restored or replaced, so noria loads its data again';
+    this.connection.reset(new NoriaError('fleet-store-lost', why));
+  }
+}
+
+/** The boot time is exact only to about 10 ms, so it counts only when the machine was suspended. */
+function exactStopwatch(clock: Clock, timekeeper: Timekeeper): () => number {
+  const startedAt = clock.monotonic();
+  const total = timekeeper.stopwatch();
+  return () => {
+    const [monotonicMs, totalMs] = [clock.monotonic() - startedAt, total()];
+    return totalMs - monotonicMs > UNCERTAIN_MS ? totalMs : monotonicMs;
+  };
+}
+
+function within(client: StoreClient) {
+  return { call: (command: readonly string[]) => client.call(command, COMMAND_DEADLINE_MS) };
+}
+
+function refusedScript(label: string, refusal: StoreRefusal): NoriaError {
+  const format = /^FORMAT (\d+)/.exec(refusal.message)?.[1];
+  const why =
+    format === undefined
+      ? `it answered ${refusal.message}`
+      : `its data has format ${format}, and this noria knows formats up to ${STORE_FORMAT}; update this noria`;
+  return new NoriaError('fleet-store-unusable', `the fleet's store at ${label} cannot be used: ${why}`, {
+    cause: refusal,
+  });
+}

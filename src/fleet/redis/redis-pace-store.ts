@@ -1,0 +1,175 @@
+/**
+ * The pace of the instances of a fleet, in its store.
+ *
+ * A change is a compare-and-swap: one script reads the entry with its version, `decide` runs here, and a second script writes only
+ * if the version is unchanged. All moments are the store's time, so the clocks of the replicas do not matter.
+ *
+ * A claim is written only if this replica has applied the whole log: otherwise it could draw what another one has just drawn.
+ */
+import { type Clock, pause } from '../../core/clock.ts';
+import { NoriaError } from '../../core/faults.ts';
+import { USE_BY_MS } from '../../refill/pace-rule.ts';
+import type { Moment } from '../../state/moment.ts';
+import {
+  type LastCall,
+  type PaceDecision,
+  type PaceEntry,
+  type PaceStore,
+  readPaceEntry,
+} from '../../state/pace-file.ts';
+import type { EpochState } from './epoch.ts';
+import { FleetScript, type FleetStore } from './fleet-store.ts';
+
+export interface RedisPaceStoreOptions {
+  readonly store: FleetStore;
+  readonly clock: Clock;
+  /** Starts a stopwatch that also counts while the machine is suspended. */
+  readonly stopwatch: () => () => number;
+  /** The timeout of a call, in ms. */
+  readonly callTimeoutMs: () => number;
+  /** Absent: claims do not wait for the log. */
+  readonly log?: FollowedLog;
+  /** Called for each claim. */
+  readonly onClaim?: (outcome: ClaimOutcome) => void;
+}
+
+/** The log of facts as this replica follows it. */
+export interface FollowedLog {
+  /** The number of the last applied entry. */
+  position(): number;
+  /** Resolves when the facts of this replica are in the log. */
+  flushed(): Promise<void>;
+  /** Resolves when the entry `number` is applied, or cannot be expected soon. */
+  catchUp(number: number): Promise<void>;
+}
+
+/** `behind`: the log was not applied yet. `outrun`: another replica changed the entry first. */
+export type ClaimOutcome = 'granted' | 'behind' | 'outrun';
+
+/** Replicas that collide: one of them always succeeds, so this many failures in a row have another cause. */
+const MAX_TRIES = 1_000;
+/** An instance without a call for a week is probably no longer configured. */
+const FORGOTTEN_AFTER_MS = 7 * 24 * 3_600_000;
+
+/** KEYS: 7 entry. */
+const READ = new FleetScript(
+  'pace-read',
+  `
+local entry = redis.call('HMGET', KEYS[7], 'version', 'entry')
+return answer(entry[1] or '0', entry[2] or '')
+`,
+);
+
+/** KEYS: 7 entry. ARGV: 5 epoch, 6 version, 7 entry, 8 for a claim the number of the last applied entry, otherwise empty. */
+const WRITE = new FleetScript(
+  'pace-write',
+  `
+if epoch ~= ARGV[5] or (redis.call('HGET', KEYS[7], 'version') or '0') ~= ARGV[6] then
+  return answer('outrun')
+end
+local number = redis.call('HGET', KEYS[1], 'number') or '0'
+if ARGV[8] ~= '' and tonumber(ARGV[8]) < tonumber(number) then return answer('behind', number) end
+redis.call('HSET', KEYS[7], 'version', whole(ARGV[6] + 1), 'entry', ARGV[7])
+redis.call('PEXPIRE', KEYS[7], ${FORGOTTEN_AFTER_MS})
+return answer('written')
+`,
+);
+
+export class RedisPaceStore implements PaceStore {
+  readonly #options: RedisPaceStoreOptions;
+
+  constructor(options: RedisPaceStoreOptions) {
+    this.#options = options;
+  }
+
+  /** Not before the store's time, so that an answer never counts as earlier than it was. */
+  now(): Moment {
+    const { clock, epochId } = this.#options.store;
+    return momentAt(clock.atMost() ?? 0, epochId);
+  }
+
+  stopwatch(): () => number {
+    return this.#options.stopwatch();
+  }
+
+  async change<T>(
+    key: string,
+    decide: (entry: PaceEntry | undefined, now: Moment) => PaceDecision<T>,
+  ): Promise<T> {
+    const { store, clock, log } = this.#options;
+    for (let tries = 0; tries < MAX_TRIES; tries += 1) {
+      await log?.flushed();
+      const { epoch, values } = await store.run(READ, { keys: [store.keys.pace(key)] });
+      if (epoch.now < epoch.openAt) {
+        await pause(clock, epoch.openAt - epoch.now);
+        continue;
+      }
+      const [version = '0', text = ''] = values.map(String);
+      const entry = this.#withFloor(text === '' ? undefined : decodeEntry(text), epoch);
+      const { next, result } = decide(entry, momentAt(epoch.now, epoch.id));
+      if (next === undefined || (await this.#write(key, { epoch, version, entry, next }))) return result;
+    }
+    const problem = `other replicas changed the pace of an instance ${MAX_TRIES} times in a row before this one could`;
+    throw new NoriaError('fleet-store-lost', problem);
+  }
+
+  /** Returns whether the entry was written. If not, the caller reads and decides again. */
+  async #write(key: string, { epoch, version, entry, next }: Change): Promise<boolean> {
+    const { store, log, onClaim } = this.#options;
+    const isClaim = next.call?.fate === 'pending' && next.call.id !== entry?.call?.id;
+    const applied = isClaim && log !== undefined ? log.position() : '';
+    const { values } = await store.run(WRITE, {
+      keys: [store.keys.pace(key)],
+      args: [epoch.id, version, JSON.stringify(next), applied],
+    });
+    const [outcome, number] = values;
+    if (isClaim) onClaim?.(outcome === 'written' ? 'granted' : outcome === 'behind' ? 'behind' : 'outrun');
+    if (outcome === 'behind') await log?.catchUp(Number(number));
+    return outcome === 'written';
+  }
+
+  /** The entry as if the instance had been called at the floor of the epoch, with the longest possible call. */
+  #withFloor(entry: PaceEntry | undefined, { floorAt, id }: EpochState): PaceEntry | undefined {
+    if (floorAt === 0 || (entry?.call !== undefined && entry.call.claimedAt.wallAt >= floorAt)) return entry;
+    const arrivedWithinMs = USE_BY_MS + this.#options.callTimeoutMs();
+    const floor: LastCall = {
+      id: '',
+      claimedAt: momentAt(floorAt, id),
+      arrivedWithinMs,
+      holdMs: Math.max(0, endOf(entry?.call) - floorAt - arrivedWithinMs),
+      fate: 'unanswered',
+    };
+    return { ...entry, queue: entry?.queue ?? [], call: floor };
+  }
+}
+
+interface Change {
+  readonly epoch: EpochState;
+  readonly version: string;
+  readonly entry: PaceEntry | undefined;
+  readonly next: PaceEntry;
+}
+
+/** The store's time when the call has arrived and its hold is over. */
+function endOf(call: LastCall | undefined): number {
+  return call === undefined ? 0 : call.claimedAt.wallAt + call.arrivedWithinMs + call.holdMs;
+}
+
+function momentAt(storeAt: number, epochId: string): Moment {
+  return { wallAt: storeAt, boot: epochId, elapsedMs: storeAt };
+}
+
+/** @throws NoriaError fleet-store-unusable: guessing could mean an early call. */
+function decodeEntry(text: string): PaceEntry {
+  let entry: PaceEntry | undefined;
+  try {
+    entry = readPaceEntry(text);
+  } catch {
+    // handled: not JSON
+  }
+  if (entry !== undefined) return entry;
+  throw new NoriaError(
+    'fleet-store-unusable',
+    'the store has an invalid pace entry; delete the keys of the fleet',
+  );
+}

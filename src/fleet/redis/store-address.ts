@@ -1,0 +1,96 @@
+/** Where the fleet's store is: a server, or the Sentinels that know it. */
+import type { Clock } from '../../core/clock.ts';
+import { describeError } from '../../core/faults.ts';
+import { formatHostPort } from '../../core/host-port.ts';
+import {
+  lostStore,
+  openStoreClient,
+  type StoreClient,
+  type StoreLogin,
+  StoreRefusal,
+  type StoreServer,
+} from './store-client.ts';
+
+export interface StoreAddress {
+  /** For messages: never a secret. */
+  readonly label: string;
+  /** With Sentinels, its host and port are not used. */
+  readonly server: StoreServer;
+  readonly sentinel?: {
+    /** The name of the primary, as the Sentinels know it. */
+    readonly primary: string;
+    readonly addresses: readonly { readonly host: string; readonly port: number }[];
+  };
+}
+
+/**
+ * Opens a connection to the server that accepts writes.
+ *
+ * @throws NoriaError fleet-store-lost, fleet-store-unusable
+ */
+export async function openPrimary(
+  address: StoreAddress,
+  clock: Clock,
+  deadlineMs: number,
+  signal: AbortSignal,
+): Promise<StoreClient> {
+  const open = (server: StoreServer) => openStoreClient(server, clock, deadlineMs, signal);
+  const place = await findPrimary(address, open, deadlineMs);
+  const client = await open({ ...address.server, ...place });
+  if (address.sentinel === undefined) return client;
+  const [role] = asList(await client.call(['ROLE'], deadlineMs));
+  if (role === 'master') return client;
+  client.close();
+  const name = formatHostPort(place.host, place.port);
+  throw lostStore(
+    address.label,
+    `the Sentinels name ${name} as the primary, but its role is ${String(role)}`,
+  );
+}
+
+type Open = (server: StoreServer) => Promise<StoreClient>;
+
+async function findPrimary(
+  { label, server, sentinel }: StoreAddress,
+  open: Open,
+  deadlineMs: number,
+): Promise<{ readonly host: string; readonly port: number }> {
+  if (sentinel === undefined) return server;
+  const problems: string[] = [];
+  for (const place of sentinel.addresses) {
+    const name = formatHostPort(place.host, place.port);
+    try {
+      const client = await openSentinel({ ...server, ...place, database: 0 }, open, deadlineMs);
+      try {
+        const question = ['SENTINEL', 'get-master-addr-by-name', sentinel.primary];
+        const [host, port] = asList(await client.call(question, deadlineMs));
+        if (typeof host === 'string') return { host, port: Number(port) };
+        problems.push(`${name} does not know ${sentinel.primary}`);
+      } finally {
+        client.close();
+      }
+    } catch (error) {
+      problems.push(`${name}: ${describeError(error)}`);
+    }
+  }
+  throw lostStore(label, `no Sentinel named the primary ${sentinel.primary} (${problems.join('; ')})`);
+}
+
+/** Sentinels often have no password although the store has one. */
+async function openSentinel(server: StoreServer, open: Open, deadlineMs: number): Promise<StoreClient> {
+  const anonymous: StoreLogin = {};
+  if (server.login.password === undefined) return open(server);
+  const client = await open({ ...server, login: anonymous });
+  try {
+    await client.call(['PING'], deadlineMs);
+    return client;
+  } catch (error) {
+    client.close();
+    if (error instanceof StoreRefusal) return open(server);
+    throw error;
+  }
+}
+
+function asList(reply: unknown): readonly unknown[] {
+  return Array.isArray(reply) ? reply : [];
+}

@@ -1,0 +1,192 @@
+/**
+ * One connection to the fleet's store, from its opening to its end. It never reconnects: store-connection.ts opens the next one.
+ *
+ * The library would queue commands while it is offline, repeat its connection attempts by itself, and limit only the time that a
+ * command waits to be written. All of that is off. Each command has a deadline here, and a missed deadline ends the connection,
+ * because the answers that are still to come belong to a store that hangs.
+ */
+import { isIP } from 'node:net';
+import { createClient, ErrorReply } from '@redis/client';
+import type { Clock } from '../../core/clock.ts';
+import { describeError, NoriaError } from '../../core/faults.ts';
+import { formatHostPort } from '../../core/host-port.ts';
+import type { Secret } from '../../core/secret.ts';
+
+export interface StoreLogin {
+  /** Absent: the store's default user. */
+  readonly username?: string;
+  readonly password?: Secret;
+}
+
+export interface StoreTls {
+  /** PEM; absent: the authorities that Node trusts. */
+  readonly ca?: string;
+  /** PEM, with `key`: the client's own certificate. */
+  readonly cert?: string;
+  readonly key?: Secret;
+}
+
+/** One server: the store, or a Sentinel. */
+export interface StoreServer {
+  readonly host: string;
+  readonly port: number;
+  readonly login: StoreLogin;
+  /** Undefined: no TLS. */
+  readonly tls: StoreTls | undefined;
+  readonly database: number;
+}
+
+/** RESP2: a string, an integer, null, or an array of them. */
+export type Reply = string | number | null | readonly Reply[];
+
+/** An error that the store answered; its text begins with a code such as `NOPERM`. */
+export { ErrorReply as StoreRefusal };
+
+type LibraryClient = ReturnType<typeof createLibraryClient>;
+
+/** Errors after which the same server cannot serve: it is a replica, starts, or stops. */
+const UNFIT = /^(?:READONLY|LOADING|MASTERDOWN|NOREPLICAS|UNBLOCKED|CLUSTERDOWN|MOVED)\b/;
+
+export class StoreClient {
+  readonly #client: LibraryClient;
+  readonly #clock: Clock;
+  /** `host:port`. */
+  readonly address: string;
+  readonly #end = Promise.withResolvers<NoriaError>();
+  #endedBy: NoriaError | undefined;
+
+  /** Use `openStoreClient`. */
+  constructor(client: LibraryClient, clock: Clock, address: string) {
+    this.#client = client;
+    this.#clock = clock;
+    this.address = address;
+    client.on('error', (error) => this.end(lostStore(address, describeError(error), error)));
+  }
+
+  /**
+   * Sends one command.
+   *
+   * @throws StoreRefusal when the store answers an error; NoriaError fleet-store-lost when the connection ends first, also when
+   * `deadlineMs` pass without an answer.
+   */
+  async call(command: readonly string[], deadlineMs: number): Promise<Reply> {
+    if (this.#endedBy !== undefined) throw this.#endedBy;
+    const missed = `no answer to ${command[0]} within ${deadlineMs} ms`;
+    const deadline = this.#clock.after(deadlineMs, () => this.end(lostStore(this.address, missed)));
+    try {
+      return await Promise.race([this.#client.sendCommand<Reply>([...command]), this.failed()]);
+    } catch (error) {
+      if (!(error instanceof ErrorReply))
+        throw this.end(lostStore(this.address, describeError(error), error));
+      if (!UNFIT.test(error.message)) throw error;
+      throw this.end(lostStore(this.address, error.message, error));
+    } finally {
+      deadline[Symbol.dispose]();
+    }
+  }
+
+  /** Connects and logs in, until `signal` aborts. */
+  async connect(deadlineMs: number, signal: AbortSignal): Promise<void> {
+    const abort = () => this.close();
+    signal.addEventListener('abort', abort);
+    if (signal.aborted) abort();
+    const missed = `no connection within ${deadlineMs} ms`;
+    const deadline = this.#clock.after(deadlineMs, () => this.end(lostStore(this.address, missed)));
+    try {
+      await Promise.race([this.#client.connect(), this.failed()]);
+    } catch (error) {
+      throw this.end(openingFault(this.address, error));
+    } finally {
+      signal.removeEventListener('abort', abort);
+      deadline[Symbol.dispose]();
+    }
+  }
+
+  /** Idempotent. Commands without an answer fail. */
+  close(): void {
+    this.end(lostStore(this.address, 'noria closed the connection'));
+  }
+
+  /** Rejects when the connection ends. */
+  async failed(): Promise<never> {
+    throw await this.#end.promise;
+  }
+
+  /** Ends the connection for this reason. The first one counts, and is returned. */
+  end(error: NoriaError): NoriaError {
+    if (this.#endedBy !== undefined) return this.#endedBy;
+    this.#endedBy = error;
+    this.#client.destroy();
+    this.#end.resolve(error);
+    return error;
+  }
+}
+
+/**
+ * Opens a connection and logs in.
+ *
+ * @throws NoriaError fleet-store-lost; fleet-store-unusable when the store refuses the login.
+ */
+export async function openStoreClient(
+  server: StoreServer,
+  clock: Clock,
+  deadlineMs: number,
+  signal: AbortSignal,
+): Promise<StoreClient> {
+  const address = formatHostPort(server.host, server.port);
+  const client = new StoreClient(createLibraryClient(server), clock, address);
+  await client.connect(deadlineMs, signal);
+  return client;
+}
+
+export function lostStore(address: string, why: string, cause?: unknown): NoriaError {
+  return new NoriaError('fleet-store-lost', `the fleet's store at ${address} cannot be used: ${why}`, {
+    cause,
+  });
+}
+
+function createLibraryClient({ host, port, login, tls, database }: StoreServer) {
+  const { username, password } = login;
+  return createClient({
+    RESP: 2,
+    disableOfflineQueue: true,
+    disableClientInfo: true,
+    maintNotifications: 'disabled',
+    database,
+    ...(username !== undefined && { username }),
+    ...(password !== undefined && { password: password.reveal() }),
+    socket: {
+      host,
+      port,
+      reconnectStrategy: false,
+      ...(tls !== undefined && { tls: true, ...tlsOptions(host, tls) }),
+    },
+  });
+}
+
+function tlsOptions(host: string, { ca, cert, key }: StoreTls) {
+  return {
+    ...(isIP(host) === 0 && { servername: host }),
+    ...(ca !== undefined && { ca }),
+    ...(cert !== undefined && { cert }),
+    ...(key !== undefined && { key: key.reveal() }),
+  };
+}
+
+/** A refused login is a matter for the operator; everything else may pass. */
+function openingFault(address: string, error: unknown): NoriaError {
+  if (error instanceof NoriaError) return error;
+  const why = describeError(error);
+  const isRefused = error instanceof ErrorReply && !UNFIT.test(error.message);
+  if (!isRefused) return lostStore(address, why, error);
+  return new NoriaError('fleet-store-unusable', `the fleet's store at ${address} refused the login: ${why}`, {
+    cause: error,
+  });
+}
+
+/** What ended the use of the store, for an error of any kind. */
+export function faultOf(error: unknown): NoriaError {
+  return error instanceof NoriaError
+    ? error
+    : new NoriaError('fleet-store-lost', describeError(error), { cause: error });
+}

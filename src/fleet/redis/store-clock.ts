@@ -1,0 +1,74 @@
+/**
+ * The clock of the store, as far as one replica knows it.
+ *
+ * Each answer carries the store's time, which it read between the sending of the command and the arrival of the answer. So every
+ * answer bounds the store's time from both sides, and the fastest recent one bounds it best.
+ */
+
+interface Sample {
+  readonly storeAt: number;
+  readonly sentAt: number;
+  readonly receivedAt: number;
+}
+
+/** Older samples are dropped: two clocks drift apart. */
+const MAX_AGE_MS = 60_000;
+const KEPT_SAMPLES = 16;
+/** The store's time is cut to whole milliseconds. */
+const CUT_MS = 1;
+/** A larger difference than the drift of two clocks explains: the store's clock was set. */
+const STEP_MS = 100;
+const DRIFT = 1e-3;
+
+export class StoreClock {
+  readonly #elapsed: () => number;
+  /** The latest ones, in their order. */
+  #samples: readonly Sample[] = [];
+  #best: Sample | undefined;
+
+  /** @param elapsed - ms since any moment; also counts while the machine is suspended. */
+  constructor(elapsed: () => number) {
+    this.#elapsed = elapsed;
+  }
+
+  /** The moment to pass to `record` for a command that is sent now. */
+  elapsed(): number {
+    return this.#elapsed();
+  }
+
+  /** Returns whether the store's clock was set since the last answer. Earlier answers then no longer count. */
+  record(storeAt: number, sentAt: number): boolean {
+    const receivedAt = this.#elapsed();
+    const wasSet = this.#isStep(storeAt, sentAt, receivedAt);
+    const isRecent = (sample: Sample) => receivedAt - sample.receivedAt < MAX_AGE_MS;
+    const kept = wasSet ? [] : this.#samples.filter(isRecent).slice(1 - KEPT_SAMPLES);
+    this.#samples = [...kept, { storeAt, sentAt, receivedAt }];
+    this.#best = this.#samples.reduce((best, next) => (tripMs(next) < tripMs(best) ? next : best));
+    return wasSet;
+  }
+
+  /** Epoch ms, not before the store's time. Undefined before the first answer. */
+  atMost(): number | undefined {
+    const best = this.#best;
+    return best && best.storeAt + CUT_MS + (this.#elapsed() - best.sentAt);
+  }
+
+  /** Epoch ms, not after the store's time. */
+  atLeast(): number | undefined {
+    const best = this.#best;
+    return best && best.storeAt + (this.#elapsed() - best.receivedAt);
+  }
+
+  #isStep(storeAt: number, sentAt: number, receivedAt: number): boolean {
+    const best = this.#best;
+    if (best === undefined) return false;
+    const toleranceMs = STEP_MS + DRIFT * (receivedAt - best.receivedAt);
+    const earliest = best.storeAt + (sentAt - best.receivedAt) - toleranceMs;
+    const latest = best.storeAt + CUT_MS + (receivedAt - best.sentAt) + toleranceMs;
+    return storeAt < earliest || storeAt > latest;
+  }
+}
+
+function tripMs({ sentAt, receivedAt }: Sample): number {
+  return receivedAt - sentAt;
+}

@@ -1,0 +1,138 @@
+/**
+ * The connection to the fleet's store, opened again after each end. It consists of one client for commands and, for a replica
+ * that follows the log, a second one whose reads block. Both end together, because a replica must load the state again whenever
+ * facts may be lost in either direction.
+ *
+ * Nothing queues up: while there is no connection, every command fails at once. Random delays keep the replicas of a fleet from
+ * returning at the same moment. With Sentinels, each attempt asks them for the current primary.
+ */
+import { type Clock, pause } from '../../core/clock.ts';
+import type { NoriaError } from '../../core/faults.ts';
+import type { Random } from '../../core/random.ts';
+import { openPrimary, type StoreAddress } from './store-address.ts';
+import { faultOf, lostStore, type Reply, type StoreClient } from './store-client.ts';
+
+export interface StoreConnectionOptions {
+  readonly address: StoreAddress;
+  readonly clock: Clock;
+  readonly random: Random;
+  /** Called with the client for commands after each opening, before any other command. */
+  readonly greet: (client: StoreClient) => Promise<void>;
+  /** Follows the log. Without it, there is only the client for commands. */
+  readonly follow?: LogFollower | undefined;
+  readonly onConnected: () => void;
+  /** Called when the connection was lost, or could not be opened. */
+  readonly onLost: (error: NoriaError) => void;
+}
+
+export interface LogFollower {
+  /** Loads the state, before the connection counts as open. */
+  load(client: StoreClient): Promise<void>;
+  /** Reads the log until the client ends. */
+  read(client: StoreClient): Promise<never>;
+}
+
+/** Longer than any script takes, shorter than a client waits for a member. */
+export const COMMAND_DEADLINE_MS = 1_000;
+const CONNECT_DEADLINE_MS = 2_000;
+/** Between two attempts. A new epoch waits NEW_STORE_WAIT_MS for replicas that remember an earlier one. */
+const LEAST_DELAY_MS = 100;
+const MAX_DELAY_MS = 1_000;
+
+export class StoreConnection {
+  readonly #options: StoreConnectionOptions;
+  readonly #closing = new AbortController();
+  readonly #tried = Promise.withResolvers<void>();
+  #commands: StoreClient | undefined;
+  #fault: NoriaError;
+  #running: Promise<void> | undefined;
+
+  constructor(options: StoreConnectionOptions) {
+    this.#options = options;
+    this.#fault = lostStore(options.address.label, 'noria is connecting');
+  }
+
+  /** Connects, and again after each end. Idempotent. */
+  start(): void {
+    this.#running ??= this.#run();
+  }
+
+  /** Why there is no connection; undefined while there is one. */
+  get fault(): NoriaError | undefined {
+    return this.#commands === undefined ? this.#fault : undefined;
+  }
+
+  /** Resolves when the first attempt has ended, whether it succeeded or not. */
+  get tried(): Promise<void> {
+    return this.#tried.promise;
+  }
+
+  /**
+   * Sends one command.
+   *
+   * @throws StoreRefusal; NoriaError fleet-store-lost, at once while there is no connection.
+   */
+  async call(command: readonly string[]): Promise<Reply> {
+    if (this.#commands === undefined) throw this.#fault;
+    return this.#commands.call(command, COMMAND_DEADLINE_MS);
+  }
+
+  /** Ends the connection for this reason. The next one is opened as after any other end. */
+  reset(reason: NoriaError): void {
+    this.#commands?.end(reason);
+  }
+
+  /** Idempotent. */
+  async close(): Promise<void> {
+    this.#closing.abort();
+    this.#commands?.close();
+    await this.#running;
+  }
+
+  async #run(): Promise<void> {
+    const { clock, random, onLost } = this.#options;
+    const { signal } = this.#closing;
+    for (let failures = 0; ; ) {
+      failures = (await this.#serve()) ? 0 : failures + 1;
+      if (signal.aborted) return;
+      onLost(this.#fault);
+      const mostMs = Math.min(MAX_DELAY_MS, LEAST_DELAY_MS * 2 ** Math.min(failures, 8));
+      await pause(clock, LEAST_DELAY_MS + random() * (mostMs - LEAST_DELAY_MS), signal);
+      if (signal.aborted) return;
+    }
+  }
+
+  /** Opens the clients and waits for the end of one. Returns whether they could be used. */
+  async #serve(): Promise<boolean> {
+    const { greet, follow, onConnected } = this.#options;
+    const opened: StoreClient[] = [];
+    const open = async () => {
+      const client = await this.#openClient();
+      opened.push(client);
+      return client;
+    };
+    try {
+      const commands = await open();
+      await greet(commands);
+      const reader = follow && (await open());
+      if (reader !== undefined) await follow?.load(reader);
+      this.#commands = commands;
+      this.#tried.resolve();
+      onConnected();
+      await Promise.race([commands.failed(), ...(reader && follow ? [follow.read(reader)] : [])]);
+      return true;
+    } catch (error) {
+      this.#fault = faultOf(error);
+      return this.#commands !== undefined;
+    } finally {
+      this.#commands = undefined;
+      for (const client of opened) client.close();
+      this.#tried.resolve();
+    }
+  }
+
+  #openClient(): Promise<StoreClient> {
+    const { address, clock } = this.#options;
+    return openPrimary(address, clock, CONNECT_DEADLINE_MS, this.#closing.signal);
+  }
+}

@@ -1,0 +1,55 @@
+/** Shared pools of one test that connect to one real store. */
+import { randomUUID } from 'node:crypto';
+import { onTestFinished } from 'vitest';
+import { systemBoot } from '../../../src/core/boot.ts';
+import { systemClock } from '../../../src/core/clock.ts';
+import { systemRandom } from '../../../src/core/random.ts';
+import { FleetStore } from '../../../src/fleet/redis/fleet-store.ts';
+import { RedisSharedPool, type RedisSharedPoolOptions } from '../../../src/fleet/redis/redis-shared-pool.ts';
+import { createTimekeeper } from '../../../src/state/moment.ts';
+import type { TestStore } from '../../support/store-server.ts';
+
+const timekeeper = createTimekeeper(systemClock, systemBoot());
+/** A safety net: a test must not depend on the speed of the machine. */
+const BIND_DEADLINE_MS = 30_000;
+const BEAT_EVERY_MS = 50;
+
+type Options = Partial<RedisSharedPoolOptions>;
+
+export interface StoreStage {
+  readonly clock: typeof systemClock;
+  /** Its keys are those of no other stage. */
+  readonly name: string;
+  connect(replica: string, options?: Options): RedisSharedPool;
+  /** The store as a replica uses it, without following the log. */
+  store(options?: Options): FleetStore;
+}
+
+export function openStoreStage(server: TestStore): StoreStage {
+  const name = `test-${randomUUID().slice(0, 8)}`;
+  const common = { address: server.address(), name, clock: systemClock, random: systemRandom, timekeeper };
+  return {
+    clock: systemClock,
+    name,
+    connect(replica, options = {}) {
+      const pool = new RedisSharedPool({
+        ...common,
+        replica,
+        version: '1.2.3',
+        clients: () => 7,
+        callTimeoutMs: () => 10_000,
+        bindDeadlineMs: BIND_DEADLINE_MS,
+        beatEveryMs: BEAT_EVERY_MS,
+        ...options,
+      });
+      onTestFinished(() => pool.close());
+      return pool;
+    },
+    store(options = {}) {
+      const store = new FleetStore({ ...common, ...options });
+      onTestFinished(() => store.close());
+      store.connection.start();
+      return store;
+    },
+  };
+}

@@ -1,0 +1,137 @@
+/** A real redis-server (or valkey-server) of a test: own port, own folder, killed with the test. */
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { connect } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { onTestFinished } from 'vitest';
+import { systemClock } from '../../src/core/clock.ts';
+import { Secret } from '../../src/core/secret.ts';
+import type { StoreAddress } from '../../src/fleet/redis/store-address.ts';
+import { openStoreClient, type Reply, type StoreClient } from '../../src/fleet/redis/store-client.ts';
+import { freePort } from './free-port.ts';
+import { hasCommand } from './tools.ts';
+import { until } from './until.ts';
+
+/** The store's program; undefined where none is installed. `NORIA_TEST_STORE` names another one. */
+export const STORE_PROGRAM = [process.env['NORIA_TEST_STORE'], 'redis-server', 'valkey-server'].find(
+  (name) => name !== undefined && hasCommand(name),
+);
+
+/** For `test.skipIf`. */
+export const NO_STORE = STORE_PROGRAM === undefined;
+
+export interface StoreServerOptions {
+  /** Further arguments, as `--appendonly yes`. */
+  readonly args?: readonly string[];
+  readonly password?: string;
+  readonly port?: number;
+}
+
+export class TestStore {
+  readonly port: number;
+  readonly folder: string;
+  readonly #args: readonly string[];
+  readonly #password: string | undefined;
+  #child: ChildProcess | undefined;
+
+  constructor(port: number, { args = [], password }: StoreServerOptions) {
+    this.port = port;
+    this.folder = mkdtempSync(join(tmpdir(), 'noria-store-'));
+    this.#args = args;
+    this.#password = password;
+  }
+
+  get url(): string {
+    const login = this.#password === undefined ? '' : `:${this.#password}@`;
+    return `redis://${login}127.0.0.1:${this.port}`;
+  }
+
+  get pid(): number {
+    const pid = this.#child?.pid;
+    if (pid === undefined) throw new TypeError('the store does not run');
+    return pid;
+  }
+
+  /** @param port - of a proxy in front of it; default its own. */
+  address(port = this.port): StoreAddress {
+    const login = this.#password === undefined ? {} : { password: new Secret(this.#password) };
+    const server = { host: '127.0.0.1', port, login, tls: undefined, database: 0 };
+    return { label: `127.0.0.1:${port}`, server };
+  }
+
+  /** Starts it, with the data that it has kept, and waits until it answers. */
+  async start(): Promise<void> {
+    if (STORE_PROGRAM === undefined) throw new TypeError('this machine has no redis-server');
+    const login = this.#password === undefined ? [] : ['--requirepass', this.#password];
+    const place = ['--port', String(this.port), '--bind', '127.0.0.1', '--dir', this.folder];
+    const args = [...place, '--save', '', '--enable-debug-command', 'yes', ...login, ...this.#args];
+    const child = spawn(STORE_PROGRAM, args, { stdio: 'ignore' });
+    this.#child = child;
+    await until('the store accepts connections', async () => {
+      if (child.exitCode !== null) throw new Error(`the store ended with exit code ${child.exitCode}`);
+      return accepts(this.port);
+    });
+    await until('the store has loaded its data', () => this.command('PING').then(isPong, () => false));
+  }
+
+  /** Runs one command over a connection of its own. */
+  async command(...command: readonly string[]): Promise<Reply> {
+    const client = await this.client();
+    try {
+      return await client.call(command, LIMIT_MS);
+    } finally {
+      client.close();
+    }
+  }
+
+  client(): Promise<StoreClient> {
+    return openStoreClient(this.address().server, systemClock, LIMIT_MS, new AbortController().signal);
+  }
+
+  signal(signal: NodeJS.Signals): void {
+    process.kill(this.pid, signal);
+  }
+
+  async kill(): Promise<void> {
+    const child = this.#child;
+    this.#child = undefined;
+    if (child === undefined || child.exitCode !== null || child.signalCode !== null) return;
+    const ended = once(child, 'exit');
+    child.kill('SIGCONT');
+    child.kill('SIGKILL');
+    await ended;
+  }
+
+  async close(): Promise<void> {
+    await this.kill();
+    rmSync(this.folder, { recursive: true, force: true });
+  }
+}
+
+const LIMIT_MS = 60_000;
+
+/** A running store, which ends with the test. */
+export async function openStore(options: StoreServerOptions = {}): Promise<TestStore> {
+  const store = new TestStore(options.port ?? (await freePort()), options);
+  onTestFinished(() => store.close());
+  await store.start();
+  return store;
+}
+
+function isPong(reply: Reply): boolean {
+  return reply === 'PONG';
+}
+
+async function accepts(port: number): Promise<boolean> {
+  const socket = connect(port, '127.0.0.1');
+  try {
+    await once(socket, 'connect');
+    return true;
+  } catch {
+    return false; // handled: not yet
+  } finally {
+    socket.destroy();
+  }
+}
