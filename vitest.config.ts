@@ -8,7 +8,6 @@ const WITH_WORKERS = [
   'dying-member',
   'own-address',
   'process',
-  'proxy-pool',
   'refused-source',
   'reload',
   'rotation',

@@ -68,9 +68,8 @@ async function run(flags: RunFlags, { env }: Terminal, level: LogLevel | undefin
     ...(flags.watch === true ? [reloader.onFileChange()] : []),
   ];
   started.resolve(daemon);
-  const { listeners, admin, proxyPool } = daemon.addresses;
-  const fields = { listeners, admin: admin ?? 'off', ...(proxyPool !== undefined && { proxyPool }) };
-  log.info(fields, 'noria is running');
+  const { listeners, admin } = daemon.addresses;
+  log.info({ listeners, admin: admin ?? 'off' }, 'noria is running');
   manager.ready();
   const end = await Promise.race([signalled, daemon.failed]);
   if (typeof end === 'string') log.info({ signal: end }, 'noria is shutting down');

@@ -40,9 +40,6 @@ export interface AdminConfig {
   readonly token: Secret | undefined;
 }
 
-/** The API of raw proxy pools. A listener has its ports. */
-export type ProxyPoolConfig = NonNullable<FileConfig['proxyPool']>;
-
 /** One instance to draw from. */
 export interface SourceConfig
   extends Omit<FileSource, 'passwordFile' | 'akey' | 'akeyFile' | 'params' | 'host' | 'upstream'> {

@@ -295,29 +295,6 @@ export function listenAddress(ports: 'one' | 'range'): Scalar<ListenAddress> {
   });
 }
 
-/** One port, or a range of them. */
-export interface PortNumbers {
-  readonly first: number;
-  readonly last: number;
-}
-
-export function portNumbers(): Scalar<PortNumbers> {
-  return scalar<PortNumbers>({
-    expected: 'a range of ports such as 24000-24019, or one port',
-    json: { type: ['string', 'integer'], pattern: '^[0-9]+(-[0-9]+)?$' },
-    quoted: 'always',
-    read(given) {
-      if (!/^\d{1,5}(-\d{1,5})?$/.test(given)) return { wrong: 'is not a range of ports' };
-      const reading = readListenAddress(`127.0.0.1:${given}`);
-      if ('wrong' in reading) return reading;
-      if (reading.value.kind === 'fd') return { wrong: 'is not a range of ports' };
-      const { port, lastPort = port } = reading.value;
-      return port === 0 ? { wrong: 'has the port 0' } : { value: { first: port, last: lastPort } };
-    },
-    write: ({ first, last }) => (first === last ? String(first) : `${first}-${last}`),
-  });
-}
-
 /** A network in CIDR form, or one address. */
 export function network(): Scalar<string> {
   return scalar({

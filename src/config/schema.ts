@@ -23,7 +23,6 @@ import {
   oneOf,
   pageAddress,
   password,
-  portNumbers,
   text,
   token,
   whole,
@@ -269,22 +268,6 @@ export const SCHEMA = z.strictObject({
     wordOr(['auto'], whole(1, MOST.processes)),
     '1',
     'number of processes that share the listeners; `auto`: one for each CPU core',
-  ),
-  proxyPool: optional(
-    section({
-      address: given(
-        listenAddress('one'),
-        '127.0.0.1:5010',
-        'address of the API; other machines can reach it only if the listener of the ports has users',
-      ),
-      ports: given(
-        portNumbers(),
-        '24000-24019',
-        'local ports that the API hands out; noria opens them on 127.0.0.1, unless a listener with `session: port` has them',
-      ),
-    }),
-    'hands out local ports, each on one member, by the HTTP API of raw proxy pools (proxy-pool.md)',
-    'none',
   ),
 });
 

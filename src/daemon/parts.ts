@@ -1,20 +1,16 @@
 /**
- * Opens the parts of noria in order: log, state, pool, data plane, health checks, admin API, proxyPool, service client, refill, snapshot. The
+ * Opens the parts of noria in order: log, state, pool, data plane, health checks, admin API, service client, refill, snapshot. The
  * owner closes them in reverse. No other file opens parts.
  */
 import type { AdminBackend } from '../admin/backend.ts';
-import type { HttpServer } from '../admin/http-server.ts';
-import { openAdmin } from '../admin/server.ts';
-import type { AdminConfig, Config } from '../config/config.ts';
+import type { Config } from '../config/config.ts';
 import type { Clock } from '../core/clock.ts';
 import type { EventBus, EventName } from '../core/events.ts';
-import { describeError, type NoriaError } from '../core/faults.ts';
+import type { NoriaError } from '../core/faults.ts';
 import { type Log, logEvents } from '../core/log.ts';
 import type { Ownership } from '../core/ownership.ts';
 import type { Random } from '../core/random.ts';
-import { readVersion } from '../core/version.ts';
 import type { SourceFault } from '../dialer/credentials.ts';
-import type { BoundAddress } from '../listener/bind.ts';
 import type { DataPlane } from '../plane/data-plane.ts';
 import { openLocalPlane } from '../plane/local-plane.ts';
 import { Pool } from '../pool/pool.ts';
@@ -22,6 +18,7 @@ import { Prober } from '../prober/prober.ts';
 import { openRefiller, type Refiller } from '../refill/refiller.ts';
 import { ServiceClient } from '../service/client.ts';
 import { openState, type State } from '../state/folder.ts';
+import { AdminSlot } from './admin-slot.ts';
 import { createControl } from './control.ts';
 import {
   configuredAddresses,
@@ -36,10 +33,8 @@ import {
   secretsIn,
   workersOf,
 } from './part-options.ts';
-import { openProxyPoolOf, type ProxyPoolSettings, proxyPoolSettings } from './proxy-pool.ts';
 import { ReadinessMonitor } from './readiness-monitor.ts';
 import { restorePool } from './restore-pool.ts';
-import { ServerSlot } from './server-slot.ts';
 import { SourceFaults } from './source-faults.ts';
 
 export interface PartsContext {
@@ -66,10 +61,7 @@ export interface Parts {
   readonly prober: Prober;
   readonly readiness: ReadinessMonitor;
   readonly control: AdminBackend;
-  readonly admin: ServerSlot<AdminConfig>;
-  readonly proxyPool: ServerSlot<ProxyPoolSettings>;
-  /** The bound addresses of admin API and proxyPool. */
-  readonly apiAddresses: () => readonly BoundAddress[];
+  readonly admin: AdminSlot;
   readonly refiller: Refiller;
 }
 
@@ -122,23 +114,17 @@ export async function openParts(context: PartsContext, owner: Ownership): Promis
     readiness,
     refiller: () => refiller,
   });
-  const admin = new ServerSlot((settings: AdminConfig) => openAdminOf(settings, control, context));
+  const admin = new AdminSlot({ clock, bus, log, control });
   owner.own('admin', () => admin.close());
   await admin.open(config().admin);
-  const proxyPool = new ServerSlot((settings: ProxyPoolSettings) =>
-    openProxyPoolOf(settings, { clock, bus, log, pool }),
-  );
-  owner.own('proxyPool', () => proxyPool.close());
-  await proxyPool.open(proxyPoolSettings(config()));
-  const apiAddresses = () => [admin, proxyPool].flatMap(({ address = [] }) => address);
-  plane.setContext(planeContext(config(), apiAddresses()));
-  const extractor = await owner.open('service client', openClient(context, plane, apiAddresses));
+  plane.setContext(planeContext(config(), admin.address));
+  const extractor = await owner.open('service client', openClient(context, plane, admin));
   const restored = state.snapshot.read('refill');
   const drawing = { clock, random, bus, pace: state.pace, extractor, pool, restored };
   refiller = await owner.open('refill', openRefiller({ ...refillSettings(config()), ...drawing }));
   const keeping = keepSnapshot(state, pool, refiller, bus);
   owner.own('snapshot', () => keeping[Symbol.dispose]());
-  return { pool, plane, faults, prober, readiness, control, admin, proxyPool, apiAddresses, refiller };
+  return { pool, plane, faults, prober, readiness, control, admin, refiller };
 }
 
 /** For the parts that open before refill. */
@@ -153,25 +139,6 @@ const NO_REFILLER: Refiller = {
   close: async () => {},
 };
 
-async function openAdminOf(
-  { address, token }: AdminConfig,
-  backend: AdminBackend,
-  { clock, bus, log }: PartsContext,
-): Promise<HttpServer> {
-  if (address.kind !== 'tcp') throw new TypeError('admin.address is no host and port');
-  const { host, port } = address;
-  return openAdmin({
-    host,
-    port,
-    ...(token !== undefined && { token }),
-    version: readVersion(),
-    backend,
-    bus,
-    clock,
-    onError: (error) => log.error({ error: describeError(error) }, 'admin request failed'),
-  });
-}
-
 async function openPlane(context: PartsContext, pool: Pool, faults: SourceFaults): Promise<DataPlane> {
   const { clock, bus, config, inheritedFds, log, onFailed } = context;
   const options = {
@@ -180,7 +147,7 @@ async function openPlane(context: PartsContext, pool: Pool, faults: SourceFaults
     pool,
     inheritedFds,
     dialer: dialerSettings(config()),
-    context: planeContext(config(), []),
+    context: planeContext(config(), undefined),
     onSourceFault: (fault: SourceFault) => faults.update(fault),
     onNetwork: (down: boolean) => pool.freezeEvictions(down),
   };
@@ -191,12 +158,11 @@ async function openPlane(context: PartsContext, pool: Pool, faults: SourceFaults
 }
 
 /** Reads timeout and rules anew for each call, so that a reload needs no other client. */
-function openClient(
-  { clock, config }: PartsContext,
-  plane: DataPlane,
-  apiAddresses: Parts['apiAddresses'],
-): ServiceClient {
-  const ownAddresses = () => [...plane.listeners.flatMap(({ addresses }) => addresses), ...apiAddresses()];
+function openClient({ clock, config }: PartsContext, plane: DataPlane, admin: AdminSlot): ServiceClient {
+  const ownAddresses = () => [
+    ...plane.listeners.flatMap(({ addresses }) => addresses),
+    ...(admin.address === undefined ? [] : [admin.address]),
+  ];
   return new ServiceClient({
     clock,
     get timeoutMs() {

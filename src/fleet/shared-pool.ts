@@ -133,7 +133,7 @@ export interface PacedSharedPool extends SharedPool {
   /**
    * The pace of all instances, one for all replicas. A change is decided after all facts that this replica published before
    * it are in the log, and a claim only after this replica has received the whole log; otherwise another replica would draw
-   * what has just been drawn. While the connection is lost, changes are rejected with `state-unwritable`.
+   * what has just been drawn. While the connection is lost, changes are rejected with `fleet-store-lost`.
    */
   readonly pace: PaceStore;
 }

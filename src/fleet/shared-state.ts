@@ -17,6 +17,13 @@ export class SharedPoolState {
   readonly #paused = new Set<string>();
   #additions = 0;
 
+  /** @param state - to begin with; default: nothing. */
+  constructor(state?: SharedState) {
+    for (const record of state?.members ?? []) this.#members.set(record.member.id, { ...record });
+    for (const session of state?.sessions ?? []) this.#sessions.set(session.name, session);
+    for (const source of state?.paused ?? []) this.#paused.add(source);
+  }
+
   /** Applies the next fact of the log. `now` is monotonic, like all moments here. */
   apply({ by, fact }: LoggedFact, now: number): void {
     switch (fact.kind) {
@@ -63,6 +70,11 @@ export class SharedPoolState {
     if (session === undefined) return;
     const latest = Math.max(session.usedAt, usedAt);
     this.#sessions.set(name, { ...session, ttlMs, uses: session.uses + uses, usedAt: latest });
+  }
+
+  /** How many members and sessions it has, including some that have ended. */
+  get size(): number {
+    return this.#members.size + this.#sessions.size;
   }
 
   /** The session, unless it has ended. */

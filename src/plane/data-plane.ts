@@ -56,8 +56,8 @@ export interface ListenerSettings
 export interface PlaneContext {
   /** Names that clients may use in the `source` routing option. */
   readonly sourceNames: readonly string[];
-  /** Of the admin API and of proxyPool. Never a target, like the listeners themselves. */
-  readonly apiAddresses: readonly BoundAddress[];
+  /** Never a target, like the listeners themselves. */
+  readonly adminAddress: BoundAddress | undefined;
 }
 
 export interface ListenerStatus {

@@ -236,8 +236,9 @@ export class ListenerSet {
   }
 
   #refreshOwnAddresses(): void {
+    const { adminAddress } = this.#context;
     const listeners = this.#opened.flatMap(({ listener }) => listener.addresses);
-    this.#ownAddresses = [...listeners, ...this.#context.apiAddresses];
+    this.#ownAddresses = adminAddress === undefined ? listeners : [...listeners, adminAddress];
   }
 
   #drainAndClose(listener: Listener, drainTimeoutMs: number): void {

@@ -160,7 +160,7 @@ test('worker: reports that it holds a socket that could not be bound', async () 
   const [worker] = supervisor.ready;
   if (worker === undefined) throw new TypeError('there is one');
   const config = testConfig({ sources: [SOURCE] });
-  const context = { sourceNames: ['city'], apiAddresses: [] };
+  const context = { sourceNames: ['city'], adminAddress: undefined };
   worker.send({ kind: 'open', dialer: encodeForIpc(dialerSettings(config)), context, inheritedFds: [] });
   const outcomeAt = async (address: string) => {
     const answer = worker.nextAnswer('updated');

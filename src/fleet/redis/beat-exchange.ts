@@ -1,0 +1,211 @@
+/**
+ * Exchanges beats with the store: sends those of this replica, and receives those of the others with each answer. A replica that
+ * has nothing new to send asks once a second, which also shows the others that it lives.
+ */
+import type { Clock } from '../../core/clock.ts';
+import type { MemberActivity, SessionActivity } from '../../pool/shared-member.ts';
+import type { Beat } from '../shared-pool.ts';
+import { BEAT } from './fleet-log.ts';
+import type { FleetStore } from './fleet-store.ts';
+import { fieldsOf, listOf } from './log-reader.ts';
+import { decodeBeat, decodeReplica } from './schemas.ts';
+import { faultOf, type Reply } from './store-client.ts';
+
+export interface ReplicaStatus {
+  readonly name: string;
+  readonly version: string;
+  readonly clients: number;
+  readonly lastSeenSeconds: number;
+}
+
+export interface BeatExchangeOptions {
+  readonly store: FleetStore;
+  readonly clock: Clock;
+  /** The longest time between two beats. */
+  readonly everyMs: number;
+  readonly replica: string;
+  /** Version, clients and process of this replica, as text. */
+  readonly record: () => string;
+  /** Moves the moments of a beat to the store's clock. */
+  readonly shift: (beat: Beat) => Beat;
+  readonly receive: (answer: BeatAnswer) => void;
+  readonly nameTaken: () => void;
+}
+
+/** All moments are the store's. */
+export interface BeatAnswer {
+  /** New beats of other replicas. */
+  readonly beats: readonly { readonly by: string; readonly beat: Beat }[];
+  /** The activity in all new beats, those of this replica included. */
+  readonly members: readonly MemberActivity[];
+  readonly sessions: readonly SessionActivity[];
+  /** The number of the last entry of the log. */
+  readonly number: number;
+  /** The number of the entry at which the last snapshot was taken. */
+  readonly snapshot: number;
+}
+
+/** Beats that follow each other faster are merged. */
+const LEAST_GAP_MS = 100;
+
+interface ListedReplica extends Omit<ReplicaStatus, 'lastSeenSeconds'> {
+  /** Monotonic moment of its last beat. */
+  readonly seenAt: number;
+}
+
+export class BeatExchange {
+  readonly #options: BeatExchangeOptions;
+  /** Merged beats that were not sent yet. */
+  #unsent: Beat | undefined;
+  #lastBeat = '0-0';
+  #listed: readonly ListedReplica[] = [];
+  #exchange: Promise<void> | undefined;
+  #timer: Disposable | undefined;
+  /** Whether the store knows the record of this process. */
+  #isListed = false;
+  #isClosed = false;
+
+  constructor(options: BeatExchangeOptions) {
+    this.#options = options;
+  }
+
+  /** The state was loaded: later beats than this one are new. */
+  start(lastBeat: string): void {
+    this.#lastBeat = lastBeat;
+  }
+
+  /** The replicas by name. */
+  replicas(): readonly ReplicaStatus[] {
+    const now = this.#options.clock.monotonic();
+    return this.#listed.map(({ seenAt, ...rest }) => ({
+      ...rest,
+      lastSeenSeconds: Math.max(0, Math.round((now - seenAt) / 1_000)),
+    }));
+  }
+
+  send(beat: Beat): void {
+    this.#unsent = this.#unsent === undefined ? beat : merged(this.#unsent, beat);
+    this.#askWithin(LEAST_GAP_MS);
+  }
+
+  connected(): void {
+    this.#isListed = false;
+    this.#askWithin(0);
+  }
+
+  lost(): void {
+    this.#timer?.[Symbol.dispose]();
+    this.#unsent = undefined;
+  }
+
+  /** Waits for the exchange in progress. */
+  async close(): Promise<void> {
+    this.#isClosed = true;
+    this.#timer?.[Symbol.dispose]();
+    await this.#exchange;
+  }
+
+  #askWithin(ms: number): void {
+    if (this.#exchange !== undefined || this.#isClosed) return; // the next one is scheduled at its end
+    this.#timer?.[Symbol.dispose]();
+    this.#timer = this.#options.clock.after(ms, () => {
+      this.#exchange = this.#ask();
+    });
+  }
+
+  async #ask(): Promise<void> {
+    const { store, everyMs } = this.#options;
+    const beat = this.#unsent;
+    this.#unsent = undefined;
+    try {
+      await this.#send(beat);
+    } catch (error) {
+      // handled: uses are lost, so everything is loaded again
+      store.connection.reset(faultOf(error));
+    }
+    this.#exchange = undefined;
+    if (store.connection.fault !== undefined) return;
+    this.#askWithin(this.#unsent === undefined ? everyMs : Math.min(LEAST_GAP_MS, everyMs));
+  }
+
+  async #send(beat: Beat | undefined): Promise<void> {
+    const { store, replica, record, shift, receive } = this.#options;
+    const shifted = beat && shift(beat);
+    const text = shifted === undefined ? '' : JSON.stringify(shifted);
+    const { members = [], sessions = [] } = shifted ?? {};
+    const { epoch, values } = await store.run(BEAT, {
+      keys: sessions.map(({ session }) => store.keys.session(session)),
+      args: [
+        ...[replica, record(), text, this.#lastBeat],
+        ...sessions.flatMap(({ session, uses, usedAt, ttlMs }) => [session, uses, usedAt, ttlMs]),
+        ...members.flatMap(({ member, uses, endsAt }) => [member, uses, endsAt ?? '']),
+      ],
+    });
+    const [previous, number, snapshot, listed, entries] = values;
+    this.#checkName(String(previous));
+    this.#listed = this.#readReplicas(epoch.now, listed);
+    const beats = this.#readBeats(entries);
+    receive({
+      beats,
+      members: [...members, ...beats.flatMap(({ beat }) => beat.members)],
+      sessions: [...sessions, ...beats.flatMap(({ beat }) => beat.sessions)],
+      number: Number(number),
+      snapshot: Number(snapshot),
+    });
+  }
+
+  /** `previous`: the record that was in the store, with its time. */
+  #checkName(previous: string): void {
+    const { record, nameTaken } = this.#options;
+    const found = decodeReplica(previous.slice(previous.indexOf(' ') + 1));
+    const own = decodeReplica(record());
+    if (this.#isListed && found !== undefined && found.process !== own?.process) nameTaken();
+    this.#isListed = true;
+  }
+
+  /** Name, time and record in turn. */
+  #readReplicas(storeNow: number, reply: Reply | undefined): ListedReplica[] {
+    const now = this.#options.clock.monotonic();
+    const texts = listOf(reply).map(String);
+    const found: ListedReplica[] = [];
+    for (let index = 0; index + 2 < texts.length; index += 3) {
+      const [name = '', at, text = ''] = texts.slice(index, index + 3);
+      const { version = '', clients = 0 } = decodeReplica(text) ?? {};
+      found.push({ name, version, clients, seenAt: now - (storeNow - Number(at)) });
+    }
+    return found.sort((a, b) => (a.name < b.name ? -1 : 1));
+  }
+
+  #readBeats(reply: Reply | undefined): { readonly by: string; readonly beat: Beat }[] {
+    return listOf(reply).flatMap((entry) => {
+      const [id, fields] = listOf(entry);
+      this.#lastBeat = String(id);
+      const { by = '', beat: text = '' } = fieldsOf(fields);
+      const beat = by === this.#options.replica ? undefined : decodeBeat(text);
+      return beat === undefined ? [] : [{ by, beat }];
+    });
+  }
+}
+
+/** The last numbers count, except those of uses, which are counted since the last beat. */
+function merged(before: Beat, { waiting, demand, members, sessions }: Beat): Beat {
+  return {
+    waiting,
+    demand: { ...before.demand, ...demand },
+    members: withUses(before.members, members, ({ member }) => member),
+    sessions: withUses(before.sessions, sessions, ({ session }) => session),
+  };
+}
+
+function withUses<T extends { readonly uses: number }>(
+  before: readonly T[],
+  after: readonly T[],
+  nameOf: (use: T) => string,
+): T[] {
+  const all = new Map(before.map((use) => [nameOf(use), use]));
+  for (const use of after) {
+    const earlier = all.get(nameOf(use));
+    all.set(nameOf(use), earlier === undefined ? use : { ...earlier, ...use, uses: earlier.uses + use.uses });
+  }
+  return [...all.values()];
+}

@@ -1,0 +1,151 @@
+/**
+ * The scripts of the log, the sessions and the beats.
+ *
+ * The state of a fleet is the result of all facts, computed by each replica alike (shared-state.ts). The store keeps the entries of
+ * the log since the last snapshot of that state. Any replica may write the next snapshot, after which the log is trimmed.
+ */
+import { FleetScript } from './fleet-store.ts';
+
+/** A replica without a beat for this time is no longer listed. */
+export const REPLICA_SILENT_MS = 5_000;
+/** Beats are kept for replicas that were slow to ask. */
+const BEATS_KEPT_MS = 10_000;
+/** Entries before a snapshot that are kept, so that readers slightly behind need not load everything again. */
+const KEPT_ENTRIES = 256;
+
+const SESSION_LUA = `
+local function append(by, facts)
+  local number = redis.call('HINCRBY', KEYS[1], 'number', 1)
+  redis.call('XADD', KEYS[2], whole(number) .. '-0', 'at', whole(now), 'by', by, 'facts', facts)
+end
+local function set(key, text, member, ms)
+  redis.call('HSET', key, 'text', text, 'member', member)
+  redis.call('PEXPIRE', key, ms)
+end
+`;
+
+/**
+ * KEYS: from 7 on the sessions of the facts. ARGV: 5 replica, 6 facts; then for each session its name, its text (empty: ended),
+ * its member (empty: none) and its remaining ms. The facts replace what beats have added.
+ */
+export const PUBLISH = new FleetScript(
+  'publish',
+  `${SESSION_LUA}
+append(ARGV[5], ARGV[6])
+for index = 7, #KEYS do
+  local first = 4 * index - 21
+  redis.call('DEL', KEYS[index])
+  redis.call('HDEL', KEYS[6], 'uses:s:' .. ARGV[first], 'used:s:' .. ARGV[first])
+  if ARGV[first + 1] ~= '' then set(KEYS[index], ARGV[first + 1], ARGV[first + 2], ARGV[first + 3]) end
+end
+return answer()
+`,
+);
+
+/**
+ * KEYS: 7 session. ARGV: 5 replica, 6 facts, 7 its name, 8 its text, 9 its member (empty: none), 10 its remaining ms. Returns the
+ * text of the session in the store, and its uses and last use by beats.
+ */
+export const BIND = new FleetScript(
+  'bind',
+  `${SESSION_LUA}
+local found = redis.call('HMGET', KEYS[7], 'text', 'member')
+local added = redis.call('HMGET', KEYS[6], 'uses:s:' .. ARGV[7], 'used:s:' .. ARGV[7])
+if found[1] and found[2] ~= '' then return answer(found[1], added[1] or '', added[2] or '') end
+set(KEYS[7], ARGV[8], ARGV[9], ARGV[10])
+redis.call('HDEL', KEYS[6], 'uses:s:' .. ARGV[7], 'used:s:' .. ARGV[7])
+append(ARGV[5], ARGV[6])
+return answer('', '', '')
+`,
+);
+
+/** Returns the snapshot, its position, the number of the last entry, the entries since, the uses, and the id of the last beat. */
+export const LOAD = new FleetScript(
+  'load',
+  `
+local positions = redis.call('HMGET', KEYS[1], 'snapshot', 'number')
+local position = positions[1] or '0'
+local beat = redis.call('XREVRANGE', KEYS[5], '+', '-', 'COUNT', 1)[1]
+return answer(
+  redis.call('GET', KEYS[3]) or '', position, positions[2] or '0',
+  redis.call('XRANGE', KEYS[2], '(' .. position .. '-0', '+'),
+  redis.call('HGETALL', KEYS[6]),
+  beat and beat[1] or '0-0')
+`,
+);
+
+/** ARGV: 5 epoch, 6 position, 7 state; then the fields of members that have ended. */
+export const SNAPSHOT = new FleetScript(
+  'snapshot',
+  `
+local known = tonumber(redis.call('HGET', KEYS[1], 'snapshot') or 0)
+if epoch ~= ARGV[5] or known >= tonumber(ARGV[6]) then return answer() end
+redis.call('SET', KEYS[3], ARGV[7])
+redis.call('HSET', KEYS[1], 'snapshot', ARGV[6])
+redis.call('XTRIM', KEYS[2], 'MINID', whole(math.max(0, ARGV[6] - ${KEPT_ENTRIES})) .. '-0')
+for index = 8, #ARGV do redis.call('HDEL', KEYS[6], ARGV[index]) end
+return answer()
+`,
+);
+
+/**
+ * KEYS: from 7 on the used sessions. ARGV: 5 replica, 6 its record, 7 its beat (empty: none), 8 the id of the last beat that it
+ * knows; then for each session its name, uses, last use and TTL; then for each used member its id, uses and end of life (empty:
+ * unchanged). Returns the replica's previous record, the numbers of the last entry and of the snapshot, all replicas with their
+ * records, and the new beats.
+ */
+export const BEAT = new FleetScript(
+  'beat',
+  `
+local function split(record) return string.match(record, '^(%d+) (.*)$') end
+local function raise(field, at, text)
+  local known = redis.call('HGET', KEYS[6], field)
+  if not known or tonumber(at) > tonumber(split(known .. ' ')) then redis.call('HSET', KEYS[6], field, text) end
+end
+local previous = redis.call('HGET', KEYS[4], ARGV[5]) or ''
+redis.call('HSET', KEYS[4], ARGV[5], whole(now) .. ' ' .. ARGV[6])
+if ARGV[7] ~= '' then
+  redis.call('XADD', KEYS[5], 'MINID', '~', whole(now - ${BEATS_KEPT_MS}), '*', 'by', ARGV[5], 'beat', ARGV[7])
+end
+local first = 9
+for index = 7, #KEYS do
+  local name, uses, used, ttl = ARGV[first], ARGV[first + 1], ARGV[first + 2], ARGV[first + 3]
+  first = first + 4
+  if redis.call('EXISTS', KEYS[index]) == 1 then
+    redis.call('PEXPIRE', KEYS[index], math.max(1, used + ttl - now))
+    redis.call('HINCRBY', KEYS[6], 'uses:s:' .. name, uses)
+    raise('used:s:' .. name, used, used .. ' ' .. ttl)
+  end
+end
+for index = first, #ARGV, 3 do
+  local id, uses, ends = ARGV[index], ARGV[index + 1], ARGV[index + 2]
+  if uses ~= '0' then redis.call('HINCRBY', KEYS[6], 'uses:m:' .. id, uses) end
+  if ends ~= '' then raise('ends:m:' .. id, ends, ends) end
+end
+local replicas = {}
+local records = redis.call('HGETALL', KEYS[4])
+for index = 1, #records, 2 do
+  local at, record = split(records[index + 1])
+  if now - tonumber(at) > ${REPLICA_SILENT_MS} then
+    redis.call('HDEL', KEYS[4], records[index])
+  else
+    replicas[#replicas + 1] = records[index]
+    replicas[#replicas + 1] = at
+    replicas[#replicas + 1] = record
+  end
+end
+local positions = redis.call('HMGET', KEYS[1], 'number', 'snapshot')
+return answer(previous, positions[1] or '0', positions[2] or '0', replicas,
+  redis.call('XRANGE', KEYS[5], '(' .. ARGV[8], '+'))
+`,
+);
+
+/** ARGV: 5 replica, 6 its process: another one may use its name by now. */
+export const LEAVE = new FleetScript(
+  'leave',
+  `
+local known = redis.call('HGET', KEYS[4], ARGV[5]) or ''
+if string.match(known, '"process":"([^"]*)"') == ARGV[6] then redis.call('HDEL', KEYS[4], ARGV[5]) end
+return answer()
+`,
+);

@@ -1,0 +1,341 @@
+/**
+ * The shared pool of a fleet in Valkey or Redis.
+ *
+ * Each replica computes the state from the same log (shared-state.ts), in the store's time. Nothing here is on the path of a client,
+ * except `bindSession`, which has a short deadline. While the store is lost, facts and beats are dropped; after each return the
+ * state is loaded again, and the follower publishes what it lacks.
+ */
+import { randomUUID } from 'node:crypto';
+import { type Clock, pause } from '../../core/clock.ts';
+import type { NoriaError } from '../../core/faults.ts';
+import type { SharedSession } from '../../pool/shared-member.ts';
+import type { Timekeeper } from '../../state/moment.ts';
+import type { Beat, Fact, Follower, PacedSharedPool } from '../shared-pool.ts';
+import { SharedPoolState } from '../shared-state.ts';
+import { type BeatAnswer, BeatExchange, type ReplicaStatus } from './beat-exchange.ts';
+import { BIND, LEAVE, PUBLISH, SNAPSHOT } from './fleet-log.ts';
+import { FleetStore, type FleetStoreOptions } from './fleet-store.ts';
+import { isCoveredBy, type LogEntry, loadState, readLog, useFields } from './log-reader.ts';
+import { type Shift, shiftBeat, shiftFact, shiftSession, shiftState } from './moments.ts';
+import { type ClaimOutcome, RedisPaceStore } from './redis-pace-store.ts';
+import { decodeSession } from './schemas.ts';
+import { faultOf, type StoreClient } from './store-client.ts';
+
+export interface RedisSharedPoolOptions extends Omit<FleetStoreOptions, 'follow' | 'onConnected' | 'onLost'> {
+  readonly clock: Clock;
+  readonly timekeeper: Timekeeper;
+  /** The name of this replica, unique in the fleet. */
+  readonly replica: string;
+  readonly version: string;
+  /** Connected clients of this replica. */
+  readonly clients: () => number;
+  /** The timeout of a call to the service, in ms. */
+  readonly callTimeoutMs: () => number;
+  /** The next three are for tests; each has a default. */
+  readonly bindDeadlineMs?: number;
+  readonly beatEveryMs?: number;
+  /** A snapshot is written when the log has more entries than this, and than the state has parts. */
+  readonly leastEntries?: number;
+  readonly observer?: FleetObserver;
+}
+
+/** For logs and metrics. */
+export interface FleetObserver {
+  connected(): void;
+  lost(error: NoriaError): void;
+  claimed(outcome: ClaimOutcome): void;
+  /** An entry of the log arrived this many ms after it was appended. */
+  lagged(ms: number): void;
+  /** Another process has the name of this replica. */
+  nameTaken(): void;
+}
+
+/** What a fact changes in the key of a session. */
+interface SessionChange {
+  readonly name: string;
+  /** Empty: it has ended. */
+  readonly text: string;
+  readonly member: string;
+  readonly leftMs: number;
+}
+
+const BIND_DEADLINE_MS = 30;
+const BEAT_EVERY_MS = 1_000;
+const LEAST_ENTRIES = 500;
+/** Replicas take turns: each next one waits for so many times more entries. */
+const TURN_SHARE = 0.25;
+
+export class RedisSharedPool implements PacedSharedPool {
+  readonly pace: RedisPaceStore;
+  readonly #options: RedisSharedPoolOptions;
+  readonly #store: FleetStore;
+  readonly #beats: BeatExchange;
+  readonly #started = Promise.withResolvers<void>();
+  #follower: Follower | undefined;
+  #state = new SharedPoolState();
+  /** The number of the last applied entry of the log. */
+  #applied = 0;
+  /** The fields of the hash of uses, as far as they are known. */
+  #useFields = new Set<string>();
+  #waiters: { readonly number: number; readonly resolve: () => void }[] = [];
+  #unpublished: Fact[] = [];
+  #publishing: Promise<void> | undefined;
+  #lostAt: number | undefined;
+  #isClosed = false;
+  /** Differs from that of another process with the same name. */
+  readonly #process = randomUUID();
+
+  constructor(options: RedisSharedPoolOptions) {
+    const { clock, observer, replica } = options;
+    this.#options = options;
+    this.#lostAt = clock.monotonic();
+    this.#store = new FleetStore({
+      ...options,
+      follow: { load: (client) => this.#load(client), read: (client) => this.#read(client) },
+      onConnected: () => this.#connected(),
+      onLost: (error) => this.#lost(error),
+    });
+    this.#beats = new BeatExchange({
+      store: this.#store,
+      clock,
+      everyMs: options.beatEveryMs ?? BEAT_EVERY_MS,
+      replica,
+      record: () => this.#record(),
+      shift: (beat) => shiftBeat(beat, this.#toStore),
+      receive: (answer) => this.#hear(answer),
+      nameTaken: () => observer?.nameTaken(),
+    });
+    this.pace = new RedisPaceStore({
+      store: this.#store,
+      clock,
+      stopwatch: () => options.timekeeper.stopwatch(),
+      callTimeoutMs: options.callTimeoutMs,
+      log: {
+        position: () => this.#applied,
+        flushed: () => this.#flushed(),
+        catchUp: (number) => this.#catchUp(number),
+      },
+      onClaim: (outcome) => observer?.claimed(outcome),
+    });
+  }
+
+  /** Why the store is lost; undefined while it is connected. */
+  get fault(): NoriaError | undefined {
+    return this.#store.connection.fault;
+  }
+
+  /** For how long the store has been lost; 0 while it is connected. */
+  get lostMs(): number {
+    return this.#lostAt === undefined ? 0 : this.#options.clock.monotonic() - this.#lostAt;
+  }
+
+  /** The replicas as the store last listed them. */
+  get replicas(): readonly ReplicaStatus[] {
+    return this.#beats.replicas();
+  }
+
+  /**
+   * @throws NoriaError fleet-store-unusable when the first attempt finds that this noria cannot use the store. A store that is
+   * only lost does not throw: the first `loaded` follows when it is back.
+   */
+  async follow(follower: Follower): Promise<void> {
+    this.#follower = follower;
+    this.#store.connection.start();
+    await this.#store.connection.tried;
+    const { fault } = this;
+    if (fault?.code === 'fleet-store-unusable') throw fault;
+    if (fault === undefined) await this.#started.promise;
+  }
+
+  publish(facts: readonly Fact[]): void {
+    if (this.fault !== undefined || this.#isClosed || facts.length === 0) return;
+    this.#unpublished.push(...facts);
+    this.#publishing ??= this.#publishAll();
+  }
+
+  beat(beat: Beat): void {
+    if (this.fault === undefined && !this.#isClosed) this.#beats.send(beat);
+  }
+
+  async bindSession(proposed: SharedSession): Promise<SharedSession> {
+    if (this.fault !== undefined || this.#isClosed) return proposed;
+    const { clock, bindDeadlineMs = BIND_DEADLINE_MS } = this.#options;
+    const answered = new AbortController();
+    const bound = this.#bind(proposed).catch(() => proposed); // handled: alone, the proposal counts
+    const session = await Promise.race([bound, pause(clock, bindDeadlineMs, answered.signal)]);
+    answered.abort();
+    return session ?? proposed;
+  }
+
+  async close(): Promise<void> {
+    if (this.#isClosed) return;
+    this.#isClosed = true;
+    await this.#flushed();
+    await this.#beats.close();
+    const args = [this.#options.replica, this.#process];
+    // ignored: the others notice the missing beats
+    if (this.fault === undefined) await this.#store.run(LEAVE, { args }).catch(() => {});
+    await this.#store.close();
+    this.#lostAt ??= this.#options.clock.monotonic();
+    this.#release();
+  }
+
+  #record(): string {
+    const { version, clients } = this.#options;
+    return JSON.stringify({ process: this.#process, version, clients: clients() });
+  }
+
+  /** From this replica's clock to the store's, erring towards earlier moments. */
+  readonly #toStore: Shift = (moment) =>
+    Math.floor((this.#store.clock.atLeast() ?? 0) + moment - this.#options.clock.monotonic());
+
+  /** From the store's clock to this replica's, erring towards earlier moments. */
+  readonly #toLocal: Shift = (moment) =>
+    this.#options.clock.monotonic() + moment - (this.#store.clock.atMost() ?? 0);
+
+  async #load(client: StoreClient): Promise<void> {
+    const loaded = await loadState(this.#store, client);
+    this.#state = loaded.state;
+    this.#applied = loaded.number;
+    this.#useFields = new Set(loaded.fields);
+    this.#beats.start(loaded.beat);
+    this.#follower?.loaded(shiftState(loaded.state.read(this.#storeNow), this.#toLocal));
+  }
+
+  #read(client: StoreClient): Promise<never> {
+    return readLog(this.#store, client, this.#applied, (entry) => this.#apply(entry));
+  }
+
+  #apply({ number, at, facts }: LogEntry): void {
+    const now = this.#storeNow;
+    for (const fact of facts) this.#state.apply(fact, now);
+    this.#applied = number;
+    const local = facts.map(({ by, fact }) => ({ by, fact: shiftFact(fact, this.#toLocal) }));
+    if (local.length > 0) this.#follower?.followed(local);
+    this.#options.observer?.lagged(Math.max(0, now - at));
+    this.#release();
+  }
+
+  get #storeNow(): number {
+    return this.#store.clock.atMost() ?? 0;
+  }
+
+  #connected(): void {
+    this.#lostAt = undefined;
+    this.#beats.connected();
+    this.#options.observer?.connected();
+  }
+
+  #lost(error: NoriaError): void {
+    this.#lostAt ??= this.#options.clock.monotonic();
+    this.#unpublished = [];
+    this.#beats.lost();
+    this.#release();
+    this.#options.observer?.lost(error);
+  }
+
+  /** One script at a time, so that a repetition with the source of the script cannot change the order. */
+  async #publishAll(): Promise<void> {
+    while (this.#unpublished.length > 0) {
+      const facts = this.#unpublished;
+      this.#unpublished = [];
+      try {
+        await this.#publish(facts);
+      } catch (error) {
+        // handled: facts are lost, so everything is loaded again
+        this.#store.connection.reset(faultOf(error));
+        this.#unpublished = [];
+      }
+    }
+    this.#publishing = undefined;
+  }
+
+  async #publish(facts: readonly Fact[]): Promise<void> {
+    const shifted = facts.map((fact) => shiftFact(fact, this.#toStore));
+    const changes = shifted.flatMap((fact) => this.#sessionChange(fact));
+    await this.#store.run(PUBLISH, {
+      keys: changes.map(({ name }) => this.#store.keys.session(name)),
+      args: [
+        ...[this.#options.replica, JSON.stringify(shifted)],
+        ...changes.flatMap(({ name, text, member, leftMs }) => [name, text, member, leftMs]),
+      ],
+    });
+  }
+
+  /** How a fact with moments of the store changes the key of its session. */
+  #sessionChange(fact: Fact): SessionChange[] {
+    if (fact.kind === 'session.ended') return [{ name: fact.name, text: '', member: '', leftMs: 0 }];
+    if (fact.kind !== 'session.moved') return [];
+    const { name, member = '' } = fact.session;
+    const leftMs = this.#leftMs(fact.session);
+    return [{ name, text: leftMs > 0 ? JSON.stringify(fact.session) : '', member, leftMs }];
+  }
+
+  #leftMs({ usedAt, ttlMs }: SharedSession): number {
+    return Math.ceil(usedAt + ttlMs - (this.#store.clock.atLeast() ?? 0));
+  }
+
+  async #bind(proposed: SharedSession): Promise<SharedSession> {
+    const session = shiftSession(proposed, this.#toStore);
+    const { name, member = '' } = session;
+    const facts: Fact[] = [{ kind: 'session.moved', session, reason: 'new' }];
+    const { values } = await this.#store.run(BIND, {
+      keys: [this.#store.keys.session(name)],
+      args: [
+        ...[this.#options.replica, JSON.stringify(facts), name, JSON.stringify(session)],
+        ...[member, Math.max(1, this.#leftMs(session))],
+      ],
+    });
+    const [text = '', uses = '', used = ''] = values.map(String);
+    const found = decodeSession(text);
+    if (found === undefined) return proposed;
+    const [usedAt = 0, ttlMs = found.ttlMs] = used === '' ? [] : used.split(' ').map(Number);
+    const latest = { usedAt: Math.max(found.usedAt, usedAt), uses: found.uses + Number(uses), ttlMs };
+    return shiftSession({ ...found, ...latest }, this.#toLocal);
+  }
+
+  #hear({ beats, members, sessions, number, snapshot }: BeatAnswer): void {
+    const sums: Record<string, number> = {};
+    for (const field of useFields({ members, sessions })) this.#useFields.add(field);
+    for (const use of sessions) this.#state.useSession(use);
+    for (const use of members) {
+      const sum = this.#state.addUse(use);
+      if (sum !== undefined && use.uses > 0) sums[use.member] = sum;
+    }
+    const replicas = this.replicas.map(({ name }) => name);
+    const shifted = beats.map(({ by, beat }) => ({ by, beat: shiftBeat(beat, this.#toLocal) }));
+    this.#follower?.heard({ replicas, beats: shifted, uses: sums });
+    this.#started.resolve();
+    const turn = 1 + TURN_SHARE * replicas.indexOf(this.#options.replica);
+    const size = Math.max(this.#options.leastEntries ?? LEAST_ENTRIES, this.#state.size);
+    if (number - snapshot > turn * size) void this.#saveSnapshot();
+  }
+
+  /** Its failure costs nothing: the next one follows. */
+  async #saveSnapshot(): Promise<void> {
+    const state = this.#state.read(this.#storeNow);
+    const members = state.members.map((record) => ({ ...record, uses: 0 })); // the hash of uses has them
+    const covered = [...this.#useFields].filter(isCoveredBy(state));
+    for (const field of covered) this.#useFields.delete(field);
+    const text = JSON.stringify({ ...state, members });
+    const args = [this.#store.epochId, this.#applied, text, ...covered];
+    await this.#store.run(SNAPSHOT, { args }).catch(() => {}); // ignored: see above
+  }
+
+  async #flushed(): Promise<void> {
+    await this.#publishing;
+  }
+
+  /** Resolves when the log is applied up to this number, or the connection is lost. */
+  #catchUp(number: number): Promise<void> {
+    if (this.fault !== undefined || this.#applied >= number) return Promise.resolve();
+    return new Promise((resolve) => this.#waiters.push({ number, resolve }));
+  }
+
+  #release(): void {
+    const isLost = this.fault !== undefined;
+    const isDue = ({ number }: { readonly number: number }) => isLost || number <= this.#applied;
+    for (const { resolve } of this.#waiters.filter(isDue)) resolve();
+    this.#waiters = this.#waiters.filter((waiter) => !isDue(waiter));
+  }
+}

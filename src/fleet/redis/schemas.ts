@@ -1,0 +1,147 @@
+/**
+ * What the store holds, decoded at the edge. Another version of noria may have written it: unknown facts are skipped, and unknown
+ * fault codes replaced.
+ */
+import { z } from 'zod';
+import { FAULTS, type FaultCode } from '../../core/faults.ts';
+import { MEMBER_PROTOCOLS } from '../../core/protocol.ts';
+import type { SharedSession } from '../../pool/shared-member.ts';
+import type { Beat, Fact, SharedState } from '../shared-pool.ts';
+
+const isFaultCode = (text: string): text is FaultCode => Object.hasOwn(FAULTS, text);
+const fault = z.string().transform((text): FaultCode => (isFaultCode(text) ? text : 'internal'));
+
+const member = z.object({
+  id: z.string(),
+  source: z.string(),
+  protocol: z.enum(MEMBER_PROTOCOLS),
+  host: z.string(),
+  port: z.number(),
+  joinedAt: z.number(),
+  endsAt: z.number(),
+  endIsAssumed: z.boolean(),
+  unproven: z.boolean(),
+  exitIp: z.string().optional(),
+  location: z.string().optional(),
+  facts: z.record(z.string(), z.union([z.string(), z.number(), z.boolean()])).optional(),
+});
+
+const quarantine = z.object({
+  untilAt: z.number(),
+  fault,
+  health: z.object({ inRow: z.number(), rests: z.number() }),
+});
+
+const session = z.object({
+  name: z.string(),
+  owner: z.object({ user: z.string(), address: z.string() }),
+  member: z.string().optional(),
+  ttlMs: z.number(),
+  usedAt: z.number(),
+  uses: z.number(),
+});
+
+const leaveReason = z.custom<Extract<Fact, { kind: 'member.left' }>['reason']>(
+  (value) => typeof value === 'string',
+);
+
+const fact = z.discriminatedUnion('kind', [
+  z.object({ kind: z.literal('member.joined'), member }),
+  z.object({ kind: z.literal('member.quarantined'), member: z.string(), quarantine }),
+  z.object({ kind: z.literal('member.restored'), member: z.string() }),
+  z.object({
+    kind: z.literal('member.left'),
+    member: z.string(),
+    reason: leaveReason,
+    fault: fault.optional(),
+    votesNeeded: z.number(),
+  }),
+  z.object({ kind: z.literal('member.banned'), member: z.string(), host: z.string(), lifted: z.boolean() }),
+  z.object({ kind: z.literal('session.moved'), session, reason: z.string() }),
+  z.object({ kind: z.literal('session.ended'), name: z.string() }),
+  z.object({
+    kind: z.literal('source.commanded'),
+    source: z.string(),
+    command: z.enum(['pause', 'resume', 'refill']),
+  }),
+]);
+
+const state = z.object({
+  members: z.array(
+    z.object({
+      member,
+      drawnBy: z.string(),
+      quarantine: quarantine.optional(),
+      bans: z.array(z.string()),
+      uses: z.number(),
+      votes: z.array(z.string()),
+      left: z.object({ reason: leaveReason, fault: fault.optional() }).optional(),
+    }),
+  ),
+  sessions: z.array(session),
+  paused: z.array(z.string()),
+});
+
+const beat = z.object({
+  waiting: z.number(),
+  demand: z.record(
+    z.string(),
+    z.object({ waiting: z.number(), lastWantedAt: z.number(), usedUpPerSecond: z.number() }),
+  ),
+  members: z.array(
+    z.object({
+      member: z.string(),
+      uses: z.number(),
+      openLeases: z.number(),
+      latencyMs: z.number().optional(),
+      endsAt: z.number().optional(),
+    }),
+  ),
+  sessions: z.array(
+    z.object({
+      session: z.string(),
+      uses: z.number(),
+      openLeases: z.number(),
+      usedAt: z.number(),
+      ttlMs: z.number(),
+    }),
+  ),
+});
+
+/** The facts of one entry of the log, without those that this version does not know. */
+export function decodeFacts(text: string): Fact[] {
+  const entries: unknown = JSON.parse(text);
+  if (!Array.isArray(entries)) return [];
+  return entries.flatMap((entry) => {
+    const parsed = fact.safeParse(entry);
+    return parsed.success ? [parsed.data] : [];
+  });
+}
+
+/** @throws ZodError, SyntaxError */
+export function decodeState(text: string): SharedState {
+  return state.parse(JSON.parse(text));
+}
+
+/** @returns undefined for an empty text. */
+export function decodeSession(text: string): SharedSession | undefined {
+  return text === '' ? undefined : session.safeParse(JSON.parse(text)).data;
+}
+
+export function decodeBeat(text: string): Beat | undefined {
+  return beat.safeParse(JSON.parse(text)).data;
+}
+
+const replicaSchema = z.object({
+  /** Differs between two processes with the same name. */
+  process: z.string(),
+  version: z.string(),
+  clients: z.number(),
+});
+
+/** What the store knows about a replica. */
+export type ReplicaRecord = Readonly<z.infer<typeof replicaSchema>>;
+
+export function decodeReplica(text: string): ReplicaRecord | undefined {
+  return replicaSchema.safeParse(JSON.parse(text)).data;
+}

@@ -1,0 +1,187 @@
+/** The in-memory pool is the model: the same random history must leave the same state in the store. */
+import fc from 'fast-check';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { systemBoot } from '../../../src/core/boot.ts';
+import { systemClock } from '../../../src/core/clock.ts';
+import { MemorySharedPool } from '../../../src/fleet/memory-shared-pool.ts';
+import type { Beat, Fact, SharedPool, SharedState } from '../../../src/fleet/shared-pool.ts';
+import type { SharedSession } from '../../../src/pool/shared-member.ts';
+import { createTimekeeper } from '../../../src/state/moment.ts';
+import { createPaceMemory } from '../../../src/state/pace-file.ts';
+import { freePort } from '../../support/free-port.ts';
+import { NO_STORE, TestStore } from '../../support/store-server.ts';
+import { until } from '../../support/until.ts';
+import { Recorder, sharedMember } from '../shared-pool-contract.ts';
+import { openStoreStage } from './store-stage.ts';
+
+const RUNS = Number(process.env['NORIA_FLEET_RUNS'] ?? 12);
+const REPLICAS = ['a', 'b'];
+/** Moments are multiples of it, so that their conversion between clocks can be undone. */
+const UNIT_MS = 100_000;
+
+type Step =
+  | { readonly kind: 'publish'; readonly by: number; readonly facts: readonly Fact[] }
+  | { readonly kind: 'beat'; readonly by: number; readonly beat: Beat }
+  | { readonly kind: 'bind'; readonly by: number; readonly session: SharedSession };
+
+const member = fc.constantFrom('m1', 'm2', 'm3', 'm4');
+const by = fc.nat(REPLICAS.length - 1);
+const start = Math.round(systemClock.monotonic());
+const moment = fc.integer({ min: 1, max: 9 }).map((units) => start + units * UNIT_MS);
+const host = fc.constantFrom('one.example', 'two.example');
+const session = fc.record({
+  name: fc.constantFrom('s1', 's2'),
+  owner: fc.constant({ user: '', address: '192.0.2.1' }),
+  member,
+  ttlMs: fc.constant(9 * UNIT_MS),
+  usedAt: fc.constant(start),
+  uses: fc.constant(0),
+});
+
+const fact: fc.Arbitrary<Fact> = fc.oneof(
+  fc.tuple(member, moment, fc.boolean()).map(
+    ([id, endsAt, endIsAssumed]): Fact => ({
+      kind: 'member.joined',
+      member: {
+        ...sharedMember({ clock: systemClock, connect: neverConnects }, id),
+        joinedAt: start,
+        endsAt,
+        endIsAssumed,
+      },
+    }),
+  ),
+  fc.record({
+    kind: fc.constant('member.quarantined' as const),
+    member,
+    quarantine: fc.record({
+      untilAt: moment,
+      fault: fc.constantFrom('member-silent' as const, 'member-closed' as const),
+      health: fc.record({ inRow: fc.nat(3), rests: fc.nat(3) }),
+    }),
+  }),
+  fc.record({ kind: fc.constant('member.restored' as const), member }),
+  fc.record({
+    kind: fc.constant('member.left' as const),
+    member,
+    reason: fc.constantFrom('failed' as const, 'evicted' as const),
+    votesNeeded: fc.integer({ min: 1, max: 2 }),
+  }),
+  fc.record({ kind: fc.constant('member.banned' as const), member, host, lifted: fc.boolean() }),
+  session.map((each): Fact => ({ kind: 'session.moved', session: each, reason: 'left' })),
+  fc.record({ kind: fc.constant('session.ended' as const), name: fc.constantFrom('s1', 's2') }),
+  fc.record({
+    kind: fc.constant('source.commanded' as const),
+    source: fc.constantFrom('city', 'harbor'),
+    command: fc.constantFrom('pause' as const, 'resume' as const, 'refill' as const),
+  }),
+);
+
+const use = fc.record({ member, uses: fc.nat(5), openLeases: fc.nat(2) });
+const step: fc.Arbitrary<Step> = fc.oneof(
+  {
+    weight: 4,
+    arbitrary: fc.record({
+      kind: fc.constant('publish' as const),
+      by,
+      facts: fc.array(fact, { minLength: 1, maxLength: 4 }),
+    }),
+  },
+  {
+    weight: 1,
+    arbitrary: fc.record({
+      kind: fc.constant('beat' as const),
+      by,
+      beat: fc.record({
+        waiting: fc.nat(3),
+        demand: fc.constant({}),
+        members: fc.uniqueArray(use, { maxLength: 3, selector: (each) => each.member }),
+        sessions: fc.constant([]),
+      }),
+    }),
+  },
+  { weight: 1, arbitrary: fc.record({ kind: fc.constant('bind' as const), by, session }) },
+);
+
+describe.skipIf(NO_STORE)('with a store', () => {
+  let server: TestStore;
+  beforeAll(async () => {
+    server = new TestStore(await freePort(), {});
+    await server.start();
+  });
+  afterAll(() => server.close());
+
+  test('redis: a random history leaves the state of the model, also after snapshots', async () => {
+    await fc.assert(
+      fc.asyncProperty(fc.array(step, { minLength: 1, maxLength: 25 }), async (steps) => {
+        const stage = openStoreStage(server);
+        const options = { leastEntries: 1, beatEveryMs: 5 };
+        const inStore = await play(steps, (replica) => stage.connect(replica, options));
+        const pace = createPaceMemory(createTimekeeper(systemClock, systemBoot()));
+        const model = new MemorySharedPool({ clock: systemClock, pace });
+        expect(inStore).toEqual(await play(steps, (replica) => model.connect(replica)));
+      }),
+      { numRuns: RUNS },
+    );
+  });
+});
+
+/** Plays the steps one after the other. Returns the answers to binds, and what a replica finds that starts then. */
+async function play(steps: readonly Step[], connect: (replica: string) => SharedPool) {
+  const pools = REPLICAS.map(connect);
+  const seen = new Recorder();
+  for (const pool of pools) await pool.follow(pool === pools[0] ? seen : new Recorder());
+  const bound: unknown[] = [];
+  for (const { by: index, ...each } of steps) {
+    const pool = pools[index] as SharedPool;
+    const before = seen.facts.length;
+    if (each.kind === 'publish') {
+      pool.publish(each.facts);
+      await until('the facts are in the log', () => seen.facts.length === before + each.facts.length);
+    } else if (each.kind === 'bind') {
+      const answer = await pool.bindSession(each.session);
+      bound.push(answer.member);
+      await pool.bindSession(each.session);
+    } else {
+      pool.beat(each.beat);
+    }
+  }
+  const state = await loadedBy(connect('late'), new Recorder());
+  await Promise.all(pools.map((pool) => pool.close()));
+  return { bound, state: comparable(state) };
+}
+
+async function loadedBy(pool: SharedPool, recorder: Recorder): Promise<SharedState> {
+  await pool.follow(recorder);
+  await pool.close();
+  const [state] = recorder.loads;
+  if (state === undefined) throw new Error('nothing was loaded');
+  return state;
+}
+
+/** In one order, and with moments in whole units. Without the uses: beats arrive a moment after they were sent. */
+function comparable({ members, sessions, paused }: SharedState) {
+  const units = (at: number) => Math.round((at - start) / UNIT_MS) + 0; // no negative zero
+  return {
+    members: members
+      .map(({ uses: _uses, ...record }) => ({
+        ...record,
+        member: {
+          ...record.member,
+          joinedAt: units(record.member.joinedAt),
+          endsAt: units(record.member.endsAt),
+        },
+        ...(record.quarantine && {
+          quarantine: { ...record.quarantine, untilAt: units(record.quarantine.untilAt) },
+        }),
+      }))
+      .sort((a, b) => (a.member.id < b.member.id ? -1 : 1)),
+    sessions: sessions
+      .map((each) => ({ ...each, usedAt: units(each.usedAt) }))
+      .sort((a, b) => (a.name < b.name ? -1 : 1)),
+    paused: [...paused].sort(),
+  };
+}
+
+function neverConnects(): never {
+  throw new TypeError('this stage has no connections');
+}

@@ -1,0 +1,16 @@
+import { afterAll, beforeAll, describe } from 'vitest';
+import { freePort } from '../../support/free-port.ts';
+import { NO_STORE, TestStore } from '../../support/store-server.ts';
+import { testSharedPool } from '../shared-pool-contract.ts';
+import { openStoreStage } from './store-stage.ts';
+
+describe.skipIf(NO_STORE)('with a store', () => {
+  let server: TestStore;
+  beforeAll(async () => {
+    server = new TestStore(await freePort(), {});
+    await server.start();
+  });
+  afterAll(() => server.close());
+
+  testSharedPool('redis', () => openStoreStage(server));
+});
