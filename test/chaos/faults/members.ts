@@ -1,0 +1,62 @@
+/** Members that misbehave: at most two of three, so that one in three stays good. */
+import { shuffled } from '../../../src/core/random.ts';
+import type { Behaviour } from '../../../src/sandbox/scenario.ts';
+import type { Fault, FaultStage } from './fault.ts';
+
+const SHARE = 0.5;
+
+/** While it lasts, some of the members behave like this, also those that are drawn meanwhile. */
+function misbehaving(name: string, behaviour: Behaviour, promise: Fault['promise'] = 'served'): Fault {
+  return {
+    name: `members ${name}`,
+    promise,
+    begin: async ({ sandbox, random }) => {
+      const changed = new Set<string>();
+      const change = async () => {
+        const good = sandbox.members().filter((member) => member.behaviour.how === 'good');
+        const all = sandbox.members().length;
+        const wanted = Math.floor(all * SHARE) - (all - good.length);
+        for (const { id } of shuffled(random, good).slice(0, Math.max(0, wanted))) {
+          changed.add(id);
+          await sandbox.setBehaviour(id, behaviour);
+        }
+      };
+      await change();
+      return async () => {
+        for (const { id } of sandbox.members()) {
+          if (changed.has(id)) await sandbox.setBehaviour(id, { how: 'good' });
+        }
+      };
+    },
+  };
+}
+
+/** Tunnels through them end, as if the provider had cut the line. */
+const dying: Fault = {
+  name: 'members die',
+  promise: 'broken',
+  begin: async ({ sandbox, random }: FaultStage) => {
+    const members = shuffled(random, sandbox.members());
+    for (const { id } of members.slice(0, Math.floor(members.length / 3))) await sandbox.kill(id);
+    return () => {};
+  },
+};
+
+export const MEMBER_FAULTS: readonly Fault[] = [
+  misbehaving('refuse connections', { how: 'refuse' }),
+  misbehaving('never answer', { how: 'silent' }),
+  misbehaving('answer slowly', { how: 'slow', ms: 1_000 }),
+  misbehaving('drip their answers', { how: 'dribble', ms: 5 }),
+  misbehaving('answer 503', { how: 'status', status: 503 }),
+  misbehaving('answer nonsense', { how: 'garbage' }),
+  misbehaving('answer half', { how: 'partial' }),
+  misbehaving('send an endless head', { how: 'endless-head' }),
+  misbehaving('hang up on accept', { how: 'close', when: 'accept' }),
+  misbehaving('hang up on the request', { how: 'close' }),
+  misbehaving('reset on accept', { how: 'reset', when: 'accept' }),
+  misbehaving('reset on the request', { how: 'reset' }),
+  // After the answer of the member noria has passed the tunnel on: its clients see what the member does.
+  misbehaving('reset tunnels in the middle', { how: 'cut', afterBytes: 1_000 }, 'broken'),
+  misbehaving('accept and relay nothing', { how: 'silent-after' }, 'broken'),
+  dying,
+];

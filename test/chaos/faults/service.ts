@@ -1,0 +1,48 @@
+/**
+ * The extraction service fails. Members outlive these faults, so clients must be served.
+ *
+ * After an answer that looks like a firewall's or makes no sense, noria stays away for minutes. That is longer than members of
+ * the first instance live, so only that instance gets such answers.
+ */
+import type { RuleAnswer } from '../../../src/sandbox/scenario.ts';
+import type { Fault } from './fault.ts';
+
+function answering(name: string, answer: RuleAnswer, of: 'all' | 'first' = 'all'): Fault {
+  return {
+    name: `service ${name}`,
+    promise: 'served',
+    begin: async ({ sandbox }) => {
+      const [first] = sandbox.instances;
+      const rule = sandbox.rules.add(of === 'first' && first ? { answer, instance: first.id } : { answer });
+      return () => void sandbox.rules.remove(rule);
+    },
+  };
+}
+
+const unknownName: Fault = {
+  name: 'service has no DNS name',
+  promise: 'served',
+  begin: async ({ configure, subjects }) => {
+    configure({ serviceUrl: 'http://service.invalid' });
+    for (const subject of subjects) subject.signal('SIGHUP');
+    return () => {
+      configure({});
+      for (const subject of subjects) subject.signal('SIGHUP');
+    };
+  },
+};
+
+export const SERVICE_FAULTS: readonly Fault[] = [
+  answering('is slow', { fault: 'delay', ms: 1_500 }),
+  answering('hangs', { fault: 'hang' }),
+  answering('resets connections', { fault: 'reset' }),
+  answering('refuses connections', { fault: 'refuse', forMs: 2_000 }),
+  answering('answers nonsense', { fault: 'garbage' }, 'first'),
+  answering('answers half', { fault: 'truncated' }, 'first'),
+  answering('answers 8 MiB', { fault: 'huge' }, 'first'),
+  answering('answers 500', { fault: 'status', status: 500 }, 'first'),
+  answering('blocks noria with 403', { fault: 'status', status: 403 }, 'first'),
+  answering('says too many calls', { code: '12002' }),
+  answering('has no members', { code: '10001' }),
+  unknownName,
+];

@@ -1,0 +1,117 @@
+/** The invariants of a run. Each violation is one sentence with the deciding numbers. */
+import { readdirSync, readFileSync, statSync } from 'node:fs';
+import { join } from 'node:path';
+import type { Recording } from './record.ts';
+import { INTERVAL_MS, SECRETS, type Stage } from './stage.ts';
+import type { Footprint } from './subject.ts';
+
+/** Success of the clients that no fault excuses. */
+const LEAST_SUCCESS = 0.999;
+/** What a run may leave behind: caches that fill, sockets in their last seconds. */
+const MORE_RSS_BYTES = 64 * 2 ** 20;
+const MORE_DESCRIPTORS = 24;
+const MOST_EVENT_LOOP_DELAY_MS = 50;
+
+export interface Measured {
+  readonly before: readonly Footprint[];
+  readonly after: readonly Footprint[];
+  /** p99 of the event loop of each noria, in ms, without the times in which it was stopped. */
+  readonly eventLoopDelayMs: readonly number[];
+  /** Of the process that judges, on the same machine. */
+  readonly ownDelayMs: number;
+  /** Exit addresses of all members that ever lived. */
+  readonly exits: ReadonlySet<string>;
+  /** Pages of the admin API and whatever else noria served about itself. */
+  readonly served: string;
+}
+
+export function violationsOf(stage: Stage, recording: Recording, measured: Measured): readonly string[] {
+  return [
+    ...wrongExchanges(recording),
+    ...stage.gates.flatMap((gate) => gate.violations(INTERVAL_MS)),
+    ...strangers(stage, measured.exits),
+    ...leakedSecrets(stage, measured.served),
+    ...leftBehind(stage, measured),
+    ...slowEventLoops(stage, measured),
+    ...stage.on.flatMap(({ subject }) => subject.crashes),
+  ];
+}
+
+function wrongExchanges(recording: Recording): string[] {
+  const always = recording.exchanges
+    .filter(({ outcome }) => outcome.kind === 'wrong-bytes' || outcome.kind === 'expired')
+    .map(({ kind, outcome }) => `${kind}: ${JSON.stringify(outcome)}`);
+  const unexcused = recording.unexcused();
+  const late = unexcused
+    .filter(({ outcome }) => outcome.kind === 'late')
+    .map(({ kind, beganAt }) => `${kind} at ${Math.round(beganAt)} ms: no answer within the deadline`);
+  const success = 1 - unexcused.length / Math.max(1, recording.promised);
+  if (success >= LEAST_SUCCESS) return [...always, ...late];
+  const causes = Map.groupBy(unexcused, ({ outcome }) =>
+    outcome.kind === 'ok' ? '' : `${outcome.kind}: ${outcome.detail}`,
+  );
+  const list = [...causes].map(([cause, { length }]) => `${length} × ${cause}`).join('; ');
+  const share = (success * 100).toFixed(2);
+  return [...always, ...late, `${share} % of ${recording.promised} promised exchanges succeeded: ${list}`];
+}
+
+/** The target must see no address but those of members. */
+function strangers({ origin }: Stage, exits: ReadonlySet<string>): string[] {
+  return [...origin.seen]
+    .filter((address) => !exits.has(address))
+    .map((address) => `the target was reached from ${address}, which is no member`);
+}
+
+function leakedSecrets(stage: Stage, served: string): string[] {
+  const keys = stage.sandbox.instances.map(({ akey }) => akey);
+  const outputs = [
+    ['the admin API', served],
+    ...stage.on.flatMap(({ subject, folder }) => [
+      [`the output of ${subject.name}`, subject.output],
+      [`the state of ${subject.name}`, contents(join(folder, 'state'))],
+    ]),
+  ];
+  return [...Object.values(SECRETS), ...keys].flatMap((secret) =>
+    outputs
+      .filter(([, text]) => text?.includes(secret))
+      .map(([where]) => `${where} contains a secret (${secret.slice(0, 4)}…)`),
+  );
+}
+
+function contents(folder: string): string {
+  return readdirSync(folder)
+    .map((name) => join(folder, name))
+    .filter((path) => statSync(path).isFile())
+    .map((path) => readFileSync(path, 'latin1'))
+    .join('\n');
+}
+
+function leftBehind(stage: Stage, { before, after }: Measured): string[] {
+  return stage.on.flatMap(({ subject: { name } }, index) => {
+    const [first, last] = [before[index], after[index]];
+    if (first === undefined || last === undefined) return [];
+    const moreBytes = last.rssBytes - first.rssBytes;
+    const moreDescriptors = last.descriptors - first.descriptors;
+    const mib = (bytes: number) => Math.round(bytes / 2 ** 20);
+    return [
+      ...(moreBytes > MORE_RSS_BYTES
+        ? [`${name} kept ${mib(moreBytes)} MiB more than at the start (${mib(first.rssBytes)} MiB)`]
+        : []),
+      ...(moreDescriptors > MORE_DESCRIPTORS
+        ? [`${name} kept ${moreDescriptors} descriptors more than at the start (${first.descriptors})`]
+        : []),
+    ];
+  });
+}
+
+/** A machine that is busy with other work delays the judge as well; only what noria adds counts. */
+function slowEventLoops(stage: Stage, { eventLoopDelayMs, ownDelayMs }: Measured): string[] {
+  const most = Math.max(MOST_EVENT_LOOP_DELAY_MS, 2 * ownDelayMs);
+  return stage.on.flatMap(({ subject }, index) => {
+    const delay = eventLoopDelayMs[index] ?? 0;
+    const rounded = [delay, most].map(Math.round);
+    return delay <= most
+      ? []
+      : [`the event loop of ${subject.name} was late by ${rounded[0]} ms (p99), above ${rounded[1]} ms`];
+  });
+}

@@ -1,0 +1,39 @@
+/**
+ * `npm run chaos`: a whole noria under every fault at once, while clients check every byte that they get.
+ *
+ *   npm run chaos                                  10 minutes
+ *   npm run chaos -- --minutes 480 --seed 7        a night, with the schedule of seed 7
+ *   npm run chaos -- --quick                       90 seconds
+ *   npm run chaos -- --report docs/reliability.md  writes the table of the run into the page
+ *
+ * Exits with 1 if an invariant was broken. The seed repeats the schedule, not the timing of the machine.
+ */
+import { parseArgs } from 'node:util';
+import { playRun, type RunResult } from './play.ts';
+import { insertReport, reportOf } from './report.ts';
+
+const { values } = parseArgs({
+  options: {
+    minutes: { type: 'string', default: '10' },
+    seed: { type: 'string' },
+    quick: { type: 'boolean', default: false },
+    report: { type: 'string' },
+  },
+});
+
+const seed = Number(values.seed ?? Date.now() % 1_000_000);
+const totalMs = values.quick ? 90_000 : Number(values.minutes) * 60_000;
+const runs = [
+  { name: 'one process', norias: 1, workers: 1, share: 0.5 },
+  { name: 'two workers', norias: 1, workers: 2, share: 0.5 },
+];
+
+console.log(`seed ${seed}, ${totalMs / 1_000} s`);
+const results: RunResult[] = [];
+for (const { name, norias, workers, share } of runs) {
+  results.push(await playRun({ name, norias, workers, seed, durationMs: totalMs * share }));
+}
+const text = reportOf({ seed, totalMs, results });
+console.log(text);
+if (values.report !== undefined) insertReport(values.report, text);
+if (results.some(({ violations }) => violations.length > 0)) process.exitCode = 1;

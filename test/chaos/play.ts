@@ -1,0 +1,182 @@
+/** Plays one run: clients without a pause, faults by the schedule, then the judgement. */
+import { monitorEventLoopDelay } from 'node:perf_hooks';
+import { seededRandom } from '../../src/core/random.ts';
+import { CLIENT_KINDS, exchange } from './clients.ts';
+import { disturb } from './hostile-clients.ts';
+import { violationsOf } from './judge.ts';
+import { type FaultSummary, Recording } from './record.ts';
+import { type PlannedFault, planFaults, WARM_UP_MS } from './schedule.ts';
+import { DEADLINE_MS, openStage, SECRETS, type Stage, USERNAME } from './stage.ts';
+import type { Footprint } from './subject.ts';
+
+export interface RunOptions {
+  readonly name: string;
+  readonly norias: number;
+  readonly workers: number;
+  readonly seed: number;
+  readonly durationMs: number;
+}
+
+export interface RunResult {
+  readonly name: string;
+  readonly exchanges: number;
+  readonly bySuccess: number;
+  readonly promised: number;
+  readonly unexcused: number;
+  readonly calls: number;
+  readonly faults: readonly FaultSummary[];
+  readonly footprints: { readonly before: readonly Footprint[]; readonly after: readonly Footprint[] };
+  readonly violations: readonly string[];
+}
+
+/** Between two exchanges that begin; a run of ten minutes has 24,000. */
+const EXCHANGE_EVERY_MS = 25;
+const DISTURB_EVERY_MS = 200;
+const SAMPLE_EVERY_MS = 500;
+/** The network between client and noria adds to noria's deadline. */
+const PATIENCE_MS = DEADLINE_MS + 2_000;
+/** After the last fault, until what it left must have gone. */
+const COOL_DOWN_MS = 8_000;
+const PAGES = ['/api/status', '/api/members', '/api/sessions', '/metrics', '/openapi.json'];
+
+export async function playRun({ name, norias, workers, seed, durationMs }: RunOptions): Promise<RunResult> {
+  const stage = await openStage({ seed, norias, workers });
+  try {
+    const recording = new Recording();
+    const startedAt = performance.now();
+    const exits = new Set<string>();
+    const own = monitorEventLoopDelay({ resolution: 10 });
+    own.enable();
+    const sampling = setInterval(() => {
+      for (const { exit } of stage.sandbox.members()) exits.add(exit);
+    }, SAMPLE_EVERY_MS);
+    const disturbing = keepDisturbing(stage, seed);
+    const traffic = keepExchanging(stage, recording, { seed, startedAt });
+    await pause(WARM_UP_MS);
+    const before = stage.on.map(({ subject }) => subject.footprint());
+    await playFaults(stage, recording, planFaults(seed, durationMs - COOL_DOWN_MS), startedAt);
+    await pause(Math.max(0, startedAt + durationMs - COOL_DOWN_MS - performance.now()));
+    disturbing.stop();
+    await traffic.stop();
+    clearInterval(sampling);
+    const ownDelayMs = own.percentile(99) / 1e6;
+    own.disable();
+    await pause(COOL_DOWN_MS);
+    const after = stage.on.map(({ subject }) => subject.footprint());
+    const { served, eventLoopDelayMs } = await readPages(stage);
+    const exitCodes = await Promise.all(stage.on.map(({ subject }) => subject.stop()));
+    const measured = { before, after, exits, served, eventLoopDelayMs, ownDelayMs };
+    const violations = [
+      ...violationsOf(stage, recording, measured),
+      ...exitCodes.filter((code) => code !== 0).map((code) => `a noria ended with exit code ${code}`),
+    ];
+    return {
+      name,
+      exchanges: recording.exchanges.length,
+      bySuccess: recording.exchanges.filter(({ outcome }) => outcome.kind === 'ok').length,
+      promised: recording.promised,
+      unexcused: recording.unexcused().length,
+      calls: stage.gates.reduce((sum, { count }) => sum + count, 0),
+      faults: recording.summaries(),
+      footprints: { before, after },
+      violations,
+    };
+  } finally {
+    await stage.close();
+  }
+}
+
+function keepExchanging(
+  stage: Stage,
+  recording: Recording,
+  { seed, startedAt }: { readonly seed: number; readonly startedAt: number },
+): { stop(): Promise<void> } {
+  const random = seededRandom(seed + 2);
+  const open = new Set<Promise<void>>();
+  let count = 0;
+  const begin = () => {
+    const kind = CLIENT_KINDS[count % CLIENT_KINDS.length];
+    const on = stage.on[count % stage.on.length];
+    count += 1;
+    if (kind === undefined || on === undefined) return;
+    const { subject, port, openPort } = on;
+    const beganAt = performance.now() - startedAt;
+    const options = {
+      port,
+      openPort,
+      origin: stage.origin,
+      username: USERNAME,
+      password: SECRETS.user,
+      random,
+      limitMs: PATIENCE_MS,
+    };
+    const one = exchange(kind, options).then((outcome) => {
+      const endedAt = performance.now() - startedAt;
+      recording.exchanges.push({ kind, subject: subject.name, beganAt, endedAt, outcome });
+      open.delete(one);
+    });
+    open.add(one);
+  };
+  const timer = setInterval(begin, EXCHANGE_EVERY_MS);
+  return {
+    stop: async () => {
+      clearInterval(timer);
+      await Promise.all(open);
+    },
+  };
+}
+
+function keepDisturbing(stage: Stage, seed: number): { stop(): void } {
+  const random = seededRandom(seed + 3);
+  const removals: (() => void)[] = [];
+  const timer = setInterval(() => {
+    for (const { port } of stage.on) removals.push(disturb(port, random));
+    removals.splice(0, Math.max(0, removals.length - 200));
+  }, DISTURB_EVERY_MS);
+  return {
+    stop: () => {
+      clearInterval(timer);
+      for (const remove of removals) remove();
+    },
+  };
+}
+
+async function playFaults(
+  stage: Stage,
+  recording: Recording,
+  plan: readonly PlannedFault[],
+  startedAt: number,
+): Promise<void> {
+  const sinceStart = () => performance.now() - startedAt;
+  // Two faults of the same track never overlap, so their ends do not disturb each other.
+  await Promise.all(
+    plan.map(async ({ fault, atMs, forMs }) => {
+      await pause(atMs - sinceStart());
+      const played = { fault, beganAt: sinceStart(), endedAt: Number.POSITIVE_INFINITY };
+      recording.faults.push(played);
+      const end = await fault.begin(stage.faults);
+      await pause(forMs);
+      await end();
+      played.endedAt = sinceStart();
+    }),
+  );
+}
+
+async function readPages(stage: Stage): Promise<{ served: string; eventLoopDelayMs: number[] }> {
+  const eventLoopDelayMs: number[] = [];
+  let served = '';
+  for (const { subject } of stage.on) {
+    for (const path of PAGES) {
+      const text = await subject.get(path).then((response) => response.text());
+      served += text;
+      if (path === '/metrics') {
+        eventLoopDelayMs.push(Number(/^nodejs_eventloop_lag_p99_seconds (\S+)/m.exec(text)?.[1]) * 1_000);
+      }
+    }
+  }
+  return { served, eventLoopDelayMs };
+}
+
+function pause(ms: number): Promise<void> {
+  return new Promise((resolve) => setTimeout(resolve, Math.max(0, ms)));
+}

@@ -1,0 +1,81 @@
+/** What happened in a run: exchanges and faults, and which clients a fault affected. */
+import type { ClientKind, Outcome } from './clients.ts';
+import type { Fault } from './faults/fault.ts';
+
+/** Moments are ms since the start of the run. */
+export interface Exchange {
+  readonly kind: ClientKind;
+  readonly subject: string;
+  readonly beganAt: number;
+  readonly endedAt: number;
+  readonly outcome: Outcome;
+}
+
+export interface PlayedFault {
+  readonly fault: Fault;
+  readonly beganAt: number;
+  endedAt: number;
+}
+
+export interface FaultSummary {
+  readonly name: string;
+  readonly promise: Fault['promise'];
+  readonly times: number;
+  /** Exchanges that failed while it lasted or shortly after. `broken` faults that overlap share them. */
+  readonly affected: number;
+  readonly exchanges: number;
+  /** From its end to the beginning of the last exchange that failed; the longest of all times. */
+  readonly recoveryMs: number;
+}
+
+/** How long after a fault failures may still be its fault. */
+export const AFTERMATH_MS = 2_000;
+
+export class Recording {
+  readonly exchanges: Exchange[] = [];
+  readonly faults: PlayedFault[] = [];
+
+  /** Failed exchanges that no fault excuses, because all that overlapped promise service. */
+  unexcused(): readonly Exchange[] {
+    return this.exchanges.filter((exchange) => exchange.outcome.kind !== 'ok' && !this.#isExcused(exchange));
+  }
+
+  /** Exchanges that had to succeed. */
+  get promised(): number {
+    return this.exchanges.filter((exchange) => !this.#isExcused(exchange)).length;
+  }
+
+  summaries(): readonly FaultSummary[] {
+    const byName = Map.groupBy(this.faults, ({ fault }) => fault.name);
+    return [...byName].map(([name, played]) => {
+      const promise = played[0]?.fault.promise ?? 'served';
+      const during = played.map((one) => this.exchanges.filter((exchange) => overlaps(one, exchange)));
+      // What fails while service is promised is this fault's, unless one that promises none was going on too.
+      const failed = during.map((list) =>
+        list.filter(
+          (exchange) =>
+            exchange.outcome.kind !== 'ok' && (promise === 'broken' || !this.#isExcused(exchange)),
+        ),
+      );
+      const recoveries = played.map((one, index) =>
+        Math.max(0, ...(failed[index] ?? []).map(({ beganAt }) => beganAt - one.endedAt)),
+      );
+      return {
+        name,
+        promise,
+        times: played.length,
+        affected: failed.flat().length,
+        exchanges: during.flat().length,
+        recoveryMs: Math.round(Math.max(...recoveries)),
+      };
+    });
+  }
+
+  #isExcused(exchange: Exchange): boolean {
+    return this.faults.some((one) => one.fault.promise === 'broken' && overlaps(one, exchange));
+  }
+}
+
+function overlaps({ beganAt, endedAt }: PlayedFault, exchange: Exchange): boolean {
+  return exchange.beganAt <= endedAt + AFTERMATH_MS && exchange.endedAt >= beganAt;
+}

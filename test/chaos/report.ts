@@ -1,0 +1,58 @@
+/** The report of a run, as Markdown. */
+import { readFileSync, writeFileSync } from 'node:fs';
+import type { RunResult } from './play.ts';
+
+export interface Report {
+  readonly seed: number;
+  readonly totalMs: number;
+  readonly results: readonly RunResult[];
+}
+
+const BEGIN = '<!-- chaos: begin -->';
+const END = '<!-- chaos: end -->';
+
+export function reportOf({ seed, totalMs, results }: Report): string {
+  const head = `Seed ${seed}, ${Math.round(totalMs / 1_000)} s in all, Node ${process.versions.node}.`;
+  return [head, ...results.map(sectionOf)].join('\n\n');
+}
+
+/** Replaces what stands between the two marks of a page. @throws Error if the page has no marks. */
+export function insertReport(path: string, text: string): void {
+  const page = readFileSync(path, 'utf8');
+  const [begin, end] = [page.indexOf(BEGIN), page.indexOf(END)];
+  if (begin < 0 || end < begin) throw new Error(`${path} has no ${BEGIN} … ${END}`);
+  writeFileSync(path, `${page.slice(0, begin + BEGIN.length)}\n\n${text}\n\n${page.slice(end)}`);
+}
+
+function sectionOf(result: RunResult): string {
+  const { name, exchanges, bySuccess, promised, unexcused, calls, faults, footprints, violations } = result;
+  const share = promised === 0 ? 100 : (100 * (promised - unexcused)) / promised;
+  const rows = [...faults]
+    .sort((a, b) => a.promise.localeCompare(b.promise) || a.name.localeCompare(b.name))
+    .map(
+      (row) =>
+        `| ${row.name} | ${row.promise} | ${row.times} | ${row.exchanges} | ${row.affected} | ${seconds(row.recoveryMs)} |`,
+    );
+  const mib = (bytes: number) => Math.round(bytes / 2 ** 20);
+  const prints = footprints.before.map((before, index) => {
+    const after = footprints.after[index] ?? before;
+    return `${mib(before.rssBytes)} → ${mib(after.rssBytes)} MiB, ${before.descriptors} → ${after.descriptors} descriptors`;
+  });
+  return [
+    `### ${name}`,
+    '',
+    `${exchanges} exchanges, ${bySuccess} succeeded; ${share.toFixed(2)} % of the ${promised} that had to. ${calls} calls of the service. ${prints.join('; ')}.`,
+    '',
+    '| fault | promise | times | exchanges during it | failed | longest recovery |',
+    '|---|---|---:|---:|---:|---:|',
+    ...rows,
+    '',
+    violations.length === 0
+      ? 'No invariant was broken.'
+      : `Broken invariants:\n\n${violations.map((violation) => `- ${violation}`).join('\n')}`,
+  ].join('\n');
+}
+
+function seconds(ms: number): string {
+  return ms === 0 ? '–' : `${(ms / 1_000).toFixed(1)} s`;
+}

@@ -1,0 +1,50 @@
+/**
+ * Which fault happens when, drawn from a seed. Two tracks run at the same time: faults of members and service on one, those of
+ * processes and machine on the other, which need time to recover. On each track every fault comes once before any comes again.
+ */
+import { type Random, seededRandom, shuffled } from '../../src/core/random.ts';
+import type { Fault } from './faults/fault.ts';
+import { HOST_FAULTS } from './faults/host.ts';
+import { MEMBER_FAULTS } from './faults/members.ts';
+import { PROCESS_FAULTS } from './faults/process.ts';
+import { SERVICE_FAULTS } from './faults/service.ts';
+
+export interface PlannedFault {
+  readonly fault: Fault;
+  /** From the start of the run. */
+  readonly atMs: number;
+  readonly forMs: number;
+}
+
+interface Track {
+  readonly faults: readonly Fault[];
+  readonly leastMs: number;
+  readonly mostMs: number;
+  readonly pauseMs: number;
+}
+
+/** Before the first fault: the pool fills, and the footprint without faults is measured. */
+export const WARM_UP_MS = 6_000;
+
+const TRACKS: readonly Track[] = [
+  { faults: [...MEMBER_FAULTS, ...SERVICE_FAULTS], leastMs: 1_500, mostMs: 4_000, pauseMs: 500 },
+  { faults: [...PROCESS_FAULTS, ...HOST_FAULTS], leastMs: 500, mostMs: 2_500, pauseMs: 6_000 },
+];
+
+export function planFaults(seed: number, durationMs: number): readonly PlannedFault[] {
+  const random = seededRandom(seed);
+  return TRACKS.flatMap((track) => planTrack(track, random, durationMs)).sort((a, b) => a.atMs - b.atMs);
+}
+
+function planTrack(track: Track, random: Random, durationMs: number): PlannedFault[] {
+  const planned: PlannedFault[] = [];
+  let atMs = WARM_UP_MS + random() * track.pauseMs;
+  for (;;) {
+    for (const fault of shuffled(random, track.faults)) {
+      const forMs = track.leastMs + random() * (track.mostMs - track.leastMs);
+      if (atMs + forMs > durationMs) return planned;
+      planned.push({ fault, atMs, forMs });
+      atMs += forMs + track.pauseMs;
+    }
+  }
+}

@@ -1,0 +1,132 @@
+/** A noria under test, in a process of its own that faults stop, kill and starve. */
+import { type ChildProcess, execFileSync, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { readdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { childEnvironment } from '../support/environment.ts';
+import { until } from '../support/until.ts';
+
+export interface SubjectOptions {
+  readonly name: string;
+  /** Of its configuration. */
+  readonly file: string;
+  readonly adminPort: number;
+  readonly adminToken: string;
+}
+
+export interface Footprint {
+  readonly rssBytes: number;
+  readonly descriptors: number;
+}
+
+const KEPT_OUTPUT_BYTES = 16 * 2 ** 20;
+
+export class Subject {
+  readonly name: string;
+  readonly file: string;
+  readonly #options: SubjectOptions;
+  #child: ChildProcess | undefined;
+  #output = '';
+  /** Exits that no fault asked for. */
+  readonly crashes: string[] = [];
+  #expectedToDie = false;
+
+  constructor(options: SubjectOptions) {
+    this.name = options.name;
+    this.file = options.file;
+    this.#options = options;
+  }
+
+  /** Everything it has printed, over all its lives. */
+  get output(): string {
+    return this.#output;
+  }
+
+  get pid(): number {
+    const pid = this.#child?.pid;
+    if (pid === undefined) throw new TypeError(`${this.name} does not run`);
+    return pid;
+  }
+
+  /** Of its worker processes. */
+  get workers(): readonly number[] {
+    const children = readFileSync(`/proc/${this.pid}/task/${this.pid}/children`, 'utf8');
+    return children.split(' ').filter(Boolean).map(Number);
+  }
+
+  /** Starts it and waits until its admin API answers. */
+  async start(): Promise<void> {
+    const child = spawn(process.execPath, [join(process.cwd(), 'src/main.ts'), 'run', '-c', this.file], {
+      stdio: ['ignore', 'pipe', 'pipe'],
+      env: childEnvironment(),
+    });
+    this.#child = child;
+    this.#expectedToDie = false;
+    for (const stream of [child.stdout, child.stderr]) {
+      stream?.setEncoding('utf8').on('data', (text: string) => {
+        if (this.#output.length < KEPT_OUTPUT_BYTES) this.#output += text;
+      });
+    }
+    child.once('exit', (code, signal) => {
+      if (!this.#expectedToDie) this.crashes.push(`${this.name} exited with ${signal ?? code}`);
+    });
+    await until(`${this.name} answers`, () => child.exitCode !== null || this.get('/healthz').then(isOk, no));
+  }
+
+  signal(signal: NodeJS.Signals): void {
+    this.#child?.kill(signal);
+  }
+
+  async kill(): Promise<void> {
+    await this.#end('SIGKILL');
+  }
+
+  /** As an operator stops it. @returns the exit code. */
+  async stop(): Promise<number | null> {
+    return this.#end('SIGTERM');
+  }
+
+  /** A request to its admin API. */
+  get(path: string): Promise<Response> {
+    return fetch(`http://127.0.0.1:${this.#options.adminPort}${path}`, {
+      headers: { Authorization: `Bearer ${this.#options.adminToken}` },
+      signal: AbortSignal.timeout(2_000),
+    });
+  }
+
+  /** Of all its processes together. */
+  footprint(): Footprint {
+    const pids = [this.pid, ...this.workers];
+    const rssKib = pids.map((pid) => Number(/VmRSS:\s+(\d+)/.exec(read(`/proc/${pid}/status`))?.[1] ?? 0));
+    return {
+      rssBytes: rssKib.reduce((sum, kib) => sum + kib * 1_024, 0),
+      descriptors: pids.reduce((sum, pid) => sum + readdirSync(`/proc/${pid}/fd`).length, 0),
+    };
+  }
+
+  /** Limits a resource of the running processes, as `prlimit` names it: `--nofile=64`. */
+  limit(option: string): void {
+    for (const pid of [this.pid, ...this.workers]) execFileSync('prlimit', ['--pid', String(pid), option]);
+  }
+
+  async #end(signal: NodeJS.Signals): Promise<number | null> {
+    const child = this.#child;
+    if (child === undefined || child.exitCode !== null || child.signalCode !== null) return null;
+    this.#expectedToDie = true;
+    const exited = once(child, 'exit');
+    child.kill(signal);
+    const [code] = await exited;
+    return code;
+  }
+}
+
+function read(path: string): string {
+  try {
+    return readFileSync(path, 'utf8');
+  } catch {
+    return ''; // ignored: the process has ended
+  }
+}
+
+const isOk = (response: Response) => response.ok;
+const no = () => false;
