@@ -18,6 +18,8 @@ export const MAX_ATTEMPTS = 10;
 const REPORTS = 2;
 /** The same for a target that another member reached recently: then wrong reports are likelier than a dead target. */
 const REPORTS_AFTER_REACHED = 5;
+/** So soon after a member has reached the target, no number of reports ends the dial. */
+const JUST_REACHED_MS = 5_000;
 /** Limit of the wait for a member after a first report that the target is unreachable. */
 export const SECOND_REPORT_WAIT_MS = 2_000;
 
@@ -58,11 +60,11 @@ export class AttemptBudget {
    * Whether another attempt may start.
    *
    * @param reportPoints - the sum over the reports that the target is unreachable; `FULL_REPORT` for a full one.
-   * @param reachedRecently - another member reached the target a moment ago, so the reports may be wrong.
+   * @param sinceReachedMs - since a member last reached the target; Infinity if that was not recent.
    */
-  allowsAnother(running: number, reportPoints: number, reachedRecently: boolean): boolean {
+  allowsAnother(running: number, reportPoints: number, sinceReachedMs: number): boolean {
     const left = this.#settings.attempts - this.#slowFailures - running;
-    const reports = reachedRecently ? REPORTS_AFTER_REACHED : REPORTS;
+    const reports = reportsNeeded(sinceReachedMs);
     return left > 0 && this.#attempts < MAX_ATTEMPTS && reportPoints < reports * FULL_REPORT;
   }
 
@@ -72,4 +74,9 @@ export class AttemptBudget {
     const leftMs = Math.max(0, Math.min(waitForMemberMs - this.#waitedMs, deadlineMs - elapsedMs));
     return reportPoints > 0 ? Math.min(leftMs, SECOND_REPORT_WAIT_MS) : leftMs;
   }
+}
+
+function reportsNeeded(sinceReachedMs: number): number {
+  if (sinceReachedMs <= JUST_REACHED_MS) return Infinity;
+  return sinceReachedMs < Infinity ? REPORTS_AFTER_REACHED : REPORTS;
 }

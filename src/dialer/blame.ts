@@ -196,7 +196,7 @@ export class DialBlame {
   }
 
   #decide({ attempt, failure }: Failed, end: DialEnd): void {
-    const { pool, network } = this.#parts;
+    const { pool, network, reachability } = this.#parts;
     const { lease, memory } = attempt;
     const { credentials } = memory;
     const { fault, phase, ms } = failure;
@@ -210,6 +210,7 @@ export class DialBlame {
       credentialsWork: credentials.isMemberAtFault(attempt.login),
       networkDown: network.down,
     });
+    if (blame === 'member-for-target') reachability.recordOnlyThisFailed(lease.member, this.#target);
     pool.report({ lease: lease.id, kind: 'failed', blame, fault });
     this.#emit(attempt, fault, phase, blame, ms);
   }

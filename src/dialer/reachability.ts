@@ -1,6 +1,6 @@
 /**
- * What recent dials showed about targets and members, as evidence for blame: which members reached a target, which got an
- * answer from it, and which members worked.
+ * What recent dials showed about targets and members: which members reached a target, which got an answer from it, which
+ * failed for it although others reached it, and which members worked. Dials use it to choose members and to decide blame.
  *
  * The size is limited. Forgetting the oldest entries only makes blame more cautious.
  */
@@ -13,6 +13,10 @@ const TARGET_REACHED_MS = 30_000;
 const MEMBER_WORKED_MS = 60_000;
 /** A busy proxy renews an entry at most this often, not for every tunnel. */
 const RENEW_INTERVAL_MS = 1_000;
+/** How long dials avoid a member for a target that other members reach. */
+const AVOIDED_MS = 10_000;
+const MAX_AVOIDED = 64;
+const NONE: readonly string[] = [];
 const MAX_TARGETS = 1_024;
 const MAX_MEMBERS = 4_096;
 
@@ -20,6 +24,8 @@ export class Reachability {
   readonly #clock: Clock;
   readonly #reached = new BoundedMap<string, number>(MAX_TARGETS);
   readonly #answered = new BoundedMap<string, TargetHistory>(MAX_TARGETS);
+  /** By target: the members that failed for it, with the moment. Empty unless members misbehave. */
+  readonly #avoided = new BoundedMap<string, BoundedMap<string, number>>(MAX_TARGETS);
   readonly #memberWorkedAt = new BoundedMap<string, number>(MAX_MEMBERS);
 
   constructor(clock: Clock) {
@@ -31,6 +37,28 @@ export class Reachability {
     const now = this.#clock.monotonic();
     renew(this.#reached, target, now);
     renew(this.#memberWorkedAt, member, now);
+  }
+
+  /** `member` failed for `target`, which another member reached at the same time. */
+  recordOnlyThisFailed(member: string, target: string): void {
+    let members = this.#avoided.get(target);
+    if (members === undefined) {
+      members = new BoundedMap(MAX_AVOIDED);
+      this.#avoided.set(target, members);
+    }
+    members.set(member, this.#clock.monotonic());
+  }
+
+  /** The members to avoid for `target` while there are others. */
+  membersToAvoid(target: string): readonly string[] {
+    if (this.#avoided.size === 0) return NONE;
+    const members = this.#avoided.get(target);
+    if (members === undefined) return NONE;
+    const now = this.#clock.monotonic();
+    members.deleteOldestWhile((failedAt) => now - failedAt >= AVOIDED_MS);
+    if (members.size > 0) return [...members.keys()];
+    this.#avoided.delete(target);
+    return NONE;
   }
 
   /** `target` answered through `member`. */
@@ -53,14 +81,16 @@ export class Reachability {
     return isCompared;
   }
 
-  /** Whether any member reached the target recently. */
-  targetReached(target: string): boolean {
-    return this.#isRecent(this.#reached.get(target), TARGET_REACHED_MS);
+  /** Ms since a member last reached the target, to about a second; Infinity if that was not recent. */
+  sinceReachedMs(target: string): number {
+    const sinceMs = this.#clock.monotonic() - (this.#reached.get(target) ?? Number.NEGATIVE_INFINITY);
+    return sinceMs <= TARGET_REACHED_MS ? sinceMs : Number.POSITIVE_INFINITY;
   }
 
   /** Whether the member reached any target recently. */
   memberWorked(member: string): boolean {
-    return this.#isRecent(this.#memberWorkedAt.get(member), MEMBER_WORKED_MS);
+    const workedAt = this.#memberWorkedAt.get(member);
+    return workedAt !== undefined && this.#clock.monotonic() - workedAt <= MEMBER_WORKED_MS;
   }
 
   #historyOf(target: string): TargetHistory {
@@ -70,10 +100,6 @@ export class Reachability {
       this.#answered.set(target, history);
     }
     return history;
-  }
-
-  #isRecent(at: number | undefined, withinMs: number): boolean {
-    return at !== undefined && this.#clock.monotonic() - at <= withinMs;
   }
 }
 

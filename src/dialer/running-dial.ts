@@ -83,7 +83,7 @@ export class RunningDial implements Dialing, AttemptOwner, Listed {
     this.#deadline = this.#parts.deadlines.set(this.#settings.deadlineMs, () => this.#abort('deadline'));
     // The request has failed through other members before.
     if (this.#tried.length > 0 && !this.#parts.clientBudgets.allows(this.#client)) this.#failAfterAttempts();
-    else this.#acquire(false);
+    else this.#acquireNext();
   }
 
   cancel(): void {
@@ -128,14 +128,21 @@ export class RunningDial implements Dialing, AttemptOwner, Listed {
   #continue(): void {
     if (this.#waitingId !== undefined) return; // the pool's answer decides
     if (this.#running.length > 0) this.#startHedge();
-    else if (this.#mayTryAnother()) this.#acquire(false);
+    else if (this.#mayTryAnother()) this.#acquireNext();
     else this.#failAfterAttempts();
   }
 
   #mayTryAnother(): boolean {
     if (this.#blame.mayBeTarget && !this.#parts.clientBudgets.allows(this.#client)) return false;
-    const reachedRecently = this.#parts.reachability.targetReached(this.#request.target.text);
-    return this.#budget.allowsAnother(this.#running.length, this.#blame.reportPoints, reachedRecently);
+    const sinceReachedMs = this.#parts.reachability.sinceReachedMs(this.#request.target.text);
+    return this.#budget.allowsAnother(this.#running.length, this.#blame.reportPoints, sinceReachedMs);
+  }
+
+  /** Acquires a member that has not failed for this target, if there is one. A session keeps its member. */
+  #acquireNext(): void {
+    const { routing, target } = this.#request;
+    const isSession = routing.session !== undefined;
+    this.#acquire(false, isSession ? NONE : this.#parts.reachability.membersToAvoid(target.text));
   }
 
   /** Asks the pool for the next member. @param avoid - members to avoid in addition to those that were tried. */
@@ -147,8 +154,8 @@ export class RunningDial implements Dialing, AttemptOwner, Listed {
       targetHost: this.#request.target.host,
       hedge,
       avoid: this.#tried.length + avoid.length === 0 ? NONE : [...this.#tried, ...avoid],
-      // A new member would probably require credentials, too.
-      waitMs: hedge || this.#blame.allRequireCredentials ? 0 : this.#maxWaitMs,
+      // A new member would probably require credentials, too; and a member to avoid is better than none.
+      waitMs: hedge || avoid.length > 0 || this.#blame.allRequireCredentials ? 0 : this.#maxWaitMs,
     });
     if (!(answer instanceof Promise)) {
       this.#onPoolAnswer(answer, hedge, avoid);
@@ -173,9 +180,9 @@ export class RunningDial implements Dialing, AttemptOwner, Listed {
   #onPoolAnswer(answer: Lease | LeaseRefusal, hedge: boolean, avoided: readonly string[]): void {
     if (this.#phase !== 'open') this.#onLateAnswer(answer, hedge);
     else if (isLease(answer)) this.#use(answer, hedge);
-    else if (!hedge) this.#onRefusal(answer);
     else if (avoided.length > 0)
-      this.#acquire(true); // a slow member is better than none
+      this.#acquire(hedge); // a slow or failing member is better than none
+    else if (!hedge) this.#onRefusal(answer);
     else {
       this.#hedge.refund();
       // The attempt to hedge may have failed during the wait for the pool: then there is no other.

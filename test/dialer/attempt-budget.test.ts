@@ -12,32 +12,29 @@ const SETTINGS = { attempts: 3, deadlineMs: 30_000, waitForMemberMs: 15_000 };
 test('attempt budget: slow failures and running attempts are limited by dial.attempts', () => {
   const budget = new AttemptBudget(SETTINGS);
   budget.failed(FAST_FAILURE_MS);
-  expect(budget.allowsAnother(1, 0, false)).toBe(true);
-  expect(budget.allowsAnother(2, 0, false)).toBe(false);
+  expect(budget.allowsAnother(1, 0, Infinity)).toBe(true);
+  expect(budget.allowsAnother(2, 0, Infinity)).toBe(false);
   budget.failed(5_000);
   budget.failed(5_000);
-  expect(budget.allowsAnother(0, 0, false)).toBe(false);
+  expect(budget.allowsAnother(0, 0, Infinity)).toBe(false);
 });
 
 test('attempt budget: fast failures do not count, up to ten attempts', () => {
   const budget = new AttemptBudget(SETTINGS);
   for (let time = 0; time < MAX_ATTEMPTS; time += 1) {
-    expect(budget.allowsAnother(0, 0, false)).toBe(true);
+    expect(budget.allowsAnother(0, 0, Infinity)).toBe(true);
     budget.started();
     budget.failed(FAST_FAILURE_MS - 1);
   }
-  expect([budget.attempts, budget.allowsAnother(0, 0, false)]).toEqual([10, false]);
+  expect([budget.attempts, budget.allowsAnother(0, 0, Infinity)]).toEqual([10, false]);
 });
 
-test('attempt budget: two members decide that a target is unreachable, five if it was reached recently', () => {
-  const allows = (reports: number, reachedRecently: boolean) =>
-    new AttemptBudget(SETTINGS).allowsAnother(0, reports * FULL_REPORT, reachedRecently);
-  expect([allows(1, false), allows(2, false), allows(4, true), allows(5, true)]).toEqual([
-    true,
-    false,
-    true,
-    false,
-  ]);
+test('attempt budget: two members decide that a target is unreachable, five if it was reached recently, none if just now', () => {
+  const allows = (reports: number, sinceReachedMs: number) =>
+    new AttemptBudget(SETTINGS).allowsAnother(0, reports * FULL_REPORT, sinceReachedMs);
+  expect([allows(1, Infinity), allows(2, Infinity)]).toEqual([true, false]);
+  expect([allows(4, 5_001), allows(5, 5_001)]).toEqual([true, false]);
+  expect(allows(9, 5_000)).toBe(true);
 });
 
 test('attempt budget: the wait is limited by waitForMember, by the deadline, and for a second report', () => {

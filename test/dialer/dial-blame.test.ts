@@ -14,6 +14,7 @@ import {
   type TestMember,
 } from '../support/bad-members.ts';
 import { collect, connectionOf, failureOf, makeDialer, targetOf } from './make-dialer.ts';
+import { copies, makeDialerWithPool } from './real-pool.ts';
 
 const openMemberSocket = memberSockets();
 
@@ -88,6 +89,31 @@ test('blame: a target that was reached recently needs five reports to be unreach
   expect(pool.blames()).toEqual(
     ['m1', 'm2', 'm3', 'm4'].map((id) => `${id} target-doubted member-for-target`),
   );
+});
+
+test('blame: members that fail for a target which others reach fail one dial each, and no client notices', async () => {
+  const worked = copies(await openMember('http', worksBut(closingBehavior)), 8);
+  const good = copies(await openMember('http', httpBehavior()), 4, 100);
+  const { dial, bus } = makeDialerWithPool([...worked, ...good]);
+  const attempted = collect(bus, 'dial.attempted');
+  for (let time = 0; time < 12; time += 1) connectionOf(await dial('fine.example:443')).end({ cut: false });
+  // One success, so that noria knows that the target lives.
+  let reached = false;
+  while (!reached) reached = (await dial('dead.example:443')).ok;
+  attempted.length = 0;
+  for (let time = 0; time < 24; time += 1) connectionOf(await dial('dead.example:443')).end({ cut: false });
+  const failed = attempted.filter(({ outcome }) => outcome !== 'accepted');
+  expect(failed.length).toBeLessThanOrEqual(8);
+});
+
+test('blame: a member to avoid for a target is better than none', async () => {
+  const { dial, pool } = makeDialer(await members(1, worksBut(closingBehavior)), { waitForMemberMs: 0 });
+  connectionOf(await dial('fine.example:443'));
+  const good = { id: 'good', at: await openMember('http', httpBehavior()) };
+  pool.members = [...pool.members, good];
+  connectionOf(await dial('dead.example:443'));
+  pool.members = pool.members.filter(({ id }) => id !== 'good');
+  expect(failureOf(await dial('dead.example:443'))).toMatchObject({ attempts: 1 });
 });
 
 test('blame: the wait for a second report is at most two seconds', async () => {

@@ -198,7 +198,7 @@ test('hedged dial: avoids the member of a lost hedge until that ends', async () 
   expect(pool.requests.map(({ avoid }) => avoid)).toContainEqual(['late', 'silent']);
   await until('it is blamed', () => pool.blames().length > 0);
   const before = pool.requests.length;
-  await dial('target.example:443');
+  await dial('other.example:443');
   expect(pool.requests.slice(before).map(({ avoid }) => avoid)).toEqual([[], ['late']]);
 });
 

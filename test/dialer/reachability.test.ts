@@ -2,19 +2,23 @@ import { expect, test } from 'vitest';
 import { Reachability } from '../../src/dialer/reachability.ts';
 import { ManualClock } from '../support/manual-clock.ts';
 
+function wasReached(reachability: Reachability, target: string): boolean {
+  return reachability.sinceReachedMs(target) < Infinity;
+}
+
 test('reachability: a target counts as reached for half a minute, a member as working for a minute', () => {
   const clock = new ManualClock();
   const reachability = new Reachability(clock);
-  expect([reachability.targetReached('a:1'), reachability.memberWorked('m1')]).toEqual([false, false]);
+  expect([wasReached(reachability, 'a:1'), reachability.memberWorked('m1')]).toEqual([false, false]);
   reachability.recordReached('m1', 'a:1');
   clock.advance(30_000);
   expect([
-    reachability.targetReached('a:1'),
-    reachability.targetReached('b:1'),
+    wasReached(reachability, 'a:1'),
+    wasReached(reachability, 'b:1'),
     reachability.memberWorked('m1'),
   ]).toEqual([true, false, true]);
   clock.advance(1);
-  expect([reachability.targetReached('a:1'), reachability.memberWorked('m1')]).toEqual([false, true]);
+  expect([wasReached(reachability, 'a:1'), reachability.memberWorked('m1')]).toEqual([false, true]);
   clock.advance(30_000);
   expect(reachability.memberWorked('m1')).toBe(false);
 });
@@ -26,7 +30,7 @@ test('reachability: repeated success renews both', () => {
     reachability.recordReached('m1', 'a:1');
     clock.advance(999);
   }
-  expect([reachability.targetReached('a:1'), reachability.memberWorked('m1')]).toEqual([true, true]);
+  expect([wasReached(reachability, 'a:1'), reachability.memberWorked('m1')]).toEqual([true, true]);
 });
 
 test('reachability: a cut compares with an answer through another member that is newer than other cuts', () => {
@@ -53,13 +57,32 @@ test('reachability: a cut compares with an answer through another member that is
   expect(reachability.recordCut('m1', 'b:1'), 'another target').toBe(false);
 });
 
+test('reachability: a member that alone failed for a target is avoided for it for ten seconds', () => {
+  const clock = new ManualClock();
+  const reachability = new Reachability(clock);
+  reachability.recordOnlyThisFailed('m1', 'a:1');
+  clock.advance(4_000);
+  reachability.recordOnlyThisFailed('m2', 'a:1');
+  expect([reachability.membersToAvoid('a:1'), reachability.membersToAvoid('b:1')]).toEqual([
+    ['m1', 'm2'],
+    [],
+  ]);
+  clock.advance(6_000);
+  expect(reachability.membersToAvoid('a:1')).toEqual(['m2']);
+  reachability.recordOnlyThisFailed('m2', 'a:1');
+  clock.advance(9_999);
+  expect(reachability.membersToAvoid('a:1')).toEqual(['m2']);
+  clock.advance(1);
+  expect(reachability.membersToAvoid('a:1')).toEqual([]);
+});
+
 test('reachability: replaces the oldest entries when it is full', () => {
   const reachability = new Reachability(new ManualClock());
   for (let index = 0; index < 5_000; index += 1) {
     reachability.recordReached(`m${index}`, `t${index}:1`);
     reachability.recordAnswered('m1', `t${index}:1`);
   }
-  expect([reachability.targetReached('t0:1'), reachability.targetReached('t4999:1')]).toEqual([false, true]);
+  expect([wasReached(reachability, 't0:1'), wasReached(reachability, 't4999:1')]).toEqual([false, true]);
   expect([reachability.memberWorked('m0'), reachability.memberWorked('m4999')]).toEqual([false, true]);
   expect([reachability.recordCut('m2', 't0:1'), reachability.recordCut('m2', 't4999:1')]).toEqual([
     false,
