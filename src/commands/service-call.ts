@@ -8,7 +8,7 @@ import { Pace, paceKey } from '../refill/pace.ts';
 import type { Settlement } from '../refill/pace-rule.ts';
 import { ServiceClient, type ServiceConnection } from '../service/client.ts';
 import { meaningOf, SUCCESS } from '../service/codes.ts';
-import type { OperationNumber } from '../service/operations.ts';
+import type { CodeScope } from '../service/operations.ts';
 import type { ServiceAddress } from '../service/request.ts';
 import type { WriteGate } from '../service/transport.ts';
 import { openState } from '../state/folder.ts';
@@ -69,7 +69,7 @@ export async function callWithinPace<Answer extends { readonly code: string }>(
 
 /** @throws NoriaError service-refused with the code, its meaning and the service's own message */
 export function requireSuccess(
-  operation: OperationNumber,
+  operation: CodeScope,
   answer: { readonly code: string; readonly message: string },
 ): void {
   if (answer.code === SUCCESS) return;

@@ -91,7 +91,8 @@ function dropEmptyKeys(tree: Tree, path: Path, problems: Problems): Tree | undef
   if (tree !== null) return tree;
   const text = pathText(path);
   const { shape, type } = fieldAt(text) ?? {};
-  if (shape === undefined && !text.includes('.params.')) return ''; // reported as an unknown key
+  const isFreeName = fieldAt(text.slice(0, text.lastIndexOf('.')))?.shape === 'names';
+  if (shape === undefined && !isFreeName) return ''; // reported as an unknown key
   if ((shape === 'scalar' || shape === undefined) && !problems.hasAt(text)) {
     const expected = type === undefined ? 'remove the key' : `expected ${type.expected}, or remove the key`;
     problems.error(text, `has no value; ${expected}`);
@@ -140,9 +141,10 @@ function predicateOf(issue: Issue, path: string, value: Tree, problems: Problems
   return `${quoted} ${issue.message}`.trim();
 }
 
-function expectedAt(path: string): string {
+/** What the value at a path should be: `expected a duration, for example 10s`. */
+export function expectedAt(path: string): string {
   const field = fieldAt(path);
-  if (field === undefined) return 'expected a text or a list of texts'; // below params
+  if (field === undefined) return isHeader(path) ? 'expected a text' : 'expected a text or a list of texts';
   const { type, keys } = field;
   const shape = path.endsWith(']') ? entryShape(field.shape) : field.shape;
   const map = `a map with the keys ${keys.join(', ')}`;
@@ -159,8 +161,15 @@ function expectedAt(path: string): string {
     case 'choice':
       return `expected ${type?.expected}${example}, or ${map}`;
     case 'names':
-      return 'expected a map with the parameters of the operation';
+      return isHeader(`${path}.`)
+        ? 'expected a map with header names and their values'
+        : 'expected a map with the parameters of the operation';
   }
+}
+
+/** Whether the path is below `headers`; else it is below `params`. */
+function isHeader(path: string): boolean {
+  return path.includes('.headers.');
 }
 
 function entryShape(list: 'scalar' | 'map' | 'choice' | 'list' | 'maps' | 'names'): 'scalar' | 'map' {

@@ -8,6 +8,8 @@
 import type { ListenAddress } from '../core/listen-address.ts';
 import type { MemberProtocol } from '../core/protocol.ts';
 import type { Secret } from '../core/secret.ts';
+import type { EntryLogin } from '../service/link/rules.ts';
+import type { Method, Product } from '../service/operations.ts';
 import type { Problem } from './problems.ts';
 import type { FileConfig, FileListener } from './schema.ts';
 import type { FileSource } from './schema-source.ts';
@@ -40,16 +42,39 @@ export interface AdminConfig {
   readonly token: Secret | undefined;
 }
 
-/** One instance to draw from. */
-export interface SourceConfig
-  extends Omit<FileSource, 'passwordFile' | 'akey' | 'akeyFile' | 'params' | 'host' | 'upstream'> {
+/** What to draw from: an instance of the service, or a link. */
+export type SourceConfig = ServiceSource | LinkSource;
+
+/** An instance of the service. */
+export interface ServiceSource extends SourceBase, Pick<FileSource, 'password' | 'format' | 'textLayout'> {
+  readonly product: Product;
   /** The 16-character key, given or derived from the password. */
   readonly key: Secret;
+}
+
+/** An extraction link of any vendor. */
+export interface LinkSource extends SourceBase, Pick<FileSource, 'body' | 'answer'> {
+  readonly product: 'link';
+  /** The origin of the URL. */
+  readonly baseUrl: string;
+  readonly url: Secret;
+  readonly method: Method;
+  readonly headers: Readonly<Record<string, Secret>>;
+  /** Everything in URL, headers and body that no text may contain. */
+  readonly secrets: readonly Secret[];
+  readonly entryLogin: EntryLogin;
+  readonly key?: undefined;
+  readonly password?: undefined;
+}
+
+interface SourceBase extends Pick<FileSource, 'name' | 'lifetimeMs' | 'dailyBudget' | 'priority'> {
+  /** Of the instance; for a link a hash of its URL. */
+  readonly instance: string;
   /** Complete, as `checkParams` returns them, without `count`. */
   readonly params: Readonly<Record<string, string | number>>;
   /** The maximum to ask for in one call. */
   readonly count: number | undefined;
-  /** `undefined` only for `short-pure` with an `extractHost`. */
+  /** `undefined` only for `short-pure` with an `extractHost`, or if the service has no address. */
   readonly baseUrl: string | undefined;
   /** Only for `short-pure`: `host` or `host:port` of the instance's extraction server. */
   readonly extractHost: string | undefined;
@@ -60,7 +85,7 @@ export interface SourceConfig
 
 /** How noria talks to the members of a source. */
 export interface UpstreamConfig {
-  /** `undefined` for `free`, where each entry of an answer names its own. */
+  /** `undefined` for `free` and most links, where each entry of an answer names its own. */
   readonly protocol: MemberProtocol | undefined;
   readonly auth: UpstreamAuth;
   readonly handshake: FileSource['upstream']['handshake'];

@@ -1,7 +1,9 @@
 /** Prints a configuration as noria understands it, in YAML: every default filled in, every secret masked. For `noria check`. */
 import { Document } from 'yaml';
 import { z } from 'zod';
-import type { Config, ListenerConfig, SourceConfig } from './config.ts';
+import { MASK } from '../core/secret.ts';
+import type { Config, LinkSource, ListenerConfig, ServiceSource, SourceConfig } from './config.ts';
+import { LINK_KEYS, SERVICE_KEYS } from './link-source.ts';
 import { type FileListener, SCHEMA } from './schema.ts';
 import type { FileSource } from './schema-source.ts';
 
@@ -13,30 +15,80 @@ export function printConfig(config: Config): string {
   const texts = z.encode(SCHEMA, {
     ...sections,
     account: account && { ...account, password: undefined, passwordFile: undefined, keyFile: undefined },
-    sources: config.sources.map(fileSource),
+    sources: config.sources.map((source) =>
+      source.product === 'link' ? fileLink(source) : fileSource(source),
+    ),
     listeners: config.listeners.map(fileListener),
     admin: admin && { ...admin, tokenFile: undefined },
   });
+  const printed = { ...texts, sources: texts.sources?.map(withoutForeignKeys) };
   // The failsafe schema has only texts, so that 20 and false need no quotes.
-  return new Document(withoutUndefined(texts), { schema: 'failsafe' }).toString(NO_FOLDING);
+  return new Document(withoutUndefined(printed), { schema: 'failsafe' }).toString(NO_FOLDING);
 }
 
-function fileSource(source: SourceConfig): FileSource {
-  const { key, count, params, extractHost, password, upstream, ...rest } = source;
+/** Leaves out the keys that the product cannot have. */
+function withoutForeignKeys(source: object): object {
+  const isLink = 'product' in source && source.product === 'link';
+  const foreign = isLink ? Object.keys(SERVICE_KEYS) : LINK_KEYS;
+  return Object.fromEntries(Object.entries(source).filter(([key]) => !foreign.includes(key)));
+}
+
+/** What only the file of a source of the other kind has. */
+const NO_LINK = { url: undefined, urlFile: undefined, method: undefined, headers: {}, body: undefined };
+const NO_ANSWER: FileSource['answer'] = {
+  ...{ format: 'auto' as const, list: undefined, address: undefined, expiry: undefined },
+  ...{ exitIp: undefined, location: undefined },
+  ...{ ok: undefined, tooFast: undefined, denied: undefined, empty: undefined },
+};
+const NO_INSTANCE: Pick<
+  FileSource,
+  'password' | 'passwordFile' | 'akey' | 'akeyFile' | 'format' | 'textLayout' | 'host'
+> = {
+  ...{ password: undefined, passwordFile: undefined, akey: undefined, akeyFile: undefined },
+  ...{ format: 'json' as const, textLayout: undefined, host: undefined },
+};
+
+function fileParams({ count, params }: SourceConfig): FileSource['params'] {
   const numbered = { ...(count === undefined ? {} : { count }), ...params };
+  return Object.fromEntries(Object.entries(numbered).map(([name, value]) => [name, String(value)]));
+}
+
+function fileLink(source: LinkSource): FileSource {
+  const { name, product, instance, url, method, body, answer, headers, upstream, entryLogin } = source;
+  const { intervalMs, dailyBudget, lifetimeMs, size, priority, baseUrl } = source;
+  const byEntry = { ignore: 'none', use: 'auto', require: 'entry' } as const;
+  const { auth } = upstream;
+  return {
+    ...{ name, product, instance, url, method, body, answer, baseUrl },
+    ...{ intervalMs, dailyBudget, lifetimeMs, size, priority },
+    ...NO_INSTANCE,
+    urlFile: undefined,
+    headers: Object.fromEntries(Object.keys(headers).map((name) => [name, MASK])),
+    params: fileParams(source),
+    upstream: {
+      ...upstream,
+      auth: auth.kind === 'always' ? { ...auth.credentials, passwordFile: undefined } : byEntry[entryLogin],
+    },
+  };
+}
+
+function fileSource(source: ServiceSource): FileSource {
+  const { key, count: _count, params: _params, extractHost, password, upstream, ...rest } = source;
   return {
     ...rest,
+    ...NO_LINK,
+    answer: NO_ANSWER,
     password,
     passwordFile: undefined,
     akey: password === undefined ? key : undefined,
     akeyFile: undefined,
-    params: Object.fromEntries(Object.entries(numbered).map(([name, value]) => [name, String(value)])),
+    params: fileParams(source),
     host: extractHost,
     upstream: { ...upstream, auth: fileAuth(source) },
   };
 }
 
-function fileAuth({ instance, password, upstream: { auth } }: SourceConfig): FileSource['upstream']['auth'] {
+function fileAuth({ instance, password, upstream: { auth } }: ServiceSource): FileSource['upstream']['auth'] {
   if (auth.kind !== 'always') return auth.kind;
   const { credentials } = auth;
   const isOwn = credentials.username === instance && credentials.password === password;

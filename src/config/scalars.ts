@@ -12,6 +12,8 @@ import { isCidr } from '../core/networks.ts';
 import { Secret } from '../core/secret.ts';
 import { parseTargetRule, TARGET_SETS, wrongTargetRule } from '../core/target-rule.ts';
 import { isKey } from '../service/key.ts';
+import { isZone } from '../service/link/lifetime.ts';
+import { maskedUrl } from '../service/link/link-url.ts';
 
 /** The part of JSON Schema that scalars need. */
 export interface ScalarJsonSchema {
@@ -46,6 +48,7 @@ export type Duration = Scalar<number> & { readonly unit: 'ms' };
 const DAY_MS = 86_400_000;
 const DURATION_PATTERN = '^(0|[0-9]+(ms|s|m|h))$';
 const MAX_TEXT_BYTES = 255;
+const MAX_LINK_BYTES = 4096;
 
 function scalar<T>(scalarType: ScalarType<T>): Scalar<T> {
   const codec = z.codec(z.string(), z.custom<T>(), {
@@ -204,6 +207,40 @@ export function token(): Scalar<Secret> {
     expected: 'a token of printable ASCII characters without spaces',
     example: '${NORIA_ADMIN_TOKEN}',
     pattern: /^[\x21-\x7e]+$/,
+  });
+}
+
+/** A text that may contain secrets. `{count}` in it is replaced when it is sent. */
+export function secretText(example: string): Scalar<Secret> {
+  return secret({ expected: 'a text without line breaks', example, maxBytes: MAX_LINK_BYTES });
+}
+
+/** The URL of an extraction link, which contains keys. Prints with its secrets masked. */
+export function linkUrl(): Scalar<Secret> {
+  const rules = {
+    expected: 'an http:// or https:// URL without user name, password and fragment',
+    example: '"https://share.example.com/get?key=${OTHER_KEY}&num={count}"',
+    maxBytes: MAX_LINK_BYTES,
+  };
+  const { scalarType } = secret(rules, (given) => {
+    if (Buffer.byteLength(given) > MAX_LINK_BYTES) return { wrong: `is longer than ${MAX_LINK_BYTES} bytes` };
+    if (/\s|\p{Cc}/u.test(given)) return { wrong: 'contains white space' };
+    const url = readUrl(given);
+    if ('wrong' in url) return url;
+    return url.value.hash === '' ? { value: new Secret(given) } : { wrong: 'has a fragment' };
+  });
+  return scalar({ ...scalarType, write: maskedUrl });
+}
+
+/** A zone as the distance from UTC. */
+export function zone(): Scalar<string> {
+  return scalar({
+    expected: 'a distance from UTC such as +08:00, or Z',
+    example: '"+08:00"',
+    json: { type: 'string' },
+    quoted: 'always',
+    read: (given) => (isZone(given) ? { value: given } : { wrong: 'is not a zone' }),
+    write: (value) => value,
   });
 }
 

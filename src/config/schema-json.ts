@@ -26,7 +26,8 @@ export function schemaJson(): Readonly<Record<string, unknown>> {
     io: 'input',
     override({ zodSchema, jsonSchema }) {
       if (isScalar(zodSchema)) replace(jsonSchema, scalarJsonSchema(zodSchema.scalarType));
-      if (zodSchema instanceof z.ZodRecord) replace(jsonSchema, PARAMS);
+      if (zodSchema instanceof z.ZodRecord && zodSchema.valueType instanceof z.ZodUnion)
+        replace(jsonSchema, PARAMS);
       const { default: fallback } = jsonSchema;
       if (typeof fallback === 'string') jsonSchema.default = typed(fallback);
       const note = zodSchema instanceof z.ZodType ? KEY_NOTES.get(zodSchema) : undefined;

@@ -1,10 +1,75 @@
 /** Every key of one entry of `sources`. See schema.ts. */
 import { z } from 'zod';
 import { MEMBER_PROTOCOLS } from '../core/protocol.ts';
-import { FORMATS, PRODUCTS } from '../service/operations.ts';
+import { ANSWER_FORMATS, DEFAULT_ZONE, EXPIRY_KINDS } from '../service/link/rules.ts';
+import { FORMATS, METHODS, SOURCE_PRODUCTS } from '../service/operations.ts';
 import { given, optional, required, section } from './keys.ts';
-import { baseAddress, duration, key, oneOf, password, text, whole } from './scalars.ts';
+import {
+  baseAddress,
+  duration,
+  key,
+  linkUrl,
+  oneOf,
+  password,
+  secretText,
+  text,
+  whole,
+  zone,
+} from './scalars.ts';
 import { HOUR_MS, MOST, ONE_SECOND_MS, secretFile, username, WEEK_MS } from './schema-values.ts';
+
+const field = (example: string) =>
+  text({ expected: 'the name of a field, or its path with dots', example, maxBytes: 200 });
+const codeRule = (about: string, example: string) =>
+  optional(
+    section({
+      field: required(field('code'), 'field of the answer with its code'),
+      is: required(z.array(text({ expected: 'a value of the field', example })).min(1), 'values that match'),
+    }),
+    about,
+    '–',
+  );
+
+/** How the answers of a link are read. */
+const ANSWER = section({
+  format: given(oneOf(ANSWER_FORMATS), 'auto', 'format of the answers; `auto`: by their first character'),
+  list: optional(
+    field('data.proxy_list'),
+    'path of the list in a JSON answer; `.`: the answer is the list',
+    'the first list with addresses',
+  ),
+  address: optional(
+    text({
+      expected: 'fields in braces',
+      example: '"{ip}:{port}"',
+      maxBytes: 200,
+    }),
+    'fields that make the address; for entries that are text, the layout of the whole entry',
+    'fields with the usual names',
+  ),
+  expiry: optional(
+    section({
+      field: required(field('expire_time'), 'field with the expiry'),
+      as: required(
+        oneOf(EXPIRY_KINDS),
+        'what it contains: the time left in seconds or minutes, a date and time, or Unix time in seconds or ms',
+      ),
+      zone: given(zone(), DEFAULT_ZONE, 'zone of a date and time without one'),
+    }),
+    'when an entry expires',
+    'a field with a usual name, else `lifetime`',
+  ),
+  exitIp: optional(field('real_ip'), 'field with the exit IP', 'a field with a usual name'),
+  location: optional(
+    z.array(field('city')),
+    'fields with the location, joined by spaces',
+    'fields with the usual names',
+  ),
+  ok: codeRule('marks a success; every other answer is then an error', '"0"'),
+  tooFast: codeRule('marks an answer to calls that come too often: noria widens the pace', '"113"'),
+  denied: codeRule('marks an answer that needs a person: not on the whitelist, expired, wrong key', '"401"'),
+  empty: codeRule('marks an answer without proxies at the moment', '"-3"'),
+});
 
 /** One entry of `sources`. */
 export const SOURCE = section({
@@ -18,8 +83,11 @@ export const SOURCE = section({
     }),
     'name in routing options, status and metrics',
   ),
-  product: required(oneOf(PRODUCTS), 'product family, which selects the operation of the service'),
-  instance: required(
+  product: required(
+    oneOf(SOURCE_PRODUCTS),
+    'product family, which selects the operation of the service; `link`: an extraction link of any vendor',
+  ),
+  instance: optional(
     text({
       expected: 'the id of an instance or application: 1 to 64 letters, digits, `_` and `-`',
       example: '"202611210001"',
@@ -28,6 +96,7 @@ export const SOURCE = section({
       private: true,
     }),
     'id of the instance (of the application for `free`), sent as api, inst_id or app_id',
+    'required, except for `link`',
   ),
   password: optional(password(), 'password of the instance; noria derives the key from it'),
   passwordFile: optional(secretFile('/run/secrets/city'), 'file that contains the password'),
@@ -60,12 +129,26 @@ export const SOURCE = section({
     'extraction server of the instance ({extract_host}), only for `short-pure`',
   ),
   baseUrl: optional(baseAddress(), 'address of the service for this source', '`service.baseUrl`'),
+  url: optional(
+    linkUrl(),
+    'the extraction link, for `link`; `{count}` in it becomes the number of missing members',
+    'required for `link`',
+  ),
+  urlFile: optional(secretFile('/run/secrets/link'), 'file that contains the link'),
+  method: optional(oneOf(METHODS), 'how the link is called', 'POST with a `body`, else GET'),
+  headers: given(z.record(z.string(), z.string()), {}, 'headers of the call of a link'),
+  body: optional(secretText('{"num": "{count}"}'), 'body of the call of a link: a form, or JSON'),
+  answer: given(ANSWER, {}, 'how the answers of a link are read; what is not set is recognised'),
   upstream: given(
     section({
-      protocol: optional(oneOf(MEMBER_PROTOCOLS), 'protocol of the members', 'by product and params'),
+      protocol: optional(
+        oneOf(MEMBER_PROTOCOLS),
+        'protocol of the members',
+        'by product and params; `link`: by each entry, else http',
+      ),
       auth: given(
         z.union([
-          oneOf(['auto', 'none', 'instance']),
+          oneOf(['auto', 'none', 'instance', 'entry']),
           section({
             username: required(username(), 'user name for the members'),
             password: optional(password(), 'password for the members'),
@@ -73,7 +156,7 @@ export const SOURCE = section({
           }),
         ]),
         'auto',
-        'credentials sent to members; `auto`: instance and password once most members ask for them; `instance`: the same, always; `none`: never any; or a user name and password',
+        'credentials sent to members; `auto`: instance and password once most members ask for them; `instance`: the same, always; `entry`: each entry of a link has its own; `none`: never any; or a user name and password',
       ),
       handshake: given(
         oneOf(['auto', 'plain', 'pipelined']),
@@ -87,13 +170,13 @@ export const SOURCE = section({
   interval: optional(
     duration(100, HOUR_MS),
     'pace: minimum time from one call to the next',
-    '10s, as the service recommends',
+    '10s, as the service recommends; required for `link`',
   ),
   dailyBudget: optional(whole(1, MOST.tunnels), 'maximum number of distinct IPs drawn in a day', 'no limit'),
   lifetime: optional(
     duration(ONE_SECOND_MS, WEEK_MS),
     'lifetime of members when the service reports none; each success renews it',
-    '10m for reverse-proxy members; for others by product, see docs/service.md',
+    '10m for reverse-proxy members; 60s for `link`; for others by product, see docs/service.md',
   ),
   size: optional(whole(1, MOST.members), 'number of usable members to hold for this source', '`pool.size`'),
   priority: given(

@@ -3,11 +3,14 @@
 import { formatDuration } from '../core/duration.ts';
 import { parseHostPort } from '../core/host-port.ts';
 import type { Secret } from '../core/secret.ts';
-import { memberProtocol, OPERATIONS } from '../service/operations.ts';
+import { memberProtocol } from '../service/member-facts.ts';
+import { OPERATIONS, type Product } from '../service/operations.ts';
 import { checkParams } from '../service/params.ts';
 import { compileLayout } from '../service/text-layout.ts';
-import type { SourceConfig, UpstreamAuth, UpstreamConfig } from './config.ts';
+import { expectedAt } from './check.ts';
+import type { ServiceSource, SourceConfig, UpstreamAuth, UpstreamConfig } from './config.ts';
 import { type ResolveContext, resolveKey, resolveUser } from './credentials.ts';
+import { rejectLinkKeys, resolveLinkSource } from './link-source.ts';
 import type { Problems } from './problems.ts';
 import type { FileSource } from './schema-source.ts';
 
@@ -16,6 +19,9 @@ interface SourceDefaults {
   readonly baseUrl: string | undefined;
   readonly size: number;
 }
+
+/** A source of the service. */
+type InstanceSource = FileSource & { readonly product: Product };
 
 /** Only to check the host of an extraction server that has no port. */
 const EXTRACT_PORT = 8080;
@@ -27,31 +33,52 @@ export function resolveSource(
   defaults: SourceDefaults,
   context: ResolveContext,
 ): SourceConfig | undefined {
-  const { passwordFile, akey, akeyFile, host, params: _, ...rest } = source;
-  const secrets = resolveKey(
-    { password: rest.password, passwordFile, key: akey, keyFile: akeyFile },
-    path,
-    'akey',
-    context,
-  );
   const { count, ...params } = resolveParams(source, path, context.problems);
+  const most = typeof count === 'number' ? count : undefined;
+  const { product } = source;
+  return product === 'link'
+    ? resolveLinkSource(source, path, { size: defaults.size, count: most }, context)
+    : resolveInstance({ ...source, product }, path, { defaults, params, count: most }, context);
+}
+
+function resolveInstance(
+  source: InstanceSource,
+  path: string,
+  {
+    defaults,
+    params,
+    count,
+  }: Pick<ServiceSource, 'params' | 'count'> & { readonly defaults: SourceDefaults },
+  context: ResolveContext,
+): ServiceSource | undefined {
+  rejectLinkKeys(source, path, context.problems);
+  const { password, passwordFile, akey, akeyFile, host, instance } = source;
+  const secrets = resolveKey({ password, passwordFile, key: akey, keyFile: akeyFile }, path, 'akey', context);
+  checkInstance(source, path, context.problems);
   checkLayout(source, path, context.problems);
   const upstream = resolveUpstream(source, path, { params, password: secrets?.password }, context);
   checkHost(source, path, context.problems);
   const intervalMs = resolveInterval(source, path, context.problems);
-  if (secrets === undefined || upstream === undefined) return undefined;
-  const isAtBase = OPERATIONS[source.product].server === 'base';
+  if (secrets === undefined || upstream === undefined || instance === undefined) return undefined;
+  const { name, product, format, textLayout, lifetimeMs, dailyBudget, priority } = source;
+  const isAtBase = OPERATIONS[product].server === 'base';
   return {
-    ...rest,
+    ...{ name, product, instance, format, textLayout, lifetimeMs, dailyBudget, priority },
     ...secrets,
     params,
-    count: typeof count === 'number' ? count : undefined,
+    count,
     baseUrl: source.baseUrl ?? (isAtBase ? defaults.baseUrl : undefined),
     extractHost: isAtBase ? undefined : host,
     upstream,
     intervalMs,
     size: source.size ?? defaults.size,
   };
+}
+
+function checkInstance({ instance }: InstanceSource, path: string, problems: Problems): void {
+  const wanted = `${path}.instance`;
+  if (instance === undefined && !problems.has(wanted))
+    problems.missing(wanted, `is missing; ${expectedAt(wanted)}`);
 }
 
 function resolveParams(
@@ -71,7 +98,11 @@ function resolveParams(
   return checked.params;
 }
 
-function checkLayout({ product, format, textLayout }: FileSource, path: string, problems: Problems): void {
+function checkLayout(
+  { product, format, textLayout }: InstanceSource,
+  path: string,
+  problems: Problems,
+): void {
   if (textLayout === undefined) return;
   if (format !== 'text' && !problems.has(`${path}.format`)) {
     problems.error(`${path}.textLayout`, `requires format: text, but the format is ${format}`, 'key');
@@ -81,7 +112,7 @@ function checkLayout({ product, format, textLayout }: FileSource, path: string, 
 }
 
 function resolveUpstream(
-  source: FileSource,
+  source: InstanceSource,
   path: string,
   { params, password }: { params: SourceConfig['params']; password: Secret | undefined },
   context: ResolveContext,
@@ -97,14 +128,15 @@ function resolveUpstream(
 }
 
 function resolveAuth(
-  { product, instance, upstream: { auth } }: FileSource,
+  { product, instance, upstream: { auth } }: InstanceSource,
   path: string,
   password: Secret | undefined,
   context: ResolveContext,
 ): UpstreamAuth | undefined {
   // Free proxies are run by strangers, who must never see the credentials of an instance.
   const isFree = product === 'free';
-  const own = password === undefined || isFree ? undefined : { username: instance, password };
+  const isUnknown = password === undefined || instance === undefined;
+  const own = isUnknown || isFree ? undefined : { username: instance, password };
   if (auth === 'none') return { kind: 'none' };
   if (auth === 'auto') return { kind: 'auto', credentials: own };
   if (auth === 'instance') {
@@ -115,12 +147,17 @@ function resolveAuth(
     context.problems.error(path, message);
     return undefined;
   }
+  if (auth === 'entry') {
+    const message = 'entry is only for product: link, whose entries may have their own; use auto or instance';
+    context.problems.error(path, message);
+    return undefined;
+  }
   const credentials = resolveUser(auth, path, context);
   return credentials && { kind: 'always', credentials };
 }
 
 /** `short-pure` is called at the server of its instance, the other products at a base URL. */
-function checkHost({ product, host, baseUrl }: FileSource, path: string, problems: Problems): void {
+function checkHost({ product, host, baseUrl }: InstanceSource, path: string, problems: Problems): void {
   const hostPath = `${path}.host`;
   if (OPERATIONS[product].server === 'base') {
     if (host !== undefined)
@@ -141,7 +178,7 @@ function checkHost({ product, host, baseUrl }: FileSource, path: string, problem
   }
 }
 
-function resolveInterval({ product, intervalMs }: FileSource, path: string, problems: Problems): number {
+function resolveInterval({ product, intervalMs }: InstanceSource, path: string, problems: Problems): number {
   const { minIntervalMs, defaultIntervalMs } = OPERATIONS[product];
   if (intervalMs !== undefined && intervalMs < minIntervalMs) {
     const least = formatDuration(minIntervalMs);

@@ -3,7 +3,8 @@
 import { formatDuration } from '../core/duration.ts';
 import { formatListenAddress, isLocalAddress } from '../core/listen-address.ts';
 import { isPrivateAddress } from '../core/networks.ts';
-import { defaultLifetimeMs, OPERATIONS } from '../service/operations.ts';
+import { defaultLifetimeMs } from '../service/member-facts.ts';
+import { OPERATIONS } from '../service/operations.ts';
 import type { Config, ListenerConfig, SourceConfig } from './config.ts';
 import type { Problems } from './problems.ts';
 
@@ -39,7 +40,10 @@ export function checkWarnings(config: Resolved, problems: Problems): void {
 function checkClearText({ service, sources }: Resolved, problems: Problems): void {
   const urls: (readonly [path: string, url: string | undefined])[] = [
     ['service.baseUrl', service.baseUrl],
-    ...sources.map((source, index) => [`sources[${index}].baseUrl`, source.baseUrl] as const),
+    ...sources.map((source, index) => {
+      const key = source.product === 'link' ? 'url' : 'baseUrl';
+      return [`sources[${index}].${key}`, source.baseUrl] as const;
+    }),
   ];
   for (const [path, url] of urls) {
     if (url === undefined || !problems.isGiven(path)) continue;
@@ -57,6 +61,8 @@ function checkSize(source: SourceConfig, path: string, problems: Problems): void
     const message = `count ${count} is more than size ${size}; no call asks for more than ${size}`;
     problems.warn(`${path}.params.count`, message);
   }
+  // How long the proxies of a link live, and how many a call brings, is in its answer.
+  if (product === 'link') return;
   const leastLifeMs = source.lifetimeMs ?? defaultLifetimeMs(product, params);
   const perCall = Math.min(count ?? OPERATIONS[product].count.defaultMax, size);
   const sustained = Math.floor((perCall * leastLifeMs) / intervalMs);
@@ -101,8 +107,9 @@ function checkSharedInstance(sources: readonly SourceConfig[], index: number, pr
       other.extractHost === source.extractHost,
   );
   if (source === undefined || first === index) return;
-  const message = `is also the instance of source ${sources[first]?.name}; both share one pace and one quota, so this gains nothing`;
-  problems.warn(`sources[${index}].instance`, message, 'value');
+  const [key, what] = source.product === 'link' ? ['url', 'link'] : ['instance', 'instance'];
+  const message = `is also the ${what} of source ${sources[first]?.name}; both share one pace and one quota, so this gains nothing`;
+  problems.warn(`sources[${index}].${key}`, message, 'value');
 }
 
 function checkListener(listener: ListenerConfig, path: string, problems: Problems): void {

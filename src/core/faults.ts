@@ -264,7 +264,8 @@ export const FAULTS = {
     side: 'service',
     retry: 'later',
     summary: 'The extraction service did not answer.',
-    advice: 'Check service.baseUrl and the network; noria retries with increasing delays.',
+    advice:
+      'Check service.baseUrl (or url of the link) and the network; noria retries with increasing delays.',
   },
   'service-blocked': {
     side: 'service',
@@ -276,13 +277,14 @@ export const FAULTS = {
     side: 'service',
     retry: 'later',
     summary: 'The server at the address of the service does not have the operation.',
-    advice: 'Check service.baseUrl, or baseUrl or host of the source.',
+    advice: 'Check service.baseUrl, or baseUrl, host or url of the source.',
   },
   'service-protocol': {
     side: 'service',
     retry: 'later',
     summary: 'The answer of the service could not be parsed.',
-    advice: 'Check that format and textLayout match the extraction format of the instance.',
+    advice:
+      'Check that format and textLayout match the extraction format of the instance; for a link, compare the quoted answer with answer of the source.',
   },
   'service-refused': {
     side: 'service',

@@ -1,6 +1,6 @@
 /** The configuration as each part's own options. Only this file knows both. */
 import { availableParallelism } from 'node:os';
-import type { Config, ListenerConfig, SourceConfig } from '../config/config.ts';
+import type { Config, LinkSource, ListenerConfig, ServiceSource, SourceConfig } from '../config/config.ts';
 import { hostPort } from '../core/host-port.ts';
 import { isSame } from '../core/is-same.ts';
 import { overlap } from '../core/listen-address.ts';
@@ -15,14 +15,31 @@ import type { PoolSettings, PoolSourceOptions } from '../pool/options.ts';
 import type { ProberSettings } from '../prober/prober.ts';
 import type { DrawSourceOptions, RefillSettings } from '../refill/options.ts';
 import type { RefuseAddress } from '../service/decode.ts';
-import { defaultLifetimeMs, longestLifeMs, type Product } from '../service/operations.ts';
-import type { ExtractCall } from '../service/request.ts';
+import { defaultLifetimeMs, longestLifeMs } from '../service/member-facts.ts';
+import type { SourceProduct } from '../service/operations.ts';
+import type { CountlessCall, ExtractCall, LinkCall } from '../service/request.ts';
 
 /** The lifetime, renewed by each success, of a member for which neither the service nor the source gives one. */
 const UNKNOWN_LIFETIME_MS = 600_000;
 
 /** An extraction call of the source, except its count. */
-export function callOf(config: Config, source: SourceConfig): Omit<ExtractCall, 'count'> {
+export function callOf(config: Config, source: SourceConfig): CountlessCall {
+  return source.product === 'link' ? linkCallOf(source) : serviceCallOf(config, source);
+}
+
+function linkCallOf(source: LinkSource): Omit<LinkCall, 'count'> {
+  const { product, method, baseUrl, instance, url, headers, body, secrets, answer, entryLogin } = source;
+  return {
+    ...{ product, method, baseUrl, instance, url, headers, secrets, params: {} },
+    ...(body !== undefined && { body }),
+    rules: answer,
+    login: entryLogin,
+    protocol: source.upstream.protocol,
+  };
+}
+
+/** A call of an operation that draws from the source, except its count. */
+export function serviceCallOf(config: Config, source: ServiceSource): Omit<ExtractCall, 'count'> {
   const { product, instance, key, params, format, textLayout, baseUrl, extractHost } = source;
   return {
     product,
@@ -41,7 +58,8 @@ export function callOf(config: Config, source: SourceConfig): Omit<ExtractCall, 
 export function secretsOf(source: SourceConfig) {
   const { auth } = source.upstream;
   const credentials = auth.kind === 'none' ? undefined : auth.credentials;
-  return [source.key, source.password, credentials?.password].filter((secret) => secret !== undefined);
+  const own = source.product === 'link' ? source.secrets : [source.key, source.password];
+  return [...own, credentials?.password].filter((secret) => secret !== undefined);
 }
 
 /** All secrets of a configuration. */
@@ -165,7 +183,7 @@ export function proberSettings(config: Config): ProberSettings {
 }
 
 /** Most free proxies are dead when drawn, so each is checked before a client gets it. */
-function isUnproven(product: Product): boolean {
+function isUnproven(product: SourceProduct): boolean {
   return product === 'free';
 }
 

@@ -13,7 +13,7 @@ import type { HostPort } from '../core/host-port.ts';
 import type { MemberProtocol } from '../core/protocol.ts';
 import type { Lease } from '../pool/lease.ts';
 import { ConnectHandshake } from './connect-handshake.ts';
-import type { PreparedLogin } from './credentials.ts';
+import { ownLogin, type PreparedLogin } from './credentials.ts';
 import type { DialRequest, ForwardMode } from './dial.ts';
 import { type Handshake, type HandshakeFailure, NO_BYTES } from './handshake.ts';
 import { closeCode, isAnswerCode, isLocalCode, type OpenSocket, readyEvent } from './member-socket.ts';
@@ -139,8 +139,12 @@ export class Attempt {
       return;
     }
     const { credentials, forwardMode } = this.memory;
+    const { login } = this.lease;
     const mayForward = this.#canUseAbsoluteForm();
-    this.#connect(credentials.current, mayForward ? forwardMode.first(this.#task.target.text) : 'direct');
+    this.#connect(
+      login === undefined ? credentials.current : ownLogin(login),
+      mayForward ? forwardMode.first(this.#task.target.text) : 'direct',
+    );
   }
 
   /** Aborts it without a call to its owner. Idempotent. */

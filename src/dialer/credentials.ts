@@ -8,8 +8,8 @@
  */
 import { BoundedMap } from '../core/bounded-map.ts';
 import type { Clock } from '../core/clock.ts';
+import type { Login } from '../core/login.ts';
 import { Secret } from '../core/secret.ts';
-import type { Login } from './handshake.ts';
 
 export interface SourceAccess {
   /** `auto`: none until a member requires them, then the instance's. `instance`: those from the start. */
@@ -34,6 +34,8 @@ export interface SourceFault {
 export interface PreparedLogin extends Login {
   /** Value of the Proxy-Authorization field (RFC 7617, in UTF-8). */
   readonly authorization: Secret;
+  /** They belong to one member: its answer says nothing about the credentials of the source. */
+  readonly isOwn: boolean;
 }
 
 /**
@@ -95,6 +97,7 @@ export class SourceCredentials {
 
   /** Whether a member that did not accept `sent` is at fault: others accept the same, or it is the only one to decide. */
   isMemberAtFault(sent: PreparedLogin | undefined): boolean {
+    if (sent?.isOwn === true) return true;
     if (this.#access.neverInstance && this.#current === undefined) return true;
     return this.#has(sent === undefined ? 'open' : 'accepted');
   }
@@ -106,6 +109,7 @@ export class SourceCredentials {
    * @returns what to retry once with the same member; undefined if it gets nothing else.
    */
   refused(member: string, sent: PreparedLogin | undefined): PreparedLogin | undefined {
+    if (sent?.isOwn === true) return undefined;
     if (this.hasOthers(sent)) return this.#asked(member);
     if (this.#faulty || (this.#access.neverInstance && this.#current === undefined)) return undefined;
     this.#record(member, 'refused');
@@ -118,6 +122,7 @@ export class SourceCredentials {
 
   /** `member` accepted `sent`: the whole source gets it from now on. */
   accepted(member: string, sent: PreparedLogin | undefined): void {
+    if (sent?.isOwn === true) return;
     // Never back to none: this attempt may have started before members required credentials.
     if (sent !== undefined) this.#current = sent;
     if (this.#faulty) {
@@ -189,9 +194,14 @@ export class SourceCredentials {
     return {
       reason: `${members} require credentials, and none are configured`,
       advice:
-        "Bind this machine's public address in the service's console, or configure the password of the instance: its key is not enough here.",
+        "Bind this machine's public address in the console of the service, or configure credentials: the password of the instance (its key is not enough here), or upstream.auth.",
     };
   }
+}
+
+/** The credentials of one member. */
+export function ownLogin(login: Login): PreparedLogin {
+  return prepare(login, true);
 }
 
 function instanceLogin(access: SourceAccess): PreparedLogin | undefined {
@@ -204,7 +214,7 @@ function firstLogin(access: SourceAccess, instance: PreparedLogin | undefined): 
   return access.auth === 'instance' ? instance : prepare(access.auth);
 }
 
-function prepare({ username, password }: Login): PreparedLogin {
+function prepare({ username, password }: Login, isOwn = false): PreparedLogin {
   const pair = Buffer.from(`${username}:${password.reveal()}`, 'utf8');
-  return { username, password, authorization: new Secret(`Basic ${pair.toString('base64')}`) };
+  return { username, password, authorization: new Secret(`Basic ${pair.toString('base64')}`), isOwn };
 }

@@ -3,13 +3,6 @@
  * clock, so each protocol is tested byte by byte, and attempt.ts alone handles timeouts and closed connections.
  */
 import type { FaultCode } from '../core/faults.ts';
-import type { Secret } from '../core/secret.ts';
-
-/** A user name and a password for a member. */
-export interface Login {
-  readonly username: string;
-  readonly password: Secret;
-}
 
 /** Why a handshake failed. */
 export interface HandshakeFailure {

@@ -5,14 +5,8 @@
  * Sources: RFC 1928 (SOCKS5), RFC 1929 (its user names and passwords), the SOCKS4 and SOCKS4A memos of NEC and Ylönen.
  */
 import type { HostPort } from '../core/host-port.ts';
-import {
-  type Handshake,
-  type HandshakeFailure,
-  type HandshakeStep,
-  type Login,
-  MORE,
-  NO_BYTES,
-} from './handshake.ts';
+import type { Login } from '../core/login.ts';
+import { type Handshake, type HandshakeFailure, type HandshakeStep, MORE, NO_BYTES } from './handshake.ts';
 
 const CONNECT = 0x01;
 

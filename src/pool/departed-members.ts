@@ -5,6 +5,7 @@
  * was evicted therefore cannot come back before that life has ended. One that left for another reason can, with its
  * bans and its health.
  */
+import { hash } from 'node:crypto';
 import { BoundedMap } from '../core/bounded-map.ts';
 import type { DrawnMember } from './drawn-member.ts';
 import type { HealthRecord } from './health.ts';
@@ -26,12 +27,13 @@ export interface DepartedMember extends MemberHistory {
 /** More than any pool loses within the life of its members. */
 const MAX_DEPARTED = 50_000;
 
-/** Identifies a member across its stays in the pool. */
+/** Identifies a member across its stays in the pool. A gateway has one address for several user names, each with its own exit. */
 export function memberKey(
   source: string,
-  { protocol, host, port }: Pick<DrawnMember, 'protocol' | 'host' | 'port'>,
+  { protocol, host, port, login }: Pick<DrawnMember, 'protocol' | 'host' | 'port' | 'login'>,
 ): string {
-  return `${source} ${protocol} ${host} ${port}`;
+  const address = `${source} ${protocol} ${host} ${port}`;
+  return login === undefined ? address : `${address} ${hash('sha256', login.username).slice(0, 16)}`;
 }
 
 /** Departed members by member key. */

@@ -1,4 +1,5 @@
 /** The types between refill and the pool: what a draw adds, and what the pool needs. */
+import type { Login } from '../core/login.ts';
 import type { MemberProtocol } from '../core/protocol.ts';
 
 /** A proxy from a draw, before the pool decides whether it becomes a member. */
@@ -12,6 +13,8 @@ export interface DrawnMember {
   /** Whether clients may use it only after a successful probe. */
   readonly unproven: boolean;
   readonly exitIp?: string | undefined;
+  /** Its own user name and password. A snapshot leaves such members out, because it contains no secrets. */
+  readonly login?: Login | undefined;
   /** Free text: province, city, carrier. */
   readonly location?: string | undefined;
   readonly facts?: Facts | undefined;

@@ -6,6 +6,7 @@
  */
 import type { Blame } from '../core/events.ts';
 import type { FaultCode } from '../core/faults.ts';
+import type { Login } from '../core/login.ts';
 import type { MemberProtocol } from '../core/protocol.ts';
 
 /** The client that a session belongs to: its sessions count together. */
@@ -60,6 +61,8 @@ export interface Lease {
   readonly host: string;
   readonly port: number;
   readonly exitIp?: string;
+  /** The member's own credentials, in place of those of its source. */
+  readonly login?: Login;
   /** The member's life left when the lease was granted, safety margin included; absent when unknown. */
   readonly remainingMs?: number;
   readonly session?: string;

@@ -87,6 +87,7 @@ export class Leases {
       doubtful: !isReady || member.lastSuccessAt === undefined,
     };
     if (member.exitIp !== undefined) lease.exitIp = member.exitIp;
+    if (member.login !== undefined) lease.login = member.login;
     if (!member.endIsAssumed) lease.remainingMs = member.endsAt - now;
     if (session !== undefined) lease.session = session.name;
     return lease;

@@ -7,6 +7,7 @@
 import { BoundedMap } from '../core/bounded-map.ts';
 import type { FaultCode } from '../core/faults.ts';
 import { Heap, type HeapNode } from '../core/heap.ts';
+import type { Login } from '../core/login.ts';
 import type { MemberProtocol } from '../core/protocol.ts';
 import type { DrawnMember, Facts } from './drawn-member.ts';
 import { Health } from './health.ts';
@@ -105,6 +106,8 @@ export class Member implements MemberIdentity {
   readonly health = new Health();
 
   exitIp: string | undefined;
+  /** Its own credentials, in place of those of its source. */
+  login: Login | undefined;
   facts: Facts | undefined;
   /** Monotonic moment at which its life ends. */
   endsAt = 0;

@@ -297,7 +297,7 @@ export class Members {
 
   #make(
     source: PoolSource,
-    { protocol, host, port, unproven, location, endsAt: knownEndsAt, exitIp, facts }: DrawnMember,
+    { protocol, host, port, unproven, location, endsAt: knownEndsAt, exitIp, login, facts }: DrawnMember,
     { id, joinedAt, endsAt }: { id: string; joinedAt: number; endsAt: number },
   ): Member {
     const identity = { id, source, protocol, host, port, location: this.locations.of(location) };
@@ -305,6 +305,7 @@ export class Members {
     member.endsAt = endsAt;
     member.endIsAssumed = knownEndsAt === undefined;
     member.exitIp = exitIp;
+    member.login = login;
     member.facts = facts;
     return member;
   }
@@ -323,6 +324,7 @@ export class Members {
 
   #renew(member: Member, drawn: DrawnMember, endsAt: number, now: number): void {
     member.exitIp = drawn.exitIp ?? member.exitIp;
+    member.login = drawn.login ?? member.login;
     member.facts = drawn.facts ?? member.facts;
     if (endsAt > member.endsAt) {
       member.endIsAssumed = drawn.endsAt === undefined;

@@ -10,8 +10,8 @@ import type { HealthRecord } from './health.ts';
 import type { SessionOwner } from './lease.ts';
 import type { LeaveReason } from './member.ts';
 
-/** A member of the pool, without what each replica learns about it. */
-export interface SharedMember extends Omit<DrawnMember, 'endsAt'> {
+/** A member of the pool, without what each replica learns about it. One with a password of its own is never shared. */
+export interface SharedMember extends Omit<DrawnMember, 'endsAt' | 'login'> {
   /** Made by the replica that drew the member; the same in every replica. */
   readonly id: string;
   readonly source: string;

@@ -69,12 +69,14 @@ export function decodeSnapshot(value: unknown): PoolSnapshot | undefined {
   return decoded.success ? decoded.data : undefined;
 }
 
-/** Leaves out draining members, since their tunnels end with the process. */
+/** Leaves out draining members, since their tunnels end with the process, and members with a password, which no file may contain. */
 export function takeSnapshot({ clock, members }: SnapshotParts): PoolSnapshot {
   const at = clock.now();
   const now = clock.monotonic();
   const wall = (monotonicAt: number) => Math.round(at + monotonicAt - now);
-  const staying = [...members.all()].filter(({ phase }) => phase.name !== 'draining');
+  const staying = [...members.all()].filter(
+    ({ phase, login }) => phase.name !== 'draining' && login === undefined,
+  );
   return {
     version: 1,
     at,

@@ -153,7 +153,7 @@ function distinctIp(entry: DrawnEntry): string {
 
 /** Undefined when neither the entry nor the source names a protocol. */
 function drawnMember(entry: DrawnEntry, sentAt: number, options: DrawSourceOptions): DrawnMember | undefined {
-  const { host, port, exitIp, location } = entry;
+  const { host, port, exitIp, location, login } = entry;
   const protocol = entry.protocol ?? options.protocol;
   if (protocol === undefined) return undefined;
   const lifetimeMs =
@@ -167,6 +167,7 @@ function drawnMember(entry: DrawnEntry, sentAt: number, options: DrawSourceOptio
     unproven: options.unproven,
     ...(exitIp === undefined ? {} : { exitIp }),
     ...(location === undefined ? {} : { location }),
+    ...(login === undefined ? {} : { login }),
     ...(facts === undefined ? {} : { facts }),
   };
 }

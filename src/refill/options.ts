@@ -6,7 +6,7 @@ import type { Random } from '../core/random.ts';
 import type { Secret } from '../core/secret.ts';
 import type { AddedMembers, Demand, DrawnMember } from '../pool/drawn-member.ts';
 import type { DrawAnswer } from '../service/answer.ts';
-import type { ExtractCall, ServiceAddress } from '../service/request.ts';
+import type { CountlessCall, DrawCall, ServiceAddress } from '../service/request.ts';
 import type { WriteGate } from '../service/transport.ts';
 import type { PaceStore } from '../state/pace-file.ts';
 
@@ -27,7 +27,7 @@ export interface ExtractConnection {
    * @throws what `gate.beforeWrite` throws, and NoriaError when no answer came.
    */
   extract(
-    call: ExtractCall,
+    call: DrawCall,
     options: { readonly secrets: readonly Secret[]; readonly gate: WriteGate },
   ): Promise<DrawAnswer>;
   /** Idempotent. */
@@ -57,7 +57,7 @@ export interface RefillPool {
 export interface DrawSourceOptions {
   readonly name: string;
   /** The extraction call, without the count. */
-  readonly call: Omit<ExtractCall, 'count'>;
+  readonly call: CountlessCall;
   /** Masked in every text of the service that noria keeps, in addition to the key of the call. */
   readonly secrets: readonly Secret[];
   /** The pace: the least time between two arrivals at the service. */

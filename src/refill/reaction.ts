@@ -7,7 +7,7 @@ import { FAULTS, type FaultCode, NoriaError } from '../core/faults.ts';
 import type { Random } from '../core/random.ts';
 import type { DrawAnswer } from '../service/answer.ts';
 import { type CodeMeaning, type CodeVerdict, intervalNamedMs, judgeDraw } from '../service/codes.ts';
-import type { Product } from '../service/operations.ts';
+import type { SourceProduct } from '../service/operations.ts';
 import { untilServiceMidnight } from './daily-budget.ts';
 import { PACE_UNCHANGED, type Settlement } from './pace-rule.ts';
 
@@ -58,7 +58,7 @@ const JITTER = 0.1;
 /** The service's midnight is inferred, and clocks differ: retry a little later rather than a little too early. */
 const AFTER_MIDNIGHT_MS = 5 * SECOND_MS;
 
-export function outcomeOfAnswer(product: Product, answer: DrawAnswer): DrawOutcome {
+export function outcomeOfAnswer(product: SourceProduct, answer: DrawAnswer): DrawOutcome {
   const message = answer.message === '' ? undefined : answer.message;
   return { ...judgeDraw(product, answer), code: answer.code, message };
 }

@@ -11,7 +11,7 @@ import { NoriaError } from '../core/faults.ts';
 import type { Random } from '../core/random.ts';
 import { formatCount, roughDuration } from '../core/words.ts';
 import type { SourceForecast } from '../pool/options.ts';
-import { OPERATIONS } from '../service/operations.ts';
+import { type DrawRow, OPERATIONS } from '../service/operations.ts';
 import { untilServiceMidnight } from './daily-budget.ts';
 import { Draw, type DrawContext, type DrawResult, openDraw } from './draw.ts';
 import { DrawHistory } from './draw-history.ts';
@@ -255,7 +255,7 @@ export class DrawSource {
   #inputs(startInMs: number): DrawInputs {
     const { clock, pool, settings } = this.#context;
     const { name, size, dailyBudget, call, count } = this.#options;
-    const { defaultMax, max = Infinity } = OPERATIONS[call.product].count;
+    const { defaultMax, max = Infinity }: DrawRow['count'] = OPERATIONS[call.product].count;
     return {
       now: clock.monotonic(),
       stock: {

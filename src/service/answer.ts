@@ -1,4 +1,5 @@
 /** The decoded answer of an extraction call, in noria's terms instead of the wire names. The client creates it, refill uses it. */
+import type { Login } from '../core/login.ts';
 import type { MemberProtocol } from '../core/protocol.ts';
 
 /** One proxy of an answer, with a valid address and port. Everything else may be missing. */
@@ -6,11 +7,13 @@ export interface DrawnEntry {
   /** An IP literal in canonical form, without brackets. */
   readonly host: string;
   readonly port: number;
-  /** Only where the entry names it (free product). */
+  /** Only where the entry names it (free product), and always for links. */
   readonly protocol?: MemberProtocol;
   /** Remaining lifetime in ms from the sending of the request. `unknown`: the service sent -1. Absent: it sent none. */
   readonly lifetimeMs?: number | 'unknown';
   readonly exitIp?: string;
+  /** Its own user name and password (links). */
+  readonly login?: Login;
   /** Free text: province, city, carrier. */
   readonly location?: string;
   readonly onlineMs?: number;

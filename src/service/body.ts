@@ -96,7 +96,7 @@ export function unexpectedStatus(
 ): NoriaError {
   const { host } = origin;
   if (NOT_FOUND.has(status)) {
-    const what = `${host} does not have this operation (status ${status}); check service.baseUrl, or baseUrl or host of the source`;
+    const what = `${host} does not have this operation (status ${status}); check service.baseUrl, or baseUrl, host or url of the source`;
     return badAnswer('service-not-found', what, text, origin, { status });
   }
   return badAnswer('service-blocked', `${host} ${describeStatus(status, redirectsTo)}`, text, origin, {
@@ -106,7 +106,7 @@ export function unexpectedStatus(
 
 function describeStatus(status: number, redirectsTo: string | undefined): string {
   if (redirectsTo !== undefined) {
-    return `redirects to ${redirectsTo} (status ${status}); noria does not follow, because that would send the key there; correct service.baseUrl`;
+    return `redirects to ${redirectsTo} (status ${status}); noria does not follow, because that would send the key there; correct service.baseUrl, or url of the link`;
   }
   return status >= 500
     ? `failed with status ${status}; the service may be down, or a firewall blocks this machine`

@@ -10,15 +10,17 @@ import type { Secret } from '../core/secret.ts';
 import type { DrawAnswer } from './answer.ts';
 import { type AnswerOrigin, bodyText, unexpectedStatus } from './body.ts';
 import { SUCCESS } from './codes.ts';
-import { decodeDraw, type RefuseAddress } from './decode.ts';
+import { type DecodedDraw, decodeDraw, type RefuseAddress } from './decode.ts';
 import { type DecodedList, decodeList } from './decode-list.ts';
+import { type DecodedLink, decodeLink } from './link/decode-link.ts';
 import {
   type AreasCall,
   areasRequest,
-  type ExtractCall,
+  type DrawCall,
   extractRequest,
   type InstancesCall,
   instancesRequest,
+  type LinkCall,
   type ServiceAddress,
   type ServiceRequest,
   serviceUrl,
@@ -35,7 +37,7 @@ export interface ServiceClientOptions {
 }
 
 export interface CallOptions {
-  /** Masked in every kept text of the answer, in addition to the key. */
+  /** Masked in every kept text of the answer, in addition to the key, or to the secrets of a link. */
   readonly secrets?: readonly Secret[];
   readonly gate?: WriteGate;
 }
@@ -81,7 +83,7 @@ export class ServiceClient {
     const { timeoutMs, clock, lookup, refuses } = this.#options;
     try {
       const transport = await Transport.open(url, { timeoutMs, clock, lookup, signal: abort.signal });
-      return new ServiceConnection(transport, refuses, closed);
+      return new ServiceConnection(transport, { refuses, clock }, closed);
     } catch (error) {
       closed();
       throw error;
@@ -98,32 +100,52 @@ export class ServiceClient {
 /** A connection to the service, for one call. The call resolves with the service's answer, whatever its code. */
 export class ServiceConnection {
   readonly #transport: Transport;
-  readonly #refuses: RefuseAddress;
+  readonly #parts: Pick<ServiceClientOptions, 'refuses' | 'clock'>;
   readonly #closed: () => void;
 
-  constructor(transport: Transport, refuses: RefuseAddress, closed: () => void) {
+  constructor(
+    transport: Transport,
+    parts: Pick<ServiceClientOptions, 'refuses' | 'clock'>,
+    closed: () => void,
+  ) {
     this.#transport = transport;
-    this.#refuses = refuses;
+    this.#parts = parts;
     this.#closed = closed;
   }
 
-  /** One draw: operations 1 to 8. */
-  async extract(call: ExtractCall, options: CallOptions = {}): Promise<DrawAnswer> {
-    return this.#call(extractRequest(call), call.key, options, (body, origin) =>
-      decodeDraw(body, { ...origin, ...call, refuses: this.#refuses }),
+  /** One draw: operations 1 to 8, or a link. */
+  async extract(call: DrawCall, options: CallOptions = {}): Promise<DrawAnswer> {
+    if (call.product === 'link') return this.extractLink(call, options);
+    const { refuses } = this.#parts;
+    return this.#call(
+      extractRequest(call),
+      [call.key],
+      options,
+      (body, origin): DecodedDraw => decodeDraw(body, { ...origin, ...call, refuses }),
+    );
+  }
+
+  /** One draw from a link, with what was recognised in the answer. */
+  async extractLink(call: LinkCall, options: CallOptions = {}): Promise<DecodedLink & Timing> {
+    const { refuses, clock } = this.#parts;
+    return this.#call(
+      extractRequest(call),
+      call.secrets,
+      options,
+      (body, origin): DecodedLink => decodeLink(body, { ...call, ...origin, refuses, wallAt: clock.now() }),
     );
   }
 
   /** Operation 9: the area lines that can be added to the exclusive pool. */
   async areas(call: AreasCall, options: CallOptions = {}): Promise<ListAnswer> {
-    return this.#call(areasRequest(call), call.key, options, (body, origin) =>
+    return this.#call(areasRequest(call), [call.key], options, (body, origin) =>
       decodeList('areas', body, origin),
     );
   }
 
   /** Operation 10: the exclusive-pool instances of an account. */
   async instances(call: InstancesCall, options: CallOptions = {}): Promise<ListAnswer> {
-    return this.#call(instancesRequest(call), call.key, options, (body, origin) =>
+    return this.#call(instancesRequest(call), [call.key], options, (body, origin) =>
       decodeList('instances', body, origin),
     );
   }
@@ -136,12 +158,12 @@ export class ServiceConnection {
 
   async #call<Decoded extends { readonly code: string }>(
     request: ServiceRequest,
-    key: Secret,
+    own: readonly Secret[],
     { gate, secrets = [] }: CallOptions,
     decode: Decode<Decoded>,
   ): Promise<Decoded & Timing> {
     const reply = await this.#transport.exchange(request, gate);
-    const decoded = decodeReply(reply, { host: request.url.host, secrets: [key, ...secrets] }, decode);
+    const decoded = decodeReply(reply, { host: request.url.host, secrets: [...own, ...secrets] }, decode);
     return { ...decoded, sentAt: reply.sentAt, tookMs: reply.tookMs };
   }
 }

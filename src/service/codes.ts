@@ -7,7 +7,7 @@
  * reads a number from it.
  */
 import type { DrawAnswer } from './answer.ts';
-import { OPERATIONS, type OperationNumber, type Product } from './operations.ts';
+import { type CodeScope, OPERATIONS, type SourceProduct } from './operations.ts';
 
 /** How noria reacts to an answer. */
 export type CodeVerdict =
@@ -163,6 +163,33 @@ const LIST_PARAMS_WRONG: CodeMeaning = {
   advice: 'Check the instance or the account, and the filter.',
 };
 
+/** The answers of an extraction link. noria gives them their codes by the rules of the source. */
+const LINK = {
+  [SUCCESS]: OK,
+  'too-fast': {
+    summary: 'The link is called too often.',
+    advice: 'Raise interval. If another program uses the same link, stop it.',
+    verdict: { kind: 'slow-down' },
+  },
+  denied: {
+    summary: 'The vendor denies the call.',
+    advice:
+      "Check in the vendor's console that this machine's public address is on the whitelist, that the order has not expired, and that the url is complete.",
+    verdict: RETRY_EVERY_HALF_HOUR,
+  },
+  empty: {
+    summary: 'The vendor has no proxy for this link at the moment.',
+    advice: 'If this lasts, relax the filters in the url.',
+    verdict: { kind: 'empty' },
+  },
+  refused: {
+    summary: 'The link answered with an error.',
+    advice:
+      "The vendor's own text, shown by noria status, says why. The keys tooFast, denied and empty of answer tell noria how to react to its code.",
+    verdict: { kind: 'back-off', retryFromMs: 30 * SECOND_MS, retryToMs: 10 * MINUTE_MS },
+  },
+} as const satisfies Record<string, CodeMeaning>;
+
 /** The codes that all extraction operations share. */
 const EXTRACTION = {
   [SUCCESS]: OK,
@@ -174,7 +201,7 @@ const EXTRACTION = {
   12009: NO_PROXY,
 } as const;
 
-export const CODES: Readonly<Record<OperationNumber, Readonly<Record<string, CodeMeaning>>>> = {
+export const CODES: Readonly<Record<CodeScope, Readonly<Record<string, CodeMeaning>>>> = {
   1: { ...EXTRACTION, 12005: EXPIRED, 12007: NOT_BOUND, 12008: CONNECTIONS, 12010: IPS_USED_UP },
   2: { ...EXTRACTION, 12005: EXPIRED, 12007: NOT_BOUND, 12008: USAGE, 12010: NOT_AUTHORISED },
   3: { ...EXTRACTION, 12005: EXPIRED, 12007: NOT_BOUND, 12010: NOT_AUTHORISED },
@@ -193,10 +220,11 @@ export const CODES: Readonly<Record<OperationNumber, Readonly<Record<string, Cod
     14006: NO_MATCH,
   },
   10: { [SUCCESS]: OK, 18001: LIST_PARAMS_WRONG, 18002: LOGIN_WRONG, 18003: NO_MATCH },
+  link: LINK,
 };
 
 /** What a code means in an operation. A code that the specification does not list there counts as a temporary fault. */
-export function meaningOf(operation: OperationNumber, code: string): CodeMeaning {
+export function meaningOf(operation: CodeScope, code: string): CodeMeaning {
   const entries = CODES[operation];
   const entry = Object.hasOwn(entries, code) ? entries[code] : undefined;
   if (entry !== undefined) return entry;
@@ -211,23 +239,28 @@ export function meaningOf(operation: OperationNumber, code: string): CodeMeaning
 const DROPPED_ADVICE: Readonly<Record<string, string>> = {
   private: 'Set pool.allowPrivateAddresses: true if members at private addresses are expected.',
   own: 'The service returned an address of this noria, which cannot be a member: ask the service why.',
+  expired:
+    "Check this machine's clock. If the answer has the time of another zone than China, set answer.expiry.zone.",
+  credentials: 'The entries have no user name and password, which auth: entry requires: set upstream.auth.',
 };
 const UNREADABLE_ADVICE = 'Compare format and textLayout with the extraction format of the instance.';
+const UNREADABLE_LINK_ADVICE = 'Compare answer of the source with the answer of the link.';
 
 /** What the answer of a draw means. A success without a usable entry, or with no quota left, does not count as one. */
 export function judgeDraw(
-  product: Product,
+  product: SourceProduct,
   answer: Pick<DrawAnswer, 'code' | 'entries' | 'dropped' | 'quota'>,
 ): CodeMeaning {
   const meaning = meaningOf(OPERATIONS[product].number, answer.code);
   if (meaning.verdict.kind !== 'ok') return meaning;
   if (answer.entries.length > 0) return answer.quota.remaining === 0 ? IPS_USED_UP : meaning;
   const reasons = Object.keys(answer.dropped);
-  if (reasons.length === 0) return NO_PROXY;
+  if (reasons.length === 0) return product === 'link' ? LINK.empty : NO_PROXY;
+  const unreadable = product === 'link' ? UNREADABLE_LINK_ADVICE : UNREADABLE_ADVICE;
   const counts = Object.entries(answer.dropped).map(([reason, count]) => `${reason} ${count}`);
   return {
     summary: `All proxies of the answer were dropped: ${counts.join(', ')}.`,
-    advice: [...new Set(reasons.map((reason) => DROPPED_ADVICE[reason] ?? UNREADABLE_ADVICE))].join(' '),
+    advice: [...new Set(reasons.map((reason) => DROPPED_ADVICE[reason] ?? unreadable))].join(' '),
     verdict: { kind: 'empty' },
     allDropped: true,
   };

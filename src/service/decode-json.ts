@@ -40,11 +40,18 @@ export function readJson(text: string, origin: AnswerOrigin): Envelope | undefin
  * @throws NoriaError service-protocol when it exceeds the limits.
  */
 export function parseObject(text: string, origin: AnswerOrigin): RawFields | undefined {
-  if (!text.startsWith('{')) return undefined;
+  const parsed = text.startsWith('{') ? parseJson(text, origin) : undefined;
+  return isObject(parsed) ? parsed : undefined;
+}
+
+/**
+ * @returns undefined when the text is not JSON.
+ * @throws NoriaError service-protocol when it exceeds the limits.
+ */
+export function parseJson(text: string, origin: AnswerOrigin): unknown {
   if (isOversized(text)) throw oversizedAnswer(TOO_MANY_VALUES, text, origin);
   try {
-    const parsed: unknown = JSON.parse(text);
-    return isObject(parsed) ? parsed : undefined;
+    return JSON.parse(text);
   } catch {
     return undefined; // ignored: the caller reports what the text is instead
   }
@@ -93,6 +100,7 @@ function listIn(data: unknown): RawFields[] | undefined {
   return isListEmpty && isCountZero ? [] : undefined;
 }
 
-function isObject(value: unknown): value is RawFields {
+/** A JSON object, not a list. */
+export function isObject(value: unknown): value is RawFields {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }

@@ -28,7 +28,16 @@ export const MAX_ENTRIES = 1_000;
 /** The longest text of the service that is kept, in characters. */
 export const MAX_MESSAGE_LENGTH = 500;
 
-export type DropReason = 'address' | 'port' | 'private' | 'own' | 'protocol' | 'excess';
+export type DropReason =
+  | 'address'
+  | 'port'
+  | 'private'
+  | 'own'
+  | 'protocol'
+  | 'excess'
+  /** Links: its time is over; it lacks the credentials that the source requires. */
+  | 'expired'
+  | 'credentials';
 
 /** Why an address cannot be a member: private ones unless the configuration allows them, and noria's own. Undefined: it can. */
 export type RefuseAddress = (host: string, port: number) => 'private' | 'own' | undefined;

@@ -7,8 +7,8 @@
 import { canonicalIp, parsePort } from '../core/host-port.ts';
 import type { DrawnEntry } from './answer.ts';
 
-/** The fields of an entry other than address, port and protocol. */
-type Details = Omit<DrawnEntry, 'host' | 'port' | 'protocol'>;
+/** The fields of an entry other than address, port, protocol and login. */
+type Details = Omit<DrawnEntry, 'host' | 'port' | 'protocol' | 'login'>;
 type Printed = string | number | boolean;
 
 interface FieldRow {

@@ -1,5 +1,5 @@
 /**
- * The ten operations of the extraction service as a table. The client, the checks of `params`, the pace of refill and
+ * The ten operations of the extraction service, and the extraction links of other vendors, as a table. The client, the checks of `params`, the pace of refill and
  * docs/service.md use it. A new operation is a new row.
  *
  * Source: the service's specification, sections "Endpoints" and "Limits". Where it names no lifetime or pace, noria chose
@@ -21,7 +21,14 @@ export const PRODUCTS = [
 ] as const;
 
 export type Product = (typeof PRODUCTS)[number];
+
+/** Everything that a source can draw from. `link` is an extraction link of any vendor. */
+export const SOURCE_PRODUCTS = [...PRODUCTS, 'link'] as const;
+
+export type SourceProduct = (typeof SOURCE_PRODUCTS)[number];
 export type OperationNumber = 1 | 2 | 3 | 4 | 5 | 6 | 7 | 8 | 9 | 10;
+/** What the codes of an answer belong to. */
+export type CodeScope = OperationNumber | 'link';
 
 export const FORMATS = ['json', 'xml', 'text'] as const;
 export type Format = (typeof FORMATS)[number];
@@ -48,6 +55,31 @@ export type OperationParam = {
   | { readonly kind: 'label' }
 );
 
+/** What refill and the configuration know about anything that proxies are drawn from. */
+export interface DrawRow {
+  readonly number: CodeScope;
+  /** All parameters other than the instance, its key, `count` and the format selector. */
+  readonly params: Readonly<Record<string, OperationParam>>;
+  readonly count: {
+    /** The maximum of the service. Absent: each instance has its own. */
+    readonly max?: number;
+    /** The maximum that noria requests when the source sets none. */
+    readonly defaultMax: number;
+  };
+  /** The least time from the start of one call to the start of the next. */
+  readonly minIntervalMs: number;
+  /** The recommended one; absent: the source has to set it. */
+  readonly defaultIntervalMs?: number;
+  /** The lifetime of an entry without one: `timespan` minutes (with `byTimespan`), but at least `atLeastMs`. */
+  readonly defaultLifetime: { readonly byTimespan: boolean; readonly atLeastMs: number };
+  /** The longest lifetime of a drawn IP, in minutes; absent: unknown. */
+  readonly longestLifeMinutes?: number;
+  /** The protocol of the members: fixed, selected by the parameter `pro`, or named by each entry. */
+  readonly protocol: MemberProtocol | 'by-pro' | 'by-entry';
+  /** The fields of an entry, which a custom Text layout may use. */
+  readonly fields: readonly WireField[];
+}
+
 interface OperationRow {
   readonly number: OperationNumber;
   /** Relative to the base address. The trailing slash is required. */
@@ -59,29 +91,20 @@ interface OperationRow {
 }
 
 /** An operation that draws proxies: 1 to 8. */
-export interface DrawOperation extends OperationRow {
+export interface DrawOperation extends OperationRow, DrawRow {
+  readonly number: OperationNumber;
+  readonly params: Readonly<Record<string, OperationParam>>;
   /** `base`: {base_url}. `extract-host`: the instance's own extraction server. */
   readonly server: 'base' | 'extract-host';
   /** The parameter that selects the format, and its values. */
   readonly selector: { readonly name: string } & Readonly<Record<Format, number>>;
-  readonly count: {
-    /** The maximum of the service. Absent: each instance has its own. */
-    readonly max?: number;
-    /** The maximum that noria requests when the source sets none. */
-    readonly defaultMax: number;
-  };
-  /** The least time from the start of one call to the start of the next. */
-  readonly minIntervalMs: number;
-  /** The recommended one. */
   readonly defaultIntervalMs: number;
-  /** The lifetime of an entry without one: `timespan` minutes (with `byTimespan`), but at least `atLeastMs`. */
-  readonly defaultLifetime: { readonly byTimespan: boolean; readonly atLeastMs: number };
-  /** The longest lifetime of a drawn IP, in minutes; absent: unknown. */
-  readonly longestLifeMinutes?: number;
-  /** The protocol of the members: fixed, selected by the parameter `pro`, or named by each entry. */
-  readonly protocol: MemberProtocol | 'by-pro' | 'by-entry';
-  /** The fields of an entry, which a custom Text layout may use. */
-  readonly fields: readonly WireField[];
+}
+
+/** An extraction link: its URL has everything that an operation has in the table. */
+export interface LinkOperation extends DrawRow {
+  readonly number: 'link';
+  readonly server: 'url';
 }
 
 /** An operation that returns a list in JSON: 9 and 10. */
@@ -167,7 +190,9 @@ const SHORT_LIVED = {
   fields: ['ip', 'port', 'adr', 'timeout', 'cometime'],
 } as const satisfies Partial<DrawOperation>;
 
-export const OPERATIONS: Readonly<Record<Product, DrawOperation> & Record<ListName, ListOperation>> = {
+export const OPERATIONS: Readonly<
+  Record<Product, DrawOperation> & Record<'link', LinkOperation> & Record<ListName, ListOperation>
+> = {
   'long-residential': {
     number: 1,
     path: '/PrivateProxy/GetIP/',
@@ -311,6 +336,16 @@ export const OPERATIONS: Readonly<Record<Product, DrawOperation> & Record<ListNa
     protocol: 'by-pro',
     fields: ['ip', 'port', 'adr', 'timeout', 'cometime', 'area', 'id', 'lastscore', 'yestodayscore'],
   },
+  link: {
+    number: 'link',
+    server: 'url',
+    params: {},
+    count: LIMIT_BY_INSTANCE,
+    minIntervalMs: 100,
+    defaultLifetime: { byTimespan: false, atLeastMs: MINUTE_MS },
+    protocol: 'by-entry',
+    fields: ['ip', 'port', 'protocol', 'adr', 'outip', 'timeout'],
+  },
   areas: {
     number: 9,
     path: '/ExclusiveProxy/GetAddibleServerList/',
@@ -345,42 +380,3 @@ export const OPERATIONS: Readonly<Record<Product, DrawOperation> & Record<ListNa
     },
   },
 };
-
-/**
- * The lifetime of an entry without one, in ms from the sending of the request.
- *
- * @param params - from `checkParams`.
- */
-export function defaultLifetimeMs(product: Product, params: Readonly<Record<string, unknown>>): number {
-  const { byTimespan, atLeastMs } = OPERATIONS[product].defaultLifetime;
-  const minutes = byTimespan ? params['timespan'] : undefined;
-  return Math.max(atLeastMs, typeof minutes === 'number' ? minutes * MINUTE_MS : 0);
-}
-
-/**
- * The longest lifetime with which a product's members are drawn; undefined: unknown, as that of reverse-proxy IPs.
- *
- * @param params - from `checkParams`.
- */
-export function longestLifeMs(
-  product: Product,
-  params: Readonly<Record<string, unknown>>,
-): number | undefined {
-  const { longestLifeMinutes, params: known } = OPERATIONS[product];
-  if (longestLifeMinutes === undefined) return undefined;
-  const hasReverseProxies = Object.hasOwn(known, 'tunnel') && params['tunnel'] !== 2;
-  return hasReverseProxies ? undefined : longestLifeMinutes * MINUTE_MS;
-}
-
-/**
- * The protocol of a product's members. For the free product: of entries that name none.
- *
- * @param params - from `checkParams`.
- */
-export function memberProtocol(product: Product, params: Readonly<Record<string, unknown>>): MemberProtocol {
-  const { protocol: speaks } = OPERATIONS[product];
-  if (speaks === 'by-pro') return params['pro'] === 2 ? 'socks5' : 'http';
-  if (speaks !== 'by-entry') return speaks;
-  const chosen = params['protocol_type'];
-  return chosen === 2 ? 'socks4' : chosen === 3 ? 'socks5' : 'http';
-}

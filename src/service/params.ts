@@ -1,6 +1,6 @@
 /** Checks the `params` of a source against the table of its operation and reports all problems at once. Pure. */
 import { nearest } from '../core/nearest.ts';
-import { type DrawOperation, OPERATIONS, type OperationParam, type Product } from './operations.ts';
+import { type DrawRow, OPERATIONS, type OperationParam, type SourceProduct } from './operations.ts';
 
 export interface ParamProblem {
   /** The name of the parameter. */
@@ -33,8 +33,11 @@ const MAX_LENGTH = 500;
 const MAX_COUNT = 1_000;
 
 /** Numbers may be text. Keywords may be a list, or a text with half-width commas. */
-export function checkParams(product: Product, params: Readonly<Record<string, unknown>>): CheckedParams {
-  const operation = OPERATIONS[product];
+export function checkParams(
+  product: SourceProduct,
+  params: Readonly<Record<string, unknown>>,
+): CheckedParams {
+  const operation: DrawRow = OPERATIONS[product];
   const checked: Record<string, string | number> = {};
   const problems: ParamProblem[] = [];
   const take = (key: string, read: Read) => {
@@ -44,7 +47,7 @@ export function checkParams(product: Product, params: Readonly<Record<string, un
 
   for (const key of Object.keys(params)) {
     if (Object.hasOwn(operation.params, key) || key === 'count') continue;
-    problems.push(unknownParam(key, operation));
+    problems.push(unknownParam(key, product));
   }
   const count = params['count'];
   if (count !== undefined && count !== null)
@@ -60,7 +63,10 @@ export function checkParams(product: Product, params: Readonly<Record<string, un
 
 type Read = { readonly value: string | number } | { readonly wrong: string };
 
-function unknownParam(key: string, operation: DrawOperation): ParamProblem {
+function unknownParam(key: string, product: SourceProduct): ParamProblem {
+  if (product === 'link')
+    return { key, message: 'is not a parameter of a link, which has only count; put it into url' };
+  const operation = OPERATIONS[product];
   const elsewhere = Object.hasOwn(SET_ELSEWHERE, key) ? SET_ELSEWHERE[key] : undefined;
   if (elsewhere !== undefined) return { key, message: `cannot be set here: it ${elsewhere}` };
   const known = [...Object.keys(operation.params), 'count'];

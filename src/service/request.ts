@@ -8,6 +8,8 @@
 import { NoriaError } from '../core/faults.ts';
 import { formatHostPort, parseHostPort } from '../core/host-port.ts';
 import type { Secret } from '../core/secret.ts';
+import { withCount } from './link/link-url.ts';
+import type { EntryOptions } from './link/read-entry.ts';
 import { type Format, type ListName, type Method, OPERATIONS, type Product } from './operations.ts';
 
 /** The address of the service: one of the two is required. */
@@ -38,6 +40,28 @@ export interface ExtractCall extends CallBase {
   readonly count?: number;
 }
 
+/** One draw from an extraction link of any vendor. */
+export interface LinkCall extends ServiceAddress, Pick<EntryOptions, 'rules' | 'login' | 'protocol'> {
+  readonly product: 'link';
+  readonly method: Method;
+  /** The origin of the URL. */
+  readonly baseUrl: string;
+  /** `linkIdentity` of the URL. */
+  readonly instance: string;
+  /** With the placeholder for the count. */
+  readonly url: Secret;
+  readonly headers: Readonly<Record<string, Secret>>;
+  readonly body?: Secret;
+  /** `linkSecrets` of the URL: masked in every text of the vendor. */
+  readonly secrets: readonly Secret[];
+  readonly params: Readonly<Record<string, string | number>>;
+  readonly count?: number;
+}
+
+export type DrawCall = ExtractCall | LinkCall;
+/** A call without its count. */
+export type CountlessCall = Omit<ExtractCall, 'count'> | Omit<LinkCall, 'count'>;
+
 /** Operation 9. */
 export interface AreasCall extends CallBase {
   readonly instance: string;
@@ -55,8 +79,10 @@ export interface ServiceRequest {
   readonly method: Method;
   /** Contains the key if the method is GET: never show it. */
   readonly url: URL;
-  /** The form, for POST. */
+  /** For POST: a form, unless a header says otherwise. */
   readonly body?: string;
+  /** In lower case. May contain secrets. */
+  readonly headers?: Readonly<Record<string, string>>;
 }
 
 const EXTRACT_PORT = 8080;
@@ -64,7 +90,8 @@ const EXTRACT_PORT = 8080;
 type Pairs = readonly (readonly [name: string, value: string | number | Secret])[];
 
 /** The request of a draw. @throws NoriaError bad-config when the address is unusable. */
-export function extractRequest(call: ExtractCall): ServiceRequest {
+export function extractRequest(call: DrawCall): ServiceRequest {
+  if (call.product === 'link') return linkRequest(call);
   const { identity, params, path, selector } = OPERATIONS[call.product];
   const given = Object.keys(params).flatMap((name) => pair(name, call.params[name]));
   return request(call, path, [
@@ -89,6 +116,16 @@ export function instancesRequest(call: InstancesCall): ServiceRequest {
 /** The URL to connect to. @throws NoriaError bad-config when the address is unusable. */
 export function serviceUrl(address: ServiceAddress): URL {
   return new URL(rootOf(address));
+}
+
+function linkRequest({ method, url, headers, body, count = 1 }: LinkCall): ServiceRequest {
+  const revealed = Object.entries(headers).map(([name, value]) => [name.toLowerCase(), value.reveal()]);
+  return {
+    method,
+    url: new URL(withCount(url.reveal(), count)),
+    headers: Object.fromEntries(revealed),
+    ...(body === undefined ? {} : { body: withCount(body.reveal(), count) }),
+  };
 }
 
 function listRequest(name: ListName, call: CallBase, identifier: string, filter: Pairs): ServiceRequest {

@@ -23,7 +23,7 @@ interface TransportFault {
 const REFUSED: TransportFault = {
   code: 'service-transport',
   message: (host, ms) =>
-    `${host} refused the connection after ${ms} ms; check service.baseUrl, and whether the service is up`,
+    `${host} refused the connection after ${ms} ms; check service.baseUrl, or url of the link, and whether the service is up`,
 };
 const CLOSED: TransportFault = {
   code: 'service-transport',
@@ -40,7 +40,8 @@ const UNREACHABLE: TransportFault = {
 };
 const TOO_LARGE: TransportFault = {
   code: 'service-protocol',
-  message: (host) => `${host} sent more than 1 MiB, which is too much for an answer; check service.baseUrl`,
+  message: (host) =>
+    `${host} sent more than 1 MiB, which is too much for an answer; check service.baseUrl, or url of the link`,
 };
 const NOT_HTTP: TransportFault = {
   code: 'service-blocked',

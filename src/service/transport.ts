@@ -170,9 +170,14 @@ function guardFirstWrite(socket: Socket, allow: () => void): void {
   };
 }
 
-function headersOf(request: ServiceRequest): Record<string, string> {
-  const form = request.body === undefined ? {} : { 'content-type': 'application/x-www-form-urlencoded' };
-  return { accept: '*/*', 'user-agent': 'noria', ...form };
+function headersOf({ body, headers }: ServiceRequest): Record<string, string> {
+  const type = body?.startsWith('{') ? 'application/json' : 'application/x-www-form-urlencoded';
+  return {
+    accept: '*/*',
+    'user-agent': 'noria',
+    ...(body === undefined ? {} : { 'content-type': type }),
+    ...headers,
+  };
 }
 
 /** Connects, with TLS for https. */

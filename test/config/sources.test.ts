@@ -66,7 +66,7 @@ test('source config: the key is derived from the password, and both are kept', (
     `password: 12345678, akey: ${KEY.toUpperCase()}`,
   ]) {
     const source = sourceOf(`product: short-classic, ${given}`);
-    expect([source?.key.reveal(), source?.password?.reveal()], given).toEqual([KEY, '12345678']);
+    expect([source?.key?.reveal(), source?.password?.reveal()], given).toEqual([KEY, '12345678']);
   }
   expect(sourceOf(`product: short-classic, akey: ${KEY}`)?.password).toBeUndefined();
 });

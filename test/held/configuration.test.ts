@@ -127,7 +127,7 @@ function keysOf(text: string): ExampleKey[] {
       const full = path === '' ? String(key.value) : `${path}.${key.value}`;
       const line = bared.slice(0, key.range?.[0]).split('\n').length;
       const own = { path: full, line, text: isScalar(value) ? String(value.value) : undefined };
-      return full.endsWith('.params') ? [own] : [own, ...collect(value, full)];
+      return /\.(?:params|headers)$/.test(full) ? [own] : [own, ...collect(value, full)];
     });
   }
 }

@@ -1,4 +1,5 @@
 import { expect, test } from 'vitest';
+import { Secret } from '../../src/core/secret.ts';
 import { decodeSnapshot, type PoolSnapshot } from '../../src/pool/snapshot.ts';
 import { accept, acquire, addMembers, drawn, fail, openKit, type PoolKit, refusal, use } from './pool-kit.ts';
 
@@ -190,4 +191,28 @@ test.each([
   const members = snapshot.members.map((member) => ({ ...member, ...changes }));
   expect(decodeSnapshot(snapshot)).toBeDefined();
   expect(decodeSnapshot({ ...snapshot, members })).toBeUndefined();
+});
+
+test('snapshot: contains no member with a password, and no user name of one that left', () => {
+  const kit = openKit();
+  const login = { username: 'customer-7', password: new Secret('pa55word') };
+  kit.pool.addMembers('city', [drawn(kit, 1, 120_000), drawn(kit, 2, 120_000, { login })]);
+  kit.pool.addMembers('city', [drawn(kit, 3, 120_000, { login })]);
+  for (const { id, host } of kit.pool.members()) if (host.endsWith('3')) kit.pool.evict(id);
+  const { members, remembered } = saved(kit);
+  expect([members.length, remembered.length]).toEqual([1, 1]);
+  expect(JSON.stringify(saved(kit))).not.toMatch(/customer-7|pa55word/);
+});
+
+test('snapshot: user names of one address are different members', () => {
+  const kit = openKit();
+  const as = (username: string) => ({ login: { username, password: new Secret('pa55word') } });
+  const added = kit.pool.addMembers('city', [
+    drawn(kit, 1, 120_000, as('exit-1')),
+    drawn(kit, 1, 120_000, as('exit-2')),
+    drawn(kit, 1, 130_000, as('exit-1')),
+  ]);
+  expect(added).toEqual({ joined: 2, renewed: 1, rejected: 0 });
+  const logins = [acquire(kit), acquire(kit)].map(({ login }) => login?.username);
+  expect(logins.toSorted()).toEqual(['exit-1', 'exit-2']);
 });

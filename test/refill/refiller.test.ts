@@ -278,7 +278,7 @@ test('refill: a reload makes one attempt, at the pace, for a changed halted sour
   const rig = openRig({
     sources: [first],
     prepare: ({ service }) => {
-      service.reply = ({ key }) => ({ code: key.reveal() === 'fedcba9876543210' ? '10001' : '12001' });
+      service.reply = (call) => ({ code: onlyRightKey(call).code });
     },
   });
   await pass(rig.clock, 60_000);
@@ -323,8 +323,10 @@ test('refill: a restart restores counts and quotas', async () => {
 
 const RIGHT_KEY = new Secret('fedcba9876543210');
 const WRONG_KEY = 'akey错误';
-const onlyRightKey = ({ key }: DrawSourceOptions['call']) =>
-  key.reveal() === RIGHT_KEY.reveal() ? { code: '10001' } : { code: '12001', message: WRONG_KEY };
+const onlyRightKey = (call: DrawSourceOptions['call']) =>
+  call.product !== 'link' && call.key.reveal() === RIGHT_KEY.reveal()
+    ? { code: '10001' }
+    : { code: '12001', message: WRONG_KEY };
 const repaired = () => {
   const { call, ...rest } = sourceOptions();
   return settings([{ ...rest, call: { ...call, key: RIGHT_KEY } }]);

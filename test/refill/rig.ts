@@ -13,7 +13,7 @@ import type {
 import { openRefiller, type Refiller } from '../../src/refill/refiller.ts';
 import type { SourceStatus } from '../../src/refill/status.ts';
 import type { DrawAnswer } from '../../src/service/answer.ts';
-import type { ExtractCall, ServiceAddress } from '../../src/service/request.ts';
+import type { DrawCall, ExtractCall, ServiceAddress } from '../../src/service/request.ts';
 import type { WriteGate } from '../../src/service/transport.ts';
 import { createTimekeeper } from '../../src/state/moment.ts';
 import { createPaceMemory, type PaceStore } from '../../src/state/pace-file.ts';
@@ -114,7 +114,7 @@ export class ScriptedService implements Extractor {
   mostInFlight = 0;
   tookMs = 200;
   lifetimeMs = 180_000;
-  reply: (call: ExtractCall, index: number) => Reply = () => ({ code: '10001' });
+  reply: (call: DrawCall, index: number) => Reply = () => ({ code: '10001' });
   #created = 0;
 
   constructor(clock: ManualClock) {
@@ -129,7 +129,7 @@ export class ScriptedService implements Extractor {
     return { extract: (call, { gate }) => this.#extract(call, gate, signal), close: () => {} };
   }
 
-  async #extract(call: ExtractCall, gate: WriteGate, signal: AbortSignal): Promise<DrawAnswer> {
+  async #extract(call: DrawCall, gate: WriteGate, signal: AbortSignal): Promise<DrawAnswer> {
     const count = call.count ?? 0;
     gate.beforeWrite();
     const sentAt = this.#clock.monotonic();
@@ -164,9 +164,11 @@ export class ScriptedService implements Extractor {
   }
 }
 
+type ServiceSourceOptions = DrawSourceOptions & { readonly call: Omit<ExtractCall, 'count'> };
+
 export function sourceOptions(
-  changes: Partial<DrawSourceOptions> & { readonly instance?: string } = {},
-): DrawSourceOptions {
+  changes: Partial<ServiceSourceOptions> & { readonly instance?: string } = {},
+): ServiceSourceOptions {
   const { instance = '1001', ...rest } = changes;
   const call = {
     product: 'short-classic',

@@ -165,7 +165,7 @@ test('client failures: a body over 1 MiB, with or without a content-length', asy
     const fault = await faultOf(openClient().extract(drawFrom(service.baseUrl)));
     expect(fault.code).toBe('service-protocol');
     expect(fault.message).toBe(
-      `${service.host} sent more than 1 MiB, which is too much for an answer; check service.baseUrl`,
+      `${service.host} sent more than 1 MiB, which is too much for an answer; check service.baseUrl, or url of the link`,
     );
   }
 });
@@ -199,7 +199,7 @@ test.each([404, 405, 410, 501])(
     const fault = await faultOf(openClient().extract(drawFrom(service.baseUrl)));
     expect(fault.code).toBe('service-not-found');
     expect(fault.message).toBe(
-      `${service.host} does not have this operation (status ${status}); check service.baseUrl, or baseUrl or host of the source: <html>not found</html>`,
+      `${service.host} does not have this operation (status ${status}); check service.baseUrl, or baseUrl, host or url of the source: <html>not found</html>`,
     );
     expect(`${fault.fault.summary} ${fault.fault.advice}`).not.toMatch(/firewall/);
   },
@@ -243,7 +243,7 @@ test.each([301, 302, 303, 307, 308])(
       const fault = await faultOf(openClient().extract(drawFrom(service.baseUrl, { method })));
       expect(fault.code).toBe('service-blocked');
       expect(fault.message).toBe(
-        `${service.host} redirects to ${elsewhere.host} (status ${status}); noria does not follow, because that would send the key there; correct service.baseUrl`,
+        `${service.host} redirects to ${elsewhere.host} (status ${status}); noria does not follow, because that would send the key there; correct service.baseUrl, or url of the link`,
       );
     }
     expect(elsewhere.received).toEqual([]);

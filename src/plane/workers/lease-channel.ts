@@ -2,7 +2,7 @@
  * Leases for listeners in another process than the pool. RemotePool, in the worker, offers the pool's interface; LeaseServer,
  * in the primary, applies its requests to the pool.
  *
- * Requests, leases and reports are plain data and go through the channel unchanged. The owner of the channel passes each
+ * Requests, leases and reports are plain data and go through the channel unchanged, except for a member's own password. The owner of the channel passes each
  * received message to `receive`, in order, and calls `close` when the channel has closed.
  */
 import {
@@ -13,8 +13,11 @@ import {
   type LeaseReport,
   type LeaseRequest,
 } from '../../pool/lease.ts';
+import { decodeFromIpc, encodeForIpc, type IpcEncoded } from './ipc-encoding.ts';
 
 type Answer = Lease | LeaseRefusal;
+/** An answer as JSON carries it: a password becomes its mask there. */
+type SentAnswer = (Omit<Lease, 'login'> & { readonly login?: IpcEncoded }) | LeaseRefusal;
 
 /** From a worker to the pool. */
 export type ToPool =
@@ -26,7 +29,7 @@ export type ToPool =
 export interface FromPool {
   readonly kind: 'lease.answered';
   readonly requestId: number;
-  readonly answer: Answer;
+  readonly answer: SentAnswer;
 }
 
 /** Request ids of a worker are below this. The pool sees each id plus this times the worker's number. */
@@ -90,7 +93,7 @@ export class LeaseServer {
       return;
     }
     if (isLease(answer)) this.#open.add(answer.id);
-    this.#send({ kind: 'lease.answered', requestId, answer });
+    this.#send({ kind: 'lease.answered', requestId, answer: toSent(answer) });
   }
 
   #endWithoutBlame(lease: number): void {
@@ -126,7 +129,7 @@ export class RemotePool implements LeaseProvider {
   }
 
   receive({ requestId, answer }: FromPool): void {
-    this.#resolve(requestId, answer);
+    this.#resolve(requestId, fromSent(answer));
   }
 
   /** The pool cannot be reached: refuses waiting requests with `shutting-down`. Safe to call twice. */
@@ -140,6 +143,18 @@ export class RemotePool implements LeaseProvider {
     this.#asked.delete(requestId);
     resolve?.(answer);
   }
+}
+
+function toSent(answer: Answer): SentAnswer {
+  if (!isLease(answer)) return answer;
+  const { login, ...lease } = answer;
+  return login === undefined ? lease : { ...lease, login: encodeForIpc(login) };
+}
+
+function fromSent(answer: SentAnswer): Answer {
+  if ('refused' in answer) return answer;
+  const { login, ...lease } = answer;
+  return login === undefined ? lease : { ...lease, login: decodeFromIpc(login) };
 }
 
 function shuttingDown(): LeaseRefusal {

@@ -4,8 +4,7 @@ import { NoriaError } from '../../core/faults.ts';
 import type { Random } from '../../core/random.ts';
 import type { DrawAnswer, DrawnEntry } from '../../service/answer.ts';
 import { SUCCESS } from '../../service/codes.ts';
-import type { Product } from '../../service/operations.ts';
-import type { ExtractCall, ServiceAddress } from '../../service/request.ts';
+import type { DrawCall, ServiceAddress } from '../../service/request.ts';
 import type { WriteGate } from '../../service/transport.ts';
 import type { ExtractConnection, Extractor } from '../options.ts';
 import { type Range, randomIn } from './options.ts';
@@ -24,7 +23,7 @@ export interface SimulatedServiceOptions {
   /** How long a call takes from its sending to its answer. It arrives at a random moment between them. */
   readonly callMs?: Range;
   /** How long a new member lives. */
-  readonly lifetimeMs?: (product: Product, timespan: number | undefined) => Range;
+  readonly lifetimeMs?: (call: DrawCall) => Range;
 }
 
 const MINUTE_MS = 60_000;
@@ -77,7 +76,7 @@ export class SimulatedService implements Extractor {
     }
   }
 
-  async #exchange(call: ExtractCall, gate: WriteGate, signal: AbortSignal): Promise<DrawAnswer> {
+  async #exchange(call: DrawCall, gate: WriteGate, signal: AbortSignal): Promise<DrawAnswer> {
     const { clock, random, callMs } = this.options;
     gate.beforeWrite();
     const sentAt = clock.monotonic();
@@ -93,7 +92,7 @@ export class SimulatedService implements Extractor {
   }
 
   /** The service's answer to a call that arrives now. */
-  protected answer(call: ExtractCall): Pick<DrawAnswer, 'code' | 'entries'> {
+  protected answer(call: DrawCall): Pick<DrawAnswer, 'code' | 'entries'> {
     this.sweep();
     this.countCall(SUCCESS);
     const entries = Array.from({ length: call.count ?? 1 }, () => this.createMember(call));
@@ -104,11 +103,9 @@ export class SimulatedService implements Extractor {
     this.calls.set(code, (this.calls.get(code) ?? 0) + 1);
   }
 
-  protected createMember({ product, params }: ExtractCall): DrawnEntry {
+  protected createMember(call: DrawCall): DrawnEntry {
     const { clock, random } = this.options;
-    const { timespan } = params;
-    const minutes = typeof timespan === 'number' ? timespan : undefined;
-    const lifetimeMs = Math.floor(randomIn(this.options.lifetimeMs(product, minutes), random));
+    const lifetimeMs = Math.floor(randomIn(this.options.lifetimeMs(call), random));
     this.#created += 1;
     this.drawn += 1;
     const host = `198.51.${Math.floor(this.#created / 250) % 250}.${this.#created % 250}`;
@@ -123,8 +120,11 @@ function cancelled(): NoriaError {
 }
 
 /** The lifetimes that the specification names for a product and its `timespan` in minutes, and guesses where it names none. */
-function typicalLifetimeMs(product: Product, timespan = 1): Range {
+export function typicalLifetimeMs({ product, params }: Pick<DrawCall, 'product' | 'params'>): Range {
+  const timespan = typeof params['timespan'] === 'number' ? params['timespan'] : 1;
   switch (product) {
+    case 'link':
+      return [MINUTE_MS, 5 * MINUTE_MS];
     case 'long-residential':
     case 'residential-socks5':
       return [timespan * MINUTE_MS, 30 * MINUTE_MS];

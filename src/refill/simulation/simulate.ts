@@ -7,13 +7,14 @@ import { seededRandom } from '../../core/random.ts';
 import { VirtualClock } from '../../core/virtual-clock.ts';
 import { Pool } from '../../pool/pool.ts';
 import { SERVICE_ZONE_OFFSET_MS } from '../../service/codes.ts';
+import type { DrawCall } from '../../service/request.ts';
 import { createTimekeeper } from '../../state/moment.ts';
 import { createPaceMemory } from '../../state/pace-file.ts';
 import { openRefiller } from '../refiller.ts';
 import { SimulatedClients } from './clients.ts';
-import type { SimulationOptions } from './options.ts';
+import type { Range, SimulationOptions } from './options.ts';
 import { type SimulationReport, summarizeWaits } from './report.ts';
-import { SimulatedService } from './service.ts';
+import { SimulatedService, typicalLifetimeMs } from './service.ts';
 
 /** Midnight of the service, so that a simulated day is a day of the service. */
 export const SIMULATION_START_AT = Date.UTC(2030, 0, 1) - SERVICE_ZONE_OFFSET_MS;
@@ -29,7 +30,7 @@ export async function simulate(options: SimulationOptions): Promise<SimulationRe
   const bus = new EventBus((_name, error) => {
     throw error;
   });
-  const service = new SimulatedService({ clock, random });
+  const service = new SimulatedService({ clock, random, lifetimeMs: lifetimesOf(options) });
   const pool = new Pool({ ...options.pool, clock, random, bus, forecasts: () => refiller.forecasts() });
   const elapsedMs = () => clock.monotonic();
   const boot = { id: 'simulated', elapsedMs, uptimeMs: elapsedMs };
@@ -59,4 +60,16 @@ export async function simulate(options: SimulationOptions): Promise<SimulationRe
     waits: summarizeWaits(clients.waits),
     longestEmptyMs: clients.longestEmptyMs,
   };
+}
+
+/** The members of a link live as long as its source assumes, those of the service as long as it promises. */
+function lifetimesOf({ refill, pool }: SimulationOptions): (call: DrawCall) => Range {
+  const assumedMs = new Map(pool.sources.map(({ name, unknownLifetimeMs }) => [name, unknownLifetimeMs]));
+  const links = new Map(
+    refill.sources.flatMap(({ name, call, defaultLifetimeMs }): [string, Range][] => {
+      const ms = defaultLifetimeMs === undefined ? assumedMs.get(name) : undefined;
+      return call.product === 'link' && ms !== undefined ? [[call.instance, [ms, ms]]] : [];
+    }),
+  );
+  return (call) => links.get(call.instance) ?? typicalLifetimeMs(call);
 }

@@ -1,4 +1,5 @@
 import { expect, onTestFinished, test } from 'vitest';
+import { Secret } from '../../../src/core/secret.ts';
 import { LeaseServer, RemotePool } from '../../../src/plane/workers/lease-channel.ts';
 import {
   isLease,
@@ -167,4 +168,14 @@ test('lease channel: a lease that has ended is not ended again when the worker e
   await until('it is reported', () => pool.calls.length === 1);
   breakOff();
   expect(pool.calls).toEqual([closed]);
+});
+
+test('lease channel: the password of a member arrives, and prints as its mask', async () => {
+  const kit = openKit();
+  const login = { username: 'exit-1', password: new Secret('pa55word') };
+  kit.pool.addMembers('city', [drawn(kit, 1, 120_000, { login })]);
+  const { remote } = join(kit.pool);
+  const lease = await leaseFrom(remote, 1);
+  expect(lease.login?.password.reveal()).toBe('pa55word');
+  expect(JSON.stringify(lease)).not.toContain('pa55word');
 });

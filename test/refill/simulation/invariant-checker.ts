@@ -13,7 +13,7 @@ import { PACE_SLACK_MS } from '../../../src/refill/pace-rule.ts';
 import { DEFAULT_LATENCY_MS } from '../../../src/refill/source-records.ts';
 import { SUCCESS } from '../../../src/service/codes.ts';
 import { OPERATIONS } from '../../../src/service/operations.ts';
-import type { ExtractCall } from '../../../src/service/request.ts';
+import type { DrawCall } from '../../../src/service/request.ts';
 import type { Life } from './life.ts';
 import type { Trouble } from './world.ts';
 
@@ -100,7 +100,7 @@ export class InvariantChecker {
   }
 
   /** A call reached the service. This is the judge of the pace. */
-  arrived(call: ExtractCall): void {
+  arrived(call: DrawCall): void {
     const key = paceKey(call);
     const intervals = this.#options.refill.sources
       .filter((source) => paceKey(source.call) === key)
@@ -113,7 +113,7 @@ export class InvariantChecker {
   }
 
   /** A call was sent. The caller calls the result when the service has answered, whether or not the process still lives. */
-  sent(call: ExtractCall): () => void {
+  sent(call: DrawCall): () => void {
     const key = paceKey(call);
     if (this.#inFlight.has(key)) this.violated(`${key} was called while another call was in flight`);
     this.#inFlight.add(key);

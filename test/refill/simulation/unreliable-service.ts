@@ -2,7 +2,7 @@
 import { NoriaError } from '../../../src/core/faults.ts';
 import { SimulatedService, type SimulatedServiceOptions } from '../../../src/refill/simulation/service.ts';
 import type { DrawAnswer, DrawnEntry } from '../../../src/service/answer.ts';
-import type { ExtractCall } from '../../../src/service/request.ts';
+import type { DrawCall } from '../../../src/service/request.ts';
 import type { TroubleKind, World } from './world.ts';
 
 /** The troubles in which no answer of the service arrives. */
@@ -13,13 +13,13 @@ const NO_ANSWER: Partial<Record<TroubleKind, NoriaError>> = {
 
 export class UnreliableService extends SimulatedService {
   readonly #world: World;
-  readonly #arrived: (call: ExtractCall) => void;
+  readonly #arrived: (call: DrawCall) => void;
   readonly #dead = new Set<string>();
   /** The members that each instance was given. */
   readonly #given = new Map<string, DrawnEntry[]>();
 
   /** @param arrived - called when a call reaches the service. */
-  constructor(options: SimulatedServiceOptions, world: World, arrived: (call: ExtractCall) => void) {
+  constructor(options: SimulatedServiceOptions, world: World, arrived: (call: DrawCall) => void) {
     super(options);
     this.#world = world;
     this.#arrived = arrived;
@@ -29,7 +29,7 @@ export class UnreliableService extends SimulatedService {
     return !this.#dead.has(`${host}:${port}`) && super.accepts(host, port);
   }
 
-  protected override answer(call: ExtractCall): Pick<DrawAnswer, 'code' | 'entries'> {
+  protected override answer(call: DrawCall): Pick<DrawAnswer, 'code' | 'entries'> {
     const { troubles, maxCount } = this.#world;
     this.#arrived(call);
     const now = this.options.clock.monotonic();
@@ -45,7 +45,7 @@ export class UnreliableService extends SimulatedService {
     return { code: refusal, entries: [] };
   }
 
-  protected override createMember(call: ExtractCall): DrawnEntry {
+  protected override createMember(call: DrawCall): DrawnEntry {
     const { random } = this.options;
     const { deadShare, repeatShare } = this.#world;
     const repeated = random() < repeatShare ? this.#repeatMember(call) : undefined;
@@ -56,7 +56,7 @@ export class UnreliableService extends SimulatedService {
     return entry;
   }
 
-  #repeatMember({ instance }: ExtractCall): DrawnEntry | undefined {
+  #repeatMember({ instance }: DrawCall): DrawnEntry | undefined {
     const { clock, random } = this.options;
     const alive = (this.#given.get(instance) ?? []).flatMap(({ host, port }) => {
       const member = this.member(host, port);

@@ -1,0 +1,118 @@
+/** Resolves a source of `product: link`: checks which keys it has, and derives its identity and its secrets from the URL. */
+import { Secret } from '../core/secret.ts';
+import { layoutProblem } from '../service/link/address-text.ts';
+import { linkIdentity, linkSecrets } from '../service/link/link-url.ts';
+import type { EntryLogin } from '../service/link/rules.ts';
+import type { LinkSource, UpstreamAuth } from './config.ts';
+import { type ResolveContext, resolveUser } from './credentials.ts';
+import type { Problems } from './problems.ts';
+import { linkUrl } from './scalars.ts';
+import type { FileSource } from './schema-source.ts';
+
+/** Keys of sources of the service, which have no meaning for a link, and what to do instead. */
+export const SERVICE_KEYS: Readonly<Record<string, string>> = {
+  instance: 'the url contains everything that the vendor needs',
+  password: 'the url contains everything that the vendor needs',
+  passwordFile: 'the url contains everything that the vendor needs',
+  akey: 'the url contains everything that the vendor needs',
+  akeyFile: 'the url contains everything that the vendor needs',
+  format: 'set answer.format',
+  textLayout: 'set answer.address',
+  host: 'the url contains the host',
+  baseUrl: 'the url contains the address',
+};
+/** Keys that only a link has. */
+export const LINK_KEYS: readonly string[] = ['url', 'urlFile', 'method', 'headers', 'body', 'answer'];
+
+/** Reports keys that only a link may have. */
+export function rejectLinkKeys({ product }: FileSource, path: string, problems: Problems): void {
+  for (const key of LINK_KEYS) {
+    if (problems.isGiven(`${path}.${key}`))
+      problems.error(`${path}.${key}`, `is only for product: link, and the product is ${product}`, 'key');
+  }
+}
+
+/** @returns undefined if a problem, which is then reported, prevents building it. */
+export function resolveLinkSource(
+  source: FileSource,
+  path: string,
+  { size, count }: { readonly size: number; readonly count: number | undefined },
+  context: ResolveContext,
+): LinkSource | undefined {
+  const { problems, files } = context;
+  for (const [key, advice] of Object.entries(SERVICE_KEYS)) {
+    if (problems.isGiven(`${path}.${key}`))
+      problems.error(`${path}.${key}`, `is not for product: link; ${advice}`, 'key');
+  }
+  const url = files.readSecret(`${path}.url`, { plain: source.url, file: source.urlFile }, linkUrl());
+  const wanted = [`${path}.url`, `${path}.urlFile`];
+  if (url === undefined && !wanted.some((one) => problems.has(one)))
+    problems.missing(path, 'has no url, which product: link requires; set url or urlFile', { wanted });
+  checkInterval(source, path, problems);
+  checkAnswer(source, path, problems);
+  const upstream = resolveLinkUpstream(source, `${path}.upstream`, context);
+  if (url === undefined || upstream === undefined || source.intervalMs === undefined) return undefined;
+  const headers = Object.fromEntries(
+    Object.entries(source.headers).map(([name, value]) => [name, new Secret(value)]),
+  );
+  const { body, lifetimeMs, intervalMs, dailyBudget, priority, name, answer } = source;
+  return {
+    ...{ name, lifetimeMs, intervalMs, dailyBudget, priority, answer, url, body, headers },
+    product: 'link',
+    method: source.method ?? (body === undefined ? 'GET' : 'POST'),
+    instance: linkIdentity(url, body),
+    baseUrl: new URL(url.reveal()).origin,
+    secrets: linkSecrets(url, { headers, body }),
+    params: {},
+    count,
+    extractHost: undefined,
+    upstream: upstream.upstream,
+    entryLogin: upstream.entryLogin,
+    size: source.size ?? size,
+  };
+}
+
+function checkInterval({ intervalMs }: FileSource, path: string, problems: Problems): void {
+  const wanted = `${path}.interval`;
+  if (intervalMs !== undefined || problems.has(wanted)) return;
+  const message =
+    "has no interval, which product: link requires: the least time between two calls by the vendor's documentation; set, for example, interval: 5s";
+  problems.missing(path, message, { wanted: [wanted] });
+}
+
+function checkAnswer({ answer }: FileSource, path: string, problems: Problems): void {
+  const { address, format, list } = answer;
+  const problem = address === undefined ? undefined : layoutProblem(address);
+  if (problem !== undefined) problems.error(`${path}.answer.address`, problem);
+  if (format !== 'text') return;
+  if (list !== undefined) problems.error(`${path}.answer.list`, 'has no meaning for format: text', 'key');
+}
+
+interface LinkUpstream {
+  readonly upstream: LinkSource['upstream'];
+  readonly entryLogin: EntryLogin;
+}
+
+function resolveLinkUpstream(
+  { upstream: { auth, ...rest } }: FileSource,
+  path: string,
+  context: ResolveContext,
+): LinkUpstream | undefined {
+  const none: UpstreamAuth = { kind: 'none' };
+  if (auth === 'auto') return { upstream: { ...rest, auth: none }, entryLogin: 'use' };
+  if (auth === 'entry') return { upstream: { ...rest, auth: none }, entryLogin: 'require' };
+  if (auth === 'none') return { upstream: { ...rest, auth: none }, entryLogin: 'ignore' };
+  if (auth === 'instance') {
+    const message =
+      'instance is not for product: link; use none, entry, or a user name and password of the vendor';
+    context.problems.error(`${path}.auth`, message);
+    return undefined;
+  }
+  const credentials = resolveUser(auth, `${path}.auth`, context);
+  if (credentials === undefined) return undefined;
+  if (rest.protocol === 'socks4') {
+    const message = 'SOCKS4 has no password authentication; set auth: none, or another protocol';
+    context.problems.error(`${path}.auth`, message);
+  }
+  return { upstream: { ...rest, auth: { kind: 'always', credentials } }, entryLogin: 'ignore' };
+}

@@ -1,0 +1,7 @@
+/** A user name and a password for a proxy. */
+import type { Secret } from './secret.ts';
+
+export interface Login {
+  readonly username: string;
+  readonly password: Secret;
+}

@@ -1,0 +1,165 @@
+/**
+ * Reads an entry that is text: an address in one of the usual orders, or a configured layout. Pure and linear in the length
+ * of the text.
+ *
+ * The orders are `ip:port`, `ip:port:user:password`, `user:password@ip:port` and `user:password:ip:port`, each with an optional
+ * `scheme://` before and further fields after it. A layout such as `{ip}:{port},{seconds}` names the fields itself.
+ */
+import { oneLine, readIp } from '../fields.ts';
+
+/** An address as text, before its parts are checked. */
+export interface AddressText {
+  readonly scheme?: string;
+  readonly ip: string;
+  readonly port: string;
+  readonly username?: string;
+  readonly password?: string;
+  /** The fields after the address. */
+  readonly rest: readonly string[];
+  /** The layout in tags, without `rest`: `{username}:{password}@{ip}:{port}`. */
+  readonly layout: string;
+  /** What separates the address from `rest`. */
+  readonly separator: string;
+}
+
+/** Reads the fields of a text by their names in the layout; undefined when the text does not match. */
+export type LayoutReader = (text: string) => ReadonlyMap<string, string> | undefined;
+
+/** A longer text is not an entry. */
+const MAX_LENGTH = 600;
+const IP = String.raw`(?<ip>\d{1,3}(?:\.\d{1,3}){3}|\[[0-9a-fA-F:.]{2,45}\])`;
+const PORT = String.raw`(?<port>\d{1,5})(?!\d)`;
+const PART = String.raw`[^\s:@,;|/]{1,200}`;
+const SCHEME = `(?:(?<scheme>[a-zA-Z][a-zA-Z0-9]{2,9})://)?`;
+/** The password may contain any character but white space before an `@`. */
+const BEFORE = String.raw`(?:(?<user>${PART}):(?<pass>[^\s]{1,255})@|(?<user2>${PART}):(?<pass2>${PART}):)?`;
+const AFTER = String.raw`(?::(?<user3>${PART}):(?<pass3>[^\s,;|]{1,255}))?`;
+const COLON_ADDRESS = new RegExp(`^${SCHEME}${BEFORE}${IP}:${PORT}${AFTER}`);
+/** Without a colon between address and port. */
+const SPACED_ADDRESS = new RegExp(String.raw`^${IP}[ \t]*[ \t,;|][ \t]*${PORT}`);
+/** Where an address begins in a line that may have several. */
+const COLON_START = /\d{1,3}(?:\.\d{1,3}){3}:\d{1,5}(?!\d)|\[[0-9a-fA-F:.]{2,45}\]:\d{1,5}(?!\d)/g;
+const RECORD_SEPARATOR = /[\s,;|]/;
+const LINE = /\r\n?|\n|<br\s{0,3}\/?>/i;
+const STARTS_WITH_MOMENT = /^\d{4}[-/]\d/;
+const TAG = /\{([^{}]*)\}/;
+
+/** @returns undefined when the text is not an address with further fields. */
+export function readAddressText(text: string): AddressText | undefined {
+  const entry = text.trim();
+  if (entry.length > MAX_LENGTH || LINE.test(entry)) return undefined;
+  const match = COLON_ADDRESS.exec(entry) ?? SPACED_ADDRESS.exec(entry);
+  const { ip, port, scheme, ...login } = match?.groups ?? {};
+  if (match === null || ip === undefined || port === undefined || readIp(ip) === undefined) return undefined;
+  const tail = entry.slice(match[0].length);
+  if (tail !== '' && !/^[\s,;|#@]/.test(tail)) return undefined;
+  const username = login['user'] ?? login['user2'] ?? login['user3'];
+  const password = login['pass'] ?? login['pass2'] ?? login['pass3'];
+  return {
+    ip,
+    port,
+    ...(scheme === undefined ? {} : { scheme }),
+    ...(username === undefined || password === undefined ? {} : { username, password }),
+    rest: fieldsOf(tail),
+    layout: layoutOf(match[0], match.groups ?? {}),
+    separator: tail.charAt(0),
+  };
+}
+
+/** The entries of a text: its lines, or several addresses in one line. At most `max` and one more. */
+export function textEntries(text: string, max: number): string[] {
+  const entries: string[] = [];
+  for (const line of text.split(LINE)) {
+    for (const entry of entriesOfLine(line.trim())) {
+      if (entry !== '') entries.push(entry);
+      if (entries.length > max) return entries;
+    }
+  }
+  return entries;
+}
+
+/** What is wrong with a layout; undefined: nothing. */
+export function layoutProblem(layout: string): string | undefined {
+  const parts = layout.split(/\{[^{}]*\}/);
+  if (parts.length === 1) return 'contains no field in braces, such as {ip}:{port}';
+  if (/[{}]/.test(parts.join(''))) return 'has a brace without its partner';
+  if (/\{\s*\}/.test(layout)) return 'has a field without a name';
+  if (parts.slice(1, -1).includes('')) return 'has two fields without text between them';
+  return undefined;
+}
+
+/** @param layout - one without a problem. */
+export function compileEntryLayout(layout: string): LayoutReader {
+  const parts = layout.split(TAG); // literal, name, literal, name, …, literal
+  return (text) => {
+    const fields = new Map<string, string>();
+    if (text.length > MAX_LENGTH || !text.startsWith(parts[0] ?? '')) return undefined;
+    let at = (parts[0] ?? '').length;
+    for (let index = 1; index < parts.length; index += 2) {
+      const literal = parts[index + 1] ?? '';
+      // The colons inside the brackets of an IPv6 address do not end the field.
+      const from = text[at] === '[' ? Math.max(at, text.indexOf(']', at)) : at;
+      const end = literal === '' ? text.length : text.indexOf(literal, from);
+      if (end < 0) return undefined;
+      fields.set(parts[index] ?? '', text.slice(at, end).trim());
+      at = end + literal.length;
+    }
+    return fields;
+  };
+}
+
+/** Replaces the tags of a layout by the values of an object's fields; undefined when one has no value. */
+export function fillLayout(layout: string, read: (field: string) => unknown): string | undefined {
+  let isComplete = true;
+  const text = layout.replace(/\{([^{}]*)\}/g, (_, field: string) => {
+    const value = read(field);
+    if (typeof value === 'string' || typeof value === 'number') return String(value).trim();
+    isComplete = false;
+    return '';
+  });
+  return isComplete ? oneLine(text) : undefined;
+}
+
+/** The line, or its parts if it has several addresses. */
+function* entriesOfLine(line: string): Generator<string> {
+  let from = 0;
+  let previousEnd = 0;
+  for (const { index, 0: address } of line.matchAll(COLON_START)) {
+    const start = recordStart(line, index, previousEnd);
+    if (previousEnd > 0) {
+      yield trimSeparators(line.slice(from, start));
+      from = start;
+    }
+    previousEnd = index + address.length;
+  }
+  yield previousEnd === 0 ? line : trimSeparators(line.slice(from));
+}
+
+/** The start of the record whose address is at `at`: a scheme or a login may precede the address. */
+function recordStart(line: string, at: number, previousEnd: number): number {
+  let start = at;
+  while (start > previousEnd && !RECORD_SEPARATOR.test(line.charAt(start - 1))) start -= 1;
+  return start;
+}
+
+function trimSeparators(text: string): string {
+  return text.replace(/^[\s,;|]+/, '').replace(/[\s,;|]+$/, '');
+}
+
+function fieldsOf(tail: string): string[] {
+  return tail
+    .split(/[,;|\t#@]/)
+    .map((field) => field.trim())
+    .filter((field) => field !== '')
+    .flatMap((field) => (STARTS_WITH_MOMENT.test(field) ? [field] : field.split(/ +/)));
+}
+
+function layoutOf(address: string, groups: Readonly<Record<string, string | undefined>>): string {
+  const { scheme, user, user2, user3, ip = '', port = '' } = groups;
+  const between = address.slice(address.lastIndexOf(ip) + ip.length).slice(0, 1);
+  const core = `{ip}${between === '' ? ':' : between}{port}`;
+  const start = scheme === undefined ? '' : '{protocol}://';
+  if (user !== undefined) return `${start}{username}:{password}@${core}`;
+  if (user2 !== undefined) return `${start}{username}:{password}:${core}`;
+  return `${start}${core}${user3 === undefined || port === '' ? '' : ':{username}:{password}'}`;
+}

@@ -1,0 +1,229 @@
+/**
+ * Decodes the answer of an extraction link: finds the list, reads its entries, and classifies answers that have none. Pure.
+ *
+ * The rules of the source decide; parts without a rule are recognised. Every step is limited in depth, values and entries, so
+ * that a hostile answer costs little time and memory.
+ */
+import type { DrawnEntry } from '../answer.ts';
+import {
+  type AnswerOrigin,
+  bodyText,
+  isWebPage,
+  oversizedAnswer,
+  quoteText,
+  unreadableAnswer,
+  webPageAnswer,
+} from '../body.ts';
+import { SUCCESS } from '../codes.ts';
+import { type DecodedDraw, type DropReason, MAX_ENTRIES, MAX_MESSAGE_LENGTH } from '../decode.ts';
+import { isObject, parseJson } from '../decode-json.ts';
+import { readText } from '../fields.ts';
+import { compileEntryLayout, textEntries } from './address-text.ts';
+import { nodesOf, ROOT, valueAtPath } from './json-path.ts';
+import { type EntryOptions, type EntryParts, readLinkEntry } from './read-entry.ts';
+import type { CodeRule } from './rules.ts';
+
+export type LinkDecodeOptions = AnswerOrigin & Omit<EntryOptions, 'layout'>;
+
+/** What was recognised in an answer, in the terms of `answer` of a source. */
+export interface RecognisedAnswer {
+  readonly format: 'json' | 'text';
+  /** The path of the list in JSON; absent for text. */
+  readonly list?: string;
+  /** Of the first entry that noria keeps, or would keep at a public address. */
+  readonly parts: EntryParts | undefined;
+  /** The field that probably says whether the answer is a success, and its value in this one. */
+  readonly ok?: { readonly field: string; readonly value: string };
+}
+
+export interface DecodedLink extends DecodedDraw {
+  readonly recognised?: RecognisedAnswer;
+}
+
+/** Where the entries of an answer are. */
+interface FoundList {
+  readonly path?: string;
+  readonly entries: readonly unknown[];
+}
+
+/** The codes of answers that are no success, and the rules that give them. */
+const CODE_OF_RULE = { tooFast: 'too-fast', denied: 'denied', empty: 'empty' } as const;
+/** Every other answer that is no success. */
+const REFUSED = 'refused';
+
+const MAX_LINES = 32_000;
+/** How many entries of a list are tried before it is not the list of addresses. */
+const SAMPLE = 5;
+/** How many fields of an answer are searched for these. */
+const MAX_FIELDS = 100;
+/** The usual names of the field with the code, and of the one with its text, in lower case. */
+const CODE_FIELDS = ['code', 'status', 'errcode', 'error_code', 'errno', 'ret', 'result', 'success'];
+const MESSAGE_FIELDS = ['msg', 'message', 'errmsg', 'error_msg', 'error', 'info', 'reason', 'desc', 'data'];
+const IP_LIKE = /\d{1,3}(?:\.\d{1,3}){3}/;
+
+/**
+ * Decodes the body of an answer with any HTTP status.
+ *
+ * @throws NoriaError service-protocol when it contains no address and no rule explains it, service-blocked when it is a web page.
+ */
+export function decodeLink(body: Uint8Array, options: LinkDecodeOptions): DecodedLink {
+  const text = bodyText(body);
+  const { rules } = options;
+  if (text === '') throw unreadableAnswer('is empty', text, options);
+  if (isWebPage(text)) throw webPageAnswer(text, options);
+  const json = /^[[{]/.test(text) ? parseJson(text, options) : undefined;
+  if (json === undefined && rules.format === 'json')
+    throw unreadableAnswer('is not JSON, as answer.format requires', text, options);
+  const code = json === undefined ? SUCCESS : codeOf(json, options);
+  const message = code === SUCCESS ? '' : messageOf(json, options);
+  if (code !== SUCCESS) return { code, message, entries: [], dropped: {}, quota: {} };
+
+  const layout =
+    rules.address === undefined || !/\{/.test(rules.address) ? undefined : compileEntryLayout(rules.address);
+  const entryOptions = { ...options, layout };
+  const list = findList(text, json, entryOptions);
+  const read = readEntries(list?.entries ?? [], entryOptions);
+  // Mostly unreadable lines are some other text that happens to contain an address.
+  const isOtherText = list?.path === undefined && (read.dropped.address ?? 0) > read.entries.length;
+  if (isOtherText || (read.parts === undefined && isUnexplained(text, list, read, options))) {
+    throw unreadableAnswer(noAddress(list, options), text, options);
+  }
+  const ok = json === undefined ? undefined : okOf(json);
+  const recognised: RecognisedAnswer = {
+    format: list?.path === undefined ? 'text' : 'json',
+    ...(list?.path === undefined ? {} : { list: list.path }),
+    parts: read.parts,
+    ...(ok === undefined ? {} : { ok }),
+  };
+  return { code, message, entries: read.entries, dropped: read.dropped, quota: {}, recognised };
+}
+
+/** Success, unless a rule says otherwise. */
+function codeOf(json: unknown, { rules }: LinkDecodeOptions): string {
+  for (const rule of ['tooFast', 'denied', 'empty'] as const) {
+    if (matches(json, rules[rule])) return CODE_OF_RULE[rule];
+  }
+  return rules.ok === undefined || matches(json, rules.ok) ? SUCCESS : REFUSED;
+}
+
+function matches(json: unknown, rule: CodeRule | undefined): boolean {
+  if (rule === undefined) return false;
+  const value = scalarText(valueAtPath(json, rule.field));
+  return value !== undefined && rule.is.includes(value);
+}
+
+/** The vendor's code and text, for status and log. */
+function messageOf(json: unknown, { rules, secrets }: LinkDecodeOptions): string {
+  const field = (rules.ok ?? rules.tooFast ?? rules.denied ?? rules.empty)?.field ?? '';
+  const code = scalarText(valueAtPath(json, field));
+  const said = firstText(json, MESSAGE_FIELDS);
+  const head = code === undefined ? `${field} is missing` : `${field} ${code}`;
+  return quoteText(said === undefined ? head : `${head}: ${said}`, MAX_MESSAGE_LENGTH, secrets);
+}
+
+function firstText(json: unknown, names: readonly string[]): string | undefined {
+  if (!isObject(json)) return undefined;
+  const fields = Object.keys(json).slice(0, MAX_FIELDS);
+  const own = new Map(fields.map((name) => [name.toLowerCase(), json[name]]));
+  const value = names.map((name) => own.get(name)).find((each) => typeof each === 'string' && each !== '');
+  return typeof value === 'string' ? value : undefined;
+}
+
+function okOf(json: unknown): RecognisedAnswer['ok'] {
+  if (!isObject(json)) return undefined;
+  const names = Object.keys(json).slice(0, MAX_FIELDS);
+  for (const usual of CODE_FIELDS) {
+    const field = names.find((name) => name.toLowerCase() === usual);
+    const value = field === undefined ? undefined : scalarText(json[field]);
+    if (field !== undefined && value !== undefined) return { field, value };
+  }
+  return undefined;
+}
+
+function scalarText(value: unknown): string | undefined {
+  return typeof value === 'boolean' ? String(value) : readText(value);
+}
+
+function findList(text: string, json: unknown, options: EntryOptions & AnswerOrigin): FoundList | undefined {
+  const { list, format } = options.rules;
+  if (json === undefined || format === 'text') return { entries: lines(text, options) };
+  if (list === undefined) return searchList(json, options);
+  const value = valueAtPath(json, list);
+  if (Array.isArray(value)) return { path: list, entries: value };
+  if (typeof value === 'string') return { path: list, entries: lines(value, options) };
+  return isObject(value) && Object.keys(value).length > 0 ? { path: list, entries: [value] } : undefined;
+}
+
+function lines(text: string, origin: AnswerOrigin): string[] {
+  const entries = textEntries(text, MAX_LINES);
+  if (entries.length > MAX_LINES) throw oversizedAnswer(`more than ${MAX_LINES} lines`, text, origin);
+  return entries;
+}
+
+/** A list of entries, else one object that is an entry, else a text with entries; the outermost first. */
+function searchList(json: unknown, options: EntryOptions & AnswerOrigin): FoundList | undefined {
+  const nodes = nodesOf(json);
+  const isEntry = (value: unknown) => hasAddress(value, options);
+  for (const { path, value } of nodes) {
+    if (Array.isArray(value) && value.slice(0, SAMPLE).some(isEntry)) return { path, entries: value };
+  }
+  for (const { path, value } of nodes) {
+    if (isObject(value) && isEntry(value)) return { path, entries: [value] };
+  }
+  for (const { path, value } of nodes) {
+    if (typeof value !== 'string' || !IP_LIKE.test(value)) continue;
+    const entries = lines(value, options);
+    if (entries.slice(0, SAMPLE).some(isEntry)) return { path, entries };
+  }
+  return undefined;
+}
+
+function hasAddress(value: unknown, options: EntryOptions): boolean {
+  const read = readLinkEntry(value, options);
+  return typeof read !== 'string' || (read !== 'address' && read !== 'port');
+}
+
+interface ReadEntries {
+  readonly entries: readonly DrawnEntry[];
+  readonly dropped: Readonly<Partial<Record<DropReason, number>>>;
+  readonly parts: EntryParts | undefined;
+}
+
+function readEntries(list: readonly unknown[], options: EntryOptions): ReadEntries {
+  const entries: DrawnEntry[] = [];
+  const dropped: Partial<Record<DropReason, number>> = {};
+  let parts: EntryParts | undefined;
+  for (const raw of list.slice(0, MAX_ENTRIES)) {
+    const read = readLinkEntry(raw, options);
+    if (typeof read === 'string') {
+      dropped[read] = (dropped[read] ?? 0) + 1;
+    } else {
+      parts ??= read.parts;
+      entries.push(read.entry);
+    }
+  }
+  if (list.length > MAX_ENTRIES) dropped.excess = list.length - MAX_ENTRIES;
+  return { entries, dropped, parts };
+}
+
+/** No entry is usable, and neither the rules nor the entries say why. */
+function isUnexplained(
+  text: string,
+  list: FoundList | undefined,
+  { dropped }: ReadEntries,
+  { rules }: LinkDecodeOptions,
+): boolean {
+  const { private: privateCount, own, expired, credentials } = dropped;
+  if ((privateCount ?? own ?? expired ?? credentials) !== undefined) return false;
+  // A success without a list is an answer without proxies, unless there are addresses that noria does not find.
+  const isSuccess = rules.ok !== undefined && (list === undefined || list.path !== undefined);
+  return !isSuccess || IP_LIKE.test(text);
+}
+
+function noAddress(list: FoundList | undefined, { rules }: LinkDecodeOptions): string {
+  if (rules.list !== undefined && list === undefined) return `has no list at ${rules.list} (answer.list)`;
+  const at = list?.path === undefined || list.path === ROOT ? '' : ` in ${list.path}`;
+  return rules.address === undefined
+    ? `contains no proxy address that noria recognises${at}; if it is a list, describe it in answer of the source`
+    : `has no entry${at} that matches answer.address ${rules.address}`;
+}

@@ -1,0 +1,144 @@
+/** The usual names of the fields of an entry, without case, `_` and `-`. Pure. */
+
+/** The meaning of a field, and the names that have it, the most specific one first. */
+const NAMES = {
+  /** `ip:port` in one field, or the IP alone. */
+  address: [
+    'server',
+    'ipport',
+    'proxy',
+    'proxyaddress',
+    'proxyserver',
+    'proxyurl',
+    'endpoint',
+    'ip',
+    'host',
+    'proxyip',
+    'proxyhost',
+    'ipaddress',
+    'ipaddr',
+    'address',
+    'addr',
+    'serverip',
+    'nodeip',
+    'gateway',
+    'url',
+  ],
+  port: ['port', 'proxyport', 'serverport', 'httpport', 'nodeport'],
+  exitIp: [
+    'realip',
+    'exitip',
+    'outip',
+    'outerip',
+    'egressip',
+    'exportip',
+    'publicip',
+    'outboundip',
+    'proxyip',
+  ],
+  username: ['username', 'user', 'authuser', 'authname', 'proxyuser', 'proxyusername', 'account', 'login'],
+  password: ['password', 'pass', 'passwd', 'pwd', 'authpass', 'authpassword', 'proxypass', 'proxypassword'],
+  protocol: ['protocol', 'scheme', 'proxyprotocol', 'proxytype', 'type'],
+  location: [
+    'country',
+    'countryname',
+    'region',
+    'regionname',
+    'province',
+    'prov',
+    'city',
+    'area',
+    'location',
+    'adr',
+    'isp',
+    'carrier',
+    'operator',
+  ],
+  /** A moment, or seconds; see `expiryKindOf`. */
+  expiry: [
+    'expiretime',
+    'expiredtime',
+    'expirytime',
+    'expirationtime',
+    'expireat',
+    'expiresat',
+    'expiredat',
+    'expiredate',
+    'expirationdate',
+    'deadline',
+    'endtime',
+    'validuntil',
+    'validtime',
+    'expire',
+    'expires',
+    'expiration',
+    'expiry',
+    'expiredseconds',
+    'expireseconds',
+    'expiresin',
+    'expirein',
+    'remainingseconds',
+    'remainseconds',
+    'leftseconds',
+    'remaining',
+    'remain',
+    'lefttime',
+    'remaintime',
+    'timeleft',
+    'timeout',
+    'ttl',
+    'seconds',
+    'lifetime',
+    'alivetime',
+    'datetime',
+    'epoch',
+  ],
+  minutes: ['minutes', 'minute', 'during', 'expireminutes', 'remainingminutes', 'leftminutes'],
+} as const;
+
+export type FieldMeaning = keyof typeof NAMES;
+
+/** The fields of an entry, by their name without case, `_` and `-`. */
+export type EntryFields = ReadonlyMap<string, NamedField>;
+
+export interface NamedField {
+  /** As the answer writes it. */
+  readonly name: string;
+  readonly value: unknown;
+}
+
+/** More fields are not read. */
+const MAX_FIELDS = 100;
+
+/** Also reads the fields of objects inside the entry, under their own names, if no field of the entry has the name. */
+export function entryFields(entry: object): EntryFields {
+  const fields = new Map<string, NamedField>();
+  const inner: object[] = [];
+  for (const [name, value] of firstFields(entry)) {
+    if (typeof value === 'object' && value !== null) inner.push(value);
+    else add(fields, name, name, value);
+  }
+  for (const object of inner) {
+    if (Array.isArray(object)) continue;
+    for (const [name, value] of firstFields(object)) {
+      if (typeof value !== 'object') add(fields, name, name, value);
+    }
+  }
+  return fields;
+}
+
+/** The fields with a meaning, the most specific name first. Fields without a value are left out. */
+export function fieldsMeaning(fields: EntryFields, meaning: FieldMeaning): NamedField[] {
+  return NAMES[meaning].flatMap((name) => fields.get(name) ?? []);
+}
+
+function firstFields(object: object): [string, unknown][] {
+  const names = Object.keys(object).slice(0, MAX_FIELDS);
+  return names.map((name) => [name, Reflect.get(object, name)]);
+}
+
+function add(fields: Map<string, NamedField>, key: string, name: string, value: unknown): void {
+  if (value === null || value === undefined || value === '') return;
+  const plain = key.replace(/[_-]/g, '').toLowerCase();
+  if (!fields.has(plain)) fields.set(plain, { name, value });
+}

@@ -1,0 +1,36 @@
+/** Paths into a JSON answer: `data.proxy_list`. Pure; reads own properties only. */
+
+/** The path of the whole answer. */
+export const ROOT = '.';
+
+/** @returns undefined when there is no such value. */
+export function valueAtPath(answer: unknown, path: string): unknown {
+  if (path === ROOT) return answer;
+  let value = answer;
+  for (const name of path.split('.')) {
+    if (typeof value !== 'object' || value === null || !Object.hasOwn(value, name)) return undefined;
+    value = Reflect.get(value, name);
+  }
+  return value;
+}
+
+export interface JsonNode {
+  readonly path: string;
+  readonly value: unknown;
+}
+
+/** More values are not searched for the list. Vendors put it near the beginning. */
+const MAX_NODES = 5_000;
+
+/** The first values of an answer, the outermost first. Of each list only the first value is entered. */
+export function nodesOf(answer: unknown): JsonNode[] {
+  const nodes: JsonNode[] = [{ path: ROOT, value: answer }];
+  for (const { path, value } of nodes) {
+    if (typeof value !== 'object' || value === null) continue;
+    const names = Object.keys(Array.isArray(value) ? value.slice(0, 1) : value);
+    for (const name of names.slice(0, MAX_NODES - nodes.length)) {
+      nodes.push({ path: path === ROOT ? name : `${path}.${name}`, value: Reflect.get(value, name) });
+    }
+  }
+  return nodes;
+}

@@ -1,0 +1,94 @@
+/**
+ * Converts an expiry field to the life left, in ms. Pure. Where a value is imprecise, the result is too short rather than
+ * too long: a member that noria uses after its end costs a client request.
+ */
+import { DEFAULT_ZONE, type ExpiryKind } from './rules.ts';
+
+/** `expired`: it has ended. `unknown`: the vendor sends -1. Undefined: the value is not understood. */
+export type Lifetime = number | 'expired' | 'unknown' | undefined;
+
+const SECOND_MS = 1_000;
+const MINUTE_MS = 60_000;
+/** A longer life is not understood. */
+const MAX_LIFE_MS = 366 * 86_400_000;
+/** Smaller numbers are durations, not moments: in 2001. */
+const FIRST_EPOCH_SECONDS = 1_000_000_000;
+/** Unix time in ms is larger, Unix time in s is smaller. */
+const FIRST_EPOCH_MS = 100_000_000_000;
+const NUMBER = /^[+-]?\d{1,16}(?:\.\d{1,9})?$/;
+const MOMENT =
+  /^(\d{4})[-/](\d{1,2})[-/](\d{1,2})[T ]+(\d{1,2}):(\d{2})(?::(\d{2})(?:[.,]\d{1,9})?)?\s*(Z|UTC|GMT|[+-]\d{2}:?\d{2})?$/i;
+const ZONE = /^(?:Z|UTC|GMT|([+-])(\d{2}):?(\d{2}))$/i;
+
+/** Whether the text is a zone that `readLifetime` accepts. */
+export function isZone(text: string): boolean {
+  return zoneOffsetMs(text) !== undefined;
+}
+
+/**
+ * @param zone - of a date and time that has none.
+ * @param wallAt - epoch ms, when the answer arrived.
+ */
+export function readLifetime(
+  raw: unknown,
+  as: ExpiryKind,
+  { zone, wallAt }: { readonly zone: string; readonly wallAt: number },
+): Lifetime {
+  const number = readNumber(raw);
+  switch (as) {
+    case 'seconds':
+    case 'minutes': {
+      if (number === undefined || number < -1) return undefined;
+      if (number === -1) return 'unknown';
+      return checked(Math.floor(number * (as === 'seconds' ? SECOND_MS : MINUTE_MS)));
+    }
+    case 'epoch': {
+      if (number === undefined || number < FIRST_EPOCH_SECONDS) return undefined;
+      return checked(Math.floor((number < FIRST_EPOCH_MS ? number * SECOND_MS : number) - wallAt));
+    }
+    case 'datetime': {
+      const at = typeof raw === 'string' ? momentOf(raw, zone) : undefined;
+      return at === undefined ? undefined : checked(Math.floor(at - wallAt));
+    }
+  }
+}
+
+/** What the value of an expiry field contains, by its form. A number that is not Unix time is a duration. */
+export function expiryKindOf(raw: unknown, duration: 'seconds' | 'minutes'): ExpiryKind | undefined {
+  const number = readNumber(raw);
+  if (number !== undefined) return number >= FIRST_EPOCH_SECONDS ? 'epoch' : duration;
+  return typeof raw === 'string' && momentOf(raw, DEFAULT_ZONE) !== undefined ? 'datetime' : undefined;
+}
+
+function checked(ms: number): Lifetime {
+  if (ms > MAX_LIFE_MS) return undefined;
+  return ms <= 0 ? 'expired' : ms;
+}
+
+function readNumber(raw: unknown): number | undefined {
+  const value = typeof raw === 'string' && NUMBER.test(raw.trim()) ? Number(raw) : raw;
+  return typeof value === 'number' && Number.isFinite(value) ? value : undefined;
+}
+
+/** Epoch ms of `2026-11-22 10:05:00`, with or without seconds and zone; undefined for anything else. */
+function momentOf(text: string, zone: string): number | undefined {
+  const [, year, month, day, hour, minute, second = '0', ownZone] = MOMENT.exec(text.trim()) ?? [];
+  const offsetMs = zoneOffsetMs(ownZone ?? zone);
+  if (year === undefined || offsetMs === undefined) return undefined;
+  const [y, mo, d, h, mi, s] = [year, month, day, hour, minute, second].map(Number);
+  const isPossible = inRange(mo, 1, 12) && inRange(d, 1, 31) && inRange(h, 0, 24) && inRange(mi, 0, 59);
+  if (!isPossible || !inRange(s, 0, 60)) return undefined;
+  return Date.UTC(y ?? 0, (mo ?? 1) - 1, d, h, mi, s) - offsetMs;
+}
+
+function inRange(value: number | undefined, from: number, to: number): boolean {
+  return value !== undefined && value >= from && value <= to;
+}
+
+function zoneOffsetMs(zone: string): number | undefined {
+  const match = ZONE.exec(zone);
+  if (match === null) return undefined;
+  const [, sign, hours = '0', minutes = '0'] = match;
+  if (Number(hours) > 14 || Number(minutes) > 59) return undefined;
+  return (sign === '-' ? -1 : 1) * (Number(hours) * 60 + Number(minutes)) * MINUTE_MS;
+}

@@ -1,0 +1,122 @@
+/** The URL of an extraction link: its placeholder, its identity, and what in it is secret. Pure. */
+import { createHash } from 'node:crypto';
+import { MASK, Secret } from '../../core/secret.ts';
+
+/** What the link sends in addition to its URL. */
+export interface LinkExtras {
+  readonly headers: Readonly<Record<string, Secret>>;
+  readonly body: Secret | undefined;
+}
+
+/** Replaced by the number of proxies to ask for. */
+const COUNT = /\{count\}|%7Bcount%7D/gi;
+/** Values of a query that say nothing about the customer. Masking them would hide parts of every answer. */
+const HARMLESS =
+  /^(?:\{count\}|\d{1,5}|json|jsonp|text|txt|html|xml|http|https|socks4|socks5|socks|true|false|auto|all|none|get|post)$/i;
+/** A part of a path that looks like a key: long, with a digit. */
+const KEY_IN_PATH = /^(?=[^/]*\d)[\w.~-]{16,}$/;
+const MIN_SECRET_LENGTH = 4;
+const IDENTITY_LENGTH = 16;
+
+export function asksForCount(url: Secret, body: Secret | undefined): boolean {
+  return [url, body].some((part) => part !== undefined && part.reveal().search(COUNT) >= 0);
+}
+
+export function withCount(text: string, count: number): string {
+  return text.replace(COUNT, String(count));
+}
+
+/** Names the link in the pace file, without revealing it. */
+export function linkIdentity(url: Secret, body: Secret | undefined): string {
+  const text = `${url.reveal()}\n${body?.reveal() ?? ''}`.replace(COUNT, '');
+  return `link-${createHash('sha256').update(text, 'utf8').digest('hex').slice(0, IDENTITY_LENGTH)}`;
+}
+
+/** Everything that may not appear in a text of noria: values of the query, keys in the path, headers and the body. */
+export function linkSecrets(url: Secret, { headers, body }: LinkExtras): Secret[] {
+  const { pathname, search } = new URL(url.reveal());
+  const values = [
+    ...pathname.split('/').filter((part) => KEY_IN_PATH.test(part)),
+    ...pairsOf(search.slice(1)).flatMap(({ value }) => formsOf(value)),
+    ...Object.values(headers).flatMap((header) => [header.reveal(), ...header.reveal().split(/\s+/)]),
+    ...(body === undefined ? [] : [body.reveal(), ...valuesOfBody(body.reveal())]),
+  ];
+  const secret = values.filter((value) => value.length >= MIN_SECRET_LENGTH && !HARMLESS.test(value));
+  return [...new Set(secret)].map((value) => new Secret(value));
+}
+
+/** The URL with its secrets masked, for people. */
+export function maskedUrl(url: Secret): string {
+  const { origin, pathname, search } = new URL(url.reveal());
+  const path = pathname
+    .split('/')
+    .map((part) => (KEY_IN_PATH.test(part) ? MASK : part))
+    .join('/');
+  const pairs = pairsOf(search.slice(1)).map(({ name, value }) =>
+    value === '' || HARMLESS.test(decoded(value)) ? pairText(name, value) : pairText(name, MASK),
+  );
+  return `${origin}${path}${pairs.length === 0 ? '' : `?${pairs.join('&')}`}`.replace(
+    /%7Bcount%7D/gi,
+    '{count}',
+  );
+}
+
+/** The names of the query whose values are secret, and the URL with `${NAME}` in their place. */
+export function urlWithVariables(
+  url: Secret,
+  variableOf: (name: string) => string,
+): { readonly url: string; readonly variables: ReadonlyMap<string, string> } {
+  const { origin, pathname, search } = new URL(url.reveal());
+  const variables = new Map<string, string>();
+  const asVariable = (name: string, value: string) => {
+    const variable = variableOf(name);
+    variables.set(variable, value);
+    return `\${${variable}}`;
+  };
+  const path = pathname.split('/').map((part) => (KEY_IN_PATH.test(part) ? asVariable('path', part) : part));
+  const pairs = pairsOf(search.slice(1)).map(({ name, value }) =>
+    value === '' || HARMLESS.test(decoded(value))
+      ? pairText(name, value)
+      : pairText(name, asVariable(name, value)),
+  );
+  const text = `${origin}${path.join('/')}${pairs.length === 0 ? '' : `?${pairs.join('&')}`}`;
+  return { url: text.replace(/%7Bcount%7D/gi, '{count}'), variables };
+}
+
+interface Pair {
+  readonly name: string;
+  /** As in the URL, or undefined in a pair without `=`. */
+  readonly value: string;
+}
+
+function pairsOf(query: string): Pair[] {
+  if (query === '') return [];
+  return query.split('&').map((pair) => {
+    const at = pair.indexOf('=');
+    return at < 0 ? { name: '', value: pair } : { name: pair.slice(0, at), value: pair.slice(at + 1) };
+  });
+}
+
+function pairText(name: string, value: string): string {
+  return name === '' ? value : `${name}=${value}`;
+}
+
+/** A value as the URL has it, decoded, and as JSON may echo it. */
+function formsOf(value: string): string[] {
+  const plain = decoded(value);
+  return [value, plain, plain.replaceAll('/', '\\/'), JSON.stringify(plain).slice(1, -1)];
+}
+
+function decoded(value: string): string {
+  try {
+    return decodeURIComponent(value.replaceAll('+', ' '));
+  } catch {
+    return value; // handled: it is not percent-encoded
+  }
+}
+
+/** The values of a form, and the texts of JSON. */
+function valuesOfBody(body: string): string[] {
+  const texts = [...body.matchAll(/"((?:[^"\\]|\\.)*)"/g)].map(([, text = '']) => text);
+  return [...texts, ...pairsOf(body).flatMap(({ value }) => formsOf(value))];
+}

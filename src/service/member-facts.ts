@@ -1,0 +1,47 @@
+/** What a product and its parameters say about the members that it draws: how long they live, and which protocol they speak. */
+import type { MemberProtocol } from '../core/protocol.ts';
+import { type DrawRow, OPERATIONS, type SourceProduct } from './operations.ts';
+
+const MINUTE_MS = 60_000;
+
+/**
+ * The lifetime of an entry without one, in ms from the sending of the request.
+ *
+ * @param params - from `checkParams`.
+ */
+export function defaultLifetimeMs(product: SourceProduct, params: Readonly<Record<string, unknown>>): number {
+  const { byTimespan, atLeastMs } = OPERATIONS[product].defaultLifetime;
+  const minutes = byTimespan ? params['timespan'] : undefined;
+  return Math.max(atLeastMs, typeof minutes === 'number' ? minutes * MINUTE_MS : 0);
+}
+
+/**
+ * The longest lifetime with which a product's members are drawn; undefined: unknown, as that of reverse-proxy IPs.
+ *
+ * @param params - from `checkParams`.
+ */
+export function longestLifeMs(
+  product: SourceProduct,
+  params: Readonly<Record<string, unknown>>,
+): number | undefined {
+  const { longestLifeMinutes, params: known }: DrawRow = OPERATIONS[product];
+  if (longestLifeMinutes === undefined) return undefined;
+  const hasReverseProxies = Object.hasOwn(known, 'tunnel') && params['tunnel'] !== 2;
+  return hasReverseProxies ? undefined : longestLifeMinutes * MINUTE_MS;
+}
+
+/**
+ * The protocol of a product's members. For the free product and links: of entries that name none.
+ *
+ * @param params - from `checkParams`.
+ */
+export function memberProtocol(
+  product: SourceProduct,
+  params: Readonly<Record<string, unknown>>,
+): MemberProtocol {
+  const { protocol: speaks } = OPERATIONS[product];
+  if (speaks === 'by-pro') return params['pro'] === 2 ? 'socks5' : 'http';
+  if (speaks !== 'by-entry') return speaks;
+  const chosen = params['protocol_type'];
+  return chosen === 2 ? 'socks4' : chosen === 3 ? 'socks5' : 'http';
+}
