@@ -2,7 +2,7 @@
 import { readdirSync, readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Recording } from './record.ts';
-import { INTERVAL_MS, SECRETS, type Stage } from './stage.ts';
+import { INTERVAL_MS, SECRETS } from './stage.ts';
 import type { Footprint } from './subject.ts';
 
 /** Success of the clients that no fault excuses. */
@@ -11,6 +11,23 @@ const LEAST_SUCCESS = 0.999;
 const MORE_RSS_BYTES = 64 * 2 ** 20;
 const MORE_DESCRIPTORS = 24;
 const MOST_EVENT_LOOP_DELAY_MS = 50;
+
+/** What the judge looks at when a run is over. */
+export interface Judged {
+  /** The keys that noria derives from the passwords of the instances. */
+  readonly keys: readonly string[];
+  /** Addresses from which the target was reached. */
+  readonly seen: ReadonlySet<string>;
+  readonly gates: readonly { violations(intervalMs: number): readonly string[] }[];
+  readonly subjects: readonly JudgedSubject[];
+}
+
+export interface JudgedSubject {
+  readonly name: string;
+  readonly output: string;
+  readonly crashes: readonly string[];
+  readonly stateFolder: string;
+}
 
 export interface Measured {
   readonly before: readonly Footprint[];
@@ -25,15 +42,15 @@ export interface Measured {
   readonly served: string;
 }
 
-export function violationsOf(stage: Stage, recording: Recording, measured: Measured): readonly string[] {
+export function violationsOf(judged: Judged, recording: Recording, measured: Measured): readonly string[] {
   return [
     ...wrongExchanges(recording),
-    ...stage.gates.flatMap((gate) => gate.violations(INTERVAL_MS)),
-    ...strangers(stage, measured.exits),
-    ...leakedSecrets(stage, measured.served),
-    ...leftBehind(stage, measured),
-    ...slowEventLoops(stage, measured),
-    ...stage.on.flatMap(({ subject }) => subject.crashes),
+    ...judged.gates.flatMap((gate) => gate.violations(INTERVAL_MS)),
+    ...strangers(judged, measured.exits),
+    ...leakedSecrets(judged, measured.served),
+    ...leftBehind(judged, measured),
+    ...slowEventLoops(judged, measured),
+    ...judged.subjects.flatMap(({ crashes }) => crashes),
   ];
 }
 
@@ -56,19 +73,18 @@ function wrongExchanges(recording: Recording): string[] {
 }
 
 /** The target must see no address but those of members. */
-function strangers({ origin }: Stage, exits: ReadonlySet<string>): string[] {
-  return [...origin.seen]
+function strangers({ seen }: Judged, exits: ReadonlySet<string>): string[] {
+  return [...seen]
     .filter((address) => !exits.has(address))
     .map((address) => `the target was reached from ${address}, which is no member`);
 }
 
-function leakedSecrets(stage: Stage, served: string): string[] {
-  const keys = stage.sandbox.instances.map(({ akey }) => akey);
+function leakedSecrets({ keys, subjects }: Judged, served: string): string[] {
   const outputs = [
     ['the admin API', served],
-    ...stage.on.flatMap(({ subject, folder }) => [
-      [`the output of ${subject.name}`, subject.output],
-      [`the state of ${subject.name}`, contents(join(folder, 'state'))],
+    ...subjects.flatMap(({ name, output, stateFolder }) => [
+      [`the output of ${name}`, output],
+      [`the state of ${name}`, contents(stateFolder)],
     ]),
   ];
   return [...Object.values(SECRETS), ...keys].flatMap((secret) =>
@@ -86,8 +102,8 @@ function contents(folder: string): string {
     .join('\n');
 }
 
-function leftBehind(stage: Stage, { before, after }: Measured): string[] {
-  return stage.on.flatMap(({ subject: { name } }, index) => {
+function leftBehind({ subjects }: Judged, { before, after }: Measured): string[] {
+  return subjects.flatMap(({ name }, index) => {
     const [first, last] = [before[index], after[index]];
     if (first === undefined || last === undefined) return [];
     const moreBytes = last.rssBytes - first.rssBytes;
@@ -105,13 +121,13 @@ function leftBehind(stage: Stage, { before, after }: Measured): string[] {
 }
 
 /** A machine that is busy with other work delays the judge as well; only what noria adds counts. */
-function slowEventLoops(stage: Stage, { eventLoopDelayMs, ownDelayMs }: Measured): string[] {
+function slowEventLoops({ subjects }: Judged, { eventLoopDelayMs, ownDelayMs }: Measured): string[] {
   const most = Math.max(MOST_EVENT_LOOP_DELAY_MS, 2 * ownDelayMs);
-  return stage.on.flatMap(({ subject }, index) => {
+  return subjects.flatMap(({ name }, index) => {
     const delay = eventLoopDelayMs[index] ?? 0;
     const rounded = [delay, most].map(Math.round);
     return delay <= most
       ? []
-      : [`the event loop of ${subject.name} was late by ${rounded[0]} ms (p99), above ${rounded[1]} ms`];
+      : [`the event loop of ${name} was late by ${rounded[0]} ms (p99), above ${rounded[1]} ms`];
   });
 }

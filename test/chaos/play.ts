@@ -1,9 +1,10 @@
 /** Plays one run: clients without a pause, faults by the schedule, then the judgement. */
+import { join } from 'node:path';
 import { monitorEventLoopDelay } from 'node:perf_hooks';
 import { seededRandom } from '../../src/core/random.ts';
 import { CLIENT_KINDS, exchange } from './clients.ts';
 import { disturb } from './hostile-clients.ts';
-import { violationsOf } from './judge.ts';
+import { type Judged, violationsOf } from './judge.ts';
 import { type FaultSummary, Recording } from './record.ts';
 import { type PlannedFault, planFaults, WARM_UP_MS } from './schedule.ts';
 import { DEADLINE_MS, openStage, SECRETS, type Stage, USERNAME } from './stage.ts';
@@ -67,7 +68,7 @@ export async function playRun({ name, norias, workers, seed, durationMs }: RunOp
     const exitCodes = await Promise.all(stage.on.map(({ subject }) => subject.stop()));
     const measured = { before, after, exits, served, eventLoopDelayMs, ownDelayMs };
     const violations = [
-      ...violationsOf(stage, recording, measured),
+      ...violationsOf(judgedOf(stage), recording, measured),
       ...exitCodes.filter((code) => code !== 0).map((code) => `a noria ended with exit code ${code}`),
     ];
     return {
@@ -84,6 +85,20 @@ export async function playRun({ name, norias, workers, seed, durationMs }: RunOp
   } finally {
     await stage.close();
   }
+}
+
+function judgedOf({ sandbox, origin, gates, on }: Stage): Judged {
+  return {
+    keys: sandbox.instances.map(({ akey }) => akey),
+    seen: origin.seen,
+    gates,
+    subjects: on.map(({ subject: { name, output, crashes }, folder }) => ({
+      name,
+      output,
+      crashes,
+      stateFolder: join(folder, 'state'),
+    })),
+  };
 }
 
 function keepExchanging(

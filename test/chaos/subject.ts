@@ -1,7 +1,7 @@
 /** A noria under test, in a process of its own that faults stop, kill and starve. */
 import { type ChildProcess, execFileSync, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { readdirSync, readFileSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { childEnvironment } from '../support/environment.ts';
 import { until } from '../support/until.ts';
@@ -18,6 +18,9 @@ export interface Footprint {
   readonly rssBytes: number;
   readonly descriptors: number;
 }
+
+/** Debian's libfaketime. Without it the wall clock of a subject cannot be set. */
+const FAKE_CLOCK = '/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1';
 
 const KEPT_OUTPUT_BYTES = 16 * 2 ** 20;
 
@@ -54,11 +57,12 @@ export class Subject {
     return children.split(' ').filter(Boolean).map(Number);
   }
 
-  /** Starts it and waits until its admin API answers. */
-  async start(): Promise<void> {
-    const child = spawn(process.execPath, [join(process.cwd(), 'src/main.ts'), 'run', '-c', this.file], {
+  /** Starts it and waits until its admin API answers. @param nodeOptions - further options of Node. */
+  async start(nodeOptions: readonly string[] = []): Promise<void> {
+    const entry = join(process.cwd(), 'src/main.ts');
+    const child = spawn(process.execPath, [...nodeOptions, entry, 'run', '-c', this.file], {
       stdio: ['ignore', 'pipe', 'pipe'],
-      env: childEnvironment(),
+      env: { ...childEnvironment(), ...this.#clockEnvironment() },
     });
     this.#child = child;
     this.#expectedToDie = false;
@@ -104,9 +108,30 @@ export class Subject {
     };
   }
 
+  /** Sets its wall clock, by so much from the true time. @returns false where that is not possible. */
+  setClock(bySeconds: number): boolean {
+    if (!existsSync(FAKE_CLOCK)) return false;
+    writeFileSync(this.#clockFile, bySeconds < 0 ? String(bySeconds) : `+${bySeconds}`);
+    return true;
+  }
+
   /** Limits a resource of the running processes, as `prlimit` names it: `--nofile=64`. */
   limit(option: string): void {
     for (const pid of [this.pid, ...this.workers]) execFileSync('prlimit', ['--pid', String(pid), option]);
+  }
+
+  get #clockFile(): string {
+    return `${this.file}.clock`;
+  }
+
+  #clockEnvironment(): Readonly<Record<string, string>> {
+    if (!this.setClock(0)) return {};
+    return {
+      LD_PRELOAD: FAKE_CLOCK,
+      DONT_FAKE_MONOTONIC: '1',
+      FAKETIME_TIMESTAMP_FILE: this.#clockFile,
+      FAKETIME_CACHE_DURATION: '1',
+    };
   }
 
   async #end(signal: NodeJS.Signals): Promise<number | null> {

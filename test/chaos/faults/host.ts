@@ -1,6 +1,6 @@
-/** What the machine lacks: descriptors, disk. By `prlimit`, so that only noria lacks it. */
+/** What the machine does to noria alone: it takes descriptors and disk (`prlimit`), memory, and sets the clock (libfaketime). */
 import { readFileSync } from 'node:fs';
-import type { Fault } from './fault.ts';
+import { type Fault, oneOf } from './fault.ts';
 
 /** Enough for what is open, hardly anything for new connections. */
 const SPARE_DESCRIPTORS = 4;
@@ -31,7 +31,42 @@ const disk: Fault = {
   },
 };
 
-export const HOST_FAULTS: readonly Fault[] = [descriptors, disk];
+/** Enough for noria with some hundred tunnels, not for one that keeps what it reads. */
+const SMALL_HEAP = '--max-old-space-size=48';
+
+const memory: Fault = {
+  name: 'memory is short',
+  promise: 'broken',
+  begin: async ({ subjects, random }) => {
+    const subject = oneOf(random, subjects);
+    await subject.kill();
+    await subject.start([SMALL_HEAP]);
+    return () => {};
+  },
+};
+
+const HOUR_S = 3_600;
+
+function clockStep(name: string, bySeconds: number): Fault {
+  return {
+    name: `the clock steps ${name}`,
+    promise: 'served',
+    begin: async ({ subjects }) => {
+      for (const subject of subjects) subject.setClock(bySeconds);
+      return () => {
+        for (const subject of subjects) subject.setClock(0);
+      };
+    },
+  };
+}
+
+export const HOST_FAULTS: readonly Fault[] = [
+  descriptors,
+  disk,
+  memory,
+  clockStep('forward', HOUR_S),
+  clockStep('back', -HOUR_S),
+];
 
 /** The soft limit of this process, which its children inherit. */
 function openFilesLimit(): string {

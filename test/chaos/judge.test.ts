@@ -1,0 +1,148 @@
+/** The judge of the chaos runs sees every kind of violation, and nothing where there is none. */
+import { mkdirSync, writeFileSync } from 'node:fs';
+import { createServer } from 'node:http';
+import { dirname, join } from 'node:path';
+import { expect, onTestFinished, test } from 'vitest';
+import { testFolder } from '../journeys/noria-process.ts';
+import { listen, portOf } from './delaying-proxy.ts';
+import type { Fault } from './faults/fault.ts';
+import { type Judged, type Measured, violationsOf } from './judge.ts';
+import { type Exchange, Recording } from './record.ts';
+import { openServiceGate } from './service-gate.ts';
+import { SECRETS } from './stage.ts';
+
+const FOOTPRINT = { rssBytes: 100 * 2 ** 20, descriptors: 40 };
+
+const CALM: Measured = {
+  before: [FOOTPRINT],
+  after: [FOOTPRINT],
+  eventLoopDelayMs: [12],
+  ownDelayMs: 5,
+  exits: new Set(['127.9.9.9']),
+  served: '{}',
+};
+
+function exchanges(count: number, outcome: Exchange['outcome'], at = 1_000): Exchange[] {
+  return Array.from({ length: count }, () => ({
+    kind: 'download',
+    subject: 'noria',
+    beganAt: at,
+    endedAt: at + 10,
+    outcome,
+  }));
+}
+
+function judge({
+  found = [],
+  faults = [],
+  measured = {},
+  seen = ['127.9.9.9'],
+  output = '',
+  stored = '',
+  crashes = [],
+  early = [],
+}: {
+  found?: Exchange[];
+  faults?: Recording['faults'];
+  measured?: Partial<Measured>;
+  seen?: string[];
+  output?: string;
+  stored?: string;
+  crashes?: string[];
+  early?: string[];
+}): readonly string[] {
+  const folder = testFolder();
+  const file = join(folder, 'state', 'snapshot.json');
+  mkdirSync(dirname(file));
+  writeFileSync(file, stored);
+  const recording = new Recording();
+  recording.exchanges.push(...exchanges(2_000, { kind: 'ok' }), ...found);
+  recording.faults.push(...faults);
+  const judged: Judged = {
+    keys: ['0123456789abcdef'],
+    seen: new Set(seen),
+    gates: [{ violations: () => early }],
+    subjects: [{ name: 'noria', output, crashes, stateFolder: dirname(file) }],
+  };
+  return violationsOf(judged, recording, { ...CALM, ...measured });
+}
+
+function playedFault(promise: Fault['promise']): Recording['faults'][number] {
+  const fault = { name: 'x', promise, begin: async () => () => {} };
+  return { fault, beganAt: 900, endedAt: 950 };
+}
+
+const CUT = { kind: 'cut', detail: 'ended inside a head' } as const;
+
+test('chaos: a calm run breaks no invariant, and one failure in a thousand is allowed', () => {
+  expect(judge({})).toEqual([]);
+  expect(judge({ found: exchanges(2, CUT) })).toEqual([]);
+});
+
+test('chaos: failures count unless a fault that breaks connections excuses them', () => {
+  const found = exchanges(20, CUT);
+  expect(judge({ found }).join()).toMatch(/99\.01 % of 2020 .* 20 × cut: ended inside a head/);
+  expect(judge({ found, faults: [playedFault('served')] })).toHaveLength(1);
+  expect(judge({ found, faults: [playedFault('broken')] })).toEqual([]);
+  const later = exchanges(20, CUT, 2_951);
+  expect(judge({ found: later, faults: [playedFault('broken')] }), 'after the aftermath').toHaveLength(1);
+});
+
+test.each<[string, Parameters<typeof judge>[0], RegExp]>([
+  [
+    'wrong bytes, also during a fault',
+    { found: exchanges(1, { kind: 'wrong-bytes', detail: '' }), faults: [playedFault('broken')] },
+    /wrong-bytes/,
+  ],
+  ['an expired member', { found: exchanges(1, { kind: 'expired', detail: '-1' }) }, /expired/],
+  ['a late answer', { found: exchanges(1, { kind: 'late', detail: '' }) }, /no answer within the deadline/],
+  ['an early call', { early: ['a call came after 5 ms'] }, /5 ms/],
+  ['a direct connection', { seen: ['127.0.0.1'] }, /127\.0\.0\.1, which is no member/],
+  ['a password in the log', { output: `x ${SECRETS.http} y` }, /output of noria contains a secret/],
+  ['a key in the state', { stored: '0123456789abcdef' }, /state of noria contains a secret/],
+  ['a token in a page', { measured: { served: SECRETS.admin } }, /admin API contains a secret/],
+  [
+    'more memory',
+    { measured: { after: [{ ...FOOTPRINT, rssBytes: 200 * 2 ** 20 }] } },
+    /100 MiB more than at the start/,
+  ],
+  [
+    'more descriptors',
+    { measured: { after: [{ ...FOOTPRINT, descriptors: 90 }] } },
+    /50 descriptors more than at the start/,
+  ],
+  ['a slow event loop', { measured: { eventLoopDelayMs: [51] } }, /late by 51 ms/],
+  ['a crash', { crashes: ['noria exited with 1'] }, /exited with 1/],
+])('chaos: the judge sees %s', (_, what, expected) => {
+  const violations = judge(what);
+  expect(violations).toHaveLength(1);
+  expect(violations[0]).toMatch(expected);
+});
+
+test('chaos: the gate of the service sees early calls and two in flight, each instance by itself', async () => {
+  const held: (() => void)[] = [];
+  const service = createServer((request, response) => {
+    if (request.url?.includes('hold')) held.push(() => response.end());
+    else response.end();
+  });
+  await listen(service);
+  const gate = await openServiceGate(`http://127.0.0.1:${portOf(service)}`);
+  onTestFinished(async () => {
+    await gate.close();
+    service.close();
+    service.closeAllConnections();
+  });
+  const call = (query: string) => fetch(`${gate.url}/GetIP/?${query}`, { headers: { Connection: 'close' } });
+  await call('api=one');
+  await call('api=two');
+  expect(gate.violations(60_000)).toEqual([]);
+  await call('api=two');
+  expect(gate.violations(60_000).join()).toMatch(/^instance two: a call came after \d+ ms/);
+  expect(gate.violations(0)).toEqual([]);
+  const holding = call('api=three&hold');
+  while (held.length === 0) await new Promise((next) => setTimeout(next, 5));
+  await call('api=three');
+  expect(gate.violations(0)).toEqual(['instance three: a call came while another one was in flight']);
+  for (const release of held) release();
+  await holding;
+});
