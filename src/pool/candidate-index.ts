@@ -11,7 +11,7 @@ import type { Random } from '../core/random.ts';
 import { Candidate, Candidates, Tier } from './candidates.ts';
 import { ANY_MEMBER, type MemberFilter, passesFilter } from './filter.ts';
 import type { Bucket, Member, MemberMoment, PoolSource } from './member.ts';
-import type { PoolSettings } from './options.ts';
+import type { PoolSettings, PoolShare } from './options.ts';
 import { RoundRobin } from './rotation/round-robin.ts';
 import { makeRotation } from './strategies.ts';
 
@@ -22,6 +22,8 @@ const MAX_LISTS = 256;
 export class CandidateIndex {
   /** Set when a member may have become available. Cleared by the pool, which then serves the waiting clients. */
   membersFreed = false;
+  /** The caller updates all members after a change. */
+  share: PoolShare = { count: 1, index: 0 };
 
   readonly #random: Random;
   readonly #lists = new Map<string, Candidates>();
@@ -153,7 +155,7 @@ export class CandidateIndex {
   #isFull(member: Member): boolean {
     const { maxTunnelsPerMember, maxUsesPerMember } = this.#settings.rotation;
     return (
-      (maxTunnelsPerMember > 0 && member.openLeases >= maxTunnelsPerMember) ||
+      (maxTunnelsPerMember > 0 && member.openLeases >= shareOf(maxTunnelsPerMember, this.share)) ||
       (maxUsesPerMember > 0 && member.uses + member.pendingUses >= maxUsesPerMember)
     );
   }
@@ -201,6 +203,11 @@ export class CandidateIndex {
       for (const source of tier.sources) for (const member of source.members) removeFromTier(tier, member);
     }
   }
+}
+
+/** At least 1, so that every process can serve clients. */
+function shareOf(limit: number, { count, index }: PoolShare): number {
+  return Math.max(1, Math.floor(limit / count) + (index < limit % count ? 1 : 0));
 }
 
 function keyOfFilter({ source, protocol, location }: MemberFilter): string {

@@ -25,15 +25,27 @@ export function heldAt({ expiries }: PoolSource, atMs: number): number {
   return expiries.size - expiries.countUpTo(atMs);
 }
 
-/** A source of a later priority is wanted only by clients that no earlier one can serve. */
+/** The demand of all replicas. */
 export function demandFor(members: Members, source: PoolSource, now: number): Demand {
+  const here = demandHere(members, source, now);
+  const { demandElsewhere: elsewhere } = source;
+  if (elsewhere === undefined) return here;
+  return {
+    waiting: here.waiting + elsewhere.waiting,
+    lastWantedAt: Math.max(here.lastWantedAt, elsewhere.lastWantedAt),
+    usedUpPerSecond: here.usedUpPerSecond + elsewhere.usedUpPerSecond,
+  };
+}
+
+/** The demand of this process. A source of a later priority is wanted only by clients that no earlier one can serve. */
+export function demandHere(members: Members, source: PoolSource, now: number): Demand {
   let { lastWantedAt } = source;
   for (const candidates of members.index.lists()) {
     if (!couldDraw(source, candidates.filter)) continue;
     lastWantedAt = Math.max(lastWantedAt, lastWantedIn(candidates, source));
   }
   return {
-    waiting: waitingFor(members, source),
+    waiting: waitingHere(members, source),
     lastWantedAt,
     usedUpPerSecond: source.usedUp.perSecond(now),
   };
@@ -58,6 +70,10 @@ export function needsDraw(
 
 /** Waiting clients that a newly drawn member of the source could serve; none while the source is blocked. */
 function waitingFor(members: Members, source: PoolSource): number {
+  return waitingHere(members, source) + (source.demandElsewhere?.waiting ?? 0);
+}
+
+function waitingHere(members: Members, source: PoolSource): number {
   if (source.blockedReason !== undefined) return 0;
   let waiting = 0;
   for (const { filter, waitingForDrawCount } of members.index.lists()) {

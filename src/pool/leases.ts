@@ -60,6 +60,8 @@ export class Leases {
     if (session !== undefined) {
       session.openLeases += 1;
       session.uses += 1;
+      session.unsharedUses += 1;
+      this.#sessions.observer?.sessionUsed(session);
     }
     const targetHost = request?.targetHost ?? '';
     const client = request?.routing.client ?? '';
@@ -76,6 +78,7 @@ export class Leases {
     });
     if (isProbe) this.#members.index.update(member, now);
     else this.#members.index.leased(member, now);
+    this.#members.observer?.memberUsed(member);
     const lease: { -readonly [Key in keyof Lease]: Lease[Key] } = {
       id,
       member: member.id,
@@ -117,10 +120,12 @@ export class Leases {
     if (!isProbe) {
       member.pendingUses -= 1;
       member.uses += 1;
+      member.unsharedUses += 1;
       const { maxUsesPerMember } = this.#members.settings.rotation;
       if (maxUsesPerMember > 0) member.source.usedUp.add(1 / maxUsesPerMember, now);
     }
     this.#members.recordSuccess(member, latencyMs, now);
+    this.#members.observer?.memberUsed(member);
     if (lease.session !== undefined) this.#confirm(lease.session, lease, now);
   }
 
@@ -154,7 +159,9 @@ export class Leases {
     if (session !== undefined) {
       session.openLeases -= 1;
       session.usedAt = now;
+      this.#sessions.observer?.sessionUsed(session);
     }
+    this.#members.observer?.memberUsed(member);
     if (report.kind === 'failed') {
       this.#blame(lease, report, now);
       const isFault = report.blame === 'member' || report.blame === 'member-for-target';

@@ -9,7 +9,7 @@ import type { FaultCode } from '../core/faults.ts';
 import { Heap, type HeapNode } from '../core/heap.ts';
 import type { Login } from '../core/login.ts';
 import type { MemberProtocol } from '../core/protocol.ts';
-import type { DrawnMember, Facts } from './drawn-member.ts';
+import type { Demand, DrawnMember, Facts } from './drawn-member.ts';
 import { Health } from './health.ts';
 import { hasLatinLetter, type Location } from './locations.ts';
 import type { PoolSourceOptions } from './options.ts';
@@ -114,12 +114,14 @@ export class Member implements MemberIdentity {
   /** Its real end is unknown: `endsAt` is an assumption that each success renews. */
   endIsAssumed = false;
 
-  /** Open leases, probes included. */
+  /** Open leases, probes included, and leases of other replicas where the pool counts them. */
   openLeases = 0;
   /** Open leases of clients that are not accepted yet. */
   pendingUses = 0;
-  /** Accepted leases of clients. */
+  /** Accepted leases of clients, those in other replicas included. */
   uses = 0;
+  /** Those of `uses` that other replicas do not know yet. */
+  unsharedUses = 0;
   /** The lease that tries the member out: a probe, or a client's lease on a quarantined member. At most one at a time. */
   trialLease: number | undefined;
   /** Monotonic moment of the last accepted attempt; undefined before the first. */
@@ -291,6 +293,8 @@ export class PoolSource {
   blockedReason: string | undefined;
   /** Monotonic moment of the last demand that no tier recorded: of a session, or of a tier that no longer exists. */
   lastWantedAt = Number.NEGATIVE_INFINITY;
+  /** What other replicas need. */
+  demandElsewhere: Demand | undefined;
   /** Members used up, by `maxUsesPerMember` or by spacing. */
   readonly usedUp = new DecayingRate();
   /** Decaying mean over all its members; 0 before the first reading. */

@@ -15,7 +15,9 @@ import type { DrawnMember } from './drawn-member.ts';
 import type { MemberFilter } from './filter.ts';
 import { Locations } from './locations.ts';
 import { type Departure, Member, PoolSource } from './member.ts';
-import type { PoolSettings } from './options.ts';
+import type { PoolSettings, PoolShare } from './options.ts';
+import type { PoolObserver } from './pool-observer.ts';
+import type { MemberQuarantine, SharedMember } from './shared-member.ts';
 import type { SuspectFailure } from './suspicion.ts';
 
 /** A success renews an assumed end of life only when that adds at least this share of the life. Saves work on most successes. */
@@ -58,6 +60,8 @@ export class Members {
   readonly index: CandidateIndex;
   /** Set by `configure`. */
   settings: PoolSettings;
+  /** Set while the pool has other replicas. */
+  observer: PoolObserver | undefined;
 
   readonly #random: Random;
   readonly #bus: EventBus;
@@ -160,6 +164,26 @@ export class Members {
     this.index.update(member, now);
   }
 
+  /** Adds or renews a member that another replica added. @returns false when it cannot be a member here any longer. */
+  addShared(source: PoolSource, shared: SharedMember, now: number): boolean {
+    const { id, joinedAt, endsAt, endIsAssumed, ...rest } = shared;
+    const drawn = { ...rest, endsAt: endIsAssumed ? undefined : endsAt };
+    if (endsAt - this.settings.safetyMarginMs <= now) return false;
+    const key = memberKey(source.name, drawn);
+    const known = this.#byKey.get(key) ?? this.#byId.get(id);
+    if (known !== undefined) {
+      if (endsAt > known.endsAt && known.phase.name !== 'draining') this.#renew(known, drawn, endsAt, now);
+      return known.phase.name !== 'draining';
+    }
+    const departed = this.departed.find(key, now);
+    if (departed?.barred === true) return false;
+    source.learn(drawn, endsAt - now);
+    const member = this.#make(source, drawn, { id, joinedAt, endsAt });
+    if (departed !== undefined) inherit(member, departed, now);
+    this.#join(member, now);
+    return true;
+  }
+
   /** The member has accepted an attempt. */
   recordSuccess(member: Member, latencyMs: number | undefined, now: number): void {
     const { name } = member.phase;
@@ -167,7 +191,7 @@ export class Members {
     member.source.evidence.recordAccept(now);
     if (latencyMs !== undefined) member.source.learnLatency(latencyMs);
     if (name === 'draining') return;
-    if (name !== 'ready') this.#admit(member, now);
+    if (name !== 'ready') this.admit(member, now);
     if (member.endIsAssumed) this.#renewAssumedEnd(member, now);
     const { maxUsesPerMember } = this.settings.rotation;
     if (maxUsesPerMember > 0 && member.uses >= maxUsesPerMember)
@@ -236,8 +260,15 @@ export class Members {
     const departed = departedMember(member, departure, now, this.settings.health.quarantineMs);
     if (departed !== undefined) this.departed.add(key, departed, now);
     member.leave(departure);
+    this.observer?.memberLeft(member, departure);
     if (member.phase.name === 'left') this.#delete(member, departure);
     else this.#bus.emit('member.drained', { ...eventOf(member), openTunnels: member.openLeases });
+  }
+
+  /** This process may use a part of the limits per member. */
+  setShare(share: PoolShare, now: number): void {
+    this.index.share = share;
+    for (const member of this.#byKey.values()) this.index.update(member, now);
   }
 
   /** While evictions are frozen, faults are ignored. Unfreezing lets quarantined members be tried at once. */
@@ -255,35 +286,14 @@ export class Members {
   ban(member: Member, host: string): void {
     if (member.bans?.has(host) === true) return;
     member.ban(host);
+    this.observer?.memberBanned(member, host, false);
     this.#bus.emit('member.banned', { ...eventOf(member), host });
   }
 
   unban(member: Member, host: string): void {
-    if (member.bans?.delete(host) === true) this.index.membersFreed = true;
-  }
-
-  /**
-   * The members to probe, most urgent first: unproven ones, then those whose quarantine is over, then ready ones without
-   * a success for `staleMs`. Leaves out members that a lease is trying already.
-   */
-  *toProbe(now: number, staleMs: number): Generator<Member> {
-    for (const { counts, members } of this.sources.values()) {
-      if (counts.joining === 0) continue;
-      for (const member of members) {
-        if (member.phase.name === 'joining' && member.trialLease === undefined) yield member;
-      }
-    }
-    for (const { quarantined } of this.sources.values()) {
-      for (const member of quarantined) {
-        if (member.phase.name !== 'quarantined' || member.trialLease !== undefined) continue;
-        if (member.phase.untilAt <= now) yield member;
-      }
-    }
-    if (staleMs === Number.POSITIVE_INFINITY) return;
-    for (const member of this.#byId.values()) {
-      if (member.phase.name !== 'ready' || member.trialLease !== undefined) continue;
-      if ((member.lastSuccessAt ?? member.joinedAt) <= now - staleMs) yield member;
-    }
+    if (member.bans?.delete(host) !== true) return;
+    this.observer?.memberBanned(member, host, true);
+    this.index.membersFreed = true;
   }
 
   #newId(): string {
@@ -342,18 +352,31 @@ export class Members {
     this.index.update(member, now);
   }
 
-  #admit(member: Member, now: number): void {
+  /** Makes a member ready that is unproven or quarantined. */
+  admit(member: Member, now: number): void {
     const wasQuarantined = member.source.quarantined.delete(member);
     member.admit();
     this.index.update(member, now);
+    this.observer?.memberReady(member);
     if (wasQuarantined) this.#bus.emit('member.restored', eventOf(member));
   }
 
   #quarantine(member: Member, fault: FaultCode, now: number): void {
     const forMs = Math.min(member.health.nextQuarantineMs(this.settings.health), member.endsAt - now);
-    member.quarantine(now, now + forMs, fault);
+    this.quarantineUntil(member, { untilAt: now + forMs, fault }, now);
+  }
+
+  /** Quarantines a member that is ready or quarantined. */
+  quarantineUntil(
+    member: Member,
+    { untilAt, fault }: Pick<MemberQuarantine, 'untilAt' | 'fault'>,
+    now: number,
+  ): void {
+    const forMs = untilAt - now;
+    member.quarantine(now, untilAt, fault);
     member.source.quarantined.add(member);
     this.index.update(member, now);
+    this.observer?.memberQuarantined(member);
     this.#bus.emit('member.quarantined', { ...eventOf(member), forMs, fault, faults: member.health.score });
   }
 
@@ -364,6 +387,7 @@ export class Members {
   }
 
   #emitJoined(member: Member, renewed: boolean, now: number): void {
+    this.observer?.memberJoined(member);
     const remainingMs = member.endIsAssumed ? undefined : member.endsAt - now;
     this.#bus.emit('member.joined', { ...eventOf(member), remainingMs, renewed });
   }

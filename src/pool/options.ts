@@ -62,6 +62,12 @@ export interface HealthOptions {
   readonly quarantineMs: number;
 }
 
+/** This process is one of `count` that serve clients from one pool: the one at `index`. */
+export interface PoolShare {
+  readonly count: number;
+  readonly index: number;
+}
+
 /** What a reload may change. */
 export interface PoolSettings {
   readonly sources: readonly PoolSourceOptions[];

@@ -6,6 +6,7 @@
  * that frees a member serves the waiting clients before the method returns.
  */
 import type { Clock } from '../core/clock.ts';
+import type { EventBus } from '../core/events.ts';
 import { type Random, shuffled } from '../core/random.ts';
 import { demandFor, heldAt, usableAt } from './demand.ts';
 import type { AddedMembers, Demand, DrawnMember } from './drawn-member.ts';
@@ -14,9 +15,11 @@ import { type LeaseHolder, Leases } from './leases.ts';
 import { Members } from './members.ts';
 import { DEFAULT_LIMITS, type PoolOptions, type PoolSettings } from './options.ts';
 import { Picker, type SessionRotation } from './picker.ts';
+import { membersToProbe } from './probe-order.ts';
 import { Requests } from './requests.ts';
 import { restoredSession, type SessionJournal, type StoredSession } from './session-journal.ts';
 import { Sessions } from './sessions.ts';
+import { PoolSharing, type SharingOptions } from './sharing.ts';
 import { type PoolSnapshot, restoreSnapshot, takeSnapshot } from './snapshot.ts';
 import {
   type MemberView,
@@ -39,6 +42,7 @@ export interface ClientVerdict {
 export class Pool implements LeaseProvider {
   readonly #clock: Clock;
   readonly #random: Random;
+  readonly #bus: EventBus;
   readonly #members: Members;
   readonly #sessions: Sessions;
   readonly #leases: Leases;
@@ -50,6 +54,7 @@ export class Pool implements LeaseProvider {
     const { waiting, sessions } = { ...DEFAULT_LIMITS, ...limits };
     this.#clock = clock;
     this.#random = random;
+    this.#bus = bus;
     const onChange = () => this.#requests.serveWaiting(clock.monotonic());
     this.#members = new Members({ clock, random, bus, settings, onChange });
     this.#sessions = new Sessions(clock, bus, { maxCount: sessions, settings: settings.rotation });
@@ -81,13 +86,13 @@ export class Pool implements LeaseProvider {
     if (this.#leases.report(report, now)) this.#requests.serveWaiting(now);
   }
 
-  /** Leases on at most `limit` members that need a probe; see `Members.toProbe`. Reported on like other leases. */
+  /** Leases on at most `limit` members that need a probe; see `membersToProbe`. Reported on like other leases. */
   acquireForProbe(limit: number, staleMs = Number.POSITIVE_INFINITY): Lease[] {
     const leases: Lease[] = [];
     if (this.#closed) return leases;
     const now = this.#clock.monotonic();
     this.#members.update(now);
-    for (const member of this.#members.toProbe(now, staleMs)) {
+    for (const member of membersToProbe(this.#members, now, staleMs)) {
       if (leases.length >= limit) break;
       leases.push(this.#leases.grant(member, { now, waitedMs: 0, session: undefined }));
     }
@@ -264,6 +269,15 @@ export class Pool implements LeaseProvider {
         this.#sessions.find(name) === undefined ? restoredSession(name, record, now) : undefined;
       if (session !== undefined) this.#sessions.add(session, now);
     }
+  }
+
+  /** Shares the pool with other replicas from now on. Call it once. */
+  share(options: SharingOptions): PoolSharing {
+    const [clock, bus, members] = [this.#clock, this.#bus, this.#members];
+    return new PoolSharing(
+      { clock, bus, members, sessions: this.#sessions, requests: this.#requests },
+      options,
+    );
   }
 
   /** Refuses all waiting and new requests and stops every timer. Members stay, so that a last snapshot is possible. */

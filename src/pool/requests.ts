@@ -54,6 +54,8 @@ export class Requests {
   readonly #queue: WaitingQueue;
   readonly #refusals: LeaseRefusals;
   readonly #sourceMoves: Disposable;
+  /** Clients that wait in other replicas. */
+  waitingElsewhere = 0;
   #closed = false;
 
   constructor({ clock, bus, members, sessions, leases, picker, forecasts, maxWaiting }: RequestParts) {
@@ -69,7 +71,12 @@ export class Requests {
     this.#sourceMoves = bus.on('source.moved', () => this.refuseHopeless());
   }
 
+  /** In all replicas. */
   get waitingCount(): number {
+    return this.#queue.size + this.waitingElsewhere;
+  }
+
+  get waitingHere(): number {
     return this.#queue.size;
   }
 

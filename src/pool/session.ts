@@ -24,9 +24,11 @@ export class Session implements HeapNode {
   usedAt: number;
   /** Monotonic moment at which its member was last picked for it or accepted an attempt. */
   confirmedAt = Number.NEGATIVE_INFINITY;
-  /** Leases so far. */
+  /** Leases so far, those in other replicas included. */
   uses = 0;
-  /** Open leases; with one, the session is not idle. */
+  /** Those of `uses` that other replicas do not know yet. */
+  unsharedUses = 0;
+  /** Open leases, and those of other replicas where the pool counts them; with one, the session is not idle. */
   openLeases = 0;
   /** Monotonic moment of its last record in the journal. */
   recordedAt = Number.NEGATIVE_INFINITY;

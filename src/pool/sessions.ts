@@ -12,9 +12,11 @@ import type { EventBus } from '../core/events.ts';
 import { Heap } from '../core/heap.ts';
 import type { RoutingOptions, SessionOwner } from './lease.ts';
 import type { RotationOptions } from './options.ts';
+import type { PoolObserver } from './pool-observer.ts';
 import { Session } from './session.ts';
 import { SessionClients } from './session-clients.ts';
 import { SessionJournal } from './session-journal.ts';
+import type { SharedSession } from './shared-member.ts';
 
 /** The owner of sessions that have none. The limit per client does not apply to them. */
 const NO_OWNER: SessionOwner = { user: '', address: '' };
@@ -30,6 +32,8 @@ export class Sessions {
   readonly #clients = new SessionClients();
   readonly #timer: EarliestTimer;
   #journal: SessionJournal | undefined;
+  /** Set while the pool has other replicas. */
+  observer: PoolObserver | undefined;
   /** Replaced by a reload. */
   settings: Pick<RotationOptions, 'sessionTtlMs' | 'maxSessionTtlMs' | 'maxSessionsPerClient'>;
 
@@ -96,7 +100,31 @@ export class Sessions {
 
   /** Adds a session. At a limit, ends another one first. */
   add(session: Session, now: number): Session {
-    this.#makeRoom(session.owner, now);
+    this.#makeRoomFor(session.owner, now);
+    return this.#insert(session, now);
+  }
+
+  /** Puts a session where another replica has it. The replica that opened it has ended those that are too many. */
+  adopt(shared: SharedSession, reason: string, now: number): void {
+    const { name, owner, member, ttlMs, usedAt, uses } = shared;
+    const known = this.#byName.get(name);
+    if (known === undefined && usedAt + ttlMs <= now) return;
+    if (known === undefined) {
+      const session = new Session(name, owner.address === '' ? NO_OWNER : owner, { ttlMs, usedAt });
+      session.uses = uses;
+      this.#insert(session, now);
+    }
+    const session = known ?? this.#byName.get(name);
+    if (session === undefined) return;
+    this.usedElsewhere(session, { ttlMs, usedAt }, now);
+    if (member === undefined) this.unbind(session);
+    else if (member !== session.member) this.bind(session, member, reason, now);
+  }
+
+  #insert(session: Session, now: number): Session {
+    while (this.#byName.size >= this.#maxCount) {
+      if (!this.#endOne(this.#clients.leastUsedOfLargest(now))) break;
+    }
     this.#byName.set(session.name, session);
     this.#clients.add(session);
     this.#count(session.member, 1);
@@ -113,15 +141,31 @@ export class Sessions {
     session.confirmedAt = now;
     session.fallback = undefined;
     session.memberFailed = false;
-    if (from === undefined) this.#bus.emit('session.bound', { session: session.name, member });
-    else if (from !== member) {
+    if (from === undefined) {
+      this.observer?.sessionBound(session, reason);
+      this.#bus.emit('session.bound', { session: session.name, member });
+    } else if (from !== member) {
+      this.observer?.sessionMoved(session, reason);
       this.#bus.emit('session.moved', { session: session.name, from, to: member, reason });
     }
   }
 
+  /** Another replica used the session. */
+  usedElsewhere(
+    session: Session,
+    { usedAt, ttlMs }: Pick<SharedSession, 'usedAt' | 'ttlMs'>,
+    now: number,
+  ): void {
+    session.ttlMs = ttlMs;
+    session.usedAt = Math.max(session.usedAt, usedAt);
+    this.#journal?.sessionUsed(session, now);
+  }
+
   /** Leaves the session without a member until its next pick. */
   unbind(session: Session): void {
+    if (session.member === undefined) return;
     this.#setMember(session, undefined);
+    this.observer?.sessionMoved(session, 'rotated');
   }
 
   /** @returns false when there is no such session. */
@@ -143,19 +187,19 @@ export class Sessions {
         this.#end(first, 'idle');
         continue;
       }
-      if (first.openLeases > 0) this.#journal?.sessionUsed(first, now);
+      if (first.openLeases > 0) {
+        this.#journal?.sessionUsed(first, now);
+        this.observer?.sessionUsed(first);
+      }
       this.#byEnd.update(first, first.nextCheckAt(now));
     }
     this.#timer.armBy(this.#byEnd.firstKey);
   }
 
-  #makeRoom(owner: SessionOwner, now: number): void {
+  #makeRoomFor(owner: SessionOwner, now: number): void {
     const { maxSessionsPerClient } = this.settings;
     while (owner !== NO_OWNER && this.#clients.countOf(owner) >= maxSessionsPerClient) {
       if (!this.#endOne(this.#clients.leastUsedOf(owner, now))) break;
-    }
-    while (this.#byName.size >= this.#maxCount) {
-      if (!this.#endOne(this.#clients.leastUsedOfLargest(now))) break;
     }
   }
 
@@ -185,6 +229,7 @@ export class Sessions {
     this.#byEnd.remove(session);
     this.#clients.remove(session);
     this.#journal?.sessionChanged(session);
+    this.observer?.sessionEnded(session, reason);
     this.#bus.emit('session.ended', { session: session.name, reason });
   }
 }

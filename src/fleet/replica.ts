@@ -1,0 +1,398 @@
+/**
+ * Keeps a pool and a shared pool the same: publishes what the pool finds out, and applies what other replicas publish.
+ *
+ * Facts are published at the end of the turn of the event loop that made them, beats at most every `beatMs`, and more demand at
+ * once. While a fact of this replica is on its way to the log, facts of others about the same thing come before it there, so
+ * they are skipped: the last one decides.
+ *
+ * It also grants the leases of the pool. A session that is unknown here is first opened in the shared pool, so that all
+ * replicas put it on the same member.
+ */
+import { BoundedMap } from '../core/bounded-map.ts';
+import type { Clock } from '../core/clock.ts';
+import type { EventBus } from '../core/events.ts';
+import type { Demand } from '../pool/drawn-member.ts';
+import {
+  isLease,
+  type Lease,
+  type LeaseProvider,
+  type LeaseRefusal,
+  type LeaseReport,
+  type LeaseRequest,
+} from '../pool/lease.ts';
+import type { Pool } from '../pool/pool.ts';
+import type { PoolChange } from '../pool/shared-member.ts';
+import type { PoolSharing } from '../pool/sharing.ts';
+import type {
+  Beat,
+  Fact,
+  FleetView,
+  Follower,
+  LoggedFact,
+  MemberLeft,
+  MemberRecord,
+  SharedPool,
+  SharedState,
+  SourceCommand,
+} from './shared-pool.ts';
+
+type Answer = Lease | LeaseRefusal;
+
+export interface ReplicaOptions {
+  /** Unique among the replicas of the shared pool. */
+  readonly name: string;
+  readonly clock: Clock;
+  readonly bus: EventBus;
+  readonly pool: Pool;
+  readonly shared: SharedPool;
+  /** See `SharingOptions`. */
+  readonly sameMachine: boolean;
+  /** False: this replica only watches the others. It counts their open leases as its own. */
+  readonly servesClients: boolean;
+  /** Replicas that must report that a member failed, before it is removed everywhere. */
+  readonly evictionVotes: (replicas: number) => number;
+  /** Least time between two beats. */
+  readonly beatMs: number;
+  /** Executes a command that was given to another replica, or before this one started. */
+  readonly onCommand?: (command: SourceCommand) => void;
+}
+
+/** What another replica reported last. */
+interface OtherReplica {
+  waiting: number;
+  demand: Readonly<Record<string, Demand>>;
+  /** Open leases by member and by session. */
+  readonly memberLeases: Map<string, number>;
+  readonly sessionLeases: Map<string, number>;
+}
+
+/** Members with incomplete votes that are remembered. */
+const MAX_VOTES = 10_000;
+/** Below this rate of members used up, it need not be reported again. */
+const QUIET_RATE = 0.001;
+
+export class Replica implements LeaseProvider, Follower {
+  readonly #options: ReplicaOptions;
+  readonly #sharing: PoolSharing;
+  readonly #subscriptions: readonly Disposable[];
+  readonly #others = new Map<string, OtherReplica>();
+  /** Replicas that reported a member as failed, by member. */
+  readonly #votes = new BoundedMap<string, Set<string>>(MAX_VOTES);
+  /** Facts that were published and have not come back, by what they are about. */
+  readonly #inFlight = new Map<string, number>();
+  /** Sessions that are being opened in the shared pool. */
+  readonly #opening = new Map<string, Promise<void>>();
+  #replicas: readonly string[] = [];
+  #outbox: Fact[] = [];
+  #beatTimer: Disposable | undefined;
+  #isBeatQueued = false;
+  #isHearing = false;
+  #closed = false;
+
+  constructor(options: ReplicaOptions) {
+    const { pool, bus, sameMachine } = options;
+    this.#options = options;
+    this.#sharing = pool.share({
+      sameMachine,
+      onChange: (change) => this.#changed(change),
+      onUse: () => this.#beatLater(),
+    });
+    this.#subscriptions = [
+      bus.on('demand.rose', () => this.#beatNow()),
+      bus.on('client.waited', () => {
+        if (this.#sharing.waiting === 0) this.#beatNow(); // another replica must not draw for it
+      }),
+    ];
+  }
+
+  /** Loads what is shared and follows it. @throws NoriaError like `SharedPool.follow`. */
+  async open(): Promise<void> {
+    await this.#options.shared.follow(this);
+  }
+
+  acquire(request: LeaseRequest): Answer | Promise<Answer> {
+    const answer = this.#options.pool.acquire(request);
+    if (request.routing.session === undefined || this.#closed) return answer;
+    return answer instanceof Promise
+      ? answer.then((late) => this.#inOpenSession(request, late))
+      : this.#inOpenSession(request, answer);
+  }
+
+  cancel(requestId: number): void {
+    this.#options.pool.cancel(requestId);
+  }
+
+  report(report: LeaseReport): void {
+    this.#options.pool.report(report);
+  }
+
+  /** Publishes a command that the operator gave to this replica. */
+  command(source: string, command: SourceCommand['command']): void {
+    this.#publish({ kind: 'source.commanded', source, command });
+  }
+
+  loaded(state: SharedState): void {
+    const sharing = this.#sharing;
+    const here = new Map(sharing.members().map((changes) => [changes.member.id, changes]));
+    this.#inFlight.clear();
+    this.#votes.clear();
+    sharing.apply(state.members.flatMap((record) => this.#changesOf(record)));
+    sharing.apply(state.sessions.map((session) => ({ kind: 'session.moved', session, reason: 'loaded' })));
+    for (const { member, uses } of state.members) sharing.setUses(member.id, uses);
+    for (const source of state.paused) {
+      this.#options.onCommand?.({ kind: 'source.commanded', source, command: 'pause' });
+    }
+    for (const { member } of state.members) here.delete(member.id);
+    for (const { member, quarantine, bans } of here.values()) {
+      this.#publish({ kind: 'member.joined', member });
+      sharing.reportUsesAgain(member.id);
+      if (quarantine !== undefined)
+        this.#publish({ kind: 'member.quarantined', member: member.id, quarantine });
+      for (const host of bans)
+        this.#publish({ kind: 'member.banned', member: member.id, host, lifted: false });
+    }
+    const known = new Set(state.sessions.map(({ name }) => name));
+    for (const session of sharing.sessions()) {
+      if (!known.has(session.name)) this.#publish({ kind: 'session.moved', session, reason: 'new' });
+    }
+  }
+
+  followed(facts: readonly LoggedFact[]): void {
+    const changes: PoolChange[] = [];
+    for (const { by, fact } of facts) {
+      const isOwn = by === this.#options.name;
+      if (fact.kind === 'member.left') {
+        if (this.#countVote(fact, by)) changes.push(fact);
+      } else if (this.#isInFlight(fact)) {
+        if (isOwn) this.#cameBack(fact);
+      } else if (isOwn && fact.kind !== 'session.moved')
+        continue; // a session opened by `bindSession` may have ended since
+      else if (fact.kind === 'source.commanded') this.#options.onCommand?.(fact);
+      else changes.push(fact);
+    }
+    this.#sharing.apply(this.#inOwnOrder(changes));
+  }
+
+  heard({ replicas, beats, uses }: FleetView): void {
+    const { name } = this.#options;
+    if (replicas.join() !== this.#replicas.join()) {
+      this.#replicas = replicas;
+      const index = replicas.indexOf(name);
+      this.#sharing.setShare(index < 0 ? { count: 1, index: 0 } : { count: replicas.length, index });
+    }
+    for (const { by, beat } of beats) this.#hear(by, beat);
+    for (const other of this.#others.keys()) if (!replicas.includes(other)) this.#forget(other);
+    for (const [member, sum] of Object.entries(uses)) this.#sharing.setUses(member, sum);
+    this.#isHearing = true; // the demand of others must not come back to them as ours
+    this.#setDemandElsewhere();
+    this.#isHearing = false;
+  }
+
+  /** The others no longer see this replica. Idempotent. */
+  async close(): Promise<void> {
+    this.#closed = true;
+    this.#beatTimer?.[Symbol.dispose]();
+    for (const subscription of this.#subscriptions) subscription[Symbol.dispose]();
+    await this.#options.shared.close();
+  }
+
+  /** The lease, once all replicas agree on the member of its session. */
+  #inOpenSession(request: LeaseRequest, answer: Answer): Answer | Promise<Answer> {
+    if (!isLease(answer)) return answer;
+    const { session, member } = answer;
+    if (session === undefined || !this.#sharing.isUnconfirmed(session)) return answer;
+    return this.#openSession(session).then(() => {
+      const agreed = this.#sharing.session(session)?.member;
+      if (agreed === undefined || agreed === member) return answer;
+      this.#options.pool.report({ lease: answer.id, kind: 'failed', blame: 'nobody', fault: 'client-gone' });
+      return this.acquire(request);
+    });
+  }
+
+  /** One request at a time opens a session; the others wait for it. */
+  async #openSession(name: string): Promise<void> {
+    const opening = this.#opening.get(name) ?? this.#bind(name);
+    this.#opening.set(name, opening);
+    await opening;
+    this.#opening.delete(name);
+  }
+
+  async #bind(name: string): Promise<void> {
+    const proposed = this.#sharing.session(name);
+    if (proposed !== undefined) this.#sharing.confirm(await this.#options.shared.bindSession(proposed));
+  }
+
+  #changed(change: PoolChange): void {
+    if (change.kind !== 'member.left') this.#publish(change);
+    else {
+      const votesNeeded = change.reason === 'failed' ? this.#options.evictionVotes(this.#replicas.length) : 1;
+      this.#publish({ ...change, votesNeeded });
+    }
+  }
+
+  #publish(fact: Fact): void {
+    if (this.#closed) return;
+    const subject = subjectOf(fact);
+    if (subject !== undefined) this.#inFlight.set(subject, (this.#inFlight.get(subject) ?? 0) + 1);
+    this.#outbox.push(fact);
+    if (this.#outbox.length === 1) queueMicrotask(() => this.#flush());
+  }
+
+  #flush(): void {
+    const facts = this.#outbox;
+    this.#outbox = [];
+    this.#options.shared.publish(facts);
+  }
+
+  #isInFlight(fact: Fact): boolean {
+    const subject = subjectOf(fact);
+    return subject !== undefined && this.#inFlight.has(subject);
+  }
+
+  #cameBack(fact: Fact): void {
+    const subject = subjectOf(fact);
+    if (subject === undefined) return;
+    const left = (this.#inFlight.get(subject) ?? 0) - 1;
+    if (left > 0) this.#inFlight.set(subject, left);
+    else this.#inFlight.delete(subject);
+  }
+
+  /** @returns whether the member is to be removed. */
+  #countVote({ member, votesNeeded }: MemberLeft, by: string): boolean {
+    if (votesNeeded <= 1) return true;
+    const votes = this.#votes.get(member) ?? new Set();
+    votes.add(by);
+    this.#votes.set(member, votes);
+    return votes.size >= votesNeeded;
+  }
+
+  /** The changes that bring the pool to a loaded record. */
+  #changesOf({ member, left, quarantine, bans, votes }: MemberRecord): PoolChange[] {
+    const { id } = member;
+    if (left !== undefined) {
+      this.#sharing.bar(member);
+      return [{ kind: 'member.left', member: id, ...left }];
+    }
+    if (votes.length > 0) this.#votes.set(id, new Set(votes));
+    return [
+      { kind: 'member.joined', member },
+      ...(quarantine === undefined ? [] : [{ kind: 'member.quarantined', member: id, quarantine } as const]),
+      ...bans.map((host) => ({ kind: 'member.banned', member: id, host, lifted: false }) as const),
+    ];
+  }
+
+  /** Lets replicas start their rotation with different members of a draw, so that together they use all members evenly. */
+  #inOwnOrder(changes: readonly PoolChange[]): readonly PoolChange[] {
+    const joined = changes.filter(({ kind }) => kind === 'member.joined');
+    const index = this.#replicas.indexOf(this.#options.name);
+    if (joined.length < 2 || index < 1) return changes;
+    const first = Math.floor((joined.length * index) / this.#replicas.length);
+    const others = changes.filter(({ kind }) => kind !== 'member.joined');
+    return [...joined.slice(first), ...joined.slice(0, first), ...others];
+  }
+
+  #hear(by: string, { waiting, demand, members, sessions }: Beat): void {
+    let other = this.#others.get(by);
+    if (other === undefined) {
+      other = { waiting, demand, memberLeases: new Map(), sessionLeases: new Map() };
+      this.#others.set(by, other);
+    }
+    other.waiting = waiting;
+    other.demand = demand;
+    for (const activity of members) {
+      if (activity.endsAt !== undefined) this.#sharing.renew(activity.member, activity.endsAt);
+      if (this.#options.servesClients) continue;
+      this.#sharing.count(activity, changeCount(other.memberLeases, activity.member, activity.openLeases));
+    }
+    for (const activity of sessions) {
+      this.#sharing.useSession(activity);
+      if (this.#options.servesClients) continue;
+      const change = changeCount(other.sessionLeases, activity.session, activity.openLeases);
+      this.#sharing.countForSession(activity.session, change);
+    }
+  }
+
+  /** A replica has ended, and its leases with it. */
+  #forget(name: string): void {
+    const other = this.#others.get(name);
+    this.#others.delete(name);
+    for (const [member, openLeases] of other?.memberLeases ?? [])
+      this.#sharing.count({ member }, -openLeases);
+    for (const [session, openLeases] of other?.sessionLeases ?? []) {
+      this.#sharing.countForSession(session, -openLeases);
+    }
+  }
+
+  #setDemandElsewhere(): void {
+    const sums = new Map<string, Demand>();
+    let waiting = 0;
+    for (const other of this.#others.values()) {
+      waiting += other.waiting;
+      for (const [source, demand] of Object.entries(other.demand)) {
+        const sum = sums.get(source);
+        sums.set(source, sum === undefined ? demand : addDemand(sum, demand));
+      }
+    }
+    this.#sharing.setDemandElsewhere(waiting, sums);
+  }
+
+  #beatLater(): void {
+    if (this.#beatTimer !== undefined || this.#closed) return;
+    this.#beatTimer = this.#options.clock.after(this.#options.beatMs, () => this.#beat());
+  }
+
+  #beatNow(): void {
+    if (this.#isBeatQueued || this.#isHearing || this.#closed) return;
+    this.#isBeatQueued = true;
+    queueMicrotask(() => this.#beat());
+  }
+
+  #beat(): void {
+    this.#isBeatQueued = false;
+    this.#beatTimer?.[Symbol.dispose]();
+    this.#beatTimer = undefined;
+    if (this.#closed) return;
+    const beat = this.#sharing.takeActivity();
+    this.#options.shared.beat(beat);
+    const isBusy =
+      beat.waiting > 0 ||
+      Object.values(beat.demand).some(({ usedUpPerSecond }) => usedUpPerSecond > QUIET_RATE);
+    if (isBusy) this.#beatLater();
+  }
+}
+
+/** What the fact is about: of two such facts, the later one decides. Undefined where the order does not matter. */
+function subjectOf(fact: Fact): string | undefined {
+  switch (fact.kind) {
+    case 'member.joined':
+    case 'member.left':
+      return undefined;
+    case 'member.quarantined':
+    case 'member.restored':
+      return `member ${fact.member}`;
+    case 'member.banned':
+      return `ban ${fact.member} ${fact.host}`;
+    case 'session.moved':
+      return `session ${fact.session.name}`;
+    case 'session.ended':
+      return `session ${fact.name}`;
+    case 'source.commanded':
+      return `source ${fact.source}`;
+  }
+}
+
+function addDemand(one: Demand, other: Demand): Demand {
+  return {
+    waiting: one.waiting + other.waiting,
+    lastWantedAt: Math.max(one.lastWantedAt, other.lastWantedAt),
+    usedUpPerSecond: one.usedUpPerSecond + other.usedUpPerSecond,
+  };
+}
+
+/** @returns the difference to the last count. */
+function changeCount(counts: Map<string, number>, key: string, count: number): number {
+  const before = counts.get(key) ?? 0;
+  if (count === 0) counts.delete(key);
+  else counts.set(key, count);
+  return count - before;
+}

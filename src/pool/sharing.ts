@@ -1,0 +1,389 @@
+/**
+ * Connects a pool with its other replicas: describes its own changes and activity as data, and applies those of others.
+ *
+ * It reports no change that it applies. Every change is idempotent.
+ */
+import type { Clock } from '../core/clock.ts';
+import type { EventBus } from '../core/events.ts';
+import { QUIET_MS } from './candidates.ts';
+import { demandHere } from './demand.ts';
+import { memberKey } from './departed-members.ts';
+import type { Demand } from './drawn-member.ts';
+import type { Departure, Member } from './member.ts';
+import type { Members } from './members.ts';
+import type { PoolShare } from './options.ts';
+import type { PoolObserver } from './pool-observer.ts';
+import type { Requests } from './requests.ts';
+import type { Session } from './session.ts';
+import type { Sessions } from './sessions.ts';
+import type {
+  MemberActivity,
+  MemberQuarantine,
+  PoolActivity,
+  PoolChange,
+  SessionActivity,
+  SharedMember,
+  SharedSession,
+} from './shared-member.ts';
+
+export interface SharingParts {
+  readonly clock: Clock;
+  readonly bus: EventBus;
+  readonly members: Members;
+  readonly sessions: Sessions;
+  readonly requests: Requests;
+}
+
+export interface SharingOptions {
+  /** Receives each change, in the middle of the call that makes it. */
+  readonly onChange: (change: PoolChange) => void;
+  /** A member or session was used: `takeActivity` has something new. On the path of every request. */
+  readonly onUse: () => void;
+  /**
+   * Whether the other replicas are of the same machine. Their evidence then counts like that of this process. Of others, it makes
+   * a member that worked here lately no last choice.
+   */
+  readonly sameMachine: boolean;
+}
+
+/** What is known about a member, as changes: a replica that applies them all has the same. */
+export interface MemberChanges {
+  readonly member: SharedMember;
+  readonly quarantine: MemberQuarantine | undefined;
+  readonly bans: readonly string[];
+}
+
+/** A success protects a member for this long from a quarantine of another machine. */
+const WORKED_MS = 60_000;
+
+export class PoolSharing implements PoolObserver {
+  readonly #parts: SharingParts;
+  readonly #options: SharingOptions;
+  readonly #usedMembers = new Set<Member>();
+  readonly #usedSessions = new Set<Session>();
+  /** Sessions that got a member which the other replicas do not know. */
+  readonly #unconfirmed = new Set<string>();
+  #applying = false;
+
+  constructor(parts: SharingParts, options: SharingOptions) {
+    this.#parts = parts;
+    this.#options = options;
+    parts.members.observer = this;
+    parts.sessions.observer = this;
+  }
+
+  memberJoined(member: Member): void {
+    this.#report({ kind: 'member.joined', member: describe(member) });
+  }
+
+  memberQuarantined(member: Member): void {
+    const quarantine = quarantineOf(member);
+    if (quarantine !== undefined) {
+      this.#report({ kind: 'member.quarantined', member: member.id, quarantine });
+    }
+  }
+
+  memberReady({ id }: Member): void {
+    this.#report({ kind: 'member.restored', member: id });
+  }
+
+  memberLeft({ id }: Member, { reason, fault }: Departure): void {
+    if (reason === 'expired' || reason === 'removed') return;
+    this.#report({ kind: 'member.left', member: id, reason, fault });
+  }
+
+  memberBanned({ id }: Member, host: string, lifted: boolean): void {
+    this.#report({ kind: 'member.banned', member: id, host, lifted });
+  }
+
+  memberUsed(member: Member): void {
+    this.#usedMembers.add(member);
+    this.#options.onUse();
+  }
+
+  sessionBound(session: Session, reason: string): void {
+    if (reason === 'rotated') this.sessionMoved(session, reason);
+    else if (!this.#applying) this.#unconfirmed.add(session.name);
+  }
+
+  sessionMoved(session: Session, reason: string): void {
+    this.#report({ kind: 'session.moved', session: describeSession(session), reason });
+  }
+
+  sessionUsed(session: Session): void {
+    this.#usedSessions.add(session);
+    this.#options.onUse();
+  }
+
+  sessionEnded({ name }: Session, reason: string): void {
+    this.#unconfirmed.delete(name);
+    if (reason !== 'idle') this.#report({ kind: 'session.ended', name });
+  }
+
+  members(): MemberChanges[] {
+    const all = [...this.#parts.members.all()].filter(({ phase }) => phase.name !== 'draining');
+    return all.map((member) => ({
+      member: describe(member),
+      quarantine: quarantineOf(member),
+      bans: [...(member.bans?.keys() ?? [])],
+    }));
+  }
+
+  sessions(): SharedSession[] {
+    return [...this.#parts.sessions.all()].map(describeSession);
+  }
+
+  session(name: string): SharedSession | undefined {
+    const session = this.#parts.sessions.find(name);
+    return session === undefined ? undefined : describeSession(session);
+  }
+
+  /** Whether the session has a member that only this process knows. */
+  isUnconfirmed(session: string): boolean {
+    return this.#unconfirmed.has(session);
+  }
+
+  /** All replicas agree on the member of the session. */
+  confirm(session: SharedSession): void {
+    this.#unconfirmed.delete(session.name);
+    this.apply([{ kind: 'session.moved', session, reason: 'bound' }]);
+  }
+
+  /** Reports all uses of the member again, to replicas that know none. */
+  reportUsesAgain(id: string): void {
+    const member = this.#parts.members.find(id);
+    if (member === undefined || member.uses === 0) return;
+    member.unsharedUses = member.uses;
+    this.memberUsed(member);
+  }
+
+  /** Clients that wait in this process. */
+  get waiting(): number {
+    return this.#parts.requests.waitingHere;
+  }
+
+  /** What this process does, and what changed since the last call. */
+  takeActivity(): PoolActivity {
+    const { clock, members, requests } = this.#parts;
+    const now = clock.monotonic();
+    const demand: Record<string, Demand> = {};
+    for (const source of members.sources.values()) {
+      const here = demandHere(members, source, now);
+      if (here.lastWantedAt !== Number.NEGATIVE_INFINITY || here.waiting > 0) demand[source.name] = here;
+    }
+    const usedMembers = [...this.#usedMembers].map(takeMemberActivity);
+    const usedSessions = [...this.#usedSessions].map((session) => takeSessionActivity(session, now));
+    this.#usedMembers.clear();
+    this.#usedSessions.clear();
+    return { waiting: requests.waitingHere, demand, members: usedMembers, sessions: usedSessions };
+  }
+
+  /** Applies changes of other replicas, then serves the clients that wait for them. */
+  apply(changes: readonly PoolChange[]): void {
+    const { clock, members, requests } = this.#parts;
+    const now = clock.monotonic();
+    members.update(now);
+    this.#applying = true;
+    for (const change of changes) this.#apply(change, now);
+    this.#applying = false;
+    requests.serveWaiting(now);
+  }
+
+  /** Draws do not bring back these members, which other replicas have removed. */
+  bar(removed: SharedMember): void {
+    const { departed } = this.#parts.members;
+    const history = { bans: [], health: { inRow: 0, rests: 0 } };
+    const key = memberKey(removed.source, removed);
+    departed.add(key, { untilAt: removed.endsAt, barred: true, ...history }, this.#parts.clock.monotonic());
+  }
+
+  /** Takes over a part of the limits per member. */
+  setShare(share: PoolShare): void {
+    const { clock, members, requests } = this.#parts;
+    const now = clock.monotonic();
+    members.setShare(share, now);
+    requests.serveWaiting(now);
+  }
+
+  /** What other replicas need, by source; all of it. */
+  setDemandElsewhere(waiting: number, demand: ReadonlyMap<string, Demand>): void {
+    const { members, requests, bus } = this.#parts;
+    requests.waitingElsewhere = waiting;
+    const risen: string[] = [];
+    for (const source of members.sources.values()) {
+      const before = source.demandElsewhere;
+      const next = demand.get(source.name);
+      source.demandElsewhere = next;
+      if (next === undefined) continue;
+      const wasQuiet = next.lastWantedAt - (before?.lastWantedAt ?? Number.NEGATIVE_INFINITY) > QUIET_MS;
+      if (wasQuiet || next.waiting > (before?.waiting ?? 0)) risen.push(source.name);
+    }
+    if (risen.length > 0) bus.emit('demand.rose', { sources: risen });
+  }
+
+  /** @param uses - accepted leases in all replicas. */
+  setUses(id: string, uses: number): void {
+    const { clock, members } = this.#parts;
+    const member = members.find(id);
+    if (member === undefined || uses <= member.uses) return;
+    const now = clock.monotonic();
+    member.uses = uses;
+    if (this.#options.sameMachine) member.lastSuccessAt = now;
+    const { maxUsesPerMember } = members.settings.rotation;
+    if (maxUsesPerMember > 0 && uses >= maxUsesPerMember) members.remove(member, { reason: 'used-up' }, now);
+    else members.index.update(member, now);
+  }
+
+  /** Another replica used a member whose end of life is assumed. */
+  renew(id: string, endsAt: number): void {
+    const { clock, members } = this.#parts;
+    const member = members.find(id);
+    if (member?.endIsAssumed !== true || endsAt <= member.endsAt || member.phase.name === 'draining') return;
+    members.index.setEnd(member, endsAt);
+    members.index.update(member, clock.monotonic());
+  }
+
+  /** Counts open leases and latency of another replica as those of this pool. */
+  count(
+    { member: id, latencyMs }: Pick<MemberActivity, 'member' | 'latencyMs'>,
+    openLeasesChange: number,
+  ): void {
+    const { clock, members } = this.#parts;
+    const member = members.find(id);
+    if (member === undefined) return;
+    const now = clock.monotonic();
+    member.latencyMs = latencyMs ?? member.latencyMs;
+    if (openLeasesChange === 0) return;
+    member.openLeases += openLeasesChange;
+    member.source.openLeases += openLeasesChange;
+    members.leaseEnded(member, now);
+  }
+
+  /** Another replica used a session. */
+  useSession(activity: SessionActivity): void {
+    const { clock, sessions } = this.#parts;
+    const session = sessions.find(activity.session);
+    if (session === undefined) return;
+    session.uses += activity.uses;
+    sessions.usedElsewhere(session, activity, clock.monotonic());
+  }
+
+  /** Counts open leases of another replica as those of this pool. */
+  countForSession(name: string, openLeasesChange: number): void {
+    const session = this.#parts.sessions.find(name);
+    if (session !== undefined) session.openLeases += openLeasesChange;
+  }
+
+  #report(change: PoolChange): void {
+    if (!this.#applying) this.#options.onChange(change);
+  }
+
+  #apply(change: PoolChange, now: number): void {
+    const { members, sessions } = this.#parts;
+    switch (change.kind) {
+      case 'member.joined': {
+        const source = members.sources.get(change.member.source);
+        if (source !== undefined) members.addShared(source, change.member, now);
+        break;
+      }
+      case 'member.quarantined':
+        this.#quarantine(change.member, change.quarantine, now);
+        break;
+      case 'member.restored':
+        this.#restore(change.member, now);
+        break;
+      case 'member.left': {
+        const member = members.find(change.member);
+        if (member !== undefined) members.remove(member, departureOf(change), now);
+        break;
+      }
+      case 'member.banned': {
+        const member = members.find(change.member);
+        if (member === undefined) break;
+        if (change.lifted) members.unban(member, change.host);
+        else members.ban(member, change.host);
+        break;
+      }
+      case 'session.moved':
+        sessions.adopt(change.session, change.reason, now);
+        break;
+      case 'session.ended':
+        sessions.forget(change.name);
+        break;
+    }
+  }
+
+  #quarantine(id: string, { untilAt, fault, health }: MemberQuarantine, now: number): void {
+    const { members } = this.#parts;
+    const member = members.find(id);
+    if (member === undefined) return;
+    const { phase } = member;
+    if (phase.name !== 'ready' && phase.name !== 'quarantined') return;
+    if (phase.name === 'quarantined' && phase.untilAt === untilAt) return;
+    if (this.#options.sameMachine) member.health.inherit(health, now);
+    else if ((member.lastSuccessAt ?? Number.NEGATIVE_INFINITY) > now - WORKED_MS) return;
+    members.quarantineUntil(member, { untilAt, fault }, now);
+  }
+
+  #restore(id: string, now: number): void {
+    const { members } = this.#parts;
+    const member = members.find(id);
+    if (member === undefined) return;
+    const { name } = member.phase;
+    if (name !== 'joining' && name !== 'quarantined') return;
+    if (this.#options.sameMachine) member.health.accepted(now);
+    members.admit(member, now);
+  }
+}
+
+function describe(member: Member): SharedMember {
+  const { id, source, protocol, host, port, location, joinedAt, endsAt, endIsAssumed, exitIp, facts } =
+    member;
+  return {
+    id,
+    source: source.name,
+    protocol,
+    host,
+    port,
+    joinedAt,
+    endsAt,
+    endIsAssumed,
+    unproven: member.phase.name === 'joining',
+    ...(location.text !== '' && { location: location.text }),
+    ...(exitIp !== undefined && { exitIp }),
+    ...(facts !== undefined && { facts }),
+  };
+}
+
+function quarantineOf({ phase, health }: Member): MemberQuarantine | undefined {
+  if (phase.name !== 'quarantined') return undefined;
+  return { untilAt: phase.untilAt, fault: phase.fault, health: health.record() };
+}
+
+/** Uses that `takeSessionActivity` will report are left out. */
+function describeSession(session: Session): SharedSession {
+  const { name, owner, member, ttlMs, usedAt, uses, unsharedUses } = session;
+  return { name, owner, ...(member !== undefined && { member }), ttlMs, usedAt, uses: uses - unsharedUses };
+}
+
+function departureOf({ reason, fault }: Extract<PoolChange, { kind: 'member.left' }>): Departure {
+  return { reason, ...(fault !== undefined && { fault }) };
+}
+
+function takeMemberActivity(member: Member): MemberActivity {
+  const { id, unsharedUses, openLeases, latencyMs, endIsAssumed, endsAt } = member;
+  member.unsharedUses = 0;
+  return {
+    member: id,
+    uses: unsharedUses,
+    openLeases,
+    ...(latencyMs !== undefined && { latencyMs }),
+    ...(endIsAssumed && { endsAt }),
+  };
+}
+
+function takeSessionActivity(session: Session, now: number): SessionActivity {
+  const { name, unsharedUses, openLeases, usedAt, ttlMs } = session;
+  session.unsharedUses = 0;
+  return { session: name, uses: unsharedUses, openLeases, usedAt: openLeases > 0 ? now : usedAt, ttlMs };
+}

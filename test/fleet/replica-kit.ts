@@ -1,0 +1,125 @@
+/** Replicas of one pool in one process, on one manual clock and a shared pool in memory. */
+import { onTestFinished } from 'vitest';
+import { seededRandom } from '../../src/core/random.ts';
+import { MemorySharedPool } from '../../src/fleet/memory-shared-pool.ts';
+import { Replica, type ReplicaOptions } from '../../src/fleet/replica.ts';
+import type { SharedPool, SourceCommand } from '../../src/fleet/shared-pool.ts';
+import { isLease, type Lease, type RoutingOptions } from '../../src/pool/lease.ts';
+import type { MemberView } from '../../src/pool/views.ts';
+import { createPaceMemory } from '../../src/state/pace-file.ts';
+import { openKit, type PoolKit, request } from '../pool/pool-kit.ts';
+import { ManualClock } from '../support/manual-clock.ts';
+import { timekeeperOf } from './shared-pool-contract.ts';
+
+export interface ReplicaKit extends PoolKit {
+  readonly replica: Replica;
+  readonly commands: SourceCommand[];
+}
+
+export interface FleetKit {
+  readonly clock: ManualClock;
+  readonly memory: MemorySharedPool;
+  /** Opens one more replica. */
+  open(name: string, changes?: Changes): Promise<ReplicaKit>;
+}
+
+export type Changes = Partial<Pick<ReplicaOptions, 'sameMachine' | 'servesClients' | 'evictionVotes'>> & {
+  readonly pool?: Omit<NonNullable<Parameters<typeof openKit>[0]>, 'clock'>;
+  /** Changes the connection to the shared pool. */
+  readonly wrap?: (shared: SharedPool) => SharedPool;
+};
+
+export const BEAT_MS = 250;
+
+/** The clock of one replica: the common time, and a count of its own timers. */
+class ReplicaClock extends ManualClock {
+  readonly #common: ManualClock;
+  readonly #armed = new Set<object>();
+
+  constructor(common: ManualClock) {
+    super();
+    this.#common = common;
+  }
+
+  override now(): number {
+    return this.#common.now();
+  }
+
+  override monotonic(): number {
+    return this.#common.monotonic();
+  }
+
+  override get armedCount(): number {
+    return this.#armed.size;
+  }
+
+  override after(ms: number, fn: () => void): Disposable {
+    const key = {};
+    this.#armed.add(key);
+    const timer = this.#common.after(ms, () => {
+      this.#armed.delete(key);
+      fn();
+    });
+    return {
+      [Symbol.dispose]: () => {
+        this.#armed.delete(key);
+        timer[Symbol.dispose]();
+      },
+    };
+  }
+}
+
+export function openFleet(): FleetKit {
+  const clock = new ManualClock();
+  const memory = new MemorySharedPool({ clock, pace: createPaceMemory(timekeeperOf(clock)) });
+  return {
+    clock,
+    memory,
+    async open(name, { pool, wrap, ...changes } = {}) {
+      const ownClock = new ReplicaClock(clock);
+      const kit = openKit({ random: seededRandom(name.charCodeAt(0)), ...pool, clock: ownClock });
+      const commands: SourceCommand[] = [];
+      const connection = memory.connect(name, { servesClients: changes.servesClients ?? true });
+      const replica = new Replica({
+        name,
+        clock: ownClock,
+        bus: kit.bus,
+        pool: kit.pool,
+        shared: wrap?.(connection) ?? connection,
+        sameMachine: true,
+        servesClients: true,
+        evictionVotes: () => 1,
+        beatMs: BEAT_MS,
+        onCommand: (command) => commands.push(command),
+        ...changes,
+      });
+      onTestFinished(() => replica.close());
+      await replica.open();
+      await settled();
+      return { ...kit, replica, commands };
+    },
+  };
+}
+
+/** Everything that was published has been applied. */
+export async function settled(): Promise<void> {
+  await new Promise((resolve) => setImmediate(resolve));
+}
+
+/** The same, beats included. */
+export async function beaten(clock: ManualClock): Promise<void> {
+  await settled();
+  clock.advance(BEAT_MS);
+  await settled();
+}
+
+/** A lease that the replica must grant. */
+export async function acquireAt({ replica }: ReplicaKit, routing: RoutingOptions = {}): Promise<Lease> {
+  const answer = await replica.acquire(request(routing));
+  if (!isLease(answer)) throw new Error(`refused: ${answer.refused}: ${answer.reason}`);
+  return answer;
+}
+
+export function viewOf({ pool }: PoolKit, member: string): MemberView | undefined {
+  return pool.members().find(({ id }) => id === member);
+}

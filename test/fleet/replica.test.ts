@@ -1,0 +1,351 @@
+/** Several pools behave as one. Unless a test says otherwise, the replicas are of one machine. */
+import { expect, test } from 'vitest';
+import { accept, acquire, addMembers, CITY, close, drawn, fail, request, use } from '../pool/pool-kit.ts';
+import { acquireAt, BEAT_MS, beaten, openFleet, settled, viewOf } from './replica-kit.ts';
+
+async function openPair(changes: Parameters<ReturnType<typeof openFleet>['open']>[1] = {}) {
+  const fleet = openFleet();
+  const a = await fleet.open('a', changes);
+  const b = await fleet.open('b', changes);
+  return { fleet, a, b };
+}
+
+const ids = ({ pool }: Awaited<ReturnType<typeof openPair>>['a']) =>
+  pool
+    .members()
+    .map(({ id }) => id)
+    .sort();
+
+test('replica: a member that one draws serves the clients of all', async () => {
+  const { a, b } = await openPair();
+  a.pool.addMembers('city', [
+    drawn(a, 1, 60_000, { location: 'Lisbon', exitIp: '198.51.100.1', facts: { carrier: 'one' } }),
+  ]);
+  await settled();
+  expect(b.pool.members()).toEqual(a.pool.members());
+  const waiting = b.replica.acquire(request({}, { avoid: ids(a), waitMs: 5_000 }));
+  a.pool.addMembers('city', [drawn(a, 2)]);
+  await expect(waiting).resolves.toMatchObject({ host: '203.0.0.3' });
+});
+
+test('replica: a draw of known members renews them everywhere', async () => {
+  const { fleet, a, b } = await openPair();
+  addMembers(a, 2, 60_000);
+  await settled();
+  const [id] = ids(a);
+  b.pool.addMembers('city', [drawn(b, 0, 90_000), drawn(b, 1, 90_000)]);
+  await settled();
+  expect(ids(a)).toEqual(ids(b));
+  fleet.clock.advance(70_000);
+  expect(viewOf(a, id ?? '')?.remainingSeconds).toBe(20);
+  expect(b.events('member.joined').filter(({ renewed }) => renewed).length).toBe(2);
+});
+
+test('replica: one that starts later has members, quarantines, bans, sessions and uses', async () => {
+  const { fleet, a } = await openPair();
+  addMembers(a, 3);
+  await settled();
+  const session = await acquireAt(a, { session: 's1' });
+  accept(a, session);
+  fail(a, acquire(a));
+  a.pool.ban({ of: { member: session.member }, host: 'one.example', verdict: 'banned' });
+  await beaten(fleet.clock);
+  const late = await fleet.open('late');
+  const seen = late.pool.members().map(({ openTunnels: _, latencyMs: __, ...view }) => view);
+  const expected = a.pool.members().map(({ openTunnels: _, latencyMs: __, ...view }) => view);
+  expect(seen.sort(byId)).toEqual(expected.sort(byId));
+  expect(late.pool.sessions()).toMatchObject([{ id: 's1', member: session.member }]);
+  const elsewhere = acquire(late, {}, { targetHost: 'one.example', avoid: [] });
+  expect(elsewhere.member).not.toBe(session.member);
+});
+
+const byId = (one: { readonly id: string }, other: { readonly id: string }) => (one.id < other.id ? -1 : 1);
+
+test('replica: what its pool has from before the start becomes known to all', async () => {
+  const fleet = openFleet();
+  const a = await fleet.open('a');
+  addMembers(a, 1);
+  const [id = ''] = ids(a);
+  use(a);
+  const snapshot = a.pool.snapshot();
+  await settled();
+  const second = openFleet();
+  const restarted = await second.open('a');
+  restarted.pool.restore(snapshot);
+  await restarted.replica.close();
+  const other = await second.open('b');
+  expect(viewOf(other, id), 'it was restored after the start').toBeUndefined();
+});
+
+test('replica: a quarantine counts everywhere, and so does its end', async () => {
+  const { fleet, a, b } = await openPair();
+  addMembers(a, 2);
+  await settled();
+  const failed = acquire(a);
+  fail(a, failed);
+  await settled();
+  expect(viewOf(b, failed.member)).toMatchObject({ state: 'quarantined', faults: 1 });
+  for (let n = 0; n < 3; n += 1) expect((await acquireAt(b)).member).not.toBe(failed.member);
+  fleet.clock.advance(10_000);
+  const others = ids(a).filter((id) => id !== failed.member);
+  use(b, {}, { avoid: others });
+  await settled();
+  expect(viewOf(a, failed.member)).toMatchObject({ state: 'ready', faults: 0 });
+});
+
+test('replica: faults of one member add up', async () => {
+  const { fleet, a, b } = await openPair();
+  addMembers(a, 2);
+  await settled();
+  const failed = acquire(a);
+  const others = ids(a).filter((id) => id !== failed.member);
+  fail(a, failed);
+  await settled();
+  fleet.clock.advance(10_000);
+  fail(b, acquire(b, {}, { avoid: others }));
+  await settled();
+  expect([ids(a), ids(b)]).toEqual([others, others]);
+  a.pool.addMembers('city', [drawn(a, 0), drawn(a, 1)]);
+  b.pool.addMembers('city', [drawn(b, 0), drawn(b, 1)]);
+  await settled();
+  expect([ids(a), ids(b)], 'a draw cannot bring it back').toEqual([others, others]);
+});
+
+test('replica: of different machines, two must agree on an eviction', async () => {
+  const votes = { sameMachine: false, evictionVotes: (replicas: number) => Math.min(2, replicas) };
+  const { fleet, a, b } = await openPair(votes);
+  const c = await fleet.open('c', votes);
+  addMembers(a, 2);
+  await settled();
+  const [id = '', other = ''] = ids(a);
+  const failAt = async (kit: typeof a) => {
+    for (let n = 0; n < 2; n += 1) {
+      fail(kit, acquire(kit, {}, { avoid: [other] }));
+      fleet.clock.advance(20_000);
+    }
+    await settled();
+  };
+  await failAt(a);
+  expect([ids(a), ids(b), ids(c)]).toEqual([[other], [id, other], [id, other]]);
+  const late = await fleet.open('late', votes);
+  expect(ids(late)).toEqual([id, other]);
+  await failAt(b);
+  expect([ids(a), ids(b), ids(c), ids(late)]).toEqual([[other], [other], [other], [other]]);
+});
+
+test('replica: a quarantine of another machine spares a member that worked here lately', async () => {
+  const pool = { health: { maxFailures: 10, quarantineMs: 10_000 } };
+  const { fleet, a, b } = await openPair({ sameMachine: false, pool });
+  addMembers(a, 1);
+  await settled();
+  use(b);
+  fleet.clock.advance(30_000);
+  fail(a, acquire(a));
+  await settled();
+  expect(b.pool.members()[0]?.state).toBe('ready');
+  fleet.clock.advance(31_000);
+  fail(a, acquire(a));
+  await settled();
+  expect(b.pool.members()[0]?.state).toBe('quarantined');
+});
+
+test('replica: evictions and bans by request count everywhere', async () => {
+  const { a, b } = await openPair();
+  addMembers(a, 2);
+  await settled();
+  const [first = '', second = ''] = ids(a);
+  a.pool.evict(first);
+  b.pool.ban({ of: { member: second }, host: 'one.example', verdict: 'banned' });
+  await settled();
+  expect([ids(a), ids(b)]).toEqual([[second], [second]]);
+  expect(a.pool.acquire(request({}, { targetHost: 'one.example' }))).toMatchObject({ refused: 'pool-empty' });
+  a.pool.ban({ of: { member: second }, host: 'one.example', verdict: 'ok' });
+  await settled();
+  expect(b.pool.acquire(request({}, { targetHost: 'one.example' }))).toMatchObject({ member: second });
+});
+
+test('replica: a session has the same member everywhere, and moves for all together', async () => {
+  const { a, b } = await openPair();
+  addMembers(a, 4);
+  await settled();
+  const first = await acquireAt(a, { session: 's1' });
+  expect((await acquireAt(b, { session: 's1' })).member).toBe(first.member);
+  accept(a, first);
+  close(a, first);
+  a.pool.evict(first.member);
+  await settled();
+  const next = await acquireAt(b, { session: 's1' });
+  expect(next.member).not.toBe(first.member);
+  await settled();
+  expect((await acquireAt(a, { session: 's1' })).member).toBe(next.member);
+  expect(a.pool.rotateSession('s1')).toMatchObject({ from: next.member });
+  await settled();
+  expect(b.pool.sessions()[0]?.member).toBe(a.pool.sessions()[0]?.member);
+  b.pool.forgetSession('s1');
+  await settled();
+  expect(a.pool.sessions()).toEqual([]);
+});
+
+test('replica: two that open the same session at once agree on its member', async () => {
+  const { a, b } = await openPair();
+  addMembers(a, 6);
+  await settled();
+  for (let n = 0; n < 10; n += 1) {
+    const name = `s${n}`;
+    const leases = await Promise.all([a, b, a, b].map((kit) => acquireAt(kit, { session: name })));
+    expect(new Set(leases.map(({ member }) => member)).size, name).toBe(1);
+  }
+  const open = [...a.pool.members(), ...b.pool.members()].map(({ openTunnels }) => openTunnels);
+  expect(open.reduce((sum, each) => sum + each)).toBe(40);
+});
+
+test('replica: clients that wait for the same new session get the same member', async () => {
+  const { a, b } = await openPair();
+  const waiting = [a, b].map(({ replica }) => replica.acquire(request({ session: 's1' }, { waitMs: 5_000 })));
+  addMembers(a, 3);
+  const leases = await Promise.all(waiting);
+  expect(leases[0]).toMatchObject({ session: 's1', member: expect.any(String) });
+  expect((leases[1] as { member?: string }).member).toBe((leases[0] as { member?: string }).member);
+});
+
+test('replica: a session that is used elsewhere does not end here', async () => {
+  const { fleet, a, b } = await openPair({ pool: { rotation: { sessionTtlMs: 60_000 } } });
+  addMembers(a, 1, 600_000);
+  await settled();
+  await acquireAt(a, { session: 's1' });
+  for (let n = 0; n < 6; n += 1) {
+    fleet.clock.advance(20_000);
+    close(b, await acquireAt(b, { session: 's1' }));
+    await beaten(fleet.clock);
+  }
+  expect(a.events('session.ended')).toEqual([]);
+  fleet.clock.advance(61_000);
+  expect(b.events('session.ended').length).toBe(1);
+});
+
+test('replica: waiting clients are the demand of all, and a rise is known at once', async () => {
+  const { fleet, a, b } = await openPair();
+  const before = b.events('demand.rose').length;
+  const waiting = a.replica.acquire(request({}, { waitMs: 60_000 }));
+  await settled();
+  expect(b.events('demand.rose').length).toBe(before + 1);
+  expect(b.pool.demand('city')).toMatchObject({ waiting: 1, lastWantedAt: fleet.clock.monotonic() });
+  expect(b.pool.waitingCount).toBe(1);
+  addMembers(b, 1);
+  expect(b.pool.usableAt('city', fleet.clock.monotonic()), 'the waiting client needs it').toBe(0);
+  await waiting;
+  await settled();
+  expect([b.pool.demand('city').waiting, b.pool.waitingCount]).toEqual([0, 0]);
+  expect(b.pool.usableAt('city', fleet.clock.monotonic())).toBe(1);
+});
+
+test('replica: the demand of a replica that closes ends', async () => {
+  const { a, b } = await openPair();
+  void a.replica.acquire(request({}, { waitMs: 60_000 }));
+  await settled();
+  await a.replica.close();
+  await settled();
+  expect(b.pool.demand('city').waiting).toBe(0);
+});
+
+test('replica: a member retires when the uses of all reach the limit', async () => {
+  const { fleet, a, b } = await openPair({ pool: { rotation: { maxUsesPerMember: 4 } } });
+  addMembers(a, 1);
+  await settled();
+  const [id = ''] = ids(a);
+  for (const kit of [a, b, a]) {
+    use(kit);
+    await beaten(fleet.clock);
+  }
+  expect([viewOf(a, id)?.uses, viewOf(b, id)?.uses]).toEqual([3, 3]);
+  use(b);
+  await beaten(fleet.clock);
+  expect([ids(a), ids(b)]).toEqual([[], []]);
+});
+
+test('replica: maxTunnelsPerMember is divided', async () => {
+  const { fleet, a, b } = await openPair({ pool: { rotation: { maxTunnelsPerMember: 3 } } });
+  addMembers(a, 1);
+  await settled();
+  const openAt = (kit: typeof a) => {
+    let count = 0;
+    while (!('refused' in kit.pool.acquire(request()))) count += 1;
+    return count;
+  };
+  expect([openAt(a), openAt(b)]).toEqual([2, 1]);
+  await b.replica.close();
+  await settled();
+  expect(openAt(a)).toBe(1);
+  await fleet.open('c');
+  expect(a.pool.acquire(request())).toMatchObject({ refused: 'pool-empty' });
+});
+
+test('replica: one that serves no clients counts the leases of the others', async () => {
+  const fleet = openFleet();
+  const watcher = await fleet.open('watcher', { servesClients: false });
+  const [a, b] = [await fleet.open('a'), await fleet.open('b')];
+  watcher.pool.addMembers('city', [drawn(watcher, 1)]);
+  await settled();
+  const [id = ''] = ids(watcher);
+  const leases = [await acquireAt(a, { session: 's1' }), await acquireAt(b)];
+  for (const lease of leases) accept(lease === leases[0] ? a : b, lease, 40);
+  await beaten(fleet.clock);
+  expect(viewOf(watcher, id)).toMatchObject({ openTunnels: 2, uses: 2, latencyMs: 40 });
+  expect(watcher.pool.counts()).toMatchObject([{ openTunnels: 2, used: 1 }]);
+  fleet.clock.advance(5_000);
+  expect(watcher.pool.sessions()).toMatchObject([{ id: 's1', idleSeconds: 0, uses: 1 }]);
+  watcher.pool.evict(id);
+  await settled();
+  expect(viewOf(watcher, id)?.state).toBe('draining');
+  await b.replica.close();
+  await settled();
+  expect(viewOf(watcher, id)).toMatchObject({ openTunnels: 1 });
+  close(a, leases[0] ?? acquire(a));
+  await beaten(fleet.clock);
+  expect(watcher.events('member.left')).toMatchObject([{ member: id, reason: 'evicted', uses: 2 }]);
+});
+
+test('replica: a member of unknown lifetime lives on while any replica uses it', async () => {
+  const { fleet, a, b } = await openPair({ pool: { sources: [{ ...CITY, unknownLifetimeMs: 60_000 }] } });
+  a.pool.addMembers('city', [drawn(a, 1, 0, { endsAt: undefined })]);
+  await settled();
+  for (let n = 0; n < 4; n += 1) {
+    fleet.clock.advance(40_000);
+    use(b);
+    await beaten(fleet.clock);
+  }
+  expect([ids(a).length, ids(b).length]).toEqual([1, 1]);
+});
+
+test('replica: a member that a probe admits serves the clients of all', async () => {
+  const { a, b } = await openPair();
+  a.pool.addMembers('city', [drawn(a, 1, 60_000, { unproven: true })]);
+  await settled();
+  expect(b.pool.acquire(request())).toMatchObject({ refused: 'pool-empty' });
+  const [probe] = a.pool.acquireForProbe(1);
+  a.pool.report({ lease: probe?.id ?? 0, kind: 'accepted', latencyMs: 5 });
+  await settled();
+  expect(b.pool.acquire(request())).toMatchObject({ member: ids(a)[0] });
+});
+
+test('replica: commands for a source reach all, also those that start later', async () => {
+  const { fleet, a, b } = await openPair();
+  a.replica.command('city', 'pause');
+  await settled();
+  const pause = { kind: 'source.commanded', source: 'city', command: 'pause' };
+  expect([a.commands, b.commands]).toEqual([[], [pause]]);
+  expect((await fleet.open('c')).commands).toEqual([pause]);
+  b.replica.command('city', 'resume');
+  await settled();
+  expect((await fleet.open('d')).commands).toEqual([]);
+});
+
+test('replica: an idle one sends no beats', async () => {
+  const { fleet, a } = await openPair();
+  addMembers(a, 1, 600_000);
+  use(a);
+  await beaten(fleet.clock);
+  const armed = fleet.clock.armedCount;
+  fleet.clock.advance(10 * BEAT_MS);
+  expect(fleet.clock.armedCount).toBe(armed);
+});
