@@ -51,3 +51,38 @@ test.each([
     expect(events('client.refused')).toEqual([]);
   },
 );
+
+test.each([
+  ['with a length', 'Content-Length: 4\r\n\r\ndone', 'done'],
+  ['in chunks', 'Transfer-Encoding: chunked\r\n\r\n4\r\ndone\r\n0\r\n\r\n', '0\r\n\r\n'],
+])(
+  'early answer: the connection closes %s if the target closes before the end of the upload',
+  async (_how, answer, end) => {
+    const origin = await rawOrigin((socket) => {
+      socket.once('data', () => socket.end(`HTTP/1.1 200 OK\r\nConnection: close\r\n${answer}`));
+    });
+    const { port } = await listen(directDialer());
+    const client = await RawClient.open(port);
+    client.send(
+      `POST http://127.0.0.1:${origin.port}/ HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n`,
+    );
+    const text = await client.until('the answer', (received) => received.endsWith(end));
+    expect(text).toContain('Connection: close\r\n');
+    await until('noria ends the connection', () => client.socket.readableEnded);
+  },
+);
+
+test('early answer: the connection stays open if the target reads the rest of the upload', async () => {
+  const origin = await rawOrigin((socket) => {
+    socket.once('data', () => socket.write('HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\ndone'));
+  });
+  const { port } = await listen(directDialer());
+  const client = await RawClient.open(port);
+  const request = `POST http://127.0.0.1:${origin.port}/ HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n`;
+  const answers = (count: number) => (text: string) => text.split('\r\n\r\ndone').length === count + 1;
+  client.send(request);
+  const text = await client.until('the first answer', answers(1));
+  expect(text).not.toContain('Connection: close');
+  client.send(`0\r\n\r\n${request}`);
+  await client.until('the second answer', answers(2));
+});

@@ -20,7 +20,7 @@ import {
   readForwardRequest,
 } from './forward-request.ts';
 import { type Framing, isEmptyBody } from './framing.ts';
-import type { HeaderField } from './header-fields.ts';
+import { connectionOptions, type HeaderField } from './header-fields.ts';
 import { authenticatesConnection, offersConnectionAuthentication, type PinPurpose } from './pin.ts';
 import { type HttpReply, refusalReply, successHeaders } from './replies.ts';
 import { RequestBody } from './request-body.ts';
@@ -237,6 +237,8 @@ class Forward implements RequestHandler {
       this.#pin(exchange);
       added.push(SESSION_BASED);
     }
+    // The target reads no more of the upload. Clients stop sending it only if their own connection closes, too.
+    if (!this.#body.complete && connectionOptions(head.fields).includes('close')) this.#response.closeAfter();
     this.#response.start(head, framing, added);
   }
 

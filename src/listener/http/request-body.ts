@@ -37,6 +37,11 @@ export class RequestBody {
     return this.#exchange === undefined ? this.#keptBytes < MAX_KEPT_BYTES : !this.#blocked;
   }
 
+  /** Whether the client has sent all of it. */
+  get complete(): boolean {
+    return this.#trailers !== undefined;
+  }
+
   /** Whether the whole body can be sent to another exchange. */
   get replayable(): boolean {
     return this.#kept !== undefined;

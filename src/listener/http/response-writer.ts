@@ -40,6 +40,7 @@ export class ResponseWriter {
   #completed = false;
   #continueSent = false;
   #keepAlive: boolean;
+  #closesAfter = false;
 
   constructor(request: RequestHead, connection: ClientConnection, callbacks: ResponseCallbacks) {
     this.#request = request;
@@ -60,6 +61,11 @@ export class ResponseWriter {
   /** Whether another request may follow on the connection. */
   get keepAlive(): boolean {
     return this.#keepAlive;
+  }
+
+  /** The connection closes after the response, which says so. Call it before `start`. */
+  closeAfter(): void {
+    this.#closesAfter = true;
   }
 
   /** Forwards an interim response. Clients of HTTP/1.0 do not understand them (RFC 9110 §15.2). */
@@ -150,7 +156,9 @@ export class ResponseWriter {
   #mayKeepAlive(): boolean {
     const { draining, refusal } = this.#connection;
     const bodyUnclear = expectsContinue(this.#request) && !this.#continueSent;
-    return this.#request.keepAlive && !draining && refusal === undefined && !bodyUnclear;
+    return (
+      this.#request.keepAlive && !this.#closesAfter && !draining && refusal === undefined && !bodyUnclear
+    );
   }
 
   #writeHead(): void {
