@@ -4,7 +4,14 @@ import { NoriaError } from '../core/faults.ts';
 import { OPERATIONS } from '../service/operations.ts';
 import type { CommandContext } from './command.ts';
 import { configOption, readConfig } from './config-file.ts';
-import { callWithinPace, pacedAs, printRecords, requireSuccess, sourceNamed } from './service-call.ts';
+import {
+  callSettingsOf,
+  callWithinPace,
+  pacedAs,
+  printRecords,
+  requireSuccess,
+  sourceNamed,
+} from './service-call.ts';
 import { EXIT, type Terminal } from './terminal.ts';
 
 /** The service's code for an empty list, which is not a failure. */
@@ -42,7 +49,7 @@ async function listAreas(name: string, flags: AreasFlags, terminal: Terminal): P
   }
   const { baseUrl, instance, key } = source;
   const answer = await callWithinPace(
-    config,
+    callSettingsOf(config),
     pacedAs(config, source),
     terminal,
     (connection, gate) =>

@@ -9,7 +9,14 @@ import { printEntry } from '../service/fields.ts';
 import { OPERATIONS } from '../service/operations.ts';
 import type { CommandContext } from './command.ts';
 import { configOption, readConfig } from './config-file.ts';
-import { callWithinPace, pacedAs, printRecords, requireSuccess, sourceNamed } from './service-call.ts';
+import {
+  callSettingsOf,
+  callWithinPace,
+  pacedAs,
+  printRecords,
+  requireSuccess,
+  sourceNamed,
+} from './service-call.ts';
 import { EXIT, type Terminal } from './terminal.ts';
 
 interface ExtractFlags {
@@ -39,7 +46,7 @@ async function extract(name: string, flags: ExtractFlags, terminal: Terminal): P
   const { number, fields, count: limits } = OPERATIONS[source.product];
   const count = readCount(flags.count, limits.max);
   const answer = await callWithinPace(
-    config,
+    callSettingsOf(config),
     pacedAs(config, source),
     terminal,
     (connection, gate) =>

@@ -4,7 +4,7 @@ import { NoriaError } from '../core/faults.ts';
 import { INSTANCE_STATUSES, type InstanceStatus, OPERATIONS } from '../service/operations.ts';
 import type { CommandContext } from './command.ts';
 import { configOption, readConfig } from './config-file.ts';
-import { callWithinPace, printRecords, requireSuccess } from './service-call.ts';
+import { callSettingsOf, callWithinPace, printRecords, requireSuccess } from './service-call.ts';
 import { EXIT, type Terminal } from './terminal.ts';
 
 /** The service's code for an empty list, which is not a failure. */
@@ -46,7 +46,7 @@ async function listInstances(flags: InstancesFlags, terminal: Terminal): Promise
   if (baseUrl === undefined)
     throw new NoriaError('bad-config', `${config.file}: service.baseUrl: missing; noria instances needs it`);
   const answer = await callWithinPace(
-    config,
+    callSettingsOf(config),
     { baseUrl, instance: `account ${account.username}`, intervalMs: INTERVAL_MS },
     terminal,
     (connection, gate) =>

@@ -42,6 +42,7 @@ const COMMANDS: ReadonlyMap<string, () => Promise<AddCommand>> = new Map([
   ['refill', async () => (await import('./steer-source.ts')).addSteerCommand('refill')],
   ['reload', async () => (await import('./reload.ts')).addReloadCommand],
   ['simulate', async () => (await import('./simulate.ts')).addSimulateCommand],
+  ['link', async () => (await import('./link.ts')).addLinkCommand],
   ['extract', async () => (await import('./extract.ts')).addExtractCommand],
   ['areas', async () => (await import('./areas.ts')).addAreasCommand],
   ['instances', async () => (await import('./instances.ts')).addInstancesCommand],

@@ -8,6 +8,7 @@ import { Pace, paceKey } from '../refill/pace.ts';
 import type { Settlement } from '../refill/pace-rule.ts';
 import { ServiceClient, type ServiceConnection } from '../service/client.ts';
 import { meaningOf, SUCCESS } from '../service/codes.ts';
+import type { RefuseAddress } from '../service/decode.ts';
 import type { CodeScope } from '../service/operations.ts';
 import type { ServiceAddress } from '../service/request.ts';
 import type { WriteGate } from '../service/transport.ts';
@@ -16,6 +17,14 @@ import { formatTable } from './table.ts';
 import type { Terminal } from './terminal.ts';
 
 const MS_PER_SECOND = 1_000;
+
+/** What a call needs of the configuration. */
+export interface CallSettings {
+  readonly timeoutMs: number;
+  /** Undefined: the pace is known only to this process. */
+  readonly stateDir: string | undefined;
+  readonly refuses: RefuseAddress;
+}
 
 /** Identifies a pace: an instance (or an account) at a service address. */
 export interface PacedCall extends ServiceAddress {
@@ -28,17 +37,16 @@ export interface PacedCall extends ServiceAddress {
  * with the same folder keeps the pace, too.
  */
 export async function callWithinPace<Answer extends { readonly code: string }>(
-  config: Config,
+  { timeoutMs, stateDir, refuses }: CallSettings,
   paced: PacedCall,
   terminal: Terminal,
   call: (connection: ServiceConnection, gate: WriteGate) => Promise<Answer>,
   settle: (answer: Answer) => Settlement,
 ): Promise<Answer> {
-  const { timeoutMs } = config.service;
   const clock = holdingClock;
   const warn = (message: string) => terminal.printError(`noria: ${message}`);
-  const state = await openState({ dir: config.state?.dir, daemon: false, clock, warn });
-  const client = new ServiceClient({ timeoutMs, clock, refuses: refusesOf(config, []) });
+  const state = await openState({ dir: stateDir, daemon: false, clock, warn });
+  const client = new ServiceClient({ timeoutMs, clock, refuses });
   const pace = new Pace(paceKey(paced), { store: state.pace, clock, random: systemRandom });
   let hasWaited = false;
   const turn = {
@@ -86,6 +94,14 @@ export function sourceNamed(config: Config, name: string): SourceConfig {
   if (source !== undefined) return source;
   const known = config.sources.map((candidate) => candidate.name).join(', ');
   throw new NoriaError('bad-usage', `${config.file} has no source ${name}; its sources are: ${known}`);
+}
+
+export function callSettingsOf(config: Config): CallSettings {
+  return {
+    timeoutMs: config.service.timeoutMs,
+    stateDir: config.state?.dir,
+    refuses: refusesOf(config, []),
+  };
 }
 
 /** The pace of a source's calls. */

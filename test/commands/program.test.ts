@@ -24,6 +24,7 @@ test('program: has the documented commands', () => {
     'extract',
     'instances',
     'key',
+    'link',
     'members',
     'pause',
     'refill',
@@ -48,7 +49,7 @@ describe('program: --help', () => {
     for (const [first, ...words] of examples) {
       expect(first).toBe(name);
       const pipe = words.findIndex((word) => /^[|<>]/.test(word));
-      const used = words.slice(0, pipe < 0 ? undefined : pipe).filter((word) => word.startsWith('-'));
+      const used = words.slice(0, pipe < 0 ? undefined : pipe).filter((word) => /^-./.test(word));
       expect(flags).toEqual(expect.arrayContaining(used));
     }
     expect(out, 'colours are for terminals').not.toContain('\u001b');

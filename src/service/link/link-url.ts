@@ -47,40 +47,26 @@ export function linkSecrets(url: Secret, { headers, body }: LinkExtras): Secret[
 
 /** The URL with its secrets masked, for people. */
 export function maskedUrl(url: Secret): string {
-  const { origin, pathname, search } = new URL(url.reveal());
-  const path = pathname
-    .split('/')
-    .map((part) => (KEY_IN_PATH.test(part) ? MASK : part))
-    .join('/');
-  const pairs = pairsOf(search.slice(1)).map(({ name, value }) =>
-    value === '' || HARMLESS.test(decoded(value)) ? pairText(name, value) : pairText(name, MASK),
-  );
-  return `${origin}${path}${pairs.length === 0 ? '' : `?${pairs.join('&')}`}`.replace(
-    /%7Bcount%7D/gi,
-    '{count}',
-  );
+  return replaceSecrets(url, () => MASK);
 }
 
-/** The names of the query whose values are secret, and the URL with `${NAME}` in their place. */
-export function urlWithVariables(
-  url: Secret,
-  variableOf: (name: string) => string,
-): { readonly url: string; readonly variables: ReadonlyMap<string, string> } {
+/**
+ * The URL with references to environment variables in place of its secrets.
+ *
+ * @param variableOf - returns the name of the variable for a parameter, or for `path`.
+ */
+export function urlWithVariables(url: Secret, variableOf: (name: string) => string): string {
+  return replaceSecrets(url, (name) => `\${${variableOf(name)}}`);
+}
+
+function replaceSecrets(url: Secret, replace: (name: string) => string): string {
   const { origin, pathname, search } = new URL(url.reveal());
-  const variables = new Map<string, string>();
-  const asVariable = (name: string, value: string) => {
-    const variable = variableOf(name);
-    variables.set(variable, value);
-    return `\${${variable}}`;
-  };
-  const path = pathname.split('/').map((part) => (KEY_IN_PATH.test(part) ? asVariable('path', part) : part));
+  const path = pathname.split('/').map((part) => (KEY_IN_PATH.test(part) ? replace('path') : part));
   const pairs = pairsOf(search.slice(1)).map(({ name, value }) =>
-    value === '' || HARMLESS.test(decoded(value))
-      ? pairText(name, value)
-      : pairText(name, asVariable(name, value)),
+    value === '' || HARMLESS.test(decoded(value)) ? pairText(name, value) : pairText(name, replace(name)),
   );
   const text = `${origin}${path.join('/')}${pairs.length === 0 ? '' : `?${pairs.join('&')}`}`;
-  return { url: text.replace(/%7Bcount%7D/gi, '{count}'), variables };
+  return text.replace(/%7Bcount%7D/gi, '{count}');
 }
 
 interface Pair {

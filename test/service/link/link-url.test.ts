@@ -34,11 +34,10 @@ test('link url: people see where the secrets are', () => {
 });
 
 test('link url: variables take the place of the secrets', () => {
-  const { url, variables } = urlWithVariables(new Secret(URL_TEXT), (name) => `V_${name.toUpperCase()}`);
+  const url = urlWithVariables(new Secret(URL_TEXT), (name) => `V_${name.toUpperCase()}`);
   expect(url).toBe(
     'https://share.example.com/v1/${V_PATH}/get?key=${V_KEY}&trade_no=${V_TRADE_NO}&num={count}&type=json&city=${V_CITY}&${V_}',
   );
-  expect(variables.get('V_KEY')).toBe('s3cr%2Fkey%3D');
 });
 
 test('link url: the identity is the same for every count, and does not contain the URL', () => {

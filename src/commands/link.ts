@@ -1,0 +1,124 @@
+/**
+ * `noria link URL`: calls an extraction link once, says what it recognises in the answer, and prints the source to paste.
+ *
+ * It never calls a link twice within a second, also not in several processes: the pace is recorded in a folder of this user, or
+ * in the state folder of the configuration that already has the link.
+ */
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { type Command, Option } from 'commander';
+import type { LinkSource } from '../config/config.ts';
+import { findDefaultFile } from '../config/files.ts';
+import { loadConfig } from '../config/load.ts';
+import { linkUrl } from '../config/scalars.ts';
+import { NoriaError } from '../core/faults.ts';
+import type { Secret } from '../core/secret.ts';
+import type { DecodedLink } from '../service/link/decode-link.ts';
+import { linkIdentity, linkSecrets } from '../service/link/link-url.ts';
+import type { LinkCall } from '../service/request.ts';
+import { type CommandContext, integerOption } from './command.ts';
+import { linkFacts, linkReport } from './link-report.ts';
+import { type CallSettings, callWithinPace } from './service-call.ts';
+import { EXIT, type Terminal } from './terminal.ts';
+
+interface LinkFlags {
+  readonly count: number;
+  readonly json?: boolean;
+}
+
+const MAX_COUNT = 1_000;
+/** The least time between two calls of the command for a link that no configuration has. */
+const MIN_SPACING_MS = 1_000;
+const TIMEOUT_MS = 10_000;
+
+export function addLinkCommand(program: Command, { action, terminal }: CommandContext): void {
+  program
+    .command('link')
+    .description(
+      'call an extraction link once, say what it contains, and print the source for the configuration',
+    )
+    .argument(
+      '<url>',
+      'the link; - reads it from standard input, which keeps it out of the history of the shell',
+    )
+    .addOption(
+      new Option('-n, --count <count>', 'what replaces {count} in the link')
+        .argParser(integerOption(1, MAX_COUNT))
+        .default(1),
+    )
+    .option('--json', 'print the result as JSON')
+    .addHelpText(
+      'after',
+      "\nExamples:\n  noria link 'https://share.example.com/get?key=…&num={count}'\n  noria link - < link.txt\n\ndocs/links.md explains what is recognised, and how to set the rest.",
+    )
+    .action(action((url: string, flags: LinkFlags) => showLink(url, flags, terminal)));
+}
+
+async function showLink(given: string, { count, json }: LinkFlags, terminal: Terminal): Promise<number> {
+  const url = readUrl(given === '-' ? (await terminal.readHidden('link: ')).trim() : given);
+  const call = callOfUrl(url, count);
+  const known = configuredLink(call.instance, terminal);
+  const settings = known?.settings ?? { ...DEFAULT_SETTINGS, stateDir: ownFolder() };
+  const intervalMs = Math.max(MIN_SPACING_MS, known?.source.intervalMs ?? 0);
+  const answer = await callWithinPace(
+    settings,
+    { ...call, intervalMs },
+    terminal,
+    (connection, gate): Promise<DecodedLink> => connection.extractLink(call, { gate }),
+    () => ({ kind: 'done' }),
+  );
+  const facts = linkFacts(url, answer);
+  if (json === true) terminal.print(JSON.stringify(facts, undefined, 2));
+  else for (const line of linkReport(facts)) terminal.print(line);
+  return EXIT.fine;
+}
+
+/** The message never quotes the link, which contains keys. */
+function readUrl(given: string): Secret {
+  const { scalarType } = linkUrl();
+  const reading = scalarType.read(given);
+  if ('value' in reading) return reading.value;
+  throw new NoriaError('bad-usage', `the link ${reading.wrong}; expected ${scalarType.expected}`);
+}
+
+/** Members at any address are shown. */
+const DEFAULT_SETTINGS = { timeoutMs: TIMEOUT_MS, refuses: () => undefined };
+
+function callOfUrl(url: Secret, count: number): LinkCall {
+  return {
+    product: 'link',
+    method: 'GET',
+    baseUrl: new URL(url.reveal()).origin,
+    instance: linkIdentity(url, undefined),
+    url,
+    headers: {},
+    secrets: linkSecrets(url, { headers: {}, body: undefined }),
+    params: {},
+    count,
+    rules: { format: 'auto' },
+    login: 'use',
+    protocol: undefined,
+  };
+}
+
+/** The source with the same link in the default configuration, with which the command shares the pace. */
+function configuredLink(
+  identity: string,
+  { env }: Terminal,
+): { readonly source: LinkSource; readonly settings: CallSettings } | undefined {
+  const file = findDefaultFile();
+  if (file === undefined) return undefined;
+  try {
+    const config = loadConfig(file, { env });
+    const source = config.sources.find(({ instance }) => instance === identity);
+    if (source?.product !== 'link') return undefined;
+    return { source, settings: { ...DEFAULT_SETTINGS, stateDir: config.state?.dir ?? ownFolder() } };
+  } catch (error) {
+    if (!(error instanceof NoriaError)) throw error;
+    return undefined; // ignored: the command needs no configuration
+  }
+}
+
+function ownFolder(): string {
+  return join(tmpdir(), `noria-link-${process.getuid?.() ?? 'user'}`);
+}

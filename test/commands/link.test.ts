@@ -1,0 +1,146 @@
+/** `noria link` against a real server: what it prints, what it hides, and when it calls. */
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { beforeEach, expect, onTestFinished, test, vi } from 'vitest';
+import { parse } from 'yaml';
+import { runProgram } from '../../src/commands/program.ts';
+import { parseConfig } from '../../src/config/load.ts';
+import { testFolder } from '../journeys/noria-process.ts';
+import { fakeTerminal } from './fake-terminal.ts';
+
+const KEY = 'abcdef123456';
+
+beforeEach(() => {
+  vi.stubEnv('TMPDIR', testFolder()); // where the command keeps its pace
+  return () => vi.unstubAllEnvs();
+});
+
+interface Vendor {
+  readonly url: string;
+  /** The query and the moment of each call. */
+  readonly calls: { readonly query: string; readonly at: number }[];
+}
+
+async function openVendor(body: string, status = 200): Promise<Vendor> {
+  const calls: Vendor['calls'] = [];
+  const server = createServer((request, response) => {
+    calls.push({ query: request.url ?? '', at: performance.now() });
+    response.writeHead(status).end(body);
+  });
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  onTestFinished(() => void server.close());
+  const { port } = server.address() as AddressInfo;
+  return { url: `http://127.0.0.1:${port}/get`, calls };
+}
+
+async function link(url: string, ...flags: string[]) {
+  const terminal = fakeTerminal({ input: `${url}\n` });
+  const exitCode = await runProgram(['link', ...flags, ...(flags.includes('-') ? [] : [url])], terminal);
+  return { exitCode, out: terminal.printed(), err: terminal.errors() };
+}
+
+const ANSWER = JSON.stringify({
+  code: 0,
+  data: {
+    list: [
+      { ip: '192.0.2.1', port: '8000', expired_seconds: 95, city: '苏州', real_ip: '198.51.100.7' },
+      { ip: '192.0.2.2', port: '8000', expired_seconds: 60 },
+      { ip: '192.0.2.3', port: '8000', expired_seconds: 60 },
+      { ip: '192.0.2.4', port: '8000', expired_seconds: 60 },
+      { ip: 'x' },
+    ],
+  },
+});
+
+test('link command: prints what it recognised, three entries and the source to paste', async () => {
+  const { url, calls } = await openVendor(ANSWER);
+  const { exitCode, out, err } = await link(`${url}?key=${KEY}&num=5&type=json`);
+  expect({ exitCode, err }).toEqual({ exitCode: 0, err: '' });
+  expect(calls.map(({ query }) => query)).toEqual([`/get?key=${KEY}&num=5&type=json`]);
+  expect(out).not.toContain(KEY);
+  const [table = '', entries = ''] = out.split('\n\n');
+  expect(table.split('\n').slice(1)).toEqual([
+    'format    json',
+    'list      data.list',
+    'address   {ip}:{port}',
+    'expiry    expired_seconds: the life left in seconds',
+    'exit IP   real_ip',
+    'location  city',
+    'success   code is 0',
+    'entries   4, 1 dropped: address',
+  ]);
+  expect(entries.split('\n')).toEqual([
+    'ADDRESS         PROTOCOL  LIFE  EXIT IP       LOCATION',
+    '192.0.2.1:8000  http      95s   198.51.100.7  苏州',
+    '192.0.2.2:8000  http      1m',
+    '192.0.2.3:8000  http      1m',
+  ]);
+  const yaml = out.slice(out.indexOf('sources:'));
+  const [source] = parseConfig(yaml, 'noria.yaml', { env: { LINK_KEY: KEY } }).sources;
+  expect(source).toMatchObject({
+    product: 'link',
+    count: 5,
+    answer: { list: 'data.list', exitIp: 'real_ip' },
+  });
+  expect(source?.product === 'link' && source.url.reveal()).toBe(`${url}?key=${KEY}&num={count}&type=json`);
+  expect(out).toContain("#   export LINK_KEY='…'  # the value of key");
+});
+
+test('link command: --json prints the same facts; a password is in neither', async () => {
+  const { url, calls } = await openVendor('bob:s3cret@192.0.2.1:80\nbob:s3cret@192.0.2.2:80\n');
+  const { out } = await link(`${url}?num={count}`, '--json', '-n', '7');
+  const facts: unknown = JSON.parse(out);
+  expect(facts).toMatchObject({
+    recognised: { format: 'text', address: '{username}:{password}@{ip}:{port}' },
+    count: 2,
+    entries: [{ address: '192.0.2.1:80', life: 'not in the answer', credentials: true }, {}],
+    variables: {},
+  });
+  expect(calls.map(({ query }) => query)).toEqual(['/get?num=7']);
+  const { source } = facts as { source: string };
+  expect(parse(source).sources[0]).toMatchObject({ lifetime: '60s', upstream: { auth: 'entry' } });
+  expect(out).not.toContain('s3cret');
+});
+
+test('link command: reads the link from standard input', async () => {
+  const { url, calls } = await openVendor('192.0.2.1:80');
+  expect((await link(`${url}?key=${KEY}`, '-')).exitCode).toBe(0);
+  expect(calls).toHaveLength(1);
+});
+
+test('link command: never calls a link twice within a second', async () => {
+  const { url, calls } = await openVendor('192.0.2.1:80');
+  const both = await Promise.all([link(`${url}?key=${KEY}`), link(`${url}?key=${KEY}`)]);
+  expect(both.map(({ exitCode }) => exitCode)).toEqual([0, 0]);
+  expect(both.map(({ err }) => err).join('')).toContain('the pace allows no earlier call');
+  const [first = { at: 0 }, second = { at: 0 }] = calls;
+  expect(second.at - first.at).toBeGreaterThan(1_000);
+});
+
+test.each<[name: string, body: string, status: number, exitCode: number, message: RegExp]>([
+  [
+    'an error of the vendor',
+    `{"code":113,"msg":"no","key":"${KEY}"}`,
+    200,
+    1,
+    /"code":113.*"key":"\[secret\]"/,
+  ],
+  ['a web page', '<html>', 200, 1, /sent a web page/],
+  ['a wrong path', 'no', 404, 1, /status 404/],
+])('link command: %s is an error', async (_name, body, status, exitCode, message) => {
+  const { url } = await openVendor(body, status);
+  const { err, ...rest } = await link(`${url}?key=${KEY}`);
+  expect(rest).toEqual({ exitCode, out: '' });
+  expect(err).toMatch(message);
+  expect(err).not.toContain(KEY);
+});
+
+test.each([
+  [`127.0.0.1:1/get?key=${KEY}`, 2],
+  [`http://bob:${KEY}@127.0.0.1:1/get`, 2],
+  [`http://127.0.0.1:1/get?key=${KEY}`, 3],
+])('link command: %s ends with exit code %i', async (url, exitCode) => {
+  const { err, ...rest } = await link(url);
+  expect(rest).toEqual({ exitCode, out: '' });
+  expect(err).not.toContain(KEY);
+});
