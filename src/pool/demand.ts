@@ -3,7 +3,7 @@ import type { Candidates } from './candidates.ts';
 import type { Demand } from './drawn-member.ts';
 import { couldDraw } from './filter.ts';
 import type { LeaseRequest } from './lease.ts';
-import type { PoolSource } from './member.ts';
+import type { MemberPhase, PoolSource } from './member.ts';
 import type { Members } from './members.ts';
 import type { Sessions } from './sessions.ts';
 
@@ -13,11 +13,26 @@ import type { Sessions } from './sessions.ts';
  * waiting client, up to the source's size: the client cannot use those that are there, since they are full or do not fit.
  */
 export function usableAt(members: Members, source: PoolSource, atMs: number): number {
-  let usable = heldAt(source, atMs);
+  return withoutQuarantined(members, source, atMs, () => true);
+}
+
+/** The same, and the quarantined members that no draw replaces. */
+export function countedAt(members: Members, source: PoolSource, atMs: number): number {
+  return withoutQuarantined(members, source, atMs, ({ replaced }) => replaced);
+}
+
+function withoutQuarantined(
+  members: Members,
+  source: PoolSource,
+  atMs: number,
+  isLeftOut: (phase: Extract<MemberPhase, { name: 'quarantined' }>) => boolean,
+): number {
+  let count = heldAt(source, atMs);
   for (const { phase, usableUntil } of source.quarantined) {
-    if (phase.name === 'quarantined' && phase.untilAt > atMs && usableUntil.key > atMs) usable -= 1;
+    if (phase.name !== 'quarantined' || phase.untilAt <= atMs || usableUntil.key <= atMs) continue;
+    if (isLeftOut(phase)) count -= 1;
   }
-  return Math.max(0, usable - Math.min(waitingFor(members, source), source.options.size));
+  return Math.max(0, count - Math.min(waitingFor(members, source), source.options.size));
 }
 
 /** Members of the source that have not expired at that moment, quarantined ones included. */

@@ -8,11 +8,17 @@
 import type { HealthOptions } from './options.ts';
 import { type Surroundings, type SuspectFailure, Suspicion } from './suspicion.ts';
 
-/**
- * What a fault leads to. `trial-evict`: the member fails for several targets, and no other member works. The pool may replace a
- * few such members to find out whether new ones do.
- */
-export type HealthVerdict = 'none' | 'quarantine' | 'evict' | 'trial-evict';
+/** What a fault leads to. */
+export type HealthVerdict =
+  | 'none'
+  | 'quarantine'
+  /** Quarantine without a replacement: only one client failed through the member. */
+  | 'rest'
+  /** The same, and noria probes the member: the evidence is enough to evict it, but comes from one client. */
+  | 'rest-and-probe'
+  /** The member fails for several targets, and no member of its source works: noria probes it. */
+  | 'probe'
+  | 'evict';
 
 /** As a snapshot stores it. Suspicions are not stored. */
 export interface HealthRecord {
@@ -22,8 +28,8 @@ export interface HealthRecord {
   readonly rests: number;
 }
 
-/** How long a success speaks for a member. */
-const WORKED_MS = 60_000;
+/** How long a success speaks for a member, and for its source. */
+export const WORKED_MS = 60_000;
 
 /** The faults of one member. */
 export class Health {
@@ -80,10 +86,12 @@ export class Health {
     const before = suspicion.counted;
     const sourceWorked = now - surroundings.sourceTotals.succeededAt <= WORKED_MS;
     suspicion.add(failure, { ...surroundings, memberWorked, sourceWorked });
-    const isCounted = suspicion.counted > 0;
-    if (isCounted && suspicion.provesMember && this.score >= Math.max(1, maxFailures)) return 'evict';
-    if (suspicion.allowsTrialEviction && !suspicion.provesMember) return 'trial-evict';
-    return isCounted && (failure.compared || suspicion.counted > before) ? 'quarantine' : 'none';
+    if (suspicion.isUndecided && !suspicion.isCompared) return 'probe';
+    const { counted, isCompared, isShared } = suspicion;
+    if (counted === 0) return 'none';
+    if (isCompared && this.score >= Math.max(1, maxFailures)) return isShared ? 'evict' : 'rest-and-probe';
+    if (!failure.compared && counted <= before) return 'none';
+    return isShared ? 'quarantine' : 'rest';
   }
 
   /** Duration of the quarantine that begins now: `quarantineMs` at first, and twice as long each further time in a row. */

@@ -72,6 +72,12 @@ export interface Lease {
   readonly doubtful: boolean;
 }
 
+/** A lease for a probe of noria itself. */
+export interface ProbeLease extends Lease {
+  /** The member is unproven: no client has it yet. */
+  readonly isNew: boolean;
+}
+
 /** Why there is no lease. */
 export interface LeaseRefusal {
   readonly refused: Extract<

@@ -96,6 +96,10 @@ export class Leases {
     return lease;
   }
 
+  grantProbe(member: Member, now: number): Lease {
+    return this.grant(member, { now, waitedMs: 0, session: undefined });
+  }
+
   /** @returns false when the lease is not open. */
   report(report: LeaseReport, now: number): boolean {
     const lease = this.#open.get(report.lease);
@@ -174,12 +178,16 @@ export class Leases {
   }
 
   #blame(
-    { member, leasedAt, client, targetHost }: OpenLease,
+    { member, leasedAt, client, targetHost, isProbe }: OpenLease,
     { blame, fault }: { readonly blame: Blame; readonly fault: FaultCode },
     now: number,
   ): void {
     if (blame === 'member') this.#members.recordFault(member, { fault, leasedAt }, now);
     if (blame !== 'member-for-target' && blame !== 'unclear') return;
+    if (isProbe) {
+      this.#members.recordUndecidedProbe(member, { fault, leasedAt }, now);
+      return;
+    }
     const compared = blame === 'member-for-target';
     const cut = fault === 'member-cut';
     this.#members.recordSuspicion(member, { fault, leasedAt, client, host: targetHost, compared, cut }, now);

@@ -35,6 +35,8 @@ export type MemberPhase =
       readonly sinceAt: number;
       readonly untilAt: number;
       readonly fault: FaultCode;
+      /** A draw replaces it. False when only one client failed through it: that alone must not cost a draw. */
+      readonly replaced: boolean;
     }
   /** Gets no new lease; open leases continue. */
   | { readonly name: 'draining'; readonly departure: Departure }
@@ -124,6 +126,10 @@ export class Member implements MemberIdentity {
   unsharedUses = 0;
   /** The lease that tries the member out: a probe, or a client's lease on a quarantined member. At most one at a time. */
   trialLease: number | undefined;
+  /** It failed while no member of its source worked, and a draw replaced it. */
+  onTrial = false;
+  /** Monotonic moment of the last request for a probe while no member of its source worked. */
+  undecidedAt = Number.NEGATIVE_INFINITY;
   /** Monotonic moment of the last accepted attempt; undefined before the first. */
   lastSuccessAt: number | undefined;
   /** Decaying mean; undefined before the first reading. */
@@ -171,9 +177,9 @@ export class Member implements MemberIdentity {
     this.#move({ name: 'ready' });
   }
 
-  quarantine(sinceAt: number, untilAt: number, fault: FaultCode): void {
+  quarantine(quarantine: Omit<Extract<MemberPhase, { name: 'quarantined' }>, 'name'>): void {
     this.trialLease = undefined;
-    this.#move({ name: 'quarantined', sinceAt, untilAt, fault });
+    this.#move({ name: 'quarantined', ...quarantine });
   }
 
   /** Drains it; without an open lease it leaves at once. */
@@ -285,6 +291,8 @@ export class PoolSource {
   /** Members that are not draining, by the moment at which they stop being usable. */
   readonly expiries = new Heap<MemberMoment>();
   readonly quarantined = new Set<Member>();
+  /** Members that noria is going to probe, because their clients prove too little. */
+  readonly suspected = new Set<Member>();
   /** Open leases on its members. */
   openLeases = 0;
   /** Maximum of open leases on its members. */

@@ -13,6 +13,7 @@ import type { Candidates } from './candidates.ts';
 import { DepartedMembers, departedMember, type MemberHistory, memberKey } from './departed-members.ts';
 import type { DrawnMember } from './drawn-member.ts';
 import type { MemberFilter } from './filter.ts';
+import { WORKED_MS } from './health.ts';
 import { Locations } from './locations.ts';
 import { type Departure, Member, PoolSource } from './member.ts';
 import type { PoolSettings, PoolShare } from './options.ts';
@@ -35,7 +36,9 @@ export interface RestoredMember extends DrawnMember, MemberHistory {
   readonly endIsAssumed: boolean;
   readonly uses: number;
   readonly latencyMs: number | undefined;
-  readonly quarantine: { readonly untilAt: number; readonly fault: FaultCode } | undefined;
+  readonly quarantine:
+    | { readonly untilAt: number; readonly fault: FaultCode; readonly replaced: boolean }
+    | undefined;
 }
 
 interface FaultOfLease {
@@ -159,7 +162,7 @@ export class Members {
     inherit(member, restored, now);
     this.#join(member, now);
     if (quarantine === undefined || member.phase.name !== 'ready') return;
-    member.quarantine(now, quarantine.untilAt, quarantine.fault);
+    member.quarantine({ ...quarantine, sinceAt: now });
     source.quarantined.add(member);
     this.index.update(member, now);
   }
@@ -211,7 +214,7 @@ export class Members {
     // One fault is enough for an unproven member, since most of those are dead.
     if (verdict === 'evict' || member.phase.name === 'joining') {
       this.remove(member, { reason: 'failed', fault }, now);
-    } else this.#quarantine(member, fault, now);
+    } else this.#quarantine(member, { fault, replaced: true }, now);
   }
 
   /** Applies a failure that the target may have caused. */
@@ -220,7 +223,7 @@ export class Members {
     { fault, leasedAt, ...failure }: FaultOfLease & SuspectFailure & { readonly cut: boolean },
     now: number,
   ): void {
-    const { evidence, options } = member.source;
+    const { evidence } = member.source;
     const sourceTotals = failure.cut ? evidence.answers : evidence.accepts;
     sourceTotals.failures += 1;
     if (!this.#mayBlame(member, leasedAt) || member.phase.name === 'joining') return;
@@ -231,9 +234,37 @@ export class Members {
       { otherClientsServed, sourceTotals },
       { now, halfLifeMs: member.endsAt - member.joinedAt, maxFailures },
     );
-    if (verdict === 'evict' || (verdict === 'trial-evict' && evidence.spendTrialEviction(options.size))) {
-      this.remove(member, { reason: 'failed', fault }, now);
-    } else if (verdict === 'quarantine') this.#quarantine(member, fault, now);
+    switch (verdict) {
+      case 'none':
+        return;
+      case 'evict':
+        this.remove(member, { reason: 'failed', fault }, now);
+        return;
+      case 'probe':
+        if (now - member.undecidedAt < WORKED_MS) return;
+        member.undecidedAt = now;
+        member.source.suspected.add(member);
+        return;
+      case 'rest-and-probe':
+        member.source.suspected.add(member);
+        break;
+      case 'rest':
+      case 'quarantine':
+    }
+    this.#quarantine(member, { fault, replaced: verdict === 'quarantine' || member.onTrial }, now);
+  }
+
+  /**
+   * A probe could not decide whether the member is at fault. If no member of its source works, a draw replaces it, to find out
+   * whether new members do.
+   */
+  recordUndecidedProbe(member: Member, { fault, leasedAt }: FaultOfLease, now: number): void {
+    const { evidence, options } = member.source;
+    const worked = fault === 'member-cut' ? evidence.answers : evidence.accepts;
+    if (member.onTrial || member.phase.name === 'joining' || !this.#mayBlame(member, leasedAt)) return;
+    if (now - worked.succeededAt <= WORKED_MS || !evidence.spendTrial(options.size)) return;
+    member.onTrial = true;
+    this.#quarantine(member, { fault, replaced: true }, now);
   }
 
   /** A lease that is older than the current quarantine probably failed for the same cause. */
@@ -256,6 +287,7 @@ export class Members {
     this.#byKey.delete(key);
     source.expiries.remove(member.usableUntil);
     source.quarantined.delete(member);
+    source.suspected.delete(member);
     this.index.remove(member);
     const departed = departedMember(member, departure, now, this.settings.health.quarantineMs);
     if (departed !== undefined) this.departed.add(key, departed, now);
@@ -355,25 +387,30 @@ export class Members {
   /** Makes a member ready that is unproven or quarantined. */
   admit(member: Member, now: number): void {
     const wasQuarantined = member.source.quarantined.delete(member);
+    member.source.suspected.delete(member);
     member.admit();
     this.index.update(member, now);
     this.observer?.memberReady(member);
     if (wasQuarantined) this.#bus.emit('member.restored', eventOf(member));
   }
 
-  #quarantine(member: Member, fault: FaultCode, now: number): void {
+  #quarantine(
+    member: Member,
+    { fault, replaced }: { readonly fault: FaultCode; readonly replaced: boolean },
+    now: number,
+  ): void {
     const forMs = Math.min(member.health.nextQuarantineMs(this.settings.health), member.endsAt - now);
-    this.quarantineUntil(member, { untilAt: now + forMs, fault }, now);
+    this.quarantineUntil(member, { untilAt: now + forMs, fault, replaced }, now);
   }
 
   /** Quarantines a member that is ready or quarantined. */
   quarantineUntil(
     member: Member,
-    { untilAt, fault }: Pick<MemberQuarantine, 'untilAt' | 'fault'>,
+    { untilAt, fault, replaced = true }: Pick<MemberQuarantine, 'untilAt' | 'fault' | 'replaced'>,
     now: number,
   ): void {
     const forMs = untilAt - now;
-    member.quarantine(now, untilAt, fault);
+    member.quarantine({ sinceAt: now, untilAt, fault, replaced });
     member.source.quarantined.add(member);
     this.index.update(member, now);
     this.observer?.memberQuarantined(member);

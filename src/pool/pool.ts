@@ -8,14 +8,14 @@
 import type { Clock } from '../core/clock.ts';
 import type { EventBus } from '../core/events.ts';
 import { type Random, shuffled } from '../core/random.ts';
-import { demandFor, heldAt, usableAt } from './demand.ts';
+import { countedAt, demandFor, heldAt, usableAt } from './demand.ts';
 import type { AddedMembers, Demand, DrawnMember } from './drawn-member.ts';
-import type { Lease, LeaseProvider, LeaseRefusal, LeaseReport, LeaseRequest } from './lease.ts';
+import type { Lease, LeaseProvider, LeaseRefusal, LeaseReport, LeaseRequest, ProbeLease } from './lease.ts';
 import { type LeaseHolder, Leases } from './leases.ts';
 import { Members } from './members.ts';
 import { DEFAULT_LIMITS, type PoolOptions, type PoolSettings } from './options.ts';
 import { Picker, type SessionRotation } from './picker.ts';
-import { membersToProbe } from './probe-order.ts';
+import { membersToProbe, memberThatWorked } from './probe-order.ts';
 import { Requests } from './requests.ts';
 import { restoredSession, type SessionJournal, type StoredSession } from './session-journal.ts';
 import { Sessions } from './sessions.ts';
@@ -87,22 +87,39 @@ export class Pool implements LeaseProvider {
   }
 
   /** Leases on at most `limit` members that need a probe; see `membersToProbe`. Reported on like other leases. */
-  acquireForProbe(limit: number, staleMs = Number.POSITIVE_INFINITY): Lease[] {
-    const leases: Lease[] = [];
+  acquireForProbe(limit: number, staleMs?: number): ProbeLease[] {
+    const leases: ProbeLease[] = [];
     if (this.#closed) return leases;
     const now = this.#clock.monotonic();
     this.#members.update(now);
     for (const member of membersToProbe(this.#members, now, staleMs)) {
       if (leases.length >= limit) break;
-      leases.push(this.#leases.grant(member, { now, waitedMs: 0, session: undefined }));
+      const isNew = member.phase.name === 'joining';
+      member.source.suspected.delete(member);
+      leases.push({ ...this.#leases.grantProbe(member, now), isNew });
     }
     return leases;
+  }
+
+  /** A lease on a member of the source that worked within `withinMs`, to compare another one with. */
+  acquireForComparison(sourceName: string, withinMs: number): Lease | undefined {
+    const source = this.#members.sources.get(sourceName);
+    if (source === undefined || this.#closed) return undefined;
+    const now = this.#clock.monotonic();
+    const member = memberThatWorked(source, now, withinMs);
+    return member && this.#leases.grantProbe(member, now);
   }
 
   /** Members of the source that clients can use at that moment without another draw. */
   usableAt(sourceName: string, atMs: number): number {
     const source = this.#members.sources.get(sourceName);
     return source === undefined ? 0 : usableAt(this.#members, source, atMs);
+  }
+
+  /** The same, and the quarantined members that no draw replaces. */
+  countedAt(sourceName: string, atMs: number): number {
+    const source = this.#members.sources.get(sourceName);
+    return source === undefined ? 0 : countedAt(this.#members, source, atMs);
   }
 
   /** Members of the source that have not expired at that moment, quarantined ones included. */

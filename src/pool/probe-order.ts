@@ -1,27 +1,49 @@
-/** Which members the prober tries, and in which order. */
-import type { Member } from './member.ts';
+/** Which members noria probes itself, and in which order. */
+import type { Member, PoolSource } from './member.ts';
 import type { Members } from './members.ts';
 
 /**
- * The members to probe, most urgent first: unproven ones, then those whose quarantine is over, then ready ones without
- * a success for `staleMs`. Leaves out members that a lease is trying already.
+ * The members to probe, most urgent first: unproven ones, suspected ones and, with a configured check, those whose quarantine
+ * is over and ready ones without a success for `staleMs`. Leaves out members that a lease is trying already.
+ *
+ * @param staleMs - undefined without a check.
  */
-export function* membersToProbe(members: Members, now: number, staleMs: number): Generator<Member> {
+export function* membersToProbe(
+  members: Members,
+  now: number,
+  staleMs: number | undefined,
+): Generator<Member> {
   for (const { counts, members: ofSource } of members.sources.values()) {
     if (counts.joining === 0) continue;
     for (const member of ofSource) {
       if (member.phase.name === 'joining' && member.trialLease === undefined) yield member;
     }
   }
+  for (const { suspected } of members.sources.values()) {
+    for (const member of suspected) if (member.trialLease === undefined) yield member;
+  }
+  if (staleMs === undefined) return;
   for (const { quarantined } of members.sources.values()) {
     for (const member of quarantined) {
       if (member.phase.name !== 'quarantined' || member.trialLease !== undefined) continue;
       if (member.phase.untilAt <= now) yield member;
     }
   }
-  if (staleMs === Number.POSITIVE_INFINITY) return;
   for (const member of members.all()) {
     if (member.phase.name !== 'ready' || member.trialLease !== undefined) continue;
     if ((member.lastSuccessAt ?? member.joinedAt) <= now - staleMs) yield member;
   }
+}
+
+/** The ready member of the source that worked last, if one did within `withinMs`. */
+export function memberThatWorked(source: PoolSource, now: number, withinMs: number): Member | undefined {
+  let found: Member | undefined;
+  let foundAt = now - withinMs;
+  for (const member of source.members) {
+    const { phase, trialLease, lastSuccessAt = Number.NEGATIVE_INFINITY } = member;
+    if (phase.name !== 'ready' || trialLease !== undefined || lastSuccessAt < foundAt) continue;
+    found = member;
+    foundAt = lastSuccessAt;
+  }
+  return found;
 }

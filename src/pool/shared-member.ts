@@ -25,6 +25,8 @@ export interface SharedMember extends Omit<DrawnMember, 'endsAt' | 'login'> {
 export interface MemberQuarantine {
   readonly untilAt: number;
   readonly fault: FaultCode;
+  /** False: no draw replaces the member meanwhile, because only one client failed through it. Default true. */
+  readonly replaced?: boolean | undefined;
   /** The faults of the member so far. */
   readonly health: HealthRecord;
 }

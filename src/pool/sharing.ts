@@ -313,7 +313,7 @@ export class PoolSharing implements PoolObserver {
     }
   }
 
-  #quarantine(id: string, { untilAt, fault, health }: MemberQuarantine, now: number): void {
+  #quarantine(id: string, { untilAt, fault, replaced, health }: MemberQuarantine, now: number): void {
     const { members } = this.#parts;
     const member = members.find(id);
     if (member === undefined) return;
@@ -322,7 +322,7 @@ export class PoolSharing implements PoolObserver {
     if (phase.name === 'quarantined' && phase.untilAt === untilAt) return;
     if (this.#options.sameMachine) member.health.inherit(health, now);
     else if ((member.lastSuccessAt ?? Number.NEGATIVE_INFINITY) > now - WORKED_MS) return;
-    members.quarantineUntil(member, { untilAt, fault }, now);
+    members.quarantineUntil(member, { untilAt, fault, replaced }, now);
   }
 
   #restore(id: string, now: number): void {
@@ -357,7 +357,8 @@ function describe(member: Member): SharedMember {
 
 function quarantineOf({ phase, health }: Member): MemberQuarantine | undefined {
   if (phase.name !== 'quarantined') return undefined;
-  return { untilAt: phase.untilAt, fault: phase.fault, health: health.record() };
+  const { untilAt, fault, replaced } = phase;
+  return { untilAt, fault, replaced, health: health.record() };
 }
 
 /** Uses that `takeSessionActivity` will report are left out. */

@@ -40,7 +40,9 @@ const memberSchema = z.object({
   uses: count,
   latencyMs: durationMs.optional(),
   /** Its quarantine. */
-  rest: z.object({ untilAt: moment, fault: z.custom<FaultCode>(isFaultCode) }).optional(),
+  rest: z
+    .object({ untilAt: moment, fault: z.custom<FaultCode>(isFaultCode), replaced: z.boolean().default(true) })
+    .optional(),
 });
 
 const departedSchema = z.object({ ...history, key: z.string(), untilAt: moment, barred: z.boolean() });
@@ -116,7 +118,7 @@ export function restoreSnapshot(
       endsAt: monotonic(record.endsAt),
       endIsAssumed: assumed,
       latencyMs,
-      quarantine: rest && { untilAt: monotonic(rest.untilAt), fault: rest.fault },
+      quarantine: rest && { ...rest, untilAt: monotonic(rest.untilAt) },
     };
     members.restore(source, restored, now);
   }
@@ -144,7 +146,10 @@ function memberRecord(
     location: location.text === '' ? undefined : location.text,
     facts: member.facts,
     latencyMs: member.latencyMs,
-    rest: phase.name === 'quarantined' ? { untilAt: wall(phase.untilAt), fault: phase.fault } : undefined,
+    rest:
+      phase.name === 'quarantined'
+        ? { untilAt: wall(phase.untilAt), fault: phase.fault, replaced: phase.replaced }
+        : undefined,
   };
 }
 

@@ -10,15 +10,15 @@ export interface SourceTotals {
 
 /** How long a client counts as served after a success. */
 const CLIENT_SERVED_MS = 10 * 60_000;
-/** Trial evictions that each new member adds: they cost at most a tenth more members. */
-const TRIAL_EVICTIONS_PER_MEMBER = 0.1;
+/** Trials that each new member adds: they cost at most a tenth more members. */
+const TRIALS_PER_MEMBER = 0.1;
 
 export class SourceEvidence {
   /** Accepted attempts, and failures before the member accepted. */
   readonly accepts: SourceTotals = { successes: 0, failures: 0, succeededAt: Number.NEGATIVE_INFINITY };
   /** Answers of targets, and tunnels that the member closed without one. */
   readonly answers: SourceTotals = { successes: 0, failures: 0, succeededAt: Number.NEGATIVE_INFINITY };
-  #trialEvictions = Number.POSITIVE_INFINITY;
+  #trials = Number.POSITIVE_INFINITY;
   /** The client served last. The two times, of this client and of any other, answer `servedOther` for every client. */
   #latestClient: string | undefined;
   #latestAt = Number.NEGATIVE_INFINITY;
@@ -47,20 +47,20 @@ export class SourceEvidence {
 
   /** A member joined a source of this size. */
   memberJoined(size: number): void {
-    this.#trialEvictions += TRIAL_EVICTIONS_PER_MEMBER;
-    this.#limitTrialEvictions(size);
+    this.#trials += TRIALS_PER_MEMBER;
+    this.#limitTrials(size);
   }
 
-  /** Takes one trial eviction; false if they are used up. */
-  spendTrialEviction(size: number): boolean {
-    this.#limitTrialEvictions(size);
-    if (this.#trialEvictions < 1) return false;
-    this.#trialEvictions -= 1;
+  /** Takes one trial; false if they are used up. */
+  spendTrial(size: number): boolean {
+    this.#limitTrials(size);
+    if (this.#trials < 1) return false;
+    this.#trials -= 1;
     return true;
   }
 
   /** At most a tenth of the source's size at once, and at the start. */
-  #limitTrialEvictions(size: number): void {
-    this.#trialEvictions = Math.min(this.#trialEvictions, Math.max(1, size * TRIAL_EVICTIONS_PER_MEMBER));
+  #limitTrials(size: number): void {
+    this.#trials = Math.min(this.#trials, Math.max(1, size * TRIALS_PER_MEMBER));
   }
 }

@@ -2,7 +2,7 @@
  * Failures of one member in a row that the target may have caused as well, such as a refusal or a closed tunnel.
  *
  * A target proves little about a member, and a client can name as many targets as it likes. So the suspicion grows with the
- * number of distinct targets, and one client alone proves nothing about a member that serves others.
+ * number of distinct targets, and one client alone proves nothing: its targets may serve some members and fail others.
  */
 import type { SourceTotals } from './source-evidence.ts';
 
@@ -28,8 +28,8 @@ export interface Surroundings {
 
 /** More targets than any decision needs. */
 const MAX_HOSTS = 16;
-/** Targets in a row after which a member may be replaced although nothing shows that other members work. */
-export const HOSTS_OF_A_TRIAL_EVICTION = 8;
+/** Targets in a row after which noria probes a member although nothing shows that other members work. */
+const HOSTS_OF_A_PROBE = 8;
 
 export class Suspicion {
   /** Host, and whether another member reached it. */
@@ -45,14 +45,19 @@ export class Suspicion {
     return this.#counted;
   }
 
-  /** Another member reached one of several targets, so the member can be evicted. */
-  get provesMember(): boolean {
+  /** Several clients failed through the member. */
+  get isShared(): boolean {
+    return this.#clients.size > 1;
+  }
+
+  /** Another member reached one of several targets. */
+  get isCompared(): boolean {
     return this.#hosts.size > 1 && [...this.#hosts.values()].includes(true);
   }
 
   /** The member fails for several targets, and no other member works, so it is unknown which side is at fault. */
-  get allowsTrialEviction(): boolean {
-    return this.#independent && !this.#sourceWorked && this.#hosts.size >= HOSTS_OF_A_TRIAL_EVICTION;
+  get isUndecided(): boolean {
+    return this.#independent && !this.#sourceWorked && this.#hosts.size >= HOSTS_OF_A_PROBE;
   }
 
   add({ host, client, compared }: SuspectFailure, surroundings: Surroundings): void {

@@ -8,26 +8,40 @@ import type { Clock } from '../core/clock.ts';
 import type { Deadlines } from '../core/deadlines.ts';
 import type { Blame } from '../core/events.ts';
 import type { FaultCode } from '../core/faults.ts';
-import type { HostPort } from '../core/host-port.ts';
+import { type HostPort, hostPort } from '../core/host-port.ts';
+import type { MemberProtocol } from '../core/protocol.ts';
+import type { RawConnection } from '../dialer/attempt.ts';
+import { ConnectHandshake } from '../dialer/connect-handshake.ts';
 import type { MemberDialer } from '../dialer/dialer.ts';
 import type { SingleAttempt, SingleAttemptResult } from '../dialer/single-attempt.ts';
+import { Socks4Handshake, Socks5Handshake } from '../dialer/socks-handshake.ts';
 import type { Lease } from '../pool/lease.ts';
 import { askSite, type CheckSite, type SiteAnswer } from './check-site.ts';
+import { isRelayed } from './relay-check.ts';
 
 export type ProbeOutcome =
-  /** `latencyMs` is absent if only a sign of life was required. */
-  | { readonly kind: 'passed'; readonly latencyMs?: number }
+  /** `latencyMs` is absent if only a sign of life was required. `relays`: bytes of a target came through the member. */
+  | { readonly kind: 'passed'; readonly latencyMs?: number; readonly relays: boolean }
   | { readonly kind: 'failed'; readonly fault: FaultCode; readonly blame: Blame }
+  /** The member gave no sign of life: it hangs up on every request, or never answers. */
+  | { readonly kind: 'lifeless'; readonly fault: FaultCode }
+  /** The member does not reach its own address, where it listens, or relays nothing from there. */
+  | { readonly kind: 'unconnected'; readonly fault: FaultCode }
   /** The member or the site failed. The success of another member decides. `alive`: the member speaks its protocol. */
   | { readonly kind: 'suspect'; readonly fault: FaultCode; readonly alive: boolean }
   | { readonly kind: 'cancelled' };
 
 export interface ProbeTask {
   readonly lease: Lease;
-  /** Undefined: only a sign of life is required. */
-  readonly site: { readonly at: CheckSite; readonly expectStatus: number } | undefined;
-  /** For the whole probe. */
+  readonly asks: SiteTask | 'sign-of-life' | 'own-address';
+  /** For the whole probe of a site; else for each of its steps. */
   readonly timeoutMs: number;
+}
+
+/** A request to the site of a check. */
+export interface SiteTask {
+  readonly at: CheckSite;
+  readonly expectStatus: number;
 }
 
 export interface ProbeParts {
@@ -69,36 +83,90 @@ export class Probe {
     this.#socket?.destroy();
   }
 
-  async run(): Promise<ProbeOutcome> {
-    const { clock, deadlines, dialer } = this.#parts;
-    const { lease, site, timeoutMs } = this.#task;
+  run(): Promise<ProbeOutcome> {
+    const { asks } = this.#task;
+    return typeof asks === 'object' ? this.#askForSite(asks) : this.#askForSignOfLife(asks);
+  }
+
+  async #askForSite({ at, expectStatus }: SiteTask): Promise<ProbeOutcome> {
+    const { clock, deadlines } = this.#parts;
     const startedAt = clock.monotonic();
-    const target = site?.at.target ?? NOWHERE;
     // TLS needs a tunnel. A plain request may use absolute form, as a client's request would.
-    const use = site === undefined || site.at.tls ? 'tunnel' : 'forward';
-    this.#attempt = dialer.attempt({ lease, target, use, timeoutMs });
-    const result = await this.#attempt.result;
-    if (result.kind === 'cancelled') return { kind: 'cancelled' };
-    if (result.kind === 'failed') return this.#failed(result);
-    const { connection, ms } = result;
-    this.#socket = connection.socket;
-    if (site === undefined || this.#cancelled) {
-      connection.socket.destroy();
-      return this.#cancelled ? { kind: 'cancelled' } : { kind: 'passed' };
+    const result = await this.#try(at.target, at.tls ? 'tunnel' : 'forward');
+    if (result.kind === 'cancelled') return result;
+    if (result.kind === 'failed') {
+      const { failure, blame } = result;
+      const { fault } = failure;
+      if (blame !== undefined) return { kind: 'failed', fault, blame };
+      return { kind: 'suspect', fault, alive: SIGNS_OF_LIFE.has(fault) };
     }
-    const leftMs = Math.max(0, timeoutMs - (clock.monotonic() - startedAt));
-    const answer = await askSite(connection, site.at, deadlines, leftMs);
+    const leftMs = Math.max(0, this.#task.timeoutMs - (clock.monotonic() - startedAt));
+    const answer = await askSite(result.connection, at, deadlines, leftMs);
     if (this.#cancelled) return { kind: 'cancelled' };
-    if (answer === site.expectStatus) return { kind: 'passed', latencyMs: ms };
+    if (answer === expectStatus) return { kind: 'passed', latencyMs: result.ms, relays: true };
     const fault = typeof answer === 'number' ? 'target-doubted' : SITE_FAULTS[answer];
     return { kind: 'suspect', fault, alive: true };
   }
 
-  #failed({ failure: { fault }, blame }: Extract<SingleAttemptResult, { kind: 'failed' }>): ProbeOutcome {
-    if (blame !== undefined) return { kind: 'failed', fault, blame };
-    const alive = SIGNS_OF_LIFE.has(fault);
-    if (this.#task.site !== undefined) return { kind: 'suspect', fault, alive };
-    // The target does not exist, so it cannot be at fault: the member must report it as unreachable.
-    return alive ? { kind: 'passed' } : { kind: 'failed', fault, blame: 'member' };
+  /**
+   * Asks for two targets that no client chooses. One does not exist: the member must report it as unreachable. Some working
+   * proxies hang up instead of that, or wait for their resolver. The other one listens: the member's own address.
+   *
+   * @param asks - `own-address` asks for that first, and requires that the member relays its answer.
+   */
+  async #askForSignOfLife(asks: 'sign-of-life' | 'own-address'): Promise<ProbeOutcome> {
+    const { host, port } = this.lease;
+    const own = hostPort(host, port) ?? NOWHERE;
+    let lastFault: FaultCode = 'member-silent';
+    for (const target of asks === 'own-address' ? [own, NOWHERE] : [NOWHERE, own]) {
+      const mustRelay = asks === 'own-address' && target === own;
+      const result = await this.#try(target, 'tunnel');
+      if (result.kind === 'cancelled') return result;
+      if (result.kind === 'accepted') {
+        if (mustRelay) return this.#checkRelay(result.connection);
+        result.connection.socket.destroy();
+        return { kind: 'passed', relays: false };
+      }
+      const { blame } = result;
+      const { fault } = result.failure;
+      if (blame !== undefined) return { kind: 'failed', fault, blame };
+      if (mustRelay && fault === 'target-doubted') return { kind: 'unconnected', fault };
+      if (SIGNS_OF_LIFE.has(fault)) return { kind: 'passed', relays: false };
+      lastFault = fault;
+    }
+    return { kind: 'lifeless', fault: lastFault };
+  }
+
+  async #checkRelay(connection: RawConnection): Promise<ProbeOutcome> {
+    const opening = openingOf(this.lease.protocol);
+    const { timeoutMs } = this.#task;
+    const relays = await isRelayed(connection, opening, { deadlines: this.#parts.deadlines, timeoutMs });
+    if (this.#cancelled) return { kind: 'cancelled' };
+    return relays ? { kind: 'passed', relays } : { kind: 'unconnected', fault: 'member-cut' };
+  }
+
+  async #try(target: HostPort, use: 'tunnel' | 'forward'): Promise<SingleAttemptResult> {
+    const { lease, timeoutMs } = this.#task;
+    if (this.#cancelled) return { kind: 'cancelled' };
+    this.#attempt = this.#parts.dialer.attempt({ lease, target, use, timeoutMs });
+    const result = await this.#attempt.result;
+    if (result.kind !== 'accepted') return result;
+    this.#socket = result.connection.socket;
+    if (!this.#cancelled) return result;
+    result.connection.socket.destroy();
+    return { kind: 'cancelled' };
+  }
+}
+
+/** The first message of a client that requests `NOWHERE`. */
+function openingOf(protocol: MemberProtocol): string | Buffer {
+  switch (protocol) {
+    case 'http':
+    case 'https':
+      return new ConnectHandshake(NOWHERE, undefined).opening;
+    case 'socks5':
+      return new Socks5Handshake(NOWHERE, undefined).opening;
+    case 'socks4':
+      return new Socks4Handshake(NOWHERE, undefined).opening;
   }
 }

@@ -1,26 +1,28 @@
 /**
- * Probes members before a client uses them: unproven members of the free product and, if a check is configured, members
- * after their quarantine and members through which no client connected for a while.
+ * Probes members: unproven members of the free product before their first use, members that one client alone makes suspect and,
+ * if a check is configured, members after their quarantine and members through which no client connected for a while.
  *
  * A probe uses the same protocols and credentials as a client's request. With a check, the site's response must arrive
  * through the member. Without one, the member must answer in its protocol. A member is blamed for a failing site only if
- * another member reaches the site afterwards, so a dead site or a wrong check costs no member anything.
+ * another member reaches the site afterwards, so a dead site or a wrong check costs no member anything. Likewise a suspected
+ * member is blamed for giving no sign of life only if a member that works gives one.
  */
-import { BoundedMap } from '../core/bounded-map.ts';
 import type { Clock } from '../core/clock.ts';
 import { Deadlines } from '../core/deadlines.ts';
 import type { EventBus } from '../core/events.ts';
 import { type FaultCode, NoriaError } from '../core/faults.ts';
 import type { Random } from '../core/random.ts';
 import type { MemberDialer } from '../dialer/dialer.ts';
-import type { Lease, LeaseReport } from '../pool/lease.ts';
+import type { Lease, LeaseReport, ProbeLease } from '../pool/lease.ts';
 import { type CheckSite, readCheckSite } from './check-site.ts';
-import { Probe, type ProbeOutcome } from './probe.ts';
+import { Probe, type ProbeOutcome, type ProbeTask } from './probe.ts';
 
 /** The pool as the prober needs it. */
 export interface ProbeLeases {
   /** Members that need a probe, unproven ones first; with `staleMs` also those without a success for that long. */
-  acquireForProbe(limit: number, staleMs?: number): readonly Lease[];
+  acquireForProbe(limit: number, staleMs?: number): readonly ProbeLease[];
+  /** A member of the source that worked within `withinMs`. */
+  acquireForComparison(source: string, withinMs: number): Lease | undefined;
   report(report: LeaseReport): void;
 }
 
@@ -54,12 +56,13 @@ const JITTER = 0.2;
 const MAX_PROBES = 32;
 /** Enough for most working members to answer, and for dead ones to fail. */
 const SIGN_OF_LIFE_TIMEOUT_MS = 5_000;
-const MAX_ADMITTED = 4_096;
+/** A member that worked this recently is expected to give a sign of life. */
+const WORKED_MS = 10 * 60_000;
 const TICK_MS = 50;
 
 /** A member for which the site failed, until another member shows whether the site works. */
 interface Suspect {
-  readonly lease: Lease;
+  readonly lease: ProbeLease;
   readonly fault: FaultCode;
   readonly alive: boolean;
   readonly sinceAt: number;
@@ -70,8 +73,6 @@ export class Prober implements AsyncDisposable {
   readonly #deadlines: Deadlines;
   readonly #joinObserver: Disposable;
   readonly #probes = new Map<Probe, Promise<void>>();
-  /** Members of unproven sources that a probe has admitted. After a later fault a sign of life is not enough for them. */
-  readonly #admitted = new BoundedMap<string, true>(MAX_ADMITTED);
   #settings: ProberSettings;
   #site: CheckSite | undefined;
   #suspects: readonly Suspect[] = [];
@@ -132,40 +133,50 @@ export class Prober implements AsyncDisposable {
 
   /** Starts as many probes as the limit allows. */
   #startProbes(): void {
-    const { check, unprovenSources } = this.#settings;
     const room = MAX_PROBES - this.#probes.size;
-    if (this.#closed || room <= 0 || (check === undefined && unprovenSources.size === 0)) return;
-    for (const lease of this.#options.pool.acquireForProbe(room, check?.everyMs)) {
-      if (check !== undefined || this.#isNew(lease)) this.#start(lease);
-      else this.#release(lease); // it is in quarantine: only a client's request can end that
+    if (this.#closed || room <= 0) return;
+    for (const lease of this.#options.pool.acquireForProbe(room, this.#settings.check?.everyMs)) {
+      this.#start(this.#taskFor(lease), (outcome) => this.#onOutcome(lease, outcome));
     }
   }
 
-  #start(lease: Lease): void {
+  #taskFor(lease: ProbeLease): ProbeTask {
     const { check } = this.#settings;
-    const at = this.#site;
-    const site =
-      check === undefined || at === undefined ? undefined : { at, expectStatus: check.expectStatus };
-    const timeoutMs = check?.timeoutMs ?? SIGN_OF_LIFE_TIMEOUT_MS;
+    if (check !== undefined && this.#site !== undefined) {
+      const { timeoutMs, expectStatus } = check;
+      return { lease, asks: { at: this.#site, expectStatus }, timeoutMs };
+    }
+    return { lease, asks: lease.isNew ? 'sign-of-life' : 'own-address', timeoutMs: SIGN_OF_LIFE_TIMEOUT_MS };
+  }
+
+  #start(task: ProbeTask, onOutcome: (outcome: ProbeOutcome) => void): void {
     const { clock, dialer } = this.#options;
-    const probe = new Probe({ clock, dialer, deadlines: this.#deadlines }, { lease, site, timeoutMs });
+    const probe = new Probe({ clock, dialer, deadlines: this.#deadlines }, task);
     const finished = probe.run().then((outcome) => {
       this.#probes.delete(probe);
-      this.#onOutcome(lease, outcome);
+      onOutcome(outcome);
       this.#startProbes();
     });
     this.#probes.set(probe, finished);
   }
 
-  #onOutcome(lease: Lease, outcome: ProbeOutcome): void {
-    const { pool, clock } = this.#options;
+  #onOutcome(lease: ProbeLease, outcome: ProbeOutcome): void {
+    const { clock } = this.#options;
     switch (outcome.kind) {
       case 'passed':
-        this.#admit(lease, outcome.latencyMs);
+        // Only a client's request, or the site of the check, ends a quarantine.
+        if (lease.isNew || this.#site !== undefined) this.#admit(lease, outcome.latencyMs);
+        else if (outcome.relays) this.#release(lease);
+        else this.#blame(lease, { blame: 'unclear', fault: 'member-refused' });
         if (this.#site !== undefined) this.#blameSuspects();
         return;
       case 'failed':
-        pool.report({ lease: lease.id, kind: 'failed', blame: outcome.blame, fault: outcome.fault });
+        this.#blame(lease, outcome);
+        return;
+      case 'lifeless':
+      case 'unconnected':
+        if (lease.isNew) this.#blame(lease, { ...outcome, blame: 'member' });
+        else this.#compare(lease, outcome);
         return;
       case 'suspect': {
         const { fault, alive } = outcome;
@@ -177,9 +188,35 @@ export class Prober implements AsyncDisposable {
     }
   }
 
+  /** A suspected member failed. It is at fault if a member of its source that works does better. */
+  #compare(lease: Lease, { kind, fault }: Extract<ProbeOutcome, { kind: 'lifeless' | 'unconnected' }>): void {
+    const { pool } = this.#options;
+    const other = this.#closed ? undefined : pool.acquireForComparison(lease.source, WORKED_MS);
+    if (other === undefined) {
+      this.#blame(lease, { blame: 'unclear', fault });
+      return;
+    }
+    const task = { lease: other, asks: 'own-address', timeoutMs: SIGN_OF_LIFE_TIMEOUT_MS } as const;
+    this.#start(task, (outcome) => {
+      const isBetter =
+        outcome.kind === 'passed'
+          ? outcome.relays || kind === 'lifeless'
+          : outcome.kind === 'unconnected' && kind === 'lifeless';
+      if (isBetter) this.#blame(lease, { fault, blame: 'member' });
+      else this.#release(lease);
+      this.#release(other);
+    });
+  }
+
+  #blame(
+    { id }: Lease,
+    { fault, blame }: Pick<Extract<ProbeOutcome, { kind: 'failed' }>, 'fault' | 'blame'>,
+  ): void {
+    this.#options.pool.report({ lease: id, kind: 'failed', blame, fault });
+  }
+
   #admit(lease: Lease, latencyMs: number | undefined): void {
     const { pool } = this.#options;
-    this.#admitted.set(lease.member, true);
     const latency = latencyMs === undefined ? {} : { latencyMs };
     pool.report({ lease: lease.id, kind: 'accepted', ...latency });
     pool.report({ lease: lease.id, kind: 'closed', cut: false });
@@ -187,16 +224,14 @@ export class Prober implements AsyncDisposable {
 
   /** Another member reached the site, so the suspects are at fault. */
   #blameSuspects(): void {
-    for (const { lease, fault } of this.#suspects) {
-      this.#options.pool.report({ lease: lease.id, kind: 'failed', blame: 'member', fault });
-    }
+    for (const { lease, fault } of this.#suspects) this.#blame(lease, { fault, blame: 'member' });
     this.#suspects = [];
   }
 
   /** No member reached the site, so the suspects are not at fault. Admits new members that are alive, as without a check. */
   #acquit(suspects: readonly Suspect[]): void {
     for (const { lease, alive } of suspects) {
-      if (alive && this.#isNew(lease)) this.#admit(lease, undefined);
+      if (alive && lease.isNew) this.#admit(lease, undefined);
       else this.#release(lease);
     }
   }
@@ -204,10 +239,6 @@ export class Prober implements AsyncDisposable {
   /** Ends the lease and leaves the member as it was. */
   #release(lease: Lease): void {
     this.#options.pool.report({ lease: lease.id, kind: 'failed', blame: 'nobody', fault: 'client-gone' });
-  }
-
-  #isNew({ source, member }: Lease): boolean {
-    return this.#settings.unprovenSources.has(source) && !this.#admitted.has(member);
   }
 }
 

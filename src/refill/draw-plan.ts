@@ -10,7 +10,7 @@ import type { Demand } from '../pool/drawn-member.ts';
 
 /** The members of one source in the pool: the methods of `RefillPool` without the name. Moments are monotonic ms. */
 export interface Stock {
-  usableAt(atMs: number): number;
+  countedAt(atMs: number): number;
   heldAt(atMs: number): number;
   nextLossAt(afterMs: number): number | undefined;
 }
@@ -76,9 +76,9 @@ export function planDraw(inputs: DrawInputs): DrawPlan {
 
 function deficit(inputs: DrawInputs): { readonly missing: number; readonly urgent: boolean } {
   const { now, stock, demand, startInMs, latencyMs, size } = inputs;
-  const missing = Math.min(wanted(inputs) - stock.usableAt(now + horizonMs(inputs)), room(inputs));
+  const missing = Math.min(wanted(inputs) - stock.countedAt(now + horizonMs(inputs)), room(inputs));
   // Quarantined members may be usable again at the horizon, but clients wait now. One draw serves all these clients.
-  const urgent = demand.waiting > 0 && stock.usableAt(now + startInMs + latencyMs) === 0;
+  const urgent = demand.waiting > 0 && stock.countedAt(now + startInMs + latencyMs) === 0;
   return { missing: urgent ? Math.max(missing, Math.min(demand.waiting, size)) : missing, urgent };
 }
 

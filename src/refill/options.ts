@@ -38,6 +38,8 @@ export interface ExtractConnection {
 export interface RefillPool {
   /** Members of the source that are usable at `atMs` if nothing is drawn until then, including those whose quarantine ends before. */
   usableAt(source: string, atMs: number): number;
+  /** The same, and members in quarantine that no draw replaces, because only one client failed through them. */
+  countedAt(source: string, atMs: number): number;
   /** Members of the source that have not expired at `atMs`, including quarantined ones. */
   heldAt(source: string, atMs: number): number;
   /** The first moment after `afterMs` at which a member of the source stops being usable; undefined when none will. */

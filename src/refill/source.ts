@@ -259,7 +259,7 @@ export class DrawSource {
     return {
       now: clock.monotonic(),
       stock: {
-        usableAt: (at) => pool.usableAt(name, at),
+        countedAt: (at) => pool.countedAt(name, at),
         heldAt: (at) => pool.heldAt(name, at),
         nextLossAt: (after) => pool.nextLossAt(name, after),
       },

@@ -8,6 +8,7 @@ import {
   openMember,
   readUntil,
 } from '../support/bad-members.ts';
+import { until } from '../support/until.ts';
 import { failureOf } from './make-dialer.ts';
 import { copies, makeDialerWithPool } from './real-pool.ts';
 
@@ -44,16 +45,34 @@ test('hostile: a target that hangs up on every tunnel costs no member anything',
   ]);
 });
 
-test('hostile: many names that hang up cost nothing while others are served, then at most a tenth', async () => {
-  const { clock, tunnel, quarantined, left } = makeDialerWithPool(
+test('hostile: many names that hang up cost members that work nothing, also while no client is served', async () => {
+  const { clock, pool, tunnel, quarantined, left, openProber } = makeDialerWithPool(
     copies(await openMember('http', httpBehavior()), 20),
   );
+  openProber();
   for (let time = 0; time < 10; time += 1) await tunnel('good.example:443', 'answered');
   for (let time = 0; time < 400; time += 1) await tunnel(`evil${time}.example:443`, 'cut');
   expect([quarantined, left]).toEqual([[], []]);
   clock.advance(60_001);
-  for (let time = 0; time < 400; time += 1) await tunnel(`evil${time}.example:443`, 'cut');
-  expect([quarantined, left.length]).toEqual([[], 2]);
+  for (let time = 0; time < 400; time += 1) {
+    await tunnel(`evil${time}.example:443`, 'cut');
+    clock.advance(20);
+  }
+  await until('no probe runs', () => pool.members().every(({ openTunnels }) => openTunnels === 0));
+  expect([quarantined, left]).toEqual([[], []]);
+});
+
+test('hostile: of members that reach no target, a tenth is replaced to find out whether others do', async () => {
+  const { clock, pool, dial, left, openProber } = makeDialerWithPool(
+    copies(await openMember('http', answering('502 Bad Gateway')), 20),
+  );
+  openProber();
+  for (let time = 0; time < 400; time += 1) {
+    await dial(`site${time}.example:443`);
+    clock.advance(20);
+  }
+  await until('no probe runs', () => pool.members().every(({ openTunnels }) => openTunnels === 0));
+  expect([left, pool.countedAt('city', clock.monotonic())]).toEqual([[], 18]);
 });
 
 test('hostile: a port that every unproven member refuses costs no member anything', async () => {
@@ -121,14 +140,15 @@ test('hostile: with one member, a dead target does not wait for another member f
   expect(dialer.openCount).toBe(0);
 });
 
-test('hostile: a member that fails for two targets that others reach is evicted, for one it is not', async () => {
+test('hostile: a member that fails one client for two targets rests until its probe decides, for one target it is not probed', async () => {
   const bad = await openMember('http', closingBehavior);
   const good = await openMember('http', httpBehavior());
-  const { pool, clock, tunnel, left, quarantined } = makeDialerWithPool([
+  const { pool, clock, tunnel, left, quarantined, openProber } = makeDialerWithPool([
     ...copies(bad, 1),
     ...copies(good, 3),
   ]);
   const badId = pool.members().find(({ port }) => port === bad.port)?.id;
+  openProber();
   for (let time = 0; time < 4; time += 1) {
     for (let use = 0; use < 4; use += 1) await tunnel('one.example:443', 'answered');
     clock.advance(10_000 * 2 ** time);
@@ -139,6 +159,9 @@ test('hostile: a member that fails for two targets that others reach is evicted,
     new Set([badId]),
   ]);
   for (let use = 0; use < 4; use += 1) await tunnel('two.example:443', 'answered');
+  expect([left, pool.countedAt('city', clock.monotonic())], 'one client alone').toEqual([[], 4]);
+  clock.advance(1_000);
+  await until('the probe has decided', () => left.length > 0);
   expect(left).toMatchObject([{ member: badId, reason: 'failed', fault: 'member-closed' }]);
 });
 
@@ -176,24 +199,36 @@ test('hostile: members that fail for two targets of two clients are evicted', as
   expect(left).toMatchObject([{ member: badId, reason: 'failed' }]);
 });
 
-test('hostile: a pool of nothing but bad members is replaced once new ones work', async () => {
-  const bad = await openMember('http', closingBehavior);
-  const good = await openMember('http', httpBehavior());
-  const { pool, bus, clock, dial, left } = makeDialerWithPool(copies(bad, 10), { waitForMemberMs: 0 });
-  let drawn = 0;
-  bus.on('member.left', () => {
-    drawn += 1;
-    const at = { protocol: 'http', host: `127.0.1.${drawn}`, port: good.port } as const;
-    pool.addMembers('city', [{ ...at, endsAt: clock.monotonic() + 1_800_000, unproven: false }]);
-  });
-  for (let time = 0; time < 100; time += 1) {
-    const result = await dial(`site${time % 9}.example:443`);
-    if (result.ok) {
-      result.connection.socket.destroy();
-      result.connection.end({ cut: false, answered: true });
+test.each([
+  ['hang up', closingBehavior],
+  ['reach no target', answering('502 Bad Gateway')],
+])(
+  'hostile: of one client, a pool of members that %s is replaced once a new one works',
+  async (_, behavior) => {
+    const bad = await openMember('http', behavior);
+    const good = await openMember('http', httpBehavior());
+    const settings = { waitForMemberMs: 0 };
+    const { pool, clock, dial, left, openProber } = makeDialerWithPool(copies(bad, 10), settings);
+    openProber();
+    let drawn = 0;
+    const refill = () => {
+      while (pool.countedAt('city', clock.monotonic()) < 10) {
+        drawn += 1;
+        const at = { protocol: 'http', host: `127.0.1.${drawn}`, port: good.port } as const;
+        pool.addMembers('city', [{ ...at, endsAt: clock.monotonic() + 1_800_000, unproven: false }]);
+      }
+    };
+    for (let time = 0; time < 200; time += 1) {
+      const result = await dial(`site${time % 9}.example:443`);
+      if (result.ok) {
+        result.connection.socket.destroy();
+        result.connection.end({ cut: false, answered: true });
+      }
+      clock.advance(1_000);
+      await until('no probe runs', () => pool.members().every(({ openTunnels }) => openTunnels === 0));
+      refill();
     }
-    clock.advance(1_000);
-  }
-  expect(left.length).toBeGreaterThanOrEqual(9);
-  expect(pool.members().filter(({ port, state }) => port === bad.port && state === 'ready')).toEqual([]);
-});
+    expect([left.length, drawn]).toEqual([10, 10]);
+    expect(pool.members().filter(({ port }) => port === bad.port)).toEqual([]);
+  },
+);

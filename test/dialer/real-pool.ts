@@ -7,6 +7,7 @@ import type { DialRequest } from '../../src/dialer/dial.ts';
 import { type DialerOptions, MemberDialer } from '../../src/dialer/dialer.ts';
 import { memberSockets } from '../../src/dialer/member-socket.ts';
 import { Pool } from '../../src/pool/pool.ts';
+import { Prober } from '../../src/prober/prober.ts';
 import type { TestMember } from '../support/bad-members.ts';
 import { ManualClock } from '../support/manual-clock.ts';
 import { collect, start, targetOf } from './make-dialer.ts';
@@ -74,7 +75,9 @@ export function openDialerWithPool(
     openSocket: (member, use) => openMemberSocket({ ...member, host: '127.0.0.1' }, use),
     ...settings,
   });
+  const probers: Prober[] = [];
   onTestFinished(async () => {
+    for (const prober of probers) await prober.close();
     await dialer.close();
     pool.close();
   });
@@ -88,7 +91,13 @@ export function openDialerWithPool(
     result.connection.end({ cut: end === 'cut', answered: end === 'answered' });
     return result.connection.member;
   };
-  return { dialer, pool, bus, dial, tunnel, quarantined, left };
+  /** Probes members as the daemon does without a configured check. */
+  const openProber = () => {
+    const settings = { check: undefined, unprovenSources: new Set<string>() };
+    const prober = new Prober({ clock, random: () => 0.5, bus, pool, dialer, ...settings });
+    probers.push(prober);
+  };
+  return { dialer, pool, bus, dial, tunnel, quarantined, left, openProber };
 }
 
 /** Many members that are one server. Their addresses differ, because two members never have the same host and port. */

@@ -47,23 +47,33 @@ const REPLAYS: readonly Replay[] = [
   },
   {
     title: 'one target never evicts, however often other members reach it',
-    steps: ['a+', 'a+', 'a+', 'a+', 'a+', 'a+'],
-    verdicts: new Array(6).fill('quarantine'),
+    steps: ['a+', 'a+!', 'a+', 'a+!', 'a+', 'a+!'],
+    verdicts: ['rest', ...new Array<'quarantine'>(5).fill('quarantine')],
   },
   {
-    title: 'three targets that other members reach evict',
-    steps: ['a+', 'b+', 'c+'],
-    verdicts: ['quarantine', 'quarantine', 'evict'],
+    title: 'three targets that other members reach evict, if two clients fail',
+    steps: ['a+', 'b+!', 'c+'],
+    verdicts: ['rest', 'quarantine', 'evict'],
+  },
+  {
+    title: 'one client alone never evicts, and has the member probed',
+    steps: ['a+', 'b+', 'c+', 'd+'],
+    verdicts: ['rest', 'rest', 'rest-and-probe', 'rest-and-probe'],
+  },
+  {
+    title: 'a fault that no target can cause evicts after targets of one client',
+    steps: ['a+', 'b+', 'fault'],
+    verdicts: ['rest', 'rest', 'evict'],
   },
   {
     title: 'one target that no other member reached says nothing, two quarantine',
     steps: ['a', 'a', 'a', 'b', 'b'],
-    verdicts: ['none', 'none', 'none', 'quarantine', 'none'],
+    verdicts: ['none', 'none', 'none', 'rest', 'none'],
   },
   {
     title: 'targets that no other member reached never evict while the source works',
     steps: ['a', 'b', 'c', 'd', 'a', 'b', 'c', 'd'],
-    verdicts: ['none', 'quarantine', 'quarantine', 'quarantine', 'none', 'none', 'none', 'none'],
+    verdicts: ['none', 'rest', 'rest', 'rest', 'none', 'none', 'none', 'none'],
   },
   {
     title: 'nothing that fails through most members counts',
@@ -72,10 +82,10 @@ const REPLAYS: readonly Replay[] = [
     verdicts: ['none', 'none', 'none', 'none'],
   },
   {
-    title: 'while no member works, eight targets allow a trial eviction',
+    title: 'while no member works, eight targets cause a probe',
     steps: ['a', 'a', 'b', 'c', 'd', 'e', 'f', 'g', 'h'],
     source: 'is down',
-    verdicts: [...new Array<'none'>(8).fill('none'), 'trial-evict'],
+    verdicts: [...new Array<'none'>(8).fill('none'), 'probe'],
   },
   {
     title: 'one client proves nothing while others are served, two do',
@@ -91,22 +101,22 @@ const REPLAYS: readonly Replay[] = [
   {
     title: 'after a recent success, the first target that others reach does not count',
     steps: ['accepted', 'a+', 'a+', 'b+', 'c+', 'd+'],
-    verdicts: ['-', 'none', 'none', 'quarantine', 'quarantine', 'evict'],
+    verdicts: ['-', 'none', 'none', 'rest', 'rest', 'rest-and-probe'],
   },
   {
     title: 'an accepted attempt clears refusals, but not cuts',
-    steps: ['a+', 'a+/', 'accepted', 'b+/', 'accepted', 'c+/'],
-    verdicts: ['quarantine', 'quarantine', '-', 'quarantine', '-', 'evict'],
+    steps: ['a+', 'a+/', 'accepted', 'b+/!', 'accepted', 'c+/'],
+    verdicts: ['rest', 'rest', '-', 'quarantine', '-', 'evict'],
   },
   {
     title: 'an answer clears cuts',
     steps: ['a+/', 'b+/', 'answered', 'a+/', 'b+/'],
-    verdicts: ['quarantine', 'quarantine', '-', 'none', 'quarantine'],
+    verdicts: ['rest', 'rest', '-', 'none', 'rest'],
   },
   {
     title: 'faults and targets add up',
-    steps: ['fault', 'a+', 'b+'],
-    verdicts: ['quarantine', 'quarantine', 'evict'],
+    steps: ['fault', 'a+', 'b+!'],
+    verdicts: ['quarantine', 'rest', 'evict'],
   },
 ];
 

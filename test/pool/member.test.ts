@@ -2,13 +2,15 @@ import { expect, test } from 'vitest';
 import { MEMBER_MOVES, Member, type MemberPhaseName, PoolSource } from '../../src/pool/member.ts';
 import { CITY } from './pool-kit.ts';
 
+const QUARANTINE = { sinceAt: 0, untilAt: 10, fault: 'member-silent', replaced: true } as const;
+
 /** The call that moves a member into each phase. */
 const MOVE_INTO: Record<MemberPhaseName, (member: Member) => void> = {
   joining: () => {
     throw new TypeError('joining -> joining is not a move');
   },
   ready: (member) => member.admit(),
-  quarantined: (member) => member.quarantine(0, 10, 'member-silent'),
+  quarantined: (member) => member.quarantine(QUARANTINE),
   draining: (member) => {
     member.openLeases = 1;
     member.leave({ reason: 'evicted' });
@@ -63,7 +65,7 @@ test('member: makes the moves of the table and no other', () => {
 test('member: each move updates the counts of its source', () => {
   const member = newMember(false);
   member.source.counts.ready += 1;
-  member.quarantine(0, 10, 'member-silent');
+  member.quarantine(QUARANTINE);
   expect(member.source.counts).toMatchObject({ ready: 0, quarantined: 1 });
   member.leave({ reason: 'failed', fault: 'member-silent' });
   expect(member.source.counts).toMatchObject({ ready: 0, quarantined: 0, left: 1 });

@@ -5,12 +5,13 @@ import { expect, onTestFinished, test } from 'vitest';
 import { systemClock } from '../../src/core/clock.ts';
 import type { EventBus } from '../../src/core/events.ts';
 import { Secret } from '../../src/core/secret.ts';
-import type { Lease, LeaseReport } from '../../src/pool/lease.ts';
+import type { Lease, LeaseReport, ProbeLease } from '../../src/pool/lease.ts';
 import { readCheckSite } from '../../src/prober/check-site.ts';
 import { Prober, type ProberOptions } from '../../src/prober/prober.ts';
 import { makeDialer } from '../dialer/make-dialer.ts';
 import {
   type Behavior,
+  closingBehavior,
   httpBehavior,
   LOCALHOST_TLS,
   openMember,
@@ -43,6 +44,7 @@ interface ProbedMember {
   readonly id: string;
   readonly at: Pick<TestMember, 'protocol' | 'host' | 'port'>;
   readonly source?: string;
+  readonly suspected?: boolean;
 }
 
 /** Leases each member that needs a probe once, and records all reports. */
@@ -50,6 +52,8 @@ class FakeProbePool {
   readonly reports: LeaseReport[] = [];
   readonly staleMs: (number | undefined)[] = [];
   readonly #waiting: ProbedMember[];
+  /** What suspected members are compared with. */
+  other: ProbedMember | undefined;
   readonly #open = new Map<number, ProbedMember>();
   mostLeased = 0;
   #lastLease = 0;
@@ -58,16 +62,24 @@ class FakeProbePool {
     this.#waiting = [...members];
   }
 
-  acquireForProbe(limit: number, staleMs?: number): readonly Lease[] {
+  acquireForProbe(limit: number, staleMs?: number): readonly ProbeLease[] {
     this.staleMs.push(staleMs);
     const leases = this.#waiting.splice(0, limit).map((member) => {
-      const id = ++this.#lastLease;
-      this.#open.set(id, member);
-      const source = member.source ?? 'free';
-      return { id, member: member.id, source, ...member.at, waitedMs: 0, doubtful: true };
+      return { ...this.#lease(member), isNew: member.suspected !== true && member.source === undefined };
     });
     this.mostLeased = Math.max(this.mostLeased, this.#open.size);
     return leases;
+  }
+
+  acquireForComparison(): Lease | undefined {
+    return this.other && this.#lease(this.other);
+  }
+
+  #lease(member: ProbedMember): Lease {
+    const id = ++this.#lastLease;
+    this.#open.set(id, member);
+    const source = member.source ?? 'free';
+    return { id, member: member.id, source, ...member.at, waitedMs: 0, doubtful: true };
   }
 
   report(report: LeaseReport): void {
@@ -179,12 +191,83 @@ test('prober: a sign of life does not end a quarantine', async () => {
   const paid = { ...member, id: 'm2', source: 'city' };
   const { pool, bus } = makeProber([member]);
   await until('it is admitted', () => pool.reports.length === 2);
-  pool.again(member);
-  pool.again(paid);
+  pool.again({ ...member, suspected: true });
+  pool.again({ ...paid, suspected: true });
   joined(bus, 'free');
   await until('the leases are released', () => pool.reports.length === 4);
   expect(pool.blames().slice(1)).toEqual(['lease 2 client-gone nobody', 'lease 3 client-gone nobody']);
 });
+
+const closesFor = (target: RegExp, otherwise: Behavior): Behavior => {
+  return async (socket, record) => {
+    const head = await readUntil(socket, '\r\n\r\n');
+    if (target.test(head.toString('latin1'))) {
+      socket.end();
+      return;
+    }
+    socket.unshift(head);
+    await otherwise(socket, record);
+  };
+};
+const closesAfter = (answer: string): Behavior => {
+  return async (socket) => {
+    await readUntil(socket, '\r\n\r\n');
+    socket.end(answer);
+  };
+};
+const NOWHERE = /probe\.invalid/;
+const OWN_ADDRESS = /^CONNECT 127\.0\.0\.1:/;
+const BAD_GATEWAY = httpBehavior('HTTP/1.1 502 Bad Gateway\r\n\r\n');
+
+test('prober: admits an unproven member that hangs up on a target that does not exist, but connects to its own address', async () => {
+  const { pool } = makeProber([
+    { id: 'm1', at: await openMember('http', closesFor(NOWHERE, httpBehavior())) },
+    { id: 'm2', at: await openMember('http', closesFor(NOWHERE, BAD_GATEWAY)) },
+    { id: 'm3', at: await openMember('http', closingBehavior) },
+  ]);
+  await until('all have a verdict', () => pool.blames().length === 3);
+  expect(pool.blames()).toEqual(['lease 1 accepted', 'lease 2 accepted', 'lease 3 member-closed member']);
+});
+
+/** How members behave in the probe that compares them. */
+const COMPARED = {
+  works: httpBehavior(),
+  'relays nothing': closesAfter('HTTP/1.1 200 OK\r\n\r\n'),
+  'refuses all targets': httpBehavior('HTTP/1.1 403 Forbidden\r\n\r\n'),
+  'reaches no target': BAD_GATEWAY,
+  'hangs up on its own address': closesFor(OWN_ADDRESS, BAD_GATEWAY),
+  'hangs up': closingBehavior,
+} as const;
+type Compared = keyof typeof COMPARED;
+const COMPARISONS: readonly (readonly [suspected: Compared, other: Compared | 'none', blame: string])[] = [
+  ['works', 'works', 'client-gone nobody'],
+  ['refuses all targets', 'works', 'member-refused unclear'],
+  ['hangs up on its own address', 'works', 'member-refused unclear'],
+  ['relays nothing', 'works', 'member-cut member'],
+  ['relays nothing', 'relays nothing', 'client-gone nobody'],
+  ['reaches no target', 'works', 'target-doubted member'],
+  ['reaches no target', 'refuses all targets', 'client-gone nobody'],
+  ['reaches no target', 'reaches no target', 'client-gone nobody'],
+  ['reaches no target', 'none', 'target-doubted unclear'],
+  ['hangs up', 'works', 'member-closed member'],
+  ['hangs up', 'refuses all targets', 'member-closed member'],
+  ['hangs up', 'reaches no target', 'member-closed member'],
+  ['hangs up', 'hangs up on its own address', 'member-closed member'],
+  ['hangs up', 'hangs up', 'client-gone nobody'],
+  ['hangs up', 'none', 'member-closed unclear'],
+];
+
+test.each(COMPARISONS)(
+  'prober: a suspected member that %s, compared with one that %s: %s',
+  async (suspected, other, blame) => {
+    const { pool } = makeProber([]);
+    if (other !== 'none') pool.other = { id: 'm2', at: await openMember('http', COMPARED[other]) };
+    pool.again({ id: 'm1', at: await openMember('http', COMPARED[suspected]), suspected: true });
+    await until('it has a verdict', () => pool.blames().length > 0 && pool.open === 0);
+    expect(pool.blames()[0]).toBe(`lease 1 ${blame}`);
+    expect(pool.blames().slice(1)).toEqual(pool.blames().length === 1 ? [] : ['lease 2 client-gone nobody']);
+  },
+);
 
 test('prober: probes members as soon as they join', async () => {
   const clock = new ManualClock();
@@ -200,14 +283,13 @@ test('prober: probes members as soon as they join', async () => {
   await until('it is admitted', () => pool.reports.length === 2);
 });
 
-test('prober: without a check and unproven sources, asks the pool for no member', () => {
+test('prober: asks the pool each second, without a check only for unproven and suspected members', () => {
   const clock = new ManualClock();
   const { pool, prober } = makeProber([], { unprovenSources: new Set(), clock });
-  clock.advance(10_000);
-  expect(pool.staleMs).toEqual([]);
+  clock.advance(2_000);
   prober.configure({ check: CHECK, unprovenSources: new Set() });
-  clock.advance(3_000);
-  expect(pool.staleMs).toEqual([60_000, 60_000, 60_000, 60_000]);
+  clock.advance(2_000);
+  expect(pool.staleMs).toEqual([undefined, undefined, undefined, 60_000, 60_000, 60_000]);
 });
 
 test('prober: rounds are a second apart, with a jitter of a fifth', () => {

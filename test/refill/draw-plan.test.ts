@@ -8,12 +8,12 @@ const HORIZON_MS = GAP_MS + LATENCY_MS;
 
 /** Members by the ms at which they expire; now is 0. */
 function stockOf(expiries: readonly number[]) {
-  const usableAt = (at: number) => expiries.filter((end) => end > at).length;
+  const countedAt = (at: number) => expiries.filter((end) => end > at).length;
   const nextLossAt = (after: number) => {
     const later = expiries.filter((end) => end > after && end !== Infinity);
     return later.length === 0 ? undefined : Math.min(...later);
   };
-  return { usableAt, heldAt: usableAt, nextLossAt };
+  return { countedAt, heldAt: countedAt, nextLossAt };
 }
 
 function inputs(expiries: readonly number[], changes: Partial<DrawInputs> = {}): DrawInputs {
@@ -85,7 +85,7 @@ test('draw plan: members that clients use up are replaced at the same rate', () 
 test('draw plan: clients that wait while all members are quarantined cause a draw of at most one member each', () => {
   // All five are quarantined, and usable again at the horizon.
   const quarantined = {
-    usableAt: (at: number) => (at < 10_000 ? 0 : 5),
+    countedAt: (at: number) => (at < 10_000 ? 0 : 5),
     heldAt: () => 5,
     nextLossAt: () => undefined,
   };
@@ -97,7 +97,7 @@ test('draw plan: clients that wait while all members are quarantined cause a dra
 });
 
 test('draw plan: the pool never exceeds its size plus one draw, expiring and quarantined members included', () => {
-  const quarantined = { usableAt: () => 1, heldAt: () => 9, nextLossAt: () => undefined };
+  const quarantined = { countedAt: () => 1, heldAt: () => 9, nextLossAt: () => undefined };
   expect(planDraw(inputs([], { stock: quarantined }))).toMatchObject({ kind: 'draw', count: 1 });
   const nextLossAt = (after: number) => (after < 2_000 ? 2_000 : undefined);
   const full = { ...quarantined, heldAt: () => 10, nextLossAt };
@@ -123,8 +123,8 @@ test('draw plan: for any stock it requests at most what is missing and never che
         if (plan.kind === 'enough') expect(plan.checkAt).toBeGreaterThanOrEqual(50);
         if (plan.kind !== 'draw') return;
         expect(plan.count).toBeGreaterThanOrEqual(1);
-        expect(plan.count).toBeLessThanOrEqual(Math.min(maxPerCall, size - stock.usableAt(HORIZON_MS)));
-        expect(stock.usableAt(0) + plan.count).toBeLessThanOrEqual(size + maxPerCall);
+        expect(plan.count).toBeLessThanOrEqual(Math.min(maxPerCall, size - stock.countedAt(HORIZON_MS)));
+        expect(stock.countedAt(0) + plan.count).toBeLessThanOrEqual(size + maxPerCall);
       },
     ),
   );

@@ -61,6 +61,10 @@ export class CountingPool implements RefillPool {
     return this.#ends(source).filter((endsAt) => endsAt > atMs).length;
   }
 
+  countedAt(source: string, atMs: number): number {
+    return this.usableAt(source, atMs);
+  }
+
   heldAt(source: string, atMs: number): number {
     return this.usableAt(source, atMs);
   }

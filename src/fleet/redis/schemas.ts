@@ -29,6 +29,7 @@ const member = z.object({
 const quarantine = z.object({
   untilAt: z.number(),
   fault,
+  replaced: z.boolean().optional(),
   health: z.object({ inRow: z.number(), rests: z.number() }),
 });
 
