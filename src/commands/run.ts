@@ -5,7 +5,7 @@ import type { Config } from '../config/config.ts';
 import { loadConfig } from '../config/load.ts';
 import { systemBoot } from '../core/boot.ts';
 import { systemClock } from '../core/clock.ts';
-import { tuneForShortLives } from '../core/engine.ts';
+import { collectGarbageOfStart, tuneForShortLives } from '../core/engine.ts';
 import { createLog } from '../core/log.ts';
 import type { LogLevel } from '../core/log-options.ts';
 import { type Daemon, startDaemon } from '../daemon/daemon.ts';
@@ -68,6 +68,7 @@ async function run(flags: RunFlags, { env }: Terminal, level: LogLevel | undefin
     ...(flags.watch === true ? [reloader.onFileChange()] : []),
   ];
   started.resolve(daemon);
+  collectGarbageOfStart();
   const { listeners, admin } = daemon.addresses;
   log.info({ listeners, admin: admin ?? 'off' }, 'noria is running');
   manager.ready();
