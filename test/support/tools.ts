@@ -20,7 +20,7 @@ export const CHROMIUM = [
   '/usr/bin/google-chrome',
 ].find((path) => path !== undefined && existsSync(path));
 
-const PYTHON_MODULES = ['requests', 'httpx', 'aiohttp', 'scrapy', 'pip'];
+const PYTHON_MODULES = ['requests', 'httpx', 'aiohttp', 'scrapy', 'pip', 'h11'];
 /** `httpx.Client` takes `proxy`, as docs/clients.md has it, from this version on. */
 const HTTPX = '0.26';
 
