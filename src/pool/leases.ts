@@ -7,6 +7,7 @@ import type { Blame } from '../core/events.ts';
 import type { FaultCode } from '../core/faults.ts';
 import type { Lease, LeaseReport, LeaseRequest } from './lease.ts';
 import type { Member } from './member.ts';
+import type { MemberFaults } from './member-faults.ts';
 import type { Members } from './members.ts';
 import type { Session } from './session.ts';
 import type { Sessions } from './sessions.ts';
@@ -40,12 +41,14 @@ export type LeaseHolder = { readonly session: string } | { readonly member: stri
 export class Leases {
   readonly #members: Members;
   readonly #sessions: Sessions;
+  readonly #faults: MemberFaults;
   readonly #open = new Map<number, OpenLease>();
   #lastId = 0;
 
-  constructor(members: Members, sessions: Sessions) {
+  constructor(members: Members, sessions: Sessions, faults: MemberFaults) {
     this.#members = members;
     this.#sessions = sessions;
+    this.#faults = faults;
   }
 
   grant(member: Member, { now, waitedMs, session, request }: Grant): Lease {
@@ -182,14 +185,14 @@ export class Leases {
     { blame, fault }: { readonly blame: Blame; readonly fault: FaultCode },
     now: number,
   ): void {
-    if (blame === 'member') this.#members.recordFault(member, { fault, leasedAt }, now);
+    if (blame === 'member') this.#faults.recordFault(member, { fault, leasedAt }, now);
     if (blame !== 'member-for-target' && blame !== 'unclear') return;
     if (isProbe) {
-      this.#members.recordUndecidedProbe(member, { fault, leasedAt }, now);
+      this.#faults.recordUndecidedProbe(member, { fault, leasedAt }, now);
       return;
     }
     const compared = blame === 'member-for-target';
     const cut = fault === 'member-cut';
-    this.#members.recordSuspicion(member, { fault, leasedAt, client, host: targetHost, compared, cut }, now);
+    this.#faults.recordSuspicion(member, { fault, leasedAt, client, host: targetHost, compared, cut }, now);
   }
 }

@@ -13,13 +13,11 @@ import type { Candidates } from './candidates.ts';
 import { DepartedMembers, departedMember, type MemberHistory, memberKey } from './departed-members.ts';
 import type { DrawnMember } from './drawn-member.ts';
 import type { MemberFilter } from './filter.ts';
-import { WORKED_MS } from './health.ts';
 import { Locations } from './locations.ts';
 import { type Departure, Member, PoolSource } from './member.ts';
 import type { PoolSettings, PoolShare } from './options.ts';
 import type { PoolObserver } from './pool-observer.ts';
 import type { MemberQuarantine, SharedMember } from './shared-member.ts';
-import type { SuspectFailure } from './suspicion.ts';
 
 /** A success renews an assumed end of life only when that adds at least this share of the life. Saves work on most successes. */
 const MIN_RENEWAL_SHARE = 1 / 64;
@@ -39,11 +37,6 @@ export interface RestoredMember extends DrawnMember, MemberHistory {
   readonly quarantine:
     | { readonly untilAt: number; readonly fault: FaultCode; readonly replaced: boolean }
     | undefined;
-}
-
-interface FaultOfLease {
-  readonly fault: FaultCode;
-  readonly leasedAt: number;
 }
 
 export interface MembersOptions {
@@ -71,7 +64,6 @@ export class Members {
   readonly #byId = new Map<string, Member>();
   /** Members that are not draining. */
   readonly #byKey = new Map<string, Member>();
-  #evictionsFrozen = false;
 
   constructor({ clock, random, bus, settings, onChange }: MembersOptions) {
     this.#random = random;
@@ -207,72 +199,6 @@ export class Members {
     member.source.evidence.recordAnswer(client, now);
   }
 
-  /** Applies a fault that no target can cause. */
-  recordFault(member: Member, { fault, leasedAt }: FaultOfLease, now: number): void {
-    if (!this.#mayBlame(member, leasedAt)) return;
-    const verdict = member.health.fault(now, member.endsAt - member.joinedAt, this.settings.health);
-    // One fault is enough for an unproven member, since most of those are dead.
-    if (verdict === 'evict' || member.phase.name === 'joining') {
-      this.remove(member, { reason: 'failed', fault }, now);
-    } else this.#quarantine(member, { fault, replaced: true }, now);
-  }
-
-  /** Applies a failure that the target may have caused. */
-  recordSuspicion(
-    member: Member,
-    { fault, leasedAt, ...failure }: FaultOfLease & SuspectFailure & { readonly cut: boolean },
-    now: number,
-  ): void {
-    const { evidence } = member.source;
-    const sourceTotals = failure.cut ? evidence.answers : evidence.accepts;
-    sourceTotals.failures += 1;
-    if (!this.#mayBlame(member, leasedAt) || member.phase.name === 'joining') return;
-    const otherClientsServed = evidence.servedOther(failure.client, now);
-    const { maxFailures } = this.settings.health;
-    const verdict = member.health.suspect(
-      failure,
-      { otherClientsServed, sourceTotals },
-      { now, halfLifeMs: member.endsAt - member.joinedAt, maxFailures },
-    );
-    switch (verdict) {
-      case 'none':
-        return;
-      case 'evict':
-        this.remove(member, { reason: 'failed', fault }, now);
-        return;
-      case 'probe':
-        if (now - member.undecidedAt < WORKED_MS) return;
-        member.undecidedAt = now;
-        member.source.suspected.add(member);
-        return;
-      case 'rest-and-probe':
-        member.source.suspected.add(member);
-        break;
-      case 'rest':
-      case 'quarantine':
-    }
-    this.#quarantine(member, { fault, replaced: verdict === 'quarantine' || member.onTrial }, now);
-  }
-
-  /**
-   * A probe could not decide whether the member is at fault. If no member of its source works, a draw replaces it, to find out
-   * whether new members do.
-   */
-  recordUndecidedProbe(member: Member, { fault, leasedAt }: FaultOfLease, now: number): void {
-    const { evidence, options } = member.source;
-    const worked = fault === 'member-cut' ? evidence.answers : evidence.accepts;
-    if (member.onTrial || member.phase.name === 'joining' || !this.#mayBlame(member, leasedAt)) return;
-    if (now - worked.succeededAt <= WORKED_MS || !evidence.spendTrial(options.size)) return;
-    member.onTrial = true;
-    this.#quarantine(member, { fault, replaced: true }, now);
-  }
-
-  /** A lease that is older than the current quarantine probably failed for the same cause. */
-  #mayBlame({ phase }: Member, leasedAt: number): boolean {
-    if (this.#evictionsFrozen || phase.name === 'draining') return false;
-    return phase.name !== 'quarantined' || leasedAt >= phase.sinceAt;
-  }
-
   /** Applies the end of a lease, after its counters were updated. */
   leaseEnded(member: Member, now: number): void {
     if (member.phase.name !== 'draining') this.index.leaseEnded(member, now);
@@ -301,18 +227,6 @@ export class Members {
   setShare(share: PoolShare, now: number): void {
     this.index.share = share;
     for (const member of this.#byKey.values()) this.index.update(member, now);
-  }
-
-  /** While evictions are frozen, faults are ignored. Unfreezing lets quarantined members be tried at once. */
-  freezeEvictions(on: boolean, now: number): void {
-    this.#evictionsFrozen = on;
-    if (on) return;
-    for (const source of this.sources.values()) {
-      for (const member of source.quarantined) {
-        member.endQuarantine(now);
-        this.index.update(member, now);
-      }
-    }
   }
 
   ban(member: Member, host: string): void {
@@ -392,15 +306,6 @@ export class Members {
     this.index.update(member, now);
     this.observer?.memberReady(member);
     if (wasQuarantined) this.#bus.emit('member.restored', eventOf(member));
-  }
-
-  #quarantine(
-    member: Member,
-    { fault, replaced }: { readonly fault: FaultCode; readonly replaced: boolean },
-    now: number,
-  ): void {
-    const forMs = Math.min(member.health.nextQuarantineMs(this.settings.health), member.endsAt - now);
-    this.quarantineUntil(member, { untilAt: now + forMs, fault, replaced }, now);
   }
 
   /** Quarantines a member that is ready or quarantined. */

@@ -12,6 +12,7 @@ import { countedAt, demandFor, heldAt, usableAt } from './demand.ts';
 import type { AddedMembers, Demand, DrawnMember } from './drawn-member.ts';
 import type { Lease, LeaseProvider, LeaseRefusal, LeaseReport, LeaseRequest, ProbeLease } from './lease.ts';
 import { type LeaseHolder, Leases } from './leases.ts';
+import { MemberFaults } from './member-faults.ts';
 import { Members } from './members.ts';
 import { DEFAULT_LIMITS, type PoolOptions, type PoolSettings } from './options.ts';
 import { Picker, type SessionRotation } from './picker.ts';
@@ -45,6 +46,7 @@ export class Pool implements LeaseProvider {
   readonly #bus: EventBus;
   readonly #members: Members;
   readonly #sessions: Sessions;
+  readonly #faults: MemberFaults;
   readonly #leases: Leases;
   readonly #picker: Picker;
   readonly #requests: Requests;
@@ -58,7 +60,8 @@ export class Pool implements LeaseProvider {
     const onChange = () => this.#requests.serveWaiting(clock.monotonic());
     this.#members = new Members({ clock, random, bus, settings, onChange });
     this.#sessions = new Sessions(clock, bus, { maxCount: sessions, settings: settings.rotation });
-    this.#leases = new Leases(this.#members, this.#sessions);
+    this.#faults = new MemberFaults(this.#members);
+    this.#leases = new Leases(this.#members, this.#sessions, this.#faults);
     this.#picker = new Picker(this.#members, this.#sessions);
     this.#requests = new Requests({
       clock,
@@ -255,7 +258,7 @@ export class Pool implements LeaseProvider {
   /** Ignores faults of members while our own network is down. Unfreezing lets quarantined members be tried at once. */
   freezeEvictions(on: boolean): void {
     const now = this.#clock.monotonic();
-    this.#members.freezeEvictions(on, now);
+    this.#faults.freezeEvictions(on, now);
     this.#requests.serveWaiting(now);
   }
 

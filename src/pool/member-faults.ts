@@ -1,0 +1,112 @@
+/**
+ * Applies the faults of members: quarantine, a probe or eviction, as their health decides. docs/health.md explains the rules.
+ */
+import type { FaultCode } from '../core/faults.ts';
+import { WORKED_MS } from './health.ts';
+import type { Member } from './member.ts';
+import type { Members } from './members.ts';
+import type { SuspectFailure } from './suspicion.ts';
+
+interface FaultOfLease {
+  readonly fault: FaultCode;
+  readonly leasedAt: number;
+}
+
+export class MemberFaults {
+  readonly #members: Members;
+  #evictionsFrozen = false;
+
+  constructor(members: Members) {
+    this.#members = members;
+  }
+
+  /** Applies a fault that no target can cause. */
+  recordFault(member: Member, { fault, leasedAt }: FaultOfLease, now: number): void {
+    if (!this.#mayBlame(member, leasedAt)) return;
+    const verdict = member.health.fault(now, member.endsAt - member.joinedAt, this.#members.settings.health);
+    // One fault is enough for an unproven member, since most of those are dead.
+    if (verdict === 'evict' || member.phase.name === 'joining') {
+      this.#members.remove(member, { reason: 'failed', fault }, now);
+    } else this.#quarantine(member, { fault, replaced: true }, now);
+  }
+
+  /** Applies a failure that the target may have caused. */
+  recordSuspicion(
+    member: Member,
+    { fault, leasedAt, ...failure }: FaultOfLease & SuspectFailure & { readonly cut: boolean },
+    now: number,
+  ): void {
+    const { evidence } = member.source;
+    const sourceTotals = failure.cut ? evidence.answers : evidence.accepts;
+    sourceTotals.failures += 1;
+    if (!this.#mayBlame(member, leasedAt) || member.phase.name === 'joining') return;
+    const otherClientsServed = evidence.servedOther(failure.client, now);
+    const { maxFailures } = this.#members.settings.health;
+    const verdict = member.health.suspect(
+      failure,
+      { otherClientsServed, sourceTotals },
+      { now, halfLifeMs: member.endsAt - member.joinedAt, maxFailures },
+    );
+    switch (verdict) {
+      case 'none':
+        return;
+      case 'evict':
+        this.#members.remove(member, { reason: 'failed', fault }, now);
+        return;
+      case 'probe':
+        if (now - member.undecidedAt < WORKED_MS) return;
+        member.undecidedAt = now;
+        member.source.suspected.add(member);
+        return;
+      case 'rest-and-probe':
+        member.source.suspected.add(member);
+        break;
+      case 'rest':
+      case 'quarantine':
+    }
+    this.#quarantine(member, { fault, replaced: verdict === 'quarantine' || member.onTrial }, now);
+  }
+
+  /**
+   * A probe could not decide whether the member is at fault. If no member of its source works, a draw replaces it, to find out
+   * whether new members do.
+   */
+  recordUndecidedProbe(member: Member, { fault, leasedAt }: FaultOfLease, now: number): void {
+    const { evidence, options } = member.source;
+    const worked = fault === 'member-cut' ? evidence.answers : evidence.accepts;
+    if (member.onTrial || member.phase.name === 'joining' || !this.#mayBlame(member, leasedAt)) return;
+    if (now - worked.succeededAt <= WORKED_MS || !evidence.spendTrial(options.size)) return;
+    member.onTrial = true;
+    this.#quarantine(member, { fault, replaced: true }, now);
+  }
+
+  /** While evictions are frozen, faults are ignored. Unfreezing lets quarantined members be tried at once. */
+  freezeEvictions(on: boolean, now: number): void {
+    this.#evictionsFrozen = on;
+    if (on) return;
+    for (const source of this.#members.sources.values()) {
+      for (const member of source.quarantined) {
+        member.endQuarantine(now);
+        this.#members.index.update(member, now);
+      }
+    }
+  }
+
+  /** A lease that is older than the current quarantine probably failed for the same cause. */
+  #mayBlame({ phase }: Member, leasedAt: number): boolean {
+    if (this.#evictionsFrozen || phase.name === 'draining') return false;
+    return phase.name !== 'quarantined' || leasedAt >= phase.sinceAt;
+  }
+
+  #quarantine(
+    member: Member,
+    { fault, replaced }: { readonly fault: FaultCode; readonly replaced: boolean },
+    now: number,
+  ): void {
+    const forMs = Math.min(
+      member.health.nextQuarantineMs(this.#members.settings.health),
+      member.endsAt - now,
+    );
+    this.#members.quarantineUntil(member, { untilAt: now + forMs, fault, replaced }, now);
+  }
+}
