@@ -80,6 +80,23 @@ export class Heap<Node extends HeapNode> {
     return this.firstThat(fits, 2 * index + 2, this.firstThat(fits, 2 * index + 1, best));
   }
 
+  /** The nodes with the smallest keys, in order; at most `count`. */
+  smallest(count: number): Node[] {
+    const found: Node[] = [];
+    const open = this.#nodes.slice(0, 1);
+    while (found.length < count) {
+      const next = open.reduce<Node | undefined>(
+        (best, node) => (best === undefined || node.key < best.key ? node : best),
+        undefined,
+      );
+      if (next === undefined) break;
+      found.push(next);
+      const childIndex = 2 * next.heapIndex + 1;
+      open.splice(open.indexOf(next), 1, ...this.#nodes.slice(childIndex, childIndex + 2));
+    }
+    return found;
+  }
+
   #settle(node: Node, index: number): void {
     this.#rise(node, index);
     this.#sink(node, node.heapIndex);

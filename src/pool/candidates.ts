@@ -102,6 +102,14 @@ export class Candidates {
     }
     return undefined;
   }
+
+  /** The members that the next picks will probably return, in order; at most `count`. */
+  upcoming(count: number, now: number): readonly Member[] {
+    const tier = this.tiers.find(({ canServe }) => canServe);
+    if (tier === undefined) return [];
+    const { fresh, expiring } = tier.buckets;
+    return (fresh.size > 0 ? fresh : expiring).upcoming(count, now).map(({ member }) => member);
+  }
 }
 
 /**

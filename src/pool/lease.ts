@@ -78,6 +78,17 @@ export interface ProbeLease extends Lease {
   readonly isNew: boolean;
 }
 
+/** A member that a later request will probably get. */
+export type UpcomingMember = Pick<Lease, 'member' | 'source' | 'protocol' | 'host' | 'port' | 'remainingMs'>;
+
+export interface UpcomingQuery {
+  /** Without a session. */
+  readonly routing: RoutingOptions;
+  readonly count: number;
+  /** Members that the caller needs no answer about. */
+  isKnown(member: string): boolean;
+}
+
 /** Why there is no lease. */
 export interface LeaseRefusal {
   readonly refused: Extract<
@@ -132,6 +143,11 @@ export interface LeaseProvider {
   /** Cancels a waiting request: its promise resolves with `client-gone`. Ignores unknown ids. */
   cancel(requestId: number): void;
   report(report: LeaseReport): void;
+  /**
+   * The members that the next requests with these routing options will probably get, in order, without those that the caller
+   * knows. It grants nothing and changes no order. Empty when the pool cannot say.
+   */
+  upcoming(query: UpcomingQuery): readonly UpcomingMember[];
 }
 
 export function isLease(answer: Lease | LeaseRefusal): answer is Lease {

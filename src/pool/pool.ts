@@ -10,7 +10,16 @@ import type { EventBus } from '../core/events.ts';
 import { type Random, shuffled } from '../core/random.ts';
 import { countedAt, demandFor, heldAt, usableAt } from './demand.ts';
 import type { AddedMembers, Demand, DrawnMember } from './drawn-member.ts';
-import type { Lease, LeaseProvider, LeaseRefusal, LeaseReport, LeaseRequest, ProbeLease } from './lease.ts';
+import type {
+  Lease,
+  LeaseProvider,
+  LeaseRefusal,
+  LeaseReport,
+  LeaseRequest,
+  ProbeLease,
+  UpcomingMember,
+  UpcomingQuery,
+} from './lease.ts';
 import { type LeaseHolder, Leases } from './leases.ts';
 import { MemberFaults } from './member-faults.ts';
 import { Members } from './members.ts';
@@ -82,6 +91,10 @@ export class Pool implements LeaseProvider {
 
   cancel(requestId: number): void {
     this.#requests.cancel(requestId);
+  }
+
+  upcoming(query: UpcomingQuery): readonly UpcomingMember[] {
+    return this.#requests.upcoming(query);
   }
 
   report(report: LeaseReport): void {

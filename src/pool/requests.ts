@@ -8,7 +8,14 @@ import type { EventBus } from '../core/events.ts';
 import { type Candidates, QUIET_MS } from './candidates.ts';
 import { needsDraw, searchedSources } from './demand.ts';
 import { filterOf } from './filter.ts';
-import type { Lease, LeaseRefusal, LeaseRequest, RoutingOptions } from './lease.ts';
+import type {
+  Lease,
+  LeaseRefusal,
+  LeaseRequest,
+  RoutingOptions,
+  UpcomingMember,
+  UpcomingQuery,
+} from './lease.ts';
 import { LeaseRefusals } from './lease-refusals.ts';
 import type { Leases } from './leases.ts';
 import type { PoolSource } from './member.ts';
@@ -90,6 +97,25 @@ export class Requests {
     const lease = this.#tryLease(request, candidates, now, now);
     if (this.#picker.check.endedQuiet) this.#emitDemand(candidates, now);
     return lease ?? this.#wait(request, candidates, now);
+  }
+
+  upcoming({ routing, count, isKnown }: UpcomingQuery): readonly UpcomingMember[] {
+    if (this.#closed) return [];
+    const now = this.#clock.monotonic();
+    this.#members.update(now);
+    const minEndsAt = now + (routing.minLifeMs ?? 0);
+    return this.#members
+      .candidates(filterOf(routing), now)
+      .upcoming(count, now)
+      .filter((member) => !member.source.isFull && member.endsAt >= minEndsAt && !isKnown(member.id))
+      .map((member) => ({
+        member: member.id,
+        source: member.source.name,
+        protocol: member.protocol,
+        host: member.host,
+        port: member.port,
+        ...(!member.endIsAssumed && { remainingMs: member.endsAt - now }),
+      }));
   }
 
   cancel(requestId: number): void {

@@ -13,7 +13,7 @@ const ROTATIONS: Record<Strategy, (random: Random) => Rotation<Candidate>> = {
   random: (random) => new RandomRotation(random),
   shuffle: (random) => new ShuffleRotation(random),
   'least-connections': () => new RankedRotation(byOpenLeases),
-  'longest-lived': () => new RankedRotation(({ member }) => -member.endsAt),
+  'longest-lived': () => new RankedRotation(({ member }) => -member.endsAt, false),
   fastest: (random) => new RandomRotation(random, ({ member }, now) => member.expectedLatencyMs(now)),
 };
 

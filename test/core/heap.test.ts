@@ -46,6 +46,8 @@ test('heap: its queries return what a search of all nodes returns', () => {
         expect(heap.countUpTo(key)).toBe(ofNodes.filter((other) => other <= key).length);
         expect(heap.nextAfter(key)).toBe(Math.min(...ofNodes.filter((other) => other > key)));
         const fitting = ofNodes.filter((other) => other % step === 0);
+        const inOrder = [...ofNodes].sort((a, b) => a - b);
+        expect(heap.smallest(step).map((node) => node.key)).toEqual(inOrder.slice(0, step));
         const least = heap.firstThat((node) => node.key % step === 0)?.key;
         expect(least ?? Number.POSITIVE_INFINITY).toBe(Math.min(...fitting));
       },

@@ -1,5 +1,13 @@
 /** A pool for tests of the dialer: leases members in a fixed order and records every request and report. */
-import type { Lease, LeaseProvider, LeaseRefusal, LeaseReport, LeaseRequest } from '../../src/pool/lease.ts';
+import type {
+  Lease,
+  LeaseProvider,
+  LeaseRefusal,
+  LeaseReport,
+  LeaseRequest,
+  UpcomingMember,
+  UpcomingQuery,
+} from '../../src/pool/lease.ts';
 import type { TestMember } from '../support/bad-members.ts';
 
 export interface FakePoolMember {
@@ -54,6 +62,20 @@ export class FakePool implements LeaseProvider {
     const index = this.#waiting.findIndex(({ request }) => request.id === requestId);
     const [waiting] = index < 0 ? [] : this.#waiting.splice(index, 1);
     waiting?.resolve({ refused: 'client-gone', reason: 'cancelled', sources: [] });
+  }
+
+  upcoming({ count, isKnown }: UpcomingQuery): readonly UpcomingMember[] {
+    return this.members
+      .slice(0, count)
+      .filter(({ id }) => !isKnown(id))
+      .map(({ id, source = 'city', at: { protocol, host, port }, remainingMs }) => ({
+        member: id,
+        source,
+        protocol,
+        host,
+        port,
+        ...(remainingMs !== undefined && { remainingMs }),
+      }));
   }
 
   report(report: LeaseReport): void {

@@ -34,7 +34,7 @@ const KINDS: Readonly<Record<string, (random: Random) => Rotation<Item>>> = {
   random: (random) => new RandomRotation(random),
   'cheaper of two': (random) => new RandomRotation(random, ({ rank }) => rank),
   shuffle: (random) => new ShuffleRotation(random),
-  ranked: () => new RankedRotation(({ rank }) => rank),
+  ranked: () => new RankedRotation(({ rank }) => rank, false),
   'ranked by last turn': () => new RankedRotation((_item, lastTurn) => lastTurn),
 };
 const NAMES = Object.keys(KINDS);
@@ -157,3 +157,64 @@ test.each(NAMES)('%s: after any additions and removals, exactly the entries in i
     { numRuns: 60 },
   );
 });
+
+test.each(NAMES)('%s: `upcoming` says what the next picks return', (name) => {
+  fc.assert(
+    fc.property(
+      fc.integer({ min: 1, max: 30 }),
+      fc.array(fc.integer({ min: 1, max: 8 }), { minLength: 1, maxLength: 30 }),
+      fc.integer(),
+      (count, looks, seed) => {
+        const { rotation } = fill(name, { count, seed });
+        for (const look of looks) {
+          const upcoming = rotation.upcoming(look, 0);
+          expect(upcoming.length).toBeGreaterThan(0);
+          expect(rotation.upcoming(look, 0)).toEqual(upcoming);
+          for (const expected of upcoming) {
+            const item = rotation.pick(new CountingCheck(any));
+            expect(item).toBe(expected);
+            if (item !== undefined) rotation.used(item);
+          }
+        }
+      },
+    ),
+  );
+});
+
+test('shuffle: looking ahead gives no entry a second turn in a round', () => {
+  fc.assert(
+    fc.property(
+      fc.integer({ min: 1, max: 20 }),
+      fc.array(fc.integer({ min: 0, max: 8 }), { minLength: 20, maxLength: 20 }),
+      fc.integer({ min: 0, max: 19 }),
+      (count, looks, unfit) => {
+        const { rotation } = fill('shuffle', { count });
+        const picked = new Set<Item>();
+        for (const look of looks.slice(0, count - 1)) {
+          rotation.upcoming(look, 0);
+          const item = rotation.pick(new CountingCheck(({ number }) => (number === unfit ? UNFIT : FITS)));
+          if (item === undefined) break;
+          expect(picked.has(item)).toBe(false);
+          picked.add(item);
+          rotation.used(item);
+        }
+        expect(picked.size).toBe(count - 1);
+      },
+    ),
+  );
+});
+
+test.each(['random', 'cheaper of two'])(
+  '%s: an entry that leaves is not picked, although it was decided',
+  (name) => {
+    const { rotation, items } = fill(name, { count: 3 });
+    const [next] = rotation.upcoming(9, 0);
+    if (next === undefined) throw new Error('nothing is upcoming');
+    rotation.remove(next);
+    for (let time = 0; time < 9; time += 1) {
+      const item = rotation.pick(new CountingCheck(any));
+      expect(items.filter((other) => other !== next)).toContain(item);
+      if (item !== undefined) rotation.used(item);
+    }
+  },
+);

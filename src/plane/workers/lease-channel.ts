@@ -124,6 +124,11 @@ export class RemotePool implements LeaseProvider {
     if (this.#asked.has(requestId)) this.#send({ kind: 'lease.canceled', requestId });
   }
 
+  /** Unknown here: the pool is in another process, and the answer would come too late. */
+  upcoming(): readonly [] {
+    return [];
+  }
+
   report(report: LeaseReport): void {
     this.#send({ kind: 'lease.reported', report });
   }

@@ -22,6 +22,8 @@ export class RandomRotation<Entry extends RotationEntry> implements Rotation<Ent
   readonly #entries: Entry[] = [];
   readonly #random: Random;
   readonly #cost: ((entry: Entry, now: number) => number) | undefined;
+  /** The next picks, as far as `upcoming` has decided them. */
+  #decided: Entry[] = [];
 
   /** @param cost - when given, a pick returns the cheaper of two random entries. */
   constructor(random: Random, cost?: (entry: Entry, now: number) => number) {
@@ -39,17 +41,34 @@ export class RandomRotation<Entry extends RotationEntry> implements Rotation<Ent
   }
 
   remove(entry: Entry): void {
+    if (this.#decided.length > 0) this.#decided = this.#decided.filter((other) => other !== entry);
     const last = this.#entries.pop();
     if (last === undefined || last === entry) return;
     this.#entries[entry.arrayIndex] = last;
     last.arrayIndex = entry.arrayIndex;
   }
 
-  used(): void {} // there is no order to keep
+  used(entry: Entry): void {
+    const index = this.#decided.indexOf(entry);
+    if (index >= 0) this.#decided.splice(index, 1);
+  }
 
   rankChanged(): void {} // the cost is computed at each pick
 
   pick(check: PickCheck<Entry>): Entry | undefined {
+    return this.#decided.find((entry) => check.fit(entry) === FITS) ?? this.#draw(check);
+  }
+
+  upcoming(count: number, now: number): readonly Entry[] {
+    while (this.#decided.length < count) {
+      const entry = this.#draw({ now, fit: () => FITS });
+      if (entry === undefined) break;
+      this.#decided.push(entry);
+    }
+    return this.#decided.slice(0, count);
+  }
+
+  #draw(check: PickCheck<Entry>): Entry | undefined {
     const size = this.#entries.length;
     const one = randomFit(this.#entries, 0, size, check, this.#random);
     if (one === undefined || size < 2 || this.#cost === undefined) return one;

@@ -14,11 +14,16 @@ import {
 export class RankedRotation<Entry extends RotationEntry> implements Rotation<Entry> {
   readonly #heap = new Heap<Entry>();
   readonly #rank: (entry: Entry, lastTurn: number) => number;
+  readonly #usesCount: boolean;
   #turn = 0;
 
-  /** @param rank - `lastTurn` is the number of the entry's last use, counted over the uses of all entries. */
-  constructor(rank: (entry: Entry, lastTurn: number) => number) {
+  /**
+   * @param rank - `lastTurn` is the number of the entry's last use, counted over the uses of all entries.
+   * @param usesCount - a used entry ranks behind the entries that ranked equal.
+   */
+  constructor(rank: (entry: Entry, lastTurn: number) => number, usesCount = true) {
     this.#rank = rank;
+    this.#usesCount = usesCount;
   }
 
   get size(): number {
@@ -46,6 +51,10 @@ export class RankedRotation<Entry extends RotationEntry> implements Rotation<Ent
   pick(check: PickCheck<Entry>): Entry | undefined {
     const { first } = this.#heap;
     return first === undefined || check.fit(first) === FITS ? first : this.#search(check);
+  }
+
+  upcoming(count: number): readonly Entry[] {
+    return this.#heap.smallest(this.#usesCount ? count : Math.min(1, count));
   }
 
   #search(check: PickCheck<Entry>): Entry | undefined {

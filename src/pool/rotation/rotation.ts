@@ -43,6 +43,11 @@ export interface Rotation<Entry> {
   rankChanged(entry: Entry): void;
   /** The next entry that fits; undefined when none does. */
   pick(check: PickCheck<Entry>): Entry | undefined;
+  /**
+   * The entries that the next picks return if they fit and nothing else changes, in order; at most `count`. An entry may be
+   * there more than once. A rotation that picks at random decides these picks now.
+   */
+  upcoming(count: number, now: number): readonly Entry[];
 }
 
 /** An entry is in one rotation at a time; only that rotation uses these fields. */

@@ -56,6 +56,14 @@ export class RoundRobin<Entry extends RotationEntry> implements Rotation<Entry> 
     return secondChoice;
   }
 
+  upcoming(count: number): readonly Entry[] {
+    const entries: Entry[] = [];
+    for (let entry = this.#head; entry !== undefined && entries.length < count; entry = entry.next) {
+      entries.push(entry);
+    }
+    return entries;
+  }
+
   /** Makes the entry the head. The entries before it move behind the tail and keep their order. */
   #rotateTo(entry: Entry): void {
     const { previous } = entry;

@@ -131,6 +131,10 @@ class SlowPool implements LeaseProvider {
   report(report: LeaseReport): void {
     this.calls.push(report);
   }
+
+  upcoming(): readonly [] {
+    return [];
+  }
 }
 
 const LEASE: Lease = {

@@ -160,6 +160,7 @@ export class InvariantChecker {
         });
       },
       cancel: (id) => pool.cancel(id),
+      upcoming: (query) => pool.upcoming(query),
       report: (report) => {
         const lease = leases.get(report.lease);
         if (report.kind !== 'accepted') leases.delete(report.lease);
