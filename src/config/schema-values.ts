@@ -10,6 +10,7 @@ export const MOST = {
   sessions: 100_000,
   tunnels: 1_000_000,
   attempts: 10,
+  warm: 10_000,
   processes: 256,
   priority: 1000,
 };

@@ -188,6 +188,11 @@ export const SCHEMA = z.strictObject({
       ),
       deadline: given(duration(100), '30s', 'time limit for one request, including the wait for a member'),
       waitForMember: given(duration(0), '15s', 'how long a request may wait while the pool is empty'),
+      warm: given(
+        wordOr(['auto', 'off'], whole(1, MOST.warm)),
+        'auto',
+        'connections to members opened ahead of the next tunnels: the maximum for each source, `off`, or `auto`: as many as the present rate needs',
+      ),
     }),
     {},
     'how noria connects to a target',

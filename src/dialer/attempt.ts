@@ -6,80 +6,32 @@
  * once, or never after `cancel`.
  */
 import type { Socket } from 'node:net';
-import type { Clock } from '../core/clock.ts';
-import type { Deadline, Deadlines } from '../core/deadlines.ts';
+import type { Deadline } from '../core/deadlines.ts';
 import type { FaultCode } from '../core/faults.ts';
-import type { HostPort } from '../core/host-port.ts';
+import { TCP_KEEP_ALIVE_MS } from '../core/keep-alive.ts';
 import type { MemberProtocol } from '../core/protocol.ts';
 import type { Lease } from '../pool/lease.ts';
+import type {
+  AttemptFailure,
+  AttemptParts,
+  AttemptPhase,
+  AttemptTask,
+  RawConnection,
+} from './attempt-contract.ts';
 import { ConnectHandshake } from './connect-handshake.ts';
-import { ownLogin, type PreparedLogin } from './credentials.ts';
-import type { DialRequest, ForwardMode } from './dial.ts';
+import type { PreparedLogin } from './credentials.ts';
+import type { ForwardMode } from './dial.ts';
 import { type Handshake, type HandshakeFailure, NO_BYTES } from './handshake.ts';
-import { closeCode, isAnswerCode, isLocalCode, type OpenSocket, readyEvent } from './member-socket.ts';
+import { closeCode, isAnswerCode, isLocalCode, readyEvent } from './member-socket.ts';
 import type { HandshakeMode } from './pipelining.ts';
 import { Socks4Handshake, Socks5Handshake, socks4CanReach } from './socks-handshake.ts';
 import type { SourceMemory } from './source-memory.ts';
-
-/** What all attempts of one dialer share. */
-export interface AttemptParts {
-  readonly clock: Clock;
-  readonly deadlines: Deadlines;
-  readonly openSocket: OpenSocket;
-  memoryOf(source: string): SourceMemory;
-}
-
-export interface AttemptTask {
-  readonly lease: Lease;
-  readonly target: HostPort;
-  readonly use: DialRequest['use'];
-  /** Never use absolute form. */
-  readonly connectOnly?: boolean | undefined;
-  /** It runs in parallel with a slow first attempt. */
-  readonly hedge: boolean;
-  /** For the connection and the handshake together, including a second connection. */
-  readonly timeoutMs: number;
-}
+import type { TakenConnection } from './warm-connection.ts';
 
 export interface AttemptOwner {
   /** The owner takes over the socket. */
   attemptAccepted(attempt: Attempt, connection: RawConnection): void;
   attemptFailed(attempt: Attempt, failure: AttemptFailure): void;
-}
-
-/** A connection to the target, as an attempt hands it over. */
-export interface RawConnection {
-  /** Paused, without listeners of the attempt. */
-  readonly socket: Socket;
-  /** Bytes that followed the member's answer. */
-  readonly head: Buffer;
-  readonly forwardMode: ForwardMode;
-  /** With `absolute`: the status with which the member refused CONNECT for the same request, if it was tried. */
-  readonly connectStatus?: number | undefined;
-  /** The credentials that the member accepted or, with `absolute`, gets with the request; undefined: none. */
-  readonly login: PreparedLogin | undefined;
-}
-
-/** `connect`: until TCP, and TLS if any, are established. `answer`: between noria's request and the member's answer. */
-export type AttemptPhase = 'connect' | 'answer' | 'done';
-
-export interface AttemptFailure {
-  readonly fault: FaultCode;
-  readonly phase: AttemptPhase;
-  /** The cause in noria's words and numbers: `status 502`, `ECONNREFUSED`. */
-  readonly detail: string;
-  /** This machine is out of sockets, ports or memory. */
-  readonly local: boolean;
-  /** The member reports that the target refused the connection. */
-  readonly targetRefused: boolean;
-  /** The member requires credentials, and noria does not know yet whether the source needs them. */
-  readonly withheld: boolean;
-  /**
-   * What the failure shows about our own network. `up`: another machine answered, if only to refuse. `down`: no answer, so
-   * either the member or our network is down. `unknown`: nothing was sent.
-   */
-  readonly network: 'up' | 'down' | 'unknown';
-  readonly ms: number;
 }
 
 const NO_NOTES = { targetRefused: false, withheld: false };
@@ -104,6 +56,10 @@ export class Attempt {
   #tcpConnected = false;
   #connectStatus: number | undefined;
   #mode: HandshakeMode = 'plain';
+  /** The connection was established before the attempt, and nothing has arrived on it since. */
+  #isWarm = false;
+  /** Of the current connection; undefined if it was opened ahead. */
+  #connectStartedAt: number | undefined;
   /** When the current connection was established. */
   #readyAt = 0;
   /** A trial failed: the time that a plain handshake must not exceed to show that the member does not take pipelining. */
@@ -123,6 +79,11 @@ export class Attempt {
     return this.#parts.clock.monotonic() - this.#startedAt;
   }
 
+  /** The time that a connection opened ahead has saved. */
+  get savedMs(): number {
+    return this.#task.warm?.savedMs ?? 0;
+  }
+
   /** The credentials that the member got, if any. */
   get login(): PreparedLogin | undefined {
     return this.#login;
@@ -139,12 +100,11 @@ export class Attempt {
       return;
     }
     const { credentials, forwardMode } = this.memory;
-    const { login } = this.lease;
     const mayForward = this.#canUseAbsoluteForm();
-    this.#connect(
-      login === undefined ? credentials.current : ownLogin(login),
-      mayForward ? forwardMode.first(this.#task.target.text) : 'direct',
-    );
+    const mode = mayForward ? forwardMode.first(this.#task.target.text) : 'direct';
+    const { warm } = this.#task;
+    if (warm === undefined) this.#connect(credentials.firstFor(this.lease.login), mode);
+    else this.#continue(warm, mode);
   }
 
   /** Aborts it without a call to its owner. Idempotent. */
@@ -155,16 +115,44 @@ export class Attempt {
   }
 
   #connect(login: PreparedLogin | undefined, forwardMode: ForwardMode): void {
+    this.#begin(login, forwardMode);
+    this.#connectStartedAt = this.#parts.clock.monotonic();
+    const socket = this.#parts.openSocket(this.lease, this.#task.use);
+    this.#listen(socket);
+    this.#setDeadline();
+  }
+
+  /** Goes on with a connection that was opened ahead. */
+  #continue({ socket, login, isConnected, handshake }: TakenConnection, forwardMode: ForwardMode): void {
+    this.#begin(login, forwardMode);
+    this.#listen(socket);
+    if (this.#task.use === 'forward') socket.setKeepAlive(true, TCP_KEEP_ALIVE_MS);
+    this.#setDeadline();
+    if (!isConnected) return;
+    this.#isWarm = true;
+    if (handshake === undefined) {
+      this.#onReady();
+    } else {
+      this.#mode = 'plain';
+      this.#handshake = handshake;
+      this.#request(handshake.request(this.#task.target));
+    }
+  }
+
+  #begin(login: PreparedLogin | undefined, forwardMode: ForwardMode): void {
     this.#login = login;
     this.#forwardMode = forwardMode;
     this.#phase = 'connect';
     this.#tcpConnected = false;
-    const { protocol } = this.lease;
+    this.#isWarm = false;
+    this.#connectStartedAt = undefined;
     this.#mode = this.#nextMode(login);
     this.#handshake = forwardMode === 'absolute' ? undefined : this.#makeHandshake(login);
-    const socket = this.#parts.openSocket(this.lease, this.#task.use);
+  }
+
+  #listen(socket: Socket): void {
+    const { protocol } = this.lease;
     this.#socket = socket;
-    this.#setDeadline();
     socket.on('close', this.#onClose);
     socket.on(readyEvent(protocol), this.#onReady);
     if (protocol === 'https') socket.on('connect', this.#onTcpConnected);
@@ -218,26 +206,30 @@ export class Attempt {
   };
 
   readonly #onReady = (): void => {
+    const startedAt = this.#connectStartedAt;
+    if (startedAt !== undefined) this.memory.opening.opened(this.#parts.clock.monotonic() - startedAt);
+    if (this.#handshake === undefined) this.#accept(NO_BYTES);
+    else this.#request(this.#handshake.opening);
+  };
+
+  /** The connection is established. @param message - undefined if the handshake waits for the member first. */
+  #request(message: string | Buffer | undefined): void {
     const socket = this.#socket;
     if (socket === undefined) return;
     this.#phase = 'answer';
     this.#tcpConnected = true;
-    if (this.lease.protocol === 'socks5') this.#readyAt = this.#parts.clock.monotonic();
+    this.#readyAt = this.#parts.clock.monotonic();
     if (this.#mode === 'trial') {
       this.#clearDeadline();
       this.#setDeadline();
     }
-    const handshake = this.#handshake;
-    if (handshake === undefined) {
-      this.#accept(NO_BYTES);
-      return;
-    }
     socket.on('data', this.#onData);
     socket.on('end', this.#onEnd);
-    socket.write(handshake.opening, 'latin1');
-  };
+    if (message !== undefined) socket.write(message, 'latin1');
+  }
 
   readonly #onData = (bytes: Buffer): void => {
+    this.#isWarm = false;
     const step = this.#handshake?.take(bytes);
     if (step === undefined) return;
     switch (step.kind) {
@@ -305,6 +297,7 @@ export class Attempt {
 
   #failHandshake(fault: FaultCode, detail: string): void {
     if (this.#mode === 'trial') this.#endTrial();
+    else if (this.#isWarm) this.#reconnect(this.#login, this.#forwardMode);
     else this.#fail(fault, detail);
   }
 
@@ -326,7 +319,8 @@ export class Attempt {
     if (this.lease.protocol === 'socks5') this.#recordHandshake();
     if (forwardMode === 'direct') this.memory.credentials.accepted(this.lease.member, login);
     const connectStatus = this.#connectStatus;
-    this.#owner.attemptAccepted(this, { socket, head, forwardMode, login, connectStatus });
+    const isWarm = this.#isWarm && forwardMode === 'absolute';
+    this.#owner.attemptAccepted(this, { socket, head, forwardMode, isWarm, login, connectStatus });
   }
 
   #recordHandshake(): void {

@@ -8,7 +8,8 @@
 import type { Clock } from '../core/clock.ts';
 import type { Blame, EventBus, NoriaEvents } from '../core/events.ts';
 import type { LeaseProvider } from '../pool/lease.ts';
-import type { Attempt, AttemptFailure, AttemptPhase } from './attempt.ts';
+import type { Attempt } from './attempt.ts';
+import type { AttemptFailure, AttemptPhase } from './attempt-contract.ts';
 import type { ForwardMode } from './dial.ts';
 import type { NetworkWatch } from './network-watch.ts';
 import type { Reachability } from './reachability.ts';
@@ -161,11 +162,12 @@ export class DialBlame {
   /** An attempt was accepted, before or after the end of the dial. Its lease stays open. */
   accepted(attempt: Attempt, forwardMode: ForwardMode): void {
     const { lease, elapsedMs: ms } = attempt;
+    const latencyMs = ms + attempt.savedMs; // comparable with that of a new connection
     const { clock, pool, network, reachability } = this.#parts;
     network.answered();
     if (forwardMode === 'direct') reachability.recordReached(lease.member, this.#target);
-    attempt.memory.recordAccepted({ member: lease.member, ms, at: clock.monotonic() });
-    pool.report({ lease: lease.id, kind: 'accepted', latencyMs: ms });
+    attempt.memory.recordAccepted({ member: lease.member, ms: latencyMs, at: clock.monotonic() });
+    pool.report({ lease: lease.id, kind: 'accepted', latencyMs });
     this.#emit(attempt, 'accepted', 'done', 'nobody', ms);
   }
 

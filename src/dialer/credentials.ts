@@ -85,6 +85,11 @@ export class SourceCredentials {
     return this.#current;
   }
 
+  /** What the first connection to a member carries. @param own - the member's own credentials, if it has any. */
+  firstFor(own: Login | undefined): PreparedLogin | undefined {
+    return own === undefined ? this.#current : ownLogin(own);
+  }
+
   /** Most members refuse the credentials. */
   get faulty(): boolean {
     return this.#faulty;
@@ -202,6 +207,12 @@ export class SourceCredentials {
 /** The credentials of one member. */
 export function ownLogin(login: Login): PreparedLogin {
   return prepare(login, true);
+}
+
+/** Whether a member gets the same credentials from both. */
+export function isSameLogin(one: Login | undefined, other: Login | undefined): boolean {
+  if (one === other) return true;
+  return one?.username === other?.username && one?.password.reveal() === other?.password.reveal();
 }
 
 function instanceLogin(access: SourceAccess): PreparedLogin | undefined {

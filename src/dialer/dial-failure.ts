@@ -1,7 +1,7 @@
 /** Why a dial failed, as a code and a sentence for the client: counts and times, no addresses and no text from outside. */
 import type { FaultCode } from '../core/faults.ts';
 import type { LeaseRefusal } from '../pool/lease.ts';
-import type { AttemptFailure } from './attempt.ts';
+import type { AttemptFailure } from './attempt-contract.ts';
 import type { DialFailure } from './dial.ts';
 
 /** What a member did, after a count: `2 could not be reached`. */

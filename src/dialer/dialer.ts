@@ -10,7 +10,7 @@ import type { EventBus } from '../core/events.ts';
 import { isSame } from '../core/is-same.ts';
 import { LiveList } from '../core/live-list.ts';
 import type { LeaseProvider } from '../pool/lease.ts';
-import type { AttemptTask } from './attempt.ts';
+import type { AttemptTask } from './attempt-contract.ts';
 import { ClientBudgets } from './client-budgets.ts';
 import type { SourceFault } from './credentials.ts';
 import type { Dialer, Dialing, DialRequest, DialResult } from './dial.ts';
@@ -23,8 +23,11 @@ import { Reachability } from './reachability.ts';
 import { type DialParts, type DialSettings, RunningDial } from './running-dial.ts';
 import { SingleAttempt } from './single-attempt.ts';
 import { SourceMemory, type SourceSettings } from './source-memory.ts';
+import { WarmConnections, type WarmSetting } from './warm-connections.ts';
 
 export interface DialerSettings extends DialSettings {
+  /** Connections to members opened ahead of the next tunnels. */
+  readonly warm: WarmSetting;
   /** By name. Members of other sources get no credentials. */
   readonly sources: ReadonlyMap<string, SourceSettings>;
 }
@@ -55,6 +58,7 @@ export class MemberDialer implements Dialer, AsyncDisposable {
   readonly #options: DialerOptions;
   readonly #parts: DialParts;
   readonly #idle: IdleConnections;
+  readonly #warm: WarmConnections;
   readonly #network: NetworkWatch;
   readonly #dials = new LiveList<RunningDial>();
   readonly #singleAttempts = new Set<SingleAttempt>();
@@ -75,12 +79,17 @@ export class MemberDialer implements Dialer, AsyncDisposable {
       options.onNetwork(down);
       bus.emit('network.judged', { down });
     });
+    const openSocket = options.openSocket ?? memberSockets();
+    const memoryOf = (source: string) => this.#memoryOf(source);
+    this.#warm = new WarmConnections({ clock, deadlines, openSocket, pool, memoryOf });
+    this.#warm.configure(options.warm);
     this.#parts = {
       clock,
       bus,
       pool,
       deadlines,
-      openSocket: options.openSocket ?? memberSockets(),
+      openSocket,
+      warm: this.#warm,
       idle: this.#idle,
       network: this.#network,
       openConnections: this.#openConnections,
@@ -88,7 +97,7 @@ export class MemberDialer implements Dialer, AsyncDisposable {
       hedgeBudget: new HedgeBudget(),
       reachability: new Reachability(clock),
       clientBudgets: new ClientBudgets(clock),
-      memoryOf: (source) => this.#memoryOf(source),
+      memoryOf,
       nextRequestId: () => ++this.#lastRequestId,
       dialFinished: (dial) => this.#dials.delete(dial),
     };
@@ -98,9 +107,9 @@ export class MemberDialer implements Dialer, AsyncDisposable {
     });
   }
 
-  /** Dials and probes in progress, slower attempts of successful dials, and idle connections. */
+  /** Dials and probes in progress, slower attempts of successful dials, idle connections, and those opened ahead. */
   get openCount(): number {
-    return this.#dials.size + this.#singleAttempts.size + this.#idle.size;
+    return this.#dials.size + this.#singleAttempts.size + this.#idle.size + this.#warm.size;
   }
 
   dial(request: DialRequest, onResult: (result: DialResult) => void): Dialing {
@@ -129,6 +138,7 @@ export class MemberDialer implements Dialer, AsyncDisposable {
   /** Applies to new dials. Keeps what was learned about sources whose settings are the same. */
   configure(settings: DialerSettings): void {
     this.#settings = settings;
+    this.#warm.configure(settings.warm);
     for (const [source, memory] of this.#memories) {
       if (!isSame(memory.settings, settings.sources.get(source))) this.#memories.delete(source);
     }
@@ -160,6 +170,7 @@ export class MemberDialer implements Dialer, AsyncDisposable {
     for (const dial of this.#dials.all()) dial.close();
     for (const attempt of [...this.#singleAttempts]) attempt.cancel();
     this.#idle.close();
+    this.#warm.configure('off');
   }
 
   [Symbol.asyncDispose](): Promise<void> {

@@ -3,7 +3,7 @@ import type { Socket } from 'node:net';
 import type { Clock } from '../core/clock.ts';
 import type { Listed, LiveList } from '../core/live-list.ts';
 import type { Lease, LeaseProvider } from '../pool/lease.ts';
-import type { RawConnection } from './attempt.ts';
+import type { RawConnection } from './attempt-contract.ts';
 import type { ClientBudgets } from './client-budgets.ts';
 import type { AbsoluteAnswer, DialOutcome, ForwardMode, MemberConnection } from './dial.ts';
 import type { IdleConnections } from './idle-connections.ts';

@@ -45,16 +45,15 @@ export class Pipelining {
 
   /** The mode of the next handshake with this member. @param hasLogin - it carries a login. */
   modeFor(member: string, hasLogin: boolean): HandshakeMode {
-    if (this.#setting === 'plain' || (hasLogin && !this.#isLoginNeeded)) return 'plain';
-    if (this.#setting === 'pipelined') return 'pipelined';
     const now = this.#clock.monotonic();
-    for (const members of [this.#taking, this.#refusing]) {
-      members.deleteOldestWhile((at) => now - at > RELEARN_HANDSHAKE_MS);
-    }
-    if (this.#taking.has(member)) return 'pipelined';
-    if (this.#longestMs === undefined || this.#refusing.has(member)) return 'plain';
-    if (this.#refusing.size > this.#taking.size) return 'plain';
-    return this.#taking.size > 0 || this.#startTrial(now) ? 'trial' : 'plain';
+    const known = this.#knownMode(member, hasLogin, now);
+    if (known !== undefined) return known;
+    return this.#longestMs !== undefined && this.#startTrial(now) ? 'trial' : 'plain';
+  }
+
+  /** The next handshake with this member is certainly plain. */
+  isPlain(member: string, hasLogin: boolean): boolean {
+    return this.#knownMode(member, hasLogin, this.#clock.monotonic()) === 'plain';
   }
 
   /** How long a trial may take from the established connection to its last reply. */
@@ -83,6 +82,18 @@ export class Pipelining {
   /** A pipelined handshake without a trial failed: the next one with this member is a trial again. */
   failed(member: string): void {
     this.#taking.delete(member);
+  }
+
+  /** Undefined while no member of the source has been tried. */
+  #knownMode(member: string, hasLogin: boolean, now: number): HandshakeMode | undefined {
+    if (this.#setting === 'plain' || (hasLogin && !this.#isLoginNeeded)) return 'plain';
+    if (this.#setting === 'pipelined') return 'pipelined';
+    for (const members of [this.#taking, this.#refusing]) {
+      members.deleteOldestWhile((at) => now - at > RELEARN_HANDSHAKE_MS);
+    }
+    if (this.#taking.has(member)) return 'pipelined';
+    if (this.#refusing.has(member) || this.#refusing.size > this.#taking.size) return 'plain';
+    return this.#taking.size > 0 ? 'trial' : undefined;
   }
 
   #startTrial(now: number): boolean {

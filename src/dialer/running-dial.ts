@@ -9,26 +9,24 @@ import type { Deadline } from '../core/deadlines.ts';
 import type { NoriaEvents } from '../core/events.ts';
 import type { Listed } from '../core/live-list.ts';
 import { isLease, type Lease, type LeaseRefusal } from '../pool/lease.ts';
-import {
-  Attempt,
-  type AttemptFailure,
-  type AttemptOwner,
-  type AttemptParts,
-  type RawConnection,
-} from './attempt.ts';
+import { Attempt, type AttemptOwner } from './attempt.ts';
 import { AttemptBudget, type AttemptBudgetSettings } from './attempt-budget.ts';
+import type { AttemptFailure, AttemptParts, RawConnection } from './attempt-contract.ts';
 import { type BlameParts, DialBlame, type DialEnd } from './blame.ts';
 import type { DialFailure, Dialing, DialRequest, DialResult } from './dial.ts';
 import { describeAttempts, noMember } from './dial-failure.ts';
 import { NO_BYTES } from './handshake.ts';
 import { Hedge, type HedgeParts, type HedgeSettings, type OverdueAttempts } from './hedge.ts';
 import { type ConnectionParts, LeasedConnection } from './leased-connection.ts';
+import type { TakenConnection } from './warm-connection.ts';
+import type { WarmConnections } from './warm-connections.ts';
 
 export interface DialSettings extends AttemptBudgetSettings, HedgeSettings {}
 
 /** What all dials of one dialer share. */
 export interface DialParts extends AttemptParts, BlameParts, ConnectionParts, HedgeParts {
   readonly overdueAttempts: OverdueAttempts;
+  readonly warm: WarmConnections;
   nextRequestId(): number;
   /** Nothing of the dial is open any longer. */
   dialFinished(dial: RunningDial): void;
@@ -211,10 +209,27 @@ export class RunningDial implements Dialing, AttemptOwner, Listed {
       connectOnly,
       hedge,
       timeoutMs,
+      warm: this.#takeWarm(lease),
     });
     this.#running.push(attempt);
-    if (!hedge) this.#hedge.arm(lease, attempt.memory.latency.profile?.p95Ms);
+    if (!hedge) this.#armHedge(attempt);
+    const isFirst = this.#budget.attempts === 1;
     attempt.start();
+    if (isFirst) this.#parts.warm.used(this.#request.routing, lease);
+  }
+
+  /** A connection to the member that was opened ahead, if there is one that this request may use. */
+  #takeWarm(lease: Lease): TakenConnection | undefined {
+    const { target, fresh } = this.#request;
+    const { forwardMode } = this.#parts.memoryOf(lease.source);
+    // In absolute form nothing shows that it is open before the request is sent, which then cannot be repeated.
+    if (fresh === true && forwardMode.first(target.text) === 'absolute') return undefined;
+    return this.#parts.warm.take(lease);
+  }
+
+  #armHedge({ lease, memory, savedMs }: Attempt): void {
+    const p95Ms = memory.latency.profile?.p95Ms;
+    this.#hedge.arm(lease, p95Ms && Math.max(0, p95Ms - savedMs));
   }
 
   /** Serves a plain HTTP request through an idle connection of the leased member, if there is one. */
@@ -231,7 +246,7 @@ export class RunningDial implements Dialing, AttemptOwner, Listed {
     if (idle === undefined) return false;
     this.#parts.pool.report({ lease: lease.id, kind: 'accepted' });
     if (hedge) this.#hedge.ended('won');
-    this.#succeed(lease, { ...idle, head: NO_BYTES }, true);
+    this.#succeed(lease, { ...idle, head: NO_BYTES, isWarm: false }, true);
     return true;
   }
 
@@ -257,7 +272,7 @@ export class RunningDial implements Dialing, AttemptOwner, Listed {
       raw,
       lease,
       memory: this.#parts.memoryOf(lease.source),
-      reused,
+      reused: reused || raw.isWarm,
       reusable: this.#request.use === 'forward',
       attempts: this.#budget.attempts,
       client: this.#client,

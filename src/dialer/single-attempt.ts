@@ -2,14 +2,8 @@
  * One attempt through a leased member without a dial, for probes. The caller reports the outcome of the lease.
  */
 import type { Blame } from '../core/events.ts';
-import {
-  Attempt,
-  type AttemptFailure,
-  type AttemptOwner,
-  type AttemptParts,
-  type AttemptTask,
-  type RawConnection,
-} from './attempt.ts';
+import { Attempt, type AttemptOwner } from './attempt.ts';
+import type { AttemptFailure, AttemptParts, AttemptTask, RawConnection } from './attempt-contract.ts';
 import { blameFor, targetCanCause } from './blame.ts';
 import type { NetworkWatch } from './network-watch.ts';
 

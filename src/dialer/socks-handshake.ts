@@ -36,22 +36,42 @@ const TARGET_REPLIES = new Set([0x03, 0x04, CONNECTION_REFUSED, 0x06]);
 
 export class Socks5Handshake implements Handshake {
   readonly opening: Buffer;
-  readonly #target: HostPort;
+  #target: HostPort | undefined;
   readonly #login: Login | undefined;
   /** The opening contains everything. */
   readonly #isPipelined: boolean;
   #phase: 'method' | 'login' | 'reply' = 'method';
   #held: Buffer = NO_BYTES;
 
-  /** @param isPipelined - sends login and request without waiting for the replies before them. */
-  constructor(target: HostPort, login: Login | undefined, isPipelined = false) {
+  /**
+   * @param target - without one the handshake stops before the request.
+   * @param isPipelined - sends login and request without waiting for the replies before them; needs a target.
+   */
+  constructor(target: HostPort | undefined, login: Login | undefined, isPipelined = false) {
     this.#target = target;
     this.#login = login;
-    this.#isPipelined = isPipelined;
+    this.#isPipelined = isPipelined && target !== undefined;
     const greeting = login === undefined ? OFFER_NO_AUTHENTICATION : OFFER_LOGIN;
-    this.opening = isPipelined
-      ? Buffer.concat([greeting, login === undefined ? NO_BYTES : loginMessage(login), socks5Request(target)])
-      : greeting;
+    this.opening =
+      isPipelined && target !== undefined
+        ? Buffer.concat([
+            greeting,
+            login === undefined ? NO_BYTES : loginMessage(login),
+            socks5Request(target),
+          ])
+        : greeting;
+  }
+
+  /** The member waits for a request, and there is no target yet. */
+  get isWaiting(): boolean {
+    return this.#phase === 'reply' && this.#target === undefined;
+  }
+
+  /** Sets the target. @returns the request, if the member waits for it. */
+  request(target: HostPort): Buffer | undefined {
+    const { isWaiting } = this;
+    this.#target = target;
+    return isWaiting ? socks5Request(target) : undefined;
   }
 
   take(bytes: Buffer): HandshakeStep {
@@ -65,7 +85,11 @@ export class Socks5Handshake implements Handshake {
       all = all.subarray(step.replyBytes);
       if (all.length > 0 && !this.#isPipelined) return prematureBytes();
       this.#phase = step.phase;
-      if (!this.#isPipelined) return { kind: 'send', bytes: this.#message(step.phase) };
+      if (!this.#isPipelined) {
+        const message = this.#message(step.phase);
+        this.#held = NO_BYTES;
+        return message === undefined ? MORE : { kind: 'send', bytes: message };
+      }
       if (all.length > 0) continue;
       this.#held = NO_BYTES;
       return MORE;
@@ -96,10 +120,10 @@ export class Socks5Handshake implements Handshake {
     return { kind: 'next', phase, replyBytes: METHOD_REPLY_BYTES };
   }
 
-  #message(phase: 'login' | 'reply'): Buffer {
-    return phase === 'login' && this.#login !== undefined
-      ? loginMessage(this.#login)
-      : socks5Request(this.#target);
+  /** Undefined if it has no target yet. */
+  #message(phase: 'login' | 'reply'): Buffer | undefined {
+    if (phase === 'login' && this.#login !== undefined) return loginMessage(this.#login);
+    return this.#target && socks5Request(this.#target);
   }
 }
 

@@ -1,9 +1,10 @@
-/** What the dialer has learned from the members of one source: their credentials, forward mode, handshake and latency. */
+/** What the dialer has learned from the members of one source: their credentials, forward mode, handshake and times. */
 import type { Clock } from '../core/clock.ts';
 import { type SourceAccess, SourceCredentials, type SourceFault } from './credentials.ts';
 import type { ForwardMode } from './dial.ts';
 import { ForwardModeMemory } from './forward-mode.ts';
 import { LatencyEstimator, type LatencySample } from './latency.ts';
+import { OpeningTimes } from './opening-times.ts';
 import { type HandshakeSetting, Pipelining } from './pipelining.ts';
 
 /** How the dialer uses the members of one source. */
@@ -26,6 +27,7 @@ export class SourceMemory {
   readonly credentials: SourceCredentials;
   readonly forwardMode: ForwardModeMemory;
   readonly pipelining: Pipelining;
+  readonly opening: OpeningTimes;
   readonly latency = new LatencyEstimator();
   readonly #clock: Clock;
   #acceptedAt = Number.NEGATIVE_INFINITY;
@@ -36,6 +38,7 @@ export class SourceMemory {
     this.#clock = clock;
     this.credentials = new SourceCredentials(source, settings, parts);
     this.forwardMode = new ForwardModeMemory(clock, settings.forwardMode);
+    this.opening = new OpeningTimes(clock);
     this.pipelining = new Pipelining(clock, settings.handshake);
   }
 

@@ -19,6 +19,8 @@ import {
   type LeaseRefusal,
   type LeaseReport,
   type LeaseRequest,
+  type UpcomingMember,
+  type UpcomingQuery,
 } from '../pool/lease.ts';
 import type { Pool } from '../pool/pool.ts';
 import type { PoolChange } from '../pool/shared-member.ts';
@@ -124,6 +126,11 @@ export class Replica implements LeaseProvider, Follower {
 
   report(report: LeaseReport): void {
     this.#options.pool.report(report);
+  }
+
+  /** As far as this replica knows. The others pick from the same members. */
+  upcoming(query: UpcomingQuery): readonly UpcomingMember[] {
+    return this.#options.pool.upcoming(query);
   }
 
   /** Publishes a command that the operator gave to this replica. */

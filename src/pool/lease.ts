@@ -79,10 +79,13 @@ export interface ProbeLease extends Lease {
 }
 
 /** A member that a later request will probably get. */
-export type UpcomingMember = Pick<Lease, 'member' | 'source' | 'protocol' | 'host' | 'port' | 'remainingMs'>;
+export type UpcomingMember = Pick<
+  Lease,
+  'member' | 'source' | 'protocol' | 'host' | 'port' | 'login' | 'remainingMs'
+>;
 
 export interface UpcomingQuery {
-  /** Without a session. */
+  /** With a session: only its own member is upcoming. */
   readonly routing: RoutingOptions;
   readonly count: number;
   /** Members that the caller needs no answer about. */
@@ -145,7 +148,7 @@ export interface LeaseProvider {
   report(report: LeaseReport): void;
   /**
    * The members that the next requests with these routing options will probably get, in order, without those that the caller
-   * knows. It grants nothing and changes no order. Empty when the pool cannot say.
+   * knows and those that may get no further tunnel now. It grants nothing and changes no order. Empty when the pool cannot say.
    */
   upcoming(query: UpcomingQuery): readonly UpcomingMember[];
 }

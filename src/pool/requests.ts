@@ -18,7 +18,7 @@ import type {
 } from './lease.ts';
 import { LeaseRefusals } from './lease-refusals.ts';
 import type { Leases } from './leases.ts';
-import type { PoolSource } from './member.ts';
+import type { Member, PoolSource } from './member.ts';
 import type { Members } from './members.ts';
 import type { SourceForecast } from './options.ts';
 import type { Picker } from './picker.ts';
@@ -104,9 +104,7 @@ export class Requests {
     const now = this.#clock.monotonic();
     this.#members.update(now);
     const minEndsAt = now + (routing.minLifeMs ?? 0);
-    return this.#members
-      .candidates(filterOf(routing), now)
-      .upcoming(count, now)
+    return this.#nextMembers(routing, count, now)
       .filter((member) => !member.source.isFull && member.endsAt >= minEndsAt && !isKnown(member.id))
       .map((member) => ({
         member: member.id,
@@ -114,8 +112,17 @@ export class Requests {
         protocol: member.protocol,
         host: member.host,
         port: member.port,
+        ...(member.login !== undefined && { login: member.login }),
         ...(!member.endIsAssumed && { remainingMs: member.endsAt - now }),
       }));
+  }
+
+  #nextMembers(routing: RoutingOptions, count: number, now: number): readonly Member[] {
+    if (routing.session === undefined) {
+      return this.#members.candidates(filterOf(routing), now).upcoming(count, now);
+    }
+    const member = this.#members.find(this.#sessions.find(routing.session)?.member);
+    return member?.bucket === 'fresh' ? [member] : [];
   }
 
   cancel(requestId: number): void {

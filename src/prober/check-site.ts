@@ -3,7 +3,7 @@ import type { Socket } from 'node:net';
 import { connect as connectTls } from 'node:tls';
 import type { Deadlines } from '../core/deadlines.ts';
 import { type HostPort, parseHostPort } from '../core/host-port.ts';
-import type { RawConnection } from '../dialer/attempt.ts';
+import type { RawConnection } from '../dialer/attempt-contract.ts';
 import { MAX_RESPONSE_HEAD_BYTES, readResponseHead } from '../dialer/connect-handshake.ts';
 
 export interface CheckSite {

@@ -10,7 +10,7 @@ import type { Blame } from '../core/events.ts';
 import type { FaultCode } from '../core/faults.ts';
 import { type HostPort, hostPort } from '../core/host-port.ts';
 import type { MemberProtocol } from '../core/protocol.ts';
-import type { RawConnection } from '../dialer/attempt.ts';
+import type { RawConnection } from '../dialer/attempt-contract.ts';
 import { ConnectHandshake } from '../dialer/connect-handshake.ts';
 import type { MemberDialer } from '../dialer/dialer.ts';
 import type { SingleAttempt, SingleAttemptResult } from '../dialer/single-attempt.ts';

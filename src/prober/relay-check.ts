@@ -1,6 +1,6 @@
 /** Checks that a member relays bytes, on a connection through it to its own address: it must answer its own protocol. */
 import type { Deadlines } from '../core/deadlines.ts';
-import type { RawConnection } from '../dialer/attempt.ts';
+import type { RawConnection } from '../dialer/attempt-contract.ts';
 
 /**
  * Whether any byte comes back after `opening`. Closes the connection in any case. Never rejects.

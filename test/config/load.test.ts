@@ -50,6 +50,7 @@ test('load: every key has its default', () => {
       hedgeAfter: 'auto',
       deadlineMs: 30_000,
       waitForMemberMs: 15_000,
+      warm: 'auto',
     },
     health: { maxFailures: 2, quarantineMs: 10_000, check: undefined },
     listeners: [

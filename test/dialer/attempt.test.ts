@@ -3,12 +3,8 @@ import { Socket } from 'node:net';
 import { expect, test } from 'vitest';
 import { Deadlines } from '../../src/core/deadlines.ts';
 import { Secret } from '../../src/core/secret.ts';
-import {
-  Attempt,
-  type AttemptFailure,
-  type AttemptOwner,
-  type RawConnection,
-} from '../../src/dialer/attempt.ts';
+import { Attempt, type AttemptOwner } from '../../src/dialer/attempt.ts';
+import type { AttemptFailure, RawConnection } from '../../src/dialer/attempt-contract.ts';
 import { SourceMemory } from '../../src/dialer/source-memory.ts';
 import type { Lease } from '../../src/pool/lease.ts';
 import { ManualClock } from '../support/manual-clock.ts';

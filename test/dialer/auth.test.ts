@@ -146,6 +146,7 @@ test('auth: only a reload that changes the password resets what was learned', as
     attempts: 3,
     attemptTimeoutMs: 2_000,
     hedgeAfter: 'off',
+    warm: 'off',
     deadlineMs: 5_000,
     waitForMemberMs: 0,
   } as const;

@@ -112,6 +112,7 @@ test('forward: a reload can change the initial forward mode', async () => {
     attempts: 3,
     attemptTimeoutMs: 2_000,
     hedgeAfter: 'off',
+    warm: 'off',
     deadlineMs: 5_000,
     waitForMemberMs: 0,
     sources: new Map([['city', city]]),

@@ -29,6 +29,7 @@ export function makeDialer(members: readonly FakePoolMember[], settings: Partial
     attempts: 3,
     attemptTimeoutMs: 60_000,
     hedgeAfter: 'off',
+    warm: 'off',
     deadlineMs: 60_000,
     waitForMemberMs: 60_000,
     sources: new Map(),

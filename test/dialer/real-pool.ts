@@ -6,6 +6,7 @@ import { seededRandom } from '../../src/core/random.ts';
 import type { DialRequest } from '../../src/dialer/dial.ts';
 import { type DialerOptions, MemberDialer } from '../../src/dialer/dialer.ts';
 import { memberSockets } from '../../src/dialer/member-socket.ts';
+import type { RotationOptions } from '../../src/pool/options.ts';
 import { Pool } from '../../src/pool/pool.ts';
 import { Prober } from '../../src/prober/prober.ts';
 import type { TestMember } from '../support/bad-members.ts';
@@ -29,7 +30,13 @@ export function makeDialerWithPool(
 /** The same with a clock of the caller. */
 export function openDialerWithPool(
   members: readonly Pick<TestMember, 'protocol' | 'host' | 'port'>[],
-  settings: Partial<DialerOptions> & { readonly clock: Clock },
+  {
+    rotation,
+    ...settings
+  }: Partial<DialerOptions> & {
+    readonly clock: Clock;
+    readonly rotation?: Partial<RotationOptions>;
+  },
 ) {
   const { clock } = settings;
   const bus = new EventBus((name, error) => {
@@ -50,6 +57,7 @@ export function openDialerWithPool(
       sessionTtlMs: 600_000,
       maxSessionTtlMs: 86_400_000,
       maxSessionsPerClient: 1_000,
+      ...rotation,
     },
     safetyMarginMs: 3_000,
     minRemainingMs: 10_000,
@@ -67,6 +75,7 @@ export function openDialerWithPool(
     attempts: 3,
     attemptTimeoutMs: 2_000,
     hedgeAfter: 'off',
+    warm: 'off',
     deadlineMs: 30_000,
     waitForMemberMs: 15_000,
     sources: new Map(),

@@ -24,6 +24,7 @@ export class RandomRotation<Entry extends RotationEntry> implements Rotation<Ent
   readonly #cost: ((entry: Entry, now: number) => number) | undefined;
   /** The next picks, as far as `upcoming` has decided them. */
   #decided: Entry[] = [];
+  #lastUsed: Entry | undefined;
 
   /** @param cost - when given, a pick returns the cheaper of two random entries. */
   constructor(random: Random, cost?: (entry: Entry, now: number) => number) {
@@ -49,6 +50,7 @@ export class RandomRotation<Entry extends RotationEntry> implements Rotation<Ent
   }
 
   used(entry: Entry): void {
+    this.#lastUsed = entry;
     const index = this.#decided.indexOf(entry);
     if (index >= 0) this.#decided.splice(index, 1);
   }
@@ -61,7 +63,8 @@ export class RandomRotation<Entry extends RotationEntry> implements Rotation<Ent
 
   upcoming(count: number, now: number): readonly Entry[] {
     while (this.#decided.length < count) {
-      const entry = this.#draw({ now, fit: () => FITS });
+      const last = this.#decided.at(-1) ?? this.#lastUsed; // a client does not get the same one twice running
+      const entry = this.#draw({ now, fit: (other) => (other === last ? SECOND_CHOICE : FITS) });
       if (entry === undefined) break;
       this.#decided.push(entry);
     }

@@ -19,7 +19,7 @@ export class RankedRotation<Entry extends RotationEntry> implements Rotation<Ent
 
   /**
    * @param rank - `lastTurn` is the number of the entry's last use, counted over the uses of all entries.
-   * @param usesCount - a used entry ranks behind the entries that ranked equal.
+   * @param usesCount - the rank depends on uses. Otherwise the first two take turns: a pick avoids the one before it.
    */
   constructor(rank: (entry: Entry, lastTurn: number) => number, usesCount = true) {
     this.#rank = rank;
@@ -54,7 +54,7 @@ export class RankedRotation<Entry extends RotationEntry> implements Rotation<Ent
   }
 
   upcoming(count: number): readonly Entry[] {
-    return this.#heap.smallest(this.#usesCount ? count : Math.min(1, count));
+    return this.#heap.smallest(this.#usesCount ? count : Math.min(2, count));
   }
 
   #search(check: PickCheck<Entry>): Entry | undefined {

@@ -1,0 +1,298 @@
+/** Connections opened ahead, over real sockets whose connection takes a while on a manual clock. */
+import type { Socket } from 'node:net';
+import { expect, test } from 'vitest';
+import type { Clock } from '../../src/core/clock.ts';
+import { Secret } from '../../src/core/secret.ts';
+import type { DialerOptions } from '../../src/dialer/dialer.ts';
+import type { OpenSocket } from '../../src/dialer/member-socket.ts';
+import type { SourceSettings } from '../../src/dialer/source-memory.ts';
+import { ReadMemory, TunnelSocket } from '../../src/dialer/tunnel-socket.ts';
+import { httpBehavior, openMember, socks5Behavior, type TestMember } from '../support/bad-members.ts';
+import { LoopClock } from '../support/loop-clock.ts';
+import { until } from '../support/until.ts';
+import type { FakePoolMember } from './fake-pool.ts';
+import { collect, connectionOf, echo, makeDialer } from './make-dialer.ts';
+import { openDialerWithPool } from './real-pool.ts';
+
+const TARGET = 'target.example:443';
+const FLIGHT_MS = 200;
+/** Between two tunnels. */
+const PAUSE_MS = 300;
+const LOGIN = { username: '202611210001', password: '12345678' };
+
+/** Sockets whose connection is established after `flightMs`. */
+function farSockets(clock: Clock, flightMs: number) {
+  const memory = new ReadMemory();
+  let opened = 0;
+  const openSocket: OpenSocket = ({ host, port }) => {
+    opened += 1;
+    const socket = new TunnelSocket(memory);
+    socket.on('error', () => {}); // ignored: 'close' follows
+    clock.after(flightMs, () => {
+      if (!socket.destroyed) socket.connect({ host, port });
+    });
+    return socket;
+  };
+  return { openSocket, openedSockets: () => opened };
+}
+
+/** A dialer with these sockets, over a fake pool. */
+function makeFarDialer(
+  members: readonly FakePoolMember[],
+  { flightMs = FLIGHT_MS, ...settings }: Partial<DialerOptions> & { readonly flightMs?: number } = {},
+) {
+  const clock = new LoopClock();
+  const { openSocket, openedSockets } = farSockets(clock, flightMs);
+  const kit = makeDialer(members, { clock, openSocket, warm: 'auto', ...settings });
+  const pass = (ms: number) => new Promise<void>((resolve) => clock.after(ms, resolve));
+  /** Opens tunnels one after the other. Returns how long each took, in turns of the event loop. */
+  const stream = async (count: number, request = {}) => {
+    const tookMs: number[] = [];
+    for (let tunnel = 0; tunnel < count; tunnel += 1) {
+      const startedAt = clock.monotonic();
+      const connection = connectionOf(await kit.dial(TARGET, request));
+      tookMs.push(clock.monotonic() - startedAt);
+      await echo(connection, 'hello');
+      connection.socket.destroy();
+      connection.end({ cut: false, answered: true });
+      await pass(PAUSE_MS);
+    }
+    return tookMs;
+  };
+  return { ...kit, clock, pass, stream, openedSockets };
+}
+
+type OpenMember = FakePoolMember & { readonly at: TestMember };
+
+async function openMembers(count: number, open: () => Promise<TestMember>): Promise<OpenMember[]> {
+  return Promise.all(
+    Array.from({ length: count }, async (_, index) => ({ id: `m${index}`, at: await open() })),
+  );
+}
+
+const isFast = (ms: number) => ms < FLIGHT_MS;
+
+test('warm: in a steady stream each tunnel finds an open connection, and none is opened in vain', async () => {
+  const members = await openMembers(5, () => openMember('http', httpBehavior()));
+  const { stream, pool, openedSockets, dialer } = makeFarDialer(members);
+  const took = await stream(30);
+  expect(took.slice(0, 2).some(isFast)).toBe(false);
+  expect(took.slice(3).every(isFast)).toBe(true);
+  const used = pool.reports.flatMap((report) => (report.kind === 'accepted' ? [report.lease] : []));
+  expect(used).toHaveLength(30);
+  expect(openedSockets() - 30).toBe(dialer.openCount); // those that wait for the next tunnels
+  expect(dialer.openCount).toBeLessThanOrEqual(3);
+  expect(members.map(({ at }) => at.accepted).every((accepted) => accepted >= 6 && accepted <= 7)).toBe(true);
+});
+
+test('warm: the latency of a member is that of a new connection', async () => {
+  const members = await openMembers(5, () => openMember('http', httpBehavior()));
+  const { stream, pool } = makeFarDialer(members);
+  await stream(10);
+  const latencies = pool.reports.flatMap((report) =>
+    report.kind === 'accepted' ? [report.latencyMs ?? 0] : [],
+  );
+  expect(latencies.filter(isFast)).toEqual([]);
+});
+
+test.each<[string, number, Partial<DialerOptions> & { flightMs?: number }]>([
+  ['a single tunnel', 1, {}],
+  ['members on this machine', 20, { flightMs: 0 }],
+  ['`off`', 20, { warm: 'off' }],
+])('warm: %s opens nothing ahead', async (_, count, settings) => {
+  const members = await openMembers(3, () => openMember('http', httpBehavior()));
+  const { stream, openedSockets } = makeFarDialer(members, settings);
+  await stream(count);
+  expect(openedSockets()).toBe(count);
+});
+
+test('warm: a number is the most for each source', async () => {
+  const members = await openMembers(8, () => openMember('http', httpBehavior()));
+  const { stream, dialer } = makeFarDialer(members, { warm: 1 });
+  await stream(10);
+  expect(dialer.openCount).toBe(1);
+});
+
+test('warm: without traffic the connections are closed, and this is reported to nobody', async () => {
+  const members = await openMembers(5, () => openMember('http', httpBehavior()));
+  const { stream, pass, dialer, pool, bus } = makeFarDialer(members);
+  const attempts = collect(bus, 'dial.attempted');
+  await stream(5);
+  expect(dialer.openCount).toBeGreaterThan(0);
+  await pass(10_000);
+  expect(dialer.openCount).toBe(0);
+  expect([attempts.length, pool.blames()]).toEqual([5, []]);
+  await until('the members see the end', () => members.every(({ at }) => at.open === 0));
+});
+
+test('warm: none outlives its member', async () => {
+  const at = await openMember('http', httpBehavior());
+  const { stream, pass, dialer } = makeFarDialer([{ id: 'm1', at, remainingMs: 1_000 }]);
+  await stream(5);
+  expect(dialer.openCount).toBe(1);
+  await pass(1_000);
+  expect(dialer.openCount).toBe(0);
+});
+
+test.each<[string, (socket: Socket) => void]>([
+  ['closed', (socket) => socket.end()],
+  ['reset', (socket) => socket.resetAndDestroy()],
+])(
+  'warm: one that is %s when it is used is replaced at once, and costs its member nothing',
+  async (_, close) => {
+    let isDead = false;
+    const members = await openMembers(3, () =>
+      openMember('http', (socket) => {
+        socket.once('data', () => {
+          if (isDead) return close(socket);
+          socket.write('HTTP/1.1 200 OK\r\n\r\n');
+          socket.pipe(socket);
+        });
+        socket.on('close', () => {
+          isDead = false;
+        });
+      }),
+    );
+    const { stream, dial, pool, openedSockets } = makeFarDialer(members);
+    await stream(6);
+    const before = openedSockets();
+    isDead = true;
+    const connection = connectionOf(await dial(TARGET));
+    await echo(connection, 'hello');
+    expect(isDead).toBe(false);
+    expect([connection.attempts, pool.blames()]).toEqual([1, []]);
+    expect(openedSockets() - before).toBe(2); // in its place, and for the next tunnel
+  },
+);
+
+test('warm: a member that refuses them is left alone for a while', async () => {
+  const good = await openMember('http', httpBehavior());
+  const closing = await openMember('http', (socket) => void socket.destroy());
+  const members = [good, good, good, closing].map((at, index) => ({ id: `m${index}`, at }));
+  const { stream, pool } = makeFarDialer(members, { attempts: 3 });
+  pool.members = members.slice(0, 3);
+  await stream(4);
+  // It is always the next one, but never leased.
+  const last = members[3];
+  if (last === undefined) throw new Error('no member');
+  Object.defineProperty(pool, 'upcoming', { value: () => [{ member: last.id, source: 'city', ...last.at }] });
+  await stream(10);
+  expect(closing.accepted).toBe(1);
+});
+
+function socksSource(settings: Partial<SourceSettings>): Pick<DialerOptions, 'sources'> {
+  const city: SourceSettings = {
+    auth: { username: LOGIN.username, password: new Secret(LOGIN.password) },
+    instance: '',
+    neverInstance: true,
+    forwardMode: 'direct',
+    handshake: 'auto',
+    ...settings,
+  };
+  return { sources: new Map([['city', city]]) };
+}
+
+test.each(['plain', 'auto'] as const)(
+  'warm: with handshake %s a SOCKS5 member with a login gets only one more message',
+  async (handshake) => {
+    const members = await openMembers(5, () => openMember('socks5', socks5Behavior({ login: LOGIN })));
+    const { stream, pool } = makeFarDialer(members, socksSource({ handshake }));
+    const took = await stream(20);
+    expect(took.slice(4).every(isFast)).toBe(true);
+    expect(pool.blames()).toEqual([]);
+  },
+);
+
+test('warm: a reload closes them, so that none has an old login', async () => {
+  const members = await openMembers(3, () => openMember('socks5', socks5Behavior({ login: LOGIN })));
+  const { stream, dialer } = makeFarDialer(members, socksSource({ handshake: 'plain' }));
+  await stream(6);
+  expect(dialer.openCount).toBeGreaterThan(0);
+  dialer.configure({
+    attempts: 3,
+    attemptTimeoutMs: 60_000,
+    hedgeAfter: 'off',
+    warm: 'auto',
+    deadlineMs: 60_000,
+    waitForMemberMs: 60_000,
+    ...socksSource({}),
+  });
+  expect(dialer.openCount).toBe(0);
+});
+
+test('warm: a member that asks for no login gets none ahead', async () => {
+  const at = await openMember('socks5', socks5Behavior());
+  const { stream } = makeFarDialer([{ id: 'm1', at }], {
+    ...socksSource({
+      auth: 'auto',
+      handshake: 'plain',
+      neverInstance: false,
+      password: new Secret('12345678'),
+    }),
+  });
+  await stream(5);
+  const logins = at.received.filter(([version]) => version === 1);
+  expect(logins).toEqual([]);
+});
+
+test('warm: a plain HTTP request in absolute form takes one, as a connection that may be closed', async () => {
+  const members = await openMembers(5, () =>
+    openMember('http', async (socket, record) => {
+      socket.on('data', (bytes) => {
+        record(bytes);
+        socket.write(bytes);
+      });
+    }),
+  );
+  const { stream, dial } = makeFarDialer(members, socksSource({ auth: 'none', forwardMode: 'absolute' }));
+  const took = await stream(10, { use: 'forward' });
+  expect(took.slice(3).every(isFast)).toBe(true);
+  const reused = connectionOf(await dial(TARGET, { use: 'forward' }));
+  expect([reused.forwardMode, reused.reused]).toEqual(['absolute', true]);
+  const fresh = connectionOf(await dial(TARGET, { use: 'forward', fresh: true }));
+  expect(fresh.reused).toBe(false);
+});
+
+/** A dialer over a real pool, and the members that it has connections to, as they see it. */
+async function makeFarPool(
+  count: number,
+  rotation: Parameters<typeof openDialerWithPool>[1]['rotation'] = {},
+) {
+  const clock = new LoopClock();
+  const members = await openMembers(count, () => openMember('http', httpBehavior()));
+  const { openSocket, openedSockets } = farSockets(clock, FLIGHT_MS);
+  const addresses = members.map(({ at }) => at);
+  const kit = openDialerWithPool(addresses, { clock, openSocket, warm: 'auto', rotation });
+  const pass = (ms: number) => new Promise<void>((resolve) => clock.after(ms, resolve));
+  return { ...kit, pass, addresses, openedSockets };
+}
+
+test('warm: a session keeps one connection to its member, while it is used', async () => {
+  const { tunnel, pass, addresses, dialer } = await makeFarPool(5);
+  for (let time = 0; time < 10; time += 1) {
+    await tunnel(TARGET, 'answered', { routing: { session: 'me' } });
+    await pass(PAUSE_MS);
+  }
+  expect(dialer.openCount).toBe(1);
+  expect(addresses.map(({ accepted }) => accepted).sort()).toEqual([0, 0, 0, 0, 11]);
+  await pass(10_000);
+  expect(dialer.openCount).toBe(0);
+});
+
+test('warm: they count against the tunnels of a member', async () => {
+  const { dial, pass, addresses, openedSockets } = await makeFarPool(3, { maxTunnelsPerMember: 1 });
+  const connections = [];
+  for (let time = 0; time < 13; time += 1) {
+    const connection = connectionOf(await dial(TARGET));
+    connections.push(connection);
+    if (connections.length === 3) {
+      for (const each of connections.splice(0)) {
+        each.socket.destroy();
+        each.end({ cut: false, answered: true });
+      }
+    }
+    await pass(PAUSE_MS);
+    expect(Math.max(...addresses.map(({ open }) => open))).toBeLessThanOrEqual(1);
+  }
+  expect(openedSockets()).toBeGreaterThan(13); // at least one waits for the next tunnel
+});
