@@ -126,6 +126,7 @@ export class Attempt {
   #continue({ socket, login, isConnected, handshake }: TakenConnection, forwardMode: ForwardMode): void {
     this.#begin(login, forwardMode);
     this.#listen(socket);
+    this.#tcpConnected = !socket.connecting;
     if (this.#task.use === 'forward') socket.setKeepAlive(true, TCP_KEEP_ALIVE_MS);
     this.#setDeadline();
     if (!isConnected) return;

@@ -1,5 +1,6 @@
 /** Connections opened ahead, over real sockets whose connection takes a while on a manual clock. */
 import type { Socket } from 'node:net';
+import { connect as connectTls } from 'node:tls';
 import { expect, test } from 'vitest';
 import type { Clock } from '../../src/core/clock.ts';
 import { Secret } from '../../src/core/secret.ts';
@@ -7,7 +8,13 @@ import type { DialerOptions } from '../../src/dialer/dialer.ts';
 import type { OpenSocket } from '../../src/dialer/member-socket.ts';
 import type { SourceSettings } from '../../src/dialer/source-memory.ts';
 import { ReadMemory, TunnelSocket } from '../../src/dialer/tunnel-socket.ts';
-import { httpBehavior, openMember, socks5Behavior, type TestMember } from '../support/bad-members.ts';
+import {
+  httpBehavior,
+  openMember,
+  socks4Behavior,
+  socks5Behavior,
+  type TestMember,
+} from '../support/bad-members.ts';
 import { LoopClock } from '../support/loop-clock.ts';
 import { until } from '../support/until.ts';
 import type { FakePoolMember } from './fake-pool.ts';
@@ -24,16 +31,29 @@ const LOGIN = { username: '202611210001', password: '12345678' };
 function farSockets(clock: Clock, flightMs: number) {
   const memory = new ReadMemory();
   let opened = 0;
-  const openSocket: OpenSocket = ({ host, port }) => {
+  let writes = 0;
+  const openSocket: OpenSocket = ({ protocol, host, port }) => {
     opened += 1;
-    const socket = new TunnelSocket(memory);
-    socket.on('error', () => {}); // ignored: 'close' follows
+    const tcp = new TunnelSocket(memory);
+    const socket = protocol === 'https' ? connectTls({ socket: tcp, rejectUnauthorized: false }) : tcp;
+    for (const each of [tcp, socket]) each.on('error', () => {}); // ignored: 'close' follows
     clock.after(flightMs, () => {
-      if (!socket.destroyed) socket.connect({ host, port });
+      if (tcp.destroyed) return;
+      tcp.connect({ host, port }); // resets `write`
+      const { write } = socket;
+      socket.write = (...args: unknown[]) => {
+        writes += 1;
+        return Reflect.apply(write, socket, args);
+      };
     });
     return socket;
   };
-  return { openSocket, openedSockets: () => opened };
+  return { openSocket, openedSockets: () => opened, writes: () => writes };
+}
+
+interface Took {
+  readonly ms: number;
+  readonly writes: number;
 }
 
 /** A dialer with these sockets, over a fake pool. */
@@ -42,22 +62,23 @@ function makeFarDialer(
   { flightMs = FLIGHT_MS, ...settings }: Partial<DialerOptions> & { readonly flightMs?: number } = {},
 ) {
   const clock = new LoopClock();
-  const { openSocket, openedSockets } = farSockets(clock, flightMs);
+  const { openSocket, openedSockets, writes } = farSockets(clock, flightMs);
   const kit = makeDialer(members, { clock, openSocket, warm: 'auto', ...settings });
   const pass = (ms: number) => new Promise<void>((resolve) => clock.after(ms, resolve));
-  /** Opens tunnels one after the other. Returns how long each took, in turns of the event loop. */
+  /** Opens tunnels one after the other. Returns what each took: turns of the event loop, and writes to members. */
   const stream = async (count: number, request = {}) => {
-    const tookMs: number[] = [];
+    const took: Took[] = [];
     for (let tunnel = 0; tunnel < count; tunnel += 1) {
       const startedAt = clock.monotonic();
+      const writesBefore = writes();
       const connection = connectionOf(await kit.dial(TARGET, request));
-      tookMs.push(clock.monotonic() - startedAt);
+      took.push({ ms: clock.monotonic() - startedAt, writes: writes() - writesBefore });
       await echo(connection, 'hello');
       connection.socket.destroy();
       connection.end({ cut: false, answered: true });
       await pass(PAUSE_MS);
     }
-    return tookMs;
+    return took;
   };
   return { ...kit, clock, pass, stream, openedSockets };
 }
@@ -70,7 +91,7 @@ async function openMembers(count: number, open: () => Promise<TestMember>): Prom
   );
 }
 
-const isFast = (ms: number) => ms < FLIGHT_MS;
+const isFast = ({ ms }: Pick<Took, 'ms'>) => ms < FLIGHT_MS;
 
 test('warm: in a steady stream each tunnel finds an open connection, and none is opened in vain', async () => {
   const members = await openMembers(5, () => openMember('http', httpBehavior()));
@@ -90,7 +111,7 @@ test('warm: the latency of a member is that of a new connection', async () => {
   const { stream, pool } = makeFarDialer(members);
   await stream(10);
   const latencies = pool.reports.flatMap((report) =>
-    report.kind === 'accepted' ? [report.latencyMs ?? 0] : [],
+    report.kind === 'accepted' ? [{ ms: report.latencyMs ?? 0 }] : [],
   );
   expect(latencies.filter(isFast)).toEqual([]);
 });
@@ -192,12 +213,27 @@ function socksSource(settings: Partial<SourceSettings>): Pick<DialerOptions, 'so
   return { sources: new Map([['city', city]]) };
 }
 
-test.each(['plain', 'auto'] as const)(
-  'warm: with handshake %s a SOCKS5 member with a login gets only one more message',
-  async (handshake) => {
-    const members = await openMembers(5, () => openMember('socks5', socks5Behavior({ login: LOGIN })));
-    const { stream, pool } = makeFarDialer(members, socksSource({ handshake }));
+const PATHS: readonly [string, () => Promise<TestMember>, Partial<SourceSettings>][] = [
+  ['HTTP', () => openMember('http', httpBehavior()), { auth: 'none' }],
+  ['HTTP over TLS', () => openMember('https', httpBehavior()), { auth: 'none' }],
+  ['SOCKS4', () => openMember('socks4', socks4Behavior()), { auth: 'none' }],
+  ['SOCKS5', () => openMember('socks5', socks5Behavior()), { auth: 'none' }],
+  ['SOCKS5 with a login', () => openMember('socks5', socks5Behavior({ login: LOGIN })), {}],
+  ['SOCKS5, plain', () => openMember('socks5', socks5Behavior()), { auth: 'none', handshake: 'plain' }],
+  [
+    'SOCKS5 with a login, plain',
+    () => openMember('socks5', socks5Behavior({ login: LOGIN })),
+    { handshake: 'plain' },
+  ],
+];
+
+test.each(PATHS)(
+  'warm: a tunnel through a member with %s costs one round trip',
+  async (_, open, settings) => {
+    const members = await openMembers(5, open);
+    const { stream, pool } = makeFarDialer(members, socksSource(settings));
     const took = await stream(20);
+    expect(took.slice(4).map(({ writes }) => writes)).toEqual(new Array(16).fill(1));
     expect(took.slice(4).every(isFast)).toBe(true);
     expect(pool.blames()).toEqual([]);
   },
