@@ -1,9 +1,11 @@
-import { expect, test } from 'vitest';
+import { expect, test, vi } from 'vitest';
+import { escapeFormat } from '../../src/core/printable.ts';
 import { MEMBER, SOURCE, STATUS } from './fake-backend.ts';
 
 /** The page is plain JavaScript with its own tsconfig.page.json. Modules that need no document can be tested here. */
 const load = (name: string) => import(new URL(`../../src/admin/page/${name}`, import.meta.url).href);
-const { ago, counted, duration, milliseconds, rate, sentence, size } = await load('format.js');
+const { ago, counted, duration, milliseconds, printable, rate, sentence, size } = await load('format.js');
+const { setAttribute, setText } = await load('dom.js');
 const { describe } = await load('headline.js');
 const { countMembers, proxyUrl, successText } = await load('connect.js');
 const { groupByCause } = await load('failures.js');
@@ -53,6 +55,27 @@ const FORMATTED: readonly (readonly [formatted: string, wanted: string])[] = [
   [sentence('Check it.'), 'Check it.'],
   [sentence(''), ''],
 ];
+
+const DECEPTIVE = 'a\u202eb\u2066c\u200bd\u2028e\u{e0041}f\u009b中 é';
+const ESCAPED = 'a\\u202eb\\u2066c\\u200bd\\u2028e\\udb40\\udc41f\\u009b中 é';
+
+test('page: escapes the same characters as the log', () => {
+  expect(printable(DECEPTIVE)).toBe(ESCAPED);
+  for (let code = 0x20; code <= 0x10_ff_ff; code += 1) {
+    const character = String.fromCodePoint(code);
+    if (printable(character) !== escapeFormat(character)) throw new Error(`U+${code.toString(16)} differs`);
+  }
+});
+
+test('page: texts and labels contain no character that reorders or hides others', () => {
+  const element = { textContent: '', setAttribute: vi.fn(), getAttribute: () => null };
+  setText(element, DECEPTIVE);
+  setAttribute(element, 'aria-label', DECEPTIVE);
+  expect([element.textContent, element.setAttribute.mock.calls]).toEqual([
+    ESCAPED,
+    [['aria-label', ESCAPED]],
+  ]);
+});
 
 test('page: formats numbers, sizes and times', () => {
   for (const [formatted, wanted] of FORMATTED) expect(formatted).toBe(wanted);

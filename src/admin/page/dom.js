@@ -1,5 +1,9 @@
 // @ts-check
-/** Creates and updates elements. Text is always inserted as text: nothing from noria is parsed as markup. */
+/**
+ * Creates and updates elements. Text is always inserted as text: nothing from noria is parsed as markup, and no character of it
+ * changes the order or the look of the text around it.
+ */
+import { printable } from './format.js';
 
 const SVG_NAMESPACE = 'http://www.w3.org/2000/svg';
 
@@ -17,7 +21,7 @@ const SVG_NAMESPACE = 'http://www.w3.org/2000/svg';
 export function h(tag, props = {}, ...children) {
   const element = document.createElement(tag);
   setProps(element, props);
-  element.append(...children);
+  element.append(...children.map(printableChild));
   return element;
 }
 
@@ -33,8 +37,13 @@ export function h(tag, props = {}, ...children) {
 export function svg(tag, props = {}, ...children) {
   const element = document.createElementNS(SVG_NAMESPACE, tag);
   setProps(element, props);
-  element.append(...children);
+  element.append(...children.map(printableChild));
   return element;
+}
+
+/** @param {Node | string} child */
+function printableChild(child) {
+  return typeof child === 'string' ? printable(child) : child;
 }
 
 /**
@@ -56,7 +65,7 @@ function setProps(element, props) {
  * @param {string | number | boolean | undefined} value
  */
 export function setAttribute(element, name, value) {
-  const text = value === true ? '' : String(value);
+  const text = value === true ? '' : printable(String(value));
   if (value === undefined || value === false) element.removeAttribute(name);
   else if (element.getAttribute(name) !== text) element.setAttribute(name, text);
 }
@@ -68,7 +77,8 @@ export function setAttribute(element, name, value) {
  * @param {string} text
  */
 export function setText(element, text) {
-  if (element.textContent !== text) element.textContent = text;
+  const shown = printable(text);
+  if (element.textContent !== shown) element.textContent = shown;
 }
 
 /**

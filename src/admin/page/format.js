@@ -1,10 +1,24 @@
 // @ts-check
-/** Formats numbers, sizes and times. */
+/** Formats numbers, sizes, times and foreign texts. */
 
 const COUNT = new Intl.NumberFormat('en');
 const ONE_DIGIT = new Intl.NumberFormat('en', { maximumFractionDigits: 1 });
 const TWO_DIGITS = new Intl.NumberFormat('en', { maximumSignificantDigits: 2 });
 const UNITS = ['B', 'KiB', 'MiB', 'GiB', 'TiB'];
+/** As in src/core/printable.ts: control, bidirectional, zero-width and other format characters, and line separators. */
+const FORMAT = /[\u007f-\u009f\p{Cf}\p{Zl}\p{Zp}]/gu;
+
+/**
+ * Escapes the characters that change how the text around them is shown. Clients, targets and the service can send them.
+ *
+ * @param {string} text
+ */
+export function printable(text) {
+  return text.replace(FORMAT, (character) => {
+    const units = Array.from({ length: character.length }, (_, index) => character.charCodeAt(index));
+    return units.map((unit) => `\\u${unit.toString(16).padStart(4, '0')}`).join('');
+  });
+}
 
 /** @param {number} value */
 export function count(value) {

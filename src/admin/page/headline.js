@@ -1,7 +1,7 @@
 // @ts-check
 /** The headline: whether noria can serve clients, why not, and what to do. And the facts in the page header. */
 import { byId, h, setAttribute, setText } from './dom.js';
-import { count, counted, duration, sentence } from './format.js';
+import { count, counted, duration, printable, sentence } from './format.js';
 import {
   HEADLINES,
   LOST,
@@ -27,7 +27,7 @@ export function showHeadline(status) {
   const waiting = pool.waitingClients > 0 ? waitingFor(counted(pool.waitingClients, 'client')) : '';
   showDetail([detail, waiting].filter((text) => text !== '').join(' '));
   showProblems(problems);
-  document.title = title;
+  document.title = printable(title);
   showFacts(factsOf(status));
 }
 
@@ -133,5 +133,6 @@ export function announce(text) {
 function showFacts(items) {
   const list = byId('facts');
   const shown = [...list.children].map((item) => item.textContent);
-  if (shown.join('\n') !== items.join('\n')) list.replaceChildren(...items.map((item) => h('li', {}, item)));
+  if (shown.join('\n') !== printable(items.join('\n')))
+    list.replaceChildren(...items.map((item) => h('li', {}, item)));
 }
