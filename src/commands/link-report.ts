@@ -6,6 +6,7 @@ import type { Secret } from '../core/secret.ts';
 import type { DrawnEntry } from '../service/answer.ts';
 import type { DecodedLink, RecognisedAnswer } from '../service/link/decode-link.ts';
 import { urlWithVariables } from '../service/link/link-url.ts';
+import type { RecognisedExpiry } from '../service/link/read-entry.ts';
 import { DEFAULT_ZONE, type ExpiryKind } from '../service/link/rules.ts';
 import { formatTable } from './table.ts';
 
@@ -14,7 +15,7 @@ export interface LinkFacts {
     readonly format: string;
     readonly list: string | undefined;
     readonly address: string | undefined;
-    readonly expiry: { readonly field: string; readonly as: ExpiryKind } | undefined;
+    readonly expiry: RecognisedExpiry | undefined;
     readonly exitIp: string | undefined;
     readonly location: readonly string[];
     readonly success: { readonly field: string; readonly value: string } | undefined;
@@ -80,7 +81,7 @@ export function linkReport(facts: LinkFacts): string[] {
     ['format', format],
     ['list', format === 'json' ? (list === '.' ? 'the answer itself' : (list ?? '')) : 'one entry per line'],
     ['address', address ?? 'none'],
-    ['expiry', expiry === undefined ? 'none' : `${expiry.field}: ${KIND_WORDS[expiry.as]}`],
+    ['expiry', expiry === undefined ? 'none' : expiryText(expiry)],
     ['exit IP', exitIp ?? 'none'],
     ['location', location.length === 0 ? 'none' : location.join(', ')],
     ['success', success === undefined ? 'no code' : `${success.field} is ${success.value}`],
@@ -171,8 +172,13 @@ function answerOf(recognised: RecognisedAnswer | undefined): object {
   };
 }
 
-function expiryOf({ field, as }: { readonly field: string; readonly as: ExpiryKind }): object {
-  return as === 'datetime' ? { field, as, zone: DEFAULT_ZONE } : { field, as };
+function expiryOf({ field, as, since }: RecognisedExpiry): object {
+  const zone = as === 'datetime' || since !== undefined ? { zone: DEFAULT_ZONE } : {};
+  return { field, as, ...(since === undefined ? {} : { since }), ...zone };
+}
+
+function expiryText({ field, as, since }: RecognisedExpiry): string {
+  return `${field}: ${since === undefined ? KIND_WORDS[as] : `the whole life in ${as}, from ${since}`}`;
 }
 
 /** `LINK_KEY` for the parameter `key`; numbered if there are several. */

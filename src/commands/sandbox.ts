@@ -21,7 +21,7 @@ export function addSandboxCommand(program: Command, { action, terminal }: Comman
   program
     .command('sandbox')
     .description(
-      'run the sandbox of the extraction service: all ten operations, real members on loopback, a target site',
+      'run the sandbox of the extraction service: all ten operations, links of other vendors, real members on loopback, a target site',
     )
     .option('--port <port>', 'port of the service, 0 for a free one', portOption, 0)
     .option(
@@ -77,6 +77,9 @@ function describeSandbox(sandbox: Sandbox): string[] {
       { title: 'KEY', cell: ({ akey }) => akey },
       { title: 'BASE URL', cell: ({ baseUrl }) => baseUrl },
     ]),
+    '',
+    'Extraction links of other vendors:',
+    ...sandbox.links.map(({ url }) => `  ${url}`),
     '',
     'The passwords are public. A configuration that uses the sandbox needs pool.allowPrivateAddresses: true. Stop it with Ctrl-C.',
   ];

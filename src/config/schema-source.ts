@@ -54,6 +54,11 @@ const ANSWER = section({
         oneOf(EXPIRY_KINDS),
         'what it contains: the time left in seconds or minutes, a date and time, or Unix time in seconds or ms',
       ),
+      since: optional(
+        field('start_time'),
+        'field with the date and time from which seconds or minutes count',
+        'they count from the call',
+      ),
       zone: given(zone(), DEFAULT_ZONE, 'zone of a date and time without one'),
     }),
     'when an entry expires',

@@ -4,7 +4,9 @@
  * It needs no credentials: the sandbox listens on loopback and contains no secrets.
  */
 import type { IncomingMessage, ServerResponse } from 'node:http';
+import { z } from 'zod';
 import { NoriaError } from '../core/faults.ts';
+import { LINK_CONDITIONS } from './links/link-server.ts';
 import type { Sandbox } from './sandbox.ts';
 import { behaviourSchema, decode, ruleSchema } from './scenario.ts';
 import { conditionSchema } from './settings.ts';
@@ -26,6 +28,7 @@ interface Route {
 }
 
 const MAX_BODY_BYTES = 1_048_576;
+const linkChangeSchema = z.strictObject({ condition: z.enum(LINK_CONDITIONS) });
 
 export const CONTROL_ROUTES: readonly Route[] = [
   {
@@ -40,6 +43,19 @@ export const CONTROL_ROUTES: readonly Route[] = [
     does: 'changes the condition of an instance, for example {"frozen": true}',
     run: ({ id, body }, sandbox) =>
       sandbox.setCondition(id, decode(conditionSchema.partial(), body, 'condition')),
+  },
+  {
+    method: 'GET',
+    path: 'links',
+    does: 'lists the extraction links of other vendors: address, pace, condition and calls',
+    run: (_request, sandbox) => sandbox.links,
+  },
+  {
+    method: 'PUT',
+    path: 'links/ID',
+    does: 'changes what a link answers, for example {"condition": "denied"}',
+    run: ({ id, body }, sandbox) =>
+      sandbox.setLinkCondition(id, decode(linkChangeSchema, body, 'link').condition),
   },
   {
     method: 'GET',

@@ -1,4 +1,5 @@
 /** Opens a sandbox: builds its parts in order and gives their closing to one owner. */
+import type { Socket } from 'node:net';
 import { type Clock, systemClock } from '../core/clock.ts';
 import { openAll } from '../core/ownership.ts';
 import { type Random, systemRandom } from '../core/random.ts';
@@ -9,6 +10,8 @@ import type { Account } from './exclusive.ts';
 import { openExits } from './exits.ts';
 import { Instance } from './instance.ts';
 import { InstanceMembers } from './instance-members.ts';
+import { LinkServer } from './links/link-server.ts';
+import type { RunningMember } from './member.ts';
 import { SANDBOX_PRODUCTS } from './operations.ts';
 import { Rules } from './rules.ts';
 import { Sandbox } from './sandbox.ts';
@@ -39,6 +42,8 @@ export interface SandboxOptions extends CommonSettings {
   readonly random?: Random | undefined;
 }
 
+/** The members of links behave as those of this product do. */
+const LINK_MEMBERS = 'short-classic';
 const DEFAULT_ACCOUNT: Account = { username: 'sandbox', password: 'sandbox0' };
 
 /**
@@ -65,6 +70,7 @@ export async function openSandbox(options: SandboxOptions = {}): Promise<Sandbox
       openTarget({ host, port: options.targetPort ?? 0, clock, exitOf: exits.exitOf.bind(exits) }),
     );
     const connections = new ConnectionServer(exits, clock);
+    const serve = (socket: Socket, member: RunningMember) => connections.serve(socket, member);
     const given = options.instances ?? SANDBOX_PRODUCTS.map((product) => ({ product }));
     const identified = fillInIdentities(given.map((own) => ({ ...commonSettings(options), ...own })));
     const instances = identified.map((instance, series) => {
@@ -75,11 +81,33 @@ export async function openSandbox(options: SandboxOptions = {}): Promise<Sandbox
         exits,
         clock,
         random,
-        serve: (socket, member) => connections.serve(socket, member),
+        serve,
         behaviourOf: (n) => behaviourFrom(scenario.members ?? [], { product, n, random }),
       });
       parts.own(`members of ${id}`, () => members.close());
       return new Instance(instance, clock, members);
+    });
+    let series = instances.length;
+    const links = new LinkServer({
+      clock,
+      paceMs: options.paceMs,
+      lifetimeMs: options.lifetimeMs,
+      membersOf: ({ name, needsLogin }) => {
+        const auth = needsLogin === true ? 'password' : 'ip';
+        const id = `link-${name}`;
+        const instance = {
+          ...commonSettings(options),
+          product: LINK_MEMBERS,
+          id,
+          password: 'sandbox-link',
+          auth,
+        } as const;
+        const behaviourOf = () => undefined;
+        const members = new InstanceMembers({ instance, series, exits, clock, random, serve, behaviourOf });
+        series += 1;
+        parts.own(`members of ${id}`, () => members.close());
+        return members;
+      },
     });
     const service = await parts.open(
       'service',
@@ -91,11 +119,12 @@ export async function openSandbox(options: SandboxOptions = {}): Promise<Sandbox
         account,
         rules,
         log,
+        links,
         clock,
         control: (request, response, path) => answerControl(request, response, { path, sandbox }),
       }),
     );
-    return { exits, target, instances, service };
+    return { exits, target, instances, links, service };
   });
   const sandbox = new Sandbox({ ...built, account, rules, log, close: () => owner.close() });
   return sandbox;

@@ -9,6 +9,7 @@ import type { CallLog, CallRecord, SandboxStats } from './call-log.ts';
 import type { Account } from './exclusive.ts';
 import type { Exits } from './exits.ts';
 import { akeyOf, type Instance } from './instance.ts';
+import type { LinkCondition, LinkServer, SandboxLink } from './links/link-server.ts';
 import type { RunningMember } from './member.ts';
 import type { ProxyProtocol, SandboxProduct } from './operations.ts';
 import type { Rules } from './rules.ts';
@@ -56,6 +57,7 @@ export interface SandboxParts {
   readonly rules: Rules;
   readonly log: CallLog;
   readonly target: Target;
+  readonly links: LinkServer;
   readonly service: Service;
   readonly close: () => Promise<void>;
 }
@@ -76,9 +78,10 @@ export class Sandbox {
   readonly #instances: readonly Instance[];
   readonly #exits: Exits;
   readonly #log: CallLog;
+  readonly #links: LinkServer;
   readonly #close: () => Promise<void>;
 
-  constructor({ instances, account, exits, rules, log, target, service, close }: SandboxParts) {
+  constructor({ instances, account, exits, rules, log, target, links, service, close }: SandboxParts) {
     this.url = service.base.url;
     this.extractHost = service.extraction.address;
     this.extractUrl = service.extraction.url;
@@ -89,6 +92,7 @@ export class Sandbox {
     this.#instances = instances;
     this.#exits = exits;
     this.#log = log;
+    this.#links = links;
     this.#close = close;
   }
 
@@ -112,7 +116,25 @@ export class Sandbox {
     return this.#describe(instance);
   }
 
-  /** Living members: of all instances, or of the one with this id. */
+  /** The extraction links of other vendors. */
+  get links(): readonly SandboxLink[] {
+    return this.#links.list(this.url);
+  }
+
+  /** The link of a vendor. @throws TypeError if there is none. */
+  link(name: string): SandboxLink {
+    const link = this.links.find((known) => known.name === name);
+    if (link === undefined) throw new TypeError(`the sandbox has no link ${name}`);
+    return link;
+  }
+
+  /** Changes what a link answers from the next call on. @throws NoriaError `not-found` */
+  setLinkCondition(name: string, condition: LinkCondition): SandboxLink {
+    this.#links.setCondition(name, condition);
+    return this.link(name);
+  }
+
+  /** Living members: of all instances and links, or of the one with this id (`link-NAME`). */
   members(instance?: string): readonly SandboxMember[] {
     return this.#living()
       .filter((member) => instance === undefined || member.instance === instance)
@@ -153,7 +175,7 @@ export class Sandbox {
   }
 
   #living(): readonly RunningMember[] {
-    return this.#instances.flatMap(({ members }) => members.alive);
+    return [...this.#instances.flatMap(({ members }) => members.alive), ...this.#links.members];
   }
 
   #find(id: string): RunningMember {

@@ -10,6 +10,7 @@ import type { CallLog } from './call-log.ts';
 import { SUCCESS_CODE, textForCode } from './codes.ts';
 import { ENDPOINTS, type Endpoint, type EndpointCall, type ServiceState } from './endpoints.ts';
 import type { Answer } from './layouts.ts';
+import type { LinkServer } from './links/link-server.ts';
 import type { Rules } from './rules.ts';
 import type { RuleAnswer } from './scenario.ts';
 import { type AnswerContext, replacesAnswer, sendAnswer, sendFault } from './send-answer.ts';
@@ -23,6 +24,8 @@ export interface ServiceOptions extends ServiceState {
   readonly log: CallLog;
   /** Answers requests below `/_control/` of the base address; `path` is the rest of the path. */
   readonly control: (request: IncomingMessage, response: ServerResponse, path: string) => Promise<void>;
+  /** Answers requests below `/links/` of the base address; `name` is the rest of the path. */
+  readonly links: LinkServer;
 }
 
 export interface Service {
@@ -34,6 +37,7 @@ export interface Service {
 
 const MAX_BODY_BYTES = 65_536;
 const CONTROL_PATH = '/_control/';
+const LINKS_PATH = '/links/';
 const EXTRACTION_ENDPOINTS = ENDPOINTS.filter(({ name }) => name === 'short-pure');
 const BASE_ENDPOINTS = ENDPOINTS.filter(({ name }) => name !== 'short-pure');
 
@@ -79,6 +83,9 @@ async function answerRequest(
   const url = URL.parse(path, 'http://service.example');
   if (endpoints === BASE_ENDPOINTS && url?.pathname.startsWith(CONTROL_PATH)) {
     return options.control(request, response, url.pathname.slice(CONTROL_PATH.length));
+  }
+  if (endpoints === BASE_ENDPOINTS && url?.pathname.startsWith(LINKS_PATH)) {
+    return options.links.answer(request, response, url.pathname.slice(LINKS_PATH.length));
   }
   const endpoint = endpoints.find((candidate) => candidate.path === url?.pathname);
   if (url === null || endpoint === undefined) return sendPage(response, 404);

@@ -45,6 +45,12 @@ test('docs/sandbox.md: lists the conditions, faults and behaviours of the code',
   expect(names('behaviour')).toEqual(behaviourSchema.options.map(({ shape }) => shape.how.value));
 });
 
+test('docs/sandbox.md: lists the links', async () => {
+  const sandbox = await open();
+  const listed = table('link').map(([link = '', pace]) => [link.replaceAll('`', ''), pace]);
+  expect(listed).toEqual(sandbox.links.map(({ name, paceMs }) => [`/links/${name}`, `${paceMs / 1_000} s`]));
+});
+
 test('docs/sandbox.md: lists the requests of the control API', () => {
   const listed = table('request').map(([request = '', does]) => [request.replaceAll('`', ''), does]);
   expect(listed).toEqual(

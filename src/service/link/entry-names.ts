@@ -93,7 +93,10 @@ const NAMES = {
     'datetime',
     'epoch',
   ],
-  minutes: ['minutes', 'minute', 'during', 'expireminutes', 'remainingminutes', 'leftminutes'],
+  minutes: ['minutes', 'minute', 'expireminutes', 'remainingminutes', 'leftminutes'],
+  /** The whole life in minutes, from `since` if there is such a field. */
+  wholeMinutes: ['during', 'duration'],
+  since: ['starttime', 'begintime', 'onlinetime', 'createtime'],
 } as const;
 
 export type FieldMeaning = keyof typeof NAMES;

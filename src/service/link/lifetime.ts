@@ -25,22 +25,29 @@ export function isZone(text: string): boolean {
   return zoneOffsetMs(text) !== undefined;
 }
 
-/**
- * @param zone - of a date and time that has none.
- * @param wallAt - epoch ms, when the answer arrived.
- */
+interface LifetimeContext {
+  /** Of a date and time that has none. */
+  readonly zone: string;
+  /** Epoch ms, when the answer arrived. */
+  readonly wallAt: number;
+  /** The date and time from which a duration counts; anything else: it counts from now. */
+  readonly since?: unknown;
+}
+
 export function readLifetime(
   raw: unknown,
   as: ExpiryKind,
-  { zone, wallAt }: { readonly zone: string; readonly wallAt: number },
+  { zone, wallAt, since }: LifetimeContext,
 ): Lifetime {
   const number = readNumber(raw);
+  const passedMs = typeof since === 'string' ? wallAt - (momentOf(since, zone) ?? wallAt) : 0;
   switch (as) {
     case 'seconds':
     case 'minutes': {
       if (number === undefined || number < -1) return undefined;
       if (number === -1) return 'unknown';
-      return checked(Math.floor(number * (as === 'seconds' ? SECOND_MS : MINUTE_MS)));
+      const ms = number * (as === 'seconds' ? SECOND_MS : MINUTE_MS);
+      return checked(Math.floor(ms - Math.max(0, passedMs)));
     }
     case 'epoch': {
       if (number === undefined || number < FIRST_EPOCH_SECONDS) return undefined;

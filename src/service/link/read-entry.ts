@@ -25,11 +25,17 @@ export interface EntryOptions {
 /** Where the parts of an entry were found, in the terms of `answer` of a source. */
 export interface EntryParts {
   readonly address: string;
-  readonly expiry: { readonly field: string; readonly as: ExpiryKind } | undefined;
+  readonly expiry: RecognisedExpiry | undefined;
   readonly exitIp: string | undefined;
   readonly location: readonly string[];
   /** The entry has a user name and a password. */
   readonly hasLogin: boolean;
+}
+
+export interface RecognisedExpiry {
+  readonly field: string;
+  readonly as: ExpiryKind;
+  readonly since?: string | undefined;
 }
 
 export interface ReadEntry {
@@ -43,7 +49,7 @@ interface RawEntry {
   readonly username: unknown;
   readonly password: unknown;
   readonly protocol: unknown;
-  readonly expiry: { readonly value: unknown; readonly as: ExpiryKind } | undefined;
+  readonly expiry: { readonly value: unknown; readonly as: ExpiryKind; readonly since?: unknown } | undefined;
   readonly exitIp: unknown;
   readonly location: readonly unknown[];
   readonly parts: EntryParts;
@@ -167,12 +173,16 @@ function objectParts(object: object, { rules }: EntryOptions): RawEntry | undefi
     password: address.password ?? one(fields, 'password'),
     protocol:
       address.scheme ?? fieldsMeaning(fields, 'protocol').find(({ value }) => protocolOf(value))?.value,
-    expiry: expiry && { value: read(expiry.field), as: expiry.as },
+    expiry: expiry && {
+      value: read(expiry.field),
+      as: expiry.as,
+      since: expiry.since === undefined ? undefined : read(expiry.since),
+    },
     exitIp: exitIp === undefined ? undefined : read(exitIp),
     location: location.map(read),
     parts: {
       address: address.layout,
-      expiry: expiry && { field: expiry.field, as: expiry.as },
+      expiry: expiry && recognisedExpiry(expiry),
       exitIp,
       location,
       hasLogin: false,
@@ -218,10 +228,18 @@ function findExpiry(fields: EntryFields): EntryParts['expiry'] {
     }
     return undefined;
   };
-  return (
+  const left =
     asFirst(fieldsMeaning(fields, 'expiry'), 'seconds') ??
-    asFirst(fieldsMeaning(fields, 'minutes'), 'minutes')
-  );
+    asFirst(fieldsMeaning(fields, 'minutes'), 'minutes');
+  if (left !== undefined) return left;
+  const whole = asFirst(fieldsMeaning(fields, 'wholeMinutes'), 'minutes');
+  const isMoment = ({ value }: NamedField) => expiryKindOf(value, 'minutes') === 'datetime';
+  const since = fieldsMeaning(fields, 'since').find(isMoment)?.name;
+  return whole && recognisedExpiry({ ...whole, since });
+}
+
+function recognisedExpiry({ field, as, since }: RecognisedExpiry): RecognisedExpiry {
+  return since === undefined ? { field, as } : { field, as, since };
 }
 
 function findExitIp(fields: EntryFields, { layout }: AddressText): string | undefined {
@@ -232,7 +250,8 @@ function findExitIp(fields: EntryFields, { layout }: AddressText): string | unde
 
 function lifetimeOf({ expiry }: RawEntry, { rules, wallAt }: EntryOptions): Lifetime {
   if (expiry === undefined) return undefined;
-  return readLifetime(expiry.value, expiry.as, { zone: rules.expiry?.zone ?? DEFAULT_ZONE, wallAt });
+  const { value, as, since } = expiry;
+  return readLifetime(value, as, { zone: rules.expiry?.zone ?? DEFAULT_ZONE, wallAt, since });
 }
 
 function loginOf({ username, password }: RawEntry): DrawnEntry['login'] {

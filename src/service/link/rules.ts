@@ -15,6 +15,8 @@ export interface ExpiryRule {
   readonly as: ExpiryKind;
   /** `+08:00`, `-05:00` or `Z`: of a date and time that has no zone. */
   readonly zone: string;
+  /** The field with the date and time from which `seconds` or `minutes` count; absent: from the call. */
+  readonly since?: string | undefined;
 }
 
 /** Matches an answer whose field has one of these values. */

@@ -65,7 +65,18 @@ test.each<[name: string, answer: unknown, entries: string[]]>([
     ['192.0.2.1:80 60000', '192.0.2.2:80 60000'],
   ],
   ['seconds', { list: [{ ip: '192.0.2.1', port: 80, expired_seconds: '95' }] }, ['192.0.2.1:80 95000']],
-  ['minutes', { data: [{ ip: '192.0.2.1', port: 80, during: 3 }] }, ['192.0.2.1:80 180000']],
+  ['minutes', { data: [{ ip: '192.0.2.1', port: 80, minutes: 3 }] }, ['192.0.2.1:80 180000']],
+  [
+    'a whole life from its start',
+    {
+      data: [
+        { ip: '192.0.2.1', port: 80, startTime: '2026-11-22 09:59:00', during: 3 },
+        { ip: '192.0.2.2', port: 80, startTime: '2026-11-22 10:09:00', during: 3 },
+        { ip: '192.0.2.3', port: 80, during: 3 },
+      ],
+    },
+    ['192.0.2.1:80 120000', '192.0.2.2:80 180000', '192.0.2.3:80 180000'],
+  ],
   [
     'credentials and a protocol',
     { data: [{ proxy_address: '192.0.2.1', port: 80, username: 'bob', password: 'pass', type: 'SOCKS5' }] },

@@ -1,0 +1,175 @@
+/** Serves the extraction links of `LINK_VENDORS` below `/links/`, each with its own proxies, pace and condition. */
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import type { Clock } from '../../core/clock.ts';
+import { NoriaError } from '../../core/faults.ts';
+import type { InstanceMembers } from '../instance-members.ts';
+import { RateLimiter } from '../limits.ts';
+import { LOCATIONS } from '../locations.ts';
+import type { RunningMember } from '../member.ts';
+import { htmlPage, readBody, send } from '../web-server.ts';
+import { LINK_VENDORS, type LinkProxy, type LinkRefusal, type LinkVendor } from './vendors.ts';
+
+/** Whether the vendor has proxies for the customer. */
+export const LINK_CONDITIONS = ['ok', 'denied', 'empty'] as const;
+export type LinkCondition = (typeof LINK_CONDITIONS)[number];
+
+/** A link as its customer sees it in the vendor's console. */
+export interface SandboxLink {
+  readonly name: string;
+  /** With `{count}`, if the vendor allows another count. */
+  readonly url: string;
+  readonly authorization?: string;
+  readonly body?: string;
+  readonly paceMs: number;
+  readonly condition: LinkCondition;
+  readonly calls: number;
+  /** Calls that came earlier than the pace allows. */
+  readonly paceBreaks: number;
+}
+
+export interface LinkServerOptions {
+  readonly clock: Clock;
+  /** In place of each vendor's own pace; 0 enforces none. */
+  readonly paceMs: number | undefined;
+  /** In place of each vendor's own lifetimes. */
+  readonly lifetimeMs: number | readonly [min: number, max: number] | undefined;
+  readonly membersOf: (vendor: LinkVendor) => InstanceMembers;
+}
+
+interface OpenLink {
+  readonly vendor: LinkVendor;
+  readonly members: InstanceMembers;
+  readonly limiter: RateLimiter;
+  condition: LinkCondition;
+  calls: number;
+  paceBreaks: number;
+}
+
+const MAX_COUNT = 200;
+const MAX_BODY_BYTES = 65_536;
+const MAINLAND = LOCATIONS.filter(({ region }) => region === 'mainland');
+
+export class LinkServer {
+  readonly #options: LinkServerOptions;
+  readonly #links: ReadonlyMap<string, OpenLink>;
+
+  constructor(options: LinkServerOptions) {
+    const { clock, paceMs } = options;
+    this.#options = options;
+    this.#links = new Map(
+      LINK_VENDORS.map((vendor) => [
+        vendor.name,
+        {
+          vendor,
+          members: options.membersOf(vendor),
+          limiter: new RateLimiter({ calls: 1, withinMs: paceMs ?? vendor.paceMs }, clock),
+          condition: 'ok',
+          calls: 0,
+          paceBreaks: 0,
+        },
+      ]),
+    );
+  }
+
+  get members(): readonly RunningMember[] {
+    return [...this.#links.values()].flatMap(({ members }) => members.alive);
+  }
+
+  /** @param base - the address of the sandbox. */
+  list(base: string): SandboxLink[] {
+    return [...this.#links.values()].map(({ vendor, condition, calls, paceBreaks }) => {
+      const { name, keys, query, authorization, body, paceMs } = vendor;
+      const params = [...Object.entries(keys).map(([key, value]) => `${key}=${value}`), query];
+      const text = params.filter((part) => part !== '').join('&');
+      return {
+        name,
+        url: `${base}/links/${name}${text === '' ? '' : `?${text}`}`,
+        ...(authorization === undefined ? {} : { authorization }),
+        ...(body === undefined ? {} : { body }),
+        paceMs: this.#options.paceMs ?? paceMs,
+        condition,
+        calls,
+        paceBreaks,
+      };
+    });
+  }
+
+  /** Applies from the next call on. @throws NoriaError `not-found` */
+  setCondition(name: string, condition: LinkCondition): void {
+    const link = this.#links.get(name);
+    if (link === undefined) throw new NoriaError('not-found', `no link ${name}`);
+    link.condition = condition;
+  }
+
+  /** @param name - the part of the path after `/links/`. */
+  async answer(request: IncomingMessage, response: ServerResponse, name: string): Promise<void> {
+    const link = this.#links.get(name);
+    if (link === undefined) return send(response, 404, 'text/html', htmlPage(404));
+    const { vendor } = link;
+    const body = await readBody(request, MAX_BODY_BYTES);
+    const params = new URL(request.url ?? '', 'http://vendor.example').searchParams;
+    const refusal = this.#refusal(link, request, params);
+    const drawn = refusal === undefined ? await this.#draw(link, countOf(vendor, params, body)) : [];
+    const why = refusal ?? (drawn.length === 0 ? 'empty' : undefined);
+    const answer = why === undefined ? vendor.answer(drawn) : vendor.refuse(why);
+    send(response, 200, answer.contentType, answer.body);
+  }
+
+  #refusal(link: OpenLink, request: IncomingMessage, params: URLSearchParams): LinkRefusal | undefined {
+    const { vendor, condition, limiter } = link;
+    link.calls += 1;
+    if (!limiter.admit()) {
+      link.paceBreaks += 1;
+      return 'too-fast';
+    }
+    const { keys, authorization, body } = vendor;
+    const hasKeys = Object.entries(keys).every(([name, value]) => params.get(name) === value);
+    const isMethodRight = request.method === (body === undefined ? 'GET' : 'POST');
+    const isAuthorised = authorization === undefined || request.headers.authorization === authorization;
+    if (!hasKeys || !isMethodRight || !isAuthorised) return 'denied';
+    return condition === 'ok' ? undefined : condition;
+  }
+
+  async #draw({ vendor, members }: OpenLink, count: number): Promise<LinkProxy[]> {
+    const { clock, lifetimeMs = vendor.lifeMs } = this.#options;
+    const drawn = await members.draw({
+      count,
+      newAllowed: count,
+      mayRepeat: () => true,
+      kinds: [{ protocol: 'http', label: 'http' }],
+      locations: MAINLAND,
+      reverse: false,
+      minRemainingMs: 0,
+      lifeMs: typeof lifetimeMs === 'number' ? [lifetimeMs, lifetimeMs] : lifetimeMs,
+      order: 'longest',
+      levels: [1],
+      checkedMinutes: [1],
+      responseSeconds: [1],
+      minAliveHours: 0,
+    });
+    return drawn.map((member) => proxyOf(member, clock.now()));
+  }
+}
+
+function countOf({ countName }: LinkVendor, params: URLSearchParams, body: string): number {
+  const inBody = new RegExp(`"${countName}":\\s*"?(\\d+)`).exec(body)?.[1];
+  const count = Number(params.get(countName) ?? inBody ?? 1);
+  return Number.isInteger(count) ? Math.min(Math.max(count, 1), MAX_COUNT) : 1;
+}
+
+function proxyOf(member: RunningMember, now: number): LinkProxy {
+  const { host, port, exit, remainingMs, traits, login } = member;
+  const [place = '', carrier = ''] = traits.location.adr.split(' ');
+  return {
+    ip: host,
+    port,
+    exit: exit.address,
+    place,
+    carrier,
+    secondsLeft: Math.floor(remainingMs / 1_000),
+    startedAt: now - (member.onlineMs - traits.onlineMs),
+    endsAt: now + remainingMs,
+    username: login?.username ?? '',
+    password: login?.password ?? '',
+  };
+}

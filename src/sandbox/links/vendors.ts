@@ -1,0 +1,300 @@
+/**
+ * How several vendors of short-lived proxies answer their extraction links: parameters, pace, layouts and error codes. Written from
+ * the vendors' public pages and clients (docs/links.md names them), not from noria's decoder. A code that no public page
+ * documents is a guess; docs/links.md says which.
+ */
+
+/** One proxy, with everything that a vendor may report. */
+export interface LinkProxy {
+  readonly ip: string;
+  readonly port: number;
+  readonly exit: string;
+  /** Province and city. */
+  readonly place: string;
+  readonly carrier: string;
+  readonly secondsLeft: number;
+  /** Epoch ms. */
+  readonly startedAt: number;
+  readonly endsAt: number;
+  /** Only with `needsLogin`. */
+  readonly username: string;
+  readonly password: string;
+}
+
+export interface LinkAnswer {
+  readonly contentType: string;
+  readonly body: string;
+}
+
+/** Why a call gets no proxies. `denied`: a wrong key, or an address that is not on the whitelist. */
+export type LinkRefusal = 'denied' | 'too-fast' | 'empty';
+
+export interface LinkVendor {
+  readonly name: string;
+  /** One call within this time. */
+  readonly paceMs: number;
+  /** Parameters with the customer's keys, and the values that the sandbox accepts. */
+  readonly keys: Readonly<Record<string, string>>;
+  /** The header Authorization that the sandbox accepts; absent: none is needed. */
+  readonly authorization?: string;
+  /** The rest of the link. */
+  readonly query: string;
+  /** The body of the call; absent: the link is called by GET. */
+  readonly body?: string;
+  /** The parameter, or the key of the JSON body, with the number of proxies. */
+  readonly countName: string;
+  /** How long new proxies live, in ms. */
+  readonly lifeMs: readonly [min: number, max: number];
+  /** The proxies ask for a user name and a password. */
+  readonly needsLogin?: true;
+  readonly answer: (proxies: readonly LinkProxy[]) => LinkAnswer;
+  readonly refuse: (why: LinkRefusal) => LinkAnswer;
+}
+
+const SECOND_MS = 1_000;
+const MINUTE_MS = 60_000;
+const CHINA_MS = 8 * 3_600_000;
+const SHORT: LinkVendor['lifeMs'] = [2 * MINUTE_MS, 5 * MINUTE_MS];
+
+export const LINK_VENDORS: readonly LinkVendor[] = [
+  {
+    name: 'text',
+    paceMs: SECOND_MS,
+    keys: { key: 'sandbox-text-key' },
+    query: 'num={count}',
+    countName: 'num',
+    lifeMs: SHORT,
+    answer: (proxies) => text(proxies.map(({ ip, port }) => `${ip}:${port}`)),
+    refuse: (why) => text([`ERROR: ${why}`]),
+  },
+  {
+    name: 'kuaidaili',
+    paceMs: SECOND_MS,
+    keys: { secret_id: 'sandboxsecretid', signature: 'sandboxsignature' },
+    query: 'num={count}&pt=1&format=json&sep=1&f_et=1',
+    countName: 'num',
+    lifeMs: SHORT,
+    answer: (proxies) =>
+      json({
+        msg: '',
+        code: 0,
+        data: {
+          count: proxies.length,
+          proxy_list: proxies.map(({ ip, port, secondsLeft }) => `${ip}:${port},${secondsLeft}`),
+        },
+      }),
+    refuse: codes({
+      denied: [-16, 'API鉴权失败'],
+      'too-fast': [-51, '请求过于频繁'],
+      empty: [3, '暂无符合条件的代理'],
+    }),
+  },
+  {
+    name: 'zhima',
+    paceMs: 2 * SECOND_MS,
+    keys: { neek: 'sandbox7000', pack: 'sandbox3000' },
+    query: 'num={count}&type=2&port=1&ts=1&ys=1&cs=1',
+    countName: 'num',
+    lifeMs: [5 * MINUTE_MS, 25 * MINUTE_MS],
+    answer: (proxies) =>
+      json({
+        code: 0,
+        success: true,
+        msg: '0',
+        data: proxies.map(({ ip, port, endsAt, place, carrier }) => ({
+          ip,
+          port,
+          expire_time: chinaTime(endsAt),
+          city: place,
+          isp: carrier,
+        })),
+      }),
+    refuse: codes(
+      { denied: [113, '请添加白名单'], 'too-fast': [111, '请2秒后再试'], empty: [115, '没有符合条件的IP'] },
+      { success: false, data: [] },
+    ),
+  },
+  {
+    name: 'juliangip',
+    paceMs: 100,
+    keys: { trade_no: '1000200030004000', sign: 'sandboxsign0123456789' },
+    query: 'num=5&pt=1&result_type=json&ip_remain=1',
+    countName: 'num',
+    lifeMs: SHORT,
+    answer: (proxies) =>
+      json({
+        code: 200,
+        msg: '请求成功',
+        data: {
+          count: proxies.length,
+          proxy_list: proxies.map(({ ip, port, secondsLeft }) => `${ip}:${port},${secondsLeft}`),
+        },
+      }),
+    refuse: codes({ denied: [401, '签名错误'], 'too-fast': [429, '请求过于频繁'], empty: [404, '暂无IP'] }),
+  },
+  {
+    name: 'qg',
+    paceMs: SECOND_MS,
+    keys: { key: 'SANDBOXQ' },
+    query: 'num={count}&distinct=true',
+    countName: 'num',
+    lifeMs: [MINUTE_MS, 2 * MINUTE_MS],
+    answer: (proxies) =>
+      json({
+        code: 'SUCCESS',
+        data: proxies.map(({ ip, port, exit, place, carrier, endsAt }) => ({
+          proxy_ip: exit,
+          server: `${ip}:${port}`,
+          area: place,
+          isp: carrier,
+          deadline: chinaTime(endsAt),
+        })),
+        request_id: '83158ebe-be6c-40f7-a158-000000000000',
+      }),
+    refuse: (why) =>
+      json({
+        code: {
+          denied: 'INVALID_KEY',
+          'too-fast': 'REQUEST_LIMIT_EXCEEDED',
+          empty: 'NO_RESOURCE_FOUND',
+        }[why],
+        message: why,
+        request_id: '83158ebe-be6c-40f7-a158-000000000000',
+      }),
+  },
+  {
+    name: 'xiaoxiangdaili',
+    paceMs: 10 * SECOND_MS,
+    keys: { appKey: '884248500000000000', appSecret: 'sandboxAppSecret' },
+    query: 'cnt={count}&wt=json',
+    countName: 'cnt',
+    lifeMs: [2 * MINUTE_MS, 2 * MINUTE_MS],
+    answer: (proxies) =>
+      json({
+        code: 200,
+        success: true,
+        data: proxies.map(({ ip, port, startedAt, endsAt }) => ({
+          ip,
+          port,
+          realIp: null,
+          startTime: chinaTime(startedAt),
+          during: Math.round((endsAt - startedAt) / MINUTE_MS),
+        })),
+        msg: '操作成功',
+      }),
+    refuse: codes(
+      {
+        denied: [1006, '应用授权验证未通过'],
+        'too-fast': [1010, '请求过于频繁'],
+        empty: [1004, '连接池无响应'],
+      },
+      { success: false, data: null },
+    ),
+  },
+  {
+    name: 'asiyun',
+    paceMs: SECOND_MS,
+    keys: { orderId: 'sandboxorder1', sign: 'sandboxsign0123456789' },
+    query: 'time=1795312800&type=1&num={count}&dataType=0&unbindTime=180',
+    countName: 'num',
+    lifeMs: [3 * MINUTE_MS, 3 * MINUTE_MS],
+    answer: (proxies) =>
+      json({
+        serialNo: 'ca8ac15e5a1a4c89addf5c0be72f0000',
+        code: 0,
+        data: proxies.map(({ ip, port, exit, place }) => ({
+          realIp: exit,
+          pid: 18,
+          cid: 188,
+          area: place,
+          ip,
+          port,
+        })),
+      }),
+    refuse: codes({ denied: [401, '签名错误'], 'too-fast': [429, '请求过于频繁'], empty: [404, '暂无IP'] }),
+  },
+  {
+    name: 'dataeyes',
+    paceMs: SECOND_MS,
+    keys: {},
+    authorization: 'Basic c2FuZGJveC10b2tlbjo=',
+    query: '',
+    body: '{"city_id":"130200","qty":{count}}',
+    countName: 'qty',
+    lifeMs: SHORT,
+    answer: (proxies) =>
+      json({
+        code: 0,
+        data: {
+          count: proxies.length,
+          items: proxies.map(({ ip, port, place, endsAt }) => ({
+            city: place,
+            expire_at: Math.floor(endsAt / SECOND_MS),
+            ip,
+            ip_port: `${ip}:${port}`,
+            out_ip: '',
+            port,
+            source: 'sandbox',
+            tags: [],
+          })),
+        },
+      }),
+    refuse: codes({
+      denied: [401, 'unauthorized'],
+      'too-fast': [429, 'too many requests'],
+      empty: [404, 'no ip'],
+    }),
+  },
+  {
+    name: 'pinzan',
+    paceMs: SECOND_MS,
+    keys: { no: '20260101000000000000', secret: 'sandboxsecret' },
+    query: 'num={count}&minute=3&format=json&pool=quality&mode=auth',
+    countName: 'num',
+    lifeMs: [3 * MINUTE_MS, 3 * MINUTE_MS],
+    needsLogin: true,
+    answer: (proxies) =>
+      json({
+        code: 0,
+        status: 200,
+        message: '',
+        data: {
+          list: proxies.map(({ ip, port, username, password, carrier }) => ({
+            ip,
+            port,
+            account: username,
+            password,
+            net: carrier,
+          })),
+        },
+      }),
+    refuse: codes(
+      { denied: [-1, '密钥错误'], 'too-fast': [-1, '请求过于频繁'], empty: [-1, '暂无IP'] },
+      { data: null },
+    ),
+  },
+];
+
+/** Refusals with a code and a text, and further fields of the envelope. */
+function codes(
+  meanings: Readonly<Record<LinkRefusal, readonly [code: number, message: string]>>,
+  rest: object = {},
+): LinkVendor['refuse'] {
+  return (why) => {
+    const [code, msg] = meanings[why];
+    return json({ code, msg, ...rest });
+  };
+}
+
+function json(value: object): LinkAnswer {
+  return { contentType: 'application/json; charset=utf-8', body: JSON.stringify(value) };
+}
+
+function text(lines: readonly string[]): LinkAnswer {
+  return { contentType: 'text/plain; charset=utf-8', body: lines.join('\r\n') };
+}
+
+/** `2026-11-22 10:05:00`, in China. */
+function chinaTime(epochMs: number): string {
+  return new Date(epochMs + CHINA_MS).toISOString().slice(0, 19).replace('T', ' ');
+}
