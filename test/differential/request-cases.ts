@@ -1,6 +1,14 @@
 /** Connections full of requests: spelling × body × method × place in the pipeline × segment borders. */
 import { DECLINED, REFUSED } from './refused-requests.ts';
-import { BODIES, type Body, METHODS, NO_BODY, type SentRequest, type Spelling } from './request-corpus.ts';
+import {
+  BODIES,
+  type Body,
+  METHODS,
+  NO_BODY,
+  type SeenRequest,
+  type SentRequest,
+  type Spelling,
+} from './request-corpus.ts';
 import { fits, PLAIN, SERVED } from './served-requests.ts';
 
 /** What one client sends, and how it is cut into segments. */
@@ -10,13 +18,22 @@ export interface ConnectionCase {
   readonly segments: readonly number[];
 }
 
+/** From what a target sees to what the backend sees. */
+type AsSeen = (request: SeenRequest) => SeenRequest;
+
 /** Makes the text of each request unique by its path. */
 export class RequestNumbers {
+  readonly #asSeen: AsSeen;
   #next = 0;
+
+  constructor(asSeen: AsSeen) {
+    this.#asSeen = asSeen;
+  }
 
   make(spelling: Spelling, method: string, body: Body): SentRequest {
     this.#next += 1;
-    return spelling(`${this.#next}`, method, body);
+    const { seen, ...sent } = spelling(`${this.#next}`, method, body);
+    return seen === undefined ? sent : { ...sent, seen: this.#asSeen(seen) };
   }
 }
 

@@ -15,6 +15,7 @@ import { BACKENDS, type Backend, digest } from './request-backends.ts';
 import { allCases, type ConnectionCase, RequestNumbers, textOf } from './request-cases.ts';
 import {
   BODIES,
+  HOST,
   METHODS,
   NO_BODY,
   type SeenRequest,
@@ -103,31 +104,50 @@ const random = fc.record({
   segments: fc.array(fc.nat(200), { maxLength: 12 }),
 });
 
-for (const { name, isMissing, open } of BACKENDS.filter(
-  (kind) => RUNS_COMPILED || !kind.name.startsWith('Go'),
-)) {
-  test.skipIf(isMissing)(`differential requests: ${name} sees what noria means, once`, async () => {
-    const backend = await open();
-    const dialer = directDialer({ to: { port: backend.port }, reuse: true });
-    const { port } = await listen(dialer, { deadlines: new Deadlines(new ManualClock(), 5) });
-    const numbers = new RequestNumbers();
-    const cases = allCases(numbers);
-    expect(cases.length).toBeGreaterThan(250);
-    const expected: SeenRequest[] = [];
-    const work = cases.values();
-    const workers = Array.from({ length: CLIENTS }, async () => {
-      for (const given of work) expected.push(...(await send(port, given, numbers)));
-    });
-    await Promise.all(workers);
-    await fc.assert(
-      fc.asyncProperty(random, async ({ parts, segments }) => {
-        const requests = parts
-          .map(([spelling, method, body]) => numbers.make(spelling, method, body))
-          .filter(fits);
-        if (requests.length > 0) expected.push(...(await send(port, { requests, segments }, numbers)));
-      }),
-      { numRuns: RANDOM_RUNS },
-    );
-    await compare(backend, expected);
-  });
+const CREDENTIALS = 'Basic bTpt';
+const OF_TARGET = { name: '', dialer: {}, asSeen: (request: SeenRequest): SeenRequest => request };
+/** A member that forwards requests itself sees them in absolute form, with its own credentials. */
+const OF_MEMBER = {
+  name: ' as a member',
+  dialer: { absolute: { proxyAuthorization: CREDENTIALS } },
+  asSeen: (request: SeenRequest): SeenRequest => ({
+    ...request,
+    target: `http://${HOST}${request.target}`,
+    fields: sortFields([...request.fields, `proxy-authorization: ${CREDENTIALS}`]),
+  }),
+};
+
+const KINDS = BACKENDS.filter(({ name }) => RUNS_COMPILED || !name.startsWith('Go')).flatMap((kind) => [
+  { ...kind, role: OF_TARGET },
+  ...(kind.name === 'Python h11' ? [{ ...kind, role: OF_MEMBER }] : []),
+]);
+
+for (const { name, isMissing, open, role } of KINDS) {
+  test.skipIf(isMissing)(
+    `differential requests: ${name}${role.name} sees what noria means, once`,
+    async () => {
+      const backend = await open();
+      const dialer = directDialer({ to: { port: backend.port }, reuse: true, ...role.dialer });
+      const { port } = await listen(dialer, { deadlines: new Deadlines(new ManualClock(), 5) });
+      const numbers = new RequestNumbers(role.asSeen);
+      const cases = allCases(numbers);
+      expect(cases.length).toBeGreaterThan(250);
+      const expected: SeenRequest[] = [];
+      const work = cases.values();
+      const workers = Array.from({ length: CLIENTS }, async () => {
+        for (const given of work) expected.push(...(await send(port, given, numbers)));
+      });
+      await Promise.all(workers);
+      await fc.assert(
+        fc.asyncProperty(random, async ({ parts, segments }) => {
+          const requests = parts
+            .map(([spelling, method, body]) => numbers.make(spelling, method, body))
+            .filter(fits);
+          if (requests.length > 0) expected.push(...(await send(port, { requests, segments }, numbers)));
+        }),
+        { numRuns: RANDOM_RUNS },
+      );
+      await compare(backend, expected);
+    },
+  );
 }

@@ -41,16 +41,21 @@ class StandardHandler(http.server.BaseHTTPRequestHandler):
 
     def read_body(self):
         if self.headers.get("Transfer-Encoding", "").lower() != "chunked":
-            return self.rfile.read(int(self.headers.get("Content-Length", 0))), []
+            return self.read_exactly(int(self.headers.get("Content-Length", 0))), []
         body = b""
         while size := int(self.rfile.readline().split(b";")[0], 16):
-            body += self.rfile.read(size)
-            self.rfile.readline()
+            body += self.read_exactly(size + 2)[:-2]
         trailers = []
-        while line := self.rfile.readline().strip(b"\r\n"):
+        while (line := self.rfile.readline()) != b"\r\n":
             name, value = line.decode("latin-1").split(":", 1)
-            trailers.append((name, value.strip()))
+            trailers.append((name, value.strip(" \t\r\n")))
         return body, trailers
+
+    def read_exactly(self, count):
+        data = self.rfile.read(count)
+        if len(data) < count:
+            raise EOFError("the request ends in the middle")
+        return data
 
     def log_message(self, *arguments):
         pass
