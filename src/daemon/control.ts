@@ -50,9 +50,8 @@ export function createControl(options: ControlOptions): AdminBackend {
       return refiller().resume(source);
     },
     rotateSession(session, closeTunnels) {
-      const leases = closeTunnels ? pool.leasesOf({ session }) : [];
       if (pool.rotateSession(session) === undefined) return false;
-      plane.closeConnections(leases);
+      if (closeTunnels) plane.closeConnections({ session });
       return true;
     },
     forgetSession: (session) => pool.forgetSession(session),

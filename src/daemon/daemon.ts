@@ -175,7 +175,7 @@ async function applyConfig(parts: Parts, before: Config, next: Config): Promise<
     throw error;
   }
   parts.pool.reconfigure(poolSettings(next));
-  plane.commit(dialerSettings(next));
+  plane.commit({ dialer: dialerSettings(next), pool: poolSettings(next) });
   parts.prober.configure(proberSettings(next));
   parts.faults.forget();
   await parts.refiller.update(refillSettings(next));

@@ -13,6 +13,7 @@ import type { Random } from '../core/random.ts';
 import type { SourceFault } from '../dialer/credentials.ts';
 import type { DataPlane } from '../plane/data-plane.ts';
 import { openLocalPlane } from '../plane/local-plane.ts';
+import type { SourceForecast } from '../pool/options.ts';
 import { Pool } from '../pool/pool.ts';
 import { Prober } from '../prober/prober.ts';
 import { openRefiller, type Refiller } from '../refill/refiller.ts';
@@ -88,7 +89,7 @@ export async function openParts(context: PartsContext, owner: Ownership): Promis
     resetRefusals: (source) => plane.resetRefusals(source),
   });
   owner.own('source faults', () => faults.close());
-  const plane = await owner.open('data plane', openPlane(context, pool, faults));
+  const plane = await owner.open('data plane', openPlane(context, { pool, faults, forecasts }));
   const probing = { ...proberSettings(config()), clock, random, bus, pool, dialer: plane.dialer };
   const prober = await owner.open('prober', new Prober(probing));
   await plane.update(listenerSettings(config()), 0);
@@ -139,7 +140,13 @@ const NO_REFILLER: Refiller = {
   close: async () => {},
 };
 
-async function openPlane(context: PartsContext, pool: Pool, faults: SourceFaults): Promise<DataPlane> {
+interface PlaneParts {
+  readonly pool: Pool;
+  readonly faults: SourceFaults;
+  readonly forecasts: () => readonly SourceForecast[];
+}
+
+async function openPlane(context: PartsContext, { pool, faults, forecasts }: PlaneParts): Promise<DataPlane> {
   const { clock, bus, config, inheritedFds, log, onFailed } = context;
   const options = {
     clock,
@@ -154,7 +161,15 @@ async function openPlane(context: PartsContext, pool: Pool, faults: SourceFaults
   const workers = workersOf(config());
   if (workers === 1) return openLocalPlane(options);
   const { openWorkersPlane } = await import('../plane/workers/workers-plane.ts'); // loads node:cluster
-  return openWorkersPlane({ ...options, workers, log, onFailed, secrets: () => secretsIn(config()) });
+  return openWorkersPlane({
+    ...options,
+    workers,
+    log,
+    forecasts,
+    poolSettings: poolSettings(config()),
+    onFailed,
+    secrets: () => secretsIn(config()),
+  });
 }
 
 /** Reads timeout and rules anew for each call, so that a reload needs no other client. */

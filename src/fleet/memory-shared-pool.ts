@@ -11,8 +11,15 @@ import { SharedPoolState } from './shared-state.ts';
 
 export interface MemorySharedPoolOptions {
   readonly clock: Clock;
-  readonly pace: PaceStore;
+  /** Absent where only one replica draws, at a pace of its own. */
+  readonly pace?: PaceStore;
 }
+
+const NO_PACE: PaceStore = {
+  now: noPace,
+  stopwatch: noPace,
+  change: noPace,
+};
 
 export class MemorySharedPool {
   readonly #clock: Clock;
@@ -21,7 +28,7 @@ export class MemorySharedPool {
   /** By replica, in the order in which they began to follow. */
   readonly #connections = new Map<string, Connection>();
 
-  constructor({ clock, pace }: MemorySharedPoolOptions) {
+  constructor({ clock, pace = NO_PACE }: MemorySharedPoolOptions) {
     this.#clock = clock;
     this.#pace = pace;
   }
@@ -172,4 +179,8 @@ class Connection {
     this.#hasNews = false;
     this.#follower?.heard(view);
   }
+}
+
+function noPace(): never {
+  throw new TypeError('this shared pool has no pace');
 }

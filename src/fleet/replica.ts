@@ -11,7 +11,6 @@
 import { BoundedMap } from '../core/bounded-map.ts';
 import type { Clock } from '../core/clock.ts';
 import type { EventBus } from '../core/events.ts';
-import type { Demand } from '../pool/drawn-member.ts';
 import {
   isLease,
   type Lease,
@@ -25,8 +24,8 @@ import {
 import type { Pool } from '../pool/pool.ts';
 import type { PoolChange } from '../pool/shared-member.ts';
 import type { PoolSharing } from '../pool/sharing.ts';
+import { OtherReplicas } from './other-replicas.ts';
 import type {
-  Beat,
   Fact,
   FleetView,
   Follower,
@@ -59,15 +58,6 @@ export interface ReplicaOptions {
   readonly onCommand?: (command: SourceCommand) => void;
 }
 
-/** What another replica reported last. */
-interface OtherReplica {
-  waiting: number;
-  demand: Readonly<Record<string, Demand>>;
-  /** Open leases by member and by session. */
-  readonly memberLeases: Map<string, number>;
-  readonly sessionLeases: Map<string, number>;
-}
-
 /** Members with incomplete votes that are remembered. */
 const MAX_VOTES = 10_000;
 /** Below this rate of members used up, it need not be reported again. */
@@ -77,7 +67,7 @@ export class Replica implements LeaseProvider, Follower {
   readonly #options: ReplicaOptions;
   readonly #sharing: PoolSharing;
   readonly #subscriptions: readonly Disposable[];
-  readonly #others = new Map<string, OtherReplica>();
+  readonly #others: OtherReplicas;
   /** Replicas that reported a member as failed, by member. */
   readonly #votes = new BoundedMap<string, Set<string>>(MAX_VOTES);
   /** Facts that were published and have not come back, by what they are about. */
@@ -92,13 +82,14 @@ export class Replica implements LeaseProvider, Follower {
   #closed = false;
 
   constructor(options: ReplicaOptions) {
-    const { pool, bus, sameMachine } = options;
+    const { pool, bus, sameMachine, servesClients } = options;
     this.#options = options;
     this.#sharing = pool.share({
       sameMachine,
       onChange: (change) => this.#changed(change),
       onUse: () => this.#beatLater(),
     });
+    this.#others = new OtherReplicas(this.#sharing, { countsLeases: !servesClients });
     this.#subscriptions = [
       bus.on('demand.rose', () => this.#beatNow()),
       bus.on('client.waited', () => {
@@ -145,13 +136,14 @@ export class Replica implements LeaseProvider, Follower {
     this.#votes.clear();
     sharing.apply(state.members.flatMap((record) => this.#changesOf(record)));
     sharing.apply(state.sessions.map((session) => ({ kind: 'session.moved', session, reason: 'loaded' })));
+    sharing.apply(state.restrictions ?? []);
     for (const { member, uses } of state.members) sharing.setUses(member.id, uses);
     for (const source of state.paused) {
       this.#options.onCommand?.({ kind: 'source.commanded', source, command: 'pause' });
     }
     for (const { member } of state.members) here.delete(member.id);
     for (const { member, quarantine, bans } of here.values()) {
-      this.#publish({ kind: 'member.joined', member });
+      this.#changed({ kind: 'member.joined', member });
       sharing.reportUsesAgain(member.id);
       if (quarantine !== undefined)
         this.#publish({ kind: 'member.quarantined', member: member.id, quarantine });
@@ -187,11 +179,11 @@ export class Replica implements LeaseProvider, Follower {
       const index = replicas.indexOf(name);
       this.#sharing.setShare(index < 0 ? { count: 1, index: 0 } : { count: replicas.length, index });
     }
-    for (const { by, beat } of beats) this.#hear(by, beat);
-    for (const other of this.#others.keys()) if (!replicas.includes(other)) this.#forget(other);
+    this.#others.hear(beats);
+    this.#others.keep(replicas);
     for (const [member, sum] of Object.entries(uses)) this.#sharing.setUses(member, sum);
     this.#isHearing = true; // the demand of others must not come back to them as ours
-    this.#setDemandElsewhere();
+    this.#others.reportDemand();
     this.#isHearing = false;
   }
 
@@ -230,6 +222,7 @@ export class Replica implements LeaseProvider, Follower {
   }
 
   #changed(change: PoolChange): void {
+    if (isLocal(change) && !this.#options.sameMachine) return;
     if (change.kind !== 'member.left') this.#publish(change);
     else {
       const votesNeeded = change.reason === 'failed' ? this.#options.evictionVotes(this.#replicas.length) : 1;
@@ -247,6 +240,7 @@ export class Replica implements LeaseProvider, Follower {
 
   #flush(): void {
     const facts = this.#outbox;
+    if (facts.some(({ kind }) => kind === 'member.left')) this.#beat(); // the others count the last uses of those
     this.#outbox = [];
     this.#options.shared.publish(facts);
   }
@@ -298,51 +292,6 @@ export class Replica implements LeaseProvider, Follower {
     return [...joined.slice(first), ...joined.slice(0, first), ...others];
   }
 
-  #hear(by: string, { waiting, demand, members, sessions }: Beat): void {
-    let other = this.#others.get(by);
-    if (other === undefined) {
-      other = { waiting, demand, memberLeases: new Map(), sessionLeases: new Map() };
-      this.#others.set(by, other);
-    }
-    other.waiting = waiting;
-    other.demand = demand;
-    for (const activity of members) {
-      if (activity.endsAt !== undefined) this.#sharing.renew(activity.member, activity.endsAt);
-      if (this.#options.servesClients) continue;
-      this.#sharing.count(activity, changeCount(other.memberLeases, activity.member, activity.openLeases));
-    }
-    for (const activity of sessions) {
-      this.#sharing.useSession(activity);
-      if (this.#options.servesClients) continue;
-      const change = changeCount(other.sessionLeases, activity.session, activity.openLeases);
-      this.#sharing.countForSession(activity.session, change);
-    }
-  }
-
-  /** A replica has ended, and its leases with it. */
-  #forget(name: string): void {
-    const other = this.#others.get(name);
-    this.#others.delete(name);
-    for (const [member, openLeases] of other?.memberLeases ?? [])
-      this.#sharing.count({ member }, -openLeases);
-    for (const [session, openLeases] of other?.sessionLeases ?? []) {
-      this.#sharing.countForSession(session, -openLeases);
-    }
-  }
-
-  #setDemandElsewhere(): void {
-    const sums = new Map<string, Demand>();
-    let waiting = 0;
-    for (const other of this.#others.values()) {
-      waiting += other.waiting;
-      for (const [source, demand] of Object.entries(other.demand)) {
-        const sum = sums.get(source);
-        sums.set(source, sum === undefined ? demand : addDemand(sum, demand));
-      }
-    }
-    this.#sharing.setDemandElsewhere(waiting, sums);
-  }
-
   #beatLater(): void {
     if (this.#beatTimer !== undefined || this.#closed) return;
     this.#beatTimer = this.#options.clock.after(this.#options.beatMs, () => this.#beat());
@@ -368,11 +317,26 @@ export class Replica implements LeaseProvider, Follower {
   }
 }
 
+/** Whether the change must not leave this machine: its own findings, and members with a password of their own. */
+function isLocal(change: PoolChange): boolean {
+  switch (change.kind) {
+    case 'source.restricted':
+    case 'evictions.frozen':
+    case 'member.suspected':
+      return true;
+    case 'member.joined':
+      return change.member.login !== undefined;
+    default:
+      return false;
+  }
+}
+
 /** What the fact is about: of two such facts, the later one decides. Undefined where the order does not matter. */
 function subjectOf(fact: Fact): string | undefined {
   switch (fact.kind) {
     case 'member.joined':
     case 'member.left':
+    case 'member.suspected':
       return undefined;
     case 'member.quarantined':
     case 'member.restored':
@@ -385,21 +349,9 @@ function subjectOf(fact: Fact): string | undefined {
       return `session ${fact.name}`;
     case 'source.commanded':
       return `source ${fact.source}`;
+    case 'source.restricted':
+      return `restriction ${fact.source}`;
+    case 'evictions.frozen':
+      return fact.kind;
   }
-}
-
-function addDemand(one: Demand, other: Demand): Demand {
-  return {
-    waiting: one.waiting + other.waiting,
-    lastWantedAt: Math.max(one.lastWantedAt, other.lastWantedAt),
-    usedUpPerSecond: one.usedUpPerSecond + other.usedUpPerSecond,
-  };
-}
-
-/** @returns the difference to the last count. */
-function changeCount(counts: Map<string, number>, key: string, count: number): number {
-  const before = counts.get(key) ?? 0;
-  if (count === 0) counts.delete(key);
-  else counts.set(key, count);
-  return count - before;
 }

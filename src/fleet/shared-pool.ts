@@ -17,6 +17,7 @@ import type {
   MemberQuarantine,
   PoolActivity,
   PoolChange,
+  Restriction,
   SharedMember,
   SharedSession,
 } from '../pool/shared-member.ts';
@@ -64,6 +65,8 @@ export interface SharedState {
   readonly sessions: readonly SharedSession[];
   /** Sources that the operator has paused. */
   readonly paused: readonly string[];
+  /** Absent where replicas of different machines share the state: those publish no restrictions. */
+  readonly restrictions?: readonly Restriction[] | undefined;
 }
 
 /** What one replica does. Unlike facts, only the last numbers matter, and the sum of `uses`. */

@@ -3,7 +3,13 @@
  *
  * It has no timer: what has ended is removed when something is added.
  */
-import type { MemberActivity, SessionActivity, SharedMember, SharedSession } from '../pool/shared-member.ts';
+import type {
+  MemberActivity,
+  Restriction,
+  SessionActivity,
+  SharedMember,
+  SharedSession,
+} from '../pool/shared-member.ts';
 import type { LoggedFact, MemberLeft, MemberRecord, SharedState } from './shared-pool.ts';
 
 type Mutable<T> = { -readonly [Key in keyof T]: T[Key] };
@@ -15,6 +21,8 @@ export class SharedPoolState {
   readonly #members = new Map<string, Mutable<MemberRecord>>();
   readonly #sessions = new Map<string, SharedSession>();
   readonly #paused = new Set<string>();
+  /** The last one of each source, and of the network. */
+  readonly #restrictions = new Map<string, Restriction>();
   #additions = 0;
 
   /** @param state - to begin with; default: nothing. */
@@ -48,6 +56,14 @@ export class SharedPoolState {
       case 'session.ended':
         this.#sessions.delete(fact.name);
         break;
+      case 'source.restricted':
+        this.#restrictions.set(fact.source, fact);
+        break;
+      case 'evictions.frozen':
+        this.#restrictions.set('', fact); // no source has this name
+        break;
+      case 'member.suspected':
+        break; // matters only at that moment
       case 'source.commanded':
         if (fact.command === 'pause') this.#paused.add(fact.source);
         if (fact.command === 'resume') this.#paused.delete(fact.source);
@@ -91,6 +107,7 @@ export class SharedPoolState {
         .map((state) => ({ ...state })),
       sessions: [...this.#sessions.values()].filter(({ usedAt, ttlMs }) => usedAt + ttlMs > now),
       paused: [...this.#paused],
+      ...(this.#restrictions.size > 0 && { restrictions: [...this.#restrictions.values()] }),
     };
   }
 

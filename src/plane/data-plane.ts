@@ -5,6 +5,8 @@ import type { DialerSettings, MemberDialer } from '../dialer/dialer.ts';
 import type { AccessOptions } from '../listener/access.ts';
 import type { BoundAddress } from '../listener/bind.ts';
 import type { ListenerOptions } from '../listener/listener.ts';
+import type { LeaseHolder } from '../pool/leases.ts';
+import type { PoolSettings } from '../pool/options.ts';
 
 export interface DataPlane {
   /** In the order of the settings. */
@@ -22,19 +24,26 @@ export interface DataPlane {
    * @throws NoriaError listen-failed, bad-config
    */
   update(settings: readonly ListenerSettings[], drainTimeoutMs: number): Promise<void>;
-  /** Completes a reload that can no longer fail: applies these dialer settings and drains the listeners that `update` removed. */
-  commit(dialer: DialerSettings): void;
+  /** Completes a reload that can no longer fail: applies these settings and drains the listeners that `update` removed. */
+  commit(settings: PlaneSettings): void;
   setContext(context: PlaneContext): void;
   /** Forgets which members of the source refused its credentials. */
   resetRefusals(source: string): void;
-  /** Closes the connections of these leases now. Ids of leases that have ended are ignored. */
-  closeConnections(leases: readonly number[]): void;
+  /** Closes the connections of this session or member now. */
+  closeConnections(of: LeaseHolder): void;
   /** noria is about to close: a running or later `update` ends within about a second, even if a worker hangs. */
   prepareToClose(): void;
   /** Stops accepting clients. Resolves when every connection with a request under way has ended. */
   drain(): Promise<void>;
   /** Closes everything now. */
   close(): Promise<void>;
+}
+
+/** What a reload may change behind the listeners. The daemon reconfigures its own pool itself. */
+export interface PlaneSettings {
+  readonly dialer: DialerSettings;
+  /** For the pools of other processes. */
+  readonly pool: PoolSettings;
 }
 
 /** One listener of the configuration. */

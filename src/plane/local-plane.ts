@@ -1,11 +1,13 @@
 /** The data plane in this process. */
 import { type DialerOptions, type DialerSettings, MemberDialer } from '../dialer/dialer.ts';
+import type { Pool } from '../pool/pool.ts';
 import type { DataPlane } from './data-plane.ts';
 import { ListenerSet, type ListenerSetOptions } from './listener-set.ts';
 
 export interface LocalPlaneOptions
   extends Omit<ListenerSetOptions, 'dialer'>,
-    Pick<DialerOptions, 'pool' | 'onSourceFault' | 'onNetwork'> {
+    Pick<DialerOptions, 'onSourceFault' | 'onNetwork'> {
+  readonly pool: Pool;
   readonly dialer: DialerSettings;
 }
 
@@ -21,11 +23,11 @@ export function openLocalPlane({ dialer: settings, ...options }: LocalPlaneOptio
     update: (next, drainTimeoutMs) => listeners.update(next, drainTimeoutMs),
     commit(next) {
       listeners.commit();
-      dialer.configure(next);
+      dialer.configure(next.dialer);
     },
     setContext: (context) => listeners.setContext(context),
     resetRefusals: (source) => dialer.resetRefusals(source),
-    closeConnections: (leases) => dialer.closeConnections(leases),
+    closeConnections: (of) => dialer.closeConnections(options.pool.leasesOf(of)),
     prepareToClose() {}, // an update here waits for no other process
     drain: () => listeners.drain(),
     async close() {

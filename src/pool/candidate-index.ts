@@ -206,7 +206,7 @@ export class CandidateIndex {
 }
 
 /** At least 1, so that every process can serve clients. */
-function shareOf(limit: number, { count, index }: PoolShare): number {
+export function shareOf(limit: number, { count, index }: PoolShare): number {
   return Math.max(1, Math.floor(limit / count) + (index < limit % count ? 1 : 0));
 }
 

@@ -56,10 +56,10 @@ export class MemberFaults {
       case 'probe':
         if (now - member.undecidedAt < WORKED_MS) return;
         member.undecidedAt = now;
-        member.source.suspected.add(member);
+        this.#probe(member);
         return;
       case 'rest-and-probe':
-        member.source.suspected.add(member);
+        this.#probe(member);
         break;
       case 'rest':
       case 'quarantine':
@@ -83,6 +83,7 @@ export class MemberFaults {
   /** While evictions are frozen, faults are ignored. Unfreezing lets quarantined members be tried at once. */
   freezeEvictions(on: boolean, now: number): void {
     this.#evictionsFrozen = on;
+    this.#members.observer?.evictionsFrozen(on);
     if (on) return;
     for (const source of this.#members.sources.values()) {
       for (const member of source.quarantined) {
@@ -90,6 +91,11 @@ export class MemberFaults {
         this.#members.index.update(member, now);
       }
     }
+  }
+
+  #probe(member: Member): void {
+    member.source.suspected.add(member);
+    this.#members.observer?.memberSuspected(member);
   }
 
   /** A lease that is older than the current quarantine probably failed for the same cause. */

@@ -124,6 +124,8 @@ export class Member implements MemberIdentity {
   uses = 0;
   /** Those of `uses` that other replicas do not know yet. */
   unsharedUses = 0;
+  /** A target answered through it, and other replicas do not know. */
+  unsharedAnswer = false;
   /** The lease that tries the member out: a probe, or a client's lease on a quarantined member. At most one at a time. */
   trialLease: number | undefined;
   /** It failed while no member of its source worked, and a draw replaced it. */
@@ -331,10 +333,10 @@ export class PoolSource {
     return this.openLeases >= this.leaseLimit;
   }
 
-  /** Limits the open leases to `factor` of the current limit, or of the open leases when there is no limit. At least 1. */
-  limitLeases(factor: number): void {
+  /** A limit of `factor` of the current limit, or of the open leases when there is no limit. At least 1. */
+  limitedTo(factor: number): number {
     const current = this.leaseLimit === Number.POSITIVE_INFINITY ? this.openLeases : this.leaseLimit;
-    this.leaseLimit = Math.max(1, Math.floor(current * factor));
+    return Math.max(1, Math.floor(current * factor));
   }
 
   /** Records what members of this source are like, from one that lives for `lifeMs`. */

@@ -15,7 +15,7 @@ import type { DrawnMember } from './drawn-member.ts';
 import type { MemberFilter } from './filter.ts';
 import { Locations } from './locations.ts';
 import { type Departure, Member, PoolSource } from './member.ts';
-import type { PoolSettings, PoolShare } from './options.ts';
+import type { PoolSettings } from './options.ts';
 import type { PoolObserver } from './pool-observer.ts';
 import type { MemberQuarantine, SharedMember } from './shared-member.ts';
 
@@ -196,6 +196,7 @@ export class Members {
   /** A target answered through the member. */
   recordAnswer(member: Member, client: string, now: number): void {
     member.health.answered(now);
+    member.unsharedAnswer = true;
     member.source.evidence.recordAnswer(client, now);
   }
 
@@ -223,10 +224,17 @@ export class Members {
     else this.#bus.emit('member.drained', { ...eventOf(member), openTunnels: member.openLeases });
   }
 
-  /** This process may use a part of the limits per member. */
-  setShare(share: PoolShare, now: number): void {
-    this.index.share = share;
-    for (const member of this.#byKey.values()) this.index.update(member, now);
+  /** Sets whether clients may use the source, and how many leases its members may have. */
+  restrict(
+    source: PoolSource,
+    { blockedReason, leaseLimit }: Pick<PoolSource, 'blockedReason' | 'leaseLimit'>,
+    now: number,
+  ): void {
+    if (leaseLimit > source.leaseLimit) this.index.membersFreed = true;
+    source.leaseLimit = leaseLimit;
+    source.blockedReason = blockedReason;
+    this.observer?.sourceRestricted(source);
+    for (const member of source.members) this.index.update(member, now);
   }
 
   ban(member: Member, host: string): void {

@@ -1,5 +1,5 @@
 /** Sees the changes of members and sessions that other replicas of the pool have to know: see sharing.ts. */
-import type { Departure, Member } from './member.ts';
+import type { Departure, Member, PoolSource } from './member.ts';
 import type { Session } from './session.ts';
 
 export interface PoolObserver {
@@ -7,6 +7,8 @@ export interface PoolObserver {
   memberJoined(member: Member): void;
   memberQuarantined(member: Member): void;
   memberReady(member: Member): void;
+  /** It is to be probed. */
+  memberSuspected(member: Member): void;
   /** It gets no new work. */
   memberLeft(member: Member, departure: Departure): void;
   memberBanned(member: Member, host: string, lifted: boolean): void;
@@ -18,4 +20,7 @@ export interface PoolObserver {
   /** Its leases changed, or it is still in use. On the path of every request. */
   sessionUsed(session: Session): void;
   sessionEnded(session: Session, reason: string): void;
+  /** Its block or its limit on leases changed. */
+  sourceRestricted(source: PoolSource): void;
+  evictionsFrozen(on: boolean): void;
 }

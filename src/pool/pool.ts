@@ -166,6 +166,10 @@ export class Pool implements LeaseProvider {
     const now = this.#clock.monotonic();
     this.#members.update(now);
     for (const one of shuffled(this.#random, drawn)) added[this.#members.add(source, one, now)] += 1;
+    // The new members serve the clients of other replicas, too, who say so later.
+    if (added.joined > 0 && source.demandElsewhere !== undefined) {
+      source.demandElsewhere = { ...source.demandElsewhere, waiting: 0 };
+    }
     this.#requests.serveWaiting(now);
     return added;
   }
@@ -244,26 +248,40 @@ export class Pool implements LeaseProvider {
     return this.#leases.of(holder);
   }
 
-  /** See `PoolSource.limitLeases`. */
+  /** See `PoolSource.limitedTo`. */
   limitTunnels(sourceName: string, factor: number): void {
-    this.#members.sources.get(sourceName)?.limitLeases(factor);
+    const source = this.#members.sources.get(sourceName);
+    if (source === undefined) return;
+    this.#members.restrict(
+      source,
+      { blockedReason: source.blockedReason, leaseLimit: source.limitedTo(factor) },
+      this.#clock.monotonic(),
+    );
   }
 
   unlimitTunnels(sourceName: string): void {
     const source = this.#members.sources.get(sourceName);
     if (source === undefined || source.leaseLimit === Number.POSITIVE_INFINITY) return;
-    source.leaseLimit = Number.POSITIVE_INFINITY;
-    this.#members.index.membersFreed = true;
-    this.#requests.serveWaiting(this.#clock.monotonic());
+    const now = this.#clock.monotonic();
+    this.#members.restrict(
+      source,
+      { blockedReason: source.blockedReason, leaseLimit: Number.POSITIVE_INFINITY },
+      now,
+    );
+    this.#requests.serveWaiting(now);
+  }
+
+  /** The forecasts have changed: refuses the waiting clients for which no member can come in time. */
+  refuseHopeless(): void {
+    this.#requests.refuseHopeless();
   }
 
   /** Excludes all members of a source from picks; clients see the reason. Undefined lifts the block. */
   blockSource(sourceName: string, reason: string | undefined): void {
     const source = this.#members.sources.get(sourceName);
     if (source === undefined) return;
-    source.blockedReason = reason;
     const now = this.#clock.monotonic();
-    for (const member of source.members) this.#members.index.update(member, now);
+    this.#members.restrict(source, { blockedReason: reason, leaseLimit: source.leaseLimit }, now);
     this.#requests.serveWaiting(now);
     this.#requests.refuseHopeless();
   }
@@ -308,7 +326,7 @@ export class Pool implements LeaseProvider {
   share(options: SharingOptions): PoolSharing {
     const [clock, bus, members] = [this.#clock, this.#bus, this.#members];
     return new PoolSharing(
-      { clock, bus, members, sessions: this.#sessions, requests: this.#requests },
+      { clock, bus, members, faults: this.#faults, sessions: this.#sessions, requests: this.#requests },
       options,
     );
   }

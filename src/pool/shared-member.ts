@@ -10,8 +10,8 @@ import type { HealthRecord } from './health.ts';
 import type { SessionOwner } from './lease.ts';
 import type { LeaveReason } from './member.ts';
 
-/** A member of the pool, without what each replica learns about it. One with a password of its own is never shared. */
-export interface SharedMember extends Omit<DrawnMember, 'endsAt' | 'login'> {
+/** A member of the pool, without what each replica learns about it. Its login contains a secret. */
+export interface SharedMember extends Omit<DrawnMember, 'endsAt'> {
   /** Made by the replica that drew the member; the same in every replica. */
   readonly id: string;
   readonly source: string;
@@ -68,7 +68,26 @@ export type PoolChange =
   /** The session is on this member now, for this reason. Creates the session where it is missing. */
   | { readonly kind: 'session.moved'; readonly session: SharedSession; readonly reason: string }
   /** The session was removed before its end, by the operator or for a limit. A session that is idle ends without a change. */
-  | { readonly kind: 'session.ended'; readonly name: string };
+  | { readonly kind: 'session.ended'; readonly name: string }
+  | MachineChange;
+
+/** What matters to the replicas of one machine only. */
+export type MachineChange =
+  | Restriction
+  /** A replica that probes has to probe the member. */
+  | { readonly kind: 'member.suspected'; readonly member: string };
+
+/** What one machine learned about its sources and its network. */
+export type Restriction =
+  /** Clients may not use the members of the source, for this reason, and its members may have so many open leases in all. */
+  | {
+      readonly kind: 'source.restricted';
+      readonly source: string;
+      readonly blockedReason?: string | undefined;
+      readonly leaseLimit?: number | undefined;
+    }
+  /** The network of the machine is down, so faults of members do not count; or it is up again. */
+  | { readonly kind: 'evictions.frozen'; readonly on: boolean };
 
 /** How one replica uses a member. */
 export interface MemberActivity {
@@ -77,6 +96,8 @@ export interface MemberActivity {
   readonly uses: number;
   /** Open leases of this replica. */
   readonly openLeases: number;
+  /** A target answered through it since the last report. */
+  readonly answered?: boolean | undefined;
   readonly latencyMs?: number | undefined;
   /** For a member whose end of life is assumed: the end after its last success here. The later end counts everywhere. */
   readonly endsAt?: number | undefined;

@@ -5,11 +5,22 @@
  */
 import type { Clock } from '../core/clock.ts';
 import type { EventBus } from '../core/events.ts';
+import { shareOf } from './candidate-index.ts';
 import { QUIET_MS } from './candidates.ts';
 import { demandHere } from './demand.ts';
 import { memberKey } from './departed-members.ts';
+import {
+  departureOf,
+  describeMember,
+  describeSession,
+  quarantineOf,
+  restrictionOf,
+  takeMemberActivity,
+  takeSessionActivity,
+} from './describe-shared.ts';
 import type { Demand } from './drawn-member.ts';
-import type { Departure, Member } from './member.ts';
+import type { Departure, Member, PoolSource } from './member.ts';
+import type { MemberFaults } from './member-faults.ts';
 import type { Members } from './members.ts';
 import type { PoolShare } from './options.ts';
 import type { PoolObserver } from './pool-observer.ts';
@@ -30,6 +41,7 @@ export interface SharingParts {
   readonly clock: Clock;
   readonly bus: EventBus;
   readonly members: Members;
+  readonly faults: MemberFaults;
   readonly sessions: Sessions;
   readonly requests: Requests;
 }
@@ -73,7 +85,7 @@ export class PoolSharing implements PoolObserver {
   }
 
   memberJoined(member: Member): void {
-    this.#report({ kind: 'member.joined', member: describe(member) });
+    this.#report({ kind: 'member.joined', member: describeMember(member) });
   }
 
   memberQuarantined(member: Member): void {
@@ -85,6 +97,10 @@ export class PoolSharing implements PoolObserver {
 
   memberReady({ id }: Member): void {
     this.#report({ kind: 'member.restored', member: id });
+  }
+
+  memberSuspected({ id }: Member): void {
+    this.#report({ kind: 'member.suspected', member: id });
   }
 
   memberLeft({ id }: Member, { reason, fault }: Departure): void {
@@ -123,7 +139,7 @@ export class PoolSharing implements PoolObserver {
   members(): MemberChanges[] {
     const all = [...this.#parts.members.all()].filter(({ phase }) => phase.name !== 'draining');
     return all.map((member) => ({
-      member: describe(member),
+      member: describeMember(member),
       quarantine: quarantineOf(member),
       bans: [...(member.bans?.keys() ?? [])],
     }));
@@ -136,6 +152,14 @@ export class PoolSharing implements PoolObserver {
   session(name: string): SharedSession | undefined {
     const session = this.#parts.sessions.find(name);
     return session === undefined ? undefined : describeSession(session);
+  }
+
+  sourceRestricted(source: PoolSource): void {
+    this.#report(restrictionOf(source));
+  }
+
+  evictionsFrozen(on: boolean): void {
+    this.#report({ kind: 'evictions.frozen', on });
   }
 
   /** Whether the session has a member that only this process knows. */
@@ -187,6 +211,7 @@ export class PoolSharing implements PoolObserver {
     for (const change of changes) this.#apply(change, now);
     this.#applying = false;
     requests.serveWaiting(now);
+    if (changes.some(({ kind }) => kind === 'source.restricted')) requests.refuseHopeless();
   }
 
   /** Draws do not bring back these members, which other replicas have removed. */
@@ -201,7 +226,8 @@ export class PoolSharing implements PoolObserver {
   setShare(share: PoolShare): void {
     const { clock, members, requests } = this.#parts;
     const now = clock.monotonic();
-    members.setShare(share, now);
+    members.index.share = share;
+    for (const member of members.all()) members.index.update(member, now);
     requests.serveWaiting(now);
   }
 
@@ -243,9 +269,9 @@ export class PoolSharing implements PoolObserver {
     members.index.update(member, clock.monotonic());
   }
 
-  /** Counts open leases and latency of another replica as those of this pool. */
+  /** Counts open leases, latency and successes of another replica as those of this pool. */
   count(
-    { member: id, latencyMs }: Pick<MemberActivity, 'member' | 'latencyMs'>,
+    { member: id, latencyMs, uses, answered }: Omit<MemberActivity, 'openLeases'>,
     openLeasesChange: number,
   ): void {
     const { clock, members } = this.#parts;
@@ -253,6 +279,9 @@ export class PoolSharing implements PoolObserver {
     if (member === undefined) return;
     const now = clock.monotonic();
     member.latencyMs = latencyMs ?? member.latencyMs;
+    if (uses > 0) member.source.evidence.recordAccept(now);
+    if (uses > 0 && member.phase.name === 'ready') member.recordSuccess(now, undefined);
+    if (answered === true) members.recordAnswer(member, '', now);
     if (openLeasesChange === 0) return;
     member.openLeases += openLeasesChange;
     member.source.openLeases += openLeasesChange;
@@ -310,7 +339,27 @@ export class PoolSharing implements PoolObserver {
       case 'session.ended':
         sessions.forget(change.name);
         break;
+      case 'source.restricted':
+        this.#restrict(change, now);
+        break;
+      case 'evictions.frozen':
+        this.#parts.faults.freezeEvictions(change.on, now);
+        break;
+      case 'member.suspected': {
+        const member = members.find(change.member);
+        member?.source.suspected.add(member);
+        break;
+      }
     }
+  }
+
+  #restrict(change: Extract<PoolChange, { kind: 'source.restricted' }>, now: number): void {
+    const { members } = this.#parts;
+    const { source: name, blockedReason, leaseLimit } = change;
+    const source = members.sources.get(name);
+    if (source === undefined) return;
+    const share = leaseLimit === undefined ? Infinity : shareOf(leaseLimit, members.index.share);
+    members.restrict(source, { blockedReason, leaseLimit: share }, now);
   }
 
   #quarantine(id: string, { untilAt, fault, replaced, health }: MemberQuarantine, now: number): void {
@@ -334,57 +383,4 @@ export class PoolSharing implements PoolObserver {
     if (this.#options.sameMachine) member.health.accepted(now);
     members.admit(member, now);
   }
-}
-
-function describe(member: Member): SharedMember {
-  const { id, source, protocol, host, port, location, joinedAt, endsAt, endIsAssumed, exitIp, facts } =
-    member;
-  return {
-    id,
-    source: source.name,
-    protocol,
-    host,
-    port,
-    joinedAt,
-    endsAt,
-    endIsAssumed,
-    unproven: member.phase.name === 'joining',
-    ...(location.text !== '' && { location: location.text }),
-    ...(exitIp !== undefined && { exitIp }),
-    ...(facts !== undefined && { facts }),
-  };
-}
-
-function quarantineOf({ phase, health }: Member): MemberQuarantine | undefined {
-  if (phase.name !== 'quarantined') return undefined;
-  const { untilAt, fault, replaced } = phase;
-  return { untilAt, fault, replaced, health: health.record() };
-}
-
-/** Uses that `takeSessionActivity` will report are left out. */
-function describeSession(session: Session): SharedSession {
-  const { name, owner, member, ttlMs, usedAt, uses, unsharedUses } = session;
-  return { name, owner, ...(member !== undefined && { member }), ttlMs, usedAt, uses: uses - unsharedUses };
-}
-
-function departureOf({ reason, fault }: Extract<PoolChange, { kind: 'member.left' }>): Departure {
-  return { reason, ...(fault !== undefined && { fault }) };
-}
-
-function takeMemberActivity(member: Member): MemberActivity {
-  const { id, unsharedUses, openLeases, latencyMs, endIsAssumed, endsAt } = member;
-  member.unsharedUses = 0;
-  return {
-    member: id,
-    uses: unsharedUses,
-    openLeases,
-    ...(latencyMs !== undefined && { latencyMs }),
-    ...(endIsAssumed && { endsAt }),
-  };
-}
-
-function takeSessionActivity(session: Session, now: number): SessionActivity {
-  const { name, unsharedUses, openLeases, usedAt, ttlMs } = session;
-  session.unsharedUses = 0;
-  return { session: name, uses: unsharedUses, openLeases, usedAt: openLeases > 0 ? now : usedAt, ttlMs };
 }

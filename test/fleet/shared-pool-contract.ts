@@ -64,7 +64,11 @@ async function join(stage: SharedPoolStage, replica: string): Promise<Joined> {
 }
 
 /** A member that lives for a minute. */
-export function sharedMember({ clock }: SharedPoolStage, id: string, lifeMs = 60_000): SharedMember {
+export function sharedMember(
+  { clock }: Pick<SharedPoolStage, 'clock'>,
+  id: string,
+  lifeMs = 60_000,
+): SharedMember {
   const now = clock.monotonic();
   return {
     id,

@@ -4,10 +4,12 @@ import type { FaultCode } from '../../core/faults.ts';
 import type { SourceFault } from '../../dialer/credentials.ts';
 import type { BoundAddress } from '../../listener/bind.ts';
 import type { WrongAttempt } from '../../listener/wrong-attempts.ts';
+import type { LeaseHolder } from '../../pool/leases.ts';
 import type { PlaneContext } from '../data-plane.ts';
 import type { PermitReply, PermitRequest } from './connection-permits.ts';
 import type { IpcEncoded } from './ipc-encoding.ts';
-import type { FromPool, ToPool } from './lease-channel.ts';
+import type { SentForecast } from './remote-forecasts.ts';
+import type { FromSharedPool, ToSharedPool } from './shared-channel.ts';
 
 /** A terminal sends these to all processes. Workers ignore them: the primary decides what happens. */
 export const SIGNALS_FOR_PRIMARY = [
@@ -16,7 +18,7 @@ export const SIGNALS_FOR_PRIMARY = [
   'SIGHUP',
 ] as const satisfies readonly NodeJS.Signals[];
 
-/** Events of a worker's data plane, which the primary emits on its own bus. */
+/** Events of a worker, which the primary emits on its own bus. Those of members and sessions come from its own pool. */
 export const FORWARDED_EVENTS = [
   'connection.opened',
   'connection.closed',
@@ -25,6 +27,7 @@ export const FORWARDED_EVENTS = [
   'dial.ended',
   'hedge.ended',
   'tunnel.closed',
+  'client.waited',
 ] as const satisfies readonly EventName[];
 
 export type ForwardedEventName = (typeof FORWARDED_EVENTS)[number];
@@ -36,7 +39,7 @@ export interface ForwardedEvent<Name extends ForwardedEventName = ForwardedEvent
 }
 
 export type FromWorker =
-  | ToPool
+  | ToSharedPool
   | ForwardedEvent
   /** The first message: the worker can receive messages. */
   | { readonly kind: 'loaded' }
@@ -52,8 +55,9 @@ export type FromWorker =
   | { readonly kind: 'crashed'; readonly stack: string };
 
 export type ToWorker =
-  | FromPool
+  | FromSharedPool
   | OpenPlane
+  | { readonly kind: 'forecasts'; readonly forecasts: readonly SentForecast[] }
   | { readonly kind: 'permits'; readonly listener: number; readonly reply: PermitReply }
   | PlaneCommand;
 
@@ -67,7 +71,13 @@ export interface WrongCredentials {
 /** Opens the worker's data plane. The first message to a worker. */
 export interface OpenPlane {
   readonly kind: 'open';
+  /** The name of this replica. */
+  readonly replica: string;
+  /** The clock of the primary and the time since boot, read together. */
+  readonly primaryClock: { readonly monotonicMs: number; readonly sinceBootMs: number };
   readonly dialer: IpcEncoded;
+  readonly pool: IpcEncoded;
+  readonly forecasts: readonly SentForecast[];
   readonly context: PlaneContext;
   readonly inheritedFds: readonly number[];
 }
@@ -75,10 +85,10 @@ export interface OpenPlane {
 /** Calls on the worker's data plane. */
 export type PlaneCommand =
   | PlaneUpdate
-  | { readonly kind: 'commit'; readonly dialer: IpcEncoded }
+  | { readonly kind: 'commit'; readonly dialer: IpcEncoded; readonly pool: IpcEncoded }
   | { readonly kind: 'set-context'; readonly context: PlaneContext }
   | { readonly kind: 'reset-refusals'; readonly source: string }
-  | { readonly kind: 'close-connections'; readonly leases: readonly number[] }
+  | { readonly kind: 'close-connections'; readonly of: LeaseHolder }
   /** Another process got an answer, so the network is up. */
   | { readonly kind: 'network-is-up' }
   | WrongCredentials

@@ -1,5 +1,6 @@
 /**
- * The entry of a worker process: listeners and a dialer on the pool of the primary, controlled through the pipe to it.
+ * The entry of a worker process: listeners, a dialer and a pool, which is a replica of the pool of the primary. The primary
+ * controls it through the pipe.
  *
  * A worker ignores signals and writes nothing. When the pipe closes, node:cluster ends the process.
  */
@@ -7,13 +8,16 @@ import { systemClock } from '../../core/clock.ts';
 import { tuneForShortLives } from '../../core/engine.ts';
 import { EventBus } from '../../core/events.ts';
 import { describeError, NoriaError } from '../../core/faults.ts';
+import { systemRandom } from '../../core/random.ts';
 import { type DialerSettings, MemberDialer } from '../../dialer/dialer.ts';
+import { Replica } from '../../fleet/replica.ts';
+import type { PoolSettings } from '../../pool/options.ts';
+import { Pool } from '../../pool/pool.ts';
 import type { ListenerSettings } from '../data-plane.ts';
 import { ListenerSet } from '../listener-set.ts';
 import { BatchedChannel } from './batched-channel.ts';
 import { PermitHolder } from './connection-permits.ts';
 import { decodeFromIpc } from './ipc-encoding.ts';
-import { RemotePool } from './lease-channel.ts';
 import {
   FORWARDED_EVENTS,
   type ForwardedEventName,
@@ -25,11 +29,20 @@ import {
   type ToWorker,
   type UpdateOutcome,
 } from './messages.ts';
+import { RemoteForecasts } from './remote-forecasts.ts';
+import { IpcSharedPool } from './shared-channel.ts';
+import { HOW_TO_SHARE, sinceBootMs } from './sharing-options.ts';
 
 /** The data plane of this process. */
 interface WorkerPlane {
   readonly listeners: ListenerSet;
   readonly dialer: MemberDialer;
+  readonly pool: Pool;
+  readonly bus: EventBus;
+  readonly shared: IpcSharedPool;
+  readonly forecasts: RemoteForecasts;
+  /** Resolves when the pool has what the primary has. */
+  readonly loaded: Promise<void>;
 }
 
 for (const signal of SIGNALS_FOR_PRIMARY) process.on(signal, () => {});
@@ -39,11 +52,6 @@ const { send, sendLater, flush } = new BatchedChannel<FromWorker>(systemClock, (
   process.send?.(batch, undefined, undefined, ignored);
 });
 const permits = new Map<number, PermitHolder>();
-const pool = new RemotePool((message) => {
-  const nobodyWaits = message.kind === 'lease.reported' && message.report.kind !== 'failed';
-  if (nobodyWaits) sendLater(message);
-  else send(message);
-});
 let plane: WorkerPlane | undefined;
 
 process.on('uncaughtException', (error) => {
@@ -57,9 +65,6 @@ send({ kind: 'loaded' });
 
 function receive(message: ToWorker): void {
   switch (message.kind) {
-    case 'lease.answered':
-      pool.receive(message);
-      return;
     case 'open':
       plane = openPlane(message);
       return;
@@ -68,17 +73,36 @@ function receive(message: ToWorker): void {
       return;
     default:
       if (plane === undefined) throw new TypeError(`${message.kind} came before open`);
+      receiveOpen(message, plane);
+  }
+}
+
+function receiveOpen(message: Exclude<ToWorker, { kind: 'open' | 'permits' }>, plane: WorkerPlane): void {
+  switch (message.kind) {
+    case 'shared.loaded':
+    case 'shared.followed':
+    case 'shared.heard':
+    case 'shared.bound':
+      plane.shared.receive(message);
+      break;
+    case 'forecasts':
+      plane.forecasts.receive(message.forecasts);
+      plane.pool.refuseHopeless();
+      break;
+    default:
       execute(message, plane);
   }
 }
 
-function execute(command: PlaneCommand, { listeners, dialer }: WorkerPlane): void {
+function execute(command: PlaneCommand, plane: WorkerPlane): void {
+  const { listeners, dialer, pool } = plane;
   switch (command.kind) {
     case 'update':
-      void update(command, listeners).then((outcome) => send({ kind: 'updated', outcome }));
+      void update(command, plane).then((outcome) => send({ kind: 'updated', outcome }));
       break;
     case 'commit':
       listeners.commit();
+      pool.reconfigure(decodeFromIpc<PoolSettings>(command.pool));
       dialer.configure(decodeFromIpc<DialerSettings>(command.dialer));
       break;
     case 'set-context':
@@ -88,7 +112,7 @@ function execute(command: PlaneCommand, { listeners, dialer }: WorkerPlane): voi
       dialer.resetRefusals(command.source);
       break;
     case 'close-connections':
-      dialer.closeConnections(command.leases);
+      dialer.closeConnections(pool.leasesOf(command.of));
       break;
     case 'network-is-up':
       dialer.answeredElsewhere();
@@ -100,21 +124,43 @@ function execute(command: PlaneCommand, { listeners, dialer }: WorkerPlane): voi
       void listeners.drain().then(() => send({ kind: 'drained' }));
       break;
     case 'close':
-      void close({ listeners, dialer });
+      void close(plane);
       break;
   }
 }
 
-function openPlane({ dialer: settings, context, inheritedFds }: OpenPlane): WorkerPlane {
+function openPlane(message: OpenPlane): WorkerPlane {
+  const { dialer: settings, context, inheritedFds, primaryClock } = message;
   const bus = new EventBus((_name, error) => {
     throw error; // a bug: the only observers are those that `forward` adds
   });
   for (const name of FORWARDED_EVENTS) forward(bus, name);
+  const forecasts = new RemoteForecasts(systemClock);
+  forecasts.receive(message.forecasts);
+  const pool = new Pool({
+    ...decodeFromIpc<PoolSettings>(message.pool),
+    clock: systemClock,
+    random: systemRandom,
+    bus,
+    forecasts: () => forecasts.read(),
+  });
+  const aheadMs =
+    systemClock.monotonic() - sinceBootMs() - (primaryClock.monotonicMs - primaryClock.sinceBootMs);
+  const shared = new IpcSharedPool(aheadMs, send);
+  const replica = new Replica({
+    name: message.replica,
+    clock: systemClock,
+    bus,
+    pool,
+    shared,
+    servesClients: true,
+    ...HOW_TO_SHARE,
+  });
   const dialer = new MemberDialer({
     ...decodeFromIpc<DialerSettings>(settings),
     clock: systemClock,
     bus,
-    pool,
+    pool: replica,
     onSourceFault: (fault) => send({ kind: 'source.fault', fault }),
     onNetwork: (down) => send({ kind: 'network.judged', down }),
   });
@@ -129,7 +175,7 @@ function openPlane({ dialer: settings, context, inheritedFds }: OpenPlane): Work
       onWrongCredentials: (listener, attempt) => send({ kind: 'wrong-credentials', listener, attempt }),
     },
   });
-  return { listeners, dialer };
+  return { listeners, dialer, pool, bus, shared, forecasts, loaded: replica.open() };
 }
 
 function forward<Name extends ForwardedEventName>(bus: EventBus, name: Name): void {
@@ -144,7 +190,8 @@ function permitsOf(listener: number): PermitHolder {
   return holder;
 }
 
-async function update(command: PlaneUpdate, listeners: ListenerSet): Promise<UpdateOutcome> {
+async function update(command: PlaneUpdate, { listeners, loaded }: WorkerPlane): Promise<UpdateOutcome> {
+  await loaded;
   // Permits of listeners that this update removes stay: a failed update restores those listeners.
   for (const id of permits.keys()) if (!command.permitListeners.includes(id)) permits.delete(id);
   try {
@@ -166,9 +213,10 @@ function leavesUnboundSocket(error: unknown): boolean {
   return failedToBind || leavesUnboundSocket(error.cause);
 }
 
-async function close({ listeners, dialer }: WorkerPlane): Promise<void> {
+async function close({ listeners, dialer, pool }: WorkerPlane): Promise<void> {
   await listeners.close();
   await dialer.close();
+  pool.close();
   exitWith(0);
 }
 

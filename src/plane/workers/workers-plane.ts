@@ -1,6 +1,6 @@
 /**
- * The data plane in several worker processes. All of them use the pool of this process, the primary. Their events go to its
- * bus, and what their listeners share is decided here.
+ * The data plane in several worker processes. Each has a pool of its own, which is a replica of the pool of this process, the
+ * primary. Their events go to its bus, and what their listeners share is decided here.
  *
  * The primary has a dialer, too, for health checks.
  */
@@ -11,13 +11,25 @@ import { EventBus } from '../../core/events.ts';
 import { NoriaError } from '../../core/faults.ts';
 import type { Log } from '../../core/log.ts';
 import type { Secret } from '../../core/secret.ts';
-import { type DialerSettings, MemberDialer } from '../../dialer/dialer.ts';
-import type { DataPlane, ListenerSettings, ListenerStatus, PlaneContext } from '../data-plane.ts';
+import { MemberDialer } from '../../dialer/dialer.ts';
+import { MemorySharedPool } from '../../fleet/memory-shared-pool.ts';
+import { Replica } from '../../fleet/replica.ts';
+import type { LeaseHolder } from '../../pool/leases.ts';
+import type { PoolSettings, SourceForecast } from '../../pool/options.ts';
+import type {
+  DataPlane,
+  ListenerSettings,
+  ListenerStatus,
+  PlaneContext,
+  PlaneSettings,
+} from '../data-plane.ts';
 import type { LocalPlaneOptions } from '../local-plane.ts';
 import { encodeForIpc } from './ipc-encoding.ts';
-import { LeaseServer } from './lease-channel.ts';
 import type { ForwardedEvent, ForwardedEventName, ToWorker } from './messages.ts';
 import { NetworkVerdict } from './network-verdict.ts';
+import { encodeForecasts, RemoteForecasts } from './remote-forecasts.ts';
+import { SharedPoolServer } from './shared-channel.ts';
+import { HOW_TO_SHARE, sinceBootMs } from './sharing-options.ts';
 import { openWorkerSupervisor, type WorkerSupervisor } from './supervisor.ts';
 import { WorkerListeners } from './worker-listeners.ts';
 import { type WorkerExit, type WorkerProcess, type WorkerReport, withoutSecrets } from './worker-process.ts';
@@ -27,6 +39,8 @@ export interface WorkersPlaneOptions extends Omit<LocalPlaneOptions, 'sharing'> 
   readonly bus: EventBus;
   /** 2 or more. */
   readonly workers: number;
+  readonly poolSettings: PoolSettings;
+  readonly forecasts: () => readonly SourceForecast[];
   readonly log: Log;
   /** Masked in what the log says about a worker's exit. */
   readonly secrets: () => readonly Secret[];
@@ -36,6 +50,8 @@ export interface WorkersPlaneOptions extends Omit<LocalPlaneOptions, 'sharing'> 
 
 /** The number of this process in the network verdict; workers count from 1. */
 const PRIMARY = 0;
+/** How often to look for changes of the forecasts that no event announces. */
+const FORECAST_MS = 500;
 
 /** @throws NoriaError workers-failed when the workers cannot be started. `update` opens the first listeners. */
 export async function openWorkersPlane(options: WorkersPlaneOptions): Promise<DataPlane> {
@@ -51,7 +67,7 @@ export async function openWorkersPlane(options: WorkersPlaneOptions): Promise<Da
 
 interface OpenWorker {
   readonly process: WorkerProcess;
-  readonly leases: LeaseServer;
+  readonly shared: SharedPoolServer;
 }
 
 class WorkersPlane implements DataPlane {
@@ -61,17 +77,33 @@ class WorkersPlane implements DataPlane {
   readonly #listeners: WorkerListeners;
   /** Workers that have received `open`, by number. */
   readonly #open = new Map<number, OpenWorker>();
-  readonly #draws: Disposable;
+  readonly #shared: MemorySharedPool;
+  readonly #replica: Replica;
+  /** As the workers have them. */
+  readonly #forecasts: RemoteForecasts;
+  readonly #subscriptions: readonly Disposable[];
+  #forecastTimer: Disposable | undefined;
   #supervisor: WorkerSupervisor | undefined;
-  #settings: DialerSettings;
+  #settings: PlaneSettings;
   #context: PlaneContext;
   /** The last of the updates and preparations, which run one after the other. */
   #queue: Promise<unknown> = Promise.resolve();
 
   constructor(options: WorkersPlaneOptions) {
-    const { clock, bus, dialer, context, log, onNetwork } = options;
+    const { clock, bus, pool, dialer, context, log, onNetwork } = options;
     this.#options = options;
-    this.#settings = dialer;
+    this.#settings = { dialer, pool: options.poolSettings };
+    this.#forecasts = new RemoteForecasts(clock);
+    this.#shared = new MemorySharedPool({ clock });
+    this.#replica = new Replica({
+      name: 'primary',
+      clock,
+      bus,
+      pool,
+      shared: this.#shared.connect('primary', { servesClients: false }),
+      servesClients: false,
+      ...HOW_TO_SHARE,
+    });
     this.#context = context;
     this.#listeners = new WorkerListeners(
       clock,
@@ -80,7 +112,7 @@ class WorkersPlane implements DataPlane {
     );
     this.#verdict = new NetworkVerdict({
       clock,
-      answerValidMs: () => this.#settings.attemptTimeoutMs,
+      answerValidMs: () => this.#settings.dialer.attemptTimeoutMs,
       overrule: (process) => {
         if (process === PRIMARY) this.dialer.answeredElsewhere();
         else this.#sendTo(process, { kind: 'network-is-up' });
@@ -90,10 +122,13 @@ class WorkersPlane implements DataPlane {
         bus.emit('network.judged', { down });
       },
     });
-    // An answer of the service, too, proves that the network is up.
-    this.#draws = bus.on('draw.done', ({ code }) => {
-      if (code !== 'transport') this.#verdict.answered();
-    });
+    this.#subscriptions = [
+      bus.on('draw.done', ({ code }) => {
+        if (code !== 'transport') this.#verdict.answered(); // an answer of the service, too, proves that the network is up
+        this.#sendForecasts();
+      }),
+      bus.on('source.moved', () => this.#sendForecasts()),
+    ];
     this.dialer = new MemberDialer({
       ...options,
       ...dialer,
@@ -113,6 +148,8 @@ class WorkersPlane implements DataPlane {
 
   async open(): Promise<void> {
     const { clock, workers: wanted, onFailed } = this.#options;
+    await this.#replica.open();
+    this.#watchForecasts();
     this.#supervisor = await openWorkerSupervisor({
       clock,
       wanted,
@@ -130,10 +167,14 @@ class WorkersPlane implements DataPlane {
     return this.#inTurn(() => this.#listeners.update(settings, drainTimeoutMs));
   }
 
-  commit(settings: DialerSettings): void {
+  commit(settings: PlaneSettings): void {
     this.#settings = settings;
-    this.dialer.configure(settings);
-    this.#sendToAll({ kind: 'commit', dialer: encodeForIpc(settings) });
+    this.dialer.configure(settings.dialer);
+    this.#sendToAll({
+      kind: 'commit',
+      dialer: encodeForIpc(settings.dialer),
+      pool: encodeForIpc(settings.pool),
+    });
   }
 
   setContext(context: PlaneContext): void {
@@ -146,9 +187,8 @@ class WorkersPlane implements DataPlane {
     this.#sendToAll({ kind: 'reset-refusals', source });
   }
 
-  closeConnections(leases: readonly number[]): void {
-    this.dialer.closeConnections(leases);
-    this.#sendToAll({ kind: 'close-connections', leases });
+  closeConnections(of: LeaseHolder): void {
+    this.#sendToAll({ kind: 'close-connections', of });
   }
 
   prepareToClose(): void {
@@ -162,9 +202,11 @@ class WorkersPlane implements DataPlane {
   }
 
   async close(): Promise<void> {
-    this.#draws[Symbol.dispose]();
+    for (const subscription of this.#subscriptions) subscription[Symbol.dispose]();
+    this.#forecastTimer?.[Symbol.dispose]();
     this.#listeners.permits.keep([]);
     await this.#supervisor?.close();
+    await this.#replica.close();
     await this.dialer.close();
   }
 
@@ -187,11 +229,17 @@ class WorkersPlane implements DataPlane {
   }
 
   #openWorker(process: WorkerProcess): void {
-    const { inheritedFds, pool } = this.#options;
-    this.#open.set(process.number, { process, leases: new LeaseServer(pool, process.number, process.send) });
+    const { clock, inheritedFds, forecasts } = this.#options;
+    const replica = `worker ${process.number}`;
+    const shared = new SharedPoolServer(this.#shared.connect(replica), process.send);
+    this.#open.set(process.number, { process, shared });
     process.send({
       kind: 'open',
-      dialer: encodeForIpc(this.#settings),
+      replica,
+      primaryClock: { monotonicMs: clock.monotonic(), sinceBootMs: sinceBootMs() },
+      dialer: encodeForIpc(this.#settings.dialer),
+      pool: encodeForIpc(this.#settings.pool),
+      forecasts: encodeForecasts(forecasts()),
       context: this.#context,
       inheritedFds: [...inheritedFds],
     });
@@ -201,6 +249,19 @@ class WorkersPlane implements DataPlane {
   #prepare(worker: WorkerProcess): Promise<void> {
     this.#openWorker(worker);
     return this.#listeners.openIn(worker);
+  }
+
+  #watchForecasts(): void {
+    this.#forecastTimer = this.#options.clock.after(FORECAST_MS, () => {
+      if (this.#forecasts.differsFrom(this.#options.forecasts())) this.#sendForecasts();
+      this.#watchForecasts();
+    });
+  }
+
+  #sendForecasts(): void {
+    const forecasts = encodeForecasts(this.#options.forecasts());
+    this.#forecasts.receive(forecasts);
+    this.#sendToAll({ kind: 'forecasts', forecasts });
   }
 
   #receive({ number }: WorkerProcess, report: WorkerReport): void {
@@ -221,7 +282,7 @@ class WorkersPlane implements DataPlane {
         for (const other of this.#open.keys()) if (other !== number) this.#sendTo(other, report);
         break;
       default:
-        this.#open.get(number)?.leases.receive(report);
+        this.#open.get(number)?.shared.receive(report);
     }
   }
 
@@ -251,7 +312,7 @@ class WorkersPlane implements DataPlane {
   }
 
   #onExit({ number }: WorkerProcess): void {
-    this.#open.get(number)?.leases.close();
+    void this.#open.get(number)?.shared.close();
     this.#open.delete(number);
     this.#listeners.permits.workerExited(number);
     this.#verdict.remove(number);

@@ -3,7 +3,7 @@ import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
 import { systemClock } from '../../../src/core/clock.ts';
-import { dialerSettings, listenerSettings } from '../../../src/daemon/part-options.ts';
+import { dialerSettings, listenerSettings, poolSettings } from '../../../src/daemon/part-options.ts';
 import { boundAddress } from '../../../src/listener/bind.ts';
 import { encodeForIpc } from '../../../src/plane/workers/ipc-encoding.ts';
 import type { FromWorker, ToWorker } from '../../../src/plane/workers/messages.ts';
@@ -150,7 +150,11 @@ test('worker: reports that it holds a socket that could not be bound', async () 
     clock: systemClock,
     entry: join(process.cwd(), 'src/plane/workers/worker.ts'),
     wanted: 1,
-    onReport: () => {},
+    onReport: (worker, { kind }) => {
+      if (kind !== 'shared.follow') return;
+      worker.send({ kind: 'shared.loaded', state: encodeForIpc({ members: [], sessions: [], paused: [] }) });
+      worker.send({ kind: 'shared.heard', view: { replicas: [], beats: [], uses: {} } });
+    },
     prepare: async () => {},
     onLost: () => {},
     onExit: () => {},
@@ -161,7 +165,16 @@ test('worker: reports that it holds a socket that could not be bound', async () 
   if (worker === undefined) throw new TypeError('there is one');
   const config = testConfig({ sources: [SOURCE] });
   const context = { sourceNames: ['city'], adminAddress: undefined };
-  worker.send({ kind: 'open', dialer: encodeForIpc(dialerSettings(config)), context, inheritedFds: [] });
+  worker.send({
+    kind: 'open',
+    replica: 'worker 1',
+    primaryClock: { monotonicMs: 0, sinceBootMs: 0 },
+    dialer: encodeForIpc(dialerSettings(config)),
+    pool: encodeForIpc(poolSettings(config)),
+    forecasts: [],
+    context,
+    inheritedFds: [],
+  });
   const outcomeAt = async (address: string) => {
     const answer = worker.nextAnswer('updated');
     const listeners = encodeForIpc(listenersAt(address));

@@ -1,11 +1,6 @@
-/** Moves the moments of facts, states and beats from one clock to another: a replica's own, and the store's. */
-import type {
-  MemberActivity,
-  MemberQuarantine,
-  SharedMember,
-  SharedSession,
-} from '../../pool/shared-member.ts';
-import type { Beat, Fact, MemberRecord, SharedState } from '../shared-pool.ts';
+/** Moves the moments of facts, states and beats from one clock to another. */
+import type { MemberActivity, MemberQuarantine, SharedMember, SharedSession } from '../pool/shared-member.ts';
+import type { Beat, Fact, MemberRecord, SharedState } from './shared-pool.ts';
 
 /** From a moment of one clock to the same moment of another one. */
 export type Shift = (moment: number) => number;
@@ -23,6 +18,9 @@ export function shiftFact(fact: Fact, shift: Shift): Fact {
     case 'member.banned':
     case 'session.ended':
     case 'source.commanded':
+    case 'source.restricted':
+    case 'evictions.frozen':
+    case 'member.suspected':
       return fact;
   }
 }

@@ -1,0 +1,163 @@
+/**
+ * The shared pool of the primary, for a worker. IpcSharedPool, in the worker, is its connection; SharedPoolServer, in the
+ * primary, passes the calls on.
+ *
+ * Both use the clock of the primary between them. Facts are encoded, because members may have passwords. The owner of the pipe passes each received message to `receive`, in order.
+ */
+import { shiftBeat, shiftFact, shiftSession, shiftState } from '../../fleet/moments.ts';
+import type {
+  Beat,
+  Fact,
+  FleetView,
+  Follower,
+  LoggedFact,
+  SharedPool,
+  SharedState,
+} from '../../fleet/shared-pool.ts';
+import type { SharedSession } from '../../pool/shared-member.ts';
+import { decodeFromIpc, encodeForIpc, type IpcEncoded } from './ipc-encoding.ts';
+
+/** From a worker to the primary. */
+export type ToSharedPool =
+  | { readonly kind: 'shared.follow' }
+  | { readonly kind: 'shared.publish'; readonly facts: IpcEncoded }
+  | { readonly kind: 'shared.beat'; readonly beat: Beat }
+  | { readonly kind: 'shared.bind'; readonly id: number; readonly session: SharedSession };
+
+/** From the primary to a worker. */
+export type FromSharedPool =
+  | { readonly kind: 'shared.loaded'; readonly state: IpcEncoded }
+  | { readonly kind: 'shared.followed'; readonly facts: IpcEncoded }
+  | { readonly kind: 'shared.heard'; readonly view: FleetView }
+  | { readonly kind: 'shared.bound'; readonly id: number; readonly session: SharedSession };
+
+/** Serves one worker. */
+export class SharedPoolServer implements Follower {
+  readonly #shared: SharedPool;
+  readonly #send: (message: FromSharedPool) => void;
+  #closed = false;
+
+  /** @param shared - a connection of its own. */
+  constructor(shared: SharedPool, send: (message: FromSharedPool) => void) {
+    this.#shared = shared;
+    this.#send = send;
+  }
+
+  receive(message: ToSharedPool): void {
+    switch (message.kind) {
+      case 'shared.follow':
+        void this.#shared.follow(this);
+        break;
+      case 'shared.publish':
+        this.#shared.publish(decodeFromIpc<readonly Fact[]>(message.facts));
+        break;
+      case 'shared.beat':
+        this.#shared.beat(message.beat);
+        break;
+      case 'shared.bind':
+        void this.#bind(message.id, message.session);
+        break;
+    }
+  }
+
+  loaded(state: SharedState): void {
+    this.#send({ kind: 'shared.loaded', state: encodeForIpc(state) });
+  }
+
+  followed(facts: readonly LoggedFact[]): void {
+    this.#send({ kind: 'shared.followed', facts: encodeForIpc(facts) });
+  }
+
+  heard(view: FleetView): void {
+    this.#send({ kind: 'shared.heard', view });
+  }
+
+  /** The worker has exited. Idempotent. */
+  async close(): Promise<void> {
+    this.#closed = true;
+    await this.#shared.close();
+  }
+
+  async #bind(id: number, proposed: SharedSession): Promise<void> {
+    const session = await this.#shared.bindSession(proposed);
+    if (!this.#closed) this.#send({ kind: 'shared.bound', id, session });
+  }
+}
+
+/** The connection of a worker. */
+export class IpcSharedPool implements SharedPool {
+  readonly #send: (message: ToSharedPool) => void;
+  /** Ms by which the clock of this process is ahead of that of the primary. */
+  readonly #aheadMs: number;
+  readonly #binding = new Map<number, (session: SharedSession) => void>();
+  readonly #following = Promise.withResolvers<void>();
+  #follower: Follower | undefined;
+  #lastId = 0;
+  #closed = false;
+
+  constructor(aheadMs: number, send: (message: ToSharedPool) => void) {
+    this.#aheadMs = aheadMs;
+    this.#send = send;
+  }
+
+  follow(follower: Follower): Promise<void> {
+    this.#follower = follower;
+    this.#send({ kind: 'shared.follow' });
+    return this.#following.promise;
+  }
+
+  publish(facts: readonly Fact[]): void {
+    if (this.#closed) return;
+    const shifted = facts.map((fact) => shiftFact(fact, this.#toPrimary));
+    this.#send({ kind: 'shared.publish', facts: encodeForIpc(shifted) });
+  }
+
+  beat(beat: Beat): void {
+    if (!this.#closed) this.#send({ kind: 'shared.beat', beat: shiftBeat(beat, this.#toPrimary) });
+  }
+
+  bindSession(proposed: SharedSession): Promise<SharedSession> {
+    if (this.#closed) return Promise.resolve(proposed);
+    this.#lastId += 1;
+    const { promise, resolve } = Promise.withResolvers<SharedSession>();
+    this.#binding.set(this.#lastId, resolve);
+    this.#send({ kind: 'shared.bind', id: this.#lastId, session: shiftSession(proposed, this.#toPrimary) });
+    return promise;
+  }
+
+  receive(message: FromSharedPool): void {
+    switch (message.kind) {
+      case 'shared.loaded':
+        this.#follower?.loaded(shiftState(decodeFromIpc<SharedState>(message.state), this.#fromPrimary));
+        break;
+      case 'shared.followed':
+        this.#follower?.followed(
+          decodeFromIpc<readonly LoggedFact[]>(message.facts).map(({ by, fact }) => ({
+            by,
+            fact: shiftFact(fact, this.#fromPrimary),
+          })),
+        );
+        break;
+      case 'shared.heard':
+        this.#hear(message.view);
+        break;
+      case 'shared.bound':
+        this.#binding.get(message.id)?.(shiftSession(message.session, this.#fromPrimary));
+        this.#binding.delete(message.id);
+        break;
+    }
+  }
+
+  async close(): Promise<void> {
+    this.#closed = true;
+  }
+
+  #hear(view: FleetView): void {
+    const beats = view.beats.map(({ by, beat }) => ({ by, beat: shiftBeat(beat, this.#fromPrimary) }));
+    this.#follower?.heard({ ...view, beats });
+    this.#following.resolve();
+  }
+
+  readonly #toPrimary = (moment: number): number => moment - this.#aheadMs;
+  readonly #fromPrimary = (moment: number): number => moment + this.#aheadMs;
+}

@@ -1,0 +1,77 @@
+/** Describes members, sessions and sources as other replicas get them. */
+import type { Departure, Member, PoolSource } from './member.ts';
+import type { Session } from './session.ts';
+import type {
+  MemberActivity,
+  MemberQuarantine,
+  PoolChange,
+  Restriction,
+  SessionActivity,
+  SharedMember,
+  SharedSession,
+} from './shared-member.ts';
+
+export function describeMember(member: Member): SharedMember {
+  const { id, source, protocol, host, port, location, joinedAt, endsAt, endIsAssumed, exitIp, login, facts } =
+    member;
+  return {
+    id,
+    source: source.name,
+    protocol,
+    host,
+    port,
+    joinedAt,
+    endsAt,
+    endIsAssumed,
+    unproven: member.phase.name === 'joining',
+    ...(location.text !== '' && { location: location.text }),
+    ...(exitIp !== undefined && { exitIp }),
+    ...(login !== undefined && { login }),
+    ...(facts !== undefined && { facts }),
+  };
+}
+
+export function quarantineOf({ phase, health }: Member): MemberQuarantine | undefined {
+  if (phase.name !== 'quarantined') return undefined;
+  const { untilAt, fault, replaced } = phase;
+  return { untilAt, fault, replaced, health: health.record() };
+}
+
+/** Uses that `takeSessionActivity` will report are left out. */
+export function describeSession(session: Session): SharedSession {
+  const { name, owner, member, ttlMs, usedAt, uses, unsharedUses } = session;
+  return { name, owner, ...(member !== undefined && { member }), ttlMs, usedAt, uses: uses - unsharedUses };
+}
+
+export function restrictionOf({ name, blockedReason, leaseLimit }: PoolSource): Restriction {
+  return {
+    kind: 'source.restricted',
+    source: name,
+    ...(blockedReason !== undefined && { blockedReason }),
+    ...(leaseLimit !== Number.POSITIVE_INFINITY && { leaseLimit }),
+  };
+}
+
+export function departureOf({ reason, fault }: Extract<PoolChange, { kind: 'member.left' }>): Departure {
+  return { reason, ...(fault !== undefined && { fault }) };
+}
+
+export function takeMemberActivity(member: Member): MemberActivity {
+  const { id, unsharedUses, unsharedAnswer, openLeases, latencyMs, endIsAssumed, endsAt } = member;
+  member.unsharedUses = 0;
+  member.unsharedAnswer = false;
+  return {
+    member: id,
+    uses: unsharedUses,
+    openLeases,
+    ...(unsharedAnswer && { answered: true }),
+    ...(latencyMs !== undefined && { latencyMs }),
+    ...(endIsAssumed && { endsAt }),
+  };
+}
+
+export function takeSessionActivity(session: Session, now: number): SessionActivity {
+  const { name, unsharedUses, openLeases, usedAt, ttlMs } = session;
+  session.unsharedUses = 0;
+  return { session: name, uses: unsharedUses, openLeases, usedAt: openLeases > 0 ? now : usedAt, ttlMs };
+}

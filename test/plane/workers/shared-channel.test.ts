@@ -1,0 +1,77 @@
+import { expect, onTestFinished, test } from 'vitest';
+import { MemorySharedPool } from '../../../src/fleet/memory-shared-pool.ts';
+import { IpcSharedPool, SharedPoolServer } from '../../../src/plane/workers/shared-channel.ts';
+import { Recorder, sharedMember, testSharedPool } from '../../fleet/shared-pool-contract.ts';
+import { ManualClock } from '../../support/manual-clock.ts';
+
+/** What arrives at the other end of a pipe: later, and only what JSON can express. */
+function overPipe<Message>(receive: (message: Message) => void): (message: Message) => void {
+  return (message) => {
+    const text = JSON.stringify(message);
+    setImmediate(() => receive(JSON.parse(text)));
+  };
+}
+
+/** The clocks of the workers are ahead of that of the primary by `aheadMs`. */
+function openStage(aheadMs = 0) {
+  const clock = new ManualClock();
+  const memory = new MemorySharedPool({ clock });
+  const connect = (replica: string) => {
+    const server = new SharedPoolServer(
+      memory.connect(replica),
+      overPipe((message) => worker.receive(message)),
+    );
+    const worker: IpcSharedPool = new IpcSharedPool(
+      aheadMs,
+      overPipe((message) => server.receive(message)),
+    );
+    onTestFinished(() => server.close());
+    return { worker, server };
+  };
+  return { clock, memory, connect };
+}
+
+testSharedPool('over IPC', () => {
+  const { clock, connect } = openStage();
+  return { clock, connect: (replica) => withClose(connect(replica)) };
+});
+
+function withClose({ worker, server }: ReturnType<ReturnType<typeof openStage>['connect']>) {
+  return {
+    follow: (follower: Recorder) => worker.follow(follower),
+    publish: worker.publish.bind(worker),
+    beat: worker.beat.bind(worker),
+    bindSession: worker.bindSession.bind(worker),
+    // The primary closes the connection when the process has exited.
+    close: async () => {
+      await worker.close();
+      await server.close();
+    },
+  };
+}
+
+test('over IPC: moments are those of the process that sees them', async () => {
+  const stage = openStage(1_000_000);
+  const primary = stage.memory.connect('primary');
+  const seen = new Recorder();
+  await primary.follow(seen);
+  const member = sharedMember(stage, 'm1');
+  primary.publish([{ kind: 'member.joined', member }]);
+  const { worker } = stage.connect('worker');
+  const atWorker = new Recorder();
+  await worker.follow(atWorker);
+  const there = atWorker.loads[0]?.members[0]?.member;
+  expect(there).toEqual({
+    ...member,
+    joinedAt: member.joinedAt + 1_000_000,
+    endsAt: member.endsAt + 1_000_000,
+  });
+  const lastWantedAt = stage.clock.monotonic() + 1_000_000;
+  const demand = { city: { waiting: 1, lastWantedAt, usedUpPerSecond: 0 } };
+  worker.beat({ waiting: 1, demand, members: [], sessions: [] });
+  const owner = { user: '', address: '' };
+  const session = { name: 's1', owner, member: 'm1', ttlMs: 60_000, usedAt: lastWantedAt, uses: 0 };
+  expect(await worker.bindSession(session)).toEqual(session);
+  expect(seen.beats[0]?.beat.demand).toMatchObject({ city: { lastWantedAt: stage.clock.monotonic() } });
+  expect(seen.facts.at(-1)?.fact).toMatchObject({ session: { usedAt: stage.clock.monotonic() } });
+});
