@@ -18,6 +18,7 @@ import { Pool } from '../pool/pool.ts';
 import { Prober } from '../prober/prober.ts';
 import { openRefiller, type Refiller } from '../refill/refiller.ts';
 import { ServiceClient } from '../service/client.ts';
+import type { RefuseAddress } from '../service/decode.ts';
 import { openState, type State } from '../state/folder.ts';
 import { AdminSlot } from './admin-slot.ts';
 import { createControl } from './control.ts';
@@ -35,7 +36,7 @@ import {
   workersOf,
 } from './part-options.ts';
 import { ReadinessMonitor } from './readiness-monitor.ts';
-import { restorePool } from './restore-pool.ts';
+import { evictOwnMembers, restorePool } from './restore-pool.ts';
 import { SourceFaults } from './source-faults.ts';
 
 export interface PartsContext {
@@ -119,7 +120,13 @@ export async function openParts(context: PartsContext, owner: Ownership): Promis
   owner.own('admin', () => admin.close());
   await admin.open(config().admin);
   plane.setContext(planeContext(config(), admin.address));
-  const extractor = await owner.open('service client', openClient(context, plane, admin));
+  const ownAddresses = () => [
+    ...plane.listeners.flatMap(({ addresses }) => addresses),
+    ...(admin.address === undefined ? [] : [admin.address]),
+  ];
+  const refuses: RefuseAddress = (host, port) => refusesOf(config(), ownAddresses())(host, port);
+  evictOwnMembers(pool, { refuses, warn });
+  const extractor = await owner.open('service client', openClient(context, refuses));
   const restored = state.snapshot.read('refill');
   const drawing = { clock, random, bus, pace: state.pace, extractor, pool, restored };
   refiller = await owner.open('refill', openRefiller({ ...refillSettings(config()), ...drawing }));
@@ -173,17 +180,13 @@ async function openPlane(context: PartsContext, { pool, faults, forecasts }: Pla
 }
 
 /** Reads timeout and rules anew for each call, so that a reload needs no other client. */
-function openClient({ clock, config }: PartsContext, plane: DataPlane, admin: AdminSlot): ServiceClient {
-  const ownAddresses = () => [
-    ...plane.listeners.flatMap(({ addresses }) => addresses),
-    ...(admin.address === undefined ? [] : [admin.address]),
-  ];
+function openClient({ clock, config }: PartsContext, refuses: RefuseAddress): ServiceClient {
   return new ServiceClient({
     clock,
     get timeoutMs() {
       return config().service.timeoutMs;
     },
-    refuses: (host, port) => refusesOf(config(), ownAddresses())(host, port),
+    refuses,
   });
 }
 

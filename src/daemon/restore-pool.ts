@@ -1,5 +1,6 @@
 /** Restores the pool from the snapshot. Its members pass the same checks of their addresses as those of a draw. */
 import { canonicalIp } from '../core/host-port.ts';
+import { formatCount } from '../core/words.ts';
 import type { Pool } from '../pool/pool.ts';
 import { decodeSnapshot } from '../pool/snapshot.ts';
 import type { RefuseAddress } from '../service/decode.ts';
@@ -41,4 +42,18 @@ export function restorePool(
   warn(
     `noria does not restore ${snapshot.members.length - members.length} members of the snapshot: ${counts}`,
   );
+}
+
+/**
+ * Removes the members at noria's own addresses. Which ones these are is known only once the listeners are open: the system
+ * chooses the port of `:0`, and an inherited socket (`fd:3`) brings its address.
+ */
+export function evictOwnMembers(
+  pool: Pick<Pool, 'members' | 'evict'>,
+  { refuses, warn }: RestoreOptions,
+): void {
+  const own = pool.members().filter(({ host, port }) => refuses(host, port) === 'own');
+  for (const { id } of own) pool.evict(id);
+  if (own.length > 0)
+    warn(`noria removes ${formatCount(own.length, 'member')} of the snapshot ${REASONS.own}`);
 }

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { isPrivateAddress } from '../../src/core/networks.ts';
-import { restorePool } from '../../src/daemon/restore-pool.ts';
+import { evictOwnMembers, restorePool } from '../../src/daemon/restore-pool.ts';
 import type { RefuseAddress } from '../../src/service/decode.ts';
 import { addMembers, openKit } from '../pool/pool-kit.ts';
 
@@ -46,6 +46,20 @@ test('restore: members whose addresses a draw could not bring are left out, with
   expect(warnings).toEqual([
     'noria does not restore 6 members of the snapshot: 3 without a valid address, 2 at private addresses, 1 at addresses of noria itself',
   ]);
+});
+
+test('restore: members at addresses that noria has only since its listeners are open are removed, with one warning', () => {
+  const kit = openKit();
+  const file = {
+    read: () => snapshotOf(['198.51.100.1', 8000], ['198.51.100.2', 41_234]),
+    ageMs: () => 0,
+  };
+  const warnings: string[] = [];
+  const warn = (message: string) => void warnings.push(message);
+  restorePool(kit.pool, file, { refuses, warn });
+  evictOwnMembers(kit.pool, { refuses: (_host, port) => (port === 41_234 ? 'own' : undefined), warn });
+  expect(kit.pool.members().map(({ host }) => host)).toEqual(['198.51.100.1']);
+  expect(warnings).toEqual(['noria removes 1 member of the snapshot at addresses of noria itself']);
 });
 
 test('restore: valid members are restored without a warning', () => {
