@@ -217,14 +217,16 @@ class HttpConnection {
 
   /** The body is malformed, so the request as understood so far is not what the client meant. */
   #failBody(error: NoriaError): void {
-    const begun = this.#current?.response.begun;
+    const response = this.#current?.response;
     this.#abort();
-    if (begun === false) {
+    if (response?.completed === true) {
+      this.#close(false);
+    } else if (response?.begun === true) {
+      this.#connection.reportRefusal(error.code, error.message);
+      this.#connection.destroy();
+    } else {
       this.#refuse(error);
-      return;
     }
-    this.#connection.reportRefusal(error.code, error.message);
-    this.#connection.destroy();
   }
 
   #onAnswered(): void {

@@ -290,13 +290,17 @@ test('smuggling: a connection that carried a body is not used again', async () =
 test.each([
   ['two lengths', 'POST http://127.0.0.1:9/ HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n'],
   ['another version', 'PRI * HTTP/2.0\r\n\r\n'],
-])('smuggling: the refusal of %s is not lost while the client still sends', async (_what, head) => {
-  const { port } = await listen(directDialer());
-  const client = (await RawClient.open(port)).send(head);
-  const size = 4 * 1024 * 1024;
-  const sent = client.sendBytes(size);
-  await until('all bytes are sent, or the connection is reset', () => sent.bytes === size || client.closed);
-  expect(sent.bytes).toBe(size);
-  expect(client.end().received).toMatch(/^HTTP\/1\.1 400 /);
-  await client.whole();
-});
+  ['a URL in origin form and a malformed body', 'POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n'],
+])(
+  'smuggling: the refusal of a request with %s is not lost while the client still sends',
+  async (_what, head) => {
+    const { port } = await listen(directDialer());
+    const client = (await RawClient.open(port)).send(head);
+    const size = 4 * 1024 * 1024;
+    const sent = client.sendBytes(size);
+    await until('all bytes are sent, or the connection is reset', () => sent.bytes === size || client.closed);
+    expect(sent.bytes).toBe(size);
+    expect(client.end().received).toMatch(/^HTTP\/1\.1 400 /);
+    await client.whole();
+  },
+);
