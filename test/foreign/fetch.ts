@@ -20,6 +20,7 @@ import type { DebianSource, Edit, Sdist, Source, Suite } from './suite.ts';
 
 const HERE = import.meta.dirname;
 const CACHE = join(process.env['XDG_CACHE_HOME'] ?? join(homedir(), '.cache'), 'noria-foreign');
+const PACKAGES = join(HERE, 'node/package.json');
 const REQUIREMENTS = join(HERE, 'python/requirements.txt');
 const LIMIT_MS = 300_000;
 
@@ -27,6 +28,7 @@ const LIMIT_MS = 300_000;
 export interface Prepared {
   readonly folder: string;
   readonly python: string;
+  readonly modules: string;
 }
 
 export function resultsFile(suite: Suite): string {
@@ -36,36 +38,48 @@ export function resultsFile(suite: Suite): string {
 /** @throws Error that says what could not be fetched, and why. */
 export function prepare(suite: Suite): Prepared {
   mkdirSync(CACHE, { recursive: true });
-  const python = preparePython();
-  if (suite.source.registry === 'go') return { folder: goRoot(), python };
+  const python = join(prepareTools('python', REQUIREMENTS, installPython), 'bin/python');
+  const modules = join(prepareTools('node', PACKAGES, installNode), 'node_modules');
   const folder = join(CACHE, 'suites', suite.name);
   // Unpacked anew for each run: a run may leave files in it, and the edits may be others.
   rmSync(folder, { recursive: true, force: true });
   for (const { source, folder: part } of suite.support ?? [])
     cpSync(join(unpack(source), part), join(folder, part), { recursive: true });
-  cpSync(unpack(suite.source), folder, { recursive: true });
+  const source = unpack(suite.source);
+  cpSync(source, folder, { recursive: true });
   for (const [from, to] of suite.copies ?? []) cpSync(join(HERE, from), join(folder, to));
   for (const edit of suite.edits ?? []) apply(edit, folder);
-  return { folder, python };
+  if (suite.source.registry === 'go') writeOverlay(folder, source, suite.edits ?? []);
+  return { folder, python, modules };
 }
 
-/** A virtual environment for each state of the requirements. */
-function preparePython(): string {
-  const state = createHash('sha256').update(readFileSync(REQUIREMENTS)).digest('hex').slice(0, 12);
-  const folder = join(CACHE, `python-${state}`);
-  const python = join(folder, 'bin/python');
-  if (existsSync(join(folder, 'complete'))) return python;
+/** A folder for each state of the list of packages. `install` fills it. */
+function prepareTools(kind: string, list: string, install: (folder: string) => void): string {
+  const state = createHash('sha256').update(readFileSync(list)).digest('hex').slice(0, 12);
+  const folder = join(CACHE, `${kind}-${state}`);
+  if (existsSync(join(folder, 'complete'))) return folder;
   rmSync(folder, { recursive: true, force: true });
-  run('python3', ['-m', 'venv', folder]);
-  run(python, ['-m', 'pip', 'install', '--quiet', '--disable-pip-version-check', '-r', REQUIREMENTS]);
+  install(folder);
   writeFileSync(join(folder, 'complete'), '');
-  return python;
+  return folder;
+}
+
+function installPython(folder: string): void {
+  run('python3', ['-m', 'venv', folder]);
+  const pip = ['-m', 'pip', 'install', '--quiet', '--disable-pip-version-check'];
+  run(join(folder, 'bin/python'), [...pip, '-r', REQUIREMENTS]);
+}
+
+function installNode(folder: string): void {
+  mkdirSync(folder);
+  cpSync(PACKAGES, join(folder, 'package.json'));
+  run('npm', ['install', '--silent', '--no-audit', '--no-fund', '--prefix', folder]);
 }
 
 function unpack(source: Source): string {
   switch (source.registry) {
     case 'go':
-      return goRoot();
+      return join(run('go', ['env', 'GOROOT']).trim(), 'src', source.package);
     case 'pypi':
       return unpackInto(`${source.package}-${source.version}`, (into) => fetchSdist(source, into));
     case 'debian':
@@ -123,8 +137,10 @@ function fetchDebianSource({ package: name, release, archive }: DebianSource, in
   return join(into, archive);
 }
 
-function goRoot(): string {
-  return run('go', ['env', 'GOROOT']).trim();
+/** Makes Go compile the edited files in place of its own. */
+function writeOverlay(folder: string, original: string, edits: readonly Edit[]): void {
+  const replaced = edits.map(({ file }) => [join(original, file), join(folder, file)]);
+  writeFileSync(join(folder, 'overlay.json'), JSON.stringify({ Replace: Object.fromEntries(replaced) }));
 }
 
 function apply({ file, from, to }: Edit, folder: string): void {

@@ -81,8 +81,18 @@ function runAndCompare(suite: Suite): Row {
   return row(counts, `${served} connections`, true);
 }
 
-function runIsolated(suite: Suite, { folder, python }: ReturnType<typeof prepare>): SuiteResult | undefined {
-  const program = [process.execPath, join(import.meta.dirname, 'run-suite.ts'), suite.name, folder, python];
+function runIsolated(
+  suite: Suite,
+  { folder, python, modules }: ReturnType<typeof prepare>,
+): SuiteResult | undefined {
+  const program = [
+    process.execPath,
+    join(import.meta.dirname, 'run-suite.ts'),
+    suite.name,
+    folder,
+    python,
+    modules,
+  ];
   const [command, ...args] = [...ISOLATED, ...program];
   const { stdout, status } = spawnSync(command, args, {
     encoding: 'utf8',

@@ -2,11 +2,11 @@
  * Runs one prepared suite through a noria on a sandbox, and prints the result as JSON. `main.ts` starts it in a network namespace
  * that has loopback alone: the ports that suites expect are free there, and nothing reaches another machine.
  *
- *   node run-suite.ts NAME FOLDER PYTHON
+ *   node run-suite.ts NAME FOLDER PYTHON MODULES
  */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { readFileSync, rmSync } from 'node:fs';
+import { existsSync, readFileSync, rmSync } from 'node:fs';
 import { parseConfig } from '../../src/config/load.ts';
 import { createLog } from '../../src/core/log.ts';
 import { openAll } from '../../src/core/ownership.ts';
@@ -26,10 +26,12 @@ const DIAL_MS = 10;
 const LIMIT_MS = 900_000;
 const KEPT_OUTPUT = 4_000;
 
-const [name = '', folder = '', python = ''] = process.argv.slice(2);
+const [name = '', folder = '', python = '', modules = ''] = process.argv.slice(2);
 const suite = SUITES.find((known) => known.name === name);
 if (suite === undefined) throw new Error(`there is no suite ${name}`);
-process.stdout.write(JSON.stringify(await runSuite(suite, { folder, python, results: resultsFile(suite) })));
+process.stdout.write(
+  JSON.stringify(await runSuite(suite, { folder, python, modules, results: resultsFile(suite) })),
+);
 
 async function runSuite(suite: Suite, place: Place): Promise<SuiteResult> {
   const { built: served, owner } = await openAll(async (parts) => {
@@ -69,7 +71,8 @@ async function runSuite(suite: Suite, place: Place): Promise<SuiteResult> {
   });
   try {
     const output = await execute(suite, place);
-    const report = readFileSync(place.results, 'utf8');
+    // Without a file the suite did not start, and its output says why.
+    const report = existsSync(place.results) ? readFileSync(place.results, 'utf8') : '';
     const tests = suite.report === 'junit' ? readJunit(report) : readGoEvents(report);
     return { tests, served: served(), output };
   } finally {

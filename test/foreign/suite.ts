@@ -17,12 +17,13 @@ export interface DebianSource {
   readonly version: string;
 }
 
-/** The tests that every Go distribution contains. */
-export interface GoRoot {
+/** A package of the standard library that the installed Go contains, with its tests. Edits apply to copies of its files. */
+export interface GoPackage {
   readonly registry: 'go';
+  readonly package: string;
 }
 
-export type Source = Sdist | DebianSource | GoRoot;
+export type Source = Sdist | DebianSource | GoPackage;
 
 /** A change to a file of the suite. Preparing fails if the file does not contain `from`. */
 export interface Edit {
@@ -37,6 +38,8 @@ export interface Place {
   readonly folder: string;
   /** The Python interpreter with the packages of `python/requirements.txt`. */
   readonly python: string;
+  /** The `node_modules` with the packages of `node/package.json`. */
+  readonly modules: string;
   /** The file for the results; its format is the suite's `report`. */
   readonly results: string;
 }
