@@ -283,8 +283,14 @@ export const FAULTS = {
     side: 'service',
     retry: 'later',
     summary: 'The answer of the service could not be parsed.',
+    advice: 'Check that format and textLayout match the extraction format of the instance.',
+  },
+  'link-unreadable': {
+    side: 'service',
+    retry: 'later',
+    summary: 'The answer of the link contains no proxy that noria can read.',
     advice:
-      'Check that format and textLayout match the extraction format of the instance; for a link, compare the quoted answer with answer of the source.',
+      'The quoted answer says why, or does not match answer of the source. The command noria link shows what noria recognises in it.',
   },
   'service-refused': {
     side: 'service',

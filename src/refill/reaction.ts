@@ -84,7 +84,8 @@ export function describeOutcome({ code, summary }: Pick<DrawOutcome, 'code' | 's
 
 function verdictOn(code: FaultCode): CodeVerdict {
   if (code === 'service-blocked') return BLOCKED;
-  if (code === 'service-protocol' || code === 'service-not-found') return NOT_UNDERSTOOD;
+  if (code === 'service-protocol' || code === 'link-unreadable' || code === 'service-not-found')
+    return NOT_UNDERSTOOD;
   // A retry cannot help when the address itself is unusable.
   return code === 'bad-config' ? { kind: 'halt' } : NO_ANSWER;
 }

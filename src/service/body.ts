@@ -11,6 +11,8 @@ export interface AnswerOrigin {
   readonly host: string;
   /** Masked in quotes of the answer. */
   readonly secrets: readonly Secret[];
+  /** The fault of an answer that cannot be read; default: service-protocol. */
+  readonly unreadable?: 'link-unreadable';
 }
 
 /** Values by their wire names, as received. */
@@ -74,7 +76,8 @@ function maskBeginning(text: string, length: number, secrets: readonly Secret[])
 
 /** @param what - what is wrong with the answer: completes "the answer of HOST …". */
 export function unreadableAnswer(what: string, text: string, origin: AnswerOrigin): NoriaError {
-  return badAnswer('service-protocol', `the answer of ${origin.host} ${what}`, text, origin);
+  const code = origin.unreadable ?? 'service-protocol';
+  return badAnswer(code, `the answer of ${origin.host} ${what}`, text, origin);
 }
 
 /** @param excess - the limit that it exceeds: completes "it has …". */
@@ -114,7 +117,7 @@ function describeStatus(status: number, redirectsTo: string | undefined): string
 }
 
 function badAnswer(
-  code: 'service-protocol' | 'service-blocked' | 'service-not-found',
+  code: 'service-protocol' | 'link-unreadable' | 'service-blocked' | 'service-not-found',
   what: string,
   text: string,
   { host, secrets }: AnswerOrigin,

@@ -56,7 +56,7 @@ type Decode<Decoded> = (body: Uint8Array, origin: AnswerOrigin) => Decoded;
 /**
  * Opens a connection for each call, and keeps none. Opening one, and a call on it, reject with a NoriaError when there is no
  * answer: service-transport (no complete answer), service-blocked (a web page, a redirect or a status other than 200),
- * service-protocol (not understood), bad-config (unusable address), shutting-down (cancelled).
+ * service-protocol or link-unreadable (not understood), bad-config (unusable address), shutting-down (cancelled).
  */
 export class ServiceClient {
   readonly #options: ServiceClientOptions;

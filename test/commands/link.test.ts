@@ -1,6 +1,8 @@
 /** `noria link` against a real server: what it prints, what it hides, and when it calls. */
+import { writeFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
+import { join } from 'node:path';
 import { beforeEach, expect, onTestFinished, test, vi } from 'vitest';
 import { parse } from 'yaml';
 import { runProgram } from '../../src/commands/program.ts';
@@ -143,4 +145,25 @@ test.each([
   const { err, ...rest } = await link(url);
   expect(rest).toEqual({ exitCode, out: '' });
   expect(err).not.toContain(KEY);
+});
+
+test('simulate: members of a link live as long as the source says', async () => {
+  const dir = testFolder();
+  const file = join(dir, 'noria.yaml');
+  const write = (lifetime: string) =>
+    writeFileSync(
+      file,
+      `sources: [{ name: a, product: link, url: "https://share.example.com/get?key=${KEY}&n={count}", interval: 5s${lifetime} }]`,
+    );
+  const drawn = async () => {
+    const terminal = fakeTerminal();
+    expect(await runProgram(['simulate', '-c', file, '--json', '--hours', '8-9'], terminal)).toBe(0);
+    const report: unknown = JSON.parse(terminal.printed());
+    expect(report).toMatchObject({ clients: { noMember: 0 } });
+    return (report as { drawn: number }).drawn;
+  };
+  write(', lifetime: 1m');
+  const short = await drawn();
+  write(', lifetime: 10m');
+  expect(short / (await drawn())).toBeGreaterThan(5);
 });

@@ -115,6 +115,21 @@ test('links: a call that comes too early widens the pace', async () => {
   expect(noria.lines.join('\n')).toContain('The link is called too often.');
 });
 
+test('links: the daily budget ends drawing', async () => {
+  const sandbox = await openTestSandbox({ paceMs: 0 });
+  const changes = { interval: '100ms', size: '10', dailyBudget: '3', params: '{ count: 2 }' };
+  const noria = await startNoria({
+    sources: [presetSource(sandbox, 'qg', changes)],
+    pool: 'safetyMargin: 200ms, minRemaining: 0s, idleAfter: 0s',
+  });
+  await until('the budget is used up', () => sourceStatus(noria, 'qg')?.state === 'paused', 5_000);
+  expect(sourceStatus(noria, 'qg')).toMatchObject({
+    reason: 'the daily budget of 3 distinct IPs is used up',
+    drawn: 3,
+  });
+  expect(sandbox.link('qg').calls).toBe(2);
+});
+
 test('links: the keys appear in no log, status, metric and file', async () => {
   const sandbox = await openTestSandbox({ paceMs: 0 });
   const dir = mkdtempSync(join(tmpdir(), 'noria-link-'));

@@ -64,9 +64,10 @@ const IP_LIKE = /\d{1,3}(?:\.\d{1,3}){3}/;
 /**
  * Decodes the body of an answer with any HTTP status.
  *
- * @throws NoriaError service-protocol when it contains no address and no rule explains it, service-blocked when it is a web page.
+ * @throws NoriaError link-unreadable when it contains no address and no rule explains it, service-blocked when it is a web page.
  */
-export function decodeLink(body: Uint8Array, options: LinkDecodeOptions): DecodedLink {
+export function decodeLink(body: Uint8Array, given: LinkDecodeOptions): DecodedLink {
+  const options: LinkDecodeOptions = { ...given, unreadable: 'link-unreadable' };
   const text = bodyText(body);
   const { rules } = options;
   if (text === '') throw unreadableAnswer('is empty', text, options);
@@ -167,10 +168,11 @@ function searchList(json: unknown, options: EntryOptions & AnswerOrigin): FoundL
   for (const { path, value } of nodes) {
     if (Array.isArray(value) && value.slice(0, SAMPLE).some(isEntry)) return { path, entries: value };
   }
-  for (const { path, value } of nodes) {
+  const outside = nodes.filter(({ isInList }) => !isInList);
+  for (const { path, value } of outside) {
     if (isObject(value) && isEntry(value)) return { path, entries: [value] };
   }
-  for (const { path, value } of nodes) {
+  for (const { path, value } of outside) {
     if (typeof value !== 'string' || !IP_LIKE.test(value)) continue;
     const entries = lines(value, options);
     if (entries.slice(0, SAMPLE).some(isEntry)) return { path, entries };

@@ -17,6 +17,8 @@ export function valueAtPath(answer: unknown, path: string): unknown {
 export interface JsonNode {
   readonly path: string;
   readonly value: unknown;
+  /** It is an entry of a list, or inside one. */
+  readonly isInList: boolean;
 }
 
 /** More values are not searched for the list. Vendors put it near the beginning. */
@@ -24,12 +26,17 @@ const MAX_NODES = 5_000;
 
 /** The first values of an answer, the outermost first. Of each list only the first value is entered. */
 export function nodesOf(answer: unknown): JsonNode[] {
-  const nodes: JsonNode[] = [{ path: ROOT, value: answer }];
-  for (const { path, value } of nodes) {
+  const nodes: JsonNode[] = [{ path: ROOT, value: answer, isInList: false }];
+  for (const { path, value, isInList } of nodes) {
     if (typeof value !== 'object' || value === null) continue;
-    const names = Object.keys(Array.isArray(value) ? value.slice(0, 1) : value);
+    const isList = Array.isArray(value);
+    const names = Object.keys(isList ? value.slice(0, 1) : value);
     for (const name of names.slice(0, MAX_NODES - nodes.length)) {
-      nodes.push({ path: path === ROOT ? name : `${path}.${name}`, value: Reflect.get(value, name) });
+      nodes.push({
+        path: path === ROOT ? name : `${path}.${name}`,
+        value: Reflect.get(value, name),
+        isInList: isInList || isList,
+      });
     }
   }
   return nodes;

@@ -253,6 +253,12 @@ test.each<[name: string, answer: unknown, rules: Partial<LinkRules>, message: Re
     { list: 'data.items' },
     /has no list at data\.items \(answer\.list\)/,
   ],
+  [
+    'no list with these fields',
+    { data: [{ server: '192.0.2.1:80' }] },
+    { address: '{ip}:{port}' },
+    /no entry that matches/,
+  ],
   ['other fields', [{ a: '192.0.2.1' }], { address: '{b}' }, /no entry that matches answer\.address \{b\}/],
   ['a new layout', { code: 0, data: [{ node: '1.2.3.4/80' }] }, CODES, /no proxy address/],
   ['text instead of JSON', '192.0.2.1:80', { format: 'json' }, /is not JSON, as answer\.format requires/],
