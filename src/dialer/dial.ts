@@ -32,8 +32,8 @@ export interface DialRequest {
 /** An answer to a request in absolute form. */
 export interface AbsoluteAnswer {
   readonly status: number;
-  /** Value of the Server field. */
-  readonly server: string | undefined;
+  /** As received. */
+  readonly fields: readonly (readonly [name: string, value: string])[];
   /** The method is GET or HEAD, which every target accepts. */
   readonly isRead: boolean;
 }

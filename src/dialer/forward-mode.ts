@@ -18,8 +18,14 @@ const REFUSALS_OF_A_CHANGED_SOURCE = 3;
 const RELEARN_MS = 10 * 60_000;
 const MAX_TARGETS = 256;
 
-/** An error of a proxy that answers in place of the target names the proxy here. */
-const PROXY_SERVER = /^(?:squid|tinyproxy|privoxy)\b/i;
+/** Fields by which an error shows that a proxy made it, and not the target. */
+const PROXY_FIELDS: ReadonlyMap<string, RegExp> = new Map([
+  ['server', /^(?:squid|tinyproxy|privoxy)\b/i],
+  ['x-squid-error', /^ERR_/],
+  ['proxy-status', /;\s*error=/], // RFC 9209
+  ['proxy-connection', /^/], // older 3proxy
+  ['proxy-agent', /^/],
+]);
 const NOT_ACCEPTED = new Set([405, 501]);
 
 export class ForwardModeMemory {
@@ -77,7 +83,11 @@ export class ForwardModeMemory {
     }
     if (NOT_ACCEPTED.has(status)) this.#reached.clear();
     if (this.#initial === 'absolute') return false;
-    if (status === connectStatus || PROXY_SERVER.test(answer.server ?? '')) return true;
+    if (status === connectStatus || answer.fields.some(isOfProxy)) return true;
     return NOT_ACCEPTED.has(status) && answer.isRead;
   }
+}
+
+function isOfProxy([name, value]: AbsoluteAnswer['fields'][number]): boolean {
+  return PROXY_FIELDS.get(name.toLowerCase())?.test(value) === true;
 }

@@ -5,7 +5,7 @@ import { ManualClock } from '../support/manual-clock.ts';
 
 const answer = (status: number, changes: Partial<AbsoluteAnswer> = {}): AbsoluteAnswer => ({
   status,
-  server: undefined,
+  fields: [],
   isRead: true,
   ...changes,
 });
@@ -73,9 +73,25 @@ test.each<[string, AbsoluteAnswer, connectStatus: number | undefined, isError: b
   ['405 to a GET in a source that has learned absolute form', answer(405), undefined, true],
   ['501 to a GET', answer(501), 403, true],
   ['405 to a POST, which targets send too', answer(405, { isRead: false }), 403, false],
-  ['503 of squid itself', answer(503, { server: 'squid/5.7' }), undefined, true],
-  ['500 of tinyproxy itself', answer(500, { server: 'tinyproxy/1.11.1' }), 403, true],
-  ['503 of the target', answer(503, { server: 'nginx' }), 403, false],
+  ['503 of squid itself', answer(503, { fields: [['Server', 'squid/5.7']] }), undefined, true],
+  [
+    '503 of a squid without a name',
+    answer(503, { fields: [['X-Squid-Error', 'ERR_DNS_FAIL 0']] }),
+    403,
+    true,
+  ],
+  ['500 of tinyproxy itself', answer(500, { fields: [['Server', 'tinyproxy/1.11.1']] }), 403, true],
+  ['502 of an older 3proxy', answer(502, { fields: [['Proxy-Connection', 'close']] }), 403, true],
+  ['502 of a proxy with Proxy-Agent', answer(502, { fields: [['Proxy-Agent', 'Some/1.0']] }), 403, true],
+  [
+    '504 of a proxy by RFC 9209',
+    answer(504, { fields: [['Proxy-Status', 'p1; error=dns_error']] }),
+    403,
+    true,
+  ],
+  ['504 that a proxy passed on', answer(504, { fields: [['Proxy-Status', 'p1; next-hop=t']] }), 403, false],
+  ['200 that a proxy passed on', answer(200, { fields: [['Proxy-Connection', 'close']] }), 403, false],
+  ['503 of the target', answer(503, { fields: [['Server', 'nginx']] }), 403, false],
 ])('forward mode: whose answer is %s', (_, given, connectStatus, isError) => {
   const mode = new ForwardModeMemory(new ManualClock(), 'direct');
   expect(mode.answered('t:80', given, connectStatus)).toBe(isError);

@@ -47,7 +47,7 @@ test('forward: after a refused CONNECT, the member gets absolute form, and so do
   expect(connection).toMatchObject({ forwardMode: 'absolute', member: 'm1', attempts: 1 });
   await echo(connection, GET);
   expect(at.accepted).toBe(2);
-  connection.isMemberError({ status: 200, server: undefined, isRead: true });
+  connection.isMemberError({ status: 200, fields: [], isRead: true });
   const sibling = connectionOf(await dial('target.example:80', FORWARD));
   expect(sibling).toMatchObject({ forwardMode: 'absolute', member: 'm2' });
   await until('the sibling was asked once', () => at.accepted === 3);

@@ -49,8 +49,8 @@ const tinyproxy = (connectOnlyTo443: boolean): ForeignMembers => ({
 });
 
 /** One squid with a port for each member. */
-const squid = (connectOnlyTo443: boolean): ForeignMembers => ({
-  name: connectOnlyTo443 ? 'squid with SSL_ports 443' : 'squid',
+const squid = (connectOnlyTo443: boolean, isNamed = true): ForeignMembers => ({
+  name: `squid${connectOnlyTo443 ? ' with SSL_ports 443' : ''}${isNamed ? '' : ' without Server and Via'}`,
   command: 'squid',
   connectOnlyTo443,
   async open(count) {
@@ -65,6 +65,7 @@ const squid = (connectOnlyTo443: boolean): ForeignMembers => ({
         configFile([
           ...ports.map((each) => `http_port ${LOOPBACK}:${each}`),
           ...(connectOnlyTo443 ? rules : []),
+          ...(isNamed ? [] : ['via off', 'reply_header_access Server deny all']),
           'http_access allow all',
           'access_log none',
           'cache_log /dev/null',
@@ -133,6 +134,7 @@ export const FOREIGN_MEMBERS = [
   tinyproxy(true),
   squid(false),
   squid(true),
+  squid(true, false),
   microsocks,
   proxyPackage,
   proxyChain,

@@ -253,8 +253,7 @@ class Forward implements RequestHandler {
 
   #isMemberError(memberConnection: MemberConnection, { status, fields }: ResponseHead): boolean {
     const { method } = this.#forwardRequest;
-    const server = fields.find(([name]) => name.toLowerCase() === 'server')?.[1];
-    return memberConnection.isMemberError({ status, server, isRead: method === 'GET' || method === 'HEAD' });
+    return memberConnection.isMemberError({ status, fields, isRead: method === 'GET' || method === 'HEAD' });
   }
 
   #onRead(exchange: HttpExchange): void {
