@@ -7,6 +7,7 @@
 import { collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client';
 import type { EventBus } from '../core/events.ts';
 import type { AdminBackend } from './backend.ts';
+import { addFleetMetrics } from './fleet-metrics.ts';
 import { FastCounter, FastHistogram } from './hot-path-metrics.ts';
 import { MEMBER_STATES, SOURCE_STATES } from './schemas.ts';
 
@@ -42,6 +43,7 @@ export function openMetrics(bus: EventBus, backend: AdminBackend, withProcess = 
   addGauges(registry, backend);
   const subscriptions = [
     ...countEvents(registry, bus),
+    ...addFleetMetrics(registry, bus, backend),
     bus.on('dial.ended', ({ ms, waitedMs, remainingMs }) => {
       histograms.dial.observe(ms / MS_PER_SECOND);
       histograms.wait.observe(waitedMs / MS_PER_SECOND);

@@ -13,6 +13,7 @@ export const MEMBER_STATES = ['joining', 'ready', 'quarantined', 'draining'] as 
 export const READINESS_STATES = ['serving', 'starting', 'idle', 'degraded', 'not-serving'] as const;
 export const PROBLEM_KINDS = [
   'shutting-down',
+  'store-lost',
   'no-listener',
   'workers-down',
   'requests-failing',
@@ -111,6 +112,26 @@ const readinessSchema = z.object({
   problems: z.array(problemSchema),
 });
 
+const fleetSchema = z
+  .object({
+    name: z.string(),
+    replica: z.string().openapi({ description: 'The name of this noria in the fleet' }),
+    store: z.enum(['connected', 'lost']),
+    reason: z.string().nullable().openapi({ description: 'Why the store is lost' }),
+    lostForSeconds: z.number().int().openapi({ description: '0 while the store is connected' }),
+    replicas: z
+      .array(
+        z.object({
+          name: z.string(),
+          version: z.string(),
+          clients: integer('Connected clients'),
+          lastSeenSeconds: integer('Time since its last sign of life'),
+        }),
+      )
+      .openapi({ description: 'The norias of the fleet, this one included, as the store last listed them' }),
+  })
+  .openapi('Fleet');
+
 export const statusSchema = z
   .object({
     version: z.string(),
@@ -137,6 +158,7 @@ export const statusSchema = z
       sessions: z.number().int(),
     }),
     sources: z.array(sourceSchema),
+    fleet: fleetSchema.nullable().openapi({ description: 'null when this noria is in no fleet' }),
   })
   .openapi('Status');
 
@@ -158,6 +180,9 @@ export const memberSchema = z
       .openapi({ description: 'Consecutive faults; a tunnel cut before its first byte counts half' }),
     latencyMs: z.number().nullable(),
     facts: z.record(z.string(), z.union([z.string(), z.number(), z.boolean()])),
+    drawnBy: z.string().nullable().optional().openapi({
+      description: 'The noria that drew it; null: this one alone has it. Absent without a fleet',
+    }),
   })
   .openapi('Member');
 

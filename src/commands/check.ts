@@ -1,7 +1,9 @@
 /** `noria check`: validates a configuration and prints it with all defaults. */
 import type { Command } from 'commander';
+import type { FleetConfig } from '../config/config.ts';
 import { printConfig } from '../config/print.ts';
 import { schemaJson } from '../config/schema-json.ts';
+import { holdingClock } from '../core/clock.ts';
 import { describeError } from '../core/faults.ts';
 import { inspectFolder } from '../state/state-files.ts';
 import type { CommandContext } from './command.ts';
@@ -21,7 +23,7 @@ export function addCheckCommand(program: Command, { action, terminal }: CommandC
     .option('--schema', 'print the JSON Schema of the configuration instead, for use in editors')
     .addHelpText(
       'after',
-      '\nExamples:\n  noria check\n  noria check -c /etc/noria/noria.yaml\n  noria check --schema > noria.schema.json\n\nIf it is invalid, prints every error with file:line:column and exits with code 2.',
+      '\nExamples:\n  noria check\n  noria check -c /etc/noria/noria.yaml\n  noria check --schema > noria.schema.json\n\nIf it is invalid, prints every error with file:line:column and exits with code 2. Also checks the files of state.dir, and with a fleet connects to its store.',
     )
     .action(action((flags: CheckFlags) => check(flags, terminal)));
 }
@@ -36,7 +38,21 @@ async function check(flags: CheckFlags, terminal: Terminal): Promise<number> {
   for (const { line, column, path, message } of config.warnings) {
     terminal.printError(`${config.file}:${line}:${column}: warning: ${path}: ${message}`);
   }
-  return config.state === undefined ? EXIT.fine : checkStateFolder(config.state.dir, terminal);
+  const codes = [
+    config.state === undefined ? EXIT.fine : await checkStateFolder(config.state.dir, terminal),
+    config.fleet === undefined ? EXIT.fine : await checkStore(config.fleet, terminal),
+  ];
+  return Math.max(...codes);
+}
+
+/** Connects to the store of the fleet. */
+async function checkStore(fleet: FleetConfig, terminal: Terminal): Promise<number> {
+  const { inspectStore } = await import('../fleet/redis/inspect-store.ts');
+  const { storeAddressOf } = await import('../daemon/fleet.ts');
+  const { errors, warnings } = await inspectStore(storeAddressOf(fleet), fleet.name, holdingClock);
+  for (const error of errors) terminal.printError(`error: fleet: ${error}`);
+  for (const warning of warnings) terminal.printError(`warning: fleet: ${warning}`);
+  return errors.length === 0 ? EXIT.fine : EXIT.usage;
 }
 
 /** The folder may not exist yet, and this user may not be able to read it: noria may run as another one. */

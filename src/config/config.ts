@@ -12,9 +12,10 @@ import type { EntryLogin } from '../service/link/rules.ts';
 import type { Method, Product } from '../service/operations.ts';
 import type { Problem } from './problems.ts';
 import type { FileConfig, FileListener } from './schema.ts';
+import type { FileFleet, StoreUrl } from './schema-fleet.ts';
 import type { FileSource } from './schema-source.ts';
 
-type Unresolved = 'account' | 'sources' | 'listeners' | 'admin' | 'state';
+type Unresolved = 'account' | 'sources' | 'listeners' | 'admin' | 'state' | 'fleet';
 
 export interface Config extends Readonly<Omit<FileConfig, Unresolved>> {
   /** The file that was read, as it was named. */
@@ -27,6 +28,7 @@ export interface Config extends Readonly<Omit<FileConfig, Unresolved>> {
   readonly listeners: readonly ListenerConfig[];
   readonly admin: AdminConfig | undefined;
   readonly state: { readonly dir: string } | undefined;
+  readonly fleet: FleetConfig | undefined;
   readonly warnings: readonly Problem[];
 }
 
@@ -40,6 +42,27 @@ export interface AdminConfig {
   /** One port, not an inherited socket. */
   readonly address: ListenAddress;
   readonly token: Secret | undefined;
+}
+
+/** The store that several norias share. */
+export interface FleetConfig {
+  readonly url: StoreUrl;
+  readonly name: string;
+  /** `undefined`: a new name for each process. */
+  readonly replica: string | undefined;
+  readonly tls: FleetTls | undefined;
+  readonly sentinel: FileFleet['sentinel'];
+}
+
+export interface FleetTls {
+  readonly caFile: string | undefined;
+  readonly certFile: string | undefined;
+  readonly keyFile: string | undefined;
+  /** PEM. */
+  readonly ca: string | undefined;
+  /** PEM, with `key`. */
+  readonly cert: string | undefined;
+  readonly key: Secret | undefined;
 }
 
 /** What to draw from: an instance of the service, or a link. */

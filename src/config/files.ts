@@ -2,7 +2,6 @@
 import { existsSync, readFileSync, statSync } from 'node:fs';
 import { dirname, resolve } from 'node:path';
 import { describeError } from '../core/faults.ts';
-import type { Secret } from '../core/secret.ts';
 import type { Problems } from './problems.ts';
 import type { Scalar } from './scalars.ts';
 
@@ -29,8 +28,8 @@ export function findDefaultFile(): string | undefined {
 }
 
 /** The value of a key `NAME` and of its twin `NAMEFile`. */
-interface SecretKeys {
-  readonly plain: Secret | undefined;
+interface SecretKeys<T> {
+  readonly plain: T | undefined;
   readonly file: string | undefined;
 }
 
@@ -62,7 +61,7 @@ export class FileReader {
    *
    * @returns undefined when neither is given, or, with a problem reported, when it cannot be read.
    */
-  readSecret(path: string, { plain, file }: SecretKeys, type: Scalar<Secret>): Secret | undefined {
+  readSecret<T>(path: string, { plain, file }: SecretKeys<T>, type: Scalar<T>): T | undefined {
     const filePath = `${path}File`;
     if (plain !== undefined && this.#problems.isLiteral(path)) this.#firstLiteral ??= path;
     if (file === undefined) return plain;

@@ -2,16 +2,24 @@
 import { Document } from 'yaml';
 import { z } from 'zod';
 import { MASK } from '../core/secret.ts';
-import type { Config, LinkSource, ListenerConfig, ServiceSource, SourceConfig } from './config.ts';
+import type {
+  Config,
+  FleetConfig,
+  LinkSource,
+  ListenerConfig,
+  ServiceSource,
+  SourceConfig,
+} from './config.ts';
 import { LINK_KEYS, SERVICE_KEYS } from './link-source.ts';
 import { type FileListener, SCHEMA } from './schema.ts';
+import type { FileFleet } from './schema-fleet.ts';
 import type { FileSource } from './schema-source.ts';
 
 const NO_FOLDING = { lineWidth: 0 };
 
 /** Each secret is `[secret]`, each path absolute. A key without a value is left out, unless it is `off`. */
 export function printConfig(config: Config): string {
-  const { file: _file, warnings: _warnings, account, admin, ...sections } = config;
+  const { file: _file, warnings: _warnings, account, admin, fleet, ...sections } = config;
   const texts = z.encode(SCHEMA, {
     ...sections,
     account: account && { ...account, password: undefined, passwordFile: undefined, keyFile: undefined },
@@ -20,6 +28,7 @@ export function printConfig(config: Config): string {
     ),
     listeners: config.listeners.map(fileListener),
     admin: admin && { ...admin, tokenFile: undefined },
+    fleet: fleet && fileFleet(fleet),
   });
   const printed = { ...texts, sources: texts.sources?.map(withoutForeignKeys) };
   // The failsafe schema has only texts, so that 20 and false need no quotes.
@@ -102,6 +111,11 @@ function fileListener(listener: ListenerConfig): FileListener {
     tls: tls && { cert: tls.certFile, key: tls.keyFile },
     users: users.map((user) => ({ ...user, passwordFile: undefined })),
   };
+}
+
+function fileFleet({ tls, ...fleet }: FleetConfig): FileFleet {
+  const files = tls && { ca: tls.caFile, cert: tls.certFile, key: tls.keyFile };
+  return { ...fleet, urlFile: undefined, tls: files };
 }
 
 /** YAML would print a key that is `undefined` without a value. */

@@ -5,6 +5,7 @@ import { OPERATIONS } from '../service/operations.ts';
 import type { CheckedConfig } from './check.ts';
 import type { AccountConfig, AdminConfig, Config } from './config.ts';
 import { type ResolveContext, resolveKey } from './credentials.ts';
+import { resolveFleet } from './fleet.ts';
 import { resolveListener } from './listeners.ts';
 import type { Problems } from './problems.ts';
 import { token } from './scalars.ts';
@@ -32,6 +33,7 @@ export function resolveConfig(
     listeners: listeners.filter((listener) => listener !== undefined),
     admin: resolveAdmin(checked.admin, context),
     state: dir === 'off' ? undefined : { dir: context.files.absolute(dir) },
+    fleet: checked.fleet && resolveFleet(checked.fleet, context),
   };
   if (!context.problems.hasAt('')) checkAcross(checked, context.problems);
   return config;
@@ -73,6 +75,10 @@ function checkAcross(checked: CheckedConfig, problems: Problems): void {
   }
   checkBaseUrl(checked, problems);
   problems.duplicates(sources.map((source, index) => [`sources[${index}].name`, source?.name]));
+  if (checked.fleet !== undefined && checked.workers !== 1 && !problems.has('workers')) {
+    const message = 'cannot be combined with fleet; run one noria for each core, all with the same fleet';
+    problems.error('workers', message);
+  }
   checkListenerSources(checked, problems);
   checkOverlaps(checked, problems);
 }

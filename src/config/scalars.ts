@@ -50,7 +50,7 @@ const DURATION_PATTERN = '^(0|[0-9]+(ms|s|m|h))$';
 const MAX_TEXT_BYTES = 255;
 const MAX_LINK_BYTES = 4096;
 
-function scalar<T>(scalarType: ScalarType<T>): Scalar<T> {
+export function scalar<T>(scalarType: ScalarType<T>): Scalar<T> {
   const codec = z.codec(z.string(), z.custom<T>(), {
     decode(text, context) {
       const reading = scalarType.read(text);

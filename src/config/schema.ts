@@ -28,6 +28,7 @@ import {
   whole,
   wordOr,
 } from './scalars.ts';
+import { FLEET } from './schema-fleet.ts';
 import { SOURCE } from './schema-source.ts';
 import { filePath, HOUR_MS, MOST, ONE_SECOND_MS, secretFile, username, WEEK_MS } from './schema-values.ts';
 
@@ -274,6 +275,7 @@ export const SCHEMA = z.strictObject({
     '1',
     'number of processes that share the listeners; `auto`: one for each CPU core',
   ),
+  fleet: optional(FLEET, 'norias on several machines that share one pool', 'this noria shares nothing'),
 });
 
 /** The file with its defaults. Secret files are not read yet and no entry is checked against another one. */

@@ -2,7 +2,7 @@
 
 import { formatDuration } from '../core/duration.ts';
 import { formatListenAddress, isLocalAddress } from '../core/listen-address.ts';
-import { isPrivateAddress } from '../core/networks.ts';
+import { isLoopbackAddress, isPrivateAddress } from '../core/networks.ts';
 import { defaultLifetimeMs } from '../service/member-facts.ts';
 import { OPERATIONS } from '../service/operations.ts';
 import type { Config, ListenerConfig, SourceConfig } from './config.ts';
@@ -25,6 +25,7 @@ export function checkWarnings(config: Resolved, problems: Problems): void {
     checkListener(listener, `listeners[${index}]`, problems);
   });
   checkAdmin(config, problems);
+  checkFleet(config, problems);
   for (const path of problems.cutOffSecrets) {
     const message =
       'ends before the #, which begins a comment; put the value in quotes if the # belongs to it';
@@ -53,6 +54,16 @@ function checkClearText({ service, sources }: Resolved, problems: Problems): voi
     const message = 'the key is sent over the network unencrypted; use https:// if the service offers it';
     problems.warn(path, message, 'value');
   }
+}
+
+/** The store can be read and changed by those who see its password. */
+function checkFleet({ fleet }: Resolved, problems: Problems): void {
+  if (fleet === undefined || fleet.url.tls) return;
+  const hosts = fleet.sentinel?.addresses.map(({ host }) => host) ?? [fleet.url.host];
+  if (hosts.every((host) => host === 'localhost' || isLoopbackAddress(host))) return;
+  const message =
+    'the password of the store is sent over the network unencrypted; use rediss:// if the store offers TLS';
+  problems.warn(problems.isGiven('fleet.url') ? 'fleet.url' : 'fleet', message);
 }
 
 function checkSize(source: SourceConfig, path: string, problems: Problems): void {

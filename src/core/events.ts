@@ -80,6 +80,16 @@ export interface NoriaEvents {
     readonly cleared: boolean;
   };
 
+  /** The connection to the fleet's store was opened or lost, or is lost for another reason than before. */
+  'fleet.store': { readonly up: boolean; readonly reason?: string; readonly code?: FaultCode };
+  /** This noria claimed a call to the service. `behind` and `outrun`: another noria of the fleet was faster. */
+  'fleet.claimed': { readonly outcome: 'granted' | 'behind' | 'outrun' };
+  /** The store answered an operation. */
+  'fleet.answered': { readonly operation: string; readonly ms: number };
+  /** A change arrived this long after another noria, or this one, had shared it. */
+  'fleet.followed': { readonly lagMs: number };
+  'fleet.warned': { readonly message: string };
+
   /** An attempt through one member ended. */
   'dial.attempted': {
     readonly source: string;

@@ -104,6 +104,16 @@ const LINES: { readonly [Name in UnlimitedEvent]: Line<Name> } = {
   'source.moved': ({ from, to }) => [sourceLevel(from, to), 'source state changed'],
   'source.warned': () => ['warn', 'source warning'],
   'readiness.changed': (event) => [readinessLevel(event), 'readiness changed'],
+  'fleet.store': ({ up, code }) => {
+    if (up) return ['info', "fleet's store connected"];
+    return code === 'fleet-store-unusable'
+      ? ['error', "fleet's store refuses noria"]
+      : ['warn', "fleet's store lost"];
+  },
+  'fleet.claimed': () => ['trace', 'fleet claimed a call'],
+  'fleet.answered': () => ['trace', "fleet's store answered"],
+  'fleet.followed': () => ['trace', 'fleet change followed'],
+  'fleet.warned': () => ['warn', 'fleet warning'],
   'dial.attempted': ({ outcome }) => [outcome === 'accepted' ? 'trace' : 'debug', 'dial attempted'],
   'dial.ended': () => ['debug', 'dial ended'], // the client.refused event logs a failed dial
   'hedge.ended': () => ['trace', 'hedge ended'],

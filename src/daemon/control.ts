@@ -1,16 +1,18 @@
 /** What the admin API, the command line and embedding programs see and do: status from all parts, and commands to them. */
 import type { AdminBackend } from '../admin/backend.ts';
-import type { SourceJson, Status } from '../admin/schemas.ts';
+import type { MemberJson, SourceJson, Status } from '../admin/schemas.ts';
 import type { Clock } from '../core/clock.ts';
 import { formatHostPort, hostPort } from '../core/host-port.ts';
 import type { Log } from '../core/log.ts';
 import { isLoopbackAddress } from '../core/networks.ts';
 import { readVersion } from '../core/version.ts';
+import type { SourceCommand } from '../fleet/shared-pool.ts';
 import type { DataPlane } from '../plane/data-plane.ts';
 import type { Pool } from '../pool/pool.ts';
 import type { SourceCounts } from '../pool/views.ts';
 import type { Refiller } from '../refill/refiller.ts';
 import type { SourceStatus } from '../refill/status.ts';
+import type { Fleet } from './fleet.ts';
 import type { ReadinessMonitor } from './readiness-monitor.ts';
 import type { SourceFaults } from './source-faults.ts';
 
@@ -23,6 +25,7 @@ export interface ControlOptions {
   readonly plane: Pick<DataPlane, 'listeners' | 'workers' | 'closeConnections'>;
   readonly readiness: Pick<ReadinessMonitor, 'check'>;
   readonly faults: Pick<SourceFaults, 'of' | 'tryAgain'>;
+  readonly fleet: Fleet | undefined;
 }
 
 const MS_PER_SECOND = 1_000;
@@ -30,7 +33,12 @@ const MS_PER_SECOND = 1_000;
 const ANY_PORT = 1;
 
 export function createControl(options: ControlOptions): AdminBackend {
-  const { pool, refiller, plane, clock, log, faults } = options;
+  const { pool, refiller, plane, clock, log, faults, fleet } = options;
+  /** All norias of a fleet do what the operator tells one of them. */
+  const share = (source: string, command: SourceCommand['command'], isKnown: boolean) => {
+    if (isKnown) fleet?.replica.command(source, command);
+    return isKnown;
+  };
   const startedAt = clock.monotonic();
   const version = readVersion();
   return {
@@ -39,15 +47,15 @@ export function createControl(options: ControlOptions): AdminBackend {
       uptimeSeconds: Math.round((clock.monotonic() - startedAt) / MS_PER_SECOND),
       ...statusOf(options),
     }),
-    members: () => pool.members(),
+    members: () => (fleet === undefined ? pool.members() : membersOf(pool, fleet)),
     memberCounts: () => pool.counts(),
     sessions: () => pool.sessions(),
     evictMember: (member) => pool.evict(member),
-    refillSource: (source) => refiller().refill(source),
-    pauseSource: (source) => refiller().pause(source),
+    refillSource: (source) => share(source, 'refill', refiller().refill(source)),
+    pauseSource: (source) => share(source, 'pause', refiller().pause(source)),
     resumeSource(source) {
       faults.tryAgain(source);
-      return refiller().resume(source);
+      return share(source, 'resume', refiller().resume(source));
     },
     rotateSession(session, closeTunnels) {
       if (pool.rotateSession(session) === undefined) return false;
@@ -68,8 +76,12 @@ export function createControl(options: ControlOptions): AdminBackend {
   };
 }
 
+function membersOf(pool: Pool, { shared }: Fleet): MemberJson[] {
+  return pool.members().map((member) => ({ ...member, drawnBy: shared.drawnBy(member.id) ?? null }));
+}
+
 function statusOf(options: ControlOptions): Omit<Status, 'version' | 'uptimeSeconds'> {
-  const { pool, refiller, plane, faults, readiness } = options;
+  const { pool, refiller, plane, faults, readiness, fleet } = options;
   const counts = pool.counts();
   const statuses = refiller().sources();
   const sum = (of: (count: SourceCounts) => number) => counts.reduce((total, count) => total + of(count), 0);
@@ -98,6 +110,7 @@ function statusOf(options: ControlOptions): Omit<Status, 'version' | 'uptimeSeco
         faults.of(status.name)?.advice,
       ),
     ),
+    fleet: fleet?.status() ?? null,
   };
 }
 

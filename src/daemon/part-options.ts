@@ -8,12 +8,14 @@ import { isPrivateAddress } from '../core/networks.ts';
 import { Secret } from '../core/secret.ts';
 import type { DialerSettings } from '../dialer/dialer.ts';
 import type { SourceSettings } from '../dialer/source-memory.ts';
+import type { SourceKeys } from '../fleet/source-keys.ts';
 import type { BoundAddress } from '../listener/bind.ts';
 import { isOwnAddress } from '../listener/deny-targets.ts';
 import type { ListenerSettings, PlaneContext } from '../plane/data-plane.ts';
 import type { PoolSettings, PoolSourceOptions } from '../pool/options.ts';
 import type { ProberSettings } from '../prober/prober.ts';
 import type { DrawSourceOptions, RefillSettings } from '../refill/options.ts';
+import { paceKey } from '../refill/pace.ts';
 import type { RefuseAddress } from '../service/decode.ts';
 import { defaultLifetimeMs, longestLifeMs } from '../service/member-facts.ts';
 import type { SourceProduct } from '../service/operations.ts';
@@ -69,6 +71,19 @@ export function secretsIn(config: unknown): Secret[] {
   return Object.values(config).flatMap(secretsIn);
 }
 
+/** The instance of each source, as the norias of a fleet name it. Of several sources with one instance, the first one counts. */
+export function sourceKeys(config: () => Config): SourceKeys {
+  const keyOfSource = (source: SourceConfig) => paceKey(callOf(config(), source));
+  const found = (fits: (source: SourceConfig) => boolean) => config().sources.find(fits);
+  return {
+    keyOf(name) {
+      const source = found((each) => each.name === name);
+      return source === undefined ? name : keyOfSource(source);
+    },
+    sourceOf: (key) => found((source) => keyOfSource(source) === key)?.name,
+  };
+}
+
 /** How many processes serve clients. */
 export function workersOf({ workers }: Config): number {
   return workers === 'auto' ? availableParallelism() : workers;
@@ -79,6 +94,7 @@ export function changesForRestart(before: Config, next: Config): string[] {
   const keys = {
     'state.dir': [before.state, next.state],
     workers: [before.workers, next.workers],
+    fleet: [before.fleet, next.fleet],
     'log.format': [before.log.format, next.log.format],
   } as const;
   return Object.entries(keys).flatMap(([name, [one, other]]) => (isSame(one, other) ? [] : [name]));

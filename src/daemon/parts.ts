@@ -1,5 +1,5 @@
 /**
- * Opens the parts of noria in order: log, state, pool, data plane, health checks, admin API, service client, refill, snapshot. The
+ * Opens the parts of noria in order: log, state, pool, fleet, data plane, health checks, admin API, service client, refill, snapshot. The
  * owner closes them in reverse. No other file opens parts.
  */
 import type { AdminBackend } from '../admin/backend.ts';
@@ -13,6 +13,7 @@ import type { Random } from '../core/random.ts';
 import type { SourceFault } from '../dialer/credentials.ts';
 import type { DataPlane } from '../plane/data-plane.ts';
 import { openLocalPlane } from '../plane/local-plane.ts';
+import type { LeaseProvider } from '../pool/lease.ts';
 import type { SourceForecast } from '../pool/options.ts';
 import { Pool } from '../pool/pool.ts';
 import { Prober } from '../prober/prober.ts';
@@ -22,6 +23,7 @@ import type { RefuseAddress } from '../service/decode.ts';
 import { openState, type State } from '../state/folder.ts';
 import { AdminSlot } from './admin-slot.ts';
 import { createControl } from './control.ts';
+import { createFleet, type Fleet } from './fleet.ts';
 import {
   configuredAddresses,
   dialerSettings,
@@ -33,6 +35,7 @@ import {
   refillSettings,
   refusesOf,
   secretsIn,
+  sourceKeys,
   workersOf,
 } from './part-options.ts';
 import { ReadinessMonitor } from './readiness-monitor.ts';
@@ -83,6 +86,11 @@ export async function openParts(context: PartsContext, owner: Ownership): Promis
   restorePool(pool, state.snapshot, { refuses: refusesOf(config(), configuredAddresses(config())), warn });
   pool.restoreSessions(state.sessions.found);
   state.sessions.attach((onChange) => pool.sessionJournal(onChange));
+  const fleet = await openFleet(
+    context,
+    { pool, clients: () => clientsOf(plane), refiller: () => refiller },
+    owner,
+  );
   const faults: SourceFaults = new SourceFaults({
     clock,
     log,
@@ -90,7 +98,10 @@ export async function openParts(context: PartsContext, owner: Ownership): Promis
     resetRefusals: (source) => plane.resetRefusals(source),
   });
   owner.own('source faults', () => faults.close());
-  const plane = await owner.open('data plane', openPlane(context, { pool, faults, forecasts }));
+  const plane = await owner.open(
+    'data plane',
+    openPlane(context, { pool, replica: fleet?.replica, faults, forecasts }),
+  );
   const probing = { ...proberSettings(config()), clock, random, bus, pool, dialer: plane.dialer };
   const prober = await owner.open('prober', new Prober(probing));
   await plane.update(listenerSettings(config()), 0);
@@ -103,6 +114,7 @@ export async function openParts(context: PartsContext, owner: Ownership): Promis
     draining,
     faults,
     limits,
+    fleet,
     refiller: () => refiller,
   });
   owner.own('readiness', () => readiness.close());
@@ -114,6 +126,7 @@ export async function openParts(context: PartsContext, owner: Ownership): Promis
     plane,
     faults,
     readiness,
+    fleet,
     refiller: () => refiller,
   });
   const admin = new AdminSlot({ clock, bus, log, control });
@@ -127,8 +140,10 @@ export async function openParts(context: PartsContext, owner: Ownership): Promis
   const refuses: RefuseAddress = (host, port) => refusesOf(config(), ownAddresses())(host, port);
   evictOwnMembers(pool, { refuses, warn });
   const extractor = await owner.open('service client', openClient(context, refuses));
+  await fleet?.replica.open();
   const restored = state.snapshot.read('refill');
-  const drawing = { clock, random, bus, pace: state.pace, extractor, pool, restored };
+  const pace = fleet?.shared.pace ?? state.pace;
+  const drawing = { clock, random, bus, pace, extractor, pool, restored };
   refiller = await owner.open('refill', openRefiller({ ...refillSettings(config()), ...drawing }));
   const keeping = keepSnapshot(state, pool, refiller, bus);
   owner.own('snapshot', () => keeping[Symbol.dispose]());
@@ -147,13 +162,46 @@ const NO_REFILLER: Refiller = {
   close: async () => {},
 };
 
+interface FleetParts {
+  readonly pool: Pool;
+  readonly clients: () => number;
+  readonly refiller: () => Refiller;
+}
+
+/** Undefined without a fleet. */
+async function openFleet(
+  { clock, random, bus, config }: PartsContext,
+  { pool, clients, refiller }: FleetParts,
+  owner: Ownership,
+): Promise<Fleet | undefined> {
+  const fleetConfig = config().fleet;
+  if (fleetConfig === undefined) return undefined;
+  const fleet = await createFleet({
+    ...{ config: fleetConfig, clock, random, bus, pool, clients },
+    sources: sourceKeys(config),
+    callTimeoutMs: () => config().service.timeoutMs,
+    onCommand: ({ source, command }) => void refiller()[command](source),
+  });
+  owner.own('fleet', () => fleet.replica.close());
+  return fleet;
+}
+
+function clientsOf({ listeners }: DataPlane): number {
+  return listeners.reduce((sum, { connections }) => sum + connections, 0);
+}
+
 interface PlaneParts {
   readonly pool: Pool;
+  /** Grants the leases in place of the pool. */
+  readonly replica: LeaseProvider | undefined;
   readonly faults: SourceFaults;
   readonly forecasts: () => readonly SourceForecast[];
 }
 
-async function openPlane(context: PartsContext, { pool, faults, forecasts }: PlaneParts): Promise<DataPlane> {
+async function openPlane(
+  context: PartsContext,
+  { pool, replica, faults, forecasts }: PlaneParts,
+): Promise<DataPlane> {
   const { clock, bus, config, inheritedFds, log, onFailed } = context;
   const options = {
     clock,
@@ -166,7 +214,7 @@ async function openPlane(context: PartsContext, { pool, faults, forecasts }: Pla
     onNetwork: (down: boolean) => pool.freezeEvictions(down),
   };
   const workers = workersOf(config());
-  if (workers === 1) return openLocalPlane(options);
+  if (workers === 1) return openLocalPlane({ ...options, leases: replica });
   const { openWorkersPlane } = await import('../plane/workers/workers-plane.ts'); // loads node:cluster
   return openWorkersPlane({
     ...options,

@@ -10,6 +10,7 @@ import type { Pool } from '../pool/pool.ts';
 import type { SourceCounts } from '../pool/views.ts';
 import type { Refiller } from '../refill/refiller.ts';
 import type { SourceStatus } from '../refill/status.ts';
+import type { Fleet } from './fleet.ts';
 import { decideReadiness, isSameVerdict, type ReadinessFacts, type SourceFacts } from './readiness.ts';
 import type { SourceFaults } from './source-faults.ts';
 
@@ -23,6 +24,7 @@ export interface ReadinessOptions {
   readonly faults: Pick<SourceFaults, 'of'>;
   /** The current values: a reload may change them. */
   readonly limits: () => Pick<ReadinessFacts, 'clientWaitMs' | 'drawTimeoutMs'>;
+  readonly fleet: Pick<Fleet, 'shared'> | undefined;
 }
 
 /** Members expire, and time passes, without an event. */
@@ -42,6 +44,7 @@ export class ReadinessMonitor {
     this.#verdict = decideReadiness(this.#facts([], []));
     this.#subscriptions = [
       options.bus.on('source.moved', () => this.#checkSoon()),
+      options.bus.on('fleet.store', () => this.#checkSoon()),
       options.bus.on('dial.ended', ({ outcome }) => {
         if (outcome === 'accepted') this.#failedRequests = 0;
         else if (outcome === 'members-failed') this.#failedRequests += 1;
@@ -99,7 +102,8 @@ export class ReadinessMonitor {
   }
 
   #facts(statuses: readonly SourceStatus[], counts: readonly SourceCounts[]): ReadinessFacts {
-    const { clock, draining, plane, faults, limits } = this.#options;
+    const { clock, draining, plane, faults, limits, fleet } = this.#options;
+    const { fault, lostMs = 0 } = fleet?.shared ?? {};
     const bySource = new Map(counts.map((count) => [count.source, count]));
     return {
       now: clock.monotonic(),
@@ -108,6 +112,7 @@ export class ReadinessMonitor {
       workers: plane.workers,
       failedRequests: this.#failedRequests,
       ...limits(),
+      ...(fault !== undefined && { storeLost: { reason: fault.message, ms: lostMs } }),
       sources: statuses.map((status): SourceFacts => {
         const { ready = 0, joining = 0, blocked = null } = bySource.get(status.name) ?? {};
         const facts = { ...status, joining, usable: blocked === null ? ready : 0 };

@@ -22,6 +22,8 @@ export interface ReadinessFacts {
   /** The longest time that a draw takes. */
   readonly drawTimeoutMs: number;
   readonly sources: readonly SourceFacts[];
+  /** Why the fleet's store is lost, and for how long; absent: it is connected, or there is no fleet. */
+  readonly storeLost?: { readonly reason: string; readonly ms: number };
 }
 
 export interface SourceFacts
@@ -46,6 +48,8 @@ type Verdict = Pick<Readiness, 'state' | 'reason'>;
 const MS_PER_SECOND = 1_000;
 /** A single request may fail because of a few bad members. Two failed requests in a row are a reason to look. */
 const FAILED_REQUESTS_IN_A_ROW = 2;
+/** A restart of the store, or a failover, usually takes less. */
+const STORE_GRACE_MS = 3_000;
 
 export function decideReadiness(facts: ReadinessFacts, before?: ReadinessSince): Readiness & ReadinessSince {
   const fatal = fatalProblems(facts);
@@ -96,8 +100,13 @@ function fatalProblems({ draining, listenerCount, workers }: ReadinessFacts): Re
 }
 
 /** What limits the service without ending it. */
-function doubts({ workers, failedRequests }: ReadinessFacts): ReadinessProblem[] {
+function doubts({ workers, failedRequests, storeLost }: ReadinessFacts): ReadinessProblem[] {
   const found: ReadinessProblem[] = [];
+  if (storeLost !== undefined && storeLost.ms >= STORE_GRACE_MS) {
+    const advice = 'Check the store and fleet.url; noria check says what is wrong.';
+    const reason = `noria draws nothing while the fleet's store is lost: ${storeLost.reason}`;
+    found.push(problem('store-lost', reason, { advice, nextMs: 0 }));
+  }
   if (workers.running > 0 && workers.running < workers.wanted) {
     found.push(
       problem('workers-down', `${workers.running} of ${workers.wanted} workers run; restarting the others`),

@@ -8,7 +8,7 @@
  *
  * Everything here is plain data that survives JSON. Moments are monotonic ms of the replica that passes or receives them:
  * an implementation converts them between processes, and errs towards earlier ends of life. `source` is the name under
- * which the replicas file a source (see `ReplicaOptions.sourceKey`), not always its name in one configuration.
+ * which the replicas file a source, not always its name in one configuration (source-keys.ts).
  *
  * The state is the result of all facts in the order of the log (shared-state.ts). The last fact about the same thing decides.
  * Every fact is idempotent: applied again, it changes nothing.

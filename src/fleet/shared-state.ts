@@ -88,6 +88,11 @@ export class SharedPoolState {
     this.#sessions.set(name, { ...session, ttlMs, uses: session.uses + uses, usedAt: latest });
   }
 
+  /** The replica that published the member first; undefined when there is no such member. */
+  drawnBy(member: string): string | undefined {
+    return this.#members.get(member)?.drawnBy;
+  }
+
   /** How many members and sessions it has, including some that have ended. */
   get size(): number {
     return this.#members.size + this.#sessions.size;

@@ -1,5 +1,6 @@
 /** The data plane in this process. */
 import { type DialerOptions, type DialerSettings, MemberDialer } from '../dialer/dialer.ts';
+import type { LeaseProvider } from '../pool/lease.ts';
 import type { Pool } from '../pool/pool.ts';
 import type { DataPlane } from './data-plane.ts';
 import { ListenerSet, type ListenerSetOptions } from './listener-set.ts';
@@ -8,11 +9,13 @@ export interface LocalPlaneOptions
   extends Omit<ListenerSetOptions, 'dialer'>,
     Pick<DialerOptions, 'onSourceFault' | 'onNetwork'> {
   readonly pool: Pool;
+  /** Grants the leases of clients; default: the pool. */
+  readonly leases?: LeaseProvider | undefined;
   readonly dialer: DialerSettings;
 }
 
-export function openLocalPlane({ dialer: settings, ...options }: LocalPlaneOptions): DataPlane {
-  const dialer = new MemberDialer({ ...options, ...settings });
+export function openLocalPlane({ dialer: settings, leases, ...options }: LocalPlaneOptions): DataPlane {
+  const dialer = new MemberDialer({ ...options, ...settings, pool: leases ?? options.pool });
   const listeners = new ListenerSet({ ...options, dialer });
   return {
     get listeners() {

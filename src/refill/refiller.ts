@@ -159,6 +159,9 @@ class SourceRefiller implements Refiller {
         this.#wakeLater(source);
       }),
       bus.on('source.moved', ({ source }) => this.#wakeLater(source)),
+      bus.on('fleet.store', ({ up }) => {
+        if (up) for (const source of this.#sources.values()) source.storeReturned();
+      }),
       ...WAKING_EVENTS.map((name) => bus.on(name, ({ source }) => this.#wake([source]))),
     ];
   }

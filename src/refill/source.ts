@@ -408,6 +408,14 @@ export class DrawSource {
     return settlement;
   }
 
+  /** The fleet's store is back: ends a suspension that only its loss has caused. */
+  storeReturned(): void {
+    const { last } = this.#history;
+    if (this.#phase.name !== 'backoff' || !last?.code.startsWith('fleet-store-')) return;
+    this.#move({ name: 'idle', reason: "the fleet's store is back" });
+    this.wake();
+  }
+
   /** The options changed: forgets what was learned under the old ones and ends their suspension. */
   #startOver(): void {
     this.#history.reset();

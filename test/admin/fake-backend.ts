@@ -74,6 +74,7 @@ export const STATUS: Status = {
     sessions: 1,
   },
   sources: [SOURCE],
+  fleet: null,
 };
 
 /** A backend with one source, one member and one session. It records the commands called on it. */

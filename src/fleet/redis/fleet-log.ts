@@ -99,8 +99,8 @@ export const BEAT = new FleetScript(
   `
 local function split(record) return string.match(record, '^(%d+) (.*)$') end
 local function raise(field, at, text)
-  local known = redis.call('HGET', KEYS[6], field)
-  if not known or tonumber(at) > tonumber(split(known .. ' ')) then redis.call('HSET', KEYS[6], field, text) end
+  local known = tonumber(string.match(redis.call('HGET', KEYS[6], field) or '0', '^%d+'))
+  if tonumber(at) > known then redis.call('HSET', KEYS[6], field, text) end
 end
 local previous = redis.call('HGET', KEYS[4], ARGV[5]) or ''
 redis.call('HSET', KEYS[4], ARGV[5], whole(now) .. ' ' .. ARGV[6])

@@ -18,6 +18,8 @@ export interface FleetKeys {
   readonly beats: string;
   /** Hash of what beats have added: `uses:m:MEMBER`, `ends:m:MEMBER`, `uses:s:SESSION` and `used:s:SESSION` (last use and TTL). */
   readonly uses: string;
+  /** Used by `noria check` and deleted at once. */
+  readonly check: string;
   /** Hash: the last call, the queue and the version of the entry. */
   pace(instance: string): string;
   /** Hash: a session and its member, until it ends. */
@@ -36,6 +38,7 @@ export function fleetKeys(name: string): FleetKeys {
     replicas: `${prefix}:replicas`,
     beats: `${prefix}:beats`,
     uses: `${prefix}:uses`,
+    check: `${prefix}:check`,
     pace: (instance) => `${prefix}:pace:${hashOf(instance)}`,
     session: (session) => `${prefix}:session:${hashOf(session)}`,
     day: (source, day) => `${prefix}:day:${hashOf(source)}:${day}`,

@@ -7,7 +7,7 @@
  */
 import { randomUUID } from 'node:crypto';
 import { type Clock, pause } from '../../core/clock.ts';
-import type { NoriaError } from '../../core/faults.ts';
+import { NoriaError } from '../../core/faults.ts';
 import type { SharedSession } from '../../pool/shared-member.ts';
 import type { Timekeeper } from '../../state/moment.ts';
 import { type Shift, shiftBeat, shiftFact, shiftSession, shiftState } from '../moments.ts';
@@ -132,6 +132,18 @@ export class RedisSharedPool implements PacedSharedPool {
   /** The replicas as the store last listed them. */
   get replicas(): readonly ReplicaStatus[] {
     return this.#beats.replicas();
+  }
+
+  /** The replica that drew the member, if it is shared. */
+  drawnBy(member: string): string | undefined {
+    return this.#state.drawnBy(member);
+  }
+
+  /** Loads the state again, for a follower that needs all of it. */
+  reload(): void {
+    this.#store.connection.reset(
+      new NoriaError('fleet-store-lost', 'noria loads the data of the store again'),
+    );
   }
 
   /**

@@ -143,6 +143,7 @@ const replicaSchema = z.object({
 /** What the store knows about a replica. */
 export type ReplicaRecord = Readonly<z.infer<typeof replicaSchema>>;
 
+/** @returns undefined for an empty text. */
 export function decodeReplica(text: string): ReplicaRecord | undefined {
-  return replicaSchema.safeParse(JSON.parse(text)).data;
+  return text === '' ? undefined : replicaSchema.safeParse(JSON.parse(text)).data;
 }

@@ -60,7 +60,7 @@ export class StoreClient {
     this.#client = client;
     this.#clock = clock;
     this.address = address;
-    client.on('error', (error) => this.end(lostStore(address, describeError(error), error)));
+    client.on('error', (error) => this.end(openingFault(address, error)));
   }
 
   /**
@@ -74,8 +74,9 @@ export class StoreClient {
     const missed = `no answer to ${command[0]} within ${deadlineMs} ms`;
     const deadline = this.#clock.after(deadlineMs, () => this.end(lostStore(this.address, missed)));
     try {
-      return await Promise.race([this.#client.sendCommand<Reply>([...command]), this.failed()]);
+      return await this.#client.sendCommand<Reply>([...command]);
     } catch (error) {
+      // The end of the connection rejects all its commands. Its reason counts, not that of the library.
       if (!(error instanceof ErrorReply))
         throw this.end(lostStore(this.address, describeError(error), error));
       if (!UNFIT.test(error.message)) throw error;

@@ -5,7 +5,7 @@ import { systemBoot } from '../../../src/core/boot.ts';
 import { systemClock } from '../../../src/core/clock.ts';
 import { MemorySharedPool } from '../../../src/fleet/memory-shared-pool.ts';
 import type { Beat, Fact, SharedPool, SharedState } from '../../../src/fleet/shared-pool.ts';
-import type { SharedSession } from '../../../src/pool/shared-member.ts';
+import type { SharedMember, SharedSession } from '../../../src/pool/shared-member.ts';
 import { createTimekeeper } from '../../../src/state/moment.ts';
 import { createPaceMemory } from '../../../src/state/pace-file.ts';
 import { freePort } from '../../support/free-port.ts';
@@ -42,12 +42,7 @@ const fact: fc.Arbitrary<Fact> = fc.oneof(
   fc.tuple(member, moment, fc.boolean()).map(
     ([id, endsAt, endIsAssumed]): Fact => ({
       kind: 'member.joined',
-      member: {
-        ...sharedMember({ clock: systemClock }, id),
-        joinedAt: start,
-        endsAt,
-        endIsAssumed,
-      },
+      member: memberOf(id, endsAt, endIsAssumed),
     }),
   ),
   fc.record({
@@ -76,7 +71,19 @@ const fact: fc.Arbitrary<Fact> = fc.oneof(
   }),
 );
 
-const use = fc.record({ member, uses: fc.nat(5), openLeases: fc.nat(2) });
+const use = fc.record({
+  member,
+  uses: fc.nat(5),
+  openLeases: fc.nat(2),
+  endsAt: fc.option(moment, { nil: undefined }),
+});
+const sessionUse = fc.record({
+  session: fc.constantFrom('s1', 's2'),
+  uses: fc.nat(5),
+  openLeases: fc.nat(2),
+  usedAt: moment,
+  ttlMs: fc.constant(9 * UNIT_MS),
+});
 const step: fc.Arbitrary<Step> = fc.oneof(
   {
     weight: 4,
@@ -95,7 +102,7 @@ const step: fc.Arbitrary<Step> = fc.oneof(
         waiting: fc.nat(3),
         demand: fc.constant({}),
         members: fc.uniqueArray(use, { maxLength: 3, selector: (each) => each.member }),
-        sessions: fc.constant([]),
+        sessions: fc.uniqueArray(sessionUse, { maxLength: 2, selector: (each) => each.session }),
       }),
     }),
   },
@@ -125,24 +132,42 @@ describe.skipIf(NO_STORE)('with a store', () => {
   });
 });
 
+/** All members and sessions exist first: a beat about others is unspecified. */
+const BEGINNING: Step = {
+  kind: 'publish',
+  by: 0,
+  facts: [
+    ...['m1', 'm2', 'm3', 'm4'].map(
+      (id): Fact => ({ kind: 'member.joined', member: memberOf(id, start + UNIT_MS, true) }),
+    ),
+    ...['s1', 's2'].map(
+      (name): Fact => ({
+        kind: 'session.moved',
+        reason: 'new',
+        session: { name, owner: { user: '', address: '' }, ttlMs: 9 * UNIT_MS, usedAt: start, uses: 1 },
+      }),
+    ),
+  ],
+};
+
 /** Plays the steps one after the other. Returns the answers to binds, and what a replica finds that starts then. */
 async function play(steps: readonly Step[], connect: (replica: string) => SharedPool) {
   const pools = REPLICAS.map(connect);
-  const seen = new Recorder();
-  for (const pool of pools) await pool.follow(pool === pools[0] ? seen : new Recorder());
+  const seen = pools.map(() => new Recorder());
+  for (const [index, pool] of pools.entries()) await pool.follow(seen[index] as Recorder);
   const bound: unknown[] = [];
-  for (const { by: index, ...each } of steps) {
+  for (const { by: index, ...each } of [BEGINNING, ...steps]) {
     const pool = pools[index] as SharedPool;
-    const before = seen.facts.length;
+    const other = seen[1 - index] as Recorder;
+    const [facts, beats] = [other.facts.length, other.beats.length];
     if (each.kind === 'publish') {
       pool.publish(each.facts);
-      await until('the facts are in the log', () => seen.facts.length === before + each.facts.length);
-    } else if (each.kind === 'bind') {
-      const answer = await pool.bindSession(each.session);
-      bound.push(answer.member);
-      await pool.bindSession(each.session);
-    } else {
+      await until('the facts have arrived', () => other.facts.length === facts + each.facts.length);
+    } else if (each.kind === 'beat') {
       pool.beat(each.beat);
+      await until('the beat has arrived', () => other.beats.length > beats);
+    } else {
+      bound.push((await pool.bindSession(each.session)).member);
     }
   }
   const state = await loadedBy(connect('late'), new Recorder());
@@ -158,12 +183,12 @@ async function loadedBy(pool: SharedPool, recorder: Recorder): Promise<SharedSta
   return state;
 }
 
-/** In one order, and with moments in whole units. Without the uses: beats arrive a moment after they were sent. */
+/** In one order, and with moments in whole units. */
 function comparable({ members, sessions, paused }: SharedState) {
   const units = (at: number) => Math.round((at - start) / UNIT_MS) + 0; // no negative zero
   return {
     members: members
-      .map(({ uses: _uses, ...record }) => ({
+      .map((record) => ({
         ...record,
         member: {
           ...record.member,
@@ -180,4 +205,8 @@ function comparable({ members, sessions, paused }: SharedState) {
       .sort((a, b) => (a.name < b.name ? -1 : 1)),
     paused: [...paused].sort(),
   };
+}
+
+function memberOf(id: string, endsAt: number, endIsAssumed: boolean): SharedMember {
+  return { ...sharedMember({ clock: systemClock }, id), joinedAt: start, endsAt, endIsAssumed };
 }

@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, describe } from 'vitest';
+import { afterAll, beforeAll, describe, expect, onTestFinished } from 'vitest';
 import { freePort } from '../../support/free-port.ts';
 import { NO_STORE, TestStore } from '../../support/store-server.ts';
 import { testSharedPool } from '../shared-pool-contract.ts';
@@ -12,5 +12,9 @@ describe.skipIf(NO_STORE)('with a store', () => {
   });
   afterAll(() => server.close());
 
-  testSharedPool('redis', () => openStoreStage(server));
+  testSharedPool('redis', () => {
+    const stage = openStoreStage(server);
+    onTestFinished(() => expect(stage.lost, 'lost connections').toEqual([]));
+    return stage;
+  });
 });

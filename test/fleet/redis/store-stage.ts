@@ -3,6 +3,7 @@ import { randomUUID } from 'node:crypto';
 import { onTestFinished } from 'vitest';
 import { systemBoot } from '../../../src/core/boot.ts';
 import { systemClock } from '../../../src/core/clock.ts';
+import type { NoriaError } from '../../../src/core/faults.ts';
 import { systemRandom } from '../../../src/core/random.ts';
 import { FleetStore } from '../../../src/fleet/redis/fleet-store.ts';
 import { RedisSharedPool, type RedisSharedPoolOptions } from '../../../src/fleet/redis/redis-shared-pool.ts';
@@ -14,12 +15,16 @@ const timekeeper = createTimekeeper(systemClock, systemBoot());
 const BIND_DEADLINE_MS = 30_000;
 const BEAT_EVERY_MS = 50;
 
+const SILENT = { connected() {}, claimed() {}, lagged() {}, nameTaken() {} };
+
 type Options = Partial<RedisSharedPoolOptions>;
 
 export interface StoreStage {
   readonly clock: typeof systemClock;
   /** Its keys are those of no other stage. */
   readonly name: string;
+  /** Why connections of its pools were lost. */
+  readonly lost: readonly string[];
   connect(replica: string, options?: Options): RedisSharedPool;
   /** The store as a replica uses it, without following the log. */
   store(options?: Options): FleetStore;
@@ -27,11 +32,14 @@ export interface StoreStage {
 
 export function openStoreStage(server: TestStore): StoreStage {
   const name = `test-${randomUUID().slice(0, 8)}`;
+  const lost: string[] = [];
   const common = { address: server.address(), name, clock: systemClock, random: systemRandom, timekeeper };
   return {
     clock: systemClock,
     name,
+    lost,
     connect(replica, options = {}) {
+      const observer = { ...SILENT, lost: ({ message }: NoriaError) => lost.push(message) };
       const pool = new RedisSharedPool({
         ...common,
         replica,
@@ -40,6 +48,7 @@ export function openStoreStage(server: TestStore): StoreStage {
         callTimeoutMs: () => 10_000,
         bindDeadlineMs: BIND_DEADLINE_MS,
         beatEveryMs: BEAT_EVERY_MS,
+        observer,
         ...options,
       });
       onTestFinished(() => pool.close());

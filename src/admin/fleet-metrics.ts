@@ -1,0 +1,62 @@
+/** The metrics of a fleet. Without one, they have no series. */
+import { Counter, Gauge, Histogram, type Registry } from 'prom-client';
+import type { EventBus } from '../core/events.ts';
+import type { AdminBackend } from './backend.ts';
+
+const MS_PER_SECOND = 1_000;
+const STORE_BUCKETS_S = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1];
+
+export function addFleetMetrics(registry: Registry, bus: EventBus, backend: AdminBackend): Disposable[] {
+  const registers = [registry];
+  const fleet = () => backend.status().fleet;
+  new Gauge({
+    name: 'noria_fleet_replicas',
+    help: 'Norias of the fleet, this one included.',
+    registers,
+    collect() {
+      this.reset();
+      const status = fleet();
+      if (status !== null) this.set(status.replicas.length);
+    },
+  });
+  new Gauge({
+    name: 'noria_fleet_store_up',
+    help: "1 while the fleet's store is connected, else 0.",
+    registers,
+    collect() {
+      this.reset();
+      const status = fleet();
+      if (status !== null) this.set(status.store === 'connected' ? 1 : 0);
+    },
+  });
+  let lagMs: number | undefined;
+  new Gauge({
+    name: 'noria_fleet_lag_seconds',
+    help: 'How long the last shared change took to arrive here.',
+    registers,
+    collect() {
+      this.reset();
+      if (lagMs !== undefined) this.set(lagMs / MS_PER_SECOND);
+    },
+  });
+  const seconds = new Histogram({
+    name: 'noria_fleet_store_seconds',
+    help: "Time until the fleet's store answered, by operation.",
+    labelNames: ['operation'],
+    buckets: STORE_BUCKETS_S,
+    registers,
+  });
+  const claims = new Counter({
+    name: 'noria_fleet_claims_total',
+    help: 'Claims of a call to the service, by outcome.',
+    labelNames: ['outcome'],
+    registers,
+  });
+  return [
+    bus.on('fleet.answered', ({ operation, ms }) => seconds.observe({ operation }, ms / MS_PER_SECOND)),
+    bus.on('fleet.claimed', ({ outcome }) => claims.inc({ outcome })),
+    bus.on('fleet.followed', (event) => {
+      lagMs = event.lagMs;
+    }),
+  ];
+}

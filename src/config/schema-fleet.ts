@@ -1,0 +1,147 @@
+/** The section `fleet`, and the URL of a fleet's store. */
+import { z } from 'zod';
+import { formatHostPort, hostPort, parseHostPort } from '../core/host-port.ts';
+import { MASK, Secret } from '../core/secret.ts';
+import { given, optional, required, section } from './keys.ts';
+import { type Scalar, scalar, text } from './scalars.ts';
+import { filePath, secretFile } from './schema-values.ts';
+
+/** A `redis://` or `rediss://` URL. */
+export interface StoreUrl {
+  /** `rediss://`. */
+  readonly tls: boolean;
+  readonly host: string;
+  readonly port: number;
+  readonly username: string | undefined;
+  readonly password: Secret | undefined;
+  /** The number of the database. */
+  readonly database: number;
+}
+
+const DEFAULT_PORT = 6379;
+const MAX_DATABASE = 999;
+
+/** Shown with a masked password. */
+export function formatStoreUrl({ tls, host, port, username, password, database }: StoreUrl): string {
+  const secret = password === undefined ? '' : `:${MASK}`;
+  const login =
+    username === undefined && secret === '' ? '' : `${encodeURIComponent(username ?? '')}${secret}@`;
+  const path = database === 0 ? '' : `/${database}`;
+  return `${tls ? 'rediss' : 'redis'}://${login}${formatHostPort(host, port)}${path}`;
+}
+
+/** The URL of the store. It may contain a password, so no message quotes it. */
+export function storeUrl(): Scalar<StoreUrl> {
+  return scalar({
+    expected:
+      'redis://host:port or rediss://host:port (TLS), with user name, password and database number if needed',
+    example: 'redis://valkey.example.com:6379',
+    json: { type: 'string', pattern: '^rediss?://' },
+    quoted: 'never',
+    read: readStoreUrl,
+    write: formatStoreUrl,
+  });
+}
+
+function readStoreUrl(given: string): { readonly value: StoreUrl } | { readonly wrong: string } {
+  const url = URL.canParse(given) ? new URL(given) : undefined;
+  if (url === undefined || !['redis:', 'rediss:'].includes(url.protocol)) {
+    return { wrong: 'is not a redis:// or rediss:// URL' };
+  }
+  if (url.search + url.hash !== '') return { wrong: 'has a query or a fragment' };
+  const port = url.port === '' ? DEFAULT_PORT : Number(url.port);
+  const place = hostPort(url.hostname.replace(/^\[|\]$/g, ''), port);
+  if (place === undefined) return { wrong: 'has no valid host and port' };
+  const [, path = '0'] = /^\/?(\d{1,3})?$/.exec(url.pathname) ?? [undefined, ''];
+  const database = Number(path === '' ? Number.NaN : path);
+  if (!(database <= MAX_DATABASE)) return { wrong: 'has a path that is not the number of a database' };
+  try {
+    const [username, password] = [url.username, url.password].map(decodeURIComponent);
+    return {
+      value: {
+        tls: url.protocol === 'rediss:',
+        host: place.host,
+        port,
+        username: username === '' ? undefined : username,
+        password: password === '' || password === undefined ? undefined : new Secret(password),
+        database,
+      },
+    };
+  } catch {
+    return { wrong: 'has a % that is not part of an encoded character; write %25 for it' }; // handled: so says the message
+  }
+}
+
+interface SentinelAddress {
+  readonly host: string;
+  readonly port: number;
+}
+
+function sentinelAddress(): Scalar<SentinelAddress> {
+  return scalar<SentinelAddress>({
+    expected: 'host:port or [v6]:port',
+    example: '"10.0.0.1:26379"',
+    json: { type: 'string' },
+    quoted: 'always',
+    read(given) {
+      const place = parseHostPort(given, SENTINEL_PORT);
+      return place === undefined ? { wrong: 'is not host:port' } : { value: place };
+    },
+    write: ({ host, port }) => formatHostPort(host, port),
+  });
+}
+
+const SENTINEL_PORT = 26_379;
+
+export const FLEET = section({
+  url: optional(storeUrl(), 'address of the store: Valkey, or Redis 7.0 or later', 'none with Sentinels'),
+  urlFile: optional(secretFile('/run/secrets/fleet-url'), 'file that contains the address of the store'),
+  name: given(
+    text({
+      expected: '1 to 64 letters, digits, `-` and `_`',
+      example: 'crawl',
+      pattern: /^[A-Za-z0-9_-]{1,64}$/,
+      maxBytes: 64,
+      wrong: 'contains a character other than letters, digits, `-` and `_`',
+    }),
+    'noria',
+    'norias with the same name share one pool',
+  ),
+  replica: optional(
+    text({
+      expected: '1 to 64 letters, digits, `.`, `-` and `_`',
+      example: '${HOSTNAME}',
+      pattern: /^[A-Za-z0-9._-]{1,64}$/,
+      maxBytes: 64,
+      wrong: 'contains a character other than letters, digits, `.`, `-` and `_`',
+    }),
+    'name of this noria, unique in the fleet',
+    'the host name with a random suffix',
+  ),
+  tls: optional(
+    section({
+      ca: optional(
+        filePath('/etc/noria/ca.pem'),
+        'certificates of the authorities to trust, in PEM',
+        'those of Node',
+      ),
+      cert: optional(filePath('/etc/noria/client.pem'), "noria's own certificate for the store, in PEM"),
+      key: optional(filePath('/etc/noria/client.key'), 'private key of that certificate, in PEM'),
+    }),
+    'how noria checks the store and identifies itself, for `rediss://`',
+    'the store needs a certificate of a public authority',
+  ),
+  sentinel: optional(
+    section({
+      primary: required(
+        text({ expected: 'the name of a primary', example: 'mymaster' }),
+        'name of the primary, as the Sentinels know it',
+      ),
+      addresses: required(z.array(sentinelAddress()).min(1), 'the Sentinels, which are asked in this order'),
+    }),
+    'Sentinels that know the address of the store, in place of the host in `url`',
+    'none',
+  ),
+});
+
+export type FileFleet = z.output<typeof FLEET>;

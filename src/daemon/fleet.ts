@@ -1,0 +1,137 @@
+/** Opens the part of noria that shares with other norias, and shows its state. */
+import { randomBytes } from 'node:crypto';
+import { hostname } from 'node:os';
+import type { Status } from '../admin/schemas.ts';
+import type { FleetConfig } from '../config/config.ts';
+import { formatStoreUrl } from '../config/schema-fleet.ts';
+import { systemBoot } from '../core/boot.ts';
+import type { Clock } from '../core/clock.ts';
+import type { EventBus } from '../core/events.ts';
+import type { NoriaError } from '../core/faults.ts';
+import type { Random } from '../core/random.ts';
+import { readVersion } from '../core/version.ts';
+import type { FleetObserver, RedisSharedPool } from '../fleet/redis/redis-shared-pool.ts';
+import type { StoreAddress } from '../fleet/redis/store-address.ts';
+import { Replica } from '../fleet/replica.ts';
+import type { SourceCommand } from '../fleet/shared-pool.ts';
+import { type SourceKeys, withSourceKeys } from '../fleet/source-keys.ts';
+import type { Pool } from '../pool/pool.ts';
+import { createTimekeeper } from '../state/moment.ts';
+
+export interface FleetOptions {
+  readonly config: FleetConfig;
+  readonly clock: Clock;
+  readonly random: Random;
+  readonly bus: EventBus;
+  readonly pool: Pool;
+  readonly sources: SourceKeys;
+  /** Executes a command that the operator gave to another noria of the fleet. */
+  readonly onCommand: (command: SourceCommand) => void;
+  /** Connected clients of this noria. */
+  readonly clients: () => number;
+  readonly callTimeoutMs: () => number;
+}
+
+export type FleetStatus = NonNullable<Status['fleet']>;
+
+export interface Fleet {
+  readonly shared: RedisSharedPool;
+  /** Grants the leases of clients. */
+  readonly replica: Replica;
+  status(): FleetStatus;
+}
+
+const MS_PER_SECOND = 1_000;
+const SUFFIX_BYTES = 3;
+const BEAT_MS = 1_000;
+/** One noria with a broken network must not empty the pool of all. */
+const EVICTION_VOTES = 2;
+
+/** Loads the client of the store only here: a noria without a fleet never does. */
+export async function createFleet(options: FleetOptions): Promise<Fleet> {
+  const { config, clock, random, bus, clients, callTimeoutMs, pool, sources, onCommand } = options;
+  const { RedisSharedPool } = await import('../fleet/redis/redis-shared-pool.ts');
+  const name = config.replica ?? randomReplicaName();
+  const shared = new RedisSharedPool({
+    address: storeAddressOf(config),
+    name: config.name,
+    replica: name,
+    version: readVersion(),
+    clock,
+    random,
+    timekeeper: createTimekeeper(clock, systemBoot()),
+    clients,
+    callTimeoutMs,
+    observer: observe(bus, name),
+    onTiming: (operation, ms) => bus.emit('fleet.answered', { operation, ms }),
+  });
+  const replica = new Replica({
+    name,
+    clock,
+    bus,
+    pool,
+    shared: withSourceKeys(shared, sources),
+    sameMachine: false,
+    servesClients: true,
+    evictionVotes: (replicas) => Math.min(EVICTION_VOTES, Math.max(1, replicas)),
+    beatMs: BEAT_MS,
+    onCommand,
+  });
+  return { shared, replica, status: () => statusOf(config.name, name, shared) };
+}
+
+export function storeAddressOf({ url, tls, sentinel }: FleetConfig): StoreAddress {
+  const { host, port, username, password, database } = url;
+  const login = { ...(username !== undefined && { username }), ...(password !== undefined && { password }) };
+  const { ca, cert, key } = tls ?? {};
+  const certificates = {
+    ...(ca !== undefined && { ca }),
+    ...(cert !== undefined && { cert }),
+    ...(key !== undefined && { key }),
+  };
+  const server = { host, port, login, tls: url.tls ? certificates : undefined, database };
+  if (sentinel === undefined)
+    return { label: formatStoreUrl({ ...url, username: undefined, password: undefined }), server };
+  return { label: `the primary ${sentinel.primary}`, server, sentinel };
+}
+
+function statusOf(name: string, replica: string, shared: RedisSharedPool): FleetStatus {
+  const { fault, lostMs, replicas } = shared;
+  return {
+    name,
+    replica,
+    store: fault === undefined ? 'connected' : 'lost',
+    reason: fault?.message ?? null,
+    lostForSeconds: Math.floor(lostMs / MS_PER_SECOND),
+    replicas: [...replicas],
+  };
+}
+
+/** Reports a lost store once, although every attempt to reconnect fails. */
+function observe(bus: EventBus, replica: string): FleetObserver {
+  let lostBy: string | undefined;
+  return {
+    connected() {
+      lostBy = undefined;
+      bus.emit('fleet.store', { up: true });
+    },
+    lost({ code, message }: NoriaError) {
+      if (lostBy === message) return;
+      lostBy = message;
+      bus.emit('fleet.store', { up: false, reason: message, code });
+    },
+    claimed: (outcome) => bus.emit('fleet.claimed', { outcome }),
+    lagged: (lagMs) => bus.emit('fleet.followed', { lagMs }),
+    nameTaken: () =>
+      bus.emit('fleet.warned', {
+        message: `another noria of the fleet is named ${replica}, too; set fleet.replica to a unique name`,
+      }),
+  };
+}
+
+function randomReplicaName(): string {
+  const host = hostname()
+    .replace(/[^A-Za-z0-9._-]/g, '-')
+    .slice(0, 50);
+  return `${host}-${randomBytes(SUFFIX_BYTES).toString('hex')}`;
+}

@@ -1,0 +1,169 @@
+/** Finds out whether a store can serve a fleet, for `noria check`. Writes nothing that stays. */
+import type { Clock } from '../../core/clock.ts';
+import { NoriaError } from '../../core/faults.ts';
+import { STORE_FORMAT } from './epoch.ts';
+import { type FleetKeys, fleetKeys } from './keys.ts';
+import { listOf } from './log-reader.ts';
+import { openPrimary, type StoreAddress } from './store-address.ts';
+import { type StoreClient, StoreRefusal } from './store-client.ts';
+import { COMMAND_DEADLINE_MS } from './store-connection.ts';
+
+export interface StoreReport {
+  /** `Valkey 8.1.0` or `Redis 7.0.15`; undefined when it is unknown. */
+  readonly version: string | undefined;
+  /** Why noria cannot use the store. */
+  readonly errors: readonly string[];
+  readonly warnings: readonly string[];
+}
+
+const CONNECT_DEADLINE_MS = 5_000;
+const LEAST_VERSION = 7;
+
+/** The commands that noria sends, and those of its scripts. */
+const SENT = ['EVAL', 'EVALSHA', 'XREAD', 'PING', 'ROLE', 'SELECT'];
+const IN_SCRIPTS = [
+  ...['DEL', 'EXISTS', 'GET', 'HDEL', 'HGET', 'HGETALL', 'HINCRBY', 'HMGET', 'HSET', 'INFO', 'PEXPIRE'],
+  ...['SADD', 'SCARD', 'SET', 'TIME', 'XADD', 'XRANGE', 'XREVRANGE', 'XTRIM'],
+];
+
+/** The command that gives a user of the store exactly the permissions that noria needs. */
+export function aclLine(name: string, username: string): string {
+  const commands = [...SENT, ...IN_SCRIPTS].map((command) => `+${command.toLowerCase()}`);
+  return `ACL SETUSER ${username} on >PASSWORD resetkeys ~{noria:${name}}:* resetchannels -@all ${commands.join(' ')}`;
+}
+
+/** @param name - of the fleet. */
+export async function inspectStore(address: StoreAddress, name: string, clock: Clock): Promise<StoreReport> {
+  let client: StoreClient;
+  try {
+    client = await openPrimary(address, clock, CONNECT_DEADLINE_MS, new AbortController().signal);
+  } catch (error) {
+    return { version: undefined, errors: [openingProblem(error)], warnings: [] };
+  }
+  try {
+    return await inspect(client, fleetKeys(name), aclLine(name, address.server.login.username ?? 'noria'));
+  } catch (error) {
+    if (!(error instanceof NoriaError || error instanceof StoreRefusal)) throw error;
+    return { version: undefined, errors: [error.message], warnings: [] };
+  } finally {
+    client.close();
+  }
+}
+
+function openingProblem(error: unknown): string {
+  if (!(error instanceof NoriaError)) throw error;
+  const isLogin = /WRONGPASS|NOAUTH|invalid username-password|without any password/i.test(error.message);
+  return isLogin ? `${error.message}; check user name and password in the URL` : error.message;
+}
+
+async function inspect(client: StoreClient, keys: FleetKeys, acl: string): Promise<StoreReport> {
+  const info = await readInfo(client, acl);
+  if (typeof info === 'string') return { version: undefined, errors: [info], warnings: [] };
+  const { version, isOld } = versionOf(info);
+  if (isOld) {
+    const error = `the store is ${version}, and noria needs Valkey, or Redis 7.0 or later`;
+    return { version, errors: [error], warnings: [] };
+  }
+  const errors: string[] = [];
+  if (info['role'] !== 'master') {
+    const primary = `${info['master_host']}:${info['master_port']}`;
+    errors.push(
+      `the store is a read-only replica of ${primary}; use the address of the primary, or Sentinels`,
+    );
+  } else {
+    errors.push(...(await findMissingPermissions(client, keys, acl)));
+    errors.push(...(await findFormatProblem(client, keys)));
+  }
+  const [maxmemory, policy] = [info['maxmemory'], info['maxmemory_policy']];
+  if (maxmemory !== undefined && maxmemory !== '0' && policy !== 'noeviction') {
+    errors.push(
+      `the store has maxmemory-policy ${policy}, so it deletes data of the fleet when its memory is full; set it to noeviction`,
+    );
+  }
+  return { version, errors, warnings: findRisks(info) };
+}
+
+/** Without persistence, a restart of the store loses everything. The fleet survives that, but must wait. */
+function findRisks(info: Readonly<Record<string, string>>): string[] {
+  if (info['aof_enabled'] !== '0') return [];
+  return [
+    'the store has no append-only file: after its restart no noria draws for one interval and the time of one call; set appendonly yes',
+  ];
+}
+
+/** Returns the fields, or why they are unknown. */
+async function readInfo(
+  client: StoreClient,
+  acl: string,
+): Promise<Readonly<Record<string, string>> | string> {
+  try {
+    const text = String(await client.call(['INFO'], COMMAND_DEADLINE_MS));
+    const lines = text.split('\r\n').map((line) => /^([^#:][^:]*):(.*)$/.exec(line));
+    return Object.fromEntries(lines.flatMap((line) => (line ? [[line[1], line[2]]] : [])));
+  } catch (error) {
+    if (!(error instanceof StoreRefusal)) throw error;
+    if (error.message.startsWith('NOAUTH')) return 'the store needs a password; add it to the URL';
+    return `${error.message}; give the user the permissions of noria: ${acl}`;
+  }
+}
+
+function versionOf(info: Readonly<Record<string, string>>): {
+  readonly version: string;
+  readonly isOld: boolean;
+} {
+  const { valkey_version: valkey, redis_version: redis = 'of an unknown version' } = info;
+  if (valkey !== undefined) return { version: `Valkey ${valkey}`, isOld: false };
+  return { version: `Redis ${redis}`, isOld: Number.parseInt(redis, 10) < LEAST_VERSION };
+}
+
+/** Tries the commands of the scripts on a key of its own, which it deletes. Returns the names of those that the user may not run. */
+const TRY_LUA = `
+local key, missing = KEYS[1], {}
+local tries = {
+  { 'EXISTS', key }, { 'GET', key }, { 'SET', key, '1' }, { 'PEXPIRE', key, 60000 }, { 'DEL', key },
+  { 'HSET', key, 'a', '1' }, { 'HGET', key, 'a' }, { 'HMGET', key, 'a' }, { 'HGETALL', key },
+  { 'HINCRBY', key, 'a', 1 }, { 'HDEL', key, 'a' }, { 'SADD', key, 'a' }, { 'SCARD', key }, { 'DEL', key },
+  { 'XADD', key, '1-0', 'a', '1' }, { 'XRANGE', key, '-', '+' }, { 'XREVRANGE', key, '+', '-' },
+  { 'XTRIM', key, 'MAXLEN', 0 }, { 'INFO', 'server' }, { 'TIME' }, { 'DEL', key },
+}
+local seen = {}
+for _, command in ipairs(tries) do
+  local reply = redis.pcall(unpack(command))
+  local refused = type(reply) == 'table' and reply.err and
+    (string.find(reply.err, 'NOPERM') or string.find(reply.err, "can't run") or string.find(reply.err, 'ACL failure'))
+  if refused and not seen[command[1]] then
+    seen[command[1]] = true
+    missing[#missing + 1] = command[1]
+  end
+end
+return missing
+`;
+
+async function findMissingPermissions(client: StoreClient, keys: FleetKeys, acl: string): Promise<string[]> {
+  const missing: string[] = [];
+  const attempt = async (name: string, command: readonly string[]) => {
+    try {
+      return await client.call(command, COMMAND_DEADLINE_MS);
+    } catch (error) {
+      if (!(error instanceof StoreRefusal)) throw error;
+      if (error.message.startsWith('NOPERM')) missing.push(name);
+      return null; // handled: other refusals are no matter of permission
+    }
+  };
+  const inScripts = await attempt('EVAL', ['EVAL', TRY_LUA, '1', keys.check]);
+  missing.push(...listOf(inScripts).map(String));
+  await attempt('EVALSHA', ['EVALSHA', '0'.repeat(40), '0']);
+  await attempt('XREAD', ['XREAD', 'STREAMS', keys.check, '0-0']);
+  if (missing.length === 0) return [];
+  return [
+    `the user of the store may not run ${missing.join(', ')}; give it the permissions of noria: ${acl}`,
+  ];
+}
+
+async function findFormatProblem(client: StoreClient, keys: FleetKeys): Promise<string[]> {
+  const format = Number(await client.call(['HGET', keys.epoch, 'format'], COMMAND_DEADLINE_MS));
+  if (format <= STORE_FORMAT) return [];
+  return [
+    `the data in the store has format ${format}, and this noria knows formats up to ${STORE_FORMAT}; update this noria`,
+  ];
+}

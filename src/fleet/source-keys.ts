@@ -1,0 +1,87 @@
+/**
+ * A shared pool in which sources are filed under the instance that they draw from, because each noria may name its sources
+ * differently. What is about an instance that no source here has is left out.
+ */
+import type { Demand } from '../pool/drawn-member.ts';
+import type { Beat, Fact, Follower, LoggedFact, SharedPool, SharedState } from './shared-pool.ts';
+
+/** The current names: a reload may change them. */
+export interface SourceKeys {
+  keyOf(source: string): string;
+  /** Undefined: no source here draws from the instance. */
+  sourceOf(key: string): string | undefined;
+}
+
+export function withSourceKeys(shared: SharedPool, keys: SourceKeys): SharedPool {
+  const { keyOf } = keys;
+  return {
+    follow: (follower) => shared.follow(translateFor(follower, keys)),
+    publish: (facts) => shared.publish(facts.flatMap((fact) => renameFact(fact, keyOf))),
+    beat: (beat) => shared.beat(renameBeat(beat, keyOf)),
+    bindSession: (proposed) => shared.bindSession(proposed),
+    close: () => shared.close(),
+  };
+}
+
+type Rename = (source: string) => string | undefined;
+
+function translateFor(follower: Follower, { sourceOf }: SourceKeys): Follower {
+  return {
+    loaded: (state) => follower.loaded(renameState(state, sourceOf)),
+    followed(facts) {
+      const known = facts.flatMap(({ by, fact }): LoggedFact[] =>
+        renameFact(fact, sourceOf).map((renamed) => ({ by, fact: renamed })),
+      );
+      if (known.length > 0) follower.followed(known);
+    },
+    heard(view) {
+      const beats = view.beats.map(({ by, beat }) => ({ by, beat: renameBeat(beat, sourceOf) }));
+      follower.heard({ ...view, beats });
+    },
+  };
+}
+
+/** Empty when the fact is about an unknown source. */
+function renameFact(fact: Fact, rename: Rename): Fact[] {
+  switch (fact.kind) {
+    case 'member.joined': {
+      const source = rename(fact.member.source);
+      return source === undefined ? [] : [{ ...fact, member: { ...fact.member, source } }];
+    }
+    case 'source.commanded': {
+      const source = rename(fact.source);
+      return source === undefined ? [] : [{ ...fact, source }];
+    }
+    case 'source.restricted':
+    case 'evictions.frozen':
+    case 'member.suspected':
+      return []; // the service and the network treat each machine by itself
+    case 'member.quarantined':
+    case 'member.restored':
+    case 'member.left':
+    case 'member.banned':
+    case 'session.moved':
+    case 'session.ended':
+      return [fact];
+  }
+}
+
+function renameState({ members, sessions, paused }: SharedState, rename: Rename): SharedState {
+  return {
+    members: members.flatMap((record) => {
+      const source = rename(record.member.source);
+      return source === undefined ? [] : [{ ...record, member: { ...record.member, source } }];
+    }),
+    sessions,
+    paused: paused.flatMap((key) => rename(key) ?? []),
+  };
+}
+
+function renameBeat(beat: Beat, rename: Rename): Beat {
+  const demand: Record<string, Demand> = {};
+  for (const [name, each] of Object.entries(beat.demand)) {
+    const source = rename(name);
+    if (source !== undefined) demand[source] = each;
+  }
+  return { ...beat, demand };
+}

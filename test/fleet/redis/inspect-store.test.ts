@@ -1,0 +1,126 @@
+import { createServer } from 'node:net';
+import { describe, expect, onTestFinished, test } from 'vitest';
+import { systemClock } from '../../../src/core/clock.ts';
+import { Secret } from '../../../src/core/secret.ts';
+import { aclLine, inspectStore } from '../../../src/fleet/redis/inspect-store.ts';
+import type { StoreAddress } from '../../../src/fleet/redis/store-address.ts';
+import { listen, portOf } from '../../chaos/delaying-proxy.ts';
+import { freePort } from '../../support/free-port.ts';
+import { NO_STORE, openStore, type TestStore } from '../../support/store-server.ts';
+import { Recorder, sharedMember } from '../shared-pool-contract.ts';
+import { openStoreStage } from './store-stage.ts';
+
+const NAME = 'crawl';
+const inspect = (address: StoreAddress) => inspectStore(address, NAME, systemClock);
+
+function as(store: TestStore, username: string, password: string): StoreAddress {
+  const { label, server } = store.address();
+  return { label, server: { ...server, login: { username, password: new Secret(password) } } };
+}
+
+/** Runs the command as a person would. */
+async function setUser(store: TestStore, line: string): Promise<void> {
+  await store.command(...line.replace('>PASSWORD', '>pass').split(' '));
+}
+
+describe.skipIf(NO_STORE)('with a store', () => {
+  test('store check: a good store has no errors, and its persistence decides about the warning', async () => {
+    const plain = await openStore();
+    const report = await inspect(plain.address());
+    expect(report.errors).toEqual([]);
+    expect(report.version).toMatch(/^(?:Redis|Valkey) \d+\.\d+/);
+    expect(report.warnings).toEqual([expect.stringContaining('no append-only file')]);
+    const safe = await openStore({ args: ['--appendonly', 'yes'] });
+    expect((await inspect(safe.address())).warnings).toEqual([]);
+    expect(await safe.command('DBSIZE')).toBe(0);
+  });
+
+  test('store check: unreachable, and silent', async () => {
+    const gone = await openStore();
+    await gone.kill();
+    expect((await inspect(gone.address())).errors).toEqual([expect.stringContaining('ECONNREFUSED')]);
+    const silent = createServer((socket) => socket.on('error', () => {})); // ignored: the client ends it
+    await listen(silent);
+    onTestFinished(() => void silent.close());
+    const { server } = as(gone, 'me', 'pass');
+    const address = { label: 'silent', server: { ...server, port: portOf(silent) } };
+    expect((await inspect(address)).errors).toEqual([
+      expect.stringContaining('no connection within 5000 ms'),
+    ]);
+  });
+
+  test('store check: a wrong password, and a missing one', async () => {
+    const store = await openStore({ password: 'hunter2hunter2' });
+    expect((await inspect(store.address())).errors).toEqual([]);
+    const [wrong = ''] = (await inspect(as(store, 'default', 'hunter3hunter3'))).errors;
+    expect(wrong).toMatch(/refused the login: WRONGPASS.*check user name and password/);
+    expect(wrong).not.toContain('hunter3');
+    const { label, server } = store.address();
+    const [missing] = (await inspect({ label, server: { ...server, login: {} } })).errors;
+    expect(missing).toBe('the store needs a password; add it to the URL');
+  });
+
+  test('store check: names the missing permissions, and the line that grants them', async () => {
+    const store = await openStore();
+    const line = aclLine(NAME, 'noria');
+    await setUser(store, `${line} -xadd -xread -hset`);
+    const { errors } = await inspect(as(store, 'noria', 'pass'));
+    expect(errors).toEqual([
+      `the user of the store may not run HSET, XADD, XREAD; give it the permissions of noria: ${line}`,
+    ]);
+    await setUser(store, `${line} -info`);
+    expect((await inspect(as(store, 'noria', 'pass'))).errors).toEqual([expect.stringContaining(line)]);
+    await setUser(store, line);
+    expect((await inspect(as(store, 'noria', 'pass'))).errors).toEqual([]);
+  });
+
+  test('store check: the permissions of that line are enough for a fleet', async () => {
+    const store = await openStore();
+    const stage = openStoreStage(store);
+    await setUser(store, aclLine(stage.name, 'noria'));
+    const pool = stage.connect('a', { address: as(store, 'noria', 'pass'), leastEntries: 1, beatEveryMs: 5 });
+    const seen = new Recorder();
+    await pool.follow(seen);
+    pool.publish([{ kind: 'member.joined', member: sharedMember(stage, 'm1') }]);
+    const session = { name: 's', owner: { user: '', address: '' }, ttlMs: 60_000, usedAt: 0, uses: 0 };
+    pool.publish([{ kind: 'session.moved', session, reason: 'new' }]);
+    await pool.bindSession({ ...session, name: 'other' });
+    await pool.pace.change('city', () => ({ next: { queue: [] }, result: undefined }));
+    const beat = { waiting: 0, demand: {} };
+    const members = [{ member: 'm1', uses: 1, openLeases: 0, endsAt: 1 }];
+    pool.beat({
+      ...beat,
+      members,
+      sessions: [{ session: 's', uses: 1, openLeases: 0, usedAt: 1, ttlMs: 1 }],
+    });
+    for (const before = seen.views.length; seen.views.length < before + 3; ) await new Promise(setImmediate);
+    expect(pool.fault).toBeUndefined();
+    await pool.close();
+    expect(seen.facts.map(({ fact }) => fact.kind)).toEqual([
+      'member.joined',
+      'session.moved',
+      'session.moved',
+    ]);
+  });
+
+  test('store check: a read-only replica, and evictions when the memory is full', async () => {
+    const primary = await openStore();
+    const port = await freePort();
+    const replica = await openStore({ port, args: ['--replicaof', '127.0.0.1', String(primary.port)] });
+    expect((await inspect(replica.address())).errors).toEqual([
+      `the store is a read-only replica of 127.0.0.1:${primary.port}; use the address of the primary, or Sentinels`,
+    ]);
+    await primary.command('CONFIG', 'SET', 'maxmemory', '100mb', 'maxmemory-policy', 'allkeys-lru');
+    expect((await inspect(primary.address())).errors).toEqual([
+      expect.stringContaining('has maxmemory-policy allkeys-lru'),
+    ]);
+    await primary.command('CONFIG', 'SET', 'maxmemory-policy', 'noeviction');
+    expect((await inspect(primary.address())).errors).toEqual([]);
+  });
+
+  test('store check: data of a later version', async () => {
+    const store = await openStore();
+    await store.command('HSET', `{noria:${NAME}}:epoch`, 'format', '99', 'id', 'x');
+    expect((await inspect(store.address())).errors).toEqual([expect.stringContaining('has format 99')]);
+  });
+});

@@ -1,0 +1,101 @@
+/**
+ * Two norias that have only `fleet.url` in common behave as one, to their clients and to the service. The judge of the pace is the
+ * sandbox's own record of calls: no two are closer than the interval.
+ */
+import { expect, test } from 'vitest';
+import type { Sandbox } from '../../src/sandbox/sandbox.ts';
+import { curl } from '../support/curl.ts';
+import { type Noria, openTestSandbox, sourceLine, startNoria, untilReady } from '../support/noria.ts';
+import { NO_STORE, openStore, type TestStore } from '../support/store-server.ts';
+import { hasCommand } from '../support/tools.ts';
+import { until } from '../support/until.ts';
+
+const INTERVAL_MS = 1_000;
+const MEMBERS = 6;
+const cannotRun = NO_STORE || !hasCommand('curl');
+
+interface Stage {
+  readonly sandbox: Sandbox;
+  readonly store: TestStore;
+  start(replica: string, source?: string): Promise<Noria>;
+}
+
+async function openStage(): Promise<Stage> {
+  const store = await openStore({ args: ['--appendonly', 'yes'] });
+  const sandbox = await openTestSandbox({
+    members: MEMBERS * 4,
+    lifetimeMs: 600_000,
+    instances: [{ product: 'shared' }],
+  });
+  const keys = `interval: ${INTERVAL_MS}ms, size: ${MEMBERS}, params: { count: 2, pro: 1 }`;
+  return {
+    sandbox,
+    store,
+    start: (replica, source = 'city') =>
+      startNoria({
+        sources: [sourceLine(sandbox, source, 'shared', keys)],
+        more: `fleet: { url: "${store.url}", replica: ${replica} }\ndial: { waitForMember: 60s, deadline: 60s }`,
+      }),
+  };
+}
+
+/** Fails when two calls were closer than the interval. */
+function expectPace(sandbox: Sandbox): void {
+  const arrivals = sandbox.calls().map(({ arrivedAt }) => arrivedAt);
+  const gaps = arrivals.slice(1).map((at, index) => at - (arrivals[index] ?? 0));
+  expect(gaps.filter((gap) => gap < INTERVAL_MS)).toEqual([]);
+  expect([sandbox.stats().paceBreaks, sandbox.stats().codes['12002']]).toEqual([0, undefined]);
+}
+
+const exitOf = async (noria: Noria, url: string, user = '') =>
+  (await curl('-x', `http://${user}${noria.proxy}`, `${url}/ip`)).out.trim();
+
+const idsOf = ({ control }: Noria) =>
+  control
+    .members()
+    .map(({ id }) => id)
+    .sort();
+
+test.skipIf(cannotRun)(
+  'fleet: two norias draw as one, share members and sessions, and obey one operator',
+  async () => {
+    const { sandbox, start } = await openStage();
+    const one = await start('one');
+    // The other noria names the source differently. The instance counts.
+    const two = await start('two', 'town');
+    const { targetUrl } = sandbox;
+    expect(await exitOf(two, targetUrl)).toMatch(/^127/); // a client is demand for all
+    await untilReady(one, MEMBERS);
+    await untilReady(two, MEMBERS);
+    await until('both have the same members', () => idsOf(one).join() === idsOf(two).join());
+    expect(idsOf(one)).toHaveLength(MEMBERS);
+    expect(sandbox.stats().codes).toEqual({ '10001': MEMBERS / 2 });
+    const drawers = new Set(two.control.members().map(({ drawnBy }) => drawnBy));
+    expect([...drawers].every((name) => name === 'one' || name === 'two')).toBe(true);
+
+    for (const session of ['a', 'b', 'c', 'd']) {
+      const user = `me-session-${session}:x@`;
+      const exit = await exitOf(two, targetUrl, user);
+      // A busy machine may take longer than a new session waits for the store.
+      await until('the other knows the session', () =>
+        one.control.sessions().some(({ id }) => id === session),
+      );
+      expect(await exitOf(one, targetUrl, user), session).toBe(exit);
+    }
+
+    one.control.pauseSource('city');
+    await until('the other is paused, too', () => two.control.status().sources[0]?.state === 'paused');
+    two.control.resumeSource('town');
+    await until('both have resumed', () => one.control.status().sources[0]?.state !== 'paused');
+
+    const [first = ''] = idsOf(one);
+    one.control.evictMember(first);
+    await until('it has left both', () => !idsOf(two).includes(first));
+    await until('it is replaced', () => idsOf(two).length === MEMBERS && idsOf(one).length === MEMBERS);
+
+    const { fleet } = one.control.status();
+    expect(fleet).toMatchObject({ name: 'noria', replica: 'one', store: 'connected', lostForSeconds: 0 });
+    expect(fleet?.replicas.map(({ name }) => name)).toEqual(['one', 'two']);
+    expectPace(sandbox);
+  },
+);
