@@ -1,4 +1,5 @@
 /** Requests that noria must not serve: ambiguous or malformed ones, after which it closes, and others, which it only declines. */
+import { BAD_CHUNKED_BODIES, BAD_CODINGS, BAD_LENGTHS } from './bad-framing.ts';
 import { type Body, HOST, HOST_LINE, SMUGGLED, type Spelling } from './request-corpus.ts';
 
 const wrong =
@@ -25,78 +26,6 @@ const requestLine = (name: string, make: (start: string) => string): Spelling =>
 const badBody = (name: string, wire: string): Spelling =>
   refused(name, (start) => `${withLines('Transfer-Encoding: chunked')(start)}${wire}${SMUGGLED}`);
 
-const BAD_LENGTHS = [
-  '+5',
-  '-5',
-  '0x5',
-  '5 5',
-  '5.0',
-  '5e0',
-  '',
-  '5,',
-  '5, 5',
-  '5;',
-  'five',
-  '5\0',
-  '\0',
-  '\x0b5',
-  '\xa05',
-  '\xb2',
-  '\xef\xbc\x91',
-] as const;
-const BAD_CODINGS = [
-  'gzip, chunked',
-  'chunked, gzip',
-  'chunked, chunked',
-  'chunked;q=1',
-  ', chunked',
-  'chunked,',
-  '"chunked"',
-  'xchunked',
-  'chunkedx',
-  'chunk',
-  'identity',
-  '',
-  'chunked\x0b',
-  '\x0bchunked',
-  'chunked\0',
-  '\xa0chunked',
-  'chunked\x0c',
-  'chun\tked',
-  '\x7fchunked',
-] as const;
-const BAD_SIZES = [
-  '+5',
-  '-5',
-  '0x5',
-  ' 5',
-  '5 ',
-  '5\t',
-  '\t5',
-  '',
-  'g',
-  '5g',
-  '5,',
-  '5\0',
-  ';a',
-  '5 ;a',
-  '5;a\0',
-  '5;a\nb',
-  '00000000000005',
-  'ffffffffffffffff',
-  '1\xef\xbc\x90',
-] as const;
-const BAD_TRAILERS = [
-  'X',
-  ' X: y',
-  'X : y',
-  'X: y\nZ: z',
-  'X: y\rZ: z',
-  ': y',
-  'X: \0',
-  'X: y\r\n folded',
-] as const;
-
 export const REFUSED: readonly Spelling[] = [
   ambiguous('a length, then a transfer coding', 'Content-Length: 5', 'Transfer-Encoding: chunked'),
   ambiguous('a transfer coding, then a length', 'Transfer-Encoding: chunked', 'Content-Length: 5'),
@@ -116,9 +45,6 @@ export const REFUSED: readonly Spelling[] = [
   ambiguous('one length twice', 'Content-Length: 5', 'content-length: 5'),
   ...BAD_LENGTHS.map((value) =>
     ambiguous(`Content-Length: ${JSON.stringify(value)}`, `Content-Length: ${value}`),
-  ),
-  ...['9007199254740992', '18446744073709551621', '99999999999999999999999'].map((value) =>
-    ambiguous(`Content-Length: ${value}`, `Content-Length: ${value}`),
   ),
   ...BAD_CODINGS.map((value) =>
     ambiguous(`Transfer-Encoding: ${JSON.stringify(value)}`, `Transfer-Encoding: ${value}`),
@@ -180,24 +106,8 @@ export const REFUSED: readonly Spelling[] = [
     () => `CONNECT ${HOST}:80 HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n${SMUGGLED}`,
   ),
   refused('a CONNECT to a URL', (start) => `CONNECT ${start.split(' ')[1]} HTTP/1.1\r\n\r\n${SMUGGLED}`),
-  ...BAD_SIZES.map((size) =>
-    badBody(`a chunk size ${JSON.stringify(size)}`, `${size}\r\nabcde\r\n0\r\n\r\n`),
-  ),
-  badBody('a chunk size in bare LF', '5\nabcde\r\n0\r\n\r\n'),
-  badBody('a chunk size in bare CR', '5\rabcde\r\n0\r\n\r\n'),
-  badBody('a chunk that ends in bare LF', '5\r\nabcde\n0\r\n\r\n'),
-  badBody('a chunk that ends in bare CR', '5\r\nabcde\r0\r\n\r\n'),
-  ...['xx', '\n\n', '\r\r', '\n\r', '\r0'].map((end) =>
-    badBody(`a chunk that ends in ${JSON.stringify(end)}`, `5\r\nabcde${end}0\r\n\r\n`),
-  ),
-  badBody('a chunk without an end', '5\r\nabcde0\r\n\r\n'),
-  badBody('a chunk longer than its size', '5\r\nabcdefg\r\n0\r\n\r\n'),
-  badBody('a chunk shorter than its size', '5\r\nabc\r\n0\r\n\r\n'),
-  badBody('a last chunk in bare LF', '5\r\nabcde\r\n0\n\r\n'),
-  badBody('an end of the body in bare LF', '5\r\nabcde\r\n0\r\n\n'),
-  ...BAD_TRAILERS.map((trailer) =>
-    badBody(`a trailer ${JSON.stringify(trailer)}`, `5\r\nabcde\r\n0\r\n${trailer}\r\n\r\n`),
-  ),
+  ...BAD_CHUNKED_BODIES.map(([name, wire]) => badBody(name, wire)),
+  badBody('a space before the colon of a trailer', 'A\r\n0123456789\r\n0\r\nX : y\r\n\r\n'),
 ];
 
 const framed = (first: string, { field, wire }: Body, ...lines: readonly string[]): string =>
