@@ -12,7 +12,7 @@ import { type AnswerOrigin, bodyText, unexpectedStatus } from './body.ts';
 import { SUCCESS } from './codes.ts';
 import { type DecodedDraw, decodeDraw, type RefuseAddress } from './decode.ts';
 import { type DecodedList, decodeList } from './decode-list.ts';
-import { type DecodedLink, decodeLink } from './link/decode-link.ts';
+import { type DecodedLink, decodeLink, tooFastAnswer } from './link/decode-link.ts';
 import {
   type AreasCall,
   areasRequest,
@@ -51,7 +51,10 @@ export interface Timing {
 /** An answer of operation 9 or 10. */
 export type ListAnswer = DecodedList & Timing;
 
-type Decode<Decoded> = (body: Uint8Array, origin: AnswerOrigin) => Decoded;
+/** HTTP status with which many APIs refuse a call that comes too early (RFC 6585). */
+const TOO_MANY_REQUESTS = 429;
+
+type Decode<Decoded> = (body: Uint8Array, origin: AnswerOrigin, status: number) => Decoded;
 
 /**
  * Opens a connection for each call, and keeps none. Opening one, and a call on it, reject with a NoriaError when there is no
@@ -128,12 +131,11 @@ export class ServiceConnection {
   /** One draw from a link, with what was recognised in the answer. */
   async extractLink(call: LinkCall, options: CallOptions = {}): Promise<DecodedLink & Timing> {
     const { refuses, clock } = this.#parts;
-    return this.#call(
-      extractRequest(call),
-      call.secrets,
-      options,
-      (body, origin): DecodedLink => decodeLink(body, { ...call, ...origin, refuses, wallAt: clock.now() }),
-    );
+    const decode: Decode<DecodedLink> = (body, origin, status) =>
+      status === TOO_MANY_REQUESTS
+        ? tooFastAnswer(body, origin)
+        : decodeLink(body, { ...call, ...origin, refuses, wallAt: clock.now() });
+    return this.#call(extractRequest(call), call.secrets, options, decode);
   }
 
   /** Operation 9: the area lines that can be added to the exclusive pool. */
@@ -174,9 +176,9 @@ function decodeReply<Decoded extends { readonly code: string }>(
   origin: AnswerOrigin,
   decode: Decode<Decoded>,
 ): Decoded {
-  if (status === 200) return decode(body, origin);
+  if (status === 200) return decode(body, origin, status);
   try {
-    const decoded = decode(body, origin);
+    const decoded = decode(body, origin, status);
     if (decoded.code !== SUCCESS) return decoded;
   } catch (error) {
     if (!(error instanceof NoriaError)) throw error;

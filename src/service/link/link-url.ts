@@ -12,7 +12,7 @@ export interface LinkExtras {
 const COUNT = /\{count\}|%7Bcount%7D/gi;
 /** Values of a query that say nothing about the customer. Masking them would hide parts of every answer. */
 const HARMLESS =
-  /^(?:\{count\}|\d{1,5}|json|jsonp|text|txt|html|xml|http|https|socks4|socks5|socks|true|false|auto|all|none|get|post)$/i;
+  /^(?:\{count\}|\d{1,5}|json|jsonp|text|txt|html|xml|http|https|socks4|socks5|socks|true|false|auto|all|none|get|post|basic|bearer|token)$/i;
 /** A part of a path that looks like a key: long, with a digit. */
 const KEY_IN_PATH = /^(?=[^/]*\d)[\w.~-]{16,}$/;
 const MIN_SECRET_LENGTH = 4;
