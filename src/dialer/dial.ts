@@ -21,7 +21,7 @@ export interface DialRequest {
   readonly use: 'tunnel' | 'forward';
   /** `forward` only: an idle connection serves only requests of the same owner. */
   readonly owner?: string;
-  /** `forward` only, after a reused connection turned out to be closed: open a new connection. */
+  /** `forward` only: no idle connection, which the other side may have closed. For requests that cannot be repeated, and for retries. */
   readonly fresh?: boolean;
   /** `forward` only, after absolute form got an error of the member instead of an answer of the target: use CONNECT. */
   readonly connectOnly?: boolean;
