@@ -35,6 +35,7 @@ const COMMANDS: ReadonlyMap<string, () => Promise<AddCommand>> = new Map([
   ['demo', async () => (await import('./demo.ts')).addDemoCommand],
   ['check', async () => (await import('./check.ts')).addCheckCommand],
   ['status', async () => (await import('./status.ts')).addStatusCommand],
+  ['fleet', async () => (await import('./fleet.ts')).addFleetCommand],
   ['members', async () => (await import('./members.ts')).addMembersCommand],
   ['sessions', async () => (await import('./sessions.ts')).addSessionsCommand],
   ['pause', async () => (await import('./steer-source.ts')).addSteerCommand('pause')],

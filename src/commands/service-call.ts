@@ -1,8 +1,11 @@
 /** What extract, areas and instances share: one call of the service within the pace, and printing its records. */
-import type { Config, SourceConfig } from '../config/config.ts';
+import type { Config, FleetConfig, SourceConfig } from '../config/config.ts';
+import { systemBoot } from '../core/boot.ts';
 import { holdingClock } from '../core/clock.ts';
 import { NoriaError } from '../core/faults.ts';
+import { Ownership } from '../core/ownership.ts';
 import { systemRandom } from '../core/random.ts';
+import { connectStore } from '../daemon/fleet.ts';
 import { callOf, refusesOf } from '../daemon/part-options.ts';
 import { Pace, paceKey } from '../refill/pace.ts';
 import type { Settlement } from '../refill/pace-rule.ts';
@@ -13,6 +16,8 @@ import type { CodeScope } from '../service/operations.ts';
 import type { ServiceAddress } from '../service/request.ts';
 import type { WriteGate } from '../service/transport.ts';
 import { openState } from '../state/folder.ts';
+import { createTimekeeper } from '../state/moment.ts';
+import type { PaceStore } from '../state/pace-file.ts';
 import { formatTable } from './table.ts';
 import type { Terminal } from './terminal.ts';
 
@@ -24,6 +29,8 @@ export interface CallSettings {
   /** Undefined: the pace is known only to this process. */
   readonly stateDir: string | undefined;
   readonly refuses: RefuseAddress;
+  /** Its store has the pace of instances, in place of the state folder. */
+  readonly fleet?: FleetConfig | undefined;
 }
 
 /** Identifies a pace: an instance (or an account) at a service address. */
@@ -34,10 +41,10 @@ export interface PacedCall extends ServiceAddress {
 
 /**
  * Makes one call as soon as the pace allows it, and says how long that takes. Records it in the state folder, so that a daemon
- * with the same folder keeps the pace, too.
+ * with the same folder keeps the pace, too; with a fleet, in its store.
  */
 export async function callWithinPace<Answer extends { readonly code: string }>(
-  { timeoutMs, stateDir, refuses }: CallSettings,
+  { timeoutMs, stateDir, refuses, fleet }: CallSettings,
   paced: PacedCall,
   terminal: Terminal,
   call: (connection: ServiceConnection, gate: WriteGate) => Promise<Answer>,
@@ -45,9 +52,12 @@ export async function callWithinPace<Answer extends { readonly code: string }>(
 ): Promise<Answer> {
   const clock = holdingClock;
   const warn = (message: string) => terminal.printError(`noria: ${message}`);
-  const state = await openState({ dir: stateDir, daemon: false, clock, warn });
+  const owner = new Ownership();
+  const dir = fleet === undefined ? stateDir : undefined;
+  const state = await owner.open('state', openState({ dir, daemon: false, clock, warn }));
+  const store = fleet === undefined ? state.pace : await openSharedPace(fleet, timeoutMs, owner);
   const client = new ServiceClient({ timeoutMs, clock, refuses });
-  const pace = new Pace(paceKey(paced), { store: state.pace, clock, random: systemRandom });
+  const pace = new Pace(paceKey(paced), { store, clock, random: systemRandom });
   let hasWaited = false;
   const turn = {
     rule: { intervalMs: paced.intervalMs, callTimeoutMs: timeoutMs },
@@ -71,8 +81,15 @@ export async function callWithinPace<Answer extends { readonly code: string }>(
     throw new NoriaError('pace-held', 'the call was canceled before the pace allowed it');
   } finally {
     client.close();
-    await state.close();
+    await owner.close();
   }
+}
+
+async function openSharedPace(fleet: FleetConfig, timeoutMs: number, owner: Ownership): Promise<PaceStore> {
+  const store = await owner.open('fleet', connectStore(fleet, holdingClock, systemRandom));
+  const { RedisPaceStore } = await import('../fleet/redis/redis-pace-store.ts');
+  const { stopwatch } = createTimekeeper(holdingClock, systemBoot());
+  return new RedisPaceStore({ store, clock: holdingClock, stopwatch, callTimeoutMs: () => timeoutMs });
 }
 
 /** @throws NoriaError service-refused with the code, its meaning and the service's own message */
@@ -100,6 +117,7 @@ export function callSettingsOf(config: Config): CallSettings {
   return {
     timeoutMs: config.service.timeoutMs,
     stateDir: config.state?.dir,
+    fleet: config.fleet,
     refuses: refusesOf(config, []),
   };
 }

@@ -44,6 +44,9 @@ export function formatStatus(status: Status, members: readonly MemberJson[], for
   return [
     ...headline.map((line) => paint(status.ready ? 'bold' : ['bold', 'red'], line)),
     ...wrapIndented(formatCounts(status), columns).map((line) => paint('dim', line)),
+    ...formatFleet(status.fleet).flatMap((line) =>
+      wrapIndented(line, columns).map((each) => paint('dim', each)),
+    ),
     '',
     ...formatSources(status.sources, format),
     '',
@@ -73,6 +76,16 @@ function formatCounts({ listeners, workers, pool, uptimeSeconds }: Status): stri
     formatCount(pool.sessions, 'session'),
     `up ${roughSeconds(uptimeSeconds)}`,
   ].join(', ');
+}
+
+/** One line, or none without a fleet. */
+function formatFleet(fleet: Status['fleet']): string[] {
+  if (fleet === null) return [];
+  const { name, replica, store, lostForSeconds, replicas } = fleet;
+  const others = replicas.filter((each) => each.name !== replica).map((each) => each.name);
+  const state = store === 'connected' ? 'store connected' : `store lost for ${roughSeconds(lostForSeconds)}`;
+  const known = store === 'connected' ? 'with' : 'last seen with';
+  return [`fleet ${name}: ${state}; this is ${replica}, ${known} ${others.join(', ') || 'no other noria'}`];
 }
 
 /** Each source is a row, and below it the reason for its state and the advice. */

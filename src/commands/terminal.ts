@@ -27,6 +27,7 @@ const EXIT_OF: { readonly [Code in FaultCode]?: number } = {
   'bad-config': EXIT.usage,
   'daemon-unreachable': EXIT.unreachable,
   'service-transport': EXIT.unreachable,
+  'fleet-store-lost': EXIT.unreachable,
 };
 
 export function exitCodeOf(error: unknown): number {

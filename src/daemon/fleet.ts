@@ -10,6 +10,7 @@ import type { EventBus } from '../core/events.ts';
 import type { NoriaError } from '../core/faults.ts';
 import type { Random } from '../core/random.ts';
 import { readVersion } from '../core/version.ts';
+import type { FleetStore } from '../fleet/redis/fleet-store.ts';
 import type { FleetObserver, RedisSharedPool } from '../fleet/redis/redis-shared-pool.ts';
 import type { StoreAddress } from '../fleet/redis/store-address.ts';
 import { Replica } from '../fleet/replica.ts';
@@ -78,6 +79,13 @@ export async function createFleet(options: FleetOptions): Promise<Fleet> {
     onCommand,
   });
   return { shared, replica, status: () => statusOf(config.name, name, shared) };
+}
+
+/** Connects to the store without taking part in the fleet. @throws NoriaError fleet-store-lost, fleet-store-unusable */
+export async function connectStore(config: FleetConfig, clock: Clock, random: Random): Promise<FleetStore> {
+  const { openFleetStore } = await import('../fleet/redis/read-fleet.ts');
+  const timekeeper = createTimekeeper(clock, systemBoot());
+  return openFleetStore({ address: storeAddressOf(config), name: config.name, clock, random, timekeeper });
 }
 
 export function storeAddressOf({ url, tls, sentinel }: FleetConfig): StoreAddress {

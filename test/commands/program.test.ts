@@ -22,6 +22,7 @@ test('program: has the documented commands', () => {
     'completion',
     'demo',
     'extract',
+    'fleet',
     'instances',
     'key',
     'link',

@@ -97,3 +97,19 @@ test('status: fits 80 columns, with the whole reason and advice', () => {
   const words = lines.join(' ').replace(/\s+/g, ' ');
   expect(words.split(reason.trim()).length - 1, 'headline, reason and advice').toBe(3);
 });
+
+test('status: has a line about the fleet, and says for how long its store is lost', () => {
+  const replica = { version: '1.2.3', clients: 1, lastSeenSeconds: 0 };
+  const fleet = {
+    ...{ name: 'crawl', replica: 'one', store: 'connected' as const, reason: null, lostForSeconds: 0 },
+    replicas: ['one', 'two'].map((name) => ({ ...replica, name })),
+  };
+  const lineOf = (status: typeof STATUS) =>
+    formatStatus(status, [], { ...PLAIN, columns: 200 }).filter((line) => line.startsWith('fleet'));
+  expect(lineOf({ ...STATUS, fleet })).toEqual(['fleet crawl: store connected; this is one, with two']);
+  const lost = { ...fleet, store: 'lost' as const, reason: 'gone', lostForSeconds: 75, replicas: [] };
+  expect(lineOf({ ...STATUS, fleet: lost })).toEqual([
+    'fleet crawl: store lost for 75 s; this is one, last seen with no other noria',
+  ]);
+  expect(lineOf(STATUS)).toEqual([]);
+});

@@ -3,12 +3,15 @@
  * sandbox's own record of calls: no two are closer than the interval.
  */
 import { expect, test } from 'vitest';
+import { runProgram } from '../../src/commands/program.ts';
 import type { Sandbox } from '../../src/sandbox/sandbox.ts';
+import { fakeTerminal } from '../commands/fake-terminal.ts';
 import { curl } from '../support/curl.ts';
 import { type Noria, openTestSandbox, sourceLine, startNoria, untilReady } from '../support/noria.ts';
 import { NO_STORE, openStore, type TestStore } from '../support/store-server.ts';
 import { hasCommand } from '../support/tools.ts';
 import { until } from '../support/until.ts';
+import { testFolder, writeIn } from './noria-process.ts';
 
 const INTERVAL_MS = 1_000;
 const MEMBERS = 6;
@@ -99,3 +102,43 @@ test.skipIf(cannotRun)(
     expectPace(sandbox);
   },
 );
+
+test.skipIf(NO_STORE)('fleet: noria fleet, check and extract use the store', async () => {
+  const { sandbox, store, start } = await openStage();
+  const one = await start('one');
+  await until('it has drawn', () => idsOf(one).length > 0);
+  const file = writeIn(
+    testFolder(),
+    'noria.yaml',
+    [
+      'sources:',
+      sourceLine(sandbox, 'harbor', 'shared', `interval: ${INTERVAL_MS}ms`),
+      'pool: { allowPrivateAddresses: true }',
+      `fleet: { url: "${store.url}" }`,
+      'state: off',
+    ].join('\n'),
+  );
+  const run = async (...args: string[]) => {
+    const terminal = fakeTerminal();
+    const exitCode = await runProgram([...args, '-c', file], terminal);
+    return { exitCode, out: terminal.printed(), err: terminal.errors() };
+  };
+  const shown = await run('fleet', '--json');
+  expect({ ...shown, out: JSON.parse(shown.out) }).toMatchObject({
+    exitCode: 0,
+    out: {
+      name: 'noria',
+      replicas: [{ name: 'one', drew: idsOf(one).length }],
+      sources: [{ name: 'harbor', members: idsOf(one).length, paused: false, waiting: 0 }],
+    },
+  });
+  expect((await run('fleet')).out).toMatch(/^fleet noria: 1 noria, 0 sessions\n\nNORIA/);
+  expect((await run('check')).exitCode).toBe(0);
+  expect((await run('extract', 'harbor', '--json')).exitCode).toBe(0);
+  expect((await run('extract', 'harbor', '--json')).exitCode).toBe(0);
+  expectPace(sandbox);
+  await store.kill();
+  expect(await run('fleet')).toMatchObject({ exitCode: 3, err: expect.stringContaining('ECONNREFUSED') });
+  expect(await run('check')).toMatchObject({ exitCode: 2, err: expect.stringContaining('ECONNREFUSED') });
+  expect((await run('extract', 'harbor')).exitCode).toBe(3);
+});

@@ -107,17 +107,25 @@ function showProblems(problems) {
 }
 
 /** @param {Status} status */
-function factsOf({ listeners, pool, sources, workers, uptimeSeconds, version }) {
+function factsOf({ listeners, pool, sources, workers, fleet, uptimeSeconds, version }) {
   const connections = listeners.reduce((sum, listener) => sum + listener.connections, 0);
   return [
     listeners.map(({ address }) => address).join(', ') || 'no listener',
     ...(workers.wanted > 1 ? [`${workers.running} of ${counted(workers.wanted, 'worker')}`] : []),
+    ...(fleet === null ? [] : [fleetFact(fleet)]),
     counted(connections, 'client connection'),
     counted(pool.openTunnels, 'open tunnel'),
     counted(sources.length, 'source'),
     `up ${duration(uptimeSeconds)}`,
     `version ${version}`,
   ];
+}
+
+/** @param {NonNullable<Status['fleet']>} fleet */
+function fleetFact({ name, replica, store, lostForSeconds, replicas }) {
+  const state =
+    store === 'connected' ? counted(replicas.length, 'noria') : `store lost for ${duration(lostForSeconds)}`;
+  return `fleet ${name} (this is ${replica}): ${state}`;
 }
 
 /**

@@ -31,8 +31,8 @@ const EMPTY_STATE: SharedState = { members: [], sessions: [], paused: [] };
 const BLOCK_MS = 5_000;
 const ENTRIES_PER_READ = 500;
 
-/** @throws NoriaError fleet-store-lost, fleet-store-unusable; ZodError or SyntaxError when the snapshot is damaged */
-export async function loadState(store: FleetStore, client: StoreClient): Promise<LoadedState> {
+/** Loads over `client`, or over the connection for commands. @throws NoriaError fleet-store-lost, fleet-store-unusable; ZodError or SyntaxError when the snapshot is damaged */
+export async function loadState(store: FleetStore, client?: StoreClient): Promise<LoadedState> {
   const { epoch, values } = await store.run(LOAD, {}, client);
   const [snapshot, position, number, entries, uses, beat] = values;
   const text = String(snapshot);

@@ -1,0 +1,163 @@
+/** `noria fleet`: the norias of a fleet, the pace of each instance and the shared pool, read from the fleet's store. */
+import type { Command } from 'commander';
+import type { Config, SourceConfig } from '../config/config.ts';
+import { systemBoot } from '../core/boot.ts';
+import { holdingClock } from '../core/clock.ts';
+import { NoriaError } from '../core/faults.ts';
+import { systemRandom } from '../core/random.ts';
+import { formatCount } from '../core/words.ts';
+import { connectStore } from '../daemon/fleet.ts';
+import { callOf } from '../daemon/part-options.ts';
+import type { FleetStore } from '../fleet/redis/fleet-store.ts';
+import type { FoundReplica } from '../fleet/redis/read-fleet.ts';
+import { paceKey } from '../refill/pace.ts';
+import { waitBefore } from '../refill/pace-rule.ts';
+import { createTimekeeper } from '../state/moment.ts';
+import type { PaceStore } from '../state/pace-file.ts';
+import type { CommandContext } from './command.ts';
+import { configOption, readConfig } from './config-file.ts';
+import { roughSeconds } from './status-format.ts';
+import { formatTable } from './table.ts';
+import { EXIT, type Terminal } from './terminal.ts';
+
+interface FleetFlags {
+  readonly config?: string;
+  readonly json?: boolean;
+}
+
+interface FleetReport {
+  readonly name: string;
+  readonly replicas: readonly (FoundReplica & { readonly drew: number })[];
+  readonly sources: readonly SourceReport[];
+  readonly sessions: number;
+}
+
+interface SourceReport {
+  readonly name: string;
+  /** Members that have not ended, of all norias. */
+  readonly members: number;
+  readonly quarantined: number;
+  readonly paused: boolean;
+  /** A call of any noria may be on its way. */
+  readonly calling: boolean;
+  readonly nextCallSeconds: number;
+  /** Norias that wait for their turn to call. */
+  readonly waiting: number;
+}
+
+const MS_PER_SECOND = 1_000;
+
+export function addFleetCommand(program: Command, { action, terminal }: CommandContext): void {
+  program
+    .command('fleet')
+    .description('list the norias of the fleet, the pace of each source and the shared pool, from the store')
+    .option('--json', 'print JSON')
+    .addOption(configOption())
+    .addHelpText(
+      'after',
+      '\nExamples:\n  noria fleet\n  noria fleet -c /etc/noria/noria.yaml --json\n\nNo noria needs to run. Exit codes: 0 fine, 1 the store refuses noria, 2 no fleet in the configuration, 3 store unreachable.',
+    )
+    .action(action((flags: FleetFlags) => showFleet(flags, terminal)));
+}
+
+async function showFleet(flags: FleetFlags, terminal: Terminal): Promise<number> {
+  const config = readConfig(flags.config, terminal);
+  if (config.fleet === undefined) {
+    throw new NoriaError(
+      'bad-config',
+      `${config.file}: fleet: missing; noria fleet needs the address of the store`,
+    );
+  }
+  const store = await connectStore(config.fleet, holdingClock, systemRandom);
+  try {
+    const report = await readReport(config, config.fleet.name, store);
+    if (flags.json === true) terminal.print(JSON.stringify(report, undefined, 2));
+    else for (const line of formatReport(report, terminal.columns)) terminal.print(line);
+    return EXIT.fine;
+  } finally {
+    await store.close();
+  }
+}
+
+async function readReport(config: Config, name: string, store: FleetStore): Promise<FleetReport> {
+  const { readReplicas, readSharedState } = await import('../fleet/redis/read-fleet.ts');
+  const { RedisPaceStore } = await import('../fleet/redis/redis-pace-store.ts');
+  const { stopwatch } = createTimekeeper(holdingClock, systemBoot());
+  const callTimeoutMs = () => config.service.timeoutMs;
+  const pace = new RedisPaceStore({ store, clock: holdingClock, stopwatch, callTimeoutMs });
+  const { members, sessions, paused } = await readSharedState(store);
+  const now = store.clock.atMost() ?? 0;
+  const present = members.filter(({ left }) => left === undefined);
+  const replicas = await readReplicas(store);
+  const sourceReports = config.sources.map(async (source): Promise<SourceReport> => {
+    const key = paceKey(callOf(config, source));
+    const own = present.filter(({ member }) => member.source === key);
+    return {
+      name: source.name,
+      members: own.length,
+      quarantined: own.filter(({ quarantine }) => (quarantine?.untilAt ?? 0) > now).length,
+      paused: paused.includes(key),
+      ...(await readPace(pace, key, source)),
+    };
+  });
+  return {
+    name,
+    replicas: replicas.map((replica) => ({
+      ...replica,
+      drew: present.filter(({ drawnBy }) => drawnBy === replica.name).length,
+    })),
+    sources: await Promise.all(sourceReports),
+    sessions: sessions.length,
+  };
+}
+
+function readPace(
+  pace: PaceStore,
+  key: string,
+  { intervalMs }: SourceConfig,
+): Promise<Pick<SourceReport, 'calling' | 'nextCallSeconds' | 'waiting'>> {
+  return pace.change(key, (entry, now) => ({
+    result: {
+      calling: entry?.call?.fate === 'pending',
+      nextCallSeconds:
+        entry === undefined ? 0 : Math.ceil(waitBefore(entry, now, { intervalMs }) / MS_PER_SECOND),
+      waiting: entry?.queue.length ?? 0,
+    },
+  }));
+}
+
+function formatReport({ name, replicas, sources, sessions }: FleetReport, columns: number): string[] {
+  return [
+    `fleet ${name}: ${formatCount(replicas.length, 'noria')}, ${formatCount(sessions, 'session')}`,
+    '',
+    ...formatTable(
+      replicas,
+      [
+        { title: 'NORIA', cell: (replica) => replica.name },
+        { title: 'CLIENTS', align: 'right', cell: ({ clients }) => String(clients) },
+        { title: 'DREW', align: 'right', cell: ({ drew }) => formatCount(drew, 'member') },
+        { title: 'SEEN', align: 'right', cell: ({ lastSeenSeconds: seconds }) => `${seconds} s ago` },
+        { title: 'VERSION', cell: ({ version }) => version, optional: true },
+      ],
+      columns,
+    ),
+    '',
+    ...formatTable(
+      sources,
+      [
+        { title: 'SOURCE', cell: (source) => source.name },
+        { title: 'MEMBERS', align: 'right', cell: ({ members }) => String(members) },
+        { title: 'QUARANTINED', align: 'right', cell: ({ quarantined }) => String(quarantined) },
+        { title: 'NEXT CALL', align: 'right', cell: nextCall },
+        { title: 'WAITING', align: 'right', cell: ({ waiting }) => formatCount(waiting, 'noria') },
+      ],
+      columns,
+    ),
+  ];
+}
+
+function nextCall({ paused, calling, nextCallSeconds }: SourceReport): string {
+  if (paused) return 'paused';
+  if (calling) return 'calling';
+  return nextCallSeconds === 0 ? 'when needed' : `in ${roughSeconds(nextCallSeconds)}`;
+}

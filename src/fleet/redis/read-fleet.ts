@@ -1,0 +1,60 @@
+/** Reads the state of a fleet from its store, without taking part in it: for commands. */
+import type { Clock } from '../../core/clock.ts';
+import type { Random } from '../../core/random.ts';
+import type { Timekeeper } from '../../state/moment.ts';
+import type { SharedState } from '../shared-pool.ts';
+import { REPLICA_SILENT_MS } from './fleet-log.ts';
+import { FleetScript, FleetStore } from './fleet-store.ts';
+import { fieldsOf, loadState } from './log-reader.ts';
+import { decodeReplica } from './schemas.ts';
+import type { StoreAddress } from './store-address.ts';
+
+export interface StoreAccess {
+  readonly address: StoreAddress;
+  /** The name of the fleet. */
+  readonly name: string;
+  readonly clock: Clock;
+  readonly random: Random;
+  readonly timekeeper: Timekeeper;
+}
+
+export interface FoundReplica {
+  readonly name: string;
+  readonly version: string;
+  readonly clients: number;
+  readonly lastSeenSeconds: number;
+}
+
+const MS_PER_SECOND = 1_000;
+
+/** Connects without following the log. @throws NoriaError fleet-store-lost, fleet-store-unusable */
+export async function openFleetStore(access: StoreAccess): Promise<FleetStore> {
+  const store = new FleetStore(access);
+  store.connection.start();
+  await store.connection.tried;
+  const { fault } = store.connection;
+  if (fault === undefined) return store;
+  await store.close();
+  throw fault;
+}
+
+const REPLICAS = new FleetScript('replicas', `return answer(redis.call('HGETALL', KEYS[4]))`);
+
+/** By name. A replica that was killed is listed for a few seconds. */
+export async function readReplicas(store: FleetStore): Promise<FoundReplica[]> {
+  const { epoch, values } = await store.run(REPLICAS);
+  const found = Object.entries(fieldsOf(values[0])).flatMap(([name, text]): FoundReplica[] => {
+    const [, at = '', record = ''] = /^(\d+) (.*)$/.exec(text) ?? [];
+    const silentMs = epoch.now - Number(at);
+    const { version, clients } = decodeReplica(record) ?? {};
+    if (version === undefined || clients === undefined || silentMs > REPLICA_SILENT_MS) return [];
+    return [{ name, version, clients, lastSeenSeconds: Math.round(silentMs / MS_PER_SECOND) }];
+  });
+  return found.sort((a, b) => (a.name < b.name ? -1 : 1));
+}
+
+/** Members and sessions that have not ended. Moments are the store's. */
+export async function readSharedState(store: FleetStore): Promise<SharedState> {
+  const { state } = await loadState(store);
+  return state.read(store.clock.atMost() ?? 0);
+}
