@@ -139,3 +139,23 @@ test('tunnel socket: half-close works in both directions, and a reset closes it'
   await closed;
   expect(broken.errored).toMatchObject({ code: 'ECONNRESET' });
 });
+
+test('tunnel socket: bytes that were put back come before later ones', async () => {
+  const port = await openMember((socket) => {
+    socket.write('answer');
+    socket.once('data', () => socket.end(' and more'));
+  });
+  const tunnel = await openTunnel(port);
+  const [answer] = await once(tunnel.resume(), 'data');
+  tunnel.pause();
+  tunnel.unshift(answer);
+  tunnel.write('go on');
+  await new Promise((next) => setImmediate(next));
+  let got = '';
+  tunnel.on('data', (chunk: Buffer) => {
+    got += chunk.toString();
+  });
+  tunnel.resume();
+  await once(tunnel, 'end');
+  expect(got).toBe('answer and more');
+});
