@@ -1,9 +1,15 @@
 /** JavaScript engine settings for a process that is only a proxy. Not for a program that embeds noria. */
-import { setFlagsFromString } from 'node:v8';
+import { getHeapSpaceStatistics, setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
+import { systemClock } from './clock.ts';
+
+/** More young memory than this saves no CPU time (docs/performance.md). V8 alone would take twice as much. */
+const MAX_YOUNG_BYTES = 64 * 1024 * 1024;
+/** V8 doubles its young memory at most once in a few collections. */
+const YOUNG_CHECK_MS = 250;
 
 /**
- * Disables allocation-site pretenuring. Call it before the first connection.
+ * Disables allocation-site pretenuring, and limits the memory of young objects. Call it before the first connection.
  *
  * If most objects of an allocation site survive young garbage collections, V8 allocates them in old space from then on, and
  * never reverts that. Many open tunnels at one moment are enough. Closed tunnels then stay in old space until the next full
@@ -11,6 +17,18 @@ import { runInNewContext } from 'node:vm';
  */
 export function tuneForShortLives(): void {
   setFlagsFromString('--no-allocation-site-pretenuring');
+  limitYoungMemory(false);
+}
+
+/**
+ * The flag for the maximum is read only at the start of Node. So V8's growth is switched off at the limit, and on again once V8
+ * has reduced the memory, as it does in quiet times.
+ */
+function limitYoungMemory(wasFull: boolean): void {
+  const young = getHeapSpaceStatistics().find(({ space_name: name }) => name === 'new_space');
+  const isFull = young !== undefined && young.space_size >= MAX_YOUNG_BYTES;
+  if (isFull !== wasFull) setFlagsFromString(`--semi-space-growth-factor=${isFull ? 1 : 2}`);
+  systemClock.after(YOUNG_CHECK_MS, () => limitYoungMemory(isFull)); // until the process ends
 }
 
 /**
