@@ -16,6 +16,8 @@ import type { World, WorldOptions } from './world.ts';
 
 const NS_PER_MS = 1e6;
 const MS_PER_SECOND = 1_000;
+/** Of the kernel's clock for processes (USER_HZ). */
+const MS_PER_TICK = 10;
 
 /** A proxy under test. */
 export interface Running {
@@ -110,16 +112,32 @@ export class Children {
 }
 
 /** User and kernel CPU time of all threads of a process and its children so far. */
-export function cpuMs({ child: { pid } }: Running): number {
-  const children = readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8').split(' ').filter(Boolean);
+export function cpuMs(subject: Running): number {
   let ns = 0;
-  for (const process of [pid, ...children]) {
+  for (const process of processesOf(subject)) {
     // A thread that ends would take its time with it; V8's threads start early and stay.
     for (const thread of readdirSync(`/proc/${process}/task`)) {
       ns += Number(readFileSync(`/proc/${process}/task/${thread}/schedstat`, 'utf8').split(' ', 1)[0]);
     }
   }
   return ns / NS_PER_MS;
+}
+
+/** The same in steps of 10 ms, with the time of threads that have ended. */
+export function cpuMsOfAllThreads(subject: Running): number {
+  let ticks = 0;
+  for (const process of processesOf(subject)) {
+    const fields = readFileSync(`/proc/${process}/stat`, 'utf8')
+      .replace(/^.*\) /, '')
+      .split(' ');
+    ticks += Number(fields[11]) + Number(fields[12]); // utime and stime
+  }
+  return ticks * MS_PER_TICK;
+}
+
+function processesOf({ child: { pid } }: Running): string[] {
+  const children = readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8');
+  return [String(pid), ...children.split(' ').filter(Boolean)];
 }
 
 /** Resident memory of a subject after garbage collection. */

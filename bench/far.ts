@@ -109,10 +109,10 @@ async function load(
   rate: number,
   seconds: number,
 ): Promise<readonly number[]> {
-  const common = { port, rate, count: seconds * rate };
+  const common = { port, rate, count: seconds * rate, concurrency: 512 };
   const { latenciesMs, failed } = await client.load(
     requests === undefined
-      ? { ...common, kind: 'tunnels', via: 'http', target: world.echoPort, concurrency: 512, onlyOpen: true }
+      ? { ...common, kind: 'tunnels', via: 'http', target: world.echoPort, onlyOpen: true }
       : { ...common, kind: 'requests', target: world.httpPort, targets: requests.targets },
   );
   if (failed > 0) throw new Error(`${failed} of ${common.count} failed`);

@@ -20,14 +20,15 @@ export type Load =
       /** Closes as soon as the proxy has accepted, and measures until then. */
       readonly onlyOpen?: boolean;
     }
-  /** One absolute-form GET on each of many connections, at a rate. `targets`: number of hosts of the target, all of this machine. */
+  /** One absolute-form GET on each of many connections. `targets`: number of hosts of the target, all of this machine. */
   | {
       readonly kind: 'requests';
       readonly port: number;
       readonly target: number;
       readonly targets: number;
       readonly count: number;
-      readonly rate: number;
+      readonly concurrency: number;
+      readonly rate?: number;
     }
   | { readonly kind: 'bulk'; readonly port: number; readonly target: number; readonly bytes: number }
   /** Absolute-form GETs on persistent connections. */
@@ -59,8 +60,6 @@ export interface LoadResult {
 
 /** A client gives up on a proxy that sends nothing for this long. */
 const SILENCE_LIMIT_MS = 10_000;
-
-const MAX_OPEN_REQUESTS = 512;
 
 const heldSockets: Socket[] = [];
 
@@ -151,8 +150,8 @@ async function run(load: Load): Promise<LoadResult> {
       }
       case 'requests': {
         const startedAt = performance.now();
-        return inParallel(load.count, MAX_OPEN_REQUESTS, async (n) => {
-          await turnOf(n, load.rate, startedAt);
+        return inParallel(load.count, load.concurrency, async (n) => {
+          if (load.rate !== undefined) await turnOf(n, load.rate, startedAt);
           const began = performance.now();
           const socket = openSocket(load.port).on('error', () => {}); // ignored: the answer is missing
           const host = `127.0.${1 + Math.floor((n % load.targets) / 200)}.${1 + ((n % load.targets) % 200)}`;

@@ -12,6 +12,9 @@ export interface Row {
   readonly 'proxy-chain'?: number;
   /** Two joined sockets and nothing else: the lowest cost possible in Node. */
   readonly bare?: number;
+  /** Where it is installed. */
+  readonly tinyproxy?: number;
+  readonly squid?: number;
   /** noria to proxy-chain. */
   readonly ratio?: number;
   /** The ratio should stay below this. */
@@ -19,6 +22,8 @@ export interface Row {
   /** Something is broken if the ratio, or without one noria's figure, is beyond this. Far from the usual value. */
   readonly limit?: { readonly most: number } | { readonly least: number };
 }
+
+const PROXIES = ['noria', 'proxy-chain', 'bare', 'tinyproxy', 'squid'] as const;
 
 export class Report {
   readonly rows: Row[] = [];
@@ -38,16 +43,15 @@ export class Report {
   }
 
   print(): void {
+    const proxies = PROXIES.filter((name) => this.rows.some((row) => row[name] !== undefined));
     const cells = this.rows.map((row) => [
       row.scenario,
       row.unit,
-      format(row.noria),
-      format(row['proxy-chain']),
-      format(row.bare),
+      ...proxies.map((name) => format(row[name])),
       format(row.ratio),
       row.target === undefined ? '' : `≤ ${format(row.target)}`,
     ]);
-    const table = [['', 'unit', 'noria', 'proxy-chain', 'bare', 'ratio', 'target'], ...cells];
+    const table = [['', 'unit', ...proxies, 'ratio', 'target'], ...cells];
     const widths =
       table[0]?.map((_, column) => Math.max(...table.map((row) => row[column]?.length ?? 0))) ?? [];
     for (const row of table) {

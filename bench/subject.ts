@@ -20,6 +20,8 @@ export const SUBJECTS = {
   noria: 'subject-noria.ts',
   'proxy-chain': 'subject-proxy-chain.ts',
   bare: 'subject-bare.ts',
+  tinyproxy: 'subject-tinyproxy.ts',
+  squid: 'subject-squid.ts',
 } as const;
 
 export type SubjectName = keyof typeof SUBJECTS;

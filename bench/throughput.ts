@@ -1,13 +1,15 @@
 /** CPU time of the proxy's process per tunnel, per byte and per request. */
 import { type Bench, closePair, compare, openPair, type Pair, workingMembers } from './bench.ts';
-import { cpuMs, type Running } from './children.ts';
+import { cpuMs, cpuMsOfAllThreads, type Running } from './children.ts';
 import type { Load } from './load.ts';
 import { measureInRounds } from './rounds.ts';
+import { type ForeignName, isInstalled } from './subject-foreign.ts';
 
 const US_PER_MS = 1_000;
 const GIGABYTE = 1e9;
 const CONCURRENT_TUNNELS = 64;
 const CONCURRENT_REQUESTS = 32;
+const FOREIGN: readonly ForeignName[] = ['tinyproxy', 'squid'];
 
 export async function measureThroughput(bench: Bench): Promise<void> {
   const { children, world } = bench;
@@ -16,6 +18,7 @@ export async function measureThroughput(bench: Bench): Promise<void> {
   await measureSetUp(bench, pair, bare);
   await measureBulk(bench, pair, bare);
   await measureMessages(bench, pair);
+  await measureForeign(bench, pair);
   bare.child.kill();
   closePair(pair);
 
@@ -102,6 +105,36 @@ async function measureMessages(bench: Bench, pair: Pair): Promise<void> {
   );
 }
 
+/** Compared also with proxies that are written in C. tinyproxy keeps no connection, so each request has its own. */
+async function measureForeign(bench: Bench, pair: Pair): Promise<void> {
+  const { children, world, quick, report } = bench;
+  const subjects: Partial<Record<keyof Pair | ForeignName, Running>> = { ...pair };
+  const installed = FOREIGN.filter(isInstalled);
+  for (const name of installed) subjects[name] = await children.subject(name, workingMembers(world, 'http'));
+  const count = quick ? 1_000 : 2_500;
+  const { medians, ratio } = await measureInRounds(
+    subjects as Record<keyof Pair | ForeignName, Running>,
+    ['noria', 'proxy-chain'],
+    rounds(bench),
+    async (subject, name) => {
+      const { port } = subject;
+      const target = world.httpPort;
+      const load = {
+        kind: 'requests',
+        port,
+        target,
+        targets: 1,
+        count,
+        concurrency: CONCURRENT_REQUESTS,
+      } as const;
+      const read = name === 'tinyproxy' ? cpuMsOfAllThreads : cpuMs; // it has a thread for each request
+      return US_PER_MS * (await cpuPer(bench, subject, load, read));
+    },
+  );
+  for (const name of installed) subjects[name]?.child.kill();
+  report.add({ scenario: 'absolute-form GET, a connection each', unit: 'CPU µs', ...medians, ratio });
+}
+
 function rounds({ quick }: Bench): number {
   return quick ? 5 : 15;
 }
@@ -115,8 +148,8 @@ async function tunnelUs(bench: Bench, subject: Running, via: 'http' | 'socks5'):
 }
 
 /** CPU ms of the subject per completed item of a load. */
-async function cpuPer({ children }: Bench, subject: Running, load: Load): Promise<number> {
-  const before = cpuMs(subject);
+async function cpuPer({ children }: Bench, subject: Running, load: Load, read = cpuMs): Promise<number> {
+  const before = read(subject);
   const { done } = await children.loadOrThrow(load);
-  return (cpuMs(subject) - before) / done;
+  return (read(subject) - before) / done;
 }
