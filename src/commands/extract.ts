@@ -12,6 +12,7 @@ import { configOption, readConfig } from './config-file.ts';
 import {
   callSettingsOf,
   callWithinPace,
+  dropText,
   pacedAs,
   printRecords,
   requireSuccess,
@@ -58,20 +59,10 @@ async function extract(name: string, flags: ExtractFlags, terminal: Terminal): P
   const rows = answer.entries.map((entry) => printEntry(entry, fields));
   printRecords(rows, fields, flags.json === true, terminal);
   for (const [reason, dropped] of Object.entries(answer.dropped)) {
-    terminal.printError(`${dropped} dropped: ${DROP_REASONS[reason] ?? reason}`);
+    terminal.printError(`${dropped} dropped: ${dropText(reason)}`);
   }
   return EXIT.fine;
 }
-
-/** Why an entry cannot be a member. */
-const DROP_REASONS: Readonly<Record<string, string>> = {
-  address: 'no usable address',
-  port: 'no usable port',
-  private: 'private address; set pool.allowPrivateAddresses to accept it',
-  own: 'an address of noria itself',
-  protocol: 'unknown protocol',
-  excess: 'over the limit of 1,000 in one answer',
-};
 
 function readCount(text: string | undefined, most = 1_000): number {
   if (text === undefined) return 1;

@@ -5,9 +5,10 @@ import { isPrivateAddress } from '../core/networks.ts';
 import type { Secret } from '../core/secret.ts';
 import type { DrawnEntry } from '../service/answer.ts';
 import type { DecodedLink, RecognisedAnswer } from '../service/link/decode-link.ts';
+import type { RecognisedExpiry } from '../service/link/entry-parts.ts';
 import { urlWithVariables } from '../service/link/link-url.ts';
-import type { RecognisedExpiry } from '../service/link/read-entry.ts';
 import { DEFAULT_ZONE, type ExpiryKind } from '../service/link/rules.ts';
+import { dropText } from './service-call.ts';
 import { formatTable } from './table.ts';
 
 export interface LinkFacts {
@@ -87,7 +88,9 @@ export function linkReport(facts: LinkFacts): string[] {
     ['success', success === undefined ? 'no code' : `${success.field} is ${success.value}`],
     [
       'entries',
-      [String(count), ...Object.entries(dropped).map(([why, n]) => `${n} dropped: ${why}`)].join(', '),
+      [String(count), ...Object.entries(dropped).map(([why, n]) => `${n} dropped: ${dropText(why)}`)].join(
+        ', ',
+      ),
     ],
   ];
   const names = Object.entries(variables);
@@ -138,7 +141,7 @@ function sourceOf(
   const asked = urlWithVariables(url, (name) => addVariable(variables, name));
   const count = COUNT_PARAM.exec(asked)?.[2];
   const hasLife = recognised?.parts?.expiry !== undefined;
-  const hasLogin = recognised?.parts?.hasLogin === true;
+  const hasLogin = entries.some(({ login }) => login !== undefined);
   const protocols = new Set(entries.map(({ protocol }) => protocol));
   const [protocol = 'http'] = protocols;
   const source = {
@@ -152,6 +155,8 @@ function sourceOf(
     ...answerOf(recognised),
   };
   const document = new Document({ sources: [source] });
+  if (count !== undefined && /[?&]sign=/i.test(asked))
+    comment(document, 'url', ` write ${count} in place of {count} if the sign covers all parameters`);
   comment(document, 'interval', " the least time between two calls: see the vendor's documentation");
   comment(document, 'lifetime', ' how long a proxy lives: the answer does not say it');
   return { source: document.toString({ lineWidth: 0 }), variables: Object.fromEntries(variables) };

@@ -127,6 +127,23 @@ export function pacedAs(config: Config, source: SourceConfig): PacedCall {
   return { ...callOf(config, source), intervalMs: source.intervalMs };
 }
 
+/** Why an entry cannot be a member. */
+const DROP_REASONS: Readonly<Record<string, string>> = {
+  address: 'no usable address',
+  port: 'no usable port',
+  private: 'private address; set pool.allowPrivateAddresses to accept it',
+  own: 'an address of noria itself',
+  protocol: 'unknown protocol',
+  expired: 'its time is over',
+  credentials: 'no user name and password',
+  excess: 'over the limit of 1,000 in one answer',
+};
+
+/** @param reason - a `DropReason`. */
+export function dropText(reason: string): string {
+  return DROP_REASONS[reason] ?? reason;
+}
+
 /** Prints records as a table, or as a JSON array, under the service's own field names. */
 export function printRecords(
   records: readonly Readonly<Record<string, string | number | boolean>>[],

@@ -2,6 +2,7 @@
  * One draw: opens a connection, calls the service, adds the members to the pool, counts and reports. The source decides when
  * to draw and what follows.
  */
+import { hash } from 'node:crypto';
 import type { Clock } from '../core/clock.ts';
 import type { EventBus, NoriaEvents } from '../core/events.ts';
 import { hasCode } from '../core/faults.ts';
@@ -146,9 +147,10 @@ function addToPool(
   return added;
 }
 
-/** What the budget counts: the exit IP where the entry has it, else the address. Several exits may share an address. */
-function distinctIp(entry: DrawnEntry): string {
-  return entry.exitIp ?? `${entry.host}:${entry.port}`;
+/** What the budget counts: the exit IP where the entry has it, else the address and the user. Several exits may share an address. */
+function distinctIp({ exitIp, host, port, login }: DrawnEntry): string {
+  if (exitIp !== undefined) return exitIp;
+  return login === undefined ? `${host}:${port}` : `${host}:${port} ${hash('sha256', login.username)}`;
 }
 
 /** Undefined when neither the entry nor the source names a protocol. */

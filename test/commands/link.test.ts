@@ -69,7 +69,7 @@ test('link command: prints what it recognised, three entries and the source to p
     'exit IP   real_ip',
     'location  city',
     'success   code is 0',
-    'entries   4, 1 dropped: address',
+    'entries   4, 1 dropped: no usable address',
   ]);
   expect(entries.split('\n')).toEqual([
     'ADDRESS         PROTOCOL  LIFE  EXIT IP       LOCATION',
@@ -166,4 +166,32 @@ test('simulate: members of a link live as long as the source says', async () => 
   const short = await drawn();
   write(', lifetime: 10m');
   expect(short / (await drawn())).toBeGreaterThan(5);
+});
+
+test('link command: warns that a sign may cover the count', async () => {
+  const { url } = await openVendor('192.0.2.1:80');
+  const { out } = await link(`${url}?num=5&sign=${KEY}`);
+  expect(out).toContain(
+    'num={count}&sign=${LINK_SIGN} # write 5 in place of {count} if the sign covers all parameters',
+  );
+});
+
+test('extract: draws from a link with a header, and prints the entries in the usual fields', async () => {
+  const dir = testFolder();
+  const file = join(dir, 'noria.yaml');
+  const { url, calls } = await openVendor(ANSWER);
+  const source = `name: a, product: link, url: "${url}?key=${KEY}&num={count}", interval: 1s, headers: { X-Key: ${KEY} }`;
+  writeFileSync(file, `sources: [{ ${source} }]\nstate: { dir: "${dir}/state" }\n`, { mode: 0o600 });
+  const terminal = fakeTerminal();
+  expect(await runProgram(['extract', 'a', '-c', file, '--json', '-n', '2'], terminal)).toBe(0);
+  expect(calls.map(({ query }) => query)).toEqual([`/get?key=${KEY}&num=2`]);
+  expect(JSON.parse(terminal.printed())[0]).toEqual({
+    ip: '192.0.2.1',
+    port: 8000,
+    protocol: 'http',
+    adr: '苏州',
+    outip: '198.51.100.7',
+    timeout: 95,
+  });
+  expect(terminal.errors()).toContain('1 dropped: no usable address');
 });

@@ -18,10 +18,6 @@ const KEY_IN_PATH = /^(?=[^/]*\d)[\w.~-]{16,}$/;
 const MIN_SECRET_LENGTH = 4;
 const IDENTITY_LENGTH = 16;
 
-export function asksForCount(url: Secret, body: Secret | undefined): boolean {
-  return [url, body].some((part) => part !== undefined && part.reveal().search(COUNT) >= 0);
-}
-
 export function withCount(text: string, count: number): string {
   return text.replace(COUNT, String(count));
 }

@@ -127,6 +127,20 @@ test('link: a layout reads entries that are text', () => {
   expect(lines(decode('A1 192.0.2.1|80|a b|3', named))).toEqual(['192.0.2.1:80 180000 a b']);
 });
 
+test('link: rules apply to the recognised fields of a text, too', () => {
+  const text = '192.0.2.1:80,3,江苏,电信';
+  const minutes: Partial<LinkRules> = { expiry: { field: 'seconds', as: 'minutes', zone: 'Z' } };
+  expect(lines(decode(text, minutes))).toEqual(['192.0.2.1:80 180000 江苏 电信']);
+  expect(lines(decode(text, { ...minutes, location: ['location2'] }))).toEqual(['192.0.2.1:80 180000 电信']);
+});
+
+test('link: the credentials of an entry are ignored, used or required', () => {
+  const text = '192.0.2.1:80:bob:pass\n192.0.2.2:80';
+  expect(lines(decode(text, {}, { login: 'ignore' }))).toEqual(['192.0.2.1:80', '192.0.2.2:80']);
+  expect(lines(decode(text, {}, { login: 'use' }))).toEqual(['192.0.2.1:80 bob/pass', '192.0.2.2:80']);
+  expect(lines(decode(text, {}, { login: 'require' }))).toEqual(['192.0.2.1:80 bob/pass']);
+});
+
 test('link: the answer keeps what was recognised, in the terms of the configuration', () => {
   const json = {
     code: 0,
@@ -143,7 +157,6 @@ test('link: the answer keeps what was recognised, in the terms of the configurat
       expiry: { field: 'deadline', as: 'datetime' },
       exitIp: 'real_ip',
       location: ['area'],
-      hasLogin: false,
     },
   });
   expect(decode('bob:pass@192.0.2.1:80,江苏,60').recognised).toEqual({
@@ -153,7 +166,6 @@ test('link: the answer keeps what was recognised, in the terms of the configurat
       expiry: { field: 'seconds', as: 'seconds' },
       exitIp: undefined,
       location: ['location'],
-      hasLogin: true,
     },
   });
 });

@@ -1,0 +1,194 @@
+/** Finds the parts of one entry of a link's answer, text or object: by the rules of the source, else by names and forms. Pure. */
+import type { MemberProtocol } from '../../core/protocol.ts';
+import { readIp, readText } from '../fields.ts';
+import { type AddressText, fillLayout, type LayoutReader, readAddressText } from './address-text.ts';
+import { type EntryFields, entryFields, fieldsMeaning, type NamedField } from './entry-names.ts';
+import { valueAtPath } from './json-path.ts';
+import { expiryKindOf } from './lifetime.ts';
+import type { ExpiryKind, LinkRules } from './rules.ts';
+
+/** Where the parts of an entry were found, in the terms of `answer` of a source. */
+export interface EntryParts {
+  readonly address: string;
+  readonly expiry: RecognisedExpiry | undefined;
+  readonly exitIp: string | undefined;
+  readonly location: readonly string[];
+}
+
+export interface RecognisedExpiry {
+  readonly field: string;
+  readonly as: ExpiryKind;
+  readonly since?: string | undefined;
+}
+
+/** The parts of an entry, as received. */
+export interface RawEntry {
+  readonly address: AddressText;
+  readonly username: unknown;
+  readonly password: unknown;
+  readonly protocol: MemberProtocol | undefined;
+  readonly expiry: { readonly value: unknown; readonly as: ExpiryKind; readonly since: unknown } | undefined;
+  readonly exitIp: unknown;
+  readonly location: readonly unknown[];
+  readonly parts: EntryParts;
+}
+
+export interface PartsOptions {
+  readonly rules: LinkRules;
+  /** Reads entries that are text by `rules.address`. */
+  readonly layout: LayoutReader | undefined;
+}
+
+/** Of an entry that is a list. */
+const MAX_COLUMNS = 10;
+/** `https` is an HTTP proxy that supports CONNECT. */
+const PROTOCOLS: Readonly<Record<string, MemberProtocol>> = {
+  http: 'http',
+  https: 'http',
+  socks4: 'socks4',
+  socks5: 'socks5',
+  socks5h: 'socks5',
+};
+
+/** @returns undefined when the entry has no address. */
+export function findEntryParts(raw: unknown, options: PartsOptions): RawEntry | undefined {
+  if (typeof raw === 'string') return textParts(raw, options);
+  if (typeof raw !== 'object' || raw === null) return undefined;
+  if (!Array.isArray(raw)) return objectParts(raw, options.rules);
+  const texts = raw.slice(0, MAX_COLUMNS).flatMap((value: unknown) => readText(value) ?? []);
+  return textParts(texts.join(','), options);
+}
+
+/** Reads the text into named fields, by the layout or by their forms, and finds the parts among them. */
+function textParts(text: string, { rules, layout }: PartsOptions): RawEntry | undefined {
+  const named = layout === undefined ? fieldsByForm(text) : { fields: layout(text), layout: undefined };
+  if (named?.fields === undefined) return undefined;
+  const found = objectParts(Object.fromEntries(named.fields), { ...rules, address: undefined });
+  if (found === undefined || named.layout === undefined) return found;
+  return { ...found, parts: { ...found.parts, address: named.layout } };
+}
+
+/** The fields after the address are told apart by their form: a life, an IP, a protocol; the rest is the location. */
+function fieldsByForm(
+  text: string,
+): { readonly fields: ReadonlyMap<string, string>; readonly layout: string } | undefined {
+  const address = readAddressText(text);
+  if (address === undefined) return undefined;
+  const { ip, port, username, password, scheme, separator } = address;
+  const fields = new Map(Object.entries({ ip, port }));
+  if (username !== undefined && password !== undefined) {
+    fields.set('username', username);
+    fields.set('password', password);
+  }
+  if (scheme !== undefined) fields.set('protocol', scheme);
+  const tags: string[] = [];
+  let hasLife = false;
+  for (const value of address.rest) {
+    const life: ExpiryKind | undefined =
+      hasLife || value === '0' ? undefined : expiryKindOf(value, 'seconds');
+    hasLife ||= life !== undefined;
+    const tag = life ?? formOf(value, fields);
+    fields.set(tag, value);
+    tags.push(tag);
+  }
+  const layout = [address.layout, ...tags.map((tag) => `{${tag}}`)];
+  return { fields, layout: layout.join(separator === '' ? ',' : separator) };
+}
+
+function formOf(value: string, fields: ReadonlyMap<string, string>): string {
+  if (readIp(value) !== undefined && !fields.has('exitIp')) return 'exitIp';
+  if (protocolOf(value) !== undefined && !fields.has('protocol')) return 'protocol';
+  for (let number = 1; ; number += 1) {
+    const tag = number === 1 ? 'location' : `location${number}`;
+    if (!fields.has(tag)) return tag;
+  }
+}
+
+function objectParts(object: object, rules: LinkRules): RawEntry | undefined {
+  const fields = entryFields(object);
+  const read = (field: string | undefined): unknown =>
+    field === undefined ? undefined : (valueAtPath(object, field) ?? innerValue(fields, field));
+  const address = rules.address === undefined ? findAddress(fields) : givenAddress(rules.address, read);
+  if (address === undefined) return undefined;
+  const expiry = rules.expiry ?? findExpiry(fields);
+  const exitIp = rules.exitIp ?? findExitIp(fields, address);
+  const location = rules.location ?? fieldsMeaning(fields, 'location').map(({ name }) => name);
+  const protocols = fieldsMeaning(fields, 'protocol').map(({ value }) => protocolOf(value));
+  return {
+    address,
+    username: address.username ?? fieldsMeaning(fields, 'username')[0]?.value,
+    password: address.password ?? fieldsMeaning(fields, 'password')[0]?.value,
+    protocol: protocolOf(address.scheme) ?? protocols.find((protocol) => protocol !== undefined),
+    expiry: expiry && { value: read(expiry.field), as: expiry.as, since: read(expiry.since) },
+    exitIp: read(exitIp),
+    location: location.map(read),
+    parts: { address: address.layout, expiry: expiry && recognisedExpiry(expiry), exitIp, location },
+  };
+}
+
+/** The value of a recognised field that may be in an object inside the entry. */
+function innerValue(fields: EntryFields, name: string): unknown {
+  return [...fields.values()].find((field) => field.name === name)?.value;
+}
+
+function givenAddress(layout: string, read: (field: string) => unknown): AddressText | undefined {
+  const text = fillLayout(layout, read);
+  const address = text === undefined ? undefined : readAddressText(text);
+  return address && { ...address, layout };
+}
+
+/** A field with address and port, else a field with an IP and one with a port. */
+function findAddress(fields: EntryFields): AddressText | undefined {
+  const named = fieldsMeaning(fields, 'address');
+  for (const { name, value } of named) {
+    const address = typeof value === 'string' ? readAddressText(value) : undefined;
+    if (address !== undefined) return { ...address, layout: `{${name}}` };
+  }
+  const ip = named.find(({ value }) => readIp(value) !== undefined);
+  const [port] = fieldsMeaning(fields, 'port');
+  if (ip === undefined || port === undefined) return undefined;
+  return {
+    ip: String(ip.value),
+    port: String(port.value),
+    rest: [],
+    layout: `{${ip.name}}:{${port.name}}`,
+    separator: '',
+  };
+}
+
+function findExpiry(fields: EntryFields): RecognisedExpiry | undefined {
+  const left =
+    firstExpiry(fieldsMeaning(fields, 'expiry'), 'seconds') ??
+    firstExpiry(fieldsMeaning(fields, 'minutes'), 'minutes');
+  if (left !== undefined) return left;
+  const whole = firstExpiry(fieldsMeaning(fields, 'wholeMinutes'), 'minutes');
+  const isMoment = ({ value }: NamedField) => expiryKindOf(value, 'minutes') === 'datetime';
+  const since = fieldsMeaning(fields, 'since').find(isMoment)?.name;
+  return whole && recognisedExpiry({ ...whole, since });
+}
+
+function firstExpiry(
+  named: readonly NamedField[],
+  duration: 'seconds' | 'minutes',
+): RecognisedExpiry | undefined {
+  for (const { name, value } of named) {
+    const as = expiryKindOf(value, duration);
+    if (as !== undefined) return { field: name, as };
+  }
+  return undefined;
+}
+
+function recognisedExpiry({ field, as, since }: RecognisedExpiry): RecognisedExpiry {
+  return since === undefined ? { field, as } : { field, as, since };
+}
+
+function findExitIp(fields: EntryFields, { layout }: AddressText): string | undefined {
+  const isExit = ({ name, value }: NamedField) =>
+    readIp(value) !== undefined && !layout.includes(`{${name}}`);
+  return fieldsMeaning(fields, 'exitIp').find(isExit)?.name;
+}
+
+function protocolOf(label: unknown): MemberProtocol | undefined {
+  const name = typeof label === 'string' ? label.trim().toLowerCase() : '';
+  return Object.hasOwn(PROTOCOLS, name) ? PROTOCOLS[name] : undefined;
+}
