@@ -1,0 +1,76 @@
+/** The front proxy: the proxy of an organisation through which noria reaches the service or the members (`via`). Pure. */
+import { formatHostPort, hostPort } from './host-port.ts';
+import { MASK, Secret } from './secret.ts';
+
+export interface FrontProxy {
+  readonly protocol: 'http' | 'socks5';
+  /** Canonical, without brackets. A name is resolved by this machine. */
+  readonly host: string;
+  readonly port: number;
+  readonly login?: FrontProxyLogin;
+}
+
+interface FrontProxyLogin {
+  readonly username: string;
+  readonly password: Secret;
+}
+
+const DEFAULT_PORTS: Readonly<Record<FrontProxy['protocol'], number>> = { http: 80, socks5: 1080 };
+/** RFC 1929. */
+const MAX_LOGIN_BYTES = 255;
+
+/** @returns the proxy, or in `wrong` a predicate that follows the URL in a message. It does not quote the URL. */
+export function readFrontProxy(text: string): { readonly value: FrontProxy } | { readonly wrong: string } {
+  const [, scheme = ''] = /^([a-z0-9]+):\/\//i.exec(text) ?? [];
+  const protocol = protocolOf(scheme);
+  if (protocol === undefined) return { wrong: 'does not begin with http:// or socks5://' };
+  // In a URL with this scheme, the rules for host, user name and password are those of the standard.
+  const address = `http://${text.slice(scheme.length + '://'.length)}`;
+  if (!URL.canParse(address)) return { wrong: 'is not a URL' };
+  const url = new URL(address);
+  if (url.pathname !== '/' || url.search + url.hash !== '')
+    return { wrong: 'has more than a host and a port' };
+  const givenPort = /:(\d+)\/?$/.exec(address)?.[1]; // a URL drops the default port
+  const server = hostPort(
+    url.hostname.replace(/^\[|\]$/g, ''),
+    givenPort === undefined ? DEFAULT_PORTS[protocol] : Number(givenPort),
+  );
+  if (server === undefined) return { wrong: 'has an invalid host or port' };
+  const { host, port } = server;
+  if (url.username + url.password === '') return { value: { protocol, host, port } };
+  const login = readLogin(url);
+  return 'wrong' in login ? login : { value: { protocol, host, port, login } };
+}
+
+/** As a URL, with the password masked. */
+export function formatFrontProxy({ protocol, host, port, login }: FrontProxy): string {
+  const user = login === undefined ? '' : `${encodeURIComponent(login.username)}:${MASK}@`;
+  return `${protocol}://${user}${formatHostPort(host, port)}`;
+}
+
+function protocolOf(scheme: string): FrontProxy['protocol'] | undefined {
+  switch (scheme.toLowerCase()) {
+    case 'http':
+      return 'http';
+    case 'socks5':
+    case 'socks5h': // curl's name for a proxy that resolves names, as noria always lets it
+      return 'socks5';
+    default:
+      return undefined;
+  }
+}
+
+function readLogin({ username, password }: URL): FrontProxyLogin | { readonly wrong: string } {
+  if (username === '' || password === '') return { wrong: 'has a user name or a password without the other' };
+  try {
+    const [name, secret] = [decodeURIComponent(username), decodeURIComponent(password)];
+    const isTooLong = [name, secret].some((part) => Buffer.byteLength(part) > MAX_LOGIN_BYTES);
+    if (isTooLong) return { wrong: `has a user name or a password of more than ${MAX_LOGIN_BYTES} bytes` };
+    if (/[\p{Cc}]/u.test(name + secret) || name.includes(':')) {
+      return { wrong: 'has a control character, or a colon in its user name' };
+    }
+    return { username: name, password: new Secret(secret) };
+  } catch {
+    return { wrong: 'has a % that begins no percent-encoding' }; // handled: that is the answer
+  }
+}
