@@ -26,6 +26,7 @@ const SIDE_OF_BLAME: { readonly [B in Blame]: FailureSide | undefined } = {
   target: 'target',
   source: 'source',
   network: 'network',
+  'front-proxy': 'network',
 };
 
 /** The side under which a refused request counts, by the side of its fault. */
@@ -35,6 +36,7 @@ const SIDE_OF_FAULT: { readonly [S in Side]: FailureSide } = {
   target: 'target',
   source: 'source',
   service: 'source',
+  'front-proxy': 'network',
   operator: 'noria',
   noria: 'noria',
 };

@@ -32,6 +32,7 @@ const SIDES = [
   'target',
   'source',
   'service',
+  'front-proxy',
   'operator',
   'noria',
 ] as const satisfies readonly Side[];

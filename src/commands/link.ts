@@ -13,6 +13,7 @@ import { loadConfig } from '../config/load.ts';
 import { linkUrl } from '../config/scalars.ts';
 import { NoriaError } from '../core/faults.ts';
 import type { Secret } from '../core/secret.ts';
+import { serviceTunnel } from '../daemon/part-options.ts';
 import type { DecodedLink } from '../service/link/decode-link.ts';
 import { linkIdentity, linkSecrets } from '../service/link/link-url.ts';
 import type { LinkCall } from '../service/request.ts';
@@ -59,7 +60,7 @@ async function showLink(given: string, { count, json }: LinkFlags, terminal: Ter
   const call = callOfUrl(url, count);
   const known = configuredLink(call.instance, terminal);
   const settings = known?.settings ?? { ...DEFAULT_SETTINGS, stateDir: ownFolder() };
-  const intervalMs = Math.max(MIN_SPACING_MS, known?.source.intervalMs ?? 0);
+  const intervalMs = Math.max(MIN_SPACING_MS, known?.source?.intervalMs ?? 0);
   const answer = await callWithinPace(
     settings,
     { ...call, intervalMs },
@@ -82,7 +83,7 @@ function readUrl(given: string): Secret {
 }
 
 /** Members at any address are shown. */
-const DEFAULT_SETTINGS = { timeoutMs: TIMEOUT_MS, refuses: () => undefined };
+const DEFAULT_SETTINGS = { timeoutMs: TIMEOUT_MS, refuses: () => undefined, openTunnel: undefined };
 
 function callOfUrl(url: Secret, count: number): LinkCall {
   return {
@@ -101,18 +102,22 @@ function callOfUrl(url: Secret, count: number): LinkCall {
   };
 }
 
-/** The source with the same link in the default configuration, with which the command shares the pace. */
+/**
+ * What the default configuration says: its front proxy, and the source with the same link, with which the command shares the
+ * pace.
+ */
 function configuredLink(
   identity: string,
   { env }: Terminal,
-): { readonly source: LinkSource; readonly settings: CallSettings } | undefined {
+): { readonly source: LinkSource | undefined; readonly settings: CallSettings } | undefined {
   const file = findDefaultFile();
   if (file === undefined) return undefined;
   try {
     const config = loadConfig(file, { env });
-    const source = config.sources.find(({ instance }) => instance === identity);
-    if (source?.product !== 'link') return undefined;
-    return { source, settings: { ...DEFAULT_SETTINGS, stateDir: config.state?.dir ?? ownFolder() } };
+    const found = config.sources.find(({ instance }) => instance === identity);
+    const source = found?.product === 'link' ? found : undefined;
+    const stateDir = source === undefined ? ownFolder() : (config.state?.dir ?? ownFolder());
+    return { source, settings: { ...DEFAULT_SETTINGS, stateDir, openTunnel: serviceTunnel(config) } };
   } catch (error) {
     if (!(error instanceof NoriaError)) throw error;
     return undefined; // ignored: the command needs no configuration

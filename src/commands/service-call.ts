@@ -6,7 +6,7 @@ import { NoriaError } from '../core/faults.ts';
 import { Ownership } from '../core/ownership.ts';
 import { systemRandom } from '../core/random.ts';
 import { connectStore } from '../daemon/fleet.ts';
-import { callOf, refusesOf } from '../daemon/part-options.ts';
+import { callOf, refusesOf, serviceTunnel } from '../daemon/part-options.ts';
 import { Pace, paceKey } from '../refill/pace.ts';
 import type { Settlement } from '../refill/pace-rule.ts';
 import { ServiceClient, type ServiceConnection } from '../service/client.ts';
@@ -14,7 +14,7 @@ import { meaningOf, SUCCESS } from '../service/codes.ts';
 import type { RefuseAddress } from '../service/decode.ts';
 import type { CodeScope } from '../service/operations.ts';
 import type { ServiceAddress } from '../service/request.ts';
-import type { WriteGate } from '../service/transport.ts';
+import type { OpenTunnel, WriteGate } from '../service/transport.ts';
 import { openState } from '../state/folder.ts';
 import { createTimekeeper } from '../state/moment.ts';
 import type { PaceStore } from '../state/pace-file.ts';
@@ -31,6 +31,8 @@ export interface CallSettings {
   readonly refuses: RefuseAddress;
   /** Its store has the pace of instances, in place of the state folder. */
   readonly fleet?: FleetConfig | undefined;
+  /** Connects through the front proxy, if there is one. */
+  readonly openTunnel: OpenTunnel | undefined;
 }
 
 /** Identifies a pace: an instance (or an account) at a service address. */
@@ -44,7 +46,7 @@ export interface PacedCall extends ServiceAddress {
  * with the same folder keeps the pace, too; with a fleet, in its store.
  */
 export async function callWithinPace<Answer extends { readonly code: string }>(
-  { timeoutMs, stateDir, refuses, fleet }: CallSettings,
+  { timeoutMs, stateDir, refuses, openTunnel, fleet }: CallSettings,
   paced: PacedCall,
   terminal: Terminal,
   call: (connection: ServiceConnection, gate: WriteGate) => Promise<Answer>,
@@ -56,7 +58,7 @@ export async function callWithinPace<Answer extends { readonly code: string }>(
   const dir = fleet === undefined ? stateDir : undefined;
   const state = await owner.open('state', openState({ dir, daemon: false, clock, warn }));
   const store = fleet === undefined ? state.pace : await openSharedPace(fleet, timeoutMs, owner);
-  const client = new ServiceClient({ timeoutMs, clock, refuses });
+  const client = new ServiceClient({ timeoutMs, clock, openTunnel, refuses });
   const pace = new Pace(paceKey(paced), { store, clock, random: systemRandom });
   let hasWaited = false;
   const turn = {
@@ -119,6 +121,7 @@ export function callSettingsOf(config: Config): CallSettings {
     stateDir: config.state?.dir,
     fleet: config.fleet,
     refuses: refusesOf(config, []),
+    openTunnel: serviceTunnel(config),
   };
 }
 

@@ -2,6 +2,7 @@
 import { existsSync, readFileSync, statSync } from 'node:fs';
 import { dirname, resolve } from 'node:path';
 import { describeError } from '../core/faults.ts';
+import { secretsIn } from '../core/secret.ts';
 import type { Problems } from './problems.ts';
 import type { Scalar } from './scalars.ts';
 
@@ -57,13 +58,13 @@ export class FileReader {
   }
 
   /**
-   * The secret of the key at `path`, in place or from its file.
+   * The secret of the key at `path`, or the value that contains one, in place or from its file.
    *
    * @returns undefined when neither is given, or, with a problem reported, when it cannot be read.
    */
   readSecret<T>(path: string, { plain, file }: SecretKeys<T>, type: Scalar<T>): T | undefined {
     const filePath = `${path}File`;
-    if (plain !== undefined && this.#problems.isLiteral(path)) this.#firstLiteral ??= path;
+    if (secretsIn(plain).length > 0 && this.#problems.isLiteral(path)) this.#firstLiteral ??= path;
     if (file === undefined) return plain;
     if (this.#problems.isGiven(path)) {
       const name = path.slice(path.lastIndexOf('.') + 1);

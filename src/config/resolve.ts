@@ -8,7 +8,7 @@ import { type ResolveContext, resolveKey } from './credentials.ts';
 import { resolveFleet } from './fleet.ts';
 import { resolveListener } from './listeners.ts';
 import type { Problems } from './problems.ts';
-import { token } from './scalars.ts';
+import { frontProxy, token } from './scalars.ts';
 import { resolveSource } from './sources.ts';
 
 /** Reports to `context.problems`. The result may be used only if there are none. */
@@ -27,6 +27,8 @@ export function resolveConfig(
   const dir = checked.state?.dir ?? 'off';
   const config = {
     ...checked,
+    service: resolveVia(checked.service, 'service', context),
+    dial: resolveVia(checked.dial, 'dial', context),
     file,
     account: checked.account && resolveAccount(checked.account, context),
     sources: sources.filter((source) => source !== undefined),
@@ -45,6 +47,16 @@ function resolveAccount(
 ): AccountConfig | undefined {
   const found = resolveKey(account, 'account', 'key', context);
   return found && { username: account.username, key: found.key };
+}
+
+/** Reads the URL of the front proxy from its file. */
+function resolveVia<Section extends Pick<CheckedConfig['service'], 'via' | 'viaFile'>>(
+  section: Section,
+  name: string,
+  { files }: ResolveContext,
+): Section {
+  const keys = { plain: section.via, file: section.viaFile };
+  return { ...section, via: files.readSecret(`${name}.via`, keys, frontProxy()), viaFile: undefined };
 }
 
 function resolveAdmin(

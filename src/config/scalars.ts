@@ -6,6 +6,7 @@
  */
 import { z } from 'zod';
 import { formatDuration, parseDuration } from '../core/duration.ts';
+import { type FrontProxy, formatFrontProxy, readFrontProxy } from '../core/front-proxy.ts';
 import { formatListenAddress, type ListenAddress, readListenAddress } from '../core/listen-address.ts';
 import { nearest } from '../core/nearest.ts';
 import { isCidr } from '../core/networks.ts';
@@ -309,6 +310,18 @@ function readUrl(given: string): Reading<URL> {
   return url.username + url.password === ''
     ? { value: url }
     : { wrong: 'contains a user name or a password' };
+}
+
+/** The URL of a front proxy, which may contain a password. */
+export function frontProxy(): Scalar<FrontProxy> {
+  return scalar({
+    expected: 'http://host:port or socks5://host:port, with user:password@ before the host if needed',
+    example: 'http://user:${VIA_PASSWORD}@bastion:3128',
+    json: { type: 'string', pattern: '^(http|socks5h?)://' },
+    quoted: 'never',
+    read: readFrontProxy,
+    write: formatFrontProxy,
+  });
 }
 
 /** An address to listen on. `one` allows neither a port range nor an inherited socket. */

@@ -158,7 +158,15 @@ export type ClientProtocol = 'http' | 'connect' | 'upgrade' | 'socks5' | 'socks4
  * What a failed attempt is blamed on: see docs/health.md. `member`: no target can cause the failure. `member-for-target`:
  * another member reached the same target. `unclear`: the member or the target; other targets through the member decide.
  */
-export type Blame = 'nobody' | 'member' | 'member-for-target' | 'unclear' | 'target' | 'source' | 'network';
+export type Blame =
+  | 'nobody'
+  | 'member'
+  | 'member-for-target'
+  | 'unclear'
+  | 'target'
+  | 'source'
+  | 'network'
+  | 'front-proxy';
 
 interface MemberEvent {
   readonly source: string;

@@ -5,7 +5,15 @@
  * code for all refusals (0x5B).
  */
 
-export type Side = 'client' | 'member' | 'target' | 'source' | 'service' | 'operator' | 'noria';
+export type Side =
+  | 'client'
+  | 'member'
+  | 'target'
+  | 'source'
+  | 'service'
+  | 'front-proxy'
+  | 'operator'
+  | 'noria';
 type Retry = 'never' | 'other-member' | 'later';
 
 export interface Fault {
@@ -153,6 +161,15 @@ export const FAULTS = {
     summary: 'Every member tried failed.',
     advice: 'Try again; noria status shows the health of the members.',
   },
+  'front-proxy-failed': {
+    side: 'front-proxy',
+    retry: 'later',
+    http: 502,
+    socks5: 0x01,
+    proxyStatus: 'destination_unavailable',
+    summary: 'The front proxy (via) did not connect noria.',
+    advice: 'Check the front proxy and the via URL in the configuration of noria; no member is blamed.',
+  },
   'bad-answer': {
     side: 'target',
     retry: 'never',
@@ -238,6 +255,12 @@ export const FAULTS = {
     retry: 'other-member',
     summary: 'The member reported that it cannot reach the target.',
     advice: 'No action needed: noria tries another member, whose answer decides which side is at fault.',
+  },
+  'front-proxy-silent': {
+    side: 'front-proxy',
+    retry: 'other-member',
+    summary: 'The front proxy did not answer, or closed the connection: it or the member is at fault.',
+    advice: 'No action needed if other members work; otherwise check the front proxy of dial.via.',
   },
   'member-cut': {
     side: 'member',

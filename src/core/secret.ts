@@ -28,6 +28,13 @@ export class Secret {
   }
 }
 
+/** All secrets in plain data. */
+export function secretsIn(value: unknown): Secret[] {
+  if (value instanceof Secret) return [value];
+  if (typeof value !== 'object' || value === null) return [];
+  return Object.values(value).flatMap(secretsIn);
+}
+
 /** Masking shorter values would mask too much of a text. */
 const MIN_MASKED_LENGTH = 4;
 

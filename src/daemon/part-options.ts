@@ -5,8 +5,8 @@ import { hostPort } from '../core/host-port.ts';
 import { isSame } from '../core/is-same.ts';
 import { overlap } from '../core/listen-address.ts';
 import { isPrivateAddress } from '../core/networks.ts';
-import { Secret } from '../core/secret.ts';
 import type { DialerSettings } from '../dialer/dialer.ts';
+import { openFrontTunnel } from '../dialer/front-tunnel.ts';
 import type { SourceSettings } from '../dialer/source-memory.ts';
 import type { SourceKeys } from '../fleet/source-keys.ts';
 import type { BoundAddress } from '../listener/bind.ts';
@@ -16,6 +16,7 @@ import type { PoolSettings, PoolSourceOptions } from '../pool/options.ts';
 import type { ProberSettings } from '../prober/prober.ts';
 import type { DrawSourceOptions, RefillSettings } from '../refill/options.ts';
 import { paceKey } from '../refill/pace.ts';
+import type { ServiceClientOptions } from '../service/client.ts';
 import type { RefuseAddress } from '../service/decode.ts';
 import { defaultLifetimeMs, longestLifeMs } from '../service/member-facts.ts';
 import type { SourceProduct } from '../service/operations.ts';
@@ -56,19 +57,17 @@ export function serviceCallOf(config: Config, source: ServiceSource): Omit<Extra
   };
 }
 
+/** Opens connections to the service through the front proxy, if there is one. */
+export function serviceTunnel({ service: { via } }: Config): ServiceClientOptions['openTunnel'] {
+  return via && ((server, done) => openFrontTunnel(via, server, done));
+}
+
 /** The secrets of a source, which are masked in stored text of the service's answers. */
 export function secretsOf(source: SourceConfig) {
   const { auth } = source.upstream;
   const credentials = auth.kind === 'none' ? undefined : auth.credentials;
   const own = source.product === 'link' ? source.secrets : [source.key, source.password];
   return [...own, credentials?.password].filter((secret) => secret !== undefined);
-}
-
-/** All secrets of a configuration. */
-export function secretsIn(config: unknown): Secret[] {
-  if (config instanceof Secret) return [config];
-  if (typeof config !== 'object' || config === null) return [];
-  return Object.values(config).flatMap(secretsIn);
 }
 
 /** The instance of each source, as the norias of a fleet name it. Of several sources with one instance, the first one counts. */

@@ -10,6 +10,7 @@ import type { NoriaError } from '../core/faults.ts';
 import { type Log, logEvents } from '../core/log.ts';
 import type { Ownership } from '../core/ownership.ts';
 import type { Random } from '../core/random.ts';
+import { secretsIn } from '../core/secret.ts';
 import type { SourceFault } from '../dialer/credentials.ts';
 import type { DataPlane } from '../plane/data-plane.ts';
 import { openLocalPlane } from '../plane/local-plane.ts';
@@ -34,7 +35,7 @@ import {
   readinessLimits,
   refillSettings,
   refusesOf,
-  secretsIn,
+  serviceTunnel,
   sourceKeys,
   workersOf,
 } from './part-options.ts';
@@ -233,6 +234,9 @@ function openClient({ clock, config }: PartsContext, refuses: RefuseAddress): Se
     clock,
     get timeoutMs() {
       return config().service.timeoutMs;
+    },
+    get openTunnel() {
+      return serviceTunnel(config());
     },
     refuses,
   });

@@ -7,6 +7,7 @@ import type { HostPort } from '../core/host-port.ts';
 import type { Lease } from '../pool/lease.ts';
 import type { PreparedLogin } from './credentials.ts';
 import type { DialRequest, ForwardMode } from './dial.ts';
+import type { HopFailure } from './front-hop.ts';
 import type { OpenSocket } from './member-socket.ts';
 import type { SourceMemory } from './source-memory.ts';
 import type { TakenConnection } from './warm-connection.ts';
@@ -67,5 +68,7 @@ export interface AttemptFailure {
    * either the member or our network is down. `unknown`: nothing was sent.
    */
   readonly network: 'up' | 'down' | 'unknown';
+  /** The front proxy did not connect noria to the member. */
+  readonly hop?: HopFailure | undefined;
   readonly ms: number;
 }

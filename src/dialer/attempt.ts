@@ -21,8 +21,11 @@ import type {
 import { ConnectHandshake } from './connect-handshake.ts';
 import type { PreparedLogin } from './credentials.ts';
 import type { ForwardMode } from './dial.ts';
+import { faultOfHop } from './front-problem.ts';
+import { hopFailureOf } from './front-sockets.ts';
 import { type Handshake, type HandshakeFailure, NO_BYTES } from './handshake.ts';
 import { closeCode, isAnswerCode, isLocalCode, readyEvent } from './member-socket.ts';
+import { networkSign } from './network-watch.ts';
 import type { HandshakeMode } from './pipelining.ts';
 import { Socks4Handshake, Socks5Handshake, socks4CanReach } from './socks-handshake.ts';
 import type { SourceMemory } from './source-memory.ts';
@@ -34,7 +37,9 @@ export interface AttemptOwner {
   attemptFailed(attempt: Attempt, failure: AttemptFailure): void;
 }
 
-const NO_NOTES = { targetRefused: false, withheld: false };
+type FailureNotes = Pick<AttemptFailure, 'targetRefused' | 'withheld' | 'hop'>;
+
+const NO_NOTES: FailureNotes = { targetRefused: false, withheld: false };
 /** Share of the timeout for TCP and TLS. A lost SYN is sent again after 1 s and after 3 s. */
 const CONNECT_SHARE = 0.8;
 
@@ -190,6 +195,7 @@ export class Attempt {
 
   readonly #onDeadline = (): void => {
     if (this.#phase === 'connect') {
+      if (this.#failHop()) return;
       if (this.#tcpConnected) this.#fail('member-silent', 'TLS handshake timed out');
       else this.#fail('member-unreachable', 'connection timed out');
     } else if (this.elapsedMs >= this.#task.timeoutMs) {
@@ -253,11 +259,20 @@ export class Attempt {
   };
 
   readonly #onClose = (): void => {
+    if (this.#failHop()) return;
     const code = closeCode(this.#socket);
     if (this.#phase === 'answer') this.#failHandshake('member-closed', code);
     else if (!this.#tcpConnected) this.#fail('member-unreachable', code);
     else this.#fail(isAnswerCode(code) ? 'member-closed' : 'member-protocol', code);
   };
+
+  /** @returns whether the attempt failed because the front proxy did not connect noria to the member. */
+  #failHop(): boolean {
+    const hop = hopFailureOf(this.#socket, this.elapsedMs);
+    if (hop === undefined) return false;
+    this.#fail(faultOfHop(hop), hop.detail, { ...NO_NOTES, hop });
+    return true;
+  }
 
   /** Retries the same member once with credentials, or without CONNECT, if that can change its answer. */
   #onRefusal(refusal: HandshakeFailure): void {
@@ -334,7 +349,7 @@ export class Attempt {
     if (this.#lessonMs !== undefined && ms < this.#lessonMs) pipelining.refused(member);
   }
 
-  #fail(fault: FaultCode, detail: string, notes = NO_NOTES): void {
+  #fail(fault: FaultCode, detail: string, notes: FailureNotes = NO_NOTES): void {
     const { elapsedMs: ms } = this;
     const phase = this.#phase;
     if (phase === 'done') return;
@@ -382,10 +397,4 @@ export class Attempt {
 
 function isHttp(protocol: MemberProtocol): boolean {
   return protocol === 'http' || protocol === 'https';
-}
-
-function networkSign(fault: FaultCode, detail: string): AttemptFailure['network'] {
-  if (fault === 'member-incapable') return 'unknown';
-  if (fault !== 'member-unreachable' || isAnswerCode(detail)) return 'up';
-  return isLocalCode(detail) ? 'unknown' : 'down';
 }

@@ -7,6 +7,7 @@
  */
 import type { Clock } from '../core/clock.ts';
 import type { Blame, EventBus, NoriaEvents } from '../core/events.ts';
+import { FAULTS } from '../core/faults.ts';
 import type { LeaseProvider } from '../pool/lease.ts';
 import type { Attempt } from './attempt.ts';
 import type { AttemptFailure, AttemptPhase } from './attempt-contract.ts';
@@ -53,6 +54,10 @@ export function blameFor(failure: FailedAttempt, evidence: Evidence): Blame {
       return evidence.networkDown ? 'network' : 'member';
     case 'member-protocol':
       return 'member';
+    case 'front-proxy-failed':
+      return 'front-proxy';
+    case 'front-proxy-silent':
+      return evidence.reachedByOther ? 'member' : 'front-proxy';
     case 'member-auth':
       if (evidence.sourceFaulty) return 'source';
       return evidence.credentialsWork ? 'member' : 'nobody';
@@ -63,7 +68,7 @@ export function blameFor(failure: FailedAttempt, evidence: Evidence): Blame {
 
 /** Whether the rest of the same dial can change the blame. */
 export function isUndecided(failure: FailedAttempt): boolean {
-  return failure.fault === 'member-auth' || targetCanCause(failure);
+  return failure.fault === 'member-auth' || failure.fault === 'front-proxy-silent' || targetCanCause(failure);
 }
 
 /** Whether a dead target can cause the failure: the member had received the request. */
@@ -145,6 +150,13 @@ export class DialBlame {
   /** Every member so far required other credentials. */
   get allRequireCredentials(): boolean {
     return this.#failures.length > 0 && this.#failures.every(({ fault }) => fault === 'member-auth');
+  }
+
+  /** No member was reached, because the front proxy failed each time. */
+  get allAtFrontProxy(): boolean {
+    return (
+      this.#failures.length > 0 && this.#failures.every(({ fault }) => FAULTS[fault].side === 'front-proxy')
+    );
   }
 
   /** How many members report that the target is unreachable, by `FULL_REPORT` each. */

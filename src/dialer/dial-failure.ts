@@ -3,6 +3,7 @@ import type { FaultCode } from '../core/faults.ts';
 import type { LeaseRefusal } from '../pool/lease.ts';
 import type { AttemptFailure } from './attempt-contract.ts';
 import type { DialFailure } from './dial.ts';
+import { describeHop } from './front-problem.ts';
 
 /** What a member did, after a count: `2 could not be reached`. */
 const DESCRIPTIONS: Partial<Record<FaultCode, string>> = {
@@ -12,6 +13,8 @@ const DESCRIPTIONS: Partial<Record<FaultCode, string>> = {
   'member-protocol': 'sent an invalid proxy response',
   'member-refused': 'refused the request',
   'member-auth': 'required other credentials',
+  'front-proxy-failed': 'failed at the front proxy',
+  'front-proxy-silent': 'got no answer from the front proxy',
   'member-incapable': 'cannot address this target',
   'target-doubted': 'could not reach the target',
 };
@@ -23,6 +26,15 @@ export function noMember(
 ): DialFailure {
   const retry = retryAfterMs === undefined ? {} : { retryAfterMs };
   return { code: refused, reason, attempts, sources, ...retry };
+}
+
+/** Why the front proxy did not connect noria to the member of the last attempt, and what to do. */
+export function describeFrontProxy(failures: readonly AttemptFailure[]): string {
+  const hop = failures.at(-1)?.hop;
+  if (hop === undefined) return '';
+  const names = { front: 'the front proxy', server: 'a member', key: 'dial.via' };
+  const { reason, advice } = describeHop(hop, names);
+  return `${reason}; ${advice}`;
 }
 
 /** For example `2 members tried in 812 ms: 1 did not answer in time, 1 refused the request`. */

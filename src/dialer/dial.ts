@@ -87,6 +87,7 @@ export interface DialFailure {
     | 'bad-routing'
     | 'members-failed'
     | 'target-unreachable'
+    | 'front-proxy-failed'
     | 'deadline'
     | 'client-gone'
     | 'shutting-down'

@@ -4,9 +4,11 @@
  * Owns every connection to a member until the listener takes it over, the idle connections, and all deadlines of dials. It
  * connects to members only, and resolves no name.
  */
+import type { Socket } from 'node:net';
 import type { Clock } from '../core/clock.ts';
 import { Deadlines } from '../core/deadlines.ts';
 import type { EventBus } from '../core/events.ts';
+import type { FrontProxy } from '../core/front-proxy.ts';
 import { isSame } from '../core/is-same.ts';
 import { LiveList } from '../core/live-list.ts';
 import type { LeaseProvider } from '../pool/lease.ts';
@@ -14,6 +16,7 @@ import type { AttemptTask } from './attempt-contract.ts';
 import { ClientBudgets } from './client-budgets.ts';
 import type { SourceFault } from './credentials.ts';
 import type { Dialer, Dialing, DialRequest, DialResult } from './dial.ts';
+import { frontProxyOf, frontSockets } from './front-sockets.ts';
 import { HedgeBudget, OverdueAttempts } from './hedge.ts';
 import { IdleConnections } from './idle-connections.ts';
 import type { LeasedConnection } from './leased-connection.ts';
@@ -28,6 +31,8 @@ import { WarmConnections, type WarmSetting } from './warm-connections.ts';
 export interface DialerSettings extends DialSettings {
   /** Connections to members opened ahead of the next tunnels. */
   readonly warm: WarmSetting;
+  /** The front proxy through which members are reached. */
+  readonly via?: FrontProxy | undefined;
   /** By name. Members of other sources get no credentials. */
   readonly sources: ReadonlyMap<string, SourceSettings>;
 }
@@ -74,12 +79,14 @@ export class MemberDialer implements Dialer, AsyncDisposable {
     this.#options = options;
     this.#settings = options;
     const deadlines = new Deadlines(clock, TICK_MS);
-    this.#idle = new IdleConnections(clock, deadlines);
+    const mayKeep = (socket: Socket) => isSame(frontProxyOf(socket), this.#settings.via);
+    this.#idle = new IdleConnections(clock, deadlines, mayKeep);
     this.#network = new NetworkWatch(clock, (down) => {
       options.onNetwork(down);
       bus.emit('network.judged', { down });
     });
-    const openSocket = options.openSocket ?? memberSockets();
+    const openMember = options.openSocket ?? memberSockets();
+    const openSocket = frontSockets(openMember, clock, () => this.#settings.via);
     const memoryOf = (source: string) => this.#memoryOf(source);
     this.#warm = new WarmConnections({ clock, deadlines, openSocket, pool, memoryOf });
     this.#warm.configure(options.warm);
@@ -103,7 +110,7 @@ export class MemberDialer implements Dialer, AsyncDisposable {
     };
     // An answer of the service shows that our network is up.
     this.#drawObserver = bus.on('draw.done', ({ code }) => {
-      if (code !== 'transport') this.#network.answered();
+      if (code !== 'transport' && code !== 'front-proxy-failed') this.#network.answered();
     });
   }
 
@@ -137,6 +144,8 @@ export class MemberDialer implements Dialer, AsyncDisposable {
 
   /** Applies to new dials. Keeps what was learned about sources whose settings are the same. */
   configure(settings: DialerSettings): void {
+    // A connection that was opened past the new front proxy, or through the old one, must not be used again.
+    if (!isSame(this.#settings.via, settings.via)) this.#idle.clear();
     this.#settings = settings;
     this.#warm.configure(settings.warm);
     for (const [source, memory] of this.#memories) {

@@ -42,14 +42,17 @@ const FORWARD_MODES: readonly ForwardMode[] = ['direct', 'absolute'];
 export class IdleConnections {
   readonly #clock: Clock;
   readonly #deadlines: Deadlines;
+  readonly #mayKeep: (socket: Socket) => boolean;
   /** The newest last: it is the least likely to be closed. */
   readonly #entries = new Map<string, Entry[]>();
   #size = 0;
   #closed = false;
 
-  constructor(clock: Clock, deadlines: Deadlines) {
+  /** @param mayKeep - false for a socket that was opened by another way to the members than the current one. */
+  constructor(clock: Clock, deadlines: Deadlines, mayKeep: (socket: Socket) => boolean) {
     this.#clock = clock;
     this.#deadlines = deadlines;
+    this.#mayKeep = mayKeep;
   }
 
   get size(): number {
@@ -63,7 +66,7 @@ export class IdleConnections {
     const others = this.#entries.get(key) ?? [];
     const leftMs = Math.min(MAX_IDLE_MS, connection.endsAt - this.#clock.monotonic());
     const full = others.length >= MAX_PER_TARGET || this.#size >= MAX_CONNECTIONS;
-    if (this.#closed || full || leftMs <= 0 || !isClean(socket)) {
+    if (this.#closed || full || leftMs <= 0 || !isClean(socket) || !this.#mayKeep(socket)) {
       socket.destroy();
       return;
     }
@@ -98,10 +101,15 @@ export class IdleConnections {
     return undefined;
   }
 
+  /** Closes all of them. */
+  clear(): void {
+    for (const entries of [...this.#entries.values()]) for (const { drop } of entries) drop();
+  }
+
   /** Closes all of them, and from now on every connection that it gets. */
   close(): void {
     this.#closed = true;
-    for (const entries of [...this.#entries.values()]) for (const { drop } of entries) drop();
+    this.clear();
   }
 
   #remove(key: string, entry: Entry): void {

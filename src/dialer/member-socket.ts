@@ -6,6 +6,7 @@
  * uses TLS inside the tunnel.
  */
 import type { Socket } from 'node:net';
+import type { Duplex } from 'node:stream';
 import { connect as connectTls } from 'node:tls';
 import { TCP_KEEP_ALIVE_MS } from '../core/keep-alive.ts';
 import type { MemberProtocol } from '../core/protocol.ts';
@@ -15,7 +16,7 @@ import { ReadMemory, TunnelSocket } from './tunnel-socket.ts';
 
 export interface MemberAddress {
   readonly protocol: MemberProtocol;
-  /** IP literal without brackets. */
+  /** IP literal without brackets. Only that of a front proxy may be a name. */
   readonly host: string;
   readonly port: number;
 }
@@ -42,12 +43,17 @@ const ANSWER_CODES = new Set(['ECONNREFUSED', 'ECONNRESET', 'EPIPE', 'ECONNABORT
 export function memberSockets(): OpenSocket {
   const memory = new ReadMemory();
   const open: OpenSocket = ({ protocol, host, port }, use) => {
-    const address = { host, port, autoSelectFamily: false };
+    const address = { host, port, autoSelectFamily: true }; // matters only for a name
     if (protocol === 'https') return connectTls({ ...address, ...LONG_LIVED, rejectUnauthorized: false });
     if (use === 'forward') return new ReceivingSocket(LONG_LIVED).connect(address);
     return new TunnelSocket(memory).connect(address);
   };
   return (member, use) => open(member, use).on('error', ignoreError);
+}
+
+/** TLS to a member on a connection that is made through the front proxy. */
+export function secureSocket(stream: Duplex): Socket {
+  return connectTls({ socket: stream, rejectUnauthorized: false }).on('error', ignoreError);
 }
 
 /** The event after which a socket to a member can carry bytes: after the TLS handshake, where there is one. */

@@ -4,6 +4,9 @@
  * blamed.
  */
 import type { Clock } from '../core/clock.ts';
+import { FAULTS, type FaultCode } from '../core/faults.ts';
+import type { AttemptFailure } from './attempt-contract.ts';
+import { isAnswerCode, isLocalCode } from './member-socket.ts';
 
 /** Different members without an answer, in a row, that mean that the network is down. */
 export const LOST_MEMBERS_OF_A_DOWN_NETWORK = 4;
@@ -57,4 +60,11 @@ export class NetworkWatch {
     const isDown = phase === 'down';
     if (isDown !== wasDown) this.#onChange(isDown);
   }
+}
+
+/** What a failed attempt shows about our own network. @param detail - a code of the system, among others. */
+export function networkSign(fault: FaultCode, detail: string): AttemptFailure['network'] {
+  if (fault === 'member-incapable' || FAULTS[fault].side === 'front-proxy') return 'unknown';
+  if (fault !== 'member-unreachable' || isAnswerCode(detail)) return 'up';
+  return isLocalCode(detail) ? 'unknown' : 'down';
 }

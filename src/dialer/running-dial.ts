@@ -14,7 +14,8 @@ import { AttemptBudget, type AttemptBudgetSettings } from './attempt-budget.ts';
 import type { AttemptFailure, AttemptParts, RawConnection } from './attempt-contract.ts';
 import { type BlameParts, DialBlame, type DialEnd } from './blame.ts';
 import type { DialFailure, Dialing, DialRequest, DialResult } from './dial.ts';
-import { describeAttempts, noMember } from './dial-failure.ts';
+import { describeAttempts, describeFrontProxy, noMember } from './dial-failure.ts';
+import { helpsAnotherMember } from './front-problem.ts';
 import { NO_BYTES } from './handshake.ts';
 import { Hedge, type HedgeParts, type HedgeSettings, type OverdueAttempts } from './hedge.ts';
 import { type ConnectionParts, LeasedConnection } from './leased-connection.ts';
@@ -132,6 +133,8 @@ export class RunningDial implements Dialing, AttemptOwner, Listed {
 
   #mayTryAnother(): boolean {
     if (this.#blame.mayBeTarget && !this.#parts.clientBudgets.allows(this.#client)) return false;
+    const { failures, allAtFrontProxy } = this.#blame;
+    if (allAtFrontProxy && !helpsAnotherMember(failures, this.#settings.attempts)) return false;
     const sinceReachedMs = this.#parts.reachability.sinceReachedMs(this.#request.target.text);
     return this.#budget.allowsAnother(this.#running.length, this.#blame.reportPoints, sinceReachedMs);
   }
@@ -153,7 +156,7 @@ export class RunningDial implements Dialing, AttemptOwner, Listed {
       hedge,
       avoid: this.#tried.length + avoid.length === 0 ? NONE : [...this.#tried, ...avoid],
       // A new member would probably require credentials, too; and a member to avoid is better than none.
-      waitMs: hedge || avoid.length > 0 || this.#blame.allRequireCredentials ? 0 : this.#maxWaitMs,
+      waitMs: hedge || avoid.length > 0 || this.#isWaitUseless ? 0 : this.#maxWaitMs,
     });
     if (!(answer instanceof Promise)) {
       this.#onPoolAnswer(answer, hedge, avoid);
@@ -169,6 +172,11 @@ export class RunningDial implements Dialing, AttemptOwner, Listed {
 
   get #client(): string {
     return this.#request.routing.client ?? '';
+  }
+
+  /** A new member would probably require credentials, too, or not be reached through the front proxy either. */
+  get #isWaitUseless(): boolean {
+    return this.#blame.allRequireCredentials || this.#blame.allAtFrontProxy;
   }
 
   get #maxWaitMs(): number {
@@ -297,8 +305,12 @@ export class RunningDial implements Dialing, AttemptOwner, Listed {
   }
 
   #failAfterAttempts(): void {
-    const { failures, isTargetUnreachable } = this.#blame;
+    const { failures, isTargetUnreachable, allAtFrontProxy } = this.#blame;
     const { attempts } = this.#budget;
+    if (allAtFrontProxy) {
+      this.#fail({ code: 'front-proxy-failed', reason: describeFrontProxy(failures), attempts });
+      return;
+    }
     const reason = describeAttempts(failures, attempts, this.#elapsedMs);
     if (!isTargetUnreachable) this.#fail({ code: 'members-failed', reason, attempts });
     else {

@@ -66,15 +66,25 @@ export function outcomeOfAnswer(product: SourceProduct, answer: DrawAnswer): Dra
 /** @throws every error that is not a NoriaError, because it is a defect of the program. */
 export function outcomeOfError(error: unknown): DrawOutcome {
   if (!(error instanceof NoriaError)) throw error;
-  const { side, summary, advice } = FAULTS[error.code];
   return {
-    code: side === 'service' ? TRANSPORT : error.code,
-    summary,
-    advice,
+    code: error.fault.side === 'service' ? TRANSPORT : error.code,
+    ...wordsOf(error),
     message: error.message,
     verdict: verdictOn(error.code),
     ...(error.code === 'service-blocked' ? { retryWorsens: true } : {}),
   };
+}
+
+/** The front proxy fails in many ways, so the reason of this failure is more useful than that of the fault. */
+function wordsOf({ code, context }: NoriaError): { readonly summary: string; readonly advice: string } {
+  const { summary, advice } = FAULTS[code];
+  if (code !== 'front-proxy-failed') return { summary, advice };
+  const { reason = summary, advice: ownAdvice = advice } = context;
+  return { summary: sentence(String(reason)), advice: sentence(String(ownAdvice)) };
+}
+
+function sentence(text: string): string {
+  return `${text.slice(0, 1).toUpperCase()}${text.slice(1)}${text.endsWith('.') ? '' : '.'}`;
 }
 
 /** The outcome in noria's words, without text of the service: `12001: The key is wrong.` */

@@ -25,7 +25,7 @@ import {
   type ServiceRequest,
   serviceUrl,
 } from './request.ts';
-import { type Exchange, Transport, type WriteGate } from './transport.ts';
+import { type Exchange, type OpenTunnel, Transport, type WriteGate } from './transport.ts';
 
 export interface ServiceClientOptions {
   /** For one whole call: connecting, waiting and reading. */
@@ -34,6 +34,8 @@ export interface ServiceClientOptions {
   readonly refuses: RefuseAddress;
   /** Resolves the service's name; default: the system resolver. */
   readonly lookup?: LookupFunction;
+  /** Connects through the front proxy; absent: noria connects itself. */
+  readonly openTunnel?: OpenTunnel | undefined;
 }
 
 export interface CallOptions {
@@ -58,8 +60,8 @@ type Decode<Decoded> = (body: Uint8Array, origin: AnswerOrigin, status: number) 
 
 /**
  * Opens a connection for each call, and keeps none. Opening one, and a call on it, reject with a NoriaError when there is no
- * answer: service-transport (no complete answer), service-blocked (a web page, a redirect or a status other than 200),
- * service-protocol or link-unreadable (not understood), bad-config (unusable address), shutting-down (cancelled).
+ * answer: front-proxy-failed, service-transport (no complete answer), service-blocked (a web page, a redirect or a status other
+ * than 200), service-protocol or link-unreadable (not understood), bad-config (unusable address), shutting-down (cancelled).
  */
 export class ServiceClient {
   readonly #options: ServiceClientOptions;
@@ -83,9 +85,15 @@ export class ServiceClient {
       this.#open.delete(abort);
       signal?.removeEventListener('abort', cancel);
     };
-    const { timeoutMs, clock, lookup, refuses } = this.#options;
+    const { timeoutMs, clock, lookup, openTunnel, refuses } = this.#options;
     try {
-      const transport = await Transport.open(url, { timeoutMs, clock, lookup, signal: abort.signal });
+      const transport = await Transport.open(url, {
+        timeoutMs,
+        clock,
+        lookup,
+        openTunnel,
+        signal: abort.signal,
+      });
       return new ServiceConnection(transport, { refuses, clock }, closed);
     } catch (error) {
       closed();

@@ -11,6 +11,7 @@ import tls from 'node:tls';
 import { Client } from 'undici';
 import type { Clock } from '../core/clock.ts';
 import { NoriaError } from '../core/faults.ts';
+import { type HostPort, hostPort } from '../core/host-port.ts';
 import type { ServiceRequest } from './request.ts';
 import { type ExchangeProgress, transportError } from './transport-error.ts';
 
@@ -22,6 +23,22 @@ export interface TransportOptions {
   readonly signal: AbortSignal;
   /** Resolves the service's name; default: the system resolver. */
   readonly lookup?: LookupFunction | undefined;
+  /** Connects through the front proxy, which then resolves the name. Absent: noria connects itself. */
+  readonly openTunnel?: OpenTunnel | undefined;
+}
+
+/**
+ * Starts a connection to the service through the front proxy.
+ *
+ * @param done - called once: with the reason when there is no connection.
+ */
+export type OpenTunnel = (server: HostPort, done: (error: NoriaError | undefined) => void) => Tunnel;
+
+export interface Tunnel {
+  /** Has an 'error' handler. */
+  readonly socket: Socket;
+  /** Why there is no connection after `ms`; undefined when there is one. */
+  timedOut(ms: number): NoriaError | undefined;
 }
 
 /** Decides at the last moment whether a request is sent, and learns when it has arrived. */
@@ -187,13 +204,21 @@ async function openConnection(url: URL, options: TransportOptions): Promise<Conn
   if (signal.aborted) throw cancelled(progress);
   const { promise, resolve, reject } = Promise.withResolvers<Connection>();
   const failed = (error: Error) => reject(transportError(error, progress, clock.monotonic()));
-  const raw = connectTcp(url, options.lookup ?? dns.lookup, () => {
+  const connected = () => {
     const socket = url.protocol === 'https:' ? connectTls(raw, url, () => resolve({ raw, socket })) : raw;
     if (socket === raw) resolve({ raw, socket });
     else socket.on('error', failed);
+  };
+  const tunnel = options.openTunnel?.(serverOf(url), (error) => {
+    if (error !== undefined) return reject(error);
+    raw.on('error', failed);
+    return connected();
   });
-  raw.on('error', failed); // stays: an error after the connection was opened makes the exchange fail
-  const timer = clock.after(timeoutMs, () => reject(timedOut(progress, timeoutMs)));
+  // The handler of errors stays: an error after the connection was opened makes the exchange fail.
+  const raw = tunnel?.socket ?? connectTcp(url, options.lookup ?? dns.lookup, connected).on('error', failed);
+  const timer = clock.after(timeoutMs, () =>
+    reject(tunnel?.timedOut(timeoutMs) ?? timedOut(progress, timeoutMs)),
+  );
   const cancel = () => reject(cancelled(progress));
   signal.addEventListener('abort', cancel);
   try {
@@ -207,15 +232,19 @@ async function openConnection(url: URL, options: TransportOptions): Promise<Conn
   }
 }
 
-function connectTcp(
-  { hostname, port, protocol }: URL,
-  lookup: LookupFunction,
-  connected: () => void,
-): Socket {
+/** Host and port of the service. */
+function serverOf({ hostname, port, protocol, host }: URL): HostPort {
+  const server = hostPort(withoutBrackets(hostname), Number(port) || (protocol === 'https:' ? 443 : 80));
+  if (server === undefined) throw new NoriaError('bad-config', `${host} is not a host and a port`);
+  return server;
+}
+
+function connectTcp(url: URL, lookup: LookupFunction, connected: () => void): Socket {
+  const { host, port } = serverOf(url);
   return net.connect(
     {
-      host: withoutBrackets(hostname),
-      port: Number(port) || (protocol === 'https:' ? 443 : 80),
+      host,
+      port,
       lookup: ipv4First(lookup),
       autoSelectFamily: true,
       autoSelectFamilyAttemptTimeout: ADDRESS_ATTEMPT_MS,

@@ -9,7 +9,7 @@ import { connectionOf, makeDialer } from './make-dialer.ts';
 function makeIdle() {
   const clock = new ManualClock();
   const deadlines = new Deadlines(clock, 10);
-  const idle = new IdleConnections(clock, deadlines);
+  const idle = new IdleConnections(clock, deadlines, () => true);
   onTestFinished(() => {
     idle.close();
     expect([idle.size, deadlines.size, clock.armedCount]).toEqual([0, 0, 0]);

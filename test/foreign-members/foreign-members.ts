@@ -168,7 +168,7 @@ async function openServers(count: number, make: () => Server): Promise<readonly 
   return members;
 }
 
-async function untilListening(port: number): Promise<void> {
+export async function untilListening(port: number): Promise<void> {
   let listening = false;
   const knock = () => {
     const socket = connect(port, LOOPBACK);
@@ -182,7 +182,7 @@ async function untilListening(port: number): Promise<void> {
   await until(`port ${port} listens`, () => listening, 20_000);
 }
 
-function configFile(lines: readonly string[]): string {
+export function configFile(lines: readonly string[]): string {
   const folder = mkdtempSync(join(tmpdir(), 'noria-foreign-'));
   onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
   const path = join(folder, 'proxy.conf');
@@ -190,7 +190,7 @@ function configFile(lines: readonly string[]): string {
   return path;
 }
 
-function run(command: string, options: readonly string[]): void {
+export function run(command: string, options: readonly string[]): void {
   const child = spawn(command, options, { stdio: 'ignore' });
   onTestFinished(async () => {
     if (child.exitCode !== null || child.signalCode !== null) return;

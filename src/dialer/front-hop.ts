@@ -1,0 +1,136 @@
+/**
+ * One hop through the front proxy: asks it, on a connection to it, for a connection to a server behind it.
+ *
+ * The hop owns no socket: it listens until it has an answer. A front proxy that does not answer may be waiting for a dead server,
+ * so silence alone does not show which of the two is at fault.
+ */
+import type { Socket } from 'node:net';
+import type { FrontProxy } from '../core/front-proxy.ts';
+import type { HostPort } from '../core/host-port.ts';
+import { Secret } from '../core/secret.ts';
+import { ConnectHandshake } from './connect-handshake.ts';
+import type { Handshake, HandshakeFailure } from './handshake.ts';
+import { closeCode, isLocalCode } from './member-socket.ts';
+import { Socks5Handshake } from './socks-handshake.ts';
+
+export interface HopFailure {
+  /**
+   * `local`: this machine is out of sockets or ports. `unresolved`, `down`: no connection to the front proxy. `login`,
+   * `refused`, `protocol`: it answered. `silent`: it did not. `unreachable`: it could not reach the server.
+   */
+  readonly problem:
+    | 'local'
+    | 'unresolved'
+    | 'down'
+    | 'login'
+    | 'refused'
+    | 'protocol'
+    | 'silent'
+    | 'unreachable';
+  /** The deciding code or number: `ECONNREFUSED`, `status 407`, `reply 2`. */
+  readonly detail: string;
+  /** With `silent`: the front proxy answered another connection meanwhile. */
+  readonly answeredOthers?: boolean;
+}
+
+const DNS_CODES = new Set(['ENOTFOUND', 'EAI_AGAIN', 'ENODATA', 'EAI_FAIL', 'EAI_NODATA']);
+/** Proxies use their own statuses from here on, for example 522 and 594, for a server that they cannot reach. */
+const FIRST_OWN_STATUS = 520;
+
+export class FrontHop {
+  readonly #socket: Socket;
+  readonly #handshake: Handshake;
+  readonly #done: (failure: HopFailure | undefined) => void;
+  #isConnected = false;
+
+  /** @param done - called once, unless `cancel` was called before; without a failure the socket is connected to the server. */
+  constructor(
+    socket: Socket,
+    { protocol, login }: FrontProxy,
+    server: HostPort,
+    done: (failure: HopFailure | undefined) => void,
+  ) {
+    this.#socket = socket;
+    this.#done = done;
+    this.#handshake =
+      protocol === 'http'
+        ? new ConnectHandshake(server, login && basic(login))
+        : new Socks5Handshake(server, login);
+    socket.on('close', this.#onClose);
+  }
+
+  /** Call it once the socket is connected to the front proxy. */
+  start(): void {
+    this.#isConnected = true;
+    this.#socket.on('data', this.#onData);
+    this.#socket.on('end', this.#onEnd);
+    this.#socket.write(this.#handshake.opening, 'latin1');
+  }
+
+  /** What to report when there is no result after `ms`. */
+  failureAfter(ms: number): HopFailure {
+    return {
+      problem: this.#isConnected ? 'silent' : 'down',
+      detail: `no answer within ${Math.round(ms)} ms`,
+    };
+  }
+
+  /** Removes its listeners. Idempotent. */
+  cancel(): void {
+    this.#socket.off('data', this.#onData);
+    this.#socket.off('end', this.#onEnd);
+    this.#socket.off('close', this.#onClose);
+  }
+
+  readonly #onData = (bytes: Buffer): void => {
+    const step = this.#handshake.take(bytes);
+    switch (step.kind) {
+      case 'more':
+        return;
+      case 'send':
+        this.#socket.write(step.bytes);
+        return;
+      case 'accepted':
+        // No server behind it speaks first.
+        if (step.rest.length > 0) this.#end({ problem: 'protocol', detail: 'bytes sent too early' });
+        else this.#end(undefined);
+        return;
+      case 'failed':
+        this.#end(hopFailure(step));
+    }
+  };
+
+  readonly #onEnd = (): void => {
+    this.#end({ problem: 'silent', detail: 'end of stream' });
+  };
+
+  readonly #onClose = (): void => {
+    const detail = closeCode(this.#socket);
+    if (isLocalCode(detail)) this.#end({ problem: 'local', detail });
+    else if (this.#isConnected) this.#end({ problem: 'silent', detail });
+    else this.#end({ problem: DNS_CODES.has(detail) ? 'unresolved' : 'down', detail });
+  };
+
+  #end(failure: HopFailure | undefined): void {
+    this.cancel();
+    this.#done(failure);
+  }
+}
+
+function basic({ username, password }: NonNullable<FrontProxy['login']>): Secret {
+  return new Secret(`Basic ${Buffer.from(`${username}:${password.reveal()}`).toString('base64')}`);
+}
+
+function hopFailure(failure: HandshakeFailure): HopFailure {
+  const { fault, detail } = failure;
+  if (isUnreachable(failure)) return { problem: 'unreachable', detail };
+  // tinyproxy answers wrong credentials with 401.
+  if (fault === 'member-auth' || failure.status === 401) return { problem: 'login', detail };
+  return { problem: fault === 'member-refused' ? 'refused' : 'protocol', detail };
+}
+
+/** Proxies report this as 502 to 504 and replies 3 to 6; some as 500 (tinyproxy) or as a general failure (reply 1). */
+function isUnreachable({ fault, detail, status = 0 }: HandshakeFailure): boolean {
+  if (fault === 'target-doubted' || detail === 'reply 1') return true;
+  return status === 500 || status >= FIRST_OWN_STATUS;
+}

@@ -1,0 +1,112 @@
+/**
+ * Sockets to members through the front proxy (`dial.via`).
+ *
+ * Their users see sockets like any other: 'connect' is emitted only once the front proxy has connected the socket to the member.
+ * Nothing is written before that. What is meant for the member would otherwise reach the front proxy, which could connect to the
+ * target by itself.
+ */
+import type { Socket } from 'node:net';
+import type { Clock } from '../core/clock.ts';
+import type { FrontProxy } from '../core/front-proxy.ts';
+import { type HostPort, hostPort } from '../core/host-port.ts';
+import { FrontHop, type HopFailure } from './front-hop.ts';
+import { FrontStream } from './front-stream.ts';
+import { type OpenSocket, secureSocket } from './member-socket.ts';
+
+/** When the front proxy last answered, in any way. */
+interface FrontAnswers {
+  at: number;
+}
+
+/** @param via - the front proxy in force; undefined: the sockets connect to the members directly. */
+export function frontSockets(open: OpenSocket, clock: Clock, via: () => FrontProxy | undefined): OpenSocket {
+  const answers: FrontAnswers = { at: Number.NEGATIVE_INFINITY };
+  return (member, use) => {
+    const front = via();
+    if (front === undefined) return open(member, use);
+    const server = hostPort(member.host, member.port);
+    if (server === undefined) throw new TypeError(`a member at ${member.host} port ${member.port}`);
+    const isTls = member.protocol === 'https';
+    const { host, port } = front;
+    const raw = open({ protocol: 'http', host, port }, isTls ? 'forward' : use);
+    const hop = new SocketHop(raw, { front, server, answers, clock });
+    const socket = isTls ? secureSocket(new FrontStream(raw)) : raw;
+    if (socket !== raw) raw.on('connect', () => socket.emit('connect'));
+    return Object.assign(socket, { [HOP]: hop });
+  };
+}
+
+/**
+ * Why the socket has no connection to its member because of its hop: the failure, or what a timeout after `ms` means. Undefined
+ * when the hop is complete, or when the socket has none.
+ */
+export function hopFailureOf(socket: Socket | undefined, ms: number): HopFailure | undefined {
+  return hopOf(socket)?.failureAfter(ms);
+}
+
+/** The front proxy through which the socket was opened; undefined for a direct one. */
+export function frontProxyOf(socket: Socket): FrontProxy | undefined {
+  return hopOf(socket)?.front;
+}
+
+function hopOf(socket: Socket | undefined): SocketHop | undefined {
+  return socket !== undefined && HOP in socket && socket[HOP] instanceof SocketHop ? socket[HOP] : undefined;
+}
+
+const HOP = Symbol('hop');
+
+interface SocketHopOptions {
+  readonly front: FrontProxy;
+  readonly server: HostPort;
+  readonly answers: FrontAnswers;
+  readonly clock: Clock;
+}
+
+/** The hop of one socket. */
+class SocketHop {
+  readonly front: FrontProxy;
+  readonly #hop: FrontHop;
+  readonly #answers: FrontAnswers;
+  readonly #startedAt: number;
+  #result: 'pending' | 'open' | HopFailure = 'pending';
+
+  constructor(raw: Socket, { front, server, answers, clock }: SocketHopOptions) {
+    this.front = front;
+    this.#answers = answers;
+    this.#startedAt = clock.monotonic();
+    this.#hop = new FrontHop(raw, front, server, (failure) => {
+      this.#result = failure ?? 'open';
+      if (failure === undefined || isAnswer(failure)) answers.at = clock.monotonic();
+      if (failure === undefined) emitConnect();
+      else raw.destroy();
+    });
+    const emitConnect = withholdConnect(raw, () => this.#hop.start());
+  }
+
+  failureAfter(ms: number): HopFailure | undefined {
+    if (this.#result === 'open') return undefined;
+    const failure = this.#result === 'pending' ? this.#hop.failureAfter(ms) : this.#result;
+    // Silence does not show which side is at fault, but answers to others do.
+    return failure.problem === 'silent'
+      ? { ...failure, answeredOthers: this.#answers.at >= this.#startedAt }
+      : failure;
+  }
+}
+
+function isAnswer({ problem }: HopFailure): boolean {
+  return problem === 'login' || problem === 'refused' || problem === 'protocol' || problem === 'unreachable';
+}
+
+/** Calls `start` in place of 'connect'. @returns a function that emits 'connect'. */
+function withholdConnect(socket: Socket, start: () => void): () => void {
+  const { emit } = socket;
+  socket.emit = (event: string | symbol, ...args: unknown[]): boolean => {
+    if (event !== 'connect') return Reflect.apply(emit, socket, [event, ...args]);
+    start();
+    return true;
+  };
+  return () => {
+    Reflect.deleteProperty(socket, 'emit');
+    socket.emit('connect');
+  };
+}

@@ -1,0 +1,51 @@
+/** Connections to the extraction service through the front proxy. */
+import { connect } from 'node:net';
+import { NoriaError } from '../core/faults.ts';
+import type { FrontProxy } from '../core/front-proxy.ts';
+import { formatHostPort, type HostPort } from '../core/host-port.ts';
+import { FrontHop, type HopFailure } from './front-hop.ts';
+import { describeHop } from './front-problem.ts';
+
+/** One connection, which the caller owns from the start. */
+export interface FrontTunnel {
+  /** Has an 'error' handler. */
+  readonly socket: ReturnType<typeof connect>;
+  /** Why there is no connection after `ms`; undefined when there is one. */
+  timedOut(ms: number): NoriaError | undefined;
+}
+
+/**
+ * Starts a connection to the service.
+ *
+ * @param done - called once: with front-proxy-failed, or service-transport if the front proxy could not reach the service; or
+ *   without an error when the socket is connected to the service.
+ */
+export function openFrontTunnel(
+  front: FrontProxy,
+  server: HostPort,
+  done: (error: NoriaError | undefined) => void,
+): FrontTunnel {
+  const { host, port } = front;
+  const socket = connect({ host, port, noDelay: true, autoSelectFamily: true });
+  socket.on('error', () => {}); // ignored: 'close' follows every error, and `errored` keeps it
+  const toError = (failure: HopFailure): NoriaError => {
+    const names = {
+      front: `the front proxy ${formatHostPort(host, port)}`,
+      server: server.text,
+      key: 'service.via',
+    };
+    const { reason, advice } = describeHop(failure, names);
+    const code = failure.problem === 'unreachable' ? 'service-transport' : 'front-proxy-failed';
+    return new NoriaError(code, `${reason}; ${advice}`, { context: { reason, advice } });
+  };
+  socket.on('connect', () => hop.start());
+  let isOpen = false;
+  const hop = new FrontHop(socket, front, server, (failure) => {
+    isOpen = failure === undefined;
+    done(failure && toError(failure));
+  });
+  return {
+    socket,
+    timedOut: (ms) => (isOpen ? undefined : toError(hop.failureAfter(ms))),
+  };
+}

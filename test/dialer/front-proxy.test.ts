@@ -1,0 +1,161 @@
+/** Connections to members through front proxies of other projects, and whom a failing front proxy costs something. */
+import { describe, expect, test } from 'vitest';
+import type { MemberProtocol } from '../../src/core/protocol.ts';
+import { FRONT_PROXIES, frontProxyAt, openBrokenProxy } from '../foreign-members/front-proxies.ts';
+import {
+  httpBehavior,
+  openMember,
+  refusingMember,
+  socks4Behavior,
+  socks5Behavior,
+  type TestMember,
+} from '../support/bad-members.ts';
+import { hasCommand } from '../support/tools.ts';
+import { connectionOf, echo, failureOf, makeDialer } from './make-dialer.ts';
+import { makeDialerWithPool } from './real-pool.ts';
+
+const MEMBERS: Readonly<Record<MemberProtocol, () => Promise<TestMember>>> = {
+  http: () => openMember('http', httpBehavior()),
+  https: () => openMember('https', httpBehavior()),
+  socks5: () => openMember('socks5', socks5Behavior()),
+  socks4: () => openMember('socks4', socks4Behavior()),
+};
+
+describe.each(FRONT_PROXIES)('dialer through $name', ({ command, open }) => {
+  test.skipIf(command !== undefined && !hasCommand(command)).each(Object.entries(MEMBERS))(
+    'a tunnel through a member that speaks %s carries bytes in both directions',
+    async (_, openOne) => {
+      const via = frontProxyAt(await open());
+      const member = await openOne();
+      const { dial, pool } = makeDialer([{ id: 'm1', at: member }], { via });
+      const connection = connectionOf(await dial('target.example:443'));
+      await echo(connection, 'hello');
+      await echo(connection, 'x'.repeat(300_000));
+      connection.end({ cut: false });
+      expect(member.accepted).toBe(1);
+      expect(pool.reports.map(({ kind }) => kind)).toEqual(['accepted', 'closed']);
+    },
+  );
+});
+
+/** What a reload may change. */
+const OPTIONS = {
+  attempts: 3,
+  attemptTimeoutMs: 60_000,
+  hedgeAfter: 'off',
+  deadlineMs: 60_000,
+  waitForMemberMs: 60_000,
+  warm: 'off',
+  sources: new Map(),
+} as const;
+
+/** Three members, and a dial through this front proxy. */
+async function dialThrough(url: string, members?: readonly TestMember[]) {
+  const all = members ?? (await Promise.all([MEMBERS.http(), MEMBERS.socks5(), MEMBERS.https()]));
+  const kit = makeDialerWithPool(all, { via: frontProxyAt(url) });
+  const blames: string[] = [];
+  kit.bus.on('dial.attempted', ({ blame }) => blames.push(blame));
+  return { ...kit, blames, members: all };
+}
+
+const refusals: readonly [string, () => Promise<string>, RegExp][] = [
+  [
+    'is down',
+    async () => `http://127.0.0.1:${(await refusingMember()).port}`,
+    /^could not connect to the front proxy \(ECONNREFUSED\); check that it runs .* in dial\.via$/,
+  ],
+  [
+    'requires other credentials',
+    async () =>
+      `http://127.0.0.1:${await openBrokenProxy('HTTP/1.1 407 Proxy Authentication Required\r\n\r\n')}`,
+    /^the front proxy requires other credentials \(status 407\); set its user name and password in dial\.via$/,
+  ],
+  [
+    'does not allow the port of the members',
+    async () => `http://127.0.0.1:${await openBrokenProxy('HTTP/1.1 403 Forbidden\r\n\r\n')}`,
+    /^the front proxy refused to connect to a member \(status 403\); allow the host and the port in the front proxy/,
+  ],
+  [
+    'is no proxy',
+    async () => `socks5://127.0.0.1:${await openBrokenProxy('HTTP/1.1 400 Bad Request\r\n\r\n')}`,
+    /^the front proxy did not answer like a proxy \(not a SOCKS5 reply\); check the scheme and the port in dial\.via$/,
+  ],
+  [
+    'closes every connection',
+    async () => `http://127.0.0.1:${await openBrokenProxy('')}`,
+    /^the front proxy did not answer \(end of stream\); check that the front proxy works/,
+  ],
+];
+
+test.each(refusals)('dialer: a front proxy that %s costs no member anything', async (_, open, reason) => {
+  const { dial, quarantined, left, blames, members } = await dialThrough(await open());
+  for (let time = 0; time < 3; time += 1) {
+    const failure = failureOf(await dial('target.example:443'));
+    expect(failure).toMatchObject({ code: 'front-proxy-failed', reason: expect.stringMatching(reason) });
+  }
+  expect([quarantined, left]).toEqual([[], []]);
+  expect(new Set(blames)).toEqual(new Set(['front-proxy']));
+  expect(
+    members.map(({ accepted }) => accepted),
+    'no direct connection',
+  ).toEqual([0, 0, 0]);
+});
+
+test('dialer: a front proxy that hangs costs no member anything', async () => {
+  const port = await openBrokenProxy(undefined);
+  const { dial, clock, dialer, quarantined, left, members } = await dialThrough(`http://127.0.0.1:${port}`);
+  const dialing = dial('target.example:443');
+  let done = false;
+  void dialing.finally(() => (done = true));
+  while (!done) {
+    await new Promise((resolve) => setImmediate(resolve));
+    clock.advance(100);
+  }
+  expect(failureOf(await dialing)).toMatchObject({
+    code: 'front-proxy-failed',
+    reason: expect.stringMatching(/^the front proxy did not answer \(no answer within \d+ ms\)/),
+  });
+  expect(dialer.openCount).toBe(0);
+  expect([quarantined, left]).toEqual([[], []]);
+  expect(members.map(({ accepted }) => accepted)).toEqual([0, 0, 0]);
+});
+
+/** One of them reports a dead server with 404, as a web server does that is no proxy. */
+const REPORTING = FRONT_PROXIES.filter(({ name }) => !name.includes('only knows CONNECT'));
+
+test.each(REPORTING)(
+  'dialer through $name: a dead member is at fault, and another one serves',
+  async ({ command, open }) => {
+    if (command !== undefined && !hasCommand(command)) return;
+    const members = [await refusingMember(), await MEMBERS.http()];
+    const { dial, quarantined, blames } = await dialThrough(await open(), members);
+    const connection = connectionOf(await dial('target.example:443'));
+    await echo(connection, 'hello');
+    expect(connection.attempts).toBe(2);
+    expect(quarantined).toHaveLength(1);
+    expect(blames.sort()).toEqual(['member', 'nobody']);
+    connection.socket.destroy();
+    connection.end({ cut: false, answered: true });
+  },
+);
+
+test('dialer: after a change of the front proxy, no connection that was opened before is used again', async () => {
+  const [first, second] = [FRONT_PROXIES.at(-1), FRONT_PROXIES.at(-1)];
+  const old = frontProxyAt((await first?.open()) ?? '');
+  const via = frontProxyAt((await second?.open()) ?? '');
+  const member = await MEMBERS.http();
+  const settings = { via: old };
+  const { dialer, dial } = makeDialer([{ id: 'm1', at: member }], settings);
+  const forward = async () =>
+    connectionOf(await dial('target.example:80', { use: 'forward', connectOnly: true }));
+  const kept = await forward();
+  kept.end({ cut: false, keep: true });
+  const reused = await forward();
+  expect(reused.reused).toBe(true);
+  dialer.configure({ ...OPTIONS, via });
+  reused.end({ cut: false, keep: true });
+  expect(dialer.openCount, 'idle connections').toBe(0);
+  const fresh = await forward();
+  expect(fresh.reused).toBe(false);
+  fresh.end({ cut: false });
+});
