@@ -5,7 +5,7 @@
 import type { Clock } from '../../core/clock.ts';
 
 /** How long `sendLater` may delay a message when nothing else is sent. */
-const LATER_MS = 5;
+const LATER_MS = 100;
 
 export class BatchedChannel<Message extends object> {
   readonly #clock: Clock;

@@ -1,5 +1,4 @@
 /** All messages between the primary and a worker: plain data that survives JSON. */
-import type { EventName, NoriaEvents } from '../../core/events.ts';
 import type { FaultCode } from '../../core/faults.ts';
 import type { SourceFault } from '../../dialer/credentials.ts';
 import type { BoundAddress } from '../../listener/bind.ts';
@@ -7,6 +6,7 @@ import type { WrongAttempt } from '../../listener/wrong-attempts.ts';
 import type { LeaseHolder } from '../../pool/leases.ts';
 import type { PlaneContext } from '../data-plane.ts';
 import type { PermitReply, PermitRequest } from './connection-permits.ts';
+import type { EventColumns } from './event-columns.ts';
 import type { IpcEncoded } from './ipc-encoding.ts';
 import type { SentForecast } from './remote-forecasts.ts';
 import type { FromSharedPool, ToSharedPool } from './shared-channel.ts';
@@ -18,29 +18,9 @@ export const SIGNALS_FOR_PRIMARY = [
   'SIGHUP',
 ] as const satisfies readonly NodeJS.Signals[];
 
-/** Events of a worker, which the primary emits on its own bus. Those of members and sessions come from its own pool. */
-export const FORWARDED_EVENTS = [
-  'connection.opened',
-  'connection.closed',
-  'client.refused',
-  'dial.attempted',
-  'dial.ended',
-  'hedge.ended',
-  'tunnel.closed',
-  'client.waited',
-] as const satisfies readonly EventName[];
-
-export type ForwardedEventName = (typeof FORWARDED_EVENTS)[number];
-
-export interface ForwardedEvent<Name extends ForwardedEventName = ForwardedEventName> {
-  readonly kind: 'event';
-  readonly name: Name;
-  readonly event: NoriaEvents[Name];
-}
-
 export type FromWorker =
   | ToSharedPool
-  | ForwardedEvent
+  | EventColumns
   /** The first message: the worker can receive messages. */
   | { readonly kind: 'loaded' }
   /** Answers `update`. */

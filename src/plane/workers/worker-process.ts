@@ -9,6 +9,8 @@ import { getCompileCacheDir } from 'node:module';
 import type { Clock } from '../../core/clock.ts';
 import { maskSecrets, type Secret } from '../../core/secret.ts';
 import { BatchedChannel } from './batched-channel.ts';
+import type { ForwardedEvent } from './event-columns.ts';
+import { unpackEvents } from './event-columns.ts';
 import type { FromWorker, ToWorker } from './messages.ts';
 
 /** Kinds of messages that answer another message. */
@@ -16,7 +18,7 @@ const ANSWERS = ['loaded', 'updated', 'drained'] as const;
 type AnswerKind = (typeof ANSWERS)[number];
 type WorkerAnswer<Kind extends AnswerKind> = Extract<FromWorker, { kind: Kind }>;
 /** A message that is not an answer. */
-export type WorkerReport = Exclude<FromWorker, { kind: AnswerKind | 'crashed' }>;
+export type WorkerReport = Exclude<FromWorker, { kind: AnswerKind | 'crashed' | 'events' }> | ForwardedEvent;
 
 export interface WorkerOptions {
   readonly clock: Clock;
@@ -97,6 +99,9 @@ export class WorkerProcess {
       case 'updated':
       case 'drained':
         this.#resolve(message.kind, message);
+        break;
+      case 'events':
+        for (const event of unpackEvents(message)) this.#onReport(event);
         break;
       case 'crashed':
         this.#stack = message.stack;

@@ -17,10 +17,14 @@ import type { ListenerSettings } from '../data-plane.ts';
 import { ListenerSet } from '../listener-set.ts';
 import { BatchedChannel } from './batched-channel.ts';
 import { PermitHolder } from './connection-permits.ts';
-import { decodeFromIpc } from './ipc-encoding.ts';
 import {
   FORWARDED_EVENTS,
+  type ForwardedEvent,
   type ForwardedEventName,
+  packEvents,
+} from './event-columns.ts';
+import { decodeFromIpc } from './ipc-encoding.ts';
+import {
   type FromWorker,
   type OpenPlane,
   type PlaneCommand,
@@ -48,8 +52,11 @@ interface WorkerPlane {
 for (const signal of SIGNALS_FOR_PRIMARY) process.on(signal, () => {});
 tuneForShortLives();
 
-const { send, sendLater, flush } = new BatchedChannel<FromWorker>(systemClock, (batch) => {
-  process.send?.(batch, undefined, undefined, ignored);
+const { send, sendLater, flush } = new BatchedChannel<FromWorker | ForwardedEvent>(systemClock, (batch) => {
+  const events = batch.filter((message) => message.kind === 'event');
+  const others = batch.filter((message) => message.kind !== 'event');
+  const packed = events.length === 0 ? others : [packEvents(events), ...others];
+  process.send?.(packed, undefined, undefined, ignored);
 });
 const permits = new Map<number, PermitHolder>();
 let plane: WorkerPlane | undefined;

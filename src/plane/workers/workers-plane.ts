@@ -24,8 +24,9 @@ import type {
   PlaneSettings,
 } from '../data-plane.ts';
 import type { LocalPlaneOptions } from '../local-plane.ts';
+import type { ForwardedEvent, ForwardedEventName } from './event-columns.ts';
 import { encodeForIpc } from './ipc-encoding.ts';
-import type { ForwardedEvent, ForwardedEventName, ToWorker } from './messages.ts';
+import type { ToWorker } from './messages.ts';
 import { NetworkVerdict } from './network-verdict.ts';
 import { encodeForecasts, RemoteForecasts } from './remote-forecasts.ts';
 import { SharedPoolServer } from './shared-channel.ts';
