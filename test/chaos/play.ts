@@ -48,9 +48,10 @@ export async function playRun({ name, norias, workers, seed, durationMs }: RunOp
     const exits = new Set<string>();
     const own = monitorEventLoopDelay({ resolution: 10 });
     own.enable();
-    const sampling = setInterval(() => {
+    const sample = () => {
       for (const { exit } of stage.sandbox.members()) exits.add(exit);
-    }, SAMPLE_EVERY_MS);
+    };
+    const sampling = setInterval(sample, SAMPLE_EVERY_MS);
     const disturbing = keepDisturbing(stage, seed);
     const traffic = keepExchanging(stage, recording, { seed, startedAt });
     await pause(WARM_UP_MS);
@@ -60,6 +61,7 @@ export async function playRun({ name, norias, workers, seed, durationMs }: RunOp
     disturbing.stop();
     await traffic.stop();
     clearInterval(sampling);
+    sample(); // members that the last requests used may be newer than the last sample
     const ownDelayMs = own.percentile(99) / 1e6;
     own.disable();
     await pause(COOL_DOWN_MS);
