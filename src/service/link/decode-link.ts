@@ -58,7 +58,17 @@ const SAMPLE = 5;
 /** How many fields of an answer are searched for these. */
 const MAX_FIELDS = 100;
 /** The usual names of the field with the code, and of the one with its text, in lower case. */
-const CODE_FIELDS = ['code', 'status', 'errcode', 'error_code', 'errno', 'ret', 'result', 'success'];
+const CODE_FIELDS = [
+  'code',
+  'status',
+  'errcode',
+  'error_code',
+  'errorcode',
+  'errno',
+  'ret',
+  'result',
+  'success',
+];
 const MESSAGE_FIELDS = ['msg', 'message', 'errmsg', 'error_msg', 'error', 'info', 'reason', 'desc', 'data'];
 const IP_LIKE = /\d{1,3}(?:\.\d{1,3}){3}/;
 

@@ -60,10 +60,13 @@ export function readLifetime(
   }
 }
 
-/** What the value of an expiry field contains, by its form. A number that is not Unix time is a duration. */
+/** What the value of an expiry field contains, by its form. A whole number that is not Unix time is a duration. */
 export function expiryKindOf(raw: unknown, duration: 'seconds' | 'minutes'): ExpiryKind | undefined {
   const number = readNumber(raw);
-  if (number !== undefined) return number >= FIRST_EPOCH_SECONDS ? 'epoch' : duration;
+  if (number !== undefined) {
+    if (number >= FIRST_EPOCH_SECONDS) return 'epoch';
+    return Number.isInteger(number) ? duration : undefined;
+  }
   return typeof raw === 'string' && momentOf(raw, DEFAULT_ZONE) !== undefined ? 'datetime' : undefined;
 }
 
