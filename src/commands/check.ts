@@ -49,10 +49,14 @@ async function check(flags: CheckFlags, terminal: Terminal): Promise<number> {
 async function checkStore(fleet: FleetConfig, terminal: Terminal): Promise<number> {
   const { inspectStore } = await import('../fleet/redis/inspect-store.ts');
   const { storeAddressOf } = await import('../daemon/fleet.ts');
-  const { errors, warnings } = await inspectStore(storeAddressOf(fleet), fleet.name, holdingClock);
+  const address = storeAddressOf(fleet);
+  const { version, errors, warnings } = await inspectStore(address, fleet.name, holdingClock);
   for (const error of errors) terminal.printError(`error: fleet: ${error}`);
   for (const warning of warnings) terminal.printError(`warning: fleet: ${warning}`);
-  return errors.length === 0 ? EXIT.fine : EXIT.usage;
+  if (errors.length > 0) return EXIT.usage;
+  // A comment, so that the output stays a valid configuration.
+  terminal.print(`# fleet: ${version} at ${address.label} is ready for noria`);
+  return EXIT.fine;
 }
 
 /** The folder may not exist yet, and this user may not be able to read it: noria may run as another one. */

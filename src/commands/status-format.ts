@@ -85,7 +85,8 @@ function formatFleet(fleet: Status['fleet']): string[] {
   const others = replicas.filter((each) => each.name !== replica).map((each) => each.name);
   const state = store === 'connected' ? 'store connected' : `store lost for ${roughSeconds(lostForSeconds)}`;
   const known = store === 'connected' ? 'with' : 'last seen with';
-  return [`fleet ${name}: ${state}; this is ${replica}, ${known} ${others.join(', ') || 'no other noria'}`];
+  const company = others.length === 0 ? 'no other noria is known' : `${known} ${others.join(', ')}`;
+  return [`fleet ${name}: ${state}; this is ${replica}, ${company}`];
 }
 
 /** Each source is a row, and below it the reason for its state and the advice. */
@@ -111,7 +112,7 @@ function formatSources(sources: readonly SourceJson[], format: StatusFormat): st
   return [titles, ...sources.flatMap((source, at) => [rows[at] ?? '', ...explain(source, columns, paint)])];
 }
 
-function explain({ reason, advice, message }: SourceJson, columns: number, paint: Paint): string[] {
+function explain({ reason, advice, message, code }: SourceJson, columns: number, paint: Paint): string[] {
   const width = Math.max(1, columns - INDENT.length);
   const wrap = (text: string) => wrapText(oneLine(text), width).map((line) => INDENT + line);
   return [
@@ -119,8 +120,15 @@ function explain({ reason, advice, message }: SourceJson, columns: number, paint
     ...(advice === null ? [] : wrap(advice)),
     ...(advice === null || message === null
       ? []
-      : wrap(`The service says: ${message}`).map((line) => paint('dim', line))),
+      : wrap(`${isOfService(code) ? 'The service says' : 'Details'}: ${message}`).map((line) =>
+          paint('dim', line),
+        )),
   ];
+}
+
+/** Whether the message of the last call is from the service, and not from noria. */
+function isOfService(code: string | null): boolean {
+  return code !== 'transport' && code?.startsWith('fleet-store-') !== true;
 }
 
 /** A table of members, or the sentence that there are none. */

@@ -56,13 +56,13 @@ function checkClearText({ service, sources }: Resolved, problems: Problems): voi
   }
 }
 
-/** The store can be read and changed by those who see its password. */
+/** Those who see the password of the store can read and change its data. */
 function checkFleet({ fleet }: Resolved, problems: Problems): void {
   if (fleet === undefined || fleet.url.tls) return;
   const hosts = fleet.sentinel?.addresses.map(({ host }) => host) ?? [fleet.url.host];
   if (hosts.every((host) => host === 'localhost' || isLoopbackAddress(host))) return;
   const message =
-    'the password of the store is sent over the network unencrypted; use rediss:// if the store offers TLS';
+    'the members, and the password of the store, are sent over the network unencrypted; use rediss:// if the store offers TLS';
   problems.warn(problems.isGiven('fleet.url') ? 'fleet.url' : 'fleet', message);
 }
 

@@ -98,6 +98,16 @@ test('status: fits 80 columns, with the whole reason and advice', () => {
   expect(words.split(reason.trim()).length - 1, 'headline, reason and advice').toBe(3);
 });
 
+test('status: says who wrote the message of the last call', () => {
+  const messageOf = (code: string) =>
+    formatStatus({ ...STATUS, sources: [{ ...HALTED, code, message: 'no way' }] }, [], PLAIN).find((line) =>
+      line.endsWith('no way'),
+    );
+  expect(messageOf('12001')).toBe('  The service says: no way');
+  for (const code of ['transport', 'fleet-store-lost', 'fleet-store-unusable'])
+    expect(messageOf(code), code).toBe('  Details: no way');
+});
+
 test('status: has a line about the fleet, and says for how long its store is lost', () => {
   const replica = { version: '1.2.3', clients: 1, lastSeenSeconds: 0 };
   const fleet = {
@@ -109,7 +119,7 @@ test('status: has a line about the fleet, and says for how long its store is los
   expect(lineOf({ ...STATUS, fleet })).toEqual(['fleet crawl: store connected; this is one, with two']);
   const lost = { ...fleet, store: 'lost' as const, reason: 'gone', lostForSeconds: 75, replicas: [] };
   expect(lineOf({ ...STATUS, fleet: lost })).toEqual([
-    'fleet crawl: store lost for 75 s; this is one, last seen with no other noria',
+    'fleet crawl: store lost for 75 s; this is one, no other noria is known',
   ]);
   expect(lineOf(STATUS)).toEqual([]);
 });

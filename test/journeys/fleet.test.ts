@@ -133,7 +133,11 @@ test.skipIf(NO_STORE)('fleet: noria fleet, check and extract use the store', asy
     },
   });
   expect((await run('fleet')).out).toMatch(/^fleet noria: 1 noria, 0 sessions\n\nNORIA/);
-  expect((await run('check')).exitCode).toBe(0);
+  const checked = await run('check');
+  expect(checked).toMatchObject({
+    exitCode: 0,
+    out: expect.stringMatching(/\n# fleet: \S+ [\d.]+ at \S+ is ready/),
+  });
   expect((await run('extract', 'harbor', '--json')).exitCode).toBe(0);
   expect((await run('extract', 'harbor', '--json')).exitCode).toBe(0);
   expectPace(sandbox);

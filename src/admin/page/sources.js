@@ -139,7 +139,7 @@ function sourceRow(first, actions) {
 /** @param {Source} source */
 function messageText({ message, meaning, code }) {
   if (message === null) return '';
-  return code === 'transport' || meaning === null
+  return code === 'transport' || code?.startsWith('fleet-store-') || meaning === null
     ? transportDetails(message)
     : serviceMessage(message, meaning);
 }

@@ -38,22 +38,39 @@ export async function inspectStore(address: StoreAddress, name: string, clock: C
   try {
     client = await openPrimary(address, clock, CONNECT_DEADLINE_MS, new AbortController().signal);
   } catch (error) {
-    return { version: undefined, errors: [openingProblem(error)], warnings: [] };
+    return { version: undefined, errors: [connectionProblem(error, address)], warnings: [] };
   }
   try {
     return await inspect(client, fleetKeys(name), aclLine(name, address.server.login.username ?? 'noria'));
   } catch (error) {
-    if (!(error instanceof NoriaError || error instanceof StoreRefusal)) throw error;
-    return { version: undefined, errors: [error.message], warnings: [] };
+    const problem = error instanceof StoreRefusal ? error.message : connectionProblem(error, address);
+    return { version: undefined, errors: [problem], warnings: [] };
   } finally {
     client.close();
   }
 }
 
-function openingProblem(error: unknown): string {
+/** What to do when the connection fails, by the text of the error. */
+const CONNECTION_ADVICE: readonly (readonly [text: RegExp, advice: string])[] = [
+  [/without any password/, 'the store has no password: remove it from the URL'],
+  [/WRONGPASS|NOAUTH|invalid username-password/i, 'check user name and password in the URL'],
+  [/DB index/, 'check the database number in the URL'],
+  [/Unknown RESP type/, 'another kind of server listens there: check host and port in the URL'],
+  [/certificate|altname/i, 'check fleet.tls.ca, and that the certificate names the host of the URL'],
+  [/Sentinel/, 'check fleet.sentinel, and that the Sentinels can be reached from this machine'],
+];
+const OTHER_ADVICE =
+  'check host and port in the URL, that the store runs, and that this machine can reach it';
+/** A server without TLS waits for the rest of a command, and one with TLS closes the connection. */
+const TLS_MISMATCH = /no connection within|closed|EPROTO|ECONNRESET|wrong version number|packet length/i;
+
+function connectionProblem(error: unknown, { server }: StoreAddress): string {
   if (!(error instanceof NoriaError)) throw error;
-  const isLogin = /WRONGPASS|NOAUTH|invalid username-password|without any password/i.test(error.message);
-  return isLogin ? `${error.message}; check user name and password in the URL` : error.message;
+  const { message } = error;
+  const [, advice = OTHER_ADVICE] = CONNECTION_ADVICE.find(([text]) => text.test(message)) ?? [];
+  if (!TLS_MISMATCH.test(message)) return `${message}; ${advice}`;
+  const tls = server.tls === undefined ? 'requires TLS (rediss://)' : 'offers TLS on this port';
+  return `${message}; ${advice}, and whether the store ${tls}`;
 }
 
 async function inspect(client: StoreClient, keys: FleetKeys, acl: string): Promise<StoreReport> {
@@ -72,7 +89,7 @@ async function inspect(client: StoreClient, keys: FleetKeys, acl: string): Promi
     );
   } else {
     errors.push(...(await findMissingPermissions(client, keys, acl)));
-    errors.push(...(await findFormatProblem(client, keys)));
+    if (errors.length === 0) errors.push(...(await findFormatProblem(client, keys)));
   }
   const [maxmemory, policy] = [info['maxmemory'], info['maxmemory_policy']];
   if (maxmemory !== undefined && maxmemory !== '0' && policy !== 'noeviction') {
@@ -139,14 +156,18 @@ end
 return missing
 `;
 
+const KEY_REFUSED = /^NOPERM.*\bkeys?\b/;
+
 async function findMissingPermissions(client: StoreClient, keys: FleetKeys, acl: string): Promise<string[]> {
   const missing: string[] = [];
+  let isKeyRefused = false;
   const attempt = async (name: string, command: readonly string[]) => {
     try {
       return await client.call(command, COMMAND_DEADLINE_MS);
     } catch (error) {
       if (!(error instanceof StoreRefusal)) throw error;
-      if (error.message.startsWith('NOPERM')) missing.push(name);
+      if (KEY_REFUSED.test(error.message)) isKeyRefused = true;
+      else if (error.message.startsWith('NOPERM')) missing.push(name);
       return null; // handled: other refusals are no matter of permission
     }
   };
@@ -154,10 +175,12 @@ async function findMissingPermissions(client: StoreClient, keys: FleetKeys, acl:
   missing.push(...listOf(inScripts).map(String));
   await attempt('EVALSHA', ['EVALSHA', '0'.repeat(40), '0']);
   await attempt('XREAD', ['XREAD', 'STREAMS', keys.check, '0-0']);
-  if (missing.length === 0) return [];
-  return [
-    `the user of the store may not run ${missing.join(', ')}; give it the permissions of noria: ${acl}`,
+  const refused = [
+    ...(missing.length === 0 ? [] : [`run ${missing.join(', ')}`]),
+    ...(isKeyRefused ? ['use the keys of this fleet'] : []),
   ];
+  if (refused.length === 0) return [];
+  return [`the user of the store may not ${refused.join(' or ')}; give it the permissions of noria: ${acl}`];
 }
 
 async function findFormatProblem(client: StoreClient, keys: FleetKeys): Promise<string[]> {

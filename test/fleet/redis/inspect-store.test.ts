@@ -1,3 +1,4 @@
+import { createServer as createHttpServer } from 'node:http';
 import { createServer } from 'node:net';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { systemClock } from '../../../src/core/clock.ts';
@@ -38,14 +39,36 @@ describe.skipIf(NO_STORE)('with a store', () => {
   test('store check: unreachable, and silent', async () => {
     const gone = await openStore();
     await gone.kill();
-    expect((await inspect(gone.address())).errors).toEqual([expect.stringContaining('ECONNREFUSED')]);
+    expect((await inspect(gone.address())).errors).toEqual([
+      expect.stringMatching(/ECONNREFUSED.*; check host and port in the URL, that the store runs/),
+    ]);
     const silent = createServer((socket) => socket.on('error', () => {})); // ignored: the client ends it
     await listen(silent);
     onTestFinished(() => void silent.close());
     const { server } = as(gone, 'me', 'pass');
     const address = { label: 'silent', server: { ...server, port: portOf(silent) } };
     expect((await inspect(address)).errors).toEqual([
-      expect.stringContaining('no connection within 5000 ms'),
+      expect.stringMatching(/no connection within 5000 ms; .*, and whether the store requires TLS \(rediss:/),
+    ]);
+  });
+
+  test('store check: another kind of server, and a database that does not exist', async () => {
+    const web = createHttpServer((_, response) => response.end('hello'));
+    await listen(web);
+    onTestFinished(() => void web.close());
+    const store = await openStore();
+    const { label, server } = store.address();
+    const at = (change: Partial<StoreAddress['server']>) =>
+      inspect({ label, server: { ...server, ...change } });
+    expect((await at({ port: portOf(web) })).errors).toEqual([
+      expect.stringMatching(/another kind of server listens there: check host and port in the URL/),
+    ]);
+    expect((await at({ database: 99 })).errors).toEqual([
+      expect.stringMatching(/DB index is out of range; check the database number in the URL/),
+    ]);
+    const password = new Secret('pass');
+    expect((await at({ login: { password } })).errors).toEqual([
+      expect.stringMatching(/; the store has no password: remove it from the URL$/),
     ]);
   });
 
@@ -67,6 +90,10 @@ describe.skipIf(NO_STORE)('with a store', () => {
     const { errors } = await inspect(as(store, 'noria', 'pass'));
     expect(errors).toEqual([
       `the user of the store may not run HSET, XADD, XREAD; give it the permissions of noria: ${line}`,
+    ]);
+    await setUser(store, `${line} resetkeys ~other:*`);
+    expect((await inspect(as(store, 'noria', 'pass'))).errors).toEqual([
+      `the user of the store may not use the keys of this fleet; give it the permissions of noria: ${line}`,
     ]);
     await setUser(store, `${line} -info`);
     expect((await inspect(as(store, 'noria', 'pass'))).errors).toEqual([expect.stringContaining(line)]);
