@@ -13,6 +13,8 @@ const COUNT = /\{count\}|%7Bcount%7D/gi;
 /** Values of a query that say nothing about the customer. Masking them would hide parts of every answer. */
 const HARMLESS =
   /^(?:\{count\}|\d{1,5}|json|jsonp|text|txt|html|xml|http|https|socks4|socks5|socks|true|false|auto|all|none|get|post|basic|bearer|token)$/i;
+/** A parameter whose value is secret, even if it looks harmless. */
+const SECRET_NAME = /key|secret|pass|pwd|token|sign|auth|trade|order/i;
 /** A part of a path that looks like a key: long, with a digit. */
 const KEY_IN_PATH = /^(?=[^/]*\d)[\w.~-]{16,}$/;
 const MIN_SECRET_LENGTH = 4;
@@ -33,12 +35,16 @@ export function linkSecrets(url: Secret, { headers, body }: LinkExtras): Secret[
   const { pathname, search } = new URL(url.reveal());
   const values = [
     ...pathname.split('/').filter((part) => KEY_IN_PATH.test(part)),
-    ...pairsOf(search.slice(1)).flatMap(({ value }) => formsOf(value)),
-    ...Object.values(headers).flatMap((header) => [header.reveal(), ...header.reveal().split(/\s+/)]),
+    ...pairsOf(search.slice(1)).flatMap((pair) => (isHarmless(pair) ? [] : formsOf(pair.value))),
+    ...Object.values(headers).flatMap((header) => [header.reveal(), ...wordsOf(header.reveal())]),
     ...(body === undefined ? [] : [body.reveal(), ...valuesOfBody(body.reveal())]),
   ];
-  const secret = values.filter((value) => value.length >= MIN_SECRET_LENGTH && !HARMLESS.test(value));
+  const secret = values.filter((value) => value.length >= MIN_SECRET_LENGTH);
   return [...new Set(secret)].map((value) => new Secret(value));
+}
+
+function isHarmless({ name, value }: Pair): boolean {
+  return value === '' || (HARMLESS.test(decoded(value)) && !SECRET_NAME.test(name)) || value === '{count}';
 }
 
 /** The URL with its secrets masked, for people. */
@@ -59,7 +65,7 @@ function replaceSecrets(url: Secret, replace: (name: string) => string): string 
   const { origin, pathname, search } = new URL(url.reveal());
   const path = pathname.split('/').map((part) => (KEY_IN_PATH.test(part) ? replace('path') : part));
   const pairs = pairsOf(search.slice(1)).map(({ name, value }) =>
-    value === '' || HARMLESS.test(decoded(value)) ? pairText(name, value) : pairText(name, replace(name)),
+    pairText(name, isHarmless({ name, value }) ? value : replace(name)),
   );
   const text = `${origin}${path.join('/')}${pairs.length === 0 ? '' : `?${pairs.join('&')}`}`;
   return text.replace(/%7Bcount%7D/gi, '{count}');
@@ -77,6 +83,11 @@ function pairsOf(query: string): Pair[] {
     const at = pair.indexOf('=');
     return at < 0 ? { name: '', value: pair } : { name: pair.slice(0, at), value: pair.slice(at + 1) };
   });
+}
+
+/** The words of a header or a body that are not harmless. */
+function wordsOf(text: string): string[] {
+  return text.split(/\s+/).filter((word) => !HARMLESS.test(word));
 }
 
 function pairText(name: string, value: string): string {
@@ -100,5 +111,6 @@ function decoded(value: string): string {
 /** The values of a form, and the texts of JSON. */
 function valuesOfBody(body: string): string[] {
   const texts = [...body.matchAll(/"((?:[^"\\]|\\.)*)"/g)].map(([, text = '']) => text);
-  return [...texts, ...pairsOf(body).flatMap(({ value }) => formsOf(value))];
+  const values = [...texts, ...pairsOf(body).flatMap(({ value }) => formsOf(value))];
+  return values.filter((value) => !HARMLESS.test(value));
 }

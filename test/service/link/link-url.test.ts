@@ -20,6 +20,12 @@ test('link url: every value of the query, and a key in the path, is a secret in 
   expect(inspect(secrets)).not.toContain('s3cr');
 });
 
+test('link url: a short value is secret if its parameter is', () => {
+  const url = new Secret('https://a.example/?pack=1234&pwd=1234&token=text&uid=49226&n={count}');
+  expect(maskedUrl(url)).toBe('https://a.example/?pack=1234&pwd=[secret]&token=[secret]&uid=49226&n={count}');
+  expect(linkSecrets(url, NO_EXTRAS).map((secret) => secret.reveal())).toEqual(['1234', 'text']);
+});
+
 test('link url: headers and bodies are secret, too', () => {
   const headers = { authorization: new Secret('Bearer t0ken-1') };
   const body = new Secret('{"apiKey":"k3y-in-json","num":"{count}"}');
