@@ -39,7 +39,6 @@ async function run(flags: RunFlags, { env }: Terminal, level: LogLevel | undefin
   const read = () => withLogLevel(loadConfig(file, { env }), level);
   const config = read();
   const log = createLog(config.log);
-  logWarnings(config, log);
   const signalled = untilSignal(); // before anything opens: PID 1 ignores a signal without a handler
   const started = Promise.withResolvers<Daemon>();
   const reloader = new Reloader({
@@ -49,6 +48,8 @@ async function run(flags: RunFlags, { env }: Terminal, level: LogLevel | undefin
     read,
     onPhase: (phase) => manager[phase](),
   });
+  const hangups = reloader.onHangup(); // before the daemon runs: without a handler the signal would end the process
+  logWarnings(config, log);
   const daemon = await startDaemon({
     config,
     log,
@@ -64,7 +65,7 @@ async function run(flags: RunFlags, { env }: Terminal, level: LogLevel | undefin
   });
   const observers = [
     daemon.bus.on('readiness.changed', () => manager.statusChanged()),
-    reloader.onHangup(),
+    hangups,
     ...(flags.watch === true ? [reloader.onFileChange()] : []),
   ];
   started.resolve(daemon);

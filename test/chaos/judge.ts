@@ -38,7 +38,7 @@ export interface Measured {
   readonly ownDelayMs: number;
   /** Exit addresses of all members that ever lived. */
   readonly exits: ReadonlySet<string>;
-  /** Pages of the admin API and whatever else noria served about itself. */
+  /** Pages of the admin API, and everything in the store of a fleet. */
   readonly served: string;
 }
 
@@ -81,7 +81,7 @@ function strangers({ seen }: Judged, exits: ReadonlySet<string>): string[] {
 
 function leakedSecrets({ keys, subjects }: Judged, served: string): string[] {
   const outputs = [
-    ['the admin API', served],
+    ['the admin API, or the store,', served],
     ...subjects.flatMap(({ name, output, stateFolder }) => [
       [`the output of ${name}`, output],
       [`the state of ${name}`, contents(stateFolder)],

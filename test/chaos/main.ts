@@ -1,5 +1,5 @@
 /**
- * `npm run chaos`: a whole noria under every fault at once, while clients check every byte that they get.
+ * `npm run chaos`: a whole noria, and a fleet, under every fault at once, while clients check every byte that they get.
  *
  *   npm run chaos                                  10 minutes
  *   npm run chaos -- --minutes 480 --seed 7        a night, with the schedule of seed 7
@@ -9,6 +9,7 @@
  * Exits with 1 if an invariant was broken. The seed repeats the schedule, not the timing of the machine.
  */
 import { parseArgs } from 'node:util';
+import { NO_STORE } from '../support/store-server.ts';
 import { playRun, type RunResult } from './play.ts';
 import { insertReport, reportOf } from './report.ts';
 
@@ -24,14 +25,16 @@ const { values } = parseArgs({
 const seed = Number(values.seed ?? Date.now() % 1_000_000);
 const totalMs = values.quick ? 90_000 : Number(values.minutes) * 60_000;
 const runs = [
-  { name: 'one process', norias: 1, workers: 1, share: 0.5 },
-  { name: 'two workers', norias: 1, workers: 2, share: 0.5 },
+  { name: 'one process', norias: 1, workers: 1 },
+  { name: 'two workers', norias: 1, workers: 2 },
+  ...(NO_STORE ? [] : [{ name: 'a fleet of three', norias: 3, workers: 1 }]),
 ];
 
+if (NO_STORE) console.log('no fleet: redis-server or valkey-server is not installed');
 console.log(`seed ${seed}, ${totalMs / 1_000} s`);
 const results: RunResult[] = [];
-for (const { name, norias, workers, share } of runs) {
-  results.push(await playRun({ name, norias, workers, seed, durationMs: totalMs * share }));
+for (const run of runs) {
+  results.push(await playRun({ ...run, seed, durationMs: totalMs / runs.length }));
 }
 const text = reportOf({ seed, totalMs, results });
 console.log(text);

@@ -1,8 +1,10 @@
 /** Plays one run: clients without a pause, faults by the schedule, then the judgement. */
+import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { monitorEventLoopDelay } from 'node:perf_hooks';
 import { seededRandom } from '../../src/core/random.ts';
 import { CLIENT_KINDS, exchange } from './clients.ts';
+import { storeFaults } from './faults/store.ts';
 import { disturb } from './hostile-clients.ts';
 import { type Judged, violationsOf } from './judge.ts';
 import { type FaultSummary, Recording } from './record.ts';
@@ -56,7 +58,8 @@ export async function playRun({ name, norias, workers, seed, durationMs }: RunOp
     const traffic = keepExchanging(stage, recording, { seed, startedAt });
     await pause(WARM_UP_MS);
     const before = stage.on.map(({ subject }) => subject.footprint());
-    await playFaults(stage, recording, planFaults(seed, durationMs - COOL_DOWN_MS), startedAt);
+    const ofStore = stage.store === undefined ? [] : storeFaults(stage.store);
+    await playFaults(stage, recording, planFaults(seed, durationMs - COOL_DOWN_MS, ofStore), startedAt);
     await pause(Math.max(0, startedAt + durationMs - COOL_DOWN_MS - performance.now()));
     disturbing.stop();
     await traffic.stop();
@@ -68,7 +71,8 @@ export async function playRun({ name, norias, workers, seed, durationMs }: RunOp
     const after = stage.on.map(({ subject }) => subject.footprint());
     const { served, eventLoopDelayMs } = await readPages(stage);
     const exitCodes = await Promise.all(stage.on.map(({ subject }) => subject.stop()));
-    const measured = { before, after, exits, served, eventLoopDelayMs, ownDelayMs };
+    const stored = stage.store === undefined ? '' : contentsOf(stage.store.folder);
+    const measured = { before, after, exits, served: served + stored, eventLoopDelayMs, ownDelayMs };
     const violations = [
       ...violationsOf(judgedOf(stage), recording, measured),
       ...exitCodes.filter((code) => code !== 0).map((code) => `a noria ended with exit code ${code}`),
@@ -101,6 +105,14 @@ function judgedOf({ sandbox, origin, gates, on }: Stage): Judged {
       stateFolder: join(folder, 'state'),
     })),
   };
+}
+
+/** Of all files of a store. */
+function contentsOf(folder: string): string {
+  return readdirSync(folder, { recursive: true, withFileTypes: true })
+    .filter((entry) => entry.isFile())
+    .map(({ parentPath, name }) => readFileSync(join(parentPath, name), 'latin1'))
+    .join('\n');
 }
 
 function keepExchanging(

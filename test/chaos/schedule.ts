@@ -26,14 +26,30 @@ interface Track {
 /** Before the first fault: the pool fills, and the footprint without faults is measured. */
 export const WARM_UP_MS = 6_000;
 
-const TRACKS: readonly Track[] = [
-  { faults: [...MEMBER_FAULTS, ...SERVICE_FAULTS], leastMs: 1_500, mostMs: 4_000, pauseMs: 500 },
-  { faults: [...PROCESS_FAULTS, ...HOST_FAULTS], leastMs: 500, mostMs: 2_500, pauseMs: 6_000 },
-];
+const OUTSIDE: Track = {
+  faults: [...MEMBER_FAULTS, ...SERVICE_FAULTS],
+  leastMs: 1_500,
+  mostMs: 4_000,
+  pauseMs: 500,
+};
+const INSIDE: Track = {
+  faults: [...PROCESS_FAULTS, ...HOST_FAULTS],
+  leastMs: 500,
+  mostMs: 2_500,
+  pauseMs: 6_000,
+};
 
-export function planFaults(seed: number, durationMs: number): readonly PlannedFault[] {
+/** @param store - the faults of a fleet's store. */
+export function planFaults(
+  seed: number,
+  durationMs: number,
+  store: readonly Fault[],
+): readonly PlannedFault[] {
   const random = seededRandom(seed);
-  return TRACKS.flatMap((track) => planTrack(track, random, durationMs)).sort((a, b) => a.atMs - b.atMs);
+  const outside = { ...OUTSIDE, faults: [...store, ...OUTSIDE.faults] };
+  return [outside, INSIDE]
+    .flatMap((track) => planTrack(track, random, durationMs))
+    .sort((a, b) => a.atMs - b.atMs);
 }
 
 function planTrack(track: Track, random: Random, durationMs: number): PlannedFault[] {

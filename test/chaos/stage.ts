@@ -7,6 +7,7 @@ import { seededRandom } from '../../src/core/random.ts';
 import { openSandbox } from '../../src/sandbox/open-sandbox.ts';
 import type { Sandbox, SandboxInstance } from '../../src/sandbox/sandbox.ts';
 import { freePort } from '../support/free-port.ts';
+import { TestStore } from '../support/store-server.ts';
 import type { ConfigChanges, FaultStage } from './faults/fault.ts';
 import { type Origin, openOrigin } from './origin.ts';
 import { openServiceGate, type ServiceGate } from './service-gate.ts';
@@ -44,6 +45,8 @@ export interface Stage {
   readonly sandbox: Sandbox;
   readonly origin: Origin;
   readonly gates: readonly ServiceGate[];
+  /** Of a fleet. */
+  readonly store: TestStore | undefined;
   readonly on: readonly SubjectOnStage[];
   readonly faults: FaultStage;
   close(): Promise<void>;
@@ -54,11 +57,9 @@ export interface StageOptions {
   /** Norias: 1, or the replicas of a fleet. */
   readonly norias: number;
   readonly workers: number;
-  /** Lines of YAML for the nth noria. */
-  readonly more?: (index: number) => string;
 }
 
-export async function openStage({ seed, norias, workers, more }: StageOptions): Promise<Stage> {
+export async function openStage({ seed, norias, workers }: StageOptions): Promise<Stage> {
   const owner = new Ownership();
   const random = seededRandom(seed + 1);
   const sandbox = await owner.open(
@@ -89,6 +90,7 @@ export async function openStage({ seed, norias, workers, more }: StageOptions): 
   const [pure, shared] = [sandbox.instance('short-pure'), sandbox.instance('shared')];
   const pureGate = await owner.open('gate', openServiceGate(pure.baseUrl));
   const sharedGate = await owner.open('gate', openServiceGate(shared.baseUrl));
+  const store = norias === 1 ? undefined : await openStore(owner);
   const root = mkdtempSync(join(tmpdir(), 'noria-chaos-'));
   owner.own('folder', () => rmSync(root, { recursive: true, force: true }));
   const on: SubjectOnStage[] = [];
@@ -110,7 +112,7 @@ export async function openStage({ seed, norias, workers, more }: StageOptions): 
           adminPort,
           folder,
           workers,
-          more: more?.(index) ?? '',
+          fleet: store === undefined ? '' : `fleet: { url: "${store.url}", replica: chaos-${index} }`,
           changes,
         }),
         { mode: 0o600 },
@@ -127,6 +129,7 @@ export async function openStage({ seed, norias, workers, more }: StageOptions): 
     sandbox,
     origin,
     gates: [pureGate, sharedGate],
+    store,
     on,
     faults: {
       sandbox,
@@ -140,6 +143,14 @@ export async function openStage({ seed, norias, workers, more }: StageOptions): 
   };
 }
 
+/** It keeps what it has acknowledged: `always` and not `everysec`, so that a kill loses nothing. */
+async function openStore(owner: Ownership): Promise<TestStore> {
+  const args = ['--appendonly', 'yes', '--appendfsync', 'always'];
+  const store = await owner.open('store', new TestStore(await freePort(), { args }));
+  await store.start();
+  return store;
+}
+
 interface Configuration {
   readonly pure: SandboxInstance;
   readonly shared: SandboxInstance;
@@ -149,12 +160,12 @@ interface Configuration {
   readonly adminPort: number;
   readonly folder: string;
   readonly workers: number;
-  readonly more: string;
+  readonly fleet: string;
   readonly changes: ConfigChanges;
 }
 
 function configuration({ pure, shared, gates, changes, ...own }: Configuration): string {
-  const { port, openPort, adminPort, folder, workers, more } = own;
+  const { port, openPort, adminPort, folder, workers, fleet } = own;
   const [pureUrl, sharedUrl] = gates.map((url) => changes.serviceUrl ?? url);
   return `
 service: { timeout: 2s }
@@ -173,7 +184,7 @@ state: { dir: "${join(folder, 'state')}" }
 shutdown: { drainTimeout: 1s }
 log: { format: json, level: debug }
 workers: ${workers}
-${more}
+${fleet}
 ${changes.appended ?? ''}
 `;
 }

@@ -74,7 +74,11 @@ export class Subject {
     child.once('exit', (code, signal) => {
       if (!this.#expectedToDie) this.crashes.push(`${this.name} exited with ${signal ?? code}`);
     });
-    await until(`${this.name} answers`, () => child.exitCode !== null || this.get('/healthz').then(isOk, no));
+    const answers = () =>
+      child.exitCode !== null || child.signalCode !== null || this.get('/healthz').then(isOk, no);
+    await until(`${this.name} answers`, answers).catch((error: unknown) => {
+      throw new Error(`it has printed: ${this.#output.slice(-2_000)}`, { cause: error });
+    });
   }
 
   signal(signal: NodeJS.Signals): void {

@@ -26,6 +26,16 @@ test('process: refuses an invalid configuration with every error, and keeps the 
   expect(noria.child.exitCode).toBeNull();
 });
 
+test('process: a SIGHUP during the start reloads after it', async () => {
+  // Brings a warning, which is printed before anything opens.
+  const stage = await setUpDaemon('', 'dial: { waitForMember: 60s, deadline: 5s }');
+  const noria = runNoria(['run', '-c', stage.file]);
+  await noria.line('configuration warning');
+  noria.child.kill('SIGHUP');
+  await noria.line('noria is running');
+  expect(await noria.line('configuration reloaded')).toMatchObject({ cause: 'SIGHUP', changed: [] });
+});
+
 test('process: --watch applies a changed file and logs what changed', async () => {
   const stage = await setUpDaemon();
   const noria = await startOn(stage, '--watch');
