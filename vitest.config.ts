@@ -8,6 +8,7 @@ const WITH_WORKERS = [
   'dying-member',
   'own-address',
   'process',
+  'proxy-pool',
   'refused-source',
   'reload',
   'rotation',

@@ -14,6 +14,8 @@ import type { Secret } from '../core/secret.ts';
 import { sendError } from './openapi.ts';
 
 export interface GuardOptions {
+  /** What the address is, for messages: `the admin address`. */
+  readonly name: string;
   /** Where the server listens. */
   readonly address: () => { readonly host: string; readonly port: number };
   readonly token?: Secret;
@@ -45,7 +47,7 @@ export function guard(options: GuardOptions): MiddlewareHandler {
     const { req } = context;
     for (const [name, value] of Object.entries(SECURITY_HEADERS)) context.header(name, value);
     if (!isOwnHost(req.header('host'), options.address())) {
-      return sendError(context, 'wrong-host', 'wrong Host header: use the admin address or localhost');
+      return sendError(context, 'wrong-host', `wrong Host header: use ${options.name} or localhost`);
     }
     if (!isOwnOrigin(req.header('origin'), req.header('host')) || isCrossSite(req)) {
       return sendError(context, 'wrong-origin', 'requests from other web pages are refused');

@@ -2,8 +2,6 @@
  * The admin server: guards first, then the routes, errors in one form. It owns the HTTP server, the metrics, the history and
  * the failure list. No other part depends on it.
  */
-import { createServer, type RequestListener, type Server } from 'node:http';
-import { getRequestListener } from '@hono/node-server';
 import { OpenAPIHono } from '@hono/zod-openapi';
 import type { Context } from 'hono';
 import { bodyLimit } from 'hono/body-limit';
@@ -11,16 +9,14 @@ import { HTTPException } from 'hono/http-exception';
 import type { Clock } from '../core/clock.ts';
 import type { EventBus } from '../core/events.ts';
 import { NoriaError } from '../core/faults.ts';
-import { formatHostPort } from '../core/host-port.ts';
-import { listenFailure } from '../core/listen-failure.ts';
 import type { Secret } from '../core/secret.ts';
 import { addActionRoutes } from './action-routes.ts';
-import { limitConnections } from './admin-connections.ts';
 import type { AdminBackend } from './backend.ts';
 import { addEventStream } from './event-stream.ts';
 import { openFailures } from './failures.ts';
-import { guard, isSafe, SECURITY_HEADERS } from './guard.ts';
+import { guard, isSafe } from './guard.ts';
 import { openHistory } from './history.ts';
+import { type HttpAddress, type HttpServer, openHttpServer } from './http-server.ts';
 import { openMetrics } from './metrics.ts';
 import { addDescription, describeIssues, isAdminError, sendError } from './openapi.ts';
 import { addPage, readPageFiles } from './page-files.ts';
@@ -39,32 +35,16 @@ export interface AdminOptions {
   readonly onError: (error: unknown) => void;
 }
 
-export interface AdminServer {
-  readonly host: string;
-  readonly port: number;
-  /** Ends open requests and streams. Safe to call twice. */
-  close(): Promise<void>;
-}
-
 /** Asked for by orchestrators and by browsers that look for a proxy; neither can send a token. */
 const OPEN_PATHS = ['/healthz', '/readyz', '/proxy.pac'] as const;
 /** More than any request needs. */
 const MAX_BODY_BYTES = 16_384;
 /** The methods that routes use. */
 const METHODS = ['GET', 'POST', 'PUT', 'DELETE'] as const;
-/** For the head and for the complete request to arrive; how often node:http checks it. */
-const HEAD_TIMEOUT_MS = 5_000;
-const REQUEST_TIMEOUT_MS = 10_000;
-const TIMEOUT_CHECK_MS = 1_000;
-/** For the next request of a connection. */
-const KEEP_ALIVE_MS = 5_000;
-
-type Address = Pick<AdminOptions, 'host' | 'port'>;
 
 /** Returns a server that already listens. @throws NoriaError listen-failed */
-export async function openAdmin(options: AdminOptions): Promise<AdminServer> {
-  const { bus, clock, backend, host } = options;
-  const address = { host, port: options.port };
+export async function openAdmin(options: AdminOptions): Promise<HttpServer> {
+  const { bus, clock, backend, host, port } = options;
   const observers = {
     metrics: openMetrics(bus, backend),
     history: openHistory(bus, clock),
@@ -73,31 +53,24 @@ export async function openAdmin(options: AdminOptions): Promise<AdminServer> {
   const closeObservers = () => {
     for (const observer of Object.values(observers)) observer.close();
   };
-  const app = buildApp(options, () => address, observers);
-  const server = createServer(
-    {
-      headersTimeout: HEAD_TIMEOUT_MS,
-      requestTimeout: REQUEST_TIMEOUT_MS,
-      connectionsCheckingInterval: TIMEOUT_CHECK_MS,
-      keepAliveTimeout: KEEP_ALIVE_MS,
-    },
-    withoutTrace(getRequestListener(app.fetch)),
-  );
-  limitConnections(server);
   try {
-    await listen(server, address);
+    const server = await openHttpServer({
+      name: 'the admin address',
+      host,
+      port,
+      methods: METHODS,
+      handler: (address) => buildApp(options, address, observers).fetch,
+    });
+    return { ...server, close: () => server.close().finally(closeObservers) };
   } catch (error) {
     closeObservers();
     throw error;
   }
-  const bound = server.address();
-  if (bound !== null && typeof bound === 'object') address.port = bound.port;
-  return { host, port: address.port, close: () => closeServer(server).finally(closeObservers) };
 }
 
 function buildApp(
   options: AdminOptions,
-  address: () => Address,
+  address: () => HttpAddress,
   observers: Omit<ReadRouteParts, 'backend' | 'clock'>,
 ): OpenAPIHono {
   const { backend, bus, clock, token, version } = options;
@@ -111,7 +84,15 @@ function buildApp(
     },
   });
   const hasRoute = (method: string, path: string) => methodsAt(app, path).includes(method);
-  app.use(guard({ address, openPaths, hasRoute, ...(token === undefined ? {} : { token }) }));
+  app.use(
+    guard({
+      name: 'the admin address',
+      address,
+      openPaths,
+      hasRoute,
+      ...(token === undefined ? {} : { token }),
+    }),
+  );
   app.use(
     bodyLimit({
       maxSize: MAX_BODY_BYTES,
@@ -148,20 +129,6 @@ function buildApp(
   return app;
 }
 
-/** Refuses TRACE, which the Request of the Fetch standard cannot represent. */
-function withoutTrace(listener: RequestListener): RequestListener {
-  return (request, response) => {
-    if (request.method !== 'TRACE') return listener(request, response);
-    const message = `allowed methods: ${METHODS.join(', ')}`;
-    response.writeHead(405, {
-      ...SECURITY_HEADERS,
-      Allow: METHODS.join(', '),
-      'Content-Type': 'application/json',
-    });
-    return response.end(JSON.stringify({ error: { code: 'method-not-allowed', message } }));
-  };
-}
-
 /** The methods of the routes at a path. The router matches middleware too, under another method. */
 function methodsAt(app: OpenAPIHono, path: string): string[] {
   const found = METHODS.filter((method) =>
@@ -177,19 +144,4 @@ async function fillEmptyBody({ req }: Context): Promise<void> {
   if (text.trim() !== '') return;
   const { url, method, headers } = req.raw;
   req.raw = new Request(url, { method, headers, body: '{}' });
-}
-
-function listen(server: Server, { host, port }: Address): Promise<void> {
-  return new Promise((resolve, reject) => {
-    const where = `the admin address ${formatHostPort(host, port)}`;
-    server.once('error', (cause) => reject(listenFailure(where, cause)));
-    server.listen(port, host, resolve);
-  });
-}
-
-function closeServer(server: Server): Promise<void> {
-  return new Promise((resolve) => {
-    server.close(() => resolve());
-    server.closeAllConnections();
-  });
 }

@@ -70,8 +70,9 @@ async function run(flags: RunFlags, { env }: Terminal, level: LogLevel | undefin
   ];
   started.resolve(daemon);
   collectGarbageOfStart();
-  const { listeners, admin } = daemon.addresses;
-  log.info({ listeners, admin: admin ?? 'off' }, 'noria is running');
+  const { listeners, admin, proxyPool } = daemon.addresses;
+  const fields = { listeners, admin: admin ?? 'off', ...(proxyPool !== undefined && { proxyPool }) };
+  log.info(fields, 'noria is running');
   manager.ready();
   const end = await Promise.race([signalled, daemon.failed]);
   if (typeof end === 'string') log.info({ signal: end }, 'noria is shutting down');

@@ -44,6 +44,9 @@ export interface AdminConfig {
   readonly token: Secret | undefined;
 }
 
+/** The API of raw proxy pools. A listener has its ports. */
+export type ProxyPoolConfig = NonNullable<FileConfig['proxyPool']>;
+
 /** The store that several norias share. */
 export interface FleetConfig {
   readonly url: StoreUrl;

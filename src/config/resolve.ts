@@ -8,6 +8,7 @@ import { type ResolveContext, resolveKey } from './credentials.ts';
 import { resolveFleet } from './fleet.ts';
 import { resolveListener } from './listeners.ts';
 import type { Problems } from './problems.ts';
+import { addPortListener, addressOfPorts, hasPorts } from './proxy-pool.ts';
 import { frontProxy, token } from './scalars.ts';
 import { resolveSource } from './sources.ts';
 
@@ -32,7 +33,7 @@ export function resolveConfig(
     file,
     account: checked.account && resolveAccount(checked.account, context),
     sources: sources.filter((source) => source !== undefined),
-    listeners: listeners.filter((listener) => listener !== undefined),
+    listeners: addPortListener(checked.proxyPool, listeners, context.problems),
     admin: resolveAdmin(checked.admin, context),
     state: dir === 'off' ? undefined : { dir: context.files.absolute(dir) },
     fleet: checked.fleet && resolveFleet(checked.fleet, context),
@@ -126,11 +127,18 @@ function checkListenerSources({ sources, listeners }: CheckedConfig, problems: P
 }
 
 /** Reports every address that cannot be listened on because an earlier one conflicts with it. */
-function checkOverlaps({ listeners, admin }: CheckedConfig, problems: Problems): void {
+function checkOverlaps({ listeners, admin, proxyPool }: CheckedConfig, problems: Problems): void {
   const addresses: (readonly [path: string, address: ListenAddress | undefined])[] = listeners.map(
     (listener, index) => [`listeners[${index}].address`, listener?.address],
   );
   if (admin !== undefined && admin.address !== 'off') addresses.push(['admin.address', admin.address]);
+  if (proxyPool !== undefined) {
+    addresses.push(['proxyPool.address', proxyPool.address]);
+    const { ports } = proxyPool;
+    if (!listeners.some((listener) => listener && hasPorts(listener.address, ports))) {
+      addresses.push(['proxyPool.ports', addressOfPorts(ports)]);
+    }
+  }
   addresses.forEach(([path, address], index) => {
     const earlier = addresses
       .slice(0, index)

@@ -345,6 +345,29 @@ export function listenAddress(ports: 'one' | 'range'): Scalar<ListenAddress> {
   });
 }
 
+/** One port, or a range of them. */
+export interface PortNumbers {
+  readonly first: number;
+  readonly last: number;
+}
+
+export function portNumbers(): Scalar<PortNumbers> {
+  return scalar<PortNumbers>({
+    expected: 'a range of ports such as 24000-24019, or one port',
+    json: { type: ['string', 'integer'], pattern: '^[0-9]+(-[0-9]+)?$' },
+    quoted: 'always',
+    read(given) {
+      const reading = readListenAddress(`127.0.0.1:${given}`);
+      if ('wrong' in reading)
+        return /^\d+(-\d+)?$/.test(given) ? reading : { wrong: 'is not a range of ports' };
+      const { value } = reading;
+      if (value.kind === 'fd' || value.port === 0) return { wrong: 'has the port 0' };
+      return { value: { first: value.port, last: value.lastPort ?? value.port } };
+    },
+    write: ({ first, last }) => (first === last ? String(first) : `${first}-${last}`),
+  });
+}
+
 /** A network in CIDR form, or one address. */
 export function network(): Scalar<string> {
   return scalar({

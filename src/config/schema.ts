@@ -24,6 +24,7 @@ import {
   oneOf,
   pageAddress,
   password,
+  portNumbers,
   text,
   token,
   whole,
@@ -289,6 +290,22 @@ export const SCHEMA = z.strictObject({
     'number of processes that share the listeners; `auto`: one for each CPU core',
   ),
   fleet: optional(FLEET, 'norias on several machines that share one pool', 'this noria shares nothing'),
+  proxyPool: optional(
+    section({
+      address: given(
+        listenAddress('one'),
+        '127.0.0.1:5010',
+        'address of the API; other machines can reach it only if the listener of the ports has users',
+      ),
+      ports: given(
+        portNumbers(),
+        '24000-24019',
+        'local ports that the API hands out; noria opens them on 127.0.0.1, unless a listener with `session: port` has them',
+      ),
+    }),
+    'hands out local ports, each on one member, by the HTTP API of raw proxy pools (proxy-pool.md)',
+    'none',
+  ),
 });
 
 /** The file with its defaults. Secret files are not read yet and no entry is checked against another one. */

@@ -268,6 +268,12 @@ export const FAULTS = {
     summary: 'The member closed the tunnel before the first byte of an answer.',
     advice: 'No action needed: it counts as half a failure of the member.',
   },
+  'member-rejected': {
+    side: 'member',
+    retry: 'other-member',
+    summary: 'A client of proxyPool reported the member as bad.',
+    advice: 'No action needed: noria quarantines the member, and its port moves to another one.',
+  },
   'client-gone': {
     side: 'client',
     retry: 'never',

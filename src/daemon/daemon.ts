@@ -10,7 +10,7 @@ import type { Log } from '../core/log.ts';
 import { openAll } from '../core/ownership.ts';
 import { type Random, systemRandom } from '../core/random.ts';
 import {
-  adminNeedsListenerAddress,
+  apiNeedsListenerAddress,
   changesForRestart,
   dialerSettings,
   listenerSettings,
@@ -20,6 +20,7 @@ import {
   refillSettings,
 } from './part-options.ts';
 import { openParts, type Parts } from './parts.ts';
+import { proxyPoolSettings } from './proxy-pool.ts';
 
 export interface DaemonOptions {
   readonly config: Config;
@@ -36,7 +37,11 @@ export interface Daemon {
   /** The configuration in force. */
   readonly config: Config;
   /** The bound addresses, as `host:port`. */
-  readonly addresses: { readonly listeners: readonly string[]; readonly admin: string | undefined };
+  readonly addresses: {
+    readonly listeners: readonly string[];
+    readonly admin: string | undefined;
+    readonly proxyPool: string | undefined;
+  };
   readonly bus: EventBus;
   /** What the admin API shows and does. */
   readonly control: AdminBackend;
@@ -117,10 +122,11 @@ export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
     get addresses() {
       const format = ({ host, port }: { readonly host: string; readonly port: number }) =>
         formatHostPort(host, port);
-      const admin = parts.admin.address;
+      const { admin, proxyPool } = parts;
       return {
         listeners: parts.plane.listeners.flatMap(({ addresses }) => addresses.map(format)),
-        admin: admin === undefined ? undefined : format(admin),
+        admin: admin.address && format(admin.address),
+        proxyPool: proxyPool.address && format(proxyPool.address),
       };
     },
     bus,
@@ -154,16 +160,22 @@ async function refuseReload(): Promise<never> {
 
 /** The steps that can fail come first, and are undone when a later one fails. The rest cannot fail. */
 async function applyConfig(parts: Parts, before: Config, next: Config): Promise<void> {
-  const { plane, admin } = parts;
+  const { plane, admin, proxyPool, apiAddresses } = parts;
   const updateListeners = (config: Config) =>
     plane.update(listenerSettings(config), config.shutdown.drainTimeoutMs);
   const updateAdmin = async (config: Config) => {
     if (!isSame(before.admin, next.admin)) await admin.open(config.admin);
-    plane.setContext(planeContext(config, admin.address));
+    plane.setContext(planeContext(config, apiAddresses()));
   };
-  const steps = adminNeedsListenerAddress(before, next)
-    ? [updateListeners, updateAdmin]
-    : [updateAdmin, updateListeners];
+  const updateProxyPool = async (config: Config) => {
+    if (isSame(proxyPoolSettings(before), proxyPoolSettings(next))) return;
+    await proxyPool.open(proxyPoolSettings(config));
+    plane.setContext(planeContext(config, apiAddresses()));
+  };
+  const updateApis = [updateAdmin, updateProxyPool];
+  const steps = apiNeedsListenerAddress(before, next)
+    ? [updateListeners, ...updateApis]
+    : [...updateApis, updateListeners];
   const done: typeof steps = [];
   try {
     for (const step of steps) {

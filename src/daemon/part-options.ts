@@ -109,9 +109,10 @@ export function refusesOf(config: Config, ownAddresses: readonly BoundAddress[])
   };
 }
 
-/** The addresses of listeners and admin as far as the configuration names them, for use before they are bound. */
-export function configuredAddresses({ listeners, admin }: Config): BoundAddress[] {
-  return [...listeners, ...(admin === undefined ? [] : [admin])].flatMap(({ address }) => {
+/** The addresses of listeners and APIs as far as the configuration names them, for use before they are bound. */
+export function configuredAddresses({ listeners, admin, proxyPool }: Config): BoundAddress[] {
+  const sections = [...listeners, admin, proxyPool].filter((section) => section !== undefined);
+  return sections.flatMap(({ address }) => {
     if (address.kind === 'fd') return [];
     const { host, port, lastPort = port } = address;
     const boundHost = host === 'localhost' ? '127.0.0.1' : host;
@@ -228,11 +229,12 @@ function listenerSettingsOf({ session, source, tls, ...rest }: ListenerConfig): 
   };
 }
 
-export function planeContext({ sources }: Config, adminAddress: BoundAddress | undefined): PlaneContext {
-  return { sourceNames: sources.map(({ name }) => name), adminAddress };
+export function planeContext({ sources }: Config, apiAddresses: readonly BoundAddress[]): PlaneContext {
+  return { sourceNames: sources.map(({ name }) => name), apiAddresses };
 }
 
-/** Whether the next admin address belongs to a listener, which must release it first. */
-export function adminNeedsListenerAddress({ listeners }: Config, { admin }: Config): boolean {
-  return admin !== undefined && listeners.some(({ address }) => overlap(address, admin.address));
+/** Whether an address of the next admin API or proxyPool belongs to a listener, which must release it first. */
+export function apiNeedsListenerAddress({ listeners }: Config, { admin, proxyPool }: Config): boolean {
+  const wanted = [admin, proxyPool].filter((section) => section !== undefined);
+  return listeners.some((listener) => wanted.some(({ address }) => overlap(listener.address, address)));
 }

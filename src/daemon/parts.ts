@@ -1,17 +1,22 @@
 /**
- * Opens the parts of noria in order: log, state, pool, fleet, data plane, health checks, admin API, service client, refill, snapshot. The
+ * Opens the parts of noria in order: log, state, pool, fleet, data plane, health checks, admin API, proxyPool, service client, refill,
+ * snapshot. The
  * owner closes them in reverse. No other file opens parts.
  */
 import type { AdminBackend } from '../admin/backend.ts';
-import type { Config } from '../config/config.ts';
+import type { HttpServer } from '../admin/http-server.ts';
+import { openAdmin } from '../admin/server.ts';
+import type { AdminConfig, Config } from '../config/config.ts';
 import type { Clock } from '../core/clock.ts';
 import type { EventBus, EventName } from '../core/events.ts';
-import type { NoriaError } from '../core/faults.ts';
+import { describeError, type NoriaError } from '../core/faults.ts';
 import { type Log, logEvents } from '../core/log.ts';
 import type { Ownership } from '../core/ownership.ts';
 import type { Random } from '../core/random.ts';
 import { secretsIn } from '../core/secret.ts';
+import { readVersion } from '../core/version.ts';
 import type { SourceFault } from '../dialer/credentials.ts';
+import type { BoundAddress } from '../listener/bind.ts';
 import type { DataPlane } from '../plane/data-plane.ts';
 import { openLocalPlane } from '../plane/local-plane.ts';
 import type { LeaseProvider } from '../pool/lease.ts';
@@ -22,7 +27,6 @@ import { openRefiller, type Refiller } from '../refill/refiller.ts';
 import { ServiceClient } from '../service/client.ts';
 import type { RefuseAddress } from '../service/decode.ts';
 import { openState, type State } from '../state/folder.ts';
-import { AdminSlot } from './admin-slot.ts';
 import { createControl } from './control.ts';
 import { createFleet, type Fleet } from './fleet.ts';
 import {
@@ -39,8 +43,10 @@ import {
   sourceKeys,
   workersOf,
 } from './part-options.ts';
+import { openProxyPoolOf, type ProxyPoolSettings, proxyPoolSettings } from './proxy-pool.ts';
 import { ReadinessMonitor } from './readiness-monitor.ts';
 import { evictOwnMembers, restorePool } from './restore-pool.ts';
+import { ServerSlot } from './server-slot.ts';
 import { SourceFaults } from './source-faults.ts';
 
 export interface PartsContext {
@@ -67,7 +73,10 @@ export interface Parts {
   readonly prober: Prober;
   readonly readiness: ReadinessMonitor;
   readonly control: AdminBackend;
-  readonly admin: AdminSlot;
+  readonly admin: ServerSlot<AdminConfig>;
+  readonly proxyPool: ServerSlot<ProxyPoolSettings>;
+  /** The bound addresses of admin API and proxyPool. */
+  readonly apiAddresses: () => readonly BoundAddress[];
   readonly refiller: Refiller;
 }
 
@@ -130,14 +139,17 @@ export async function openParts(context: PartsContext, owner: Ownership): Promis
     fleet,
     refiller: () => refiller,
   });
-  const admin = new AdminSlot({ clock, bus, log, control });
+  const admin = new ServerSlot((settings: AdminConfig) => openAdminOf(settings, control, context));
   owner.own('admin', () => admin.close());
   await admin.open(config().admin);
-  plane.setContext(planeContext(config(), admin.address));
-  const ownAddresses = () => [
-    ...plane.listeners.flatMap(({ addresses }) => addresses),
-    ...(admin.address === undefined ? [] : [admin.address]),
-  ];
+  const proxyPool = new ServerSlot((settings: ProxyPoolSettings) =>
+    openProxyPoolOf(settings, { clock, bus, log, pool }),
+  );
+  owner.own('proxyPool', () => proxyPool.close());
+  await proxyPool.open(proxyPoolSettings(config()));
+  const apiAddresses = () => [admin, proxyPool].flatMap(({ address = [] }) => address);
+  plane.setContext(planeContext(config(), apiAddresses()));
+  const ownAddresses = () => [...plane.listeners.flatMap(({ addresses }) => addresses), ...apiAddresses()];
   const refuses: RefuseAddress = (host, port) => refusesOf(config(), ownAddresses())(host, port);
   evictOwnMembers(pool, { refuses, warn });
   const extractor = await owner.open('service client', openClient(context, refuses));
@@ -148,7 +160,7 @@ export async function openParts(context: PartsContext, owner: Ownership): Promis
   refiller = await owner.open('refill', openRefiller({ ...refillSettings(config()), ...drawing }));
   const keeping = keepSnapshot(state, pool, refiller, bus);
   owner.own('snapshot', () => keeping[Symbol.dispose]());
-  return { pool, plane, faults, prober, readiness, control, admin, refiller };
+  return { pool, plane, faults, prober, readiness, control, admin, proxyPool, apiAddresses, refiller };
 }
 
 /** For the parts that open before refill. */
@@ -162,6 +174,25 @@ const NO_REFILLER: Refiller = {
   record: () => ({}),
   close: async () => {},
 };
+
+async function openAdminOf(
+  { address, token }: AdminConfig,
+  backend: AdminBackend,
+  { clock, bus, log }: PartsContext,
+): Promise<HttpServer> {
+  if (address.kind !== 'tcp') throw new TypeError('admin.address is no host and port');
+  const { host, port } = address;
+  return openAdmin({
+    host,
+    port,
+    ...(token !== undefined && { token }),
+    version: readVersion(),
+    backend,
+    bus,
+    clock,
+    onError: (error) => log.error({ error: describeError(error) }, 'admin request failed'),
+  });
+}
 
 interface FleetParts {
   readonly pool: Pool;
@@ -210,7 +241,7 @@ async function openPlane(
     pool,
     inheritedFds,
     dialer: dialerSettings(config()),
-    context: planeContext(config(), undefined),
+    context: planeContext(config(), []),
     onSourceFault: (fault: SourceFault) => faults.update(fault),
     onNetwork: (down: boolean) => pool.freezeEvictions(down),
   };

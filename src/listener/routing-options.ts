@@ -81,6 +81,15 @@ export function readRoutingOptions(
   return complete(given, context);
 }
 
+/** The session of a client that connects to this port of a listener with `session: port` and sends no routing options. */
+export function sessionOfPort(
+  localPort: number,
+  user: string,
+): { session: string; sessionOwner: SessionOwner } {
+  const session = portSession({ localPort });
+  return { session: sessionOfUser(session, user), sessionOwner: { user: '', address: session } };
+}
+
 /**
  * What follows BASE in a user name if the listener has no users, so that BASE can be anything.
  *
@@ -272,7 +281,7 @@ function addressSession({ remoteAddress = '' }: RoutingContext['client']): strin
   return remoteAddress === '' ? undefined : `client-ip=${remoteAddress.replace(/^::ffff:(?=\d+\.)/i, '')}`;
 }
 
-function portSession({ localPort }: RoutingContext): string {
+function portSession({ localPort }: Pick<RoutingContext, 'localPort'>): string {
   return `port=${localPort}`;
 }
 

@@ -65,8 +65,8 @@ export interface ListenerSettings
 export interface PlaneContext {
   /** Names that clients may use in the `source` routing option. */
   readonly sourceNames: readonly string[];
-  /** Never a target, like the listeners themselves. */
-  readonly adminAddress: BoundAddress | undefined;
+  /** Of the admin API and of proxyPool. Never a target, like the listeners themselves. */
+  readonly apiAddresses: readonly BoundAddress[];
 }
 
 export interface ListenerStatus {

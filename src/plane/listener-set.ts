@@ -236,9 +236,8 @@ export class ListenerSet {
   }
 
   #refreshOwnAddresses(): void {
-    const { adminAddress } = this.#context;
     const listeners = this.#opened.flatMap(({ listener }) => listener.addresses);
-    this.#ownAddresses = adminAddress === undefined ? listeners : [...listeners, adminAddress];
+    this.#ownAddresses = [...listeners, ...this.#context.apiAddresses];
   }
 
   #drainAndClose(listener: Listener, drainTimeoutMs: number): void {

@@ -7,7 +7,7 @@
  */
 import { type Candidates, MemberCheck } from './candidates.ts';
 import { passesFilter } from './filter.ts';
-import type { LeaseRequest } from './lease.ts';
+import type { LeaseRequest, RoutingOptions } from './lease.ts';
 import type { Member } from './member.ts';
 import type { Members } from './members.ts';
 import type { Session } from './session.ts';
@@ -18,6 +18,20 @@ export interface SessionRotation {
   readonly from: string | undefined;
   /** Undefined when no other member was free; the session gets one at its next use. */
   readonly to: string | undefined;
+}
+
+/** Asks for a member for a session whose client connects later, so without a lease. */
+export interface SessionPin {
+  readonly session: string;
+  /** The options of the session's later requests. */
+  readonly routing: RoutingOptions;
+  /** The keys are the ids of members that other pins have. The session gets one of them only if it has it already. */
+  readonly taken: ReadonlyMap<string, unknown>;
+  /**
+   * `keep`: only the session's own member. `fill`: another one if its own does not work any more. `move`: also if its own
+   * does not pass the filter, unless the session is in use.
+   */
+  readonly mode: 'keep' | 'fill' | 'move';
 }
 
 /** Chooses members and binds sessions to them. */
@@ -61,6 +75,38 @@ export class Picker {
     }
     this.#sessions.bind(session, next.id, 'rotated', now);
     return { from, to: next.id };
+  }
+
+  /**
+   * Puts a session on a member that can serve it now. It keeps its own, unless that expires soon or another pin has it too, and
+   * a better one is free.
+   */
+  pin(
+    { session: name, routing, taken, mode }: SessionPin,
+    candidates: Candidates,
+    now: number,
+  ): Member | undefined {
+    const { check } = this;
+    this.#prepare('', [], now);
+    const session = this.#sessions.find(name);
+    const current = this.#members.find(session?.member);
+    const own = current !== undefined && servesNow(current, candidates, check) ? current : undefined;
+    const isOwnBest = own?.bucket === 'fresh' && !taken.has(own.id);
+    const mayLeave = mode === 'move' && session?.openLeases === 0;
+    const staysBusy = own === undefined && works(current) && !mayLeave;
+    if (mode === 'keep' || isOwnBest || staysBusy) return this.#keep(own, name, routing);
+    check.heldBySessions = taken;
+    const next = candidates.pick(check);
+    const isFree = next !== undefined && next.bucket !== 'quarantined' && !taken.has(next.id);
+    const isBetter = isFree && (own === undefined || next.bucket === 'fresh');
+    if (!isBetter) return this.#keep(own, name, routing);
+    return this.#bind(this.#sessions.use(name, routing, now), next, 'rotated'); // all replicas learn of it at once
+  }
+
+  /** The session of this name is used, if it has a member. */
+  #keep(own: Member | undefined, name: string, routing: RoutingOptions): Member | undefined {
+    if (own !== undefined) this.#sessions.use(name, routing, this.check.now);
+    return own;
   }
 
   #prepare(host: string, avoid: readonly string[], now: number): void {
@@ -108,6 +154,17 @@ export class Picker {
     if (member !== undefined) this.#sessions.bind(session, member.id, reason, this.check.now);
     return member;
   }
+}
+
+/** Whether a request of the session would get this member now. */
+function servesNow(member: Member, candidates: Candidates, check: MemberCheck): boolean {
+  if (member.bucket !== 'fresh' && member.bucket !== 'expiring') return false;
+  return !member.source.isFull && whyMove(member, candidates, check) === undefined;
+}
+
+/** Whether the member serves clients, though perhaps not this one, or not now. */
+function works(member: Member | undefined): boolean {
+  return member?.phase.name === 'ready' && member.source.blockedReason === undefined;
 }
 
 /** Why the session must leave its member; undefined when it stays, even if the member is not free now. */

@@ -17,6 +17,7 @@ import type {
   LeaseReport,
   LeaseRequest,
   ProbeLease,
+  RoutingOptions,
   UpcomingMember,
   UpcomingQuery,
 } from './lease.ts';
@@ -24,7 +25,7 @@ import { type LeaseHolder, Leases } from './leases.ts';
 import { MemberFaults } from './member-faults.ts';
 import { Members } from './members.ts';
 import { DEFAULT_LIMITS, type PoolOptions, type PoolSettings } from './options.ts';
-import { Picker, type SessionRotation } from './picker.ts';
+import { Picker, type SessionPin, type SessionRotation } from './picker.ts';
 import { membersToProbe, memberThatWorked } from './probe-order.ts';
 import { Requests } from './requests.ts';
 import { restoredSession, type SessionJournal, type StoredSession } from './session-journal.ts';
@@ -34,6 +35,8 @@ import { type PoolSnapshot, restoreSnapshot, takeSnapshot } from './snapshot.ts'
 import {
   type MemberView,
   memberView,
+  type PinnedMember,
+  pinnedMember,
   type SessionView,
   type SourceCounts,
   sessionView,
@@ -236,6 +239,45 @@ export class Pool implements LeaseProvider {
     const now = this.#clock.monotonic();
     this.#members.update(now);
     return this.#picker.rotate(session, now);
+  }
+
+  /** Puts a session on a member that can serve it now; undefined when there is none. Counts as a client's request. */
+  pin(pin: SessionPin): PinnedMember | undefined {
+    const member = this.#requests.pin(pin);
+    return member && pinnedMember(member, this.#clock.monotonic());
+  }
+
+  /** Id of the member that a session has, if the member is still in the pool. */
+  memberOfSession(name: string): string | undefined {
+    return this.#members.find(this.#sessions.find(name)?.member)?.id;
+  }
+
+  /** Whether a member may come in time for a client that waits for `waitMs`. */
+  isWorthWaiting(routing: RoutingOptions, waitMs: number): boolean {
+    return this.#requests.isWorthWaiting(routing, waitMs);
+  }
+
+  /** Why no member can serve these routing options now. */
+  refusalFor(routing: RoutingOptions): LeaseRefusal {
+    return this.#requests.refusalFor(routing);
+  }
+
+  /**
+   * Applies a client's verdict that the member of a session is bad: it counts as a fault of the member, and the session moves. A
+   * member in quarantine has been found faulty already, so no further fault counts. @returns false when there is no such session.
+   */
+  rejectMemberOf(name: string): boolean {
+    const now = this.#clock.monotonic();
+    this.#members.update(now);
+    const session = this.#sessions.find(name);
+    if (session === undefined) return false;
+    const member = this.#members.find(session.member);
+    if (member?.phase.name === 'ready') {
+      this.#faults.recordFault(member, { fault: 'member-rejected', leasedAt: now }, now);
+    }
+    this.#picker.rotate(session, now);
+    this.#requests.serveWaiting(now);
+    return true;
   }
 
   /** Removes a session; its open tunnels continue. @returns false when there is no such session. */

@@ -21,7 +21,7 @@ import type { Leases } from './leases.ts';
 import type { Member, PoolSource } from './member.ts';
 import type { Members } from './members.ts';
 import type { SourceForecast } from './options.ts';
-import type { Picker } from './picker.ts';
+import type { Picker, SessionPin } from './picker.ts';
 import { whyImpossible } from './satisfiable.ts';
 import type { Session } from './session.ts';
 import type { Sessions } from './sessions.ts';
@@ -128,6 +128,32 @@ export class Requests {
   cancel(requestId: number): void {
     const client = this.#queue.find(requestId);
     if (client !== undefined) this.#queue.answer(client, CLIENT_LEFT, 'gave-up', this.#clock.monotonic());
+  }
+
+  /** Puts a session on a member that can serve it now; undefined when there is none. Counts as a client's request. */
+  pin(pin: SessionPin): Member | undefined {
+    const now = this.#clock.monotonic();
+    this.#catchUp(now);
+    if (this.#closed || this.#whyImpossible(pin.routing) !== undefined) return undefined;
+    const candidates = this.#members.candidates(filterOf(pin.routing), now);
+    const member = this.#picker.pin(pin, candidates, now);
+    if (this.#picker.check.endedQuiet) this.#emitDemand(candidates, now);
+    if (member !== undefined) this.#recordSessionDemand(member.source, now);
+    return member;
+  }
+
+  /** Whether a member may come in time for a client that waits for `waitMs`. */
+  isWorthWaiting(routing: RoutingOptions, waitMs: number): boolean {
+    if (this.#closed || this.#whyImpossible(routing) !== undefined) return false;
+    const request = { id: 0, routing, targetHost: '', avoid: [], waitMs };
+    return this.#refusals.judge(this.#clock.monotonic())(request, waitMs) === undefined;
+  }
+
+  /** Why no member can serve these routing options now. */
+  refusalFor(routing: RoutingOptions): LeaseRefusal {
+    const impossible = this.#whyImpossible(routing);
+    if (impossible !== undefined) return badRouting(impossible);
+    return this.#refusals.poolEmpty('No member that fits the routing options is free.', routing);
   }
 
   /** The settings have changed: waiting clients may have other candidates, or none any longer. */

@@ -42,6 +42,24 @@ export function memberView(member: Member, now: number) {
   });
 }
 
+/** A member that a session is pinned to. */
+export type PinnedMember = ReturnType<typeof pinnedMember>;
+
+export function pinnedMember(member: Member, now: number) {
+  return Object.freeze({
+    id: member.id,
+    source: member.source.name,
+    protocol: member.protocol,
+    location: member.location.text,
+    uses: member.uses,
+    faults: member.health.score,
+    /** Undefined when unknown. */
+    remainingMs: member.endIsAssumed ? undefined : member.endsAt - now,
+    /** Since it last accepted an attempt; before the first, since it joined. */
+    sinceSuccessMs: now - (member.lastSuccessAt ?? member.joinedAt),
+  });
+}
+
 /**
  * The session at monotonic `now`, as `/api/sessions` shows it.
  *

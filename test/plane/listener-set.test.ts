@@ -28,7 +28,7 @@ function openSet(): ListenerSet {
       throw new Error(`an observer of ${name} failed`, { cause: error });
     }),
     dialer: directDialer(),
-    context: { sourceNames: ['city'], adminAddress: undefined },
+    context: { sourceNames: ['city'], apiAddresses: [] },
     inheritedFds: new Set(),
   });
   onTestFinished(() => set.close());

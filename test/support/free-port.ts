@@ -22,3 +22,18 @@ export async function freePort(): Promise<number> {
     }
   }
 }
+
+/** The first of `count` ports in a row that were free when they were tried. */
+export async function freePorts(count: number): Promise<number> {
+  for (;;) {
+    const first = randomInt(FIRST, END - count);
+    const servers = Array.from({ length: count }, (_, index) =>
+      createServer().listen(first + index, '127.0.0.1'),
+    );
+    const opened = await Promise.allSettled(servers.map((server) => once(server, 'listening')));
+    await Promise.all(
+      servers.filter(({ listening }) => listening).map((server) => once(server.close(), 'close')),
+    );
+    if (opened.every(({ status }) => status === 'fulfilled')) return first;
+  }
+}

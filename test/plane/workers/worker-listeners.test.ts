@@ -164,7 +164,7 @@ test('worker: reports that it holds a socket that could not be bound', async () 
   const [worker] = supervisor.ready;
   if (worker === undefined) throw new TypeError('there is one');
   const config = testConfig({ sources: [SOURCE] });
-  const context = { sourceNames: ['city'], adminAddress: undefined };
+  const context = { sourceNames: ['city'], apiAddresses: [] };
   worker.send({
     kind: 'open',
     replica: 'worker 1',

@@ -1,0 +1,88 @@
+/** An HTTP server for a Hono app, with limits on time and connections. The admin API and proxyPool use it. */
+import { createServer, type RequestListener, type Server } from 'node:http';
+import { getRequestListener } from '@hono/node-server';
+import { formatHostPort } from '../core/host-port.ts';
+import { listenFailure } from '../core/listen-failure.ts';
+import { limitConnections } from './admin-connections.ts';
+import { SECURITY_HEADERS } from './guard.ts';
+
+export interface HttpServer {
+  readonly host: string;
+  readonly port: number;
+  /** Ends open requests and streams. Safe to call twice. */
+  close(): Promise<void>;
+}
+
+export interface HttpServerOptions {
+  /** For messages: `the admin address`. */
+  readonly name: string;
+  readonly host: string;
+  /** 0 takes a free port. */
+  readonly port: number;
+  /** The methods that routes use. */
+  readonly methods: readonly string[];
+  /** Creates the handler of requests. @param address - returns where the server listens. */
+  readonly handler: (address: () => HttpAddress) => RequestHandler;
+}
+
+type RequestHandler = Parameters<typeof getRequestListener>[0];
+
+export interface HttpAddress {
+  readonly host: string;
+  readonly port: number;
+}
+
+/** For the head and for the complete request to arrive; how often node:http checks it. */
+const HEAD_TIMEOUT_MS = 5_000;
+const REQUEST_TIMEOUT_MS = 10_000;
+const TIMEOUT_CHECK_MS = 1_000;
+/** For the next request of a connection. */
+const KEEP_ALIVE_MS = 5_000;
+
+/** Returns a server that already listens. @throws NoriaError listen-failed */
+export async function openHttpServer(options: HttpServerOptions): Promise<HttpServer> {
+  const { name, host, methods } = options;
+  const address = { host, port: options.port };
+  const server = createServer(
+    {
+      headersTimeout: HEAD_TIMEOUT_MS,
+      requestTimeout: REQUEST_TIMEOUT_MS,
+      connectionsCheckingInterval: TIMEOUT_CHECK_MS,
+      keepAliveTimeout: KEEP_ALIVE_MS,
+    },
+    withoutTrace(getRequestListener(options.handler(() => address)), methods),
+  );
+  limitConnections(server);
+  await listen(server, name, address);
+  const bound = server.address();
+  if (bound !== null && typeof bound === 'object') address.port = bound.port;
+  return { host, port: address.port, close: () => closeServer(server) };
+}
+
+/** Refuses TRACE, which the Request of the Fetch standard cannot represent. */
+function withoutTrace(listener: RequestListener, methods: readonly string[]): RequestListener {
+  return (request, response) => {
+    if (request.method !== 'TRACE') return listener(request, response);
+    const message = `allowed methods: ${methods.join(', ')}`;
+    response.writeHead(405, {
+      ...SECURITY_HEADERS,
+      Allow: methods.join(', '),
+      'Content-Type': 'application/json',
+    });
+    return response.end(JSON.stringify({ error: { code: 'method-not-allowed', message } }));
+  };
+}
+
+function listen(server: Server, name: string, { host, port }: HttpAddress): Promise<void> {
+  return new Promise((resolve, reject) => {
+    server.once('error', (cause) => reject(listenFailure(`${name} ${formatHostPort(host, port)}`, cause)));
+    server.listen(port, host, resolve);
+  });
+}
+
+function closeServer(server: Server): Promise<void> {
+  return new Promise((resolve) => {
+    server.close(() => resolve());
+    server.closeAllConnections();
+  });
+}

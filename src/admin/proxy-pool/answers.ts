@@ -1,0 +1,65 @@
+/** The answers of proxyPool, in the layout of the public proxy pools that scrapers are written for. */
+import { formatHostPort } from '../../core/host-port.ts';
+import type { HandedOut } from './port-ring.ts';
+
+/** For `/get/`, `/pop/` and `/delete/`, with status 200: scrapers of these pools do not read the status. */
+export const NO_PROXY = { code: 0, src: 'no proxy' } as const;
+
+/** Every path, and what it answers. docs/proxy-pool.md has the same list, held by test/held/proxy-pool.test.ts. */
+export const ROUTES = {
+  '/': 'this list',
+  '/get/': 'a proxy as JSON: the one handed out longest ago',
+  '/pop/': 'the same; after 60 s its port moves to another member',
+  '/random': 'the same as `/get/`, as plain text: `127.0.0.1:24003`',
+  '/all/': 'all proxies, as a JSON list',
+  '/get_all/': 'the same',
+  '/all': 'all proxies as plain text, one on each line',
+  '/count/':
+    'the number of proxies, as JSON: `{"count": {"total": 20, "https": 20}, "source": {"city": 20}}`',
+  '/get_status/': 'the same',
+  '/count': 'the number of proxies, as plain text',
+  '/delete/':
+    'reports that `?proxy=127.0.0.1:24003` is bad: `{"code": 0, "src": 1}`; its port moves to another member',
+} as const;
+
+export type RoutePath = keyof typeof ROUTES;
+
+/** What `/` answers, in the layout of the known pools. */
+export function describeRoutes() {
+  const filters = "type: 'https' | '', source: NAME";
+  const paramsOf = (path: string) => (path === '/delete/' ? 'proxy: HOST:PORT' : path === '/' ? '' : filters);
+  return { url: Object.entries(ROUTES).map(([url, desc]) => ({ url, params: paramsOf(url), desc })) };
+}
+
+const MS_PER_SECOND = 1_000;
+const MS_PER_MINUTE = 60_000;
+
+/** @param host - under which the client reaches the ports. @param now - epoch ms. */
+export function describeProxy({ port, member }: HandedOut, host: string, now: number) {
+  const { https, faults, location, source, uses, remainingMs, sinceSuccessMs } = member;
+  return {
+    proxy: formatHostPort(host, port),
+    https,
+    fail_count: Math.ceil(faults),
+    region: location,
+    anonymous: '',
+    source,
+    check_count: uses,
+    last_status: faults === 0,
+    last_time: formatLocalTime(now - sinceSuccessMs),
+    expires_in: remainingMs === undefined ? null : Math.max(0, Math.floor(remainingMs / MS_PER_SECOND)),
+  };
+}
+
+export function describeCount(found: readonly HandedOut[]) {
+  const sources: Record<string, number> = {};
+  for (const { member } of found) sources[member.source] = (sources[member.source] ?? 0) + 1;
+  const https = found.filter(({ member }) => member.https).length;
+  return { count: { total: found.length, https }, source: sources };
+}
+
+/** `2026-11-22 10:43:03`, in the time zone of this machine, as the known pools write it. */
+function formatLocalTime(epochMs: number): string {
+  const offsetMs = new Date(epochMs).getTimezoneOffset() * MS_PER_MINUTE;
+  return new Date(epochMs - offsetMs).toISOString().slice(0, 'YYYY-MM-DD HH:MM:SS'.length).replace('T', ' ');
+}

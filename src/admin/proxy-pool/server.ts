@@ -1,0 +1,210 @@
+/**
+ * The server of proxyPool: local ports, each on one member, by the HTTP API of raw proxy pools.
+ *
+ * Those pools change their state on GET, so this server refuses what a web page could send, as the admin API does. Owns the HTTP
+ * server and a ring of ports for each user.
+ */
+import { getConnInfo } from '@hono/node-server/conninfo';
+import { type Context, Hono } from 'hono';
+import type { Clock } from '../../core/clock.ts';
+import { NoriaError } from '../../core/faults.ts';
+import { formatHostPort, parseHostPort } from '../../core/host-port.ts';
+import { localHostOf } from '../../core/listen-address.ts';
+import { isLoopbackAddress } from '../../core/networks.ts';
+import { guard } from '../guard.ts';
+import { type HttpAddress, type HttpServer, openHttpServer } from '../http-server.ts';
+import { sendError } from '../openapi.ts';
+import { describeCount, describeProxy, describeRoutes, NO_PROXY, type RoutePath } from './answers.ts';
+import { type HandedOut, type PortBackend, type PortFilter, PortRing } from './port-ring.ts';
+
+export interface ProxyPoolOptions {
+  readonly host: string;
+  readonly port: number;
+  readonly ports: PortRange;
+  readonly clock: Clock;
+  readonly backend: ProxyPoolBackend;
+  /** Called for an unexpected error in a route; the client gets a 500. */
+  readonly onError: (error: unknown) => void;
+}
+
+/** Where clients reach the ports that are handed out. */
+export interface PortRange {
+  /** Of their listener; may be a wildcard. */
+  readonly host: string;
+  readonly first: number;
+  readonly last: number;
+}
+
+export interface ProxyPoolBackend {
+  /**
+   * The user that the request belongs to; '' when the listener of the ports has no users.
+   *
+   * @param authorization - the header of this name.
+   * @returns forbidden, auth-required or too-many-requests for a client that may not use the ports.
+   */
+  identify(authorization: string | undefined, remoteAddress: string | undefined): string | NoriaError;
+  portsOf(user: string): PortBackend;
+  /** How long a request may wait for a member, in ms; 0 when none will come in time. */
+  waitMs(user: string, source: string | undefined): number;
+  /** Calls `fn` whenever a member may have become usable, until the result is disposed of. */
+  onMember(fn: () => void): Disposable;
+  /** Why no port can be handed out, for the client; and when to try again. */
+  whyNone(user: string, source: string | undefined): NoProxy;
+}
+
+export interface NoProxy {
+  readonly reason: string;
+  readonly retryAfterSeconds: number;
+}
+
+const NAME = 'the address of proxyPool';
+const METHODS = ['GET'] as const;
+
+type PoolEnv = { Variables: { user: string; ring: PortRing } };
+type PoolContext = Context<PoolEnv>;
+
+/** Returns a server that already listens. @throws NoriaError listen-failed */
+export async function openProxyPool(options: ProxyPoolOptions): Promise<HttpServer> {
+  const rings = new Map<string, PortRing>();
+  const { host, port } = options;
+  const server = await openHttpServer({
+    name: NAME,
+    host,
+    port,
+    methods: METHODS,
+    handler: (address) => buildApp(options, address, rings).fetch,
+  });
+  return {
+    ...server,
+    async close() {
+      for (const ring of rings.values()) ring.close();
+      await server.close();
+    },
+  };
+}
+
+function buildApp(options: ProxyPoolOptions, address: () => HttpAddress, rings: Map<string, PortRing>) {
+  const { backend, clock, ports } = options;
+  const app = new Hono<PoolEnv>();
+  app.use(guard({ name: NAME, address, openPaths: new Set(), hasRoute: () => false }));
+  app.use(async (context, next) => {
+    const { method } = context.req;
+    if (method !== 'GET' && method !== 'HEAD') {
+      context.header('Allow', 'GET, HEAD');
+      return sendError(context, 'method-not-allowed', 'allowed methods: GET, HEAD');
+    }
+    const user = backend.identify(context.req.header('authorization'), getConnInfo(context).remote.address);
+    if (user instanceof NoriaError) return refuse(context, user);
+    context.set('user', user);
+    context.set('ring', ringOf(user));
+    return next();
+  });
+  addRoutes(app, options);
+  app.notFound((context) => sendError(context, 'not-found', 'no such route: / lists the routes'));
+  app.onError((error, context) => {
+    options.onError(error);
+    return sendError(context, 'internal', 'internal error of noria: see its log');
+  });
+  return app;
+
+  function ringOf(user: string): PortRing {
+    const known = rings.get(user);
+    if (known !== undefined) return known;
+    const numbers = Array.from({ length: ports.last - ports.first + 1 }, (_, index) => ports.first + index);
+    const ring = new PortRing(clock, backend.portsOf(user), numbers);
+    rings.set(user, ring);
+    return ring;
+  }
+}
+
+/**
+ * A slash at the end makes a difference only for `/all` and `/count`: one of the known pools gives JSON with the slash, another one
+ * plain text without it.
+ */
+function addRoutes(app: Hono<PoolEnv>, { backend, clock, ports }: ProxyPoolOptions): void {
+  const hostOf = (context: PoolContext) => proxyHost(ports.host, context.req.header('host'));
+  const json = (context: PoolContext, found: HandedOut | undefined) =>
+    context.json(found === undefined ? NO_PROXY : describeProxy(found, hostOf(context), clock.now()));
+  /** Waits for a member, because the pool of an idle noria is empty until its first client comes. */
+  const take = async (context: PoolContext, how: 'next' | 'pop') => {
+    const { ring, user } = context.var;
+    const filter = filterOf(context);
+    const untilAt = clock.monotonic() + backend.waitMs(user, filter.source);
+    for (;;) {
+      const found = ring[how](filter);
+      const leftMs = untilAt - clock.monotonic();
+      if (found !== undefined || leftMs <= 0) return found;
+      const chance = Promise.withResolvers<void>();
+      const waits = [backend.onMember(chance.resolve), clock.after(leftMs, chance.resolve)];
+      await chance.promise;
+      for (const wait of waits) wait[Symbol.dispose]();
+    }
+  };
+  const list = (context: PoolContext) => {
+    const found = context.var.ring.all(filterOf(context));
+    return context.json(found.map((one) => describeProxy(one, hostOf(context), clock.now())));
+  };
+  const count = (context: PoolContext) =>
+    context.json(describeCount(context.var.ring.all(filterOf(context))));
+  const routes: Readonly<Record<RoutePath, (context: PoolContext) => Response | Promise<Response>>> = {
+    '/': (context) => context.json(describeRoutes()),
+    '/get/': async (context) => json(context, await take(context, 'next')),
+    '/pop/': async (context) => json(context, await take(context, 'pop')),
+    '/random': async (context) => {
+      const found = await take(context, 'next');
+      if (found !== undefined) return context.text(formatHostPort(hostOf(context), found.port));
+      const { reason, retryAfterSeconds } = backend.whyNone(context.var.user, context.req.query('source'));
+      context.header('Retry-After', String(retryAfterSeconds));
+      return context.text(`no proxy: ${reason}\n`, 503);
+    },
+    '/all': (context) => {
+      const found = context.var.ring.all(filterOf(context));
+      return context.text(found.map(({ port }) => `${formatHostPort(hostOf(context), port)}\n`).join(''));
+    },
+    '/all/': list,
+    '/get_all/': list,
+    '/count': (context) => context.text(String(context.var.ring.all(filterOf(context)).length)),
+    '/count/': count,
+    '/get_status/': count,
+    '/delete/': (context) => {
+      const port = portOf(context.req.query('proxy'), hostOf(context));
+      return context.json({ code: 0, src: port !== undefined && context.var.ring.reject(port) ? 1 : 0 });
+    },
+  };
+  for (const [path, handle] of Object.entries(routes)) {
+    app.get(path, handle);
+    const other = path.endsWith('/') ? path.slice(0, -1) : `${path}/`;
+    if (other !== '' && !Object.hasOwn(routes, other)) app.get(other, handle);
+  }
+}
+
+function filterOf({ req }: PoolContext): PortFilter {
+  const source = req.query('source');
+  const https = req.query('type')?.toLowerCase() === 'https';
+  return source === undefined || source === '' ? { https } : { https, source };
+}
+
+/** A listener on all addresses is reached under the host by which the client reaches this server, which the guard has checked. */
+function proxyHost(listenerHost: string, hostHeader: string | undefined): string {
+  const local = localHostOf(listenerHost);
+  if (local === listenerHost) return listenerHost;
+  const host = parseHostPort(hostHeader ?? '', 80)?.host ?? local;
+  return host === 'localhost' ? local : host;
+}
+
+/** The port of a proxy as it was handed out, with or without a scheme. */
+function portOf(proxy: string | undefined, host: string): number | undefined {
+  const address = parseHostPort((proxy ?? '').replace(/^\w+:\/\//, '').replace(/\/$/, ''));
+  if (address === undefined) return undefined;
+  const isOurs = address.host === host || address.host === 'localhost' || isLoopbackAddress(address.host);
+  return isOurs ? address.port : undefined;
+}
+
+/** A client that may not use the ports may not use this server either. */
+function refuse(context: Context, { code, fault, context: facts }: NoriaError): Response {
+  const { retryAfterMs } = facts;
+  if (code === 'auth-required') context.header('WWW-Authenticate', 'Basic realm="noria", charset="UTF-8"');
+  if (typeof retryAfterMs === 'number') context.header('Retry-After', String(Math.ceil(retryAfterMs / 1000)));
+  const status = code === 'auth-required' ? 401 : code === 'too-many-requests' ? 429 : 403;
+  return context.json({ error: { code, message: `${fault.summary} ${fault.advice}` } }, status);
+}

@@ -1,0 +1,54 @@
+/** Resolves proxyPool: finds the listener of its ports, or adds one, and checks who can reach its API. */
+import { formatListenAddress, isLocalAddress, type ListenAddress } from '../core/listen-address.ts';
+import type { ListenerConfig, ProxyPoolConfig } from './config.ts';
+import type { Problems } from './problems.ts';
+import type { PortNumbers } from './scalars.ts';
+import { LISTENER } from './schema.ts';
+
+/** Whether a listener at this address has all of the ports. */
+export function hasPorts(address: ListenAddress, { first, last }: PortNumbers): boolean {
+  if (address.kind === 'fd') return false;
+  return address.port <= first && last <= (address.lastPort ?? address.port);
+}
+
+/**
+ * Checks proxyPool against the listeners.
+ *
+ * @returns all listeners: those of the file, and one for the ports if none of the file has them.
+ */
+export function addPortListener(
+  proxyPool: ProxyPoolConfig | undefined,
+  listeners: readonly (ListenerConfig | undefined)[],
+  problems: Problems,
+): readonly ListenerConfig[] {
+  const known = listeners.filter((listener) => listener !== undefined);
+  if (proxyPool === undefined) return known;
+  const { ports } = proxyPool;
+  const index = listeners.findIndex((listener) => listener && hasPorts(listener.address, ports));
+  const found = listeners[index];
+  if (found !== undefined && found.session !== 'port') {
+    problems.error(
+      'proxyPool.ports',
+      `listeners[${index}] has these ports, but its ports do not keep a member each; set session: port on it`,
+    );
+  }
+  if ((found?.users.length ?? 0) === 0) checkReach(proxyPool, found === undefined, problems);
+  if (found !== undefined) return known;
+  const defaults = LISTENER.parse({ session: 'port' });
+  return [...known, { ...defaults, address: addressOfPorts(ports), users: [], tls: undefined }];
+}
+
+/** Where noria opens the ports if no listener of the file has them. */
+export function addressOfPorts({ first, last }: PortNumbers): ListenAddress {
+  return { kind: 'tcp', host: '127.0.0.1', port: first, lastPort: last };
+}
+
+/** Whoever can reach the API can use the ports, and move them to other members. */
+function checkReach({ address }: ProxyPoolConfig, isAdded: boolean, problems: Problems): void {
+  if (isLocalAddress(address)) return;
+  const missing = isAdded ? 'add a listener with these ports, session: port and users' : 'add users to it';
+  problems.error(
+    'proxyPool.address',
+    `other machines can reach ${formatListenAddress(address)}, and the listener of the ports has no users; ${missing}, or listen on 127.0.0.1`,
+  );
+}

@@ -1,0 +1,156 @@
+/** proxyPool as the daemon builds it: its settings from the configuration, and its ports as sessions of the pool. */
+import type { HttpServer } from '../admin/http-server.ts';
+import type { PortBackend, PortMember } from '../admin/proxy-pool/port-ring.ts';
+import { type NoProxy, openProxyPool, type PortRange } from '../admin/proxy-pool/server.ts';
+import type { Config, ListenerConfig, SourceConfig } from '../config/config.ts';
+import { hasPorts } from '../config/proxy-pool.ts';
+import type { Clock } from '../core/clock.ts';
+import type { EventBus } from '../core/events.ts';
+import { describeError, NoriaError } from '../core/faults.ts';
+import type { Log } from '../core/log.ts';
+import { Access } from '../listener/access.ts';
+import { parseBasicCredentials } from '../listener/http/client-identity.ts';
+import { sessionOfPort } from '../listener/routing-options.ts';
+import type { Pool } from '../pool/pool.ts';
+import type { PinnedMember } from '../pool/views.ts';
+
+/** What the server of proxyPool needs of the configuration. */
+export interface ProxyPoolSettings {
+  readonly host: string;
+  readonly port: number;
+  readonly ports: PortRange;
+  /** Of the listener of the ports. */
+  readonly access: Pick<ListenerConfig, 'users' | 'allow'>;
+  /** The only source of the listener of the ports. */
+  readonly source: string | undefined;
+  /** Names of the sources whose HTTP members may refuse CONNECT. */
+  readonly withoutConnect: readonly string[];
+  /** How long a request for a port may wait for a member. */
+  readonly waitMs: number;
+}
+
+interface ProxyPoolParts {
+  readonly clock: Clock;
+  readonly bus: EventBus;
+  readonly log: Log;
+  readonly pool: Pool;
+}
+
+/** The `protocol_type` of free HTTP proxies that accept CONNECT. */
+const CONNECT_TYPE = 4;
+/** Scrapers expect these APIs to answer soon. */
+const MAX_WAIT_MS = 5_000;
+/** For scrapers that try again, when no draw is planned. */
+const NO_DRAW_RETRY_MS = 60_000;
+
+export function proxyPoolSettings({
+  proxyPool,
+  listeners,
+  sources,
+  dial,
+}: Config): ProxyPoolSettings | undefined {
+  const listener = proxyPool && listeners.find(({ address }) => hasPorts(address, proxyPool.ports));
+  if (proxyPool?.address.kind !== 'tcp' || listener?.address.kind !== 'tcp') return undefined;
+  const { users, allow, source, address } = listener;
+  return {
+    host: proxyPool.address.host,
+    port: proxyPool.address.port,
+    ports: { ...proxyPool.ports, host: address.host },
+    access: { users, allow },
+    source,
+    withoutConnect: sources.filter(mayRefuseConnect).map(({ name }) => name),
+    waitMs: Math.min(dial.waitForMemberMs, MAX_WAIT_MS),
+  };
+}
+
+/** @throws NoriaError listen-failed */
+export function openProxyPoolOf(settings: ProxyPoolSettings, parts: ProxyPoolParts): Promise<HttpServer> {
+  const { clock, bus, log, pool } = parts;
+  const { host, port, ports } = settings;
+  const routing = (user: string, source = settings.source) => routingOf(ports.first, user, source);
+  const access = new Access({ ...settings.access, denyTargets: [], clock });
+  return openProxyPool({
+    host,
+    port,
+    ports,
+    clock,
+    backend: {
+      identify: (authorization, remoteAddress) => identify(access, authorization, remoteAddress),
+      portsOf: (user) => portsOf(user, settings, pool),
+      waitMs: (user, source) =>
+        pool.isWorthWaiting(routing(user, source), settings.waitMs) ? settings.waitMs : 0,
+      onMember: (fn) => onMember(bus, fn),
+      whyNone: (user, source) => whyNone(pool, routing(user, source)),
+    },
+    onError: (error) => log.error({ error: describeError(error) }, 'proxyPool request failed'),
+  });
+}
+
+function mayRefuseConnect({ product, params }: SourceConfig): boolean {
+  return product === 'free' && params['protocol_type'] !== CONNECT_TYPE;
+}
+
+function identify(
+  access: Access,
+  authorization: string | undefined,
+  remoteAddress: string | undefined,
+): string | NoriaError {
+  if (!access.admits(remoteAddress)) {
+    return new NoriaError('forbidden', 'the address of this client is not in allow');
+  }
+  const identity = access.identify(parseBasicCredentials(authorization), remoteAddress);
+  return identity instanceof NoriaError ? identity : identity.user;
+}
+
+/** The ports of one user as sessions of the pool, the same that the listener uses. */
+export function portsOf(
+  user: string,
+  settings: Pick<ProxyPoolSettings, 'source' | 'withoutConnect'>,
+  pool: Pool,
+): PortBackend {
+  const sessionOf = (port: number) => sessionOfPort(port, user).session;
+  return {
+    memberOf: (port) => pool.memberOfSession(sessionOf(port)),
+    pin({ port, source = settings.source, taken, mode }) {
+      if (settings.source !== undefined && source !== settings.source) return undefined;
+      const member = pool.pin({
+        session: sessionOf(port),
+        routing: routingOf(port, user, source),
+        taken,
+        mode,
+      });
+      return member && portMember(member, settings);
+    },
+    reject: (port) => void pool.rejectMemberOf(sessionOf(port)),
+    move: (port) => void pool.rotateSession(sessionOf(port)),
+  };
+}
+
+function routingOf(port: number, user: string, source: string | undefined) {
+  return { ...sessionOfPort(port, user), ...(source !== undefined && { source }) };
+}
+
+function portMember(
+  member: PinnedMember,
+  { withoutConnect }: Pick<ProxyPoolSettings, 'withoutConnect'>,
+): PortMember {
+  return { ...member, https: member.protocol !== 'http' || !withoutConnect.includes(member.source) };
+}
+
+function whyNone(pool: Pool, routing: ReturnType<typeof routingOf>): NoProxy {
+  const { reason, sources, retryAfterMs = NO_DRAW_RETRY_MS } = pool.refusalFor(routing);
+  const states = sources.map(({ name, state, reason: why }) => `Source ${name}: ${state} (${why}).`);
+  return {
+    reason: [reason, ...states].join(' '),
+    retryAfterSeconds: Math.max(1, Math.ceil(retryAfterMs / 1000)),
+  };
+}
+
+function onMember(bus: EventBus, fn: () => void): Disposable {
+  const subscriptions = [bus.on('member.joined', fn), bus.on('member.restored', fn)];
+  return {
+    [Symbol.dispose]: () => {
+      for (const subscription of subscriptions) subscription[Symbol.dispose]();
+    },
+  };
+}

@@ -1,0 +1,41 @@
+/** A server of the configuration in force, or none: the admin API, or proxyPool. A reload replaces the server. */
+import type { HttpServer } from '../admin/http-server.ts';
+
+export class ServerSlot<Settings> {
+  readonly #listen: (settings: Settings) => Promise<HttpServer>;
+  #server: HttpServer | undefined;
+  #settings: Settings | undefined;
+
+  constructor(listen: (settings: Settings) => Promise<HttpServer>) {
+    this.#listen = listen;
+  }
+
+  /** The bound address. */
+  get address(): { readonly host: string; readonly port: number } | undefined {
+    return this.#server && { host: this.#server.host, port: this.#server.port };
+  }
+
+  /**
+   * Replaces the server. Closes the previous one first, because the next may need its address, and opens it again when the
+   * next cannot be opened.
+   *
+   * @throws NoriaError listen-failed
+   */
+  async open(settings: Settings | undefined): Promise<void> {
+    const before = this.#settings;
+    await this.close();
+    try {
+      this.#server = settings && (await this.#listen(settings));
+      this.#settings = settings;
+    } catch (error) {
+      this.#server = before && (await this.#listen(before));
+      throw error;
+    }
+  }
+
+  async close(): Promise<void> {
+    const server = this.#server;
+    this.#server = undefined;
+    await server?.close();
+  }
+}
