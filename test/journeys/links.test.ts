@@ -130,6 +130,22 @@ test('links: the daily budget ends drawing', async () => {
   expect(sandbox.link('qg').calls).toBe(2);
 });
 
+test('links: a list that repeats its addresses renews the members', async () => {
+  const sandbox = await openTestSandbox({ paceMs: 0, members: 2 });
+  const { url } = sandbox.link('text');
+  const noria = await startNoria({
+    sources: [
+      `  - { name: list, product: link, url: "${url}", interval: 100ms, size: 2, params: { count: 2 }, lifetime: 2s }`,
+    ],
+    pool: 'safetyMargin: 200ms, minRemaining: 0s, idleAfter: 0s',
+  });
+  await untilReady(noria, 2);
+  const ids = noria.control.members().map(({ id }) => id);
+  await until('the link was called again', () => sandbox.link('text').calls >= 4, 20_000);
+  expect(sourceStatus(noria, 'list')).toMatchObject({ drawn: 2, unused: 0 });
+  expect(noria.control.members().map(({ id }) => id)).toEqual(ids);
+});
+
 test('links: the keys appear in no log, status, metric and file', async () => {
   const sandbox = await openTestSandbox({ paceMs: 0 });
   const dir = mkdtempSync(join(tmpdir(), 'noria-link-'));
