@@ -52,6 +52,8 @@ export interface ReplicaOptions {
   readonly servesClients: boolean;
   /** Replicas that must report that a member failed, before it is removed everywhere. */
   readonly evictionVotes: (replicas: number) => number;
+  /** Ms on a clock that all replicas share; absent without one. See `PoolShare`. */
+  readonly commonMs?: () => number;
   /** Least time between two beats. */
   readonly beatMs: number;
   /** Executes a command that was given to another replica, or before this one started. */
@@ -177,7 +179,13 @@ export class Replica implements LeaseProvider, Follower {
     if (replicas.join() !== this.#replicas.join()) {
       this.#replicas = replicas;
       const index = replicas.indexOf(name);
-      this.#sharing.setShare(index < 0 ? { count: 1, index: 0 } : { count: replicas.length, index });
+      const { clock, commonMs } = this.#options;
+      const changedAt = clock.monotonic();
+      this.#sharing.setShare({
+        ...(index < 0 ? { count: 1, index: 0 } : { count: replicas.length, index }),
+        clockAheadMs: commonMs && changedAt - commonMs(),
+        changedAt,
+      });
     }
     this.#others.hear(beats);
     this.#others.keep(replicas);
@@ -240,7 +248,6 @@ export class Replica implements LeaseProvider, Follower {
 
   #flush(): void {
     const facts = this.#outbox;
-    if (facts.some(({ kind }) => kind === 'member.left')) this.#beat(); // the others count the last uses of those
     this.#outbox = [];
     this.#options.shared.publish(facts);
   }

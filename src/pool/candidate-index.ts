@@ -23,7 +23,7 @@ export class CandidateIndex {
   /** Set when a member may have become available. Cleared by the pool, which then serves the waiting clients. */
   membersFreed = false;
   /** The caller updates all members after a change. */
-  share: PoolShare = { count: 1, index: 0 };
+  share: PoolShare = { count: 1, index: 0, clockAheadMs: 0, changedAt: 0 };
 
   readonly #random: Random;
   readonly #lists = new Map<string, Candidates>();

@@ -15,6 +15,7 @@ import {
   SECOND_CHOICE,
   UNFIT,
 } from './rotation/rotation.ts';
+import type { Turns } from './turns.ts';
 
 /** The first request after a pause of this length emits `demand.rose`. */
 export const QUIET_MS = 1_000;
@@ -126,7 +127,11 @@ export class MemberCheck implements PickCheck<Candidate> {
   lastExit = '';
   /** A member whose id is a key here is a second choice. */
   heldBySessions: ReadonlyMap<string, unknown> | undefined;
+  /** A member that it is another process's turn to use does not fit. */
+  turns: Turns | undefined;
 
+  /** Result: the earliest moment at which it is this process's turn to use a member that fits otherwise. */
+  turnAt = Number.POSITIVE_INFINITY;
   /** Result: the earliest moment at which the spacing of the host (`perHostSpacing`) no longer excludes a member. */
   spacedUntil = Number.POSITIVE_INFINITY;
   /** Result: a member does not fit this request, but may fit others with the same filter. */
@@ -136,6 +141,7 @@ export class MemberCheck implements PickCheck<Candidate> {
 
   /** Clears the results of the previous pick. */
   clearResults(): void {
+    this.turnAt = Number.POSITIVE_INFINITY;
     this.spacedUntil = Number.POSITIVE_INFINITY;
     this.rejectedForRequest = false;
     this.endedQuiet = false;
@@ -157,7 +163,16 @@ export class MemberCheck implements PickCheck<Candidate> {
       if (spacedUntil < this.spacedUntil) this.spacedUntil = spacedUntil;
       return UNFIT;
     }
+    if (this.turns !== undefined && !this.isOwnTurn(member, this.turns)) return UNFIT;
     if (member.exit === this.lastExit) return SECOND_CHOICE;
     return this.heldBySessions?.has(member.id) === true ? SECOND_CHOICE : FITS;
+  }
+
+  isOwnTurn(member: Member, turns: Turns): boolean {
+    const turnAt = turns.startAt(member, this.host, this.now);
+    if (turnAt <= this.now) return true;
+    this.rejectedForRequest = true;
+    this.turnAt = Math.min(this.turnAt, turnAt);
+    return false;
   }
 }

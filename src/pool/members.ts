@@ -15,9 +15,10 @@ import type { DrawnMember } from './drawn-member.ts';
 import type { MemberFilter } from './filter.ts';
 import { Locations } from './locations.ts';
 import { type Departure, Member, PoolSource } from './member.ts';
-import type { PoolSettings } from './options.ts';
+import type { PoolSettings, PoolShare } from './options.ts';
 import type { PoolObserver } from './pool-observer.ts';
 import type { MemberQuarantine, SharedMember } from './shared-member.ts';
+import { Turns } from './turns.ts';
 
 /** A success renews an assumed end of life only when that adds at least this share of the life. Saves work on most successes. */
 const MIN_RENEWAL_SHARE = 1 / 64;
@@ -58,6 +59,8 @@ export class Members {
   settings: PoolSettings;
   /** Set while the pool has other replicas. */
   observer: PoolObserver | undefined;
+  /** Set where a limit has to hold for several processes together. */
+  turns: Turns | undefined;
 
   readonly #random: Random;
   readonly #bus: EventBus;
@@ -105,6 +108,7 @@ export class Members {
       if (known === undefined) this.sources.set(options.name, new PoolSource(options));
       else known.options = options;
     }
+    this.setShare(this.index.share);
     this.index.rebuild(settings, [...this.sources.values()], this.#byKey);
     for (const member of this.#byKey.values()) {
       this.index.setEnd(member, member.endsAt);
@@ -222,6 +226,16 @@ export class Members {
     this.observer?.memberLeft(member, departure);
     if (member.phase.name === 'left') this.#delete(member, departure);
     else this.#bus.emit('member.drained', { ...eventOf(member), openTunnels: member.openLeases });
+  }
+
+  /** The caller then updates the index of all members. */
+  setShare(share: PoolShare): void {
+    const { rotation } = this.settings;
+    const needsTurns = rotation.maxUsesPerMember > 0 || rotation.perHostSpacingMs > 0;
+    const { count, clockAheadMs } = share;
+    this.index.share = share;
+    const hasTurns = count > 1 && needsTurns && clockAheadMs !== undefined;
+    this.turns = hasTurns ? new Turns(share, clockAheadMs, rotation) : undefined;
   }
 
   /** Sets whether clients may use the source, and how many leases its members may have. */

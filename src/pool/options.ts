@@ -66,6 +66,13 @@ export interface HealthOptions {
 export interface PoolShare {
   readonly count: number;
   readonly index: number;
+  /**
+   * How far the monotonic clock of this process is ahead of one that all of them share. Undefined without such a clock: limits
+   * that count uses can then be exceeded a little.
+   */
+  readonly clockAheadMs: number | undefined;
+  /** Monotonic moment of the last change of `count`. */
+  readonly changedAt: number;
 }
 
 /** What a reload may change. */

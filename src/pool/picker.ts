@@ -118,6 +118,7 @@ export class Picker {
     check.minEndsAt = Number.NEGATIVE_INFINITY;
     check.lastExit = '';
     check.heldBySessions = undefined;
+    check.turns = this.#members.turns;
   }
 
   #pickForSession(session: Session, candidates: Candidates): Member | undefined {
@@ -129,6 +130,8 @@ export class Picker {
     if (check.avoid.includes(current.id)) return this.#pickNext(session, candidates);
     const reason = whyMove(current, candidates, check);
     if (reason !== undefined) return this.#bind(session, this.#pickNext(session, candidates), reason);
+    const { turns } = check;
+    if (turns?.applyToSessions === true && !check.isOwnTurn(current, turns)) return undefined;
     if (current.bucket === undefined || current.source.isFull) {
       check.rejectedForRequest = true; // clients that wait behind this one may get another member
       return undefined;

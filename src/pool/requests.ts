@@ -226,8 +226,9 @@ export class Requests {
       this.#queue.answer(client, lease, 'served', now);
       return 'done';
     }
-    const { spacedUntil, rejectedForRequest } = this.#picker.check;
-    if (spacedUntil < Number.POSITIVE_INFINITY) this.#queue.retryAt(spacedUntil);
+    const { spacedUntil, turnAt, rejectedForRequest } = this.#picker.check;
+    const retryAt = Math.min(spacedUntil, turnAt);
+    if (retryAt < Number.POSITIVE_INFINITY) this.#queue.retryAt(retryAt);
     return rejectedForRequest ? 'done' : 'line-blocked';
   }
 
@@ -260,7 +261,8 @@ export class Requests {
       const reason = `No member is free, and ${this.#maxWaiting} clients wait for one already, which is the limit.`;
       return this.#refusals.poolEmpty(reason, routing);
     }
-    const { spacedUntil } = this.#picker.check;
+    const { spacedUntil, turnAt } = this.#picker.check;
+    if (turnAt < Number.POSITIVE_INFINITY) this.#queue.retryAt(turnAt);
     if (spacedUntil < Number.POSITIVE_INFINITY) {
       this.#queue.retryAt(spacedUntil);
       for (const source of candidates.tiers[0]?.sources ?? []) source.usedUp.add(1, now);

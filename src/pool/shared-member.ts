@@ -57,6 +57,8 @@ export type PoolChange =
       readonly member: string;
       readonly reason: Exclude<LeaveReason, 'expired' | 'removed'>;
       readonly fault?: FaultCode | undefined;
+      /** Its uses in all replicas, as far as this one knows. */
+      readonly uses?: number | undefined;
     }
   /** A client reported that the member is banned by the host, or (`lifted`) that it works again. */
   | {

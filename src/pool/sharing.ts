@@ -103,9 +103,9 @@ export class PoolSharing implements PoolObserver {
     this.#report({ kind: 'member.suspected', member: id });
   }
 
-  memberLeft({ id }: Member, { reason, fault }: Departure): void {
+  memberLeft({ id, uses }: Member, { reason, fault }: Departure): void {
     if (reason === 'expired' || reason === 'removed') return;
-    this.#report({ kind: 'member.left', member: id, reason, fault });
+    this.#report({ kind: 'member.left', member: id, reason, fault, uses });
   }
 
   memberBanned({ id }: Member, host: string, lifted: boolean): void {
@@ -226,7 +226,7 @@ export class PoolSharing implements PoolObserver {
   setShare(share: PoolShare): void {
     const { clock, members, requests } = this.#parts;
     const now = clock.monotonic();
-    members.index.share = share;
+    members.setShare(share);
     for (const member of members.all()) members.index.update(member, now);
     requests.serveWaiting(now);
   }
@@ -323,7 +323,9 @@ export class PoolSharing implements PoolObserver {
         break;
       case 'member.left': {
         const member = members.find(change.member);
-        if (member !== undefined) members.remove(member, departureOf(change), now);
+        if (member === undefined) break;
+        member.uses = Math.max(member.uses, change.uses ?? 0);
+        members.remove(member, departureOf(change), now);
         break;
       }
       case 'member.banned': {

@@ -89,6 +89,7 @@ export function openFleet(): FleetKit {
         sameMachine: true,
         servesClients: true,
         evictionVotes: () => 1,
+        commonMs: () => clock.monotonic(),
         beatMs: BEAT_MS,
         onCommand: (command) => commands.push(command),
         ...changes,

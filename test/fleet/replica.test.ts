@@ -1,7 +1,7 @@
 /** Several pools behave as one. Unless a test says otherwise, the replicas are of one machine. */
 import { expect, test } from 'vitest';
 import { accept, acquire, addMembers, CITY, close, drawn, fail, request, use } from '../pool/pool-kit.ts';
-import { acquireAt, BEAT_MS, beaten, openFleet, settled, viewOf } from './replica-kit.ts';
+import { acquireAt, BEAT_MS, beaten, openFleet, type ReplicaKit, settled, viewOf } from './replica-kit.ts';
 
 async function openPair(changes: Parameters<ReturnType<typeof openFleet>['open']>[1] = {}) {
   const fleet = openFleet();
@@ -250,17 +250,69 @@ test('replica: the demand of a replica that closes ends', async () => {
 
 test('replica: a member retires when the uses of all reach the limit', async () => {
   const { fleet, a, b } = await openPair({ pool: { rotation: { maxUsesPerMember: 4 } } });
-  addMembers(a, 1);
+  addMembers(a, 1, 600_000);
   await settled();
   const [id = ''] = ids(a);
-  for (const kit of [a, b, a]) {
-    use(kit);
+  const usedBy: ReplicaKit[] = [];
+  while (usedBy.length < 4) {
+    for (const kit of [a, b]) {
+      const answer = kit.pool.acquire(request());
+      if (!('member' in answer)) continue; // it is the other one's turn
+      accept(kit, answer);
+      close(kit, answer);
+      usedBy.push(kit);
+    }
     await beaten(fleet.clock);
+    const most = Math.max(...[a, b].map((kit) => viewOf(kit, id)?.uses ?? 4));
+    expect(most).toBe(usedBy.length);
   }
-  expect([viewOf(a, id)?.uses, viewOf(b, id)?.uses]).toEqual([3, 3]);
-  use(b);
-  await beaten(fleet.clock);
   expect([ids(a), ids(b)]).toEqual([[], []]);
+  expect(a.events('member.left').concat(b.events('member.left'))).toMatchObject(
+    Array(2).fill({ reason: 'used-up', uses: 4 }),
+  );
+});
+
+test('replica: each member is used as often as allowed, however fast the clients of all are', async () => {
+  const { fleet, a, b } = await openPair({ pool: { rotation: { maxUsesPerMember: 1 } } });
+  addMembers(a, 8, 600_000);
+  await settled();
+  const used: string[] = [];
+  const waiting = [a, b].flatMap((kit) =>
+    Array.from({ length: 4 }, async () => {
+      const lease = await kit.replica.acquire(request({}, { waitMs: 600_000 }));
+      if (!('member' in lease)) throw new Error(lease.reason);
+      used.push(lease.member);
+      accept(kit, lease);
+      close(kit, lease);
+    }),
+  );
+  while (used.length < 8) await beaten(fleet.clock);
+  await Promise.all(waiting);
+  expect(new Set(used).size).toBe(8);
+});
+
+test('replica: the spacing of a host holds for the uses of all', async () => {
+  const spacingMs = 2_000;
+  const { fleet, a, b } = await openPair({ pool: { rotation: { perHostSpacingMs: spacingMs } } });
+  addMembers(a, 2, 600_000);
+  await settled();
+  const lastUse = new Map<string, number>();
+  let uses = 0;
+  for (let step = 0; step < 1_000; step += 1) {
+    for (const kit of [a, b]) {
+      const answer = kit.pool.acquire(request());
+      if (!('member' in answer)) continue;
+      const now = fleet.clock.monotonic();
+      expect(now - (lastUse.get(answer.member) ?? Number.NEGATIVE_INFINITY)).toBeGreaterThanOrEqual(
+        spacingMs,
+      );
+      lastUse.set(answer.member, now);
+      uses += 1;
+      close(kit, answer);
+    }
+    fleet.clock.advance(100);
+  }
+  expect(uses, 'of 100 that one process could make').toBeGreaterThan(60);
 });
 
 test('replica: maxTunnelsPerMember is divided', async () => {

@@ -7,6 +7,7 @@ const NANOSECONDS_PER_MS = 1e6;
 export const HOW_TO_SHARE = {
   sameMachine: true,
   evictionVotes: () => 1,
+  commonMs: sinceBootMs,
   beatMs: 250,
 } as const satisfies Partial<ReplicaOptions>;
 

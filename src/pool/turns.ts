@@ -1,0 +1,65 @@
+/**
+ * Turns: which of the processes that share a pool may use a member now, where a limit must hold for all of them together.
+ *
+ * Each turn belongs to one process, by a hash of the member and the number of the turn, so all agree without a message. A
+ * process whose turn follows that of another one waits at its start until the other's last use is known, or long enough ago.
+ */
+import type { Member } from './member.ts';
+import type { PoolShare, RotationOptions } from './options.ts';
+
+type TurnLimits = Pick<RotationOptions, 'maxUsesPerMember' | 'perHostSpacingMs'>;
+
+/** By this time the uses of another process are known. */
+const USES_KNOWN_MS = 750;
+/** A turn is this many times as long as the wait at its start. Longer turns waste less time, shorter ones are fairer. */
+const WAITS_PER_TURN = 4;
+/** Turns to look ahead. That none of so many belongs to one of two processes is impossible in practice. */
+const MAX_TURNS = 64;
+
+export class Turns {
+  readonly #share: PoolShare;
+  readonly #clockAheadMs: number;
+  readonly #perHost: boolean;
+  readonly #waitMs: number;
+
+  constructor(share: PoolShare, clockAheadMs: number, limits: TurnLimits) {
+    const { maxUsesPerMember, perHostSpacingMs } = limits;
+    this.#share = share;
+    this.#clockAheadMs = clockAheadMs;
+    this.#perHost = maxUsesPerMember === 0;
+    this.#waitMs = Math.max(perHostSpacingMs, maxUsesPerMember === 0 ? 0 : USES_KNOWN_MS);
+  }
+
+  /** Whether sessions, to which the spacing does not apply, have to wait as well. */
+  get applyToSessions(): boolean {
+    return !this.#perHost;
+  }
+
+  /** Monotonic moment from which this process may use the member for the host; at most `now` when it may. */
+  startAt({ id }: Member, host: string, now: number): number {
+    const { changedAt } = this.#share;
+    const clockAheadMs = this.#clockAheadMs;
+    const key = this.#perHost ? `${id} ${host}` : id;
+    const lengthMs = this.#waitMs * WAITS_PER_TURN;
+    const current = Math.floor((now - clockAheadMs) / lengthMs);
+    for (let turn = current; turn < current + MAX_TURNS; turn += 1) {
+      if (!this.#isOwn(key, turn)) continue;
+      const waitMs = this.#isOwn(key, turn - 1) ? 0 : this.#waitMs;
+      return Math.max(turn * lengthMs + waitMs + clockAheadMs, changedAt + this.#waitMs);
+    }
+    return now + MAX_TURNS * lengthMs;
+  }
+
+  #isOwn(key: string, turn: number): boolean {
+    const { count, index } = this.#share;
+    return hash(`${key} ${turn}`) % count === index;
+  }
+}
+
+/** FNV-1a with a final mix: the same in every process. */
+function hash(text: string): number {
+  let value = 0x811c9dc5;
+  for (let at = 0; at < text.length; at += 1) value = Math.imul(value ^ text.charCodeAt(at), 0x01000193);
+  value = Math.imul(value ^ (value >>> 15), 0x2c1b3c6d);
+  return (value ^ (value >>> 13)) >>> 0;
+}

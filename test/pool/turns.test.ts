@@ -1,0 +1,73 @@
+import fc from 'fast-check';
+import { expect, test } from 'vitest';
+import type { Member } from '../../src/pool/member.ts';
+import { Turns } from '../../src/pool/turns.ts';
+
+const MEMBER = { id: 'm1' } as Member; // only the id matters
+const SPACING = { maxUsesPerMember: 0, perHostSpacingMs: 1_000 };
+const USES = { maxUsesPerMember: 1, perHostSpacingMs: 0 };
+
+/** The turns of `count` processes, whose clocks are ahead by different amounts. */
+function processes(count: number, limits: typeof USES) {
+  return Array.from({ length: count }, (_, index) => {
+    const clockAheadMs = index * 12_345;
+    const turns = new Turns({ count, index, clockAheadMs, changedAt: -1e9 }, clockAheadMs, limits);
+    const startAt = (commonMs: number, host: string) =>
+      turns.startAt(MEMBER, host, commonMs + clockAheadMs) - clockAheadMs;
+    return {
+      mayUse: (commonMs: number, host = 'one.example') => startAt(commonMs, host) <= commonMs,
+      startAt,
+    };
+  });
+}
+
+test.each([
+  ['a host', SPACING, 1_000],
+  ['its uses', USES, 750],
+] as const)(
+  'turns: two processes never use a member for %s at once, or shortly after each other',
+  (_, limits, waitMs) => {
+    const all = processes(3, limits);
+    let last = { by: -1, at: Number.NEGATIVE_INFINITY };
+    let changes = 0;
+    for (let at = 0; at < 400_000; at += 50) {
+      const able = all.flatMap(({ mayUse }, by) => (mayUse(at) ? [by] : []));
+      expect(able.length).toBeLessThanOrEqual(1);
+      const [by] = able;
+      if (by === undefined) continue;
+      if (by !== last.by) {
+        expect(at - last.at).toBeGreaterThanOrEqual(waitMs);
+        changes += 1;
+      }
+      last = { by, at };
+    }
+    expect(changes).toBeGreaterThan(20);
+  },
+);
+
+test('turns: a member is usable most of the time, by each process about equally', () => {
+  const all = processes(2, SPACING);
+  const shares = all.map(({ mayUse }) => {
+    let usable = 0;
+    for (let at = 0; at < 1_000_000; at += 100) if (mayUse(at)) usable += 1;
+    return usable / 10_000;
+  });
+  for (const share of shares) expect(share).toBeGreaterThan(0.35);
+});
+
+test('turns: a process may use the member from the moment that it is told', () => {
+  const all = processes(4, SPACING);
+  fc.assert(
+    fc.property(fc.nat({ max: 1e7 }), fc.nat({ max: 3 }), fc.domain(), (at, by, host) => {
+      const process = all[by];
+      const startAt = process?.startAt(at, host) ?? 0;
+      expect(process?.mayUse(Math.max(at, startAt), host)).toBe(true);
+      if (startAt > at) expect(process?.mayUse(startAt - 1, host)).toBe(false);
+    }),
+  );
+});
+
+test('turns: after a change of the number of processes, all wait first', () => {
+  const turns = new Turns({ count: 2, index: 0, clockAheadMs: 0, changedAt: 50_000 }, 0, SPACING);
+  expect(turns.startAt(MEMBER, 'one.example', 50_000)).toBeGreaterThanOrEqual(51_000);
+});
