@@ -1,4 +1,4 @@
-/** docs/configuration.md and config.example.yaml have every key of the schema, with its default, range and meaning. */
+/** docs/configuration.md, its translation and config.example.yaml have every key of the schema, with its default, range and meaning. */
 import { readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
 import { isMap, isScalar, isSeq, parseDocument } from 'yaml';
@@ -6,8 +6,9 @@ import { FIELDS, type Field } from '../../src/config/fields.ts';
 import { parseConfig } from '../../src/config/load.ts';
 import { formatDuration } from '../../src/core/duration.ts';
 import { OPERATIONS, PRODUCTS } from '../../src/service/operations.ts';
+import { expectRows, inBothLanguages } from '../support/translations.ts';
 
-const page = readFileSync('docs/configuration.md', 'utf8');
+const PAGES = inBothLanguages('docs/configuration.md');
 const example = readFileSync('config.example.yaml', 'utf8');
 const env = { CITY_PASSWORD: 'hunter2hunter2' };
 
@@ -26,8 +27,9 @@ function rowOf(field: Field): string {
   return `| \`${path}\` | ${byDefault} | ${shape === 'scalar' || shape === 'list' ? each : value[shape]} | ${about} |`;
 }
 
-test('docs/configuration.md: every key has a row with default, value and meaning', () => {
-  const lines = page.slice(page.indexOf('\n## `service`'), page.indexOf('\n## Warnings')).split('\n');
+test.each(PAGES)('$file: every key has a row with default, value and meaning', (page) => {
+  const { text } = page;
+  const lines = text.slice(text.indexOf('\n## `service`'), text.lastIndexOf('\n## ')).split('\n');
   const firstCells = lines.map((line) => /^\| `([^`]+)` \|/.exec(line)?.[1] ?? '');
   const products: readonly string[] = PRODUCTS;
   const rows = lines.filter(
@@ -35,20 +37,20 @@ test('docs/configuration.md: every key has a row with default, value and meaning
   );
   const inTables = FIELDS.filter(({ path, shape }) => path.includes('.') || shape === 'scalar');
   expect(inTables.length, 'found no keys to compare').toBeGreaterThan(50);
-  expect(rows).toEqual(inTables.map(rowOf));
+  expectRows(page, { actual: rows, expected: inTables.map(rowOf) });
 });
 
-test('docs/configuration.md: every section has a heading and its meaning', () => {
+test.each(PAGES)('$file: every section has a heading and its meaning', ({ text: page, translated }) => {
   const sections = FIELDS.filter(({ path, shape }) => !path.includes('.') && shape !== 'scalar');
   expect(sections.length).toBeGreaterThan(10);
   for (const { path, about } of sections) {
     const text = page.split(`\n## \`${path}\`\n`)[1];
     expect(text, path).toBeDefined();
-    expect(text?.toLowerCase(), path).toContain(about.toLowerCase());
+    if (!translated) expect(text?.toLowerCase(), path).toContain(about.toLowerCase());
   }
 });
 
-test('docs/configuration.md: the example loads, and its typos produce the errors shown', () => {
+test.each(PAGES)('$file: the example loads, and its typos produce the errors shown', ({ text: page }) => {
   const [, small = ''] = /```yaml\n([\s\S]*?)```/.exec(page) ?? [];
   const [, shown = ''] = /```text\n([\s\S]*?)\n```/.exec(page) ?? [];
   expect(parseConfig(small, 'noria.yaml', { env }).sources).toHaveLength(1);
@@ -58,9 +60,9 @@ test('docs/configuration.md: the example loads, and its typos produce the errors
   );
 });
 
-test('docs/configuration.md: every product has a row with path, instance, protocol and pace', () => {
+test.each(PAGES)('$file: every product has a row with path, instance, protocol and pace', (page) => {
   const speaks = { 'by-pro': 'by `pro`: 1 http, 2 socks5', 'by-entry': "by each entry's `protocol`" };
-  for (const product of PRODUCTS) {
+  const expected = PRODUCTS.map((product) => {
     const { path, identity, protocol: how, minIntervalMs, defaultIntervalMs } = OPERATIONS[product];
     const protocol = how === 'by-pro' || how === 'by-entry' ? speaks[how] : how;
     const row = [
@@ -70,8 +72,10 @@ test('docs/configuration.md: every product has a row with path, instance, protoc
       protocol,
       `${formatDuration(defaultIntervalMs)}, at least ${formatDuration(minIntervalMs)}`,
     ];
-    expect(page).toContain(`| ${row.join(' | ')} |`);
-  }
+    return `| ${row.join(' | ')} |`;
+  });
+  const actual = page.text.split('\n').filter((line) => /^\| `[\w-]+` \| `\//.test(line));
+  expectRows(page, { actual, expected, idCells: 3 });
 });
 
 test('config.example.yaml: loads, with the values of a minimal file', () => {

@@ -6,6 +6,7 @@ import { parse } from 'yaml';
 import { buildProgram } from '../../src/commands/program.ts';
 import type { Terminal } from '../../src/commands/terminal.ts';
 import { parseConfig } from '../../src/config/load.ts';
+import { TRANSLATED_PAGES, translationOf } from '../support/translations.ts';
 
 /** About two screens of a terminal, and of a browser. */
 const README_LINES = 120;
@@ -142,8 +143,8 @@ function commandsOf(text: string): string[] {
   return [...spans, ...fenced].flatMap((line) => call.exec(line)?.[1]?.trim() ?? []);
 }
 
-test('README.md: is short, and its configuration is valid', () => {
-  const text = textOf('README.md');
+test.each(['README.md', 'README.zh-CN.md'])('%s: is short, and its configuration is valid', (page) => {
+  const text = textOf(page);
   expect(text.split('\n').length).toBeLessThanOrEqual(README_LINES);
   const yaml = /```yaml\n([\s\S]*?)```/.exec(text)?.[1] ?? '';
   const { warnings, sources } = parseConfig(yaml, 'noria.yaml', { env: { CITY_PASSWORD: 'sandbox4' } });
@@ -158,6 +159,24 @@ test('docs/clients.md: the configuration is valid', () => {
   const { listeners } = parseConfig(source + yaml, 'noria.yaml', { env: {} });
   expect(listeners.length).toBe(3);
 });
+
+/** Fenced code without comments. Diagrams have no language that runs. */
+const codeOf = (page: string): string[] =>
+  [...textOf(page).matchAll(/^```(?!text)(.+)\n([\s\S]*?)^```$/gm)].map(
+    ([, info = '', code = '']) => `${info}\n${code.replace(/\s+(?:#|\/\/) .*$/gm, '')}`,
+  );
+
+test.each(TRANSLATED_PAGES)(
+  '%s: its translation has the same code and commands, and each links to the other',
+  (page) => {
+    const translation = translationOf(page);
+    expect(linksOf(page).map(({ path }) => path)).toContain(translation);
+    expect(linksOf(translation).map(({ path }) => path)).toContain(page);
+    expect(codeOf(translation)).toEqual(codeOf(page));
+    const namesOf = (file: string) => new Set(commandsOf(textOf(file)).map((line) => line.split(/\s+/)[0]));
+    expect([...namesOf(page).difference(namesOf(translation))]).toEqual([]);
+  },
+);
 
 test('docs/migrating.md: every configuration key of noria exists', () => {
   const configuration = textOf('docs/configuration.md');

@@ -1,14 +1,14 @@
-/** docs/links.md: its examples are valid, its entries are read as it says, and its codes are those in the code. */
-import { readFileSync } from 'node:fs';
+/** docs/links.md and its translation: their examples are valid, the entries are read as they say, and the codes are those in the code. */
 import { expect, test } from 'vitest';
 import { parseConfig } from '../../src/config/load.ts';
 import { CODES } from '../../src/service/codes.ts';
 import { decode } from '../service/link/decode.ts';
+import { inBothLanguages } from '../support/translations.ts';
 
-const page = readFileSync('docs/links.md', 'utf8');
+const PAGES = inBothLanguages('docs/links.md');
 const env = { OTHER_KEY: 'abcdef123456' };
 
-test('docs/links.md: the configurations are valid', () => {
+test.each(PAGES)('$file: the configurations are valid', ({ text: page }) => {
   const examples = [...page.matchAll(/```yaml\n([\s\S]*?)```/g)].map(([, yaml = '']) => yaml);
   expect(examples.length).toBeGreaterThan(1);
   for (const yaml of examples) {
@@ -18,7 +18,7 @@ test('docs/links.md: the configurations are valid', () => {
   }
 });
 
-test('docs/links.md: every entry in the table of texts is read', () => {
+test.each(PAGES)('$file: every entry in the table of texts is read', ({ text: page }) => {
   const rows = page.split('\n').filter((line) => /^\| `[^`]*192\.0\.2\.1/.test(line));
   expect(rows.length).toBeGreaterThan(5);
   for (const row of rows) {
@@ -31,8 +31,8 @@ test('docs/links.md: every entry in the table of texts is read', () => {
   }
 });
 
-test('docs/links.md: it lists every code of a link', () => {
-  const table = page.slice(page.indexOf('\n## Codes'));
+test.each(PAGES)('$file: it lists every code of a link', ({ text: page }) => {
+  const table = page.slice(page.lastIndexOf('\n## '));
   for (const code of Object.keys(CODES.link)) {
     expect(table).toMatch(new RegExp(`\\| .*\\b${code}\\b.* \\|`));
   }

@@ -1,12 +1,13 @@
-/** The presets load, read the answers that the vendors document, and are listed in docs/links.md. */
+/** The presets load, read the answers that the vendors document, and are listed in docs/links.md and its translation. */
 import { readdirSync, readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
 import type { LinkSource } from '../../src/config/config.ts';
 import { parseConfig } from '../../src/config/load.ts';
 import { decode, lines } from '../service/link/decode.ts';
+import { inBothLanguages } from '../support/translations.ts';
 
 const PRESETS = readdirSync('docs/presets').map((file) => file.replace(/\.yaml$/, ''));
-const page = readFileSync('docs/links.md', 'utf8');
+const PAGES = inBothLanguages('docs/links.md');
 
 /** The entries of each fixture. */
 const ENTRIES: Readonly<Record<string, readonly string[]>> = {
@@ -58,8 +59,10 @@ test.each(PRESETS)('presets: the answer of %s is recognised without its rules, t
   expect(addresses).toEqual(ENTRIES[preset]?.map((entry) => entry.split(' ')[0]));
 });
 
-test.each(PRESETS)('docs/links.md: names the page of %s, and what is not verified', (preset) => {
-  const row = page.split('\n').find((line) => line.includes(`(presets/${preset}.yaml)`));
-  expect(row?.split(' | ')).toHaveLength(4);
-  expect(row).toMatch(/https?:\/\//);
+test.each(PAGES)('$file: names the page of each preset, and what is not verified', ({ text }) => {
+  for (const preset of PRESETS) {
+    const row = text.split('\n').find((line) => line.includes(`presets/${preset}.yaml)`));
+    expect(row?.split(' | '), preset).toHaveLength(4);
+    expect(row).toMatch(/https?:\/\//);
+  }
 });

@@ -1,6 +1,8 @@
-import { readFileSync } from 'node:fs';
-import { expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { parseConfig } from '../../src/config/load.ts';
+import { textForCode } from '../../src/sandbox/codes.ts';
+import { AREAS_REFUSALS } from '../../src/sandbox/exclusive.ts';
+import { SANDBOX_OPERATIONS } from '../../src/sandbox/operations.ts';
 import { CODES, type CodeVerdict, meaningOf } from '../../src/service/codes.ts';
 import { ENTRY_FIELDS } from '../../src/service/fields.ts';
 import {
@@ -12,14 +14,37 @@ import {
   PRODUCTS,
   type Product,
 } from '../../src/service/operations.ts';
+import { type DocPage, expectRows, inBothLanguages } from '../support/translations.ts';
 
-const page = readFileSync('docs/service.md', 'utf8');
+const HEADINGS = {
+  'docs/service.md': {
+    operations: '## The operations',
+    entry: '### Fields of an entry',
+    codes: '### Codes of the extraction operations',
+    listCodes: '### Codes of operations 9 and 10',
+    fields: 'Fields: ',
+    records: (list: string) => `Records of \`${list}\`: `,
+  },
+  'docs/zh-CN/service.md': {
+    operations: '## 接口',
+    entry: '### 记录的字段',
+    codes: '### 提取接口的返回码',
+    listCodes: '### 接口 9 和 10 的返回码',
+    fields: '字段：',
+    records: (list: string) => `\`${list}\` 的记录：`,
+  },
+};
+
+const PAGES = inBothLanguages('docs/service.md').map((page) => ({
+  ...page,
+  headings: HEADINGS[page.translated ? 'docs/zh-CN/service.md' : 'docs/service.md'],
+}));
 
 /** The rows of the first table after a heading, without its head. */
-function tableAfter(heading: string): string[] {
-  const start = page.indexOf(`\n${heading}\n`);
+function tableAfter({ text }: DocPage, heading: string): string[] {
+  const start = text.indexOf(`\n${heading}\n`);
   expect(start, `no heading "${heading}"`).toBeGreaterThan(-1);
-  const lines = page.slice(start + 1).split('\n');
+  const lines = text.slice(start + 1).split('\n');
   const first = lines.findIndex((line) => line.startsWith('|'));
   const rest = lines.slice(first);
   const end = rest.findIndex((line) => !line.startsWith('|'));
@@ -142,61 +167,87 @@ function codeRows(
   });
 }
 
-test('docs/service.md: the table of operations is the one in the code', () => {
-  expect(tableAfter('## The operations')).toEqual([
-    ...PRODUCTS.map(operationRow),
-    ...(['areas', 'instances'] as const).map((name) => {
-      const { number, path, identity } = OPERATIONS[name];
-      return row(number, `\`noria ${name}\``, `\`${path}\``, `\`${identity.name}\``, 'JSON only', '', '', '');
-    }),
-  ]);
-});
+describe.each(PAGES)('$file', (page) => {
+  const { text, headings } = page;
 
-test.each(PRODUCTS)('docs/service.md: the parameters and fields of %s are those in the code', (product) => {
-  const operation = OPERATIONS[product];
-  const heading = `### ${operation.number}. ${product}`;
-  expect(tableAfter(heading)).toEqual([...paramRows(operation.params), countRow(operation)]);
-  const section = page.slice(page.indexOf(`\n${heading}\n`)).split('\n###')[1] ?? '';
-  const tags = operation.fields.map((field) => `\`{${field}}\``).join(' ');
-  expect(section).toContain(`\nFields: ${tags}`);
-});
+  test('the table of operations is the one in the code', () => {
+    const expected = [
+      ...PRODUCTS.map(operationRow),
+      ...(['areas', 'instances'] as const).map((name) => {
+        const { number, path, identity } = OPERATIONS[name];
+        return row(
+          number,
+          `\`noria ${name}\``,
+          `\`${path}\``,
+          `\`${identity.name}\``,
+          'JSON only',
+          '',
+          '',
+          '',
+        );
+      }),
+    ];
+    expectRows(page, { actual: tableAfter(page, headings.operations), expected, idCells: 4 });
+  });
 
-test.each(PRODUCTS)('docs/service.md: the example of %s is a valid configuration', (product) => {
-  const { number } = OPERATIONS[product];
-  const section = page.slice(page.indexOf(`\n### ${number}. ${product}\n`));
-  const example = /```yaml\n([\s\S]*?)```/.exec(section)?.[1] ?? '';
-  const text = `service: { baseUrl: 'http://extract.example.com' }\nsources:\n${example}`;
-  const env = Object.fromEntries([...example.matchAll(/\$\{(\w+)\}/g)].map(([, name]) => [name, '12345678']));
-  const [source] = parseConfig(text, 'example.yaml', { env }).sources;
-  expect(source?.product).toBe(product);
-  expect(source?.key?.reveal()).toBe('83aa400af464c76d');
-});
+  test.each(PRODUCTS)('the parameters and fields of %s are those in the code', (product) => {
+    const operation = OPERATIONS[product];
+    const heading = `### ${operation.number}. ${product}`;
+    const expected = [...paramRows(operation.params), countRow(operation)];
+    expectRows(page, { actual: tableAfter(page, heading), expected });
+    const section = text.slice(text.indexOf(`\n${heading}\n`)).split('\n###')[1] ?? '';
+    const tags = operation.fields.map((field) => `\`{${field}}\``).join(' ');
+    expect(section).toContain(`\n${headings.fields}${tags}\n`);
+  });
 
-test('docs/service.md: the lists of operations 9 and 10 have the parameters and fields in the code', () => {
-  for (const name of ['areas', 'instances'] as const) {
-    const { number, params, fields, listField: list } = OPERATIONS[name];
-    const heading = `### ${number}. noria ${name}`;
-    expect(tableAfter(heading)).toEqual(paramRows(params));
-    const section = page.slice(page.indexOf(`\n${heading}\n`));
-    const names = Object.keys(fields).map((field) => `\`${field}\``);
-    expect(section).toContain(`\nRecords of \`${list}\`: ${names.join(' ')}`);
-  }
-});
+  test.each(PRODUCTS)('the example of %s is a valid configuration', (product) => {
+    const { number } = OPERATIONS[product];
+    const section = text.slice(text.indexOf(`\n### ${number}. ${product}\n`));
+    const example = /```yaml\n([\s\S]*?)```/.exec(section)?.[1] ?? '';
+    const yaml = `service: { baseUrl: 'http://extract.example.com' }\nsources:\n${example}`;
+    const variables = [...example.matchAll(/\$\{(\w+)\}/g)].map(([, name]) => [name, '12345678']);
+    const [source] = parseConfig(yaml, 'example.yaml', { env: Object.fromEntries(variables) }).sources;
+    expect(source?.product).toBe(product);
+    expect(source?.key?.reveal()).toBe('83aa400af464c76d');
+  });
 
-test('docs/service.md: it lists every field of an entry with its meaning', () => {
-  const rows = Object.entries(ENTRY_FIELDS).map(([name, { about }]) => row(`\`${name}\``, about));
-  expect(rows.length).toBeGreaterThan(10);
-  expect(tableAfter('### Fields of an entry')).toEqual(rows);
-});
+  test('the lists of operations 9 and 10 have the parameters and fields in the code', () => {
+    for (const name of ['areas', 'instances'] as const) {
+      const { number, params, fields, listField: list } = OPERATIONS[name];
+      const heading = `### ${number}. noria ${name}`;
+      expectRows(page, { actual: tableAfter(page, heading), expected: paramRows(params) });
+      const section = text.slice(text.indexOf(`\n${heading}\n`));
+      const names = Object.keys(fields).map((field) => `\`${field}\``);
+      expect(section).toContain(`\n${headings.records(list)}${names.join(' ')}\n`);
+    }
+  });
 
-test('docs/service.md: it lists every code of the extraction operations with the reaction', () => {
-  expect(tableAfter('### Codes of the extraction operations')).toEqual(codeRows(NUMBERS.slice(0, 8)));
-});
+  test('it lists every field of an entry with its meaning', () => {
+    const expected = Object.entries(ENTRY_FIELDS).map(([name, { about }]) => row(`\`${name}\``, about));
+    expectRows(page, { actual: tableAfter(page, headings.entry), expected });
+  });
 
-test('docs/service.md: it lists every code of operations 9 and 10', () => {
-  expect(tableAfter('### Codes of operations 9 and 10')).toEqual(codeRows(NUMBERS.slice(8), commandCell));
+  test('it lists every code of the extraction operations with the reaction', () => {
+    const actual = tableAfter(page, headings.codes);
+    expectRows(page, { actual, expected: codeRows(NUMBERS.slice(0, 8)), idCells: 2 });
+  });
+
+  test('it lists every code of operations 9 and 10', () => {
+    const expected = codeRows(NUMBERS.slice(8), commandCell);
+    expectRows(page, { actual: tableAfter(page, headings.listCodes), expected, idCells: 2 });
+  });
 });
 
 test('docs/service.md: the reaction to an unlisted code is as described', () => {
-  expect(page).toContain(`is temporary: ${verdictCell(meaningOf(1, '99999').verdict)}.`);
+  expect(PAGES[0]?.text).toContain(`is temporary: ${verdictCell(meaningOf(1, '99999').verdict)}.`);
+});
+
+test('docs/zh-CN/service.md: lists the messages that the sandbox sends, with their codes', () => {
+  const [, page] = PAGES;
+  const rows = new Map((page?.text ?? '').split('\n').map((line) => [line.split(' | ')[0], line]));
+  const refusals = [...SANDBOX_OPERATIONS.map((operation) => operation.refusals), AREAS_REFUSALS];
+  for (const codes of refusals) {
+    for (const code of Object.values(codes))
+      expect(rows.get(`| ${textForCode(codes, code)}`), code).toContain(code);
+  }
 });

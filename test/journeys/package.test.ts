@@ -71,7 +71,7 @@ test('package: contains the program, an example and the documents, nothing else'
   const files = run('tar', ['-tzf', tarball], folder).out.trim().split('\n');
   const documents = files.filter((file) => !file.startsWith('package/dist/')).sort();
   expect(documents).toEqual(
-    ['CHANGELOG.md', 'LICENSE', 'README.md', 'config.example.yaml', 'package.json'].map(
+    ['CHANGELOG.md', 'LICENSE', 'README.md', 'README.zh-CN.md', 'config.example.yaml', 'package.json'].map(
       (name) => `package/${name}`,
     ),
   );

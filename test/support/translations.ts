@@ -1,0 +1,77 @@
+/** The pages that exist in English and in simplified Chinese, and what a translation keeps of its original. */
+import { readdirSync, readFileSync } from 'node:fs';
+import { expect } from 'vitest';
+
+export interface DocPage {
+  readonly file: string;
+  readonly text: string;
+  /** The words of a translation differ from those in the code. */
+  readonly translated: boolean;
+}
+
+/** The English page and its translation, for tests that hold for both. */
+export function inBothLanguages(page: string): readonly DocPage[] {
+  return [page, translationOf(page)].map((file, at) => ({
+    file,
+    text: readFileSync(file, 'utf8'),
+    translated: at > 0,
+  }));
+}
+
+/** English pages that have a translation. */
+export const TRANSLATED_PAGES: readonly string[] = [
+  'README.md',
+  ...readdirSync('docs/zh-CN').map((name) => `docs/${name}`),
+];
+
+export function translationOf(page: string): string {
+  return page === 'README.md' ? 'README.zh-CN.md' : page.replace('docs/', 'docs/zh-CN/');
+}
+
+/**
+ * Expects the rows of a table: those of an English page as they are, those of a translation with the same ids, the same
+ * number of cells, and every code span, choice and number.
+ *
+ * @param idCells - number of cells at the start of a row that both languages have in common
+ */
+export function expectRows(
+  page: DocPage,
+  {
+    actual,
+    expected,
+    idCells = 1,
+  }: { actual: readonly string[]; expected: readonly string[]; idCells?: number },
+): void {
+  expect(expected.length, 'no rows to compare').toBeGreaterThan(0);
+  if (!page.translated) {
+    expect(actual).toEqual(expected);
+    return;
+  }
+  const idOf = (row: string) => row.split(' | ').slice(0, idCells).join(' | ');
+  expect(actual.map(idOf)).toEqual(expected.map(idOf));
+  const problems = expected.flatMap((row, at) => {
+    const translation = actual[at] ?? '';
+    const lost = lostParts(row, translation);
+    const sameCells = row.split(' | ').length === translation.split(' | ').length;
+    return lost.length === 0 && sameCells ? [] : [{ translation, lost, sameCells }];
+  });
+  expect(problems).toEqual([]);
+}
+
+/** Code spans, numbers and lists of choices of the original that the translation lacks. */
+function lostParts(original: string, translation: string): string[] {
+  const rest = partsOf(translation);
+  const lost = partsOf(original.replace(CHOICES, '')).filter((part) => {
+    const at = rest.indexOf(part);
+    if (at >= 0) rest.splice(at, 1);
+    return at < 0;
+  });
+  const choices = CHOICES.exec(original)?.[1]?.replaceAll(', ', '、');
+  return choices === undefined || translation.includes(choices) ? lost : [...lost, choices];
+}
+
+const CHOICES = /\bone of ([^|]+?)(?:, or a map)? \|/;
+
+function partsOf(row: string): string[] {
+  return [...row.matchAll(/`[^`]+`|\w*\d\w*(?:\.\w+)*/g)].map(([part]) => part);
+}
