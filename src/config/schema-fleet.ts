@@ -72,7 +72,7 @@ function readStoreUrl(given: string): { readonly value: StoreUrl } | { readonly 
   }
 }
 
-interface SentinelAddress {
+export interface SentinelAddress {
   readonly host: string;
   readonly port: number;
 }
