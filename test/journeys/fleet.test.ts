@@ -146,3 +146,17 @@ test.skipIf(NO_STORE)('fleet: noria fleet, check and extract use the store', asy
   expect(await run('check')).toMatchObject({ exitCode: 2, err: expect.stringContaining('ECONNREFUSED') });
   expect((await run('extract', 'harbor')).exitCode).toBe(3);
 });
+
+test.skipIf(cannotRun)('fleet: the norias put their members back into a store that was emptied', async () => {
+  const { sandbox, store, start } = await openStage();
+  const one = await start('one');
+  await exitOf(one, sandbox.targetUrl); // a client is demand
+  await untilReady(one, MEMBERS);
+  const [first = ''] = idsOf(one);
+  one.control.pauseSource('city'); // no draw may fill the gap
+  await store.command('FLUSHALL');
+  const two = await start('two');
+  await until('the other noria has the members', () => idsOf(two).includes(first));
+  expect(idsOf(two)).toEqual(idsOf(one));
+  expectPace(sandbox);
+});

@@ -79,6 +79,8 @@ export class RedisSharedPool implements PacedSharedPool {
   #useFields = new Set<string>();
   #waiters: { readonly number: number; readonly resolve: () => void }[] = [];
   #unpublished: Fact[] = [];
+  /** The state is loaded, and the connection is about to open: what the follower misses in the state is kept until then. */
+  #isOpening = false;
   #publishing: Promise<void> | undefined;
   #lostAt: number | undefined;
   #isClosed = false;
@@ -160,9 +162,10 @@ export class RedisSharedPool implements PacedSharedPool {
   }
 
   publish(facts: readonly Fact[]): void {
-    if (this.fault !== undefined || this.#isClosed || facts.length === 0) return;
+    const isOpen = this.fault === undefined;
+    if (this.#isClosed || facts.length === 0 || !(isOpen || this.#isOpening)) return;
     this.#unpublished.push(...facts);
-    this.#publishing ??= this.#publishAll();
+    if (isOpen) this.#publishing ??= this.#publishAll();
   }
 
   beat(beat: Beat): void {
@@ -211,6 +214,7 @@ export class RedisSharedPool implements PacedSharedPool {
     this.#applied = loaded.number;
     this.#useFields = new Set(loaded.fields);
     this.#beats.start(loaded.beat);
+    this.#isOpening = true;
     this.#follower?.loaded(shiftState(loaded.state.read(this.#storeNow), this.#toLocal));
   }
 
@@ -234,12 +238,15 @@ export class RedisSharedPool implements PacedSharedPool {
 
   #connected(): void {
     this.#lostAt = undefined;
+    this.#isOpening = false;
+    if (this.#unpublished.length > 0) this.#publishing ??= this.#publishAll();
     this.#beats.connected();
     this.#options.observer?.connected();
   }
 
   #lost(error: NoriaError): void {
     this.#lostAt ??= this.#options.clock.monotonic();
+    this.#isOpening = false;
     this.#unpublished = [];
     this.#beats.lost();
     this.#release();

@@ -1,7 +1,9 @@
-import { afterAll, beforeAll, describe, expect, onTestFinished } from 'vitest';
+import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest';
+import type { SharedState } from '../../../src/fleet/shared-pool.ts';
 import { freePort } from '../../support/free-port.ts';
 import { NO_STORE, TestStore } from '../../support/store-server.ts';
-import { testSharedPool } from '../shared-pool-contract.ts';
+import { until } from '../../support/until.ts';
+import { Recorder, sharedMember, testSharedPool } from '../shared-pool-contract.ts';
 import { openStoreStage } from './store-stage.ts';
 
 describe.skipIf(NO_STORE)('with a store', () => {
@@ -16,5 +18,24 @@ describe.skipIf(NO_STORE)('with a store', () => {
     const stage = openStoreStage(server);
     onTestFinished(() => expect(stage.lost, 'lost connections').toEqual([]));
     return stage;
+  });
+
+  test('redis: what a replica misses in the loaded state reaches the store, also after the store was emptied', async () => {
+    const stage = openStoreStage(server);
+    const pool = stage.connect('a');
+    const member = sharedMember(stage, 'm1');
+    class Rememberer extends Recorder {
+      override loaded(state: SharedState): void {
+        super.loaded(state);
+        if (state.members.length === 0)
+          queueMicrotask(() => pool.publish([{ kind: 'member.joined', member }]));
+      }
+    }
+    const seen = new Rememberer();
+    await pool.follow(seen);
+    await until('the member came back from the log', () => seen.facts.length === 1);
+    await server.command('FLUSHALL');
+    await until('the store has the member again', () => seen.facts.length === 2);
+    expect(seen.loads.map(({ members }) => members.length)).toEqual([0, 0]);
   });
 });
