@@ -55,6 +55,8 @@ test('docs/operations: alerts and dashboard use existing metrics and labels', ()
     'NoriaNotReady',
     'NoriaSourceHalted',
     'NoriaPaceRefused',
+    'NoriaFleetStoreLost',
+    'NoriaFleetStoreSlow',
   ]);
   expect(panels.length).toBeGreaterThan(15);
   for (const { where, expr } of expressions) {
@@ -85,7 +87,7 @@ test('docs/operations: expressions use existing source states', () => {
 
 test.skipIf(!PROMTOOL)('docs/operations: the alert rules are valid', () => {
   expect(execFileSync('promtool', ['check', 'rules', ALERTS], { encoding: 'utf8' })).toContain(
-    '3 rules found',
+    '5 rules found',
   );
 });
 

@@ -5,6 +5,7 @@ import { parse, parseAllDocuments } from 'yaml';
 import { z } from 'zod';
 import type { ConfigFiles } from '../../src/config/files.ts';
 import { parseConfig } from '../../src/config/load.ts';
+import { aclLine } from '../../src/fleet/redis/inspect-store.ts';
 
 const dockerfile = readFileSync('Dockerfile', 'utf8');
 /** Instructions, one per line, without comments. */
@@ -16,7 +17,11 @@ const instructions = dockerfile
 const lastOf = (name: string) => instructions.filter((line) => line.startsWith(`${name} `)).at(-1) ?? '';
 
 /** Every secret file exists and is readable by its owner only. */
-const SECRETS: ConfigFiles = { read: () => Buffer.from('hunter2-hunter2\n'), isWorldReadable: () => false };
+const SECRETS: ConfigFiles = {
+  read: (path) =>
+    Buffer.from(path.endsWith('/fleet-url') ? 'redis://noria:hunter2@valkey:6379\n' : 'hunter2-hunter2\n'),
+  isWorldReadable: () => false,
+};
 const accept = (yaml: string, env = {}) =>
   parseConfig(yaml, '/etc/noria/noria.yaml', { env, files: SECRETS });
 
@@ -116,6 +121,71 @@ test('docs/operations/kubernetes.yaml: has a restricted sidecar whose probes rea
   expect(noria.args).toEqual(['run', '--watch', '-c', '/etc/noria/noria.yaml']);
   expect(lastOf('USER')).toContain(`USER ${spec.securityContext.runAsUser}:`);
   expect(spec.terminationGracePeriodSeconds).toBeGreaterThan(config.shutdown.drainTimeoutMs / 1_000);
+});
+
+/** The options of a store that keep a fleet's data. */
+const KEEPS = [
+  ['--appendonly', 'yes'],
+  ['--maxmemory-policy', 'noeviction'],
+] as const;
+
+const fleetComposeSchema = z.object({
+  services: z.object({
+    valkey: z.object({ command: z.array(z.string()), secrets: z.tuple([z.literal('valkey.acl')]) }),
+    'noria-a': composeSchema.shape.services.shape.noria,
+    'noria-b': composeSchema.shape.services.shape.noria,
+    'scraper-a': z.object({ network_mode: z.literal('service:noria-a') }),
+    'scraper-b': z.object({ network_mode: z.literal('service:noria-b') }),
+  }),
+  configs: composeSchema.shape.configs,
+});
+
+test('docs/operations/fleet/compose.yaml: two norias in one fleet, and a store that keeps its data', () => {
+  const text = readFileSync('docs/operations/fleet/compose.yaml', 'utf8');
+  const { services, configs } = fleetComposeSchema.parse(parse(text, { merge: true }));
+  const config = accept(configs['noria.yaml'].content);
+  expect(config.warnings.map(({ path }) => path)).toEqual(['fleet']); // no TLS, as the page explains
+  expect(config.fleet?.url).toMatchObject({ host: 'valkey', port: 6379 });
+  for (const noria of [services['noria-a'], services['noria-b']])
+    expect(Number.parseInt(noria.stop_grace_period, 10)).toBeGreaterThan(
+      config.shutdown.drainTimeoutMs / 1_000,
+    );
+  const { command } = services.valkey;
+  for (const [option, value] of KEEPS) expect(command[command.indexOf(option) + 1], option).toBe(value);
+});
+
+const storeSchema = z.object({
+  spec: z.object({
+    replicas: z.literal(1),
+    template: z.object({
+      spec: z.object({
+        containers: z.tuple([z.object({ command: z.array(z.string()), securityContext: restricted })]),
+      }),
+    }),
+  }),
+});
+
+test('docs/operations/fleet/kubernetes.yaml: restricted sidecars in one fleet, and a store that keeps its data', () => {
+  const documents = parseAllDocuments(readFileSync('docs/operations/fleet/kubernetes.yaml', 'utf8'));
+  const named = (kind: string, name: string) =>
+    documents
+      .map((document) => document.toJS())
+      .find((object) => object.kind === kind && object.metadata.name === name);
+  const yaml = mapSchema.parse(named('ConfigMap', 'noria')).data['noria.yaml'];
+  const config = accept(yaml, { POD_NAME: 'scraper-0' });
+  expect(config.warnings.map(({ path }) => path)).toEqual(['admin.address', 'fleet']); // as the page explains
+  expect(config.fleet).toMatchObject({ replica: 'scraper-0', url: { host: 'valkey', port: 6379 } });
+  const scraper = named('StatefulSet', 'scraper');
+  const { spec } = deploymentSchema.parse(scraper).spec.template;
+  expect(spec.terminationGracePeriodSeconds).toBeGreaterThan(config.shutdown.drainTimeoutMs / 1_000);
+  const [store] = storeSchema.parse(named('StatefulSet', 'valkey')).spec.template.spec.containers;
+  const { command } = store;
+  for (const [option, value] of KEEPS) expect(command[command.indexOf(option) + 1], option).toBe(value);
+  expect(named('Service', 'valkey').spec.ports[0].port).toBe(config.fleet?.url.port);
+});
+
+test('docs/operations/fleet.md: shows the permissions that noria check prints', () => {
+  expect(readFileSync('docs/operations/fleet.md', 'utf8')).toContain(`\n${aclLine('noria', 'noria')}\n`);
 });
 
 test('docs/operations/systemd.md: has a valid configuration with the state folder of the unit', () => {
