@@ -167,8 +167,8 @@ export const FAULTS = {
     http: 502,
     socks5: 0x01,
     proxyStatus: 'destination_unavailable',
-    summary: 'The front proxy (via) did not connect noria.',
-    advice: 'Check the front proxy and the via URL in the configuration of noria; no member is blamed.',
+    summary: 'noria could not connect through the front proxy.',
+    advice: 'Check the front proxy, and via in the configuration of noria; no member is blamed.',
   },
   'bad-answer': {
     side: 'target',

@@ -36,7 +36,7 @@ export function openFrontTunnel(
     };
     const { reason, advice } = describeHop(failure, names);
     const code = failure.problem === 'unreachable' ? 'service-transport' : 'front-proxy-failed';
-    return new NoriaError(code, `${reason}; ${advice}`, { context: { reason, advice } });
+    return new NoriaError(code, `${reason}; ${advice}`);
   };
   socket.on('connect', () => hop.start());
   let isOpen = false;

@@ -69,22 +69,16 @@ export function outcomeOfError(error: unknown): DrawOutcome {
   return {
     code: error.fault.side === 'service' ? TRANSPORT : error.code,
     ...wordsOf(error),
-    message: error.message,
     verdict: verdictOn(error.code),
     ...(error.code === 'service-blocked' ? { retryWorsens: true } : {}),
   };
 }
 
-/** The front proxy fails in many ways, so the reason of this failure is more useful than that of the fault. */
-function wordsOf({ code, context }: NoriaError): { readonly summary: string; readonly advice: string } {
+/** A front proxy fails in many ways. The message says which, and what to do; clients get it, too. */
+function wordsOf({ code, message }: NoriaError): Pick<DrawOutcome, 'summary' | 'advice' | 'message'> {
   const { summary, advice } = FAULTS[code];
-  if (code !== 'front-proxy-failed') return { summary, advice };
-  const { reason = summary, advice: ownAdvice = advice } = context;
-  return { summary: sentence(String(reason)), advice: sentence(String(ownAdvice)) };
-}
-
-function sentence(text: string): string {
-  return `${text.slice(0, 1).toUpperCase()}${text.slice(1)}${text.endsWith('.') ? '' : '.'}`;
+  if (code !== 'front-proxy-failed') return { summary, advice, message };
+  return { summary: `${message.slice(0, 1).toUpperCase()}${message.slice(1)}.`, advice, message: undefined };
 }
 
 /** The outcome in noria's words, without text of the service: `12001: The key is wrong.` */
