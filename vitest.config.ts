@@ -6,6 +6,7 @@ const WITH_WORKERS = [
   'crash',
   'curl',
   'dying-member',
+  'front-proxy',
   'own-address',
   'process',
   'proxy-pool',
