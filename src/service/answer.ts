@@ -1,18 +1,23 @@
-/** The decoded answer of an extraction call, in noria's terms instead of the wire names. The client creates it, refill uses it. */
+/**
+ * The decoded answer of an extraction call, with noria's names for the fields. The client creates it, refill uses it.
+ */
 import type { Login } from '../core/login.ts';
 import type { MemberProtocol } from '../core/protocol.ts';
 
-/** One proxy of an answer, with a valid address and port. Everything else may be missing. */
+/** One proxy of an answer, with a valid address and port. All other fields may be missing. */
 export interface DrawnEntry {
   /** An IP literal in canonical form, without brackets. */
   readonly host: string;
   readonly port: number;
-  /** Only where the entry names it (free product), and always for links. */
+  /** Set for links, and for an entry of the free product that names its protocol. */
   readonly protocol?: MemberProtocol;
-  /** Remaining lifetime in ms from the sending of the request. `unknown`: the service sent -1. Absent: it sent none. */
+  /**
+   * Remaining lifetime in ms from the sending of the request. `unknown`: the service sent -1. Absent: the entry has no
+   * lifetime.
+   */
   readonly lifetimeMs?: number | 'unknown';
   readonly exitIp?: string;
-  /** Its own user name and password (links). */
+  /** The user name and password that the entry itself contains (links only). */
   readonly login?: Login;
   /** Free text: province, city, carrier. */
   readonly location?: string;
@@ -27,9 +32,9 @@ export interface DrawnEntry {
   readonly isNew?: boolean;
 }
 
-/** The counters of an answer, as numbers of distinct IPs. */
+/** The counters of an answer. Each is a number of distinct IPs. */
 export interface Quota {
-  /** Left for today or in total: `surplus_count`, or `today_left_count` of short-pure. */
+  /** Still available today or in total: `surplus_count`, or `today_left_count` of short-pure. */
   readonly remaining?: number;
   /** New in this answer: `update_count` or `dedup_count`. */
   readonly added?: number;
@@ -42,7 +47,7 @@ export interface Quota {
 export interface DrawAnswer {
   /** The service's code, e.g. `10001`. */
   readonly code: string;
-  /** The service's own text with masked secrets: only for status and log. */
+  /** The service's own text with masked secrets. Used only for the status and the log. */
   readonly message: string;
   /** Empty unless the code is success. At most 1,000. */
   readonly entries: readonly DrawnEntry[];

@@ -1,6 +1,7 @@
 /**
- * What answers of all formats have in common: the text of the body, the code, and the errors for a body that is not an
- * answer. An error quotes the beginning of the body on one printable line, with masked secrets. Pure.
+ * The steps that are the same for answers of all formats: decode the body's text, read the code, and build the error
+ * for a body that is not an answer. An error quotes the beginning of the body on one printable line, with masked
+ * secrets. Pure.
  */
 import { NoriaError } from '../core/faults.ts';
 import { maskSecrets, type Secret } from '../core/secret.ts';
@@ -9,16 +10,16 @@ import { oneLine } from './fields.ts';
 export interface AnswerOrigin {
   /** Host and port of the service. */
   readonly host: string;
-  /** Masked in quotes of the answer. */
+  /** Secrets that noria masks when it quotes the answer. */
   readonly secrets: readonly Secret[];
-  /** The fault of an answer that cannot be read; default: service-protocol. */
+  /** The fault code for an answer that noria cannot read; default: service-protocol. */
   readonly unreadable?: 'link-unreadable';
 }
 
-/** Values by their wire names, as received. */
+/** Values by the service's field names, as received. */
 export type RawFields = Readonly<Record<string, unknown>>;
 
-/** An answer as its format holds it, with unchecked values. */
+/** An answer after its format was parsed. The values are not checked yet. */
 export interface Envelope {
   readonly code: string;
   /** The service's own text, as received. */
@@ -29,20 +30,22 @@ export interface Envelope {
 }
 
 /**
- * Limits of an answer, checked before or while it is parsed, so that decoding never blocks other work for long. The largest
- * answer that noria keeps whole, 1,000 entries with all fields, has half as many values.
+ * Limits of an answer, checked before or while it is parsed, so that decoding never blocks other work for long. The
+ * largest answer that noria keeps whole (1,000 entries with all fields) has half as many values as MAX_VALUES.
  */
 export const MAX_VALUES = 32_000;
 export const MAX_DEPTH = 32;
 export const TOO_MANY_VALUES = `more than ${MAX_VALUES} values or more than ${MAX_DEPTH} levels`;
 
-/** A quote is made from the first so many times its length: most of a text may be white space that it loses. */
+/**
+ * noria masks this many times the length of a quote, because most of the text may be white space that the quote drops.
+ */
 const QUOTED_SHARE = 8;
 /** Maximum length of a quote, in characters. */
 const QUOTE_LENGTH = 200;
-/** Statuses of a server that is not the service, or of a wrong path: not found, method not allowed, gone, not implemented. */
+/** Statuses that show a wrong host or path: not found, method not allowed, gone, not implemented. */
 const NOT_FOUND: ReadonlySet<number> = new Set([404, 405, 410, 501]);
-/** The beginning of an HTML page. */
+/** Matches the beginning of an HTML page. */
 const WEB_PAGE = /^<(?:!doctype\s+html|html|head|body|title|meta|script|center|h1)\b/i;
 
 /** Decodes UTF-8 and removes a byte order mark and surrounding white space. Invalid bytes become U+FFFD. */
@@ -50,7 +53,7 @@ export function bodyText(body: Uint8Array): string {
   return new TextDecoder().decode(body).trim();
 }
 
-/** The service's code, which an answer may contain as a string or a number; undefined for anything else. */
+/** The service's code, which may be a string or a number; undefined for any other value. */
 export function readCode(raw: unknown): string | undefined {
   const text = typeof raw === 'number' || typeof raw === 'string' ? String(raw).trim() : '';
   return /^[\w.-]{1,16}$/.test(text) ? text : undefined;
@@ -66,7 +69,7 @@ export function quoteText(text: string, length: number, secrets: readonly Secret
   return line.length <= length ? line : `${line.slice(0, length).toWellFormed()}…`;
 }
 
-/** Masks and keeps about `length` characters. A secret that the cut divides is removed completely. */
+/** Masks and keeps about `length` characters. If the cut falls inside a secret, the whole secret is removed. */
 function maskBeginning(text: string, length: number, secrets: readonly Secret[]): string {
   if (text.length <= length) return maskSecrets(text, secrets);
   const longest = Math.max(0, ...secrets.map((secret) => encodeURIComponent(secret.reveal()).length));
@@ -74,13 +77,13 @@ function maskBeginning(text: string, length: number, secrets: readonly Secret[])
   return masked.slice(0, masked.length - longest);
 }
 
-/** @param what - what is wrong with the answer: completes "the answer of HOST …". */
+/** @param what - the problem; completes the sentence "the answer of HOST …". */
 export function unreadableAnswer(what: string, text: string, origin: AnswerOrigin): NoriaError {
   const code = origin.unreadable ?? 'service-protocol';
   return badAnswer(code, `the answer of ${origin.host} ${what}`, text, origin);
 }
 
-/** @param excess - the limit that it exceeds: completes "it has …". */
+/** @param excess - the limit that the answer exceeds; completes the sentence "it has …". */
 export function oversizedAnswer(excess: string, text: string, origin: AnswerOrigin): NoriaError {
   return unreadableAnswer(`is too large (it has ${excess}); ask for fewer proxies`, text, origin);
 }
@@ -90,7 +93,7 @@ export function webPageAnswer(text: string, origin: AnswerOrigin): NoriaError {
   return badAnswer('service-blocked', what, text, origin);
 }
 
-/** The error for a status other than 200, in an answer without a code of the service. */
+/** The error for an answer with a status other than 200 and without a code of the service. */
 export function unexpectedStatus(
   status: number,
   redirectsTo: string | undefined,

@@ -1,7 +1,8 @@
 /**
- * Calls the extraction service: one call, one attempt, one decoded answer. Pace, retries and reactions belong to refill.
+ * Calls the extraction service: one call, one attempt, one decoded answer. Pace, retries and reactions belong to
+ * refill.
  *
- * Every failure is a NoriaError that names the host, what happened and what to do. It never contains a key.
+ * Every failure is a NoriaError that names the host, what happened and what to do. The error never contains a key.
  */
 import type { LookupFunction } from 'node:net';
 import type { Clock } from '../core/clock.ts';
@@ -28,18 +29,20 @@ import {
 import { type Exchange, type OpenTunnel, Transport, type WriteGate } from './transport.ts';
 
 export interface ServiceClientOptions {
-  /** For one whole call: connecting, waiting and reading. */
+  /** Time limit of one whole call: connecting, waiting and reading. */
   readonly timeoutMs: number;
   readonly clock: Clock;
   readonly refuses: RefuseAddress;
   /** Resolves the service's name; default: the system resolver. */
   readonly lookup?: LookupFunction;
-  /** Connects through the front proxy; absent: noria connects itself. */
+  /** Connects through the front proxy; absent: noria connects directly. */
   readonly openTunnel?: OpenTunnel | undefined;
 }
 
 export interface CallOptions {
-  /** Masked in every kept text of the answer, in addition to the key, or to the secrets of a link. */
+  /**
+   * Masked in every text of the answer that noria keeps. Added to the key of the call, or to the secrets of its link.
+   */
   readonly secrets?: readonly Secret[];
   readonly gate?: WriteGate;
 }
@@ -59,9 +62,10 @@ const TOO_MANY_REQUESTS = 429;
 type Decode<Decoded> = (body: Uint8Array, origin: AnswerOrigin, status: number) => Decoded;
 
 /**
- * Opens a connection for each call, and keeps none. Opening one, and a call on it, reject with a NoriaError when there is no
- * answer: front-proxy-failed, service-transport (no complete answer), service-blocked (a web page, a redirect or a status other
- * than 200), service-protocol or link-unreadable (not understood), bad-config (unusable address), shutting-down (cancelled).
+ * Opens a new connection for each call. Opening a connection, and a call on it, reject with a NoriaError when there is
+ * no answer: front-proxy-failed, service-transport (no complete answer), service-blocked (a web page, a redirect or a
+ * status other than 200), service-protocol or link-unreadable (not understood), bad-config (unusable address),
+ * shutting-down (cancelled).
  */
 export class ServiceClient {
   readonly #options: ServiceClientOptions;
@@ -72,7 +76,7 @@ export class ServiceClient {
     this.#options = options;
   }
 
-  /** Opens the connection of one call. The caller closes it. `signal` cancels the call, too. */
+  /** Opens the connection of one call. The caller closes it. `signal` cancels the opening and the call. */
   async connect(address: ServiceAddress, signal?: AbortSignal): Promise<ServiceConnection> {
     const url = serviceUrl(address);
     const abort = new AbortController();
@@ -124,7 +128,7 @@ export class ServiceConnection {
     this.#closed = closed;
   }
 
-  /** One draw: operations 1 to 8, or a link. */
+  /** Makes one draw: operations 1 to 8, or a link. */
   async extract(call: DrawCall, options: CallOptions = {}): Promise<DrawAnswer> {
     if (call.product === 'link') return this.extractLink(call, options);
     const { refuses } = this.#parts;
@@ -136,7 +140,7 @@ export class ServiceConnection {
     );
   }
 
-  /** One draw from a link, with what was recognised in the answer. */
+  /** Makes one draw from a link, and also returns what noria recognised in the answer. */
   async extractLink(call: LinkCall, options: CallOptions = {}): Promise<DecodedLink & Timing> {
     const { refuses, clock } = this.#parts;
     const decode: Decode<DecodedLink> = (body, origin, status) =>
@@ -178,7 +182,10 @@ export class ServiceConnection {
   }
 }
 
-/** The specification names no status for errors, so a code of the service is valid with any status. A success needs 200. */
+/**
+ * The specification names no status for errors, so noria accepts a code of the service with any status. A success needs
+ * status 200.
+ */
 function decodeReply<Decoded extends { readonly code: string }>(
   { status, redirectsTo, body }: Exchange,
   origin: AnswerOrigin,
@@ -190,7 +197,7 @@ function decodeReply<Decoded extends { readonly code: string }>(
     if (decoded.code !== SUCCESS) return decoded;
   } catch (error) {
     if (!(error instanceof NoriaError)) throw error;
-    // ignored: without a code, the status is the better explanation
+    // ignored: without a code, the error for the status explains more
   }
   throw unexpectedStatus(status, redirectsTo, bodyText(body), origin);
 }

@@ -2,24 +2,24 @@
  * The codes of the service: what each means, how noria reacts, and what the operator can do.
  *
  * The key is operation and code, because 12007, 12008 and 12010 have different meanings in different operations.
- * Source: the specification, section "Errors". docs/service.md lists the same, held by test/held/service.test.ts.
- * The service's text decides nothing, because it varies and may have another encoding. One exception: `intervalNamedMs`
- * reads a number from it.
+ * Source: the specification, section "Errors". docs/service.md lists the same codes, held by test/held/service.test.ts.
+ * noria does not interpret the service's text, because the text varies and may have another encoding. One exception:
+ * `intervalNamedMs` reads a number from it.
  */
 import type { DrawAnswer } from './answer.ts';
 import { type CodeScope, OPERATIONS, type SourceProduct } from './operations.ts';
 
 /** How noria reacts to an answer. */
 export type CodeVerdict =
-  /** Continue. */
+  /** Success: continue. */
   | { readonly kind: 'ok' }
   /** No proxy at the moment: continue at the pace. */
   | { readonly kind: 'empty' }
   /** Calls come too often: widen the pace. */
   | { readonly kind: 'slow-down' }
-  /** No call for `ms`. A call before that would restart the wait. */
+  /** Make no call for `ms`. A call before that would restart the service's waiting time. */
   | { readonly kind: 'silence'; readonly ms: number }
-  /** A temporary condition, or one that the operator can remove in the console: retry every `retryEveryMs`. */
+  /** A temporary condition, or a condition that the operator can remove in the console: retry every `retryEveryMs`. */
   | { readonly kind: 'pause'; readonly retryEveryMs: number }
   /** A quota is used up: retry after `retryFromMs`, doubling to `retryToMs`; with `atMidnight` also when the service's day begins. */
   | {
@@ -28,13 +28,13 @@ export type CodeVerdict =
       readonly retryToMs: number;
       readonly atMidnight: boolean;
     }
-  /** The operator has to act. Without `retryEveryMs` there is no automatic retry. */
+  /** The operator has to act. Without `retryEveryMs`, noria does not retry. */
   | { readonly kind: 'halt'; readonly retryEveryMs?: number }
-  /** Not understood: retry after `retryFromMs`, doubling to `retryToMs`. */
+  /** Unknown answer: retry after `retryFromMs`, doubling to `retryToMs`. */
   | { readonly kind: 'back-off'; readonly retryFromMs: number; readonly retryToMs: number };
 
 export interface CodeMeaning {
-  /** What happened, in one sentence without the code. */
+  /** Says what happened, in one sentence without the code. */
   readonly summary: string;
   /** What the operator can do; empty when nothing is needed. */
   readonly advice: string;
@@ -45,7 +45,7 @@ export interface CodeMeaning {
   readonly limitsConnections?: true;
 }
 
-/** The code of success, in every operation. */
+/** The code of success in every operation. */
 export const SUCCESS = '10001';
 
 /** The service's day begins at midnight in this time zone. Inferred: the service documents no zone. */
@@ -163,7 +163,7 @@ const LIST_PARAMS_WRONG: CodeMeaning = {
   advice: 'Check the instance or the account, and the filter.',
 };
 
-/** The answers of an extraction link. noria gives them their codes by the rules of the source. */
+/** The codes of extraction links. noria derives each code from the answer by the rules of the source. */
 const LINK = {
   [SUCCESS]: OK,
   'too-fast': {
@@ -223,7 +223,7 @@ export const CODES: Readonly<Record<CodeScope, Readonly<Record<string, CodeMeani
   link: LINK,
 };
 
-/** What a code means in an operation. A code that the specification does not list there counts as a temporary fault. */
+/** What a code means in an operation. A code that is not listed there counts as a temporary fault. */
 export function meaningOf(operation: CodeScope, code: string): CodeMeaning {
   const entries = CODES[operation];
   const entry = Object.hasOwn(entries, code) ? entries[code] : undefined;
@@ -246,7 +246,10 @@ const DROPPED_ADVICE: Readonly<Record<string, string>> = {
 const UNREADABLE_ADVICE = 'Compare format and textLayout with the extraction format of the instance.';
 const UNREADABLE_LINK_ADVICE = 'Compare answer of the source with the answer of the link.';
 
-/** What the answer of a draw means. A success without a usable entry, or with no quota left, does not count as one. */
+/**
+ * What the answer of a draw means. A success without a usable entry, or with no quota left, does not count as a
+ * success.
+ */
 export function judgeDraw(
   product: SourceProduct,
   answer: Pick<DrawAnswer, 'code' | 'entries' | 'dropped' | 'quota'>,
@@ -266,7 +269,10 @@ export function judgeDraw(
   };
 }
 
-/** The least interval that the text of a 12002 names ("at least N seconds", in Chinese), in ms. It is often absent. */
+/**
+ * The minimum interval that the text of an answer with code 12002 names ("at least N seconds", in Chinese), in ms. Many
+ * answers name none.
+ */
 export function intervalNamedMs(message: string): number | undefined {
   const seconds = /(\d{1,4})\s*秒/.exec(message)?.[1];
   return seconds === undefined ? undefined : Number(seconds) * SECOND_MS;

@@ -20,8 +20,9 @@ const [QUOTE, BACKSLASH, COMMA, OPEN_OBJECT, CLOSE_OBJECT, OPEN_LIST, CLOSE_LIST
 );
 
 /**
- * @returns undefined when it is not a JSON object with a code, or a success whose `data` is not understood.
- * @throws NoriaError service-protocol when it exceeds the limits.
+ * @returns undefined when the text is not a JSON object with a code, or is a success whose `data` has an unknown
+ * structure.
+ * @throws NoriaError service-protocol when the text exceeds the limits.
  */
 export function readJson(text: string, origin: AnswerOrigin): Envelope | undefined {
   const body = parseObject(text, origin);
@@ -29,7 +30,7 @@ export function readJson(text: string, origin: AnswerOrigin): Envelope | undefin
   if (body === undefined || code === undefined) return undefined;
   const { data, msg } = body;
   const message = typeof msg === 'string' ? msg : '';
-  // The data of an error has no meaning, so it need not be understood.
+  // The data of an error has no meaning, so any structure is accepted.
   const entries = listIn(data) ?? (code === SUCCESS ? undefined : []);
   if (entries === undefined) return undefined;
   return { code, message, counters: isObject(data) ? [data, body] : [body], entries };
@@ -37,7 +38,7 @@ export function readJson(text: string, origin: AnswerOrigin): Envelope | undefin
 
 /**
  * @returns undefined when the text is not a JSON object.
- * @throws NoriaError service-protocol when it exceeds the limits.
+ * @throws NoriaError service-protocol when the text exceeds the limits.
  */
 export function parseObject(text: string, origin: AnswerOrigin): RawFields | undefined {
   const parsed = text.startsWith('{') ? parseJson(text, origin) : undefined;
@@ -46,14 +47,14 @@ export function parseObject(text: string, origin: AnswerOrigin): RawFields | und
 
 /**
  * @returns undefined when the text is not JSON.
- * @throws NoriaError service-protocol when it exceeds the limits.
+ * @throws NoriaError service-protocol when the text exceeds the limits.
  */
 export function parseJson(text: string, origin: AnswerOrigin): unknown {
   if (isOversized(text)) throw oversizedAnswer(TOO_MANY_VALUES, text, origin);
   try {
     return JSON.parse(text);
   } catch {
-    return undefined; // ignored: the caller reports what the text is instead
+    return undefined; // ignored: the caller reports what the text contains instead
   }
 }
 
@@ -62,7 +63,9 @@ export function objectsIn(list: readonly unknown[]): RawFields[] {
   return list.map((item) => (isObject(item) ? item : {}));
 }
 
-/** Counts values and levels without parsing. Each value but the first of an object or list follows a comma. */
+/**
+ * Counts values and levels without parsing. Every value follows a comma, except the first value of an object or list.
+ */
 function isOversized(text: string): boolean {
   let depth = 0;
   let values = 0;

@@ -1,4 +1,7 @@
-/** Decodes the answers of operations 9 and 10: JSON lists. They keep the specification's field names, because commands print them. Pure. */
+/**
+ * Decodes the answers of operations 9 and 10: JSON lists. The records keep the specification's field names, because
+ * commands print them. Pure.
+ */
 import {
   type AnswerOrigin,
   bodyText,
@@ -28,9 +31,11 @@ export interface DecodedList {
 }
 
 /**
- * Decodes an answer with any HTTP status. Leaves out records without their first field (the area, the id of the instance).
+ * Decodes an answer with any HTTP status. Leaves out records without their first field (the area, the id of the
+ * instance).
  *
- * @throws NoriaError service-protocol when it is not the expected JSON, service-blocked when it is a web page.
+ * @throws NoriaError service-protocol when the body is not the expected JSON, service-blocked when the body is a web
+ * page.
  */
 export function decodeList(name: ListName, body: Uint8Array, origin: AnswerOrigin): DecodedList {
   const text = bodyText(body);

@@ -1,8 +1,9 @@
 /**
- * Reads an answer in the format Text: one proxy per line, in the default layout, the free product's, or a custom one. Pure.
+ * Reads an answer in the format Text: one proxy per line, in the default layout, the layout of the free product, or a
+ * custom layout. Pure.
  *
- * Text has no envelope, so lines that match are a success. The specification shows no error in Text; in a text that does
- * not match, a code of the operation counts as one.
+ * Text has no envelope, so lines that match are a success. The specification shows no error in Text. If the lines do
+ * not match and the text contains a code of the operation, that code is the error.
  */
 import { type AnswerOrigin, type Envelope, oversizedAnswer, type RawFields } from './body.ts';
 import { CODES, SUCCESS } from './codes.ts';
@@ -15,7 +16,7 @@ const PLAIN_LINE =
 /** `[level]ip:port@protocol#location`, the line of the free product. */
 const FREE_LINE =
   /[ \t]*\[(?<level>[^\]\n]{0,100})\](?<ip>[^\s:]{1,45}|\[[0-9a-fA-F:.]{2,45}\]):(?<port>\d{1,6})@(?<protocol>\w{1,16})#(?<adr>[^\n]*)(?=\n|$)/y;
-/** Beyond these limits decoding takes too long. The pattern of a custom layout may backtrack in each line. */
+/** Longer texts take too long to decode. The pattern of a custom layout may backtrack in each line. */
 const MAX_LINES = 32_000;
 const MAX_LAYOUT_LINES = 1_000;
 /** The longest text that can be an error. */
@@ -31,7 +32,7 @@ export interface TextOptions extends AnswerOrigin {
  * Reads the lines of a Text answer. An empty text is a success without proxies.
  *
  * @returns undefined when at least half of the lines do not match.
- * @throws NoriaError service-protocol when it exceeds the limits.
+ * @throws NoriaError service-protocol when the text exceeds the limits.
  */
 export function readTextLines(text: string, options: TextOptions): Envelope | undefined {
   const lines = text.replace(/\r\n?/g, '\n');
@@ -39,7 +40,8 @@ export function readTextLines(text: string, options: TextOptions): Envelope | un
   const read = readRecords(lines, recordReader(options.product, options.textLayout), maxLines);
   if (read === undefined) throw oversizedAnswer(`more than ${maxLines} lines`, text, options);
   const { entries, mismatches } = read;
-  // A few bad lines are bad entries. Mostly bad lines are some other text that happens to contain an address.
+  // A few lines that do not match count as bad entries. If most do not match, the text is something else that happens
+  // to contain an address.
   if (mismatches > 0 && mismatches >= entries.length) return undefined;
   const bad = new Array<RawFields>(mismatches).fill({});
   return { code: SUCCESS, message: '', counters: [], entries: [...entries, ...bad] };
@@ -68,7 +70,9 @@ function lineReader(pattern: RegExp): RecordReader {
   };
 }
 
-/** All records, and the number of lines that do not match, completely or from some point on; undefined for too many. */
+/**
+ * Returns all records, and the number of lines (or ends of lines) that do not match; undefined if there are too many.
+ */
 function readRecords(
   text: string,
   read: RecordReader,
@@ -94,7 +98,7 @@ function readRecords(
 }
 
 function listedCode(text: string, operation: OperationNumber): string | undefined {
-  // A port after an address is not a code.
+  // A port after an address is not an error code.
   const withoutAddresses = text.replace(/\d{1,3}(?:\.\d{1,3}){3}\W{1,3}\d{1,5}\b/g, ' ');
   const numbers = withoutAddresses.match(/\b\d{5}\b/g) ?? [];
   return numbers.find((code) => Object.hasOwn(CODES[operation], code));

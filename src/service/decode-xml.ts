@@ -1,9 +1,8 @@
 /**
- * Reads the envelope in XML. Pure.
- *
- * The specification shows no layout, so any reasonable one is accepted: elements or attributes, inside elements of any name,
- * with or without namespaces, in any letter case. An element with an `ip` or a `port` is an entry; if it contains several
- * entries side by side, a repeated name starts the next one. A document type is rejected, because entities enable attacks.
+ * Reads the envelope in XML. Pure. The specification shows no layout, so noria accepts any reasonable one: elements or
+ * attributes, at any depth, with or without namespaces, in any letter case. An element with an `ip` or a `port` is an
+ * entry. If an element contains several entries side by side, a repeated name starts the next entry. noria rejects a
+ * document type, because entities enable attacks.
  */
 import {
   type AnswerOrigin,
@@ -18,8 +17,8 @@ import {
 import { parseXml, type XmlElement } from './xml-tree.ts';
 
 /**
- * @returns undefined when it is not well-formed XML with a code.
- * @throws NoriaError service-protocol when it exceeds the limits.
+ * @returns undefined when the text is not well-formed XML with a code.
+ * @throws NoriaError service-protocol when the text exceeds the limits.
  */
 export function readXml(text: string, origin: AnswerOrigin): Envelope | undefined {
   if (!text.startsWith('<')) return undefined;
@@ -35,11 +34,11 @@ export function readXml(text: string, origin: AnswerOrigin): Envelope | undefine
   return { code, message: typeof message === 'string' ? message : '', counters: [envelope], entries };
 }
 
-/** Walks the tree and adds entries to `entries`, and of all other names the first value to `envelope`. */
+/** Walks the tree. Adds entries to `entries`, and the first value of every other name to `envelope`. */
 function collect(element: XmlElement, envelope: Record<string, unknown>, entries: RawFields[]): void {
   const values = valuesOf(element);
   const names = new Set(values.map(([name]) => name));
-  // Next to the code, an ip alone is not an entry: an error may contain the address of a caller.
+  // An element that contains the code and an ip is not an entry: an error may contain the caller's address.
   const hasEntries = names.has('code')
     ? names.has('ip') && names.has('port')
     : names.has('ip') || names.has('port');
@@ -65,7 +64,7 @@ function entriesIn(values: readonly (readonly [string, string])[]): RawFields[] 
   return groups;
 }
 
-/** Names with their texts: the attributes of an element, then its children without children. */
+/** Names with their texts: first the attributes of an element, then its child elements that have no children. */
 function valuesOf({ attributes, children }: XmlElement): (readonly [string, string])[] {
   const leaves = children.filter((child) => child.children.length === 0);
   return [...attributes, ...leaves.map((leaf): [string, string] => [leaf.name, leaf.text])];

@@ -1,8 +1,6 @@
 /**
- * Decodes the answer of a draw. Pure: liberal in what it reads, strict in what it keeps.
- *
- * It keeps an entry with an IP literal and a port that nothing disqualifies, drops all others and counts them. An
- * unreadable answer is a NoriaError that quotes its beginning, with masked secrets.
+ * Decodes the answer of a draw. Pure. It keeps each entry that has an IP literal, a port and no disqualifying value; it
+ * drops and counts the others. An unreadable answer is a NoriaError that quotes its beginning, with masked secrets.
  */
 import type { MemberProtocol } from '../core/protocol.ts';
 import type { DrawAnswer, DrawnEntry, Quota } from './answer.ts';
@@ -23,9 +21,9 @@ import { readXml } from './decode-xml.ts';
 import { readDetails, readEntryPort, readInteger, readIp } from './fields.ts';
 import { type Format, OPERATIONS, type Product } from './operations.ts';
 
-/** The most entries kept of one answer. */
+/** The maximum number of entries that noria keeps of one answer. */
 export const MAX_ENTRIES = 1_000;
-/** The longest text of the service that is kept, in characters. */
+/** The maximum length of the service's text that noria keeps, in characters. */
 export const MAX_MESSAGE_LENGTH = 500;
 
 export type DropReason =
@@ -35,11 +33,14 @@ export type DropReason =
   | 'own'
   | 'protocol'
   | 'excess'
-  /** Links: its time is over; it lacks the credentials that the source requires. */
+  /** Only for links: the lifetime has ended, or the entry lacks the credentials that the source requires. */
   | 'expired'
   | 'credentials';
 
-/** Why an address cannot be a member: private ones unless the configuration allows them, and noria's own. Undefined: it can. */
+/**
+ * Returns why an address cannot be a member; undefined if it can. Private addresses need the configuration's
+ * permission, and noria's own addresses are never members.
+ */
 export type RefuseAddress = (host: string, port: number) => 'private' | 'own' | undefined;
 
 export interface DecodeOptions extends AnswerOrigin {
@@ -69,7 +70,8 @@ const READERS: Readonly<Record<Format, (text: string, options: DecodeOptions) =>
 /**
  * Decodes the body of an answer with any HTTP status.
  *
- * @throws NoriaError service-protocol when it is not in the requested format, service-blocked when it is a web page.
+ * @throws NoriaError service-protocol when the body is not in the requested format, service-blocked when the body is a
+ * web page.
  */
 export function decodeDraw(body: Uint8Array, options: DecodeOptions): DecodedDraw {
   const envelope = readEnvelope(bodyText(body), options);
@@ -79,10 +81,10 @@ export function decodeDraw(body: Uint8Array, options: DecodeOptions): DecodedDra
   return { code, message, ...keepValid(entries, options), quota: readQuota(envelope.counters) };
 }
 
-/** Reads the requested format, and other formats only if they contain an error. */
+/** Reads the requested format. Reads another format only if the answer is an error. */
 function readEnvelope(text: string, options: DecodeOptions): Envelope {
   const { format, product } = options;
-  // An empty text means no proxies. The other formats always have content.
+  // An empty text means no proxies. An answer in another format is never empty.
   if (text === '' && format !== 'text') throw unreadableAnswer('is empty', text, options);
   if (isWebPage(text)) throw webPageAnswer(text, options);
   const requested = READERS[format](text, options);
@@ -128,7 +130,7 @@ function readProtocol(label: unknown): MemberProtocol | undefined {
   return Object.hasOwn(PROTOCOLS, name) ? PROTOCOLS[name] : undefined;
 }
 
-/** Takes each counter from the first object that has it. Source: "Additional data fields" of the specification. */
+/** Takes each counter from the first object that contains it. Source: "Additional data fields" of the specification. */
 function readQuota(counters: readonly RawFields[]): Quota {
   const count = (...names: readonly string[]): number | undefined => {
     for (const counter of counters) {

@@ -1,8 +1,8 @@
 /**
- * The fields of a proxy entry by their wire names: how each is read into noria's terms and printed back.
+ * The fields of a proxy entry by their wire names: how each is decoded, and printed under its wire name again.
  *
- * Reading is liberal (numbers as text, text as numbers, missing fields). An invalid value counts as missing.
- * Source: the specification, "Proxy entry".
+ * Reading is liberal (numbers as text, text as numbers, missing fields). An invalid value counts as missing. Source:
+ * the specification, "Proxy entry".
  */
 import { canonicalIp, parsePort } from '../core/host-port.ts';
 import type { DrawnEntry } from './answer.ts';
@@ -12,7 +12,7 @@ type Details = Omit<DrawnEntry, 'host' | 'port' | 'protocol' | 'login'>;
 type Printed = string | number | boolean;
 
 interface FieldRow {
-  /** Which characters its text has in a custom Text layout: see `PATTERNS` in text-layout.ts. */
+  /** The characters that the field may contain in a custom Text layout: see `PATTERNS` in text-layout.ts. */
   readonly text: 'address' | 'number' | 'word' | 'free';
   readonly about: string;
   /** Absent for address, port and protocol, which `decode` reads. */
@@ -20,7 +20,10 @@ interface FieldRow {
   readonly print: (entry: DrawnEntry) => Printed | undefined;
 }
 
-/** The longest text kept of a field, in characters; how much of it is read, since most may be white space. */
+/**
+ * The maximum length of a field's text that noria keeps, and the maximum that it reads (most of it may be white space),
+ * in characters.
+ */
 const MAX_TEXT_LENGTH = 200;
 const MAX_READ_LENGTH = 2_000;
 /** A lifetime of more than a year is invalid. */
@@ -101,13 +104,13 @@ export function printEntry(entry: DrawnEntry, fields: readonly WireField[]): Rec
   return printed;
 }
 
-/** An integer, also as text; undefined for anything else. */
+/** An integer, also as text; undefined for any other value. */
 export function readInteger(raw: unknown): number | undefined {
   const value = typeof raw === 'string' && /^\s*[+-]?\d{1,15}(?:\.0*)?\s*$/.test(raw) ? Number(raw) : raw;
   return typeof value === 'number' && Number.isSafeInteger(value) ? value : undefined;
 }
 
-/** Text or a number as one printable line, cut at 200 characters; undefined when it is empty. */
+/** A text or a number as one printable line, cut at 200 characters; undefined when it is empty. */
 export function readText(raw: unknown): string | undefined {
   if (typeof raw === 'number') return Number.isFinite(raw) ? String(raw) : undefined;
   if (typeof raw !== 'string') return undefined;
@@ -143,7 +146,7 @@ function readFlag(raw: unknown): boolean | undefined {
   );
 }
 
-/** The functions of a row whose value noria uses unchanged, if `read` accepts it. */
+/** Reads and prints a field whose value noria uses unchanged, if `read` accepts it. */
 function field<Name extends keyof Details>(
   name: Name,
   read: (raw: unknown) => Details[Name] | undefined,

@@ -1,12 +1,11 @@
-/** What a product and its parameters say about the members that it draws: how long they live, and which protocol they speak. */
+/** What a product and its parameters say about the members that it draws: their lifetime and their protocol. */
 import type { MemberProtocol } from '../core/protocol.ts';
 import { type DrawRow, OPERATIONS, type SourceProduct } from './operations.ts';
 
 const MINUTE_MS = 60_000;
 
 /**
- * The lifetime of an entry without one, in ms from the sending of the request.
- *
+ * The lifetime of an entry that names none, in ms from the sending of the request.
  * @param params - from `checkParams`.
  */
 export function defaultLifetimeMs(product: SourceProduct, params: Readonly<Record<string, unknown>>): number {
@@ -16,7 +15,8 @@ export function defaultLifetimeMs(product: SourceProduct, params: Readonly<Recor
 }
 
 /**
- * The longest lifetime with which a product's members are drawn; undefined: unknown, as that of reverse-proxy IPs.
+ * The longest lifetime with which a product's members are drawn; undefined if it is unknown, for example for
+ * reverse-proxy IPs.
  *
  * @param params - from `checkParams`.
  */
@@ -31,7 +31,7 @@ export function longestLifeMs(
 }
 
 /**
- * The protocol of a product's members. For the free product and links: of entries that name none.
+ * The protocol of a product's members. For the free product and links: the protocol of entries that name none.
  *
  * @param params - from `checkParams`.
  */

@@ -8,7 +8,7 @@
 import type { MemberProtocol } from '../core/protocol.ts';
 import type { WireField } from './fields.ts';
 
-/** The products, as `product:` of a source names them. Each has one extraction operation. */
+/** The products, as the key `product` of a source names them. Each has one extraction operation. */
 export const PRODUCTS = [
   'long-residential',
   'shared',
@@ -27,7 +27,7 @@ export const SOURCE_PRODUCTS = [...PRODUCTS, 'link'] as const;
 
 export type SourceProduct = (typeof SOURCE_PRODUCTS)[number];
 export type OperationNumber = 1 | 2 | 3 | 4 | 5 | 6 | 7 | 8 | 9 | 10;
-/** What the codes of an answer belong to. */
+/** The scope of a code: its meaning may differ between operations. */
 export type CodeScope = OperationNumber | 'link';
 
 export const FORMATS = ['json', 'xml', 'text'] as const;
@@ -42,12 +42,12 @@ export type InstanceStatus = keyof typeof INSTANCE_STATUSES;
 
 /** One parameter of an operation. `about` completes the sentence "NAME is …". */
 export type OperationParam = {
-  /** Sent when a source does not set it. Every required parameter has a default, so a source need not set any. */
+  /** The value that noria sends when a source does not set the parameter. Every required parameter has a default. */
   readonly default?: number;
   readonly about: string;
 } & (
   | { readonly kind: 'whole'; readonly from: number; readonly to: number }
-  /** One of a few numbers, each with its meaning. */
+  /** One of a few numbers; each has a meaning. */
   | { readonly kind: 'choice'; readonly values: Readonly<Record<number, string>> }
   /** Keywords: a list, or a text with half-width commas. */
   | { readonly kind: 'keywords' }
@@ -55,22 +55,22 @@ export type OperationParam = {
   | { readonly kind: 'label' }
 );
 
-/** What refill and the configuration know about anything that proxies are drawn from. */
+/** What refill and the configuration need to know of everything that noria can draw from. */
 export interface DrawRow {
   readonly number: CodeScope;
   /** All parameters other than the instance, its key, `count` and the format selector. */
   readonly params: Readonly<Record<string, OperationParam>>;
   readonly count: {
-    /** The maximum of the service. Absent: each instance has its own. */
+    /** The maximum number of proxies per call. Absent: each instance has its own maximum. */
     readonly max?: number;
-    /** The maximum that noria requests when the source sets none. */
+    /** The maximum number of proxies that noria requests per call when the source sets none. */
     readonly defaultMax: number;
   };
-  /** The least time from the start of one call to the start of the next. */
+  /** The minimum time from the start of one call to the start of the next. */
   readonly minIntervalMs: number;
-  /** The recommended one; absent: the source has to set it. */
+  /** The recommended interval between calls; absent: the source must set it. */
   readonly defaultIntervalMs?: number;
-  /** The lifetime of an entry without one: `timespan` minutes (with `byTimespan`), but at least `atLeastMs`. */
+  /** The lifetime of an entry that names none: `timespan` minutes (with `byTimespan`), but at least `atLeastMs`. */
   readonly defaultLifetime: { readonly byTimespan: boolean; readonly atLeastMs: number };
   /** The longest lifetime of a drawn IP, in minutes; absent: unknown. */
   readonly longestLifeMinutes?: number;
@@ -101,7 +101,7 @@ export interface DrawOperation extends OperationRow, DrawRow {
   readonly defaultIntervalMs: number;
 }
 
-/** An extraction link: its URL has everything that an operation has in the table. */
+/** An extraction link. Its URL replaces the path and the parameters of an operation. */
 export interface LinkOperation extends DrawRow {
   readonly number: 'link';
   readonly server: 'url';
@@ -150,7 +150,7 @@ const ORDER: OperationParam = {
   about: 'the order',
 };
 
-/** The minimum lifetime in minutes. Its smallest value is the default. */
+/** The parameter for the minimum lifetime in minutes. Its smallest value is the default. */
 function timespan(from: number, to: number, maxLifetime: string): OperationParam {
   return {
     kind: 'whole',
@@ -251,9 +251,9 @@ export const OPERATIONS: Readonly<
       },
       timespan: timespan(1, 5, '6'),
     },
-    selector: { name: 'type', text: 1, json: 2, xml: 3 }, // unlike all other operations
+    selector: { name: 'type', text: 1, json: 2, xml: 3 }, // this product differs from all other operations
     count: LIMIT_BY_INSTANCE,
-    minIntervalMs: 100, // at most ten calls per second
+    minIntervalMs: 100, // The service allows at most ten calls per second.
     defaultIntervalMs: 10 * SECOND_MS,
     defaultLifetime: { byTimespan: true, atLeastMs: MINUTE_MS },
     longestLifeMinutes: 6,

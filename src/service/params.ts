@@ -5,19 +5,24 @@ import { type DrawRow, OPERATIONS, type OperationParam, type SourceProduct } fro
 export interface ParamProblem {
   /** The name of the parameter. */
   readonly key: string;
-  /** A predicate that follows the value or the key: `is not a whole number from 0 to 5`. Does not quote the value. */
+  /**
+   * A predicate that follows the value or the key: `is not a whole number from 0 to 5`. It does not quote the value.
+   */
   readonly message: string;
-  /** The known name that is most similar. */
+  /** The most similar known name. */
   readonly suggestion?: string;
 }
 
 export interface CheckedParams {
-  /** As the service expects them: numbers converted, lists joined, defaults added. `count` is the maximum per call. */
+  /**
+   * The parameters as the service expects them: numbers converted, lists joined, defaults added. `count` is the maximum
+   * per call.
+   */
   readonly params: Readonly<Record<string, string | number>>;
   readonly problems: readonly ParamProblem[];
 }
 
-/** Parameters that noria sends but that a source does not set in `params`. */
+/** Parameters that noria derives from other keys of a source, so that `params` cannot set them. */
 const SET_ELSEWHERE: Readonly<Record<string, string>> = {
   api: 'comes from instance',
   inst_id: 'comes from instance',
@@ -27,12 +32,12 @@ const SET_ELSEWHERE: Readonly<Record<string, string>> = {
   return_type: 'comes from format',
 };
 
-/** The longest text of one parameter, because many servers reject a query of more than a few KiB. */
+/** The maximum length of one parameter, because many servers reject a query of more than a few KiB. */
 const MAX_LENGTH = 500;
-/** The most entries that noria keeps of an answer. No known plan returns more in one call. */
+/** The maximum number of entries that noria keeps of an answer. No known plan returns more in one call. */
 const MAX_COUNT = 1_000;
 
-/** Numbers may be text. Keywords may be a list, or a text with half-width commas. */
+/** Accepts numbers as text. Accepts keywords as a list, or as a text with half-width commas. */
 export function checkParams(
   product: SourceProduct,
   params: Readonly<Record<string, unknown>>,
@@ -122,7 +127,7 @@ function readText(text: string): Read {
   return { value: text };
 }
 
-/** Combinations that exclude every proxy. */
+/** Rejects combinations of parameters that exclude every proxy. */
 function contradictions(params: Readonly<Record<string, string | number>>): ParamProblem[] {
   const requested = String(params['adr'] ?? '').split(',');
   const both = String(params['nadr'] ?? '')

@@ -12,9 +12,12 @@ import { withCount } from './link/link-url.ts';
 import type { EntryOptions } from './link/read-entry.ts';
 import { type Format, type ListName, type Method, OPERATIONS, type Product } from './operations.ts';
 
-/** The address of the service: one of the two is required. */
+/** The address of the service. One of the two fields is required. */
 export interface ServiceAddress {
-  /** {base_url}: `http://` or `https://`, optionally with a path. For `short-pure` it replaces host and port. */
+  /**
+   * {base_url}: `http://` or `https://`, optionally with a path. For `short-pure` it replaces host and port of
+   * `extractHost`.
+   */
   readonly baseUrl?: string;
   /** {extract_host} of `short-pure`; its default port is 8080. */
   readonly extractHost?: string;
@@ -34,7 +37,7 @@ export interface ExtractCall extends CallBase {
   readonly textLayout?: string;
   /** Sent as api, inst_id or app_id. */
   readonly instance: string;
-  /** From `checkParams`. Its `count`, the maximum per call, is not sent. */
+  /** The result of `checkParams`. noria does not send its `count`, which is the maximum per call. */
   readonly params: Readonly<Record<string, string | number>>;
   /** How many proxies to request; absent: the service decides. */
   readonly count?: number;
@@ -46,32 +49,32 @@ export interface LinkCall extends ServiceAddress, Pick<EntryOptions, 'rules' | '
   readonly method: Method;
   /** The origin of the URL. */
   readonly baseUrl: string;
-  /** `linkIdentity` of the URL. */
+  /** The result of `linkIdentity` for the URL. */
   readonly instance: string;
-  /** With the placeholder for the count. */
+  /** The URL with the placeholder for the count. */
   readonly url: Secret;
   readonly headers: Readonly<Record<string, Secret>>;
   readonly body?: Secret;
-  /** `linkSecrets` of the URL: masked in every text of the vendor. */
+  /** The result of `linkSecrets` for the URL. noria masks these texts in every text of the vendor. */
   readonly secrets: readonly Secret[];
   readonly params: Readonly<Record<string, string | number>>;
   readonly count?: number;
 }
 
 export type DrawCall = ExtractCall | LinkCall;
-/** A call without its count. */
+/** A call whose request has no count yet. */
 export type CountlessCall = Omit<ExtractCall, 'count'> | Omit<LinkCall, 'count'>;
 
-/** Operation 9. */
+/** A call of operation 9. */
 export interface AreasCall extends CallBase {
   readonly instance: string;
   readonly areaKeyword?: string;
 }
 
-/** Operation 10. */
+/** A call of operation 10. */
 export interface InstancesCall extends CallBase {
   readonly username: string;
-  /** See `INSTANCE_STATUSES`; absent: all. */
+  /** One of `INSTANCE_STATUSES`; absent: all statuses. */
   readonly status?: number;
 }
 
@@ -79,9 +82,9 @@ export interface ServiceRequest {
   readonly method: Method;
   /** Contains the key if the method is GET: never show it. */
   readonly url: URL;
-  /** For POST: a form, unless a header says otherwise. */
+  /** The body of a POST request: a form, unless a header names another type. */
   readonly body?: string;
-  /** In lower case. May contain secrets. */
+  /** Names are in lower case. Values may contain secrets. */
   readonly headers?: Readonly<Record<string, string>>;
 }
 
@@ -113,7 +116,10 @@ export function instancesRequest(call: InstancesCall): ServiceRequest {
   return listRequest('instances', call, call.username, pair('status', call.status));
 }
 
-/** The URL to connect to. @throws NoriaError bad-config when the address is unusable. */
+/**
+ * The URL to which noria connects.
+ * @throws NoriaError bad-config when the address is unusable.
+ */
 export function serviceUrl(address: ServiceAddress): URL {
   return new URL(rootOf(address));
 }

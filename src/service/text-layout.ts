@@ -7,7 +7,7 @@
 import { ENTRY_FIELDS, isWireField, type WireField } from './fields.ts';
 import { OPERATIONS, type Product } from './operations.ts';
 
-/** Reads the record at `from`; undefined when there is none. Line breaks in `text` must be `\n`. */
+/** Reads the record at `from`; undefined when no record starts there. Line breaks in `text` must be `\n`. */
 export type RecordReader = (
   text: string,
   from: number,
@@ -28,7 +28,7 @@ const PATTERNS = {
 /** Returns the reader of a layout, or what is wrong with the layout. */
 export function compileLayout(product: Product, layout: string): CompiledLayout {
   const normal = layout.replace(/\r\n?/g, '\n');
-  const parts = normal.split(/\{([^{}]*)\}/); // literal, tag, literal, tag, …, literal
+  const parts = normal.split(/\{([^{}]*)\}/); // the parts alternate: literal, tag, literal, tag, …, literal
   const literals = parts.filter((_, index) => index % 2 === 0);
   const tags = parts.filter((_, index) => index % 2 === 1);
   const problem = findProblem(product, tags, literals);
@@ -55,7 +55,7 @@ function findProblem(
   if (twice !== undefined) return `{${twice}} occurs twice`;
   const separators = literals.slice(1, -1);
   if (separators.includes('')) return 'two fields must have text between them';
-  // Otherwise the texts of both fields may contain it, and a line could be divided in too many ways.
+  // A letter or digit may also occur in both fields, so a line could be divided in too many ways.
   const weak = separators.find((separator) => /^\w*$/.test(separator));
   if (weak !== undefined) return `"${weak}" cannot separate two fields: use a character such as , or ;`;
   return undefined;

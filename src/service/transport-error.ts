@@ -9,9 +9,9 @@ import { oneLine } from './fields.ts';
 export interface ExchangeProgress {
   /** Host and port of the service. */
   readonly host: string;
-  /** What the exchange waits for. */
+  /** The phase in which the exchange failed: opening the connection, waiting for the answer, or reading its body. */
   phase: 'connection' | 'answer' | 'body';
-  /** Monotonic ms. */
+  /** When the exchange started, in monotonic ms. */
   readonly startedAt: number;
 }
 
@@ -82,7 +82,8 @@ export function transportError(
   const errno = codeOf(error);
   const { code, message } = faultOf(errno, error);
   const context = { host, phase, ms, ...(errno === undefined ? {} : { errno }) };
-  // The parser's error contains the received bytes, which may quote the request with its key, so it is no cause here.
+  // The parser's error contains the received bytes, which may quote the request with its key. So noria does not keep
+  // that error as the cause.
   const cause = error instanceof errors.HTTPParserError ? {} : { cause: error };
   return new NoriaError(code, message(host, ms), { ...cause, context });
 }
@@ -102,7 +103,9 @@ function faultOf(errno: string | undefined, error: unknown): TransportFault {
   };
 }
 
-/** The code of the system or the library. An AggregateError of several addresses has the code of the first. */
+/**
+ * The error code of the system or the library. For an AggregateError of several addresses, the code of the first error.
+ */
 function codeOf(error: unknown): string | undefined {
   if (!(error instanceof Error) || !('code' in error)) return undefined;
   return typeof error.code === 'string' ? error.code : undefined;

@@ -1,9 +1,9 @@
 /**
- * Makes one HTTP exchange with the service on a new connection, and closes it. Opening the connection (DNS, TCP, TLS) and
- * sending the request are two steps, so that the pace can be claimed between them.
+ * Makes one HTTP exchange with the service on a new connection, and closes it. Opening the connection (DNS, TCP, TLS)
+ * and sending the request are two steps, so that the caller can claim the pace between them.
  *
- * It follows no redirect and ignores the proxy variables of the environment: another host would get the key, and a proxy
- * variable may even point to noria itself. One timeout covers both steps.
+ * It follows no redirect, because another host would get the key. It ignores the proxy variables of the environment,
+ * which may point to noria itself. One timeout covers both steps.
  */
 import dns from 'node:dns';
 import net, { type LookupFunction, type Socket } from 'node:net';
@@ -16,14 +16,14 @@ import type { ServiceRequest } from './request.ts';
 import { type ExchangeProgress, transportError } from './transport-error.ts';
 
 export interface TransportOptions {
-  /** For opening the connection and for the exchange together, without the time between them. */
+  /** Time limit for opening the connection and for the exchange together, without the time between them. */
   readonly timeoutMs: number;
   readonly clock: Clock;
-  /** Cancels what is in progress, which then fails with `shutting-down`. */
+  /** Cancels the current step, which then fails with `shutting-down`. */
   readonly signal: AbortSignal;
   /** Resolves the service's name; default: the system resolver. */
   readonly lookup?: LookupFunction | undefined;
-  /** Connects through the front proxy, which then resolves the name. Absent: noria connects itself. */
+  /** Connects through the front proxy, which then resolves the name. Absent: noria connects directly. */
   readonly openTunnel?: OpenTunnel | undefined;
 }
 
@@ -35,15 +35,15 @@ export interface TransportOptions {
 export type OpenTunnel = (server: HostPort, done: (error: NoriaError | undefined) => void) => Tunnel;
 
 export interface Tunnel {
-  /** Has an 'error' handler. */
+  /** The socket. It already has an 'error' handler. */
   readonly socket: Socket;
-  /** Why there is no connection after `ms`; undefined when there is one. */
+  /** Returns why there is no connection after `ms`; undefined when there is one. */
   timedOut(ms: number): NoriaError | undefined;
 }
 
-/** Decides at the last moment whether a request is sent, and learns when it has arrived. */
+/** Decides at the last moment whether noria sends a request, and learns when the answer begins. */
 export interface WriteGate {
-  /** Called synchronously, right before the first byte of the request is written. If it throws a NoriaError, nothing is written. */
+  /** Called synchronously, right before the first byte of the request is written. If it throws, nothing is written. */
   beforeWrite(): void;
   /** Called when the head of the answer has arrived. */
   answered(): void;
@@ -62,16 +62,16 @@ export interface Exchange {
 /** The largest accepted body: five times a full answer of 1,000 entries. */
 export const MAX_BODY_BYTES = 1024 * 1024;
 
-/** How long to try one of several addresses before the next. */
+/** How long noria tries one of several addresses before it tries the next. */
 const ADDRESS_ATTEMPT_MS = 2_000;
 
 /** An open connection to the service, for one exchange. */
 export class Transport {
   readonly #connection: Connection;
   readonly #options: TransportOptions;
-  /** What opening the connection left of the timeout. */
+  /** The part of the timeout that is left after opening the connection. */
   readonly #leftMs: number;
-  /** The request was written, and its answer has not begun. */
+  /** True from writing the request until its answer begins. */
   #isUnanswered = false;
 
   private constructor(connection: Connection, options: TransportOptions, leftMs: number) {
@@ -146,7 +146,10 @@ export class Transport {
     }
   }
 
-  /** Idempotent. Resets a connection without an answer: the kernel must not deliver the request after the call has ended. */
+  /**
+   * Idempotent. Resets a connection that has no answer yet, so that the kernel does not deliver the request after the
+   * call has ended.
+   */
   close(): void {
     const { raw, socket } = this.#connection;
     if (this.#isUnanswered && !raw.destroyed) raw.resetAndDestroy();
@@ -158,7 +161,7 @@ export class Transport {
 interface Connection {
   /** The TCP connection. */
   readonly raw: Socket;
-  /** What HTTP is spoken on: TLS for https, else the TCP connection. */
+  /** The socket for HTTP: TLS for https, else the TCP connection. */
   readonly socket: Socket;
 }
 
@@ -168,16 +171,16 @@ const CLOSED_EARLY = Object.assign(new Error('the service closed the connection'
 /** An HTTP client that makes one request on an open connection. */
 function clientOn(socket: Socket, origin: string): Client {
   return new Client(origin, {
-    connect: (_target, done) => queueMicrotask(() => done(null, socket)), // undici expects no result within the call
+    connect: (_target, done) => queueMicrotask(() => done(null, socket)), // undici ignores the return value and closes the connection after one request
     pipelining: 0, // closes the connection after one request
     allowH2: false,
-    headersTimeout: 0, // the timer of the exchange covers everything
+    headersTimeout: 0, // disabled: the timer of the exchange covers everything
     bodyTimeout: 0,
     maxResponseSize: MAX_BODY_BYTES,
   });
 }
 
-/** Calls `allow` synchronously before the first byte is written; what it throws fails the write. */
+/** Calls `allow` synchronously before the first byte is written. If `allow` throws, the write fails with that error. */
 function guardFirstWrite(socket: Socket, allow: () => void): void {
   const { write } = socket;
   socket.write = (...written: unknown[]) => {
@@ -197,7 +200,7 @@ function headersOf({ body, headers }: ServiceRequest): Record<string, string> {
   };
 }
 
-/** Connects, with TLS for https. */
+/** Connects. Adds TLS for https. */
 async function openConnection(url: URL, options: TransportOptions): Promise<Connection> {
   const { clock, signal, timeoutMs } = options;
   const progress: ExchangeProgress = { host: url.host, phase: 'connection', startedAt: clock.monotonic() };
@@ -214,7 +217,7 @@ async function openConnection(url: URL, options: TransportOptions): Promise<Conn
     raw.on('error', failed);
     return connected();
   });
-  // The handler of errors stays: an error after the connection was opened makes the exchange fail.
+  // The error handler stays in place, so that an error after the opening makes the exchange fail.
   const raw = tunnel?.socket ?? connectTcp(url, options.lookup ?? dns.lookup, connected).on('error', failed);
   const timer = clock.after(timeoutMs, () =>
     reject(tunnel?.timedOut(timeoutMs) ?? timedOut(progress, timeoutMs)),
@@ -259,14 +262,14 @@ function connectTls(raw: Socket, { hostname }: URL, connected: () => void): Sock
   return tls.connect({ socket: raw, host, ...servername, ALPNProtocols: ['http/1.1'] }, connected);
 }
 
-/** The host of a URL with an IPv6 address has brackets. */
+/** Removes the brackets of an IPv6 address in the host of a URL. */
 function withoutBrackets(hostname: string): string {
   return hostname.replace(/^\[|\]$/g, '');
 }
 
 /**
- * Ignores the IPv6 addresses of a name that has IPv4 ones. The service authorises both calls and connections to members by
- * address. Members are connected over IPv4, so the calls must have the same source address.
+ * Ignores the IPv6 addresses of a name that also has IPv4 addresses. The service authorises calls and connections to
+ * members by the source address. noria connects to members over IPv4, so the calls must use IPv4, too.
  */
 function ipv4First(lookup: LookupFunction): LookupFunction {
   return (hostname, options, done) => {

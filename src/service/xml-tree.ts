@@ -2,30 +2,32 @@
  * Parses a small XML document into elements, in one pass and within limits. Pure.
  *
  * It reads what an extraction service may send: elements, attributes, CDATA, comments, processing instructions, and the
- * predefined and numeric references. Prefixes of namespaces are dropped. It rejects a document type, because entities enable
- * attacks. Each pattern is sticky and each search runs forward, so the time grows with the length of the text only.
+ * predefined and numeric references. It drops the prefixes of namespaces. It rejects a document type, because entities
+ * enable attacks. Each pattern is sticky and each search runs forward, so the time is linear in the length of the text.
  */
 
 export interface XmlElement {
-  /** In lower case, without prefix; so are the names of the attributes. */
+  /** The name in lower case, without prefix. The names of the attributes have the same form. */
   readonly name: string;
   readonly attributes: readonly (readonly [string, string])[];
   readonly children: readonly XmlElement[];
-  /** Its own text, trimmed, with resolved references. */
+  /** The element's own text, trimmed, with resolved references. */
   readonly text: string;
 }
 
 export interface XmlLimits {
   readonly depth: number;
-  /** Tags, attributes, references, comments, CDATA sections and processing instructions together. */
+  /**
+   * The maximum number of tags, attributes, references, comments, CDATA sections and processing instructions together.
+   */
   readonly nodes: number;
 }
 
-/** `too-large`: it exceeds a limit. */
+/** `too-large`: the document exceeds a limit. */
 type XmlResult = XmlElement | 'not-xml' | 'too-large';
 
 interface OpenElement {
-  /** As in the document: the end tag repeats it. */
+  /** The name as the document writes it: the end tag must repeat it. */
   readonly tag: string;
   readonly attributes: XmlElement['attributes'];
   readonly children: XmlElement[];
@@ -91,7 +93,7 @@ class XmlScanner {
     return !this.#tooLarge;
   }
 
-  /** Moves behind `end` and returns what precedes it; undefined if it does not occur. */
+  /** Moves behind the next `end` and returns the text before it; undefined if there is none. */
   #skip(opening: number, end: string): string | undefined {
     const from = this.#at + opening;
     const to = this.#text.indexOf(end, from);
@@ -104,7 +106,7 @@ class XmlScanner {
     const content = this.#skip('<![CDATA['.length, ']]>');
     const texts = this.#open.at(-1)?.texts;
     if (content === undefined || texts === undefined) return false;
-    texts.push(content); // contains no references
+    texts.push(content); // the text contains no references
     return true;
   }
 

@@ -7,25 +7,25 @@
  */
 import { oneLine, readIp } from '../fields.ts';
 
-/** An address as text, before its parts are checked. */
+/** An address as text. Its parts are not checked yet. */
 export interface AddressText {
   readonly scheme?: string;
   readonly ip: string;
   readonly port: string;
   readonly username?: string;
   readonly password?: string;
-  /** The fields after the address. */
+  /** Further fields after the address. */
   readonly rest: readonly string[];
-  /** The layout in tags, without `rest`: `{username}:{password}@{ip}:{port}`. */
+  /** The layout of the text in tags, without `rest`: `{username}:{password}@{ip}:{port}`. */
   readonly layout: string;
-  /** What separates the address from `rest`. */
+  /** The character that separates the address from `rest`. */
   readonly separator: string;
 }
 
 /** Reads the fields of a text by their names in the layout; undefined when the text does not match. */
 export type LayoutReader = (text: string) => ReadonlyMap<string, string> | undefined;
 
-/** A longer text is not an entry. */
+/** Entries longer than this are ignored. */
 const MAX_LENGTH = 600;
 const IP = String.raw`(?<ip>\d{1,3}(?:\.\d{1,3}){3}|\[[0-9a-fA-F:.]{2,45}\])`;
 const PORT = String.raw`(?<port>\d{1,5})(?!\d)`;
@@ -35,9 +35,9 @@ const SCHEME = `(?:(?<scheme>[a-zA-Z][a-zA-Z0-9]{2,9})://)?`;
 const BEFORE = String.raw`(?:(?<user>${PART}):(?<pass>[^\s]{1,255})@|(?<user2>${PART}):(?<pass2>${PART}):)?`;
 const AFTER = String.raw`(?::(?<user3>${PART}):(?<pass3>[^\s,;|]{1,255}))?`;
 const COLON_ADDRESS = new RegExp(`^${SCHEME}${BEFORE}${IP}:${PORT}${AFTER}`);
-/** Without a colon between address and port. */
+/** The variant for a text without a colon between address and port. */
 const SPACED_ADDRESS = new RegExp(String.raw`^${IP}[ \t]*[ \t,;|][ \t]*${PORT}`);
-/** Where an address begins in a line that may have several. */
+/** Matches the beginning of an address, in a line that may contain several addresses. */
 const COLON_START = /\d{1,3}(?:\.\d{1,3}){3}:\d{1,5}(?!\d)|\[[0-9a-fA-F:.]{2,45}\]:\d{1,5}(?!\d)/g;
 const RECORD_SEPARATOR = /[\s,;|]/;
 const LINE = /\r\n?|\n|<br\s{0,3}\/?>/i;
@@ -66,7 +66,10 @@ export function readAddressText(text: string): AddressText | undefined {
   };
 }
 
-/** The entries of a text: its lines, or several addresses in one line. At most `max` and one more. */
+/**
+ * The entries of a text: its lines, or the addresses of a line with several. Returns at most `max` + 1 entries, so that
+ * the caller can detect an excess.
+ */
 export function textEntries(text: string, max: number): string[] {
   const entries: string[] = [];
   for (const line of text.split(LINE)) {
@@ -78,7 +81,7 @@ export function textEntries(text: string, max: number): string[] {
   return entries;
 }
 
-/** What is wrong with a layout; undefined: nothing. */
+/** Returns what is wrong with a layout; undefined if nothing is. */
 export function layoutProblem(layout: string): string | undefined {
   const parts = layout.split(/\{[^{}]*\}/);
   if (parts.length === 1) return 'contains no field in braces, such as {ip}:{port}';
@@ -88,7 +91,7 @@ export function layoutProblem(layout: string): string | undefined {
   return undefined;
 }
 
-/** @param layout - one without a problem. */
+/** @param layout - must have passed `layoutProblem`. */
 export function compileEntryLayout(layout: string): LayoutReader {
   const parts = layout.split(TAG); // literal, name, literal, name, …, literal
   return (text) => {
@@ -120,7 +123,7 @@ export function fillLayout(layout: string, read: (field: string) => unknown): st
   return isComplete ? oneLine(text) : undefined;
 }
 
-/** The line, or its parts if it has several addresses. */
+/** Yields the line, or its parts if it contains several addresses. */
 function* entriesOfLine(line: string): Generator<string> {
   let from = 0;
   let previousEnd = 0;
@@ -135,7 +138,7 @@ function* entriesOfLine(line: string): Generator<string> {
   yield previousEnd === 0 ? line : trimSeparators(line.slice(from));
 }
 
-/** The start of the record whose address is at `at`: a scheme or a login may precede the address. */
+/** Returns the start of the record whose address begins at `at`. A scheme or a login may precede the address. */
 function recordStart(line: string, at: number, previousEnd: number): number {
   let start = at;
   while (start > previousEnd && !RECORD_SEPARATOR.test(line.charAt(start - 1))) start -= 1;

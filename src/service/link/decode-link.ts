@@ -1,8 +1,9 @@
 /**
- * Decodes the answer of an extraction link: finds the list, reads its entries, and classifies answers that have none. Pure.
+ * Decodes the answer of an extraction link: finds the list, reads its entries, and classifies answers that have none.
+ * Pure.
  *
- * The rules of the source decide; parts without a rule are recognised. Every step is limited in depth, values and entries, so
- * that a hostile answer costs little time and memory.
+ * The rules of the source decide. Where there is no rule, noria recognises the part by its name or form. Every step is
+ * limited in depth, values and entries, so that a hostile answer costs little time and memory.
  */
 import type { DrawnEntry } from '../answer.ts';
 import {
@@ -26,14 +27,14 @@ import type { CodeRule } from './rules.ts';
 
 export type LinkDecodeOptions = AnswerOrigin & Omit<EntryOptions, 'layout'>;
 
-/** What was recognised in an answer, in the terms of `answer` of a source. */
+/** What noria recognised in an answer, named like the keys of `answer` of a source. */
 export interface RecognisedAnswer {
   readonly format: 'json' | 'text';
   /** The path of the list in JSON; absent for text. */
   readonly list?: string;
-  /** Of the first entry that noria keeps, or would keep at a public address. */
+  /** Taken from the first entry that noria keeps, or would keep if private addresses were allowed. */
   readonly parts: EntryParts | undefined;
-  /** The field that probably says whether the answer is a success, and its value in this one. */
+  /** The field that probably says whether the answer is a success, and its value in this answer. */
   readonly ok?: { readonly field: string; readonly value: string };
 }
 
@@ -47,17 +48,17 @@ interface FoundList {
   readonly entries: readonly unknown[];
 }
 
-/** The codes of answers that are no success, and the rules that give them. */
+/** The codes for answers that are no success, by the rule that matches the answer. */
 const CODE_OF_RULE = { tooFast: 'too-fast', denied: 'denied', empty: 'empty' } as const;
-/** Every other answer that is no success. */
+/** The code for every other answer that is no success. */
 const REFUSED = 'refused';
 
 const MAX_LINES = 32_000;
-/** How many entries of a list are tried before it is not the list of addresses. */
+/** noria tries this many entries of a list. If none has an address, the list is not the list of proxies. */
 const SAMPLE = 5;
-/** How many fields of an answer are searched for these. */
+/** noria searches this many fields of an answer for the fields below. */
 const MAX_FIELDS = 100;
-/** The usual names of the field with the code, and of the one with its text, in lower case. */
+/** The usual names of the field with the code and of the field with its text, in lower case. */
 const CODE_FIELDS = [
   'code',
   'status',
@@ -75,7 +76,8 @@ const IP_LIKE = /\d{1,3}(?:\.\d{1,3}){3}/;
 /**
  * Decodes the body of an answer with any HTTP status.
  *
- * @throws NoriaError link-unreadable when it contains no address and no rule explains it, service-blocked when it is a web page.
+ * @throws NoriaError link-unreadable when the body contains no address and no rule explains it, service-blocked when
+ * the body is a web page.
  */
 export function decodeLink(body: Uint8Array, given: LinkDecodeOptions): DecodedLink {
   const options: LinkDecodeOptions = { ...given, unreadable: 'link-unreadable' };
@@ -95,7 +97,7 @@ export function decodeLink(body: Uint8Array, given: LinkDecodeOptions): DecodedL
   const entryOptions = { ...options, layout };
   const list = findList(text, json, entryOptions);
   const read = readEntries(list?.entries ?? [], entryOptions);
-  // Mostly unreadable lines are some other text that happens to contain an address.
+  // If most lines are unreadable, the text is something else that happens to contain an address.
   const isOtherText = list?.path === undefined && (read.dropped.address ?? 0) > read.entries.length;
   if (isOtherText || (read.parts === undefined && isUnexplained(text, list, read, options))) {
     throw unreadableAnswer(noAddress(list, options), text, options);
@@ -178,7 +180,10 @@ function lines(text: string, origin: AnswerOrigin): string[] {
   return entries;
 }
 
-/** A list of entries, else one object that is an entry, else a text with entries; the outermost first. */
+/**
+ * Finds the entries: a list of entries, else one object that is an entry, else a text with entries. The outermost match
+ * wins.
+ */
 function searchList(json: unknown, options: EntryOptions & AnswerOrigin): FoundList | undefined {
   const nodes = nodesOf(json);
   const isEntry = (value: unknown) => hasAddress(value, options);
@@ -225,7 +230,7 @@ function readEntries(list: readonly unknown[], options: EntryOptions): ReadEntri
   return { entries, dropped, parts };
 }
 
-/** No entry is usable, and neither the rules nor the entries say why. */
+/** Whether no entry is usable, and neither the rules nor the entries explain why. */
 function isUnexplained(
   text: string,
   list: FoundList | undefined,
@@ -234,7 +239,8 @@ function isUnexplained(
 ): boolean {
   const { private: privateCount, own, expired, credentials } = dropped;
   if ((privateCount ?? own ?? expired ?? credentials) !== undefined) return false;
-  // A success without a list is an answer without proxies, unless there are addresses that noria does not find.
+  // An answer of success without a list contains no proxies, unless its text contains an IP address that noria did not
+  // find.
   const isSuccess = rules.ok !== undefined && (list === undefined || list.path !== undefined);
   return !isSuccess || IP_LIKE.test(text);
 }

@@ -1,6 +1,6 @@
-/** The usual names of the fields of an entry, without case, `_` and `-`. Pure. */
+/** The usual names of the fields of an entry, compared without case, `_` and `-`. Pure. */
 
-/** The meaning of a field, and the names that have it, the most specific one first. */
+/** The names of fields by their meaning, the most specific name first. */
 const NAMES = {
   /** `ip:port` in one field, or the IP alone. */
   address: [
@@ -59,7 +59,7 @@ const NAMES = {
     'carrier',
     'operator',
   ],
-  /** A moment, or seconds; see `expiryKindOf`. */
+  /** A point in time, or a number of seconds; see `expiryKindOf`. */
   expiry: [
     'expiretime',
     'expiredtime',
@@ -103,26 +103,29 @@ const NAMES = {
     'epoch',
   ],
   minutes: ['minutes', 'minute', 'expireminutes', 'remainingminutes', 'leftminutes'],
-  /** The whole life in minutes, from `since` if there is such a field. */
+  /** The whole lifetime in minutes, counted from `since` if there is such a field. */
   wholeMinutes: ['during', 'duration'],
   since: ['starttime', 'begintime', 'onlinetime', 'createtime'],
 } as const;
 
 export type FieldMeaning = keyof typeof NAMES;
 
-/** The fields of an entry, by their name without case, `_` and `-`. */
+/** The fields of an entry, by their name in lower case without `_` and `-`. */
 export type EntryFields = ReadonlyMap<string, NamedField>;
 
 export interface NamedField {
-  /** As the answer writes it. */
+  /** The name as the answer writes it. */
   readonly name: string;
   readonly value: unknown;
 }
 
-/** More fields are not read. */
+/** noria reads at most this many fields of an entry. */
 const MAX_FIELDS = 100;
 
-/** Also reads the fields of objects inside the entry, under their own names, if no field of the entry has the name. */
+/**
+ * Also reads the fields of objects inside the entry, under their own names. A field of the entry itself wins over an
+ * inner field with the same name.
+ */
 export function entryFields(entry: object): EntryFields {
   const fields = new Map<string, NamedField>();
   const inner: object[] = [];
@@ -139,7 +142,7 @@ export function entryFields(entry: object): EntryFields {
   return fields;
 }
 
-/** The fields with a meaning, the most specific name first. Fields without a value are left out. */
+/** Returns the fields that have the meaning, the most specific name first. Leaves out fields without a value. */
 export function fieldsMeaning(fields: EntryFields, meaning: FieldMeaning): NamedField[] {
   return NAMES[meaning].flatMap((name) => fields.get(name) ?? []);
 }

@@ -1,4 +1,7 @@
-/** Finds the parts of one entry of a link's answer, text or object: by the rules of the source, else by names and forms. Pure. */
+/**
+ * Finds the parts of one entry of a link's answer, text or object: by the rules of the source, else by the names and
+ * forms of its fields. Pure.
+ */
 import type { MemberProtocol } from '../../core/protocol.ts';
 import { readIp, readText } from '../fields.ts';
 import { type AddressText, fillLayout, type LayoutReader, readAddressText } from './address-text.ts';
@@ -7,7 +10,7 @@ import { valueAtPath } from './json-path.ts';
 import { expiryKindOf } from './lifetime.ts';
 import type { ExpiryKind, LinkRules } from './rules.ts';
 
-/** Where the parts of an entry were found, in the terms of `answer` of a source. */
+/** Where noria found the parts of an entry, named like the keys of `answer` of a source. */
 export interface EntryParts {
   readonly address: string;
   readonly expiry: RecognisedExpiry | undefined;
@@ -35,11 +38,11 @@ export interface RawEntry {
 
 export interface PartsOptions {
   readonly rules: LinkRules;
-  /** Reads entries that are text by `rules.address`. */
+  /** Reads entries that are text by the layout `rules.address`. */
   readonly layout: LayoutReader | undefined;
 }
 
-/** Of an entry that is a list. */
+/** The maximum number of values that noria reads of an entry that is a list. */
 const MAX_COLUMNS = 10;
 /** `https` is an HTTP proxy that supports CONNECT. */
 const PROTOCOLS: Readonly<Record<string, MemberProtocol>> = {
@@ -68,7 +71,9 @@ function textParts(text: string, { rules, layout }: PartsOptions): RawEntry | un
   return { ...found, parts: { ...found.parts, address: named.layout } };
 }
 
-/** The fields after the address are told apart by their form: a life, an IP, a protocol; the rest is the location. */
+/**
+ * Tells the fields after the address apart by their form: a lifetime, an IP, a protocol. All others are the location.
+ */
 function fieldsByForm(
   text: string,
 ): { readonly fields: ReadonlyMap<string, string>; readonly layout: string } | undefined {
@@ -126,7 +131,7 @@ function objectParts(object: object, rules: LinkRules): RawEntry | undefined {
   };
 }
 
-/** The value of a recognised field that may be in an object inside the entry. */
+/** The value of a recognised field. The field may be in an object inside the entry. */
 function innerValue(fields: EntryFields, name: string): unknown {
   return [...fields.values()].find((field) => field.name === name)?.value;
 }
@@ -137,7 +142,7 @@ function givenAddress(layout: string, read: (field: string) => unknown): Address
   return address && { ...address, layout };
 }
 
-/** A field with address and port, else a field with an IP and one with a port. */
+/** Finds a field with address and port, else a field with an IP and a field with a port. */
 function findAddress(fields: EntryFields): AddressText | undefined {
   const named = fieldsMeaning(fields, 'address');
   for (const { name, value } of named) {

@@ -17,14 +17,14 @@ export function valueAtPath(answer: unknown, path: string): unknown {
 export interface JsonNode {
   readonly path: string;
   readonly value: unknown;
-  /** It is an entry of a list, or inside one. */
+  /** The value is an entry of a list, or inside such an entry. */
   readonly isInList: boolean;
 }
 
-/** More values are not searched for the list. Vendors put it near the beginning. */
+/** The search for the list stops after this many values. Vendors put the list near the beginning. */
 const MAX_NODES = 5_000;
 
-/** The first values of an answer, the outermost first. Of each list only the first value is entered. */
+/** Returns the first values of an answer, the outermost first. Of each list it visits only the first value. */
 export function nodesOf(answer: unknown): JsonNode[] {
   const nodes: JsonNode[] = [{ path: ROOT, value: answer, isInList: false }];
   for (const { path, value, isInList } of nodes) {

@@ -1,19 +1,19 @@
 /**
- * Converts an expiry field to the life left, in ms. Pure. Where a value is imprecise, the result is too short rather than
- * too long: a member that noria uses after its end costs a client request.
+ * Converts an expiry field to the remaining lifetime in ms. Pure. Where a value is imprecise, the result is too short
+ * rather than too long, because a member that is used after its end costs a client request.
  */
 import { DEFAULT_ZONE, type ExpiryKind } from './rules.ts';
 
-/** `expired`: it has ended. `unknown`: the vendor sends -1. Undefined: the value is not understood. */
+/** `expired`: the lifetime has ended. `unknown`: the vendor sends -1. Undefined: the value is not understood. */
 export type Lifetime = number | 'expired' | 'unknown' | undefined;
 
 const SECOND_MS = 1_000;
 const MINUTE_MS = 60_000;
-/** A longer life is not understood. */
+/** A longer lifetime is not plausible and counts as not understood. */
 const MAX_LIFE_MS = 366 * 86_400_000;
-/** Smaller numbers are durations, not moments: in 2001. */
+/** A number below this (a moment in 2001, in s) is a duration. */
 const FIRST_EPOCH_SECONDS = 1_000_000_000;
-/** Unix time in ms is larger, Unix time in s is smaller. */
+/** A number from this on is Unix time in ms, below it Unix time in s. */
 const FIRST_EPOCH_MS = 100_000_000_000;
 const NUMBER = /^[+-]?\d{1,16}(?:\.\d{1,9})?$/;
 const MOMENT =
@@ -26,11 +26,11 @@ export function isZone(text: string): boolean {
 }
 
 interface LifetimeContext {
-  /** Of a date and time that has none. */
+  /** The zone of a date and time that names no zone. */
   readonly zone: string;
-  /** Epoch ms, when the answer arrived. */
+  /** When the answer arrived, in epoch ms. */
   readonly wallAt: number;
-  /** The date and time from which a duration counts; anything else: it counts from now. */
+  /** The date and time from which a duration counts. For any other value, the duration counts from now. */
   readonly since?: unknown;
 }
 
@@ -60,7 +60,7 @@ export function readLifetime(
   }
 }
 
-/** What the value of an expiry field contains, by its form. A whole number that is not Unix time is a duration. */
+/** Recognises what an expiry field contains by its form. A whole number that is not Unix time is a duration. */
 export function expiryKindOf(raw: unknown, duration: 'seconds' | 'minutes'): ExpiryKind | undefined {
   const number = readNumber(raw);
   if (number !== undefined) {
@@ -80,7 +80,7 @@ function readNumber(raw: unknown): number | undefined {
   return typeof value === 'number' && Number.isFinite(value) ? value : undefined;
 }
 
-/** Epoch ms of `2026-11-22 10:05:00`, with or without seconds and zone; undefined for anything else. */
+/** Epoch ms of `2026-11-22 10:05:00`, with or without seconds and zone; undefined for any other text. */
 function momentOf(text: string, zone: string): number | undefined {
   const [, year, month, day, hour, minute, second = '0', ownZone] = MOMENT.exec(text.trim()) ?? [];
   const offsetMs = zoneOffsetMs(ownZone ?? zone);

@@ -1,4 +1,4 @@
-/** The URL of an extraction link: its placeholder, its identity, and what in it is secret. Pure. */
+/** The URL of an extraction link: its placeholder, its identity, and which of its parts are secret. Pure. */
 import { createHash } from 'node:crypto';
 import { MASK, Secret } from '../../core/secret.ts';
 
@@ -8,14 +8,17 @@ export interface LinkExtras {
   readonly body: Secret | undefined;
 }
 
-/** Replaced by the number of proxies to ask for. */
+/** The placeholder that noria replaces by the number of proxies to request. */
 const COUNT = /\{count\}|%7Bcount%7D/gi;
-/** Values of a query that say nothing about the customer. Masking them would hide parts of every answer. */
+/**
+ * Values of a query that do not identify the customer. They are not masked, because masking them would hide parts of
+ * every answer.
+ */
 const HARMLESS =
   /^(?:\{count\}|\d{1,5}|json|jsonp|text|txt|html|xml|http|https|socks4|socks5|socks|true|false|auto|all|none|get|post|basic|bearer|token)$/i;
-/** A parameter whose value is secret, even if it looks harmless. */
+/** Matches the name of a parameter whose value is always secret. */
 const SECRET_NAME = /key|secret|pass|pwd|token|sign|auth|trade|order/i;
-/** A part of a path that looks like a key: long, with a digit. */
+/** Matches a part of a path that looks like a key: long, with a digit. */
 const KEY_IN_PATH = /^(?=[^/]*\d)[\w.~-]{16,}$/;
 const MIN_SECRET_LENGTH = 4;
 const IDENTITY_LENGTH = 16;
@@ -24,13 +27,16 @@ export function withCount(text: string, count: number): string {
   return text.replace(COUNT, String(count));
 }
 
-/** Names the link in the pace file, without revealing it. */
+/** Returns a name for the link that does not reveal it, for example for the pace file. */
 export function linkIdentity(url: Secret, body: Secret | undefined): string {
   const text = `${url.reveal()}\n${body?.reveal() ?? ''}`.replace(COUNT, '');
   return `link-${createHash('sha256').update(text, 'utf8').digest('hex').slice(0, IDENTITY_LENGTH)}`;
 }
 
-/** Everything that may not appear in a text of noria: values of the query, keys in the path, headers and the body. */
+/**
+ * Returns all secrets of a link: values of the query, keys in the path, headers and the body. No text of noria may
+ * contain them.
+ */
 export function linkSecrets(url: Secret, { headers, body }: LinkExtras): Secret[] {
   const { pathname, search } = new URL(url.reveal());
   const values = [
@@ -73,7 +79,7 @@ function replaceSecrets(url: Secret, replace: (name: string) => string): string 
 
 interface Pair {
   readonly name: string;
-  /** As in the URL, or undefined in a pair without `=`. */
+  /** The value as the URL writes it; undefined in a pair without `=`. */
   readonly value: string;
 }
 
@@ -85,7 +91,7 @@ function pairsOf(query: string): Pair[] {
   });
 }
 
-/** The words of a header or a body that are not harmless. */
+/** The words of a header or a body, without harmless ones. */
 function wordsOf(text: string): string[] {
   return text.split(/\s+/).filter((word) => !HARMLESS.test(word));
 }
@@ -94,7 +100,7 @@ function pairText(name: string, value: string): string {
   return name === '' ? value : `${name}=${value}`;
 }
 
-/** A value as the URL has it, decoded, and as JSON may echo it. */
+/** The forms of a value: as the URL has it, decoded, and as JSON may escape it. */
 function formsOf(value: string): string[] {
   const plain = decoded(value);
   return [value, plain, plain.replaceAll('/', '\\/'), JSON.stringify(plain).slice(1, -1)];
@@ -104,11 +110,11 @@ function decoded(value: string): string {
   try {
     return decodeURIComponent(value.replaceAll('+', ' '));
   } catch {
-    return value; // handled: it is not percent-encoded
+    return value; // handled: the value is not percent-encoded
   }
 }
 
-/** The values of a form, and the texts of JSON. */
+/** The values of a form, or the texts of JSON. */
 function valuesOfBody(body: string): string[] {
   const texts = [...body.matchAll(/"((?:[^"\\]|\\.)*)"/g)].map(([, text = '']) => text);
   const values = [...texts, ...pairsOf(body).flatMap(({ value }) => formsOf(value))];

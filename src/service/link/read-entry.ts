@@ -10,10 +10,10 @@ import { DEFAULT_ZONE, type EntryLogin } from './rules.ts';
 
 export interface EntryOptions extends PartsOptions {
   readonly login: EntryLogin;
-  /** The configured protocol of all members; undefined: the entry's own, else http. */
+  /** The configured protocol of all members; undefined: the protocol that the entry names, else http. */
   readonly protocol: MemberProtocol | undefined;
   readonly refuses: RefuseAddress;
-  /** Epoch ms, when the answer arrived. */
+  /** When the answer arrived, in epoch ms. */
   readonly wallAt: number;
 }
 
@@ -22,10 +22,10 @@ export interface ReadEntry {
   readonly parts: EntryParts;
 }
 
-/** Of a user name and of a password: RFC 1929. */
+/** The maximum length of a user name and of a password, by RFC 1929. */
 const MAX_LOGIN_BYTES = 255;
 
-/** @returns why the entry is dropped, if it is. */
+/** Returns the entry, or the reason why noria drops it. */
 export function readLinkEntry(raw: unknown, options: EntryOptions): ReadEntry | DropReason {
   const found = findEntryParts(raw, options);
   const host = found && readIp(found.address.ip);
