@@ -55,6 +55,7 @@ export class OtherReplicas {
     other.demand = demand;
     for (const activity of members) {
       if (activity.endsAt !== undefined) this.#sharing.renew(activity.member, activity.endsAt);
+      this.#sharing.hearAnswer(activity);
       if (!this.#countsLeases) continue;
       this.#sharing.count(activity, changeCount(other.memberLeases, activity.member, activity.openLeases));
     }

@@ -59,12 +59,12 @@ export function departureOf({ reason, fault }: Extract<PoolChange, { kind: 'memb
 export function takeMemberActivity(member: Member): MemberActivity {
   const { id, unsharedUses, unsharedAnswer, openLeases, latencyMs, endIsAssumed, endsAt } = member;
   member.unsharedUses = 0;
-  member.unsharedAnswer = false;
+  member.unsharedAnswer = undefined;
   return {
     member: id,
     uses: unsharedUses,
     openLeases,
-    ...(unsharedAnswer && { answered: true }),
+    ...(unsharedAnswer !== undefined && { answeredTo: unsharedAnswer }),
     ...(latencyMs !== undefined && { latencyMs }),
     ...(endIsAssumed && { endsAt }),
   };

@@ -174,7 +174,10 @@ export class Leases {
       const isFault = report.blame === 'member' || report.blame === 'member-for-target';
       if (isFault && session?.member === member.id) this.#leaveFailed(session, now);
     } else {
-      if (report.answered === true) this.#members.recordAnswer(member, lease.client, now);
+      if (report.answered === true) {
+        this.#members.recordAnswer(member, lease.client, now);
+        member.unsharedAnswer = lease.client;
+      }
       if (report.cut !== false) this.#blame(lease, { blame: report.cut, fault: 'member-cut' }, now);
     }
     if (member.phase.name !== 'left') this.#members.leaseEnded(member, now);

@@ -124,8 +124,8 @@ export class Member implements MemberIdentity {
   uses = 0;
   /** Those of `uses` that other replicas do not know yet. */
   unsharedUses = 0;
-  /** A target answered through it, and other replicas do not know. */
-  unsharedAnswer = false;
+  /** The client that a target answered through it, as long as other replicas do not know. */
+  unsharedAnswer: string | undefined;
   /** The lease that tries the member out: a probe, or a client's lease on a quarantined member. At most one at a time. */
   trialLease: number | undefined;
   /** It failed while no member of its source worked, and a draw replaced it. */

@@ -200,7 +200,6 @@ export class Members {
   /** A target answered through the member. */
   recordAnswer(member: Member, client: string, now: number): void {
     member.health.answered(now);
-    member.unsharedAnswer = true;
     member.source.evidence.recordAnswer(client, now);
   }
 

@@ -98,8 +98,8 @@ export interface MemberActivity {
   readonly uses: number;
   /** Open leases of this replica. */
   readonly openLeases: number;
-  /** A target answered through it since the last report. */
-  readonly answered?: boolean | undefined;
+  /** The client that a target answered last, since the last report. */
+  readonly answeredTo?: string | undefined;
   readonly latencyMs?: number | undefined;
   /** For a member whose end of life is assumed: the end after its last success here. The later end counts everywhere. */
   readonly endsAt?: number | undefined;

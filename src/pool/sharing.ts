@@ -269,11 +269,17 @@ export class PoolSharing implements PoolObserver {
     members.index.update(member, clock.monotonic());
   }
 
+  /** Another replica's client got an answer of a target. So a client that fails here is not the only one. */
+  hearAnswer({ member: id, answeredTo }: MemberActivity): void {
+    const { clock, members } = this.#parts;
+    const member = members.find(id);
+    if (member !== undefined && answeredTo !== undefined) {
+      members.recordAnswer(member, answeredTo, clock.monotonic());
+    }
+  }
+
   /** Counts open leases, latency and successes of another replica as those of this pool. */
-  count(
-    { member: id, latencyMs, uses, answered }: Omit<MemberActivity, 'openLeases'>,
-    openLeasesChange: number,
-  ): void {
+  count({ member: id, latencyMs, uses }: Omit<MemberActivity, 'openLeases'>, openLeasesChange: number): void {
     const { clock, members } = this.#parts;
     const member = members.find(id);
     if (member === undefined) return;
@@ -281,7 +287,6 @@ export class PoolSharing implements PoolObserver {
     member.latencyMs = latencyMs ?? member.latencyMs;
     if (uses > 0) member.source.evidence.recordAccept(now);
     if (uses > 0 && member.phase.name === 'ready') member.recordSuccess(now, undefined);
-    if (answered === true) members.recordAnswer(member, '', now);
     if (openLeasesChange === 0) return;
     member.openLeases += openLeasesChange;
     member.source.openLeases += openLeasesChange;

@@ -401,3 +401,30 @@ test('replica: an idle one sends no beats', async () => {
   fleet.clock.advance(10 * BEAT_MS);
   expect(fleet.clock.armedCount).toBe(armed);
 });
+
+test('replica: a client that is served elsewhere is no other client, and one answer counts once', async () => {
+  const { fleet, a, b } = await openPair();
+  addMembers(a, 6, 3_600_000);
+  await settled();
+  const serve = async (client: string) => {
+    const lease = acquire(a, { client });
+    accept(a, lease);
+    close(a, lease);
+    await beaten(fleet.clock);
+  };
+  const failFor = (client: string) => {
+    const avoid = a.pool.members().flatMap(({ id, uses }) => (uses > 0 ? [id] : []));
+    const { id: lease, member } = acquire(b, { client }, { avoid });
+    b.pool.report({ lease, kind: 'failed', blame: 'member-for-target', fault: 'member-refused' });
+    return viewOf(b, member)?.state;
+  };
+  await serve('mallory');
+  expect(failFor('mallory'), 'alone').toBe('quarantined');
+  await serve('alice');
+  expect(failFor('mallory'), 'while another client is served').toBe('ready');
+  for (let minute = 0; minute < 11; minute += 1) {
+    fleet.clock.advance(60_000);
+    await beaten(fleet.clock);
+  }
+  expect(failFor('mallory'), 'alone again').toBe('quarantined');
+});
