@@ -8,6 +8,7 @@ import type { DialerOptions } from '../../src/dialer/dialer.ts';
 import type { OpenSocket } from '../../src/dialer/member-socket.ts';
 import type { SourceSettings } from '../../src/dialer/source-memory.ts';
 import { ReadMemory, TunnelSocket } from '../../src/dialer/tunnel-socket.ts';
+import { FRONT_PROXIES, frontProxyAt } from '../foreign-members/front-proxies.ts';
 import {
   httpBehavior,
   openMember,
@@ -32,8 +33,10 @@ function farSockets(clock: Clock, flightMs: number) {
   const memory = new ReadMemory();
   let opened = 0;
   let writes = 0;
+  const ports = new Set<number>();
   const openSocket: OpenSocket = ({ protocol, host, port }) => {
     opened += 1;
+    ports.add(port);
     const tcp = new TunnelSocket(memory);
     const socket = protocol === 'https' ? connectTls({ socket: tcp, rejectUnauthorized: false }) : tcp;
     for (const each of [tcp, socket]) each.on('error', () => {}); // ignored: 'close' follows
@@ -48,7 +51,7 @@ function farSockets(clock: Clock, flightMs: number) {
     });
     return socket;
   };
-  return { openSocket, openedSockets: () => opened, writes: () => writes };
+  return { openSocket, openedSockets: () => opened, ports, writes: () => writes };
 }
 
 interface Took {
@@ -62,7 +65,7 @@ function makeFarDialer(
   { flightMs = FLIGHT_MS, ...settings }: Partial<DialerOptions> & { readonly flightMs?: number } = {},
 ) {
   const clock = new LoopClock();
-  const { openSocket, openedSockets, writes } = farSockets(clock, flightMs);
+  const { openSocket, openedSockets, ports, writes } = farSockets(clock, flightMs);
   const kit = makeDialer(members, { clock, openSocket, warm: 'auto', ...settings });
   const pass = (ms: number) => new Promise<void>((resolve) => clock.after(ms, resolve));
   /** Opens tunnels one after the other. Returns what each took: turns of the event loop, and writes to members. */
@@ -80,7 +83,7 @@ function makeFarDialer(
     }
     return took;
   };
-  return { ...kit, clock, pass, stream, openedSockets };
+  return { ...kit, clock, pass, stream, openedSockets, ports };
 }
 
 type OpenMember = FakePoolMember & { readonly at: TestMember };
@@ -104,6 +107,17 @@ test('warm: in a steady stream each tunnel finds an open connection, and none is
   expect(openedSockets() - 30).toBe(dialer.openCount); // those that wait for the next tunnels
   expect(dialer.openCount).toBeLessThanOrEqual(3);
   expect(members.map(({ at }) => at.accepted).every((accepted) => accepted >= 6 && accepted <= 7)).toBe(true);
+});
+
+test('warm: connections opened ahead go through the front proxy', async () => {
+  const front = FRONT_PROXIES.find(({ name }) => name === 'npm proxy-chain with a login');
+  const members = await openMembers(5, () => openMember('http', httpBehavior()));
+  const via = frontProxyAt((await front?.open()) ?? '');
+  const { stream, openedSockets, ports, dialer } = makeFarDialer(members, { via });
+  const took = await stream(30);
+  expect(took.filter(isFast).length, 'tunnels that found an open connection').toBeGreaterThan(20);
+  expect([...ports]).toEqual([via.port]);
+  expect(openedSockets() - 30).toBe(dialer.openCount);
 });
 
 test('warm: the latency of a member is that of a new connection', async () => {
