@@ -1,7 +1,7 @@
 /** A real redis-server (or valkey-server) of a test: own port, own folder, killed with the test. */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtempSync, rmSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, rmSync } from 'node:fs';
 import { connect } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -61,8 +61,12 @@ export class TestStore {
     return { label: `127.0.0.1:${port}`, server };
   }
 
-  /** Starts it, with the data that it has kept, and waits until it answers. */
-  async start(): Promise<void> {
+  /** Starts it, with the data that it has kept unless it is to be `empty`, and waits until it answers. */
+  async start({ empty = false } = {}): Promise<void> {
+    if (empty) {
+      rmSync(this.folder, { recursive: true, force: true });
+      mkdirSync(this.folder);
+    }
     if (STORE_PROGRAM === undefined) throw new TypeError('this machine has no redis-server');
     const login = this.#password === undefined ? [] : ['--requirepass', this.#password];
     const place = ['--port', String(this.port), '--bind', '127.0.0.1', '--dir', this.folder];

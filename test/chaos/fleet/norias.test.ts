@@ -1,0 +1,176 @@
+/**
+ * Whole norias of one fleet, through faults of their store. Clients must not notice, and the sandbox's record of calls decides about
+ * the pace: no two are closer than the interval.
+ */
+import { expect, onTestFinished, test } from 'vitest';
+import type { Sandbox } from '../../../src/sandbox/sandbox.ts';
+import { curl } from '../../support/curl.ts';
+import { openCuttingProxy } from '../../support/cutting-proxy.ts';
+import { type Noria, openTestSandbox, sourceLine, startNoria, untilReady } from '../../support/noria.ts';
+import { NO_STORE, openStore, type TestStore } from '../../support/store-server.ts';
+import { hasCommand } from '../../support/tools.ts';
+import { until } from '../../support/until.ts';
+
+const INTERVAL_MS = 1_000;
+const MEMBERS = 4;
+const cannotRun = NO_STORE || !hasCommand('curl');
+
+interface Stage {
+  readonly sandbox: Sandbox;
+  readonly store: TestStore;
+  /** @param port - of a proxy in front of the store. */
+  start(replica: string, port?: number): Promise<Noria>;
+}
+
+async function openStage(): Promise<Stage> {
+  const store = await openStore({ args: ['--appendonly', 'yes'] });
+  const sandbox = await openTestSandbox({
+    members: MEMBERS * 4,
+    lifetimeMs: 600_000,
+    instances: [{ product: 'shared' }],
+  });
+  const keys = `interval: ${INTERVAL_MS}ms, size: ${MEMBERS}, params: { count: 2, pro: 1 }`;
+  return {
+    sandbox,
+    store,
+    start: (replica, port = store.port) =>
+      startNoria({
+        sources: [sourceLine(sandbox, 'city', 'shared', keys)],
+        more: [
+          `fleet: { url: "redis://127.0.0.1:${port}", replica: ${replica} }`,
+          'service: { timeout: 1s }',
+          'dial: { waitForMember: 5s }',
+        ].join('\n'),
+      }),
+  };
+}
+
+/** Fails when two calls were closer than the interval. */
+function expectPace(sandbox: Sandbox): void {
+  const arrivals = sandbox.calls().map(({ arrivedAt }) => arrivedAt);
+  const gaps = arrivals.slice(1).map((at, index) => at - (arrivals[index] ?? 0));
+  expect(gaps.filter((gap) => gap < INTERVAL_MS)).toEqual([]);
+  expect([sandbox.stats().paceBreaks, sandbox.stats().codes['12002']]).toEqual([0, undefined]);
+}
+
+const exitOf = async (noria: Noria, { targetUrl }: Sandbox) =>
+  (await curl('-x', `http://${noria.proxy}`, `${targetUrl}/ip`)).out.trim();
+
+/** Clients of all norias, one request after the other, until the end of the test. Returns what was no exit. */
+function keepRequesting(norias: readonly Noria[], sandbox: Sandbox): readonly string[] {
+  const failed: string[] = [];
+  let isOver = false;
+  const ended = (async () => {
+    while (!isOver) {
+      for (const noria of norias) {
+        const exit = await exitOf(noria, sandbox);
+        if (!/^127\./.test(exit)) failed.push(exit);
+      }
+    }
+  })();
+  onTestFinished(async () => {
+    isOver = true;
+    await ended;
+  });
+  return failed;
+}
+
+const idsOf = ({ control }: Noria) =>
+  control
+    .members()
+    .map(({ id }) => id)
+    .sort();
+const storeOf = ({ control }: Noria) => control.status().fleet?.store;
+const untilStore = (norias: readonly Noria[], state: 'connected' | 'lost') =>
+  until(`the store is ${state}`, () => norias.every((noria) => storeOf(noria) === state));
+
+/** Evicts a member and waits until it is replaced, everywhere. */
+async function replaceMember(norias: readonly Noria[]): Promise<void> {
+  const [first] = norias;
+  const [id = ''] = first === undefined ? [] : idsOf(first);
+  first?.control.evictMember(id);
+  await until('it is replaced', () =>
+    norias.every((noria) => !idsOf(noria).includes(id) && idsOf(noria).length >= MEMBERS),
+  );
+}
+
+test.skipIf(cannotRun)(
+  'fleet: a store that hangs, restarts or is emptied fails no client and breaks no pace',
+  async () => {
+    const { sandbox, store, start } = await openStage();
+    const norias = [await start('one'), await start('two')];
+    const [one, two] = norias as [Noria, Noria];
+    const failed = keepRequesting(norias, sandbox);
+    for (const noria of norias) await untilReady(noria, MEMBERS);
+
+    store.signal('SIGSTOP');
+    await untilStore(norias, 'lost');
+    expect(one.control.status().fleet?.reason).toMatch(/no answer to|no connection within/);
+    store.signal('SIGCONT');
+    await untilStore(norias, 'connected');
+    await replaceMember(norias);
+
+    await store.kill();
+    await untilStore(norias, 'lost');
+    await store.start();
+    await untilStore(norias, 'connected');
+    await replaceMember(norias);
+
+    await store.kill();
+    await store.start({ empty: true });
+    await untilStore(norias, 'connected');
+    const late = await start('three');
+    await until('members were put back', () => idsOf(late).join() === idsOf(two).join());
+    await replaceMember([one, two, late]);
+    expect(failed).toEqual([]);
+    expectPace(sandbox);
+  },
+);
+
+test.skipIf(cannotRun)(
+  'fleet: a noria that is cut off serves its members, then says why it has none; the others notice',
+  async () => {
+    const { sandbox, store, start } = await openStage();
+    const proxy = await openCuttingProxy(store.port);
+    const one = await start('one', proxy.port);
+    const two = await start('two');
+    expect(await exitOf(one, sandbox)).toMatch(/^127\./);
+    await untilReady(one, MEMBERS);
+    proxy.stall();
+    await untilStore([one], 'lost');
+    expect(await exitOf(one, sandbox)).toMatch(/^127\./);
+    await until('the other notices', () => two.control.status().fleet?.replicas.length === 1);
+    expect(storeOf(two)).toBe('connected');
+
+    for (const id of idsOf(one)) one.control.evictMember(id);
+    const { out } = await curl('-i', '-x', `http://${one.proxy}`, `${sandbox.targetUrl}/ip`);
+    expect(out).toMatch(/^HTTP\/1\.1 503 /);
+    expect(out).toMatch(/^Retry-After: \d+/im);
+    expect(out).toContain("The fleet's store cannot be reached");
+    await until('readiness says why', () =>
+      one.control.status().problems.some(({ kind }) => kind === 'store-lost'),
+    );
+    expect(await exitOf(two, sandbox)).toMatch(/^127\./);
+
+    proxy.heal();
+    await untilStore([one], 'connected');
+    await until('it serves again', async () => /^127\./.test(await exitOf(one, sandbox)));
+    expectPace(sandbox);
+  },
+);
+
+test.skipIf(cannotRun)(
+  'fleet: 20 norias that start at once draw only what is missing, at the pace',
+  async () => {
+    const { sandbox, start } = await openStage();
+    const norias = await Promise.all(Array.from({ length: 20 }, (_, index) => start(`noria-${index}`)));
+    const [first] = norias as [Noria];
+    expect(await exitOf(first, sandbox)).toMatch(/^127\./);
+    await until('all have all members', () =>
+      norias.every((noria) => idsOf(noria).length === MEMBERS && idsOf(noria).join() === idsOf(first).join()),
+    );
+    expect(first.control.status().fleet?.replicas).toHaveLength(20);
+    expect(sandbox.stats().codes).toEqual({ '10001': MEMBERS / 2 });
+    expectPace(sandbox);
+  },
+);
