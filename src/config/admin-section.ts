@@ -12,10 +12,10 @@ import { systemFiles } from './files.ts';
 import { valueAt } from './tree.ts';
 
 export interface AdminSection {
-  /** `undefined` if the file does not set it. */
+  /** `undefined` if the file does not set the address. */
   readonly address: ListenAddress | 'off' | undefined;
   readonly token: Secret | undefined;
-  /** Why a token that the file sets cannot be read. */
+  /** Why noria cannot read the token that the file sets. */
   readonly tokenProblem: string | undefined;
 }
 

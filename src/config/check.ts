@@ -1,9 +1,9 @@
 /**
- * Checks the tree of a file against the schema and reports every problem: what the value is, what was expected, and the
- * closest known name for a typo.
+ * Checks the tree of a file against the schema. Reports for every problem the value, what was expected, and the closest
+ * known name for a typo.
  *
- * Wrong values are then removed and replaced by their defaults, so that later rules, which compare several keys, can check
- * the rest of the file. The result is used only if there is no problem.
+ * Then replaces wrong values by their defaults, so that later rules, which compare several keys, can check the rest of
+ * the file. The caller uses the result only if there is no problem.
  */
 import type { z } from 'zod';
 import { nearest } from '../core/nearest.ts';
@@ -13,7 +13,7 @@ import { type FileConfig, type FileListener, LISTENER, SCHEMA } from './schema.t
 import { type FileSource, SOURCE } from './schema-source.ts';
 import { isTreeList, isTreeMap, type Path, pathText, type Tree, type TreeMap, valueAt } from './tree.ts';
 
-/** A file without its wrong values. An entry that cannot be completed by defaults is `undefined`. */
+/** A file without its wrong values. An entry is `undefined` if defaults cannot complete it. */
 export interface CheckedConfig extends Omit<FileConfig, 'sources' | 'listeners'> {
   readonly sources: readonly (FileSource | undefined)[];
   readonly listeners: readonly (FileListener | undefined)[];
@@ -21,7 +21,9 @@ export interface CheckedConfig extends Omit<FileConfig, 'sources' | 'listeners'>
 
 type Issue = z.core.$ZodIssue;
 
-/** Checks every section and every list entry separately, so that a broken one hides no other. */
+/**
+ * Checks every section and every list entry separately, so that an invalid one does not hide problems in the others.
+ */
 export function checkTree(tree: Tree, problems: Problems): CheckedConfig {
   const file = readRoot(dropEmptyKeys(tree, [], problems), problems);
   const { sources: _sources, listeners: _listeners, ...sections } = SCHEMA.shape;
@@ -30,7 +32,7 @@ export function checkTree(tree: Tree, problems: Problems): CheckedConfig {
     checkPart(schema, file[name], [name], problems),
   ]);
   return {
-    ...(Object.fromEntries(checked) as Omit<FileConfig, 'sources' | 'listeners'>), // each by the schema of its key
+    ...(Object.fromEntries(checked) as Omit<FileConfig, 'sources' | 'listeners'>), // checked key by key
     sources: checkEntries(SOURCE, 'sources', file['sources'] ?? [], problems),
     listeners: checkEntries(LISTENER, 'listeners', file['listeners'] ?? [{}], problems),
   };
@@ -61,7 +63,7 @@ function checkEntries<S extends z.ZodType>(
   return list.map((entry, index) => checkPart(schema.optional(), entry, [name, index], problems));
 }
 
-/** @param schema - accepts `undefined`. */
+/** @param schema - must accept `undefined`. */
 function checkPart<S extends z.ZodType>(
   schema: S,
   tree: Tree | undefined,
@@ -76,7 +78,10 @@ function checkPart<S extends z.ZodType>(
   return second.success ? second.data : schema.parse(undefined);
 }
 
-/** The tree without keys that have no value. Such a section is treated as absent; such a scalar is a problem. */
+/**
+ * Returns the tree without keys that have no value. A section without a value counts as absent. A scalar without a
+ * value is a problem.
+ */
 function dropEmptyKeys(tree: Tree, path: Path, problems: Problems): Tree | undefined {
   if (isTreeList(tree)) {
     return tree.map((entry, index) => dropEmptyKeys(entry, [...path, index], problems) ?? '');
@@ -92,7 +97,7 @@ function dropEmptyKeys(tree: Tree, path: Path, problems: Problems): Tree | undef
   const text = pathText(path);
   const { shape, type } = fieldAt(text) ?? {};
   const isFreeName = fieldAt(text.slice(0, text.lastIndexOf('.')))?.shape === 'names';
-  if (shape === undefined && !isFreeName) return ''; // reported as an unknown key
+  if (shape === undefined && !isFreeName) return ''; // the caller reports an unknown key
   if ((shape === 'scalar' || shape === undefined) && !problems.hasAt(text)) {
     const expected = type === undefined ? 'remove the key' : `expected ${type.expected}, or remove the key`;
     problems.error(text, `has no value; ${expected}`);
@@ -110,13 +115,13 @@ function reportIssue(issue: Issue, base: Path, tree: Tree | undefined, problems:
     return;
   }
   if (issue.code === 'invalid_union') {
-    // In the schema a word precedes its map, and a text its list of texts.
+    // The schema lists the word before the map, and the text before the list of texts.
     const branch = issue.errors[typeof value === 'string' ? 0 : 1] ?? [];
     for (const nested of branch)
       reportIssue({ ...nested, path: [...inner, ...nested.path] }, base, tree, problems);
     return;
   }
-  if (problems.hasAt(path)) return; // a reference in the value could not be replaced
+  if (problems.hasAt(path)) return; // the problem is reported already: a reference in the value could not be replaced
   if (value === undefined) problems.missing(path, `is missing; ${expectedAt(path)}`);
   else problems.error(path, `${predicateOf(issue, path, value, problems)}; ${expectedAt(path)}`);
 }
@@ -141,7 +146,7 @@ function predicateOf(issue: Issue, path: string, value: Tree, problems: Problems
   return `${quoted} ${issue.message}`.trim();
 }
 
-/** What the value at a path should be: `expected a duration, for example 10s`. */
+/** What a valid value at this path looks like: `expected a duration, for example 10s`. */
 export function expectedAt(path: string): string {
   const field = fieldAt(path);
   if (field === undefined) return isHeader(path) ? 'expected a text' : 'expected a text or a list of texts';
@@ -167,7 +172,7 @@ export function expectedAt(path: string): string {
   }
 }
 
-/** Whether the path is below `headers`; else it is below `params`. */
+/** Whether the path is below `headers`. Otherwise it is below `params`. */
 function isHeader(path: string): boolean {
   return path.includes('.headers.');
 }
@@ -182,7 +187,10 @@ function describe(tree: Tree | undefined): string {
   return isTreeList(tree) ? 'a list' : 'a map';
 }
 
-/** Removes what an issue is about. A missing key removes the map that lacks it; a wrong entry removes its list. */
+/**
+ * Removes the part of the tree that caused the issue. For a missing key, removes the map that lacks the key. For a
+ * wrong entry, removes the whole list.
+ */
 function prune(tree: Tree | undefined, issue: Issue): Tree | undefined {
   if (issue.code === 'unrecognized_keys') {
     return issue.keys.reduce<Tree | undefined>((left, key) => without(left, [...issue.path, key]), tree);

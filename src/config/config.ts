@@ -1,9 +1,9 @@
 /**
  * The configuration as the daemon and the commands use it: complete, checked and frozen.
  *
- * Its types are inferred from schema.ts, except for what resolving changes. Durations are in ms and their names end in
- * `Ms`; paths are absolute; secrets are read from their files. What was left out and has no default is `undefined`, and so
- * is a section that is `off`.
+ * Its types are inferred from schema.ts, except for the keys that resolving changes. Durations are in ms and their
+ * names end in `Ms`; paths are absolute; secrets are read from their files. A key without a value and without a default
+ * is `undefined`; so is a section that is `off`.
  */
 import type { ListenAddress } from '../core/listen-address.ts';
 import type { MemberProtocol } from '../core/protocol.ts';
@@ -18,13 +18,13 @@ import type { FileSource } from './schema-source.ts';
 type Unresolved = 'account' | 'sources' | 'listeners' | 'admin' | 'state' | 'fleet';
 
 export interface Config extends Readonly<Omit<FileConfig, Unresolved>> {
-  /** The file that was read, as it was named. */
+  /** The path of the file, as the caller gave it. */
   readonly file: string;
-  /** For `noria instances` only. */
+  /** The account, used only by `noria instances`. */
   readonly account: AccountConfig | undefined;
   /** In the order of the file. Empty only if there is an account. */
   readonly sources: readonly SourceConfig[];
-  /** At least one. */
+  /** The listeners; always at least one. */
   readonly listeners: readonly ListenerConfig[];
   readonly admin: AdminConfig | undefined;
   readonly state: { readonly dir: string } | undefined;
@@ -39,19 +39,19 @@ export interface AccountConfig {
 }
 
 export interface AdminConfig {
-  /** One port, not an inherited socket. */
+  /** A single port; never a range or an inherited socket. */
   readonly address: ListenAddress;
   readonly token: Secret | undefined;
 }
 
-/** The API of raw proxy pools. A listener has its ports. */
+/** The API of raw proxy pools. One of the listeners has its ports. */
 export type ProxyPoolConfig = NonNullable<FileConfig['proxyPool']>;
 
 /** The store that several norias share. */
 export interface FleetConfig {
   readonly url: StoreUrl;
   readonly name: string;
-  /** `undefined`: a new name for each process. */
+  /** The name of this noria in the fleet. `undefined`: each process chooses a new name. */
   readonly replica: string | undefined;
   readonly tls: FleetTls | undefined;
   readonly sentinel: FileFleet['sentinel'];
@@ -61,24 +61,24 @@ export interface FleetTls {
   readonly caFile: string | undefined;
   readonly certFile: string | undefined;
   readonly keyFile: string | undefined;
-  /** PEM. */
+  /** PEM text. */
   readonly ca: string | undefined;
-  /** PEM, with `key`. */
+  /** PEM text of the certificate that belongs to `key`. */
   readonly cert: string | undefined;
   readonly key: Secret | undefined;
 }
 
-/** What to draw from: an instance of the service, or a link. */
+/** A source of members: an instance of the service, or a link. */
 export type SourceConfig = ServiceSource | LinkSource;
 
-/** An instance of the service. */
+/** A source that draws from an instance of the service. */
 export interface ServiceSource extends SourceBase, Pick<FileSource, 'password' | 'format' | 'textLayout'> {
   readonly product: Product;
   /** The 16-character key, given or derived from the password. */
   readonly key: Secret;
 }
 
-/** An extraction link of any vendor. */
+/** A source that draws from an extraction link of any vendor. */
 export interface LinkSource extends SourceBase, Pick<FileSource, 'body' | 'answer'> {
   readonly product: 'link';
   /** The origin of the URL. */
@@ -86,7 +86,7 @@ export interface LinkSource extends SourceBase, Pick<FileSource, 'body' | 'answe
   readonly url: Secret;
   readonly method: Method;
   readonly headers: Readonly<Record<string, Secret>>;
-  /** Everything in URL, headers and body that no text may contain. */
+  /** All secrets in URL, headers and body. noria masks them in every text. */
   readonly secrets: readonly Secret[];
   readonly entryLogin: EntryLogin;
   readonly key?: undefined;
@@ -94,13 +94,13 @@ export interface LinkSource extends SourceBase, Pick<FileSource, 'body' | 'answe
 }
 
 interface SourceBase extends Pick<FileSource, 'name' | 'lifetimeMs' | 'dailyBudget' | 'priority'> {
-  /** Of the instance; for a link a hash of its URL. */
+  /** The id of the instance; for a link, a hash of its URL. */
   readonly instance: string;
-  /** Complete, as `checkParams` returns them, without `count`. */
+  /** All parameters with their defaults, as `checkParams` returns them, without `count`. */
   readonly params: Readonly<Record<string, string | number>>;
-  /** The maximum to ask for in one call. */
+  /** The maximum number of proxies to request in one call. */
   readonly count: number | undefined;
-  /** `undefined` only for `short-pure` with an `extractHost`, or if the service has no address. */
+  /** `undefined` only for `short-pure` with an `extractHost`, or if no address is configured. */
   readonly baseUrl: string | undefined;
   /** Only for `short-pure`: `host` or `host:port` of the instance's extraction server. */
   readonly extractHost: string | undefined;
@@ -111,17 +111,17 @@ interface SourceBase extends Pick<FileSource, 'name' | 'lifetimeMs' | 'dailyBudg
 
 /** How noria talks to the members of a source. */
 export interface UpstreamConfig {
-  /** `undefined` for `free` and most links, where each entry of an answer names its own. */
+  /** `undefined` for `free` and most links, where each entry of an answer names its protocol. */
   readonly protocol: MemberProtocol | undefined;
   readonly auth: UpstreamAuth;
   readonly handshake: FileSource['upstream']['handshake'];
 }
 
 export type UpstreamAuth =
-  /** Sent once a member asks for credentials, if there are any. */
+  /** noria sends the credentials, if there are any, only after the member asks for them. */
   | { readonly kind: 'auto'; readonly credentials: Credentials | undefined }
   | { readonly kind: 'none' }
-  /** Sent from the first request on. */
+  /** noria sends the credentials with the first request. */
   | { readonly kind: 'always'; readonly credentials: Credentials };
 
 /** A user name and a password of 1 to 255 bytes each (RFC 1929). */
@@ -138,7 +138,7 @@ export interface ListenerConfig extends Omit<FileListener, 'tls' | 'users'> {
 export interface TlsConfig {
   readonly certFile: string;
   readonly keyFile: string;
-  /** PEM. The certificate and the key match. */
+  /** PEM text. The certificate matches `key`. */
   readonly cert: string;
   readonly key: Secret;
 }

@@ -1,4 +1,6 @@
-/** Credentials in the configuration: a user name with a password, and the key of an instance or an account. */
+/**
+ * Resolves the credentials of a configuration: a user name with a password, and the key of an instance or an account.
+ */
 import { NoriaError } from '../core/faults.ts';
 import type { Secret } from '../core/secret.ts';
 import { keyFromPassword } from '../service/key.ts';
@@ -7,7 +9,7 @@ import type { FileReader } from './files.ts';
 import type { Problems } from './problems.ts';
 import { key, password } from './scalars.ts';
 
-/** What resolving a section needs. */
+/** The inputs that resolving a section needs. */
 export interface ResolveContext {
   readonly problems: Problems;
   readonly files: FileReader;
@@ -19,7 +21,10 @@ interface UserSection {
   readonly passwordFile: string | undefined;
 }
 
-/** @param path - the path of the user in the file. @returns undefined, with a problem reported, without a valid password. */
+/**
+ * @param path - the path of the user in the file. @returns undefined after reporting a problem, if there is no valid
+ * password.
+ */
 export function resolveUser(
   user: UserSection,
   path: string,
@@ -35,7 +40,7 @@ export function resolveUser(
   return undefined;
 }
 
-/** What a section says about a password and a key, in place or by file. */
+/** The password and the key of a section, each given directly or by file. */
 interface KeySection {
   readonly password: Secret | undefined;
   readonly passwordFile: string | undefined;
@@ -46,8 +51,8 @@ interface KeySection {
 /**
  * The key of an instance or account, given or derived from the password. If both are given, they must match.
  *
- * @param keyName - what the section calls its key.
- * @returns undefined if there is no valid key. The problem is then reported.
+ * @param keyName - the name of the key in the section.
+ * @returns undefined after reporting a problem, if there is no valid key.
  */
 export function resolveKey(
   section: KeySection,
@@ -75,7 +80,7 @@ export function resolveKey(
   return undefined;
 }
 
-/** Reports a problem where this Node refuses MD5. */
+/** Derives the key. Reports a problem if Node refuses MD5. */
 function deriveKey(plain: Secret, path: string, problems: Problems): Secret | undefined {
   try {
     return keyFromPassword(plain);

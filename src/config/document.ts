@@ -23,24 +23,27 @@ import { type Environment, substitute } from './environment.ts';
 import { type SyntaxProblem, syntaxProblems } from './syntax.ts';
 import { type Path, pathText, type Tree, type TreeMap } from './tree.ts';
 
-/** The place of a value; offsets into the text. */
+/** The place of a value, as offsets into the text. */
 export interface Place {
-  /** In a list, the offset of the value. */
+  /** The offset of the key. In a list: the offset of the value. */
   readonly keyOffset: number;
   readonly valueOffset: number;
-  /** The environment variables that it refers to. */
+  /** The environment variables that the value refers to. */
   readonly variables: readonly string[];
-  /** A `#` that no space follows ends it, as in `abc #def`: YAML ignores what may be the rest of the value. */
+  /**
+   * True if a `#` without a space after it ends the value, as in `abc #def`. YAML reads `#def` as a comment, but it may
+   * belong to the value.
+   */
   readonly isCutOff?: boolean;
 }
 
-/** The extent of a value in the text and its path. Each alias of the value adds another one. */
+/** The extent of a value in the text and its path. Each alias of the value adds another extent. */
 interface Extent {
   readonly start: number;
   readonly end: number;
-  /** Empty for a value that is not in the tree, such as the second value of a duplicate key. */
+  /** The path; empty for a value that is not in the tree, such as the second value of a duplicate key. */
   readonly path: string;
-  /** Of a scalar, before references are replaced; undefined for a list or a map. */
+  /** The text of a scalar before references are replaced; undefined for a list or a map. */
   readonly text: string | undefined;
 }
 
@@ -50,16 +53,16 @@ export interface ParsedDocument {
   readonly problems: readonly SyntaxProblem[];
   /** `undefined` if the text is not valid YAML; `problems` says why. */
   readonly tree: Tree | undefined;
-  /** By path. */
+  /** The place of each value, by its path. */
   readonly places: ReadonlyMap<string, Place>;
   readonly extents: readonly Extent[];
 }
 
-/** A valid key; `<<` is the merge key. */
+/** Matches a valid key; `<<` is the merge key. */
 const WORD = /^(?:[\w-]+|<<)$/;
-/** More than any configuration needs, few enough for the call stack. */
+/** The maximum depth. It is far above any real configuration, and low enough for the call stack. */
 const MAX_DEPTH = 20;
-/** Including the expansion of aliases, which can grow exponentially. */
+/** The maximum number of nodes, including the expansion of aliases, which can grow exponentially. */
 const MAX_NODES = 20_000;
 
 /** Never throws: syntax errors are among the problems. */
@@ -68,8 +71,8 @@ export function readDocument(text: string, environment: Environment): ParsedDocu
   const document = parseDocument(text, {
     schema: 'failsafe',
     lineCounter: lines,
-    prettyErrors: false, // they quote the text, including secrets
-    uniqueKeys: false, // duplicates are reported below, with both places
+    prettyErrors: false, // disabled: pretty errors quote the text, including secrets
+    uniqueKeys: false, // disabled: this file reports duplicates itself, with both places
   });
   const problems = syntaxProblems(text, lines, document.errors);
   if (problems.length > 0) {
@@ -88,7 +91,7 @@ class Composer {
   readonly #extents: Extent[] = [];
   readonly #resolved = new Map<Alias, unknown>();
   readonly #seen = new Set<unknown>();
-  /** Nodes whose tag was reported; an alias visits them again. */
+  /** Nodes whose tag was already reported. An alias visits a node again. */
   readonly #refused = new Set<unknown>();
   #nodeCount = 0;
   #tooLarge = false;
@@ -185,7 +188,7 @@ class Composer {
     });
   }
 
-  /** Cached, because the library walks the whole document for each alias. */
+  /** Cached, because the library walks the whole document for each alias that it resolves. */
   #resolve(alias: Alias): unknown {
     if (!this.#resolved.has(alias)) this.#resolved.set(alias, alias.resolve(this.#document));
     return this.#resolved.get(alias);
@@ -196,7 +199,7 @@ class Composer {
     const offset = offsetOf(key);
     const text = isScalar(key) && typeof key.value === 'string' ? key.value : '';
     if (WORD.test(text) && value !== null) return { text, offset };
-    // The message does not quote it: in `{ name: city, password hunter2 }` it contains a secret.
+    // The message does not quote the key: in `{ name: city, password hunter2 }` the key contains a secret.
     this.#addExtent(key, []);
     const wrong = text.includes('.')
       ? 'a key with a dot; write nested maps'
@@ -229,7 +232,10 @@ class Composer {
     this.#extents.push({ start, end, path: pathText(path), text });
   }
 
-  /** Adds the scalars that are not in the tree, for example inside a complex key. Nothing is known about their meaning. */
+  /**
+   * Adds the scalars that are not in the tree, for example inside a complex key. They are masked, because their meaning
+   * is unknown.
+   */
   #addUnseen(): void {
     visit(this.#document, {
       Scalar: (key, node) => {
@@ -249,7 +255,7 @@ class Composer {
   }
 }
 
-/** Where a node starts; `otherwise` for a node without text (an empty value). */
+/** Returns where a node starts; `otherwise` for a node without text (an empty value). */
 function offsetOf(node: unknown, otherwise = 0): number {
   const range = isScalar(node) || isMap(node) || isSeq(node) || isAlias(node) ? node.range : undefined;
   return range?.[0] ?? otherwise;

@@ -1,11 +1,11 @@
-/** `${NAME}` and `${NAME:-default}` in values of the configuration. Pure. */
+/** Replaces `${NAME}` and `${NAME:-default}` in values of the configuration. Pure. */
 
 /** The variables of the process, or of a test. */
 export type Environment = Readonly<Record<string, string | undefined>>;
 
 interface Substituted {
   readonly text: string;
-  /** The names of the references. */
+  /** The names of the variables that the text refers to. */
   readonly variables: readonly string[];
   readonly problems: readonly string[];
 }
@@ -17,8 +17,8 @@ const NAME_AND_DEFAULT = /^([A-Za-z_][A-Za-z0-9_]*)(?::-([\s\S]*))?$/;
 /**
  * Replaces each reference by the value of its variable.
  *
- * As in a shell, `:-` precedes a default for a variable that is unset or empty. An unset variable without a default is a
- * problem, and so is every other form. A `${` in a value is not replaced again.
+ * As in a shell, `:-` precedes a default for a variable that is unset or empty. An unset variable without a default is
+ * a problem. So is every other form of reference. A `${` in a value is not replaced again.
  */
 export function substitute(text: string, environment: Environment): Substituted {
   const variables: string[] = [];

@@ -1,8 +1,8 @@
 /**
  * Shows one line of a configuration with a pointer to a place in it, without secrets.
  *
- * Every value that is not known to be harmless is masked, including that of a misspelt `pasword:`. Comments are removed,
- * because one may contain an old password.
+ * It masks every value that is not known to be harmless, including the value of a misspelt `pasword:`. It removes
+ * comments, because a comment may contain an old password.
  */
 import { MASK } from '../core/secret.ts';
 import type { ParsedDocument } from './document.ts';
@@ -11,23 +11,25 @@ import { shownAs } from './fields.ts';
 const MAX_BEFORE = 80;
 const MAX_AFTER = 60;
 const NUMBER_WIDTH = 5;
-/** The key at the start of a line. If the text is not valid YAML, only this is shown. */
+/** The key at the start of a line. If the text is not valid YAML, only this key is shown. */
 const FIRST_KEY = /^\s*(?:- +)*["']?[\w.]+["']?\s*:(?=\s|$)/;
-/** Characters that are two columns wide in a terminal: the pointer has to be aligned with its place. */
+/** Characters that are two columns wide in a terminal. They move the pointer to the right. */
 const WIDE =
   /[\u1100-\u115f\u2e80-\u303e\u3041-\ua4cf\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe6f\uff00-\uff60\uffe0-\uffe6]/g;
 const IDEOGRAPHIC_SPACE = '\u3000';
 
-/** A part of a line and how it is shown. Offsets into the line. */
+/** A part of a line, and the text that replaces it. The numbers are offsets into the line. */
 interface Stretch {
   readonly start: number;
   readonly end: number;
   readonly shown: string;
-  /** Replaced text: the pointer cannot point inside it. */
+  /** The text was replaced, so the pointer cannot point inside this part. */
   readonly masked?: boolean;
 }
 
-/** @returns two lines, the line of the offset after its number and a `^` below the place; undefined if nothing may be shown. */
+/**
+ * @returns two lines, the numbered line of the offset, and a `^` below the place; undefined if nothing may be shown.
+ */
 export function excerptAt(document: ParsedDocument, offset: number): string | undefined {
   const { text, lines } = document;
   const { line } = lines.linePos(offset);
@@ -70,7 +72,7 @@ function parsed({ extents }: ParsedDocument, lineStart: number, whole: string): 
       isScalar: text !== undefined,
       as: shownAs(path, text),
     }));
-  // Aliases of one value have the same extent; if it is a secret at one path, it is masked as one.
+  // Aliases of one value share its extent. If the value is a secret at any of the paths, it is masked.
   const hidden = here
     .filter(({ as }) => as !== 'itself')
     .toSorted((one, other) => one.start - other.start || (one.as === 'secret' ? -1 : 1));
@@ -87,7 +89,7 @@ function parsed({ extents }: ParsedDocument, lineStart: number, whole: string): 
   return stretches;
 }
 
-/** The rest of a line without its comment, which starts after the last scalar. */
+/** The rest of a line without its comment. A comment can only start after the last scalar. */
 function withoutComment(whole: string, from: number, lastEnd: number): string {
   const comment = /(?:^|\s)#/.exec(whole.slice(lastEnd));
   return whole.slice(from, comment === null ? whole.length : lastEnd + comment.index);

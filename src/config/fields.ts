@@ -1,7 +1,7 @@
 /**
  * The schema as a flat list of keys, each with its path, type, default and meaning.
  *
- * Messages, the masking of values and the tests of the docs use it.
+ * Messages, masking and the tests of the docs use this list.
  */
 import { z } from 'zod';
 import { OPERATIONS, PRODUCTS } from '../service/operations.ts';
@@ -10,23 +10,23 @@ import { isScalar, type ScalarType } from './scalars.ts';
 import { SCHEMA } from './schema.ts';
 
 export interface Field {
-  /** With `[]` for the entries of a list: `sources[].upstream.auth`. */
+  /** The path, with `[]` for the entries of a list: `sources[].upstream.auth`. */
   readonly path: string;
   readonly about: string;
   /** A `choice` is a word or a map, such as `health.check`. A `list` contains scalars, `maps` contains maps. `names`: any keys. */
   readonly shape: 'scalar' | 'map' | 'choice' | 'list' | 'maps' | 'names';
-  /** Type of the scalar, of the entries of a list, or of the word of a choice. */
+  /** The type of the scalar, of the list's entries, or of the choice's word. */
   readonly type: ScalarType<unknown> | undefined;
   readonly required: boolean;
-  /** As written in YAML; `undefined` if there is none. */
+  /** The default, as written in YAML; `undefined` if there is none. */
   readonly fallback: unknown;
-  /** What applies without a value, for a key that has no default. */
+  /** The behaviour without a value, for a key that has no default. */
   readonly otherwise: string | undefined;
   /** The keys of a map, of the entries of `maps`, or of a choice. */
   readonly keys: readonly string[];
 }
 
-/** Every key, in the order of the schema. */
+/** All keys, in the order of the schema. */
 export const FIELDS: readonly Field[] = fieldsOf(SCHEMA, '');
 
 /** The parameters of all operations. None of them is a secret. */
@@ -37,7 +37,9 @@ const PARAMS: ReadonlySet<string> = new Set([
 
 const BY_PATH: ReadonlyMap<string, Field> = new Map(FIELDS.map((field) => [field.path, field]));
 
-/** The key at a path of a document, in which list entries are numbered. For an entry, the key of its list. */
+/**
+ * The key at a path of a document, in which list entries are numbered. For an entry of a list, returns the list's key.
+ */
 export function fieldAt(path: string): Field | undefined {
   const general = path.replace(/\[\d+\]/g, '[]');
   if (!general.endsWith('[]')) return BY_PATH.get(general);
@@ -46,10 +48,10 @@ export function fieldAt(path: string): Field | undefined {
 }
 
 /**
- * How a message may show the value at a path: as it is, as a secret, or as nothing where its meaning is unknown (an unknown
- * key, a text in place of a map).
+ * How a message may show the value at a path: unchanged, as a secret, or not at all if its meaning is unknown (an
+ * unknown key, a text in place of a map).
  *
- * @param text - of a scalar; undefined for a list or a map.
+ * @param text - the text of a scalar; undefined for a list or a map.
  */
 export function shownAs(path: string, text: string | undefined): 'itself' | 'secret' | 'nothing' {
   const param = /^sources\[\d+\]\.params\.(\w+)(\[\d+\])?$/.exec(path)?.[1];
@@ -57,8 +59,8 @@ export function shownAs(path: string, text: string | undefined): 'itself' | 'sec
   const { type, shape } = fieldAt(path) ?? {};
   if (type?.quoted === 'never') return 'secret';
   if (text === undefined || text === '') return 'itself';
-  if (type === undefined || text.includes('@')) return 'nothing'; // may be user:password@host
-  // A text in place of the map of a choice may be anything.
+  if (type === undefined || text.includes('@')) return 'nothing'; // the text may be user:password@host
+  // A text in place of the map of a choice may contain anything, also a secret.
   const isHarmless = type.quoted === 'always' && shape !== 'choice';
   return isHarmless || 'value' in type.read(text) ? 'itself' : 'nothing';
 }
@@ -84,14 +86,14 @@ function fieldsOf(schema: z.ZodObject, prefix: string): Field[] {
 }
 
 interface Form extends Pick<Field, 'shape' | 'type'> {
-  /** The map whose keys are fields of their own. */
+  /** The map of the key, if the keys in that map are fields of their own. */
   readonly below?: z.ZodObject | undefined;
   readonly suffix?: '[]';
 }
 
 function formOf(schema: unknown): Form {
   if (isScalar(schema)) return { shape: 'scalar', type: schema.scalarType };
-  const plain = schema instanceof z.ZodCodec ? schema.def.in : schema; // sections and sectionOrOff
+  const plain = schema instanceof z.ZodCodec ? schema.def.in : schema; // `section` and `sectionOrOff` build a codec
   if (plain instanceof z.ZodObject) return { shape: 'map', type: undefined, below: plain };
   if (plain instanceof z.ZodRecord) return { shape: 'names', type: undefined };
   if (plain instanceof z.ZodArray) {

@@ -1,4 +1,7 @@
-/** The files that a configuration refers to: certificates and secrets, and who else can read the secrets. */
+/**
+ * Reads the files that a configuration refers to (certificates and secrets), and finds secrets that other users can
+ * read.
+ */
 import { existsSync, readFileSync, statSync } from 'node:fs';
 import { dirname, resolve } from 'node:path';
 import { describeError } from '../core/faults.ts';
@@ -6,10 +9,10 @@ import { secretsIn } from '../core/secret.ts';
 import type { Problems } from './problems.ts';
 import type { Scalar } from './scalars.ts';
 
-/** The file system as loading needs it; tests supply their own. Both functions throw the error of the system. */
+/** The file access that loading needs; tests supply their own. Both functions throw the error of the system. */
 export interface ConfigFiles {
   read(path: string): Buffer;
-  /** Whether every user of this machine may read it. */
+  /** Whether every user of this machine may read the file. */
   isWorldReadable(path: string): boolean;
 }
 
@@ -20,7 +23,7 @@ export const systemFiles: ConfigFiles = {
   isWorldReadable: (path) => (statSync(path).mode & READABLE_BY_OTHERS) !== 0,
 };
 
-/** Where to look for a configuration when no file is named. */
+/** The default files, tried in this order when no file is named. */
 export const DEFAULT_FILES = ['./noria.yaml', '/etc/noria/noria.yaml'] as const;
 
 /** The first default file that exists. */
@@ -28,13 +31,13 @@ export function findDefaultFile(): string | undefined {
   return DEFAULT_FILES.find((candidate) => existsSync(candidate));
 }
 
-/** The value of a key `NAME` and of its twin `NAMEFile`. */
+/** The value of a key `NAME`, and of the key `NAMEFile` that names a file with the value. */
 interface SecretKeys<T> {
   readonly plain: T | undefined;
   readonly file: string | undefined;
 }
 
-/** Reads the files next to one configuration, and reports what is wrong with them and how secrets are stored. */
+/** Reads the files that one configuration names. Reports unreadable files and exposed secrets. */
 export class FileReader {
   readonly #configFile: string;
   readonly #files: ConfigFiles;
@@ -52,15 +55,15 @@ export class FileReader {
     return this.#firstLiteral;
   }
 
-  /** Relative paths start at the folder of the configuration file. */
+  /** Resolves a path relative to the folder of the configuration file. */
   absolute(path: string): string {
     return resolve(dirname(this.#configFile), path);
   }
 
   /**
-   * The secret of the key at `path`, or the value that contains one, in place or from its file.
+   * The secret (or the value with a secret) of the key at `path`, given directly or by its file.
    *
-   * @returns undefined when neither is given, or, with a problem reported, when it cannot be read.
+   * @returns undefined if neither is given. Also undefined, after reporting a problem, if the file cannot be read.
    */
   readSecret<T>(path: string, { plain, file }: SecretKeys<T>, type: Scalar<T>): T | undefined {
     const filePath = `${path}File`;
@@ -81,7 +84,7 @@ export class FileReader {
     return undefined;
   }
 
-  /** @returns undefined, with a problem reported, when it cannot be read. */
+  /** @returns undefined after reporting a problem, if the file cannot be read. */
   readText(path: string, file: string, { isSecret }: { readonly isSecret: boolean }): string | undefined {
     const absolute = this.absolute(file);
     try {

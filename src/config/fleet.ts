@@ -6,7 +6,7 @@ import type { FleetConfig, FleetTls } from './config.ts';
 import type { ResolveContext } from './credentials.ts';
 import { type FileFleet, type StoreUrl, storeUrl } from './schema-fleet.ts';
 
-/** With Sentinels and without a URL. */
+/** The settings of the store when Sentinels are configured without a URL. */
 const ANY_STORE: StoreUrl = {
   tls: false,
   host: 'localhost',
@@ -16,7 +16,7 @@ const ANY_STORE: StoreUrl = {
   database: 0,
 };
 
-/** @returns undefined, with a problem reported, when it is not complete. */
+/** @returns undefined after reporting a problem, if the section is not complete. */
 export function resolveFleet(fleet: FileFleet, context: ResolveContext): FleetConfig | undefined {
   const { problems, files } = context;
   const { url: plain, urlFile: file, sentinel } = fleet;

@@ -1,11 +1,13 @@
-/** How schema.ts declares keys and sections: required, optional or with a default, each with its line of meaning. */
+/**
+ * Declares keys and sections for schema.ts: required, optional or with a default, each with one line that describes it.
+ */
 import { z } from 'zod';
 import { type Duration, isDuration, oneOf } from './scalars.ts';
 
 interface KeyNote {
-  /** One line of meaning, for the docs, the example and editors. */
+  /** One line that describes the key, for the docs, the example and editors. */
   readonly about: string;
-  /** For a key without a default: what applies when it is left out. */
+  /** For a key without a default: what applies when the key is missing. */
   readonly otherwise?: string;
 }
 
@@ -17,7 +19,7 @@ export function required<S extends z.ZodType>(schema: S, about: string): S {
   return schema;
 }
 
-/** @param otherwise - what applies when the key is left out. */
+/** @param otherwise - what applies when the key is missing. */
 export function optional<S extends z.ZodType>(
   schema: S,
   about: string,
@@ -39,7 +41,10 @@ type Shape = Readonly<Record<string, z.ZodType>>;
 type DurationKey = Duration | z.ZodOptional<Duration> | z.ZodPrefault<Duration>;
 type Frozen<T> = T extends readonly (infer Item)[] ? readonly Item[] : T;
 
-/** A section as the Config has it. The names of durations get their unit: `timeout: 10s` becomes `timeoutMs: 10_000`. */
+/**
+ * The type of a section in the Config. The names of durations get their unit: `timeout: 10s` becomes `timeoutMs:
+ * 10_000`.
+ */
 type SectionOf<S extends Shape> = {
   readonly [Key in keyof S & string as S[Key] extends DurationKey ? `${Key}Ms` : Key]: Frozen<
     z.output<S[Key]>
@@ -65,15 +70,15 @@ export function section<S extends Shape>(shape: S): Section<S> {
   });
 }
 
-/** A section that `off` disables; it is `undefined` in the Config then. */
+/** A section that `off` disables. The Config then contains `undefined`. */
 export function sectionOrOff<S extends Shape>(schema: Section<S>): SectionOrOff<S> {
   return z.codec(z.union([OFF, schema]), z.custom<SectionOf<S> | undefined>(), {
-    decode: (value) => (value === 'off' ? undefined : (value as SectionOf<S>)), // the other member of the union
+    decode: (value) => (value === 'off' ? undefined : (value as SectionOf<S>)), // the only other value
     encode: (value) => (value ?? 'off') as z.output<SectionOrOff<S>['def']['in']>,
   });
 }
 
-/** The schema of a key without what makes it optional. */
+/** Returns the schema of a key without its optional or default wrapper. */
 export function unwrapKey(schema: unknown): unknown {
   return schema instanceof z.ZodOptional || schema instanceof z.ZodPrefault ? schema.unwrap() : schema;
 }

@@ -9,7 +9,7 @@ import type { Problems } from './problems.ts';
 import { linkUrl } from './scalars.ts';
 import type { FileSource } from './schema-source.ts';
 
-/** Keys of sources of the service, which have no meaning for a link, and what to do instead. */
+/** Keys that apply only to sources of the service, each with what to do instead for a link. */
 export const SERVICE_KEYS: Readonly<Record<string, string>> = {
   instance: 'the url contains everything that the vendor needs',
   password: 'the url contains everything that the vendor needs',
@@ -32,7 +32,7 @@ export function rejectLinkKeys({ product }: FileSource, path: string, problems: 
   }
 }
 
-/** @returns undefined if a problem, which is then reported, prevents building it. */
+/** @returns undefined after reporting the problems, if the source is not valid. */
 export function resolveLinkSource(
   source: FileSource,
   path: string,

@@ -7,7 +7,10 @@ import type { ListenerConfig, TlsConfig } from './config.ts';
 import { type ResolveContext, resolveUser } from './credentials.ts';
 import type { FileListener } from './schema.ts';
 
-/** @param path - of the listener in the file: `listeners[0]`. @returns undefined if a problem prevents building it. */
+/**
+ * @param path - of the listener in the file: `listeners[0]`. @returns undefined after reporting the problems, if the
+ * listener is not valid.
+ */
 export function resolveListener(
   listener: FileListener,
   path: string,

@@ -10,14 +10,14 @@ import { resolveConfig } from './resolve.ts';
 import { checkWarnings } from './warnings.ts';
 
 interface LoadOptions {
-  /** For `${NAME}`; the environment of the process by default. */
+  /** Replaces `${NAME}`; default: the environment of the process. */
   readonly env?: Environment;
   readonly files?: ConfigFiles;
 }
 
 const MAX_BYTES = 1024 * 1024;
 
-/** @throws ConfigError with every error, also when the file cannot be read. */
+/** @throws ConfigError with every problem, also when the file cannot be read. */
 export function loadConfig(path: string, options: LoadOptions = {}): Config {
   const { files = systemFiles } = options;
   let bytes: Buffer;
@@ -34,7 +34,7 @@ export function loadConfig(path: string, options: LoadOptions = {}): Config {
 /**
  * Loads a configuration from text.
  *
- * @param file - precedes every problem; relative paths in the text start at its folder.
+ * @param file - named in every problem; relative paths in the text start at its folder.
  * @throws ConfigError with every error.
  */
 export function parseConfig(text: string, file: string, options: LoadOptions = {}): Config {
@@ -61,7 +61,7 @@ function decode(bytes: Buffer, path: string): string {
   try {
     return new TextDecoder('utf-8', { fatal: true }).decode(bytes);
   } catch {
-    throw unreadable(path, 'the file is not UTF-8 text'); // handled: the cause says no more
+    throw unreadable(path, 'the file is not UTF-8 text'); // handled: the cause adds no information
   }
 }
 

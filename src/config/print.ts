@@ -1,4 +1,4 @@
-/** Prints a configuration as noria understands it, in YAML: every default filled in, every secret masked. For `noria check`. */
+/** Prints a configuration in YAML for `noria check`, with all defaults and with masked secrets. */
 import { Document } from 'yaml';
 import { z } from 'zod';
 import { MASK } from '../core/secret.ts';
@@ -17,7 +17,10 @@ import type { FileSource } from './schema-source.ts';
 
 const NO_FOLDING = { lineWidth: 0 };
 
-/** Each secret is `[secret]`, each path absolute. A key without a value is left out, unless it is `off`. */
+/**
+ * Shows each secret as `[secret]` and each path as absolute. Leaves out keys without a value, unless the value is
+ * `off`.
+ */
 export function printConfig(config: Config): string {
   const { file: _file, warnings: _warnings, account, admin, fleet, ...sections } = config;
   const texts = z.encode(SCHEMA, {
@@ -31,18 +34,18 @@ export function printConfig(config: Config): string {
     fleet: fleet && fileFleet(fleet),
   });
   const printed = { ...texts, sources: texts.sources?.map(withoutForeignKeys) };
-  // The failsafe schema has only texts, so that 20 and false need no quotes.
+  // The failsafe schema has only texts, so 20 and false are printed without quotes.
   return new Document(withoutUndefined(printed), { schema: 'failsafe' }).toString(NO_FOLDING);
 }
 
-/** Leaves out the keys that the product cannot have. */
+/** Leaves out the keys that a source of this product cannot have. */
 function withoutForeignKeys(source: object): object {
   const isLink = 'product' in source && source.product === 'link';
   const foreign = isLink ? Object.keys(SERVICE_KEYS) : LINK_KEYS;
   return Object.fromEntries(Object.entries(source).filter(([key]) => !foreign.includes(key)));
 }
 
-/** What only the file of a source of the other kind has. */
+/** Keys that exist only in sources of the other kind. */
 const NO_LINK = { url: undefined, urlFile: undefined, method: undefined, headers: {}, body: undefined };
 const NO_ANSWER: FileSource['answer'] = {
   ...{ format: 'auto' as const, list: undefined, address: undefined, expiry: undefined },
@@ -118,7 +121,7 @@ function fileFleet({ tls, ...fleet }: FleetConfig): FileFleet {
   return { ...fleet, urlFile: undefined, tls: files };
 }
 
-/** YAML would print a key that is `undefined` without a value. */
+/** Removes `undefined` values, because YAML would print their keys. */
 function withoutUndefined(value: unknown): unknown {
   if (Array.isArray(value)) return value.map(withoutUndefined);
   if (typeof value !== 'object' || value === null) return value;

@@ -1,4 +1,4 @@
-/** Collects everything wrong with a configuration, each problem with its place in the file, and the error that carries them. */
+/** Collects the problems of a configuration with their places in the file, and defines the error that contains them. */
 import { NoriaError } from '../core/faults.ts';
 import type { ParsedDocument, Place } from './document.ts';
 import { excerptAt } from './excerpt.ts';
@@ -6,19 +6,19 @@ import { shownAs } from './fields.ts';
 
 /** An error in a configuration, or a warning about it. */
 export interface Problem {
-  /** As in `sources[0].interval`; empty for the whole file. */
+  /** The path of the key, as in `sources[0].interval`; empty for the whole file. */
   readonly path: string;
-  /** From 1; 0 without a place in the file. */
+  /** The line, counted from 1; 0 without a place in the file. */
   readonly line: number;
-  /** From 1, in characters. */
+  /** The column in characters, counted from 1. */
   readonly column: number;
   /** What is wrong and what was expected, where possible with a good value. Never contains a secret. */
   readonly message: string;
-  /** The line of the file with secrets masked, and below it a pointer to the place. */
+  /** The line of the file with masked secrets, and below it a pointer to the place. */
   readonly excerpt: string | undefined;
 }
 
-/** All errors of one configuration. Its code is `bad-config`, its message all problems, one after the other. */
+/** All errors of one configuration. Its code is `bad-config`, its message lists all problems. */
 export class ConfigError extends NoriaError {
   readonly problems: readonly Problem[];
 
@@ -30,7 +30,7 @@ export class ConfigError extends NoriaError {
   }
 }
 
-/** `noria.yaml:4:3: pool.tarket: unknown key`, and the excerpt below it. */
+/** Formats a problem: `noria.yaml:4:3: pool.tarket: unknown key`, followed by the excerpt. */
 export function formatProblem(file: string, { line, column, path, message, excerpt }: Problem): string {
   const place = line === 0 ? file : `${file}:${line}:${column}`;
   const head = [place, path, message].filter((part) => part !== '').join(': ');
@@ -46,9 +46,9 @@ export class Problems {
   readonly #document: ParsedDocument;
   readonly #errors: Problem[] = [];
   readonly #warnings: Problem[] = [];
-  /** For an error about something missing: the paths of which any would fix it. */
+  /** For an error about a missing key: the paths of all keys that would solve it. */
   readonly #wanted = new Map<Problem, readonly string[]>();
-  /** The known paths closest to unknown keys. */
+  /** The known paths that are closest to the unknown keys. */
   readonly #meant: string[] = [];
 
   constructor(document: ParsedDocument) {
@@ -57,7 +57,7 @@ export class Problems {
       this.#errors.push(this.#at(offset, path, message));
   }
 
-  /** In the order of the file. A missing key is left out if an unknown key is probably a typo of it. */
+  /** In the order of the file. Leaves out a missing key if an unknown key is probably a typo of it. */
   get errors(): readonly Problem[] {
     const isMisspelt = (path: string) => this.#meant.some((meant) => isWithin(path, meant));
     const reported = this.#errors.filter((problem) => !this.#wanted.get(problem)?.some(isMisspelt));
@@ -73,7 +73,7 @@ export class Problems {
     this.#errors.push(this.#at(this.#offset(path, side), path, message));
   }
 
-  /** @param wanted - the paths of which any would fix it; `path` by default. */
+  /** @param wanted - the paths of all keys that would solve the problem; `path` by default. */
   missing(
     path: string,
     message: string,
@@ -84,7 +84,7 @@ export class Problems {
     this.#wanted.set(problem, wanted);
   }
 
-  /** @param meant - the known path that the unknown key is probably a typo of. */
+  /** @param meant - the known path that is probably meant. */
   unknownKey(path: string, message: string, meant: string | undefined): void {
     this.error(path, message, 'key');
     if (meant !== undefined) this.#meant.push(meant);
@@ -108,7 +108,10 @@ export class Problems {
     return this.#errors.some((problem) => problem.path === path);
   }
 
-  /** Whether there is an error at this path, above or below it. What follows from it is not worth reporting. */
+  /**
+   * Whether there is an error at this path, above or below it. Then further problems at the path are not worth
+   * reporting.
+   */
   has(path: string): boolean {
     return this.#errors.some((problem) => isWithin(problem.path, path) || isWithin(path, problem.path));
   }
@@ -118,7 +121,7 @@ export class Problems {
     return this.#document.places.has(path);
   }
 
-  /** The paths of secrets that a `#` ends which may belong to them. */
+  /** The paths of secrets that a `#` ends, although the text after it may belong to the secret. */
   get cutOffSecrets(): readonly string[] {
     const places = [...this.#document.places];
     return places.flatMap(([path, { isCutOff }]) =>
@@ -126,12 +129,12 @@ export class Problems {
     );
   }
 
-  /** Whether the value is written in the file and does not come from the environment. */
+  /** Whether the file contains the value itself, instead of a reference to the environment. */
   isLiteral(path: string): boolean {
     return this.#document.places.get(path)?.variables.length === 0;
   }
 
-  /** A value for a message: quoted, or the name of its variable. Empty if it may be a secret. */
+  /** A value for a message: quoted, or the name of its variable. Empty if the value may be a secret. */
   quote(path: string, value: string): string {
     const variables = this.#document.places.get(path)?.variables ?? [];
     if (variables.length > 0) return `the value of ${variables.map((name) => `\${${name}}`).join(' and ')}`;

@@ -5,7 +5,7 @@ import type { Problems } from './problems.ts';
 import type { PortNumbers } from './scalars.ts';
 import { LISTENER } from './schema.ts';
 
-/** Whether a listener at this address has all of the ports. */
+/** Whether a listener at this address has all of proxyPool's ports. */
 export function hasPorts(address: ListenAddress, { first, last }: PortNumbers): boolean {
   if (address.kind === 'fd') return false;
   return address.port <= first && last <= (address.lastPort ?? address.port);
@@ -14,7 +14,7 @@ export function hasPorts(address: ListenAddress, { first, last }: PortNumbers): 
 /**
  * Checks proxyPool against the listeners.
  *
- * @returns all listeners: those of the file, and one for the ports if none of the file has them.
+ * @returns the listeners of the file, and a new one for the ports if no listener of the file has them.
  */
 export function addPortListener(
   proxyPool: ProxyPoolConfig | undefined,
@@ -38,12 +38,12 @@ export function addPortListener(
   return [...known, { ...defaults, address: addressOfPorts(ports), users: [], tls: undefined }];
 }
 
-/** Where noria opens the ports if no listener of the file has them. */
+/** The address of the listener that noria adds for the ports. */
 export function addressOfPorts({ first, last }: PortNumbers): ListenAddress {
   return { kind: 'tcp', host: '127.0.0.1', port: first, lastPort: last };
 }
 
-/** Whoever can reach the API can use the ports, and move them to other members. */
+/** Checks who can reach the API. Its clients can use the ports, and move the ports to other members. */
 function checkReach({ address }: ProxyPoolConfig, isAdded: boolean, problems: Problems): void {
   if (isLocalAddress(address)) return;
   const missing = isAdded ? 'add a listener with these ports, session: port and users' : 'add users to it';

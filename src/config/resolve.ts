@@ -1,4 +1,4 @@
-/** Turns a checked file into a Config: reads secrets, fills in what is derived, and checks the rules between sections. */
+/** Turns a checked file into a Config: reads secrets, derives further values, and checks the rules between sections. */
 import { formatListenAddress, isLocalAddress, type ListenAddress, overlap } from '../core/listen-address.ts';
 import { nearest } from '../core/nearest.ts';
 import { OPERATIONS } from '../service/operations.ts';
@@ -12,7 +12,7 @@ import { addPortListener, addressOfPorts, hasPorts } from './proxy-pool.ts';
 import { frontProxy, token } from './scalars.ts';
 import { resolveSource } from './sources.ts';
 
-/** Reports to `context.problems`. The result may be used only if there are none. */
+/** Reports problems to `context.problems`. The result is valid only if there are none. */
 export function resolveConfig(
   checked: CheckedConfig,
   file: string,
@@ -78,7 +78,7 @@ function resolveAdmin(
   return { address, token: found };
 }
 
-/** The rules between sections. */
+/** Checks the rules between sections. */
 function checkAcross(checked: CheckedConfig, problems: Problems): void {
   const { sources, account } = checked;
   if (sources.length === 0 && account === undefined && !problems.has('sources')) {
@@ -114,7 +114,7 @@ function checkBaseUrl({ sources, account, service }: CheckedConfig, problems: Pr
 function checkListenerSources({ sources, listeners }: CheckedConfig, problems: Problems): void {
   const names = sources.map((source) => source?.name);
   const known = names.filter((name) => name !== undefined);
-  if (known.length < names.length) return; // the name of a broken source may be the one that is meant
+  if (known.length < names.length) return; // the reference may mean a source whose name is invalid
   listeners.forEach((listener, index) => {
     if (listener?.source === undefined || known.includes(listener.source)) return;
     const path = `listeners[${index}].source`;
@@ -126,7 +126,7 @@ function checkListenerSources({ sources, listeners }: CheckedConfig, problems: P
   });
 }
 
-/** Reports every address that cannot be listened on because an earlier one conflicts with it. */
+/** Reports every address that conflicts with an earlier one. */
 function checkOverlaps({ listeners, admin, proxyPool }: CheckedConfig, problems: Problems): void {
   const addresses: (readonly [path: string, address: ListenAddress | undefined])[] = listeners.map(
     (listener, index) => [`listeners[${index}].address`, listener?.address],

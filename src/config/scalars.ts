@@ -1,8 +1,8 @@
 /**
- * The types of scalar values: how each is read from its text, checked, described and written back.
+ * The types of scalar values. Each type reads, checks, describes and prints its values.
  *
- * Every scalar of the file arrives as text (see document.ts). An instance of 18 digits keeps all of them, and a value from
- * the environment is read like one from the file.
+ * Every scalar of the file arrives as text (see document.ts). So an instance of 18 digits keeps all its digits, and a
+ * value from the environment is read like one from the file.
  */
 import { z } from 'zod';
 import { formatDuration, parseDuration } from '../core/duration.ts';
@@ -26,16 +26,21 @@ export interface ScalarJsonSchema {
   readonly anyOf?: readonly ScalarJsonSchema[];
 }
 
-/** `wrong` is a predicate that follows the value in a message: `is not a duration`. It never quotes the value, which may be a secret. */
+/**
+ * `wrong` is a predicate that follows the value in a message: `is not a duration`. The predicate never quotes the
+ * value, which may be a secret.
+ */
 type Reading<T> = { readonly value: T } | { readonly wrong: string };
 
 export interface ScalarType<T> {
-  /** What a good value is: follows "expected" in messages, and stands in the docs. */
+  /** Describes a valid value. Messages show it after "expected", and so do the docs. */
   readonly expected: string;
-  /** A good value as written in YAML. Absent where `expected` is enough. */
+  /** A valid value as written in YAML. Absent where `expected` is enough. */
   readonly example?: string;
   readonly json: ScalarJsonSchema;
-  /** Which values messages may quote. `valid`: only valid ones, because a password may have been written here by mistake. */
+  /**
+   * Which values messages may quote. `valid`: only valid values, because an invalid one may be a misplaced password.
+   */
   readonly quoted: 'always' | 'valid' | 'never';
   read(text: string): Reading<T>;
   write(value: T): string;
@@ -133,7 +138,7 @@ export function oneOf<const Word extends string>(words: readonly Word[]): Scalar
   });
 }
 
-/** One of a few words, or a value of another type. */
+/** Accepts one of a few words, or a value of another type. */
 export function wordOr<const Word extends string, T>(
   words: readonly Word[],
   { scalarType: type }: Scalar<T>,
@@ -154,15 +159,15 @@ export function wordOr<const Word extends string, T>(
 interface TextRules {
   readonly expected: string;
   readonly example: string;
-  /** Must match the whole text. */
+  /** The whole text must match this pattern. */
   readonly pattern?: RegExp;
-  /** The predicate for a text that does not match. */
+  /** The predicate for a text that does not match the pattern. */
   readonly wrong?: string;
-  /** In UTF-8. */
+  /** The maximum length, in bytes of UTF-8. */
   readonly maxBytes?: number;
-  /** A password may have been written here by mistake. */
+  /** True: messages quote no invalid value, because it may be a misplaced password. */
   readonly private?: boolean;
-  /** Line breaks and tabs are allowed. */
+  /** True: line breaks and tabs are allowed. */
   readonly controls?: boolean;
 }
 
@@ -171,7 +176,7 @@ export function text(rules: TextRules): Scalar<string> {
   return scalar({
     expected: rules.expected,
     example: rules.example,
-    // YAML editors see unquoted digits as a number; noria reads their text.
+    // YAML editors read unquoted digits as a number; noria reads them as text.
     json: {
       type: ['string', 'integer'],
       ...(rules.pattern === undefined ? {} : { pattern: rules.pattern.source }),
@@ -216,7 +221,7 @@ export function secretText(example: string): Scalar<Secret> {
   return secret({ expected: 'a text without line breaks', example, maxBytes: MAX_LINK_BYTES });
 }
 
-/** The URL of an extraction link, which contains keys. Prints with its secrets masked. */
+/** The URL of an extraction link, which contains keys. noria prints it with masked secrets. */
 export function linkUrl(): Scalar<Secret> {
   const rules = {
     expected: 'an http:// or https:// URL without user name, password and fragment',
@@ -233,7 +238,7 @@ export function linkUrl(): Scalar<Secret> {
   return scalar({ ...scalarType, write: maskedUrl });
 }
 
-/** A zone as the distance from UTC. */
+/** A time zone, given as its offset from UTC. */
 export function zone(): Scalar<string> {
   return scalar({
     expected: 'a distance from UTC such as +08:00, or Z',
@@ -245,7 +250,7 @@ export function zone(): Scalar<string> {
   });
 }
 
-/** The 16-character key of an instance or an account; lower case in the Config. */
+/** The 16-character key of an instance or an account. The Config has it in lower case. */
 export function key(): Scalar<Secret> {
   const rules = {
     expected: 'a key of 16 hexadecimal digits',
@@ -270,7 +275,7 @@ function secret(rules: TextRules, read?: ScalarType<Secret>['read']): Scalar<Sec
   return scalar({ ...plain, quoted: 'never', read: read ?? readPlain, write: String });
 }
 
-/** An http or https URL without credentials, query and fragment; in the Config without a trailing slash. */
+/** An http or https URL without credentials, query and fragment. The Config has it without a trailing slash. */
 export function baseAddress(): Scalar<string> {
   return scalar({
     expected: 'an http:// or https:// URL without user name, password, query and fragment',
@@ -287,7 +292,7 @@ export function baseAddress(): Scalar<string> {
   });
 }
 
-/** The http or https URL of a page. */
+/** The http or https URL of a web page. */
 export function pageAddress(): Scalar<string> {
   return scalar({
     expected: 'an http:// or https:// URL without user name and password',
@@ -324,7 +329,7 @@ export function frontProxy(): Scalar<FrontProxy> {
   });
 }
 
-/** An address to listen on. `one` allows neither a port range nor an inherited socket. */
+/** An address to listen on. `one` rejects port ranges and inherited sockets. */
 export function listenAddress(ports: 'one' | 'range'): Scalar<ListenAddress> {
   return scalar({
     expected:
@@ -380,7 +385,7 @@ export function network(): Scalar<string> {
   });
 }
 
-/** A target that a listener refuses (core/target-rule.ts has the grammar). */
+/** A rule for targets that a listener refuses. core/target-rule.ts has the grammar. */
 export function denyTarget(): Scalar<string> {
   return scalar({
     expected:
@@ -390,7 +395,7 @@ export function denyTarget(): Scalar<string> {
     read(given) {
       const rule = parseTargetRule(given);
       if (rule === undefined) return { wrong: wrongTargetRule(given) };
-      // Any single word is a valid host, so a word close to the name of a set is taken as a typo.
+      // Any single word is a valid host. So a word that is similar to the name of a set counts as a typo.
       const meant = rule.kind === 'host' && !given.includes('.') ? nearest(given, TARGET_SETS) : undefined;
       return meant === undefined
         ? { value: given }

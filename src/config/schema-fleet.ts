@@ -6,9 +6,9 @@ import { given, optional, required, section } from './keys.ts';
 import { type Scalar, scalar, text } from './scalars.ts';
 import { filePath, secretFile } from './schema-values.ts';
 
-/** A `redis://` or `rediss://` URL. */
+/** The parts of a `redis://` or `rediss://` URL. */
 export interface StoreUrl {
-  /** `rediss://`. */
+  /** Whether the URL is `rediss://`. */
   readonly tls: boolean;
   readonly host: string;
   readonly port: number;
@@ -21,7 +21,7 @@ export interface StoreUrl {
 const DEFAULT_PORT = 6379;
 const MAX_DATABASE = 999;
 
-/** Shown with a masked password. */
+/** The URL for messages, with a masked password. */
 export function formatStoreUrl({ tls, host, port, username, password, database }: StoreUrl): string {
   const secret = password === undefined ? '' : `:${MASK}`;
   const login =
@@ -68,7 +68,7 @@ function readStoreUrl(given: string): { readonly value: StoreUrl } | { readonly 
       },
     };
   } catch {
-    return { wrong: 'has a % that is not part of an encoded character; write %25 for it' }; // handled: so says the message
+    return { wrong: 'has a % that is not part of an encoded character; write %25 for it' }; // handled: `wrong` says it
   }
 }
 

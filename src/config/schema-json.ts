@@ -6,10 +6,10 @@ import { KEY_NOTES } from './keys.ts';
 import { isScalar, type ScalarJsonSchema, type ScalarType } from './scalars.ts';
 import { SCHEMA } from './schema.ts';
 
-/** A value from the environment, possible for every scalar. */
+/** A value from the environment. Every scalar may have one. */
 const REFERENCE: ScalarJsonSchema = { type: 'string', pattern: '\\$\\{' };
 
-/** The parameters of all products; which of them a source accepts depends on its product. */
+/** The parameters of all products. The product of a source decides which of them it accepts. */
 const PARAMS = {
   type: 'object',
   properties: Object.fromEntries(
@@ -20,7 +20,7 @@ const PARAMS = {
   ),
 };
 
-/** JSON Schema, draft 2020-12, of a configuration file. A new object each time. */
+/** Returns the JSON Schema, draft 2020-12, of a configuration file. Each call returns a new object. */
 export function schemaJson(): Readonly<Record<string, unknown>> {
   const schema = z.toJSONSchema(SCHEMA, {
     io: 'input',
@@ -50,7 +50,7 @@ function replace(target: object, by: object): void {
   Object.assign(target, by);
 }
 
-/** A default with the type that YAML gives it. */
+/** A default, converted to the type that YAML gives it. */
 function typed(text: string): string | number | boolean {
   if (text === 'true' || text === 'false') return text === 'true';
   return /^\d+$/.test(text) ? Number(text) : text;

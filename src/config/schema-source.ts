@@ -30,7 +30,7 @@ const codeRule = (about: string, example: string) =>
     '–',
   );
 
-/** How the answers of a link are read. */
+/** The rules for reading the answers of a link. */
 const ANSWER = section({
   format: given(oneOf(ANSWER_FORMATS), 'auto', 'format of the answers; `auto`: by their first character'),
   list: optional(

@@ -1,4 +1,4 @@
-/** Resolves one source: checks its keys against its product and derives the rest from both. */
+/** Resolves one source: checks its keys against its product and derives the other values from them. */
 
 import { formatDuration } from '../core/duration.ts';
 import { parseHostPort } from '../core/host-port.ts';
@@ -14,7 +14,7 @@ import { rejectLinkKeys, resolveLinkSource } from './link-source.ts';
 import type { Problems } from './problems.ts';
 import type { FileSource } from './schema-source.ts';
 
-/** Values of other sections that are the defaults of sources. */
+/** Values from other sections that are the defaults for sources. */
 interface SourceDefaults {
   readonly baseUrl: string | undefined;
   readonly size: number;
@@ -23,10 +23,13 @@ interface SourceDefaults {
 /** A source of the service. */
 type InstanceSource = FileSource & { readonly product: Product };
 
-/** Only to check the host of an extraction server that has no port. */
+/** The port of an extraction server whose address names none. Used only to check its host. */
 const EXTRACT_PORT = 8080;
 
-/** @param path - of the source in the file: `sources[0]`. @returns undefined if a problem prevents building it. */
+/**
+ * @param path - of the source in the file: `sources[0]`. @returns undefined after reporting the problems, if the source
+ * is not valid.
+ */
 export function resolveSource(
   source: FileSource,
   path: string,
@@ -133,7 +136,7 @@ function resolveAuth(
   password: Secret | undefined,
   context: ResolveContext,
 ): UpstreamAuth | undefined {
-  // Free proxies are run by strangers, who must never see the credentials of an instance.
+  // The operators of free proxies are unknown and must never see the credentials of an instance.
   const isFree = product === 'free';
   const isUnknown = password === undefined || instance === undefined;
   const own = isUnknown || isFree ? undefined : { username: instance, password };
@@ -156,7 +159,7 @@ function resolveAuth(
   return credentials && { kind: 'always', credentials };
 }
 
-/** `short-pure` is called at the server of its instance, the other products at a base URL. */
+/** noria calls `short-pure` at the server of its instance, and the other products at a base URL. */
 function checkHost({ product, host, baseUrl }: InstanceSource, path: string, problems: Problems): void {
   const hostPath = `${path}.host`;
   if (OPERATIONS[product].server === 'base') {

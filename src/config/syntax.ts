@@ -7,7 +7,7 @@ import type { ErrorCode, LineCounter, YAMLParseError } from 'yaml';
 
 /** A problem with the text itself, before the schema is checked. */
 export interface SyntaxProblem {
-  /** Into the text. */
+  /** The offset of the problem in the text. */
   readonly offset: number;
   readonly path: string;
   readonly message: string;
@@ -31,12 +31,12 @@ const WORDS: { readonly [Code in ErrorCode]?: string } = {
   IMPOSSIBLE: 'this is unexpected here; is a colon, a dash or a quote missing?',
 };
 
-/** A `${` without quotes inside `{ }` or `[ ]`, where YAML reads its brace as a map. Captures what precedes it. */
+/** Matches an unquoted `${` inside `{ }` or `[ ]`, where YAML reads its brace as a map. Captures the text before it. */
 const BARE_REFERENCE = /^([^#]*[{[,][^#]*[\s:,{[])\$\{/;
 
 /**
- * Returns one problem for each line that has any, because further ones in a line mostly result from the first. If there are
- * unquoted references, it returns only these: they unbalance the braces and cause the other problems.
+ * Returns one problem for each line that has any, because further ones in a line mostly result from the first. If there
+ * are unquoted references, it returns only these, because they unbalance the braces and cause the other problems.
  */
 export function syntaxProblems(
   text: string,

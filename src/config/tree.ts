@@ -1,4 +1,4 @@
-/** A YAML document as texts, lists and maps, and paths into it. */
+/** The type of a YAML document as texts, lists and maps, and of paths into it. */
 
 /** A text, `null` where a key has no value, a list, or a map. */
 export type Tree = string | null | readonly Tree[] | TreeMap;

@@ -1,4 +1,4 @@
-/** Warnings about a valid configuration: what costs money, leaks, or has no effect. */
+/** Warnings about a valid configuration: settings that cost money, expose secrets, or have no effect. */
 
 import { formatDuration } from '../core/duration.ts';
 import { formatListenAddress, isLocalAddress } from '../core/listen-address.ts';
@@ -12,7 +12,7 @@ type Resolved = Omit<Config, 'warnings'>;
 
 const MINUTE_MS = 60_000;
 
-/** Only for a configuration without errors: its entries are at the same index in the file. */
+/** The configuration must have no errors, because its entries need the same index as in the file. */
 export function checkWarnings(config: Resolved, problems: Problems): void {
   checkClearText(config, problems);
   config.sources.forEach((source, index) => {
@@ -37,7 +37,9 @@ export function checkWarnings(config: Resolved, problems: Problems): void {
   checkNoEffect(config, problems);
 }
 
-/** Every call contains the key. Not reported for this machine and private networks. */
+/**
+ * Warns if calls are not encrypted, because every call contains the key. Exempt are this machine and private networks.
+ */
 function checkClearText({ service, sources }: Resolved, problems: Problems): void {
   const urls: (readonly [path: string, url: string | undefined])[] = [
     ['service.baseUrl', service.baseUrl],
@@ -56,7 +58,7 @@ function checkClearText({ service, sources }: Resolved, problems: Problems): voi
   }
 }
 
-/** Those who see the password of the store can read and change its data. */
+/** Warns if the store is reached without encryption: who sees its password can read and change its data. */
 function checkFleet({ fleet }: Resolved, problems: Problems): void {
   if (fleet === undefined || fleet.url.tls) return;
   const hosts = fleet.sentinel?.addresses.map(({ host }) => host) ?? [fleet.url.host];
@@ -72,7 +74,7 @@ function checkSize(source: SourceConfig, path: string, problems: Problems): void
     const message = `count ${count} is more than size ${size}; no call asks for more than ${size}`;
     problems.warn(`${path}.params.count`, message);
   }
-  // How long the proxies of a link live, and how many a call brings, is in its answer.
+  // The answer of a link says how long its proxies live and how many there are, so no warning is possible here.
   if (product === 'link') return;
   const leastLifeMs = source.lifetimeMs ?? defaultLifetimeMs(product, params);
   const perCall = Math.min(count ?? OPERATIONS[product].count.defaultMax, size);
@@ -85,7 +87,7 @@ function checkSize(source: SourceConfig, path: string, problems: Problems): void
   }
 }
 
-/** Lifetime that is paid for and cannot be used. */
+/** Warns about lifetime that is paid for but never used. */
 function checkLifetimes(source: SourceConfig, path: string, config: Resolved, problems: Problems): void {
   const timespan = source.params['timespan'];
   const { minRemainingMs, safetyMarginMs } = config.pool;
@@ -147,7 +149,7 @@ function checkAdmin({ admin }: Resolved, problems: Problems): void {
   problems.warn('admin.address', message, 'value');
 }
 
-/** Values that another value makes useless. */
+/** Warns about values that have no effect because of another value. */
 function checkNoEffect({ pool, dial }: Resolved, problems: Problems): void {
   if (pool.minRemainingMs > 0 && pool.minRemainingMs <= pool.safetyMarginMs) {
     problems.warn('pool.minRemaining', 'has no effect: it is not more than pool.safetyMargin');

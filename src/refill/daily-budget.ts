@@ -1,8 +1,9 @@
 /**
  * Counts the distinct IPs drawn on one day of the service, for the `dailyBudget` of a source.
  *
- * The day begins at midnight in the service's time zone, by the wall clock. A clock that is set back across one midnight
- * does not start a new day; a larger step back does, so that a clock that was years ahead does not block the budget.
+ * The day begins at midnight in the service's time zone, by the wall clock. If the clock is set back across one
+ * midnight, no new day starts. A larger step back starts a new day, so that a clock that was years ahead does not block
+ * the budget.
  */
 import { SERVICE_ZONE_OFFSET_MS } from '../service/codes.ts';
 
@@ -33,13 +34,13 @@ export class DailyBudget {
     this.#drawn = new Set(record?.drawn);
   }
 
-  /** Counts drawn IPs; each counts once a day. */
+  /** Counts drawn IPs. Each IP counts once a day. */
   add(ips: Iterable<string>, wallAt: number): void {
     this.#startDay(wallAt);
     for (const ip of ips) this.#drawn.add(ip);
   }
 
-  /** Distinct IPs drawn today. */
+  /** The number of distinct IPs drawn today. */
   used(wallAt: number): number {
     this.#startDay(wallAt);
     return this.#drawn.size;

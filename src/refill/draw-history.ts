@@ -1,4 +1,7 @@
-/** What a source learned from its calls and from failed members: the reaction to a call, the maximum to request, and warnings. */
+/**
+ * Keeps what a source learned from its calls and from failed members: the reaction to a call, the maximum to request,
+ * and warnings.
+ */
 import type { Clock } from '../core/clock.ts';
 import type { Random } from '../core/random.ts';
 import { DrawSpacing } from './draw-spacing.ts';
@@ -10,24 +13,24 @@ export interface DrawHistoryOptions {
   readonly clock: Clock;
   readonly random: Random;
   readonly records: SourceRecords;
-  /** Members must pass a probe first; it is normal that many fail. */
+  /** True: members must pass a probe before their first use, so it is normal that many fail. */
   readonly unproven: boolean;
   readonly warn: (message: string) => void;
 }
 
 export interface EndedCall {
   readonly outcome: DrawOutcome;
-  /** The requested count. */
+  /** The count that the call requested. */
   readonly asked: number;
-  /** How many more members are usable because of the call. */
+  /** How many more members are usable after the call than without it. */
   readonly gained: number;
-  /** The pace. */
+  /** The pace: ms from the start of one call to the start of the next. */
   readonly gapMs: number;
-  /** At least so long before this call the service received the previous one; undefined: unknown. */
+  /** The service received the previous call at least this long before this one; undefined: unknown. */
   readonly sinceArrivalMs: number | undefined;
 }
 
-/** Draws without a member in a row before the operator is warned. */
+/** After this many draws in a row without a member, noria warns the operator. */
 const EMPTY_BEFORE_WARNING = 3;
 /** Why drawn members may fail before their first use. */
 export const UNUSED_FAILURES_ADVICE =
@@ -40,7 +43,7 @@ export class DrawHistory {
   #last: DrawOutcome | undefined;
   /** How many calls in a row ended with the same kind of verdict. */
   #streak = NO_STREAK;
-  /** The operator was warned that no drawn proxy can be used, and no draw has succeeded since. */
+  /** True from the warning that no drawn proxy is usable until a draw succeeds. */
   #warnedOfDropped = false;
 
   constructor(options: DrawHistoryOptions) {
@@ -54,8 +57,9 @@ export class DrawHistory {
   }
 
   /**
-   * The last call failed for a reason that may end without the operator, so it is repeated without demand: a load balancer sends
-   * no client to a noria that is not ready. An empty answer is no failure: it may be paid for.
+   * The last call failed for a reason that may end without the operator. The source then repeats it even without
+   * demand, because a load balancer sends no client to a noria that is not ready. An empty answer does not count as a
+   * failure, because it may cost money.
    */
   get mayRecover(): boolean {
     const kind = this.#last?.verdict.kind ?? 'ok';
@@ -66,7 +70,7 @@ export class DrawHistory {
     return Math.min(this.#options.records.learnedMax, this.spacing.maxPerCall);
   }
 
-  /** Records how a call ended and returns what follows for the pace and for the source. */
+  /** Records how a call ended. Returns how to continue with the pace and the source. */
   recordCall({ outcome, asked, gained, gapMs, sinceArrivalMs }: EndedCall): Reaction {
     const { clock, random } = this.#options;
     this.#last = outcome;
@@ -96,7 +100,10 @@ export class DrawHistory {
     this.#warnedOfDropped = false;
   }
 
-  /** The service may have rejected only the count, which noria chose. Only a rejected count of 1 proves a wrong configuration. */
+  /**
+   * The service may have rejected only the count, which noria chose. Only if it rejects a count of 1, the configuration
+   * is wrong.
+   */
   #requestLess(asked: number): Reaction {
     const max = Math.floor(asked / 2);
     this.#options.records.learnedMax = max;

@@ -1,14 +1,17 @@
 /**
  * Decides whether a source draws now, how many members it requests, and when it checks again. Pure.
  *
- * A draw is due when, without it, fewer members than wanted would be usable at the moment when the *following* draw could
- * deliver. So members are replaced before they expire, and a draw requests only as many as will be missing.
+ * A draw is due when too few members would be usable by the time the draw *after* it could deliver. So noria replaces
+ * members before they expire, and a draw requests only the members that will be missing.
  */
 
 import { roughDuration } from '../core/words.ts';
 import type { Demand } from '../pool/drawn-member.ts';
 
-/** The members of one source in the pool: the methods of `RefillPool` without the name. Moments are monotonic ms. */
+/**
+ * The members of one source in the pool: the methods of `RefillPool` without the parameter for the source. Moments are
+ * monotonic ms.
+ */
 export interface Stock {
   countedAt(atMs: number): number;
   heldAt(atMs: number): number;
@@ -16,32 +19,32 @@ export interface Stock {
 }
 
 export interface DrawInputs {
-  /** Monotonic ms. */
+  /** Now, as a monotonic moment. */
   readonly now: number;
   readonly stock: Stock;
   readonly demand: Demand;
-  /** How many usable members to hold. */
+  /** The number of usable members to hold. */
   readonly size: number;
-  /** After this time without a client request nothing is drawn; 0: drawing never stops. */
+  /** Drawing stops after this time without a client request; 0: drawing never stops. */
   readonly idleAfterMs: number;
-  /** Until the next call may start. */
+  /** The time until the next call may start. */
   readonly startInMs: number;
-  /** From the start of one call to the start of the next. */
+  /** The time from the start of one call to the start of the next. */
   readonly gapMs: number;
   /** The usual time from the start of a call until its members are usable. */
   readonly latencyMs: number;
-  /** The maximum to request in one call. */
+  /** The maximum number of members to request in one call. */
   readonly maxPerCall: number;
-  /** Distinct IPs that the daily budget and the service's quota still allow; Infinity without a limit. */
+  /** How many distinct IPs the daily budget and the service's quota still allow; Infinity without a limit. */
   readonly quotaLeft: number;
-  /** Draw what is missing even without clients. */
+  /** True: replace missing members even without clients. */
   readonly despiteNoDemand: boolean;
 }
 
 export type DrawPlan =
   /** There is no demand. The next client request wakes the source. */
   | { readonly kind: 'idle'; readonly reason: string }
-  /** Enough members. Check again at `checkAt`; Infinity: only when something changes. */
+  /** There are enough members. Check again at `checkAt`; Infinity: only after a change. */
   | { readonly kind: 'enough'; readonly checkAt: number }
   /** Members are missing, but budget or quota is used up. */
   | { readonly kind: 'exhausted' }
@@ -54,7 +57,7 @@ export interface PlannedDraw {
   readonly urgent: boolean;
 }
 
-/** The least time between two checks that are caused by the passing of time alone. */
+/** The minimum time between two checks when nothing has changed but the time. */
 const MIN_CHECK_SPACING_MS = 50;
 
 export function planDraw(inputs: DrawInputs): DrawPlan {
@@ -77,24 +80,24 @@ export function planDraw(inputs: DrawInputs): DrawPlan {
 function deficit(inputs: DrawInputs): { readonly missing: number; readonly urgent: boolean } {
   const { now, stock, demand, startInMs, latencyMs, size } = inputs;
   const missing = Math.min(wanted(inputs) - stock.countedAt(now + horizonMs(inputs)), room(inputs));
-  // Quarantined members may be usable again at the horizon, but clients wait now. One draw serves all these clients.
+  // Quarantined members may be usable again at the horizon, but clients wait now. One draw serves all waiting clients.
   const urgent = demand.waiting > 0 && stock.countedAt(now + startInMs + latencyMs) === 0;
   return { missing: urgent ? Math.max(missing, Math.min(demand.waiting, size)) : missing, urgent };
 }
 
-/** From now until the draw after the next one delivers: how far ahead a deficit must be noticed. */
+/** How far ahead the plan looks: until the draw after the next one delivers. */
 function horizonMs({ startInMs, gapMs, latencyMs }: DrawInputs): number {
   return startInMs + gapMs + latencyMs;
 }
 
-/** The size, and the members that clients use up until the horizon. */
+/** The number of members wanted at the horizon: the size, plus the members that clients use up until then. */
 function wanted(inputs: DrawInputs): number {
   return inputs.size + Math.ceil(inputs.demand.usedUpPerSecond * (horizonMs(inputs) / 1_000));
 }
 
 /**
- * How many members the pool may still take. It may exceed the wanted number by one draw, because expiring members are
- * still there when their replacements arrive, and quarantined ones may come back.
+ * How many members the pool may still take. The pool may exceed the wanted number by one draw: expiring members are
+ * still present when their replacements arrive, and quarantined members may return.
  */
 function room(inputs: DrawInputs): number {
   return wanted(inputs) + inputs.maxPerCall - inputs.stock.heldAt(inputs.now + inputs.startInMs);
@@ -104,10 +107,10 @@ function nextCheckAt(inputs: DrawInputs): number {
   const { now, stock, demand } = inputs;
   const leadMs = horizonMs(inputs);
   const lossAt = stock.nextLossAt(now + leadMs);
-  const byLoss = lossAt === undefined ? Infinity : lossAt - leadMs + 1; // 1 ms later the loss lies before the horizon
-  // Without room for replacements, the next lost member makes some.
+  const byLoss = lossAt === undefined ? Infinity : lossAt - leadMs + 1; // + 1: the loss is before the horizon
+  // Without room for replacements, room appears only when the next member leaves.
   const byRoom = room(inputs) > 0 ? Infinity : (stock.nextLossAt(now) ?? Infinity);
-  // It is unknown when clients use members up, so check again before the lead time has passed.
+  // Clients may use up members at any time, so check again before the lead time has passed.
   const byUse = demand.usedUpPerSecond > 0 ? now + leadMs : Infinity;
   return Math.min(byLoss, byRoom, byUse);
 }

@@ -1,13 +1,13 @@
 /**
- * Spaces draws more and more widely while they bring no new members, or members that fail before anyone can use them.
- * A whole day like that costs a few hundred calls and as many members.
+ * Increases the time between draws while they bring no members, or only members that fail before their first use. So a
+ * whole day of fruitless draws costs only a few hundred calls and members.
  */
 
-/** Fruitless draws in a row before draws are spaced: an empty answer now and then is normal. */
+/** After this many fruitless draws in a row, draws are spaced. A single empty answer is normal. */
 const MAX_FRUITLESS_DRAWS = 3;
-/** Members in a row that failed unused before their source is distrusted. */
+/** After this many members in a row that failed before their first use, noria distrusts the source. */
 const DISTRUST_AFTER = 10;
-/** The same for unproven members: most free proxies are dead. */
+/** The same limit for unproven members. It is higher, because most free proxies are dead. */
 const DISTRUST_AFTER_UNPROVEN = 100;
 const MAX_SPACING_MS = 120_000;
 
@@ -18,7 +18,7 @@ export class DrawSpacing {
   #unusedFailures = 0;
   /** Draws since the source became distrusted. */
   #distrustedDraws = 0;
-  /** Monotonic. */
+  /** No draw starts before this monotonic moment. */
   #notBeforeAt = 0;
 
   constructor(unproven: boolean) {
@@ -30,12 +30,12 @@ export class DrawSpacing {
     return this.#fruitlessDraws === 0 && !this.#isDistrusted;
   }
 
-  /** The members in a row that failed before their first use, while they make the source distrusted. */
+  /** The number of members in a row that failed before their first use, if it makes the source distrusted. */
   get unusedFailures(): number | undefined {
     return this.#isDistrusted ? this.#unusedFailures : undefined;
   }
 
-  /** 1 while the source is distrusted: enough to notice that it works again. */
+  /** The maximum per call. It is 1 while the source is distrusted: one member shows whether the source works again. */
   get maxPerCall(): number {
     return this.#isDistrusted ? 1 : Infinity;
   }
@@ -43,8 +43,8 @@ export class DrawSpacing {
   /**
    * Monotonic moment before which no draw should start.
    *
-   * @param urgent - clients are waiting and no member is usable. Then an empty answer is no reason to delay the next draw.
-   * Distrust is, because more members that fail at once would not help the clients.
+   * @param urgent - clients are waiting and no member is usable. Then an empty answer does not delay the next draw.
+   * Distrust still does, because more members that fail at once would not help the clients.
    */
   notBeforeAt(urgent: boolean): number {
     return urgent && !this.#isDistrusted ? 0 : this.#notBeforeAt;
@@ -53,7 +53,7 @@ export class DrawSpacing {
   /**
    * Records a draw with an answer, at monotonic `now`.
    *
-   * @param gained - how many more members are usable because of it.
+   * @param gained - how many more members are usable because of the draw.
    * @param gapMs - the pace.
    */
   recordDraw(gained: number, now: number, gapMs: number): void {
@@ -63,13 +63,16 @@ export class DrawSpacing {
     this.#notBeforeAt = doublings > 0 ? now + Math.min(MAX_SPACING_MS, gapMs * 2 ** doublings) : 0;
   }
 
-  /** Records a member that failed before its first use. Returns how many failed in a row if that makes the source distrusted. */
+  /**
+   * Records a member that failed before its first use. Returns the number of such members in a row, if it makes the
+   * source distrusted.
+   */
   recordUnusedFailure(): number | undefined {
     this.#unusedFailures += 1;
     return this.#unusedFailures === this.#distrustAfter ? this.#unusedFailures : undefined;
   }
 
-  /** Records that a tunnel through a member was accepted. On the hot path. */
+  /** Records that a member accepted a tunnel. On the hot path. */
   recordUse(): void {
     if (this.#unusedFailures === 0) return;
     if (this.#isDistrusted) this.#notBeforeAt = 0;

@@ -1,6 +1,6 @@
 /**
- * One draw: opens a connection, calls the service, adds the members to the pool, counts and reports. The source decides when
- * to draw and what follows.
+ * One draw: opens a connection, calls the service, adds the members to the pool, counts and reports. The source decides
+ * when to draw and how to continue.
  */
 import { hash } from 'node:crypto';
 import type { Clock } from '../core/clock.ts';
@@ -29,23 +29,23 @@ export interface Drawer {
 
 export interface DrawOrder {
   readonly count: number;
-  /** How far ahead `gained` is measured. */
+  /** The time ahead for which `gained` is measured. */
   readonly aheadMs: number;
   readonly gate: WriteGate;
 }
 
 export interface DrawResult {
   readonly outcome: DrawOutcome;
-  /** How many more members will be usable `aheadMs` from now because of the draw. */
+  /** How many more members will be usable in `aheadMs` than without the draw. */
   readonly gained: number;
 }
 
-/** The share of its tunnels that an instance with too many connections keeps. */
+/** The share of its open tunnels that an instance keeps when the service reports too many connections. */
 const TUNNEL_SHARE = 0.5;
 const NONE_ADDED: AddedMembers = { joined: 0, renewed: 0, rejected: 0 };
 
 /**
- * Opens the connection of a draw that is going to request `asked` members. Returns how the draw ended if there is no
+ * Opens the connection of a draw that will request `asked` members. Returns how the draw ended if there is no
  * connection, and undefined when `signal` aborted. `signal` also ends the draw.
  *
  * @throws only for a defect of the program.
@@ -147,7 +147,10 @@ function addToPool(
   return added;
 }
 
-/** What the budget counts: the exit IP where the entry has it, else the address and the user. Several exits may share an address. */
+/**
+ * The text that the budget counts as one IP: the exit IP if the entry names it, else the address with the user, because
+ * several exits may share an address.
+ */
 function distinctIp({ exitIp, host, port, login }: DrawnEntry): string {
   if (exitIp !== undefined) return exitIp;
   return login === undefined ? `${host}:${port}` : `${host}:${port} ${hash('sha256', login.username)}`;
@@ -182,7 +185,7 @@ function factsOf(entry: DrawnEntry): DrawnMember['facts'] {
   return Object.keys(facts).length === 0 ? undefined : facts;
 }
 
-/** `received` includes the entries that were dropped as unusable; `rejected` counts those, too. */
+/** `received` includes the unusable entries that noria dropped; `rejected` includes them, too. */
 function drawDone(
   ended: Pick<NoriaEvents['draw.done'], 'source' | 'asked' | 'ms'>,
   outcome: DrawOutcome,
@@ -204,7 +207,7 @@ function drawDone(
   };
 }
 
-/** Proxies at private addresses or at noria's own: noria may not use them, but they are paid for. */
+/** The number of proxies at private or own addresses. noria may not use them, but they cost money. */
 function forbiddenIn(answer: DrawAnswer | undefined): number {
   const { private: privateCount = 0, own = 0 } = answer?.dropped ?? {};
   return privateCount + own;

@@ -13,7 +13,7 @@ import type { PaceStore } from '../state/pace-file.ts';
 /** The client of the extraction service. */
 export interface Extractor {
   /**
-   * Opens a connection for one call. `signal` cancels the call, too.
+   * Opens a connection for one call. `signal` cancels the opening and the call.
    *
    * @throws NoriaError when no connection was opened. After `signal` has aborted it may throw anything.
    */
@@ -36,23 +36,31 @@ export interface ExtractConnection {
 
 /** The pool as refill uses it. All methods are synchronous and cheap: a source calls them after every change. */
 export interface RefillPool {
-  /** Members of the source that are usable at `atMs` if nothing is drawn until then, including those whose quarantine ends before. */
+  /**
+   * The number of members of the source that are usable at `atMs` if nothing is drawn until then, including members
+   * whose quarantine ends before.
+   */
   usableAt(source: string, atMs: number): number;
-  /** The same, and members in quarantine that no draw replaces, because only one client failed through them. */
+  /**
+   * Like `usableAt`, but also counts quarantined members that no draw replaces because only one client failed through
+   * them.
+   */
   countedAt(source: string, atMs: number): number;
-  /** Members of the source that have not expired at `atMs`, including quarantined ones. */
+  /** The number of members of the source that have not expired at `atMs`, including quarantined ones. */
   heldAt(source: string, atMs: number): number;
-  /** The first moment after `afterMs` at which a member of the source stops being usable; undefined when none will. */
+  /**
+   * The first moment after `afterMs` at which a member of the source stops being usable; undefined when no member will.
+   */
   nextLossAt(source: string, afterMs: number): number | undefined;
   demand(source: string): Demand;
   /** Adds the members of a draw in random order. Waiting clients get them at once. */
   addMembers(source: string, drawn: readonly DrawnMember[]): AddedMembers;
   /**
-   * Limits the source to `factor` of its open tunnels, or of the limit it already has. The service reported too many
-   * connections (12008 of operation 1).
+   * Limits the open tunnels of the source to `factor` of their number, or of the current limit. Used when the service
+   * reports too many connections (12008 of operation 1).
    */
   limitTunnels(source: string, factor: number): void;
-  /** Removes that limit. */
+  /** Removes the limit that `limitTunnels` set. */
   unlimitTunnels(source: string): void;
 }
 
@@ -60,30 +68,30 @@ export interface DrawSourceOptions {
   readonly name: string;
   /** The extraction call, without the count. */
   readonly call: CountlessCall;
-  /** Masked in every text of the service that noria keeps, in addition to the key of the call. */
+  /** Texts that noria masks in every text of the service, in addition to the key of the call. */
   readonly secrets: readonly Secret[];
-  /** The pace: the least time between two arrivals at the service. */
+  /** The pace: the minimum time between two arrivals at the service. */
   readonly intervalMs: number;
-  /** The maximum to request in one call; undefined: the default of the product. */
+  /** The maximum number to request in one call; undefined: the default of the product. */
   readonly count: number | undefined;
-  /** How many usable members to hold while there is demand. */
+  /** The number of usable members to hold while there is demand. */
   readonly size: number;
-  /** 1 is the first. A source of a later priority draws only while no earlier one can serve. */
+  /** The priority; 1 is the first. A source draws only while no source of an earlier priority can serve. */
   readonly priority: number;
-  /** The maximum of distinct IPs to draw on one day of the service. */
+  /** The maximum number of distinct IPs to draw on one day of the service. */
   readonly dailyBudget: number | undefined;
-  /** The protocol of members whose entry does not name one. */
+  /** The protocol of members whose entry names none. */
   readonly protocol: MemberProtocol | undefined;
   /** Members must pass a probe before a client can use them (free product). */
   readonly unproven: boolean;
-  /** Lifetime of members whose entry has none; undefined: unknown, so the pool assumes one. */
+  /** The lifetime of members whose entry names none; undefined: unknown, so the pool assumes one. */
   readonly defaultLifetimeMs: number | undefined;
 }
 
 /** The settings that a reload may change. */
 export interface RefillSettings {
   readonly sources: readonly DrawSourceOptions[];
-  /** After this time without a client request nothing is drawn; 0: drawing never stops. */
+  /** Drawing stops after this time without a client request; 0: drawing never stops. */
   readonly idleAfterMs: number;
   /** The timeout of one call. */
   readonly callTimeoutMs: number;
@@ -96,6 +104,6 @@ export interface RefillerOptions extends RefillSettings {
   readonly pace: PaceStore;
   readonly extractor: Extractor;
   readonly pool: RefillPool;
-  /** What `record()` returned in an earlier run, from the snapshot file. */
+  /** The result of `record()` of an earlier run, from the snapshot file. */
   readonly restored?: unknown;
 }

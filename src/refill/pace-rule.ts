@@ -1,17 +1,19 @@
 /**
- * When the next call to an instance may be sent, and whose turn it is: pure rules on the entries of the pace file.
+ * The rules that decide when the next call to an instance may be sent, and which turn sends it. Pure: they work on the
+ * entries of the pace file.
  *
- * The service measures when calls arrive, which noria does not see. So the pace counts from the latest moment at which the
- * previous call can have arrived: the first byte of its answer; without an answer its end, because until then its bytes may
- * have been on the way; and for a call of unknown fate (its process was killed) the longest time that a call may take.
+ * The service measures when calls arrive, which noria does not see. So the pace counts from the latest moment at which
+ * the previous call can have arrived: the first byte of its answer; without an answer its end, because until then its
+ * bytes may have been on the way; and for a call of unknown fate (its process was killed) the longest time that a call
+ * may take.
  */
 import type { Random } from '../core/random.ts';
 import { elapsedBetween, type Moment } from '../state/moment.ts';
 import type { LastCall, PaceDecision, PaceEntry, QueuedTurn, Refusals } from '../state/pace-file.ts';
 
-/** The pace of one caller. Two sources of one instance may have different ones. */
+/** The pace of one caller. Two sources of one instance may have different paces. */
 export interface PaceRule {
-  /** The least time between two arrivals at the service, as configured. */
+  /** The minimum time between two arrivals at the service, as configured. */
   readonly intervalMs: number;
   /** The timeout of a call. */
   readonly callTimeoutMs: number;
@@ -27,9 +29,9 @@ export interface Turn {
 export type Settlement =
   /** The next call follows the pace. */
   | { readonly kind: 'done' }
-  /** The service said that calls come too often (12002), perhaps with the least interval it accepts. */
+  /** The service said that calls come too often (12002), perhaps with the minimum interval that it accepts. */
   | { readonly kind: 'refused'; readonly leastMs: number | undefined }
-  /** No call for `ms` from now on. */
+  /** No call may be sent for `ms` from now on. */
   | { readonly kind: 'silence'; readonly ms: number };
 
 export type Claim =
@@ -37,26 +39,32 @@ export type Claim =
       readonly granted: true;
       /** The last call before the claim. */
       readonly before: LastCall | undefined;
-      /** At least so long ago the service received noria's previous call; undefined: unknown. */
+      /** The service received noria's previous call at least this long ago; undefined: unknown. */
       readonly sinceArrivalMs: number | undefined;
     }
   | { readonly granted: false; readonly waitMs: number };
 
 export const PACE_UNCHANGED: Settlement = { kind: 'done' };
 
-/** Added to every interval, because the service may measure a little later than its first byte arrives, and with another clock. */
+/**
+ * Added to every interval, because the service may measure with another clock, and a little after the first byte
+ * arrives.
+ */
 export const PACE_SLACK_MS = 250;
 /** A call must be sent within this time of its claim. */
 export const USE_BY_MS = 2_000;
 
-/** A turn whose process does not return so long after the moment it was waiting for loses its place. */
+/** A turn loses its place if its process does not ask again within this time after the end of its wait. */
 const PLACE_GRACE_MS = 3_000;
-/** A turn renews its place when less than this is left of it, so it must ask more often. */
+/**
+ * A turn renews its place when less than this time is left before it loses the place. So it must ask more often than
+ * that.
+ */
 const PLACE_RENEWED_AT_MS = 1_500;
 /** How often to ask in order to keep the place. */
 export const KEEP_PLACE_EVERY_MS = 1_000;
 
-/** Each 12002 widens the interval by this factor; each hour without one takes one such step back. */
+/** Each 12002 widens the interval by this factor; each hour without a 12002 removes one such factor. */
 const WIDEN_STEP = 1.1;
 const MAX_WIDENING = 4;
 const NARROW_EVERY_MS = 3_600_000;
@@ -65,9 +73,9 @@ const MAX_DOUBLINGS = 4;
 const JITTER = 0.2;
 
 export interface Outlook {
-  /** Until the turn may claim, if all turns ahead call; 0: now. */
+  /** The time until the turn may claim, if all turns before it make their calls; 0: now. */
   readonly waitMs: number;
-  /** When to ask again: the next turn may have lost its place by then. */
+  /** When to ask again. It may be sooner than `waitMs`, because a turn before this one may lose its place. */
   readonly askInMs: number;
 }
 
@@ -87,7 +95,7 @@ export function askTurn(entry: PaceEntry | undefined, now: Moment, turn: Turn): 
   return { next: { ...current, queue: [...ahead, renewed, ...behind] }, result };
 }
 
-/** Claims the call of a turn that may claim, and removes the turn from the queue. */
+/** Claims the call of a turn whose wait is over, and removes the turn from the queue. */
 export function claimCall(entry: PaceEntry | undefined, now: Moment, turn: Turn): PaceDecision<Claim> {
   const current = currentEntry(entry, now);
   const waitMs = waitInQueue(current, now, turnsAhead(current, turn), turn);
@@ -105,7 +113,7 @@ export function claimCall(entry: PaceEntry | undefined, now: Moment, turn: Turn)
   return { next, result: { granted: true, before, sinceArrivalMs } };
 }
 
-/** Restores the call before a claim that was not used. Does not touch the later claim of another turn. */
+/** Restores the call before a claim that was not used. Does not change a later claim of another turn. */
 export function giveBackClaim(
   entry: PaceEntry | undefined,
   turn: Turn,
@@ -126,12 +134,14 @@ export function leaveQueue(entry: PaceEntry | undefined, { id }: Turn): PaceDeci
 /** A call that was sent. */
 export interface SentCall {
   readonly turn: Turn;
-  /** When its answer began; undefined: it ended without one. */
+  /** When the answer began; undefined: the call ended without an answer. */
   readonly answeredAt: Moment | undefined;
   readonly settlement: Settlement;
 }
 
-/** Records how a call ended. Does not touch the later claim of a process that assumed that this call had died. */
+/**
+ * Records how a call ended. Does not change a later claim: another process may have assumed that this call had died.
+ */
 export function settleCall(
   entry: PaceEntry | undefined,
   now: Moment,
@@ -152,7 +162,7 @@ export function settleCall(
   return { next, result: next };
 }
 
-/** Ms until the entry lets a call be sent; 0: now. While a call is in flight: as if it arrived now. */
+/** The time in ms until the entry allows a call; 0: now. A call in flight counts as if it arrived now. */
 export function waitBefore(
   entry: PaceEntry,
   now: Moment,
@@ -163,11 +173,11 @@ export function waitBefore(
   const gapMs = gapOf(intervalMs, refusals, now);
   const sinceMs = sinceLatestArrival(call, now);
   const countedMs = call.fate === 'pending' ? Math.max(0, sinceMs) : sinceMs;
-  // Rounded up, because a wait that is a fraction of a millisecond too short would be repeated again and again.
+  // Rounded up: a wait that is too short by a fraction of a millisecond would be repeated again and again.
   return Math.max(0, Math.ceil(Math.max(gapMs, call.holdMs + PACE_SLACK_MS) - countedMs));
 }
 
-/** The turns ahead call first, each at its own pace. */
+/** The time until all turns before this one have called, each at its own pace. */
 function waitInQueue(entry: PaceEntry, now: Moment, ahead: readonly QueuedTurn[], { rule }: Turn): number {
   const [first = rule, ...others] = [...ahead, rule];
   const laterMs = others.map(({ intervalMs }) => Math.ceil(gapOf(intervalMs, entry.refusals, now)));
@@ -179,7 +189,10 @@ function turnsAhead({ queue }: PaceEntry, { id }: Turn): readonly QueuedTurn[] {
   return place < 0 ? queue : queue.slice(0, place);
 }
 
-/** Ms since the latest moment at which the call can have reached the service; negative while that is ahead. */
+/**
+ * The time in ms since the latest moment at which the call can have reached the service; negative while that moment is
+ * in the future.
+ */
 function sinceLatestArrival({ claimedAt, arrivedWithinMs }: LastCall, now: Moment): number {
   return elapsedBetween(claimedAt, now) - arrivedWithinMs;
 }
@@ -189,8 +202,8 @@ function gapOf(intervalMs: number, refusals: Refusals | undefined, now: Moment):
 }
 
 /**
- * The entry without turns that lost their place. A claim in the future, left by a wall clock that was set back during a
- * reboot, counts as now: it costs one interval instead of years.
+ * The entry without turns that lost their place. If the wall clock was set back during a reboot, a claim may lie in the
+ * future. It then counts as made now, which costs one interval instead of years.
  */
 function currentEntry(entry: PaceEntry | undefined, now: Moment): PaceEntry {
   if (entry === undefined) return { queue: [] };
@@ -209,7 +222,7 @@ interface CallEffect extends Pick<SentCall, 'turn' | 'settlement'> {
   readonly random: Random;
 }
 
-/** What follows from a call that reached the service at `arrivedAt` at the latest and has ended now. */
+/** Computes the effects of a call that has ended now and reached the service at `arrivedAt` at the latest. */
 function consequences(
   refusals: Refusals | undefined,
   now: Moment,
@@ -240,7 +253,9 @@ function withRefusal(refusals: Refusals | undefined, now: Moment): Refusals {
   };
 }
 
-/** A call that was not refused ends the streak. The widening stays until it has worn off. */
+/**
+ * A call that was not refused ends the streak of refusals. The widening of the interval stays until it has worn off.
+ */
 function withoutStreak(refusals: Refusals | undefined, now: Moment): Refusals | undefined {
   if (refusals === undefined || widening(refusals, now) === 1) return undefined;
   return { ...refusals, inARow: 0 };

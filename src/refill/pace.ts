@@ -1,9 +1,9 @@
 /**
  * Keeps the pace of an instance of the service: one call in flight, and never two arrivals closer than the interval.
  *
- * A turn waits in the queue of the pace store, which other processes share (pace-rule.ts), opens its connection, claims the
- * call, and sends it at once. Everything that may take long happens before the claim. What stops the process after the claim
- * makes the permit expire, and the turn starts again.
+ * A turn waits in the queue of the pace store, which other processes share (pace-rule.ts), opens its connection, claims
+ * the call, and sends it at once. Everything that may take long happens before the claim. If the process stops for too
+ * long after the claim, the permit expires and the turn starts again.
  */
 import { randomUUID } from 'node:crypto';
 import PQueue from 'p-queue';
@@ -39,9 +39,9 @@ export interface PaceOptions {
 /** A call that waits for its permit. */
 export interface PaceTurn<T> {
   readonly rule: PaceRule;
-  /** Checked after every wait: false ends the turn. Default: true. */
+  /** Called after every wait: false ends the turn. Default: true. */
   isWanted?(): boolean;
-  /** Opens the connection of the call. Undefined ends the turn: there is nothing to send. */
+  /** Opens the connection of the call. Undefined ends the turn. */
   open(signal: AbortSignal): Promise<PreparedCall<T> | undefined>;
   /** Called when a wait for the pace begins. */
   onWait?(ms: number): void;
@@ -50,8 +50,8 @@ export interface PaceTurn<T> {
 /** A call with an open connection. */
 export interface PreparedCall<T> {
   /**
-   * Sends the request, if it still should be, and calls the methods of the permit as `WriteGate` says. An abort of the turn
-   * does not end the call.
+   * Sends the request if it is still wanted, and calls the methods of the permit as `WriteGate` says. An abort of the
+   * turn does not end the call.
    */
   send(permit: Permit): Promise<{ readonly result: T; readonly settlement: Settlement }>;
   /** Idempotent. */
@@ -64,16 +64,21 @@ interface Claimed {
   readonly before: LastCall | undefined;
 }
 
-/** After so many expired permits in a row, the state folder is too slow to call at all. */
+/** After this many expired permits in a row, the pace gives up: the state folder is too slow. */
 const MAX_EXPIRED_PERMITS = 3;
 
 /** The pace of one instance at one service address, for all callers in this process. */
 export class Pace {
   readonly #key: string;
   readonly #options: PaceOptions;
-  /** Changes of the entry, one at a time: turns of this process enter the queue in the order in which they began. */
+  /**
+   * The changes of the entry, one at a time, so that turns of this process enter the queue in the order in which they
+   * began.
+   */
   readonly #changes = new PQueue({ concurrency: 1 });
-  /** Monotonic moment of the next possible call, as last seen in the store. Another process may have moved it since. */
+  /**
+   * Monotonic moment of the next possible call, as last seen in the store. Another process may have changed it since.
+   */
   #freeAt = 0;
 
   constructor(key: string, options: PaceOptions) {
@@ -87,9 +92,11 @@ export class Pace {
   }
 
   /**
-   * Waits for its turn, opens the connection, and makes the call. The caller must want the call when it starts the turn.
+   * Waits for its turn, opens the connection, and makes the call. The caller must want the call when it starts the
+   * turn.
    *
-   * @returns the result of the call; undefined when it was no longer wanted or `signal` aborted before it was sent.
+   * @returns the result of the call; undefined when the call was no longer wanted, or `signal` aborted before the call
+   * was sent.
    * @throws what `open` and `send` throw, and NoriaError state-unwritable: a call that cannot be recorded is not made.
    */
   async take<T>(paceTurn: PaceTurn<T>, signal: AbortSignal): Promise<T | undefined> {
@@ -112,12 +119,12 @@ export class Pace {
       }
       return undefined;
     } finally {
-      // ignored: the place expires
+      // ignored: the place in the queue expires
       await this.#change((entry) => leaveQueue(entry, turn)).catch(() => {});
     }
   }
 
-  /** Resolves with true when the turn may claim, and with false when it is over. */
+  /** Resolves with true when the turn may claim, and with false when the turn has ended. */
   async #waitForTurn<T>(paceTurn: PaceTurn<T>, turn: Turn, signal: AbortSignal): Promise<boolean> {
     for (let hasWaited = false; !signal.aborted; hasWaited = true) {
       if (hasWaited && paceTurn.isWanted?.() === false) return false;
@@ -130,7 +137,7 @@ export class Pace {
     return false;
   }
 
-  /** Keeps the place in the queue while the connection is opened. */
+  /** Opens the connection, and keeps the place in the queue meanwhile. */
   async #open<T>(
     paceTurn: PaceTurn<T>,
     turn: Turn,
@@ -163,16 +170,16 @@ export class Pace {
     return { permit: new Permit(store, ageMs, claim.sinceArrivalMs), before: claim.before };
   }
 
-  /** Sends the call and settles it, or gives its claim back when it was not sent. */
+  /** Sends the call and settles it. Gives the claim back if the call was not sent. */
   async #send<T>(
     call: PreparedCall<T>,
     turn: Turn,
     { permit, before }: Claimed,
     signal: AbortSignal,
   ): Promise<T | undefined> {
-    let settlement = PACE_UNCHANGED; // also for a call that throws
+    let settlement = PACE_UNCHANGED; // this settlement also applies to a call that throws
     try {
-      if (signal.aborted) return undefined; // while the claim was being written
+      if (signal.aborted) return undefined; // the turn was aborted while the claim was being written
       const sent = await call.send(permit);
       settlement = sent.settlement;
       return sent.result;

@@ -8,9 +8,9 @@ import { USE_BY_MS } from './pace-rule.ts';
 export class Permit implements WriteGate {
   readonly #store: PaceStore;
   readonly #ageMs: () => number;
-  /** At least so long ago the service received noria's previous call to the instance; undefined: unknown. */
+  /** The service received noria's previous call to the instance at least this long ago; undefined: unknown. */
   readonly sinceArrivalMs: number | undefined;
-  /** `used`: the request is on its way. `expired`: it came too late and was not sent. */
+  /** `used`: the request was sent. `expired`: the permit came too late, and the request was not sent. */
   state: 'unused' | 'used' | 'expired' = 'unused';
   /** When the answer began. */
   answeredAt: Moment | undefined;
@@ -22,7 +22,7 @@ export class Permit implements WriteGate {
     this.sinceArrivalMs = sinceArrivalMs;
   }
 
-  /** @throws NoriaError pace-held when the permit is too old: other processes may send soon. */
+  /** @throws NoriaError pace-held when the permit is too old, because another process may send soon. */
   beforeWrite(): void {
     const ageMs = this.#ageMs();
     if (this.state === 'unused' && ageMs < USE_BY_MS) {

@@ -1,35 +1,35 @@
 /**
  * The phases of a source, the allowed moves between them, and the reasons that status shows. The diagram in
- * docs/architecture.md draws the same moves, held by test/held/phases.test.ts.
+ * docs/architecture.md shows the same moves, held by test/held/phases.test.ts.
  */
 
 import { roughDuration } from '../core/words.ts';
 import { type DrawOutcome, describeOutcome, type Suspension } from './reaction.ts';
 
 interface SuspendedState {
-  /** Why, in noria's words, without text of the service. */
+  /** The reason in noria's words, without text of the service. */
   readonly reason: string;
   /** What the operator can do; empty when nothing is needed. */
   readonly advice: string;
-  /** The service's code, or `transport`, where that is the reason. */
+  /** The service's code, or `transport`, if it is the reason. */
   readonly code?: string;
-  /** Monotonic moment of the next attempt; Infinity: none without the operator. */
+  /** The monotonic moment of the next attempt; Infinity: only after the operator acts. */
   readonly untilAt: number;
-  /** The same while clients are waiting. */
+  /** The moment of the next attempt while clients are waiting. */
   readonly urgentAt: number;
 }
 
 export type SourcePhase =
-  /** There is no demand for its members. */
+  /** There is no demand for members of the source. */
   | { readonly name: 'idle'; readonly reason: string }
-  /** It has enough members. */
+  /** The source has enough members. */
   | { readonly name: 'ready'; readonly reason: string }
-  /** It is going to draw, after a wait for the pace or for the spacing of fruitless draws. */
+  /** The source will draw after a wait: for the pace, or for the spacing of fruitless draws. */
   | { readonly name: 'waiting'; readonly reason: string; readonly advice?: string; readonly code?: string }
   | { readonly name: 'drawing'; readonly reason: string }
-  /** The service cannot be reached or understood. */
+  /** noria cannot reach or understand the service. */
   | ({ readonly name: 'backoff' } & SuspendedState)
-  /** A temporary condition, or the operator paused it. */
+  /** The service reported a temporary condition, or the operator paused the source. */
   | ({ readonly name: 'paused' } & SuspendedState)
   /** The operator has to act. */
   | ({ readonly name: 'halted' } & SuspendedState);
@@ -37,7 +37,7 @@ export type SourcePhase =
 export type SourcePhaseName = SourcePhase['name'];
 export type SuspendedPhase = Extract<SourcePhase, SuspendedState>;
 
-/** A phase may also be followed by itself, with another reason. */
+/** A phase may also follow itself with another reason. */
 export const SOURCE_MOVES = {
   idle: ['ready', 'waiting', 'paused'],
   ready: ['idle', 'waiting', 'paused'],
@@ -63,7 +63,7 @@ export function pausedByOperator(source: string): SourcePhase {
   return { name: 'paused', reason: 'paused by the operator', advice, untilAt: Infinity, urgentAt: Infinity };
 }
 
-/** The phase of a source that wants to draw but has to wait, because of its last call or else of the pace. */
+/** The phase of a source that must wait before it draws. The reason is its last call, else the pace. */
 export function waitingPhase(last: DrawOutcome | undefined, intervalMs: number): SourcePhase {
   if (last === undefined || last.verdict.kind === 'ok') {
     return { name: 'waiting', reason: `the pace allows one call every ${roughDuration(intervalMs)}` };
@@ -84,7 +84,7 @@ export function suspendedPhase(
   return { name: phase, reason, advice, code, untilAt: now + ms, urgentAt: now + urgentMs };
 }
 
-/** The fields of a phase that the event `source.moved` and the status contain. */
+/** The fields of a phase for the event `source.moved` and for the status. */
 export function phaseReport(phase: SourcePhase): {
   readonly reason: string;
   readonly advice?: string;

@@ -1,7 +1,7 @@
 /**
- * Decides what follows from a call: how it affects the pace, and whether and how long the source is suspended. Pure.
+ * Decides how noria reacts to a call: how the call affects the pace, and how long the source is suspended. Pure.
  *
- * The code table of the service classifies an answer; the fault classifies a call that got no answer.
+ * The code table of the service classifies an answer. The fault classifies a call without an answer.
  */
 import { FAULTS, type FaultCode, NoriaError } from '../core/faults.ts';
 import type { Random } from '../core/random.ts';
@@ -17,16 +17,19 @@ export interface DrawOutcome extends CodeMeaning {
   readonly code: string;
   /** The service's own text, or the details of the failure: for status and log only. */
   readonly message: string | undefined;
-  /** Each further call may prolong the problem: never retry sooner, neither for waiting clients nor from another process. */
+  /**
+   * Each further call may prolong the problem. So noria never retries sooner, neither for waiting clients nor from
+   * another process.
+   */
   readonly retryWorsens?: true;
 }
 
-/** How long a source does not draw, and in which phase. */
+/** How long a source does not draw, and its phase meanwhile. */
 export interface Suspension {
   readonly phase: 'backoff' | 'paused' | 'halted';
-  /** Infinity: until the operator acts. */
+  /** The duration; Infinity: until the operator acts. */
   readonly ms: number;
-  /** The same while clients are waiting. */
+  /** The duration while clients are waiting. */
   readonly urgentMs: number;
 }
 
@@ -35,7 +38,7 @@ export interface Reaction {
   readonly suspension?: Suspension;
 }
 
-/** The code of a call that got no answer of the service. */
+/** The code for a call that got no answer of the service. */
 export const TRANSPORT = 'transport';
 /** "Parameters incomplete or wrong": also the answer to a count above the maximum of the instance. */
 export const PARAMS_WRONG = '12003';
@@ -51,11 +54,11 @@ const NOT_UNDERSTOOD: CodeVerdict = {
   retryFromMs: 30 * SECOND_MS,
   retryToMs: 10 * MINUTE_MS,
 };
-/** The longest backoff while clients are waiting. */
+/** The maximum backoff while clients are waiting. */
 const MAX_URGENT_BACKOFF_MS = MINUTE_MS;
-/** Random share added to or taken from a wait, so that many norias do not retry at the same moment. */
+/** The random share that is added to or subtracted from a wait, so that many norias do not retry at the same moment. */
 const JITTER = 0.1;
-/** The service's midnight is inferred, and clocks differ: retry a little later rather than a little too early. */
+/** noria retries this long after the service's midnight, because the time zone is inferred and clocks differ. */
 const AFTER_MIDNIGHT_MS = 5 * SECOND_MS;
 
 export function outcomeOfAnswer(product: SourceProduct, answer: DrawAnswer): DrawOutcome {
@@ -63,7 +66,7 @@ export function outcomeOfAnswer(product: SourceProduct, answer: DrawAnswer): Dra
   return { ...judgeDraw(product, answer), code: answer.code, message };
 }
 
-/** @throws every error that is not a NoriaError, because it is a defect of the program. */
+/** @throws the given error if it is not a NoriaError, because it is a defect of the program. */
 export function outcomeOfError(error: unknown): DrawOutcome {
   if (!(error instanceof NoriaError)) throw error;
   return {

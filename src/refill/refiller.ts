@@ -1,6 +1,7 @@
 /**
- * Owns the sources: opens and closes them, applies reloads, wakes them on events that may matter, and passes on the operator's
- * commands. It keeps the pace of every instance as long as it lives, whatever a reload does to the sources.
+ * Owns the sources: opens and closes them, applies reloads, wakes them on events that may matter, and passes on the
+ * operator's commands. It keeps the pace of every instance until the process ends, even if a reload removes the
+ * sources.
  */
 import type { EventName } from '../core/events.ts';
 import { isSame } from '../core/is-same.ts';
@@ -16,18 +17,21 @@ export interface Refiller {
   sources(): readonly SourceStatus[];
   /** What each source waits for, and when its next draw can bring a member. */
   forecasts(): readonly SourceForecast[];
-  /** Draws what the source is missing, at the pace, also without demand. Like the next two, it returns false for an unknown name. */
+  /**
+   * Draws the missing members of the source, at the pace, also without demand. Like `pause` and `resume`, it returns
+   * false for an unknown name.
+   */
   refill(name: string): boolean;
-  /** Stops drawing until `resume`. A call in flight is not aborted; its members are added. */
+  /** Stops drawing until `resume`. A call in flight continues, and its members are added. */
   pause(name: string): boolean;
   /** Ends a pause, or makes one attempt despite another suspension. */
   resume(name: string): boolean;
   /**
-   * Applies a reloaded configuration. Unchanged sources go on undisturbed, changed ones make one attempt despite a suspension,
-   * removed ones are closed. Resolves when those are closed.
+   * Applies a reloaded configuration. Unchanged sources continue. Changed sources make one attempt despite a
+   * suspension. Removed sources are closed. Resolves when the removed sources are closed.
    */
   update(settings: RefillSettings): Promise<void>;
-  /** What to keep across a restart, as plain data for the option `restored`. */
+  /** The data to keep across a restart, as plain data for the option `restored`. */
   record(): unknown;
   /** Aborts the calls in flight and waits for their end. Idempotent. */
   close(): Promise<void>;
@@ -38,7 +42,7 @@ export function openRefiller(options: RefillerOptions): Refiller {
   return new SourceRefiller(options);
 }
 
-/** Events about a source after which it may have to draw. */
+/** Events after which a source may have to draw. */
 const WAKING_EVENTS = [
   'member.quarantined',
   'member.restored',
@@ -48,7 +52,7 @@ const WAKING_EVENTS = [
 
 class SourceRefiller implements Refiller {
   readonly #context: DrawSourceContext;
-  /** By name, in the order of the configuration. */
+  /** The sources by name, in the order of the configuration. */
   #sources = new Map<string, DrawSource>();
   #settings: RefillSettings;
   readonly #subscriptions: readonly Disposable[];
@@ -134,8 +138,8 @@ class SourceRefiller implements Refiller {
   }
 
   /**
-   * A source draws only while no source of an earlier priority can serve. Exception: its clients wait although an earlier
-   * source has usable members, so their routing options must exclude those.
+   * A source draws only while no source of an earlier priority can serve. Exception: its clients wait although an
+   * earlier source has usable members. Then their routing options must exclude those members.
    */
   #defersToEarlier(source: DrawSource): boolean {
     const { pool, clock } = this.#context;
@@ -173,7 +177,7 @@ class SourceRefiller implements Refiller {
     }
   }
 
-  /** Wakes the sources of later priorities than that of `name`: whether they draw depends on it. */
+  /** Wakes the sources of later priorities than `name`, because they draw only while `name` cannot serve. */
   #wakeLater(name: string): void {
     const priority = this.#sources.get(name)?.options.priority;
     if (priority === undefined) return;

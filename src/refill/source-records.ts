@@ -1,17 +1,20 @@
-/** What a source has drawn, used and wasted, its quota at the service, and how long calls take. Kept across restarts. */
+/**
+ * Counts what a source has drawn, used and wasted. Also keeps its quota at the service and the usual duration of its
+ * calls. The records survive restarts.
+ */
 import { z } from 'zod';
 import type { Quota } from '../service/answer.ts';
 import { DailyBudget } from './daily-budget.ts';
 
 /** Counts since the state folder was created. */
 export interface Counts {
-  /** Members that the pool accepted, and proxies that noria may not use: all are paid for. */
+  /** Members that the pool accepted, and proxies that noria may not use. All of them cost money. */
   drawn: number;
   /** Removed members that clients used. */
   used: number;
   /** Removed members that no client used. */
   unused: number;
-  /** Accepted tunnels and requests through removed members. */
+  /** Tunnels and requests that removed members accepted. */
   tunnels: number;
 }
 
@@ -22,7 +25,7 @@ const LATENCY_WEIGHT = 0.3;
 
 const count = z.int().nonnegative();
 
-/** A missing or invalid field counts as never written. */
+/** A missing or invalid field counts as not stored. */
 const snapshotSchema = z.object({
   drawn: count.catch(0),
   used: count.catch(0),
@@ -31,7 +34,7 @@ const snapshotSchema = z.object({
   codes: z.record(z.string(), count).catch({}),
   quota: z.record(z.string(), count).catch({}),
   budget: z.object({ day: count, drawn: z.array(z.string()).readonly() }).catch({ day: 0, drawn: [] }),
-  /** The maximum per call, learned from refusals (12003); absent: unknown. */
+  /** The maximum per call that noria learned from refusals (12003); absent: unknown. */
   learnedMost: count.min(1).optional().catch(undefined),
 });
 
@@ -40,7 +43,7 @@ export type SourceRecordsSnapshot = z.infer<typeof snapshotSchema>;
 
 const snapshotsSchema = z.record(z.string(), snapshotSchema.optional().catch(undefined)).catch({});
 
-/** Reads the records of all sources, by name. Unreadable ones are left out. */
+/** Reads the records of all sources, by name. Leaves out unreadable records. */
 export function readRecords(value: unknown): ReadonlyMap<string, SourceRecordsSnapshot | undefined> {
   return new Map(Object.entries(snapshotsSchema.parse(value)));
 }
@@ -50,7 +53,7 @@ export class SourceRecords {
   readonly codes: Map<string, number>;
   readonly budget: DailyBudget;
   quota: Quota;
-  /** The maximum per call, learned from refusals (12003). */
+  /** The maximum per call that noria learned from refusals (12003). */
   learnedMax: number;
   #latencyMs: number | undefined;
 
@@ -68,15 +71,16 @@ export class SourceRecords {
     return this.#latencyMs ?? DEFAULT_LATENCY_MS;
   }
 
-  /** Distinct IPs that the daily budget and the service's quota still allow. */
+  /** How many distinct IPs the daily budget and the service's quota still allow. */
   quotaLeft(dailyBudget: number | undefined, wallAt: number): number {
     const budgetLeft = dailyBudget === undefined ? Infinity : dailyBudget - this.budget.used(wallAt);
-    // "0 left" already paused the source. After the pause the service is asked again, so the stale count does not limit.
+    // "0 left" already paused the source. After the pause noria asks the service again, so the old count must not limit
+    // the draw.
     const { remaining = 0 } = this.quota;
     return remaining > 0 ? Math.min(budgetLeft, remaining) : budgetLeft;
   }
 
-  /** @param tookMs - undefined when no answer came: that says nothing about the latency. */
+  /** @param tookMs - undefined when no answer came, because that says nothing about the latency. */
   countCall(code: string, tookMs: number | undefined): void {
     this.codes.set(code, (this.codes.get(code) ?? 0) + 1);
     if (tookMs === undefined) return;
@@ -91,13 +95,13 @@ export class SourceRecords {
     this.counts.tunnels += uses;
   }
 
-  /** Counts drawn proxies that noria may not use. */
+  /** Counts drawn proxies that noria may not use but that cost money. */
   countForbidden(forbidden: number): void {
     this.counts.drawn += forbidden;
     this.counts.unused += forbidden;
   }
 
-  /** Drops what applies only to the old instance, after the configuration names another one. */
+  /** Removes what applies only to the old instance, after the configuration names another one. */
   forgetInstance(): void {
     this.learnedMax = Infinity;
     this.quota = {};

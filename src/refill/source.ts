@@ -1,10 +1,10 @@
 /**
- * One configured source of members: a state machine that draws when its pool is going to lack members, at the pace of its
+ * One configured source of members: a state machine that draws when its pool will lack members, at the pace of its
  * instance, and suspends itself when the service says so.
  *
- * Every event that may matter calls `wake`, which schedules a check. A check plans (draw-plan.ts), and if a draw is due it
- * starts a turn: the wait for its place in the pace (pace.ts), the connection and the draw itself. At most one turn is in
- * progress. Owns the turn and one timer. Only `#move` writes the phase.
+ * Every event that may matter calls `wake`, which schedules a check. A check plans (draw-plan.ts), and if a draw is due
+ * it starts a turn: the wait for its place in the pace (pace.ts), the connection and the draw itself. At most one turn
+ * is in progress. Owns the turn and one timer. Only `#move` writes the phase.
  */
 import { EarliestTimer } from '../core/earliest-timer.ts';
 import { NoriaError } from '../core/faults.ts';
@@ -33,13 +33,13 @@ import { outcomeOfError } from './reaction.ts';
 import { SourceRecords, type SourceRecordsSnapshot } from './source-records.ts';
 import { type SourceStatus, sourceStatus } from './status.ts';
 
-/** What all sources of a refiller share. */
+/** The context that all sources of a refiller share. */
 export interface DrawSourceContext extends DrawContext {
   readonly random: Random;
   readonly paces: Paces;
-  /** The current values: a reload may change them. */
+  /** Returns the current settings: a reload may change them. */
   readonly settings: () => { readonly idleAfterMs: number; readonly callTimeoutMs: number };
-  /** Whether a source of an earlier priority can serve the clients, so that this one must not draw. */
+  /** Whether a source of an earlier priority can serve the clients. Then this source must not draw. */
   readonly defersToEarlier: (source: DrawSource) => boolean;
 }
 
@@ -49,7 +49,10 @@ interface SentDraw {
 }
 
 const NOT_SENT: SentDraw = { result: undefined, settlement: PACE_UNCHANGED };
-/** A draw that delivers within this time is worth waiting for: longer than the usual pace and call, shorter than clients wait. */
+/**
+ * Sources of later priorities wait for a draw that delivers within this time. It is longer than the usual pace and
+ * call, and shorter than clients wait.
+ */
 const SOON_MS = 12_000;
 
 export class DrawSource {
@@ -58,14 +61,14 @@ export class DrawSource {
   readonly #records: SourceRecords;
   readonly #history: DrawHistory;
   #phase: SourcePhase = { name: 'idle', reason: 'no client request yet' };
-  /** Monotonic moment of the last move to another state. */
+  /** When the source last moved to another state, as a monotonic moment. */
   #movedAt: number;
   #isPausedByOperator = false;
-  /** The operator wants a draw now, also without demand and despite a suspension. */
+  /** The operator requested a draw now, also without demand and despite a suspension. */
   #refillRequested = false;
-  /** The draw before the first client is still due. */
+  /** The draw before the first client is still pending. */
   #drawsAhead = false;
-  /** Aborts the turn in progress until its call is sent. The call runs to its end. */
+  /** Aborts the turn in progress, until its call is sent. A call that was sent runs to its end. */
   #turn: AbortController | undefined;
   /** Aborts the connection and the call of the turn in progress. */
   #call: AbortController | undefined;
@@ -96,7 +99,9 @@ export class DrawSource {
     return this.#options;
   }
 
-  /** Whether it has usable members or is likely to have some soon. Sources of later priorities then do not draw. */
+  /**
+   * Whether the source has usable members or is likely to have some soon. Sources of later priorities then do not draw.
+   */
   get canServe(): boolean {
     const { pool, clock } = this.#context;
     if (pool.usableAt(this.#options.name, clock.monotonic()) > 0) return true;
@@ -104,7 +109,7 @@ export class DrawSource {
     return (this.#nextCallMs() ?? Infinity) + this.#records.latencyMs <= SOON_MS;
   }
 
-  /** Something changed that may matter: schedules one check, however often it is called. */
+  /** Call it after every change that may matter. Schedules one check, however often it is called. */
   wake(): void {
     if (this.#isCheckQueued) return;
     this.#isCheckQueued = true;
@@ -114,7 +119,7 @@ export class DrawSource {
     });
   }
 
-  /** Draws what is missing, at the pace, also without demand. No-op while the operator has paused the source. */
+  /** Draws the missing members, at the pace, also without demand. No-op while the operator has paused the source. */
   refill(): void {
     this.#refillRequested = !this.#isPausedByOperator;
     this.wake();
@@ -126,13 +131,13 @@ export class DrawSource {
     this.wake();
   }
 
-  /** The configuration was reloaded, and the options of this source did not change. */
+  /** Call it after a reload that did not change the options of this source. */
   reloaded(): void {
-    // Other options, such as `pool.allowPrivateAddresses`, decide which proxies noria may use.
+    // Other options, such as `pool.allowPrivateAddresses`, also decide which proxies noria may use.
     if (this.#history.last?.allDropped) this.drawAhead();
   }
 
-  /** Draws nothing until `resume`. A call in flight is not aborted; its members are added. */
+  /** Draws nothing until `resume`. A call in flight continues, and its members are added. */
   pause(): void {
     this.#isPausedByOperator = true;
     this.#refillRequested = false;
@@ -140,7 +145,10 @@ export class DrawSource {
     this.wake();
   }
 
-  /** Ends the operator's pause. If the source is suspended for another reason, it makes one attempt, at the pace. */
+  /**
+   * Ends the operator's pause. If the source is suspended for another reason, the source makes one attempt, at the
+   * pace.
+   */
   resume(): void {
     const wasPaused = this.#isPausedByOperator;
     this.#refillRequested = isSuspended(this.#phase) && !wasPaused;
@@ -151,22 +159,22 @@ export class DrawSource {
     this.wake();
   }
 
-  /** Applies changed options. If the source was suspended under the old ones, it makes one attempt, at the pace. */
+  /** Applies changed options. If the source was suspended under the old options, it makes one attempt, at the pace. */
   change(options: DrawSourceOptions): void {
     const before = this.#options;
     this.#options = options;
     if (paceKey(before.call) !== paceKey(options.call)) this.#records.forgetInstance();
-    this.#turn?.abort(); // ends a wait at the old pace; a call in flight goes on
+    this.#turn?.abort(); // ends a wait at the old pace; a call in flight continues
     this.#startOver();
     this.wake();
   }
 
-  /** A member accepted a tunnel. On the hot path. */
+  /** Records that a member accepted a tunnel. On the hot path. */
   memberUsed(): void {
     this.#history.spacing.recordUse();
   }
 
-  /** @param uses - tunnels and requests that the removed member accepted. */
+  /** @param uses - the tunnels and requests that the removed member accepted. */
   memberRemoved(uses: number, hasFailed: boolean): void {
     this.#records.countRemoved(uses);
     if (hasFailed && uses === 0) this.#history.recordUnusedFailure();
@@ -187,7 +195,7 @@ export class DrawSource {
     });
   }
 
-  /** What clients may expect of it. */
+  /** What clients may expect of this source. */
   forecast(): SourceForecast {
     const { name, reason } = this.#phase;
     const nextDrawMs = this.#nextCallMs();
@@ -200,7 +208,10 @@ export class DrawSource {
     };
   }
 
-  /** How long it draws nothing, even if clients wait. A suspension that clients can shorten is 0, because they have to wait for that. */
+  /**
+   * How long the source draws nothing, even if clients wait. If waiting clients shorten the suspension, it counts as 0,
+   * because they must wait to do so.
+   */
   #suspendedMs(): number {
     if (!isSuspended(this.#phase) || this.#refillRequested) return 0;
     const { untilAt, urgentAt } = this.#phase;
@@ -224,7 +235,7 @@ export class DrawSource {
     return this.#context.paces.of(paceKey(this.#options.call));
   }
 
-  /** From the answer of one call to the next call. */
+  /** The time from the answer of one call to the next call. */
   get #gapMs(): number {
     return this.#options.intervalMs + PACE_SLACK_MS;
   }
@@ -238,7 +249,10 @@ export class DrawSource {
     else this.#follow(this.#plan());
   }
 
-  /** Monotonic moment; 0 when it is not suspended, or when the operator wants a draw despite that. */
+  /**
+   * The monotonic moment at which the suspension ends; 0 when the source is not suspended, or when the operator
+   * requested a draw despite the suspension.
+   */
   #suspendedUntilAt(): number {
     if (!isSuspended(this.#phase) || this.#refillRequested) return 0;
     const { waiting } = this.#context.pool.demand(this.#options.name);
@@ -251,7 +265,7 @@ export class DrawSource {
     return { kind: 'idle', reason: 'a source of an earlier priority can serve the clients' };
   }
 
-  /** @param startInMs - ms until a call may start. */
+  /** @param startInMs - the time until a call may start, in ms. */
   #inputs(startInMs: number): DrawInputs {
     const { clock, pool, settings } = this.#context;
     const { name, size, dailyBudget, call, count } = this.#options;
@@ -285,7 +299,7 @@ export class DrawSource {
         this.#pauseUntilMidnight();
         break;
       case 'idle':
-        if (this.#phase.name === 'halted') break; // missing demand does not solve its problem
+        if (this.#phase.name === 'halted') break; // a lack of demand does not end the problem of a halted source
         this.#move({ name: 'idle', reason: plan.reason });
         break;
       case 'enough':
@@ -326,7 +340,8 @@ export class DrawSource {
     try {
       await this.#pace.take(turn, signal);
     } catch (error) {
-      // The pace could not be written, before or after the call. The call itself never throws: its failure is an outcome.
+      // The pace could not be written, before or after the call. The call itself never throws, because its failure is
+      // an outcome.
       if (!(error instanceof NoriaError)) throw error;
       if (!isSuspended(this.#phase))
         this.#conclude({ outcome: outcomeOfError(error), gained: 0 }, 0, undefined);
@@ -335,7 +350,10 @@ export class DrawSource {
     this.#check();
   }
 
-  /** Also explains a wait that is longer than the pace where no answer in this run explains it. */
+  /**
+   * Reports why the source waits. Also explains a wait that is longer than the pace, if no answer in this run explains
+   * it.
+   */
   #reportWait(ms: number): void {
     const { last } = this.#history;
     if (ms > 2 * this.#gapMs && (last === undefined || last.verdict.kind === 'ok')) {
@@ -349,7 +367,7 @@ export class DrawSource {
   /** Opens the connection of a turn. Returns undefined if the turn is over. */
   async #openDraw(count: number, signal: AbortSignal): Promise<PreparedCall<undefined> | undefined> {
     this.#moveToDrawing(count);
-    // A reload during the call does not affect it: its members get the options it was made with.
+    // A reload during the call does not affect it: its members get the options with which the call was made.
     const options = this.#options;
     const call = new AbortController();
     const abort = () => call.abort();
@@ -368,7 +386,8 @@ export class DrawSource {
 
   /** Makes the call of a turn, or skips it when it is no longer wanted. */
   async #send(draw: Draw, options: DrawSourceOptions, permit: Permit): Promise<SentDraw> {
-    // Planned again, because connecting and claiming took time. Earlier priorities do not matter now: the claim is written.
+    // The plan is made again, because connecting and claiming took time. Earlier priorities no longer matter, because
+    // the claim is written.
     const plan = planDraw(this.#inputs(0));
     if (plan.kind !== 'draw' || this.#isPausedByOperator) return NOT_SENT;
     const { count } = plan;
@@ -388,14 +407,14 @@ export class DrawSource {
   }
 
   /**
-   * Learns from the result of a draw and suspends the source if it has to be.
+   * Learns from the result of a draw, and suspends the source if necessary.
    *
    * @param sinceArrivalMs - see `Claim`.
    */
   #conclude({ outcome, gained }: DrawResult, asked: number, sinceArrivalMs: number | undefined): Settlement {
     const call = { outcome, asked, gained, gapMs: this.#gapMs, sinceArrivalMs };
     const { settlement, suspension } = this.#history.recordCall(call);
-    // Proxies that noria cannot use are paid for, too.
+    // Proxies that noria cannot use cost money, too. So they also end the draw ahead.
     if (outcome.verdict.kind === 'ok' || outcome.allDropped) this.#drawsAhead = false;
     if (suspension !== undefined) {
       this.#move(
@@ -408,7 +427,7 @@ export class DrawSource {
     return settlement;
   }
 
-  /** The fleet's store is back: ends a suspension that only its loss has caused. */
+  /** The fleet's store is available again: ends a suspension if the loss of the store caused it. */
   storeReturned(): void {
     const { last } = this.#history;
     if (this.#phase.name !== 'backoff' || !last?.code.startsWith('fleet-store-')) return;
@@ -416,7 +435,7 @@ export class DrawSource {
     this.wake();
   }
 
-  /** The options changed: forgets what was learned under the old ones and ends their suspension. */
+  /** Forgets what was learned under the old options, and ends the suspension that they caused. */
   #startOver(): void {
     this.#history.reset();
     if (!isSuspended(this.#phase) || this.#isPausedByOperator) return;
@@ -434,7 +453,7 @@ export class DrawSource {
     this.#timer.armBy(untilAt);
   }
 
-  /** Ms until the next call may start; undefined when the operator has to act first. */
+  /** The time in ms until the next call may start; undefined when the operator has to act first. */
   #nextCallMs(): number | undefined {
     if (this.#phase.name === 'drawing') return 0;
     const now = this.#context.clock.monotonic();
@@ -444,7 +463,7 @@ export class DrawSource {
 
   #plannedAt(now: number): number {
     if (isSuspended(this.#phase)) return this.#phase.untilAt;
-    // A source with enough members may draw as soon as clients want more.
+    // A source with enough members may draw as soon as clients need more.
     if (this.#phase.name === 'ready' || this.#timer.dueAt === Infinity) return now;
     return this.#timer.dueAt;
   }

@@ -10,43 +10,49 @@ export interface SourceStatus {
   readonly name: string;
   readonly product: string;
   readonly state: SourcePhaseName;
-  /** Why it is in this state, in noria's words, with the service's code where that is the reason. */
+  /** Why the source is in this state, in noria's words, with the service's code if the code is the reason. */
   readonly reason: string;
   /** What the operator can do; absent when nothing is needed. */
   readonly advice?: string;
-  /** The code of the last call, see `DrawOutcome`; absent before the first. */
+  /** The code of the last call, see `DrawOutcome`; absent before the first call. */
   readonly code?: string;
-  /** The service's own text of the last call, or how it failed: not for clients. */
+  /** The service's own text of the last call, or how the call failed. Never shown to clients. */
   readonly message?: string;
-  /** The last draw; absent before the first one has ended. */
+  /** The last draw; absent before the first draw has ended. */
   readonly lastDraw?: LastDraw;
-  /** How long it has been in this state. */
+  /** How long the source has been in this state. */
   readonly stateMs: number;
   /** Ms until the next call may start; absent when the operator has to act first. */
   readonly nextCallMs?: number;
-  /** The same as epoch ms, where a call is planned: a source that is idle or has enough members plans none. */
+  /**
+   * The time of the next call in epoch ms. Absent if no call is planned: a source that is idle or has enough members
+   * plans none.
+   */
   readonly nextCallAt?: number;
   /** The usual time from the start of a call until its members are usable. */
   readonly latencyMs: number;
   readonly quota: Quota;
-  /** Distinct IPs of the service's day. */
+  /** The limit of distinct IPs on the service's day, and how many were drawn. */
   readonly budget?: { readonly limit: number; readonly used: number };
   readonly size: number;
   readonly priority: number;
-  /** Members drawn; removed members that were used, and that never were; tunnels and requests through removed members. */
+  /**
+   * Counts: members drawn; removed members that were used; removed members that were not; tunnels and requests through
+   * removed members.
+   */
   readonly drawn: number;
   readonly used: number;
   readonly unused: number;
   readonly tunnels: number;
-  /** Calls by code. */
+  /** The number of calls, by code. */
   readonly codes: Readonly<Record<string, number>>;
 }
 
-/** Whether the next draw is likely to bring usable members, judged by the last one. */
+/** The result of the last draw. It indicates whether the next draw is likely to bring usable members. */
 export interface LastDraw {
-  /** `useless`: it brought members, but many in a row failed before their first use. */
+  /** `useless`: the draw brought members, but many in a row failed before their first use. */
   readonly result: 'succeeded' | 'empty' | 'useless' | 'failed';
-  /** Its outcome in noria's words, without text of the service. */
+  /** The outcome in noria's words, without text of the service. */
   readonly reason: string;
   /** What the operator can do; empty when nothing is needed. */
   readonly advice: string;
@@ -57,14 +63,17 @@ export interface StatusInputs {
   readonly phase: SourcePhase;
   readonly records: SourceRecords;
   readonly last: DrawOutcome | undefined;
-  /** The drawn members that failed unused in a row, when they make the source distrusted; else undefined. */
+  /**
+   * The number of drawn members in a row that failed before their first use, if it makes the source distrusted; else
+   * undefined.
+   */
   readonly unusedFailures: number | undefined;
   readonly stateMs: number;
-  /** Ms until the next call may start; undefined: the operator has to act first. */
+  /** The time in ms until the next call may start; undefined: the operator has to act first. */
   readonly nextCallMs: number | undefined;
-  /** Whether that call starts without a further event. */
+  /** Whether the next call starts without a further event. */
   readonly isPlanned: boolean;
-  /** Epoch ms. */
+  /** The current time in epoch ms. */
   readonly wallAt: number;
 }
 

@@ -171,7 +171,7 @@ const CLOSED_EARLY = Object.assign(new Error('the service closed the connection'
 /** An HTTP client that makes one request on an open connection. */
 function clientOn(socket: Socket, origin: string): Client {
   return new Client(origin, {
-    connect: (_target, done) => queueMicrotask(() => done(null, socket)), // undici ignores the return value and closes the connection after one request
+    connect: (_target, done) => queueMicrotask(() => done(null, socket)), // done must run asynchronously
     pipelining: 0, // closes the connection after one request
     allowH2: false,
     headersTimeout: 0, // disabled: the timer of the exchange covers everything

@@ -1,6 +1,6 @@
 /**
- * The clients of a simulation: each arrives at a random moment, acquires a member, tries another one when that fails, and
- * holds its tunnel for a while.
+ * The clients of a simulation: each arrives at a random moment, acquires a member, tries another member if the first
+ * one fails, and holds its tunnel for a while.
  */
 import type { Clock } from '../../core/clock.ts';
 import { pause } from '../../core/clock.ts';
@@ -39,9 +39,9 @@ export class SimulatedClients {
   #waiting = 0;
   #waitingSinceAt = 0;
   readonly endings: Record<SimulatedEnding, number> = { served: 0, noMember: 0, membersFailed: 0 };
-  /** Requests that have not ended. */
+  /** The number of requests that have not ended. */
   openCount = 0;
-  /** Ms of each wait that ended with a member. */
+  /** The durations in ms of all waits that ended with a member. */
   readonly waits: number[] = [];
   /** The longest time during which at least one client was waiting. */
   longestEmptyMs = 0;
@@ -51,7 +51,7 @@ export class SimulatedClients {
     this.#scheduleArrival();
   }
 
-  /** No more clients arrive. Open requests go on. */
+  /** Lets no more clients arrive. Open requests continue. */
   stop(): void {
     this.#arrival?.[Symbol.dispose]();
   }
@@ -137,12 +137,12 @@ export class SimulatedClients {
   }
 }
 
-/** A random duration with the given mean, as between independent events. */
+/** A random duration with the given mean, exponentially distributed. */
 function exponential(meanMs: number, random: Random): number {
   return -Math.log(1 - random()) * meanMs;
 }
 
-/** Ms from a time of the day to the next active moment; 0 when it is active. */
+/** The time in ms from a time of the day to the next active hour; 0 during an active hour. */
 function untilActiveMs(timeOfDayMs: number, [fromHour, toHour]: SimulatedLoad['activeHours']): number {
   const fromMs = fromHour * HOUR_MS;
   if (timeOfDayMs < fromMs) return fromMs - timeOfDayMs;

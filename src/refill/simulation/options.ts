@@ -1,4 +1,4 @@
-/** What a simulation assumes. Durations are in ms. */
+/** The options of a simulation. Durations are in ms. */
 import type { Random } from '../../core/random.ts';
 import type { PoolSettings } from '../../pool/options.ts';
 import type { RefillSettings } from '../options.ts';
@@ -14,7 +14,7 @@ export interface SimulationOptions {
   readonly load: SimulatedLoad;
 }
 
-/** What the clients do. */
+/** The behaviour of the clients. */
 export interface SimulatedLoad {
   /** The average during the active hours. */
   readonly requestsPerMinute: number;

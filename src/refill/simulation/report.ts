@@ -1,21 +1,21 @@
-/** The result of a simulation, as data and as text for someone who chooses size, count and timespan. */
+/** The result of a simulation, as data, and as text that helps to choose size, count and timespan. */
 import { formatCount } from '../../core/words.ts';
 import type { SimulatedEnding } from './clients.ts';
 
 export interface SimulationReport {
   readonly days: number;
   readonly seed: number;
-  /** Calls by the service's code. */
+  /** The number of calls, by the service's code. */
   readonly calls: Readonly<Record<string, number>>;
-  /** Members that the service gave, each counted once. */
+  /** The number of members that the service returned, each counted once. */
   readonly drawn: number;
-  /** Of `drawn`: used at least once. */
+  /** The part of `drawn` that clients used at least once. */
   readonly used: number;
-  /** Of `drawn`: expired unused. */
+  /** The part of `drawn` that expired without use. */
   readonly wasted: number;
-  /** Client requests by how they ended. */
+  /** The number of client requests, by how they ended. */
   readonly clients: Readonly<Record<SimulatedEnding, number>>;
-  /** Client requests that waited for a member and got one. */
+  /** The client requests that waited for a member and got one. */
   readonly waits: {
     readonly count: number;
     readonly medianMs: number;

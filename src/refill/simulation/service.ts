@@ -1,4 +1,4 @@
-/** The extraction service of a simulation. It always answers, and every member works until it expires. */
+/** The simulated extraction service. It always answers, and every member works until it expires. */
 import { type Clock, pause } from '../../core/clock.ts';
 import { NoriaError } from '../../core/faults.ts';
 import type { Random } from '../../core/random.ts';
@@ -10,7 +10,7 @@ import type { ExtractConnection, Extractor } from '../options.ts';
 import { type Range, randomIn } from './options.ts';
 
 export interface SimulatedMember {
-  /** Monotonic ms. */
+  /** When the member expires, as a monotonic moment. */
   readonly expiresAt: number;
   isUsed: boolean;
 }
@@ -20,7 +20,7 @@ export interface SimulatedServiceOptions {
   readonly random: Random;
   /** How long it takes to open a connection. */
   readonly connectMs?: Range;
-  /** How long a call takes from its sending to its answer. It arrives at a random moment between them. */
+  /** The time from the sending of a call to its answer. The call arrives at a random moment in between. */
   readonly callMs?: Range;
   /** How long a new member lives. */
   readonly lifetimeMs?: (call: DrawCall) => Range;
@@ -34,9 +34,9 @@ export class SimulatedService implements Extractor {
   protected readonly options: Required<SimulatedServiceOptions>;
   readonly #members = new Map<string, SimulatedMember>();
   #created = 0;
-  /** Calls by code; see `DrawOutcome` for calls without one. */
+  /** The number of calls by code. See `DrawOutcome` for calls without a code. */
   readonly calls = new Map<string, number>();
-  /** Members given to noria, each counted once; expired ones that were used; expired ones that never were. */
+  /** The counts of members: given to noria (each once), expired after use, and expired without use. */
   drawn = 0;
   used = 0;
   wasted = 0;
@@ -52,7 +52,7 @@ export class SimulatedService implements Extractor {
     return { extract: (call, { gate }) => this.#exchange(call, gate, signal), close: () => {} };
   }
 
-  /** Undefined for an address that was never given to noria or has expired. */
+  /** Returns undefined for an address that the service never returned, or that has expired. */
   member(host: string, port: number): SimulatedMember | undefined {
     const member = this.#members.get(`${host}:${port}`);
     return member !== undefined && member.expiresAt > this.options.clock.monotonic() ? member : undefined;
@@ -65,7 +65,7 @@ export class SimulatedService implements Extractor {
     return member !== undefined;
   }
 
-  /** Counts expired members and forgets them. */
+  /** Counts the expired members and removes them. */
   sweep(): void {
     const now = this.options.clock.monotonic();
     for (const [key, { expiresAt, isUsed }] of this.#members) {
@@ -91,7 +91,7 @@ export class SimulatedService implements Extractor {
     return { message: '', dropped: {}, quota: {}, sentAt, tookMs, ...answer };
   }
 
-  /** The service's answer to a call that arrives now. */
+  /** Returns the service's answer to a call that arrives now. */
   protected answer(call: DrawCall): Pick<DrawAnswer, 'code' | 'entries'> {
     this.sweep();
     this.countCall(SUCCESS);
@@ -119,7 +119,10 @@ function cancelled(): NoriaError {
   return new NoriaError('shutting-down', 'the call was cancelled');
 }
 
-/** The lifetimes that the specification names for a product and its `timespan` in minutes, and guesses where it names none. */
+/**
+ * The lifetimes that the specification names for a product and its `timespan` in minutes. Where it names none, they are
+ * guesses.
+ */
 export function typicalLifetimeMs({ product, params }: Pick<DrawCall, 'product' | 'params'>): Range {
   const timespan = typeof params['timespan'] === 'number' ? params['timespan'] : 1;
   switch (product) {

@@ -1,6 +1,6 @@
 /**
- * Simulates days of a configuration in seconds: the real pool and sources run on a virtual clock, with an invented service
- * and invented clients.
+ * Simulates days of a configuration in seconds: the real pool and sources run on a virtual clock, with a simulated
+ * service and simulated clients.
  */
 import { EventBus } from '../../core/events.ts';
 import { seededRandom } from '../../core/random.ts';
@@ -16,10 +16,10 @@ import type { Range, SimulationOptions } from './options.ts';
 import { type SimulationReport, summarizeWaits } from './report.ts';
 import { SimulatedService, typicalLifetimeMs } from './service.ts';
 
-/** Midnight of the service, so that a simulated day is a day of the service. */
+/** The simulation starts at midnight of the service, so that a simulated day is a day of the service. */
 export const SIMULATION_START_AT = Date.UTC(2030, 0, 1) - SERVICE_ZONE_OFFSET_MS;
 const DAY_MS = 24 * 3_600_000;
-/** After the last client arrived: time for tunnels to end and for members to expire. */
+/** The time after the last client arrived, in which tunnels end and members expire. */
 const ENDING_MS = 3_600_000;
 
 /** @throws only for a defect of the program. */
@@ -36,7 +36,7 @@ export async function simulate(options: SimulationOptions): Promise<SimulationRe
   const boot = { id: 'simulated', elapsedMs, uptimeMs: elapsedMs };
   const refiller = openRefiller({
     ...refill,
-    // Protocols and the probes of unproven members are not simulated.
+    // The simulation ignores protocols and the probes of unproven members.
     sources: refill.sources.map((source) => ({ ...source, unproven: false, protocol: 'http' })),
     ...{ clock, random, bus, pool },
     pace: createPaceMemory(createTimekeeper(clock, boot)),
@@ -62,7 +62,7 @@ export async function simulate(options: SimulationOptions): Promise<SimulationRe
   };
 }
 
-/** The members of a link live as long as its source assumes, those of the service as long as it promises. */
+/** The lifetimes of members: for a link those that its source assumes, otherwise those that the service promises. */
 function lifetimesOf({ refill, pool }: SimulationOptions): (call: DrawCall) => Range {
   const assumedMs = new Map(pool.sources.map(({ name, unknownLifetimeMs }) => [name, unknownLifetimeMs]));
   const links = new Map(
