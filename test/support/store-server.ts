@@ -1,7 +1,7 @@
 /** A real redis-server (or valkey-server) of a test: own port, own folder, killed with the test. */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdirSync, mkdtempSync, rmSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { connect } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -27,6 +27,8 @@ export interface StoreServerOptions {
   readonly args?: readonly string[];
   readonly password?: string;
   readonly port?: number;
+  /** Starts a Sentinel. */
+  readonly sentinel?: boolean;
 }
 
 export class TestStore {
@@ -34,12 +36,14 @@ export class TestStore {
   readonly folder: string;
   readonly #args: readonly string[];
   readonly #password: string | undefined;
+  readonly #isSentinel: boolean;
   #child: ChildProcess | undefined;
 
-  constructor(port: number, { args = [], password }: StoreServerOptions) {
+  constructor(port: number, { args = [], password, sentinel = false }: StoreServerOptions) {
     this.port = port;
     this.folder = mkdtempSync(join(tmpdir(), 'noria-store-'));
     this.#args = args;
+    this.#isSentinel = sentinel;
     this.#password = password;
   }
 
@@ -70,7 +74,9 @@ export class TestStore {
     if (STORE_PROGRAM === undefined) throw new TypeError('this machine has no redis-server');
     const login = this.#password === undefined ? [] : ['--requirepass', this.#password];
     const place = ['--port', String(this.port), '--bind', '127.0.0.1', '--dir', this.folder];
-    const args = [...place, '--save', '', '--enable-debug-command', 'yes', ...login, ...this.#args];
+    const args = this.#isSentinel
+      ? this.#sentinelArguments()
+      : [...place, '--save', '', ...login, ...this.#args];
     const child = spawn(STORE_PROGRAM, args, { stdio: 'ignore' });
     this.#child = child;
     await until('the store accepts connections', async () => {
@@ -78,6 +84,13 @@ export class TestStore {
       return accepts(this.port);
     });
     await until('the store has loaded its data', () => this.command('PING').then(isPong, () => false));
+  }
+
+  /** A Sentinel keeps its state in its configuration. */
+  #sentinelArguments(): string[] {
+    const file = join(this.folder, 'sentinel.conf');
+    writeFileSync(file, `port ${this.port}\nbind 127.0.0.1\ndir ${this.folder}\n`);
+    return [file, '--sentinel'];
   }
 
   /** Runs one command over a connection of its own. */
