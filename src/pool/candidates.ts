@@ -89,6 +89,16 @@ export class Candidates {
     return this.tiers.every((tier) => !tier.canServe && tier.buckets.quarantined.size === 0);
   }
 
+  /** The next member that passes the check in the first tier that can serve, although others there may not pass it. */
+  pickOfFirstTier(check: MemberCheck): Member | undefined {
+    for (const tier of this.tiers) {
+      if (check.now - tier.lastWantedAt > QUIET_MS) check.endedQuiet = true;
+      tier.lastWantedAt = check.now;
+      if (tier.canServe) return (tier.buckets.fresh.pick(check) ?? tier.buckets.expiring.pick(check))?.member;
+    }
+    return undefined;
+  }
+
   /** The next member that passes the check. */
   pick(check: MemberCheck): Member | undefined {
     for (const tier of this.tiers) {

@@ -95,10 +95,10 @@ export class Picker {
     const mayLeave = mode === 'move' && session?.openLeases === 0;
     const staysBusy = own === undefined && works(current) && !mayLeave;
     if (mode === 'keep' || isOwnBest || staysBusy) return this.#keep(own, name, routing);
-    check.heldBySessions = taken;
-    const next = candidates.pick(check);
-    const isFree = next !== undefined && next.bucket !== 'quarantined' && !taken.has(next.id);
-    const isBetter = isFree && (own === undefined || next.bucket === 'fresh');
+    check.heldBySessions = this.#sessions.countByMember;
+    check.avoid = [...taken.keys()];
+    const next = candidates.pickOfFirstTier(check);
+    const isBetter = next !== undefined && (own === undefined || next.bucket === 'fresh');
     if (!isBetter) return this.#keep(own, name, routing);
     return this.#bind(this.#sessions.use(name, routing, now), next, 'rotated'); // all replicas learn of it at once
   }

@@ -2,6 +2,7 @@
 import { expect, onTestFinished, test } from 'vitest';
 import { POP_MS, PortRing } from '../../src/admin/proxy-pool/port-ring.ts';
 import { portsOf } from '../../src/daemon/proxy-pool.ts';
+import { STRATEGIES } from '../../src/pool/options.ts';
 import {
   accept,
   acquire,
@@ -18,9 +19,15 @@ const PORTS = [24_000, 24_001, 24_002, 24_003];
 const ANY = { https: false } as const;
 const TOWN = { ...CITY, name: 'town', priority: 2 };
 
-/** @param source - the only source of the listener of the ports. */
-function openRing(kit: PoolKit, { source, free = [] }: { source?: string; free?: readonly string[] } = {}) {
-  const ring = new PortRing(kit.clock, portsOf('', { source, withoutConnect: free }, kit.pool), PORTS);
+interface RingOptions {
+  /** The only source of the listener of the ports. */
+  readonly source?: string;
+  readonly free?: readonly string[];
+  readonly ports?: readonly number[];
+}
+
+function openRing(kit: PoolKit, { source, free = [], ports = PORTS }: RingOptions = {}) {
+  const ring = new PortRing(kit.clock, portsOf('', { source, withoutConnect: free }, kit.pool), ports);
   onTestFinished(() => ring.close());
   return ring;
 }
@@ -36,6 +43,23 @@ test('proxyPool: each port has a member of its own, and the one handed out longe
   expect(found.map((one) => one?.port)).toEqual([...PORTS, ...PORTS]);
   expect(new Set(found.map((one) => one?.member.id)).size).toBe(4);
   for (const one of found) expect(use(kit, at(one?.port ?? 0)).member).toBe(one?.member.id);
+});
+
+test.each(STRATEGIES)('proxyPool: by %s, a hundred ports get a hundred members', (strategy) => {
+  const kit = openKit({ rotation: { strategy } });
+  addMembers(kit, 100);
+  const ports = Array.from({ length: 100 }, (_, index) => 30_000 + index);
+  const ring = openRing(kit, { ports });
+  expect(new Set(ports.map(() => ring.next(ANY)?.member.id)).size).toBe(100);
+  expect(ring.all(ANY)).toHaveLength(100);
+});
+
+test('proxyPool: ports use no member of a later priority while an earlier source can serve', () => {
+  const kit = openKit({ sources: [CITY, TOWN] });
+  addMembers(kit, 2);
+  kit.pool.addMembers('town', [drawn(kit, 7), drawn(kit, 8)]);
+  const ring = openRing(kit);
+  expect(ring.all(ANY).map(({ member }) => member.source)).toEqual(['city', 'city']);
 });
 
 test('proxyPool: with fewer members than ports, only as many ports are handed out', () => {
