@@ -1,9 +1,6 @@
 /** `noria demo`: runs the daemon on an embedded sandbox of the extraction service, and prints commands to try. */
 import { randomBytes } from 'node:crypto';
-import { createServer } from 'node:net';
 import { type Command, InvalidArgumentError } from 'commander';
-import type { Config } from '../config/config.ts';
-import { parseConfig } from '../config/load.ts';
 import { pause, systemClock } from '../core/clock.ts';
 import { NoriaError } from '../core/faults.ts';
 import { formatHostPort, hostPort, parseHostPort } from '../core/host-port.ts';
@@ -15,14 +12,19 @@ import { type Daemon, startDaemon } from '../daemon/daemon.ts';
 import { openSandbox } from '../sandbox/open-sandbox.ts';
 import type { Sandbox } from '../sandbox/sandbox.ts';
 import { type CommandContext, fractionOption, integerOption, portOption, untilSignal } from './command.ts';
+import {
+  DEFAULT_ADMIN_PORT,
+  DEFAULT_HOST,
+  DEFAULT_PORT,
+  type DemoSecrets,
+  demoConfig,
+  freePort,
+  split,
+} from './demo-config.ts';
+import { type DemoStore, openDemoStore } from './demo-store.ts';
 import { STORY_MEMBERS, tellStory } from './story.ts';
 import { EXIT, type Terminal } from './terminal.ts';
 
-const DEFAULT_HOST = '127.0.0.1';
-const DEFAULT_PORT = 8888;
-const DEFAULT_ADMIN_PORT = 8889;
-/** A second listener with a user, for clients that send credentials only after a 407. */
-const DEFAULT_AUTH_PORT = 8890;
 const DEFAULT_TARGET_PORT = 8080;
 const DEFAULT_MEMBERS = 20;
 /** Only members resolve this name, so every request for it goes through one. */
@@ -30,6 +32,7 @@ const TARGET_NAME = 'target.example';
 /** Pause between two chapters of the story, so that a person can look at the dashboard. */
 const STORY_PAUSE_MS = 4_000;
 const SECRET_BYTES = 12;
+const MAX_REPLICAS = 5;
 /** The lifetimes of members: short, so that a viewer soon sees some expire. */
 const LIFETIME_MS = [60_000, 180_000] as const;
 
@@ -39,15 +42,10 @@ interface DemoFlags {
   readonly adminPort?: number;
   readonly targetPort?: number;
   readonly story?: boolean;
+  readonly replicas: number;
   readonly members: number;
   readonly dead: number;
   readonly slow: number;
-}
-
-/** What clients and the dashboard must send when other machines can reach the demo. */
-interface DemoSecrets {
-  readonly password: string;
-  readonly token: string;
 }
 
 export function addDemoCommand(program: Command, { action, terminal, logLevel }: CommandContext): void {
@@ -78,12 +76,18 @@ export function addDemoCommand(program: Command, { action, terminal, logLevel }:
       portOption,
     )
     .option('--story', 'demonstrate noria step by step, and say what to look at on the dashboard')
+    .option(
+      '--replicas <count>',
+      'norias of a fleet with one shared pool; more than 1 needs valkey-server or redis-server in the search path',
+      integerOption(1, MAX_REPLICAS),
+      1,
+    )
     .option('--members <count>', 'pool size', integerOption(1, 1_000), DEFAULT_MEMBERS)
     .option('--dead <fraction>', 'fraction of members that are dead when drawn, 0 to 1', fractionOption, 0)
     .option('--slow <fraction>', 'fraction of members with a delay of 2 s, 0 to 1', fractionOption, 0)
     .addHelpText(
       'after',
-      '\nExamples:\n  noria demo\n  noria demo --story\n  noria demo --members 40 --dead 0.2 --slow 0.1\n  noria demo --port 9000 --admin-port 9001\n  noria demo --host 0.0.0.0\n\nWith --host, NORIA_ADMIN_TOKEN sets the token.',
+      '\nExamples:\n  noria demo\n  noria demo --story\n  noria demo --replicas 3\n  noria demo --members 40 --dead 0.2 --slow 0.1\n  noria demo --port 9000 --admin-port 9001\n  noria demo --host 0.0.0.0\n\nWith --host, NORIA_ADMIN_TOKEN sets the token.',
     )
     .action(action((flags: DemoFlags) => demo(flags, terminal, logLevel())));
 }
@@ -94,10 +98,14 @@ async function demo(flags: DemoFlags, terminal: Terminal, level: LogLevel | unde
   const secrets = demoSecrets(flags, terminal);
   if (flags.story && secrets !== undefined)
     throw new NoriaError('bad-usage', '--story works on loopback: leave out --host');
+  if (flags.replicas > 1 && (flags.story || secrets !== undefined))
+    throw new NoriaError('bad-usage', '--replicas cannot be combined with --story or --host');
   const owner = new Ownership();
   try {
+    const store = flags.replicas > 1 ? await owner.open('store', openDemoStore()) : undefined;
     const sandbox = await owner.open('sandbox', openDemoSandbox(flags));
-    const config = await demoConfig(flags, sandbox, secrets);
+    if (store !== undefined) return await demoFleet({ flags, sandbox, store, terminal, level, owner });
+    const config = await demoConfig({ flags, sandbox, secrets }, undefined);
     const log = createLog({ level: level ?? (flags.story ? 'error' : config.log.level), format: 'pretty' });
     const daemon = await owner.open('daemon', startDaemon({ config, log }));
     if (flags.story) return await story(daemon, sandbox, terminal);
@@ -109,6 +117,35 @@ async function demo(flags: DemoFlags, terminal: Terminal, level: LogLevel | unde
   } finally {
     await owner.close();
   }
+}
+
+interface FleetDemo {
+  readonly flags: DemoFlags;
+  readonly sandbox: Sandbox;
+  readonly store: DemoStore;
+  readonly terminal: Terminal;
+  readonly level: LogLevel | undefined;
+  readonly owner: Ownership;
+}
+
+/** Runs several norias that share one pool. */
+async function demoFleet({ flags, sandbox, store, terminal, level, owner }: FleetDemo): Promise<number> {
+  const daemons: Daemon[] = [];
+  for (let number = 1; number <= flags.replicas; number += 1) {
+    const place = { number, storePort: store.port };
+    const config = await demoConfig({ flags, sandbox, secrets: undefined }, place);
+    const log = createLog({
+      level: level ?? config.log.level,
+      format: 'pretty',
+      replica: `replica-${number}`,
+    });
+    daemons.push(await owner.open(`replica ${number}`, startDaemon({ config, log })));
+  }
+  const addresses = daemons.map((daemon) => daemon.addresses);
+  for (const line of introduceFleet(addresses, targetOf(sandbox), flags, store)) terminal.print(line);
+  await untilSignal();
+  printGoodbye(terminal);
+  return EXIT.fine;
 }
 
 /** On a terminal, the demo runs on after the story until Ctrl-C; otherwise it ends. */
@@ -172,71 +209,6 @@ function demoSecrets({ host }: DemoFlags, { env }: Terminal): DemoSecrets | unde
   return { password: random(), token: env['NORIA_ADMIN_TOKEN'] || random() };
 }
 
-async function demoConfig(
-  flags: DemoFlags,
-  sandbox: Sandbox,
-  secrets: DemoSecrets | undefined,
-): Promise<Config> {
-  const { host } = flags;
-  const port = flags.port ?? (await freePort(host, DEFAULT_PORT));
-  const authPort = port === 0 ? 0 : await freePort(host, DEFAULT_AUTH_PORT);
-  const adminPort = flags.adminPort ?? (await freePort(host, DEFAULT_ADMIN_PORT));
-  const [http, socks] = split(flags.members);
-  const sources = [
-    sourceText('city', 'short-classic', http, sandbox),
-    ...(socks === 0 ? [] : [sourceText('harbour', 'short-socks5', socks, sandbox)]),
-  ];
-  return parseConfig(
-    `
-service: { baseUrl: "${sandbox.url}" }
-sources:
-${sources.join('\n')}
-pool:
-  allowPrivateAddresses: true   # the members are on loopback
-  idleAfter: 0                  # the members are free: the dashboard shows a full pool also without clients
-listeners:
-${listenersText((at) => formatHostPort(host, at), { port, authPort, secrets })}
-admin: { address: "${formatHostPort(host, adminPort)}"${secrets === undefined ? '' : ', token: "${NORIA_ADMIN_TOKEN}"'} }
-state: off
-`,
-    'demo.yaml',
-    { env: { DEMO_PASSWORD: secrets?.password, NORIA_ADMIN_TOKEN: secrets?.token } },
-  );
-}
-
-function sourceText(
-  name: string,
-  product: 'short-classic' | 'short-socks5',
-  size: number,
-  sandbox: Sandbox,
-): string {
-  const { id, password } = sandbox.instance(product);
-  return `  - { name: ${name}, product: ${product}, instance: "${id}", password: "${password}", params: { count: ${size} }, size: ${size} }`;
-}
-
-/** Splits the pool into HTTP and SOCKS5 members. */
-function split(members: number): readonly [http: number, socks: number] {
-  const socks = Math.floor(members / 2);
-  return [members - socks, socks];
-}
-
-/** On loopback the target may also be named by its address; other machines must not reach loopback through the demo. */
-function listenersText(
-  address: (port: number) => string,
-  {
-    port,
-    authPort,
-    secrets,
-  }: { readonly port: number; readonly authPort: number; readonly secrets: DemoSecrets | undefined },
-): string {
-  if (secrets !== undefined)
-    return `  - { address: "${address(port)}", users: [{ username: me, password: "\${DEMO_PASSWORD}" }] }`;
-  return [
-    `  - { address: "${address(port)}", denyTargets: [smtp] }`,
-    `  - { address: "${address(authPort)}", denyTargets: [smtp], users: [{ username: me, password: x }] }`,
-  ].join('\n');
-}
-
 /** What the demo is, and commands to try. */
 function introduction(
   { listeners, admin = '' }: Daemon['addresses'],
@@ -272,6 +244,41 @@ function introduction(
   ];
 }
 
+/** What the fleet is, and what to try. */
+function introduceFleet(
+  norias: readonly Daemon['addresses'][],
+  targetUrl: string,
+  { members }: DemoFlags,
+  { program, port, pid }: DemoStore,
+): string[] {
+  const proxies = norias.map(({ listeners }) => listeners[0] ?? '');
+  return [
+    '',
+    `noria demo: ${norias.length} norias in one fleet with ${members} members, through ${program} on port ${port}`,
+    ...norias.map(
+      ({ admin = '' }, index) =>
+        `  replica ${index + 1}  proxy ${proxies[index]}  dashboard  http://${admin}/`,
+    ),
+    `  target     ${targetUrl}/ip  answers with the exit address; only members resolve its name`,
+    '',
+    'Try these in another terminal. A session has the same exit through every replica:',
+    '',
+    ...proxies.map((proxy) => `  curl -x http://me-session-one:x@${proxy} ${targetUrl}/ip`),
+    '',
+    'Without a session, each replica rotates through the members of all:',
+    '',
+    ...proxies.map((proxy) => `  curl -x http://${proxy} ${targetUrl}/ip`),
+    '',
+    'All members are on every dashboard, whichever replica drew them. Clients are served also while the store hangs:',
+    '',
+    `  kill -STOP ${pid}`,
+    `  kill -CONT ${pid}`,
+    '',
+    'Stop with Ctrl-C. Events:',
+    '',
+  ];
+}
+
 /** An address as clients on this machine reach it. */
 function reachable(address: string): string {
   const parsed = parseHostPort(address);
@@ -283,13 +290,4 @@ function hostOption(text: string): string {
   const host = hostPort(text.replace(/^\[(.*)\]$/, '$1'), 1)?.host;
   if (host !== undefined) return host;
   throw new InvalidArgumentError('Expected an address without a port, for example 0.0.0.0.');
-}
-
-/** The preferred port if it is free, else 0. */
-function freePort(host: string, preferred: number): Promise<number> {
-  return new Promise((resolve) => {
-    const probe = createServer();
-    probe.once('error', () => resolve(0)); // handled: the port is taken
-    probe.listen(preferred, host, () => probe.close(() => resolve(preferred)));
-  });
 }

@@ -29,6 +29,8 @@ interface LogOptions {
   readonly format: (typeof LOG_FORMATS)[number];
   /** Default: standard error. */
   readonly destination?: DestinationStream;
+  /** A field of every line, where several norias write to one log. */
+  readonly replica?: string;
 }
 
 /** Fields that are masked, as a second line of defence after the type Secret. */
@@ -42,7 +44,7 @@ export function createLog(options: LogOptions): Log {
   return pino(
     {
       level: options.level,
-      base: null,
+      base: options.replica === undefined ? null : { replica: options.replica },
       formatters: { log: roundDurations },
       // The pretty stream parses the line, so an escape must still be one after that.
       hooks: { streamWrite: (line) => escapeFormat(line, asPretty ? '\\\\' : '\\') },

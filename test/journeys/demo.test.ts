@@ -1,19 +1,18 @@
 /** A newcomer starts the demo, runs the commands that it prints, and ends it with Ctrl-C. */
-import { spawn } from 'node:child_process';
+import { spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import { expect, onTestFinished, test } from 'vitest';
 import { curl } from '../support/curl.ts';
 import { hasCommand } from '../support/tools.ts';
 import { until } from '../support/until.ts';
 
+const HAS_STORE = hasCommand('valkey-server') || hasCommand('redis-server');
+const ANY_PORTS = ['--port', '0', '--admin-port', '0', '--target-port', '0'];
+
 function startDemo(...args: string[]) {
-  const child = spawn(
-    process.execPath,
-    ['src/main.ts', 'demo', '--port', '0', '--admin-port', '0', '--target-port', '0', ...args],
-    {
-      stdio: ['ignore', 'pipe', 'pipe'],
-    },
-  );
+  const child = spawn(process.execPath, ['src/main.ts', 'demo', ...ANY_PORTS, ...args], {
+    stdio: ['ignore', 'pipe', 'pipe'],
+  });
   onTestFinished(() => void child.kill('SIGKILL'));
   let out = '';
   child.stdout.on('data', (chunk) => {
@@ -75,3 +74,51 @@ test('demo: Ctrl-C ends it with exit code 0', async () => {
   child.kill('SIGINT');
   expect(await ended).toEqual([0, null]);
 });
+
+test.skipIf(!HAS_STORE || !hasCommand('curl'))(
+  'demo: --replicas runs norias of one fleet, in which a session has one exit, and ends its store',
+  async () => {
+    const { child, ended, out } = startDemo('--replicas', '3', '--members', '6');
+    await until('the demo has printed its commands', () => out().includes('Ctrl-C'));
+    const store = Number(/kill -STOP (\d+)/.exec(out())?.[1]);
+    onTestFinished(() => {
+      if (isRunning(store)) process.kill(store, 'SIGKILL');
+    });
+    const lines = [...out().matchAll(/^ {2}curl (.*)$/gm)].map(([, args = '']) => args.split(' '));
+    const pages = [...out().matchAll(/dashboard {2}(\S+)/g)].map(([, page = '']) => page);
+    expect([lines.length, pages.length]).toEqual([6, 3]);
+    const [first, ...others] = lines.slice(0, 3);
+    const { out: exit } = await curl(...(first ?? []));
+    expect(exit).toMatch(/^127\./);
+    for (const [index, line] of others.entries()) {
+      // A busy machine may take longer than a new session waits for the store.
+      const sessions = `${pages[index + 1]}api/sessions`;
+      await until('the replica knows the session', async () => (await curl(sessions)).out.includes('"one"'));
+      expect((await curl(...line)).out).toBe(exit);
+    }
+    for (const line of lines.slice(3)) expect((await curl(...line)).out).toMatch(/^127\./);
+    const { fleet } = JSON.parse((await curl(`${pages[2]}api/status`)).out);
+    expect(fleet).toMatchObject({ name: 'demo', replica: 'replica-3', store: 'connected' });
+    child.kill('SIGINT');
+    expect(await ended).toEqual([0, null]);
+    expect(isRunning(store)).toBe(false);
+  },
+);
+
+test('demo: --replicas without a store says what to install', () => {
+  const env = { ...process.env, PATH: '/nonexistent' };
+  const args = ['src/main.ts', 'demo', ...ANY_PORTS, '--replicas', '2'];
+  const { status, stderr } = spawnSync(process.execPath, args, { env, encoding: 'utf8' });
+  expect(status).toBe(2);
+  expect(stderr).toMatch(
+    /neither valkey-server nor redis-server is in the search path. Install one of them: apt/,
+  );
+});
+
+function isRunning(pid: number): boolean {
+  try {
+    return process.kill(pid, 0);
+  } catch {
+    return false; // handled: there is no such process
+  }
+}

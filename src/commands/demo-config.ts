@@ -1,0 +1,117 @@
+/** The configuration of a noria of the demo. */
+import { createServer } from 'node:net';
+import type { Config } from '../config/config.ts';
+import { parseConfig } from '../config/load.ts';
+import { formatHostPort } from '../core/host-port.ts';
+import type { Sandbox } from '../sandbox/sandbox.ts';
+
+export const DEFAULT_HOST = '127.0.0.1';
+export const DEFAULT_PORT = 8888;
+export const DEFAULT_ADMIN_PORT = 8889;
+/** A second listener with a user, for clients that send credentials only after a 407. */
+const DEFAULT_AUTH_PORT = 8890;
+/** From the ports of one replica to those of the next. */
+const PORT_STEP = 10;
+
+/** What clients and the dashboard must send when other machines can reach the demo. */
+export interface DemoSecrets {
+  readonly password: string;
+  readonly token: string;
+}
+
+export interface DemoSetup {
+  readonly flags: {
+    readonly host: string;
+    readonly port?: number;
+    readonly adminPort?: number;
+    readonly members: number;
+  };
+  readonly sandbox: Sandbox;
+  readonly secrets: DemoSecrets | undefined;
+}
+
+/** One replica of the demo's fleet. */
+export interface FleetPlace {
+  /** From 1. */
+  readonly number: number;
+  readonly storePort: number;
+}
+
+/** @param place - absent: a noria without a fleet. */
+export async function demoConfig(
+  { flags, sandbox, secrets }: DemoSetup,
+  place: FleetPlace | undefined,
+): Promise<Config> {
+  const { host } = flags;
+  const step = PORT_STEP * ((place?.number ?? 1) - 1);
+  const shifted = (port: number) => (port === 0 ? 0 : port + step);
+  const found = (given: number | undefined, preferred: number) =>
+    given === undefined ? freePort(host, shifted(preferred)) : shifted(given);
+  const port = await found(flags.port, DEFAULT_PORT);
+  const authPort = port === 0 ? 0 : await found(undefined, DEFAULT_AUTH_PORT);
+  const adminPort = await found(flags.adminPort, DEFAULT_ADMIN_PORT);
+  const [http, socks] = split(flags.members);
+  const sources = [
+    sourceText('city', 'short-classic', http, sandbox),
+    ...(socks === 0 ? [] : [sourceText('harbour', 'short-socks5', socks, sandbox)]),
+  ];
+  return parseConfig(
+    `
+service: { baseUrl: "${sandbox.url}" }
+sources:
+${sources.join('\n')}
+pool:
+  allowPrivateAddresses: true   # the members are on loopback
+  idleAfter: 0                  # the members are free: the dashboard shows a full pool also without clients
+listeners:
+${listenersText((at) => formatHostPort(host, at), { port, authPort, secrets })}
+admin: { address: "${formatHostPort(host, adminPort)}"${secrets === undefined ? '' : ', token: "${NORIA_ADMIN_TOKEN}"'} }
+state: off
+${place === undefined ? '' : `fleet: { url: "redis://${DEFAULT_HOST}:${place.storePort}", name: demo, replica: replica-${place.number} }`}
+`,
+    'demo.yaml',
+    { env: { DEMO_PASSWORD: secrets?.password, NORIA_ADMIN_TOKEN: secrets?.token } },
+  );
+}
+
+function sourceText(
+  name: string,
+  product: 'short-classic' | 'short-socks5',
+  size: number,
+  sandbox: Sandbox,
+): string {
+  const { id, password } = sandbox.instance(product);
+  return `  - { name: ${name}, product: ${product}, instance: "${id}", password: "${password}", params: { count: ${size} }, size: ${size} }`;
+}
+
+/** Splits the pool into HTTP and SOCKS5 members. */
+export function split(members: number): readonly [http: number, socks: number] {
+  const socks = Math.floor(members / 2);
+  return [members - socks, socks];
+}
+
+/** On loopback the target may also be named by its address; other machines must not reach loopback through the demo. */
+function listenersText(
+  address: (port: number) => string,
+  {
+    port,
+    authPort,
+    secrets,
+  }: { readonly port: number; readonly authPort: number; readonly secrets: DemoSecrets | undefined },
+): string {
+  if (secrets !== undefined)
+    return `  - { address: "${address(port)}", users: [{ username: me, password: "\${DEMO_PASSWORD}" }] }`;
+  return [
+    `  - { address: "${address(port)}", denyTargets: [smtp] }`,
+    `  - { address: "${address(authPort)}", denyTargets: [smtp], users: [{ username: me, password: x }] }`,
+  ].join('\n');
+}
+
+/** The preferred port if it is free, else 0. */
+export function freePort(host: string, preferred: number): Promise<number> {
+  return new Promise((resolve) => {
+    const probe = createServer();
+    probe.once('error', () => resolve(0)); // handled: the port is taken
+    probe.listen(preferred, host, () => probe.close(() => resolve(preferred)));
+  });
+}

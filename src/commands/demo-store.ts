@@ -1,0 +1,101 @@
+/** The store of `noria demo --replicas`: a Valkey or Redis server on a free port of loopback, which ends with the demo. */
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { createServer } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { pause, systemClock } from '../core/clock.ts';
+import { describeError, NoriaError } from '../core/faults.ts';
+import { openStoreClient } from '../fleet/redis/store-client.ts';
+
+export interface DemoStore {
+  readonly program: string;
+  readonly port: number;
+  readonly pid: number;
+  /** Ends the server and removes its folder. */
+  close(): Promise<void>;
+}
+
+const HOST = '127.0.0.1';
+/** The first one that is in the search path. */
+const PROGRAMS = ['valkey-server', 'redis-server'];
+const START_LIMIT_MS = 10_000;
+const RETRY_MS = 50;
+
+/** @throws NoriaError bad-usage when no such program is installed, or it does not start. */
+export async function openDemoStore(): Promise<DemoStore> {
+  const port = await unusedPort();
+  for (const program of PROGRAMS) {
+    const folder = await mkdtemp(join(tmpdir(), 'noria-demo-'));
+    const child = await start(program, port, folder);
+    const close = async () => {
+      if (child !== undefined) await end(child);
+      await rm(folder, { recursive: true, force: true });
+    };
+    try {
+      if (child?.pid === undefined) {
+        await close();
+        continue;
+      }
+      await untilAccepting(child, program, port);
+      return { program, port, pid: child.pid, close };
+    } catch (error) {
+      await close();
+      throw error;
+    }
+  }
+  throw new NoriaError(
+    'bad-usage',
+    `--replicas needs the store of a fleet, and neither ${PROGRAMS.join(' nor ')} is in the search path. Install one of them: apt install valkey-server, apt install redis-server or brew install valkey. The demo then starts it by itself`,
+  );
+}
+
+/** Undefined when the program is not installed. Detached, so that Ctrl-C in a terminal ends the norias first. */
+async function start(program: string, port: number, folder: string): Promise<ChildProcess | undefined> {
+  const place = ['--port', String(port), '--bind', HOST, '--dir', folder];
+  const keeping = ['--save', '', '--appendonly', 'yes', '--maxmemory-policy', 'noeviction'];
+  const child = spawn(program, [...place, ...keeping], { stdio: 'ignore', detached: true });
+  try {
+    await once(child, 'spawn');
+    return child;
+  } catch (error) {
+    if (error instanceof Error && 'code' in error && error.code === 'ENOENT') return undefined;
+    throw new NoriaError('bad-usage', `--replicas: ${program} does not start: ${describeError(error)}`);
+  }
+}
+
+async function untilAccepting(child: ChildProcess, program: string, port: number): Promise<void> {
+  const server = { host: HOST, port, login: {}, tls: undefined, database: 0 };
+  const { signal } = new AbortController();
+  const startedAt = systemClock.monotonic();
+  while (child.exitCode === null && systemClock.monotonic() - startedAt < START_LIMIT_MS) {
+    try {
+      const client = await openStoreClient(server, systemClock, START_LIMIT_MS, signal);
+      client.close();
+      return;
+    } catch {
+      await pause(systemClock, RETRY_MS); // handled: not yet
+    }
+  }
+  const how = child.exitCode === null ? `does not accept connections` : `ended with code ${child.exitCode}`;
+  throw new NoriaError('bad-usage', `--replicas: ${program} on port ${port} ${how}; start it to see why`);
+}
+
+/** A stopped process ends only by SIGKILL, and its data is not needed. */
+async function end(child: ChildProcess): Promise<void> {
+  if (child.exitCode !== null || child.signalCode !== null) return;
+  const ended = once(child, 'exit');
+  child.kill('SIGKILL');
+  await ended;
+}
+
+async function unusedPort(): Promise<number> {
+  const probe = createServer();
+  probe.listen(0, HOST);
+  await once(probe, 'listening');
+  const address = probe.address();
+  probe.close();
+  await once(probe, 'close');
+  return typeof address === 'object' && address !== null ? address.port : 0;
+}
