@@ -141,7 +141,9 @@ function addReload(app: OpenAPIHono, backend: AdminBackend): void {
   );
 }
 
-/** Resolves when the client has the answer, or has disconnected. @param env - the bindings of @hono/node-server. */
+/**
+ * Resolves when the client has received the answer or has disconnected. @param env - the bindings of @hono/node-server.
+ */
 function answered(env: object | undefined): Promise<void> {
   if (env === undefined || !('outgoing' in env)) return Promise.resolve();
   const { outgoing } = env;

@@ -1,22 +1,22 @@
 /**
- * The connections of the admin server. When there are too many, a new one replaces the oldest one of the client that has the most.
- * A probe therefore always gets through, however many connections others hold open.
+ * The connections of the admin server. When there are too many, a new connection replaces the oldest connection of the
+ * client with the most connections. So a probe always gets through, however many connections other clients hold open.
  */
 import type { Server } from 'node:http';
 import type { Socket } from 'node:net';
 import { clientNetwork } from '../core/networks.ts';
 
-/** Low enough to leave the file descriptors to listeners and tunnels. */
+/** The maximum number of connections. It leaves file descriptors to listeners and tunnels. */
 export const MAX_ADMIN_CONNECTIONS = 256;
 
 /** Limits the connections of a server. */
 export function limitConnections(server: Server): void {
-  /** For each client its connections, oldest first. */
+  /** The connections of each client, oldest first. */
   const clients = new Map<string, Set<Socket>>();
   let count = 0;
   const remove = (client: string, socket: Socket): void => {
     const sockets = clients.get(client);
-    if (sockets?.delete(socket) !== true) return; // removed before it closed
+    if (sockets?.delete(socket) !== true) return; // the connection was already removed before it closed
     count -= 1;
     if (sockets.size === 0) clients.delete(client);
   };
@@ -33,7 +33,7 @@ export function limitConnections(server: Server): void {
   });
 }
 
-/** There is a connection at least. */
+/** Returns the oldest connection of the client with the most connections. There must be at least one. */
 function oldestOfBusiest(clients: ReadonlyMap<string, ReadonlySet<Socket>>): [string, Socket] {
   const [first, ...others] = clients;
   if (first === undefined) throw new TypeError('no connection');

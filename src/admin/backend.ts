@@ -1,11 +1,11 @@
-/** What the admin server reads and controls: snapshots and commands. The daemon implements it. */
+/** The interface between admin server and daemon: snapshots to read, and commands. The daemon implements it. */
 import type { LogLevel } from '../core/log-options.ts';
 import type { MemberJson, Reload, Report, SessionJson, Status } from './schemas.ts';
 
 export interface AdminBackend {
   status(): Status;
   members(): readonly MemberJson[];
-  /** The members of each source by state. Cheap, however many members there are. */
+  /** The numbers of members of each source by state. Cheap for any number of members. */
   memberCounts(): readonly MemberCounts[];
   sessions(): readonly SessionJson[];
   /** `host:port` of the first HTTP listener, as clients on this machine reach it. */

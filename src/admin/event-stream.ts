@@ -1,6 +1,6 @@
 /**
- * GET /api/events: events as server-sent events. A client that reads too slowly is disconnected, since buffering for it
- * would have no limit; an EventSource reconnects by itself.
+ * GET /api/events: events as server-sent events. noria disconnects a client that reads too slowly, because a buffer for
+ * it could grow without limit. An EventSource then reconnects.
  */
 import { getConnInfo } from '@hono/node-server/conninfo';
 import { createRoute, type OpenAPIHono, z } from '@hono/zod-openapi';
@@ -10,7 +10,9 @@ import { clientNetwork } from '../core/networks.ts';
 import { jsonResponse, sendError } from './openapi.ts';
 import { errorSchema } from './schemas.ts';
 
-/** Events that a person can follow. What happens to each connection is counted in /api/history. */
+/**
+ * The streamed events, which are rare enough for a person to follow. /api/history counts the events of each connection.
+ */
 const STREAMED_EVENTS = [
   'member.joined',
   'member.quarantined',
@@ -31,7 +33,7 @@ const STREAMED_EVENTS = [
   'client.refused',
 ] as const satisfies readonly EventName[];
 
-/** Each client of the stream costs memory and a share of every event. */
+/** The maximum number of clients. Each costs memory, and time at every event. */
 const MAX_READERS = 64;
 const MAX_READERS_PER_CLIENT = 16;
 const MAX_PENDING_EVENTS = 1_000;
@@ -83,7 +85,7 @@ export function addEventStream(app: OpenAPIHono, bus: EventBus, clock: Clock): v
     if (reason !== undefined) return sendError(context, 'too-many-readers', reason);
     const names = STREAMED_EVENTS.filter((name) => wanted.includes(name));
     const stream = streamOf(() => {
-      if (readers.reasonToRefuse(client) !== undefined) return undefined; // others were faster
+      if (readers.reasonToRefuse(client) !== undefined) return undefined; // other clients took the last places
       return new EventQueue(bus, clock, names, readers.add(client));
     });
     return context.body(stream, 200, { 'Content-Type': 'text/event-stream' });
@@ -101,7 +103,10 @@ class Readers {
     return isFull ? `${MAX_READERS_PER_CLIENT} clients at this address already read the stream` : undefined;
   }
 
-  /** @returns a function that removes it again. */
+  /**
+   * Adds a client.
+   * @returns a function that removes it.
+   */
   add(client: string): () => void {
     this.#change(client, 1);
     return () => this.#change(client, -1);
@@ -116,8 +121,8 @@ class Readers {
 }
 
 /**
- * Opens the queue at the first read: a response that is never read, for example to HEAD, costs nothing. Without a queue, the
- * stream ends.
+ * Opens the queue at the first read, so that a response that is never read (for example to HEAD) costs nothing. Without
+ * a queue, the stream ends.
  */
 function streamOf(openQueue: () => EventQueue | undefined): ReadableStream<Uint8Array> {
   const encoder = new TextEncoder();
@@ -141,7 +146,7 @@ function streamOf(openQueue: () => EventQueue | undefined): ReadableStream<Uint8
   );
 }
 
-/** Events that one client has not read yet. Owns its subscriptions and the heartbeat timer. */
+/** The events that one client has not read yet. Owns its subscriptions and the heartbeat timer. */
 class EventQueue {
   readonly #clock: Clock;
   readonly #onClose: () => void;

@@ -1,7 +1,7 @@
 /**
  * Recent failures in words: what happened, how often, and what to do. Repeated failures are one entry with a count.
  *
- * Memory is bounded: when the list is full, the failure that has not occurred for longest is dropped.
+ * Memory is bounded: a full list drops the failure that has not occurred for the longest time.
  */
 import { BoundedMap } from '../core/bounded-map.ts';
 import type { Clock } from '../core/clock.ts';
@@ -9,13 +9,13 @@ import type { EventBus } from '../core/events.ts';
 import { FAULTS, type FaultCode } from '../core/faults.ts';
 import type { FailureView } from './schemas.ts';
 
-/** More entries than an operator reads. */
+/** The maximum number of entries, more than an operator reads. */
 const MAX_ENTRIES = 60;
-/** A source in one of these states failed to draw if the state has a service code; a pause by the operator has none. */
+/** In these states, a source with a service code has failed to draw. Without a code, the operator has paused it. */
 const STATES_AFTER_FAILURE: ReadonlySet<string> = new Set(['waiting', 'backoff', 'paused', 'halted']);
 
 export interface Failures {
-  /** Latest first. */
+  /** The failures, latest first. */
   list(): readonly FailureView[];
   /** Stops following the events. */
   close(): void;
@@ -24,7 +24,7 @@ export interface Failures {
 type Failure = Omit<FailureView, 'firstAt' | 'lastAt' | 'times'>;
 
 interface Entry {
-  /** As it occurred last. */
+  /** The failure as it last occurred. */
   readonly failure: Failure;
   readonly times: number;
   readonly firstAt: number;
@@ -34,7 +34,7 @@ interface Entry {
 /** Adds a failure. Failures with the same key share one entry. */
 type RecordFailure = (key: string, failure: Failure) => void;
 
-/** Follows the bus from now on. */
+/** Records the failures of the bus from now on. */
 export function openFailures(bus: EventBus, clock: Clock): Failures {
   const entries = new BoundedMap<string, Entry>(MAX_ENTRIES);
   const subscriptions = follow(bus, (key, failure) => {
@@ -59,7 +59,7 @@ function follow(bus: EventBus, record: RecordFailure): Disposable[] {
   return [
     bus.on('dial.ended', ({ outcome, target, source, attempts, ms }) => {
       if (outcome === 'accepted' || outcome === 'client-gone') return;
-      // A failure of noria or its sources affects all targets: it is one entry, which shows the latest target.
+      // A failure of noria or its sources affects all targets, so it is one entry, which shows the latest target.
       const { side } = FAULTS[outcome];
       const perTarget = side !== 'noria' && side !== 'source';
       record(`request ${outcome} ${perTarget ? target : ''}`, {

@@ -1,4 +1,4 @@
-/** The metrics of a fleet. Without one, they have no series. */
+/** The metrics of a fleet. Without a fleet, they have no series. */
 import { Counter, Gauge, Histogram, type Registry } from 'prom-client';
 import type { EventBus } from '../core/events.ts';
 import type { AdminBackend } from './backend.ts';

@@ -1,5 +1,5 @@
 /**
- * Decides who may use the admin API. Each check answers one attack:
+ * Decides who may use the admin API. Each check prevents one attack:
  *
  * - Host: a web page whose own name resolves to our address (DNS rebinding).
  * - Origin and Sec-Fetch-Site: a web page that sends requests from the operator's browser (CSRF).
@@ -14,18 +14,18 @@ import type { Secret } from '../core/secret.ts';
 import { sendError } from './openapi.ts';
 
 export interface GuardOptions {
-  /** What the address is, for messages: `the admin address`. */
+  /** The name of the address, for messages: `the admin address`. */
   readonly name: string;
-  /** Where the server listens. */
+  /** Returns where the server listens. */
   readonly address: () => { readonly host: string; readonly port: number };
   readonly token?: Secret;
-  /** Requests without a route get 404 or 405, whatever their content type. */
+  /** Whether there is a route. Requests without a route get 404 or 405, whatever their content type. */
   readonly hasRoute: (method: string, path: string) => boolean;
   /** Paths that need no token: the page itself and the probes. */
   readonly openPaths: ReadonlySet<string>;
 }
 
-/** On every response; the page replaces the Content-Security-Policy with its own. */
+/** The headers of every response. The page replaces the Content-Security-Policy with its own. */
 export const SECURITY_HEADERS = {
   'Content-Security-Policy': "default-src 'none'; frame-ancestors 'none'",
   'Cross-Origin-Resource-Policy': 'same-origin',
@@ -36,7 +36,7 @@ export const SECURITY_HEADERS = {
 
 const SAFE_METHODS: ReadonlySet<string> = new Set(['GET', 'HEAD']);
 
-/** Whether requests with this method change nothing. */
+/** Whether requests with this method change no state. */
 export function isSafe(method: string): boolean {
   return SAFE_METHODS.has(method);
 }
@@ -73,7 +73,10 @@ export function guard(options: GuardOptions): MiddlewareHandler {
   };
 }
 
-/** By fetch metadata. A link to the page may be on any site, since the page it opens cannot be framed. */
+/**
+ * Whether another site sent the request, by its fetch metadata. A link to the page is allowed from any site, because
+ * the page cannot be framed.
+ */
 function isCrossSite(req: HonoRequest): boolean {
   const site = req.header('sec-fetch-site') ?? 'none';
   if (site === 'same-origin' || site === 'none') return false;
@@ -84,7 +87,10 @@ function isCrossSite(req: HonoRequest): boolean {
   return !(req.path === '/' && isNavigation);
 }
 
-/** Accepts the admin address, localhost and loopback addresses; any IP literal if the server listens on all addresses. */
+/**
+ * Whether the host is the admin address, localhost or a loopback address. If the server listens on all addresses, every
+ * IP literal is accepted.
+ */
 function isOwnHost(
   host: string | undefined,
   address: { readonly host: string; readonly port: number },

@@ -1,15 +1,15 @@
 /**
  * Recent traffic in bounded memory: two ring buffers of time steps, a fine one for minutes and a coarse one for a day.
  *
- * It follows the bus on the hot path, so a record is a few additions to typed arrays. There is no timer: a ring advances
- * when it is written or read.
+ * It records events of the hot path, so a record is only a few additions to typed arrays. There is no timer: a ring
+ * advances when it is written or read.
  */
 import type { Clock } from '../core/clock.ts';
 import type { Blame, EventBus } from '../core/events.ts';
 import { FAULTS, type FaultCode, type Side } from '../core/faults.ts';
 import type { HistoryView, Span } from './schemas.ts';
 
-/** How far back each ring goes, and in which steps. */
+/** The length of each ring and of its steps. */
 const SPANS = {
   '15m': { stepMs: 5_000, stepCount: 180 },
   '24h': { stepMs: 120_000, stepCount: 720 },
@@ -42,18 +42,21 @@ const SIDE_OF_FAULT: { readonly [S in Side]: FailureSide } = {
 };
 
 const MS_PER_SECOND = 1_000;
-/** Of the latency histogram: four buckets per doubling, from 1 ms to 131 s. */
+/** The resolution of the latency histogram: four buckets per doubling, from 1 ms to 131 s. */
 const BUCKETS_PER_OCTAVE = 4;
 const BUCKET_COUNT = 17 * BUCKETS_PER_OCTAVE;
 
 export interface History {
-  /** Complete steps only, oldest first. A value is `null` before noria started, and for latency where nothing was dialed. */
+  /**
+   * Returns the complete steps, oldest first. A value is `null` before noria started, and for latency in a step without
+   * dials.
+   */
   read(span: Span): HistoryView;
   /** Stops following the events. */
   close(): void;
 }
 
-/** Follows the bus from now on. */
+/** Records the events of the bus from now on. */
 export function openHistory(bus: EventBus, clock: Clock): History {
   const startedAt = clock.monotonic();
   const bySpan = { '15m': new Ring(SPANS['15m'], startedAt), '24h': new Ring(SPANS['24h'], startedAt) };
@@ -71,7 +74,7 @@ export function openHistory(bus: EventBus, clock: Clock): History {
         return;
       }
       if (outcome !== 'client-gone') for (const ring of rings) ring.addFailedRequest(now);
-      // Failures of members and targets have been counted by attempt. A client that left is not a failure.
+      // Failures of members and targets are already counted by attempt. A client that disconnects is not a failure.
       const { side } = FAULTS[outcome];
       if (side === 'noria' || side === 'source' || outcome === 'bad-routing') addRefusal(outcome);
     }),
@@ -99,7 +102,10 @@ export function openHistory(bus: EventBus, clock: Clock): History {
   };
 }
 
-/** A ring of steps. Step n covers the n-th `stepMs` since the origin of the clock and is stored at index n modulo `stepCount`. */
+/**
+ * A ring of steps. Step n is the n-th period of `stepMs` since the origin of the clock, stored at index n modulo
+ * `stepCount`.
+ */
 class Ring {
   readonly #stepMs: number;
   readonly #stepCount: number;
@@ -113,11 +119,11 @@ class Ring {
   readonly #dialP50: Float64Array;
   readonly #dialP95: Float64Array;
   readonly #failures: { readonly [S in FailureSide]: Float64Array };
-  /** Of the current step. */
+  /** The latencies of the current step. */
   readonly #latencies = new LatencyHistogram();
-  /** Of all ended steps: one histogram per step, one after the other. */
+  /** The latencies of all ended steps: one histogram per step, one after the other. */
   readonly #endedLatencies: Uint32Array;
-  /** Recording began during this step. */
+  /** The step during which recording began. */
   readonly #firstStep: number;
   #currentStep: number;
 
@@ -209,7 +215,7 @@ class Ring {
     };
   }
 
-  /** Of the ended steps. */
+  /** The totals of the ended steps. */
   #total(): HistoryView['total'] {
     const sum = (column: Float64Array) =>
       this.#values(column, (value) => value).reduce<number>((all, value) => all + (value ?? 0), 0);
@@ -244,7 +250,10 @@ class Ring {
     return step % this.#stepCount;
   }
 
-  /** All steps before the current one. The first step was recorded in part only: it is null, like those before it. */
+  /**
+   * Returns all steps before the current one. The first step is null, because it was recorded only in part; so are the
+   * steps before it.
+   */
   #values(column: Float64Array, convert: (value: number, index: number) => number | null): (number | null)[] {
     const values: (number | null)[] = [];
     for (let step = this.#currentStep - this.#stepCount + 1; step < this.#currentStep; step += 1) {
@@ -255,7 +264,7 @@ class Ring {
   }
 }
 
-/** A histogram of durations whose buckets grow by a constant factor: quantiles are exact to about a tenth. */
+/** A histogram of durations. Its buckets grow by a constant factor, so quantiles are exact to about a tenth. */
 class LatencyHistogram {
   readonly #counts = new Float64Array(BUCKET_COUNT);
   #total = 0;
@@ -279,7 +288,10 @@ class LatencyHistogram {
     stored.set(this.#counts, offset);
   }
 
-  /** Ms that a `fraction` of the durations did not exceed, as the middle of a bucket; undefined when it is empty. */
+  /**
+   * The duration in ms that a `fraction` of the durations did not exceed, as the middle of a bucket; undefined when the
+   * histogram is empty.
+   */
   quantile(fraction: number): number | undefined {
     if (this.#total === 0) return undefined;
     const wanted = Math.max(1, Math.ceil(fraction * this.#total));
@@ -313,7 +325,7 @@ function forEachSide<Value>(make: (side: FailureSide) => Value): { [S in Failure
   };
 }
 
-/** From 0 to 1, to a tenth of a percent; null without any. */
+/** The share of successes from 0 to 1, to a tenth of a percent; null without any attempts. */
 function shareOf(succeeded: number, failed: number): number | null {
   const all = succeeded + failed;
   return all === 0 ? null : Math.round((succeeded / all) * 1_000) / 1_000;

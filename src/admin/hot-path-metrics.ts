@@ -13,7 +13,7 @@ export interface FastCounterOptions {
   readonly registry: Registry;
 }
 
-/** Counts by label values. A scrape moves what was counted since the last one into a counter of prom-client. */
+/** Counts by label values. A scrape moves the counts since the last scrape into a counter of prom-client. */
 export class FastCounter {
   readonly #root = new LabelNode([]);
 
@@ -30,7 +30,7 @@ export class FastCounter {
     });
   }
 
-  /** The values of the labels follow `amount` in the order of `labels`. They must come from closed sets. */
+  /** @param amount - the values of the labels follow it, in the order of `labels`. They must come from closed sets. */
   add(amount: number, first: string, second?: string, third?: string): void {
     let node = this.#root.child(first);
     if (second !== undefined) node = node.child(second);
@@ -41,9 +41,9 @@ export class FastCounter {
 
 /** A node of the tree of label values, one level per label. The leaves hold the counts. */
 class LabelNode {
-  /** The values on the path from the root. */
+  /** The label values on the path from the root. */
   readonly values: readonly string[];
-  /** Counted since the last scrape. */
+  /** The count since the last scrape. */
   pending = 0;
   readonly #children = new Map<string, LabelNode>();
 
@@ -75,16 +75,16 @@ class LabelNode {
 export interface FastHistogramOptions {
   readonly name: string;
   readonly help: string;
-  /** Upper bounds, ascending; +Inf is added. */
+  /** The upper bounds in ascending order; +Inf is added. */
   readonly buckets: readonly number[];
 }
 
-/** A histogram without labels. It renders itself, since prom-client has no supported way to import bucket counts. */
+/** A histogram without labels. It renders itself, because prom-client has no supported way to import bucket counts. */
 export class FastHistogram {
   readonly name: string;
   readonly #help: string;
   readonly #bounds: readonly number[];
-  /** Observations per bucket, not cumulative; the last bucket is +Inf. */
+  /** The observations per bucket, not cumulative. The last bucket is +Inf. */
   readonly #counts: Float64Array;
   #sum = 0;
 
@@ -103,7 +103,7 @@ export class FastHistogram {
     this.#sum += value;
   }
 
-  /** In the Prometheus text format, version 0.0.4. */
+  /** Returns the histogram in the Prometheus text format, version 0.0.4. */
   render(): string {
     const { name } = this;
     let count = 0;

@@ -14,10 +14,10 @@ export interface HttpServer {
 }
 
 export interface HttpServerOptions {
-  /** For messages: `the admin address`. */
+  /** The name of the address, for messages: `the admin address`. */
   readonly name: string;
   readonly host: string;
-  /** 0 takes a free port. */
+  /** The port; 0 takes a free one. */
   readonly port: number;
   /** The methods that routes use. */
   readonly methods: readonly string[];
@@ -32,11 +32,11 @@ export interface HttpAddress {
   readonly port: number;
 }
 
-/** For the head and for the complete request to arrive; how often node:http checks it. */
+/** Time limits for the head and for the complete request, and how often node:http checks them. */
 const HEAD_TIMEOUT_MS = 5_000;
 const REQUEST_TIMEOUT_MS = 10_000;
 const TIMEOUT_CHECK_MS = 1_000;
-/** For the next request of a connection. */
+/** How long a connection may wait for its next request. */
 const KEEP_ALIVE_MS = 5_000;
 
 /** Returns a server that already listens. @throws NoriaError listen-failed */

@@ -32,9 +32,8 @@ const WAIT_BUCKETS_S = [0.001, 0.01, 0.1, 0.5, 1, 2.5, 5, 10, 15, 30];
 const REMAINING_BUCKETS_S = [5, 10, 20, 30, 60, 120, 180, 300, 600, 1_800];
 
 /**
- * Follows the bus from now on.
- *
- * @param withProcess - also the metrics of the process: CPU, memory, event loop.
+ * Updates the metrics by the events of the bus from now on.
+ * @param withProcess - also add the metrics of the process: CPU, memory, event loop.
  */
 export function openMetrics(bus: EventBus, backend: AdminBackend, withProcess = true): Metrics {
   const registry = new Registry();
@@ -70,7 +69,9 @@ export function openMetrics(bus: EventBus, backend: AdminBackend, withProcess = 
 
 let processRegistry: Registry | undefined;
 
-/** Shared by all admin servers of the process: what prom-client starts for these metrics cannot be stopped. */
+/**
+ * One registry for all admin servers of the process, because prom-client cannot stop what it starts for these metrics.
+ */
 function getProcessRegistry(): Registry {
   if (processRegistry === undefined) {
     processRegistry = new Registry();
@@ -80,7 +81,7 @@ function getProcessRegistry(): Registry {
 }
 
 function describeMetric(metric: object): MetricDescription {
-  const { name, labelNames } = metric as { name: string; labelNames: string[] }; // missing in the types of prom-client
+  const { name, labelNames } = metric as { name: string; labelNames: string[] }; // prom-client does not type these
   const type = metric instanceof Gauge ? 'gauge' : metric instanceof Histogram ? 'histogram' : 'counter';
   return { name, type, labels: labelNames };
 }
@@ -118,7 +119,7 @@ function addGauges(registry: Registry, backend: AdminBackend): void {
       labelNames,
       registers: [registry],
       collect() {
-        this.reset(); // a source or listener that a reload removed must not stay
+        this.reset(); // removes sources and listeners that a reload removed
         read(this);
       },
     });

@@ -1,9 +1,11 @@
-/** What all routes share: how responses are described, the error response, and the description at /openapi.json. */
+/**
+ * Shared by all routes: the descriptions of responses, the error response, and the API description at /openapi.json.
+ */
 import { type OpenAPIHono, z } from '@hono/zod-openapi';
 import type { Context } from 'hono';
 import { errorSchema } from './schemas.ts';
 
-/** The codes of errors, with their HTTP status. docs/admin-api.md lists them, held by test/held/admin-api.test.ts. */
+/** The error codes with their HTTP status. docs/admin-api.md lists them, held by test/held/admin-api.test.ts. */
 export const ADMIN_ERRORS = {
   'bad-request': 400,
   'bad-config': 400,
@@ -57,7 +59,7 @@ export function describeIssues(error: z.ZodError): string {
 }
 
 /**
- * Adds /openapi.json. Call it after all other routes: it describes those that exist at the call.
+ * Adds /openapi.json. Call it after all other routes, because it describes only the routes that exist already.
  *
  * @param openPaths - the paths that need no token.
  */

@@ -1,6 +1,6 @@
 /**
- * The dashboard's files: the page, its styles and modules, and two files of uPlot. They are read at the start and served
- * from memory; no request reaches the disk.
+ * The dashboard's files: the page, its styles and modules, and two files of uPlot. noria reads them at the start and
+ * serves them from memory.
  */
 import { createHash } from 'node:crypto';
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
@@ -10,7 +10,7 @@ import type { Context } from 'hono';
 import { NOT_FOUND, textResponse } from './openapi.ts';
 
 export interface PageFile {
-  /** Its URL path. */
+  /** The URL path. */
   readonly path: string;
   readonly type: string;
   readonly bytes: Uint8Array<ArrayBuffer>;
@@ -24,13 +24,13 @@ const TYPES: Readonly<Record<string, string>> = {
   svg: 'image/svg+xml',
 };
 
-/** Files of the uPlot package, by the name under which the page loads them. */
+/** The files of the uPlot package, by the names under which the page loads them. */
 const UPLOT_FILES = {
   'uplot.js': 'uplot/dist/uPlot.esm.js',
   'uplot.css': 'uplot/dist/uPlot.min.css',
 } as const;
 
-/** The page may load its own files and call this server, nothing else. It cannot be framed. */
+/** The page may load only its own files, and call only this server. No other page can frame it. */
 const PAGE_POLICY = [
   "default-src 'none'",
   "script-src 'self'",
@@ -42,7 +42,7 @@ const PAGE_POLICY = [
   "frame-ancestors 'none'",
 ].join('; ');
 
-/** The documentation: in a checkout at the top, in the package next to this file. */
+/** The folders of the documentation: in a checkout the top folder, in the package next to this file. */
 const DOCS_FOLDERS = [new URL('./docs/', import.meta.url), new URL('../../docs/', import.meta.url)];
 
 export function readPageFiles(): readonly PageFile[] {
@@ -57,7 +57,7 @@ export function readPageFiles(): readonly PageFile[] {
   ];
 }
 
-/** Every page of the documentation as plain text; none where it is not installed. */
+/** Returns every page of the documentation as plain text; none if the documentation is not installed. */
 function readDocs(): PageFile[] {
   const folder = DOCS_FOLDERS.find((url) => existsSync(url));
   if (folder === undefined) return [];
@@ -76,7 +76,7 @@ export function addPage(app: OpenAPIHono, files: readonly PageFile[]): void {
     const headers = {
       'Content-Type': type,
       'Content-Security-Policy': PAGE_POLICY,
-      'Cache-Control': 'no-cache', // the browser may keep it, and revalidates by the ETag
+      'Cache-Control': 'no-cache', // the browser may keep the file, and revalidates it by the ETag
       ETag: etag,
     };
     if (context.req.header('if-none-match') === etag) return context.body(null, 304, headers);

@@ -103,7 +103,7 @@ interface ListRoute {
   readonly list: SnapshotCache<JsonList>;
 }
 
-/** Not by app.openapi: its handlers return values to encode, and these lists are already encoded. */
+/** Does not use app.openapi, because its handlers return values to encode, and these lists are already encoded. */
 function addList(app: OpenAPIHono, { path, summary, schema, list }: ListRoute): void {
   app.openAPIRegistry.registerPath({
     method: 'get',
@@ -172,7 +172,7 @@ function addPac(app: OpenAPIHono, backend: AdminBackend): void {
   );
 }
 
-/** Without DIRECT as a fallback: a browser must not bypass noria while it is down. */
+/** There is no DIRECT fallback, so that a browser does not bypass noria while noria is down. */
 function pacFile(address: string): string {
   return `function FindProxyForURL(url, host) {
   if (host === "localhost" || host === "127.0.0.1" || host === "[::1]" || host === "::1") return "DIRECT";

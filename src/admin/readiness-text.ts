@@ -1,7 +1,7 @@
 /** The verdict on readiness as text, for /readyz, the command line and systemd. */
 import type { Readiness } from './schemas.ts';
 
-/** `not serving: source city: 12001: The key is wrong`, without times: it changes only with the verdict. */
+/** `not serving: source city: 12001: The key is wrong`. It contains no times, so it changes only with the verdict. */
 export function readinessHeadline({ state, reason, problems }: Readiness): string {
   const others =
     state === 'not-serving'
@@ -10,7 +10,7 @@ export function readinessHeadline({ state, reason, problems }: Readiness): strin
   return [`${state.replace('-', ' ')}: ${reason}`, ...others].join('; ');
 }
 
-/** The headline, and while noria does not serve: since when, the next attempt, and what to do. */
+/** The headline. While noria does not serve, also: since when, the next attempt, and what to do. */
 export function readinessLines(readiness: Readiness): string[] {
   const { ready, advice, sinceSeconds, nextAttemptSeconds } = readiness;
   if (ready) return [readinessHeadline(readiness)];

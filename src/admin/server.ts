@@ -1,6 +1,6 @@
 /**
- * The admin server: guards first, then the routes, errors in one form. It owns the HTTP server, the metrics, the history and
- * the failure list. No other part depends on it.
+ * The admin server: it applies the guards, then the routes, and answers all errors in one form. It owns the HTTP
+ * server, the metrics, the history and the failure list. No other part depends on it.
  */
 import { OpenAPIHono } from '@hono/zod-openapi';
 import type { Context } from 'hono';
@@ -24,7 +24,7 @@ import { addReadRoutes, type ReadRouteParts } from './read-routes.ts';
 
 export interface AdminOptions {
   readonly host: string;
-  /** 0 takes a free port. */
+  /** The port; 0 takes a free one. */
   readonly port: number;
   readonly token?: Secret;
   readonly version: string;
@@ -35,9 +35,9 @@ export interface AdminOptions {
   readonly onError: (error: unknown) => void;
 }
 
-/** Asked for by orchestrators and by browsers that look for a proxy; neither can send a token. */
+/** Paths without a token. Orchestrators, and browsers that look for a proxy, request them and cannot send a token. */
 const OPEN_PATHS = ['/healthz', '/readyz', '/proxy.pac'] as const;
-/** More than any request needs. */
+/** The maximum size of a body, more than any request needs. */
 const MAX_BODY_BYTES = 16_384;
 /** The methods that routes use. */
 const METHODS = ['GET', 'POST', 'PUT', 'DELETE'] as const;
@@ -129,7 +129,7 @@ function buildApp(
   return app;
 }
 
-/** The methods of the routes at a path. The router matches middleware too, under another method. */
+/** Returns the methods of the routes at a path. The router also matches middleware, under another method. */
 function methodsAt(app: OpenAPIHono, path: string): string[] {
   const found = METHODS.filter((method) =>
     app.router.match(method, path)[0].some(([[, route]]) => route.method === method),
@@ -137,7 +137,7 @@ function methodsAt(app: OpenAPIHono, path: string): string[] {
   return found.flatMap((method) => (method === 'GET' ? ['GET', 'HEAD'] : [method]));
 }
 
-/** An empty body counts as `{}`. */
+/** Treats an empty body as `{}`. */
 async function fillEmptyBody({ req }: Context): Promise<void> {
   if (isSafe(req.method)) return;
   const text = await req.raw.clone().text();

@@ -1,12 +1,12 @@
 /** Caches for snapshots that many clients may read at once. */
 import type { Clock } from '../core/clock.ts';
 
-/** Ms a snapshot is kept for each ms that it took to create. */
+/** How many ms a snapshot is kept for each ms that its creation took. */
 const KEPT_PER_MS = 50;
 
 /**
- * Keeps a snapshot so long that creating it takes at most a fiftieth of the time, however often it is read. The snapshot of
- * a small pool is always fresh; one of ten thousand members is a second old.
+ * Keeps a snapshot for 50 times as long as its creation took, so that creation takes at most 2 % of the time. The
+ * snapshot of a small pool is always fresh; a snapshot of ten thousand members may be a second old.
  */
 export class SnapshotCache<T extends object> {
   readonly #clock: Clock;
@@ -44,7 +44,7 @@ export class JsonList {
     this.#encoded = encodeJson(items);
   }
 
-  /** The first `limit` items; all when it is undefined. */
+  /** Encodes the first `limit` items; all items when `limit` is undefined. */
   encode(limit: number | undefined): Uint8Array<ArrayBuffer> {
     if (limit === undefined || limit >= this.#items.length) return this.#encoded;
     return encodeJson(this.#items.slice(0, limit));

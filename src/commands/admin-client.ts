@@ -18,18 +18,18 @@ import type { Secret } from '../core/secret.ts';
 import { readVersion } from '../core/version.ts';
 
 export interface AdminTarget {
-  /** Without a path: `http://127.0.0.1:8889`. */
+  /** The address without a path: `http://127.0.0.1:8889`. */
   readonly origin: string;
-  /** Where the address comes from, for messages: `--admin`, `admin.address of ./noria.yaml`. */
+  /** The origin of the address, for messages: `--admin`, `admin.address of ./noria.yaml`. */
   readonly givenBy: string;
   readonly token: Secret | undefined;
-  /** Where the token comes from, or why there is none. */
+  /** The origin of the token, or why there is none. */
   readonly tokenNote: string;
 }
 
-/** Time limit of one request, answer included. */
+/** Time limit of one request, including its answer. */
 const TIMEOUT_MS = 2_000;
-/** A reload waits for worker processes, and ends one that hangs after 30 s. */
+/** Time limit of a reload. It waits for worker processes, and ends a hanging one after 30 s. */
 const RELOAD_TIMEOUT_MS = 60_000;
 
 interface Call {
@@ -56,7 +56,7 @@ export class AdminClient {
     this.#target = target;
   }
 
-  /** For messages: `http://127.0.0.1:8889`. */
+  /** The address for messages: `http://127.0.0.1:8889`. */
   get origin(): string {
     return this.#target.origin;
   }
@@ -90,9 +90,12 @@ export class AdminClient {
     await this.#call({ method: 'DELETE', path: `/api/sessions/${encodeURIComponent(session)}` });
   }
 
-  /** @returns also whether the configuration is in force; otherwise the daemon applies it now, because it replaces the admin API. */
+  /**
+   * @returns the result, and whether the configuration is in force already. If it is not, the reload replaces the admin
+   * API, and the daemon applies the configuration now.
+   */
   async reload(): Promise<Reload & { readonly applied: boolean }> {
-    await this.#call({ method: 'GET', path: '/healthz' }); // fails soon where the long time limit of a reload would not
+    await this.#call({ method: 'GET', path: '/healthz' }); // fails soon, unlike the reload
     const answer = await this.#call({ method: 'POST', path: '/api/reload', timeoutMs: RELOAD_TIMEOUT_MS });
     return { ...this.#decode(answer, reloadSchema), applied: answer.status === 200 };
   }
@@ -155,7 +158,7 @@ export class AdminClient {
   }
 }
 
-/** By node:http, which loads in a fifth of undici's time. A container's health check runs this often. */
+/** Uses node:http, which loads five times faster than undici, because a container's health check runs this often. */
 async function send(
   url: URL,
   { method, body = {}, timeoutMs = TIMEOUT_MS }: Call,
@@ -174,7 +177,7 @@ async function send(
   return promise;
 }
 
-/** Why a request got no answer, in words for the usual mistakes. */
+/** Explains why a request got no answer. */
 function reasonOf(cause: unknown, origin: string, { timeoutMs = TIMEOUT_MS }: Call): string {
   const code = cause instanceof Error && 'code' in cause ? String(cause.code) : '';
   const isTls = origin.startsWith('https:');

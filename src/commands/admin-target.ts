@@ -1,4 +1,7 @@
-/** Which running daemon a command controls: its admin address and token, from the command line, the environment or a configuration. */
+/**
+ * Finds the running daemon that a command controls: its admin address and token, from the command line, the environment
+ * or a configuration.
+ */
 import { isIPv6 } from 'node:net';
 import { type Command, Option } from 'commander';
 import { type AdminSection, readAdminSection } from '../config/admin-section.ts';
@@ -18,7 +21,7 @@ export interface AdminFlags {
 const DEFAULT_HOST = '127.0.0.1';
 const DEFAULT_PORT = 8889;
 const EXAMPLES = '8889, 127.0.0.1:8889 or https://noria.example.com';
-/** Adds the options that name the daemon. */
+/** Adds the options that select the daemon. */
 export function addAdminOptions(command: Command): Command {
   return command
     .addOption(
@@ -37,8 +40,8 @@ export function openAdminClient(flags: AdminFlags, { env }: Terminal): AdminClie
 }
 
 /**
- * For the address, the command line comes before the named file, the environment, and the default file. For the token, the
- * environment comes first. The token of a file is used only for the address of that file.
+ * The address comes from the command line, else the named file, else the environment, else the default file. For the
+ * token, the environment comes first. The token of a file is used only for the address of that file.
  *
  * @throws NoriaError bad-usage, bad-config
  */
@@ -104,7 +107,7 @@ function tokenNote(file: string, { token, tokenProblem }: AdminSection): string 
 /** Reads a port, `host`, `host:port` or a URL. */
 function originOf(text: string, givenBy: string): string {
   const refuse = (why: string) => {
-    // A text with @ may contain a password.
+    // A text with @ is not quoted, because it may contain a password.
     const quoted = text.includes('@') ? '' : ` ${text}`;
     return new NoriaError('bad-usage', `${givenBy}${quoted}: ${why}; expected for example ${EXAMPLES}`);
   };

@@ -14,7 +14,7 @@ import {
 } from './service-call.ts';
 import { EXIT, type Terminal } from './terminal.ts';
 
-/** The service's code for an empty list, which is not a failure. */
+/** The service's code for an empty list, which is no error. */
 const NO_MATCHING_AREA = '14006';
 
 interface AreasFlags {

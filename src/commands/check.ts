@@ -54,12 +54,12 @@ async function checkStore(fleet: FleetConfig, terminal: Terminal): Promise<numbe
   for (const error of errors) terminal.printError(`error: fleet: ${error}`);
   for (const warning of warnings) terminal.printError(`warning: fleet: ${warning}`);
   if (errors.length > 0) return EXIT.usage;
-  // A comment, so that the output stays a valid configuration.
+  // Printed as a comment, so that the output stays a valid configuration.
   terminal.print(`# fleet: ${version} at ${address.label} is ready for noria`);
   return EXIT.fine;
 }
 
-/** The folder may not exist yet, and this user may not be able to read it: noria may run as another one. */
+/** Checks the state folder. The folder may be missing or unreadable here, because noria may run as another user. */
 async function checkStateFolder(folder: string, terminal: Terminal): Promise<number> {
   try {
     const problems = await inspectFolder(folder);

@@ -16,7 +16,7 @@ export interface CommandContext {
 }
 
 const ENDING_SIGNALS = ['SIGINT', 'SIGTERM'] as const;
-/** A shell reports this plus the signal's number for a process that a signal ended. */
+/** The shell's exit code for a process that a signal ended is this base plus the signal's number. */
 const SIGNAL_EXIT_BASE = 128;
 
 /** Reads a TCP port; 0 takes a free one. */
@@ -42,7 +42,7 @@ export function fractionOption(text: string): number {
   throw new InvalidArgumentError('Expected a fraction from 0 to 1, for example 0.2.');
 }
 
-/** Resolves with the first SIGINT or SIGTERM. From then on, another one ends the process at once. */
+/** Resolves with the first SIGINT or SIGTERM. A second signal ends the process at once. */
 export function untilSignal(): Promise<NodeJS.Signals> {
   return new Promise((resolve) => {
     const onFirst = (signal: NodeJS.Signals) => {

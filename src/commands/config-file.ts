@@ -1,4 +1,4 @@
-/** The configuration file of a command: the option that names it, and where it is looked for. */
+/** The configuration file of a command: the option that names it, and the search for a default file. */
 import { Option } from 'commander';
 import type { Config } from '../config/config.ts';
 import { DEFAULT_FILES, findDefaultFile } from '../config/files.ts';

@@ -1,4 +1,7 @@
-/** `noria extract SOURCE`: makes one extraction call and prints the result. Keeps the pace; the pool of a running daemon does not change. */
+/**
+ * `noria extract SOURCE`: makes one extraction call and prints the result. It keeps the pace, and does not change the
+ * pool of a running daemon.
+ */
 import type { Command } from 'commander';
 import { systemClock } from '../core/clock.ts';
 import { NoriaError } from '../core/faults.ts';

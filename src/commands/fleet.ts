@@ -1,4 +1,7 @@
-/** `noria fleet`: the norias of a fleet, the pace of each instance and the shared pool, read from the fleet's store. */
+/**
+ * `noria fleet`: prints the norias of a fleet, the pace of each instance and the shared pool, read from the fleet's
+ * store.
+ */
 import type { Command } from 'commander';
 import type { Config, SourceConfig } from '../config/config.ts';
 import { systemBoot } from '../core/boot.ts';
@@ -34,14 +37,14 @@ interface FleetReport {
 
 interface SourceReport {
   readonly name: string;
-  /** Members that have not ended, of all norias. */
+  /** The number of members that have not ended, of all norias. */
   readonly members: number;
   readonly quarantined: number;
   readonly paused: boolean;
-  /** A call of any noria may be on its way. */
+  /** A call of one of the norias may be in flight. */
   readonly calling: boolean;
   readonly nextCallSeconds: number;
-  /** Norias that wait for their turn to call. */
+  /** The number of norias that wait for their turn to call. */
   readonly waiting: number;
 }
 

@@ -7,9 +7,9 @@ import { configOption, readConfig } from './config-file.ts';
 import { callSettingsOf, callWithinPace, printRecords, requireSuccess } from './service-call.ts';
 import { EXIT, type Terminal } from './terminal.ts';
 
-/** The service's code for an empty list, which is not a failure. */
+/** The service's code for an empty list, which is no error. */
 const NO_MATCHING_INSTANCE = '18003';
-/** Chosen by noria: the service publishes no pace for this operation. */
+/** The pace of this operation. noria chose it, because the service publishes none. */
 const INTERVAL_MS = 1_000;
 
 interface InstancesFlags {

@@ -1,4 +1,7 @@
-/** What `noria link` prints: what was recognised, the first entries, and the source to paste. Pure; contains no secret. */
+/**
+ * The report of `noria link`: the recognised parts, the first entries, and the source to paste. Pure. It contains no
+ * secret.
+ */
 import { Document, isMap, isScalar } from 'yaml';
 import { formatDuration } from '../core/duration.ts';
 import { isPrivateAddress } from '../core/networks.ts';
@@ -23,13 +26,13 @@ export interface LinkFacts {
   };
   readonly count: number;
   readonly dropped: Readonly<Record<string, number>>;
-  /** The first three. */
+  /** The first three entries. */
   readonly entries: readonly ShownEntry[];
-  /** An entry has a private address, which the pool accepts only with `allowPrivateAddresses`. */
+  /** True if an entry has a private address, which the pool accepts only with `allowPrivateAddresses`. */
   readonly hasPrivate: boolean;
   /** The entry of `sources`, as YAML. */
   readonly source: string;
-  /** The environment variables of the source, and where their values are in the link. */
+  /** The environment variables of the source, each with the place of its value in the link. */
   readonly variables: Readonly<Record<string, string>>;
 }
 
@@ -43,7 +46,7 @@ interface ShownEntry {
 }
 
 const SHOWN = 3;
-/** A parameter that says how many proxies to return, by its usual names. */
+/** Matches the parameter for the number of proxies, by its usual names. */
 const COUNT_PARAM = /([?&](?:num|count|n|qty|size|number|nums|limit|extract_num|pack_num)=)(\d{1,3})(?=&|$)/i;
 const KIND_WORDS: Readonly<Record<ExpiryKind, string>> = {
   seconds: 'the life left in seconds',
@@ -132,7 +135,7 @@ function lifeText(ms: DrawnEntry['lifetimeMs']): string {
   return ms === 'unknown' ? 'unknown (-1)' : formatDuration(Math.floor(ms / 1_000) * 1_000);
 }
 
-/** The YAML of the source. Its comments say what only the operator knows. */
+/** The YAML of the source. Its comments mark the values that only the operator knows. */
 function sourceOf(
   url: Secret,
   { recognised, entries }: DecodedLink,
@@ -186,7 +189,7 @@ function expiryText({ field, as, since }: RecognisedExpiry): string {
   return `${field}: ${since === undefined ? KIND_WORDS[as] : `the whole life in ${as}, from ${since}`}`;
 }
 
-/** `LINK_KEY` for the parameter `key`; numbered if there are several. */
+/** Adds a variable, `LINK_KEY` for the parameter `key`, with a number if the name is taken. */
 function addVariable(variables: Map<string, string>, param: string): string {
   const word = param.replace(/[^A-Za-z0-9]+/g, '_').toUpperCase();
   const base = word === '' || word === '_' ? 'LINK_VALUE' : `LINK_${word}`;

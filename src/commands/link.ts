@@ -1,8 +1,8 @@
 /**
- * `noria link URL`: calls an extraction link once, says what it recognises in the answer, and prints the source to paste.
+ * `noria link URL`: calls an extraction link once, prints what it recognises in the answer, and the source to paste.
  *
- * It never calls a link twice within a second, also not in several processes: the pace is recorded in a folder of this user, or
- * in the state folder of the configuration that already has the link.
+ * It never calls a link twice within a second, even in several processes: the pace is recorded in a folder of this
+ * user, or in the state folder of the configuration that already has the link.
  */
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -28,7 +28,7 @@ interface LinkFlags {
 }
 
 const MAX_COUNT = 1_000;
-/** The least time between two calls of the command for a link that no configuration has. */
+/** The minimum time between two calls of the command for a link that is not in the configuration. */
 const MIN_SPACING_MS = 1_000;
 const TIMEOUT_MS = 10_000;
 
@@ -74,7 +74,7 @@ async function showLink(given: string, { count, json }: LinkFlags, terminal: Ter
   return EXIT.fine;
 }
 
-/** The message never quotes the link, which contains keys. */
+/** Reads the URL. No message quotes it, because it contains keys. */
 function readUrl(given: string): Secret {
   const { scalarType } = linkUrl();
   const reading = scalarType.read(given);
@@ -82,7 +82,7 @@ function readUrl(given: string): Secret {
   throw new NoriaError('bad-usage', `the link ${reading.wrong}; expected ${scalarType.expected}`);
 }
 
-/** Members at any address are shown. */
+/** The settings without a configuration. The command also shows members at private addresses. */
 const DEFAULT_SETTINGS = { timeoutMs: TIMEOUT_MS, refuses: () => undefined, openTunnel: undefined };
 
 function callOfUrl(url: Secret, count: number): LinkCall {
@@ -103,8 +103,8 @@ function callOfUrl(url: Secret, count: number): LinkCall {
 }
 
 /**
- * What the default configuration says: its front proxy, and the source with the same link, with which the command shares the
- * pace.
+ * Reads from the default configuration the front proxy, and the source with the same link, whose pace the command then
+ * shares.
  */
 function configuredLink(
   identity: string,

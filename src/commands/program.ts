@@ -20,7 +20,7 @@ export async function runProgram(argv: readonly string[], terminal: Terminal): P
     await program.parseAsync(argv, { from: 'user' });
     return exitCode;
   } catch (error) {
-    // commander has printed its error already.
+    // commander has already printed its error
     if (error instanceof CommanderError) return error.exitCode === 0 ? EXIT.fine : EXIT.usage;
     printFailure(terminal, error);
     return exitCodeOf(error);
@@ -29,7 +29,10 @@ export async function runProgram(argv: readonly string[], terminal: Terminal): P
 
 type AddCommand = (program: Command, context: CommandContext) => void;
 
-/** In the order of the help. Each is imported only when it runs: `noria status` as a container's health check loads no daemon. */
+/**
+ * The commands in the order of the help. Each file is imported only when its command runs, so that `noria status` as a
+ * health check does not load the daemon.
+ */
 const COMMANDS: ReadonlyMap<string, () => Promise<AddCommand>> = new Map([
   ['run', async () => (await import('./run.ts')).addRunCommand],
   ['demo', async () => (await import('./demo.ts')).addDemoCommand],
@@ -53,8 +56,8 @@ const COMMANDS: ReadonlyMap<string, () => Promise<AddCommand>> = new Map([
 ]);
 
 /**
- * Builds the program with only the command that `argv` starts with, or with all commands: if `argv` starts with none, or
- * with `completion`, which reads the whole tree.
+ * Builds the program. It has only the command with which `argv` starts. It has all commands if `argv` starts with no
+ * command, or with `completion`, which reads the whole tree.
  *
  * @param onExitCode - called when a command has run.
  */

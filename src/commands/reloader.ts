@@ -1,6 +1,7 @@
 /**
- * Reads the configuration file of a running daemon again and applies it: on SIGHUP, for the admin API, and optionally when the
- * file changes. An invalid configuration is refused with all its errors, and the previous one stays in force.
+ * Reads the configuration file of a running daemon again and applies it: on SIGHUP, for the admin API, and optionally
+ * when the file changes. If the new configuration is invalid, the reloader reports all errors, and the previous
+ * configuration stays in force.
  */
 import { type FSWatcher, watch } from 'node:fs';
 import { basename, dirname } from 'node:path';
@@ -15,7 +16,7 @@ import type { Daemon } from '../daemon/daemon.ts';
 import { changesForRestart } from '../daemon/part-options.ts';
 
 export interface ReloaderOptions {
-  /** Resolves when the daemon runs. Reloads wait for it. */
+  /** Resolves when the daemon runs. Reloads wait for this. */
   readonly daemon: Promise<Pick<Daemon, 'config' | 'reload'>>;
   readonly log: Log;
   readonly file: string;
@@ -26,12 +27,12 @@ export interface ReloaderOptions {
   readonly clock?: Clock;
 }
 
-/** An editor writes a file in several steps: a reload waits until it has not changed for this long. */
+/** A reload waits until the file has not changed for this long, because an editor may write it in several steps. */
 const QUIET_MS = 200;
 /** A mounted Kubernetes volume replaces this link when a file in it changes. */
 const KUBERNETES_DATA_LINK = '..data';
 
-/** Reloads one after the other, and logs the outcome of each. */
+/** Runs reloads one after the other, and logs the outcome of each. */
 export class Reloader {
   readonly #options: ReloaderOptions;
   #last: Promise<unknown> = Promise.resolve();
@@ -41,8 +42,8 @@ export class Reloader {
   }
 
   /**
-   * @param answered - of a request to the admin API: resolves when the client has its answer. The result of a reload that
-   * replaces the admin server comes early, and the reload waits for `answered`.
+   * @param answered - for a request to the admin API: resolves when the client has its answer. A reload that replaces
+   * the admin server returns its result early, then waits for `answered`.
    * @throws NoriaError bad-config, listen-failed, shutting-down. The previous configuration stays in force.
    */
   reload(cause: string, answered?: Promise<void>): Promise<ReloadOutcome> {
@@ -54,18 +55,21 @@ export class Reloader {
         await answered;
       }),
     );
-    this.#last = reload.catch(() => {}); // ignored here: logged, and the caller gets it
+    this.#last = reload.catch(() => {}); // ignored here: the reload is logged, and its caller gets the error
     return Promise.race([early.promise, reload]);
   }
 
-  /** Reloads on SIGHUP until disposed of. */
+  /** Reloads on SIGHUP until the result is disposed of. */
   onHangup(): Disposable {
     const onHangup = () => this.#reloadUnasked('SIGHUP');
     process.on('SIGHUP', onHangup);
     return { [Symbol.dispose]: () => process.off('SIGHUP', onHangup) };
   }
 
-  /** Reloads when the file changes, until disposed of. Watches the folder, because editors and mounted secrets replace the file. */
+  /**
+   * Reloads when the file changes, until the result is disposed of. Watches the folder, because editors and mounted
+   * secrets replace the file.
+   */
   onFileChange(): Disposable {
     const { clock = systemClock, log, file } = this.#options;
     let quiet: Disposable | undefined;
@@ -86,7 +90,7 @@ export class Reloader {
   }
 
   #reloadUnasked(cause: string): void {
-    this.reload(cause).catch(() => {}); // ignored: logged
+    this.reload(cause).catch(() => {}); // ignored: the failure is logged
   }
 
   async #reload(
@@ -132,7 +136,7 @@ function warningLines({ file, warnings }: Config): string[] {
   return warnings.map(({ line, column, path, message }) => `${file}:${line}:${column}: ${path}: ${message}`);
 }
 
-/** Sections whose change is reported by their name. Of `sources` and `listeners`, the changed entries are reported. */
+/** Sections whose change is reported by their name. For `sources` and `listeners`, each changed entry is reported. */
 const SECTIONS = [
   'service',
   'account',
@@ -147,7 +151,10 @@ const SECTIONS = [
   'workers',
 ] as const satisfies readonly (keyof Config)[];
 
-/** What differs, without values: for example `['pool', 'source city added', 'listener 127.0.0.1:8888 changed']`. */
+/**
+ * The changes between two configurations, without values: for example `['pool', 'source city added', 'listener
+ * 127.0.0.1:8888 changed']`.
+ */
 export function changedKeys(before: Config, next: Config): readonly string[] {
   const sources = (config: Config) => new Map(config.sources.map((source) => [source.name, source]));
   const listeners = (config: Config) =>

@@ -1,4 +1,4 @@
-/** `noria run`: the daemon, until a signal ends it. */
+/** `noria run`: runs the daemon until a signal ends it. */
 import type { Command } from 'commander';
 import { readinessHeadline } from '../admin/readiness-text.ts';
 import type { Config } from '../config/config.ts';
@@ -39,7 +39,7 @@ async function run(flags: RunFlags, { env }: Terminal, level: LogLevel | undefin
   const read = () => withLogLevel(loadConfig(file, { env }), level);
   const config = read();
   const log = createLog(config.log);
-  const signalled = untilSignal(); // before anything opens: PID 1 ignores a signal without a handler
+  const signalled = untilSignal(); // installed first: PID 1 ignores a signal that has no handler
   const started = Promise.withResolvers<Daemon>();
   const reloader = new Reloader({
     daemon: started.promise,
@@ -48,7 +48,7 @@ async function run(flags: RunFlags, { env }: Terminal, level: LogLevel | undefin
     read,
     onPhase: (phase) => manager[phase](),
   });
-  const hangups = reloader.onHangup(); // before the daemon runs: without a handler the signal would end the process
+  const hangups = reloader.onHangup(); // before the daemon runs: an unhandled SIGHUP would end noria
   logWarnings(config, log);
   const daemon = await startDaemon({
     config,

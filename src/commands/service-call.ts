@@ -1,4 +1,4 @@
-/** What extract, areas and instances share: one call of the service within the pace, and printing its records. */
+/** Shared by extract, areas and instances: makes one call of the service within the pace, and prints its records. */
 import type { Config, FleetConfig, SourceConfig } from '../config/config.ts';
 import { systemBoot } from '../core/boot.ts';
 import { holdingClock } from '../core/clock.ts';
@@ -23,27 +23,27 @@ import type { Terminal } from './terminal.ts';
 
 const MS_PER_SECOND = 1_000;
 
-/** What a call needs of the configuration. */
+/** The settings that a call takes from the configuration. */
 export interface CallSettings {
   readonly timeoutMs: number;
-  /** Undefined: the pace is known only to this process. */
+  /** Undefined: only this process knows the pace. */
   readonly stateDir: string | undefined;
   readonly refuses: RefuseAddress;
-  /** Its store has the pace of instances, in place of the state folder. */
+  /** The fleet, if there is one. Its store then holds the pace of instances, instead of the state folder. */
   readonly fleet?: FleetConfig | undefined;
   /** Connects through the front proxy, if there is one. */
   readonly openTunnel: OpenTunnel | undefined;
 }
 
-/** Identifies a pace: an instance (or an account) at a service address. */
+/** Identifies a pace: an instance or an account, at a service address. */
 export interface PacedCall extends ServiceAddress {
   readonly instance: string;
   readonly intervalMs: number;
 }
 
 /**
- * Makes one call as soon as the pace allows it, and says how long that takes. Records it in the state folder, so that a daemon
- * with the same folder keeps the pace, too; with a fleet, in its store.
+ * Makes one call as soon as the pace allows it, and prints how long the wait is. Records the call in the state folder
+ * (with a fleet, in its store), so that a daemon with the same folder keeps the pace, too.
  */
 export async function callWithinPace<Answer extends { readonly code: string }>(
   { timeoutMs, stateDir, refuses, openTunnel, fleet }: CallSettings,
@@ -64,7 +64,7 @@ export async function callWithinPace<Answer extends { readonly code: string }>(
   const turn = {
     rule: { intervalMs: paced.intervalMs, callTimeoutMs: timeoutMs },
     onWait: (ms: number) => {
-      if (hasWaited) return; // the rest of the wait that was reported
+      if (hasWaited) return; // the wait is already reported, and this is its rest
       hasWaited = true;
       terminal.printError(`waiting ${Math.ceil(ms / MS_PER_SECOND)} s: the pace allows no earlier call`);
     },
@@ -94,7 +94,9 @@ async function openSharedPace(fleet: FleetConfig, timeoutMs: number, owner: Owne
   return new RedisPaceStore({ store, clock: holdingClock, stopwatch, callTimeoutMs: () => timeoutMs });
 }
 
-/** @throws NoriaError service-refused with the code, its meaning and the service's own message */
+/**
+ * Accepts only a success. @throws NoriaError service-refused with the code, its meaning and the service's own message
+ */
 export function requireSuccess(
   operation: CodeScope,
   answer: { readonly code: string; readonly message: string },
@@ -107,7 +109,7 @@ export function requireSuccess(
   });
 }
 
-/** @throws NoriaError bad-usage that lists the sources */
+/** Finds a source. @throws NoriaError bad-usage that lists the sources */
 export function sourceNamed(config: Config, name: string): SourceConfig {
   const source = config.sources.find((candidate) => candidate.name === name);
   if (source !== undefined) return source;
@@ -130,7 +132,7 @@ export function pacedAs(config: Config, source: SourceConfig): PacedCall {
   return { ...callOf(config, source), intervalMs: source.intervalMs };
 }
 
-/** Why an entry cannot be a member. */
+/** Why an entry cannot be a member, by its `DropReason`. */
 const DROP_REASONS: Readonly<Record<string, string>> = {
   address: 'no usable address',
   port: 'no usable port',

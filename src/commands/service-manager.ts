@@ -1,9 +1,9 @@
 /**
- * What noria exchanges with systemd: sockets that it inherits (sd_listen_fds(3)), and notifications that it sends (sd_notify(3)):
- * ready, reloading, stopping, status, and watchdog.
+ * The interface to systemd: noria inherits sockets (sd_listen_fds(3)), and sends notifications (sd_notify(3)): ready,
+ * reloading, stopping, status and watchdog.
  *
- * Node cannot send to a Unix datagram socket, so each notification runs systemd's own `systemd-notify`, one after the other;
- * see docs/decisions/0003-notify-systemd-by-its-command.md.
+ * Node cannot send to a Unix datagram socket, so each notification runs systemd's own `systemd-notify`, one after the
+ * other; see docs/decisions/0003-notify-systemd-by-its-command.md.
  */
 import { execFile } from 'node:child_process';
 import type { BootClock } from '../core/boot.ts';
@@ -12,46 +12,46 @@ import { describeError } from '../core/faults.ts';
 import type { Log } from '../core/log.ts';
 
 export interface ServiceManagerOptions {
-  /** NOTIFY_SOCKET, WATCHDOG_USEC and WATCHDOG_PID are read. */
+  /** The environment. noria reads NOTIFY_SOCKET, WATCHDOG_USEC and WATCHDOG_PID. */
   readonly env: Readonly<Record<string, string | undefined>>;
   readonly clock: Clock;
   readonly boot: BootClock;
   readonly log: Log;
-  /** One sentence for `systemctl status`. */
+  /** Returns one sentence for `systemctl status`. */
   readonly status: () => string;
-  /** Sends `NAME=value` fields; runs systemd-notify by default. */
+  /** Sends `NAME=value` fields; default: runs systemd-notify. */
   readonly send?: (fields: readonly string[]) => Promise<void>;
 }
 
-/** Notifications are sent in the order of the calls. No call waits or throws: noria works without systemd. */
+/** Sends notifications in the order of the calls. No call waits or throws, because noria also works without systemd. */
 export interface ServiceManager {
   ready(): void;
   reloading(): void;
-  /** The status may have changed. */
+  /** Call it when the status may have changed. */
   statusChanged(): void;
-  /** @param withinMs - how long stopping may take; systemd kills later. */
+  /** @param withinMs - how long stopping may take. systemd kills the process later. */
   stopping(withinMs: number): void;
   /** Resolves when every notification has been sent or has failed. Safe to call twice. */
   close(): Promise<void>;
 }
 
-/** The first descriptor of inherited sockets. */
+/** The descriptor number of the first inherited socket. */
 const FIRST_FD = 3;
-/** How often the status is sent without a watchdog. */
+/** How often noria sends the status if there is no watchdog. */
 const STATUS_INTERVAL_MS = 10_000;
-/** Watchdog notifications in one watchdog interval: one may get lost. */
+/** The number of watchdog notifications in one watchdog interval. One of them may get lost. */
 const BEATS_PER_INTERVAL = 3;
-/** A timer that is this late is logged: something blocked the event loop. */
+/** A timer that is at least this late is logged, because something blocked the event loop. */
 const LATE_MS = 1_000;
 const SEND_TIMEOUT_MS = 5_000;
-/** Time for what follows the drain: the last snapshot and the exit. */
+/** Time for the steps after the drain: the last snapshot and the exit. */
 const STOP_MARGIN_MS = 5_000;
 const US_PER_MS = 1_000;
 
 /**
  * The descriptors of the sockets that this process inherits.
  *
- * Checks LISTEN_PID: when a shell or npm runs between systemd and noria, these descriptors are something else.
+ * Checks LISTEN_PID, because with a shell or npm between systemd and noria, these descriptors may be other files.
  */
 export function inheritedSockets(
   env: Readonly<Record<string, string | undefined>>,
@@ -112,7 +112,7 @@ class Systemd implements ServiceManager {
   }
 
   statusChanged(): void {
-    this.#isStatusDue = this.#queuedCount > 0; // it is sent after the queued notifications, once
+    this.#isStatusDue = this.#queuedCount > 0; // it is sent once, after the queued notifications
     if (this.#isStatusDue) return;
     const fields = this.#changedStatus();
     if (fields.length > 0) this.#notify(fields);
@@ -129,14 +129,17 @@ class Systemd implements ServiceManager {
     await this.#queue;
   }
 
-  /** When the event loop is blocked, this timer does not fire, and systemd's watchdog restarts noria. */
+  /**
+   * Arms the timer for the next notification. If the event loop is blocked, the timer does not fire, and systemd's
+   * watchdog restarts noria.
+   */
   #arm(): void {
     const { clock, log } = this.#options;
     const dueAt = clock.monotonic() + this.#intervalMs;
     this.#timer = clock.after(this.#intervalMs, () => {
       const lateMs = Math.round(clock.monotonic() - dueAt);
       if (lateMs >= LATE_MS) log.warn({ lateMs }, 'event loop was blocked');
-      if (this.#queuedCount === 0) this.#beat(); // systemd is slow when notifications are queued; more would only wait behind them
+      if (this.#queuedCount === 0) this.#beat(); // do not queue behind a slow systemd
       this.#arm();
     });
   }
@@ -164,7 +167,7 @@ class Systemd implements ServiceManager {
       });
   }
 
-  /** Once: more lines would say the same. */
+  /** Logs only the first failure, because later ones have the same cause. */
   #logFailure(error: unknown): void {
     if (this.#failureLogged) return;
     this.#failureLogged = true;
@@ -174,7 +177,7 @@ class Systemd implements ServiceManager {
   }
 }
 
-/** undefined without a watchdog, or when it watches another process. */
+/** Returns undefined without a watchdog, or when the watchdog monitors another process. */
 function readWatchdogMs({
   WATCHDOG_USEC: us,
   WATCHDOG_PID: pid,

@@ -11,7 +11,7 @@ import { EXIT, type Terminal } from './terminal.ts';
 
 const MS_PER_SECOND = 1_000;
 const HOURS_PER_DAY = 24;
-/** A year: more takes too long. */
+/** The maximum, one year. A longer simulation takes too long. */
 const MAX_DAYS = 366;
 const MAX_REQUESTS_PER_MINUTE = 100_000;
 const MAX_TUNNEL_SECONDS = 3_600;

@@ -6,7 +6,7 @@ import { formatCount } from '../core/words.ts';
 import { displayWidth, formatTable, wrapText } from './table.ts';
 
 export interface StatusFormat {
-  /** Epoch ms; the times of the next draws are shown relative to it. */
+  /** The current time in epoch ms. The times of the next draws are shown relative to it. */
   readonly now: number;
   readonly colour: boolean;
   /** The width of the terminal. */
@@ -18,9 +18,9 @@ type Paint = (style: Style, text: string) => string;
 
 const INDENT = '  ';
 const BAR_CELLS = 10;
-/** A cell filled by 0 to 7 eighths. */
+/** The characters for a cell that is filled by 0 to 7 eighths. */
 const PARTIAL_CELLS = ['', '▏', '▎', '▍', '▌', '▋', '▊', '▉'];
-/** A full bar stands for at least this time: when every member is about to expire, all bars are short. */
+/** A full bar means at least this much time, so that all bars are short when every member is about to expire. */
 const MIN_FULL_SECONDS = 30;
 
 const STATE_STYLES: Readonly<Record<string, Style>> = {
@@ -54,7 +54,7 @@ export function formatStatus(status: Status, members: readonly MemberJson[], for
   ];
 }
 
-/** All lines but the first are indented. */
+/** Wraps a text and indents all lines except the first. */
 function wrapIndented(text: string, columns: number): string[] {
   if (displayWidth(text) <= columns) return [text];
   const lines = wrapText(text, Math.max(1, columns - INDENT.length));
@@ -89,7 +89,7 @@ function formatFleet(fleet: Status['fleet']): string[] {
   return [`fleet ${name}: ${state}; this is ${replica}, ${company}`];
 }
 
-/** Each source is a row, and below it the reason for its state and the advice. */
+/** Prints each source as a row, followed by the reason for its state and the advice. */
 function formatSources(sources: readonly SourceJson[], format: StatusFormat): string[] {
   const paint = painter(format);
   const { now, columns } = format;
@@ -126,12 +126,12 @@ function explain({ reason, advice, message, code }: SourceJson, columns: number,
   ];
 }
 
-/** Whether the message of the last call is from the service, and not from noria. */
+/** Whether the message of the last call comes from the service, and not from noria. */
 function isOfService(code: string | null): boolean {
   return code !== 'transport' && code?.startsWith('fleet-store-') !== true;
 }
 
-/** A table of members, or the sentence that there are none. */
+/** Returns a table of members, or a sentence if there are none. */
 export function formatMembers(
   members: readonly MemberJson[],
   format: Pick<StatusFormat, 'colour' | 'columns'>,
@@ -169,7 +169,7 @@ export function formatMembers(
   );
 }
 
-/** The remaining life that a full bar stands for: the longest in each source. */
+/** The remaining lifetime of a full bar: the longest one in each source. */
 function longestLifeBySource(members: readonly MemberJson[]): ReadonlyMap<string, number> {
   const longest = new Map<string, number>();
   for (const { source, remainingSeconds } of members) {
@@ -184,7 +184,7 @@ function lifeBar(remainingSeconds: number | null, fullSeconds: number): string {
   return `${'█'.repeat(eighths >> 3)}${PARTIAL_CELLS[eighths & 7] ?? ''}`.padEnd(BAR_CELLS, '·');
 }
 
-/** A source that is `ready` draws only when members are missing. */
+/** When the source draws next. A source that is `ready` draws only when members are missing. */
 function nextDraw({ nextCallAt, state }: SourceJson, now: number): string {
   if (nextCallAt === null) return '-';
   const seconds = (Date.parse(nextCallAt) - now) / 1_000;
@@ -202,7 +202,7 @@ export function roughSeconds(seconds: number): string {
   return seconds < 7_200 ? `${Math.round(seconds / 60)} min` : `${Math.round(seconds / 3_600)} h`;
 }
 
-/** Removes control characters: text of the service must not control the terminal. */
+/** Removes control characters, because text of the service must not control the terminal. */
 function oneLine(text: string): string {
   return text.replace(/[\p{Cc}\p{Cf}\s]+/gu, ' ').trim();
 }

@@ -50,7 +50,7 @@ async function steer(verb: Verb, name: string, flags: SteerFlags, terminal: Term
   return EXIT.fine;
 }
 
-/** @throws NoriaError not-found, with the name that was probably meant. */
+/** @throws NoriaError not-found for an unknown name, with the name that is probably meant. */
 export async function requireKnownSource(name: string, client: AdminClient): Promise<void> {
   const names = (await client.status()).sources.map((source) => source.name);
   if (names.includes(name)) return;

@@ -1,6 +1,6 @@
 /**
- * `noria demo --story`: demonstrates four features with real requests through the running proxy, and says what to look at on the
- * dashboard. Each step is checked by the target's answers, not by noria's own state.
+ * `noria demo --story`: demonstrates four features with real requests through the running proxy, and names the place to
+ * look at on the dashboard. Each step is checked by the target's answers, not by noria's own state.
  */
 import { once } from 'node:events';
 import { type IncomingMessage, request } from 'node:http';
@@ -30,14 +30,14 @@ const SESSION = 'story';
 const ROTATIONS = 5;
 const STICKY_REQUESTS = 4;
 const DEAD_TARGET_REQUESTS = 3;
-/** Nothing listens on this port. */
+/** A target on a port where nothing listens. */
 const DEAD_TARGET = 'http://target.example:1/';
 
 interface Chapter {
   readonly title: string;
-  /** What to look at on the dashboard. */
+  /** The place to look at on the dashboard. */
   readonly look: string;
-  /** Returns whether noria did what the title says. */
+  /** Returns whether noria did what the title of the chapter promises. */
   readonly show: (options: StoryOptions) => Promise<boolean>;
 }
 
@@ -64,7 +64,7 @@ const CHAPTERS: readonly Chapter[] = [
   },
 ];
 
-/** Runs all chapters. Returns whether each of them succeeded; false at once when `signal` aborts. */
+/** Runs all chapters. Returns whether all of them succeeded. Returns false at once when `signal` aborts. */
 export async function tellStory(options: StoryOptions): Promise<boolean> {
   const { print, page, pause, signal } = options;
   let allSucceeded = true;
@@ -136,11 +136,11 @@ async function askDeadTarget({ proxy, control, print, signal }: StoryOptions): P
 
 interface StoryAnswer {
   readonly status: number;
-  /** The exit address that the target saw; empty unless it answered. */
+  /** The exit address that the target saw; empty if the target did not answer. */
   readonly exit: string;
-  /** X-Noria-Error, if the request failed. */
+  /** The value of X-Noria-Error, if the request failed. */
   readonly code: string;
-  /** X-Noria-Attempts; 0 without it. */
+  /** The value of X-Noria-Attempts; 0 without the header. */
   readonly attempts: number;
 }
 

@@ -1,11 +1,14 @@
-/** Text tables, each column as wide as its widest cell, with two spaces between columns; and wrapped text. */
+/** Formats text tables and wraps text. Each column is as wide as its widest cell, with two spaces between columns. */
 import { stripVTControlCharacters } from 'node:util';
 
 export interface Column<Row> {
   readonly title: string;
   readonly cell: (row: Row) => string;
   readonly align?: 'left' | 'right';
-  /** Left out when all its cells are empty, or when the table is too wide; the last such column first. */
+  /**
+   * The column is left out when all its cells are empty. If the table is too wide, optional columns are left out from
+   * the right.
+   */
   readonly optional?: boolean;
 }
 
@@ -20,7 +23,7 @@ const GAP = '  ';
 /**
  * The lines of a table, starting with the titles.
  *
- * @param width - the terminal columns that it may take. Lines that are still longer without optional columns are cut.
+ * @param width - the maximum width in terminal columns. Longer lines are cut after all optional columns were left out.
  */
 export function formatTable<Row>(
   rows: readonly Row[],
@@ -39,7 +42,7 @@ export function formatTable<Row>(
   });
 }
 
-/** @returns a list of one, or of none for an optional column without content. */
+/** @returns a list with the column; an empty list for an optional column without content. */
 function formatColumn<Row>(
   rows: readonly Row[],
   { title, cell, align = 'left', optional = false }: Column<Row>,
@@ -55,7 +58,10 @@ function widthOf(columns: readonly FormattedColumn[]): number {
   return columns.reduce((sum, { width }) => sum + width + GAP.length, -GAP.length);
 }
 
-/** Breaks a text into lines of at most `width` terminal columns: at spaces, and inside a word only when it is longer than a line. */
+/**
+ * Breaks a text at spaces into lines of at most `width` terminal columns. A word is broken only if it is longer than a
+ * line.
+ */
 export function wrapText(text: string, width: number): string[] {
   const lines: string[] = [];
   let line = '';
@@ -95,7 +101,7 @@ export function cutToWidth(text: string, columns: number): string {
   return cut;
 }
 
-/** A whole style sequence, or one character. */
+/** Matches a whole style sequence, or one character. */
 const STYLE_OR_CHARACTER = /\p{Cc}\[[0-9;]*m|./gsu;
 
 const WIDE = /[\u1100-\u115f\u2e80-\ua4cf\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe4f\uff00-\uff60\uffe0-\uffe6]/;

@@ -9,14 +9,14 @@ export interface Terminal {
   write(text: string): void;
   /** Writes a line to standard error. */
   printError(line: string): void;
-  /** Whether standard output is a terminal, and so can be redrawn. */
+  /** Whether standard output is a terminal, so that the screen can be redrawn. */
   readonly interactive: boolean;
   /** Whether standard output may have colours. */
   readonly colour: boolean;
   readonly columns: number;
   readonly rows: number;
   readonly env: Readonly<Record<string, string | undefined>>;
-  /** Reads one line without echo from a terminal, or the whole of standard input when it is no terminal. */
+  /** Reads one line without echo from a terminal. Reads all of standard input if it is no terminal. */
   readHidden(prompt: string): Promise<string>;
 }
 
@@ -44,7 +44,10 @@ export function printFailure(terminal: Terminal, error: unknown): void {
   if (error.code !== 'bad-config') terminal.printError(`  ${error.fault.advice}`);
 }
 
-/** The terminal of this process. When the reader of standard output closes it (`| head`), the process ends silently, as by SIGPIPE. */
+/**
+ * Returns the terminal of this process. When the reader of standard output closes it, as `head` does, the process ends
+ * silently, as after SIGPIPE.
+ */
 export function openTerminal(): Terminal {
   process.stdout.on('error', (error: NodeJS.ErrnoException) => {
     if (error.code === 'EPIPE') process.exit(SIGPIPE_EXIT);
@@ -53,7 +56,7 @@ export function openTerminal(): Terminal {
   return processTerminal;
 }
 
-/** 128 + SIGPIPE, as a shell reports it. */
+/** The shell's exit code after SIGPIPE: 128 plus the signal's number. */
 const SIGPIPE_EXIT = 141;
 
 const processTerminal: Terminal = {
@@ -61,7 +64,7 @@ const processTerminal: Terminal = {
   write: (text) => void process.stdout.write(text),
   printError: (line) => void process.stderr.write(`${escapeForTerminal(line)}\n`),
   interactive: process.stdout.isTTY === true,
-  colour: process.stdout.isTTY === true && (process.env['NO_COLOR'] ?? '') === '', // see no-color.org: disabled when the variable is set and not empty
+  colour: process.stdout.isTTY === true && (process.env['NO_COLOR'] ?? '') === '', // see no-color.org
   get columns() {
     return process.stdout.columns ?? 80;
   },
@@ -92,7 +95,7 @@ async function readHidden(prompt: string): Promise<string> {
   }
 }
 
-/** Reads keys until Enter. Backspace deletes one, Ctrl-C cancels. */
+/** Reads keys until Enter. Backspace deletes a character, Ctrl-C cancels. */
 async function readTyped(input: NodeJS.ReadStream): Promise<string> {
   let typed = '';
   input.setEncoding('utf8');

@@ -1,20 +1,21 @@
 /**
- * The time since this machine started: one clock for all processes, which cannot be set.
+ * The time since this machine started: a clock that all processes share and that cannot be set.
  *
- * For moments that one process stores and another one compares: `monotonic()` of a Clock has another origin in each process,
- * and the wall clock may step. On Linux, this is CLOCK_MONOTONIC (`process.hrtime`) together with the boot id of the kernel.
- * Elsewhere every process gets its own boot id, so moments of others are compared by wall clock.
+ * Use it for moments that one process stores and another one compares, because `monotonic()` of a Clock has another
+ * origin in each process, and the wall clock may step. On Linux, this is CLOCK_MONOTONIC (`process.hrtime`) together
+ * with the boot id of the kernel. Elsewhere every process gets its own boot id, so moments of others are compared by
+ * wall clock.
  */
 import { randomUUID } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { uptime } from 'node:os';
 
 export interface BootClock {
-  /** Only moments with the same id can be compared. */
+  /** The id of the boot. Only moments with the same id can be compared. */
   readonly id: string;
-  /** Ms since the boot, without the time that the machine was suspended. */
+  /** The time in ms since the boot, without the time in which the machine was suspended. */
   elapsedMs(): number;
-  /** The same with the time that the machine was suspended, to about 10 ms. */
+  /** The time in ms since the boot, including suspended time, to about 10 ms. */
   uptimeMs(): number;
 }
 

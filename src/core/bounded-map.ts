@@ -13,7 +13,7 @@ export class BoundedMap<Key, Value> extends Map<Key, Value> {
     this.#maxSize = maxSize;
   }
 
-  /** Makes it the newest entry, also when the key exists already. */
+  /** Makes `key` the newest entry, also when it exists already. */
   override set(key: Key, value: Value): this {
     if (!this.delete(key) && this.size >= this.#maxSize) this.#deleteOldest();
     return super.set(key, value);

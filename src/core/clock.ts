@@ -20,7 +20,7 @@ const MAX_TIMER_MS = 2 ** 31 - 1;
 /** The clock of this machine. Its timers do not keep the process alive. */
 export const systemClock: Clock = clockWhoseTimers((timer) => timer.unref());
 
-/** The same with timers that keep the process alive, for commands that have nothing else to do so. */
+/** A clock like `systemClock` whose timers keep the process alive, for commands that only wait for a timer. */
 export const holdingClock: Clock = clockWhoseTimers((timer) => timer);
 
 function clockWhoseTimers(armed: (timer: NodeJS.Timeout) => NodeJS.Timeout): Clock {

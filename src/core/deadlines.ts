@@ -1,18 +1,20 @@
 /**
  * Many coarse timeouts on one timer: a hashed timing wheel.
  *
- * For timeouts that every connection sets and that rarely expire (handshakes, idle tunnels): setting and clearing one costs
- * a small object and no timer of the runtime. A deadline never fires early, and at most about one tick late.
+ * It serves timeouts that every connection sets and that rarely expire (handshakes, idle tunnels): each costs one small
+ * object and no timer of the runtime. A deadline never fires early, and at most about one tick late.
  */
 import type { Clock } from './clock.ts';
 
-/** Only Deadlines uses its fields. */
+/** A handle. Only Deadlines uses its fields. */
 export class Deadline {
   readonly ms: number;
   readonly fn: () => void;
-  /** The tick at which it fires; NaN once it has fired or was cleared. May be later than the tick of its slot. */
+  /**
+   * The tick at which the deadline fires; NaN after it fired or was cleared. It may be later than the tick of the slot.
+   */
   dueTick = Number.NaN;
-  /** Links of the circular list of its slot. */
+  /** The next deadline in the circular list of the slot. */
   next: Deadline = this;
   previous: Deadline = this;
 
@@ -22,7 +24,9 @@ export class Deadline {
   }
 }
 
-/** Ticks in one turn of the wheel; later deadlines are visited once per turn. A power of two, for the mask. */
+/**
+ * The number of ticks in one turn of the wheel, a power of two for the mask. A later deadline is visited once per turn.
+ */
 const SLOT_COUNT = 256;
 const SLOT_MASK = SLOT_COUNT - 1;
 
@@ -31,7 +35,7 @@ export class Deadlines {
   readonly #tickMs: number;
   readonly #slots = Array.from({ length: SLOT_COUNT }, makeRing);
   #size = 0;
-  /** Everything due up to this tick has fired. */
+  /** The last tick whose deadlines have fired. */
   #doneTick: number;
   #timer: Disposable | undefined;
   #timerTick = Number.POSITIVE_INFINITY;
@@ -43,7 +47,7 @@ export class Deadlines {
     this.#doneTick = this.#nowTick();
   }
 
-  /** Number of deadlines that are set; 0 once everything is closed. */
+  /** The number of deadlines that are set. */
   get size(): number {
     return this.#size;
   }
@@ -58,20 +62,20 @@ export class Deadlines {
     return deadline;
   }
 
-  /** Restarts it with its full time; cheap enough for every packet. Ignored once it has fired or was cleared. */
+  /** Restarts the deadline with its full time; cheap enough for every packet. Ignored after it fired or was cleared. */
   refresh(deadline: Deadline): void {
-    // It stays in its slot until the wheel gets there and moves it, because it is not due yet.
+    // The deadline stays in its slot. When the wheel reaches the slot, the deadline is not due yet and moves.
     if (!Number.isNaN(deadline.dueTick)) deadline.dueTick = this.#dueTick(deadline.ms);
   }
 
-  /** Ignored once it has fired or was cleared. */
+  /** Ignored after the deadline fired or was cleared. */
   clear(deadline: Deadline): void {
     if (Number.isNaN(deadline.dueTick)) return;
     this.#forget(deadline);
     if (this.#size === 0) this.#disarm();
   }
 
-  /** Clears all. New ones can be set afterwards. */
+  /** Clears all deadlines. New ones can be set afterwards. */
   clearAll(): void {
     for (const ring of this.#slots) {
       while (ring.next !== ring) this.#forget(ring.next);
@@ -100,7 +104,7 @@ export class Deadlines {
 
   #dueTick(ms: number): number {
     const tick = Math.ceil((this.#clock.monotonic() + ms) / this.#tickMs);
-    return Math.max(tick, this.#doneTick + 1); // finished slots are visited again only in the next turn
+    return Math.max(tick, this.#doneTick + 1); // the wheel visits finished slots only in its next turn
   }
 
   #arm(tick: number): void {
@@ -115,7 +119,7 @@ export class Deadlines {
     this.#timerTick = Number.POSITIVE_INFINITY;
   }
 
-  /** Fires what is due, then arms the timer for the next slot that is not empty. */
+  /** Fires the due deadlines, then arms the timer for the next slot that is not empty. */
   #turn(): void {
     this.#disarm();
     const nowTick = this.#nowTick();
@@ -124,7 +128,7 @@ export class Deadlines {
     for (let tick = firstTick; tick <= nowTick; tick += 1) this.#collect(tick, nowTick, due);
     this.#doneTick = Math.max(this.#doneTick, nowTick);
     try {
-      // One at a time, because each callback may clear or set others, including due ones.
+      // One at a time, because each callback may clear or set other deadlines, including due ones.
       while (due.next !== due) {
         const deadline = due.next;
         this.#forget(deadline);
@@ -151,7 +155,7 @@ export class Deadlines {
     }
   }
 
-  /** @param due - not empty only if a callback threw. */
+  /** @param due - the due deadlines that have not fired; not empty only if a callback threw. */
   #armNext(due: Deadline): void {
     while (due.next !== due) {
       const deadline = due.next;
@@ -169,7 +173,7 @@ export class Deadlines {
   }
 }
 
-/** The head of an empty circular list. */
+/** Returns the head of an empty circular list. */
 function makeRing(): Deadline {
   return new Deadline(0, () => {});
 }

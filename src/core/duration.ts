@@ -1,6 +1,6 @@
 /** Reads and writes durations such as `500ms`, `10s`, `5m` and `2h`. */
 
-/** Largest first: the first unit that divides a value writes it shortest. */
+/** Largest first, because the first unit that divides a value gives the shortest text. */
 const UNITS: readonly (readonly [name: string, ms: number])[] = [
   ['h', 3_600_000],
   ['m', 60_000],
@@ -9,7 +9,7 @@ const UNITS: readonly (readonly [name: string, ms: number])[] = [
 ];
 const DURATION = /^(\d{1,16})(ms|s|m|h)$/;
 
-/** @returns ms, or undefined unless it is a whole number with a unit, or `0`. */
+/** @returns ms; undefined if the text is neither a whole number with a unit nor `0`. */
 export function parseDuration(text: string): number | undefined {
   if (text === '0') return 0;
   const [, digits, unit] = DURATION.exec(text) ?? [];
@@ -19,7 +19,7 @@ export function parseDuration(text: string): number | undefined {
   return Number.isSafeInteger(ms) ? ms : undefined;
 }
 
-/** @param ms - whole, at least 0. */
+/** @param ms - a whole number, at least 0. */
 export function formatDuration(ms: number): string {
   if (ms === 0) return '0s';
   const [name, unitMs] = UNITS.find(([, each]) => ms % each === 0) ?? ['ms', 1];

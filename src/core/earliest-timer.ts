@@ -1,4 +1,4 @@
-/** One timer for the earliest of many moments. For exact moments; `Deadlines` serves many coarse timeouts of one kind cheaply. */
+/** One timer for the earliest of many exact moments. For many coarse timeouts of one kind, `Deadlines` is cheaper. */
 import type { Clock } from './clock.ts';
 
 export class EarliestTimer {
@@ -7,7 +7,9 @@ export class EarliestTimer {
   #timer: Disposable | undefined;
   #dueAt = Number.POSITIVE_INFINITY;
 
-  /** @param fn - handles what is due and calls `armBy` for the next moment. It may be called before anything is due. */
+  /**
+   * @param fn - handles the due moments and calls `armBy` for the next one. It may be called before anything is due.
+   */
   constructor(clock: Clock, fn: () => void) {
     this.#clock = clock;
     this.#fn = fn;

@@ -1,11 +1,11 @@
-/** JavaScript engine settings for a process that is only a proxy. Not for a program that embeds noria. */
+/** JavaScript engine settings for a process that is only a proxy. A program that embeds noria must not use them. */
 import { getHeapSpaceStatistics, setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { systemClock } from './clock.ts';
 
-/** More young memory than this saves no CPU time (docs/performance.md). V8 alone would take twice as much. */
+/** More young memory than this saves no CPU time (docs/performance.md). Without this limit, V8 takes twice as much. */
 const MAX_YOUNG_BYTES = 64 * 1024 * 1024;
-/** V8 doubles its young memory at most once in a few collections. */
+/** How often the memory is checked. V8 doubles its young memory at most once in a few collections. */
 const YOUNG_CHECK_MS = 250;
 
 /**
@@ -21,19 +21,19 @@ export function tuneForShortLives(): void {
 }
 
 /**
- * The flag for the maximum is read only at the start of Node. So V8's growth is switched off at the limit, and on again once V8
- * has reduced the memory, as it does in quiet times.
+ * Node reads the flag for the maximum only at its start. So this function disables V8's growth at the limit, and
+ * enables it again after V8 has reduced the memory, as it does in quiet times.
  */
 function limitYoungMemory(wasFull: boolean): void {
   const young = getHeapSpaceStatistics().find(({ space_name: name }) => name === 'new_space');
   const isFull = young !== undefined && young.space_size >= MAX_YOUNG_BYTES;
   if (isFull !== wasFull) setFlagsFromString(`--semi-space-growth-factor=${isFull ? 1 : 2}`);
-  systemClock.after(YOUNG_CHECK_MS, () => limitYoungMemory(isFull)); // until the process ends
+  systemClock.after(YOUNG_CHECK_MS, () => limitYoungMemory(isFull)); // repeats until the process ends
 }
 
 /**
- * Collects what loading and compiling left behind. V8 would keep these 20 MiB until something needs memory, which is never the
- * case in a noria with few clients. Blocks for some 25 ms, so call it once, at the start.
+ * Collects the garbage of loading and compiling. V8 would keep these 20 MiB until memory is short, which never happens
+ * in a noria with few clients. Blocks for about 25 ms, so call it once, at the start.
  */
 export function collectGarbageOfStart(): void {
   setFlagsFromString('--expose-gc');

@@ -8,9 +8,9 @@ import type { FaultCode } from './faults.ts';
 import type { MemberProtocol } from './protocol.ts';
 
 export interface NoriaEvents {
-  /** A member entered the pool, or was drawn again and keeps its history (`renewed`). */
+  /** A member entered the pool. `renewed`: the service returned a known member again, which keeps its history. */
   'member.joined': MemberEvent & { readonly remainingMs: number | undefined; readonly renewed: boolean };
-  /** A member is excluded for `forMs` because of `fault`. `faults` is its current fault score. */
+  /** noria excluded a member for `forMs` because of `fault`. `faults` is its current fault score. */
   'member.quarantined': MemberEvent & {
     readonly forMs: number;
     readonly fault: FaultCode;
@@ -25,7 +25,7 @@ export interface NoriaEvents {
   /** A client reported that a member is banned by a host. */
   'member.banned': MemberEvent & { readonly host: string };
 
-  /** A client waits for a member of one of `sources`, or is the first one after a while without clients. */
+  /** A client waits for a member of one of `sources`, or is the first client after a pause. */
   'demand.rose': { readonly sources: readonly string[] };
   /** A client stopped waiting for a member. */
   'client.waited': { readonly ms: number; readonly outcome: 'served' | 'gave-up' | 'refused' };
@@ -41,8 +41,8 @@ export interface NoriaEvents {
 
   'draw.started': { readonly source: string; readonly asked: number };
   /**
-   * `code` is that of the service, or `transport` without an answer. `forbidden` counts those of `rejected` that are paid for and may not be used:
-   * proxies at private addresses, or at addresses of noria itself.
+   * `code` is the code of the service, or `transport` without an answer. `forbidden` counts the entries among
+   * `rejected` that cost money but may not be used: proxies at private addresses or at noria's own.
    */
   'draw.done': {
     readonly source: string;
@@ -67,26 +67,26 @@ export interface NoriaEvents {
   };
   'source.warned': { readonly source: string; readonly message: string };
 
-  /** Whether noria can serve clients changed, or why not. */
+  /** Readiness changed: whether noria can serve clients, or why not. */
   'readiness.changed': {
     readonly from: string;
     readonly to: string;
     readonly ready: boolean;
     readonly reason: string;
     readonly advice?: string;
-    /** Each with its source. */
+    /** The problems, each with its source. */
     readonly problems: readonly string[];
-    /** The last problem ended. */
+    /** True when the last problem ended. */
     readonly cleared: boolean;
   };
 
-  /** The connection to the fleet's store was opened or lost, or is lost for another reason than before. */
+  /** The connection to the fleet's store was opened or lost, or the reason for its loss changed. */
   'fleet.store': { readonly up: boolean; readonly reason?: string; readonly code?: FaultCode };
   /** This noria claimed a call to the service. `behind` and `outrun`: another noria of the fleet was faster. */
   'fleet.claimed': { readonly outcome: 'granted' | 'behind' | 'outrun' };
   /** The store answered an operation. */
   'fleet.answered': { readonly operation: string; readonly ms: number };
-  /** A change arrived this long after another noria, or this one, had shared it. */
+  /** A change of this or another noria arrived `lagMs` after it was shared. */
   'fleet.followed': { readonly lagMs: number };
   'fleet.warned': { readonly message: string };
 
@@ -108,13 +108,13 @@ export interface NoriaEvents {
     readonly waitedMs: number;
     readonly source?: string;
     readonly member?: string;
-    /** `host:port`. Not for metric labels, which need closed sets. */
+    /** The target as `host:port`. Not for metric labels, which need closed sets. */
     readonly target: string;
     /** Remaining lifetime of the member, if known. */
     readonly remainingMs?: number;
   };
   'hedge.ended': { readonly outcome: 'won' | 'lost' | 'failed' };
-  /** The network of this machine is down, because connections to many members failed at once, or is back. */
+  /** noria judged the network of this machine. `down`: connections to many members failed at once. */
   'network.judged': { readonly down: boolean };
 
   'connection.opened': { readonly listener: string };
@@ -128,7 +128,7 @@ export interface NoriaEvents {
     readonly outcome: 'ok' | FaultCode;
     readonly ms?: number;
   };
-  /** A tunnel or a forwarded request ended. `bytesUp`: from the client to the target. */
+  /** A tunnel or a forwarded request ended. `bytesUp` counts bytes from the client to the target. */
   'tunnel.closed': {
     readonly source: string;
     readonly member: string;
@@ -138,12 +138,12 @@ export interface NoriaEvents {
     readonly ms: number;
   };
   /**
-   * A client was refused. `detail` is for the log: it may name the target or an invalid key, never a secret.
-   * `dialFailed`: the reason is a failed dial, which `dial.ended` has already reported with the same code.
+   * A client was refused. `detail` is for the log. It may name the target or an invalid key, never a secret.
+   * `dialFailed`: a failed dial is the reason, and `dial.ended` has already reported it with the same code.
    */
   'client.refused': {
     readonly listener: string;
-    /** The client's address, or its IPv6 /64; '' if it has left. */
+    /** The client's address, or its IPv6 /64; '' if the client has left. */
     readonly client: string;
     readonly protocol: ClientProtocol;
     readonly code: FaultCode;
@@ -155,8 +155,9 @@ export interface NoriaEvents {
 export type ClientProtocol = 'http' | 'connect' | 'upgrade' | 'socks5' | 'socks4' | 'unknown';
 
 /**
- * What a failed attempt is blamed on: see docs/health.md. `member`: no target can cause the failure. `member-for-target`:
- * another member reached the same target. `unclear`: the member or the target; other targets through the member decide.
+ * What noria blames for a failed attempt: see docs/health.md. `member`: no target can cause the failure.
+ * `member-for-target`: another member reached the same target. `unclear`: the member or the target; attempts at other
+ * targets decide.
  */
 export type Blame =
   | 'nobody'
@@ -183,7 +184,7 @@ export class EventBus {
   readonly #subscribers: Subscribers = {};
   readonly #onSubscriberError: (name: EventName, error: unknown) => void;
 
-  /** @param onSubscriberError - called when an subscriber throws; the other subscribers still get the event. */
+  /** @param onSubscriberError - called when a subscriber throws; the other subscribers still get the event. */
   constructor(onSubscriberError: (name: EventName, error: unknown) => void) {
     this.#onSubscriberError = onSubscriberError;
   }
@@ -198,7 +199,7 @@ export class EventBus {
         if (!subscribed) return;
         subscribed = false;
         const now: Subscriber<Name>[] = this.#subscribers[name] ?? [];
-        const at = now.indexOf(subscriber); // only one, if the same subscriber was added twice
+        const at = now.indexOf(subscriber); // removes only one, if the same subscriber was added twice
         this.#set(name, now.toSpliced(at, 1));
       },
     };

@@ -17,7 +17,7 @@ export type Side =
 type Retry = 'never' | 'other-member' | 'later';
 
 export interface Fault {
-  /** Which side caused it. */
+  /** The side that caused the failure. */
   readonly side: Side;
   /** Whether another try may help: never, with another member, or later. */
   readonly retry: Retry;

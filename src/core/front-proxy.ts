@@ -1,10 +1,10 @@
-/** The front proxy: the proxy of an organisation through which noria reaches the service or the members (`via`). Pure. */
+/** The front proxy (`via`): an organisation's proxy through which noria reaches the service or the members. Pure. */
 import { formatHostPort, hostPort } from './host-port.ts';
 import { MASK, Secret } from './secret.ts';
 
 export interface FrontProxy {
   readonly protocol: 'http' | 'socks5';
-  /** Canonical, without brackets. A name is resolved by this machine. */
+  /** The canonical host, without brackets. This machine resolves a name. */
   readonly host: string;
   readonly port: number;
   readonly login?: FrontProxyLogin;
@@ -16,15 +16,19 @@ interface FrontProxyLogin {
 }
 
 const DEFAULT_PORTS: Readonly<Record<FrontProxy['protocol'], number>> = { http: 80, socks5: 1080 };
-/** RFC 1929. */
+/** The maximum length of a user name and of a password, by RFC 1929. */
 const MAX_LOGIN_BYTES = 255;
 
-/** @returns the proxy, or in `wrong` a predicate that follows the URL in a message. It does not quote the URL. */
+/**
+ * @returns the proxy, or in `wrong` a predicate that follows the URL in a message. The predicate does not quote the
+ * URL.
+ */
 export function readFrontProxy(text: string): { readonly value: FrontProxy } | { readonly wrong: string } {
   const [, scheme = ''] = /^([a-z0-9]+):\/\//i.exec(text) ?? [];
   const protocol = protocolOf(scheme);
   if (protocol === undefined) return { wrong: 'does not begin with http:// or socks5://' };
-  // In a URL with this scheme, the rules for host, user name and password are those of the standard.
+  // The URL is parsed as http, because the standard's rules for host, user name and password apply only to known
+  // schemes.
   const address = `http://${text.slice(scheme.length + '://'.length)}`;
   if (!URL.canParse(address)) return { wrong: 'is not a URL' };
   const url = new URL(address);
@@ -42,7 +46,7 @@ export function readFrontProxy(text: string): { readonly value: FrontProxy } | {
   return 'wrong' in login ? login : { value: { protocol, host, port, login } };
 }
 
-/** As a URL, with the password masked. */
+/** The proxy as a URL with a masked password. */
 export function formatFrontProxy({ protocol, host, port, login }: FrontProxy): string {
   const user = login === undefined ? '' : `${encodeURIComponent(login.username)}:${MASK}@`;
   return `${protocol}://${user}${formatHostPort(host, port)}`;
@@ -53,7 +57,7 @@ function protocolOf(scheme: string): FrontProxy['protocol'] | undefined {
     case 'http':
       return 'http';
     case 'socks5':
-    case 'socks5h': // curl's name for a proxy that resolves names, as noria always lets it
+    case 'socks5h': // curl's name for a proxy that resolves names, as noria requires of every front proxy
       return 'socks5';
     default:
       return undefined;
@@ -71,6 +75,6 @@ function readLogin({ username, password }: URL): FrontProxyLogin | { readonly wr
     }
     return { username: name, password: new Secret(secret) };
   } catch {
-    return { wrong: 'has a % that begins no percent-encoding' }; // handled: that is the answer
+    return { wrong: 'has a % that begins no percent-encoding' }; // handled: the result reports it
   }
 }

@@ -1,8 +1,8 @@
 /**
- * A binary min-heap whose nodes know their index, so that any of them can be moved or removed in O(log n).
+ * A binary min-heap whose nodes know their index, so that any node can be moved or removed in O(log n).
  *
- * It also answers questions about its lowest keys without changing anything. Such a query visits the nodes that
- * precede its answer, and their children.
+ * Queries about the lowest keys do not change the heap. A query visits the nodes that precede its answer, and their
+ * children.
  */
 
 /** A node is in one heap at a time; only that heap writes `heapIndex`. */
@@ -36,7 +36,7 @@ export class Heap<Node extends HeapNode> {
     this.#rise(node, this.#nodes.length - 1);
   }
 
-  /** Removes `node`; no-op when it is in no heap. */
+  /** Removes `node`. No-op when the node is in no heap. */
   remove(node: Node): void {
     const index = node.heapIndex;
     if (index < 0) return;

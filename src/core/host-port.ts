@@ -10,7 +10,7 @@ import { isIP, isIPv4, isIPv6 } from 'node:net';
 export type HostKind = 'name' | 'ipv4' | 'ipv6';
 
 export interface HostPort {
-  /** Canonical, without brackets; a name has no trailing dot. */
+  /** The canonical host, without brackets. A name has no trailing dot. */
   readonly host: string;
   /** 1 to 65535. */
   readonly port: number;
@@ -21,19 +21,19 @@ export interface HostPort {
 
 const MAX_NAME_LENGTH = 253;
 const MAX_LABEL_LENGTH = 63;
-/** Before normalisation, which removes some characters. Limits the work for hostile input. */
+/** The maximum length before normalisation, which removes some characters. It limits the work for hostile input. */
 const MAX_TEXT_LENGTH = 512;
-/** Characters allowed before normalisation, which checks the non-ASCII ones (IDNA). */
+/** Characters allowed before normalisation. Normalisation checks the non-ASCII ones (IDNA). */
 const HOST_TEXT = /^[^\s\p{Cc}%@/\\?#[\]:<>^|"'`{}!$&()*+,;=~]+$/u;
-/** A label after normalisation. Underscores occur in many real names. */
+/** Matches a label after normalisation. Underscores occur in many real names. */
 const LABEL = /^[a-z0-9_](?:[a-z0-9_-]*[a-z0-9_])?$/;
-/** The common case, which needs no URL parser: lower-case labels that cannot be a number. */
+/** Matches the common case, which needs no URL parser: lower-case labels that cannot be a number. */
 const PLAIN_NAME = /^(?:[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z]{2,63}$/;
 
 /**
  * Parses `host:port` or `[v6]:port`. With `defaultPort`, the port may be missing.
  *
- * @returns undefined for anything else.
+ * @returns undefined for any other text.
  */
 export function parseHostPort(text: string, defaultPort?: number): HostPort | undefined {
   const bracketed = text.startsWith('[');
@@ -46,13 +46,13 @@ export function parseHostPort(text: string, defaultPort?: number): HostPort | un
   return makeHostPort(bracketed ? text.slice(1, end - 1) : text.slice(0, end), port, bracketed);
 }
 
-/** From a host without brackets and a port number, as in a SOCKS frame or a URL. */
+/** Builds the canonical form from a host without brackets and a port number, as in a SOCKS frame or a URL. */
 export function hostPort(host: string, port: number): HostPort | undefined {
   if (!Number.isInteger(port) || port < 1 || port > 65_535) return undefined;
   return makeHostPort(host, port, host.includes(':'));
 }
 
-/** 1 to 65535 in decimal, otherwise undefined. */
+/** Parses a decimal number from 1 to 65535; undefined for any other text. */
 export function parsePort(text: string): number | undefined {
   if (!/^\d{1,5}$/.test(text)) return undefined;
   const port = Number(text);
@@ -64,7 +64,7 @@ export function formatHostPort(host: string, port: number): string {
   return host.includes(':') ? `[${host}]:${port}` : `${host}:${port}`;
 }
 
-/** The canonical form of an IP literal; undefined for anything else, including other spellings of IPv4. */
+/** The canonical form of an IP literal; undefined for any other text, including other spellings of IPv4. */
 export function canonicalIp(text: string): string | undefined {
   if (isIPv4(text)) return text;
   if (!isIPv6(text) || text.includes('%')) return undefined;
@@ -85,7 +85,10 @@ function makeHostPort(host: string, port: number, wantsIpv6: boolean): HostPort 
   return { host: name, port, kind: isIPv4(name) ? 'ipv4' : 'name', text: `${name}:${port}` };
 }
 
-/** Lower case, IDNA to A-labels, numbers to dotted decimal; undefined if it is not a host name. */
+/**
+ * The canonical name: lower case, IDNA as A-labels, numbers as dotted decimal. Undefined if the text is not a host
+ * name.
+ */
 function canonicalName(text: string): string | undefined {
   if (text === '' || text.length > MAX_TEXT_LENGTH || !HOST_TEXT.test(text)) return undefined;
   let host: string;

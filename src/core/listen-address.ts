@@ -7,9 +7,9 @@ export type ListenAddress = TcpAddress | FdAddress;
 /** A host with one port or a range of ports. */
 interface TcpAddress {
   readonly kind: 'tcp';
-  /** Canonical, without brackets. */
+  /** The canonical host, without brackets. */
   readonly host: string;
-  /** 0 takes any free port. */
+  /** The port; 0 takes any free port. */
   readonly port: number;
   /** The last port of a range. Absent or equal to `port` for a single port. */
   readonly lastPort?: number;
@@ -18,7 +18,7 @@ interface TcpAddress {
 /** A listening socket inherited from the process that started noria (socket activation). */
 interface FdAddress {
   readonly kind: 'fd';
-  /** At least 3: lower descriptors are the standard streams. */
+  /** The file descriptor, at least 3. Lower descriptors are the standard streams. */
   readonly fd: number;
 }
 
@@ -27,13 +27,13 @@ const WILDCARDS: ReadonlyMap<string, string> = new Map([
   ['::', '::1'],
 ]);
 const FIRST_FD = 3;
-/** Each port is a server. */
+/** The maximum number of ports in a range, because each port needs a server. */
 const MAX_RANGE = 1000;
 const MAX_PORT = 65_535;
-/** For `hostPort`, which checks a host only together with a port and rejects the 0 that an address may have. */
+/** A placeholder for `hostPort`, which needs a port from 1 on. A listen address may have port 0. */
 const ANY_PORT = 1;
 
-/** @returns the address, or in `wrong` a predicate that follows the address in a message: `has no port`. */
+/** @returns the address; or in `wrong` a predicate that follows the address in a message: `has no port`. */
 export function readListenAddress(
   text: string,
 ): { readonly value: ListenAddress } | { readonly wrong: string } {
@@ -54,14 +54,17 @@ export function readListenAddress(
   return wrong === undefined ? { value: { kind: 'tcp', host, port, lastPort } } : { wrong };
 }
 
-/** The text that `readListenAddress` reads as this address. */
+/** The text form of an address. `readListenAddress` reads it as the same address. */
 export function formatListenAddress(address: ListenAddress): string {
   if (address.kind === 'fd') return `fd:${address.fd}`;
   const { host, port, lastPort = port } = address;
   return formatHostPort(host, port) + (lastPort === port ? '' : `-${lastPort}`);
 }
 
-/** Whether only this machine can reach the address. True for an inherited socket, whose address is known only once it is open. */
+/**
+ * Whether only this machine can reach the address. True for an inherited socket, because its address is unknown until
+ * it is open.
+ */
 export function isLocalAddress(address: ListenAddress): boolean {
   return address.kind === 'fd' || address.host === 'localhost' || isLoopbackAddress(address.host);
 }
@@ -84,7 +87,7 @@ export function overlap(one: ListenAddress, other: ListenAddress): boolean {
 
 function shareHost(one: string, other: string): boolean {
   const hosts = [one, other];
-  if (one === other || hosts.includes('::')) return true; // `::` accepts IPv4, too
+  if (one === other || hosts.includes('::')) return true; // `::` accepts IPv4 connections, too
   if (hosts.includes('0.0.0.0')) return !hosts.some((host) => host.includes(':'));
   return hosts.includes('localhost') && hosts.some((host) => host === '127.0.0.1' || host === '::1');
 }

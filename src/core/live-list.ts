@@ -2,12 +2,12 @@
  * An unordered collection for open connections, of which thousands are added and removed per second.
  *
  * A Set has the same operations but costs about a tenth of the CPU time of a busy proxy in garbage collection
- * (docs/performance.md). A Set that is written all the time replaces its table again and again, and each old table points to
- * the next one. Once one of them is in old space, everything in later tables survives until the next full collection, and
- * young collections keep copying it.
+ * (docs/performance.md). A Set with many writes often replaces its table, and each old table points to the next one.
+ * When one of these tables reaches old space, all objects in later tables survive until the next full collection, and
+ * young collections keep copying them.
  */
 
-/** An item can be in one list at a time. Only the list writes the field. */
+/** An item of a list. It can be in one list at a time. Only the list writes the field. */
 export interface Listed {
   /** The index of the item, or -1. */
   listedAt: number;
@@ -20,14 +20,14 @@ export class LiveList<Item extends Listed> {
     return this.#items.length;
   }
 
-  /** Ignored if it is in the list. */
+  /** Ignored if the item is in the list already. */
   add(item: Item): void {
     if (item.listedAt >= 0) return;
     item.listedAt = this.#items.length;
     this.#items.push(item);
   }
 
-  /** The last item takes its place. Ignored if it is not in the list. */
+  /** The last item moves to the place of the deleted one. Ignored if the item is not in the list. */
   delete(item: Item): void {
     const { listedAt } = item;
     if (listedAt < 0) return;
@@ -38,7 +38,7 @@ export class LiveList<Item extends Listed> {
     this.#items[listedAt] = last;
   }
 
-  /** A copy, so that items can be added and removed while iterating. */
+  /** Returns a copy, so that the caller can add and remove items while iterating. */
   all(): readonly Item[] {
     return [...this.#items];
   }

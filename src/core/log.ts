@@ -1,9 +1,9 @@
 /**
  * The log: one line for each event, on standard error, as JSON or as pretty text.
  *
- * Parts do not import it. They emit events, and the table below has level and message of each. Levels: `error`: an operator
- * must act; `warn`: noria worked around a problem; `info`: a change of state; `debug`: one line for each connection or
- * forwarded request; `trace`: the steps in between.
+ * Other parts do not import this file. They emit events, and the table below has the level and the message of each
+ * event. Levels: `error`: an operator must act; `warn`: noria worked around a problem; `info`: a change of state;
+ * `debug`: one line for each connection or forwarded request; `trace`: the steps in between.
  */
 import { type DestinationStream, pino } from 'pino';
 import pretty from 'pino-pretty';
@@ -33,7 +33,7 @@ interface LogOptions {
   readonly replica?: string;
 }
 
-/** Fields that are masked, as a second line of defence after the type Secret. */
+/** Fields that the log masks. The type Secret already masks them; this is a second line of defence. */
 const REDACTED = ['password', 'akey', 'key', 'token', 'authorization', 'proxyAuthorization'];
 
 export function createLog(options: LogOptions): Log {
@@ -46,7 +46,7 @@ export function createLog(options: LogOptions): Log {
       level: options.level,
       base: options.replica === undefined ? null : { replica: options.replica },
       formatters: { log: roundDurations },
-      // The pretty stream parses the line, so an escape must still be one after that.
+      // The pretty stream parses the line once more, so the backslash of an escape must be doubled for it.
       hooks: { streamWrite: (line) => escapeFormat(line, asPretty ? '\\\\' : '\\') },
       redact: { paths: REDACTED.flatMap((name) => [name, `*.${name}`]), censor: '[secret]' },
       ...(asPretty ? {} : { timestamp: pino.stdTimeFunctions.isoTime }),
@@ -55,7 +55,7 @@ export function createLog(options: LogOptions): Log {
   );
 }
 
-/** To a tenth of a ms. */
+/** Rounds durations to a tenth of a ms. */
 function roundDurations(fields: Record<string, unknown>): Record<string, unknown> {
   return Object.fromEntries(
     Object.entries(fields).map(([name, value]) => [
@@ -66,7 +66,7 @@ function roundDurations(fields: Record<string, unknown>): Record<string, unknown
 }
 
 function prettyStream(destination: DestinationStream | undefined): DestinationStream {
-  const colorize = process.stderr.isTTY === true && (process.env['NO_COLOR'] ?? '') === ''; // https://no-color.org: set and not empty
+  const colorize = process.stderr.isTTY === true && (process.env['NO_COLOR'] ?? '') === ''; // see https://no-color.org
   return pretty({
     colorize,
     singleLine: true,
@@ -85,7 +85,7 @@ const ROUTINE_STATES = new Set(['ready', 'drawing', 'waiting']);
 
 const ROUTINE_READINESS = new Set(['serving', 'degraded']);
 
-/** All events but the refusals of clients, whose log lines are limited. */
+/** All events except `client.refused`, whose log lines are limited. */
 type UnlimitedEvent = Exclude<EventName, 'client.refused'>;
 
 /** Level and message of each event. */
@@ -124,7 +124,7 @@ const LINES: { readonly [Name in UnlimitedEvent]: Line<Name> } = {
     down ? 'network of this machine down: no members are evicted' : 'network of this machine back up',
   ],
   'connection.opened': () => ['trace', 'connection opened'],
-  // A successful connection already has the line of its dial.
+  // The dial of a successful connection already has a log line.
   'connection.closed': ({ outcome }) => [outcome === 'ok' ? 'trace' : 'debug', 'connection closed'],
   'tunnel.closed': () => ['trace', 'tunnel closed'],
 };
@@ -143,7 +143,7 @@ function readinessLevel({ from, to, ready, problems, cleared }: NoriaEvents['rea
   return isRoutine && !cleared ? 'debug' : 'info';
 }
 
-/** Logs every event until it is disposed of; of a client's refusals in a row, only the first ones. */
+/** Logs every event until the result is disposed of. Of many refusals of one client, it logs only the first ones. */
 export function logEvents(bus: EventBus, log: Log, clock: Clock): Disposable {
   const names = Object.keys(LINES) as UnlimitedEvent[]; // the keys of the table
   const refusals = new RefusalLog({

@@ -18,7 +18,10 @@ export function nearest(text: string, known: Iterable<string>): string | undefin
   return best;
 }
 
-/** Number of insertions, deletions, substitutions and transpositions (optimal string alignment distance). */
+/**
+ * The number of insertions, deletions, substitutions and transpositions between two texts (optimal string alignment
+ * distance).
+ */
 function distance(from: string, to: string): number {
   let before: number[] = [];
   let last = Array.from({ length: to.length + 1 }, (_, index) => index);

@@ -43,15 +43,15 @@ export class Networks {
     }
   }
 
-  /** @param address - an IP literal without brackets; its zone is ignored. Anything else is not in the set. */
+  /** @param address - an IP literal without brackets; its zone is ignored. Any other text is not in the set. */
   has(address: string): boolean {
     const version = isIP(address);
     return version !== 0 && this.#list.check(address, version === 4 ? 'ipv4' : 'ipv6');
   }
 
   /**
-   * Whether the set has the address or an IPv4 address inside it. For refusing only: the owner of an IPv6 network can embed
-   * any IPv4 address in its own addresses.
+   * Whether the set has the address or an IPv4 address inside it. Use it only to refuse addresses, because the owner of
+   * an IPv6 network can embed any IPv4 address in its own addresses.
    */
   hasOrEmbeds(address: string): boolean {
     return this.has(address) || embeddedIpv4(address).some((embedded) => this.#list.check(embedded, 'ipv4'));
@@ -72,7 +72,7 @@ export function isLoopbackAddress(address: string): boolean {
 
 const LOOPBACK = new Networks(['127.0.0.0/8', '::1/128']);
 
-/** `192.0.2.0/24`, `2001:db8::/32`, or a single address. */
+/** Whether the text is a network such as `192.0.2.0/24` or `2001:db8::/32`, or a single address. */
 export function isCidr(text: string): boolean {
   return parseCidr(text) !== undefined;
 }
@@ -108,7 +108,10 @@ export function embeddedIpv4(address: string): readonly string[] {
   return inner;
 }
 
-/** What counts as one client in limits: an IPv4 address, or the /64 of an IPv6 address, because one customer has a whole /64. */
+/**
+ * The network that limits count as one client: an IPv4 address, or the /64 of an IPv6 address, because one customer has
+ * a whole /64.
+ */
 export function clientNetwork(address: string): string {
   const groups = ipv6Groups(address);
   if (groups === undefined) return address;

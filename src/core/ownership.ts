@@ -1,4 +1,4 @@
-/** Closes what was opened, in reverse order, also if opening fails half way. */
+/** Owns what a part opens. Closes everything in reverse order, also if opening fails half way. */
 type Close = () => void | Promise<void>;
 
 export class Ownership {
@@ -48,7 +48,7 @@ export async function openAll<T>(
   try {
     return { built: await build(owner), owner };
   } catch (error) {
-    await owner.close().catch(() => {}); // ignored: the caller needs the error of opening
+    await owner.close().catch(() => {}); // ignored: the caller needs the error of the opening
     throw error;
   }
 }

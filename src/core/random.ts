@@ -1,4 +1,4 @@
-/** Returns a number from 0 up to but not including 1. Passed in, so that tests are repeatable. */
+/** Returns a number from 0 up to but not including 1. Callers pass it in, so that tests are repeatable. */
 export type Random = () => number;
 
 export const systemRandom: Random = () => Math.random();
@@ -16,7 +16,7 @@ export function shuffled<T>(random: Random, items: readonly T[]): T[] {
     .map(({ item }) => item);
 }
 
-/** Returns the same numbers for the same seed (mulberry32): for simulations and tests. */
+/** Returns a generator that gives the same numbers for the same seed (mulberry32), for simulations and tests. */
 export function seededRandom(seed: number): Random {
   let state = seed >>> 0;
   return () => {

@@ -1,6 +1,7 @@
 /**
- * Limits the log lines about refused clients: a client that is refused again and again would fill the disk. The first refusals
- * of each client within a window are logged, the others are counted in one line at its end.
+ * Limits the log lines about refused clients, because a client that is refused again and again would fill the disk.
+ * Within a window of time, the first refusals of each client are logged. At the end of the window, one line has the
+ * number of the others.
  */
 import { BoundedMap } from './bounded-map.ts';
 import type { Clock } from './clock.ts';
@@ -14,13 +15,13 @@ export interface RefusalSummary {
   readonly client: string;
   readonly count: number;
   readonly codes: Readonly<Partial<Record<FaultCode, number>>>;
-  /** The length of the window. */
+  /** The length of the window in ms. */
   readonly ms: number;
 }
 
 export const MAX_LOGGED_REFUSALS = 5;
 export const REFUSAL_WINDOW_MS = 10_000;
-/** Further clients within a window are counted together. */
+/** The maximum number of clients with a window of their own. Further clients are counted together. */
 const MAX_CLIENTS = 200;
 const OTHER_CLIENTS = 'others';
 
@@ -39,7 +40,7 @@ interface RefusalLogOptions {
 /** Owns one timer while a window is open. */
 export class RefusalLog implements Disposable {
   readonly #options: RefusalLogOptions;
-  /** In the order in which they end, because all are equally long. */
+  /** The open windows, in the order in which they end, because all have the same length. */
   readonly #windows = new BoundedMap<string, Window>(MAX_CLIENTS + 1);
   #timer: Disposable | undefined;
 
@@ -47,7 +48,10 @@ export class RefusalLog implements Disposable {
     this.#options = options;
   }
 
-  /** Counts a refusal. @returns whether it gets a line of its own. */
+  /**
+   * Counts a refusal.
+   * @returns whether the refusal gets a log line of its own.
+   */
   admit({ client, code }: Pick<Refusal, 'client' | 'code'>): boolean {
     const window = this.#windowOf(client);
     if (window.logged < MAX_LOGGED_REFUSALS) {
@@ -59,7 +63,7 @@ export class RefusalLog implements Disposable {
     return false;
   }
 
-  /** Reports what it has counted. */
+  /** Reports the refusals that are counted so far. */
   [Symbol.dispose](): void {
     this.#timer?.[Symbol.dispose]();
     this.#timer = undefined;

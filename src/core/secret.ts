@@ -10,7 +10,7 @@ export class Secret {
     this.#value = value;
   }
 
-  /** Call it only where the value is written to the wire. */
+  /** The secret text. Call it only where the value is written to the wire. */
   reveal(): string {
     return this.#value;
   }
@@ -35,7 +35,7 @@ export function secretsIn(value: unknown): Secret[] {
   return Object.values(value).flatMap(secretsIn);
 }
 
-/** Masking shorter values would mask too much of a text. */
+/** Shorter secrets are not masked, because that would mask too much of a text. */
 const MIN_MASKED_LENGTH = 4;
 
 /** Masks every occurrence of the secrets, plain and URL-encoded. Secrets with less than 4 characters are not masked. */

@@ -13,10 +13,10 @@ export type TargetRule =
   | { readonly kind: (typeof TARGET_SETS)[number] }
   /** `text` is canonical: a name in A-labels, an address or a network. For `below`, it is the name after `*.`. */
   | { readonly kind: 'host' | 'below' | 'network'; readonly text: string }
-  /** Both included. */
+  /** Both ports are included. */
   | { readonly kind: 'ports'; readonly from: number; readonly to: number };
 
-/** `hostPort` needs a port; only its canonical host is used. */
+/** A placeholder for `hostPort`, which needs a port. Only the canonical host is used. */
 const ANY_PORT = 1;
 
 /** @returns undefined for an invalid rule; `wrongTargetRule` says why. */

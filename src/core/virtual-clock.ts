@@ -1,8 +1,8 @@
 /**
- * A Clock for simulations, on which time jumps from one armed timer to the next.
+ * A Clock for simulations. Its time jumps from one armed timer to the next.
  *
- * Timers that are due at the same time fire in the order in which they were armed. Promises that a timer resolves have
- * continued before the next timer fires.
+ * Timers that are due at the same time fire in the order in which they were armed. Before the next timer fires, all
+ * promises that a timer resolved have continued.
  */
 import { setImmediate } from 'node:timers/promises';
 import type { Clock } from './clock.ts';
@@ -19,7 +19,7 @@ export class VirtualClock implements Clock {
   #wallMs: number;
   #made = 0;
   #armedCount = 0;
-  /** A binary heap, the next timer first. Disposed timers stay until they are due. */
+  /** The armed timers as a binary heap, the next timer first. Disposed timers stay in it until they are due. */
   readonly #heap: Timer[] = [];
 
   /** @param startAt - epoch ms. */
@@ -37,7 +37,8 @@ export class VirtualClock implements Clock {
 
   after(ms: number, fn: () => void): Disposable {
     this.#made += 1;
-    // Whole ms, like timers of the runtime. A fraction lost in a sum could otherwise be waited for forever.
+    // Whole ms, like timers of the runtime. With fractions, a rounding error in a sum could cause a wait that never
+    // ends.
     const dueAt = this.#monotonicMs + Math.max(0, Math.ceil(ms));
     const timer = { dueAt, order: this.#made, fn, armed: true };
     this.#armedCount += 1;
@@ -64,7 +65,7 @@ export class VirtualClock implements Clock {
       this.#disarm(next);
       this.#moveTo(next.dueAt);
       next.fn();
-      await setImmediate(); // promises that wait for this moment continue, at any depth
+      await setImmediate(); // lets promises that wait for this moment continue, at any depth
     }
     this.#moveTo(untilMs);
   }

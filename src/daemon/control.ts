@@ -1,4 +1,4 @@
-/** What the admin API, the command line and embedding programs see and do: status from all parts, and commands to them. */
+/** The status and the commands that noria offers to the admin API, the command line and embedding programs. */
 import type { AdminBackend } from '../admin/backend.ts';
 import type { MemberJson, SourceJson, Status } from '../admin/schemas.ts';
 import type { Clock } from '../core/clock.ts';
@@ -29,12 +29,12 @@ export interface ControlOptions {
 }
 
 const MS_PER_SECOND = 1_000;
-/** `hostPort` needs a port to make a host canonical. */
+/** A placeholder for `hostPort`, which needs a port to make a host canonical. */
 const ANY_PORT = 1;
 
 export function createControl(options: ControlOptions): AdminBackend {
   const { pool, refiller, plane, clock, log, faults, fleet } = options;
-  /** All norias of a fleet do what the operator tells one of them. */
+  /** Sends a command of the operator to all norias of the fleet. */
   const share = (source: string, command: SourceCommand['command'], isKnown: boolean) => {
     if (isKnown) fleet?.replica.command(source, command);
     return isKnown;
@@ -138,7 +138,7 @@ function sourceView(
     size,
     ready: blocked === null ? (counts?.ready ?? 0) : 0,
     drawn: status.drawn,
-    used: status.used + (counts?.used ?? 0), // removed members and present ones
+    used: status.used + (counts?.used ?? 0), // uses of removed members and of present ones
     unused: status.unused,
   };
 }

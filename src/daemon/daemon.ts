@@ -43,7 +43,7 @@ export interface Daemon {
     readonly proxyPool: string | undefined;
   };
   readonly bus: EventBus;
-  /** What the admin API shows and does. */
+  /** The status and the commands of the admin API. */
   readonly control: AdminBackend;
   /** Resolves with workers-failed when noria can no longer serve clients. The caller must then close it. */
   readonly failed: Promise<NoriaError>;
@@ -56,8 +56,8 @@ export interface Daemon {
    */
   reload(config: Config): Promise<readonly string[]>;
   /**
-   * Stops accepting clients, lets tunnels finish for at most `shutdown.drainTimeout`, then closes everything. Calling it again
-   * joins the first call.
+   * Stops accepting clients, lets tunnels finish for at most `shutdown.drainTimeout`, then closes everything. A second
+   * call joins the first one.
    */
   close(): Promise<void>;
 }
@@ -106,7 +106,7 @@ export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
   };
   const close = async (): Promise<void> => {
     const drained = parts.plane.drain();
-    // Members of a further draw would be paid for and never used.
+    // Without waiting clients, the members of a further draw would cost money and stay unused.
     if (parts.pool.waitingCount === 0) await parts.refiller.close();
     const timeout = new AbortController();
     await Promise.race([drained, pause(clock, config.shutdown.drainTimeoutMs, timeout.signal)]);
@@ -137,12 +137,12 @@ export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
         return Promise.reject(
           new NoriaError('shutting-down', 'noria is shutting down: the configuration is not reloaded'),
         );
-      const reloaded = reloading.then(() => reload(next)); // one after the other
+      const reloaded = reloading.then(() => reload(next)); // reloads run one after the other
       reloading = reloaded.catch(() => {}); // ignored here: the caller handles it
       return reloaded;
     },
     close() {
-      draining = true; // at once, so that readiness reports it while a reload is still running
+      draining = true; // set at once, so that readiness reports it even during a reload
       parts.readiness.check();
       parts.plane.prepareToClose();
       closing ??= reloading.then(close);
@@ -158,7 +158,7 @@ async function refuseReload(): Promise<never> {
   );
 }
 
-/** The steps that can fail come first, and are undone when a later one fails. The rest cannot fail. */
+/** Steps that can fail come first, and are undone when a later one fails. The remaining steps cannot fail. */
 async function applyConfig(parts: Parts, before: Config, next: Config): Promise<void> {
   const { plane, admin, proxyPool, apiAddresses } = parts;
   const updateListeners = (config: Config) =>

@@ -1,4 +1,4 @@
-/** Opens the part of noria that shares with other norias, and shows its state. */
+/** Opens the parts of noria that share its state with other norias, and reports the state of the fleet. */
 import { randomBytes } from 'node:crypto';
 import { hostname } from 'node:os';
 import type { Status } from '../admin/schemas.ts';
@@ -28,7 +28,7 @@ export interface FleetOptions {
   readonly sources: SourceKeys;
   /** Executes a command that the operator gave to another noria of the fleet. */
   readonly onCommand: (command: SourceCommand) => void;
-  /** Connected clients of this noria. */
+  /** The number of connected clients of this noria. */
   readonly clients: () => number;
   readonly callTimeoutMs: () => number;
 }
@@ -45,10 +45,12 @@ export interface Fleet {
 const MS_PER_SECOND = 1_000;
 const SUFFIX_BYTES = 3;
 const BEAT_MS = 1_000;
-/** One noria with a broken network must not empty the pool of all. */
+/**
+ * How many norias must agree to evict a member: a single noria with a broken network must not empty the shared pool.
+ */
 const EVICTION_VOTES = 2;
 
-/** Loads the client of the store only here: a noria without a fleet never does. */
+/** The client of the store is loaded only here, so that a noria without a fleet never loads it. */
 export async function createFleet(options: FleetOptions): Promise<Fleet> {
   const { config, clock, random, bus, clients, callTimeoutMs, pool, sources, onCommand } = options;
   const { RedisSharedPool } = await import('../fleet/redis/redis-shared-pool.ts');
@@ -115,7 +117,7 @@ function statusOf(name: string, replica: string, shared: RedisSharedPool): Fleet
   };
 }
 
-/** Reports a lost store once, although every attempt to reconnect fails. */
+/** Reports the loss of the store once, although every attempt to reconnect fails. */
 function observe(bus: EventBus, replica: string): FleetObserver {
   let lostBy: string | undefined;
   return {

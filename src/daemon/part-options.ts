@@ -1,4 +1,4 @@
-/** The configuration as each part's own options. Only this file knows both. */
+/** Translates the configuration into the options of each part. Only this file knows both. */
 import { availableParallelism } from 'node:os';
 import type { Config, LinkSource, ListenerConfig, ServiceSource, SourceConfig } from '../config/config.ts';
 import { hostPort } from '../core/host-port.ts';
@@ -22,7 +22,7 @@ import { defaultLifetimeMs, longestLifeMs } from '../service/member-facts.ts';
 import type { SourceProduct } from '../service/operations.ts';
 import type { CountlessCall, ExtractCall, LinkCall } from '../service/request.ts';
 
-/** The lifetime, renewed by each success, of a member for which neither the service nor the source gives one. */
+/** The assumed lifetime of a member if neither the service nor the source gives one. Each success renews it. */
 const UNKNOWN_LIFETIME_MS = 600_000;
 
 /** An extraction call of the source, except its count. */
@@ -41,7 +41,7 @@ function linkCallOf(source: LinkSource): Omit<LinkCall, 'count'> {
   };
 }
 
-/** A call of an operation that draws from the source, except its count. */
+/** An extraction call of an operation of the service, except its count. */
 export function serviceCallOf(config: Config, source: ServiceSource): Omit<ExtractCall, 'count'> {
   const { product, instance, key, params, format, textLayout, baseUrl, extractHost } = source;
   return {
@@ -70,7 +70,7 @@ export function secretsOf(source: SourceConfig) {
   return [...own, credentials?.password].filter((secret) => secret !== undefined);
 }
 
-/** The instance of each source, as the norias of a fleet name it. Of several sources with one instance, the first one counts. */
+/** The name of each source's instance in the fleet. If several sources have one instance, the first source counts. */
 export function sourceKeys(config: () => Config): SourceKeys {
   const keyOfSource = (source: SourceConfig) => paceKey(callOf(config(), source));
   const found = (fits: (source: SourceConfig) => boolean) => config().sources.find(fits);
@@ -83,12 +83,12 @@ export function sourceKeys(config: () => Config): SourceKeys {
   };
 }
 
-/** How many processes serve clients. */
+/** The number of processes that serve clients. */
 export function workersOf({ workers }: Config): number {
   return workers === 'auto' ? availableParallelism() : workers;
 }
 
-/** The changed keys among those that are read only at start. */
+/** Returns the changed keys that take effect only after a restart. */
 export function changesForRestart(before: Config, next: Config): string[] {
   const keys = {
     'state.dir': [before.state, next.state],
@@ -109,7 +109,7 @@ export function refusesOf(config: Config, ownAddresses: readonly BoundAddress[])
   };
 }
 
-/** The addresses of listeners and APIs as far as the configuration names them, for use before they are bound. */
+/** The addresses of listeners and APIs as the configuration names them, for use before they are bound. */
 export function configuredAddresses({ listeners, admin, proxyPool }: Config): BoundAddress[] {
   const sections = [...listeners, admin, proxyPool].filter((section) => section !== undefined);
   return sections.flatMap(({ address }) => {
@@ -198,7 +198,7 @@ export function proberSettings(config: Config): ProberSettings {
   return { check: config.health.check, unprovenSources: new Set(unproven.map(({ name }) => name)) };
 }
 
-/** Most free proxies are dead when drawn, so each is checked before a client gets it. */
+/** Whether each member is checked before a client gets it. Most free proxies are dead when they are drawn. */
 function isUnproven(product: SourceProduct): boolean {
   return product === 'free';
 }

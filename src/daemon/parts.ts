@@ -61,7 +61,7 @@ export interface PartsContext {
   readonly draining: () => boolean;
   /** File descriptors of inherited listening sockets. */
   readonly inheritedFds: ReadonlySet<number>;
-  /** Clients can no longer be served. */
+  /** Called when noria can no longer serve clients. */
   readonly onFailed: (error: NoriaError) => void;
 }
 
@@ -80,7 +80,7 @@ export interface Parts {
   readonly refiller: Refiller;
 }
 
-/** Refill opens last, because its first draw costs money: every other part must have opened by then. */
+/** Refill opens last, because its first draw costs money. Every other part must have opened before. */
 export async function openParts(context: PartsContext, owner: Ownership): Promise<Parts> {
   const { clock, random, bus, log, config, draining } = context;
   const eventLog = logEvents(bus, log, clock);
@@ -163,7 +163,7 @@ export async function openParts(context: PartsContext, owner: Ownership): Promis
   return { pool, plane, faults, prober, readiness, control, admin, proxyPool, apiAddresses, refiller };
 }
 
-/** For the parts that open before refill. */
+/** Stands in for refill until refill opens. */
 const NO_REFILLER: Refiller = {
   sources: () => [],
   forecasts: () => [],
@@ -200,7 +200,7 @@ interface FleetParts {
   readonly refiller: () => Refiller;
 }
 
-/** Undefined without a fleet. */
+/** Returns undefined without a fleet. */
 async function openFleet(
   { clock, random, bus, config }: PartsContext,
   { pool, clients, refiller }: FleetParts,
@@ -259,7 +259,7 @@ async function openPlane(
   });
 }
 
-/** Reads timeout and rules anew for each call, so that a reload needs no other client. */
+/** Reads the timeout and the rules for each call, so that a reload takes effect without a new client. */
 function openClient({ clock, config }: PartsContext, refuses: RefuseAddress): ServiceClient {
   return new ServiceClient({
     clock,
@@ -273,19 +273,19 @@ function openClient({ clock, config }: PartsContext, refuses: RefuseAddress): Se
   });
 }
 
-/** Changes of the pool that a later snapshot may include, within seconds. */
+/** Changes of the pool. A snapshot within seconds is enough for them. */
 const SNAPSHOT_EVENTS = [
   'member.left',
   'member.quarantined',
   'member.banned',
 ] as const satisfies readonly EventName[];
 
-/** Saves the state that survives a restart, until disposed of. */
+/** Saves the snapshot after changes, until the result is disposed of. */
 function keepSnapshot({ snapshot }: State, pool: Pool, refiller: Refiller, bus: EventBus): Disposable {
   snapshot.addPart('pool', () => pool.snapshot());
   snapshot.addPart('refill', () => refiller.record());
   const subscriptions = [
-    bus.on('draw.done', () => void snapshot.save()), // at once: a crash must not lose members that are paid for
+    bus.on('draw.done', () => void snapshot.save()), // at once: drawn members cost money
     ...SNAPSHOT_EVENTS.map((name) => bus.on(name, () => snapshot.saveSoon())),
   ];
   return {

@@ -1,4 +1,7 @@
-/** proxyPool as the daemon builds it: its settings from the configuration, and its ports as sessions of the pool. */
+/**
+ * Builds proxyPool for the daemon: derives its settings from the configuration, and represents its ports as sessions of
+ * the pool.
+ */
 import type { HttpServer } from '../admin/http-server.ts';
 import type { PortBackend, PortMember } from '../admin/proxy-pool/port-ring.ts';
 import { type NoProxy, openProxyPool, type PortRange } from '../admin/proxy-pool/server.ts';
@@ -14,14 +17,14 @@ import { sessionOfPort } from '../listener/routing-options.ts';
 import type { Pool } from '../pool/pool.ts';
 import type { PinnedMember } from '../pool/views.ts';
 
-/** What the server of proxyPool needs of the configuration. */
+/** The settings that the server of proxyPool takes from the configuration. */
 export interface ProxyPoolSettings {
   readonly host: string;
   readonly port: number;
   readonly ports: PortRange;
-  /** Of the listener of the ports. */
+  /** The users and allowed addresses of the listener that has the ports. */
   readonly access: Pick<ListenerConfig, 'users' | 'allow'>;
-  /** The only source of the listener of the ports. */
+  /** The source of the listener that has the ports, if it has exactly one. */
   readonly source: string | undefined;
   /** Names of the sources whose HTTP members may refuse CONNECT. */
   readonly withoutConnect: readonly string[];
@@ -36,11 +39,11 @@ interface ProxyPoolParts {
   readonly pool: Pool;
 }
 
-/** The `protocol_type` of free HTTP proxies that accept CONNECT. */
+/** The `protocol_type` value of free HTTP proxies that accept CONNECT. */
 const CONNECT_TYPE = 4;
-/** Scrapers expect these APIs to answer soon. */
+/** The maximum wait of a request, because scrapers expect these APIs to answer soon. */
 const MAX_WAIT_MS = 5_000;
-/** For scrapers that try again, when no draw is planned. */
+/** When scrapers should retry if no draw is planned. */
 const NO_DRAW_RETRY_MS = 60_000;
 
 export function proxyPoolSettings({
@@ -102,7 +105,7 @@ function identify(
   return identity instanceof NoriaError ? identity : identity.user;
 }
 
-/** The ports of one user as sessions of the pool, the same that the listener uses. */
+/** The ports of one user, as the sessions of the pool that the listener uses, too. */
 export function portsOf(
   user: string,
   settings: Pick<ProxyPoolSettings, 'source' | 'withoutConnect'>,

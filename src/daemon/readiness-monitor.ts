@@ -1,5 +1,5 @@
 /**
- * Keeps the verdict on readiness: collects the facts, decides each second and when a source changes its state, and emits
+ * Monitors readiness: collects the facts, decides once a second and when a source changes its state, and emits
  * `readiness.changed`. It owns the timer.
  */
 import type { Readiness } from '../admin/schemas.ts';
@@ -22,19 +22,19 @@ export interface ReadinessOptions {
   readonly plane: Pick<DataPlane, 'listeners' | 'workers'>;
   readonly draining: () => boolean;
   readonly faults: Pick<SourceFaults, 'of'>;
-  /** The current values: a reload may change them. */
+  /** Returns the current limits: a reload may change them. */
   readonly limits: () => Pick<ReadinessFacts, 'clientWaitMs' | 'drawTimeoutMs'>;
   readonly fleet: Pick<Fleet, 'shared'> | undefined;
 }
 
-/** Members expire, and time passes, without an event. */
+/** The interval of checks, because members expire and time passes without an event. */
 const CHECK_EVERY_MS = 1_000;
 
 export class ReadinessMonitor {
   readonly #options: ReadinessOptions;
   readonly #subscriptions: readonly Disposable[];
   #verdict: ReturnType<typeof decideReadiness>;
-  /** Client requests in a row for which every member tried failed. */
+  /** The number of client requests in a row for which every member tried failed. */
   #failedRequests = 0;
   #timer: Disposable | undefined;
   #isCheckQueued = false;
@@ -53,7 +53,7 @@ export class ReadinessMonitor {
     this.#arm();
   }
 
-  /** The verdict now. */
+  /** Returns the current verdict. */
   check(
     statuses = this.#options.refiller().sources(),
     counts: readonly SourceCounts[] = this.#options.pool.counts(),

@@ -1,54 +1,54 @@
 /**
- * Decides whether a client that comes now is expected to be served, and why not. Pure: facts in, verdict out.
+ * Decides whether noria expects to serve a client that comes now, and if not, why. Pure.
  *
- * /readyz, `noria status`, the dashboard, systemd's status, the metric noria_ready and the log all show this verdict. A new
- * reason is one more check that returns problems.
+ * /readyz, `noria status`, the dashboard, systemd's status, the metric noria_ready and the log all show this verdict.
+ * To add a reason, add a check that returns problems.
  */
 import type { Readiness, ReadinessProblem } from '../admin/schemas.ts';
 import { formatCount, roughDuration } from '../core/words.ts';
 import type { SourceStatus } from '../refill/status.ts';
 
-/** What the verdict depends on. Durations are in ms. */
+/** The facts on which the verdict depends. Durations are in ms. */
 export interface ReadinessFacts {
-  /** Monotonic. */
+  /** Now, as a monotonic moment. */
   readonly now: number;
   readonly draining: boolean;
   readonly listenerCount: number;
   readonly workers: { readonly wanted: number; readonly running: number };
-  /** Client requests in a row, up to now, for which every member tried failed. */
+  /** The number of latest client requests in a row for which every member tried failed. */
   readonly failedRequests: number;
   /** How long a client waits for a member. */
   readonly clientWaitMs: number;
   /** The longest time that a draw takes. */
   readonly drawTimeoutMs: number;
   readonly sources: readonly SourceFacts[];
-  /** Why the fleet's store is lost, and for how long; absent: it is connected, or there is no fleet. */
+  /** Why the fleet's store is lost, and for how long; absent if it is connected, or without a fleet. */
   readonly storeLost?: { readonly reason: string; readonly ms: number };
 }
 
 export interface SourceFacts
   extends Pick<SourceStatus, 'name' | 'state' | 'stateMs' | 'reason' | 'advice' | 'lastDraw' | 'nextCallMs'> {
-  /** Members that a client can get now. */
+  /** The number of members that a client can get now. */
   readonly usable: number;
-  /** Drawn members whose first health check is under way. */
+  /** The number of drawn members whose first health check is in progress. */
   readonly joining: number;
-  /** Its members refuse its credentials, so clients may not use them. */
+  /** Present while members refuse the credentials of the source, so that clients may not use them. */
   readonly blocked?: { readonly reason: string; readonly advice: string };
 }
 
-/** An earlier verdict, for how long its state has lasted. */
+/** An earlier verdict. It tells how long the state has lasted. */
 export interface ReadinessSince {
   readonly state: Readiness['state'];
-  /** Monotonic. */
+  /** Since when, as a monotonic moment. */
   readonly since: number;
 }
 
 type Verdict = Pick<Readiness, 'state' | 'reason'>;
 
 const MS_PER_SECOND = 1_000;
-/** A single request may fail because of a few bad members. Two failed requests in a row are a reason to look. */
+/** A single request may fail because of a few bad members. Two failed requests in a row count as a problem. */
 const FAILED_REQUESTS_IN_A_ROW = 2;
-/** A restart of the store, or a failover, usually takes less. */
+/** How long a lost store is not a problem. A restart of the store, or a failover, usually takes less. */
 const STORE_GRACE_MS = 3_000;
 
 export function decideReadiness(facts: ReadinessFacts, before?: ReadinessSince): Readiness & ReadinessSince {
@@ -73,14 +73,14 @@ export function decideReadiness(facts: ReadinessFacts, before?: ReadinessSince):
   };
 }
 
-/** Whether two verdicts say the same, apart from counts and times. */
+/** Whether two verdicts are equal except for counts and times. */
 export function isSameVerdict(one: Readiness, other: Readiness): boolean {
   const key = ({ state, problems }: Readiness) =>
     JSON.stringify([state, problems.map(({ kind, source, reason }) => [kind, source, reason])]);
   return key(one) === key(other);
 }
 
-/** Nothing can be served, whatever the sources do. */
+/** Problems that prevent noria from serving any client, whatever the sources do. */
 function fatalProblems({ draining, listenerCount, workers }: ReadinessFacts): ReadinessProblem[] {
   if (draining) {
     return [problem('shutting-down', 'shutting down; open tunnels may finish, new clients are refused')];
@@ -99,7 +99,7 @@ function fatalProblems({ draining, listenerCount, workers }: ReadinessFacts): Re
   return [];
 }
 
-/** What limits the service without ending it. */
+/** Problems that limit the service without stopping it. */
 function doubts({ workers, failedRequests, storeLost }: ReadinessFacts): ReadinessProblem[] {
   const found: ReadinessProblem[] = [];
   if (storeLost !== undefined && storeLost.ms >= STORE_GRACE_MS) {
@@ -121,7 +121,7 @@ function doubts({ workers, failedRequests, storeLost }: ReadinessFacts): Readine
   return found;
 }
 
-/** Why the source is not expected to bring members when a client needs them. */
+/** Why noria does not expect members from the source when a client needs them. */
 function problemOf(source: SourceFacts, facts: ReadinessFacts): ReadinessProblem[] {
   const { name, state, reason, advice, blocked, lastDraw, nextCallMs } = source;
   const of = (kind: ReadinessProblem['kind'], why: string, what: string | undefined, nextMs = nextCallMs) => [
@@ -146,7 +146,7 @@ function problemOf(source: SourceFacts, facts: ReadinessFacts): ReadinessProblem
   return [];
 }
 
-/** @param problems - of the sources, and doubts: none of them is fatal by itself. */
+/** @param problems - problems of the sources, and doubts; none of them is fatal alone. */
 function verdictOn({ sources }: ReadinessFacts, problems: readonly ReadinessProblem[]): Verdict {
   const usable = sources.reduce((sum, source) => sum + (source.blocked === undefined ? source.usable : 0), 0);
   const has = (source: SourceFacts) =>
@@ -168,7 +168,10 @@ function verdictOn({ sources }: ReadinessFacts, problems: readonly ReadinessProb
   return { state: 'degraded', reason: isIdle ? idle : emptyPool(able) };
 }
 
-/** Members that failed are no reason to refuse the next client: it starts a draw, and noria cannot recover without one. */
+/**
+ * Whether the problem may end with the next client. Members that failed are no reason to refuse clients, because noria
+ * recovers only when a client starts a draw.
+ */
 function isPassing({ kind }: ReadinessProblem, { state }: SourceFacts): boolean {
   return kind === 'members-failing' && state === 'idle';
 }

@@ -1,4 +1,4 @@
-/** Restores the pool from the snapshot. Its members pass the same checks of their addresses as those of a draw. */
+/** Restores the pool from the snapshot. The restored members pass the same address checks as drawn members. */
 import { canonicalIp } from '../core/host-port.ts';
 import { formatCount } from '../core/words.ts';
 import type { Pool } from '../pool/pool.ts';
@@ -45,8 +45,8 @@ export function restorePool(
 }
 
 /**
- * Removes the members at noria's own addresses. Which ones these are is known only once the listeners are open: the system
- * chooses the port of `:0`, and an inherited socket (`fd:3`) brings its address.
+ * Removes the members at noria's own addresses. noria's own addresses are known only when the listeners are open: the
+ * system chooses the port of `:0`, and an inherited socket (`fd:3`) already has an address.
  */
 export function evictOwnMembers(
   pool: Pick<Pool, 'members' | 'evict'>,

@@ -1,4 +1,4 @@
-/** A server of the configuration in force, or none: the admin API, or proxyPool. A reload replaces the server. */
+/** Holds a server of the configuration in force, or none: the admin API, or proxyPool. A reload replaces the server. */
 import type { HttpServer } from '../admin/http-server.ts';
 
 export class ServerSlot<Settings> {
@@ -16,9 +16,8 @@ export class ServerSlot<Settings> {
   }
 
   /**
-   * Replaces the server. Closes the previous one first, because the next may need its address, and opens it again when the
-   * next cannot be opened.
-   *
+   * Replaces the server. Closes the previous server first, because the next one may need its address. If the next one
+   * cannot be opened, opens the previous one again.
    * @throws NoriaError listen-failed
    */
   async open(settings: Settings | undefined): Promise<void> {

@@ -1,6 +1,6 @@
 /**
- * Sources whose credentials several members refused. Such a source is blocked as a whole, so that it costs no more members, and
- * tried again at intervals, because the credentials may have been corrected at the service.
+ * Blocks sources whose credentials several members refused, so that such a source loses no more members. Tries a
+ * blocked source again at intervals, because the credentials may have been corrected at the service.
  */
 import type { Clock } from '../core/clock.ts';
 import type { Log } from '../core/log.ts';
@@ -9,9 +9,9 @@ import type { SourceFault } from '../dialer/credentials.ts';
 export interface SourceFaultsOptions {
   readonly clock: Clock;
   readonly log: Log;
-  /** Keeps the source's members from being picked, for this reason; `undefined` unblocks them. */
+  /** Stops the pool from picking the source's members, for this reason; `undefined` unblocks them. */
   readonly block: (source: string, reason: string | undefined) => void;
-  /** Makes the dialer forget which members refused the source's credentials. */
+  /** Makes the dialer forget which members refused the credentials of the source. */
   readonly resetRefusals: (source: string) => void;
 }
 
@@ -19,7 +19,7 @@ export interface SourceFaultsOptions {
 const RETRY_MS = 60_000;
 
 interface KnownFault extends Pick<SourceFault, 'reason' | 'advice'> {
-  /** Absent while the source is being tried again. */
+  /** Absent while noria tries the source again. */
   readonly retry: Disposable | undefined;
 }
 
@@ -31,12 +31,12 @@ export class SourceFaults {
     this.#options = options;
   }
 
-  /** The fault of the source, also while it is being tried again. */
+  /** The fault of the source. It stays while noria tries the source again. */
   of(source: string): Pick<SourceFault, 'reason' | 'advice'> | undefined {
     return this.#known.get(source);
   }
 
-  /** The dialer found that the source is at fault, or no longer is. */
+  /** Call it when the dialer finds that the source is at fault, or no longer is. */
   update({ source, active, reason, advice }: SourceFault): void {
     const { clock, log, block } = this.#options;
     const before = this.#known.get(source);
@@ -64,7 +64,7 @@ export class SourceFaults {
     this.#options.block(source, undefined);
   }
 
-  /** After a reload, when known faults may no longer apply: tries all sources again. */
+  /** Tries all sources again after a reload, which may have solved their faults. */
   forget(): void {
     for (const source of [...this.#known.keys()]) this.tryAgain(source);
     this.#known.clear();

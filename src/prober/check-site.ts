@@ -8,11 +8,11 @@ import { MAX_RESPONSE_HEAD_BYTES, readResponseHead } from '../dialer/connect-han
 
 export interface CheckSite {
   readonly target: HostPort;
-  /** TLS inside the tunnel. Its certificate is verified, which detects a man in the middle. */
+  /** True: TLS inside the tunnel. Its certificate is verified, which detects a man in the middle. */
   readonly tls: boolean;
-  /** For a request in absolute form; without a fragment. */
+  /** The URL for a request in absolute form, without a fragment. */
   readonly url: string;
-  /** For the Host field: without the port if it is the default one (RFC 9110 §7.2). */
+  /** The value of the Host field: without the port if it is the default one (RFC 9110 §7.2). */
   readonly authority: string;
   /** Path and query. */
   readonly path: string;
@@ -66,7 +66,7 @@ export function askSite(
 
 function overTls(socket: Socket, { host, kind }: HostPort): Socket {
   const tls = connectTls({ socket, ...(kind === 'name' ? { servername: host } : {}) });
-  return tls.on('error', () => {}); // ignored: 'close' follows and is enough here
+  return tls.on('error', () => {}); // ignored: the 'close' event follows, and its handler is enough
 }
 
 function requestFor({ authority, url, path }: CheckSite, { forwardMode, login }: RawConnection): string {

@@ -1,7 +1,7 @@
 /**
  * One probe of one member: an attempt and, if a check is configured, a request to its site.
  *
- * Owns its connection until the outcome. The lease belongs to the prober.
+ * Owns its connection until the outcome. The prober owns the lease.
  */
 import type { Socket } from 'node:net';
 import type { Clock } from '../core/clock.ts';
@@ -20,21 +20,27 @@ import { askSite, type CheckSite, type SiteAnswer } from './check-site.ts';
 import { isRelayed } from './relay-check.ts';
 
 export type ProbeOutcome =
-  /** `latencyMs` is absent if only a sign of life was required. `relays`: bytes of a target came through the member. */
+  /**
+   * `latencyMs` is absent if the probe required only a sign of life. `relays`: bytes of a target came through the
+   * member.
+   */
   | { readonly kind: 'passed'; readonly latencyMs?: number; readonly relays: boolean }
   | { readonly kind: 'failed'; readonly fault: FaultCode; readonly blame: Blame }
-  /** The member gave no sign of life: it hangs up on every request, or never answers. */
+  /** The member gave no sign of life: it closes every connection without an answer, or never answers. */
   | { readonly kind: 'lifeless'; readonly fault: FaultCode }
-  /** The member does not reach its own address, where it listens, or relays nothing from there. */
+  /** The member cannot connect to its own address, where it listens, or relays nothing from there. */
   | { readonly kind: 'unconnected'; readonly fault: FaultCode }
-  /** The member or the site failed. The success of another member decides. `alive`: the member speaks its protocol. */
+  /**
+   * The member or the site failed. If another member reaches the site, this one is at fault. `alive`: the member speaks
+   * its protocol.
+   */
   | { readonly kind: 'suspect'; readonly fault: FaultCode; readonly alive: boolean }
   | { readonly kind: 'cancelled' };
 
 export interface ProbeTask {
   readonly lease: Lease;
   readonly asks: SiteTask | 'sign-of-life' | 'own-address';
-  /** For the whole probe of a site; else for each of its steps. */
+  /** Time limit: for the whole probe of a site, otherwise for each step. */
   readonly timeoutMs: number;
 }
 
@@ -50,10 +56,10 @@ export interface ProbeParts {
   readonly dialer: Pick<MemberDialer, 'attempt'>;
 }
 
-/** Names under `.invalid` never resolve (RFC 6761): a working proxy answers that it cannot reach the target. */
+/** Names under `.invalid` never resolve (RFC 6761): a working proxy reports that it cannot reach the target. */
 const NOWHERE: HostPort = { host: 'probe.invalid', port: 443, kind: 'name', text: 'probe.invalid:443' };
 
-/** Answers of a working member about a target that it cannot reach. */
+/** Errors that only a working member reports: it cannot reach the target. */
 const SIGNS_OF_LIFE: ReadonlySet<FaultCode> = new Set(['target-doubted', 'member-refused']);
 
 const SITE_FAULTS = {
@@ -76,7 +82,7 @@ export class Probe {
     this.#task = task;
   }
 
-  /** Ends the probe with `cancelled`. */
+  /** Ends the probe. Its outcome is `cancelled`. */
   cancel(): void {
     this.#cancelled = true;
     this.#attempt?.cancel();
@@ -109,10 +115,12 @@ export class Probe {
   }
 
   /**
-   * Asks for two targets that no client chooses. One does not exist: the member must report it as unreachable. Some working
-   * proxies hang up instead of that, or wait for their resolver. The other one listens: the member's own address.
+   * Asks for two targets that no client uses. The first does not exist, so the member must report it as unreachable.
+   * Some working proxies close the connection instead, or wait for their resolver. The second one is the member's own
+   * address, where it listens.
    *
-   * @param asks - `own-address` asks for that first, and requires that the member relays its answer.
+   * @param asks - `own-address` asks for the member's own address first, and requires that the member relays its
+   * answer.
    */
   async #askForSignOfLife(asks: 'sign-of-life' | 'own-address'): Promise<ProbeOutcome> {
     const { host, port } = this.lease;

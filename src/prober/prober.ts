@@ -1,11 +1,12 @@
 /**
- * Probes members: unproven members of the free product before their first use, members that one client alone makes suspect and,
- * if a check is configured, members after their quarantine and members through which no client connected for a while.
+ * Probes members: unproven members of the free product before their first use, members that one client alone makes
+ * suspect and, if a check is configured, members after their quarantine and members through which no client connected
+ * for a while.
  *
  * A probe uses the same protocols and credentials as a client's request. With a check, the site's response must arrive
- * through the member. Without one, the member must answer in its protocol. A member is blamed for a failing site only if
- * another member reaches the site afterwards, so a dead site or a wrong check costs no member anything. Likewise a suspected
- * member is blamed for giving no sign of life only if a member that works gives one.
+ * through the member. Without one, the member must answer in its protocol. A member is blamed for a failing site only
+ * if another member reaches the site afterwards, so a dead site or a wrong check costs no member anything. Likewise, a
+ * suspected member without a sign of life is blamed only if a working member gives one.
  */
 import type { Clock } from '../core/clock.ts';
 import { Deadlines } from '../core/deadlines.ts';
@@ -19,26 +20,28 @@ import { Probe, type ProbeOutcome, type ProbeTask } from './probe.ts';
 
 /** The pool as the prober needs it. */
 export interface ProbeLeases {
-  /** Members that need a probe, unproven ones first; with `staleMs` also those without a success for that long. */
+  /**
+   * Leases members that need a probe, unproven ones first; with `staleMs` also members without a success for that long.
+   */
   acquireForProbe(limit: number, staleMs?: number): readonly ProbeLease[];
-  /** A member of the source that worked within `withinMs`. */
+  /** Leases a member of the source that worked within `withinMs`. */
   acquireForComparison(source: string, withinMs: number): Lease | undefined;
   report(report: LeaseReport): void;
 }
 
 export interface CheckSettings {
-  /** http or https. */
+  /** The URL of the site, http or https. */
   readonly url: string;
   readonly everyMs: number;
-  /** For the whole probe, including the connection. */
+  /** Time limit of the whole probe, including the connection. */
   readonly timeoutMs: number;
   readonly expectStatus: number;
 }
 
 export interface ProberSettings {
-  /** Undefined: off. Unproven members then need only a sign of life. */
+  /** Undefined: no check is configured. Unproven members then need only a sign of life. */
   readonly check: CheckSettings | undefined;
-  /** Sources whose members join unproven. */
+  /** The sources whose members join unproven. */
   readonly unprovenSources: ReadonlySet<string>;
 }
 
@@ -50,17 +53,17 @@ export interface ProberOptions extends ProberSettings {
   readonly dialer: Pick<MemberDialer, 'attempt'>;
 }
 
-/** Interval at which the pool is asked for members to probe, with jitter. */
+/** The interval at which the prober asks the pool for members to probe, with jitter. */
 const ROUND_MS = 1_000;
 const JITTER = 0.2;
 const MAX_PROBES = 32;
-/** Enough for most working members to answer, and for dead ones to fail. */
+/** Time limit for a sign of life: enough for most working members, and short for dead ones. */
 const SIGN_OF_LIFE_TIMEOUT_MS = 5_000;
-/** A member that worked this recently is expected to give a sign of life. */
+/** A member that worked within this time is expected to give a sign of life. */
 const WORKED_MS = 10 * 60_000;
 const TICK_MS = 50;
 
-/** A member for which the site failed, until another member shows whether the site works. */
+/** A member for which the site failed. It waits until another member shows whether the site works. */
 interface Suspect {
   readonly lease: ProbeLease;
   readonly fault: FaultCode;
@@ -86,7 +89,7 @@ export class Prober implements AsyncDisposable {
     this.#site = siteOf(options);
     this.#deadlines = new Deadlines(options.clock, TICK_MS);
     this.#joinObserver = options.bus.on('member.joined', ({ source, renewed }) => {
-      // Not synchronously: the pool is still adding the members of a draw.
+      // Wakes later, not synchronously, because the pool is still adding the members of a draw.
       if (!renewed && this.#settings.unprovenSources.has(source)) this.#wakeAfter(0);
     });
     this.#wakeAfter(0);
@@ -99,7 +102,7 @@ export class Prober implements AsyncDisposable {
     this.#wakeAfter(0);
   }
 
-  /** Cancels all probes without blame for their members. Idempotent. Close the prober before the dialer. */
+  /** Cancels all probes without blaming their members. Idempotent. Close the prober before the dialer. */
   async close(): Promise<void> {
     this.#closed = true;
     this.#timer?.[Symbol.dispose]();
@@ -188,7 +191,7 @@ export class Prober implements AsyncDisposable {
     }
   }
 
-  /** A suspected member failed. It is at fault if a member of its source that works does better. */
+  /** A suspected member failed. It is at fault if a working member of its source passes the same probe. */
   #compare(lease: Lease, { kind, fault }: Extract<ProbeOutcome, { kind: 'lifeless' | 'unconnected' }>): void {
     const { pool } = this.#options;
     const other = this.#closed ? undefined : pool.acquireForComparison(lease.source, WORKED_MS);
@@ -228,7 +231,10 @@ export class Prober implements AsyncDisposable {
     this.#suspects = [];
   }
 
-  /** No member reached the site, so the suspects are not at fault. Admits new members that are alive, as without a check. */
+  /**
+   * No member reached the site, so the suspects are not at fault. Admits new members that are alive, as if no check was
+   * configured.
+   */
   #acquit(suspects: readonly Suspect[]): void {
     for (const { lease, alive } of suspects) {
       if (alive && lease.isNew) this.#admit(lease, undefined);
@@ -236,7 +242,7 @@ export class Prober implements AsyncDisposable {
     }
   }
 
-  /** Ends the lease and leaves the member as it was. */
+  /** Ends the lease and does not change the member. */
   #release(lease: Lease): void {
     this.#options.pool.report({ lease: lease.id, kind: 'failed', blame: 'nobody', fault: 'client-gone' });
   }

@@ -1,7 +1,8 @@
 /**
  * The state folder: the pace, shared by all processes that use the folder, and the snapshot and sessions of one daemon.
  *
- * A second daemon on the same folder does not start and names the first. Commands may run at the same time and share the pace.
+ * A second daemon on the same folder does not start, and its error names the first one. Commands may run at the same
+ * time and share the pace.
  */
 import { mkdir, stat } from 'node:fs/promises';
 import { dirname, join, resolve } from 'node:path';
@@ -18,9 +19,12 @@ import { inspectFolder, sweepDrafts, unusableFolder } from './state-files.ts';
 import { VersionedFile } from './versioned-file.ts';
 
 export interface StateOptions {
-  /** Created with mode 0700 if missing. `undefined`: nothing is stored, and the pace is known only to this process. */
+  /**
+   * The path, created with mode 0700 if missing. `undefined`: noria stores nothing, and only this process knows the
+   * pace.
+   */
   readonly dir: string | undefined;
-  /** A daemon locks the folder and writes the snapshot. A command only shares the pace. */
+  /** True: a daemon, which locks the folder and writes the snapshot. False: a command, which only shares the pace. */
   readonly daemon: boolean;
   readonly clock: Clock;
   readonly warn: (message: string) => void;
@@ -73,7 +77,7 @@ const NOTHING_STORED: Omit<State, 'pace'> = {
   close: async () => {},
 };
 
-/** `null`, like a damaged lock: nobody uses the folder. */
+/** The owner, or `null` if no process uses the folder. A damaged lock counts as `null`. */
 const lockSchema = z.object({ owner: ownerSchema.nullable().catch(null) }).catch({ owner: null });
 
 async function createFolder(folder: string): Promise<void> {
@@ -85,7 +89,7 @@ async function createFolder(folder: string): Promise<void> {
   }
 }
 
-/** `mkdir` with `recursive` never returns where an existing folder answers ENOENT, as in /proc. */
+/** `mkdir` with `recursive` never returns if an existing folder answers ENOENT, as in /proc. */
 async function createFolders(folder: string): Promise<void> {
   if (await isFolder(folder)) return;
   const parent = dirname(folder);
@@ -93,18 +97,21 @@ async function createFolders(folder: string): Promise<void> {
   try {
     await mkdir(folder, { mode: 0o700 });
   } catch (error) {
-    if (!(await isFolder(folder))) throw error; // otherwise another process has just created it
+    if (!(await isFolder(folder))) throw error; // if the folder exists, another process has just created it
   }
 }
 
 function isFolder(path: string): Promise<boolean> {
   return stat(path).then(
     (found) => found.isDirectory(),
-    () => false, // ignored: creating it fails with the reason
+    () => false, // ignored: creating the folder fails with the reason
   );
 }
 
-/** Locks the folder for this process, also if its owner has died. @returns a function that unlocks it. */
+/**
+ * Locks the folder for this process. Takes over the lock of a process that has died. @returns a function that unlocks
+ * it.
+ */
 async function lockFolder(folder: string, boot: BootClock): Promise<() => Promise<void>> {
   const lock = new VersionedFile(folder, 'daemon');
   await lock.change((value) => {

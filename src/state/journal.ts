@@ -1,9 +1,10 @@
 /**
  * The journal: many small records by key, kept on disk as they change.
  *
- * The file has one JSON value a line: an object is the head of a write, with its moment; `["key", value]` is a record, of which
- * the last one of a key counts; `["key"]` removes it. A write appends what has changed. A file with mostly outdated lines is
- * replaced by a new one. All work is done in slices, so that a hundred thousand records do not block the event loop.
+ * The file has one JSON value per line. An object is the head of a write, with its moment. `["key", value]` is a
+ * record; the last record of a key counts. `["key"]` removes the record. A write appends the changed records. A file
+ * with mostly outdated lines is replaced by a new one. All work is done in slices, so that a hundred thousand records
+ * do not block the event loop.
  */
 import type { FileHandle } from 'node:fs/promises';
 import { z } from 'zod';
@@ -18,37 +19,37 @@ export type JournalEntry = readonly [key: string, value: unknown];
 /** The owner of the records. */
 export interface JournalSource {
   readonly size: number;
-  /** Every record. The records may change during the iteration. */
+  /** Returns all records. They may change during the iteration. */
   all(): Iterable<JournalEntry>;
-  /** At most `most` of the records that have changed, and forgets that they have. */
+  /** Returns at most `most` of the changed records, and counts them as unchanged from then on. */
   takeChanges(most: number): readonly JournalEntry[];
-  /** Forgets all changes so far. */
+  /** Counts all records as unchanged. */
   dropChanges(): void;
 }
 
 export interface FoundRecord {
   readonly value: unknown;
-  /** Ms since it was written, also if the wall clock was set since. */
+  /** The time in ms since the record was written, correct even if the wall clock was set since. */
   readonly ageMs: number;
 }
 
 export interface Journal {
-  /** What the file contained when it was opened, not validated; empty after `attach`. */
+  /** The content of the file when it was opened, not validated; empty after `attach`. */
   readonly found: ReadonlyMap<string, FoundRecord>;
   /**
-   * Begins to write the records of a source. After each call of `onChange` the changes are on disk within a second, together with
-   * others until then.
+   * Begins to write the records of a source. Within a second after each call of `onChange`, the changes are on disk.
+   * Changes in that time are written together.
    */
   attach(open: (onChange: () => void) => JournalSource): void;
   /** Writes all records one last time. Safe to call twice. */
   close(): Promise<void>;
 }
 
-/** How long a write waits for more changes: half of the second that a crash may cost. */
+/** How long a write waits for more changes: half of the second of changes that a crash may lose. */
 const GATHER_MS = 500;
-/** Records that are turned into text at a time: about a millisecond. */
+/** How many records are converted to text at a time, which takes about a millisecond. */
 const SLICE = 500;
-/** Outdated lines that are kept, in addition to one for each record. */
+/** How many outdated lines the file may have, in addition to one for each record. */
 const MIN_OUTDATED = 1_000;
 const FORMAT = 1;
 
@@ -59,7 +60,7 @@ export async function openJournal(options: StateFileOptions): Promise<Journal> {
   return new JournalFile(options, await readRecords(options));
 }
 
-/** Stores nothing: for `state: off`. */
+/** A journal that stores nothing, for `state: off`. */
 export function noJournal(): Journal {
   return { found: new Map(), attach: () => {}, close: async () => {} };
 }
@@ -68,7 +69,7 @@ class JournalFile implements Journal {
   found: ReadonlyMap<string, FoundRecord>;
   readonly #options: StateFileOptions;
   #source: JournalSource | undefined;
-  /** Undefined until the first write and after a failed one: the next write then replaces the file. */
+  /** Undefined before the first write and after a failed write. The next write then replaces the file. */
   #file: FileHandle | undefined;
   #lineCount = 0;
   #timer: Disposable | undefined;
@@ -92,7 +93,7 @@ class JournalFile implements Journal {
     this.#closed = true;
     await this.#writing;
     if (this.#source !== undefined) {
-      await this.#closeFile(); // so that the file is replaced: the times of all records are then exact
+      await this.#closeFile(); // replaces the file at the next write, so that the times of all records are exact
       this.#dirty = true;
       await this.#write();
     }
@@ -102,7 +103,7 @@ class JournalFile implements Journal {
   #saveSoon(): void {
     if (this.#closed || this.#source === undefined) return;
     this.#dirty = true;
-    if (this.#writing !== undefined) return; // its end starts the write of these changes
+    if (this.#writing !== undefined) return; // the end of the current write starts the write of these changes
     this.#timer ??= this.#options.clock.after(GATHER_MS, () => void this.#write());
   }
 
@@ -126,7 +127,7 @@ class JournalFile implements Journal {
         await this.#replace(source);
       } else await this.#append(this.#file, source);
     } catch (error) {
-      // The next change tries again: a full disk must not stop the service.
+      // The next change tries again. A full disk must not stop the service.
       this.#options.warn(`cannot write the journal ${this.#options.path}: ${describeError(error)}`);
       await this.#closeFile();
     }
@@ -187,7 +188,7 @@ function parseRecords(text: string, now: Moment) {
   const found = new Map<string, FoundRecord>();
   let invalidCount = 0;
   let ageMs: number | undefined;
-  // A crash can cut off the last line, so what follows the last line feed does not count.
+  // A crash can cut off the last line, so the text after the last line feed is ignored.
   for (const line of text.split('\n').slice(0, -1)) {
     const parsed = parseLine(line);
     if (Array.isArray(parsed)) {

@@ -1,4 +1,7 @@
-/** A point in time that other processes, and this one after a restart or a change of the wall clock, can compare with now. */
+/**
+ * A point in time that can be compared with now by another process, after a restart, and after a change of the wall
+ * clock.
+ */
 import { z } from 'zod';
 import type { BootClock } from '../core/boot.ts';
 import type { Clock } from '../core/clock.ts';
@@ -6,9 +9,9 @@ import type { Clock } from '../core/clock.ts';
 export const momentSchema = z.object({
   /** Epoch ms. */
   wallAt: z.number(),
-  /** Id of the boot of the machine. */
+  /** The id of the boot of the machine. */
   boot: z.string(),
-  /** Ms since the boot: exact while the machine runs, also if the wall clock is set. */
+  /** Time in ms since the boot: exact while the machine runs, even if the wall clock is set. */
   elapsedMs: z.number(),
 });
 
@@ -16,7 +19,10 @@ export type Moment = Readonly<z.infer<typeof momentSchema>>;
 
 export interface Timekeeper {
   now(): Moment;
-  /** Starts a stopwatch, which returns its ms. It also counts while the process is stopped or the machine is suspended. */
+  /**
+   * Starts a stopwatch and returns a function that reads its ms. It also runs while the process is stopped or the
+   * machine is suspended.
+   */
   stopwatch(): () => number;
 }
 
@@ -30,7 +36,7 @@ export function createTimekeeper(clock: Pick<Clock, 'now' | 'monotonic'>, boot: 
   };
 }
 
-/** Ms from `then` to `now`. Negative if the wall clock was set back between two boots. */
+/** The time in ms from `then` to `now`. Negative if the wall clock was set back between two boots. */
 export function elapsedBetween(then: Moment, now: Moment): number {
   return then.boot === now.boot ? now.elapsedMs - then.elapsedMs : now.wallAt - then.wallAt;
 }

@@ -18,7 +18,7 @@ export function thisProcess(boot: BootClock): Owner {
 
 export function isAlive(owner: Owner, boot: BootClock): boolean {
   if (!exists(owner.pid)) return false;
-  if (owner.startTicks === undefined) return true; // the pid is the only evidence
+  if (owner.startTicks === undefined) return true; // without the start time, the pid is the only evidence
   return owner.boot === boot.id && startTicksOf(owner.pid) === owner.startTicks;
 }
 

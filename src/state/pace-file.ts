@@ -1,9 +1,10 @@
 /**
- * When each instance of the service was last called, and which calls wait for their turn, on disk, shared by all processes
- * that use the folder.
+ * The pace file: when each instance of the service was last called, and which calls wait for their turn. All processes
+ * that use the folder share it.
  *
- * A call is recorded *before* it is sent, and reading, deciding and writing are one atomic step (versioned-file.ts). Neither a
- * crash loop nor a second process can therefore call too early. pace-rule.ts in refill decides when the next call may be sent.
+ * A call is recorded *before* it is sent, and reading, deciding and writing are one atomic step (versioned-file.ts).
+ * Neither a crash loop nor a second process can therefore call too early. pace-rule.ts in refill decides when the next
+ * call may be sent.
  */
 import { z } from 'zod';
 import { type Moment, momentSchema, type Timekeeper } from './moment.ts';
@@ -13,7 +14,7 @@ const atLeast = (min: number) => z.number().min(min).catch(min);
 
 const refusalsSchema = z.object({
   inARow: atLeast(0),
-  /** Factor on the interval, at least 1. */
+  /** A factor that widens the interval, at least 1. */
   widening: atLeast(1),
   lastAt: momentSchema,
 });
@@ -22,11 +23,17 @@ const callSchema = z.object({
   /** The id of the turn that made the call. */
   id: z.string(),
   claimedAt: momentSchema,
-  /** The call reached the service within this many ms of `claimedAt`, if at all. */
+  /** The call reached the service within this many ms after `claimedAt`, if at all. */
   arrivedWithinMs: atLeast(0),
-  /** No call may be sent within this many ms of the arrival, in addition to the interval: the service asked for a break. */
+  /**
+   * After its arrival, no further call may be sent for this many ms in addition to the interval, because the service
+   * asked for a break.
+   */
   holdMs: atLeast(0),
-  /** `pending`: it may still be sent, or is on its way; also if its process was killed. `unanswered`: it ended without an answer. */
+  /**
+   * `pending`: the call is not sent yet, or has no answer yet, or its process was killed. `unanswered`: the call ended
+   * without an answer.
+   */
   fate: z.enum(['pending', 'answered', 'unanswered']),
 });
 
@@ -35,11 +42,11 @@ const queuedTurnSchema = z.object({
   /** The interval of the waiting source. */
   intervalMs: atLeast(0),
   renewedAt: momentSchema,
-  /** It is dropped this many ms after its renewal: its process has probably ended. */
+  /** The turn is dropped this many ms after its renewal, because its process has probably ended. */
   validMs: atLeast(0),
 });
 
-/** Of earlier versions: the start of the last call, and a hold, which may mean a call in flight. */
+/** The format of earlier versions: the start of the last call, and a hold, which may mean a call in flight. */
 const oldEntrySchema = z.object({ startedAt: momentSchema, holdMs: atLeast(0) });
 
 const entrySchema = z.preprocess(
@@ -47,7 +54,10 @@ const entrySchema = z.preprocess(
   z.object({
     /** The last call; absent before the first one. */
     call: callSchema.optional(),
-    /** The turns that wait for a call, first come, first served. They decide only the order: a lost one never breaks the pace. */
+    /**
+     * The turns that wait for a call, first come, first served. The queue decides only the order, so a lost turn never
+     * breaks the pace.
+     */
     queue: z.array(queuedTurnSchema).catch([]),
     /** Recent answers that noria calls too often (12002). */
     refusals: refusalsSchema.optional().catch(undefined),
@@ -59,7 +69,7 @@ const lenientEntry = entrySchema.optional().catch(undefined);
 /** Invalid entries are treated as if they were never written. */
 const fileSchema = z
   .object({
-    /** Applies to all instances without an entry, after the file was unreadable. */
+    /** The pace of all instances without an entry, after the file was unreadable. */
     floor: lenientEntry,
     paces: z.record(z.string(), lenientEntry).catch({}),
   })
@@ -72,13 +82,13 @@ export type QueuedTurn = Readonly<z.infer<typeof queuedTurnSchema>>;
 export type PaceEntry = Readonly<z.infer<typeof entrySchema>>;
 type Paces = Readonly<z.infer<typeof fileSchema>>;
 
-/** Without `next`, the entry stays as it is. */
+/** Without `next`, the entry does not change. */
 export interface PaceDecision<T> {
   readonly next?: PaceEntry;
   readonly result: T;
 }
 
-/** Decodes an entry. An invalid one is treated as if it was never written. */
+/** Decodes an entry. An invalid entry is treated as if it was never written. */
 export function readPaceEntry(text: string): PaceEntry | undefined {
   return lenientEntry.parse(JSON.parse(text));
 }
@@ -97,7 +107,7 @@ export interface PaceStore extends Timekeeper {
 const FORGOTTEN_AFTER_MS = 7 * 24 * 3_600_000;
 
 interface PaceFileOptions {
-  /** Must exist. */
+  /** The state folder, which must exist. */
   readonly folder: string;
   readonly timekeeper: Timekeeper;
   /** Called each time the file is found unreadable. */
@@ -124,7 +134,7 @@ export function createPaceFile({ folder, timekeeper, warn }: PaceFileOptions): P
   };
 }
 
-/** The pace in memory, not shared and lost when the process ends. */
+/** Keeps the pace in memory: not shared, and lost when the process ends. */
 export function createPaceMemory(timekeeper: Timekeeper): PaceStore {
   const entries = new Map<string, PaceEntry>();
   return {
@@ -146,7 +156,7 @@ function decideOne<T>(
 ): Decision<T> {
   const entries = new Map(Object.entries(paces));
   const { next, result } = decide(entries.get(key) ?? floor, now);
-  // Always replace an unreadable file, or the wait would start again with every read.
+  // An unreadable file is always replaced, because otherwise the wait would start again with every read.
   if (next === undefined && !broken) return { result };
   if (next !== undefined) entries.set(key, next);
   const kept = [...entries].filter(([, entry]) => entry !== undefined && isRecent(entry, now));
@@ -161,7 +171,7 @@ function isRecent({ call, queue }: PaceEntry, now: Moment): boolean {
   return moments.some(({ wallAt }) => now.wallAt - wallAt < FORGOTTEN_AFTER_MS);
 }
 
-/** As if every instance had been called just now. */
+/** Returns an entry as if every instance had been called just now. */
 function pacesFrom(now: Moment): Paces {
   return { floor: { call: unansweredCall(now, 0), queue: [] }, paces: {} };
 }

@@ -1,7 +1,7 @@
 /**
- * The snapshot: what parts of noria find again after a restart, in one JSON file that is written atomically.
+ * The snapshot: one JSON file with the state that parts of noria keep across a restart. It is written atomically.
  *
- * Each part decides what it stores and how to read it; here it is plain data under the name of the part.
+ * Each part decides what it stores and how to read it. This file treats it as plain data under the name of the part.
  */
 import { readdir, rename, rm } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
@@ -12,13 +12,13 @@ import { elapsedBetween, momentSchema, type Timekeeper } from './moment.ts';
 import { readStateFile, replaceStateFile } from './state-files.ts';
 
 export interface SnapshotFile {
-  /** What the file contained for a part when it was opened, not validated; undefined for nothing. */
+  /** The data that the file contained for a part when it was opened, not validated; undefined if there was none. */
   read(part: string): unknown;
-  /** Ms since that was collected, also if the wall clock was set since; 0 for nothing. */
+  /** The time in ms since that data was collected, correct even if the wall clock was set since; 0 without data. */
   ageMs(part: string): number;
-  /** From now on, each write contains what `collect` returns, as plain data. */
+  /** From now on, each write contains the result of `collect`, as plain data. */
   addPart(part: string, collect: () => unknown): void;
-  /** Writes within a few seconds, together with other changes until then. */
+  /** Writes within a few seconds, together with changes until then. */
   saveSoon(): void;
   /** Writes at once. Resolves when the file is on disk, or after a warning that it could not be written. */
   save(): Promise<void>;
@@ -38,7 +38,7 @@ export interface StateFileOptions {
 /** How long `saveSoon` waits for more changes. */
 const GATHER_MS = 3_000;
 const FORMAT = 1;
-/** Invalid snapshots that are kept: enough to find out why, without one more at every restart. */
+/** How many invalid snapshots are kept: enough to find the reason, without a new one at every restart. */
 const MAX_BROKEN_FILES = 3;
 
 const fileSchema = z.object({
@@ -46,7 +46,7 @@ const fileSchema = z.object({
   parts: z.record(z.string(), z.object({ at: momentSchema, value: z.unknown() })),
 });
 
-/** What each part stored, and when it was collected. */
+/** The data of each part, and when it was collected. */
 type Parts = z.infer<typeof fileSchema>['parts'];
 
 /** Opens and reads the snapshot. An invalid file is renamed, so that it is not overwritten. */
@@ -54,7 +54,7 @@ export async function openSnapshotFile(options: StateFileOptions): Promise<Snaps
   return new AtomicSnapshot(options, await readParts(options));
 }
 
-/** Stores nothing: for `state: off`. */
+/** A snapshot that stores nothing, for `state: off`. */
 export function noSnapshot(): SnapshotFile {
   return {
     read: () => undefined,
@@ -119,7 +119,7 @@ class AtomicSnapshot implements SnapshotFile {
     return Object.hasOwn(this.#found, part) ? this.#found[part] : undefined;
   }
 
-  /** One write at a time. Changes during a write start the next one at its end. */
+  /** One write at a time. Changes during a write start another write at its end. */
   #write(): Promise<void> {
     this.#timer?.[Symbol.dispose]();
     this.#timer = undefined;
@@ -138,7 +138,7 @@ class AtomicSnapshot implements SnapshotFile {
         const file = await replaceStateFile(path, (file) => file.writeFile(text));
         await file.close();
       } catch (error) {
-        // The next change tries again: a full disk must not stop the service.
+        // The next change tries again. A full disk must not stop the service.
         warn(`cannot write the snapshot ${path}: ${describeError(error)}`);
       }
     }
@@ -147,7 +147,7 @@ class AtomicSnapshot implements SnapshotFile {
   #collect(): Parts {
     const at = this.#options.timekeeper.now();
     const collected = [...this.#collectors].map(([part, collect]) => [part, { at, value: collect() }]);
-    // A part that has not been added (yet) keeps what was found, with its age.
+    // A part that is not added (yet) keeps the data that was found, with its age.
     return { ...this.#found, ...Object.fromEntries(collected) };
   }
 }

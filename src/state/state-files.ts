@@ -1,6 +1,7 @@
 /**
- * Reads and replaces files of the state folder. noria touches only regular files that belong to its user or to the owner of the
- * folder, and never follows a link: otherwise another user could make it hang (a FIFO), or replace a file or device elsewhere.
+ * Reads and replaces files of the state folder. noria touches only regular files that belong to its user or to the
+ * owner of the folder, and never follows a link: otherwise another user could block noria with a FIFO, or make it
+ * replace a file or device elsewhere.
  */
 import { randomUUID } from 'node:crypto';
 import { constants, type Stats } from 'node:fs';
@@ -10,12 +11,12 @@ import { describeError, NoriaError } from '../core/faults.ts';
 
 /** The names of noria's files. Other files in the folder are ignored. */
 const OWN_NAME = /^(?:pace|daemon|snapshot|sessions)\./;
-/** More versions than noria ever writes. Beyond 2^53 a number has no successor. */
+/** Far more versions than noria ever writes. Beyond 2^53 a number has no exact successor. */
 const MAX_VERSION = 1e12;
 /** Without O_NONBLOCK, opening a FIFO waits for its writer. Both flags are undefined on Windows. */
 const READ_FLAGS = constants.O_RDONLY | (constants.O_NOFOLLOW ?? 0) | (constants.O_NONBLOCK ?? 0);
 
-/** The folder cannot be used. `context.folder` names it. */
+/** The error for a folder that noria cannot use. `context.folder` names the folder. */
 export function unusableFolder(folder: string, why: string, cause?: unknown): NoriaError {
   const message = `cannot use the state folder ${folder}: ${why}`;
   return new NoriaError('state-unwritable', message, { cause, context: { folder } });
@@ -51,7 +52,7 @@ export function findNumberProblem(path: string): string | undefined {
   return `${path} is not a version that noria wrote (at most ${MAX_VERSION}); remove it`;
 }
 
-/** @returns undefined for a missing file. @throws Error for anything but a regular file of noria. */
+/** @returns undefined for a missing file. @throws Error if the path is not a regular file of noria. */
 export async function readStateFile(path: string): Promise<string | undefined> {
   try {
     await assertOwn(path);
@@ -69,7 +70,8 @@ export async function readStateFile(path: string): Promise<string | undefined> {
 }
 
 /**
- * Replaces the file by what `write` writes into a new one, which is synced and renamed: a crash leaves the old content or the new one.
+ * Replaces the file by a new one, which `write` fills. The new file is synced and then renamed, so a crash leaves
+ * either the old content or the new one.
  *
  * @returns the new file, still open.
  */
@@ -80,7 +82,7 @@ export async function replaceStateFile(
   await assertOwn(path);
   const { draft, file } = await writeDraft(path, write);
   try {
-    await rename(draft, path); // replaces a link itself, not the file that it points to
+    await rename(draft, path); // a link itself is replaced, not the file that it points to
     await syncFolder(dirname(path));
     return file;
   } catch (error) {
@@ -109,7 +111,7 @@ export async function writeDraft(
   }
 }
 
-/** Removes the drafts of killed processes. A running process whose draft is removed tries again. */
+/** Removes the drafts of killed processes. If the draft of a running process is removed, that process tries again. */
 export async function sweepDrafts(folder: string): Promise<void> {
   const drafts = (await readdir(folder)).filter((name) => OWN_NAME.test(name) && name.endsWith('.tmp'));
   for (const name of drafts) await unlinkIfThere(join(folder, name));
@@ -123,9 +125,9 @@ export async function unlinkIfThere(path: string): Promise<void> {
   }
 }
 
-/** Makes new names durable. */
+/** Syncs the folder, so that new names survive a crash. */
 export async function syncFolder(folder: string): Promise<void> {
-  if (process.platform === 'win32') return; // a folder cannot be opened there
+  if (process.platform === 'win32') return; // Windows cannot open a folder
   const handle = await open(folder, 'r');
   try {
     await handle.sync();

@@ -26,12 +26,12 @@ export interface Decision<T> {
   readonly result: T;
 }
 
-/** The value of a newest version that is not valid JSON: damaged, or edited manually. */
+/** Marks a value that is not valid JSON: damaged, or edited manually. */
 export const BROKEN = Symbol('broken');
 
-/** Older versions that are kept, so that a slow process notices that its version is outdated. */
+/** How many older versions are kept, so that a slow process notices that its version is outdated. */
 const KEPT_VERSIONS = 8;
-/** One of the colliding processes always succeeds, so this many failures in a row have another cause. */
+/** One of several competing processes always succeeds, so this many failures in a row have another cause. */
 const MAX_TRIES = 1_000;
 
 interface Version {
@@ -52,9 +52,9 @@ export class VersionedFile {
   /**
    * Replaces the value by what `decide` returns, in one atomic step.
    *
-   * `decide` gets the current value (`undefined`: never set; `BROKEN`: unreadable). If another process was faster, it is
-   * called again with the newer value, so it must have no side effects. When the promise resolves, the next value is on
-   * disk. If `decide` throws, nothing is written and the error is rethrown.
+   * `decide` gets the current value (`undefined`: never set; `BROKEN`: unreadable). If another process was faster,
+   * `decide` is called again with the newer value, so `decide` must have no side effects. When the promise resolves,
+   * the next value is on disk. If `decide` throws, nothing is written and the error is rethrown.
    *
    * @throws NoriaError state-unwritable if the folder cannot be read or written, or has no hard links.
    */
@@ -106,10 +106,11 @@ export class VersionedFile {
 
   async #commit(base: Version, value: unknown): Promise<boolean> {
     const number = base.number + 1;
-    // The id makes every text unique: the same value written twice is still two versions.
+    // The id makes every text unique: writing the same value twice creates two different versions.
     if (!(await this.#linkNew(number, JSON.stringify({ id: randomUUID(), value })))) return false;
-    // If this process was suspended after it read its base, others may have created and swept this number since. They sweep
-    // from the oldest version up, so the base has been removed, too, or was recreated by another late process with another id.
+    // If this process was suspended after it read its base, other processes may have created this version number and
+    // removed it again. They remove the oldest versions first, so the base is then missing, too, or another late
+    // process recreated it with another id.
     if ((await readStateFile(this.#path(base.number))) !== base.text) {
       await unlinkIfThere(this.#path(number));
       return false;
@@ -118,7 +119,7 @@ export class VersionedFile {
     return true;
   }
 
-  /** Creates the version with this content, synced to disk. @returns false if it exists. */
+  /** Creates the version with this content, synced to disk. @returns false if the version exists already. */
   async #linkNew(number: number, text: string): Promise<boolean> {
     const { draft, file } = await writeDraft(this.#path(number), (file) => file.writeFile(text));
     await file.close();
@@ -129,7 +130,7 @@ export class VersionedFile {
     } catch (error) {
       const code = errnoOf(error);
       if (code === 'EEXIST') return false;
-      // A daemon that has just started swept the draft. If the folder does not allow drafts at all (/proc), it is an error.
+      // A daemon that has just started removed the draft. If the folder never accepts drafts (/proc), that is an error.
       const swept = code === 'ENOENT' && isOfLink(error);
       if (swept && (await isReadable(this.#folder))) return false; // the caller tries again
       throw error;

@@ -1,11 +1,17 @@
-/** The answers of proxyPool, in the layout of the public proxy pools that scrapers are written for. */
+/** The answers of proxyPool, in the layout of the public proxy pools for which scrapers are written. */
 import { formatHostPort } from '../../core/host-port.ts';
 import type { HandedOut } from './port-ring.ts';
 
-/** For `/get/`, `/pop/` and `/delete/`, with status 200: scrapers of these pools do not read the status. */
+/**
+ * The answer of `/get/`, `/pop/` and `/delete/` without a proxy. Its status is 200, because scrapers of these pools do
+ * not read the status.
+ */
 export const NO_PROXY = { code: 0, src: 'no proxy' } as const;
 
-/** Every path, and what it answers. docs/proxy-pool.md has the same list, held by test/held/proxy-pool.test.ts. */
+/**
+ * Every path, with a description of its answer. docs/proxy-pool.md has the same list, held by
+ * test/held/proxy-pool.test.ts.
+ */
 export const ROUTES = {
   '/': 'this list',
   '/get/': 'a proxy as JSON: the one handed out longest ago',
@@ -24,7 +30,7 @@ export const ROUTES = {
 
 export type RoutePath = keyof typeof ROUTES;
 
-/** What `/` answers, in the layout of the known pools. */
+/** The answer of `/`, in the layout of the known pools. */
 export function describeRoutes() {
   const filters = "type: 'https' | '', source: NAME";
   const paramsOf = (path: string) => (path === '/delete/' ? 'proxy: HOST:PORT' : path === '/' ? '' : filters);
@@ -34,7 +40,7 @@ export function describeRoutes() {
 const MS_PER_SECOND = 1_000;
 const MS_PER_MINUTE = 60_000;
 
-/** @param host - under which the client reaches the ports. @param now - epoch ms. */
+/** @param host - the host under which the client reaches the ports. */
 export function describeProxy({ port, member }: HandedOut, host: string, now: number) {
   const { https, faults, location, source, uses, remainingMs, sinceSuccessMs } = member;
   return {

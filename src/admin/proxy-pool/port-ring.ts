@@ -1,17 +1,17 @@
 /**
- * The local ports that proxyPool hands out to one user, the one handed out longest ago first.
+ * The local ports that proxyPool hands out to one user. The port that was handed out longest ago comes first.
  *
- * A port is handed out with a member of its own: it keeps its member while that works, and a port without one gets a member that
- * no other port has. Owns a timer for each popped port.
+ * Each port has a member of its own and keeps it while the member works. A port without a member gets one that no other
+ * port has. Owns a timer for each popped port.
  */
 import type { Clock } from '../../core/clock.ts';
 
-/** What the client wants to know about the member of a port. */
+/** Facts about the member of a port, for the client. */
 export interface PortMember {
   readonly id: string;
   readonly source: string;
   readonly location: string;
-  /** It accepts CONNECT. */
+  /** The member accepts CONNECT. */
   readonly https: boolean;
   readonly uses: number;
   readonly faults: number;
@@ -21,31 +21,37 @@ export interface PortMember {
 }
 
 export interface PortFilter {
-  /** Only members of this source. */
+  /** Accepts only members of this source. */
   readonly source?: string;
-  /** Only members that accept CONNECT. */
+  /** True: accepts only members that support CONNECT. */
   readonly https: boolean;
 }
 
-/** Asks for a member for a port. */
+/** A request to the pool for the member of a port. */
 export interface PortPin {
   readonly port: number;
   readonly source?: string;
-  /** The keys are the ids of members that other ports have. */
+  /** The members that other ports have; the keys are their ids. */
   readonly taken: ReadonlyMap<string, unknown>;
-  /** `keep`: only its own. `fill`: another one if its own does not work. `move`: also if its own is of another source. */
+  /**
+   * `keep`: only the port's own member. `fill`: another member if the own one does not work. `move`: another member
+   * also if the own one has another source.
+   */
   readonly mode: 'keep' | 'fill' | 'move';
 }
 
 /** The ports of one user, as the pool knows them. */
 export interface PortBackend {
-  /** Id of the member that the port has. */
+  /** The id of the member that the port has. */
   memberOf(port: number): string | undefined;
-  /** Gives the port a member that can serve it now; undefined when there is none. */
+  /** Gives the port a member that can serve it now; undefined if there is none. */
   pin(pin: PortPin): PortMember | undefined;
-  /** The member of the port is bad: it is not used for a while, and the port gets another one. */
+  /**
+   * Reports the member of the port as bad. The pool does not use the member for a while, and gives the port another
+   * one.
+   */
   reject(port: number): void;
-  /** The port gets another member. */
+  /** Gives the port another member. */
   move(port: number): void;
 }
 
@@ -56,15 +62,15 @@ export interface HandedOut {
 
 interface RingPort {
   readonly port: number;
-  /** The number of the request that got it last. */
+  /** The number of the request that last got this port. */
   turn: number;
-  /** A client has it and has not deleted it. */
+  /** A client has the port and has not deleted it. */
   isOut: boolean;
   /** Set from `pop` until the port moves. */
   moving: Disposable | undefined;
 }
 
-/** How long the client that popped a port has its member for itself. */
+/** How long the client that popped a port has the port's member for itself. */
 export const POP_MS = 60_000;
 
 export class PortRing {
@@ -81,7 +87,7 @@ export class PortRing {
     );
   }
 
-  /** The next port; undefined when no member can serve one. */
+  /** Hands out the next port; undefined when no member can serve one. */
   next(filter: PortFilter): HandedOut | undefined {
     const found = this.#first(filter, 'fill') ?? this.#firstMoved(filter);
     if (found === undefined) return undefined;
@@ -92,7 +98,7 @@ export class PortRing {
     return { port: ringPort.port, member };
   }
 
-  /** The same. When `POP_MS` have passed, the port moves to another member. */
+  /** Hands out the next port like `next`, and moves it to another member after `POP_MS`. */
   pop(filter: PortFilter): HandedOut | undefined {
     const found = this.next(filter);
     const ringPort = found && this.#ports.get(found.port);
@@ -104,7 +110,7 @@ export class PortRing {
     return found;
   }
 
-  /** Every port that has a member, or can get one, in the order of their numbers. */
+  /** Returns every port that has a member or can get one, in the order of their numbers. */
   all(filter: PortFilter): HandedOut[] {
     const found = [...this.#serving(filter, 'fill')].map(({ ringPort, member }) => {
       ringPort.isOut = true;
@@ -114,10 +120,10 @@ export class PortRing {
   }
 
   /**
-   * The client found the member of the port bad. Clients that share a port may all report the same failure, so only the first
+   * A client reports the member of the port as bad. Clients that share a port may all report the same failure, so only the first
    * report since the port was handed out counts.
    *
-   * @returns whether it counts.
+   * @returns whether this report counts.
    */
   reject(port: number): boolean {
     const ringPort = this.#ports.get(port);
@@ -143,7 +149,7 @@ export class PortRing {
     return undefined;
   }
 
-  /** The ports that a member can serve, as they are asked for. */
+  /** Yields the ports that a member can serve, one at a time on request. */
   *#serving(filter: PortFilter, mode: PortPin['mode']) {
     const source = filter.source === undefined ? {} : { source: filter.source };
     const taken = new Map<string, number>();
@@ -162,11 +168,11 @@ export class PortRing {
       const member = this.#backend.pin({ port, ...source, taken, mode: nextMode });
       take(this.#backend.memberOf(port), 1);
       if (member !== undefined && (member.https || !filter.https)) yield { ringPort, member };
-      if (member === undefined && before === undefined) nextMode = 'keep'; // no member is free, so do not search again
+      if (member === undefined && before === undefined) nextMode = 'keep'; // no member is free: stop the search
     }
   }
 
-  /** Popped ports last, since their clients want to have them for themselves. */
+  /** Popped ports come last, because their clients want them for themselves. */
   #inOrder(): RingPort[] {
     const isPopped = ({ moving }: RingPort) => (moving === undefined ? 0 : 1);
     return [...this.#ports.values()].sort(

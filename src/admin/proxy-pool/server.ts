@@ -1,8 +1,8 @@
 /**
- * The server of proxyPool: local ports, each on one member, by the HTTP API of raw proxy pools.
+ * The server of proxyPool. It hands out local ports, each with one member, through the HTTP API of raw proxy pools.
  *
- * Those pools change their state on GET, so this server refuses what a web page could send, as the admin API does. Owns the HTTP
- * server and a ring of ports for each user.
+ * In that API, GET requests change state. So the server refuses requests that a web page could send, as the admin API
+ * does. Owns the HTTP server and a ring of ports for each user.
  */
 import { getConnInfo } from '@hono/node-server/conninfo';
 import { type Context, Hono } from 'hono';
@@ -27,9 +27,9 @@ export interface ProxyPoolOptions {
   readonly onError: (error: unknown) => void;
 }
 
-/** Where clients reach the ports that are handed out. */
+/** The ports that are handed out, and where clients reach them. */
 export interface PortRange {
-  /** Of their listener; may be a wildcard. */
+  /** The host of their listener; may be a wildcard. */
   readonly host: string;
   readonly first: number;
   readonly last: number;
@@ -46,9 +46,9 @@ export interface ProxyPoolBackend {
   portsOf(user: string): PortBackend;
   /** How long a request may wait for a member, in ms; 0 when none will come in time. */
   waitMs(user: string, source: string | undefined): number;
-  /** Calls `fn` whenever a member may have become usable, until the result is disposed of. */
+  /** Calls `fn` whenever a member may have become usable. Disposing of the result stops the calls. */
   onMember(fn: () => void): Disposable;
-  /** Why no port can be handed out, for the client; and when to try again. */
+  /** Why no port can be handed out, as text for the client, and when to try again. */
   whyNone(user: string, source: string | undefined): NoProxy;
 }
 
@@ -118,8 +118,8 @@ function buildApp(options: ProxyPoolOptions, address: () => HttpAddress, rings: 
 }
 
 /**
- * A slash at the end makes a difference only for `/all` and `/count`: one of the known pools gives JSON with the slash, another one
- * plain text without it.
+ * A slash at the end matters only for `/all` and `/count`: with the slash, one of the known pools answers in JSON;
+ * without it, another pool answers in plain text.
  */
 function addRoutes(app: Hono<PoolEnv>, { backend, clock, ports }: ProxyPoolOptions): void {
   const hostOf = (context: PoolContext) => proxyHost(ports.host, context.req.header('host'));
@@ -184,7 +184,10 @@ function filterOf({ req }: PoolContext): PortFilter {
   return source === undefined || source === '' ? { https } : { https, source };
 }
 
-/** A listener on all addresses is reached under the host by which the client reaches this server, which the guard has checked. */
+/**
+ * The host for the answers. For a listener on all addresses, it is the host by which the client reaches this server;
+ * the guard has checked that host.
+ */
 function proxyHost(listenerHost: string, hostHeader: string | undefined): string {
   const local = localHostOf(listenerHost);
   if (local === listenerHost) return listenerHost;
@@ -192,7 +195,7 @@ function proxyHost(listenerHost: string, hostHeader: string | undefined): string
   return host === 'localhost' ? local : host;
 }
 
-/** The port of a proxy as it was handed out, with or without a scheme. */
+/** The port of a proxy that was handed out; the text may have a scheme. */
 function portOf(proxy: string | undefined, host: string): number | undefined {
   const address = parseHostPort((proxy ?? '').replace(/^\w+:\/\//, '').replace(/\/$/, ''));
   if (address === undefined) return undefined;
@@ -200,7 +203,7 @@ function portOf(proxy: string | undefined, host: string): number | undefined {
   return isOurs ? address.port : undefined;
 }
 
-/** A client that may not use the ports may not use this server either. */
+/** Refuses a client. Clients that may not use the ports may not use this server. */
 function refuse(context: Context, { code, fault, context: facts }: NoriaError): Response {
   const { retryAfterMs } = facts;
   if (code === 'auth-required') context.header('WWW-Authenticate', 'Basic realm="noria", charset="UTF-8"');
