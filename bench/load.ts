@@ -150,12 +150,12 @@ async function run(load: Load): Promise<LoadResult> {
       }
       case 'requests': {
         const startedAt = performance.now();
+        const first = Math.floor(Math.random() * load.targets); // else the next load would find connections of this one
         return inParallel(load.count, load.concurrency, async (n) => {
           if (load.rate !== undefined) await turnOf(n, load.rate, startedAt);
           const began = performance.now();
           const socket = openSocket(load.port).on('error', () => {}); // ignored: the answer is missing
-          const host = `127.0.${1 + Math.floor((n % load.targets) / 200)}.${1 + ((n % load.targets) % 200)}`;
-          await get(socket, `${host}:${load.target}`);
+          await get(socket, `${hostOf((first + n) % load.targets)}:${load.target}`);
           latenciesMs.push(performance.now() - began);
           socket.destroy();
         });
@@ -209,6 +209,11 @@ async function run(load: Load): Promise<LoadResult> {
   };
   const counts = await result();
   return { ...counts, latenciesMs: latenciesMs.sort((a, b) => a - b) };
+}
+
+/** One of many addresses of this machine. */
+function hostOf(target: number): string {
+  return `127.0.${1 + Math.floor(target / 200)}.${1 + (target % 200)}`;
 }
 
 /** Waits until the moment of the n-th piece of work. */
