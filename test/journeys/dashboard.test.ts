@@ -240,6 +240,50 @@ describe.skipIf(CHROMIUM === undefined)('in a browser', () => {
     }
   });
 
+  test('dashboard: speaks Chinese to a Chinese browser, and the switch works by keyboard', async () => {
+    const { url } = await openPlainAdmin({
+      sources: [
+        { ...SOURCE, code: '12001', message: 'akey错误', meaning: '12001: The key is wrong.', advice: 'x' },
+      ],
+    });
+    const { page } = await visit(browser, url, { locale: 'zh-CN' });
+    const language = () => page.locator('html').getAttribute('lang');
+    await page.getByRole('heading', { name: 'noria 工作正常：20 个成员可用。' }).waitFor();
+    await page.getByText('服务返回：“akey错误”。含义：12001: 密钥错误').waitFor();
+    await page.getByRole('button', { name: '删除会话 abc' }).waitFor();
+    await buckets(page).first().click();
+    await page.getByRole('button', { name: '剔除 m1' }).waitFor();
+    expect(await language()).toBe('zh-CN');
+    expect(await page.title()).toBe('noria：20 个可用');
+    const texts = await page
+      .locator('h1, h2, h3, button, th[scope=col], summary, legend, dt, a, .legend-note, [aria-label]')
+      .evaluateAll((all) =>
+        all.flatMap((one) => [one.textContent, one.getAttribute('aria-label'), one.title]),
+      );
+    const written = new Set(texts.map((text) => text?.trim() ?? '').filter((text) => /[a-z]/i.test(text)));
+    const foreign = [...written].filter(
+      (text) => !/\p{Script=Han}/u.test(text) || /[a-z]+ [a-z]+ [a-z]+/i.test(text),
+    );
+    // The other language, names, and percentiles.
+    expect(foreign.sort()).toEqual(['English', 'city', 'm1', 'noria', 'p50', 'p95']);
+    expect(written.size).toBeGreaterThan(foreign.length + 5);
+    expect(await page.getByRole('link', { name: '文档' }).getAttribute('href')).toBe('/docs/zh-CN/README.md');
+    expect(await findAccessibilityProblems(page)).toEqual([]);
+
+    const inEnglish = page.getByRole('heading', { name: 'noria works: 20 members are usable.' });
+    await page.getByRole('button', { name: 'English' }).focus();
+    await page.keyboard.press('Enter');
+    await inEnglish.waitFor();
+    expect(await language()).toBe('en');
+    expect(await page.locator(':focus').textContent()).toBe('English');
+    await page.reload();
+    await inEnglish.waitFor();
+    await page.getByRole('button', { name: '中文' }).focus();
+    await page.keyboard.press('Space');
+    await page.getByRole('heading', { name: '最近的失败' }).waitFor();
+    expect(await page.getByRole('button', { name: '中文' }).getAttribute('aria-pressed')).toBe('true');
+  });
+
   test('dashboard: fits any width from 360 px to 2,560 px', async () => {
     const { url } = await openPlainAdmin();
     const { page } = await visit(browser, url);

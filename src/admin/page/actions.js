@@ -3,7 +3,7 @@
 import { send } from './api.js';
 import { confirm, toast } from './dialogs.js';
 import { counted, sentence } from './format.js';
-import { ACTIONS } from './texts.js';
+import { TEXTS } from './texts.js';
 
 /**
  * @typedef {import('../schemas.ts').MemberJson} Member
@@ -27,33 +27,35 @@ export function openActions(onDone) {
   return {
     /** @param {Member} member */
     async evict({ id, openTunnels }) {
-      const { title, text, action, done } = ACTIONS.evict;
-      const tunnels = openTunnels === 0 ? '' : counted(openTunnels, 'open tunnel');
+      const { title, text, action, done } = TEXTS.actions.evict;
+      const tunnels = openTunnels === 0 ? '' : counted(openTunnels, TEXTS.nouns.openTunnel);
       if (!(await confirm({ title: title(id), text: text(tunnels), action }))) return;
       await perform(done(id), 'POST', apiPath('members', id, 'evict'));
     },
     /** @param {Source} source */
-    refill: ({ name }) => perform(ACTIONS.refill.done(name), 'POST', apiPath('sources', name, 'refill')),
+    refill: ({ name }) =>
+      perform(TEXTS.actions.refill.done(name), 'POST', apiPath('sources', name, 'refill')),
     /** @param {Source} source */
-    resume: ({ name }) => perform(ACTIONS.resume.done(name), 'POST', apiPath('sources', name, 'resume')),
+    resume: ({ name }) =>
+      perform(TEXTS.actions.resume.done(name), 'POST', apiPath('sources', name, 'resume')),
     /** @param {Source} source */
     async pause({ name, ready }) {
-      const { title, text, action, done } = ACTIONS.pause;
-      const members = counted(ready, 'usable member');
+      const { title, text, action, done } = TEXTS.actions.pause;
+      const members = counted(ready, TEXTS.nouns.usableMember);
       if (!(await confirm({ title: title(name), text: text(members), action }))) return;
       await perform(done(name), 'POST', apiPath('sources', name, 'pause'));
     },
     /** @param {Session} session */
-    rotate: ({ id }) => perform(ACTIONS.rotate.done(id), 'POST', apiPath('sessions', id, 'rotate')),
+    rotate: ({ id }) => perform(TEXTS.actions.rotate.done(id), 'POST', apiPath('sessions', id, 'rotate')),
     /** @param {Session} session */
     async rotateNow({ id }) {
-      const { title, text, action, done } = ACTIONS.rotateNow;
+      const { title, text, action, done } = TEXTS.actions.rotateNow;
       if (!(await confirm({ title: title(id), text, action }))) return;
       await perform(done(id), 'POST', apiPath('sessions', id, 'rotate'), { close: true });
     },
     /** @param {Session} session */
     async forget({ id }) {
-      const { title, text, action, done } = ACTIONS.forget;
+      const { title, text, action, done } = TEXTS.actions.forget;
       if (!(await confirm({ title: title(id), text, action }))) return;
       await perform(done(id), 'DELETE', apiPath('sessions', id));
     },

@@ -1,5 +1,6 @@
 // @ts-check
 /** The client of the admin API. It keeps the token in sessionStorage, so that it is removed with the tab. */
+import { TEXTS } from './texts.js';
 
 /** noria answered with an error. Status 401 means that the token is missing or wrong. */
 export class ApiError extends Error {
@@ -105,7 +106,7 @@ function credentials() {
 async function assertOk(response) {
   if (response.ok) return;
   const body = await response.json().catch(() => undefined); // ignored: without a body the status is the message
-  throw new ApiError(response.status, body?.error?.message ?? `noria answered ${response.status}`);
+  throw new ApiError(response.status, body?.error?.message ?? TEXTS.answered(response.status));
 }
 
 /**

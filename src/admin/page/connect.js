@@ -3,7 +3,7 @@
 import { toast } from './dialogs.js';
 import { byId, h, setAttribute, setText } from './dom.js';
 import { count, milliseconds } from './format.js';
-import { CONNECT, VITALS } from './texts.js';
+import { TEXTS } from './texts.js';
 
 /**
  * @typedef {import('../schemas.ts').Status} Status
@@ -11,33 +11,33 @@ import { CONNECT, VITALS } from './texts.js';
  */
 
 export function openConnect() {
-  const proxy = copyRow(CONNECT.proxy);
-  const curl = copyRow(CONNECT.test);
+  const proxy = copyRow(TEXTS.connect.proxy);
+  const curl = copyRow(TEXTS.connect.test);
   byId('copies').replaceChildren(proxy.element, curl.element);
-  const usable = vital(VITALS.usable);
-  const success = vital(VITALS.success);
-  const p50 = vital(VITALS.p50);
-  const p95 = vital(VITALS.p95);
+  const usable = vital(TEXTS.vitals.usable);
+  const success = vital(TEXTS.vitals.success);
+  const p50 = vital(TEXTS.vitals.p50);
+  const p95 = vital(TEXTS.vitals.p95);
   byId('vitals').replaceChildren(usable.element, success.element, p50.element, p95.element);
   return {
     /** @param {Status} status */
     showStatus({ listeners, sources }) {
       const url = proxyUrl(listeners, location.hostname);
-      proxy.show(url ?? CONNECT.none);
+      proxy.show(url ?? TEXTS.connect.none);
       curl.element.hidden = url === undefined;
-      if (url !== undefined) curl.show(CONNECT.curl(url));
+      if (url !== undefined) curl.show(TEXTS.connect.curl(url));
       const { ready, wanted, extra } = countMembers(sources);
-      usable.show(count(ready), VITALS.counts(count(wanted), extra === 0 ? '' : count(extra)));
+      usable.show(count(ready), TEXTS.vitals.counts(count(wanted), extra === 0 ? '' : count(extra)));
       setAttribute(usable.element, 'data-bad', ready === 0 && wanted > 0);
     },
     /** @param {History} history */
     showHistory({ total, span }) {
       const { succeeded, failed, dialP50Ms, dialP95Ms } = total;
-      const note = failed === 0 ? '' : VITALS.failed(count(failed), VITALS.spans[span]);
+      const note = failed === 0 ? '' : TEXTS.vitals.failed(count(failed), TEXTS.vitals.spans[span]);
       success.show(successText(succeeded, failed), note);
       setAttribute(success.element, 'data-bad', failed > succeeded);
-      p50.show(dialP50Ms === null ? VITALS.noData : milliseconds(dialP50Ms), '');
-      p95.show(dialP95Ms === null ? VITALS.noData : milliseconds(dialP95Ms), '');
+      p50.show(dialP50Ms === null ? TEXTS.vitals.noData : milliseconds(dialP50Ms), '');
+      p95.show(dialP95Ms === null ? TEXTS.vitals.noData : milliseconds(dialP95Ms), '');
     },
   };
 }
@@ -76,7 +76,7 @@ export function countMembers(sources) {
  */
 export function successText(succeeded, failed) {
   const all = succeeded + failed;
-  return all === 0 ? VITALS.noData : `${Math.floor((succeeded / all) * 1_000) / 10} %`;
+  return all === 0 ? TEXTS.vitals.noData : `${Math.floor((succeeded / all) * 1_000) / 10} %`;
 }
 
 /** @param {string} term */
@@ -84,11 +84,11 @@ function copyRow(term) {
   const text = h('code');
   const copy = async () => {
     await navigator.clipboard.writeText(text.textContent ?? '');
-    toast(CONNECT.copied, 'done');
+    toast(TEXTS.connect.copied, 'done');
   };
   const select = () => getSelection()?.selectAllChildren(text); // without the right to the clipboard: ready for Ctrl-C
-  const button = h('button', { type: 'button', click: () => copy().catch(select) }, CONNECT.copy);
-  setAttribute(button, 'aria-label', `${CONNECT.copy}: ${term}`);
+  const button = h('button', { type: 'button', click: () => copy().catch(select) }, TEXTS.connect.copy);
+  setAttribute(button, 'aria-label', `${TEXTS.connect.copy}: ${term}`);
   return {
     element: h('div', {}, h('dt', {}, term), h('dd', {}, text, button)),
     /** @param {string} value */
@@ -98,7 +98,7 @@ function copyRow(term) {
 
 /** @param {string} term */
 function vital(term) {
-  const value = h('dd', { class: 'vital-value' }, VITALS.noData);
+  const value = h('dd', { class: 'vital-value' }, TEXTS.vitals.noData);
   const note = h('dd', { class: 'vital-note' });
   return {
     element: h('div', {}, h('dt', {}, term), value, note),

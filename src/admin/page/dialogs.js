@@ -1,7 +1,7 @@
 // @ts-check
 /** Dialogs (confirmation, token) and the toast. */
 import { byId, h, setAttribute, setText } from './dom.js';
-import { ACTIONS, TOKEN } from './texts.js';
+import { TEXTS } from './texts.js';
 
 const TOAST_MS = 5_000;
 
@@ -25,7 +25,7 @@ export function confirm({ title, text, action }) {
       h(
         'div',
         { class: 'actions' },
-        h('button', { type: 'button', click: () => dialog.close() }, ACTIONS.cancel),
+        h('button', { type: 'button', click: () => dialog.close() }, TEXTS.actions.cancel),
         h('button', { type: 'button', class: 'danger', click: accept }, action),
       ),
     );
@@ -53,7 +53,7 @@ export function askToken(rejected) {
     required: true,
     'aria-describedby': 'token-text',
   });
-  const text = rejected ? TOKEN.wrong : TOKEN.ask;
+  const text = rejected ? TEXTS.token.wrong : TEXTS.token.ask;
   return new Promise((resolve) => {
     const submit = (/** @type {Event} */ event) => {
       event.preventDefault();
@@ -66,14 +66,14 @@ export function askToken(rejected) {
     const dialog = h(
       'dialog',
       { 'aria-labelledby': 'token-title', cancel: (event) => event.preventDefault() },
-      h('h2', { id: 'token-title' }, TOKEN.title),
+      h('h2', { id: 'token-title' }, TEXTS.token.title),
       h('p', { id: 'token-text', class: rejected ? 'wrong' : '' }, text),
       h(
         'form',
         { submit },
-        h('label', { for: 'token' }, TOKEN.label),
+        h('label', { for: 'token' }, TEXTS.token.label),
         field,
-        h('button', { type: 'submit' }, TOKEN.action),
+        h('button', { type: 'submit' }, TEXTS.token.action),
       ),
     );
     document.body.append(dialog);

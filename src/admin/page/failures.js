@@ -1,8 +1,8 @@
 // @ts-check
 /** The list of recent failures: what happened, where, how often, and what to do about it. */
 import { byId, h, keyedList, setAttribute, setText } from './dom.js';
-import { ago, count } from './format.js';
-import { CONSEQUENCES } from './texts.js';
+import { ago, count, dateAndTime } from './format.js';
+import { TEXTS } from './texts.js';
 
 /**
  * @typedef {import('../schemas.ts').FailureView} Failure
@@ -79,13 +79,13 @@ function failureRow() {
     update({ failure, times: sum, places }) {
       setAttribute(element, 'data-side', failure.side);
       setAttribute(time, 'datetime', failure.lastAt);
-      setAttribute(time, 'title', failure.lastAt);
+      setAttribute(time, 'title', dateAndTime(failure.lastAt));
       setText(times, `${count(sum)} ×`);
       setText(title, failure.says);
       setText(code, failure.code);
-      setText(side, `side at fault: ${failure.side}; ${CONSEQUENCES[failure.kind]}`);
+      setText(side, TEXTS.failure.side(TEXTS.sides[failure.side], TEXTS.consequences[failure.kind]));
       const parts = places.length === 0 ? detailsOf(failure) : placesText(places);
-      setText(details, parts.join(', '));
+      setText(details, parts.join(TEXTS.comma));
       details.hidden = parts.length === 0;
       setText(advice, failure.advice);
     },
@@ -95,15 +95,15 @@ function failureRow() {
 /** @param {readonly string[]} places */
 function placesText(places) {
   const more = places.length - MAX_PLACES;
-  return [...places.slice(0, MAX_PLACES), ...(more > 0 ? [`and ${count(more)} more`] : [])];
+  return [...places.slice(0, MAX_PLACES), ...(more > 0 ? [TEXTS.failure.more(count(more))] : [])];
 }
 
 /** @param {Failure} failure */
 function detailsOf({ kind, target, source, listener, protocol, detail }) {
   return [
-    target === undefined ? [] : `target ${target}`,
-    source === undefined || kind === 'source' ? [] : `source ${source}`,
-    listener === undefined ? [] : `listener ${listener}`,
+    target === undefined ? [] : TEXTS.failure.target(target),
+    source === undefined || kind === 'source' ? [] : TEXTS.failure.source(source),
+    listener === undefined ? [] : TEXTS.failure.listener(listener),
     protocol === undefined ? [] : protocol,
     detail === undefined ? [] : detail,
   ].flat();

@@ -1,9 +1,12 @@
 // @ts-check
 /** Formats numbers, sizes, times and foreign texts. */
+import { LANGUAGE, LOCALE } from './language.js';
+import { TEXTS } from './texts.js';
 
-const COUNT = new Intl.NumberFormat('en');
-const ONE_DIGIT = new Intl.NumberFormat('en', { maximumFractionDigits: 1 });
-const TWO_DIGITS = new Intl.NumberFormat('en', { maximumSignificantDigits: 2 });
+const COUNT = new Intl.NumberFormat(LANGUAGE);
+const ONE_DIGIT = new Intl.NumberFormat(LANGUAGE, { maximumFractionDigits: 1 });
+const TWO_DIGITS = new Intl.NumberFormat(LANGUAGE, { maximumSignificantDigits: 2 });
+const MOMENT = new Intl.DateTimeFormat(LOCALE, { dateStyle: 'medium', timeStyle: 'medium' });
 const UNITS = ['B', 'KiB', 'MiB', 'GiB', 'TiB'];
 /** As in src/core/printable.ts: control, bidirectional, zero-width and other format characters, and line separators. */
 const FORMAT = /[\u007f-\u009f\p{Cf}\p{Zl}\p{Zp}]/gu;
@@ -29,10 +32,10 @@ export function count(value) {
  * `1 member`, `5 members`.
  *
  * @param {number} value
- * @param {string} noun
+ * @param {readonly string[]} forms - of one, of several
  */
-export function counted(value, noun) {
-  return `${count(value)} ${noun}${value === 1 ? '' : 's'}`;
+export function counted(value, [one, many]) {
+  return `${count(value)} ${value === 1 ? one : many}`;
 }
 
 /**
@@ -51,13 +54,14 @@ export function rate(value) {
  * @param {number} seconds
  */
 export function duration(seconds) {
+  const { second, minute, hour, day } = TEXTS.units;
   const whole = Math.max(0, Math.round(seconds));
-  if (whole < 60) return `${whole} s`;
-  if (whole < 3_600) return pair(Math.floor(whole / 60), 'min', whole % 60, 's');
+  if (whole < 60) return `${whole} ${second}`;
+  if (whole < 3_600) return pair(Math.floor(whole / 60), minute, whole % 60, second);
   const minutes = Math.floor(whole / 60);
-  if (whole < 86_400) return pair(Math.floor(minutes / 60), 'h', minutes % 60, 'min');
+  if (whole < 86_400) return pair(Math.floor(minutes / 60), hour, minutes % 60, minute);
   const hours = Math.floor(minutes / 60);
-  return pair(Math.floor(hours / 24), 'd', hours % 24, 'h');
+  return pair(Math.floor(hours / 24), day, hours % 24, hour);
 }
 
 /**
@@ -107,10 +111,22 @@ export function percent(share) {
  */
 export function ago(moment, now) {
   const seconds = (now - Date.parse(moment)) / 1_000;
-  if (seconds < 2) return 'just now';
-  if (seconds < 60) return `${Math.floor(seconds)} s ago`;
-  if (seconds < 3_600) return `${Math.floor(seconds / 60)} min ago`;
-  return seconds < 86_400 ? `${Math.floor(seconds / 3_600)} h ago` : `${Math.floor(seconds / 86_400)} d ago`;
+  if (seconds < 2) return TEXTS.justNow;
+  const { second, minute, hour, day } = TEXTS.units;
+  if (seconds < 60) return TEXTS.ago(`${Math.floor(seconds)} ${second}`);
+  if (seconds < 3_600) return TEXTS.ago(`${Math.floor(seconds / 60)} ${minute}`);
+  return seconds < 86_400
+    ? TEXTS.ago(`${Math.floor(seconds / 3_600)} ${hour}`)
+    : TEXTS.ago(`${Math.floor(seconds / 86_400)} ${day}`);
+}
+
+/**
+ * A date and time in the zone of the browser.
+ *
+ * @param {string} moment - in ISO 8601
+ */
+export function dateAndTime(moment) {
+  return MOMENT.format(Date.parse(moment));
 }
 
 /**
@@ -122,5 +138,6 @@ export function sentence(text) {
   const trimmed = text.trim();
   if (trimmed === '') return '';
   const capitalized = trimmed.charAt(0).toUpperCase() + trimmed.slice(1);
-  return /[.!?]$/.test(capitalized) ? capitalized : `${capitalized}.`;
+  if (/[.!?。！？]$/.test(capitalized)) return capitalized;
+  return `${capitalized}${/\p{Script=Han}$/u.test(capitalized) ? '。' : '.'}`;
 }

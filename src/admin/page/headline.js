@@ -2,15 +2,7 @@
 /** The headline: whether noria can serve clients, why not, and what to do. And the facts in the page header. */
 import { byId, h, setAttribute, setText } from './dom.js';
 import { count, counted, duration, printable, sentence } from './format.js';
-import {
-  HEADLINES,
-  LOST,
-  NEXT_ATTEMPT,
-  NOT_SERVING_TITLE,
-  notServingFor,
-  usableTitle,
-  waitingFor,
-} from './texts.js';
+import { TEXTS } from './texts.js';
 
 /**
  * @typedef {import('../schemas.ts').Status} Status
@@ -24,7 +16,8 @@ export function showHeadline(status) {
   if (byId('headline').getAttribute('data-health') !== state) announce(headline);
   setAttribute(byId('headline'), 'data-health', state);
   setText(byId('headline-text'), headline);
-  const waiting = pool.waitingClients > 0 ? waitingFor(counted(pool.waitingClients, 'client')) : '';
+  const waiting =
+    pool.waitingClients > 0 ? TEXTS.waitingFor(counted(pool.waitingClients, TEXTS.nouns.client)) : '';
   showDetail([detail, waiting].filter((text) => text !== '').join(' '));
   showProblems(problems);
   document.title = printable(title);
@@ -38,10 +31,10 @@ export function showHeadline(status) {
  */
 export function showLost(silentSeconds) {
   setAttribute(byId('headline'), 'data-health', 'lost');
-  setText(byId('headline-text'), LOST.headline);
-  showDetail(LOST.detail(duration(silentSeconds)));
-  showProblems([{ source: null, reason: '', advice: LOST.advice }]);
-  document.title = LOST.title;
+  setText(byId('headline-text'), TEXTS.lost.headline);
+  showDetail(TEXTS.lost.detail(duration(silentSeconds)));
+  showProblems([{ source: null, reason: '', advice: TEXTS.lost.advice }]);
+  document.title = TEXTS.lost.title;
 }
 
 /**
@@ -49,12 +42,14 @@ export function showLost(silentSeconds) {
  * @returns {{ headline: string, detail: string, title: string, problems: readonly Shown[] }}
  */
 export function describe({ state, ready, reason, sinceSeconds, nextAttemptSeconds, problems, sources }) {
-  const { text, titleMark } = HEADLINES[state];
+  const { text, titleMark } = TEXTS.headlines[state];
   const usable = sources.reduce((sum, source) => sum + source.ready, 0);
   return {
-    headline: ready ? `${text}: ${reason}.` : `${text}.`,
-    detail: ready ? '' : `${notServingFor(duration(sinceSeconds))} ${nextAttempt(nextAttemptSeconds)}`,
-    title: `${titleMark}${ready ? usableTitle(count(usable)) : NOT_SERVING_TITLE}`,
+    headline: ready ? TEXTS.readyHeadline(text, reason, count(usable)) : `${text}${TEXTS.fullStop}`,
+    detail: ready
+      ? TEXTS.readyDetail(state, sentence(reason))
+      : `${TEXTS.notServingFor(duration(sinceSeconds))} ${nextAttempt(nextAttemptSeconds)}`,
+    title: `${titleMark}${ready ? TEXTS.usableTitle(count(usable)) : TEXTS.notServingTitle}`,
     problems: mergeProblems(problems),
   };
 }
@@ -77,8 +72,8 @@ function mergeProblems(problems) {
 
 /** @param {number | null} seconds */
 function nextAttempt(seconds) {
-  if (seconds === null) return NEXT_ATTEMPT.none;
-  return seconds === 0 ? NEXT_ATTEMPT.now : NEXT_ATTEMPT.in(duration(seconds));
+  if (seconds === null) return TEXTS.nextAttempt.none;
+  return seconds === 0 ? TEXTS.nextAttempt.now : TEXTS.nextAttempt.in(duration(seconds));
 }
 
 /** @param {string} text */
@@ -110,22 +105,26 @@ function showProblems(problems) {
 function factsOf({ listeners, pool, sources, workers, fleet, uptimeSeconds, version }) {
   const connections = listeners.reduce((sum, listener) => sum + listener.connections, 0);
   return [
-    listeners.map(({ address }) => address).join(', ') || 'no listener',
-    ...(workers.wanted > 1 ? [`${workers.running} of ${counted(workers.wanted, 'worker')}`] : []),
+    listeners.map(({ address }) => address).join(', ') || TEXTS.facts.noListener,
+    ...(workers.wanted > 1
+      ? [TEXTS.facts.workers(workers.running, counted(workers.wanted, TEXTS.nouns.worker))]
+      : []),
     ...(fleet === null ? [] : [fleetFact(fleet)]),
-    counted(connections, 'client connection'),
-    counted(pool.openTunnels, 'open tunnel'),
-    counted(sources.length, 'source'),
-    `up ${duration(uptimeSeconds)}`,
-    `version ${version}`,
+    counted(connections, TEXTS.nouns.connection),
+    counted(pool.openTunnels, TEXTS.nouns.openTunnel),
+    counted(sources.length, TEXTS.nouns.source),
+    TEXTS.facts.up(duration(uptimeSeconds)),
+    TEXTS.facts.version(version),
   ];
 }
 
 /** @param {NonNullable<Status['fleet']>} fleet */
 function fleetFact({ name, replica, store, lostForSeconds, replicas }) {
   const state =
-    store === 'connected' ? counted(replicas.length, 'noria') : `store lost for ${duration(lostForSeconds)}`;
-  return `fleet ${name} (this is ${replica}): ${state}`;
+    store === 'connected'
+      ? counted(replicas.length, TEXTS.nouns.noria)
+      : TEXTS.facts.storeLost(duration(lostForSeconds));
+  return TEXTS.facts.fleet(name, replica, state);
 }
 
 /**

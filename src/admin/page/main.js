@@ -10,11 +10,12 @@ import { askToken } from './dialogs.js';
 import { byId, setAttribute, setText } from './dom.js';
 import { openFailures } from './failures.js';
 import { duration } from './format.js';
+import { openFrame } from './frame.js';
 import { announce, showHeadline, showLost } from './headline.js';
 import { openMemberCard, openMemberTable } from './member.js';
 import { MAX_SESSIONS, openSessions } from './sessions.js';
 import { openSources } from './sources.js';
-import { CONNECTION } from './texts.js';
+import { TEXTS } from './texts.js';
 import { openTraffic } from './traffic.js';
 import { MAX_MEMBERS, Wheel } from './wheel.js';
 
@@ -60,6 +61,7 @@ let skewMs = 0;
 let lastAnswerAt = performance.now();
 let isDisconnected = false;
 
+openFrame();
 const wheel = new Wheel((member, pinned) => {
   if (pinned) selection.pinned = selection.pinned === member?.id ? undefined : member?.id;
   selection.pointed = member?.id;
@@ -159,7 +161,7 @@ function showCard() {
 function tick() {
   if (isDisconnected) {
     const silentSeconds = (performance.now() - lastAnswerAt) / 1_000;
-    setText(byId('connection'), CONNECTION.lost(duration(silentSeconds)));
+    setText(byId('connection'), TEXTS.connection.lost(duration(silentSeconds)));
     showLost(silentSeconds);
     return;
   }
@@ -171,14 +173,14 @@ function tick() {
 
 function showConnected() {
   lastAnswerAt = performance.now();
-  if (isDisconnected) announce(CONNECTION.announceRestored);
+  if (isDisconnected) announce(TEXTS.connection.announceRestored);
   isDisconnected = false;
   document.body.dataset['connection'] = 'live';
-  setText(byId('connection'), CONNECTION.live);
+  setText(byId('connection'), TEXTS.connection.live);
 }
 
 function showDisconnected() {
-  if (!isDisconnected) announce(CONNECTION.announceLost);
+  if (!isDisconnected) announce(TEXTS.connection.announceLost);
   isDisconnected = true;
   document.body.dataset['connection'] = 'lost';
   tick();

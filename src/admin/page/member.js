@@ -2,7 +2,7 @@
 /** The member card, which shows one member and can evict it, and the table of members. */
 import { byId, h, keyedList, setAttribute, setText } from './dom.js';
 import { count, counted, duration, milliseconds } from './format.js';
-import { ACTIONS, CARD_HINT } from './texts.js';
+import { TEXTS } from './texts.js';
 
 /** @typedef {import('../schemas.ts').MemberJson} Member */
 
@@ -19,12 +19,12 @@ export function openMemberCard(evict) {
   const button = h(
     'button',
     { type: 'button', class: 'danger', click: () => shown !== undefined && evict(shown) },
-    ACTIONS.evict.action,
+    TEXTS.actions.evict.action,
   );
   const hint = h(
     'p',
     { class: 'hint' },
-    matchMedia('(hover: none)').matches ? CARD_HINT.touch : CARD_HINT.mouse,
+    matchMedia('(hover: none)').matches ? TEXTS.cardHint.touch : TEXTS.cardHint.mouse,
   );
   const body = h('div', {}, h('div', { class: 'source-head' }, name, state, button), facts);
   card.replaceChildren(hint, body);
@@ -37,9 +37,9 @@ export function openMemberCard(evict) {
       body.hidden = member === undefined;
       if (member === undefined) return;
       setText(name, member.id);
-      setText(state, member.state);
+      setText(state, TEXTS.memberStates[member.state]);
       setAttribute(card, 'data-state', member.state);
-      setAttribute(button, 'aria-label', `${ACTIONS.evict.action} ${member.id}`);
+      setAttribute(button, 'aria-label', `${TEXTS.actions.evict.action} ${member.id}`);
       button.hidden = member.state === 'draining';
       const rows = Object.entries(factsOf(member)).map(([term, value]) =>
         h('div', {}, h('dt', {}, term), h('dd', {}, value)),
@@ -55,15 +55,16 @@ export function openMemberCard(evict) {
  */
 function factsOf(member) {
   const { source, protocol, host, location, exitIp, openTunnels, uses, faults, latencyMs } = member;
+  const { card } = TEXTS;
   return {
-    source,
-    address: `${protocol} ${addressOf(member)}`,
-    ...(exitIp === null || exitIp === host ? {} : { 'exit IP': exitIp }),
-    ...(location === null ? {} : { location }),
-    'expires in': expiresIn(member),
-    load: `${counted(openTunnels, 'open tunnel')}, ${counted(uses, 'use')}`,
-    ...(latencyMs === null ? {} : { latency: milliseconds(latencyMs) }),
-    ...(faults === 0 ? {} : { faults: `${count(faults)} in a row` }),
+    [card.source]: source,
+    [card.address]: `${protocol} ${addressOf(member)}`,
+    ...(exitIp === null || exitIp === host ? {} : { [card.exitIp]: exitIp }),
+    ...(location === null ? {} : { [card.location]: location }),
+    [card.expiresIn]: expiresIn(member),
+    [card.load]: `${counted(openTunnels, TEXTS.nouns.openTunnel)}${TEXTS.comma}${counted(uses, TEXTS.nouns.use)}`,
+    ...(latencyMs === null ? {} : { [card.latency]: milliseconds(latencyMs) }),
+    ...(faults === 0 ? {} : { [card.faults]: card.inARow(count(faults)) }),
   };
 }
 
@@ -92,7 +93,7 @@ export function membersByTrouble(members) {
 
 /** @param {Member} member */
 function expiresIn({ remainingSeconds }) {
-  return remainingSeconds === null ? 'unknown' : duration(remainingSeconds);
+  return remainingSeconds === null ? TEXTS.card.unknown : duration(remainingSeconds);
 }
 
 /**
@@ -155,7 +156,7 @@ function memberRow(levelOf) {
       setText(source, member.source);
       setText(address, addressOf(member));
       setAttribute(element, 'data-state', member.faults > 0 ? 'faulty' : member.state);
-      setText(state, member.state);
+      setText(state, TEXTS.memberStates[member.state]);
       setAttribute(bar, 'data-state', level === undefined ? 'unknown' : 'known');
       bar.style.backgroundSize = level === undefined ? '' : `${Math.round(level * 100)}% 100%`;
       setText(lifetime, expiresIn(member));

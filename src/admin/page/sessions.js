@@ -2,7 +2,7 @@
 /** The table of sessions, with actions to move or forget each. */
 import { byId, h, keyedList, setText } from './dom.js';
 import { count, counted, duration } from './format.js';
-import { ACTIONS } from './texts.js';
+import { TEXTS } from './texts.js';
 
 /**
  * @typedef {import('../schemas.ts').SessionJson} Session
@@ -28,7 +28,7 @@ export function openSessions(actions) {
       showRows(sessions);
       const more = byId('more-sessions');
       more.hidden = total <= sessions.length;
-      setText(more, `${counted(total - sessions.length, 'more session')} not shown.`);
+      setText(more, TEXTS.notShown(counted(total - sessions.length, TEXTS.nouns.session)));
       byId('sessions-table').hidden = sessions.length === 0;
       byId('no-sessions').hidden = sessions.length > 0;
     },
@@ -58,16 +58,18 @@ function sessionRow(first, actions) {
     h(
       'td',
       { class: 'actions' },
-      button(ACTIONS.rotate.action, ACTIONS.rotate.label(id), () => actions.rotate(session)),
-      button(ACTIONS.rotateNow.action, ACTIONS.rotateNow.label(id), () => actions.rotateNow(session)),
-      button(ACTIONS.forget.action, ACTIONS.forget.label(id), () => actions.forget(session)),
+      button(TEXTS.actions.rotate.action, TEXTS.actions.rotate.label(id), () => actions.rotate(session)),
+      button(TEXTS.actions.rotateNow.action, TEXTS.actions.rotateNow.label(id), () =>
+        actions.rotateNow(session),
+      ),
+      button(TEXTS.actions.forget.action, TEXTS.actions.forget.label(id), () => actions.forget(session)),
     ),
   );
   return {
     element,
     update(next) {
       session = next;
-      setText(member, next.member ?? 'none');
+      setText(member, next.member ?? TEXTS.noMember);
       setText(expiresIn, duration(next.expiresInSeconds));
       setText(uses, count(next.uses));
     },

@@ -2,7 +2,7 @@
 /** The list of sources: state, reason, advice, next draw, quota, and how many of the drawn members were used. */
 import { byId, h, keyedList, setAttribute, setText } from './dom.js';
 import { count, counted, duration, sentence } from './format.js';
-import { ACTIONS, SOURCE_STATES, serviceMessage, transportDetails, USAGE } from './texts.js';
+import { TEXTS } from './texts.js';
 
 /**
  * @typedef {import('../schemas.ts').SourceJson} Source
@@ -15,7 +15,7 @@ const TROUBLE = ['halted', 'backoff', 'paused'];
 /** @param {SourceActions} actions */
 export function openSources(actions) {
   byId('usage-legend').replaceChildren(
-    ...Object.entries(USAGE).map(([kind, text]) =>
+    ...Object.entries(TEXTS.usage).map(([kind, text]) =>
       h('span', {}, h('span', { class: 'usage-part', 'data-kind': kind }), ` ${text}`),
     ),
   );
@@ -62,11 +62,11 @@ export function sourcesByTrouble(sources) {
  * @param {number} now - epoch ms by noria's clock
  */
 function nextDraw({ nextCallAt, state }, now) {
-  if (nextCallAt === null) return 'none planned';
+  if (nextCallAt === null) return TEXTS.source.nonePlanned;
   const seconds = (Date.parse(nextCallAt) - now) / 1_000;
-  if (seconds > 0.5) return `in ${duration(Math.ceil(seconds))}`;
+  if (seconds > 0.5) return TEXTS.source.in(duration(Math.ceil(seconds)));
   // A source that holds all wanted members does not draw as soon as it may.
-  return state === 'ready' ? 'when needed' : 'now';
+  return state === 'ready' ? TEXTS.source.whenNeeded : TEXTS.source.now;
 }
 
 /**
@@ -83,12 +83,18 @@ function sourceRow(first, actions) {
   const advice = h('p', { class: 'advice' });
   const message = h('p', { class: 'service-message' });
   const usable = h('dd');
-  const quota = h('div', {}, h('dt', {}, 'quota'), h('dd'));
-  const budget = h('div', {}, h('dt', {}, 'daily budget'), h('dd'));
+  const quota = h('div', {}, h('dt', {}, TEXTS.source.quota), h('dd'));
+  const budget = h('div', {}, h('dt', {}, TEXTS.source.budget), h('dd'));
   const usage = usageBar();
-  const refill = button(ACTIONS.refill.action, ACTIONS.refill.label(name), () => actions.refill(source));
-  const pause = button(ACTIONS.pause.action, ACTIONS.pause.label(name), () => actions.pause(source));
-  const resume = button(ACTIONS.resume.action, ACTIONS.resume.label(name), () => actions.resume(source));
+  const refill = button(TEXTS.actions.refill.action, TEXTS.actions.refill.label(name), () =>
+    actions.refill(source),
+  );
+  const pause = button(TEXTS.actions.pause.action, TEXTS.actions.pause.label(name), () =>
+    actions.pause(source),
+  );
+  const resume = button(TEXTS.actions.resume.action, TEXTS.actions.resume.label(name), () =>
+    actions.resume(source),
+  );
   const element = h(
     'li',
     { class: 'source' },
@@ -99,8 +105,8 @@ function sourceRow(first, actions) {
     h(
       'dl',
       { class: 'figures' },
-      h('div', {}, h('dt', {}, 'usable'), usable),
-      h('div', {}, h('dt', {}, 'next draw'), h('dd', { id: `next-${name}` })),
+      h('div', {}, h('dt', {}, TEXTS.source.usable), usable),
+      h('div', {}, h('dt', {}, TEXTS.source.nextDraw), h('dd', { id: `next-${name}` })),
       quota,
       budget,
     ),
@@ -112,8 +118,8 @@ function sourceRow(first, actions) {
     update(next) {
       source = next;
       setAttribute(element, 'data-state', next.state);
-      setText(state, next.state);
-      setAttribute(state, 'title', SOURCE_STATES[next.state]);
+      setText(state, TEXTS.sourceStates[next.state]);
+      setAttribute(state, 'title', TEXTS.sourceMeanings[next.state]);
       setText(product, next.product);
       setText(reason, sentence(next.reason));
       setText(advice, next.advice ?? '');
@@ -125,7 +131,9 @@ function sourceRow(first, actions) {
       showFigure(quota, quotaText(next));
       showFigure(
         budget,
-        next.budget === null ? undefined : `${count(next.budget.used)} of ${count(next.budget.limit)} used`,
+        next.budget === null
+          ? undefined
+          : TEXTS.source.budgetUsed(count(next.budget.used), count(next.budget.limit)),
       );
       usage.update(next);
       const stopped = next.state === 'paused' || next.state === 'halted';
@@ -136,31 +144,41 @@ function sourceRow(first, actions) {
   };
 }
 
+/**
+ * What a code of the service means, in the language of the page.
+ *
+ * @param {string} product @param {string | null} code @param {string} meaning - in English
+ */
+function meaningOf(product, code, meaning) {
+  const translated = code === null ? undefined : TEXTS.codeMeaning(code, product);
+  return translated === undefined ? meaning : `${code}: ${translated}`;
+}
+
 /** @param {Source} source */
-function messageText({ message, meaning, code }) {
+function messageText({ message, meaning, code, product }) {
   if (message === null) return '';
   return code === 'transport' || code?.startsWith('fleet-store-') || meaning === null
-    ? transportDetails(message)
-    : serviceMessage(message, meaning);
+    ? TEXTS.transportDetails(message)
+    : TEXTS.serviceMessage(message, meaningOf(product, code, meaning));
 }
 
 /** @param {Source} source */
 export function usableText({ ready, size }) {
   const extra = ready - size;
   return extra > 0
-    ? `${count(ready)}, ${count(size)} wanted, ${count(extra)} extra`
-    : `${count(ready)} of ${count(size)} wanted`;
+    ? TEXTS.source.withExtra(count(ready), count(size), count(extra))
+    : TEXTS.source.ofWanted(count(ready), count(size));
 }
 
 /** @param {Source} source */
 function quotaText({ quota }) {
   const { remaining, active, today } = quota;
   const parts = [
-    remaining === undefined ? [] : `${count(remaining)} left`,
-    today === undefined ? [] : `${count(today)} today`,
-    active === undefined ? [] : `${count(active)} active`,
+    remaining === undefined ? [] : TEXTS.source.left(count(remaining)),
+    today === undefined ? [] : TEXTS.source.today(count(today)),
+    active === undefined ? [] : TEXTS.source.active(count(active)),
   ].flat();
-  return parts.length === 0 ? undefined : parts.join(', ');
+  return parts.length === 0 ? undefined : parts.join(TEXTS.comma);
 }
 
 /** @param {HTMLElement} figure @param {string | undefined} text */
@@ -186,8 +204,9 @@ function usageBar() {
       const amounts = { used, 'not-yet-used': notYet, 'never-used': unused };
       for (const { kind, part } of parts) part.style.flexGrow = String(amounts[kind]);
       bar.hidden = drawn === 0;
-      const shares = `${count(used)} used, ${count(notYet)} not used yet, ${count(unused)} never used (wasted)`;
-      setText(text, drawn === 0 ? 'No members drawn yet.' : `${counted(drawn, 'member')} drawn: ${shares}`);
+      const members = counted(drawn, TEXTS.nouns.member);
+      const shares = TEXTS.source.drawn(members, count(used), count(notYet), count(unused));
+      setText(text, drawn === 0 ? TEXTS.source.noneDrawn : shares);
     },
   };
 }

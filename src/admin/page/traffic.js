@@ -2,7 +2,8 @@
 /** The traffic charts: tunnels, bytes, connect time, failures by side. */
 import { byId, h, setText } from './dom.js';
 import { count, milliseconds, percent, rate, size } from './format.js';
-import { CHARTS as TITLES } from './texts.js';
+import { LOCALE } from './language.js';
+import { TEXTS } from './texts.js';
 import uPlot from './uplot.js';
 
 /**
@@ -27,23 +28,25 @@ const WHOLE_STEPS = Array.from({ length: 8 }, (_, power) =>
 /** @type {Chart[]} */
 const CHARTS = [
   {
-    title: TITLES.tunnels,
+    title: TEXTS.charts.tunnels,
     format: rate,
     minTop: 1,
-    lines: [{ label: 'tunnels', colour: '--accent', of: ({ tunnelsPerSecond }) => tunnelsPerSecond }],
+    lines: [
+      { label: TEXTS.lines.tunnels, colour: '--accent', of: ({ tunnelsPerSecond }) => tunnelsPerSecond },
+    ],
   },
   {
-    title: TITLES.bytes,
+    title: TEXTS.charts.bytes,
     format: size,
     steps: BINARY_STEPS,
     minTop: 1_024,
     lines: [
-      { label: 'down', colour: '--accent', of: ({ bytesDownPerSecond }) => bytesDownPerSecond },
-      { label: 'up', colour: '--accent-2', of: ({ bytesUpPerSecond }) => bytesUpPerSecond },
+      { label: TEXTS.lines.down, colour: '--accent', of: ({ bytesDownPerSecond }) => bytesDownPerSecond },
+      { label: TEXTS.lines.up, colour: '--accent-2', of: ({ bytesUpPerSecond }) => bytesUpPerSecond },
     ],
   },
   {
-    title: TITLES.connectTime,
+    title: TEXTS.charts.connectTime,
     format: milliseconds,
     minTop: 20,
     lines: [
@@ -52,36 +55,36 @@ const CHARTS = [
     ],
   },
   {
-    title: TITLES.served,
+    title: TEXTS.charts.served,
     format: percent,
     minTop: 1,
     top: 1,
-    lines: [{ label: 'served', colour: '--accent', of: ({ successRate }) => successRate }],
+    lines: [{ label: TEXTS.lines.served, colour: '--accent', of: ({ successRate }) => successRate }],
   },
   {
-    title: TITLES.left,
+    title: TEXTS.charts.left,
     format: count,
     steps: WHOLE_STEPS,
     stacked: true,
     minTop: 4,
     lines: [
-      { label: 'used', colour: '--accent', of: ({ membersLeft }) => membersLeft.used },
-      { label: 'never used (wasted)', colour: '--side-target', of: ({ membersLeft }) => membersLeft.unused },
+      { label: TEXTS.lines.used, colour: '--accent', of: ({ membersLeft }) => membersLeft.used },
+      { label: TEXTS.lines.neverUsed, colour: '--side-target', of: ({ membersLeft }) => membersLeft.unused },
     ],
   },
   {
-    title: TITLES.failures,
+    title: TEXTS.charts.failures,
     format: count,
     steps: WHOLE_STEPS,
     stacked: true,
     minTop: 4,
     lines: [
-      { label: 'member', colour: '--side-member', of: ({ failures }) => failures.member },
-      { label: 'target', colour: '--side-target', of: ({ failures }) => failures.target },
-      { label: 'client', colour: '--side-client', of: ({ failures }) => failures.client },
-      { label: 'source', colour: '--side-source', of: ({ failures }) => failures.source },
-      { label: 'network', colour: '--side-network', of: ({ failures }) => failures.network },
-      { label: 'noria', colour: '--side-noria', of: ({ failures }) => failures.noria },
+      { label: TEXTS.sides.member, colour: '--side-member', of: ({ failures }) => failures.member },
+      { label: TEXTS.sides.target, colour: '--side-target', of: ({ failures }) => failures.target },
+      { label: TEXTS.sides.client, colour: '--side-client', of: ({ failures }) => failures.client },
+      { label: TEXTS.sides.source, colour: '--side-source', of: ({ failures }) => failures.source },
+      { label: TEXTS.sides.network, colour: '--side-network', of: ({ failures }) => failures.network },
+      { label: TEXTS.sides.noria, colour: '--side-noria', of: ({ failures }) => failures.noria },
     ],
   },
 ];
@@ -246,12 +249,14 @@ class ChartView {
 /** @param {Chart} chart @param {Column[]} columns */
 function summaryNote({ stacked, format, top }, columns) {
   const values = columns.flat().filter((value) => value !== null);
-  if (values.length === 0) return 'no data yet';
+  if (values.length === 0) return TEXTS.lines.noData;
   if (stacked === true) {
     const total = values.reduce((all, value) => all + value, 0);
-    return total === 0 ? 'none' : `${count(total)} in total`;
+    return total === 0 ? TEXTS.lines.none : TEXTS.lines.total(count(total));
   }
-  return top === undefined ? `max ${format(Math.max(...values))}` : `min ${format(Math.min(...values))}`;
+  return top === undefined
+    ? TEXTS.lines.max(format(Math.max(...values)))
+    : TEXTS.lines.min(format(Math.min(...values)));
 }
 
 /** @param {History} history @param {number} at @param {number} length */
@@ -286,7 +291,7 @@ function barSeries({ label, colour: name }) {
 
 const AXIS_FONT = '11px system-ui, sans-serif';
 
-const CLOCK = new Intl.DateTimeFormat('en-GB', { hour: '2-digit', minute: '2-digit' });
+const CLOCK = new Intl.DateTimeFormat(LOCALE, { hour: '2-digit', minute: '2-digit' });
 
 /** @param {number} seconds - since the epoch */
 function clockTime(seconds) {

@@ -8,7 +8,7 @@
 import { countMembers } from './connect.js';
 import { byId, h, setAttribute, setText, svg } from './dom.js';
 import { count, counted, duration, rate } from './format.js';
-import { MARKS } from './texts.js';
+import { TEXTS } from './texts.js';
 import {
   AXLE,
   bucketPath,
@@ -56,7 +56,7 @@ export class Wheel {
     this.#onSelect = onSelect;
     this.buckets = svg('g', {
       role: 'group',
-      'aria-label': 'Members. Use the arrow keys to move between them.',
+      'aria-label': TEXTS.wheel.label,
     });
     this.names = svg('g', { class: 'sector-names', 'aria-hidden': 'true' });
     this.axle = svg('g', { class: 'axle', 'aria-hidden': 'true' }, ...paddles());
@@ -83,7 +83,7 @@ export class Wheel {
     drawing.addEventListener('keydown', (event) => this.#onKey(event));
     drawing.addEventListener('pointerleave', () => this.#onSelect(undefined, false));
     byId('wheel').replaceChildren(drawing);
-    setText(byId('wheel-marks'), MARKS);
+    setText(byId('wheel-marks'), TEXTS.marks);
   }
 
   /**
@@ -140,7 +140,7 @@ export class Wheel {
   showRate(tunnelsPerSecond) {
     const still = matchMedia('(prefers-reduced-motion: reduce)').matches;
     this.turning.updatePlaybackRate(still ? 0 : Math.min(MAX_TURNS, tunnelsPerSecond * TURNS_PER_TUNNEL));
-    setText(this.rate, `${rate(tunnelsPerSecond)} tunnels/s`);
+    setText(this.rate, TEXTS.wheel.rate(rate(tunnelsPerSecond)));
   }
 
   /** Focuses the bucket that is in the tab order. */
@@ -269,20 +269,20 @@ export class Wheel {
   #showCounts({ sources, pool }, shownCount) {
     const { ready: usable, wanted, extra } = countMembers(sources);
     setText(this.usable, count(usable));
-    setText(this.wanted, `usable, ${count(wanted)} wanted`);
+    setText(this.wanted, TEXTS.wheel.wanted(count(wanted)));
     const item = (/** @type {string} */ label, /** @type {number} */ value, /** @type {string} */ state) =>
       h('div', { 'data-state': state }, h('dt', {}, label), h('dd', {}, count(value)));
-    const items = STATES.map((state) => item(state, pool[state], state));
-    if (extra > 0) items.push(item('extra', extra, 'extra'));
+    const items = STATES.map((state) => item(TEXTS.memberStates[state], pool[state], state));
+    if (extra > 0) items.push(item(TEXTS.wheel.extra, extra, 'extra'));
     items.push(
       item(
-        'missing',
+        TEXTS.wheel.missing,
         sources.reduce((sum, { ready, size }) => sum + Math.max(0, size - ready), 0),
         'empty',
       ),
     );
     const notShown = STATES.reduce((sum, state) => sum + pool[state], 0) - shownCount;
-    if (notShown > 0) items.push(item('not shown', notShown, 'not-shown'));
+    if (notShown > 0) items.push(item(TEXTS.wheel.notShown, notShown, 'not-shown'));
     byId('legend').replaceChildren(...items);
   }
 }
@@ -291,9 +291,14 @@ export class Wheel {
 function setLabel({ group, member }) {
   if (member === undefined) return;
   const { id, source, state, remainingSeconds, openTunnels } = member;
-  const expiry = remainingSeconds === null ? 'expiry unknown' : `expires in ${duration(remainingSeconds)}`;
-  const load = openTunnels === 0 ? '' : `, ${counted(openTunnels, 'open tunnel')}`;
-  setAttribute(group, 'aria-label', `${id} of ${source}, ${state}, ${expiry}${load}`);
+  const expiry =
+    remainingSeconds === null ? TEXTS.wheel.expiryUnknown : TEXTS.wheel.expiresIn(duration(remainingSeconds));
+  const load = openTunnels === 0 ? '' : `${TEXTS.comma}${counted(openTunnels, TEXTS.nouns.openTunnel)}`;
+  setAttribute(
+    group,
+    'aria-label',
+    `${TEXTS.wheel.bucket(id, source, TEXTS.memberStates[state], expiry)}${load}`,
+  );
 }
 
 /**

@@ -1,0 +1,23 @@
+// @ts-check
+/** Puts the texts of the page's language into index.html, which has them in English. */
+import { byId, setAttribute, setText } from './dom.js';
+import { LANGUAGE, openLanguageSwitch } from './language.js';
+import { TEXTS } from './texts.js';
+
+/** Pages of the documentation that exist in Chinese. */
+const CHINESE_PAGES = ['README.md', 'clients.md', 'errors.md'];
+
+export function openFrame() {
+  document.documentElement.lang = LANGUAGE;
+  const frame = /** @type {Record<string, string>} */ (TEXTS.frame);
+  for (const element of document.querySelectorAll('[data-text]'))
+    setText(element, frame[element.getAttribute('data-text') ?? ''] ?? '');
+  for (const element of document.querySelectorAll('[data-label]'))
+    setAttribute(element, 'aria-label', frame[element.getAttribute('data-label') ?? '']);
+  setAttribute(byId('description'), 'content', TEXTS.frame.description);
+  if (LANGUAGE === 'zh-CN') {
+    for (const page of CHINESE_PAGES)
+      document.querySelector(`a[href="/docs/${page}"]`)?.setAttribute('href', `/docs/zh-CN/${page}`);
+  }
+  openLanguageSwitch();
+}

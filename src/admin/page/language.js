@@ -1,0 +1,49 @@
+// @ts-check
+/** The language of the page: the one that a person chose here before, else the first of the browser's that the page has. */
+
+/** @typedef {'en' | 'zh-CN'} Language */
+
+const STORAGE_KEY = 'noria-language';
+/** Set across the reload of a switch, so that the keyboard focus stays on it. */
+const SWITCHED_KEY = 'noria-language-switched';
+
+export const LANGUAGE = chooseLanguage(
+  stored(),
+  globalThis.document === undefined ? [] : navigator.languages,
+);
+
+/** For dates and times; English ones have 24 hours. */
+export const LOCALE = LANGUAGE === 'en' ? 'en-GB' : LANGUAGE;
+
+/**
+ * @param {string | null} chosen
+ * @param {readonly string[]} preferred - BCP 47 tags, the most preferred first
+ * @returns {Language}
+ */
+export function chooseLanguage(chosen, preferred) {
+  const tags = chosen === null ? preferred : [chosen];
+  const first = tags
+    .map((tag) => tag.toLowerCase().split('-')[0])
+    .find((tag) => tag === 'en' || tag === 'zh');
+  return first === 'zh' ? 'zh-CN' : 'en';
+}
+
+/** Connects the buttons of the switch. */
+export function openLanguageSwitch() {
+  const switched = sessionStorage.getItem(SWITCHED_KEY) !== null;
+  sessionStorage.removeItem(SWITCHED_KEY);
+  for (const button of document.querySelectorAll('button[data-language]')) {
+    const language = button.getAttribute('data-language') ?? '';
+    button.setAttribute('aria-pressed', String(language === LANGUAGE));
+    button.addEventListener('click', () => {
+      localStorage.setItem(STORAGE_KEY, language);
+      sessionStorage.setItem(SWITCHED_KEY, '');
+      location.reload();
+    });
+    if (switched && language === LANGUAGE && button instanceof HTMLElement) button.focus();
+  }
+}
+
+function stored() {
+  return globalThis.document === undefined ? null : localStorage.getItem(STORAGE_KEY);
+}
