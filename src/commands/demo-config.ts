@@ -8,12 +8,12 @@ import type { Sandbox } from '../sandbox/sandbox.ts';
 export const DEFAULT_HOST = '127.0.0.1';
 export const DEFAULT_PORT = 8888;
 export const DEFAULT_ADMIN_PORT = 8889;
-/** A second listener with a user, for clients that send credentials only after a 407. */
+/** The port of a second listener with a user, for clients that send credentials only after a 407. */
 const DEFAULT_AUTH_PORT = 8890;
-/** From the ports of one replica to those of the next. */
+/** The distance between the ports of one replica and those of the next. */
 const PORT_STEP = 10;
 
-/** What clients and the dashboard must send when other machines can reach the demo. */
+/** The credentials that clients and the dashboard need when other machines can reach the demo. */
 export interface DemoSecrets {
   readonly password: string;
   readonly token: string;
@@ -32,12 +32,12 @@ export interface DemoSetup {
 
 /** One replica of the demo's fleet. */
 export interface FleetPlace {
-  /** From 1. */
+  /** The number of the replica, from 1. */
   readonly number: number;
   readonly storePort: number;
 }
 
-/** @param place - absent: a noria without a fleet. */
+/** @param place - absent for a noria without a fleet. */
 export async function demoConfig(
   { flags, sandbox, secrets }: DemoSetup,
   place: FleetPlace | undefined,
@@ -84,7 +84,7 @@ function sourceText(
   return `  - { name: ${name}, product: ${product}, instance: "${id}", password: "${password}", params: { count: ${size} }, size: ${size} }`;
 }
 
-/** Splits the pool into HTTP and SOCKS5 members. */
+/** Returns how many members speak HTTP and how many SOCKS5. */
 export function split(members: number): readonly [http: number, socks: number] {
   const socks = Math.floor(members / 2);
   return [members - socks, socks];

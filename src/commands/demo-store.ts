@@ -18,7 +18,7 @@ export interface DemoStore {
 }
 
 const HOST = '127.0.0.1';
-/** The first one that is in the search path. */
+/** The programs to try; the first one in the search path is used. */
 const PROGRAMS = ['valkey-server', 'redis-server'];
 const START_LIMIT_MS = 10_000;
 const RETRY_MS = 50;
@@ -51,7 +51,10 @@ export async function openDemoStore(): Promise<DemoStore> {
   );
 }
 
-/** Undefined when the program is not installed. Detached, so that Ctrl-C in a terminal ends the norias first. */
+/**
+ * Starts the program; undefined when it is not installed. The process is detached, so that Ctrl-C in a terminal ends
+ * the norias first.
+ */
 async function start(program: string, port: number, folder: string): Promise<ChildProcess | undefined> {
   const place = ['--port', String(port), '--bind', HOST, '--dir', folder];
   const keeping = ['--save', '', '--appendonly', 'yes', '--maxmemory-policy', 'noeviction'];
@@ -75,14 +78,14 @@ async function untilAccepting(child: ChildProcess, program: string, port: number
       client.close();
       return;
     } catch {
-      await pause(systemClock, RETRY_MS); // handled: not yet
+      await pause(systemClock, RETRY_MS); // handled: the server does not answer yet
     }
   }
   const how = child.exitCode === null ? `does not accept connections` : `ended with code ${child.exitCode}`;
   throw new NoriaError('bad-usage', `--replicas: ${program} on port ${port} ${how}; start it to see why`);
 }
 
-/** A stopped process ends only by SIGKILL, and its data is not needed. */
+/** Ends the process with SIGKILL, because a stopped process ignores other signals. Its data is not needed. */
 async function end(child: ChildProcess): Promise<void> {
   if (child.exitCode !== null || child.signalCode !== null) return;
   const ended = once(child, 'exit');

@@ -27,7 +27,7 @@ import { EXIT, type Terminal } from './terminal.ts';
 
 const DEFAULT_TARGET_PORT = 8080;
 const DEFAULT_MEMBERS = 20;
-/** Only members resolve this name, so every request for it goes through one. */
+/** The name of the target. Only members resolve it, so every request for it passes through a member. */
 const TARGET_NAME = 'target.example';
 /** Pause between two chapters of the story, so that a person can look at the dashboard. */
 const STORY_PAUSE_MS = 4_000;
@@ -148,7 +148,7 @@ async function demoFleet({ flags, sandbox, store, terminal, level, owner }: Flee
   return EXIT.fine;
 }
 
-/** On a terminal, the demo runs on after the story until Ctrl-C; otherwise it ends. */
+/** Tells the story. On a terminal, the demo then runs until Ctrl-C; otherwise it ends. */
 async function story(daemon: Daemon, sandbox: Sandbox, terminal: Terminal): Promise<number> {
   const { listeners, admin } = daemon.addresses;
   const [proxy = ''] = listeners;
@@ -166,7 +166,7 @@ async function story(daemon: Daemon, sandbox: Sandbox, terminal: Terminal): Prom
     pause: () => (terminal.interactive ? pause(systemClock, STORY_PAUSE_MS, signal) : Promise.resolve()),
     signal,
   }).catch((error: unknown) => {
-    if (signal.aborted) return true; // the signal aborted a request
+    if (signal.aborted) return true; // the signal aborted a request of the story
     throw error;
   });
   if (terminal.interactive && !signal.aborted) {
@@ -192,7 +192,7 @@ function printGoodbye(terminal: Terminal): void {
 async function openDemoSandbox({ members, dead, slow, targetPort }: DemoFlags): Promise<Sandbox> {
   const [http, socks] = split(members);
   const shared = { lifetimeMs: LIFETIME_MS, dead, slow, singlePullLimit: Math.max(1, members) };
-  // Twice the pool size, so that a draw brings new members.
+  // Twice as many proxies as the pool size, so that a draw brings new members.
   return openSandbox({
     targetPort: targetPort ?? (await freePort(DEFAULT_HOST, DEFAULT_TARGET_PORT)),
     instances: [
@@ -202,14 +202,14 @@ async function openDemoSandbox({ members, dead, slow, targetPort }: DemoFlags): 
   });
 }
 
-/** Undefined on loopback, where nobody else can connect. */
+/** Undefined on loopback, where only this machine can connect. */
 function demoSecrets({ host }: DemoFlags, { env }: Terminal): DemoSecrets | undefined {
   if (isLocalAddress({ kind: 'tcp', host, port: 0 })) return undefined;
   const random = () => randomBytes(SECRET_BYTES).toString('base64url');
   return { password: random(), token: env['NORIA_ADMIN_TOKEN'] || random() };
 }
 
-/** What the demo is, and commands to try. */
+/** Describes the demo, and lists commands to try. */
 function introduction(
   { listeners, admin = '' }: Daemon['addresses'],
   targetUrl: string,
@@ -244,7 +244,7 @@ function introduction(
   ];
 }
 
-/** What the fleet is, and what to try. */
+/** Describes the fleet, and lists commands to try. */
 function introduceFleet(
   norias: readonly Daemon['addresses'][],
   targetUrl: string,

@@ -6,7 +6,7 @@ import { httpAnswer, PROXY_CHALLENGE, type RefusalCause, readProxyRequest, sendT
 import type { Behaviour } from './scenario.ts';
 import { SocketReader } from './socket-reader.ts';
 
-/** Those with which a member never serves a client. */
+/** The behaviours with which a member never serves a client. */
 type BadBehaviour = Exclude<Behaviour, { how: 'good' | 'slow' | 'no-connect' | 'dribble' | 'cut' }>;
 
 /** The greeting of another protocol, then bytes that are not text. */
@@ -18,7 +18,7 @@ const WRONG_HTTP = Buffer.from('HTTP/9.9 200 OK\r\n\r\n');
 const WRONG_SOCKS = Buffer.from([0x09, 0x00]);
 const ENDLESS_LINE = Buffer.from(`X-Filler: ${'a'.repeat(1000)}\r\n`);
 const ENDLESS_BYTES = Buffer.alloc(1000, 0x05);
-/** How long an ended connection waits for the client to end it too. */
+/** How long an ended connection waits until the client ends it, too. */
 const LINGER_MS = 1000;
 
 /** The cause whose SOCKS reply is nearest to a status. */
@@ -39,7 +39,7 @@ export async function answerBadly(
   if (('when' in behaviour ? behaviour.when : undefined) !== 'accept')
     await new SocketReader(socket).waitForBytes();
   switch (behaviour.how) {
-    case 'refuse': // the port is closed; this connection was in the backlog
+    case 'refuse': // the member closes its port; this connection was already in the backlog
       socket.destroy();
       return;
     case 'silent':
@@ -66,14 +66,14 @@ export async function answerBadly(
   }
 }
 
-/** Sends `bytes` and ends the connection. Reads on for a moment, so that a reset does not discard the bytes. */
+/** Sends `bytes` and ends the connection. Keeps reading for a moment, because a reset would discard the bytes. */
 export function endWith(socket: Socket, bytes: Buffer = Buffer.alloc(0)): void {
   socket.resume();
   socket.setTimeout(LINGER_MS, () => socket.destroy());
   socket.end(bytes);
 }
 
-/** Passes `afterBytes` of the target's bytes on, then resets the client. */
+/** Passes `afterBytes` of the target's bytes to the client, then resets the client's connection. */
 export function cutAfter(afterBytes: number, client: Socket): Transform {
   let left = afterBytes;
   return new Transform({
@@ -81,7 +81,7 @@ export function cutAfter(afterBytes: number, client: Socket): Transform {
       const passed = chunk.subarray(0, left);
       left -= passed.length;
       done(null, passed);
-      // After the kernel has taken the bytes: a reset discards all others.
+      // Resets only after the kernel has taken the bytes, because a reset discards all others.
       if (left === 0) setImmediate(() => client.write('', () => client.resetAndDestroy()));
     },
   });
@@ -100,7 +100,10 @@ async function acceptAndDiscard(socket: Socket, member: RunningMember): Promise<
   discard(socket);
 }
 
-/** Answers any request with a status. SOCKS members send the nearest reply, and for 407 no acceptable method. */
+/**
+ * Answers every request with a status. SOCKS members send the nearest reply; for 407 they reply that no method is
+ * acceptable.
+ */
 async function answerStatus(socket: Socket, member: RunningMember, status: number): Promise<void> {
   const { protocol } = member.traits;
   if (protocol === 'socks5' && status === 407) return endWith(socket, Buffer.from([0x05, 0xff]));

@@ -3,29 +3,29 @@ import type { SandboxOperationName } from './operations.ts';
 
 export interface CallRecord {
   readonly operation: SandboxOperationName;
-  /** As the call names it, known or not; empty if the operation has no such parameter. */
+  /** The id that the call names, known or not; empty if the operation has no such parameter. */
   readonly instance: string;
   readonly method: string;
   readonly params: Readonly<Record<string, string>>;
   /** The caller's address. */
   readonly client: string;
-  /** Monotonic ms by the sandbox's clock. */
+  /** When the call arrived, in monotonic ms of the sandbox's clock. */
   readonly arrivedAt: number;
-  /** It came before the rate limit allowed it, whatever the answer was. */
+  /** True if the call came before the rate limit allowed it, whatever the answer was. */
   readonly early: boolean;
-  /** The code of the answer, or `fault:NAME` or `body` if a rule replaced or altered it. */
+  /** The code of the answer; `fault:NAME` or `body` if a rule replaced or altered the answer. */
   readonly outcome: string;
 }
 
 export interface CallCounts {
   readonly calls: number;
-  /** Calls that came before the rate limit allowed them, whatever the answers were. */
+  /** The number of calls that came before the rate limit allowed them. */
   readonly paceBreaks: number;
-  /** Calls by outcome. */
+  /** The number of calls by outcome. */
   readonly codes: Readonly<Record<string, number>>;
 }
 
-/** Of all calls, and of each instance by its id. */
+/** The counts of all calls, and of each instance by its id. */
 export interface SandboxStats extends CallCounts {
   readonly instances: Readonly<Record<string, CallCounts>>;
 }
@@ -46,7 +46,7 @@ export class CallLog {
     this.#instances.set(record.instance, count(this.#instances.get(record.instance) ?? NONE, record));
   }
 
-  /** The latest 1,000, oldest first. */
+  /** The latest 1,000 calls, oldest first. */
   get latest(): readonly CallRecord[] {
     return [...this.#latest];
   }

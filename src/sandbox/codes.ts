@@ -1,9 +1,9 @@
 /**
- * Why the sandbox refuses a call, the code that each operation has for the reason, and the text that goes with it. The texts
- * are in the language of the service; no client may decide by them. Source: service-spec, Errors.
+ * The reasons for which the sandbox refuses a call, with the code of each operation and its text. The texts are in the
+ * language of the service, and no client may depend on them. Source: service-spec, Errors.
  */
 
-/** What is wrong with a call, independent of its operation's code for it. */
+/** What is wrong with a call, independent of the operation's code for it. */
 export type RefusalReason =
   | 'key'
   | 'pace'
@@ -48,7 +48,7 @@ const TEXTS: Readonly<Record<RefusalReason, string>> = {
   'other-client': '上一个客户端IP仍在提取，请等待其停止调用2分钟后再切换',
 };
 
-/** @param detail - follows the text. */
+/** @param detail - appended to the text. */
 export function refusal(
   refusals: RefusalCodes,
   reason: RefusalReason,

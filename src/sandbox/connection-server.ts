@@ -1,5 +1,6 @@
 /**
- * Serves the connections that members accept: by proxy-chain or as a SOCKS server, or badly, as the member's behaviour says.
+ * Serves the connections that members accept: through proxy-chain, as a SOCKS server, or with a fault, depending on the
+ * member's behaviour.
  */
 import type { Socket } from 'node:net';
 import type { Transform } from 'node:stream';
@@ -72,7 +73,7 @@ export class ConnectionServer {
       return endWith(socket);
     }
     if (socket.destroyed) {
-      target.destroy(); // the client left, or the member closed, during the dial
+      target.destroy(); // the client disconnected, or the member closed, during the dial
       return;
     }
     if (request.first.length > 0) target.write(request.first);
@@ -96,7 +97,7 @@ export class ConnectionServer {
     for (const byte of bytes) {
       await send(Buffer.from([byte]));
       if (ms > 0) await this.#pause(ms, socket);
-      else await new Promise((next) => setImmediate(next)); // else the kernel sends several bytes in one packet
+      else await new Promise((next) => setImmediate(next)); // one packet for each byte
     }
   }
 
@@ -111,7 +112,7 @@ export class ConnectionServer {
   }
 }
 
-/** Whether the client left or the system reported an error. Anything else is a defect of the sandbox. */
+/** Whether the client disconnected or the system reported an error. Any other error is a defect of the sandbox. */
 function isOfConnection(error: unknown): boolean {
   return error instanceof HandshakeError || (error instanceof Error && 'code' in error);
 }

@@ -1,4 +1,4 @@
-/** The ten operations as the HTTP side sees them: path, instance parameter, refusal codes, decision and layout. */
+/** The ten operations as the HTTP server needs them: path, instance parameter, refusal codes, decision and layout. */
 import type { Clock } from '../core/clock.ts';
 import type { RefusalCodes } from './codes.ts';
 import { type Account, AREAS_REFUSALS, INSTANCES_REFUSALS, listAreas, listInstances } from './exclusive.ts';
@@ -20,7 +20,7 @@ export interface Endpoint {
   readonly layout: (call: EndpointCall) => Layout;
 }
 
-/** What all operations share. */
+/** The state that all operations share. */
 export interface ServiceState {
   readonly instances: readonly Instance[];
   readonly account: Account;
@@ -33,7 +33,7 @@ export interface EndpointCall {
   readonly client: string;
   /** The instance that the call names, if it exists and has the operation's product. */
   readonly instance: Instance | undefined;
-  /** It came before the instance's rate limit allowed it. */
+  /** True if the call came before the instance's rate limit allowed it. */
   readonly early: boolean;
 }
 

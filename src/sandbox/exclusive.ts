@@ -43,7 +43,7 @@ const AREAS = LOCATIONS.filter(({ region }) => region === 'mainland').map(({ are
   score: at === 3 ? -1 : 70 + ((at * 11) % 30),
 }));
 
-/** Operation 9: the area lines. `instance` is undefined if the call names none of the exclusive instances. */
+/** Operation 9: the area lines. `instance` is undefined if the call does not name an exclusive instance. */
 export function listAreas(params: URLSearchParams, instance: Instance | undefined): Answer {
   if (!params.get('api') || !params.get('akey')) return refusal(AREAS_REFUSALS, 'parameters');
   if (instance === undefined) return refusal(AREAS_REFUSALS, 'unknown');
@@ -103,7 +103,7 @@ function recordOf({ id, condition, options, members }: Instance, now: number): E
   };
 }
 
-/** `YYYY-MM-DDTHH:MM:SS` in the service's time zone, without its name. */
+/** A moment as `YYYY-MM-DDTHH:MM:SS` in the service's time zone, without the zone. */
 function localTime(at: number): string {
   return new Date(at + ZONE_MS).toISOString().slice(0, 19);
 }

@@ -10,17 +10,17 @@ import { connect, createServer, isIP, type Socket } from 'node:net';
 /** Where a member listens, and the address that targets see. */
 export interface Exit {
   readonly listenHost: string;
-  /** The address that the target sees; without aliases only a label. */
+  /** The address that the target sees; only a label if there are no aliases. */
   readonly address: string;
 }
 
-/** Second octet of the first instance's exits; each further instance has the next one. */
+/** The second octet of the first instance's exits. Each further instance has the next octet. */
 const FIRST_SERIES = 16;
 const LAST_OCTETS = 253;
-/** Names that a member resolves, all of them to 127.0.0.1. RFC 2606 reserves them: they are never real. */
+/** Names that a member resolves to 127.0.0.1. RFC 2606 reserves them, so they are never real. */
 const LOCAL_NAME = /^(?:localhost|.+\.localhost|.+\.example)$/i;
 
-/** @param aliases - whether members use 127.x.y.z addresses; undefined: if this machine can bind one. */
+/** @param aliases - whether members use 127.x.y.z addresses; default: if this machine can bind such an address. */
 export async function openExits(aliases?: boolean): Promise<Exits> {
   return new Exits(aliases ?? (await canBind(`127.${FIRST_SERIES}.0.1`)));
 }
@@ -36,7 +36,7 @@ export class Exits {
     this.#aliases = aliases;
   }
 
-  /** The next exit of a series (an instance's number from 0). Exits repeat after 64,000. */
+  /** Returns the next exit of a series (the instance's number, from 0). Exits repeat after 64,000. */
   next(series: number): Exit {
     const index = this.#used.get(series) ?? 0;
     this.#used.set(series, index + 1);
@@ -51,7 +51,7 @@ export class Exits {
     return this.#aliases ? `127.${FIRST_SERIES + series}.255.1` : '127.0.0.1';
   }
 
-  /** The exit of a connection with this remote address and port; the address itself if it is no member's. */
+  /** The exit of a connection with this remote address and port; the address itself if it belongs to no member. */
   exitOf(address: string, port: number): string {
     return this.#byPort.get(port) ?? address;
   }
@@ -65,17 +65,17 @@ export class Exits {
    * Connects to a target from a member's exit. The socket is half-open; the caller closes it.
    *
    * @param host - an address without brackets, or a name.
-   * @throws the system's error; `EHOSTUNREACH` for a name or an address that is not of this machine.
+   * @throws the system's error; `EHOSTUNREACH` for a name or an address outside this machine.
    */
   dial(exit: Exit, host: string, port: number): Promise<Socket> {
     const address = addressOf(host);
     if (address === undefined) return Promise.reject(unreachable(host));
     const from = this.#aliases && isIP(address) === 4 ? { localAddress: exit.address } : {};
     const socket = connect({ host: address, port, allowHalfOpen: true, noDelay: true, ...from });
-    // The local port is bound in the next tick, still before the target can accept the connection.
+    // The local port is bound in the next tick, which is still before the target can accept the connection.
     if (!this.#aliases) process.nextTick(() => this.#nameConnection(socket, exit.address));
     return new Promise((resolve, reject) => {
-      socket.on('error', reject); // stays for later errors: they close the socket, and its user handles `close`
+      socket.on('error', reject); // stays, so that a later error only closes the socket
       socket.once('connect', () => resolve(socket));
     });
   }
@@ -103,7 +103,7 @@ function unreachable(host: string): NodeJS.ErrnoException {
 function canBind(host: string): Promise<boolean> {
   return new Promise((resolve) => {
     const probe = createServer();
-    probe.once('error', () => resolve(false)); // handled: that is the answer
+    probe.once('error', () => resolve(false)); // handled: the result reports it
     probe.listen(0, host, () => probe.close(() => resolve(true)));
   });
 }

@@ -13,18 +13,18 @@ export interface ProxyKind {
   readonly label: string;
 }
 
-/** A list contains the values that a matching proxy may have. */
+/** The proxies that a call requests. A list contains the values that a matching proxy may have. */
 export interface ExtractionQuery {
   readonly count: number;
-  /** How many of them may have a new exit. */
+  /** How many of the proxies may have a new exit. */
   readonly newAllowed: number;
-  /** Whether a proxy that was handed out before, identified by its exit, may be handed out again. */
+  /** Whether a proxy that was handed out before may be handed out again. Its exit identifies it. */
   readonly mayRepeat: (exit: string) => boolean;
   readonly kinds: readonly ProxyKind[];
   readonly locations: readonly SandboxLocation[];
-  /** Reverse proxies: only, never, or both kinds. */
+  /** True: only reverse proxies; false: none; `either`: both kinds. */
   readonly reverse: boolean | 'either';
-  /** Minimum remaining life of an existing proxy; does not apply to reverse proxies. */
+  /** The minimum remaining life of an existing proxy. It does not apply to reverse proxies. */
   readonly minRemainingMs: number;
   /** The life of new proxies. */
   readonly lifeMs: readonly [min: number, max: number];
@@ -36,7 +36,7 @@ export interface ExtractionQuery {
 }
 
 const MINUTE_MS = 60_000;
-/** `timespan` 0 allows any life; a new proxy lives at least this long, so that it is useful. */
+/** The minimum life of a new proxy with `timespan` 0, which allows any life: shorter ones would be useless. */
 const MIN_LIFE_MS = 60_000;
 
 const FREE_KINDS: Readonly<Record<string, ProxyKind>> = {
@@ -53,7 +53,7 @@ const ALIVE_HOURS = [1 / 6, 1 / 2, 1, 3, 10, 24, 48] as const;
 export interface QueryContext {
   readonly ledger: ExitLedger;
   readonly condition: Condition;
-  /** The instance's own range of lives, which overrides `timespan`. */
+  /** The instance's own range of lives. It overrides `timespan`. */
   readonly lifetimeMs: number | readonly [min: number, max: number] | undefined;
 }
 
@@ -91,8 +91,8 @@ function kindsOf({ protocol }: Operation, params: URLSearchParams): readonly Pro
 }
 
 /**
- * Locations that contain one of the keywords of `adr`, one of `isp` (the carrier), and none of `nadr`. Keywords are separated
- * by half-width commas.
+ * Returns the locations that contain a keyword of `adr`, a keyword of `isp` (the carrier), and no keyword of `nadr`.
+ * Keywords are separated by half-width commas.
  */
 function locationsOf(params: URLSearchParams): readonly SandboxLocation[] {
   const region = params.get('dalu') === '0' ? 'overseas' : 'mainland'; // only free proxies are abroad
@@ -114,7 +114,7 @@ function reverseOf(tunnel: string | null): ExtractionQuery['reverse'] {
   return tunnel === '3';
 }
 
-/** Lives by `timespan`, unless the instance has its own range. */
+/** The range of lives by `timespan`, unless the instance has its own range. */
 function livesOf(
   { parameters, longestMinutes }: Operation,
   params: URLSearchParams,
@@ -126,7 +126,7 @@ function livesOf(
   return { minRemainingMs: minMs, lifeMs: [Math.max(minMs, MIN_LIFE_MS), longestMinutes * MINUTE_MS] };
 }
 
-/** The values up to the one that a selector, counted from 1, names; all if it is missing. */
+/** The values up to the one that a selector (counted from 1) names; all values if there is no selector. */
 function upTo(values: readonly number[], selector: string | null): readonly number[] {
   return select(values, selector, (value, selected) => values.indexOf(value) < selected);
 }

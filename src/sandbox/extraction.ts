@@ -1,8 +1,10 @@
 /**
- * Decides one extraction call: refuses it with the operation's code, or draws members and reports them as the service does.
+ * Decides one extraction call: refuses it with the operation's code, or draws members and reports them as the service
+ * does.
  *
- * Where the specification gives no order, the checks come in this one: parameters, instance, key, rate limit, the instance's
- * condition and quotas, other client, and finally the proxies that are left. Source: service-spec, Endpoints, Errors, Limits.
+ * Where the specification gives no order, the order of the checks is: parameters, instance, key, rate limit, the
+ * instance's condition and quotas, other client, and finally the proxies that are left. Source: service-spec,
+ * Endpoints, Errors, Limits.
  */
 import { type RefusalReason, refusal, SUCCESS_CODE } from './codes.ts';
 import { readExtractionQuery } from './extraction-query.ts';
@@ -16,16 +18,16 @@ export interface ExtractionCall {
   readonly params: URLSearchParams;
   /** The caller's address. */
   readonly client: string;
-  /** It came before the instance's rate limit allowed it. */
+  /** True if the call came before the instance's rate limit allowed it. */
   readonly early: boolean;
 }
 
-/** A new proxy is reported with its whole life, although it has lived for some milliseconds while it opened. */
+/** A new proxy is reported with its whole life, although it has already lived for some milliseconds while it opened. */
 const OPENING_MS = 50;
 
 const LEVELS = ['高匿', '普匿', '匿名', '透明', '未知'] as const;
 
-/** The format that a call selects; JSON if it selects none, so that the refusal can be read. */
+/** The format that a call selects; JSON if the call selects none, so that the caller can read the refusal. */
 export function layoutOf(
   { operation, params }: Pick<ExtractionCall, 'operation' | 'params'>,
   instance: Instance | undefined,
@@ -36,7 +38,9 @@ export function layoutOf(
   return { format, line: textLayout === undefined ? defaultLine : customLine(textLayout), fields };
 }
 
-/** Answers a call of operations 1 to 8. `instance` is undefined if the call names none of the operation's. */
+/**
+ * Answers a call of operations 1 to 8. `instance` is undefined if the call does not name an instance of the operation.
+ */
 export async function extract(call: ExtractionCall, instance: Instance | undefined): Promise<Answer> {
   const { operation, params } = call;
   const refuse = (reason: RefusalReason, detail?: string) => refusal(operation.refusals, reason, detail);
@@ -65,7 +69,9 @@ function hasValidParameters({ operation, params }: ExtractionCall): boolean {
   });
 }
 
-/** How many proxies the call asks for; undefined if that is no number, or more than the instance may have. */
+/**
+ * How many proxies the call asks for; undefined if the count is not a number, or is above the limit of the instance.
+ */
 function countOf({ operation, params }: ExtractionCall, instance: Instance | undefined): number | undefined {
   const limit = instance?.condition.singlePullLimit ?? 1;
   const text = params.get('count') ?? '';
@@ -74,12 +80,12 @@ function countOf({ operation, params }: ExtractionCall, instance: Instance | und
   return instance !== undefined && Number(text) > limit ? undefined : Number(text);
 }
 
-/** Why the instance's condition refuses every call, as far as the operation has a code for the reason. */
+/** Why the instance's condition refuses every call; undefined if the operation has no code for the reason. */
 function conditionReason(instance: Instance): RefusalReason | undefined {
   const { condition, options, ledger } = instance;
   const reasons: readonly (readonly [RefusalReason, boolean])[] = [
     ['expired', condition.expired],
-    ['unknown', condition.expired], // for operations without a code for expired alone
+    ['unknown', condition.expired], // used by operations that have no code of their own for an expired instance
     ['frozen', condition.frozen],
     ['device', !condition.deviceAuthorised],
     ['unbound', !condition.terminalIpBound && options.auth !== 'password'],
@@ -90,7 +96,7 @@ function conditionReason(instance: Instance): RefusalReason | undefined {
   return reasons.find(([reason, applies]) => applies && refusals[reason] !== undefined)?.[0];
 }
 
-/** The quota behind 12008 differs by product. */
+/** Whether the quota of 12008 is used up. The quota differs by product. */
 function isQuotaUsedUp({ product, condition, members, ledger }: Instance): boolean {
   const isUsedUp = reaches(ledger.handedOut, condition.usageLimit);
   if (product === 'long-residential') return reaches(members.connections, condition.connectionLimit);
@@ -132,7 +138,7 @@ function success(instance: Instance, drawn: readonly RunningMember[]): Answer {
   return { code: SUCCESS_CODE, msg: '获取成功', data: { counters, entries } };
 }
 
-/** Every field that any operation reports of a proxy. Times are whole seconds, rounded down. */
+/** Returns every field that any operation reports of a proxy. Times are whole seconds, rounded down. */
 function entryOf(
   member: RunningMember,
   isNew: boolean,

@@ -1,9 +1,9 @@
 /**
  * Serves the good HTTP members with one proxy-chain server for all of them. The socket identifies the member.
  *
- * proxy-chain reads the requests, asks for credentials and forwards. This class dials, so that each member connects from its
- * own exit, answers 502 or 504 for a dead target as real proxies do, and relays half-closes both ways. Members listen
- * themselves and hand their sockets over, so the server here never listens.
+ * proxy-chain reads the requests, asks for credentials and forwards. This class dials, so that each member connects
+ * from its own exit. It answers 502 or 504 for a dead target, as real proxies do, and relays half-closes both ways.
+ * Members listen themselves and pass their sockets to this class, so its server never listens.
  */
 import { Agent, createServer, type Server as HttpServer } from 'node:http';
 import type { Socket } from 'node:net';
@@ -54,7 +54,7 @@ export class HttpProxy {
     const destroyTarget = () => target.destroy();
     client.once('close', destroyTarget);
     target.once('close', () => client.off('close', destroyTarget));
-    if (client.destroyed) target.destroy(); // it left during the dial
+    if (client.destroyed) target.destroy(); // the client disconnected during the dial
     if (isHttp) return { httpAgent: new DialedAgent(target) };
     this.#dialed.set(client, target);
     return { customConnectServer: this.#joiner };
@@ -77,7 +77,7 @@ export class HttpProxy {
   }
 }
 
-/** Gives a forwarded request the connection that was dialed for it, which closes after the answer. */
+/** Gives a forwarded request the connection that was dialed for it. The connection closes after the answer. */
 class DialedAgent extends Agent {
   readonly #socket: Socket;
 

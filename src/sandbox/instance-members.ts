@@ -1,6 +1,6 @@
 /**
- * The members of one instance. They are created when they are drawn, each with a new exit, never more at a time than the
- * instance has proxies, and they close at the end of their life.
+ * The members of one instance. A member is created when it is drawn, has a new exit, and closes at the end of its life.
+ * There are never more members at a time than the instance has proxies.
  */
 import type { Socket } from 'node:net';
 import type { Clock } from '../core/clock.ts';
@@ -26,13 +26,13 @@ export interface InstanceMembersOptions {
 const DEFAULT_MEMBERS = 20;
 const DEFAULT_SLOW_MS = 2000;
 const HOUR_MS = 3_600_000;
-/** The share of reverse proxies if a call accepts both kinds. */
+/** The share of reverse proxies among new proxies, if a call accepts both kinds. */
 const REVERSE_SHARE = 0.25;
 const MAX_ALIVE_HOURS = 96;
 
 export class InstanceMembers {
   readonly #options: InstanceMembersOptions;
-  /** All that are not closed yet, in the order of their creation. */
+  /** All members that are not closed yet, in the order of their creation. */
   readonly #members = new Set<RunningMember>();
   #created = 0;
   #closedBytes = 0;
@@ -42,27 +42,27 @@ export class InstanceMembers {
     this.#options = options;
   }
 
-  /** The living ones, in the order of their creation. */
+  /** The living members, in the order of their creation. */
   get alive(): readonly RunningMember[] {
     return [...this.#members].filter((member) => member.isAlive);
   }
 
-  /** How many may be alive at a time. */
+  /** The maximum number of living members. */
   get max(): number {
     return this.#options.instance.members ?? DEFAULT_MEMBERS;
   }
 
-  /** Open connections through all of them. */
+  /** The number of open connections through all members. */
   get connections(): number {
     return [...this.#members].reduce((sum, member) => sum + member.connections, 0);
   }
 
-  /** Bytes in both directions through all of them, closed ones included. */
+  /** The bytes in both directions through all members, closed ones included. */
   get bytes(): number {
     return [...this.#members].reduce((sum, member) => sum + member.bytes, this.#closedBytes);
   }
 
-  /** Draws up to `count` members: new ones while fewer than `max` are alive, then ones that were drawn before. */
+  /** Draws up to `count` members: new ones while fewer than `max` are alive, then members that were drawn before. */
   async draw(query: ExtractionQuery): Promise<readonly RunningMember[]> {
     if (this.#closed) return [];
     const { random } = this.#options;
@@ -70,7 +70,7 @@ export class InstanceMembers {
     const created = this.#create(query);
     await Promise.all(created.map((member) => member.open()));
     const drawn = [...created, ...shuffled(random, repeats)]
-      .filter((member) => member.isAlive) // one may have expired while others opened
+      .filter((member) => member.isAlive) // a member may have expired while others opened
       .slice(0, query.count);
     if (query.order === 'random') return shuffled(random, drawn);
     return drawn.sort((a, b) => b.remainingMs - a.remainingMs);
@@ -98,7 +98,7 @@ export class InstanceMembers {
     const n = this.#created;
     this.#created += 1;
     const traits = newTraits(query, n, random);
-    // A reverse proxy is reached at its server's address, as every proxy of the pure edition is.
+    // A reverse proxy has the address of its server, as every proxy of the pure edition does.
     const sharesAddress = instance.product === 'short-pure' || traits.reverse;
     const member = new RunningMember({
       id: `${instance.product}-${series}-${n}`,
@@ -147,7 +147,7 @@ function mayRepeat({ traits, remainingMs, exit }: RunningMember, query: Extracti
   );
 }
 
-/** Traits of a new proxy that matches the query. */
+/** Returns the traits of a new proxy that matches the query. */
 function newTraits(query: ExtractionQuery, n: number, random: Random): MemberTraits {
   const score = () => (random() < 0.1 ? -1 : 60 + randomBelow(random, 41));
   const { protocol, label } = oneOf(query.kinds, random);

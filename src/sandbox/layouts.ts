@@ -1,8 +1,8 @@
 /**
  * Answers on the wire: JSON, XML and Text, in the layouts that the specification and real clients show.
  *
- * An answer is decided as fields and printed in the requested format. A refusal in the Text type is the JSON envelope, because
- * clients look for `msg` in it. Source: service-spec, Resources and their fields.
+ * An answer is built from fields and printed in the requested format. A refusal in the Text type is a JSON envelope,
+ * because clients look for its `msg`. Source: service-spec, Resources and their fields.
  */
 import { SUCCESS_CODE } from './codes.ts';
 import type { AnswerFormat } from './operations.ts';
@@ -14,9 +14,9 @@ export type Entry = Readonly<Record<string, Value>>;
 export interface Answer {
   readonly code: string;
   readonly msg: string;
-  /** Of successful extraction operations: counters in order, then the proxies. */
+  /** The data of a successful extraction operation: first the counters in order, then the proxies. */
   readonly data?: { readonly counters: Readonly<Record<string, number>>; readonly entries: readonly Entry[] };
-  /** Of operations 9 and 10, under the name that the operation has for its list. */
+  /** The list of operations 9 and 10, under the name that the operation gives it. */
   readonly list?: { readonly name: 'serverList' | 'instance_list'; readonly items: readonly Entry[] };
 }
 
@@ -24,7 +24,7 @@ export interface Layout {
   readonly format: AnswerFormat;
   /** One line of the Text type. */
   readonly line: (entry: Entry) => string;
-  /** The entry fields of JSON and XML answers; default all. */
+  /** The entry fields of JSON and XML answers; default: all. */
   readonly fields?: readonly string[] | undefined;
 }
 
@@ -66,7 +66,7 @@ export function freeLine({ level, ip, port, protocol, adr }: Entry): string {
   return `[${level}]${ip}:${port}@${protocol}#${adr}`;
 }
 
-/** A custom extraction format: each `{tag}` is replaced by the field of that name. Unknown tags stay as they are. */
+/** A custom extraction format: each `{tag}` is replaced by the field with that name. Unknown tags do not change. */
 export function customLine(layout: string): (entry: Entry) => string {
   return (entry) => layout.replace(/\{(\w+)\}/g, (tag, name: string) => String(entry[name] ?? tag));
 }

@@ -1,4 +1,6 @@
-/** What the service remembers of an instance in order to limit it: its calls, the exits it handed out, its client. */
+/**
+ * What the service remembers of an instance to enforce its limits: its calls, the exits it handed out, and its client.
+ */
 import type { Clock } from '../core/clock.ts';
 import type { RateLimit } from './operations.ts';
 import type { Condition } from './settings.ts';
@@ -6,10 +8,10 @@ import type { Condition } from './settings.ts';
 export const DAY_MS = 86_400_000;
 /** The service's time zone is UTC+8; its day begins at midnight there. */
 export const ZONE_MS = 8 * 3_600_000;
-/** Free product: another client address is refused until the last one has been silent for this long. */
+/** Free product: a call from another address is refused until the last client has been silent for this long. */
 const CLIENT_SILENCE_MS = 120_000;
 
-/** Counts calls from start to start, at the moment when the service sees them arrive. */
+/** Limits the rate of calls, measured from start to start, at the moment when the service sees them arrive. */
 export class RateLimiter {
   readonly #limit: RateLimit;
   readonly #clock: Clock;
@@ -20,7 +22,7 @@ export class RateLimiter {
     this.#clock = clock;
   }
 
-  /** Counts a call, unless it comes too early: such a call does not delay the next one. @returns whether it is allowed. */
+  /** Counts a call. A call that comes too early is not counted, so that it does not delay the next one. */
   admit(): boolean {
     const now = this.#clock.monotonic();
     this.#starts = this.#starts.filter((start) => now - start < this.#limit.withinMs);
@@ -30,7 +32,7 @@ export class RateLimiter {
   }
 }
 
-/** The distinct exits that were handed out today and in total. */
+/** Counts the distinct exits that were handed out today and in total. */
 export class ExitLedger {
   readonly #clock: Clock;
   readonly #ever = new Set<string>();
@@ -43,13 +45,13 @@ export class ExitLedger {
     this.#day = this.#currentDay();
   }
 
-  /** Distinct exits of the service's current day. */
+  /** The number of distinct exits on the service's current day. */
   get today(): number {
     this.#startNewDay();
     return this.#today.size;
   }
 
-  /** Proxies handed out in total, repeated ones included. */
+  /** The number of proxies handed out in total, repeated ones included. */
   get handedOut(): number {
     return this.#handedOut;
   }
@@ -90,7 +92,7 @@ export class ExitLedger {
   }
 }
 
-/** A free application serves one client address at a time. */
+/** Makes sure that a free application serves one client address at a time. */
 export class ClientLock {
   readonly #clock: Clock;
   #client: string | undefined;
@@ -100,7 +102,7 @@ export class ClientLock {
     this.#clock = clock;
   }
 
-  /** Gives the application to the client if no other one holds it. @returns the other client that holds it. */
+  /** Gives the application to the client if no other client holds it. @returns the other client that holds it. */
   acquire(client: string): string | undefined {
     const now = this.#clock.monotonic();
     const isFree = this.#client === undefined || now - this.#seenAt >= CLIENT_SILENCE_MS;

@@ -1,7 +1,7 @@
 /** Where the sandbox's proxies claim to be: location labels as the service writes them, and lines of the exclusive pool. */
 
 export interface SandboxLocation {
-  /** Province and city, then the carrier; abroad the country. */
+  /** Province and city, then the carrier. Abroad: the country. */
   readonly adr: string;
   /** The line of the exclusive pool at this location. */
   readonly area: string;

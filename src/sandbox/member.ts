@@ -1,8 +1,8 @@
 /**
- * One proxy that really works: it listens on its address, connects from its exit, and closes at the end of its life.
+ * One working proxy: it listens on its address, connects from its exit, and closes at the end of its life.
  *
- * Owns its listening socket, the connections that it accepted and the timer of its expiry. The connection server relays what
- * its clients send.
+ * Owns its listening socket, the connections that it accepted and the timer of its expiry. The connection server relays
+ * what its clients send.
  */
 import { createServer, type Server, type Socket } from 'node:net';
 import type { Clock } from '../core/clock.ts';
@@ -18,17 +18,17 @@ export interface MemberTraits {
   /** The free product's label: `https` for an HTTP proxy that supports CONNECT. */
   readonly label: string;
   readonly location: SandboxLocation;
-  /** A reverse proxy: its remaining life is unknown. */
+  /** True for a reverse proxy, whose remaining life is unknown. */
   readonly reverse: boolean;
-  /** How long it had been online when it was created. */
+  /** How long the proxy claims to have been online when it was created. */
   readonly onlineMs: number;
-  /** Free product: 1 high anonymity … 5 unknown. */
+  /** Free product: the level from 1 (high anonymity) to 5 (unknown). */
   readonly level: number;
   /** Free product: minutes since its last check, seconds until it answered, hours it has been alive. */
   readonly checkedMinutes: number;
   readonly responseSeconds: number;
   readonly aliveHours: number;
-  /** Exclusive pool. */
+  /** Only for the exclusive pool. */
   readonly serverId: string;
   readonly lastScore: number;
   readonly yesterdayScore: number;
@@ -41,14 +41,14 @@ export interface MemberOptions {
   readonly listenHost: string;
   readonly traits: MemberTraits;
   readonly lifeMs: number;
-  /** How long its tunnels stay open after its life. */
+  /** How long the tunnels of the member stay open after the end of its life. */
   readonly graceMs: number;
   readonly behaviour: Behaviour;
-  /** The credentials that clients need; none with terminal-IP authorization. */
+  /** The credentials that clients need; undefined with terminal-IP authorisation. */
   readonly login?: ClientLogin | undefined;
   readonly clock: Clock;
   readonly serve: (socket: Socket, member: RunningMember) => void;
-  /** It has expired, and its connections are closed. */
+  /** Called when the member has expired and its connections are closed. */
   readonly onClosed: (member: RunningMember) => void;
 }
 
@@ -84,7 +84,7 @@ export class RunningMember {
     this.#endsAt = this.#createdAt + options.lifeMs;
   }
 
-  /** 0 until it is open. */
+  /** The port; 0 until the member is open. */
   get port(): number {
     return this.#port;
   }
@@ -93,7 +93,7 @@ export class RunningMember {
     return this.#behaviour;
   }
 
-  /** Whether it is one of the proxies that the instance may have at a time. */
+  /** Whether the member counts as one of the proxies that the instance may have at a time. */
   get countsAsProxy(): boolean {
     return this.#phase === 'opening' || this.#phase === 'alive';
   }
@@ -102,24 +102,24 @@ export class RunningMember {
     return this.#phase === 'alive';
   }
 
-  /** Open connections. */
+  /** The number of open connections. */
   get connections(): number {
     return this.#sockets.size;
   }
 
-  /** Connections accepted so far. */
+  /** The number of connections accepted so far. */
   get accepted(): number {
     return this.#accepted;
   }
 
-  /** Bytes to and from its clients. */
+  /** The bytes to and from the member's clients. */
   get bytes(): number {
     let sum = this.#closedBytes;
     for (const socket of this.#sockets) sum += socket.bytesRead + socket.bytesWritten;
     return sum;
   }
 
-  /** Its remaining life, also if the service reports it as unknown. */
+  /** The remaining life, also if the service reports it as unknown. */
   get remainingMs(): number {
     return Math.max(0, this.#endsAt - this.#options.clock.monotonic());
   }
@@ -129,8 +129,8 @@ export class RunningMember {
   }
 
   /**
-   * Starts listening, and with it the member's life. A member that refuses connections listens too, to get a port, then closes
-   * the port.
+   * Starts listening, and with it the member's life. A member that refuses connections also listens first, to get a
+   * port, and then closes the port.
    *
    * @throws the system's error if it cannot listen; the member is then closed.
    */
@@ -142,14 +142,14 @@ export class RunningMember {
       this.#end(0);
       throw error;
     }
-    if (!this.countsAsProxy) return this.#stopListening(); // it was closed while it opened
+    if (!this.countsAsProxy) return this.#stopListening(); // the member was closed while it opened
     this.#phase = 'alive';
     if (this.#behaviour.how === 'refuse') this.#stopListening();
     this.#endsAt = clock.monotonic() + lifeMs;
     this.#timer = clock.after(lifeMs, () => this.#end(this.#options.graceMs));
   }
 
-  /** Applies from the next connection on. Open connections stay. */
+  /** Sets the behaviour from the next connection on. Open connections do not change. */
   async setBehaviour(behaviour: Behaviour): Promise<void> {
     const refused = this.#behaviour.how === 'refuse';
     this.#behaviour = behaviour;
@@ -158,7 +158,7 @@ export class RunningMember {
     else this.#stopListening();
   }
 
-  /** Ends its life and closes its connections without a grace. Resolves when all are closed. Idempotent. */
+  /** Ends the member's life and closes its connections at once. Resolves when all are closed. Idempotent. */
   async close(): Promise<void> {
     const server = this.#server;
     const closing = [...this.#sockets].map(closed);
@@ -190,7 +190,7 @@ export class RunningMember {
     this.#server = server;
     return new Promise((resolve, reject) => {
       server.once('error', reject);
-      server.once('close', () => resolve()); // closed before it was listening
+      server.once('close', () => resolve()); // the member was closed before it listened
       server.listen(port, this.host, () => {
         const address = server.address();
         if (typeof address === 'object' && address !== null) this.#port = address.port;
@@ -205,9 +205,9 @@ export class RunningMember {
   }
 
   #accept(socket: Socket): void {
-    socket.on('error', () => {}); // ignored: it ends this connection only
+    socket.on('error', () => {}); // ignored: the error ends only this connection
     if (!this.isAlive) {
-      socket.destroy(); // it was in the backlog
+      socket.destroy(); // the connection was in the backlog
       return;
     }
     this.#accepted += 1;
@@ -220,7 +220,7 @@ export class RunningMember {
   }
 }
 
-/** Also if an error comes first, with which `events.once` would reject. */
+/** Resolves on `close`, also if an error comes first. `events.once` would reject on that error. */
 function closed(emitter: Server | Socket): Promise<void> {
   return new Promise((resolve) => emitter.once('close', () => resolve()));
 }

@@ -1,4 +1,4 @@
-/** Opens a sandbox: builds its parts in order and gives their closing to one owner. */
+/** Opens a sandbox: builds its parts in order. One owner closes them. */
 import type { Socket } from 'node:net';
 import { type Clock, systemClock } from '../core/clock.ts';
 import { openAll } from '../core/ownership.ts';
@@ -21,7 +21,7 @@ import { type CommonSettings, fillInIdentities, type InstanceOptions } from './s
 import { openTarget } from './target.ts';
 
 export interface SandboxOptions extends CommonSettings {
-  /** Where service and target listen. Default 127.0.0.1. */
+  /** The host on which service and target listen. Default 127.0.0.1. */
   readonly host?: string | undefined;
   /** The service's port. Default 0: a free one. */
   readonly port?: number | undefined;
@@ -29,11 +29,11 @@ export interface SandboxOptions extends CommonSettings {
   readonly extractPort?: number | undefined;
   /** The target site's port. Default 0. */
   readonly targetPort?: number | undefined;
-  /** Default: one of each product. Settings that an instance leaves out are those of the sandbox. */
+  /** The instances. Default: one of each product. An instance without a setting uses the setting of the sandbox. */
   readonly instances?: readonly InstanceOptions[] | undefined;
   /** The owner of the exclusive instances (operation 10). Default `sandbox` with the password `sandbox0`. */
   readonly account?: Account | undefined;
-  /** What fails: a scenario, or the path of a YAML or JSON file with one. */
+  /** The faults to simulate: a scenario, or the path of a YAML or JSON file with one. */
   readonly scenario?: Scenario | string | undefined;
   /** Whether each member gets its own loopback address. Default: if this machine can bind one. */
   readonly aliases?: boolean | undefined;
@@ -42,7 +42,7 @@ export interface SandboxOptions extends CommonSettings {
   readonly random?: Random | undefined;
 }
 
-/** The members of links behave as those of this product do. */
+/** The product whose behaviour the members of links have. */
 const LINK_MEMBERS = 'short-classic';
 const DEFAULT_ACCOUNT: Account = { username: 'sandbox', password: 'sandbox0' };
 

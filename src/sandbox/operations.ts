@@ -20,7 +20,7 @@ export const SANDBOX_PRODUCTS = [
 /** A product family, by its name in noria's configuration. */
 export type SandboxProduct = (typeof SANDBOX_PRODUCTS)[number];
 
-/** A name for every operation: extractions have their product's, operations 9 and 10 that of what they list. */
+/** A name for every operation: an extraction is named after its product, operations 9 and 10 after their lists. */
 export const OPERATION_NAMES = [...SANDBOX_PRODUCTS, 'areas', 'instances'] as const;
 
 export type SandboxOperationName = (typeof OPERATION_NAMES)[number];
@@ -50,11 +50,11 @@ export interface Operation {
   /** The parameter that selects the format, and the meaning of its values. */
   readonly formatName: 'type' | 'return_type';
   readonly formats: Readonly<Record<string, AnswerFormat>>;
-  /** All except the instance, the key, `count` and the format. */
+  /** All parameters except the instance, the key, `count` and the format. */
   readonly parameters: readonly Parameter[];
   readonly countRequired: boolean;
   readonly rateLimit: RateLimit;
-  /** `pro`: the parameter of that name selects it; `mixed`: each entry contains it. */
+  /** `pro`: the parameter `pro` selects the protocol; `mixed`: each entry names it. */
   readonly protocol: ProxyProtocol | 'pro' | 'mixed';
   /** The longest life of a proxy of this product, and the upper end of what `timespan` selects. */
   readonly longestMinutes: number;
@@ -78,7 +78,7 @@ const TEN_A_SECOND: RateLimit = { calls: 10, withinMs: 1000 };
 
 const BASIC_FIELDS = ['ip', 'port', 'adr', 'timeout', 'cometime'] as const;
 
-/** What most products share. */
+/** The settings that most products share. */
 const USUAL = {
   idName: 'api',
   formatName: 'type',

@@ -1,7 +1,7 @@
 /**
  * The request of a member's client, read from its first bytes: SOCKS5 (RFC 1928, 1929), SOCKS4 and 4a, HTTP.
  *
- * proxy-chain serves the good HTTP members; the HTTP reader here is for members that misbehave.
+ * The HTTP reader here is only for members that misbehave, because proxy-chain serves the good ones.
  */
 import type { Socket } from 'node:net';
 import type { ProxyProtocol } from './operations.ts';
@@ -23,13 +23,13 @@ export type RefusalCause =
   | 'ttl'
   | 'command';
 
-/** The requested target, and the bytes with which the protocol answers. */
+/** The requested target, and the protocol's answer. */
 export interface ProxyRequest {
   readonly host: string;
   readonly port: number;
-  /** Reports that the target is connected; empty if the target's own answer does. */
+  /** The bytes that report a connected target; empty if the target's own answer does so. */
   readonly accepted: Buffer;
-  /** Sent to the target before the client's next bytes. */
+  /** Bytes to send to the target before the client's next bytes. */
   readonly first: Buffer;
   readonly refusal: (cause: RefusalCause) => Buffer;
 }
@@ -94,7 +94,7 @@ export function readProxyRequest(
   }
 }
 
-/** The cause that fits a failed connection to the target. */
+/** The cause that describes a failed connection to the target. */
 export function refusalCauseOf(error: unknown): RefusalCause {
   const code = error instanceof Error && 'code' in error ? error.code : undefined;
   switch (code) {
@@ -120,7 +120,7 @@ async function readSocks5(
   const methods = await reader.take(await reader.byte());
   const wanted = login === undefined ? 0x00 : 0x02;
   if (!methods.includes(wanted)) {
-    await send(Buffer.from([0x05, 0xff])); // no acceptable method
+    await send(Buffer.from([0x05, 0xff])); // the reply: no acceptable method
     return undefined;
   }
   await send(Buffer.from([0x05, wanted]));

@@ -5,7 +5,7 @@ import type { Rule, RuleAnswer } from './scenario.ts';
 /** A rule in force. */
 export interface ActiveRule extends Rule {
   readonly id: string;
-  /** How many calls it has answered. */
+  /** The number of calls that the rule has answered. */
   readonly used: number;
 }
 
@@ -24,7 +24,10 @@ export class Rules {
     for (const rule of rules) this.add(rule);
   }
 
-  /** Adds a rule after the others. @returns its id. */
+  /**
+   * Adds a rule behind the others.
+   * @returns its id.
+   */
   add(rule: Rule): string {
     this.#added += 1;
     const id = `r${this.#added}`;
@@ -32,7 +35,7 @@ export class Rules {
     return id;
   }
 
-  /** In the order in which they are tried. */
+  /** The rules in the order in which they are tried. */
   list(): readonly ActiveRule[] {
     return this.#entries.map(({ id, rule, used }) => ({ id, ...rule, used }));
   }
@@ -48,7 +51,7 @@ export class Rules {
     this.#entries = [];
   }
 
-  /** Counts the call, and returns the answer of the first rule that matches it. A rule is removed after its last answer. */
+  /** Counts the call. Returns the answer of the first rule that matches it. A rule is removed after its last answer. */
   answerTo(operation: SandboxOperationName, instance: string): RuleAnswer | undefined {
     for (const entry of this.#entries) {
       const { rule } = entry;

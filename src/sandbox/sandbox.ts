@@ -22,11 +22,11 @@ import type { Target } from './target.ts';
 export interface SandboxInstance {
   readonly product: SandboxProduct;
   readonly id: string;
-  /** In clear text: it protects nothing. */
+  /** The password in clear text, because it protects nothing. */
   readonly password: string;
   /** The key that clients derive from the password and send. */
   readonly akey: string;
-  /** The base address to configure for this instance: that of the pure edition differs. */
+  /** The base address to configure for this instance. The pure edition has another one. */
   readonly baseUrl: string;
   readonly condition: Readonly<Condition>;
 }
@@ -42,11 +42,11 @@ export interface SandboxMember {
   readonly exit: string;
   readonly location: string;
   readonly behaviour: Behaviour;
-  /** Its remaining life, also if the service reports -1. */
+  /** The remaining life, also if the service reports -1. */
   readonly remainingMs: number;
-  /** Open connections. */
+  /** The number of open connections. */
   readonly connections: number;
-  /** Connections accepted so far. */
+  /** The number of connections accepted so far. */
   readonly accepted: number;
 }
 
@@ -107,7 +107,7 @@ export class Sandbox {
     return this.#describe(instance);
   }
 
-  /** Changes an instance's condition from the next call on. @throws NoriaError `not-found` */
+  /** Changes the condition of an instance from the next call on. @throws NoriaError `not-found` */
   setCondition(id: string, change: ConditionChange): SandboxInstance {
     const instance = this.#instances.find((known) => known.id === id);
     if (instance === undefined) throw new NoriaError('not-found', `no instance ${id}`);
@@ -134,14 +134,14 @@ export class Sandbox {
     return this.link(name);
   }
 
-  /** Living members: of all instances and links, or of the one with this id (`link-NAME`). */
+  /** The living members: of all instances and links, or of the given id (`link-NAME` for a link). */
   members(instance?: string): readonly SandboxMember[] {
     return this.#living()
       .filter((member) => instance === undefined || member.instance === instance)
       .map(describeMember);
   }
 
-  /** Applies from the member's next connection on. @throws NoriaError `not-found` */
+  /** Sets the behaviour of a member from its next connection on. @throws NoriaError `not-found` */
   async setBehaviour(member: string, behaviour: Behaviour): Promise<void> {
     await this.#find(member).setBehaviour(behaviour);
   }
@@ -164,7 +164,7 @@ export class Sandbox {
     return this.#log.latest;
   }
 
-  /** Addresses that reached the target and are no member's exit. Empty unless a client went there directly. */
+  /** Addresses that connected to the target but are no member's exit. Empty unless a client connected directly. */
   strangers(): readonly string[] {
     return [...this.target.connections.keys()].filter((address) => !this.#exits.has(address));
   }

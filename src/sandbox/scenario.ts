@@ -18,17 +18,17 @@ const when = z.enum(['accept', 'request']).optional();
 /** How a member behaves: well, or in one of the ways in which real proxies fail. */
 export const behaviourSchema = z.discriminatedUnion('how', [
   z.strictObject({ how: z.literal('good') }),
-  /** Its port is closed. */
+  /** The port is closed. */
   z.strictObject({ how: z.literal('refuse') }),
   /** Accepts the connection and never sends anything. */
   z.strictObject({ how: z.literal('silent') }),
-  /** Accepts the target, then relays nothing either way. */
+  /** Accepts the target, then relays nothing in either direction. */
   z.strictObject({ how: z.literal('silent-after') }),
-  /** Good, after a delay of `ms` on each new connection. */
+  /** Works, after a delay of `ms` on each new connection. */
   z.strictObject({ how: z.literal('slow'), ms }),
   /** Answers this status (such as 407, 502, 503 or 504) with an HTML page. SOCKS members send the nearest reply. */
   z.strictObject({ how: z.literal('status'), status }),
-  /** HTTP members: good, but CONNECT gets `status` (default 405), except to `ports`. */
+  /** HTTP members: works, but answers CONNECT with `status` (default 405), except to `ports`. */
   z.strictObject({
     how: z.literal('no-connect'),
     status: status.optional(),
@@ -36,7 +36,9 @@ export const behaviourSchema = z.discriminatedUnion('how', [
   }),
   /** Answers with bytes of another protocol. */
   z.strictObject({ how: z.literal('garbage') }),
-  /** Good, but sends each byte of its own answers separately, `ms` apart (default: in the next turn of the event loop). */
+  /**
+   * Works, but sends each byte of its own answers separately, `ms` apart (default: in the next turn of the event loop).
+   */
   z.strictObject({ how: z.literal('dribble'), ms: ms.optional() }),
   /** Sends half of its answer, then ends the connection. */
   z.strictObject({ how: z.literal('partial') }),
@@ -48,7 +50,7 @@ export const behaviourSchema = z.discriminatedUnion('how', [
   z.strictObject({ how: z.literal('wrong-version') }),
   /** Sends an answer whose head never ends. */
   z.strictObject({ how: z.literal('endless-head') }),
-  /** Good, but resets the tunnel after this many bytes from the target to the client. */
+  /** Works, but resets the tunnel after this many bytes from the target to the client. */
   z.strictObject({ how: z.literal('cut'), afterBytes: count }),
 ]);
 
@@ -70,13 +72,13 @@ export const faultSchema = z.discriminatedUnion('fault', [
   z.strictObject({ fault: z.literal('redirect'), to: z.string().optional() }),
   /** Sends a body of `bytes` (default 8 MiB) that begins like JSON. */
   z.strictObject({ fault: z.literal('huge'), bytes: count.optional() }),
-  // From here on the service decides the call first; the fault alters its answer.
+  // From here on, the service decides the call first, and the fault alters its answer. This one delays the answer.
   z.strictObject({ fault: z.literal('delay'), ms }),
   /** Sends the head at once, the body in small pieces over `ms`. */
   z.strictObject({ fault: z.literal('slow'), ms }),
-  /** In a format other than the requested one. */
+  /** Sends the answer in a format other than the requested one. */
   z.strictObject({ fault: z.literal('wrong-format') }),
-  /** With a byte order mark. */
+  /** Sends the answer with a byte order mark. */
   z.strictObject({ fault: z.literal('bom') }),
   /** Sends half of the body, then ends the connection. */
   z.strictObject({ fault: z.literal('truncated') }),
@@ -84,13 +86,13 @@ export const faultSchema = z.discriminatedUnion('fault', [
 
 export type ServiceFault = Readonly<z.infer<typeof faultSchema>>;
 
-/** YAML reads an unquoted code as a number. */
+/** A code. It may be a number, because YAML reads an unquoted code as one. */
 const code = z.union([z.string(), z.int()]).transform(String);
 
 const answerSchema = z.union([
-  /** The service's own refusal; `10001` is success with an empty list. */
+  /** A refusal by the service; the code `10001` is a success with an empty list. */
   z.strictObject({ code, msg: z.string().optional() }),
-  /** Exactly these bytes, in UTF-8. */
+  /** Sends exactly these bytes, in UTF-8. */
   z.strictObject({ body: z.string(), contentType: z.string().optional(), status: status.optional() }),
   faultSchema,
 ]);
@@ -116,7 +118,7 @@ export type Rule = Readonly<z.infer<typeof ruleSchema>>;
 const memberRuleSchema = z.strictObject({
   /** Default: members of every product. */
   product: z.enum(SANDBOX_PRODUCTS).optional(),
-  /** Matches only this many members of an instance, the first ones. */
+  /** Matches only the first members of an instance, up to this number. */
   first: count.optional(),
   /** Matches with this probability, 0 to 1. Default 1. */
   share: z.number().min(0).max(1).optional(),
@@ -143,7 +145,7 @@ export async function loadScenario(path: string): Promise<Scenario> {
   return decode(scenarioSchema, content ?? {}, path);
 }
 
-/** @throws NoriaError `bad-config` that names `what` was decoded and every invalid field. */
+/** @throws NoriaError `bad-config` that names the content (`what`) and every invalid field. */
 export function decode<T>(schema: z.ZodType<T>, content: unknown, what: string): T {
   const result = schema.safeParse(content);
   if (result.success) return result.data;

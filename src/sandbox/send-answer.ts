@@ -16,11 +16,14 @@ export interface AnswerContext {
 const DEFAULT_REFUSAL_MS = 1000;
 const DEFAULT_HUGE_BYTES = 8 * 1024 * 1024;
 const SLICES = 20;
-/** Neither UTF-8 nor JSON nor XML. */
+/** Bytes that are neither UTF-8 nor JSON nor XML. */
 const GARBAGE = Buffer.from(Array.from({ length: 512 }, (_, at) => (at * 197 + 131) % 256));
 const FILLER = 'x'.repeat(65_536);
 
-/** Faults that alter the service's answer. The others replace it: the service does not decide the call. */
+/**
+ * Faults that alter the service's answer. All other faults replace the answer, and the service does not decide the
+ * call.
+ */
 export type AlteringFault = Extract<
   ServiceFault,
   { fault: 'delay' | 'slow' | 'wrong-format' | 'bom' | 'truncated' }
@@ -45,7 +48,7 @@ export async function sendFault(
     case 'close':
       response.socket?.end();
       return;
-    case 'hang': // until the caller gives up or the server closes
+    case 'hang': // ends when the caller gives up or the server closes
       return;
     case 'status':
       return send(response, fault.status, 'text/html', htmlPage(fault.status));

@@ -1,9 +1,9 @@
 /**
- * The HTTP side of the extraction service: reads calls by GET and POST, lets rules and operations decide them, sends the
- * answers and records the calls.
+ * The HTTP server of the extraction service: reads calls by GET and POST, lets rules and operations decide them, sends
+ * the answers and records the calls.
  *
- * Owns two servers: one for the base address, which also has the control API, and one for the extraction host of the pure
- * edition.
+ * Owns two servers: one for the base address, which also has the control API, and one for the extraction host of the
+ * pure edition.
  */
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { CallLog } from './call-log.ts';
@@ -99,7 +99,7 @@ async function answerRequest(
   await answerCall(rules.answerTo(endpoint.name, id), { endpoint, call, options, context, record });
 }
 
-/** Counts the call against the rate limit, if the operation has one. */
+/** Decodes a call. Counts it against the rate limit, if the operation has one. */
 async function readCall(
   request: IncomingMessage,
   url: URL,
@@ -117,7 +117,7 @@ interface CallToAnswer {
   readonly call: EndpointCall;
   readonly options: ServiceOptions;
   readonly context: AnswerContext;
-  /** Records the call. It comes before any byte of the answer, so that a client that has its answer finds the record. */
+  /** Records the call, before any byte of the answer is sent. So a client that has its answer also finds the record. */
   readonly record: (outcome: string) => void;
 }
 
@@ -143,7 +143,7 @@ async function answerCall(
   return sendAnswer(context, { answer, layout: endpoint.layout(call), fault });
 }
 
-/** The refusal that a rule asks for; for 10001 success with an empty list. */
+/** The refusal with the code that a rule sets; for 10001, a success with an empty list. */
 function answerWithCode(
   { code, msg }: Extract<RuleAnswer, { code: string }>,
   { refusals, name }: Endpoint,

@@ -6,9 +6,9 @@ import type { Behaviour } from './scenario.ts';
 
 /** What can be set for each instance, and for all of them at once. */
 export interface CommonSettings {
-  /** Distinct proxies that exist at a time (for each protocol). Default 20. */
+  /** The number of distinct proxies that exist at a time (for each protocol). Default 20. */
   readonly members?: number | undefined;
-  /** How long a proxy lives, ms: a range or one value. Overrides `timespan`. Default: what the product specifies. */
+  /** How long a proxy lives, in ms: a range or one value. Overrides `timespan`. Default: what the product specifies. */
   readonly lifetimeMs?: number | readonly [min: number, max: number] | undefined;
   /** How long the tunnels of an expired proxy stay open. Default 0. */
   readonly graceMs?: number | undefined;
@@ -16,7 +16,7 @@ export interface CommonSettings {
   readonly dead?: number | undefined;
   /** The share of new proxies that delay each connection by `slowMs`. Default 0. */
   readonly slow?: number | undefined;
-  /** Default 2000. */
+  /** The delay of slow proxies. Default 2000. */
   readonly slowMs?: number | undefined;
   /** Minimum time between two calls, in place of the operation's own limit; 0 enforces none. */
   readonly paceMs?: number | undefined;
@@ -37,11 +37,11 @@ export const conditionSchema = z.strictObject({
   /** Exclusive: days until it expires, as the list of instances reports it. */
   daysLeft: z.number(),
   frozen: z.boolean(),
-  /** Pure edition: 12008. */
+  /** Pure edition: calls are refused with 12008. */
   restricted: z.boolean(),
-  /** False: 12010, 12019 or 17008, by operation. */
+  /** If false, calls are refused with 12010, 12019 or 17008, depending on the operation. */
   deviceAuthorised: z.boolean(),
-  /** False, in mode `ip`: 12007. Pure edition: whether a whitelist is set. */
+  /** If false, calls in mode `ip` are refused with 12007. Pure edition: whether a whitelist is set. */
   terminalIpBound: z.boolean(),
   /** How distinct IPs are counted: per day, in total, or not at all (then `surplus_count` is left out). */
   accounting: z.enum(['centralized', 'pay-per-use', 'even']),
@@ -57,18 +57,18 @@ export const conditionSchema = z.strictObject({
 
 export type Condition = z.infer<typeof conditionSchema>;
 
-/** Fields that are left out stay as they are. */
+/** A change of the condition. Missing fields do not change. */
 export type ConditionChange = { readonly [K in keyof Condition]?: Condition[K] | undefined };
 
 export interface InstanceOptions extends CommonSettings, Partial<Condition> {
   readonly product: SandboxProduct;
-  /** Default: eighteen digits. */
+  /** The id. Default: eighteen digits. */
   readonly id?: string;
-  /** In clear text: the sandbox's passwords protect nothing. Default: eight characters. */
+  /** The password in clear text, because it protects nothing. Default: eight characters. */
   readonly password?: string;
-  /** The entry fields that JSON and XML answers contain; default all of the operation. */
+  /** The entry fields of JSON and XML answers; default: all fields of the operation. */
   readonly fields?: readonly string[];
-  /** Custom extraction format of the Text type, with the operation's brace tags: `{ip}:{port},{adr}`. */
+  /** The custom extraction format of the Text type, with the tags of the operation in braces: `{ip}:{port},{adr}`. */
   readonly textLayout?: string;
   /** Pure edition: whether answers contain `out_ip`. Default true. */
   readonly showOutIp?: boolean;

@@ -2,7 +2,7 @@
 import { once } from 'node:events';
 import type { Socket } from 'node:net';
 
-/** The client left before it had sent the expected bytes, or sent something else. */
+/** The client disconnected before it had sent the expected bytes, or sent other bytes. */
 export class HandshakeError extends Error {
   override readonly name = 'HandshakeError';
 }
@@ -14,7 +14,7 @@ export class SocketReader {
     this.#socket = socket;
   }
 
-  /** The next `count` bytes. @throws HandshakeError */
+  /** Takes the next `count` bytes. @throws HandshakeError */
   take(count: number): Promise<Buffer> {
     return this.#collect((seen) => (seen.length >= count ? count : undefined));
   }
@@ -23,7 +23,10 @@ export class SocketReader {
     return (await this.take(1)).readUInt8(0);
   }
 
-  /** Everything up to the end of `mark`. @throws HandshakeError also if `mark` is not within the first `limit` bytes. */
+  /**
+   * Takes all bytes up to the end of `mark`. @throws HandshakeError also if `mark` is not within the first `limit`
+   * bytes.
+   */
   takeThrough(mark: string, limit: number): Promise<Buffer> {
     return this.#collect((seen) => {
       const at = seen.indexOf(mark);
@@ -41,7 +44,7 @@ export class SocketReader {
         if (end < seen.length) this.#socket.unshift(seen.subarray(end));
         return seen.subarray(0, end);
       }
-      // Without a size: with one, a socket that holds fewer bytes would emit `readable` again and again.
+      // `read` gets no size: with a size, a socket with fewer bytes would emit `readable` again and again.
       const chunk: Buffer | null = this.#socket.read();
       if (chunk === null) await this.#waitForMore();
       else seen = Buffer.concat([seen, chunk]);

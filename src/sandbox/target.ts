@@ -1,8 +1,8 @@
 /**
- * A small target site for members: it reports which exit a request came from, and counts connections by exit.
+ * A small target site for members: it reports from which exit a request came, and counts connections by exit.
  *
- * `/ip`: the exit and a newline. `/bytes/N`: N bytes. `/echo`: method, URL, headers and body as JSON. `/delay/MS`: an answer
- * after that time. `/status/N`: that status. `/ws`: a WebSocket that echoes.
+ * `/ip`: the exit and a newline. `/bytes/N`: N bytes. `/echo`: method, URL, headers and body as JSON. `/delay/MS`: an
+ * answer after that time. `/status/N`: that status. `/ws`: a WebSocket that echoes.
  */
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
@@ -15,7 +15,7 @@ export interface TargetOptions {
   readonly host: string;
   readonly port: number;
   readonly clock: Clock;
-  /** The exit to which a connection's remote address and port belong. */
+  /** Returns the exit to which a connection's remote address and port belong. */
   readonly exitOf: (address: string, port: number) => string;
 }
 
@@ -23,9 +23,9 @@ export interface Target {
   readonly url: string;
   readonly host: string;
   readonly port: number;
-  /** Number of connections so far, by the exit that they came from. */
+  /** The number of connections so far, by the exit from which they came. */
   readonly connections: ReadonlyMap<string, number>;
-  /** Number of requests so far. */
+  /** The number of requests so far. */
   readonly requests: number;
   close(): Promise<void>;
 }

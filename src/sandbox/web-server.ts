@@ -19,7 +19,7 @@ export interface WebServerOptions {
   /** 0: a free port. */
   readonly port: number;
   readonly clock: Clock;
-  /** If it rejects, the client gets 400 for `bad-request` and 500 for any other error. */
+  /** Answers a request. If it rejects, the client gets 400 for `bad-request` and 500 for any other error. */
   readonly answer: (request: IncomingMessage, response: ServerResponse) => Promise<void>;
   readonly onConnection?: (socket: Socket) => void;
   readonly onUpgrade?: (request: IncomingMessage, socket: Duplex, head: Buffer) => void;
@@ -58,7 +58,7 @@ export class WebServer {
     return this.#port;
   }
 
-  /** `host:port`. */
+  /** The address as `host:port`. */
   get address(): string {
     return formatHostPort(this.host, this.#port);
   }
@@ -67,7 +67,7 @@ export class WebServer {
     return `http://${this.address}`;
   }
 
-  /** Aborts when the server closes, and with it every answer that is still pending. */
+  /** Aborts when the server closes. Pending answers then end. */
   get signal(): AbortSignal {
     return this.#closing.signal;
   }
@@ -90,7 +90,7 @@ export class WebServer {
     this.#listenAfter(ms);
   }
 
-  /** Retries until it succeeds: another program may have taken the port while it was closed. */
+  /** Listens again. Retries until it succeeds, because another program may have taken the port. */
   #listenAfter(ms: number): void {
     this.#reopening?.[Symbol.dispose]();
     if (this.signal.aborted) return;
@@ -140,13 +140,13 @@ export function send(
   response.end(body);
 }
 
-/** The kind of page that web servers send with a status. */
+/** A page as web servers send it with a status. */
 export function htmlPage(status: number): string {
   const title = statusLine(status);
   return `<html><head><title>${title}</title></head><body><h1>${title}</h1></body></html>\r\n`;
 }
 
-/** `404 Not Found`. */
+/** The status line: `404 Not Found`. */
 export function statusLine(status: number): string {
   return `${status} ${STATUS_CODES[status] ?? 'Unknown'}`;
 }

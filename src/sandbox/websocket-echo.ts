@@ -3,7 +3,7 @@ import { createHash } from 'node:crypto';
 import type { IncomingMessage } from 'node:http';
 import type { Duplex } from 'node:stream';
 
-/** RFC 6455 §1.3. */
+/** The constant of RFC 6455 §1.3. */
 const ACCEPT_SALT = '258EAFA5-E914-47DA-95CA-C5AB0DC85B11';
 const OPCODE_CLOSE = 0x8;
 const OPCODE_PING = 0x9;
@@ -12,7 +12,7 @@ const MAX_FRAME_BYTES = 2 ** 24;
 
 /** Handles an upgrade request: echoes at `/ws`, answers 404 everywhere else. */
 export function echoMessages(request: IncomingMessage, socket: Duplex, head: Buffer): void {
-  socket.on('error', () => {}); // ignored: it ends this connection only
+  socket.on('error', () => {}); // ignored: the error ends only this connection
   const key = request.headers['sec-websocket-key'];
   if (key === undefined || request.url !== '/ws') {
     socket.end('HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n');
@@ -29,7 +29,7 @@ export function echoMessages(request: IncomingMessage, socket: Duplex, head: Buf
     for (let frame = readFrame(buffered); frame !== undefined; frame = readFrame(buffered)) {
       buffered = buffered.subarray(frame.size);
       if (frame.opcode === OPCODE_PONG) continue;
-      // Each fragment is echoed on its own, so a message keeps its fragmentation.
+      // Echoes each fragment separately, so that a message keeps its fragmentation.
       const opcode = frame.opcode === OPCODE_PING ? OPCODE_PONG : frame.opcode;
       socket.write(printFrame((frame.first & 0xf0) | opcode, frame.payload));
       if (frame.opcode === OPCODE_CLOSE) socket.end();
@@ -49,11 +49,11 @@ interface Frame {
   readonly first: number;
   readonly opcode: number;
   readonly payload: Buffer;
-  /** Bytes of the whole frame. */
+  /** The number of bytes of the whole frame. */
   readonly size: number;
 }
 
-/** RFC 6455 §5.2. @returns undefined until the whole frame has arrived. */
+/** Reads a frame (RFC 6455 §5.2). @returns undefined until the whole frame has arrived. */
 function readFrame(bytes: Buffer): Frame | undefined {
   if (bytes.length < 2) return undefined;
   const first = bytes.readUInt8(0);
@@ -73,7 +73,7 @@ function readFrame(bytes: Buffer): Frame | undefined {
   return { first, opcode: first & 0x0f, payload, size: dataAt + length };
 }
 
-/** Without a mask: servers send none. */
+/** Writes a frame without a mask, because servers send none. */
 function printFrame(first: number, payload: Buffer): Buffer {
   const { length } = payload;
   if (length < 126) return Buffer.concat([Buffer.from([first, length]), payload]);

@@ -9,29 +9,29 @@ import type { RunningMember } from '../member.ts';
 import { htmlPage, readBody, send } from '../web-server.ts';
 import { LINK_VENDORS, type LinkProxy, type LinkRefusal, type LinkVendor } from './vendors.ts';
 
-/** Whether the vendor has proxies for the customer. */
+/** Whether the vendor has proxies for the customer, and if not, why. */
 export const LINK_CONDITIONS = ['ok', 'denied', 'empty'] as const;
 export type LinkCondition = (typeof LINK_CONDITIONS)[number];
 
 /** A link as its customer sees it in the vendor's console. */
 export interface SandboxLink {
   readonly name: string;
-  /** With `{count}`, if the vendor allows another count. */
+  /** The URL, with `{count}` if the vendor lets the customer choose the count. */
   readonly url: string;
   readonly authorization?: string;
   readonly body?: string;
   readonly paceMs: number;
   readonly condition: LinkCondition;
   readonly calls: number;
-  /** Calls that came earlier than the pace allows. */
+  /** The number of calls that came earlier than the pace allows. */
   readonly paceBreaks: number;
 }
 
 export interface LinkServerOptions {
   readonly clock: Clock;
-  /** In place of each vendor's own pace; 0 enforces none. */
+  /** Replaces the pace of every vendor; 0 enforces none. */
   readonly paceMs: number | undefined;
-  /** In place of each vendor's own lifetimes. */
+  /** Replaces the lifetimes of every vendor. */
   readonly lifetimeMs: number | readonly [min: number, max: number] | undefined;
   readonly membersOf: (vendor: LinkVendor) => InstanceMembers;
 }
@@ -94,7 +94,7 @@ export class LinkServer {
     });
   }
 
-  /** Applies from the next call on. @throws NoriaError `not-found` */
+  /** Sets the condition from the next call on. @throws NoriaError `not-found` */
   setCondition(name: string, condition: LinkCondition): void {
     const link = this.#links.get(name);
     if (link === undefined) throw new NoriaError('not-found', `no link ${name}`);

@@ -9,14 +9,14 @@ export interface LinkProxy {
   readonly ip: string;
   readonly port: number;
   readonly exit: string;
-  /** Province and city. */
+  /** The province and the city. */
   readonly place: string;
   readonly carrier: string;
   readonly secondsLeft: number;
-  /** Epoch ms. */
+  /** The start of the proxy's life in epoch ms. */
   readonly startedAt: number;
   readonly endsAt: number;
-  /** Only with `needsLogin`. */
+  /** Set only with `needsLogin`. */
   readonly username: string;
   readonly password: string;
 }
@@ -31,17 +31,17 @@ export type LinkRefusal = 'denied' | 'too-fast' | 'empty';
 
 export interface LinkVendor {
   readonly name: string;
-  /** One call within this time. */
+  /** At most one call is allowed within this time. */
   readonly paceMs: number;
   /** Parameters with the customer's keys, and the values that the sandbox accepts. */
   readonly keys: Readonly<Record<string, string>>;
   /** The header Authorization that the sandbox accepts; absent: none is needed. */
   readonly authorization?: string;
-  /** The rest of the link. */
+  /** The rest of the link's query. */
   readonly query: string;
   /** The body of the call; absent: the link is called by GET. */
   readonly body?: string;
-  /** The parameter, or the key of the JSON body, with the number of proxies. */
+  /** The name of the parameter, or of the key in the JSON body, for the number of proxies. */
   readonly countName: string;
   /** How long new proxies live, in ms. */
   readonly lifeMs: readonly [min: number, max: number];
@@ -275,7 +275,7 @@ export const LINK_VENDORS: readonly LinkVendor[] = [
   },
 ];
 
-/** Refusals with a code and a text, and further fields of the envelope. */
+/** Builds refusals with a code and a text, and further fields of the envelope. */
 function codes(
   meanings: Readonly<Record<LinkRefusal, readonly [code: number, message: string]>>,
   rest: object = {},
@@ -294,7 +294,7 @@ function text(lines: readonly string[]): LinkAnswer {
   return { contentType: 'text/plain; charset=utf-8', body: lines.join('\r\n') };
 }
 
-/** `2026-11-22 10:05:00`, in China. */
+/** A moment as `2026-11-22 10:05:00`, in the time of China. */
 function chinaTime(epochMs: number): string {
   return new Date(epochMs + CHINA_MS).toISOString().slice(0, 19).replace('T', ' ');
 }
