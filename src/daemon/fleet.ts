@@ -17,6 +17,7 @@ import { Replica } from '../fleet/replica.ts';
 import type { SourceCommand } from '../fleet/shared-pool.ts';
 import { type SourceKeys, withSourceKeys } from '../fleet/source-keys.ts';
 import type { Pool } from '../pool/pool.ts';
+import type { SharedCount } from '../refill/daily-budget.ts';
 import { createTimekeeper } from '../state/moment.ts';
 
 export interface FleetOptions {
@@ -39,6 +40,8 @@ export interface Fleet {
   readonly shared: RedisSharedPool;
   /** Grants the leases of clients. */
   readonly replica: Replica;
+  /** The distinct IPs that all norias of the fleet drew today. */
+  sharedCount(source: string): SharedCount;
   status(): FleetStatus;
 }
 
@@ -80,7 +83,16 @@ export async function createFleet(options: FleetOptions): Promise<Fleet> {
     beatMs: BEAT_MS,
     onCommand,
   });
-  return { shared, replica, status: () => statusOf(config.name, name, shared) };
+  const { dayCounts } = shared;
+  return {
+    shared,
+    replica,
+    sharedCount: (source) => ({
+      add: (ips) => dayCounts.add(sources.keyOf(source), ips),
+      used: () => dayCounts.used(sources.keyOf(source)),
+    }),
+    status: () => statusOf(config.name, name, shared),
+  };
 }
 
 /** Connects to the store without taking part in the fleet. @throws NoriaError fleet-store-lost, fleet-store-unusable */

@@ -156,7 +156,7 @@ export async function openParts(context: PartsContext, owner: Ownership): Promis
   await fleet?.replica.open();
   const restored = state.snapshot.read('refill');
   const pace = fleet?.shared.pace ?? state.pace;
-  const drawing = { clock, random, bus, pace, extractor, pool, restored };
+  const drawing = { clock, random, bus, pace, extractor, pool, restored, sharedCount: fleet?.sharedCount };
   refiller = await owner.open('refill', openRefiller({ ...refillSettings(config()), ...drawing }));
   const keeping = keepSnapshot(state, pool, refiller, bus);
   owner.own('snapshot', () => keeping[Symbol.dispose]());

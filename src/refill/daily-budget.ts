@@ -13,6 +13,13 @@ export interface BudgetRecord {
   readonly drawn: readonly string[];
 }
 
+/** What all norias of a fleet have drawn today. */
+export interface SharedCount {
+  add(ips: readonly string[]): void;
+  /** As last known. */
+  used(): number;
+}
+
 const DAY_MS = 24 * 3_600_000;
 
 /** The number of the service's day at epoch ms `wallAt`. */
@@ -28,8 +35,10 @@ export function untilServiceMidnight(wallAt: number): number {
 export class DailyBudget {
   #day: number;
   #drawn: Set<string>;
+  readonly #shared: SharedCount | undefined;
 
-  constructor(wallAt: number, record?: BudgetRecord) {
+  constructor(wallAt: number, record?: BudgetRecord, shared?: SharedCount) {
+    this.#shared = shared;
     this.#day = record?.day ?? serviceDay(wallAt);
     this.#drawn = new Set(record?.drawn);
   }
@@ -38,12 +47,13 @@ export class DailyBudget {
   add(ips: Iterable<string>, wallAt: number): void {
     this.#startDay(wallAt);
     for (const ip of ips) this.#drawn.add(ip);
+    this.#shared?.add([...ips]);
   }
 
   /** The number of distinct IPs drawn today. */
   used(wallAt: number): number {
     this.#startDay(wallAt);
-    return this.#drawn.size;
+    return Math.max(this.#drawn.size, this.#shared?.used() ?? 0);
   }
 
   record(): BudgetRecord {

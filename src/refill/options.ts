@@ -9,6 +9,7 @@ import type { DrawAnswer } from '../service/answer.ts';
 import type { CountlessCall, DrawCall, ServiceAddress } from '../service/request.ts';
 import type { WriteGate } from '../service/transport.ts';
 import type { PaceStore } from '../state/pace-file.ts';
+import type { SharedCount } from './daily-budget.ts';
 
 /** The client of the extraction service. */
 export interface Extractor {
@@ -104,6 +105,8 @@ export interface RefillerOptions extends RefillSettings {
   readonly pace: PaceStore;
   readonly extractor: Extractor;
   readonly pool: RefillPool;
+  /** For the daily budgets of a fleet, by source. */
+  readonly sharedCount?: ((source: string) => SharedCount) | undefined;
   /** The result of `record()` of an earlier run, from the snapshot file. */
   readonly restored?: unknown;
 }

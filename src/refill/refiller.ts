@@ -58,7 +58,7 @@ class SourceRefiller implements Refiller {
   readonly #subscriptions: readonly Disposable[];
 
   constructor(options: RefillerOptions) {
-    const { clock, random, bus, extractor, pool, pace } = options;
+    const { clock, random, bus, extractor, pool, pace, sharedCount } = options;
     this.#settings = options;
     this.#context = {
       clock,
@@ -67,6 +67,7 @@ class SourceRefiller implements Refiller {
       extractor,
       pool,
       paces: new Paces({ store: pace, clock, random }),
+      sharedCount,
       settings: () => this.#settings,
       defersToEarlier: (source) => this.#defersToEarlier(source),
     };

@@ -4,7 +4,7 @@
  */
 import { z } from 'zod';
 import type { Quota } from '../service/answer.ts';
-import { DailyBudget } from './daily-budget.ts';
+import { DailyBudget, type SharedCount } from './daily-budget.ts';
 
 /** Counts since the state folder was created. */
 export interface Counts {
@@ -57,11 +57,11 @@ export class SourceRecords {
   learnedMax: number;
   #latencyMs: number | undefined;
 
-  constructor(wallAt: number, snapshot: SourceRecordsSnapshot | undefined) {
+  constructor(wallAt: number, snapshot: SourceRecordsSnapshot | undefined, shared?: SharedCount) {
     const { drawn = 0, used = 0, unused = 0, tunnels = 0 } = snapshot ?? {};
     this.counts = { drawn, used, unused, tunnels };
     this.codes = new Map(Object.entries(snapshot?.codes ?? {}));
-    this.budget = new DailyBudget(wallAt, snapshot?.budget);
+    this.budget = new DailyBudget(wallAt, snapshot?.budget, shared);
     this.quota = snapshot?.quota ?? {};
     this.learnedMax = snapshot?.learnedMost ?? Infinity;
   }

@@ -12,7 +12,7 @@ import type { Random } from '../core/random.ts';
 import { formatCount, roughDuration } from '../core/words.ts';
 import type { SourceForecast } from '../pool/options.ts';
 import { type DrawRow, OPERATIONS } from '../service/operations.ts';
-import { untilServiceMidnight } from './daily-budget.ts';
+import { type SharedCount, untilServiceMidnight } from './daily-budget.ts';
 import { Draw, type DrawContext, type DrawResult, openDraw } from './draw.ts';
 import { DrawHistory } from './draw-history.ts';
 import { type DrawInputs, type DrawPlan, type PlannedDraw, planDraw } from './draw-plan.ts';
@@ -37,6 +37,8 @@ import { type SourceStatus, sourceStatus } from './status.ts';
 export interface DrawSourceContext extends DrawContext {
   readonly random: Random;
   readonly paces: Paces;
+  /** By source. Absent: the daily budget is that of this noria alone. */
+  readonly sharedCount?: ((source: string) => SharedCount) | undefined;
   /** Returns the current settings: a reload may change them. */
   readonly settings: () => { readonly idleAfterMs: number; readonly callTimeoutMs: number };
   /** Whether a source of an earlier priority can serve the clients. Then this source must not draw. */
@@ -85,7 +87,7 @@ export class DrawSource {
   ) {
     const { clock, random, bus } = context;
     const { name, unproven } = options;
-    const records = new SourceRecords(clock.now(), snapshot);
+    const records = new SourceRecords(clock.now(), snapshot, context.sharedCount?.(name));
     const warn = (message: string) => bus.emit('source.warned', { source: name, message });
     this.#context = context;
     this.#movedAt = clock.monotonic();

@@ -14,6 +14,7 @@ import { type Shift, shiftBeat, shiftFact, shiftSession, shiftState } from '../m
 import type { Beat, Fact, Follower, PacedSharedPool } from '../shared-pool.ts';
 import { SharedPoolState } from '../shared-state.ts';
 import { type BeatAnswer, BeatExchange, type ReplicaStatus } from './beat-exchange.ts';
+import { DayCounts } from './day-counts.ts';
 import { BIND, LEAVE, PUBLISH, SNAPSHOT } from './fleet-log.ts';
 import { FleetStore, type FleetStoreOptions } from './fleet-store.ts';
 import { isCoveredBy, type LogEntry, loadState, readLog, useFields } from './log-reader.ts';
@@ -67,6 +68,7 @@ const TURN_SHARE = 0.25;
 
 export class RedisSharedPool implements PacedSharedPool {
   readonly pace: RedisPaceStore;
+  readonly dayCounts: DayCounts;
   readonly #options: RedisSharedPoolOptions;
   readonly #store: FleetStore;
   readonly #beats: BeatExchange;
@@ -107,6 +109,7 @@ export class RedisSharedPool implements PacedSharedPool {
       receive: (answer) => this.#hear(answer),
       nameTaken: () => observer?.nameTaken(),
     });
+    this.dayCounts = new DayCounts(this.#store);
     this.pace = new RedisPaceStore({
       store: this.#store,
       clock,
@@ -325,6 +328,7 @@ export class RedisSharedPool implements PacedSharedPool {
     const shifted = beats.map(({ by, beat }) => ({ by, beat: shiftBeat(beat, this.#toLocal) }));
     this.#follower?.heard({ replicas, beats: shifted, uses: sums });
     this.#started.resolve();
+    this.dayCounts.refresh();
     const turn = 1 + TURN_SHARE * replicas.indexOf(this.#options.replica);
     const size = Math.max(this.#options.leastEntries ?? LEAST_ENTRIES, this.#state.size);
     if (number - snapshot > turn * size) void this.#saveSnapshot();
