@@ -3,135 +3,27 @@
  * accepts a connection: it stops the other one (SIGSTOP) for that moment.
  */
 import { once } from 'node:events';
-import { readdirSync, readFileSync, readlinkSync } from 'node:fs';
-import { connect, createServer, type Socket } from 'node:net';
+import { connect, createServer } from 'node:net';
 import { expect, onTestFinished, test } from 'vitest';
 import { type Clock, systemClock } from '../../../src/core/clock.ts';
 import { startNoria as embedNoria } from '../../../src/embed.ts';
 import type { Sandbox } from '../../../src/sandbox/sandbox.ts';
 import { runNoria, testFolder, writeIn } from '../../journeys/noria-process.ts';
 import { freePort } from '../../support/free-port.ts';
-import {
-  type Noria,
-  type NoriaOptions,
-  openTestSandbox,
-  sourceLine,
-  startNoria,
-  testConfig,
-  untilReady,
-} from '../../support/noria.ts';
+import { openTestSandbox, sourceLine, testConfig } from '../../support/noria.ts';
 import { hasCommand } from '../../support/tools.ts';
 import { until } from '../../support/until.ts';
-
-/** The pids of the workers of this process. */
-function workersOf(parent: number | undefined): number[] {
-  const pids = readdirSync('/proc').filter((name) => /^\d+$/.test(name));
-  return pids.map(Number).filter((pid) => {
-    try {
-      const [, ppid] = /\) \S (\d+) /.exec(readFileSync(`/proc/${pid}/stat`, 'utf8')) ?? [];
-      return (
-        Number(ppid) === parent &&
-        readFileSync(`/proc/${pid}/cmdline`, 'utf8').includes('plane/workers/worker.')
-      );
-    } catch {
-      return false; // ignored: the process ended while the list was read
-    }
-  });
-}
-
-/** The open sockets of a process. */
-function socketsOf(pid: number): string[] {
-  return readdirSync(`/proc/${pid}/fd`).flatMap((fd) => {
-    try {
-      const target = readlinkSync(`/proc/${pid}/fd/${fd}`);
-      return target.startsWith('socket:') ? [target] : [];
-    } catch {
-      return []; // ignored: it closed while the list was read
-    }
-  });
-}
-
-const isStopped = (pid: number) => / \(.*\) T /.test(readFileSync(`/proc/${pid}/stat`, 'utf8'));
-
-/** Runs `run` while this worker alone can accept connections: the others are stopped. */
-async function whileAlone<T>(worker: number, workers: readonly number[], run: () => Promise<T>): Promise<T> {
-  const others = workers.filter((pid) => pid !== worker);
-  for (const pid of others) process.kill(pid, 'SIGSTOP');
-  try {
-    await until('the other workers are stopped', () => others.every(isStopped));
-    return await run();
-  } finally {
-    for (const pid of others) process.kill(pid, 'SIGCONT');
-  }
-}
-
-/** A connection to a proxy at `host:port`. */
-async function connectTo(proxy: string): Promise<Socket> {
-  const socket = connect(Number(proxy.split(':')[1]), '127.0.0.1');
-  onTestFinished(() => void socket.destroy());
-  socket.on('error', () => {}); // the test or the exit of its worker resets it
-  await once(socket, 'connect');
-  return socket;
-}
-
-const basic = (user: string, password = 'x') =>
-  `Proxy-Authorization: Basic ${Buffer.from(`${user}:${password}`).toString('base64')}\r\n`;
-
-async function ask(socket: Socket, request: string): Promise<string> {
-  socket.write(request);
-  const [answer] = await once(socket, 'data');
-  return String(answer);
-}
-
-const openTunnel = (socket: Socket, target: string, headers = '') =>
-  ask(socket, `CONNECT ${target} HTTP/1.1\r\nHost: ${target}\r\n${headers}\r\n`);
-
-const getIp = (socket: Socket) => ask(socket, 'GET /ip HTTP/1.1\r\nHost: target\r\n\r\n');
-
-interface Pair {
-  readonly noria: Noria;
-  readonly options: NoriaOptions;
-  readonly workers: readonly [number, number];
-  /** `host:port` that members reach. */
-  readonly target: string;
-  /** A connection that this worker of `all` accepts. */
-  connectToWorker(worker: number, all: readonly number[]): Promise<Socket>;
-  /** A connection that the first or the second worker accepts. */
-  through(worker: 0 | 1): Promise<Socket>;
-}
-
-async function startPair(more: Partial<NoriaOptions> = {}, clock?: Clock): Promise<Pair> {
-  const before = workersOf(process.pid);
-  const sandbox = await openTestSandbox({ members: 8, lifetimeMs: 60_000 });
-  const options: NoriaOptions = {
-    sources: [sourceLine(sandbox, 'pure', 'short-pure', 'size: 4, params: { count: 4 }')],
-    more: 'workers: 2',
-    ...more,
-  };
-  const noria = await startNoria(options, clock);
-  await untilReady(noria, 4);
-  const workers = workersOf(process.pid).filter((pid) => !before.includes(pid));
-  const [first = 0, second = 0] = workers;
-  expect(workers).toEqual([first, second]);
-  const connectToWorker = (worker: number, all: readonly number[]) =>
-    whileAlone(worker, all, async () => {
-      const before = new Set(socketsOf(worker));
-      const socket = await connectTo(noria.proxy);
-      await until('the worker has accepted it', () => socketsOf(worker).some((inode) => !before.has(inode)));
-      return socket;
-    });
-  return {
-    noria,
-    options,
-    workers: [first, second],
-    target: new URL(sandbox.targetUrl).host,
-    connectToWorker,
-    through: (worker) => connectToWorker(worker === 0 ? first : second, workers),
-  };
-}
-
-const lines = ({ lines }: Noria, message: string) =>
-  lines.map((line) => JSON.parse(line)).filter(({ msg }) => msg === message);
+import {
+  basic,
+  connectTo,
+  getIp,
+  lines,
+  openTunnel,
+  startPair,
+  untilStatus,
+  whileAlone,
+  workersOf,
+} from './worker-pair.ts';
 
 test('workers: a killed worker loses only its own tunnels, and is replaced', async () => {
   const { noria, workers, target, through } = await startPair();
@@ -170,14 +62,6 @@ test('workers: noria is not ready while all workers are down', async () => {
   ]);
   await untilStatus(noria, ({ ready }) => ready);
 });
-
-async function untilStatus(
-  { control }: Noria,
-  holds: (status: ReturnType<Noria['control']['status']>) => boolean,
-) {
-  await until('the status says so', () => holds(control.status()));
-  return control.status();
-}
 
 test('workers: a replacement has the current configuration', async () => {
   const { noria, options, workers, target, connectToWorker, through } = await startPair();
