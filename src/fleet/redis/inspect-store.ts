@@ -61,6 +61,8 @@ const CONNECTION_ADVICE: readonly (readonly [text: RegExp, advice: string])[] = 
 ];
 const OTHER_ADVICE =
   'check host and port in the URL, that the store runs, and that this machine can reach it';
+const TRY_TLS = 'if the store requires TLS, begin the URL with rediss://';
+const TRY_PLAIN = 'if the store has no TLS on this port, begin the URL with redis://';
 /** A server without TLS waits for the rest of a command, and one with TLS closes the connection. */
 const TLS_MISMATCH = /no connection within|closed|EPROTO|ECONNRESET|wrong version number|packet length/i;
 
@@ -69,8 +71,7 @@ function connectionProblem(error: unknown, { server }: StoreAddress): string {
   const { message } = error;
   const [, advice = OTHER_ADVICE] = CONNECTION_ADVICE.find(([text]) => text.test(message)) ?? [];
   if (!TLS_MISMATCH.test(message)) return `${message}; ${advice}`;
-  const tls = server.tls === undefined ? 'requires TLS (rediss://)' : 'offers TLS on this port';
-  return `${message}; ${advice}, and whether the store ${tls}`;
+  return `${message}; ${advice}; ${server.tls === undefined ? TRY_TLS : TRY_PLAIN}`;
 }
 
 async function inspect(client: StoreClient, keys: FleetKeys, acl: string): Promise<StoreReport> {

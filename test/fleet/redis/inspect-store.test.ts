@@ -48,8 +48,26 @@ describe.skipIf(NO_STORE)('with a store', () => {
     const { server } = as(gone, 'me', 'pass');
     const address = { label: 'silent', server: { ...server, port: portOf(silent) } };
     expect((await inspect(address)).errors).toEqual([
-      expect.stringMatching(/no connection within 5000 ms; .*, and whether the store requires TLS \(rediss:/),
+      expect.stringMatching(
+        /no connection within 5000 ms; check host and port .*; if the store requires TLS, begin the URL with rediss:/,
+      ),
     ]);
+  });
+
+  test('store check: an old version', async () => {
+    const text = 'redis_version:6.2.7\r\nrole:master\r\n';
+    const old = createServer((socket) => {
+      socket.on('error', () => {}); // ignored: the client ends it
+      socket.on('data', () => socket.write(`$${text.length}\r\n${text}\r\n`));
+    });
+    await listen(old);
+    onTestFinished(() => void old.close());
+    const server = { host: '127.0.0.1', port: portOf(old), login: {}, tls: undefined, database: 0 };
+    expect(await inspect({ label: 'old', server })).toEqual({
+      version: 'Redis 6.2.7',
+      errors: ['the store is Redis 6.2.7, and noria needs Valkey, or Redis 7.0 or later'],
+      warnings: [],
+    });
   });
 
   test('store check: another kind of server, and a database that does not exist', async () => {
