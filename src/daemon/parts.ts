@@ -78,6 +78,7 @@ export interface Parts {
   /** The bound addresses of admin API and proxyPool. */
   readonly apiAddresses: () => readonly BoundAddress[];
   readonly refiller: Refiller;
+  readonly fleet: Fleet | undefined;
 }
 
 /** Refill opens last, because its first draw costs money. Every other part must have opened before. */
@@ -160,7 +161,7 @@ export async function openParts(context: PartsContext, owner: Ownership): Promis
   refiller = await owner.open('refill', openRefiller({ ...refillSettings(config()), ...drawing }));
   const keeping = keepSnapshot(state, pool, refiller, bus);
   owner.own('snapshot', () => keeping[Symbol.dispose]());
-  return { pool, plane, faults, prober, readiness, control, admin, proxyPool, apiAddresses, refiller };
+  return { pool, plane, faults, prober, readiness, control, admin, proxyPool, apiAddresses, refiller, fleet };
 }
 
 /** Stands in for refill until refill opens. */

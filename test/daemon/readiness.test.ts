@@ -249,3 +249,13 @@ test('readiness: an unproven member counts when its check has succeeded', () => 
     reason: 'no member is usable yet; 2 drawn members being checked',
   });
 });
+
+test("readiness: a fleet's store that stays lost is a problem, and members serve on", () => {
+  const storeLost = { reason: 'no answer to EVALSHA within 1000 ms', ms: 2_900 };
+  expect(decide({ storeLost })).toMatchObject({ state: 'serving', problems: [] });
+  expect(decide({ storeLost: { ...storeLost, ms: 3_000 } })).toMatchObject({
+    state: 'degraded',
+    ready: true,
+    problems: [{ kind: 'store-lost', source: null, reason: expect.stringContaining('no answer to EVALSHA') }],
+  });
+});
