@@ -1,5 +1,6 @@
 /** Several pools behave as one. Unless a test says otherwise, the replicas are of one machine. */
 import { expect, test } from 'vitest';
+import { Secret } from '../../src/core/secret.ts';
 import { accept, acquire, addMembers, CITY, close, drawn, fail, request, use } from '../pool/pool-kit.ts';
 import { acquireAt, BEAT_MS, beaten, openFleet, type ReplicaKit, settled, viewOf } from './replica-kit.ts';
 
@@ -427,4 +428,14 @@ test('replica: a client that is served elsewhere is no other client, and one ans
     await beaten(fleet.clock);
   }
   expect(failFor('mallory'), 'alone again').toBe('quarantined');
+});
+
+test('replica: a member with a password of its own does not leave the machine', async () => {
+  const login = { username: 'me', password: new Secret('right-one') };
+  for (const sameMachine of [true, false]) {
+    const { a, b } = await openPair({ sameMachine });
+    a.pool.addMembers('city', [drawn(a, 1, 60_000, { login }), drawn(a, 2)]);
+    await settled();
+    expect([ids(a).length, ids(b).length]).toEqual([2, sameMachine ? 2 : 1]);
+  }
 });

@@ -1,8 +1,10 @@
 import { expect, onTestFinished, test } from 'vitest';
+import { Secret } from '../../../src/core/secret.ts';
 import { MemorySharedPool } from '../../../src/fleet/memory-shared-pool.ts';
 import { IpcSharedPool, SharedPoolServer } from '../../../src/plane/workers/shared-channel.ts';
 import { Recorder, sharedMember, testSharedPool } from '../../fleet/shared-pool-contract.ts';
 import { ManualClock } from '../../support/manual-clock.ts';
+import { until } from '../../support/until.ts';
 
 /** What arrives at the other end of a pipe: later, and only what JSON can express. */
 function overPipe<Message>(receive: (message: Message) => void): (message: Message) => void {
@@ -74,4 +76,25 @@ test('over IPC: moments are those of the process that sees them', async () => {
   expect(await worker.bindSession(session)).toEqual(session);
   expect(seen.beats[0]?.beat.demand).toMatchObject({ city: { lastWantedAt: stage.clock.monotonic() } });
   expect(seen.facts.at(-1)?.fact).toMatchObject({ session: { usedAt: stage.clock.monotonic() } });
+});
+
+test('over IPC: a worker gets the own password of a member', async () => {
+  const stage = openStage();
+  const primary = stage.memory.connect('primary');
+  await primary.follow(new Recorder());
+  const login = { username: 'me', password: new Secret('right-one') };
+  primary.publish([{ kind: 'member.joined', member: { ...sharedMember(stage, 'm1'), login } }]);
+  const { worker } = stage.connect('worker');
+  const seen = new Recorder();
+  await worker.follow(seen);
+  primary.publish([{ kind: 'member.joined', member: { ...sharedMember(stage, 'm2'), login } }]);
+  await until('the second one has arrived', () => seen.facts.length === 1);
+  const members = [
+    seen.loads[0]?.members[0]?.member,
+    seen.facts.map(({ fact }) => 'member' in fact && fact.member)[0],
+  ];
+  for (const member of members) {
+    const found = typeof member === 'object' ? member.login : undefined;
+    expect([found?.username, found?.password.reveal()]).toEqual(['me', 'right-one']);
+  }
 });
