@@ -91,7 +91,7 @@ const problemSchema = z
     nextAttemptSeconds: z
       .number()
       .nullable()
-      .openapi({ description: 'Until noria tries again; null: not without the operator or a client' }),
+      .openapi({ description: 'Time until noria tries again; null: only the operator or a client can cause the next attempt' }),
   })
   .openapi('Problem');
 
@@ -108,7 +108,7 @@ const readinessSchema = z.object({
     .openapi({ description: 'What the operator can do; null while noria is ready' }),
   sinceSeconds: integer('For how long noria has been in this state'),
   nextAttemptSeconds: z.number().nullable().openapi({
-    description: 'Until noria next tries to solve a problem; null: none, or not without the operator',
+    description: 'Time until noria next tries to solve a problem; null: no attempt is planned',
   }),
   problems: z.array(problemSchema),
 });

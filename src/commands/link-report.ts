@@ -49,8 +49,8 @@ const SHOWN = 3;
 /** Matches the parameter for the number of proxies, by its usual names. */
 const COUNT_PARAM = /([?&](?:num|count|n|qty|size|number|nums|limit|extract_num|pack_num)=)(\d{1,3})(?=&|$)/i;
 const KIND_WORDS: Readonly<Record<ExpiryKind, string>> = {
-  seconds: 'the life left in seconds',
-  minutes: 'the life left in minutes',
+  seconds: 'the remaining lifetime in seconds',
+  minutes: 'the remaining lifetime in minutes',
   datetime: `a date and time, in ${DEFAULT_ZONE} if it names no zone`,
   epoch: 'Unix time',
 };
@@ -160,8 +160,8 @@ function sourceOf(
   const document = new Document({ sources: [source] });
   if (count !== undefined && /[?&]sign=/i.test(asked))
     comment(document, 'url', ` write ${count} in place of {count} if the sign covers all parameters`);
-  comment(document, 'interval', " the least time between two calls: see the vendor's documentation");
-  comment(document, 'lifetime', ' how long a proxy lives: the answer does not say it');
+  comment(document, 'interval', " the minimum time between two calls: see the vendor's documentation");
+  comment(document, 'lifetime', ' the lifetime of a proxy: the answer does not contain it');
   return { source: document.toString({ lineWidth: 0 }), variables: Object.fromEntries(variables) };
 }
 
@@ -186,7 +186,7 @@ function expiryOf({ field, as, since }: RecognisedExpiry): object {
 }
 
 function expiryText({ field, as, since }: RecognisedExpiry): string {
-  return `${field}: ${since === undefined ? KIND_WORDS[as] : `the whole life in ${as}, from ${since}`}`;
+  return `${field}: ${since === undefined ? KIND_WORDS[as] : `the whole lifetime in ${as}, from ${since}`}`;
 }
 
 /** Adds a variable, `LINK_KEY` for the parameter `key`, with a number if the name is taken. */

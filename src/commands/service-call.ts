@@ -80,7 +80,7 @@ export async function callWithinPace<Answer extends { readonly code: string }>(
   try {
     const answer = await pace.take(turn, new AbortController().signal);
     if (answer !== undefined) return answer;
-    throw new NoriaError('pace-held', 'the call was canceled before the pace allowed it');
+    throw new NoriaError('pace-held', 'the call was cancelled before the pace allowed it');
   } finally {
     client.close();
     await owner.close();
@@ -139,7 +139,7 @@ const DROP_REASONS: Readonly<Record<string, string>> = {
   private: 'private address; set pool.allowPrivateAddresses to accept it',
   own: 'an address of noria itself',
   protocol: 'unknown protocol',
-  expired: 'its time is over',
+  expired: 'already expired',
   credentials: 'no user name and password',
   excess: 'over the limit of 1,000 in one answer',
 };

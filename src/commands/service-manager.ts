@@ -173,7 +173,7 @@ class Systemd implements ServiceManager {
     this.#failureLogged = true;
     const advice =
       'systemd-notify of the systemd package must be on the PATH, and NotifyAccess=all in the unit';
-    this.#options.log.warn({ error: describeError(error), advice }, 'systemd cannot be notified');
+    this.#options.log.warn({ error: describeError(error), advice }, 'cannot notify systemd');
   }
 }
 

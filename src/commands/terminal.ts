@@ -102,7 +102,7 @@ async function readTyped(input: NodeJS.ReadStream): Promise<string> {
   for await (const keys of input.iterator({ destroyOnReturn: false })) {
     for (const key of String(keys)) {
       if (key === '\r' || key === '\n' || key === '\u0004') return typed;
-      if (key === '\u0003') throw new NoriaError('bad-usage', 'canceled at the prompt');
+      if (key === '\u0003') throw new NoriaError('bad-usage', 'cancelled at the prompt');
       typed = key === '\u007f' || key === '\b' ? typed.slice(0, -1) : typed + key;
     }
   }

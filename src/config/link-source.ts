@@ -76,7 +76,7 @@ function checkInterval({ intervalMs }: FileSource, path: string, problems: Probl
   const wanted = `${path}.interval`;
   if (intervalMs !== undefined || problems.has(wanted)) return;
   const message =
-    'has no interval, which product: link requires; set the least time between two calls that the vendor allows, for example interval: 5s';
+    'has no interval, which product: link requires; set the minimum time between two calls that the vendor allows, for example interval: 5s';
   problems.missing(path, message, { wanted: [wanted] });
 }
 

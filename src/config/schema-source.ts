@@ -143,7 +143,7 @@ export const SOURCE = section({
   method: optional(oneOf(METHODS), 'how the link is called', 'POST with a `body`, else GET'),
   headers: given(z.record(z.string(), z.string()), {}, 'headers of the call of a link'),
   body: optional(secretText('{"num": "{count}"}'), 'body of the call of a link: a form, or JSON'),
-  answer: given(ANSWER, {}, 'how the answers of a link are read; what is not set is recognised'),
+  answer: given(ANSWER, {}, 'rules for reading the answers of a link; noria recognises the parts without a rule'),
   upstream: given(
     section({
       protocol: optional(

@@ -250,7 +250,7 @@ export const SCHEMA = z.strictObject({
       }),
     ),
     {},
-    'watching and controlling a running noria',
+    'the server to monitor and control a running noria',
   ),
   log: given(
     section({
@@ -275,7 +275,7 @@ export const SCHEMA = z.strictObject({
       }),
     ),
     {},
-    'what noria keeps across a restart',
+    'the state that noria keeps across a restart',
   ),
   shutdown: given(
     section({

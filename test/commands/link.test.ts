@@ -65,7 +65,7 @@ test('link command: prints what it recognised, three entries and the source to p
     'format    json',
     'list      data.list',
     'address   {ip}:{port}',
-    'expiry    expired_seconds: the life left in seconds',
+    'expiry    expired_seconds: the remaining lifetime in seconds',
     'exit IP   real_ip',
     'location  city',
     'success   code is 0',

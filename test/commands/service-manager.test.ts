@@ -128,7 +128,7 @@ test('service manager: logs a failed notification once', async () => {
   await pass(10_000);
   await manager.close();
   expect(lines.map((line) => JSON.parse(line))).toMatchObject([
-    { msg: 'systemd cannot be notified', error: 'spawn ENOENT' },
+    { msg: 'cannot notify systemd', error: 'spawn ENOENT' },
   ]);
 });
 

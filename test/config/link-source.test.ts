@@ -70,7 +70,7 @@ test.each<[keys: string, problems: readonly string[]]>([
   [
     `url: "${URL_TEXT}"`,
     [
-      'sources[0]: has no interval, which product: link requires; set the least time between two calls that the vendor allows, for example interval: 5s',
+      'sources[0]: has no interval, which product: link requires; set the minimum time between two calls that the vendor allows, for example interval: 5s',
     ],
   ],
   [

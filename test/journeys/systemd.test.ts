@@ -102,10 +102,10 @@ test.skipIf(!HAS_NOTIFY)(
     const noria = runNoria(['run', '-c', file], {
       env: { NOTIFY_SOCKET: '/nowhere', WATCHDOG_USEC: '300000' },
     });
-    await noria.line('systemd cannot be notified');
+    await noria.line('cannot notify systemd');
     noria.child.kill('SIGTERM');
     expect(await noria.ended).toEqual([0, null]);
-    expect(noria.lines('systemd cannot be notified').length).toBe(1);
+    expect(noria.lines('cannot notify systemd').length).toBe(1);
   },
 );
 

@@ -52,7 +52,7 @@ export function formatReport(report: SimulationReport): string {
     ['  no member in time', String(clients.noMember)],
     ['  members failed', String(clients.membersFailed)],
     ['waits for a member', waits.count === 0 ? 'none' : formatWaits(waits, requests)],
-    ['longest empty stretch', longestEmptyMs === 0 ? 'none' : seconds(longestEmptyMs)],
+    ['longest period of waits', longestEmptyMs === 0 ? 'none' : seconds(longestEmptyMs)],
   ];
   const width = Math.max(...rows.map(([name]) => name.length)) + 2;
   return rows.map(([name, value]) => `${name.padEnd(width)}${value}`).join('\n');

@@ -51,6 +51,6 @@ test('simulation: the report lists the figures', async () => {
     expect.stringMatching(/^ {2}no member in time +0$/),
     expect.stringMatching(/^ {2}members failed +0$/),
     expect.stringMatching(/^waits for a member +/),
-    expect.stringMatching(/^longest empty stretch +/),
+    expect.stringMatching(/^longest period of waits +/),
   ]);
 });
