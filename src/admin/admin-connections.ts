@@ -9,7 +9,6 @@ import { clientNetwork } from '../core/networks.ts';
 /** The maximum number of connections. It leaves file descriptors to listeners and tunnels. */
 export const MAX_ADMIN_CONNECTIONS = 256;
 
-/** Limits the connections of a server. */
 export function limitConnections(server: Server): void {
   /** The connections of each client, oldest first. */
   const clients = new Map<string, Set<Socket>>();

@@ -8,7 +8,7 @@ export interface AdminBackend {
   /** The numbers of members of each source by state. Cheap for any number of members. */
   memberCounts(): readonly MemberCounts[];
   sessions(): readonly SessionJson[];
-  /** `host:port` of the first HTTP listener, as clients on this machine reach it. */
+  /** The `host:port` under which clients on this machine reach the first HTTP listener. */
   proxyAddress(): string | undefined;
 
   // Commands. The result is false when the member, source or session does not exist.

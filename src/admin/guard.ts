@@ -16,7 +16,6 @@ import { sendError } from './openapi.ts';
 export interface GuardOptions {
   /** The name of the address, for messages: `the admin address`. */
   readonly name: string;
-  /** Returns where the server listens. */
   readonly address: () => { readonly host: string; readonly port: number };
   readonly token?: Secret;
   /** Whether there is a route. Requests without a route get 404 or 405, whatever their content type. */

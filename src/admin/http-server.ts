@@ -19,7 +19,6 @@ export interface HttpServerOptions {
   readonly host: string;
   /** The port; 0 takes a free one. */
   readonly port: number;
-  /** The methods that routes use. */
   readonly methods: readonly string[];
   /** Creates the handler of requests. @param address - returns where the server listens. */
   readonly handler: (address: () => HttpAddress) => RequestHandler;

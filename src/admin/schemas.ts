@@ -88,10 +88,10 @@ const problemSchema = z
     source: z.string().nullable().openapi({ description: 'The source that has it; null: noria as a whole' }),
     reason: z.string(),
     advice: z.string().nullable().openapi({ description: 'What the operator can do about it' }),
-    nextAttemptSeconds: z
-      .number()
-      .nullable()
-      .openapi({ description: 'Time until noria tries again; null: only the operator or a client can cause the next attempt' }),
+    nextAttemptSeconds: z.number().nullable().openapi({
+      description:
+        'Time until noria tries again; null: only the operator or a client can cause the next attempt',
+    }),
   })
   .openapi('Problem');
 

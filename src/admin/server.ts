@@ -39,7 +39,6 @@ export interface AdminOptions {
 const OPEN_PATHS = ['/healthz', '/readyz', '/proxy.pac'] as const;
 /** The maximum size of a body, more than any request needs. */
 const MAX_BODY_BYTES = 16_384;
-/** The methods that routes use. */
 const METHODS = ['GET', 'POST', 'PUT', 'DELETE'] as const;
 
 /** Returns a server that already listens. @throws NoriaError listen-failed */

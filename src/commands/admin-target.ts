@@ -21,7 +21,6 @@ export interface AdminFlags {
 const DEFAULT_HOST = '127.0.0.1';
 const DEFAULT_PORT = 8889;
 const EXAMPLES = '8889, 127.0.0.1:8889 or https://noria.example.com';
-/** Adds the options that select the daemon. */
 export function addAdminOptions(command: Command): Command {
   return command
     .addOption(

@@ -45,7 +45,6 @@ async function check(flags: CheckFlags, terminal: Terminal): Promise<number> {
   return Math.max(...codes);
 }
 
-/** Connects to the store of the fleet. */
 async function checkStore(fleet: FleetConfig, terminal: Terminal): Promise<number> {
   const { inspectStore } = await import('../fleet/redis/inspect-store.ts');
   const { storeAddressOf } = await import('../daemon/fleet.ts');

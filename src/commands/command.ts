@@ -26,7 +26,6 @@ export function portOption(text: string): number {
   throw new InvalidArgumentError('Expected a port from 1 to 65535, or 0 for a free one.');
 }
 
-/** Reads an integer from `min` to `max`. */
 export function integerOption(min: number, max: number): (text: string) => number {
   return (text) => {
     const value = /^\d{1,9}$/.test(text) ? Number(text) : Number.NaN;
@@ -35,7 +34,6 @@ export function integerOption(min: number, max: number): (text: string) => numbe
   };
 }
 
-/** Reads a fraction from 0 to 1. */
 export function fractionOption(text: string): number {
   const value = /^\d*\.?\d+$/.test(text) ? Number(text) : Number.NaN;
   if (value >= 0 && value <= 1) return value;

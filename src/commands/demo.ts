@@ -279,7 +279,7 @@ function introduceFleet(
   ];
 }
 
-/** An address as clients on this machine reach it. */
+/** Replaces a wildcard host by the address that clients on this machine can use. */
 function reachable(address: string): string {
   const parsed = parseHostPort(address);
   return parsed === undefined ? address : formatHostPort(localHostOf(parsed.host), parsed.port);

@@ -16,7 +16,7 @@ export function addMembersCommand(program: Command, { action, terminal }: Comman
   const command = program
     .command('members')
     .description('list the members of a running daemon, or evict one; its open tunnels continue')
-    .addArgument(new Argument('[action]', 'the action; without one, the command prints the list').choices(['evict']))
+    .addArgument(new Argument('[action]', 'the action; default: print the list').choices(['evict']))
     .argument('[id]', 'the member to evict, as in the list or in X-Noria-Member');
   addAdminOptions(command)
     .option('--source <name>', 'list only members of this source')

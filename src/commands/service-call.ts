@@ -127,7 +127,6 @@ export function callSettingsOf(config: Config): CallSettings {
   };
 }
 
-/** The pace of a source's calls. */
 export function pacedAs(config: Config, source: SourceConfig): PacedCall {
   return { ...callOf(config, source), intervalMs: source.intervalMs };
 }

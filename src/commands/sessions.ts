@@ -20,7 +20,9 @@ export function addSessionsCommand(program: Command, { action, terminal }: Comma
   const command = program
     .command('sessions')
     .description('list the sessions of a running daemon, move one to another member, or forget it')
-    .addArgument(new Argument('[action]', 'the action; without one, the command prints the list').choices(['rotate', 'forget']))
+    .addArgument(
+      new Argument('[action]', 'the action; default: print the list').choices(['rotate', 'forget']),
+    )
     .argument('[id]', 'the session, as in the list or in X-Noria-Session');
   addAdminOptions(command)
     .option('--close', 'with rotate: also close its open tunnels')

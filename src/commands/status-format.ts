@@ -9,7 +9,6 @@ export interface StatusFormat {
   /** The current time in epoch ms. The times of the next draws are shown relative to it. */
   readonly now: number;
   readonly colour: boolean;
-  /** The width of the terminal. */
   readonly columns: number;
 }
 
@@ -78,7 +77,7 @@ function formatCounts({ listeners, workers, pool, uptimeSeconds }: Status): stri
   ].join(', ');
 }
 
-/** One line, or none without a fleet. */
+/** Returns one line; no line without a fleet. */
 function formatFleet(fleet: Status['fleet']): string[] {
   if (fleet === null) return [];
   const { name, replica, store, lostForSeconds, replicas } = fleet;
@@ -196,7 +195,7 @@ function formatBudget({ budget }: SourceJson): string {
   return budget === null ? '' : `${budget.used}/${budget.limit}`;
 }
 
-/** `45 s`, `12 min`, `3 h`. */
+/** Formats a rounded duration, such as `45 s`, `12 min` or `3 h`. */
 export function roughSeconds(seconds: number): string {
   if (seconds < 120) return `${Math.round(seconds)} s`;
   return seconds < 7_200 ? `${Math.round(seconds / 60)} min` : `${Math.round(seconds / 3_600)} h`;

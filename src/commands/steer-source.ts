@@ -20,7 +20,7 @@ const DESCRIPTIONS: { readonly [V in Verb]: string } = {
   refill: 'draw from a source as soon as the pace allows',
 };
 
-/** Adds one of the three commands. */
+/** Adds the command `pause`, `resume` or `refill`. */
 export const addSteerCommand =
   (verb: Verb) =>
   (program: Command, { action, terminal }: CommandContext): void => {

@@ -14,7 +14,6 @@ export interface StoreUrl {
   readonly port: number;
   readonly username: string | undefined;
   readonly password: Secret | undefined;
-  /** The number of the database. */
   readonly database: number;
 }
 

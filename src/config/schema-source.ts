@@ -30,7 +30,6 @@ const codeRule = (about: string, example: string) =>
     '–',
   );
 
-/** The rules for reading the answers of a link. */
 const ANSWER = section({
   format: given(oneOf(ANSWER_FORMATS), 'auto', 'format of the answers; `auto`: by their first character'),
   list: optional(
@@ -76,7 +75,6 @@ const ANSWER = section({
   empty: codeRule('marks an answer without proxies at the moment', '"-3"'),
 });
 
-/** One entry of `sources`. */
 export const SOURCE = section({
   name: required(
     text({
@@ -143,7 +141,11 @@ export const SOURCE = section({
   method: optional(oneOf(METHODS), 'how the link is called', 'POST with a `body`, else GET'),
   headers: given(z.record(z.string(), z.string()), {}, 'headers of the call of a link'),
   body: optional(secretText('{"num": "{count}"}'), 'body of the call of a link: a form, or JSON'),
-  answer: given(ANSWER, {}, 'rules for reading the answers of a link; noria recognises the parts without a rule'),
+  answer: given(
+    ANSWER,
+    {},
+    'rules for reading the answers of a link; noria recognises the parts without a rule',
+  ),
   upstream: given(
     section({
       protocol: optional(

@@ -34,7 +34,6 @@ import { FLEET } from './schema-fleet.ts';
 import { SOURCE } from './schema-source.ts';
 import { filePath, HOUR_MS, MOST, ONE_SECOND_MS, secretFile, username, WEEK_MS } from './schema-values.ts';
 
-/** One entry of `listeners`. */
 export const LISTENER = section({
   address: given(
     listenAddress('range'),
@@ -85,7 +84,6 @@ export const LISTENER = section({
   ),
 });
 
-/** The whole file. */
 export const SCHEMA = z.strictObject({
   service: given(
     section({

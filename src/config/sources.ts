@@ -20,7 +20,6 @@ interface SourceDefaults {
   readonly size: number;
 }
 
-/** A source of the service. */
 type InstanceSource = FileSource & { readonly product: Product };
 
 /** The port of an extraction server whose address names none. Used only to check its host. */

@@ -6,9 +6,9 @@
  */
 
 export interface Clock {
-  /** Epoch ms. May jump when the clock of the machine is set. */
+  /** The time in epoch ms. It may jump when the clock of the machine is set. */
   now(): number;
-  /** Ms from an arbitrary origin; never steps back. */
+  /** The time in ms since an arbitrary origin. It never steps back. */
   monotonic(): number;
   /** Calls `fn` once, not before `ms` have passed, unless the result is disposed of first. */
   after(ms: number, fn: () => void): Disposable;

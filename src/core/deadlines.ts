@@ -47,7 +47,6 @@ export class Deadlines {
     this.#doneTick = this.#nowTick();
   }
 
-  /** The number of deadlines that are set. */
   get size(): number {
     return this.#size;
   }

@@ -34,7 +34,6 @@ export class EarliestTimer {
     });
   }
 
-  /** Cancels the timer, which can be armed again. */
   disarm(): void {
     this.#timer?.[Symbol.dispose]();
     this.#timer = undefined;

@@ -10,7 +10,7 @@ import type { MemberProtocol } from './protocol.ts';
 export interface NoriaEvents {
   /** A member entered the pool. `renewed`: the service returned a known member again, which keeps its history. */
   'member.joined': MemberEvent & { readonly remainingMs: number | undefined; readonly renewed: boolean };
-  /** noria excluded a member for `forMs` because of `fault`. `faults` is its current fault score. */
+  /** noria excluded a member for `forMs` because of `fault`. `faults` is the member's current fault score. */
   'member.quarantined': MemberEvent & {
     readonly forMs: number;
     readonly fault: FaultCode;

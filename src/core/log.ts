@@ -27,7 +27,7 @@ export interface Log {
 interface LogOptions {
   readonly level: LogLevel;
   readonly format: (typeof LOG_FORMATS)[number];
-  /** Default: standard error. */
+  /** The destination; default: standard error. */
   readonly destination?: DestinationStream;
   /** A field of every line, where several norias write to one log. */
   readonly replica?: string;

@@ -30,7 +30,6 @@ export const PRIVATE_NETWORKS = [
   'ff00::/8',
 ] as const;
 
-/** A set of networks. */
 export class Networks {
   readonly #list = new BlockList();
 

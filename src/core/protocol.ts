@@ -3,7 +3,7 @@ export const MEMBER_PROTOCOLS = ['http', 'https', 'socks4', 'socks5'] as const;
 
 export type MemberProtocol = (typeof MEMBER_PROTOCOLS)[number];
 
-/** Protocols of clients. */
+/** The protocols that clients may use. */
 export const LISTENER_PROTOCOLS = ['http', 'socks5', 'socks4'] as const;
 
 export type ListenerProtocol = (typeof LISTENER_PROTOCOLS)[number];

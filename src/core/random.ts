@@ -3,12 +3,12 @@ export type Random = () => number;
 
 export const systemRandom: Random = () => Math.random();
 
-/** A whole number from 0 to `below` - 1. */
+/** Returns a random whole number from 0 to `below` - 1. */
 export function randomBelow(random: Random, below: number): number {
   return Math.floor(random() * below);
 }
 
-/** A shuffled copy. */
+/** Returns a shuffled copy. */
 export function shuffled<T>(random: Random, items: readonly T[]): T[] {
   return items
     .map((item) => ({ item, order: random() }))

@@ -22,7 +22,7 @@ export class VirtualClock implements Clock {
   /** The armed timers as a binary heap, the next timer first. Disposed timers stay in it until they are due. */
   readonly #heap: Timer[] = [];
 
-  /** @param startAt - epoch ms. */
+  /** @param startAt - the first moment, in epoch ms. */
   constructor(startAt: number) {
     this.#wallMs = startAt;
   }

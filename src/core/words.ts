@@ -1,11 +1,11 @@
 /** Formats counts and durations for sentences. */
 
-/** `1 member`, `5 members`. */
+/** Formats a count, such as `1 member` or `5 members`. */
 export function formatCount(count: number, noun: string): string {
   return `${count} ${noun}${count === 1 ? '' : 's'}`;
 }
 
-/** `10 s`, `0.5 s`, `5 min`; rounded. */
+/** Formats a rounded duration, such as `10 s`, `0.5 s` or `5 min`. */
 export function roughDuration(ms: number): string {
   if (ms >= 120_000) return `${Math.round(ms / 60_000)} min`;
   return `${Math.round(ms / 100) / 10} s`;

@@ -143,7 +143,7 @@ function sourceView(
   };
 }
 
-/** The first HTTP listener, as clients on this machine reach it. */
+/** The address under which clients on this machine reach the first HTTP listener. */
 function proxyAddress({ listeners }: ControlOptions['plane']): string | undefined {
   const first = listeners.find(({ protocols }) => protocols.includes('http'))?.addresses[0];
   if (first === undefined) return undefined;

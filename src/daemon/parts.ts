@@ -56,7 +56,6 @@ export interface PartsContext {
   readonly log: Log;
   /** The configuration in force. */
   readonly config: () => Config;
-  /** Reads the configuration again and applies it. */
   readonly reload: AdminBackend['reload'];
   readonly draining: () => boolean;
   /** File descriptors of inherited listening sockets. */
@@ -65,7 +64,6 @@ export interface PartsContext {
   readonly onFailed: (error: NoriaError) => void;
 }
 
-/** The parts that a running daemon uses. */
 export interface Parts {
   readonly pool: Pool;
   readonly plane: DataPlane;

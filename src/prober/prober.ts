@@ -18,7 +18,7 @@ import type { Lease, LeaseReport, ProbeLease } from '../pool/lease.ts';
 import { type CheckSite, readCheckSite } from './check-site.ts';
 import { Probe, type ProbeOutcome, type ProbeTask } from './probe.ts';
 
-/** The pool as the prober needs it. */
+/** The methods of the pool that the prober uses. */
 export interface ProbeLeases {
   /**
    * Leases members that need a probe, unproven ones first; with `staleMs` also members without a success for that long.

@@ -35,7 +35,10 @@ export interface ExtractConnection {
   close(): void;
 }
 
-/** The pool as refill uses it. All methods are synchronous and cheap: a source calls them after every change. */
+/**
+ * The methods of the pool that refill uses. All are synchronous and cheap, because a source calls them after every
+ * change.
+ */
 export interface RefillPool {
   /**
    * The number of members of the source that are usable at `atMs` if nothing is drawn until then, including members

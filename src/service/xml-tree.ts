@@ -151,7 +151,7 @@ class XmlScanner {
     else parent.children.push(element);
   }
 
-  /** Resolves the five entities of XML and numeric references. Others stay as they are. */
+  /** Resolves the five entities of XML and numeric references. Other references do not change. */
   #resolve(text: string): string {
     let at = text.indexOf('&');
     if (at < 0) return text;

@@ -26,7 +26,7 @@ export interface SnapshotFile {
   close(): Promise<void>;
 }
 
-/** What a file in the state folder needs. */
+/** The options of a file in the state folder. */
 export interface StateFileOptions {
   readonly path: string;
   readonly clock: Clock;

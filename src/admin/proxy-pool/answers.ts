@@ -64,7 +64,7 @@ export function describeCount(found: readonly HandedOut[]) {
   return { count: { total: found.length, https }, source: sources };
 }
 
-/** `2026-11-22 10:43:03`, in the time zone of this machine, as the known pools write it. */
+/** A moment as `2026-11-22 10:43:03` in the time zone of this machine, like the known pools. */
 function formatLocalTime(epochMs: number): string {
   const offsetMs = new Date(epochMs).getTimezoneOffset() * MS_PER_MINUTE;
   return new Date(epochMs - offsetMs).toISOString().slice(0, 'YYYY-MM-DD HH:MM:SS'.length).replace('T', ' ');

@@ -40,7 +40,7 @@ export interface PortPin {
   readonly mode: 'keep' | 'fill' | 'move';
 }
 
-/** The ports of one user, as the pool knows them. */
+/** The methods of the pool for the ports of one user. */
 export interface PortBackend {
   /** The id of the member that the port has. */
   memberOf(port: number): string | undefined;
@@ -135,7 +135,6 @@ export class PortRing {
     return true;
   }
 
-  /** Stops the timers. */
   close(): void {
     for (const { moving } of this.#ports.values()) moving?.[Symbol.dispose]();
   }

@@ -18,7 +18,7 @@ export interface SimulatedMember {
 export interface SimulatedServiceOptions {
   readonly clock: Clock;
   readonly random: Random;
-  /** How long it takes to open a connection. */
+  /** The time that opening a connection takes. */
   readonly connectMs?: Range;
   /** The time from the sending of a call to its answer. The call arrives at a random moment in between. */
   readonly callMs?: Range;

@@ -112,7 +112,7 @@ export function decodeLink(body: Uint8Array, given: LinkDecodeOptions): DecodedL
   return { code, message, entries: read.entries, dropped: read.dropped, quota: {}, recognised };
 }
 
-/** An answer whose HTTP status says that the call came too early. Its body may say when to try again. */
+/** Decodes an answer whose HTTP status says that the call came too early. The body may say when to try again. */
 export function tooFastAnswer(body: Uint8Array, { secrets }: AnswerOrigin): DecodedLink {
   const message = quoteText(`status 429: ${bodyText(body)}`, MAX_MESSAGE_LENGTH, secrets);
   return { code: CODE_OF_RULE.tooFast, message, entries: [], dropped: {}, quota: {} };

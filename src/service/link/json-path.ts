@@ -3,7 +3,7 @@
 /** The path of the whole answer. */
 export const ROOT = '.';
 
-/** @returns undefined when there is no such value. */
+/** @returns undefined when the path leads to no value. */
 export function valueAtPath(answer: unknown, path: string): unknown {
   if (path === ROOT) return answer;
   let value = answer;

@@ -2,7 +2,7 @@
 import { createHash } from 'node:crypto';
 import { MASK, Secret } from '../../core/secret.ts';
 
-/** What the link sends in addition to its URL. */
+/** The parts of a call in addition to the URL. */
 export interface LinkExtras {
   readonly headers: Readonly<Record<string, Secret>>;
   readonly body: Secret | undefined;
@@ -53,7 +53,7 @@ function isHarmless({ name, value }: Pair): boolean {
   return value === '' || (HARMLESS.test(decoded(value)) && !SECRET_NAME.test(name)) || value === '{count}';
 }
 
-/** The URL with its secrets masked, for people. */
+/** The URL for messages, with masked secrets. */
 export function maskedUrl(url: Secret): string {
   return replaceSecrets(url, () => MASK);
 }
