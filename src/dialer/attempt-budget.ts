@@ -1,26 +1,26 @@
-/** What one dial may still spend: attempts through members, and time waiting for one. */
+/** Limits what one dial may spend: attempts through members, and time waiting for a member. */
 
 import { FULL_REPORT } from './blame.ts';
 
 export interface AttemptBudgetSettings {
-  /** Members tried for one client request; fast failures do not count. */
+  /** Members tried for one client request. Attempts that fail within FAST_FAILURE_MS do not count. */
   readonly attempts: number;
-  /** For the whole dial, including the wait for a member. */
+  /** Limits the whole dial, including the wait for a member. */
   readonly deadlineMs: number;
   readonly waitForMemberMs: number;
 }
 
-/** A failure within this time costs the client next to nothing, so the attempt does not count. */
+/** An attempt that fails within this time does not count towards `attempts`: the client hardly notices the delay. */
 export const FAST_FAILURE_MS = 100;
-/** Limit for all attempts of a dial, including those that do not count. */
+/** Limit for all attempts of a dial, including fast failures. */
 export const MAX_ATTEMPTS = 10;
 /** Members that must report a target as unreachable before the dial gives up. */
 const REPORTS = 2;
-/** The same for a target that another member reached recently: then wrong reports are likelier than a dead target. */
+/** Replaces REPORTS when a member reached the target recently: a report is then more likely to be wrong. */
 const REPORTS_AFTER_REACHED = 5;
-/** So soon after a member has reached the target, no number of reports ends the dial. */
+/** For this time after a member has reached the target, reports do not end the dial, however many there are. */
 const JUST_REACHED_MS = 5_000;
-/** Limit of the wait for a member after a first report that the target is unreachable. */
+/** After a first report that the target is unreachable, the dial waits at most this long for another member. */
 export const SECOND_REPORT_WAIT_MS = 2_000;
 
 export class AttemptBudget {
@@ -33,7 +33,7 @@ export class AttemptBudget {
     this.#settings = settings;
   }
 
-  /** Attempts so far, including those that do not count. */
+  /** Attempts so far, including fast failures. */
   get attempts(): number {
     return this.#attempts;
   }
@@ -58,9 +58,8 @@ export class AttemptBudget {
 
   /**
    * Whether another attempt may start.
-   *
-   * @param reportPoints - the sum over the reports that the target is unreachable; `FULL_REPORT` for a full one.
-   * @param sinceReachedMs - since a member last reached the target; Infinity if that was not recent.
+   * @param reportPoints - sum of the points for reports that the target is unreachable (see `DialBlame.reportPoints`).
+   * @param sinceReachedMs - time since a member last reached the target; Infinity if no member reached it recently.
    */
   allowsAnother(running: number, reportPoints: number, sinceReachedMs: number): boolean {
     const left = this.#settings.attempts - this.#slowFailures - running;
@@ -68,7 +67,10 @@ export class AttemptBudget {
     return left > 0 && this.#attempts < MAX_ATTEMPTS && reportPoints < reports * FULL_REPORT;
   }
 
-  /** How long the dial may wait for its next member. @param elapsedMs - since the start of the dial. */
+  /**
+   * How long the dial may wait for its next member.
+   * @param elapsedMs - time since the start of the dial.
+   */
   maxWaitMs(elapsedMs: number, reportPoints: number): number {
     const { waitForMemberMs, deadlineMs } = this.#settings;
     const leftMs = Math.max(0, Math.min(waitForMemberMs - this.#waitedMs, deadlineMs - elapsedMs));

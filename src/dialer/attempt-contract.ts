@@ -1,4 +1,4 @@
-/** The contract of an attempt: its task and what it ends with. */
+/** The types of an attempt: its task, and its two results, a connection or a failure. */
 import type { Socket } from 'node:net';
 import type { Clock } from '../core/clock.ts';
 import type { Deadlines } from '../core/deadlines.ts';
@@ -24,38 +24,41 @@ export interface AttemptTask {
   readonly lease: Lease;
   readonly target: HostPort;
   readonly use: DialRequest['use'];
-  /** Never use absolute form. */
+  /** Use only CONNECT, never absolute form. */
   readonly connectOnly?: boolean | undefined;
-  /** It runs in parallel with a slow first attempt. */
+  /** The attempt is a hedge: it runs in parallel with a slow first attempt. */
   readonly hedge: boolean;
-  /** For the connection and the handshake together, including a second connection. */
+  /** Limits connection and handshake together, including a second connection to the same member. */
   readonly timeoutMs: number;
-  /** The first connection, if it was opened ahead. */
+  /** A connection to the member that was opened before the attempt, if there is one. */
   readonly warm?: TakenConnection | undefined;
 }
 
 /** A connection to the target, as an attempt hands it over. */
 export interface RawConnection {
-  /** Paused, without listeners of the attempt. */
+  /** Paused. The attempt has removed its listeners. */
   readonly socket: Socket;
-  /** Bytes that followed the member's answer. */
+  /** Bytes that the member sent after its answer. */
   readonly head: Buffer;
   readonly forwardMode: ForwardMode;
-  /** With `absolute`: the status with which the member refused CONNECT for the same request, if it was tried. */
+  /** Only with `absolute`: the HTTP status with which the member refused CONNECT for the same request. */
   readonly connectStatus?: number | undefined;
-  /** With `absolute`: the connection was opened ahead, and may turn out to be closed. */
+  /** Only with `absolute`: the connection was opened before the attempt, so the member may have closed it. */
   readonly isWarm: boolean;
-  /** The credentials that the member accepted or, with `absolute`, gets with the request; undefined: none. */
+  /**
+   * The credentials that the member accepted. With `absolute`: the credentials to send with the request. Undefined:
+   * none.
+   */
   readonly login: PreparedLogin | undefined;
 }
 
-/** `connect`: until TCP, and TLS if any, are established. `answer`: between noria's request and the member's answer. */
+/** `connect`: until TCP, and TLS if used, are established. `answer`: from noria's request to the member's answer. */
 export type AttemptPhase = 'connect' | 'answer' | 'done';
 
 export interface AttemptFailure {
   readonly fault: FaultCode;
   readonly phase: AttemptPhase;
-  /** The cause in noria's words and numbers: `status 502`, `ECONNREFUSED`. */
+  /** The cause as a short text without data from outside: `status 502`, `ECONNREFUSED`. */
   readonly detail: string;
   /** This machine is out of sockets, ports or memory. */
   readonly local: boolean;
@@ -64,11 +67,11 @@ export interface AttemptFailure {
   /** The member requires credentials, and noria does not know yet whether the source needs them. */
   readonly withheld: boolean;
   /**
-   * What the failure shows about our own network. `up`: another machine answered, if only to refuse. `down`: no answer, so
-   * either the member or our network is down. `unknown`: nothing was sent.
+   * What the failure shows about our own network. `up`: another machine answered, for example with a refusal. `down`:
+   * no answer, so either the member or our network is down. `unknown`: nothing was sent.
    */
   readonly network: 'up' | 'down' | 'unknown';
-  /** The front proxy did not connect noria to the member. */
+  /** Present if the front proxy did not connect noria to the member. */
   readonly hop?: HopFailure | undefined;
   readonly ms: number;
 }

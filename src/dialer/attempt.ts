@@ -1,9 +1,8 @@
 /**
  * One attempt: connects to a member, performs its handshake, and ends with a connection to the target or a failure.
- *
- * Owns its socket and its deadline until it ends. It connects to the same member again when the member requires
- * credentials, refuses CONNECT for a plain HTTP request, or does not take a pipelined handshake. It calls its owner exactly
- * once, or never after `cancel`.
+ * Owns its socket and its deadline until it ends. It opens a second connection to the same member in three cases: the
+ * member requires credentials, refuses CONNECT for a plain HTTP request, or fails a pipelined handshake. It calls its
+ * owner exactly once, but not after `cancel`.
  */
 import type { Socket } from 'node:net';
 import type { Deadline } from '../core/deadlines.ts';
@@ -40,13 +39,16 @@ export interface AttemptOwner {
 type FailureNotes = Pick<AttemptFailure, 'targetRefused' | 'withheld' | 'hop'>;
 
 const NO_NOTES: FailureNotes = { targetRefused: false, withheld: false };
-/** Share of the timeout for TCP and TLS. A lost SYN is sent again after 1 s and after 3 s. */
+/**
+ * The share of the timeout that TCP and TLS may take. It leaves time to repeat a lost SYN, which the kernel does after
+ * 1 s and 3 s.
+ */
 const CONNECT_SHARE = 0.8;
 
 export class Attempt {
   readonly lease: Lease;
   readonly hedge: boolean;
-  /** What is known about members of the same source. */
+  /** What noria has learned about the members of the same source. */
   readonly memory: SourceMemory;
   readonly #parts: AttemptParts;
   readonly #owner: AttemptOwner;
@@ -61,13 +63,16 @@ export class Attempt {
   #tcpConnected = false;
   #connectStatus: number | undefined;
   #mode: HandshakeMode = 'plain';
-  /** The connection was established before the attempt, and nothing has arrived on it since. */
+  /** The connection was opened before the attempt, and the member has sent nothing on it since the attempt began. */
   #isWarm = false;
-  /** Of the current connection; undefined if it was opened ahead. */
+  /** Start of the current connection; undefined for a connection that was opened before the attempt. */
   #connectStartedAt: number | undefined;
   /** When the current connection was established. */
   #readyAt = 0;
-  /** A trial failed: the time that a plain handshake must not exceed to show that the member does not take pipelining. */
+  /**
+   * Set when a trial of pipelining fails. If a plain handshake then succeeds within this time, pipelining caused the
+   * failure.
+   */
   #lessonMs: number | undefined;
 
   constructor(parts: AttemptParts, owner: AttemptOwner, task: AttemptTask) {
@@ -84,12 +89,12 @@ export class Attempt {
     return this.#parts.clock.monotonic() - this.#startedAt;
   }
 
-  /** The time that a connection opened ahead has saved. */
+  /** The time that the attempt saves because its connection was opened before. */
   get savedMs(): number {
     return this.#task.warm?.savedMs ?? 0;
   }
 
-  /** The credentials that the member got, if any. */
+  /** The credentials that were sent to the member, if any. */
   get login(): PreparedLogin | undefined {
     return this.#login;
   }
@@ -98,7 +103,7 @@ export class Attempt {
     return this.#phase;
   }
 
-  /** May fail before it returns, when the member's protocol cannot address the target. */
+  /** Calls the owner before it returns when the member's protocol cannot address the target. */
   start(): void {
     if (this.lease.protocol === 'socks4' && !socks4CanReach(this.#task.target)) {
       this.#fail('member-incapable', 'SOCKS4 has no IPv6 addresses');
@@ -112,7 +117,7 @@ export class Attempt {
     else this.#continue(warm, mode);
   }
 
-  /** Aborts it without a call to its owner. Idempotent. */
+  /** Aborts the attempt without a call to its owner. Idempotent. */
   cancel(): void {
     if (this.#phase === 'done') return;
     this.#end();
@@ -127,7 +132,7 @@ export class Attempt {
     this.#setDeadline();
   }
 
-  /** Goes on with a connection that was opened ahead. */
+  /** Continues on a connection that was opened before the attempt. */
   #continue({ socket, login, isConnected, handshake }: TakenConnection, forwardMode: ForwardMode): void {
     this.#begin(login, forwardMode);
     this.#listen(socket);
@@ -182,7 +187,10 @@ export class Attempt {
     }
   }
 
-  /** There is one deadline at a time: for the connection, for the answer to a trial, or for the rest of the attempt. */
+  /**
+   * An attempt has one deadline at a time: for the connection, for the answer to a trial, or for the rest of the
+   * attempt.
+   */
   #setDeadline(): void {
     const leftMs = this.#task.timeoutMs - this.elapsedMs;
     this.#deadline = this.#parts.deadlines.set(Math.min(leftMs, this.#phaseLimitMs), this.#onDeadline);
@@ -201,10 +209,10 @@ export class Attempt {
     } else if (this.elapsedMs >= this.#task.timeoutMs) {
       this.#fail('member-silent', 'answer timed out');
     } else if (this.#mode === 'trial') {
-      // The target may be slow. A plain handshake that takes less time shows that it is not.
+      // The trial may have failed because the target is slow. A faster plain handshake would rule that out.
       this.#endTrial(this.#parts.clock.monotonic() - this.#readyAt);
     } else {
-      this.#setDeadline(); // it was the deadline of the connection, which is established
+      this.#setDeadline(); // the deadline of the connect phase
     }
   };
 
@@ -219,7 +227,10 @@ export class Attempt {
     else this.#request(this.#handshake.opening);
   };
 
-  /** The connection is established. @param message - undefined if the handshake waits for the member first. */
+  /**
+   * TCP, and TLS if used, are established.
+   * @param message - first message to the member; undefined if the member speaks first.
+   */
   #request(message: string | Buffer | undefined): void {
     const socket = this.#socket;
     if (socket === undefined) return;
@@ -266,7 +277,10 @@ export class Attempt {
     else this.#fail(isAnswerCode(code) ? 'member-closed' : 'member-protocol', code);
   };
 
-  /** @returns whether the attempt failed because the front proxy did not connect noria to the member. */
+  /**
+   * Fails the attempt if the front proxy did not connect noria to the member.
+   * @returns whether it has failed.
+   */
   #failHop(): boolean {
     const hop = hopFailureOf(this.#socket, this.elapsedMs);
     if (hop === undefined) return false;
@@ -274,7 +288,7 @@ export class Attempt {
     return true;
   }
 
-  /** Retries the same member once with credentials, or without CONNECT, if that can change its answer. */
+  /** Retries the same member once, with credentials or without CONNECT, if that may change the member's answer. */
   #onRefusal(refusal: HandshakeFailure): void {
     const { credentials, forwardMode } = this.memory;
     let withheld = false;
@@ -300,12 +314,18 @@ export class Attempt {
     this.#fail(refusal.fault, refusal.detail, { targetRefused, withheld });
   }
 
-  /** The member may have understood a pipelined handshake wrongly. A login that it has not read cannot be refused. */
+  /**
+   * A member that misread a pipelined handshake has not checked the login, so its refusal is no evidence about the
+   * login.
+   */
   #mayBeMisread({ fault }: HandshakeFailure): boolean {
     return fault === 'member-protocol' || (fault === 'member-auth' && this.#login !== undefined);
   }
 
-  /** A trial failed: the same member gets a plain handshake. @param lessonMs - see the field. */
+  /**
+   * A trial of pipelining failed: starts a plain handshake with the same member.
+   * @param lessonMs - see `#lessonMs`.
+   */
   #endTrial(lessonMs = Number.POSITIVE_INFINITY): void {
     this.#lessonMs = lessonMs;
     this.#reconnect(this.#login, this.#forwardMode);
@@ -326,7 +346,7 @@ export class Attempt {
   #accept(head: Buffer): void {
     const socket = this.#socket;
     if (socket === undefined) return;
-    socket.pause(); // before its 'data' listener is removed: a flowing stream without one loses bytes
+    socket.pause(); // a flowing stream without a 'data' listener loses bytes
     this.#socket = undefined;
     this.#end();
     this.#removeListeners(socket);
@@ -388,7 +408,7 @@ export class Attempt {
     if (protocol === 'https') socket.off('connect', this.#onTcpConnected);
   }
 
-  /** Only an HTTP member takes a plain HTTP request in absolute form. */
+  /** Only HTTP members accept requests in absolute form. */
   #canUseAbsoluteForm(): boolean {
     const { protocol } = this.lease;
     return this.#task.use === 'forward' && !this.#task.connectOnly && isHttp(protocol);

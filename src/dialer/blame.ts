@@ -1,9 +1,7 @@
 /**
  * Decides what caused a failed attempt: the member, the target, the source, our own network, or none of them.
- *
- * `blameFor` decides from the evidence, `DialBlame` collects the evidence of one dial. docs/health.md explains the rules.
- * A blamed member is quarantined or evicted. If members were blamed for dead targets or for a cut cable, the pool would
- * empty itself.
+ * `blameFor` decides from the evidence. `DialBlame` collects the evidence of one dial. A wrong decision is costly: a
+ * pool that blamed its members for dead targets or a cut cable would evict them all. docs/health.md explains the rules.
  */
 import type { Clock } from '../core/clock.ts';
 import type { Blame, EventBus, NoriaEvents } from '../core/events.ts';
@@ -17,13 +15,13 @@ import type { Reachability } from './reachability.ts';
 
 export type FailedAttempt = Pick<AttemptFailure, 'fault' | 'phase' | 'local'>;
 
-/** What is known at the end of the dial, or as soon as nothing can change the decision. */
+/** The evidence at the end of the dial, or as soon as the rest of the dial cannot change the decision. */
 export interface Evidence {
   /** Another member reached the same target for the same client request. */
   readonly reachedByOther: boolean;
   /** The client left before the dial had a result. */
   readonly clientLeft: boolean;
-  /** Members of the same dial, including this one, that failed in a way that the target can cause. */
+  /** Members of this dial, this one included, with failures that the target can cause. */
   readonly similarFailures: number;
   /** A member of the source reached a target recently. */
   readonly sourceWorked: boolean;
@@ -34,7 +32,7 @@ export interface Evidence {
   readonly networkDown: boolean;
 }
 
-/** Similar failures that mean that the target is at fault. */
+/** This many similar failures show that the target is at fault. */
 const FAILURES_OF_A_DEAD_TARGET = 2;
 
 export function blameFor(failure: FailedAttempt, evidence: Evidence): Blame {
@@ -42,7 +40,7 @@ export function blameFor(failure: FailedAttempt, evidence: Evidence): Blame {
   if (targetCanCause(failure)) {
     if (evidence.reachedByOther) return 'member-for-target';
     if (evidence.clientLeft) return 'nobody';
-    // If no member of the source has worked recently, all of them may be bad: other targets decide.
+    // If no member of the source worked recently, all members may be bad. Only requests to other targets can show that.
     const isDead = evidence.similarFailures >= FAILURES_OF_A_DEAD_TARGET && evidence.sourceWorked;
     return isDead ? 'target' : 'unclear';
   }
@@ -66,12 +64,12 @@ export function blameFor(failure: FailedAttempt, evidence: Evidence): Blame {
   }
 }
 
-/** Whether the rest of the same dial can change the blame. */
+/** Whether a later attempt of the same dial can change the blame. */
 export function isUndecided(failure: FailedAttempt): boolean {
   return failure.fault === 'member-auth' || failure.fault === 'front-proxy-silent' || targetCanCause(failure);
 }
 
-/** Whether a dead target can cause the failure: the member had received the request. */
+/** Whether a dead target can cause this failure. That requires that the member received the request. */
 export function targetCanCause({ fault, phase }: FailedAttempt): boolean {
   switch (fault) {
     case 'member-silent':
@@ -85,14 +83,17 @@ export function targetCanCause({ fault, phase }: FailedAttempt): boolean {
   }
 }
 
-/** A report that counts in full. */
+/** The points of a report that counts in full. */
 export const FULL_REPORT = 3;
-/** An unproven member may answer every request with an error: three of them count as two members that worked. */
+/**
+ * A member that has not worked recently may answer every request with an error, so three such reports count as two full
+ * ones.
+ */
 const UNPROVEN_REPORT = 2;
 
 /**
- * How strongly a failure indicates that the target is unreachable, in points. Proxies report this in many ways: 502 to 504,
- * a SOCKS reply, any other error status, or they hang up.
+ * The points of one failure as a report that the target is unreachable. Proxies report this in different ways: status
+ * 502 to 504, a SOCKS reply, any other error status, or a closed connection.
  */
 function reportPoints(failure: FailedAttempt, memberWorked: boolean): number {
   if (!targetCanCause(failure)) return 0;
@@ -110,7 +111,10 @@ export interface BlameParts {
 
 /** How a dial ended. */
 export type DialEnd =
-  /** `reachedBy`: the member; undefined in absolute form, which reaches the target only with its answer. */
+  /**
+   * `reachedBy`: the member that reached the target. Undefined in absolute form: there only the response shows that the
+   * target was reached.
+   */
   | { readonly kind: 'connected'; readonly reachedBy: string | undefined }
   | { readonly kind: 'client-left' }
   | { readonly kind: 'failed' };
@@ -121,12 +125,12 @@ interface Failed {
 }
 
 /**
- * The results of all attempts of one dial. Blame that the rest of the dial can change is decided at its end. Reports each
- * result to the pool, to the evidence for later dials, and to the bus.
+ * Collects the results of all attempts of one dial, and reports each result to the pool, to `Reachability` and to the
+ * event bus. If later attempts can change a blame, it is decided at the end of the dial.
  */
 export class DialBlame {
   readonly #parts: BlameParts;
-  /** `host:port`. */
+  /** `host:port` of the target. */
   readonly #target: string;
   readonly #failures: AttemptFailure[] = [];
   readonly #undecided: Failed[] = [];
@@ -142,7 +146,7 @@ export class DialBlame {
     return this.#failures;
   }
 
-  /** At least one failure can be caused by the target. */
+  /** At least one failure is of a kind that the target can cause. */
   get mayBeTarget(): boolean {
     return this.#failures.some(targetCanCause);
   }
@@ -152,29 +156,29 @@ export class DialBlame {
     return this.#failures.length > 0 && this.#failures.every(({ fault }) => fault === 'member-auth');
   }
 
-  /** No member was reached, because the front proxy failed each time. */
+  /** Every attempt failed at the front proxy, so no member was reached. */
   get allAtFrontProxy(): boolean {
     return (
       this.#failures.length > 0 && this.#failures.every(({ fault }) => FAULTS[fault].side === 'front-proxy')
     );
   }
 
-  /** How many members report that the target is unreachable, by `FULL_REPORT` each. */
+  /** Sum of the points for reports that the target is unreachable; a full report has `FULL_REPORT` points. */
   get reportPoints(): number {
     return this.#reportPoints;
   }
 
-  /** Whether the failures so far show that the target is unreachable: all members that received the request agree. */
+  /** Whether the target is unreachable according to all members that received the request. */
   get isTargetUnreachable(): boolean {
     const answered = this.#failures.filter(({ phase }) => phase === 'answer');
     if (answered.length === 0 || !answered.every(targetCanCause)) return false;
     return this.#reportPoints >= Math.min(answered.length, FAILURES_OF_A_DEAD_TARGET) * FULL_REPORT;
   }
 
-  /** An attempt was accepted, before or after the end of the dial. Its lease stays open. */
+  /** An attempt succeeded, before or after the end of the dial. Its lease stays open. */
   accepted(attempt: Attempt, forwardMode: ForwardMode): void {
     const { lease, elapsedMs: ms } = attempt;
-    const latencyMs = ms + attempt.savedMs; // comparable with that of a new connection
+    const latencyMs = ms + attempt.savedMs; // adds the saved time, so that latencies of all attempts are comparable
     const { clock, pool, network, reachability } = this.#parts;
     network.answered();
     if (forwardMode === 'direct') reachability.recordReached(lease.member, this.#target);
@@ -196,14 +200,14 @@ export class DialBlame {
     else this.#decide(failed, { kind: 'failed' });
   }
 
-  /** An attempt was cancelled in `phase`, which says nothing about its member. */
+  /** An attempt was cancelled in `phase`. This is no evidence about its member. */
   cancelled(attempt: Attempt, phase: AttemptPhase): void {
     const { pool } = this.#parts;
     pool.report({ lease: attempt.lease.id, kind: 'failed', blame: 'nobody', fault: 'client-gone' });
     this.#emit(attempt, 'cancelled', phase, 'nobody', attempt.elapsedMs);
   }
 
-  /** The dial ended: decides what is undecided. Later failures are decided at once. */
+  /** Ends the dial: decides all pending blames. Failures reported later are decided at once. */
   close(end: DialEnd): void {
     this.#end = end;
     for (const failed of this.#undecided.splice(0)) this.#decide(failed, end);

@@ -1,24 +1,24 @@
 /**
- * What failing requests of one client may cost the members. A client whose targets do not exist makes every request try
- * several members; beyond its budget, a request that fails for a reason that the target can cause tries no other member.
- *
- * Failures of members themselves, such as a refused connection, are not limited: no client can cause them.
+ * Limits how many further attempts the failing requests of one client may cause. Without the limit, a client that
+ * requests targets that do not exist would occupy several members with each request. Beyond its budget, a request that
+ * fails for a reason that the target can cause tries no further member. Failures that only members can cause, such as a
+ * refused connection, are not limited.
  */
 import { BoundedMap } from '../core/bounded-map.ts';
 import type { Clock } from '../core/clock.ts';
 
-/** Further attempts of failed requests that a client may make at once, and per second. */
+/** Further attempts that a client's failed requests may make at once, and per second. */
 export const BURST = 100;
 export const PER_SECOND = 10;
-/** In addition, its share of the attempts of all clients. */
+/** In addition, a client may make this share of the attempts of all clients. */
 const SHARE = 0.1;
-/** Clients with failed requests. Forgetting one gives it a full budget. */
+/** Clients with failed requests to remember. A forgotten client starts again with a full budget. */
 const MAX_CLIENTS = 4_096;
 
 interface Budget {
   left: number;
   at: number;
-  /** Attempts of all clients at that moment. */
+  /** The number of attempts of all clients at `at`. */
   attempts: number;
 }
 
@@ -31,7 +31,7 @@ export class ClientBudgets {
     this.#clock = clock;
   }
 
-  /** An attempt of any client started. */
+  /** Counts an attempt of any client. */
   attempted(): void {
     this.#attempts += 1;
   }
@@ -42,7 +42,7 @@ export class ClientBudgets {
     return budget === undefined || this.#refill(budget) >= 1;
   }
 
-  /** A request of the client failed after this many attempts in addition to the first. */
+  /** Charges a failed request to the client. Counts its attempts after the first. */
   charge(client: string, attempts: number): void {
     if (attempts <= 0) return;
     const budget = this.#budgets.get(client) ?? this.#full();

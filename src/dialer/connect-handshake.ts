@@ -1,29 +1,31 @@
 /**
- * CONNECT to an HTTP member: one request in one write, and a reader for the head of the response.
- *
- * The credentials are for the member and never enter the tunnel. Sources: RFC 9110 §9.3.6 and §15, RFC 9112 §3.2.3.
+ * CONNECT to an HTTP member: formats the request, which leaves in one write, and reads the head of the response. The
+ * credentials are for the member and never enter the tunnel. Sources: RFC 9110 §9.3.6 and §15, RFC 9112 §3.2.3.
  */
 import type { HostPort } from '../core/host-port.ts';
 import type { Secret } from '../core/secret.ts';
 import { type Handshake, type HandshakeFailure, type HandshakeStep, MORE, NO_BYTES } from './handshake.ts';
 
-/** Ends the endless head of a broken proxy. */
+/** Bounds the memory and time that a response head without end can cost. */
 export const MAX_RESPONSE_HEAD_BYTES = 16 * 1024;
 
 const PROXY_AUTHENTICATION_REQUIRED = 407;
-/** The member reports that it could not reach the target. */
+/** With these statuses the member reports that it could not reach the target. */
 const TARGET_UNREACHABLE = new Set([502, 503, 504]);
-/** The member does not accept CONNECT, or not to this port. It may accept a plain HTTP request in absolute form. */
+/**
+ * With these statuses the member refuses CONNECT, or CONNECT to this port. It may still accept a plain HTTP request in
+ * absolute form.
+ */
 const NO_CONNECT = new Set([400, 403, 404, 405, 501]);
 
 export class ConnectHandshake implements Handshake {
   readonly opening: string;
-  /** The start of an incomplete head. */
+  /** The bytes of an incomplete response head. */
   #held: Buffer = NO_BYTES;
-  /** Size of the 1xx responses so far. They count towards the limit. */
+  /** Total size of the 1xx responses so far. They count towards the limit of the head. */
   #interimBytes = 0;
 
-  /** @param authorization - value of the Proxy-Authorization field, if any. */
+  /** @param authorization - value of the Proxy-Authorization field; undefined: no credentials. */
   constructor(target: HostPort, authorization: Secret | undefined) {
     const authority = target.text;
     const credentials =
@@ -44,7 +46,8 @@ export class ConnectHandshake implements Handshake {
       if (head === 'more') break;
       left = left.subarray(headBytes);
       if (head.status >= 200) return finalStep(head.status, left);
-      // 1xx precedes the final response (RFC 9110 §15.2). 101 would answer an Upgrade that was not requested.
+      // A 1xx response precedes the final one (RFC 9110 §15.2). But 101 answers an Upgrade, which noria never requests
+      // here.
       if (head.status < 100 || head.status === 101) return protocolFailure(`status ${head.status}`);
       this.#interimBytes += headBytes;
       scanned = 0;
@@ -68,7 +71,7 @@ function protocolFailure(detail: string): HandshakeFailure {
 
 interface StatusAndEnd {
   readonly status: number;
-  /** Length of the head, the empty line included. */
+  /** Length of the head, including the empty line. */
   readonly endBytes: number;
 }
 
@@ -78,7 +81,7 @@ const SPACE = 0x20;
 const ZERO = 0x30;
 const NINE = 0x39;
 const VERSION = Buffer.from('HTTP/1.', 'latin1');
-/** Offset of the status code in `HTTP/1.1 200`, and of the byte that follows it. */
+/** Offset of the status code in `HTTP/1.1 200`, and offset of the byte after the code. */
 const STATUS_AT = VERSION.length + 2;
 const STATUS_END = STATUS_AT + 3;
 

@@ -1,10 +1,9 @@
 /**
- * The credentials for the members of one source, learned from their answers.
- *
- * `auto` starts without credentials. Members get the instance's only if most of those tried require them, because a single
- * member may ask in order to collect a password. From the first acceptance on every member of the source gets them. When most
- * members refuse the credentials, the source is at fault: this is reported once, and reported as resolved once when a member
- * accepts.
+ * Learns from the answers of members which credentials the members of one source need. `auto` starts without
+ * credentials. It sends the credentials of the instance only after most of the members tried have required credentials:
+ * a single member may require them only to collect a password. After the first acceptance, all members of the source
+ * get the credentials. When most members refuse the credentials, the source is at fault. The fault is reported once,
+ * and its end once.
  */
 import { BoundedMap } from '../core/bounded-map.ts';
 import type { Clock } from '../core/clock.ts';
@@ -12,21 +11,24 @@ import type { Login } from '../core/login.ts';
 import { Secret } from '../core/secret.ts';
 
 export interface SourceAccess {
-  /** `auto`: none until a member requires them, then the instance's. `instance`: those from the start. */
+  /**
+   * `auto`: no credentials until members require them, then those of the instance. `instance`: those of the instance
+   * from the start.
+   */
   readonly auth: 'auto' | 'none' | 'instance' | Login;
   /** Id of the instance, which is its user name. */
   readonly instance: string;
   /** Password of the instance. Absent if only its key is configured. */
   readonly password?: Secret;
-  /** Never send the instance's credentials: the members are third parties unknown to the service (free product). */
+  /** Never send the instance's credentials to the members: they are third parties (free product). */
   readonly neverInstance: boolean;
 }
 
 export interface SourceFault {
   readonly source: string;
-  /** False: the fault is resolved, a member accepted. */
+  /** False: the fault has ended, because a member accepted the credentials. */
   readonly active: boolean;
-  /** In noria's words. */
+  /** Contains no text from outside. */
   readonly reason: string;
   readonly advice: string;
 }
@@ -34,21 +36,22 @@ export interface SourceFault {
 export interface PreparedLogin extends Login {
   /** Value of the Proxy-Authorization field (RFC 7617, in UTF-8). */
   readonly authorization: Secret;
-  /** They belong to one member: its answer says nothing about the credentials of the source. */
+  /** These are the own credentials of one member: its answers say nothing about the credentials of the source. */
   readonly isOwn: boolean;
 }
 
 /**
- * What a member last did. `open`: it accepted a request without credentials. `asked`: it required credentials and did not
- * get them. `refused`: there are no others.
+ * A member's latest answer. `accepted`: it accepted credentials. `open`: it accepted a request without credentials.
+ * `asked`: it required credentials and noria sent none. `refused`: it rejected the credentials, and noria has no
+ * others.
  */
 type MemberAnswer = 'accepted' | 'open' | 'asked' | 'refused';
 
-/** The least number of different members of a majority. */
+/** A majority needs at least this many different members. */
 export const MEMBERS_OF_A_MAJORITY = 3;
-/** Answers longer ago do not count. */
+/** Older answers do not count. */
 const WINDOW_MS = 5 * 60_000;
-/** A busy proxy renews the answer of a member at most this often, not for every tunnel. */
+/** Least time between two records of the same answer of a member. Saves work for each tunnel of a busy source. */
 const RENEW_INTERVAL_MS = 1_000;
 const MAX_MEMBERS = 1_024;
 
@@ -59,12 +62,12 @@ export class SourceCredentials {
   readonly #onFault: (fault: SourceFault) => void;
   readonly #instance: PreparedLogin | undefined;
   #current: PreparedLogin | undefined;
-  /** The latest answers of members, the oldest first. */
+  /** The latest answer of each member, oldest first. */
   readonly #answers = new BoundedMap<string, { readonly what: MemberAnswer; readonly at: number }>(
     MAX_MEMBERS,
   );
   #faulty = false;
-  /** The source was reported as faulty, and not yet as resolved. */
+  /** The fault of the source was reported, but not its end. */
   #reported = false;
 
   constructor(
@@ -80,27 +83,33 @@ export class SourceCredentials {
     this.#current = firstLogin(access, this.#instance);
   }
 
-  /** What the first connection to a member carries. */
+  /** The credentials of the source; undefined: none. */
   get current(): PreparedLogin | undefined {
     return this.#current;
   }
 
-  /** What the first connection to a member carries. @param own - the member's own credentials, if it has any. */
+  /**
+   * The credentials to try first with a member.
+   * @param own - the member's own credentials, if it has any.
+   */
   firstFor(own: Login | undefined): PreparedLogin | undefined {
     return own === undefined ? this.#current : ownLogin(own);
   }
 
-  /** Most members refuse the credentials. */
+  /** The source is at fault: most members refuse the credentials. */
   get faulty(): boolean {
     return this.#faulty;
   }
 
-  /** A member got `sent` and requires credentials. Returns whether noria has others for it. */
+  /** Whether noria has other credentials for a member that got `sent` and requires credentials. */
   hasOthers(sent: PreparedLogin | undefined): boolean {
     return this.#access.auth === 'auto' && sent === undefined && this.#instance !== undefined;
   }
 
-  /** Whether a member that did not accept `sent` is at fault: others accept the same, or it is the only one to decide. */
+  /**
+   * Whether a member that refused `sent` is at fault. It is when other members accept the same credentials, when the
+   * credentials belong to this member alone, or when noria has none for the source.
+   */
   isMemberAtFault(sent: PreparedLogin | undefined): boolean {
     if (sent?.isOwn === true) return true;
     if (this.#access.neverInstance && this.#current === undefined) return true;
@@ -108,10 +117,9 @@ export class SourceCredentials {
   }
 
   /**
-   * `member` answered `sent` by requiring credentials. If noria has none that these members may get (`neverInstance`), that
-   * is the fault of this member alone.
-   *
-   * @returns what to retry once with the same member; undefined if it gets nothing else.
+   * `member` got `sent` and required credentials. Where `neverInstance` leaves noria without credentials, only this
+   * member is at fault.
+   * @returns the credentials to retry once with the same member; undefined if there are none for it.
    */
   refused(member: string, sent: PreparedLogin | undefined): PreparedLogin | undefined {
     if (sent?.isOwn === true) return undefined;
@@ -125,10 +133,10 @@ export class SourceCredentials {
     return undefined;
   }
 
-  /** `member` accepted `sent`: the whole source gets it from now on. */
+  /** `member` accepted `sent`: all members of the source get the same credentials from now on. */
   accepted(member: string, sent: PreparedLogin | undefined): void {
     if (sent?.isOwn === true) return;
-    // Never back to none: this attempt may have started before members required credentials.
+    // An acceptance without credentials changes nothing: the attempt may have started before members required them.
     if (sent !== undefined) this.#current = sent;
     if (this.#faulty) {
       this.#answers.clear();
@@ -144,21 +152,28 @@ export class SourceCredentials {
   }
 
   /**
-   * A request in absolute form with `sent` was answered 407 through `member`, so the next one may carry other credentials. It
-   * does not count as a refusal: the 407 may come from the target, and one page must not block a whole source.
+   * A request in absolute form with `sent` got a 407 through `member`, so the next request may carry other credentials.
+   * The 407 does not count as a refusal: the target may have sent it, and one target must not block a whole source.
    */
   challenged(member: string, sent: PreparedLogin | undefined): void {
     if (this.hasOthers(sent)) this.#current = this.#asked(member);
   }
 
-  /** Tries the source again: the next acceptance reports it as resolved, the next refusals report it as faulty. */
+  /**
+   * Clears the refusals, so that the source is used again. The next acceptance reports the end of the fault; new
+   * refusals report the fault again.
+   */
   resetRefusals(): void {
     this.#answers.clear();
     this.#faulty = false;
-    this.#reported = true; // possibly by another process: the first process to see an acceptance reports it
+    // Another process may have reported the fault. The process that sees the first acceptance reports its end.
+    this.#reported = true;
   }
 
-  /** @returns the instance's credentials if most members ask for them, or if the only member asks again. */
+  /**
+   * @returns the instance's credentials if most members require credentials, or if a member of a small pool requires
+   * them again.
+   */
   #asked(member: string): PreparedLogin | undefined {
     const again = this.#answers.get(member)?.what === 'asked';
     this.#record(member, 'asked');
@@ -209,7 +224,7 @@ export function ownLogin(login: Login): PreparedLogin {
   return prepare(login, true);
 }
 
-/** Whether a member gets the same credentials from both. */
+/** Whether both are the same credentials. */
 export function isSameLogin(one: Login | undefined, other: Login | undefined): boolean {
   if (one === other) return true;
   return one?.username === other?.username && one?.password.reveal() === other?.password.reveal();

@@ -1,11 +1,14 @@
-/** Why a dial failed, as a code and a sentence for the client: counts and times, no addresses and no text from outside. */
+/**
+ * Describes why a dial failed, as a code and a sentence for the client. The sentence has counts and times, but no
+ * addresses and no text from outside.
+ */
 import type { FaultCode } from '../core/faults.ts';
 import type { LeaseRefusal } from '../pool/lease.ts';
 import type { AttemptFailure } from './attempt-contract.ts';
 import type { DialFailure } from './dial.ts';
 import { describeHop } from './front-problem.ts';
 
-/** What a member did, after a count: `2 could not be reached`. */
+/** What members did, as the end of a clause that starts with a count: `2 could not be reached`. */
 const DESCRIPTIONS: Partial<Record<FaultCode, string>> = {
   'member-unreachable': 'could not be reached',
   'member-silent': 'did not answer in time',
@@ -28,7 +31,7 @@ export function noMember(
   return { code: refused, reason, attempts, sources, ...retry };
 }
 
-/** Why the front proxy did not connect noria to the member of the last attempt, and what to do. */
+/** Why the front proxy did not connect noria to the member of the last attempt, and how to fix it. */
 export function describeFrontProxy(failures: readonly AttemptFailure[]): string {
   const hop = failures.at(-1)?.hop;
   if (hop === undefined) return '';

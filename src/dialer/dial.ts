@@ -8,7 +8,7 @@ import type { FaultCode } from '../core/faults.ts';
 import type { HostPort } from '../core/host-port.ts';
 import type { RoutingOptions, SourceOutlook } from '../pool/lease.ts';
 
-/** How a plain HTTP request is sent: `direct` to the target through a tunnel, or in `absolute` form to the member. */
+/** How to send a plain HTTP request: `direct` to the target through a tunnel, or in `absolute` form to the member. */
 export type ForwardMode = 'direct' | 'absolute';
 
 export interface DialRequest {
@@ -19,38 +19,43 @@ export interface DialRequest {
    * connection, and may use absolute form if the member does not accept CONNECT to this port.
    */
   readonly use: 'tunnel' | 'forward';
-  /** `forward` only: an idle connection serves only requests of the same owner. */
+  /** `forward` only. Requests of different owners never share an idle connection. */
   readonly owner?: string;
-  /** `forward` only: no idle connection, which the other side may have closed. For requests that cannot be repeated, and for retries. */
+  /**
+   * `forward` only: do not use an idle connection, because the member or the target may have closed it. Set for retries
+   * and for requests that cannot be repeated.
+   */
   readonly fresh?: boolean;
-  /** `forward` only, after absolute form got an error of the member instead of an answer of the target: use CONNECT. */
+  /**
+   * `forward` only: use CONNECT, because absolute form got an error from the member itself and no answer of the target.
+   */
   readonly connectOnly?: boolean;
-  /** Members that already failed for this client request, when a forwarded request is retried. */
+  /** Members that already failed for this request; set when a forwarded request is retried. */
   readonly avoid?: readonly string[];
 }
 
 /** An answer to a request in absolute form. */
 export interface AbsoluteAnswer {
   readonly status: number;
-  /** As received. */
+  /** Header fields as received. */
   readonly fields: readonly (readonly [name: string, value: string])[];
-  /** The method is GET or HEAD, which every target accepts. */
+  /** The method is GET or HEAD. No target answers these with 405 or 501, so such a status comes from the member. */
   readonly isRead: boolean;
 }
 
 /** A connection to the target through a member. */
 export interface MemberConnection {
   /**
-   * Connected, paused, with no data lost, half-open allowed; TLS where the member speaks it. The dialer's 'error' handler
-   * stays on it, so an error is never uncaught.
+   * Paused, with no data lost and half-open allowed. With TLS if the member speaks TLS. The dialer's 'error' handler
+   * stays attached, so no error is uncaught.
    */
   readonly socket: Socket;
-  /** Bytes that followed the member's answer; the client must get them first. Often empty. */
+  /** Bytes that the member sent after its answer. Send them to the client first. Often empty. */
   readonly head: Buffer;
   readonly forwardMode: ForwardMode;
   /** Value of Proxy-Authorization for a request in absolute form. Never log it. */
   readonly proxyAuthorization?: string | undefined;
-  /** The connection was idle before. It may turn out to be closed, which is not the member's fault. */
+  /** The connection is reused after an idle time. It may already be closed, which is not the member's fault. */
   readonly reused: boolean;
   readonly member: string;
   readonly source: string;
@@ -60,26 +65,28 @@ export interface MemberConnection {
   readonly session?: string | undefined;
   readonly attempts: number;
   /**
-   * `absolute` only: an answer has arrived. The dialer learns from it. @returns whether it is an error of the member itself,
-   * which must not be presented as the target's answer.
+   * `absolute` only: reports the head of the response. The dialer learns from it which form the members accept.
+   * @returns whether the member made the response itself; then the client must not get it as the target's answer.
    */
   isMemberError(answer: AbsoluteAnswer): boolean;
-  /** Ends the lease. Idempotent. Always call it; close the socket yourself unless `keep` returns it to the dialer. */
+  /**
+   * Ends the lease. Call it in all cases; idempotent. It closes no socket: close the socket, or return it with `keep`.
+   */
   end(outcome: DialOutcome): void;
 }
 
 export interface DialOutcome {
-  /** The member closed the connection, or it failed, before the member's first byte. */
+  /** The member closed the connection, or the connection failed, before the member had sent a byte. */
   readonly cut: boolean;
   /** At least one byte arrived from the target. */
   readonly answered?: boolean;
-  /** `forward` only: the exchange is complete and the socket can serve another request. The dialer owns it again. */
+  /** `forward` only: returns the socket to the dialer after a complete exchange, for another request. */
   readonly keep?: boolean;
-  /** `absolute` only: the member answered 407. The next dial carries other credentials if there are any. */
+  /** `absolute` only: the response was a 407. The next dial sends other credentials if there are any. */
   readonly proxyAuthRequired?: boolean;
 }
 
-/** Why the dial failed. The client gets it as X-Noria-Error, Retry-After and SOCKS reply. */
+/** Why the dial failed. The listener sends it to the client as X-Noria-Error and Retry-After, or as a SOCKS reply. */
 export interface DialFailure {
   readonly code: Extract<
     FaultCode,
@@ -93,14 +100,17 @@ export interface DialFailure {
     | 'shutting-down'
     | 'internal'
   >;
-  /** In noria's own words: contains no member's address and no text from outside. */
+  /** Contains no address of a member and no text from outside. */
   readonly reason: string;
   readonly attempts: number;
   /** With `pool-empty`: ms until the next draw can bring a member. */
   readonly retryAfterMs?: number;
-  /** With `pool-empty`: what each source is waiting for. */
+  /** With `pool-empty`: the state of each source, and what it waits for. */
   readonly sources?: readonly SourceOutlook[];
-  /** With `target-unreachable`: the target refused the connection (SOCKS5 reply 5), rather than being unreachable (4). */
+  /**
+   * With `target-unreachable`: true if the target refused the connection (SOCKS5 reply 5), false if it was unreachable
+   * (reply 4).
+   */
   readonly targetRefused?: boolean;
 }
 
@@ -110,15 +120,16 @@ export type DialResult =
 
 /** A dial in progress. */
 export interface Dialing {
-  /** The client left: aborts all attempts with `client-gone`. A no-op after the result. */
+  /** Aborts all attempts with `client-gone`, because the client disconnected. A no-op after the result. */
   cancel(): void;
 }
 
 /** The dialer as the listener uses it. */
 export interface Dialer {
   /**
-   * @param onResult - called exactly once, synchronously with the result and possibly before `dial` returns: a promise would
-   *   delay it, and would cost more than the choice of a member. Must not throw.
+   * Starts a dial.
+   * @param onResult - must not throw. Called exactly once, possibly before `dial` returns. A promise would cost more
+   * than the choice of a member.
    */
   dial(request: DialRequest, onResult: (result: DialResult) => void): Dialing;
 }

@@ -29,11 +29,11 @@ import { SourceMemory, type SourceSettings } from './source-memory.ts';
 import { WarmConnections, type WarmSetting } from './warm-connections.ts';
 
 export interface DialerSettings extends DialSettings {
-  /** Connections to members opened ahead of the next tunnels. */
+  /** The setting for connections that are opened before a tunnel needs them. */
   readonly warm: WarmSetting;
-  /** The front proxy through which members are reached. */
+  /** The front proxy through which noria connects to members. */
   readonly via?: FrontProxy | undefined;
-  /** By name. Members of other sources get no credentials. */
+  /** Keyed by source name. Members of a source that is not listed get no credentials. */
   readonly sources: ReadonlyMap<string, SourceSettings>;
 }
 
@@ -41,15 +41,15 @@ export interface DialerOptions extends DialerSettings {
   readonly clock: Clock;
   readonly bus: EventBus;
   readonly pool: LeaseProvider;
-  /** Several members of a source refuse its credentials, or one accepts them again. Called once for each such change. */
+  /** Called when most members of a source begin to refuse its credentials, and when one accepts them again. */
   readonly onSourceFault: (fault: SourceFault) => void;
-  /** Our own network is down, or up again. */
+  /** Called when our own network goes down, and when it is up again. */
   readonly onNetwork: (down: boolean) => void;
-  /** Opens sockets to members; real ones by default. */
+  /** Opens sockets to members. Default: real sockets. */
   readonly openSocket?: OpenSocket;
 }
 
-/** Fine enough for the shortest hedge delay, coarse enough to be cheap. */
+/** Resolution of the deadlines: fine enough for the shortest hedge delay, coarse enough to be cheap. */
 const TICK_MS = 10;
 const UNKNOWN_SOURCE: SourceSettings = {
   auth: 'none',
@@ -114,7 +114,10 @@ export class MemberDialer implements Dialer, AsyncDisposable {
     });
   }
 
-  /** Dials and probes in progress, slower attempts of successful dials, idle connections, and those opened ahead. */
+  /**
+   * What the dialer holds: dials and probes in progress, slower attempts of successful dials, idle connections, and
+   * connections opened before use.
+   */
   get openCount(): number {
     return this.#dials.size + this.#singleAttempts.size + this.#idle.size + this.#warm.size;
   }
@@ -142,9 +145,10 @@ export class MemberDialer implements Dialer, AsyncDisposable {
     return attempt;
   }
 
-  /** Applies to new dials. Keeps what was learned about sources whose settings are the same. */
+  /** Applies new settings to new dials. Keeps what it has learned about sources with unchanged settings. */
   configure(settings: DialerSettings): void {
-    // A connection that was opened past the new front proxy, or through the old one, must not be used again.
+    // Closes connections to members that were opened through the previous front proxy, or without one: the setting has
+    // changed.
     if (!isSame(this.#settings.via, settings.via)) this.#idle.clear();
     this.#settings = settings;
     this.#warm.configure(settings.warm);
@@ -153,7 +157,7 @@ export class MemberDialer implements Dialer, AsyncDisposable {
     }
   }
 
-  /** Uses a faulty source again: the count of its refusals restarts. */
+  /** Uses a source again whose credentials were refused: its refusals count from zero. */
   resetRefusals(source: string): void {
     this.#memories.get(source)?.credentials.resetRefusals();
   }

@@ -1,10 +1,9 @@
 /**
- * The forward mode for the HTTP members of one source.
- *
- * CONNECT is preferred: the member then cannot modify the request, and its own errors cannot be mistaken for the target's.
- * Some members accept CONNECT only to port 443, or not at all. A refused CONNECT does not show that: it may be about the
- * target. So absolute form is learned from answers of targets that absolute form has reached, for each target, and for all
- * targets once it has reached several.
+ * Chooses the forward mode for the HTTP members of one source: CONNECT or absolute form. noria prefers CONNECT: a
+ * member can then neither modify the request nor pass off its own errors as the target's. Some members accept CONNECT
+ * only to port 443, or not at all. A single refused CONNECT does not prove that, because the refusal may concern only
+ * the target. So noria learns from responses: a target that answers in absolute form after a refused CONNECT gets
+ * absolute form from then on. After several such targets, all targets of the source do.
  */
 import { BoundedMap } from '../core/bounded-map.ts';
 import type { Clock } from '../core/clock.ts';
@@ -12,13 +11,15 @@ import type { AbsoluteAnswer, ForwardMode } from './dial.ts';
 
 /** When only absolute form has reached this many distinct targets, noria uses it for every target of the source. */
 export const TARGETS_OF_ABSOLUTE_FORM = 3;
-/** Members that must refuse CONNECT in a row before a source that accepted it is considered changed. */
+/**
+ * When this many members in a row refuse a port that was accepted before, noria assumes that the source has changed.
+ */
 const REFUSALS_OF_A_CHANGED_SOURCE = 3;
-/** After this time in absolute form, CONNECT is tried again. */
+/** After this time in absolute form, noria tries CONNECT again. */
 const RELEARN_MS = 10 * 60_000;
 const MAX_TARGETS = 256;
 
-/** Fields by which an error shows that a proxy made it, and not the target. */
+/** Header fields that only proxies send with their own errors. */
 const PROXY_FIELDS: ReadonlyMap<string, RegExp> = new Map([
   ['server', /^(?:squid|tinyproxy|privoxy)\b/i],
   ['x-squid-error', /^ERR_/],
@@ -31,19 +32,19 @@ const NOT_ACCEPTED = new Set([405, 501]);
 export class ForwardModeMemory {
   readonly #clock: Clock;
   readonly #initial: ForwardMode;
-  /** Targets that absolute form has reached after a refused CONNECT, and when. */
+  /** Time of the last response in absolute form, by target. Only targets for which CONNECT was refused. */
   readonly #reached = new BoundedMap<string, number>(MAX_TARGETS);
-  /** Ports to which a member accepted CONNECT, and when. */
+  /** When a member last accepted CONNECT, by port. */
   readonly #acceptedPorts = new BoundedMap<number, number>(MAX_TARGETS);
   readonly #refusedBy = new Set<string>();
 
-  /** @param initial - with `absolute`, CONNECT is never tried, so nothing is learned. */
+  /** @param initial - `absolute`: CONNECT is never tried, and nothing is learned. */
   constructor(clock: Clock, initial: ForwardMode) {
     this.#clock = clock;
     this.#initial = initial;
   }
 
-  /** What to try first with the next member for this target. */
+  /** The mode to try first for this target. */
   first(target: string): ForwardMode {
     if (this.#initial === 'absolute') return 'absolute';
     if (this.#reached.size === 0) return 'direct';
@@ -70,10 +71,9 @@ export class ForwardModeMemory {
   }
 
   /**
-   * A request in absolute form was answered.
-   *
-   * @param connectStatus - of the refused CONNECT for the same request; absent if none was tried.
-   * @returns whether the answer is an error of the member itself, which is not the target's answer.
+   * Learns from the response to a request in absolute form.
+   * @param connectStatus - status of the refused CONNECT for the same request; absent if CONNECT was not tried.
+   * @returns whether the member made the response itself.
    */
   answered(target: string, answer: AbsoluteAnswer, connectStatus: number | undefined): boolean {
     const { status } = answer;

@@ -1,8 +1,7 @@
 /**
- * One hop through the front proxy: asks it, on a connection to it, for a connection to a server behind it.
- *
- * The hop owns no socket: it listens until it has an answer. A front proxy that does not answer may be waiting for a dead server,
- * so silence alone does not show which of the two is at fault.
+ * The hop through the front proxy: a handshake on a connection to the front proxy, which asks for a connection to a
+ * server behind it. The hop does not own the socket; it only listens until the front proxy has answered. Silence does
+ * not show whether the front proxy or the server is at fault, because the front proxy may be waiting for a dead server.
  */
 import type { Socket } from 'node:net';
 import type { FrontProxy } from '../core/front-proxy.ts';
@@ -16,7 +15,8 @@ import { Socks5Handshake } from './socks-handshake.ts';
 export interface HopFailure {
   /**
    * `local`: this machine is out of sockets or ports. `unresolved`, `down`: no connection to the front proxy. `login`,
-   * `refused`, `protocol`: it answered. `silent`: it did not. `unreachable`: it could not reach the server.
+   * `refused`, `protocol`: the front proxy answered with an error. `silent`: the front proxy did not answer.
+   * `unreachable`: the front proxy could not reach the server.
    */
   readonly problem:
     | 'local'
@@ -29,12 +29,15 @@ export interface HopFailure {
     | 'unreachable';
   /** The deciding code or number: `ECONNREFUSED`, `status 407`, `reply 2`. */
   readonly detail: string;
-  /** With `silent`: the front proxy answered another connection meanwhile. */
+  /** Only with `silent`: the front proxy answered on another connection meanwhile. */
   readonly answeredOthers?: boolean;
 }
 
 const DNS_CODES = new Set(['ENOTFOUND', 'EAI_AGAIN', 'ENODATA', 'EAI_FAIL', 'EAI_NODATA']);
-/** Proxies use their own statuses from here on, for example 522 and 594, for a server that they cannot reach. */
+/**
+ * Statuses from this one on are not standard. Proxies use them, for example 522 and 594, for a server that they cannot
+ * reach.
+ */
 const FIRST_OWN_STATUS = 520;
 
 export class FrontHop {
@@ -43,7 +46,10 @@ export class FrontHop {
   readonly #done: (failure: HopFailure | undefined) => void;
   #isConnected = false;
 
-  /** @param done - called once, unless `cancel` was called before; without a failure the socket is connected to the server. */
+  /**
+   * @param done - called once, unless `cancel` was called first. Without a failure, the socket is connected to the
+   * server.
+   */
   constructor(
     socket: Socket,
     { protocol, login }: FrontProxy,
@@ -59,7 +65,7 @@ export class FrontHop {
     socket.on('close', this.#onClose);
   }
 
-  /** Call it once the socket is connected to the front proxy. */
+  /** Starts the hop on a socket that is connected to the front proxy. */
   start(): void {
     this.#isConnected = true;
     this.#socket.on('data', this.#onData);
@@ -67,7 +73,7 @@ export class FrontHop {
     this.#socket.write(this.#handshake.opening, 'latin1');
   }
 
-  /** What to report when there is no result after `ms`. */
+  /** The failure to report when the hop has no result after `ms`. */
   failureAfter(ms: number): HopFailure {
     return {
       problem: this.#isConnected ? 'silent' : 'down',
@@ -91,7 +97,7 @@ export class FrontHop {
         this.#socket.write(step.bytes);
         return;
       case 'accepted':
-        // No server behind it speaks first.
+        // Servers behind the front proxy wait for a request, so these bytes break the protocol.
         if (step.rest.length > 0) this.#end({ problem: 'protocol', detail: 'bytes sent too early' });
         else this.#end(undefined);
         return;
@@ -129,7 +135,10 @@ function hopFailure(failure: HandshakeFailure): HopFailure {
   return { problem: fault === 'member-refused' ? 'refused' : 'protocol', detail };
 }
 
-/** Proxies report this as 502 to 504 and replies 3 to 6; some as 500 (tinyproxy) or as a general failure (reply 1). */
+/**
+ * Proxies report an unreachable server as 502 to 504 and as replies 3 to 6. tinyproxy uses 500, some others a general
+ * failure (reply 1).
+ */
 function isUnreachable({ fault, detail, status = 0 }: HandshakeFailure): boolean {
   if (fault === 'target-doubted' || detail === 'reply 1') return true;
   return status === 500 || status >= FIRST_OWN_STATUS;

@@ -1,18 +1,18 @@
-/** What a failed hop through the front proxy means, in words: what happened, and what to do. */
+/** Describes a failed hop through the front proxy: what happened, and what to do. */
 import type { FaultCode } from '../core/faults.ts';
 import type { HopFailure } from './front-hop.ts';
 
 export interface FrontNames {
-  /** Begins the sentence or follows a verb: `the front proxy bastion:3128`. */
+  /** A noun phrase, such as `the front proxy bastion:3128`. */
   readonly front: string;
-  /** Behind it. */
+  /** The server behind the front proxy, as a noun phrase. */
   readonly server: string;
-  /** The key of the configuration: `service.via`. */
+  /** The configuration key of the front proxy, such as `service.via`. */
   readonly key: string;
 }
 
 export interface FrontProblem {
-  /** Without a full stop. */
+  /** Does not end with a full stop. */
   readonly reason: string;
   readonly advice: string;
 }
@@ -30,7 +30,7 @@ export function faultOfHop({ problem, answeredOthers }: HopFailure): FaultCode {
   }
 }
 
-/** Whether the front proxy, which failed for every member so far, may connect noria to another one. */
+/** Whether the front proxy may connect noria to another member, although it has failed for all members so far. */
 export function helpsAnotherMember(
   failures: readonly { readonly hop?: HopFailure | undefined }[],
   maxAttempts: number,

@@ -1,9 +1,7 @@
 /**
- * Sockets to members through the front proxy (`dial.via`).
- *
- * Their users see sockets like any other: 'connect' is emitted only once the front proxy has connected the socket to the member.
- * Nothing is written before that. What is meant for the member would otherwise reach the front proxy, which could connect to the
- * target by itself.
+ * Opens sockets to members through the front proxy (`dial.via`). They behave like direct sockets: 'connect' is emitted
+ * once the front proxy has connected the socket to the member. Nothing is written before that, because the front proxy
+ * would read a request meant for the member, and could connect to the target itself.
  */
 import type { Socket } from 'node:net';
 import type { Clock } from '../core/clock.ts';
@@ -13,12 +11,12 @@ import { FrontHop, type HopFailure } from './front-hop.ts';
 import { FrontStream } from './front-stream.ts';
 import { type OpenSocket, secureSocket } from './member-socket.ts';
 
-/** When the front proxy last answered, in any way. */
+/** When the front proxy last sent any answer. */
 interface FrontAnswers {
   at: number;
 }
 
-/** @param via - the front proxy in force; undefined: the sockets connect to the members directly. */
+/** @param via - returns the current front proxy; undefined: sockets connect to the members directly. */
 export function frontSockets(open: OpenSocket, clock: Clock, via: () => FrontProxy | undefined): OpenSocket {
   const answers: FrontAnswers = { at: Number.NEGATIVE_INFINITY };
   return (member, use) => {
@@ -37,14 +35,14 @@ export function frontSockets(open: OpenSocket, clock: Clock, via: () => FrontPro
 }
 
 /**
- * Why the socket has no connection to its member because of its hop: the failure, or what a timeout after `ms` means. Undefined
- * when the hop is complete, or when the socket has none.
+ * Why the hop of this socket failed, or has no result after `ms`. Undefined when the hop is complete, or when the
+ * socket has no hop.
  */
 export function hopFailureOf(socket: Socket | undefined, ms: number): HopFailure | undefined {
   return hopOf(socket)?.failureAfter(ms);
 }
 
-/** The front proxy through which the socket was opened; undefined for a direct one. */
+/** The front proxy of this socket; undefined for a direct socket. */
 export function frontProxyOf(socket: Socket): FrontProxy | undefined {
   return hopOf(socket)?.front;
 }
@@ -86,7 +84,7 @@ class SocketHop {
   failureAfter(ms: number): HopFailure | undefined {
     if (this.#result === 'open') return undefined;
     const failure = this.#result === 'pending' ? this.#hop.failureAfter(ms) : this.#result;
-    // Silence does not show which side is at fault, but answers to others do.
+    // Answers on other connections show that the front proxy works, so the silence is the member's.
     return failure.problem === 'silent'
       ? { ...failure, answeredOthers: this.#answers.at >= this.#startedAt }
       : failure;
@@ -97,7 +95,10 @@ function isAnswer({ problem }: HopFailure): boolean {
   return problem === 'login' || problem === 'refused' || problem === 'protocol' || problem === 'unreachable';
 }
 
-/** Calls `start` in place of 'connect'. @returns a function that emits 'connect'. */
+/**
+ * Calls `start` in place of the socket's 'connect' event.
+ * @returns a function that emits the event.
+ */
 function withholdConnect(socket: Socket, start: () => void): () => void {
   const { emit } = socket;
   socket.emit = (event: string | symbol, ...args: unknown[]): boolean => {

@@ -6,19 +6,18 @@ import { formatHostPort, type HostPort } from '../core/host-port.ts';
 import { FrontHop, type HopFailure } from './front-hop.ts';
 import { describeHop } from './front-problem.ts';
 
-/** One connection, which the caller owns from the start. */
+/** One connection. The caller owns its socket from the start. */
 export interface FrontTunnel {
-  /** Has an 'error' handler. */
+  /** An 'error' handler is attached. */
   readonly socket: ReturnType<typeof connect>;
-  /** Why there is no connection after `ms`; undefined when there is one. */
+  /** Why the connection does not exist after `ms`; undefined when it exists. */
   timedOut(ms: number): NoriaError | undefined;
 }
 
 /**
  * Starts a connection to the service.
- *
- * @param done - called once: with front-proxy-failed, or service-transport if the front proxy could not reach the service; or
- *   without an error when the socket is connected to the service.
+ * @param done - called once, without an error when the socket is connected to the service. Otherwise with
+ * `front-proxy-failed`, or with `service-transport` if the front proxy could not reach the service.
  */
 export function openFrontTunnel(
   front: FrontProxy,

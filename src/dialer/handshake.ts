@@ -1,6 +1,6 @@
 /**
- * The interface of a proxy protocol: a state machine that takes bytes and says what to do next. It has no socket and no
- * clock, so each protocol is tested byte by byte, and attempt.ts alone handles timeouts and closed connections.
+ * The interface of a proxy protocol: a state machine that takes bytes and returns the next step. It has no socket and
+ * no clock, so each protocol is tested byte by byte. Only attempt.ts handles timeouts and closed connections.
  */
 import type { FaultCode } from '../core/faults.ts';
 
@@ -8,29 +8,31 @@ import type { FaultCode } from '../core/faults.ts';
 export interface HandshakeFailure {
   readonly kind: 'failed';
   readonly fault: Extract<FaultCode, 'member-auth' | 'member-refused' | 'member-protocol' | 'target-doubted'>;
-  /** The deciding number in noria's words: `status 502`, `reply 5`. Contains no text from the member. */
+  /** The deciding number: `status 502`, `reply 5`. Contains no text from the member. */
   readonly detail: string;
   /** The member reports that the target refused the connection. */
   readonly targetRefused?: boolean;
-  /** HTTP status of the answer. */
+  /** HTTP status of the member's answer. */
   readonly status?: number;
   /** The member does not accept CONNECT to this target. It may accept a plain HTTP request in absolute form. */
   readonly noConnect?: boolean;
 }
 
 export type HandshakeStep =
-  /** Incomplete: wait for more bytes. */
+  /** The answer is incomplete: wait for more bytes. */
   | { readonly kind: 'more' }
   /** Write the protocol's next message. */
   | { readonly kind: 'send'; readonly bytes: Buffer }
-  /** The member is connected to the target. `rest` followed the member's answer and belongs to the client. */
+  /**
+   * The member is connected to the target. `rest` are the bytes after the member's answer, which belong to the client.
+   */
   | { readonly kind: 'accepted'; readonly rest: Buffer }
   | HandshakeFailure;
 
 export interface Handshake {
   /** The first message, written once the connection is ready. A string is latin1. */
   readonly opening: Buffer | string;
-  /** Takes the next bytes, split in any way. Do not call it again after `accepted` or `failed`. */
+  /** Takes the next bytes, split at any position. Do not call it after `accepted` or `failed`. */
   take(bytes: Buffer): HandshakeStep;
 }
 

@@ -8,7 +8,7 @@ import type { Deadline, Deadlines } from '../core/deadlines.ts';
 import type { EventBus } from '../core/events.ts';
 import type { Lease } from '../pool/lease.ts';
 
-/** `auto`: learned from the source's successes. `off`: never. A number: always after this many ms. */
+/** `auto`: noria learns the delay from the source's successes. `off`: no hedges. A number: the delay in ms. */
 export type HedgeAfter = 'auto' | 'off' | number;
 
 export interface HedgeSettings {
@@ -16,14 +16,13 @@ export interface HedgeSettings {
   readonly attemptTimeoutMs: number;
 }
 
-/** The shortest learned delay: a hedge costs a member a connection. */
+/** Lower bound of a learned delay: each hedge costs a member a connection. */
 export const HEDGE_FLOOR_MS = 50;
 
 /**
- * How long to wait for a first attempt before its hedge starts; undefined: there is no hedge.
- *
- * @param p95Ms - latency of the source's good members, if known.
- * @param doubtful - the first member is unproven: its hedge starts after half the time.
+ * How long a first attempt may take before its hedge starts; undefined: no hedge.
+ * @param p95Ms - 95th percentile of the latency of the source's good members, if known.
+ * @param doubtful - the first member is unproven, so its hedge starts after half the time.
  */
 export function hedgeDelayMs(
   { hedgeAfter, attemptTimeoutMs }: HedgeSettings,
@@ -38,7 +37,7 @@ export function hedgeDelayMs(
 
 /** Hedges that each dial adds to the budget. */
 const EARNED_PER_DIAL = 0.1;
-/** Largest balance of the budget, and its balance at the start. */
+/** The most that the budget can hold, and what it holds at the start. */
 const MAX_BALANCE = 10;
 
 /** Limits the wasted hedges of one dialer to a share of its dials. */
@@ -49,14 +48,14 @@ export class HedgeBudget {
     this.#balance = Math.min(MAX_BALANCE, this.#balance + EARNED_PER_DIAL);
   }
 
-  /** Takes one hedge; false if the budget is used up. */
+  /** Takes one hedge from the budget; false if the budget is used up. */
   spend(): boolean {
     if (this.#balance < 1) return false;
     this.#balance -= 1;
     return true;
   }
 
-  /** A hedge was not wasted: it won, did not start, or failed itself. */
+  /** Gives a hedge back, because it is not wasted: it won, did not start, or failed. */
   refund(): void {
     this.#balance = Math.min(MAX_BALANCE, this.#balance + 1);
   }
@@ -68,13 +67,13 @@ export interface HedgeParts {
   readonly hedgeBudget: HedgeBudget;
 }
 
-/** The hedge of one dial. Owns the deadline after which a first attempt is overdue. */
+/** The hedge of one dial. Owns the deadline after which the first attempt is overdue. */
 export class Hedge {
   readonly #parts: HedgeParts;
   readonly #settings: HedgeSettings;
   readonly #onOverdue: () => void;
   #deadline: Deadline | undefined;
-  /** A hedge was taken from the budget, and it is not known yet whether it is wasted. */
+  /** The current hedge was charged to the budget, and may still turn out to be wasted. */
   #charged = false;
 
   constructor(parts: HedgeParts, settings: HedgeSettings, onOverdue: () => void) {
@@ -102,13 +101,13 @@ export class Hedge {
     return this.#charged;
   }
 
-  /** The hedge did not start, or ended before it could show anything. */
+  /** Gives the hedge back: it did not start, or it ended without a result. */
   refund(): void {
     if (this.#charged) this.#parts.hedgeBudget.refund();
     this.#charged = false;
   }
 
-  /** `lost`: the first attempt succeeded, so the hedge is wasted. */
+  /** Ends the hedge. `lost`: the first attempt succeeded, so the hedge is wasted. */
   ended(outcome: 'won' | 'lost' | 'failed'): void {
     if (outcome === 'lost') this.#charged = false;
     else this.refund();
@@ -116,15 +115,21 @@ export class Hedge {
   }
 }
 
-/** As much of an attempt as OverdueAttempts needs. */
+/** The part of an attempt that OverdueAttempts uses. */
 interface OverdueAttempt {
   readonly lease: { readonly member: string };
 }
 
-/** Each avoided member makes the pool's choice slower. A pool with more slow members than this has no good choice. */
+/**
+ * Limits the avoided members, since each of them makes the pool's choice slower. A pool with more slow members has no
+ * good choice.
+ */
 const MAX_AVOIDED = 64;
 
-/** The overdue attempts of one dialer. Hedges avoid their members, which may be silent and fail only at the timeout. */
+/**
+ * The overdue attempts of one dialer. Hedges avoid the members of these attempts: a silent member fails only at the
+ * timeout.
+ */
 export class OverdueAttempts {
   readonly #overdue = new Set<OverdueAttempt>();
 
@@ -140,7 +145,10 @@ export class OverdueAttempts {
     return this.#overdue.size;
   }
 
-  /** Members that a hedge avoids: those with an overdue attempt and the slow ones, without those that the dial has `tried`. */
+  /**
+   * The members that a hedge avoids: slow ones, and those with an overdue attempt. Members in `tried` are left out,
+   * because the dial avoids them anyway.
+   */
   membersToAvoid(slow: readonly string[], tried: readonly string[]): readonly string[] {
     const members = new Set(slow);
     for (const { lease } of this.#overdue) members.add(lease.member);

@@ -1,8 +1,7 @@
 /**
- * Connections that a plain HTTP request has finished with, kept for a few seconds for the next one.
- *
- * Owns them. It limits their number per member and target, never keeps one past the end of its member, and closes one that
- * ends or receives a byte. A connection that is taken may be closed already by the other side.
+ * Keeps connections to members for a few seconds after a plain HTTP request, for the next request. Owns them. It limits
+ * their number per member and target, keeps none past the end of its member's life, and closes a connection that ends
+ * or receives a byte. A connection may still be closed when a request takes it.
  */
 import type { Socket } from 'node:net';
 import type { Clock } from '../core/clock.ts';
@@ -16,15 +15,15 @@ export interface IdleConnection {
   /** `host:port` of the target. A connection in absolute form serves any target. */
   readonly target: string;
   readonly forwardMode: ForwardMode;
-  /** The only one whose requests it serves: a target may know the client by its connection. */
+  /** Only requests of this owner use the connection: some targets authenticate a connection and not each request. */
   readonly owner: string;
-  /** What it was opened with. Requests in absolute form on it carry the same. */
+  /** The credentials with which the connection was opened. Requests in absolute form on it carry the same. */
   readonly login: PreparedLogin | undefined;
   /** Monotonic time at which the member's lifetime ends; `Infinity` if unknown. */
   readonly endsAt: number;
 }
 
-/** What a request needs. */
+/** What a connection must match to serve a request. */
 type IdleUse = Pick<IdleConnection, 'member' | 'target' | 'forwardMode' | 'owner'>;
 
 interface Entry {
@@ -43,12 +42,12 @@ export class IdleConnections {
   readonly #clock: Clock;
   readonly #deadlines: Deadlines;
   readonly #mayKeep: (socket: Socket) => boolean;
-  /** The newest last: it is the least likely to be closed. */
+  /** Newest last. The newest connection is the least likely to be closed. */
   readonly #entries = new Map<string, Entry[]>();
   #size = 0;
   #closed = false;
 
-  /** @param mayKeep - false for a socket that was opened by another way to the members than the current one. */
+  /** @param mayKeep - false for a socket that was opened through another front proxy than the current one. */
   constructor(clock: Clock, deadlines: Deadlines, mayKeep: (socket: Socket) => boolean) {
     this.#clock = clock;
     this.#deadlines = deadlines;
@@ -59,7 +58,9 @@ export class IdleConnections {
     return this.#size;
   }
 
-  /** Takes over a connection. Closes it at once if a limit is reached, its member ends, or its last exchange left bytes. */
+  /**
+   * Takes over a connection. Closes it at once if a limit is reached, its member's life ends, or unread bytes are left.
+   */
   keep(connection: IdleConnection): void {
     const { socket } = connection;
     const key = keyOf(connection);
@@ -77,15 +78,14 @@ export class IdleConnections {
     const entry = { connection, deadline: this.#deadlines.set(leftMs, drop), drop };
     this.#entries.set(key, [...others, entry]);
     this.#size += 1;
-    // A paused socket would notice neither an end nor an unexpected byte.
+    // Must flow: a paused socket notices neither an end nor an unexpected byte.
     socket.on('data', drop).on('end', drop).on('close', drop);
     socket.resume();
   }
 
   /**
-   * A paused connection through `member` that can serve `target`, if there is one. The caller owns it.
-   *
-   * @param use.forwardMode - `direct`: not one in absolute form.
+   * Takes a connection through `member` that can serve `target`, if there is one. It is paused, and the caller owns it.
+   * @param use.forwardMode - `direct`: do not take a connection in absolute form.
    */
   take({ forwardMode: mode, ...use }: IdleUse): IdleConnection | undefined {
     if (this.#size === 0) return undefined;
@@ -101,12 +101,12 @@ export class IdleConnections {
     return undefined;
   }
 
-  /** Closes all of them. */
+  /** Closes all idle connections. */
   clear(): void {
     for (const entries of [...this.#entries.values()]) for (const { drop } of entries) drop();
   }
 
-  /** Closes all of them, and from now on every connection that it gets. */
+  /** Closes all idle connections, and each connection passed to `keep` from now on. */
   close(): void {
     this.#closed = true;
     this.clear();
@@ -128,7 +128,7 @@ function keyOf({ member, target, forwardMode, owner }: IdleUse): string {
   return forwardMode === 'absolute' ? `${member} ${owner}` : `${member} ${target} ${owner}`;
 }
 
-/** Open in both directions, with nothing unread and nothing unsent. */
+/** Whether the socket is open in both directions, with nothing unread or unsent. */
 function isClean(socket: Socket): boolean {
   return (
     !socket.destroyed &&

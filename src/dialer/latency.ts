@@ -1,24 +1,23 @@
 /**
- * How long the members of one source take to connect to a target, and which members are slow.
- *
- * The 95th percentile of the latest successes, of the faster half of the members only: otherwise slow members would make
- * slowness look normal. Old samples are replaced by new ones and ignored after ten minutes.
+ * Measures how long the members of one source take to connect to a target, and which members are slow. The profile is
+ * the 95th percentile of the latest successes. It includes only the faster half of the members: with slow members, slow
+ * would look normal. Samples expire after ten minutes.
  */
 
-/** With fewer samples nothing is known. */
+/** With fewer samples there is no profile. */
 export const MIN_SAMPLES = 20;
-/** Size of the ring of samples: a few per member of a usual pool. */
+/** Size of the ring of samples: a few samples for each member of a typical pool. */
 const MAX_SAMPLES = 256;
-/** Sorting all samples for every dial would cost more than the dial. */
+/** Least time between two computations of the profile: sorting the samples costs more than a dial. */
 const RECOMPUTE_INTERVAL_MS = 1_000;
 const MAX_AGE_MS = 10 * 60_000;
 const PERCENTILE = 0.95;
-/** A member is slow if its median exceeds both this multiple of the percentile and this time. */
+/** A member is slow if its median exceeds both this multiple of the 95th percentile and this time. */
 const SLOW_FACTOR = 2;
 const SLOW_MS = 100;
 
 export interface LatencyProfile {
-  /** 95th percentile of the good members. */
+  /** 95th percentile of the latency of the good members. */
   readonly p95Ms: number;
   readonly slowMembers: readonly string[];
 }
@@ -27,7 +26,7 @@ export interface LatencySample {
   readonly member: string;
   /** From the start of the attempt to the member's acceptance. */
   readonly ms: number;
-  /** Monotonic. */
+  /** Monotonic moment of the sample. */
   readonly at: number;
 }
 
@@ -45,7 +44,7 @@ export class LatencyEstimator {
     this.#profile = profileOf(this.#samples, sample.at - MAX_AGE_MS);
   }
 
-  /** Recomputed at most once a second; undefined until enough is known. */
+  /** The current profile, computed at most once a second. Undefined while there are too few samples. */
   get profile(): LatencyProfile | undefined {
     return this.#profile;
   }

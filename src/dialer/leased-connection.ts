@@ -1,4 +1,4 @@
-/** A connection through a member, as the listener holds it. It ends its lease once. */
+/** A connection through a member, as the listener holds it. It ends its lease exactly once. */
 import type { Socket } from 'node:net';
 import type { Clock } from '../core/clock.ts';
 import type { Listed, LiveList } from '../core/live-list.ts';
@@ -16,23 +16,23 @@ export interface ConnectionParts {
   readonly idle: IdleConnections;
   readonly reachability: Reachability;
   readonly clientBudgets: ClientBudgets;
-  /** Connections that have not ended. The dialer can close them from outside. */
+  /** All open connections. The dialer closes them when their lease must end. */
   readonly openConnections: LiveList<LeasedConnection>;
 }
 
 export interface ConnectionFacts {
   readonly raw: RawConnection;
   readonly lease: Lease;
-  /** Of the member's source. */
+  /** What noria has learned about the member's source. */
   readonly memory: SourceMemory;
   readonly reused: boolean;
-  /** The dialer may keep it for another plain HTTP request. */
+  /** The dialer may keep the connection for another plain HTTP request. */
   readonly reusable: boolean;
   readonly attempts: number;
   readonly client: string;
-  /** `host:port`. */
+  /** `host:port` of the target. */
   readonly target: string;
-  /** Of the request. */
+  /** The routing options of the request. */
   readonly owner: string;
 }
 
@@ -54,7 +54,7 @@ export class LeasedConnection implements MemberConnection, Listed {
   readonly #facts: ConnectionFacts;
   readonly #startedAt: number;
   #ended = false;
-  /** The last answer was an error of the member. */
+  /** The last response was an error of the member itself. */
   #isMemberError = false;
 
   constructor(parts: ConnectionParts, facts: ConnectionFacts) {
@@ -92,7 +92,7 @@ export class LeasedConnection implements MemberConnection, Listed {
     const { socket, member, forwardMode } = this;
     openConnections.delete(this);
     const isAnswered = outcome.answered === true && !this.#isMemberError;
-    if (outcome.cut && reusable) this.#parts.clientBudgets.charge(client, 1); // it is retried through another member
+    if (outcome.cut && reusable) this.#parts.clientBudgets.charge(client, 1); // the listener retries it
     if (isAnswered) reachability.recordAnswered(member, target);
     if (isAnswered && forwardMode === 'absolute') reachability.recordReached(member, target);
     const cut = outcome.cut && (reachability.recordCut(member, target) ? 'member-for-target' : 'unclear');

@@ -1,9 +1,8 @@
 /**
- * Sockets to members: how they are opened, when they are ready, and what their errors mean.
- *
- * Members are IP literals, so nothing is resolved. TLS to a member (`https`) encrypts but does not verify: a member is an
- * address that the service named a moment ago, and it has no certificate to check. A client that needs to know its target
- * uses TLS inside the tunnel.
+ * Sockets to members: how noria opens them, when they are ready, and what their errors mean. Members are IP literals,
+ * so noria resolves no name. TLS to a member (`https`) encrypts without verification: the service announces members as
+ * addresses, for which there is no certificate to verify. A client that has to authenticate its target uses TLS inside
+ * the tunnel.
  */
 import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
@@ -16,19 +15,22 @@ import { ReadMemory, TunnelSocket } from './tunnel-socket.ts';
 
 export interface MemberAddress {
   readonly protocol: MemberProtocol;
-  /** IP literal without brackets. Only that of a front proxy may be a name. */
+  /** IP literal without brackets. A front proxy may also have a name. */
   readonly host: string;
   readonly port: number;
 }
 
 /**
- * Starts a connection for a tunnel or for a plain HTTP request. The socket allows half-open connections. It has an 'error'
- * handler from the same tick on and for its whole life, so an error is never uncaught: its user listens for 'close' and
- * then reads `errored`.
+ * Starts a connection for a tunnel or a plain HTTP request. The socket allows half-open connections. An 'error' handler
+ * is attached for the whole life of the socket, so no error is uncaught. Users listen for 'close' and then read
+ * `errored`.
  */
 export type OpenSocket = (member: MemberAddress, use: DialRequest['use']) => Socket;
 
-/** For sockets that may stay open for long. listener/relay.ts enables keep-alive for tunnels later: most end before that. */
+/**
+ * Enables keep-alive at once, for sockets that may stay open for long. For tunnels relay.ts enables it later, since
+ * most tunnels end before it matters.
+ */
 const LONG_LIVED = {
   allowHalfOpen: true,
   noDelay: true,
@@ -39,11 +41,11 @@ const LONG_LIVED = {
 const LOCAL_CODES = new Set(['EMFILE', 'ENFILE', 'ENOBUFS', 'EADDRNOTAVAIL', 'ENOMEM']);
 const ANSWER_CODES = new Set(['ECONNREFUSED', 'ECONNRESET', 'EPIPE', 'ECONNABORTED']);
 
-/** Opens real connections. Its tunnels share one read buffer. */
+/** Opens real connections. All tunnels of one instance share a read buffer. */
 export function memberSockets(): OpenSocket {
   const memory = new ReadMemory();
   const open: OpenSocket = ({ protocol, host, port }, use) => {
-    const address = { host, port, autoSelectFamily: true }; // matters only for a name
+    const address = { host, port, autoSelectFamily: true }; // used only for names
     if (protocol === 'https') return connectTls({ ...address, ...LONG_LIVED, rejectUnauthorized: false });
     if (use === 'forward') return new ReceivingSocket(LONG_LIVED).connect(address);
     return new TunnelSocket(memory).connect(address);
@@ -51,12 +53,12 @@ export function memberSockets(): OpenSocket {
   return (member, use) => open(member, use).on('error', ignoreError);
 }
 
-/** TLS to a member on a connection that is made through the front proxy. */
+/** Starts TLS to a member on a connection through the front proxy. */
 export function secureSocket(stream: Duplex): Socket {
   return connectTls({ socket: stream, rejectUnauthorized: false }).on('error', ignoreError);
 }
 
-/** The event after which a socket to a member can carry bytes: after the TLS handshake, where there is one. */
+/** The event after which the socket can carry bytes: 'secureConnect' with TLS, otherwise 'connect'. */
 export function readyEvent(protocol: MemberProtocol): 'connect' | 'secureConnect' {
   return protocol === 'https' ? 'secureConnect' : 'connect';
 }

@@ -8,18 +8,21 @@ import { FAULTS, type FaultCode } from '../core/faults.ts';
 import type { AttemptFailure } from './attempt-contract.ts';
 import { isAnswerCode, isLocalCode } from './member-socket.ts';
 
-/** Different members without an answer, in a row, that mean that the network is down. */
+/** This many different members in a row without an answer mean that our own network is down. */
 export const LOST_MEMBERS_OF_A_DOWN_NETWORK = 4;
-/** Connections lost longer ago than this are unrelated. */
+/** Connections that failed longer ago than this do not count. */
 const LOST_WITHIN_MS = 60_000;
-/** After this time without any answer the members are likelier dead than the network: they are blamed again. */
+/**
+ * After this time without any answer, dead members are a likelier cause than the network, so noria blames members
+ * again.
+ */
 const MAX_DOWN_MS = 2 * 60_000;
 
 export class NetworkWatch {
   readonly #clock: Clock;
   readonly #onChange: (down: boolean) => void;
   readonly #lostAt = new Map<string, number>();
-  /** `given-up`: down for too long. Only an answer leads back to `up`. */
+  /** `given-up`: without an answer for MAX_DOWN_MS, so members are blamed again. Only an answer leads back to `up`. */
   #phase: 'up' | 'down' | 'given-up' = 'up';
   #downAt = 0;
   #answeredAt = Number.NEGATIVE_INFINITY;
@@ -36,17 +39,17 @@ export class NetworkWatch {
     return this.#phase === 'down';
   }
 
-  /** Another machine has answered, no matter what, so the network is up. */
+  /** Another machine answered anything, so the network is up. */
   answered(): void {
     this.#answeredAt = this.#clock.monotonic();
     if (this.#lostAt.size > 0) this.#lostAt.clear();
     if (this.#phase !== 'up') this.#move('up');
   }
 
-  /** A connection to `member` was tried for `ms` and got no answer, or there was no route. */
+  /** A connection to `member` got no answer for `ms`, or had no route. */
   lost(member: string, ms: number): void {
     const now = this.#clock.monotonic();
-    if (this.#answeredAt >= now - ms) return; // the network was up during the attempt
+    if (this.#answeredAt >= now - ms) return; // an answer came during this attempt, so the network was up
     for (const [other, at] of this.#lostAt) if (now - at > LOST_WITHIN_MS) this.#lostAt.delete(other);
     this.#lostAt.set(member, now);
     if (this.#phase !== 'up' || this.#lostAt.size < LOST_MEMBERS_OF_A_DOWN_NETWORK) return;
@@ -62,7 +65,10 @@ export class NetworkWatch {
   }
 }
 
-/** What a failed attempt shows about our own network. @param detail - a code of the system, among others. */
+/**
+ * What a failed attempt shows about our own network.
+ * @param detail - often the error code of a system call.
+ */
 export function networkSign(fault: FaultCode, detail: string): AttemptFailure['network'] {
   if (fault === 'member-incapable' || FAULTS[fault].side === 'front-proxy') return 'unknown';
   if (fault !== 'member-unreachable' || isAnswerCode(detail)) return 'up';

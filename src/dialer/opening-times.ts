@@ -1,22 +1,22 @@
 /**
- * What opening a connection to the members of one source costs, and how long they keep one that is not used. It decides
- * whether to open connections ahead of the tunnels that need them.
+ * Measures, for the members of one source, how long it takes to open a connection, and how long a member keeps an
+ * unused one. These times decide whether noria opens connections before tunnels need them.
  */
 import { BoundedMap } from '../core/bounded-map.ts';
 import type { Clock } from '../core/clock.ts';
 
-/** Shorter than the time that usual proxies give a client for its first request. */
+/** Longest time to keep an unused connection. Common proxies wait longer for the first request of a client. */
 export const MAX_KEEP_MS = 10_000;
-/** Members that must have closed a connection which was not used, before the source is known to close them. */
+/** When this many members have closed an unused connection, noria assumes that all members of the source do. */
 export const MEMBERS_THAT_CLOSE = 3;
-/** Of the time after which members have closed it. */
+/** noria closes unused connections after this share of the time after which members close them. */
 const KEEP_SHARE = 0.8;
-/** What members have shown counts for this long. */
+/** After this time, noria forgets that a member closed an unused connection. */
 const RELEARN_MS = 10 * 60_000;
 const MAX_MEMBERS = 16;
-/** Weight of the latest sample in the average. */
+/** Weight of the latest sample in the moving average. */
 const SAMPLE_WEIGHT = 0.1;
-/** The least time rises by this factor with each sample, so that it follows a source whose members change. */
+/** The minimum grows by this factor with each sample, so that old samples fade when the members of a source change. */
 const LEAST_GROWTH = 1.02;
 
 export class OpeningTimes {
@@ -36,22 +36,22 @@ export class OpeningTimes {
     this.#leastMs = Math.min(ms, this.#leastMs * LEAST_GROWTH);
   }
 
-  /** Undefined until one was opened. */
+  /** Moving average; undefined before the first connection. */
   get averageMs(): number | undefined {
     return this.#averageMs;
   }
 
-  /** The least of the latest times. Work on this machine delays most connections, but not all. */
+  /** Recent minimum. Unlike the average, load on this machine hardly affects it. */
   get leastMs(): number {
     return this.#leastMs;
   }
 
-  /** The member closed a connection that had not been used for `afterMs`. */
+  /** `member` closed a connection that was unused for `afterMs`. */
   closedUnused(member: string, afterMs: number): void {
     this.#closings.set(member, { afterMs, at: this.#clock.monotonic() });
   }
 
-  /** How long to keep a connection that is not used. */
+  /** How long to keep an unused connection. */
   get keepMs(): number {
     if (this.#closings.size < MEMBERS_THAT_CLOSE) return MAX_KEEP_MS;
     const now = this.#clock.monotonic();

@@ -1,28 +1,30 @@
 /**
- * Which SOCKS5 members of one source take a pipelined handshake: greeting, login and request in one write.
- *
- * RFC 1928 lets a client wait for each reply, and some servers require that: they close the connection, answer out of order,
- * or drop what came too early. So `auto` tries it once, after a plain handshake has shown how long one takes. A member that
- * does not take it gets a plain handshake at once. A source whose members mostly do not take it keeps to plain handshakes.
- *
- * A login is sent ahead only after a member of the source has asked for it.
+ * Learns which SOCKS5 members of one source accept a pipelined handshake, which sends greeting, login and request in
+ * one write. RFC 1928 has clients wait for each reply, and some servers require that: they close the connection, answer
+ * out of order, or drop bytes that come too early. `auto` therefore tries pipelining once, after a plain handshake has
+ * shown how long a handshake takes. If this trial fails, the same member gets a plain handshake at once. When most
+ * members of a source fail, the whole source gets plain handshakes. A login is pipelined only after a member of the
+ * source has asked for one.
  */
 import { BoundedMap } from '../core/bounded-map.ts';
 import type { Clock } from '../core/clock.ts';
 
-/** `auto`: learned from the members. `plain`: wait for each reply. `pipelined`: never wait, except for a login. */
+/**
+ * `auto`: noria learns from the members. `plain`: wait for each reply. `pipelined`: do not wait, except before a login
+ * that no member has asked for.
+ */
 export type HandshakeSetting = 'auto' | 'plain' | 'pipelined';
 
-/** `trial`: pipelined; if it fails, the same member gets a plain handshake. */
+/** `trial`: a pipelined handshake; if it fails, the same member gets a plain one. */
 export type HandshakeMode = 'plain' | 'trial' | 'pipelined';
 
-/** What is known about a member for this long. */
+/** Knowledge about a member expires after this time. */
 export const RELEARN_HANDSHAKE_MS = 10 * 60_000;
-/** Until a member has taken a pipelined handshake, one tunnel in this time tries it. */
+/** While no member has accepted a pipelined handshake, at most one tunnel in this time tries it. */
 export const TRIAL_INTERVAL_MS = 1_000;
-/** The shortest wait for the answer to a trial. */
+/** The least time to wait for the answer to a trial. */
 const SILENCE_FLOOR_MS = 100;
-/** A trial may take this multiple of the longest recent handshake. */
+/** A trial may take this many times as long as the longest recent handshake. */
 const SILENCE_FACTOR = 2;
 /** The longest recent handshake decays by this factor with each handshake. */
 const DECAY = 0.98;
@@ -31,7 +33,7 @@ const MAX_MEMBERS = 1_024;
 export class Pipelining {
   readonly #clock: Clock;
   readonly #setting: HandshakeSetting;
-  /** Members, and when each of them showed it first. */
+  /** Members that accept pipelining, and below those that do not, each with the time of the first proof. */
   readonly #taking = new BoundedMap<string, number>(MAX_MEMBERS);
   readonly #refusing = new BoundedMap<string, number>(MAX_MEMBERS);
   #longestMs: number | undefined;
@@ -56,12 +58,12 @@ export class Pipelining {
     return this.#knownMode(member, hasLogin, this.#clock.monotonic()) === 'plain';
   }
 
-  /** How long a trial may take from the established connection to its last reply. */
+  /** How long a trial may wait for its last reply, from the established connection. */
   get silenceMs(): number {
     return Math.max(SILENCE_FLOOR_MS, SILENCE_FACTOR * (this.#longestMs ?? 0));
   }
 
-  /** A handshake took `ms`, and the member accepted. */
+  /** A handshake took `ms` and succeeded. */
   accepted(member: string, mode: HandshakeMode, ms: number): void {
     this.#longestMs = Math.max(ms, DECAY * (this.#longestMs ?? 0));
     if (mode === 'plain' || this.#taking.has(member)) return;
@@ -69,17 +71,17 @@ export class Pipelining {
     this.#taking.set(member, this.#clock.monotonic());
   }
 
-  /** A plain handshake with the member carried a login: the member asked for it. */
+  /** The member asked for a login in a plain handshake. */
   loginAccepted(): void {
     this.#isLoginNeeded = true;
   }
 
-  /** The member failed a trial, and accepted a plain handshake at once. */
+  /** The member failed a trial and then accepted a plain handshake at once. */
   refused(member: string): void {
     this.#refusing.set(member, this.#clock.monotonic());
   }
 
-  /** A pipelined handshake without a trial failed: the next one with this member is a trial again. */
+  /** A pipelined handshake with this member failed outside a trial: its next handshake is a trial again. */
   failed(member: string): void {
     this.#taking.delete(member);
   }

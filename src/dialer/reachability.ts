@@ -1,17 +1,16 @@
 /**
- * What recent dials showed about targets and members: which members reached a target, which got an answer from it, which
- * failed for it although others reached it, and which members worked. Dials use it to choose members and to decide blame.
- *
- * The size is limited. Forgetting the oldest entries only makes blame more cautious.
+ * Remembers what recent dials showed about targets and members: which members reached a target or got an answer from
+ * it, which failed for it although others reached it, and which members worked. Dials use it to choose members and to
+ * decide blame. Its size is limited. Dropping the oldest entries only makes blame more cautious.
  */
 import { BoundedMap } from '../core/bounded-map.ts';
 import type { Clock } from '../core/clock.ts';
 
-/** How long the success of one member counts for a target. */
+/** How long one member's success counts as evidence that the target works. */
 const TARGET_REACHED_MS = 30_000;
 /** How long a member counts as working after it reached a target. */
 const MEMBER_WORKED_MS = 60_000;
-/** A busy proxy renews an entry at most this often, not for every tunnel. */
+/** Least time between two updates of an entry. Saves work for each tunnel of a busy proxy. */
 const RENEW_INTERVAL_MS = 1_000;
 /** How long dials avoid a member for a target that other members reach. */
 const AVOIDED_MS = 10_000;
@@ -24,7 +23,7 @@ export class Reachability {
   readonly #clock: Clock;
   readonly #reached = new BoundedMap<string, number>(MAX_TARGETS);
   readonly #answered = new BoundedMap<string, TargetHistory>(MAX_TARGETS);
-  /** By target: the members that failed for it, with the moment. Empty unless members misbehave. */
+  /** Members that failed for a target, with the time of the failure, by target. Usually empty. */
   readonly #avoided = new BoundedMap<string, BoundedMap<string, number>>(MAX_TARGETS);
   readonly #memberWorkedAt = new BoundedMap<string, number>(MAX_MEMBERS);
 
@@ -68,9 +67,8 @@ export class Reachability {
 
   /**
    * `member` closed a connection to `target` before the first byte of an answer.
-   *
-   * @returns whether the target answered through another member recently, and after its last failure through another one:
-   *   a target that stops to answer fails through all members.
+   * @returns whether the member is at fault: the target answered through another member recently, and no other member
+   * has failed for it since. A target that stops answering fails through all members.
    */
   recordCut(member: string, target: string): boolean {
     const now = this.#clock.monotonic();
@@ -81,7 +79,7 @@ export class Reachability {
     return isCompared;
   }
 
-  /** Ms since a member last reached the target, to about a second; Infinity if that was not recent. */
+  /** Ms since a member last reached the target, exact to about a second; Infinity if no member did recently. */
   sinceReachedMs(target: string): number {
     const sinceMs = this.#clock.monotonic() - (this.#reached.get(target) ?? Number.NEGATIVE_INFINITY);
     return sinceMs <= TARGET_REACHED_MS ? sinceMs : Number.POSITIVE_INFINITY;
@@ -108,7 +106,7 @@ interface TargetHistory {
   readonly cuts: LatestMembers;
 }
 
-/** The last two distinct members: enough to know the last moment of another member than any given one. */
+/** The last two distinct members. They suffice to tell, for any member, when another one came last. */
 class LatestMembers {
   #latest: string | undefined;
   #latestAt = Number.NEGATIVE_INFINITY;

@@ -1,22 +1,22 @@
 /**
- * A socket to a member that still delivers what has arrived when a write fails.
- *
- * A member that answers before it has read everything, and closes, resets the connection. A plain socket is then destroyed by the
- * next write, with the answer unread in the kernel. This one reads on to the end; what is written meanwhile is discarded.
+ * A socket to a member that still delivers received bytes after a failed write. A member that answers before it has
+ * read the whole request, and then closes, resets the connection. The next write on a plain socket would fail and
+ * destroy the socket, with the answer still unread in the kernel. This socket reads on to the end and discards what is
+ * written meanwhile.
  */
 import { Socket } from 'node:net';
 
-/** The other side has closed or reset the connection. */
+/** Error codes of a write after the member has closed or reset the connection. */
 const RESET_CODES = new Set<unknown>(['EPIPE', 'ECONNRESET', 'ECONNABORTED']);
 
 type Done = (error?: Error | null) => void;
 
 export class ReceivingSocket extends Socket {
   #failedWrite: Error | undefined;
-  /** Called when the current write has ended. */
+  /** Callback of the current write. */
   #done: Done = () => {};
 
-  /** Set once a write has failed: then an 'end' does not mean that the member has sent everything. */
+  /** A write has failed. After that, an 'end' does not prove that the member's data is complete. */
   get failedWrite(): Error | undefined {
     return this.#failedWrite;
   }
@@ -49,7 +49,7 @@ export class ReceivingSocket extends Socket {
   };
 }
 
-/** Whether the member has reset the connection, as far as a write has shown. */
+/** Whether a failed write has shown that the member reset the connection. */
 export function hasFailedWrite(socket: Socket): boolean {
   return socket instanceof ReceivingSocket && socket.failedWrite !== undefined;
 }

@@ -1,9 +1,8 @@
 /**
- * One dial in progress: attempts through different members, one after the other, until a member accepts, none is left to
- * try, the deadline passes or the client leaves. A slow attempt gets a hedge in parallel.
- *
- * Owns its attempts, its deadline and its waiting request at the pool. After success, a slower attempt continues until its
- * own timeout, because that shows whether its member is slow or silent. The dialer keeps the dial until then.
+ * One dial in progress: tries members one after the other until one accepts, none is left, the deadline passes or the
+ * client disconnects. A slow attempt gets a hedge in parallel. Owns its attempts, its deadline and its waiting request
+ * in the pool. After success, a slower attempt continues until its own timeout, to find out whether its member is slow
+ * or silent. The dialer keeps the dial until then.
  */
 import type { Deadline } from '../core/deadlines.ts';
 import type { NoriaEvents } from '../core/events.ts';
@@ -29,7 +28,7 @@ export interface DialParts extends AttemptParts, BlameParts, ConnectionParts, He
   readonly overdueAttempts: OverdueAttempts;
   readonly warm: WarmConnections;
   nextRequestId(): number;
-  /** Nothing of the dial is open any longer. */
+  /** All attempts and requests of the dial have ended. */
   dialFinished(dial: RunningDial): void;
 }
 
@@ -50,7 +49,7 @@ export class RunningDial implements Dialing, AttemptOwner, Listed {
   readonly #startedAt: number;
   #phase: 'open' | 'connected' | 'failed' = 'open';
   readonly #running: Attempt[] = [];
-  /** The request that waits at the pool. */
+  /** Id of the request that waits in the pool. */
   #waitingId: number | undefined;
   #waitingSince = 0;
   #deadline: Deadline | undefined;
@@ -80,7 +79,7 @@ export class RunningDial implements Dialing, AttemptOwner, Listed {
   start(): void {
     this.#parts.hedgeBudget.earn();
     this.#deadline = this.#parts.deadlines.set(this.#settings.deadlineMs, () => this.#abort('deadline'));
-    // The request has failed through other members before.
+    // A retry: other members have already failed for this client request.
     if (this.#tried.length > 0 && !this.#parts.clientBudgets.allows(this.#client)) this.#failAfterAttempts();
     else this.#acquireNext();
   }
@@ -89,7 +88,7 @@ export class RunningDial implements Dialing, AttemptOwner, Listed {
     this.#abort('client-gone');
   }
 
-  /** The dialer closes: closes everything except a connection that was handed over. */
+  /** Closes everything except a connection that was handed over. Called when the dialer closes. */
   close(): void {
     this.#abort('shutting-down');
     this.#cancelAttempts();
@@ -105,7 +104,7 @@ export class RunningDial implements Dialing, AttemptOwner, Listed {
       else if (this.#running.length > 0) this.#hedge.ended('lost');
       this.#succeed(attempt.lease, connection, false);
     } else {
-      connection.socket.destroy(); // too late, but now its latency is known
+      connection.socket.destroy(); // too late to use, but the attempt has measured the member's latency
       this.#parts.pool.report({ lease: lease.id, kind: 'closed', cut: false });
       this.#finishIfIdle();
     }
@@ -123,9 +122,9 @@ export class RunningDial implements Dialing, AttemptOwner, Listed {
     this.#continue();
   }
 
-  /** Decides what follows a failed attempt. */
+  /** Decides what to do after a failed attempt. */
   #continue(): void {
-    if (this.#waitingId !== undefined) return; // the pool's answer decides
+    if (this.#waitingId !== undefined) return; // the answer of the pool continues the dial
     if (this.#running.length > 0) this.#startHedge();
     else if (this.#mayTryAnother()) this.#acquireNext();
     else this.#failAfterAttempts();
@@ -139,14 +138,17 @@ export class RunningDial implements Dialing, AttemptOwner, Listed {
     return this.#budget.allowsAnother(this.#running.length, this.#blame.reportPoints, sinceReachedMs);
   }
 
-  /** Acquires a member that has not failed for this target, if there is one. A session keeps its member. */
+  /** Acquires a member, preferably one that has not failed for this target. A session keeps its member. */
   #acquireNext(): void {
     const { routing, target } = this.#request;
     const isSession = routing.session !== undefined;
     this.#acquire(false, isSession ? NONE : this.#parts.reachability.membersToAvoid(target.text));
   }
 
-  /** Asks the pool for the next member. @param avoid - members to avoid in addition to those that were tried. */
+  /**
+   * Asks the pool for the next member.
+   * @param avoid - members to avoid in addition to those already tried.
+   */
   #acquire(hedge: boolean, avoid = NONE): void {
     const id = this.#parts.nextRequestId();
     const answer = this.#parts.pool.acquire({
@@ -155,7 +157,7 @@ export class RunningDial implements Dialing, AttemptOwner, Listed {
       targetHost: this.#request.target.host,
       hedge,
       avoid: this.#tried.length + avoid.length === 0 ? NONE : [...this.#tried, ...avoid],
-      // A new member would probably require credentials, too; and a member to avoid is better than none.
+      // Waiting does not help when a new member would probably fail as well, or when an avoided member is available.
       waitMs: hedge || avoid.length > 0 || this.#isWaitUseless ? 0 : this.#maxWaitMs,
     });
     if (!(answer instanceof Promise)) {
@@ -174,7 +176,7 @@ export class RunningDial implements Dialing, AttemptOwner, Listed {
     return this.#request.routing.client ?? '';
   }
 
-  /** A new member would probably require credentials, too, or not be reached through the front proxy either. */
+  /** A new member would probably fail as well: it would require credentials, or the front proxy would not reach it. */
   get #isWaitUseless(): boolean {
     return this.#blame.allRequireCredentials || this.#blame.allAtFrontProxy;
   }
@@ -191,12 +193,13 @@ export class RunningDial implements Dialing, AttemptOwner, Listed {
     else if (!hedge) this.#onRefusal(answer);
     else {
       this.#hedge.refund();
-      // The attempt to hedge may have failed during the wait for the pool: then there is no other.
+      // The slow attempt may have failed while the pool was asked. Without an attempt in progress, the dial has to
+      // continue here.
       if (this.#running.length === 0) this.#continue();
     }
   }
 
-  /** The dial ended before the pool answered. */
+  /** The pool answered after the end of the dial. */
   #onLateAnswer(answer: Lease | LeaseRefusal, hedge: boolean): void {
     if (hedge) this.#hedge.refund();
     if (!isLease(answer)) return;
@@ -226,11 +229,12 @@ export class RunningDial implements Dialing, AttemptOwner, Listed {
     if (isFirst) this.#parts.warm.used(this.#request.routing, lease);
   }
 
-  /** A connection to the member that was opened ahead, if there is one that this request may use. */
+  /** Takes a connection to the member that was opened before, if this request may use it. */
   #takeWarm(lease: Lease): TakenConnection | undefined {
     const { target, fresh } = this.#request;
     const { forwardMode } = this.#parts.memoryOf(lease.source);
-    // In absolute form nothing shows that it is open before the request is sent, which then cannot be repeated.
+    // In absolute form, the first bytes on the connection are the request itself. If the connection is closed, the
+    // request is lost, and a `fresh` request cannot be repeated.
     if (fresh === true && forwardMode.first(target.text) === 'absolute') return undefined;
     return this.#parts.warm.take(lease);
   }
@@ -263,7 +267,7 @@ export class RunningDial implements Dialing, AttemptOwner, Listed {
     this.#startHedge();
   }
 
-  /** Starts a hedge for a single slow attempt, also after an earlier hedge has failed. */
+  /** Starts a hedge for the only attempt in progress. Also called after an earlier hedge failed. */
   #startHedge(): void {
     const [first] = this.#running;
     const single = this.#running.length === 1 && this.#waitingId === undefined;
@@ -297,7 +301,7 @@ export class RunningDial implements Dialing, AttemptOwner, Listed {
     const tried = refusal.refused === 'pool-empty' && failures.length > 0;
     const isWithheld = allRequireCredentials && failures.some(({ withheld }) => withheld);
     if (tried && isWithheld && !this.#askedAll) {
-      this.#askedAll = true; // the first member that asks again gets them
+      this.#askedAll = true; // all members are tried again: the first that requires credentials a second time gets them
       this.#tried.splice(0, this.#tried.length, ...(this.#request.avoid ?? []));
       this.#acquire(false);
     } else if (tried) this.#failAfterAttempts();
@@ -314,7 +318,8 @@ export class RunningDial implements Dialing, AttemptOwner, Listed {
     const reason = describeAttempts(failures, attempts, this.#elapsedMs);
     if (!isTargetUnreachable) this.#fail({ code: 'members-failed', reason, attempts });
     else {
-      // One member that reports a refused connection is enough: others may report the same only as "unreachable" or as 502.
+      // One report of a refused connection is enough: other members may report the same target as "unreachable" or as
+      // 502.
       const targetRefused = failures.some((failure) => failure.targetRefused);
       this.#fail({ code: 'target-unreachable', reason, attempts, targetRefused });
     }
@@ -337,7 +342,7 @@ export class RunningDial implements Dialing, AttemptOwner, Listed {
     this.#onResult({ ok: false, failure });
   }
 
-  /** The result is certain: stops all waiting, and decides the blame for the failures so far. */
+  /** Ends the dial: cancels its timers and requests, and decides the blame for its failures. */
   #end(phase: 'connected' | 'failed', end: DialEnd): void {
     const { deadlines, pool } = this.#parts;
     this.#phase = phase;

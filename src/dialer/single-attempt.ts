@@ -14,18 +14,18 @@ export interface SingleAttemptParts extends AttemptParts {
 export type SingleAttemptResult =
   /** The caller owns the socket. */
   | { readonly kind: 'accepted'; readonly connection: RawConnection; readonly ms: number }
-  /** `blame` is undefined if only the success of another member can decide it. */
+  /** `blame` is undefined if only another member's success can decide it. */
   | { readonly kind: 'failed'; readonly failure: AttemptFailure; readonly blame: Blame | undefined }
   | { readonly kind: 'cancelled' };
 
 export class SingleAttempt implements AttemptOwner {
-  /** Never rejects. */
+  /** The result of the attempt. Never rejects. */
   readonly result: Promise<SingleAttemptResult>;
   readonly #settle: (result: SingleAttemptResult) => void;
   readonly #attempt: Attempt;
   readonly #network: NetworkWatch;
 
-  /** @param onEnd - called once nothing of it is open. */
+  /** @param onEnd - called once when the attempt has closed everything that it opened. */
   constructor(parts: SingleAttemptParts, task: Omit<AttemptTask, 'hedge'>, onEnd: () => void) {
     const { promise, resolve } = Promise.withResolvers<SingleAttemptResult>();
     this.result = promise;
@@ -41,7 +41,7 @@ export class SingleAttempt implements AttemptOwner {
     this.#attempt.start();
   }
 
-  /** Ends it with `cancelled`. Idempotent. An established connection stays open. */
+  /** Ends the attempt with `cancelled`. Idempotent. An established connection stays open. */
   cancel(): void {
     this.#attempt.cancel();
     this.#settle({ kind: 'cancelled' });
@@ -52,7 +52,7 @@ export class SingleAttempt implements AttemptOwner {
     this.#settle({ kind: 'accepted', connection, ms: attempt.elapsedMs });
   }
 
-  /** Members without an answer say nothing about our network here: most members that are probed are dead. */
+  /** A probe without an answer is no evidence about our own network: most probed members are dead. */
   attemptFailed(attempt: Attempt, failure: AttemptFailure): void {
     if (failure.network === 'up') this.#network.answered();
     this.#settle({ kind: 'failed', failure, blame: this.#blame(attempt, failure) });

@@ -1,8 +1,7 @@
 /**
- * SOCKS5, SOCKS4 and SOCKS4A to a member: the messages that noria writes, and readers for the replies. A reply may arrive
- * split in any way: a reader waits until it is complete.
- *
- * Sources: RFC 1928 (SOCKS5), RFC 1929 (its user names and passwords), the SOCKS4 and SOCKS4A memos of NEC and Ylönen.
+ * SOCKS5, SOCKS4 and SOCKS4A to a member: formats noria's messages and parses the replies. A reply may arrive in
+ * pieces; the parser waits until it is complete. Sources: RFC 1928 (SOCKS5), RFC 1929 (user names and passwords), the
+ * SOCKS4 and SOCKS4A memos of NEC and Ylönen.
  */
 import type { HostPort } from '../core/host-port.ts';
 import type { Login } from '../core/login.ts';
@@ -19,33 +18,33 @@ const ATYP_IPV4 = 0x01;
 const ATYP_NAME = 0x03;
 const ATYP_IPV6 = 0x04;
 
-/** Offers one method only: some servers choose a method and then refuse it. */
+/** Greeting with one method: some servers choose one of several methods and then refuse it. */
 const OFFER_NO_AUTHENTICATION = Buffer.from([SOCKS5_VERSION, 1, NO_AUTHENTICATION]);
 const OFFER_LOGIN = Buffer.from([SOCKS5_VERSION, 1, USERNAME_PASSWORD]);
 
 const METHOD_REPLY_BYTES = 2;
 const LOGIN_REPLY_BYTES = 2;
-/** VER, REP, RSV, ATYP, and the first byte of the address, which is its length if the address is a name. */
+/** VER, REP, RSV, ATYP, and the first byte of the address. For a name, that byte is its length. */
 const REPLY_START_BYTES = 5;
 const PORT_BYTES = 2;
 
 const SUCCEEDED = 0x00;
 const CONNECTION_REFUSED = 0x05;
-/** Replies about the target, not about the member: network or host unreachable, refused, TTL expired. */
+/** Replies that blame the target: network unreachable, host unreachable, connection refused, TTL expired. */
 const TARGET_REPLIES = new Set([0x03, 0x04, CONNECTION_REFUSED, 0x06]);
 
 export class Socks5Handshake implements Handshake {
   readonly opening: Buffer;
   #target: HostPort | undefined;
   readonly #login: Login | undefined;
-  /** The opening contains everything. */
+  /** The opening contains greeting, login and request. */
   readonly #isPipelined: boolean;
   #phase: 'method' | 'login' | 'reply' = 'method';
   #held: Buffer = NO_BYTES;
 
   /**
-   * @param target - without one the handshake stops before the request.
-   * @param isPipelined - sends login and request without waiting for the replies before them; needs a target.
+   * @param target - undefined: the handshake stops before the request, until `request` is called.
+   * @param isPipelined - send login and request without waiting for replies. Requires a target.
    */
   constructor(target: HostPort | undefined, login: Login | undefined, isPipelined = false) {
     this.#target = target;
@@ -62,7 +61,7 @@ export class Socks5Handshake implements Handshake {
         : greeting;
   }
 
-  /** The member waits for a request, and there is no target yet. */
+  /** The member has accepted greeting and login, but there is no target yet. */
   get isWaiting(): boolean {
     return this.#phase === 'reply' && this.#target === undefined;
   }
@@ -120,14 +119,14 @@ export class Socks5Handshake implements Handshake {
     return { kind: 'next', phase, replyBytes: METHOD_REPLY_BYTES };
   }
 
-  /** Undefined if it has no target yet. */
+  /** The request; undefined while there is no target. */
   #message(phase: 'login' | 'reply'): Buffer | undefined {
     if (phase === 'login' && this.#login !== undefined) return loginMessage(this.#login);
     return this.#target && socks5Request(this.#target);
   }
 }
 
-/** A reply is complete and good: what follows it. */
+/** The current reply is complete and positive. Continues with the bytes after it. */
 interface NextPhase {
   readonly kind: 'next';
   readonly phase: 'login' | 'reply';
@@ -153,7 +152,7 @@ function loginMessage(login: Login): Buffer {
   ]);
 }
 
-/** CONNECT, RFC 1928 §4. A name is sent as a name: noria resolves nothing. */
+/** CONNECT (RFC 1928 §4). A name is sent as a name, so the member resolves it. */
 function socks5Request(target: HostPort): Buffer {
   const address = socks5Address(target);
   const request = Buffer.allocUnsafe(3 + address.length + PORT_BYTES);
@@ -172,7 +171,7 @@ function socks5Address({ host, kind }: HostPort): Buffer {
     case 'ipv6':
       return Buffer.from([ATYP_IPV6, ...ipv6Bytes(host)]);
     case 'name': {
-      const address = Buffer.allocUnsafe(2 + host.length); // A-labels: one byte per character, at most 253
+      const address = Buffer.allocUnsafe(2 + host.length); // names are ASCII (A-labels) of at most 253 bytes
       address[0] = ATYP_NAME;
       address[1] = host.length;
       address.write(host, 2, 'latin1');
@@ -200,7 +199,7 @@ function readReply(all: Buffer): HandshakeStep {
   const code = all[1];
   if (all[0] !== SOCKS5_VERSION) return failed('member-protocol', 'not a SOCKS5 reply');
   if (code === undefined) return MORE;
-  // The second byte decides a refusal. Some servers do not send the rest.
+  // A nonzero second byte is a refusal. Some servers omit the rest of the reply.
   if (code !== SUCCEEDED) return refusal(code);
   if (all.length < REPLY_START_BYTES) return MORE;
   const addressBytes = boundAddressBytes(all);
@@ -236,7 +235,9 @@ const SOCKS4_REPLY_BYTES = 8;
 const SOCKS4_GRANTED = 0x5a;
 /** "Request rejected or failed": caused by the target or by the member. */
 const SOCKS4_FAILED = 0x5b;
-/** The server found no identd at the client, or another user there: it requires identification. */
+/**
+ * These replies require identification: the server reached no identd on this machine, or identd reported another user.
+ */
 const SOCKS4_IDENT = new Set([0x5c, 0x5d]);
 
 /** SOCKS4 and SOCKS4A have no IPv6 addresses. */
@@ -266,7 +267,7 @@ export class Socks4Handshake implements Handshake {
   }
 }
 
-/** A SOCKS4 request for an IPv4 address, a SOCKS4A request for a name. */
+/** Formats a SOCKS4 request for an IPv4 address, or a SOCKS4A request for a name. */
 function socks4Request(target: HostPort, userId: string): Buffer {
   const isName = target.kind === 'name';
   return Buffer.concat([
@@ -283,7 +284,7 @@ function socks4Refusal(code: number): HandshakeFailure {
   return failed(SOCKS4_IDENT.has(code) ? 'member-auth' : 'member-protocol', detail);
 }
 
-/** A SOCKS server sends nothing beyond a method or login reply until the client answers. */
+/** After a method or login reply a SOCKS server must wait for the client, so further bytes break the protocol. */
 function prematureBytes(): HandshakeFailure {
   return failed('member-protocol', 'bytes sent too early');
 }

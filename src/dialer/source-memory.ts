@@ -1,4 +1,7 @@
-/** What the dialer has learned from the members of one source: their credentials, forward mode, handshake and times. */
+/**
+ * What the dialer has learned from the members of one source: credentials, forward mode, pipelining, latency and
+ * opening times.
+ */
 import type { Clock } from '../core/clock.ts';
 import { type SourceAccess, SourceCredentials, type SourceFault } from './credentials.ts';
 import type { ForwardMode } from './dial.ts';
@@ -9,7 +12,9 @@ import { type HandshakeSetting, Pipelining } from './pipelining.ts';
 
 /** How the dialer uses the members of one source. */
 export interface SourceSettings extends SourceAccess {
-  /** The first choice for plain HTTP requests: `absolute` where most members refuse CONNECT (free product, label `http`). */
+  /**
+   * What to try first for plain HTTP requests: `absolute` if most members refuse CONNECT (free product, label `http`).
+   */
   readonly forwardMode: ForwardMode;
   readonly handshake: HandshakeSetting;
 }
@@ -19,7 +24,7 @@ export interface SourceMemoryParts {
   readonly onSourceFault: (fault: SourceFault) => void;
 }
 
-/** How long a success of one member speaks for the others. */
+/** How long the success of one member counts as evidence that the source works. */
 const WORKED_MS = 60_000;
 
 export class SourceMemory {

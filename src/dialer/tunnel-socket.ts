@@ -1,22 +1,21 @@
 /**
- * A socket to a member that reuses its read buffer, where a plain socket allocates 64 KiB for every read.
- *
- * It emits 'data', pauses, resumes and ends like any socket, but `read()` and `for await` get nothing. All tunnels of a
- * dialer read into one shared buffer and emit copies, so an idle tunnel holds no memory. A tunnel that fills the shared
- * buffer reads into a larger private buffer while its transfer rate is high.
+ * A socket to a member that reuses its read buffer. A plain socket allocates 64 KiB for every read. This socket
+ * supports 'data', pause, resume and end, but `read()` and `for await` receive nothing. All tunnels of a dialer read
+ * into one shared buffer and emit copies, so an idle tunnel holds no buffer. A tunnel that fills the shared buffer
+ * reads into a larger private buffer while its transfer rate is high.
  */
 import { ReceivingSocket } from './receiving-socket.ts';
 
-/** The read size of a plain socket. */
+/** The read size of a plain socket in Node. */
 const SHARED_BYTES = 64 * 1024;
 /** Fewer reads and writes per byte than with 64 KiB (docs/performance.md). */
 const LARGE_BYTES = 256 * 1024;
-/** Large buffers kept for their next use. */
+/** How many large buffers are kept for reuse. */
 const MAX_SPARE_BUFFERS = 16;
 
 /** The read buffers of all tunnels of one dialer. */
 export class ReadMemory {
-  /** Its content is copied before anything else runs. */
+  /** Shared by all tunnels: each read copies the content before the next read can start. */
   readonly shared = Buffer.allocUnsafeSlow(SHARED_BYTES);
   readonly #spare: Buffer[] = [];
 
@@ -24,7 +23,7 @@ export class ReadMemory {
     return this.#spare.pop() ?? Buffer.allocUnsafeSlow(LARGE_BYTES);
   }
 
-  /** Nothing may read or write the buffer afterwards. */
+  /** Gives a large buffer back. The caller must not use it afterwards. */
   giveBack(buffer: Buffer): void {
     if (this.#spare.length < MAX_SPARE_BUFFERS) this.#spare.push(buffer);
   }
@@ -32,7 +31,10 @@ export class ReadMemory {
 
 export class TunnelSocket extends ReceivingSocket {
   readonly #memory: ReadMemory;
-  /** The large buffer while the transfer rate is high. On close it is left to the garbage collector: it may be in use. */
+  /**
+   * The large buffer, present while the transfer rate is high. A socket that closes leaves it to the garbage collector,
+   * because the buffer may still be in use.
+   */
   #large: Buffer | undefined;
   #lendFromBytes = Number.POSITIVE_INFINITY;
 
@@ -41,7 +43,7 @@ export class TunnelSocket extends ReceivingSocket {
       allowHalfOpen: true,
       noDelay: true,
       onread: {
-        buffer: () => this.#large ?? memory.shared, // called on connect and after each read
+        buffer: () => this.#large ?? memory.shared, // Node calls this on connect and after each read
         callback: (byteCount) => this.#onRead(byteCount),
       },
     });
@@ -49,14 +51,14 @@ export class TunnelSocket extends ReceivingSocket {
   }
 
   /**
-   * From now on chunks of at least `bytes` are lent instead of copied. A lent chunk is valid until the 'data' listener
-   * returns or, if the listener paused the socket, until it is resumed.
+   * Emits chunks of at least `bytes` without copying them. Such a chunk is valid until the 'data' listener returns or,
+   * if the listener paused the socket, until `resume`.
    */
   lendFrom(bytes: number): void {
     this.#lendFromBytes = bytes;
   }
 
-  /** @returns true: read on. A listener that wants no more has called `pause()`. */
+  /** @returns true, which makes Node read on. To stop, a listener calls `pause()`. */
   #onRead(byteCount: number): true {
     const { shared } = this.#memory;
     const large = this.#large;

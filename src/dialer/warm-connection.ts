@@ -1,9 +1,8 @@
 /**
- * One connection to a member that is opened before a tunnel needs it: TCP, and TLS where the member speaks it. It waits until it
- * is taken, expires, or is closed by the member.
- *
- * A SOCKS5 member that does not take a pipelined handshake gets greeting and login ahead of the request, too. Each waits for the
- * member's reply, so that the login goes only to a member that asks for it.
+ * A warm connection: a connection to a member that is opened before a tunnel needs it, with TLS if the member speaks
+ * TLS. It ends when a tunnel takes it, when it expires, or when the member closes it. If a SOCKS5 member does not
+ * accept pipelined handshakes, greeting and login are sent early as well, one after the other. The login is sent only
+ * if the member asks for one.
  */
 import type { Socket } from 'node:net';
 import type { Clock } from '../core/clock.ts';
@@ -19,34 +18,34 @@ export interface WarmParts {
   readonly openSocket: OpenSocket;
 }
 
-/** `unopened`: it could not be established. `closed`: by the member. `expired`: its time ended. */
+/** `unopened`: it could not be established. `closed`: the member closed it. `expired`: it reached its time limit. */
 export type WarmEnd = 'unopened' | 'closed' | 'expired';
 
 export interface WarmOwner {
-  /** TCP, and TLS if any, are established. */
+  /** The connection was established after `ms`, TLS included. */
   warmOpened(connection: WarmConnection, ms: number): void;
-  /** It ended without being used. `keptMs`: since it was ready. */
+  /** The connection ended unused. `keptMs`: time since it was ready. */
   warmEnded(connection: WarmConnection, end: WarmEnd, keptMs: number): void;
 }
 
-/** A connection that its user owns now. */
+/** A warm connection that a tunnel has taken. The tunnel owns it. */
 export interface TakenConnection {
   readonly socket: Socket;
   readonly login: PreparedLogin | undefined;
-  /** TCP, and TLS if any, are established. */
+  /** TCP, and TLS if used, are established. */
   readonly isConnected: boolean;
-  /** SOCKS5 only: has written its opening. */
+  /** SOCKS5 only: a handshake that has already sent its opening message. */
   readonly handshake: Socks5Handshake | undefined;
-  /** The time that its user saves. */
+  /** The time that the tunnel saves. */
   readonly savedMs: number;
 }
 
 export interface WarmTask {
   readonly member: UpcomingMember;
   readonly login: PreparedLogin | undefined;
-  /** SOCKS5: send greeting and login ahead. */
+  /** SOCKS5: send greeting and login early. */
   readonly greets: boolean;
-  /** The longest time until it is used, from now. */
+  /** The connection expires this long after its start. */
   readonly keepMs: number;
 }
 
@@ -81,7 +80,7 @@ export class WarmConnection {
     return { socket: this.#socket, login: this.login, isConnected: this.#isConnected, handshake, savedMs };
   }
 
-  /** Closes it without a call to its owner. */
+  /** Closes the connection without a call to its owner. */
   close(): void {
     this.#release();
     this.#socket.destroy();
@@ -100,7 +99,7 @@ export class WarmConnection {
     const step = this.#handshake?.take(bytes);
     if (step?.kind === 'send') this.#socket.write(step.bytes);
     else if (step?.kind !== 'more')
-      this.#end('closed'); // nothing else is expected before a request
+      this.#end('closed'); // a member sends nothing else before the request
     else if (this.#handshake?.isWaiting === true) this.#readyAt ??= this.#parts.clock.monotonic();
   };
 

@@ -1,9 +1,9 @@
 /**
- * Connections opened ahead of the tunnels that need them, so that a tunnel costs one round trip to its member.
- *
- * Owns them. After each tunnel it asks the pool which members come next, and opens as many connections as tunnels come while
- * one is opened; to a session's own member at most one. They hold no lease: a tunnel uses one only if the pool gives it that
- * member. docs/decisions/0006-open-connections-ahead.md has the reasons.
+ * Opens and owns warm connections: connections to members that are opened before tunnels need them, so that a tunnel
+ * costs one round trip to its member. After each tunnel it asks the pool for the next members, and opens as many
+ * connections as tunnels arrive while one is being opened. A session's own member gets at most one. Warm connections
+ * hold no lease: a tunnel uses one only if the pool grants it that member.
+ * docs/decisions/0006-open-connections-ahead.md gives the reasons.
  */
 import { BoundedMap } from '../core/bounded-map.ts';
 import type { LeaseProvider, RoutingOptions, UpcomingMember } from '../pool/lease.ts';
@@ -18,7 +18,7 @@ import {
 } from './warm-connection.ts';
 import { LEAST_GAIN_MS, stockFor, TunnelRate } from './warm-stock.ts';
 
-/** `auto`: as many as help. A number: at most this many for each source. */
+/** `auto`: noria decides how many. A number: at most this many for each source. */
 export type WarmSetting = 'auto' | 'off' | number;
 
 export interface WarmConnectionsParts extends WarmParts {
@@ -28,12 +28,12 @@ export interface WarmConnectionsParts extends WarmParts {
 
 /** With `auto`, at most this many for each source. */
 const AUTO_MOST = 128;
-/** Streams of tunnels whose rate is known: one for each session and each set of routing options. */
+/** Number of streams with a known rate of tunnels. Each session and each set of routing options is a stream. */
 const MAX_STREAMS = 1_024;
-/** A member that did not keep its connection gets no other one ahead for this long. */
+/** A member that closed or refused a warm connection gets no other one for this long. */
 const REST_MS = 10_000;
 const MAX_RESTING = 1_024;
-/** Unused connections that each tunnel pays for. */
+/** Each tunnel adds this to the number of connections that may stay unused. */
 const EARNED_PER_TUNNEL = 0.04;
 const MAX_BALANCE = 10;
 
@@ -42,9 +42,9 @@ export class WarmConnections implements WarmOwner {
   readonly #byMember = new Map<string, WarmConnection>();
   readonly #countBySource = new Map<string, number>();
   readonly #streams = new BoundedMap<string, TunnelRate>(MAX_STREAMS);
-  /** When each of these members did not keep its connection. */
+  /** When a member last closed or refused a warm connection, by member. */
   readonly #resting = new BoundedMap<string, number>(MAX_RESTING);
-  /** Unused connections that it may still cost. */
+  /** How many more connections may stay unused. At 0 noria opens none. */
   #balance = MAX_BALANCE;
   #most = 0;
 
@@ -56,13 +56,13 @@ export class WarmConnections implements WarmOwner {
     return this.#byMember.size;
   }
 
-  /** Applies the setting and closes all connections: they may have an old login. */
+  /** Applies the setting. Closes all connections, because their login may be outdated. */
   configure(setting: WarmSetting): void {
     this.close();
     this.#most = setting === 'auto' ? AUTO_MOST : setting === 'off' ? 0 : setting;
   }
 
-  /** The connection to the member, if there is one with the login that it gets now. The caller owns it. */
+  /** Takes the warm connection to the member if it has the right login. The caller owns it. */
   take({ member, source, login }: UpcomingMember): TakenConnection | undefined {
     const connection = this.#byMember.size === 0 ? undefined : this.#byMember.get(member);
     if (connection === undefined) return undefined;
@@ -73,7 +73,7 @@ export class WarmConnections implements WarmOwner {
     return undefined;
   }
 
-  /** A tunnel or request with these routing options has opened or taken a connection to the member: opens others ahead. */
+  /** A tunnel or request with these routing options uses the member: opens connections to the next members. */
   used(routing: RoutingOptions, next: UpcomingMember): void {
     if (this.#most === 0) return;
     const { opening } = this.#parts.memoryOf(next.source);
@@ -102,7 +102,7 @@ export class WarmConnections implements WarmOwner {
     if (end === 'closed') this.#parts.memoryOf(source).opening.closedUnused(member, keptMs);
   }
 
-  /** Closes all. */
+  /** Closes all warm connections. */
   close(): void {
     for (const connection of [...this.#byMember.values()]) {
       this.#forget(connection);
@@ -142,7 +142,7 @@ export class WarmConnections implements WarmOwner {
     this.#countBySource.set(source, count + 1);
   }
 
-  /** Round trips until a connection waits for a request. More than one: with greeting and login. */
+  /** Round trips until a new connection is ready for a request. */
   #openingFlights({ member, source, protocol, login }: UpcomingMember): number {
     const { pipelining, credentials } = this.#parts.memoryOf(source);
     const hasLogin = (login ?? credentials.current) !== undefined;

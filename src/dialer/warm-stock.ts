@@ -1,24 +1,29 @@
-/** How many connections to hold ready for a stream of tunnels. */
+/** Computes how many warm connections to hold for a stream of tunnels. */
 
-/** Below this, a connection opened ahead saves nothing that a client notices, and members on this machine need none. */
+/** If opening a connection takes less than this, no warm connections: clients would not notice the difference. */
 export const LEAST_GAIN_MS = 2;
-/** The rate is the larger one over about these times: one to see a slow stream, the other to follow a rise. */
+/**
+ * The rate is the larger of two averages: the long window detects a slow stream, the short one follows a sudden rise.
+ */
 const LONG_WINDOW_MS = 5_000;
 const SHORT_WINDOW_MS = 500;
-/** Tunnels within the long window that are a stream. A single one is not. */
+/** From this many tunnels in the long window on, tunnels form a stream. A single tunnel does not. */
 const LEAST_TUNNELS = 1.5;
-/** Standard deviations of the number of tunnels that come while a connection is opened: 2 % find none. */
+/**
+ * Reserve, in standard deviations of the tunnels that arrive while a connection opens. With 2, about 2 % find no
+ * connection.
+ */
 const DEVIATIONS = 2;
-/** The part of the time that members keep a connection in which it must find its use. */
+/** A connection must find its use within this share of the time for which members keep it. */
 const USE_SHARE = 0.5;
 
-/** The rate of tunnels, with exponentially decreasing weight of older ones. */
+/** The rate of tunnels: an average with exponential decay. */
 export class TunnelRate {
   #long = 0;
   #short = 0;
   #at = Number.NEGATIVE_INFINITY;
 
-  /** A tunnel comes. */
+  /** Counts a tunnel. */
   add(now: number): void {
     const passedMs = now - this.#at;
     this.#long = this.#long * Math.exp(-passedMs / LONG_WINDOW_MS) + 1;
@@ -26,23 +31,26 @@ export class TunnelRate {
     this.#at = now;
   }
 
-  /** Tunnels per ms, at the moment of the latest one; 0 if it came alone. */
+  /** Tunnels per ms as of the latest tunnel; 0 while they form no stream. */
   get perMs(): number {
     if (this.#long < LEAST_TUNNELS) return 0;
-    // The latest tunnel itself says nothing about the rate of those before it.
+    // The latest tunnel itself is not counted: it only marks the end of the window.
     return Math.max(this.#long / LONG_WINDOW_MS, (this.#short - 1) / SHORT_WINDOW_MS);
   }
 }
 
 export interface StockTerms {
   readonly perMs: number;
-  /** How long it takes to open one. */
+  /** Time to open a connection. */
   readonly openingMs: number;
-  /** How long members keep one that is not used. */
+  /** Time for which members keep an unused connection. */
   readonly keepMs: number;
 }
 
-/** Rate × opening time, and a reserve for the irregularity of clients. 0 if members would close most before their use. */
+/**
+ * The number of connections to hold: rate × opening time, plus a reserve for irregular arrivals. 0 if most would expire
+ * unused.
+ */
 export function stockFor({ perMs, openingMs, keepMs }: StockTerms): number {
   const duringOpening = perMs * openingMs;
   const stock = Math.max(1, Math.ceil(duringOpening + DEVIATIONS * Math.sqrt(duringOpening)));
