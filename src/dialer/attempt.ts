@@ -1,8 +1,7 @@
 /**
- * One attempt: connects to a member, performs its handshake, and ends with a connection to the target or a failure.
- * Owns its socket and its deadline until it ends. It opens a second connection to the same member in three cases: the
- * member requires credentials, refuses CONNECT for a plain HTTP request, or fails a pipelined handshake. It calls its
- * owner exactly once, but not after `cancel`.
+ * One attempt: connects to a member, performs its handshake, and ends with a connection to the target or a failure. Owns its socket and
+ * its deadline until it ends. It opens a second connection to the same member if the member requires credentials, refuses CONNECT for a
+ * plain HTTP request, or fails a pipelined handshake. It calls its owner exactly once, but not after `cancel`.
  */
 import type { Socket } from 'node:net';
 import type { Deadline } from '../core/deadlines.ts';
@@ -39,10 +38,7 @@ export interface AttemptOwner {
 type FailureNotes = Pick<AttemptFailure, 'targetRefused' | 'withheld' | 'hop'>;
 
 const NO_NOTES: FailureNotes = { targetRefused: false, withheld: false };
-/**
- * The share of the timeout that TCP and TLS may take. It leaves time to repeat a lost SYN, which the kernel does after
- * 1 s and 3 s.
- */
+/** The share of the timeout that TCP and TLS may take. It leaves time to repeat a lost SYN, which the kernel does after 1 s and 3 s. */
 const CONNECT_SHARE = 0.8;
 
 export class Attempt {
@@ -69,10 +65,7 @@ export class Attempt {
   #connectStartedAt: number | undefined;
   /** When the current connection was established. */
   #readyAt = 0;
-  /**
-   * Set when a trial of pipelining fails. If a plain handshake then succeeds within this time, pipelining caused the
-   * failure.
-   */
+  /** Set when a trial of pipelining fails. If a plain handshake then succeeds within this time, pipelining caused the failure. */
   #lessonMs: number | undefined;
 
   constructor(parts: AttemptParts, owner: AttemptOwner, task: AttemptTask) {
@@ -187,10 +180,7 @@ export class Attempt {
     }
   }
 
-  /**
-   * An attempt has one deadline at a time: for the connection, for the answer to a trial, or for the rest of the
-   * attempt.
-   */
+  /** An attempt has one deadline at a time: for the connection, for the answer to a trial, or for the rest of the attempt. */
   #setDeadline(): void {
     const leftMs = this.#task.timeoutMs - this.elapsedMs;
     this.#deadline = this.#parts.deadlines.set(Math.min(leftMs, this.#phaseLimitMs), this.#onDeadline);
@@ -227,10 +217,7 @@ export class Attempt {
     else this.#request(this.#handshake.opening);
   };
 
-  /**
-   * TCP, and TLS if used, are established.
-   * @param message - first message to the member; undefined if the member speaks first.
-   */
+  /** The connection is established: sends the first message. `message` is undefined if the member speaks first. */
   #request(message: string | Buffer | undefined): void {
     const socket = this.#socket;
     if (socket === undefined) return;
@@ -277,10 +264,7 @@ export class Attempt {
     else this.#fail(isAnswerCode(code) ? 'member-closed' : 'member-protocol', code);
   };
 
-  /**
-   * Fails the attempt if the front proxy did not connect noria to the member.
-   * @returns whether it has failed.
-   */
+  /** If the front proxy did not connect noria to the member, fails the attempt and returns true. */
   #failHop(): boolean {
     const hop = hopFailureOf(this.#socket, this.elapsedMs);
     if (hop === undefined) return false;
@@ -314,18 +298,12 @@ export class Attempt {
     this.#fail(refusal.fault, refusal.detail, { targetRefused, withheld });
   }
 
-  /**
-   * A member that misread a pipelined handshake has not checked the login, so its refusal is no evidence about the
-   * login.
-   */
+  /** A member that misread a pipelined handshake has not checked the login, so its refusal is no evidence about the login. */
   #mayBeMisread({ fault }: HandshakeFailure): boolean {
     return fault === 'member-protocol' || (fault === 'member-auth' && this.#login !== undefined);
   }
 
-  /**
-   * A trial of pipelining failed: starts a plain handshake with the same member.
-   * @param lessonMs - see `#lessonMs`.
-   */
+  /** A trial of pipelining failed: starts a plain handshake with the same member. `lessonMs`: see the field. */
   #endTrial(lessonMs = Number.POSITIVE_INFINITY): void {
     this.#lessonMs = lessonMs;
     this.#reconnect(this.#login, this.#forwardMode);

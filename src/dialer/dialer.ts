@@ -147,8 +147,7 @@ export class MemberDialer implements Dialer, AsyncDisposable {
 
   /** Applies new settings to new dials. Keeps what it has learned about sources with unchanged settings. */
   configure(settings: DialerSettings): void {
-    // Closes connections to members that were opened through the previous front proxy, or without one: the setting has
-    // changed.
+    // Idle connections were opened through the previous front proxy, so new requests must not use them.
     if (!isSame(this.#settings.via, settings.via)) this.#idle.clear();
     this.#settings = settings;
     this.#warm.configure(settings.warm);

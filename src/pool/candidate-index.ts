@@ -1,8 +1,7 @@
 /**
- * The candidate index moves each member between the buckets (fresh, expiring, quarantined) of its candidate lists.
- *
- * It owns the lists, one for each filter that clients used lately, and one timer for the next moment at which time
- * moves a member: its remaining life becomes short or ends, or its quarantine ends.
+ * Keeps the candidate lists, one for each filter that clients used recently, and moves members between the buckets of the lists
+ * (fresh, expiring, quarantined). It owns the lists and one timer. The timer fires when time changes a member's bucket: its
+ * remaining life becomes short or ends, or its quarantine ends.
  */
 import type { Clock } from '../core/clock.ts';
 import { EarliestTimer } from '../core/earliest-timer.ts';
@@ -15,14 +14,14 @@ import type { PoolSettings, PoolShare } from './options.ts';
 import { RoundRobin } from './rotation/round-robin.ts';
 import { makeRotation } from './strategies.ts';
 
-/** At this number of lists, the one whose last request is longest ago is dropped. A list for which clients wait stays. */
+/** At this number of lists, the list with the oldest last request is dropped. Lists with waiting clients stay. */
 const MAX_LISTS = 256;
 
 /** The members that may be picked now, by filter. */
 export class CandidateIndex {
-  /** Set when a member may have become available. Cleared by the pool, which then serves the waiting clients. */
+  /** Set when a member may have become free. The pool clears it and serves the waiting clients. */
   membersFreed = false;
-  /** The caller updates all members after a change. */
+  /** Call it after a change that requires an update of all members. */
   share: PoolShare = { count: 1, index: 0, clockAheadMs: 0, changedAt: 0 };
 
   readonly #random: Random;
@@ -33,7 +32,7 @@ export class CandidateIndex {
   #sources: readonly PoolSource[] = [];
   #anyMember = new Candidates(ANY_MEMBER, []);
 
-  /** @param onDue - must handle every member that `due` returns. */
+  /** @param onDue - must update or remove every member that `due` returns. */
   constructor(
     { clock, random, settings }: { clock: Clock; random: Random; settings: PoolSettings },
     onDue: () => void,
@@ -46,7 +45,7 @@ export class CandidateIndex {
     });
   }
 
-  /** The list for a filter. A new list is built from `members`. */
+  /** The list for a filter. Builds a new list from `members` if there is none. */
   find(filter: MemberFilter, members: ReadonlyMap<string, Member>, now: number): Candidates {
     if (filter === ANY_MEMBER) return this.#anyMember;
     const key = keyOfFilter(filter);
@@ -65,7 +64,7 @@ export class CandidateIndex {
     return this.#lists.values();
   }
 
-  /** Drops all lists, for new settings or sources. Candidates that `find` returned before are stale. */
+  /** Drops all lists, because settings or sources changed. Do not use results of earlier `find` calls afterwards. */
   rebuild(
     settings: PoolSettings,
     sources: readonly PoolSource[],
@@ -83,7 +82,7 @@ export class CandidateIndex {
     }
   }
 
-  /** The member whose next change is due; the caller updates or removes it. */
+  /** The next member with a due change; the caller must update or remove it. */
   due(now: number): Member | undefined {
     return this.#changes.firstKey <= now ? this.#changes.first?.member : undefined;
   }
@@ -100,7 +99,7 @@ export class CandidateIndex {
     member.candidates.length = 0;
   }
 
-  /** Sets the end of life. The caller calls `add` or `update` next. */
+  /** Sets the end of life. Call `add` or `update` next. */
   setEnd(member: Member, endsAt: number): void {
     member.endsAt = endsAt;
     member.source.expiries.update(member.usableUntil, endsAt - this.#settings.safetyMarginMs);
@@ -120,10 +119,10 @@ export class CandidateIndex {
     this.update(member, now);
   }
 
-  /** Moves the member to the bucket where it belongs now, and records when that changes next. */
+  /** Moves the member to its current bucket, and records when the bucket changes next. */
   update(member: Member, now: number): void {
     const { name } = member.phase;
-    if (name === 'draining' || name === 'left') return; // removed from the index
+    if (name === 'draining' || name === 'left') return; // already removed from the index
     const bucket = this.#bucketOf(member, now);
     if (bucket !== member.bucket) {
       this.#move(member, bucket);
@@ -140,13 +139,13 @@ export class CandidateIndex {
     this.#timer.disarm();
   }
 
-  /** Undefined while the member may not be picked. */
+  /** Undefined if the member may not be picked. */
   #bucketOf(member: Member, now: number): Bucket | undefined {
     const { phase, source } = member;
     if (phase.name !== 'ready' && phase.name !== 'quarantined') return undefined;
     if (source.blockedReason !== undefined || this.#isFull(member)) return undefined;
     if (phase.name === 'quarantined') {
-      if (member.trialLease !== undefined) return undefined; // one client tries it at a time
+      if (member.trialLease !== undefined) return undefined; // only one client at a time may try it
       if (phase.untilAt > now) return 'quarantined';
     }
     return member.endsAt - this.#settings.minRemainingMs > now ? 'fresh' : 'expiring';
@@ -229,7 +228,7 @@ function removeFromTier(tier: Tier, member: Member): void {
   member.candidates.splice(index, 1);
 }
 
-/** Keeps the demand that a list recorded, before the list is dropped. */
+/** Saves the demand that a list recorded before the list is dropped. */
 function saveLastWanted({ tiers: [first] }: Candidates): void {
   if (first === undefined) return;
   for (const source of first.sources) source.lastWantedAt = Math.max(source.lastWantedAt, first.lastWantedAt);

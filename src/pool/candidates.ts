@@ -1,8 +1,7 @@
 /**
- * Candidates: the members that pass one filter, in the order in which they are picked.
- *
- * They are grouped into tiers, one for each source priority. Each tier holds its members in three buckets, and each
- * bucket is a rotation, so that a pick does not search. A member is in the same bucket in all its tiers.
+ * Candidates: the members that pass one filter, in the order in which the pool picks them. Each source priority has a tier. Each
+ * tier has three buckets of members, and each bucket is a rotation, so a pick needs no search. A member is in the same bucket in
+ * all its tiers.
  */
 import type { MemberFilter } from './filter.ts';
 import type { Bucket, Member, MemberCandidate, PoolSource } from './member.ts';
@@ -17,14 +16,14 @@ import {
 } from './rotation/rotation.ts';
 import type { Turns } from './turns.ts';
 
-/** The first request after a pause of this length emits `demand.rose`. */
+/** The first request after a pause of at least this length emits `demand.rose`. */
 export const QUIET_MS = 1_000;
 
-/** A member as its rotation sees it. A tier contains the candidates of one source priority. */
+/** A member in a rotation. */
 export class Candidate extends RotationEntry implements MemberCandidate {
   readonly member: Member;
   readonly tier: Tier;
-  /** The rotation of its bucket; undefined while the member may not be picked. */
+  /** The rotation that contains it; undefined while the member may not be picked. */
   rotation: Rotation<Candidate> | undefined;
 
   constructor(member: Member, tier: Tier) {
@@ -48,11 +47,11 @@ export class Candidate extends RotationEntry implements MemberCandidate {
   }
 }
 
-/** The candidates whose sources share one priority. */
+/** The candidates of all sources with the same priority. */
 export class Tier {
   readonly sources: readonly PoolSource[];
   readonly buckets: Readonly<Record<Bucket, Rotation<Candidate>>>;
-  /** Monotonic moment of the last request that searched here. */
+  /** Monotonic moment of the last request that searched this tier. */
   lastWantedAt = Number.NEGATIVE_INFINITY;
 
   constructor(sources: readonly PoolSource[], buckets: Readonly<Record<Bucket, Rotation<Candidate>>>) {
@@ -60,24 +59,24 @@ export class Tier {
     this.buckets = buckets;
   }
 
-  /** Whether it has a member outside quarantine that may be picked. */
+  /** Whether the tier has a pickable member that is not quarantined. */
   get canServe(): boolean {
     return this.buckets.fresh.size + this.buckets.expiring.size > 0;
   }
 }
 
-/** The members that pass one filter. */
+/** All candidates for one filter. */
 export class Candidates {
   readonly filter: MemberFilter;
   /** In order of priority. */
   readonly tiers: readonly Tier[];
-  /** Exit of the last member that a client without a session got. */
+  /** Exit of the last member picked for a client without a session. */
   lastExit = '';
   /** Monotonic moment of the last request with this filter. */
   lastUsedAt = 0;
   /** Clients that wait for a member that passes the filter. */
   waitingCount = 0;
-  /** Those of them that a newly drawn member could serve. */
+  /** The part of the waiting clients that a newly drawn member could serve. */
   waitingForDrawCount = 0;
 
   constructor(filter: MemberFilter, tiers: readonly Tier[]) {
@@ -89,7 +88,10 @@ export class Candidates {
     return this.tiers.every((tier) => !tier.canServe && tier.buckets.quarantined.size === 0);
   }
 
-  /** The next member that passes the check in the first tier that can serve, although others there may not pass it. */
+  /**
+   * The next member that passes the check, in the first tier that has usable members at all. Later tiers are not searched, even
+   * if no member of that tier passes.
+   */
   pickOfFirstTier(check: MemberCheck): Member | undefined {
     for (const tier of this.tiers) {
       if (check.now - tier.lastWantedAt > QUIET_MS) check.endedQuiet = true;
@@ -124,29 +126,29 @@ export class Candidates {
 }
 
 /**
- * Checks members for one lease request: what the pick requires of a member, and what it finds out about those it rejects. The
- * pool reuses one check for all picks, to save the allocation.
+ * The check that a pick applies to members for one lease request. It also records why members were rejected. The pool reuses one
+ * object for all picks to save the allocation.
  */
 export class MemberCheck implements PickCheck<Candidate> {
   now = 0;
   host = '';
-  /** Ids of members. */
+  /** Ids of members that must not be picked. */
   avoid: readonly string[] = [];
   minEndsAt = Number.NEGATIVE_INFINITY;
-  /** A member with this exit is a second choice. */
+  /** Members with this exit are a second choice. */
   lastExit = '';
-  /** A member whose id is a key here is a second choice. */
+  /** Members whose ids are keys here are a second choice. */
   heldBySessions: ReadonlyMap<string, unknown> | undefined;
-  /** A member that it is another process's turn to use does not fit. */
+  /** Set: members whose turn belongs to another process do not fit. */
   turns: Turns | undefined;
 
-  /** Result: the earliest moment at which it is this process's turn to use a member that fits otherwise. */
+  /** Result: the earliest moment at which this process may use a member that fits apart from its turn. */
   turnAt = Number.POSITIVE_INFINITY;
-  /** Result: the earliest moment at which the spacing of the host (`perHostSpacing`) no longer excludes a member. */
+  /** Result: the earliest moment at which a member is no longer excluded by its spacing (`perHostSpacing`). */
   spacedUntil = Number.POSITIVE_INFINITY;
-  /** Result: a member does not fit this request, but may fit others with the same filter. */
+  /** Result: a rejected member may fit other requests with the same filter. */
   rejectedForRequest = false;
-  /** Result: the pick searched a tier that no request had searched for `QUIET_MS`. */
+  /** Result: the pick searched a tier that no request had searched for at least QUIET_MS. */
   endedQuiet = false;
 
   /** Clears the results of the previous pick. */

@@ -1,9 +1,7 @@
 /**
- * What the pool remembers of members that left, in case the service draws the same address again.
- *
- * While the announced life of a member lasts, its address is the same machine. A member that failed, was used up or
- * was evicted therefore cannot come back before that life has ended. One that left for another reason can, with its
- * bans and its health.
+ * Remembers members that left, in case the service draws the same address again. During the announced life of a member, its
+ * address is the same machine. A member that failed, was used up or was evicted is therefore barred until that life has ended. A
+ * member that left for another reason may return, with its bans and its health.
  */
 import { hash } from 'node:crypto';
 import { BoundedMap } from '../core/bounded-map.ts';
@@ -11,23 +9,26 @@ import type { DrawnMember } from './drawn-member.ts';
 import type { HealthRecord } from './health.ts';
 import type { Departure, Member } from './member.ts';
 
-/** What a member keeps when its address comes back. */
+/** What a member gets back when its address returns. */
 export interface MemberHistory {
   readonly bans: readonly string[];
   readonly health: HealthRecord;
 }
 
 export interface DepartedMember extends MemberHistory {
-  /** Monotonic moment at which it is forgotten. */
+  /** Monotonic moment at which the record expires. */
   readonly untilAt: number;
-  /** Whether draws of the same address are rejected until then. */
+  /** Whether draws of the same address are rejected until `untilAt`. */
   readonly barred: boolean;
 }
 
-/** More than any pool loses within the life of its members. */
+/** Limit of remembered members: more than a pool loses within the life of its members. */
 const MAX_DEPARTED = 50_000;
 
-/** Identifies a member across its stays in the pool. A gateway has one address for several user names, each with its own exit. */
+/**
+ * Identifies a proxy across its stays in the pool. Includes the user name: a gateway may have one address for several user names,
+ * each with its own exit.
+ */
 export function memberKey(
   source: string,
   { protocol, host, port, login }: Pick<DrawnMember, 'protocol' | 'host' | 'port' | 'login'>,
@@ -50,16 +51,15 @@ export class DepartedMembers {
     return departed === undefined || departed.untilAt <= now ? undefined : departed;
   }
 
-  /** Those not forgotten at `now`, oldest first. */
+  /** The records that have not expired at `now`, oldest first. */
   *entries(now: number): Generator<[string, DepartedMember]> {
     for (const entry of this.#byKey) if (entry[1].untilAt > now) yield entry;
   }
 }
 
 /**
- * What to remember of a member that leaves now; undefined when it has no faults and no bans.
- *
- * @param minBarMs - least time for which a member that failed, was used up or was evicted is barred.
+ * What to remember of a member that leaves now; undefined without faults and bans.
+ * @param minBarMs - least time to bar a member that failed, was used up or was evicted.
  */
 export function departedMember(
   { endsAt, joinedAt, bans, health }: Member,

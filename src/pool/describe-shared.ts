@@ -1,4 +1,4 @@
-/** Describes members, sessions and sources as other replicas get them. */
+/** Describes members, sessions and sources for other replicas. */
 import type { Departure, Member, PoolSource } from './member.ts';
 import type { Session } from './session.ts';
 import type {
@@ -37,7 +37,7 @@ export function quarantineOf({ phase, health }: Member): MemberQuarantine | unde
   return { untilAt, fault, replaced, health: health.record() };
 }
 
-/** Uses that `takeSessionActivity` will report are left out. */
+/** Excludes the uses that `takeSessionActivity` will report. */
 export function describeSession(session: Session): SharedSession {
   const { name, owner, member, ttlMs, usedAt, uses, unsharedUses } = session;
   return { name, owner, ...(member !== undefined && { member }), ttlMs, usedAt, uses: uses - unsharedUses };

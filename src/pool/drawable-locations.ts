@@ -1,8 +1,8 @@
-/** Whether the locations that a source draws can contain a keyword, by its own parameters `adr` and `nadr`. Pure. */
+/** Whether a source can draw members whose location contains a keyword, according to its parameters `adr` and `nadr`. Pure. */
 
 /**
- * Regions whose names cannot occur in the location of another one. Left out are those that can: 海南 (海南州 in 青海), 河南 (河南县 in
- * 青海), 河北 (河北区 in 天津), and 山西, 山东, 湖北, 湖南, 江西 and 云南, which two neighbouring names can form (芜湖南陵).
+ * Regions whose names cannot occur within the location of another region. Omitted because they can: 海南 (海南州 in 青海), 河南 (河南县 in
+ * 青海), 河北 (河北区 in 天津). Also omitted, because two neighbouring names can form them (芜湖南陵): 山西, 山东, 湖北, 湖南, 江西 and 云南.
  */
 const REGIONS = [
   ...[
@@ -23,13 +23,13 @@ const REGIONS = [
   ...['四川', '贵州', '西藏', '陕西', '甘肃', '青海', '宁夏', '新疆', '内蒙古', '香港', '澳门', '台湾'],
 ];
 
-/** Lists of keywords, separated by commas: those to draw, and those to exclude. */
+/** Comma-separated keywords: those to draw, and those to exclude. */
 export interface LocationParams {
   readonly adr?: unknown;
   readonly nadr?: unknown;
 }
 
-/** @returns undefined when the parameters do not tell. */
+/** @returns undefined if the parameters do not decide it. */
 export function couldDrawLocation({ adr, nadr }: LocationParams, keyword: string): boolean | undefined {
   const wanted = keyword.toLowerCase();
   if (keywordsOf(nadr).some((excluded) => wanted.includes(excluded))) return false;

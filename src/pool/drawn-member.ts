@@ -1,4 +1,4 @@
-/** The types between refill and the pool: what a draw adds, and what the pool needs. */
+/** The types that refill and the pool share: what a draw adds, and how much the pool needs. */
 import type { Login } from '../core/login.ts';
 import type { MemberProtocol } from '../core/protocol.ts';
 
@@ -8,27 +8,29 @@ export interface DrawnMember {
   /** IP literal in canonical form. */
   readonly host: string;
   readonly port: number;
-  /** Monotonic end of life. When `undefined` (unknown), the member lives for its source's `unknownLifetimeMs`, renewed by each success. */
+  /**
+   * Monotonic moment. Undefined: unknown. The member then lives for its source's `unknownLifetimeMs`, which each success renews.
+   */
   readonly endsAt: number | undefined;
   /** Whether clients may use it only after a successful probe. */
   readonly unproven: boolean;
   readonly exitIp?: string | undefined;
-  /** Its own user name and password. A snapshot leaves such members out, because it contains no secrets. */
+  /** The member's own user name and password. Snapshots omit such members, because a snapshot contains no secrets. */
   readonly login?: Login | undefined;
-  /** Free text: province, city, carrier. */
+  /** Text of the service: province, city, carrier. */
   readonly location?: string | undefined;
   readonly facts?: Facts | undefined;
 }
 
-/** Further fields of the service's answer, for display only. */
+/** Further fields of the service's answer, only for display. */
 export type Facts = Readonly<Record<string, string | number | boolean>>;
 
-/** How many drawn members had each result. */
+/** How many members of a draw had each result. */
 export interface AddedMembers {
   readonly joined: number;
-  /** Already in the pool; the later end of life applies. */
+  /** Already in the pool. The later of both ends of life applies. */
   readonly renewed: number;
-  /** Too short a life left, or the same address failed, was used up or was evicted before. */
+  /** Not added: its remaining life is too short, or the same address failed, was used up or was evicted before. */
   readonly rejected: number;
 }
 
@@ -38,6 +40,6 @@ export interface Demand {
   readonly waiting: number;
   /** Monotonic moment of the last client request for this source; -Infinity before the first. */
   readonly lastWantedAt: number;
-  /** Recent rate at which `maxUsesPerMember` or `perHostSpacing` uses members up; 0 when neither is set. */
+  /** Rate at which `maxUsesPerMember` or `perHostSpacing` uses members up; 0 when neither is set. */
   readonly usedUpPerSecond: number;
 }

@@ -1,9 +1,8 @@
 /**
- * Health: the faults of one member in a row, and what the next fault leads to.
- *
- * A fault that no target can cause counts in full. Failures that the target may have caused are suspicions: refusals end
- * with the next accepted attempt, closed tunnels only with the next answer of a target, because a member may accept
- * everything and then hang up. Old faults fade: they halve with each half-life without a fault.
+ * Counts the faults of one member in a row, and decides what the next fault leads to. A fault that no target can cause counts in
+ * full. Failures that the target may have caused are suspicions. An accepted attempt ends suspicions from refusals. Only an
+ * answer of a target ends suspicions from closed tunnels, because a member may accept everything and then close. Without new
+ * faults, the count halves with each half-life.
  */
 import type { HealthOptions } from './options.ts';
 import { type Surroundings, type SuspectFailure, Suspicion } from './suspicion.ts';
@@ -12,15 +11,15 @@ import { type Surroundings, type SuspectFailure, Suspicion } from './suspicion.t
 export type HealthVerdict =
   | 'none'
   | 'quarantine'
-  /** Quarantine without a replacement: only one client failed through the member. */
+  /** Quarantine, but no draw replaces the member, because only one client failed through it. */
   | 'rest'
-  /** The same, and noria probes the member: the evidence is enough to evict it, but comes from one client. */
+  /** Like `rest`, and noria probes the member: the evidence would evict it, but comes from only one client. */
   | 'rest-and-probe'
-  /** The member fails for several targets, and no member of its source works: noria probes it. */
+  /** noria probes the member: it fails for several targets, and no member of its source works. */
   | 'probe'
   | 'evict';
 
-/** As a snapshot stores it. Suspicions are not stored. */
+/** The health in a snapshot. Suspicions are not stored. */
 export interface HealthRecord {
   /** Faults in a row that no target can cause. */
   readonly inRow: number;
@@ -28,10 +27,10 @@ export interface HealthRecord {
   readonly rests: number;
 }
 
-/** How long a success speaks for a member, and for its source. */
+/** For how long a success counts as evidence that a member and its source work. */
 export const WORKED_MS = 60_000;
 
-/** The faults of one member. */
+/** The health of one member. */
 export class Health {
   #faults = 0;
   #quarantines = 0;
@@ -72,7 +71,7 @@ export class Health {
     return this.score >= Math.max(1, maxFailures) ? 'evict' : 'quarantine';
   }
 
-  /** Counts a failure that the target may have caused. `cut`: after the member had accepted it. */
+  /** Counts a failure that the target may have caused. `cut`: the member accepted the target and then closed the tunnel. */
   suspect(
     failure: SuspectFailure & { readonly cut: boolean },
     surroundings: Omit<Surroundings, 'memberWorked' | 'sourceWorked'>,
@@ -94,7 +93,7 @@ export class Health {
     return isShared ? 'quarantine' : 'rest';
   }
 
-  /** Duration of the quarantine that begins now: `quarantineMs` at first, and twice as long each further time in a row. */
+  /** The duration of the quarantine that begins now: first `quarantineMs`, then twice as long for each further one in a row. */
   nextQuarantineMs({ quarantineMs }: HealthOptions): number {
     const forMs = quarantineMs * 2 ** this.#quarantines;
     this.#quarantines += 1;
@@ -105,7 +104,7 @@ export class Health {
     return { inRow: this.#faults, rests: this.#quarantines };
   }
 
-  /** Replaces the counts, as of monotonic `now`. */
+  /** Restores the counts of a snapshot, as of monotonic `now`. */
   inherit({ inRow, rests }: HealthRecord, now: number): void {
     this.#faults = inRow;
     this.#quarantines = rests;

@@ -1,7 +1,6 @@
 /**
- * LeaseRefusals of the pool: what the sources that can serve a client will do, and whether the client should wait for it.
- *
- * Only those sources count. The next draw of another source would bring the client nothing.
+ * Refusals of the pool: which sources could serve a client, what they will do next, and whether waiting can help the client.
+ * Other sources do not appear, because their draws would not help.
  */
 import { filterOf, passesFilter } from './filter.ts';
 import type { LeaseRefusal, LeaseRequest, RoutingOptions, SourceOutlook } from './lease.ts';
@@ -36,7 +35,7 @@ export class LeaseRefusals {
     return { refused: 'pool-empty', reason, sources, ...retry };
   }
 
-  /** Finds clients for which no member can come in time, by what the sources will do as of monotonic `now`. */
+  /** Finds the waiting clients that no member can reach in time, as the sources' forecasts stand at monotonic `now`. */
   judge(now: number): (request: LeaseRequest, waitMs: number) => LeaseRefusal | undefined {
     const forecasts = new Map(this.#forecasts().map((forecast) => [forecast.name, forecast]));
     return (request, waitMs) => {
@@ -57,7 +56,7 @@ export class LeaseRefusals {
   }
 }
 
-/** Whether a member that the source has may become free for the request. */
+/** Whether a member of the source may become free for the request. */
 function hasMemberFor(
   { routing, avoid, targetHost }: LeaseRequest,
   source: PoolSource,

@@ -1,7 +1,6 @@
 /**
- * Leases: grants members to requests, and applies the reports on the granted leases to member, source and session.
- *
- * It owns the open leases and the counters that depend on them.
+ * Leases: grants members to requests, and applies the reports about leases to member, source and session. It owns the open leases
+ * and their counters.
  */
 import type { Blame } from '../core/events.ts';
 import type { FaultCode } from '../core/faults.ts';
@@ -16,7 +15,7 @@ interface OpenLease {
   readonly id: number;
   readonly member: Member;
   readonly session: Session | undefined;
-  /** Of the request; '' for a probe. */
+  /** The request's id; '' for a probe. */
   readonly targetHost: string;
   readonly client: string;
   readonly leasedAt: number;
@@ -25,16 +24,16 @@ interface OpenLease {
   accepted: boolean;
 }
 
-/** What a lease is granted for. */
+/** The purpose of a lease. */
 export interface Grant {
   readonly now: number;
   readonly waitedMs: number;
   readonly session: Session | undefined;
-  /** Absent for a probe, which tests the member. It is no client's use and no demand. */
+  /** The client's request. Absent for a probe, which counts neither as use nor as demand. */
   readonly request?: LeaseRequest;
 }
 
-/** Names one session, or one member by id. */
+/** Selects one session, or one member by id. */
 export type LeaseHolder = { readonly session: string } | { readonly member: string };
 
 /** All open leases. */
@@ -112,7 +111,7 @@ export class Leases {
     return true;
   }
 
-  /** Ids of the open leases of a session or a member. Walks through all open leases. */
+  /** Ids of the open leases of a session or a member. Iterates over all open leases. */
   of(holder: LeaseHolder): number[] {
     const ids: number[] = [];
     for (const { id, member, session } of this.#open.values()) {
@@ -136,7 +135,7 @@ export class Leases {
     if (lease.session !== undefined) this.#confirm(lease.session, lease, now);
   }
 
-  /** The session stays with a member that was only slow, and moves from one that failed. */
+  /** The session moves away from a member that failed, but stays with one that was only slow. */
   #confirm(session: Session, { member, leasedAt, isHedge }: OpenLease, now: number): void {
     if (session.member === member.id) {
       session.confirmedAt = now;
@@ -144,12 +143,12 @@ export class Leases {
     } else if (isHedge && !session.memberFailed) {
       session.fallback = member.id;
     } else if (session.confirmedAt <= leasedAt) {
-      // No other attempt has confirmed a member since this lease began.
+      // Whether no member has been confirmed for the session since this lease began.
       this.#sessions.bind(session, member.id, 'failed-over', now);
     }
   }
 
-  /** An attempt through the session's member failed. If a hedge has won, the session moves to the member of the hedge. */
+  /** An attempt through the session's own member failed. If a hedge has won through another member, the session moves there. */
   #leaveFailed(session: Session, now: number): void {
     session.memberFailed = true;
     const fallback = this.#members.find(session.fallback);

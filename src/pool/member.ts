@@ -1,8 +1,7 @@
 /**
- * A member of the pool: a proxy with an end of life, its counters and its phase. And its source, to which it refers.
- *
- * Only `#move` writes the phase; it refuses every move that `MEMBER_MOVES` does not list. The diagram in
- * docs/architecture.md shows the same table. `Members` decides when a member moves.
+ * A member of the pool: a proxy with an end of life, counters and a phase. And `PoolSource`, the source of members. Only `#move`
+ * writes the phase, and it rejects each move that MEMBER_MOVES does not list. docs/architecture.md shows the same moves as a
+ * diagram. `Members` decides when a member moves.
  */
 import { BoundedMap } from '../core/bounded-map.ts';
 import type { FaultCode } from '../core/faults.ts';
@@ -15,10 +14,10 @@ import { hasLatinLetter, type Location } from './locations.ts';
 import type { PoolSourceOptions } from './options.ts';
 import { SourceEvidence } from './source-evidence.ts';
 
-/** After `failed`, `used-up` and `evicted`, a draw cannot bring the same proxy back; see `DepartedMembers`. */
+/** A draw cannot bring back a proxy that left as `failed`, `used-up` or `evicted`; see `DepartedMembers`. */
 export type LeaveReason = 'expired' | 'failed' | 'used-up' | 'evicted' | 'removed';
 
-/** Why a member leaves; with the last fault when that was the reason. */
+/** Why a member leaves, with its last fault if that was the cause. */
 export interface Departure {
   readonly reason: LeaveReason;
   readonly fault?: FaultCode;
@@ -26,16 +25,16 @@ export interface Departure {
 
 /** Each phase with its data. Moments are monotonic. */
 export type MemberPhase =
-  /** Unproven: not for clients until a probe succeeds. */
+  /** Unproven: clients do not get it before a probe succeeds. */
   | { readonly name: 'joining' }
   | { readonly name: 'ready' }
-  /** Excluded until `untilAt`; after that, one attempt decides whether it is ready again. */
+  /** Not picked until `untilAt`. Then one attempt decides whether it is ready again. */
   | {
       readonly name: 'quarantined';
       readonly sinceAt: number;
       readonly untilAt: number;
       readonly fault: FaultCode;
-      /** A draw replaces it. False when only one client failed through it: that alone must not cost a draw. */
+      /** Whether a draw replaces it. False when only one client failed through it, because one client must not cause draws. */
       readonly replaced: boolean;
     }
   /** Gets no new lease; open leases continue. */
@@ -44,7 +43,7 @@ export type MemberPhase =
 
 export type MemberPhaseName = MemberPhase['name'];
 
-/** The allowed moves. A quarantined member whose trial fails starts a longer quarantine. */
+/** The allowed moves. `quarantined` to `quarantined`: a failed trial starts a longer quarantine. */
 export const MEMBER_MOVES = {
   joining: ['ready', 'draining', 'left'],
   ready: ['quarantined', 'draining', 'left'],
@@ -55,18 +54,18 @@ export const MEMBER_MOVES = {
 
 /** Latency readings older than this have little weight. */
 const LATENCY_MEMORY_MS = 10_000;
-/** Weight of a new reading that follows the previous one at once. */
+/** Weight of a new latency reading that immediately follows another one. */
 const MIN_READING_WEIGHT = 0.2;
-/** Hosts that a member remembers for bans, and for spacing. Bounds the memory. */
+/** The most hosts that a member remembers for bans, and for spacing. */
 const MAX_HOSTS = 1_000;
 
 /**
- * `fresh`: enough life left. `expiring`: picked only when the tier has no fresh member that fits. `quarantined`: picked
- * only when no tier has another member that fits.
+ * `fresh`: has enough life left. `expiring`: picked only when no fresh member of the tier fits. `quarantined`: picked only when
+ * no other member of any tier fits.
  */
 export type Bucket = 'fresh' | 'expiring' | 'quarantined';
 
-/** The member in one tier of the candidates. `Candidate` implements it; the interface keeps this file free of candidates. */
+/** A member in one tier of the candidates. `Candidate` implements it; the interface avoids an import of candidates.ts. */
 export interface MemberCandidate {
   readonly tier: object;
   moveTo(bucket: Bucket | undefined): void;
@@ -85,7 +84,7 @@ export class MemberMoment implements HeapNode {
   }
 }
 
-/** What never changes about a member. */
+/** The facts of a member that never change. */
 export interface MemberIdentity {
   readonly id: string;
   readonly source: PoolSource;
@@ -103,42 +102,42 @@ export class Member implements MemberIdentity {
   readonly host: string;
   readonly port: number;
   readonly location: Location;
-  /** Monotonic; for a member from a snapshot this can be before the start of the process. */
+  /** Monotonic. Before the start of the process for a member from an earlier snapshot. */
   readonly joinedAt: number;
   readonly health = new Health();
 
   exitIp: string | undefined;
-  /** Its own credentials, in place of those of its source. */
+  /** Replaces the credentials of its source. */
   login: Login | undefined;
   facts: Facts | undefined;
   /** Monotonic moment at which its life ends. */
   endsAt = 0;
-  /** Its real end is unknown: `endsAt` is an assumption that each success renews. */
+  /** `endsAt` is only an assumption, which each success renews, because the service did not report an end of life. */
   endIsAssumed = false;
 
-  /** Open leases, probes included, and leases of other replicas where the pool counts them. */
+  /** Open leases, including those of probes, and those of other replicas if the pool counts them. */
   openLeases = 0;
-  /** Open leases of clients that are not accepted yet. */
+  /** Open leases of clients that the member has not accepted yet. */
   pendingUses = 0;
-  /** Accepted leases of clients, those in other replicas included. */
+  /** Accepted leases of clients, in all replicas. */
   uses = 0;
-  /** Those of `uses` that other replicas do not know yet. */
+  /** The part of `uses` that other replicas do not know yet. */
   unsharedUses = 0;
-  /** The client that a target answered through it, as long as other replicas do not know. */
+  /** The last client that a target answered through this member; undefined once other replicas know it. */
   unsharedAnswer: string | undefined;
-  /** The lease that tries the member out: a probe, or a client's lease on a quarantined member. At most one at a time. */
+  /** Id of the lease that tests the member: a probe, or a client's lease on a quarantined member. At most one at a time. */
   trialLease: number | undefined;
-  /** It failed while no member of its source worked, and a draw replaced it. */
+  /** The member failed while no member of its source worked. A draw replaces it, to see whether new members work. */
   onTrial = false;
-  /** Monotonic moment of the last request for a probe while no member of its source worked. */
+  /** Monotonic moment of the last probe requested while no member of its source worked. */
   undecidedAt = Number.NEGATIVE_INFINITY;
   /** Monotonic moment of the last accepted attempt; undefined before the first. */
   lastSuccessAt: number | undefined;
-  /** Decaying mean; undefined before the first reading. */
+  /** Moving average; undefined before the first reading. */
   latencyMs: number | undefined;
   #latencyAt = 0;
 
-  /** The keys are the hosts for which clients banned the member. */
+  /** Keys: the hosts for which clients banned the member. */
   bans: BoundedMap<string, true> | undefined;
   /** Monotonic moment from which the member may be used again for a host, by host (`perHostSpacing`). */
   #spacing: BoundedMap<string, number> | undefined;
@@ -148,7 +147,7 @@ export class Member implements MemberIdentity {
   readonly candidates: MemberCandidate[] = [];
   /** The end of life minus the safety margin. */
   readonly usableUntil = new MemberMoment(this);
-  /** The next moment at which time alone moves the member to another bucket or removes it. */
+  /** The next moment at which time alone removes the member or changes its bucket. */
   readonly nextChange = new MemberMoment(this);
 
   #phase: MemberPhase;
@@ -173,7 +172,7 @@ export class Member implements MemberIdentity {
     return this.exitIp ?? this.host;
   }
 
-  /** Makes it ready, after an accepted attempt. */
+  /** Sets the phase to ready, after an accepted attempt. */
   admit(): void {
     this.trialLease = undefined;
     this.#move({ name: 'ready' });
@@ -189,7 +188,10 @@ export class Member implements MemberIdentity {
     this.#move(this.openLeases > 0 ? { name: 'draining', departure } : { name: 'left' });
   }
 
-  /** Ends the draining, after the last open lease. @returns why the member left. */
+  /**
+   * Ends the draining when the last lease has ended.
+   * @returns why the member left.
+   */
   finishDraining(): Departure {
     if (this.#phase.name !== 'draining') throw new TypeError(`member ${this.id} is not draining`);
     const { departure } = this.#phase;
@@ -197,14 +199,14 @@ export class Member implements MemberIdentity {
     return departure;
   }
 
-  /** Lets a quarantined member be tried from now on. */
+  /** Ends the wait of a quarantined member: the next attempt may try it. */
   endQuarantine(now: number): void {
     if (this.#phase.name === 'quarantined' && this.#phase.untilAt > now) {
       this.#move({ ...this.#phase, untilAt: now });
     }
   }
 
-  /** Records an accepted attempt. `latencyMs` is undefined when an idle connection was reused. */
+  /** Records an accepted attempt. `latencyMs` is undefined if the attempt reused an idle connection. */
   recordSuccess(now: number, latencyMs: number | undefined): void {
     this.lastSuccessAt = now;
     this.health.accepted(now);
@@ -217,7 +219,7 @@ export class Member implements MemberIdentity {
     this.#latencyAt = now;
   }
 
-  /** Latency for comparison: with age, a reading approaches the typical latency of the source. */
+  /** Latency for comparisons between members. An old reading counts less, and the source's average more. */
   expectedLatencyMs(now: number): number {
     const { typicalLatencyMs } = this.source;
     if (this.latencyMs === undefined) return typicalLatencyMs;
@@ -225,7 +227,7 @@ export class Member implements MemberIdentity {
     return typicalLatencyMs + (this.latencyMs - typicalLatencyMs) * remaining;
   }
 
-  /** Monotonic moment from which the spacing allows a use for `host`; 0 when it allows one now. */
+  /** Monotonic moment from which the spacing allows a use for `host`; 0 if it allows one now. */
   spacedUntil(host: string): number {
     return this.#spacing?.get(host) ?? 0;
   }
@@ -253,9 +255,9 @@ export class Member implements MemberIdentity {
   }
 }
 
-/** Weight of a new reading in a source's typical latency. */
+/** Weight of a new reading in the source's average latency. */
 const LATENCY_WEIGHT = 0.05;
-/** After this time an event has about a third of its weight. */
+/** The time constant of the decay: after it, an event has about a third of its weight. */
 const RATE_MEMORY_MS = 30_000;
 
 /** Events per second, with exponential decay. */
@@ -290,33 +292,33 @@ export class PoolSource {
     draining: 0,
     left: 0,
   };
-  /** Members that are not draining, by the moment at which they stop being usable. */
+  /** Members that do not drain, ordered by the moment at which they stop being usable. */
   readonly expiries = new Heap<MemberMoment>();
   readonly quarantined = new Set<Member>();
-  /** Members that noria is going to probe, because their clients prove too little. */
+  /** Members waiting for a probe, because the evidence against them comes from too few clients. */
   readonly suspected = new Set<Member>();
   /** Open leases on its members. */
   openLeases = 0;
-  /** Maximum of open leases on its members. */
+  /** Limit of open leases on its members. */
   leaseLimit = Number.POSITIVE_INFINITY;
   /** Why clients may not use its members; undefined when they may. */
   blockedReason: string | undefined;
-  /** Monotonic moment of the last demand that no tier recorded: of a session, or of a tier that no longer exists. */
+  /** Monotonic moment of the last demand that no tier records: that of a session, or of a tier that no longer exists. */
   lastWantedAt = Number.NEGATIVE_INFINITY;
-  /** What other replicas need. */
+  /** The demand of the other replicas. */
   demandElsewhere: Demand | undefined;
-  /** Members used up, by `maxUsesPerMember` or by spacing. */
+  /** Rate of members used up, by `maxUsesPerMember` or by spacing. */
   readonly usedUp = new DecayingRate();
-  /** Decaying mean over all its members; 0 before the first reading. */
+  /** Average latency of all its members; 0 before the first reading. */
   typicalLatencyMs = 0;
 
   readonly evidence = new SourceEvidence();
 
-  /** The protocols of its members so far. */
+  /** The protocols of all members that it ever had. */
   readonly protocols = new Set<MemberProtocol>();
-  /** The longest remaining life with which a member joined; 0 before the first. */
+  /** The longest life with which a member joined; 0 before the first member. */
   longestLifeMs = 0;
-  /** Members with a location so far, and whether one of the locations had a Latin letter. */
+  /** How many members with a location it ever had, and whether a location had a Latin letter. */
   locatedCount = 0;
   hasLatinLocation = false;
 
@@ -333,13 +335,16 @@ export class PoolSource {
     return this.openLeases >= this.leaseLimit;
   }
 
-  /** A limit of `factor` of the current limit, or of the open leases when there is no limit. At least 1. */
+  /** The current limit multiplied by `factor`; without a limit, the open leases multiplied by `factor`. At least 1. */
   limitedTo(factor: number): number {
     const current = this.leaseLimit === Number.POSITIVE_INFINITY ? this.openLeases : this.leaseLimit;
     return Math.max(1, Math.floor(current * factor));
   }
 
-  /** Records what members of this source are like, from one that lives for `lifeMs`. */
+  /**
+   * Remembers the properties of a member of this source.
+   * @param lifeMs - its life when it joined.
+   */
   learn({ protocol, location = '' }: DrawnMember, lifeMs: number): void {
     this.protocols.add(protocol);
     this.longestLifeMs = Math.max(this.longestLifeMs, lifeMs);

@@ -1,8 +1,6 @@
 /**
- * The members of the pool: who joins and leaves, and how evidence changes their phase.
- *
- * It owns the sources, the members, the memory of departed ones and the candidate index. Each change of a member is
- * emitted on the bus.
+ * The members of the pool: adds and removes them, and changes their phases as evidence arrives. It owns the sources, the members,
+ * the memory of departed members and the candidate index. It emits an event for each change of a member.
  */
 import type { Clock } from '../core/clock.ts';
 import type { EventBus } from '../core/events.ts';
@@ -20,14 +18,14 @@ import type { PoolObserver } from './pool-observer.ts';
 import type { MemberQuarantine, SharedMember } from './shared-member.ts';
 import { Turns } from './turns.ts';
 
-/** A success renews an assumed end of life only when that adds at least this share of the life. Saves work on most successes. */
+/** A success renews an assumed end of life only if it adds at least this share of the life. This saves work on most successes. */
 const MIN_RENEWAL_SHARE = 1 / 64;
-/** Member ids: short enough to read aloud, too many to guess. */
+/** Length of member ids: short enough to read aloud, long enough that ids cannot be guessed. */
 const ID_RADIX = 36;
 const ID_LENGTH = 8;
 const ID_COUNT = ID_RADIX ** ID_LENGTH;
 
-/** What a snapshot keeps of a member. Moments are monotonic. */
+/** A member in a snapshot. Moments are monotonic. */
 export interface RestoredMember extends DrawnMember, MemberHistory {
   readonly id: string;
   readonly joinedAt: number;
@@ -45,7 +43,7 @@ export interface MembersOptions {
   readonly random: Random;
   readonly bus: EventBus;
   readonly settings: PoolSettings;
-  /** Called after time alone has changed members. */
+  /** Called after members have changed because time has passed. */
   readonly onChange: () => void;
 }
 
@@ -55,11 +53,11 @@ export class Members {
   readonly locations = new Locations();
   readonly departed = new DepartedMembers();
   readonly index: CandidateIndex;
-  /** Set by `configure`. */
+  /** Undefined until `configure` is called. */
   settings: PoolSettings;
   /** Set while the pool has other replicas. */
   observer: PoolObserver | undefined;
-  /** Set where a limit has to hold for several processes together. */
+  /** Set where several processes share limits on uses. */
   turns: Turns | undefined;
 
   readonly #random: Random;
@@ -94,7 +92,7 @@ export class Members {
     return this.index.find(filter, this.#byKey, now);
   }
 
-  /** Applies new settings. Sources that are no longer configured lose their members; the others keep them. */
+  /** Applies new settings. Removes the members of sources that are no longer configured. */
   configure(settings: PoolSettings, now: number): void {
     this.settings = settings;
     const names = new Set(settings.sources.map(({ name }) => name));
@@ -118,7 +116,10 @@ export class Members {
     this.index.membersFreed = true;
   }
 
-  /** Applies what time has changed. Called before every pick, since timers may be late; cheap when nothing is due. */
+  /**
+   * Applies the changes that are due at this time. Called before every pick, because timers may be late. Cheap when nothing is
+   * due.
+   */
   update(now: number): void {
     for (let due = this.index.due(now); due !== undefined; due = this.index.due(now)) {
       if (due.usableUntil.key <= now) this.remove(due, { reason: 'expired' }, now);
@@ -163,7 +164,10 @@ export class Members {
     this.index.update(member, now);
   }
 
-  /** Adds or renews a member that another replica added. @returns false when it cannot be a member here any longer. */
+  /**
+   * Adds or renews a member of another replica.
+   * @returns false if this replica has to reject it.
+   */
   addShared(source: PoolSource, shared: SharedMember, now: number): boolean {
     const { id, joinedAt, endsAt, endIsAssumed, ...rest } = shared;
     const drawn = { ...rest, endsAt: endIsAssumed ? undefined : endsAt };
@@ -203,13 +207,13 @@ export class Members {
     member.source.evidence.recordAnswer(client, now);
   }
 
-  /** Applies the end of a lease, after its counters were updated. */
+  /** Applies the end of a lease. Call it after the counters are updated. */
   leaseEnded(member: Member, now: number): void {
     if (member.phase.name !== 'draining') this.index.leaseEnded(member, now);
     else if (member.openLeases === 0) this.#delete(member, member.finishDraining());
   }
 
-  /** Drains the member, and deletes it when it has no open lease. No-op for one that drains already. */
+  /** Drains the member, and removes it if it has no open lease. No-op for a draining member. */
   remove(member: Member, departure: Departure, now: number): void {
     if (member.phase.name === 'draining') return;
     const { source } = member;
@@ -227,7 +231,7 @@ export class Members {
     else this.#bus.emit('member.drained', { ...eventOf(member), openTunnels: member.openLeases });
   }
 
-  /** The caller then updates the index of all members. */
+  /** The caller then updates the index for all members. */
   setShare(share: PoolShare): void {
     const { rotation } = this.settings;
     const needsTurns = rotation.maxUsesPerMember > 0 || rotation.perHostSpacingMs > 0;
@@ -319,7 +323,7 @@ export class Members {
     this.index.update(member, now);
   }
 
-  /** Makes a member ready that is unproven or quarantined. */
+  /** Sets an unproven or quarantined member to ready. */
   admit(member: Member, now: number): void {
     const wasQuarantined = member.source.quarantined.delete(member);
     member.source.suspected.delete(member);
@@ -361,7 +365,7 @@ function inherit(member: Member, { bans, health }: MemberHistory, now: number): 
   member.health.inherit(health, now);
 }
 
-/** What every event about a member contains. */
+/** The fields that every event about a member contains. */
 function eventOf(member: Member) {
   return { source: member.source.name, member: member.id, protocol: member.protocol };
 }

@@ -1,4 +1,4 @@
-/** The options of a pool: those that a reload may change, and what the pool works with. Durations in ms. */
+/** The options of a pool: those that a reload may change, and fixed ones. Durations are in ms. */
 import type { Clock } from '../core/clock.ts';
 import type { EventBus } from '../core/events.ts';
 import type { MemberProtocol } from '../core/protocol.ts';
@@ -6,7 +6,7 @@ import type { Random } from '../core/random.ts';
 import type { LocationParams } from './drawable-locations.ts';
 import type { SourceOutlook } from './lease.ts';
 
-/** How the next member is chosen. */
+/** How the pool chooses the next member. */
 export const STRATEGIES = [
   'round-robin',
   'random',
@@ -18,57 +18,57 @@ export const STRATEGIES = [
 
 export type Strategy = (typeof STRATEGIES)[number];
 
-/** What the pool knows about a source. */
+/** A source, as the pool sees it. */
 export interface PoolSourceOptions {
   readonly name: string;
-  /** 1 is first. A source is used only while no source of an earlier priority can serve. */
+  /** 1 is the highest priority. A source serves clients only if no source of a higher priority can. */
   readonly priority: number;
-  /** Usable members wanted. */
+  /** The number of usable members that the source should have. */
   readonly size: number;
-  /** How long a member of unknown lifetime lives after its last success. */
+  /** How long a member with unknown lifetime lives after its last success. */
   readonly unknownLifetimeMs: number;
   /** The protocol of all its members; absent: unknown. */
   readonly protocol?: MemberProtocol;
-  /** No member lives longer when it is drawn; absent: unknown. */
+  /** The longest life of a newly drawn member; absent: unknown. */
   readonly longestLifeMs?: number;
-  /** The parameters of its draws that choose locations; absent: unknown. */
+  /** The draw parameters that select locations; absent: unknown. */
   readonly locationParams?: LocationParams;
-  /** Its locations are in several languages, so that some of them say nothing about others. */
+  /** Locations may be in several languages, so the language of known locations says nothing about others. */
   readonly mixedLocations?: boolean;
 }
 
 /** How members are picked, the maximum load of each, and the lifetime of sessions. */
 export interface RotationOptions {
   readonly strategy: Strategy;
-  /** 0: no limit. */
+  /** Most open leases per member. 0: no limit. */
   readonly maxTunnelsPerMember: number;
   /** A member is removed after this many uses. 0: never. */
   readonly maxUsesPerMember: number;
-  /** Minimum time between two uses of a member for the same target host. Does not apply to sessions. 0: none. */
+  /** Least time between two uses of a member for the same target host. Does not apply to sessions. 0: no spacing. */
   readonly perHostSpacingMs: number;
   /** How long an idle session lives when the client sets no TTL. */
   readonly sessionTtlMs: number;
   /** The longest TTL that a client may set. */
   readonly maxSessionTtlMs: number;
-  /** Sessions of one user, or of one address whose client has no user. */
+  /** Most sessions of one user or, without users, of one client address. */
   readonly maxSessionsPerClient: number;
 }
 
 /** When faults quarantine or evict a member. */
 export interface HealthOptions {
-  /** Faults in a row that evict a member; at least 1. */
+  /** A member is evicted after this many faults in a row; at least 1. */
   readonly maxFailures: number;
-  /** The first quarantine after a fault. Each further one in a row is twice as long, up to the member's remaining life. */
+  /** Duration of the first quarantine. Each further one in a row is twice as long, up to the member's remaining life. */
   readonly quarantineMs: number;
 }
 
-/** This process is one of `count` that serve clients from one pool: the one at `index`. */
+/** The share of this process in the limits: `count` processes serve clients from one pool, and this one has number `index`. */
 export interface PoolShare {
   readonly count: number;
   readonly index: number;
   /**
-   * How far the monotonic clock of this process is ahead of one that all of them share. Undefined without such a clock: limits
-   * that count uses can then be exceeded a little.
+   * How far the monotonic clock of this process is ahead of a clock that all processes share. Undefined without such a clock:
+   * limits that count uses may then be slightly exceeded.
    */
   readonly clockAheadMs: number | undefined;
   /** Monotonic moment of the last change of `count`. */
@@ -79,28 +79,28 @@ export interface PoolShare {
 export interface PoolSettings {
   readonly sources: readonly PoolSourceOptions[];
   readonly rotation: RotationOptions;
-  /** A member counts as expired this long before its end of life. */
+  /** A member counts as expired this long before its real end of life. */
   readonly safetyMarginMs: number;
-  /** Members with less life left are picked only when there is no other. */
+  /** A member with less life left is picked only if no other member fits. */
   readonly minRemainingMs: number;
   readonly health: HealthOptions;
 }
 
-/** Bounds the memory of a pool. */
+/** Limits that bound the pool's memory. */
 export interface PoolLimits {
-  /** Clients that may wait at a time; the pool refuses further ones at once. */
+  /** Most clients that may wait at once. The pool refuses further ones. */
   readonly waiting: number;
-  /** Sessions of all clients. At the limit the client with the most of them loses one. */
+  /** Most sessions of all clients. At the limit, the client with the most sessions loses one. */
   readonly sessions: number;
 }
 
 export const DEFAULT_LIMITS: PoolLimits = { waiting: 20_000, sessions: 100_000 };
 
-/** What a source will do, as refill expects it. */
+/** What a source is expected to do next, according to refill. */
 export interface SourceForecast extends SourceOutlook {
-  /** Time until a draw can bring a member; absent when none is planned. */
+  /** Time until a draw can bring a member; absent if no draw is planned. */
   readonly nextMemberMs?: number;
-  /** It draws nothing for this long, even if clients wait; `Infinity`: until the operator acts. 0: it may draw. */
+  /** The source draws nothing for this long, even if clients wait. `Infinity`: until the operator acts. 0: it may draw. */
   readonly suspendedMs: number;
 }
 
@@ -108,7 +108,7 @@ export interface PoolOptions extends PoolSettings {
   readonly clock: Clock;
   readonly random: Random;
   readonly bus: EventBus;
-  /** Called only for a request that cannot be served at once. A source that is missing may draw. */
+  /** Called only for requests that cannot be served at once. A source that is missing from the result may draw. */
   readonly forecasts: () => readonly SourceForecast[];
   readonly limits?: Partial<PoolLimits>;
 }

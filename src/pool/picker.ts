@@ -1,9 +1,8 @@
 /**
- * The picker chooses the member for a request: the next candidate, or the member of the client's session.
- *
- * A session leaves its member when the member drains, is quarantined, is banned for the target host, does not satisfy
- * the routing options, or expires soon while another member does not. It waits for a member that is only full. Its
- * next member is preferably one that no other session has.
+ * Chooses the member for a request: the next candidate, or the member of the client's session. A session leaves its member when
+ * the member drains, is quarantined, is banned for the target host, or does not satisfy the routing options. It also leaves a
+ * member that expires soon if another member does not. It waits for a member that is merely full. Its next member is preferably
+ * one without a session.
  */
 import { type Candidates, MemberCheck } from './candidates.ts';
 import { passesFilter } from './filter.ts';
@@ -16,27 +15,27 @@ import type { Sessions } from './sessions.ts';
 /** The result of moving a session on request. */
 export interface SessionRotation {
   readonly from: string | undefined;
-  /** Undefined when no other member was free; the session gets one at its next use. */
+  /** Undefined when no other member was free; the session then gets one at its next use. */
   readonly to: string | undefined;
 }
 
-/** Asks for a member for a session whose client connects later, so without a lease. */
+/** Asks for a member for a session without granting a lease, because the session's client connects later. */
 export interface SessionPin {
   readonly session: string;
   /** The options of the session's later requests. */
   readonly routing: RoutingOptions;
-  /** The keys are the ids of members that other pins have. The session gets one of them only if it has it already. */
+  /** Ids of members that other pins hold. The session may keep such a member only if it is its own already. */
   readonly taken: ReadonlyMap<string, unknown>;
   /**
-   * `keep`: only the session's own member. `fill`: another one if its own does not work any more. `move`: also if its own
-   * does not pass the filter, unless the session is in use.
+   * `keep`: only the session's own member. `fill`: another member if its own no longer works. `move`: another member also if its
+   * own does not pass the filter, unless the session is in use.
    */
   readonly mode: 'keep' | 'fill' | 'move';
 }
 
 /** Chooses members and binds sessions to them. */
 export class Picker {
-  /** The results of the last pick are here. */
+  /** Holds the results of the last pick. */
   readonly check = new MemberCheck();
   readonly #members: Members;
   readonly #sessions: Sessions;
@@ -78,8 +77,8 @@ export class Picker {
   }
 
   /**
-   * Puts a session on a member that can serve it now. It keeps its own, unless that expires soon or another pin has it too, and
-   * a better one is free.
+   * Gives a session a member that can serve it now. The session keeps its own member, unless that expires soon or another pin
+   * holds it, and a better one is free.
    */
   pin(
     { session: name, routing, taken, mode }: SessionPin,
@@ -100,10 +99,10 @@ export class Picker {
     const next = candidates.pickOfFirstTier(check);
     const isBetter = next !== undefined && (own === undefined || next.bucket === 'fresh');
     if (!isBetter) return this.#keep(own, name, routing);
-    return this.#bind(this.#sessions.use(name, routing, now), next, 'rotated'); // all replicas learn of it at once
+    return this.#bind(this.#sessions.use(name, routing, now), next, 'rotated'); // the other replicas must see the member at once
   }
 
-  /** The session of this name is used, if it has a member. */
+  /** Records a use of the session of this name, if it has a member. */
   #keep(own: Member | undefined, name: string, routing: RoutingOptions): Member | undefined {
     if (own !== undefined) this.#sessions.use(name, routing, this.check.now);
     return own;
@@ -126,14 +125,14 @@ export class Picker {
     check.heldBySessions = this.#sessions.countByMember;
     const current = this.#members.find(session.member);
     if (current === undefined) return this.#bind(session, this.#pickNext(session, candidates), 'left');
-    // It failed this very request, or is slow: the session may move when another member accepts; see `Leases`.
+    // The session's member failed for this request, or is slow. The session moves only when another member accepts; see `Leases`.
     if (check.avoid.includes(current.id)) return this.#pickNext(session, candidates);
     const reason = whyMove(current, candidates, check);
     if (reason !== undefined) return this.#bind(session, this.#pickNext(session, candidates), reason);
     const { turns } = check;
     if (turns?.applyToSessions === true && !check.isOwnTurn(current, turns)) return undefined;
     if (current.bucket === undefined || current.source.isFull) {
-      check.rejectedForRequest = true; // clients that wait behind this one may get another member
+      check.rejectedForRequest = true; // other waiting clients may get another member
       return undefined;
     }
     if (current.bucket !== 'expiring') return current;
@@ -141,7 +140,7 @@ export class Picker {
     return other?.bucket === 'fresh' ? this.#bind(session, other, 'ending') : current;
   }
 
-  /** The member to which the session moves: the one that served it last in place of its own, if that still can. */
+  /** The member to which the session moves: the one that last served it instead of its own, if that member can still serve. */
   #pickNext(session: Session, candidates: Candidates): Member | undefined {
     const { check } = this;
     const fallback = this.#members.find(session.fallback);
@@ -159,18 +158,18 @@ export class Picker {
   }
 }
 
-/** Whether a request of the session would get this member now. */
+/** Whether a request of this session would get the member now. */
 function servesNow(member: Member, candidates: Candidates, check: MemberCheck): boolean {
   if (member.bucket !== 'fresh' && member.bucket !== 'expiring') return false;
   return !member.source.isFull && whyMove(member, candidates, check) === undefined;
 }
 
-/** Whether the member serves clients, though perhaps not this one, or not now. */
+/** Whether the member serves clients at all, even if not this client or not now. */
 function works(member: Member | undefined): boolean {
   return member?.phase.name === 'ready' && member.source.blockedReason === undefined;
 }
 
-/** Why the session must leave its member; undefined when it stays, even if the member is not free now. */
+/** Why the session must leave its member; undefined when it stays, even if the member is full. */
 function whyMove(
   member: Member,
   { filter }: Candidates,

@@ -1,26 +1,26 @@
-/** Sees the changes of members and sessions that other replicas of the pool have to know: see sharing.ts. */
+/** Observes the changes of members and sessions that other replicas have to know; see sharing.ts. */
 import type { Departure, Member, PoolSource } from './member.ts';
 import type { Session } from './session.ts';
 
 export interface PoolObserver {
-  /** It joined, or a draw brought it again. */
+  /** The member joined, or a draw brought it again. */
   memberJoined(member: Member): void;
   memberQuarantined(member: Member): void;
   memberReady(member: Member): void;
-  /** It is to be probed. */
+  /** The member should be probed. */
   memberSuspected(member: Member): void;
-  /** It gets no new work. */
+  /** The member left, or drains and gets no new leases. */
   memberLeft(member: Member, departure: Departure): void;
   memberBanned(member: Member, host: string, lifted: boolean): void;
-  /** Its leases, uses, latency or assumed end of life changed. On the path of every request. */
+  /** Leases, uses, latency or assumed end of life of the member changed. Called for every request, so it must be cheap. */
   memberUsed(member: Member): void;
-  /** A session without a member got one. */
+  /** A session that had no member got one. */
   sessionBound(session: Session, reason: string): void;
   sessionMoved(session: Session, reason: string): void;
-  /** Its leases changed, or it is still in use. On the path of every request. */
+  /** Leases of the session changed, or it is still in use. Called for every request, so it must be cheap. */
   sessionUsed(session: Session): void;
   sessionEnded(session: Session, reason: string): void;
-  /** Its block or its limit on leases changed. */
+  /** The block of the source, or its limit of open leases, changed. */
   sourceRestricted(source: PoolSource): void;
   evictionsFrozen(on: boolean): void;
 }

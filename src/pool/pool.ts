@@ -1,9 +1,8 @@
 /**
- * The pool: the members that clients may use, granted by lease.
- *
- * It grants leases to the data plane (`LeaseProvider`), takes drawn members from refill and reports to it how many are
- * usable and wanted. It owns its parts and their timers: members, sessions, open leases and waiting clients. Each change
- * that frees a member serves the waiting clients before the method returns.
+ * The pool: the members that clients may use, granted by lease. It grants leases to the data plane (`LeaseProvider`), takes drawn
+ * members from refill, and reports to refill how many members are usable and how many are wanted. It owns its parts and their
+ * timers: members, sessions, open leases and waiting clients. Each method that frees a member serves the waiting clients before
+ * it returns.
  */
 import type { Clock } from '../core/clock.ts';
 import type { EventBus } from '../core/events.ts';
@@ -43,12 +42,12 @@ import {
   sourceCounts,
 } from './views.ts';
 
-/** A client's report that a target host rejects a member, or accepts it again. */
+/** A client's report that a target host bans a member, or no longer does. */
 export interface ClientVerdict {
   readonly of: LeaseHolder;
   /** Canonical host of the target. */
   readonly host: string;
-  /** `ok` lifts a ban. */
+  /** `ok` lifts the ban. */
   readonly verdict: 'banned' | 'ok';
 }
 
@@ -105,7 +104,7 @@ export class Pool implements LeaseProvider {
     if (this.#leases.report(report, now)) this.#requests.serveWaiting(now);
   }
 
-  /** Leases on at most `limit` members that need a probe; see `membersToProbe`. Reported on like other leases. */
+  /** Leases for probes on at most `limit` members; see `membersToProbe`. Report their outcomes like those of other leases. */
   acquireForProbe(limit: number, staleMs?: number): ProbeLease[] {
     const leases: ProbeLease[] = [];
     if (this.#closed) return leases;
@@ -120,7 +119,7 @@ export class Pool implements LeaseProvider {
     return leases;
   }
 
-  /** A lease on a member of the source that worked within `withinMs`, to compare another one with. */
+  /** A lease on a member of the source that worked within `withinMs`, for a comparison with a suspected member. */
   acquireForComparison(sourceName: string, withinMs: number): Lease | undefined {
     const source = this.#members.sources.get(sourceName);
     if (source === undefined || this.#closed) return undefined;
@@ -129,25 +128,25 @@ export class Pool implements LeaseProvider {
     return member && this.#leases.grantProbe(member, now);
   }
 
-  /** Members of the source that clients can use at that moment without another draw. */
+  /** How many members of the source clients can use at `atMs` without another draw. */
   usableAt(sourceName: string, atMs: number): number {
     const source = this.#members.sources.get(sourceName);
     return source === undefined ? 0 : usableAt(this.#members, source, atMs);
   }
 
-  /** The same, and the quarantined members that no draw replaces. */
+  /** Like `usableAt`, plus the quarantined members that no draw replaces. */
   countedAt(sourceName: string, atMs: number): number {
     const source = this.#members.sources.get(sourceName);
     return source === undefined ? 0 : countedAt(this.#members, source, atMs);
   }
 
-  /** Members of the source that have not expired at that moment, quarantined ones included. */
+  /** How many members of the source have not expired at `atMs`, including quarantined ones. */
   heldAt(sourceName: string, atMs: number): number {
     const source = this.#members.sources.get(sourceName);
     return source === undefined ? 0 : heldAt(source, atMs);
   }
 
-  /** The next moment after `afterMs` at which a member of the source stops being usable; undefined when none does. */
+  /** The first moment after `afterMs` at which a member of the source stops being usable; undefined if no member does. */
   nextLossAt(sourceName: string, afterMs: number): number | undefined {
     const at = this.#members.sources.get(sourceName)?.expiries.nextAfter(afterMs);
     return at === Number.POSITIVE_INFINITY ? undefined : at;
@@ -169,7 +168,8 @@ export class Pool implements LeaseProvider {
     const now = this.#clock.monotonic();
     this.#members.update(now);
     for (const one of shuffled(this.#random, drawn)) added[this.#members.add(source, one, now)] += 1;
-    // The new members serve the clients of other replicas, too, who say so later.
+    // The new members may satisfy the waiting clients of other replicas. Count none of these clients until the replicas report
+    // again.
     if (added.joined > 0 && source.demandElsewhere !== undefined) {
       source.demandElsewhere = { ...source.demandElsewhere, waiting: 0 };
     }

@@ -1,11 +1,10 @@
-/** Which members noria probes itself, and in which order. */
+/** Which members noria probes, and in which order. */
 import type { Member, PoolSource } from './member.ts';
 import type { Members } from './members.ts';
 
 /**
- * The members to probe, most urgent first: unproven ones, suspected ones and, with a configured check, those whose quarantine
- * is over and ready ones without a success for `staleMs`. Leaves out members that a lease is trying already.
- *
+ * The members to probe, most urgent first: unproven ones, then suspected ones. With a configured check, also those whose
+ * quarantine has ended, and ready ones without a success for `staleMs`. Omits members that a lease already tests.
  * @param staleMs - undefined without a check.
  */
 export function* membersToProbe(
@@ -35,7 +34,7 @@ export function* membersToProbe(
   }
 }
 
-/** The ready member of the source that worked last, if one did within `withinMs`. */
+/** The ready member of the source with the latest success, if that is at most `withinMs` ago. */
 export function memberThatWorked(source: PoolSource, now: number, withinMs: number): Member | undefined {
   let found: Member | undefined;
   let foundAt = now - withinMs;

@@ -1,7 +1,5 @@
 /**
- * Requests for leases: each is granted a lease at once, waits for one, or is refused.
- *
- * It owns the waiting clients and their timer.
+ * Requests for leases: each gets a lease at once, waits for one, or is refused. It owns the waiting clients and their timer.
  */
 import type { Clock } from '../core/clock.ts';
 import type { EventBus } from '../core/events.ts';
@@ -46,7 +44,7 @@ export interface RequestParts {
   readonly leases: Leases;
   readonly picker: Picker;
   readonly forecasts: () => readonly SourceForecast[];
-  /** Clients that may wait at a time. */
+  /** Most clients that may wait at once. */
   readonly maxWaiting: number;
 }
 
@@ -61,7 +59,7 @@ export class Requests {
   readonly #queue: WaitingQueue;
   readonly #refusals: LeaseRefusals;
   readonly #sourceMoves: Disposable;
-  /** Clients that wait in other replicas. */
+  /** Number of clients that wait in other replicas. */
   waitingElsewhere = 0;
   #closed = false;
 
@@ -78,7 +76,7 @@ export class Requests {
     this.#sourceMoves = bus.on('source.moved', () => this.refuseHopeless());
   }
 
-  /** In all replicas. */
+  /** Number of clients that wait in all replicas. */
   get waitingCount(): number {
     return this.#queue.size + this.waitingElsewhere;
   }
@@ -90,7 +88,7 @@ export class Requests {
   acquire(request: LeaseRequest): Lease | LeaseRefusal | Promise<Lease | LeaseRefusal> {
     if (this.#closed) return SHUTTING_DOWN;
     const now = this.#clock.monotonic();
-    this.#catchUp(now); // waiting clients come first
+    this.#catchUp(now); // clients that wait already have precedence
     const impossible = this.#whyImpossible(request.routing);
     if (impossible !== undefined) return badRouting(impossible);
     const candidates = this.#members.candidates(filterOf(request.routing), now);
@@ -130,7 +128,7 @@ export class Requests {
     if (client !== undefined) this.#queue.answer(client, CLIENT_LEFT, 'gave-up', this.#clock.monotonic());
   }
 
-  /** Puts a session on a member that can serve it now; undefined when there is none. Counts as a client's request. */
+  /** Gives a session a member that can serve it now; undefined if there is none. Counts as a client's request. */
   pin(pin: SessionPin): Member | undefined {
     const now = this.#clock.monotonic();
     this.#catchUp(now);
@@ -142,7 +140,7 @@ export class Requests {
     return member;
   }
 
-  /** Whether a member may come in time for a client that waits for `waitMs`. */
+  /** Whether a client that waits for `waitMs` may get a member in that time. */
   isWorthWaiting(routing: RoutingOptions, waitMs: number): boolean {
     if (this.#closed || this.#whyImpossible(routing) !== undefined) return false;
     const request = { id: 0, routing, targetHost: '', avoid: [], waitMs };
@@ -156,7 +154,7 @@ export class Requests {
     return this.#refusals.poolEmpty('No member that fits the routing options is free.', routing);
   }
 
-  /** The settings have changed: waiting clients may have other candidates, or none any longer. */
+  /** The settings have changed: the candidates of waiting clients may differ, or no member may satisfy their options. */
   reconsider(now: number): void {
     for (const client of this.#queue.all()) {
       const { routing } = client.request;
@@ -169,7 +167,7 @@ export class Requests {
     this.refuseHopeless();
   }
 
-  /** Gives members that have become free to waiting clients. */
+  /** Gives free members to waiting clients. */
   serveWaiting(now: number): void {
     const { index } = this.#members;
     if (!index.membersFreed) return;
@@ -177,7 +175,7 @@ export class Requests {
     if (this.#queue.size > 0) this.#queue.giveTurns((client) => this.#serve(client, now));
   }
 
-  /** Answers the waiting clients for which no member can come in time any longer. */
+  /** Refuses the waiting clients that no member can reach in time. */
   refuseHopeless(): void {
     if (this.#queue.size === 0) return;
     const now = this.#clock.monotonic();
@@ -203,7 +201,7 @@ export class Requests {
     return this.#sessions.whyRefused(routing) ?? whyImpossible(routing, sources, locations);
   }
 
-  /** Does what is due at `now`, since timers may be late. */
+  /** Handles everything that is due at `now`. Timers may be late. */
   #catchUp(now: number): void {
     this.#members.update(now);
     if (this.#queue.takeRetry(now)) this.#members.index.membersFreed = true;
@@ -270,7 +268,7 @@ export class Requests {
     const parts = { members: this.#members, sessions: this.#sessions };
     const terms = { candidates, now, needsDraw: needsDraw(request, candidates, parts) };
     const answer = this.#queue.join(request, terms);
-    // At a count of 1, 2, 4, 8 …: refill needs to know that more clients wait, but not ten thousand times.
+    // Emits at counts of 1, 2, 4, 8 …: refill has to know that more clients wait, but not about each one.
     if ((candidates.waitingCount & (candidates.waitingCount - 1)) === 0) this.#emitDemand(candidates, now);
     return answer;
   }
@@ -280,7 +278,7 @@ export class Requests {
     if (sources.length > 0) this.#bus.emit('demand.rose', { sources });
   }
 
-  /** A session's pick of its own member searches no tier, so its demand is recorded at the source. */
+  /** A request of a session for its own member searches no tier, so the source itself records the demand. */
   #recordSessionDemand(source: PoolSource, now: number): void {
     const wasQuiet = now - source.lastWantedAt > QUIET_MS;
     source.lastWantedAt = now;

@@ -1,7 +1,6 @@
 /**
- * Whether members of a source could ever satisfy routing options, as far as the source's configuration and its earlier members show.
- *
- * What is unknown counts as possible, so that no client is refused that might be served.
+ * Whether members of a source can ever satisfy routing options, according to the source's configuration and its members so far.
+ * Anything unknown counts as possible, so that no client is refused by mistake.
  */
 import { formatDuration } from '../core/duration.ts';
 import { couldDrawLocation } from './drawable-locations.ts';
@@ -20,8 +19,8 @@ export function couldServe(source: PoolSource, routing: RoutingOptions): boolean
 }
 
 /**
- * Why no member can ever satisfy the routing options, as a text for the client; undefined when one may. It names the option, but no
- * text of the client.
+ * Why no member can ever satisfy the routing options, as a text for the client; undefined if a member may. The text names the
+ * option but does not quote the client.
  */
 export function whyImpossible(
   routing: RoutingOptions,
@@ -34,7 +33,7 @@ export function whyImpossible(
   }
   if (protocol === undefined && minLifeMs === undefined && location === undefined) return undefined;
   if (location === undefined || !looksLikeCode(location)) {
-    for (const one of sources.values()) if (couldServe(one, routing)) return undefined; // on the path of every request
+    for (const one of sources.values()) if (couldServe(one, routing)) return undefined; // cheap, because every request passes here
   }
   const named = [...sources.values()].filter(({ name }) => source === undefined || source === name);
   const speaking = named.filter((one) => couldSpeak(one, routing));
@@ -84,15 +83,15 @@ function couldBeIn(source: PoolSource, { location }: RoutingOptions): boolean {
 }
 
 /**
- * Whether the keyword is in Latin letters and the source's locations are not. A full draw has to show that, of a product whose locations
- * are alike.
+ * Whether the keyword has Latin letters while the source's locations have none. Requires a full draw as evidence, of a product
+ * whose locations are all in one language.
  */
 function isForeignScript({ options, locatedCount, hasLatinLocation }: PoolSource, keyword: string): boolean {
   if (options.mixedLocations === true || hasLatinLocation || locatedCount < options.size) return false;
   return hasLatinLetter(keyword);
 }
 
-/** One clause for each source; `%s` in it becomes the source's name. */
+/** Repeats the clause for each source; `%s` becomes the source's name. */
 function each(sources: readonly PoolSource[], clause: (options: PoolSource['options']) => string): string {
   return sources.map(({ name, options }) => clause(options).replace('%s', name)).join(', ');
 }

@@ -1,8 +1,7 @@
 /**
- * The sessions of each client, to decide which session ends at a limit.
- *
- * A client is a user, or the network of an address whose client has no user. A user's sessions are kept by network, so that
- * one machine of a user cannot displace the sessions of another. Only creating and ending a session costs time here.
+ * Groups sessions by client, to decide which session ends when a limit is reached. A client is a user or, without users, the
+ * network of an address. The sessions of a user are grouped by network as well, so that one machine of a user cannot displace the
+ * sessions of another machine. Only creating and ending a session costs time here.
  */
 
 import { Heap, type HeapNode } from '../core/heap.ts';
@@ -10,7 +9,9 @@ import { clientNetwork } from '../core/networks.ts';
 import type { SessionOwner } from './lease.ts';
 import type { Session, SessionUse } from './session.ts';
 
-/** `key` is the negative number of its sessions, so that the largest client is the first of a heap. */
+/**
+ * A client as a node of a heap. `key` is its number of sessions, negated, so that the client with the most sessions comes first.
+ */
 class SessionClient implements HeapNode {
   readonly byNetwork = new Map<string, Heap<SessionUse>>();
   key = 0;
@@ -56,12 +57,12 @@ export class SessionClients {
     return -(this.#byKey.get(clientKey(owner))?.key ?? 0);
   }
 
-  /** The session of this client that gives way to another one: see `leastUsed`. */
+  /** The session to end when this client reaches its limit; see `leastUsed`. */
   leastUsedOf(owner: SessionOwner, now: number): Session | undefined {
     return leastUsed(this.#byKey.get(clientKey(owner)), now);
   }
 
-  /** The same for the client with the most sessions. */
+  /** The session to end at the limit for all clients: one of the client with the most sessions. */
   leastUsedOfLargest(now: number): Session | undefined {
     return leastUsed(this.#bySize.first, now);
   }
@@ -71,7 +72,7 @@ function clientKey({ user, address }: SessionOwner): string {
   return user === '' ? `address ${clientNetwork(address)}` : `user ${user}`;
 }
 
-/** In the network with the most sessions, the session that has been idle longest; without an idle one, any of them. */
+/** Chooses within the network with the most sessions: the session idle for the longest time; if none is idle, any of them. */
 function leastUsed(client: SessionClient | undefined, now: number): Session | undefined {
   let largest: Heap<SessionUse> | undefined;
   for (const uses of client?.byNetwork.values() ?? []) {

@@ -1,13 +1,12 @@
 /**
- * Sessions as records for a file that a restart reads, and which of them have changed since they were last taken.
- *
- * A use changes a record only when it is a quarter of the TTL old, so that a busy session costs four writes per TTL.
+ * Sessions as journal records, which survive a restart, and the set of sessions that changed since the last call of `takeChanges`. A use
+ * changes the record only if the record is older than a quarter of the TTL, so a busy session causes four writes per TTL.
  */
 import { z } from 'zod';
 import type { Clock } from '../core/clock.ts';
 import { REFRESH_SHARE, Session } from './session.ts';
 
-/** No session is idle longer. Limits what a damaged file can claim. */
+/** Upper bound of the idle time of a restored session, in case the file is damaged. */
 const MAX_TTL_MS = 7 * 24 * 3600 * 1000;
 
 const durationMs = z.number().nonnegative();
@@ -17,20 +16,20 @@ const recordSchema = z.object({
   address: z.string(),
   member: z.string().optional(),
   ttlMs: durationMs.max(MAX_TTL_MS),
-  /** Since its last use; 0 while it has an open lease. */
+  /** Idle time; 0 while the session has an open lease. */
   idleMs: durationMs,
   uses: z.int().nonnegative(),
 });
 
 type SessionRecord = z.infer<typeof recordSchema>;
-/** Without a record, the session has ended. */
+/** Absent: the session has ended. */
 type SessionEntry = readonly [name: string, record: SessionRecord | undefined];
 
-/** A record as it is read back. */
+/** A record as read from the file. */
 export interface StoredSession {
   /** Not validated. */
   readonly value: unknown;
-  /** Ms since it was written. */
+  /** Time since the record was written. */
   readonly ageMs: number;
 }
 
@@ -89,7 +88,7 @@ export class SessionJournal {
   }
 }
 
-/** The session of a record at monotonic `now`; undefined when it has ended since, or the record is invalid. */
+/** The session of a record, as of monotonic `now`. Undefined if it has ended since or the record is invalid. */
 export function restoredSession(name: string, stored: StoredSession, now: number): Session | undefined {
   const { success, data } = recordSchema.safeParse(stored.value);
   if (!success) return undefined;

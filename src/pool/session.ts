@@ -4,19 +4,19 @@ import type { HeapNode } from '../core/heap.ts';
 import { ANY_MEMBER, type MemberFilter } from './filter.ts';
 import type { SessionOwner } from './lease.ts';
 
-/** How old the record of a session in use may become, as a share of its TTL. */
+/** The greatest age of the journal record of a session in use, as a share of its TTL. */
 export const REFRESH_SHARE = 1 / 4;
 
-/** One session. `key` is the monotonic moment at which the timer looks at it next. */
+/** One session. `key` is the monotonic moment at which the timer checks it next. */
 export class Session implements HeapNode {
   readonly name: string;
   readonly owner: SessionOwner;
   ttlMs: number;
-  /** Id of its member; undefined until the next pick when it has none. */
+  /** Id of its member; undefined until the next pick if it has none. */
   member: string | undefined;
-  /** Id of the member whose hedge last won for it. It moves there when its own member fails. */
+  /** Id of the member through which a hedge last won for this session. The session moves there if its own member fails. */
   fallback: string | undefined;
-  /** Its member failed an attempt, and has not accepted one since. */
+  /** Its member failed an attempt and has accepted none since. */
   memberFailed = false;
   /** The filter of its last request. */
   filter: MemberFilter = ANY_MEMBER;
@@ -24,15 +24,15 @@ export class Session implements HeapNode {
   usedAt: number;
   /** Monotonic moment at which its member was last picked for it or accepted an attempt. */
   confirmedAt = Number.NEGATIVE_INFINITY;
-  /** Leases so far, those in other replicas included. */
+  /** Leases so far, in all replicas. */
   uses = 0;
-  /** Those of `uses` that other replicas do not know yet. */
+  /** The part of `uses` that other replicas do not know yet. */
   unsharedUses = 0;
-  /** Open leases, and those of other replicas where the pool counts them; with one, the session is not idle. */
+  /** Open leases, including those of other replicas if the pool counts them. A session with open leases is not idle. */
   openLeases = 0;
-  /** Monotonic moment of its last record in the journal. */
+  /** Monotonic moment of its latest record in the journal. */
   recordedAt = Number.NEGATIVE_INFINITY;
-  /** Its place in the order of use of its client's sessions. */
+  /** Its node in its client's order of use. */
   readonly use = new SessionUse(this);
   key: number;
   heapIndex = -1;
@@ -45,12 +45,12 @@ export class Session implements HeapNode {
     this.key = this.nextCheckAt(usedAt);
   }
 
-  /** Monotonic moment at which it ends without another use. */
+  /** Monotonic moment at which the session ends unless it is used again. */
   get endsAt(): number {
     return this.usedAt + this.ttlMs;
   }
 
-  /** When to look at it again: when it ends, and often enough to keep its record fresh. */
+  /** When the timer must check the session again: at its end, or earlier to renew its journal record. */
   nextCheckAt(now: number): number {
     return Math.min(
       this.openLeases > 0 ? Number.POSITIVE_INFINITY : this.endsAt,
@@ -59,7 +59,7 @@ export class Session implements HeapNode {
   }
 }
 
-/** A session in the order of use. `key` is a moment at which it was used, perhaps not the last one. */
+/** A session in its client's order of use. `key` is the moment of a use, though later uses may have followed. */
 export class SessionUse implements HeapNode {
   readonly session: Session;
   key = 0;

@@ -1,9 +1,8 @@
 /**
- * Sessions: the names under which clients stay on one member until the session has been idle for its TTL.
- *
- * It owns all sessions and one timer for them. A session refers to its member by id, so it keeps no member alive. Using
- * a session only records the time: its place in the heap is corrected when the timer reaches it. At a limit, a client that
- * opens a session loses one of its own (session-clients.ts).
+ * Sessions: names under which clients keep one member until the session has been idle for its TTL. It owns all sessions and one
+ * timer for all of them. A session refers to its member by id, so it does not keep a removed member in memory. A use only records
+ * its time; the session's place in the heap is corrected when the timer reaches it. A client that opens a session at a limit
+ * loses one of its own (session-clients.ts).
  */
 import type { Clock } from '../core/clock.ts';
 import { formatDuration } from '../core/duration.ts';
@@ -18,7 +17,7 @@ import { SessionClients } from './session-clients.ts';
 import { SessionJournal } from './session-journal.ts';
 import type { SharedSession } from './shared-member.ts';
 
-/** The owner of sessions that have none. The limit per client does not apply to them. */
+/** The owner of sessions that have no owner. The limit per client does not apply to it. */
 const NO_OWNER: SessionOwner = { user: '', address: '' };
 
 /** All sessions, up to the limits. */
@@ -53,7 +52,7 @@ export class Sessions {
     return this.#byName.size;
   }
 
-  /** The number of sessions on each member, by member id. Some of the members may have left. */
+  /** The number of sessions on each member, by member id. May include members that have left. */
   get countByMember(): ReadonlyMap<string, number> {
     return this.#countByMember;
   }
@@ -62,18 +61,21 @@ export class Sessions {
     return this.#byName.values();
   }
 
-  /** Does not count as a use. */
+  /** Finds a session. Not a use of it. */
   find(name: string): Session | undefined {
     return this.#byName.get(name);
   }
 
-  /** From now on, keeps track of changes. @param onChange - called for each of them. */
+  /**
+   * Tracks changes from now on.
+   * @param onChange - called for each change.
+   */
   journal(onChange: () => void): SessionJournal {
     this.#journal = new SessionJournal(this.#clock, this.#byName, onChange);
     return this.#journal;
   }
 
-  /** Why a session cannot have the TTL of these routing options, as a text for the client; undefined when it can. */
+  /** Why a session cannot have the TTL of these routing options, as a text for the client; undefined when the TTL is allowed. */
   whyRefused({ sessionTtlMs = 0 }: RoutingOptions): string | undefined {
     const { maxSessionTtlMs } = this.settings;
     if (sessionTtlMs <= maxSessionTtlMs) return undefined;
@@ -81,7 +83,7 @@ export class Sessions {
     return `ttl is ${given}, but a session may be idle for at most ${most} (rotation.maxSessionTtl).`;
   }
 
-  /** Uses the session of this name; creates one without a member when there is none. */
+  /** Uses the session of this name. Creates it without a member if it does not exist. */
   use(name: string, { sessionTtlMs, sessionOwner = NO_OWNER }: RoutingOptions, now: number): Session {
     const ttlMs = sessionTtlMs ?? this.settings.sessionTtlMs;
     const session = this.#byName.get(name);
@@ -98,13 +100,13 @@ export class Sessions {
     return this.add(new Session(name, sessionOwner, { ttlMs, usedAt: now }), now);
   }
 
-  /** Adds a session. At a limit, ends another one first. */
+  /** Adds a session. Ends another one first when a limit is reached. */
   add(session: Session, now: number): Session {
     this.#makeRoomFor(session.owner, now);
     return this.#insert(session, now);
   }
 
-  /** Puts a session where another replica has it. The replica that opened it has ended those that are too many. */
+  /** Applies the session of another replica. Checks no limit: the replica that opened it has done so. */
   adopt(shared: SharedSession, reason: string, now: number): void {
     const { name, owner, member, ttlMs, usedAt, uses } = shared;
     const known = this.#byName.get(name);
@@ -161,7 +163,7 @@ export class Sessions {
     this.#journal?.sessionUsed(session, now);
   }
 
-  /** Leaves the session without a member until its next pick. */
+  /** Removes the member of the session until its next pick. */
   unbind(session: Session): void {
     if (session.member === undefined) return;
     this.#setMember(session, undefined);
@@ -176,7 +178,7 @@ export class Sessions {
     return true;
   }
 
-  /** Stops the timer and keeps the sessions. */
+  /** Stops the timer. The sessions remain. */
   close(): void {
     this.#timer.disarm();
   }

@@ -1,8 +1,7 @@
 /**
- * Members, sessions and their changes as the replicas of one pool exchange them: plain data that survives JSON. Keys that are
- * `undefined` may be absent.
- *
- * Moments are monotonic ms of the process that holds the data. What carries data to another process converts them.
+ * Members, sessions and changes in the form in which the replicas of one pool exchange them: plain data that survives JSON. Keys
+ * that are `undefined` may be absent. Moments are monotonic ms of the process that holds the data; the transport between
+ * processes converts them.
  */
 import type { FaultCode } from '../core/faults.ts';
 import type { Demand, DrawnMember } from './drawn-member.ts';
@@ -10,22 +9,22 @@ import type { HealthRecord } from './health.ts';
 import type { SessionOwner } from './lease.ts';
 import type { LeaveReason } from './member.ts';
 
-/** A member of the pool, without what each replica learns about it. Its login contains a secret. */
+/** A member of the pool, without what each replica learns about it. Its login is a secret. */
 export interface SharedMember extends Omit<DrawnMember, 'endsAt'> {
-  /** Made by the replica that drew the member; the same in every replica. */
+  /** Assigned by the replica that drew the member; the same in every replica. */
   readonly id: string;
   readonly source: string;
   readonly joinedAt: number;
   readonly endsAt: number;
-  /** The real end of life is unknown: each success renews `endsAt`. */
+  /** `endsAt` is only an assumption, which each success renews. */
   readonly endIsAssumed: boolean;
 }
 
-/** Why a member is the last choice, and until when. */
+/** Why and until when a member is quarantined. */
 export interface MemberQuarantine {
   readonly untilAt: number;
   readonly fault: FaultCode;
-  /** False: no draw replaces the member meanwhile, because only one client failed through it. Default true. */
+  /** False: no draw replaces the member, because only one client failed through it. Default true. */
   readonly replaced?: boolean | undefined;
   /** The faults of the member so far. */
   readonly health: HealthRecord;
@@ -34,61 +33,64 @@ export interface MemberQuarantine {
 export interface SharedSession {
   readonly name: string;
   readonly owner: SessionOwner;
-  /** Id of its member; absent: it gets one with its next use. */
+  /** Id of its member. Absent: the session gets a member at its next use. */
   readonly member?: string | undefined;
   readonly ttlMs: number;
-  /** Its last use that is known. It ends `ttlMs` later. */
+  /** Its last known use. The session ends `ttlMs` later. */
   readonly usedAt: number;
   /** Leases so far. */
   readonly uses: number;
 }
 
-/** A change of the pool that all its replicas apply. Applied again, it changes nothing. */
+/** A change of the pool that all replicas apply. Idempotent. */
 export type PoolChange =
-  /** A draw brought the member, or brought it again: the later end of life counts. Ignored for a member that was removed. */
+  /** A draw brought the member, for the first time or again. The later end of life applies. No-op for a removed member. */
   | { readonly kind: 'member.joined'; readonly member: SharedMember }
-  /** The member becomes a last choice. */
+  /** The member was quarantined. */
   | { readonly kind: 'member.quarantined'; readonly member: string; readonly quarantine: MemberQuarantine }
-  /** The member accepted an attempt after a quarantine, or for the first time. */
+  /** The member accepted an attempt, for the first time or after a quarantine. */
   | { readonly kind: 'member.restored'; readonly member: string }
-  /** The member was removed before its end of life. One that ends, or whose source is no longer configured, leaves without a change. */
+  /**
+   * The member was removed before its end of life. Members that expire, or whose source was removed from the configuration, cause
+   * no change.
+   */
   | {
       readonly kind: 'member.left';
       readonly member: string;
       readonly reason: Exclude<LeaveReason, 'expired' | 'removed'>;
       readonly fault?: FaultCode | undefined;
-      /** Its uses in all replicas, as far as this one knows. */
+      /** Accepted leases in all replicas, as far as this replica knows. */
       readonly uses?: number | undefined;
     }
-  /** A client reported that the member is banned by the host, or (`lifted`) that it works again. */
+  /** A client reported that the host bans the member or, with `lifted`, no longer bans it. */
   | {
       readonly kind: 'member.banned';
       readonly member: string;
       readonly host: string;
       readonly lifted: boolean;
     }
-  /** The session is on this member now, for this reason. Creates the session where it is missing. */
+  /** The session has this member now. Creates the session if it does not exist. */
   | { readonly kind: 'session.moved'; readonly session: SharedSession; readonly reason: string }
-  /** The session was removed before its end, by the operator or for a limit. A session that is idle ends without a change. */
+  /** The session was ended early, by the operator or at a limit. Sessions that end by idling cause no change. */
   | { readonly kind: 'session.ended'; readonly name: string }
   | MachineChange;
 
-/** What matters to the replicas of one machine only. */
+/** Changes that only replicas on the same machine exchange. */
 export type MachineChange =
   | Restriction
-  /** A replica that probes has to probe the member. */
+  /** The replica that probes members should probe this one. */
   | { readonly kind: 'member.suspected'; readonly member: string };
 
-/** What one machine learned about its sources and its network. */
+/** What one machine learned about a source or about its network. */
 export type Restriction =
-  /** Clients may not use the members of the source, for this reason, and its members may have so many open leases in all. */
+  /** Restrictions of a source: why clients may not use its members, and the limit of open leases on all its members. */
   | {
       readonly kind: 'source.restricted';
       readonly source: string;
       readonly blockedReason?: string | undefined;
       readonly leaseLimit?: number | undefined;
     }
-  /** The network of the machine is down, so faults of members do not count; or it is up again. */
+  /** Whether the network of the machine is down. While it is, faults of members do not count. */
   | { readonly kind: 'evictions.frozen'; readonly on: boolean };
 
 /** How one replica uses a member. */
@@ -98,10 +100,10 @@ export interface MemberActivity {
   readonly uses: number;
   /** Open leases of this replica. */
   readonly openLeases: number;
-  /** The client that a target answered last, since the last report. */
+  /** The last client that a target answered since the last report. */
   readonly answeredTo?: string | undefined;
   readonly latencyMs?: number | undefined;
-  /** For a member whose end of life is assumed: the end after its last success here. The later end counts everywhere. */
+  /** Only with an assumed end of life: the end after the last success here. Every replica applies the latest end. */
   readonly endsAt?: number | undefined;
 }
 
@@ -112,19 +114,19 @@ export interface SessionActivity {
   readonly uses: number;
   /** Open leases of this replica. */
   readonly openLeases: number;
-  /** Its last use; now, while it has an open lease. The later one counts everywhere. */
+  /** Moment of its last use; the current moment while it has an open lease. Every replica applies the latest use. */
   readonly usedAt: number;
   readonly ttlMs: number;
 }
 
-/** What one replica does. */
+/** The activity of one replica. */
 export interface PoolActivity {
-  /** Clients that wait for a member. */
+  /** Number of clients that wait for a member. */
   readonly waiting: number;
-  /** By source; a source without any demand so far may be missing. `lastWantedAt` is finite. */
+  /** Demand by source. Sources without any demand so far may be missing. `lastWantedAt` is finite. */
   readonly demand: Readonly<Record<string, Demand>>;
-  /** Members whose numbers changed since the last report. */
+  /** Members with changed numbers since the last report. */
   readonly members: readonly MemberActivity[];
-  /** Sessions that were used since the last report, and those in use from time to time. */
+  /** Sessions used since the last report. Sessions with open leases are included from time to time. */
   readonly sessions: readonly SessionActivity[];
 }

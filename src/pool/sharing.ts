@@ -1,7 +1,6 @@
 /**
- * Connects a pool with its other replicas: describes its own changes and activity as data, and applies those of others.
- *
- * It reports no change that it applies. Every change is idempotent.
+ * Connects a pool with the other replicas of the same pool. It describes the changes and the activity of this pool as data, and
+ * applies those of the other replicas. A change that it applies is not reported again. Every change is idempotent.
  */
 import type { Clock } from '../core/clock.ts';
 import type { EventBus } from '../core/events.ts';
@@ -47,25 +46,25 @@ export interface SharingParts {
 }
 
 export interface SharingOptions {
-  /** Receives each change, in the middle of the call that makes it. */
+  /** Called for each change of this pool, synchronously. */
   readonly onChange: (change: PoolChange) => void;
-  /** A member or session was used: `takeActivity` has something new. On the path of every request. */
+  /** A member or session was used, so `takeActivity` has news. Called for every request, so it must be cheap. */
   readonly onUse: () => void;
   /**
-   * Whether the other replicas are of the same machine. Their evidence then counts like that of this process. Of others, it makes
-   * a member that worked here lately no last choice.
+   * Whether the other replicas run on this machine. If so, their evidence counts like that of this process. If not, their
+   * evidence does not quarantine a member that worked here within WORKED_MS.
    */
   readonly sameMachine: boolean;
 }
 
-/** What is known about a member, as changes: a replica that applies them all has the same. */
+/** What this replica knows about a member, as changes for other replicas. */
 export interface MemberChanges {
   readonly member: SharedMember;
   readonly quarantine: MemberQuarantine | undefined;
   readonly bans: readonly string[];
 }
 
-/** A success protects a member for this long from a quarantine of another machine. */
+/** After a success here, the quarantines of other machines do not apply to the member for this time. */
 const WORKED_MS = 60_000;
 
 export class PoolSharing implements PoolObserver {
@@ -73,7 +72,7 @@ export class PoolSharing implements PoolObserver {
   readonly #options: SharingOptions;
   readonly #usedMembers = new Set<Member>();
   readonly #usedSessions = new Set<Session>();
-  /** Sessions that got a member which the other replicas do not know. */
+  /** Names of sessions whose member the other replicas do not know yet. */
   readonly #unconfirmed = new Set<string>();
   #applying = false;
 
@@ -162,18 +161,18 @@ export class PoolSharing implements PoolObserver {
     this.#report({ kind: 'evictions.frozen', on });
   }
 
-  /** Whether the session has a member that only this process knows. */
+  /** Whether only this process knows the session's member. */
   isUnconfirmed(session: string): boolean {
     return this.#unconfirmed.has(session);
   }
 
-  /** All replicas agree on the member of the session. */
+  /** The other replicas now know the session's member. */
   confirm(session: SharedSession): void {
     this.#unconfirmed.delete(session.name);
     this.apply([{ kind: 'session.moved', session, reason: 'bound' }]);
   }
 
-  /** Reports all uses of the member again, to replicas that know none. */
+  /** Reports all uses of the member again, for replicas that have lost them. */
   reportUsesAgain(id: string): void {
     const member = this.#parts.members.find(id);
     if (member === undefined || member.uses === 0) return;
@@ -181,12 +180,12 @@ export class PoolSharing implements PoolObserver {
     this.memberUsed(member);
   }
 
-  /** Clients that wait in this process. */
+  /** Number of clients that wait in this process. */
   get waiting(): number {
     return this.#parts.requests.waitingHere;
   }
 
-  /** What this process does, and what changed since the last call. */
+  /** The activity of this process, with the changes since the last call. */
   takeActivity(): PoolActivity {
     const { clock, members, requests } = this.#parts;
     const now = clock.monotonic();
@@ -202,7 +201,7 @@ export class PoolSharing implements PoolObserver {
     return { waiting: requests.waitingHere, demand, members: usedMembers, sessions: usedSessions };
   }
 
-  /** Applies changes of other replicas, then serves the clients that wait for them. */
+  /** Applies changes of other replicas, then serves the clients that can now get a member. */
   apply(changes: readonly PoolChange[]): void {
     const { clock, members, requests } = this.#parts;
     const now = clock.monotonic();
@@ -214,7 +213,7 @@ export class PoolSharing implements PoolObserver {
     if (changes.some(({ kind }) => kind === 'source.restricted')) requests.refuseHopeless();
   }
 
-  /** Draws do not bring back these members, which other replicas have removed. */
+  /** Members that other replicas have removed. Draws must not bring them back. */
   bar(removed: SharedMember): void {
     const { departed } = this.#parts.members;
     const history = { bans: [], health: { inRow: 0, rests: 0 } };
@@ -222,7 +221,7 @@ export class PoolSharing implements PoolObserver {
     departed.add(key, { untilAt: removed.endsAt, barred: true, ...history }, this.#parts.clock.monotonic());
   }
 
-  /** Takes over a part of the limits per member. */
+  /** Sets which part of the limits per member this process may use. */
   setShare(share: PoolShare): void {
     const { clock, members, requests } = this.#parts;
     const now = clock.monotonic();
@@ -231,7 +230,7 @@ export class PoolSharing implements PoolObserver {
     requests.serveWaiting(now);
   }
 
-  /** What other replicas need, by source; all of it. */
+  /** Sets the demand of the other replicas, by source. Replaces the demand of an earlier call. */
   setDemandElsewhere(waiting: number, demand: ReadonlyMap<string, Demand>): void {
     const { members, requests, bus } = this.#parts;
     requests.waitingElsewhere = waiting;
@@ -247,7 +246,10 @@ export class PoolSharing implements PoolObserver {
     if (risen.length > 0) bus.emit('demand.rose', { sources: risen });
   }
 
-  /** @param uses - accepted leases in all replicas. */
+  /**
+   * Sets the uses of a member.
+   * @param uses - accepted leases in all replicas.
+   */
   setUses(id: string, uses: number): void {
     const { clock, members } = this.#parts;
     const member = members.find(id);
@@ -260,7 +262,7 @@ export class PoolSharing implements PoolObserver {
     else members.index.update(member, now);
   }
 
-  /** Another replica used a member whose end of life is assumed. */
+  /** Another replica used a member with an assumed end of life, which the success renews. */
   renew(id: string, endsAt: number): void {
     const { clock, members } = this.#parts;
     const member = members.find(id);
@@ -269,7 +271,7 @@ export class PoolSharing implements PoolObserver {
     members.index.update(member, clock.monotonic());
   }
 
-  /** Another replica's client got an answer of a target. So a client that fails here is not the only one. */
+  /** A client of another replica got an answer of a target. So members of the source do serve other clients. */
   hearAnswer({ member: id, answeredTo }: MemberActivity): void {
     const { clock, members } = this.#parts;
     const member = members.find(id);
@@ -302,7 +304,7 @@ export class PoolSharing implements PoolObserver {
     sessions.usedElsewhere(session, activity, clock.monotonic());
   }
 
-  /** Counts open leases of another replica as those of this pool. */
+  /** Counts open leases of another replica as open leases of this pool. */
   countForSession(name: string, openLeasesChange: number): void {
     const session = this.#parts.sessions.find(name);
     if (session !== undefined) session.openLeases += openLeasesChange;

@@ -1,6 +1,6 @@
-/** What the members of one source did together: what a failure of one of them is compared with. */
+/** What the members of one source did together, as the standard of comparison for the failures of a single member. */
 
-/** Successes and suspect failures of all members of a source, since its start. */
+/** Counts of all members of a source since the process started. */
 export interface SourceTotals {
   successes: number;
   failures: number;
@@ -8,18 +8,18 @@ export interface SourceTotals {
   succeededAt: number;
 }
 
-/** How long a client counts as served after a success. */
+/** For how long a success counts as evidence that a client is served. */
 const CLIENT_SERVED_MS = 10 * 60_000;
-/** Trials that each new member adds: they cost at most a tenth more members. */
+/** Each new member adds this many replacements on trial, so trials draw at most a tenth more members. */
 const TRIALS_PER_MEMBER = 0.1;
 
 export class SourceEvidence {
-  /** Accepted attempts, and failures before the member accepted. */
+  /** Successes: accepted attempts. Failures: attempts that failed before the member accepted. */
   readonly accepts: SourceTotals = { successes: 0, failures: 0, succeededAt: Number.NEGATIVE_INFINITY };
-  /** Answers of targets, and tunnels that the member closed without one. */
+  /** Successes: answers of targets. Failures: tunnels that the member closed before an answer. */
   readonly answers: SourceTotals = { successes: 0, failures: 0, succeededAt: Number.NEGATIVE_INFINITY };
   #trials = Number.POSITIVE_INFINITY;
-  /** The client served last. The two times, of this client and of any other, answer `servedOther` for every client. */
+  /** The client served last. With the two moments below, `servedOther` can answer for any client. */
   #latestClient: string | undefined;
   #latestAt = Number.NEGATIVE_INFINITY;
   #otherAt = Number.NEGATIVE_INFINITY;
@@ -45,13 +45,16 @@ export class SourceEvidence {
     return now - at <= CLIENT_SERVED_MS;
   }
 
-  /** A member joined a source of this size. */
+  /**
+   * Counts a new member.
+   * @param size - of the source.
+   */
   memberJoined(size: number): void {
     this.#trials += TRIALS_PER_MEMBER;
     this.#limitTrials(size);
   }
 
-  /** Takes one trial; false if they are used up. */
+  /** Takes one replacement on trial from the budget; false if the budget is used up. */
   spendTrial(size: number): boolean {
     this.#limitTrials(size);
     if (this.#trials < 1) return false;
@@ -59,7 +62,7 @@ export class SourceEvidence {
     return true;
   }
 
-  /** At most a tenth of the source's size at once, and at the start. */
+  /** The most trials at once, and the number at the start: a tenth of the source's size. */
   #limitTrials(size: number): void {
     this.#trials = Math.min(this.#trials, Math.max(1, size * TRIALS_PER_MEMBER));
   }

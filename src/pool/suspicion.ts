@@ -1,21 +1,20 @@
 /**
- * Failures of one member in a row that the target may have caused as well, such as a refusal or a closed tunnel.
- *
- * A target proves little about a member, and a client can name as many targets as it likes. So the suspicion grows with the
- * number of distinct targets, and one client alone proves nothing: its targets may serve some members and fail others.
+ * Failures of one member in a row that the target may have caused, such as a refusal or a closed tunnel. One target proves little
+ * about a member, and a client can request as many targets as it likes. Suspicion therefore grows with the number of distinct
+ * targets, and one client alone proves nothing: its targets may serve some members and refuse others.
  */
 import type { SourceTotals } from './source-evidence.ts';
 
 /** One failure. */
 export interface SuspectFailure {
-  /** Canonical host of the target. A target with another port is no other target. */
+  /** Canonical host of the target. The port does not matter: two ports of a host count as one target. */
   readonly host: string;
   readonly client: string;
   /** Another member reached the same target. */
   readonly compared: boolean;
 }
 
-/** What else is known at the time of the failure. */
+/** Other evidence at the time of the failure. */
 export interface Surroundings {
   /** The member succeeded recently. */
   readonly memberWorked: boolean;
@@ -26,13 +25,13 @@ export interface Surroundings {
   readonly sourceTotals: Readonly<SourceTotals>;
 }
 
-/** More targets than any decision needs. */
+/** Targets to remember: more than any decision needs. */
 const MAX_HOSTS = 16;
-/** Targets in a row after which noria probes a member although nothing shows that other members work. */
+/** After failures for this many targets in a row, noria probes a member, even if no other member is known to work. */
 const HOSTS_OF_A_PROBE = 8;
 
 export class Suspicion {
-  /** Host, and whether another member reached it. */
+  /** Whether another member reached the host, by host. */
   readonly #hosts = new Map<string, boolean>();
   readonly #clients = new Set<string>();
   #totalsAtStart: Pick<SourceTotals, 'successes' | 'failures'> = { successes: 0, failures: 0 };
@@ -50,12 +49,15 @@ export class Suspicion {
     return this.#clients.size > 1;
   }
 
-  /** Another member reached one of several targets. */
+  /** For at least one of several targets, another member reached it. */
   get isCompared(): boolean {
     return this.#hosts.size > 1 && [...this.#hosts.values()].includes(true);
   }
 
-  /** The member fails for several targets, and no other member works, so it is unknown which side is at fault. */
+  /**
+   * The member fails for several targets and no other member works. This does not show whether the member or the targets are at
+   * fault.
+   */
   get isUndecided(): boolean {
     return this.#independent && !this.#sourceWorked && this.#hosts.size >= HOSTS_OF_A_PROBE;
   }

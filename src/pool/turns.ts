@@ -1,19 +1,19 @@
 /**
- * Turns: which of the processes that share a pool may use a member now, where a limit must hold for all of them together.
- *
- * Each turn belongs to one process, by a hash of the member and the number of the turn, so all agree without a message. A
- * process whose turn follows that of another one waits at its start until the other's last use is known, or long enough ago.
+ * Turns: decide which of several processes that share a pool may use a member now, where a limit applies to all processes
+ * together. Each turn belongs to one process, chosen by a hash of the member and the number of the turn, so the processes agree
+ * without messages. When the turn changes to another process, that process first waits until it knows the last use by the
+ * previous one, or until that use must be long enough ago.
  */
 import type { Member } from './member.ts';
 import type { PoolShare, RotationOptions } from './options.ts';
 
 type TurnLimits = Pick<RotationOptions, 'maxUsesPerMember' | 'perHostSpacingMs'>;
 
-/** By this time the uses of another process are known. */
+/** After this time, a process knows the uses of the other processes. */
 const USES_KNOWN_MS = 750;
-/** A turn is this many times as long as the wait at its start. Longer turns waste less time, shorter ones are fairer. */
+/** The length of a turn, as a multiple of the wait at its start. Longer turns waste less time; shorter ones are fairer. */
 const WAITS_PER_TURN = 4;
-/** Turns to look ahead. That none of so many belongs to one of two processes is impossible in practice. */
+/** How many turns to search ahead. Each process almost certainly has one among so many. */
 const MAX_TURNS = 64;
 
 export class Turns {
@@ -30,12 +30,12 @@ export class Turns {
     this.#waitMs = Math.max(perHostSpacingMs, maxUsesPerMember === 0 ? 0 : USES_KNOWN_MS);
   }
 
-  /** Whether sessions, to which the spacing does not apply, have to wait as well. */
+  /** Whether the limit applies to sessions as well; spacing does not. */
   get applyToSessions(): boolean {
     return !this.#perHost;
   }
 
-  /** Monotonic moment from which this process may use the member for the host; at most `now` when it may. */
+  /** Monotonic moment from which this process may use the member for the host. At most `now` if it may use it now. */
   startAt({ id }: Member, host: string, now: number): number {
     const { changedAt } = this.#share;
     const clockAheadMs = this.#clockAheadMs;
@@ -56,7 +56,7 @@ export class Turns {
   }
 }
 
-/** FNV-1a with a final mix: the same in every process. */
+/** FNV-1a with a final mix: gives the same result in every process. */
 function hash(text: string): number {
   let value = 0x811c9dc5;
   for (let at = 0; at < text.length; at += 1) value = Math.imul(value ^ text.charCodeAt(at), 0x01000193);

@@ -1,4 +1,4 @@
-/** Frozen copies of the pool's state, in the terms of the admin API. Durations are in seconds. */
+/** Frozen copies of the pool's state, with the names of the admin API. Durations are in seconds. */
 import type { Member, MemberPhaseName, PoolSource } from './member.ts';
 import type { Session } from './session.ts';
 
@@ -8,10 +8,10 @@ export type MemberState = Exclude<MemberPhaseName, 'left'>;
 export type MemberView = NonNullable<ReturnType<typeof memberView>>;
 export type SessionView = ReturnType<typeof sessionView>;
 
-/** One source's members, counted by state. */
+/** The members of one source, counted by state. */
 export interface SourceCounts extends Record<MemberState, number> {
   readonly source: string;
-  /** Members wanted. */
+  /** Number of members that the source should have. */
   readonly size: number;
   readonly openTunnels: number;
   /** Members that have been used at least once. */
@@ -55,7 +55,7 @@ export function pinnedMember(member: Member, now: number) {
     faults: member.health.score,
     /** Undefined when unknown. */
     remainingMs: member.endIsAssumed ? undefined : member.endsAt - now,
-    /** Since it last accepted an attempt; before the first, since it joined. */
+    /** Time since the session last accepted an attempt or, before the first, since it joined. */
     sinceSuccessMs: now - (member.lastSuccessAt ?? member.joinedAt),
   });
 }
@@ -76,7 +76,7 @@ export function sessionView(session: Session, member: string | undefined, now: n
   });
 }
 
-/** Walks through all members of the source. */
+/** Iterates over all members of the source. */
 export function sourceCounts(source: PoolSource): SourceCounts {
   const { joining, ready, quarantined, draining } = source.counts;
   let used = 0;

@@ -1,4 +1,4 @@
-/** Random: an unordered array. A pick takes a random entry, or the better of two random ones. */
+/** Random: an array without order. A pick takes a random entry, or the better of two random entries. */
 import { type Random, randomBelow } from '../../core/random.ts';
 import {
   FITS,
@@ -9,11 +9,11 @@ import {
   SECOND_CHOICE,
 } from './rotation.ts';
 
-/** Random indexes tried before the whole array is searched. */
+/** How many random indexes a pick tries before it searches the whole array. */
 const MAX_RANDOM_TRIES = 8;
 /**
- * Step widths of the search. They are prime, so that the search visits every index once whatever the size, and large, so
- * that it leaves a run of unfit neighbours at once.
+ * Step widths of the search. They are prime, so the search visits every index exactly once whatever the size of the array, and
+ * large, so it quickly leaves a run of unfit neighbours.
  */
 const STRIDES = [7_919, 104_729] as const;
 
@@ -22,7 +22,7 @@ export class RandomRotation<Entry extends RotationEntry> implements Rotation<Ent
   readonly #entries: Entry[] = [];
   readonly #random: Random;
   readonly #cost: ((entry: Entry, now: number) => number) | undefined;
-  /** The next picks, as far as `upcoming` has decided them. */
+  /** The entries of the next picks, as fixed by `upcoming`. */
   #decided: Entry[] = [];
   #lastUsed: Entry | undefined;
 
@@ -55,7 +55,7 @@ export class RandomRotation<Entry extends RotationEntry> implements Rotation<Ent
     if (index >= 0) this.#decided.splice(index, 1);
   }
 
-  rankChanged(): void {} // the cost is computed at each pick
+  rankChanged(): void {} // no-op: each pick computes the cost
 
   pick(check: PickCheck<Entry>): Entry | undefined {
     return this.#decided.find((entry) => check.fit(entry) === FITS) ?? this.#draw(check);
@@ -63,7 +63,7 @@ export class RandomRotation<Entry extends RotationEntry> implements Rotation<Ent
 
   upcoming(count: number, now: number): readonly Entry[] {
     while (this.#decided.length < count) {
-      const last = this.#decided.at(-1) ?? this.#lastUsed; // a client does not get the same one twice running
+      const last = this.#decided.at(-1) ?? this.#lastUsed; // avoids the same entry twice in a row
       const entry = this.#draw({ now, fit: (other) => (other === last ? SECOND_CHOICE : FITS) });
       if (entry === undefined) break;
       this.#decided.push(entry);
@@ -82,8 +82,7 @@ export class RandomRotation<Entry extends RotationEntry> implements Rotation<Ent
 }
 
 /**
- * A random fitting entry from the index `from` up to but not including `to`. Where a share p of the entries fits, it
- * checks about 1/p of them.
+ * A random fitting entry with an index from `from` to below `to`. If a share p of the entries fits, it checks about 1/p entries.
  */
 export function randomFit<Entry>(
   entries: readonly Entry[],
@@ -106,7 +105,7 @@ export function randomFit<Entry>(
     if (fit === FITS) return entry;
     if (fit !== SECOND_CHOICE) continue;
     secondChoice ??= entry;
-    // The random tries among few entries may hit the same one repeatedly, so only the search counts there.
+    // With few entries, random tries may hit the same entry repeatedly, so only the search is reliable.
     if (step >= tries || count > MAX_SECOND_CHOICES) secondChoices += 1;
     if (secondChoices > MAX_SECOND_CHOICES) break;
   }

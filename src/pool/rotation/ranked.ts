@@ -1,4 +1,4 @@
-/** Ranked: a heap whose entry with the lowest rank is next. */
+/** Ranked: a heap that picks the entry with the lowest rank. */
 import { Heap } from '../../core/heap.ts';
 import {
   FITS,
@@ -18,8 +18,8 @@ export class RankedRotation<Entry extends RotationEntry> implements Rotation<Ent
   #turn = 0;
 
   /**
-   * @param rank - `lastTurn` is the number of the entry's last use, counted over the uses of all entries.
-   * @param usesCount - the rank depends on uses. Otherwise the first two take turns: a pick avoids the one before it.
+   * @param rank - of an entry. `lastTurn` numbers the uses of all entries, and is the number of the entry's last use.
+   * @param usesCount - whether the rank depends on uses. If not, picks alternate between the two lowest entries.
    */
   constructor(rank: (entry: Entry, lastTurn: number) => number, usesCount = true) {
     this.#rank = rank;
@@ -70,7 +70,7 @@ export class RankedRotation<Entry extends RotationEntry> implements Rotation<Ent
       }
       secondChoice ??= entry;
       secondChoices += 1;
-      return secondChoices > MAX_SECOND_CHOICES; // ends the search here
+      return secondChoices > MAX_SECOND_CHOICES; // stops the search
     });
     if (found !== undefined && unfit.length > MAX_UNFIT_AHEAD) for (const entry of unfit) this.used(entry);
     return secondChoices > MAX_SECOND_CHOICES ? secondChoice : (found ?? secondChoice);

@@ -1,31 +1,30 @@
 /**
- * Rotations: data structures that return the next of their entries in O(1) or O(log n).
- *
- * A rotation knows nothing about its entries: the caller of `pick` checks which of them it can use. A pick changes no
- * order; the caller reports with `used` which entry it took. An entry that does not fit costs the pick one step. After
- * a long run of such entries, the rotation puts them behind the others, so that the next picks do not repeat the search.
+ * Rotations: data structures that return their next entry in O(1) or O(log n). A rotation knows nothing about its entries: the
+ * caller of `pick` decides which entries fit. A pick does not change the order; the caller reports the entry that it took with
+ * `used`. Each entry that does not fit costs the pick one step. After a long run of such entries, the rotation moves them behind
+ * the others, so that the next picks do not repeat the search.
  */
 import type { HeapNode } from '../../core/heap.ts';
 
-/** The pick must not return the entry. */
+/** The pick must not return this entry. */
 export const UNFIT = 0;
-/** The pick returns the entry only when it finds no fitting one within `MAX_SECOND_CHOICES`. */
+/** The pick returns this entry only if it finds no better one within MAX_SECOND_CHOICES. */
 export const SECOND_CHOICE = 1;
-/** The pick may return the entry. */
+/** The pick may return this entry. */
 export const FITS = 2;
-/** How well an entry fits a pick. */
+/** How well an entry fits the request of a pick. */
 export type Fit = typeof UNFIT | typeof SECOND_CHOICE | typeof FITS;
 
-/** A pick passes over this many second choices before it takes the first of them. */
+/** A pick skips this many second choices before it takes the first of them. */
 export const MAX_SECOND_CHOICES = 8;
 
 /**
- * A pick that passes over more unfit entries than this puts them behind the others. Otherwise, when half of the entries
- * never fit, each pick would walk through that half again.
+ * A pick that skips more unfit entries than this moves them behind the others. Otherwise, if half of the entries never fit, each
+ * pick would check all of them again.
  */
 export const MAX_UNFIT_AHEAD = 32;
 
-/** Checks entries for one pick. */
+/** Decides for one pick how well each entry fits. */
 export interface PickCheck<Entry> {
   /** Monotonic moment of the pick. */
   readonly now: number;
@@ -37,15 +36,15 @@ export interface Rotation<Entry> {
   readonly size: number;
   add(entry: Entry): void;
   remove(entry: Entry): void;
-  /** The caller took this entry, whichever rotation returned it. */
+  /** Reports that the caller took this entry, from whichever rotation. */
   used(entry: Entry): void;
-  /** The rank of the entry may have changed. */
+  /** Reports that the rank of the entry may have changed. */
   rankChanged(entry: Entry): void;
-  /** The next entry that fits; undefined when none does. */
+  /** The next entry that fits; undefined if none does. */
   pick(check: PickCheck<Entry>): Entry | undefined;
   /**
-   * The entries that the next picks return if they fit and nothing else changes, in order; at most `count`. An entry may be
-   * there more than once. A rotation that picks at random decides these picks now.
+   * The entries that the next picks will return if they fit and nothing else changes, in order; at most `count`. An entry may
+   * appear more than once. A random rotation makes its choices for these picks now.
    */
   upcoming(count: number, now: number): readonly Entry[];
 }
@@ -57,6 +56,6 @@ export class RotationEntry implements HeapNode {
   key = 0;
   heapIndex = -1;
   arrayIndex = -1;
-  /** The turn or round of its last use. */
+  /** The number of the turn or round of its last use. */
   lastTurn = -1;
 }

@@ -1,4 +1,4 @@
-/** Round-robin: a linked list in order of last use. Its head is next; a used entry moves to the end. */
+/** Round-robin: a linked list in order of last use. The head is picked next; a picked entry moves to the end. */
 import {
   FITS,
   MAX_SECOND_CHOICES,
@@ -9,7 +9,7 @@ import {
   SECOND_CHOICE,
 } from './rotation.ts';
 
-/** Picks the entry whose last use is longest ago. */
+/** Picks the entry with the oldest last use. */
 export class RoundRobin<Entry extends RotationEntry> implements Rotation<Entry> {
   #head: Entry | undefined;
   #tail: Entry | undefined;
@@ -35,7 +35,7 @@ export class RoundRobin<Entry extends RotationEntry> implements Rotation<Entry> 
     this.#append(entry);
   }
 
-  rankChanged(): void {} // the order depends on use alone
+  rankChanged(): void {} // no-op: the order depends only on use
 
   pick(check: PickCheck<Entry>): Entry | undefined {
     let secondChoice: Entry | undefined;

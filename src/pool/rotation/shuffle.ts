@@ -1,9 +1,8 @@
 /**
- * Shuffle: rounds in random order. No entry is picked twice in a round while another one still fits.
- *
- * The array has two parts: first the entries whose turn is still to come in this round, then those that had it. At the end of
- * the first part are those whose order `upcoming` has decided; the last one is next. An entry
- * that leaves and comes back within a round (because its tunnels were full, for example) gets no second turn in it.
+ * Shuffle: rounds in random order. Within a round, no entry is picked twice while another one fits. The array has two parts: the
+ * entries not yet picked in this round, then those already picked. `upcoming` fixes the order of some entries at the end of the
+ * first part; the last entry of that part is next. An entry that leaves and returns within a round, for example because its
+ * member was full, is not picked twice in the round.
  */
 import { type Random, randomBelow } from '../../core/random.ts';
 import { randomFit } from './random.ts';
@@ -13,9 +12,9 @@ import { FITS, MAX_UNFIT_AHEAD, type PickCheck, type Rotation, type RotationEntr
 export class ShuffleRotation<Entry extends RotationEntry> implements Rotation<Entry> {
   readonly #entries: Entry[] = [];
   readonly #random: Random;
-  /** Length of the first part of the array. */
+  /** Length of the first part of the array: the entries not yet picked in this round. */
   #toCome = 0;
-  /** How many of them have their order. */
+  /** How many entries of the first part have a fixed order. */
   #decided = 0;
   #round = 0;
 
@@ -43,12 +42,12 @@ export class ShuffleRotation<Entry extends RotationEntry> implements Rotation<En
 
   used(entry: Entry): void {
     if (this.#toCome === 0) this.#startRound();
-    if (entry.arrayIndex >= this.#toCome) return; // it had its turn, but no entry in the first part fitted
+    if (entry.arrayIndex >= this.#toCome) return; // picked earlier in this round, but no entry of the first part fitted
     entry.lastTurn = this.#round;
     this.#endTurn(entry);
   }
 
-  rankChanged(): void {} // the order is random
+  rankChanged(): void {} // no-op: the order is random
 
   pick(check: PickCheck<Entry>): Entry | undefined {
     if (this.#toCome === 0) this.#startRound();
@@ -60,11 +59,11 @@ export class ShuffleRotation<Entry extends RotationEntry> implements Rotation<En
     const next = randomFit(this.#entries, 0, toCome, check, this.#random);
     if (next !== undefined) return next;
     const again = randomFit(this.#entries, toCome, this.#entries.length, check, this.#random);
-    if (again !== undefined && toCome > MAX_UNFIT_AHEAD) this.#toCome = this.#decided = 0; // none of them fits: end the round
+    if (again !== undefined && toCome > MAX_UNFIT_AHEAD) this.#toCome = this.#decided = 0; // no entry fits: end the round
     return again;
   }
 
-  /** Those of this round only. */
+  /** Counts only the entries of this round. */
   upcoming(count: number): readonly Entry[] {
     if (this.#toCome === 0) this.#startRound();
     const size = Math.min(count, this.#toCome);
@@ -76,7 +75,7 @@ export class ShuffleRotation<Entry extends RotationEntry> implements Rotation<En
     return this.#entries.slice(this.#toCome - size, this.#toCome).reverse();
   }
 
-  /** Moves an entry of the first part to the second. */
+  /** Moves an entry from the first part to the second. */
   #endTurn(entry: Entry): void {
     this.#toCome -= 1;
     this.#decided = Math.max(0, this.#decided - 1);
