@@ -3,7 +3,7 @@ import { styleText } from 'node:util';
 import { readinessLines } from '../admin/readiness-text.ts';
 import type { MemberJson, SourceJson, Status } from '../admin/schemas.ts';
 import { formatCount } from '../core/words.ts';
-import { displayWidth, formatTable, wrapText } from './table.ts';
+import { type Column, displayWidth, formatTable, wrapText } from './table.ts';
 
 export interface StatusFormat {
   /** The current time in epoch ms. The times of the next draws are shown relative to it. */
@@ -130,6 +130,13 @@ function isOfService(code: string | null): boolean {
   return code !== 'transport' && code?.startsWith('fleet-store-') !== true;
 }
 
+/** The noria of the fleet that drew the member. */
+const DRAWN_BY: Column<MemberJson> = {
+  title: 'DRAWN BY',
+  cell: ({ drawnBy }) => drawnBy ?? '',
+  optional: true,
+};
+
 /** Returns a table of members, or a sentence if there are none. */
 export function formatMembers(
   members: readonly MemberJson[],
@@ -161,6 +168,7 @@ export function formatMembers(
         cell: ({ latencyMs: ms }) => (ms === null ? '' : `${Math.round(ms)} ms`),
         optional: true,
       },
+      ...(members.some(({ drawnBy }) => typeof drawnBy === 'string') ? [DRAWN_BY] : []),
       { title: 'PROTOCOL', cell: ({ protocol }) => protocol, optional: true },
       { title: 'LOCATION', cell: ({ location }) => oneLine(location ?? ''), optional: true },
     ],

@@ -1,6 +1,6 @@
 import { stripVTControlCharacters } from 'node:util';
 import { expect, test } from 'vitest';
-import { formatStatus } from '../../src/commands/status-format.ts';
+import { formatMembers, formatStatus } from '../../src/commands/status-format.ts';
 import { displayWidth } from '../../src/commands/table.ts';
 import { MEMBER, SOURCE, STATUS } from '../admin/fake-backend.ts';
 
@@ -106,6 +106,14 @@ test('status: says who wrote the message of the last call', () => {
   expect(messageOf('12001')).toBe('  The service says: no way');
   for (const code of ['transport', 'fleet-store-lost', 'fleet-store-unusable'])
     expect(messageOf(code), code).toBe('  Details: no way');
+});
+
+test('status: names the noria that drew a member, in a fleet', () => {
+  const wide = { ...PLAIN, columns: 200 };
+  expect(formatMembers([MEMBER], wide)[0]).not.toContain('DRAWN BY');
+  const [titles, row] = formatMembers([{ ...MEMBER, drawnBy: 'two' }], wide);
+  expect(titles).toMatch(/LATENCY {2}DRAWN BY {2}PROTOCOL/);
+  expect(row).toMatch(/ two {8}http/);
 });
 
 test('status: has a line about the fleet, and says for how long its store is lost', () => {
