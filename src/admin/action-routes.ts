@@ -1,4 +1,4 @@
-/** The routes that change something. Each calls one command of the daemon. */
+/** The routes that change state. Each calls one command of the daemon. */
 import { ServerResponse } from 'node:http';
 import { createRoute, type OpenAPIHono, z } from '@hono/zod-openapi';
 import { NoriaError } from '../core/faults.ts';

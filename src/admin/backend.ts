@@ -1,4 +1,4 @@
-/** The interface between admin server and daemon: snapshots to read, and commands. The daemon implements it. */
+/** The interface between admin server and daemon: snapshots and commands. The daemon implements it. */
 import type { LogLevel } from '../core/log-options.ts';
 import type { MemberJson, Reload, Report, SessionJson, Status } from './schemas.ts';
 

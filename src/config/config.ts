@@ -1,7 +1,7 @@
 /**
  * The configuration as the daemon and the commands use it: complete, checked and frozen.
  *
- * Its types are inferred from schema.ts, except for the keys that resolving changes. Durations are in ms and their
+ * Its types are inferred from schema.ts, except for keys whose type resolve.ts changes. Durations are in ms and their
  * names end in `Ms`; paths are absolute; secrets are read from their files. A key without a value and without a default
  * is `undefined`; so is a section that is `off`.
  */

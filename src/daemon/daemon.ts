@@ -191,5 +191,5 @@ async function applyConfig(parts: Parts, before: Config, next: Config): Promise<
   parts.prober.configure(proberSettings(next));
   parts.faults.forget();
   await parts.refiller.update(refillSettings(next));
-  if (!isSame(before.sources, next.sources)) parts.fleet?.shared.reload(); // members of instances that are new here
+  if (!isSame(before.sources, next.sources)) parts.fleet?.shared.reload(); // loads members of new instances
 }

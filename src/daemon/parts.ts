@@ -246,7 +246,7 @@ async function openPlane(
   };
   const workers = workersOf(config());
   if (workers === 1) return openLocalPlane({ ...options, leases: replica });
-  const { openWorkersPlane } = await import('../plane/workers/workers-plane.ts'); // loads node:cluster
+  const { openWorkersPlane } = await import('../plane/workers/workers-plane.ts'); // loads node:cluster only here
   return openWorkersPlane({
     ...options,
     workers,

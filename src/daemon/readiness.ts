@@ -17,7 +17,7 @@ export interface ReadinessFacts {
   readonly workers: { readonly wanted: number; readonly running: number };
   /** The number of latest client requests in a row for which every member tried failed. */
   readonly failedRequests: number;
-  /** How long a client waits for a member. */
+  /** How long a client may wait for a member. */
   readonly clientWaitMs: number;
   /** The longest time that a draw takes. */
   readonly drawTimeoutMs: number;

@@ -10,7 +10,7 @@ export class ServerSlot<Settings> {
     this.#listen = listen;
   }
 
-  /** The bound address. */
+  /** The address on which the server listens; undefined without a server. */
   get address(): { readonly host: string; readonly port: number } | undefined {
     return this.#server && { host: this.#server.host, port: this.#server.port };
   }

@@ -70,7 +70,6 @@ export class SourceFaults {
     this.#known.clear();
   }
 
-  /** Stops all timers. */
   close(): void {
     for (const { retry } of this.#known.values()) retry?.[Symbol.dispose]();
     this.#known.clear();

@@ -14,7 +14,7 @@ export interface CheckSite {
   readonly url: string;
   /** The value of the Host field: without the port if it is the default one (RFC 9110 §7.2). */
   readonly authority: string;
-  /** Path and query. */
+  /** The path and the query of the URL. */
   readonly path: string;
 }
 

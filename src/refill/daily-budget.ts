@@ -13,10 +13,10 @@ export interface BudgetRecord {
   readonly drawn: readonly string[];
 }
 
-/** What all norias of a fleet have drawn today. */
+/** The number of distinct IPs that all norias of a fleet have drawn today. */
 export interface SharedCount {
   add(ips: readonly string[]): void;
-  /** As last known. */
+  /** Returns the last known number. */
   used(): number;
 }
 

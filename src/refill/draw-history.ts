@@ -20,7 +20,7 @@ export interface DrawHistoryOptions {
 
 export interface EndedCall {
   readonly outcome: DrawOutcome;
-  /** The count that the call requested. */
+  /** The number of members that the call requested. */
   readonly asked: number;
   /** How many more members are usable after the call than without it. */
   readonly gained: number;

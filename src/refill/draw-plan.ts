@@ -107,7 +107,7 @@ function nextCheckAt(inputs: DrawInputs): number {
   const { now, stock, demand } = inputs;
   const leadMs = horizonMs(inputs);
   const lossAt = stock.nextLossAt(now + leadMs);
-  const byLoss = lossAt === undefined ? Infinity : lossAt - leadMs + 1; // + 1: the loss is before the horizon
+  const byLoss = lossAt === undefined ? Infinity : lossAt - leadMs + 1; // + 1 ms puts the loss before the horizon
   // Without room for replacements, room appears only when the next member leaves.
   const byRoom = room(inputs) > 0 ? Infinity : (stock.nextLossAt(now) ?? Infinity);
   // Clients may use up members at any time, so check again before the lead time has passed.

@@ -21,7 +21,6 @@ export interface DrawContext {
   readonly pool: RefillPool;
 }
 
-/** The source that draws. */
 export interface Drawer {
   readonly options: DrawSourceOptions;
   readonly records: SourceRecords;

@@ -11,7 +11,6 @@ import type { WriteGate } from '../service/transport.ts';
 import type { PaceStore } from '../state/pace-file.ts';
 import type { SharedCount } from './daily-budget.ts';
 
-/** The client of the extraction service. */
 export interface Extractor {
   /**
    * Opens a connection for one call. `signal` cancels the opening and the call.
@@ -92,12 +91,11 @@ export interface DrawSourceOptions {
   readonly defaultLifetimeMs: number | undefined;
 }
 
-/** The settings that a reload may change. */
+/** The settings of refill. A reload may change them. */
 export interface RefillSettings {
   readonly sources: readonly DrawSourceOptions[];
   /** Drawing stops after this time without a client request; 0: drawing never stops. */
   readonly idleAfterMs: number;
-  /** The timeout of one call. */
   readonly callTimeoutMs: number;
 }
 
@@ -108,7 +106,7 @@ export interface RefillerOptions extends RefillSettings {
   readonly pace: PaceStore;
   readonly extractor: Extractor;
   readonly pool: RefillPool;
-  /** For the daily budgets of a fleet, by source. */
+  /** Returns the count that the norias of a fleet share for the daily budget of a source. */
   readonly sharedCount?: ((source: string) => SharedCount) | undefined;
   /** The result of `record()` of an earlier run, from the snapshot file. */
   readonly restored?: unknown;

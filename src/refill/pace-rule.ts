@@ -15,7 +15,6 @@ import type { LastCall, PaceDecision, PaceEntry, QueuedTurn, Refusals } from '..
 export interface PaceRule {
   /** The minimum time between two arrivals at the service, as configured. */
   readonly intervalMs: number;
-  /** The timeout of a call. */
   readonly callTimeoutMs: number;
 }
 
@@ -131,7 +130,6 @@ export function leaveQueue(entry: PaceEntry | undefined, { id }: Turn): PaceDeci
   return { next: { ...entry, queue: queue ?? [] }, result: undefined };
 }
 
-/** A call that was sent. */
 export interface SentCall {
   readonly turn: Turn;
   /** When the answer began; undefined: the call ended without an answer. */

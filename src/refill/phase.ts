@@ -52,7 +52,6 @@ export function isSuspended(phase: SourcePhase): phase is SuspendedPhase {
   return phase.name === 'backoff' || phase.name === 'paused' || phase.name === 'halted';
 }
 
-/** Whether `SOURCE_MOVES` allows the move. */
 export function mayMove(from: SourcePhaseName, to: SourcePhaseName): boolean {
   const allowed: readonly SourcePhaseName[] = SOURCE_MOVES[from];
   return from === to || allowed.includes(to);

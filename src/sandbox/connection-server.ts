@@ -97,7 +97,7 @@ export class ConnectionServer {
     for (const byte of bytes) {
       await send(Buffer.from([byte]));
       if (ms > 0) await this.#pause(ms, socket);
-      else await new Promise((next) => setImmediate(next)); // one packet for each byte
+      else await new Promise((next) => setImmediate(next)); // lets the kernel send each byte in its own packet
     }
   }
 

@@ -20,7 +20,7 @@ interface ControlRequest {
 
 interface Route {
   readonly method: string;
-  /** `members` or `members/ID`. */
+  /** The path of the route, such as `members` or `members/ID`. */
   readonly path: string;
   readonly does: string;
   /** @returns the content of the JSON answer; undefined for status 204. */
@@ -137,7 +137,7 @@ export const CONTROL_ROUTES: readonly Route[] = [
   },
 ];
 
-/** @param path - follows `/_control/`. */
+/** @param path - the part of the path after `/_control/`. */
 export async function answerControl(
   request: IncomingMessage,
   response: ServerResponse,
@@ -172,7 +172,7 @@ function decodePath(path: string): string[] {
   }
 }
 
-/** The body as JSON; null if it is empty. */
+/** Parses the body as JSON; returns null for an empty body. */
 function parseBody(text: string): unknown {
   if (text.trim() === '') return null;
   try {

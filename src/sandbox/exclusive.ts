@@ -18,7 +18,7 @@ export const AREAS_REFUSALS = {
   none: '14006',
 } as const satisfies RefusalCodes;
 
-/** `key`: wrong user name or password. */
+/** The code of `key` means a wrong user name or password. */
 export const INSTANCES_REFUSALS = {
   parameters: '18001',
   key: '18002',

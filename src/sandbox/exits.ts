@@ -26,7 +26,6 @@ export async function openExits(aliases?: boolean): Promise<Exits> {
 }
 
 export class Exits {
-  /** Whether every member has its own address. */
   readonly #aliases: boolean;
   readonly #byPort = new Map<number, string>();
   readonly #used = new Map<number, number>();

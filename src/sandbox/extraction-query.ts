@@ -1,6 +1,5 @@
 /**
- * Which proxies a call asks for: the parameters of an operation, decoded.
- * Source: service-spec, Endpoints 1 to 8.
+ * Decodes the parameters of an operation to a query for proxies. Source: service-spec, Endpoints 1 to 8.
  */
 import type { ExitLedger } from './limits.ts';
 import { LOCATIONS, type SandboxLocation } from './locations.ts';
@@ -26,7 +25,7 @@ export interface ExtractionQuery {
   readonly reverse: boolean | 'either';
   /** The minimum remaining life of an existing proxy. It does not apply to reverse proxies. */
   readonly minRemainingMs: number;
-  /** The life of new proxies. */
+  /** The range of lifetimes of new proxies. */
   readonly lifeMs: readonly [min: number, max: number];
   readonly order: 'longest' | 'random';
   readonly levels: readonly number[];

@@ -66,7 +66,7 @@ export class HttpProxy {
     } catch (error) {
       const cause = refusalCauseOf(error);
       const status = cause === 'ttl' ? STATUS_TIMEOUT : STATUS_BAD_GATEWAY;
-      throw new RequestError(`cannot reach the target: ${cause}`, status); // proxy-chain sends it to the client
+      throw new RequestError(`cannot reach the target: ${cause}`, status); // proxy-chain sends this error to the client
     }
   }
 

@@ -10,7 +10,7 @@ export class Instance {
   readonly id: string;
   readonly product: SandboxProduct;
   readonly password: string;
-  /** The key that calls carry. */
+  /** The key that a call must contain. */
   readonly akey: string;
   readonly operation: Operation;
   readonly options: IdentifiedOptions;

@@ -22,7 +22,7 @@ export interface Answer {
 
 export interface Layout {
   readonly format: AnswerFormat;
-  /** One line of the Text type. */
+  /** Formats an entry as one line of the Text type. */
   readonly line: (entry: Entry) => string;
   /** The entry fields of JSON and XML answers; default: all. */
   readonly fields?: readonly string[] | undefined;

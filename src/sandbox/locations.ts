@@ -3,7 +3,7 @@
 export interface SandboxLocation {
   /** Province and city, then the carrier. Abroad: the country. */
   readonly adr: string;
-  /** The line of the exclusive pool at this location. */
+  /** The area line of the exclusive pool at this location. */
   readonly area: string;
   readonly region: 'mainland' | 'overseas';
 }

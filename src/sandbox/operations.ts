@@ -1,8 +1,9 @@
 /**
- * The eight extraction operations as the specification lists them: paths, parameters, selectors, rate limits, fields, codes.
+ * The eight extraction operations as the specification lists them: paths, parameters, selectors, rate limits, fields,
+ * codes.
  *
- * Written from the specification alone. noria's own table is separate, so that one misreading cannot hide in both.
- * Source: service-spec, Endpoints 1 to 8, Limits, Errors.
+ * Written from the specification alone, and separate from noria's own table, so that the tests find a misreading in
+ * either table. Source: service-spec, Endpoints 1 to 8, Limits, Errors.
  */
 import { EXTRACTION_REFUSALS, type RefusalCodes } from './codes.ts';
 

@@ -2,7 +2,6 @@
 import type { SandboxOperationName } from './operations.ts';
 import type { Rule, RuleAnswer } from './scenario.ts';
 
-/** A rule in force. */
 export interface ActiveRule extends Rule {
   readonly id: string;
   /** The number of calls that the rule has answered. */

@@ -33,7 +33,7 @@ export interface SandboxInstance {
 
 export interface SandboxMember {
   readonly id: string;
-  /** The id of its instance. */
+  /** The id of the member's instance. */
   readonly instance: string;
   readonly protocol: ProxyProtocol;
   readonly host: string;
@@ -44,7 +44,7 @@ export interface SandboxMember {
   readonly behaviour: Behaviour;
   /** The remaining life, also if the service reports -1. */
   readonly remainingMs: number;
-  /** The number of open connections. */
+  /** The number of open connections through the member. */
   readonly connections: number;
   /** The number of connections accepted so far. */
   readonly accepted: number;
@@ -116,7 +116,6 @@ export class Sandbox {
     return this.#describe(instance);
   }
 
-  /** The extraction links of other vendors. */
   get links(): readonly SandboxLink[] {
     return this.#links.list(this.url);
   }

@@ -99,11 +99,11 @@ const answerSchema = z.union([
 
 export type RuleAnswer = Readonly<z.infer<typeof answerSchema>>;
 
-/** Answers matching calls in place of the service. */
+/** A rule that answers matching calls in place of the service. */
 export const ruleSchema = z.strictObject({
-  /** Default: calls of every operation. */
+  /** The operation to match; default: every operation. */
   operation: z.enum(OPERATION_NAMES).optional(),
-  /** Default: calls for every instance. */
+  /** The instance to match; default: every instance. */
   instance: z.string().optional(),
   /** How many matching calls pass before the first one is answered. Default 0. */
   after: count.optional(),
@@ -116,7 +116,7 @@ export type Rule = Readonly<z.infer<typeof ruleSchema>>;
 
 /** How some of the new members behave. The first of these rules that matches a new member decides. */
 const memberRuleSchema = z.strictObject({
-  /** Default: members of every product. */
+  /** The product to match; default: every product. */
   product: z.enum(SANDBOX_PRODUCTS).optional(),
   /** Matches only the first members of an instance, up to this number. */
   first: count.optional(),

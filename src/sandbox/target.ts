@@ -25,7 +25,6 @@ export interface Target {
   readonly port: number;
   /** The number of connections so far, by the exit from which they came. */
   readonly connections: ReadonlyMap<string, number>;
-  /** The number of requests so far. */
   readonly requests: number;
   close(): Promise<void>;
 }

@@ -16,7 +16,7 @@ import { listenFailure } from '../core/listen-failure.ts';
 
 export interface WebServerOptions {
   readonly host: string;
-  /** 0: a free port. */
+  /** The port; 0 takes a free one. */
   readonly port: number;
   readonly clock: Clock;
   /** Answers a request. If it rejects, the client gets 400 for `bad-request` and 500 for any other error. */

@@ -49,7 +49,7 @@ interface Frame {
   readonly first: number;
   readonly opcode: number;
   readonly payload: Buffer;
-  /** The number of bytes of the whole frame. */
+  /** The size of the whole frame, in bytes. */
   readonly size: number;
 }
 

@@ -19,7 +19,7 @@ export interface DrawnEntry {
   readonly exitIp?: string;
   /** The user name and password that the entry itself contains (links only). */
   readonly login?: Login;
-  /** Free text: province, city, carrier. */
+  /** The location as free text: province, city, carrier. */
   readonly location?: string;
   readonly onlineMs?: number;
   /** The anonymity label of the free product, as received. */
@@ -36,11 +36,11 @@ export interface DrawnEntry {
 export interface Quota {
   /** Still available today or in total: `surplus_count`, or `today_left_count` of short-pure. */
   readonly remaining?: number;
-  /** New in this answer: `update_count` or `dedup_count`. */
+  /** IPs that are new in this answer: `update_count` or `dedup_count`. */
   readonly added?: number;
-  /** Drawn before and still alive: `active_count`. */
+  /** IPs that were drawn before and have not expired: `active_count`. */
   readonly active?: number;
-  /** Drawn today: `today_count`. */
+  /** IPs drawn today: `today_count`. */
   readonly today?: number;
 }
 
@@ -49,13 +49,13 @@ export interface DrawAnswer {
   readonly code: string;
   /** The service's own text with masked secrets. Used only for the status and the log. */
   readonly message: string;
-  /** Empty unless the code is success. At most 1,000. */
+  /** The entries, at most 1,000. Empty unless the code is success. */
   readonly entries: readonly DrawnEntry[];
-  /** Numbers of dropped entries, by `DropReason`. */
+  /** The numbers of dropped entries, by `DropReason`. */
   readonly dropped: Readonly<Record<string, number>>;
   readonly quota: Quota;
   /** Monotonic moment at which the request was sent: lifetimes count from here. */
   readonly sentAt: number;
-  /** Ms from sending to the end of the answer. */
+  /** The time in ms from sending the request to the end of the answer. */
   readonly tookMs: number;
 }

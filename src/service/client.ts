@@ -1,6 +1,6 @@
 /**
- * Calls the extraction service: one call, one attempt, one decoded answer. Pace, retries and reactions belong to
- * refill.
+ * Calls the extraction service: each call is one attempt and returns one decoded answer. Pace, retries and reactions
+ * belong to refill.
  *
  * Every failure is a NoriaError that names the host, what happened and what to do. The error never contains a key.
  */

@@ -1,10 +1,10 @@
 /**
  * The codes of the service: what each means, how noria reacts, and what the operator can do.
  *
- * The key is operation and code, because 12007, 12008 and 12010 have different meanings in different operations.
- * Source: the specification, section "Errors". docs/service.md lists the same codes, held by test/held/service.test.ts.
- * noria does not interpret the service's text, because the text varies and may have another encoding. One exception:
- * `intervalNamedMs` reads a number from it.
+ * A code is looked up together with its operation, because 12007, 12008 and 12010 have different meanings in different
+ * operations. Source: the specification, section "Errors". docs/service.md lists the same codes, held by
+ * test/held/service.test.ts. noria does not interpret the service's text, because the text varies and may have another
+ * encoding. One exception: `intervalNamedMs` reads a number from it.
  */
 import type { DrawAnswer } from './answer.ts';
 import { type CodeScope, OPERATIONS, type SourceProduct } from './operations.ts';

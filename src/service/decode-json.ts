@@ -103,7 +103,7 @@ function listIn(data: unknown): RawFields[] | undefined {
   return isListEmpty && isCountZero ? [] : undefined;
 }
 
-/** A JSON object, not a list. */
+/** Whether the value is a JSON object, and not a list. */
 export function isObject(value: unknown): value is RawFields {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }

@@ -26,7 +26,7 @@ export interface DecodedList {
   readonly code: string;
   /** The service's own text, with masked secrets. */
   readonly message: string;
-  /** Empty unless the code is success. At most 1,000. */
+  /** The records, at most 1,000. Empty unless the code is success. */
   readonly records: readonly ListRecord[];
 }
 

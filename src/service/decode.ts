@@ -77,7 +77,7 @@ export function decodeDraw(body: Uint8Array, options: DecodeOptions): DecodedDra
   const envelope = readEnvelope(bodyText(body), options);
   const { code } = envelope;
   const message = quoteText(envelope.message, MAX_MESSAGE_LENGTH, options.secrets);
-  const entries = code === SUCCESS ? envelope.entries : []; // the data of an error has no meaning
+  const entries = code === SUCCESS ? envelope.entries : []; // ignores the data of an error
   return { code, message, ...keepValid(entries, options), quota: readQuota(envelope.counters) };
 }
 

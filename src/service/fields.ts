@@ -118,14 +118,14 @@ export function readText(raw: unknown): string | undefined {
   return text === '' ? undefined : text;
 }
 
-/** An IP literal, also in brackets, in canonical form. */
+/** Reads an IP literal, also in brackets. Returns its canonical form. */
 export function readIp(raw: unknown): string | undefined {
   if (typeof raw !== 'string') return undefined;
   const text = raw.trim();
   return canonicalIp(text.startsWith('[') && text.endsWith(']') ? text.slice(1, -1) : text);
 }
 
-/** A port from 1 to 65535, as a number or as text. */
+/** Reads a port from 1 to 65535, given as a number or as text. */
 export function readEntryPort(raw: unknown): number | undefined {
   if (typeof raw === 'number') return Number.isInteger(raw) ? parsePort(String(raw)) : undefined;
   return typeof raw === 'string' ? parsePort(raw.trim()) : undefined;

@@ -1,9 +1,9 @@
 /**
- * The ten operations of the extraction service, and the extraction links of other vendors, as a table. The client, the checks of `params`, the pace of refill and
- * docs/service.md use it. A new operation is a new row.
+ * The ten operations of the extraction service, and the extraction links of other vendors, as a table. The client, the
+ * checks of `params`, the pace of refill and docs/service.md use it. To add an operation, add a row.
  *
- * Source: the service's specification, sections "Endpoints" and "Limits". Where it names no lifetime or pace, noria chose
- * one (docs/service.md lists them).
+ * Source: the service's specification, sections "Endpoints" and "Limits". Where it names no lifetime or pace, noria
+ * chose one (docs/service.md lists them).
  */
 import type { MemberProtocol } from '../core/protocol.ts';
 import type { WireField } from './fields.ts';
@@ -251,7 +251,7 @@ export const OPERATIONS: Readonly<
       },
       timespan: timespan(1, 5, '6'),
     },
-    selector: { name: 'type', text: 1, json: 2, xml: 3 }, // this product differs from all other operations
+    selector: { name: 'type', text: 1, json: 2, xml: 3 }, // only this operation has 2 for json and 3 for xml
     count: LIMIT_BY_INSTANCE,
     minIntervalMs: 100, // The service allows at most ten calls per second.
     defaultIntervalMs: 10 * SECOND_MS,

@@ -3,7 +3,6 @@ import { nearest } from '../core/nearest.ts';
 import { type DrawRow, OPERATIONS, type OperationParam, type SourceProduct } from './operations.ts';
 
 export interface ParamProblem {
-  /** The name of the parameter. */
   readonly key: string;
   /**
    * A predicate that follows the value or the key: `is not a whole number from 0 to 5`. It does not quote the value.

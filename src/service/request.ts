@@ -35,7 +35,7 @@ export interface ExtractCall extends CallBase {
   readonly format: Format;
   /** For the format `text`: the instance's custom extraction format, e.g. `{ip}:{port},{adr}`. */
   readonly textLayout?: string;
-  /** Sent as api, inst_id or app_id. */
+  /** The id of the instance, sent as api, inst_id or app_id. */
   readonly instance: string;
   /** The result of `checkParams`. noria does not send its `count`, which is the maximum per call. */
   readonly params: Readonly<Record<string, string | number>>;

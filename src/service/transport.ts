@@ -200,7 +200,7 @@ function headersOf({ body, headers }: ServiceRequest): Record<string, string> {
   };
 }
 
-/** Connects. Adds TLS for https. */
+/** Opens a TCP connection, with TLS for https. */
 async function openConnection(url: URL, options: TransportOptions): Promise<Connection> {
   const { clock, signal, timeoutMs } = options;
   const progress: ExchangeProgress = { host: url.host, phase: 'connection', startedAt: clock.monotonic() };

@@ -74,7 +74,7 @@ class JournalFile implements Journal {
   #lineCount = 0;
   #timer: Disposable | undefined;
   #writing: Promise<void> | undefined;
-  /** There are changes since the last write began. */
+  /** True if records have changed since the last write began. */
   #dirty = false;
   #closed = false;
 

@@ -72,7 +72,7 @@ class AtomicSnapshot implements SnapshotFile {
   readonly #collectors = new Map<string, () => unknown>();
   #timer: Disposable | undefined;
   #writing: Promise<void> | undefined;
-  /** There are changes since the last write began. */
+  /** True if parts have changed since the last write began. */
   #dirty = false;
   #closed = false;
 

@@ -14,19 +14,17 @@ export interface SimulationOptions {
   readonly load: SimulatedLoad;
 }
 
-/** The behaviour of the clients. */
 export interface SimulatedLoad {
   /** The average during the active hours. */
   readonly requestsPerMinute: number;
   /** The hours of the service's day with clients; 0 to 24 is the whole day. */
   readonly activeHours: readonly [from: number, to: number];
-  /** The average duration of a tunnel. */
+  /** The average duration of a tunnel, in ms. */
   readonly tunnelMs: number;
 }
 
 export type Range = readonly [from: number, to: number];
 
-/** A random number in the range. */
 export function randomIn([from, to]: Range, random: Random): number {
   return from + (to - from) * random();
 }

@@ -75,7 +75,7 @@ export class LinkServer {
     return [...this.#links.values()].flatMap(({ members }) => members.alive);
   }
 
-  /** @param base - the address of the sandbox. */
+  /** @param base - the base address of the sandbox. */
   list(base: string): SandboxLink[] {
     return [...this.#links.values()].map(({ vendor, condition, calls, paceBreaks }) => {
       const { name, keys, query, authorization, body, paceMs } = vendor;

@@ -9,7 +9,6 @@ export interface LinkProxy {
   readonly ip: string;
   readonly port: number;
   readonly exit: string;
-  /** The province and the city. */
   readonly place: string;
   readonly carrier: string;
   readonly secondsLeft: number;
@@ -45,7 +44,7 @@ export interface LinkVendor {
   readonly countName: string;
   /** How long new proxies live, in ms. */
   readonly lifeMs: readonly [min: number, max: number];
-  /** The proxies ask for a user name and a password. */
+  /** True: the proxies require a user name and a password. */
   readonly needsLogin?: true;
   readonly answer: (proxies: readonly LinkProxy[]) => LinkAnswer;
   readonly refuse: (why: LinkRefusal) => LinkAnswer;

@@ -118,7 +118,9 @@ export function tooFastAnswer(body: Uint8Array, { secrets }: AnswerOrigin): Deco
   return { code: CODE_OF_RULE.tooFast, message, entries: [], dropped: {}, quota: {} };
 }
 
-/** Success, unless a rule says otherwise. */
+/**
+ * Returns the code of the rule that matches the answer. If none matches: refused if there is a rule `ok`, else success.
+ */
 function codeOf(json: unknown, { rules }: LinkDecodeOptions): string {
   for (const rule of ['tooFast', 'denied', 'empty'] as const) {
     if (matches(json, rules[rule])) return CODE_OF_RULE[rule];
@@ -132,7 +134,7 @@ function matches(json: unknown, rule: CodeRule | undefined): boolean {
   return value !== undefined && rule.is.includes(value);
 }
 
-/** The vendor's code and text, for status and log. */
+/** Returns the vendor's code and text, for the status and the log. */
 function messageOf(json: unknown, { rules, secrets }: LinkDecodeOptions): string {
   const field = (rules.ok ?? rules.tooFast ?? rules.denied ?? rules.empty)?.field ?? '';
   const code = scalarText(valueAtPath(json, field));
