@@ -137,6 +137,22 @@ test.skipIf(NO_STORE)(
 );
 
 test.skipIf(NO_STORE)(
+  'redis pace: after a restart of the store, a replica that has just started waits, too',
+  async () => {
+    await server.kill();
+    server = await openStore({ args: ['--appendonly', 'yes'] });
+    stage = openStoreStage(server);
+    const first = await openOld();
+    await claim(first, 'one', 'harbor');
+    await first.store.close();
+    await server.kill();
+    await server.start();
+    const ms = await waitMs(await open());
+    expect(ms).toBeGreaterThan(FULL_WAIT_MS - 5_000);
+  },
+);
+
+test.skipIf(NO_STORE)(
   'redis pace: an emptied store waits for lost claims when one replica remembers it',
   async () => {
     const old = await openOld();
