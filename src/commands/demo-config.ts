@@ -1,4 +1,4 @@
-/** The configuration of a noria of the demo. */
+/** Builds the configuration of one noria of the demo. */
 import { createServer } from 'node:net';
 import type { Config } from '../config/config.ts';
 import { parseConfig } from '../config/load.ts';
@@ -90,7 +90,10 @@ export function split(members: number): readonly [http: number, socks: number] {
   return [members - socks, socks];
 }
 
-/** On loopback the target may also be named by its address; other machines must not reach loopback through the demo. */
+/**
+ * On loopback, clients may also request the target by its address. Other machines must not reach loopback addresses
+ * through the demo.
+ */
 function listenersText(
   address: (port: number) => string,
   {

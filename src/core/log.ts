@@ -29,7 +29,7 @@ interface LogOptions {
   readonly format: (typeof LOG_FORMATS)[number];
   /** The destination; default: standard error. */
   readonly destination?: DestinationStream;
-  /** A field of every line, where several norias write to one log. */
+  /** The name of the replica, added to every line when several norias write to one log. */
   readonly replica?: string;
 }
 

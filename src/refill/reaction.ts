@@ -77,7 +77,7 @@ export function outcomeOfError(error: unknown): DrawOutcome {
   };
 }
 
-/** A front proxy fails in many ways. The message says which, and what to do; clients get it, too. */
+/** A front proxy fails in many ways. The message says what failed and what to do. Clients get it, too. */
 function wordsOf({ code, message }: NoriaError): Pick<DrawOutcome, 'summary' | 'advice' | 'message'> {
   const { summary, advice } = FAULTS[code];
   if (code !== 'front-proxy-failed') return { summary, advice, message };

@@ -37,7 +37,7 @@ import { type SourceStatus, sourceStatus } from './status.ts';
 export interface DrawSourceContext extends DrawContext {
   readonly random: Random;
   readonly paces: Paces;
-  /** By source. Absent: the daily budget is that of this noria alone. */
+  /** Returns the shared count of a source. Absent: the daily budget counts only the draws of this noria. */
   readonly sharedCount?: ((source: string) => SharedCount) | undefined;
   /** Returns the current settings: a reload may change them. */
   readonly settings: () => { readonly idleAfterMs: number; readonly callTimeoutMs: number };

@@ -1,8 +1,9 @@
 /**
- * The sandbox: a stand-in for the whole extraction service, with members that carry traffic and a target site that reports
- * which member it saw. It uses this machine only.
+ * The sandbox: a stand-in for the whole extraction service, with members that carry traffic and a target site that
+ * reports which member it saw. It uses only this machine.
  *
- * Written from the specification, not from noria's client, so that one misreading cannot hide in both.
+ * It is written from the specification and not from noria's client, so that the tests find a misreading in either of
+ * them.
  */
 import { NoriaError } from '../core/faults.ts';
 import type { CallLog, CallRecord, SandboxStats } from './call-log.ts';
