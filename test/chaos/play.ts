@@ -173,20 +173,22 @@ function keepDisturbing(stage: Stage, seed: number): { stop(): void } {
 async function playFaults(
   stage: Stage,
   recording: Recording,
-  plan: readonly PlannedFault[],
+  tracks: readonly (readonly PlannedFault[])[],
   startedAt: number,
 ): Promise<void> {
   const sinceStart = () => performance.now() - startedAt;
-  // Two faults of the same track never overlap, so their ends do not disturb each other.
   await Promise.all(
-    plan.map(async ({ fault, atMs, forMs }) => {
-      await pause(atMs - sinceStart());
-      const played = { fault, beganAt: sinceStart(), endedAt: Number.POSITIVE_INFINITY };
-      recording.faults.push(played);
-      const end = await fault.begin(stage.faults);
-      await pause(forMs);
-      await end();
-      played.endedAt = sinceStart();
+    tracks.map(async (track) => {
+      // One after the other: the end of a fault may take long, such as a start on a busy machine.
+      for (const { fault, atMs, forMs } of track) {
+        await pause(atMs - sinceStart());
+        const played = { fault, beganAt: sinceStart(), endedAt: Number.POSITIVE_INFINITY };
+        recording.faults.push(played);
+        const end = await fault.begin(stage.faults);
+        await pause(forMs);
+        await end();
+        played.endedAt = sinceStart();
+      }
     }),
   );
 }

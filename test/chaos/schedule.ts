@@ -39,17 +39,15 @@ const INSIDE: Track = {
   pauseMs: 6_000,
 };
 
-/** @param store - the faults of a fleet's store. */
+/** @param store - the faults of a fleet's store. @returns the faults of each track, in order. */
 export function planFaults(
   seed: number,
   durationMs: number,
   store: readonly Fault[],
-): readonly PlannedFault[] {
+): readonly (readonly PlannedFault[])[] {
   const random = seededRandom(seed);
   const outside = { ...OUTSIDE, faults: [...store, ...OUTSIDE.faults] };
-  return [outside, INSIDE]
-    .flatMap((track) => planTrack(track, random, durationMs))
-    .sort((a, b) => a.atMs - b.atMs);
+  return [outside, INSIDE].map((track) => planTrack(track, random, durationMs));
 }
 
 function planTrack(track: Track, random: Random, durationMs: number): PlannedFault[] {
