@@ -41,7 +41,7 @@ const UNREACHABLE: TransportFault = {
 const TOO_LARGE: TransportFault = {
   code: 'service-protocol',
   message: (host) =>
-    `${host} sent more than 1 MiB, which is too much for an answer; check service.baseUrl, or url of the link`,
+    `${host} sent more than 1 MiB, the limit of an answer; check service.baseUrl, or url of the link`,
 };
 const NOT_HTTP: TransportFault = {
   code: 'service-blocked',

@@ -165,7 +165,7 @@ test('client failures: a body over 1 MiB, with or without a content-length', asy
     const fault = await faultOf(openClient().extract(drawFrom(service.baseUrl)));
     expect(fault.code).toBe('service-protocol');
     expect(fault.message).toBe(
-      `${service.host} sent more than 1 MiB, which is too much for an answer; check service.baseUrl, or url of the link`,
+      `${service.host} sent more than 1 MiB, the limit of an answer; check service.baseUrl, or url of the link`,
     );
   }
 });
@@ -243,7 +243,7 @@ test.each([301, 302, 303, 307, 308])(
       const fault = await faultOf(openClient().extract(drawFrom(service.baseUrl, { method })));
       expect(fault.code).toBe('service-blocked');
       expect(fault.message).toBe(
-        `${service.host} redirects to ${elsewhere.host} (status ${status}); noria does not follow, because that would send the key there; correct service.baseUrl, or url of the link`,
+        `${service.host} redirects to ${elsewhere.host} (status ${status}); noria follows no redirect, because that would send the key to another host; correct service.baseUrl, or url of the link`,
       );
     }
     expect(elsewhere.received).toEqual([]);
