@@ -1,7 +1,6 @@
 /**
- * A shared pool in memory: the reference model, and what the main process of a noria with workers keeps.
- *
- * Every replica gets facts in the microtask after they were published, in the same order as all others.
+ * A shared pool in memory: the reference model, and the shared pool of the primary process of a noria with workers. Every replica
+ * gets each fact in the microtask after its publication, in the same order as all other replicas.
  */
 import type { Clock } from '../core/clock.ts';
 import type { SharedSession } from '../pool/shared-member.ts';
@@ -11,7 +10,7 @@ import { SharedPoolState } from './shared-state.ts';
 
 export interface MemorySharedPoolOptions {
   readonly clock: Clock;
-  /** Absent where only one replica draws, at a pace of its own. */
+  /** Absent if only one replica draws, with its own pace. */
   readonly pace?: PaceStore;
 }
 
@@ -25,7 +24,7 @@ export class MemorySharedPool {
   readonly #clock: Clock;
   readonly #pace: PaceStore;
   readonly #state = new SharedPoolState();
-  /** By replica, in the order in which they began to follow. */
+  /** By replica name, in the order in which they began to follow. */
   readonly #connections = new Map<string, Connection>();
 
   constructor({ clock, pace = NO_PACE }: MemorySharedPoolOptions) {
@@ -35,9 +34,8 @@ export class MemorySharedPool {
 
   /**
    * The shared pool for one replica.
-   *
-   * @param replica - unique among those that are connected.
-   * @param servesClients - false: the others do not see it in `FleetView.replicas`.
+   * @param replica - unique among the connected replicas.
+   * @param servesClients - false: `FleetView.replicas` does not include it.
    */
   connect(replica: string, { servesClients = true } = {}): PacedSharedPool {
     const connection = new Connection(servesClients);
@@ -106,7 +104,7 @@ export class MemorySharedPool {
   }
 }
 
-/** What one replica has not received yet. Delivers it in a microtask, so that no method of the pool calls a follower. */
+/** What one replica has not received yet. Delivered in a microtask, so that no method of the pool calls a follower directly. */
 class Connection {
   readonly servesClients: boolean;
   #follower: Follower | undefined;

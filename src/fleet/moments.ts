@@ -1,8 +1,8 @@
-/** Moves the moments of facts, states and beats from one clock to another. */
+/** Converts the moments in facts, states and beats from one clock to another. */
 import type { MemberActivity, MemberQuarantine, SharedMember, SharedSession } from '../pool/shared-member.ts';
 import type { Beat, Fact, MemberRecord, SharedState } from './shared-pool.ts';
 
-/** From a moment of one clock to the same moment of another one. */
+/** Converts a moment to another clock. */
 export type Shift = (moment: number) => number;
 
 export function shiftFact(fact: Fact, shift: Shift): Fact {

@@ -1,9 +1,9 @@
-/** What the other replicas of a pool need and use, from their beats. */
+/** Tracks what the other replicas of a pool need and use, from their beats. */
 import type { Demand } from '../pool/drawn-member.ts';
 import type { PoolSharing } from '../pool/sharing.ts';
 import type { Beat, FleetView } from './shared-pool.ts';
 
-/** What another replica reported last. */
+/** The latest report of another replica. */
 interface OtherReplica {
   waiting: number;
   demand: Readonly<Record<string, Demand>>;
@@ -17,7 +17,7 @@ export class OtherReplicas {
   readonly #countsLeases: boolean;
   readonly #byName = new Map<string, OtherReplica>();
 
-  /** @param countsLeases - the pool counts their open leases as its own. */
+  /** @param countsLeases - whether the pool counts the leases of the others as its own. */
   constructor(sharing: PoolSharing, { countsLeases }: { readonly countsLeases: boolean }) {
     this.#sharing = sharing;
     this.#countsLeases = countsLeases;
@@ -27,7 +27,7 @@ export class OtherReplicas {
     for (const { by, beat } of beats) this.#hear(by, beat);
   }
 
-  /** All others have ended, and their leases with them. */
+  /** Sets the replicas that are still running. The leases of all others have ended. */
   keep(replicas: readonly string[]): void {
     for (const name of this.#byName.keys()) if (!replicas.includes(name)) this.#forget(name);
   }
@@ -86,7 +86,7 @@ function addDemand(one: Demand, other: Demand): Demand {
   };
 }
 
-/** @returns the difference to the last count. */
+/** @returns the change since the last count. */
 function changeCount(counts: Map<string, number>, key: string, count: number): number {
   const before = counts.get(key) ?? 0;
   if (count === 0) counts.delete(key);

@@ -1,12 +1,9 @@
 /**
- * Keeps a pool and a shared pool the same: publishes what the pool finds out, and applies what other replicas publish.
- *
- * Facts are published at the end of the turn of the event loop that made them, beats at most every `beatMs`, and more demand at
- * once. While a fact of this replica is on its way to the log, facts of others about the same thing come before it there, so
- * they are skipped: the last one decides.
- *
- * It also grants the leases of the pool. A session that is unknown here is first opened in the shared pool, so that all
- * replicas put it on the same member.
+ * Keeps a pool and its shared pool in step: publishes the changes of the pool, and applies the changes that other replicas
+ * publish. Facts are published at the end of the event loop turn in which they arose. Beats are published at most every `beatMs`,
+ * but a rise in demand at once. The last fact in the log decides. So while a fact of this replica has not yet returned from the
+ * log, facts of other replicas about the same thing are skipped: they precede it in the log. Also grants the leases of the pool.
+ * If a session is unknown here, it is first opened in the shared pool, so that all replicas choose the same member.
  */
 import { BoundedMap } from '../core/bounded-map.ts';
 import type { Clock } from '../core/clock.ts';
@@ -48,21 +45,21 @@ export interface ReplicaOptions {
   readonly shared: SharedPool;
   /** See `SharingOptions`. */
   readonly sameMachine: boolean;
-  /** False: this replica only watches the others. It counts their open leases as its own. */
+  /** False: this replica serves no clients. It counts the open leases of the others as its own. */
   readonly servesClients: boolean;
-  /** Replicas that must report that a member failed, before it is removed everywhere. */
+  /** How many replicas must report that a member failed before it is removed everywhere. */
   readonly evictionVotes: (replicas: number) => number;
-  /** Ms on a clock that all replicas share; absent without one. See `PoolShare`. */
+  /** Ms on a clock that all replicas share; absent without such a clock. See `PoolShare`. */
   readonly commonMs?: () => number;
   /** Least time between two beats. */
   readonly beatMs: number;
-  /** Executes a command that was given to another replica, or before this one started. */
+  /** Executes an operator's command that another replica received, or that was given before this replica started. */
   readonly onCommand?: (command: SourceCommand) => void;
 }
 
-/** Members with incomplete votes that are remembered. */
+/** The most members with incomplete votes to remember. */
 const MAX_VOTES = 10_000;
-/** Below this rate of members used up, it need not be reported again. */
+/** Below this rate, the use-up of members is not reported again. */
 const QUIET_RATE = 0.001;
 
 export class Replica implements LeaseProvider, Follower {
@@ -70,11 +67,11 @@ export class Replica implements LeaseProvider, Follower {
   readonly #sharing: PoolSharing;
   readonly #subscriptions: readonly Disposable[];
   readonly #others: OtherReplicas;
-  /** Replicas that reported a member as failed, by member. */
+  /** The replicas that reported a member as failed, by member. */
   readonly #votes = new BoundedMap<string, Set<string>>(MAX_VOTES);
-  /** Facts that were published and have not come back, by what they are about. */
+  /** Own facts that have not yet returned from the log, by subject. */
   readonly #inFlight = new Map<string, number>();
-  /** Sessions that are being opened in the shared pool. */
+  /** The sessions that are being opened in the shared pool. */
   readonly #opening = new Map<string, Promise<void>>();
   #replicas: readonly string[] = [];
   #outbox: Fact[] = [];
@@ -95,12 +92,15 @@ export class Replica implements LeaseProvider, Follower {
     this.#subscriptions = [
       bus.on('demand.rose', () => this.#beatNow()),
       bus.on('client.waited', () => {
-        if (this.#sharing.waiting === 0) this.#beatNow(); // another replica must not draw for it
+        if (this.#sharing.waiting === 0) this.#beatNow(); // another replica must not draw for this demand
       }),
     ];
   }
 
-  /** Loads what is shared and follows it. @throws NoriaError like `SharedPool.follow`. */
+  /**
+   * Loads the shared state and follows it.
+   * @throws NoriaError like `SharedPool.follow`.
+   */
   async open(): Promise<void> {
     await this.#options.shared.follow(this);
   }
@@ -121,7 +121,7 @@ export class Replica implements LeaseProvider, Follower {
     this.#options.pool.report(report);
   }
 
-  /** As far as this replica knows. The others pick from the same members. */
+  /** Number of replicas that this replica knows to serve clients. */
   upcoming(query: UpcomingQuery): readonly UpcomingMember[] {
     return this.#options.pool.upcoming(query);
   }
@@ -195,7 +195,7 @@ export class Replica implements LeaseProvider, Follower {
     this.#isHearing = false;
   }
 
-  /** The others no longer see this replica. Idempotent. */
+  /** Stops following: the other replicas no longer see this replica. Idempotent. */
   async close(): Promise<void> {
     this.#closed = true;
     this.#beatTimer?.[Symbol.dispose]();
@@ -203,7 +203,7 @@ export class Replica implements LeaseProvider, Follower {
     await this.#options.shared.close();
   }
 
-  /** The lease, once all replicas agree on the member of its session. */
+  /** Grants the lease once all replicas have the same member for its session. */
   #inOpenSession(request: LeaseRequest, answer: Answer): Answer | Promise<Answer> {
     if (!isLease(answer)) return answer;
     const { session, member } = answer;
@@ -216,7 +216,7 @@ export class Replica implements LeaseProvider, Follower {
     });
   }
 
-  /** One request at a time opens a session; the others wait for it. */
+  /** The first request opens the session in the shared pool; others for the same session wait for it. */
   async #openSession(name: string): Promise<void> {
     const opening = this.#opening.get(name) ?? this.#bind(name);
     this.#opening.set(name, opening);
@@ -265,7 +265,10 @@ export class Replica implements LeaseProvider, Follower {
     else this.#inFlight.delete(subject);
   }
 
-  /** @returns whether the member is to be removed. */
+  /**
+   * Counts a vote.
+   * @returns whether the member must be removed.
+   */
   #countVote({ member, votesNeeded }: MemberLeft, by: string): boolean {
     if (votesNeeded <= 1) return true;
     const votes = this.#votes.get(member) ?? new Set();
@@ -274,7 +277,7 @@ export class Replica implements LeaseProvider, Follower {
     return votes.size >= votesNeeded;
   }
 
-  /** The changes that bring the pool to a loaded record. */
+  /** The changes that give the pool the content of a loaded record. */
   #changesOf({ member, left, quarantine, bans, votes }: MemberRecord): PoolChange[] {
     const { id } = member;
     if (left !== undefined) {
@@ -289,7 +292,9 @@ export class Replica implements LeaseProvider, Follower {
     ];
   }
 
-  /** Lets replicas start their rotation with different members of a draw, so that together they use all members evenly. */
+  /**
+   * Starts the rotation at a different member in each replica, so that all replicas together use the members of a draw evenly.
+   */
   #inOwnOrder(changes: readonly PoolChange[]): readonly PoolChange[] {
     const joined = changes.filter(({ kind }) => kind === 'member.joined');
     const index = this.#replicas.indexOf(this.#options.name);
@@ -324,7 +329,7 @@ export class Replica implements LeaseProvider, Follower {
   }
 }
 
-/** Whether the change must not leave this machine: its own findings, and members with a password of their own. */
+/** Whether the change stays on this machine: evidence of its own, and members with their own password. */
 function isLocal(change: PoolChange): boolean {
   switch (change.kind) {
     case 'source.restricted':
@@ -338,7 +343,7 @@ function isLocal(change: PoolChange): boolean {
   }
 }
 
-/** What the fact is about: of two such facts, the later one decides. Undefined where the order does not matter. */
+/** The subject of a fact: of two facts with the same subject, the later one decides. Undefined if the order does not matter. */
 function subjectOf(fact: Fact): string | undefined {
   switch (fact.kind) {
     case 'member.joined':

@@ -23,13 +23,16 @@ import type {
 } from '../pool/shared-member.ts';
 import type { PaceStore } from '../state/pace-file.ts';
 
-/** What a replica tells the others. */
+/** What a replica publishes for the others. */
 export type Fact = Exclude<PoolChange, { kind: 'member.left' }> | MemberLeft | SourceCommand;
 
-/** The member is removed everywhere when `votesNeeded` different replicas have published this fact, itself included. */
+/**
+ * A replica found the member to have failed. The member is removed everywhere once `votesNeeded` different replicas have
+ * published this.
+ */
 export type MemberLeft = Extract<PoolChange, { kind: 'member.left' }> & { readonly votesNeeded: number };
 
-/** The operator's command for a source, which every replica executes. The last `pause` or `resume` is part of the state. */
+/** The operator's command for a source. Every replica executes it. The last `pause` or `resume` is part of the state. */
 export interface SourceCommand {
   readonly kind: 'source.commanded';
   readonly source: string;
@@ -43,7 +46,7 @@ export interface LoggedFact {
   readonly fact: Fact;
 }
 
-/** A member as a replica finds it when it starts to follow. */
+/** A member in the state that a new follower loads. */
 export interface MemberRecord {
   readonly member: SharedMember;
   /** The replica that published it first. */
@@ -51,50 +54,56 @@ export interface MemberRecord {
   readonly quarantine?: MemberQuarantine | undefined;
   /** Hosts. */
   readonly bans: readonly string[];
-  /** Accepted leases of clients in all replicas so far, by their beats. */
+  /** Accepted leases of clients in all replicas, according to their beats. */
   readonly uses: number;
   /** Replicas that voted for its removal. */
   readonly votes: readonly string[];
-  /** Why it was removed; absent: it is a member. A removed one is kept until its end of life, so that no late fact brings it back. */
+  /**
+   * Why it was removed; absent: it is a member. A removed member is kept until its end of life, so that a late fact cannot bring
+   * it back.
+   */
   readonly left?: Pick<MemberLeft, 'reason' | 'fault'> | undefined;
 }
 
-/** All that is shared, without the beats. Members and sessions that have ended may be missing. */
+/** The complete shared state, without the beats. Members and sessions that have ended may be missing. */
 export interface SharedState {
   readonly members: readonly MemberRecord[];
   readonly sessions: readonly SharedSession[];
   /** Sources that the operator has paused. */
   readonly paused: readonly string[];
-  /** Absent where replicas of different machines share the state: those publish no restrictions. */
+  /** Restrictions. Absent if the replicas are on different machines, since those publish none. */
   readonly restrictions?: readonly Restriction[] | undefined;
 }
 
-/** What one replica does. Unlike facts, only the last numbers matter, and the sum of `uses`. */
+/** The activity of one replica. Unlike with facts, only the latest numbers count; `uses` are added up. */
 export type Beat = PoolActivity;
 
-/** What the other replicas do. */
+/** The activity of the other replicas. */
 export interface FleetView {
-  /** Names of the replicas that follow now and serve clients, in an order that is the same for all, this one included. */
+  /** Names of the replicas that serve clients at present, this one included, in the same order for all replicas. */
   readonly replicas: readonly string[];
   /**
-   * New beats of other replicas, in order. Beats of one replica may be merged: the last numbers of each member, and the last
-   * demand. A replica that is no longer in `replicas` has no demand and no open leases.
+   * New beats of other replicas, in order. Several beats of one replica may be merged: the latest numbers of each member, and the
+   * latest demand. A replica that is not in `replicas` has no demand and no open leases.
    */
   readonly beats: readonly { readonly by: string; readonly beat: Beat }[];
-  /** Accepted leases in all replicas so far, for members where beats have changed this sum. By member. */
+  /** Accepted leases in all replicas, by member, for the members where beats have changed this sum. */
   readonly uses: Readonly<Record<string, number>>;
 }
 
-/** Receives what is shared. The methods are called one at a time, never from within a method of `SharedPool`. */
+/**
+ * Receives the shared state and its changes. The methods are called one at a time, and never during a call of a method of
+ * `SharedPool`.
+ */
 export interface Follower {
   /**
-   * The state up to the first fact that `followed` will get. Called once at the start, and again whenever facts were lost,
-   * for example after the connection was. The follower then publishes again what it knows and the state lacks.
+   * The state just before the first fact that `followed` will receive. Called once at the start, and again whenever facts were
+   * lost, for example with the connection. The follower then publishes again what the state lacks.
    */
   loaded(state: SharedState): void;
   /**
-   * Facts in the order of the log, without gap or repetition since `loaded`. A replica gets its own facts, too: their
-   * position shows which facts of others came before and after them.
+   * Facts in the order of the log, without gaps or repetitions since `loaded`. A replica also gets its own facts: their position
+   * shows which facts of other replicas came before and after them.
    */
   followed(facts: readonly LoggedFact[]): void;
   heard(view: FleetView): void;
@@ -103,40 +112,38 @@ export interface Follower {
 /** The shared pool as one replica uses it. */
 export interface SharedPool {
   /**
-   * Begins to follow; call it once. Resolves after the first `loaded` and `heard`, when the others see this replica.
-   *
-   * @throws NoriaError when the shared state cannot be reached at all.
+   * Begins to follow; call it once. Resolves after the first `loaded` and `heard`, when the other replicas see this one.
+   * @throws NoriaError if the shared state is unreachable.
    */
   follow(follower: Follower): Promise<void>;
   /**
-   * Appends facts to the log, in this order. Returns at once and never throws. While the connection is lost, facts are
-   * dropped: the next `loaded` shows what is missing.
+   * Appends facts to the log in this order. Returns at once and never throws. Without a connection, facts are dropped; the next
+   * `loaded` shows what is missing.
    */
   publish(facts: readonly Fact[]): void;
   /**
-   * Replaces the demand of this replica, and adds its uses to the state. Like `publish` otherwise. Others hear it within about
-   * a second, and more demand at once. A replica calls it only when something has changed.
+   * Replaces the demand of this replica and adds its uses to the state. Otherwise like `publish`. The others receive it within
+   * about a second, and a rise in demand at once. Call it only after changes.
    */
   beat(beat: Beat): void;
   /**
-   * Opens a session that this replica does not know, in one atomic step. If no replica has it, or the one in the state has
-   * no member, the proposal becomes part of the state, and a `session.moved` by this replica is appended. Otherwise the state
-   * stays as it is.
-   *
-   * @returns the session in the state, which another replica may have opened or moved; the proposal when the connection is
-   *   lost or too slow. Never rejects.
+   * Opens a session that this replica does not know, in one atomic step. If no replica has the session, or the session has no
+   * member, the proposal becomes part of the state and a `session.moved` of this replica is appended. Otherwise the state does
+   * not change.
+   * @returns the session in the state, which another replica may have opened or moved. Returns the proposal if the connection is
+   * lost or too slow. Never rejects.
    */
   bindSession(proposed: SharedSession): Promise<SharedSession>;
-  /** Ends the connection: the others no longer see this replica. Its facts stay. Idempotent. */
+  /** Ends the connection: the other replicas no longer see this one. Its facts remain. Idempotent. */
   close(): Promise<void>;
 }
 
-/** For replicas that draw. */
+/** For replicas that draw members. */
 export interface PacedSharedPool extends SharedPool {
   /**
-   * The pace of all instances, one for all replicas. A change is decided after all facts that this replica published before
-   * it are in the log, and a claim only after this replica has received the whole log; otherwise another replica would draw
-   * what has just been drawn. While the connection is lost, changes are rejected with `fleet-store-lost`.
+   * The pace of all instances, shared by all replicas. A change is decided only after all facts that this replica published
+   * earlier are in the log. A claim also requires that this replica has received the whole log; otherwise it could repeat the
+   * draw of another replica. Without a connection, changes are rejected with `fleet-store-lost`.
    */
   readonly pace: PaceStore;
 }

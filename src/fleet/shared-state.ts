@@ -1,7 +1,6 @@
 /**
- * The shared state as the result of the facts in the log: the reference for every implementation of `SharedPool`.
- *
- * It has no timer: what has ended is removed when something is added.
+ * Computes the shared state from the facts in the log. It is the reference for every implementation of `SharedPool`. It has no
+ * timer: expired entries are removed when something is added.
  */
 import type {
   MemberActivity,
@@ -14,18 +13,18 @@ import type { LoggedFact, MemberLeft, MemberRecord, SharedState } from './shared
 
 type Mutable<T> = { -readonly [Key in keyof T]: T[Key] };
 
-/** How many additions there are between two searches for what has ended. */
+/** The number of additions between two removals of expired entries. */
 const ADDITIONS_PER_SWEEP = 1_000;
 
 export class SharedPoolState {
   readonly #members = new Map<string, Mutable<MemberRecord>>();
   readonly #sessions = new Map<string, SharedSession>();
   readonly #paused = new Set<string>();
-  /** The last one of each source, and of the network. */
+  /** The latest restriction of each source, and of the network. */
   readonly #restrictions = new Map<string, Restriction>();
   #additions = 0;
 
-  /** @param state - to begin with; default: nothing. */
+  /** @param state - the initial state; default: empty. */
   constructor(state?: SharedState) {
     for (const record of state?.members ?? []) this.#members.set(record.member.id, { ...record });
     for (const session of state?.sessions ?? []) this.#sessions.set(session.name, session);
@@ -63,7 +62,7 @@ export class SharedPoolState {
         this.#restrictions.set('', fact); // no source has this name
         break;
       case 'member.suspected':
-        break; // matters only at that moment
+        break; // not part of the state: it matters only at the moment of the fact
       case 'source.commanded':
         if (fact.command === 'pause') this.#paused.add(fact.source);
         if (fact.command === 'resume') this.#paused.delete(fact.source);
@@ -71,7 +70,10 @@ export class SharedPoolState {
     }
   }
 
-  /** Applies a part of a beat. @returns the uses in all replicas so far; undefined when there is no such member. */
+  /**
+   * Applies a member's part of a beat.
+   * @returns the uses in all replicas; undefined if there is no such member.
+   */
   addUse({ member, uses, endsAt }: MemberActivity): number | undefined {
     const state = this.#members.get(member);
     if (state === undefined) return undefined;
@@ -80,7 +82,7 @@ export class SharedPoolState {
     return state.uses;
   }
 
-  /** Applies a part of a beat. */
+  /** Applies a session's part of a beat. */
   useSession({ session: name, uses, usedAt, ttlMs }: SessionActivity): void {
     const session = this.#sessions.get(name);
     if (session === undefined) return;
@@ -88,23 +90,23 @@ export class SharedPoolState {
     this.#sessions.set(name, { ...session, ttlMs, uses: session.uses + uses, usedAt: latest });
   }
 
-  /** The replica that published the member first; undefined when there is no such member. */
+  /** The replica that published the member first; undefined if there is no such member. */
   drawnBy(member: string): string | undefined {
     return this.#members.get(member)?.drawnBy;
   }
 
-  /** How many members and sessions it has, including some that have ended. */
+  /** Number of members and sessions, including some that have ended. */
   get size(): number {
     return this.#members.size + this.#sessions.size;
   }
 
-  /** The session, unless it has ended. */
+  /** The session, if it exists and has not ended. */
   session(name: string, now: number): SharedSession | undefined {
     const session = this.#sessions.get(name);
     return session === undefined || session.usedAt + session.ttlMs <= now ? undefined : session;
   }
 
-  /** A copy. */
+  /** A copy of the state. */
   read(now: number): SharedState {
     return {
       members: [...this.#members.values()]

@@ -1,14 +1,14 @@
 /**
- * A shared pool in which sources are filed under the instance that they draw from, because each noria may name its sources
- * differently. What is about an instance that no source here has is left out.
+ * A view of a shared pool with local source names. The shared pool names a source by the instance from which it draws, because
+ * each noria may use other names. Facts about an instance without a local source are left out.
  */
 import type { Demand } from '../pool/drawn-member.ts';
 import type { Beat, Fact, Follower, LoggedFact, SharedPool, SharedState } from './shared-pool.ts';
 
-/** The current names: a reload may change them. */
+/** Called each time, because a reload may change the names. */
 export interface SourceKeys {
   keyOf(source: string): string;
-  /** Undefined: no source here draws from the instance. */
+  /** Undefined: no local source draws from the instance. */
   sourceOf(key: string): string | undefined;
 }
 
@@ -41,7 +41,7 @@ function translateFor(follower: Follower, { sourceOf }: SourceKeys): Follower {
   };
 }
 
-/** Empty when the fact is about an unknown source. */
+/** Empty if the fact is about an instance without a local source. */
 function renameFact(fact: Fact, rename: Rename): Fact[] {
   switch (fact.kind) {
     case 'member.joined': {
@@ -55,7 +55,7 @@ function renameFact(fact: Fact, rename: Rename): Fact[] {
     case 'source.restricted':
     case 'evictions.frozen':
     case 'member.suspected':
-      return []; // the service and the network treat each machine by itself
+      return []; // restrictions stay on one machine: the service and the network may treat each machine differently
     case 'member.quarantined':
     case 'member.restored':
     case 'member.left':

@@ -1,4 +1,4 @@
-/** Binds one configured address of a listener, and explains in plain words when that fails. */
+/** Binds one configured address of a listener, and explains failures. */
 import { createServer, type Server, type Socket } from 'node:net';
 import { NoriaError } from '../core/faults.ts';
 import { formatHostPort } from '../core/host-port.ts';
@@ -14,19 +14,20 @@ export interface BoundAddress {
 }
 
 interface BindOptions {
-  /** @param localPort - the bound port, passed on to save a system call for each connection. */
+  /** @param localPort - the bound port. Passed on, because reading it from each connection costs a system call. */
   readonly onConnection: (socket: Socket, localPort: number) => void;
-  /** A connection could not be accepted, for example because no file descriptor is free. The server keeps listening. */
+  /**
+   * Called when a connection could not be accepted, for example because no file descriptor is free. The server keeps listening.
+   */
   readonly onAcceptError: (error: Error) => void;
-  /** Whether to bind an address that other machines can reach. */
+  /** Whether the address may be reachable from other machines. */
   readonly allowNonLoopback: boolean;
 }
 
 /**
  * Returns one listening server for each port.
- *
- * @throws NoriaError `listen-failed`, or `bad-config` for an address that must not be reachable from other machines. Servers
- *   that were already bound are closed.
+ * @throws NoriaError `listen-failed`, or `bad-config` for an address that must not be reachable from other machines. Before it
+ * throws, it closes the servers that it has bound.
  */
 export async function bind(address: ListenAddress, options: BindOptions): Promise<Server[]> {
   if (address.kind === 'fd') return [await bindOne({ fd: address.fd }, `fd:${address.fd}`, options)];

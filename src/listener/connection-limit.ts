@@ -1,27 +1,27 @@
 /**
- * Holds accepted connections until it is known whether a limit that several processes share allows them. What a client sends
- * in the meantime waits in its socket.
+ * Holds an accepted connection until it is known whether a limit shared by several processes allows it. Data from the client
+ * waits in its socket meanwhile.
  */
 import type { Socket } from 'node:net';
 import type { Deadlines } from '../core/deadlines.ts';
 
 /** A connection limit that several processes share. */
 export interface ConnectionLimit {
-  /** Whether one more connection is allowed: now, or by a promise that never rejects. Every `true` needs a `release`. */
+  /** Asks whether one more connection is allowed. The promise never rejects. Call `release` once for each `true`. */
   acquire(): boolean | Promise<boolean>;
   release(): void;
 }
 
-/** Answers awaited at once: as many as the kernel queues connections to accept, so that a burst is not refused. */
+/** The most unanswered calls of `acquire`. Equal to the kernel's accept queue, so a burst of connections is not refused. */
 const MAX_PENDING = 512;
-/** After this time the process that decides is assumed to hang, and the connection is refused. */
+/** After this time without an answer, the deciding process is assumed to hang, and the connection is refused. */
 const ANSWER_TIMEOUT_MS = 2_000;
 
 export class AdmissionQueue {
   readonly #limit: ConnectionLimit;
   readonly #deadlines: Deadlines;
   readonly #waiting = new Set<Socket>();
-  /** Unanswered calls of `acquire`, including those for clients that no longer wait. */
+  /** Unanswered calls of `acquire`, including those for clients that have disconnected. */
   #pendingCount = 0;
 
   constructor(limit: ConnectionLimit, deadlines: Deadlines) {
@@ -30,8 +30,8 @@ export class AdmissionQueue {
   }
 
   /**
-   * @param admit - called once, now or later, with whether the connection is allowed; not called if the client leaves first.
-   *   The permit is released when the connection closes.
+   * @param admit - called once with whether the connection is allowed, possibly before `request` returns; not called if the client
+   * disconnects first. The permit is released when the connection closes.
    */
   request(accepted: Socket, admit: (allowed: boolean) => void): void {
     if (this.#pendingCount >= MAX_PENDING) {
@@ -53,7 +53,7 @@ export class AdmissionQueue {
       this.#pendingCount -= 1;
       this.#deadlines.clear(timeout);
       if (this.#waiting.delete(accepted)) this.#settle(accepted, allowed, admit);
-      else if (allowed) this.#limit.release(); // too late: the request timed out
+      else if (allowed) this.#limit.release(); // the answer came too late: the client disconnected or timed out
     });
   }
 
@@ -63,7 +63,7 @@ export class AdmissionQueue {
   }
 
   #settle(accepted: Socket, allowed: boolean, admit: (allowed: boolean) => void): void {
-    if (accepted.readableEnded) accepted.destroy(); // the client has left, and 'end' is not emitted again
+    if (accepted.readableEnded) accepted.destroy(); // the client has disconnected, and 'end' will not be emitted again
     if (allowed && accepted.destroyed) this.#limit.release();
     if (accepted.destroyed) return;
     if (allowed) accepted.on('close', () => this.#limit.release());

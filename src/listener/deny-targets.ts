@@ -1,10 +1,8 @@
 /**
- * The rules of `denyTargets` for one listener, compiled once and checked for every request, and the check for noria's own
- * addresses.
- *
- * Targets are in canonical form (core/host-port.ts), so `2130706433` and `[::ffff:127.0.0.1]` are compared as the addresses
- * they mean. Names are not resolved here. Only members resolve names, so a name that resolves to a private address cannot
- * reach noria's own network.
+ * The rules of `denyTargets` for one listener, compiled once and checked for every request. Also the check for noria's own
+ * addresses. Targets are in canonical form (core/host-port.ts), so `2130706433` and `[::ffff:127.0.0.1]` are compared as the
+ * addresses that they mean. noria resolves no names. Members do, so a name that resolves to a private address does not lead into
+ * noria's own network.
  */
 import { hostname, networkInterfaces } from 'node:os';
 import type { HostPort } from '../core/host-port.ts';
@@ -12,9 +10,9 @@ import { embeddedIpv4, isLoopbackAddress, isPrivateAddress, Networks } from '../
 import { parseTargetRule, type TargetRule } from '../core/target-rule.ts';
 import type { BoundAddress } from './bind.ts';
 
-/** Ports on which mail servers accept mail: refused against spam. */
+/** Ports of mail servers, refused to prevent spam. */
 const SMTP_PORTS: readonly number[] = [25, 465, 587];
-/** The usual names of loopback in hosts files. */
+/** The names that hosts files usually give to loopback addresses. */
 const LOOPBACK_NAMES = [
   'localhost',
   'localhost.localdomain',
@@ -55,7 +53,7 @@ export class DenyTargets {
     });
   }
 
-  /** Names the kind of rule that excludes this target, without quoting the rule; undefined when no rule does. */
+  /** Returns the kind of rule that excludes this target, without the rule itself; undefined if no rule does. */
   reasonToDeny(target: HostPort): string | undefined {
     if (this.#ports.some(({ from, to }) => target.port >= from && target.port <= to)) {
       return 'the port of the target is in denyTargets';
@@ -77,8 +75,8 @@ export class DenyTargets {
 }
 
 /**
- * Whether a target is one of noria's own listeners or its admin address. These are refused even without a rule: otherwise a
- * client could reach the admin API through the proxy, or create a proxy loop.
+ * Whether a target is one of noria's own listeners or its admin address. noria always refuses these: otherwise a client could
+ * reach the admin API through the proxy, or create a proxy loop.
  */
 export function isOwnAddress(target: HostPort, own: readonly BoundAddress[]): boolean {
   return own.some(({ host: address, port }) => {
@@ -93,12 +91,12 @@ export function isOwnAddress(target: HostPort, own: readonly BoundAddress[]): bo
 function reaches(host: string, address: string): boolean {
   if (host === address) return true;
   const wildcard = address === '0.0.0.0' || address === '::';
-  // As targets, 127.0.0.0/8, ::1 and the wildcard addresses all mean this machine.
+  // As targets, 127.0.0.0/8, ::1 and the wildcard addresses all mean this machine. `embeddedIpv4` maps :: to 0.0.0.0.
   const isLocal = isLoopbackAddress(host) || host === '0.0.0.0'; // `embeddedIpv4` maps :: to 0.0.0.0
   return isLocal ? wildcard || isLoopbackAddress(address) : wildcard && isInterfaceAddress(host);
 }
 
-/** The names of loopback, and this machine's own name with and without its domain. */
+/** The loopback names, and this machine's own name with and without its domain. */
 function ownNames(): ReadonlySet<string> {
   const name = hostname().toLowerCase();
   return new Set([...LOOPBACK_NAMES, name, name.replace(/\..*$/s, '')]);
@@ -112,7 +110,7 @@ function isPrivateName(name: string, own: ReadonlySet<string>): boolean {
   return isOwnName(name, own) || PRIVATE_SUFFIXES.some((suffix) => name.endsWith(suffix));
 }
 
-/** Reads the interfaces each time, which is rare: only targets with one of noria's own ports get here. */
+/** Reads the interfaces on each call. Calls are rare: only for targets with one of noria's own ports. */
 function isInterfaceAddress(address: string): boolean {
   return Object.values(networkInterfaces()).some((list) => list?.some((each) => each.address === address));
 }

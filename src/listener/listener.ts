@@ -1,9 +1,7 @@
 /**
- * One listener of the configuration: its listening sockets, its limits, and the client connections it has accepted.
- *
- * The first byte of a connection selects the protocol: 5 and 4 are SOCKS, everything else is HTTP. With TLS it is the first
- * byte inside TLS. Owns the servers, the accepted sockets and the HTTP server; closing a client's socket also ends the request
- * or tunnel on it.
+ * One listener of the configuration: its listening sockets, its limits, and the client connections that it accepted. The first
+ * byte of a connection selects the protocol: 5 and 4 are SOCKS, everything else is HTTP. With TLS, the first decrypted byte does.
+ * Owns the servers, the accepted sockets and the HTTP server. Closing a client's socket also ends its request or tunnel.
  */
 import type { Server, Socket } from 'node:net';
 import { createSecureContext, type SecureContext } from 'node:tls';
@@ -19,7 +17,7 @@ import { serveSocks } from './socks/handshake.ts';
 
 /** The certificate that a listener with TLS presents to its clients. */
 export interface TlsMaterial {
-  /** PEM, the chain included. */
+  /** PEM, including the chain. */
   readonly cert: string | Buffer;
   /** PEM. */
   readonly key: string | Buffer;
@@ -31,13 +29,13 @@ export interface ListenerOptions extends ConnectionOptions {
   /** Present if clients connect to the proxy with TLS. */
   readonly tls?: TlsMaterial;
   readonly maxConnections: number;
-  /** Where several processes share the limit: decides in place of a local count of connections. */
+  /** Set if several processes share the limit: replaces the local count of connections. */
   readonly sharedLimit?: ConnectionLimit;
-  /** Whether to bind an address that other machines can reach. False for a listener without users. */
+  /** Whether an address may be reachable from other machines. False for a listener without users. */
   readonly allowNonLoopback: boolean;
 }
 
-/** Refused connections that are kept open at once to receive a reply; further ones are closed without one. */
+/** The most refused connections that stay open to receive a reply. Further ones are closed without a reply. */
 const MAX_REFUSED_OPEN = 64;
 const SOCKS_VERSIONS = new Map<number | undefined, 4 | 5>([
   [4, 4],
@@ -46,9 +44,8 @@ const SOCKS_VERSIONS = new Map<number | undefined, 4 | 5>([
 
 /**
  * Opens a listener.
- *
- * @throws NoriaError `listen-failed` if an address cannot be bound; `bad-config` if the TLS material cannot be used, or if an
- *   address must not be reachable from other machines. Everything opened by then is closed.
+ * @throws NoriaError `listen-failed` if an address cannot be bound; `bad-config` if the TLS material is unusable, or if an
+ * address must not be reachable from other machines. Before it throws, it closes everything that it has opened.
  */
 export async function openListener(options: ListenerOptions): Promise<Listener> {
   const listener = new Listener(options);
@@ -65,7 +62,7 @@ export class Listener {
   readonly name: string;
   readonly #options: ListenerOptions;
   readonly #servers: Server[] = [];
-  /** Port 0 is replaced by the assigned port, so that listening again uses the same one. */
+  /** Port 0 is replaced by the assigned port, so that `listen` after `stop` uses the same port. */
   #listenAddresses: readonly ListenAddress[];
   #addresses: readonly BoundAddress[] = [];
   readonly #connections = new LiveList<ClientConnection>();
@@ -91,16 +88,15 @@ export class Listener {
     return this.#addresses;
   }
 
-  /** Client connections open now. */
+  /** Number of open client connections. */
   get connectionCount(): number {
     return this.#connections.size;
   }
 
   /**
-   * Listens on all addresses; a no-op while it listens. After `stop` it uses the same addresses and ports as before.
-   *
-   * @throws NoriaError `listen-failed` if an address cannot be bound, for example because another process has taken it; the
-   *   listener is then stopped.
+   * Listens on all addresses; no-op while it listens. After `stop` it uses the same addresses and ports as before.
+   * @throws NoriaError `listen-failed` if an address cannot be bound, for example because another process uses it. The listener
+   * is then stopped.
    */
   async listen(): Promise<void> {
     if (this.#servers.length > 0) return;
@@ -131,9 +127,8 @@ export class Listener {
   }
 
   /**
-   * Checks a new certificate without using it yet: connections use it once the returned function has been called.
-   *
-   * @throws NoriaError `bad-config` if it cannot be used.
+   * Checks a new certificate. Connections use it once the returned function is called.
+   * @throws NoriaError `bad-config` if the certificate is unusable.
    */
   prepareTls(material: TlsMaterial): () => void {
     const context = secureContext(this.name, material);
@@ -142,7 +137,7 @@ export class Listener {
     };
   }
 
-  /** Stops accepting, closes idle connections, and resolves when those with a request in progress have ended. */
+  /** Stops accepting and closes idle connections. Resolves when all requests in progress have ended. */
   async drain(): Promise<void> {
     const stopped = this.#stopAccepting();
     for (const connection of this.#connections.all()) connection.drain();
@@ -165,7 +160,7 @@ export class Listener {
   async #stopAccepting(): Promise<void> {
     this.#admissionQueue?.clear();
     await Promise.all(this.#servers.map((server) => new Promise((resolve) => server.close(resolve))));
-    // A server no longer counts a connection as soon as it is destroyed, before its 'close' handlers have run.
+    // A server stops counting a destroyed connection before the connection's 'close' handlers have run.
     if (this.#connections.size > 0) await new Promise<void>((resolve) => this.#onEmpty.push(resolve));
   }
 
@@ -196,7 +191,7 @@ export class Listener {
     this.#open(accepted, localPort, openCount < this.#options.maxConnections);
   }
 
-  /** Reading the address is a system call, so it is done only where it matters. A client that has left has no address. */
+  /** Reading the address costs a system call, so it is read only when needed. A closed connection has no address. */
   #admits(accepted: Socket): boolean {
     const { access } = this.#options;
     return access.admitsAll || access.admits(accepted.remoteAddress);

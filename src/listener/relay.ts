@@ -1,9 +1,8 @@
 /**
- * The hot path: relays bytes between a client and a member until both directions have ended.
- *
- * Owns both sockets. Forwards half-close and resets in both directions, applies back-pressure, counts bytes, and ends the relay
- * after a silence. It adds no error handlers: those of the listener and the dialer stay on the sockets, and 'close' follows every
- * error. Both sockets must be created with `allowHalfOpen`.
+ * The hot path: relays bytes between a client and a member until both directions have ended. Owns both sockets. Forwards
+ * half-close and resets in both directions, applies back-pressure, counts bytes, and enforces the idle timeouts. It adds no error
+ * handlers: listener and dialer have attached theirs, and 'close' follows every error. Both sockets must be created with
+ * `allowHalfOpen`.
  */
 import type { Socket } from 'node:net';
 import { TLSSocket } from 'node:tls';
@@ -17,11 +16,11 @@ import { reset } from './reset.ts';
 /** Durations in ms. */
 export interface RelayOptions {
   readonly deadlines: Deadlines;
-  /** After this long without a byte in either direction both sockets are destroyed. */
+  /** Both sockets are destroyed after this time without a byte in either direction. */
   readonly idleTimeoutMs: number;
-  /** The same limit once one direction has ended. */
+  /** Replaces `idleMs` once one direction has ended. */
   readonly lingerMs: number;
-  /** Called once, when both sockets have closed. Ending the lease is the caller's task. */
+  /** Called once, when both sockets have closed. The caller then ends the lease. */
   readonly onEnd: (result: RelayResult) => void;
 }
 
@@ -30,15 +29,13 @@ export interface RelayResult {
   readonly bytesUp: number;
   /** From the target to the client. */
   readonly bytesDown: number;
-  /** The member's side ended or failed before its first byte, although the client had sent something and was still open. */
+  /** The member's side ended or failed before its first byte, although the client had sent data and was still connected. */
   readonly cut: boolean;
 }
 
 /**
- * Relays between `client` and the member's socket. Either may be paused or flowing, and neither may have another 'data'
- * listener.
- *
- * @param early - what the client has already sent: goes to the target first, as `memberConnection.head` goes to the client first.
+ * Relays between `client` and the member's socket. Each may be paused or flowing, and must not have another 'data' listener.
+ * @param early - what the client has already sent; goes to the target first. `memberConnection.head` goes to the client first.
  */
 export function relay(
   client: Socket,
@@ -50,8 +47,8 @@ export function relay(
 }
 
 /**
- * How long a client may read what the member has sent before a reset: a reset discards what is still on its way, and a client
- * that is still sending would see it before the answer.
+ * How long a client may read the data that the member sent before a reset. An immediate reset of the client's connection would
+ * discard data in flight, and a client that is still sending would see the reset before the answer.
  */
 const RESET_DELAY_MS = 2_000;
 /** Bits for the sides whose socket has not closed. */
@@ -90,14 +87,14 @@ class Relay {
     member.on('data', this.#sendDown).on('end', this.#onMemberEnd).on('close', this.#onMemberClose);
     client.on('drain', this.#onClientDrain);
     member.on('drain', this.#onMemberDrain);
-    // A chunk of at least the client's high-water mark pauses the member until 'drain', unless it is written at once. Either
-    // way it has been written before the member's buffer is used again.
+    // A chunk that reaches the client's high-water mark pauses the member until 'drain', unless it was written at once. In both
+    // cases it is written before the member's read buffer is reused.
     if (member instanceof TunnelSocket) member.lendFrom(client.writableHighWaterMark);
     client.resume();
     member.resume();
     if (early !== undefined && early.length > 0) this.#sendUp(early);
     if (head.length > 0) this.#sendDown(head);
-    // Events that were emitted before the listeners were added are not emitted again.
+    // Handles events that were emitted before the listeners were added.
     if (client.readableEnded) this.#onClientEnd();
     if (member.readableEnded) this.#onMemberEnd();
     if (client.destroyed) this.#onClientClose();
@@ -126,7 +123,7 @@ class Relay {
     this.#client.resume();
   };
 
-  /** Delayed, because most tunnels are short and do not need these system calls. */
+  /** Delayed to save system calls: most tunnels end before they need this. */
   readonly #enableKeepAlive = (): void => {
     this.#client.setKeepAlive(true, TCP_KEEP_ALIVE_MS);
     this.#member.setKeepAlive(true, TCP_KEEP_ALIVE_MS);
@@ -148,8 +145,8 @@ class Relay {
   };
 
   /**
-   * Half-closes a side. If both sides have ended and its buffer is empty, `destroy` does so with fewer system calls than `end`,
-   * except in TLS, which must still send close_notify.
+   * Half-closes a side. If both sides have ended and its buffer is empty, `destroy` needs fewer system calls than `end`. Not in
+   * TLS, where `end` still has to send close_notify.
    */
   #endWritable(side: Socket): void {
     const bothEnded = this.#clientEnded && this.#memberEnded;
@@ -160,7 +157,7 @@ class Relay {
 
   readonly #onClientClose = (): void => {
     if ((this.#open & CLIENT) === 0) return;
-    // After two clean ends the member's socket flushes its buffer and closes by itself.
+    // After two clean ends, the member's socket flushes its buffer and closes by itself.
     if (!this.#clientEnded || !this.#memberEnded) reset(this.#member);
     this.#onClose(CLIENT);
   };
@@ -176,8 +173,8 @@ class Relay {
   };
 
   /**
-   * The member's connection was reset or failed. A clean end would make what has arrived look complete, so the client's connection
-   * is reset too, once the client has had time to read what was received before. Its own bytes are discarded.
+   * The member's connection failed or was reset. A clean end would make the received data look complete, so the client's
+   * connection is reset as well, after the client has had time to read the data. Data from the client is discarded.
    */
   #resetClient(): void {
     const client = this.#client;
@@ -188,7 +185,7 @@ class Relay {
     }
     client.off('data', this.#sendUp).on('end', this.#resetClientNow).resume();
     this.#linger();
-    // Called when everything before it has been written.
+    // Called when all earlier data has been written.
     client.write(NOTHING, () => {
       if (client.destroyed) return;
       if (client.readableEnded) this.#resetClientNow();

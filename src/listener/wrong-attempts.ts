@@ -1,22 +1,25 @@
 /**
- * Counts attempts with wrong credentials by client network and user name, bounded in memory and in time. They slow down only
- * further wrong ones: otherwise one client could lock out all others behind the same address.
+ * Counts attempts with wrong credentials by client network and user name, with bounded memory and time. It delays only further
+ * wrong attempts: otherwise one client could lock out all others behind the same address.
  */
 import { BoundedMap } from '../core/bounded-map.ts';
 import type { Clock } from '../core/clock.ts';
 import { clientNetwork } from '../core/networks.ts';
 
-/** A wrong attempt: where it came from, and the user name that it tried. */
+/** A wrong attempt: the client's network, and the user name that the client sent. */
 export interface WrongAttempt {
   readonly address: string | undefined;
   readonly user: string;
 }
 
-/** Attempts of one client and user within a window. A browser's own retries stay far below. */
+/** Most attempts of one client and user in a window. The automatic retries of browsers stay far below. */
 export const MAX_WRONG_ATTEMPTS = 20;
 const WINDOW_MS = 60_000;
 const MAX_WINDOWS = 10_000;
-/** Attempts of all clients. Above this, the credentials of clients with too many attempts are no longer checked. */
+/**
+ * Most attempts of all clients in a second. Above it, noria no longer checks the credentials of clients with too many wrong
+ * attempts.
+ */
 const MAX_WRONG_PER_SECOND = 2_000;
 const SECOND_MS = 1_000;
 
@@ -35,14 +38,14 @@ export class WrongAttempts {
     this.#clock = clock;
   }
 
-  /** Ms until a further wrong attempt is answered as the first ones; 0 while there are not too many. */
+  /** Ms until the client may try again; 0 while it does not have too many wrong attempts. */
   retryAfterMs(attempt: WrongAttempt): number {
     const window = this.#windows.get(keyOf(attempt));
     if (window === undefined || window.count < MAX_WRONG_ATTEMPTS) return 0;
     return Math.max(0, window.endsAt - this.#clock.monotonic());
   }
 
-  /** Whether all clients together have sent too many in this second. */
+  /** Whether all clients together have sent too many wrong attempts in this second. */
   get isFlooded(): boolean {
     return this.#second.count >= MAX_WRONG_PER_SECOND && this.#second.endsAt > this.#clock.monotonic();
   }

@@ -1,4 +1,4 @@
-/** The data plane as the daemon controls it: the listeners and the dialer behind them, in this process or in several workers. */
+/** The data plane as the daemon controls it: the listeners and their dialer, in this process or in several workers. */
 import type { ListenAddress } from '../core/listen-address.ts';
 import type { Secret } from '../core/secret.ts';
 import type { DialerSettings, MemberDialer } from '../dialer/dialer.ts';
@@ -11,38 +11,37 @@ import type { PoolSettings } from '../pool/options.ts';
 export interface DataPlane {
   /** In the order of the settings. */
   readonly listeners: readonly ListenerStatus[];
-  /** How many processes serve clients, and how many should. */
+  /** Number of processes that serve clients, and the configured number. */
   readonly workers: { readonly wanted: number; readonly running: number };
   /** The dialer of this process, for health checks. */
   readonly dialer: Pick<MemberDialer, 'attempt'>;
   /**
-   * Opens and closes listeners until they match `settings`. When one cannot be opened, restores the previous listeners and
-   * throws. The update is provisional until `commit`: updating back to the previous settings restores those listeners with
-   * their connections.
-   *
+   * Opens and closes listeners until they match `settings`. If a listener cannot be opened, restores the previous listeners and
+   * throws. The update is provisional until `commit`: an update back to the previous settings restores those listeners with their
+   * connections.
    * @param drainTimeoutMs - how long tunnels of removed listeners may take to finish.
    * @throws NoriaError listen-failed, bad-config
    */
   update(settings: readonly ListenerSettings[], drainTimeoutMs: number): Promise<void>;
-  /** Completes a reload that can no longer fail: applies these settings and drains the listeners that `update` removed. */
+  /** Makes the update final: applies these settings and drains the listeners that `update` removed. */
   commit(settings: PlaneSettings): void;
   setContext(context: PlaneContext): void;
-  /** Forgets which members of the source refused its credentials. */
+  /** Forgets which members of the source have refused its credentials. */
   resetRefusals(source: string): void;
   /** Closes the connections of this session or member now. */
   closeConnections(of: LeaseHolder): void;
-  /** noria is about to close: a running or later `update` ends within about a second, even if a worker hangs. */
+  /** Prepares for the end of noria: a current or later `update` ends within about a second, even if a worker hangs. */
   prepareToClose(): void;
-  /** Stops accepting clients. Resolves when every connection with a request under way has ended. */
+  /** Stops accepting clients. Resolves when every request in progress has ended. */
   drain(): Promise<void>;
   /** Closes everything now. */
   close(): Promise<void>;
 }
 
-/** What a reload may change behind the listeners. The daemon reconfigures its own pool itself. */
+/** Settings behind the listeners that a reload may change. The daemon configures its own pool separately. */
 export interface PlaneSettings {
   readonly dialer: DialerSettings;
-  /** For the pools of other processes. */
+  /** For the pools of worker processes. */
   readonly pool: PoolSettings;
 }
 
@@ -54,26 +53,26 @@ export interface ListenerSettings
   readonly tls?: { readonly cert: string; readonly key: Secret };
   /** Set by the workers plane for listeners that several processes open. */
   readonly shared?: {
-    /** Equal in every process; a reload that does not change the listener keeps it. */
+    /** The same in every process. A reload that does not change the listener keeps the id. */
     readonly id: number;
-    /** Replaces port 0, which would give every process another port. */
+    /** Replaces port 0, for which each process would get a different port. */
     readonly port: number | undefined;
   };
 }
 
-/** What listeners know about the rest of noria. */
+/** What listeners need to know about the rest of noria. */
 export interface PlaneContext {
-  /** Names that clients may use in the `source` routing option. */
+  /** Source names that clients may use in the `source` routing option. */
   readonly sourceNames: readonly string[];
-  /** Of the admin API and of proxyPool. Never a target, like the listeners themselves. */
+  /** The addresses of the admin API and of proxyPool. Clients may not use them as targets. */
   readonly apiAddresses: readonly BoundAddress[];
 }
 
 export interface ListenerStatus {
-  /** The address as configured: the listener's name in events and metrics. */
+  /** The configured address. It names the listener in events and metrics. */
   readonly name: string;
   readonly protocols: ListenerSettings['protocols'];
   readonly addresses: readonly BoundAddress[];
-  /** Open client connections, including those accepted before a reload changed the listener. */
+  /** Open client connections, including those accepted before the last change of the listener. */
   readonly connections: number;
 }

@@ -1,9 +1,7 @@
 /**
- * The open listeners, through reloads. An unchanged listener keeps its connections. A changed one hands its addresses to
- * its successor and lets its own tunnels finish.
- *
- * An update is provisional until `commit`: a listener that it removes stops listening but keeps its connections, so that an
- * update back to the previous settings restores it.
+ * The open listeners, across reloads. An unchanged listener keeps its connections. A changed listener hands its addresses to its
+ * successor, and its own tunnels may finish. An update is provisional until `commit`: until then, a removed listener only stops
+ * listening and keeps its connections, so a second update can restore it.
  */
 import { type Clock, pause } from '../core/clock.ts';
 import { Deadlines } from '../core/deadlines.ts';
@@ -30,10 +28,10 @@ export interface ListenerSetOptions {
   readonly sharing?: ListenerSharing;
 }
 
-/** What the processes that open the same listener have in common. */
+/** The shared state of all processes that open the same listener. */
 export interface ListenerSharing {
   connectionLimit(listenerId: number): ConnectionLimit;
-  /** A client of this process sent wrong credentials. */
+  /** Called when a client of this process sent wrong credentials. */
   onWrongCredentials(listenerId: number, attempt: WrongAttempt): void;
 }
 
@@ -44,27 +42,27 @@ interface OpenedListener {
   readonly access: Access;
 }
 
-/** A listener that an update wants: open, suspended by an uncommitted update, or (without `existing`) new. */
+/** A listener that an update requires: open, suspended by an uncommitted update, or new (without `existing`). */
 interface Wanted {
   readonly settings: ListenerSettings;
   readonly existing: OpenedListener | undefined;
 }
 
-/** What one update has done so far. Used to undo it. */
+/** The steps of an update so far, in order to undo them. */
 interface Change {
   readonly removed: readonly OpenedListener[];
-  /** Those of `removed` whose addresses another listener needs. */
+  /** The part of `removed` whose addresses another listener needs. */
   readonly stopped: OpenedListener[];
-  /** Listeners that the update has opened or restored. */
+  /** Listeners that the update opened or restored. */
   readonly started: OpenedListener[];
 }
 
-/** Limits that need no configuration key. */
+/** Limits without a configuration key. */
 const HEADER_TIMEOUT_MS = 15_000;
 const HANDSHAKE_TIMEOUT_MS = 15_000;
 /** How long one direction of a tunnel may stay open and silent after the other has ended. */
 const LINGER_MS = 60_000;
-/** Coarse is enough: the timeouts above are much longer. */
+/** Resolution of the deadlines: coarse, because the timeouts above are much longer. */
 const DEADLINE_TICK_MS = 250;
 
 export class ListenerSet {
@@ -72,13 +70,13 @@ export class ListenerSet {
   readonly #deadlines: Deadlines;
   #context: PlaneContext;
   #opened: readonly OpenedListener[] = [];
-  /** The listeners before the uncommitted updates; undefined when every update is committed. */
+  /** The listeners of the last commit; undefined while there is no uncommitted update. */
   #previous: { readonly opened: readonly OpenedListener[]; readonly drainTimeoutMs: number } | undefined;
-  /** Listeners of an earlier configuration whose tunnels finish. */
+  /** Listeners of earlier configurations whose tunnels have not ended. */
   readonly #draining = new Map<Listener, Promise<void>>();
-  /** Descriptors opened so far. Once closed, the same number can belong to another file. */
+  /** Descriptors that were opened. Never opened again: after a close, the same number may refer to another file. */
   readonly #usedFds = new Set<number>();
-  /** Recomputed on change, because every request reads it. */
+  /** Cached, because every request reads it. */
   #ownAddresses: readonly BoundAddress[] = [];
 
   constructor(options: ListenerSetOptions) {
@@ -129,7 +127,7 @@ export class ListenerSet {
     if (restorable.length > 0) this.#previous = { opened: restorable, drainTimeoutMs };
     for (const removed of change.removed) {
       stop(removed);
-      // An update can only go back to the listeners of the last commit, so one opened since then can be closed.
+      // An update can only restore the listeners of the last commit, so listeners that were opened later can be closed.
       if (!restorable.includes(removed)) this.#drainAndClose(removed.listener, drainTimeoutMs);
     }
   }
@@ -141,7 +139,7 @@ export class ListenerSet {
     this.#previous = undefined;
   }
 
-  /** A client sent wrong credentials to another process that shares this listener. */
+  /** A client of another process that shares this listener sent wrong credentials. */
   countWrongCredentials(listenerId: number, attempt: WrongAttempt): void {
     const opened = this.#opened.find(({ settings }) => settings.shared?.id === listenerId);
     opened?.access.countWrongCredentials(attempt);
@@ -160,7 +158,7 @@ export class ListenerSet {
     this.#deadlines.clearAll();
   }
 
-  /** Removed by an uncommitted update: they no longer listen, and keep their connections. */
+  /** Listeners removed by an uncommitted update: they do not listen, but keep their connections. */
   get #suspended(): readonly OpenedListener[] {
     return (this.#previous?.opened ?? []).filter((opened) => !this.#opened.includes(opened));
   }
@@ -189,8 +187,9 @@ export class ListenerSet {
   }
 
   /**
-   * @throws NoriaError listen-failed when another program has taken an address in the moment when it was free. That listener
-   *   is then closed; the next reload that names it opens it again.
+   * Restores the listeners.
+   * @throws NoriaError listen-failed if another program has taken an address while it was free. That listener is closed; the next
+   * reload that contains it opens it again.
    */
   async #undo({ stopped, started }: Change, reason: unknown, drainTimeoutMs: number): Promise<void> {
     for (const each of started) {
@@ -213,8 +212,9 @@ export class ListenerSet {
   }
 
   /**
-   * @throws NoriaError listen-failed for a descriptor that was not inherited, or was opened before: a change to such a listener
-   *   needs a restart, during which the service manager keeps the socket.
+   * Checks a listener with a file descriptor.
+   * @throws NoriaError listen-failed if the descriptor was not inherited, or was opened before. To change such a listener,
+   * restart noria; the service manager keeps the socket open meanwhile.
    */
   #claimInherited(address: ListenAddress): void {
     if (address.kind !== 'fd') return;
@@ -279,7 +279,7 @@ export class ListenerSet {
       sessionMode: settings.sessionMode,
       ...(source !== undefined && { source }),
       get sources() {
-        return sourceNames(); // a reload can change them while the listener stays open
+        return sourceNames(); // read each time: a reload can change the value while the listener is open
       },
       idleTimeoutMs: settings.idleTimeoutMs,
       lingerMs: LINGER_MS,
@@ -296,12 +296,14 @@ export class ListenerSet {
   }
 }
 
-/** Stops listening, except on an inherited socket: it could not be opened again, and no other listener needs its address. */
+/**
+ * Stops listening. Inherited sockets keep listening: they could not be opened again, and no other listener can use their address.
+ */
 function stop({ settings, listener }: OpenedListener): void {
   if (settings.address.kind !== 'fd') listener.stop();
 }
 
-/** Reads a changed certificate of a listener that stays open. Calling the result puts it in use. */
+/** Reads a changed certificate for a listener that stays open. The returned function puts it into use. */
 function prepareCertificate({ settings, existing }: Wanted): (() => void)[] {
   const { tls } = settings;
   if (tls === undefined || existing === undefined || isSame(existing.settings.tls, tls)) return [];

@@ -1,4 +1,4 @@
-/** The data plane in this process. */
+/** The data plane inside the daemon's process. */
 import { type DialerOptions, type DialerSettings, MemberDialer } from '../dialer/dialer.ts';
 import type { LeaseProvider } from '../pool/lease.ts';
 import type { Pool } from '../pool/pool.ts';
@@ -31,7 +31,7 @@ export function openLocalPlane({ dialer: settings, leases, ...options }: LocalPl
     setContext: (context) => listeners.setContext(context),
     resetRefusals: (source) => dialer.resetRefusals(source),
     closeConnections: (of) => dialer.closeConnections(options.pool.leasesOf(of)),
-    prepareToClose() {}, // an update here waits for no other process
+    prepareToClose() {}, // no-op: only updates of other processes need time
     drain: () => listeners.drain(),
     async close() {
       await listeners.close();

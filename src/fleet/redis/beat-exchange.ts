@@ -1,6 +1,6 @@
 /**
- * Exchanges beats with the store: sends those of this replica, and receives those of the others with each answer. A replica that
- * has nothing new to send asks once a second, which also shows the others that it lives.
+ * Exchanges beats with the store: each call sends this replica's beat and receives the new beats of the others. A replica without
+ * news still calls once a second, which shows the others that it is running.
  */
 import type { Clock } from '../../core/clock.ts';
 import type { MemberActivity, SessionActivity } from '../../pool/shared-member.ts';
@@ -32,11 +32,11 @@ export interface BeatExchangeOptions {
   readonly nameTaken: () => void;
 }
 
-/** All moments are the store's. */
+/** All moments are on the store's clock. */
 export interface BeatAnswer {
   /** New beats of other replicas. */
   readonly beats: readonly { readonly by: string; readonly beat: Beat }[];
-  /** The activity in all new beats, those of this replica included. */
+  /** The activity of all new beats, including those of this replica. */
   readonly members: readonly MemberActivity[];
   readonly sessions: readonly SessionActivity[];
   /** The number of the last entry of the log. */
@@ -45,23 +45,23 @@ export interface BeatAnswer {
   readonly snapshot: number;
 }
 
-/** Beats that follow each other faster are merged. */
+/** Least time between two beats. Faster ones are merged. */
 const LEAST_GAP_MS = 100;
 
 interface ListedReplica extends Omit<ReplicaStatus, 'lastSeenSeconds'> {
-  /** Monotonic moment of its last beat. */
+  /** Monotonic moment of this replica's last beat. */
   readonly seenAt: number;
 }
 
 export class BeatExchange {
   readonly #options: BeatExchangeOptions;
-  /** Merged beats that were not sent yet. */
+  /** The merged beats that have not been sent. */
   #unsent: Beat | undefined;
   #lastBeat = '0-0';
   #listed: readonly ListedReplica[] = [];
   #exchange: Promise<void> | undefined;
   #timer: Disposable | undefined;
-  /** Whether the store knows the record of this process. */
+  /** Whether the store has the record of this process. */
   #isListed = false;
   #isClosed = false;
 
@@ -69,7 +69,7 @@ export class BeatExchange {
     this.#options = options;
   }
 
-  /** The state was loaded: later beats than this one are new. */
+  /** The state was loaded up to this beat; only later beats are new. */
   start(lastBeat: string): void {
     this.#lastBeat = lastBeat;
   }
@@ -120,7 +120,7 @@ export class BeatExchange {
     try {
       await this.#send(beat);
     } catch (error) {
-      // handled: uses are lost, so everything is loaded again
+      // handled: uses are lost, so this replica loads everything again
       store.connection.reset(faultOf(error));
     }
     this.#exchange = undefined;
@@ -154,7 +154,7 @@ export class BeatExchange {
     });
   }
 
-  /** `previous`: the record that was in the store, with its time. */
+  /** `previous`: the record of this name in the store before this call, with its time. */
   #checkName(previous: string): void {
     const { record, nameTaken } = this.#options;
     const found = decodeReplica(previous.slice(previous.indexOf(' ') + 1));
@@ -163,7 +163,7 @@ export class BeatExchange {
     this.#isListed = true;
   }
 
-  /** Name, time and record in turn. */
+  /** Reads a list of name, time, record, name, time, record, and so on. */
   #readReplicas(storeNow: number, reply: Reply | undefined): ListedReplica[] {
     const now = this.#options.clock.monotonic();
     const texts = listOf(reply).map(String);
@@ -187,7 +187,7 @@ export class BeatExchange {
   }
 }
 
-/** The last numbers count, except those of uses, which are counted since the last beat. */
+/** Merges two beats. The later numbers replace the earlier ones, except for uses, which are added. */
 function merged(before: Beat, { waiting, demand, members, sessions }: Beat): Beat {
   return {
     waiting,

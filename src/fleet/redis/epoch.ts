@@ -1,44 +1,41 @@
 /**
- * The epoch of a fleet's data: how the replicas notice that the store lost something.
- *
- * The store may have been restarted, emptied, restored from a backup, or replaced by a replica that lacks the last writes. Then a
- * call may have been made that its data does not show. Every script therefore begins with EPOCH_LUA, which compares the identity
- * of the server with the one that the data was written on. After a change it starts a new epoch with a floor: every instance
- * counts as called at that moment.
- *
- * Data without an epoch is that of a new fleet, or of a store that was emptied. Only replicas that remember an epoch can tell, so
- * the first claim waits NEW_STORE_WAIT_MS for one of them. Each script names the epoch that its replica remembers.
+ * The epoch of a fleet's data, by which replicas detect that the store lost data. The store may have been restarted, emptied,
+ * restored from a backup, or replaced by a replica that lacks the last writes. Its data may then miss a call to the service.
+ * Every script therefore begins with EPOCH_LUA, which compares the server's identity with the one stored with the data. If they
+ * differ, a new epoch begins with a floor: every instance counts as called at that moment. Data without an epoch belongs to a new
+ * fleet, or to a store that was emptied. Only a replica that remembers an epoch can tell which, so the first claim waits
+ * NEW_STORE_WAIT_MS for such a replica. Each script passes the epoch that its replica remembers.
  */
 import type { FleetKeys } from './keys.ts';
 import type { Reply } from './store-client.ts';
 
-/** The format of the data in the store. A replica that finds a higher one does not start. */
+/** Format version of the data. A replica refuses to start if the store has a higher one. */
 export const STORE_FORMAT = 1;
-/** Longer than replicas need to return to a store (MAX_DELAY_MS of store-connection.ts), shorter than people wait. */
+/** Longer than replicas need to reconnect (MAX_DELAY_MS of store-connection.ts), shorter than people wait. */
 export const NEW_STORE_WAIT_MS = 2_500;
 /**
- * A replica that remembers another epoch proves only that claims were possible until its last contact. Another one, which has
- * ended since, may have claimed a little later.
+ * A replica that remembers an epoch proves only that claims were possible until its last contact. Another replica, which has
+ * ended since, may have claimed up to this much later.
  */
 const FORGOTTEN_CLAIMS_MS = 5_000;
 
 export interface EpochState {
-  /** The store's time, in epoch ms, when the script ran. */
+  /** The store's time, in epoch ms, when the script was running. */
   readonly now: number;
   readonly id: string;
-  /** Every instance counts as called at this store time; 0: no floor. */
+  /** Every instance counts as called at this moment of the store's time; 0: no floor. */
   readonly floorAt: number;
-  /** No claim before this store time. */
+  /** Claims must wait until this moment of the store's time. */
   readonly openAt: number;
 }
 
-/** The arguments that EPOCH_LUA reads, before those of the script itself. */
+/** The arguments of EPOCH_LUA. Those of the script itself follow. */
 export interface EpochArguments {
-  /** Empty: this replica remembers none. */
+  /** The remembered epoch; empty: none. */
   readonly remembered: string;
-  /** Since the last answer of the store in that epoch. */
+  /** Time since the store's last answer in that epoch. */
   readonly rememberedForMs: number;
-  /** The id of the next epoch, if one has to begin. */
+  /** The id for a new epoch, used if one begins. */
   readonly fresh: string;
   /** Whether the store's clock was set. */
   readonly clockWasSet: boolean;
@@ -55,9 +52,9 @@ export function epochArguments(state: EpochArguments): (string | number)[] {
 }
 
 /**
- * Lua at the head of every script. KEYS are those of `epochKeys`, ARGV[1] to ARGV[4] the arguments above. Defines `now` and
- * `answer(...)`, with which the script returns its values after those of the epoch. Without an epoch, what else there is was
- * written in an unknown order, so it is deleted.
+ * The Lua code at the start of every script. KEYS are those of `epochKeys`; ARGV[1] to ARGV[4] are the arguments above. Defines
+ * `now`, and `answer(...)`, which returns the script's values after those of the epoch. If there is no epoch, it deletes all
+ * other data of the fleet, because the order in which they were written is unknown.
  */
 export const EPOCH_LUA = `
 local function whole(number) return string.format('%.0f', number) end
@@ -89,7 +86,7 @@ end
 local function answer(...) return { whole(now), epoch, whole(floorAt), whole(openAt), ... } end
 `;
 
-/** Splits the answer of a script into the state of the epoch and the script's own values. */
+/** Splits a script's answer into the state of the epoch and the script's values. */
 export function readEpoch(reply: Reply): { readonly state: EpochState; readonly values: readonly Reply[] } {
   if (!Array.isArray(reply)) throw new TypeError(`a script of the fleet answered ${typeof reply}`);
   const [now, id, floorAt, openAt, ...values]: Reply[] = reply;

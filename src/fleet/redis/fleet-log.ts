@@ -1,16 +1,15 @@
 /**
- * The scripts of the log, the sessions and the beats.
- *
- * The state of a fleet is the result of all facts, computed by each replica alike (shared-state.ts). The store keeps the entries of
- * the log since the last snapshot of that state. Any replica may write the next snapshot, after which the log is trimmed.
+ * The scripts of the log, the sessions and the beats. The state of a fleet is the result of all facts, and each replica computes
+ * it in the same way (shared-state.ts). The store keeps a snapshot of the state and the log entries since then. Any replica may
+ * write the next snapshot; the log is then trimmed.
  */
 import { FleetScript } from './fleet-store.ts';
 
-/** A replica without a beat for this time is no longer listed. */
+/** A replica whose last beat is older than this is not listed. */
 export const REPLICA_SILENT_MS = 5_000;
-/** Beats are kept for replicas that were slow to ask. */
+/** How long beats are kept for slow replicas. */
 const BEATS_KEPT_MS = 10_000;
-/** Entries before a snapshot that are kept, so that readers slightly behind need not load everything again. */
+/** Entries before a snapshot that are kept, so that slightly late readers need not load everything again. */
 const KEPT_ENTRIES = 256;
 
 const SESSION_LUA = `
@@ -140,7 +139,7 @@ return answer(previous, positions[1] or '0', positions[2] or '0', replicas,
 `,
 );
 
-/** ARGV: 5 replica, 6 its process: another one may use its name by now. */
+/** ARGV: 5 replica, 6 its process. Removes nothing if another process uses the name by now. */
 export const LEAVE = new FleetScript(
   'leave',
   `

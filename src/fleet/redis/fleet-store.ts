@@ -1,4 +1,4 @@
-/** The store as one replica of a fleet uses it: runs scripts, and follows the clock and the epoch of the store. */
+/** One replica's access to the store of a fleet: runs scripts, and tracks the clock and the epoch of the store. */
 import { randomUUID } from 'node:crypto';
 import type { Clock } from '../../core/clock.ts';
 import { NoriaError } from '../../core/faults.ts';
@@ -26,7 +26,7 @@ export interface FleetStoreOptions {
   readonly onTiming?: (operation: string, ms: number) => void;
 }
 
-/** A script of the fleet, which begins with EPOCH_LUA: its KEYS begin at 7, its ARGV at 5. */
+/** A script of the fleet. It starts with EPOCH_LUA, so its own KEYS begin at 7 and its own ARGV at 5. */
 export class FleetScript {
   /** Its name in the metrics. */
   readonly operation: string;
@@ -43,14 +43,14 @@ export interface FleetAnswer {
   readonly values: readonly Reply[];
 }
 
-/** What a script works on, after the keys and arguments of EPOCH_LUA. */
+/** The script's own keys and arguments, which follow those of EPOCH_LUA. */
 export interface ScriptInput {
   readonly keys?: readonly string[];
   readonly args?: readonly (string | number)[];
 }
 
 const HELLO = new FleetScript('hello', 'return answer()');
-/** The fastest one bounds the store's time. */
+/** The fastest answer gives the closest bounds of the store's time. */
 const HELLOS = 3;
 const UNCERTAIN_MS = 50;
 
@@ -81,14 +81,13 @@ export class FleetStore {
     });
   }
 
-  /** The id of the epoch that this replica remembers; empty before the first answer. */
+  /** The id of the remembered epoch; empty before the first answer. */
   get epochId(): string {
     return this.#epochId;
   }
 
   /**
-   * Runs a script over the connection, or over `client`.
-   *
+   * Runs a script over `client`, by default over the connection.
    * @throws NoriaError fleet-store-lost, fleet-store-unusable
    */
   async run(script: FleetScript, input: ScriptInput = {}, client?: StoreClient): Promise<FleetAnswer> {
@@ -121,7 +120,7 @@ export class FleetStore {
     for (let left = HELLOS; left > 0; left -= 1) await this.run(HELLO, {}, client);
   }
 
-  /** In another epoch, the log may have lost facts, or have others at the same positions: it must be loaded again. */
+  /** In a new epoch, the log may lack facts or have other facts at the same positions, so this replica loads it again. */
   #learn({ now, id }: EpochState, sentAt: number): void {
     const isOther = this.#epochId !== '' && this.#epochId !== id;
     this.#clockWasSet = this.clock.record(now, sentAt);
@@ -133,7 +132,7 @@ export class FleetStore {
   }
 }
 
-/** The boot time is exact only to about 10 ms, so it counts only when the machine was suspended. */
+/** The boot time is exact only to about 10 ms, so differences below that do not count as a suspension of the machine. */
 function exactStopwatch(clock: Clock, timekeeper: Timekeeper): () => number {
   const startedAt = clock.monotonic();
   const total = timekeeper.stopwatch();

@@ -1,4 +1,4 @@
-/** Finds out whether a store can serve a fleet, for `noria check`. Writes nothing that stays. */
+/** Checks whether a store can serve a fleet, for `noria check`. Leaves nothing in the store. */
 import type { Clock } from '../../core/clock.ts';
 import { NoriaError } from '../../core/faults.ts';
 import { STORE_FORMAT } from './epoch.ts';
@@ -19,7 +19,7 @@ export interface StoreReport {
 const CONNECT_DEADLINE_MS = 5_000;
 const LEAST_VERSION = 7;
 
-/** The commands that noria sends, and those of its scripts. */
+/** The commands that noria sends, directly or in its scripts. */
 const SENT = ['EVAL', 'EVALSHA', 'XREAD', 'PING', 'ROLE', 'SELECT'];
 const IN_SCRIPTS = [
   ...['DEL', 'EXISTS', 'GET', 'HDEL', 'HGET', 'HGETALL', 'HINCRBY', 'HMGET', 'HSET', 'INFO', 'PEXPIRE'],
@@ -50,7 +50,7 @@ export async function inspectStore(address: StoreAddress, name: string, clock: C
   }
 }
 
-/** What to do when the connection fails, by the text of the error. */
+/** Advice for a failed connection, by the text of its error. */
 const CONNECTION_ADVICE: readonly (readonly [text: RegExp, advice: string])[] = [
   [/without any password/, 'the store has no password: remove it from the URL'],
   [/WRONGPASS|NOAUTH|invalid username-password/i, 'check user name and password in the URL'],
@@ -63,7 +63,10 @@ const OTHER_ADVICE =
   'check host and port in the URL, that the store runs, and that this machine can reach it';
 const TRY_TLS = 'if the store requires TLS, begin the URL with rediss://';
 const TRY_PLAIN = 'if the store has no TLS on this port, begin the URL with redis://';
-/** A server without TLS waits for the rest of a command, and one with TLS closes the connection. */
+/**
+ * Sent to find out whether the port expects TLS: a server without TLS waits for the rest of the command, and a server with TLS
+ * closes the connection.
+ */
 const TLS_MISMATCH = /no connection within|closed|EPROTO|ECONNRESET|wrong version number|packet length/i;
 
 function connectionProblem(error: unknown, { server }: StoreAddress): string {
@@ -101,7 +104,7 @@ async function inspect(client: StoreClient, keys: FleetKeys, acl: string): Promi
   return { version, errors, warnings: findRisks(info) };
 }
 
-/** Without persistence, a restart of the store loses everything. The fleet survives that, but must wait. */
+/** Without persistence, a restart of the store loses everything. The fleet then continues, but after a waiting time. */
 function findRisks(info: Readonly<Record<string, string>>): string[] {
   if (info['aof_enabled'] !== '0') return [];
   return [
@@ -109,7 +112,7 @@ function findRisks(info: Readonly<Record<string, string>>): string[] {
   ];
 }
 
-/** Returns the fields, or why they are unknown. */
+/** Returns the fields, or why they could not be read. */
 async function readInfo(
   client: StoreClient,
   acl: string,
@@ -134,7 +137,7 @@ function versionOf(info: Readonly<Record<string, string>>): {
   return { version: `Redis ${redis}`, isOld: Number.parseInt(redis, 10) < LEAST_VERSION };
 }
 
-/** Tries the commands of the scripts on a key of its own, which it deletes. Returns the names of those that the user may not run. */
+/** Tries the commands of the scripts on a temporary key. Returns the names of the commands that the user may not run. */
 const TRY_LUA = `
 local key, missing = KEYS[1], {}
 local tries = {
@@ -169,7 +172,7 @@ async function findMissingPermissions(client: StoreClient, keys: FleetKeys, acl:
       if (!(error instanceof StoreRefusal)) throw error;
       if (KEY_REFUSED.test(error.message)) isKeyRefused = true;
       else if (error.message.startsWith('NOPERM')) missing.push(name);
-      return null; // handled: other refusals are no matter of permission
+      return null; // handled: other errors do not concern permissions
     }
   };
   const inScripts = await attempt('EVAL', ['EVAL', TRY_LUA, '1', keys.check]);

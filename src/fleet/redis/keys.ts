@@ -1,30 +1,29 @@
 /**
- * The names of a fleet's keys. All have one hash tag, so that one script may use any of them in a cluster, too.
- *
- * Instances and sessions are named by hashes: the address of a service and the name of a session may contain a secret.
+ * The key names of a fleet. All have the same hash tag, so that a script may use several of them in a cluster. Names of instances
+ * and sessions are hashed, because the address of a service or the name of a session may contain a secret.
  */
 import { createHash } from 'node:crypto';
 
 export interface FleetKeys {
-  /** Hash: the identity of the store and of its data, and the number of the last entry of the log. */
+  /** Hash: the identity of the store, the identity of its data, and the number of the last log entry. */
   readonly epoch: string;
-  /** Stream: the facts. The id of entry N is `N-0`. */
+  /** Stream: the log of facts. Entry N has the id `N-0`. */
   readonly log: string;
-  /** String: the state at a position of the log, before which the log may be trimmed. */
+  /** String: the snapshot of the state. Log entries before it may be trimmed. */
   readonly snapshot: string;
-  /** Hash: replica to its version, clients and the time of its last beat. */
+  /** Hash: for each replica its version, clients and time of its last beat. */
   readonly replicas: string;
   /** Stream: the beats of the last seconds. */
   readonly beats: string;
-  /** Hash of what beats have added: `uses:m:MEMBER`, `ends:m:MEMBER`, `uses:s:SESSION` and `used:s:SESSION` (last use and TTL). */
+  /** Hash of what beats add: `uses:m:MEMBER`, `ends:m:MEMBER`, `uses:s:SESSION` and `used:s:SESSION` (last use and TTL). */
   readonly uses: string;
-  /** Used by `noria check` and deleted at once. */
+  /** Temporary key of `noria check`. */
   readonly check: string;
-  /** Hash: the last call, the queue and the version of the entry. */
+  /** Hash of an instance: the last call, the queue and the version of the entry. */
   pace(instance: string): string;
-  /** Hash: a session and its member, until it ends. */
+  /** Hash of a session: its text and its member. Expires with the session. */
   session(name: string): string;
-  /** Set: the distinct IPs drawn on one day of the service. */
+  /** Set: the distinct IPs drawn in one day of the service. */
   day(source: string, day: number): string;
 }
 

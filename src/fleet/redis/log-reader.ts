@@ -1,4 +1,4 @@
-/** Loads the state of a fleet and reads the entries of its log. All moments are the store's time. */
+/** Loads the state of a fleet and reads the entries of its log. All moments are on the store's clock. */
 import type { Beat, LoggedFact, SharedState } from '../shared-pool.ts';
 import { SharedPoolState } from '../shared-state.ts';
 import { LOAD } from './fleet-log.ts';
@@ -7,23 +7,23 @@ import { decodeFacts, decodeState } from './schemas.ts';
 import { lostStore, type Reply, type StoreClient } from './store-client.ts';
 import { COMMAND_DEADLINE_MS } from './store-connection.ts';
 
-/** One entry of the log: what a replica published at once. */
+/** One entry of the log: facts that a replica published together. */
 export interface LogEntry {
   readonly number: number;
-  /** When it was appended, store time. */
+  /** When the entry was appended, on the store's clock. */
   readonly at: number;
   readonly facts: readonly LoggedFact[];
 }
 
 export interface LoadedState {
   readonly state: SharedPoolState;
-  /** The number of the last entry in the state. */
+  /** The number of the last entry that the state includes. */
   readonly number: number;
-  /** The number of the entry at which the last snapshot was taken. */
+  /** The number of the last entry in the latest snapshot. */
   readonly snapshot: number;
-  /** The id of the last beat. */
+  /** The id of the latest beat. */
   readonly beat: string;
-  /** The fields of the hash of uses. */
+  /** The field names in the hash of uses. */
   readonly fields: readonly string[];
 }
 
@@ -31,7 +31,10 @@ const EMPTY_STATE: SharedState = { members: [], sessions: [], paused: [] };
 const BLOCK_MS = 5_000;
 const ENTRIES_PER_READ = 500;
 
-/** Loads over `client`, or over the connection for commands. @throws NoriaError fleet-store-lost, fleet-store-unusable; ZodError or SyntaxError when the snapshot is damaged */
+/**
+ * Loads the state over `client`, by default over the connection for commands.
+ * @throws NoriaError fleet-store-lost, fleet-store-unusable; ZodError or SyntaxError if the snapshot is damaged
+ */
 export async function loadState(store: FleetStore, client?: StoreClient): Promise<LoadedState> {
   const { epoch, values } = await store.run(LOAD, {}, client);
   const [snapshot, position, number, entries, uses, beat] = values;
@@ -42,7 +45,10 @@ export async function loadState(store: FleetStore, client?: StoreClient): Promis
   return { state, number: Number(number), snapshot: Number(position), beat: String(beat), fields };
 }
 
-/** Calls `apply` for each entry after `number`. @throws NoriaError fleet-store-lost when the client ends, or entries are missing. */
+/**
+ * Calls `apply` for each entry after `number`.
+ * @throws NoriaError fleet-store-lost if the client ends or entries are missing.
+ */
 export async function readLog(
   { keys }: FleetStore,
   client: StoreClient,
@@ -79,7 +85,10 @@ function readEntries(reply: Reply | undefined): LogEntry[] {
   });
 }
 
-/** Applies what beats have added: fields and values in turn. Returns the fields. */
+/**
+ * Applies what beats have added.
+ * @param pairs - field, value, field, value, and so on. Returns the field names.
+ */
 function addUses(state: SharedPoolState, texts: readonly string[]): string[] {
   const fields = fieldsOf(texts);
   for (const [field, value] of Object.entries(fields)) {
@@ -100,7 +109,7 @@ const MEMBER_ENDS = 'ends:m:';
 const SESSION_USES = 'uses:s:';
 const USED_SESSION = 'used:s:';
 
-/** The fields that a beat writes. */
+/** The fields of the hash of uses that a beat writes. */
 export function useFields({ members, sessions }: Pick<Beat, 'members' | 'sessions'>): string[] {
   return [
     ...members.flatMap(({ member }) => [`${MEMBER_USES}${member}`, `${MEMBER_ENDS}${member}`]),
@@ -108,7 +117,7 @@ export function useFields({ members, sessions }: Pick<Beat, 'members' | 'session
   ];
 }
 
-/** Whether a snapshot makes the field superfluous: the member has ended, or the snapshot has the uses of the session. */
+/** Whether the field can be deleted after a snapshot: the member has ended, or the snapshot contains the uses of the session. */
 export function isCoveredBy({ members }: SharedState): (field: string) => boolean {
   const living = new Set(members.map(({ member }) => member.id));
   return (field) => {
@@ -121,7 +130,7 @@ export function listOf(reply: Reply | undefined): readonly Reply[] {
   return Array.isArray(reply) ? reply : [];
 }
 
-/** A list of names and values in turn. */
+/** Parses a list of name, value, name, value, and so on. */
 export function fieldsOf(reply: Reply | undefined): Readonly<Record<string, string>> {
   const texts = textsOf(reply);
   const pairs = texts.flatMap((name, index) => (index % 2 === 0 ? [[name, texts[index + 1] ?? '']] : []));

@@ -1,10 +1,8 @@
 /**
- * The pace of the instances of a fleet, in its store.
- *
- * A change is a compare-and-swap: one script reads the entry with its version, `decide` runs here, and a second script writes only
- * if the version is unchanged. All moments are the store's time, so the clocks of the replicas do not matter.
- *
- * A claim is written only if this replica has applied the whole log: otherwise it could draw what another one has just drawn.
+ * The pace of a fleet's instances, in its store. A change is a compare-and-swap: one script reads the entry with its version,
+ * `decide` runs here, and a second script writes if the version is unchanged. All moments are in the store's time, so the
+ * replicas' clocks do not matter. A claim is written only if this replica has applied the whole log; otherwise it could repeat
+ * the draw of another replica.
  */
 import { type Clock, pause } from '../../core/clock.ts';
 import { NoriaError } from '../../core/faults.ts';
@@ -23,13 +21,13 @@ import { FleetScript, type FleetStore } from './fleet-store.ts';
 export interface RedisPaceStoreOptions {
   readonly store: FleetStore;
   readonly clock: Clock;
-  /** Starts a stopwatch that also counts while the machine is suspended. */
+  /** Starts a stopwatch that continues while the machine is suspended. */
   readonly stopwatch: () => () => number;
   /** The timeout of a call, in ms. */
   readonly callTimeoutMs: () => number;
-  /** Absent: claims do not wait for the log. */
+  /** Absent: claims are written without regard to the log. */
   readonly log?: FollowedLog;
-  /** Called for each claim. */
+  /** Called after each claim. */
   readonly onClaim?: (outcome: ClaimOutcome) => void;
 }
 
@@ -37,21 +35,21 @@ export interface RedisPaceStoreOptions {
 export interface FollowedLog {
   /** The number of the last applied entry. */
   position(): number;
-  /** Resolves when the facts of this replica are in the log. */
+  /** Resolves when the log contains all facts of this replica. */
   flushed(): Promise<void>;
-  /** Resolves when the entry `number` is applied, or cannot be expected soon. */
+  /** Resolves when entry `number` is applied, or when it is unlikely to be applied soon. */
   catchUp(number: number): Promise<void>;
 }
 
-/** `behind`: the log was not applied yet. `outrun`: another replica changed the entry first. */
+/** `behind`: this replica had not applied the whole log. `outrun`: another replica changed the entry first. */
 export type ClaimOutcome = 'granted' | 'behind' | 'outrun';
 
-/** Replicas that collide: one of them always succeeds, so this many failures in a row have another cause. */
+/** The most tries. When replicas collide, one of them always succeeds, so more failures in a row have another cause. */
 const MAX_TRIES = 1_000;
-/** An instance without a call for a week is probably no longer configured. */
+/** Entries expire after a week without a call: the instance is probably no longer configured. */
 const FORGOTTEN_AFTER_MS = 7 * 24 * 3_600_000;
 
-/** KEYS: 7 entry. */
+/** KEYS: 7 the entry. */
 const READ = new FleetScript(
   'pace-read',
   `
@@ -60,7 +58,10 @@ return answer(entry[1] or '0', entry[2] or '')
 `,
 );
 
-/** KEYS: 7 entry. ARGV: 5 epoch, 6 version, 7 entry, 8 for a claim the number of the last applied entry, otherwise empty. */
+/**
+ * KEYS: 7 the entry. ARGV: 5 epoch, 6 version, 7 new entry, 8 for a claim the number of the last applied log entry, otherwise
+ * empty.
+ */
 const WRITE = new FleetScript(
   'pace-write',
   `
@@ -82,7 +83,7 @@ export class RedisPaceStore implements PaceStore {
     this.#options = options;
   }
 
-  /** Not before the store's time, so that an answer never counts as earlier than it was. */
+  /** An upper bound of the store's time, so that a call never counts as earlier than it was. */
   now(): Moment {
     const { clock, epochId } = this.#options.store;
     return momentAt(clock.atMost() ?? 0, epochId);
@@ -113,7 +114,7 @@ export class RedisPaceStore implements PaceStore {
     throw new NoriaError('fleet-store-lost', problem);
   }
 
-  /** Returns whether the entry was written. If not, the caller reads and decides again. */
+  /** Returns whether the entry was written. If not, the caller reads again and decides again. */
   async #write(key: string, { epoch, version, entry, next }: Change): Promise<boolean> {
     const { store, log, onClaim } = this.#options;
     const isClaim = next.call?.fate === 'pending' && next.call.id !== entry?.call?.id;
@@ -128,7 +129,7 @@ export class RedisPaceStore implements PaceStore {
     return outcome === 'written';
   }
 
-  /** The entry as if the instance had been called at the floor of the epoch, with the longest possible call. */
+  /** Treats the instance as called at the floor of the epoch, with a call of the longest possible duration. */
   #withFloor(entry: PaceEntry | undefined, { floorAt, id }: EpochState): PaceEntry | undefined {
     if (floorAt === 0 || (entry?.call !== undefined && entry.call.claimedAt.wallAt >= floorAt)) return entry;
     const arrivedWithinMs = USE_BY_MS + this.#options.callTimeoutMs();
@@ -159,7 +160,7 @@ function momentAt(storeAt: number, epochId: string): Moment {
   return { wallAt: storeAt, boot: epochId, elapsedMs: storeAt };
 }
 
-/** @throws NoriaError fleet-store-unusable: guessing could mean an early call. */
+/** @throws NoriaError fleet-store-unusable for an invalid entry. A guess could cause a call that is too early. */
 function decodeEntry(text: string): PaceEntry {
   let entry: PaceEntry | undefined;
   try {

@@ -1,9 +1,8 @@
 /**
- * The shared pool of a fleet in Valkey or Redis.
- *
- * Each replica computes the state from the same log (shared-state.ts), in the store's time. Nothing here is on the path of a client,
- * except `bindSession`, which has a short deadline. While the store is lost, facts and beats are dropped; after each return the
- * state is loaded again, and the follower publishes what it lacks.
+ * The shared pool of a fleet, in Valkey or Redis. Each replica computes the state from the same log (shared-state.ts), in the
+ * store's time. Client requests wait for nothing here except `bindSession`, which has a short deadline. While the store is
+ * unavailable, facts and beats are dropped. After each reconnect, the state is loaded again, and the follower publishes what the
+ * state lacks.
  */
 import { randomUUID } from 'node:crypto';
 import { type Clock, pause } from '../../core/clock.ts';
@@ -28,14 +27,14 @@ export interface RedisSharedPoolOptions extends Omit<FleetStoreOptions, 'follow'
   /** The name of this replica, unique in the fleet. */
   readonly replica: string;
   readonly version: string;
-  /** Connected clients of this replica. */
+  /** Number of connected clients of this replica. */
   readonly clients: () => number;
   /** The timeout of a call to the service, in ms. */
   readonly callTimeoutMs: () => number;
-  /** The next three are for tests; each has a default. */
+  /** The next three options are for tests. Each has a default. */
   readonly bindDeadlineMs?: number;
   readonly beatEveryMs?: number;
-  /** A snapshot is written when the log has more entries than this, and than the state has parts. */
+  /** A snapshot is written when the log has more entries than this number, and more than the state has parts. */
   readonly leastEntries?: number;
   readonly observer?: FleetObserver;
 }
@@ -45,16 +44,16 @@ export interface FleetObserver {
   connected(): void;
   lost(error: NoriaError): void;
   claimed(outcome: ClaimOutcome): void;
-  /** An entry of the log arrived this many ms after it was appended. */
+  /** An entry of the log arrived `ms` after it was appended. */
   lagged(ms: number): void;
-  /** Another process has the name of this replica. */
+  /** Another process uses the same replica name. */
   nameTaken(): void;
 }
 
-/** What a fact changes in the key of a session. */
+/** The key of a session after a fact. */
 interface SessionChange {
   readonly name: string;
-  /** Empty: it has ended. */
+  /** Empty: the session has ended. */
   readonly text: string;
   readonly member: string;
   readonly leftMs: number;
@@ -63,7 +62,7 @@ interface SessionChange {
 const BIND_DEADLINE_MS = 30;
 const BEAT_EVERY_MS = 1_000;
 const LEAST_ENTRIES = 500;
-/** Replicas take turns: each next one waits for so many times more entries. */
+/** Replicas take turns writing snapshots: the replica at position n waits for n times this share more entries. */
 const TURN_SHARE = 0.25;
 
 export class RedisSharedPool implements PacedSharedPool {
@@ -77,16 +76,16 @@ export class RedisSharedPool implements PacedSharedPool {
   #state = new SharedPoolState();
   /** The number of the last applied entry of the log. */
   #applied = 0;
-  /** The fields of the hash of uses, as far as they are known. */
+  /** The known field names in the hash of uses. */
   #useFields = new Set<string>();
   #waiters: { readonly number: number; readonly resolve: () => void }[] = [];
   #unpublished: Fact[] = [];
-  /** The state is loaded, and the connection is about to open: what the follower misses in the state is kept until then. */
+  /** True from the loading of the state until the connection opens. Facts that the follower publishes meanwhile are kept. */
   #isOpening = false;
   #publishing: Promise<void> | undefined;
   #lostAt: number | undefined;
   #isClosed = false;
-  /** Differs from that of another process with the same name. */
+  /** Differs from that of another process with the same replica name. */
   readonly #process = randomUUID();
 
   constructor(options: RedisSharedPoolOptions) {
@@ -124,27 +123,27 @@ export class RedisSharedPool implements PacedSharedPool {
     });
   }
 
-  /** Why the store is lost; undefined while it is connected. */
+  /** Why the store is unavailable; undefined while connected. */
   get fault(): NoriaError | undefined {
     return this.#store.connection.fault;
   }
 
-  /** For how long the store has been lost; 0 while it is connected. */
+  /** How long the store has been unavailable; 0 while connected. */
   get lostMs(): number {
     return this.#lostAt === undefined ? 0 : this.#options.clock.monotonic() - this.#lostAt;
   }
 
-  /** The replicas as the store last listed them. */
+  /** The replicas, as the store last listed them. */
   get replicas(): readonly ReplicaStatus[] {
     return this.#beats.replicas();
   }
 
-  /** The replica that drew the member, if it is shared. */
+  /** The replica that drew the member, if the shared pool has the member. */
   drawnBy(member: string): string | undefined {
     return this.#state.drawnBy(member);
   }
 
-  /** Loads the state again, for a follower that needs all of it. */
+  /** Loads the state again, because the follower needs all of it. */
   reload(): void {
     this.#store.connection.reset(
       new NoriaError('fleet-store-lost', 'noria loads the data of the store again'),
@@ -152,8 +151,8 @@ export class RedisSharedPool implements PacedSharedPool {
   }
 
   /**
-   * @throws NoriaError fleet-store-unusable when the first attempt finds that this noria cannot use the store. A store that is
-   * only lost does not throw: the first `loaded` follows when it is back.
+   * @throws NoriaError fleet-store-unusable if the first attempt shows that this noria cannot use the store. Does not throw if
+   * the store is only unreachable: the first `loaded` then follows the connect.
    */
   async follow(follower: Follower): Promise<void> {
     this.#follower = follower;
@@ -179,7 +178,7 @@ export class RedisSharedPool implements PacedSharedPool {
     if (this.fault !== undefined || this.#isClosed) return proposed;
     const { clock, bindDeadlineMs = BIND_DEADLINE_MS } = this.#options;
     const answered = new AbortController();
-    const bound = this.#bind(proposed).catch(() => proposed); // handled: alone, the proposal counts
+    const bound = this.#bind(proposed).catch(() => proposed); // handled: the proposal applies only here
     const session = await Promise.race([bound, pause(clock, bindDeadlineMs, answered.signal)]);
     answered.abort();
     return session ?? proposed;
@@ -191,7 +190,7 @@ export class RedisSharedPool implements PacedSharedPool {
     await this.#flushed();
     await this.#beats.close();
     const args = [this.#options.replica, this.#process];
-    // ignored: the others notice the missing beats
+    // ignored: the others see that the beats end
     if (this.fault === undefined) await this.#store.run(LEAVE, { args }).catch(() => {});
     await this.#store.close();
     this.#lostAt ??= this.#options.clock.monotonic();
@@ -203,11 +202,11 @@ export class RedisSharedPool implements PacedSharedPool {
     return JSON.stringify({ process: this.#process, version, clients: clients() });
   }
 
-  /** From this replica's clock to the store's, erring towards earlier moments. */
+  /** Converts from this replica's clock to the store's; never later than the exact moment. */
   readonly #toStore: Shift = (moment) =>
     Math.floor((this.#store.clock.atLeast() ?? 0) + moment - this.#options.clock.monotonic());
 
-  /** From the store's clock to this replica's, erring towards earlier moments. */
+  /** Converts from the store's clock to this replica's; never later than the exact moment. */
   readonly #toLocal: Shift = (moment) =>
     this.#options.clock.monotonic() + moment - (this.#store.clock.atMost() ?? 0);
 
@@ -256,7 +255,7 @@ export class RedisSharedPool implements PacedSharedPool {
     this.#options.observer?.lost(error);
   }
 
-  /** One script at a time, so that a repetition with the source of the script cannot change the order. */
+  /** Runs one script at a time, because a script that is sent again with its source must not change the order. */
   async #publishAll(): Promise<void> {
     while (this.#unpublished.length > 0) {
       const facts = this.#unpublished;
@@ -264,7 +263,7 @@ export class RedisSharedPool implements PacedSharedPool {
       try {
         await this.#publish(facts);
       } catch (error) {
-        // handled: facts are lost, so everything is loaded again
+        // handled: facts were lost, so everything is loaded again
         this.#store.connection.reset(faultOf(error));
         this.#unpublished = [];
       }
@@ -284,7 +283,7 @@ export class RedisSharedPool implements PacedSharedPool {
     });
   }
 
-  /** How a fact with moments of the store changes the key of its session. */
+  /** How a fact changes the key of its session. The fact has moments of the store. */
   #sessionChange(fact: Fact): SessionChange[] {
     if (fact.kind === 'session.ended') return [{ name: fact.name, text: '', member: '', leftMs: 0 }];
     if (fact.kind !== 'session.moved') return [];
@@ -334,7 +333,7 @@ export class RedisSharedPool implements PacedSharedPool {
     if (number - snapshot > turn * size) void this.#saveSnapshot();
   }
 
-  /** Its failure costs nothing: the next one follows. */
+  /** Not retried: the next snapshot makes up for a failure. */
   async #saveSnapshot(): Promise<void> {
     const state = this.#state.read(this.#storeNow);
     const members = state.members.map((record) => ({ ...record, uses: 0 })); // the hash of uses has them
@@ -349,7 +348,7 @@ export class RedisSharedPool implements PacedSharedPool {
     await this.#publishing;
   }
 
-  /** Resolves when the log is applied up to this number, or the connection is lost. */
+  /** Resolves when the log is applied up to this number, or when the connection is lost. */
   #catchUp(number: number): Promise<void> {
     if (this.fault !== undefined || this.#applied >= number) return Promise.resolve();
     return new Promise((resolve) => this.#waiters.push({ number, resolve }));

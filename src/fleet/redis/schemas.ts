@@ -1,6 +1,6 @@
 /**
- * What the store holds, decoded at the edge. Another version of noria may have written it: unknown facts are skipped, and unknown
- * fault codes replaced.
+ * Decodes and validates what the store contains. Another version of noria may have written it, so unknown facts are skipped and
+ * unknown fault codes replaced.
  */
 import { z } from 'zod';
 import { FAULTS, type FaultCode } from '../../core/faults.ts';
@@ -109,7 +109,7 @@ const beat = z.object({
   ),
 });
 
-/** The facts of one entry of the log, without those that this version does not know. */
+/** The facts of one log entry, except those that this version does not know. */
 export function decodeFacts(text: string): Fact[] {
   const entries: unknown = JSON.parse(text);
   if (!Array.isArray(entries)) return [];
@@ -140,7 +140,7 @@ const replicaSchema = z.object({
   clients: z.number(),
 });
 
-/** What the store knows about a replica. */
+/** The record of a replica in the store. */
 export type ReplicaRecord = Readonly<z.infer<typeof replicaSchema>>;
 
 /** @returns undefined for an empty text. */

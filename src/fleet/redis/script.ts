@@ -2,7 +2,7 @@
 import { createHash } from 'node:crypto';
 import { type Reply, StoreRefusal } from './store-client.ts';
 
-/** Where scripts run. */
+/** What runs a script. */
 export interface ScriptRunner {
   call(command: readonly string[]): Promise<Reply>;
 }
@@ -11,13 +11,13 @@ export class Script {
   readonly #source: string;
   readonly #sha1: string;
 
-  /** @param parts - Lua, joined in this order. */
+  /** @param parts - Lua source, joined in this order. */
   constructor(...parts: readonly string[]) {
     this.#source = parts.join('\n');
     this.#sha1 = createHash('sha1').update(this.#source).digest('hex');
   }
 
-  /** Sends the source only if the store does not have it: after its restart, or after SCRIPT FLUSH. */
+  /** Runs the script by its hash. Sends the source only if the store lacks it, after a restart or SCRIPT FLUSH. */
   async run(
     store: ScriptRunner,
     keys: readonly string[],

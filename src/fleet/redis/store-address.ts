@@ -1,4 +1,4 @@
-/** Where the fleet's store is: a server, or the Sentinels that know it. */
+/** The address of the fleet's store: a server, or the Sentinels that know the server. */
 import type { Clock } from '../../core/clock.ts';
 import { describeError } from '../../core/faults.ts';
 import { formatHostPort } from '../../core/host-port.ts';
@@ -12,12 +12,12 @@ import {
 } from './store-client.ts';
 
 export interface StoreAddress {
-  /** For messages: never a secret. */
+  /** Used in messages; contains no secret. */
   readonly label: string;
-  /** With Sentinels, its host and port are not used. */
+  /** Host and port are ignored if `sentinel` is set. */
   readonly server: StoreServer;
   readonly sentinel?: {
-    /** The name of the primary, as the Sentinels know it. */
+    /** The Sentinels' name of the primary. */
     readonly primary: string;
     readonly addresses: readonly { readonly host: string; readonly port: number }[];
   };
@@ -76,7 +76,7 @@ async function findPrimary(
   throw lostStore(label, `no Sentinel named the primary ${sentinel.primary} (${problems.join('; ')})`);
 }
 
-/** Sentinels often have no password although the store has one. */
+/** Many Sentinels have no password although the store has one. */
 async function openSentinel(server: StoreServer, open: Open, deadlineMs: number): Promise<StoreClient> {
   const anonymous: StoreLogin = {};
   if (server.login.password === undefined) return open(server);

@@ -1,9 +1,8 @@
 /**
- * One connection to the fleet's store, from its opening to its end. It never reconnects: store-connection.ts opens the next one.
- *
- * The library would queue commands while it is offline, repeat its connection attempts by itself, and limit only the time that a
- * command waits to be written. All of that is off. Each command has a deadline here, and a missed deadline ends the connection,
- * because the answers that are still to come belong to a store that hangs.
+ * One connection to the fleet's store, from connect to end. It never reconnects; store-connection.ts opens the next one. The
+ * library's offline queue, reconnects and timeouts are turned off: its timeout covers only the time before a command is written.
+ * Here each command has a deadline. A missed deadline ends the connection, because the store hangs and its late answers are no
+ * longer wanted.
  */
 import { isIP } from 'node:net';
 import { createClient, ErrorReply } from '@redis/client';
@@ -19,9 +18,9 @@ export interface StoreLogin {
 }
 
 export interface StoreTls {
-  /** PEM; absent: the authorities that Node trusts. */
+  /** PEM. Absent: the certificate authorities that Node trusts. */
   readonly ca?: string;
-  /** PEM, with `key`: the client's own certificate. */
+  /** PEM, together with `key`: the client certificate. */
   readonly cert?: string;
   readonly key?: Secret;
 }
@@ -39,12 +38,12 @@ export interface StoreServer {
 /** RESP2: a string, an integer, null, or an array of them. */
 export type Reply = string | number | null | readonly Reply[];
 
-/** An error that the store answered; its text begins with a code such as `NOPERM`. */
+/** An error answered by the store. Its text begins with a code such as `NOPERM`. */
 export { ErrorReply as StoreRefusal };
 
 type LibraryClient = ReturnType<typeof createLibraryClient>;
 
-/** Errors after which the same server cannot serve: it is a replica, starts, or stops. */
+/** Errors after which the server cannot serve for now: it is a replica, is starting, or is stopping. */
 const UNFIT = /^(?:READONLY|LOADING|MASTERDOWN|NOREPLICAS|UNBLOCKED|CLUSTERDOWN|MOVED)\b/;
 
 export class StoreClient {
@@ -55,7 +54,7 @@ export class StoreClient {
   readonly #end = Promise.withResolvers<NoriaError>();
   #endedBy: NoriaError | undefined;
 
-  /** Use `openStoreClient`. */
+  /** Create it with `openStoreClient`. */
   constructor(client: LibraryClient, clock: Clock, address: string) {
     this.#client = client;
     this.#clock = clock;
@@ -65,9 +64,8 @@ export class StoreClient {
 
   /**
    * Sends one command.
-   *
-   * @throws StoreRefusal when the store answers an error; NoriaError fleet-store-lost when the connection ends first, also when
-   * `deadlineMs` pass without an answer.
+   * @throws StoreRefusal if the store answers an error; NoriaError fleet-store-lost if the connection ends first, or if there is
+   * no answer within `deadlineMs`.
    */
   async call(command: readonly string[], deadlineMs: number): Promise<Reply> {
     if (this.#endedBy !== undefined) throw this.#endedBy;
@@ -76,7 +74,7 @@ export class StoreClient {
     try {
       return await this.#client.sendCommand<Reply>([...command]);
     } catch (error) {
-      // The end of the connection rejects all its commands. Its reason counts, not that of the library.
+      // The end of the connection rejects all pending commands. Reports this end's reason, not the library's error.
       if (!(error instanceof ErrorReply))
         throw this.end(lostStore(this.address, describeError(error), error));
       if (!UNFIT.test(error.message)) throw error;
@@ -86,7 +84,7 @@ export class StoreClient {
     }
   }
 
-  /** Connects and logs in, until `signal` aborts. */
+  /** Connects and logs in. Stops when `signal` aborts. */
   async connect(deadlineMs: number, signal: AbortSignal): Promise<void> {
     const abort = () => this.close();
     signal.addEventListener('abort', abort);
@@ -103,17 +101,17 @@ export class StoreClient {
     }
   }
 
-  /** Idempotent. Commands without an answer fail. */
+  /** Ends the connection and fails all pending commands. Idempotent. */
   close(): void {
     this.end(lostStore(this.address, 'noria closed the connection'));
   }
 
-  /** Rejects when the connection ends. */
+  /** Rejects when the connection has ended. */
   async failed(): Promise<never> {
     throw await this.#end.promise;
   }
 
-  /** Ends the connection for this reason. The first one counts, and is returned. */
+  /** Ends the connection for this reason. Returns the reason of the first call. */
   end(error: NoriaError): NoriaError {
     if (this.#endedBy !== undefined) return this.#endedBy;
     this.#endedBy = error;
@@ -125,8 +123,7 @@ export class StoreClient {
 
 /**
  * Opens a connection and logs in.
- *
- * @throws NoriaError fleet-store-lost; fleet-store-unusable when the store refuses the login.
+ * @throws NoriaError fleet-store-lost; fleet-store-unusable if the store refuses the login.
  */
 export async function openStoreClient(
   server: StoreServer,
@@ -174,7 +171,7 @@ function tlsOptions(host: string, { ca, cert, key }: StoreTls) {
   };
 }
 
-/** A refused login is a matter for the operator; everything else may pass. */
+/** Only the operator can fix a refused login. All other errors may be temporary. */
 function openingFault(address: string, error: unknown): NoriaError {
   if (error instanceof NoriaError) return error;
   const why = describeError(error);
@@ -185,7 +182,7 @@ function openingFault(address: string, error: unknown): NoriaError {
   });
 }
 
-/** What ended the use of the store, for an error of any kind. */
+/** Converts any error into the reason why the store is unusable. */
 export function faultOf(error: unknown): NoriaError {
   return error instanceof NoriaError
     ? error

@@ -1,8 +1,7 @@
 /**
- * The clock of the store, as far as one replica knows it.
- *
- * Each answer carries the store's time, which it read between the sending of the command and the arrival of the answer. So every
- * answer bounds the store's time from both sides, and the fastest recent one bounds it best.
+ * One replica's estimate of the store's clock. Each answer contains the store's time, read between the sending of the command and
+ * the arrival of the answer. So each answer gives a lower and an upper bound of the store's time, and the fastest recent answer
+ * gives the closest bounds.
  */
 
 interface Sample {
@@ -11,22 +10,22 @@ interface Sample {
   readonly receivedAt: number;
 }
 
-/** Older samples are dropped: two clocks drift apart. */
+/** Older samples do not count, because two clocks drift apart. */
 const MAX_AGE_MS = 60_000;
 const KEPT_SAMPLES = 16;
-/** The store's time is cut to whole milliseconds. */
+/** Accuracy of the store's time, which is cut to whole milliseconds. */
 const CUT_MS = 1;
-/** A larger difference than the drift of two clocks explains: the store's clock was set. */
+/** A jump beyond this is more than drift: the store's clock was set. */
 const STEP_MS = 100;
 const DRIFT = 1e-3;
 
 export class StoreClock {
   readonly #elapsed: () => number;
-  /** The latest ones, in their order. */
+  /** The latest samples, in order. */
   #samples: readonly Sample[] = [];
   #best: Sample | undefined;
 
-  /** @param elapsed - ms since any moment; also counts while the machine is suspended. */
+  /** @param elapsed - ms since a fixed moment. Must also count while the machine is suspended. */
   constructor(elapsed: () => number) {
     this.#elapsed = elapsed;
   }
@@ -36,7 +35,7 @@ export class StoreClock {
     return this.#elapsed();
   }
 
-  /** Returns whether the store's clock was set since the last answer. Earlier answers then no longer count. */
+  /** Records an answer. Returns whether the store's clock was set since the last answer; all earlier answers are then dropped. */
   record(storeAt: number, sentAt: number): boolean {
     const receivedAt = this.#elapsed();
     const wasSet = this.#isStep(storeAt, sentAt, receivedAt);
@@ -47,13 +46,13 @@ export class StoreClock {
     return wasSet;
   }
 
-  /** Epoch ms, not before the store's time. Undefined before the first answer. */
+  /** Lower bound of the store's time, in epoch ms. Undefined before the first answer. */
   atMost(): number | undefined {
     const best = this.#best;
     return best && best.storeAt + CUT_MS + (this.#elapsed() - best.sentAt);
   }
 
-  /** Epoch ms, not after the store's time. */
+  /** Upper bound of the store's time, in epoch ms. */
   atLeast(): number | undefined {
     const best = this.#best;
     return best && best.storeAt + (this.#elapsed() - best.receivedAt);

@@ -1,10 +1,8 @@
 /**
- * The connection to the fleet's store, opened again after each end. It consists of one client for commands and, for a replica
- * that follows the log, a second one whose reads block. Both end together, because a replica must load the state again whenever
- * facts may be lost in either direction.
- *
- * Nothing queues up: while there is no connection, every command fails at once. Random delays keep the replicas of a fleet from
- * returning at the same moment. With Sentinels, each attempt asks them for the current primary.
+ * The connection to the fleet's store, which reconnects after each loss. It consists of a client for commands and, for a replica
+ * that follows the log, a second client with blocking reads. Both end together: when facts may be lost in either direction, the
+ * replica must load the state again. Commands are not queued: without a connection, each fails at once. Random delays prevent all
+ * replicas of a fleet from reconnecting at the same moment. With Sentinels, each attempt asks them for the current primary.
  */
 import { type Clock, pause } from '../../core/clock.ts';
 import type { NoriaError } from '../../core/faults.ts';
@@ -16,26 +14,29 @@ export interface StoreConnectionOptions {
   readonly address: StoreAddress;
   readonly clock: Clock;
   readonly random: Random;
-  /** Called with the client for commands after each opening, before any other command. */
+  /** Called after each connect, with the client for commands, before any other command. */
   readonly greet: (client: StoreClient) => Promise<void>;
-  /** Follows the log. Without it, there is only the client for commands. */
+  /** Follows the log. Absent: there is only the client for commands. */
   readonly follow?: LogFollower | undefined;
   readonly onConnected: () => void;
-  /** Called when the connection was lost, or could not be opened. */
+  /** Called when the connection was lost or could not be opened. */
   readonly onLost: (error: NoriaError) => void;
 }
 
 export interface LogFollower {
-  /** Loads the state, before the connection counts as open. */
+  /** Loads the state, before the connection is open for other commands. */
   load(client: StoreClient): Promise<void>;
   /** Reads the log until the client ends. */
   read(client: StoreClient): Promise<never>;
 }
 
-/** Longer than any script takes, shorter than a client waits for a member. */
+/** Timeout of a command: longer than any script takes, shorter than a client waits for a member. */
 export const COMMAND_DEADLINE_MS = 1_000;
 const CONNECT_DEADLINE_MS = 2_000;
-/** Between two attempts. A new epoch waits NEW_STORE_WAIT_MS for replicas that remember an earlier one. */
+/**
+ * The longest delay between two attempts. Must be below NEW_STORE_WAIT_MS: within that time, replicas that remember an earlier
+ * epoch have to return.
+ */
 const LEAST_DELAY_MS = 100;
 const MAX_DELAY_MS = 1_000;
 
@@ -52,12 +53,12 @@ export class StoreConnection {
     this.#fault = lostStore(options.address.label, 'noria is connecting');
   }
 
-  /** Connects, and again after each end. Idempotent. */
+  /** Connects, and reconnects after each loss. Idempotent. */
   start(): void {
     this.#running ??= this.#run();
   }
 
-  /** Why there is no connection; undefined while there is one. */
+  /** Why there is no connection; undefined while connected. */
   get fault(): NoriaError | undefined {
     return this.#commands === undefined ? this.#fault : undefined;
   }
@@ -69,15 +70,14 @@ export class StoreConnection {
 
   /**
    * Sends one command.
-   *
-   * @throws StoreRefusal; NoriaError fleet-store-lost, at once while there is no connection.
+   * @throws StoreRefusal; NoriaError fleet-store-lost, at once without a connection.
    */
   async call(command: readonly string[]): Promise<Reply> {
     if (this.#commands === undefined) throw this.#fault;
     return this.#commands.call(command, COMMAND_DEADLINE_MS);
   }
 
-  /** Ends the connection for this reason. The next one is opened as after any other end. */
+  /** Ends the current connection for this reason. A new one is opened as after any loss. */
   reset(reason: NoriaError): void {
     this.#commands?.end(reason);
   }
@@ -102,7 +102,7 @@ export class StoreConnection {
     }
   }
 
-  /** Opens the clients and waits for the end of one. Returns whether they could be used. */
+  /** Opens the clients and waits until one ends. Returns whether the connection was usable. */
   async #serve(): Promise<boolean> {
     const { greet, follow, onConnected } = this.#options;
     const opened: StoreClient[] = [];

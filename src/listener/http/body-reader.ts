@@ -1,8 +1,7 @@
 /**
- * Decodes the body of an HTTP/1 message: removes its framing (RFC 9112 §6 and §7.1). Chunk extensions are dropped.
- *
- * A pure state machine without I/O. The data of one read leaves as one buffer: a peer that sends chunks of one byte causes one
- * write per read, as every other peer, and not one per chunk. Strict: lines end in CR LF, sizes are hexadecimal digits only.
+ * Decodes the body of an HTTP/1 message: removes its framing (RFC 9112 §6 and §7.1) and drops chunk extensions. A pure state
+ * machine without I/O. It returns the data of one read as one buffer, so a peer that sends chunks of one byte causes one write
+ * per read and not one per chunk. Strict: lines end in CR LF, and sizes are hexadecimal digits.
  */
 import type { NoriaError } from '../../core/faults.ts';
 import type { Framing } from './framing.ts';
@@ -11,14 +10,14 @@ import { type FieldSyntax, type HeaderField, parseFieldLines } from './header-fi
 export interface BodyRules {
   readonly maxTrailerBytes: number;
   readonly fieldSyntax: FieldSyntax;
-  /** Makes the error for a malformed body. */
+  /** Creates the error for a malformed body. */
   readonly invalid: (why: string) => NoriaError;
 }
 
 const MAX_EXTENSION_BYTES = 4 * 1024;
 /** 13 hexadecimal digits are always a safe integer. */
 const MAX_SIZE_DIGITS = 13;
-/** In a larger read, data is copied if most of the read is framing. */
+/** For larger reads: if more than this share is framing, the data is copied, so that the read buffer can be freed. */
 const MAX_SPARSE_BYTES = 4 * 1024;
 /** Below this a loop is cheaper than a call of `copyWithin`. */
 const MIN_BLOCK_COPY_BYTES = 32;
@@ -30,7 +29,9 @@ const SPACE = 0x20;
 const SEMICOLON = 0x3b;
 const DELETE = 0x7f;
 
-/** What the next byte is. Small integers, because a hostile body changes the state with every byte. */
+/**
+ * What the next byte is. The values are small integers for speed, because a hostile body may change the state with every byte.
+ */
 const SIZE_START = 0;
 const SIZE = 1;
 const EXTENSION = 2;
@@ -53,9 +54,9 @@ const FIRST_STATE: Readonly<Record<Framing['kind'], number>> = {
 export class BodyReader {
   readonly #rules: BodyRules;
   #state: number;
-  /** Bytes missing from the body or the chunk; in a size line, the size so far. */
+  /** Bytes missing from the body or the chunk. In a size line: the size parsed so far. */
   #leftBytes = 0;
-  /** Of the size line: its digits, then its extensions. */
+  /** Length of the current size line so far: its digits, then its extensions. */
   #lineBytes = 0;
   #trailerBytes: Buffer = NOTHING;
   #trailers: readonly HeaderField[] = [];
@@ -72,12 +73,12 @@ export class BodyReader {
     return this.#state === COMPLETE;
   }
 
-  /** Set when the body is complete. */
+  /** The body is complete. */
   get trailers(): readonly HeaderField[] {
     return this.#trailers;
   }
 
-  /** The bytes of the last read that follow a complete body. */
+  /** The bytes of the last read after the end of the body. */
   get rest(): Buffer {
     return this.#rest;
   }
@@ -90,10 +91,9 @@ export class BodyReader {
 
   /**
    * Decodes one read.
-   *
-   * @param bytes - not empty. The data of several chunks is moved together in it, so its content changes.
-   * @returns all data of these bytes; possibly empty.
-   * @throws what `invalid` makes.
+   * @param bytes - not empty. Modified: the data of several chunks is moved together.
+   * @returns all data in these bytes; may be empty.
+   * @throws the error that `invalid` creates.
    */
   decode(bytes: Buffer): Buffer {
     switch (this.#state) {
@@ -119,7 +119,7 @@ export class BodyReader {
     return data;
   }
 
-  /** One loop on local variables, because a body of tiny chunks costs its sender little and its reader much. */
+  /** One loop on local variables for speed: a body of tiny chunks is cheap to send and expensive to read. */
   #decodeChunks(bytes: Buffer): Buffer {
     const { length } = bytes;
     let state = this.#state;
@@ -218,7 +218,7 @@ export class BodyReader {
   }
 }
 
-/** A copy with its own memory, so that queued data does not hold several times its size. */
+/** Copies the bytes, so that queued data does not keep a much larger read buffer in memory. */
 function compact(data: Buffer): Buffer {
   const copy = Buffer.allocUnsafeSlow(data.length);
   data.copy(copy);

@@ -5,7 +5,9 @@ import type { ClientCredentials, ClientIdentity } from '../access.ts';
 import type { ClientConnection } from '../client-connection.ts';
 import { fieldValues, type HeaderField } from './header-fields.ts';
 
-/** Comes before every other check of a request, so that a stranger learns nothing about targets and routing options. */
+/**
+ * Call it before any other check of a request, so that clients without access learn nothing about targets and routing options.
+ */
 export function identifyRequest(
   fields: readonly HeaderField[],
   connection: ClientConnection,
@@ -18,9 +20,8 @@ export function identifyRequest(
 }
 
 /**
- * Parses the value of Proxy-Authorization: the Basic scheme only, in UTF-8 or otherwise Latin-1.
- *
- * @returns undefined without a value, for another scheme, and for invalid base64. Without a colon all of it is the user name.
+ * Parses the value of Proxy-Authorization. Accepts the Basic scheme, in UTF-8 or otherwise Latin-1.
+ * @returns undefined without a value, for another scheme, or for invalid base64. Text without a colon is a user name.
  */
 export function parseBasicCredentials(header: string | undefined): ClientCredentials | undefined {
   const encoded = /^basic +([A-Za-z0-9+/_-]+=*) *$/i.exec(header ?? '')?.[1];

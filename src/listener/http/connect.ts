@@ -10,7 +10,7 @@ import { parseRequestHead, type RequestHead } from './request-head.ts';
 
 const FIRST_BYTES = Buffer.from('CONNECT ', 'latin1');
 
-/** Parses the head of a CONNECT request that is complete and valid; undefined for anything else. `bytes` is its length. */
+/** Parses a complete and valid head of a CONNECT request; undefined for anything else. `bytes` is its length. */
 export function parseConnectHead(chunk: Buffer): { head: RequestHead; bytes: number } | undefined {
   if (chunk.length < FIRST_BYTES.length) return undefined;
   if (FIRST_BYTES.compare(chunk, 0, FIRST_BYTES.length) !== 0) return undefined;
@@ -19,10 +19,9 @@ export function parseConnectHead(chunk: Buffer): { head: RequestHead; bytes: num
 }
 
 /**
- * Serves one CONNECT request. No parser may be listening on the connection's socket.
- *
- * @param received - what the client has already sent after the head.
- * @param awaitNext - called after a 407 reply when another request may follow.
+ * Serves one CONNECT request. No parser may listen on the connection's socket.
+ * @param received - what the client has sent after the head.
+ * @param awaitNext - called after a 407 reply if another request may follow.
  */
 export function serveConnect(
   head: RequestHead,
@@ -34,7 +33,7 @@ export function serveConnect(
   connection.setProtocol('connect');
   connection.beginRequest();
   const refuse = (refusal: Refusal): void => {
-    // Bytes after a refused CONNECT may be meant for the target, so they must not be parsed as a request.
+    // After a refused CONNECT, further bytes may be meant for the target, so they must not be parsed as a request.
     const keepAlive =
       refusal.code === 'auth-required' && head.keepAlive && received.length === 0 && !connection.draining;
     const reply = formatRefusal(refusal, keepAlive);
@@ -77,7 +76,7 @@ function readDialRequest(head: RequestHead, connection: ClientConnection): DialR
   return routing instanceof NoriaError ? routing : { target, routing, use: 'tunnel' };
 }
 
-/** CONNECT has no body (RFC 9110 §9.3.6). If one is announced, it is unclear whether its bytes are for noria or the target. */
+/** CONNECT has no body (RFC 9110 §9.3.6). If a body is announced, its bytes could be meant for noria or for the target. */
 function checkNoBody({ framing }: RequestHead): NoriaError | undefined {
   if (framing instanceof NoriaError) return framing;
   const announced = framing.kind === 'chunked' || (framing.kind === 'length' && framing.bytes > 0);

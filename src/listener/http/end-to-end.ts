@@ -1,10 +1,10 @@
-/** Selects the header fields that a proxy forwards (RFC 9110 §7.6.1) and removes those that are for one connection only. */
+/** Selects the header fields that a proxy forwards (RFC 9110 §7.6.1), and removes those that concern only one connection. */
 import type { Framing } from './framing.ts';
 import { connectionOptions, type HeaderField } from './header-fields.ts';
 
-/** Removed whatever Connection says. Fields named Proxy-… and X-Noria-… are always removed too. */
+/** Always removed, in addition to the fields that Connection names and to all Proxy-… and X-Noria-… fields. */
 const HOP_BY_HOP = new Set(['connection', 'keep-alive', 'te', 'transfer-encoding', 'upgrade']);
-/** End-to-end fields: ignored as Connection options, so that a client cannot have them removed (RFC 9110 §7.6.1). */
+/** Never removed, even if Connection names them: otherwise a client could have end-to-end fields removed (RFC 9110 §7.6.1). */
 const NEVER_CONNECTION_OPTION = new Set([
   'authorization',
   'cache-control',
@@ -23,7 +23,7 @@ const NEVER_CONNECTION_OPTION = new Set([
   'trailer',
   'www-authenticate',
 ]);
-/** Not allowed in a trailer section, where they would change the meaning of a message too late (RFC 9110 §6.5.1). */
+/** Not forwarded in a trailer section, because they would change the meaning of the message too late (RFC 9110 §6.5.1). */
 const NEVER_TRAILER = new Set([
   'authorization',
   'content-encoding',
@@ -38,10 +38,9 @@ const NEVER_TRAILER = new Set([
 ]);
 
 /**
- * The fields of a message that are forwarded. Those about its framing are written in canonical form, so that the next reader
- * cannot understand them differently.
- *
- * @param body - how the forwarded body is framed. If it is chunked, Transfer-Encoding and Trailer are kept.
+ * The fields of a message to forward. The framing fields are rewritten in canonical form, so that every recipient reads them the
+ * same way.
+ * @param body - framing of the forwarded body. If it is chunked, Transfer-Encoding and Trailer are kept.
  */
 export function endToEndFields(fields: readonly HeaderField[], body: Framing): HeaderField[] {
   const nominated = nominatedFields(fields);
@@ -58,8 +57,9 @@ export function endToEndFields(fields: readonly HeaderField[], body: Framing): H
 }
 
 /**
- * The same for a request to switch protocols and for its 101 response: Upgrade is kept, with `Connection: Upgrade`. Neither has a
- * body, and a length in a 101 would make some clients take the first bytes of the new protocol for one (RFC 9110 §8.6).
+ * The fields to forward of a request to switch protocols, and of its 101 response. Keeps Upgrade, with `Connection: Upgrade`.
+ * Removes the length: neither message has a body, and some clients would take the first bytes of the new protocol for one (RFC
+ * 9110 §8.6).
  */
 export function upgradeFields(fields: readonly HeaderField[]): HeaderField[] {
   const nominated = nominatedFields(fields);
@@ -76,7 +76,7 @@ export function upgradeFields(fields: readonly HeaderField[]): HeaderField[] {
   });
 }
 
-/** The fields of a trailer section that are forwarded. */
+/** The fields of a trailer section to forward. */
 export function endToEndTrailers(fields: readonly HeaderField[]): HeaderField[] {
   return fields.filter(([name]) => {
     const lower = name.toLowerCase();
@@ -88,7 +88,7 @@ function isProxyField(lowerName: string): boolean {
   return lowerName.startsWith('proxy-') || lowerName.startsWith('x-noria-');
 }
 
-/** The fields that Connection declares to be for this connection only. */
+/** The names of the fields that Connection limits to this connection. */
 function nominatedFields(fields: readonly HeaderField[]): ReadonlySet<string> {
   return new Set(connectionOptions(fields).filter((name) => !NEVER_CONNECTION_OPTION.has(name)));
 }

@@ -1,8 +1,7 @@
 /**
- * One HTTP request and its response over one member connection.
- *
- * Owns the connection from `start` to the end of the exchange. Every ending releases the lease once, and either gives a clean
- * connection back for the next request or destroys it. forward.ts decides what happens to the response and whether to retry.
+ * One HTTP request and its response over one member connection. Owns the connection from `start` to the end of the exchange. At
+ * the end it releases the lease exactly once, and either returns the connection for another request or destroys it. forward.ts
+ * decides what to do with the response and whether to retry.
  */
 import { NoriaError } from '../../core/faults.ts';
 import type { DialOutcome, MemberConnection } from '../../dialer/dial.ts';
@@ -12,27 +11,33 @@ import { connectionOptions, formatFields, type HeaderField } from './header-fiel
 import { PartLimit } from './part-limit.ts';
 import { type ResponseHead, type ResponsePart, ResponseReader } from './response-reader.ts';
 
-/** What an exchange needs to know about its request. */
+/** The properties of the request that an exchange needs. */
 interface ExchangeRequest {
   readonly method: string;
-  /** Of the body that `sendBody` and `finishBody` send. */
+  /** Framing of the body that `sendBody` and `finishBody` send. */
   readonly framing: Framing;
-  /** It asks to switch protocols. Without it, a 101 response is an error. */
+  /** The client asks to switch protocols. Otherwise a 101 response is an error. */
   readonly upgrade: boolean;
 }
 
 /** No callback follows the `complete` part, `onSwitched` or `onFailed`. */
 interface ExchangeCallbacks {
   onPart(part: ResponsePart): void;
-  /** Every part received so far has been passed to `onPart`. */
+  /** All parts received so far have been passed to `onPart`. */
   onRead(): void;
-  /** A 101 response: the receiver now owns the member connection and its lease. Bytes after the head are back in the socket. */
+  /**
+   * A 101 response has arrived: the receiver now owns the member connection and its lease. Bytes after the head are back in the
+   * socket.
+   */
   onSwitched(head: ResponseHead): void;
   /** The member can take more of the body. */
   onDrain(): void;
-  /** The exchange ended without a whole response. `silent`: without a single byte of it. */
+  /** The exchange ended without a complete response. `silent`: no byte of the response arrived. */
   onFailed(error: NoriaError, silent: boolean): void;
-  /** The exchange is over and its lease has been released, before the `complete` part or `onFailed`. Not after `onSwitched`. */
+  /**
+   * The exchange has ended and its lease is released. Called before the `complete` part or `onFailed`; not called after
+   * `onSwitched`.
+   */
   onReleased(bytesUp: number, bytesDown: number): void;
 }
 
@@ -44,14 +49,14 @@ export class HttpExchange {
   readonly #request: ExchangeRequest;
   readonly #callbacks: ExchangeCallbacks;
   readonly #reader: ResponseReader;
-  /** The response head allows another exchange on the connection. */
+  /** The response head allows another exchange on this connection. */
   #reusable = false;
   #requestSent: boolean;
   #over = false;
-  /** Of the body's parts. Undefined without a body. */
+  /** Limits the parts of the body; undefined without a body. */
   #partLimit: PartLimit | undefined;
   #keep: ((memberConnection: MemberConnection) => void) | undefined;
-  /** Heads and framing included. */
+  /** Bytes received, including heads and framing. */
   #bytesUp = 0;
   #bytesDown = 0;
 
@@ -96,14 +101,17 @@ export class HttpExchange {
     return this.#partLimit.mayWrite();
   }
 
-  /** Ends the body. @param trailers - sent after a chunked body only. */
+  /**
+   * Ends the body.
+   * @param trailers - sent only after a chunked body.
+   */
   finishBody(trailers: readonly HeaderField[]): void {
     if (this.#over || this.#requestSent) return;
     this.#requestSent = true;
     if (this.#request.framing.kind === 'chunked') this.#write(`${LAST_CHUNK}${formatFields(trailers)}\r\n`);
   }
 
-  /** Stops reading, because the client reads too slowly. */
+  /** Pauses the response, because the client reads too slowly. */
   pause(): void {
     if (!this.#over) this.memberConnection.socket.pause();
   }
@@ -112,23 +120,26 @@ export class HttpExchange {
     if (!this.#over) this.memberConnection.socket.resume();
   }
 
-  /** If the connection can serve another request afterwards, `keep` gets it with its lease, and not the dialer. */
+  /**
+   * Sets `keep`, which receives the connection and its lease if the connection can serve another request. Without it, the dialer
+   * does.
+   */
   pin(keep: (memberConnection: MemberConnection) => void): void {
     this.#keep = keep;
   }
 
-  /** Ends the exchange, because its response is no longer wanted. Idempotent. */
+  /** Ends the exchange, because its response is no longer needed. Idempotent. */
   abort(): void {
     this.#end({ cut: false });
   }
 
-  /** Fails the exchange: the member asks for credentials with a 407, which is for the dialer and not for the client. */
+  /** Fails the exchange because the member required credentials with a 407. The dialer handles it; the client never sees it. */
   rejectChallenge(): void {
     this.#end({ cut: false, proxyAuthRequired: true });
     this.#callbacks.onFailed(new NoriaError('member-auth', 'the member asked for credentials'), false);
   }
 
-  /** Fails the exchange: the answer is an error of the member and not of the target. */
+  /** Fails the exchange because the response is an error of the member itself. */
   rejectMemberError(status: number): void {
     this.#end({ cut: false });
     const message = `the member answered ${status} itself`;
@@ -167,7 +178,7 @@ export class HttpExchange {
   readonly #onClose = (): void =>
     this.#fail(new NoriaError('member-closed', 'the connection to the member closed unexpectedly'));
 
-  /** A response that cannot be parsed fails the exchange. Other errors pass. */
+  /** Fails the exchange if the response cannot be parsed. Rethrows other errors. */
   #failOnError(read: () => void): void {
     try {
       read();
@@ -190,9 +201,9 @@ export class HttpExchange {
         part.framing.kind !== 'until-close' &&
         !connectionOptions(fields).includes('close');
     }
-    // Ends before the callback, which may start the client's next request at once and reuse this connection.
+    // Must end before the callback: the callback may start the client's next request and reuse this connection.
     if (part.kind === 'complete') {
-      // A target that ignores bodies takes a body for the next request. Its response must not reach another client.
+      // A target that ignores the body would read it as the next request. The response to that must not reach another client.
       const mayShare = isEmptyBody(this.#request.framing);
       const keep =
         this.#reusable &&
@@ -217,7 +228,7 @@ export class HttpExchange {
   #fail(error: NoriaError): void {
     if (this.#over) return;
     const silent = this.#bytesDown === 0;
-    // A reused connection may have been idle for too long, so its end is not evidence against the member.
+    // A reused connection may have been idle for too long, so its end is no evidence against the member.
     this.#end({ cut: silent && !this.memberConnection.reused });
     this.#callbacks.onFailed(error, silent);
   }

@@ -1,4 +1,4 @@
-/** An absolute-form request: decoded and checked as the client sent it, and formatted for the target or the member. */
+/** A request in absolute form: decodes and checks it, and formats it for the target or the member. */
 import { isUtf8 } from 'node:buffer';
 import { NoriaError } from '../../core/faults.ts';
 import { formatHostPort, type HostPort, parseHostPort } from '../../core/host-port.ts';
@@ -14,20 +14,20 @@ import type { RequestHead } from './request-head.ts';
 export interface ForwardRequest {
   readonly method: string;
   readonly url: AbsoluteUrl;
-  /** As the client sent them, except that Max-Forwards is decremented before the request is forwarded. */
+  /** The fields as the client sent them; only Max-Forwards is decremented before forwarding. */
   readonly fields: readonly HeaderField[];
   readonly framing: Framing;
   readonly routing: RoutingOptions;
-  /** Whose requests may share a connection with this one: those of one user, in one session. */
+  /** Only requests of the same owner (same user and session) may share a connection. */
   readonly owner: string;
-  /** It asks to switch protocols. */
+  /** The client asks to switch protocols. */
   readonly upgrade: boolean;
 }
 
 /** The parts of an absolute-form request target. */
 export interface AbsoluteUrl {
   readonly target: HostPort;
-  /** The value for Host: the canonical host, and the port unless it is 80. */
+  /** Value of the Host field: canonical host, and the port unless it is 80. */
   readonly authority: string;
   /** Path and query as the client wrote them, with bytes outside ASCII percent-encoded. If there are none: `*` for OPTIONS, otherwise `/`. */
   readonly path: string;
@@ -58,7 +58,7 @@ export function readForwardRequest(
   return { method, url, fields, framing, routing, owner, upgrade: isUpgrade(head) };
 }
 
-/** The target decides whether the client continues; other expectations than `100-continue` do not exist (RFC 9110 §10.1.1). */
+/** Only the expectation `100-continue` exists (RFC 9110 §10.1.1). It is forwarded, and the target answers it. */
 function checkExpectation({ minorVersion, fields }: RequestHead): NoriaError | undefined {
   const known = fieldValues(fields, 'expect').every((value) => value.toLowerCase() === '100-continue');
   if (known || minorVersion === 0) return undefined;
@@ -66,8 +66,8 @@ function checkExpectation({ minorVersion, fields }: RequestHead): NoriaError | u
 }
 
 /**
- * Whether Upgrade is forwarded. Not for a request with a body, which would have to end before the protocol switches; and not for
- * h2c, which curl offers with every request and which may be ignored.
+ * Whether to forward Upgrade. False for a request with a body, which would have to end before the protocol switches. False for
+ * h2c, which curl offers with every request and which a server may ignore.
  */
 function isUpgrade({ minorVersion, fields, framing }: RequestHead): boolean {
   const protocols = fieldValues(fields, 'upgrade');
@@ -98,7 +98,7 @@ export function parseAbsoluteUrl(method: string, url: string): AbsoluteUrl | Nor
   return { target, authority: hostValue(target), path: encodeBytes(path) };
 }
 
-/** '' for text that is not UTF-8. */
+/** Returns '' for text that is not UTF-8. */
 function decodeUtf8(latin1: string): string {
   if (!NOT_ASCII.test(latin1)) return latin1;
   const bytes = Buffer.from(latin1, 'latin1');
@@ -113,8 +113,7 @@ function encodeBytes(latin1: string): string {
 
 /**
  * Decrements Max-Forwards of an OPTIONS or TRACE request (RFC 9110 §7.6.2).
- *
- * @returns the fields to forward; undefined if Max-Forwards is 0, so that the request must not be forwarded.
+ * @returns the fields to forward; undefined if Max-Forwards is 0: the request must not be forwarded.
  */
 export function decrementMaxForwards(
   method: string,
@@ -131,8 +130,8 @@ export function decrementMaxForwards(
 }
 
 /**
- * Formats request line and fields, with the empty line: in origin form for a target, or in absolute form with the member's
- * credentials for a member that forwards the request itself.
+ * Formats request line and fields, with the empty line. Origin form is for a target; absolute form is for a member that forwards
+ * the request itself, with the member's credentials.
  */
 export function formatRequestHead(
   { method, url, fields, framing, upgrade }: ForwardRequest,
@@ -149,7 +148,7 @@ export function formatRequestHead(
   return `${method} ${absoluteUrl} HTTP/1.1\r\n${lines}${credentials}\r\n`;
 }
 
-/** Sets Host to the authority of the URL: in place of the client's Host, or first if the client sent none. */
+/** Sets Host to the authority of the URL: in the place of the client's Host field, or first if there is none. */
 function withHost(fields: readonly HeaderField[], authority: string): HeaderField[] {
   if (!fields.some(([name]) => name.toLowerCase() === 'host')) return [['Host', authority], ...fields];
   return fields.map(([name, value]) => (name.toLowerCase() === 'host' ? [name, authority] : [name, value]));

@@ -1,10 +1,8 @@
 /**
- * Serves one absolute-form request: dials, sends the request, returns the response, and retries through another member while
- * that is safe.
- *
- * A retry is safe if no byte of a response has arrived, the body can be sent again, and the method is idempotent (RFC 9110
- * §9.2.2): a member that failed may have forwarded the request. For the same reason a request that is not idempotent never uses
- * an idle connection, which may turn out to be dead; neither does one with a body, which may be too long to be sent again.
+ * Serves one request in absolute form: dials, sends the request, returns the response, and retries through another member if that
+ * is safe. A retry is safe if no byte of a response has arrived, the body can be sent again, and the method is idempotent: a
+ * failed member may already have forwarded the request (RFC 9110 §9.2.2). An idle connection may turn out to be closed. Therefore
+ * a request never uses one if it is not idempotent, or if it has a body, which may be too long to send again.
  */
 import type { Deadline } from '../../core/deadlines.ts';
 import { type FaultCode, NoriaError } from '../../core/faults.ts';
@@ -29,11 +27,11 @@ import type { RequestHead } from './request-head.ts';
 import type { ResponseHead, ResponsePart } from './response-reader.ts';
 import { formatResponseHead, type ResponseWriter } from './response-writer.ts';
 
-/** Dials for one request; each of them may itself try several members. */
+/** The most dials for one request. Each dial may try several members. */
 const MAX_DIALS = 3;
 const IDEMPOTENT = /^(?:GET|HEAD|OPTIONS|TRACE|PUT|DELETE|PROPFIND|REPORT|SEARCH)$/;
 const PROXY_AUTHENTICATION_REQUIRED = 407;
-/** Shows the client that its connection keeps the connection to the target (RFC 4559 §6). */
+/** Tells the client that its connection is bound to one connection to the target (RFC 4559 §6). */
 const SESSION_BASED: [string, string] = ['Proxy-Support', 'Session-Based-Authentication'];
 const EMPTY_OK: HttpReply = {
   status: 200,
@@ -44,8 +42,7 @@ const EMPTY_OK: HttpReply = {
 
 /**
  * Serves one request.
- *
- * @returns what the events of the client go to; undefined if the request has been refused at once.
+ * @returns the handler for the client's events; undefined if the request was refused at once.
  */
 export function serveForward(head: RequestHead, context: RequestContext): RequestHandler | undefined {
   const { connection, response } = context;
@@ -66,7 +63,7 @@ export function serveForward(head: RequestHead, context: RequestContext): Reques
   return forward;
 }
 
-/** The reply to a request with Max-Forwards: 0, which must not be forwarded (RFC 9110 §7.6.2). */
+/** Replies to a request with Max-Forwards: 0, which must not be forwarded (RFC 9110 §7.6.2). */
 function finalReply(method: string, connection: ClientConnection): HttpReply {
   if (method !== 'TRACE') return EMPTY_OK;
   connection.reportRefusal('not-implemented', 'TRACE with Max-Forwards: 0');
@@ -82,9 +79,9 @@ interface DialingPhase {
 
 type Phase =
   | DialingPhase
-  /** `waiting`: no final response yet. */
+  /** `waiting`: no final response has arrived. */
   | { readonly name: 'waiting' | 'responding'; readonly exchange: HttpExchange }
-  /** There is no dial or exchange left. The client may not yet have received all of its response. */
+  /** No dial or exchange is left, but the client may not have received its whole response yet. */
   | { readonly name: 'over' };
 
 class Forward implements RequestHandler {
@@ -96,7 +93,7 @@ class Forward implements RequestHandler {
   readonly #avoid: string[] = [];
   #phase: Phase = { name: 'dialing' };
   #dialCount = 0;
-  /** Absolute form got an error of a member instead of an answer. */
+  /** Absolute form got an error of the member itself, so the next dial uses CONNECT. */
   #connectOnly = false;
   #attempts = 0;
   #idleTimeout: Deadline | undefined;
@@ -148,7 +145,7 @@ class Forward implements RequestHandler {
     };
     const phase: DialingPhase = { name: 'dialing' };
     this.#phase = phase;
-    // Not `this.#phase`: `dial` may report its result before it returns, and that may already have started the next dial.
+    // Use `phase` and not `this.#phase`: `dial` may report its result before it returns, and the next dial may have started.
     phase.dialing = this.#connection.options.dialer.dial(request, (result) => {
       this.#safely(() => this.#onDialed(result));
     });
@@ -156,7 +153,7 @@ class Forward implements RequestHandler {
 
   #onDialed(result: DialResult): void {
     if (this.#phase.name !== 'dialing') {
-      // The client left during the dial, so nothing else closes this connection.
+      // The client disconnected during the dial, so nothing else closes this connection.
       if (!result.ok) return;
       result.connection.socket.destroy();
       result.connection.end({ cut: false });
@@ -193,7 +190,7 @@ class Forward implements RequestHandler {
     this.#clearIdleTimeout();
     this.#idleTimeout = deadlines.set(idleTimeoutMs, this.#onIdle);
     exchange.start(formatRequestHead(this.#forwardRequest, memberConnection));
-    // Not if the exchange failed at once: another one may already have started and received the body.
+    // Skipped if the exchange failed at once: the next exchange may already have started and received the body.
     if (this.#phase.name === 'waiting' && this.#phase.exchange === exchange) this.#body.sendTo(exchange);
   }
 
@@ -217,7 +214,7 @@ class Forward implements RequestHandler {
 
   #startResponse(exchange: HttpExchange, head: ResponseHead, framing: Framing): void {
     const { memberConnection } = exchange;
-    // The client never gets a 407: a member's challenge is for the dialer, and a target is not a proxy.
+    // A client never gets a 407 from here: from a member it is for the dialer, and a target is no proxy.
     if (head.status === PROXY_AUTHENTICATION_REQUIRED) {
       if (memberConnection.forwardMode === 'absolute') {
         exchange.rejectChallenge();
@@ -237,7 +234,7 @@ class Forward implements RequestHandler {
       this.#pin(exchange);
       added.push(SESSION_BASED);
     }
-    // The target reads no more of the upload. Clients stop sending it only if their own connection closes, too.
+    // The target reads no more of the upload. Some clients stop sending only when their own connection closes.
     if (!this.#body.complete && connectionOptions(head.fields).includes('close')) this.#response.closeAfter();
     this.#response.start(head, framing, added);
   }
@@ -274,7 +271,7 @@ class Forward implements RequestHandler {
       return;
     }
     const { reused, member } = exchange.memberConnection;
-    // The member did not process the request. A new dial may have credentials, or uses CONNECT.
+    // The member did not process the request. A new dial may have credentials, or may use CONNECT.
     const challenged = error.code === 'member-auth';
     const refused = error.code === 'member-refused';
     const safe = challenged || refused || (silent && IDEMPOTENT.test(this.#forwardRequest.method));
@@ -288,7 +285,7 @@ class Forward implements RequestHandler {
     this.#dial(true);
   }
 
-  /** Neither side has sent anything for too long. */
+  /** Neither side has sent anything during the idle timeout. */
   readonly #onIdle = (): void => {
     const phase = this.#phase;
     if (phase.name === 'waiting' || phase.name === 'responding') phase.exchange.abort();
@@ -308,7 +305,7 @@ class Forward implements RequestHandler {
     if (phase.name === 'waiting' || phase.name === 'responding') phase.exchange.abort();
   }
 
-  /** Runs an event handler of a member's socket. An unexpected error in it ends this client connection only. */
+  /** Runs an event handler of a member's socket. An unexpected error in the handler closes only this client connection. */
   #safely(work: () => void): void {
     try {
       work();
@@ -318,7 +315,7 @@ class Forward implements RequestHandler {
     }
   }
 
-  /** Destroys an incomplete response. It is not ended, so that the client sees that something is missing. */
+  /** Destroys the connection of an incomplete response, so that the client does not take the response for complete. */
   #cutOff(outcome: FaultCode): void {
     this.#over();
     this.#connection.setOutcome(outcome);

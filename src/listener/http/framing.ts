@@ -1,33 +1,29 @@
 /**
- * Determines where the body of an HTTP/1 message ends (RFC 9112 §6).
- *
- * Where the RFC allows a recipient to repair ambiguous framing, this refuses it: two readers that disagree about the end of a
- * message allow request smuggling.
+ * Determines where the body of an HTTP/1 message ends (RFC 9112 §6). It rejects ambiguous framing, even where the RFC allows a
+ * recipient to repair it: if two recipients disagree about the end of a message, request smuggling becomes possible.
  */
 import { NoriaError } from '../../core/faults.ts';
 import { fieldValues, type HeaderField } from './header-fields.ts';
 
-/** Where a body ends. */
+/** How the end of a body is determined. */
 export type Framing =
   | { readonly kind: 'none' }
   | { readonly kind: 'length'; readonly bytes: number }
   | { readonly kind: 'chunked' }
-  /** Responses only: at the end of the connection. */
+  /** Responses only: the body ends with the connection. */
   | { readonly kind: 'until-close' };
 
 /**
- * Where a request's body ends.
- *
- * @returns `bad-request` for ambiguous framing (two lengths, a length and a transfer coding, a transfer coding in HTTP/1.0, or
- *   an invalid length), `not-implemented` for a transfer coding other than chunked.
+ * The framing of a request's body.
+ * @returns `bad-request` for ambiguous framing (two lengths, a length and a transfer coding, a transfer coding in HTTP/1.0, or an
+ * invalid length); `not-implemented` for a transfer coding other than chunked.
  */
 export function requestFraming(fields: readonly HeaderField[], minorVersion: number): Framing | NoriaError {
   return declaredFraming(fields, minorVersion) ?? { kind: 'none' };
 }
 
 /**
- * Where a response's body ends.
- *
+ * The framing of a response's body.
  * @param method - of the request: a response to HEAD has no body.
  * @returns the same errors as `requestFraming`.
  */
@@ -48,7 +44,10 @@ export function isEmptyBody(framing: Framing): boolean {
   return framing.kind === 'none' || (framing.kind === 'length' && framing.bytes === 0);
 }
 
-/** Refuses requests other than HTTP/1.x: node:http also accepts HTTP/2.0, and reads a line without a version as HTTP/0.9. */
+/**
+ * Rejects requests other than HTTP/1.0 and HTTP/1.1. node:http would also accept HTTP/2.0, and a line without version as
+ * HTTP/0.9.
+ */
 export function checkHttpVersion(majorVersion: number): NoriaError | undefined {
   if (majorVersion === 1) return undefined;
   const reason = 'the request line does not end in HTTP/1.1 or HTTP/1.0';

@@ -1,20 +1,19 @@
 /**
- * Header fields of HTTP/1 messages: parsing from the wire (RFC 9112 §5), looking up, and formatting.
- *
- * Order, letter case and duplicates are kept. The input is untrusted: the parser is strict, and its time grows linearly with the
- * input. No two quantifiers of the pattern match the same character, and white space around a value is trimmed without a pattern.
+ * Header fields of HTTP/1 messages: parses (RFC 9112 §5), finds and formats them. Order, letter case and duplicates are kept. The
+ * input is untrusted, so the parser is strict and its time grows linearly with the input: no two quantifiers of a pattern match
+ * the same character, and white space around a value is trimmed without a pattern.
  */
 
 /** The name in its original letter case; the value in Latin-1 without surrounding white space. */
 export type HeaderField = readonly [name: string, value: string];
 
 /**
- * `response`: white space between a name and its colon is removed. In a request it is an error, because it allows request
- * smuggling (RFC 9112 §5.1).
+ * `response`: removes white space between a name and its colon. In a request it is an error, because it enables request smuggling
+ * (RFC 9112 §5.1).
  */
 export type FieldSyntax = 'request' | 'response';
 
-/** Sticky: they match at `lastIndex`, so lines need not be cut out first. */
+/** Sticky patterns match at `lastIndex`, so no line has to be copied first. */
 const FIELD_LINES: Readonly<Record<FieldSyntax, RegExp>> = {
   request: /([!#$%&'*+.^_`|~0-9A-Za-z-]+):([\t\x20-\x7e\x80-\xff]*)\r\n/y,
   response: /([!#$%&'*+.^_`|~0-9A-Za-z-]+)[\t ]*:([\t\x20-\x7e\x80-\xff]*)\r\n/y,
@@ -22,7 +21,7 @@ const FIELD_LINES: Readonly<Record<FieldSyntax, RegExp>> = {
 const TAB = 0x09;
 const SPACE = 0x20;
 
-/** Parses the field lines of `text` from `start` to its end, each with its CR LF; undefined if one of them is invalid. */
+/** Parses the field lines of `text` from `start` to its end. Each ends in CR LF. Undefined if a line is invalid. */
 export function parseFieldLines(text: string, start: number, syntax: FieldSyntax): HeaderField[] | undefined {
   const pattern = FIELD_LINES[syntax];
   const fields: HeaderField[] = [];
@@ -35,7 +34,10 @@ export function parseFieldLines(text: string, start: number, syntax: FieldSyntax
   return fields;
 }
 
-/** All values of a field, in order. `name` in lower case. */
+/**
+ * All values of a field, in order.
+ * @param name - in lower case.
+ */
 export function fieldValues(fields: readonly HeaderField[], name: string): string[] {
   const values: string[] = [];
   for (const [other, value] of fields) {

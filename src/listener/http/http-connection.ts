@@ -1,9 +1,8 @@
 /**
- * Reads the requests of one HTTP client connection and serves them one after another.
- *
- * Owns the reading side of the client's socket from the first byte to the last request, or until a tunnel takes the socket over.
- * A request is parsed only when the one before it has been answered. What a client sends ahead of that (pipelining, or data after
- * a request to switch protocols) waits, at most `MAX_AHEAD_BYTES` of it; then reading pauses. So no byte is ever dropped.
+ * Reads the requests of one HTTP client connection and serves them in order. Owns the reading side of the client's socket until
+ * the last request, or until a tunnel takes the socket over. It parses a request only after the previous one has been answered.
+ * Data that the client sends early (pipelined requests, or data after a request to switch protocols) waits, up to
+ * MAX_AHEAD_BYTES; then reading pauses, so no byte is dropped.
  */
 import type { Deadline } from '../../core/deadlines.ts';
 import { NoriaError } from '../../core/faults.ts';
@@ -26,11 +25,11 @@ import { ResponseWriter } from './response-writer.ts';
 
 /** How long a connection may be idle between two requests. */
 const KEEP_ALIVE_MS = 60_000;
-/** How long the rest of an answered request's body is discarded; then the connection is destroyed. */
+/** How long to discard the rest of an answered request's body before the connection is destroyed. */
 const MAX_DISCARD_MS = 2_000;
 const MAX_AHEAD_BYTES = 64 * 1024;
 const NOTHING = Buffer.alloc(0);
-/** Everything after such a head is discarded. */
+/** The framing to use when the end of the request is unclear: everything that follows is discarded. */
 const UNCLEAR: Framing = { kind: 'until-close' };
 const BODY_RULES: BodyRules = {
   maxTrailerBytes: MAX_REQUEST_HEAD_BYTES,
@@ -41,11 +40,11 @@ const BODY_RULES: BodyRules = {
 interface CurrentRequest {
   readonly response: ResponseWriter;
   readonly body: BodyReader;
-  /** Undefined until `serveForward` has returned, and if it has refused the request at once. */
+  /** Undefined until `serveForward` has returned, or if it refused the request at once. */
   handler: RequestHandler | undefined;
 }
 
-/** @param first - what has already been read from the socket. */
+/** @param first - the bytes already read from the socket. */
 export function serveHttp(first: Buffer, connection: ClientConnection): void {
   const plain = parseConnectHead(first);
   if (plain === undefined) new HttpConnection(connection).start(first);
@@ -61,13 +60,13 @@ function awaitNext(connection: ClientConnection): void {
 class HttpConnection {
   readonly #connection: ClientConnection;
   readonly #pin: Pin;
-  /** Received and not yet parsed. */
+  /** Bytes received but not yet parsed. */
   #received: Buffer = NOTHING;
   #current: CurrentRequest | undefined;
-  /** Requests are being parsed further up the stack. */
+  /** A caller further up the stack is already parsing requests. */
   #parsing = false;
   #over = false;
-  /** For the head, the rest of a body, or the next request. */
+  /** Deadline for the head, for the rest of a body, or for the next request. */
   #deadline: Deadline | undefined;
   #awaitsHead = false;
 
@@ -99,7 +98,7 @@ class HttpConnection {
     });
   };
 
-  /** A client that ends its side has left: requests that it sent ahead get no answer. */
+  /** A client that ends its side counts as disconnected: its pipelined requests get no answer. */
   readonly #onEnd = (): void => {
     const { socket } = this.#connection;
     if (this.#current === undefined && this.#received.length > 0 && !socket.writableNeedDrain) {
@@ -124,7 +123,7 @@ class HttpConnection {
     });
   };
 
-  /** Serves what has been received, as long as requests are answered at once and the client reads the answers. */
+  /** Serves the received requests while each one is answered at once and the client reads the answers. */
   #parse(): void {
     if (this.#parsing) return;
     this.#parsing = true;
@@ -140,7 +139,7 @@ class HttpConnection {
   #parseHead(): boolean {
     const parsed = parseRequestHead(this.#received);
     if (parsed === undefined) {
-      // Empty lines begin no request: some clients send one after a body (RFC 9112 §2.2).
+      // Skips empty lines before a request: some clients send one after a body (RFC 9112 §2.2).
       this.#received = this.#received.subarray(emptyLinesBytes(this.#received));
       if (this.#received.length > 0 || this.#deadline === undefined) this.#awaitHead();
       return false;
@@ -215,7 +214,7 @@ class HttpConnection {
     this.#advance();
   }
 
-  /** The body is malformed, so the request as understood so far is not what the client meant. */
+  /** A malformed body makes the whole request ambiguous. */
   #failBody(error: NoriaError): void {
     const response = this.#current?.response;
     this.#abort();
@@ -248,7 +247,7 @@ class HttpConnection {
     if (this.#over || current === undefined || !current.body.complete || !current.response.completed) return;
     this.#current = undefined;
     const { socket, options, draining } = this.#connection;
-    // A client that still reads its response gets as long for it as during the response.
+    // A client that still reads the response gets the same idle time as during the response.
     const idleMs = socket.writableLength > 0 ? options.idleTimeoutMs : KEEP_ALIVE_MS;
     this.#setDeadline(idleMs, () => socket.destroy());
     if (draining) this.#release();
@@ -256,7 +255,7 @@ class HttpConnection {
     if (!draining) this.#parse();
   }
 
-  /** @param allRead - nothing of the client is unread as far as noria knows. */
+  /** @param allRead - noria has read everything that the client is known to have sent. */
   #close(allRead: boolean): void {
     this.#release();
     this.#connection.awaitRequest();
@@ -292,7 +291,7 @@ class HttpConnection {
     else socket.pause();
   }
 
-  /** Reads nothing from now on. Idempotent. */
+  /** Stops reading from the client. Idempotent. */
   #release(): void {
     if (this.#over) return;
     this.#over = true;
@@ -314,7 +313,7 @@ class HttpConnection {
     if (this.#deadline !== undefined) this.#connection.options.deadlines.clear(this.#deadline);
   }
 
-  /** An unexpected error ends this connection only. */
+  /** An unexpected error closes only this connection. */
   #safely(work: () => void): void {
     try {
       work();

@@ -1,6 +1,6 @@
 /**
- * Limits how many parts wait on a socket to be written. A part of one byte costs some hundred bytes of memory, so the limit in
- * bytes of the socket alone would let a peer that sends single bytes take 20 MiB.
+ * Limits how many parts wait to be written to a socket. Even a part of one byte costs some hundred bytes of memory, so with only
+ * the socket's limit in bytes, a peer that sends single bytes could occupy 20 MiB.
  */
 import type { Socket } from 'node:net';
 
@@ -12,13 +12,16 @@ export class PartLimit {
   readonly #onWritten: () => void;
   #parts = 0;
 
-  /** @param onWritten - called after `mayWrite` has returned false because of the number of parts, when they are written. */
+  /** @param onWritten - called when the waiting parts are written, if `mayWrite` has returned false because of their number. */
   constructor(socket: Socket, onWritten: () => void) {
     this.#socket = socket;
     this.#onWritten = onWritten;
   }
 
-  /** Call it after each part. @returns false: wait for `onWritten` or for the socket's 'drain'. */
+  /**
+   * Call it after each part.
+   * @returns false: wait for `onWritten` or the socket's 'drain' before the next part.
+   */
   mayWrite(): boolean {
     const socket = this.#socket;
     if (socket.writableLength === 0) {

@@ -1,8 +1,7 @@
 /**
- * The member connection that a client connection keeps for itself, because the client authenticates to the target by a scheme
- * that binds to the connection (NTLM, Negotiate). Any other client on that connection would be served as this one.
- *
- * Owns the connection and its lease between two requests. It is used for as long as the client connection lives.
+ * A member connection that is reserved for one client connection. Some schemes (NTLM, Negotiate) authenticate the connection and
+ * not each request, so another client on that connection would act under this client's identity. Owns the connection and its
+ * lease between two requests, for as long as the client connection lives.
  */
 import type { Clock } from '../../core/clock.ts';
 import { isSame } from '../../core/is-same.ts';
@@ -10,20 +9,20 @@ import type { AbsoluteAnswer, DialOutcome, MemberConnection } from '../../dialer
 import type { RoutingOptions } from '../../pool/lease.ts';
 import { fieldValues, type HeaderField } from './header-fields.ts';
 
-/** What a connection is used for: a request of another user, with other options or to another target does not use it. */
+/** The purpose of a pinned connection. A request with another user, other options or another target does not use it. */
 export interface PinPurpose {
-  /** `host:port`. */
+  /** `host:port` of the target. */
   readonly target: string;
   readonly owner: string;
   readonly routing: RoutingOptions;
 }
 
-/** Schemes whose credentials are valid for one request each. */
+/** Schemes that authenticate each request and not the connection. */
 const REQUEST_BOUND = new Set(['basic', 'digest', 'bearer']);
 const CONNECTION_BOUND_OFFER = /(?:^|,)\s*(?:ntlm|negotiate)\b/i;
 const UNAUTHORIZED = 401;
 
-/** Whether the credentials of a request may authenticate its connection. */
+/** Whether the credentials of a request may authenticate the whole connection. */
 export function authenticatesConnection(fields: readonly HeaderField[]): boolean {
   return fieldValues(fields, 'authorization').some((value) => {
     const [scheme = ''] = value.split(/[ ,]/, 1);
@@ -31,7 +30,7 @@ export function authenticatesConnection(fields: readonly HeaderField[]): boolean
   });
 }
 
-/** Whether the target offers a scheme that authenticates the connection. */
+/** Whether the target offers a scheme that authenticates the whole connection. */
 export function offersConnectionAuthentication(status: number, fields: readonly HeaderField[]): boolean {
   return (
     status === UNAUTHORIZED &&
@@ -47,18 +46,18 @@ export class Pin {
     this.#clock = clock;
   }
 
-  /** Keeps an idle connection for the next request. Closes an earlier one. */
+  /** Keeps an idle connection for the next request. Closes the previous one. */
   keep(connection: MemberConnection, purpose: PinPurpose): void {
     this.close();
     const pinned =
       connection instanceof PinnedConnection ? connection : new PinnedConnection(connection, this.#clock);
     this.#kept = { connection: pinned, purpose };
-    // A paused socket would notice neither an end nor an unexpected byte.
+    // Must flow: a paused socket notices neither an end nor an unexpected byte.
     pinned.socket.on('data', this.#close).on('end', this.#close).on('close', this.#close).resume();
     if (pinned.socket.destroyed || pinned.socket.readableEnded) this.close();
   }
 
-  /** The paused connection, if there is one for this purpose. The caller owns it. */
+  /** Takes the connection for this purpose, paused, if there is one. The caller owns it. */
   take(purpose: PinPurpose): MemberConnection | undefined {
     const kept = this.#kept;
     if (kept === undefined || !isSame(kept.purpose, purpose)) return undefined;

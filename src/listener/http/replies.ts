@@ -1,8 +1,7 @@
 /**
- * noria's own HTTP replies: refusals, and the X-Noria-… headers of successful responses.
- *
- * A body consists of the fault table's texts (core/faults.ts), noria's own reasons and numbers; it never contains text from
- * outside. Headers: RFC 9110 (Retry-After, Proxy-Authenticate), RFC 7617 (Basic), RFC 9209 (Proxy-Status).
+ * noria's own HTTP replies, and the X-Noria-… headers of successful responses. A body contains texts of the fault table
+ * (core/faults.ts) and noria's own reasons and numbers, but no text from outside. Headers: RFC 9110 (Retry-After,
+ * Proxy-Authenticate), RFC 7617 (Basic), RFC 9209 (Proxy-Status).
  */
 import { STATUS_CODES } from 'node:http';
 import { FAULTS, type Fault, type FaultCode } from '../../core/faults.ts';
@@ -11,7 +10,7 @@ import type { SourceOutlook } from '../../pool/lease.ts';
 import type { Refusal } from '../refusal.ts';
 import { formatFields } from './header-fields.ts';
 
-/** A complete reply, without the Connection header, which depends on the connection. */
+/** A complete reply except the Connection header, which depends on the connection. */
 export interface HttpReply {
   readonly status: number;
   readonly reasonPhrase: string;
@@ -20,7 +19,7 @@ export interface HttpReply {
   readonly body: string;
 }
 
-/** Retry-After for an empty pool without a planned draw: an operator has to act first. */
+/** Retry-After when the pool is empty and no draw is planned: the operator has to act first. */
 const NO_DRAW_RETRY_MS = 60_000;
 
 /** The reply to a refused request. A code without an HTTP status is sent as `internal`. */
@@ -40,7 +39,7 @@ export function refusalReply(refusal: Refusal): HttpReply {
   if (refusal.attempts !== undefined && refusal.attempts > 0) {
     headers.push(['X-Noria-Attempts', String(refusal.attempts)]);
   }
-  // The pool computes a retry time for each of its refusals, including those that waiting cannot help.
+  // Sent for `pool-empty` only: the pool computes a retry time for other refusals as well, but waiting does not help there.
   const retryAfterMs = refusal.retryAfterMs ?? (code === 'pool-empty' ? NO_DRAW_RETRY_MS : undefined);
   if (retryAfterMs !== undefined && fault.retry === 'later') {
     headers.push(['Retry-After', String(wholeSeconds(retryAfterMs))]);
@@ -67,14 +66,14 @@ export function successHeaders(
   return headers;
 }
 
-/** A whole refusal as text, where no request could be read, and for CONNECT. */
+/** A complete refusal as text, for CONNECT, and when no request could be read. */
 export function formatRefusal(refusal: Refusal, keepAlive: boolean): string {
   const { status, reasonPhrase, headers, body } = refusalReply(refusal);
   const fields = formatFields([...headers, ['Connection', keepAlive ? 'keep-alive' : 'close']]);
   return `HTTP/1.1 ${status} ${reasonPhrase}\r\n${fields}\r\n${body}`;
 }
 
-/** What happened, why, and what to do. */
+/** Says what happened, why, and what to do. */
 function paragraph(refusal: Refusal, fault: Fault): string {
   const reason = refusal.reason === undefined || refusal.reason === '' ? [] : [sentence(refusal.reason)];
   const sources = fault.retry === 'later' ? (refusal.sources ?? []).map(sourceSentence) : [];
@@ -93,19 +92,22 @@ function sentence(text: string): string {
   return ended.slice(0, 1).toUpperCase() + ended.slice(1);
 }
 
-/** RFC 9209 §2: the proxy that replies, a registered token, and the code as details. */
+/** RFC 9209 §2: noria's name, a registered error token, and the code as details. */
 function proxyStatus(refusal: Refusal, code: FaultCode, fault: Fault): string {
   const refusedByTarget = refusal.code === 'target-unreachable' && refusal.targetRefused;
   const token = refusedByTarget ? 'connection_refused' : (fault.proxyStatus ?? 'proxy_internal_error');
   return `noria; error=${token}; details="${code}"`;
 }
 
-/** At least 1: a client that retries at once would be too early. */
+/** At least 1: the client must not retry at once. */
 function wholeSeconds(ms: number): number {
   return Math.max(1, Math.ceil(ms / 1000));
 }
 
-/** Percent-encodes what a header cannot contain. The session of a user starts with the user name, which may contain any letter. */
+/**
+ * Percent-encodes characters that a header cannot contain. A session name starts with the user name, which may contain any
+ * letter.
+ */
 function encodeForHeader(text: string): string {
   return text.replaceAll(/[^\x21-\x24\x26-\x7e]+/gu, (unsafe) => encodeURIComponent(unsafe));
 }

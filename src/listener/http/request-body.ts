@@ -1,27 +1,25 @@
 /**
- * The body of a client's request on its way to a member. Keeps the beginning of the body, so that a short one can be sent again
- * through another member.
- *
- * Takes no more than the member accepts: it says whether it wants more, and the reader of the connection waits.
+ * The body of a client's request on its way to a member. It keeps the start of the body, so that a short body can be sent again
+ * through another member. While the member takes no more data, it tells the reader of the connection to wait.
  */
 import { endToEndTrailers } from './end-to-end.ts';
 import type { HttpExchange } from './exchange.ts';
 import { type Framing, isEmptyBody } from './framing.ts';
 import type { HeaderField } from './header-fields.ts';
 
-/** A longer body is sent only once. */
+/** A longer body cannot be sent again. */
 const MAX_KEPT_BYTES = 64 * 1024;
-/** More parts are merged: a buffer of one byte costs some hundred bytes of memory. */
+/** Further parts are merged: even a buffer of one byte costs some hundred bytes of memory. */
 const MAX_KEPT_PARTS = 16;
 
 export class RequestBody {
   readonly #onWantsMore: () => void;
-  /** Everything read so far, for a retry; undefined once an exchange has got more than `MAX_KEPT_BYTES`. */
+  /** All parts so far, for a retry. Undefined once an exchange received more than MAX_KEPT_BYTES. */
   #kept: Buffer[] | undefined = [];
   #keptBytes = 0;
   #trailers: readonly HeaderField[] | undefined;
   #exchange: HttpExchange | undefined;
-  /** The member cannot take more for now. */
+  /** The member can currently take no more data. */
   #blocked = false;
   #released = false;
 
@@ -31,13 +29,13 @@ export class RequestBody {
     if (isEmptyBody(framing)) this.#trailers = [];
   }
 
-  /** False: the next part should not be read from the client yet. */
+  /** Whether the next part may be read from the client. */
   get wantsMore(): boolean {
     if (this.#released) return true;
     return this.#exchange === undefined ? this.#keptBytes < MAX_KEPT_BYTES : !this.#blocked;
   }
 
-  /** Whether the client has sent all of it. */
+  /** Whether the client has sent the whole body. */
   get complete(): boolean {
     return this.#trailers !== undefined;
   }
@@ -47,7 +45,7 @@ export class RequestBody {
     return this.#kept !== undefined;
   }
 
-  /** The next part of the body. After `release` it is discarded. */
+  /** Adds the next part of the body. Discards it after `release`. */
   add(chunk: Buffer): void {
     if (this.#released) return;
     this.#keptBytes += chunk.length;
@@ -72,18 +70,18 @@ export class RequestBody {
     else if (!this.#blocked) this.#onWantsMore();
   }
 
-  /** The member can take more. */
+  /** The member can take more data. */
   resume(): void {
     this.#blocked = false;
     if (this.#exchange !== undefined) this.#onWantsMore();
   }
 
-  /** Keeps what comes until `sendTo` is called again. */
+  /** Keeps further parts until the next call of `sendTo`. */
   hold(): void {
     this.#exchange = undefined;
   }
 
-  /** No further exchange takes the body. The rest of it is discarded. */
+  /** Discards the rest of the body, because no further exchange will need it. */
   release(): void {
     this.#exchange = undefined;
     this.#kept = undefined;

@@ -1,18 +1,18 @@
-/** The interface between the connection, which reads requests, and what serves one of them. */
+/** The interface between the connection, which reads requests, and a handler, which serves one request. */
 import type { ClientConnection } from '../client-connection.ts';
 import type { HeaderField } from './header-fields.ts';
 import type { Pin } from './pin.ts';
 import type { ResponseWriter } from './response-writer.ts';
 
-/** What serves the current request. It gets the events of the client. */
+/** Serves the current request and receives the client's events. */
 export interface RequestHandler {
-  /** False: the next part of the body is not read yet. `resumeBody` changes that. */
+  /** False: do not read the next part of the body until `resumeBody` is called. */
   readonly wantsBody: boolean;
   onBody(chunk: Buffer): void;
   onBodyEnd(trailers: readonly HeaderField[]): void;
   /** The client can take more of the response. */
   onClientDrain(): void;
-  /** Ends the request without a reply: the client has left, or its body is malformed. */
+  /** Ends the request without a reply, because the client has disconnected or its body is malformed. */
   abort(): void;
 }
 
@@ -21,8 +21,11 @@ export interface RequestContext {
   readonly connection: ClientConnection;
   readonly response: ResponseWriter;
   readonly pin: Pin;
-  /** `wantsBody` of the handler has become true. */
+  /** The handler's `wantsBody` is true again. */
   resumeBody(): void;
-  /** Stops reading for a tunnel. @returns what the client has sent after the request. */
+  /**
+   * Stops reading so that a tunnel can take the socket.
+   * @returns what the client has sent after the request.
+   */
   detach(): Buffer | undefined;
 }

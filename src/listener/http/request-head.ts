@@ -14,17 +14,20 @@ export interface RequestHead {
   readonly target: string;
   readonly minorVersion: number;
   readonly fields: readonly HeaderField[];
-  /** How the body is framed. An error: it is unclear where the request ends, and what follows it is not a request. */
+  /**
+   * The framing of the body. An error means that the end of the request is unclear, so the bytes after it must not be read as a
+   * request.
+   */
   readonly framing: Framing | NoriaError;
-  /** Whether another request may follow on this connection. Not if it is unclear where this one ends (RFC 9112 §6.1, §6.3). */
+  /** Whether another request may follow on this connection. False if the end of this request is unclear (RFC 9112 §6.1, §6.3). */
   readonly keepAlive: boolean;
 }
 
-/** The empty line included. */
+/** Includes the empty line. */
 export const MAX_REQUEST_HEAD_BYTES = 16 * 1024;
 
 const REQUEST_LINE = /^([!#$%&'*+.^_`|~0-9A-Za-z-]+) +([\x21-\x7e\x80-\xff]+) +HTTP\/(\d)\.(\d)\r\n/;
-/** The beginning of a request line, as far as it has arrived. */
+/** The received part of an incomplete request line. */
 const REQUEST_LINE_PREFIX =
   /^(?:\r|[!#$%&'*+.^_`|~0-9A-Za-z-]+(?: +(?:[\x21-\x7e\x80-\xff]+(?: +(?:H|HT|HTT|HTTP|HTTP\/[\d.]{0,3}\r?)?)?)?)?)?$/;
 const BARE_LF = /(?:^|[^\r])\n/;
@@ -33,9 +36,8 @@ const LF = 0x0a;
 
 /**
  * Parses the first head in `bytes`.
- *
- * @returns the head and its length; undefined while it is incomplete; `bad-request` for what cannot become a request head,
- *   `uri-too-long` or `head-too-large` above the limit.
+ * @returns the head and its length; undefined if it is incomplete; an error `bad-request` if the bytes cannot become a request
+ * head, `uri-too-long` or `head-too-large` above the limit.
  */
 export function parseRequestHead(
   bytes: Buffer,
@@ -79,7 +81,7 @@ export function emptyLinesBytes(bytes: Buffer): number {
   return start;
 }
 
-/** Fails early, so that a client that speaks another protocol gets an answer. */
+/** Rejects an incomplete head early, so that a client of another protocol gets an answer instead of a timeout. */
 function checkPrefix(text: string): NoriaError | undefined {
   const lineEnd = text.indexOf('\r\n');
   const plausible =

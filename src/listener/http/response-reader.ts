@@ -1,9 +1,8 @@
 /**
- * Parses one HTTP/1 response from the bytes of a member connection, and removes its framing.
- *
- * A pure state machine without I/O. Bytes may be split anywhere. As strict as llhttp in its default mode. Where RFC 9112 allows a
- * recipient to repair something, this refuses it: a bare LF, a folded line, two lengths, a transfer coding other than chunked. It
- * only removes white space before a colon, as a proxy must (§5.1).
+ * Parses one HTTP/1 response from a member connection and removes its framing. A pure state machine without I/O; bytes may be
+ * split anywhere. As strict as llhttp in its default mode. It rejects what RFC 9112 allows a recipient to repair: a bare LF, a
+ * folded line, two lengths, a transfer coding other than chunked. It repairs one thing: it removes white space before a colon, as
+ * a proxy must (§5.1).
  */
 import { NoriaError } from '../../core/faults.ts';
 import { BodyReader, type BodyRules } from './body-reader.ts';
@@ -20,18 +19,18 @@ export interface ResponseHead {
   readonly fields: readonly HeaderField[];
 }
 
-/** The parts of a response, in the order of their bytes. */
+/** The parts of a response, in the order of arrival. */
 export type ResponsePart =
   /** Any 1xx response except 101. */
   | { readonly kind: 'interim'; readonly head: ResponseHead }
-  /** The final head. After a 101, `rest` belongs to the new protocol. */
+  /** The final head. After a 101, `rest` are the first bytes of the new protocol. */
   | { readonly kind: 'head'; readonly head: ResponseHead; readonly framing: Framing }
   | { readonly kind: 'data'; readonly chunk: Buffer }
   | { readonly kind: 'complete'; readonly trailers: readonly HeaderField[] };
 
-/** A head, or a trailer section. */
+/** Size limit of a head or a trailer section. */
 const MAX_BLOCK_BYTES = 64 * 1024;
-/** More than any real use needs: otherwise endless interim responses could hold the client forever. */
+/** More than any real use needs. Without a limit, endless interim responses could keep the client waiting forever. */
 const MAX_INTERIM_RESPONSES = 32;
 const SWITCHING_PROTOCOLS = 101;
 
@@ -39,13 +38,13 @@ const STATUS_LINE = /^HTTP\/1\.([01]) ([1-9]\d\d)(?: ([\t\x20-\x7e\x80-\xff]*))?
 const NOTHING = Buffer.alloc(0);
 const BODY_RULES: BodyRules = { maxTrailerBytes: MAX_BLOCK_BYTES, fieldSyntax: 'response', invalid };
 
-/** `push` received bytes, call `next` until it returns no part, and `finish` when the connection has ended. */
+/** Usage: `push` received bytes, call `next` until it returns no part, and call `finish` when the connection has ended. */
 export class ResponseReader {
   readonly #method: string;
   /** Undefined before the final head. */
   #body: BodyReader | undefined;
   #completed = false;
-  /** Received and not yet parsed. */
+  /** Bytes received but not yet parsed. */
   #bytes: Buffer = NOTHING;
   #interimCount = 0;
 
@@ -54,20 +53,21 @@ export class ResponseReader {
     this.#method = method;
   }
 
-  /** The bytes after the response: the first ones of the new protocol after a 101, otherwise a protocol error of the member. */
+  /**
+   * The bytes after the response. After a 101 they belong to the new protocol; otherwise they are a protocol error of the member.
+   */
   get rest(): Buffer {
     return this.#bytes;
   }
 
-  /** The chunk is kept without a copy until `next` has returned its parts, and may be changed. */
+  /** Adds a chunk. The chunk is not copied, and must not change until `next` has returned its parts; `next` may modify it. */
   push(chunk: Buffer): void {
     this.#bytes = this.#bytes.length === 0 ? chunk : Buffer.concat([this.#bytes, chunk]);
   }
 
   /**
    * The next part; undefined if more bytes are needed, and after `complete`.
-   *
-   * @throws NoriaError `member-protocol` if this is not an HTTP response, or an ambiguous one.
+   * @throws NoriaError `member-protocol` if the bytes are no valid, unambiguous HTTP response.
    */
   next(): ResponsePart | undefined {
     if (this.#completed) return undefined;
@@ -82,8 +82,8 @@ export class ResponseReader {
   }
 
   /**
-   * The connection has ended: returns the last part of a response that ends with its connection.
-   *
+   * Ends the input.
+   * @returns the last part, if the response ends with its connection.
    * @throws NoriaError `member-closed` if the response is incomplete.
    */
   finish(): ResponsePart {
@@ -94,7 +94,7 @@ export class ResponseReader {
   #readHead(): ResponsePart | undefined {
     const text = this.#takeHead();
     if (text === undefined) {
-      // Fails early when these bytes cannot become a status line.
+      // Throws as soon as the bytes cannot become a status line.
       if (!'HTTP/1.'.startsWith(this.#bytes.toString('latin1', 0, 7))) throw invalid('it is not HTTP/1');
       return undefined;
     }

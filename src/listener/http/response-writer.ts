@@ -1,7 +1,6 @@
 /**
- * Writes the response to one request to the client's socket: that of a member, with new framing, or a reply of noria itself.
- *
- * The data of a read is held until it is known whether the response ends with it, so that a small response leaves in one write.
+ * Writes the response to one request to the client's socket: that of a member with new framing, or a reply of noria itself. It
+ * holds the data of a read until it is known whether the response ends there, so a small response needs only one write.
  */
 import type { ClientConnection } from '../client-connection.ts';
 import { reset } from '../reset.ts';
@@ -17,9 +16,9 @@ const CONTINUE = 100;
 const NO_CONTENT = 204;
 
 interface ResponseCallbacks {
-  /** Called once, when the whole response has been passed to the socket. */
+  /** Called once, when the whole response was handed to the socket. */
   onComplete(): void;
-  /** The client can take more, after `flush` has returned false. */
+  /** The client can take more data after `flush` returned false. */
   readonly onWritten: () => void;
 }
 
@@ -28,13 +27,13 @@ export class ResponseWriter {
   readonly #request: RequestHead;
   readonly #connection: ClientConnection;
   readonly #callbacks: ResponseCallbacks;
-  /** Undefined until the first part that is not the last. */
+  /** Undefined until the first part that does not complete the response. */
   #partLimit: PartLimit | undefined;
-  /** Undefined before `start` and once it has been written. */
+  /** The head; undefined before `start` and after it was written. */
   #head: string | undefined;
   #held: Buffer | undefined;
   #chunked = false;
-  /** Neither a length nor chunks show the client where the body ends. */
+  /** The body ends with the connection, since it has neither a length nor chunks. */
   #endsWithConnection = false;
   #begun = false;
   #completed = false;
@@ -49,7 +48,7 @@ export class ResponseWriter {
     this.#keepAlive = request.keepAlive;
   }
 
-  /** Whether some of the final response has been sent, so that it can only be finished or cut off. */
+  /** Whether a part of the final response was sent. The response can then only be finished or cut off. */
   get begun(): boolean {
     return this.#begun;
   }
@@ -63,12 +62,12 @@ export class ResponseWriter {
     return this.#keepAlive;
   }
 
-  /** The connection closes after the response, which says so. Call it before `start`. */
+  /** Closes the connection after the response and announces it with Connection: close. Call it before `start`. */
   closeAfter(): void {
     this.#closesAfter = true;
   }
 
-  /** Forwards an interim response. Clients of HTTP/1.0 do not understand them (RFC 9110 §15.2). */
+  /** Forwards an interim response. HTTP/1.0 clients do not get it, because they do not understand it (RFC 9110 §15.2). */
   sendInterim(head: ResponseHead): void {
     if (this.#request.minorVersion === 0) return;
     if (head.status === CONTINUE) {
@@ -82,9 +81,8 @@ export class ResponseWriter {
   }
 
   /**
-   * Sets the head of the final response. It is not written yet, so a response whose first bytes turn out invalid can still be
-   * replaced by a refusal.
-   *
+   * Sets the head of the final response without writing it, so a refusal can still replace a response whose first bytes are
+   * invalid.
    * @param added - noria's own fields, which follow those of the target.
    */
   start(head: ResponseHead, body: Framing, added: readonly HeaderField[]): void {
@@ -96,7 +94,7 @@ export class ResponseWriter {
     if (body.kind === 'until-close' && this.#chunked) fields.push(['Transfer-Encoding', 'chunked']);
     this.#endsWithConnection = !hasLength && !this.#chunked;
     this.#keepAlive = this.#mayKeepAlive() && !this.#endsWithConnection;
-    // A client of HTTP/1.0 sees a response of HTTP/1.1, which without this field announces that the connection stays open.
+    // Without this field, an HTTP/1.1 response tells an HTTP/1.0 client that the connection stays open.
     if (!this.#keepAlive) fields.push(['Connection', 'close']);
     else if (isHttp10) fields.push(['Connection', 'keep-alive']);
     this.#head = formatResponseHead(head, fields);
@@ -108,9 +106,8 @@ export class ResponseWriter {
   }
 
   /**
-   * Writes what is held, because no more has arrived for now.
-   *
-   * @returns false if the client reads too slowly: wait for `onWritten` or for the socket's 'drain'.
+   * Writes the held data, because no more has arrived.
+   * @returns false if the client reads too slowly: wait for `onWritten` or the socket's 'drain'.
    */
   flush(): boolean {
     const { socket } = this.#connection;
@@ -122,7 +119,7 @@ export class ResponseWriter {
     return this.#partLimit.mayWrite();
   }
 
-  /** Ends the response. Trailers are sent only if the body is chunked. */
+  /** Ends the response. Trailers are sent only with a chunked body. */
   complete(trailers: readonly HeaderField[]): void {
     const { socket } = this.#connection;
     socket.cork();
@@ -133,14 +130,14 @@ export class ResponseWriter {
     this.#complete();
   }
 
-  /** Closes the connection so that the client sees that something is missing. */
+  /** Closes the connection in a way that shows the client that the response is incomplete. */
   cutOff(): void {
     const { socket } = this.#connection;
     if (this.#endsWithConnection) reset(socket);
     else socket.destroy();
   }
 
-  /** Sends a reply of noria itself as the whole response. */
+  /** Sends a reply of noria as the complete response. */
   reply({ status, reasonPhrase, headers, body }: HttpReply): void {
     this.#head = undefined;
     this.#held = undefined;
@@ -152,7 +149,10 @@ export class ResponseWriter {
     this.#complete();
   }
 
-  /** A body announced with Expect, but never asked for by a 100, may come or not: the next request's start is unknown. */
+  /**
+   * The client announced a body with Expect and got no 100. It may or may not send the body, so the start of its next request is
+   * unknown.
+   */
   #mayKeepAlive(): boolean {
     const { draining, refusal } = this.#connection;
     const bodyUnclear = expectsContinue(this.#request) && !this.#continueSent;
@@ -192,7 +192,7 @@ export function formatResponseHead(head: ResponseHead, fields: readonly HeaderFi
   return `HTTP/1.1 ${head.status} ${head.reason}\r\n${formatFields(fields)}\r\n`;
 }
 
-/** A response that never has a body must not have Content-Length (RFC 9110 §8.6): some clients would wait for the body. */
+/** A response that cannot have a body must not have Content-Length (RFC 9110 §8.6): some clients would wait for the body. */
 function withoutLength(fields: readonly HeaderField[]): HeaderField[] {
   return fields.filter(([name]) => name.toLowerCase() !== 'content-length');
 }

@@ -1,10 +1,10 @@
 /**
- * Sends messages to another process in order and in few batches. Each IPC message costs both sides a system call and a
- * wake-up. Sent one by one, they take almost a third of a busy worker's CPU time.
+ * Sends messages to another process, in order and in few batches. Each IPC message costs both processes a system call and a
+ * wake-up. Sent separately, the messages take almost a third of a busy worker's CPU time.
  */
 import type { Clock } from '../../core/clock.ts';
 
-/** How long `sendLater` may delay a message when nothing else is sent. */
+/** The longest time that `sendLater` delays a message. */
 const LATER_MS = 100;
 
 export class BatchedChannel<Message extends object> {
@@ -30,7 +30,7 @@ export class BatchedChannel<Message extends object> {
     setImmediate(this.flush);
   };
 
-  /** Sends with the next message, at the latest after LATER_MS: for messages that nobody waits for. */
+  /** Sends with the next batch, at the latest after LATER_MS. For messages whose arrival is not urgent. */
   readonly sendLater = (message: Message): void => {
     if (this.#phase === 'closed') return;
     this.#batch.push(message);

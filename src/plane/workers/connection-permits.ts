@@ -1,33 +1,32 @@
 /**
- * A listener's connection limit where several workers accept its connections. Each connection needs a permit. The primary has
- * a pool of permits; each worker holds some unused ones, so that it rarely has to ask.
- *
- * There are never more permits than the limit. A worker that runs out asks the pool. When the pool is empty, it recalls the
- * unused permits of the workers. A client is therefore refused only after every worker has answered that it has none to
- * spare, or has not answered in time. Messages between the two sides arrive in order.
+ * Enforces a listener's connection limit across workers. Each connection needs a permit, and there are never more permits than
+ * the limit. The primary has a pool of permits. Each worker holds some unused permits, so that it rarely has to ask. A worker
+ * without permits asks the pool; if the pool is empty, it recalls the unused permits of all workers. So a client is refused only
+ * after every worker has answered that it has none to spare, or has not answered in time. Messages between the two sides arrive
+ * in order.
  */
 import type { Clock } from '../../core/clock.ts';
 
 /** From a worker to the primary. */
 export type PermitRequest =
   | { readonly kind: 'permits.asked' }
-  /** Answers `permits.recalled`; 0 when all are in use. */
+  /** Answers `permits.recalled`; 0 if all permits are in use. */
   | { readonly kind: 'permits.returned'; readonly count: number };
 
 /** From the primary to a worker. */
 export type PermitReply =
-  /** Answers `permits.asked`; 0 when there is none. */
+  /** Answers `permits.asked`; 0 if no permit is left. */
   | { readonly kind: 'permits.granted'; readonly count: number }
   /** The worker must return its unused permits. */
   | { readonly kind: 'permits.recalled' };
 
 export interface LimitedListener {
   readonly id: number;
-  /** Connections in all workers together. */
+  /** Most connections in all workers together. */
   readonly maxConnections: number;
 }
 
-/** A worker that works at all answers a recall within some ms. */
+/** A healthy worker answers a recall within a few ms. */
 const RECALL_TIMEOUT_MS = 1_000;
 
 /** In the primary: the permits of all listeners that workers share. */
@@ -54,7 +53,7 @@ export class PermitPools {
     }
   }
 
-  /** Closes the pools of all other listeners. Permits returned to them later are ignored. */
+  /** Closes the pools of all other listeners. Permits that return to them later are ignored. */
   keep(listeners: readonly LimitedListener[]): void {
     const ids = new Set(listeners.map(({ id }) => id));
     for (const [id, pool] of this.#pools) {
@@ -73,7 +72,7 @@ export class PermitPools {
   }
 }
 
-/** Workers that asked, and the workers whose unused permits the pool recalls for them. */
+/** A recall: the workers that asked, and the workers whose unused permits are recalled. */
 interface Recall {
   readonly for: number[];
   readonly awaited: Set<number>;
@@ -87,10 +86,10 @@ export class PermitPool {
   /** Permits of each worker, used and unused. */
   readonly #held = new Map<number, number>();
   #free: number;
-  /** Workers that wait for a reply. Each is at most once in here or in the recall. */
+  /** Workers that wait for permits. A worker is in this list or in the recall, not in both. */
   #asking: number[] = [];
   #recall: Recall | undefined;
-  /** Workers that missed a recall's timeout. They are not recalled again before they answer. */
+  /** Workers that missed the timeout of a recall. They are not recalled again before they answer. */
   readonly #silent = new Set<number>();
 
   constructor(limit: number, clock: Clock, send: (worker: number, reply: PermitReply) => void) {
@@ -105,7 +104,7 @@ export class PermitPool {
     this.#serve();
   }
 
-  /** The connections of the worker have ended with it. */
+  /** A worker has exited, and its connections with it. */
   workerExited(worker: number): void {
     this.#asking = this.#asking.filter((each) => each !== worker);
     this.#takeBack(worker, this.#held.get(worker) ?? 0);
@@ -115,7 +114,7 @@ export class PermitPool {
     this.#serve();
   }
 
-  /** Stops replying. */
+  /** Stops answering requests. */
   close(): void {
     this.#recall?.timeout[Symbol.dispose]();
   }
@@ -141,7 +140,7 @@ export class PermitPool {
     if (this.#recall === undefined && this.#asking.length > 0) this.#startRecall();
   }
 
-  /** Grants half of the worker's share of the free permits: the last ones go out singly, so recalls stay rare. */
+  /** Grants half of the worker's share of the free permits. Smaller and smaller grants keep recalls rare. */
   #grant(worker: number): void {
     const held = this.#held.get(worker) ?? 0;
     const workers = Math.max(2, this.#held.size);
@@ -151,7 +150,7 @@ export class PermitPool {
     this.#send(worker, { kind: 'permits.granted', count });
   }
 
-  /** Recalls permits from every worker, also from those that ask for more: their clients may have left since they asked. */
+  /** Recalls permits from every worker, including those that ask: clients that they asked for may have disconnected. */
   #startRecall(): void {
     const holders = [...this.#held.keys()].filter((worker) => this.#canReturn(worker));
     const awaited = new Set(holders);
@@ -175,19 +174,19 @@ export class PermitPool {
 /** The permits that one worker holds for one listener. */
 export class PermitHolder {
   readonly #send: (request: PermitRequest) => void;
-  /** Used and unused. */
+  /** The permits of this worker, used and unused. */
   #held = 0;
   #used = 0;
   readonly #waiting: ((permitted: boolean) => void)[] = [];
   #asking = false;
-  /** How many of `#waiting` had come before the request in flight. */
+  /** How many entries of `#waiting` existed when the pending request was sent. */
   #askedFor = 0;
 
   constructor(send: (request: PermitRequest) => void) {
     this.#send = send;
   }
 
-  /** For one connection; answers at once while an unused permit is left. Call `release` after `true`. */
+  /** Acquires a permit for one connection. Answers at once while an unused permit is left. Call `release` after `true`. */
   acquire(): boolean | Promise<boolean> {
     if (this.#used < this.#held) {
       this.#used += 1;
@@ -229,7 +228,7 @@ export class PermitHolder {
     }
   }
 
-  /** One request at a time. */
+  /** Sends at most one request at a time. */
   #ask(): void {
     if (this.#asking || this.#waiting.length === 0) return;
     this.#asking = true;

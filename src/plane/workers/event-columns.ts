@@ -1,10 +1,13 @@
 /**
- * The events that workers send to the primary: many in one message, by columns: the key names once, and a value that is the same in all events of a kind once. This
- * is a tenth of the size of the same events as objects.
+ * Packs the events that workers send to the primary. Many events share one message, arranged in columns: each key name appears
+ * once, and so does a value that all events of a kind share. The size is a tenth of the events as separate objects.
  */
 import type { EventName, NoriaEvents } from '../../core/events.ts';
 
-/** Events of a worker, which the primary emits on its own bus. Those of members and sessions come from its own pool. */
+/**
+ * The events that the primary emits again on its own bus. Events of members and sessions are missing, because the primary's pool
+ * emits its own.
+ */
 export const FORWARDED_EVENTS = [
   'connection.opened',
   'connection.closed',
@@ -39,14 +42,14 @@ interface EventGroup {
 export interface EventColumns {
   readonly kind: 'events';
   readonly groups: readonly EventGroup[];
-  /** The group of each event, as an index. */
+  /** For each event, the index of its group. */
   readonly order: readonly number[];
 }
 
-/** Durations are sent to the thousandth of a ms. */
+/** Durations are rounded to a thousandth of a ms. */
 const PRECISION = 1_000;
 
-/** A group that is being filled. */
+/** A group during packing. */
 class GroupBuilder {
   readonly index: number;
   readonly name: ForwardedEventName;
@@ -82,7 +85,7 @@ class GroupBuilder {
   }
 }
 
-/** Packs events whose values are text, numbers and booleans, as those of the data plane are. */
+/** Packs events whose values are text, numbers and booleans, as all data plane events have. */
 export function packEvents(events: readonly ForwardedEvent[]): EventColumns {
   const groups: GroupBuilder[] = [];
   const order: number[] = [];
@@ -98,7 +101,7 @@ export function packEvents(events: readonly ForwardedEvent[]): EventColumns {
   return { kind: 'events', groups: groups.map((group) => group.build()), order };
 }
 
-/** The packed events, in their order. */
+/** The unpacked events, in their original order. */
 export function* unpackEvents({ groups, order }: EventColumns): Generator<ForwardedEvent> {
   const next = groups.map(() => 0);
   for (const index of order) {

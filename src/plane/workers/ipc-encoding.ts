@@ -1,8 +1,6 @@
 /**
- * Settings as JSON for the pipe between the primary and a worker, including secrets and maps.
- *
- * A Secret converts to its mask in any text, so it needs an encoding of its own. The pipe connects two processes of the same
- * user, and nothing that goes through it is stored.
+ * Encodes settings as JSON for the pipe between primary and worker, including secrets and maps. A Secret becomes a mask in any
+ * text, so it needs its own encoding. The pipe connects two processes of the same user, and nothing sent through it is stored.
  */
 import { Secret } from '../../core/secret.ts';
 
@@ -24,7 +22,7 @@ export function encodeForIpc(settings: object): IpcEncoded {
   return { encoded: encode(settings) };
 }
 
-/** The settings that the other process encoded. */
+/** Decodes settings that the other process encoded. */
 export function decodeFromIpc<Settings>({ encoded }: IpcEncoded): Settings {
   return decode(encoded) as Settings; // safe: both processes run the same code
 }

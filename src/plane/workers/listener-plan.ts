@@ -1,4 +1,4 @@
-/** Prepares listeners that several workers open: gives each an id and a port, and checks that its addresses are free. */
+/** Prepares listeners for several workers: assigns an id and a port to each, and checks that its addresses are free. */
 import { createServer } from 'node:net';
 import { NoriaError } from '../../core/faults.ts';
 import { type ListenAddress, overlap } from '../../core/listen-address.ts';
@@ -9,7 +9,7 @@ import { bindAddress, isSameButCertificate } from '../listener-set.ts';
 export class ListenerPlan {
   #lastId = 0;
 
-  /** Gives each listener its `shared` settings: those of `before` when it is unchanged, otherwise a new id and port. */
+  /** Adds the `shared` settings to each listener: those of `before` if the listener is unchanged, otherwise a new id and port. */
   async assign(
     settings: readonly ListenerSettings[],
     before: readonly ListenerSettings[],
@@ -32,8 +32,8 @@ export class ListenerPlan {
 }
 
 /**
- * A free port for an address with port 0, else undefined. Another program can take the port before the workers do. Listening
- * then fails, and the caller tries again with another port.
+ * Returns a free port for an address with port 0, else undefined. Another program may take the port before the workers bind it.
+ * Listening then fails, and the caller tries another port.
  */
 function freePortFor(address: ListenAddress): Promise<number | undefined> {
   if (address.kind === 'fd' || address.port !== 0) return Promise.resolve(undefined);
@@ -49,13 +49,10 @@ function freePortFor(address: ListenAddress): Promise<number | undefined> {
 }
 
 /**
- * Binds each address of `listeners` for a moment in this process, except those that overlap an address of `open`.
- *
- * Needed because node:cluster passes a worker even a socket that could not be bound, and never closes that socket: it must
- * never see a port that is taken.
- *
- * @param open - what workers have open. Only they can pass such an address from one listener to another.
- * @returns the error, listen-failed or bad-config, of the first address that cannot be bound.
+ * Binds each address of `listeners` briefly in this process, except those that overlap an address of `open`. node:cluster passes
+ * a worker even a socket that could not be bound, and never closes that socket, so it must never get an address that is in use.
+ * @param open - the listeners that workers have open. Only the workers can move their addresses to another listener.
+ * @returns the error (listen-failed or bad-config) for the first address that cannot be bound.
  */
 export async function findBindError(
   listeners: readonly ListenerSettings[],

@@ -11,7 +11,7 @@ import type { IpcEncoded } from './ipc-encoding.ts';
 import type { SentForecast } from './remote-forecasts.ts';
 import type { FromSharedPool, ToSharedPool } from './shared-channel.ts';
 
-/** A terminal sends these to all processes. Workers ignore them: the primary decides what happens. */
+/** A terminal sends these signals to all processes. Workers ignore them, and the primary decides what to do. */
 export const SIGNALS_FOR_PRIMARY = [
   'SIGINT',
   'SIGTERM',
@@ -25,13 +25,13 @@ export type FromWorker =
   | { readonly kind: 'loaded' }
   /** Answers `update`. */
   | { readonly kind: 'updated'; readonly outcome: UpdateOutcome }
-  /** Answers `drain`: no request is under way. */
+  /** Answers `drain`: no request is in progress. */
   | { readonly kind: 'drained' }
   | { readonly kind: 'source.fault'; readonly fault: SourceFault }
   | { readonly kind: 'network.judged'; readonly down: boolean }
   | WrongCredentials
   | { readonly kind: 'permits'; readonly listener: number; readonly request: PermitRequest }
-  /** The worker exits because of an uncaught error. */
+  /** The worker exits after an uncaught error. */
   | { readonly kind: 'crashed'; readonly stack: string };
 
 export type ToWorker =
@@ -41,7 +41,9 @@ export type ToWorker =
   | { readonly kind: 'permits'; readonly listener: number; readonly reply: PermitReply }
   | PlaneCommand;
 
-/** A client sent wrong credentials to one worker. The primary forwards this to the others, which count it, too. */
+/**
+ * A client sent wrong credentials to one worker. The primary forwards the attempt to the other workers, which count it as well.
+ */
 export interface WrongCredentials {
   readonly kind: 'wrong-credentials';
   readonly listener: number;
@@ -80,7 +82,7 @@ export interface PlaneUpdate {
   readonly kind: 'update';
   readonly listeners: IpcEncoded;
   readonly drainTimeoutMs: number;
-  /** Ids of all listeners that the primary still has permits for. The worker forgets its permits for all others. */
+  /** Ids of all listeners with permits in the primary. The worker forgets its permits for other listeners. */
   readonly permitListeners: readonly number[];
 }
 
@@ -92,8 +94,8 @@ export type UpdateOutcome =
       readonly code: FaultCode;
       readonly message: string;
       /**
-       * The worker holds a socket that could not be bound. node:cluster never closes such a socket: this worker can never
-       * listen on that port.
+       * The worker has a socket that could not be bound. node:cluster never closes it, so this worker can no longer listen on
+       * that port.
        */
       readonly holdsUnboundSocket?: boolean;
     };

@@ -1,23 +1,22 @@
 /**
- * Whether our own network is down, when several processes each judge it by their own dials.
- *
- * A process that gets no answers is believed unless another process got one recently. As soon as any process gets an answer,
- * the processes that judged the network down are overruled.
+ * Decides whether our own network is down when several processes judge it by their own dials. If a process reports that the
+ * network is down, the verdict is `down`, unless another process got an answer recently. As soon as any process gets an answer,
+ * the verdict is `up` for all.
  */
 import type { Clock } from '../../core/clock.ts';
 
 export interface NetworkVerdictOptions {
   readonly clock: Clock;
-  /** How long an answer outweighs a process that gets none: about as long as an attempt may take. */
+  /** For this time, an answer to one process outweighs another process without answers: about the duration of an attempt. */
   readonly answerValidMs: () => number;
-  /** The process is wrong: its network is up. */
+  /** Corrects a process: the network is up although it judged it down. */
   readonly overrule: (process: number) => void;
   readonly onChange: (down: boolean) => void;
 }
 
 export class NetworkVerdict {
   readonly #options: NetworkVerdictOptions;
-  /** Processes that judge the network down. */
+  /** The processes that judge the network down. */
   readonly #saysDown = new Set<number>();
   #answeredAt = Number.NEGATIVE_INFINITY;
 
@@ -48,7 +47,7 @@ export class NetworkVerdict {
     if (this.#saysDown.size === 1) onChange(true);
   }
 
-  /** Forgets the judgement of this process, for example because it has exited. */
+  /** Forgets the judgement of a process, for example after its exit. */
   remove(process: number): void {
     if (this.#saysDown.delete(process) && this.#saysDown.size === 0) this.#options.onChange(false);
   }

@@ -1,11 +1,14 @@
-/** What the sources will do, sent by the primary, as a worker's pool sees it between two messages. */
+/**
+ * The forecasts of the sources, which the primary sends to the workers. Between two messages, a worker's pool computes them from
+ * the passing time.
+ */
 import type { Clock } from '../../core/clock.ts';
 import type { SourceForecast } from '../../pool/options.ts';
 
 /** A forecast as plain data: JSON has no `Infinity`, so `null` stands for it. */
 export type SentForecast = Omit<SourceForecast, 'suspendedMs'> & { readonly suspendedMs: number | null };
 
-/** A difference below this is the passing of time. */
+/** Smaller differences come from the passing of time and are ignored. */
 const TOLERANCE_MS = 100;
 
 export class RemoteForecasts {
@@ -22,13 +25,13 @@ export class RemoteForecasts {
     this.#receivedAt = this.#clock.monotonic();
   }
 
-  /** As of now. */
+  /** The forecasts as of now. */
   read(): readonly SourceForecast[] {
     const passedMs = this.#clock.monotonic() - this.#receivedAt;
     return this.#sent.map((sent) => later(sent, passedMs));
   }
 
-  /** Whether the current forecasts differ from what time alone has made of those received. */
+  /** Whether the current forecasts differ from the received ones by more than the passing of time. */
   differsFrom(current: readonly SourceForecast[]): boolean {
     const expected = this.read();
     return (

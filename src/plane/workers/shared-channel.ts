@@ -1,8 +1,7 @@
 /**
- * The shared pool of the primary, for a worker. IpcSharedPool, in the worker, is its connection; SharedPoolServer, in the
- * primary, passes the calls on.
- *
- * Both use the clock of the primary between them. Facts are encoded, because members may have passwords. The owner of the pipe passes each received message to `receive`, in order.
+ * Connects a worker to the shared pool of the primary. IpcSharedPool runs in the worker and offers the pool; SharedPoolServer
+ * runs in the primary and executes the calls. Moments in messages are on the primary's clock. Facts are encoded, because members
+ * may have passwords. The owner of the pipe passes each received message to `receive`, in order.
  */
 import { shiftBeat, shiftFact, shiftSession, shiftState } from '../../fleet/moments.ts';
 import type {
@@ -37,7 +36,7 @@ export class SharedPoolServer implements Follower {
   readonly #send: (message: FromSharedPool) => void;
   #closed = false;
 
-  /** @param shared - a connection of its own. */
+  /** @param shared - a connection to the shared pool for this worker alone. */
   constructor(shared: SharedPool, send: (message: FromSharedPool) => void) {
     this.#shared = shared;
     this.#send = send;
@@ -84,10 +83,10 @@ export class SharedPoolServer implements Follower {
   }
 }
 
-/** The connection of a worker. */
+/** The worker's connection to the shared pool. */
 export class IpcSharedPool implements SharedPool {
   readonly #send: (message: ToSharedPool) => void;
-  /** Ms by which the clock of this process is ahead of that of the primary. */
+  /** How far the clock of this process is ahead of the primary's, in ms. */
   readonly #aheadMs: number;
   readonly #binding = new Map<number, (session: SharedSession) => void>();
   readonly #following = Promise.withResolvers<void>();

@@ -3,7 +3,7 @@ import type { ReplicaOptions } from '../../fleet/replica.ts';
 
 const NANOSECONDS_PER_MS = 1e6;
 
-/** The beat is short enough for people who watch, and rare compared with tunnels. */
+/** Short enough for people who watch the status, and rare compared with tunnels. */
 export const HOW_TO_SHARE = {
   sameMachine: true,
   evictionVotes: () => 1,

@@ -1,6 +1,6 @@
 /**
- * Keeps the wanted number of worker processes running: starts them, prepares each before it counts as ready, and replaces one
- * that exits. Owns the processes. What they do is decided by the caller.
+ * Keeps the configured number of worker processes running: starts them, prepares each before it counts as ready, and replaces one
+ * that exits. Owns the processes. The caller decides what the workers do.
  */
 import type { Clock } from '../../core/clock.ts';
 import { describeError, NoriaError } from '../../core/faults.ts';
@@ -13,36 +13,35 @@ export interface WorkerSupervisorOptions {
   readonly entry: string;
   readonly wanted: number;
   readonly onReport: (worker: WorkerProcess, report: WorkerReport) => void;
-  /** Brings a replacement, once loaded, to the state of the other workers. When it rejects, the worker is killed. */
+  /** Brings a loaded replacement to the state of the other workers. If it rejects, the worker is killed. */
   readonly prepare: (worker: WorkerProcess) => Promise<void>;
   /** A worker exited unexpectedly; a replacement starts after `restartMs`. */
   readonly onLost: (worker: WorkerProcess, exit: WorkerExit, restartMs: number) => void;
   /** Any worker exited, expected or not. */
   readonly onExit: (worker: WorkerProcess) => void;
-  /** No worker runs, and none can be started. */
+  /** No worker is running, and none can be started. */
   readonly onFailed: (error: NoriaError) => void;
 }
 
-/** A worker that ran this long did not fail because of its start. */
+/** A worker that ran at least this long did not fail because of its start. */
 const STABLE_MS = 10_000;
 const FIRST_RESTART_MS = 500;
 const MAX_RESTART_MS = 30_000;
-/** The supervisor gives up after this many workers in a row that exit before STABLE_MS, when none is left. */
+/** The supervisor gives up when this many workers in a row exit before STABLE_MS and no worker is left. */
 const MAX_SHORT_LIVES = 6;
 /** How long a worker may take to close. A service manager allows less than 5 s for everything after the drain. */
 const CLOSE_TIMEOUT_MS = 2_000;
 /**
- * A worker that is still loading cannot ignore these signals yet, so exiting by one is no failure. The primary receives the
- * same signal and decides whether noria goes on.
+ * A worker that is still loading cannot ignore these signals yet, so an exit caused by one is no failure. The primary gets the
+ * same signal and decides whether noria continues.
  */
 const SENT_TO_ALL: ReadonlySet<NodeJS.Signals> = new Set(SIGNALS_FOR_PRIMARY);
-/** The supervisor gives up after this many starts of one worker, all interrupted by such signals. */
+/** The supervisor gives up after this many starts of one worker that such signals interrupted. */
 const MAX_STARTS = 3;
 
 /**
- * Starts all workers. They have loaded when it resolves.
- *
- * @throws NoriaError workers-failed when one of them does not start.
+ * Starts all workers. Resolves when they have loaded.
+ * @throws NoriaError workers-failed if a worker does not start.
  */
 export async function openWorkerSupervisor(options: WorkerSupervisorOptions): Promise<WorkerSupervisor> {
   const supervisor = new WorkerSupervisor(options);
@@ -58,7 +57,7 @@ export async function openWorkerSupervisor(options: WorkerSupervisorOptions): Pr
 /** Opened by `openWorkerSupervisor`. */
 export class WorkerSupervisor {
   readonly #options: WorkerSupervisorOptions;
-  /** All processes, including those that are starting. */
+  /** All processes, including those that are still starting. */
   readonly #all = new Set<WorkerProcess>();
   readonly #ready = new Set<WorkerProcess>();
   readonly #restarts = new Set<Disposable>();
@@ -80,7 +79,7 @@ export class WorkerSupervisor {
     this.#phase = 'running';
   }
 
-  /** Stops replacing workers, for good. */
+  /** Permanently stops replacing workers. */
   stopReplacing(): void {
     this.#phase = 'ending';
     for (const restart of this.#restarts) restart[Symbol.dispose]();
@@ -88,7 +87,7 @@ export class WorkerSupervisor {
     for (const worker of this.#all) if (!this.#ready.has(worker)) worker.kill();
   }
 
-  /** Asks every worker to close, and kills those that do not within CLOSE_TIMEOUT_MS. Safe to call twice. */
+  /** Asks every worker to close, and kills those that exceed CLOSE_TIMEOUT_MS. Idempotent. */
   async close(): Promise<void> {
     this.stopReplacing();
     const timeout = this.#options.clock.after(CLOSE_TIMEOUT_MS, () => {
@@ -99,7 +98,7 @@ export class WorkerSupervisor {
     timeout[Symbol.dispose]();
   }
 
-  /** Gives up: replaces no worker from now on, and reports the error. */
+  /** Gives up: stops replacing workers and reports the error. */
   fail(error: NoriaError): void {
     this.stopReplacing();
     this.#options.onFailed(error);
@@ -139,7 +138,7 @@ export class WorkerSupervisor {
     this.#all.delete(worker);
     const wasReady = this.#ready.delete(worker);
     this.#options.onExit(worker);
-    // While opening, `#start` handles a worker that exits before it has loaded.
+    // During the start, `#start` handles a worker that exits before it has loaded.
     if (this.#phase === 'ending' || (this.#phase === 'opening' && !wasReady)) return;
     this.#shortLives = livedMs >= STABLE_MS ? 0 : this.#shortLives + 1;
     if (this.#all.size === 0 && this.#shortLives >= MAX_SHORT_LIVES) {
@@ -163,7 +162,7 @@ export class WorkerSupervisor {
 
   async #startReplacement(): Promise<void> {
     const worker = this.#fork();
-    if ((await worker.nextAnswer('loaded')) === undefined) return; // it exited, and `#onExit` restarts it
+    if ((await worker.nextAnswer('loaded')) === undefined) return; // the worker exited, and `#onExit` restarts it
     try {
       await this.#options.prepare(worker);
     } catch (error) {

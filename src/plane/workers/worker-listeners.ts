@@ -1,6 +1,6 @@
 /**
- * The listeners that all workers open, in every worker or in none, and what the workers share about them: permits and
- * connection counts. Part of workers-plane.ts, which owns the workers.
+ * Opens the same listeners in every worker, or in none, and keeps what the workers share about them: permits and connection
+ * counts. Part of workers-plane.ts, which owns the workers.
  */
 import type { Clock } from '../../core/clock.ts';
 import { NoriaError } from '../../core/faults.ts';
@@ -14,15 +14,15 @@ import { findBindError, ListenerPlan } from './listener-plan.ts';
 import type { UpdateOutcome } from './messages.ts';
 import type { WorkerProcess } from './worker-process.ts';
 
-/** How many free ports are tried for port 0, when other programs take them first. */
+/** With port 0: how many ports to try, if other programs take the free port first. */
 const MAX_PORT_TRIES = 3;
 /** A worker that takes longer to open its listeners counts as hung. */
 const UPDATE_TIMEOUT_MS = 30_000;
-/** The timeout when noria closes: for all workers together, and the minimum for each. A healthy worker needs a few ms. */
+/** The time that all workers together have when noria closes, and the least time for each. A healthy worker needs a few ms. */
 const CLOSING_TIMEOUT_MS = 1_000;
 const MIN_TIMEOUT_MS = 250;
 
-/** The part of a worker that this file uses. */
+/** The part of a worker process that this file uses. */
 export type ListeningWorker = Pick<WorkerProcess, 'nextAnswer' | 'send' | 'killBecause'>;
 
 export class WorkerListeners {
@@ -35,7 +35,7 @@ export class WorkerListeners {
   /** In the order of `#listeners`. */
   #addresses: readonly (readonly BoundAddress[])[] = [];
   #drainTimeoutMs = 0;
-  /** The worker whose answer is awaited. */
+  /** The worker that has to answer next. */
   #updating: { readonly worker: ListeningWorker; timeout: Disposable } | undefined;
   #closesAt = Number.POSITIVE_INFINITY;
 
@@ -65,7 +65,7 @@ export class WorkerListeners {
     });
   }
 
-  /** Whether one of them uses an inherited socket, which cannot be opened again once all workers have exited. */
+  /** Whether a listener uses an inherited socket. Such a socket cannot be opened again once all workers have exited. */
   get useInheritedSocket(): boolean {
     return this.#listeners.some(({ address }) => address.kind === 'fd');
   }
@@ -89,9 +89,8 @@ export class WorkerListeners {
   }
 
   /**
-   * Opens in a new worker what the others have open.
-   *
-   * @throws NoriaError when the worker cannot open them.
+   * Opens the current listeners in a new worker.
+   * @throws NoriaError if the worker cannot open them.
    */
   async openIn(worker: ListeningWorker): Promise<void> {
     const outcome = await this.#updateWorker(worker, this.#listeners, 0);
@@ -106,7 +105,7 @@ export class WorkerListeners {
     this.#updating.timeout = this.#killAfterTimeout(this.#updating.worker);
   }
 
-  /** Opens the listeners in every worker or in none. Asks no worker for an address that this process cannot bind either. */
+  /** Opens the listeners in every worker or in none. First checks that this process can bind the addresses. */
   async #openEverywhere(next: readonly ListenerSettings[], drainTimeoutMs: number): Promise<UpdateOutcome> {
     const before = this.#listeners;
     const added = next.filter(({ shared }) => !before.some((one) => one.shared?.id === shared?.id));
@@ -127,9 +126,9 @@ export class WorkerListeners {
   }
 
   /**
-   * Updates one worker after the other: while an address moves between listeners in one worker, the others still hold it, so
-   * that no other program can take it. Stops at the first failure. Skips a worker that exits: its replacement opens the current
-   * listeners.
+   * Updates the workers one after the other. While an address moves between listeners in one worker, the other workers keep it
+   * open, so no other program can take it. Stops at the first failure. Skips a worker that exits: its replacement opens the
+   * current listeners.
    */
   async #updateWorkers(
     listeners: readonly ListenerSettings[],
@@ -147,17 +146,20 @@ export class WorkerListeners {
     return outcomes;
   }
 
-  /** @returns `outcome`, once every worker has the previous listeners again. */
+  /**
+   * Restores the previous listeners in every worker.
+   * @returns `outcome`.
+   */
   async #goBack(outcome: UpdateOutcome): Promise<UpdateOutcome> {
     for (const worker of this.#workers()) {
       const restored = await this.#updateWorker(worker, this.#listeners, this.#drainTimeoutMs);
-      if (restored?.ok === false) worker.killBecause(restored.message); // its replacement may succeed
+      if (restored?.ok === false) worker.killBecause(restored.message); // the replacement of the worker may succeed
     }
     this.permits.keep(limitsOf(this.#listeners));
     return outcome;
   }
 
-  /** @returns undefined when the worker exits before it answers. */
+  /** @returns undefined if the worker exits before it answers. */
   async #updateWorker(
     worker: ListeningWorker,
     listeners: readonly ListenerSettings[],
@@ -195,14 +197,17 @@ class ConnectionCounts {
     counts.set(listener, (counts.get(listener) ?? 0) + change);
   }
 
-  /** In all workers together. */
+  /** The open client connections of a listener in all workers. */
   of(listener: string): number {
     let sum = 0;
     for (const counts of this.#byWorker.values()) sum += counts.get(listener) ?? 0;
     return sum;
   }
 
-  /** @returns the listener name of each connection that the worker had. */
+  /**
+   * Removes the connections of a worker.
+   * @returns the listener name of each connection.
+   */
   removeWorker(worker: number): string[] {
     const counts = this.#byWorker.get(worker) ?? new Map<string, number>();
     this.#byWorker.delete(worker);
@@ -211,8 +216,8 @@ class ConnectionCounts {
 }
 
 /**
- * Whether all workers must close `one` before any can open `other`. That is so for the same port on different hosts, one of
- * which includes the other. On the same host the workers hand the address over one by one, and no client is refused.
+ * Whether all workers must close `one` before any worker can open `other`. True for the same port on two different hosts, one of
+ * which includes the other. On the same host, the workers hand the address over one by one and no client is refused.
  */
 function blocks(one: ListenerSettings, other: ListenerSettings): boolean {
   const [before, next] = [bindAddress(one), bindAddress(other)];

@@ -1,8 +1,7 @@
 /**
- * One worker process, as the primary uses it.
- *
- * node:cluster forks workers without its scheduling: all accept from the same listening sockets, which the primary holds. A
- * client that waits in the kernel's queue is served by another worker when one exits.
+ * One worker process, as the primary sees it. node:cluster starts the workers without its scheduling: all workers accept from the
+ * same listening sockets, which the primary holds. When a worker exits, another one serves the clients that wait in the kernel's
+ * queue.
  */
 import cluster, { type Worker } from 'node:cluster';
 import { getCompileCacheDir } from 'node:module';
@@ -13,18 +12,18 @@ import type { ForwardedEvent } from './event-columns.ts';
 import { unpackEvents } from './event-columns.ts';
 import type { FromWorker, ToWorker } from './messages.ts';
 
-/** Kinds of messages that answer another message. */
+/** Kinds of messages that answer a request of the primary. */
 const ANSWERS = ['loaded', 'updated', 'drained'] as const;
 type AnswerKind = (typeof ANSWERS)[number];
 type WorkerAnswer<Kind extends AnswerKind> = Extract<FromWorker, { kind: Kind }>;
-/** A message that is not an answer. */
+/** A message that answers no request. */
 export type WorkerReport = Exclude<FromWorker, { kind: AnswerKind | 'crashed' | 'events' }> | ForwardedEvent;
 
 export interface WorkerOptions {
   readonly clock: Clock;
-  /** 1 or more, never used twice. */
+  /** 1 or more; never reused. */
   readonly number: number;
-  /** The module that the worker runs. */
+  /** The module to run in the worker. */
   readonly entry: string;
   readonly onReport: (report: WorkerReport) => void;
 }
@@ -74,16 +73,16 @@ export class WorkerProcess {
 
   readonly send = (message: ToWorker): void => this.#channel.send(message);
 
-  /** The next answer of this kind; undefined when the worker exits first. One call at a time for each kind. */
+  /** The next answer of this kind; undefined if the worker exits first. Only one call at a time for each kind. */
   nextAnswer<Kind extends AnswerKind>(kind: Kind): Promise<WorkerAnswer<Kind> | undefined> {
     if (this.#awaited.has(kind)) throw new TypeError(`${kind} is already awaited`);
     if (this.#hasExited) return Promise.resolve(undefined);
     const { promise, resolve } = Promise.withResolvers<WorkerAnswer<Kind> | undefined>();
-    this.#awaited.set(kind, (answer) => resolve(answer as WorkerAnswer<Kind> | undefined)); // stored under its kind
+    this.#awaited.set(kind, (answer) => resolve(answer as WorkerAnswer<Kind> | undefined)); // the answer is stored under its kind
     return promise;
   }
 
-  /** Kills it. The reason becomes `how` of its exit. */
+  /** Kills the worker. The reason becomes the `how` of its exit. */
   killBecause(reason: string): void {
     this.#killReason = reason;
     this.kill();
@@ -139,7 +138,7 @@ export class WorkerProcess {
   }
 }
 
-/** For the log: an error's text may quote a secret. */
+/** Masks an error for the log, because its text may quote a secret. */
 export function withoutSecrets({ how, stack }: WorkerExit, secrets: readonly Secret[]): WorkerExit {
   return {
     how: maskSecrets(how, secrets),

@@ -1,8 +1,6 @@
 /**
- * The entry of a worker process: listeners, a dialer and a pool, which is a replica of the pool of the primary. The primary
- * controls it through the pipe.
- *
- * A worker ignores signals and writes nothing. When the pipe closes, node:cluster ends the process.
+ * The entry of a worker process: listeners, a dialer, and a replica of the primary's pool. The primary controls the worker
+ * through the pipe. A worker ignores signals and has no output. When the pipe closes, node:cluster ends the process.
  */
 import { systemClock } from '../../core/clock.ts';
 import { tuneForShortLives } from '../../core/engine.ts';
@@ -45,7 +43,7 @@ interface WorkerPlane {
   readonly bus: EventBus;
   readonly shared: IpcSharedPool;
   readonly forecasts: RemoteForecasts;
-  /** Resolves when the pool has what the primary has. */
+  /** Resolves when the pool has the state of the primary's pool. */
   readonly loaded: Promise<void>;
 }
 
@@ -139,7 +137,7 @@ function execute(command: PlaneCommand, plane: WorkerPlane): void {
 function openPlane(message: OpenPlane): WorkerPlane {
   const { dialer: settings, context, inheritedFds, primaryClock } = message;
   const bus = new EventBus((_name, error) => {
-    throw error; // a bug: the only observers are those that `forward` adds
+    throw error; // an error here is a defect: `forward` adds the only observers
   });
   for (const name of FORWARDED_EVENTS) forward(bus, name);
   const forecasts = new RemoteForecasts(systemClock);
@@ -199,7 +197,7 @@ function permitsOf(listener: number): PermitHolder {
 
 async function update(command: PlaneUpdate, { listeners, loaded }: WorkerPlane): Promise<UpdateOutcome> {
   await loaded;
-  // Permits of listeners that this update removes stay: a failed update restores those listeners.
+  // Keeps the permits of listeners that this update removes, because a failed update restores those listeners.
   for (const id of permits.keys()) if (!command.permitListeners.includes(id)) permits.delete(id);
   try {
     const settings = decodeFromIpc<readonly ListenerSettings[]>(command.listeners);
@@ -212,7 +210,7 @@ async function update(command: PlaneUpdate, { listeners, loaded }: WorkerPlane):
   }
 }
 
-/** Whether the primary failed to bind the address, in which case node:cluster has passed the unbound socket on nevertheless. */
+/** Whether the primary could not bind the address. node:cluster passes the unbound socket to the worker nevertheless. */
 function leavesUnboundSocket(error: unknown): boolean {
   if (!(error instanceof Error)) return false;
   const failedToBind =
@@ -227,7 +225,7 @@ async function close({ listeners, dialer, pool }: WorkerPlane): Promise<void> {
   exitWith(0);
 }
 
-/** Sends what is queued, then exits. */
+/** Sends the queued messages, then exits. */
 function exitWith(code: number): void {
   flush();
   process.send?.([], undefined, undefined, () => process.exit(code));

@@ -1,8 +1,7 @@
 /**
- * The data plane in several worker processes. Each has a pool of its own, which is a replica of the pool of this process, the
- * primary. Their events go to its bus, and what their listeners share is decided here.
- *
- * The primary has a dialer, too, for health checks.
+ * The data plane in several worker processes. Each worker has its own pool, a replica of the pool of this process (the primary).
+ * The workers' events are emitted on the primary's bus. The primary coordinates what the workers' listeners share, and has a
+ * dialer of its own for health checks.
  */
 import { extname } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -43,7 +42,7 @@ export interface WorkersPlaneOptions extends Omit<LocalPlaneOptions, 'sharing'> 
   readonly poolSettings: PoolSettings;
   readonly forecasts: () => readonly SourceForecast[];
   readonly log: Log;
-  /** Masked in what the log says about a worker's exit. */
+  /** Secrets that are masked when a worker's exit is logged. */
   readonly secrets: () => readonly Secret[];
   /** Clients can no longer be served. */
   readonly onFailed: (error: NoriaError) => void;
@@ -51,10 +50,13 @@ export interface WorkersPlaneOptions extends Omit<LocalPlaneOptions, 'sharing'> 
 
 /** The number of this process in the network verdict; workers count from 1. */
 const PRIMARY = 0;
-/** How often to look for changes of the forecasts that no event announces. */
+/** How often to check for changes of the forecasts that no event announces. */
 const FORECAST_MS = 500;
 
-/** @throws NoriaError workers-failed when the workers cannot be started. `update` opens the first listeners. */
+/**
+ * Starts the workers. `update` opens the first listeners.
+ * @throws NoriaError workers-failed if the workers cannot be started.
+ */
 export async function openWorkersPlane(options: WorkersPlaneOptions): Promise<DataPlane> {
   const plane = new WorkersPlane(options);
   try {
@@ -80,14 +82,14 @@ class WorkersPlane implements DataPlane {
   readonly #open = new Map<number, OpenWorker>();
   readonly #shared: MemorySharedPool;
   readonly #replica: Replica;
-  /** As the workers have them. */
+  /** The settings that the workers currently have. */
   readonly #forecasts: RemoteForecasts;
   readonly #subscriptions: readonly Disposable[];
   #forecastTimer: Disposable | undefined;
   #supervisor: WorkerSupervisor | undefined;
   #settings: PlaneSettings;
   #context: PlaneContext;
-  /** The last of the updates and preparations, which run one after the other. */
+  /** The latest update or preparation; they run one after the other. */
   #queue: Promise<unknown> = Promise.resolve();
 
   constructor(options: WorkersPlaneOptions) {
@@ -133,7 +135,8 @@ class WorkersPlane implements DataPlane {
     this.dialer = new MemberDialer({
       ...options,
       ...dialer,
-      // Its own bus has no subscriber: it emits `network.judged` for this process, and `#verdict` does so for all.
+      // This bus has no subscribers. The dialer emits `network.judged` only for this process; `#verdict` emits it for all
+      // processes.
       bus: new EventBus((event, error) => log.error({ event, error }, 'observer failed')),
       onNetwork: (down) => this.#verdict.judged(PRIMARY, down),
     });
@@ -246,7 +249,7 @@ class WorkersPlane implements DataPlane {
     });
   }
 
-  /** Brings a replacement to the state of the other workers. */
+  /** Brings a replacement worker to the state of the other workers. */
   #prepare(worker: WorkerProcess): Promise<void> {
     this.#openWorker(worker);
     return this.#listeners.openIn(worker);
@@ -307,7 +310,7 @@ class WorkersPlane implements DataPlane {
       bus.emit('connection.closed', { listener, protocol: 'unknown', outcome: 'internal' });
     }
     if (this.#ready.length > 0 || !this.#listeners.useInheritedSocket) return;
-    // The last worker closed the inherited socket. Its descriptor number may belong to another file by now.
+    // With the last worker, the inherited socket was closed. By now its descriptor number may refer to another file.
     const why = 'all workers have exited, and an inherited socket cannot be opened again';
     this.#supervisor?.fail(new NoriaError('workers-failed', why));
   }
