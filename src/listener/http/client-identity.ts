@@ -14,7 +14,8 @@ export function identifyRequest(
 ): ClientIdentity | NoriaError {
   if (connection.refusal !== undefined) return connection.refusal;
   const credentials = fieldValues(fields, 'proxy-authorization');
-  if (credentials.length > 1) return new NoriaError('bad-request', 'two Proxy-Authorization fields');
+  if (credentials.length > 1)
+    return new NoriaError('bad-request', 'the request has two Proxy-Authorization fields');
   if (fieldValues(fields, 'host').length > 1) return new NoriaError('bad-request', 'two Host fields');
   return connection.identify(parseBasicCredentials(credentials[0]));
 }

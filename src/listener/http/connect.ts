@@ -71,7 +71,8 @@ function readDialRequest(head: RequestHead, connection: ClientConnection): DialR
   const identity = identifyRequest(head.fields, connection);
   if (identity instanceof NoriaError) return identity;
   const target = connection.options.access.readTarget(head.target);
-  if (target === undefined) return new NoriaError('bad-request', 'CONNECT names no host and port');
+  if (target === undefined)
+    return new NoriaError('bad-request', 'the CONNECT request has no valid host and port');
   const routing = connection.route(identity, target, head.fields);
   return routing instanceof NoriaError ? routing : { target, routing, use: 'tunnel' };
 }

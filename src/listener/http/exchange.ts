@@ -142,7 +142,7 @@ export class HttpExchange {
   /** Fails the exchange because the response is an error of the member itself. */
   rejectMemberError(status: number): void {
     this.#end({ cut: false });
-    const message = `the member answered ${status} itself`;
+    const message = `the member answered with its own error, status ${status}`;
     this.#callbacks.onFailed(new NoriaError('member-refused', message), false);
   }
 

@@ -82,15 +82,17 @@ function isUpgrade({ minorVersion, fields, framing }: RequestHead): boolean {
 export function parseAbsoluteUrl(method: string, url: string): AbsoluteUrl | NoriaError {
   if (ORIGIN_FORM.test(url)) {
     const reason = 'this port is noria, a forward proxy, not a web site: set it as the proxy of your client';
-    return new NoriaError('bad-request', 'a request in origin form', { context: { reason } });
+    return new NoriaError('bad-request', 'the request is in origin form', { context: { reason } });
   }
   const [, scheme = '', authority = '', rest = ''] = ABSOLUTE_URL.exec(url) ?? [];
   if (scheme.toLowerCase() === 'https') {
     const reason = 'an https URL needs CONNECT, not a request in absolute form';
-    return new NoriaError('not-implemented', 'an https URL in absolute form', { context: { reason } });
+    return new NoriaError('not-implemented', 'the request has an https URL in absolute form', {
+      context: { reason },
+    });
   }
   if (scheme.toLowerCase() !== 'http')
-    return new NoriaError('bad-request', 'not an http URL in absolute form');
+    return new NoriaError('bad-request', 'the request target is not an http URL in absolute form');
   const target = parseHostPort(decodeUtf8(authority), DEFAULT_HTTP_PORT);
   if (target === undefined) return new NoriaError('bad-request', 'the URL has no valid host and port');
   const emptyPath = method === 'OPTIONS' ? '*' : '/';

@@ -62,14 +62,16 @@ function declaredFraming(
   const codings = fieldValues(fields, 'transfer-encoding');
   if (codings.length > 0) {
     if (lengths.length > 0) return new NoriaError('bad-request', 'both Content-Length and Transfer-Encoding');
-    if (minorVersion === 0) return new NoriaError('bad-request', 'Transfer-Encoding in HTTP/1.0');
-    if (codings.length > 1) return new NoriaError('bad-request', 'two Transfer-Encoding fields');
+    if (minorVersion === 0)
+      return new NoriaError('bad-request', 'Transfer-Encoding is not allowed in HTTP/1.0');
+    if (codings.length > 1)
+      return new NoriaError('bad-request', 'the message has two Transfer-Encoding fields');
     if (codings[0]?.toLowerCase() === 'chunked') return { kind: 'chunked' };
-    return new NoriaError('not-implemented', 'a transfer coding other than chunked');
+    return new NoriaError('not-implemented', 'the transfer coding is not chunked');
   }
   const [length] = lengths;
   if (length === undefined) return undefined;
-  if (lengths.length > 1) return new NoriaError('bad-request', 'two Content-Length fields');
+  if (lengths.length > 1) return new NoriaError('bad-request', 'the message has two Content-Length fields');
   const bytes = /^\d{1,16}$/.test(length) ? Number(length) : Number.NaN;
   if (!Number.isSafeInteger(bytes)) return new NoriaError('bad-request', 'Content-Length is not a number');
   return { kind: 'length', bytes };

@@ -102,7 +102,9 @@ class HttpConnection {
   readonly #onEnd = (): void => {
     const { socket } = this.#connection;
     if (this.#current === undefined && this.#received.length > 0 && !socket.writableNeedDrain) {
-      this.#refuse(new NoriaError('bad-request', 'the request head is incomplete: the client ended'));
+      this.#refuse(
+        new NoriaError('bad-request', 'the request head is incomplete: the client closed its side'),
+      );
       return;
     }
     this.#abort();
