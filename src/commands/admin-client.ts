@@ -145,7 +145,7 @@ export class AdminClient {
     if (code === 'token-required') {
       const why =
         token === undefined
-          ? `requires a token: set NORIA_ADMIN_TOKEN, or name its configuration with -c (${tokenNote})`
+          ? `requires a token: set NORIA_ADMIN_TOKEN, or give the configuration file of that noria with -c (${tokenNote})`
           : `refuses the token (${tokenNote}): it is not admin.token of the daemon`;
       return new NoriaError('bad-usage', `the daemon at ${origin} ${why}`);
     }

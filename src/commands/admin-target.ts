@@ -71,7 +71,7 @@ const DEFAULT_TARGET: AdminTarget = {
   givenBy: 'the default address',
 };
 
-/** A default file that is invalid does not prevent a command: the daemon may run with an earlier version of it. */
+/** An invalid configuration at the default path does not prevent a command: the daemon may run with an earlier version of it. */
 function defaultTarget(env: Terminal['env']): AdminTarget {
   const file = findDefaultFile();
   if (file === undefined) return DEFAULT_TARGET;

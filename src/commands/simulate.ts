@@ -80,5 +80,7 @@ function readHours(text: string): [from: number, to: number] {
   const [, from, to] = /^(\d{1,2})-(\d{1,2})$/.exec(text) ?? [];
   const hours: [number, number] = [Number(from ?? Number.NaN), Number(to ?? Number.NaN)];
   if (hours[0] < hours[1] && hours[1] <= HOURS_PER_DAY) return hours;
-  throw new InvalidArgumentError('Expected two hours from 0 to 24, for example 8-20.');
+  throw new InvalidArgumentError(
+    'Expected a start hour and an end hour, each from 0 to 24, for example 8-20.',
+  );
 }

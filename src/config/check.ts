@@ -115,7 +115,7 @@ function reportIssue(issue: Issue, base: Path, tree: Tree | undefined, problems:
     return;
   }
   if (issue.code === 'invalid_union') {
-    // The schema lists the word before the map, and the text before the list of texts.
+    // In a union, the schema lists the simple form first: a word before a map, one text before a list of texts.
     const branch = issue.errors[typeof value === 'string' ? 0 : 1] ?? [];
     for (const nested of branch)
       reportIssue({ ...nested, path: [...inner, ...nested.path] }, base, tree, problems);

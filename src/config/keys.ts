@@ -11,7 +11,7 @@ interface KeyNote {
   readonly otherwise?: string;
 }
 
-/** The note of every key, by its schema. */
+/** Maps the schema of each key to the description of the key. */
 export const KEY_NOTES = z.registry<KeyNote>();
 
 export function required<S extends z.ZodType>(schema: S, about: string): S {

@@ -15,7 +15,7 @@ export interface ReadinessFacts {
   readonly draining: boolean;
   readonly listenerCount: number;
   readonly workers: { readonly wanted: number; readonly running: number };
-  /** The number of latest client requests in a row for which every member tried failed. */
+  /** How many of the latest client requests in a row failed with every member that was tried. */
   readonly failedRequests: number;
   /** How long a client may wait for a member. */
   readonly clientWaitMs: number;

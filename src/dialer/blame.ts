@@ -92,7 +92,7 @@ export const FULL_REPORT = 3;
 const UNPROVEN_REPORT = 2;
 
 /**
- * The points of one failure as a report that the target is unreachable. Proxies report this in different ways: status
+ * How many points one failure counts as evidence that the target is unreachable. Proxies report this in different ways: status
  * 502 to 504, a SOCKS reply, any other error status, or a closed connection.
  */
 function reportPoints(failure: FailedAttempt, memberWorked: boolean): number {

@@ -172,7 +172,7 @@ export class SourceCredentials {
 
   /**
    * @returns the instance's credentials if most members require credentials, or if a member of a small pool requires
-   * them again.
+   * them for the second time.
    */
   #asked(member: string): PreparedLogin | undefined {
     const again = this.#answers.get(member)?.what === 'asked';

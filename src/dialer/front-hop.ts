@@ -136,8 +136,8 @@ function hopFailure(failure: HandshakeFailure): HopFailure {
 }
 
 /**
- * Proxies report an unreachable server as 502 to 504 and as replies 3 to 6. tinyproxy uses 500, some others a general
- * failure (reply 1).
+ * HTTP proxies report an unreachable server with status 502 to 504 (tinyproxy: 500), SOCKS proxies with reply 3 to 6 (some: 1,
+ * general failure).
  */
 function isUnreachable({ fault, detail, status = 0 }: HandshakeFailure): boolean {
   if (fault === 'target-doubted' || detail === 'reply 1') return true;

@@ -41,7 +41,7 @@ export class OpeningTimes {
     return this.#averageMs;
   }
 
-  /** Recent minimum. Unlike the average, load on this machine hardly affects it. */
+  /** The recent minimum. Load on this machine hardly affects it, unlike the average. */
   get leastMs(): number {
     return this.#leastMs;
   }

@@ -53,7 +53,7 @@ export class Pipelining {
     return this.#longestMs !== undefined && this.#startTrial(now) ? 'trial' : 'plain';
   }
 
-  /** The next handshake with this member is certainly plain. */
+  /** The next handshake with this member is certainly not pipelined. */
   isPlain(member: string, hasLogin: boolean): boolean {
     return this.#knownMode(member, hasLogin, this.#clock.monotonic()) === 'plain';
   }

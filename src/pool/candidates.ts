@@ -142,13 +142,13 @@ export class MemberCheck implements PickCheck<Candidate> {
   /** Set: members whose turn belongs to another process do not fit. */
   turns: Turns | undefined;
 
-  /** Result: the earliest moment at which this process may use a member that fits apart from its turn. */
+  /** A result of the check: the earliest moment at which this process may use a member that fits apart from its turn. */
   turnAt = Number.POSITIVE_INFINITY;
   /** Result: the earliest moment at which a member is no longer excluded by its spacing (`perHostSpacing`). */
   spacedUntil = Number.POSITIVE_INFINITY;
-  /** Result: a rejected member may fit other requests with the same filter. */
+  /** A result of the check: a member was rejected that may fit other requests with the same filter. */
   rejectedForRequest = false;
-  /** Result: the pick searched a tier that no request had searched for at least QUIET_MS. */
+  /** A result of the check: the pick searched a tier that no request had searched for at least QUIET_MS. */
   endedQuiet = false;
 
   /** Clears the results of the previous pick. */

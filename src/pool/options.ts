@@ -88,9 +88,9 @@ export interface PoolSettings {
 
 /** Limits that bound the pool's memory. */
 export interface PoolLimits {
-  /** Most clients that may wait at once. The pool refuses further ones. */
+  /** The maximum number of clients that may wait at once. The pool refuses further ones. */
   readonly waiting: number;
-  /** Most sessions of all clients. At the limit, the client with the most sessions loses one. */
+  /** The maximum number of sessions, all clients together. At the limit, the client with the most sessions loses one. */
   readonly sessions: number;
 }
 

@@ -140,7 +140,7 @@ export class Picker {
     return other?.bucket === 'fresh' ? this.#bind(session, other, 'ending') : current;
   }
 
-  /** The member to which the session moves: the one that last served it instead of its own, if that member can still serve. */
+  /** The member to which the session moves: the substitute that served it last, if the substitute can still serve. */
   #pickNext(session: Session, candidates: Candidates): Member | undefined {
     const { check } = this;
     const fallback = this.#members.find(session.fallback);

@@ -74,7 +74,7 @@ const JITTER = 0.2;
 export interface Outlook {
   /** The time until the turn may claim, if all turns before it make their calls; 0: now. */
   readonly waitMs: number;
-  /** When to ask again. It may be sooner than `waitMs`, because a turn before this one may lose its place. */
+  /** When to ask again. It may be sooner than `waitMs`, because a caller ahead in the queue may give up its turn. */
   readonly askInMs: number;
 }
 

@@ -114,7 +114,7 @@ async function answerStatus(socket: Socket, member: RunningMember, status: numbe
   endWith(socket, httpAnswer(status, status === 407 ? PROXY_CHALLENGE : ''));
 }
 
-/** Sends half of the bytes that accept the target, then ends the connection. */
+/** Sends half of the reply that reports success, then ends the connection. */
 async function answerHalf(socket: Socket, member: RunningMember): Promise<void> {
   const request = await readProxyRequest(socket, member.traits.protocol, member.login, sendTo(socket));
   const whole = request === undefined || request.accepted.length === 0 ? httpAnswer(200) : request.accepted;

@@ -44,7 +44,7 @@ export interface MemberOptions {
   /** How long the tunnels of the member stay open after the end of its life. */
   readonly graceMs: number;
   readonly behaviour: Behaviour;
-  /** The credentials that clients need; undefined with terminal-IP authorisation. */
+  /** The credentials that clients need; undefined if the service authorises clients by their IP address. */
   readonly login?: ClientLogin | undefined;
   readonly clock: Clock;
   readonly serve: (socket: Socket, member: RunningMember) => void;

@@ -61,7 +61,7 @@ export interface Operation {
   readonly longestMinutes: number;
   /** Fields of an entry, in order; also the brace tags of a custom Text layout. */
   readonly fields: readonly string[];
-  /** The counters of distinct exits in its answers. Draws of a product that has them count towards a limit. */
+  /** Which fields of its answers count the distinct exit IPs. A product that has such fields limits how many a client may draw. */
   readonly counters?: 'residential' | 'pure';
   readonly refusals: RefusalCodes;
 }

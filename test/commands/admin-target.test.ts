@@ -127,7 +127,9 @@ test.each(COMMANDS)('admin target: noria %s names a missing and a wrong token', 
   const words = [...command.split(' '), '--admin', url];
   const missing = await run(words);
   expect({ ...missing, err: '' }).toEqual({ code: 2, out: '', err: '' });
-  expect(missing.err).toMatch(/requires a token: set NORIA_ADMIN_TOKEN, or name its configuration with -c/);
+  expect(missing.err).toMatch(
+    /requires a token: set NORIA_ADMIN_TOKEN, or give the configuration file of that noria with -c/,
+  );
   const wrong = await run(words, { NORIA_ADMIN_TOKEN: 'river-sand' });
   expect(wrong.code).toBe(2);
   expect(wrong.err).toMatch(/refuses the token \(NORIA_ADMIN_TOKEN\)/);

@@ -90,7 +90,10 @@ describe('program: an invalid command line exits with 2 and says on standard err
     [['demo', '--host', '0.0.0.0:80'], /Expected an address without a port, for example 0\.0\.0\.0/],
     [['demo', '--host', '0.0.0.0', '--story'], /--story works on loopback: leave out --host/],
     [['sandbox', '--members', '0'], /Expected a whole number from 1 to 1000/],
-    [['simulate', '--hours', '20-8'], /Expected two hours from 0 to 24, for example 8-20/],
+    [
+      ['simulate', '--hours', '20-8'],
+      /Expected a start hour and an end hour, each from 0 to 24, for example 8-20/,
+    ],
     [['completion', 'tcsh'], /Allowed choices are bash, zsh, fish/],
     [['--log-level', 'loud', 'key'], /Allowed choices are trace, debug, info/],
     [['pause'], /missing required argument 'source'/],

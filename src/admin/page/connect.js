@@ -55,7 +55,7 @@ export function proxyUrl(listeners, pageHost) {
 }
 
 /**
- * Members of all sources: those that a client can get, those wanted, and those beyond the wanted ones of their source.
+ * Numbers of members over all sources: ready for a client, wanted, and surplus (more than their source wants).
  *
  * @param {readonly { ready: number, size: number }[]} sources
  */

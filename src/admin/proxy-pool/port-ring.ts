@@ -40,7 +40,7 @@ export interface PortPin {
   readonly mode: 'keep' | 'fill' | 'move';
 }
 
-/** The methods of the pool for the ports of one user. */
+/** The part of the pool that the ports of one user need. */
 export interface PortBackend {
   /** The id of the member that the port has. */
   memberOf(port: number): string | undefined;

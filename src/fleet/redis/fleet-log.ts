@@ -24,8 +24,8 @@ end
 `;
 
 /**
- * KEYS: from 7 on the sessions of the facts. ARGV: 5 replica, 6 facts; then for each session its name, its text (empty: ended),
- * its member (empty: none) and its remaining ms. The facts replace what beats have added.
+ * KEYS: from 7 on the keys of the sessions that the facts are about. ARGV: 5 replica, 6 facts; then for each session its name, its
+ * text (empty: ended), its member (empty: none) and its remaining ms. A fact overwrites the uses that beats have written.
  */
 export const PUBLISH = new FleetScript(
   'publish',

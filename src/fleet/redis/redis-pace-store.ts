@@ -151,7 +151,7 @@ interface Change {
   readonly next: PaceEntry;
 }
 
-/** The store's time when the call has arrived and its hold is over. */
+/** By the store's clock: when the call has reached the service for certain, and blocks the next one no longer. */
 function endOf(call: LastCall | undefined): number {
   return call === undefined ? 0 : call.claimedAt.wallAt + call.arrivedWithinMs + call.holdMs;
 }

@@ -283,7 +283,7 @@ export class RedisSharedPool implements PacedSharedPool {
     });
   }
 
-  /** How a fact changes the key of its session. The fact has moments of the store. */
+  /** How a fact changes the key of its session in the store. Its moments are by the store's clock. */
   #sessionChange(fact: Fact): SessionChange[] {
     if (fact.kind === 'session.ended') return [{ name: fact.name, text: '', member: '', leftMs: 0 }];
     if (fact.kind !== 'session.moved') return [];

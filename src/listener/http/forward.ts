@@ -27,7 +27,7 @@ import type { RequestHead } from './request-head.ts';
 import type { ResponseHead, ResponsePart } from './response-reader.ts';
 import { formatResponseHead, type ResponseWriter } from './response-writer.ts';
 
-/** The most dials for one request. Each dial may try several members. */
+/** The maximum number of dials for one request. Each dial may try several members. */
 const MAX_DIALS = 3;
 const IDEMPOTENT = /^(?:GET|HEAD|OPTIONS|TRACE|PUT|DELETE|PROPFIND|REPORT|SEARCH)$/;
 const PROXY_AUTHENTICATION_REQUIRED = 407;

@@ -92,7 +92,7 @@ function sentence(text: string): string {
   return ended.slice(0, 1).toUpperCase() + ended.slice(1);
 }
 
-/** RFC 9209 §2: noria's name, a registered error token, and the code as details. */
+/** The Proxy-Status field (RFC 9209 §2): noria's name, a registered error token, and the code as details. */
 function proxyStatus(refusal: Refusal, code: FaultCode, fault: Fault): string {
   const refusedByTarget = refusal.code === 'target-unreachable' && refusal.targetRefused;
   const token = refusedByTarget ? 'connection_refused' : (fault.proxyStatus ?? 'proxy_internal_error');

@@ -18,7 +18,7 @@ export class RankedRotation<Entry extends RotationEntry> implements Rotation<Ent
   #turn = 0;
 
   /**
-   * @param rank - of an entry. `lastTurn` numbers the uses of all entries, and is the number of the entry's last use.
+   * @param rank - returns the rank of an entry. All uses are numbered in one sequence; `lastTurn` is the number of this entry's last use.
    * @param usesCount - whether the rank depends on uses. If not, picks alternate between the two lowest entries.
    */
   constructor(rank: (entry: Entry, lastTurn: number) => number, usesCount = true) {
