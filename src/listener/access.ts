@@ -17,7 +17,7 @@ import { routingTextWithoutUsers } from './routing-options.ts';
 import { MAX_WRONG_ATTEMPTS, type WrongAttempt, WrongAttempts } from './wrong-attempts.ts';
 
 export interface AccessOptions {
-  /** Empty: any client may connect, under any name. */
+  /** Empty: any client may connect, with any user name. */
   readonly users: readonly { readonly username: string; readonly password: Secret }[];
   /** Client networks in CIDR notation; empty allows every address. */
   readonly allow: readonly string[];
@@ -30,7 +30,7 @@ export interface AccessOptions {
   readonly clock: Clock;
 }
 
-/** A user name and password as the client sent them. */
+/** A user name and password as sent by the client. */
 export interface ClientCredentials {
   readonly username: string;
   readonly password: string;
@@ -39,11 +39,11 @@ export interface ClientCredentials {
 export interface ClientIdentity {
   /** The configured user; '' when the listener has no users. */
   readonly user: string;
-  /** What follows BASE in the user name, for `readRoutingOptions`. */
+  /** The text after BASE in the user name, for `readRoutingOptions`. */
   readonly routingText: string;
 }
 
-/** Compared in place of an unknown user's password, so that the time taken does not show which names exist. */
+/** Compared with the password of an unknown user, so that the response time does not show which names exist. */
 const NO_PASSWORD = digest('');
 const MAX_CACHED_TARGETS = 1_024;
 const MAX_CACHED_TARGET_LENGTH = 128;
@@ -118,7 +118,10 @@ export class Access {
     this.#wrong.count(attempt);
   }
 
-  /** What an unknown user name is counted as. Counting it by name too hides which names exist. */
+  /**
+   * The name under which attempts with an unknown user name are counted. They are counted like known names, so that the limit
+   * does not show which names exist.
+   */
   #firstName(username: string): string {
     return username.slice(0, this.#longestName).replace(/[-,].*$/s, '');
   }

@@ -34,7 +34,7 @@ export interface ConnectionOptions {
   readonly dialer: Dialer;
   readonly bus: EventBus;
   readonly clock: Clock;
-  /** For the time limits of each connection, most of which never expire. */
+  /** Timer for the time limits of all connections. Most limits never expire. */
   readonly deadlines: Deadlines;
   readonly sessionMode: RoutingContext['sessionMode'];
   /** The only source that this listener uses; absent: all of them. */
@@ -45,15 +45,15 @@ export interface ConnectionOptions {
   readonly idleTimeoutMs: number;
   /** The same limit for a half-closed tunnel. */
   readonly lingerMs: number;
-  /** For a whole HTTP request head, from its first byte. */
+  /** Limits a whole HTTP request head, from its first byte. */
   readonly headerTimeoutMs: number;
-  /** From the accepted connection to the first byte of HTTP or to a whole SOCKS request, TLS handshake included. */
+  /** Limits the time from the accepted connection to the first byte of HTTP or to a complete SOCKS request, including TLS. */
   readonly handshakeTimeoutMs: number;
 }
 
 /** How long a refused client may keep sending before its connection is destroyed. */
 const CLOSE_TIMEOUT_MS = 2_000;
-/** What a client may send ahead while it waits for a dial; then reading pauses. */
+/** How much a client may send while it waits for a dial. Then reading pauses. */
 const MAX_EARLY_BYTES = 64 * 1024;
 
 export class ClientConnection implements Listed {
@@ -141,7 +141,7 @@ export class ClientConnection implements Listed {
 
   /** Called when a whole request has arrived. Clears the time limit. Idempotent. */
   beginRequest(): void {
-    if (this.#answered) this.#outcome = 'ok'; // the outcome of an earlier request of this connection no longer counts
+    if (this.#answered) this.#outcome = 'ok'; // forgets the outcome of an earlier request on this connection
     this.#answered = false;
     this.#phase = 'request';
     this.#clearTimeout();
@@ -340,7 +340,7 @@ export class ClientConnection implements Listed {
     return this.options.access.admitsAll ? 'local' : clientNetwork(this.#clientAddress);
   }
 
-  /** A system call, so used only where needed. '' when the client has left. */
+  /** Costs a system call, so call it only where needed. '' if the client has disconnected. */
   get #clientAddress(): string {
     return this.#accepted.remoteAddress ?? '';
   }

@@ -12,7 +12,7 @@ export interface ConnectionLimit {
   release(): void;
 }
 
-/** The most unanswered calls of `acquire`. Equal to the kernel's accept queue, so a burst of connections is not refused. */
+/** The most unanswered calls of `acquire`. As many as the kernel's accept queue holds, so that a burst is not refused. */
 const MAX_PENDING = 512;
 /** After this time without an answer, the deciding process is assumed to hang, and the connection is refused. */
 const ANSWER_TIMEOUT_MS = 2_000;

@@ -12,12 +12,12 @@ import type { RoutingOptions, SessionOwner } from '../pool/lease.ts';
 import { MINUTE_MS, ROUTING_KEYS, type RoutingKey, type RoutingKeyName, SECOND_MS } from './routing-keys.ts';
 
 const HOUR_MS = 60 * MINUTE_MS;
-/** A longer duration is a mistake in the unit, and would keep a session in memory that no client uses. */
+/** The longest duration. A longer one is probably a mistake in the unit, and would keep unused sessions in memory. */
 const MAX_DURATION_MS = 7 * 24 * HOUR_MS;
 const MAX_LOCATION_LENGTH = 64;
 const SESSION_NAME = /^[A-Za-z0-9_.~]{1,64}$/;
 const HEADER_PREFIX = 'x-noria-';
-/** A longer word is no misspelt key, and comparing it would take long. */
+/** The longest word to compare with the keys. A longer one is no misspelled key, and comparing it would be slow. */
 const MAX_KEY_LENGTH = 32;
 const ALL_KEYS = ROUTING_KEYS.map(({ key }) => key).join(', ');
 
@@ -30,7 +30,10 @@ export interface RoutingContext {
   /** The configured user that the client has authenticated as; '' when the listener has no users. */
   readonly user: string;
   readonly sessionMode: 'none' | 'client-ip' | 'port' | 'target-host';
-  /** The client's socket; without an address when the client has left. Read only for a session: it is a system call. */
+  /**
+   * The client's socket, to read its address, which costs a system call. Read only for sessions. A client that has disconnected
+   * has no address.
+   */
   readonly client: { readonly remoteAddress?: string | undefined };
   /** The port of the listener that the client connected to. */
   readonly localPort: number;
@@ -158,7 +161,7 @@ function parseHeaders(
   return undefined;
 }
 
-/** The key that was probably meant, in noria's own spelling, and all keys. */
+/** The key that was probably meant, in the spelling of the documentation, and a list of all keys. */
 function whichKeys(name: string): string {
   const meant = name.length > MAX_KEY_LENGTH ? undefined : nearest(name, KEYS_BY_NAME.keys());
   return meant === undefined ? `the keys are ${ALL_KEYS}` : `did you mean ${meant}? The keys are ${ALL_KEYS}`;
@@ -174,7 +177,7 @@ function setOption(given: GivenOptions, entry: RoutingKey, name: string, value: 
   switch (entry.key) {
     case 'session':
       if (!SESSION_NAME.test(value)) return false;
-      given.session = ownText(value); // sessions outlive the request whose head this text is part of
+      given.session = ownText(value); // copies the text: a session outlives the request head that contains it
       return true;
     case 'ttl':
     case 'life': {
@@ -276,7 +279,7 @@ function automaticSession(context: RoutingContext): string | undefined {
   }
 }
 
-/** Undefined when the client has left, because its address is unknown then. */
+/** Undefined if the client has disconnected, because its address is then unknown. */
 function addressSession({ remoteAddress = '' }: RoutingContext['client']): string | undefined {
   return remoteAddress === '' ? undefined : `client-ip=${remoteAddress.replace(/^::ffff:(?=\d+\.)/i, '')}`;
 }

@@ -38,7 +38,7 @@ export class WrongAttempts {
     this.#clock = clock;
   }
 
-  /** Ms until the client may try again; 0 while it does not have too many wrong attempts. */
+  /** While above 0, a further wrong attempt is refused as `too-many-requests`: ms until the window ends. */
   retryAfterMs(attempt: WrongAttempt): number {
     const window = this.#windows.get(keyOf(attempt));
     if (window === undefined || window.count < MAX_WRONG_ATTEMPTS) return 0;

@@ -26,12 +26,12 @@ import {
 /** Used where the request is refused whoever the client is. */
 const ANONYMOUS: ClientIdentity = { user: '', routingText: '' };
 
-/** The message expected next, and what is known by then. */
+/** The expected message, and what the earlier messages contained. */
 type Phase =
   | { readonly name: 'greeting' }
   | { readonly name: 'credentials' }
   | { readonly name: 'request'; readonly identity: ClientIdentity | undefined }
-  /** The handshake has ended: a dial is running, or the client was refused or has left. */
+  /** The handshake has ended: a dial is in progress, or the client was refused or has disconnected. */
   | { readonly name: 'over' };
 
 /**
@@ -200,12 +200,12 @@ class SocksHandshake {
     this.#socket.off('data', this.#onData).off('end', this.#onEnd);
   }
 
-  /** Until the dial has ended. 'error' comes before 'close', so the outcome is set before `connection.closed` is emitted. */
+  /** Attached until the dial ends. 'error' comes before 'close', so the outcome is set before `connection.closed` is emitted. */
   readonly #onError = (): void => {
     this.#connection.setOutcome('client-gone');
   };
 
-  /** During the handshake no client half-closes and waits for a reply: it has left. */
+  /** A client that ends its side during the handshake counts as disconnected. */
   readonly #onEnd = (): void => {
     this.#connection.setOutcome('client-gone');
     this.#socket.destroy();
