@@ -78,7 +78,7 @@ export function addEventStream(app: OpenAPIHono, bus: EventBus, clock: Clock): v
     const wanted = only === undefined ? STREAMED_EVENTS : only.split(',');
     const unknown = wanted.find((name) => !STREAMED_EVENTS.some((streamed) => streamed === name));
     if (unknown !== undefined) {
-      return sendError(context, 'bad-request', `only: there is no event ${unknown}`);
+      return sendError(context, 'bad-request', `the parameter only names no event: ${unknown}`);
     }
     const client = clientNetwork(getConnInfo(context).remote.address ?? '');
     const reason = readers.reasonToRefuse(client);

@@ -31,7 +31,7 @@ export function addSimulateCommand(program: Command, { action, terminal }: Comma
   program
     .command('simulate')
     .description(
-      'predict calls, drawn, used and wasted members, and waits for a configuration; makes no network calls',
+      'predict for a configuration: calls, waiting times, and drawn, used and wasted members; makes no network calls',
     )
     .addOption(configOption())
     .option('--days <days>', 'days to simulate', integerOption(1, MAX_DAYS), 1)

@@ -109,7 +109,7 @@ export class Problems {
   }
 
   /**
-   * Whether there is an error at this path, above or below it. Then further problems at the path are not worth
+   * Whether there is an error at this path, above or below it. If so, further problems at the path are not worth
    * reporting.
    */
   has(path: string): boolean {

@@ -97,7 +97,7 @@ export const SCHEMA = z.strictObject({
       via: optional(
         frontProxy(),
         'front proxy through which noria calls the service',
-        'noria connects to the service itself',
+        'noria connects directly to the service',
       ),
       viaFile: optional(secretFile('/run/secrets/via'), 'file that contains the URL of the front proxy'),
     }),
@@ -174,7 +174,7 @@ export const SCHEMA = z.strictObject({
       maxSessionsPerClient: given(
         whole(1, MOST.sessions),
         '1000',
-        'maximum number of sessions of one user, or of one client address without a user; at the limit, the one idle longest ends',
+        'maximum number of sessions of one user (of one client address if there are no users); at the limit, the session that has been idle longest ends',
       ),
     }),
     {},

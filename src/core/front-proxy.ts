@@ -4,7 +4,7 @@ import { MASK, Secret } from './secret.ts';
 
 export interface FrontProxy {
   readonly protocol: 'http' | 'socks5';
-  /** The canonical host, without brackets. This machine resolves a name. */
+  /** The canonical host, without brackets. If it is a name, this machine resolves it. */
   readonly host: string;
   readonly port: number;
   readonly login?: FrontProxyLogin;

@@ -16,7 +16,7 @@ export type TargetRule =
   /** Both ports are included. */
   | { readonly kind: 'ports'; readonly from: number; readonly to: number };
 
-/** A placeholder for `hostPort`, which needs a port. Only the canonical host is used. */
+/** A dummy port: `hostPort` requires one, but only the host of its result is used. */
 const ANY_PORT = 1;
 
 /** @returns undefined for an invalid rule; `wrongTargetRule` says why. */

@@ -35,7 +35,7 @@ export function frontSockets(open: OpenSocket, clock: Clock, via: () => FrontPro
 }
 
 /**
- * Why the hop of this socket failed, or has no result after `ms`. Undefined when the hop is complete, or when the
+ * Why the hop of this socket failed, or why it is not complete after `ms`. Undefined when it is complete, or when the
  * socket has no hop.
  */
 export function hopFailureOf(socket: Socket | undefined, ms: number): HopFailure | undefined {

@@ -10,8 +10,8 @@ const SHORT_WINDOW_MS = 500;
 /** From this many tunnels in the long window on, tunnels form a stream. A single tunnel does not. */
 const LEAST_TUNNELS = 1.5;
 /**
- * Reserve, in standard deviations of the tunnels that arrive while a connection opens. With 2, about 2 % find no
- * connection.
+ * Reserve, in standard deviations of the number of tunnels that arrive while a connection opens. With 2, about 2 % of the
+ * tunnels find no open connection.
  */
 const DEVIATIONS = 2;
 /** A connection must find its use within this share of the time for which members keep it. */

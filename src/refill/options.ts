@@ -59,7 +59,7 @@ export interface RefillPool {
   /** Adds the members of a draw in random order. Waiting clients get them at once. */
   addMembers(source: string, drawn: readonly DrawnMember[]): AddedMembers;
   /**
-   * Limits the open tunnels of the source to `factor` of their number, or of the current limit. Used when the service
+   * Limits the open tunnels of the source to `factor` times the current limit; without one, times their present number. Used when the service
    * reports too many connections (12008 of operation 1).
    */
   limitTunnels(source: string, factor: number): void;

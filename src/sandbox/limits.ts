@@ -102,7 +102,7 @@ export class ClientLock {
     this.#clock = clock;
   }
 
-  /** Gives the application to the client if no other client holds it. @returns the other client that holds it. */
+  /** Binds the application to this client, unless another client holds it. @returns that other client. */
   acquire(client: string): string | undefined {
     const now = this.#clock.monotonic();
     const isFree = this.#client === undefined || now - this.#seenAt >= CLIENT_SILENCE_MS;

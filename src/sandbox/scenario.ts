@@ -72,7 +72,8 @@ export const faultSchema = z.discriminatedUnion('fault', [
   z.strictObject({ fault: z.literal('redirect'), to: z.string().optional() }),
   /** Sends a body of `bytes` (default 8 MiB) that begins like JSON. */
   z.strictObject({ fault: z.literal('huge'), bytes: count.optional() }),
-  // From here on, the service decides the call first, and the fault alters its answer. This one delays the answer.
+  // For this fault and those below, the service decides the call first, and the fault alters its answer.
+  /** Delays the answer. */
   z.strictObject({ fault: z.literal('delay'), ms }),
   /** Sends the head at once, the body in small pieces over `ms`. */
   z.strictObject({ fault: z.literal('slow'), ms }),

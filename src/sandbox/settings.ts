@@ -34,7 +34,7 @@ export const conditionSchema = z.strictObject({
   /** Maximum number of proxies per call. Default 20; free 100. */
   singlePullLimit: count.min(1),
   expired: z.boolean(),
-  /** Exclusive: days until it expires, as the list of instances reports it. */
+  /** Exclusive product: days until the instance expires, as the list of instances reports. */
   daysLeft: z.number(),
   frozen: z.boolean(),
   /** Pure edition: calls are refused with 12008. */
@@ -47,7 +47,7 @@ export const conditionSchema = z.strictObject({
   accounting: z.enum(['centralized', 'pay-per-use', 'even']),
   /** Maximum number of distinct IPs, counted as `accounting` says. Default 10,000. */
   distinctLimit: count,
-  /** Maximum number of proxies handed out in total; then 12008. Default null: none. */
+  /** Maximum number of proxies handed out in total. Beyond it, the service answers 12008. Default null: no maximum. */
   usageLimit: limit,
   /** Maximum number of open connections through the instance's proxies (operation 1); then 12008. Default null: none. */
   connectionLimit: limit,

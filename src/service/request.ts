@@ -62,7 +62,7 @@ export interface LinkCall extends ServiceAddress, Pick<EntryOptions, 'rules' | '
 }
 
 export type DrawCall = ExtractCall | LinkCall;
-/** A call whose request has no count yet. */
+/** A call for which the number of proxies is not decided yet. */
 export type CountlessCall = Omit<ExtractCall, 'count'> | Omit<LinkCall, 'count'>;
 
 /** A call of operation 9. */

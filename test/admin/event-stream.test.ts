@@ -25,7 +25,7 @@ test('event-stream: `only` selects events, and refuses unknown names', async () 
   const refused = await fetch(`${url}/api/events?only=source.warned,dial.attempted`);
   expect([refused.status, await refused.json()]).toEqual([
     400,
-    { error: { code: 'bad-request', message: 'only: there is no event dial.attempted' } },
+    { error: { code: 'bad-request', message: 'the parameter only names no event: dial.attempted' } },
   ]);
   await reader.cancel();
 });

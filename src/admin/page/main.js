@@ -41,7 +41,7 @@ const FOLLOWED_EVENTS = [
   'readiness.changed',
   'network.judged',
 ];
-/** Without events too: loads and counts change without an event. */
+/** The page also loads its data when no event arrives, because counts change without one. */
 const POLL_MS = 2_000;
 /** Least time between two polls, however many events there are. */
 const MIN_POLL_SPACING_MS = 300;

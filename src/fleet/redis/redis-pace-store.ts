@@ -25,7 +25,7 @@ export interface RedisPaceStoreOptions {
   readonly stopwatch: () => () => number;
   /** The timeout of a call, in ms. */
   readonly callTimeoutMs: () => number;
-  /** Absent: claims are written without regard to the log. */
+  /** Absent: a claim is also written when this replica has not read the log to its end. */
   readonly log?: FollowedLog;
   /** Called after each claim. */
   readonly onClaim?: (outcome: ClaimOutcome) => void;
@@ -110,7 +110,7 @@ export class RedisPaceStore implements PaceStore {
       const { next, result } = decide(entry, momentAt(epoch.now, epoch.id));
       if (next === undefined || (await this.#write(key, { epoch, version, entry, next }))) return result;
     }
-    const problem = `other replicas changed the pace of an instance ${MAX_TRIES} times in a row before this one could`;
+    const problem = `this replica could not record its call: other replicas changed the pace of the instance first, ${MAX_TRIES} times in a row`;
     throw new NoriaError('fleet-store-lost', problem);
   }
 

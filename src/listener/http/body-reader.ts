@@ -78,7 +78,7 @@ export class BodyReader {
     return this.#trailers;
   }
 
-  /** The bytes of the last read after the end of the body. */
+  /** The bytes of the last read that lie beyond the end of the body. */
   get rest(): Buffer {
     return this.#rest;
   }

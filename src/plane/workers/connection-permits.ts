@@ -15,7 +15,7 @@ export type PermitRequest =
 
 /** From the primary to a worker. */
 export type PermitReply =
-  /** Answers `permits.asked`; 0 if no permit is left. */
+  /** Answers `permits.asked` with the number of permits; 0 if none is left. */
   | { readonly kind: 'permits.granted'; readonly count: number }
   /** The worker must return its unused permits. */
   | { readonly kind: 'permits.recalled' };

@@ -19,7 +19,7 @@ export class RankedRotation<Entry extends RotationEntry> implements Rotation<Ent
 
   /**
    * @param rank - returns the rank of an entry. All uses are numbered in one sequence; `lastTurn` is the number of this entry's last use.
-   * @param usesCount - whether the rank depends on uses. If not, picks alternate between the two lowest entries.
+   * @param usesCount - whether the rank depends on uses. If not, picks alternate between the two entries of lowest rank.
    */
   constructor(rank: (entry: Entry, lastTurn: number) => number, usesCount = true) {
     this.#rank = rank;
