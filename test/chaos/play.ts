@@ -40,6 +40,8 @@ const SAMPLE_EVERY_MS = 500;
 const PATIENCE_MS = DEADLINE_MS + 2_000;
 /** After the last fault, until what it left must have gone. */
 const COOL_DOWN_MS = 8_000;
+/** Enough for a machine that is busy with other work. */
+const PAGE_LIMIT_MS = 20_000;
 const PAGES = ['/api/status', '/api/members', '/api/sessions', '/metrics', '/openapi.json'];
 
 export async function playRun({ name, norias, workers, seed, durationMs }: RunOptions): Promise<RunResult> {
@@ -198,7 +200,13 @@ async function readPages(stage: Stage): Promise<{ served: string; eventLoopDelay
   let served = '';
   for (const { subject } of stage.on) {
     for (const path of PAGES) {
-      const text = await subject.get(path).then((response) => response.text());
+      const text = await subject.get(path, PAGE_LIMIT_MS).then(
+        (response) => response.text(),
+        (error: unknown) => {
+          subject.crashes.push(`${subject.name} did not answer ${path} at the end: ${error}`);
+          return '';
+        },
+      );
       served += text;
       if (path === '/metrics') {
         eventLoopDelayMs.push(Number(/^nodejs_eventloop_lag_p99_seconds (\S+)/m.exec(text)?.[1]) * 1_000);

@@ -94,11 +94,11 @@ export class Subject {
     return this.#end('SIGTERM');
   }
 
-  /** A request to its admin API. */
-  get(path: string): Promise<Response> {
+  /** A request to its admin API. @throws when it has no answer within `limitMs`. */
+  get(path: string, limitMs = 2_000): Promise<Response> {
     return fetch(`http://127.0.0.1:${this.#options.adminPort}${path}`, {
       headers: { Authorization: `Bearer ${this.#options.adminToken}` },
-      signal: AbortSignal.timeout(2_000),
+      signal: AbortSignal.timeout(limitMs),
     });
   }
 

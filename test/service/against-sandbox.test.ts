@@ -146,7 +146,7 @@ test('against the sandbox: every transport failure has its fault', async () => {
     [{ fault: 'slow', ms: 5_000 }, 'service-transport', /waiting for the end of the answer/],
     [{ fault: 'delay', ms: 5_000 }, 'service-transport', /waiting for the start of the answer/],
     [{ fault: 'status', status: 403 }, 'service-blocked', /status 403/],
-    [{ fault: 'redirect' }, 'service-blocked', /redirects to .* does not follow/],
+    [{ fault: 'redirect' }, 'service-blocked', /redirects to .* follows no redirect/],
     [{ fault: 'garbage' }, 'service-protocol', /is not in the requested format json/],
     [{ fault: 'huge' }, 'service-protocol', /more than 1 MiB/],
     [{ fault: 'wrong-format' }, 'service-protocol', /is not in the requested format json/],
