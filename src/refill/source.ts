@@ -345,6 +345,7 @@ export class DrawSource {
       // The pace could not be written, before or after the call. The call itself never throws, because its failure is
       // an outcome.
       if (!(error instanceof NoriaError)) throw error;
+      this.#refillRequested = false; // the request ignores a suspension, so it would be repeated without a pause
       if (!isSuspended(this.#phase))
         this.#conclude({ outcome: outcomeOfError(error), gained: 0 }, 0, undefined);
     }

@@ -424,6 +424,25 @@ test('source: without a writable pace file it backs off, and draws when the file
   expect(rig.service.calls).toHaveLength(1);
 });
 
+test('source: a refill whose call cannot be recorded backs off, and is not repeated at once', async () => {
+  const clock = new ManualClock();
+  let changes = 0;
+  const store: PaceStore = {
+    ...createPaceMemory(manualTimekeeper(clock)),
+    change: () => {
+      changes += 1;
+      // Without an end, a source that never pauses would never let the test go on.
+      if (changes > 50) return new Promise(() => {});
+      return Promise.reject(new NoriaError('state-unwritable', 'ENOSPC'));
+    },
+  };
+  const rig = openRig({ clock, store });
+  rig.refiller.refill('city');
+  await pass(clock, 1_000);
+  expect(rig.status()).toMatchObject({ state: 'backoff', code: 'state-unwritable' });
+  expect(changes).toBeLessThan(10);
+});
+
 test('source: a pace that cannot be written after a call does not end a halt', async () => {
   const clock = new ManualClock();
   const memory = createPaceMemory(manualTimekeeper(clock));
