@@ -50,7 +50,7 @@ export class RefusalLog implements Disposable {
 
   /**
    * Counts a refusal.
-   * @returns whether the refusal gets a log line of its own.
+   * @returns whether to log the refusal as a separate line. The others appear in a summary.
    */
   admit({ client, code }: Pick<Refusal, 'client' | 'code'>): boolean {
     const window = this.#windowOf(client);

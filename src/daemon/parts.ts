@@ -162,7 +162,7 @@ export async function openParts(context: PartsContext, owner: Ownership): Promis
   return { pool, plane, faults, prober, readiness, control, admin, proxyPool, apiAddresses, refiller, fleet };
 }
 
-/** Stands in for refill until refill opens. */
+/** Used until the real refiller opens. */
 const NO_REFILLER: Refiller = {
   sources: () => [],
   forecasts: () => [],

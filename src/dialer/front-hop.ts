@@ -29,7 +29,7 @@ export interface HopFailure {
     | 'unreachable';
   /** The deciding code or number: `ECONNREFUSED`, `status 407`, `reply 2`. */
   readonly detail: string;
-  /** Only with `silent`: the front proxy answered on another connection meanwhile. */
+  /** Only with `silent`: the front proxy answered on another connection during the same time. */
   readonly answeredOthers?: boolean;
 }
 

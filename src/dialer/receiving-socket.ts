@@ -1,8 +1,8 @@
 /**
  * A socket to a member that still delivers received bytes after a failed write. A member that answers before it has
  * read the whole request, and then closes, resets the connection. The next write on a plain socket would fail and
- * destroy the socket, with the answer still unread in the kernel. This socket reads on to the end and discards what is
- * written meanwhile.
+ * destroy the socket, with the answer still unread in the kernel. This socket reads on to the end and discards all further
+ * writes.
  */
 import { Socket } from 'node:net';
 

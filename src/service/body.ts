@@ -43,7 +43,7 @@ export const TOO_MANY_VALUES = `more than ${MAX_VALUES} values or more than ${MA
 const QUOTED_SHARE = 8;
 /** Maximum length of a quote, in characters. */
 const QUOTE_LENGTH = 200;
-/** Statuses that show a wrong host or path: not found, method not allowed, gone, not implemented. */
+/** HTTP statuses that show a wrong host or path. */
 const NOT_FOUND: ReadonlySet<number> = new Set([404, 405, 410, 501]);
 /** Matches the beginning of an HTML page. */
 const WEB_PAGE = /^<(?:!doctype\s+html|html|head|body|title|meta|script|center|h1)\b/i;

@@ -1,8 +1,8 @@
 /**
  * The local ports that proxyPool hands out to one user. The port that was handed out longest ago comes first.
  *
- * Each port has a member of its own and keeps it while the member works. A port without a member gets one that no other
- * port has. Owns a timer for each popped port.
+ * No two ports share a member. A port keeps its member while the member works; a port without a member gets one that no
+ * other port has. Owns a timer for each popped port.
  */
 import type { Clock } from '../../core/clock.ts';
 

@@ -114,7 +114,8 @@ export function* unpackEvents({ groups, order }: EventColumns): Generator<Forwar
       const column = group.columns[at];
       if (column !== undefined) event[key] = 'same' in column ? column.same : column.each[row];
     }
-    yield { kind: 'event', name: group.name, event } as unknown as ForwardedEvent; // as it was packed
+    // The columns were made from a ForwardedEvent of this name, which TypeScript cannot follow.
+    yield { kind: 'event', name: group.name, event } as unknown as ForwardedEvent;
   }
 }
 
