@@ -4,11 +4,10 @@
  */
 import { expect, test } from 'vitest';
 import { runProgram } from '../../src/commands/program.ts';
-import type { Sandbox } from '../../src/sandbox/sandbox.ts';
 import { fakeTerminal } from '../commands/fake-terminal.ts';
-import { curl } from '../support/curl.ts';
-import { type Noria, openTestSandbox, sourceLine, startNoria, untilReady } from '../support/noria.ts';
-import { NO_STORE, openStore, type TestStore } from '../support/store-server.ts';
+import { exitOf, expectPace, openFleetStage } from '../support/fleet-stage.ts';
+import { type Noria, sourceLine, untilReady } from '../support/noria.ts';
+import { NO_STORE } from '../support/store-server.ts';
 import { hasCommand } from '../support/tools.ts';
 import { until } from '../support/until.ts';
 import { testFolder, writeIn } from './noria-process.ts';
@@ -17,41 +16,7 @@ const INTERVAL_MS = 1_000;
 const MEMBERS = 6;
 const cannotRun = NO_STORE || !hasCommand('curl');
 
-interface Stage {
-  readonly sandbox: Sandbox;
-  readonly store: TestStore;
-  start(replica: string, source?: string): Promise<Noria>;
-}
-
-async function openStage(): Promise<Stage> {
-  const store = await openStore({ args: ['--appendonly', 'yes'] });
-  const sandbox = await openTestSandbox({
-    members: MEMBERS * 4,
-    lifetimeMs: 600_000,
-    instances: [{ product: 'shared' }],
-  });
-  const keys = `interval: ${INTERVAL_MS}ms, size: ${MEMBERS}, params: { count: 2, pro: 1 }`;
-  return {
-    sandbox,
-    store,
-    start: (replica, source = 'city') =>
-      startNoria({
-        sources: [sourceLine(sandbox, source, 'shared', keys)],
-        more: `fleet: { url: "${store.url}", replica: ${replica} }\ndial: { waitForMember: 60s, deadline: 60s }`,
-      }),
-  };
-}
-
-/** Fails when two calls were closer than the interval. */
-function expectPace(sandbox: Sandbox): void {
-  const arrivals = sandbox.calls().map(({ arrivedAt }) => arrivedAt);
-  const gaps = arrivals.slice(1).map((at, index) => at - (arrivals[index] ?? 0));
-  expect(gaps.filter((gap) => gap < INTERVAL_MS)).toEqual([]);
-  expect([sandbox.stats().paceBreaks, sandbox.stats().codes['12002']]).toEqual([0, undefined]);
-}
-
-const exitOf = async (noria: Noria, url: string, user = '') =>
-  (await curl('-x', `http://${user}${noria.proxy}`, `${url}/ip`)).out.trim();
+const openStage = () => openFleetStage(MEMBERS, ['dial: { waitForMember: 60s, deadline: 60s }']);
 
 const idsOf = ({ control }: Noria) =>
   control
@@ -65,9 +30,8 @@ test.skipIf(cannotRun)(
     const { sandbox, start } = await openStage();
     const one = await start('one');
     // The other noria names the source differently. The instance counts.
-    const two = await start('two', 'town');
-    const { targetUrl } = sandbox;
-    expect(await exitOf(two, targetUrl)).toMatch(/^127/); // a client is demand for all
+    const two = await start('two', { source: 'town' });
+    expect(await exitOf(two, sandbox)).toMatch(/^127/); // a client is demand for all
     await untilReady(one, MEMBERS);
     await untilReady(two, MEMBERS);
     await until('both have the same members', () => idsOf(one).join() === idsOf(two).join());
@@ -78,12 +42,12 @@ test.skipIf(cannotRun)(
 
     for (const session of ['a', 'b', 'c', 'd']) {
       const user = `me-session-${session}:x@`;
-      const exit = await exitOf(two, targetUrl, user);
+      const exit = await exitOf(two, sandbox, user);
       // A busy machine may take longer than a new session waits for the store.
       await until('the other knows the session', () =>
         one.control.sessions().some(({ id }) => id === session),
       );
-      expect(await exitOf(one, targetUrl, user), session).toBe(exit);
+      expect(await exitOf(one, sandbox, user), session).toBe(exit);
     }
 
     one.control.pauseSource('city');
@@ -150,7 +114,7 @@ test.skipIf(NO_STORE)('fleet: noria fleet, check and extract use the store', asy
 test.skipIf(cannotRun)('fleet: the norias put their members back into a store that was emptied', async () => {
   const { sandbox, store, start } = await openStage();
   const one = await start('one');
-  await exitOf(one, sandbox.targetUrl); // a client is demand
+  await exitOf(one, sandbox); // a client is demand
   await untilReady(one, MEMBERS);
   const [first = ''] = idsOf(one);
   one.control.pauseSource('city'); // no draw may fill the gap

@@ -6,55 +6,16 @@ import { expect, onTestFinished, test } from 'vitest';
 import type { Sandbox } from '../../../src/sandbox/sandbox.ts';
 import { curl } from '../../support/curl.ts';
 import { openCuttingProxy } from '../../support/cutting-proxy.ts';
-import { type Noria, openTestSandbox, sourceLine, startNoria, untilReady } from '../../support/noria.ts';
-import { NO_STORE, openStore, type TestStore } from '../../support/store-server.ts';
+import { exitOf, expectPace, openFleetStage } from '../../support/fleet-stage.ts';
+import { type Noria, untilReady } from '../../support/noria.ts';
+import { NO_STORE } from '../../support/store-server.ts';
 import { hasCommand } from '../../support/tools.ts';
 import { until } from '../../support/until.ts';
 
-const INTERVAL_MS = 1_000;
 const MEMBERS = 4;
 const cannotRun = NO_STORE || !hasCommand('curl');
 
-interface Stage {
-  readonly sandbox: Sandbox;
-  readonly store: TestStore;
-  /** @param port - of a proxy in front of the store. */
-  start(replica: string, port?: number): Promise<Noria>;
-}
-
-async function openStage(): Promise<Stage> {
-  const store = await openStore({ args: ['--appendonly', 'yes'] });
-  const sandbox = await openTestSandbox({
-    members: MEMBERS * 4,
-    lifetimeMs: 600_000,
-    instances: [{ product: 'shared' }],
-  });
-  const keys = `interval: ${INTERVAL_MS}ms, size: ${MEMBERS}, params: { count: 2, pro: 1 }`;
-  return {
-    sandbox,
-    store,
-    start: (replica, port = store.port) =>
-      startNoria({
-        sources: [sourceLine(sandbox, 'city', 'shared', keys)],
-        more: [
-          `fleet: { url: "redis://127.0.0.1:${port}", replica: ${replica} }`,
-          'service: { timeout: 1s }',
-          'dial: { waitForMember: 5s }',
-        ].join('\n'),
-      }),
-  };
-}
-
-/** Fails when two calls were closer than the interval. */
-function expectPace(sandbox: Sandbox): void {
-  const arrivals = sandbox.calls().map(({ arrivedAt }) => arrivedAt);
-  const gaps = arrivals.slice(1).map((at, index) => at - (arrivals[index] ?? 0));
-  expect(gaps.filter((gap) => gap < INTERVAL_MS)).toEqual([]);
-  expect([sandbox.stats().paceBreaks, sandbox.stats().codes['12002']]).toEqual([0, undefined]);
-}
-
-const exitOf = async (noria: Noria, { targetUrl }: Sandbox) =>
-  (await curl('-x', `http://${noria.proxy}`, `${targetUrl}/ip`)).out.trim();
+const openStage = () => openFleetStage(MEMBERS, ['service: { timeout: 1s }', 'dial: { waitForMember: 5s }']);
 
 /** Clients of all norias, one request after the other, until the end of the test. Returns what was no exit. */
 function keepRequesting(norias: readonly Noria[], sandbox: Sandbox): readonly string[] {
@@ -132,7 +93,7 @@ test.skipIf(cannotRun)(
   async () => {
     const { sandbox, store, start } = await openStage();
     const proxy = await openCuttingProxy(store.port);
-    const one = await start('one', proxy.port);
+    const one = await start('one', { storePort: proxy.port });
     const two = await start('two');
     expect(await exitOf(one, sandbox)).toMatch(/^127\./);
     await untilReady(one, MEMBERS);

@@ -1,0 +1,54 @@
+/** Norias of one fleet on a real store and one sandbox. The sandbox's record of calls is the judge of the pace. */
+import { expect } from 'vitest';
+import type { Sandbox } from '../../src/sandbox/sandbox.ts';
+import { curl } from './curl.ts';
+import { type Noria, openTestSandbox, sourceLine, startNoria } from './noria.ts';
+import { openStore, type TestStore } from './store-server.ts';
+
+const INTERVAL_MS = 1_000;
+
+export interface FleetStage {
+  readonly sandbox: Sandbox;
+  readonly store: TestStore;
+  start(replica: string, options?: FleetNoriaOptions): Promise<Noria>;
+}
+
+export interface FleetNoriaOptions {
+  /** The name of its source. Default `city`. */
+  readonly source?: string;
+  /** The port of a proxy in front of the store. Default: the store's own. */
+  readonly storePort?: number;
+}
+
+/** @param more - further sections of every configuration. @param size - members that the fleet holds. */
+export async function openFleetStage(size: number, more: readonly string[]): Promise<FleetStage> {
+  const store = await openStore({ args: ['--appendonly', 'yes'] });
+  const sandbox = await openTestSandbox({
+    members: size * 4,
+    lifetimeMs: 600_000,
+    instances: [{ product: 'shared' }],
+  });
+  const keys = `interval: ${INTERVAL_MS}ms, size: ${size}, params: { count: 2, pro: 1 }`;
+  return {
+    sandbox,
+    store,
+    start: (replica, { source = 'city', storePort = store.port } = {}) =>
+      startNoria({
+        sources: [sourceLine(sandbox, source, 'shared', keys)],
+        more: [`fleet: { url: "redis://127.0.0.1:${storePort}", replica: ${replica} }`, ...more].join('\n'),
+      }),
+  };
+}
+
+/** Fails when two calls were closer than the interval. */
+export function expectPace(sandbox: Sandbox): void {
+  const arrivals = sandbox.calls().map(({ arrivedAt }) => arrivedAt);
+  const gaps = arrivals.slice(1).map((at, index) => at - (arrivals[index] ?? 0));
+  expect(gaps.filter((gap) => gap < INTERVAL_MS)).toEqual([]);
+  expect([sandbox.stats().paceBreaks, sandbox.stats().codes['12002']]).toEqual([0, undefined]);
+}
+
+/** The exit that the target sees. @param user - of the client, with its `@`. */
+export async function exitOf(noria: Noria, { targetUrl }: Sandbox, user = ''): Promise<string> {
+  return (await curl('-x', `http://${user}${noria.proxy}`, `${targetUrl}/ip`)).out.trim();
+}
