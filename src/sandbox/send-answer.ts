@@ -109,10 +109,10 @@ async function sendSlowly(
   wait: () => Promise<void>,
 ): Promise<void> {
   const bytes = Buffer.from(body);
-  const step = Math.ceil(bytes.length / SLICES);
   response.writeHead(200, { 'Content-Type': contentType, 'Content-Length': bytes.length });
-  for (let at = 0; at < bytes.length && !response.destroyed; at += step) {
-    response.write(bytes.subarray(at, at + step));
+  const startOf = (slice: number) => Math.floor((slice * bytes.length) / SLICES);
+  for (let slice = 0; slice < SLICES && !response.destroyed; slice += 1) {
+    response.write(bytes.subarray(startOf(slice), startOf(slice + 1)));
     await wait();
   }
   response.end();
