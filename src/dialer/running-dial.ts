@@ -138,11 +138,21 @@ export class RunningDial implements Dialing, AttemptOwner, Listed {
     return this.#budget.allowsAnother(this.#running.length, this.#blame.reportPoints, sinceReachedMs);
   }
 
-  /** Acquires a member, preferably one that has not failed for this target. A session keeps its member. */
+  /**
+   * Acquires a member, preferably one that has not failed for this target. After a failed attempt it prefers a member
+   * without an overdue attempt: a second silent member would cost another `attemptTimeout`. A session keeps its member.
+   */
   #acquireNext(): void {
+    const { reachability, overdueAttempts } = this.#parts;
     const { routing, target } = this.#request;
-    const isSession = routing.session !== undefined;
-    this.#acquire(false, isSession ? NONE : this.#parts.reachability.membersToAvoid(target.text));
+    let avoid = NONE;
+    if (routing.session === undefined) {
+      avoid = reachability.membersToAvoid(target.text);
+      if (this.#budget.attempts > 0 && overdueAttempts.size > 0) {
+        avoid = overdueAttempts.membersToAvoid(avoid, this.#tried);
+      }
+    }
+    this.#acquire(false, avoid);
   }
 
   /**

@@ -187,6 +187,21 @@ test('hedged dial: avoids members with an overdue attempt, unless there is no ot
   expect(pool.requests.slice(-2).map(({ avoid }) => avoid)).toEqual([['late', 'silent'], ['late']]);
 });
 
+test('dial: after a failed attempt, the next one avoids members with an overdue attempt', async () => {
+  const { fast, slow } = timed();
+  const silent = { id: 'silent', at: await openMember('http', silentBehavior) };
+  const dead = { id: 'dead', at: await refusingMember() };
+  const good = { id: 'good', at: await slow(0) };
+  const { dial, pool } = makeDialer([silent, good], fast);
+  expect(connectionOf(await dial('target.example:443')).member).toBe('good');
+  pool.members = [dead, silent, good];
+  expect(connectionOf(await dial('target.example:443'))).toMatchObject({ member: 'good', attempts: 2 });
+  expect(pool.requests.slice(-2).map(({ hedge, avoid }) => [hedge, avoid])).toEqual([
+    [false, []],
+    [false, ['dead', 'silent']],
+  ]);
+});
+
 test('hedged dial: avoids the member of a lost hedge until that ends', async () => {
   const { clock, slow } = timed();
   const late = { id: 'late', at: await slow(120) };
